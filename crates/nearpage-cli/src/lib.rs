@@ -1,0 +1,1 @@
+//! The nearpage command line as a library.

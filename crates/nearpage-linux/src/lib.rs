@@ -1,0 +1,1 @@
+//! nearpage on Linux user space: real memory, real CPUs.

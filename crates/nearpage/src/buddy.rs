@@ -1,0 +1,1 @@
+//! buddy (to be written)

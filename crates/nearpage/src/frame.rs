@@ -1,0 +1,440 @@
+//! Page frames: one 16-byte [`Frame`] per page, in sections of 128 MiB.
+//!
+//! ```text
+//! Frame (16 bytes)
+//!   word      state | order | migratetype | lock bits | zone     see `Word`
+//!   private   for the holder of an allocated block (slab, pools)
+//!   next prev frame numbers, within the zone, of the neighbours on a free list or a pageset list
+//!
+//! Section (64 bytes + 32768 frames)
+//!   one byte per pageblock: its migratetype
+//! ```
+//!
+//! **Who writes what.** The word of a free block's head, and all links on free lists, change under the
+//! lock of the zone. The word of an allocated or cached page is written by its one holder: the thread
+//! that popped or is freeing it. All fields are atomics because a buggy caller may free a page that
+//! somebody else is using; such a race must be a report, never undefined behaviour.
+//!
+//! **Zero means untouched.** A section of zeroes is valid: no frame is the head of anything, every
+//! pageblock is movable. So a section costs no time and no resident memory until it is used.
+//!
+//! **A word that is not `Free` and not `Allocated` says nothing about where its page is**: pages inside
+//! a larger block and pages that a refill took from one keep what their word held before. Only heads
+//! of free blocks and allocated blocks are exact. This keeps a refill from touching each frame.
+
+use crate::sync::{AtomicU8, AtomicU32, Ordering};
+use crate::units::{Order, PAGEBLOCK_ORDER, Pfn, SECTION_FRAMES, ZoneIndex};
+
+/// What a page may be moved for: pages of one type share pageblocks, so that movable memory can be
+/// made free in large pieces. `include/linux/mmzone.h: enum migratetype`, 6.12 without CMA.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(u8)]
+pub enum Migratetype {
+    /// Cannot be moved: kernel data.
+    Unmovable = 0,
+    /// Can be moved or given back: user data.
+    Movable = 1,
+    /// Cannot be moved, can be freed on request: caches.
+    Reclaimable = 2,
+    /// Reserved for urgent requests of higher order.
+    HighAtomic = 3,
+    /// Being taken offline; never allocated from.
+    Isolate = 4,
+}
+
+impl Migratetype {
+    /// Number of types: lists per order.
+    pub const COUNT: usize = 5;
+    /// Types that pagesets keep lists for (`MIGRATE_PCPTYPES`): the first three.
+    pub const PCP_COUNT: usize = 3;
+    /// All types in the order of their numbers.
+    pub const ALL: [Migratetype; Self::COUNT] =
+        [Self::Unmovable, Self::Movable, Self::Reclaimable, Self::HighAtomic, Self::Isolate];
+
+    /// The type's number.
+    #[inline]
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+
+    /// The name as `/proc/pagetypeinfo` prints it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Unmovable => "Unmovable",
+            Self::Movable => "Movable",
+            Self::Reclaimable => "Reclaimable",
+            Self::HighAtomic => "HighAtomic",
+            Self::Isolate => "Isolate",
+        }
+    }
+
+    /// Whether pageblocks of this type may merge with others of its kind at order 9 and above.
+    #[inline]
+    pub const fn is_mergeable(self) -> bool {
+        (self as u8) < 3
+    }
+
+    #[inline]
+    const fn from_bits(bits: u32) -> Migratetype {
+        match bits & 7 {
+            0 => Self::Unmovable,
+            1 => Self::Movable,
+            2 => Self::Reclaimable,
+            3 => Self::HighAtomic,
+            _ => Self::Isolate,
+        }
+    }
+}
+
+/// What the word of a frame says of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum FrameState {
+    /// Not a head; see the module text.
+    Blank = 0,
+    /// Head of a free block on a list of the buddy.
+    Free = 1,
+    /// Freed by its holder; in a pageset, or was when it last was a head.
+    Cached = 2,
+    /// Head of a block in somebody's hands.
+    Allocated = 3,
+    /// Freed wrongly and therefore kept out of circulation (promise 7).
+    Leaked = 4,
+}
+
+/// The packed word of a frame.
+///
+/// ```text
+/// bit 0-2 state  3-6 order  7-9 migratetype  10 locked  11 waiters  12-27 zone  28-31 zero
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+#[repr(transparent)]
+pub struct Word(u32);
+
+const ORDER_SHIFT: u32 = 3;
+const TYPE_SHIFT: u32 = 7;
+const ZONE_SHIFT: u32 = 12;
+const STATE_MASK: u32 = 0b111;
+const ORDER_MASK: u32 = 0b1111 << ORDER_SHIFT;
+
+const _: () = assert!(crate::units::MAX_ORDER.0 < 16, "an order must fit four bits");
+
+impl Word {
+    /// A word that has never been written.
+    pub const BLANK: Word = Word(0);
+
+    const fn new(state: FrameState, order: Order, migratetype: u32, zone: ZoneIndex) -> Word {
+        Word(
+            state as u32
+                | (order.0 as u32) << ORDER_SHIFT
+                | migratetype << TYPE_SHIFT
+                | (zone.0 as u32) << ZONE_SHIFT,
+        )
+    }
+
+    /// The head of a free block on the list of `migratetype`.
+    #[inline]
+    pub const fn free(order: Order, migratetype: Migratetype, zone: ZoneIndex) -> Word {
+        Word::new(FrameState::Free, order, migratetype as u32, zone)
+    }
+
+    /// The head of a block that was just handed out to a request for `migratetype`.
+    #[inline]
+    pub const fn allocated(order: Order, migratetype: Migratetype, zone: ZoneIndex) -> Word {
+        Word::new(FrameState::Allocated, order, migratetype as u32, zone)
+    }
+
+    /// The head of a block that its holder gave back.
+    #[inline]
+    pub const fn cached(order: Order, zone: ZoneIndex) -> Word {
+        Word::new(FrameState::Cached, order, 0, zone)
+    }
+
+    /// The head of a block that stays out of circulation.
+    #[inline]
+    pub const fn leaked(order: Order, zone: ZoneIndex) -> Word {
+        Word::new(FrameState::Leaked, order, 0, zone)
+    }
+
+    /// The state.
+    #[inline]
+    pub const fn state(self) -> FrameState {
+        match self.0 & STATE_MASK {
+            1 => FrameState::Free,
+            2 => FrameState::Cached,
+            3 => FrameState::Allocated,
+            4 => FrameState::Leaked,
+            _ => FrameState::Blank,
+        }
+    }
+
+    /// The order of the block that this frame is the head of.
+    #[inline]
+    pub const fn order(self) -> Order {
+        Order(((self.0 & ORDER_MASK) >> ORDER_SHIFT) as u8)
+    }
+
+    /// The list that a free block is on; the type that an allocated block was asked for.
+    #[inline]
+    pub const fn migratetype(self) -> Migratetype {
+        Migratetype::from_bits(self.0 >> TYPE_SHIFT)
+    }
+
+    /// The zone that the frame belongs to; meaningless while the word is blank.
+    #[inline]
+    pub const fn zone(self) -> ZoneIndex {
+        ZoneIndex((self.0 >> ZONE_SHIFT) as u16)
+    }
+
+    /// Whether this is the head of an allocated block of exactly `order`.
+    #[inline]
+    pub const fn is_allocated(self, order: Order) -> bool {
+        self.0 & (STATE_MASK | ORDER_MASK)
+            == FrameState::Allocated as u32 | (order.0 as u32) << ORDER_SHIFT
+    }
+
+    /// Whether this is the head of a free block of exactly `order` in `zone`.
+    #[inline]
+    pub const fn is_free(self, order: Order, zone: ZoneIndex) -> bool {
+        let mask = STATE_MASK | ORDER_MASK | (u16::MAX as u32) << ZONE_SHIFT;
+        self.0 & mask == Word::free(order, Migratetype::Unmovable, zone).0 & mask
+    }
+}
+
+impl core::fmt::Debug for Word {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "{:?}(order {}, zone {})", self.state(), self.order(), self.zone().0)
+    }
+}
+
+/// End of a list of frame numbers; also "no frame". A zone has fewer frames than this.
+pub const NO_FRAME: u32 = u32::MAX;
+
+/// The metadata of one page frame.
+#[derive(Debug, Default)]
+#[repr(C, align(16))]
+pub struct Frame {
+    word: AtomicU32,
+    private: AtomicU32,
+    next: AtomicU32,
+    prev: AtomicU32,
+}
+
+const _: () = assert!(size_of::<Frame>() == 16, "16 bytes per frame is the promise");
+
+impl Frame {
+    /// The word now.
+    #[inline]
+    pub fn word(&self) -> Word {
+        Word(self.word.load(Ordering::Relaxed))
+    }
+
+    /// Overwrites the word. Only the holder of the page or of the zone's lock may.
+    #[inline]
+    pub fn set_word(&self, word: Word) {
+        self.word.store(word.0, Ordering::Relaxed);
+    }
+
+    /// Overwrites the word and returns what it held, in one atomic step: two frees of one page in
+    /// the same instant cannot both find it allocated.
+    #[inline]
+    pub fn swap_word(&self, word: Word) -> Word {
+        Word(self.word.swap(word.0, Ordering::Relaxed))
+    }
+
+    /// Next frame number on the list, or [`NO_FRAME`].
+    #[inline]
+    pub fn next(&self) -> u32 {
+        self.next.load(Ordering::Relaxed)
+    }
+
+    /// Previous frame number on the list, or [`NO_FRAME`].
+    #[inline]
+    pub fn prev(&self) -> u32 {
+        self.prev.load(Ordering::Relaxed)
+    }
+
+    /// Sets the next frame number.
+    #[inline]
+    pub fn set_next(&self, number: u32) {
+        self.next.store(number, Ordering::Relaxed);
+    }
+
+    /// Sets the previous frame number.
+    #[inline]
+    pub fn set_prev(&self, number: u32) {
+        self.prev.store(number, Ordering::Relaxed);
+    }
+}
+
+const PAGEBLOCKS: usize = SECTION_FRAMES >> PAGEBLOCK_ORDER.0;
+
+/// The metadata of 128 MiB: a migratetype per pageblock and the frames.
+#[repr(C, align(64))]
+pub struct Section {
+    pageblocks: [AtomicU8; PAGEBLOCKS],
+    frames: [Frame; SECTION_FRAMES],
+}
+
+/// A pageblock's migratetype as it is stored: movable and unmovable change places, so that a byte of
+/// zero, untouched memory, is movable, as Linux starts every pageblock.
+#[inline]
+const fn swap_first_two(bits: u8) -> u8 {
+    if bits < 2 { bits ^ 1 } else { bits }
+}
+
+/// All sections of a machine by section number: the way from a PFN to its frame.
+#[derive(Clone, Copy)]
+pub struct SectionMap<'m> {
+    first: u64,
+    sections: &'m [Option<&'m Section>],
+}
+
+impl<'m> SectionMap<'m> {
+    /// A map whose first entry is section number `first`; `None` where there is no memory.
+    pub const fn new(first: u64, sections: &'m [Option<&'m Section>]) -> Self {
+        Self { first, sections }
+    }
+
+    #[inline]
+    fn section(&self, pfn: Pfn) -> Option<&'m Section> {
+        let at = usize::try_from(pfn.section().wrapping_sub(self.first)).ok()?;
+        *self.sections.get(at)?
+    }
+
+    /// The frame of `pfn`, or `None` where no section covers it.
+    #[inline]
+    pub fn get(&self, pfn: Pfn) -> Option<&'m Frame> {
+        Some(&self.section(pfn)?.frames[pfn.section_offset()])
+    }
+
+    /// The migratetype of the pageblock of `pfn`.
+    ///
+    /// # Panics
+    /// If no section covers `pfn`.
+    #[inline]
+    pub fn pageblock(&self, pfn: Pfn) -> Migratetype {
+        let section = self.section(pfn).expect("a managed frame has a section");
+        let stored = section.pageblocks[pfn.pageblock_offset()].load(Ordering::Relaxed);
+        Migratetype::from_bits(swap_first_two(stored) as u32)
+    }
+
+    /// Sets the migratetype of the pageblock of `pfn`. Only under the lock of its zone.
+    ///
+    /// # Panics
+    /// If no section covers `pfn`.
+    #[inline]
+    pub fn set_pageblock(&self, pfn: Pfn, migratetype: Migratetype) {
+        let section = self.section(pfn).expect("a managed frame has a section");
+        section.pageblocks[pfn.pageblock_offset()]
+            .store(swap_first_two(migratetype as u8), Ordering::Relaxed);
+    }
+}
+
+/// The frames of one zone by frame number: the distance from the zone's first PFN. 32 bits reach
+/// 16 TiB of 4 KiB pages per zone.
+#[derive(Clone, Copy)]
+pub struct ZoneFrames<'m> {
+    map: SectionMap<'m>,
+    start: Pfn,
+    zone: ZoneIndex,
+}
+
+impl<'m> ZoneFrames<'m> {
+    /// The frames of `zone`, numbered from `start`.
+    pub const fn new(map: SectionMap<'m>, start: Pfn, zone: ZoneIndex) -> Self {
+        Self { map, start, zone }
+    }
+
+    /// The zone.
+    #[inline]
+    pub const fn zone(&self) -> ZoneIndex {
+        self.zone
+    }
+
+    /// The PFN of frame `number`.
+    #[inline]
+    pub const fn pfn(&self, number: u32) -> Pfn {
+        Pfn(self.start.0 + number as u64)
+    }
+
+    /// The number of `pfn`, which lies in this zone.
+    #[inline]
+    pub const fn number(&self, pfn: Pfn) -> u32 {
+        (pfn.0 - self.start.0) as u32
+    }
+
+    /// Frame `number`, or `None` in a hole of the machine.
+    #[inline]
+    pub fn try_frame(&self, number: u32) -> Option<&'m Frame> {
+        self.map.get(self.pfn(number))
+    }
+
+    /// Frame `number`.
+    ///
+    /// # Panics
+    /// If no section covers it: numbers on lists always have a section.
+    #[inline]
+    pub fn frame(&self, number: u32) -> &'m Frame {
+        self.try_frame(number).expect("a listed frame has a section")
+    }
+
+    /// The migratetype of the pageblock of frame `number`.
+    #[inline]
+    pub fn pageblock(&self, number: u32) -> Migratetype {
+        self.map.pageblock(self.pfn(number))
+    }
+
+    /// Sets the migratetype of the pageblock of frame `number`.
+    #[inline]
+    pub fn set_pageblock(&self, number: u32, migratetype: Migratetype) {
+        self.map.set_pageblock(self.pfn(number), migratetype);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// All states, orders, types and a few zones: 5 × 11 × 5 × 4 words.
+    #[test]
+    fn words_hold_what_they_were_made_of() {
+        for zone in [0, 1, 4095, u16::MAX].map(ZoneIndex) {
+            for order in (0..=10).map(Order) {
+                for migratetype in Migratetype::ALL {
+                    let word = Word::free(order, migratetype, zone);
+                    assert_eq!(
+                        (word.state(), word.order(), word.migratetype(), word.zone()),
+                        (FrameState::Free, order, migratetype, zone)
+                    );
+                    assert!(word.is_free(order, zone) && !word.is_allocated(order));
+                    assert!(!word.is_free(Order(order.0 ^ 1), zone));
+                    assert!(!word.is_free(order, ZoneIndex(zone.0 ^ 1)));
+
+                    let word = Word::allocated(order, migratetype, zone);
+                    assert_eq!(
+                        (word.state(), word.order(), word.migratetype(), word.zone()),
+                        (FrameState::Allocated, order, migratetype, zone)
+                    );
+                    assert!(word.is_allocated(order) && !word.is_free(order, zone));
+                    assert!(!word.is_allocated(Order(order.0 ^ 1)));
+                }
+                assert!(!Word::cached(order, zone).is_allocated(order));
+                assert!(!Word::leaked(order, zone).is_allocated(order));
+            }
+        }
+        assert_eq!(Word::BLANK.state(), FrameState::Blank);
+        assert!(
+            !Word::BLANK.is_allocated(Order(0)) && !Word::BLANK.is_free(Order(0), ZoneIndex(0))
+        );
+    }
+
+    #[test]
+    fn zero_is_a_movable_pageblock() {
+        assert_eq!(swap_first_two(0), Migratetype::Movable as u8);
+        for migratetype in Migratetype::ALL {
+            let stored = swap_first_two(migratetype as u8);
+            assert_eq!(Migratetype::from_bits(swap_first_two(stored) as u32), migratetype);
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! GFP flags: zone, urgency and behaviour of a request, with the names and bits of traces.
+//!
+//! Source: `include/linux/gfp_types.h` and `gfp.h`, 6.12 (bit values as `gfp_flags=` and `mode:0x…` print them).
+
+use crate::frame::Migratetype;
+use crate::units::ZoneKind;
+
+/// A set of GFP flags.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[repr(transparent)]
+pub struct Gfp(pub u32);
+
+#[allow(missing_docs, reason = "the names are the documentation: include/linux/gfp_types.h")]
+impl Gfp {
+    pub const DMA: Gfp = Gfp(0x01);
+    pub const HIGHMEM: Gfp = Gfp(0x02);
+    pub const DMA32: Gfp = Gfp(0x04);
+    pub const MOVABLE: Gfp = Gfp(0x08);
+    pub const RECLAIMABLE: Gfp = Gfp(0x10);
+    pub const HIGH: Gfp = Gfp(0x20);
+    pub const IO: Gfp = Gfp(0x40);
+    pub const FS: Gfp = Gfp(0x80);
+    pub const ZERO: Gfp = Gfp(0x100);
+    pub const DIRECT_RECLAIM: Gfp = Gfp(0x400);
+    pub const KSWAPD_RECLAIM: Gfp = Gfp(0x800);
+    pub const WRITE: Gfp = Gfp(0x1000);
+    pub const NOWARN: Gfp = Gfp(0x2000);
+    pub const RETRY_MAYFAIL: Gfp = Gfp(0x4000);
+    pub const NOFAIL: Gfp = Gfp(0x8000);
+    pub const NORETRY: Gfp = Gfp(0x10000);
+    pub const MEMALLOC: Gfp = Gfp(0x20000);
+    pub const COMP: Gfp = Gfp(0x40000);
+    pub const NOMEMALLOC: Gfp = Gfp(0x80000);
+    pub const HARDWALL: Gfp = Gfp(0x100000);
+    pub const THISNODE: Gfp = Gfp(0x200000);
+    pub const ACCOUNT: Gfp = Gfp(0x400000);
+
+    pub const RECLAIM: Gfp = Gfp(0xc00);
+    pub const ATOMIC: Gfp = Gfp::HIGH.or(Gfp::KSWAPD_RECLAIM);
+    pub const KERNEL: Gfp = Gfp::RECLAIM.or(Gfp::IO).or(Gfp::FS);
+    pub const NOWAIT: Gfp = Gfp::KSWAPD_RECLAIM.or(Gfp::NOWARN);
+    pub const NOIO: Gfp = Gfp::RECLAIM;
+    pub const NOFS: Gfp = Gfp::RECLAIM.or(Gfp::IO);
+    pub const USER: Gfp = Gfp::KERNEL.or(Gfp::HARDWALL);
+    pub const HIGHUSER: Gfp = Gfp::USER.or(Gfp::HIGHMEM);
+    pub const HIGHUSER_MOVABLE: Gfp = Gfp::HIGHUSER.or(Gfp::MOVABLE);
+    pub const TRANSHUGE_LIGHT: Gfp =
+        Gfp(Gfp::HIGHUSER_MOVABLE.or(Gfp::COMP).or(Gfp::NOMEMALLOC).or(Gfp::NOWARN).0
+            & !Gfp::RECLAIM.0);
+    pub const TRANSHUGE: Gfp = Gfp::TRANSHUGE_LIGHT.or(Gfp::DIRECT_RECLAIM);
+
+    /// The flags of both.
+    #[inline]
+    pub const fn or(self, other: Gfp) -> Gfp {
+        Gfp(self.0 | other.0)
+    }
+
+    /// These flags without those of `other`.
+    #[inline]
+    pub const fn without(self, other: Gfp) -> Gfp {
+        Gfp(self.0 & !other.0)
+    }
+
+    /// Whether all flags of `other` are set.
+    #[inline]
+    pub const fn has(self, other: Gfp) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// The highest zone kind that the request may use, or `None` for a combination that Linux forbids:
+    /// two of DMA, HIGHMEM and DMA32. `include/linux/gfp.h: gfp_zone`, x86-64.
+    #[inline]
+    pub const fn zone_kind(self) -> Option<ZoneKind> {
+        match self.0 & 0xf {
+            0x0 | 0x2 | 0x8 => Some(ZoneKind::Normal),
+            0x1 | 0x9 => Some(ZoneKind::Dma),
+            0x4 | 0xc => Some(ZoneKind::Dma32),
+            0xa => Some(ZoneKind::Movable),
+            _ => None,
+        }
+    }
+
+    /// The migratetype of the pages asked for, or `None` if both MOVABLE and RECLAIMABLE are set.
+    #[inline]
+    pub const fn migratetype(self) -> Option<Migratetype> {
+        match (self.0 >> 3) & 3 {
+            0 => Some(Migratetype::Unmovable),
+            1 => Some(Migratetype::Movable),
+            2 => Some(Migratetype::Reclaimable),
+            _ => None,
+        }
+    }
+}
+
+const NAMES: [(&str, Gfp); 22] = [
+    ("__GFP_DMA", Gfp::DMA),
+    ("__GFP_HIGHMEM", Gfp::HIGHMEM),
+    ("__GFP_DMA32", Gfp::DMA32),
+    ("__GFP_MOVABLE", Gfp::MOVABLE),
+    ("__GFP_RECLAIMABLE", Gfp::RECLAIMABLE),
+    ("__GFP_HIGH", Gfp::HIGH),
+    ("__GFP_IO", Gfp::IO),
+    ("__GFP_FS", Gfp::FS),
+    ("__GFP_ZERO", Gfp::ZERO),
+    ("__GFP_DIRECT_RECLAIM", Gfp::DIRECT_RECLAIM),
+    ("__GFP_KSWAPD_RECLAIM", Gfp::KSWAPD_RECLAIM),
+    ("__GFP_WRITE", Gfp::WRITE),
+    ("__GFP_NOWARN", Gfp::NOWARN),
+    ("__GFP_RETRY_MAYFAIL", Gfp::RETRY_MAYFAIL),
+    ("__GFP_NOFAIL", Gfp::NOFAIL),
+    ("__GFP_NORETRY", Gfp::NORETRY),
+    ("__GFP_MEMALLOC", Gfp::MEMALLOC),
+    ("__GFP_COMP", Gfp::COMP),
+    ("__GFP_NOMEMALLOC", Gfp::NOMEMALLOC),
+    ("__GFP_HARDWALL", Gfp::HARDWALL),
+    ("__GFP_THISNODE", Gfp::THISNODE),
+    ("__GFP_ACCOUNT", Gfp::ACCOUNT),
+];
+
+/// Compound names, largest first, as traces print them.
+const COMPOUNDS: [(&str, Gfp); 10] = [
+    ("GFP_TRANSHUGE", Gfp::TRANSHUGE),
+    ("GFP_TRANSHUGE_LIGHT", Gfp::TRANSHUGE_LIGHT),
+    ("GFP_HIGHUSER_MOVABLE", Gfp::HIGHUSER_MOVABLE),
+    ("GFP_HIGHUSER", Gfp::HIGHUSER),
+    ("GFP_USER", Gfp::USER),
+    ("GFP_KERNEL", Gfp::KERNEL),
+    ("GFP_NOFS", Gfp::NOFS),
+    ("GFP_ATOMIC", Gfp::ATOMIC),
+    ("GFP_NOIO", Gfp::NOIO),
+    ("GFP_NOWAIT", Gfp::NOWAIT),
+];
+
+impl core::fmt::Display for Gfp {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let mut rest = *self;
+        let mut separator = "";
+        for (name, flags) in COMPOUNDS.iter().chain(&NAMES) {
+            if flags.0 != 0 && rest.has(*flags) {
+                write!(f, "{separator}{name}")?;
+                rest = rest.without(*flags);
+                separator = "|";
+            }
+        }
+        if rest.0 != 0 || self.0 == 0 {
+            write!(f, "{separator}{:#x}", rest.0)?;
+        }
+        Ok(())
+    }
+}
+
+impl core::fmt::Debug for Gfp {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        core::fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zones_and_types_follow_the_low_bits() {
+        assert_eq!(Gfp::KERNEL.zone_kind(), Some(ZoneKind::Normal));
+        assert_eq!(Gfp::HIGHUSER_MOVABLE.zone_kind(), Some(ZoneKind::Movable));
+        assert_eq!(Gfp::KERNEL.or(Gfp::DMA32).zone_kind(), Some(ZoneKind::Dma32));
+        assert_eq!(Gfp::DMA.or(Gfp::MOVABLE).zone_kind(), Some(ZoneKind::Dma));
+        assert_eq!(Gfp::DMA.or(Gfp::DMA32).zone_kind(), None);
+        assert_eq!(Gfp::KERNEL.migratetype(), Some(Migratetype::Unmovable));
+        assert_eq!(Gfp::HIGHUSER_MOVABLE.migratetype(), Some(Migratetype::Movable));
+        assert_eq!(Gfp::RECLAIMABLE.migratetype(), Some(Migratetype::Reclaimable));
+        assert_eq!(Gfp::MOVABLE.or(Gfp::RECLAIMABLE).migratetype(), None);
+    }
+
+    #[test]
+    fn flags_print_as_in_traces() {
+        use std_alloc::string::ToString;
+        assert_eq!(Gfp::HIGHUSER_MOVABLE.to_string(), "GFP_HIGHUSER_MOVABLE");
+        assert_eq!(Gfp::ATOMIC.or(Gfp::NOWARN).to_string(), "GFP_ATOMIC|__GFP_NOWARN");
+        assert_eq!(Gfp::KERNEL.or(Gfp::THISNODE).to_string(), "GFP_KERNEL|__GFP_THISNODE");
+        assert_eq!(Gfp(0x200).to_string(), "0x200");
+        assert_eq!(Gfp(0).to_string(), "0x0");
+    }
+}

@@ -1,0 +1,19 @@
+//! The NUMA page allocator of a kernel, as a library.
+#![no_std]
+#![deny(unsafe_code)]
+
+#[cfg(any(test, feature = "alloc"))]
+extern crate alloc as std_alloc;
+
+pub mod buddy;
+pub mod frame;
+pub mod gfp;
+pub mod pcp;
+pub mod sync;
+pub mod topology;
+pub mod units;
+pub mod watermark;
+pub mod zonelist;
+
+#[cfg(feature = "testing")]
+pub mod testing;

@@ -1,0 +1,4 @@
+//! Per-CPU pagesets.
+
+pub mod sizes;
+pub mod tuning;

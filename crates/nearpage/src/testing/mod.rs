@@ -1,0 +1,1 @@
+//! Naive models, generators and conformance suites (feature `testing`).

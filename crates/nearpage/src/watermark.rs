@@ -1,0 +1,1 @@
+//! watermark (to be written)

@@ -1,0 +1,1 @@
+//! zonelist (to be written)
