@@ -32,8 +32,8 @@ pub struct Node<'a> {
     pub memory: &'a [PfnRange],
     /// CPUs of the node, ascending; empty for a CPU-less node.
     pub cpus: &'a [CpuId],
-    /// First frame of the node's Movable zone, which reaches to the node's end; `None`, or a frame at or
-    /// above the node's end, means that the node has none.
+    /// First frame of the node's Movable zone, which reaches to the node's end; `None`, or a frame at
+    /// or above the node's end, means that the node has none.
     pub movable_from: Option<Pfn>,
 }
 
@@ -96,8 +96,9 @@ pub struct Topology<'a> {
 }
 
 impl<'a> Topology<'a> {
-    /// Makes a topology of `nodes`, ascending by id, and `distances`, row by row in the order of `nodes`:
-    /// entry `from * nodes.len() + to`. Distances may be asymmetric; a range may start and end at any frame.
+    /// Makes a topology of `nodes`, ascending by id, and `distances`, row by row in the order of
+    /// `nodes`: entry `from * nodes.len() + to`. Distances may be asymmetric; a range may start and
+    /// end at any frame.
     ///
     /// # Errors
     ///
@@ -175,7 +176,8 @@ impl<'a> Topology<'a> {
     }
 
     /// The frames from the first to the last that a zone could have, holes included: the node's extent
-    /// cut to the kind's addresses, as Linux prints it (`spanned`, `start_pfn`). 0..0 for an empty zone.
+    /// cut to the kind's addresses, as Linux prints it (`spanned`, `start_pfn`). 0..0 for an empty
+    /// zone.
     /// `mm/mm_init.c: calculate_node_totalpages`.
     pub fn span(&self, node: NodeIndex, kind: ZoneKind) -> PfnRange {
         let node = self.node(node);

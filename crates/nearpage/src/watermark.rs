@@ -152,8 +152,8 @@ pub fn derived_min_free_kbytes(buffer_pages: PageCount, page_shift: u32) -> u64 
 }
 
 /// The `min_free_kbytes` that huge pages ask for: in each of `zones`, the populated zones up to Normal
-/// of all nodes, two free pageblocks and one for each pair of the three mergeable migratetypes; but at most a
-/// twentieth of `buffer_pages`, as in [`derived_min_free_kbytes`].
+/// of all nodes, two free pageblocks and one for each pair of the three mergeable migratetypes; but at
+/// most a twentieth of `buffer_pages`, as in [`derived_min_free_kbytes`].
 /// `mm/khugepaged.c: set_recommended_min_free_kbytes`.
 pub fn hugepage_min_free_kbytes(zones: u64, buffer_pages: PageCount, page_shift: u32) -> u64 {
     let wanted = zones * PAGEBLOCK_ORDER.pages().0 * (2 + 3 * 3);

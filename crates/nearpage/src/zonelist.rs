@@ -157,7 +157,8 @@ pub fn nofallback_zones<O: Online>(node: NodeIndex, online: &O) -> impl Iterator
 }
 
 /// The node whose memory is local to the CPUs of the node with this fallback order: the first with
-/// memory that any request may use, so the node itself unless it is memoryless. `None` if no node has such memory.
+/// memory that any request may use, so the node itself unless it is memoryless. `None` if no node has
+/// such memory.
 /// `mm/page_alloc.c: local_memory_node`; `numa_mem_id()` of a CPU.
 pub fn effective_node<O: Online>(order: &[NodeIndex], online: &O) -> Option<NodeIndex> {
     let usable = |zone: &ZoneRef| zone.kind <= ZoneKind::Normal;

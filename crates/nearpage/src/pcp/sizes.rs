@@ -1,5 +1,5 @@
-//! Sizes of pagesets: how many pages move at once, how many a CPU may keep, and how far a zone's counters
-//! may lag behind.
+//! Sizes of pagesets: how many pages move at once, how many a CPU may keep, and how far a zone's
+//! counters may lag behind.
 //!
 //! All CPUs have the same sizes for a zone. They follow from the zone's managed pages, its low mark and
 //! the number of CPUs that are near it, so they are computed anew whenever one of these changes.
@@ -52,8 +52,8 @@ impl Sizes {
     }
 }
 
-/// Pages of the smallest refill: about a quarter of 1/1024 of the zone, at most of 1 MiB, as one less than
-/// a power of two, so that successive batches do not line up with the sets of a cache.
+/// Pages of the smallest refill: about a quarter of 1/1024 of the zone, at most of 1 MiB, as one less
+/// than a power of two, so that successive batches do not line up with the sets of a cache.
 /// `mm/page_alloc.c: zone_batchsize`, 6.12.
 pub fn batch(managed: PageCount, page_shift: u32) -> PageCount {
     let mebibyte = (1 << 20) / PageCount(1).bytes(page_shift);

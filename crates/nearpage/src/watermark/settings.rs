@@ -18,7 +18,8 @@ pub struct Settings {
     pub lowmem_reserve_ratio: [u32; ZoneKind::COUNT],
     /// Fixes the size of pagesets at 1/fraction of the zone, 8 or more; 0 lets them tune themselves.
     pub percpu_pagelist_high_fraction: u32,
-    /// Whether huge pages are in use, so that a derived `min_free_kbytes` leaves room for whole pageblocks.
+    /// Whether huge pages are in use, so that a derived `min_free_kbytes` leaves room for whole
+    /// pageblocks.
     pub transparent_hugepage: bool,
     /// How Movable zones get their `min`.
     pub movable_min: MovableMin,
@@ -29,7 +30,8 @@ pub struct Settings {
 pub enum MovableMin {
     /// As any other zone: Linux 6.1.
     Proportional,
-    /// 1/1024 of the zone, 32 to 128 pages, and other zones share all of `min_free_kbytes`: Linux 6.12.
+    /// 1/1024 of the zone, 32 to 128 pages, and other zones share all of `min_free_kbytes`:
+    /// Linux 6.12.
     Small,
 }
 
