@@ -5,14 +5,21 @@
 #[cfg(any(test, feature = "alloc"))]
 extern crate alloc as std_alloc;
 
+pub mod alloc;
+pub mod arena;
 pub mod buddy;
+pub mod error;
 pub mod frame;
 pub mod gfp;
+pub mod model;
 pub mod pcp;
+pub mod platform;
+mod slot;
 pub mod sync;
 pub mod topology;
 pub mod units;
 pub mod watermark;
+pub mod zone;
 pub mod zonelist;
 
 #[cfg(feature = "testing")]

@@ -282,7 +282,7 @@ impl Tuning {
         let doubles = order.0 == 0 && rules.refill != RefillScale::Fixed;
         let factor = if doubles { self.alloc_factor.min(rules.batch_scale_max) } else { 0 };
         let mut pages = self.batch_shifted(factor);
-        self.raise_for_refill(rules, pages, zone);
+        self.raise_high(rules, pages, zone);
         if order.0 == 0 {
             pages = self.fit_refill(rules, pages, count);
         }
@@ -443,7 +443,9 @@ impl Tuning {
     }
 
     /// A refill says that the pageset was too small: `high` rises by what it asks for.
-    fn raise_for_refill(&mut self, rules: &PcpRules, pages: u64, zone: ZoneView) {
+    /// Raises `high` by what the zone had to give because the pageset was empty, so that the pages can stay
+    /// when they come back. Not under pressure.
+    pub fn raise_high(&mut self, rules: &PcpRules, pages: u64, zone: ZoneView) {
         let pressed = if rules.below_high { zone.below_high } else { zone.reclaim_active };
         if self.is_tuned() && !pressed {
             self.high = PageCount(self.high.0.saturating_add(pages)).min(self.high_max);

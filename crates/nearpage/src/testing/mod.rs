@@ -1,1 +1,5 @@
 //! Naive models, generators and conformance suites (feature `testing`).
+
+pub mod naive_buddy;
+pub mod plain;
+pub mod sections;

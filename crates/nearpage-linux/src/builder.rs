@@ -1,0 +1,377 @@
+//! Describing a memory, and making it.
+
+use nearpage::alloc::{Config, PageAllocator, metadata_size};
+use nearpage::model::Model;
+use nearpage::platform::Platform;
+use nearpage::topology::{AddressMap, Node, NodeBuf, Topology, TopologyBuf};
+use nearpage::units::{CpuId, NodeId, NodeIndex, Pfn, PfnRange, SECTION_FRAMES};
+use nearpage::watermark::Settings;
+
+use crate::environment::Environment;
+use crate::host::{Host, LockedStorage, NoPressure, OnMisuse, Pressure};
+use crate::memory::{Allocator, FRAME_BYTES, FRAME_SHIFT, Memory, MemoryError, StorageInUse};
+use crate::numa::{BindMode, Binding};
+use crate::region::Region;
+use crate::rseq::RingStorage;
+
+/// Bytes of a section: nodes' ranges begin at multiples of it, so that no two share a section.
+const SECTION_BYTES: u64 = (SECTION_FRAMES as u64) << FRAME_SHIFT;
+/// Memory per node where nothing was said: enough to try things.
+const BYTES_PER_NODE_DEFAULT: u64 = 256 << 20;
+
+/// A node of the machine that a memory is made for: sizes are the memory's, not the machine's.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct HostNode {
+    /// The node's id; for emulated nodes any.
+    pub id: NodeId,
+    /// CPUs.
+    pub cpus: Vec<CpuId>,
+    /// Whether the memory may have a part here.
+    pub has_memory: bool,
+}
+
+/// The machine that a memory is made for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct HostMachine {
+    /// Nodes, ascending by id.
+    pub nodes: Vec<HostNode>,
+    /// Distances, row by row in the order of `nodes`.
+    pub distances: Vec<u8>,
+    /// Whether the nodes are not the kernel's: then memory is not bound.
+    pub emulated: bool,
+}
+
+/// Describes a [`Memory`].
+pub struct MemoryBuilder {
+    machine: Option<HostMachine>,
+    bytes_per_node: u64,
+    bytes_on: Vec<(NodeId, u64)>,
+    reserve_per_node: u64,
+    bind: Option<BindMode>,
+    use_rseq: Option<bool>,
+    hardened: bool,
+    on_misuse: OnMisuse,
+    pressure: Box<dyn Pressure>,
+    model: Model,
+    settings: Settings,
+}
+
+impl MemoryBuilder {
+    pub(crate) fn new() -> Self {
+        let config = Config::default();
+        Self {
+            machine: None,
+            bytes_per_node: BYTES_PER_NODE_DEFAULT,
+            bytes_on: Vec::new(),
+            reserve_per_node: 0,
+            bind: None,
+            use_rseq: None,
+            hardened: false,
+            on_misuse: OnMisuse::default(),
+            pressure: Box::new(NoPressure),
+            model: config.model,
+            settings: config.settings,
+        }
+    }
+
+    /// The machine, instead of the one that this process runs on.
+    pub fn machine(self, machine: HostMachine) -> Self {
+        Self { machine: Some(machine), ..self }
+    }
+
+    /// Memory on each node that has some, rounded down to frames. 256 MiB if nothing is said.
+    pub fn bytes_per_node(self, bytes: u64) -> Self {
+        Self { bytes_per_node: bytes, ..self }
+    }
+
+    /// Memory on one node, instead of [`bytes_per_node`](Self::bytes_per_node). 0 makes it memoryless.
+    pub fn bytes_on(mut self, node: NodeId, bytes: u64) -> Self {
+        self.bytes_on.push((node, bytes));
+        self
+    }
+
+    /// Addresses reserved on each node with memory, so that [`Memory::bring_online`] can add to it
+    /// later; at least what the node has at start.
+    pub fn reserve_per_node(self, bytes: u64) -> Self {
+        Self { reserve_per_node: bytes, ..self }
+    }
+
+    /// How memory is bound to its node; advisory if nothing is said, none on emulated nodes.
+    pub fn bind(self, mode: BindMode) -> Self {
+        Self { bind: Some(mode), ..self }
+    }
+
+    /// Whether pagesets use restartable sequences: where available if nothing is said.
+    pub fn use_rseq(self, use_rseq: bool) -> Self {
+        Self { use_rseq: Some(use_rseq), ..self }
+    }
+
+    /// Makes the test at a free one atomic exchange, so that two frees of one page in the same instant are
+    /// told apart too.
+    pub fn hardened(self, hardened: bool) -> Self {
+        Self { hardened, ..self }
+    }
+
+    /// What happens at a wrong free.
+    pub fn on_misuse(self, on_misuse: OnMisuse) -> Self {
+        Self { on_misuse, ..self }
+    }
+
+    /// Who helps when memory gets short.
+    pub fn pressure(self, pressure: impl Pressure + 'static) -> Self {
+        Self { pressure: Box::new(pressure), ..self }
+    }
+
+    /// The rules; nearpage's own if nothing is said.
+    pub fn model(self, model: Model) -> Self {
+        Self { model, ..self }
+    }
+
+    /// Sizes of watermarks and pagesets.
+    pub fn settings(self, settings: Settings) -> Self {
+        Self { settings, ..self }
+    }
+
+    /// Makes the memory. What was not said is taken from the environment (`NEARPAGE_NUMA`,
+    /// `NEARPAGE_RSEQ`) and from the machine.
+    ///
+    /// # Errors
+    /// [`MemoryError`].
+    pub fn build(mut self) -> Result<Memory, MemoryError> {
+        let environment = Environment::read()?;
+        let machine = match self.machine.take() {
+            Some(machine) => machine,
+            None => environment.machine()?,
+        };
+        if let Some((node, _)) =
+            self.bytes_on.iter().find(|(id, _)| !machine.nodes.iter().any(|node| node.id == *id))
+        {
+            return Err(MemoryError::UnknownNode { node: *node });
+        }
+        let use_rseq = self.use_rseq.or(environment.use_rseq).unwrap_or(true);
+        let bind = match machine.emulated {
+            true => BindMode::None,
+            false => self.bind.or(environment.bind).unwrap_or_default(),
+        };
+
+        let (region, node_ranges) = self.lay_out(&machine)?;
+        let topology = OwnedTopology::new(&machine, &node_ranges)?;
+        let mut binding = Binding::new(bind);
+        for (node, range) in &node_ranges {
+            let start = (range.start.0 << FRAME_SHIFT) as usize;
+            let start = region.start().map_addr(|_| start.try_into().expect("addresses are not 0"));
+            binding
+                .bind(start, range.pages().bytes(FRAME_SHIFT) as usize, *node)
+                .map_err(|error| MemoryError::CannotBind { node: *node, error })?;
+        }
+
+        let online: Vec<_> =
+            node_ranges.iter().map(|(node, _)| (*node, self.bytes(*node))).collect();
+        let (allocator, metadata, storage) = self.allocator(topology.get(), &mut binding, use_rseq)?;
+        let memory = Memory {
+            allocator,
+            binding,
+            storage,
+            node_ranges,
+            region,
+            _metadata: metadata,
+            _topology: topology,
+        };
+        for (node, bytes) in online {
+            memory.bring_online(node, bytes)?;
+        }
+        Ok(memory)
+    }
+
+    /// Bytes that are online at start on a node with memory.
+    fn bytes(&self, node: NodeId) -> u64 {
+        let given = self.bytes_on.iter().rev().find(|(id, _)| *id == node);
+        given.map_or(self.bytes_per_node, |(_, bytes)| *bytes) / FRAME_BYTES * FRAME_BYTES
+    }
+
+    /// Reserves one range for all nodes, one after the other at multiples of a section.
+    fn lay_out(
+        &self,
+        machine: &HostMachine,
+    ) -> Result<(Region, Vec<(NodeId, PfnRange)>), MemoryError> {
+        let with_memory = machine.nodes.iter().filter(|node| node.has_memory && self.bytes(node.id) > 0);
+        let sizes: Vec<_> = with_memory
+            .map(|node| {
+                let reserve = self.reserve_per_node / FRAME_BYTES * FRAME_BYTES;
+                (node.id, self.bytes(node.id).max(reserve))
+            })
+            .collect();
+        let total = sizes.iter().try_fold(0_u64, |sum, (_, bytes)| {
+            sum.checked_add(bytes.checked_next_multiple_of(SECTION_BYTES)?)
+        });
+        let no_addresses = |error| MemoryError::NoAddresses { bytes: total.unwrap_or(u64::MAX), error };
+        let bytes = total
+            .and_then(|bytes| usize::try_from(bytes).ok())
+            .ok_or_else(|| no_addresses(std::io::ErrorKind::OutOfMemory.into()))?;
+        let region = Region::reserve(bytes, SECTION_BYTES as usize).map_err(no_addresses)?;
+        let mut start = region.start().as_ptr().addr() as u64;
+        let ranges = sizes.iter().map(|&(node, bytes)| {
+            let range = PfnRange::new(start >> FRAME_SHIFT, (start + bytes) >> FRAME_SHIFT);
+            start += bytes.next_multiple_of(SECTION_BYTES);
+            (node, range)
+        });
+        let ranges = ranges.collect();
+        Ok((region, ranges))
+    }
+
+    fn allocator(
+        self,
+        topology: Topology<'static>,
+        binding: &mut Binding,
+        use_rseq: bool,
+    ) -> Result<(Allocator, Vec<Region>, StorageInUse), MemoryError> {
+        let config = Config {
+            model: self.model,
+            settings: Settings { transparent_hugepage: false, ..self.settings },
+            page_shift: FRAME_SHIFT,
+        };
+        let storage = match use_rseq {
+            false => Err(StorageInUse::LockedByChoice),
+            true => RingStorage::new().map_err(StorageInUse::LockedBecause),
+        };
+        let (pressure, on_misuse) = (self.pressure, self.on_misuse);
+        let mut metadata = Vec::new();
+        let (allocator, in_use) = match (storage, self.hardened) {
+            (Ok(rings), false) => {
+                let host = Host::new(rings, pressure, on_misuse);
+                let made = make(host, topology, config, binding, &mut metadata)?;
+                (Allocator::Rseq(made), StorageInUse::Rseq)
+            }
+            (Ok(rings), true) => {
+                let host = Host::new(rings, pressure, on_misuse);
+                let made = make(host, topology, config, binding, &mut metadata)?;
+                (Allocator::RseqHardened(made), StorageInUse::Rseq)
+            }
+            (Err(why), false) => {
+                let host = Host::new(LockedStorage::default(), pressure, on_misuse);
+                let made = make(host, topology, config, binding, &mut metadata)?;
+                (Allocator::Locked(made), why)
+            }
+            (Err(why), true) => {
+                let host = Host::new(LockedStorage::default(), pressure, on_misuse);
+                let made = make(host, topology, config, binding, &mut metadata)?;
+                (Allocator::LockedHardened(made), why)
+            }
+        };
+        Ok((allocator, metadata, in_use))
+    }
+}
+
+/// Makes the core's allocator, its metadata on the nodes that it describes.
+fn make<P: Platform>(
+    platform: P,
+    topology: Topology<'static>,
+    config: Config,
+    binding: &mut Binding,
+    metadata: &mut Vec<Region>,
+) -> Result<PageAllocator<'static, P>, MemoryError> {
+    let mut buffers = Vec::new();
+    for index in topology.indexes() {
+        let bytes = metadata_size::<P>(&topology, index).map_err(MemoryError::Build)?;
+        if bytes > 0 {
+            let node = topology.node(index).id;
+            buffers.push((index, metadata_region(node, bytes, binding)?));
+        }
+    }
+    let allocator = PageAllocator::new(platform, topology, config, |index: NodeIndex, bytes| {
+        let (_, region) =
+            buffers.iter().find(|(of, _)| *of == index).expect("metadata_size named this node");
+        // SAFETY: the region is `bytes` long, usable, zero, and nobody else's: the core asks for each node
+        // once. It stays mapped as long as the allocator is there (`Memory` drops it after).
+        unsafe { std::slice::from_raw_parts_mut(region.start().as_ptr(), bytes) }
+    })
+    .map_err(MemoryError::Build)?;
+    metadata.extend(buffers.into_iter().map(|(_, region)| region));
+    Ok(allocator)
+}
+
+fn metadata_region(
+    node: NodeId,
+    bytes: usize,
+    binding: &mut Binding,
+) -> Result<Region, MemoryError> {
+    let no_memory = |error| MemoryError::NoMemory { node, bytes: bytes as u64, error };
+    let region = Region::reserve(bytes, crate::region::page_size()).map_err(no_memory)?;
+    region.make_usable(0, bytes).map_err(no_memory)?;
+    binding
+        .bind(region.start(), bytes.next_multiple_of(crate::region::page_size()), node)
+        .map_err(|error| MemoryError::CannotBind { node, error })?;
+    Ok(region)
+}
+
+/// A topology that lives as long as the allocator that borrows it.
+pub(crate) struct OwnedTopology {
+    topology: Topology<'static>,
+    nodes: *mut [Node<'static>],
+    buf: *mut TopologyBuf,
+}
+
+// SAFETY: plain data that nobody writes; the pointers are its owners.
+unsafe impl Send for OwnedTopology {}
+// SAFETY: as for Send.
+unsafe impl Sync for OwnedTopology {}
+
+impl OwnedTopology {
+    fn new(machine: &HostMachine, ranges: &[(NodeId, PfnRange)]) -> Result<Self, MemoryError> {
+        let memory_of = |id: NodeId| {
+            ranges.iter().filter(|(node, _)| *node == id).map(|(_, range)| *range).collect()
+        };
+        let nodes = machine.nodes.iter().map(|node| NodeBuf {
+            id: node.id,
+            memory: memory_of(node.id),
+            cpus: node.cpus.clone(),
+            movable_from: None::<Pfn>,
+        });
+        let buf: &'static TopologyBuf = Box::leak(Box::new(TopologyBuf {
+            nodes: nodes.collect(),
+            distances: machine.distances.clone(),
+            address_map: AddressMap::Flat,
+        }));
+        let nodes: &'static [Node<'static>] = Box::leak(
+            buf.nodes
+                .iter()
+                .map(|node| Node {
+                    id: node.id,
+                    memory: &node.memory,
+                    cpus: &node.cpus,
+                    movable_from: node.movable_from,
+                })
+                .collect(),
+        );
+        let owners = (std::ptr::from_ref(nodes).cast_mut(), std::ptr::from_ref(buf).cast_mut());
+        match Topology::new(nodes, &buf.distances, buf.address_map) {
+            Ok(topology) => Ok(Self { topology, nodes: owners.0, buf: owners.1 }),
+            Err(error) => {
+                // SAFETY: both were just leaked from boxes, and nothing borrows them any more.
+                unsafe { free_leaked(owners.0, owners.1) };
+                Err(MemoryError::Topology(error))
+            }
+        }
+    }
+
+    fn get(&self) -> Topology<'static> {
+        self.topology
+    }
+}
+
+/// # Safety
+/// * Both pointers come from leaked boxes, and nothing borrows from them any more.
+unsafe fn free_leaked(nodes: *mut [Node<'static>], buf: *mut TopologyBuf) {
+    // SAFETY: as the caller promised.
+    unsafe {
+        drop(Box::from_raw(nodes));
+        drop(Box::from_raw(buf));
+    }
+}
+
+impl Drop for OwnedTopology {
+    fn drop(&mut self) {
+        // SAFETY: `new` leaked both; `Memory` drops the allocator, the only borrower, before this.
+        unsafe { free_leaked(self.nodes, self.buf) };
+    }
+}

@@ -1,0 +1,156 @@
+//! The platform: how the core runs in a Linux process.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use nearpage::error::FreeError;
+use nearpage::pcp::Storage;
+use nearpage::pcp::serial::{CurrentCpu, SerialStorage, TryLock};
+use nearpage::platform::{Lock, Platform, Shortage};
+use nearpage::units::{CpuId, PageCount};
+
+/// The lock of a zone: the standard library's, which spins a little and then sleeps on a futex, so that
+/// a holder that lost its CPU does not stall whoever waits.
+#[derive(Debug)]
+pub struct HostLock<T>(Mutex<T>);
+
+impl<T> Lock<T> for HostLock<T> {
+    type Guard<'a>
+        = MutexGuard<'a, T>
+    where
+        T: 'a;
+
+    fn new(value: T) -> Self {
+        Self(Mutex::new(value))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, T> {
+        // The core's own assertions may panic under the lock; they panic before they change anything.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The CPU as `sched_getcpu(3)` tells it.
+#[derive(Debug, Default)]
+pub struct GetCpu;
+
+impl CurrentCpu for GetCpu {
+    #[inline]
+    fn current_cpu(&self) -> CpuId {
+        // SAFETY: sched_getcpu reads; it has no preconditions.
+        let cpu = unsafe { libc::sched_getcpu() };
+        // It fails on kernels that have no such call; no CPU has the id that -1 becomes.
+        CpuId(cpu as u32)
+    }
+}
+
+/// Storage under a try-lock per CPU, for processes without restartable sequences.
+pub type LockedStorage = SerialStorage<TryLock<GetCpu>>;
+
+/// What a user of memory can do when it gets short. Called with no lock held, from the thread that
+/// allocates. The callbacks may free pages and drain, not allocate.
+pub trait Pressure: Send + Sync {
+    /// A node fell below its low watermark. Return soon: wake who reclaims.
+    fn background(&self, shortage: &Shortage) {
+        let _ = shortage;
+    }
+
+    /// Give back memory now; returns how many pages were freed.
+    fn direct(&self, shortage: &Shortage) -> PageCount {
+        let _ = shortage;
+        PageCount(0)
+    }
+
+    /// The last resort before an allocation fails; returns whether something was freed.
+    fn out_of_memory(&self, shortage: &Shortage) -> bool {
+        let _ = shortage;
+        false
+    }
+}
+
+/// No pressure callbacks.
+#[derive(Debug, Default)]
+pub struct NoPressure;
+
+impl Pressure for NoPressure {}
+
+/// What happens at a free of a page that is not in the caller's hands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum OnMisuse {
+    /// It is counted, and the first ones are told on standard error. The page stays where it is.
+    #[default]
+    Report,
+    /// The thread panics.
+    Panic,
+    /// The process aborts.
+    Abort,
+}
+
+/// Frees that are told on standard error before they are only counted.
+const MISUSES_TOLD: u64 = 10;
+
+/// A Linux process. `HARDENED` makes the test at a free one atomic exchange.
+pub struct Host<S, const HARDENED: bool> {
+    storage: S,
+    pressure: Box<dyn Pressure>,
+    on_misuse: OnMisuse,
+    misuses: AtomicU64,
+    start: Instant,
+}
+
+impl<S, const HARDENED: bool> Host<S, HARDENED> {
+    /// A host with this storage.
+    pub fn new(storage: S, pressure: Box<dyn Pressure>, on_misuse: OnMisuse) -> Self {
+        Self { storage, pressure, on_misuse, misuses: AtomicU64::new(0), start: Instant::now() }
+    }
+
+    /// Frees that were refused so far.
+    pub fn misuses(&self) -> u64 {
+        self.misuses.load(Ordering::Relaxed)
+    }
+}
+
+impl<S: Storage, const HARDENED: bool> Platform for Host<S, HARDENED> {
+    type Lock<T> = HostLock<T>;
+    type Storage = S;
+    const HARDENED: bool = HARDENED;
+
+    #[inline(always)]
+    fn storage(&self) -> &S {
+        &self.storage
+    }
+
+    fn now_ns(&self) -> u64 {
+        u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    fn relax(&self) {
+        std::thread::yield_now();
+    }
+
+    fn wake_reclaim(&self, shortage: Shortage) {
+        self.pressure.background(&shortage);
+    }
+
+    fn direct_reclaim(&self, shortage: Shortage) -> PageCount {
+        self.pressure.direct(&shortage)
+    }
+
+    fn out_of_memory(&self, shortage: Shortage) -> bool {
+        self.pressure.out_of_memory(&shortage)
+    }
+
+    fn misuse(&self, error: &FreeError) {
+        let before = self.misuses.fetch_add(1, Ordering::Relaxed);
+        match self.on_misuse {
+            OnMisuse::Report if before < MISUSES_TOLD => eprintln!("nearpage: {error}"),
+            OnMisuse::Report => {}
+            OnMisuse::Panic => panic!("nearpage: {error}"),
+            OnMisuse::Abort => {
+                eprintln!("nearpage: {error}");
+                std::process::abort();
+            }
+        }
+    }
+}

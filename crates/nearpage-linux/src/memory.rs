@@ -1,0 +1,464 @@
+//! [`Memory`]: one allocator on real memory.
+//!
+//! Each node has a reserved range of addresses, aligned to sections; a frame number is an address divided
+//! by 4096. Memory is brought online in that range, bound to its node as far as the kernel lets us, and
+//! handed to the core, whose metadata lies on the node it describes.
+
+use std::fmt;
+use std::ptr::NonNull;
+
+use nearpage::alloc::{BuildError, BulkFreeError, DrainBusy, PageAllocator, Request};
+use nearpage::error::{AllocError, FreeError, OnlineError};
+use nearpage::gfp::Gfp;
+use nearpage::topology::Topology;
+use nearpage::units::{CpuId, NodeId, Order, PageCount, Pfn, PfnRange};
+
+use crate::builder::MemoryBuilder;
+use crate::host::{Host, LockedStorage};
+use crate::numa::Binding;
+use crate::region::Region;
+use crate::rseq::{RingStorage, Unavailable};
+
+/// Bytes of a frame: 4 KiB whatever the kernel's page size is.
+pub const FRAME_BYTES: u64 = 1 << FRAME_SHIFT;
+/// Log2 of [`FRAME_BYTES`].
+pub const FRAME_SHIFT: u32 = 12;
+
+/// Which storage the pagesets have, and why.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum StorageInUse {
+    /// Restartable sequences.
+    Rseq,
+    /// A try-lock per CPU, because restartable sequences are not available.
+    LockedBecause(Unavailable),
+    /// A try-lock per CPU, because it was asked for.
+    LockedByChoice,
+}
+
+impl fmt::Display for StorageInUse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Rseq => f.write_str("rseq (restartable sequences, registered by the C library)"),
+            Self::LockedBecause(why) => write!(f, "locked (a try-lock per CPU; {why})"),
+            Self::LockedByChoice => f.write_str("locked (a try-lock per CPU, as asked for)"),
+        }
+    }
+}
+
+/// The allocator, in the four shapes that it can have.
+pub(crate) enum Allocator {
+    Rseq(PageAllocator<'static, Host<RingStorage, false>>),
+    RseqHardened(PageAllocator<'static, Host<RingStorage, true>>),
+    Locked(PageAllocator<'static, Host<LockedStorage, false>>),
+    LockedHardened(PageAllocator<'static, Host<LockedStorage, true>>),
+}
+
+/// Calls one expression on whichever shape there is.
+macro_rules! with_allocator {
+    ($memory:expr, $allocator:ident => $body:expr) => {
+        match &$memory.allocator {
+            $crate::memory::Allocator::Rseq($allocator) => $body,
+            $crate::memory::Allocator::RseqHardened($allocator) => $body,
+            $crate::memory::Allocator::Locked($allocator) => $body,
+            $crate::memory::Allocator::LockedHardened($allocator) => $body,
+        }
+    };
+}
+
+/// An allocator on real memory of this machine.
+///
+/// Blocks come as [`PageBlock`]s, which free themselves; below them is the level of frames
+/// ([`alloc_frames`](Self::alloc_frames)), for those who keep frame numbers.
+///
+/// ```
+/// use nearpage_linux::Memory;
+///
+/// let memory = Memory::builder().bytes_per_node(64 << 20).build()?;
+/// let mut block = memory.alloc_pages(4)?;
+/// block[0] = 1;
+/// assert_eq!(block.len(), 4 * 4096);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Memory {
+    // Dropped in this order: the allocator refers to the metadata, and both to the topology.
+    pub(crate) allocator: Allocator,
+    pub(crate) binding: Binding,
+    pub(crate) storage: StorageInUse,
+    pub(crate) node_ranges: Vec<(NodeId, PfnRange)>,
+    pub(crate) region: Region,
+    pub(crate) _metadata: Vec<Region>,
+    pub(crate) _topology: crate::builder::OwnedTopology,
+}
+
+impl Memory {
+    /// Starts to describe a memory.
+    pub fn builder() -> MemoryBuilder {
+        MemoryBuilder::new()
+    }
+
+    /// Allocates `pages` pages near the CPU that asks: the smallest block that has them.
+    ///
+    /// # Errors
+    /// [`AllocError`].
+    #[inline]
+    pub fn alloc_pages(&self, pages: u64) -> Result<PageBlock<'_>, AllocError> {
+        self.alloc(Request::new(order_of(pages)?, Gfp::HIGHUSER_MOVABLE))
+    }
+
+    /// Allocates a block.
+    ///
+    /// # Errors
+    /// [`AllocError`].
+    #[inline]
+    pub fn alloc(&self, request: Request) -> Result<PageBlock<'_>, AllocError> {
+        let pfn = self.alloc_frames(request)?;
+        Ok(PageBlock { memory: self, pfn, order: request.order })
+    }
+
+    /// Allocates a block and returns its first frame, which is the caller's to free.
+    ///
+    /// # Errors
+    /// [`AllocError`].
+    #[inline(always)]
+    pub fn alloc_frames(&self, request: Request) -> Result<Pfn, AllocError> {
+        // The common shape is inlined into the caller, the others are a call away.
+        match &self.allocator {
+            Allocator::Rseq(allocator) => allocator.alloc(request),
+            _ => self.alloc_frames_otherwise(request),
+        }
+    }
+
+    #[inline(never)]
+    fn alloc_frames_otherwise(&self, request: Request) -> Result<Pfn, AllocError> {
+        with_allocator!(self, allocator => allocator.alloc(request))
+    }
+
+    /// Allocates up to `out.len()` single pages; see [`PageAllocator::alloc_bulk`].
+    ///
+    /// # Errors
+    /// [`AllocError`] if not even one page could be had.
+    pub fn alloc_frames_bulk(&self, request: Request, out: &mut [Pfn]) -> Result<usize, AllocError> {
+        with_allocator!(self, allocator => allocator.alloc_bulk(request, out))
+    }
+
+    /// Frees a block by its first frame.
+    ///
+    /// # Errors
+    /// [`FreeError`] if the block is not allocated with this order; then nothing is changed.
+    ///
+    /// # Safety
+    /// * The caller has the block: nobody uses its memory any more, and no [`PageBlock`] stands for it.
+    #[inline(always)]
+    pub unsafe fn free_frames(&self, first: Pfn, order: Order) -> Result<(), FreeError> {
+        match &self.allocator {
+            Allocator::Rseq(allocator) => allocator.free(first, order),
+            _ => self.free_frames_otherwise(first, order),
+        }
+    }
+
+    #[inline(never)]
+    fn free_frames_otherwise(&self, first: Pfn, order: Order) -> Result<(), FreeError> {
+        with_allocator!(self, allocator => allocator.free(first, order))
+    }
+
+    /// Frees single pages of any nodes.
+    ///
+    /// # Errors
+    /// [`BulkFreeError`] if some were refused; the others were freed.
+    ///
+    /// # Safety
+    /// * As [`free_frames`](Self::free_frames), for each page.
+    pub unsafe fn free_frames_bulk(&self, pages: &[Pfn]) -> Result<(), BulkFreeError> {
+        with_allocator!(self, allocator => allocator.free_bulk(pages))
+    }
+
+    /// The address of a frame.
+    #[inline]
+    pub fn address(&self, pfn: Pfn) -> NonNull<u8> {
+        let offset = (pfn.0 << FRAME_SHIFT) as usize - self.region.start().as_ptr().addr();
+        let address = self.region.start().as_ptr().wrapping_add(offset);
+        NonNull::new(address).expect("a frame of this memory is not at address 0")
+    }
+
+    /// The frame that an address lies in.
+    #[inline]
+    pub fn frame_of(&self, address: NonNull<u8>) -> Pfn {
+        Pfn(address.as_ptr().addr() as u64 >> FRAME_SHIFT)
+    }
+
+    /// The node whose range a frame lies in, or `None` for a frame of no node.
+    pub fn node_of(&self, pfn: Pfn) -> Option<NodeId> {
+        self.node_ranges.iter().find(|(_, range)| range.contains(pfn)).map(|(node, _)| *node)
+    }
+
+    /// Brings `bytes` of a node's reserve online, rounded down to frames, from where the last ones ended.
+    ///
+    /// # Errors
+    /// [`MemoryError`] if the node has not so much left, or the kernel gives no memory.
+    pub fn bring_online(&self, node: NodeId, bytes: u64) -> Result<PageCount, MemoryError> {
+        let (_, range) = self
+            .node_ranges
+            .iter()
+            .find(|(id, _)| *id == node)
+            .ok_or(MemoryError::UnknownNode { node })?;
+        let online = self.online_pages(*range);
+        let start = Pfn(range.start.0 + online.0);
+        let wanted = PfnRange { start, end: Pfn(start.0 + (bytes >> FRAME_SHIFT)) };
+        if wanted.end > range.end {
+            let left = PageCount(range.pages().0 - online.0).bytes(FRAME_SHIFT);
+            return Err(MemoryError::ReserveUsedUp { node, asked: bytes, left });
+        }
+        let offset = self.address(start).as_ptr().addr() - self.region.start().as_ptr().addr();
+        self.region
+            .make_usable(offset, wanted.pages().bytes(FRAME_SHIFT) as usize)
+            .map_err(|error| MemoryError::NoMemory { node, bytes, error })?;
+        with_allocator!(self, allocator => allocator.online(wanted)).map_err(MemoryError::Online)
+    }
+
+    /// Pages of a node's range that are online; they are its first ones.
+    fn online_pages(&self, range: PfnRange) -> PageCount {
+        let (mut low, mut high) = (range.start.0, range.end.0);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            let is_online =
+                with_allocator!(self, allocator => allocator.is_online(Pfn(middle)));
+            if is_online { low = middle + 1 } else { high = middle }
+        }
+        PageCount(low - range.start.0)
+    }
+
+    /// Gives back all pages that CPUs cache; returns how many.
+    ///
+    /// # Errors
+    /// [`DrainBusy`] if a CPU was being drained by another thread.
+    pub fn drain_all(&self) -> Result<PageCount, DrainBusy> {
+        with_allocator!(self, allocator => allocator.drain_all())
+    }
+
+    /// Gives back all pages that a CPU caches; returns how many.
+    ///
+    /// # Errors
+    /// As [`drain_all`](Self::drain_all).
+    pub fn drain_cpu(&self, cpu: CpuId) -> Result<PageCount, DrainBusy> {
+        with_allocator!(self, allocator => allocator.drain_cpu(cpu))
+    }
+
+    /// Lets the caches of all CPUs decay by one step; to be called once a second. Returns the pages that
+    /// went back.
+    ///
+    /// # Errors
+    /// As [`drain_all`](Self::drain_all); the CPUs before were done.
+    pub fn decay(&self) -> Result<PageCount, DrainBusy> {
+        let cpus = self.topology().nodes().iter().flat_map(|node| node.cpus);
+        cpus.map(|&cpu| with_allocator!(self, allocator => allocator.decay_cpu(cpu)))
+            .try_fold(PageCount(0), |sum, pages| Ok(PageCount(sum.0 + pages?.0)))
+    }
+
+    /// The machine as the allocator sees it.
+    pub fn topology(&self) -> &Topology<'_> {
+        with_allocator!(self, allocator => allocator.topology())
+    }
+
+    /// Which storage the pagesets have, and why.
+    pub fn storage(&self) -> StorageInUse {
+        self.storage
+    }
+
+    /// How memory is bound to its nodes.
+    pub fn binding(&self) -> &Binding {
+        &self.binding
+    }
+
+    /// Frees that were refused so far.
+    pub fn misuses(&self) -> u64 {
+        with_allocator!(self, allocator => allocator.platform().misuses())
+    }
+}
+
+impl fmt::Debug for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Memory")
+            .field("nodes", &self.node_ranges)
+            .field("storage", &self.storage)
+            .field("binding", &self.binding)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The order of the smallest block with `pages` pages; 0 pages are 1.
+fn order_of(pages: u64) -> Result<Order, AllocError> {
+    let too_many = AllocError::SizeOverflow { bytes: pages.saturating_mul(FRAME_BYTES) };
+    let order = pages.checked_next_power_of_two().ok_or(too_many)?.trailing_zeros();
+    if order > nearpage::units::MAX_ORDER.0 as u32 { Err(too_many) } else { Ok(Order(order as u8)) }
+}
+
+/// A block of pages that is the owner's alone, and is freed when dropped.
+pub struct PageBlock<'a> {
+    memory: &'a Memory,
+    pfn: Pfn,
+    order: Order,
+}
+
+impl PageBlock<'_> {
+    /// The first frame.
+    #[inline]
+    pub fn pfn(&self) -> Pfn {
+        self.pfn
+    }
+
+    /// The order.
+    #[inline]
+    pub fn order(&self) -> Order {
+        self.order
+    }
+
+    /// The node that the block came from.
+    pub fn node(&self) -> NodeId {
+        self.memory.node_of(self.pfn).expect("a block lies in the range of a node")
+    }
+
+    /// The first byte.
+    #[inline]
+    pub fn as_ptr(&self) -> NonNull<u8> {
+        self.memory.address(self.pfn)
+    }
+
+    /// Gives up ownership: the block stays allocated and is the caller's to free by its frame.
+    #[inline]
+    pub fn into_frames(self) -> Pfn {
+        let pfn = self.pfn;
+        std::mem::forget(self);
+        pfn
+    }
+
+    fn bytes(&self) -> usize {
+        self.order.pages().bytes(FRAME_SHIFT) as usize
+    }
+}
+
+impl std::ops::Deref for PageBlock<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the block is `bytes` long, lies in memory that is online (readable, and zero or what was
+        // last written there), and belongs to this owner alone until it is dropped.
+        unsafe { std::slice::from_raw_parts(self.as_ptr().as_ptr(), self.bytes()) }
+    }
+}
+
+impl std::ops::DerefMut for PageBlock<'_> {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in `deref`, and the owner is borrowed mutably.
+        unsafe { std::slice::from_raw_parts_mut(self.as_ptr().as_ptr(), self.bytes()) }
+    }
+}
+
+impl fmt::Debug for PageBlock<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PageBlock({}, order {})", self.pfn, self.order)
+    }
+}
+
+impl Drop for PageBlock<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: this owner has the block, and its end is the end of all use of its memory.
+        let freed = unsafe { self.memory.free_frames(self.pfn, self.order) };
+        // An error means that somebody freed the frames behind our back; it has been reported.
+        debug_assert!(freed.is_ok());
+    }
+}
+
+/// Why a memory could not be made, or could not grow.
+#[derive(Debug)]
+pub enum MemoryError {
+    /// The machine could not be read.
+    Machine(Box<dyn std::error::Error + Send + Sync>),
+    /// The topology is not one.
+    Topology(nearpage::topology::TopologyError),
+    /// The core refused.
+    Build(BuildError),
+    /// There is no such node.
+    UnknownNode {
+        /// The node.
+        node: NodeId,
+    },
+    /// More was asked than a node's reserve has left.
+    ReserveUsedUp {
+        /// The node.
+        node: NodeId,
+        /// Bytes asked for.
+        asked: u64,
+        /// Bytes left.
+        left: u64,
+    },
+    /// The kernel gave no addresses for what should be reserved.
+    NoAddresses {
+        /// Bytes asked for.
+        bytes: u64,
+        /// What the kernel said.
+        error: std::io::Error,
+    },
+    /// The kernel gave no memory for a node.
+    NoMemory {
+        /// The node.
+        node: NodeId,
+        /// Bytes asked for.
+        bytes: u64,
+        /// What the kernel said.
+        error: std::io::Error,
+    },
+    /// Strict binding was asked for, and the kernel refused to bind.
+    CannotBind {
+        /// The node.
+        node: NodeId,
+        /// What the kernel said.
+        error: std::io::Error,
+    },
+    /// The core refused the range.
+    Online(OnlineError),
+    /// An environment variable has a value that it cannot have.
+    Environment {
+        /// The variable.
+        name: &'static str,
+        /// The value.
+        value: String,
+        /// What would be accepted.
+        accepted: String,
+    },
+}
+
+impl fmt::Display for MemoryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Machine(error) => write!(f, "this machine cannot be read: {error}"),
+            Self::Topology(error) => write!(f, "the topology is not one: {error}"),
+            Self::Build(error) => error.fmt(f),
+            Self::UnknownNode { node } => write!(f, "node {node} is not in the topology"),
+            Self::ReserveUsedUp { node, asked, left } => {
+                write!(f, "{asked} bytes to bring online on node {node}: its reserve has {left} left")
+            }
+            Self::NoAddresses { bytes, error } => write!(
+                f,
+                "{bytes} bytes of addresses could not be reserved: {error}; ask for less, or look at \
+                 `ulimit -v`"
+            ),
+            Self::NoMemory { node, bytes, error } => write!(
+                f,
+                "the kernel gave no {bytes} bytes for node {node}: {error}; ask for less, or look at \
+                 `ulimit -v` and vm.overcommit_memory"
+            ),
+            Self::CannotBind { node, error } => write!(
+                f,
+                "strict binding to node {node} is refused: {error}; containers allow mbind with \
+                 CAP_SYS_NICE, and the mode `advisory` goes on without"
+            ),
+            Self::Online(error) => error.fmt(f),
+            Self::Environment { name, value, accepted } => {
+                write!(f, "{name}={value} in the environment; accepted: {accepted}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for MemoryError {}

@@ -1,0 +1,51 @@
+//! The bare restartable sequences, with nothing around them: the limit that benchmarks compare with.
+
+use nearpage::pcp::{LISTS, Storage};
+use nearpage::sync::AtomicU32;
+use nearpage::units::CpuId;
+
+use super::{RingList, RingStorage, Unavailable, sequences};
+
+/// A list of numbers for each CPU, and nothing else: no frames, no zones, no tuning.
+pub struct BareLists {
+    storage: RingStorage,
+    lists: Vec<[RingList; LISTS]>,
+    _rings: Vec<Box<[AtomicU32]>>,
+}
+
+impl BareLists {
+    /// Lists for CPUs 0 to `cpus - 1`, each with `entries` numbers on it and room for as many more.
+    ///
+    /// # Errors
+    /// [`Unavailable`] without restartable sequences.
+    pub fn new(cpus: u32, entries: u32) -> Result<Self, Unavailable> {
+        let storage = RingStorage::new()?;
+        let mut rings = Vec::new();
+        let lists = (0..cpus).map(CpuId).map(|cpu| {
+            std::array::from_fn(|_| {
+                let ring: Box<[AtomicU32]> = (0..(2 * entries).next_power_of_two()).map(AtomicU32::new).collect();
+                let list = RingStorage::list(cpu, &ring);
+                rings.push(ring);
+                list
+            })
+        });
+        let lists: Vec<[RingList; LISTS]> = lists.collect();
+        for list in lists.iter().flatten() {
+            list.cursor.store(entries as u64, nearpage::sync::Ordering::Relaxed);
+        }
+        Ok(Self { storage, lists, _rings: rings })
+    }
+
+    /// One pop and one push; returns the number. `None` if the thread was moved between, or runs on a
+    /// CPU without a list.
+    #[inline(always)]
+    pub fn pop_and_push(&self) -> Option<u32> {
+        let area = self.storage.area.offset();
+        let lists = self.lists.get(sequences::current_cpu(area) as usize)?;
+        let number = sequences::pop(area, &lists[0]);
+        if number >= super::EMPTY {
+            return None;
+        }
+        (sequences::push::<0>(area, lists, number) == 0).then_some(number)
+    }
+}

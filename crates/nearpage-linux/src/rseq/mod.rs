@@ -1,0 +1,324 @@
+//! Pageset storage by restartable sequences.
+//!
+//! A list is a ring of frame numbers with two ends:
+//!
+//! ```text
+//!            cold                     hot
+//!   ring  …  | coldest … … … … hottest |  …        slot of position p: ring[p & mask]
+//!   drains take here, refills append   pops and pushes are here
+//!
+//!   cursor (64 bits)   bits 0-15 position of the hot end, bits 16-63 number of pops
+//!   cold   (64 bits)   position of the cold end; only its low 16 bits meet the cursor
+//! ```
+//!
+//! Each operation commits with **one** store, to `cursor` or to `cold`. A pop adds 0xffff to the cursor
+//! (one position down, one pop more), a push adds 1; so the cursor counts both exactly, and nothing else
+//! need be counted on the fast path: with the hot end at position `h` (64 bits, from `cold` and the count)
+//! `cursor = 65536 * pops + h` and `h = pushes - pops`.
+//!
+//! **Owner.** A sequence compares the CPU that it runs on with the `owner` of the list. A drain from
+//! outside stores [`STOPPED`] there, calls `membarrier(PRIVATE_EXPEDITED_RSEQ)`, which aborts what
+//! runs on that CPU, and then has the list to itself: one comparison serves both. A thread on that CPU
+//! that meets a stopped list goes to the zone.
+//!
+//! **Who may use it.** glibc 2.35 and later registers `struct rseq` of every thread and tells where in
+//! `__rseq_offset` and `__rseq_size`; we use its registration and never make our own.
+
+#[cfg(target_arch = "aarch64")]
+#[path = "aarch64.rs"]
+mod sequences;
+#[cfg(target_arch = "x86_64")]
+#[path = "x86_64.rs"]
+mod sequences;
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+#[path = "fallback.rs"]
+mod sequences;
+
+mod area;
+mod limit;
+
+pub use area::{Area, Unavailable};
+pub use limit::BareLists;
+
+use core::marker::PhantomData;
+
+use nearpage::frame::ZoneFrames;
+use nearpage::pcp::LISTS;
+use nearpage::pcp::storage::{ListCounts, Pop, Push, Storage};
+use nearpage::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use nearpage::units::{CpuId, Order};
+
+/// Answer of a sequence: not on the owner's CPU, or stopped.
+const MOVED: u32 = u32::MAX;
+/// Answer of `pop`: nothing there.
+const EMPTY: u32 = u32::MAX - 1;
+/// Answer of `push`: the limit is reached.
+const FULL: u32 = u32::MAX - 1;
+/// Owner of a list that is being drained from outside: no CPU has this id.
+const STOPPED: u32 = u32::MAX;
+/// Largest ring: positions are compared in 16 bits, so a count must stay well below 65536.
+const RING_ENTRIES_MAX: u32 = 32768;
+
+/// A ring of frame numbers; see the module text. 40 bytes, two lists share no more than a line.
+#[derive(Debug)]
+#[repr(C)]
+pub struct RingList {
+    cursor: AtomicU64,
+    cold: AtomicU64,
+    ring: *const AtomicU32,
+    owner: AtomicU32,
+    limit: AtomicU32,
+    mask: u32,
+    /// The CPU to which `owner` returns after a drain.
+    cpu: u32,
+}
+
+// SAFETY: `ring` points to atomics that outlive the list (`RingStorage::list` gets them from the same
+// metadata buffer), and all other fields are atomics or constant.
+unsafe impl Send for RingList {}
+// SAFETY: as for Send.
+unsafe impl Sync for RingList {}
+
+impl RingList {
+    fn ends(&self) -> (u64, u64) {
+        (self.cursor.load(Ordering::Relaxed), self.cold.load(Ordering::Relaxed))
+    }
+
+    /// The entry at `position`.
+    #[inline]
+    fn entry(&self, position: u64) -> u32 {
+        let slot = (position as u32 & self.mask) as usize;
+        // SAFETY: the ring has `mask + 1` entries (`RingStorage::list`).
+        unsafe { (*self.ring.add(slot)).load(Ordering::Relaxed) }
+    }
+}
+
+/// Blocks between the two ends.
+#[inline]
+fn count_between(cursor: u64, cold: u64) -> u32 {
+    (cursor as u16).wrapping_sub(cold as u16) as u32
+}
+
+/// The storage: the distance of each thread's `struct rseq` from its thread pointer.
+#[derive(Debug)]
+pub struct RingStorage {
+    area: Area,
+}
+
+/// Proof of being on a CPU, as far as there is one: each sequence checks again.
+#[derive(Debug)]
+pub struct Here<'a>(PhantomData<&'a ()>, Option<&'a CpuState>);
+
+/// Whether the lists of a CPU are being drained from outside.
+#[derive(Debug, Default)]
+pub struct CpuState {
+    stopped: AtomicBool,
+}
+
+impl RingStorage {
+    /// The storage, if this process can use restartable sequences and drain from outside.
+    pub fn new() -> Result<Self, Unavailable> {
+        Ok(Self { area: Area::of_glibc()? })
+    }
+}
+
+impl Storage for RingStorage {
+    type List = RingList;
+    type PerCpu = CpuState;
+    type OnCpu<'a> = Here<'a>;
+    const EXACT: bool = false;
+
+    fn ring_entries(order: Order, high_max: u32) -> u32 {
+        let blocks = (high_max >> order.0).clamp(8, RING_ENTRIES_MAX);
+        1 << blocks.ilog2()
+    }
+
+    fn per_cpu(_cpu: CpuId) -> CpuState {
+        CpuState::default()
+    }
+
+    fn list(cpu: CpuId, ring: &[AtomicU32]) -> RingList {
+        assert!(ring.len().is_power_of_two() && ring.len() <= RING_ENTRIES_MAX as usize);
+        RingList {
+            cursor: AtomicU64::new(0),
+            cold: AtomicU64::new(0),
+            ring: ring.as_ptr(),
+            owner: AtomicU32::new(cpu.0),
+            limit: AtomicU32::new(ring.len() as u32),
+            mask: ring.len() as u32 - 1,
+            cpu: cpu.0,
+        }
+    }
+
+    #[inline(always)]
+    fn current_cpu(&self) -> CpuId {
+        CpuId(sequences::current_cpu(self.area.offset()))
+    }
+
+    #[inline(always)]
+    fn enter<'a>(&'a self, _cpu: CpuId, _state: &'a CpuState) -> Option<Here<'a>> {
+        Some(Here(PhantomData, None))
+    }
+
+    #[inline(always)]
+    fn pop(&self, on: &Here<'_>, list: &RingList, _frames: &ZoneFrames<'_>) -> Pop {
+        debug_assert!(on.1.is_none(), "a stopped CPU's lists are only drained");
+        match sequences::pop(self.area.offset(), list) {
+            number @ ..EMPTY => Pop::Frame(number),
+            EMPTY => Pop::Empty,
+            _ => Pop::Moved,
+        }
+    }
+
+    #[inline(always)]
+    fn push(
+        &self,
+        on: &Here<'_>,
+        lists: &[RingList; LISTS],
+        index: usize,
+        _frames: &ZoneFrames<'_>,
+        number: u32,
+    ) -> Push {
+        debug_assert!(on.1.is_none(), "a stopped CPU's lists are only drained");
+        let area = self.area.offset();
+        // One sequence for each of the busiest lists, with the list's place in the instruction: the
+        // branch is predicted, and the cursor need not wait for the frame's pageblock.
+        let answer = match index {
+            0 => sequences::push::<0>(area, lists, number),
+            1 => sequences::push::<1>(area, lists, number),
+            2 => sequences::push::<2>(area, lists, number),
+            _ => sequences::push::<0>(area, &lists[index..], number),
+        };
+        match answer {
+            0 => Push::Done,
+            FULL => Push::Full,
+            _ => Push::Moved,
+        }
+    }
+
+    #[inline]
+    fn pop_batch(
+        &self,
+        _on: &Here<'_>,
+        list: &RingList,
+        _frames: &ZoneFrames<'_>,
+        out: &mut [u32],
+    ) -> usize {
+        let (cursor, cold) = list.ends();
+        let blocks = out.len().min(count_between(cursor, cold) as usize);
+        for (slot, position) in out[..blocks].iter_mut().zip(1..) {
+            *slot = list.entry(cursor.wrapping_sub(position));
+        }
+        let new = cursor.wrapping_add(0xffff * blocks as u64);
+        let done = sequences::commit::<false>(self.area.offset(), list, cursor, cold, new);
+        if done { blocks } else { 0 }
+    }
+
+    #[inline]
+    fn push_batch(
+        &self,
+        _on: &Here<'_>,
+        list: &RingList,
+        _frames: &ZoneFrames<'_>,
+        numbers: &[u32],
+    ) -> usize {
+        match sequences::push_batch(self.area.offset(), list, numbers) {
+            MOVED => 0,
+            pushed => pushed as usize,
+        }
+    }
+
+    fn append_run(
+        &self,
+        _on: &Here<'_>,
+        list: &RingList,
+        _frames: &ZoneFrames<'_>,
+        first: u32,
+        order: Order,
+        blocks: u32,
+    ) -> u32 {
+        match sequences::append_run(self.area.offset(), list, first, 1 << order.0, blocks) {
+            MOVED => 0,
+            appended => appended,
+        }
+    }
+
+    fn pop_cold(
+        &self,
+        on: &Here<'_>,
+        list: &RingList,
+        _frames: &ZoneFrames<'_>,
+        out: &mut [u32],
+    ) -> usize {
+        let (cursor, cold) = list.ends();
+        let blocks = out.len().min(count_between(cursor, cold) as usize);
+        for (slot, position) in out[..blocks].iter_mut().zip(0..) {
+            *slot = list.entry(cold.wrapping_add(position));
+        }
+        let new = cold.wrapping_add(blocks as u64);
+        if on.1.is_some() {
+            // The CPU is stopped: nobody else writes the list.
+            list.cold.store(new, Ordering::Relaxed);
+            return blocks;
+        }
+        let done = sequences::commit::<true>(self.area.offset(), list, cursor, cold, new);
+        if done { blocks } else { 0 }
+    }
+
+    fn counts(list: &RingList) -> ListCounts {
+        let (cursor, cold) = list.ends();
+        let count = count_between(cursor, cold);
+        let hot = cold.wrapping_add(count as u64);
+        let pops = cursor.wrapping_sub(hot) >> 16;
+        ListCounts { count, pops, pushes: hot.wrapping_add(pops) }
+    }
+
+    fn limit(list: &RingList) -> u32 {
+        list.limit.load(Ordering::Relaxed)
+    }
+
+    fn set_limit(list: &RingList, blocks: u32) -> u32 {
+        let limit = blocks.min(list.mask + 1);
+        list.limit.store(limit, Ordering::Relaxed);
+        limit
+    }
+
+    fn capacity(list: &RingList) -> u32 {
+        list.mask + 1
+    }
+
+    fn for_each(list: &RingList, _frames: &ZoneFrames<'_>, each: &mut dyn FnMut(u32)) {
+        let (cursor, cold) = list.ends();
+        for position in 1..=count_between(cursor, cold) as u64 {
+            each(list.entry(cursor.wrapping_sub(position)));
+        }
+    }
+
+    fn stop<'a>(
+        &'a self,
+        cpu: CpuId,
+        state: &'a CpuState,
+        lists: &dyn Fn(&mut dyn FnMut(&RingList)),
+    ) -> Option<Here<'a>> {
+        // Acquire pairs with the Release in `resume`: the next one to stop this CPU sees our drains.
+        if state.stopped.swap(true, Ordering::Acquire) {
+            return None;
+        }
+        lists(&mut |list| list.owner.store(STOPPED, Ordering::Relaxed));
+        let here = Here(PhantomData, Some(state));
+        if area::abort_sequences_on(cpu) {
+            return Some(here);
+        }
+        self.resume(here, lists);
+        None
+    }
+
+    fn resume(&self, on: Here<'_>, lists: &dyn Fn(&mut dyn FnMut(&RingList))) {
+        let state = on.1.expect("resume ends what stop began");
+        // Release pairs with nothing a sequence does by itself: on its CPU the thread that reads the owner
+        // was not running a sequence on this list meanwhile, and stores of one location are seen in order;
+        // it orders the drained ends before the owner for CPUs with weak ordering.
+        lists(&mut |list| list.owner.store(list.cpu, Ordering::Release));
+        state.stopped.store(false, Ordering::Release);
+    }
+}

@@ -1,0 +1,309 @@
+//! The five restartable sequences on x86-64.
+//!
+//! Each loads the address of its descriptor into `rseq->rseq_cs`, compares the CPU with the list's owner,
+//! works in registers and in slots that belong to nobody, and commits with one store. The kernel jumps
+//! to the abort label if the thread was preempted, migrated or signalled in between; the abort label
+//! starts over. `rseq(2)`, `linux/rseq.h`.
+//!
+//! Register `area` holds the distance of this thread's `struct rseq` from the thread pointer, `list`
+//! the address of a [`super::RingList`].
+
+use core::arch::asm;
+
+use super::{EMPTY, FULL, MOVED, RingList};
+
+/// The CPU that this thread runs on: `rseq->cpu_id`.
+#[inline(always)]
+pub fn current_cpu(area: isize) -> u32 {
+    let cpu: u32;
+    // SAFETY: `area` is glibc's `__rseq_offset` (see `super::Area`): the thread pointer plus it is this
+    // thread's registered `struct rseq`; offset 4 is `cpu_id`.
+    unsafe {
+        asm!("mov {cpu:e}, dword ptr fs:[{area} + 4]", area = in(reg) area, cpu = lateout(reg) cpu,
+             options(nostack, readonly, preserves_flags));
+    }
+    cpu
+}
+
+/// The beginning of a sequence: descriptor in a section of its own, arming, comparison of the CPU.
+/// Labels: 2 restart, 3 descriptor, 4 start, 5 one past the commit, 6 abort, 7 moved, 9 end.
+macro_rules! sequence {
+    ($($body:literal),* $(,)?) => {
+        concat!(
+            ".pushsection __rseq_cs, \"aw\"\n",
+            ".balign 32\n",
+            "3: .long 0, 0\n",
+            ".quad 4f, 5f - 4f, 6f\n",
+            ".popsection\n",
+            "2: lea {t}, [rip + 3b]\n",
+            "mov qword ptr fs:[{area} + 8], {t}\n",
+            "4: mov {t:e}, dword ptr fs:[{area} + 4]\n",
+            "cmp {t:e}, dword ptr [{list} + {owner}]\n",
+            "jne 7f\n",
+            $($body, "\n",)*
+            "5:\n",
+            "9:\n",
+            ".pushsection .text.unlikely.nearpage_rseq, \"ax\", @progbits\n",
+            // The kernel refuses an abort address without the signature that glibc registered before it;
+            // 0f b9 3d makes it the operand of an undefined instruction.
+            ".byte 0x0f, 0xb9, 0x3d\n",
+            ".long 0x53053053\n",
+            "6: jmp 2b\n",
+        )
+    };
+}
+
+/// Takes the hottest entry: the entry, [`EMPTY`] or [`MOVED`].
+#[inline(always)]
+pub fn pop(area: isize, list: &RingList) -> u32 {
+    let number: u32;
+    // SAFETY: `area` as in `current_cpu`. The sequence reads and writes only the cursor of `list` and
+    // reads one slot of its ring, below `mask + 1` entries; `RingList::new` tied ring and mask together.
+    unsafe {
+        asm!(
+            sequence!(
+                "mov {c}, qword ptr [{list} + {cursor}]",
+                "cmp {c:x}, word ptr [{list} + {cold}]",
+                "je 8f",
+                // One pop: the position goes down by one, the count of pops above it up by one.
+                "add {c}, 0xffff",
+                "movzx {n:e}, {c:x}",
+                "and {n:e}, dword ptr [{list} + {mask}]",
+                "mov {t}, qword ptr [{list} + {ring}]",
+                "mov {n:e}, dword ptr [{t} + {n:r} * 4]",
+                "mov qword ptr [{list} + {cursor}], {c}",
+            ),
+            "7: mov {n:e}, {MOVED}",
+            "jmp 9b",
+            "8: mov {n:e}, {EMPTY}",
+            "jmp 9b",
+            ".popsection",
+            area = in(reg) area,
+            list = in(reg) list,
+            t = out(reg) _,
+            c = out(reg) _,
+            n = out(reg) number,
+            owner = const core::mem::offset_of!(RingList, owner),
+            cursor = const core::mem::offset_of!(RingList, cursor),
+            cold = const core::mem::offset_of!(RingList, cold),
+            mask = const core::mem::offset_of!(RingList, mask),
+            ring = const core::mem::offset_of!(RingList, ring),
+            MOVED = const MOVED,
+            EMPTY = const EMPTY,
+            options(nostack),
+        );
+    }
+    number
+}
+
+/// Puts an entry at the hot end of `lists[INDEX]`: 0, [`FULL`] or [`MOVED`].
+#[inline(always)]
+pub fn push<const INDEX: usize>(area: isize, lists: &[RingList], number: u32) -> u32 {
+    let answer: u32;
+    // SAFETY: as in `pop`. The slot written is above the hot end and below `limit <= mask + 1` entries
+    // from the cold end, so it belongs to nobody until the cursor is stored.
+    unsafe {
+        asm!(
+            sequence!(
+                "mov {c}, qword ptr [{list} + {cursor}]",
+                "mov {r:e}, {c:e}",
+                "sub {r:x}, word ptr [{list} + {cold}]",
+                "movzx {r:e}, {r:x}",
+                "cmp {r:e}, dword ptr [{list} + {limit}]",
+                "jae 8f",
+                "movzx {r:e}, {c:x}",
+                "and {r:e}, dword ptr [{list} + {mask}]",
+                "mov {t}, qword ptr [{list} + {ring}]",
+                "mov dword ptr [{t} + {r:r} * 4], {n:e}",
+                "xor {r:e}, {r:e}",
+                "inc {c}",
+                "mov qword ptr [{list} + {cursor}], {c}",
+            ),
+            "7: mov {r:e}, {MOVED}",
+            "jmp 9b",
+            "8: mov {r:e}, {FULL}",
+            "jmp 9b",
+            ".popsection",
+            area = in(reg) area,
+            list = in(reg) lists.as_ptr(),
+            n = in(reg) number,
+            t = out(reg) _,
+            c = out(reg) _,
+            r = out(reg) answer,
+            owner = const { INDEX * size_of::<RingList>() + core::mem::offset_of!(RingList, owner) },
+            cursor = const { INDEX * size_of::<RingList>() + core::mem::offset_of!(RingList, cursor) },
+            cold = const { INDEX * size_of::<RingList>() + core::mem::offset_of!(RingList, cold) },
+            limit = const { INDEX * size_of::<RingList>() + core::mem::offset_of!(RingList, limit) },
+            mask = const { INDEX * size_of::<RingList>() + core::mem::offset_of!(RingList, mask) },
+            ring = const { INDEX * size_of::<RingList>() + core::mem::offset_of!(RingList, ring) },
+            MOVED = const MOVED,
+            FULL = const FULL,
+            options(nostack),
+        );
+    }
+    answer
+}
+
+/// Stores `new` at the hot (`COLD = false`) or the cold end if neither end moved since `cursor` and
+/// `cold` were read; returns whether it did. The entries between were copied before: a copy that raced
+/// with anything is thrown away here. The count of pops within the cursor never repeats.
+#[inline(always)]
+pub fn commit<const COLD: bool>(area: isize, list: &RingList, cursor: u64, cold: u64, new: u64) -> bool {
+    let done: u32;
+    // SAFETY: as in `pop`; the sequence touches only the two ends of `list`.
+    unsafe {
+        asm!(
+            sequence!(
+                "cmp {cursor_then}, qword ptr [{list} + {cursor}]",
+                "jne 7f",
+                "cmp {cold_then}, qword ptr [{list} + {cold}]",
+                "jne 7f",
+                "mov {t:e}, 1",
+                "mov qword ptr [{list} + {end}], {new}",
+            ),
+            "7: xor {t:e}, {t:e}",
+            "jmp 9b",
+            ".popsection",
+            area = in(reg) area,
+            list = in(reg) list,
+            cursor_then = in(reg) cursor,
+            cold_then = in(reg) cold,
+            new = in(reg) new,
+            t = out(reg) done,
+            owner = const core::mem::offset_of!(RingList, owner),
+            cursor = const core::mem::offset_of!(RingList, cursor),
+            cold = const core::mem::offset_of!(RingList, cold),
+            end = const if COLD {
+                core::mem::offset_of!(RingList, cold)
+            } else {
+                core::mem::offset_of!(RingList, cursor)
+            },
+            options(nostack),
+        );
+    }
+    done != 0
+}
+
+/// Pushes entries at the hot end, the last one hottest, as far as the limit allows; returns how many,
+/// or [`MOVED`].
+#[inline(always)]
+pub fn push_batch(area: isize, list: &RingList, numbers: &[u32]) -> u32 {
+    let pushed: u32;
+    // SAFETY: as in `push`; it writes at most `limit` minus the count of slots, all above the hot end,
+    // and reads at most `numbers.len()` entries of `numbers`.
+    unsafe {
+        asm!(
+            sequence!(
+                "mov {c}, qword ptr [{list} + {cursor}]",
+                "mov {t:e}, {c:e}",
+                "sub {t:x}, word ptr [{list} + {cold}]",
+                "movzx {t:e}, {t:x}",
+                "mov {k:e}, dword ptr [{list} + {limit}]",
+                "sub {k:e}, {t:e}",
+                "jbe 8f",
+                "cmp {k:e}, {length:e}",
+                "cmova {k:e}, {length:e}",
+                "mov {base}, qword ptr [{list} + {ring}]",
+                "xor {i:e}, {i:e}",
+                "22:",
+                "cmp {i:e}, {k:e}",
+                "jae 23f",
+                "lea {t:e}, [{c} + {i}]",
+                "movzx {t:e}, {t:x}",
+                "and {t:e}, dword ptr [{list} + {mask}]",
+                "mov {v:e}, dword ptr [{numbers} + {i} * 4]",
+                "mov dword ptr [{base} + {t} * 4], {v:e}",
+                "inc {i:e}",
+                "jmp 22b",
+                "23:",
+                "add {c}, {k:r}",
+                "mov qword ptr [{list} + {cursor}], {c}",
+            ),
+            "7: mov {k:e}, {MOVED}",
+            "jmp 9b",
+            "8: xor {k:e}, {k:e}",
+            "jmp 9b",
+            ".popsection",
+            area = in(reg) area,
+            list = in(reg) list,
+            numbers = in(reg) numbers.as_ptr(),
+            length = in(reg) numbers.len().min(u16::MAX as usize),
+            t = out(reg) _,
+            c = out(reg) _,
+            i = out(reg) _,
+            v = out(reg) _,
+            base = out(reg) _,
+            k = out(reg) pushed,
+            owner = const core::mem::offset_of!(RingList, owner),
+            cursor = const core::mem::offset_of!(RingList, cursor),
+            cold = const core::mem::offset_of!(RingList, cold),
+            limit = const core::mem::offset_of!(RingList, limit),
+            mask = const core::mem::offset_of!(RingList, mask),
+            ring = const core::mem::offset_of!(RingList, ring),
+            MOVED = const MOVED,
+            options(nostack),
+        );
+    }
+    pushed
+}
+
+/// Appends `first`, `first + step`, … at the cold end, `first` hottest, as far as there is room; returns
+/// how many, or [`MOVED`].
+#[inline(always)]
+pub fn append_run(area: isize, list: &RingList, first: u32, step: u32, blocks: u32) -> u32 {
+    let appended: u32;
+    // SAFETY: as in `push`; it writes at most capacity (`mask + 1`) minus the count of slots, all below
+    // the cold end.
+    unsafe {
+        asm!(
+            sequence!(
+                "mov {c}, qword ptr [{list} + {cold}]",
+                "mov {t}, qword ptr [{list} + {cursor}]",
+                "sub {t:x}, {c:x}",
+                "movzx {t:e}, {t:x}",
+                "mov {k:e}, dword ptr [{list} + {mask}]",
+                "inc {k:e}",
+                "sub {k:e}, {t:e}",
+                "cmp {k:e}, {blocks:e}",
+                "cmova {k:e}, {blocks:e}",
+                "mov {base}, qword ptr [{list} + {ring}]",
+                "mov {v:e}, {first:e}",
+                "mov {i:e}, {k:e}",
+                "22:",
+                "test {i:e}, {i:e}",
+                "je 23f",
+                "dec {c}",
+                "movzx {t:e}, {c:x}",
+                "and {t:e}, dword ptr [{list} + {mask}]",
+                "mov dword ptr [{base} + {t} * 4], {v:e}",
+                "add {v:e}, {step:e}",
+                "dec {i:e}",
+                "jmp 22b",
+                "23:",
+                "mov qword ptr [{list} + {cold}], {c}",
+            ),
+            "7: mov {k:e}, {MOVED}",
+            "jmp 9b",
+            ".popsection",
+            area = in(reg) area,
+            list = in(reg) list,
+            first = in(reg) first,
+            step = in(reg) step,
+            blocks = in(reg) blocks,
+            t = out(reg) _,
+            c = out(reg) _,
+            i = out(reg) _,
+            v = out(reg) _,
+            base = out(reg) _,
+            k = out(reg) appended,
+            owner = const core::mem::offset_of!(RingList, owner),
+            cursor = const core::mem::offset_of!(RingList, cursor),
+            cold = const core::mem::offset_of!(RingList, cold),
+            mask = const core::mem::offset_of!(RingList, mask),
+            ring = const core::mem::offset_of!(RingList, ring),
+            MOVED = const MOVED,
+            options(nostack),
+        );
+    }
+    appended
+}

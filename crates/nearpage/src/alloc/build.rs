@@ -1,0 +1,469 @@
+//! Making an allocator out of the caller's memory.
+//!
+//! What belongs to a node lies in that node's buffer: the frames of its sections, its zones and zonelists,
+//! and the pagesets of its CPUs. What belongs to a memoryless node lies with the nearest node that has
+//! memory. The tables that everybody reads (zones, nodes, CPUs, sections) lie with the first node
+//! that has memory. Frames and rings are carved and not touched.
+
+use core::fmt;
+
+use super::online::OnlineMap;
+use super::settings::State;
+use super::{Cpu, NO_ZONE, NodeState, PageAllocator, Preferred};
+use crate::arena::{Arena, Need, OutOfMetadata};
+use crate::frame::{Section, SectionMap, ZoneFrames};
+use crate::model::Model;
+use crate::pcp::pageset::{List, Pageset};
+use crate::pcp::{LISTS, Storage, list_order};
+use crate::platform::{Lock, Platform};
+use crate::slot::Slot;
+use crate::sync::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
+use crate::topology::Topology;
+use crate::units::{CpuId, NodeId, NodeIndex, Pfn, PfnRange, SECTION_SHIFT, ZoneIndex, ZoneKind};
+use crate::watermark::{SettingError, Settings};
+use crate::zone::Zone;
+
+/// What an allocator is made with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Config {
+    /// The rules.
+    pub model: Model,
+    /// Sizes of watermarks and pagesets.
+    pub settings: Settings,
+    /// Log2 of the page size in bytes.
+    pub page_shift: u32,
+}
+
+impl Default for Config {
+    /// nearpage's own rules for pages of 4 KiB.
+    fn default() -> Self {
+        let settings = Settings { transparent_hugepage: false, ..Settings::default() };
+        Self { model: Model::NEARPAGE, settings, page_shift: 12 }
+    }
+}
+
+/// Why an allocator could not be made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BuildError {
+    /// No node of the topology has memory.
+    NoMemory,
+    /// A CPU id is too large for a table by id.
+    CpuIdTooLarge {
+        /// The id.
+        cpu: CpuId,
+    },
+    /// A zone spans more frames than a frame number can tell apart: 2^32 - 1.
+    ZoneTooLarge {
+        /// The node.
+        node: NodeId,
+        /// The zone's span.
+        span: PfnRange,
+    },
+    /// The memory of the topology lies too far apart for a table of sections.
+    SpanTooLarge {
+        /// From the first to the last frame.
+        span: PfnRange,
+    },
+    /// The buffer for a node is smaller than [`metadata_size`] says.
+    BufferTooSmall {
+        /// The node.
+        node: NodeId,
+        /// Bytes that were given.
+        given: usize,
+        /// Bytes that are needed.
+        needed: usize,
+    },
+    /// A setting is out of range.
+    Setting(SettingError),
+}
+
+impl fmt::Display for BuildError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoMemory => f.write_str("no node of the topology has memory; at least one must"),
+            Self::CpuIdTooLarge { cpu } => {
+                write!(f, "CPU id {cpu} is too large; ids up to {} are accepted", CPU_ID_MAX)
+            }
+            Self::ZoneTooLarge { node, span } => write!(
+                f,
+                "a zone of node {node} spans frames {span}; at most 2^32 - 1 frames are accepted"
+            ),
+            Self::SpanTooLarge { span } => write!(
+                f,
+                "memory lies in frames {span}; at most {SECTIONS_MAX} sections from first to last are accepted"
+            ),
+            Self::BufferTooSmall { node, given, needed } => write!(
+                f,
+                "the metadata buffer for node {node} has {given} bytes and needs {needed}"
+            ),
+            Self::Setting(error) => error.fmt(f),
+        }
+    }
+}
+
+impl core::error::Error for BuildError {}
+
+/// Largest CPU id: a table of pointers by id stays below 8 MiB.
+const CPU_ID_MAX: u32 = (1 << 20) - 1;
+/// Most sections from the first to the last frame: 1 PiB of addresses, a table of 64 MiB.
+const SECTIONS_MAX: u64 = 1 << 23;
+
+/// Bytes of rings per frame of a zone for the CPUs of its own node, and for all others. With the
+/// frame's 16 bytes and small change it stays below 24.
+const RING_BYTES_NEAR: u64 = 4;
+const RING_BYTES_FAR: u64 = 2;
+/// Bytes that the 14 rings of a pageset take for each page that its largest ring can hold:
+/// three lists of order 0, as many with half, a quarter and an eighth of the entries, of 4 bytes each;
+/// huge pages need next to nothing.
+const RING_BYTES_PER_PAGE: u64 = 23;
+/// Most pages that a ring of a CPU of another node is made for.
+const FAR_HIGH_MAX: u64 = 512;
+
+/// Bytes of metadata that the allocator needs on a node: what [`PageAllocator::new`] will ask for, with
+/// the same topology. Zero for a node without memory.
+///
+/// # Errors
+/// [`BuildError`] if no allocator can be made for this topology.
+pub fn metadata_size<P: Platform>(
+    topology: &Topology<'_>,
+    node: NodeIndex,
+) -> Result<usize, BuildError> {
+    Ok(Plan::new(topology)?.need::<P>(node).bytes())
+}
+
+impl<'m, P: Platform> PageAllocator<'m, P> {
+    /// An allocator for the machine, all of whose memory is offline. `buffer` is called once for each
+    /// node that has memory with the bytes that [`metadata_size`] says; it must return that much
+    /// memory, **filled with zeroes**, best on that node.
+    ///
+    /// # Errors
+    /// [`BuildError`].
+    pub fn new(
+        platform: P,
+        topology: Topology<'m>,
+        config: Config,
+        mut buffer: impl FnMut(NodeIndex, usize) -> &'m mut [u8],
+    ) -> Result<Self, BuildError> {
+        let mut settings = config.settings;
+        settings.movable_min = config.model.movable_min;
+        settings.check().map_err(BuildError::Setting)?;
+        let plan = Plan::new(&topology)?;
+        let mut arena_of = |node: NodeIndex| -> Result<Arena<'m>, BuildError> {
+            let needed = plan.need::<P>(node).bytes();
+            let buffer = buffer(node, needed);
+            if buffer.len() < needed {
+                let (node, given) = (topology.node(node).id, buffer.len());
+                return Err(BuildError::BufferTooSmall { node, given, needed });
+            }
+            Ok(Arena::new(buffer))
+        };
+
+        let mut hub = arena_of(plan.hub)?;
+        let mut refused = None;
+        let arenas = hub
+            .slice(topology.len(), |index, _| {
+                let node = NodeIndex(index as u16);
+                if node == plan.hub || plan.home(node) != node {
+                    return Ok(None);
+                }
+                Ok(arena_of(node).map_err(|error| refused = Some(error)).ok())
+            })
+            .expect(COUNTED);
+        if let Some(error) = refused {
+            return Err(error);
+        }
+        let mut carver = Carver { plan, hub: plan.hub, arenas };
+        let parts = carver.carve::<P>(&mut hub, &config).expect(COUNTED);
+        let state = State {
+            settings,
+            page_shift: config.page_shift,
+            booted: false,
+            loads: parts.loads,
+            order: parts.order,
+        };
+        Ok(Self {
+            platform,
+            model: config.model,
+            map: parts.map,
+            online: parts.online,
+            cpus: parts.cpus,
+            zones: parts.zones,
+            nodes: parts.nodes,
+            topology,
+            state: P::Lock::new(state),
+        })
+    }
+}
+
+/// Carving fails only if `Plan::need` forgot something.
+const COUNTED: &str = "the plan counts all that is carved";
+
+/// What lies where.
+#[derive(Clone, Copy)]
+struct Plan<'m> {
+    topology: Topology<'m>,
+    /// The node whose buffer holds the tables.
+    hub: NodeIndex,
+    /// From the first to the last section.
+    first_section: u64,
+    sections: u64,
+    zones: usize,
+    cpu_ids: usize,
+}
+
+impl<'m> Plan<'m> {
+    fn new(topology: &Topology<'m>) -> Result<Self, BuildError> {
+        let has_memory = |&node: &NodeIndex| !topology.node(node).memory.is_empty();
+        let hub = topology.indexes().find(has_memory).ok_or(BuildError::NoMemory)?;
+        let all = || topology.nodes().iter().flat_map(|node| node.memory);
+        let start = all().map(|range| range.start).min().unwrap_or_default();
+        let end = all().map(|range| range.end).max().unwrap_or_default();
+        let sections = Pfn(end.0 - 1).section() - start.section() + 1;
+        if sections > SECTIONS_MAX {
+            return Err(BuildError::SpanTooLarge { span: PfnRange { start, end } });
+        }
+        let cpus = || topology.nodes().iter().flat_map(|node| node.cpus);
+        let last_cpu = cpus().max().copied();
+        if let Some(cpu) = last_cpu.filter(|cpu| cpu.0 > CPU_ID_MAX) {
+            return Err(BuildError::CpuIdTooLarge { cpu });
+        }
+        for (node, kind) in zones(topology) {
+            let span = topology.span(node, kind);
+            if span.pages().0 >= u32::MAX as u64 {
+                return Err(BuildError::ZoneTooLarge { node: topology.node(node).id, span });
+            }
+        }
+        Ok(Self {
+            topology: *topology,
+            hub,
+            first_section: start.section(),
+            sections,
+            zones: zones(topology).count(),
+            cpu_ids: last_cpu.map_or(0, |cpu| cpu.0 as usize + 1),
+        })
+    }
+
+    /// The node whose buffer holds what belongs to `node`: itself, or the nearest one with memory.
+    fn home(&self, node: NodeIndex) -> NodeIndex {
+        if !self.topology.node(node).memory.is_empty() {
+            return node;
+        }
+        let with_memory =
+            self.topology.indexes().filter(|&other| !self.topology.node(other).memory.is_empty());
+        with_memory.min_by_key(|&other| self.topology.distance(node, other)).unwrap_or(self.hub)
+    }
+
+    /// The node that a section's metadata lies with: the lowest of those that have memory in it.
+    fn owner(&self, section: u64) -> Option<NodeIndex> {
+        let frames = PfnRange::new(section << SECTION_SHIFT, (section + 1) << SECTION_SHIFT);
+        self.topology.indexes().find(|&node| {
+            let memory = self.topology.node(node).memory;
+            let at = memory.partition_point(|range| range.end <= frames.start);
+            memory.get(at).is_some_and(|range| !range.intersection(frames).is_empty())
+        })
+    }
+
+    /// The sections whose metadata lies with `node`.
+    fn owned_sections(&self, node: NodeIndex) -> impl Iterator<Item = u64> + use<'_, 'm> {
+        let mut next = 0;
+        let touched = self.topology.node(node).memory.iter().flat_map(move |range| {
+            let first = range.start.section().max(next);
+            next = Pfn(range.end.0 - 1).section() + 1;
+            first..next
+        });
+        touched.filter(move |&section| self.owner(section) == Some(node))
+    }
+
+    /// Entries of list `index` of the pageset that a CPU of node `of` has for a zone.
+    fn ring_entries<S: Storage>(
+        &self,
+        of: NodeIndex,
+        node: NodeIndex,
+        kind: ZoneKind,
+        index: usize,
+    ) -> usize {
+        let frames = self.topology.present(node, kind).0;
+        let near = self.topology.node(node).cpus.len() as u64;
+        let all: u64 = self.topology.nodes().iter().map(|node| node.cpus.len() as u64).sum();
+        let (bytes, cpus) = if of == node {
+            (frames * RING_BYTES_NEAR, near)
+        } else {
+            ((frames * RING_BYTES_FAR).min(all * FAR_HIGH_MAX * RING_BYTES_PER_PAGE), all - near)
+        };
+        let high_max = (bytes / RING_BYTES_PER_PAGE / cpus.max(1)).min(u32::MAX as u64);
+        S::ring_entries(list_order(index), high_max as u32) as usize
+    }
+
+    fn need<P: Platform>(&self, node: NodeIndex) -> Need {
+        let mut need = Need::default();
+        if self.topology.node(node).memory.is_empty() {
+            return need;
+        }
+        if node == self.hub {
+            self.add_tables::<P>(&mut need);
+        }
+        self.owned_sections(node).for_each(|_| need.add::<Section>(1));
+        zones(&self.topology)
+            .filter(|zone| zone.0 == node)
+            .for_each(|_| need.add::<Zone<'_, P>>(1));
+        for homed in self.topology.indexes().filter(|&homed| self.home(homed) == node) {
+            need.add::<AtomicU16>(self.zones);
+            for _ in self.topology.node(homed).cpus {
+                self.add_cpu::<P>(&mut need, homed);
+            }
+        }
+        need
+    }
+
+    fn add_tables<P: Platform>(&self, need: &mut Need) {
+        let nodes = self.topology.len();
+        let pageblocks = OnlineMap::pageblocks(self.sections);
+        need.add::<Option<Arena<'_>>>(nodes);
+        need.add::<Option<&Section>>(self.sections as usize);
+        need.add::<AtomicU8>(pageblocks);
+        need.add::<AtomicU64>(pageblocks * OnlineMap::WORDS_PER_PAGEBLOCK);
+        need.add::<&Zone<'_, P>>(self.zones);
+        need.add::<NodeState<'_>>(nodes);
+        need.add::<Option<&Cpu<'_, P>>>(self.cpu_ids);
+        need.add::<u32>(nodes);
+        need.add::<NodeIndex>(nodes);
+    }
+
+    fn add_cpu<P: Platform>(&self, need: &mut Need, of: NodeIndex) {
+        need.add::<Cpu<'_, P>>(1);
+        need.add::<Pageset<'_, P>>(self.zones);
+        for (node, kind) in zones(&self.topology) {
+            for index in 0..LISTS {
+                need.add::<AtomicU32>(self.ring_entries::<P::Storage>(of, node, kind, index));
+            }
+        }
+    }
+}
+
+/// All zones of a topology, by node and kind: the order of zone indexes.
+fn zones<'m>(topology: &Topology<'m>) -> impl Iterator<Item = (NodeIndex, ZoneKind)> + use<'m> {
+    let topology = *topology;
+    topology.indexes().flat_map(move |node| {
+        ZoneKind::ALL
+            .into_iter()
+            .filter(move |&kind| topology.is_populated(node, kind))
+            .map(move |kind| (node, kind))
+    })
+}
+
+/// The buffers while they are being carved.
+struct Carver<'a, 'm> {
+    plan: Plan<'m>,
+    hub: NodeIndex,
+    /// Buffers of the nodes other than the hub.
+    arenas: &'a mut [Option<Arena<'m>>],
+}
+
+/// All that was carved.
+struct Parts<'m, P: Platform> {
+    map: SectionMap<'m>,
+    online: OnlineMap<'m>,
+    zones: &'m [&'m Zone<'m, P>],
+    nodes: &'m [NodeState<'m>],
+    cpus: &'m [Option<&'m Cpu<'m, P>>],
+    loads: &'m mut [u32],
+    order: &'m mut [NodeIndex],
+}
+
+impl<'m> Carver<'_, 'm> {
+    fn carve<P: Platform>(
+        &mut self,
+        hub: &mut Arena<'m>,
+        config: &Config,
+    ) -> Result<Parts<'m, P>, OutOfMetadata> {
+        let plan = self.plan;
+        let sections = hub.slice(plan.sections as usize, |index, hub| {
+            let section = plan.first_section + index as u64;
+            let Some(owner) = plan.owner(section) else { return Ok(None) };
+            Ok(Some(&self.arena(owner, hub).untouched(1)?[0]))
+        })?;
+        let map = SectionMap::new(plan.first_section, sections);
+        let pageblocks = OnlineMap::pageblocks(plan.sections);
+        let online = OnlineMap::new(
+            plan.first_section,
+            hub.untouched(pageblocks)?,
+            hub.untouched(pageblocks * OnlineMap::WORDS_PER_PAGEBLOCK)?,
+        );
+
+        let mut zone_keys = zones(&plan.topology);
+        let zones = hub.slice(plan.zones, |index, hub| {
+            let (node, kind) = zone_keys.next().ok_or(OutOfMetadata)?;
+            let span = plan.topology.span(node, kind);
+            let frames = ZoneFrames::new(map, span.start, ZoneIndex(index as u16));
+            let zone = self.arena(node, hub).slice(1, |_, _| {
+                Ok(Zone::<P>::new(kind, node, frames, span, config.model.fallback))
+            })?;
+            Ok(&zone[0])
+        })?;
+        let zones: &'m [&'m Zone<'m, P>] = zones;
+
+        let nodes = hub.slice(plan.topology.len(), |index, hub| {
+            let node = NodeIndex(index as u16);
+            let arena = self.arena(plan.home(node), hub);
+            Ok(NodeState {
+                id: plan.topology.node(node).id,
+                preferred: Preferred::new(),
+                fallback: arena.slice(plan.zones, |_, _| Ok(AtomicU16::new(NO_ZONE)))?,
+                fallback_len: AtomicU32::new(0),
+                own: [const { AtomicU16::new(NO_ZONE) }; ZoneKind::COUNT],
+            })
+        })?;
+        let cpus = hub.slice(plan.cpu_ids, |index, hub| {
+            let cpu = CpuId(index as u32);
+            let Some(node) = plan.topology.node_of_cpu(cpu) else { return Ok(None) };
+            let arena = self.arena(plan.home(node), hub);
+            Ok(Some(carve_cpu(&plan, arena, cpu, node, zones)?))
+        })?;
+        Ok(Parts {
+            map,
+            online,
+            zones,
+            nodes,
+            cpus,
+            loads: hub.slice(plan.topology.len(), |_, _| Ok(0))?,
+            order: hub.slice(plan.topology.len(), |_, _| Ok(NodeIndex(0)))?,
+        })
+    }
+
+    /// The buffer of a node that has memory.
+    fn arena<'a>(&'a mut self, node: NodeIndex, hub: &'a mut Arena<'m>) -> &'a mut Arena<'m> {
+        if node == self.hub { hub } else { self.arenas[node.0 as usize].as_mut().expect(COUNTED) }
+    }
+}
+
+fn carve_cpu<'m, P: Platform>(
+    plan: &Plan<'m>,
+    arena: &mut Arena<'m>,
+    id: CpuId,
+    of: NodeIndex,
+    zones: &'m [&'m Zone<'m, P>],
+) -> Result<&'m Cpu<'m, P>, OutOfMetadata> {
+    let pagesets = arena.slice(zones.len(), |index, arena| {
+        let zone = zones[index];
+        let mut out_of_metadata = false;
+        let lists: [List<P>; LISTS] = core::array::from_fn(|index| {
+            let entries = plan.ring_entries::<P::Storage>(of, zone.node(), zone.kind(), index);
+            let ring = arena.untouched::<AtomicU32>(entries).unwrap_or_else(|OutOfMetadata| {
+                out_of_metadata = true;
+                &[]
+            });
+            P::Storage::list(id, ring)
+        });
+        if out_of_metadata { Err(OutOfMetadata) } else { Ok(Pageset::new(zone, lists)) }
+    })?;
+    let cpu = arena.slice(1, |_, _| {
+        Ok(Cpu {
+            id,
+            node: of,
+            home: [const { Slot::empty() }; ZoneKind::COUNT],
+            pagesets,
+            exclusion: P::Storage::per_cpu(id),
+        })
+    })?;
+    Ok(&cpu[0])
+}

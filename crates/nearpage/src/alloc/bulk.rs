@@ -1,0 +1,302 @@
+//! Many order-0 pages at once. Reference: the 2017 bulk page allocator; facts 8.
+//!
+//! One walk of the zonelist, one look at the watermark, one trip to the pageset that copies straight into
+//! the caller's array, and at most one hold of the zone's lock, bounded in runs of blocks. The contract is
+//! partial success: a caller who needs all pages asks again.
+
+use core::fmt;
+
+use super::fast::FromPageset;
+use super::scan::{Wanted, first_flags, note_placement};
+use super::{PageAllocator, Request, refill::Runs};
+use crate::error::{AllocError, FreeError};
+use crate::pcp::pageset::Pageset;
+use crate::pcp::{Storage, list_index};
+use crate::platform::Platform;
+use crate::units::{Order, Pfn, ZoneIndex};
+use crate::zone::{Zone, ZoneEvents};
+
+/// Pages between two looks at the pageset: 1 KiB of stack.
+const CHUNK: usize = 256;
+const SINGLE: Order = Order(0);
+
+/// A bulk free met pages that it refused; the others were freed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BulkFreeError {
+    /// Pages that were freed.
+    pub freed: usize,
+    /// Pages that were refused.
+    pub refused: usize,
+    /// Why the first of them was.
+    pub first: FreeError,
+}
+
+impl fmt::Display for BulkFreeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} pages freed, {} refused, the first because: {}",
+            self.freed, self.refused, self.first
+        )
+    }
+}
+
+impl core::error::Error for BulkFreeError {}
+
+impl<'m, P: Platform> PageAllocator<'m, P> {
+    /// Allocates up to `out.len()` single pages and returns how many: at least one if a single allocation
+    /// would have succeeded and `out` is not empty. No zone is pushed below its low watermark, except
+    /// by that one page. The pages are `out[..n]`.
+    ///
+    /// # Errors
+    /// As [`alloc`](Self::alloc), and [`AllocError::OrderTooLarge`] for any order but 0.
+    pub fn alloc_bulk(&self, request: Request, out: &mut [Pfn]) -> Result<usize, AllocError> {
+        let wanted = self.wanted(request)?;
+        if wanted.order != SINGLE {
+            return Err(AllocError::OrderTooLarge { order: wanted.order });
+        }
+        if out.is_empty() {
+            return Ok(0);
+        }
+        let got = self.bulk_from_first_zone(&wanted, out);
+        if got > 0 {
+            return Ok(got);
+        }
+        out[0] = self.alloc(request)?;
+        Ok(1)
+    }
+
+    /// Takes from the first zone with room, and from no other, so that a bulk stays on one node.
+    fn bulk_from_first_zone(&self, wanted: &Wanted, out: &mut [Pfn]) -> usize {
+        let flags = first_flags(wanted.gfp);
+        let mut preferred = None;
+        for zone in self.zonelist(wanted) {
+            let preferred = *preferred.get_or_insert(zone);
+            if preferred.node() != zone.node() {
+                break;
+            }
+            // The reserve is that against the preferred zone's kind, not the request's: facts 8.
+            let room = zone.room(flags, preferred.kind()).0.min(out.len() as u64) as usize;
+            let share =
+                if self.model.departures.bulk_from_zone || room == out.len() { room } else { 0 };
+            if share == 0 {
+                continue;
+            }
+            let got = self.bulk_from_zone(zone, wanted, &mut out[..share]);
+            if got > 0 {
+                note_placement(preferred, zone);
+                return got;
+            }
+        }
+        0
+    }
+
+    fn bulk_from_zone(&self, zone: &'m Zone<'m, P>, wanted: &Wanted, out: &mut [Pfn]) -> usize {
+        let mut got = 0;
+        if let Some(cpu) = self.this_cpu()
+            && let Some(list) = list_index(SINGLE, wanted.migratetype)
+        {
+            let pageset = &cpu.pagesets[zone.index().0 as usize];
+            if let Some(on) = self.platform.storage().enter(cpu.id, &cpu.exclusion) {
+                got = self.pop_into(&on, pageset, wanted, list, out);
+                if !self.model.departures.bulk_from_zone {
+                    return got + self.bulk_by_refills(&on, pageset, wanted, list, &mut out[got..]);
+                }
+                if got < out.len() {
+                    self.grow_for_bulk(pageset, out.len() - got, list);
+                }
+            }
+        }
+        if got < out.len() && self.model.departures.bulk_from_zone {
+            got += self.bulk_direct(zone, wanted, &mut out[got..]);
+        }
+        got
+    }
+
+    /// Linux's way: every page through the pageset, refilled as often as it runs empty.
+    fn bulk_by_refills(
+        &self,
+        on: &<P::Storage as Storage>::OnCpu<'_>,
+        pageset: &Pageset<'m, P>,
+        wanted: &Wanted,
+        list: usize,
+        out: &mut [Pfn],
+    ) -> usize {
+        let mut got = 0;
+        while got < out.len() {
+            let refilled = self.refill(on, pageset, SINGLE, wanted.migratetype, list);
+            let FromPageset::Block(number) = refilled else { break };
+            out[got] = self.hand_out(pageset.zone(), number, SINGLE, wanted.migratetype);
+            got += 1;
+            got += self.pop_into(on, pageset, wanted, list, &mut out[got..]);
+        }
+        got
+    }
+
+    /// Copies pages from the pageset until `out` is full or the list is empty.
+    fn pop_into(
+        &self,
+        on: &<P::Storage as Storage>::OnCpu<'_>,
+        pageset: &Pageset<'m, P>,
+        wanted: &Wanted,
+        list: usize,
+        out: &mut [Pfn],
+    ) -> usize {
+        let zone = pageset.zone();
+        let mut numbers = [0; CHUNK];
+        let mut got = 0;
+        while got < out.len() {
+            let want = (out.len() - got).min(CHUNK);
+            let popped = self.platform.storage().pop_batch(
+                on,
+                pageset.list(list),
+                zone.frames(),
+                &mut numbers[..want],
+            );
+            for (slot, &number) in out[got..].iter_mut().zip(&numbers[..popped]) {
+                *slot = self.hand_out(zone, number, SINGLE, wanted.migratetype);
+            }
+            got += popped;
+            if popped < want {
+                break;
+            }
+        }
+        got
+    }
+
+    /// A pageset that a bulk request emptied grows as it would by refills of as many pages, so that it can
+    /// keep them when they come back.
+    fn grow_for_bulk(&self, pageset: &Pageset<'m, P>, pages: usize, list: usize) {
+        let (mut tuning, _) = pageset.tuning_for_decision(&self.model.pcp);
+        tuning.raise_high(&self.model.pcp, pages as u64, pageset.zone().view());
+        pageset.set_tuning(tuning);
+        pageset.share_high(&tuning, list);
+    }
+
+    /// Takes pages straight from the buddy, in one hold of the lock and at most [`Runs::MOST`] runs.
+    fn bulk_direct(&self, zone: &Zone<'m, P>, wanted: &Wanted, out: &mut [Pfn]) -> usize {
+        let mut runs = Runs::new();
+        let want = out.len().min(u32::MAX as usize) as u32;
+        let taken = {
+            let mut guard = zone.lock_to_move();
+            let most_runs = Runs::MOST as u32;
+            let taken = guard.buddy().take(
+                *zone.frames(),
+                wanted.block(),
+                want,
+                most_runs,
+                |first, blocks| {
+                    runs.push(first, blocks);
+                },
+            );
+            guard.note_moved(taken as u64);
+            taken as usize
+        };
+        let numbers = runs.as_slice().iter().flat_map(|&(first, blocks)| first..first + blocks);
+        for (slot, number) in out.iter_mut().zip(numbers) {
+            *slot = self.hand_out(zone, number, SINGLE, wanted.migratetype);
+        }
+        let events = zone.events();
+        ZoneEvents::add(&events.direct_allocs, taken as u64);
+        ZoneEvents::add(&events.direct_alloc_pages, taken as u64);
+        if self.this_node() != zone.node() {
+            ZoneEvents::add(&events.direct_other, taken as u64);
+        }
+        taken
+    }
+
+    /// Frees single pages of any zones, in any order. All pages are looked at.
+    ///
+    /// # Errors
+    /// [`BulkFreeError`] if some were not in the caller's hands; each of those is told to the host.
+    pub fn free_bulk(&self, pages: &[Pfn]) -> Result<(), BulkFreeError> {
+        let mut bulk = BulkFree { allocator: self, batch: [0; CHUNK], len: 0, target: None };
+        let (mut refused, mut first) = (0, None);
+        for &pfn in pages {
+            if let Err(error) = bulk.add(pfn) {
+                refused += 1;
+                first = first.or(Some(error));
+            }
+        }
+        bulk.flush();
+        match first {
+            None => Ok(()),
+            Some(first) => Err(BulkFreeError { freed: pages.len() - refused, refused, first }),
+        }
+    }
+
+    /// Puts pages of one list into this CPU's pageset, and into the zone what it does not take.
+    fn free_batch(&self, zone: ZoneIndex, list: usize, numbers: &[u32]) {
+        let mut kept = 0;
+        if let Some(cpu) = self.this_cpu() {
+            let pageset = &cpu.pagesets[zone.0 as usize];
+            let storage = self.platform.storage();
+            if let Some(on) = storage.enter(cpu.id, &cpu.exclusion) {
+                let frames = pageset.zone().frames();
+                if P::Storage::EXACT {
+                    for number in numbers {
+                        kept += storage.push_batch(&on, pageset.list(list), frames, &[*number]);
+                        self.after_exact_free(&on, pageset, SINGLE, list);
+                    }
+                } else {
+                    kept = storage.push_batch(&on, pageset.list(list), frames, numbers);
+                    if kept < numbers.len() {
+                        self.make_room(&on, pageset, SINGLE, list);
+                        let rest = &numbers[kept..];
+                        kept += storage.push_batch(&on, pageset.list(list), frames, rest);
+                    }
+                }
+            }
+        }
+        if kept < numbers.len() {
+            self.free_batch_to_zone(self.zones[zone.0 as usize], &numbers[kept..]);
+        }
+    }
+
+    fn free_batch_to_zone(&self, zone: &Zone<'m, P>, numbers: &[u32]) {
+        ZoneEvents::add(&zone.events().direct_free_pages, numbers.len() as u64);
+        let mut guard = zone.lock_to_move();
+        self.give_back(&mut guard, zone.frames(), numbers, SINGLE);
+        guard.note_moved(numbers.len() as u64);
+    }
+}
+
+/// Pages on their way back, gathered while they go to the same list.
+struct BulkFree<'a, 'm, P: Platform> {
+    allocator: &'a PageAllocator<'m, P>,
+    batch: [u32; CHUNK],
+    len: usize,
+    target: Option<(ZoneIndex, usize)>,
+}
+
+impl<P: Platform> BulkFree<'_, '_, P> {
+    #[inline]
+    fn add(&mut self, pfn: Pfn) -> Result<(), FreeError> {
+        let allocator = self.allocator;
+        let frame = match allocator.map.get(pfn) {
+            Some(frame) if frame.word().is_allocated(SINGLE) => frame,
+            _ => return Err(allocator.refuse_free(pfn, SINGLE)),
+        };
+        let zone = allocator.take_back(frame, pfn, SINGLE)?;
+        let Some(list) = list_index(SINGLE, allocator.map.pageblock(pfn)) else {
+            allocator.free_to_zone(zone, pfn, SINGLE);
+            return Ok(());
+        };
+        if self.target != Some((zone, list)) || self.len == CHUNK {
+            self.flush();
+            self.target = Some((zone, list));
+        }
+        self.batch[self.len] = allocator.zones[zone.0 as usize].frames().number(pfn);
+        self.len += 1;
+        Ok(())
+    }
+
+    fn flush(&mut self) {
+        if let Some((zone, list)) = self.target
+            && self.len > 0
+        {
+            self.allocator.free_batch(zone, list, &self.batch[..self.len]);
+        }
+        self.len = 0;
+    }
+}

@@ -1,0 +1,327 @@
+//! Drain: from pagesets to their zones.
+
+use core::fmt;
+
+use super::{Cpu, PageAllocator};
+use crate::buddy::Placement;
+use crate::frame::ZoneFrames;
+use crate::pcp::pageset::{List, Pageset};
+use crate::pcp::{LISTS, Push, Storage, list_order};
+use crate::platform::Platform;
+use crate::units::{CpuId, Order, PageCount, Pfn, ZoneIndex};
+use crate::zone::{Zone, ZoneEvents, ZoneGuard};
+
+/// Blocks that are taken from a list before they go to the buddy: 1 KiB of stack.
+const CHUNK: usize = 256;
+
+/// The pagesets of a CPU could not be drained: another thread is draining them, or holds them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DrainBusy {
+    /// The CPU.
+    pub cpu: CpuId,
+}
+
+impl fmt::Display for DrainBusy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the pagesets of CPU {} are in use by another drain", self.cpu)
+    }
+}
+
+impl core::error::Error for DrainBusy {}
+
+impl<'m, P: Platform> PageAllocator<'m, P> {
+    /// After a push of a storage that keeps the tuning with each operation: drains if it says so.
+    #[inline]
+    pub(super) fn after_exact_free(
+        &self,
+        on: &<P::Storage as Storage>::OnCpu<'_>,
+        pageset: &Pageset<'m, P>,
+        order: Order,
+        list: usize,
+    ) {
+        let mut tuning = pageset.tuning();
+        let count = pageset.count();
+        let drain = tuning.after_free(&self.model.pcp, order, count, pageset.zone().view());
+        pageset.set_tuning(tuning);
+        if let Some(pages) = drain {
+            self.drain_pageset(on, pageset, list, pages);
+            pageset.zone().clear_below_high();
+        }
+    }
+
+    /// A freed block that found its list at its limit: makes room, or the block goes to the zone.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn free_to_full_list(
+        &self,
+        on: &<P::Storage as Storage>::OnCpu<'_>,
+        pageset: &Pageset<'m, P>,
+        number: u32,
+        order: Order,
+        list: usize,
+    ) {
+        self.make_room(on, pageset, order, list);
+        let zone = pageset.zone();
+        let storage = self.platform.storage();
+        if storage.push(on, pageset.lists(), list, zone.frames(), number) != Push::Done {
+            self.free_to_zone(zone.index(), zone.frames().pfn(number), order);
+        }
+    }
+
+    /// Raises the limit of a full list, or drains it, as the tuning decides.
+    pub(super) fn make_room(
+        &self,
+        on: &<P::Storage as Storage>::OnCpu<'_>,
+        pageset: &Pageset<'m, P>,
+        order: Order,
+        list: usize,
+    ) {
+        let (mut tuning, totals) = pageset.tuning_for_decision(&self.model.pcp);
+        let count = PageCount(totals.count.0 + order.pages().0);
+        let drain = tuning.after_free(&self.model.pcp, order, count, pageset.zone().view());
+        pageset.set_tuning(tuning);
+        pageset.share_high(&tuning, list);
+        let full =
+            P::Storage::counts(pageset.list(list)).count >= P::Storage::limit(pageset.list(list));
+        // A list can be full below `high`: its ring is smaller, or other lists hold the rest.
+        let pages = match drain {
+            Some(pages) => pages,
+            None if full => PageCount(tuning.batch.0.max(order.pages().0)),
+            None => return,
+        };
+        self.drain_pageset(on, pageset, list, pages);
+        pageset.zone().clear_below_high();
+        pageset.share_high(&tuning, list);
+    }
+
+    /// Gives `pages` of a pageset back, coldest first, beginning with list `first_list` and going round.
+    /// One hold of the zone's lock. Facts 7.5.
+    fn drain_pageset(
+        &self,
+        on: &<P::Storage as Storage>::OnCpu<'_>,
+        pageset: &Pageset<'m, P>,
+        first_list: usize,
+        pages: PageCount,
+    ) {
+        let mut guard = pageset.zone().lock_to_move();
+        let mut moved = 0;
+        for step in 0..LISTS {
+            if moved >= pages.0 {
+                break;
+            }
+            let index = (first_list + step) % LISTS;
+            let left = pages.0 - moved;
+            moved += self.drain_list(&mut guard, on, pageset.list(index), index, left);
+        }
+        guard.note_moved(moved);
+        drop(guard);
+        if moved > 0 {
+            pageset.events().drains.add(1);
+            pageset.events().drained_pages.add(moved);
+        }
+    }
+
+    /// Gives back blocks of one list until `pages` are reached or it is empty; returns pages.
+    fn drain_list(
+        &self,
+        guard: &mut ZoneGuard<'_, 'm, P>,
+        on: &<P::Storage as Storage>::OnCpu<'_>,
+        list: &List<P>,
+        index: usize,
+        pages: u64,
+    ) -> u64 {
+        let frames = *guard.zone().frames();
+        let order = list_order(index);
+        let mut blocks_left = pages.div_ceil(order.pages().0);
+        let mut moved = 0;
+        let mut chunk = [0; CHUNK];
+        while blocks_left > 0 {
+            let want = blocks_left.min(CHUNK as u64) as usize;
+            let got = self.platform.storage().pop_cold(on, list, &frames, &mut chunk[..want]);
+            if got == 0 {
+                break;
+            }
+            self.give_back(guard, &frames, &chunk[..got], order);
+            blocks_left -= got as u64;
+            moved += (got as u64) << order.0;
+        }
+        moved
+    }
+
+    /// Frees blocks to the buddy: adjoining ones as one run, if the model does that.
+    pub(super) fn give_back(
+        &self,
+        guard: &mut ZoneGuard<'_, 'm, P>,
+        frames: &ZoneFrames<'m>,
+        numbers: &[u32],
+        order: Order,
+    ) {
+        if !self.model.departures.frees_runs {
+            for &number in numbers {
+                guard.buddy().free(*frames, number, order, Placement::Usual);
+            }
+            return;
+        }
+        let step = 1 << order.0;
+        let adjoin = |a: &u32, b: &u32| a.abs_diff(*b) == step;
+        for run in numbers.chunk_by(adjoin) {
+            // A run goes up or down; where it turns, blocks would repeat, and no block is freed twice.
+            let first = run[0].min(run[run.len() - 1]);
+            guard.buddy().free_run(*frames, first, (run.len() as u32) << order.0);
+        }
+    }
+
+    /// Frees a block straight to its zone.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn free_to_zone(&self, zone: ZoneIndex, pfn: Pfn, order: Order) {
+        let zone = self.zones[zone.0 as usize];
+        ZoneEvents::add(&zone.events().direct_free_pages, order.pages().0);
+        let mut guard = zone.lock_to_move();
+        let number = zone.frames().number(pfn);
+        guard.buddy().free(*zone.frames(), number, order, Placement::Usual);
+        guard.note_moved(order.pages().0);
+    }
+
+    /// Gives back all pages that a CPU caches; returns how many. Meanwhile threads on that CPU go to
+    /// the zones.
+    ///
+    /// # Errors
+    /// [`DrainBusy`] if another drain of that CPU is under way. A CPU that the topology does not have
+    /// caches nothing.
+    pub fn drain_cpu(&self, cpu: CpuId) -> Result<PageCount, DrainBusy> {
+        match self.cpu(cpu) {
+            Some(cpu) => self.drain_stopped(cpu, |_| true),
+            None => Ok(PageCount(0)),
+        }
+    }
+
+    /// Gives back all pages of a zone that any CPU caches; returns how many.
+    ///
+    /// # Errors
+    /// [`DrainBusy`] of the first CPU that could not be drained; the others were.
+    pub fn drain_zone(&self, zone: &Zone<'m, P>) -> Result<PageCount, DrainBusy> {
+        self.drain_each_cpu(|pageset| core::ptr::eq(pageset.zone(), zone))
+    }
+
+    /// Gives back all pages that any CPU caches; returns how many.
+    ///
+    /// # Errors
+    /// As [`drain_zone`](Self::drain_zone).
+    pub fn drain_all(&self) -> Result<PageCount, DrainBusy> {
+        self.drain_each_cpu(|_| true)
+    }
+
+    fn drain_each_cpu(
+        &self,
+        wanted: impl Fn(&Pageset<'m, P>) -> bool,
+    ) -> Result<PageCount, DrainBusy> {
+        let mut drained = PageCount(0);
+        let mut busy = None;
+        for cpu in self.cpus.iter().flatten() {
+            match self.drain_stopped(cpu, &wanted) {
+                Ok(pages) => drained.0 += pages.0,
+                Err(error) => busy = busy.or(Some(error)),
+            }
+        }
+        busy.map_or(Ok(drained), Err)
+    }
+
+    /// Takes hold of a CPU's pagesets from outside and empties those wanted, in holds of at most
+    /// `batch << 5` pages (facts 7.7).
+    fn drain_stopped(
+        &self,
+        cpu: &Cpu<'m, P>,
+        wanted: impl Fn(&Pageset<'m, P>) -> bool,
+    ) -> Result<PageCount, DrainBusy> {
+        let filled = |pageset: &&Pageset<'m, P>| pageset.count().0 > 0 && wanted(pageset);
+        if !cpu.pagesets.iter().any(|pageset| filled(&pageset)) {
+            return Ok(PageCount(0));
+        }
+        let storage = self.platform.storage();
+        let lists = |each: &mut dyn FnMut(&List<P>)| {
+            cpu.pagesets
+                .iter()
+                .filter(|pageset| wanted(pageset))
+                .flat_map(Pageset::lists)
+                .for_each(each);
+        };
+        let on = self.stop(cpu, &lists)?;
+        let mut drained = PageCount(0);
+        for pageset in cpu.pagesets.iter().filter(filled) {
+            let piece = PageCount(pageset.tuning().batch.0 << 5);
+            while pageset.count().0 > 0 {
+                let before = pageset.count().0;
+                self.drain_pageset(&on, pageset, 0, piece);
+                drained.0 += before - pageset.count().0;
+            }
+        }
+        storage.resume(on, &lists);
+        Ok(drained)
+    }
+
+    /// Waits a while for whoever is at the CPU's lists: an operation, or a drain like ours.
+    fn stop<'a>(
+        &'a self,
+        cpu: &'a Cpu<'m, P>,
+        lists: &dyn Fn(&mut dyn FnMut(&List<P>)),
+    ) -> Result<<P::Storage as Storage>::OnCpu<'a>, DrainBusy> {
+        const TRIES: u32 = 1000;
+        for _ in 0..TRIES {
+            if let Some(on) = self.platform.storage().stop(cpu.id, &cpu.exclusion, lists) {
+                return Ok(on);
+            }
+            self.platform.relax();
+        }
+        Err(DrainBusy { cpu: cpu.id })
+    }
+
+    /// Lets the pagesets of a CPU decay by one step: to be called once a second (facts 7.6). Returns the
+    /// pages that went back.
+    ///
+    /// # Errors
+    /// [`DrainBusy`] if another drain of that CPU is under way.
+    pub fn decay_cpu(&self, cpu: CpuId) -> Result<PageCount, DrainBusy> {
+        let Some(cpu) = self.cpu(cpu) else { return Ok(PageCount(0)) };
+        let decays = |pageset: &Pageset<'m, P>| {
+            let tuning = pageset.tuning();
+            tuning.high > tuning.high_min || pageset.count() > tuning.high
+        };
+        if !cpu.pagesets.iter().any(&decays) {
+            return Ok(PageCount(0));
+        }
+        let lists = |each: &mut dyn FnMut(&List<P>)| {
+            cpu.pagesets.iter().flat_map(Pageset::lists).for_each(each);
+        };
+        let on = self.stop(cpu, &lists)?;
+        let mut drained = PageCount(0);
+        for pageset in cpu.pagesets.iter().filter(|pageset| decays(pageset)) {
+            drained.0 += self.decay_pageset(&on, pageset);
+        }
+        self.platform.storage().resume(on, &lists);
+        Ok(drained)
+    }
+
+    fn decay_pageset(
+        &self,
+        on: &<P::Storage as Storage>::OnCpu<'_>,
+        pageset: &Pageset<'m, P>,
+    ) -> u64 {
+        let (mut tuning, totals) = pageset.tuning_for_decision(&self.model.pcp);
+        let mut left = tuning.decay(&self.model.pcp, totals.count).0;
+        pageset.set_tuning(tuning);
+        let batch = tuning.batch.0.max(1);
+        let mut drained = 0;
+        while left > 0 {
+            let before = pageset.count().0;
+            self.drain_pageset(on, pageset, 0, PageCount(left.min(batch)));
+            let gone = before - pageset.count().0;
+            if gone == 0 {
+                break;
+            }
+            drained += gone;
+            left = left.saturating_sub(gone);
+        }
+        drained
+    }
+}

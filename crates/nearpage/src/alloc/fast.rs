@@ -1,0 +1,217 @@
+//! The fast path: one page from, or to, the pageset of this CPU.
+
+use super::{Cpu, PageAllocator, Request};
+use crate::error::{AllocError, FreeError};
+use crate::frame::{Frame, Migratetype, Word};
+use crate::pcp::pageset::Pageset;
+use crate::pcp::{Pop, Push, Storage, list_index};
+use crate::platform::Platform;
+use crate::units::{Order, Pfn, ZoneIndex, ZoneKind};
+use crate::zone::Zone;
+
+/// What a pageset had for an allocation.
+pub(super) enum FromPageset {
+    /// A block.
+    Block(u32),
+    /// Nothing, nor had the zone.
+    Nothing,
+    /// Somebody else is at this CPU's pagesets.
+    Busy,
+}
+
+impl<'m, P: Platform> PageAllocator<'m, P> {
+    /// Allocates a block.
+    ///
+    /// # Errors
+    /// [`AllocError`]; nothing is changed then.
+    #[inline(always)]
+    pub fn alloc(&self, request: Request) -> Result<Pfn, AllocError> {
+        match self.alloc_fast(request) {
+            Some(pfn) => Ok(pfn),
+            None => self.alloc_scan(request),
+        }
+    }
+
+    /// A block from this CPU's pageset for the preferred zone, if that zone has room to spare.
+    #[inline(always)]
+    fn alloc_fast(&self, request: Request) -> Option<Pfn> {
+        let migratetype = request.gfp.migratetype()?;
+        let kind = request.gfp.zone_kind()?;
+        let list = list_index(request.order, migratetype)?;
+        let cpu = self.this_cpu()?;
+        let pageset = match request.node {
+            None => cpu.home[kind.index()].get()?,
+            Some(node) => {
+                let zone = self.nodes[self.node_index(node)?.0 as usize].preferred.zone(kind);
+                cpu.pagesets.get(zone.0 as usize)?
+            }
+        };
+        if request.order.0 >= pageset.zone().headroom_orders() {
+            return None;
+        }
+        match self.alloc_from_pageset(cpu, pageset, request.order, migratetype, list) {
+            FromPageset::Block(number) => {
+                Some(self.hand_out(pageset.zone(), number, request.order, migratetype))
+            }
+            FromPageset::Nothing | FromPageset::Busy => None,
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn alloc_from_pageset(
+        &self,
+        cpu: &Cpu<'m, P>,
+        pageset: &Pageset<'m, P>,
+        order: Order,
+        migratetype: Migratetype,
+        list: usize,
+    ) -> FromPageset {
+        let storage = self.platform.storage();
+        let Some(on) = storage.enter(cpu.id, &cpu.exclusion) else { return FromPageset::Busy };
+        if P::Storage::EXACT {
+            let mut tuning = pageset.tuning();
+            tuning.before_alloc(&self.model.pcp);
+            pageset.set_tuning(tuning);
+        }
+        match storage.pop(&on, pageset.list(list), pageset.zone().frames()) {
+            Pop::Frame(number) => FromPageset::Block(number),
+            Pop::Empty => self.refill(&on, pageset, order, migratetype, list),
+            Pop::Moved => FromPageset::Busy,
+        }
+    }
+
+    /// Marks a block as allocated and gives its frame number to the outside.
+    #[inline(always)]
+    pub(super) fn hand_out(
+        &self,
+        zone: &Zone<'m, P>,
+        number: u32,
+        order: Order,
+        migratetype: Migratetype,
+    ) -> Pfn {
+        let frame = zone.frames().frame(number);
+        debug_assert!(!frame.word().is_allocated(order), "handed out twice");
+        frame.set_word(Word::allocated(order, migratetype, zone.index()));
+        zone.frames().pfn(number)
+    }
+
+    /// Frees a block that [`alloc`](Self::alloc) returned, with the order that it was allocated with.
+    /// The page goes back to its own zone, whoever frees it.
+    ///
+    /// # Errors
+    /// [`FreeError`] if the block is not in the caller's hands; it is left alone then, and the host is
+    /// told ([`Platform::misuse`]).
+    #[inline(always)]
+    pub fn free(&self, pfn: Pfn, order: Order) -> Result<(), FreeError> {
+        // Most pages come home to the zone that this CPU's requests prefer. Asking for that zone first
+        // lets the pageset's address be known before the frame's word is: the word only confirms it.
+        if let Some(cpu) = self.this_cpu()
+            && let Some(pageset) = cpu.home[ZoneKind::Normal.index()].get()
+            && let Some(number) = pageset.zone().frames().try_number(pfn)
+            && let Some(frame) = pageset.zone().frames().try_frame(number)
+            && frame.word().is_allocated_in(order, pageset.zone().index())
+        {
+            self.take_back(frame, pfn, order)?;
+            return self.free_to_pageset(cpu, pageset, number, order);
+        }
+        self.free_anywhere(pfn, order)
+    }
+
+    /// A free of a page of another zone, from a CPU that has no pagesets, or of a page that is not the
+    /// caller's.
+    #[inline(never)]
+    fn free_anywhere(&self, pfn: Pfn, order: Order) -> Result<(), FreeError> {
+        let frame = match self.map.get(pfn) {
+            Some(frame) if frame.word().is_allocated(order) => frame,
+            _ => return Err(self.refuse_free(pfn, order)),
+        };
+        let zone = self.take_back(frame, pfn, order)?;
+        let Some(cpu) = self.this_cpu() else {
+            self.free_to_zone(zone, pfn, order);
+            return Ok(());
+        };
+        let pageset = &cpu.pagesets[zone.0 as usize];
+        self.free_to_pageset(cpu, pageset, pageset.zone().frames().number(pfn), order)
+    }
+
+    /// Puts a block that nobody holds any more into a pageset of this CPU.
+    #[inline(always)]
+    fn free_to_pageset(
+        &self,
+        cpu: &Cpu<'m, P>,
+        pageset: &Pageset<'m, P>,
+        number: u32,
+        order: Order,
+    ) -> Result<(), FreeError> {
+        let zone = pageset.zone();
+        let storage = self.platform.storage();
+        if let Some(list) = list_index(order, zone.frames().pageblock(number))
+            && let Some(on) = storage.enter(cpu.id, &cpu.exclusion)
+        {
+            match storage.push(&on, pageset.lists(), list, zone.frames(), number) {
+                Push::Done => {
+                    if P::Storage::EXACT {
+                        self.after_exact_free(&on, pageset, order, list);
+                    }
+                    return Ok(());
+                }
+                Push::Full => {
+                    self.free_to_full_list(&on, pageset, number, order, list);
+                    return Ok(());
+                }
+                Push::Moved => {}
+            }
+        }
+        self.free_to_zone(zone.index(), zone.frames().pfn(number), order);
+        Ok(())
+    }
+
+    /// Takes an allocated block out of its holder's hands; returns its zone.
+    #[inline(always)]
+    pub(super) fn take_back(
+        &self,
+        frame: &Frame,
+        pfn: Pfn,
+        order: Order,
+    ) -> Result<ZoneIndex, FreeError> {
+        let zone = frame.word().zone();
+        if P::HARDENED {
+            let before = frame.swap_word(Word::cached(order, zone));
+            if !before.is_allocated(order) {
+                return Err(self.refuse_free(pfn, order));
+            }
+        } else {
+            frame.set_word(Word::cached(order, zone));
+        }
+        Ok(zone)
+    }
+
+    /// Says why a free is refused, to the caller and to the host. The page stays where it is: whoever holds
+    /// it keeps it, and if nobody does it is free already.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn refuse_free(&self, pfn: Pfn, order: Order) -> FreeError {
+        let error = self.why_not_free(pfn, order);
+        self.platform.misuse(&error);
+        error
+    }
+
+    fn why_not_free(&self, pfn: Pfn, order: Order) -> FreeError {
+        use crate::frame::FrameState;
+        let Some(frame) = self.map.get(pfn) else { return FreeError::Foreign { pfn } };
+        if order > crate::units::MAX_ORDER {
+            return FreeError::OrderTooLarge { pfn, order };
+        }
+        if !pfn.is_aligned(order) {
+            return FreeError::Misaligned { pfn, order };
+        }
+        let word = frame.word();
+        match word.state() {
+            FrameState::Allocated if word.order() != order => {
+                FreeError::WrongOrder { pfn, order, allocated: word.order() }
+            }
+            FrameState::Blank if !self.is_online(pfn) => FreeError::Foreign { pfn },
+            state => FreeError::NotAllocated { pfn, order, state },
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! The entry: allocate and free.
+//!
+//! In call order: [`fast`](self::fast) is the whole life of a page while its CPU's pageset has pages and
+//! the zone has room; [`refill`] and [`drain`] move pages between a pageset and its zone; [`scan`] walks
+//! the zonelist; [`slow`] is the ladder when nothing was found; [`bulk`] is many pages at once;
+//! [`build`] makes all of it out of the caller's memory; [`settings`] keeps watermarks and zonelists.
+//!
+//! Locks: a CPU's pagesets before a zone's lock; the lock of [`settings`] before zone locks. No two zone
+//! locks are held at once.
+
+mod build;
+mod bulk;
+mod drain;
+mod fast;
+mod online;
+mod refill;
+mod scan;
+mod settings;
+mod slow;
+
+pub use build::{BuildError, Config, metadata_size};
+pub use bulk::BulkFreeError;
+pub use drain::DrainBusy;
+pub use settings::SettingError;
+
+use crate::frame::SectionMap;
+use crate::gfp::Gfp;
+use crate::model::Model;
+use crate::pcp::Storage;
+use crate::pcp::pageset::Pageset;
+use crate::platform::Platform;
+use crate::slot::Slot;
+use crate::sync::{AtomicU16, AtomicU32, Ordering};
+use crate::topology::Topology;
+use crate::units::{CpuId, NodeId, NodeIndex, Order, ZoneIndex, ZoneKind};
+use crate::zone::Zone;
+
+use online::OnlineMap;
+use settings::State;
+
+/// What somebody wants.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Request {
+    /// Size of the block.
+    pub order: Order,
+    /// Zone, urgency, migratetype.
+    pub gfp: Gfp,
+    /// The node to prefer; `None` is the node of the CPU that asks.
+    pub node: Option<NodeId>,
+}
+
+impl Request {
+    /// A block of `order` near the CPU that asks.
+    #[inline]
+    pub const fn new(order: Order, gfp: Gfp) -> Self {
+        Self { order, gfp, node: None }
+    }
+
+    /// The same, near `node`.
+    #[inline]
+    pub const fn on(self, node: NodeId) -> Self {
+        Self { node: Some(node), ..self }
+    }
+}
+
+/// "No zone" in a table of zone indexes.
+const NO_ZONE: u16 = u16::MAX;
+
+/// The zones that a node's requests prefer, by the highest kind that a request may use: the first entry of
+/// the node's zonelist for it.
+#[derive(Debug)]
+struct Preferred([AtomicU16; ZoneKind::COUNT]);
+
+impl Preferred {
+    fn new() -> Self {
+        Self([const { AtomicU16::new(NO_ZONE) }; ZoneKind::COUNT])
+    }
+
+    #[inline(always)]
+    fn zone(&self, kind: ZoneKind) -> ZoneIndex {
+        ZoneIndex(self.0[kind.index()].load(Ordering::Relaxed))
+    }
+
+    fn set(&self, kind: ZoneKind, zone: Option<ZoneIndex>) {
+        self.0[kind.index()].store(zone.map_or(NO_ZONE, |zone| zone.0), Ordering::Relaxed);
+    }
+}
+
+/// A node: its zonelists.
+struct NodeState<'m> {
+    id: NodeId,
+    preferred: Preferred,
+    /// Zone indexes in the order of fallback; `fallback_len` of them count.
+    fallback: &'m [AtomicU16],
+    fallback_len: AtomicU32,
+    /// The node's own zones in the same order; for `__GFP_THISNODE`.
+    own: [AtomicU16; ZoneKind::COUNT],
+}
+
+/// A CPU: its node and its pagesets, one a zone.
+#[repr(align(64))]
+struct Cpu<'m, P: Platform> {
+    id: CpuId,
+    node: NodeIndex,
+    /// The pagesets of the zones that the node's requests prefer, by the highest kind that a request may use.
+    home: [Slot<'m, Pageset<'m, P>>; ZoneKind::COUNT],
+    pagesets: &'m [Pageset<'m, P>],
+    exclusion: <P::Storage as Storage>::PerCpu,
+}
+
+/// The NUMA page allocator of one machine.
+pub struct PageAllocator<'m, P: Platform> {
+    platform: P,
+    model: Model,
+    map: SectionMap<'m>,
+    online: OnlineMap<'m>,
+    /// By CPU id.
+    cpus: &'m [Option<&'m Cpu<'m, P>>],
+    /// By zone index.
+    zones: &'m [&'m Zone<'m, P>],
+    /// By node index.
+    nodes: &'m [NodeState<'m>],
+    topology: Topology<'m>,
+    state: P::Lock<State<'m>>,
+}
+
+impl<'m, P: Platform> PageAllocator<'m, P> {
+    /// The host.
+    pub fn platform(&self) -> &P {
+        &self.platform
+    }
+
+    /// The rules in force.
+    pub fn model(&self) -> &Model {
+        &self.model
+    }
+
+    /// The machine.
+    pub fn topology(&self) -> &Topology<'m> {
+        &self.topology
+    }
+
+    /// The populated zones, by zone index.
+    pub fn zones(&self) -> &'m [&'m Zone<'m, P>] {
+        self.zones
+    }
+
+    /// The pagesets of a CPU by zone index, or `None` if the topology has no such CPU.
+    pub fn pagesets(&self, cpu: CpuId) -> Option<&'m [Pageset<'m, P>]> {
+        Some(self.cpu(cpu)?.pagesets)
+    }
+
+    #[inline(always)]
+    fn cpu(&self, id: CpuId) -> Option<&'m Cpu<'m, P>> {
+        *self.cpus.get(id.0 as usize)?
+    }
+
+    /// The CPU that this thread runs on, if its id is in the topology. CPUs that came later have no
+    /// pagesets: their requests go to the zones.
+    #[inline(always)]
+    fn this_cpu(&self) -> Option<&'m Cpu<'m, P>> {
+        self.cpu(self.platform.storage().current_cpu())
+    }
+
+    #[inline(always)]
+    fn node_index(&self, id: NodeId) -> Option<NodeIndex> {
+        // Most machines number their nodes without gaps.
+        let guess = id.0 as usize;
+        if self.nodes.get(guess).is_some_and(|node| node.id == id) {
+            return Some(NodeIndex(guess as u16));
+        }
+        self.topology.index_of(id)
+    }
+}

@@ -1,0 +1,132 @@
+//! Memory comes online: the host hands frames over to their zones.
+
+use super::PageAllocator;
+use crate::error::OnlineError;
+use crate::platform::{Lock, Platform};
+use crate::sync::{AtomicU8, AtomicU64, Ordering};
+use crate::units::{PAGEBLOCK_ORDER, PageCount, Pfn, PfnRange, SECTION_SHIFT};
+
+impl<'m, P: Platform> PageAllocator<'m, P> {
+    /// Hands frames over: they are free from now on. The range may be any part of the topology's memory,
+    /// over zones and nodes. Whole blocks of the largest order are not touched until they are used.
+    ///
+    /// # Errors
+    /// [`OnlineError`] if some of the frames are not memory of the topology, or online already.
+    pub fn online(&self, range: PfnRange) -> Result<PageCount, OnlineError> {
+        if range.is_empty() {
+            return Err(OnlineError::Empty { range });
+        }
+        let mut state = self.state.lock();
+        let known: u64 = self.parts(range).map(|(_, part)| part.pages().0).sum();
+        if known != range.pages().0 {
+            return Err(OnlineError::NotInTopology { range });
+        }
+        if !self.online.none(range) {
+            return Err(OnlineError::AlreadyOnline { range });
+        }
+        self.online.set(range);
+        for (zone, part) in self.parts(range) {
+            let zone = self.zones[zone];
+            let frames = *zone.frames();
+            zone.lock().buddy().online(frames, frames.number(part.start)..frames.number(part.end));
+            zone.add_managed(part.pages());
+        }
+        self.recompute(&state);
+        self.rebuild(&mut state);
+        Ok(range.pages())
+    }
+
+    /// The parts of a range by zone, each within one range of the topology.
+    fn parts(&self, range: PfnRange) -> impl Iterator<Item = (usize, PfnRange)> + use<'_, 'm, P> {
+        self.zones.iter().enumerate().flat_map(move |(index, zone)| {
+            self.topology
+                .ranges(zone.node(), zone.kind())
+                .map(move |memory| memory.intersection(range))
+                .filter(|part| !part.is_empty())
+                .map(move |part| (index, part))
+        })
+    }
+
+    /// Whether a frame was handed over.
+    pub fn is_online(&self, pfn: Pfn) -> bool {
+        self.online.contains(pfn)
+    }
+}
+
+/// Which frames are online: a byte per pageblock, and a bit per frame that is touched only for pageblocks
+/// of which a part is online.
+#[derive(Clone, Copy)]
+pub(super) struct OnlineMap<'m> {
+    first_pageblock: u64,
+    states: &'m [AtomicU8],
+    bits: &'m [AtomicU64],
+}
+
+const PARTLY: u8 = 1;
+const WHOLLY: u8 = 2;
+const PAGEBLOCK_FRAMES: u64 = PAGEBLOCK_ORDER.pages().0;
+
+impl<'m> OnlineMap<'m> {
+    /// Words of `bits` per pageblock.
+    pub(super) const WORDS_PER_PAGEBLOCK: usize = PAGEBLOCK_FRAMES as usize / 64;
+
+    /// Pageblocks in that many sections.
+    pub(super) const fn pageblocks(sections: u64) -> usize {
+        (sections as usize) << (SECTION_SHIFT - PAGEBLOCK_ORDER.0 as u32)
+    }
+
+    /// A map of offline frames, from zeroes.
+    pub(super) fn new(first_section: u64, states: &'m [AtomicU8], bits: &'m [AtomicU64]) -> Self {
+        let shift = SECTION_SHIFT - PAGEBLOCK_ORDER.0 as u32;
+        Self { first_pageblock: first_section << shift, states, bits }
+    }
+
+    fn contains(&self, pfn: Pfn) -> bool {
+        let block = (pfn.0 >> PAGEBLOCK_ORDER.0).wrapping_sub(self.first_pageblock) as usize;
+        match self.states.get(block).map(|state| state.load(Ordering::Relaxed)) {
+            Some(WHOLLY) => true,
+            Some(PARTLY) => self.word(pfn).load(Ordering::Relaxed) & 1 << (pfn.0 % 64) != 0,
+            _ => false,
+        }
+    }
+
+    fn word(&self, pfn: Pfn) -> &'m AtomicU64 {
+        &self.bits[((pfn.0 - (self.first_pageblock << PAGEBLOCK_ORDER.0)) / 64) as usize]
+    }
+
+    fn state(&self, part: PfnRange) -> &'m AtomicU8 {
+        &self.states[((part.start.0 >> PAGEBLOCK_ORDER.0) - self.first_pageblock) as usize]
+    }
+
+    /// Whether no frame of the range is online.
+    fn none(&self, range: PfnRange) -> bool {
+        by_pageblock(range).all(|part| match self.state(part).load(Ordering::Relaxed) {
+            WHOLLY => false,
+            PARTLY => (part.start.0..part.end.0).all(|pfn| !self.contains(Pfn(pfn))),
+            _ => true,
+        })
+    }
+
+    /// Notes that the frames of the range are online.
+    fn set(&self, range: PfnRange) {
+        for part in by_pageblock(range) {
+            if part.pages().0 == PAGEBLOCK_FRAMES {
+                self.state(part).store(WHOLLY, Ordering::Relaxed);
+                continue;
+            }
+            self.state(part).store(PARTLY, Ordering::Relaxed);
+            for pfn in (part.start.0..part.end.0).map(Pfn) {
+                self.word(pfn).fetch_or(1 << (pfn.0 % 64), Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+/// A range cut at the bounds of pageblocks.
+fn by_pageblock(range: PfnRange) -> impl Iterator<Item = PfnRange> {
+    let blocks = range.start.0 / PAGEBLOCK_FRAMES..range.end.0.div_ceil(PAGEBLOCK_FRAMES);
+    blocks.map(move |block| {
+        let block = PfnRange::new(block * PAGEBLOCK_FRAMES, (block + 1) * PAGEBLOCK_FRAMES);
+        block.intersection(range)
+    })
+}

@@ -1,0 +1,126 @@
+//! Refill: from the zone to a pageset.
+
+use super::PageAllocator;
+use super::fast::FromPageset;
+use crate::buddy::{BlockRequest, Fragmentation};
+use crate::frame::Migratetype;
+use crate::pcp::pageset::Pageset;
+use crate::pcp::{Pop, Storage};
+use crate::platform::Platform;
+use crate::units::Order;
+use crate::zone::ZoneGuard;
+
+/// Runs of blocks that are taken from the buddy before they are put on a list: 512 bytes of stack.
+const RUNS: usize = 64;
+
+impl<'m, P: Platform> PageAllocator<'m, P> {
+    /// Fills the empty list and takes one block from it. One hold of the zone's lock, of at most
+    /// `batch << scale_max` pages.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn refill(
+        &self,
+        on: &<P::Storage as Storage>::OnCpu<'_>,
+        pageset: &Pageset<'m, P>,
+        order: Order,
+        migratetype: Migratetype,
+        list: usize,
+    ) -> FromPageset {
+        let zone = pageset.zone();
+        let (mut tuning, totals) = pageset.tuning_for_decision(&self.model.pcp);
+        let blocks = tuning.refill_blocks(&self.model.pcp, order, totals.count, zone.view());
+        let blocks = blocks.min(u32::MAX as u64) as u32;
+        pageset.set_tuning(tuning);
+        pageset.share_high(&tuning, list);
+
+        let mut guard = zone.lock_to_move();
+        let refill = self.move_to_list(&mut guard, on, pageset, order, migratetype, list, blocks);
+        guard.note_moved((refill.taken as u64) << order.0);
+        drop(guard);
+
+        if refill.listed > 0 {
+            pageset.events().refills.add(1);
+            pageset.events().refilled_pages.add((refill.listed as u64) << order.0);
+        }
+        if refill.taken == 0 {
+            return FromPageset::Nothing;
+        }
+        match self.platform.storage().pop(on, pageset.list(list), zone.frames()) {
+            Pop::Frame(number) => FromPageset::Block(number),
+            // Moved to another CPU since; the pages wait here for this one.
+            Pop::Empty | Pop::Moved => FromPageset::Busy,
+        }
+    }
+
+    /// Takes blocks from the buddy in as large runs as there are and appends them to the list.
+    #[expect(clippy::too_many_arguments, reason = "one refill, spelled out; called from here only")]
+    fn move_to_list(
+        &self,
+        guard: &mut ZoneGuard<'_, 'm, P>,
+        on: &<P::Storage as Storage>::OnCpu<'_>,
+        pageset: &Pageset<'m, P>,
+        order: Order,
+        migratetype: Migratetype,
+        list: usize,
+        blocks: u32,
+    ) -> Refill {
+        let frames = pageset.zone().frames();
+        let mut refill = Refill::default();
+        while refill.taken < blocks {
+            let mut runs = Runs::new();
+            let left = blocks - refill.taken;
+            let request =
+                BlockRequest { order, migratetype, fragmentation: Fragmentation::Allowed };
+            let taken = guard.buddy().take(*frames, request, left, RUNS as u32, |first, blocks| {
+                runs.push(first, blocks);
+            });
+            refill.taken += taken;
+            for &(first, run) in runs.as_slice() {
+                let storage = self.platform.storage();
+                let on_list = storage.append_run(on, pageset.list(list), frames, first, order, run);
+                refill.listed += on_list;
+                // The list is full, or the thread was moved: the rest was never away.
+                if on_list < run {
+                    let rest = first + (on_list << order.0);
+                    guard.buddy().free_run(*frames, rest, (run - on_list) << order.0);
+                }
+            }
+            if taken == 0 || refill.listed < refill.taken {
+                break;
+            }
+        }
+        refill
+    }
+}
+
+#[derive(Default)]
+struct Refill {
+    /// Blocks that the buddy gave.
+    taken: u32,
+    /// Blocks of those that are on the list now.
+    listed: u32,
+}
+
+/// Runs of adjoining blocks.
+pub(super) struct Runs {
+    runs: [(u32, u32); RUNS],
+    len: usize,
+}
+
+impl Runs {
+    /// Most runs that fit.
+    pub(super) const MOST: usize = RUNS;
+
+    pub(super) fn new() -> Self {
+        Self { runs: [(0, 0); RUNS], len: 0 }
+    }
+
+    pub(super) fn push(&mut self, first: u32, blocks: u32) {
+        self.runs[self.len] = (first, blocks);
+        self.len += 1;
+    }
+
+    pub(super) fn as_slice(&self) -> &[(u32, u32)] {
+        &self.runs[..self.len]
+    }
+}

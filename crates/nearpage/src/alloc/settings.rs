@@ -1,0 +1,167 @@
+//! What follows from sizes and settings: watermarks, reserves, pageset sizes, zonelists. All of it is
+//! computed anew when memory comes online or a setting changes, under one lock.
+
+use super::{NO_ZONE, PageAllocator};
+use crate::pcp::pageset::Pageset;
+use crate::pcp::sizes::{Sizes, ZoneShare};
+use crate::pcp::{LISTS, Storage, list_order};
+use crate::platform::{Lock, Platform};
+use crate::sync::Ordering;
+use crate::units::{NodeIndex, PageCount, ZoneIndex, ZoneKind};
+use crate::watermark::{self, Settings, Watermarks, ZoneSize};
+use crate::zone::Zone;
+use crate::zonelist::{self, CpuTerm, NodeOrder, Online};
+
+/// What the lock of settings protects.
+pub(super) struct State<'m> {
+    pub(super) settings: Settings,
+    pub(super) page_shift: u32,
+    /// Whether the machine is past its boot: Linux counts CPUs in the order of nodes only then.
+    pub(super) booted: bool,
+    /// Scratch space for the order of nodes, one entry a node.
+    pub(super) loads: &'m mut [u32],
+    pub(super) order: &'m mut [NodeIndex],
+}
+
+/// Why settings were refused. Nothing was changed.
+pub use crate::watermark::SettingError;
+
+impl<'m, P: Platform> PageAllocator<'m, P> {
+    /// The settings in force.
+    pub fn settings(&self) -> Settings {
+        self.state.lock().settings
+    }
+
+    /// Changes the settings and everything that follows from them.
+    ///
+    /// # Errors
+    /// [`SettingError`] for a value that is out of range.
+    pub fn set_settings(&self, settings: Settings) -> Result<(), SettingError> {
+        settings.check()?;
+        let mut state = self.state.lock();
+        state.settings = settings;
+        self.recompute(&state);
+        Ok(())
+    }
+
+    /// The `min_free_kbytes` in force: as set, or derived from the memory that is online.
+    pub fn min_free_kbytes(&self) -> u64 {
+        self.min_free_kbytes_of(&self.state.lock())
+    }
+
+    fn min_free_kbytes_of(&self, state: &State<'m>) -> u64 {
+        watermark::boot_min_free_kbytes(self.zone_sizes(), &state.settings, state.page_shift)
+    }
+
+    /// Makes all zonelists anew, as after a change of the machine at run time. `linux-*` models count
+    /// the CPUs of nodes from now on (facts 3.2).
+    pub fn rebuild_zonelists(&self) {
+        let mut state = self.state.lock();
+        state.booted = true;
+        self.rebuild(&mut state);
+    }
+
+    fn zone_sizes(&self) -> impl Iterator<Item = ZoneSize> + Clone + use<'_, 'm, P> {
+        self.zones.iter().map(|zone| ZoneSize { kind: zone.kind(), managed: zone.managed() })
+    }
+
+    /// Watermarks, reserves and pageset sizes.
+    pub(super) fn recompute(&self, state: &State<'m>) {
+        let kbytes = self.min_free_kbytes_of(state);
+        let watermarks =
+            Watermarks::new(self.zone_sizes(), kbytes, &state.settings, state.page_shift);
+        for zone in self.zones {
+            let size = ZoneSize { kind: zone.kind(), managed: zone.managed() };
+            let managed = self.managed_by_kind(zone.node());
+            let reserve = watermark::lowmem_reserve(zone.kind(), &managed, &state.settings);
+            zone.set_marks(watermarks.marks(size), reserve);
+            self.resize_pagesets(zone, state);
+        }
+    }
+
+    fn managed_by_kind(&self, node: NodeIndex) -> [PageCount; ZoneKind::COUNT] {
+        let mut managed = [PageCount(0); ZoneKind::COUNT];
+        for zone in self.zones.iter().filter(|zone| zone.node() == node) {
+            managed[zone.kind().index()] = zone.managed();
+        }
+        managed
+    }
+
+    fn resize_pagesets(&self, zone: &Zone<'m, P>, state: &State<'m>) {
+        let near = self.topology.node(zone.node()).cpus.len();
+        let cpus = if near > 0 { near } else { self.cpus.iter().flatten().count() };
+        let share = ZoneShare { managed: zone.managed(), low: zone.marks().low, cpus: cpus as u32 };
+        let fraction = state.settings.percpu_pagelist_high_fraction;
+        let sizes = Sizes::of(share, fraction, state.page_shift);
+        for cpu in self.cpus.iter().flatten() {
+            resize(&self.model.pcp, &cpu.pagesets[zone.index().0 as usize], sizes);
+        }
+    }
+
+    /// All zonelists, and the preferred zones of nodes and CPUs.
+    pub(super) fn rebuild(&self, state: &mut State<'m>) {
+        let cpu_term = if state.booted { CpuTerm::Counted } else { self.model.cpu_term_at_boot };
+        let order = NodeOrder { topology: &self.topology, online: self, cpu_term };
+        order.rebuild(state.loads, state.order, |node, order| self.set_zonelists(node, order));
+        for cpu in self.cpus.iter().flatten() {
+            for kind in ZoneKind::ALL {
+                let zone = self.nodes[cpu.node.0 as usize].preferred.zone(kind);
+                cpu.home[kind.index()].set(cpu.pagesets.get(zone.0 as usize));
+            }
+        }
+    }
+
+    fn set_zonelists(&self, local: NodeIndex, order: &[NodeIndex]) {
+        let node = &self.nodes[local.0 as usize];
+        let zones = || zonelist::fallback_zones(order, self).filter_map(|zone| self.zone_of(zone));
+        let mut len = 0;
+        for (entry, zone) in node.fallback.iter().zip(zones()) {
+            entry.store(zone.0, Ordering::Relaxed);
+            len += 1;
+        }
+        node.fallback_len.store(len, Ordering::Relaxed);
+        let mut own = zonelist::nofallback_zones(local, self).filter_map(|zone| self.zone_of(zone));
+        for entry in &node.own {
+            entry.store(own.next().map_or(NO_ZONE, |zone| zone.0), Ordering::Relaxed);
+        }
+        for kind in ZoneKind::ALL {
+            let mut usable = zones().filter(|zone| self.zones[zone.0 as usize].kind() <= kind);
+            node.preferred.set(kind, usable.next());
+        }
+    }
+
+    fn zone_of(&self, zone: zonelist::ZoneRef) -> Option<ZoneIndex> {
+        let key = (zone.node, zone.kind);
+        let at = self.zones.binary_search_by_key(&key, |zone| (zone.node(), zone.kind())).ok()?;
+        Some(ZoneIndex(at as u16))
+    }
+}
+
+/// Zones count as populated once they were given pages.
+impl<P: Platform> Online for PageAllocator<'_, P> {
+    fn is_populated(&self, node: NodeIndex, kind: ZoneKind) -> bool {
+        let zone = self.zone_of(zonelist::ZoneRef { node, kind });
+        zone.is_some_and(|zone| self.zones[zone.0 as usize].managed().0 > 0)
+    }
+
+    fn has_cpus(&self, node: NodeIndex) -> bool {
+        !self.topology.node(node).cpus.is_empty()
+    }
+}
+
+/// Gives a pageset its sizes: no more than its largest list can hold.
+fn resize<P: Platform>(
+    rules: &crate::pcp::tuning::PcpRules,
+    pageset: &Pageset<'_, P>,
+    sizes: Sizes,
+) {
+    let capacity = (0..LISTS)
+        .map(|index| (P::Storage::capacity(pageset.list(index)) as u64) << list_order(index).0)
+        .max()
+        .unwrap_or(0);
+    let fit = |pages: PageCount| PageCount(pages.0.min(capacity));
+    let mut tuning = pageset.tuning();
+    tuning.resize(rules, fit(sizes.high_min), fit(sizes.high_max), fit(sizes.batch));
+    pageset.set_tuning(tuning);
+    pageset.share_high(&tuning, 0);
+}

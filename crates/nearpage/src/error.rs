@@ -1,0 +1,213 @@
+//! What the core refuses, and why.
+
+use core::fmt;
+
+use crate::frame::FrameState;
+use crate::gfp::Gfp;
+use crate::units::{MAX_ORDER, NodeId, Order, PageCount, Pfn, PfnRange};
+
+/// Why an allocation failed. Nothing was changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AllocError {
+    /// The order is above [`MAX_ORDER`].
+    OrderTooLarge {
+        /// The order asked for.
+        order: Order,
+    },
+    /// The flags contradict each other: two of DMA, HIGHMEM and DMA32, or MOVABLE with RECLAIMABLE.
+    BadFlags {
+        /// The flags.
+        gfp: Gfp,
+    },
+    /// The topology has no such node.
+    UnknownNode {
+        /// The node asked for.
+        node: NodeId,
+    },
+    /// `__GFP_THISNODE` on a node that has no memory for this request.
+    MemorylessNode {
+        /// The node asked for.
+        node: NodeId,
+        /// The flags.
+        gfp: Gfp,
+    },
+    /// A size in bytes that no block can have.
+    SizeOverflow {
+        /// The size asked for.
+        bytes: u64,
+    },
+    /// No zone that the request may use has a block above its watermark.
+    OutOfMemory {
+        /// The node that was preferred.
+        node: NodeId,
+        /// The order asked for.
+        order: Order,
+        /// The flags.
+        gfp: Gfp,
+        /// Zones looked at.
+        zones: u16,
+        /// Free pages in those zones, above and below their watermarks.
+        free: PageCount,
+        /// Zones refused because they were below their watermark.
+        below_watermark: u16,
+        /// Zones that passed their watermark and had no block of the order.
+        fragmented: u16,
+    },
+}
+
+impl fmt::Display for AllocError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::OrderTooLarge { order } => {
+                write!(f, "order {order} is too large: 0 to {MAX_ORDER} are possible")
+            }
+            Self::BadFlags { gfp } => write!(
+                f,
+                "flags {gfp} contradict each other: at most one of __GFP_DMA, __GFP_HIGHMEM and \
+                 __GFP_DMA32, and not both of __GFP_MOVABLE and __GFP_RECLAIMABLE"
+            ),
+            Self::UnknownNode { node } => write!(f, "node {node} is not in the topology"),
+            Self::MemorylessNode { node, gfp } => {
+                write!(
+                    f,
+                    "node {node} has no memory for {gfp}, and __GFP_THISNODE allows no other node"
+                )
+            }
+            Self::SizeOverflow { bytes } => write!(
+                f,
+                "{bytes} bytes are more than the largest block, {} pages",
+                MAX_ORDER.pages()
+            ),
+            Self::OutOfMemory { node, order, gfp, zones, free, below_watermark, fragmented } => {
+                write!(
+                    f,
+                    "no block of order {order} for {gfp} preferring node {node}: {zones} zones with {free} \
+                 free pages, of which {below_watermark} are below their watermark and {fragmented} \
+                 have no block that large"
+                )
+            }
+        }
+    }
+}
+
+impl core::error::Error for AllocError {}
+
+/// Why a free was refused. The page, if it is one of ours, stays out of circulation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FreeError {
+    /// No memory of this allocator has this frame number.
+    Foreign {
+        /// The frame.
+        pfn: Pfn,
+    },
+    /// The frame is not aligned to the order given.
+    Misaligned {
+        /// The frame.
+        pfn: Pfn,
+        /// The order given.
+        order: Order,
+    },
+    /// The order given is above [`MAX_ORDER`].
+    OrderTooLarge {
+        /// The frame.
+        pfn: Pfn,
+        /// The order given.
+        order: Order,
+    },
+    /// The frame is the head of an allocated block of another order.
+    WrongOrder {
+        /// The frame.
+        pfn: Pfn,
+        /// The order given.
+        order: Order,
+        /// The order that it was allocated with.
+        allocated: Order,
+    },
+    /// The frame is not the head of an allocated block: it was freed before, or never allocated.
+    NotAllocated {
+        /// The frame.
+        pfn: Pfn,
+        /// The order given.
+        order: Order,
+        /// What the frame is instead.
+        state: FrameState,
+    },
+}
+
+impl fmt::Display for FreeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Foreign { pfn } => {
+                write!(f, "free of frame {pfn}: it belongs to no memory of this allocator")
+            }
+            Self::Misaligned { pfn, order } => {
+                write!(f, "free of frame {pfn}: not aligned to order {order}")
+            }
+            Self::OrderTooLarge { pfn, order } => {
+                write!(
+                    f,
+                    "free of frame {pfn}: order {order} is too large, 0 to {MAX_ORDER} are possible"
+                )
+            }
+            Self::WrongOrder { pfn, order, allocated } => write!(
+                f,
+                "free of frame {pfn} with order {order}: it was allocated with order {allocated}; the \
+                 block stays allocated"
+            ),
+            Self::NotAllocated { pfn, order, state } => {
+                let what = match state {
+                    FrameState::Blank => "it is not the head of an allocated block",
+                    FrameState::Free | FrameState::Cached => "it is free already (double free)",
+                    FrameState::Leaked => "it was freed wrongly before and is out of circulation",
+                    FrameState::Allocated => {
+                        "another thread freed it in the same instant (double free)"
+                    }
+                };
+                write!(f, "free of frame {pfn} with order {order}: {what}")
+            }
+        }
+    }
+}
+
+impl core::error::Error for FreeError {}
+
+/// Why memory could not be brought online. Nothing was changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OnlineError {
+    /// The range has no page.
+    Empty {
+        /// The range.
+        range: PfnRange,
+    },
+    /// Part of the range is not in the topology's memory.
+    NotInTopology {
+        /// The range.
+        range: PfnRange,
+    },
+    /// Part of the range is online already.
+    AlreadyOnline {
+        /// The range.
+        range: PfnRange,
+    },
+}
+
+impl fmt::Display for OnlineError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty { range } => {
+                write!(f, "frames {range} to bring online: the range is empty")
+            }
+            Self::NotInTopology { range } => {
+                write!(
+                    f,
+                    "frames {range} to bring online: not all of them are memory of the topology"
+                )
+            }
+            Self::AlreadyOnline { range } => {
+                write!(f, "frames {range} to bring online: some of them are online already")
+            }
+        }
+    }
+}
+
+impl core::error::Error for OnlineError {}

@@ -1,0 +1,92 @@
+//! Models: named sets of rules to reproduce.
+
+use crate::buddy::{FallbackModel, FallbackRules, HeldMovable};
+use crate::pcp::tuning::PcpRules;
+use crate::watermark::MovableMin;
+use crate::zonelist::{CpuTerm, MemorylessLine};
+
+/// What differs between the kernels that nearpage reproduces, and itself: data, so that no path pays for it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Model {
+    /// The name by which `--model` knows it.
+    pub name: &'static str,
+    /// How Movable zones get their `min` watermark.
+    pub movable_min: MovableMin,
+    /// Whether nodes without CPUs are preferred before the zonelists were first rebuilt.
+    pub cpu_term_at_boot: CpuTerm,
+    /// How the fallback order of a memoryless node is printed.
+    pub memoryless_line: MemorylessLine,
+    /// How a request finds a block of another migratetype.
+    pub fallback: FallbackRules,
+    /// How pagesets are tuned.
+    pub pcp: PcpRules,
+    /// What differs where nearpage departs from Linux on purpose.
+    pub departures: Departures,
+}
+
+/// Where nearpage departs from Linux on purpose (design 16), each with a switch back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Departures {
+    /// Drained pages that adjoin go back as one run of blocks instead of page by page. The same blocks
+    /// are free afterwards; their order on the lists differs.
+    pub frees_runs: bool,
+    /// A bulk request takes what a zone has above its watermark, and straight from the zone what the
+    /// pageset does not have. Linux takes all from one zone or nothing, through the pageset.
+    pub bulk_from_zone: bool,
+    /// Pagesets are drained before an allocation fails, whether reclaim made progress or not.
+    pub drains_before_failing: bool,
+}
+
+impl Departures {
+    const NONE: Self =
+        Self { frees_runs: false, bulk_from_zone: false, drains_before_failing: false };
+    const ALL: Self = Self { frees_runs: true, bulk_from_zone: true, drains_before_failing: true };
+}
+
+/// A host's pages count as movable if they were asked for as movable.
+const fn fallback(model: FallbackModel) -> FallbackRules {
+    FallbackRules { model, held: HeldMovable::ByWord }
+}
+
+impl Model {
+    /// Linux 6.1.
+    pub const LINUX_6_1: Self = Self {
+        name: "linux-6.1",
+        movable_min: MovableMin::Proportional,
+        cpu_term_at_boot: CpuTerm::Ignored,
+        memoryless_line: MemorylessLine::WithSelf,
+        fallback: fallback(FallbackModel::Linux6_1),
+        pcp: PcpRules::LINUX_6_1,
+        departures: Departures::NONE,
+    };
+
+    /// Linux 6.12.
+    pub const LINUX_6_12: Self = Self {
+        name: "linux-6.12",
+        movable_min: MovableMin::Small,
+        cpu_term_at_boot: CpuTerm::Ignored,
+        memoryless_line: MemorylessLine::WithoutSelf,
+        fallback: fallback(FallbackModel::Linux6_12),
+        pcp: PcpRules::LINUX_6_12,
+        departures: Departures::NONE,
+    };
+
+    /// nearpage's own rules, the default.
+    pub const NEARPAGE: Self = Self {
+        name: "nearpage",
+        movable_min: MovableMin::Small,
+        cpu_term_at_boot: CpuTerm::Counted,
+        memoryless_line: MemorylessLine::WithoutSelf,
+        fallback: fallback(FallbackModel::Linux6_12),
+        pcp: PcpRules::NEARPAGE,
+        departures: Departures::ALL,
+    };
+
+    /// All models, nearpage's own first.
+    pub const ALL: [Self; 3] = [Self::NEARPAGE, Self::LINUX_6_12, Self::LINUX_6_1];
+
+    /// The model called `name`.
+    pub fn by_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|model| model.name == name)
+    }
+}

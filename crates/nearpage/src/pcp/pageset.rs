@@ -1,0 +1,175 @@
+//! One pageset: the lists of one CPU for one zone, their tuning and their counters.
+//!
+//! **Two ways to keep the tuning.** A storage that is [`Storage::EXACT`] moves lists and tuning together:
+//! each allocation and free updates the state, as Linux does. Other storages write nothing but their
+//! cursor on the fast path; the tuning learns at the next slow event (a list found empty or full) how many
+//! blocks were popped and pushed since the last one, from the cursors themselves.
+//!
+//! **Limits.** Such a storage also cannot look at the pageset's `high` when it pushes. So `high` is split
+//! over the lists as limits ([`Pageset::share_high`]): the list at hand gets what the others do not hold,
+//! the others keep room for a batch. The pageset never holds more than `high` and a batch per list.
+//!
+//! All of this state is written by threads on the pageset's CPU only (and by who stopped that CPU). A
+//! thread preempted in the middle of a slow event may lose an update of the tuning or of an event counter
+//! of a storage that is not exact; counts of pages come from the cursors and never drift.
+
+use super::storage::{ListCounts, Storage};
+use super::tuning::{PcpRules, Tuning, WORDS};
+use super::{LISTS, list_order};
+use crate::platform::Platform;
+use crate::sync::{AtomicU64, Ordering, OwnedCounter};
+use crate::units::PageCount;
+use crate::zone::Zone;
+
+/// A list of `P`'s storage.
+pub type List<P> = <<P as Platform>::Storage as Storage>::List;
+
+/// Events of a pageset, counted by its CPU.
+#[derive(Debug, Default)]
+pub struct PagesetEvents {
+    /// Trips to the zone to refill a list.
+    pub refills: OwnedCounter,
+    /// Pages that refills brought.
+    pub refilled_pages: OwnedCounter,
+    /// Trips to the zone to give pages back.
+    pub drains: OwnedCounter,
+    /// Pages that drains took.
+    pub drained_pages: OwnedCounter,
+}
+
+/// The pages that one CPU caches of one zone.
+#[repr(C, align(64))]
+pub struct Pageset<'m, P: Platform> {
+    zone: &'m Zone<'m, P>,
+    lists: [List<P>; LISTS],
+    tuning: TuningCell,
+    events: PagesetEvents,
+}
+
+impl<'m, P: Platform> Pageset<'m, P> {
+    /// An empty pageset with the tuning of a booting kernel: everything passes straight through.
+    pub fn new(zone: &'m Zone<'m, P>, lists: [List<P>; LISTS]) -> Self {
+        // A cell of zeroes is `Tuning::BOOT`.
+        Self { zone, lists, tuning: TuningCell::default(), events: PagesetEvents::default() }
+    }
+
+    /// The zone that the pages are of.
+    #[inline(always)]
+    pub fn zone(&self) -> &'m Zone<'m, P> {
+        self.zone
+    }
+
+    /// List `index`.
+    #[inline(always)]
+    pub fn list(&self, index: usize) -> &List<P> {
+        &self.lists[index]
+    }
+
+    /// All lists.
+    pub fn lists(&self) -> &[List<P>; LISTS] {
+        &self.lists
+    }
+
+    /// Events.
+    pub fn events(&self) -> &PagesetEvents {
+        &self.events
+    }
+
+    /// The tuning state now.
+    #[inline]
+    pub fn tuning(&self) -> Tuning {
+        self.tuning.load()
+    }
+
+    /// Overwrites the tuning state.
+    #[inline]
+    pub fn set_tuning(&self, tuning: Tuning) {
+        self.tuning.store(tuning);
+    }
+
+    /// Pages in the pageset.
+    pub fn count(&self) -> PageCount {
+        self.totals().count
+    }
+
+    /// What all lists hold and have seen.
+    pub fn totals(&self) -> Totals {
+        let mut totals = Totals::default();
+        for (index, list) in self.lists.iter().enumerate() {
+            let ListCounts { count, pops, pushes } = P::Storage::counts(list);
+            let order = list_order(index).0;
+            totals.count.0 += (count as u64) << order;
+            totals.allocs = totals.allocs.wrapping_add(pops);
+            totals.alloc_pages = totals.alloc_pages.wrapping_add(pops << order);
+            totals.freed_pages = totals.freed_pages.wrapping_add(pushes << order);
+        }
+        totals
+    }
+
+    /// The tuning state for a decision: if the storage is not exact, with the operations since the
+    /// last decision folded in.
+    pub fn tuning_for_decision(&self, rules: &PcpRules) -> (Tuning, Totals) {
+        let mut tuning = self.tuning();
+        let totals = self.totals();
+        if !P::Storage::EXACT {
+            let allocs = totals.allocs.wrapping_sub(self.tuning.allocs_seen.get());
+            let freed_pages = totals.freed_pages.wrapping_sub(self.tuning.freed_pages_seen.get());
+            self.tuning.allocs_seen.set(totals.allocs);
+            self.tuning.freed_pages_seen.set(totals.freed_pages);
+            tuning.absorb(rules, allocs, freed_pages);
+        }
+        (tuning, totals)
+    }
+
+    /// Splits `high` over the lists as their limits; most of it goes to list `busy`.
+    pub fn share_high(&self, tuning: &Tuning, busy: usize) {
+        if P::Storage::EXACT {
+            return;
+        }
+        let mut left = tuning.high.0;
+        for (index, list) in self.lists.iter().enumerate().filter(|(index, _)| *index != busy) {
+            let order = list_order(index).0;
+            let room = (tuning.batch.0 >> order).max(1);
+            let blocks = P::Storage::counts(list).count as u64 + room;
+            P::Storage::set_limit(list, blocks.min(u32::MAX as u64) as u32);
+            left = left.saturating_sub((blocks - room) << order);
+        }
+        let blocks = (left >> list_order(busy).0).clamp(1, u32::MAX as u64);
+        P::Storage::set_limit(&self.lists[busy], blocks as u32);
+    }
+}
+
+/// Sums over the lists of a pageset.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Totals {
+    /// Pages on the lists now.
+    pub count: PageCount,
+    /// Blocks handed out.
+    pub allocs: u64,
+    /// Pages of those.
+    pub alloc_pages: u64,
+    /// Pages given back.
+    pub freed_pages: u64,
+}
+
+/// Tuning state in per-CPU memory. A reader on another CPU may see words of two moments.
+#[derive(Debug, Default)]
+struct TuningCell {
+    words: [AtomicU64; WORDS],
+    allocs_seen: OwnedCounter,
+    freed_pages_seen: OwnedCounter,
+}
+
+impl TuningCell {
+    #[inline]
+    fn load(&self) -> Tuning {
+        Tuning::from_words(core::array::from_fn(|at| self.words[at].load(Ordering::Relaxed)))
+    }
+
+    #[inline]
+    fn store(&self, tuning: Tuning) {
+        for (cell, word) in self.words.iter().zip(tuning.to_words()) {
+            cell.store(word, Ordering::Relaxed);
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! The one seam: what the core needs from the place it runs in.
+//!
+//! A host implements [`Platform`] and [`crate::pcp::Storage`]; everything is static dispatch. The core
+//! calls the platform with no lock held, except [`Platform::touch`].
+
+use crate::error::FreeError;
+use crate::gfp::Gfp;
+use crate::pcp::Storage;
+use crate::units::{NodeId, Order, PageCount, ZoneKind};
+
+/// A mutual exclusion lock around a value. Hosts with interrupts pass one that disables them.
+pub trait Lock<T> {
+    /// Access to the value; dropping it unlocks.
+    type Guard<'a>: core::ops::DerefMut<Target = T>
+    where
+        Self: 'a,
+        T: 'a;
+
+    /// An unlocked lock.
+    fn new(value: T) -> Self;
+
+    /// Waits for the lock.
+    fn lock(&self) -> Self::Guard<'_>;
+}
+
+/// How the core touches a cache line, for hosts that charge for it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Access {
+    /// A plain read.
+    Read,
+    /// A plain write.
+    Write,
+    /// An atomic read-modify-write.
+    Atomic,
+}
+
+/// Why memory is short: what the core tells a host that it asks for help.
+#[derive(Clone, Copy, Debug)]
+pub struct Shortage {
+    /// The node that the request preferred, or that is below its watermark.
+    pub node: NodeId,
+    /// The highest zone kind that the request may use.
+    pub kind: ZoneKind,
+    /// The order asked for.
+    pub order: Order,
+    /// The flags of the request.
+    pub gfp: Gfp,
+}
+
+/// A host of the core.
+///
+/// No callback may call back into the allocator that it was called from, except to free pages or drain.
+pub trait Platform: Sized {
+    /// The lock of a zone.
+    type Lock<T>: Lock<T>;
+    /// The storage of per-CPU pagesets.
+    type Storage: Storage;
+    /// Whether the test at a free is one atomic exchange, so that two frees of one page in the same
+    /// instant cannot both pass it.
+    const HARDENED: bool = false;
+
+    /// The storage of per-CPU pagesets.
+    fn storage(&self) -> &Self::Storage;
+
+    /// Monotonic time in nanoseconds, from any start.
+    fn now_ns(&self) -> u64;
+
+    /// Passes time while another CPU holds what this one needs.
+    fn relax(&self) {
+        core::hint::spin_loop();
+    }
+
+    /// Memory of a node fell below its low watermark: wake background reclaim. Returns at once.
+    fn wake_reclaim(&self, _shortage: Shortage) {}
+
+    /// Gives back memory in the caller's context; returns how many pages were freed.
+    fn direct_reclaim(&self, _shortage: Shortage) -> PageCount {
+        PageCount(0)
+    }
+
+    /// The last resort. Returns whether something was freed, so that trying again makes sense.
+    fn out_of_memory(&self, _shortage: Shortage) -> bool {
+        false
+    }
+
+    /// A free was refused (promise 7). The page stays out of circulation; the host may report or abort.
+    fn misuse(&self, _error: &FreeError) {}
+
+    /// A cache line of the allocator's metadata is touched; empty everywhere but in the lab.
+    #[inline(always)]
+    fn touch(&self, _line: *const (), _access: Access) {}
+}

@@ -1,0 +1,93 @@
+//! The plainest platform: one thread that runs all CPUs, one after the other.
+
+use core::cell::{Cell, RefCell, RefMut};
+
+use crate::error::FreeError;
+use crate::pcp::serial::{CurrentCpu, SerialStorage, Single};
+use crate::platform::{Lock, Platform, Shortage};
+use crate::units::{CpuId, PageCount};
+
+/// The CPU that the thread pretends to run on.
+#[derive(Debug, Default)]
+pub struct ChosenCpu(Cell<CpuId>);
+
+impl CurrentCpu for ChosenCpu {
+    fn current_cpu(&self) -> CpuId {
+        self.0.get()
+    }
+}
+
+/// A lock that nobody else can hold; locking it twice is a bug and panics.
+#[derive(Debug)]
+pub struct PlainLock<T>(RefCell<T>);
+
+impl<T> Lock<T> for PlainLock<T> {
+    type Guard<'a>
+        = RefMut<'a, T>
+    where
+        T: 'a;
+
+    fn new(value: T) -> Self {
+        Self(RefCell::new(value))
+    }
+
+    fn lock(&self) -> RefMut<'_, T> {
+        self.0.borrow_mut()
+    }
+}
+
+/// A platform for tests: the CPU is what the test says, refused frees and calls for help are counted.
+#[derive(Debug, Default)]
+pub struct PlainPlatform {
+    storage: SerialStorage<Single<ChosenCpu>>,
+    /// Refused frees so far.
+    pub misuses: Cell<u64>,
+    /// Times that background reclaim was woken.
+    pub wakes: Cell<u64>,
+    /// Times that direct reclaim was asked for.
+    pub reclaims: Cell<u64>,
+    /// Times that the last resort was asked for.
+    pub out_of_memory: Cell<u64>,
+}
+
+impl PlainPlatform {
+    /// Goes on as `cpu`.
+    pub fn run_on(&self, cpu: CpuId) {
+        self.storage.0.0.0.set(cpu);
+    }
+}
+
+fn count(counter: &Cell<u64>) {
+    counter.set(counter.get() + 1);
+}
+
+impl Platform for PlainPlatform {
+    type Lock<T> = PlainLock<T>;
+    type Storage = SerialStorage<Single<ChosenCpu>>;
+
+    fn storage(&self) -> &Self::Storage {
+        &self.storage
+    }
+
+    fn now_ns(&self) -> u64 {
+        0
+    }
+
+    fn wake_reclaim(&self, _shortage: Shortage) {
+        count(&self.wakes);
+    }
+
+    fn direct_reclaim(&self, _shortage: Shortage) -> PageCount {
+        count(&self.reclaims);
+        PageCount(0)
+    }
+
+    fn out_of_memory(&self, _shortage: Shortage) -> bool {
+        count(&self.out_of_memory);
+        false
+    }
+
+    fn misuse(&self, _error: &FreeError) {
+        count(&self.misuses);
+    }
+}

@@ -1,0 +1,334 @@
+//! A zone: a buddy under its lock, with the watermarks that decide who may take from it.
+//!
+//! ```text
+//! read by everybody, written rarely     headroom, flags, marks, reserves, where it lies
+//! read on slow paths, written under     free pages, largest order
+//!   the lock at each change
+//! under the lock                        the buddy, counts of lock holds
+//! ```
+//!
+//! **Headroom.** The fast path must know whether a request would pass the watermark without reading
+//! `free_pages`, a line that every lock hold writes. [`Zone::headroom_orders`] is one byte, written only
+//! when it changes: the number of orders that pass the *high* watermark plus the largest reserve. A request
+//! within it passes any check that it could face; a request outside it takes the exact check.
+
+use crate::buddy::{Buddy, FallbackRules};
+use crate::frame::ZoneFrames;
+use crate::pcp::tuning::ZoneView;
+use crate::platform::{Lock, Platform};
+use crate::sync::{AtomicU8, AtomicU64, Ordering};
+use crate::units::{NodeIndex, Order, PageCount, PfnRange, ZoneIndex, ZoneKind};
+use crate::watermark::{AllocFlags, Marks, WatermarkCheck, watermark_fast};
+
+/// What is under the lock of a zone.
+pub struct ZoneInner {
+    /// The free blocks.
+    pub buddy: Buddy,
+    holds: LockHolds,
+}
+
+/// How often the lock of a zone was taken, and for how much at a time: the two objectives of all tuning.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct LockHolds {
+    /// Times that the lock was taken to move pages.
+    pub acquisitions: u64,
+    /// Most pages that moved in one hold.
+    pub most_pages: u64,
+}
+
+/// Events of a zone that no pageset counts: they are rare, so anybody adds to them.
+///
+/// A page that a pageset hands out is not an event here; `vmstat` derives those from the pagesets.
+#[derive(Debug, Default)]
+pub struct ZoneEvents {
+    /// Allocations straight from the buddy.
+    pub direct_allocs: AtomicU64,
+    /// Pages of those.
+    pub direct_alloc_pages: AtomicU64,
+    /// Pages freed straight to the buddy.
+    pub direct_free_pages: AtomicU64,
+    /// Of the direct allocations, those by CPUs of another node.
+    pub direct_other: AtomicU64,
+    /// Allocations that came from here although another node was preferred: `numa_miss`.
+    pub miss: AtomicU64,
+    /// Allocations that preferred this zone and came from another node: `numa_foreign`.
+    pub foreign: AtomicU64,
+    /// Pages that wrong frees took out of circulation.
+    pub leaked_pages: AtomicU64,
+}
+
+impl ZoneEvents {
+    /// Adds `n` to one of the events.
+    #[inline]
+    pub fn add(event: &AtomicU64, n: u64) {
+        event.fetch_add(n, Ordering::Relaxed);
+    }
+}
+
+/// Written at each change of the free lists, so on a line of its own.
+#[derive(Debug)]
+#[repr(align(64))]
+struct Published {
+    free: AtomicU64,
+    /// One more than the largest order with a free block of types 0 to 2; 0 if there is none.
+    orders: AtomicU8,
+}
+
+/// One populated zone of one node.
+#[repr(C, align(64))]
+pub struct Zone<'m, P: Platform> {
+    headroom: AtomicU8,
+    flags: AtomicU8,
+    kind: ZoneKind,
+    node: NodeIndex,
+    frames: ZoneFrames<'m>,
+    span: PfnRange,
+    marks: [AtomicU64; 4],
+    reserve: [AtomicU64; ZoneKind::COUNT],
+    managed: AtomicU64,
+    published: Published,
+    events: ZoneEvents,
+    inner: P::Lock<ZoneInner>,
+}
+
+/// `ZONE_BELOW_HIGH`: an allocation found the zone below its high watermark (facts 4.2, 7.4).
+const BELOW_HIGH: u8 = 1;
+/// `ZONE_RECLAIM_ACTIVE`: background reclaim works on this zone.
+const RECLAIM_ACTIVE: u8 = 2;
+
+impl<'m, P: Platform> Zone<'m, P> {
+    /// An empty zone: all memory of its span is offline.
+    pub fn new(
+        kind: ZoneKind,
+        node: NodeIndex,
+        frames: ZoneFrames<'m>,
+        span: PfnRange,
+        rules: FallbackRules,
+    ) -> Self {
+        Self {
+            headroom: AtomicU8::new(0),
+            flags: AtomicU8::new(0),
+            kind,
+            node,
+            frames,
+            span,
+            marks: Default::default(),
+            reserve: Default::default(),
+            managed: AtomicU64::new(0),
+            published: Published { free: AtomicU64::new(0), orders: AtomicU8::new(0) },
+            events: ZoneEvents::default(),
+            inner: P::Lock::new(ZoneInner {
+                buddy: Buddy::new(rules),
+                holds: LockHolds::default(),
+            }),
+        }
+    }
+
+    /// The zone's kind.
+    #[inline]
+    pub fn kind(&self) -> ZoneKind {
+        self.kind
+    }
+
+    /// The node.
+    #[inline]
+    pub fn node(&self) -> NodeIndex {
+        self.node
+    }
+
+    /// The zone's dense index.
+    #[inline]
+    pub fn index(&self) -> ZoneIndex {
+        self.frames.zone()
+    }
+
+    /// The zone's frames.
+    #[inline]
+    pub fn frames(&self) -> &ZoneFrames<'m> {
+        &self.frames
+    }
+
+    /// First to last frame, holes included.
+    pub fn span(&self) -> PfnRange {
+        self.span
+    }
+
+    /// Rare events.
+    pub fn events(&self) -> &ZoneEvents {
+        &self.events
+    }
+
+    /// Free pages in the buddy: those in pagesets are not free.
+    #[inline]
+    pub fn free_pages(&self) -> PageCount {
+        PageCount(self.published.free.load(Ordering::Relaxed))
+    }
+
+    /// Pages that were given to the buddy.
+    pub fn managed(&self) -> PageCount {
+        PageCount(self.managed.load(Ordering::Relaxed))
+    }
+
+    /// The number of orders, from 0, whose requests pass every watermark with room to spare.
+    #[inline(always)]
+    pub fn headroom_orders(&self) -> u8 {
+        self.headroom.load(Ordering::Relaxed)
+    }
+
+    /// The watermarks in force.
+    pub fn marks(&self) -> Marks {
+        let mark = |at: usize| PageCount(self.marks[at].load(Ordering::Relaxed));
+        Marks { min: mark(0), low: mark(1), high: mark(2), promo: mark(3) }
+    }
+
+    /// Pages kept from requests whose highest zone kind is `kind`.
+    #[inline]
+    pub fn reserve(&self, kind: ZoneKind) -> PageCount {
+        PageCount(self.reserve[kind.index()].load(Ordering::Relaxed))
+    }
+
+    /// What the tuning of pagesets wants to know.
+    pub fn view(&self) -> ZoneView {
+        let flags = self.flags.load(Ordering::Relaxed);
+        ZoneView {
+            below_high: flags & BELOW_HIGH != 0,
+            reclaim_active: flags & RECLAIM_ACTIVE != 0,
+        }
+    }
+
+    /// Notes that an allocation found the zone below its high watermark.
+    pub fn set_below_high(&self) {
+        self.flags.fetch_or(BELOW_HIGH, Ordering::Relaxed);
+    }
+
+    /// Clears the note if the zone is above its high watermark again; after a drain.
+    pub fn clear_below_high(&self) {
+        if self.view().below_high
+            && self.passes(Order(0), AllocFlags::WMARK_HIGH, ZoneKind::Movable)
+        {
+            self.flags.fetch_and(!BELOW_HIGH, Ordering::Relaxed);
+        }
+    }
+
+    /// Says whether background reclaim works on this zone.
+    pub fn set_reclaim_active(&self, active: bool) {
+        if active {
+            self.flags.fetch_or(RECLAIM_ACTIVE, Ordering::Relaxed);
+        } else {
+            self.flags.fetch_and(!RECLAIM_ACTIVE, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether a request for `order` with `flags`, whose highest zone kind is `kind`, may take from here:
+    /// the exact check of facts 2.4.
+    pub fn passes(&self, order: Order, flags: AllocFlags, kind: ZoneKind) -> bool {
+        let orders = self.published.orders.load(Ordering::Relaxed);
+        let check = WatermarkCheck {
+            free: self.free_pages(),
+            free_high_atomic: PageCount(0),
+            mark: self.marks().of(flags),
+            boost: PageCount(0),
+            reserve: self.reserve(kind),
+            order,
+            flags,
+        };
+        // Only the largest order is published: whether a block is large enough needs no more.
+        watermark_fast(&check, |at, migratetype| migratetype.is_mergeable() && at.0 + 1 == orders)
+    }
+
+    /// Pages that may be taken before the mark in `flags` is reached.
+    pub fn room(&self, flags: AllocFlags, kind: ZoneKind) -> PageCount {
+        let floor = self.marks().of(flags).0 + self.reserve(kind).0;
+        PageCount(self.free_pages().0.saturating_sub(floor))
+    }
+
+    /// Sets watermarks and reserves. The caller holds the lock that serializes settings.
+    pub fn set_marks(&self, marks: Marks, reserve: [PageCount; ZoneKind::COUNT]) {
+        for (cell, mark) in self.marks.iter().zip([marks.min, marks.low, marks.high, marks.promo]) {
+            cell.store(mark.0, Ordering::Relaxed);
+        }
+        for (cell, pages) in self.reserve.iter().zip(reserve) {
+            cell.store(pages.0, Ordering::Relaxed);
+        }
+        // Publishes the headroom that the new marks leave.
+        drop(self.lock());
+    }
+
+    /// Counts pages that were given to the buddy.
+    pub fn add_managed(&self, pages: PageCount) {
+        self.managed.fetch_add(pages.0, Ordering::Relaxed);
+    }
+
+    /// Takes the lock to look or to change what is not a move of pages.
+    pub fn lock(&self) -> ZoneGuard<'_, 'm, P> {
+        ZoneGuard { zone: self, inner: self.inner.lock() }
+    }
+
+    /// Takes the lock to move pages between the buddy and somebody: counted.
+    pub fn lock_to_move(&self) -> ZoneGuard<'_, 'm, P> {
+        let mut guard = self.lock();
+        guard.inner.holds.acquisitions += 1;
+        guard
+    }
+
+    /// How often the lock was taken.
+    pub fn holds(&self) -> LockHolds {
+        self.inner.lock().holds
+    }
+
+    fn publish(&self, buddy: &Buddy) {
+        let free = buddy.free_pages().0;
+        let orders = buddy.largest_available_order().map_or(0, |order| order.0 + 1);
+        self.published.free.store(free, Ordering::Relaxed);
+        if self.published.orders.load(Ordering::Relaxed) != orders {
+            self.published.orders.store(orders, Ordering::Relaxed);
+        }
+        let headroom = self.headroom_now(free, orders);
+        if self.headroom.load(Ordering::Relaxed) != headroom {
+            self.headroom.store(headroom, Ordering::Relaxed);
+        }
+    }
+
+    fn headroom_now(&self, free: u64, orders: u8) -> u8 {
+        let most_reserved = self.reserve.iter().map(|pages| pages.load(Ordering::Relaxed)).max();
+        let floor = self.marks[2].load(Ordering::Relaxed) + most_reserved.unwrap_or(0);
+        // A request for order o passes if free - (2^o - 1) > floor.
+        match free.checked_sub(floor) {
+            None | Some(0) => 0,
+            Some(above) => orders.min(above.ilog2() as u8 + 1),
+        }
+    }
+}
+
+/// The zone's lock, held. Dropping it publishes what other threads read without it.
+pub struct ZoneGuard<'a, 'm, P: Platform> {
+    zone: &'a Zone<'m, P>,
+    inner: <P::Lock<ZoneInner> as Lock<ZoneInner>>::Guard<'a>,
+}
+
+impl<'a, 'm, P: Platform> ZoneGuard<'a, 'm, P> {
+    /// The zone.
+    #[inline]
+    pub fn zone(&self) -> &'a Zone<'m, P> {
+        self.zone
+    }
+
+    /// The free blocks.
+    #[inline]
+    pub fn buddy(&mut self) -> &mut Buddy {
+        &mut self.inner.buddy
+    }
+
+    /// Notes how many pages moved in this hold.
+    #[inline]
+    pub fn note_moved(&mut self, pages: u64) {
+        let most = &mut self.inner.holds.most_pages;
+        *most = pages.max(*most);
+    }
+}
+
+impl<P: Platform> Drop for ZoneGuard<'_, '_, P> {
+    fn drop(&mut self) {
+        self.zone.publish(&self.inner.buddy);
+    }
+}
