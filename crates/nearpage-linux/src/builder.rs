@@ -167,7 +167,8 @@ impl MemoryBuilder {
 
         let online: Vec<_> =
             node_ranges.iter().map(|(node, _)| (*node, self.bytes(*node))).collect();
-        let (allocator, metadata, storage) = self.allocator(topology.get(), &mut binding, use_rseq)?;
+        let (allocator, metadata, storage) =
+            self.allocator(topology.get(), &mut binding, use_rseq)?;
         let memory = Memory {
             allocator,
             binding,
@@ -194,7 +195,8 @@ impl MemoryBuilder {
         &self,
         machine: &HostMachine,
     ) -> Result<(Region, Vec<(NodeId, PfnRange)>), MemoryError> {
-        let with_memory = machine.nodes.iter().filter(|node| node.has_memory && self.bytes(node.id) > 0);
+        let with_memory =
+            machine.nodes.iter().filter(|node| node.has_memory && self.bytes(node.id) > 0);
         let sizes: Vec<_> = with_memory
             .map(|node| {
                 let reserve = self.reserve_per_node / FRAME_BYTES * FRAME_BYTES;
@@ -204,7 +206,8 @@ impl MemoryBuilder {
         let total = sizes.iter().try_fold(0_u64, |sum, (_, bytes)| {
             sum.checked_add(bytes.checked_next_multiple_of(SECTION_BYTES)?)
         });
-        let no_addresses = |error| MemoryError::NoAddresses { bytes: total.unwrap_or(u64::MAX), error };
+        let no_addresses =
+            |error| MemoryError::NoAddresses { bytes: total.unwrap_or(u64::MAX), error };
         let bytes = total
             .and_then(|bytes| usize::try_from(bytes).ok())
             .ok_or_else(|| no_addresses(std::io::ErrorKind::OutOfMemory.into()))?;

@@ -137,7 +137,11 @@ impl Memory {
     ///
     /// # Errors
     /// [`AllocError`] if not even one page could be had.
-    pub fn alloc_frames_bulk(&self, request: Request, out: &mut [Pfn]) -> Result<usize, AllocError> {
+    pub fn alloc_frames_bulk(
+        &self,
+        request: Request,
+        out: &mut [Pfn],
+    ) -> Result<usize, AllocError> {
         with_allocator!(self, allocator => allocator.alloc_bulk(request, out))
     }
 
@@ -220,8 +224,7 @@ impl Memory {
         let (mut low, mut high) = (range.start.0, range.end.0);
         while low < high {
             let middle = low + (high - low) / 2;
-            let is_online =
-                with_allocator!(self, allocator => allocator.is_online(Pfn(middle)));
+            let is_online = with_allocator!(self, allocator => allocator.is_online(Pfn(middle)));
             if is_online { low = middle + 1 } else { high = middle }
         }
         PageCount(low - range.start.0)
@@ -436,7 +439,10 @@ impl fmt::Display for MemoryError {
             Self::Build(error) => error.fmt(f),
             Self::UnknownNode { node } => write!(f, "node {node} is not in the topology"),
             Self::ReserveUsedUp { node, asked, left } => {
-                write!(f, "{asked} bytes to bring online on node {node}: its reserve has {left} left")
+                write!(
+                    f,
+                    "{asked} bytes to bring online on node {node}: its reserve has {left} left"
+                )
             }
             Self::NoAddresses { bytes, error } => write!(
                 f,

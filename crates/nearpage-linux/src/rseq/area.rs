@@ -35,7 +35,9 @@ pub enum Unavailable {
 impl fmt::Display for Unavailable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoLibrarySupport => f.write_str("the C library does not register rseq (glibc 2.35 does)"),
+            Self::NoLibrarySupport => {
+                f.write_str("the C library does not register rseq (glibc 2.35 does)")
+            }
             Self::NotRegistered => f.write_str("rseq is not registered for this thread"),
             Self::NoMembarrier(errno) => write!(
                 f,

@@ -23,7 +23,8 @@ impl BareLists {
         let mut rings = Vec::new();
         let lists = (0..cpus).map(CpuId).map(|cpu| {
             std::array::from_fn(|_| {
-                let ring: Box<[AtomicU32]> = (0..(2 * entries).next_power_of_two()).map(AtomicU32::new).collect();
+                let ring: Box<[AtomicU32]> =
+                    (0..(2 * entries).next_power_of_two()).map(AtomicU32::new).collect();
                 let list = RingStorage::list(cpu, &ring);
                 rings.push(ring);
                 list

@@ -148,7 +148,13 @@ pub fn push<const INDEX: usize>(area: isize, lists: &[RingList], number: u32) ->
 /// `cold` were read; returns whether it did. The entries between were copied before: a copy that raced
 /// with anything is thrown away here. The count of pops within the cursor never repeats.
 #[inline(always)]
-pub fn commit<const COLD: bool>(area: isize, list: &RingList, cursor: u64, cold: u64, new: u64) -> bool {
+pub fn commit<const COLD: bool>(
+    area: isize,
+    list: &RingList,
+    cursor: u64,
+    cold: u64,
+    new: u64,
+) -> bool {
     let done: u32;
     // SAFETY: as in `pop`; the sequence touches only the two ends of `list`.
     unsafe {

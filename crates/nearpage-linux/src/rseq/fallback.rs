@@ -1,0 +1,39 @@
+//! Architectures without sequences: [`super::Area::of_glibc`] refuses, so nothing here is ever called.
+
+use super::{MOVED, RingList};
+
+/// The CPU that this thread runs on: none that has lists.
+pub fn current_cpu(_area: isize) -> u32 {
+    u32::MAX
+}
+
+/// As on other architectures.
+pub fn pop(_area: isize, _list: &RingList) -> u32 {
+    MOVED
+}
+
+/// As on other architectures.
+pub fn push<const INDEX: usize>(_area: isize, _lists: &[RingList], _number: u32) -> u32 {
+    MOVED
+}
+
+/// As on other architectures.
+pub fn commit<const COLD: bool>(
+    _: isize,
+    _: &RingList,
+    _cursor: u64,
+    _cold: u64,
+    _new: u64,
+) -> bool {
+    false
+}
+
+/// As on other architectures.
+pub fn push_batch(_area: isize, _list: &RingList, _numbers: &[u32]) -> u32 {
+    MOVED
+}
+
+/// As on other architectures.
+pub fn append_run(_area: isize, _list: &RingList, _first: u32, _step: u32, _blocks: u32) -> u32 {
+    MOVED
+}
