@@ -203,6 +203,57 @@ impl Word {
     }
 }
 
+/// Where the walker found a block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Place {
+    /// On a list of the buddy.
+    Free,
+    /// In a pageset.
+    Cached,
+    /// In somebody's hands.
+    Allocated,
+}
+
+/// Marks that the walker leaves in bits 28 to 31 and in the order, and takes away again. A marked word keeps
+/// its state and, since the place of a mark says it, may lose the order that it had.
+mod marks {
+    use super::{ORDER_MASK, ORDER_SHIFT, Place, Word};
+    use crate::units::Order;
+
+    const SHIFT: u32 = 28;
+    const FREE: u32 = 1;
+    const CACHED: u32 = 2;
+
+    impl Word {
+        /// This word with a mark.
+        pub(crate) const fn marked(self, place: Place, order: Order) -> Word {
+            let place = match place {
+                Place::Free => FREE,
+                Place::Cached => CACHED,
+                Place::Allocated => 0,
+            };
+            Word(self.0 & !ORDER_MASK | (order.0 as u32) << ORDER_SHIFT | place << SHIFT)
+        }
+
+        /// The mark.
+        pub(crate) const fn mark(self) -> Option<(Place, Order)> {
+            match self.0 >> SHIFT {
+                FREE => Some((Place::Free, self.order())),
+                CACHED => Some((Place::Cached, self.order())),
+                _ => None,
+            }
+        }
+
+        /// This word without a mark; a blank one as if it had never been touched.
+        pub(crate) const fn unmarked(self) -> Word {
+            match self.state() {
+                super::FrameState::Blank => Word::BLANK,
+                _ => Word(self.0 & !(u32::MAX << SHIFT)),
+            }
+        }
+    }
+}
+
 impl core::fmt::Debug for Word {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         write!(f, "{:?}(order {}, zone {})", self.state(), self.order(), self.zone().0)

@@ -8,6 +8,7 @@ extern crate alloc as std_alloc;
 pub mod alloc;
 pub mod arena;
 pub mod buddy;
+pub mod check;
 pub mod error;
 pub mod frame;
 pub mod gfp;

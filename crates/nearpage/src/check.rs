@@ -1,0 +1,276 @@
+//! The walker: every frame is in exactly one place, and every counter says what is there.
+//!
+//! It marks the heads of what pagesets and free lists hold, then sweeps the frames of each zone from block
+//! to block: a frame must be the head of a free, cached, allocated or leaked block, or lie inside the
+//! block before it. It takes time by the number of frames that were ever touched, and may run only
+//! while nobody else uses the allocator.
+
+use core::fmt;
+
+use crate::alloc::PageAllocator;
+use crate::buddy::BuddyError;
+use crate::frame::{FrameState, Migratetype, Place, Word, ZoneFrames};
+use crate::pcp::{LISTS, Storage, list_order};
+use crate::platform::Platform;
+use crate::units::{CpuId, MAX_ORDER, NodeId, Order, PageCount, Pfn, ZoneKind};
+use crate::zone::Zone;
+
+/// What the walker counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Checked {
+    /// Pages on free lists.
+    pub free: PageCount,
+    /// Pages in pagesets.
+    pub cached: PageCount,
+    /// Pages in somebody's hands.
+    pub allocated: PageCount,
+}
+
+/// What the walker found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CheckError {
+    /// The buddy of a zone is not in order.
+    Buddy {
+        /// The zone's node.
+        node: NodeId,
+        /// The zone's kind.
+        kind: ZoneKind,
+        /// What is wrong.
+        error: BuddyError,
+    },
+    /// A pageset list does not hold what its count says.
+    ListCount {
+        /// The CPU.
+        cpu: CpuId,
+        /// The list.
+        list: usize,
+        /// The count.
+        counted: u32,
+        /// Blocks found.
+        found: u32,
+    },
+    /// A block stands in two places, or on a list although somebody holds it.
+    Twice {
+        /// The block.
+        pfn: Pfn,
+        /// What its word says.
+        word: Word,
+    },
+    /// A block lies within another.
+    Overlap {
+        /// The inner block.
+        pfn: Pfn,
+        /// What its word says.
+        word: Word,
+        /// The outer block.
+        within: Pfn,
+    },
+    /// A frame is online and in no place at all.
+    Lost {
+        /// The frame.
+        pfn: Pfn,
+        /// What its word says.
+        word: Word,
+    },
+    /// The pages found in a zone are not those that it was given.
+    Total {
+        /// The zone's node.
+        node: NodeId,
+        /// The zone's kind.
+        kind: ZoneKind,
+        /// Pages that the zone was given.
+        managed: PageCount,
+        /// What was found.
+        found: Checked,
+    },
+    /// The published free pages of a zone are not those on its lists.
+    Published {
+        /// The zone's node.
+        node: NodeId,
+        /// The zone's kind.
+        kind: ZoneKind,
+        /// What is published.
+        published: PageCount,
+        /// What is there.
+        free: PageCount,
+    },
+}
+
+impl fmt::Display for CheckError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Buddy { node, kind, error } => {
+                write!(f, "node {node}, zone {}: {error}", kind.name())
+            }
+            Self::ListCount { cpu, list, counted, found } => {
+                write!(f, "CPU {cpu}, list {list}: {found} blocks, counted {counted}")
+            }
+            Self::Twice { pfn, word } => {
+                write!(f, "frame {pfn}: in two places; its word is {word:?}")
+            }
+            Self::Overlap { pfn, word, within } => {
+                write!(f, "frame {pfn}, {word:?}: lies within the block at {within}")
+            }
+            Self::Lost { pfn, word } => write!(f, "frame {pfn}, {word:?}: online and nowhere"),
+            Self::Total { node, kind, managed, found } => {
+                write!(
+                    f,
+                    "node {node}, zone {}: {managed} pages managed, found {found:?}",
+                    kind.name()
+                )
+            }
+            Self::Published { node, kind, published, free } => write!(
+                f,
+                "node {node}, zone {}: {published} free pages published, {free} on the lists",
+                kind.name()
+            ),
+        }
+    }
+}
+
+impl core::error::Error for CheckError {}
+
+impl<'m, P: Platform> PageAllocator<'m, P> {
+    /// Walks everything. Only while nobody else uses the allocator: a page on its way is nowhere.
+    ///
+    /// # Errors
+    /// The first thing found wrong. The marks that the walk made stay then: the allocator is broken and
+    /// must not be used any further.
+    pub fn check(&self) -> Result<Checked, CheckError> {
+        let mut all = Checked::default();
+        for zone in self.zones() {
+            let found = self.check_zone(zone)?;
+            all.free.0 += found.free.0;
+            all.cached.0 += found.cached.0;
+            all.allocated.0 += found.allocated.0;
+        }
+        Ok(all)
+    }
+
+    fn check_zone(&self, zone: &Zone<'m, P>) -> Result<Checked, CheckError> {
+        let (node, kind) = (self.topology().node(zone.node()).id, zone.kind());
+        let frames = *zone.frames();
+        {
+            let mut guard = zone.lock();
+            let buddy = guard.buddy();
+            buddy.check(frames).map_err(|error| CheckError::Buddy { node, kind, error })?;
+            for order in (0..=MAX_ORDER.0).map(Order) {
+                for migratetype in Migratetype::ALL {
+                    for number in buddy.list(frames, order, migratetype) {
+                        mark(&frames, number, order, Place::Free)?;
+                    }
+                }
+            }
+        }
+        self.mark_cached(zone)?;
+        let found = self.sweep(zone)?;
+        let (managed, published) = (zone.managed(), zone.free_pages());
+        if found.free.0 + found.cached.0 + found.allocated.0 != managed.0 {
+            return Err(CheckError::Total { node, kind, managed, found });
+        }
+        if published != found.free {
+            return Err(CheckError::Published { node, kind, published, free: found.free });
+        }
+        Ok(found)
+    }
+
+    fn mark_cached(&self, zone: &Zone<'m, P>) -> Result<(), CheckError> {
+        for cpu in self.topology().nodes().iter().flat_map(|node| node.cpus) {
+            let pagesets = self.pagesets(*cpu).unwrap_or_default();
+            let Some(pageset) = pagesets.get(zone.index().0 as usize) else { continue };
+            for index in 0..LISTS {
+                let list = pageset.list(index);
+                let (mut found, mut result) = (0, Ok(()));
+                P::Storage::for_each(list, zone.frames(), &mut |number| {
+                    found += 1;
+                    if result.is_ok() {
+                        result = mark(zone.frames(), number, list_order(index), Place::Cached);
+                    }
+                });
+                result?;
+                let counted = P::Storage::counts(list).count;
+                if counted != found {
+                    return Err(CheckError::ListCount { cpu: *cpu, list: index, counted, found });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Goes over the zone's frames from block to block and takes the marks away.
+    fn sweep(&self, zone: &Zone<'m, P>) -> Result<Checked, CheckError> {
+        let mut found = Checked::default();
+        let mut pfn = zone.span().start;
+        for range in self.topology().ranges(zone.node(), zone.kind()) {
+            // A block may reach over the bound of two ranges that adjoin.
+            pfn = pfn.max(range.start);
+            while pfn < range.end {
+                let pages = if self.is_online(pfn) {
+                    sweep_block(zone.frames(), pfn, &mut found)?
+                } else {
+                    1
+                };
+                pfn = pfn.plus(PageCount(pages));
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// Counts the block that begins at `pfn`, and takes its mark away; returns its pages.
+fn sweep_block(frames: &ZoneFrames<'_>, pfn: Pfn, found: &mut Checked) -> Result<u64, CheckError> {
+    let number = frames.number(pfn);
+    let frame = frames.frame(number);
+    let word = frame.word();
+    let (place, order) = match word.mark() {
+        Some(mark) => mark,
+        None if word.state() == FrameState::Allocated => (Place::Allocated, word.order()),
+        None => return Err(CheckError::Lost { pfn, word }),
+    };
+    // An untouched block of the largest order has nothing inside.
+    if place != Place::Free || order < MAX_ORDER {
+        check_inside(frames, number, order)?;
+    }
+    frame.set_word(word.unmarked());
+    let total = match place {
+        Place::Free => &mut found.free,
+        Place::Cached => &mut found.cached,
+        Place::Allocated => &mut found.allocated,
+    };
+    total.0 += order.pages().0;
+    Ok(order.pages().0)
+}
+
+/// Marks the head of a listed block.
+fn mark(
+    frames: &ZoneFrames<'_>,
+    number: u32,
+    order: Order,
+    place: Place,
+) -> Result<(), CheckError> {
+    let frame = frames.frame(number);
+    let word = frame.word();
+    let expected = match (place, word.state()) {
+        (Place::Cached, FrameState::Free | FrameState::Allocated) => false,
+        (_, FrameState::Allocated) => false,
+        _ => word.mark().is_none(),
+    };
+    if !expected {
+        return Err(CheckError::Twice { pfn: frames.pfn(number), word });
+    }
+    frame.set_word(word.marked(place, order));
+    Ok(())
+}
+
+/// Nothing inside a block may be the head of another.
+fn check_inside(frames: &ZoneFrames<'_>, number: u32, order: Order) -> Result<(), CheckError> {
+    for inner in number + 1..number + order.pages().0 as u32 {
+        let word = frames.frame(inner).word();
+        if word.mark().is_some() || matches!(word.state(), FrameState::Free | FrameState::Allocated)
+        {
+            let (pfn, within) = (frames.pfn(inner), frames.pfn(number));
+            return Err(CheckError::Overlap { pfn, word, within });
+        }
+    }
+    Ok(())
+}
