@@ -1,1 +1,6 @@
-//! nearpage on Linux user space: real memory, real CPUs.
+//! nearpage on linux.
+
+pub mod idlist;
+pub mod storage;
+pub mod sysfs;
+pub mod tree;

@@ -1,0 +1,63 @@
+//! `MemTotal` and `MemFree` of a node's meminfo, and of /proc/meminfo.
+
+use super::error::SysfsError;
+use super::source::{TextFile, words};
+
+/// Memory in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Meminfo {
+    pub(super) total: Option<u64>,
+    pub(super) free: Option<u64>,
+}
+
+/// Reads lines such as `Node 0 MemTotal:  992500 kB` or `MemTotal:  992500 kB`.
+pub(super) fn parse(file: &TextFile) -> Result<Meminfo, SysfsError> {
+    let mut meminfo = Meminfo::default();
+    for (index, line) in file.text.lines().enumerate() {
+        let mut words = words(line).skip_while(|(_, word)| !word.ends_with(':'));
+        let slot = match words.next() {
+            Some((_, "MemTotal:")) => &mut meminfo.total,
+            Some((_, "MemFree:")) => &mut meminfo.free,
+            _ => continue,
+        };
+        let (column, word) = words.next().unwrap_or((line.chars().count() + 1, ""));
+        let kilobytes = word.parse::<u64>().ok().and_then(|count| count.checked_mul(1024));
+        let Some(bytes) = kilobytes else {
+            return Err(file.syntax(index + 1, column, word, "a number of kB"));
+        };
+        *slot = Some(bytes);
+    }
+    Ok(meminfo)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn meminfo(text: &str) -> Result<Meminfo, String> {
+        let file = TextFile { name: "meminfo".into(), text: text.into() };
+        parse(&file).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn both_forms() {
+        let expected = Meminfo { total: Some(992_500 * 1024), free: Some(1024) };
+        let node = "\nNode 0 MemTotal:         992500 kB\nNode 0 MemFree:  1 kB\nNode 0 Slab: x\n";
+        assert_eq!(meminfo(node), Ok(expected));
+        assert_eq!(meminfo("MemTotal: 992500 kB\nMemFree: 1 kB\n"), Ok(expected));
+        assert_eq!(meminfo(""), Ok(Meminfo::default()));
+    }
+
+    #[test]
+    fn errors_name_the_place() {
+        assert_eq!(
+            meminfo("Node 0 MemFree: 5 kB\nNode 0 MemTotal: many kB").unwrap_err(),
+            "meminfo:2:18: found \"many\", expected a number of kB"
+        );
+        assert_eq!(
+            meminfo("MemTotal:").unwrap_err(),
+            "meminfo:1:10: found \"\", expected a number of kB"
+        );
+        assert!(meminfo("MemTotal: 18446744073709551615 kB").is_err());
+    }
+}
