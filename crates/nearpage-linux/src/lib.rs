@@ -1,5 +1,6 @@
 //! nearpage on linux.
 
+pub mod description;
 pub mod idlist;
 pub mod storage;
 pub mod sysfs;
