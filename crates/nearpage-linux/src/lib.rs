@@ -2,6 +2,7 @@
 
 pub mod description;
 pub mod idlist;
+pub mod machine;
 pub mod storage;
 pub mod sysfs;
 pub mod tree;
