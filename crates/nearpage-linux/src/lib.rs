@@ -3,6 +3,8 @@
 pub mod description;
 pub mod idlist;
 pub mod machine;
+pub mod numa;
+pub mod region;
 pub mod storage;
 pub mod sysfs;
 pub mod tree;

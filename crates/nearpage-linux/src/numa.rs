@@ -1,0 +1,129 @@
+//! Binding address ranges to nodes: `mbind(2)`.
+
+use std::fmt;
+use std::io;
+use std::ptr::NonNull;
+use std::sync::Once;
+
+use nearpage::units::NodeId;
+
+/// How memory is bound to its node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum BindMode {
+    /// `MPOL_BIND`: memory comes from the node or not at all. A kernel that refuses to bind is an error.
+    Strict,
+    /// `MPOL_PREFERRED`: another node may help out. Where binding is refused (containers often do),
+    /// the first thread to touch a page decides.
+    #[default]
+    Advisory,
+    /// No binding: the first thread to touch a page decides. The only mode for emulated nodes.
+    None,
+}
+
+impl BindMode {
+    /// The modes by the names that options and the environment use.
+    pub const NAMES: [(&'static str, BindMode); 3] =
+        [("strict", Self::Strict), ("advisory", Self::Advisory), ("none", Self::None)];
+}
+
+impl fmt::Display for BindMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Strict => "strict",
+            Self::Advisory => "advisory",
+            Self::None => "none",
+        })
+    }
+}
+
+/// What became of the binding: stays visible.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Binding {
+    /// What was asked for.
+    pub requested: BindMode,
+    /// What is in force.
+    pub effective: BindMode,
+    /// The errno of the first refusal.
+    pub refused: Option<i32>,
+}
+
+impl Binding {
+    /// A binding that nobody has refused yet.
+    pub fn new(requested: BindMode) -> Self {
+        Self { requested, effective: requested, refused: None }
+    }
+
+    /// Binds `bytes` from `start` on to `node`, or notes that this process may not.
+    ///
+    /// # Errors
+    /// The refusal, if the mode is strict.
+    pub fn bind(&mut self, start: NonNull<u8>, bytes: usize, node: NodeId) -> io::Result<()> {
+        let policy = match self.effective {
+            BindMode::Strict => libc::MPOL_BIND,
+            BindMode::Advisory => libc::MPOL_PREFERRED,
+            BindMode::None => return Ok(()),
+        };
+        let Err(error) = mbind(start, bytes, policy, node) else { return Ok(()) };
+        self.refused = error.raw_os_error();
+        if self.effective == BindMode::Strict {
+            return Err(error);
+        }
+        self.effective = BindMode::None;
+        say_once(&error);
+        Ok(())
+    }
+}
+
+impl fmt::Display for Binding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.effective)?;
+        if let Some(errno) = self.refused {
+            let error = io::Error::from_raw_os_error(errno);
+            write!(f, " (asked for {}, mbind was refused: {error})", self.requested)?;
+        }
+        Ok(())
+    }
+}
+
+fn say_once(error: &io::Error) {
+    static SAID: Once = Once::new();
+    SAID.call_once(|| {
+        eprintln!("nearpage: mbind is refused ({error}); the first thread to touch a page places it");
+    });
+}
+
+/// `mbind(start, bytes, policy, {node})`.
+fn mbind(start: NonNull<u8>, bytes: usize, policy: libc::c_int, node: NodeId) -> io::Result<()> {
+    const BITS: usize = libc::c_ulong::BITS as usize;
+    let mut mask = vec![0 as libc::c_ulong; node.0 as usize / BITS + 1];
+    mask[node.0 as usize / BITS] = 1 << (node.0 as usize % BITS);
+    // The kernel reads one bit less than it is told (`get_nodes`, man 2 mbind: "maxnode").
+    let maxnode = mask.len() * BITS + 1;
+    // SAFETY: mbind reads `maxnode - 1` bits of the mask and changes how the kernel will place the pages
+    // of a range, not what is in them.
+    let answer = unsafe {
+        libc::syscall(libc::SYS_mbind, start.as_ptr(), bytes, policy, mask.as_ptr(), maxnode, 0)
+    };
+    if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::region::Region;
+
+    /// No machine has node 1000: an advisory binding degrades and remembers, a strict one fails.
+    #[test]
+    fn a_refused_binding_degrades_and_stays_visible() {
+        let region = Region::reserve(1 << 20, 4096).unwrap();
+        let mut advisory = Binding::new(BindMode::Advisory);
+        advisory.bind(region.start(), 1 << 20, NodeId(1000)).unwrap();
+        assert_eq!(advisory.effective, BindMode::None);
+        assert!(advisory.to_string().starts_with("none (asked for advisory, mbind was refused: "));
+        let mut strict = Binding::new(BindMode::Strict);
+        assert!(strict.bind(region.start(), 1 << 20, NodeId(1000)).is_err());
+        let mut none = Binding::new(BindMode::None);
+        none.bind(region.start(), 1 << 20, NodeId(1000)).unwrap();
+        assert_eq!(none.refused, None);
+    }
+}

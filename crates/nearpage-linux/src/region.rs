@@ -1,0 +1,114 @@
+//! Address ranges from the kernel: reserved first, made usable piece by piece.
+
+use std::io;
+use std::ptr::NonNull;
+
+/// A reserved range of addresses; unmapped when dropped.
+#[derive(Debug)]
+pub struct Region {
+    start: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: a region is an address range; nothing about it belongs to a thread.
+unsafe impl Send for Region {}
+// SAFETY: as for Send; `&Region` gives out addresses and changes protections, which the kernel serializes.
+unsafe impl Sync for Region {}
+
+impl Region {
+    /// Reserves `bytes`, rounded up to whole pages, starting at a multiple of `alignment`: no memory, no
+    /// commit charge, only addresses.
+    ///
+    /// # Errors
+    /// What `mmap` says: usually `ENOMEM` under `RLIMIT_AS`.
+    pub fn reserve(bytes: usize, alignment: usize) -> io::Result<Self> {
+        assert!(alignment.is_power_of_two());
+        let bytes = bytes.max(1).next_multiple_of(page_size());
+        let padded = bytes.checked_add(alignment).ok_or(io::ErrorKind::OutOfMemory)?;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        // SAFETY: a new anonymous mapping at an address of the kernel's choice replaces nothing.
+        let mapped = unsafe { libc::mmap(std::ptr::null_mut(), padded, libc::PROT_NONE, flags, -1, 0) };
+        if mapped == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let mapped: *mut u8 = mapped.cast();
+        let before = mapped.align_offset(alignment);
+        let after = padded - before - bytes;
+        // SAFETY: both pieces lie within the mapping that was just made, outside the aligned part.
+        unsafe {
+            unmap(mapped, before);
+            unmap(mapped.add(before + bytes), after);
+            let start = NonNull::new(mapped.add(before)).expect("a mapping is never at address 0");
+            Ok(Self { start, bytes })
+        }
+    }
+
+    /// The first address.
+    pub fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+
+    /// Makes `bytes` from `offset` on readable and writable: zeroes until they are written.
+    ///
+    /// # Errors
+    /// What `mprotect` says: `ENOMEM` with `vm.overcommit_memory=2` and no commit charge left.
+    ///
+    /// # Panics
+    /// If the part reaches beyond the region.
+    pub fn make_usable(&self, offset: usize, bytes: usize) -> io::Result<()> {
+        assert!(offset <= self.bytes && bytes <= self.bytes - offset);
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: the part lies within our own mapping.
+        let answer =
+            unsafe { libc::mprotect(self.start.as_ptr().add(offset).cast(), bytes, protection) };
+        if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        // SAFETY: the region is our own mapping, and whoever drops it has nothing in it any more.
+        unsafe { unmap(self.start.as_ptr(), self.bytes) };
+    }
+}
+
+/// # Safety
+/// * `start` and `bytes` are page-aligned and name part of a mapping that is the caller's to give up.
+unsafe fn unmap(start: *mut u8, bytes: usize) {
+    if bytes > 0 {
+        // SAFETY: as the caller promised. It fails only for unaligned or absurd ranges.
+        let answer = unsafe { libc::munmap(start.cast(), bytes) };
+        debug_assert_eq!(answer, 0, "munmap: {}", io::Error::last_os_error());
+    }
+}
+
+/// The page size of the kernel in bytes.
+pub fn page_size() -> usize {
+    // SAFETY: sysconf reads a constant.
+    let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    usize::try_from(size).expect("every kernel has a page size")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_region_is_aligned_and_zero_once_usable() {
+        let region = Region::reserve(10 << 20, 4 << 20).unwrap();
+        assert_eq!(region.start().as_ptr().align_offset(4 << 20), 0);
+        region.make_usable(1 << 20, 1 << 20).unwrap();
+        // SAFETY: the second MiB was just made usable, and nobody else knows of it.
+        let usable =
+            unsafe { std::slice::from_raw_parts_mut(region.start().as_ptr().add(1 << 20), 1 << 20) };
+        assert!(usable.iter().all(|&byte| byte == 0));
+        usable[5] = 1;
+        assert_eq!(usable[5], 1);
+    }
+
+    #[test]
+    fn too_much_is_an_error() {
+        assert!(Region::reserve(usize::MAX / 2, 1 << 27).is_err());
+        assert!(Region::reserve(usize::MAX - (1 << 27), 1 << 27).is_err());
+    }
+}
