@@ -4,42 +4,20 @@ use nearpage::alloc::{Config, PageAllocator, metadata_size};
 use nearpage::model::Model;
 use nearpage::platform::Platform;
 use nearpage::topology::{AddressMap, Node, NodeBuf, Topology, TopologyBuf};
-use nearpage::units::{CpuId, NodeId, NodeIndex, Pfn, PfnRange, SECTION_FRAMES};
+use nearpage::units::{NodeId, NodeIndex, Pfn, PfnRange, SECTION_FRAMES};
 use nearpage::watermark::Settings;
 
 use crate::environment::Environment;
 use crate::host::{Host, LockedStorage, NoPressure, OnMisuse, Pressure};
+use crate::machine::HostMachine;
 use crate::memory::{Allocator, FRAME_BYTES, FRAME_SHIFT, Memory, MemoryError, StorageInUse};
 use crate::numa::{BindMode, Binding};
 use crate::region::Region;
-use crate::rseq::RingStorage;
 
 /// Bytes of a section: nodes' ranges begin at multiples of it, so that no two share a section.
 const SECTION_BYTES: u64 = (SECTION_FRAMES as u64) << FRAME_SHIFT;
 /// Memory per node where nothing was said: enough to try things.
 const BYTES_PER_NODE_DEFAULT: u64 = 256 << 20;
-
-/// A node of the machine that a memory is made for: sizes are the memory's, not the machine's.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct HostNode {
-    /// The node's id; for emulated nodes any.
-    pub id: NodeId,
-    /// CPUs.
-    pub cpus: Vec<CpuId>,
-    /// Whether the memory may have a part here.
-    pub has_memory: bool,
-}
-
-/// The machine that a memory is made for.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct HostMachine {
-    /// Nodes, ascending by id.
-    pub nodes: Vec<HostNode>,
-    /// Distances, row by row in the order of `nodes`.
-    pub distances: Vec<u8>,
-    /// Whether the nodes are not the kernel's: then memory is not bound.
-    pub emulated: bool,
-}
 
 /// Describes a [`Memory`].
 pub struct MemoryBuilder {
@@ -233,10 +211,7 @@ impl MemoryBuilder {
             settings: Settings { transparent_hugepage: false, ..self.settings },
             page_shift: FRAME_SHIFT,
         };
-        let storage = match use_rseq {
-            false => Err(StorageInUse::LockedByChoice),
-            true => RingStorage::new().map_err(StorageInUse::LockedBecause),
-        };
+        let storage = StorageInUse::choose(use_rseq);
         let (pressure, on_misuse) = (self.pressure, self.on_misuse);
         let mut metadata = Vec::new();
         let (allocator, in_use) = match (storage, self.hardened) {

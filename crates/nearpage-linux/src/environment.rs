@@ -1,5 +1,5 @@
 //! placeholder until merged
-use crate::builder::{HostMachine, HostNode};
+use crate::machine::{HostMachine, HostNode};
 use crate::memory::MemoryError;
 use crate::numa::BindMode;
 pub struct Environment {

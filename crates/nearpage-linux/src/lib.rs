@@ -1,16 +1,18 @@
 //! nearpage on linux.
 
 pub mod builder;
+pub mod description;
 pub mod environment;
 pub mod host;
 pub mod idlist;
+pub mod machine;
 pub mod memory;
 pub mod numa;
 mod region;
 pub mod rseq;
-pub mod storage;
 pub mod sysfs;
 pub mod tree;
 
-pub use builder::{HostMachine, HostNode, MemoryBuilder};
+pub use builder::MemoryBuilder;
+pub use machine::{HostMachine, HostNode};
 pub use memory::{Memory, MemoryError, PageBlock};

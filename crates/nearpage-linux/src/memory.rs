@@ -14,6 +14,7 @@ use nearpage::topology::Topology;
 use nearpage::units::{CpuId, NodeId, Order, PageCount, Pfn, PfnRange};
 
 use crate::builder::MemoryBuilder;
+use crate::environment::Environment;
 use crate::host::{Host, LockedStorage};
 use crate::numa::Binding;
 use crate::region::Region;
@@ -33,6 +34,22 @@ pub enum StorageInUse {
     LockedBecause(Unavailable),
     /// A try-lock per CPU, because it was asked for.
     LockedByChoice,
+}
+
+impl StorageInUse {
+    /// Restartable sequences if they are wanted and available, or why not.
+    pub(crate) fn choose(use_rseq: bool) -> Result<RingStorage, StorageInUse> {
+        if !use_rseq {
+            return Err(Self::LockedByChoice);
+        }
+        RingStorage::new().map_err(Self::LockedBecause)
+    }
+
+    /// What a memory of this process would have.
+    pub fn of_this_process(environment: &Environment) -> StorageInUse {
+        let chosen = Self::choose(environment.use_rseq.unwrap_or(true));
+        chosen.map_or_else(|locked| locked, |_| Self::Rseq)
+    }
 }
 
 impl fmt::Display for StorageInUse {

@@ -1,0 +1,127 @@
+//! Why a text describes no machine: what is wrong, in which line, and what would be accepted.
+
+use std::fmt;
+
+use nearpage::units::{CpuId, NodeId};
+
+use crate::idlist::{IdListProblem, excerpt};
+
+/// Where in the input something stands.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Place {
+    /// The whole input.
+    Input(String),
+    /// A line of it, from 1.
+    Line {
+        /// The input's name.
+        input: String,
+        /// The line.
+        line: usize,
+    },
+    /// An option of the command line: the `number`th of its name, from 1.
+    Option {
+        /// The option, `--numa` or `--numa-distance`.
+        name: &'static str,
+        /// Which one of them.
+        number: usize,
+    },
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Input(input) => f.write_str(input),
+            Place::Line { input, line } => write!(f, "{input}:{line}"),
+            Place::Option { name, number } => write!(f, "{name} number {number}"),
+        }
+    }
+}
+
+/// A text that describes no machine.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{place}: {problem}")]
+pub struct DescriptionError {
+    /// Where.
+    pub place: Place,
+    /// What is wrong.
+    pub problem: Problem,
+}
+
+/// What is wrong with a description.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Problem {
+    /// Something else stands where something known belongs.
+    #[error("found {found:?}, expected {expected}")]
+    Syntax {
+        /// What stands there.
+        found: String,
+        /// What would be accepted.
+        expected: String,
+    },
+    /// A list of CPUs or nodes is wrong.
+    #[error("in {list:?}: {problem}")]
+    Ids {
+        /// The list.
+        list: String,
+        /// What is wrong with it.
+        problem: IdListProblem,
+    },
+    /// Something is said twice.
+    #[error("{what} is given again, expected it once")]
+    Repeated {
+        /// What is repeated.
+        what: String,
+    },
+    /// A CPU is on two nodes, or twice on one.
+    #[error("CPU {cpu} is already on node {first}, expected each CPU on one node")]
+    CpuTaken {
+        /// The CPU.
+        cpu: CpuId,
+        /// The node that has it.
+        first: NodeId,
+    },
+    /// A distance names a node that is not there.
+    #[error("node {node} is not there, expected some of {known}")]
+    UnknownNode {
+        /// The node.
+        node: NodeId,
+        /// The nodes that are there, as a list.
+        known: String,
+    },
+    /// A distance out of range.
+    #[error("the distance from node {from} to node {to} is {distance}, expected 10 to 255")]
+    Distance {
+        /// From this node.
+        from: NodeId,
+        /// To this node.
+        to: NodeId,
+        /// The distance as written.
+        distance: String,
+    },
+    /// A node's distance to itself is not 10.
+    #[error("the distance of node {node} to itself is {distance}, expected 10")]
+    LocalDistance {
+        /// The node.
+        node: NodeId,
+        /// The distance as written.
+        distance: String,
+    },
+    /// No node is described.
+    #[error("describes no node, expected {expected}")]
+    NoNodes {
+        /// What would be accepted.
+        expected: &'static str,
+    },
+}
+
+impl Problem {
+    /// `found`, shortened for a message, where `expected` belongs.
+    pub fn syntax(found: &str, expected: impl Into<String>) -> Problem {
+        Problem::Syntax { found: excerpt(found), expected: expected.into() }
+    }
+
+    /// This problem at a place.
+    pub fn at(self, place: &Place) -> DescriptionError {
+        DescriptionError { place: place.clone(), problem: self }
+    }
+}
