@@ -1,6 +1,7 @@
 //! nearpage on linux.
 
 pub mod description;
+pub mod environment;
 pub mod idlist;
 pub mod machine;
 pub mod numa;

@@ -88,7 +88,9 @@ impl fmt::Display for Binding {
 fn say_once(error: &io::Error) {
     static SAID: Once = Once::new();
     SAID.call_once(|| {
-        eprintln!("nearpage: mbind is refused ({error}); the first thread to touch a page places it");
+        eprintln!(
+            "nearpage: mbind is refused ({error}); the first thread to touch a page places it"
+        );
     });
 }
 

@@ -27,7 +27,8 @@ impl Region {
         let padded = bytes.checked_add(alignment).ok_or(io::ErrorKind::OutOfMemory)?;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         // SAFETY: a new anonymous mapping at an address of the kernel's choice replaces nothing.
-        let mapped = unsafe { libc::mmap(std::ptr::null_mut(), padded, libc::PROT_NONE, flags, -1, 0) };
+        let mapped =
+            unsafe { libc::mmap(std::ptr::null_mut(), padded, libc::PROT_NONE, flags, -1, 0) };
         if mapped == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
@@ -99,8 +100,9 @@ mod tests {
         assert_eq!(region.start().as_ptr().align_offset(4 << 20), 0);
         region.make_usable(1 << 20, 1 << 20).unwrap();
         // SAFETY: the second MiB was just made usable, and nobody else knows of it.
-        let usable =
-            unsafe { std::slice::from_raw_parts_mut(region.start().as_ptr().add(1 << 20), 1 << 20) };
+        let usable = unsafe {
+            std::slice::from_raw_parts_mut(region.start().as_ptr().add(1 << 20), 1 << 20)
+        };
         assert!(usable.iter().all(|&byte| byte == 0));
         usable[5] = 1;
         assert_eq!(usable[5], 1);
