@@ -1,0 +1,211 @@
+//! The machine that the environment asks for: this one, shares of it, or that of a file.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::sync::Once;
+
+use nearpage::units::CpuId;
+
+use super::{Environment, EnvironmentError, Nodes, TopologyNote, tell_once};
+use crate::description::short_form;
+use crate::idlist;
+use crate::machine::HostMachine;
+use crate::sysfs::{Machine, SysfsError, read_this_machine};
+use crate::tree::FILE_BYTES_MAX;
+
+impl Environment {
+    /// The machine to make a memory for. Where a topology file and this machine have different CPUs, that
+    /// is told on standard error, once in the life of the process.
+    ///
+    /// # Errors
+    ///
+    /// [`EnvironmentError`] if this machine or the topology file cannot be read.
+    pub fn machine(&self) -> Result<HostMachine, EnvironmentError> {
+        static TOLD: Once = Once::new();
+        let (machine, notes) = self.machine_on(read_this_machine)?;
+        tell_once(&TOLD, notes);
+        Ok(machine)
+    }
+
+    fn machine_on(
+        &self,
+        this: impl FnOnce() -> Result<Machine, SysfsError>,
+    ) -> Result<(HostMachine, Vec<TopologyNote>), EnvironmentError> {
+        match &self.nodes {
+            Nodes::Kernel => Ok((HostMachine::from(&this()?), Vec::new())),
+            Nodes::Shares(count) => Ok((HostMachine::emulated(&this()?.split(*count)), Vec::new())),
+            Nodes::File(path) => {
+                let machine = HostMachine::emulated(&read_topology(path)?);
+                // Without /sys there is nothing to compare the file with.
+                let notes = this().map(|this| compare_cpus(path, &machine, &this));
+                Ok((machine, notes.unwrap_or_default()))
+            }
+        }
+    }
+}
+
+fn read_topology(path: &str) -> Result<Machine, EnvironmentError> {
+    let text = read_text(path)
+        .map_err(|error| EnvironmentError::Unreadable { file: path.into(), error })?;
+    Ok(short_form::parse_text(path, &text)?)
+}
+
+fn read_text(path: &str) -> io::Result<String> {
+    let mut text = String::new();
+    File::open(path)?.take(FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
+    match text.len() as u64 > FILE_BYTES_MAX {
+        true => Err(io::ErrorKind::FileTooLarge.into()),
+        false => Ok(text),
+    }
+}
+
+/// Where the CPUs of a topology file differ from those that are online.
+fn compare_cpus(file: &str, emulated: &HostMachine, this: &Machine) -> Vec<TopologyNote> {
+    let (named, online) = (emulated.cpus(), HostMachine::from(this).cpus());
+    let (absent, unnamed) = (list_without(&named, &online), list_without(&online, &named));
+    let mut notes = Vec::new();
+    if !absent.is_empty() {
+        notes.push(TopologyNote::AbsentCpus { file: file.into(), cpus: absent });
+    }
+    if !unnamed.is_empty() {
+        notes.push(TopologyNote::UnnamedCpus { file: file.into(), cpus: unnamed });
+    }
+    notes
+}
+
+/// Those of `cpus` that are not among the `others`, as a list. Both are ascending.
+fn list_without(cpus: &[CpuId], others: &[CpuId]) -> String {
+    let rest = cpus.iter().filter(|cpu| others.binary_search(cpu).is_err());
+    idlist::format(&rest.map(|cpu| cpu.0).collect::<Vec<_>>())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use nearpage::units::NodeId;
+
+    use super::*;
+    use crate::sysfs::read_machine;
+    use crate::tree::MemoryTree;
+
+    /// What `NEARPAGE_NUMA` asks for on `this` machine, and the notes.
+    fn machine_for(
+        value: &str,
+        this: fn() -> Result<Machine, SysfsError>,
+    ) -> Result<(HostMachine, Vec<String>), String> {
+        let variable = ("NEARPAGE_NUMA".into(), value.into());
+        let (environment, warnings) = Environment::parse([variable].into_iter());
+        assert_eq!(warnings, []);
+        let (machine, notes) = environment.machine_on(this).map_err(|error| error.to_string())?;
+        Ok((machine, notes.iter().map(ToString::to_string).collect()))
+    }
+
+    /// One node with memory and CPUs 0-3.
+    fn four_cpus() -> Result<Machine, SysfsError> {
+        let mut tree = MemoryTree::new("box");
+        tree.insert("sys/devices/system/cpu/online", "0-3");
+        tree.insert("proc/meminfo", "MemTotal: 4096 kB\n");
+        read_machine(&tree)
+    }
+
+    fn no_machine() -> Result<Machine, SysfsError> {
+        read_machine(&MemoryTree::new("empty"))
+    }
+
+    /// The nodes' CPUs, and whether they have memory.
+    fn nodes(machine: &HostMachine) -> Vec<(Vec<u32>, bool)> {
+        let cpus = |cpus: &[CpuId]| cpus.iter().map(|cpu| cpu.0).collect();
+        machine.nodes.iter().map(|node| (cpus(&node.cpus), node.has_memory)).collect()
+    }
+
+    #[test]
+    fn the_kernels_nodes_or_shares_of_the_machine() {
+        let machine = |value| {
+            let (machine, notes) = machine_for(value, four_cpus).unwrap();
+            assert_eq!(notes, [""; 0]);
+            machine
+        };
+        assert_eq!(nodes(&machine("")), [(vec![0, 1, 2, 3], true)]);
+        assert!(!machine("strict").emulated);
+        assert_eq!(nodes(&machine("off")), [(vec![0, 1, 2, 3], true)]);
+        assert!(machine("off").emulated);
+        assert_eq!(nodes(&machine("fake=2")), [(vec![0, 1], true), (vec![2, 3], true)]);
+        assert_eq!(machine("fake=2").distances, [10, 20, 20, 10]);
+        let more_than_cpus = machine("fake=6");
+        let cpus: Vec<usize> = more_than_cpus.nodes.iter().map(|node| node.cpus.len()).collect();
+        assert_eq!((cpus.len(), cpus.iter().sum::<usize>(), cpus.iter().max()), (6, 4, Some(&1)));
+        assert!(more_than_cpus.nodes.iter().all(|node| node.has_memory));
+    }
+
+    #[test]
+    fn a_machine_that_cannot_be_read() {
+        for value in ["", "fake=2"] {
+            assert_eq!(
+                machine_for(value, no_machine).unwrap_err(),
+                "this machine cannot be read: empty: has no sys/devices/system/node and no \
+                 sys/devices/system/cpu, expected the root of a copy of /sys and /proc"
+            );
+        }
+    }
+
+    /// What a topology file of this content makes of a machine, and its notes or the error, with FILE for
+    /// the file's path.
+    fn with_file(
+        content: &[u8],
+        this: fn() -> Result<Machine, SysfsError>,
+    ) -> Result<(HostMachine, Vec<String>), String> {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(file.path(), content).unwrap();
+        let path = file.path().to_str().unwrap();
+        let without_path = |message: String| message.replace(path, "FILE");
+        match machine_for(&format!("topology={path}"), this) {
+            Ok((machine, notes)) => Ok((machine, notes.into_iter().map(without_path).collect())),
+            Err(message) => Err(without_path(message)),
+        }
+    }
+
+    #[test]
+    fn a_topology_file() {
+        let text = b"--numa 2G,cpus=0-1 --numa 0,cpus=2-3 --numa 1G\n--numa-distance 0,1=21\n";
+        let (machine, notes) = with_file(text, four_cpus).unwrap();
+        assert_eq!(nodes(&machine), [(vec![0, 1], true), (vec![2, 3], false), (vec![], true)]);
+        assert_eq!(machine.nodes[2].id, NodeId(2));
+        assert_eq!(machine.distances, [10, 21, 20, 21, 10, 20, 20, 20, 10]);
+        assert!(machine.emulated);
+        assert_eq!(notes, [""; 0]);
+    }
+
+    #[test]
+    fn a_topology_file_with_other_cpus_than_the_machine() {
+        let text = b"--numa 2G,cpus=8-9 --numa 2G,cpus=1";
+        let (machine, notes) = with_file(text, four_cpus).unwrap();
+        assert_eq!(nodes(&machine), [(vec![8, 9], true), (vec![1], true)]);
+        assert_eq!(
+            notes,
+            [
+                "FILE: CPUs that are not online here, so that nobody runs there: 8-9",
+                "FILE: CPUs of this machine that are on no node, so that they have no pagesets: 0,2-3",
+            ]
+        );
+        let (same, notes) = with_file(text, no_machine).unwrap();
+        assert_eq!((same, notes), (machine, vec![]));
+    }
+
+    #[test]
+    fn a_topology_file_that_describes_no_machine() {
+        assert_eq!(
+            with_file(b"--numa 2G,cpus=0\n--numa 2G,cpus=0\n", four_cpus).unwrap_err(),
+            "NEARPAGE_NUMA: FILE:2: CPU 0 is already on node 0, \
+             expected each CPU on one node"
+        );
+        assert_eq!(
+            with_file(b"--numa \xff", four_cpus).unwrap_err(),
+            "NEARPAGE_NUMA: FILE: stream did not contain valid UTF-8"
+        );
+        assert_eq!(
+            machine_for("topology=/no/such.numa", four_cpus).unwrap_err(),
+            "NEARPAGE_NUMA: /no/such.numa: No such file or directory (os error 2)"
+        );
+    }
+}
