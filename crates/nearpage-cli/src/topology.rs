@@ -4,12 +4,9 @@
 //! the core's own rules.
 
 mod archive;
-mod draft;
 mod error;
 mod layout;
 mod numactl;
-mod short_form;
-pub mod size;
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -17,10 +14,12 @@ use std::path::{Path, PathBuf};
 
 use nearpage::topology::{AddressMap, NodeBuf, TopologyBuf};
 use nearpage::units::{PageCount, ZoneKind};
+use nearpage_linux::description::{self, short_form};
 use nearpage_linux::sysfs::{Machine, MachineNode, ZoneExtent, read_machine, read_this_machine};
 use nearpage_linux::tree::FolderTree;
 
-pub use error::{InputError, Place, Problem};
+pub use error::{InputError, Problem};
+pub use nearpage_linux::description::Place;
 
 /// Bytes of a page where nothing tells otherwise.
 const PAGE_BYTES: u64 = 4096;
@@ -213,13 +212,16 @@ fn read_text(name: &str, content: &[u8]) -> Result<Machine, InputError> {
     let meaningful =
         |(_, line): &(usize, &str)| !matches!(line.trim().chars().next(), None | Some('#'));
     match text.lines().enumerate().find(meaningful) {
-        Some((_, first)) if is_short_form(&first) => short_form::parse_text(name, text),
+        Some((_, first)) if is_short_form(&first) => Ok(short_form::parse_text(name, text)?),
         Some(_) if text.lines().any(|line| is_numactl(&line)) => numactl::parse(name, text),
         Some((index, first)) => {
             let place = Place::Line { input: name.into(), line: index + 1 };
             Err(Problem::syntax(first, EXPECTED).at(&place))
         }
-        None => Err(Problem::NoNodes { expected: EXPECTED }.at(&Place::Input(name.into()))),
+        None => {
+            let place = Place::Input(name.into());
+            Err(description::Problem::NoNodes { expected: EXPECTED }.at(&place).into())
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// The longest file that is read. A `/proc/zoneinfo` of thousands of CPUs has a few MiB.
 pub const FILE_BYTES_MAX: u64 = 64 << 20;
@@ -30,11 +30,6 @@ impl FolderTree {
     /// The tree below `root`.
     pub fn new(root: impl Into<PathBuf>) -> FolderTree {
         FolderTree { root: root.into() }
-    }
-
-    /// The folder that holds `sys` and `proc`.
-    pub fn root(&self) -> &Path {
-        &self.root
     }
 }
 

@@ -6,9 +6,10 @@
 use std::io::{self, Read};
 use std::path::{Component, Path};
 
+use nearpage_linux::description::Place;
 use nearpage_linux::tree::{FILE_BYTES_MAX, MemoryTree};
 
-use super::error::{InputError, Place, Problem};
+use super::error::{InputError, Problem};
 
 /// The most that an archive may unpack to: what a small one can be made to unpack to has no bound.
 const UNPACKED_BYTES_MAX: u64 = 1 << 30;

@@ -1,44 +1,12 @@
 //! Why an input describes no machine: what is wrong, in which line, and what would be accepted.
 
-use std::fmt;
 use std::io;
 
 use nearpage::topology::TopologyError;
-use nearpage::units::{CpuId, NodeId};
+use nearpage::units::NodeId;
 use nearpage::watermark::SettingError;
-use nearpage_linux::idlist::IdListProblem;
+use nearpage_linux::description::{self, DescriptionError, Place};
 use nearpage_linux::sysfs::SysfsError;
-
-/// Where in the input something stands.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Place {
-    /// The whole input.
-    Input(String),
-    /// A line of it, from 1.
-    Line {
-        /// The input's name.
-        input: String,
-        /// The line.
-        line: usize,
-    },
-    /// An option of the command line: the `number`th of its name, from 1.
-    Option {
-        /// The option, `--numa` or `--numa-distance`.
-        name: &'static str,
-        /// Which one of them.
-        number: usize,
-    },
-}
-
-impl fmt::Display for Place {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Place::Input(input) => f.write_str(input),
-            Place::Line { input, line } => write!(f, "{input}:{line}"),
-            Place::Option { name, number } => write!(f, "{name} number {number}"),
-        }
-    }
-}
 
 /// An input that describes no machine.
 #[derive(Debug, thiserror::Error)]
@@ -67,62 +35,9 @@ pub enum InputError {
 /// What is wrong with an input.
 #[derive(Debug, thiserror::Error)]
 pub enum Problem {
-    /// Something else stands where something known belongs.
-    #[error("found {found:?}, expected {expected}")]
-    Syntax {
-        /// What stands there.
-        found: String,
-        /// What would be accepted.
-        expected: String,
-    },
-    /// A list of CPUs or nodes is wrong.
-    #[error("in {list:?}: {problem}")]
-    Ids {
-        /// The list.
-        list: String,
-        /// What is wrong with it.
-        problem: IdListProblem,
-    },
-    /// Something is said twice.
-    #[error("{what} is given again, expected it once")]
-    Repeated {
-        /// What is repeated.
-        what: String,
-    },
-    /// A CPU is on two nodes, or twice on one.
-    #[error("CPU {cpu} is already on node {first}, expected each CPU on one node")]
-    CpuTaken {
-        /// The CPU.
-        cpu: CpuId,
-        /// The node that has it.
-        first: NodeId,
-    },
-    /// A distance names a node that is not there.
-    #[error("node {node} is not there, expected some of {known}")]
-    UnknownNode {
-        /// The node.
-        node: NodeId,
-        /// The nodes that are there, as a list.
-        known: String,
-    },
-    /// A distance out of range.
-    #[error("the distance from node {from} to node {to} is {distance}, expected 10 to 255")]
-    Distance {
-        /// From this node.
-        from: NodeId,
-        /// To this node.
-        to: NodeId,
-        /// The distance as written.
-        distance: String,
-    },
-    /// A node's distance to itself is not 10.
-    #[error("the distance of node {node} to itself is {distance}, expected 10")]
-    LocalDistance {
-        /// The node.
-        node: NodeId,
-        /// The distance as written.
-        distance: String,
-    },
+    /// What any description of nodes can have wrong.
+    #[error(transparent)]
+    Description(#[from] description::Problem),
     /// The table of distances has no row for a node.
     #[error("the table of distances has no row for node {node}, expected one for each node")]
     DistancesMissing {
@@ -145,12 +60,6 @@ pub enum Problem {
          expected --numa SIZE,cpus=LIST for its only node, or a copy of its /sys and /proc"
     )]
     NoNuma,
-    /// No node is described.
-    #[error("describes no node, expected {expected}")]
-    NoNodes {
-        /// What would be accepted.
-        expected: &'static str,
-    },
     /// More memory than addresses.
     #[error("the nodes have more memory than the {max_tebibytes} TiB that can be addressed")]
     TooMuchMemory {
@@ -186,7 +95,7 @@ pub enum Problem {
 impl Problem {
     /// `found` where `expected` belongs.
     pub(super) fn syntax(found: &str, expected: impl Into<String>) -> Problem {
-        Problem::Syntax { found: excerpt(found), expected: expected.into() }
+        description::Problem::syntax(found, expected).into()
     }
 
     /// This problem at a place.
@@ -195,12 +104,8 @@ impl Problem {
     }
 }
 
-/// The start of an input, short enough for a message.
-fn excerpt(text: &str) -> String {
-    const CHARACTERS_MAX: usize = 60;
-    let mut short: String = text.chars().take(CHARACTERS_MAX).collect();
-    if short.len() < text.len() {
-        short.push('…');
+impl From<DescriptionError> for InputError {
+    fn from(error: DescriptionError) -> InputError {
+        InputError::Content { place: error.place, problem: error.problem.into() }
     }
-    short
 }

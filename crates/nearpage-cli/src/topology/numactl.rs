@@ -16,11 +16,11 @@
 //! libnuma's warnings, blank and comment lines, and the prompt of a pasted session.
 
 use nearpage::units::NodeId;
+use nearpage_linux::description::{self, Draft, Place};
 use nearpage_linux::idlist;
 use nearpage_linux::sysfs::Machine;
 
-use super::draft::Draft;
-use super::error::{InputError, Place, Problem};
+use super::error::{InputError, Problem};
 
 const EXPECTED: &str = "the output of `numactl --hardware`";
 const EXPECTED_LINE: &str = "a line of `numactl --hardware`: available:, node N cpus:, \
@@ -46,7 +46,7 @@ pub fn parse(input: &str, text: &str) -> Result<Machine, InputError> {
     }
     // What is missing from the end is missing at the end.
     reader.check_rows(&Place::Line { input: input.into(), line: last_line })?;
-    reader.draft.finish(&Place::Input(input.into()), EXPECTED)
+    Ok(reader.draft.finish(&Place::Input(input.into()), EXPECTED)?)
 }
 
 /// Lines that people paste along, and that say nothing of the machine.
@@ -82,17 +82,19 @@ impl Reader {
         let id = parse_node(id, place)?;
         self.draft.add_node(id);
         match what.trim() {
-            "cpus" => self.draft.set_cpus(id, parse_cpus(value, place)?, place),
-            "size" => self.draft.set_memory(id, parse_megabytes(value, place)?, place),
-            "free" => self.draft.set_free(id, parse_megabytes(value, place)?, place),
-            _ => Err(Problem::syntax(what, "cpus, size or free").at(place)),
+            "cpus" => self.draft.set_cpus(id, parse_cpus(value, place)?, place)?,
+            "size" => self.draft.set_memory(id, parse_megabytes(value, place)?, place)?,
+            "free" => self.draft.set_free(id, parse_megabytes(value, place)?, place)?,
+            _ => return Err(Problem::syntax(what, "cpus, size or free").at(place)),
         }
+        Ok(())
     }
 
     /// Reads the ids above the table of distances.
     fn read_columns(&mut self, ids: &str, place: &Place) -> Result<(), InputError> {
         if self.columns.is_some() {
-            return Err(Problem::Repeated { what: "the table of distances".into() }.at(place));
+            let what = "the table of distances".into();
+            return Err(description::Problem::Repeated { what }.at(place).into());
         }
         let ids = ids.split_whitespace().map(|id| self.known_node(id, place));
         self.columns = Some(ids.collect::<Result<_, _>>()?);
@@ -127,7 +129,8 @@ impl Reader {
             return Ok(node);
         }
         let known: Vec<u32> = self.draft.ids().map(|id| id.0).collect();
-        Err(Problem::UnknownNode { node, known: idlist::format(&known) }.at(place))
+        let known = idlist::format(&known);
+        Err(description::Problem::UnknownNode { node, known }.at(place).into())
     }
 
     /// Checks that the table, if there is one, has a row and a column for each node.
@@ -166,7 +169,7 @@ fn parse_cpus(list: &str, place: &Place) -> Result<Vec<u32>, InputError> {
     for word in ids.split([' ', '\t', ',']).filter(|word| !word.is_empty()) {
         let range = idlist::parse(word);
         cpus.extend(range.map_err(|error| {
-            Problem::Ids { list: word.into(), problem: error.problem }.at(place)
+            description::Problem::Ids { list: word.into(), problem: error.problem }.at(place)
         })?);
     }
     Ok(cpus)

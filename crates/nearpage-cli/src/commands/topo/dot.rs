@@ -2,10 +2,9 @@
 
 use std::fmt::{self, Write};
 
+use nearpage_linux::description::size;
 use nearpage_linux::idlist;
 use nearpage_linux::sysfs::{Machine, MachineNode};
-
-use crate::topology::size;
 
 /// The graph, directed if some distance depends on the direction.
 pub(super) fn format(machine: &Machine) -> String {

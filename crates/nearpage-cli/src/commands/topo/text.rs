@@ -5,11 +5,12 @@ use std::fmt::Write;
 use comfy_table::{CellAlignment, Table, presets};
 use nearpage::topology::AddressMap;
 use nearpage::units::NodeIndex;
+use nearpage_linux::description::size;
 use nearpage_linux::idlist;
 
 use super::Report;
 use crate::plan::{Lists, Plan, PlannedNode, PlannedZone};
-use crate::topology::{Addresses, size};
+use crate::topology::Addresses;
 
 /// The whole text.
 pub(super) fn format(report: &Report, storage: &str) -> String {
