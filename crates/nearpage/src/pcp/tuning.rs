@@ -941,8 +941,9 @@ mod tests {
         pageset.drains.len()
     }
 
-    /// Drains by frees of high orders in the table of the 2023 series, as shares: AF_UNIX frees orders 3, 2, 1, 0 in
-    /// turn (base 3 of 4 frees, all ten patches 1/15 of that), SCTP order 3 only (1 and 1/8).
+    /// Drains by frees of high orders, after the tables of the 2023 series. AF_UNIX frees orders 3, 2, 1, 0
+    /// in turn: before, 3 of these 4 drain; with all patches a 15th of that. SCTP frees order 3: each
+    /// drains; with all patches an 8th.
     #[test]
     fn one_way_frees_drain_as_often_as_the_series_published() {
         let unix = [Free(3), Free(2), Free(1), Free(0)];
