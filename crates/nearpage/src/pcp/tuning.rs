@@ -715,6 +715,8 @@ mod tests {
             assert_eq!(blocks, pages, "with {count} pages in other lists");
             assert_eq!((tuning.alloc_factor, tuning.high), (3, PageCount(1250)));
         }
+        let all = tuning.refill_blocks(&PcpRules::LINUX_6_12, PAGE, PageCount(683), CALM);
+        assert_eq!((all, tuning.alloc_factor), (504, 4), "just not limited");
     }
 
     #[test]
@@ -767,6 +769,23 @@ mod tests {
     }
 
     #[test]
+    fn linux_6_1_drains_do_not_double_at_the_limit() {
+        let rules = &PcpRules::LINUX_6_1;
+        for (high, factor) in [(189, 1), (190, 2)] {
+            let mut tuning = sized(rules, high, high, 63);
+            tuning.free_factor = 1;
+            let drain = tuning.after_free(rules, PAGE, PageCount(high), CALM);
+            assert_eq!((drain, tuning.free_factor), (Some(PageCount(126)), factor));
+        }
+    }
+
+    #[test]
+    fn linux_6_1_knows_no_decay() {
+        let mut tuning = sized(&PcpRules::LINUX_6_1, 252, 252, 63);
+        assert_eq!(tuning.decay(&PcpRules::LINUX_6_1, PageCount(5000)), PageCount(0));
+    }
+
+    #[test]
     fn refills_of_higher_orders_are_one_batch_but_two_blocks_at_least() {
         for (order, blocks) in [(1, 31), (2, 15), (3, 7), (9, 2)] {
             let mut tuning = sized(&PcpRules::LINUX_6_12, 1899, 62_231, 63);
@@ -814,11 +833,21 @@ mod tests {
         pageset.count = 0;
         pageset.run([Alloc(0)]);
         assert_eq!(pageset.tuning.high, PageCount(1899), "no refill raises it");
+        (pageset.count, pageset.tuning.free_count) = (4999, PageCount(2016));
+        pageset.run([Free(0)]);
+        assert_eq!(pageset.count, 5000 - 2016);
     }
 
     #[test]
     fn under_reclaim_four_batches_stay() {
         let rules = &PcpRules::LINUX_6_12;
+        let mut pageset = Pageset::new(rules, sized(rules, 1899, 62_231, 63));
+        (pageset.zone, pageset.tuning.high) = (RECLAIM, PageCount(5868));
+        pageset.count = 1921;
+        for (count, high) in [(1859, 5805), (1797, 5742), (1735, 5679)] {
+            pageset.run([Free(0)]);
+            assert_eq!((pageset.count, pageset.tuning.high.0), (count, high));
+        }
         let mut pageset = Pageset::new(rules, sized(rules, 1899, 62_231, 63));
         (pageset.zone, pageset.tuning.high) = (RECLAIM, PageCount(3852));
         pageset.count = 125;
@@ -873,6 +902,27 @@ mod tests {
     }
 
     #[test]
+    fn a_batch_in_a_row_and_a_batch_held_are_enough() {
+        let rules = &PcpRules::LINUX_6_12;
+        let mut tuning = sized(rules, 1899, 62_231, 63);
+        (tuning.prev_free_high, tuning.free_high_batch) = (true, true);
+        for (free_count, count, drain) in [(63, 63, Some(63)), (62, 63, None), (63, 62, None)] {
+            let mut tuning = Tuning { free_count: PageCount(free_count), ..tuning };
+            let drained = tuning.after_free(rules, Order(1), PageCount(count), CALM);
+            assert_eq!(drained, drain.map(PageCount), "{free_count} in a row, {count} held");
+        }
+    }
+
+    #[test]
+    fn patch_4_without_patch_7_empties_the_pageset_in_one_hold() {
+        let rules = &PcpRules { batch_scale_max: 1, ..PcpRules::LINUX_6_1 };
+        let mut tuning = sized(rules, 1894, 1894, 63);
+        tuning.free_factor = 1;
+        let drain = tuning.after_free(rules, Order(3), PageCount(500), CALM);
+        assert_eq!(drain, Some(PageCount(500)));
+    }
+
+    #[test]
     fn frees_of_order_9_are_as_frees_of_order_0() {
         let rules = &PcpRules::LINUX_6_12;
         let mut pageset = Pageset::new(rules, sized(rules, 1899, 62_231, 63));
@@ -893,8 +943,9 @@ mod tests {
         pageset.drains.len()
     }
 
-    /// Drains by frees of high orders in the table of the 2023 series, as shares: AF_UNIX frees orders 3, 2, 1, 0 in
-    /// turn (base 3 of 4 frees, all ten patches 1/15 of that), SCTP order 3 only (1 and 1/8).
+    /// Drains by frees of high orders, after the tables of the 2023 series. AF_UNIX frees orders 3, 2, 1, 0
+    /// in turn: before, 3 of these 4 drain; with all patches a 15th of that. SCTP frees order 3: each
+    /// drains; with all patches an 8th.
     #[test]
     fn one_way_frees_drain_as_often_as_the_series_published() {
         let unix = [Free(3), Free(2), Free(1), Free(0)];
