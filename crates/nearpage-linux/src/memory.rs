@@ -14,7 +14,7 @@ use nearpage::topology::Topology;
 use nearpage::units::{CpuId, NodeId, Order, PageCount, Pfn, PfnRange};
 
 use crate::builder::MemoryBuilder;
-use crate::environment::Environment;
+use crate::environment::{Environment, EnvironmentError};
 use crate::host::{Host, LockedStorage};
 use crate::numa::Binding;
 use crate::region::Region;
@@ -392,8 +392,8 @@ impl Drop for PageBlock<'_> {
 /// Why a memory could not be made, or could not grow.
 #[derive(Debug)]
 pub enum MemoryError {
-    /// The machine could not be read.
-    Machine(Box<dyn std::error::Error + Send + Sync>),
+    /// The environment, or the machine that it names, cannot be understood.
+    Environment(EnvironmentError),
     /// The topology is not one.
     Topology(nearpage::topology::TopologyError),
     /// The core refused.
@@ -437,21 +437,12 @@ pub enum MemoryError {
     },
     /// The core refused the range.
     Online(OnlineError),
-    /// An environment variable has a value that it cannot have.
-    Environment {
-        /// The variable.
-        name: &'static str,
-        /// The value.
-        value: String,
-        /// What would be accepted.
-        accepted: String,
-    },
 }
 
 impl fmt::Display for MemoryError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Machine(error) => write!(f, "this machine cannot be read: {error}"),
+            Self::Environment(error) => error.fmt(f),
             Self::Topology(error) => write!(f, "the topology is not one: {error}"),
             Self::Build(error) => error.fmt(f),
             Self::UnknownNode { node } => write!(f, "node {node} is not in the topology"),
@@ -477,11 +468,14 @@ impl fmt::Display for MemoryError {
                  CAP_SYS_NICE, and the mode `advisory` goes on without"
             ),
             Self::Online(error) => error.fmt(f),
-            Self::Environment { name, value, accepted } => {
-                write!(f, "{name}={value} in the environment; accepted: {accepted}")
-            }
         }
     }
 }
 
 impl std::error::Error for MemoryError {}
+
+impl From<EnvironmentError> for MemoryError {
+    fn from(error: EnvironmentError) -> Self {
+        Self::Environment(error)
+    }
+}
