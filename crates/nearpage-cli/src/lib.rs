@@ -1,1 +1,5 @@
-//! The nearpage command line as a library.
+//! nearpage on the command line.
+
+pub mod commands;
+pub mod plan;
+pub mod topology;

@@ -52,6 +52,7 @@ fn read(tree: &dyn FileTree, page_bytes: Option<u64>) -> Result<Machine, SysfsEr
     let online_cpus = nodes::online_cpus(&source)?;
     let mut nodes = nodes::read(&source, online_cpus.as_deref())?;
     let distances = nodes::distances(&source, &nodes, &mut notes)?;
+    nodes::settle_cpus(&source, &mut nodes, &distances, &mut notes)?;
     let zones = zoneinfo::read(&source)?;
     let page_bytes = page_bytes.unwrap_or_else(|| machine::page_bytes(&nodes, &zones));
     machine::attach_zones(&mut nodes, zones, page_bytes, &mut notes);
@@ -188,6 +189,19 @@ mod tests {
         assert_eq!(machine.nodes[2].zones[0].start.0, 65536);
         tree.insert("sys/devices/system/node/node0/meminfo", "");
         assert_eq!(read_machine(&tree).unwrap().nodes[0].memory_bytes, Some(1 << 30));
+    }
+
+    #[test]
+    fn emulated_nodes_list_the_cpus_of_the_real_one() {
+        let mut tree = tree(&[("sys/devices/system/node/online", "0-2\n")]);
+        add_node(&mut tree, 0, "0-1", "10 10 20", 4);
+        add_node(&mut tree, 1, "0-1", "10 10 20", 4);
+        add_node(&mut tree, 2, "2", "20 20 10", 4);
+        let machine = read_machine(&tree).unwrap();
+        let cpus: Vec<usize> = machine.nodes.iter().map(|node| node.cpus.len()).collect();
+        assert_eq!(cpus, [2, 0, 1]);
+        let notes: Vec<String> = machine.notes.iter().map(ToString::to_string).collect();
+        assert_eq!(notes, ["nodes 0 and 1 list the same CPUs: taken as node 0's"]);
     }
 
     #[test]

@@ -63,7 +63,10 @@ impl FileTree for FolderTree {
     }
 
     fn display(&self, path: &str) -> String {
-        self.root.join(path).display().to_string()
+        match path {
+            "" => self.root.display().to_string(),
+            _ => self.root.join(path).display().to_string(),
+        }
     }
 }
 

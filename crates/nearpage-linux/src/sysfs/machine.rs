@@ -59,6 +59,11 @@ impl MachineNode {
     ) -> MachineNode {
         MachineNode { id, cpus, memory_bytes, free_bytes, zones: Vec::new() }
     }
+
+    /// Whether a CPU is on this node.
+    pub fn has_cpu(&self, cpu: CpuId) -> bool {
+        self.cpus.binary_search(&cpu).is_ok()
+    }
 }
 
 /// Something that the machine does not tell and that had to be assumed.
@@ -68,6 +73,13 @@ pub enum Note {
     DistancesAssumed {
         /// The node.
         node: NodeId,
+    },
+    /// Two emulated nodes list the same CPUs: the first keeps them.
+    CpusShared {
+        /// The node that lost them.
+        node: NodeId,
+        /// The node that keeps them.
+        first: NodeId,
     },
     /// A node's memory is unknown and taken for none.
     MemoryUnknown {
@@ -84,6 +96,9 @@ impl fmt::Display for Note {
                     f,
                     "the distances of node {node} are unknown: taken as 10 to itself, 20 to others"
                 )
+            }
+            Note::CpusShared { node, first } => {
+                write!(f, "nodes {first} and {node} list the same CPUs: taken as node {first}'s")
             }
             Note::MemoryUnknown { node } => {
                 write!(f, "the memory of node {node} is unknown: taken as none")

@@ -65,12 +65,7 @@ pub(super) fn read(
     if ids.is_empty() {
         return Ok(vec![whole_machine(source, online_cpus)?]);
     }
-    let mut nodes = Vec::new();
-    for id in ids {
-        let node = read_node(source, NodeId(id), online_cpus, &nodes)?;
-        nodes.push(node);
-    }
-    Ok(nodes)
+    ids.into_iter().map(|id| read_node(source, NodeId(id), online_cpus)).collect()
 }
 
 fn whole_machine(
@@ -89,37 +84,48 @@ fn read_node(
     source: &Source<'_>,
     id: NodeId,
     online_cpus: Option<&[u32]>,
-    before: &[MachineNode],
 ) -> Result<MachineNode, SysfsError> {
     let folder = format!("{NODES}/node{id}");
-    let (file, mut cpus) = read_cpus(source, id, &folder)?;
+    let mut cpus = read_cpus(source, id, &folder)?;
     // Some kernels keep offline CPUs in the list.
     cpus.retain(|cpu| online_cpus.is_none_or(|online| online.binary_search(cpu).is_ok()));
-    let cpus: Vec<CpuId> = cpus.into_iter().map(CpuId).collect();
-    for other in before {
-        if let Some(&cpu) = cpus.iter().find(|cpu| other.cpus.binary_search(cpu).is_ok()) {
-            return Err(SysfsError::CpuOnTwoNodes { file, cpu, first: other.id });
-        }
-    }
     let memory = read_meminfo(source, &format!("{folder}/meminfo"))?;
+    let cpus = cpus.into_iter().map(CpuId).collect();
     Ok(MachineNode::new(id, cpus, memory.total, memory.free))
 }
 
-/// A node's CPUs, and the file that told them: a list, or in old kernels a mask.
-fn read_cpus(
+/// Leaves each CPU on one node. A kernel that emulates nodes (`numa=fake=`) lists the CPUs of the real
+/// node on all its emulated ones, which are at distance 10: there the lowest node keeps them.
+pub(super) fn settle_cpus(
     source: &Source<'_>,
-    node: NodeId,
-    folder: &str,
-) -> Result<(String, Vec<u32>), SysfsError> {
+    nodes: &mut [MachineNode],
+    distances: &[u8],
+    notes: &mut Vec<Note>,
+) -> Result<(), SysfsError> {
+    let count = nodes.len();
+    for index in 1..count {
+        let (before, rest) = nodes.split_at_mut(index);
+        let node = &mut rest[0];
+        for (position, first) in before.iter().enumerate() {
+            let Some(&cpu) = node.cpus.iter().find(|cpu| first.has_cpu(**cpu)) else { continue };
+            if distances[position * count + index] != LOCAL_DISTANCE {
+                let file = source.display(&format!("{NODES}/node{}/cpulist", node.id));
+                return Err(SysfsError::CpuOnTwoNodes { file, cpu, first: first.id });
+            }
+            node.cpus.retain(|cpu| !first.has_cpu(*cpu));
+            notes.push(Note::CpusShared { node: node.id, first: first.id });
+        }
+    }
+    Ok(())
+}
+
+/// A node's CPUs, from a list or, of old kernels, a mask.
+fn read_cpus(source: &Source<'_>, node: NodeId, folder: &str) -> Result<Vec<u32>, SysfsError> {
     if let Some(list) = source.read(&format!("{folder}/cpulist"))? {
-        let ids = list.ids()?;
-        return Ok((list.name, ids));
+        return list.ids();
     }
     match source.read(&format!("{folder}/cpumap"))? {
-        Some(mask) => {
-            let ids = mask.mask()?;
-            Ok((mask.name, ids))
-        }
+        Some(mask) => mask.mask(),
         None => {
             let file = source.display(&format!("{folder}/cpulist"));
             Err(SysfsError::NodeWithoutCpuList { file, node })
@@ -140,14 +146,16 @@ pub(super) fn distances(
     nodes: &[MachineNode],
     notes: &mut Vec<Note>,
 ) -> Result<Vec<u8>, SysfsError> {
+    if nodes.len() == 1 {
+        // Old kernels without NUMA print 0 for their only node.
+        return Ok(vec![LOCAL_DISTANCE]);
+    }
     let mut distances = Vec::with_capacity(nodes.len() * nodes.len());
     for (row, node) in nodes.iter().enumerate() {
         match read_row(source, node.id, row, nodes.len())? {
             Some(values) => distances.extend(values),
             None => {
-                if nodes.len() > 1 {
-                    notes.push(Note::DistancesAssumed { node: node.id });
-                }
+                notes.push(Note::DistancesAssumed { node: node.id });
                 distances.extend((0..nodes.len()).map(|column| default_distance(row, column)));
             }
         }

@@ -46,7 +46,8 @@ fn total(nodes: &[MachineNode], bytes: fn(&MachineNode) -> Option<u64>) -> Optio
     nodes.iter().map(bytes).try_fold(0u64, |sum, bytes| sum.checked_add(bytes?))
 }
 
-/// Where share `index` of `count` starts in `length` things: node 0 gets the first odd ones.
+/// Where share `index` of `count` starts in `length` things: rounded up, so that node 0 has something if any
+/// node has.
 fn share(length: usize, index: usize, count: usize) -> usize {
     // In 128 bits, so that the bytes of the largest machine cannot overflow.
     (length as u128 * index as u128).div_ceil(count as u128) as usize

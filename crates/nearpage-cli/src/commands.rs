@@ -1,0 +1,76 @@
+//! The commands: each parses its arguments, runs, and says how it went.
+
+pub mod topo;
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// The NUMA page allocator of a kernel, as software that anyone can embed, run and study.
+#[derive(Parser, Debug)]
+#[command(name = "nearpage", version, after_help = EXIT_CODES)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXIT_CODES: &str =
+    "Exit status: 0 done, 1 the work found a failure, 2 wrong usage or unreadable input.";
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    Topo(topo::TopoArgs),
+}
+
+/// Why a command did not do what it should.
+#[derive(Debug, thiserror::Error)]
+pub enum CommandError {
+    /// The input is wrong.
+    #[error(transparent)]
+    Input(#[from] crate::topology::InputError),
+    /// The output could not be written.
+    #[error("cannot write the output: {0}")]
+    Output(#[from] io::Error),
+}
+
+impl CommandError {
+    fn exit_code(&self) -> ExitCode {
+        match self {
+            CommandError::Input(_) => ExitCode::from(2),
+            CommandError::Output(_) => ExitCode::from(1),
+        }
+    }
+}
+
+/// Runs the program with these arguments, the first being its name.
+pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let cli = match Cli::try_parse_from(arguments) {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help goes to standard output, which may be closed; a usage error to standard error.
+            let _ = error.print();
+            return ExitCode::from(error.exit_code() as u8);
+        }
+    };
+    let result = match cli.command {
+        Command::Topo(arguments) => topo::run(&arguments),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("nearpage: {error}");
+            error.exit_code()
+        }
+    }
+}
+
+/// Writes a command's output. A reader that has seen enough (`| head`) is no failure.
+fn print(text: &str) -> Result<(), CommandError> {
+    let mut output = io::stdout().lock();
+    match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(()),
+    }
+}

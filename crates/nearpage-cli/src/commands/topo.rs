@@ -1,0 +1,167 @@
+//! `nearpage topo`: a machine's nodes, zones, watermarks and fallback orders.
+
+mod dot;
+mod fallback;
+mod json;
+mod numactl;
+mod text;
+mod zoneinfo;
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use super::CommandError;
+use crate::plan::{Lists, Model, Plan};
+use crate::topology::{MachineDescription, MachineInput, Place, Problem};
+
+/// Show a machine's nodes, zones, watermarks and fallback orders.
+///
+/// Without --topology, --numa or --sysroot: this machine. Nothing is allocated; what is shown is what an
+/// allocator with the rules of --model makes of the machine before anybody allocates.
+///
+/// Where only sizes are known, memory is laid out as a PC's: the nodes one after the other from address 0
+/// up, around a hole from 3 to 4 GiB, without the first page; all of it is managed.
+#[derive(Args, Debug)]
+#[command(after_long_help = AFTER_HELP)]
+pub struct TopoArgs {
+    /// Read the machine from a file: `numactl --hardware` text, the short form, a tar (.gz, .bz2, .zst) of
+    /// /sys and /proc, or a folder with such a copy; - is standard input
+    #[arg(long, value_name = "PATH|-", conflicts_with_all = ["numa", "numa_distance", "sysroot"])]
+    topology: Option<PathBuf>,
+
+    /// Add a node with this much memory and these CPUs: 2G,cpus=0-1. The first is node 0
+    #[arg(long, value_name = "SIZE[,cpus=LIST]", conflicts_with = "sysroot")]
+    numa: Vec<String>,
+
+    /// Set a distance, in both directions unless the other is given too: 0,1=21. The default is 20
+    #[arg(long, value_name = "NODE,NODE=DISTANCE", requires = "numa")]
+    numa_distance: Vec<String>,
+
+    /// Read the machine from a folder with a copy of /sys and /proc
+    #[arg(long, value_name = "DIR")]
+    sysroot: Option<PathBuf>,
+
+    /// Whose rules
+    #[arg(long, value_enum, default_value_t = Model::Nearpage)]
+    model: Model,
+
+    /// Zonelists as after a rebuild at run time, when Linux knows which nodes have CPUs
+    #[arg(long)]
+    rebuilt: bool,
+
+    /// What to print
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+
+    /// Short for --format json
+    #[arg(long, conflicts_with = "format")]
+    json: bool,
+}
+
+const AFTER_HELP: &str = "\
+Examples:
+  nearpage topo
+  nearpage topo --numa 2G,cpus=0-1 --numa 0,cpus=2 --numa-distance 0,1=21
+  ssh box numactl --hardware | nearpage topo --topology - --model linux-6.12 --format fallback
+
+The short form in a file has the same options, on one line or several; # starts a comment.
+
+JSON (--format json), counted in pages unless a name says otherwise:
+  schema                 1
+  source, addresses      where the machine and its addresses come from; addresses is recorded or assumed
+  model, lists           the rules; boot or rebuilt
+  storage                which pageset storage this process can use, and why
+  page_bytes, address_map
+  settings               min_free_kbytes, watermark_scale_factor, lowmem_reserve_ratio,
+                         percpu_pagelist_high_fraction, transparent_hugepage
+  nodes[]                id, cpus, memory_bytes, free_bytes (null if unknown), effective_node (whose
+                         memory is local to its CPUs; null if there is none), fallback (node ids),
+                         zonelist and zonelist_this_node (node, zone), zones[]
+  nodes[].zones[]        the populated ones: name, start_pfn, spanned, present, managed,
+                         watermarks {min, low, high, promo}, protection (one a kind of zone),
+                         pageset {batch, high_min, high_max}, stat_threshold
+  distances[][]          rows and columns in the order of nodes
+  warnings[]             what had to be assumed";
+
+/// What `topo` prints.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Format {
+    /// Tables for people
+    Text,
+    /// /proc/zoneinfo as the model's kernel prints it when all memory is free; nearpage as linux-6.12
+    Zoneinfo,
+    /// The lines that the kernel logs: Fallback order for Node 0: 0 1
+    Fallback,
+    /// As numactl --hardware
+    Numactl,
+    /// One JSON object; --help says what is in it
+    Json,
+    /// A graph for Graphviz
+    Dot,
+}
+
+/// A machine and what is made of it: what every format prints.
+struct Report {
+    description: MachineDescription,
+    plan: Plan,
+}
+
+/// Runs the command.
+///
+/// # Errors
+///
+/// The input is wrong, or the output cannot be written.
+pub fn run(arguments: &TopoArgs) -> Result<(), CommandError> {
+    let report = Report::new(arguments)?;
+    let format = if arguments.json { Format::Json } else { arguments.format };
+    if !matches!(format, Format::Text | Format::Json) {
+        // The other formats have no place for them.
+        for warning in &report.description.warnings {
+            eprintln!("nearpage: {}: {warning}", report.description.source);
+        }
+    }
+    super::print(&report.format(format))
+}
+
+/// Which pageset storage this process can use, and why.
+fn storage_line() -> String {
+    nearpage_linux::storage::Storage::detect().to_string()
+}
+
+impl TopoArgs {
+    fn input(&self) -> MachineInput {
+        match (&self.topology, &self.sysroot) {
+            (Some(path), _) if path.as_os_str() == "-" => MachineInput::StandardInput,
+            (Some(path), _) => MachineInput::Path(path.clone()),
+            (None, Some(folder)) => MachineInput::Sysroot(folder.clone()),
+            (None, None) if self.numa.is_empty() => MachineInput::ThisMachine,
+            (None, None) => MachineInput::ShortForm {
+                nodes: self.numa.clone(),
+                distances: self.numa_distance.clone(),
+            },
+        }
+    }
+}
+
+impl Report {
+    fn new(arguments: &TopoArgs) -> Result<Report, CommandError> {
+        let description = MachineDescription::read(&arguments.input())?;
+        let lists = if arguments.rebuilt { Lists::Rebuilt } else { Lists::Boot };
+        let plan = Plan::new(&description, arguments.model, lists).map_err(|error| {
+            Problem::Setting(error).at(&Place::Input(description.source.clone()))
+        })?;
+        Ok(Report { description, plan })
+    }
+
+    fn format(&self, format: Format) -> String {
+        match format {
+            Format::Text => text::format(self, &storage_line()),
+            Format::Zoneinfo => zoneinfo::format(&self.plan),
+            Format::Fallback => fallback::format(self),
+            Format::Numactl => numactl::format(&self.description.machine),
+            Format::Json => json::format(self, &storage_line()),
+            Format::Dot => dot::format(&self.description.machine),
+        }
+    }
+}

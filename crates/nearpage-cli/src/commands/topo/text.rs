@@ -1,0 +1,164 @@
+//! Tables for people.
+
+use std::fmt::Write;
+
+use comfy_table::{CellAlignment, Table, presets};
+use nearpage::topology::AddressMap;
+use nearpage::units::NodeIndex;
+use nearpage_linux::idlist;
+
+use super::Report;
+use crate::plan::{Lists, Plan, PlannedNode, PlannedZone};
+use crate::topology::{Addresses, size};
+
+/// The whole text.
+pub(super) fn format(report: &Report, storage: &str) -> String {
+    let mut text = heading(report, storage);
+    let tables = [
+        ("Nodes", nodes(report)),
+        ("Distances", distances(report)),
+        ("Zones, in pages", zones(&report.plan)),
+        ("Pagesets, in pages a CPU", pagesets(&report.plan)),
+    ];
+    for (title, table) in tables {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "\n{title}\n{}\n", table.trim_fmt());
+    }
+    for warning in &report.description.warnings {
+        let _ = write!(text, "\nNote: {warning}.");
+    }
+    if !report.description.warnings.is_empty() {
+        text.push('\n');
+    }
+    text
+}
+
+fn heading(report: &Report, storage: &str) -> String {
+    let Report { description, plan } = report;
+    let addresses = match (description.addresses, description.topology.address_map) {
+        (Addresses::Recorded, _) => "addresses as the kernel has them",
+        (Addresses::Assumed, AddressMap::X86) => "addresses assumed: those of a PC",
+        (Addresses::Assumed, AddressMap::Flat) => "addresses assumed: from 0 up",
+    };
+    let lists = match plan.lists {
+        Lists::Boot => "at boot",
+        Lists::Rebuilt => "after a rebuild",
+    };
+    format!(
+        "Machine   {}; pages of {}; {addresses}\n\
+         Model     {}, zonelists as {lists}; min_free_kbytes {}, watermark_scale_factor {}\n\
+         Storage   {storage}\n",
+        description.source,
+        size::format(description.machine.page_bytes),
+        plan.model.name(),
+        plan.min_free_kbytes,
+        plan.settings.watermark_scale_factor,
+    )
+}
+
+/// A table whose columns are aligned to the right, but for the first `left` ones.
+fn table(header: &[String], left: usize) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_header(header);
+    for (index, column) in table.column_iter_mut().enumerate() {
+        let side = if index < left { CellAlignment::Left } else { CellAlignment::Right };
+        column.set_cell_alignment(side);
+    }
+    table
+}
+
+fn names(header: &[&str]) -> Vec<String> {
+    header.iter().map(ToString::to_string).collect()
+}
+
+fn nodes(report: &Report) -> Table {
+    let plan = &report.plan;
+    let mut table =
+        table(&names(&["node", "CPUs", "memory", "free", "memory from", "fallback order"]), 6);
+    for (node, machine) in plan.nodes.iter().zip(&report.description.machine.nodes) {
+        let bytes = |bytes: Option<u64>| bytes.map_or("unknown".into(), size::format);
+        let cpus: Vec<u32> = node.cpus.iter().map(|cpu| cpu.0).collect();
+        table.add_row([
+            node.id.to_string(),
+            if cpus.is_empty() { "none".into() } else { idlist::format(&cpus) },
+            bytes(machine.memory_bytes),
+            bytes(machine.free_bytes),
+            node.effective.map_or("none".into(), |index| id(plan, index)),
+            node.fallback.iter().map(|&index| id(plan, index)).collect::<Vec<_>>().join(" "),
+        ]);
+    }
+    table
+}
+
+fn id(plan: &Plan, index: NodeIndex) -> String {
+    plan.nodes[index.0 as usize].id.to_string()
+}
+
+fn distances(report: &Report) -> Table {
+    let nodes = &report.plan.nodes;
+    let ids = nodes.iter().map(|node| node.id.to_string());
+    let mut table = table(&["from \\ to".into()].into_iter().chain(ids).collect::<Vec<_>>(), 1);
+    let rows = report.description.machine.distances.chunks(nodes.len());
+    for (node, row) in nodes.iter().zip(rows) {
+        table.add_row([node.id.to_string()].into_iter().chain(row.iter().map(ToString::to_string)));
+    }
+    table
+}
+
+fn zones(plan: &Plan) -> Table {
+    let header = [
+        "node",
+        "zone",
+        "start",
+        "spanned",
+        "present",
+        "managed",
+        "min",
+        "low",
+        "high",
+        "promo",
+        "protection",
+    ];
+    let mut table = table(&names(&header), 2);
+    for (node, zone) in populated(plan) {
+        let protection: Vec<String> = zone.protection.iter().map(ToString::to_string).collect();
+        let numbers = [
+            zone.start.0,
+            zone.spanned.0,
+            zone.present.0,
+            zone.managed.0,
+            zone.marks.min.0,
+            zone.marks.low.0,
+            zone.marks.high.0,
+            zone.marks.promo.0,
+        ];
+        let row = [node.id.to_string(), zone.kind.name().into()].into_iter();
+        let row = row.chain(numbers.iter().map(ToString::to_string));
+        table.add_row(row.chain([protection.join(" ")]));
+    }
+    table
+}
+
+fn pagesets(plan: &Plan) -> Table {
+    let header = ["node", "zone", "batch", "high min", "high max", "counter threshold"];
+    let mut table = table(&names(&header), 2);
+    for (node, zone) in populated(plan) {
+        table.add_row([
+            node.id.to_string(),
+            zone.kind.name().into(),
+            zone.pageset.batch.to_string(),
+            zone.pageset.high_min.to_string(),
+            zone.pageset.high_max.to_string(),
+            zone.stat_threshold.to_string(),
+        ]);
+    }
+    table
+}
+
+/// The populated zones and their nodes.
+fn populated(plan: &Plan) -> impl Iterator<Item = (&PlannedNode, &PlannedZone)> {
+    plan.nodes
+        .iter()
+        .flat_map(|node| node.zones.iter().map(move |zone| (node, zone)))
+        .filter(|(_, zone)| zone.is_populated())
+}
