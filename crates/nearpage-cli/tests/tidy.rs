@@ -109,9 +109,7 @@ fn only_one_file_of_the_core_names_atomics() {
 
 /// The layer of a module, or of the module that it is a part of.
 fn layer_of(module: &str) -> Option<usize> {
-    LAYERS.iter().position(|layer| {
-        module == *layer || module.starts_with(&format!("{layer}::"))
-    })
+    LAYERS.iter().position(|layer| module == *layer || module.starts_with(&format!("{layer}::")))
 }
 
 /// `pcp/tuning.rs` is `pcp::tuning`, `alloc/mod.rs` is `alloc`.
@@ -178,7 +176,8 @@ fn every_source_file_is_part_of_a_crate() {
         let all: String = files(&source, ".rs").iter().map(|path| text(path)).collect();
         for path in files(&source, ".rs") {
             let named = if path.ends_with("mod.rs") { path.parent() } else { Some(&*path) };
-            let name = named.and_then(Path::file_stem).expect("a file has a name").to_string_lossy();
+            let name =
+                named.and_then(Path::file_stem).expect("a file has a name").to_string_lossy();
             let declared = all.contains(&format!("mod {name};"))
                 || all.contains(&format!("\"{name}.rs\""))
                 || ["lib", "main"].contains(&&*name);
