@@ -1,6 +1,6 @@
 //! The bare restartable sequences, with nothing around them: the limit that benchmarks compare with.
 
-use nearpage::pcp::{LISTS, Storage};
+use nearpage::pcp::{LISTS, Pop, Push, Storage};
 use nearpage::sync::AtomicU32;
 use nearpage::units::CpuId;
 
@@ -43,10 +43,7 @@ impl BareLists {
     pub fn pop_and_push(&self) -> Option<u32> {
         let area = self.storage.area.offset();
         let lists = self.lists.get(sequences::current_cpu(area) as usize)?;
-        let number = sequences::pop(area, &lists[0]);
-        if number >= super::EMPTY {
-            return None;
-        }
-        (sequences::push::<0>(area, lists, number) == 0).then_some(number)
+        let number = Pop(sequences::pop(area, &lists[0])).frame()?;
+        Push(sequences::push(area, &lists[0], number)).is_done().then_some(number)
     }
 }
