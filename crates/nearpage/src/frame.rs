@@ -23,7 +23,7 @@
 //! of free blocks and allocated blocks are exact. This keeps a refill from touching each frame.
 
 use crate::sync::{AtomicU8, AtomicU32, Ordering};
-use crate::units::{Order, PAGEBLOCK_ORDER, Pfn, SECTION_FRAMES, ZoneIndex};
+use crate::units::{Order, PAGEBLOCK_ORDER, Pfn, SECTION_FRAMES, SECTION_SHIFT, ZoneIndex};
 
 /// What a page may be moved for: pages of one type share pageblocks, so that movable memory can be
 /// made free in large pieces. `include/linux/mmzone.h: enum migratetype`, 6.12 without CMA.
@@ -76,13 +76,8 @@ impl Migratetype {
 
     #[inline]
     const fn from_bits(bits: u32) -> Migratetype {
-        match bits & 7 {
-            0 => Self::Unmovable,
-            1 => Self::Movable,
-            2 => Self::Reclaimable,
-            3 => Self::HighAtomic,
-            _ => Self::Isolate,
-        }
+        let bits = bits as usize & 7;
+        Self::ALL[if bits < Self::COUNT { bits } else { Self::COUNT - 1 }]
     }
 }
 
@@ -216,8 +211,8 @@ pub const NO_FRAME: u32 = u32::MAX;
 pub struct Frame {
     word: AtomicU32,
     private: AtomicU32,
-    next: AtomicU32,
-    prev: AtomicU32,
+    /// Next and previous, by [`ListEnd`].
+    links: [AtomicU32; 2],
 }
 
 const _: () = assert!(size_of::<Frame>() == 16, "16 bytes per frame is the promise");
@@ -245,25 +240,59 @@ impl Frame {
     /// Next frame number on the list, or [`NO_FRAME`].
     #[inline]
     pub fn next(&self) -> u32 {
-        self.next.load(Ordering::Relaxed)
+        self.link(ListEnd::Head)
     }
 
     /// Previous frame number on the list, or [`NO_FRAME`].
     #[inline]
     pub fn prev(&self) -> u32 {
-        self.prev.load(Ordering::Relaxed)
+        self.link(ListEnd::Tail)
     }
 
     /// Sets the next frame number.
     #[inline]
     pub fn set_next(&self, number: u32) {
-        self.next.store(number, Ordering::Relaxed);
+        self.set_link(ListEnd::Head, number);
     }
 
     /// Sets the previous frame number.
     #[inline]
     pub fn set_prev(&self, number: u32) {
-        self.prev.store(number, Ordering::Relaxed);
+        self.set_link(ListEnd::Tail, number);
+    }
+
+    /// The neighbour on the side away from `end`: [`next`](Self::next) for the head,
+    /// [`prev`](Self::prev) for the tail. So lists are written once for both ends.
+    #[inline]
+    pub fn link(&self, end: ListEnd) -> u32 {
+        self.links[end as usize].load(Ordering::Relaxed)
+    }
+
+    /// Sets what [`link`](Self::link) returns.
+    #[inline]
+    pub fn set_link(&self, end: ListEnd, number: u32) {
+        self.links[end as usize].store(number, Ordering::Relaxed);
+    }
+}
+
+/// An end of a list of frames.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum ListEnd {
+    /// Where a list is taken from.
+    Head = 0,
+    /// The other end.
+    Tail = 1,
+}
+
+impl ListEnd {
+    /// The other end.
+    #[inline]
+    pub const fn opposite(self) -> ListEnd {
+        match self {
+            Self::Head => Self::Tail,
+            Self::Tail => Self::Head,
+        }
     }
 }
 
@@ -276,11 +305,26 @@ pub struct Section {
     frames: [Frame; SECTION_FRAMES],
 }
 
+impl Section {
+    /// The migratetype of the pageblock of `pfn`, whose low bits say where in the section it is.
+    #[inline]
+    fn pageblock(&self, pfn: Pfn) -> Migratetype {
+        let stored = self.pageblocks[pfn.pageblock_offset()].load(Ordering::Relaxed);
+        Migratetype::from_bits(swap_first_two(stored) as u32)
+    }
+
+    #[inline]
+    fn set_pageblock(&self, pfn: Pfn, migratetype: Migratetype) {
+        self.pageblocks[pfn.pageblock_offset()]
+            .store(swap_first_two(migratetype as u8), Ordering::Relaxed);
+    }
+}
+
 /// A pageblock's migratetype as it is stored: movable and unmovable change places, so that a byte of
 /// zero, untouched memory, is movable, as Linux starts every pageblock.
 #[inline]
 const fn swap_first_two(bits: u8) -> u8 {
-    if bits < 2 { bits ^ 1 } else { bits }
+    bits ^ 1
 }
 
 /// All sections of a machine by section number: the way from a PFN to its frame.
@@ -302,6 +346,11 @@ impl<'m> SectionMap<'m> {
         *self.sections.get(at)?
     }
 
+    #[inline]
+    fn managed_section(&self, pfn: Pfn) -> &'m Section {
+        self.section(pfn).expect("a managed frame has a section")
+    }
+
     /// The frame of `pfn`, or `None` where no section covers it.
     #[inline]
     pub fn get(&self, pfn: Pfn) -> Option<&'m Frame> {
@@ -314,9 +363,7 @@ impl<'m> SectionMap<'m> {
     /// If no section covers `pfn`.
     #[inline]
     pub fn pageblock(&self, pfn: Pfn) -> Migratetype {
-        let section = self.section(pfn).expect("a managed frame has a section");
-        let stored = section.pageblocks[pfn.pageblock_offset()].load(Ordering::Relaxed);
-        Migratetype::from_bits(swap_first_two(stored) as u32)
+        self.managed_section(pfn).pageblock(pfn)
     }
 
     /// Sets the migratetype of the pageblock of `pfn`. Only under the lock of its zone.
@@ -325,9 +372,7 @@ impl<'m> SectionMap<'m> {
     /// If no section covers `pfn`.
     #[inline]
     pub fn set_pageblock(&self, pfn: Pfn, migratetype: Migratetype) {
-        let section = self.section(pfn).expect("a managed frame has a section");
-        section.pageblocks[pfn.pageblock_offset()]
-            .store(swap_first_two(migratetype as u8), Ordering::Relaxed);
+        self.managed_section(pfn).set_pageblock(pfn, migratetype);
     }
 }
 
@@ -379,6 +424,18 @@ impl<'m> ZoneFrames<'m> {
         self.try_frame(number).expect("a listed frame has a section")
     }
 
+    /// The section of frame `number`, and the frame's offset in it.
+    ///
+    /// # Panics
+    /// If no section covers the frame.
+    #[inline]
+    pub fn section(&self, number: u32) -> (SectionFrames<'m>, u32) {
+        let pfn = self.pfn(number);
+        let offset = pfn.section_offset() as u32;
+        let section = self.map.managed_section(pfn);
+        (SectionFrames { section, first: number.wrapping_sub(offset) }, offset)
+    }
+
     /// The migratetype of the pageblock of frame `number`.
     #[inline]
     pub fn pageblock(&self, number: u32) -> Migratetype {
@@ -389,6 +446,44 @@ impl<'m> ZoneFrames<'m> {
     #[inline]
     pub fn set_pageblock(&self, number: u32, migratetype: Migratetype) {
         self.map.set_pageblock(self.pfn(number), migratetype);
+    }
+}
+
+/// The frames of one section by their offset, 0 to 32767. A block and its buddies of every order lie
+/// in one section and have the same low bits there as in their PFN, so that merging looks a section
+/// up once.
+#[derive(Clone, Copy)]
+pub struct SectionFrames<'m> {
+    section: &'m Section,
+    /// Number of the section's first frame within the zone; wraps where the section starts earlier.
+    first: u32,
+}
+
+const _: () = assert!((crate::units::MAX_ORDER.0 as u32) < SECTION_SHIFT);
+
+impl<'m> SectionFrames<'m> {
+    /// The frame at `offset`, modulo the size of a section. It may belong to another zone.
+    #[inline]
+    pub fn frame(&self, offset: u32) -> &'m Frame {
+        &self.section.frames[offset as usize % SECTION_FRAMES]
+    }
+
+    /// The number within the zone of the frame at `offset`.
+    #[inline]
+    pub const fn number(&self, offset: u32) -> u32 {
+        self.first.wrapping_add(offset)
+    }
+
+    /// The migratetype of the pageblock that holds the frame at `offset`.
+    #[inline]
+    pub fn pageblock(&self, offset: u32) -> Migratetype {
+        self.section.pageblock(Pfn(offset as u64))
+    }
+
+    /// Sets the migratetype of the pageblock that holds the frame at `offset`.
+    #[inline]
+    pub fn set_pageblock(&self, offset: u32, migratetype: Migratetype) {
+        self.section.set_pageblock(Pfn(offset as u64), migratetype);
     }
 }
 
@@ -427,6 +522,24 @@ mod tests {
         assert!(
             !Word::BLANK.is_allocated(Order(0)) && !Word::BLANK.is_free(Order(0), ZoneIndex(0))
         );
+    }
+
+    #[test]
+    fn frames_are_found_by_number_and_by_offset() {
+        let sections = crate::testing::sections::Sections::new(3, |at| at == 1);
+        let table = sections.table();
+        let start = SECTION_FRAMES as u32 - 10;
+        let frames = ZoneFrames::new(table.map(), Pfn(start as u64), ZoneIndex(0));
+        assert!(frames.try_frame(9).is_some() && frames.try_frame(10).is_none());
+        // The first number in section 2 and the last.
+        for number in [0, 9, 10 + SECTION_FRAMES as u32, 9 + 2 * SECTION_FRAMES as u32] {
+            let (home, at) = frames.section(number);
+            assert_eq!(home.number(at), number);
+            assert!(core::ptr::eq(home.frame(at), frames.frame(number)));
+            assert_eq!(at % 512, frames.pfn(number).0 as u32 % 512);
+            home.set_pageblock(at, Migratetype::Isolate);
+            assert_eq!(frames.pageblock(number), Migratetype::Isolate);
+        }
     }
 
     #[test]

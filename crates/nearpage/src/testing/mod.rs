@@ -1,1 +1,3 @@
 //! Naive models, generators and conformance suites (feature `testing`).
+
+pub mod sections;
