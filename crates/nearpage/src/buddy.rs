@@ -1,1 +1,0 @@
-//! buddy (to be written)
