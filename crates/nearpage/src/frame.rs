@@ -627,4 +627,22 @@ mod tests {
             assert_eq!(Migratetype::from_bits(swap_first_two(stored) as u32), migratetype);
         }
     }
+
+    #[test]
+    fn frames_are_found_by_number_and_by_offset() {
+        let sections = crate::testing::sections::Sections::new(3, |at| at == 1);
+        let table = sections.table();
+        let start = SECTION_FRAMES as u32 - 10;
+        let frames = ZoneFrames::new(table.map(), Pfn(start as u64), ZoneIndex(0));
+        assert!(frames.try_frame(9).is_some() && frames.try_frame(10).is_none());
+        // The first number in section 2 and the last.
+        for number in [0, 9, 10 + SECTION_FRAMES as u32, 9 + 2 * SECTION_FRAMES as u32] {
+            let (home, at) = frames.section(number);
+            assert_eq!(home.number(at), number);
+            assert!(core::ptr::eq(home.frame(at), frames.frame(number)));
+            assert_eq!(at % 512, frames.pfn(number).0 as u32 % 512);
+            home.set_pageblock(at, Migratetype::Isolate);
+            assert_eq!(frames.pageblock(number), Migratetype::Isolate);
+        }
+    }
 }
