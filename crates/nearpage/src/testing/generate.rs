@@ -65,8 +65,8 @@ impl Style {
     fn new(random: &mut Random) -> Self {
         let (nodes, pages_max, cpus_max) = match random.below(16) {
             0 => (random.one_of(&[9, 33, 65]) + random.below(16), 1 << 10, 1),
-            1 => (1 + random.below(2), 1 << 17, 4),
-            2..6 => (1 + random.below(8), 1 << 14, 4),
+            1..3 => (1 + random.below(2), 1 << 17, 4),
+            3..7 => (1 + random.below(8), 1 << 14, 4),
             _ => (1 + random.below(8), 1 << 12, 4),
         };
         let alignment = random.one_of(&[1024, 512, 1, 1]);
