@@ -256,7 +256,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     fn free_batch_to_zone(&self, zone: &Zone<'m, P>, numbers: &[u32]) {
         ZoneEvents::add(&zone.events().direct_free_pages, numbers.len() as u64);
         let mut guard = zone.lock_to_move();
-        self.give_back(&mut guard, zone.frames(), numbers, SINGLE);
+        guard.buddy().free_batch(*zone.frames(), numbers, SINGLE);
         guard.note_moved(numbers.len() as u64);
     }
 }
