@@ -191,7 +191,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     #[inline(always)]
     pub(super) fn take_back(
         &self,
-        frame: &Frame,
+        frame: Frame<'_>,
         zone: ZoneIndex,
         pfn: Pfn,
         order: Order,
