@@ -126,10 +126,13 @@ impl MemoryBuilder {
         {
             return Err(MemoryError::UnknownNode { node: *node });
         }
-        let use_rseq = self.use_rseq.or(environment.use_rseq).unwrap_or(true);
-        let bind = match machine.emulated {
-            true => BindMode::None,
-            false => self.bind.or(environment.bind).unwrap_or_default(),
+        // `NEARPAGE_RSEQ=off` is for who runs a program, to look for the cause of a problem: it wins.
+        let use_rseq = self.use_rseq.unwrap_or(true) && environment.use_rseq != Some(false);
+        let bind = self.bind.or(environment.bind);
+        let bind = match (machine.emulated, bind) {
+            (true, Some(BindMode::Strict)) => return Err(MemoryError::CannotBindEmulated),
+            (true, _) => BindMode::None,
+            (false, bind) => bind.unwrap_or_default(),
         };
 
         let (region, node_ranges) = self.lay_out(&machine)?;

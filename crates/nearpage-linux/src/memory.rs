@@ -435,6 +435,8 @@ pub enum MemoryError {
         /// What the kernel said.
         error: std::io::Error,
     },
+    /// Strict binding was asked for on nodes that the kernel does not know.
+    CannotBindEmulated,
     /// The core refused the range.
     Online(OnlineError),
 }
@@ -466,6 +468,10 @@ impl fmt::Display for MemoryError {
                 f,
                 "strict binding to node {node} is refused: {error}; containers allow mbind with \
                  CAP_SYS_NICE, and the mode `advisory` goes on without"
+            ),
+            Self::CannotBindEmulated => f.write_str(
+                "strict binding was asked for on emulated nodes, which the kernel does not know; the \
+                 modes `advisory` and `none` are accepted",
             ),
             Self::Online(error) => error.fmt(f),
         }

@@ -319,8 +319,8 @@ impl Frame {
         self.set_link(ListEnd::Tail, number);
     }
 
-    /// The neighbour that was at `end` of the list when this frame was put there: the next one for
-    /// the head, the previous one for the tail. Or [`NO_FRAME`].
+    /// The neighbour on the side away from `end`: [`next`](Self::next) for the head,
+    /// [`prev`](Self::prev) for the tail. So lists are written once for both ends.
     #[inline]
     pub fn link(&self, end: ListEnd) -> u32 {
         self.links[end as usize].load(Ordering::Relaxed)
@@ -364,7 +364,7 @@ pub struct Section {
 }
 
 impl Section {
-    /// The migratetype of the pageblock of `pfn`, which lies in this section.
+    /// The migratetype of the pageblock of `pfn`, whose low bits say where in the section it is.
     #[inline]
     fn pageblock(&self, pfn: Pfn) -> Migratetype {
         let stored = self.pageblocks[pfn.pageblock_offset()].load(Ordering::Relaxed);
@@ -438,10 +438,7 @@ impl<'m> SectionMap<'m> {
 /// 16 TiB of 4 KiB pages per zone.
 #[derive(Clone, Copy)]
 pub struct ZoneFrames<'m> {
-    /// Begins with the section of `start`.
-    sections: &'m [Option<&'m Section>],
-    /// Offset of `start` in its section.
-    skew: u64,
+    map: SectionMap<'m>,
     start: Pfn,
     zone: ZoneIndex,
 }
@@ -449,8 +446,7 @@ pub struct ZoneFrames<'m> {
 impl<'m> ZoneFrames<'m> {
     /// The frames of `zone`, numbered from `start`.
     pub const fn new(map: SectionMap<'m>, start: Pfn, zone: ZoneIndex) -> Self {
-        let sections = map.sections.split_at((start.section() - map.first) as usize).1;
-        Self { sections, skew: start.section_offset() as u64, start, zone }
+        Self { map, start, zone }
     }
 
     /// The zone.
@@ -471,27 +467,23 @@ impl<'m> ZoneFrames<'m> {
         (pfn.0 - self.start.0) as u32
     }
 
-    /// The number of `pfn`, if it is one that a frame of this zone could have.
-    #[inline]
-    pub fn try_number(&self, pfn: Pfn) -> Option<u32> {
-        u32::try_from(pfn.0.wrapping_sub(self.start.0)).ok()
+    /// Where `pfn` is, if a section covers it. Whether it is a frame of this zone at all, and so whether the
+    /// number means anything, its word says.
+    #[inline(always)]
+    pub fn locate(&self, pfn: Pfn) -> Option<Located<'m>> {
+        let section = self.map.section(pfn)?;
+        let offset = pfn.section_offset();
+        Some(Located {
+            frame: &section.frames[offset],
+            pageblock: &section.pageblocks[pfn.pageblock_offset()],
+            number: pfn.0.wrapping_sub(self.start.0) as u32,
+        })
     }
 
     /// Frame `number`, or `None` in a hole of the machine.
     #[inline]
     pub fn try_frame(&self, number: u32) -> Option<&'m Frame> {
-        let at = Pfn(self.skew + number as u64);
-        let section = (*self.sections.get(at.section() as usize)?)?;
-        Some(&section.frames[at.section_offset()])
-    }
-
-    fn managed_section(&self, number: u32) -> &'m Section {
-        let at = Pfn(self.skew + number as u64);
-        self.sections
-            .get(at.section() as usize)
-            .copied()
-            .flatten()
-            .expect("a managed frame has a section")
+        self.map.get(self.pfn(number))
     }
 
     /// Frame `number`.
@@ -509,22 +501,46 @@ impl<'m> ZoneFrames<'m> {
     /// If no section covers the frame.
     #[inline]
     pub fn section(&self, number: u32) -> (SectionFrames<'m>, u32) {
-        let at = Pfn(self.skew + number as u64);
-        let offset = at.section_offset() as u32;
-        let section = self.managed_section(number);
+        let pfn = self.pfn(number);
+        let offset = pfn.section_offset() as u32;
+        let section = self.map.managed_section(pfn);
         (SectionFrames { section, first: number.wrapping_sub(offset) }, offset)
     }
 
     /// The migratetype of the pageblock of frame `number`.
     #[inline]
     pub fn pageblock(&self, number: u32) -> Migratetype {
-        self.managed_section(number).pageblock(self.pfn(number))
+        self.map.pageblock(self.pfn(number))
     }
 
     /// Sets the migratetype of the pageblock of frame `number`.
     #[inline]
     pub fn set_pageblock(&self, number: u32, migratetype: Migratetype) {
-        self.managed_section(number).set_pageblock(self.pfn(number), migratetype);
+        self.map.set_pageblock(self.pfn(number), migratetype);
+    }
+}
+
+/// What a free needs to know of a page, from one look at its section.
+#[derive(Clone, Copy)]
+pub struct Located<'m> {
+    /// The frame.
+    pub frame: &'m Frame,
+    pageblock: &'m AtomicU8,
+    /// The number within the zone.
+    pub number: u32,
+}
+
+impl Located<'_> {
+    /// Whether the pageblock is movable, the most frequent type: a comparison with zero.
+    #[inline(always)]
+    pub fn is_movable(&self) -> bool {
+        self.pageblock.load(Ordering::Relaxed) == swap_first_two(Migratetype::Movable as u8)
+    }
+
+    /// The migratetype of the pageblock.
+    #[inline]
+    pub fn pageblock(&self) -> Migratetype {
+        Migratetype::from_bits(swap_first_two(self.pageblock.load(Ordering::Relaxed)) as u32)
     }
 }
 
@@ -609,6 +625,24 @@ mod tests {
         for migratetype in Migratetype::ALL {
             let stored = swap_first_two(migratetype as u8);
             assert_eq!(Migratetype::from_bits(swap_first_two(stored) as u32), migratetype);
+        }
+    }
+
+    #[test]
+    fn frames_are_found_by_number_and_by_offset() {
+        let sections = crate::testing::sections::Sections::new(3, |at| at == 1);
+        let table = sections.table();
+        let start = SECTION_FRAMES as u32 - 10;
+        let frames = ZoneFrames::new(table.map(), Pfn(start as u64), ZoneIndex(0));
+        assert!(frames.try_frame(9).is_some() && frames.try_frame(10).is_none());
+        // The first number in section 2 and the last.
+        for number in [0, 9, 10 + SECTION_FRAMES as u32, 9 + 2 * SECTION_FRAMES as u32] {
+            let (home, at) = frames.section(number);
+            assert_eq!(home.number(at), number);
+            assert!(core::ptr::eq(home.frame(at), frames.frame(number)));
+            assert_eq!(at % 512, frames.pfn(number).0 as u32 % 512);
+            home.set_pageblock(at, Migratetype::Isolate);
+            assert_eq!(frames.pageblock(number), Migratetype::Isolate);
         }
     }
 }

@@ -277,7 +277,8 @@ impl<P: Platform> BulkFree<'_, '_, P> {
             Some(frame) if frame.word().is_allocated(SINGLE) => frame,
             _ => return Err(allocator.refuse_free(pfn, SINGLE)),
         };
-        let zone = allocator.take_back(frame, pfn, SINGLE)?;
+        let zone = frame.word().zone();
+        allocator.take_back(frame, zone, pfn, SINGLE)?;
         let Some(list) = list_index(SINGLE, allocator.map.pageblock(pfn)) else {
             allocator.free_to_zone(zone, pfn, SINGLE);
             return Ok(());

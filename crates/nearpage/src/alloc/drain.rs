@@ -6,7 +6,7 @@ use super::{Cpu, PageAllocator};
 use crate::buddy::Placement;
 use crate::frame::ZoneFrames;
 use crate::pcp::pageset::{List, Pageset};
-use crate::pcp::{LISTS, Push, Storage, list_order};
+use crate::pcp::{LISTS, Storage, list_order};
 use crate::platform::Platform;
 use crate::units::{CpuId, Order, PageCount, Pfn, ZoneIndex};
 use crate::zone::{Zone, ZoneEvents, ZoneGuard};
@@ -63,7 +63,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         self.make_room(on, pageset, order, list);
         let zone = pageset.zone();
         let storage = self.platform.storage();
-        if storage.push(on, pageset.lists(), list, zone.frames(), number) != Push::Done {
+        if !storage.push(on, pageset.list(list), zone.frames(), number).is_done() {
             self.free_to_zone(zone.index(), zone.frames().pfn(number), order);
         }
     }
