@@ -20,8 +20,21 @@ pub struct Model {
     pub fallback: FallbackRules,
     /// How pagesets are tuned.
     pub pcp: PcpRules,
+    /// The kernel whose texts are printed.
+    pub text_layout: TextLayout,
     /// What differs where nearpage departs from Linux on purpose.
     pub departures: Departures,
+}
+
+/// The kernel whose `/proc` texts are printed ([`crate::vmstat`]): their lines differ by release.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum TextLayout {
+    /// Linux 6.1.
+    Linux6_1,
+    /// Linux 6.12.
+    Linux6_12,
+    /// Linux 6.18: the bounds of each pageset's `high` are lines of their own.
+    Linux6_18,
 }
 
 /// Where nearpage departs from Linux on purpose (design 16), each with a switch back.
@@ -57,6 +70,7 @@ impl Model {
         memoryless_line: MemorylessLine::WithSelf,
         fallback: fallback(FallbackModel::Linux6_1),
         pcp: PcpRules::LINUX_6_1,
+        text_layout: TextLayout::Linux6_1,
         departures: Departures::NONE,
     };
 
@@ -68,6 +82,7 @@ impl Model {
         memoryless_line: MemorylessLine::WithoutSelf,
         fallback: fallback(FallbackModel::Linux6_12),
         pcp: PcpRules::LINUX_6_12,
+        text_layout: TextLayout::Linux6_12,
         departures: Departures::NONE,
     };
 
@@ -79,6 +94,7 @@ impl Model {
         memoryless_line: MemorylessLine::WithoutSelf,
         fallback: fallback(FallbackModel::Linux6_12),
         pcp: PcpRules::NEARPAGE,
+        text_layout: TextLayout::Linux6_18,
         departures: Departures::ALL,
     };
 

@@ -32,6 +32,11 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         self.state.lock().settings
     }
 
+    /// Log2 of the page size in bytes.
+    pub fn page_shift(&self) -> u32 {
+        self.state.lock().page_shift
+    }
+
     /// Changes the settings and everything that follows from them.
     ///
     /// # Errors
