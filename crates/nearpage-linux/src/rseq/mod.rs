@@ -115,6 +115,12 @@ impl RingStorage {
     pub fn new() -> Result<Self, Unavailable> {
         Ok(Self { area: Area::of_glibc()? })
     }
+
+    /// The storage with an area of the caller's.
+    #[doc(hidden)]
+    pub fn with_area(area: Area) -> Self {
+        Self { area }
+    }
 }
 
 impl Storage for RingStorage {
