@@ -562,6 +562,7 @@ mod tests {
                     });
                 }
             });
+            with_allocator!(memory, allocator => allocator.check()).unwrap();
             let (storage, text) = (memory.storage(), memory.vmstat());
             let large = BLOCKS.div_ceil(64);
             let pages = THREADS * (BLOCKS - large + 16 * large);
