@@ -1,5 +1,8 @@
 //! Naive models, generators and conformance suites (feature `testing`).
 
 pub mod naive_buddy;
+pub mod naive_list;
 pub mod plain;
+pub mod random;
 pub mod sections;
+pub mod storage;
