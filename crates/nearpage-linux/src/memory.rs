@@ -57,7 +57,9 @@ impl fmt::Display for StorageInUse {
         match self {
             Self::Rseq => f.write_str("rseq (restartable sequences, registered by the C library)"),
             Self::LockedBecause(why) => write!(f, "locked (a try-lock per CPU; {why})"),
-            Self::LockedByChoice => f.write_str("locked (a try-lock per CPU, as asked for)"),
+            Self::LockedByChoice => {
+                f.write_str("locked (a try-lock per CPU; NEARPAGE_RSEQ=off, or chosen)")
+            }
         }
     }
 }
