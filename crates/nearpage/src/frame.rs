@@ -1,7 +1,7 @@
 //! Page frames: 12 bytes of metadata per page, in sections of 128 MiB.
 //!
 //! ```text
-//! Section   64 bytes            one per pageblock: its migratetype
+//! Section   64 bytes            one per pageblock: its migratetype, and whether zones share it
 //!           32768 * 4 bytes     words: state | order | migratetype | lock bits | zone     see `Word`
 //!           32768 * 8 bytes     links: frame numbers, within the zone, of the neighbours on a list
 //! ```
@@ -343,6 +343,10 @@ impl ListEnd {
 
 const PAGEBLOCKS: usize = SECTION_FRAMES >> PAGEBLOCK_ORDER.0;
 
+/// Bit of a pageblock's byte: frames of several zones lie in it, so that no lock guards its type and it
+/// stays movable.
+const SHARED: u8 = 0x80;
+
 /// The metadata of 128 MiB: a migratetype per pageblock, then the words of all frames, then their links.
 #[repr(C, align(64))]
 pub struct Section {
@@ -370,8 +374,9 @@ impl Section {
 
     #[inline]
     fn set_pageblock(&self, pfn: Pfn, migratetype: Migratetype) {
-        self.pageblocks[pfn.pageblock_offset()]
-            .store(swap_first_two(migratetype as u8), Ordering::Relaxed);
+        let pageblock = &self.pageblocks[pfn.pageblock_offset()];
+        debug_assert!(pageblock.load(Ordering::Relaxed) & SHARED == 0, "its type is nobody's");
+        pageblock.store(swap_first_two(migratetype as u8), Ordering::Relaxed);
     }
 }
 
@@ -510,10 +515,25 @@ impl<'m> ZoneFrames<'m> {
         self.map.pageblock(self.pfn(number))
     }
 
-    /// Sets the migratetype of the pageblock of frame `number`.
+    /// Sets the migratetype of the pageblock of frame `number`, which is not shared.
     #[inline]
     pub fn set_pageblock(&self, number: u32, migratetype: Migratetype) {
         self.map.set_pageblock(self.pfn(number), migratetype);
+    }
+
+    /// Notes that the pageblock of frame `number`, which is movable, holds frames of other zones too.
+    pub fn share_pageblock(&self, number: u32) {
+        self.pageblock_byte(number).fetch_or(SHARED, Ordering::Relaxed);
+    }
+
+    /// Whether the pageblock of frame `number` holds frames of other zones too: its type must not change.
+    pub fn is_pageblock_shared(&self, number: u32) -> bool {
+        self.pageblock_byte(number).load(Ordering::Relaxed) & SHARED != 0
+    }
+
+    fn pageblock_byte(&self, number: u32) -> &'m AtomicU8 {
+        let pfn = self.pfn(number);
+        &self.map.managed_section(pfn).pageblocks[pfn.pageblock_offset()]
     }
 }
 
@@ -528,7 +548,7 @@ pub struct Located<'m> {
 }
 
 impl Located<'_> {
-    /// Whether the pageblock is movable, the most frequent type: a comparison with zero.
+    /// Whether the pageblock is movable and not shared, as most are: a comparison with zero.
     #[inline(always)]
     pub fn is_movable(&self) -> bool {
         self.pageblock.load(Ordering::Relaxed) == swap_first_two(Migratetype::Movable as u8)
@@ -622,6 +642,16 @@ mod tests {
             let stored = swap_first_two(migratetype as u8);
             assert_eq!(Migratetype::from_bits(swap_first_two(stored) as u32), migratetype);
         }
+    }
+
+    #[test]
+    fn shared_pageblocks_are_movable() {
+        let sections = crate::testing::sections::Sections::new(1, |_| false);
+        let table = sections.table();
+        let frames = ZoneFrames::new(table.map(), Pfn(700), ZoneIndex(0));
+        frames.share_pageblock(0);
+        assert!(frames.is_pageblock_shared(323) && !frames.is_pageblock_shared(324));
+        assert_eq!(frames.pageblock(0), Migratetype::Movable);
     }
 
     #[test]

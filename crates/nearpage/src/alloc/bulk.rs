@@ -9,6 +9,7 @@ use core::fmt;
 use super::fast::{FromPageset, Near};
 use super::scan::{Wanted, first_flags};
 use super::{PageAllocator, Request, refill::Runs};
+use crate::buddy::Search;
 use crate::error::{AllocError, FreeError};
 use crate::frame::Migratetype;
 use crate::pcp::pageset::Pageset;
@@ -219,6 +220,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             let taken = guard.buddy().take(
                 *zone.frames(),
                 wanted.block(),
+                &mut Search::Own,
                 want,
                 most_runs,
                 |first, blocks| {

@@ -36,6 +36,7 @@ mod tests;
 
 pub use check::BuddyError;
 pub use fallback::{FallbackModel, FallbackRules, HeldMovable};
+pub use take::Search;
 
 use core::ops::Range;
 

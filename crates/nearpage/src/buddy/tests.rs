@@ -150,11 +150,18 @@ impl Pair<'_> {
         let max_runs = self.random.below(12) as u32;
         let mut got = vec![];
         let mut runs = 0;
-        let taken = self.buddy.take(self.frames, request, blocks, max_runs, |first, count| {
-            let pages = frame_count(request.order);
-            got.extend((0..count).map(|at| self.frames.pfn(first + at * pages).0));
-            runs += 1;
-        });
+        let taken = self.buddy.take(
+            self.frames,
+            request,
+            &mut Search::Own,
+            blocks,
+            max_runs,
+            |first, count| {
+                let pages = frame_count(request.order);
+                got.extend((0..count).map(|at| self.frames.pfn(first + at * pages).0));
+                runs += 1;
+            },
+        );
         assert!(runs <= max_runs && taken <= blocks && got.len() == taken as usize);
         let asked = if runs == max_runs { taken } else { blocks };
         let expected = self.naive.take(request, asked);
@@ -395,7 +402,9 @@ fn memory_is_online_in_no_time_and_untouched() {
 
     let mut runs = vec![];
     let movable = request(0, Migratetype::Movable);
-    let taken = buddy.take(frames, movable, 3000, 8, |first, blocks| runs.push((first, blocks)));
+    let taken = buddy.take(frames, movable, &mut Search::Own, 3000, 8, |first, blocks| {
+        runs.push((first, blocks))
+    });
     assert_eq!((taken, runs), (3000, vec![(0, 1024), (1024, 1024), (2048, 952)]));
     let touched = |number: &u32| frames.frame(*number).word() != Word::BLANK;
     let heads_of_the_rest = [3000, 3008];
@@ -410,10 +419,17 @@ fn taking_stops_after_the_runs_that_were_allowed() {
     let (mut buddy, frames) = zone_of_blocks(table.map(), 4);
     let mut runs = vec![];
     let order_3 = request(3, Migratetype::Movable);
-    assert_eq!(buddy.take(frames, order_3, 1000, 2, |first, n| runs.push((first, n))), 256);
+    assert_eq!(
+        buddy.take(frames, order_3, &mut Search::Own, 1000, 2, |first, n| runs.push((first, n))),
+        256
+    );
     assert_eq!(runs, [(0, 128), (1024, 128)]);
-    assert_eq!(buddy.take(frames, order_3, 1000, 9, |_, _| {}), 256, "all that is left");
-    assert_eq!(buddy.take(frames, order_3, 1, 1, |_, _| {}), 0);
+    assert_eq!(
+        buddy.take(frames, order_3, &mut Search::Own, 1000, 9, |_, _| {}),
+        256,
+        "all that is left"
+    );
+    assert_eq!(buddy.take(frames, order_3, &mut Search::Own, 1, 1, |_, _| {}), 0);
     assert_eq!((buddy.free_pages(), buddy.largest_available_order()), (PageCount(0), None));
 }
 
