@@ -118,8 +118,8 @@ pub fn pop(area: isize, list: &RingList) -> u32 {
 #[inline(always)]
 pub fn push(area: isize, list: &RingList, number: u32) -> u32 {
     let answer: u32;
-    // SAFETY: as in `pop`. The slot written is above the hot end and
-    // below `limit <= mask + 1` entries from the cold end, so it belongs to nobody until the cursor is stored.
+    // SAFETY: as in `pop`. The slot written is above the hot end and below `limit <= mask + 1` entries
+    // from the cold end, so it belongs to nobody until the cursor is stored.
     unsafe {
         asm!(
             sequence!(

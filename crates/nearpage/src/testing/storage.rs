@@ -116,9 +116,7 @@ impl<'a, S: Storage> Lists<'a, S> {
         let (storage, list, frames) = (self.storage, &self.lists[index], &self.frames);
         match operation {
             Operation::Pop => Answer::Popped(storage.pop(on, list, frames)),
-            Operation::Push(number) => {
-                Answer::Pushed(storage.push(on, &self.lists[index], frames, *number))
-            }
+            Operation::Push(number) => Answer::Pushed(storage.push(on, list, frames, *number)),
             Operation::PopBatch(most) => {
                 Answer::Number(storage.pop_batch(on, list, frames, &mut out[..*most]) as u32)
             }
@@ -179,7 +177,7 @@ pub fn check_storage<S: Storage>(
     seed: u64,
     operations: u32,
 ) -> Result<Coverage, String> {
-    let mut random = Random::new(seed);
+    let mut random = Random(seed);
     let rings = rings::<S>(random.one_of(&[8, 9, 100, 3000, 50_000]));
     let sections = Sections::new(2, |_| false);
     let table = sections.table();
@@ -270,7 +268,9 @@ impl<'a, S: Storage> Run<'a, S> {
     fn note(&mut self, index: usize, operation: &Operation, answer: &Answer) {
         let order = list_order(index).0;
         match (operation, answer) {
-            (_, Answer::Popped(Pop(number))) => self.hold(*number, false),
+            (_, Answer::Popped(popped)) => {
+                popped.frame().into_iter().for_each(|number| self.hold(number, false));
+            }
             (_, Answer::Taken(numbers)) => {
                 numbers.iter().for_each(|&number| self.hold(number, false));
             }

@@ -350,7 +350,7 @@ mod tests {
     #[test]
     fn counters_are_those_of_a_naive_count() {
         for seed in 0..60 {
-            let mut random = Random::new(seed);
+            let mut random = Random(seed);
             let (machine, cpus, ids) = random_machine(&mut random);
             let model = random.one_of(&Model::ALL);
             let config = Config { model, ..Config::default() };
