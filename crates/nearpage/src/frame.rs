@@ -1,14 +1,14 @@
-//! Page frames: one 16-byte [`Frame`] per page, in sections of 128 MiB.
+//! Page frames: 12 bytes of metadata per page, in sections of 128 MiB.
 //!
 //! ```text
-//! Frame (16 bytes)
-//!   word      state | order | migratetype | lock bits | zone     see `Word`
-//!   private   for the holder of an allocated block (slab, pools)
-//!   next prev frame numbers, within the zone, of the neighbours on a free list or a pageset list
-//!
-//! Section (64 bytes + 32768 frames)
-//!   one byte per pageblock: its migratetype
+//! Section   64 bytes            one per pageblock: its migratetype
+//!           32768 * 4 bytes     words: state | order | migratetype | lock bits | zone     see `Word`
+//!           32768 * 8 bytes     links: frame numbers, within the zone, of the neighbours on a list
 //! ```
+//!
+//! Words and links lie apart because an allocation or a free through a pageset touches the word alone:
+//! a line holds the words of 16 pages, and those of 128 MiB fit a second-level cache. In frames of 16
+//! bytes, word and links together, filling and emptying 200 000 pages ran out of that cache.
 //!
 //! **Who writes what.** The word of a free block's head, and all links on free lists, change under the
 //! lock of the zone. The word of an allocated or cached page is written by its one holder: the thread
@@ -263,72 +263,68 @@ impl core::fmt::Debug for Word {
 /// End of a list of frame numbers; also "no frame". A zone has fewer frames than this.
 pub const NO_FRAME: u32 = u32::MAX;
 
-/// The metadata of one page frame.
-#[derive(Debug, Default)]
-#[repr(C, align(16))]
-pub struct Frame {
-    word: AtomicU32,
-    private: AtomicU32,
+/// The metadata of one page frame, wherever its parts lie.
+#[derive(Clone, Copy, Debug)]
+pub struct Frame<'m> {
+    word: &'m AtomicU32,
     /// Next and previous, by [`ListEnd`].
-    links: [AtomicU32; 2],
+    links: &'m [AtomicU32; 2],
 }
 
-const _: () = assert!(size_of::<Frame>() == 16, "16 bytes per frame is the promise");
-
-impl Frame {
+impl Frame<'_> {
     /// The word now.
     #[inline]
-    pub fn word(&self) -> Word {
+    pub fn word(self) -> Word {
         Word(self.word.load(Ordering::Relaxed))
     }
 
     /// Overwrites the word. Only the holder of the page or of the zone's lock may.
     #[inline]
-    pub fn set_word(&self, word: Word) {
+    pub fn set_word(self, word: Word) {
         self.word.store(word.0, Ordering::Relaxed);
     }
 
     /// Overwrites the word and returns what it held, in one atomic step: two frees of one page in
     /// the same instant cannot both find it allocated.
     #[inline]
-    pub fn swap_word(&self, word: Word) -> Word {
+    pub fn swap_word(self, word: Word) -> Word {
         Word(self.word.swap(word.0, Ordering::Relaxed))
     }
 
     /// Next frame number on the list, or [`NO_FRAME`].
     #[inline]
-    pub fn next(&self) -> u32 {
+    pub fn next(self) -> u32 {
         self.link(ListEnd::Head)
     }
 
     /// Previous frame number on the list, or [`NO_FRAME`].
     #[inline]
-    pub fn prev(&self) -> u32 {
+    pub fn prev(self) -> u32 {
         self.link(ListEnd::Tail)
     }
 
     /// Sets the next frame number.
     #[inline]
-    pub fn set_next(&self, number: u32) {
+    pub fn set_next(self, number: u32) {
         self.set_link(ListEnd::Head, number);
     }
 
     /// Sets the previous frame number.
     #[inline]
-    pub fn set_prev(&self, number: u32) {
+    pub fn set_prev(self, number: u32) {
         self.set_link(ListEnd::Tail, number);
     }
 
     /// The neighbour on the side away from `end`: [`next`](Self::next) for the head,
     /// [`prev`](Self::prev) for the tail. So lists are written once for both ends.
     #[inline]
-    pub fn link(&self, end: ListEnd) -> u32 {
+    pub fn link(self, end: ListEnd) -> u32 {
         self.links[end as usize].load(Ordering::Relaxed)
     }
 
     /// Sets what [`link`](Self::link) returns.
     #[inline]
-    pub fn set_link(&self, end: ListEnd, number: u32) {
+    pub fn set_link(self, end: ListEnd, number: u32) {
         self.links[end as usize].store(number, Ordering::Relaxed);
     }
 }
@@ -356,14 +352,24 @@ impl ListEnd {
 
 const PAGEBLOCKS: usize = SECTION_FRAMES >> PAGEBLOCK_ORDER.0;
 
-/// The metadata of 128 MiB: a migratetype per pageblock and the frames.
+/// The metadata of 128 MiB: a migratetype per pageblock, then the words of all frames, then their links.
 #[repr(C, align(64))]
 pub struct Section {
     pageblocks: [AtomicU8; PAGEBLOCKS],
-    frames: [Frame; SECTION_FRAMES],
+    words: [AtomicU32; SECTION_FRAMES],
+    links: [[AtomicU32; 2]; SECTION_FRAMES],
 }
 
+const _: () = assert!(size_of::<Section>() == 64 + 12 * SECTION_FRAMES, "12 bytes a frame");
+
 impl Section {
+    /// The frame at `offset`, modulo the size of a section.
+    #[inline(always)]
+    fn frame(&self, offset: usize) -> Frame<'_> {
+        let offset = offset % SECTION_FRAMES;
+        Frame { word: &self.words[offset], links: &self.links[offset] }
+    }
+
     /// The migratetype of the pageblock of `pfn`, whose low bits say where in the section it is.
     #[inline]
     fn pageblock(&self, pfn: Pfn) -> Migratetype {
@@ -411,8 +417,8 @@ impl<'m> SectionMap<'m> {
 
     /// The frame of `pfn`, or `None` where no section covers it.
     #[inline]
-    pub fn get(&self, pfn: Pfn) -> Option<&'m Frame> {
-        Some(&self.section(pfn)?.frames[pfn.section_offset()])
+    pub fn get(&self, pfn: Pfn) -> Option<Frame<'m>> {
+        Some(self.section(pfn)?.frame(pfn.section_offset()))
     }
 
     /// The migratetype of the pageblock of `pfn`.
@@ -474,7 +480,7 @@ impl<'m> ZoneFrames<'m> {
         let section = self.map.section(pfn)?;
         let offset = pfn.section_offset();
         Some(Located {
-            frame: &section.frames[offset],
+            frame: section.frame(offset),
             pageblock: &section.pageblocks[pfn.pageblock_offset()],
             number: pfn.0.wrapping_sub(self.start.0) as u32,
         })
@@ -482,7 +488,7 @@ impl<'m> ZoneFrames<'m> {
 
     /// Frame `number`, or `None` in a hole of the machine.
     #[inline]
-    pub fn try_frame(&self, number: u32) -> Option<&'m Frame> {
+    pub fn try_frame(&self, number: u32) -> Option<Frame<'m>> {
         self.map.get(self.pfn(number))
     }
 
@@ -491,7 +497,7 @@ impl<'m> ZoneFrames<'m> {
     /// # Panics
     /// If no section covers it: numbers on lists always have a section.
     #[inline]
-    pub fn frame(&self, number: u32) -> &'m Frame {
+    pub fn frame(&self, number: u32) -> Frame<'m> {
         self.try_frame(number).expect("a listed frame has a section")
     }
 
@@ -524,7 +530,7 @@ impl<'m> ZoneFrames<'m> {
 #[derive(Clone, Copy)]
 pub struct Located<'m> {
     /// The frame.
-    pub frame: &'m Frame,
+    pub frame: Frame<'m>,
     pageblock: &'m AtomicU8,
     /// The number within the zone.
     pub number: u32,
@@ -559,8 +565,8 @@ const _: () = assert!((crate::units::MAX_ORDER.0 as u32) < SECTION_SHIFT);
 impl<'m> SectionFrames<'m> {
     /// The frame at `offset`, modulo the size of a section. It may belong to another zone.
     #[inline]
-    pub fn frame(&self, offset: u32) -> &'m Frame {
-        &self.section.frames[offset as usize % SECTION_FRAMES]
+    pub fn frame(&self, offset: u32) -> Frame<'m> {
+        self.section.frame(offset as usize)
     }
 
     /// The number within the zone of the frame at `offset`.
@@ -639,7 +645,7 @@ mod tests {
         for number in [0, 9, 10 + SECTION_FRAMES as u32, 9 + 2 * SECTION_FRAMES as u32] {
             let (home, at) = frames.section(number);
             assert_eq!(home.number(at), number);
-            assert!(core::ptr::eq(home.frame(at), frames.frame(number)));
+            assert!(core::ptr::eq(home.frame(at).word, frames.frame(number).word));
             assert_eq!(at % 512, frames.pfn(number).0 as u32 % 512);
             home.set_pageblock(at, Migratetype::Isolate);
             assert_eq!(frames.pageblock(number), Migratetype::Isolate);

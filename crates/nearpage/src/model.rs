@@ -40,9 +40,6 @@ pub enum TextLayout {
 /// Where nearpage departs from Linux on purpose (design 16), each with a switch back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Departures {
-    /// Drained pages that adjoin go back as one run of blocks instead of page by page. The same blocks
-    /// are free afterwards; their order on the lists differs.
-    pub frees_runs: bool,
     /// A bulk request takes what a zone has above its watermark, and straight from the zone what the
     /// pageset does not have. Linux takes all from one zone or nothing, through the pageset.
     pub bulk_from_zone: bool,
@@ -51,9 +48,8 @@ pub struct Departures {
 }
 
 impl Departures {
-    const NONE: Self =
-        Self { frees_runs: false, bulk_from_zone: false, drains_before_failing: false };
-    const ALL: Self = Self { frees_runs: true, bulk_from_zone: true, drains_before_failing: true };
+    const NONE: Self = Self { bulk_from_zone: false, drains_before_failing: false };
+    const ALL: Self = Self { bulk_from_zone: true, drains_before_failing: true };
 }
 
 /// A host's pages count as movable if they were asked for as movable.

@@ -3,6 +3,7 @@
 use super::{Cpu, PageAllocator, Request};
 use crate::error::{AllocError, FreeError};
 use crate::frame::{Frame, Migratetype, Word};
+use crate::gfp::Gfp;
 use crate::pcp::pageset::Pageset;
 use crate::pcp::{Pop, Push, Storage, list_index};
 use crate::platform::Platform;
@@ -39,13 +40,18 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let kind = request.gfp.zone_kind()?;
         let list = list_index(request.order, migratetype)?;
         let cpu = self.this_cpu()?;
-        let pageset = match request.node {
-            None => cpu.home[kind.index()].get()?,
-            Some(node) => {
-                let zone = self.nodes[self.node_index(node)?.0 as usize].preferred.zone(kind);
-                cpu.pagesets.get(zone.0 as usize)?
+        let (node, pageset) = match request.node {
+            None => (cpu.node, cpu.home[kind.index()].get()?),
+            Some(id) => {
+                let node = self.node_index(id)?;
+                let zone = self.nodes[node.0 as usize].preferred.zone(kind);
+                (node, cpu.pagesets.get(zone.0 as usize)?)
             }
         };
+        // A node without memory of this kind prefers a zone of another node.
+        if request.gfp.has(Gfp::THISNODE) && pageset.zone().node() != node {
+            return None;
+        }
         if request.order.0 >= pageset.zone().headroom_orders() {
             return None;
         }
@@ -191,7 +197,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     #[inline(always)]
     pub(super) fn take_back(
         &self,
-        frame: &Frame,
+        frame: Frame<'_>,
         zone: ZoneIndex,
         pfn: Pfn,
         order: Order,
@@ -232,5 +238,28 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             FrameState::Blank if !self.is_online(pfn) => FreeError::Foreign { pfn },
             state => FreeError::NotAllocated { pfn, order, state },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::alloc::Request;
+    use crate::error::AllocError;
+    use crate::gfp::Gfp;
+    use crate::testing::machine::TestMachine;
+    use crate::units::{CpuId, NodeId, Order};
+
+    #[test]
+    fn this_node_is_no_other_node() {
+        let machine = TestMachine::new().node(0, 4096, &[0]).node(1, 0, &[1]);
+        machine.run(|allocator| {
+            allocator.platform().run_on(CpuId(1));
+            let gfp = Gfp::KERNEL.or(Gfp::THISNODE);
+            let request = Request::new(Order(0), gfp);
+            let refused = AllocError::MemorylessNode { node: NodeId(1), gfp };
+            assert_eq!(allocator.alloc(request), Err(refused));
+            assert_eq!(allocator.alloc(request.on(NodeId(1))), Err(refused));
+            assert!(allocator.alloc(request.on(NodeId(0))).is_ok());
+        });
     }
 }
