@@ -93,8 +93,6 @@ pub enum FrameState {
     Cached = 2,
     /// Head of a block in somebody's hands.
     Allocated = 3,
-    /// Freed wrongly and therefore kept out of circulation (promise 7).
-    Leaked = 4,
 }
 
 /// The packed word of a frame.
@@ -145,12 +143,6 @@ impl Word {
         Word::new(FrameState::Cached, order, 0, zone)
     }
 
-    /// The head of a block that stays out of circulation.
-    #[inline]
-    pub const fn leaked(order: Order, zone: ZoneIndex) -> Word {
-        Word::new(FrameState::Leaked, order, 0, zone)
-    }
-
     /// The state.
     #[inline]
     pub const fn state(self) -> FrameState {
@@ -158,7 +150,6 @@ impl Word {
             1 => FrameState::Free,
             2 => FrameState::Cached,
             3 => FrameState::Allocated,
-            4 => FrameState::Leaked,
             _ => FrameState::Blank,
         }
     }
@@ -616,7 +607,6 @@ mod tests {
                     assert!(!word.is_allocated(Order(order.0 ^ 1)));
                 }
                 assert!(!Word::cached(order, zone).is_allocated(order));
-                assert!(!Word::leaked(order, zone).is_allocated(order));
             }
         }
         assert_eq!(Word::BLANK.state(), FrameState::Blank);

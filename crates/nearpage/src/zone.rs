@@ -46,8 +46,6 @@ pub struct ZoneEvents {
     pub miss: AtomicU64,
     /// Allocations that preferred this zone and came from another node: `numa_foreign`.
     pub foreign: AtomicU64,
-    /// Pages that wrong frees took out of circulation.
-    pub leaked_pages: AtomicU64,
 }
 
 impl ZoneEvents {

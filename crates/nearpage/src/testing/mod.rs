@@ -2,6 +2,8 @@
 
 pub mod machine;
 pub mod naive_buddy;
+pub mod naive_list;
 pub mod plain;
 pub mod random;
 pub mod sections;
+pub mod storage;
