@@ -22,7 +22,7 @@
 //! a larger block and pages that a refill took from one keep what their word held before. Only heads
 //! of free blocks and allocated blocks are exact. This keeps a refill from touching each frame.
 
-use crate::sync::{AtomicU8, AtomicU32, Ordering};
+use crate::sync::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use crate::units::{Order, PAGEBLOCK_ORDER, Pfn, SECTION_FRAMES, SECTION_SHIFT, ZoneIndex};
 
 /// What a page may be moved for: pages of one type share pageblocks, so that movable memory can be
@@ -351,11 +351,91 @@ const SHARED: u8 = 0x80;
 #[repr(C, align(64))]
 pub struct Section {
     pageblocks: [AtomicU8; PAGEBLOCKS],
+    loose: [LooseMap; PAGEBLOCKS],
     words: [AtomicU32; SECTION_FRAMES],
     links: [[AtomicU32; 2]; SECTION_FRAMES],
 }
 
-const _: () = assert!(size_of::<Section>() == 64 + 12 * SECTION_FRAMES, "12 bytes a frame");
+const _: () = assert!(
+    size_of::<Section>() == 128 + 128 * PAGEBLOCKS + 12 * SECTION_FRAMES,
+    "12 bytes a frame, and a quarter of one for the maps"
+);
+
+/// Which pages of a pageblock are loose: free, and not merged yet (`buddy::loose`). Written under the lock of
+/// the zone; a pageblock that zones share has none.
+#[repr(C, align(128))]
+pub struct LooseMap {
+    bits: [AtomicU64; PAGEBLOCK_PAGES / 64],
+    pages: AtomicU32,
+    /// Next and previous pageblock on the list, by [`ListEnd`]; they mean something while there are pages.
+    links: [AtomicU32; 2],
+}
+
+const PAGEBLOCK_PAGES: usize = 1 << PAGEBLOCK_ORDER.0;
+
+impl LooseMap {
+    /// Adds the page at `at` (modulo a pageblock); returns how many there are now.
+    ///
+    /// # Panics
+    /// If it is there already: it was freed twice.
+    #[inline]
+    pub fn insert(&self, at: u32) -> u32 {
+        let word = &self.bits[at as usize % PAGEBLOCK_PAGES / 64];
+        let (before, bit) = (word.load(Ordering::Relaxed), 1 << (at % 64));
+        assert!(before & bit == 0, "freed twice");
+        word.store(before | bit, Ordering::Relaxed);
+        let pages = self.len() + 1;
+        self.pages.store(pages, Ordering::Relaxed);
+        pages
+    }
+
+    /// Takes all pages out.
+    pub fn clear(&self) {
+        self.bits.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+        self.pages.store(0, Ordering::Relaxed);
+    }
+
+    /// Takes out the first adjoining pages, at most `most` and not over a bound of 64; returns the first
+    /// of them and how many.
+    #[inline]
+    pub fn take_run(&self, most: u32) -> Option<(u32, u32)> {
+        let index = self.bits.iter().position(|word| word.load(Ordering::Relaxed) != 0)?;
+        let bits = self.bits[index].load(Ordering::Relaxed);
+        let first = bits.trailing_zeros();
+        let run = (bits >> first).trailing_ones().min(most);
+        let taken = if run == 64 { u64::MAX } else { ((1 << run) - 1) << first };
+        self.bits[index].store(bits & !taken, Ordering::Relaxed);
+        self.pages.store(self.len() - run, Ordering::Relaxed);
+        Some((index as u32 * 64 + first, run))
+    }
+
+    /// How many pages there are.
+    #[inline]
+    #[expect(clippy::len_without_is_empty, reason = "an empty map is not listed, so nobody asks")]
+    pub fn len(&self) -> u32 {
+        self.pages.load(Ordering::Relaxed)
+    }
+
+    /// The pages, ascending.
+    pub fn pages(&self) -> impl Iterator<Item = u32> + use<'_> {
+        let is_in = |page: &u32| {
+            self.bits[*page as usize / 64].load(Ordering::Relaxed) >> (page % 64) & 1 == 1
+        };
+        (0..PAGEBLOCK_PAGES as u32).filter(is_in)
+    }
+
+    /// As [`Frame::link`].
+    #[inline]
+    pub fn link(&self, end: ListEnd) -> u32 {
+        self.links[end as usize].load(Ordering::Relaxed)
+    }
+
+    /// As [`Frame::set_link`].
+    #[inline]
+    pub fn set_link(&self, end: ListEnd, number: u32) {
+        self.links[end as usize].store(number, Ordering::Relaxed);
+    }
+}
 
 impl Section {
     /// The frame at `offset`, modulo the size of a section.
@@ -590,6 +670,19 @@ impl<'m> SectionFrames<'m> {
     #[inline]
     pub fn pageblock(&self, offset: u32) -> Migratetype {
         self.section.pageblock(Pfn(offset as u64))
+    }
+
+    /// Whether frames of several zones lie in the pageblock that holds the frame at `offset`.
+    #[inline]
+    pub fn is_pageblock_shared(&self, offset: u32) -> bool {
+        let byte = &self.section.pageblocks[Pfn(offset as u64).pageblock_offset()];
+        byte.load(Ordering::Relaxed) & SHARED != 0
+    }
+
+    /// The map of loose pages of the pageblock that holds the frame at `offset`.
+    #[inline]
+    pub fn loose(&self, offset: u32) -> &'m LooseMap {
+        &self.section.loose[offset as usize % SECTION_FRAMES / PAGEBLOCK_PAGES]
     }
 
     /// Sets the migratetype of the pageblock that holds the frame at `offset`.
