@@ -25,11 +25,12 @@ mod warning;
 
 use std::ffi::OsString;
 use std::fmt::Display;
-use std::io::{self, Write};
+
 use std::num::NonZeroU16;
 use std::sync::Once;
 
 use crate::numa::BindMode;
+use crate::tell::tell;
 
 pub use error::{EnvironmentError, TopologyNote};
 pub use warning::Warning;
@@ -115,10 +116,9 @@ impl Environment {
 
 /// Writes lines on standard error, unless some were written before.
 fn tell_once(told: &Once, lines: impl IntoIterator<Item = impl Display>) {
-    let text: String = lines.into_iter().map(|line| format!("nearpage: {line}\n")).collect();
-    if !text.is_empty() {
-        // Where nobody listens the program goes on; `eprint!` would panic.
-        told.call_once(|| _ = io::stderr().write_all(text.as_bytes()));
+    let mut lines = lines.into_iter().peekable();
+    if lines.peek().is_some() {
+        told.call_once(|| lines.for_each(tell));
     }
 }
 

@@ -10,6 +10,8 @@ use nearpage::pcp::serial::{CurrentCpu, SerialStorage, TryLock};
 use nearpage::platform::{Lock, Platform, Shortage};
 use nearpage::units::{CpuId, PageCount};
 
+use crate::tell::tell;
+
 /// The lock of a zone: the standard library's, which spins a little and then sleeps on a futex, so that
 /// a holder that lost its CPU does not stall whoever waits.
 #[derive(Debug)]
@@ -144,11 +146,11 @@ impl<S: Storage, const HARDENED: bool> Platform for Host<S, HARDENED> {
     fn misuse(&self, error: &FreeError) {
         let before = self.misuses.fetch_add(1, Ordering::Relaxed);
         match self.on_misuse {
-            OnMisuse::Report if before < MISUSES_TOLD => eprintln!("nearpage: {error}"),
+            OnMisuse::Report if before < MISUSES_TOLD => tell(error),
             OnMisuse::Report => {}
             OnMisuse::Panic => panic!("nearpage: {error}"),
             OnMisuse::Abort => {
-                eprintln!("nearpage: {error}");
+                tell(error);
                 std::process::abort();
             }
         }

@@ -11,6 +11,7 @@ pub mod numa;
 mod region;
 pub mod rseq;
 pub mod sysfs;
+mod tell;
 pub mod tree;
 
 pub use builder::MemoryBuilder;

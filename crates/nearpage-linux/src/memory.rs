@@ -274,6 +274,29 @@ impl Memory {
             .try_fold(PageCount(0), |sum, pages| Ok(PageCount(sum.0 + pages?.0)))
     }
 
+    /// This memory as `/proc/zoneinfo` would print it.
+    pub fn zoneinfo(&self) -> String {
+        text(|out| with_allocator!(self, allocator => allocator.write_zoneinfo(out)))
+    }
+
+    /// The free blocks of this memory as `/proc/buddyinfo` would print them.
+    pub fn buddyinfo(&self) -> String {
+        text(|out| with_allocator!(self, allocator => allocator.write_buddyinfo(out)))
+    }
+
+    /// The NUMA events of a node as `/sys/devices/system/node/nodeN/numastat` would print them, or `None` if
+    /// there is no such node.
+    pub fn numastat(&self, node: NodeId) -> Option<String> {
+        let node = self.topology().index_of(node)?;
+        Some(text(|out| with_allocator!(self, allocator => allocator.write_numastat(node, out))))
+    }
+
+    /// The counters of this memory as `/proc/vmstat` would print them, and those that only nearpage has:
+    /// see [`PageAllocator::write_vmstat`].
+    pub fn vmstat(&self) -> String {
+        text(|out| with_allocator!(self, allocator => allocator.write_vmstat(out)))
+    }
+
     /// The machine as the allocator sees it.
     pub fn topology(&self) -> &Topology<'_> {
         with_allocator!(self, allocator => allocator.topology())
@@ -303,6 +326,12 @@ impl fmt::Debug for Memory {
             .field("binding", &self.binding)
             .finish_non_exhaustive()
     }
+}
+
+fn text(write: impl FnOnce(&mut String) -> fmt::Result) -> String {
+    let mut text = String::new();
+    write(&mut text).expect("writing to a string cannot fail");
+    text
 }
 
 /// The order of the smallest block with `pages` pages; 0 pages are 1.
@@ -435,6 +464,8 @@ pub enum MemoryError {
         /// What the kernel said.
         error: std::io::Error,
     },
+    /// Strict binding was asked for on nodes that the kernel does not know.
+    CannotBindEmulated,
     /// The core refused the range.
     Online(OnlineError),
 }
@@ -467,6 +498,10 @@ impl fmt::Display for MemoryError {
                 "strict binding to node {node} is refused: {error}; containers allow mbind with \
                  CAP_SYS_NICE, and the mode `advisory` goes on without"
             ),
+            Self::CannotBindEmulated => f.write_str(
+                "strict binding was asked for on emulated nodes, which the kernel does not know; the \
+                 modes `advisory` and `none` are accepted",
+            ),
             Self::Online(error) => error.fmt(f),
         }
     }
@@ -477,5 +512,90 @@ impl std::error::Error for MemoryError {}
 impl From<EnvironmentError> for MemoryError {
     fn from(error: EnvironmentError) -> Self {
         Self::Environment(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::{HostMachine, HostNode};
+
+    /// Two nodes; all CPUs are on the first.
+    fn memory(use_rseq: bool) -> Memory {
+        let cpus = (0..256).map(CpuId).collect();
+        let near = HostNode { id: NodeId(0), cpus, has_memory: true };
+        let far = HostNode { id: NodeId(3), cpus: Vec::new(), has_memory: true };
+        let distances = vec![10, 20, 20, 10];
+        let machine = HostMachine { nodes: vec![near, far], distances, emulated: true };
+        let builder = Memory::builder().machine(machine).use_rseq(use_rseq);
+        builder.bytes_per_node(64 << 20).build().unwrap()
+    }
+
+    fn value(text: &str, name: &str) -> u64 {
+        let mut lines =
+            text.lines().filter_map(|line| line.trim().strip_prefix(name)?.strip_prefix(' '));
+        lines.next().and_then(|value| value.trim().parse().ok()).expect(name)
+    }
+
+    #[test]
+    fn nothing_is_lost_or_counted_twice_by_many_threads() {
+        const THREADS: u64 = 8;
+        const BLOCKS: u64 = 100_000;
+        for use_rseq in [true, false] {
+            let memory = memory(use_rseq);
+            std::thread::scope(|scope| {
+                for thread in 0..THREADS {
+                    let memory = &memory;
+                    scope.spawn(move || {
+                        let far = Request::new(Order(0), Gfp::KERNEL).on(NodeId(3));
+                        let request =
+                            if thread % 2 == 0 { far } else { Request { node: None, ..far } };
+                        // Bursts beyond what a list holds, and orders beyond what pagesets cache.
+                        let mut held = Vec::new();
+                        for block in 0..BLOCKS {
+                            let order = if block % 64 == 0 { Order(4) } else { Order(0) };
+                            held.push(memory.alloc(Request { order, ..request }).unwrap());
+                            if block % 700 == 0 {
+                                held.clear();
+                            }
+                        }
+                    });
+                }
+            });
+            let (storage, text) = (memory.storage(), memory.vmstat());
+            let large = BLOCKS.div_ceil(64);
+            let pages = THREADS * (BLOCKS - large + 16 * large);
+            assert_eq!(value(&text, "pgalloc_normal"), pages, "{storage}");
+            assert_eq!(value(&text, "pgfree"), pages, "{storage}");
+            let cached = value(&text, "nr_pcp_pages");
+            assert_eq!(value(&text, "nr_free_pages") + cached, 2 * (64 << 20) / 4096, "{storage}");
+            let (near, far) = (memory.numastat(NodeId(0)), memory.numastat(NodeId(3)));
+            let (near, far) = (near.unwrap(), far.unwrap());
+            let half = THREADS / 2 * BLOCKS;
+            assert_eq!((value(&near, "numa_hit"), value(&near, "local_node")), (half, half));
+            assert_eq!((value(&far, "numa_hit"), value(&far, "other_node")), (half, half));
+        }
+    }
+
+    #[test]
+    fn texts_are_of_this_memory() {
+        let memory = memory(true);
+        let _block = memory.alloc_pages(16).unwrap();
+        let zoneinfo = memory.zoneinfo();
+        assert_eq!(value(&zoneinfo, "managed"), 0);
+        assert_eq!(zoneinfo.lines().filter(|line| line.starts_with("Node ")).count(), 10);
+        assert_eq!(zoneinfo.matches("managed  16384\n").count(), 2);
+        let buddyinfo = memory.buddyinfo();
+        let ends: Vec<&str> = buddyinfo.lines().map(|line| line.trim_end()).collect();
+        let (near, far) = ("     1      1      1     15", "     0      0      0     16");
+        assert!(
+            ends[0].starts_with("Node 0, zone   Normal ") && ends[0].ends_with(near),
+            "{ends:?}"
+        );
+        assert!(
+            ends[1].starts_with("Node 3, zone   Normal ") && ends[1].ends_with(far),
+            "{ends:?}"
+        );
+        assert_eq!(memory.numastat(NodeId(1)), None);
     }
 }

@@ -7,6 +7,8 @@ use std::sync::Once;
 
 use nearpage::units::NodeId;
 
+use crate::tell::tell;
+
 /// How memory is bound to its node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum BindMode {
@@ -88,9 +90,9 @@ impl fmt::Display for Binding {
 fn say_once(error: &io::Error) {
     static SAID: Once = Once::new();
     SAID.call_once(|| {
-        eprintln!(
-            "nearpage: mbind is refused ({error}); the first thread to touch a page places it"
-        );
+        tell(format_args!(
+            "mbind is refused ({error}); the first thread to touch a page places it"
+        ));
     });
 }
 

@@ -1,14 +1,14 @@
-//! Page frames: one 16-byte [`Frame`] per page, in sections of 128 MiB.
+//! Page frames: 12 bytes of metadata per page, in sections of 128 MiB.
 //!
 //! ```text
-//! Frame (16 bytes)
-//!   word      state | order | migratetype | lock bits | zone     see `Word`
-//!   private   for the holder of an allocated block (slab, pools)
-//!   next prev frame numbers, within the zone, of the neighbours on a free list or a pageset list
-//!
-//! Section (64 bytes + 32768 frames)
-//!   one byte per pageblock: its migratetype
+//! Section   64 bytes            one per pageblock: its migratetype
+//!           32768 * 4 bytes     words: state | order | migratetype | lock bits | zone     see `Word`
+//!           32768 * 8 bytes     links: frame numbers, within the zone, of the neighbours on a list
 //! ```
+//!
+//! Words and links lie apart because an allocation or a free through a pageset touches the word alone:
+//! a line holds the words of 16 pages, and those of 128 MiB fit a second-level cache. In frames of 16
+//! bytes, word and links together, filling and emptying 200 000 pages ran out of that cache.
 //!
 //! **Who writes what.** The word of a free block's head, and all links on free lists, change under the
 //! lock of the zone. The word of an allocated or cached page is written by its one holder: the thread
@@ -263,72 +263,68 @@ impl core::fmt::Debug for Word {
 /// End of a list of frame numbers; also "no frame". A zone has fewer frames than this.
 pub const NO_FRAME: u32 = u32::MAX;
 
-/// The metadata of one page frame.
-#[derive(Debug, Default)]
-#[repr(C, align(16))]
-pub struct Frame {
-    word: AtomicU32,
-    private: AtomicU32,
+/// The metadata of one page frame, wherever its parts lie.
+#[derive(Clone, Copy, Debug)]
+pub struct Frame<'m> {
+    word: &'m AtomicU32,
     /// Next and previous, by [`ListEnd`].
-    links: [AtomicU32; 2],
+    links: &'m [AtomicU32; 2],
 }
 
-const _: () = assert!(size_of::<Frame>() == 16, "16 bytes per frame is the promise");
-
-impl Frame {
+impl Frame<'_> {
     /// The word now.
     #[inline]
-    pub fn word(&self) -> Word {
+    pub fn word(self) -> Word {
         Word(self.word.load(Ordering::Relaxed))
     }
 
     /// Overwrites the word. Only the holder of the page or of the zone's lock may.
     #[inline]
-    pub fn set_word(&self, word: Word) {
+    pub fn set_word(self, word: Word) {
         self.word.store(word.0, Ordering::Relaxed);
     }
 
     /// Overwrites the word and returns what it held, in one atomic step: two frees of one page in
     /// the same instant cannot both find it allocated.
     #[inline]
-    pub fn swap_word(&self, word: Word) -> Word {
+    pub fn swap_word(self, word: Word) -> Word {
         Word(self.word.swap(word.0, Ordering::Relaxed))
     }
 
     /// Next frame number on the list, or [`NO_FRAME`].
     #[inline]
-    pub fn next(&self) -> u32 {
+    pub fn next(self) -> u32 {
         self.link(ListEnd::Head)
     }
 
     /// Previous frame number on the list, or [`NO_FRAME`].
     #[inline]
-    pub fn prev(&self) -> u32 {
+    pub fn prev(self) -> u32 {
         self.link(ListEnd::Tail)
     }
 
     /// Sets the next frame number.
     #[inline]
-    pub fn set_next(&self, number: u32) {
+    pub fn set_next(self, number: u32) {
         self.set_link(ListEnd::Head, number);
     }
 
     /// Sets the previous frame number.
     #[inline]
-    pub fn set_prev(&self, number: u32) {
+    pub fn set_prev(self, number: u32) {
         self.set_link(ListEnd::Tail, number);
     }
 
-    /// The neighbour that was at `end` of the list when this frame was put there: the next one for
-    /// the head, the previous one for the tail. Or [`NO_FRAME`].
+    /// The neighbour on the side away from `end`: [`next`](Self::next) for the head,
+    /// [`prev`](Self::prev) for the tail. So lists are written once for both ends.
     #[inline]
-    pub fn link(&self, end: ListEnd) -> u32 {
+    pub fn link(self, end: ListEnd) -> u32 {
         self.links[end as usize].load(Ordering::Relaxed)
     }
 
     /// Sets what [`link`](Self::link) returns.
     #[inline]
-    pub fn set_link(&self, end: ListEnd, number: u32) {
+    pub fn set_link(self, end: ListEnd, number: u32) {
         self.links[end as usize].store(number, Ordering::Relaxed);
     }
 }
@@ -356,15 +352,25 @@ impl ListEnd {
 
 const PAGEBLOCKS: usize = SECTION_FRAMES >> PAGEBLOCK_ORDER.0;
 
-/// The metadata of 128 MiB: a migratetype per pageblock and the frames.
+/// The metadata of 128 MiB: a migratetype per pageblock, then the words of all frames, then their links.
 #[repr(C, align(64))]
 pub struct Section {
     pageblocks: [AtomicU8; PAGEBLOCKS],
-    frames: [Frame; SECTION_FRAMES],
+    words: [AtomicU32; SECTION_FRAMES],
+    links: [[AtomicU32; 2]; SECTION_FRAMES],
 }
 
+const _: () = assert!(size_of::<Section>() == 64 + 12 * SECTION_FRAMES, "12 bytes a frame");
+
 impl Section {
-    /// The migratetype of the pageblock of `pfn`, which lies in this section.
+    /// The frame at `offset`, modulo the size of a section.
+    #[inline(always)]
+    fn frame(&self, offset: usize) -> Frame<'_> {
+        let offset = offset % SECTION_FRAMES;
+        Frame { word: &self.words[offset], links: &self.links[offset] }
+    }
+
+    /// The migratetype of the pageblock of `pfn`, whose low bits say where in the section it is.
     #[inline]
     fn pageblock(&self, pfn: Pfn) -> Migratetype {
         let stored = self.pageblocks[pfn.pageblock_offset()].load(Ordering::Relaxed);
@@ -411,8 +417,8 @@ impl<'m> SectionMap<'m> {
 
     /// The frame of `pfn`, or `None` where no section covers it.
     #[inline]
-    pub fn get(&self, pfn: Pfn) -> Option<&'m Frame> {
-        Some(&self.section(pfn)?.frames[pfn.section_offset()])
+    pub fn get(&self, pfn: Pfn) -> Option<Frame<'m>> {
+        Some(self.section(pfn)?.frame(pfn.section_offset()))
     }
 
     /// The migratetype of the pageblock of `pfn`.
@@ -438,10 +444,7 @@ impl<'m> SectionMap<'m> {
 /// 16 TiB of 4 KiB pages per zone.
 #[derive(Clone, Copy)]
 pub struct ZoneFrames<'m> {
-    /// Begins with the section of `start`.
-    sections: &'m [Option<&'m Section>],
-    /// Offset of `start` in its section.
-    skew: u64,
+    map: SectionMap<'m>,
     start: Pfn,
     zone: ZoneIndex,
 }
@@ -449,8 +452,7 @@ pub struct ZoneFrames<'m> {
 impl<'m> ZoneFrames<'m> {
     /// The frames of `zone`, numbered from `start`.
     pub const fn new(map: SectionMap<'m>, start: Pfn, zone: ZoneIndex) -> Self {
-        let sections = map.sections.split_at((start.section() - map.first) as usize).1;
-        Self { sections, skew: start.section_offset() as u64, start, zone }
+        Self { map, start, zone }
     }
 
     /// The zone.
@@ -471,27 +473,23 @@ impl<'m> ZoneFrames<'m> {
         (pfn.0 - self.start.0) as u32
     }
 
-    /// The number of `pfn`, if it is one that a frame of this zone could have.
-    #[inline]
-    pub fn try_number(&self, pfn: Pfn) -> Option<u32> {
-        u32::try_from(pfn.0.wrapping_sub(self.start.0)).ok()
+    /// Where `pfn` is, if a section covers it. Whether it is a frame of this zone at all, and so whether the
+    /// number means anything, its word says.
+    #[inline(always)]
+    pub fn locate(&self, pfn: Pfn) -> Option<Located<'m>> {
+        let section = self.map.section(pfn)?;
+        let offset = pfn.section_offset();
+        Some(Located {
+            frame: section.frame(offset),
+            pageblock: &section.pageblocks[pfn.pageblock_offset()],
+            number: pfn.0.wrapping_sub(self.start.0) as u32,
+        })
     }
 
     /// Frame `number`, or `None` in a hole of the machine.
     #[inline]
-    pub fn try_frame(&self, number: u32) -> Option<&'m Frame> {
-        let at = Pfn(self.skew + number as u64);
-        let section = (*self.sections.get(at.section() as usize)?)?;
-        Some(&section.frames[at.section_offset()])
-    }
-
-    fn managed_section(&self, number: u32) -> &'m Section {
-        let at = Pfn(self.skew + number as u64);
-        self.sections
-            .get(at.section() as usize)
-            .copied()
-            .flatten()
-            .expect("a managed frame has a section")
+    pub fn try_frame(&self, number: u32) -> Option<Frame<'m>> {
+        self.map.get(self.pfn(number))
     }
 
     /// Frame `number`.
@@ -499,7 +497,7 @@ impl<'m> ZoneFrames<'m> {
     /// # Panics
     /// If no section covers it: numbers on lists always have a section.
     #[inline]
-    pub fn frame(&self, number: u32) -> &'m Frame {
+    pub fn frame(&self, number: u32) -> Frame<'m> {
         self.try_frame(number).expect("a listed frame has a section")
     }
 
@@ -509,22 +507,46 @@ impl<'m> ZoneFrames<'m> {
     /// If no section covers the frame.
     #[inline]
     pub fn section(&self, number: u32) -> (SectionFrames<'m>, u32) {
-        let at = Pfn(self.skew + number as u64);
-        let offset = at.section_offset() as u32;
-        let section = self.managed_section(number);
+        let pfn = self.pfn(number);
+        let offset = pfn.section_offset() as u32;
+        let section = self.map.managed_section(pfn);
         (SectionFrames { section, first: number.wrapping_sub(offset) }, offset)
     }
 
     /// The migratetype of the pageblock of frame `number`.
     #[inline]
     pub fn pageblock(&self, number: u32) -> Migratetype {
-        self.managed_section(number).pageblock(self.pfn(number))
+        self.map.pageblock(self.pfn(number))
     }
 
     /// Sets the migratetype of the pageblock of frame `number`.
     #[inline]
     pub fn set_pageblock(&self, number: u32, migratetype: Migratetype) {
-        self.managed_section(number).set_pageblock(self.pfn(number), migratetype);
+        self.map.set_pageblock(self.pfn(number), migratetype);
+    }
+}
+
+/// What a free needs to know of a page, from one look at its section.
+#[derive(Clone, Copy)]
+pub struct Located<'m> {
+    /// The frame.
+    pub frame: Frame<'m>,
+    pageblock: &'m AtomicU8,
+    /// The number within the zone.
+    pub number: u32,
+}
+
+impl Located<'_> {
+    /// Whether the pageblock is movable, the most frequent type: a comparison with zero.
+    #[inline(always)]
+    pub fn is_movable(&self) -> bool {
+        self.pageblock.load(Ordering::Relaxed) == swap_first_two(Migratetype::Movable as u8)
+    }
+
+    /// The migratetype of the pageblock.
+    #[inline]
+    pub fn pageblock(&self) -> Migratetype {
+        Migratetype::from_bits(swap_first_two(self.pageblock.load(Ordering::Relaxed)) as u32)
     }
 }
 
@@ -543,8 +565,8 @@ const _: () = assert!((crate::units::MAX_ORDER.0 as u32) < SECTION_SHIFT);
 impl<'m> SectionFrames<'m> {
     /// The frame at `offset`, modulo the size of a section. It may belong to another zone.
     #[inline]
-    pub fn frame(&self, offset: u32) -> &'m Frame {
-        &self.section.frames[offset as usize % SECTION_FRAMES]
+    pub fn frame(&self, offset: u32) -> Frame<'m> {
+        self.section.frame(offset as usize)
     }
 
     /// The number within the zone of the frame at `offset`.
@@ -609,6 +631,24 @@ mod tests {
         for migratetype in Migratetype::ALL {
             let stored = swap_first_two(migratetype as u8);
             assert_eq!(Migratetype::from_bits(swap_first_two(stored) as u32), migratetype);
+        }
+    }
+
+    #[test]
+    fn frames_are_found_by_number_and_by_offset() {
+        let sections = crate::testing::sections::Sections::new(3, |at| at == 1);
+        let table = sections.table();
+        let start = SECTION_FRAMES as u32 - 10;
+        let frames = ZoneFrames::new(table.map(), Pfn(start as u64), ZoneIndex(0));
+        assert!(frames.try_frame(9).is_some() && frames.try_frame(10).is_none());
+        // The first number in section 2 and the last.
+        for number in [0, 9, 10 + SECTION_FRAMES as u32, 9 + 2 * SECTION_FRAMES as u32] {
+            let (home, at) = frames.section(number);
+            assert_eq!(home.number(at), number);
+            assert!(core::ptr::eq(home.frame(at).word, frames.frame(number).word));
+            assert_eq!(at % 512, frames.pfn(number).0 as u32 % 512);
+            home.set_pageblock(at, Migratetype::Isolate);
+            assert_eq!(frames.pageblock(number), Migratetype::Isolate);
         }
     }
 }

@@ -19,6 +19,7 @@ mod slot;
 pub mod sync;
 pub mod topology;
 pub mod units;
+pub mod vmstat;
 pub mod watermark;
 pub mod zone;
 pub mod zonelist;

@@ -20,16 +20,26 @@ pub struct Model {
     pub fallback: FallbackRules,
     /// How pagesets are tuned.
     pub pcp: PcpRules,
+    /// The kernel whose texts are printed.
+    pub text_layout: TextLayout,
     /// What differs where nearpage departs from Linux on purpose.
     pub departures: Departures,
+}
+
+/// The kernel whose `/proc` texts are printed ([`crate::vmstat`]): their lines differ by release.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum TextLayout {
+    /// Linux 6.1.
+    Linux6_1,
+    /// Linux 6.12.
+    Linux6_12,
+    /// Linux 6.18: the bounds of each pageset's `high` are lines of their own.
+    Linux6_18,
 }
 
 /// Where nearpage departs from Linux on purpose (design 16), each with a switch back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Departures {
-    /// Drained pages that adjoin go back as one run of blocks instead of page by page. The same blocks
-    /// are free afterwards; their order on the lists differs.
-    pub frees_runs: bool,
     /// A bulk request takes what a zone has above its watermark, and straight from the zone what the
     /// pageset does not have. Linux takes all from one zone or nothing, through the pageset.
     pub bulk_from_zone: bool,
@@ -38,9 +48,8 @@ pub struct Departures {
 }
 
 impl Departures {
-    const NONE: Self =
-        Self { frees_runs: false, bulk_from_zone: false, drains_before_failing: false };
-    const ALL: Self = Self { frees_runs: true, bulk_from_zone: true, drains_before_failing: true };
+    const NONE: Self = Self { bulk_from_zone: false, drains_before_failing: false };
+    const ALL: Self = Self { bulk_from_zone: true, drains_before_failing: true };
 }
 
 /// A host's pages count as movable if they were asked for as movable.
@@ -57,6 +66,7 @@ impl Model {
         memoryless_line: MemorylessLine::WithSelf,
         fallback: fallback(FallbackModel::Linux6_1),
         pcp: PcpRules::LINUX_6_1,
+        text_layout: TextLayout::Linux6_1,
         departures: Departures::NONE,
     };
 
@@ -68,6 +78,7 @@ impl Model {
         memoryless_line: MemorylessLine::WithoutSelf,
         fallback: fallback(FallbackModel::Linux6_12),
         pcp: PcpRules::LINUX_6_12,
+        text_layout: TextLayout::Linux6_12,
         departures: Departures::NONE,
     };
 
@@ -79,6 +90,7 @@ impl Model {
         memoryless_line: MemorylessLine::WithoutSelf,
         fallback: fallback(FallbackModel::Linux6_12),
         pcp: PcpRules::NEARPAGE,
+        text_layout: TextLayout::Linux6_18,
         departures: Departures::ALL,
     };
 

@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! read by everybody, written rarely     headroom, flags, marks, reserves, where it lies
-//! read on slow paths, written under     free pages, largest order
+//! read on slow paths, written under     free pages, largest order, counts of lock holds
 //!   the lock at each change
-//! under the lock                        the buddy, counts of lock holds
+//! under the lock                        the buddy
 //! ```
 //!
 //! **Headroom.** The fast path must know whether a request would pass the watermark without reading
@@ -16,16 +16,9 @@ use crate::buddy::{Buddy, FallbackRules};
 use crate::frame::ZoneFrames;
 use crate::pcp::tuning::ZoneView;
 use crate::platform::{Lock, Platform};
-use crate::sync::{AtomicU8, AtomicU64, Ordering};
+use crate::sync::{AtomicU8, AtomicU64, Ordering, OwnedCounter};
 use crate::units::{NodeIndex, Order, PageCount, PfnRange, ZoneIndex, ZoneKind};
 use crate::watermark::{AllocFlags, Marks, WatermarkCheck, watermark_fast};
-
-/// What is under the lock of a zone.
-pub struct ZoneInner {
-    /// The free blocks.
-    pub buddy: Buddy,
-    holds: LockHolds,
-}
 
 /// How often the lock of a zone was taken, and for how much at a time: the two objectives of all tuning.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -33,7 +26,7 @@ pub struct LockHolds {
     /// Times that the lock was taken to move pages.
     pub acquisitions: u64,
     /// Most pages that moved in one hold.
-    pub most_pages: u64,
+    pub most_pages: PageCount,
 }
 
 /// Events of a zone that no pageset counts: they are rare, so anybody adds to them.
@@ -65,13 +58,15 @@ impl ZoneEvents {
     }
 }
 
-/// Written at each change of the free lists, so on a line of its own.
-#[derive(Debug)]
+/// Written at each change of the free lists, so on a line of its own; only the holder of the lock writes.
+#[derive(Debug, Default)]
 #[repr(align(64))]
 struct Published {
     free: AtomicU64,
     /// One more than the largest order with a free block of types 0 to 2; 0 if there is none.
     orders: AtomicU8,
+    acquisitions: OwnedCounter,
+    most_pages: OwnedCounter,
 }
 
 /// One populated zone of one node.
@@ -88,7 +83,7 @@ pub struct Zone<'m, P: Platform> {
     managed: AtomicU64,
     published: Published,
     events: ZoneEvents,
-    inner: P::Lock<ZoneInner>,
+    buddy: P::Lock<Buddy>,
 }
 
 /// `ZONE_BELOW_HIGH`: an allocation found the zone below its high watermark (facts 4.2, 7.4).
@@ -115,12 +110,9 @@ impl<'m, P: Platform> Zone<'m, P> {
             marks: Default::default(),
             reserve: Default::default(),
             managed: AtomicU64::new(0),
-            published: Published { free: AtomicU64::new(0), orders: AtomicU8::new(0) },
+            published: Published::default(),
             events: ZoneEvents::default(),
-            inner: P::Lock::new(ZoneInner {
-                buddy: Buddy::new(rules),
-                holds: LockHolds::default(),
-            }),
+            buddy: P::Lock::new(Buddy::new(rules)),
         }
     }
 
@@ -261,19 +253,20 @@ impl<'m, P: Platform> Zone<'m, P> {
 
     /// Takes the lock to look or to change what is not a move of pages.
     pub fn lock(&self) -> ZoneGuard<'_, 'm, P> {
-        ZoneGuard { zone: self, inner: self.inner.lock() }
+        ZoneGuard { zone: self, buddy: self.buddy.lock() }
     }
 
     /// Takes the lock to move pages between the buddy and somebody: counted.
     pub fn lock_to_move(&self) -> ZoneGuard<'_, 'm, P> {
-        let mut guard = self.lock();
-        guard.inner.holds.acquisitions += 1;
+        let guard = self.lock();
+        self.published.acquisitions.add(1);
         guard
     }
 
-    /// How often the lock was taken.
+    /// How often the lock was taken, as of a moment ago: reading does not take it.
     pub fn holds(&self) -> LockHolds {
-        self.inner.lock().holds
+        let Published { acquisitions, most_pages, .. } = &self.published;
+        LockHolds { acquisitions: acquisitions.get(), most_pages: PageCount(most_pages.get()) }
     }
 
     fn publish(&self, buddy: &Buddy) {
@@ -303,7 +296,7 @@ impl<'m, P: Platform> Zone<'m, P> {
 /// The zone's lock, held. Dropping it publishes what other threads read without it.
 pub struct ZoneGuard<'a, 'm, P: Platform> {
     zone: &'a Zone<'m, P>,
-    inner: <P::Lock<ZoneInner> as Lock<ZoneInner>>::Guard<'a>,
+    buddy: <P::Lock<Buddy> as Lock<Buddy>>::Guard<'a>,
 }
 
 impl<'a, 'm, P: Platform> ZoneGuard<'a, 'm, P> {
@@ -316,19 +309,18 @@ impl<'a, 'm, P: Platform> ZoneGuard<'a, 'm, P> {
     /// The free blocks.
     #[inline]
     pub fn buddy(&mut self) -> &mut Buddy {
-        &mut self.inner.buddy
+        &mut self.buddy
     }
 
     /// Notes how many pages moved in this hold.
     #[inline]
     pub fn note_moved(&mut self, pages: u64) {
-        let most = &mut self.inner.holds.most_pages;
-        *most = pages.max(*most);
+        self.zone.published.most_pages.raise_to(pages);
     }
 }
 
 impl<P: Platform> Drop for ZoneGuard<'_, '_, P> {
     fn drop(&mut self) {
-        self.zone.publish(&self.inner.buddy);
+        self.zone.publish(&self.buddy);
     }
 }

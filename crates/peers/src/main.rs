@@ -1,1 +1,88 @@
-fn main() {}
+//! nearpage beside other allocators, in one process.
+
+mod check;
+mod contestant;
+mod footprint;
+mod machine;
+mod nearpage;
+mod pages;
+mod peers;
+mod region;
+mod report;
+mod sample;
+mod source;
+mod stats;
+mod timing;
+mod work;
+mod workers;
+
+use std::io::{self, ErrorKind, Write};
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+
+use check::Results;
+use timing::Effort;
+
+/// Compares nearpage with other allocators, in one process.
+#[derive(Parser)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Pages(PagesArguments),
+}
+
+/// Allocates and frees pages with all allocators.
+///
+/// Times are nanoseconds per page; per allocation and free together in `pair`, `order9_pair` and
+/// `cross`. With several threads they are wall time x threads / operations. Medians are over rounds in
+/// which all allocators take turns. nearpage and the peers with a pool have 2 GiB of address range;
+/// about 5 GiB of memory are used in all.
+///
+/// The JSON is {"schema": 1, "machine": {...}, "rows": [...], "resident": [...], "facts": [...],
+/// "absent": [...]}. A row has `bench`, `allocator`, `threads`, `n` (pages per call in `single_*` and
+/// `bulk_*`, pages held in `fill` and `free_*`, else 1), `ns_median`, `ns_min`, `ns_max`. `resident` has,
+/// by `allocator`, `resident_bytes` and `beside_pages_bytes` with `pages` pages given out and not
+/// touched by their user. `absent` says which allocators did not take part, and why. With --check,
+/// "checks" has one verdict per promise.
+///
+/// `harness-floor` is not an allocator: its rows are what the measuring itself costs.
+#[derive(Args)]
+struct PagesArguments {
+    /// Writes JSON instead of tables.
+    #[arg(long)]
+    json: bool,
+    /// Tells which promises hold; the exit status is 1 if one does not.
+    #[arg(long)]
+    check: bool,
+}
+
+fn main() -> ExitCode {
+    let Cli { command: Command::Pages(arguments) } = Cli::parse();
+    match pages(&arguments) {
+        Ok(code) => code,
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("peers: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn pages(arguments: &PagesArguments) -> io::Result<ExitCode> {
+    let run = pages::run(&Effort::FULL)?;
+    let results = Results { rows: &run.rows, facts: &run.facts };
+    let checks = arguments.check.then(|| check::evaluate(&results));
+    let mut out = io::stdout().lock();
+    match arguments.json {
+        true => report::json(&mut out, &run, checks.as_deref())?,
+        false => report::text(&mut out, &run, checks.as_deref())?,
+    }
+    out.flush()?;
+    let missed = checks.iter().flatten().any(|verdict| !verdict.ok);
+    Ok(if missed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}

@@ -1,5 +1,7 @@
 //! Architectures without sequences: [`super::Area::of_glibc`] refuses, so nothing here is ever called.
 
+use nearpage::pcp::Push;
+
 use super::{MOVED, RingList};
 
 /// The CPU that this thread runs on: none that has lists.
@@ -13,8 +15,8 @@ pub fn pop(_area: isize, _list: &RingList) -> u32 {
 }
 
 /// As on other architectures.
-pub fn push<const INDEX: usize>(_area: isize, _lists: &[RingList], _number: u32) -> u32 {
-    MOVED
+pub fn push(_area: isize, _list: &RingList, _number: u32) -> u32 {
+    Push::MOVED.0
 }
 
 /// As on other architectures.

@@ -1,6 +1,6 @@
 //! The bare restartable sequences, with nothing around them: the limit that benchmarks compare with.
 
-use nearpage::pcp::{LISTS, Storage};
+use nearpage::pcp::{LISTS, Pop, Push, Storage};
 use nearpage::sync::AtomicU32;
 use nearpage::units::CpuId;
 
@@ -37,16 +37,28 @@ impl BareLists {
         Ok(Self { storage, lists, _rings: rings })
     }
 
-    /// One pop and one push; returns the number. `None` if the thread was moved between, or runs on a
-    /// CPU without a list.
+    /// Takes a number from this CPU's list. `None` if it is empty, or this thread was moved meanwhile.
     #[inline(always)]
-    pub fn pop_and_push(&self) -> Option<u32> {
+    pub fn pop(&self) -> Option<u32> {
         let area = self.storage.area.offset();
         let lists = self.lists.get(sequences::current_cpu(area) as usize)?;
-        let number = sequences::pop(area, &lists[0]);
-        if number >= super::EMPTY {
-            return None;
-        }
-        (sequences::push::<0>(area, lists, number) == 0).then_some(number)
+        Pop(sequences::pop(area, &lists[0])).frame()
+    }
+
+    /// Puts a number on this CPU's list; returns whether it is there.
+    #[inline(always)]
+    pub fn push(&self, number: u32) -> bool {
+        let area = self.storage.area.offset();
+        let Some(lists) = self.lists.get(sequences::current_cpu(area) as usize) else {
+            return false;
+        };
+        Push(sequences::push(area, &lists[0], number)).is_done()
+    }
+
+    /// One pop and one push; returns the number.
+    #[inline(always)]
+    pub fn pop_and_push(&self) -> Option<u32> {
+        let number = self.pop()?;
+        self.push(number).then_some(number)
     }
 }

@@ -43,17 +43,12 @@ pub use limit::BareLists;
 use core::marker::PhantomData;
 
 use nearpage::frame::ZoneFrames;
-use nearpage::pcp::LISTS;
 use nearpage::pcp::storage::{ListCounts, Pop, Push, Storage};
 use nearpage::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use nearpage::units::{CpuId, Order};
 
-/// Answer of a sequence: not on the owner's CPU, or stopped.
+/// Answer of a batch: not on the owner's CPU, or stopped.
 const MOVED: u32 = u32::MAX;
-/// Answer of `pop`: nothing there.
-const EMPTY: u32 = u32::MAX - 1;
-/// Answer of `push`: the limit is reached.
-const FULL: u32 = u32::MAX - 1;
 /// Owner of a list that is being drained from outside: no CPU has this id, and the kernel does not put it
 /// in place of one either (-1: no area is registered, -2: registering failed).
 const STOPPED: u32 = 1 << 31;
@@ -132,6 +127,12 @@ impl RingStorage {
     pub fn new() -> Result<Self, Unavailable> {
         Ok(Self { area: Area::of_glibc()? })
     }
+
+    /// The storage with an area of the caller's.
+    #[doc(hidden)]
+    pub fn with_area(area: Area) -> Self {
+        Self { area }
+    }
 }
 
 impl Storage for RingStorage {
@@ -175,37 +176,13 @@ impl Storage for RingStorage {
     #[inline(always)]
     fn pop(&self, on: &Here<'_>, list: &RingList, _frames: &ZoneFrames<'_>) -> Pop {
         debug_assert!(on.1.is_none(), "a stopped CPU's lists are only drained");
-        match sequences::pop(self.area.offset(), list) {
-            number @ ..EMPTY => Pop::Frame(number),
-            EMPTY => Pop::Empty,
-            _ => Pop::Moved,
-        }
+        Pop(sequences::pop(self.area.offset(), list))
     }
 
     #[inline(always)]
-    fn push(
-        &self,
-        on: &Here<'_>,
-        lists: &[RingList; LISTS],
-        index: usize,
-        _frames: &ZoneFrames<'_>,
-        number: u32,
-    ) -> Push {
+    fn push(&self, on: &Here<'_>, list: &RingList, _frames: &ZoneFrames<'_>, number: u32) -> Push {
         debug_assert!(on.1.is_none(), "a stopped CPU's lists are only drained");
-        let area = self.area.offset();
-        // One sequence for each of the busiest lists, with the list's place in the instruction: the
-        // branch is predicted, and the cursor need not wait for the frame's pageblock.
-        let answer = match index {
-            0 => sequences::push::<0>(area, lists, number),
-            1 => sequences::push::<1>(area, lists, number),
-            2 => sequences::push::<2>(area, lists, number),
-            _ => sequences::push::<0>(area, &lists[index..], number),
-        };
-        match answer {
-            0 => Push::Done,
-            FULL => Push::Full,
-            _ => Push::Moved,
-        }
+        Push(sequences::push(self.area.offset(), list, number))
     }
 
     #[inline]

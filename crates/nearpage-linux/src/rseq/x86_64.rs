@@ -10,7 +10,9 @@
 
 use core::arch::asm;
 
-use super::{EMPTY, FULL, MOVED, RingList};
+use nearpage::pcp::{Pop, Push};
+
+use super::{MOVED, RingList};
 
 /// The CPU that this thread runs on: `rseq->cpu_id`.
 #[inline(always)]
@@ -53,7 +55,7 @@ macro_rules! sequence {
     };
 }
 
-/// Takes the hottest entry: the entry, [`EMPTY`] or [`MOVED`].
+/// Takes the hottest entry: what is in a [`Pop`].
 #[inline(always)]
 pub fn pop(area: isize, list: &RingList) -> u32 {
     let number: u32;
@@ -88,21 +90,20 @@ pub fn pop(area: isize, list: &RingList) -> u32 {
             cold = const core::mem::offset_of!(RingList, cold),
             mask = const core::mem::offset_of!(RingList, mask),
             ring = const core::mem::offset_of!(RingList, ring),
-            MOVED = const MOVED,
-            EMPTY = const EMPTY,
+            MOVED = const Pop::MOVED.0,
+            EMPTY = const Pop::EMPTY.0,
             options(nostack),
         );
     }
     number
 }
 
-/// Puts an entry at the hot end of `lists[INDEX]`: 0, [`FULL`] or [`MOVED`].
+/// Puts an entry at the hot end: what is in a [`Push`].
 #[inline(always)]
-pub fn push<const INDEX: usize>(area: isize, lists: &[RingList], number: u32) -> u32 {
-    debug_assert!(INDEX < lists.len());
+pub fn push(area: isize, list: &RingList, number: u32) -> u32 {
     let answer: u32;
-    // SAFETY: as in `pop`, and the callers have a list `INDEX`. The slot written is above the hot end and
-    // below `limit <= mask + 1` entries from the cold end, so it belongs to nobody until the cursor is stored.
+    // SAFETY: as in `pop`. The slot written is above the hot end and below `limit <= mask + 1` entries
+    // from the cold end, so it belongs to nobody until the cursor is stored.
     unsafe {
         asm!(
             sequence!(
@@ -126,19 +127,19 @@ pub fn push<const INDEX: usize>(area: isize, lists: &[RingList], number: u32) ->
             "jmp 9b",
             ".popsection",
             area = in(reg) area,
-            list = in(reg) lists.as_ptr(),
+            list = in(reg) list,
             n = in(reg) number,
             t = out(reg) _,
             c = out(reg) _,
             r = out(reg) answer,
-            owner = const { INDEX * size_of::<RingList>() + core::mem::offset_of!(RingList, owner) },
-            cursor = const { INDEX * size_of::<RingList>() + core::mem::offset_of!(RingList, cursor) },
-            cold = const { INDEX * size_of::<RingList>() + core::mem::offset_of!(RingList, cold) },
-            limit = const { INDEX * size_of::<RingList>() + core::mem::offset_of!(RingList, limit) },
-            mask = const { INDEX * size_of::<RingList>() + core::mem::offset_of!(RingList, mask) },
-            ring = const { INDEX * size_of::<RingList>() + core::mem::offset_of!(RingList, ring) },
-            MOVED = const MOVED,
-            FULL = const FULL,
+            owner = const core::mem::offset_of!(RingList, owner),
+            cursor = const core::mem::offset_of!(RingList, cursor),
+            cold = const core::mem::offset_of!(RingList, cold),
+            limit = const core::mem::offset_of!(RingList, limit),
+            mask = const core::mem::offset_of!(RingList, mask),
+            ring = const core::mem::offset_of!(RingList, ring),
+            MOVED = const Push::MOVED.0,
+            FULL = const Push::FULL.0,
             options(nostack),
         );
     }

@@ -7,13 +7,13 @@
 use core::fmt;
 
 use super::fast::FromPageset;
-use super::scan::{Wanted, first_flags, note_placement};
+use super::scan::{Wanted, first_flags};
 use super::{PageAllocator, Request, refill::Runs};
 use crate::error::{AllocError, FreeError};
 use crate::pcp::pageset::Pageset;
 use crate::pcp::{Storage, list_index};
 use crate::platform::Platform;
-use crate::units::{Order, Pfn, ZoneIndex};
+use crate::units::{Order, PageCount, Pfn, ZoneIndex};
 use crate::zone::{Zone, ZoneEvents};
 
 /// Pages between two looks at the pageset: 1 KiB of stack.
@@ -66,7 +66,8 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         Ok(1)
     }
 
-    /// Takes from the first zone with room, and from no other, so that a bulk stays on one node.
+    /// Takes from the first zone with room, and from no other. It is a zone of the preferred node, so that
+    /// each page is a `numa_hit` (facts 8, 11.1).
     fn bulk_from_first_zone(&self, wanted: &Wanted, out: &mut [Pfn]) -> usize {
         let flags = first_flags(wanted.gfp);
         let mut preferred = None;
@@ -76,19 +77,25 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
                 break;
             }
             // The reserve is that against the preferred zone's kind, not the request's: facts 8.
-            let room = zone.room(flags, preferred.kind()).0.min(out.len() as u64) as usize;
-            let share =
-                if self.model.departures.bulk_from_zone || room == out.len() { room } else { 0 };
+            let share = self.bulk_share(zone.room(flags, preferred.kind()), out.len());
             if share == 0 {
                 continue;
             }
             let got = self.bulk_from_zone(zone, wanted, &mut out[..share]);
             if got > 0 {
-                note_placement(preferred, zone);
                 return got;
             }
         }
         0
+    }
+
+    /// How many of `pages` a zone with `room` gives. Linux gives all, with a page to spare as its watermark
+    /// check has it, or none; and one page is no bulk to it. Facts 8.
+    fn bulk_share(&self, room: PageCount, pages: usize) -> usize {
+        if self.model.departures.bulk_from_zone {
+            return room.0.min(pages as u64) as usize;
+        }
+        if pages > 1 && room.0 > pages as u64 { pages } else { 0 }
     }
 
     fn bulk_from_zone(&self, zone: &'m Zone<'m, P>, wanted: &Wanted, out: &mut [Pfn]) -> usize {
@@ -256,7 +263,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     fn free_batch_to_zone(&self, zone: &Zone<'m, P>, numbers: &[u32]) {
         ZoneEvents::add(&zone.events().direct_free_pages, numbers.len() as u64);
         let mut guard = zone.lock_to_move();
-        self.give_back(&mut guard, zone.frames(), numbers, SINGLE);
+        guard.buddy().free_batch(*zone.frames(), numbers, SINGLE);
         guard.note_moved(numbers.len() as u64);
     }
 }
@@ -277,7 +284,8 @@ impl<P: Platform> BulkFree<'_, '_, P> {
             Some(frame) if frame.word().is_allocated(SINGLE) => frame,
             _ => return Err(allocator.refuse_free(pfn, SINGLE)),
         };
-        let zone = allocator.take_back(frame, pfn, SINGLE)?;
+        let zone = frame.word().zone();
+        allocator.take_back(frame, zone, pfn, SINGLE)?;
         let Some(list) = list_index(SINGLE, allocator.map.pageblock(pfn)) else {
             allocator.free_to_zone(zone, pfn, SINGLE);
             return Ok(());
@@ -298,5 +306,43 @@ impl<P: Platform> BulkFree<'_, '_, P> {
             self.allocator.free_batch(zone, list, &self.batch[..self.len]);
         }
         self.len = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::alloc::{Config, Request};
+    use crate::gfp::Gfp;
+    use crate::model::Model;
+    use crate::testing::machine::TestMachine;
+    use crate::units::{Order, Pfn, ZoneKind};
+    use crate::watermark::AllocFlags;
+
+    /// Pages of a bulk request for so many pages more, or less, than the zone has room for.
+    fn bulk_beside_room(model: Model, more: i64) -> (u64, usize) {
+        let config = Config { model, ..Config::default() };
+        TestMachine::new().node(0, 8192, &[0]).config(config).run(|allocator| {
+            let room = allocator.zones()[0].room(AllocFlags::WMARK_LOW, ZoneKind::Normal).0;
+            let mut out = [Pfn(0); 8192];
+            let out = &mut out[..room.saturating_add_signed(more) as usize];
+            (room, allocator.alloc_bulk(Request::new(Order(0), Gfp::KERNEL), out).unwrap())
+        })
+    }
+
+    #[test]
+    fn linux_gives_all_with_a_page_to_spare_or_one() {
+        let (room, pages) = bulk_beside_room(Model::LINUX_6_12, -1);
+        assert_eq!(pages as u64, room - 1);
+        for more in [0, 1] {
+            assert_eq!(bulk_beside_room(Model::LINUX_6_12, more).1, 1);
+        }
+    }
+
+    #[test]
+    fn nearpage_gives_what_there_is_room_for() {
+        for more in [-1, 0, 1] {
+            let (room, pages) = bulk_beside_room(Model::NEARPAGE, more);
+            assert_eq!(pages as u64, room.saturating_add_signed(more).min(room));
+        }
     }
 }

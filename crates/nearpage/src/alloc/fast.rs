@@ -3,6 +3,7 @@
 use super::{Cpu, PageAllocator, Request};
 use crate::error::{AllocError, FreeError};
 use crate::frame::{Frame, Migratetype, Word};
+use crate::gfp::Gfp;
 use crate::pcp::pageset::Pageset;
 use crate::pcp::{Pop, Push, Storage, list_index};
 use crate::platform::Platform;
@@ -39,13 +40,18 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let kind = request.gfp.zone_kind()?;
         let list = list_index(request.order, migratetype)?;
         let cpu = self.this_cpu()?;
-        let pageset = match request.node {
-            None => cpu.home[kind.index()].get()?,
-            Some(node) => {
-                let zone = self.nodes[self.node_index(node)?.0 as usize].preferred.zone(kind);
-                cpu.pagesets.get(zone.0 as usize)?
+        let (node, pageset) = match request.node {
+            None => (cpu.node, cpu.home[kind.index()].get()?),
+            Some(id) => {
+                let node = self.node_index(id)?;
+                let zone = self.nodes[node.0 as usize].preferred.zone(kind);
+                (node, cpu.pagesets.get(zone.0 as usize)?)
             }
         };
+        // A node without memory of this kind prefers a zone of another node.
+        if request.gfp.has(Gfp::THISNODE) && pageset.zone().node() != node {
+            return None;
+        }
         if request.order.0 >= pageset.zone().headroom_orders() {
             return None;
         }
@@ -73,11 +79,14 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             tuning.before_alloc(&self.model.pcp);
             pageset.set_tuning(tuning);
         }
-        match storage.pop(&on, pageset.list(list), pageset.zone().frames()) {
-            Pop::Frame(number) => FromPageset::Block(number),
-            Pop::Empty => self.refill(&on, pageset, order, migratetype, list),
-            Pop::Moved => FromPageset::Busy,
+        let popped = storage.pop(&on, pageset.list(list), pageset.zone().frames());
+        if let Some(number) = popped.frame() {
+            return FromPageset::Block(number);
         }
+        if popped == Pop::EMPTY {
+            return self.refill(&on, pageset, order, migratetype, list);
+        }
+        FromPageset::Busy
     }
 
     /// Marks a block as allocated and gives its frame number to the outside.
@@ -103,16 +112,22 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     /// told ([`Platform::misuse`]).
     #[inline(always)]
     pub fn free(&self, pfn: Pfn, order: Order) -> Result<(), FreeError> {
-        // Most pages come home to the zone that this CPU's requests prefer. Asking for that zone first
-        // lets the pageset's address be known before the frame's word is: the word only confirms it.
+        // Most pages come home to the zone that this CPU's requests prefer, from movable pageblocks. To
+        // ask for that first means that the addresses of the zone and of the list are known before
+        // the frame's word and its pageblock's type are: those only confirm the branches.
         if let Some(cpu) = self.this_cpu()
             && let Some(pageset) = cpu.home[ZoneKind::Normal.index()].get()
-            && let Some(number) = pageset.zone().frames().try_number(pfn)
-            && let Some(frame) = pageset.zone().frames().try_frame(number)
-            && frame.word().is_allocated_in(order, pageset.zone().index())
+            && let Some(page) = pageset.zone().frames().locate(pfn)
+            && page.frame.word().is_allocated_in(order, pageset.zone().index())
         {
-            self.take_back(frame, pfn, order)?;
-            return self.free_to_pageset(cpu, pageset, number, order);
+            self.take_back(page.frame, pageset.zone().index(), pfn, order)?;
+            if page.is_movable() {
+                let migratetype = Migratetype::Movable;
+                self.free_to_pageset(cpu, pageset, page.number, order, migratetype);
+            } else {
+                self.free_of_type(cpu, pageset, page.number, order, page.pageblock());
+            }
+            return Ok(());
         }
         self.free_anywhere(pfn, order)
     }
@@ -125,13 +140,28 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             Some(frame) if frame.word().is_allocated(order) => frame,
             _ => return Err(self.refuse_free(pfn, order)),
         };
-        let zone = self.take_back(frame, pfn, order)?;
+        let zone = frame.word().zone();
+        self.take_back(frame, zone, pfn, order)?;
         let Some(cpu) = self.this_cpu() else {
             self.free_to_zone(zone, pfn, order);
             return Ok(());
         };
         let pageset = &cpu.pagesets[zone.0 as usize];
-        self.free_to_pageset(cpu, pageset, pageset.zone().frames().number(pfn), order)
+        let number = pageset.zone().frames().number(pfn);
+        self.free_to_pageset(cpu, pageset, number, order, self.map.pageblock(pfn));
+        Ok(())
+    }
+
+    #[inline(never)]
+    fn free_of_type(
+        &self,
+        cpu: &Cpu<'m, P>,
+        pageset: &Pageset<'m, P>,
+        number: u32,
+        order: Order,
+        migratetype: Migratetype,
+    ) {
+        self.free_to_pageset(cpu, pageset, number, order, migratetype);
     }
 
     /// Puts a block that nobody holds any more into a pageset of this CPU.
@@ -142,48 +172,43 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         pageset: &Pageset<'m, P>,
         number: u32,
         order: Order,
-    ) -> Result<(), FreeError> {
+        migratetype: Migratetype,
+    ) {
         let zone = pageset.zone();
         let storage = self.platform.storage();
-        if let Some(list) = list_index(order, zone.frames().pageblock(number))
+        if let Some(list) = list_index(order, migratetype)
             && let Some(on) = storage.enter(cpu.id, &cpu.exclusion)
         {
-            match storage.push(&on, pageset.lists(), list, zone.frames(), number) {
-                Push::Done => {
-                    if P::Storage::EXACT {
-                        self.after_exact_free(&on, pageset, order, list);
-                    }
-                    return Ok(());
+            let pushed = storage.push(&on, pageset.list(list), zone.frames(), number);
+            if pushed.is_done() {
+                if P::Storage::EXACT {
+                    self.after_exact_free(&on, pageset, order, list);
                 }
-                Push::Full => {
-                    self.free_to_full_list(&on, pageset, number, order, list);
-                    return Ok(());
-                }
-                Push::Moved => {}
+                return;
+            }
+            if pushed == Push::FULL {
+                return self.free_to_full_list(&on, pageset, number, order, list);
             }
         }
         self.free_to_zone(zone.index(), zone.frames().pfn(number), order);
-        Ok(())
     }
 
-    /// Takes an allocated block out of its holder's hands; returns its zone.
+    /// Takes an allocated block of `zone` out of its holder's hands.
     #[inline(always)]
     pub(super) fn take_back(
         &self,
-        frame: &Frame,
+        frame: Frame<'_>,
+        zone: ZoneIndex,
         pfn: Pfn,
         order: Order,
-    ) -> Result<ZoneIndex, FreeError> {
-        let zone = frame.word().zone();
-        if P::HARDENED {
-            let before = frame.swap_word(Word::cached(order, zone));
-            if !before.is_allocated(order) {
-                return Err(self.refuse_free(pfn, order));
-            }
-        } else {
-            frame.set_word(Word::cached(order, zone));
+    ) -> Result<(), FreeError> {
+        let cached = Word::cached(order, zone);
+        if !P::HARDENED {
+            frame.set_word(cached);
+        } else if !frame.swap_word(cached).is_allocated(order) {
+            return Err(self.refuse_free(pfn, order));
         }
-        Ok(zone)
+        Ok(())
     }
 
     /// Says why a free is refused, to the caller and to the host. The page stays where it is: whoever holds
@@ -213,5 +238,28 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             FrameState::Blank if !self.is_online(pfn) => FreeError::Foreign { pfn },
             state => FreeError::NotAllocated { pfn, order, state },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::alloc::Request;
+    use crate::error::AllocError;
+    use crate::gfp::Gfp;
+    use crate::testing::machine::TestMachine;
+    use crate::units::{CpuId, NodeId, Order};
+
+    #[test]
+    fn this_node_is_no_other_node() {
+        let machine = TestMachine::new().node(0, 4096, &[0]).node(1, 0, &[1]);
+        machine.run(|allocator| {
+            allocator.platform().run_on(CpuId(1));
+            let gfp = Gfp::KERNEL.or(Gfp::THISNODE);
+            let request = Request::new(Order(0), gfp);
+            let refused = AllocError::MemorylessNode { node: NodeId(1), gfp };
+            assert_eq!(allocator.alloc(request), Err(refused));
+            assert_eq!(allocator.alloc(request.on(NodeId(1))), Err(refused));
+            assert!(allocator.alloc(request.on(NodeId(0))).is_ok());
+        });
     }
 }

@@ -150,6 +150,13 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         Some(self.cpu(cpu)?.pagesets)
     }
 
+    /// The CPUs of the topology, ascending: id, node, and pagesets by zone index.
+    pub fn cpus(
+        &self,
+    ) -> impl Iterator<Item = (CpuId, NodeIndex, &'m [Pageset<'m, P>])> + use<'m, P> {
+        self.cpus.iter().flatten().map(|cpu| (cpu.id, cpu.node, cpu.pagesets))
+    }
+
     #[inline(always)]
     fn cpu(&self, id: CpuId) -> Option<&'m Cpu<'m, P>> {
         *self.cpus.get(id.0 as usize)?

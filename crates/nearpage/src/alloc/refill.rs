@@ -4,8 +4,8 @@ use super::PageAllocator;
 use super::fast::FromPageset;
 use crate::buddy::{BlockRequest, Fragmentation};
 use crate::frame::Migratetype;
+use crate::pcp::Storage;
 use crate::pcp::pageset::Pageset;
-use crate::pcp::{Pop, Storage};
 use crate::platform::Platform;
 use crate::units::Order;
 use crate::zone::ZoneGuard;
@@ -45,11 +45,9 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         if refill.taken == 0 {
             return FromPageset::Nothing;
         }
-        match self.platform.storage().pop(on, pageset.list(list), zone.frames()) {
-            Pop::Frame(number) => FromPageset::Block(number),
-            // Moved to another CPU since; the pages wait here for this one.
-            Pop::Empty | Pop::Moved => FromPageset::Busy,
-        }
+        // Moved to another CPU since? Then the pages wait there for who comes next.
+        let popped = self.platform.storage().pop(on, pageset.list(list), zone.frames());
+        popped.frame().map_or(FromPageset::Busy, FromPageset::Block)
     }
 
     /// Takes blocks from the buddy in as large runs as there are and appends them to the list.

@@ -186,8 +186,8 @@ pub(super) fn first_flags(gfp: Gfp) -> AllocFlags {
     if gfp.has(Gfp::KSWAPD_RECLAIM) { flags.or(AllocFlags::KSWAPD) } else { flags }
 }
 
-/// Counts a page that came from another node than the preferred zone's. Facts 11.1.
-pub(super) fn note_placement<P: Platform>(preferred: &Zone<'_, P>, zone: &Zone<'_, P>) {
+/// Counts an allocation that came from another node than the preferred zone's. Facts 11.1.
+fn note_placement<P: Platform>(preferred: &Zone<'_, P>, zone: &Zone<'_, P>) {
     if preferred.node() != zone.node() {
         ZoneEvents::add(&zone.events().miss, 1);
         ZoneEvents::add(&preferred.events().foreign, 1);

@@ -32,14 +32,19 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         self.state.lock().settings
     }
 
-    /// Changes the settings and everything that follows from them.
+    /// Log2 of the page size in bytes.
+    pub fn page_shift(&self) -> u32 {
+        self.state.lock().page_shift
+    }
+
+    /// Changes the settings and everything that follows from them. `movable_min` stays that of the model.
     ///
     /// # Errors
     /// [`SettingError`] for a value that is out of range.
     pub fn set_settings(&self, settings: Settings) -> Result<(), SettingError> {
         settings.check()?;
         let mut state = self.state.lock();
-        state.settings = settings;
+        state.settings = Settings { movable_min: self.model.movable_min, ..settings };
         self.recompute(&state);
         Ok(())
     }
@@ -164,4 +169,26 @@ fn resize<P: Platform>(
     tuning.resize(rules, fit(sizes.high_min), fit(sizes.high_max), fit(sizes.batch));
     pageset.set_tuning(tuning);
     pageset.share_high(&tuning, 0);
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::alloc::Config;
+    use crate::model::Model;
+    use crate::testing::machine::TestMachine;
+    use crate::watermark::{MovableMin, Settings};
+
+    #[test]
+    fn settings_do_not_change_the_rules_of_the_model() {
+        let config = Config { model: Model::LINUX_6_1, ..Config::default() };
+        let machine = TestMachine::new().node(0, 8192, &[0]).movable(4096).config(config);
+        machine.run(|allocator| {
+            let marks = || allocator.zones().iter().map(|zone| zone.marks()).collect();
+            let before: std_alloc::vec::Vec<_> = marks();
+            let settings = Settings { movable_min: MovableMin::Small, ..allocator.settings() };
+            allocator.set_settings(settings).unwrap();
+            assert_eq!(allocator.settings().movable_min, MovableMin::Proportional);
+            assert_eq!(marks(), before);
+        });
+    }
 }

@@ -18,11 +18,17 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     #[cold]
     #[inline(never)]
     pub(super) fn alloc_slow(&self, wanted: &Wanted) -> Result<Pfn, AllocError> {
-        let flags = slow_flags(wanted);
+        let mut flags = slow_flags(wanted);
         if flags.has(AllocFlags::KSWAPD) {
             self.wake_reclaim(wanted);
         }
-        let refusals = match self.get_page(wanted, flags) {
+        let mut result = self.get_page(wanted, flags);
+        if result.is_err() && ignores_watermarks(wanted.gfp) {
+            // Only now: as long as one zone of the list has pages above its mark, no other is emptied.
+            flags = flags.or(AllocFlags::NO_WATERMARKS);
+            result = self.get_page(wanted, flags);
+        }
+        let refusals = match result {
             Ok(pfn) => return Ok(pfn),
             Err(refusals) => refusals,
         };
@@ -112,18 +118,21 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     }
 }
 
-/// The flags of the slow path: the min mark, and reserves for urgent requests. Facts 4.4 a, e.
+/// The flags of the slow path: the min mark, and reserves for urgent requests. Facts 4.4 a.
 fn slow_flags(wanted: &Wanted) -> AllocFlags {
     let gfp = wanted.gfp;
     let when = |condition, flags| if condition { flags } else { AllocFlags::WMARK_MIN };
     let urgent = gfp.has(Gfp::HIGH);
-    let reserves_allowed = !gfp.has(Gfp::NOMEMALLOC);
-    let cannot_wait = !gfp.has(Gfp::DIRECT_RECLAIM) && reserves_allowed;
+    let cannot_wait = !gfp.has(Gfp::DIRECT_RECLAIM) && !gfp.has(Gfp::NOMEMALLOC);
     when(urgent, AllocFlags::MIN_RESERVE)
         .or(when(gfp.has(Gfp::KSWAPD_RECLAIM), AllocFlags::KSWAPD))
         .or(when(cannot_wait, AllocFlags::NON_BLOCK))
         .or(when(cannot_wait && urgent && wanted.order.0 > 0, AllocFlags::HIGHATOMIC))
-        .or(when(gfp.has(Gfp::MEMALLOC) && reserves_allowed, AllocFlags::NO_WATERMARKS))
+}
+
+/// Whether the request may take the last pages: it helps to free others. Facts 4.4 e.
+fn ignores_watermarks(gfp: Gfp) -> bool {
+    gfp.has(Gfp::MEMALLOC) && !gfp.has(Gfp::NOMEMALLOC)
 }
 
 /// Requests that prefer failing to more work.
@@ -137,4 +146,27 @@ fn may_kill(wanted: &Wanted) -> bool {
         && !wanted.gfp.has(Gfp::RETRY_MAYFAIL)
         && !wanted.gfp.has(Gfp::THISNODE)
         && wanted.kind >= crate::units::ZoneKind::Normal
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::alloc::Request;
+    use crate::gfp::Gfp;
+    use crate::testing::machine::TestMachine;
+    use crate::units::{NodeId, NodeIndex, Order};
+
+    #[test]
+    fn last_pages_are_taken_last() {
+        let machine = TestMachine::new().node(0, 4096, &[0]).node(1, 4096, &[1]);
+        machine.run(|allocator| {
+            let near = |gfp| allocator.alloc(Request::new(Order(0), gfp).on(NodeId(0)));
+            let node_of = |pfn| allocator.topology().node_of_pfn(pfn);
+            while near(Gfp::KERNEL.or(Gfp::THISNODE)).is_ok() {}
+            let helper = Gfp::KERNEL.or(Gfp::MEMALLOC);
+            assert_eq!(near(helper).map(node_of), Ok(Some(NodeIndex(1))));
+            while near(Gfp::KERNEL).is_ok() {}
+            assert_eq!(near(helper).map(node_of), Ok(Some(NodeIndex(0))));
+            assert!(near(helper.or(Gfp::NOMEMALLOC)).is_err());
+        });
+    }
 }

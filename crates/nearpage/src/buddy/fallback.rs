@@ -17,10 +17,8 @@
 //! `mm/page_alloc.c: __rmqueue_claim, __rmqueue_steal, try_to_claim_block`, 6.12, and
 //! `__rmqueue_fallback, steal_suitable_fallback`, 6.1. The recorded 6.12.95 behaves as described here.
 
-use super::{
-    BlockRequest, Buddy, Fragmentation, Placement, TakenBlock, counted_pages, first_order_from,
-    frame_count,
-};
+use super::take::{TakenBlock, first_order_from};
+use super::{BlockRequest, Buddy, Fragmentation, Placement, counted_pages, frame_count};
 use crate::frame::{FrameState, ListEnd, Migratetype, Word, ZoneFrames};
 use crate::units::{MAX_ORDER, Order, PAGEBLOCK_ORDER, PageCount};
 

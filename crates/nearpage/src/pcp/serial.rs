@@ -5,7 +5,6 @@
 //! lists of a CPU exclusive is the [`Exclusion`]: a try-lock per CPU ([`TryLock`]), or nothing where one
 //! thread runs all CPUs ([`Single`]).
 
-use super::LISTS;
 use super::storage::{ListCounts, Pop, Push, Storage};
 use crate::frame::{NO_FRAME, ZoneFrames};
 use crate::sync::{AtomicBool, AtomicU32, Ordering, OwnedCounter};
@@ -227,9 +226,9 @@ impl<X: Exclusion> Storage for SerialStorage<X> {
         match list.pop_hot(frames) {
             Some(number) => {
                 list.pops.add(1);
-                Pop::Frame(number)
+                Pop(number)
             }
-            None => Pop::Empty,
+            None => Pop::EMPTY,
         }
     }
 
@@ -237,15 +236,13 @@ impl<X: Exclusion> Storage for SerialStorage<X> {
     fn push(
         &self,
         _on: &X::OnCpu<'_>,
-        lists: &[LinkedList; LISTS],
-        index: usize,
+        list: &LinkedList,
         frames: &ZoneFrames<'_>,
         number: u32,
     ) -> Push {
-        let list = &lists[index];
         list.push_hot(frames, number);
         list.pushes.add(1);
-        Push::Done
+        Push::DONE
     }
 
     fn pop_batch(

@@ -8,31 +8,47 @@
 //! append and drains take: the coldest pages go back to the buddy, and a refill from one large block
 //! comes out in ascending order (facts 6, 7.3, 7.5).
 
-use super::LISTS;
 use crate::frame::ZoneFrames;
 use crate::sync::AtomicU32;
 use crate::units::{CpuId, Order};
 
-/// The answer of [`Storage::pop`].
+/// The answer of [`Storage::pop`]: a frame number, or one of two that no frame has. One word, so that the
+/// fast path needs one comparison.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Pop {
-    /// The frame number that was hottest.
-    Frame(u32),
-    /// The list is empty.
-    Empty,
+#[repr(transparent)]
+pub struct Pop(pub u32);
+
+impl Pop {
     /// This thread is not on the list's CPU any more, or the list is being drained from outside.
-    Moved,
+    pub const MOVED: Pop = Pop(u32::MAX);
+    /// The list is empty.
+    pub const EMPTY: Pop = Pop(u32::MAX - 1);
+
+    /// The frame number that was hottest.
+    #[inline(always)]
+    pub const fn frame(self) -> Option<u32> {
+        if self.0 < Self::EMPTY.0 { Some(self.0) } else { None }
+    }
 }
 
 /// The answer of [`Storage::push`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Push {
+#[repr(transparent)]
+pub struct Push(pub u32);
+
+impl Push {
     /// The frame is on the list.
-    Done,
+    pub const DONE: Push = Push(0);
     /// The list holds its limit.
-    Full,
-    /// As [`Pop::Moved`].
-    Moved,
+    pub const FULL: Push = Push(1);
+    /// As [`Pop::MOVED`].
+    pub const MOVED: Push = Push(2);
+
+    /// Whether the frame is on the list.
+    #[inline(always)]
+    pub const fn is_done(self) -> bool {
+        self.0 == Self::DONE.0
+    }
 }
 
 /// What a list has seen since it was made.
@@ -81,14 +97,11 @@ pub trait Storage {
     /// Takes the hottest block.
     fn pop(&self, on: &Self::OnCpu<'_>, list: &Self::List, frames: &ZoneFrames<'_>) -> Pop;
 
-    /// Puts a block at the hot end of list `index`. The index comes with the frame, so it is known late:
-    /// an implementation that branches on it, rather than computing the list's address from it, lets
-    /// the CPU go ahead.
+    /// Puts a block at the hot end.
     fn push(
         &self,
         on: &Self::OnCpu<'_>,
-        lists: &[Self::List; LISTS],
-        index: usize,
+        list: &Self::List,
         frames: &ZoneFrames<'_>,
         number: u32,
     ) -> Push;

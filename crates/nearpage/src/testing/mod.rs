@@ -1,5 +1,6 @@
 //! Naive models, generators and conformance suites (feature `testing`).
 
+pub mod machine;
 pub mod naive_buddy;
 pub mod naive_list;
 pub mod plain;

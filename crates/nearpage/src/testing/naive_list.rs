@@ -91,18 +91,18 @@ impl NaiveList {
     }
 
     fn pop(&mut self) -> Pop {
-        let Some(number) = self.blocks.pop_front() else { return Pop::Empty };
+        let Some(number) = self.blocks.pop_front() else { return Pop::EMPTY };
         self.pops += 1;
-        Pop::Frame(number)
+        Pop(number)
     }
 
     fn push(&mut self, number: u32) -> Push {
         if self.blocks.len() as u32 >= self.limit {
-            return Push::Full;
+            return Push::FULL;
         }
         self.blocks.push_front(number);
         self.pushes += 1;
-        Push::Done
+        Push::DONE
     }
 
     fn pop_batch(&mut self, most: usize) -> Vec<u32> {
@@ -112,7 +112,7 @@ impl NaiveList {
     }
 
     fn push_batch(&mut self, numbers: &[u32]) -> u32 {
-        let pushed = numbers.iter().take_while(|number| self.push(**number) == Push::Done);
+        let pushed = numbers.iter().take_while(|number| self.push(**number) == Push::DONE);
         pushed.count() as u32
     }
 

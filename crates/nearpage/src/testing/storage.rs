@@ -116,9 +116,7 @@ impl<'a, S: Storage> Lists<'a, S> {
         let (storage, list, frames) = (self.storage, &self.lists[index], &self.frames);
         match operation {
             Operation::Pop => Answer::Popped(storage.pop(on, list, frames)),
-            Operation::Push(number) => {
-                Answer::Pushed(storage.push(on, &self.lists, index, frames, *number))
-            }
+            Operation::Push(number) => Answer::Pushed(storage.push(on, list, frames, *number)),
             Operation::PopBatch(most) => {
                 Answer::Number(storage.pop_batch(on, list, frames, &mut out[..*most]) as u32)
             }
@@ -179,8 +177,8 @@ pub fn check_storage<S: Storage>(
     seed: u64,
     operations: u32,
 ) -> Result<Coverage, String> {
-    let mut random = Random::new(seed);
-    let rings = rings::<S>(random.choose(&[8, 9, 100, 3000, 50_000]));
+    let mut random = Random(seed);
+    let rings = rings::<S>(random.one_of(&[8, 9, 100, 3000, 50_000]));
     let sections = Sections::new(2, |_| false);
     let table = sections.table();
     let frames = ZoneFrames::new(table.map(), Pfn(0), ZoneIndex(0));
@@ -270,11 +268,13 @@ impl<'a, S: Storage> Run<'a, S> {
     fn note(&mut self, index: usize, operation: &Operation, answer: &Answer) {
         let order = list_order(index).0;
         match (operation, answer) {
-            (_, Answer::Popped(Pop::Frame(number))) => self.hold(*number, false),
+            (_, Answer::Popped(popped)) => {
+                popped.frame().into_iter().for_each(|number| self.hold(number, false));
+            }
             (_, Answer::Taken(numbers)) => {
                 numbers.iter().for_each(|&number| self.hold(number, false));
             }
-            (Operation::Push(number), Answer::Pushed(Push::Done)) => self.hold(*number, true),
+            (Operation::Push(number), Answer::Pushed(Push::DONE)) => self.hold(*number, true),
             (Operation::PushBatch(numbers), Answer::Number(pushed)) => {
                 numbers[..*pushed as usize].iter().for_each(|&number| self.hold(number, true));
             }
@@ -314,8 +314,8 @@ impl Coverage {
         let position = counts.pushes.wrapping_sub(counts.pops) as i64;
         self.lowest = self.lowest.min(position);
         self.highest = self.highest.max(position);
-        self.empty += u64::from(*answer == Answer::Popped(Pop::Empty));
-        self.full += u64::from(*answer == Answer::Pushed(Push::Full));
+        self.empty += u64::from(*answer == Answer::Popped(Pop::EMPTY));
+        self.full += u64::from(*answer == Answer::Pushed(Push::FULL));
     }
 }
 
@@ -344,7 +344,7 @@ impl Shares {
     fn new(random: &mut Random) -> Self {
         let mut kinds = Vec::new();
         let mut add = |kind, shares: &[usize]| {
-            kinds.extend(core::iter::repeat_n(kind, random.choose(shares)));
+            kinds.extend(core::iter::repeat_n(kind, random.one_of(shares)));
         };
         add(Kind::Pop, &[0, 10, 100, 200]);
         add(Kind::Push, &[0, 10, 100, 200]);
@@ -354,11 +354,11 @@ impl Shares {
         add(Kind::PopCold, &[1, 10, 100]);
         add(Kind::SetLimit, &[0, 1]);
         add(Kind::Drain, &[0, 1]);
-        Self { kinds, batch_most: random.choose(&[2, 20, 300]) }
+        Self { kinds, batch_most: random.one_of(&[2, 20, 300]) }
     }
 
     fn kind(&self, random: &mut Random) -> Kind {
-        random.choose(&self.kinds)
+        random.one_of(&self.kinds)
     }
 
     fn batch(&self, random: &mut Random) -> usize {
@@ -368,6 +368,6 @@ impl Shares {
     /// The lists that have code of their own in some storage, the first one most often; one of the
     /// others, and one of huge pages.
     fn list(&self, random: &mut Random) -> usize {
-        random.choose(&[0, 0, 0, 0, 1, 2, 4, 13])
+        random.one_of(&[0, 0, 0, 0, 1, 2, 4, 13])
     }
 }

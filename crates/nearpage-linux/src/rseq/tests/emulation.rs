@@ -51,7 +51,7 @@ impl Rseq {
         let offset = ptr::from_ref(self).addr().wrapping_sub(thread_pointer());
         // SAFETY: for this thread the thread pointer plus the offset is this `struct rseq`, which has a
         // CPU's number; the tests use a storage on one thread only.
-        RingStorage { area: unsafe { Area::unregistered(offset.cast_signed()) } }
+        RingStorage::with_area(unsafe { Area::unregistered(offset.cast_signed()) })
     }
 
     /// What the kernel does to a thread that it interrupts at `pc`, before that goes on: where it goes on.

@@ -88,19 +88,17 @@ impl<'a> Twins<'a> {
     /// As [`Lists::apply_into`], in as few instructions as can be: each costs a signal.
     fn apply_in_steps(&self, operation: &Operation, out: &mut [u32; ENTRIES]) -> Answer {
         let (storage, frames, on) = (self.storage, &self.frames, &Here(PhantomData, None));
-        let (lists, index, list) = (self.lists.lists(), self.index, self.list());
+        let list = self.list();
         let number = |blocks: usize| Answer::Number(blocks as u32);
         match operation {
             Pop => Answer::Popped(in_steps(|| storage.pop(on, list, frames))),
-            Push(block) => {
-                Answer::Pushed(in_steps(|| storage.push(on, lists, index, frames, *block)))
-            }
+            Push(block) => Answer::Pushed(in_steps(|| storage.push(on, list, frames, *block))),
             PopBatch(most) => {
                 number(in_steps(|| storage.pop_batch(on, list, frames, &mut out[..*most])))
             }
             PushBatch(blocks) => number(in_steps(|| storage.push_batch(on, list, frames, blocks))),
             AppendRun(first, blocks) => {
-                let order = list_order(index);
+                let order = list_order(self.index);
                 Answer::Number(in_steps(|| {
                     storage.append_run(on, list, frames, *first, order, *blocks)
                 }))
@@ -178,8 +176,8 @@ fn outcomes(list: &NaiveList, operation: &Operation, meanwhile: &Meanwhile) -> [
 /// The answer where the list is not this thread's to use.
 fn moved(operation: &Operation) -> Answer {
     match operation {
-        Pop => Answer::Popped(pcp::Pop::Moved),
-        Push(_) => Answer::Pushed(pcp::Push::Moved),
+        Pop => Answer::Popped(pcp::Pop::MOVED),
+        Push(_) => Answer::Pushed(pcp::Push::MOVED),
         _ => Answer::Number(0),
     }
 }
@@ -274,7 +272,6 @@ fn an_interrupted_operation_happens_as_a_whole() {
     let table = sections.table();
     let frames = ZoneFrames::new(table.map(), Pfn(0), ZoneIndex(0));
     let mut interruptions = 0;
-    // Lists 0 to 2 have a push of their own each.
     for (which, (before, index)) in
         BEFORE.into_iter().zip([0, 1, 2, 5].into_iter().cycle()).enumerate()
     {

@@ -1,0 +1,190 @@
+//! What a program can judge about the sources without taste.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The layers of the core, lowest first: a module uses only what stands above it in this list.
+const LAYERS: [&str; 22] = [
+    "units",
+    "sync",
+    "slot",
+    "frame",
+    "arena",
+    "gfp",
+    "error",
+    "pcp::tuning",
+    "pcp::sizes",
+    "pcp::storage",
+    "pcp::serial",
+    "platform",
+    "topology",
+    "watermark",
+    "zonelist",
+    "buddy",
+    "model",
+    "zone",
+    "pcp::pageset",
+    "alloc",
+    "vmstat",
+    "check",
+];
+
+fn root() -> PathBuf {
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
+    manifest.join("../..").canonicalize().expect("the workspace is there")
+}
+
+/// All files below `folder` that could be tracked, by ending.
+fn files(folder: &Path, ending: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).expect("a readable folder").flatten() {
+        let path = entry.path();
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if path.is_dir() {
+            if name != "target" && (!name.starts_with('.') || name == ".ci") {
+                found.extend(files(&path, ending));
+            }
+        } else if name.ends_with(ending) {
+            found.push(path);
+        }
+    }
+    found.sort();
+    found
+}
+
+fn text(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn shown(path: &Path) -> String {
+    path.strip_prefix(root()).unwrap_or(path).display().to_string()
+}
+
+fn complain(what: &str, complaints: &[String]) {
+    assert!(complaints.is_empty(), "{what}:\n{}", complaints.join("\n"));
+}
+
+#[test]
+fn nothing_unfinished_and_no_traces_of_a_workplace() {
+    // In two pieces, so that this file does not find itself.
+    let words = [
+        ("TO", "DO"),
+        ("FIX", "ME"),
+        ("XX", "X"),
+        ("dbg", "!("),
+        ("todo", "!("),
+        ("unimplemented", "!("),
+        ("/wo", "rk/"),
+        ("/ro", "ot/"),
+        ("allow(dead", "_code"),
+        ("#[ig", "nore"),
+    ]
+    .map(|(head, tail)| format!("{head}{tail}"));
+    let mut complaints = Vec::new();
+    for ending in [".rs", ".md", ".toml", ".c", ".h", "run"] {
+        for path in files(&root(), ending) {
+            for (at, line) in text(&path).lines().enumerate() {
+                for word in words.iter().filter(|word| line.contains(*word)) {
+                    complaints.push(format!("{}:{}: {word}", shown(&path), at + 1));
+                }
+            }
+        }
+    }
+    complain("these have no place here", &complaints);
+}
+
+#[test]
+fn only_one_file_of_the_core_names_atomics() {
+    let core = root().join("crates/nearpage/src");
+    let mut complaints = Vec::new();
+    for path in files(&core, ".rs").iter().filter(|path| !path.ends_with("sync.rs")) {
+        for (at, line) in text(path).lines().enumerate() {
+            if !line.trim_start().starts_with("//") && line.contains("sync::atomic") {
+                complaints.push(format!("{}:{}", shown(path), at + 1));
+            }
+        }
+    }
+    complain("atomics come from crate::sync", &complaints);
+}
+
+/// The layer of a module, or of the module that it is a part of.
+fn layer_of(module: &str) -> Option<usize> {
+    LAYERS.iter().position(|layer| module == *layer || module.starts_with(&format!("{layer}::")))
+}
+
+/// `pcp/tuning.rs` is `pcp::tuning`, `alloc/mod.rs` is `alloc`.
+fn module_of(core: &Path, path: &Path) -> String {
+    let inside = path.strip_prefix(core).expect("below the core").with_extension("");
+    inside.to_string_lossy().replace('/', "::").trim_end_matches("::mod").to_owned()
+}
+
+/// The modules of the crate that a line names.
+fn used_in(line: &str) -> impl Iterator<Item = String> + '_ {
+    let is_path = |c: &char| c.is_alphanumeric() || *c == '_' || *c == ':';
+    line.split("crate::").skip(1).map(move |rest| {
+        rest.chars().take_while(is_path).collect::<String>().trim_end_matches(':').to_owned()
+    })
+}
+
+#[test]
+fn core_modules_use_only_what_is_below_them() {
+    let core = root().join("crates/nearpage/src");
+    let mut complaints = Vec::new();
+    for path in files(&core, ".rs") {
+        let module = module_of(&core, &path);
+        if ["lib", "pcp"].contains(&module.as_str()) || module.starts_with("testing") {
+            continue;
+        }
+        let Some(own) = layer_of(&module) else {
+            complaints.push(format!("{}: not in the list of layers", shown(&path)));
+            continue;
+        };
+        let text = text(&path);
+        let code = text.split("#[cfg(test)]").next().unwrap_or_default();
+        for line in code.lines().filter(|line| !line.trim_start().starts_with("//")) {
+            for used in used_in(line).filter(|used| layer_of(used).is_some_and(|used| used > own)) {
+                complaints.push(format!("{}: {module} uses {used}", shown(&path)));
+            }
+        }
+    }
+    complain("a module uses one that stands above it", &complaints);
+}
+
+#[test]
+fn links_between_documents_resolve() {
+    let mut complaints = Vec::new();
+    for path in files(&root(), ".md") {
+        let folder = path.parent().expect("a file has a folder");
+        for target in text(&path).split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            let file = target.split('#').next().unwrap_or_default();
+            let is_local = !file.is_empty() && !file.contains("://");
+            if is_local && !folder.join(file).exists() {
+                complaints.push(format!("{}: {target}", shown(&path)));
+            }
+        }
+    }
+    complain("links that lead nowhere", &complaints);
+}
+
+/// A file that no module declares is compiled by nobody and rots.
+#[test]
+fn every_source_file_is_part_of_a_crate() {
+    let mut complaints = Vec::new();
+    let crates = ["nearpage", "nearpage-linux", "nearpage-cli", "peers"];
+    let sources = crates.map(|name| root().join("crates").join(name).join("src"));
+    for source in sources.into_iter().chain([root().join("xtask/src")]) {
+        let all: String = files(&source, ".rs").iter().map(|path| text(path)).collect();
+        for path in files(&source, ".rs") {
+            let named = if path.ends_with("mod.rs") { path.parent() } else { Some(&*path) };
+            let name =
+                named.and_then(Path::file_stem).expect("a file has a name").to_string_lossy();
+            let declared = all.contains(&format!("mod {name};"))
+                || all.contains(&format!("\"{name}.rs\""))
+                || ["lib", "main"].contains(&&*name);
+            if !declared {
+                complaints.push(shown(&path));
+            }
+        }
+    }
+    complain("files that no module declares", &complaints);
+}

@@ -1,0 +1,115 @@
+//! Small machines for tests: a topology, metadata on the heap, and an allocator with all memory online.
+
+use std_alloc::vec;
+use std_alloc::vec::Vec;
+
+use super::plain::PlainPlatform;
+use crate::alloc::{Config, PageAllocator, metadata_size};
+use crate::topology::{AddressMap, Node, NodeBuf, Topology, TopologyBuf};
+use crate::units::{CpuId, NodeId, Pfn, PfnRange, SECTION_FRAMES};
+
+/// Describes a machine, and runs tests on it.
+///
+/// ```
+/// use nearpage::alloc::Request;
+/// use nearpage::gfp::Gfp;
+/// use nearpage::testing::machine::TestMachine;
+/// use nearpage::units::Order;
+///
+/// let machine = TestMachine::new().node(0, 4096, &[0, 1]).node(1, 0, &[2]);
+/// machine.run(|allocator| {
+///     let pfn = allocator.alloc(Request::new(Order(0), Gfp::KERNEL)).unwrap();
+///     allocator.free(pfn, Order(0)).unwrap();
+/// });
+/// ```
+#[derive(Clone, Debug)]
+pub struct TestMachine {
+    topology: TopologyBuf,
+    config: Config,
+}
+
+impl TestMachine {
+    /// A machine without nodes, with nearpage's own rules.
+    #[expect(clippy::new_without_default, reason = "a machine without nodes is no default")]
+    pub fn new() -> Self {
+        let (nodes, distances) = (Vec::new(), Vec::new());
+        Self::from(TopologyBuf { nodes, distances, address_map: AddressMap::Flat })
+    }
+
+    /// Adds a node, above the ids so far, with `pages` pages of memory that begin at a section of their own.
+    /// All distances are 20 again.
+    #[must_use]
+    pub fn node(mut self, id: u32, pages: u64, cpus: &[u32]) -> Self {
+        let section = SECTION_FRAMES as u64;
+        let ends = self.topology.nodes.iter().filter_map(|node| node.memory.last());
+        let start = ends.map(|range| range.end.0).max().unwrap_or(1).next_multiple_of(section);
+        let memory = if pages > 0 { vec![PfnRange::new(start, start + pages)] } else { vec![] };
+        let cpus = cpus.iter().copied().map(CpuId).collect();
+        self.topology.nodes.push(NodeBuf { id: NodeId(id), memory, cpus, movable_from: None });
+        let count = self.topology.nodes.len();
+        let distance = |at| if at / count == at % count { 10 } else { 20 };
+        self.topology.distances = (0..count * count).map(distance).collect();
+        self
+    }
+
+    /// Sets all distances, row by row.
+    #[must_use]
+    pub fn distances(mut self, distances: &[u8]) -> Self {
+        self.topology.distances = distances.to_vec();
+        self
+    }
+
+    /// Makes the last `pages` frames of the node added last its Movable zone.
+    ///
+    /// # Panics
+    /// If that node has no memory.
+    #[must_use]
+    pub fn movable(mut self, pages: u64) -> Self {
+        let node = self.topology.nodes.last_mut().expect("a node was added");
+        let memory = node.memory.last().expect("the node has memory");
+        node.movable_from = Some(Pfn(memory.end.0 - pages));
+        self
+    }
+
+    /// Sets rules and settings.
+    #[must_use]
+    pub fn config(mut self, config: Config) -> Self {
+        self.config = config;
+        self
+    }
+
+    /// Makes an allocator for the machine, brings all memory online, and calls `f` with it.
+    ///
+    /// # Panics
+    /// If there can be no such allocator.
+    pub fn run<R>(&self, f: impl FnOnce(&PageAllocator<'_, PlainPlatform>) -> R) -> R {
+        let nodes: Vec<Node<'_>> = self.topology.nodes.iter().map(borrow).collect();
+        let topology = Topology::new(&nodes, &self.topology.distances, self.topology.address_map)
+            .expect("a test describes a topology");
+        let size = |node| metadata_size::<PlainPlatform>(&topology, node).expect("it has memory");
+        let mut metadata: Vec<Vec<u8>> =
+            topology.indexes().map(|node| vec![0; size(node)]).collect();
+        let mut buffers: Vec<&mut [u8]> = metadata.iter_mut().map(Vec::as_mut_slice).collect();
+        let platform = PlainPlatform::default();
+        let allocator = PageAllocator::new(platform, topology, self.config, |node, _| {
+            core::mem::take(&mut buffers[node.0 as usize])
+        })
+        .expect("buffers are as large as asked");
+        for range in nodes.iter().flat_map(|node| node.memory) {
+            allocator.online(*range).expect("memory of the topology, offline until now");
+        }
+        f(&allocator)
+    }
+}
+
+impl From<TopologyBuf> for TestMachine {
+    /// A machine of this topology, with nearpage's own rules.
+    fn from(topology: TopologyBuf) -> Self {
+        Self { topology, config: Config::default() }
+    }
+}
+
+fn borrow(node: &NodeBuf) -> Node<'_> {
+    let NodeBuf { id, memory, cpus, movable_from } = node;
+    Node { id: *id, memory, cpus, movable_from: *movable_from }
+}

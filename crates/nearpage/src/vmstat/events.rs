@@ -1,0 +1,145 @@
+//! `numastat` of a node and `/proc/vmstat`: a name and a value a line.
+
+use core::fmt::{self, Write};
+
+use super::ZoneStats;
+use crate::alloc::PageAllocator;
+use crate::platform::Platform;
+use crate::units::{NodeIndex, ZoneKind};
+
+impl ZoneStats {
+    /// The NUMA events with the kernel's names, in its order (`mm/vmstat.c: vmstat_text`, 6.12).
+    pub(super) fn numa_lines(&self) -> [(&'static str, u64); 6] {
+        [
+            ("numa_hit", self.numa_hit),
+            ("numa_miss", self.numa_miss),
+            ("numa_foreign", self.numa_foreign),
+            ("numa_interleave", self.numa_interleave),
+            ("numa_local", self.numa_local),
+            ("numa_other", self.numa_other),
+        ]
+    }
+
+    /// What only nearpage counts.
+    fn own_lines(&self) -> [(&'static str, u64); 8] {
+        [
+            ("nr_pcp_pages", self.cached_pages.0),
+            ("pcp_refill", self.refills),
+            ("pcp_refill_pages", self.refilled_pages.0),
+            ("pcp_drain", self.drains),
+            ("pcp_drain_pages", self.drained_pages.0),
+            ("zone_lock_acquisitions", self.lock_acquisitions),
+            ("zone_lock_most_pages", self.most_pages_per_hold.0),
+            ("leaked_pages", self.leaked_pages.0),
+        ]
+    }
+}
+
+impl<P: Platform> PageAllocator<'_, P> {
+    /// Writes the text of `/sys/devices/system/node/nodeN/numastat`: six lines.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn write_numastat(&self, node: NodeIndex, out: &mut (impl Write + ?Sized)) -> fmt::Result {
+        write_numastat(&self.node_stats(node), out)
+    }
+
+    /// Writes those lines of `/proc/vmstat` that an allocator of pages has, with the kernel's names, and
+    /// after them nearpage's own: pages in pagesets, their refills and drains, how often zone locks were
+    /// taken and the most pages in one hold, and pages lost to wrong frees.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn write_vmstat(&self, out: &mut (impl Write + ?Sized)) -> fmt::Result {
+        let by_kind = ZoneKind::ALL.map(|kind| self.sum_of_stats(|zone| zone.kind() == kind));
+        let all = by_kind.iter().fold(ZoneStats::default(), ZoneStats::plus);
+        let free: u64 = self.zones().iter().map(|zone| zone.free_pages().0).sum();
+        write_lines(&[("nr_free_pages", free)], out)?;
+        write_lines(&all.numa_lines(), out)?;
+        for (kind, stats) in ZoneKind::ALL.into_iter().zip(&by_kind) {
+            writeln!(out, "pgalloc_{} {}", event_suffix(kind), stats.pgalloc)?;
+        }
+        write_lines(&[("pgfree", all.pgfree.0)], out)?;
+        write_lines(&all.own_lines(), out)
+    }
+}
+
+/// The zone in the name of an event.
+const fn event_suffix(kind: ZoneKind) -> &'static str {
+    match kind {
+        ZoneKind::Dma => "dma",
+        ZoneKind::Dma32 => "dma32",
+        ZoneKind::Normal => "normal",
+        ZoneKind::Movable => "movable",
+        ZoneKind::Device => "device",
+    }
+}
+
+/// The last three events have other names here than in `/proc/vmstat`.
+/// `drivers/base/node.c: node_read_numastat`, 6.12.
+fn write_numastat(stats: &ZoneStats, out: &mut (impl Write + ?Sized)) -> fmt::Result {
+    let mut lines = stats.numa_lines();
+    for (line, name) in lines[3..].iter_mut().zip(["interleave_hit", "local_node", "other_node"]) {
+        line.0 = name;
+    }
+    write_lines(&lines, out)
+}
+
+fn write_lines(lines: &[(&str, u64)], out: &mut (impl Write + ?Sized)) -> fmt::Result {
+    lines.iter().try_for_each(|(name, value)| writeln!(out, "{name} {value}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std_alloc::string::String;
+
+    use super::*;
+    use crate::alloc::Request;
+    use crate::gfp::Gfp;
+    use crate::testing::machine::TestMachine;
+    use crate::units::{CpuId, NodeId, Order};
+
+    #[test]
+    fn numastat_has_its_own_names() {
+        // A node of a 6.12 machine after it helped out.
+        let recorded = "numa_hit 3945825\nnuma_miss 20689\nnuma_foreign 17\ninterleave_hit 823\n\
+                        local_node 3926075\nother_node 40439\n";
+        let stats = ZoneStats {
+            numa_hit: 3_945_825,
+            numa_miss: 20_689,
+            numa_foreign: 17,
+            numa_interleave: 823,
+            numa_local: 3_926_075,
+            numa_other: 40_439,
+            ..ZoneStats::default()
+        };
+        let mut text = String::new();
+        write_numastat(&stats, &mut text).unwrap();
+        assert_eq!(text, recorded);
+    }
+
+    #[test]
+    fn vmstat_is_of_all_nodes() {
+        let machine = TestMachine::new().node(0, 8192, &[0]).node(1, 8192, &[1]).movable(4096);
+        machine.run(|allocator| {
+            allocator.alloc(Request::new(Order(4), Gfp::KERNEL)).unwrap();
+            let movable = Request::new(Order(0), Gfp::HIGHUSER_MOVABLE).on(NodeId(1));
+            let pages = [(); 3].map(|()| allocator.alloc(movable).unwrap());
+            allocator.platform().run_on(CpuId(1));
+            allocator.free(pages[0], Order(0)).unwrap();
+            let mut text = String::new();
+            allocator.write_vmstat(&mut text).unwrap();
+            // Zones this small have batches of one page, and the second refill is twice that.
+            let expected = "nr_free_pages 16365\nnuma_hit 4\nnuma_miss 0\nnuma_foreign 0\n\
+                            numa_interleave 0\nnuma_local 1\nnuma_other 3\npgalloc_dma 0\n\
+                            pgalloc_dma32 0\npgalloc_normal 16\npgalloc_movable 3\npgalloc_device 0\n\
+                            pgfree 1\nnr_pcp_pages 1\npcp_refill 2\npcp_refill_pages 3\npcp_drain 0\n\
+                            pcp_drain_pages 0\nzone_lock_acquisitions 3\nzone_lock_most_pages 16\n\
+                            leaked_pages 0\n";
+            assert_eq!(text, expected);
+            let mut text = String::new();
+            allocator.write_numastat(NodeIndex(1), &mut text).unwrap();
+            assert_eq!(text.lines().last(), Some("other_node 3"));
+        });
+    }
+}

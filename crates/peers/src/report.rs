@@ -1,0 +1,164 @@
+//! A run as JSON and as text.
+
+use std::collections::BTreeSet;
+use std::io::{self, Write};
+
+use comfy_table::{CellAlignment, Table, presets};
+use serde::Serialize;
+
+use crate::check::Verdict;
+use crate::pages::{Resident, Run};
+use crate::sample::{Bench, Row};
+
+/// The JSON document.
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: u32,
+    #[serde(flatten)]
+    run: &'a Run,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    checks: Option<&'a [Verdict]>,
+}
+
+/// Writes the JSON document.
+///
+/// # Errors
+///
+/// The error of writing.
+pub fn json(out: &mut impl Write, run: &Run, checks: Option<&[Verdict]>) -> io::Result<()> {
+    serde_json::to_writer_pretty(&mut *out, &Document { schema: 1, run, checks })?;
+    writeln!(out)
+}
+
+/// Writes one table per benchmark, the memory, who did not take part, and the checks.
+///
+/// # Errors
+///
+/// The error of writing.
+pub fn text(out: &mut impl Write, run: &Run, checks: Option<&[Verdict]>) -> io::Result<()> {
+    write_machine(out, run)?;
+    for bench in Bench::ALL {
+        let threads: BTreeSet<usize> = of_bench(run, bench).map(|row| row.threads).collect();
+        for threads in threads {
+            let rows: Vec<&Row> =
+                of_bench(run, bench).filter(|row| row.threads == threads).collect();
+            writeln!(out, "\n{}", title(bench, threads, &rows))?;
+            let table = if bench.is_series() { series_table(&rows) } else { table(&rows) };
+            writeln!(out, "{table}")?;
+        }
+    }
+    writeln!(out, "\nmemory after fill, MiB\n{}", resident_table(&run.resident))?;
+    for absent in &run.absent {
+        writeln!(out, "{} did not take part: {}", absent.allocator, absent.reason)?;
+    }
+    for fact in &run.facts {
+        writeln!(out, "{}: {}", fact.name, fact.value)?;
+    }
+    checks.map_or(Ok(()), |checks| write_checks(out, checks))
+}
+
+fn of_bench(run: &Run, bench: Bench) -> impl Iterator<Item = &Row> {
+    run.rows.iter().filter(move |row| row.bench == bench)
+}
+
+fn write_machine(out: &mut impl Write, run: &Run) -> io::Result<()> {
+    let machine = &run.machine;
+    let load = machine.load.map_or("unknown".to_owned(), |load| load.to_string());
+    writeln!(out, "{}, {} CPUs, {}, load {load}", machine.cpu, machine.cpus, machine.kernel)?;
+    let commit = machine.commit.unwrap_or("no commit");
+    writeln!(
+        out,
+        "{}, nearpage {commit}, storage {}",
+        machine.rustc,
+        machine.storage.unwrap_or("-")
+    )
+}
+
+fn title(bench: Bench, threads: usize, rows: &[&Row]) -> String {
+    let plural = if threads == 1 { "" } else { "s" };
+    let what = match bench {
+        Bench::Pair | Bench::Order9Pair | Bench::Cross => "ns per allocation and free".to_owned(),
+        _ if bench.is_series() => "median ns per page, by pages per call".to_owned(),
+        _ => format!("ns per page, {} pages", rows.first().map_or(0, |row| row.n)),
+    };
+    format!("{}, {threads} thread{plural}: {what}", bench.name())
+}
+
+/// Fastest first.
+fn table(rows: &[&Row]) -> Table {
+    let mut rows = rows.to_vec();
+    rows.sort_by(|a, b| a.ns_median.total_cmp(&b.ns_median));
+    let nearpage = rows.iter().find(|row| row.allocator == "nearpage").map(|row| row.ns_median);
+    let mut table = empty(["allocator", "median", "min", "max", "to nearpage"]);
+    for row in rows {
+        let ratio = nearpage.map_or("-".to_owned(), |ns| format!("{:.2}x", row.ns_median / ns));
+        let [median, min, max] = [row.ns_median, row.ns_min, row.ns_max].map(nanoseconds);
+        table.add_row([row.allocator.to_owned(), median, min, max, ratio]);
+    }
+    right_align(table)
+}
+
+/// Every fourth `n`; the JSON has all.
+fn series_table(rows: &[&Row]) -> Table {
+    let shown = |n: &usize| n.trailing_zeros().is_multiple_of(2);
+    let sizes: BTreeSet<usize> = rows.iter().map(|row| row.n).filter(shown).collect();
+    let allocators = rows.iter().filter(|row| Some(row.n) == rows.first().map(|first| first.n));
+    let heading = std::iter::once("allocator".to_owned());
+    let mut table = empty(heading.chain(sizes.iter().map(usize::to_string)));
+    for allocator in allocators.map(|row| row.allocator) {
+        let of = |n| rows.iter().find(|row| row.n == n && row.allocator == allocator);
+        let cell = |&n: &usize| of(n).map_or("-".to_owned(), |row| nanoseconds(row.ns_median));
+        table.add_row(std::iter::once(allocator.to_owned()).chain(sizes.iter().map(cell)));
+    }
+    right_align(table)
+}
+
+fn resident_table(resident: &[Resident]) -> Table {
+    let mut table = empty(["allocator", "in memory", "beside the pages"]);
+    for Resident { allocator, footprint } in resident {
+        let [all, beside] = [footprint.resident_bytes, footprint.beside_pages_bytes]
+            .map(|bytes| format!("{:.1}", bytes as f64 / f64::from(1 << 20)));
+        table.add_row([(*allocator).to_owned(), all, beside]);
+    }
+    right_align(table)
+}
+
+fn write_checks(out: &mut impl Write, checks: &[Verdict]) -> io::Result<()> {
+    writeln!(out)?;
+    for check in checks {
+        let word = if check.ok { "ok  " } else { "MISS" };
+        let figure =
+            check.value.map_or("-".to_owned(), |value| format!("{value:.2}{}", check.unit));
+        let must = check.must.as_deref().unwrap_or("-");
+        let aim = if check.aim_reached { "reached" } else { "not reached" };
+        writeln!(
+            out,
+            "{word} {figure:>10}  must {must:<9} aim {:<9} {aim:<11}  {}: {} ({})",
+            check.aim, check.name, check.what, check.made_of
+        )?;
+    }
+    let missed = checks.iter().filter(|check| !check.ok).count();
+    writeln!(out, "{missed} of {} missed", checks.len())
+}
+
+fn empty<T: Into<comfy_table::Row>>(heading: T) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_header(heading);
+    table
+}
+
+fn right_align(mut table: Table) -> Table {
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
+/// Three significant digits or so.
+fn nanoseconds(ns: f64) -> String {
+    match ns {
+        ..10.0 => format!("{ns:.2}"),
+        ..1000.0 => format!("{ns:.1}"),
+        _ => format!("{ns:.0}"),
+    }
+}
