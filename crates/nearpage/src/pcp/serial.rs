@@ -67,7 +67,9 @@ impl<C: CurrentCpu> Exclusion for TryLock<C> {
     #[inline]
     fn enter<'a>(&'a self, per_cpu: &'a CpuLock) -> Option<Locked<'a>> {
         // Acquire pairs with the Release in `Locked::drop`.
-        (!per_cpu.0.swap(true, Ordering::Acquire)).then_some(Locked(per_cpu))
+        let was_locked = per_cpu.0.swap(true, Ordering::Acquire);
+        // A proof that is made and thrown away would unlock for the holder.
+        (!was_locked).then(|| Locked(per_cpu))
     }
 }
 
@@ -345,4 +347,28 @@ fn fill(out: &mut [u32], mut next: impl FnMut() -> Option<u32>) -> usize {
         }
     }
     out.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct NoCpu;
+
+    impl CurrentCpu for NoCpu {
+        fn current_cpu(&self) -> CpuId {
+            CpuId(0)
+        }
+    }
+
+    #[test]
+    fn trying_a_held_lock_leaves_it_held() {
+        let (exclusion, lock) = (TryLock(NoCpu), CpuLock::default());
+        let held = exclusion.enter(&lock);
+        assert!(held.is_some());
+        assert!(exclusion.enter(&lock).is_none());
+        assert!(exclusion.enter(&lock).is_none());
+        drop(held);
+        assert!(exclusion.enter(&lock).is_some());
+    }
 }
