@@ -45,7 +45,7 @@ pub struct BenchArgs {
     benches: Vec<Bench>,
 
     /// How bulk handles pages one at a time
-    #[arg(long = "loop", value_enum, default_value_t = SingleLoop::Exact)]
+    #[arg(long = "loop", value_name = "HOW", value_enum, default_value_t = SingleLoop::Exact)]
     single_loop: SingleLoop,
 
     /// Memory on each node: addresses, of which only what is used becomes memory
