@@ -20,6 +20,8 @@ use crate::zone::{Zone, ZoneEvents};
 
 /// Pages between two looks at the pageset: 512 bytes of stack.
 const CHUNK: usize = 128;
+/// As many for small requests, for which clearing the stack would be a good part of the work.
+const FEW: usize = 16;
 const SINGLE: Order = Order(0);
 
 /// A bulk free met pages that it refused; the others were freed.
@@ -73,7 +75,10 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             return None;
         }
         let on = self.platform.storage().enter(cpu.id, &cpu.exclusion)?;
-        let got = self.pop_into(&on, pageset, migratetype, list, out);
+        let got = match out.len() {
+            ..=FEW => self.pop_into::<FEW>(&on, pageset, migratetype, list, out),
+            _ => self.pop_into::<CHUNK>(&on, pageset, migratetype, list, out),
+        };
         (got > 0).then_some(got)
     }
 
@@ -134,7 +139,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         {
             let pageset = &cpu.pagesets[zone.index().0 as usize];
             if let Some(on) = self.platform.storage().enter(cpu.id, &cpu.exclusion) {
-                got = self.pop_into(&on, pageset, wanted.migratetype, list, out);
+                got = self.pop_into::<CHUNK>(&on, pageset, wanted.migratetype, list, out);
                 if !self.model.departures.bulk_from_zone {
                     return got + self.bulk_by_refills(&on, pageset, wanted, list, &mut out[got..]);
                 }
@@ -164,14 +169,14 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             let FromPageset::Block(number) = refilled else { break };
             out[got] = self.hand_out(pageset.zone(), number, SINGLE, wanted.migratetype);
             got += 1;
-            got += self.pop_into(on, pageset, wanted.migratetype, list, &mut out[got..]);
+            got += self.pop_into::<CHUNK>(on, pageset, wanted.migratetype, list, &mut out[got..]);
         }
         got
     }
 
-    /// Copies pages from the pageset until `out` is full or the list is empty.
+    /// Copies pages from the pageset until `out` is full or the list is empty, at most `STEP` at a time.
     #[inline]
-    fn pop_into(
+    fn pop_into<const STEP: usize>(
         &self,
         on: &<P::Storage as Storage>::OnCpu<'_>,
         pageset: &Pageset<'m, P>,
@@ -180,10 +185,10 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         out: &mut [Pfn],
     ) -> usize {
         let zone = pageset.zone();
-        let mut numbers = [0; CHUNK];
+        let mut numbers = [0; STEP];
         let mut got = 0;
         while got < out.len() {
-            let want = (out.len() - got).min(CHUNK);
+            let want = (out.len() - got).min(STEP);
             let popped = self.platform.storage().pop_batch(
                 on,
                 pageset.list(list),
