@@ -18,8 +18,8 @@ use crate::platform::Platform;
 use crate::units::{Order, PageCount, Pfn, ZoneIndex};
 use crate::zone::{Zone, ZoneEvents};
 
-/// Pages between two looks at the pageset: 512 bytes of stack.
-const CHUNK: usize = 128;
+/// Pages between two looks at the pageset: 1 KiB of stack.
+const CHUNK: usize = 256;
 /// As many for small requests, for which clearing the stack would be a good part of the work.
 const FEW: usize = 16;
 const SINGLE: Order = Order(0);

@@ -6,7 +6,6 @@ use super::zone::{Begins, NaiveZone, Pageblocks};
 use super::{NaiveAllocator, NaiveCpu, NaivePageset};
 use crate::error::FreeError;
 use crate::frame::FrameState;
-use crate::model::Model;
 use crate::pcp::{LISTS, list_index, list_order};
 use crate::units::{CpuId, MAX_ORDER, Order, PageCount, Pfn};
 
