@@ -1,5 +1,6 @@
 //! The commands: each parses its arguments, runs, and says how it went.
 
+pub mod bench;
 pub mod topo;
 
 use std::ffi::OsString;
@@ -22,6 +23,7 @@ const EXIT_CODES: &str =
 #[derive(Subcommand, Debug)]
 enum Command {
     Topo(topo::TopoArgs),
+    Bench(bench::BenchArgs),
 }
 
 /// Why a command did not do what it should.
@@ -30,6 +32,9 @@ pub enum CommandError {
     /// The input is wrong.
     #[error(transparent)]
     Input(#[from] crate::topology::InputError),
+    /// Nothing, or not all, could be measured.
+    #[error(transparent)]
+    Bench(#[from] bench::BenchError),
     /// The output could not be written.
     #[error("cannot write the output: {0}")]
     Output(#[from] io::Error),
@@ -39,6 +44,7 @@ impl CommandError {
     fn exit_code(&self) -> ExitCode {
         match self {
             CommandError::Input(_) => ExitCode::from(2),
+            CommandError::Bench(error) => error.exit_code(),
             CommandError::Output(_) => ExitCode::from(1),
         }
     }
@@ -56,6 +62,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     };
     let result = match cli.command {
         Command::Topo(arguments) => topo::run(&arguments),
+        Command::Bench(arguments) => bench::run(&arguments),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -13,6 +13,7 @@ use crate::machine::HostMachine;
 use crate::memory::{Allocator, FRAME_BYTES, FRAME_SHIFT, Memory, MemoryError, StorageInUse};
 use crate::numa::{BindMode, Binding};
 use crate::region::Region;
+use crate::rseq::{Area, RingStorage};
 
 /// Bytes of a section: nodes' ranges begin at multiples of it, so that no two share a section.
 const SECTION_BYTES: u64 = (SECTION_FRAMES as u64) << FRAME_SHIFT;
@@ -27,6 +28,7 @@ pub struct MemoryBuilder {
     reserve_per_node: u64,
     bind: Option<BindMode>,
     use_rseq: Option<bool>,
+    area: Option<Area>,
     hardened: bool,
     on_misuse: OnMisuse,
     pressure: Box<dyn Pressure>,
@@ -44,6 +46,7 @@ impl MemoryBuilder {
             reserve_per_node: 0,
             bind: None,
             use_rseq: None,
+            area: None,
             hardened: false,
             on_misuse: OnMisuse::default(),
             pressure: Box::new(NoPressure),
@@ -82,6 +85,12 @@ impl MemoryBuilder {
     /// Whether pagesets use restartable sequences: where available if nothing is said.
     pub fn use_rseq(self, use_rseq: bool) -> Self {
         Self { use_rseq: Some(use_rseq), ..self }
+    }
+
+    /// Restartable sequences with a `struct rseq` of the caller's, see [`Area::unregistered`].
+    #[doc(hidden)]
+    pub fn rseq_area(self, area: Area) -> Self {
+        Self { area: Some(area), ..self }
     }
 
     /// Makes the test at a free one atomic exchange, so that two frees of one page in the same instant are
@@ -214,7 +223,10 @@ impl MemoryBuilder {
             settings: Settings { transparent_hugepage: false, ..self.settings },
             page_shift: FRAME_SHIFT,
         };
-        let storage = StorageInUse::choose(use_rseq);
+        let storage = match self.area {
+            Some(area) => Ok(RingStorage::with_area(area)),
+            None => StorageInUse::choose(use_rseq),
+        };
         let (pressure, on_misuse) = (self.pressure, self.on_misuse);
         let mut metadata = Vec::new();
         let (allocator, in_use) = match (storage, self.hardened) {

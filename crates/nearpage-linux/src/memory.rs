@@ -8,10 +8,13 @@ use std::fmt;
 use std::ptr::NonNull;
 
 use nearpage::alloc::{BuildError, BulkFreeError, DrainBusy, PageAllocator, Request};
+use nearpage::check::{CheckError, Checked};
 use nearpage::error::{AllocError, FreeError, OnlineError};
 use nearpage::gfp::Gfp;
+use nearpage::platform::Platform;
 use nearpage::topology::Topology;
 use nearpage::units::{CpuId, NodeId, Order, PageCount, Pfn, PfnRange};
+use nearpage::zone::Zone;
 
 use crate::builder::MemoryBuilder;
 use crate::environment::{Environment, EnvironmentError};
@@ -57,7 +60,9 @@ impl fmt::Display for StorageInUse {
         match self {
             Self::Rseq => f.write_str("rseq (restartable sequences, registered by the C library)"),
             Self::LockedBecause(why) => write!(f, "locked (a try-lock per CPU; {why})"),
-            Self::LockedByChoice => f.write_str("locked (a try-lock per CPU, as asked for)"),
+            Self::LockedByChoice => {
+                f.write_str("locked (a try-lock per CPU; NEARPAGE_RSEQ=off, or chosen)")
+            }
         }
     }
 }
@@ -274,6 +279,24 @@ impl Memory {
             .try_fold(PageCount(0), |sum, pages| Ok(PageCount(sum.0 + pages?.0)))
     }
 
+    /// Pages of a node that are free: neither handed out nor cached by a CPU. 0 if there is no such node.
+    pub fn free_pages(&self, node: NodeId) -> PageCount {
+        with_allocator!(self, allocator => sum_of_zones(allocator, node, Zone::free_pages))
+    }
+
+    /// Pages of a node that were brought online. 0 if there is no such node.
+    pub fn managed_pages(&self, node: NodeId) -> PageCount {
+        with_allocator!(self, allocator => sum_of_zones(allocator, node, Zone::managed))
+    }
+
+    /// Walks all frames; see [`PageAllocator::check`]. Only while no other thread uses this memory.
+    ///
+    /// # Errors
+    /// The first thing found wrong; this memory must not be used any further.
+    pub fn check(&self) -> Result<Checked, CheckError> {
+        with_allocator!(self, allocator => allocator.check())
+    }
+
     /// This memory as `/proc/zoneinfo` would print it.
     pub fn zoneinfo(&self) -> String {
         text(|out| with_allocator!(self, allocator => allocator.write_zoneinfo(out)))
@@ -326,6 +349,16 @@ impl fmt::Debug for Memory {
             .field("binding", &self.binding)
             .finish_non_exhaustive()
     }
+}
+
+fn sum_of_zones<P: Platform>(
+    allocator: &PageAllocator<'static, P>,
+    node: NodeId,
+    pages: impl Fn(&Zone<'static, P>) -> PageCount,
+) -> PageCount {
+    let index = allocator.topology().index_of(node);
+    let of_node = allocator.zones().iter().filter(|zone| Some(zone.node()) == index);
+    PageCount(of_node.map(|zone| pages(zone).0).sum())
 }
 
 fn text(write: impl FnOnce(&mut String) -> fmt::Result) -> String {
@@ -562,6 +595,7 @@ mod tests {
                     });
                 }
             });
+            with_allocator!(memory, allocator => allocator.check()).unwrap();
             let (storage, text) = (memory.storage(), memory.vmstat());
             let large = BLOCKS.div_ceil(64);
             let pages = THREADS * (BLOCKS - large + 16 * large);
@@ -597,5 +631,22 @@ mod tests {
             "{ends:?}"
         );
         assert_eq!(memory.numastat(NodeId(1)), None);
+    }
+
+    #[test]
+    fn pages_are_free_cached_or_held() {
+        for use_rseq in [true, false] {
+            let memory = memory(use_rseq);
+            let (near, far) = (NodeId(0), NodeId(3));
+            let blocks: Vec<_> = (0..100).map(|_| memory.alloc_pages(1).unwrap()).collect();
+            memory.drain_all().unwrap();
+            assert_eq!([near, far].map(|node| memory.free_pages(node).0), [16_284, 16_384]);
+            assert_eq!([near, far].map(|node| memory.managed_pages(node).0), [16_384, 16_384]);
+            assert_eq!(memory.managed_pages(NodeId(1)), PageCount(0));
+            drop(blocks);
+            let checked = memory.check().unwrap();
+            assert_eq!(checked.free.0 + checked.cached.0, 2 * 16_384);
+            assert!(checked.cached.0 > 0, "{checked:?}");
+        }
     }
 }

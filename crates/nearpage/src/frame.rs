@@ -1,14 +1,14 @@
-//! Page frames: one 16-byte [`Frame`] per page, in sections of 128 MiB.
+//! Page frames: 12 bytes of metadata per page, in sections of 128 MiB.
 //!
 //! ```text
-//! Frame (16 bytes)
-//!   word      state | order | migratetype | lock bits | zone     see `Word`
-//!   private   for the holder of an allocated block (slab, pools)
-//!   next prev frame numbers, within the zone, of the neighbours on a free list or a pageset list
-//!
-//! Section (64 bytes + 32768 frames)
-//!   one byte per pageblock: its migratetype, and whether zones share it
+//! Section   64 bytes            one per pageblock: its migratetype, and whether zones share it
+//!           32768 * 4 bytes     words: state | order | migratetype | lock bits | zone     see `Word`
+//!           32768 * 8 bytes     links: frame numbers, within the zone, of the neighbours on a list
 //! ```
+//!
+//! Words and links lie apart because an allocation or a free through a pageset touches the word alone:
+//! a line holds the words of 16 pages, and those of 128 MiB fit a second-level cache. In frames of 16
+//! bytes, word and links together, filling and emptying 200 000 pages ran out of that cache.
 //!
 //! **Who writes what.** The word of a free block's head, and all links on free lists, change under the
 //! lock of the zone. The word of an allocated or cached page is written by its one holder: the thread
@@ -22,7 +22,7 @@
 //! a larger block and pages that a refill took from one keep what their word held before. Only heads
 //! of free blocks and allocated blocks are exact. This keeps a refill from touching each frame.
 
-use crate::sync::{AtomicU8, AtomicU32, Ordering};
+use crate::sync::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use crate::units::{Order, PAGEBLOCK_ORDER, Pfn, SECTION_FRAMES, SECTION_SHIFT, ZoneIndex};
 
 /// What a page may be moved for: pages of one type share pageblocks, so that movable memory can be
@@ -93,8 +93,6 @@ pub enum FrameState {
     Cached = 2,
     /// Head of a block in somebody's hands.
     Allocated = 3,
-    /// Freed wrongly and therefore kept out of circulation (promise 7).
-    Leaked = 4,
 }
 
 /// The packed word of a frame.
@@ -145,12 +143,6 @@ impl Word {
         Word::new(FrameState::Cached, order, 0, zone)
     }
 
-    /// The head of a block that stays out of circulation.
-    #[inline]
-    pub const fn leaked(order: Order, zone: ZoneIndex) -> Word {
-        Word::new(FrameState::Leaked, order, 0, zone)
-    }
-
     /// The state.
     #[inline]
     pub const fn state(self) -> FrameState {
@@ -158,7 +150,6 @@ impl Word {
             1 => FrameState::Free,
             2 => FrameState::Cached,
             3 => FrameState::Allocated,
-            4 => FrameState::Leaked,
             _ => FrameState::Blank,
         }
     }
@@ -263,72 +254,68 @@ impl core::fmt::Debug for Word {
 /// End of a list of frame numbers; also "no frame". A zone has fewer frames than this.
 pub const NO_FRAME: u32 = u32::MAX;
 
-/// The metadata of one page frame.
-#[derive(Debug, Default)]
-#[repr(C, align(16))]
-pub struct Frame {
-    word: AtomicU32,
-    private: AtomicU32,
+/// The metadata of one page frame, wherever its parts lie.
+#[derive(Clone, Copy, Debug)]
+pub struct Frame<'m> {
+    word: &'m AtomicU32,
     /// Next and previous, by [`ListEnd`].
-    links: [AtomicU32; 2],
+    links: &'m [AtomicU32; 2],
 }
 
-const _: () = assert!(size_of::<Frame>() == 16, "16 bytes per frame is the promise");
-
-impl Frame {
+impl Frame<'_> {
     /// The word now.
     #[inline]
-    pub fn word(&self) -> Word {
+    pub fn word(self) -> Word {
         Word(self.word.load(Ordering::Relaxed))
     }
 
     /// Overwrites the word. Only the holder of the page or of the zone's lock may.
     #[inline]
-    pub fn set_word(&self, word: Word) {
+    pub fn set_word(self, word: Word) {
         self.word.store(word.0, Ordering::Relaxed);
     }
 
     /// Overwrites the word and returns what it held, in one atomic step: two frees of one page in
     /// the same instant cannot both find it allocated.
     #[inline]
-    pub fn swap_word(&self, word: Word) -> Word {
+    pub fn swap_word(self, word: Word) -> Word {
         Word(self.word.swap(word.0, Ordering::Relaxed))
     }
 
     /// Next frame number on the list, or [`NO_FRAME`].
     #[inline]
-    pub fn next(&self) -> u32 {
+    pub fn next(self) -> u32 {
         self.link(ListEnd::Head)
     }
 
     /// Previous frame number on the list, or [`NO_FRAME`].
     #[inline]
-    pub fn prev(&self) -> u32 {
+    pub fn prev(self) -> u32 {
         self.link(ListEnd::Tail)
     }
 
     /// Sets the next frame number.
     #[inline]
-    pub fn set_next(&self, number: u32) {
+    pub fn set_next(self, number: u32) {
         self.set_link(ListEnd::Head, number);
     }
 
     /// Sets the previous frame number.
     #[inline]
-    pub fn set_prev(&self, number: u32) {
+    pub fn set_prev(self, number: u32) {
         self.set_link(ListEnd::Tail, number);
     }
 
     /// The neighbour on the side away from `end`: [`next`](Self::next) for the head,
     /// [`prev`](Self::prev) for the tail. So lists are written once for both ends.
     #[inline]
-    pub fn link(&self, end: ListEnd) -> u32 {
+    pub fn link(self, end: ListEnd) -> u32 {
         self.links[end as usize].load(Ordering::Relaxed)
     }
 
     /// Sets what [`link`](Self::link) returns.
     #[inline]
-    pub fn set_link(&self, end: ListEnd, number: u32) {
+    pub fn set_link(self, end: ListEnd, number: u32) {
         self.links[end as usize].store(number, Ordering::Relaxed);
     }
 }
@@ -360,14 +347,104 @@ const PAGEBLOCKS: usize = SECTION_FRAMES >> PAGEBLOCK_ORDER.0;
 /// stays movable.
 const SHARED: u8 = 0x80;
 
-/// The metadata of 128 MiB: a migratetype per pageblock and the frames.
+/// The metadata of 128 MiB: a migratetype per pageblock, then the words of all frames, then their links.
 #[repr(C, align(64))]
 pub struct Section {
     pageblocks: [AtomicU8; PAGEBLOCKS],
-    frames: [Frame; SECTION_FRAMES],
+    loose: [LooseMap; PAGEBLOCKS],
+    words: [AtomicU32; SECTION_FRAMES],
+    links: [[AtomicU32; 2]; SECTION_FRAMES],
+}
+
+const _: () = assert!(
+    size_of::<Section>() == 128 + 128 * PAGEBLOCKS + 12 * SECTION_FRAMES,
+    "12 bytes a frame, and a quarter of one for the maps"
+);
+
+/// Which pages of a pageblock are loose: free, and not merged yet (`buddy::loose`). Written under the lock of
+/// the zone; a pageblock that zones share has none.
+#[repr(C, align(128))]
+pub struct LooseMap {
+    bits: [AtomicU64; PAGEBLOCK_PAGES / 64],
+    pages: AtomicU32,
+    /// Next and previous pageblock on the list, by [`ListEnd`]; they mean something while there are pages.
+    links: [AtomicU32; 2],
+}
+
+const PAGEBLOCK_PAGES: usize = 1 << PAGEBLOCK_ORDER.0;
+
+impl LooseMap {
+    /// Adds the page at `at` (modulo a pageblock); returns how many there are now.
+    ///
+    /// # Panics
+    /// If it is there already: it was freed twice.
+    #[inline]
+    pub fn insert(&self, at: u32) -> u32 {
+        let word = &self.bits[at as usize % PAGEBLOCK_PAGES / 64];
+        let (before, bit) = (word.load(Ordering::Relaxed), 1 << (at % 64));
+        assert!(before & bit == 0, "freed twice");
+        word.store(before | bit, Ordering::Relaxed);
+        let pages = self.len() + 1;
+        self.pages.store(pages, Ordering::Relaxed);
+        pages
+    }
+
+    /// Takes all pages out.
+    pub fn clear(&self) {
+        self.bits.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+        self.pages.store(0, Ordering::Relaxed);
+    }
+
+    /// Takes out the first adjoining pages, at most `most` and not over a bound of 64; returns the first
+    /// of them and how many.
+    #[inline]
+    pub fn take_run(&self, most: u32) -> Option<(u32, u32)> {
+        let index = self.bits.iter().position(|word| word.load(Ordering::Relaxed) != 0)?;
+        let bits = self.bits[index].load(Ordering::Relaxed);
+        let first = bits.trailing_zeros();
+        let run = (bits >> first).trailing_ones().min(most);
+        let taken = if run == 64 { u64::MAX } else { ((1 << run) - 1) << first };
+        self.bits[index].store(bits & !taken, Ordering::Relaxed);
+        self.pages.store(self.len() - run, Ordering::Relaxed);
+        Some((index as u32 * 64 + first, run))
+    }
+
+    /// How many pages there are.
+    #[inline]
+    #[expect(clippy::len_without_is_empty, reason = "an empty map is not listed, so nobody asks")]
+    pub fn len(&self) -> u32 {
+        self.pages.load(Ordering::Relaxed)
+    }
+
+    /// The pages, ascending.
+    pub fn pages(&self) -> impl Iterator<Item = u32> + use<'_> {
+        let is_in = |page: &u32| {
+            self.bits[*page as usize / 64].load(Ordering::Relaxed) >> (page % 64) & 1 == 1
+        };
+        (0..PAGEBLOCK_PAGES as u32).filter(is_in)
+    }
+
+    /// As [`Frame::link`].
+    #[inline]
+    pub fn link(&self, end: ListEnd) -> u32 {
+        self.links[end as usize].load(Ordering::Relaxed)
+    }
+
+    /// As [`Frame::set_link`].
+    #[inline]
+    pub fn set_link(&self, end: ListEnd, number: u32) {
+        self.links[end as usize].store(number, Ordering::Relaxed);
+    }
 }
 
 impl Section {
+    /// The frame at `offset`, modulo the size of a section.
+    #[inline(always)]
+    fn frame(&self, offset: usize) -> Frame<'_> {
+        let offset = offset % SECTION_FRAMES;
+        Frame { word: &self.words[offset], links: &self.links[offset] }
+    }
+
     /// The migratetype of the pageblock of `pfn`, whose low bits say where in the section it is.
     #[inline]
     fn pageblock(&self, pfn: Pfn) -> Migratetype {
@@ -416,8 +493,8 @@ impl<'m> SectionMap<'m> {
 
     /// The frame of `pfn`, or `None` where no section covers it.
     #[inline]
-    pub fn get(&self, pfn: Pfn) -> Option<&'m Frame> {
-        Some(&self.section(pfn)?.frames[pfn.section_offset()])
+    pub fn get(&self, pfn: Pfn) -> Option<Frame<'m>> {
+        Some(self.section(pfn)?.frame(pfn.section_offset()))
     }
 
     /// The migratetype of the pageblock of `pfn`.
@@ -479,7 +556,7 @@ impl<'m> ZoneFrames<'m> {
         let section = self.map.section(pfn)?;
         let offset = pfn.section_offset();
         Some(Located {
-            frame: &section.frames[offset],
+            frame: section.frame(offset),
             pageblock: &section.pageblocks[pfn.pageblock_offset()],
             number: pfn.0.wrapping_sub(self.start.0) as u32,
         })
@@ -487,7 +564,7 @@ impl<'m> ZoneFrames<'m> {
 
     /// Frame `number`, or `None` in a hole of the machine.
     #[inline]
-    pub fn try_frame(&self, number: u32) -> Option<&'m Frame> {
+    pub fn try_frame(&self, number: u32) -> Option<Frame<'m>> {
         self.map.get(self.pfn(number))
     }
 
@@ -496,7 +573,7 @@ impl<'m> ZoneFrames<'m> {
     /// # Panics
     /// If no section covers it: numbers on lists always have a section.
     #[inline]
-    pub fn frame(&self, number: u32) -> &'m Frame {
+    pub fn frame(&self, number: u32) -> Frame<'m> {
         self.try_frame(number).expect("a listed frame has a section")
     }
 
@@ -544,7 +621,7 @@ impl<'m> ZoneFrames<'m> {
 #[derive(Clone, Copy)]
 pub struct Located<'m> {
     /// The frame.
-    pub frame: &'m Frame,
+    pub frame: Frame<'m>,
     pageblock: &'m AtomicU8,
     /// The number within the zone.
     pub number: u32,
@@ -579,8 +656,8 @@ const _: () = assert!((crate::units::MAX_ORDER.0 as u32) < SECTION_SHIFT);
 impl<'m> SectionFrames<'m> {
     /// The frame at `offset`, modulo the size of a section. It may belong to another zone.
     #[inline]
-    pub fn frame(&self, offset: u32) -> &'m Frame {
-        &self.section.frames[offset as usize % SECTION_FRAMES]
+    pub fn frame(&self, offset: u32) -> Frame<'m> {
+        self.section.frame(offset as usize)
     }
 
     /// The number within the zone of the frame at `offset`.
@@ -593,6 +670,19 @@ impl<'m> SectionFrames<'m> {
     #[inline]
     pub fn pageblock(&self, offset: u32) -> Migratetype {
         self.section.pageblock(Pfn(offset as u64))
+    }
+
+    /// Whether frames of several zones lie in the pageblock that holds the frame at `offset`.
+    #[inline]
+    pub fn is_pageblock_shared(&self, offset: u32) -> bool {
+        let byte = &self.section.pageblocks[Pfn(offset as u64).pageblock_offset()];
+        byte.load(Ordering::Relaxed) & SHARED != 0
+    }
+
+    /// The map of loose pages of the pageblock that holds the frame at `offset`.
+    #[inline]
+    pub fn loose(&self, offset: u32) -> &'m LooseMap {
+        &self.section.loose[offset as usize % SECTION_FRAMES / PAGEBLOCK_PAGES]
     }
 
     /// Sets the migratetype of the pageblock that holds the frame at `offset`.
@@ -630,7 +720,6 @@ mod tests {
                     assert!(!word.is_allocated(Order(order.0 ^ 1)));
                 }
                 assert!(!Word::cached(order, zone).is_allocated(order));
-                assert!(!Word::leaked(order, zone).is_allocated(order));
             }
         }
         assert_eq!(Word::BLANK.state(), FrameState::Blank);
@@ -669,7 +758,7 @@ mod tests {
         for number in [0, 9, 10 + SECTION_FRAMES as u32, 9 + 2 * SECTION_FRAMES as u32] {
             let (home, at) = frames.section(number);
             assert_eq!(home.number(at), number);
-            assert!(core::ptr::eq(home.frame(at), frames.frame(number)));
+            assert!(core::ptr::eq(home.frame(at).word, frames.frame(number).word));
             assert_eq!(at % 512, frames.pfn(number).0 as u32 % 512);
             home.set_pageblock(at, Migratetype::Isolate);
             assert_eq!(frames.pageblock(number), Migratetype::Isolate);

@@ -1,41 +1,398 @@
-//! Architectures without sequences: [`super::Area::of_glibc`] refuses, so nothing here is ever called.
+//! The six restartable sequences on aarch64.
+//!
+//! As on x86-64, where the steps are explained. Two things differ:
+//!
+//! * Stores of another CPU may be seen in any order. A drain from outside writes the cold end, then returns
+//!   the list to its owner; so the owner is loaded with acquire semantics (`ldar`), which pairs with the
+//!   release in `resume`. What threads of one CPU write to a list they see in order, and the kernel's
+//!   barriers between threads and in `membarrier(2)` do the rest.
+//! * A conditional branch reaches 1 MiB, so everything stands in one piece: abort handler and exits behind the
+//!   commit, which jumps over them.
 
-use nearpage::pcp::Push;
+use core::arch::asm;
+
+use nearpage::pcp::{Pop, Push};
 
 use super::{MOVED, RingList};
 
-/// The CPU that this thread runs on: none that has lists.
-pub fn current_cpu(_area: isize) -> u32 {
-    u32::MAX
+/// The CPU that this thread runs on: `rseq->cpu_id`.
+#[inline(always)]
+pub fn current_cpu(area: isize) -> u32 {
+    let cpu: u32;
+    // SAFETY: `area` is glibc's `__rseq_offset` (see `super::Area`): the thread pointer plus it is this
+    // thread's registered `struct rseq`; offset 4 is `cpu_id`.
+    unsafe {
+        asm!(
+            "mrs {t}, tpidr_el0",
+            "add {t}, {t}, {area}",
+            "ldr {cpu:w}, [{t}, #4]",
+            area = in(reg) area,
+            t = out(reg) _,
+            cpu = lateout(reg) cpu,
+            options(nostack, readonly, preserves_flags),
+        );
+    }
+    cpu
 }
 
-/// As on other architectures.
-pub fn pop(_area: isize, _list: &RingList) -> u32 {
-    MOVED
+/// A sequence: descriptor in a section of its own, arming, comparison of the CPU; the body, whose last
+/// instruction commits; the abort handler; the exits.
+/// Labels: 2 restart, 3 descriptor, 4 start, 5 one past the commit, 6 abort, 7 moved, 9 end.
+macro_rules! sequence {
+    ([$($body:literal),* $(,)?], [$($exit:literal),* $(,)?] $(,)?) => {
+        concat!(
+            ".pushsection __rseq_cs, \"aw\"\n",
+            ".balign 32\n",
+            "3: .long 0, 0\n",
+            ".quad 4f, 5f - 4f, 6f\n",
+            ".popsection\n",
+            "mrs {rseq}, tpidr_el0\n",
+            "add {rseq}, {rseq}, {area}\n",
+            "2: adrp {t}, 3b\n",
+            "add {t}, {t}, :lo12:3b\n",
+            "str {t}, [{rseq}, #8]\n",
+            "4: ldr {t:w}, [{rseq}, #4]\n",
+            "add {v}, {list}, #{owner}\n",
+            "ldar {v:w}, [{v}]\n",
+            "cmp {t:w}, {v:w}\n",
+            "b.ne 7f\n",
+            $($body, "\n",)*
+            "5: b 9f\n",
+            // The kernel refuses an abort address without the signature that glibc registered before it:
+            // `brk #0x45e0`.
+            ".inst 0xd428bc00\n",
+            "6: b 2b\n",
+            $($exit, "\n",)*
+            "9:\n",
+        )
+    };
 }
 
-/// As on other architectures.
-pub fn push(_area: isize, _list: &RingList, _number: u32) -> u32 {
-    Push::MOVED.0
+/// Takes the hottest entry: what is in a [`Pop`].
+#[inline(always)]
+pub fn pop(area: isize, list: &RingList) -> u32 {
+    let number: u32;
+    // SAFETY: `area` as in `current_cpu`. The sequence reads and writes only the cursor of `list` and
+    // reads one slot of its ring, below `mask + 1` entries; `RingStorage::list` tied ring and mask together.
+    unsafe {
+        asm!(
+            sequence!(
+                [
+                    "ldr {c}, [{list}, #{cursor}]",
+                    "ldr {t}, [{list}, #{cold}]",
+                    "eor {t:w}, {t:w}, {c:w}",
+                    "tst {t:w}, #0xffff",
+                    "b.eq 8f",
+                    // One pop: the position goes down by one, the count of pops above it up by one.
+                    "sub {c}, {c}, #1",
+                    "add {c}, {c}, #16, lsl #12",
+                    "ldr {v:w}, [{list}, #{mask}]",
+                    "and {v:w}, {v:w}, {c:w}",
+                    "ldr {t}, [{list}, #{ring}]",
+                    "ldr {n:w}, [{t}, {v:w}, uxtw #2]",
+                    "str {c}, [{list}, #{cursor}]",
+                ],
+                ["7: mov {n:w}, #{MOVED}", "b 9f", "8: mov {n:w}, #{EMPTY}"],
+            ),
+            area = in(reg) area,
+            list = in(reg) list,
+            rseq = out(reg) _,
+            t = out(reg) _,
+            v = out(reg) _,
+            c = out(reg) _,
+            n = out(reg) number,
+            owner = const core::mem::offset_of!(RingList, owner),
+            cursor = const core::mem::offset_of!(RingList, cursor),
+            cold = const core::mem::offset_of!(RingList, cold),
+            mask = const core::mem::offset_of!(RingList, mask),
+            ring = const core::mem::offset_of!(RingList, ring),
+            MOVED = const Pop::MOVED.0,
+            EMPTY = const Pop::EMPTY.0,
+            options(nostack),
+        );
+    }
+    number
 }
 
-/// As on other architectures.
-pub fn commit<const COLD: bool>(
-    _: isize,
-    _: &RingList,
-    _cursor: u64,
-    _cold: u64,
-    _new: u64,
-) -> bool {
-    false
+/// Puts an entry at the hot end: what is in a [`Push`].
+#[inline(always)]
+pub fn push(area: isize, list: &RingList, number: u32) -> u32 {
+    let answer: u32;
+    // SAFETY: as in `pop`. The slot written is above the hot end and below `limit <= mask + 1` entries
+    // from the cold end, so it belongs to nobody until the cursor is stored.
+    unsafe {
+        asm!(
+            sequence!(
+                [
+                    "ldr {c}, [{list}, #{cursor}]",
+                    "ldr {t}, [{list}, #{cold}]",
+                    "sub {t:w}, {c:w}, {t:w}",
+                    "and {t:w}, {t:w}, #0xffff",
+                    "ldr {v:w}, [{list}, #{limit}]",
+                    "cmp {t:w}, {v:w}",
+                    "b.hs 8f",
+                    "ldr {v:w}, [{list}, #{mask}]",
+                    "and {v:w}, {v:w}, {c:w}",
+                    "ldr {t}, [{list}, #{ring}]",
+                    "str {n:w}, [{t}, {v:w}, uxtw #2]",
+                    "mov {r:w}, #0",
+                    "add {c}, {c}, #1",
+                    "str {c}, [{list}, #{cursor}]",
+                ],
+                ["7: mov {r:w}, #{MOVED}", "b 9f", "8: mov {r:w}, #{FULL}"],
+            ),
+            area = in(reg) area,
+            list = in(reg) list,
+            n = in(reg) number,
+            rseq = out(reg) _,
+            t = out(reg) _,
+            v = out(reg) _,
+            c = out(reg) _,
+            r = out(reg) answer,
+            owner = const core::mem::offset_of!(RingList, owner),
+            cursor = const core::mem::offset_of!(RingList, cursor),
+            cold = const core::mem::offset_of!(RingList, cold),
+            limit = const core::mem::offset_of!(RingList, limit),
+            mask = const core::mem::offset_of!(RingList, mask),
+            ring = const core::mem::offset_of!(RingList, ring),
+            MOVED = const Push::MOVED.0,
+            FULL = const Push::FULL.0,
+            options(nostack),
+        );
+    }
+    answer
 }
 
-/// As on other architectures.
-pub fn push_batch(_area: isize, _list: &RingList, _numbers: &[u32]) -> u32 {
-    MOVED
+/// Takes up to `out.len()` entries from the hot end, hottest first: how many, or [`MOVED`]. What is in
+/// the rest of `out` afterwards is anything.
+#[inline(always)]
+pub fn pop_batch(area: isize, list: &RingList, out: &mut [u32]) -> u32 {
+    let popped: u32;
+    // SAFETY: as in `pop`; it reads entries between the two ends, and writes at most `out.len()` to `out`.
+    unsafe {
+        asm!(
+            sequence!(
+                [
+                    "ldr {c}, [{list}, #{cursor}]",
+                    "ldr {k:x}, [{list}, #{cold}]",
+                    "sub {k:w}, {c:w}, {k:w}",
+                    "and {k:w}, {k:w}, #0xffff",
+                    "cmp {k:w}, {most:w}",
+                    "csel {k:w}, {k:w}, {most:w}, ls",
+                    "ldr {m:w}, [{list}, #{mask}]",
+                    "ldr {base}, [{list}, #{ring}]",
+                    "mov {i:w}, {k:w}",
+                    "cbz {i:w}, 23f",
+                    // Entry i - 1 of `out` stands i below the hot end.
+                    "22: sub {t:w}, {c:w}, {i:w}",
+                    "and {t:w}, {t:w}, {m:w}",
+                    "ldr {v:w}, [{base}, {t:w}, uxtw #2]",
+                    "sub {i:w}, {i:w}, #1",
+                    "str {v:w}, [{out}, {i:w}, uxtw #2]",
+                    "cbnz {i:w}, 22b",
+                    // So many pops: the position goes down by k, the count of pops above it up by k.
+                    "23: sub {c}, {c}, {k:x}",
+                    "add {c}, {c}, {k:x}, lsl #16",
+                    "str {c}, [{list}, #{cursor}]",
+                ],
+                ["7: mov {k:w}, #{MOVED}"],
+            ),
+            area = in(reg) area,
+            list = in(reg) list,
+            out = in(reg) out.as_mut_ptr(),
+            most = in(reg) out.len().min(u16::MAX as usize),
+            rseq = out(reg) _,
+            t = out(reg) _,
+            v = out(reg) _,
+            c = out(reg) _,
+            i = out(reg) _,
+            m = out(reg) _,
+            base = out(reg) _,
+            k = out(reg) popped,
+            owner = const core::mem::offset_of!(RingList, owner),
+            cursor = const core::mem::offset_of!(RingList, cursor),
+            cold = const core::mem::offset_of!(RingList, cold),
+            mask = const core::mem::offset_of!(RingList, mask),
+            ring = const core::mem::offset_of!(RingList, ring),
+            MOVED = const MOVED,
+            options(nostack),
+        );
+    }
+    popped
 }
 
-/// As on other architectures.
-pub fn append_run(_area: isize, _list: &RingList, _first: u32, _step: u32, _blocks: u32) -> u32 {
-    MOVED
+/// Pushes entries at the hot end, the last one hottest, as far as the limit allows; returns how many,
+/// or [`MOVED`].
+#[inline(always)]
+pub fn push_batch(area: isize, list: &RingList, numbers: &[u32]) -> u32 {
+    let pushed: u32;
+    // SAFETY: as in `push`; it writes at most `limit` minus the count of slots, all above the hot end,
+    // and reads at most `numbers.len()` entries of `numbers`.
+    unsafe {
+        asm!(
+            sequence!(
+                [
+                    "ldr {c}, [{list}, #{cursor}]",
+                    "ldr {t}, [{list}, #{cold}]",
+                    "sub {t:w}, {c:w}, {t:w}",
+                    "and {t:w}, {t:w}, #0xffff",
+                    "ldr {k:w}, [{list}, #{limit}]",
+                    "subs {k:w}, {k:w}, {t:w}",
+                    "b.ls 8f",
+                    "cmp {k:w}, {length:w}",
+                    "csel {k:w}, {k:w}, {length:w}, ls",
+                    "ldr {m:w}, [{list}, #{mask}]",
+                    "ldr {base}, [{list}, #{ring}]",
+                    "mov {i:w}, #0",
+                    "22: cmp {i:w}, {k:w}",
+                    "b.hs 23f",
+                    "add {t:w}, {c:w}, {i:w}",
+                    "and {t:w}, {t:w}, {m:w}",
+                    "ldr {v:w}, [{numbers}, {i:w}, uxtw #2]",
+                    "str {v:w}, [{base}, {t:w}, uxtw #2]",
+                    "add {i:w}, {i:w}, #1",
+                    "b 22b",
+                    "23: add {c}, {c}, {k:w}, uxtw",
+                    "str {c}, [{list}, #{cursor}]",
+                ],
+                ["7: mov {k:w}, #{MOVED}", "b 9f", "8: mov {k:w}, #0"],
+            ),
+            area = in(reg) area,
+            list = in(reg) list,
+            numbers = in(reg) numbers.as_ptr(),
+            length = in(reg) numbers.len().min(u16::MAX as usize),
+            rseq = out(reg) _,
+            t = out(reg) _,
+            v = out(reg) _,
+            c = out(reg) _,
+            i = out(reg) _,
+            m = out(reg) _,
+            base = out(reg) _,
+            k = out(reg) pushed,
+            owner = const core::mem::offset_of!(RingList, owner),
+            cursor = const core::mem::offset_of!(RingList, cursor),
+            cold = const core::mem::offset_of!(RingList, cold),
+            limit = const core::mem::offset_of!(RingList, limit),
+            mask = const core::mem::offset_of!(RingList, mask),
+            ring = const core::mem::offset_of!(RingList, ring),
+            MOVED = const MOVED,
+            options(nostack),
+        );
+    }
+    pushed
+}
+
+/// Appends `first`, `first + step`, … at the cold end, `first` hottest, as far as there is room; returns
+/// how many, or [`MOVED`].
+#[inline(always)]
+pub fn append_run(area: isize, list: &RingList, first: u32, step: u32, blocks: u32) -> u32 {
+    let appended: u32;
+    // SAFETY: as in `push`; it writes at most capacity (`mask + 1`) minus the count of slots, all below
+    // the cold end.
+    unsafe {
+        asm!(
+            sequence!(
+                [
+                    "ldr {c}, [{list}, #{cold}]",
+                    "ldr {t}, [{list}, #{cursor}]",
+                    "sub {t:w}, {t:w}, {c:w}",
+                    "and {t:w}, {t:w}, #0xffff",
+                    "ldr {m:w}, [{list}, #{mask}]",
+                    "add {k:w}, {m:w}, #1",
+                    "sub {k:w}, {k:w}, {t:w}",
+                    "cmp {k:w}, {blocks:w}",
+                    "csel {k:w}, {k:w}, {blocks:w}, ls",
+                    "ldr {base}, [{list}, #{ring}]",
+                    "mov {v:w}, {first:w}",
+                    "mov {i:w}, {k:w}",
+                    "22: cbz {i:w}, 23f",
+                    "sub {c}, {c}, #1",
+                    "and {t:w}, {c:w}, {m:w}",
+                    "str {v:w}, [{base}, {t:w}, uxtw #2]",
+                    "add {v:w}, {v:w}, {step:w}",
+                    "sub {i:w}, {i:w}, #1",
+                    "b 22b",
+                    "23: str {c}, [{list}, #{cold}]",
+                ],
+                ["7: mov {k:w}, #{MOVED}"],
+            ),
+            area = in(reg) area,
+            list = in(reg) list,
+            first = in(reg) first,
+            step = in(reg) step,
+            blocks = in(reg) blocks,
+            rseq = out(reg) _,
+            t = out(reg) _,
+            v = out(reg) _,
+            c = out(reg) _,
+            i = out(reg) _,
+            m = out(reg) _,
+            base = out(reg) _,
+            k = out(reg) appended,
+            owner = const core::mem::offset_of!(RingList, owner),
+            cursor = const core::mem::offset_of!(RingList, cursor),
+            cold = const core::mem::offset_of!(RingList, cold),
+            mask = const core::mem::offset_of!(RingList, mask),
+            ring = const core::mem::offset_of!(RingList, ring),
+            MOVED = const MOVED,
+            options(nostack),
+        );
+    }
+    appended
+}
+
+/// Takes up to `out.len()` entries from the cold end, coldest first: how many, or [`MOVED`]. What is in
+/// the rest of `out` afterwards is anything.
+#[inline(always)]
+pub fn pop_cold(area: isize, list: &RingList, out: &mut [u32]) -> u32 {
+    let taken: u32;
+    // SAFETY: as in `pop_batch`; the sequence moves the cold end.
+    unsafe {
+        asm!(
+            sequence!(
+                [
+                    "ldr {c}, [{list}, #{cold}]",
+                    "ldr {k:x}, [{list}, #{cursor}]",
+                    "sub {k:w}, {k:w}, {c:w}",
+                    "and {k:w}, {k:w}, #0xffff",
+                    "cmp {k:w}, {most:w}",
+                    "csel {k:w}, {k:w}, {most:w}, ls",
+                    "ldr {m:w}, [{list}, #{mask}]",
+                    "ldr {base}, [{list}, #{ring}]",
+                    "mov {i:w}, {k:w}",
+                    "22: cbz {i:w}, 23f",
+                    // Entry i of `out` stands i above the cold end.
+                    "sub {i:w}, {i:w}, #1",
+                    "add {t:w}, {c:w}, {i:w}",
+                    "and {t:w}, {t:w}, {m:w}",
+                    "ldr {v:w}, [{base}, {t:w}, uxtw #2]",
+                    "str {v:w}, [{out}, {i:w}, uxtw #2]",
+                    "b 22b",
+                    "23: add {c}, {c}, {k:w}, uxtw",
+                    "str {c}, [{list}, #{cold}]",
+                ],
+                ["7: mov {k:w}, #{MOVED}"],
+            ),
+            area = in(reg) area,
+            list = in(reg) list,
+            out = in(reg) out.as_mut_ptr(),
+            most = in(reg) out.len().min(u16::MAX as usize),
+            rseq = out(reg) _,
+            t = out(reg) _,
+            v = out(reg) _,
+            c = out(reg) _,
+            i = out(reg) _,
+            m = out(reg) _,
+            base = out(reg) _,
+            k = out(reg) taken,
+            owner = const core::mem::offset_of!(RingList, owner),
+            cursor = const core::mem::offset_of!(RingList, cursor),
+            cold = const core::mem::offset_of!(RingList, cold),
+            mask = const core::mem::offset_of!(RingList, mask),
+            ring = const core::mem::offset_of!(RingList, ring),
+            MOVED = const MOVED,
+            options(nostack),
+        );
+    }
+    taken
 }

@@ -16,6 +16,8 @@ const MEMBARRIER_CMD_FLAG_CPU: libc::c_uint = 1;
 #[derive(Clone, Copy, Debug)]
 pub struct Area {
     offset: isize,
+    /// Whether the kernel knows it.
+    registered: bool,
 }
 
 /// Why restartable sequences cannot be used.
@@ -71,7 +73,7 @@ impl Area {
         // Registering is idempotent and process-wide.
         membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_RSEQ, 0, 0)
             .map_err(Unavailable::NoMembarrier)?;
-        Ok(Self { offset })
+        Ok(Self { offset, registered: true })
     }
 
     /// The distance in bytes.
@@ -89,7 +91,23 @@ impl Area {
     /// * No two threads use lists of one CPU: nothing aborts a sequence.
     #[doc(hidden)]
     pub const unsafe fn unregistered(offset: isize) -> Self {
-        Self { offset }
+        Self { offset, registered: false }
+    }
+
+    /// Aborts the sequence that runs on `cpu`, if any: when this returns true, whatever starts there sees
+    /// the stores that were made before. False if the kernel refuses what it granted at start (a
+    /// sandbox that was entered later).
+    pub(super) fn abort_sequences_on(self, cpu: CpuId) -> bool {
+        if !self.registered {
+            return true;
+        }
+        let result = membarrier(
+            MEMBARRIER_CMD_PRIVATE_EXPEDITED_RSEQ,
+            MEMBARRIER_CMD_FLAG_CPU,
+            cpu.0 as libc::c_int,
+        );
+        // ENXIO: the CPU is offline, so nothing runs there.
+        matches!(result, Ok(()) | Err(libc::ENXIO))
     }
 }
 
@@ -107,17 +125,4 @@ fn membarrier(command: libc::c_int, flags: libc::c_uint, cpu: libc::c_int) -> Re
     } else {
         Err(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EINVAL))
     }
-}
-
-/// Aborts the sequence that runs on `cpu`, if any: when this returns true, whatever starts there sees the
-/// stores that were made before. False if the kernel refuses what it granted at start (a sandbox that was
-/// entered later).
-pub(super) fn abort_sequences_on(cpu: CpuId) -> bool {
-    let result = membarrier(
-        MEMBARRIER_CMD_PRIVATE_EXPEDITED_RSEQ,
-        MEMBARRIER_CMD_FLAG_CPU,
-        cpu.0 as libc::c_int,
-    );
-    // ENXIO: the CPU is offline, so nothing runs there.
-    matches!(result, Ok(()) | Err(libc::ENXIO))
 }

@@ -20,14 +20,8 @@ pub fn push(_area: isize, _list: &RingList, _number: u32) -> u32 {
 }
 
 /// As on other architectures.
-pub fn commit<const COLD: bool>(
-    _: isize,
-    _: &RingList,
-    _cursor: u64,
-    _cold: u64,
-    _new: u64,
-) -> bool {
-    false
+pub fn pop_batch(_area: isize, _list: &RingList, _out: &mut [u32]) -> u32 {
+    MOVED
 }
 
 /// As on other architectures.
@@ -37,5 +31,10 @@ pub fn push_batch(_area: isize, _list: &RingList, _numbers: &[u32]) -> u32 {
 
 /// As on other architectures.
 pub fn append_run(_area: isize, _list: &RingList, _first: u32, _step: u32, _blocks: u32) -> u32 {
+    MOVED
+}
+
+/// As on other architectures.
+pub fn pop_cold(_area: isize, _list: &RingList, _out: &mut [u32]) -> u32 {
     MOVED
 }

@@ -49,7 +49,9 @@ impl BareLists {
     #[inline(always)]
     pub fn push(&self, number: u32) -> bool {
         let area = self.storage.area.offset();
-        let Some(lists) = self.lists.get(sequences::current_cpu(area) as usize) else { return false };
+        let Some(lists) = self.lists.get(sequences::current_cpu(area) as usize) else {
+            return false;
+        };
         Push(sequences::push(area, &lists[0], number)).is_done()
     }
 

@@ -49,8 +49,9 @@ use nearpage::units::{CpuId, Order};
 
 /// Answer of a batch: not on the owner's CPU, or stopped.
 const MOVED: u32 = u32::MAX;
-/// Owner of a list that is being drained from outside: no CPU has this id.
-const STOPPED: u32 = u32::MAX;
+/// Owner of a list that is being drained from outside: no CPU has this id, and the kernel does not put it
+/// in place of one either (-1: no area is registered, -2: registering failed).
+const STOPPED: u32 = 1 << 31;
 /// Largest ring: positions are compared in 16 bits, so a count must stay well below 65536.
 const RING_ENTRIES_MAX: u32 = 32768;
 
@@ -79,6 +80,19 @@ impl RingList {
         (self.cursor.load(Ordering::Relaxed), self.cold.load(Ordering::Relaxed))
     }
 
+    /// The ends as they were at one moment, for readers on other CPUs: a drain between the two loads could
+    /// leave the cold end above the hot one, and counts off by 65535.
+    fn ends_together(&self) -> (u64, u64) {
+        loop {
+            // Acquire keeps the three loads in this order; the cold end moves in refills and drains only.
+            let cold = self.cold.load(Ordering::Acquire);
+            let cursor = self.cursor.load(Ordering::Acquire);
+            if self.cold.load(Ordering::Relaxed) == cold {
+                return (cursor, cold);
+            }
+        }
+    }
+
     /// The entry at `position`.
     #[inline]
     fn entry(&self, position: u64) -> u32 {
@@ -86,6 +100,17 @@ impl RingList {
         // SAFETY: the ring has `mask + 1` entries (`RingStorage::list`).
         unsafe { (*self.ring.add(slot)).load(Ordering::Relaxed) }
     }
+}
+
+/// Takes blocks from the cold end of a list of a stopped CPU, which nobody else writes.
+fn pop_cold_stopped(list: &RingList, out: &mut [u32]) -> usize {
+    let (cursor, cold) = list.ends();
+    let blocks = out.len().min(count_between(cursor, cold) as usize);
+    for (slot, position) in out[..blocks].iter_mut().zip(0..) {
+        *slot = list.entry(cold.wrapping_add(position));
+    }
+    list.cold.store(cold.wrapping_add(blocks as u64), Ordering::Relaxed);
+    blocks
 }
 
 /// Blocks between the two ends.
@@ -114,6 +139,12 @@ impl RingStorage {
     /// The storage, if this process can use restartable sequences and drain from outside.
     pub fn new() -> Result<Self, Unavailable> {
         Ok(Self { area: Area::of_glibc()? })
+    }
+
+    /// The storage with an area of the caller's.
+    #[doc(hidden)]
+    pub fn with_area(area: Area) -> Self {
+        Self { area }
     }
 }
 
@@ -175,14 +206,10 @@ impl Storage for RingStorage {
         _frames: &ZoneFrames<'_>,
         out: &mut [u32],
     ) -> usize {
-        let (cursor, cold) = list.ends();
-        let blocks = out.len().min(count_between(cursor, cold) as usize);
-        for (slot, position) in out[..blocks].iter_mut().zip(1..) {
-            *slot = list.entry(cursor.wrapping_sub(position));
+        match sequences::pop_batch(self.area.offset(), list, out) {
+            MOVED => 0,
+            popped => popped as usize,
         }
-        let new = cursor.wrapping_add(0xffff * blocks as u64);
-        let done = sequences::commit::<false>(self.area.offset(), list, cursor, cold, new);
-        if done { blocks } else { 0 }
     }
 
     #[inline]
@@ -221,23 +248,17 @@ impl Storage for RingStorage {
         _frames: &ZoneFrames<'_>,
         out: &mut [u32],
     ) -> usize {
-        let (cursor, cold) = list.ends();
-        let blocks = out.len().min(count_between(cursor, cold) as usize);
-        for (slot, position) in out[..blocks].iter_mut().zip(0..) {
-            *slot = list.entry(cold.wrapping_add(position));
-        }
-        let new = cold.wrapping_add(blocks as u64);
         if on.1.is_some() {
-            // The CPU is stopped: nobody else writes the list.
-            list.cold.store(new, Ordering::Relaxed);
-            return blocks;
+            return pop_cold_stopped(list, out);
         }
-        let done = sequences::commit::<true>(self.area.offset(), list, cursor, cold, new);
-        if done { blocks } else { 0 }
+        match sequences::pop_cold(self.area.offset(), list, out) {
+            MOVED => 0,
+            taken => taken as usize,
+        }
     }
 
     fn counts(list: &RingList) -> ListCounts {
-        let (cursor, cold) = list.ends();
+        let (cursor, cold) = list.ends_together();
         let count = count_between(cursor, cold);
         let hot = cold.wrapping_add(count as u64);
         let pops = cursor.wrapping_sub(hot) >> 16;
@@ -277,7 +298,7 @@ impl Storage for RingStorage {
         }
         lists(&mut |list| list.owner.store(STOPPED, Ordering::Relaxed));
         let here = Here(PhantomData, Some(state));
-        if area::abort_sequences_on(cpu) {
+        if self.area.abort_sequences_on(cpu) {
             return Some(here);
         }
         self.resume(here, lists);
@@ -293,3 +314,6 @@ impl Storage for RingStorage {
         state.stopped.store(false, Ordering::Release);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,9 +1,9 @@
-//! The five restartable sequences on x86-64.
+//! The six restartable sequences on x86-64.
 //!
 //! Each loads the address of its descriptor into `rseq->rseq_cs`, compares the CPU with the list's owner,
 //! works in registers and in slots that belong to nobody, and commits with one store. The kernel jumps
 //! to the abort label if the thread was preempted, migrated or signalled in between; the abort label
-//! starts over. `rseq(2)`, `linux/rseq.h`.
+//! starts over, so no input register is written to. `rseq(2)`, `linux/rseq.h`.
 //!
 //! Register `area` holds the distance of this thread's `struct rseq` from the thread pointer, `list`
 //! the address of a [`super::RingList`].
@@ -60,7 +60,7 @@ macro_rules! sequence {
 pub fn pop(area: isize, list: &RingList) -> u32 {
     let number: u32;
     // SAFETY: `area` as in `current_cpu`. The sequence reads and writes only the cursor of `list` and
-    // reads one slot of its ring, below `mask + 1` entries; `RingList::new` tied ring and mask together.
+    // reads one slot of its ring, below `mask + 1` entries; `RingStorage::list` tied ring and mask together.
     unsafe {
         asm!(
             sequence!(
@@ -146,50 +146,65 @@ pub fn push(area: isize, list: &RingList, number: u32) -> u32 {
     answer
 }
 
-/// Stores `new` at the hot (`COLD = false`) or the cold end if neither end moved since `cursor` and
-/// `cold` were read; returns whether it did. The entries between were copied before: a copy that raced
-/// with anything is thrown away here. The count of pops within the cursor never repeats.
+/// Takes up to `out.len()` entries from the hot end, hottest first: how many, or [`MOVED`]. What is in
+/// the rest of `out` afterwards is anything.
+///
+/// The copy is part of the sequence. Copied before, with a commit that only compares both ends, it could be
+/// of entries that a drain took and a refill replaced meanwhile: then both ends are where they were.
 #[inline(always)]
-pub fn commit<const COLD: bool>(
-    area: isize,
-    list: &RingList,
-    cursor: u64,
-    cold: u64,
-    new: u64,
-) -> bool {
-    let done: u32;
-    // SAFETY: as in `pop`; the sequence touches only the two ends of `list`.
+pub fn pop_batch(area: isize, list: &RingList, out: &mut [u32]) -> u32 {
+    let popped: u32;
+    // SAFETY: as in `pop`; it reads entries between the two ends, and writes at most `out.len()` to `out`.
     unsafe {
         asm!(
             sequence!(
-                "cmp {cursor_then}, qword ptr [{list} + {cursor}]",
-                "jne 7f",
-                "cmp {cold_then}, qword ptr [{list} + {cold}]",
-                "jne 7f",
-                "mov {t:e}, 1",
-                "mov qword ptr [{list} + {end}], {new}",
+                "mov {c}, qword ptr [{list} + {cursor}]",
+                "mov {k:e}, {c:e}",
+                "sub {k:x}, word ptr [{list} + {cold}]",
+                "movzx {k:e}, {k:x}",
+                "cmp {k:e}, {most:e}",
+                "cmova {k:e}, {most:e}",
+                "mov {m:e}, dword ptr [{list} + {mask}]",
+                "mov {base}, qword ptr [{list} + {ring}]",
+                "mov {i:e}, {k:e}",
+                "test {i:e}, {i:e}",
+                "je 23f",
+                // Entry i - 1 of `out` stands i below the hot end.
+                "22: mov {t:e}, {c:e}",
+                "sub {t:e}, {i:e}",
+                "and {t:e}, {m:e}",
+                "mov {t:e}, dword ptr [{base} + {t} * 4]",
+                "mov dword ptr [{out} + {i} * 4 - 4], {t:e}",
+                "dec {i:e}",
+                "jne 22b",
+                // So many pops: the position goes down by k, the count of pops above it up by k.
+                "23: imul {t}, {k:r}, 0xffff",
+                "add {c}, {t}",
+                "mov qword ptr [{list} + {cursor}], {c}",
             ),
-            "7: xor {t:e}, {t:e}",
+            "7: mov {k:e}, {MOVED}",
             "jmp 9b",
             ".popsection",
             area = in(reg) area,
             list = in(reg) list,
-            cursor_then = in(reg) cursor,
-            cold_then = in(reg) cold,
-            new = in(reg) new,
-            t = out(reg) done,
+            out = in(reg) out.as_mut_ptr(),
+            most = in(reg) out.len().min(u16::MAX as usize),
+            t = out(reg) _,
+            c = out(reg) _,
+            i = out(reg) _,
+            m = out(reg) _,
+            base = out(reg) _,
+            k = out(reg) popped,
             owner = const core::mem::offset_of!(RingList, owner),
             cursor = const core::mem::offset_of!(RingList, cursor),
             cold = const core::mem::offset_of!(RingList, cold),
-            end = const if COLD {
-                core::mem::offset_of!(RingList, cold)
-            } else {
-                core::mem::offset_of!(RingList, cursor)
-            },
+            mask = const core::mem::offset_of!(RingList, mask),
+            ring = const core::mem::offset_of!(RingList, ring),
+            MOVED = const MOVED,
             options(nostack),
         );
     }
-    done != 0
+    popped
 }
 
 /// Pushes entries at the hot end, the last one hottest, as far as the limit allows; returns how many,
@@ -211,20 +226,18 @@ pub fn push_batch(area: isize, list: &RingList, numbers: &[u32]) -> u32 {
                 "jbe 8f",
                 "cmp {k:e}, {length:e}",
                 "cmova {k:e}, {length:e}",
+                "mov {m:e}, dword ptr [{list} + {mask}]",
                 "mov {base}, qword ptr [{list} + {ring}]",
                 "xor {i:e}, {i:e}",
-                "22:",
-                "cmp {i:e}, {k:e}",
+                "22: cmp {i:e}, {k:e}",
                 "jae 23f",
                 "lea {t:e}, [{c} + {i}]",
-                "movzx {t:e}, {t:x}",
-                "and {t:e}, dword ptr [{list} + {mask}]",
+                "and {t:e}, {m:e}",
                 "mov {v:e}, dword ptr [{numbers} + {i} * 4]",
                 "mov dword ptr [{base} + {t} * 4], {v:e}",
                 "inc {i:e}",
                 "jmp 22b",
-                "23:",
-                "add {c}, {k:r}",
+                "23: add {c}, {k:r}",
                 "mov qword ptr [{list} + {cursor}], {c}",
             ),
             "7: mov {k:e}, {MOVED}",
@@ -240,6 +253,7 @@ pub fn push_batch(area: isize, list: &RingList, numbers: &[u32]) -> u32 {
             c = out(reg) _,
             i = out(reg) _,
             v = out(reg) _,
+            m = out(reg) _,
             base = out(reg) _,
             k = out(reg) pushed,
             owner = const core::mem::offset_of!(RingList, owner),
@@ -266,29 +280,27 @@ pub fn append_run(area: isize, list: &RingList, first: u32, step: u32, blocks: u
         asm!(
             sequence!(
                 "mov {c}, qword ptr [{list} + {cold}]",
-                "mov {t}, qword ptr [{list} + {cursor}]",
+                "mov {t:e}, dword ptr [{list} + {cursor}]",
                 "sub {t:x}, {c:x}",
                 "movzx {t:e}, {t:x}",
-                "mov {k:e}, dword ptr [{list} + {mask}]",
-                "inc {k:e}",
+                "mov {m:e}, dword ptr [{list} + {mask}]",
+                "lea {k:e}, [{m} + 1]",
                 "sub {k:e}, {t:e}",
                 "cmp {k:e}, {blocks:e}",
                 "cmova {k:e}, {blocks:e}",
                 "mov {base}, qword ptr [{list} + {ring}]",
                 "mov {v:e}, {first:e}",
                 "mov {i:e}, {k:e}",
-                "22:",
-                "test {i:e}, {i:e}",
+                "22: test {i:e}, {i:e}",
                 "je 23f",
                 "dec {c}",
-                "movzx {t:e}, {c:x}",
-                "and {t:e}, dword ptr [{list} + {mask}]",
+                "mov {t:e}, {c:e}",
+                "and {t:e}, {m:e}",
                 "mov dword ptr [{base} + {t} * 4], {v:e}",
                 "add {v:e}, {step:e}",
                 "dec {i:e}",
                 "jmp 22b",
-                "23:",
-                "mov qword ptr [{list} + {cold}], {c}",
+                "23: mov qword ptr [{list} + {cold}], {c}",
             ),
             "7: mov {k:e}, {MOVED}",
             "jmp 9b",
@@ -302,6 +314,7 @@ pub fn append_run(area: isize, list: &RingList, first: u32, step: u32, blocks: u
             c = out(reg) _,
             i = out(reg) _,
             v = out(reg) _,
+            m = out(reg) _,
             base = out(reg) _,
             k = out(reg) appended,
             owner = const core::mem::offset_of!(RingList, owner),
@@ -314,4 +327,59 @@ pub fn append_run(area: isize, list: &RingList, first: u32, step: u32, blocks: u
         );
     }
     appended
+}
+
+/// Takes up to `out.len()` entries from the cold end, coldest first: how many, or [`MOVED`]. What is in
+/// the rest of `out` afterwards is anything.
+#[inline(always)]
+pub fn pop_cold(area: isize, list: &RingList, out: &mut [u32]) -> u32 {
+    let taken: u32;
+    // SAFETY: as in `pop_batch`; the sequence moves the cold end.
+    unsafe {
+        asm!(
+            sequence!(
+                "mov {c}, qword ptr [{list} + {cold}]",
+                "mov {k:e}, dword ptr [{list} + {cursor}]",
+                "sub {k:x}, {c:x}",
+                "movzx {k:e}, {k:x}",
+                "cmp {k:e}, {most:e}",
+                "cmova {k:e}, {most:e}",
+                "mov {m:e}, dword ptr [{list} + {mask}]",
+                "mov {base}, qword ptr [{list} + {ring}]",
+                "mov {i:e}, {k:e}",
+                "test {i:e}, {i:e}",
+                "je 23f",
+                // Entry i - 1 of `out` stands i - 1 above the cold end.
+                "22: lea {t:e}, [{c} + {i} - 1]",
+                "and {t:e}, {m:e}",
+                "mov {t:e}, dword ptr [{base} + {t} * 4]",
+                "mov dword ptr [{out} + {i} * 4 - 4], {t:e}",
+                "dec {i:e}",
+                "jne 22b",
+                "23: add {c}, {k:r}",
+                "mov qword ptr [{list} + {cold}], {c}",
+            ),
+            "7: mov {k:e}, {MOVED}",
+            "jmp 9b",
+            ".popsection",
+            area = in(reg) area,
+            list = in(reg) list,
+            out = in(reg) out.as_mut_ptr(),
+            most = in(reg) out.len().min(u16::MAX as usize),
+            t = out(reg) _,
+            c = out(reg) _,
+            i = out(reg) _,
+            m = out(reg) _,
+            base = out(reg) _,
+            k = out(reg) taken,
+            owner = const core::mem::offset_of!(RingList, owner),
+            cursor = const core::mem::offset_of!(RingList, cursor),
+            cold = const core::mem::offset_of!(RingList, cold),
+            mask = const core::mem::offset_of!(RingList, mask),
+            ring = const core::mem::offset_of!(RingList, ring),
+            MOVED = const MOVED,
+            options(nostack),
+        );
+    }
+    taken
 }

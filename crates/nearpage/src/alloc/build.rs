@@ -109,7 +109,7 @@ const CPU_ID_MAX: u32 = (1 << 20) - 1;
 const SECTIONS_MAX: u64 = 1 << 23;
 
 /// Bytes of rings per frame of a zone for the CPUs of its own node, and for all others. With the
-/// frame's 16 bytes and small change it stays below 24.
+/// frame's 12 bytes and small change it stays below 19.
 const RING_BYTES_NEAR: u64 = 4;
 const RING_BYTES_FAR: u64 = 2;
 /// Bytes that the 14 rings of a pageset take for each page that its largest ring can hold:
@@ -396,7 +396,14 @@ impl<'m> Carver<'_, 'm> {
             let span = plan.topology.span(node, kind);
             let frames = ZoneFrames::new(map, span.start, ZoneIndex(index as u16));
             let zone = self.arena(node, hub).slice(1, |_, _| {
-                Ok(Zone::<P>::new(kind, node, frames, span, config.model.fallback))
+                Ok(Zone::<P>::new(
+                    kind,
+                    node,
+                    frames,
+                    span,
+                    config.model.fallback,
+                    config.model.departures.merging,
+                ))
             })?;
             Ok(&zone[0])
         })?;

@@ -4,7 +4,6 @@ use core::fmt;
 
 use super::{Cpu, PageAllocator};
 use crate::buddy::Placement;
-use crate::frame::ZoneFrames;
 use crate::pcp::pageset::{List, Pageset};
 use crate::pcp::{LISTS, Storage, list_order};
 use crate::platform::Platform;
@@ -141,34 +140,11 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             if got == 0 {
                 break;
             }
-            self.give_back(guard, &frames, &chunk[..got], order);
+            guard.buddy().free_batch(frames, &chunk[..got], order);
             blocks_left -= got as u64;
             moved += (got as u64) << order.0;
         }
         moved
-    }
-
-    /// Frees blocks to the buddy: adjoining ones as one run, if the model does that.
-    pub(super) fn give_back(
-        &self,
-        guard: &mut ZoneGuard<'_, 'm, P>,
-        frames: &ZoneFrames<'m>,
-        numbers: &[u32],
-        order: Order,
-    ) {
-        if !self.model.departures.frees_runs {
-            for &number in numbers {
-                guard.buddy().free(*frames, number, order, Placement::Usual);
-            }
-            return;
-        }
-        let step = 1 << order.0;
-        let adjoin = |a: &u32, b: &u32| a.abs_diff(*b) == step;
-        for run in numbers.chunk_by(adjoin) {
-            // A run goes up or down; where it turns, blocks would repeat, and no block is freed twice.
-            let first = run[0].min(run[run.len() - 1]);
-            guard.buddy().free_run(*frames, first, (run.len() as u32) << order.0);
-        }
     }
 
     /// Frees a block straight to its zone.
@@ -257,6 +233,9 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             }
         }
         storage.resume(on, &lists);
+        for pageset in cpu.pagesets.iter().filter(|pageset| wanted(pageset)) {
+            settle(pageset.zone());
+        }
         Ok(drained)
     }
 
@@ -324,4 +303,13 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         }
         drained
     }
+}
+
+/// Merges what drains left loose in a zone, in holds of a few pageblocks.
+fn settle<P: Platform>(zone: &Zone<'_, P>) {
+    const PAGEBLOCKS_PER_HOLD: u32 = 4;
+    if !zone.lock().buddy().has_loose() {
+        return;
+    }
+    while zone.lock_to_move().buddy().settle(*zone.frames(), PAGEBLOCKS_PER_HOLD) {}
 }

@@ -88,7 +88,7 @@ impl FreeLists {
         &mut self,
         frames: ZoneFrames<'_>,
         number: u32,
-        frame: &Frame,
+        frame: Frame<'_>,
         order: Order,
         migratetype: Migratetype,
         end: ListEnd,
@@ -104,7 +104,7 @@ impl FreeLists {
         &mut self,
         frames: ZoneFrames<'_>,
         number: u32,
-        frame: &Frame,
+        frame: Frame<'_>,
         order: Order,
         migratetype: Migratetype,
         end: ListEnd,
@@ -129,7 +129,7 @@ impl FreeLists {
     pub fn unlink(
         &mut self,
         frames: ZoneFrames<'_>,
-        frame: &Frame,
+        frame: Frame<'_>,
         order: Order,
         migratetype: Migratetype,
     ) {

@@ -35,6 +35,13 @@ impl Buddy {
     /// # Panics
     /// If the order is above [`MAX_ORDER`] or the type is [`Migratetype::Isolate`].
     pub fn alloc(&mut self, frames: ZoneFrames<'_>, request: BlockRequest) -> Option<u32> {
+        if request.order == Order(0) && self.loose.pages(request.migratetype) > 0 {
+            let mut number = None;
+            self.take_loose(frames, request.migratetype, 1, 1, &mut |first, _| {
+                number = Some(first)
+            });
+            return number;
+        }
         let block = self.find(frames, request, &mut Search::Own)?;
         self.put_rest_back(frames, &block, frame_count(request.order));
         Some(block.number)
@@ -58,6 +65,10 @@ impl Buddy {
         mut sink: impl FnMut(u32, u32),
     ) -> u32 {
         let (mut taken, mut runs) = (0, 0);
+        if request.order == Order(0) && self.loose.pages(request.migratetype) > 0 {
+            (taken, runs) =
+                self.take_loose(frames, request.migratetype, blocks, max_runs, &mut sink);
+        }
         while taken < blocks && runs < max_runs {
             let Some(block) = self.find(frames, request, search) else { break };
             // All lists of this type below the block's order are empty, or a smaller block would have
@@ -83,6 +94,12 @@ impl Buddy {
             let own = self.pop_smallest(frames, request.order, request.migratetype);
             if own.is_some() {
                 return own;
+            }
+            if self.settle_for(frames, request) {
+                let own = self.pop_smallest(frames, request.order, request.migratetype);
+                if own.is_some() {
+                    return own;
+                }
             }
             if self.fall_back(frames, request) {
                 return self.pop_smallest(frames, request.order, request.migratetype);

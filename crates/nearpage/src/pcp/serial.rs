@@ -67,7 +67,9 @@ impl<C: CurrentCpu> Exclusion for TryLock<C> {
     #[inline]
     fn enter<'a>(&'a self, per_cpu: &'a CpuLock) -> Option<Locked<'a>> {
         // Acquire pairs with the Release in `Locked::drop`.
-        (!per_cpu.0.swap(true, Ordering::Acquire)).then_some(Locked(per_cpu))
+        let was_free = !per_cpu.0.swap(true, Ordering::Acquire);
+        // Only the holder may have a `Locked`: dropping one unlocks.
+        was_free.then(|| Locked(per_cpu))
     }
 }
 
@@ -345,4 +347,23 @@ fn fill(out: &mut [u32], mut next: impl FnMut() -> Option<u32>) -> usize {
         }
     }
     out.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::plain::ChosenCpu;
+
+    #[test]
+    fn a_lock_stays_with_its_holder() {
+        let exclusion = TryLock(ChosenCpu::default());
+        let cpu = CpuLock::default();
+        let held = exclusion.enter(&cpu);
+        assert!(held.is_some());
+        // An attempt that fails leaves the lock as it is, for the next one too.
+        assert!(exclusion.enter(&cpu).is_none());
+        assert!(exclusion.enter(&cpu).is_none());
+        drop(held);
+        assert!(exclusion.enter(&cpu).is_some());
+    }
 }

@@ -4,6 +4,8 @@ pub mod generate;
 pub mod machine;
 pub mod naive_allocator;
 pub mod naive_buddy;
+pub mod naive_list;
 pub mod plain;
 pub mod random;
 pub mod sections;
+pub mod storage;

@@ -1,13 +1,11 @@
 //! Frees, drains, decay.
 
 use std_alloc::vec;
-use std_alloc::vec::Vec;
 
 use super::zone::{Begins, NaiveZone, Pageblocks};
 use super::{NaiveAllocator, NaiveCpu, NaivePageset};
 use crate::error::FreeError;
 use crate::frame::FrameState;
-use crate::model::Model;
 use crate::pcp::{LISTS, list_index, list_order};
 use crate::units::{CpuId, MAX_ORDER, Order, PageCount, Pfn};
 
@@ -82,14 +80,14 @@ impl NaiveAllocator {
         pageset.count.0 += order.pages().0;
         let NaivePageset { tuning, count, .. } = pageset;
         if let Some(pages) = tuning.after_free(&self.model.pcp, order, *count, zone.view) {
-            pageset.drain(zone, &mut self.pageblocks, &self.model, list, pages.0);
+            pageset.drain(zone, &mut self.pageblocks, list, pages.0);
             zone.clear_below_high();
         }
     }
 
     pub(super) fn put_into_zone(&mut self, zone: usize, pages: &[Pfn], order: Order) {
         let zone = &mut self.zones[zone];
-        give_back(zone, &mut self.pageblocks, &self.model, pages, order);
+        give_back(zone, &mut self.pageblocks, pages, order);
         zone.note_hold((pages.len() as u64) << order.0);
         zone.events.direct_free_pages += (pages.len() as u64) << order.0;
     }
@@ -120,7 +118,7 @@ impl NaiveAllocator {
                 while pageset.count.0 > 0 {
                     let piece = pageset.tuning.batch.0 << 5;
                     let zone = &mut self.zones[number];
-                    pageset.drain(zone, &mut self.pageblocks, &self.model, 0, piece);
+                    pageset.drain(zone, &mut self.pageblocks, 0, piece);
                 }
             }
         }
@@ -140,7 +138,7 @@ impl NaiveAllocator {
             let mut left = tuning.decay(&self.model.pcp, *count).0;
             while left > 0 && pageset.count.0 > 0 {
                 let piece = left.min(pageset.tuning.batch.0);
-                let gone = pageset.drain(zone, &mut self.pageblocks, &self.model, 0, piece);
+                let gone = pageset.drain(zone, &mut self.pageblocks, 0, piece);
                 drained.0 += gone;
                 left = left.saturating_sub(gone);
             }
@@ -156,7 +154,6 @@ impl NaivePageset {
         &mut self,
         zone: &mut NaiveZone,
         pageblocks: &mut Pageblocks,
-        model: &Model,
         first_list: usize,
         pages: u64,
     ) -> u64 {
@@ -171,7 +168,7 @@ impl NaivePageset {
                 drained += order.pages().0;
             }
             for piece in gone.chunks(PIECE) {
-                give_back(zone, pageblocks, model, piece, order);
+                give_back(zone, pageblocks, piece, order);
             }
         }
         self.count.0 -= drained;
@@ -184,20 +181,9 @@ impl NaivePageset {
     }
 }
 
-/// Frees blocks one by one, in their order; where the model frees runs, adjoining ones in ascending order.
-fn give_back(
-    zone: &mut NaiveZone,
-    pageblocks: &mut Pageblocks,
-    model: &Model,
-    pages: &[Pfn],
-    order: Order,
-) {
-    let mut pages: Vec<Pfn> = pages.to_vec();
-    if model.departures.frees_runs {
-        let adjoin = |a: &Pfn, b: &Pfn| a.0.abs_diff(b.0) == order.pages().0;
-        pages.chunk_by_mut(adjoin).for_each(<[Pfn]>::sort_unstable);
-    }
-    for pfn in pages {
+/// Frees blocks one by one, in their order.
+fn give_back(zone: &mut NaiveZone, pageblocks: &mut Pageblocks, pages: &[Pfn], order: Order) {
+    for &pfn in pages {
         zone.free(pfn, order, pageblocks);
     }
 }

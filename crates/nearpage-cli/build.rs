@@ -1,0 +1,24 @@
+//! Records the commit, so that a result says what it was measured on.
+
+use std::path::Path;
+use std::process::Command;
+
+/// Whatever changes the commit or what is built from it.
+const WATCHED: [&str; 5] =
+    ["../../.git/HEAD", "../../.git/logs/HEAD", "../nearpage/src", "../nearpage-linux/src", "src"];
+
+fn main() {
+    // A path that is not there would make every build run this again.
+    for watched in WATCHED.into_iter().filter(|watched| Path::new(watched).exists()) {
+        println!("cargo:rerun-if-changed={watched}");
+    }
+    let git = Command::new("git").args(["describe", "--always", "--dirty", "--tags"]).output();
+    // No name with NEARPAGE_: cargo hands it to the program that it runs, which would take it for a setting.
+    // A source archive has no commit: the variable is then not set.
+    if let Some(output) = git.ok().filter(|output| output.status.success()) {
+        println!(
+            "cargo:rustc-env=BUILT_FROM_COMMIT={}",
+            String::from_utf8_lossy(&output.stdout).trim()
+        );
+    }
+}

@@ -1,0 +1,163 @@
+//! `cross`: pages are allocated on one CPU and freed on another, without end.
+//!
+//! They travel through a bounded queue in batches, so that what the queue costs is shared by many pages.
+//! At most [`QUEUE`] pages and two batches are under way: an allocator that needs more keeps it in its
+//! caches.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rtrb::{Consumer, Producer, RingBuffer};
+
+use super::field::Context;
+use super::measure::{Phase, SAMPLE_OPERATIONS, Stopwatch, ns_per_operation};
+use super::rows::{Key, Sample, Work};
+use super::source::{Glibc, Source};
+use super::step::{Step, StepError};
+
+/// Pages in the queue at most.
+const QUEUE: usize = 1024;
+/// Pages that travel together.
+const BATCH: usize = 64;
+/// Who allocates, and who frees.
+pub const THREADS: usize = 2;
+
+/// All allocators.
+pub fn steps<'a>(context: Context<'a>) -> Vec<Step<'a>> {
+    let mut steps: Vec<_> =
+        context.field.memories().map(|(name, memory)| step(context, name, memory)).collect();
+    steps.push(step(context, "glibc", &Glibc));
+    steps
+}
+
+fn step<'a, S: Source>(context: Context<'a>, allocator: &'static str, source: &'a S) -> Step<'a> {
+    let key = Key { work: Work::Cross, allocator, threads: THREADS, n: 1 };
+    let run = move || {
+        let phases = travel(context, source)?;
+        // Both threads were at work for the whole of the one phase that there is.
+        let threads = THREADS as f64;
+        let ns = ns_per_operation(context.clock, &phases) * threads;
+        let samples_ns =
+            phases.into_iter().flat_map(|phase| phase.samples_ns).map(|ns| ns * threads).collect();
+        Ok(vec![Sample { key, ns, samples_ns }])
+    };
+    Step { allocator, run: Box::new(run) }
+}
+
+/// Lets pages travel for as long as it takes; the phase is that of the thread that frees.
+fn travel<S: Source>(context: Context<'_>, source: &S) -> Result<Vec<Phase>, StepError> {
+    let (producer, consumer) = RingBuffer::<S::Block>::new(QUEUE);
+    let ends = Mutex::new((Some(producer), Some(consumer)));
+    let stop = AtomicBool::new(false);
+    let ends = || ends.lock().expect("nobody panics with the lock");
+    let phases = context.cpus.run(THREADS, |thread, gate| {
+        gate.wait();
+        if thread == 0 {
+            let producer = ends().0.take();
+            allocate(source, producer.expect("each end is taken once"), &stop).map(|()| None)
+        } else {
+            let consumer = ends().1.take();
+            free(context, source, consumer.expect("each end is taken once"), &stop).map(Some)
+        }
+    })?;
+    Ok(phases.into_iter().flatten().collect())
+}
+
+/// Dropping its end of the queue tells the other thread that nothing more comes.
+fn allocate<S: Source>(
+    source: &S,
+    mut queue: Producer<S::Block>,
+    stop: &AtomicBool,
+) -> Result<(), StepError> {
+    let mut batch = [S::BLANK; BATCH];
+    while !stop.load(Ordering::Relaxed) {
+        for slot in &mut batch {
+            // The pages of this batch are lost: the benchmark ends here.
+            *slot = source.alloc::<0>().ok_or(StepError::Exhausted)?;
+        }
+        while queue.push_entire_slice(&batch).is_err() {
+            std::hint::spin_loop();
+        }
+    }
+    Ok(())
+}
+
+fn free<S: Source>(
+    context: Context<'_>,
+    source: &S,
+    mut queue: Consumer<S::Block>,
+    stop: &AtomicBool,
+) -> Result<Phase, StepError> {
+    let mut phase = |duration| {
+        let mut watch = Stopwatch::start(context.clock);
+        loop {
+            for _ in 0..SAMPLE_OPERATIONS / BATCH {
+                free_batch(source, &mut queue)?;
+            }
+            if watch.lap(SAMPLE_OPERATIONS) >= duration {
+                return Ok(watch.stop());
+            }
+        }
+    };
+    // First the caches grow, and the two threads find their rhythm.
+    let measured = phase(context.effort.cross / 2).and_then(|_| phase(context.effort.cross));
+    stop.store(true, Ordering::Relaxed);
+    // The other thread may wait for room.
+    while free_batch(source, &mut queue).is_ok() {}
+    measured
+}
+
+/// Waits for the next batch and frees it; an error if none will come.
+#[inline]
+fn free_batch<S: Source>(source: &S, queue: &mut Consumer<S::Block>) -> Result<(), StepError> {
+    let mut batch = [S::BLANK; BATCH];
+    while queue.pop_entire_slice(&mut batch).is_err() {
+        // In this order: what was pushed before the end was dropped is seen.
+        if queue.is_abandoned() && queue.is_empty() {
+            return Err(StepError::Exhausted);
+        }
+        std::hint::spin_loop();
+    }
+    // SAFETY: the other thread allocated these pages and gave each away once, and only whole batches
+    // are pushed and popped.
+    batch.iter().for_each(|&page| unsafe { source.free::<0>(page) });
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::field::{Effort, Field};
+    use super::super::measure::Clock;
+    use super::super::source::counting::Counting;
+    use super::super::threads::Cpus;
+    use super::*;
+
+    fn travel_from(source: &Counting) -> Option<Result<Vec<Phase>, StepError>> {
+        let cpus = Cpus::allowed().unwrap();
+        let field = Field::new(32 << 20, &cpus).unwrap();
+        let effort = Effort { cross: Duration::from_micros(100), ..Effort::QUICK };
+        let context = Context { field: &field, cpus: &cpus, effort, clock: Clock::calibrate() };
+        (cpus.count() >= THREADS).then(|| travel(context, source))
+    }
+
+    #[test]
+    fn what_one_thread_allocates_the_other_frees_in_order() {
+        let source = Counting::new(QUEUE + 2 * BATCH);
+        let Some(phases) = travel_from(&source) else { return };
+        assert_eq!(phases.unwrap().len(), 1);
+        assert!(source.held().is_empty());
+        let freed = source.freed();
+        assert!(freed.len() >= 2 * SAMPLE_OPERATIONS);
+        assert!(freed.is_sorted());
+    }
+
+    #[test]
+    fn nobody_waits_for_an_allocator_that_has_no_more() {
+        // Not even one batch.
+        let source = Counting::new(BATCH - 1);
+        let Some(phases) = travel_from(&source) else { return };
+        assert!(matches!(phases, Err(StepError::Exhausted)));
+    }
+}

@@ -1,0 +1,119 @@
+//! Who takes part, and where.
+
+use std::time::Duration;
+
+use nearpage_linux::memory::StorageInUse;
+use nearpage_linux::rseq::BareLists;
+use nearpage_linux::{Memory, MemoryError};
+
+use super::measure::Clock;
+use super::threads::Cpus;
+
+/// How much is done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Effort {
+    /// Rounds that count.
+    pub rounds: usize,
+    /// How long a pair is repeated in a round, at least.
+    pub pair: Duration,
+    /// How long pages are allocated by batches in a round, and how long they are freed, at least.
+    pub batch: Duration,
+    /// How long pages travel in a round, at least.
+    pub cross: Duration,
+    /// Pages held by `random`, by all threads together.
+    pub fill_pages: usize,
+    /// The largest batch of `bulk`.
+    pub batch_max: usize,
+}
+
+impl Effort {
+    /// What `bench` does if nothing is said.
+    pub const FULL: Effort = Effort {
+        rounds: 5,
+        pair: Duration::from_millis(3),
+        batch: Duration::from_millis(5),
+        cross: Duration::from_millis(20),
+        fill_pages: 200_000,
+        batch_max: 16_384,
+    };
+    /// What `bench --quick` does.
+    pub const QUICK: Effort = Effort {
+        rounds: 5,
+        pair: Duration::from_micros(500),
+        batch: Duration::from_micros(500),
+        cross: Duration::from_millis(3),
+        fill_pages: 20_000,
+        batch_max: 16_384,
+    };
+}
+
+/// nearpage in its variants, and its limit.
+pub struct Field {
+    /// As everybody gets it: `nearpage`.
+    pub nearpage: Memory,
+    /// `nearpage-locked`, if that is another storage than nearpage's.
+    pub locked: Option<Memory>,
+    /// `nearpage-hardened`.
+    pub hardened: Memory,
+    /// `rseq-limit`.
+    pub limit: Option<BareLists>,
+    /// Who does not take part, and why.
+    pub absent: Vec<String>,
+}
+
+/// Numbers on a list of `rseq-limit`; a pair needs one.
+const LIMIT_ENTRIES: u32 = 64;
+
+impl Field {
+    /// Makes memories of `bytes` on each node.
+    ///
+    /// # Errors
+    ///
+    /// [`MemoryError`].
+    pub fn new(bytes: u64, cpus: &Cpus) -> Result<Self, MemoryError> {
+        let builder = || Memory::builder().bytes_per_node(bytes);
+        let nearpage = builder().build()?;
+        let mut absent = Vec::new();
+        let locked = match nearpage.storage() {
+            StorageInUse::Rseq => Some(builder().use_rseq(false).build()?),
+            storage => {
+                absent.push(format!("nearpage-locked: nearpage itself is {storage}"));
+                None
+            }
+        };
+        let limit = BareLists::new(cpus.last().0 + 1, LIMIT_ENTRIES)
+            .inspect_err(|why| absent.push(format!("rseq-limit: {why}")))
+            .ok();
+        let hardened = builder().hardened(true).build()?;
+        Ok(Self { nearpage, locked, hardened, limit, absent })
+    }
+
+    /// The variants by their names.
+    pub fn memories(&self) -> impl Iterator<Item = (&'static str, &Memory)> {
+        let locked = self.locked.as_ref().map(|locked| ("nearpage-locked", locked));
+        [("nearpage", &self.nearpage), ("nearpage-hardened", &self.hardened)]
+            .into_iter()
+            .chain(locked)
+    }
+}
+
+/// What every step knows.
+#[derive(Clone, Copy)]
+pub struct Context<'a> {
+    /// Who takes part.
+    pub field: &'a Field,
+    /// Where.
+    pub cpus: &'a Cpus,
+    /// How much.
+    pub effort: Effort,
+    /// By which clock.
+    pub clock: Clock,
+}
+
+impl Context<'_> {
+    /// One CPU, and all of them.
+    pub fn thread_counts(&self) -> impl Iterator<Item = usize> + use<> {
+        let all = Some(self.cpus.count()).filter(|&all| all > 1);
+        std::iter::once(1).chain(all)
+    }
+}

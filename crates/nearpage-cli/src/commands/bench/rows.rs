@@ -1,0 +1,184 @@
+//! What was measured, and how the measurements of several rounds become rows.
+
+use std::fmt;
+
+use serde::{Serialize, Serializer};
+
+use super::measure::{Summary, percentile_99};
+
+/// What was done.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Work {
+    /// One page allocated and freed, again and again.
+    Pair,
+    /// One block of this order allocated and freed, again and again.
+    OrderPair(u8),
+    /// Many pages allocated one at a time.
+    Fill,
+    /// The same freed, the last one first.
+    FreeLifo,
+    /// The same freed in random order.
+    FreeRandom,
+    /// Pages allocated on one CPU and freed on another.
+    Cross,
+    /// `n` pages allocated one at a time.
+    SingleAlloc,
+    /// The same freed one at a time.
+    SingleFree,
+    /// As `SingleAlloc` with the loop of 2017: `n + 1` pages, divided by `n`.
+    SingleAlloc2017,
+    /// As `SingleFree` with the loop of 2017.
+    SingleFree2017,
+    /// `n` pages allocated by one call.
+    BulkAlloc,
+    /// The same freed by one call.
+    BulkFree,
+}
+
+impl fmt::Display for Work {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::OrderPair(order) => return write!(f, "order{order}_pair"),
+            Self::Pair => "pair",
+            Self::Fill => "fill",
+            Self::FreeLifo => "free_lifo",
+            Self::FreeRandom => "free_random",
+            Self::Cross => "cross",
+            Self::SingleAlloc => "single_alloc",
+            Self::SingleFree => "single_free",
+            Self::SingleAlloc2017 => "single_alloc_2017",
+            Self::SingleFree2017 => "single_free_2017",
+            Self::BulkAlloc => "bulk_alloc",
+            Self::BulkFree => "bulk_free",
+        })
+    }
+}
+
+impl Serialize for Work {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// What a row is of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub struct Key {
+    /// What was done.
+    #[serde(rename = "bench")]
+    pub work: Work,
+    /// By whom.
+    pub allocator: &'static str,
+    /// On so many CPUs at once.
+    pub threads: usize,
+    /// Pages per call, or pages held, or 1.
+    pub n: usize,
+}
+
+/// One round of one thing.
+#[derive(Clone, Debug)]
+pub struct Sample {
+    /// What it is of.
+    pub key: Key,
+    /// Nanoseconds per page, or per pair.
+    pub ns: f64,
+    /// The same, sample by sample within the round; empty where a round is not divided.
+    pub samples_ns: Vec<f64>,
+}
+
+/// All rounds of one thing.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// What it is of.
+    #[serde(flatten)]
+    pub key: Key,
+    /// Of the rounds.
+    #[serde(flatten, serialize_with = "serialize_summary")]
+    pub summary: Summary,
+    /// The 99th percentile of the samples within all rounds.
+    #[serde(skip)]
+    pub p99: Option<f64>,
+}
+
+fn serialize_summary<S: Serializer>(summary: &Summary, serializer: S) -> Result<S::Ok, S::Error> {
+    use serde::ser::SerializeMap;
+    let mut map = serializer.serialize_map(Some(3))?;
+    let figures = [("ns_median", summary.median), ("ns_min", summary.min), ("ns_max", summary.max)];
+    for (name, ns) in figures {
+        // A picosecond is far below what repeats.
+        map.serialize_entry(name, &((ns * 1000.0).round() / 1000.0))?;
+    }
+    map.end()
+}
+
+/// Collects the samples of all rounds.
+#[derive(Debug, Default)]
+pub struct Samples {
+    series: Vec<(Key, Vec<f64>, Vec<f64>)>,
+}
+
+impl Samples {
+    /// Gives a thing its place among the rows.
+    pub fn declare(&mut self, key: Key) {
+        self.series.push((key, Vec::new(), Vec::new()));
+    }
+
+    /// Adds one round of a thing that was declared.
+    ///
+    /// # Panics
+    ///
+    /// If it was not.
+    pub fn add(&mut self, sample: Sample) {
+        let mut series = self.series.iter_mut();
+        let series = series.find(|(key, ..)| *key == sample.key);
+        let (_, rounds, samples) = series.expect("each round measures the same things");
+        rounds.push(sample.ns);
+        samples.extend(sample.samples_ns);
+    }
+
+    /// The rows that have samples, in the order in which they were declared.
+    pub fn rows(&self) -> Vec<Row> {
+        let row = |(key, rounds, samples): &(Key, Vec<f64>, Vec<f64>)| {
+            Some(Row { key: *key, summary: Summary::of(rounds)?, p99: percentile_99(samples) })
+        };
+        self.series.iter().filter_map(row).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(work: Work, ns: f64) -> Sample {
+        let key = Key { work, allocator: "nearpage", threads: 1, n: 64 };
+        Sample { key, ns, samples_ns: vec![ns * 10.0] }
+    }
+
+    #[test]
+    fn rows_have_their_own_samples() {
+        let mut samples = Samples::default();
+        for work in [Work::Fill, Work::BulkFree, Work::BulkAlloc] {
+            samples.declare(sample(work, 0.0).key);
+        }
+        for ns in [3.0, 1.0, 2.0] {
+            samples.add(sample(Work::BulkAlloc, 10.0 * ns));
+            samples.add(sample(Work::BulkFree, ns));
+        }
+        let rows = samples.rows();
+        let figures: Vec<_> =
+            rows.iter().map(|row| (row.key.work, row.summary.median, row.p99)).collect();
+        let expected = [(Work::BulkFree, 2.0, Some(30.0)), (Work::BulkAlloc, 20.0, Some(300.0))];
+        assert_eq!(figures, expected);
+    }
+
+    #[test]
+    fn a_row_as_json() {
+        let mut samples = Samples::default();
+        samples.declare(sample(Work::OrderPair(9), 0.0).key);
+        samples.add(sample(Work::OrderPair(9), 1.23456));
+        assert_eq!(
+            serde_json::to_string(&samples.rows()).unwrap(),
+            "[{\"bench\":\"order9_pair\",\"allocator\":\"nearpage\",\"threads\":1,\"n\":64,\
+             \"ns_median\":1.235,\"ns_min\":1.235,\"ns_max\":1.235}]"
+        );
+    }
+}

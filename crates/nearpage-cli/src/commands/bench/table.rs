@@ -1,0 +1,227 @@
+//! Tables for people.
+
+use comfy_table::{CellAlignment, Table, presets};
+use nearpage::units::{MAX_ORDER, Order};
+
+use super::bulk::SingleLoop;
+use super::counts::Counts;
+use super::reference::{self, Published};
+use super::rows::{Row, Work};
+
+/// The table of `bulk` in the shape of mmtests, the gains of 2017 beside it.
+pub fn bulk(rows: &[Row], single_loop: SingleLoop) -> String {
+    let loop_note = match single_loop {
+        SingleLoop::Exact => "",
+        SingleLoop::Of2017 => "; one at a time n+1 pages, divided by n",
+    };
+    let mut text = format!(
+        "bulk: ns per page{loop_note}; gains in percent, and beside them those of 2017:\n\
+         as published (CPU cycles; one at a time n+1 pages, divided by n), and with n/n\n\n\
+         pagealloc\n"
+    );
+    text += &format!("{:>52}{:>27}{:>12}{:>12}\n", "one-at-a-time", "bulk", "2017", "n/n");
+    // Which of allocations and frees a part is of.
+    let parts = [
+        ("alloc", reference::ALLOC, 0..1),
+        ("free", reference::FREE, 1..2),
+        ("total", reference::TOTAL, 0..2),
+    ];
+    for (operation, published, range) in parts {
+        for line in published {
+            let figure = |works: [Work; 2]| {
+                let works = &works[range.clone()];
+                works.iter().map(|&work| mean_of(rows, work, line.n)).sum::<Option<f64>>()
+            };
+            let bulk = figure([Work::BulkAlloc, Work::BulkFree]);
+            if let Some((single, bulk)) = figure(single_loop.works()).zip(bulk) {
+                text += &mmtests_line(&format!("{operation}-odr0-{}", line.n), single, bulk);
+                text += &gains_of_2017(&line);
+            }
+        }
+    }
+    text
+}
+
+fn gains_of_2017(line: &Published) -> String {
+    format!("   ({:>6.2}%)   ({:>6.2}%)\n", line.gain_percent, line.exact_gain_percent())
+}
+
+fn mean_of(rows: &[Row], work: Work, n: usize) -> Option<f64> {
+    let row = rows.iter().find(|row| row.key.work == work && row.key.n == n)?;
+    Some(row.summary.mean)
+}
+
+/// A line as mmtests prints it: both figures, each with its gain against the first.
+fn mmtests_line(name: &str, single: f64, bulk: f64) -> String {
+    let gain_percent = 100.0 * (1.0 - bulk / single);
+    format!("Amean    {name:<16}{single:>17.2} ({:>6.2}%){bulk:>17.2} ({gain_percent:>6.2}%)", 0.0)
+}
+
+/// The figures of some rows, a table for each number of threads and each work.
+pub fn figures(rows: &[Row], title: impl Fn(Work) -> String) -> String {
+    let mut rows = rows.to_vec();
+    rows.sort_by_key(|row| (row.key.threads, row.key.work));
+    let of_work = |rows: &[Row]| {
+        let nearpage = rows.iter().find(|row| row.key.allocator == "nearpage");
+        let mut table = empty(["allocator", "median", "min", "max", "p99", "to nearpage"], 1);
+        for row in rows {
+            let ratio = nearpage.map_or("-".to_owned(), |nearpage| {
+                format!("{:.2}x", row.summary.median / nearpage.summary.median)
+            });
+            let cells = [row.key.allocator.to_owned()].into_iter().chain(figures_of(row));
+            table.add_row(cells.chain([ratio]));
+        }
+        table
+    };
+    let same = |a: &Row, b: &Row| (a.key.threads, a.key.work) == (b.key.threads, b.key.work);
+    let section = |rows: &[Row]| section(&title(rows[0].key.work), rows, of_work);
+    rows.chunk_by(same).map(section).collect::<Vec<_>>().join("\n")
+}
+
+/// The pairs of all orders: nearpage's figures, and the medians of the others.
+pub fn orders(rows: &[Row], title: &str) -> String {
+    let of_threads = |rows: &[Row]| {
+        let of_order =
+            |order| rows.iter().filter(move |row| row.key.work == Work::OrderPair(order));
+        let others = of_order(0).skip(1).map(|row| row.key.allocator);
+        let heading = ["order", "pages", "nearpage", "min", "max", "p99"];
+        let mut table = empty(heading.into_iter().chain(others), 0);
+        for order in 0..=MAX_ORDER.0 {
+            let mut cells = vec![order.to_string(), Order(order).pages().to_string()];
+            for (at, row) in of_order(order).enumerate() {
+                let figures = figures_of(row);
+                cells.extend(figures.into_iter().take(if at == 0 { 4 } else { 1 }));
+            }
+            table.add_row(cells);
+        }
+        table
+    };
+    let same = |a: &Row, b: &Row| a.key.threads == b.key.threads;
+    let section = |rows: &[Row]| section(title, rows, of_threads);
+    rows.chunk_by(same).map(section).collect::<Vec<_>>().join("\n")
+}
+
+/// What the allocators counted themselves.
+pub fn counts(counts: &[Counts]) -> String {
+    let mut table = empty(["allocator", "zone locks per 1000 pages", "most pages per hold"], 1);
+    for count in counts {
+        let per_1000 = format!("{:.3}", count.lock_acquisitions_per_1000_pages);
+        let cells = [count.allocator.to_owned(), per_1000, count.most_pages_per_hold.to_string()];
+        table.add_row(cells);
+    }
+    format!("counts\n{table}\n")
+}
+
+/// A table under its title.
+fn section(title: &str, rows: &[Row], table: impl Fn(&[Row]) -> Table) -> String {
+    let cpus = rows[0].key.threads;
+    let plural = if cpus == 1 { "" } else { "s" };
+    format!("{title}, {cpus} CPU{plural}\n{}\n", table(rows))
+}
+
+/// Median, min, max, p99.
+fn figures_of(row: &Row) -> [String; 4] {
+    let summary = row.summary;
+    let p99 = row.p99.map_or("-".to_owned(), nanoseconds);
+    [nanoseconds(summary.median), nanoseconds(summary.min), nanoseconds(summary.max), p99]
+}
+
+/// A table without frame; from column `left` on, cells are aligned right.
+fn empty<T: Into<comfy_table::Row>>(heading: T, left: usize) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_header(heading);
+    for column in table.column_iter_mut().skip(left) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
+/// Three significant digits or so.
+fn nanoseconds(ns: f64) -> String {
+    match ns {
+        ..10.0 => format!("{ns:.2}"),
+        ..1000.0 => format!("{ns:.1}"),
+        _ => format!("{ns:.0}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::measure::Summary;
+    use super::super::rows::Key;
+    use super::*;
+
+    /// Lines of the reference, character by character.
+    #[test]
+    fn lines_of_2017_come_out_as_they_were_printed() {
+        let printed = [
+            "Amean    alloc-odr0-1               259.54 (  0.00%)           106.62 ( 58.92%)",
+            "Amean    alloc-odr0-16384           170.00 (  0.00%)            89.00 ( 47.65%)",
+            "Amean    free-odr0-128               43.00 (  0.00%)            43.00 (  0.00%)",
+            "Amean    free-odr0-2048              91.00 (  0.00%)            91.23 ( -0.25%)",
+            "Amean    total-odr0-8               192.54 (  0.00%)            93.00 ( 51.70%)",
+        ];
+        let lines = [
+            ("alloc", reference::ALLOC[0]),
+            ("alloc", reference::ALLOC[14]),
+            ("free", reference::FREE[7]),
+            ("free", reference::FREE[11]),
+            ("total", reference::TOTAL[3]),
+        ];
+        for (printed, (operation, line)) in printed.into_iter().zip(lines) {
+            let name = format!("{operation}-odr0-{}", line.n);
+            assert_eq!(mmtests_line(&name, line.single_cycles, line.bulk_cycles), printed);
+        }
+    }
+
+    fn row(work: Work, allocator: &'static str, n: usize, ns: f64) -> Row {
+        let summary = Summary { median: ns, min: ns / 2.0, max: ns * 2.0, mean: ns };
+        Row { key: Key { work, allocator, threads: 1, n }, summary, p99: Some(ns * 3.0) }
+    }
+
+    #[test]
+    fn the_bulk_table_has_its_heading_and_the_gains_of_2017() {
+        let rows = [
+            row(Work::SingleAlloc, "nearpage", 2, 4.0),
+            row(Work::SingleFree, "nearpage", 2, 2.0),
+            row(Work::BulkAlloc, "nearpage", 2, 1.0),
+            row(Work::BulkFree, "nearpage", 2, 3.0),
+        ];
+        let text = bulk(&rows, SingleLoop::Exact);
+        let table: Vec<&str> = text.lines().skip(3).collect();
+        let expected = [
+            "pagealloc",
+            "                                       one-at-a-time                       bulk\
+             \x20       2017         n/n",
+            "Amean    alloc-odr0-2                 4.00 (  0.00%)             1.00 ( 75.00%)\
+             \x20  ( 60.50%)   ( 40.75%)",
+            "Amean    free-odr0-2                  2.00 (  0.00%)             3.00 (-50.00%)\
+             \x20  ( 25.17%)   (-12.23%)",
+            "Amean    total-odr0-2                 6.00 (  0.00%)             4.00 ( 33.33%)\
+             \x20  ( 51.51%)   ( 27.27%)",
+        ];
+        assert_eq!(table, expected);
+    }
+
+    #[test]
+    fn figures_have_their_ratio_to_nearpage() {
+        let rows = [
+            row(Work::Pair, "rseq-limit", 1, 2.0),
+            row(Work::Pair, "nearpage", 1, 4.0),
+            row(Work::Pair, "mmap", 1, 1234.0),
+        ];
+        let text = figures(&rows, |work| format!("{work}: ns"));
+        let lines: Vec<String> = text
+            .lines()
+            .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+            .collect();
+        let expected = [
+            "pair: ns, 1 CPU",
+            "allocator median min max p99 to nearpage",
+            "rseq-limit 2.00 1.00 4.00 6.00 0.50x",
+            "nearpage 4.00 2.00 8.00 12.0 1.00x",
+            "mmap 1234 617.0 2468 3702 308.50x",
+        ];
+        assert_eq!(lines, expected);
+    }
+}

@@ -1,0 +1,184 @@
+//! Threads on CPUs of their own.
+
+use std::fs;
+use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use nearpage::units::CpuId;
+use nearpage_linux::idlist;
+
+use super::step::StepError;
+
+/// The CPUs that this process may use, ascending.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Cpus(Vec<CpuId>);
+
+impl Cpus {
+    /// Asks the kernel.
+    ///
+    /// # Errors
+    ///
+    /// If `/proc/self/status` cannot be read, or does not say.
+    pub fn allowed() -> io::Result<Self> {
+        let status = fs::read_to_string("/proc/self/status")?;
+        parse_status(&status).ok_or_else(|| {
+            let message = "/proc/self/status has no line Cpus_allowed_list";
+            io::Error::new(io::ErrorKind::InvalidData, message)
+        })
+    }
+
+    /// How many there are: at least one.
+    pub fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The largest id.
+    pub fn last(&self) -> CpuId {
+        *self.0.last().expect("a process runs somewhere")
+    }
+
+    /// As a list: `0-3,8`.
+    pub fn list(&self) -> String {
+        let ids: Vec<u32> = self.0.iter().map(|cpu| cpu.0).collect();
+        idlist::format(&ids)
+    }
+
+    /// Does `work` on `threads` threads at once, each on a CPU of its own, and returns what it returned,
+    /// thread by thread. `work` gets the number of its thread and the gate of all.
+    ///
+    /// # Errors
+    ///
+    /// What `work` returned, or that a thread cannot be started or may not run on its CPU any more.
+    ///
+    /// # Panics
+    ///
+    /// If there are more threads than CPUs.
+    pub fn run<T: Send>(
+        &self,
+        threads: usize,
+        work: impl Fn(usize, &Gate) -> Result<T, StepError> + Sync,
+    ) -> Result<Vec<T>, StepError> {
+        let gate = &Gate::new(threads);
+        let work = &work;
+        // A thread that gives up must not keep the others waiting.
+        let on_cpu = move |number: usize, cpu: CpuId| {
+            pin(cpu)?;
+            work(number, gate)
+        };
+        thread::scope(|scope| {
+            let spawn = |(number, &cpu)| {
+                let thread = move || on_cpu(number, cpu).inspect_err(|_| gate.open());
+                thread::Builder::new().spawn_scoped(scope, thread).inspect_err(|_| gate.open())
+            };
+            let handles: Vec<_> = self.0[..threads].iter().enumerate().map(spawn).collect();
+            let join = |handle: io::Result<thread::ScopedJoinHandle<'_, Result<T, StepError>>>| {
+                handle?.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            };
+            handles.into_iter().map(join).collect()
+        })
+    }
+}
+
+fn parse_status(status: &str) -> Option<Cpus> {
+    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
+    let ids = idlist::parse(list.trim()).ok().filter(|ids| !ids.is_empty())?;
+    Some(Cpus(ids.into_iter().map(CpuId).collect()))
+}
+
+/// Lets this thread run on one CPU only.
+fn pin(cpu: CpuId) -> io::Result<()> {
+    const BITS: usize = libc::c_ulong::BITS as usize;
+    // A mask of our own length: `cpu_set_t` ends at CPU 1023.
+    let mut mask = vec![0 as libc::c_ulong; cpu.0 as usize / BITS + 1];
+    mask[cpu.0 as usize / BITS] = 1 << (cpu.0 as usize % BITS);
+    // SAFETY: the call reads as many bytes of the mask as it is told; 0 is the calling thread.
+    let answer =
+        unsafe { libc::sched_setaffinity(0, size_of_val(mask.as_slice()), mask.as_ptr().cast()) };
+    if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Lets threads start at the same time, again and again.
+///
+/// It spins: a thread that sleeps starts tens of microseconds after the one that wakes it.
+pub struct Gate {
+    threads: usize,
+    arrived: AtomicUsize,
+}
+
+/// The gate stays open from this many arrivals on.
+const OPEN: usize = 1 << (usize::BITS - 1);
+
+impl Gate {
+    fn new(threads: usize) -> Self {
+        Self { threads, arrived: AtomicUsize::new(0) }
+    }
+
+    /// Waits until all threads have come here as often as this one has.
+    pub fn wait(&self) {
+        // AcqRel and Acquire: what a thread did before the gate is done for those behind it.
+        let arrived = self.arrived.fetch_add(1, Ordering::AcqRel);
+        let all = (arrived / self.threads + 1) * self.threads;
+        while self.arrived.load(Ordering::Acquire) < all.min(OPEN) {
+            std::hint::spin_loop();
+        }
+    }
+
+    /// Makes nobody wait any more: a thread has given up.
+    pub fn open(&self) {
+        self.arrived.fetch_or(OPEN, Ordering::AcqRel);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_status_names_the_cpus() {
+        let cpus = |text: &str| parse_status(text).map(|cpus| cpus.list());
+        assert_eq!(cpus("Name:\tx\nCpus_allowed_list:\t0-1,2000\n"), Some("0-1,2000".into()));
+        assert_eq!(cpus("Cpus_allowed_list:\t\n"), None);
+        assert_eq!(cpus("Cpus_allowed:\t3\n"), None);
+    }
+
+    #[test]
+    fn each_thread_runs_on_its_cpu() {
+        let cpus = Cpus::allowed().unwrap();
+        // SAFETY: sched_getcpu reads; it has no preconditions.
+        let here = cpus.run(cpus.count(), |_, _| Ok(unsafe { libc::sched_getcpu() })).unwrap();
+        let ids: Vec<u32> = here.into_iter().map(|cpu| cpu as u32).collect();
+        assert_eq!(idlist::format(&ids), cpus.list());
+    }
+
+    #[test]
+    fn a_cpu_that_is_not_there_is_an_error_and_nobody_waits() {
+        let mut cpus = Cpus::allowed().unwrap();
+        cpus.0.truncate(1);
+        cpus.0.push(CpuId(100_000));
+        let work = |_: usize, gate: &Gate| {
+            gate.wait();
+            gate.wait();
+            Ok(())
+        };
+        assert!(matches!(cpus.run(2, work), Err(StepError::Threads(_))));
+    }
+
+    #[test]
+    fn the_gate_holds_threads_together_time_after_time() {
+        let gate = Gate::new(2);
+        let steps = AtomicUsize::new(0);
+        thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    for turn in 0..1000 {
+                        gate.wait();
+                        let seen = steps.fetch_add(1, Ordering::Relaxed);
+                        assert!((2 * turn..2 * turn + 2).contains(&seen));
+                        gate.wait();
+                    }
+                });
+            }
+        });
+    }
+}

@@ -1,0 +1,201 @@
+//! `nearpage bench` as a user runs it: tables, JSON, error messages, exit codes.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+/// Runs so shortly that the figures mean nothing.
+fn quick(arguments: &[&str]) -> Command {
+    bench(&[&["--quick", "--rounds", "1"], arguments].concat())
+}
+
+fn bench(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nearpage"));
+    command.arg("bench").args(arguments);
+    command.env_remove("NEARPAGE_NUMA").env_remove("NEARPAGE_RSEQ").env_remove("NEARPAGE_ENV");
+    command
+}
+
+fn texts(output: &Output) -> (String, String) {
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    (text(&output.stdout), text(&output.stderr))
+}
+
+fn stdout(arguments: &[&str]) -> String {
+    let output = quick(arguments).output().unwrap();
+    let (stdout, stderr) = texts(&output);
+    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {stderr}");
+    // The progress bar is for terminals only.
+    assert_eq!(stderr, "", "{arguments:?}");
+    stdout
+}
+
+/// The message of a run that is refused with exit code 2.
+fn refusal(arguments: &[&str]) -> String {
+    let output = bench(arguments).output().unwrap();
+    let (stdout, stderr) = texts(&output);
+    assert_eq!((output.status.code(), stdout.as_str()), (Some(2), ""), "{arguments:?}: {stderr}");
+    stderr
+}
+
+fn json(arguments: &[&str]) -> Value {
+    serde_json::from_str(&stdout(&[arguments, &["--json"]].concat())).unwrap()
+}
+
+fn keys(value: &Value) -> BTreeSet<&str> {
+    value.as_object().unwrap().keys().map(String::as_str).collect()
+}
+
+/// The distinct values of a field of the rows.
+fn distinct<'a>(document: &'a Value, field: &str) -> BTreeSet<&'a str> {
+    document["rows"].as_array().unwrap().iter().map(|row| row[field].as_str().unwrap()).collect()
+}
+
+#[test]
+fn everything_as_json() {
+    let document = json(&[]);
+    assert_eq!(keys(&document), BTreeSet::from(["machine", "rows", "schema"]));
+    assert_eq!(document["schema"], 1);
+    for row in document["rows"].as_array().unwrap() {
+        let expected = ["allocator", "bench", "n", "ns_max", "ns_median", "ns_min", "threads"];
+        assert_eq!(keys(row), BTreeSet::from(expected));
+        let ns = |name: &str| row[name].as_f64().unwrap();
+        assert!(0.0 < ns("ns_median"), "{row}");
+        assert!(ns("ns_min") <= ns("ns_median") && ns("ns_median") <= ns("ns_max"), "{row}");
+        check_n(row);
+    }
+    let mut benches = BTreeSet::from([
+        "pair",
+        "fill",
+        "free_lifo",
+        "free_random",
+        "single_alloc",
+        "single_free",
+        "bulk_alloc",
+        "bulk_free",
+    ]);
+    let orders: Vec<String> = (0..=10).map(|order| format!("order{order}_pair")).collect();
+    benches.extend(orders.iter().map(String::as_str));
+    if document["machine"]["cpus"].as_u64() > Some(1) {
+        benches.insert("cross");
+    }
+    assert_eq!(distinct(&document, "bench"), benches);
+    let allocators = distinct(&document, "allocator");
+    assert!(allocators.is_superset(&BTreeSet::from([
+        "nearpage",
+        "nearpage-hardened",
+        "glibc",
+        "mmap"
+    ])));
+    let uses_rseq = document["machine"]["storage"].as_str().unwrap().starts_with("rseq");
+    assert_eq!(allocators.contains("nearpage-locked"), uses_rseq);
+}
+
+/// What `n` and `threads` are, by the bench.
+fn check_n(row: &Value) {
+    let (n, threads) = (row["n"].as_u64().unwrap(), row["threads"].as_u64().unwrap());
+    match row["bench"].as_str().unwrap() {
+        "single_alloc" | "single_free" | "bulk_alloc" | "bulk_free" => {
+            assert!(n.is_power_of_two() && n <= 16384 && threads == 1, "{row}");
+        }
+        "fill" | "free_lifo" | "free_random" => {
+            assert!((20_000 - threads..=20_000).contains(&n), "{row}");
+        }
+        "cross" => assert_eq!((n, threads), (1, 2), "{row}"),
+        _ => assert_eq!(n, 1, "{row}"),
+    }
+}
+
+#[test]
+fn the_bulk_table_has_a_line_for_each_size_and_operation() {
+    let text = stdout(&["bulk"]);
+    for heading in ["cpu ", "memory ", "kernel ", "storage ", "nearpage ", "clock ", "rounds "] {
+        assert!(text.lines().any(|line| line.starts_with(heading)), "{heading}: {text}");
+    }
+    for operation in ["alloc", "free", "total"] {
+        for n in (0..=14).map(|shift| 1 << shift) {
+            let start = format!("Amean    {operation}-odr0-{n} ");
+            let lines = text.lines().filter(|line| line.starts_with(&start));
+            assert_eq!(lines.count(), 1, "{start}: {text}");
+        }
+    }
+    assert!(text.contains("( 58.92%)   ( 17.84%)\n"), "{text}");
+    assert!(text.contains("zone locks per 1000 pages"), "{text}");
+}
+
+#[test]
+fn the_loop_of_2017_has_rows_of_its_own() {
+    let document = json(&["bulk", "--loop", "2017", "--bytes", "128M"]);
+    let expected = ["bulk_alloc", "bulk_free", "single_alloc_2017", "single_free_2017"];
+    assert_eq!(distinct(&document, "bench"), BTreeSet::from(expected));
+    assert_eq!(document["machine"]["bytes_per_node"], 128 << 20);
+    assert!(stdout(&["bulk", "--loop=2017"]).contains("one at a time n+1 pages, divided by n"));
+}
+
+#[test]
+fn benches_come_once_and_in_an_order_of_their_own() {
+    let text = stdout(&["orders", "pairs", "orders"]);
+    let at = |title: &str| text.match_indices(title).map(|(at, _)| at).collect::<Vec<_>>();
+    let (pairs, orders) = (at("\npair: "), at("\norders: "));
+    assert_eq!(pairs.len(), orders.len());
+    assert!(pairs.last() < orders.first(), "{text}");
+    assert!(!text.contains("Amean") && !text.contains("fill"), "{text}");
+}
+
+/// Without restartable sequences nearpage itself is the locked variant.
+#[test]
+fn what_does_not_take_part_is_told() {
+    let output = quick(&["pairs"]).env("NEARPAGE_RSEQ", "off").output().unwrap();
+    let (stdout, _) = texts(&output);
+    let lines = stdout.lines().filter(|line| line.starts_with("absent   nearpage-locked: "));
+    assert_eq!(lines.count(), 1, "{stdout}");
+}
+
+#[test]
+fn one_cpu_skips_cross() {
+    let mut command = quick(&["cross"]);
+    let pin = || {
+        // SAFETY: an empty set is made of zeroes, sched_getcpu reads, and the set that the call reads lies
+        // in this frame.
+        let answer = unsafe {
+            let mut set: libc::cpu_set_t = std::mem::zeroed();
+            libc::CPU_SET(libc::sched_getcpu() as usize, &mut set);
+            libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set)
+        };
+        if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    };
+    // SAFETY: between fork and exec the closure makes two system calls and allocates nothing.
+    let output = unsafe { command.pre_exec(pin) }.output().unwrap();
+    let (stdout, stderr) = texts(&output);
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
+    assert!(stdout.contains("\ncross: skipped, it takes two CPUs"), "{stdout}");
+    assert!(!stdout.contains("glibc"), "{stdout}");
+}
+
+#[test]
+fn wrong_usage() {
+    let unknown = refusal(&["pears"]);
+    assert!(unknown.contains("'pears'"), "{unknown}");
+    assert!(unknown.contains("bulk, pairs, random, cross, orders"), "{unknown}");
+    assert!(refusal(&["--loop", "2018"]).contains("[possible values: exact, 2017]"));
+    assert!(refusal(&["--rounds", "0"]).contains("0 is not in 1..=1000"));
+    assert!(refusal(&["--bytes", "2X"]).contains("a size such as 0, 512M, 2G or 1T"));
+}
+
+#[test]
+fn memory_of_impossible_sizes() {
+    assert_eq!(
+        refusal(&["pairs", "--bytes", "12M"]),
+        "nearpage: --bytes 12 MiB: pairs holds 4096 pages at once, expected 36 MiB or more\n"
+    );
+    assert_eq!(
+        refusal(&["random", "bulk", "--bytes", "0"]),
+        "nearpage: --bytes 0 B: bulk holds 16385 pages at once, expected 97 MiB or more\n"
+    );
+    // More than a zone's frame numbers, and more than the addresses of a process.
+    assert!(refusal(&["--bytes", "64T"]).starts_with("nearpage: --bytes 64 TiB: a zone of node "));
+    assert!(refusal(&["--bytes", "1000000T"]).starts_with("nearpage: --bytes 1000000 TiB: "));
+}
