@@ -88,11 +88,11 @@ fn build() -> Result<PathBuf, CensusError> {
 
 /// The executable that cargo's messages name last.
 fn executable(messages: &str) -> Option<PathBuf> {
-    let named = messages.lines().filter_map(|line| {
+    let mut named = messages.lines().filter_map(|line| {
         let message: serde_json::Value = serde_json::from_str(line).ok()?;
         message["executable"].as_str().map(PathBuf::from)
     });
-    named.last()
+    named.next_back()
 }
 
 /// Instructions per call of a function of the example, those of what it calls included.

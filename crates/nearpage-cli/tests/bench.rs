@@ -123,6 +123,7 @@ fn the_bulk_table_has_a_line_for_each_size_and_operation() {
         }
     }
     assert!(text.contains("( 58.92%)   ( 17.84%)\n"), "{text}");
+    assert!(text.contains("zone locks per 1000 pages"), "{text}");
 }
 
 #[test]

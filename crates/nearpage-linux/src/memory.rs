@@ -60,7 +60,9 @@ impl fmt::Display for StorageInUse {
         match self {
             Self::Rseq => f.write_str("rseq (restartable sequences, registered by the C library)"),
             Self::LockedBecause(why) => write!(f, "locked (a try-lock per CPU; {why})"),
-            Self::LockedByChoice => f.write_str("locked (a try-lock per CPU, as asked for)"),
+            Self::LockedByChoice => {
+                f.write_str("locked (a try-lock per CPU; NEARPAGE_RSEQ=off, or chosen)")
+            }
         }
     }
 }
@@ -593,6 +595,7 @@ mod tests {
                     });
                 }
             });
+            with_allocator!(memory, allocator => allocator.check()).unwrap();
             let (storage, text) = (memory.storage(), memory.vmstat());
             let large = BLOCKS.div_ceil(64);
             let pages = THREADS * (BLOCKS - large + 16 * large);

@@ -1,7 +1,7 @@
 //! The walker: every frame is in exactly one place, and every counter says what is there.
 //!
 //! It marks the heads of what pagesets and free lists hold, then sweeps the frames of each zone from block
-//! to block: a frame must be the head of a free, cached, allocated or leaked block, or lie inside the
+//! to block: a frame must be the head of a free, cached or allocated block, or lie inside the
 //! block before it. It takes time by the number of frames that were ever touched, and may run only
 //! while nobody else uses the allocator.
 

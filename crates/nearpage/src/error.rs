@@ -92,7 +92,7 @@ impl fmt::Display for AllocError {
 
 impl core::error::Error for AllocError {}
 
-/// Why a free was refused. The page, if it is one of ours, stays out of circulation.
+/// Why a free was refused. The page stays where it is: with its holder, or free.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FreeError {
     /// No memory of this allocator has this frame number.
@@ -158,7 +158,6 @@ impl fmt::Display for FreeError {
                 let what = match state {
                     FrameState::Blank => "it is not the head of an allocated block",
                     FrameState::Free | FrameState::Cached => "it is free already (double free)",
-                    FrameState::Leaked => "it was freed wrongly before and is out of circulation",
                     FrameState::Allocated => {
                         "another thread freed it in the same instant (double free)"
                     }

@@ -1,7 +1,7 @@
 //! Page frames: 12 bytes of metadata per page, in sections of 128 MiB.
 //!
 //! ```text
-//! Section   64 bytes            one per pageblock: its migratetype
+//! Section   64 bytes            one per pageblock: its migratetype, and whether zones share it
 //!           32768 * 4 bytes     words: state | order | migratetype | lock bits | zone     see `Word`
 //!           32768 * 8 bytes     links: frame numbers, within the zone, of the neighbours on a list
 //! ```
@@ -22,7 +22,7 @@
 //! a larger block and pages that a refill took from one keep what their word held before. Only heads
 //! of free blocks and allocated blocks are exact. This keeps a refill from touching each frame.
 
-use crate::sync::{AtomicU8, AtomicU32, Ordering};
+use crate::sync::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use crate::units::{Order, PAGEBLOCK_ORDER, Pfn, SECTION_FRAMES, SECTION_SHIFT, ZoneIndex};
 
 /// What a page may be moved for: pages of one type share pageblocks, so that movable memory can be
@@ -93,8 +93,6 @@ pub enum FrameState {
     Cached = 2,
     /// Head of a block in somebody's hands.
     Allocated = 3,
-    /// Freed wrongly and therefore kept out of circulation (promise 7).
-    Leaked = 4,
 }
 
 /// The packed word of a frame.
@@ -145,12 +143,6 @@ impl Word {
         Word::new(FrameState::Cached, order, 0, zone)
     }
 
-    /// The head of a block that stays out of circulation.
-    #[inline]
-    pub const fn leaked(order: Order, zone: ZoneIndex) -> Word {
-        Word::new(FrameState::Leaked, order, 0, zone)
-    }
-
     /// The state.
     #[inline]
     pub const fn state(self) -> FrameState {
@@ -158,7 +150,6 @@ impl Word {
             1 => FrameState::Free,
             2 => FrameState::Cached,
             3 => FrameState::Allocated,
-            4 => FrameState::Leaked,
             _ => FrameState::Blank,
         }
     }
@@ -352,15 +343,99 @@ impl ListEnd {
 
 const PAGEBLOCKS: usize = SECTION_FRAMES >> PAGEBLOCK_ORDER.0;
 
+/// Bit of a pageblock's byte: frames of several zones lie in it, so that no lock guards its type and it
+/// stays movable.
+const SHARED: u8 = 0x80;
+
 /// The metadata of 128 MiB: a migratetype per pageblock, then the words of all frames, then their links.
 #[repr(C, align(64))]
 pub struct Section {
     pageblocks: [AtomicU8; PAGEBLOCKS],
+    loose: [LooseMap; PAGEBLOCKS],
     words: [AtomicU32; SECTION_FRAMES],
     links: [[AtomicU32; 2]; SECTION_FRAMES],
 }
 
-const _: () = assert!(size_of::<Section>() == 64 + 12 * SECTION_FRAMES, "12 bytes a frame");
+const _: () = assert!(
+    size_of::<Section>() == 128 + 128 * PAGEBLOCKS + 12 * SECTION_FRAMES,
+    "12 bytes a frame, and a quarter of one for the maps"
+);
+
+/// Which pages of a pageblock are loose: free, and not merged yet (`buddy::loose`). Written under the lock of
+/// the zone; a pageblock that zones share has none.
+#[repr(C, align(128))]
+pub struct LooseMap {
+    bits: [AtomicU64; PAGEBLOCK_PAGES / 64],
+    pages: AtomicU32,
+    /// Next and previous pageblock on the list, by [`ListEnd`]; they mean something while there are pages.
+    links: [AtomicU32; 2],
+}
+
+const PAGEBLOCK_PAGES: usize = 1 << PAGEBLOCK_ORDER.0;
+
+impl LooseMap {
+    /// Adds the page at `at` (modulo a pageblock); returns how many there are now.
+    ///
+    /// # Panics
+    /// If it is there already: it was freed twice.
+    #[inline]
+    pub fn insert(&self, at: u32) -> u32 {
+        let word = &self.bits[at as usize % PAGEBLOCK_PAGES / 64];
+        let (before, bit) = (word.load(Ordering::Relaxed), 1 << (at % 64));
+        assert!(before & bit == 0, "freed twice");
+        word.store(before | bit, Ordering::Relaxed);
+        let pages = self.len() + 1;
+        self.pages.store(pages, Ordering::Relaxed);
+        pages
+    }
+
+    /// Takes all pages out.
+    pub fn clear(&self) {
+        self.bits.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+        self.pages.store(0, Ordering::Relaxed);
+    }
+
+    /// Takes out the first adjoining pages, at most `most` and not over a bound of 64; returns the first
+    /// of them and how many.
+    #[inline]
+    pub fn take_run(&self, most: u32) -> Option<(u32, u32)> {
+        let index = self.bits.iter().position(|word| word.load(Ordering::Relaxed) != 0)?;
+        let bits = self.bits[index].load(Ordering::Relaxed);
+        let first = bits.trailing_zeros();
+        let run = (bits >> first).trailing_ones().min(most);
+        let taken = if run == 64 { u64::MAX } else { ((1 << run) - 1) << first };
+        self.bits[index].store(bits & !taken, Ordering::Relaxed);
+        self.pages.store(self.len() - run, Ordering::Relaxed);
+        Some((index as u32 * 64 + first, run))
+    }
+
+    /// How many pages there are.
+    #[inline]
+    #[expect(clippy::len_without_is_empty, reason = "an empty map is not listed, so nobody asks")]
+    pub fn len(&self) -> u32 {
+        self.pages.load(Ordering::Relaxed)
+    }
+
+    /// The pages, ascending.
+    pub fn pages(&self) -> impl Iterator<Item = u32> + use<'_> {
+        let is_in = |page: &u32| {
+            self.bits[*page as usize / 64].load(Ordering::Relaxed) >> (page % 64) & 1 == 1
+        };
+        (0..PAGEBLOCK_PAGES as u32).filter(is_in)
+    }
+
+    /// As [`Frame::link`].
+    #[inline]
+    pub fn link(&self, end: ListEnd) -> u32 {
+        self.links[end as usize].load(Ordering::Relaxed)
+    }
+
+    /// As [`Frame::set_link`].
+    #[inline]
+    pub fn set_link(&self, end: ListEnd, number: u32) {
+        self.links[end as usize].store(number, Ordering::Relaxed);
+    }
+}
 
 impl Section {
     /// The frame at `offset`, modulo the size of a section.
@@ -379,8 +454,9 @@ impl Section {
 
     #[inline]
     fn set_pageblock(&self, pfn: Pfn, migratetype: Migratetype) {
-        self.pageblocks[pfn.pageblock_offset()]
-            .store(swap_first_two(migratetype as u8), Ordering::Relaxed);
+        let pageblock = &self.pageblocks[pfn.pageblock_offset()];
+        debug_assert!(pageblock.load(Ordering::Relaxed) & SHARED == 0, "its type is nobody's");
+        pageblock.store(swap_first_two(migratetype as u8), Ordering::Relaxed);
     }
 }
 
@@ -519,10 +595,25 @@ impl<'m> ZoneFrames<'m> {
         self.map.pageblock(self.pfn(number))
     }
 
-    /// Sets the migratetype of the pageblock of frame `number`.
+    /// Sets the migratetype of the pageblock of frame `number`, which is not shared.
     #[inline]
     pub fn set_pageblock(&self, number: u32, migratetype: Migratetype) {
         self.map.set_pageblock(self.pfn(number), migratetype);
+    }
+
+    /// Notes that the pageblock of frame `number`, which is movable, holds frames of other zones too.
+    pub fn share_pageblock(&self, number: u32) {
+        self.pageblock_byte(number).fetch_or(SHARED, Ordering::Relaxed);
+    }
+
+    /// Whether the pageblock of frame `number` holds frames of other zones too: its type must not change.
+    pub fn is_pageblock_shared(&self, number: u32) -> bool {
+        self.pageblock_byte(number).load(Ordering::Relaxed) & SHARED != 0
+    }
+
+    fn pageblock_byte(&self, number: u32) -> &'m AtomicU8 {
+        let pfn = self.pfn(number);
+        &self.map.managed_section(pfn).pageblocks[pfn.pageblock_offset()]
     }
 }
 
@@ -537,7 +628,7 @@ pub struct Located<'m> {
 }
 
 impl Located<'_> {
-    /// Whether the pageblock is movable, the most frequent type: a comparison with zero.
+    /// Whether the pageblock is movable and not shared, as most are: a comparison with zero.
     #[inline(always)]
     pub fn is_movable(&self) -> bool {
         self.pageblock.load(Ordering::Relaxed) == swap_first_two(Migratetype::Movable as u8)
@@ -581,6 +672,19 @@ impl<'m> SectionFrames<'m> {
         self.section.pageblock(Pfn(offset as u64))
     }
 
+    /// Whether frames of several zones lie in the pageblock that holds the frame at `offset`.
+    #[inline]
+    pub fn is_pageblock_shared(&self, offset: u32) -> bool {
+        let byte = &self.section.pageblocks[Pfn(offset as u64).pageblock_offset()];
+        byte.load(Ordering::Relaxed) & SHARED != 0
+    }
+
+    /// The map of loose pages of the pageblock that holds the frame at `offset`.
+    #[inline]
+    pub fn loose(&self, offset: u32) -> &'m LooseMap {
+        &self.section.loose[offset as usize % SECTION_FRAMES / PAGEBLOCK_PAGES]
+    }
+
     /// Sets the migratetype of the pageblock that holds the frame at `offset`.
     #[inline]
     pub fn set_pageblock(&self, offset: u32, migratetype: Migratetype) {
@@ -616,7 +720,6 @@ mod tests {
                     assert!(!word.is_allocated(Order(order.0 ^ 1)));
                 }
                 assert!(!Word::cached(order, zone).is_allocated(order));
-                assert!(!Word::leaked(order, zone).is_allocated(order));
             }
         }
         assert_eq!(Word::BLANK.state(), FrameState::Blank);
@@ -632,6 +735,16 @@ mod tests {
             let stored = swap_first_two(migratetype as u8);
             assert_eq!(Migratetype::from_bits(swap_first_two(stored) as u32), migratetype);
         }
+    }
+
+    #[test]
+    fn shared_pageblocks_are_movable() {
+        let sections = crate::testing::sections::Sections::new(1, |_| false);
+        let table = sections.table();
+        let frames = ZoneFrames::new(table.map(), Pfn(700), ZoneIndex(0));
+        frames.share_pageblock(0);
+        assert!(frames.is_pageblock_shared(323) && !frames.is_pageblock_shared(324));
+        assert_eq!(frames.pageblock(0), Migratetype::Movable);
     }
 
     #[test]

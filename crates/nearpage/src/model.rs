@@ -1,6 +1,6 @@
 //! Models: named sets of rules to reproduce.
 
-use crate::buddy::{FallbackModel, FallbackRules, HeldMovable};
+use crate::buddy::{FallbackModel, FallbackRules, HeldMovable, Merging};
 use crate::pcp::tuning::PcpRules;
 use crate::watermark::MovableMin;
 use crate::zonelist::{CpuTerm, MemorylessLine};
@@ -40,6 +40,8 @@ pub enum TextLayout {
 /// Where nearpage departs from Linux on purpose (design 16), each with a switch back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Departures {
+    /// When a single page that comes back is merged with its buddies.
+    pub merging: Merging,
     /// A bulk request takes what a zone has above its watermark, and straight from the zone what the
     /// pageset does not have. Linux takes all from one zone or nothing, through the pageset.
     pub bulk_from_zone: bool,
@@ -48,8 +50,10 @@ pub struct Departures {
 }
 
 impl Departures {
-    const NONE: Self = Self { bulk_from_zone: false, drains_before_failing: false };
-    const ALL: Self = Self { bulk_from_zone: true, drains_before_failing: true };
+    const NONE: Self =
+        Self { merging: Merging::AtOnce, bulk_from_zone: false, drains_before_failing: false };
+    const ALL: Self =
+        Self { merging: Merging::Deferred, bulk_from_zone: true, drains_before_failing: true };
 }
 
 /// A host's pages count as movable if they were asked for as movable.

@@ -83,7 +83,7 @@ pub trait Platform: Sized {
         false
     }
 
-    /// A free was refused (promise 7). The page stays out of circulation; the host may report or abort.
+    /// A free was refused. The page stays where it is; the host may report or abort.
     fn misuse(&self, _error: &FreeError) {}
 
     /// A cache line of the allocator's metadata is touched; empty everywhere but in the lab.

@@ -12,7 +12,7 @@
 //! when it changes: the number of orders that pass the *high* watermark plus the largest reserve. A request
 //! within it passes any check that it could face; a request outside it takes the exact check.
 
-use crate::buddy::{Buddy, FallbackRules};
+use crate::buddy::{Buddy, FallbackRules, Merging};
 use crate::frame::ZoneFrames;
 use crate::pcp::tuning::ZoneView;
 use crate::platform::{Lock, Platform};
@@ -46,8 +46,6 @@ pub struct ZoneEvents {
     pub miss: AtomicU64,
     /// Allocations that preferred this zone and came from another node: `numa_foreign`.
     pub foreign: AtomicU64,
-    /// Pages that wrong frees took out of circulation.
-    pub leaked_pages: AtomicU64,
 }
 
 impl ZoneEvents {
@@ -99,6 +97,7 @@ impl<'m, P: Platform> Zone<'m, P> {
         frames: ZoneFrames<'m>,
         span: PfnRange,
         rules: FallbackRules,
+        merging: Merging,
     ) -> Self {
         Self {
             headroom: AtomicU8::new(0),
@@ -112,7 +111,7 @@ impl<'m, P: Platform> Zone<'m, P> {
             managed: AtomicU64::new(0),
             published: Published::default(),
             events: ZoneEvents::default(),
-            buddy: P::Lock::new(Buddy::new(rules)),
+            buddy: P::Lock::new(Buddy::new(rules, merging)),
         }
     }
 

@@ -44,7 +44,7 @@ impl PageSource for Nearpage {
     type Block = Pfn;
     const BLANK: Pfn = Pfn(0);
 
-    #[inline]
+    #[inline(always)]
     fn alloc(&self, order: Order) -> Option<Pfn> {
         match order {
             PAGE => self.0.alloc_frames(ONE_PAGE).ok(),
@@ -53,7 +53,7 @@ impl PageSource for Nearpage {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     unsafe fn free(&self, block: Pfn, order: Order) {
         // SAFETY: the caller has the block, as `PageSource::free` asks.
         let freed = unsafe {
@@ -101,12 +101,12 @@ impl PageSource for Limit {
     type Block = u32;
     const BLANK: u32 = 0;
 
-    #[inline]
+    #[inline(always)]
     fn alloc(&self, _order: Order) -> Option<u32> {
         self.0.pop()
     }
 
-    #[inline]
+    #[inline(always)]
     unsafe fn free(&self, block: u32, _order: Order) {
         self.0.push(block);
     }

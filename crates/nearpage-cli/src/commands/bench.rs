@@ -1,6 +1,7 @@
 //! `nearpage bench`: what allocating and freeing pages costs on this machine's real memory.
 
 mod bulk;
+mod counts;
 mod cross;
 mod field;
 mod machine;
@@ -10,28 +11,27 @@ mod pairs;
 mod random;
 mod reference;
 mod rows;
+mod run;
 mod source;
 mod step;
 mod table;
 mod threads;
 
 use std::io;
-use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
-use nearpage_linux::MemoryError;
 use nearpage_linux::description::size;
-use nearpage_linux::memory::FRAME_BYTES;
 use serde::Serialize;
 
 use super::CommandError;
 use bulk::SingleLoop;
-use field::{Context, Effort, Field};
-use machine::{Machine, Settings};
-use measure::Clock;
+use field::{Context, Effort};
+use machine::Machine;
 use rows::Row;
-use step::{Step, StepError, run_rounds};
-use threads::Cpus;
+use run::Run;
+use step::Step;
+
+pub use run::BenchError;
 
 /// Measure what pages cost on this machine's real memory, beside the limit, glibc and the kernel.
 ///
@@ -45,7 +45,7 @@ pub struct BenchArgs {
     benches: Vec<Bench>,
 
     /// How bulk handles pages one at a time
-    #[arg(long = "loop", value_enum, default_value_t = SingleLoop::Exact)]
+    #[arg(long = "loop", value_name = "HOW", value_enum, default_value_t = SingleLoop::Exact)]
     single_loop: SingleLoop,
 
     /// Memory on each node: addresses, of which only what is used becomes memory
@@ -150,73 +150,11 @@ impl Bench {
     }
 }
 
-/// Why nothing, or not all, was measured.
-#[derive(Debug, thiserror::Error)]
-pub enum BenchError {
-    /// This process does not learn where it may run.
-    #[error("cannot tell which CPUs this process may use: {0}")]
-    Cpus(#[source] io::Error),
-    /// The memory that was asked for is too small for the benchmark.
-    #[error(
-        "--bytes {}: {bench} holds {pages} pages at once, expected {} or more",
-        size::format(*bytes),
-        size::format(*needed)
-    )]
-    TooSmall {
-        /// What was asked for.
-        bytes: u64,
-        /// The benchmark.
-        bench: &'static str,
-        /// Pages that it holds.
-        pages: usize,
-        /// What it needs.
-        needed: u64,
-    },
-    /// There is no such memory.
-    #[error("--bytes {}: {error}", size::format(*bytes))]
-    Memory {
-        /// What was asked for.
-        bytes: u64,
-        /// Why.
-        error: MemoryError,
-    },
-    /// A step could not be done.
-    #[error("{bench}, {allocator}: {error}")]
-    Step {
-        /// The benchmark.
-        bench: &'static str,
-        /// Who was measured.
-        allocator: &'static str,
-        /// Why.
-        error: StepError,
-    },
-    /// An allocator refused to take its own pages back.
-    #[error("{bench}, {allocator}: {misuses} frees were refused")]
-    Refused {
-        /// The benchmark.
-        bench: &'static str,
-        /// The allocator.
-        allocator: &'static str,
-        /// How many.
-        misuses: u64,
-    },
-}
-
-impl BenchError {
-    /// 2 for what the user can say otherwise, 1 for what went wrong.
-    pub fn exit_code(&self) -> ExitCode {
-        match self {
-            Self::Cpus(_) | Self::TooSmall { .. } | Self::Memory { .. } => ExitCode::from(2),
-            Self::Step { .. } | Self::Refused { .. } => ExitCode::from(1),
-        }
-    }
-}
-
 #[derive(Serialize)]
-struct Document<'a> {
+struct Document {
     schema: u32,
-    machine: &'a Machine,
-    rows: &'a [Row],
+    machine: Machine,
+    rows: Vec<Row>,
 }
 
 const SCHEMA: u32 = 1;
@@ -228,106 +166,43 @@ const SCHEMA: u32 = 1;
 /// [`BenchError`], or the output cannot be written.
 pub fn run(arguments: &BenchArgs) -> Result<(), CommandError> {
     let run = Run::new(arguments)?;
+    if arguments.json { print_json(&run) } else { print_text(&run) }
+}
+
+/// Each table as soon as it is there.
+fn print_text(run: &Run) -> Result<(), CommandError> {
     let field = run.field()?;
-    let settings =
-        Settings { clock: run.clock, bytes_per_node: run.bytes, rounds: run.effort.rounds };
-    let machine = Machine::this(&field.nearpage, &run.cpus, settings);
-    let tell = |text: &str| match arguments.json {
-        true => Ok(()),
-        false => super::print(text),
-    };
-    tell(&machine.to_string())?;
+    super::print(&Machine::this(&field.nearpage, run).to_string())?;
     for absent in &field.absent {
-        tell(&format!("absent   {absent}\n"))?;
+        super::print(&format!("absent   {absent}\n"))?;
     }
-    let mut all = Vec::new();
-    for bench in run.benches() {
-        if bench == Bench::Cross && run.cpus.count() < cross::THREADS {
-            let skipped = "cross: skipped, it takes two CPUs and this process may use one";
-            if arguments.json {
-                eprintln!("nearpage: {skipped}")
+    for &bench in &run.benches {
+        let text = match run.why_not(bench) {
+            Some(why) => format!("\n{}: skipped, {why}\n", bench.name()),
+            None => {
+                let (rows, counts) = run.measure(bench)?;
+                let (figures, counts) =
+                    (bench.text(&rows, run.single_loop), table::counts(&counts));
+                format!("\n{figures}\n{counts}")
             }
-            tell(&format!("\n{skipped}\n"))?;
-            continue;
-        }
-        let rows = run.measure(bench)?;
-        tell(&format!("\n{}", bench.text(&rows, arguments.single_loop)))?;
-        all.extend(rows);
-    }
-    if arguments.json {
-        let document = Document { schema: SCHEMA, machine: &machine, rows: &all };
-        super::print(&(serde_json::to_string_pretty(&document).map_err(io::Error::from)? + "\n"))?;
+        };
+        super::print(&text)?;
     }
     Ok(())
 }
 
-/// A run whose arguments make sense.
-struct Run<'a> {
-    arguments: &'a BenchArgs,
-    effort: Effort,
-    bytes: u64,
-    cpus: Cpus,
-    clock: Clock,
-}
-
-impl<'a> Run<'a> {
-    fn new(arguments: &'a BenchArgs) -> Result<Self, BenchError> {
-        let mut effort = if arguments.quick { Effort::QUICK } else { Effort::FULL };
-        effort.rounds = arguments.rounds.map_or(effort.rounds, usize::from);
-        let cpus = Cpus::allowed().map_err(BenchError::Cpus)?;
-        let bytes = arguments.bytes;
-        let run = Self { arguments, effort, bytes, cpus, clock: Clock::calibrate() };
-        run.benches().try_for_each(|bench| run.check_bytes(bench))?;
-        Ok(run)
-    }
-
-    /// Those that were named, or all, in an order of their own.
-    fn benches(&self) -> impl Iterator<Item = Bench> {
-        let named = &self.arguments.benches;
-        let is_named = |bench: &Bench| named.is_empty() || named.contains(bench);
-        Bench::value_variants().iter().copied().filter(is_named)
-    }
-
-    fn check_bytes(&self, bench: Bench) -> Result<(), BenchError> {
-        let pages = bench.pages(&self.effort, self.cpus.count());
-        let needed = needed_bytes(pages);
-        if self.bytes < needed {
-            let (bytes, bench) = (self.bytes, bench.name());
-            return Err(BenchError::TooSmall { bytes, bench, pages, needed });
+fn print_json(run: &Run) -> Result<(), CommandError> {
+    let machine = Machine::this(&run.field()?.nearpage, run);
+    let mut rows = Vec::new();
+    for &bench in &run.benches {
+        match run.why_not(bench) {
+            Some(why) => eprintln!("nearpage: {}: skipped, {why}", bench.name()),
+            None => rows.extend(run.measure(bench)?.0),
         }
-        Ok(())
     }
-
-    fn field(&self) -> Result<Field, BenchError> {
-        let bytes = self.bytes;
-        Field::new(bytes, &self.cpus).map_err(|error| BenchError::Memory { bytes, error })
-    }
-
-    /// Measures on fresh memories, so that the figures don't depend on what was measured before.
-    fn measure(&self, bench: Bench) -> Result<Vec<Row>, BenchError> {
-        let field = self.field()?;
-        let context =
-            Context { field: &field, cpus: &self.cpus, effort: self.effort, clock: self.clock };
-        let steps = bench.steps(context, self.arguments.single_loop);
-        let bench = bench.name();
-        let rows = run_rounds(bench, &steps, self.effort.rounds)
-            .map_err(|(allocator, error)| BenchError::Step { bench, allocator, error })?;
-        for (allocator, memory) in field.memories() {
-            let misuses = memory.misuses();
-            if misuses > 0 {
-                return Err(BenchError::Refused { bench, allocator, misuses });
-            }
-        }
-        drop(steps);
-        Ok(rows)
-    }
-}
-
-/// Memory that lets `pages` be held: watermarks and pagesets keep some to themselves.
-fn needed_bytes(pages: usize) -> u64 {
-    const MEBIBYTE: u64 = 1 << 20;
-    let pages_bytes = pages as u64 * FRAME_BYTES;
-    (pages_bytes + pages_bytes / 4).next_multiple_of(MEBIBYTE) + 16 * MEBIBYTE
+    let document = Document { schema: SCHEMA, machine, rows };
+    let text = serde_json::to_string_pretty(&document).map_err(io::Error::from)?;
+    super::print(&(text + "\n"))
 }
 
 fn parse_bytes(text: &str) -> Result<u64, String> {

@@ -216,7 +216,10 @@ fn rseq_can_be_turned_off() {
         .output()
         .unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
-    assert!(text.contains("Storage   locked (NEARPAGE_RSEQ=off)\n"), "{text}");
+    assert!(
+        text.contains("Storage   locked (a try-lock per CPU; NEARPAGE_RSEQ=off, or chosen)\n"),
+        "{text}"
+    );
 }
 
 #[test]

@@ -80,6 +80,19 @@ impl RingList {
         (self.cursor.load(Ordering::Relaxed), self.cold.load(Ordering::Relaxed))
     }
 
+    /// The ends as they were at one moment, for readers on other CPUs: a drain between the two loads could
+    /// leave the cold end above the hot one, and counts off by 65535.
+    fn ends_together(&self) -> (u64, u64) {
+        loop {
+            // Acquire keeps the three loads in this order; the cold end moves in refills and drains only.
+            let cold = self.cold.load(Ordering::Acquire);
+            let cursor = self.cursor.load(Ordering::Acquire);
+            if self.cold.load(Ordering::Relaxed) == cold {
+                return (cursor, cold);
+            }
+        }
+    }
+
     /// The entry at `position`.
     #[inline]
     fn entry(&self, position: u64) -> u32 {
@@ -245,7 +258,7 @@ impl Storage for RingStorage {
     }
 
     fn counts(list: &RingList) -> ListCounts {
-        let (cursor, cold) = list.ends();
+        let (cursor, cold) = list.ends_together();
         let count = count_between(cursor, cold);
         let hot = cold.wrapping_add(count as u64);
         let pops = cursor.wrapping_sub(hot) >> 16;

@@ -396,7 +396,14 @@ impl<'m> Carver<'_, 'm> {
             let span = plan.topology.span(node, kind);
             let frames = ZoneFrames::new(map, span.start, ZoneIndex(index as u16));
             let zone = self.arena(node, hub).slice(1, |_, _| {
-                Ok(Zone::<P>::new(kind, node, frames, span, config.model.fallback))
+                Ok(Zone::<P>::new(
+                    kind,
+                    node,
+                    frames,
+                    span,
+                    config.model.fallback,
+                    config.model.departures.merging,
+                ))
             })?;
             Ok(&zone[0])
         })?;

@@ -6,10 +6,12 @@
 
 use core::fmt;
 
-use super::fast::FromPageset;
+use super::fast::{FromPageset, Near};
 use super::scan::{Wanted, first_flags};
 use super::{PageAllocator, Request, refill::Runs};
+use crate::buddy::Search;
 use crate::error::{AllocError, FreeError};
+use crate::frame::Migratetype;
 use crate::pcp::pageset::Pageset;
 use crate::pcp::{Storage, list_index};
 use crate::platform::Platform;
@@ -18,6 +20,8 @@ use crate::zone::{Zone, ZoneEvents};
 
 /// Pages between two looks at the pageset: 1 KiB of stack.
 const CHUNK: usize = 256;
+/// As many for small requests, for which clearing the stack would be a good part of the work.
+const FEW: usize = 16;
 const SINGLE: Order = Order(0);
 
 /// A bulk free met pages that it refused; the others were freed.
@@ -50,7 +54,37 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     ///
     /// # Errors
     /// As [`alloc`](Self::alloc), and [`AllocError::OrderTooLarge`] for any order but 0.
+    #[inline]
     pub fn alloc_bulk(&self, request: Request, out: &mut [Pfn]) -> Result<usize, AllocError> {
+        match self.bulk_near(request, out) {
+            Some(got) => Ok(got),
+            None => self.bulk_scan(request, out),
+        }
+    }
+
+    /// All of the request from this CPU's pageset, if the preferred zone has room for as many pages: what the
+    /// scan would find, without walking to it.
+    #[inline]
+    fn bulk_near(&self, request: Request, out: &mut [Pfn]) -> Option<usize> {
+        let Near { cpu, pageset, list, migratetype } = self.near(request)?;
+        let kind = pageset.zone().kind();
+        let room = pageset.zone().room(first_flags(request.gfp), kind);
+        let held = P::Storage::counts(pageset.list(list)).count as usize;
+        let single = request.order == SINGLE && !out.is_empty();
+        if !single || held < out.len() || self.bulk_share(room, out.len()) < out.len() {
+            return None;
+        }
+        let on = self.platform.storage().enter(cpu.id, &cpu.exclusion)?;
+        let got = match out.len() {
+            ..=FEW => self.pop_into::<FEW>(&on, pageset, migratetype, list, out),
+            _ => self.pop_into::<CHUNK>(&on, pageset, migratetype, list, out),
+        };
+        (got > 0).then_some(got)
+    }
+
+    /// What the pageset at hand does not have.
+    #[inline(never)]
+    fn bulk_scan(&self, request: Request, out: &mut [Pfn]) -> Result<usize, AllocError> {
         let wanted = self.wanted(request)?;
         if wanted.order != SINGLE {
             return Err(AllocError::OrderTooLarge { order: wanted.order });
@@ -105,7 +139,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         {
             let pageset = &cpu.pagesets[zone.index().0 as usize];
             if let Some(on) = self.platform.storage().enter(cpu.id, &cpu.exclusion) {
-                got = self.pop_into(&on, pageset, wanted, list, out);
+                got = self.pop_into::<CHUNK>(&on, pageset, wanted.migratetype, list, out);
                 if !self.model.departures.bulk_from_zone {
                     return got + self.bulk_by_refills(&on, pageset, wanted, list, &mut out[got..]);
                 }
@@ -135,25 +169,26 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             let FromPageset::Block(number) = refilled else { break };
             out[got] = self.hand_out(pageset.zone(), number, SINGLE, wanted.migratetype);
             got += 1;
-            got += self.pop_into(on, pageset, wanted, list, &mut out[got..]);
+            got += self.pop_into::<CHUNK>(on, pageset, wanted.migratetype, list, &mut out[got..]);
         }
         got
     }
 
-    /// Copies pages from the pageset until `out` is full or the list is empty.
-    fn pop_into(
+    /// Copies pages from the pageset until `out` is full or the list is empty, at most `STEP` at a time.
+    #[inline]
+    fn pop_into<const STEP: usize>(
         &self,
         on: &<P::Storage as Storage>::OnCpu<'_>,
         pageset: &Pageset<'m, P>,
-        wanted: &Wanted,
+        migratetype: Migratetype,
         list: usize,
         out: &mut [Pfn],
     ) -> usize {
         let zone = pageset.zone();
-        let mut numbers = [0; CHUNK];
+        let mut numbers = [0; STEP];
         let mut got = 0;
         while got < out.len() {
-            let want = (out.len() - got).min(CHUNK);
+            let want = (out.len() - got).min(STEP);
             let popped = self.platform.storage().pop_batch(
                 on,
                 pageset.list(list),
@@ -161,7 +196,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
                 &mut numbers[..want],
             );
             for (slot, &number) in out[got..].iter_mut().zip(&numbers[..popped]) {
-                *slot = self.hand_out(zone, number, SINGLE, wanted.migratetype);
+                *slot = self.hand_out(zone, number, SINGLE, migratetype);
             }
             got += popped;
             if popped < want {
@@ -190,6 +225,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             let taken = guard.buddy().take(
                 *zone.frames(),
                 wanted.block(),
+                &mut Search::Own,
                 want,
                 most_runs,
                 |first, blocks| {
@@ -279,6 +315,23 @@ struct BulkFree<'a, 'm, P: Platform> {
 impl<P: Platform> BulkFree<'_, '_, P> {
     #[inline]
     fn add(&mut self, pfn: Pfn) -> Result<(), FreeError> {
+        // Most pages go where the one before them went.
+        if let Some((zone, list)) = self.target
+            && self.len < CHUNK
+            && let Some(page) = self.allocator.zones[zone.0 as usize].frames().locate(pfn)
+            && page.frame.word().is_allocated_in(SINGLE, zone)
+            && list_index(SINGLE, page.pageblock()) == Some(list)
+        {
+            self.allocator.take_back(page.frame, zone, pfn, SINGLE)?;
+            self.batch[self.len] = page.number;
+            self.len += 1;
+            return Ok(());
+        }
+        self.add_elsewhere(pfn)
+    }
+
+    #[inline(never)]
+    fn add_elsewhere(&mut self, pfn: Pfn) -> Result<(), FreeError> {
         let allocator = self.allocator;
         let frame = match allocator.map.get(pfn) {
             Some(frame) if frame.word().is_allocated(SINGLE) => frame,
@@ -290,10 +343,8 @@ impl<P: Platform> BulkFree<'_, '_, P> {
             allocator.free_to_zone(zone, pfn, SINGLE);
             return Ok(());
         };
-        if self.target != Some((zone, list)) || self.len == CHUNK {
-            self.flush();
-            self.target = Some((zone, list));
-        }
+        self.flush();
+        self.target = Some((zone, list));
         self.batch[self.len] = allocator.zones[zone.0 as usize].frames().number(pfn);
         self.len += 1;
         Ok(())

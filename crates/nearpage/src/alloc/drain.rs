@@ -239,6 +239,9 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             }
         }
         storage.resume(on, &lists);
+        for pageset in cpu.pagesets.iter().filter(|pageset| wanted(pageset)) {
+            settle(pageset.zone());
+        }
         Ok(drained)
     }
 
@@ -306,4 +309,13 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         }
         drained
     }
+}
+
+/// Merges what drains left loose in a zone, in holds of a few pageblocks.
+fn settle<P: Platform>(zone: &Zone<'_, P>) {
+    const PAGEBLOCKS_PER_HOLD: u32 = 4;
+    if !zone.lock().buddy().has_loose() {
+        return;
+    }
+    while zone.lock_to_move().buddy().settle(*zone.frames(), PAGEBLOCKS_PER_HOLD) {}
 }

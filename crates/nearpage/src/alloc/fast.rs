@@ -20,6 +20,14 @@ pub(super) enum FromPageset {
     Busy,
 }
 
+/// Where the fast path looks: the pageset of this CPU for the zone that a request prefers, and the list in it.
+pub(super) struct Near<'m, P: Platform> {
+    pub(super) cpu: &'m Cpu<'m, P>,
+    pub(super) pageset: &'m Pageset<'m, P>,
+    pub(super) list: usize,
+    pub(super) migratetype: Migratetype,
+}
+
 impl<'m, P: Platform> PageAllocator<'m, P> {
     /// Allocates a block.
     ///
@@ -36,6 +44,21 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     /// A block from this CPU's pageset for the preferred zone, if that zone has room to spare.
     #[inline(always)]
     fn alloc_fast(&self, request: Request) -> Option<Pfn> {
+        let Near { cpu, pageset, list, migratetype } = self.near(request)?;
+        if request.order.0 >= pageset.zone().headroom_orders() {
+            return None;
+        }
+        match self.alloc_from_pageset(cpu, pageset, request.order, migratetype, list) {
+            FromPageset::Block(number) => {
+                Some(self.hand_out(pageset.zone(), number, request.order, migratetype))
+            }
+            FromPageset::Nothing | FromPageset::Busy => None,
+        }
+    }
+
+    /// Where the fast path looks for a request, or `None` if it is not one for the fast path.
+    #[inline(always)]
+    pub(super) fn near(&self, request: Request) -> Option<Near<'m, P>> {
         let migratetype = request.gfp.migratetype()?;
         let kind = request.gfp.zone_kind()?;
         let list = list_index(request.order, migratetype)?;
@@ -52,15 +75,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         if request.gfp.has(Gfp::THISNODE) && pageset.zone().node() != node {
             return None;
         }
-        if request.order.0 >= pageset.zone().headroom_orders() {
-            return None;
-        }
-        match self.alloc_from_pageset(cpu, pageset, request.order, migratetype, list) {
-            FromPageset::Block(number) => {
-                Some(self.hand_out(pageset.zone(), number, request.order, migratetype))
-            }
-            FromPageset::Nothing | FromPageset::Busy => None,
-        }
+        Some(Near { cpu, pageset, list, migratetype })
     }
 
     #[inline(always)]

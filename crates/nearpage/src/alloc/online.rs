@@ -26,6 +26,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         }
         self.online.set(range);
         for (zone, part) in self.parts(range) {
+            self.share_pageblocks(zone, part);
             let zone = self.zones[zone];
             let frames = *zone.frames();
             zone.lock().buddy().online(frames, frames.number(part.start)..frames.number(part.end));
@@ -34,6 +35,19 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         self.recompute(&state);
         self.rebuild(&mut state);
         Ok(range.pages())
+    }
+
+    /// Notes which pageblocks at the ends of a part, which is of `zone`, hold memory of other zones too,
+    /// online or not.
+    fn share_pageblocks(&self, zone: usize, part: PfnRange) {
+        let frames = self.zones[zone].frames();
+        for pfn in [part.start, Pfn(part.end.0 - 1)] {
+            let start = Pfn(pfn.0 - pfn.0 % PAGEBLOCK_FRAMES);
+            let pageblock = PfnRange { start, end: start.plus(PAGEBLOCK_ORDER.pages()) };
+            if self.parts(pageblock).any(|(other, _)| other != zone) {
+                frames.share_pageblock(frames.number(pfn));
+            }
+        }
     }
 
     /// The parts of a range by zone, each within one range of the topology.
@@ -129,4 +143,42 @@ fn by_pageblock(range: PfnRange) -> impl Iterator<Item = PfnRange> {
         let block = PfnRange::new(block * PAGEBLOCK_FRAMES, (block + 1) * PAGEBLOCK_FRAMES);
         block.intersection(range)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std_alloc::vec;
+    use std_alloc::vec::Vec;
+
+    use crate::alloc::Request;
+    use crate::frame::Migratetype;
+    use crate::gfp::Gfp;
+    use crate::testing::machine::TestMachine;
+    use crate::topology::{AddressMap, NodeBuf, TopologyBuf};
+    use crate::units::{CpuId, NodeId, Order, PfnRange};
+
+    fn node(id: u32, memory: &[(u64, u64)]) -> NodeBuf {
+        let memory = memory.iter().map(|&(start, end)| PfnRange::new(start, end)).collect();
+        NodeBuf { id: NodeId(id), memory, cpus: vec![CpuId(id)], movable_from: None }
+    }
+
+    #[test]
+    fn pageblocks_of_two_zones_keep_their_type() {
+        // Frames 700 to 1023 are node 1's, within the span of node 0.
+        let nodes = vec![node(0, &[(0, 700), (1024, 4096)]), node(1, &[(700, 1024), (4096, 8192)])];
+        let distances = vec![10, 20, 20, 10];
+        let machine = TopologyBuf { nodes, distances, address_map: AddressMap::Flat };
+        TestMachine::from(machine).run(|allocator| {
+            let frames = allocator.zones()[0].frames();
+            let shared: Vec<u32> =
+                (0..8).filter(|at| frames.is_pageblock_shared(at * 512)).collect();
+            assert_eq!(shared, [1]);
+            // Node 0 claims all pageblocks that it can.
+            let request = Request::new(Order(0), Gfp::KERNEL.or(Gfp::THISNODE).or(Gfp::MEMALLOC));
+            while allocator.alloc(request).is_ok() {}
+            assert_eq!(frames.pageblock(0), Migratetype::Unmovable);
+            assert_eq!(frames.pageblock(512), Migratetype::Movable);
+            allocator.check().unwrap();
+        });
+    }
 }

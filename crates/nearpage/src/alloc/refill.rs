@@ -2,7 +2,7 @@
 
 use super::PageAllocator;
 use super::fast::FromPageset;
-use crate::buddy::{BlockRequest, Fragmentation};
+use crate::buddy::{BlockRequest, Fragmentation, Search};
 use crate::frame::Migratetype;
 use crate::pcp::Storage;
 use crate::pcp::pageset::Pageset;
@@ -63,15 +63,14 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         blocks: u32,
     ) -> Refill {
         let frames = pageset.zone().frames();
-        let mut refill = Refill::default();
+        let request = BlockRequest { order, migratetype, fragmentation: Fragmentation::Allowed };
+        let (mut refill, mut search) = (Refill::default(), Search::Own);
         while refill.taken < blocks {
             let mut runs = Runs::new();
             let left = blocks - refill.taken;
-            let request =
-                BlockRequest { order, migratetype, fragmentation: Fragmentation::Allowed };
-            let taken = guard.buddy().take(*frames, request, left, RUNS as u32, |first, blocks| {
-                runs.push(first, blocks);
-            });
+            let most_runs = RUNS as u32;
+            let take = |first, blocks| runs.push(first, blocks);
+            let taken = guard.buddy().take(*frames, request, &mut search, left, most_runs, take);
             refill.taken += taken;
             for &(first, run) in runs.as_slice() {
                 let storage = self.platform.storage();
@@ -120,5 +119,63 @@ impl Runs {
 
     pub(super) fn as_slice(&self) -> &[(u32, u32)] {
         &self.runs[..self.len]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std_alloc::vec::Vec;
+
+    use crate::alloc::{Config, PageAllocator, Request};
+    use crate::frame::Migratetype;
+    use crate::gfp::Gfp;
+    use crate::model::Model;
+    use crate::testing::machine::TestMachine;
+    use crate::testing::plain::PlainPlatform;
+    use crate::units::{CpuId, Order, PageCount, Pfn};
+    use crate::watermark::Settings;
+
+    const UNMOVABLE: Gfp = Gfp::KERNEL.or(Gfp::MEMALLOC);
+    const MOVABLE: Gfp = UNMOVABLE.or(Gfp::MOVABLE);
+    /// A CPU without pagesets.
+    const NO_CPU: CpuId = CpuId(9);
+
+    fn take(allocator: &PageAllocator<'_, PlainPlatform>, order: u8, gfp: Gfp) -> Option<Pfn> {
+        allocator.alloc(Request::new(Order(order), gfp)).ok()
+    }
+
+    /// Two pageblocks of single movable pages; all other memory is in use. The CPU's next refill is a full
+    /// one, of 224 pages.
+    fn two_pageblocks(allocator: &PageAllocator<'_, PlainPlatform>) -> Vec<Pfn> {
+        for _ in 0..7 * 31 {
+            take(allocator, 0, UNMOVABLE).unwrap();
+        }
+        allocator.drain_all().unwrap();
+        allocator.platform().run_on(NO_CPU);
+        let pages = (0..1024).map(|_| take(allocator, 0, MOVABLE).unwrap()).collect();
+        for order in (0..=10).rev() {
+            while take(allocator, order, UNMOVABLE).is_some() {}
+        }
+        pages
+    }
+
+    #[test]
+    fn a_refill_that_steals_goes_on_stealing() {
+        let settings = Settings { percpu_pagelist_high_fraction: 8, ..Settings::default() };
+        let config = Config { model: Model::LINUX_6_12, settings, ..Config::default() };
+        TestMachine::new().node(0, 24_576, &[0]).config(config).run(|allocator| {
+            let pages = two_pageblocks(allocator);
+            // Half of the second is free: it would do for a claim. The first would not, and is looked
+            // at first.
+            let free = pages[512..].iter().step_by(2).chain(pages[..512].iter().step_by(5));
+            free.for_each(|&page| allocator.free(page, Order(0)).unwrap());
+            allocator.platform().run_on(CpuId(0));
+            take(allocator, 0, UNMOVABLE).unwrap();
+            let count = allocator.pagesets(CpuId(0)).unwrap()[0].count();
+            assert_eq!(count, PageCount(7 * 32 - 1));
+            let frames = allocator.zones()[0].frames();
+            let pageblock = frames.pageblock(frames.number(pages[512]));
+            assert_eq!(pageblock, Migratetype::Movable, "stolen from, not claimed");
+        });
     }
 }

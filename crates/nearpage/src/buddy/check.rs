@@ -144,7 +144,7 @@ impl Buddy {
             found += 1;
         }
         let is_listed = self.lists.orders(migratetype) >> order.0 & 1 == 1;
-        let has_blocks = self.blocks(order, migratetype) > 0;
+        let has_blocks = self.lists.blocks(order, migratetype) > 0;
         if found != expected || tail != prev || is_listed != has_blocks {
             return Err(BuddyError::Count { order, migratetype, expected, found });
         }

@@ -101,7 +101,7 @@ impl Census {
 impl Buddy {
     /// Moves all free blocks of the pageblock of frame `number` to the tails of the lists of
     /// `migratetype`, lowest first, which becomes the pageblock's type. Returns how many pages
-    /// moved, or `None`, and changes nothing, if the pageblock is not wholly inside the zone.
+    /// moved, or `None`, and changes nothing, if the pageblock is not wholly inside the zone, or shared.
     ///
     /// A free block of two pageblocks is cut, and each half freed as what its pageblock then is:
     /// they stay apart if either type is not mergeable ([`Migratetype::Isolate`]), and otherwise
@@ -296,11 +296,15 @@ impl Buddy {
         census
     }
 
-    /// The first frame of the pageblock of `number`, unless the pageblock reaches out of the zone.
+    /// The first frame of the pageblock of `number`, unless the pageblock reaches out of the zone or
+    /// holds frames of another zone whose span it lies in too: on that zone's lists stand blocks of its
+    /// type.
     fn pageblock_start(&self, frames: ZoneFrames<'_>, number: u32) -> Option<u32> {
         let into = frames.pfn(number).0 as u32 % PAGEBLOCK_FRAMES;
         let first = number.checked_sub(into)?;
-        (first + PAGEBLOCK_FRAMES <= self.spanned).then_some(first)
+        let is_ours =
+            first + PAGEBLOCK_FRAMES <= self.spanned && !frames.is_pageblock_shared(number);
+        is_ours.then_some(first)
     }
 }
 

@@ -7,7 +7,8 @@
 //! freed as the largest aligned blocks that they make up, in the same order, and each list is the
 //! same to the last place. Pageblocks are not exceeded: their types may differ.
 
-use super::{Buddy, Placement, counted_pages, frame_count};
+use super::loose::LONG_RUN;
+use super::{Buddy, Merging, Placement, counted_pages, frame_count};
 use crate::frame::{FrameState, ListEnd, Migratetype, SectionFrames, ZoneFrames};
 use crate::units::{MAX_ORDER, Order, PAGEBLOCK_ORDER, Pfn};
 
@@ -67,7 +68,9 @@ impl Buddy {
         let mut rest = numbers;
         while let Some(&first) = rest.first() {
             let run = run_length(rest, step);
-            if run == 1 {
+            if self.merging == Merging::Deferred && order == Order(0) && run < LONG_RUN {
+                rest[..run].iter().for_each(|&number| self.loosen(frames, number));
+            } else if run == 1 {
                 if let Some(&ahead) = rest.get(LOAD_AHEAD) {
                     core::hint::black_box(frames.frame(ahead).word());
                 }

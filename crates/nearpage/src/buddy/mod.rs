@@ -30,12 +30,15 @@ mod fallback;
 mod free;
 mod fresh;
 mod lists;
+mod loose;
 mod take;
 #[cfg(test)]
 mod tests;
 
 pub use check::BuddyError;
 pub use fallback::{FallbackModel, FallbackRules, HeldMovable};
+pub use loose::Merging;
+pub use take::Search;
 
 use core::ops::Range;
 
@@ -44,6 +47,7 @@ use crate::units::{MAX_ORDER, Order, PageCount};
 use free::largest_block;
 use fresh::FreshRange;
 use lists::FreeLists;
+use loose::Loose;
 
 /// What is asked of the buddy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -77,7 +81,9 @@ pub enum Placement {
 /// The free blocks of one zone. All methods want the frames of that zone.
 pub struct Buddy {
     rules: FallbackRules,
+    merging: Merging,
     lists: FreeLists,
+    loose: Loose,
     /// Pages on all lists but those of isolated blocks, as Linux counts them
     /// (`mm/page_alloc.c: account_freepages`, 6.12). Blocks merge only with blocks that count alike.
     free_pages: u64,
@@ -88,8 +94,9 @@ pub struct Buddy {
 
 impl Buddy {
     /// A zone without memory.
-    pub const fn new(rules: FallbackRules) -> Buddy {
-        Buddy { rules, lists: FreeLists::new(), free_pages: 0, spanned: 0, claims_tried: 0 }
+    pub const fn new(rules: FallbackRules, merging: Merging) -> Buddy {
+        let (lists, loose) = (FreeLists::new(), Loose::new());
+        Buddy { rules, merging, lists, loose, free_pages: 0, spanned: 0, claims_tried: 0 }
     }
 
     /// Says that the zone spans `frames` frames from its start, managed or not (`spanned_pages`). It
@@ -133,11 +140,16 @@ impl Buddy {
     /// # Panics
     /// If the order is above [`MAX_ORDER`].
     pub fn blocks(&self, order: Order, migratetype: Migratetype) -> u32 {
-        self.lists.blocks(order, migratetype)
+        let loose = if order == Order(0) { self.loose.pages(migratetype) } else { 0 };
+        self.lists.blocks(order, migratetype) + loose
     }
 
     /// The highest order in which an unmovable, movable or reclaimable block is free.
     pub fn largest_available_order(&self) -> Option<Order> {
+        if self.loose.any() {
+            // What they make up when they are merged, only merging tells.
+            return Some(MAX_ORDER);
+        }
         let types = &Migratetype::ALL[..Migratetype::PCP_COUNT];
         let orders = types.iter().fold(0, |all, &of| all | self.lists.orders(of));
         orders.checked_ilog2().map(|order| Order(order as u8))
@@ -153,7 +165,12 @@ impl Buddy {
         order: Order,
         migratetype: Migratetype,
     ) -> impl Iterator<Item = u32> {
-        self.lists.linked(frames, order, migratetype).chain(self.lists.fresh(order, migratetype))
+        let listed = self
+            .lists
+            .linked(frames, order, migratetype)
+            .chain(self.lists.fresh(order, migratetype));
+        let loose = (order == Order(0)).then(|| self.loose.iter(frames, migratetype));
+        listed.chain(loose.into_iter().flatten())
     }
 
     /// How often a piece of a pageblock was asked of another type since the last call: tried, not

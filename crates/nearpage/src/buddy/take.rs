@@ -16,11 +16,15 @@ pub(super) struct TakenBlock {
     pub migratetype: Migratetype,
 }
 
-/// Where an allocation looks. `rmqueue_bulk` keeps this from block to block: once a block was stolen,
-/// the lists of the own type are known to be empty (`enum rmqueue_mode`, 6.12).
-#[derive(PartialEq)]
-enum Search {
+/// Where blocks are looked for. Kept from block to block, and from [`Buddy::take`] to `take` as long as
+/// the lock is held: once a block was stolen, the lists of the own type are known to be empty
+/// (`mm/page_alloc.c: enum rmqueue_mode`, 6.12).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Search {
+    /// On the lists of the own type, then on those of others.
+    #[default]
     Own,
+    /// On the lists of other types only.
     Stealing,
 }
 
@@ -31,6 +35,13 @@ impl Buddy {
     /// # Panics
     /// If the order is above [`MAX_ORDER`] or the type is [`Migratetype::Isolate`].
     pub fn alloc(&mut self, frames: ZoneFrames<'_>, request: BlockRequest) -> Option<u32> {
+        if request.order == Order(0) && self.loose.pages(request.migratetype) > 0 {
+            let mut number = None;
+            self.take_loose(frames, request.migratetype, 1, 1, &mut |first, _| {
+                number = Some(first)
+            });
+            return number;
+        }
         let block = self.find(frames, request, &mut Search::Own)?;
         self.put_rest_back(frames, &block, frame_count(request.order));
         Some(block.number)
@@ -39,7 +50,8 @@ impl Buddy {
     /// Takes up to `blocks` blocks, the same as [`alloc`](Self::alloc) called so often would, but a
     /// free block that is wanted whole is handed out whole: `sink(first, n)` gets `n` blocks that
     /// adjoin, the first at frame `first`. Stops early after `max_runs` calls of `sink`, or when
-    /// nothing is left. Returns how many blocks it took.
+    /// nothing is left; a caller who then goes on under the same lock hold passes the same `search`
+    /// again. Returns how many blocks it took.
     ///
     /// # Panics
     /// As [`alloc`](Self::alloc).
@@ -47,14 +59,18 @@ impl Buddy {
         &mut self,
         frames: ZoneFrames<'_>,
         request: BlockRequest,
+        search: &mut Search,
         blocks: u32,
         max_runs: u32,
         mut sink: impl FnMut(u32, u32),
     ) -> u32 {
-        let mut search = Search::Own;
         let (mut taken, mut runs) = (0, 0);
+        if request.order == Order(0) && self.loose.pages(request.migratetype) > 0 {
+            (taken, runs) =
+                self.take_loose(frames, request.migratetype, blocks, max_runs, &mut sink);
+        }
         while taken < blocks && runs < max_runs {
-            let Some(block) = self.find(frames, request, &mut search) else { break };
+            let Some(block) = self.find(frames, request, search) else { break };
             // All lists of this type below the block's order are empty, or a smaller block would have
             // been found. So the next allocations would use this block up, from its start.
             let run = (blocks - taken).min(1 << (block.order.0 - request.order.0));
@@ -78,6 +94,12 @@ impl Buddy {
             let own = self.pop_smallest(frames, request.order, request.migratetype);
             if own.is_some() {
                 return own;
+            }
+            if self.settle_for(frames, request) {
+                let own = self.pop_smallest(frames, request.order, request.migratetype);
+                if own.is_some() {
+                    return own;
+                }
             }
             if self.fall_back(frames, request) {
                 return self.pop_smallest(frames, request.order, request.migratetype);

@@ -80,7 +80,7 @@ impl Pair<'_> {
         let modelled = if planted == Planted::OtherRules { other } else { rules };
         let mut pair = Pair {
             frames,
-            buddy: Buddy::new(rules),
+            buddy: Buddy::new(rules, Merging::AtOnce),
             naive: NaiveBuddy::new(modelled, start),
             held: vec![],
             offline: shape(&mut random, start),
@@ -150,11 +150,18 @@ impl Pair<'_> {
         let max_runs = self.random.below(12) as u32;
         let mut got = vec![];
         let mut runs = 0;
-        let taken = self.buddy.take(self.frames, request, blocks, max_runs, |first, count| {
-            let pages = frame_count(request.order);
-            got.extend((0..count).map(|at| self.frames.pfn(first + at * pages).0));
-            runs += 1;
-        });
+        let taken = self.buddy.take(
+            self.frames,
+            request,
+            &mut Search::Own,
+            blocks,
+            max_runs,
+            |first, count| {
+                let pages = frame_count(request.order);
+                got.extend((0..count).map(|at| self.frames.pfn(first + at * pages).0));
+                runs += 1;
+            },
+        );
         assert!(runs <= max_runs && taken <= blocks && got.len() == taken as usize);
         let asked = if runs == max_runs { taken } else { blocks };
         let expected = self.naive.take(request, asked);
@@ -372,7 +379,7 @@ fn canary_planted_mistakes_are_found() {
 /// A zone of whole blocks of the highest order, and one in use.
 fn zone_of_blocks(map: SectionMap<'_>, blocks: u32) -> (Buddy, ZoneFrames<'_>) {
     let frames = ZoneFrames::new(map, Pfn(0), ZONE);
-    let mut buddy = Buddy::new(LINUX_6_12);
+    let mut buddy = Buddy::new(LINUX_6_12, Merging::AtOnce);
     buddy.online(frames, 0..blocks << MAX_ORDER.0);
     (buddy, frames)
 }
@@ -395,7 +402,9 @@ fn memory_is_online_in_no_time_and_untouched() {
 
     let mut runs = vec![];
     let movable = request(0, Migratetype::Movable);
-    let taken = buddy.take(frames, movable, 3000, 8, |first, blocks| runs.push((first, blocks)));
+    let taken = buddy.take(frames, movable, &mut Search::Own, 3000, 8, |first, blocks| {
+        runs.push((first, blocks))
+    });
     assert_eq!((taken, runs), (3000, vec![(0, 1024), (1024, 1024), (2048, 952)]));
     let touched = |number: &u32| frames.frame(*number).word() != Word::BLANK;
     let heads_of_the_rest = [3000, 3008];
@@ -410,10 +419,17 @@ fn taking_stops_after_the_runs_that_were_allowed() {
     let (mut buddy, frames) = zone_of_blocks(table.map(), 4);
     let mut runs = vec![];
     let order_3 = request(3, Migratetype::Movable);
-    assert_eq!(buddy.take(frames, order_3, 1000, 2, |first, n| runs.push((first, n))), 256);
+    assert_eq!(
+        buddy.take(frames, order_3, &mut Search::Own, 1000, 2, |first, n| runs.push((first, n))),
+        256
+    );
     assert_eq!(runs, [(0, 128), (1024, 128)]);
-    assert_eq!(buddy.take(frames, order_3, 1000, 9, |_, _| {}), 256, "all that is left");
-    assert_eq!(buddy.take(frames, order_3, 1, 1, |_, _| {}), 0);
+    assert_eq!(
+        buddy.take(frames, order_3, &mut Search::Own, 1000, 9, |_, _| {}),
+        256,
+        "all that is left"
+    );
+    assert_eq!(buddy.take(frames, order_3, &mut Search::Own, 1, 1, |_, _| {}), 0);
     assert_eq!((buddy.free_pages(), buddy.largest_available_order()), (PageCount(0), None));
 }
 
@@ -454,7 +470,8 @@ fn recorded_kernels_fall_back_differently() {
         let sections = Sections::new(1, |_| false);
         let table = sections.table();
         let frames = ZoneFrames::new(table.map(), Pfn(0), ZONE);
-        let mut buddy = Buddy::new(FallbackRules { model, held: HeldMovable::Never });
+        let mut buddy =
+            Buddy::new(FallbackRules { model, held: HeldMovable::Never }, Merging::AtOnce);
         buddy.online(frames, 0..1024);
         let whole = buddy.alloc(frames, request(10, Movable));
         assert_eq!(whole, Some(0));

@@ -67,9 +67,9 @@ impl<C: CurrentCpu> Exclusion for TryLock<C> {
     #[inline]
     fn enter<'a>(&'a self, per_cpu: &'a CpuLock) -> Option<Locked<'a>> {
         // Acquire pairs with the Release in `Locked::drop`.
-        let was_locked = per_cpu.0.swap(true, Ordering::Acquire);
-        // A proof that is made and thrown away would unlock for the holder.
-        (!was_locked).then(|| Locked(per_cpu))
+        let was_free = !per_cpu.0.swap(true, Ordering::Acquire);
+        // Only the holder may have a `Locked`: dropping one unlocks.
+        was_free.then(|| Locked(per_cpu))
     }
 }
 
@@ -352,23 +352,18 @@ fn fill(out: &mut [u32], mut next: impl FnMut() -> Option<u32>) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    struct NoCpu;
-
-    impl CurrentCpu for NoCpu {
-        fn current_cpu(&self) -> CpuId {
-            CpuId(0)
-        }
-    }
+    use crate::testing::plain::ChosenCpu;
 
     #[test]
-    fn trying_a_held_lock_leaves_it_held() {
-        let (exclusion, lock) = (TryLock(NoCpu), CpuLock::default());
-        let held = exclusion.enter(&lock);
+    fn a_lock_stays_with_its_holder() {
+        let exclusion = TryLock(ChosenCpu::default());
+        let cpu = CpuLock::default();
+        let held = exclusion.enter(&cpu);
         assert!(held.is_some());
-        assert!(exclusion.enter(&lock).is_none());
-        assert!(exclusion.enter(&lock).is_none());
+        // An attempt that fails leaves the lock as it is, for the next one too.
+        assert!(exclusion.enter(&cpu).is_none());
+        assert!(exclusion.enter(&cpu).is_none());
         drop(held);
-        assert!(exclusion.enter(&lock).is_some());
+        assert!(exclusion.enter(&cpu).is_some());
     }
 }

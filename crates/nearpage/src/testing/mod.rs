@@ -1,6 +1,8 @@
 //! Naive models, generators and conformance suites (feature `testing`).
 
+pub mod generate;
 pub mod machine;
+pub mod naive_allocator;
 pub mod naive_buddy;
 pub mod naive_list;
 pub mod plain;

@@ -21,7 +21,7 @@ impl ZoneStats {
     }
 
     /// What only nearpage counts.
-    fn own_lines(&self) -> [(&'static str, u64); 8] {
+    fn own_lines(&self) -> [(&'static str, u64); 7] {
         [
             ("nr_pcp_pages", self.cached_pages.0),
             ("pcp_refill", self.refills),
@@ -30,7 +30,6 @@ impl ZoneStats {
             ("pcp_drain_pages", self.drained_pages.0),
             ("zone_lock_acquisitions", self.lock_acquisitions),
             ("zone_lock_most_pages", self.most_pages_per_hold.0),
-            ("leaked_pages", self.leaked_pages.0),
         ]
     }
 }
@@ -134,8 +133,7 @@ mod tests {
                             numa_interleave 0\nnuma_local 1\nnuma_other 3\npgalloc_dma 0\n\
                             pgalloc_dma32 0\npgalloc_normal 16\npgalloc_movable 3\npgalloc_device 0\n\
                             pgfree 1\nnr_pcp_pages 1\npcp_refill 2\npcp_refill_pages 3\npcp_drain 0\n\
-                            pcp_drain_pages 0\nzone_lock_acquisitions 3\nzone_lock_most_pages 16\n\
-                            leaked_pages 0\n";
+                            pcp_drain_pages 0\nzone_lock_acquisitions 3\nzone_lock_most_pages 16\n";
             assert_eq!(text, expected);
             let mut text = String::new();
             allocator.write_numastat(NodeIndex(1), &mut text).unwrap();

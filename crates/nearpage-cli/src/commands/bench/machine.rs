@@ -8,8 +8,8 @@ use nearpage_linux::description::size;
 use nearpage_linux::sysfs::read_this_machine;
 use serde::Serialize;
 
-use super::measure::{Clock, SAMPLE_OPERATIONS};
-use super::threads::Cpus;
+use super::measure::SAMPLE_OPERATIONS;
+use super::run::Run;
 
 /// The machine, and the program that runs on it.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -44,28 +44,17 @@ pub struct Machine {
     rounds: usize,
 }
 
-/// What the run itself decided.
-#[derive(Clone, Copy, Debug)]
-pub struct Settings {
-    /// The clock.
-    pub clock: Clock,
-    /// Memory of nearpage on each node.
-    pub bytes_per_node: u64,
-    /// Rounds.
-    pub rounds: usize,
-}
-
 impl Machine {
     /// This machine, as `memory` sees it.
-    pub fn this(memory: &Memory, cpus: &Cpus, settings: Settings) -> Self {
+    pub fn this(memory: &Memory, run: &Run) -> Self {
         let machine = read_this_machine().ok();
         let bytes = |machine: &nearpage_linux::sysfs::Machine| {
             machine.nodes.iter().filter_map(|node| node.memory_bytes).reduce(u64::saturating_add)
         };
         Self {
             cpu: fs::read_to_string("/proc/cpuinfo").ok().as_deref().and_then(cpu_model),
-            cpus: cpus.count(),
-            cpu_list: cpus.list(),
+            cpus: run.cpus.count(),
+            cpu_list: run.cpus.list(),
             nodes: memory.topology().nodes().len(),
             memory_bytes: machine.as_ref().and_then(bytes),
             kernel: kernel(),
@@ -74,9 +63,9 @@ impl Machine {
             binding: memory.binding().to_string(),
             version: env!("CARGO_PKG_VERSION"),
             commit: option_env!("BUILT_FROM_COMMIT"),
-            clock_look_ns: settings.clock.look.as_nanos() as u64,
-            bytes_per_node: settings.bytes_per_node,
-            rounds: settings.rounds,
+            clock_look_ns: run.clock.look.as_nanos() as u64,
+            bytes_per_node: run.bytes_per_node,
+            rounds: run.effort.rounds,
         }
     }
 }

@@ -4,6 +4,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use nearpage::units::{MAX_ORDER, Order};
 
 use super::bulk::SingleLoop;
+use super::counts::Counts;
 use super::reference::{self, Published};
 use super::rows::{Row, Work};
 
@@ -98,6 +99,17 @@ pub fn orders(rows: &[Row], title: &str) -> String {
     let same = |a: &Row, b: &Row| a.key.threads == b.key.threads;
     let section = |rows: &[Row]| section(title, rows, of_threads);
     rows.chunk_by(same).map(section).collect::<Vec<_>>().join("\n")
+}
+
+/// What the allocators counted themselves.
+pub fn counts(counts: &[Counts]) -> String {
+    let mut table = empty(["allocator", "zone locks per 1000 pages", "most pages per hold"], 1);
+    for count in counts {
+        let per_1000 = format!("{:.3}", count.lock_acquisitions_per_1000_pages);
+        let cells = [count.allocator.to_owned(), per_1000, count.most_pages_per_hold.to_string()];
+        table.add_row(cells);
+    }
+    format!("counts\n{table}\n")
 }
 
 /// A table under its title.

@@ -1,0 +1,176 @@
+//! One run of the command: what is measured, on what, and what can go wrong.
+
+use std::io;
+use std::process::ExitCode;
+
+use clap::ValueEnum;
+use nearpage_linux::MemoryError;
+use nearpage_linux::description::size;
+use nearpage_linux::memory::FRAME_BYTES;
+
+use super::bulk::SingleLoop;
+use super::counts::Counts;
+use super::cross;
+use super::field::{Context, Effort, Field};
+use super::measure::Clock;
+use super::rows::Row;
+use super::step::{StepError, run_rounds};
+use super::threads::Cpus;
+use super::{Bench, BenchArgs};
+
+/// What is to be done, and where: arguments that make sense on this machine.
+pub struct Run {
+    /// What is measured, in this order.
+    pub benches: Vec<Bench>,
+    /// How `bulk` handles single pages.
+    pub single_loop: SingleLoop,
+    /// How much is done.
+    pub effort: Effort,
+    /// Memory on each node.
+    pub bytes_per_node: u64,
+    /// Where.
+    pub cpus: Cpus,
+    /// The clock.
+    pub clock: Clock,
+}
+
+impl Run {
+    /// Looks at the machine, and whether the arguments fit it.
+    ///
+    /// # Errors
+    ///
+    /// [`BenchError::Cpus`] and [`BenchError::TooSmall`].
+    pub fn new(arguments: &BenchArgs) -> Result<Self, BenchError> {
+        let named =
+            |bench: &Bench| arguments.benches.is_empty() || arguments.benches.contains(bench);
+        let mut effort = if arguments.quick { Effort::QUICK } else { Effort::FULL };
+        effort.rounds = arguments.rounds.map_or(effort.rounds, usize::from);
+        let run = Self {
+            benches: Bench::value_variants().iter().copied().filter(named).collect(),
+            single_loop: arguments.single_loop,
+            effort,
+            bytes_per_node: arguments.bytes,
+            cpus: Cpus::allowed().map_err(BenchError::Cpus)?,
+            clock: Clock::calibrate(),
+        };
+        run.benches.iter().try_for_each(|&bench| run.check_bytes(bench))?;
+        Ok(run)
+    }
+
+    fn check_bytes(&self, bench: Bench) -> Result<(), BenchError> {
+        let pages = bench.pages(&self.effort, self.cpus.count());
+        let (bytes, needed) = (self.bytes_per_node, needed_bytes(pages));
+        if bytes < needed {
+            return Err(BenchError::TooSmall { bytes, bench: bench.name(), pages, needed });
+        }
+        Ok(())
+    }
+
+    /// Why a benchmark is impossible here.
+    pub fn why_not(&self, bench: Bench) -> Option<&'static str> {
+        let too_few = bench == Bench::Cross && self.cpus.count() < cross::THREADS;
+        too_few.then_some("it takes two CPUs and this process may use one")
+    }
+
+    /// Makes fresh memories.
+    ///
+    /// # Errors
+    ///
+    /// [`BenchError::Memory`].
+    pub fn field(&self) -> Result<Field, BenchError> {
+        let bytes = self.bytes_per_node;
+        Field::new(bytes, &self.cpus).map_err(|error| BenchError::Memory { bytes, error })
+    }
+
+    /// Measures on fresh memories, so that the figures don't depend on what was measured before.
+    ///
+    /// # Errors
+    ///
+    /// [`BenchError`].
+    pub fn measure(&self, bench: Bench) -> Result<(Vec<Row>, Vec<Counts>), BenchError> {
+        let field = self.field()?;
+        let context =
+            Context { field: &field, cpus: &self.cpus, effort: self.effort, clock: self.clock };
+        let steps = bench.steps(context, self.single_loop);
+        let bench = bench.name();
+        let rows = run_rounds(bench, &steps, self.effort.rounds)
+            .map_err(|(allocator, error)| BenchError::Step { bench, allocator, error })?;
+        for (allocator, memory) in field.memories() {
+            let misuses = memory.misuses();
+            if misuses > 0 {
+                return Err(BenchError::Refused { bench, allocator, misuses });
+            }
+        }
+        let counts = field.memories().filter_map(|(name, memory)| Counts::of(name, memory));
+        Ok((rows, counts.collect()))
+    }
+}
+
+/// Memory that lets `pages` be held: watermarks and pagesets keep some to themselves.
+fn needed_bytes(pages: usize) -> u64 {
+    const MEBIBYTE: u64 = 1 << 20;
+    let pages_bytes = pages as u64 * FRAME_BYTES;
+    (pages_bytes + pages_bytes / 4).next_multiple_of(MEBIBYTE) + 16 * MEBIBYTE
+}
+
+/// Why nothing, or not all, was measured.
+#[derive(Debug, thiserror::Error)]
+pub enum BenchError {
+    /// This process does not learn where it may run.
+    #[error("cannot tell which CPUs this process may use: {0}")]
+    Cpus(#[source] io::Error),
+    /// The memory that was asked for is too small for the benchmark.
+    #[error(
+        "--bytes {}: {bench} holds {pages} pages at once, expected {} or more",
+        size::format(*bytes),
+        size::format(*needed)
+    )]
+    TooSmall {
+        /// What was asked for.
+        bytes: u64,
+        /// The benchmark.
+        bench: &'static str,
+        /// Pages that it holds.
+        pages: usize,
+        /// What it needs.
+        needed: u64,
+    },
+    /// There is no such memory.
+    #[error("--bytes {}: {error}", size::format(*bytes))]
+    Memory {
+        /// What was asked for.
+        bytes: u64,
+        /// Why.
+        error: MemoryError,
+    },
+    /// A step could not be done.
+    #[error("{bench}, {allocator}: {error}")]
+    Step {
+        /// The benchmark.
+        bench: &'static str,
+        /// Who was measured.
+        allocator: &'static str,
+        /// Why.
+        error: StepError,
+    },
+    /// An allocator refused to take its own pages back.
+    #[error("{bench}, {allocator}: {misuses} frees were refused")]
+    Refused {
+        /// The benchmark.
+        bench: &'static str,
+        /// The allocator.
+        allocator: &'static str,
+        /// How many.
+        misuses: u64,
+    },
+}
+
+impl BenchError {
+    /// 2 for what the user can say otherwise, 1 for what went wrong.
+    pub fn exit_code(&self) -> ExitCode {
+        match self {
+            Self::Cpus(_) | Self::TooSmall { .. } | Self::Memory { .. } => ExitCode::from(2),
+            Self::Step { .. } | Self::Refused { .. } => ExitCode::from(1),
+        }
+    }
+}

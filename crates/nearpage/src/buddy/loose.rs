@@ -1,0 +1,402 @@
+//! Loose pages: single free pages that are not merged yet.
+//!
+//! Merging a page touches its buddies' words and, through the list, frames anywhere in the zone; when pages
+//! come back in random order that is most of the cost of a free, and much of it is undone by the next
+//! refill. So single pages only set a bit in the map of their pageblock, 64 bytes, and
+//!
+//! * a pageblock whose 512 bits are set becomes a free block of its order at once,
+//! * a refill of single pages takes loose pages first, run by run,
+//! * whoever needs more than single pages has them merged first ([`Buddy::settle_for`]), pageblock by
+//!   pageblock, until there is a block; before another migratetype is asked, all of them are.
+//!
+//! Invariants: the bit of a page is set if and only if it is loose; a pageblock is on the list of its
+//! migratetype if and only if it has a bit set, and then does not change its type. Loose pages count as
+//! free, as blocks of order 0.
+//!
+//! This is nearpage's own: it departs from Linux, whose buddy merges at once. [`Merging`] switches it off.
+
+use super::take::first_order_from;
+use super::{BlockRequest, Buddy, Placement, frame_count};
+use crate::frame::{FrameState, ListEnd, LooseMap, Migratetype, NO_FRAME, ZoneFrames};
+use crate::units::{Order, PAGEBLOCK_ORDER};
+
+/// When a single page that comes back is merged with its buddies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Merging {
+    /// At once: Linux.
+    AtOnce,
+    /// When its pageblock is whole, or somebody needs a larger block.
+    Deferred,
+}
+
+/// Adjoining pages of a batch that are freed as blocks at once: merging a run costs next to nothing.
+pub(super) const LONG_RUN: usize = 32;
+
+/// The pageblocks that have loose pages, by migratetype.
+pub(super) struct Loose {
+    /// Last frame of the pageblock that was listed last, or [`NO_FRAME`]. A zone may begin within a
+    /// pageblock, so that the first frame has no number.
+    heads: [u32; Migratetype::PCP_COUNT],
+    pages: [u32; Migratetype::PCP_COUNT],
+}
+
+impl Loose {
+    pub const fn new() -> Loose {
+        Loose { heads: [NO_FRAME; Migratetype::PCP_COUNT], pages: [0; Migratetype::PCP_COUNT] }
+    }
+
+    /// Loose pages of a type.
+    #[inline]
+    pub fn pages(&self, migratetype: Migratetype) -> u32 {
+        self.pages.get(migratetype.index()).copied().unwrap_or(0)
+    }
+
+    /// Whether there are loose pages of any type.
+    #[inline]
+    pub fn any(&self) -> bool {
+        self.pages != [0; Migratetype::PCP_COUNT]
+    }
+
+    /// Puts a pageblock, whose last frame is `last`, at the head of the list of its type.
+    fn list(
+        &mut self,
+        frames: ZoneFrames<'_>,
+        map: &LooseMap,
+        last: u32,
+        migratetype: Migratetype,
+    ) {
+        let head = &mut self.heads[migratetype.index()];
+        map.set_link(ListEnd::Head, *head);
+        map.set_link(ListEnd::Tail, NO_FRAME);
+        if *head != NO_FRAME {
+            map_of(frames, *head).set_link(ListEnd::Tail, last);
+        }
+        *head = last;
+    }
+
+    /// Takes a pageblock from the list of its type.
+    fn unlist(&mut self, frames: ZoneFrames<'_>, map: &LooseMap, migratetype: Migratetype) {
+        let (next, prev) = (map.link(ListEnd::Head), map.link(ListEnd::Tail));
+        match prev {
+            NO_FRAME => self.heads[migratetype.index()] = next,
+            prev => map_of(frames, prev).set_link(ListEnd::Head, next),
+        }
+        if next != NO_FRAME {
+            map_of(frames, next).set_link(ListEnd::Tail, prev);
+        }
+    }
+
+    /// The loose pages of a type, pageblock by pageblock.
+    pub fn iter<'m>(
+        &self,
+        frames: ZoneFrames<'m>,
+        migratetype: Migratetype,
+    ) -> impl Iterator<Item = u32> + use<'m> {
+        let head = self.heads.get(migratetype.index()).copied().unwrap_or(NO_FRAME);
+        let first = (head != NO_FRAME).then_some(head);
+        let next = move |&last: &u32| {
+            let next = map_of(frames, last).link(ListEnd::Head);
+            (next != NO_FRAME).then_some(next)
+        };
+        core::iter::successors(first, next)
+            .flat_map(move |last| map_of(frames, last).pages().map(move |page| page_of(last, page)))
+    }
+}
+
+/// The map of the pageblock whose last frame is `last`.
+#[inline]
+fn map_of<'m>(frames: ZoneFrames<'m>, last: u32) -> &'m LooseMap {
+    let (home, at) = frames.section(last);
+    home.loose(at)
+}
+
+const PAGEBLOCK_FRAMES: u32 = frame_count(PAGEBLOCK_ORDER);
+
+/// The frame number of a page of the pageblock whose last frame is `last`.
+#[inline]
+const fn page_of(last: u32, page: u32) -> u32 {
+    last - (PAGEBLOCK_FRAMES - 1 - page)
+}
+
+impl Buddy {
+    /// Gives a single page back without merging it; merges it if its pageblock has no map of its own: it is
+    /// isolated, reserved, or shared by zones.
+    #[inline]
+    pub(super) fn loosen(&mut self, frames: ZoneFrames<'_>, number: u32) {
+        let (home, at) = frames.section(number);
+        let migratetype = home.pageblock(at);
+        let index = migratetype.index();
+        if index >= Migratetype::PCP_COUNT || home.is_pageblock_shared(at) {
+            return self.free(frames, number, Order(0), Placement::Usual);
+        }
+        assert!(home.frame(at).word().state() != FrameState::Free, "freed twice");
+        self.free_pages += 1;
+        self.loose.pages[index] += 1;
+        let map = home.loose(at);
+        match map.insert(at) {
+            1 => {
+                let last = number + (PAGEBLOCK_FRAMES - 1 - at % PAGEBLOCK_FRAMES);
+                self.loose.list(frames, map, last, migratetype);
+            }
+            PAGEBLOCK_FRAMES => {
+                map.clear();
+                self.loose.unlist(frames, map, migratetype);
+                self.forget_loose(migratetype, PAGEBLOCK_FRAMES);
+                let first = number - at % PAGEBLOCK_FRAMES;
+                self.free(frames, first, PAGEBLOCK_ORDER, Placement::Usual);
+            }
+            _ => {}
+        }
+    }
+
+    /// Takes up to `pages` loose pages of a type: `sink(first, n)` gets adjoining ones, at most
+    /// `max_runs` times. Returns pages and runs.
+    pub(super) fn take_loose(
+        &mut self,
+        frames: ZoneFrames<'_>,
+        migratetype: Migratetype,
+        pages: u32,
+        max_runs: u32,
+        sink: &mut impl FnMut(u32, u32),
+    ) -> (u32, u32) {
+        let (mut taken, mut runs) = (0, 0);
+        while taken < pages && runs < max_runs && self.loose.pages(migratetype) > taken {
+            let last = self.loose.heads[migratetype.index()];
+            let map = map_of(frames, last);
+            let Some((page, run)) = map.take_run(pages - taken) else { break };
+            sink(page_of(last, page), run);
+            taken += run;
+            runs += 1;
+            if map.len() == 0 {
+                self.loose.unlist(frames, map, migratetype);
+            }
+        }
+        self.forget_loose(migratetype, taken);
+        (taken, runs)
+    }
+
+    /// Merges loose pages for a request that found no block: those of its own type, pageblock by pageblock,
+    /// until there is one, and then those of the other types, which will be asked next. Returns whether any
+    /// were merged.
+    pub(super) fn settle_for(&mut self, frames: ZoneFrames<'_>, request: BlockRequest) -> bool {
+        if !self.loose.any() {
+            return false;
+        }
+        let own = request.migratetype;
+        while self.loose.pages(own) > 0 {
+            self.settle_first(frames, own);
+            if first_order_from(self.lists.orders(own), request.order).is_some() {
+                return true;
+            }
+        }
+        while self.settle(frames, u32::MAX) {}
+        true
+    }
+
+    /// Whether there are loose pages.
+    pub fn has_loose(&self) -> bool {
+        self.loose.any()
+    }
+
+    /// Merges loose pages of up to `pageblocks` pageblocks. Returns whether any are left.
+    pub fn settle(&mut self, frames: ZoneFrames<'_>, pageblocks: u32) -> bool {
+        for _ in 0..pageblocks {
+            let loose = Migratetype::ALL.into_iter().find(|&of| self.loose.pages(of) > 0);
+            let Some(migratetype) = loose else { return false };
+            self.settle_first(frames, migratetype);
+        }
+        self.loose.any()
+    }
+
+    /// Merges the loose pages of the pageblock that was listed last.
+    fn settle_first(&mut self, frames: ZoneFrames<'_>, migratetype: Migratetype) {
+        let last = self.loose.heads[migratetype.index()];
+        let map = map_of(frames, last);
+        while let Some((page, run)) = map.take_run(PAGEBLOCK_FRAMES) {
+            self.forget_loose(migratetype, run);
+            self.free_run(frames, page_of(last, page), run);
+        }
+        self.loose.unlist(frames, map, migratetype);
+    }
+
+    /// Books pages as not loose, and not free, any more.
+    #[inline]
+    fn forget_loose(&mut self, migratetype: Migratetype, pages: u32) {
+        self.loose.pages[migratetype.index()] -= pages;
+        self.free_pages -= pages as u64;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std_alloc::vec::Vec;
+
+    use super::*;
+    use crate::buddy::{
+        BlockRequest, FallbackModel, FallbackRules, Fragmentation, HeldMovable, Search,
+    };
+    use crate::testing::random::Random;
+    use crate::testing::sections::Sections;
+    use crate::units::{MAX_ORDER, Pfn, ZoneIndex};
+
+    const RULES: FallbackRules =
+        FallbackRules { model: FallbackModel::Linux6_12, held: HeldMovable::Never };
+    /// Two sections and a bit, from a start within a pageblock.
+    const FIRST: u64 = 1;
+    const PAGES: u32 = 70_000;
+
+    fn request(order: u8, migratetype: Migratetype) -> BlockRequest {
+        BlockRequest { order: Order(order), migratetype, fragmentation: Fragmentation::Allowed }
+    }
+
+    /// A buddy that defers, and who holds which pages.
+    struct Held<'m> {
+        buddy: Buddy,
+        frames: ZoneFrames<'m>,
+        is_held: Vec<bool>,
+        blocks: Vec<(u32, Order)>,
+    }
+
+    impl Held<'_> {
+        fn hold(&mut self, first: u32, order: Order) {
+            for page in first..first + frame_count(order) {
+                assert!(!self.is_held[page as usize], "page {page} was given twice");
+                self.is_held[page as usize] = true;
+            }
+            self.blocks.push((first, order));
+        }
+
+        fn give_back(&mut self, random: &mut Random, most: u64) {
+            let mut numbers = Vec::new();
+            for _ in 0..random.below(most) {
+                if self.blocks.is_empty() {
+                    break;
+                }
+                let at = random.below(self.blocks.len() as u64) as usize;
+                let (first, order) = self.blocks.swap_remove(at);
+                self.is_held[first as usize..(first + frame_count(order)) as usize].fill(false);
+                if order == Order(0) {
+                    numbers.push(first);
+                } else {
+                    self.buddy.free(self.frames, first, order, Placement::Usual);
+                }
+            }
+            self.buddy.free_batch(self.frames, &numbers, Order(0));
+        }
+
+        fn check(&self) {
+            let held = self.is_held.iter().filter(|held| **held).count() as u64;
+            assert_eq!(self.buddy.free_pages().0 + held, PAGES as u64);
+            self.buddy.check(self.frames).unwrap();
+            for migratetype in Migratetype::ALL {
+                for number in self.buddy.loose.iter(self.frames, migratetype) {
+                    assert!(!self.is_held[number as usize]);
+                }
+            }
+        }
+    }
+
+    fn with_buddy(run: impl FnOnce(&mut Held<'_>)) {
+        let sections = Sections::new(3, |_| false);
+        let table = sections.table();
+        let frames = ZoneFrames::new(table.map(), Pfn(FIRST), ZoneIndex(0));
+        let mut buddy = Buddy::new(RULES, Merging::Deferred);
+        buddy.online(frames, 0..PAGES);
+        let is_held = std_alloc::vec![false; PAGES as usize];
+        run(&mut Held { buddy, frames, is_held, blocks: Vec::new() });
+    }
+
+    fn blocks(buddy: &Buddy) -> Vec<u32> {
+        let orders = (0..=MAX_ORDER.0).map(Order);
+        orders
+            .map(|order| Migratetype::ALL.map(|of| buddy.blocks(order, of)).iter().sum())
+            .collect()
+    }
+
+    /// Whatever is taken and given back: no page is given twice, none is lost, and when all is back and
+    /// merged, the same blocks are free as at the start.
+    #[test]
+    fn nothing_is_lost_or_given_twice() {
+        for seed in 0..8 {
+            let mut random = Random(seed);
+            with_buddy(|held| {
+                let at_start = blocks(&held.buddy);
+                for round in 0..3000 {
+                    let of = random.one_of(&Migratetype::ALL[..Migratetype::PCP_COUNT]);
+                    match random.below(4) {
+                        0 => {
+                            let order = random.below(11) as u8;
+                            if let Some(first) = held.buddy.alloc(held.frames, request(order, of)) {
+                                held.hold(first, Order(order));
+                            }
+                        }
+                        1 => {
+                            let mut runs = Vec::new();
+                            let wanted = random.below(300) as u32;
+                            let taken = held.buddy.take(
+                                held.frames,
+                                request(0, of),
+                                &mut Search::Own,
+                                wanted,
+                                16,
+                                |first, pages| runs.push((first, pages)),
+                            );
+                            assert_eq!(runs.iter().map(|run| run.1).sum::<u32>(), taken);
+                            for page in runs.iter().flat_map(|&(first, pages)| first..first + pages)
+                            {
+                                held.hold(page, Order(0));
+                            }
+                        }
+                        2 => held.give_back(&mut random, 300),
+                        _ => _ = held.buddy.settle(held.frames, random.below(3) as u32),
+                    }
+                    if round % 100 == 0 {
+                        held.check();
+                    }
+                }
+                while !held.blocks.is_empty() {
+                    held.give_back(&mut random, 1000);
+                }
+                held.buddy.settle(held.frames, u32::MAX);
+                held.check();
+                assert!(!held.buddy.loose.any());
+                assert_eq!(blocks(&held.buddy), at_start);
+            });
+        }
+    }
+
+    /// A block is found although all its pages came back loose.
+    #[test]
+    fn larger_requests_merge_what_they_need() {
+        with_buddy(|held| {
+            let all = BlockRequest { order: Order(0), ..request(0, Migratetype::Movable) };
+            let mut pages = Vec::new();
+            held.buddy.take(held.frames, all, &mut Search::Own, PAGES, u32::MAX, |first, run| {
+                pages.extend(first..first + run);
+            });
+            assert_eq!(pages.len() as u32, PAGES);
+            // Every second page of the first half; then the others, but one in each pageblock.
+            let freed = |page: &u32| !(page + FIRST as u32).is_multiple_of(512);
+            let (even, odd): (Vec<u32>, Vec<u32>) = pages.iter().partition(|page| **page % 2 == 0);
+            held.buddy.free_batch(held.frames, &even, Order(0));
+            let odd: Vec<u32> = odd.into_iter().filter(freed).collect();
+            held.buddy.free_batch(held.frames, &odd, Order(0));
+            assert!(held.buddy.loose.pages(Migratetype::Movable) > PAGES / 2);
+            assert_eq!(held.buddy.largest_available_order(), Some(MAX_ORDER));
+            let found = held.buddy.alloc(held.frames, request(8, Migratetype::Movable));
+            assert!(found.is_some());
+            assert_eq!(held.buddy.alloc(held.frames, request(9, Migratetype::Movable)), None);
+            held.buddy.check(held.frames).unwrap();
+        });
+    }
+
+    #[test]
+    #[should_panic(expected = "freed twice")]
+    fn a_loose_page_is_not_freed_again() {
+        with_buddy(|held| {
+            let page = held.buddy.alloc(held.frames, request(0, Migratetype::Movable)).unwrap();
+            held.buddy.free_batch(held.frames, &[page], Order(0));
+            held.buddy.free_batch(held.frames, &[page], Order(0));
+        });
+    }
+}

@@ -1,0 +1,321 @@
+//! Random machines: small ones, so that memory runs out often, of every shape that a topology may have.
+//!
+//! Each machine has a style of its own (how many nodes, how large, how aligned, how far apart), drawn
+//! before its parts are: machines of one style differ less than styles do, and a bug often needs a style
+//! carried through ("swarm testing").
+
+use std_alloc::vec;
+use std_alloc::vec::Vec;
+
+use super::random::Random;
+use crate::alloc::Config;
+use crate::buddy::Merging;
+use crate::model::Model;
+use crate::topology::{AddressMap, NodeBuf, TopologyBuf};
+use crate::units::{CpuId, NodeId, Pfn, PfnRange};
+use crate::watermark::Settings;
+
+/// A machine with the rules and settings to run it under.
+#[derive(Clone, Debug)]
+pub struct RandomMachine {
+    /// Nodes, memory, CPUs, distances. At least one node has memory.
+    pub topology: TopologyBuf,
+    /// Rules and settings.
+    pub config: Config,
+    /// Memory that is there from the start.
+    pub boot: Vec<PfnRange>,
+    /// The rest of the memory, in the order in which it comes.
+    pub later: Vec<PfnRange>,
+}
+
+/// Where memory begins: at the bottom, below 16 MiB, below 4 GiB, and far above, each at most this
+/// many pages below the bound so that small machines reach over it.
+const BOUNDS: [u64; 4] = [0, 4096, 1 << 20, 1 << 24];
+const BELOW_BOUND: u64 = 3000;
+
+impl RandomMachine {
+    /// A machine made of `random`.
+    pub fn new(random: &mut Random) -> Self {
+        let style = Style::new(random);
+        let mut nodes: Vec<NodeBuf> = node_ids(random, style.nodes);
+        place_memory(random, &style, &mut nodes);
+        place_cpus(random, &style, &mut nodes);
+        let distances = distances(random, nodes.len());
+        let address_map = random.one_of(&[AddressMap::Flat, AddressMap::X86]);
+        let topology = TopologyBuf { nodes, distances, address_map };
+        let config = config(random, &topology);
+        let (boot, later) = arrivals(random, &topology);
+        Self { topology, config, boot, later }
+    }
+}
+
+/// What the nodes of a machine have in common.
+struct Style {
+    nodes: u64,
+    /// Largest part of a node's memory.
+    pages_max: u64,
+    /// Bounds of memory are multiples of this, or of 1.
+    alignment: u64,
+    /// Most CPUs of a node.
+    cpus_max: u64,
+    /// Whether memory is dealt out to the nodes in turn and not node by node.
+    interleaved: bool,
+}
+
+impl Style {
+    fn new(random: &mut Random) -> Self {
+        let (nodes, pages_max, cpus_max) = match random.below(16) {
+            0 => (random.one_of(&[9, 33, 65]) + random.below(16), 1 << 10, 1),
+            1 => (1 + random.below(2), 1 << 17, 4),
+            2..6 => (1 + random.below(8), 1 << 14, 4),
+            _ => (1 + random.below(8), 1 << 12, 4),
+        };
+        let alignment = random.one_of(&[1024, 512, 1, 1]);
+        Self { nodes, pages_max, alignment, cpus_max, interleaved: random.below(3) == 0 }
+    }
+}
+
+/// A number in `least..=most`, small ones as often as large ones: evenly by its power of two.
+pub fn any_size(random: &mut Random, least: u64, most: u64) -> u64 {
+    let (low, high) = (least.max(1).ilog2() as u64, most.max(1).ilog2() as u64);
+    let power = low + random.below(high - low + 1);
+    ((1 << power) + random.below(1 << power)).clamp(least, most)
+}
+
+fn one_in(random: &mut Random, n: u64) -> bool {
+    random.below(n) == 0
+}
+
+/// Nodes without memory and CPUs, their ids dense or with gaps.
+fn node_ids(random: &mut Random, count: u64) -> Vec<NodeBuf> {
+    let gap_max = random.one_of(&[1, 1, 8, 1000]);
+    let mut id = random.below(gap_max) as u32;
+    let mut nodes = Vec::new();
+    for _ in 0..count {
+        nodes.push(NodeBuf { id: NodeId(id), ..NodeBuf::default() });
+        id += 1 + random.below(gap_max) as u32;
+    }
+    nodes
+}
+
+fn place_memory(random: &mut Random, style: &Style, nodes: &mut [NodeBuf]) {
+    let mut owners = owners(random, nodes.len());
+    if style.interleaved {
+        shuffle(random, &mut owners);
+    }
+    let mut bound = random.below(BOUNDS.len() as u64) as usize;
+    let mut at = below_bound(random, style, bound);
+    for owner in owners {
+        let end = aligned(style, at + any_size(random, 64, style.pages_max)).max(at + 1);
+        nodes[owner].memory.push(PfnRange::new(at, end));
+        at = aligned(style, end + hole(random));
+        if bound + 1 < BOUNDS.len() && one_in(random, 4) && at < BOUNDS[bound + 1] - BELOW_BOUND {
+            bound += 1;
+            at = below_bound(random, style, bound);
+        }
+    }
+    for node in nodes {
+        node.movable_from = movable_from(random, style, node);
+    }
+}
+
+/// The node of each part of the memory, ascending. Some nodes have none, some several parts.
+fn owners(random: &mut Random, nodes: usize) -> Vec<usize> {
+    let mut owners = Vec::new();
+    for node in 0..nodes {
+        let parts = random.one_of(&[0, 1, 1, 1, 1, 2, 3]);
+        owners.extend(vec![node; parts]);
+    }
+    if owners.is_empty() {
+        owners.push(random.below(nodes as u64) as usize);
+    }
+    owners
+}
+
+fn shuffle<T>(random: &mut Random, items: &mut [T]) {
+    for at in 1..items.len() {
+        items.swap(at, random.below(at as u64 + 1) as usize);
+    }
+}
+
+fn below_bound(random: &mut Random, style: &Style, bound: usize) -> u64 {
+    aligned(style, BOUNDS[bound].saturating_sub(random.below(BELOW_BOUND)))
+}
+
+/// Rounded up.
+fn aligned(style: &Style, pfn: u64) -> u64 {
+    pfn.next_multiple_of(style.alignment)
+}
+
+fn hole(random: &mut Random) -> u64 {
+    if one_in(random, 3) { any_size(random, 1, 3000) } else { 0 }
+}
+
+fn movable_from(random: &mut Random, style: &Style, node: &NodeBuf) -> Option<Pfn> {
+    let (first, last) = (node.memory.first()?, node.memory.last()?);
+    let into = random.below(last.end.0 - first.start.0 + 1);
+    let from = Pfn(aligned(style, first.start.0 + into));
+    one_in(random, 3).then_some(from)
+}
+
+/// CPU ids go to random nodes; some ids are no CPU.
+fn place_cpus(random: &mut Random, style: &Style, nodes: &mut [NodeBuf]) {
+    let gap_max = random.one_of(&[1, 1, 2, 100]);
+    let mut id = random.below(gap_max) as u32;
+    let without = random.below(3);
+    for _ in 0..random.below(style.cpus_max * nodes.len() as u64 + 1) + 1 {
+        let at = random.below(nodes.len() as u64) as usize;
+        // A third of the nodes stays without CPUs on most machines.
+        if at as u64 % 3 != without || nodes.len() == 1 {
+            nodes[at].cpus.push(CpuId(id));
+            id += 1 + random.below(gap_max) as u32;
+        }
+    }
+}
+
+fn distances(random: &mut Random, nodes: usize) -> Vec<u8> {
+    let mut distances = vec![20; nodes * nodes];
+    let (few, all) = (random.below(3), 1 + random.below(245));
+    for from in 0..nodes {
+        for to in 0..nodes {
+            distances[from * nodes + to] = match few {
+                0 => 20,
+                // Pairs of nodes, and pairs of pairs.
+                1 => [11, 21, 31, 41][(from ^ to).checked_ilog2().unwrap_or(0).min(3) as usize],
+                _ => 10 + random.below(all) as u8,
+            };
+        }
+        distances[from * nodes + from] = 10;
+    }
+    distances
+}
+
+fn config(random: &mut Random, topology: &TopologyBuf) -> Config {
+    let mut model = random.one_of(&Model::ALL);
+    // The naive allocator merges at once, as Linux does; deferred merging has a comparison of its own.
+    model.departures.merging = Merging::AtOnce;
+    let page_shift = random.one_of(&[12, 12, 12, 12, 14, 16]);
+    Config { model, settings: any_settings(random, topology, page_shift), page_shift }
+}
+
+/// Settings, each at its default or far from it, all acceptable.
+pub fn any_settings(random: &mut Random, topology: &TopologyBuf, page_shift: u32) -> Settings {
+    let ranges = topology.nodes.iter().flat_map(|node| &node.memory);
+    let kbytes = ranges.map(|range| range.pages().bytes(page_shift) / 1024).sum::<u64>();
+    let mut settings = Settings {
+        transparent_hugepage: one_in(random, 4),
+        min_free_kbytes: (!one_in(random, 3)).then(|| random.below(kbytes / 4 + 2)),
+        ..Settings::default()
+    };
+    if one_in(random, 3) {
+        settings.watermark_scale_factor = 1 + random.below(1000) as u32;
+    }
+    if one_in(random, 4) {
+        settings.percpu_pagelist_high_fraction = 8 + random.below(60) as u32;
+    }
+    if one_in(random, 2) {
+        settings.lowmem_reserve_ratio =
+            core::array::from_fn(|_| random.one_of(&[0, 1, 2, 4, 32, 256]));
+    }
+    settings
+}
+
+/// Splits the memory of a machine into what is there from the start and what comes later.
+fn arrivals(random: &mut Random, topology: &TopologyBuf) -> (Vec<PfnRange>, Vec<PfnRange>) {
+    let (mut boot, mut later) = (Vec::new(), Vec::new());
+    for &range in topology.nodes.iter().flat_map(|node| &node.memory) {
+        let cut = range.start.0 + random.below(range.pages().0);
+        match random.below(6) {
+            0 => later.push(range),
+            1 => {
+                let halves = [(range.start.0, cut), (cut, range.end.0)];
+                let [first, second] = halves.map(|(start, end)| PfnRange::new(start, end));
+                let (now, then) = if one_in(random, 2) { (first, second) } else { (second, first) };
+                boot.push(now);
+                later.push(then);
+            }
+            _ => boot.push(range),
+        }
+    }
+    shuffle(random, &mut boot);
+    shuffle(random, &mut later);
+    boot.retain(|range| !range.is_empty());
+    later.retain(|range| !range.is_empty());
+    (boot, later)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::topology::Topology;
+    use crate::units::ZoneKind;
+
+    type Feature = (&'static str, fn(&Topology<'_>) -> bool);
+
+    fn with_memory<'a>(topology: &Topology<'a>) -> Vec<&'a crate::topology::Node<'a>> {
+        topology.nodes().iter().filter(|node| !node.memory.is_empty()).collect()
+    }
+
+    fn has_zone(topology: &Topology<'_>, kind: ZoneKind) -> bool {
+        topology.indexes().any(|node| topology.is_populated(node, kind))
+    }
+
+    fn is_asymmetric(topology: &Topology<'_>) -> bool {
+        let pairs = topology.indexes().flat_map(|a| topology.indexes().map(move |b| (a, b)));
+        pairs.into_iter().any(|(a, b)| topology.distance(a, b) != topology.distance(b, a))
+    }
+
+    fn spans_overlap(topology: &Topology<'_>) -> bool {
+        let extents: Vec<PfnRange> = with_memory(topology)
+            .iter()
+            .map(|node| PfnRange { start: node.memory[0].start, end: last(node).end })
+            .collect();
+        let overlap = |a: &PfnRange, b: &PfnRange| !a.intersection(*b).is_empty();
+        (0..extents.len()).any(|at| extents[..at].iter().any(|other| overlap(other, &extents[at])))
+    }
+
+    fn last(node: &crate::topology::Node<'_>) -> PfnRange {
+        *node.memory.last().expect("a node with memory")
+    }
+
+    fn is_unaligned(topology: &Topology<'_>) -> bool {
+        let ranges = topology.nodes().iter().flat_map(|node| node.memory);
+        ranges.into_iter().any(|range| !(range.start.0 | range.end.0).is_multiple_of(512))
+    }
+
+    const FEATURES: [Feature; 13] = [
+        ("more than 64 nodes", |t| t.len() > 64),
+        ("a memoryless node", |t| with_memory(t).len() < t.len()),
+        ("memory without CPUs", |t| with_memory(t).iter().any(|node| node.cpus.is_empty())),
+        ("an empty first node", |t| t.nodes()[0].memory.is_empty()),
+        ("sparse ids", |t| t.nodes().windows(2).any(|pair| pair[1].id.0 > pair[0].id.0 + 1)),
+        ("asymmetric distances", is_asymmetric),
+        ("overlapping spans", spans_overlap),
+        ("bounds within pageblocks", is_unaligned),
+        ("several ranges a node", |t| t.nodes().iter().any(|node| node.memory.len() > 1)),
+        ("a DMA zone", |t| has_zone(t, ZoneKind::Dma)),
+        ("a DMA32 zone", |t| has_zone(t, ZoneKind::Dma32)),
+        ("a Normal zone", |t| has_zone(t, ZoneKind::Normal)),
+        ("a Movable zone", |t| has_zone(t, ZoneKind::Movable)),
+    ];
+
+    #[test]
+    fn machines_are_legal_and_of_all_kinds() {
+        let (mut seen, mut growing) = ([0; FEATURES.len()], 0);
+        for seed in 0..400 {
+            let machine = RandomMachine::new(&mut Random(seed));
+            let count = |topology: &Topology<'_>| {
+                for (count, (_, has)) in seen.iter_mut().zip(FEATURES) {
+                    *count += u32::from(has(topology));
+                }
+            };
+            assert_eq!(machine.topology.with(count), Ok(()), "seed {seed}");
+            assert_eq!(machine.config.settings.check(), Ok(()), "seed {seed}");
+            growing += u32::from(!machine.later.is_empty());
+        }
+        for (count, (name, _)) in seen.into_iter().zip(FEATURES) {
+            assert!((4..400).contains(&count), "{count} of 400 machines have {name}");
+        }
+        assert!((40..400).contains(&growing));
+    }
+}

@@ -1,0 +1,165 @@
+//! The whole allocator as one would explain it: vectors, double-ended queues and maps, one thread.
+//!
+//! It predicts every answer of a [`PageAllocator`](crate::alloc::PageAllocator) on a storage that is
+//! [exact](crate::pcp::Storage::EXACT): the page that is handed out, the error with its numbers, how
+//! many pages a drain moves, and all counters and lists after each call. It knows no fast path, no frame
+//! words, no laziness and no big steps: each block moves alone.
+//!
+//! What has no state is shared, because it has tests of its own: watermark formulas and checks, sizes of
+//! pagesets, the decisions of the tuning, the rules of GFP flags. Everything else is written a second
+//! time, from the facts.
+//!
+//! | here | follows |
+//! |---|---|
+//! | `zone` | buddy, migratetypes, fallback (facts 1.6, 6) |
+//! | `machine` | what follows from sizes and settings, zonelists by scores (facts 2, 3.2, 7.2) |
+//! | `alloc` | scan and slow path (facts 4) |
+//! | `free` | frees, drains, decay (facts 7.4 to 7.7) |
+//! | `bulk` | bulk allocation and bulk free (facts 8) |
+
+mod alloc;
+mod bulk;
+mod free;
+mod machine;
+mod zone;
+
+use std_alloc::collections::{BTreeMap, VecDeque};
+use std_alloc::vec::Vec;
+
+use crate::alloc::Config;
+use crate::model::Model;
+use crate::pcp::LISTS;
+use crate::pcp::tuning::Tuning;
+use crate::topology::Topology;
+use crate::units::{CpuId, NodeId, NodeIndex, PageCount, Pfn, PfnRange};
+use crate::watermark::Settings;
+
+pub use zone::{Begins, Events, NaiveZone, Pageblocks};
+
+/// Calls to the host so far, and what it has to give.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct HostCalls {
+    /// Times that background reclaim of a node was woken.
+    pub wakes: u64,
+    /// Times that direct reclaim was asked for.
+    pub reclaims: u64,
+    /// Times that the last resort was asked for.
+    pub out_of_memory: u64,
+    /// Refused frees that it was told of.
+    pub misuses: u64,
+    /// How often direct reclaim will still say that it made progress.
+    pub reclaims_that_help: u64,
+    /// How often the last resort will still say that it freed something.
+    pub kills_that_help: u64,
+}
+
+/// A node: its zonelists, as zone numbers.
+struct NaiveNode {
+    id: NodeId,
+    cpus: Vec<CpuId>,
+    /// FALLBACK.
+    fallback: Vec<usize>,
+    /// NOFALLBACK.
+    own: Vec<usize>,
+}
+
+/// The pages of one zone that one CPU caches.
+pub struct NaivePageset {
+    /// By list: hottest first.
+    pub lists: [VecDeque<Pfn>; LISTS],
+    /// Pages on all lists.
+    pub count: PageCount,
+    /// The state of the tuning.
+    pub tuning: Tuning,
+    /// Refills, and pages that they brought.
+    pub refills: (u64, u64),
+    /// Drains, and pages that they took.
+    pub drains: (u64, u64),
+}
+
+/// A CPU: its pagesets by zone number.
+struct NaiveCpu {
+    node: NodeIndex,
+    pagesets: Vec<NaivePageset>,
+}
+
+/// The model.
+pub struct NaiveAllocator {
+    model: Model,
+    settings: Settings,
+    page_shift: u32,
+    /// Whether zonelists were rebuilt at run time.
+    booted: bool,
+    nodes: Vec<NaiveNode>,
+    /// Row by row.
+    distances: Vec<u8>,
+    zones: Vec<NaiveZone>,
+    cpus: BTreeMap<CpuId, NaiveCpu>,
+    pageblocks: Pageblocks,
+    /// Memory of the topology, ascending: frames, zone number.
+    memory: Vec<(PfnRange, usize)>,
+    /// What of it is online, in any order.
+    online: Vec<PfnRange>,
+    /// The host.
+    pub calls: HostCalls,
+}
+
+impl NaiveAllocator {
+    /// A machine none of whose memory is online. `config` is one that an allocator accepts.
+    pub fn new(topology: &Topology<'_>, config: Config) -> Self {
+        let (zones, memory) = machine::zones_of(topology, config.model.fallback);
+        let node = |node: &crate::topology::Node<'_>| NaiveNode {
+            id: node.id,
+            cpus: node.cpus.to_vec(),
+            fallback: Vec::new(),
+            own: Vec::new(),
+        };
+        let pairs = topology.indexes().flat_map(|a| topology.indexes().map(move |b| (a, b)));
+        Self {
+            model: config.model,
+            settings: Settings { movable_min: config.model.movable_min, ..config.settings },
+            page_shift: config.page_shift,
+            booted: false,
+            nodes: topology.nodes().iter().map(node).collect(),
+            distances: pairs.map(|(from, to)| topology.distance(from, to)).collect(),
+            cpus: machine::cpus_of(topology, zones.len()),
+            zones,
+            pageblocks: Pageblocks::new(&memory),
+            memory,
+            online: Vec::new(),
+            calls: HostCalls::default(),
+        }
+    }
+
+    /// The zones, by zone number.
+    pub fn zones(&self) -> &[NaiveZone] {
+        &self.zones
+    }
+
+    /// The pagesets of a CPU by zone number, or none if there is no such CPU.
+    pub fn pagesets(&self, cpu: CpuId) -> &[NaivePageset] {
+        self.cpus.get(&cpu).map_or(&[], |cpu| &cpu.pagesets)
+    }
+
+    /// What begins at a frame.
+    pub fn begins(&self, pfn: Pfn) -> Begins {
+        self.zone_of(pfn).map_or(Begins::Nothing, |zone| self.zones[zone].begins(pfn))
+    }
+
+    /// The types of pageblocks.
+    pub fn pageblocks(&self) -> &Pageblocks {
+        &self.pageblocks
+    }
+
+    /// The number of the zone of a frame that is memory of the topology.
+    fn zone_of(&self, pfn: Pfn) -> Option<usize> {
+        let at = self.memory.partition_point(|(range, _)| range.end <= pfn);
+        let (range, zone) = self.memory.get(at)?;
+        range.contains(pfn).then_some(*zone)
+    }
+
+    /// Whether a frame is online.
+    pub fn is_online(&self, pfn: Pfn) -> bool {
+        self.online.iter().any(|range| range.contains(pfn))
+    }
+}

@@ -1,0 +1,274 @@
+//! Allocation: the scan of a zonelist, and what happens when it finds nothing.
+
+use std_alloc::vec::Vec;
+
+use super::zone::{Begins, Blocks};
+use super::{NaiveAllocator, NaivePageset};
+use crate::alloc::Request;
+use crate::error::AllocError;
+use crate::frame::Migratetype;
+use crate::gfp::Gfp;
+use crate::pcp::list_index;
+use crate::units::{CpuId, MAX_ORDER, NodeIndex, Order, PageCount, Pfn, ZoneKind};
+use crate::watermark::AllocFlags;
+
+/// A request that makes sense.
+pub(super) struct Asked {
+    pub cpu: CpuId,
+    pub order: Order,
+    pub gfp: Gfp,
+    pub migratetype: Migratetype,
+    pub kind: ZoneKind,
+    pub node: NodeIndex,
+    /// Zone numbers in the order of the scan.
+    pub zonelist: Vec<usize>,
+}
+
+/// What a scan saw.
+#[derive(Default)]
+struct Seen {
+    zones: u16,
+    free: PageCount,
+    below_watermark: u16,
+    fragmented: u16,
+}
+
+impl NaiveAllocator {
+    /// Allocates a block on a CPU.
+    pub fn alloc(&mut self, cpu: CpuId, request: Request) -> Result<Pfn, AllocError> {
+        let asked = self.asked(cpu, request)?;
+        self.alloc_asked(&asked)
+    }
+
+    pub(super) fn asked(&self, cpu: CpuId, request: Request) -> Result<Asked, AllocError> {
+        let Request { order, gfp, node } = request;
+        if order > MAX_ORDER {
+            return Err(AllocError::OrderTooLarge { order });
+        }
+        let (Some(kind), Some(migratetype)) = (gfp.zone_kind(), gfp.migratetype()) else {
+            return Err(AllocError::BadFlags { gfp });
+        };
+        let node = match node {
+            None => self.node_of(cpu),
+            Some(id) => match self.nodes.iter().position(|node| node.id == id) {
+                None => return Err(AllocError::UnknownNode { node: id }),
+                Some(at) => NodeIndex(at as u16),
+            },
+        };
+        let lists = &self.nodes[node.0 as usize];
+        let list = if gfp.has(Gfp::THISNODE) { &lists.own } else { &lists.fallback };
+        let zonelist: Vec<usize> =
+            list.iter().copied().filter(|&zone| self.zones[zone].kind <= kind).collect();
+        if gfp.has(Gfp::THISNODE) && zonelist.is_empty() {
+            return Err(AllocError::MemorylessNode { node: lists.id, gfp });
+        }
+        Ok(Asked { cpu, order, gfp, migratetype, kind, node, zonelist })
+    }
+
+    /// The node of a CPU; of an unknown one, the first node with memory.
+    pub(super) fn node_of(&self, cpu: CpuId) -> NodeIndex {
+        self.cpus.get(&cpu).map_or(self.zones[0].node, |cpu| cpu.node)
+    }
+
+    pub(super) fn alloc_asked(&mut self, asked: &Asked) -> Result<Pfn, AllocError> {
+        if let Ok(pfn) = self.scan(asked, AllocFlags::WMARK_LOW) {
+            return Ok(pfn);
+        }
+        let gfp = asked.gfp;
+        if gfp.has(Gfp::KSWAPD_RECLAIM) {
+            self.calls.wakes += self.nodes_on_the_way(asked);
+        }
+        let mut flags = slow_flags(asked);
+        let mut result = self.scan(asked, flags);
+        if result.is_err() && gfp.has(Gfp::MEMALLOC) && !gfp.has(Gfp::NOMEMALLOC) {
+            flags = AllocFlags::NO_WATERMARKS;
+            result = self.scan(asked, flags);
+        }
+        if result.is_err() && gfp.has(Gfp::DIRECT_RECLAIM) {
+            result = self.reclaim_and_retry(asked, flags);
+        } else if result.is_err() && self.model.departures.drains_before_failing {
+            self.drain_all();
+            result = self.scan(asked, flags);
+        }
+        result.map_err(|seen| AllocError::OutOfMemory {
+            node: self.nodes[asked.node.0 as usize].id,
+            order: asked.order,
+            gfp,
+            zones: seen.zones,
+            free: seen.free,
+            below_watermark: seen.below_watermark,
+            fragmented: seen.fragmented,
+        })
+    }
+
+    fn reclaim_and_retry(&mut self, asked: &Asked, flags: AllocFlags) -> Result<Pfn, Seen> {
+        let costly = asked.order > Order(3);
+        let mut rounds_without_progress = 0;
+        loop {
+            self.calls.reclaims += 1;
+            let progress = take_one(&mut self.calls.reclaims_that_help);
+            if progress && let Ok(pfn) = self.scan(asked, flags) {
+                return Ok(pfn);
+            }
+            if progress || self.model.departures.drains_before_failing {
+                self.drain_all();
+            }
+            let seen = match self.scan(asked, flags) {
+                Ok(pfn) => return Ok(pfn),
+                Err(seen) => seen,
+            };
+            let try_hard = asked.gfp.has(Gfp::RETRY_MAYFAIL);
+            if asked.gfp.has(Gfp::NORETRY) || costly && !try_hard {
+                return Err(seen);
+            }
+            rounds_without_progress =
+                if progress && !costly { 0 } else { rounds_without_progress + 1 };
+            if progress && rounds_without_progress <= 16 {
+                continue;
+            }
+            let may_kill = !costly
+                && !try_hard
+                && !asked.gfp.has(Gfp::THISNODE)
+                && asked.kind >= ZoneKind::Normal;
+            if !may_kill {
+                return Err(seen);
+            }
+            self.calls.out_of_memory += 1;
+            if !take_one(&mut self.calls.kills_that_help) {
+                return Err(seen);
+            }
+        }
+    }
+
+    /// Nodes whose background reclaim is woken: each time the node changes along the zonelist.
+    fn nodes_on_the_way(&self, asked: &Asked) -> u64 {
+        let mut nodes: Vec<NodeIndex> =
+            asked.zonelist.iter().map(|&zone| self.zones[zone].node).collect();
+        nodes.dedup();
+        nodes.len() as u64
+    }
+
+    /// The first zone of the list that may give the block.
+    fn scan(&mut self, asked: &Asked, flags: AllocFlags) -> Result<Pfn, Seen> {
+        let mut seen = Seen::default();
+        for &zone in &asked.zonelist {
+            seen.zones += 1;
+            seen.free.0 += self.zones[zone].free.0;
+            if !self.may_take(zone, asked, flags) {
+                seen.below_watermark += 1;
+                continue;
+            }
+            let Some(pfn) = self.take_block(zone, asked) else {
+                seen.fragmented += 1;
+                continue;
+            };
+            let preferred = asked.zonelist[0];
+            if self.zones[preferred].node != self.zones[zone].node {
+                self.zones[zone].events.miss += 1;
+                self.zones[preferred].events.foreign += 1;
+            }
+            self.hand_out(pfn, zone, asked);
+            return Ok(pfn);
+        }
+        Err(seen)
+    }
+
+    pub(super) fn hand_out(&mut self, pfn: Pfn, zone: usize, asked: &Asked) {
+        self.zones[zone].set_begins(pfn, Begins::Held(asked.order, asked.migratetype));
+    }
+
+    /// The high mark is asked first, until a zone is known to be below it; then the mark of the flags.
+    fn may_take(&mut self, zone: usize, asked: &Asked, flags: AllocFlags) -> bool {
+        let zone = &mut self.zones[zone];
+        let mark = AllocFlags(AllocFlags::WMARK_MASK);
+        let high = flags.without(mark).or(AllocFlags::WMARK_HIGH);
+        if !zone.view.below_high {
+            if zone.passes(asked.order, high, asked.kind) {
+                return true;
+            }
+            zone.view.below_high = true;
+        }
+        flags.has(AllocFlags::NO_WATERMARKS) || zone.passes(asked.order, flags, asked.kind)
+    }
+
+    fn take_block(&mut self, zone: usize, asked: &Asked) -> Option<Pfn> {
+        if let Some(list) = list_index(asked.order, asked.migratetype)
+            && let Some(cpu) = self.cpus.get_mut(&asked.cpu)
+        {
+            cpu.pagesets[zone].tuning.before_alloc(&self.model.pcp);
+            let found = self.pop_or_refill(zone, asked, list);
+            if found.is_some() {
+                return found;
+            }
+        }
+        self.take_direct(zone, asked, 1, u64::MAX).first().copied()
+    }
+
+    /// The hottest page of the list, after a refill if it is empty.
+    pub(super) fn pop_or_refill(&mut self, zone: usize, asked: &Asked, list: usize) -> Option<Pfn> {
+        let pageset = &mut self.cpus.get_mut(&asked.cpu)?.pagesets[zone];
+        let zone = &mut self.zones[zone];
+        if pageset.lists[list].is_empty() {
+            let NaivePageset { tuning, count, .. } = pageset;
+            let (order, migratetype) = (asked.order, asked.migratetype);
+            let blocks = tuning.refill_blocks(&self.model.pcp, order, *count, zone.view);
+            let wanted = Blocks { order, migratetype, blocks, runs_max: u64::MAX };
+            let taken = zone.take(wanted, &mut self.pageblocks);
+            let pages = (taken.len() as u64) << order.0;
+            zone.note_hold(pages);
+            if pages > 0 {
+                pageset.refills.0 += 1;
+                pageset.refills.1 += pages;
+            }
+            pageset.count.0 += pages;
+            pageset.lists[list].extend(taken);
+        }
+        let pfn = pageset.lists[list].pop_front()?;
+        pageset.count.0 -= asked.order.pages().0;
+        Some(pfn)
+    }
+
+    /// Blocks straight from the zone.
+    pub(super) fn take_direct(
+        &mut self,
+        zone: usize,
+        asked: &Asked,
+        blocks: u64,
+        runs_max: u64,
+    ) -> Vec<Pfn> {
+        let is_other = self.node_of(asked.cpu) != self.zones[zone].node;
+        let (order, migratetype) = (asked.order, asked.migratetype);
+        let zone = &mut self.zones[zone];
+        let wanted = Blocks { order, migratetype, blocks, runs_max };
+        let taken = zone.take(wanted, &mut self.pageblocks);
+        let count = taken.len() as u64;
+        zone.note_hold(count << order.0);
+        zone.events.direct_allocs += count;
+        zone.events.direct_alloc_pages += count << order.0;
+        zone.events.direct_other += if is_other { count } else { 0 };
+        taken
+    }
+}
+
+/// The min mark, and the reserves that the flags open.
+fn slow_flags(asked: &Asked) -> AllocFlags {
+    let has = |flags| asked.gfp.has(flags);
+    let mut flags = AllocFlags::WMARK_MIN;
+    if has(Gfp::HIGH) {
+        flags = flags.or(AllocFlags::MIN_RESERVE);
+    }
+    if !has(Gfp::DIRECT_RECLAIM) && !has(Gfp::NOMEMALLOC) {
+        flags = flags.or(AllocFlags::NON_BLOCK);
+        if has(Gfp::HIGH) && asked.order > Order(0) {
+            flags = flags.or(AllocFlags::HIGHATOMIC);
+        }
+    }
+    flags
+}
+
+/// Whether one was left to take.
+fn take_one(left: &mut u64) -> bool {
+    let had = *left > 0;
+    *left -= u64::from(had);
+    had
+}

@@ -1,0 +1,169 @@
+//! Many single pages at once.
+
+use std_alloc::vec;
+use std_alloc::vec::Vec;
+
+use super::NaiveAllocator;
+use super::alloc::Asked;
+use super::free::PIECE;
+use crate::alloc::{BulkFreeError, Request};
+use crate::error::AllocError;
+use crate::pcp::list_index;
+use crate::units::{CpuId, Order, PageCount, Pfn};
+use crate::watermark::AllocFlags;
+
+/// Free blocks that one bulk allocation takes straight from a zone.
+const RUNS_MAX: u64 = 64;
+const SINGLE: Order = Order(0);
+
+impl NaiveAllocator {
+    /// Allocates up to `count` single pages on a CPU.
+    pub fn alloc_bulk(
+        &mut self,
+        cpu: CpuId,
+        request: Request,
+        count: usize,
+    ) -> Result<Vec<Pfn>, AllocError> {
+        let asked = self.asked(cpu, request)?;
+        if asked.order != SINGLE {
+            return Err(AllocError::OrderTooLarge { order: asked.order });
+        }
+        if count == 0 {
+            return Ok(vec![]);
+        }
+        let pages = if self.model.departures.bulk_from_zone {
+            self.bulk_of_room(&asked, count as u64)
+        } else {
+            self.bulk_of_linux(&asked, count as u64)
+        };
+        if pages.is_empty() { Ok(vec![self.alloc_asked(&asked)?]) } else { Ok(pages) }
+    }
+
+    /// The zones of the first node on the zonelist.
+    fn near_zones(&self, asked: &Asked) -> Vec<usize> {
+        let node = |zone: usize| self.zones[zone].node;
+        let zones = asked.zonelist.iter().copied();
+        zones.take_while(|&zone| node(zone) == node(asked.zonelist[0])).collect()
+    }
+
+    /// The first zone that has all pages above its low mark gives them, each through the pageset. One
+    /// page is no bulk.
+    fn bulk_of_linux(&mut self, asked: &Asked, count: u64) -> Vec<Pfn> {
+        let Some(list) = list_index(SINGLE, asked.migratetype) else { return vec![] };
+        if count == 1 || !self.cpus.contains_key(&asked.cpu) {
+            return vec![];
+        }
+        let has_all = |&zone: &usize| {
+            let preferred = self.zones[asked.zonelist[0]].kind;
+            let zone = &self.zones[zone];
+            zone.free.0 > zone.marks.low.0 + count + zone.reserve[preferred.index()].0
+        };
+        let Some(zone) = self.near_zones(asked).into_iter().find(has_all) else { return vec![] };
+        let mut pages = vec![];
+        while (pages.len() as u64) < count
+            && let Some(pfn) = self.pop_or_refill(zone, asked, list)
+        {
+            self.hand_out(pfn, zone, asked);
+            pages.push(pfn);
+        }
+        pages
+    }
+
+    /// The first zone that has pages above its low mark gives as many as it has there: those that the
+    /// pageset holds, and the others directly.
+    fn bulk_of_room(&mut self, asked: &Asked, count: u64) -> Vec<Pfn> {
+        let flags = AllocFlags::WMARK_LOW;
+        for zone in self.near_zones(asked) {
+            let preferred = self.zones[asked.zonelist[0]].kind;
+            let naive = &self.zones[zone];
+            let kept = naive.marks.of(flags).0 + naive.reserve[preferred.index()].0;
+            let share = count.min(naive.free.0.saturating_sub(kept));
+            let pages = self.bulk_from(zone, asked, share);
+            if !pages.is_empty() {
+                return pages;
+            }
+        }
+        vec![]
+    }
+
+    fn bulk_from(&mut self, zone: usize, asked: &Asked, share: u64) -> Vec<Pfn> {
+        let mut pages = vec![];
+        if let Some(list) = list_index(SINGLE, asked.migratetype)
+            && let Some(cpu) = self.cpus.get_mut(&asked.cpu)
+        {
+            let pageset = &mut cpu.pagesets[zone];
+            let here = share.min(pageset.lists[list].len() as u64);
+            pages.extend(pageset.lists[list].drain(..here as usize));
+            pageset.count.0 -= here;
+            if here < share {
+                let view = self.zones[zone].view;
+                pageset.tuning.raise_high(&self.model.pcp, share - here, view);
+            }
+        }
+        for &pfn in &pages {
+            self.hand_out(pfn, zone, asked);
+        }
+        let left = share - pages.len() as u64;
+        if left > 0 {
+            let direct = self.take_direct(zone, asked, left, RUNS_MAX);
+            for &pfn in &direct {
+                self.hand_out(pfn, zone, asked);
+            }
+            pages.extend(direct);
+        }
+        pages
+    }
+
+    /// Frees single pages on a CPU. Pages that go to the same list of the same zone travel together, up
+    /// to 256 of them.
+    pub fn free_bulk(&mut self, cpu: CpuId, pages: &[Pfn]) -> Result<(), BulkFreeError> {
+        let mut batch: Vec<Pfn> = vec![];
+        let mut target = None;
+        let (mut refused, mut first) = (0, None);
+        for &pfn in pages {
+            let zone = match self.take_back(pfn, SINGLE) {
+                Ok(zone) => zone,
+                Err(error) => {
+                    refused += 1;
+                    first = first.or(Some(error));
+                    continue;
+                }
+            };
+            let list = list_index(SINGLE, self.pageblocks.of(pfn)).expect("no block is isolated");
+            if target != Some((zone, list)) || batch.len() == PIECE {
+                self.flush(cpu, target, &mut batch);
+                target = Some((zone, list));
+            }
+            batch.push(pfn);
+        }
+        self.flush(cpu, target, &mut batch);
+        match first {
+            None => Ok(()),
+            Some(first) => Err(BulkFreeError { freed: pages.len() - refused, refused, first }),
+        }
+    }
+
+    fn flush(&mut self, cpu: CpuId, target: Option<(usize, usize)>, batch: &mut Vec<Pfn>) {
+        let Some((zone, list)) = target.filter(|_| !batch.is_empty()) else { return };
+        if self.cpus.contains_key(&cpu) {
+            for &pfn in &*batch {
+                self.put_into_pageset(cpu, zone, list, pfn);
+            }
+        } else {
+            self.put_into_zone(zone, batch, SINGLE);
+        }
+        batch.clear();
+    }
+
+    /// Pages in somebody's hands.
+    pub fn held(&self) -> PageCount {
+        let managed = self.zones.iter().map(|zone| zone.managed.0 - zone.free.0).sum::<u64>();
+        PageCount(managed - self.cached().0)
+    }
+
+    /// Pages in pagesets.
+    pub fn cached(&self) -> PageCount {
+        let pagesets = self.cpus.values().flat_map(|cpu| &cpu.pagesets);
+        PageCount(pagesets.map(|pageset| pageset.count.0).sum())
+    }
+}

@@ -1,0 +1,191 @@
+//! What follows from the machine, its sizes and its settings.
+
+use std_alloc::collections::BTreeMap;
+use std_alloc::vec;
+use std_alloc::vec::Vec;
+
+use super::{NaiveAllocator, NaiveCpu, NaivePageset, NaiveZone};
+use crate::alloc::SettingError;
+use crate::buddy::FallbackRules;
+use crate::error::OnlineError;
+use crate::pcp::sizes::{Sizes, ZoneShare};
+use crate::pcp::tuning::Tuning;
+use crate::topology::Topology;
+use crate::units::{CpuId, NodeIndex, PageCount, PfnRange, ZoneKind};
+use crate::watermark::{self, Settings, Watermarks, ZoneSize};
+use crate::zonelist::CpuTerm;
+
+/// Memory, ascending, with the number of its zone.
+type Memory = Vec<(PfnRange, usize)>;
+
+/// The zones that have memory, by node and kind, and the memory.
+pub(super) fn zones_of(topology: &Topology<'_>, rules: FallbackRules) -> (Vec<NaiveZone>, Memory) {
+    let (mut zones, mut memory) = (Vec::new(), Vec::new());
+    for node in topology.indexes() {
+        for kind in ZoneKind::ALL {
+            let ranges: Vec<PfnRange> = topology.ranges(node, kind).collect();
+            if ranges.is_empty() {
+                continue;
+            }
+            memory.extend(ranges.into_iter().map(|range| (range, zones.len())));
+            zones.push(NaiveZone::new(node, kind, topology.span(node, kind), rules));
+        }
+    }
+    memory.sort();
+    (zones, memory)
+}
+
+/// The CPUs, their pagesets empty.
+pub(super) fn cpus_of(topology: &Topology<'_>, zones: usize) -> BTreeMap<CpuId, NaiveCpu> {
+    let pageset = || NaivePageset {
+        lists: Default::default(),
+        count: PageCount(0),
+        tuning: Tuning::BOOT,
+        refills: (0, 0),
+        drains: (0, 0),
+    };
+    let cpu = |node| NaiveCpu { node, pagesets: (0..zones).map(|_| pageset()).collect() };
+    let of_node = |node: NodeIndex| topology.node(node).cpus.iter().map(move |&id| (id, cpu(node)));
+    topology.indexes().flat_map(of_node).collect()
+}
+
+impl NaiveAllocator {
+    /// Memory comes online.
+    pub fn online(&mut self, range: PfnRange) -> Result<PageCount, OnlineError> {
+        if range.is_empty() {
+            return Err(OnlineError::Empty { range });
+        }
+        let parts: Memory = self
+            .memory
+            .iter()
+            .map(|&(memory, zone)| (memory.intersection(range), zone))
+            .filter(|(part, _)| !part.is_empty())
+            .collect();
+        if parts.iter().map(|(part, _)| part.pages().0).sum::<u64>() != range.pages().0 {
+            return Err(OnlineError::NotInTopology { range });
+        }
+        if self.online.iter().any(|online| !online.intersection(range).is_empty()) {
+            return Err(OnlineError::AlreadyOnline { range });
+        }
+        self.online.push(range);
+        for (part, zone) in parts {
+            self.zones[zone].online(part, &mut self.pageblocks);
+        }
+        self.resize();
+        self.build_zonelists();
+        Ok(range.pages())
+    }
+
+    /// Changes settings.
+    pub fn set_settings(&mut self, settings: Settings) -> Result<(), SettingError> {
+        settings.check()?;
+        self.settings = Settings { movable_min: self.model.movable_min, ..settings };
+        self.resize();
+        Ok(())
+    }
+
+    /// The settings in force.
+    pub fn settings(&self) -> Settings {
+        self.settings
+    }
+
+    /// The `min_free_kbytes` in force.
+    pub fn min_free_kbytes(&self) -> u64 {
+        let sizes = self.sizes();
+        watermark::boot_min_free_kbytes(sizes.into_iter(), &self.settings, self.page_shift)
+    }
+
+    /// Rebuilds zonelists at run time.
+    pub fn rebuild_zonelists(&mut self) {
+        self.booted = true;
+        self.build_zonelists();
+    }
+
+    /// Says whether background reclaim works on a zone.
+    pub fn set_reclaim_active(&mut self, zone: usize, active: bool) {
+        self.zones[zone].view.reclaim_active = active;
+    }
+
+    fn sizes(&self) -> Vec<ZoneSize> {
+        let size = |zone: &NaiveZone| ZoneSize { kind: zone.kind, managed: zone.managed };
+        self.zones.iter().map(size).collect()
+    }
+
+    /// Watermarks, reserves, sizes of pagesets.
+    fn resize(&mut self) {
+        let sizes = self.sizes();
+        let kbytes = self.min_free_kbytes();
+        let watermarks =
+            Watermarks::new(sizes.iter().copied(), kbytes, &self.settings, self.page_shift);
+        let mut managed = vec![[PageCount(0); ZoneKind::COUNT]; self.nodes.len()];
+        for zone in &self.zones {
+            managed[zone.node.0 as usize][zone.kind.index()] = zone.managed;
+        }
+        for (number, zone) in self.zones.iter_mut().enumerate() {
+            let node = zone.node.0 as usize;
+            zone.marks = watermarks.marks(sizes[number]);
+            zone.reserve = watermark::lowmem_reserve(zone.kind, &managed[node], &self.settings);
+            let near = self.nodes[node].cpus.len();
+            let cpus = if near > 0 { near } else { self.cpus.len() } as u32;
+            let share = ZoneShare { managed: zone.managed, low: zone.marks.low, cpus };
+            let fraction = self.settings.percpu_pagelist_high_fraction;
+            let Sizes { high_min, high_max, batch } = Sizes::of(share, fraction, self.page_shift);
+            for cpu in self.cpus.values_mut() {
+                let tuning = &mut cpu.pagesets[number].tuning;
+                tuning.resize(&self.model.pcp, high_min, high_max, batch);
+            }
+        }
+    }
+
+    /// All zonelists: for each node, ascending, the node with the best score again and again.
+    fn build_zonelists(&mut self) {
+        let mut loads = vec![0; self.nodes.len()];
+        for local in 0..self.nodes.len() {
+            let order = self.node_order(local, &mut loads);
+            self.nodes[local].fallback =
+                order.into_iter().flat_map(|node| self.populated_zones(node)).collect();
+            self.nodes[local].own = self.populated_zones(local);
+        }
+    }
+
+    fn node_order(&self, local: usize, loads: &mut [u64]) -> Vec<usize> {
+        let mut left: Vec<usize> =
+            (0..self.nodes.len()).filter(|&node| !self.populated_zones(node).is_empty()).collect();
+        let (mut order, mut previous) = (Vec::new(), local);
+        while let Some(pick) = self.best_of(&left, local, loads) {
+            left.retain(|&node| node != pick);
+            if self.distance(local, pick) != self.distance(local, previous) {
+                loads[pick] += 1;
+            }
+            order.push(pick);
+            previous = pick;
+        }
+        order
+    }
+
+    /// The local node if it is left, or the first of those with the lowest score.
+    fn best_of(&self, left: &[usize], local: usize, loads: &[u64]) -> Option<usize> {
+        /// Outweighs any load.
+        const WEIGHT: u64 = 1 << 20;
+        if left.contains(&local) {
+            return Some(local);
+        }
+        let cpus_count = self.booted || self.model.cpu_term_at_boot == CpuTerm::Counted;
+        let score = |&node: &usize| {
+            let has_cpus = cpus_count && !self.nodes[node].cpus.is_empty();
+            let terms = u64::from(node < local) + u64::from(has_cpus);
+            (self.distance(local, node) + terms) * WEIGHT + loads[node]
+        };
+        left.iter().copied().min_by_key(score)
+    }
+
+    fn distance(&self, from: usize, to: usize) -> u64 {
+        u64::from(self.distances[from * self.nodes.len() + to])
+    }
+
+    /// The zones of a node that have memory online, highest kind first.
+    fn populated_zones(&self, node: usize) -> Vec<usize> {
+        let is_its = |zone: &NaiveZone| zone.node.0 as usize == node && zone.managed.0 > 0;
+        (0..self.zones.len()).rev().filter(|&number| is_its(&self.zones[number])).collect()
+    }
+}

@@ -1,0 +1,495 @@
+//! One zone of the naive model: what begins at each frame, and lists as maps from place to block.
+//!
+//! The same rules as [`NaiveBuddy`](crate::testing::naive_buddy::NaiveBuddy), which has nothing but
+//! vectors to search. Here nothing is searched, so that millions of operations are affordable, and the
+//! types of pageblocks are the machine's, because two zones may share a pageblock.
+
+use std_alloc::collections::{BTreeMap, BTreeSet};
+use std_alloc::vec;
+use std_alloc::vec::Vec;
+
+use crate::buddy::{FallbackModel, FallbackRules, HeldMovable};
+use crate::frame::{ListEnd, Migratetype};
+use crate::pcp::tuning::ZoneView;
+use crate::units::{NodeIndex, ORDERS, Order, PageCount, Pfn, PfnRange, ZoneKind};
+use crate::watermark::{AllocFlags, Marks, WatermarkCheck, watermark_fast};
+use crate::zone::LockHolds;
+
+const PAGEBLOCK: u64 = 512;
+
+/// Migratetypes of all pageblocks of the machine.
+pub struct Pageblocks {
+    first: u64,
+    types: Vec<Migratetype>,
+    /// Pageblocks that hold memory of several zones; their types do not change.
+    shared: BTreeSet<u64>,
+}
+
+impl Pageblocks {
+    /// The pageblocks of `memory`, which is ascending and names zones; all movable.
+    pub fn new(memory: &[(PfnRange, usize)]) -> Self {
+        let first = |range: &PfnRange| range.start.0 / PAGEBLOCK;
+        let end = |range: &PfnRange| range.end.0.div_ceil(PAGEBLOCK);
+        let begin = memory.first().map_or(0, |(range, _)| first(range));
+        let count = memory.last().map_or(0, |(range, _)| end(range) - begin);
+        let mut shared = BTreeSet::new();
+        for (at, (range, zone)) in memory.iter().enumerate() {
+            for (other, _) in memory[..at].iter().filter(|(_, other)| other != zone) {
+                if end(other) > first(range) {
+                    shared.insert(first(range));
+                }
+            }
+        }
+        Self { first: begin, types: vec![Migratetype::Movable; count as usize], shared }
+    }
+
+    /// The type of the pageblock of a frame; movable outside of the machine.
+    pub fn of(&self, pfn: Pfn) -> Migratetype {
+        let at = (pfn.0 / PAGEBLOCK).wrapping_sub(self.first) as usize;
+        self.types.get(at).copied().unwrap_or(Migratetype::Movable)
+    }
+
+    fn set(&mut self, pfn: Pfn, migratetype: Migratetype) {
+        self.types[(pfn.0 / PAGEBLOCK - self.first) as usize] = migratetype;
+    }
+}
+
+/// What begins at a frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Begins {
+    /// Nothing, or a block in a pageset.
+    Nothing,
+    /// A free block on the list of that type.
+    Free(Order, Migratetype),
+    /// A block in somebody's hands, asked for as that type.
+    Held(Order, Migratetype),
+}
+
+impl Begins {
+    fn to_bits(self) -> u16 {
+        let pack = |state: u16, order: Order, of: Migratetype| {
+            state << 8 | (order.0 as u16) << 4 | of as u16
+        };
+        match self {
+            Self::Nothing => 0,
+            Self::Free(order, migratetype) => pack(1, order, migratetype),
+            Self::Held(order, migratetype) => pack(2, order, migratetype),
+        }
+    }
+
+    fn from_bits(bits: u16) -> Self {
+        let (order, of) = (Order((bits >> 4 & 15) as u8), Migratetype::ALL[(bits & 15) as usize]);
+        match bits >> 8 {
+            0 => Self::Nothing,
+            1 => Self::Free(order, of),
+            _ => Self::Held(order, of),
+        }
+    }
+}
+
+/// A free list: the head has the lowest place.
+#[derive(Default)]
+struct List(BTreeMap<i32, Pfn>);
+
+impl List {
+    fn insert(&mut self, pfn: Pfn, end: ListEnd) -> i32 {
+        let place = match end {
+            ListEnd::Head => self.0.first_key_value().map_or(0, |(place, _)| place - 1),
+            ListEnd::Tail => self.0.last_key_value().map_or(0, |(place, _)| place + 1),
+        };
+        self.0.insert(place, pfn);
+        place
+    }
+
+    fn head(&self) -> Option<Pfn> {
+        self.0.first_key_value().map(|(_, &pfn)| pfn)
+    }
+}
+
+/// What is asked of a zone: always without regard for fragmentation.
+#[derive(Clone, Copy)]
+pub struct Blocks {
+    pub order: Order,
+    pub migratetype: Migratetype,
+    pub blocks: u64,
+    /// Free blocks that may be broken up or used up for it.
+    pub runs_max: u64,
+}
+
+/// The events of a zone, as [`ZoneEvents`](crate::zone::ZoneEvents) names them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[allow(missing_docs, reason = "the names are the documentation")]
+pub struct Events {
+    pub direct_allocs: u64,
+    pub direct_alloc_pages: u64,
+    pub direct_free_pages: u64,
+    pub direct_other: u64,
+    pub miss: u64,
+    pub foreign: u64,
+}
+
+/// A zone.
+pub struct NaiveZone {
+    /// Its node.
+    pub node: NodeIndex,
+    /// Its kind.
+    pub kind: ZoneKind,
+    /// First to last frame that it could have.
+    pub span: PfnRange,
+    /// Pages that came online.
+    pub managed: PageCount,
+    /// Pages on free lists.
+    pub free: PageCount,
+    /// Watermarks.
+    pub marks: Marks,
+    /// Reserves by the highest kind of a request.
+    pub reserve: [PageCount; ZoneKind::COUNT],
+    /// Pressure.
+    pub view: ZoneView,
+    /// Lock holds.
+    pub holds: LockHolds,
+    /// Events.
+    pub events: Events,
+    rules: FallbackRules,
+    /// One past the last frame that came online.
+    spanned_end: Pfn,
+    /// By frame of the span.
+    begins: Vec<u16>,
+    /// By frame of the span: the place on its list of the free block that begins there.
+    places: Vec<i32>,
+    lists: [[List; Migratetype::COUNT]; ORDERS],
+}
+
+impl NaiveZone {
+    /// A zone none of whose memory is online.
+    pub fn new(node: NodeIndex, kind: ZoneKind, span: PfnRange, rules: FallbackRules) -> Self {
+        let frames = span.pages().0 as usize;
+        Self {
+            node,
+            kind,
+            span,
+            managed: PageCount(0),
+            free: PageCount(0),
+            marks: Marks::default(),
+            reserve: Default::default(),
+            view: ZoneView::default(),
+            holds: LockHolds::default(),
+            events: Events::default(),
+            rules,
+            spanned_end: span.start,
+            begins: vec![0; frames],
+            places: vec![0; frames],
+            lists: Default::default(),
+        }
+    }
+
+    /// What begins at a frame; nothing at frames outside the span.
+    pub fn begins(&self, pfn: Pfn) -> Begins {
+        if !self.span.contains(pfn) {
+            return Begins::Nothing;
+        }
+        Begins::from_bits(self.begins[(pfn.0 - self.span.start.0) as usize])
+    }
+
+    /// Notes what begins at a frame.
+    pub fn set_begins(&mut self, pfn: Pfn, begins: Begins) {
+        self.begins[(pfn.0 - self.span.start.0) as usize] = begins.to_bits();
+    }
+
+    /// First frames of the blocks on one list, head first.
+    pub fn list(&self, order: Order, migratetype: Migratetype) -> impl Iterator<Item = Pfn> {
+        self.lists[order.0 as usize][migratetype.index()].0.values().copied()
+    }
+
+    /// Notes a hold of the lock.
+    pub fn note_hold(&mut self, pages: u64) {
+        self.holds.acquisitions += 1;
+        self.holds.most_pages = self.holds.most_pages.max(PageCount(pages));
+    }
+
+    /// Whether a request passes its watermark.
+    pub fn passes(&self, order: Order, flags: AllocFlags, kind: ZoneKind) -> bool {
+        self.passes_with(order, flags, self.reserve[kind.index()])
+    }
+
+    fn passes_with(&self, order: Order, flags: AllocFlags, reserve: PageCount) -> bool {
+        let check = WatermarkCheck {
+            free: self.free,
+            free_high_atomic: PageCount(0),
+            mark: self.marks.of(flags),
+            boost: PageCount(0),
+            reserve,
+            order,
+            flags,
+        };
+        watermark_fast(&check, |order, of| self.head(order, of).is_some())
+    }
+
+    /// Orders, from 0 on, that pass the high mark whatever the highest kind of the request.
+    pub fn headroom_orders(&self) -> u8 {
+        let most = self.reserve.into_iter().max().unwrap_or_default();
+        let passes = |order: &u8| self.passes_with(Order(*order), AllocFlags::WMARK_HIGH, most);
+        (0..ORDERS as u8).take_while(passes).count() as u8
+    }
+
+    /// After a drain: a zone above its high mark is not below it.
+    pub fn clear_below_high(&mut self) {
+        if self.passes(Order(0), AllocFlags::WMARK_HIGH, ZoneKind::Movable) {
+            self.view.below_high = false;
+        }
+    }
+
+    /// Memory comes online.
+    pub fn online(&mut self, range: PfnRange, pageblocks: &mut Pageblocks) {
+        self.spanned_end = self.spanned_end.max(range.end);
+        self.managed.0 += range.pages().0;
+        let mut pfn = range.start;
+        while pfn < range.end {
+            let fits =
+                |order: &Order| pfn.is_aligned(*order) && pfn.plus(order.pages()) <= range.end;
+            let order = (0..ORDERS as u8).rev().map(Order).find(fits).expect("one page fits");
+            self.free_block(pfn, order, ListEnd::Tail, pageblocks);
+            pfn = pfn.plus(order.pages());
+        }
+    }
+
+    /// Frees a block, and lists it at the head unless the next merge is near.
+    pub fn free(&mut self, pfn: Pfn, order: Order, pageblocks: &mut Pageblocks) {
+        self.free_block(pfn, order, ListEnd::Head, pageblocks);
+    }
+
+    fn free_block(&mut self, pfn: Pfn, order: Order, end: ListEnd, pageblocks: &mut Pageblocks) {
+        if order == Order(10) && self.rules.model == FallbackModel::Linux6_12 {
+            self.free_block(pfn, Order(9), end, pageblocks);
+            self.free_block(Pfn(pfn.0 + PAGEBLOCK), Order(9), end, pageblocks);
+            return;
+        }
+        let ours = pageblocks.of(pfn);
+        let (mut pfn, mut order) = (pfn, order);
+        while order < Order(10) {
+            let buddy = Pfn(pfn.0 ^ order.pages().0);
+            let Begins::Free(size, _) = self.begins(buddy) else { break };
+            if size != order {
+                break;
+            }
+            self.unlist(buddy);
+            if order == Order(9) && self.rules.model == FallbackModel::Linux6_12 {
+                pageblocks.set(buddy, ours);
+            }
+            pfn = pfn.min(buddy);
+            order.0 += 1;
+        }
+        let above = Order(order.0 + 1);
+        let parent = Pfn(pfn.0 & !order.pages().0);
+        let beside = self.begins(Pfn(parent.0 ^ above.pages().0));
+        let is_near = order < Order(9) && matches!(beside, Begins::Free(size, _) if size == above);
+        self.enlist(pfn, order, ours, if is_near { ListEnd::Tail } else { end });
+    }
+
+    /// Takes blocks, one after the other as `rmqueue_bulk` does.
+    pub fn take(&mut self, wanted: Blocks, pageblocks: &mut Pageblocks) -> Vec<Pfn> {
+        let mut taken: Vec<Pfn> = Vec::new();
+        let (mut stealing, mut runs, mut left_in_run) = (false, 0, 0);
+        while (taken.len() as u64) < wanted.blocks && (left_in_run > 0 || runs < wanted.runs_max) {
+            let Some((pfn, found)) = self.take_one(wanted, &mut stealing, pageblocks) else {
+                break;
+            };
+            if left_in_run == 0 {
+                runs += 1;
+                left_in_run = 1 << (found.0 - wanted.order.0);
+            } else {
+                let last = *taken.last().expect("a run has begun");
+                assert_eq!(pfn, last.plus(wanted.order.pages()), "a block is used up in order");
+            }
+            left_in_run -= 1;
+            taken.push(pfn);
+        }
+        taken
+    }
+
+    /// One block, and the order of the free block that it was part of.
+    fn take_one(
+        &mut self,
+        wanted: Blocks,
+        stealing: &mut bool,
+        pageblocks: &mut Pageblocks,
+    ) -> Option<(Pfn, Order)> {
+        let ours = wanted.migratetype;
+        if !*stealing {
+            if let Some(found) = self.split_smallest(wanted.order, &[ours]) {
+                return Some(found);
+            }
+            let found = match self.rules.model {
+                FallbackModel::Linux6_12 => self.claim(wanted, pageblocks),
+                FallbackModel::Linux6_1 => self.take_over(wanted, pageblocks),
+            };
+            if found {
+                return self.split_smallest(wanted.order, &[ours]);
+            }
+        }
+        if self.rules.model == FallbackModel::Linux6_1 {
+            return None;
+        }
+        let stolen = self.split_smallest(wanted.order, donors(ours));
+        *stealing |= stolen.is_some();
+        stolen
+    }
+
+    /// Takes the head of the lowest order that any of `types` has, and lists the rest again.
+    fn split_smallest(&mut self, order: Order, types: &[Migratetype]) -> Option<(Pfn, Order)> {
+        let (found, from) = (order.0..ORDERS as u8)
+            .map(Order)
+            .find_map(|found| Some((found, self.first_of(found, types)?)))?;
+        let pfn = self.head(found, from)?;
+        self.unlist(pfn);
+        for half in (order.0..found.0).rev().map(Order) {
+            self.enlist(pfn.plus(half.pages()), half, from, ListEnd::Head);
+        }
+        Some((pfn, found))
+    }
+
+    /// 6.12: makes whole pageblocks ours, or one of which at least half agrees with us.
+    fn claim(&mut self, wanted: Blocks, pageblocks: &mut Pageblocks) -> bool {
+        let ours = wanted.migratetype;
+        for order in (wanted.order.0..ORDERS as u8).rev().map(Order) {
+            let Some(donor) = self.first_of(order, donors(ours)) else { continue };
+            if order < Order(4) && ours == Migratetype::Movable {
+                return false;
+            }
+            let pfn = self.head(order, donor).expect("the donor has one");
+            if order >= Order(9) {
+                self.move_whole(pfn, order, ours, pageblocks);
+                return true;
+            }
+            if self.is_ours(pfn, pageblocks) && self.agrees(pfn, donor, ours) {
+                pageblocks.set(pfn, ours);
+                self.move_free_blocks(pfn, ours);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// 6.1: moves the free blocks of a pageblock to our lists, or one block.
+    fn take_over(&mut self, wanted: Blocks, pageblocks: &mut Pageblocks) -> bool {
+        let ours = wanted.migratetype;
+        let found = |order: u8| Some((Order(order), self.first_of(Order(order), donors(ours))?));
+        let Some(mut from) = (wanted.order.0..ORDERS as u8).rev().find_map(found) else {
+            return false;
+        };
+        let takes_all = from.0 >= Order(4) || ours != Migratetype::Movable;
+        if !takes_all {
+            from = (wanted.order.0..ORDERS as u8).find_map(found).expect("the one just found");
+        }
+        let (order, donor) = from;
+        let pfn = self.head(order, donor).expect("the donor has one");
+        if order >= Order(9) {
+            self.move_whole(pfn, order, ours, pageblocks);
+        } else if takes_all && self.is_ours(pfn, pageblocks) {
+            let agrees = self.agrees(pfn, pageblocks.of(pfn), ours);
+            self.move_free_blocks(pfn, ours);
+            if agrees {
+                pageblocks.set(pfn, ours);
+            }
+        } else {
+            self.relist(pfn, order, ours);
+        }
+        true
+    }
+
+    fn move_whole(
+        &mut self,
+        pfn: Pfn,
+        order: Order,
+        ours: Migratetype,
+        pageblocks: &mut Pageblocks,
+    ) {
+        for at in (0..order.pages().0).step_by(PAGEBLOCK as usize) {
+            pageblocks.set(pfn.plus(PageCount(at)), ours);
+        }
+        self.relist(pfn, order, ours);
+    }
+
+    fn move_free_blocks(&mut self, pfn: Pfn, ours: Migratetype) {
+        for pfn in pageblock(pfn) {
+            if let Begins::Free(order, _) = self.begins(pfn) {
+                self.relist(pfn, order, ours);
+            }
+        }
+    }
+
+    fn relist(&mut self, pfn: Pfn, order: Order, ours: Migratetype) {
+        self.unlist(pfn);
+        self.enlist(pfn, order, ours, ListEnd::Tail);
+    }
+
+    /// Whether at least half of a pageblock is free or of a kind with us.
+    fn agrees(&self, pfn: Pfn, theirs: Migratetype, ours: Migratetype) -> bool {
+        let (mut free, mut movable) = (0, 0);
+        for pfn in pageblock(pfn) {
+            match self.begins(pfn) {
+                Begins::Free(order, _) => free += order.pages().0,
+                Begins::Held(order, Migratetype::Movable)
+                    if self.rules.held == HeldMovable::ByWord =>
+                {
+                    movable += order.pages().0;
+                }
+                _ => {}
+            }
+        }
+        let alike = match (ours, theirs) {
+            (Migratetype::Movable, _) => movable,
+            (_, Migratetype::Movable) => PAGEBLOCK - free - movable,
+            _ => 0,
+        };
+        free + alike >= PAGEBLOCK / 2
+    }
+
+    /// Whether the pageblock of a frame is wholly inside the zone, and no other zone has memory in it.
+    fn is_ours(&self, pfn: Pfn, pageblocks: &Pageblocks) -> bool {
+        let first = Pfn(pfn.0 - pfn.0 % PAGEBLOCK);
+        let is_inside = self.span.start <= first && first.0 + PAGEBLOCK <= self.spanned_end.0;
+        is_inside && !pageblocks.shared.contains(&(pfn.0 / PAGEBLOCK))
+    }
+
+    fn head(&self, order: Order, migratetype: Migratetype) -> Option<Pfn> {
+        self.lists[order.0 as usize][migratetype.index()].head()
+    }
+
+    fn first_of(&self, order: Order, types: &[Migratetype]) -> Option<Migratetype> {
+        types.iter().copied().find(|&of| self.head(order, of).is_some())
+    }
+
+    fn enlist(&mut self, pfn: Pfn, order: Order, of: Migratetype, end: ListEnd) {
+        let place = self.lists[order.0 as usize][of.index()].insert(pfn, end);
+        self.places[(pfn.0 - self.span.start.0) as usize] = place;
+        self.set_begins(pfn, Begins::Free(order, of));
+        self.free.0 += order.pages().0;
+    }
+
+    fn unlist(&mut self, pfn: Pfn) {
+        let Begins::Free(order, of) = self.begins(pfn) else { panic!("{pfn} is not free") };
+        let place = self.places[(pfn.0 - self.span.start.0) as usize];
+        let removed = self.lists[order.0 as usize][of.index()].0.remove(&place);
+        assert_eq!(removed, Some(pfn));
+        self.set_begins(pfn, Begins::Nothing);
+        self.free.0 -= order.pages().0;
+    }
+}
+
+/// The frames of the pageblock of `pfn`.
+fn pageblock(pfn: Pfn) -> impl Iterator<Item = Pfn> {
+    let first = pfn.0 - pfn.0 % PAGEBLOCK;
+    (first..first + PAGEBLOCK).map(Pfn)
+}
+
+/// Who gives when a type has nothing, first choice first.
+fn donors(ours: Migratetype) -> &'static [Migratetype] {
+    use Migratetype::{Movable, Reclaimable, Unmovable};
+    match ours {
+        Unmovable => &[Reclaimable, Movable],
+        Movable => &[Reclaimable, Unmovable],
+        Reclaimable => &[Unmovable, Movable],
+        _ => &[],
+    }
+}

@@ -1,0 +1,227 @@
+//! What an allocator and its model have to agree on.
+
+use std::fmt::{Debug, Display};
+
+use nearpage::alloc::{BulkFreeError, PageAllocator};
+use nearpage::check::Checked;
+use nearpage::error::FreeError;
+use nearpage::frame::{FrameState, Migratetype};
+use nearpage::pcp::pageset::Pageset;
+use nearpage::pcp::{LISTS, Storage};
+use nearpage::platform::Platform;
+use nearpage::sync::Ordering;
+use nearpage::testing::naive_allocator::{Events, NaiveAllocator, NaivePageset, NaiveZone};
+use nearpage::units::{CpuId, MAX_ORDER, NodeId, Order, Pfn, ZoneKind};
+use nearpage::zone::{Zone, ZoneEvents};
+
+use crate::host::Host;
+
+/// A difference, in words.
+pub type Difference = String;
+
+/// Both sides are equal, or a difference that names `what`.
+pub fn same<T: PartialEq + Debug>(
+    what: impl Display,
+    got: T,
+    expected: T,
+) -> Result<(), Difference> {
+    if got == expected {
+        return Ok(());
+    }
+    Err(format!("{what}: {got:?}, expected {expected:?}"))
+}
+
+/// Both refuse a free for the same reason. The state of a frame that is no head of a free or held block
+/// depends on what it was before, and the head of a block that nobody ever touched is blank.
+pub fn same_refusal(got: FreeError, expected: FreeError) -> Result<(), Difference> {
+    let plain = |error: FreeError| match error {
+        FreeError::NotAllocated { pfn, order, .. } => {
+            FreeError::NotAllocated { pfn, order, state: FrameState::Blank }
+        }
+        other => other,
+    };
+    same("refused", plain(got), plain(expected))?;
+    match (got, expected) {
+        (
+            FreeError::NotAllocated { state, .. },
+            FreeError::NotAllocated { state: expected, .. },
+        ) => {
+            let agrees = match expected {
+                FrameState::Free => matches!(state, FrameState::Free | FrameState::Blank),
+                _ => matches!(state, FrameState::Cached | FrameState::Blank),
+            };
+            if agrees { Ok(()) } else { same("state of the frame", state, expected) }
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Both bulk frees went alike.
+pub fn same_bulk_free(
+    got: Result<(), BulkFreeError>,
+    expected: Result<(), BulkFreeError>,
+) -> Result<(), Difference> {
+    match (got, expected) {
+        (Err(got), Err(expected)) => {
+            same_refusal(got.first, expected.first)?;
+            let numbers = |error: BulkFreeError| (error.freed, error.refused);
+            same("pages freed and refused", numbers(got), numbers(expected))
+        }
+        (got, expected) => same("free_bulk", got, expected),
+    }
+}
+
+/// All counters of zones and pagesets.
+pub fn same_counters(
+    allocator: &PageAllocator<'_, Host>,
+    naive: &NaiveAllocator,
+    cpus: &[CpuId],
+) -> Result<(), Difference> {
+    same("calls to the host", allocator.platform().calls.get(), naive.calls)?;
+    same("zones", allocator.zones().len(), naive.zones().len())?;
+    for (zone, model) in allocator.zones().iter().zip(naive.zones()) {
+        let id = allocator.topology().node(zone.node()).id;
+        same_zone(zone, model).map_err(|it| format!("{}: {it}", zone_name(id, zone.kind())))?;
+    }
+    for &cpu in cpus {
+        let pagesets = allocator.pagesets(cpu).unwrap_or_default();
+        same("pagesets of a CPU", pagesets.len(), naive.pagesets(cpu).len())?;
+        for (zone, (pageset, model)) in pagesets.iter().zip(naive.pagesets(cpu)).enumerate() {
+            same_pageset(pageset, model).map_err(|it| format!("CPU {cpu}, zone {zone}: {it}"))?;
+        }
+    }
+    Ok(())
+}
+
+fn zone_name(node: NodeId, kind: ZoneKind) -> String {
+    format!("node {node}, zone {}", kind.name())
+}
+
+fn same_zone(zone: &Zone<'_, Host>, model: &NaiveZone) -> Result<(), Difference> {
+    let reserve = ZoneKind::ALL.map(|kind| zone.reserve(kind));
+    same("node and kind", (zone.node(), zone.kind()), (model.node, model.kind))?;
+    same("free pages", zone.free_pages(), model.free)?;
+    same("managed pages", zone.managed(), model.managed)?;
+    same("marks", zone.marks(), model.marks)?;
+    same("reserve", reserve, model.reserve)?;
+    same("pressure", zone.view(), model.view)?;
+    same("headroom", zone.headroom_orders(), model.headroom_orders())?;
+    same("lock holds", zone.holds(), model.holds)?;
+    same("events", events(zone.events()), model.events)
+}
+
+fn events(events: &ZoneEvents) -> Events {
+    let ZoneEvents { direct_allocs, direct_alloc_pages, direct_free_pages, .. } = events;
+    let ZoneEvents { direct_other, miss, foreign, .. } = events;
+    Events {
+        direct_allocs: direct_allocs.load(Ordering::Relaxed),
+        direct_alloc_pages: direct_alloc_pages.load(Ordering::Relaxed),
+        direct_free_pages: direct_free_pages.load(Ordering::Relaxed),
+        direct_other: direct_other.load(Ordering::Relaxed),
+        miss: miss.load(Ordering::Relaxed),
+        foreign: foreign.load(Ordering::Relaxed),
+    }
+}
+
+fn same_pageset(pageset: &Pageset<'_, Host>, model: &NaivePageset) -> Result<(), Difference> {
+    let events = pageset.events();
+    same("pages", pageset.count(), model.count)?;
+    same("tuning", pageset.tuning(), model.tuning)?;
+    same("refills", (events.refills.get(), events.refilled_pages.get()), model.refills)?;
+    same("drains", (events.drains.get(), events.drained_pages.get()), model.drains)
+}
+
+/// All lists, in order, and all pageblocks.
+pub fn same_lists(
+    allocator: &PageAllocator<'_, Host>,
+    naive: &NaiveAllocator,
+    cpus: &[CpuId],
+) -> Result<(), Difference> {
+    for (zone, model) in allocator.zones().iter().zip(naive.zones()) {
+        let id = allocator.topology().node(zone.node()).id;
+        same_free_lists(zone, model)
+            .and_then(|()| same_pageblocks(allocator, zone, naive))
+            .map_err(|it| format!("{}: {it}", zone_name(id, zone.kind())))?;
+    }
+    for &cpu in cpus {
+        let pagesets = allocator.pagesets(cpu).unwrap_or_default();
+        for (zone, (pageset, model)) in pagesets.iter().zip(naive.pagesets(cpu)).enumerate() {
+            for list in 0..LISTS {
+                same_pageset_list(pageset, model, list)
+                    .map_err(|it| format!("CPU {cpu}, zone {zone}, pageset list {list}: {it}"))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn same_pageset_list(
+    pageset: &Pageset<'_, Host>,
+    model: &NaivePageset,
+    list: usize,
+) -> Result<(), Difference> {
+    let (frames, expected) = (pageset.zone().frames(), &model.lists[list]);
+    let (mut blocks, mut result) = (0, Ok(()));
+    <Host as Platform>::Storage::for_each(pageset.list(list), frames, &mut |number| {
+        let place = same_at(blocks, Some(frames.pfn(number)), expected.get(blocks).copied());
+        blocks += 1;
+        if result.is_ok() {
+            result = place;
+        }
+    });
+    result?;
+    same("blocks", blocks, expected.len())
+}
+
+fn same_free_lists(zone: &Zone<'_, Host>, model: &NaiveZone) -> Result<(), Difference> {
+    let mut guard = zone.lock();
+    for order in (0..=MAX_ORDER.0).map(Order) {
+        for migratetype in Migratetype::ALL {
+            let frames = *zone.frames();
+            let mut got = guard.buddy().list(frames, order, migratetype);
+            let mut expected = model.list(order, migratetype);
+            for place in 0.. {
+                let block = got.next().map(|number| frames.pfn(number));
+                let name = migratetype.name();
+                same_at(place, block, expected.next())
+                    .map_err(|it| format!("free list of order {order}, {name}: {it}"))?;
+                if block.is_none() {
+                    break;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn same_at(place: usize, got: Option<Pfn>, expected: Option<Pfn>) -> Result<(), Difference> {
+    same(format_args!("block {place}"), got, expected)
+}
+
+fn same_pageblocks(
+    allocator: &PageAllocator<'_, Host>,
+    zone: &Zone<'_, Host>,
+    naive: &NaiveAllocator,
+) -> Result<(), Difference> {
+    let frames = zone.frames();
+    for range in allocator.topology().ranges(zone.node(), zone.kind()) {
+        for pageblock in range.start.0 / 512..range.end.0.div_ceil(512) {
+            let pfn = Pfn((pageblock * 512).max(range.start.0));
+            let what = format_args!("type of the pageblock of frame {pfn}");
+            same(what, frames.pageblock(frames.number(pfn)), naive.pageblocks().of(pfn))?;
+        }
+    }
+    Ok(())
+}
+
+/// The walker finds nothing wrong, and as many pages as the model has.
+pub fn checked(
+    allocator: &PageAllocator<'_, Host>,
+    naive: &NaiveAllocator,
+) -> Result<(), Difference> {
+    let got = allocator.check().map_err(|error| format!("check: {error}"))?;
+    let free = naive.zones().iter().map(|zone| zone.free.0).sum();
+    let free = nearpage::units::PageCount(free);
+    let expected = Checked { free, cached: naive.cached(), allocated: naive.held() };
+    same("pages counted by the walker", got, expected)
+}

@@ -1,0 +1,216 @@
+//! The host of the comparison: the exact storage, run by one thread on whatever CPU it says, counted
+//! callbacks whose answers are prepared, and a mistake that can be planted.
+
+use std::cell::Cell;
+
+use nearpage::error::FreeError;
+use nearpage::frame::ZoneFrames;
+use nearpage::pcp::serial::{CurrentCpu, LinkedList, SerialStorage, Single};
+use nearpage::pcp::storage::ListCounts;
+use nearpage::pcp::{Pop, Push, Storage};
+use nearpage::platform::{Platform, Shortage};
+use nearpage::sync::AtomicU32;
+use nearpage::testing::naive_allocator::HostCalls;
+use nearpage::testing::plain::PlainLock;
+use nearpage::units::{CpuId, Order, PageCount};
+
+/// The host.
+#[derive(Default)]
+pub struct Host {
+    /// Calls so far, and answers prepared.
+    pub calls: Cell<HostCalls>,
+    storage: LossyStorage,
+}
+
+impl Host {
+    /// Goes on as `cpu`.
+    pub fn run_on(&self, cpu: CpuId) {
+        self.storage.exact.0.0.0.set(cpu);
+    }
+
+    /// Plants the mistake: the `n`th time from now that blocks are taken for a drain, one gets lost.
+    pub fn lose_a_block_in_drain(&self, n: u64) {
+        self.storage.loses_in.set(n);
+    }
+
+    fn count(&self, change: impl FnOnce(&mut HostCalls)) {
+        let mut calls = self.calls.get();
+        change(&mut calls);
+        self.calls.set(calls);
+    }
+}
+
+impl Platform for Host {
+    type Lock<T> = PlainLock<T>;
+    type Storage = LossyStorage;
+
+    fn storage(&self) -> &LossyStorage {
+        &self.storage
+    }
+
+    fn now_ns(&self) -> u64 {
+        0
+    }
+
+    fn wake_reclaim(&self, _shortage: Shortage) {
+        self.count(|calls| calls.wakes += 1);
+    }
+
+    fn direct_reclaim(&self, _shortage: Shortage) -> PageCount {
+        let helps = self.calls.get().reclaims_that_help > 0;
+        self.count(|calls| {
+            calls.reclaims += 1;
+            calls.reclaims_that_help -= u64::from(helps);
+        });
+        PageCount(helps.into())
+    }
+
+    fn out_of_memory(&self, _shortage: Shortage) -> bool {
+        let helps = self.calls.get().kills_that_help > 0;
+        self.count(|calls| {
+            calls.out_of_memory += 1;
+            calls.kills_that_help -= u64::from(helps);
+        });
+        helps
+    }
+
+    fn misuse(&self, _error: &FreeError) {
+        self.count(|calls| calls.misuses += 1);
+    }
+}
+
+/// The CPU that the thread pretends to run on.
+#[derive(Default)]
+pub struct ThisCpu(Cell<CpuId>);
+
+impl CurrentCpu for ThisCpu {
+    fn current_cpu(&self) -> CpuId {
+        self.0.get()
+    }
+}
+
+type Exact = SerialStorage<Single<ThisCpu>>;
+
+/// The exact storage, with a block that can get lost.
+#[derive(Default)]
+pub struct LossyStorage {
+    exact: Exact,
+    /// Drains until a block is lost; 0: none will be.
+    loses_in: Cell<u64>,
+}
+
+impl Storage for LossyStorage {
+    type List = LinkedList;
+    type PerCpu = ();
+    type OnCpu<'a> = ();
+    const EXACT: bool = true;
+
+    fn ring_entries(order: Order, high_max: u32) -> u32 {
+        Exact::ring_entries(order, high_max)
+    }
+
+    fn per_cpu(cpu: CpuId) {
+        Exact::per_cpu(cpu);
+    }
+
+    fn list(cpu: CpuId, ring: &[AtomicU32]) -> LinkedList {
+        Exact::list(cpu, ring)
+    }
+
+    fn current_cpu(&self) -> CpuId {
+        self.exact.current_cpu()
+    }
+
+    fn enter<'a>(&'a self, cpu: CpuId, per_cpu: &'a ()) -> Option<()> {
+        self.exact.enter(cpu, per_cpu)
+    }
+
+    fn pop(&self, on: &(), list: &LinkedList, frames: &ZoneFrames<'_>) -> Pop {
+        self.exact.pop(on, list, frames)
+    }
+
+    fn push(&self, on: &(), list: &LinkedList, frames: &ZoneFrames<'_>, number: u32) -> Push {
+        self.exact.push(on, list, frames, number)
+    }
+
+    fn pop_batch(
+        &self,
+        on: &(),
+        list: &LinkedList,
+        frames: &ZoneFrames<'_>,
+        out: &mut [u32],
+    ) -> usize {
+        self.exact.pop_batch(on, list, frames, out)
+    }
+
+    fn push_batch(
+        &self,
+        on: &(),
+        list: &LinkedList,
+        frames: &ZoneFrames<'_>,
+        numbers: &[u32],
+    ) -> usize {
+        self.exact.push_batch(on, list, frames, numbers)
+    }
+
+    fn append_run(
+        &self,
+        on: &(),
+        list: &LinkedList,
+        frames: &ZoneFrames<'_>,
+        first: u32,
+        order: Order,
+        blocks: u32,
+    ) -> u32 {
+        self.exact.append_run(on, list, frames, first, order, blocks)
+    }
+
+    fn pop_cold(
+        &self,
+        on: &(),
+        list: &LinkedList,
+        frames: &ZoneFrames<'_>,
+        out: &mut [u32],
+    ) -> usize {
+        let taken = self.exact.pop_cold(on, list, frames, out);
+        let left = self.loses_in.get();
+        if taken == 0 || left == 0 {
+            return taken;
+        }
+        self.loses_in.set(left - 1);
+        taken - usize::from(left == 1)
+    }
+
+    fn counts(list: &LinkedList) -> ListCounts {
+        Exact::counts(list)
+    }
+
+    fn limit(list: &LinkedList) -> u32 {
+        Exact::limit(list)
+    }
+
+    fn set_limit(list: &LinkedList, blocks: u32) -> u32 {
+        Exact::set_limit(list, blocks)
+    }
+
+    fn capacity(list: &LinkedList) -> u32 {
+        Exact::capacity(list)
+    }
+
+    fn for_each(list: &LinkedList, frames: &ZoneFrames<'_>, each: &mut dyn FnMut(u32)) {
+        Exact::for_each(list, frames, each);
+    }
+
+    fn stop<'a>(
+        &'a self,
+        cpu: CpuId,
+        per_cpu: &'a (),
+        lists: &dyn Fn(&mut dyn FnMut(&LinkedList)),
+    ) -> Option<()> {
+        self.exact.stop(cpu, per_cpu, lists)
+    }
+
+    fn resume(&self, on: (), lists: &dyn Fn(&mut dyn FnMut(&LinkedList))) {
+        self.exact.resume(on, lists);
+    }
+}

@@ -1,0 +1,164 @@
+//! The allocator against a naive model of it, on random machines, operation for operation.
+//!
+//! Every answer is compared, all counters every 64 operations, and now and then all lists; the walker
+//! runs beside. A seed makes the machine, its rules and settings, and the operations. A failure prints how
+//! to replay it:
+//!
+//! ```text
+//! NEARPAGE_SEED=17 cargo test -p nearpage --test random -- --nocapture
+//! ```
+//!
+//! `NEARPAGE_SEEDS=2000` runs that many seeds instead of the usual number.
+
+mod compare;
+mod habits;
+mod host;
+mod pair;
+mod run;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+use std::{env, thread};
+
+use nearpage::alloc::Request;
+use nearpage::check::CheckError;
+use nearpage::gfp::Gfp;
+use nearpage::model::Model;
+use nearpage::pcp::tuning::PcpRules;
+use nearpage::testing::generate::RandomMachine;
+use nearpage::testing::random::Random;
+use nearpage::units::Order;
+
+use run::{Plan, Planted, Tally, Thoroughness, run, with_allocator};
+
+const SEEDS: u64 = 210;
+const OPERATIONS: u64 = 50_000;
+
+const fn plan(seed: u64) -> Plan {
+    let thoroughness = Thoroughness::Usual;
+    Plan { seed, operations: OPERATIONS, planted: Planted::Nothing, thoroughness }
+}
+
+/// A number from the environment.
+fn number(name: &str) -> Option<u64> {
+    let value = env::var(name).ok()?;
+    Some(value.parse().unwrap_or_else(|_| panic!("{name}={value}: a number is accepted")))
+}
+
+/// Runs a seed; a panic of the allocator counts as a difference too.
+fn run_caught(plan: Plan) -> Result<Tally, String> {
+    let caught = catch_unwind(AssertUnwindSafe(|| run(plan)));
+    caught.unwrap_or_else(|_| Err("a panic, see above".to_owned()))
+}
+
+/// Runs a seed; if it fails, again and thoroughly, to find the operation.
+fn run_or_explain(seed: u64) -> Result<Tally, String> {
+    run_caught(plan(seed)).map_err(|difference| {
+        let thoroughness = Thoroughness::EachOperation;
+        let explained = run_caught(Plan { thoroughness, ..plan(seed) });
+        let first = explained.err().unwrap_or_else(|| "not found by comparing more often".into());
+        format!(
+            "seed {seed}: {difference}\nfirst difference: {first}\nreplay: NEARPAGE_SEED={seed} \
+             cargo test -p nearpage --test random -- --nocapture"
+        )
+    })
+}
+
+#[test]
+fn the_allocator_does_what_the_naive_model_says() {
+    let seeds = match number("NEARPAGE_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("NEARPAGE_SEEDS").unwrap_or(SEEDS),
+    };
+    let (next, results) = (AtomicU64::new(seeds.start), Mutex::new(vec![]));
+    let begun = Instant::now();
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= seeds.end {
+                        break;
+                    }
+                    let result = run_or_explain(seed);
+                    results.lock().expect("nobody panics with it").push((seed, result));
+                }
+            });
+        }
+    });
+    let mut results = results.into_inner().expect("all threads ended well");
+    results.sort_by_key(|(seed, _)| *seed);
+    let mut tally = Tally::default();
+    let mut failures = vec![];
+    for (_, result) in &results {
+        match result {
+            Ok(one) => tally.add(one),
+            Err(failure) => failures.push(failure.as_str()),
+        }
+    }
+    print(&tally, results.len(), begun.elapsed().as_secs_f64());
+    let (failed, shown) = (failures.len(), failures.len().min(3));
+    assert_eq!(failed, 0, "that many seeds failed:\n{}", failures[..shown].join("\n"));
+}
+
+fn print(tally: &Tally, topologies: usize, seconds: f64) {
+    let rate = tally.operations as f64 / seconds / 1e6;
+    println!(
+        "{} operations on {topologies} topologies, {} pages handed out, {seconds:.1} s, {rate:.2} \
+         million operations a second; digest {:016x}",
+        tally.operations, tally.pages, tally.digest
+    );
+    for (name, count) in &tally.by_name {
+        println!("{count:>10} {name}");
+    }
+}
+
+#[test]
+fn a_seed_gives_the_same_answers_twice() {
+    for seed in 0..4 {
+        let short = Plan { operations: 5_000, ..plan(seed) };
+        assert_eq!(run(short), run(short), "seed {seed}");
+    }
+    assert_ne!(run(plan(0)), run(plan(1)));
+}
+
+/// Seeds, of the first `count`, that find a mistake.
+fn finds(planted: Planted, count: u64) -> usize {
+    let found = |seed: &u64| run(Plan { planted, operations: 5_000, ..plan(*seed) }).is_err();
+    (0..count).filter(found).count()
+}
+
+#[test]
+fn canary_a_page_lost_in_a_drain_is_found() {
+    assert!(finds(Planted::LostBlock, 20) >= 15);
+}
+
+#[test]
+fn canary_the_walker_alone_finds_a_lost_page() {
+    let machine = RandomMachine::new(&mut Random(0));
+    with_allocator(&machine, |allocator| {
+        let cpu = machine.topology.nodes.iter().find_map(|node| node.cpus.first()).copied();
+        allocator.platform().run_on(cpu.expect("the machine has a CPU"));
+        for &range in &machine.boot {
+            allocator.online(range).expect("memory of the machine");
+        }
+        let page = allocator.alloc(Request::new(Order(0), Gfp::KERNEL)).expect("an empty machine");
+        allocator.free(page, Order(0)).expect("it was just allocated");
+        assert!(allocator.check().is_ok());
+        allocator.platform().lose_a_block_in_drain(1);
+        allocator.drain_all().expect("nobody else drains");
+        let found = allocator.check();
+        assert!(matches!(found, Err(CheckError::Lost { .. })), "{found:?}");
+    });
+}
+
+#[test]
+fn canary_a_wrong_constant_is_found() {
+    fn shorter_holds(model: Model) -> Model {
+        let batch_scale_max = 4;
+        Model { pcp: PcpRules { batch_scale_max, ..model.pcp }, ..model }
+    }
+    assert!(finds(Planted::Rules(shorter_holds), 20) >= 5);
+}

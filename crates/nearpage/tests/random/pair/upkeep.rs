@@ -1,0 +1,152 @@
+//! What happens to a machine beside allocation and free: drains, decay, settings, memory that comes.
+
+use nearpage::error::OnlineError;
+use nearpage::testing::generate::any_settings;
+use nearpage::units::{PageCount, Pfn, PfnRange};
+
+use super::Pair;
+use crate::compare::{Difference, same};
+
+impl Pair<'_, '_> {
+    /// Operations that are rare in life, but the reason for many states.
+    pub(super) fn rare(&mut self, which: u64) -> Result<(), Difference> {
+        match which {
+            0 => self.drain_cpu(),
+            1 => self.drain_zone(),
+            2 => self.drain_all(),
+            3 | 4 => self.decay(),
+            5 => self.change_settings(),
+            6 => self.rebuild_zonelists(),
+            7 => self.grow(),
+            8 => self.change_pressure(),
+            _ => {
+                self.prepare_host();
+                Ok(())
+            }
+        }
+    }
+
+    /// The next calls for help will be answered: there is something to reclaim, or somebody to kill.
+    fn prepare_host(&mut self) {
+        self.naive.calls.reclaims_that_help = self.random.below(6);
+        self.naive.calls.kills_that_help = self.random.below(3);
+        self.allocator.platform().calls.set(self.naive.calls);
+    }
+
+    fn drain_cpu(&mut self) -> Result<(), Difference> {
+        let cpu = if self.cpus.is_empty() { self.cpu } else { self.random.one_of(&self.cpus) };
+        self.narrate(format_args!("drain_cpu({cpu})"));
+        let pages = self.naive.drain_cpu(cpu);
+        same("answer", self.allocator.drain_cpu(cpu), Ok(pages))?;
+        self.done("drain_cpu", pages.0);
+        Ok(())
+    }
+
+    fn drain_zone(&mut self) -> Result<(), Difference> {
+        let zone = self.any_zone();
+        self.narrate(format_args!("drain_zone(zone {zone})"));
+        let pages = self.naive.drain_zone(zone);
+        let got = self.allocator.drain_zone(self.allocator.zones()[zone]);
+        same("answer", got, Ok(pages))?;
+        self.done("drain_zone", pages.0);
+        Ok(())
+    }
+
+    pub(super) fn drain_all(&mut self) -> Result<(), Difference> {
+        self.narrate(format_args!("drain_all()"));
+        let pages = self.naive.drain_all();
+        same("answer", self.allocator.drain_all(), Ok(pages))?;
+        self.done("drain_all", pages.0);
+        Ok(())
+    }
+
+    fn any_zone(&mut self) -> usize {
+        self.random.below(self.allocator.zones().len() as u64) as usize
+    }
+
+    fn decay(&mut self) -> Result<(), Difference> {
+        for cpu in self.cpus.clone() {
+            self.narrate(format_args!("decay_cpu({cpu})"));
+            let pages = self.naive.decay_cpu(cpu);
+            same("answer", self.allocator.decay_cpu(cpu), Ok(pages))?;
+            self.done("decay_cpu", pages.0);
+        }
+        Ok(())
+    }
+
+    fn change_settings(&mut self) -> Result<(), Difference> {
+        let (topology, page_shift) = (&self.machine.topology, self.machine.config.page_shift);
+        let mut settings = any_settings(&mut self.random, topology, page_shift);
+        match self.random.below(20) {
+            0 => settings.watermark_scale_factor = self.random.one_of(&[0, 3001]),
+            1 => settings.percpu_pagelist_high_fraction = 1 + self.random.below(7) as u32,
+            2 => settings.min_free_kbytes = Some(1 << 31),
+            _ => {}
+        }
+        self.narrate(format_args!("set_settings({settings:?})"));
+        let expected = self.naive.set_settings(settings);
+        same("answer", self.allocator.set_settings(settings), expected)?;
+        let kbytes = self.naive.min_free_kbytes();
+        same("min_free_kbytes", self.allocator.min_free_kbytes(), kbytes)?;
+        same("settings", self.allocator.settings(), self.naive.settings())?;
+        if expected.is_err() {
+            self.tally.count("SettingError");
+        }
+        self.done("set_settings", kbytes);
+        Ok(())
+    }
+
+    fn rebuild_zonelists(&mut self) -> Result<(), Difference> {
+        self.narrate(format_args!("rebuild_zonelists()"));
+        self.allocator.rebuild_zonelists();
+        self.naive.rebuild_zonelists();
+        self.done("rebuild_zonelists", 0);
+        Ok(())
+    }
+
+    /// More memory comes, all of a range or its first part; or an attempt that must fail.
+    fn grow(&mut self) -> Result<(), Difference> {
+        if self.one_in(3) {
+            let pages = if self.one_in(8) { 0 } else { self.random.below(3000) };
+            let start = self.any_frame();
+            return self.online(PfnRange { start, end: start.plus(PageCount(pages)) });
+        }
+        let Some(range) = self.later.pop() else { return Ok(()) };
+        let cut = Pfn(range.start.0 + 1 + self.random.below(range.pages().0));
+        let is_part = self.one_in(2) && cut < range.end;
+        if is_part {
+            self.later.push(PfnRange { start: cut, ..range });
+        }
+        self.online(if is_part { PfnRange { end: cut, ..range } } else { range })
+    }
+
+    pub(super) fn online(&mut self, range: PfnRange) -> Result<(), Difference> {
+        self.narrate(format_args!("online({range})"));
+        let expected = self.naive.online(range);
+        same("answer", self.allocator.online(range), expected)?;
+        match expected {
+            Ok(PageCount(pages)) => {
+                // Even an attempt that was to fail may hit memory that is still to come.
+                self.later.retain(|later| later.intersection(range).is_empty());
+                self.done("online", pages);
+            }
+            Err(error) => {
+                self.tally.count(match error {
+                    OnlineError::Empty { .. } => "Empty",
+                    OnlineError::NotInTopology { .. } => "NotInTopology",
+                    OnlineError::AlreadyOnline { .. } => "AlreadyOnline",
+                });
+                self.done("online", 0);
+            }
+        }
+        Ok(())
+    }
+
+    fn change_pressure(&mut self) -> Result<(), Difference> {
+        let (zone, active) = (self.any_zone(), self.one_in(3));
+        self.narrate(format_args!("set_reclaim_active(zone {zone}, {active})"));
+        self.allocator.zones()[zone].set_reclaim_active(active);
+        self.naive.set_reclaim_active(zone, active);
+        Ok(())
+    }
+}

@@ -1,0 +1,130 @@
+//! One run: a machine, an allocator, its model and a number of operations, all made of one seed.
+
+use std::collections::BTreeMap;
+use std::mem;
+
+use nearpage::alloc::{PageAllocator, metadata_size};
+use nearpage::model::Model;
+use nearpage::testing::generate::RandomMachine;
+use nearpage::testing::naive_allocator::NaiveAllocator;
+use nearpage::testing::random::Random;
+use nearpage::topology::{Node, NodeBuf, Topology};
+use nearpage::units::NodeIndex;
+
+use crate::compare::Difference;
+use crate::host::Host;
+use crate::pair::Pair;
+
+/// How to run a seed.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// The one seed of everything.
+    pub seed: u64,
+    /// Calls of the allocator.
+    pub operations: u64,
+    /// A mistake.
+    pub planted: Planted,
+    /// How often to compare.
+    pub thoroughness: Thoroughness,
+}
+
+/// A mistake for the canaries.
+#[derive(Clone, Copy, Debug)]
+pub enum Planted {
+    /// None.
+    Nothing,
+    /// The allocator loses a block the tenth time that it drains.
+    LostBlock,
+    /// The model runs under other rules.
+    Rules(fn(Model) -> Model),
+}
+
+/// How often to compare more than the answers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Thoroughness {
+    /// Counters every 64 operations, lists and the walker less often.
+    Usual,
+    /// Counters and lists after each operation: finds the one that was wrong.
+    EachOperation,
+}
+
+/// What a run did.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Tally {
+    /// Calls of the allocator.
+    pub operations: u64,
+    /// Pages that it handed out.
+    pub pages: u64,
+    /// Operations and errors by name.
+    pub by_name: BTreeMap<&'static str, u64>,
+    /// Folds every answer.
+    pub digest: u64,
+}
+
+impl Tally {
+    /// Adds another run.
+    pub fn add(&mut self, other: &Tally) {
+        self.operations += other.operations;
+        self.pages += other.pages;
+        for (name, &count) in &other.by_name {
+            self.add_count(name, count);
+        }
+        self.fold(other.digest);
+    }
+
+    /// Counts one more of a name.
+    pub fn count(&mut self, name: &'static str) {
+        self.add_count(name, 1);
+    }
+
+    /// Counts more of a name.
+    pub fn add_count(&mut self, name: &'static str, count: u64) {
+        *self.by_name.entry(name).or_default() += count;
+    }
+
+    /// Folds an answer into the digest.
+    pub fn fold(&mut self, answer: u64) {
+        self.digest = (self.digest.rotate_left(5) ^ answer).wrapping_mul(0x517c_c1b7_2722_0a95);
+    }
+}
+
+/// Runs a seed.
+///
+/// # Errors
+/// The first difference between the allocator and its model, or what the walker found.
+pub fn run(plan: Plan) -> Result<Tally, Difference> {
+    let mut random = Random(plan.seed);
+    let machine = RandomMachine::new(&mut random);
+    with_allocator(&machine, |allocator| {
+        let mut config = machine.config;
+        match plan.planted {
+            Planted::Nothing => {}
+            Planted::LostBlock => allocator.platform().lose_a_block_in_drain(10),
+            Planted::Rules(change) => config.model = change(config.model),
+        }
+        let naive = NaiveAllocator::new(allocator.topology(), config);
+        Pair::new(&machine, allocator, naive, random).run(plan)
+    })
+}
+
+/// Calls `f` with an allocator for the machine, all of whose memory is offline.
+pub fn with_allocator<R>(
+    machine: &RandomMachine,
+    f: impl FnOnce(&PageAllocator<'_, Host>) -> R,
+) -> R {
+    let nodes: Vec<Node<'_>> = machine.topology.nodes.iter().map(borrow).collect();
+    let (distances, address_map) = (&machine.topology.distances, machine.topology.address_map);
+    let topology = Topology::new(&nodes, distances, address_map).expect("machines are legal");
+    let size = |node| metadata_size::<Host>(&topology, node).expect("machines are legal");
+    let mut metadata: Vec<Vec<u8>> = topology.indexes().map(|node| vec![0; size(node)]).collect();
+    let mut buffers: Vec<&mut [u8]> = metadata.iter_mut().map(Vec::as_mut_slice).collect();
+    let buffer = |node: NodeIndex, _| mem::take(&mut buffers[node.0 as usize]);
+    let allocator = PageAllocator::new(Host::default(), topology, machine.config, buffer)
+        .expect("buffers are as large as asked");
+    f(&allocator)
+}
+
+fn borrow(node: &NodeBuf) -> Node<'_> {
+    let NodeBuf { id, memory, cpus, movable_from } = node;
+    Node { id: *id, memory, cpus, movable_from: *movable_from }
+}
