@@ -3,7 +3,7 @@
 use nearpage::pcp::Storage;
 use nearpage::pcp::serial::{SerialStorage, Single, TryLock};
 use nearpage::testing::plain::ChosenCpu;
-use nearpage::testing::storage::check_storage;
+use nearpage::testing::storage::{check_exclusion, check_storage};
 use nearpage::units::CpuId;
 
 const SEEDS: u64 = 20;
@@ -32,4 +32,5 @@ fn one_thread() {
 #[test]
 fn a_lock_per_cpu() {
     conforms::<SerialStorage<TryLock<ChosenCpu>>>("a_lock_per_cpu");
+    check_exclusion(&SerialStorage::<TryLock<ChosenCpu>>::default(), CpuId(0));
 }

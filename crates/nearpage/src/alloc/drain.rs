@@ -13,7 +13,8 @@ use crate::zone::{Zone, ZoneEvents, ZoneGuard};
 /// Blocks that are taken from a list before they go to the buddy: 1 KiB of stack.
 const CHUNK: usize = 256;
 
-/// The pagesets of a CPU could not be drained: another thread is draining them, or holds them.
+/// The pagesets of a CPU could not be drained: another thread is draining them or holds them, or the host
+/// may not stop that CPU any more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DrainBusy {
     /// The CPU.
@@ -22,7 +23,12 @@ pub struct DrainBusy {
 
 impl fmt::Display for DrainBusy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the pagesets of CPU {} are in use by another drain", self.cpu)
+        write!(
+            f,
+            "the pagesets of CPU {} cannot be drained now: another thread drains them, or the kernel refuses \
+             to stop what runs there",
+            self.cpu
+        )
     }
 }
 

@@ -167,7 +167,7 @@ fn resize<P: Platform>(
     let fit = |pages: PageCount| PageCount(pages.0.min(capacity));
     let mut tuning = pageset.tuning();
     tuning.resize(rules, fit(sizes.high_min), fit(sizes.high_max), fit(sizes.batch));
-    pageset.set_tuning(tuning);
+    pageset.set_settings(tuning);
     pageset.share_high(&tuning, 0);
 }
 

@@ -11,10 +11,13 @@
 //!
 //! All of this state is written by threads on the pageset's CPU only (and by who stopped that CPU). A
 //! thread preempted in the middle of a slow event may lose an update of the tuning or of an event counter
-//! of a storage that is not exact; counts of pages come from the cursors and never drift.
+//! of a storage that is not exact; counts of pages come from the cursors and never drift. The settings
+//! within the tuning are written by whoever resizes, on any CPU, and by nobody else.
+
+use core::ops::Range;
 
 use super::storage::{ListCounts, Storage};
-use super::tuning::{PcpRules, Tuning, WORDS};
+use super::tuning::{PcpRules, SETTING_WORDS, Tuning, WORDS};
 use super::{LISTS, list_order};
 use crate::platform::Platform;
 use crate::sync::{AtomicU64, Ordering, OwnedCounter};
@@ -81,10 +84,16 @@ impl<'m, P: Platform> Pageset<'m, P> {
         self.tuning.load()
     }
 
-    /// Overwrites the tuning state.
+    /// Stores what a decision changed. The settings stay: whoever resizes may have changed them since the
+    /// state was read.
     #[inline]
     pub fn set_tuning(&self, tuning: Tuning) {
-        self.tuning.store(tuning);
+        self.tuning.store(tuning, SETTING_WORDS..WORDS);
+    }
+
+    /// Stores new settings, and the state with them. The caller holds the lock that serializes settings.
+    pub fn set_settings(&self, tuning: Tuning) {
+        self.tuning.store(tuning, 0..WORDS);
     }
 
     /// Pages in the pageset.
@@ -167,9 +176,33 @@ impl TuningCell {
     }
 
     #[inline]
-    fn store(&self, tuning: Tuning) {
-        for (cell, word) in self.words.iter().zip(tuning.to_words()) {
-            cell.store(word, Ordering::Relaxed);
+    fn store(&self, tuning: Tuning, which: Range<usize>) {
+        for (cell, word) in self.words[which.clone()].iter().zip(&tuning.to_words()[which]) {
+            cell.store(*word, Ordering::Relaxed);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::machine::TestMachine;
+    use crate::units::CpuId;
+
+    #[test]
+    fn a_decision_on_old_settings_leaves_new_ones() {
+        let machine = TestMachine::new().node(0, 32_768, &[0]);
+        machine.run(|allocator| {
+            let pageset = &allocator.pagesets(CpuId(0)).expect("the CPU is there")[0];
+            let decision = Tuning { free_count: PageCount(5), ..pageset.tuning() };
+            let mut settings = allocator.settings();
+            settings.percpu_pagelist_high_fraction = 100;
+            allocator.set_settings(settings).expect("100 is accepted");
+            let resized = pageset.tuning();
+            assert_ne!(resized.high_max, decision.high_max);
+            pageset.set_tuning(decision);
+            let expected = Tuning { high: decision.high, free_count: PageCount(5), ..resized };
+            assert_eq!(pageset.tuning(), expected);
+        });
     }
 }

@@ -191,6 +191,37 @@ pub fn check_storage<S: Storage>(
     Ok(run.coverage)
 }
 
+/// Checks that nobody gets at the lists of `cpu`, which the calling thread stays on, while they are stopped.
+///
+/// # Panics
+/// If somebody does.
+pub fn check_exclusion<S: Storage>(storage: &S, cpu: CpuId) {
+    let rings = rings::<S>(8);
+    let sections = Sections::new(1, |_| false);
+    let table = sections.table();
+    let frames = ZoneFrames::new(table.map(), Pfn(0), ZoneIndex(0));
+    let lists = Lists::new(storage, cpu, &rings, frames);
+    assert_eq!(lists.apply(0, &Operation::Push(5)), Answer::Pushed(Push::DONE));
+    let each_list = |each: &mut dyn FnMut(&S::List)| lists.lists.iter().for_each(each);
+    let stop = || storage.stop(cpu, &lists.per_cpu, &each_list);
+    let stopped = stop().expect(BUSY);
+    // Twice, since a refusal must not change anything.
+    for _ in 0..2 {
+        assert!(stop().is_none(), "stopped twice");
+        if let Some(on) = storage.enter(cpu, &lists.per_cpu) {
+            assert_eq!(storage.pop(&on, &lists.lists[0], &frames), Pop::MOVED);
+            assert_eq!(storage.push(&on, &lists.lists[0], &frames, 6), Push::MOVED);
+            assert_eq!(storage.pop_batch(&on, &lists.lists[0], &frames, &mut [0; 4]), 0);
+            assert_eq!(storage.push_batch(&on, &lists.lists[0], &frames, &[6]), 0);
+            assert_eq!(storage.append_run(&on, &lists.lists[0], &frames, 6, Order(0), 1), 0);
+            assert_eq!(storage.pop_cold(&on, &lists.lists[0], &frames, &mut [0; 4]), 0);
+        }
+    }
+    assert_eq!(lists.blocks(0), [5]);
+    storage.resume(stopped, &each_list);
+    assert_eq!(lists.apply(0, &Operation::Pop), Answer::Popped(Pop(5)));
+}
+
 struct Run<'a, S: Storage> {
     lists: Lists<'a, S>,
     naive: [NaiveList; LISTS],
