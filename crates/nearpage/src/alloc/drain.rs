@@ -5,6 +5,7 @@ use core::fmt;
 use super::{Cpu, PageAllocator};
 use crate::buddy::Placement;
 use crate::pcp::pageset::{List, Pageset};
+use crate::pcp::storage::EachList;
 use crate::pcp::{LISTS, Storage, list_order};
 use crate::platform::Platform;
 use crate::units::{CpuId, Order, PageCount, Pfn, ZoneIndex};
@@ -249,7 +250,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     fn stop<'a>(
         &'a self,
         cpu: &'a Cpu<'m, P>,
-        lists: &dyn Fn(&mut dyn FnMut(&List<P>)),
+        lists: &EachList<'_, List<P>>,
     ) -> Result<<P::Storage as Storage>::OnCpu<'a>, DrainBusy> {
         const TRIES: u32 = 1000;
         for _ in 0..TRIES {

@@ -63,7 +63,8 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
                 rounds_without_progress + 1
             };
             let retry = progress && rounds_without_progress <= ROUNDS_WITHOUT_PROGRESS_MAX;
-            if !retry && !(may_kill(wanted) && self.platform.out_of_memory(shortage)) {
+            let last_resort = || may_kill(wanted) && self.platform.out_of_memory(shortage);
+            if !retry && !last_resort() {
                 return Err(self.out_of_memory(wanted, refusals));
             }
         }

@@ -62,6 +62,9 @@ pub struct ListCounts {
     pub pushes: u64,
 }
 
+/// Calls its argument with each of some lists.
+pub type EachList<'a, L> = dyn Fn(&mut dyn FnMut(&L)) + 'a;
+
 /// How lists are kept.
 ///
 /// `number`s are frame numbers within the zone whose `frames` are passed; a list only ever sees one zone.
@@ -167,9 +170,9 @@ pub trait Storage {
         &'a self,
         cpu: CpuId,
         per_cpu: &'a Self::PerCpu,
-        lists: &dyn Fn(&mut dyn FnMut(&Self::List)),
+        lists: &EachList<'_, Self::List>,
     ) -> Option<Self::OnCpu<'a>>;
 
     /// Ends what [`Self::stop`] began.
-    fn resume(&self, on: Self::OnCpu<'_>, lists: &dyn Fn(&mut dyn FnMut(&Self::List)));
+    fn resume(&self, on: Self::OnCpu<'_>, lists: &EachList<'_, Self::List>);
 }
