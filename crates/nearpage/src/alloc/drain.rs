@@ -252,10 +252,17 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         cpu: &'a Cpu<'m, P>,
         lists: &EachList<'_, List<P>>,
     ) -> Result<<P::Storage as Storage>::OnCpu<'a>, DrainBusy> {
-        const TRIES: u32 = 1000;
-        for _ in 0..TRIES {
+        // A holder that lost its CPU comes back within some time slices; a clock that stands still, as that
+        // of a test, is no reason to wait forever.
+        const WAIT_NS: u64 = 200_000_000;
+        const TRIES_MAX: u32 = 10_000_000;
+        let start = self.platform.now_ns();
+        for _ in 0..TRIES_MAX {
             if let Some(on) = self.platform.storage().stop(cpu.id, &cpu.exclusion, lists) {
                 return Ok(on);
+            }
+            if self.platform.now_ns().saturating_sub(start) > WAIT_NS {
+                break;
             }
             self.platform.relax();
         }
