@@ -8,7 +8,7 @@ use crate::pcp::pageset::{List, Pageset};
 use crate::pcp::storage::EachList;
 use crate::pcp::{LISTS, Storage, list_order};
 use crate::platform::Platform;
-use crate::units::{CpuId, Order, PageCount, Pfn, ZoneIndex};
+use crate::units::{CpuId, Order, PAGEBLOCK_ORDER, PageCount, Pfn, ZoneIndex};
 use crate::zone::{Zone, ZoneEvents, ZoneGuard};
 
 /// Blocks that are taken from a list before they go to the buddy: 1 KiB of stack.
@@ -319,11 +319,17 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     }
 }
 
-/// Merges what drains left loose in a zone, in holds of a few pageblocks.
+/// Merges what drains left loose in a zone, in holds of a few pageblocks. One round over the zone: others
+/// may free as fast as this merges.
 fn settle<P: Platform>(zone: &Zone<'_, P>) {
     const PAGEBLOCKS_PER_HOLD: u32 = 4;
     if !zone.lock().buddy().has_loose() {
         return;
     }
-    while zone.lock_to_move().buddy().settle(*zone.frames(), PAGEBLOCKS_PER_HOLD) {}
+    let pageblocks = zone.managed().0.div_ceil(PAGEBLOCK_ORDER.pages().0);
+    for _ in 0..pageblocks.div_ceil(PAGEBLOCKS_PER_HOLD as u64) {
+        if !zone.lock_to_move().buddy().settle(*zone.frames(), PAGEBLOCKS_PER_HOLD) {
+            break;
+        }
+    }
 }
