@@ -9,7 +9,6 @@ use std_alloc::vec::Vec;
 
 use super::random::Random;
 use crate::alloc::Config;
-use crate::buddy::Merging;
 use crate::model::Model;
 use crate::topology::{AddressMap, NodeBuf, TopologyBuf};
 use crate::units::{CpuId, NodeId, Pfn, PfnRange};
@@ -191,9 +190,7 @@ fn distances(random: &mut Random, nodes: usize) -> Vec<u8> {
 }
 
 fn config(random: &mut Random, topology: &TopologyBuf) -> Config {
-    let mut model = random.one_of(&Model::ALL);
-    // The naive allocator merges at once, as Linux does; deferred merging has a comparison of its own.
-    model.departures.merging = Merging::AtOnce;
+    let model = random.one_of(&Model::ALL);
     let page_shift = random.one_of(&[12, 12, 12, 12, 14, 16]);
     Config { model, settings: any_settings(random, topology, page_shift), page_shift }
 }

@@ -12,6 +12,7 @@
 //! | here | follows |
 //! |---|---|
 //! | `zone` | buddy, migratetypes, fallback (facts 1.6, 6) |
+//! | `loose` | pages that are merged later (nearpage's own) |
 //! | `machine` | what follows from sizes and settings, zonelists by scores (facts 2, 3.2, 7.2) |
 //! | `alloc` | scan and slow path (facts 4) |
 //! | `free` | frees, drains, decay (facts 7.4 to 7.7) |
@@ -20,6 +21,7 @@
 mod alloc;
 mod bulk;
 mod free;
+mod loose;
 mod machine;
 mod zone;
 
@@ -107,7 +109,7 @@ pub struct NaiveAllocator {
 impl NaiveAllocator {
     /// A machine none of whose memory is online. `config` is one that an allocator accepts.
     pub fn new(topology: &Topology<'_>, config: Config) -> Self {
-        let (zones, memory) = machine::zones_of(topology, config.model.fallback);
+        let (zones, memory) = machine::zones_of(topology, &config.model);
         let node = |node: &crate::topology::Node<'_>| NaiveNode {
             id: node.id,
             cpus: node.cpus.to_vec(),

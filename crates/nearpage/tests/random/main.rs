@@ -16,6 +16,7 @@ mod host;
 mod pair;
 mod run;
 
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -33,8 +34,10 @@ use nearpage::units::Order;
 
 use run::{Plan, Planted, Tally, Thoroughness, run, with_allocator};
 
+/// Machines in a usual run, and operations on each.
 const SEEDS: u64 = 210;
 const OPERATIONS: u64 = 50_000;
+const _: () = assert!(SEEDS >= 200 && SEEDS * OPERATIONS >= 10_000_000);
 
 const fn plan(seed: u64) -> Plan {
     let thoroughness = Thoroughness::Usual;
@@ -53,27 +56,20 @@ fn run_caught(plan: Plan) -> Result<Tally, String> {
     caught.unwrap_or_else(|_| Err("a panic, see above".to_owned()))
 }
 
-/// Runs a seed; if it fails, again and thoroughly, to find the operation.
-fn run_or_explain(seed: u64) -> Result<Tally, String> {
-    run_caught(plan(seed)).map_err(|difference| {
-        let thoroughness = Thoroughness::EachOperation;
-        let explained = run_caught(Plan { thoroughness, ..plan(seed) });
-        let first = explained.err().unwrap_or_else(|| "not found by comparing more often".into());
-        format!(
-            "seed {seed}: {difference}\nfirst difference: {first}\nreplay: NEARPAGE_SEED={seed} \
-             cargo test -p nearpage --test random -- --nocapture"
-        )
-    })
+/// Runs a failed seed again, thoroughly, to find the operation; says how to replay it.
+fn explain(seed: u64, difference: &str) -> String {
+    let thoroughness = Thoroughness::EachOperation;
+    let explained = run_caught(Plan { thoroughness, ..plan(seed) });
+    let first = explained.err().unwrap_or_else(|| "not found by comparing more often".into());
+    format!(
+        "seed {seed}: {difference}\nfirst difference: {first}\nreplay: NEARPAGE_SEED={seed} \
+         cargo test -p nearpage --test random -- --nocapture"
+    )
 }
 
-#[test]
-fn the_allocator_does_what_the_naive_model_says() {
-    let seeds = match number("NEARPAGE_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..number("NEARPAGE_SEEDS").unwrap_or(SEEDS),
-    };
+/// Runs seeds on all CPUs; the results are in the order of the seeds.
+fn run_all(seeds: Range<u64>) -> Vec<(u64, Result<Tally, String>)> {
     let (next, results) = (AtomicU64::new(seeds.start), Mutex::new(vec![]));
-    let begun = Instant::now();
     thread::scope(|scope| {
         for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
             scope.spawn(|| {
@@ -82,7 +78,7 @@ fn the_allocator_does_what_the_naive_model_says() {
                     if seed >= seeds.end {
                         break;
                     }
-                    let result = run_or_explain(seed);
+                    let result = run_caught(plan(seed));
                     results.lock().expect("nobody panics with it").push((seed, result));
                 }
             });
@@ -90,17 +86,32 @@ fn the_allocator_does_what_the_naive_model_says() {
     });
     let mut results = results.into_inner().expect("all threads ended well");
     results.sort_by_key(|(seed, _)| *seed);
-    let mut tally = Tally::default();
-    let mut failures = vec![];
-    for (_, result) in &results {
+    results
+}
+
+#[test]
+fn the_allocator_does_what_the_naive_model_says() {
+    let begun = Instant::now();
+    let results = run_all(match number("NEARPAGE_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("NEARPAGE_SEEDS").unwrap_or(SEEDS),
+    });
+    let (mut tally, mut failures) = (Tally::default(), vec![]);
+    for (seed, result) in &results {
         match result {
             Ok(one) => tally.add(one),
-            Err(failure) => failures.push(failure.as_str()),
+            Err(difference) => failures.push((*seed, difference)),
         }
     }
     print(&tally, results.len(), begun.elapsed().as_secs_f64());
-    let (failed, shown) = (failures.len(), failures.len().min(3));
-    assert_eq!(failed, 0, "that many seeds failed:\n{}", failures[..shown].join("\n"));
+    let explained: Vec<String> =
+        failures.iter().take(3).map(|(seed, difference)| explain(*seed, difference)).collect();
+    let explained = explained.join("\n");
+    assert!(
+        failures.is_empty(),
+        "{} seeds failed, so the first of them:\n{explained}",
+        failures.len()
+    );
 }
 
 fn print(tally: &Tally, topologies: usize, seconds: f64) {

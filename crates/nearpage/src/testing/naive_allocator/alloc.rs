@@ -71,6 +71,9 @@ impl NaiveAllocator {
     }
 
     pub(super) fn alloc_asked(&mut self, asked: &Asked) -> Result<Pfn, AllocError> {
+        if let Some(pfn) = self.take_near(asked) {
+            return Ok(pfn);
+        }
         if let Ok(pfn) = self.scan(asked, AllocFlags::WMARK_LOW) {
             return Ok(pfn);
         }
@@ -99,6 +102,19 @@ impl NaiveAllocator {
             below_watermark: seen.below_watermark,
             fragmented: seen.fragmented,
         })
+    }
+
+    /// A block through the pageset for the first zone, if that has room to spare. Where loose pages only
+    /// looked like room, the scan begins anew.
+    fn take_near(&mut self, asked: &Asked) -> Option<Pfn> {
+        let list = list_index(asked.order, asked.migratetype)?;
+        let zone = *asked.zonelist.first()?;
+        if asked.order.0 >= self.zones[zone].headroom_orders() {
+            return None;
+        }
+        let pfn = self.take_cached(zone, asked, list)?;
+        self.hand_out(pfn, zone, asked);
+        Some(pfn)
     }
 
     fn reclaim_and_retry(&mut self, asked: &Asked, flags: AllocFlags) -> Result<Pfn, Seen> {
@@ -192,16 +208,18 @@ impl NaiveAllocator {
     }
 
     fn take_block(&mut self, zone: usize, asked: &Asked) -> Option<Pfn> {
-        if let Some(list) = list_index(asked.order, asked.migratetype)
-            && let Some(cpu) = self.cpus.get_mut(&asked.cpu)
-        {
-            cpu.pagesets[zone].tuning.before_alloc(&self.model.pcp);
-            let found = self.pop_or_refill(zone, asked, list);
-            if found.is_some() {
-                return found;
-            }
+        let list = list_index(asked.order, asked.migratetype);
+        match list.and_then(|list| self.take_cached(zone, asked, list)) {
+            Some(pfn) => Some(pfn),
+            None => self.take_direct(zone, asked, 1, u64::MAX).first().copied(),
         }
-        self.take_direct(zone, asked, 1, u64::MAX).first().copied()
+    }
+
+    /// A block through the pageset of the CPU, if the CPU has any.
+    fn take_cached(&mut self, zone: usize, asked: &Asked, list: usize) -> Option<Pfn> {
+        let pageset = &mut self.cpus.get_mut(&asked.cpu)?.pagesets[zone];
+        pageset.tuning.before_alloc(&self.model.pcp);
+        self.pop_or_refill(zone, asked, list)
     }
 
     /// The hottest page of the list, after a refill if it is empty.

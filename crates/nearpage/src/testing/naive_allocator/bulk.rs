@@ -150,7 +150,10 @@ impl NaiveAllocator {
                 self.put_into_pageset(cpu, zone, list, pfn);
             }
         } else {
-            self.put_into_zone(zone, batch, SINGLE);
+            let (zone, pages) = (&mut self.zones[zone], batch.len() as u64);
+            zone.free_batch(batch, SINGLE, &mut self.pageblocks);
+            zone.note_hold(pages);
+            zone.events.direct_free_pages += pages;
         }
         batch.clear();
     }

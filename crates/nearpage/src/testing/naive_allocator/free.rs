@@ -1,6 +1,7 @@
 //! Frees, drains, decay.
 
 use std_alloc::vec;
+use std_alloc::vec::Vec;
 
 use super::zone::{Begins, NaiveZone, Pageblocks};
 use super::{NaiveAllocator, NaiveCpu, NaivePageset};
@@ -9,7 +10,7 @@ use crate::frame::FrameState;
 use crate::pcp::{LISTS, list_index, list_order};
 use crate::units::{CpuId, MAX_ORDER, Order, PageCount, Pfn};
 
-/// Pages that the allocator gives back at a time: runs of adjoining pages do not reach beyond.
+/// Blocks that the allocator gives back at a time: runs of adjoining ones do not reach beyond.
 pub(super) const PIECE: usize = 256;
 
 impl NaiveAllocator {
@@ -68,7 +69,7 @@ impl NaiveAllocator {
             Some(list) if self.cpus.contains_key(&cpu) => {
                 self.put_into_pageset(cpu, zone, list, pfn);
             }
-            _ => self.put_into_zone(zone, &[pfn], order),
+            _ => self.put_into_zone(zone, pfn, order),
         }
     }
 
@@ -85,11 +86,11 @@ impl NaiveAllocator {
         }
     }
 
-    pub(super) fn put_into_zone(&mut self, zone: usize, pages: &[Pfn], order: Order) {
+    fn put_into_zone(&mut self, zone: usize, pfn: Pfn, order: Order) {
         let zone = &mut self.zones[zone];
-        give_back(zone, &mut self.pageblocks, pages, order);
-        zone.note_hold((pages.len() as u64) << order.0);
-        zone.events.direct_free_pages += (pages.len() as u64) << order.0;
+        zone.free(pfn, order, &mut self.pageblocks);
+        zone.note_hold(order.pages().0);
+        zone.events.direct_free_pages += order.pages().0;
     }
 
     /// Empties the pagesets of a CPU; returns the pages that went back.
@@ -110,16 +111,25 @@ impl NaiveAllocator {
     fn drain_where(&mut self, is_wanted: impl Fn(CpuId, usize) -> bool) -> PageCount {
         let mut drained = PageCount(0);
         for (&id, cpu) in &mut self.cpus {
-            for (number, pageset) in cpu.pagesets.iter_mut().enumerate() {
-                if !is_wanted(id, number) {
-                    continue;
-                }
-                drained.0 += pageset.count.0;
+            let mut wanted: Vec<(&mut NaivePageset, &mut NaiveZone)> = cpu
+                .pagesets
+                .iter_mut()
+                .zip(&mut self.zones)
+                .enumerate()
+                .filter(|(number, _)| is_wanted(id, *number))
+                .map(|(_, pair)| pair)
+                .collect();
+            let cached: u64 = wanted.iter().map(|(pageset, _)| pageset.count.0).sum();
+            drained.0 += cached;
+            for (pageset, zone) in &mut wanted {
                 while pageset.count.0 > 0 {
                     let piece = pageset.tuning.batch.0 << 5;
-                    let zone = &mut self.zones[number];
                     pageset.drain(zone, &mut self.pageblocks, 0, piece);
                 }
+            }
+            // Who has nothing to drain does not look at the zones either.
+            for (_, zone) in wanted.iter_mut().filter(|_| cached > 0) {
+                zone.settle_after_drain(&mut self.pageblocks);
             }
         }
         drained
@@ -168,7 +178,7 @@ impl NaivePageset {
                 drained += order.pages().0;
             }
             for piece in gone.chunks(PIECE) {
-                give_back(zone, pageblocks, piece, order);
+                zone.free_batch(piece, order, pageblocks);
             }
         }
         self.count.0 -= drained;
@@ -178,12 +188,5 @@ impl NaivePageset {
             self.drains.1 += drained;
         }
         drained
-    }
-}
-
-/// Frees blocks one by one, in their order.
-fn give_back(zone: &mut NaiveZone, pageblocks: &mut Pageblocks, pages: &[Pfn], order: Order) {
-    for &pfn in pages {
-        zone.free(pfn, order, pageblocks);
     }
 }

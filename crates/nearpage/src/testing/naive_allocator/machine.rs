@@ -6,8 +6,8 @@ use std_alloc::vec::Vec;
 
 use super::{NaiveAllocator, NaiveCpu, NaivePageset, NaiveZone};
 use crate::alloc::SettingError;
-use crate::buddy::FallbackRules;
 use crate::error::OnlineError;
+use crate::model::Model;
 use crate::pcp::sizes::{Sizes, ZoneShare};
 use crate::pcp::tuning::Tuning;
 use crate::topology::Topology;
@@ -19,7 +19,7 @@ use crate::zonelist::CpuTerm;
 type Memory = Vec<(PfnRange, usize)>;
 
 /// The zones that have memory, by node and kind, and the memory.
-pub(super) fn zones_of(topology: &Topology<'_>, rules: FallbackRules) -> (Vec<NaiveZone>, Memory) {
+pub(super) fn zones_of(topology: &Topology<'_>, model: &Model) -> (Vec<NaiveZone>, Memory) {
     let (mut zones, mut memory) = (Vec::new(), Vec::new());
     for node in topology.indexes() {
         for kind in ZoneKind::ALL {
@@ -28,7 +28,7 @@ pub(super) fn zones_of(topology: &Topology<'_>, rules: FallbackRules) -> (Vec<Na
                 continue;
             }
             memory.extend(ranges.into_iter().map(|range| (range, zones.len())));
-            zones.push(NaiveZone::new(node, kind, topology.span(node, kind), rules));
+            zones.push(NaiveZone::new(node, kind, topology.span(node, kind), model));
         }
     }
     memory.sort();

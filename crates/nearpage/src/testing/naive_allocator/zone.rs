@@ -8,14 +8,20 @@ use std_alloc::collections::{BTreeMap, BTreeSet};
 use std_alloc::vec;
 use std_alloc::vec::Vec;
 
-use crate::buddy::{FallbackModel, FallbackRules, HeldMovable};
+use super::loose::Loose;
+use crate::buddy::{FallbackModel, FallbackRules, HeldMovable, Merging};
 use crate::frame::{ListEnd, Migratetype};
+use crate::model::Model;
 use crate::pcp::tuning::ZoneView;
 use crate::units::{NodeIndex, ORDERS, Order, PageCount, Pfn, PfnRange, ZoneKind};
 use crate::watermark::{AllocFlags, Marks, WatermarkCheck, watermark_fast};
 use crate::zone::LockHolds;
 
 const PAGEBLOCK: u64 = 512;
+/// So many adjoining pages of a batch are merged at once even where merging is deferred.
+const LONG_RUN: usize = 32;
+/// Pageblocks whose loose pages are merged in one hold of the lock after a drain.
+const PAGEBLOCKS_PER_HOLD: u64 = 4;
 
 /// Migratetypes of all pageblocks of the machine.
 pub struct Pageblocks {
@@ -47,6 +53,10 @@ impl Pageblocks {
     pub fn of(&self, pfn: Pfn) -> Migratetype {
         let at = (pfn.0 / PAGEBLOCK).wrapping_sub(self.first) as usize;
         self.types.get(at).copied().unwrap_or(Migratetype::Movable)
+    }
+
+    fn is_shared(&self, pfn: Pfn) -> bool {
+        self.shared.contains(&(pfn.0 / PAGEBLOCK))
     }
 
     fn set(&mut self, pfn: Pfn, migratetype: Migratetype) {
@@ -151,6 +161,7 @@ pub struct NaiveZone {
     /// Events.
     pub events: Events,
     rules: FallbackRules,
+    merging: Merging,
     /// One past the last frame that came online.
     spanned_end: Pfn,
     /// By frame of the span.
@@ -158,11 +169,12 @@ pub struct NaiveZone {
     /// By frame of the span: the place on its list of the free block that begins there.
     places: Vec<i32>,
     lists: [[List; Migratetype::COUNT]; ORDERS],
+    loose: Loose,
 }
 
 impl NaiveZone {
     /// A zone none of whose memory is online.
-    pub fn new(node: NodeIndex, kind: ZoneKind, span: PfnRange, rules: FallbackRules) -> Self {
+    pub fn new(node: NodeIndex, kind: ZoneKind, span: PfnRange, model: &Model) -> Self {
         let frames = span.pages().0 as usize;
         Self {
             node,
@@ -175,11 +187,13 @@ impl NaiveZone {
             view: ZoneView::default(),
             holds: LockHolds::default(),
             events: Events::default(),
-            rules,
+            rules: model.fallback,
+            merging: model.departures.merging,
             spanned_end: span.start,
             begins: vec![0; frames],
             places: vec![0; frames],
             lists: Default::default(),
+            loose: Loose::default(),
         }
     }
 
@@ -196,9 +210,11 @@ impl NaiveZone {
         self.begins[(pfn.0 - self.span.start.0) as usize] = begins.to_bits();
     }
 
-    /// First frames of the blocks on one list, head first.
+    /// First frames of the blocks on one list, head first; loose pages come last.
     pub fn list(&self, order: Order, migratetype: Migratetype) -> impl Iterator<Item = Pfn> {
-        self.lists[order.0 as usize][migratetype.index()].0.values().copied()
+        let loose = (order == Order(0)).then(|| self.loose.list(migratetype));
+        let listed = self.lists[order.0 as usize][migratetype.index()].0.values().copied();
+        listed.chain(loose.into_iter().flatten())
     }
 
     /// Notes a hold of the lock.
@@ -222,7 +238,8 @@ impl NaiveZone {
             order,
             flags,
         };
-        watermark_fast(&check, |order, of| self.head(order, of).is_some())
+        // Loose pages may make up any block: only merging tells.
+        watermark_fast(&check, |order, of| !self.loose.is_empty() || self.head(order, of).is_some())
     }
 
     /// Orders, from 0 on, that pass the high mark whatever the highest kind of the request.
@@ -258,6 +275,69 @@ impl NaiveZone {
         self.free_block(pfn, order, ListEnd::Head, pageblocks);
     }
 
+    /// Frees blocks of one order that come back together.
+    pub fn free_batch(&mut self, pages: &[Pfn], order: Order, pageblocks: &mut Pageblocks) {
+        let mut rest = pages;
+        while !rest.is_empty() {
+            let (run, others) = rest.split_at(run_length(rest, order));
+            for &pfn in run {
+                if self.may_loosen(pfn, order, pageblocks) && run.len() < LONG_RUN {
+                    self.loosen(pfn, pageblocks);
+                } else {
+                    self.free(pfn, order, pageblocks);
+                }
+            }
+            rest = others;
+        }
+    }
+
+    fn may_loosen(&self, pfn: Pfn, order: Order, pageblocks: &Pageblocks) -> bool {
+        self.merging == Merging::Deferred && order == Order(0) && !pageblocks.is_shared(pfn)
+    }
+
+    fn loosen(&mut self, pfn: Pfn, pageblocks: &mut Pageblocks) {
+        self.free.0 += 1;
+        if let Some(first) = self.loose.insert(pfn, pageblocks.of(pfn)) {
+            self.free.0 -= PAGEBLOCK;
+            self.free(first, Order(9), pageblocks);
+        }
+    }
+
+    /// Merges the loose pages of the first pageblock of a type.
+    fn settle_first(&mut self, of: Migratetype, pageblocks: &mut Pageblocks) {
+        for pfn in self.loose.take_first(of) {
+            self.free.0 -= 1;
+            self.free(pfn, Order(0), pageblocks);
+        }
+    }
+
+    fn settle_all(&mut self, pageblocks: &mut Pageblocks) {
+        for &of in &Migratetype::ALL[..Migratetype::PCP_COUNT] {
+            while !self.loose.has_none_of(of) {
+                self.settle_first(of, pageblocks);
+            }
+        }
+    }
+
+    /// Before other types are asked: merges loose pages of the own type until there is a block, and then
+    /// all others.
+    fn settle_for(&mut self, wanted: Blocks, pageblocks: &mut Pageblocks) {
+        while !self.loose.has_none_of(wanted.migratetype) {
+            self.settle_first(wanted.migratetype, pageblocks);
+            let has_block = |order| self.head(Order(order), wanted.migratetype).is_some();
+            if (wanted.order.0..ORDERS as u8).any(has_block) {
+                return;
+            }
+        }
+        self.settle_all(pageblocks);
+    }
+
+    /// Merges all loose pages after a drain.
+    pub fn settle_after_drain(&mut self, pageblocks: &mut Pageblocks) {
+        self.holds.acquisitions += self.loose.pageblocks().div_ceil(PAGEBLOCKS_PER_HOLD);
+        self.settle_all(pageblocks);
+    }
+
     fn free_block(&mut self, pfn: Pfn, order: Order, end: ListEnd, pageblocks: &mut Pageblocks) {
         if order == Order(10) && self.rules.model == FallbackModel::Linux6_12 {
             self.free_block(pfn, Order(9), end, pageblocks);
@@ -288,8 +368,8 @@ impl NaiveZone {
 
     /// Takes blocks, one after the other as `rmqueue_bulk` does.
     pub fn take(&mut self, wanted: Blocks, pageblocks: &mut Pageblocks) -> Vec<Pfn> {
-        let mut taken: Vec<Pfn> = Vec::new();
-        let (mut stealing, mut runs, mut left_in_run) = (false, 0, 0);
+        let (mut taken, mut runs) = self.take_loose(wanted);
+        let (mut stealing, mut left_in_run) = (false, 0);
         while (taken.len() as u64) < wanted.blocks && (left_in_run > 0 || runs < wanted.runs_max) {
             let Some((pfn, found)) = self.take_one(wanted, &mut stealing, pageblocks) else {
                 break;
@@ -307,6 +387,22 @@ impl NaiveZone {
         taken
     }
 
+    /// Loose pages of the own type, for who wants single pages; and how many runs they make up.
+    fn take_loose(&mut self, wanted: Blocks) -> (Vec<Pfn>, u64) {
+        let (mut taken, mut runs) = (Vec::new(), 0);
+        while wanted.order == Order(0)
+            && (taken.len() as u64) < wanted.blocks
+            && runs < wanted.runs_max
+            && !self.loose.has_none_of(wanted.migratetype)
+        {
+            let left = wanted.blocks - taken.len() as u64;
+            taken.extend(self.loose.take_run(wanted.migratetype, left));
+            runs += 1;
+        }
+        self.free.0 -= taken.len() as u64;
+        (taken, runs)
+    }
+
     /// One block, and the order of the free block that it was part of.
     fn take_one(
         &mut self,
@@ -316,6 +412,10 @@ impl NaiveZone {
     ) -> Option<(Pfn, Order)> {
         let ours = wanted.migratetype;
         if !*stealing {
+            if let Some(found) = self.split_smallest(wanted.order, &[ours]) {
+                return Some(found);
+            }
+            self.settle_for(wanted, pageblocks);
             if let Some(found) = self.split_smallest(wanted.order, &[ours]) {
                 return Some(found);
             }
@@ -449,7 +549,7 @@ impl NaiveZone {
     fn is_ours(&self, pfn: Pfn, pageblocks: &Pageblocks) -> bool {
         let first = Pfn(pfn.0 - pfn.0 % PAGEBLOCK);
         let is_inside = self.span.start <= first && first.0 + PAGEBLOCK <= self.spanned_end.0;
-        is_inside && !pageblocks.shared.contains(&(pfn.0 / PAGEBLOCK))
+        is_inside && !pageblocks.is_shared(pfn)
     }
 
     fn head(&self, order: Order, migratetype: Migratetype) -> Option<Pfn> {
@@ -481,6 +581,17 @@ impl NaiveZone {
 fn pageblock(pfn: Pfn) -> impl Iterator<Item = Pfn> {
     let first = pfn.0 - pfn.0 % PAGEBLOCK;
     (first..first + PAGEBLOCK).map(Pfn)
+}
+
+/// How many of the first blocks adjoin, all upward or all downward.
+fn run_length(blocks: &[Pfn], order: Order) -> usize {
+    let step = order.pages().0;
+    let distance = |pair: &[Pfn]| pair[1].0.wrapping_sub(pair[0].0);
+    let Some(first) = blocks.get(..2).map(distance) else { return 1 };
+    if first != step && first != step.wrapping_neg() {
+        return 1;
+    }
+    1 + blocks.windows(2).take_while(|pair| distance(pair) == first).count()
 }
 
 /// Who gives when a type has nothing, first choice first.

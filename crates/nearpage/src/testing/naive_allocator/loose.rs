@@ -1,0 +1,92 @@
+//! Single pages that came back and are not merged yet: nearpage's [`Merging::Deferred`].
+//!
+//! [`Merging::Deferred`]: crate::buddy::Merging::Deferred
+
+use std_alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use std_alloc::vec::Vec;
+
+use crate::frame::Migratetype;
+use crate::units::Pfn;
+
+const PAGEBLOCK: u64 = 512;
+/// Runs of loose pages are taken by words of so many.
+const WORD: u64 = 64;
+
+/// The loose pages of a zone.
+#[derive(Default)]
+pub struct Loose {
+    /// By type, pageblocks that have loose pages: the one that got its first page last is the first.
+    pageblocks: [VecDeque<u64>; Migratetype::PCP_COUNT],
+    pages: BTreeMap<u64, BTreeSet<Pfn>>,
+}
+
+impl Loose {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.pages.is_empty()
+    }
+
+    /// Pageblocks that have some.
+    pub fn pageblocks(&self) -> u64 {
+        self.pages.len() as u64
+    }
+
+    /// Whether there are none in pageblocks of a type.
+    pub fn has_none_of(&self, of: Migratetype) -> bool {
+        self.pageblocks[of.index()].is_empty()
+    }
+
+    /// The loose pages of a type, in the order in which they are listed.
+    pub fn list(&self, of: Migratetype) -> impl Iterator<Item = Pfn> {
+        let pageblocks = self.pageblocks.get(of.index()).into_iter().flatten();
+        pageblocks.flat_map(|pageblock| self.pages[pageblock].iter().copied())
+    }
+
+    /// Adds a page. Returns the first page of its pageblock if all of that is loose now; then none of it
+    /// is any more.
+    pub fn insert(&mut self, pfn: Pfn, of: Migratetype) -> Option<Pfn> {
+        let pageblock = pfn.0 / PAGEBLOCK;
+        let pages = self.pages.entry(pageblock).or_default();
+        if pages.is_empty() {
+            self.pageblocks[of.index()].push_front(pageblock);
+        }
+        assert!(pages.insert(pfn), "{pfn} is loose already");
+        if pages.len() as u64 == PAGEBLOCK {
+            self.forget(pageblock);
+            return Some(Pfn(pageblock * PAGEBLOCK));
+        }
+        None
+    }
+
+    /// Takes the first adjoining pages of a type, at most `most`.
+    pub fn take_run(&mut self, of: Migratetype, most: u64) -> Vec<Pfn> {
+        let Some(&pageblock) = self.pageblocks[of.index()].front() else { return Vec::new() };
+        let pages = self.pages.entry(pageblock).or_default();
+        let mut run: Vec<Pfn> = Vec::new();
+        while let Some(&pfn) = pages.first() {
+            let adjoins = run.last().is_none_or(|last| last.0 + 1 == pfn.0 && pfn.0 % WORD != 0);
+            if !adjoins || run.len() as u64 == most {
+                break;
+            }
+            pages.pop_first();
+            run.push(pfn);
+        }
+        if pages.is_empty() {
+            self.forget(pageblock);
+        }
+        run
+    }
+
+    /// Takes all pages of the first pageblock of a type, ascending.
+    pub fn take_first(&mut self, of: Migratetype) -> Vec<Pfn> {
+        let Some(&pageblock) = self.pageblocks[of.index()].front() else { return Vec::new() };
+        let pages = self.pages[&pageblock].iter().copied().collect();
+        self.forget(pageblock);
+        pages
+    }
+
+    fn forget(&mut self, pageblock: u64) {
+        self.pages.remove(&pageblock);
+        self.pageblocks.iter_mut().for_each(|list| list.retain(|&other| other != pageblock));
+    }
+}
