@@ -326,7 +326,9 @@ fn settle<P: Platform>(zone: &Zone<'_, P>) {
     if !zone.lock().buddy().has_loose() {
         return;
     }
-    let pageblocks = zone.managed().0.div_ceil(PAGEBLOCK_ORDER.pages().0);
+    // By the span: a zone of scattered ranges has more pageblocks than its pages would fill.
+    let (span, size) = (zone.span(), PAGEBLOCK_ORDER.pages().0);
+    let pageblocks = span.end.0.div_ceil(size) - span.start.0 / size;
     for _ in 0..pageblocks.div_ceil(PAGEBLOCKS_PER_HOLD as u64) {
         if !zone.lock_to_move().buddy().settle(*zone.frames(), PAGEBLOCKS_PER_HOLD) {
             break;
