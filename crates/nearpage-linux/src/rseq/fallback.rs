@@ -10,31 +10,37 @@ pub fn current_cpu(_area: isize) -> u32 {
 }
 
 /// As on other architectures.
-pub fn pop(_area: isize, _list: &RingList) -> u32 {
+pub fn pop(_area: isize, _list: &RingList<'_>) -> u32 {
     MOVED
 }
 
 /// As on other architectures.
-pub fn push(_area: isize, _list: &RingList, _number: u32) -> u32 {
+pub fn push(_area: isize, _list: &RingList<'_>, _number: u32) -> u32 {
     Push::MOVED.0
 }
 
 /// As on other architectures.
-pub fn pop_batch(_area: isize, _list: &RingList, _out: &mut [u32]) -> u32 {
+pub fn pop_batch(_area: isize, _list: &RingList<'_>, _out: &mut [u32]) -> u32 {
     MOVED
 }
 
 /// As on other architectures.
-pub fn push_batch(_area: isize, _list: &RingList, _numbers: &[u32]) -> u32 {
+pub fn push_batch(_area: isize, _list: &RingList<'_>, _numbers: &[u32]) -> u32 {
     MOVED
 }
 
 /// As on other architectures.
-pub fn append_run(_area: isize, _list: &RingList, _first: u32, _step: u32, _blocks: u32) -> u32 {
+pub fn append_run(
+    _area: isize,
+    _list: &RingList<'_>,
+    _first: u32,
+    _step: u32,
+    _blocks: u32,
+) -> u32 {
     MOVED
 }
 
 /// As on other architectures.
-pub fn pop_cold(_area: isize, _list: &RingList, _out: &mut [u32]) -> u32 {
+pub fn pop_cold(_area: isize, _list: &RingList<'_>, _out: &mut [u32]) -> u32 {
     MOVED
 }

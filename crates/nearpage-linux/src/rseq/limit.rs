@@ -9,32 +9,29 @@ use super::{RingList, RingStorage, Unavailable, sequences};
 /// A list of numbers for each CPU, and nothing else: no frames, no zones, no tuning.
 pub struct BareLists {
     storage: RingStorage,
-    lists: Vec<[RingList; LISTS]>,
-    _rings: Vec<Box<[AtomicU32]>>,
+    lists: Vec<[RingList<'static>; LISTS]>,
 }
 
 impl BareLists {
-    /// Lists for CPUs 0 to `cpus - 1`, each with `entries` numbers on it and room for as many more.
+    /// Lists for CPUs 0 to `cpus - 1`, each with `entries` numbers on it and room for as many more. Their
+    /// memory is never freed.
     ///
     /// # Errors
     /// [`Unavailable`] without restartable sequences.
     pub fn new(cpus: u32, entries: u32) -> Result<Self, Unavailable> {
         let storage = RingStorage::new()?;
-        let mut rings = Vec::new();
         let lists = (0..cpus).map(CpuId).map(|cpu| {
             std::array::from_fn(|_| {
-                let ring: Box<[AtomicU32]> =
+                let ring: Vec<AtomicU32> =
                     (0..(2 * entries).next_power_of_two()).map(AtomicU32::new).collect();
-                let list = RingStorage::list(cpu, &ring);
-                rings.push(ring);
-                list
+                RingStorage::list(cpu, ring.leak())
             })
         });
-        let lists: Vec<[RingList; LISTS]> = lists.collect();
+        let lists: Vec<[RingList<'static>; LISTS]> = lists.collect();
         for list in lists.iter().flatten() {
             list.cursor.store(entries as u64, nearpage::sync::Ordering::Relaxed);
         }
-        Ok(Self { storage, lists, _rings: rings })
+        Ok(Self { storage, lists })
     }
 
     /// Takes a number from this CPU's list. `None` if it is empty, or this thread was moved meanwhile.

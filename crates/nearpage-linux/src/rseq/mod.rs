@@ -43,7 +43,7 @@ pub use limit::BareLists;
 use core::marker::PhantomData;
 
 use nearpage::frame::ZoneFrames;
-use nearpage::pcp::storage::{ListCounts, Pop, Push, Storage};
+use nearpage::pcp::storage::{EachList, ListCounts, Pop, Push, Storage};
 use nearpage::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use nearpage::units::{CpuId, Order};
 
@@ -55,13 +55,15 @@ const STOPPED: u32 = 1 << 31;
 /// Largest ring: positions are compared in 16 bits, so a count must stay well below 65536.
 const RING_ENTRIES_MAX: u32 = 32768;
 
-/// A ring of frame numbers; see the module text. 40 bytes, two lists share no more than a line.
+/// A ring of frame numbers; see the module text. 40 bytes, two lists share no more than a line. What
+/// sequences need of `ring` is its first entry; `entries` stands for the rest.
 #[derive(Debug)]
 #[repr(C)]
-pub struct RingList {
+pub struct RingList<'m> {
     cursor: AtomicU64,
     cold: AtomicU64,
     ring: *const AtomicU32,
+    entries: PhantomData<&'m [AtomicU32]>,
     owner: AtomicU32,
     limit: AtomicU32,
     mask: u32,
@@ -69,13 +71,13 @@ pub struct RingList {
     cpu: u32,
 }
 
-// SAFETY: `ring` points to atomics that outlive the list (`RingStorage::list` gets them from the same
-// metadata buffer), and all other fields are atomics or constant.
-unsafe impl Send for RingList {}
+// SAFETY: `ring` is a shared slice of atomics that outlives the list, and all other fields are atomics or
+// constant.
+unsafe impl Send for RingList<'_> {}
 // SAFETY: as for Send.
-unsafe impl Sync for RingList {}
+unsafe impl Sync for RingList<'_> {}
 
-impl RingList {
+impl RingList<'_> {
     fn ends(&self) -> (u64, u64) {
         (self.cursor.load(Ordering::Relaxed), self.cold.load(Ordering::Relaxed))
     }
@@ -103,7 +105,7 @@ impl RingList {
 }
 
 /// Takes blocks from the cold end of a list of a stopped CPU, which nobody else writes.
-fn pop_cold_stopped(list: &RingList, out: &mut [u32]) -> usize {
+fn pop_cold_stopped(list: &RingList<'_>, out: &mut [u32]) -> usize {
     let (cursor, cold) = list.ends();
     let blocks = out.len().min(count_between(cursor, cold) as usize);
     for (slot, position) in out[..blocks].iter_mut().zip(0..) {
@@ -149,7 +151,7 @@ impl RingStorage {
 }
 
 impl Storage for RingStorage {
-    type List = RingList;
+    type List<'m> = RingList<'m>;
     type PerCpu = CpuState;
     type OnCpu<'a> = Here<'a>;
     const EXACT: bool = false;
@@ -163,12 +165,13 @@ impl Storage for RingStorage {
         CpuState::default()
     }
 
-    fn list(cpu: CpuId, ring: &[AtomicU32]) -> RingList {
+    fn list<'m>(cpu: CpuId, ring: &'m [AtomicU32]) -> RingList<'m> {
         assert!(ring.len().is_power_of_two() && ring.len() <= RING_ENTRIES_MAX as usize);
         RingList {
             cursor: AtomicU64::new(0),
             cold: AtomicU64::new(0),
             ring: ring.as_ptr(),
+            entries: PhantomData,
             owner: AtomicU32::new(cpu.0),
             limit: AtomicU32::new(ring.len() as u32),
             mask: ring.len() as u32 - 1,
@@ -187,13 +190,19 @@ impl Storage for RingStorage {
     }
 
     #[inline(always)]
-    fn pop(&self, on: &Here<'_>, list: &RingList, _frames: &ZoneFrames<'_>) -> Pop {
+    fn pop(&self, on: &Here<'_>, list: &RingList<'_>, _frames: &ZoneFrames<'_>) -> Pop {
         debug_assert!(on.1.is_none(), "a stopped CPU's lists are only drained");
         Pop(sequences::pop(self.area.offset(), list))
     }
 
     #[inline(always)]
-    fn push(&self, on: &Here<'_>, list: &RingList, _frames: &ZoneFrames<'_>, number: u32) -> Push {
+    fn push(
+        &self,
+        on: &Here<'_>,
+        list: &RingList<'_>,
+        _frames: &ZoneFrames<'_>,
+        number: u32,
+    ) -> Push {
         debug_assert!(on.1.is_none(), "a stopped CPU's lists are only drained");
         Push(sequences::push(self.area.offset(), list, number))
     }
@@ -202,7 +211,7 @@ impl Storage for RingStorage {
     fn pop_batch(
         &self,
         _on: &Here<'_>,
-        list: &RingList,
+        list: &RingList<'_>,
         _frames: &ZoneFrames<'_>,
         out: &mut [u32],
     ) -> usize {
@@ -216,7 +225,7 @@ impl Storage for RingStorage {
     fn push_batch(
         &self,
         _on: &Here<'_>,
-        list: &RingList,
+        list: &RingList<'_>,
         _frames: &ZoneFrames<'_>,
         numbers: &[u32],
     ) -> usize {
@@ -229,7 +238,7 @@ impl Storage for RingStorage {
     fn append_run(
         &self,
         _on: &Here<'_>,
-        list: &RingList,
+        list: &RingList<'_>,
         _frames: &ZoneFrames<'_>,
         first: u32,
         order: Order,
@@ -244,7 +253,7 @@ impl Storage for RingStorage {
     fn pop_cold(
         &self,
         on: &Here<'_>,
-        list: &RingList,
+        list: &RingList<'_>,
         _frames: &ZoneFrames<'_>,
         out: &mut [u32],
     ) -> usize {
@@ -257,7 +266,7 @@ impl Storage for RingStorage {
         }
     }
 
-    fn counts(list: &RingList) -> ListCounts {
+    fn counts(list: &RingList<'_>) -> ListCounts {
         let (cursor, cold) = list.ends_together();
         let count = count_between(cursor, cold);
         let hot = cold.wrapping_add(count as u64);
@@ -265,21 +274,21 @@ impl Storage for RingStorage {
         ListCounts { count, pops, pushes: hot.wrapping_add(pops) }
     }
 
-    fn limit(list: &RingList) -> u32 {
+    fn limit(list: &RingList<'_>) -> u32 {
         list.limit.load(Ordering::Relaxed)
     }
 
-    fn set_limit(list: &RingList, blocks: u32) -> u32 {
+    fn set_limit(list: &RingList<'_>, blocks: u32) -> u32 {
         let limit = blocks.min(list.mask + 1);
         list.limit.store(limit, Ordering::Relaxed);
         limit
     }
 
-    fn capacity(list: &RingList) -> u32 {
+    fn capacity(list: &RingList<'_>) -> u32 {
         list.mask + 1
     }
 
-    fn for_each(list: &RingList, _frames: &ZoneFrames<'_>, each: &mut dyn FnMut(u32)) {
+    fn for_each(list: &RingList<'_>, _frames: &ZoneFrames<'_>, each: &mut dyn FnMut(u32)) {
         let (cursor, cold) = list.ends();
         for position in 1..=count_between(cursor, cold) as u64 {
             each(list.entry(cursor.wrapping_sub(position)));
@@ -290,7 +299,7 @@ impl Storage for RingStorage {
         &'a self,
         cpu: CpuId,
         state: &'a CpuState,
-        lists: &dyn Fn(&mut dyn FnMut(&RingList)),
+        lists: &EachList<'_, RingList<'_>>,
     ) -> Option<Here<'a>> {
         // Acquire pairs with the Release in `resume`: the next one to stop this CPU sees our drains.
         if state.stopped.swap(true, Ordering::Acquire) {
@@ -305,7 +314,7 @@ impl Storage for RingStorage {
         None
     }
 
-    fn resume(&self, on: Here<'_>, lists: &dyn Fn(&mut dyn FnMut(&RingList))) {
+    fn resume(&self, on: Here<'_>, lists: &EachList<'_, RingList<'_>>) {
         let state = on.1.expect("resume ends what stop began");
         // Release pairs with nothing a sequence does by itself: on its CPU the thread that reads the owner
         // was not running a sequence on this list meanwhile, and stores of one location are seen in order;

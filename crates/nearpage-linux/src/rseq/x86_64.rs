@@ -57,7 +57,7 @@ macro_rules! sequence {
 
 /// Takes the hottest entry: what is in a [`Pop`].
 #[inline(always)]
-pub fn pop(area: isize, list: &RingList) -> u32 {
+pub fn pop(area: isize, list: &RingList<'_>) -> u32 {
     let number: u32;
     // SAFETY: `area` as in `current_cpu`. The sequence reads and writes only the cursor of `list` and
     // reads one slot of its ring, below `mask + 1` entries; `RingStorage::list` tied ring and mask together.
@@ -100,7 +100,7 @@ pub fn pop(area: isize, list: &RingList) -> u32 {
 
 /// Puts an entry at the hot end: what is in a [`Push`].
 #[inline(always)]
-pub fn push(area: isize, list: &RingList, number: u32) -> u32 {
+pub fn push(area: isize, list: &RingList<'_>, number: u32) -> u32 {
     let answer: u32;
     // SAFETY: as in `pop`. The slot written is above the hot end and below `limit <= mask + 1` entries
     // from the cold end, so it belongs to nobody until the cursor is stored.
@@ -152,7 +152,7 @@ pub fn push(area: isize, list: &RingList, number: u32) -> u32 {
 /// The copy is part of the sequence. Copied before, with a commit that only compares both ends, it could be
 /// of entries that a drain took and a refill replaced meanwhile: then both ends are where they were.
 #[inline(always)]
-pub fn pop_batch(area: isize, list: &RingList, out: &mut [u32]) -> u32 {
+pub fn pop_batch(area: isize, list: &RingList<'_>, out: &mut [u32]) -> u32 {
     let popped: u32;
     // SAFETY: as in `pop`; it reads entries between the two ends, and writes at most `out.len()` to `out`.
     unsafe {
@@ -210,7 +210,7 @@ pub fn pop_batch(area: isize, list: &RingList, out: &mut [u32]) -> u32 {
 /// Pushes entries at the hot end, the last one hottest, as far as the limit allows; returns how many,
 /// or [`MOVED`].
 #[inline(always)]
-pub fn push_batch(area: isize, list: &RingList, numbers: &[u32]) -> u32 {
+pub fn push_batch(area: isize, list: &RingList<'_>, numbers: &[u32]) -> u32 {
     let pushed: u32;
     // SAFETY: as in `push`; it writes at most `limit` minus the count of slots, all above the hot end,
     // and reads at most `numbers.len()` entries of `numbers`.
@@ -272,7 +272,7 @@ pub fn push_batch(area: isize, list: &RingList, numbers: &[u32]) -> u32 {
 /// Appends `first`, `first + step`, … at the cold end, `first` hottest, as far as there is room; returns
 /// how many, or [`MOVED`].
 #[inline(always)]
-pub fn append_run(area: isize, list: &RingList, first: u32, step: u32, blocks: u32) -> u32 {
+pub fn append_run(area: isize, list: &RingList<'_>, first: u32, step: u32, blocks: u32) -> u32 {
     let appended: u32;
     // SAFETY: as in `push`; it writes at most capacity (`mask + 1`) minus the count of slots, all below
     // the cold end.
@@ -332,7 +332,7 @@ pub fn append_run(area: isize, list: &RingList, first: u32, step: u32, blocks: u
 /// Takes up to `out.len()` entries from the cold end, coldest first: how many, or [`MOVED`]. What is in
 /// the rest of `out` afterwards is anything.
 #[inline(always)]
-pub fn pop_cold(area: isize, list: &RingList, out: &mut [u32]) -> u32 {
+pub fn pop_cold(area: isize, list: &RingList<'_>, out: &mut [u32]) -> u32 {
     let taken: u32;
     // SAFETY: as in `pop_batch`; the sequence moves the cold end.
     unsafe {

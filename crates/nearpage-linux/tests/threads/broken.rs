@@ -2,7 +2,7 @@
 
 use nearpage::frame::ZoneFrames;
 use nearpage::pcp::serial::{CurrentCpu, Exclusion};
-use nearpage::pcp::storage::ListCounts;
+use nearpage::pcp::storage::{EachList, ListCounts};
 use nearpage::pcp::{Pop, Push, Storage};
 use nearpage::sync::AtomicU32;
 use nearpage::units::{CpuId, Order};
@@ -45,12 +45,12 @@ pub struct BrokenRings {
     pub bug: Bug,
 }
 
-type List = <RingStorage as Storage>::List;
+type List<'m> = <RingStorage as Storage>::List<'m>;
 type PerCpu = <RingStorage as Storage>::PerCpu;
 type OnCpu<'a> = <RingStorage as Storage>::OnCpu<'a>;
 
 impl Storage for BrokenRings {
-    type List = List;
+    type List<'m> = List<'m>;
     type PerCpu = PerCpu;
     type OnCpu<'a> = OnCpu<'a>;
     const EXACT: bool = RingStorage::EXACT;
@@ -63,7 +63,7 @@ impl Storage for BrokenRings {
         RingStorage::per_cpu(cpu)
     }
 
-    fn list(cpu: CpuId, ring: &[AtomicU32]) -> List {
+    fn list<'m>(cpu: CpuId, ring: &'m [AtomicU32]) -> List<'m> {
         RingStorage::list(cpu, ring)
     }
 
@@ -75,11 +75,11 @@ impl Storage for BrokenRings {
         self.rings.enter(cpu, per_cpu)
     }
 
-    fn pop(&self, on: &OnCpu<'_>, list: &List, frames: &ZoneFrames<'_>) -> Pop {
+    fn pop(&self, on: &OnCpu<'_>, list: &List<'_>, frames: &ZoneFrames<'_>) -> Pop {
         self.rings.pop(on, list, frames)
     }
 
-    fn push(&self, on: &OnCpu<'_>, list: &List, frames: &ZoneFrames<'_>, number: u32) -> Push {
+    fn push(&self, on: &OnCpu<'_>, list: &List<'_>, frames: &ZoneFrames<'_>, number: u32) -> Push {
         match self.rings.push(on, list, frames, number) {
             Push::MOVED if self.bug == Bug::ForgetsPushes => Push::DONE,
             answer => answer,
@@ -89,7 +89,7 @@ impl Storage for BrokenRings {
     fn pop_batch(
         &self,
         on: &OnCpu<'_>,
-        list: &List,
+        list: &List<'_>,
         frames: &ZoneFrames<'_>,
         out: &mut [u32],
     ) -> usize {
@@ -99,7 +99,7 @@ impl Storage for BrokenRings {
     fn push_batch(
         &self,
         on: &OnCpu<'_>,
-        list: &List,
+        list: &List<'_>,
         frames: &ZoneFrames<'_>,
         numbers: &[u32],
     ) -> usize {
@@ -110,7 +110,7 @@ impl Storage for BrokenRings {
     fn append_run(
         &self,
         on: &OnCpu<'_>,
-        list: &List,
+        list: &List<'_>,
         frames: &ZoneFrames<'_>,
         first: u32,
         order: Order,
@@ -122,30 +122,30 @@ impl Storage for BrokenRings {
     fn pop_cold(
         &self,
         on: &OnCpu<'_>,
-        list: &List,
+        list: &List<'_>,
         frames: &ZoneFrames<'_>,
         out: &mut [u32],
     ) -> usize {
         self.rings.pop_cold(on, list, frames, out)
     }
 
-    fn counts(list: &List) -> ListCounts {
+    fn counts(list: &List<'_>) -> ListCounts {
         RingStorage::counts(list)
     }
 
-    fn limit(list: &List) -> u32 {
+    fn limit(list: &List<'_>) -> u32 {
         RingStorage::limit(list)
     }
 
-    fn set_limit(list: &List, blocks: u32) -> u32 {
+    fn set_limit(list: &List<'_>, blocks: u32) -> u32 {
         RingStorage::set_limit(list, blocks)
     }
 
-    fn capacity(list: &List) -> u32 {
+    fn capacity(list: &List<'_>) -> u32 {
         RingStorage::capacity(list)
     }
 
-    fn for_each(list: &List, frames: &ZoneFrames<'_>, each: &mut dyn FnMut(u32)) {
+    fn for_each(list: &List<'_>, frames: &ZoneFrames<'_>, each: &mut dyn FnMut(u32)) {
         RingStorage::for_each(list, frames, each);
     }
 
@@ -153,7 +153,7 @@ impl Storage for BrokenRings {
         &'a self,
         cpu: CpuId,
         per_cpu: &'a PerCpu,
-        lists: &dyn Fn(&mut dyn FnMut(&List)),
+        lists: &EachList<'_, List<'_>>,
     ) -> Option<OnCpu<'a>> {
         match self.bug {
             Bug::DrainsWithoutStopping => self.rings.stop(cpu, per_cpu, &|_| {}),
@@ -161,7 +161,7 @@ impl Storage for BrokenRings {
         }
     }
 
-    fn resume(&self, on: OnCpu<'_>, lists: &dyn Fn(&mut dyn FnMut(&List))) {
+    fn resume(&self, on: OnCpu<'_>, lists: &EachList<'_, List<'_>>) {
         self.rings.resume(on, lists);
     }
 }

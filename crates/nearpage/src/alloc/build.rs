@@ -453,7 +453,7 @@ fn carve_cpu<'m, P: Platform>(
     let pagesets = arena.slice(zones.len(), |index, arena| {
         let zone = zones[index];
         let mut out_of_metadata = false;
-        let lists: [List<P>; LISTS] = core::array::from_fn(|index| {
+        let lists: [List<'m, P>; LISTS] = core::array::from_fn(|index| {
             let entries = plan.ring_entries::<P::Storage>(of, zone.node(), zone.kind(), index);
             let ring = arena.untouched::<AtomicU32>(entries).unwrap_or_else(|OutOfMetadata| {
                 out_of_metadata = true;

@@ -132,7 +132,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         &self,
         guard: &mut ZoneGuard<'_, 'm, P>,
         on: &<P::Storage as Storage>::OnCpu<'_>,
-        list: &List<P>,
+        list: &List<'m, P>,
         index: usize,
         pages: u64,
     ) -> u64 {
@@ -222,7 +222,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             return Ok(PageCount(0));
         }
         let storage = self.platform.storage();
-        let lists = |each: &mut dyn FnMut(&List<P>)| {
+        let lists = |each: &mut dyn FnMut(&List<'m, P>)| {
             cpu.pagesets
                 .iter()
                 .filter(|pageset| wanted(pageset))
@@ -250,7 +250,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     fn stop<'a>(
         &'a self,
         cpu: &'a Cpu<'m, P>,
-        lists: &EachList<'_, List<P>>,
+        lists: &EachList<'_, List<'m, P>>,
     ) -> Result<<P::Storage as Storage>::OnCpu<'a>, DrainBusy> {
         // A holder that lost its CPU comes back within some time slices; a clock that stands still, as that
         // of a test, is no reason to wait forever.
@@ -283,7 +283,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         if !cpu.pagesets.iter().any(&decays) {
             return Ok(PageCount(0));
         }
-        let lists = |each: &mut dyn FnMut(&List<P>)| {
+        let lists = |each: &mut dyn FnMut(&List<'m, P>)| {
             cpu.pagesets.iter().flat_map(Pageset::lists).for_each(each);
         };
         let on = self.stop(cpu, &lists)?;

@@ -25,7 +25,7 @@ use crate::units::PageCount;
 use crate::zone::Zone;
 
 /// A list of `P`'s storage.
-pub type List<P> = <<P as Platform>::Storage as Storage>::List;
+pub type List<'m, P> = <<P as Platform>::Storage as Storage>::List<'m>;
 
 /// Events of a pageset, counted by its CPU.
 #[derive(Debug, Default)]
@@ -44,14 +44,14 @@ pub struct PagesetEvents {
 #[repr(C, align(64))]
 pub struct Pageset<'m, P: Platform> {
     zone: &'m Zone<'m, P>,
-    lists: [List<P>; LISTS],
+    lists: [List<'m, P>; LISTS],
     tuning: TuningCell,
     events: PagesetEvents,
 }
 
 impl<'m, P: Platform> Pageset<'m, P> {
     /// An empty pageset with the tuning of a booting kernel: everything passes straight through.
-    pub fn new(zone: &'m Zone<'m, P>, lists: [List<P>; LISTS]) -> Self {
+    pub fn new(zone: &'m Zone<'m, P>, lists: [List<'m, P>; LISTS]) -> Self {
         // A cell of zeroes is `Tuning::BOOT`.
         Self { zone, lists, tuning: TuningCell::default(), events: PagesetEvents::default() }
     }
@@ -64,12 +64,12 @@ impl<'m, P: Platform> Pageset<'m, P> {
 
     /// List `index`.
     #[inline(always)]
-    pub fn list(&self, index: usize) -> &List<P> {
+    pub fn list(&self, index: usize) -> &List<'m, P> {
         &self.lists[index]
     }
 
     /// All lists.
-    pub fn lists(&self) -> &[List<P>; LISTS] {
+    pub fn lists(&self) -> &[List<'m, P>; LISTS] {
         &self.lists
     }
 

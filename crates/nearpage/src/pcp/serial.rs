@@ -5,7 +5,7 @@
 //! lists of a CPU exclusive is the [`Exclusion`]: a try-lock per CPU ([`TryLock`]), or nothing where one
 //! thread runs all CPUs ([`Single`]).
 
-use super::storage::{ListCounts, Pop, Push, Storage};
+use super::storage::{EachList, ListCounts, Pop, Push, Storage};
 use crate::frame::{NO_FRAME, ZoneFrames};
 use crate::sync::{AtomicBool, AtomicU32, Ordering, OwnedCounter};
 use crate::units::{CpuId, Order};
@@ -193,7 +193,7 @@ impl LinkedList {
 pub struct SerialStorage<X>(pub X);
 
 impl<X: Exclusion> Storage for SerialStorage<X> {
-    type List = LinkedList;
+    type List<'m> = LinkedList;
     type PerCpu = X::PerCpu;
     type OnCpu<'a>
         = X::OnCpu<'a>
@@ -330,12 +330,12 @@ impl<X: Exclusion> Storage for SerialStorage<X> {
         &'a self,
         _cpu: CpuId,
         per_cpu: &'a X::PerCpu,
-        _lists: &dyn Fn(&mut dyn FnMut(&LinkedList)),
+        _lists: &EachList<'_, LinkedList>,
     ) -> Option<X::OnCpu<'a>> {
         self.0.enter(per_cpu)
     }
 
-    fn resume(&self, _on: X::OnCpu<'_>, _lists: &dyn Fn(&mut dyn FnMut(&LinkedList))) {}
+    fn resume(&self, _on: X::OnCpu<'_>, _lists: &EachList<'_, LinkedList>) {}
 }
 
 /// Fills `out` from `next` until either ends; returns how many.

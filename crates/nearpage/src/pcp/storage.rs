@@ -62,15 +62,15 @@ pub struct ListCounts {
     pub pushes: u64,
 }
 
-/// Calls its argument with each of some lists.
+/// Calls its argument with lists, one after the other: those that [`Storage::stop`] is about.
 pub type EachList<'a, L> = dyn Fn(&mut dyn FnMut(&L)) + 'a;
 
 /// How lists are kept.
 ///
 /// `number`s are frame numbers within the zone whose `frames` are passed; a list only ever sees one zone.
 pub trait Storage {
-    /// One list.
-    type List: Sync;
+    /// One list, whose entries may lie in memory that lives for `'m`.
+    type List<'m>: Sync;
     /// What makes the lists of one CPU exclusive.
     type PerCpu: Sync;
     /// Proof that this thread may use the lists of a CPU.
@@ -89,7 +89,7 @@ pub trait Storage {
     fn per_cpu(cpu: CpuId) -> Self::PerCpu;
 
     /// An empty list of `cpu`, with the entries that [`Self::ring_entries`] asked for.
-    fn list(cpu: CpuId, ring: &[AtomicU32]) -> Self::List;
+    fn list<'m>(cpu: CpuId, ring: &'m [AtomicU32]) -> Self::List<'m>;
 
     /// The CPU that this thread runs on, as a hint.
     fn current_cpu(&self) -> CpuId;
@@ -98,13 +98,13 @@ pub trait Storage {
     fn enter<'a>(&'a self, cpu: CpuId, per_cpu: &'a Self::PerCpu) -> Option<Self::OnCpu<'a>>;
 
     /// Takes the hottest block.
-    fn pop(&self, on: &Self::OnCpu<'_>, list: &Self::List, frames: &ZoneFrames<'_>) -> Pop;
+    fn pop(&self, on: &Self::OnCpu<'_>, list: &Self::List<'_>, frames: &ZoneFrames<'_>) -> Pop;
 
     /// Puts a block at the hot end.
     fn push(
         &self,
         on: &Self::OnCpu<'_>,
-        list: &Self::List,
+        list: &Self::List<'_>,
         frames: &ZoneFrames<'_>,
         number: u32,
     ) -> Push;
@@ -113,7 +113,7 @@ pub trait Storage {
     fn pop_batch(
         &self,
         on: &Self::OnCpu<'_>,
-        list: &Self::List,
+        list: &Self::List<'_>,
         frames: &ZoneFrames<'_>,
         out: &mut [u32],
     ) -> usize;
@@ -122,7 +122,7 @@ pub trait Storage {
     fn push_batch(
         &self,
         on: &Self::OnCpu<'_>,
-        list: &Self::List,
+        list: &Self::List<'_>,
         frames: &ZoneFrames<'_>,
         numbers: &[u32],
     ) -> usize;
@@ -132,7 +132,7 @@ pub trait Storage {
     fn append_run(
         &self,
         on: &Self::OnCpu<'_>,
-        list: &Self::List,
+        list: &Self::List<'_>,
         frames: &ZoneFrames<'_>,
         first: u32,
         order: Order,
@@ -143,25 +143,25 @@ pub trait Storage {
     fn pop_cold(
         &self,
         on: &Self::OnCpu<'_>,
-        list: &Self::List,
+        list: &Self::List<'_>,
         frames: &ZoneFrames<'_>,
         out: &mut [u32],
     ) -> usize;
 
     /// What the list holds and has seen; exact when its CPU is quiet.
-    fn counts(list: &Self::List) -> ListCounts;
+    fn counts(list: &Self::List<'_>) -> ListCounts;
 
     /// The most blocks that `push` lets the list hold.
-    fn limit(list: &Self::List) -> u32;
+    fn limit(list: &Self::List<'_>) -> u32;
 
     /// Sets the most blocks that `push` lets the list hold; returns what was set, at most what fits.
-    fn set_limit(list: &Self::List, blocks: u32) -> u32;
+    fn set_limit(list: &Self::List<'_>, blocks: u32) -> u32;
 
     /// The most blocks that fit.
-    fn capacity(list: &Self::List) -> u32;
+    fn capacity(list: &Self::List<'_>) -> u32;
 
     /// Calls `each` for every block, hottest first. Only while nobody uses the list.
-    fn for_each(list: &Self::List, frames: &ZoneFrames<'_>, each: &mut dyn FnMut(u32));
+    fn for_each(list: &Self::List<'_>, frames: &ZoneFrames<'_>, each: &mut dyn FnMut(u32));
 
     /// Takes hold of the lists of another CPU, so that no thread there can use them until the proof is
     /// dropped. `lists` calls its argument with every list of that CPU that will be used.
@@ -170,9 +170,9 @@ pub trait Storage {
         &'a self,
         cpu: CpuId,
         per_cpu: &'a Self::PerCpu,
-        lists: &EachList<'_, Self::List>,
+        lists: &EachList<'_, Self::List<'_>>,
     ) -> Option<Self::OnCpu<'a>>;
 
     /// Ends what [`Self::stop`] began.
-    fn resume(&self, on: Self::OnCpu<'_>, lists: &EachList<'_, Self::List>);
+    fn resume(&self, on: Self::OnCpu<'_>, lists: &EachList<'_, Self::List<'_>>);
 }

@@ -41,7 +41,7 @@ pub struct Lists<'a, S: Storage> {
     storage: &'a S,
     cpu: CpuId,
     per_cpu: S::PerCpu,
-    lists: [S::List; LISTS],
+    lists: [S::List<'a>; LISTS],
     frames: ZoneFrames<'a>,
 }
 
@@ -58,7 +58,7 @@ impl<'a, S: Storage> Lists<'a, S> {
     }
 
     /// The lists themselves.
-    pub fn lists(&self) -> &[S::List; LISTS] {
+    pub fn lists(&self) -> &[S::List<'a>; LISTS] {
         &self.lists
     }
 
@@ -137,7 +137,7 @@ impl<'a, S: Storage> Lists<'a, S> {
     /// Empties a list as another CPU does, in pieces.
     fn drain(&self, index: usize, out: &mut [u32]) -> u32 {
         const PIECE: usize = 100;
-        let lists = |each: &mut dyn FnMut(&S::List)| self.lists.iter().for_each(each);
+        let lists = |each: &mut dyn FnMut(&S::List<'a>)| self.lists.iter().for_each(each);
         let on = self.storage.stop(self.cpu, &self.per_cpu, &lists).expect(BUSY);
         let (list, mut drained) = (&self.lists[index], 0);
         while S::counts(list).count > 0 && drained < out.len() {
@@ -202,7 +202,7 @@ pub fn check_exclusion<S: Storage>(storage: &S, cpu: CpuId) {
     let frames = ZoneFrames::new(table.map(), Pfn(0), ZoneIndex(0));
     let lists = Lists::new(storage, cpu, &rings, frames);
     assert_eq!(lists.apply(0, &Operation::Push(5)), Answer::Pushed(Push::DONE));
-    let each_list = |each: &mut dyn FnMut(&S::List)| lists.lists.iter().for_each(each);
+    let each_list = |each: &mut dyn FnMut(&_)| lists.lists.iter().for_each(each);
     let stop = || storage.stop(cpu, &lists.per_cpu, &each_list);
     let stopped = stop().expect(BUSY);
     // Twice, since a refusal must not change anything.

@@ -6,7 +6,7 @@ use std::cell::Cell;
 use nearpage::error::FreeError;
 use nearpage::frame::ZoneFrames;
 use nearpage::pcp::serial::{CurrentCpu, LinkedList, SerialStorage, Single};
-use nearpage::pcp::storage::ListCounts;
+use nearpage::pcp::storage::{EachList, ListCounts};
 use nearpage::pcp::{Pop, Push, Storage};
 use nearpage::platform::{Platform, Shortage};
 use nearpage::sync::AtomicU32;
@@ -100,7 +100,7 @@ pub struct LossyStorage {
 }
 
 impl Storage for LossyStorage {
-    type List = LinkedList;
+    type List<'m> = LinkedList;
     type PerCpu = ();
     type OnCpu<'a> = ();
     const EXACT: bool = true;
@@ -205,12 +205,12 @@ impl Storage for LossyStorage {
         &'a self,
         cpu: CpuId,
         per_cpu: &'a (),
-        lists: &dyn Fn(&mut dyn FnMut(&LinkedList)),
+        lists: &EachList<'_, LinkedList>,
     ) -> Option<()> {
         self.exact.stop(cpu, per_cpu, lists)
     }
 
-    fn resume(&self, on: (), lists: &dyn Fn(&mut dyn FnMut(&LinkedList))) {
+    fn resume(&self, on: (), lists: &EachList<'_, LinkedList>) {
         self.exact.resume(on, lists);
     }
 }

@@ -41,6 +41,7 @@ impl Rseq {
     }
 
     /// Lets the thread run on `cpu` from now on.
+    #[cfg(target_arch = "x86_64")]
     pub fn move_to(&self, cpu: CpuId) {
         self.cpu_id_start.set(cpu.0);
         self.cpu_id.set(cpu.0);

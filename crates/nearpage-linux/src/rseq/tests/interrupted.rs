@@ -81,7 +81,7 @@ impl<'a> Twins<'a> {
         Self { storage, frames, lists, index, naive }
     }
 
-    fn list(&self) -> &RingList {
+    fn list(&self) -> &RingList<'a> {
         &self.lists.lists()[self.index]
     }
 
