@@ -97,14 +97,21 @@ pub struct Host<S, const HARDENED: bool> {
     storage: S,
     pressure: Box<dyn Pressure>,
     on_misuse: OnMisuse,
-    misuses: AtomicU64,
+    /// Boxed, so that nothing in a `Memory` changes: see `PageAllocator`.
+    misuses: Box<AtomicU64>,
     start: Instant,
 }
 
 impl<S, const HARDENED: bool> Host<S, HARDENED> {
     /// A host with this storage.
     pub fn new(storage: S, pressure: Box<dyn Pressure>, on_misuse: OnMisuse) -> Self {
-        Self { storage, pressure, on_misuse, misuses: AtomicU64::new(0), start: Instant::now() }
+        Self {
+            storage,
+            pressure,
+            on_misuse,
+            misuses: Box::new(AtomicU64::new(0)),
+            start: Instant::now(),
+        }
     }
 
     /// Frees that were refused so far.

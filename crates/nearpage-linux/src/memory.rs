@@ -150,6 +150,7 @@ impl Memory {
         }
     }
 
+    #[cold]
     #[inline(never)]
     fn alloc_frames_otherwise(&self, request: Request) -> Result<Pfn, AllocError> {
         with_allocator!(self, allocator => allocator.alloc(request))
@@ -182,6 +183,7 @@ impl Memory {
         }
     }
 
+    #[cold]
     #[inline(never)]
     fn free_frames_otherwise(&self, first: Pfn, order: Order) -> Result<(), FreeError> {
         with_allocator!(self, allocator => allocator.free(first, order))

@@ -109,6 +109,7 @@ const TYPE_SHIFT: u32 = 7;
 const ZONE_SHIFT: u32 = 12;
 const STATE_MASK: u32 = 0b111;
 const ORDER_MASK: u32 = 0b1111 << ORDER_SHIFT;
+const ZONE_MASK: u32 = (u16::MAX as u32) << ZONE_SHIFT;
 
 const _: () = assert!(crate::units::MAX_ORDER.0 < 16, "an order must fit four bits");
 
@@ -179,17 +180,10 @@ impl Word {
             == FrameState::Allocated as u32 | (order.0 as u32) << ORDER_SHIFT
     }
 
-    /// Whether this is the head of an allocated block of exactly `order` in `zone`.
-    #[inline]
-    pub const fn is_allocated_in(self, order: Order, zone: ZoneIndex) -> bool {
-        let mask = STATE_MASK | ORDER_MASK | (u16::MAX as u32) << ZONE_SHIFT;
-        self.0 & mask == Word::allocated(order, Migratetype::Unmovable, zone).0
-    }
-
     /// Whether this is the head of a free block of exactly `order` in `zone`.
     #[inline]
     pub const fn is_free(self, order: Order, zone: ZoneIndex) -> bool {
-        let mask = STATE_MASK | ORDER_MASK | (u16::MAX as u32) << ZONE_SHIFT;
+        let mask = STATE_MASK | ORDER_MASK | ZONE_MASK;
         self.0 & mask == Word::free(order, Migratetype::Unmovable, zone).0 & mask
     }
 }
@@ -445,16 +439,21 @@ impl Section {
         Frame { word: &self.words[offset], links: &self.links[offset] }
     }
 
-    /// The migratetype of the pageblock of `pfn`, whose low bits say where in the section it is.
+    /// The byte of the pageblock of the frame at `offset`, modulo the size of a section.
+    #[inline(always)]
+    fn pageblock_byte(&self, offset: u32) -> &AtomicU8 {
+        &self.pageblocks[(offset as usize % SECTION_FRAMES) >> PAGEBLOCK_ORDER.0]
+    }
+
     #[inline]
-    fn pageblock(&self, pfn: Pfn) -> Migratetype {
-        let stored = self.pageblocks[pfn.pageblock_offset()].load(Ordering::Relaxed);
+    fn pageblock(&self, offset: u32) -> Migratetype {
+        let stored = self.pageblock_byte(offset).load(Ordering::Relaxed);
         Migratetype::from_bits(swap_first_two(stored) as u32)
     }
 
     #[inline]
-    fn set_pageblock(&self, pfn: Pfn, migratetype: Migratetype) {
-        let pageblock = &self.pageblocks[pfn.pageblock_offset()];
+    fn set_pageblock(&self, offset: u32, migratetype: Migratetype) {
+        let pageblock = self.pageblock_byte(offset);
         debug_assert!(pageblock.load(Ordering::Relaxed) & SHARED == 0, "its type is nobody's");
         pageblock.store(swap_first_two(migratetype as u8), Ordering::Relaxed);
     }
@@ -503,7 +502,7 @@ impl<'m> SectionMap<'m> {
     /// If no section covers `pfn`.
     #[inline]
     pub fn pageblock(&self, pfn: Pfn) -> Migratetype {
-        self.managed_section(pfn).pageblock(pfn)
+        self.managed_section(pfn).pageblock(pfn.section_offset() as u32)
     }
 
     /// Sets the migratetype of the pageblock of `pfn`. Only under the lock of its zone.
@@ -512,60 +511,107 @@ impl<'m> SectionMap<'m> {
     /// If no section covers `pfn`.
     #[inline]
     pub fn set_pageblock(&self, pfn: Pfn, migratetype: Migratetype) {
-        self.managed_section(pfn).set_pageblock(pfn, migratetype);
+        self.managed_section(pfn).set_pageblock(pfn.section_offset() as u32, migratetype);
     }
 }
 
-/// The frames of one zone by frame number: the distance from the zone's first PFN. 32 bits reach
-/// 16 TiB of 4 KiB pages per zone.
+/// The frames of one zone by frame number: the distance from the beginning of the zone's first section. So a
+/// number's low bits are those of its PFN, and its high bits say which section. 32 bits reach 16 TiB of 4 KiB
+/// pages per zone.
 #[derive(Clone, Copy)]
 pub struct ZoneFrames<'m> {
-    map: SectionMap<'m>,
-    start: Pfn,
-    zone: ZoneIndex,
+    /// From the zone's first section on.
+    sections: &'m [Option<&'m Section>],
+    /// The first PFN of the first of them.
+    base: Pfn,
+    /// The zone, where words have it: saves a shift on the fast path.
+    zone_bits: u32,
+    first: u32,
 }
 
 impl<'m> ZoneFrames<'m> {
-    /// The frames of `zone`, numbered from `start`.
-    pub const fn new(map: SectionMap<'m>, start: Pfn, zone: ZoneIndex) -> Self {
-        Self { map, start, zone }
+    /// The frames of `zone`, whose first PFN is `start`.
+    pub fn new(map: SectionMap<'m>, start: Pfn, zone: ZoneIndex) -> Self {
+        let first = usize::try_from(start.section().wrapping_sub(map.first)).ok();
+        Self {
+            sections: first.and_then(|first| map.sections.get(first..)).unwrap_or_default(),
+            base: Pfn(start.section() << SECTION_SHIFT),
+            zone_bits: (zone.0 as u32) << ZONE_SHIFT,
+            first: start.section_offset() as u32,
+        }
+    }
+
+    /// The number of the zone's first frame.
+    #[inline]
+    pub const fn first(&self) -> u32 {
+        self.first
     }
 
     /// The zone.
     #[inline]
     pub const fn zone(&self) -> ZoneIndex {
-        self.zone
+        ZoneIndex((self.zone_bits >> ZONE_SHIFT) as u16)
     }
 
     /// The PFN of frame `number`.
     #[inline]
     pub const fn pfn(&self, number: u32) -> Pfn {
-        Pfn(self.start.0 + number as u64)
+        Pfn(self.base.0 + number as u64)
     }
 
     /// The number of `pfn`, which lies in this zone.
     #[inline]
     pub const fn number(&self, pfn: Pfn) -> u32 {
-        (pfn.0 - self.start.0) as u32
+        (pfn.0 - self.base.0) as u32
+    }
+
+    /// [`Word::allocated`] of a block of this zone.
+    #[inline(always)]
+    pub const fn allocated(&self, order: Order, migratetype: Migratetype) -> Word {
+        Word(Word::allocated(order, migratetype, ZoneIndex(0)).0 | self.zone_bits)
+    }
+
+    /// [`Word::cached`] of a block of this zone.
+    #[inline(always)]
+    pub const fn cached(&self, order: Order) -> Word {
+        Word(Word::cached(order, ZoneIndex(0)).0 | self.zone_bits)
+    }
+
+    /// Whether `word` is that of the head of an allocated block of exactly `order` in this zone.
+    #[inline(always)]
+    pub const fn is_allocated(&self, word: Word, order: Order) -> bool {
+        let mask = STATE_MASK | ORDER_MASK | ZONE_MASK;
+        word.0 & mask == self.allocated(order, Migratetype::Unmovable).0
+    }
+
+    #[inline(always)]
+    fn try_section(&self, number: u64) -> Option<&'m Section> {
+        *self.sections.get(usize::try_from(number >> SECTION_SHIFT).ok()?)?
+    }
+
+    #[inline(always)]
+    fn managed_section(&self, number: u32) -> &'m Section {
+        self.try_section(number as u64).expect("a managed frame has a section")
     }
 
     /// Where `pfn` is, if a section covers it. Whether it is a frame of this zone at all, and so whether the
     /// number means anything, its word says.
     #[inline(always)]
     pub fn locate(&self, pfn: Pfn) -> Option<Located<'m>> {
-        let section = self.map.section(pfn)?;
-        let offset = pfn.section_offset();
+        let distance = pfn.0.wrapping_sub(self.base.0);
+        let section = self.try_section(distance)?;
+        let number = distance as u32;
         Some(Located {
-            frame: section.frame(offset),
-            pageblock: &section.pageblocks[pfn.pageblock_offset()],
-            number: pfn.0.wrapping_sub(self.start.0) as u32,
+            frame: section.frame(number as usize),
+            pageblock: section.pageblock_byte(number),
+            number,
         })
     }
 
     /// Frame `number`, or `None` in a hole of the machine.
     #[inline]
     pub fn try_frame(&self, number: u32) -> Option<Frame<'m>> {
-        self.map.get(self.pfn(number))
+        Some(self.try_section(number as u64)?.frame(number as usize))
     }
 
     /// Frame `number`.
@@ -583,37 +629,33 @@ impl<'m> ZoneFrames<'m> {
     /// If no section covers the frame.
     #[inline]
     pub fn section(&self, number: u32) -> (SectionFrames<'m>, u32) {
-        let pfn = self.pfn(number);
-        let offset = pfn.section_offset() as u32;
-        let section = self.map.managed_section(pfn);
-        (SectionFrames { section, first: number.wrapping_sub(offset) }, offset)
+        let offset = number % SECTION_FRAMES as u32;
+        let section = self.managed_section(number);
+        (SectionFrames { section, first: number - offset }, offset)
     }
 
     /// The migratetype of the pageblock of frame `number`.
     #[inline]
     pub fn pageblock(&self, number: u32) -> Migratetype {
-        self.map.pageblock(self.pfn(number))
+        self.managed_section(number).pageblock(number)
     }
 
     /// Sets the migratetype of the pageblock of frame `number`, which is not shared.
     #[inline]
     pub fn set_pageblock(&self, number: u32, migratetype: Migratetype) {
-        self.map.set_pageblock(self.pfn(number), migratetype);
+        self.managed_section(number).set_pageblock(number, migratetype);
     }
 
     /// Notes that the pageblock of frame `number`, which is movable, holds frames of other zones too.
     pub fn share_pageblock(&self, number: u32) {
-        self.pageblock_byte(number).fetch_or(SHARED, Ordering::Relaxed);
+        let section = self.managed_section(number);
+        section.pageblock_byte(number).fetch_or(SHARED, Ordering::Relaxed);
     }
 
     /// Whether the pageblock of frame `number` holds frames of other zones too: its type must not change.
     pub fn is_pageblock_shared(&self, number: u32) -> bool {
-        self.pageblock_byte(number).load(Ordering::Relaxed) & SHARED != 0
-    }
-
-    fn pageblock_byte(&self, number: u32) -> &'m AtomicU8 {
-        let pfn = self.pfn(number);
-        &self.map.managed_section(pfn).pageblocks[pfn.pageblock_offset()]
+        let section = self.managed_section(number);
+        section.pageblock_byte(number).load(Ordering::Relaxed) & SHARED != 0
     }
 }
 
@@ -669,13 +711,13 @@ impl<'m> SectionFrames<'m> {
     /// The migratetype of the pageblock that holds the frame at `offset`.
     #[inline]
     pub fn pageblock(&self, offset: u32) -> Migratetype {
-        self.section.pageblock(Pfn(offset as u64))
+        self.section.pageblock(offset)
     }
 
     /// Whether frames of several zones lie in the pageblock that holds the frame at `offset`.
     #[inline]
     pub fn is_pageblock_shared(&self, offset: u32) -> bool {
-        let byte = &self.section.pageblocks[Pfn(offset as u64).pageblock_offset()];
+        let byte = self.section.pageblock_byte(offset);
         byte.load(Ordering::Relaxed) & SHARED != 0
     }
 
@@ -688,7 +730,7 @@ impl<'m> SectionFrames<'m> {
     /// Sets the migratetype of the pageblock that holds the frame at `offset`.
     #[inline]
     pub fn set_pageblock(&self, offset: u32, migratetype: Migratetype) {
-        self.section.set_pageblock(Pfn(offset as u64), migratetype);
+        self.section.set_pageblock(offset, migratetype);
     }
 }
 
@@ -742,20 +784,26 @@ mod tests {
         let sections = crate::testing::sections::Sections::new(1, |_| false);
         let table = sections.table();
         let frames = ZoneFrames::new(table.map(), Pfn(700), ZoneIndex(0));
-        frames.share_pageblock(0);
-        assert!(frames.is_pageblock_shared(323) && !frames.is_pageblock_shared(324));
-        assert_eq!(frames.pageblock(0), Migratetype::Movable);
+        frames.share_pageblock(700);
+        assert!(frames.is_pageblock_shared(1023) && !frames.is_pageblock_shared(1024));
+        assert_eq!(frames.pageblock(700), Migratetype::Movable);
     }
 
     #[test]
     fn frames_are_found_by_number_and_by_offset() {
-        let sections = crate::testing::sections::Sections::new(3, |at| at == 1);
+        let sections = crate::testing::sections::Sections::new(4, |at| at == 2);
         let table = sections.table();
-        let start = SECTION_FRAMES as u32 - 10;
-        let frames = ZoneFrames::new(table.map(), Pfn(start as u64), ZoneIndex(0));
-        assert!(frames.try_frame(9).is_some() && frames.try_frame(10).is_none());
-        // The first number in section 2 and the last.
-        for number in [0, 9, 10 + SECTION_FRAMES as u32, 9 + 2 * SECTION_FRAMES as u32] {
+        let section = SECTION_FRAMES as u32;
+        // The zone starts in section 1; section 2 is a hole.
+        let start = Pfn(2 * section as u64 - 10);
+        let frames = ZoneFrames::new(table.map(), start, ZoneIndex(0));
+        assert_eq!(frames.number(start), section - 10);
+        assert!(frames.try_frame(section - 1).is_some() && frames.try_frame(section).is_none());
+        assert!(frames.locate(Pfn(section as u64 - 1)).is_none(), "before the zone's section");
+        for number in [section - 10, section - 1, 2 * section, 3 * section - 1] {
+            let located = frames.locate(frames.pfn(number)).unwrap();
+            assert_eq!(located.number, number);
+            assert!(core::ptr::eq(located.frame.word, frames.frame(number).word));
             let (home, at) = frames.section(number);
             assert_eq!(home.number(at), number);
             assert!(core::ptr::eq(home.frame(at).word, frames.frame(number).word));

@@ -129,7 +129,11 @@ pub struct RingStorage {
 
 /// Proof of being on a CPU, as far as there is one: each sequence checks again.
 #[derive(Debug)]
-pub struct Here<'a>(PhantomData<&'a ()>, Option<&'a CpuState>);
+pub struct Here<'a> {
+    /// See [`Area::offset`].
+    area: isize,
+    stopped: Option<&'a CpuState>,
+}
 
 /// Whether the lists of a CPU are being drained from outside.
 #[derive(Debug, Default)]
@@ -186,13 +190,13 @@ impl Storage for RingStorage {
 
     #[inline(always)]
     fn enter<'a>(&'a self, _cpu: CpuId, _state: &'a CpuState) -> Option<Here<'a>> {
-        Some(Here(PhantomData, None))
+        Some(Here { area: self.area.offset(), stopped: None })
     }
 
     #[inline(always)]
     fn pop(&self, on: &Here<'_>, list: &RingList<'_>, _frames: &ZoneFrames<'_>) -> Pop {
-        debug_assert!(on.1.is_none(), "a stopped CPU's lists are only drained");
-        Pop(sequences::pop(self.area.offset(), list))
+        debug_assert!(on.stopped.is_none(), "a stopped CPU's lists are only drained");
+        Pop(sequences::pop(on.area, list))
     }
 
     #[inline(always)]
@@ -203,19 +207,19 @@ impl Storage for RingStorage {
         _frames: &ZoneFrames<'_>,
         number: u32,
     ) -> Push {
-        debug_assert!(on.1.is_none(), "a stopped CPU's lists are only drained");
-        Push(sequences::push(self.area.offset(), list, number))
+        debug_assert!(on.stopped.is_none(), "a stopped CPU's lists are only drained");
+        Push(sequences::push(on.area, list, number))
     }
 
     #[inline]
     fn pop_batch(
         &self,
-        _on: &Here<'_>,
+        on: &Here<'_>,
         list: &RingList<'_>,
         _frames: &ZoneFrames<'_>,
         out: &mut [u32],
     ) -> usize {
-        match sequences::pop_batch(self.area.offset(), list, out) {
+        match sequences::pop_batch(on.area, list, out) {
             MOVED => 0,
             popped => popped as usize,
         }
@@ -224,12 +228,12 @@ impl Storage for RingStorage {
     #[inline]
     fn push_batch(
         &self,
-        _on: &Here<'_>,
+        on: &Here<'_>,
         list: &RingList<'_>,
         _frames: &ZoneFrames<'_>,
         numbers: &[u32],
     ) -> usize {
-        match sequences::push_batch(self.area.offset(), list, numbers) {
+        match sequences::push_batch(on.area, list, numbers) {
             MOVED => 0,
             pushed => pushed as usize,
         }
@@ -237,14 +241,14 @@ impl Storage for RingStorage {
 
     fn append_run(
         &self,
-        _on: &Here<'_>,
+        on: &Here<'_>,
         list: &RingList<'_>,
         _frames: &ZoneFrames<'_>,
         first: u32,
         order: Order,
         blocks: u32,
     ) -> u32 {
-        match sequences::append_run(self.area.offset(), list, first, 1 << order.0, blocks) {
+        match sequences::append_run(on.area, list, first, 1 << order.0, blocks) {
             MOVED => 0,
             appended => appended,
         }
@@ -257,10 +261,10 @@ impl Storage for RingStorage {
         _frames: &ZoneFrames<'_>,
         out: &mut [u32],
     ) -> usize {
-        if on.1.is_some() {
+        if on.stopped.is_some() {
             return pop_cold_stopped(list, out);
         }
-        match sequences::pop_cold(self.area.offset(), list, out) {
+        match sequences::pop_cold(on.area, list, out) {
             MOVED => 0,
             taken => taken as usize,
         }
@@ -306,7 +310,7 @@ impl Storage for RingStorage {
             return None;
         }
         lists(&mut |list| list.owner.store(STOPPED, Ordering::Relaxed));
-        let here = Here(PhantomData, Some(state));
+        let here = Here { area: self.area.offset(), stopped: Some(state) };
         if self.area.abort_sequences_on(cpu) {
             return Some(here);
         }
@@ -315,7 +319,7 @@ impl Storage for RingStorage {
     }
 
     fn resume(&self, on: Here<'_>, lists: &EachList<'_, RingList<'_>>) {
-        let state = on.1.expect("resume ends what stop began");
+        let state = on.stopped.expect("resume ends what stop began");
         // Release pairs with nothing a sequence does by itself: on its CPU the thread that reads the owner
         // was not running a sequence on this list meanwhile, and stores of one location are seen in order;
         // it orders the drained ends before the owner for CPUs with weak ordering.

@@ -17,20 +17,22 @@ use super::{MOVED, RingList};
 /// The CPU that this thread runs on: `rseq->cpu_id`.
 #[inline(always)]
 pub fn current_cpu(area: isize) -> u32 {
-    let cpu: u32;
+    let cpu: u64;
     // SAFETY: `area` is glibc's `__rseq_offset` (see `super::Area`): the thread pointer plus it is this
     // thread's registered `struct rseq`; offset 4 is `cpu_id`.
     unsafe {
         asm!("mov {cpu:e}, dword ptr fs:[{area} + 4]", area = in(reg) area, cpu = lateout(reg) cpu,
-             options(nostack, readonly, preserves_flags));
+             options(pure, nostack, readonly, preserves_flags));
     }
-    cpu
+    // The instruction cleared the upper half.
+    cpu as u32
 }
 
 /// The beginning of a sequence: descriptor in a section of its own, arming, comparison of the CPU.
-/// Labels: 2 restart, 3 descriptor, 4 start, 5 one past the commit, 6 abort, 7 moved, 9 end.
-macro_rules! sequence {
-    ($($body:literal),* $(,)?) => {
+/// Labels: 2 restart, 3 descriptor, 4 start, 5 one past the commit, 6 abort, 9 end. `$moved` is where control
+/// goes if the comparison fails.
+macro_rules! sequence_from {
+    ($moved:literal, $($body:literal),* $(,)?) => {
         concat!(
             ".pushsection __rseq_cs, \"aw\"\n",
             ".balign 32\n",
@@ -41,7 +43,7 @@ macro_rules! sequence {
             "mov qword ptr fs:[{area} + 8], {t}\n",
             "4: mov {t:e}, dword ptr fs:[{area} + 4]\n",
             "cmp {t:e}, dword ptr [{list} + {owner}]\n",
-            "jne 7f\n",
+            "jne ", $moved, "\n",
             $($body, "\n",)*
             "5:\n",
             "9:\n",
@@ -52,6 +54,13 @@ macro_rules! sequence {
             ".long 0x53053053\n",
             "6: jmp 2b\n",
         )
+    };
+}
+
+/// A sequence that sets its result at label 7 if the comparison fails.
+macro_rules! sequence {
+    ($($body:literal),* $(,)?) => {
+        sequence_from!("7f", $($body),*)
     };
 }
 
@@ -101,49 +110,44 @@ pub fn pop(area: isize, list: &RingList<'_>) -> u32 {
 /// Puts an entry at the hot end: what is in a [`Push`].
 #[inline(always)]
 pub fn push(area: isize, list: &RingList<'_>, number: u32) -> u32 {
-    let answer: u32;
     // SAFETY: as in `pop`. The slot written is above the hot end and below `limit <= mask + 1` entries
     // from the cold end, so it belongs to nobody until the cursor is stored.
     unsafe {
         asm!(
-            sequence!(
+            sequence_from!(
+                "{moved}",
                 "mov {c}, qword ptr [{list} + {cursor}]",
                 "mov {r:e}, {c:e}",
                 "sub {r:x}, word ptr [{list} + {cold}]",
-                "movzx {r:e}, {r:x}",
-                "cmp {r:e}, dword ptr [{list} + {limit}]",
-                "jae 8f",
+                // Counts and limits are below 65536.
+                "cmp {r:x}, word ptr [{list} + {limit}]",
+                "jae {full}",
                 "movzx {r:e}, {c:x}",
                 "and {r:e}, dword ptr [{list} + {mask}]",
                 "mov {t}, qword ptr [{list} + {ring}]",
                 "mov dword ptr [{t} + {r:r} * 4], {n:e}",
-                "xor {r:e}, {r:e}",
                 "inc {c}",
                 "mov qword ptr [{list} + {cursor}], {c}",
             ),
-            "7: mov {r:e}, {MOVED}",
-            "jmp 9b",
-            "8: mov {r:e}, {FULL}",
-            "jmp 9b",
             ".popsection",
             area = in(reg) area,
             list = in(reg) list,
             n = in(reg) number,
             t = out(reg) _,
             c = out(reg) _,
-            r = out(reg) answer,
+            r = out(reg) _,
             owner = const core::mem::offset_of!(RingList, owner),
             cursor = const core::mem::offset_of!(RingList, cursor),
             cold = const core::mem::offset_of!(RingList, cold),
             limit = const core::mem::offset_of!(RingList, limit),
             mask = const core::mem::offset_of!(RingList, mask),
             ring = const core::mem::offset_of!(RingList, ring),
-            MOVED = const Push::MOVED.0,
-            FULL = const Push::FULL.0,
+            moved = label { return Push::MOVED.0 },
+            full = label { return Push::FULL.0 },
             options(nostack),
         );
     }
-    answer
+    Push::DONE.0
 }
 
 /// Takes up to `out.len()` entries from the hot end, hottest first: how many, or [`MOVED`]. What is in

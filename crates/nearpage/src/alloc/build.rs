@@ -9,11 +9,11 @@ use core::fmt;
 
 use super::online::OnlineMap;
 use super::settings::State;
-use super::{Cpu, NO_ZONE, NodeState, PageAllocator, Preferred};
+use super::{Cpu, Home, NO_ZONE, NodeState, PageAllocator, Preferred};
 use crate::arena::{Arena, Need, OutOfMetadata};
 use crate::frame::{Section, SectionMap, ZoneFrames};
 use crate::model::Model;
-use crate::pcp::pageset::{List, Pageset};
+use crate::pcp::pageset::{List, Owner, Pageset};
 use crate::pcp::{LISTS, Storage, list_order};
 use crate::platform::{Lock, Platform};
 use crate::slot::Slot;
@@ -174,23 +174,26 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         }
         let mut carver = Carver { plan, hub: plan.hub, arenas };
         let parts = carver.carve::<P>(&mut hub, &config).expect(COUNTED);
-        let state = State {
+        let mut state = Some(State {
             settings,
             page_shift: config.page_shift,
             booted: false,
             loads: parts.loads,
             order: parts.order,
-        };
+        });
+        let state = hub.slice(1, |_, _| Ok(P::Lock::new(state.take().ok_or(OutOfMetadata)?)));
+        let state: &'m [P::Lock<State<'m>>] = state.expect(COUNTED);
         Ok(Self {
             platform,
             model: config.model,
             map: parts.map,
             online: parts.online,
+            homes: parts.homes,
             cpus: parts.cpus,
             zones: parts.zones,
             nodes: parts.nodes,
             topology,
-            state: P::Lock::new(state),
+            state: &state[0],
         })
     }
 }
@@ -229,7 +232,8 @@ impl<'m> Plan<'m> {
         }
         for (node, kind) in zones(topology) {
             let span = topology.span(node, kind);
-            if span.pages().0 >= u32::MAX as u64 {
+            // Frame numbers count from the beginning of the first section.
+            if span.pages().0 + span.start.section_offset() as u64 >= u32::MAX as u64 {
                 return Err(BuildError::ZoneTooLarge { node: topology.node(node).id, span });
             }
         }
@@ -324,13 +328,15 @@ impl<'m> Plan<'m> {
         need.add::<AtomicU64>(pageblocks * OnlineMap::WORDS_PER_PAGEBLOCK);
         need.add::<&Zone<'_, P>>(self.zones);
         need.add::<NodeState<'_>>(nodes);
-        need.add::<Option<&Cpu<'_, P>>>(self.cpu_ids);
+        need.add::<Home<'_, P>>(self.cpu_ids);
+        need.add::<Option<Cpu<'_, P>>>(self.cpu_ids);
         need.add::<u32>(nodes);
         need.add::<NodeIndex>(nodes);
+        need.add::<P::Lock<State<'_>>>(1);
     }
 
     fn add_cpu<P: Platform>(&self, need: &mut Need, of: NodeIndex) {
-        need.add::<Cpu<'_, P>>(1);
+        need.add::<Owner<P>>(1);
         need.add::<Pageset<'_, P>>(self.zones);
         for (node, kind) in zones(&self.topology) {
             for index in 0..LISTS {
@@ -365,7 +371,8 @@ struct Parts<'m, P: Platform> {
     online: OnlineMap<'m>,
     zones: &'m [&'m Zone<'m, P>],
     nodes: &'m [NodeState<'m>],
-    cpus: &'m [Option<&'m Cpu<'m, P>>],
+    homes: &'m [Home<'m, P>],
+    cpus: &'m [Option<Cpu<'m, P>>],
     loads: &'m mut [u32],
     order: &'m mut [NodeIndex],
 }
@@ -420,6 +427,8 @@ impl<'m> Carver<'_, 'm> {
                 own: [const { AtomicU16::new(NO_ZONE) }; ZoneKind::COUNT],
             })
         })?;
+        let homes =
+            hub.slice(plan.cpu_ids, |_, _| Ok([const { Slot::empty() }; ZoneKind::COUNT]))?;
         let cpus = hub.slice(plan.cpu_ids, |index, hub| {
             let cpu = CpuId(index as u32);
             let Some(node) = plan.topology.node_of_cpu(cpu) else { return Ok(None) };
@@ -431,6 +440,7 @@ impl<'m> Carver<'_, 'm> {
             online,
             zones,
             nodes,
+            homes,
             cpus,
             loads: hub.slice(plan.topology.len(), |_, _| Ok(0))?,
             order: hub.slice(plan.topology.len(), |_, _| Ok(NodeIndex(0)))?,
@@ -449,7 +459,10 @@ fn carve_cpu<'m, P: Platform>(
     id: CpuId,
     of: NodeIndex,
     zones: &'m [&'m Zone<'m, P>],
-) -> Result<&'m Cpu<'m, P>, OutOfMetadata> {
+) -> Result<Cpu<'m, P>, OutOfMetadata> {
+    let owner = arena
+        .slice(1, |_, _| Ok(Owner { cpu: id, node: of, exclusion: P::Storage::per_cpu(id) }))?;
+    let owner: &'m Owner<P> = &owner[0];
     let pagesets = arena.slice(zones.len(), |index, arena| {
         let zone = zones[index];
         let mut out_of_metadata = false;
@@ -461,16 +474,7 @@ fn carve_cpu<'m, P: Platform>(
             });
             P::Storage::list(id, ring)
         });
-        if out_of_metadata { Err(OutOfMetadata) } else { Ok(Pageset::new(zone, lists)) }
+        if out_of_metadata { Err(OutOfMetadata) } else { Ok(Pageset::new(zone, owner, lists)) }
     })?;
-    let cpu = arena.slice(1, |_, _| {
-        Ok(Cpu {
-            id,
-            node: of,
-            home: [const { Slot::empty() }; ZoneKind::COUNT],
-            pagesets,
-            exclusion: P::Storage::per_cpu(id),
-        })
-    })?;
-    Ok(&cpu[0])
+    Ok(Cpu { owner, pagesets })
 }

@@ -6,7 +6,7 @@
 
 use core::fmt;
 
-use super::fast::{FromPageset, Near};
+use super::fast::{FromPageset, Near, hand_out};
 use super::scan::{Wanted, first_flags};
 use super::{PageAllocator, Request, refill::Runs};
 use crate::buddy::Search;
@@ -66,7 +66,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     /// scan would find, without walking to it.
     #[inline]
     fn bulk_near(&self, request: Request, out: &mut [Pfn]) -> Option<usize> {
-        let Near { cpu, pageset, list, migratetype } = self.near(request)?;
+        let Near { pageset, list, migratetype } = self.near(request)?;
         let kind = pageset.zone().kind();
         let room = pageset.zone().room(first_flags(request.gfp), kind);
         let held = P::Storage::counts(pageset.list(list)).count as usize;
@@ -74,7 +74,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         if !single || held < out.len() || self.bulk_share(room, out.len()) < out.len() {
             return None;
         }
-        let on = self.platform.storage().enter(cpu.id, &cpu.exclusion)?;
+        let on = pageset.enter(self.platform.storage())?;
         let got = match out.len() {
             ..=FEW => self.pop_into::<FEW>(&on, pageset, migratetype, list, out),
             _ => self.pop_into::<CHUNK>(&on, pageset, migratetype, list, out),
@@ -138,7 +138,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             && let Some(list) = list_index(SINGLE, wanted.migratetype)
         {
             let pageset = &cpu.pagesets[zone.index().0 as usize];
-            if let Some(on) = self.platform.storage().enter(cpu.id, &cpu.exclusion) {
+            if let Some(on) = pageset.enter(self.platform.storage()) {
                 got = self.pop_into::<CHUNK>(&on, pageset, wanted.migratetype, list, out);
                 if !self.model.departures.bulk_from_zone {
                     return got + self.bulk_by_refills(&on, pageset, wanted, list, &mut out[got..]);
@@ -167,7 +167,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         while got < out.len() {
             let refilled = self.refill(on, pageset, SINGLE, wanted.migratetype, list);
             let FromPageset::Block(number) = refilled else { break };
-            out[got] = self.hand_out(pageset.zone(), number, SINGLE, wanted.migratetype);
+            out[got] = hand_out(pageset.frames(), number, SINGLE, wanted.migratetype);
             got += 1;
             got += self.pop_into::<CHUNK>(on, pageset, wanted.migratetype, list, &mut out[got..]);
         }
@@ -184,7 +184,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         list: usize,
         out: &mut [Pfn],
     ) -> usize {
-        let zone = pageset.zone();
+        let frames = pageset.frames();
         let mut numbers = [0; STEP];
         let mut got = 0;
         while got < out.len() {
@@ -192,11 +192,11 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             let popped = self.platform.storage().pop_batch(
                 on,
                 pageset.list(list),
-                zone.frames(),
+                frames,
                 &mut numbers[..want],
             );
             for (slot, &number) in out[got..].iter_mut().zip(&numbers[..popped]) {
-                *slot = self.hand_out(zone, number, SINGLE, migratetype);
+                *slot = hand_out(frames, number, SINGLE, migratetype);
             }
             got += popped;
             if popped < want {
@@ -237,7 +237,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         };
         let numbers = runs.as_slice().iter().flat_map(|&(first, blocks)| first..first + blocks);
         for (slot, number) in out.iter_mut().zip(numbers) {
-            *slot = self.hand_out(zone, number, SINGLE, wanted.migratetype);
+            *slot = hand_out(zone.frames(), number, SINGLE, wanted.migratetype);
         }
         let events = zone.events();
         ZoneEvents::add(&events.direct_allocs, taken as u64);
@@ -274,8 +274,8 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         if let Some(cpu) = self.this_cpu() {
             let pageset = &cpu.pagesets[zone.0 as usize];
             let storage = self.platform.storage();
-            if let Some(on) = storage.enter(cpu.id, &cpu.exclusion) {
-                let frames = pageset.zone().frames();
+            if let Some(on) = pageset.enter(storage) {
+                let frames = pageset.frames();
                 if P::Storage::EXACT {
                     for number in numbers {
                         kept += storage.push_batch(&on, pageset.list(list), frames, &[*number]);
@@ -318,11 +318,12 @@ impl<P: Platform> BulkFree<'_, '_, P> {
         // Most pages go where the one before them went.
         if let Some((zone, list)) = self.target
             && self.len < CHUNK
-            && let Some(page) = self.allocator.zones[zone.0 as usize].frames().locate(pfn)
-            && page.frame.word().is_allocated_in(SINGLE, zone)
+            && let frames = self.allocator.zones[zone.0 as usize].frames()
+            && let Some(page) = frames.locate(pfn)
+            && frames.is_allocated(page.frame.word(), SINGLE)
             && list_index(SINGLE, page.pageblock()) == Some(list)
         {
-            self.allocator.take_back(page.frame, zone, pfn, SINGLE)?;
+            self.allocator.take_back(page.frame, frames, pfn, SINGLE)?;
             self.batch[self.len] = page.number;
             self.len += 1;
             return Ok(());
@@ -338,14 +339,15 @@ impl<P: Platform> BulkFree<'_, '_, P> {
             _ => return Err(allocator.refuse_free(pfn, SINGLE)),
         };
         let zone = frame.word().zone();
-        allocator.take_back(frame, zone, pfn, SINGLE)?;
+        let frames = allocator.zones[zone.0 as usize].frames();
+        allocator.take_back(frame, frames, pfn, SINGLE)?;
         let Some(list) = list_index(SINGLE, allocator.map.pageblock(pfn)) else {
             allocator.free_to_zone(zone, pfn, SINGLE);
             return Ok(());
         };
         self.flush();
         self.target = Some((zone, list));
-        self.batch[self.len] = allocator.zones[zone.0 as usize].frames().number(pfn);
+        self.batch[self.len] = frames.number(pfn);
         self.len += 1;
         Ok(())
     }

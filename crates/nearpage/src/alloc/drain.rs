@@ -67,10 +67,9 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         list: usize,
     ) {
         self.make_room(on, pageset, order, list);
-        let zone = pageset.zone();
         let storage = self.platform.storage();
-        if !storage.push(on, pageset.list(list), zone.frames(), number).is_done() {
-            self.free_to_zone(zone.index(), zone.frames().pfn(number), order);
+        if !storage.push(on, pageset.list(list), pageset.frames(), number).is_done() {
+            self.free_to_zone(pageset.zone().index(), pageset.frames().pfn(number), order);
         }
     }
 
@@ -258,7 +257,9 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         const TRIES_MAX: u32 = 10_000_000;
         let start = self.platform.now_ns();
         for _ in 0..TRIES_MAX {
-            if let Some(on) = self.platform.storage().stop(cpu.id, &cpu.exclusion, lists) {
+            if let Some(on) =
+                self.platform.storage().stop(cpu.owner.cpu, &cpu.owner.exclusion, lists)
+            {
                 return Ok(on);
             }
             if self.platform.now_ns().saturating_sub(start) > WAIT_NS {
@@ -266,7 +267,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             }
             self.platform.relax();
         }
-        Err(DrainBusy { cpu: cpu.id })
+        Err(DrainBusy { cpu: cpu.owner.cpu })
     }
 
     /// Lets the pagesets of a CPU decay by one step: to be called once a second (facts 7.6). Returns the

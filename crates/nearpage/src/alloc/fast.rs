@@ -1,14 +1,13 @@
 //! The fast path: one page from, or to, the pageset of this CPU.
 
-use super::{Cpu, PageAllocator, Request};
+use super::{PageAllocator, Request};
 use crate::error::{AllocError, FreeError};
-use crate::frame::{Frame, Migratetype, Word};
+use crate::frame::{Frame, Migratetype, ZoneFrames};
 use crate::gfp::Gfp;
 use crate::pcp::pageset::Pageset;
 use crate::pcp::{Pop, Push, Storage, list_index};
 use crate::platform::Platform;
-use crate::units::{Order, Pfn, ZoneIndex, ZoneKind};
-use crate::zone::Zone;
+use crate::units::{Order, Pfn, ZoneKind};
 
 /// What a pageset had for an allocation.
 pub(super) enum FromPageset {
@@ -22,7 +21,6 @@ pub(super) enum FromPageset {
 
 /// Where the fast path looks: the pageset of this CPU for the zone that a request prefers, and the list in it.
 pub(super) struct Near<'m, P: Platform> {
-    pub(super) cpu: &'m Cpu<'m, P>,
     pub(super) pageset: &'m Pageset<'m, P>,
     pub(super) list: usize,
     pub(super) migratetype: Migratetype,
@@ -44,13 +42,13 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     /// A block from this CPU's pageset for the preferred zone, if that zone has room to spare.
     #[inline(always)]
     fn alloc_fast(&self, request: Request) -> Option<Pfn> {
-        let Near { cpu, pageset, list, migratetype } = self.near(request)?;
+        let Near { pageset, list, migratetype } = self.near(request)?;
         if request.order.0 >= pageset.zone().headroom_orders() {
             return None;
         }
-        match self.alloc_from_pageset(cpu, pageset, request.order, migratetype, list) {
+        match self.alloc_from_pageset(pageset, request.order, migratetype, list) {
             FromPageset::Block(number) => {
-                Some(self.hand_out(pageset.zone(), number, request.order, migratetype))
+                Some(hand_out(pageset.frames(), number, request.order, migratetype))
             }
             FromPageset::Nothing | FromPageset::Busy => None,
         }
@@ -62,39 +60,40 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let migratetype = request.gfp.migratetype()?;
         let kind = request.gfp.zone_kind()?;
         let list = list_index(request.order, migratetype)?;
-        let cpu = self.this_cpu()?;
         let (node, pageset) = match request.node {
-            None => (cpu.node, cpu.home[kind.index()].get()?),
+            None => {
+                let pageset = self.home(kind)?;
+                (pageset.owner().node, pageset)
+            }
             Some(id) => {
                 let node = self.node_index(id)?;
                 let zone = self.nodes[node.0 as usize].preferred.zone(kind);
-                (node, cpu.pagesets.get(zone.0 as usize)?)
+                (node, self.this_cpu()?.pagesets.get(zone.0 as usize)?)
             }
         };
         // A node without memory of this kind prefers a zone of another node.
         if request.gfp.has(Gfp::THISNODE) && pageset.zone().node() != node {
             return None;
         }
-        Some(Near { cpu, pageset, list, migratetype })
+        Some(Near { pageset, list, migratetype })
     }
 
     #[inline(always)]
     pub(super) fn alloc_from_pageset(
         &self,
-        cpu: &Cpu<'m, P>,
         pageset: &Pageset<'m, P>,
         order: Order,
         migratetype: Migratetype,
         list: usize,
     ) -> FromPageset {
         let storage = self.platform.storage();
-        let Some(on) = storage.enter(cpu.id, &cpu.exclusion) else { return FromPageset::Busy };
+        let Some(on) = pageset.enter(storage) else { return FromPageset::Busy };
         if P::Storage::EXACT {
             let mut tuning = pageset.tuning();
             tuning.before_alloc(&self.model.pcp);
             pageset.set_tuning(tuning);
         }
-        let popped = storage.pop(&on, pageset.list(list), pageset.zone().frames());
+        let popped = storage.pop(&on, pageset.list(list), pageset.frames());
         if let Some(number) = popped.frame() {
             return FromPageset::Block(number);
         }
@@ -102,21 +101,6 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             return self.refill(&on, pageset, order, migratetype, list);
         }
         FromPageset::Busy
-    }
-
-    /// Marks a block as allocated and gives its frame number to the outside.
-    #[inline(always)]
-    pub(super) fn hand_out(
-        &self,
-        zone: &Zone<'m, P>,
-        number: u32,
-        order: Order,
-        migratetype: Migratetype,
-    ) -> Pfn {
-        let frame = zone.frames().frame(number);
-        debug_assert!(!frame.word().is_allocated(order), "handed out twice");
-        frame.set_word(Word::allocated(order, migratetype, zone.index()));
-        zone.frames().pfn(number)
     }
 
     /// Frees a block that [`alloc`](Self::alloc) returned, with the order that it was allocated with.
@@ -130,17 +114,16 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         // Most pages come home to the zone that this CPU's requests prefer, from movable pageblocks. To
         // ask for that first means that the addresses of the zone and of the list are known before
         // the frame's word and its pageblock's type are: those only confirm the branches.
-        if let Some(cpu) = self.this_cpu()
-            && let Some(pageset) = cpu.home[ZoneKind::Normal.index()].get()
-            && let Some(page) = pageset.zone().frames().locate(pfn)
-            && page.frame.word().is_allocated_in(order, pageset.zone().index())
+        if let Some(pageset) = self.home(ZoneKind::Normal)
+            && let frames = pageset.frames()
+            && let Some(page) = frames.locate(pfn)
+            && frames.is_allocated(page.frame.word(), order)
         {
-            self.take_back(page.frame, pageset.zone().index(), pfn, order)?;
+            self.take_back(page.frame, frames, pfn, order)?;
             if page.is_movable() {
-                let migratetype = Migratetype::Movable;
-                self.free_to_pageset(cpu, pageset, page.number, order, migratetype);
+                self.free_to_pageset(pageset, page.number, order, Migratetype::Movable);
             } else {
-                self.free_of_type(cpu, pageset, page.number, order, page.pageblock());
+                self.free_of_type(pageset, page.number, order, page.pageblock());
             }
             return Ok(());
         }
@@ -156,45 +139,43 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             _ => return Err(self.refuse_free(pfn, order)),
         };
         let zone = frame.word().zone();
-        self.take_back(frame, zone, pfn, order)?;
+        self.take_back(frame, self.zones[zone.0 as usize].frames(), pfn, order)?;
         let Some(cpu) = self.this_cpu() else {
             self.free_to_zone(zone, pfn, order);
             return Ok(());
         };
         let pageset = &cpu.pagesets[zone.0 as usize];
-        let number = pageset.zone().frames().number(pfn);
-        self.free_to_pageset(cpu, pageset, number, order, self.map.pageblock(pfn));
+        let number = pageset.frames().number(pfn);
+        self.free_to_pageset(pageset, number, order, self.map.pageblock(pfn));
         Ok(())
     }
 
+    #[cold]
     #[inline(never)]
     fn free_of_type(
         &self,
-        cpu: &Cpu<'m, P>,
         pageset: &Pageset<'m, P>,
         number: u32,
         order: Order,
         migratetype: Migratetype,
     ) {
-        self.free_to_pageset(cpu, pageset, number, order, migratetype);
+        self.free_to_pageset(pageset, number, order, migratetype);
     }
 
     /// Puts a block that nobody holds any more into a pageset of this CPU.
     #[inline(always)]
     fn free_to_pageset(
         &self,
-        cpu: &Cpu<'m, P>,
         pageset: &Pageset<'m, P>,
         number: u32,
         order: Order,
         migratetype: Migratetype,
     ) {
-        let zone = pageset.zone();
         let storage = self.platform.storage();
         if let Some(list) = list_index(order, migratetype)
-            && let Some(on) = storage.enter(cpu.id, &cpu.exclusion)
+            && let Some(on) = pageset.enter(storage)
         {
-            let pushed = storage.push(&on, pageset.list(list), zone.frames(), number);
+            let pushed = storage.push(&on, pageset.list(list), pageset.frames(), number);
             if pushed.is_done() {
                 if P::Storage::EXACT {
                     self.after_exact_free(&on, pageset, order, list);
@@ -205,19 +186,19 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
                 return self.free_to_full_list(&on, pageset, number, order, list);
             }
         }
-        self.free_to_zone(zone.index(), zone.frames().pfn(number), order);
+        self.free_to_zone(pageset.zone().index(), pageset.frames().pfn(number), order);
     }
 
-    /// Takes an allocated block of `zone` out of its holder's hands.
+    /// Takes an allocated block of the zone of `frames` out of its holder's hands.
     #[inline(always)]
     pub(super) fn take_back(
         &self,
         frame: Frame<'_>,
-        zone: ZoneIndex,
+        frames: &ZoneFrames<'_>,
         pfn: Pfn,
         order: Order,
     ) -> Result<(), FreeError> {
-        let cached = Word::cached(order, zone);
+        let cached = frames.cached(order);
         if !P::HARDENED {
             frame.set_word(cached);
         } else if !frame.swap_word(cached).is_allocated(order) {
@@ -254,6 +235,20 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             state => FreeError::NotAllocated { pfn, order, state },
         }
     }
+}
+
+/// Marks a block as allocated and gives its frame number to the outside.
+#[inline(always)]
+pub(super) fn hand_out(
+    frames: &ZoneFrames<'_>,
+    number: u32,
+    order: Order,
+    migratetype: Migratetype,
+) -> Pfn {
+    let frame = frames.frame(number);
+    debug_assert!(!frame.word().is_allocated(order), "handed out twice");
+    frame.set_word(frames.allocated(order, migratetype));
+    frames.pfn(number)
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The scan: the zones of a zonelist in order, the first one that may be taken from. Facts 4.1, 4.2.
 
-use super::fast::FromPageset;
+use super::fast::{FromPageset, hand_out};
 use super::{NO_ZONE, PageAllocator, Request};
 use crate::buddy::{BlockRequest, Fragmentation};
 use crate::error::AllocError;
@@ -80,7 +80,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     /// The node of this CPU; of a CPU that the topology does not have, the first node with memory.
     pub(super) fn this_node(&self) -> NodeIndex {
         match self.this_cpu() {
-            Some(cpu) => cpu.node,
+            Some(cpu) => cpu.owner.node,
             None => self.zones[0].node(),
         }
     }
@@ -120,7 +120,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             match self.take_from(zone, wanted) {
                 Some(number) => {
                     note_placement(preferred, zone);
-                    return Ok(self.hand_out(zone, number, wanted.order, wanted.migratetype));
+                    return Ok(hand_out(zone.frames(), number, wanted.order, wanted.migratetype));
                 }
                 None => refusals.fragmented += 1,
             }
@@ -149,7 +149,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             let pageset = &cpu.pagesets[zone.index().0 as usize];
             let (order, migratetype) = (wanted.order, wanted.migratetype);
             if let FromPageset::Block(number) =
-                self.alloc_from_pageset(cpu, pageset, order, migratetype, list)
+                self.alloc_from_pageset(pageset, order, migratetype, list)
             {
                 return Some(number);
             }

@@ -110,8 +110,9 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         order.rebuild(state.loads, state.order, |node, order| self.set_zonelists(node, order));
         for cpu in self.cpus.iter().flatten() {
             for kind in ZoneKind::ALL {
-                let zone = self.nodes[cpu.node.0 as usize].preferred.zone(kind);
-                cpu.home[kind.index()].set(cpu.pagesets.get(zone.0 as usize));
+                let zone = self.nodes[cpu.owner.node.0 as usize].preferred.zone(kind);
+                let home = &self.homes[cpu.owner.cpu.0 as usize];
+                home[kind.index()].set(cpu.pagesets.get(zone.0 as usize));
             }
         }
     }

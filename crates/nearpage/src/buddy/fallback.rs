@@ -300,11 +300,9 @@ impl Buddy {
     /// holds frames of another zone whose span it lies in too: on that zone's lists stand blocks of its
     /// type.
     fn pageblock_start(&self, frames: ZoneFrames<'_>, number: u32) -> Option<u32> {
-        let into = frames.pfn(number).0 as u32 % PAGEBLOCK_FRAMES;
-        let first = number.checked_sub(into)?;
-        let is_ours =
-            first + PAGEBLOCK_FRAMES <= self.spanned && !frames.is_pageblock_shared(number);
-        is_ours.then_some(first)
+        let first = number - number % PAGEBLOCK_FRAMES;
+        let is_inside = frames.first() <= first && first + PAGEBLOCK_FRAMES <= self.end;
+        (is_inside && !frames.is_pageblock_shared(number)).then_some(first)
     }
 }
 

@@ -88,7 +88,7 @@ pub struct Buddy {
     /// (`mm/page_alloc.c: account_freepages`, 6.12). Blocks merge only with blocks that count alike.
     free_pages: u64,
     /// The zone ends before this frame number.
-    spanned: u32,
+    end: u32,
     claims_tried: u32,
 }
 
@@ -96,13 +96,13 @@ impl Buddy {
     /// A zone without memory.
     pub const fn new(rules: FallbackRules, merging: Merging) -> Buddy {
         let (lists, loose) = (FreeLists::new(), Loose::new());
-        Buddy { rules, merging, lists, loose, free_pages: 0, spanned: 0, claims_tried: 0 }
+        Buddy { rules, merging, lists, loose, free_pages: 0, end: 0, claims_tried: 0 }
     }
 
-    /// Says that the zone spans `frames` frames from its start, managed or not (`spanned_pages`). It
+    /// Says that the zone's span ends before frame number `end`, managed or not (`spanned_pages`). It
     /// spans at least what was brought online. A pageblock that reaches beyond keeps its type.
-    pub fn set_spanned(&mut self, frames: u32) {
-        self.spanned = self.spanned.max(frames);
+    pub fn set_end(&mut self, end: u32) {
+        self.end = self.end.max(end);
     }
 
     /// Hands the frames of `range` over, as at boot: cut greedily into the largest aligned blocks,
@@ -112,7 +112,7 @@ impl Buddy {
     /// No frame of the range is the head of anything, and its pageblocks are movable: untouched
     /// memory is so.
     pub fn online(&mut self, frames: ZoneFrames<'_>, range: Range<u32>) {
-        self.set_spanned(range.end);
+        self.set_end(range.end);
         let mut at = range.start;
         while at < range.end {
             let order = largest_block(frames.pfn(at), range.end - at, MAX_ORDER);

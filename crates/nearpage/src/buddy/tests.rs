@@ -83,7 +83,7 @@ impl Pair<'_> {
             buddy: Buddy::new(rules, Merging::AtOnce),
             naive: NaiveBuddy::new(modelled, start),
             held: vec![],
-            offline: shape(&mut random, start),
+            offline: shape(&mut random, start as u32),
             online: vec![],
             random,
             planted,
@@ -95,11 +95,10 @@ impl Pair<'_> {
 
     /// Free blocks of another zone stand before this one and in its holes: none may merge.
     fn surround_with_another_zone(&mut self, map: SectionMap<'_>) {
-        let zone_start = self.frames.pfn(0).0;
-        for pfn in zone_start - 2048..zone_start + 8192 {
-            let is_ours = |range: &Range<u32>| {
-                range.contains(&(pfn.wrapping_sub(zone_start).min(u32::MAX as u64) as u32))
-            };
+        let lowest = self.offline.last().expect("a zone has memory").start;
+        for number in lowest - 2048..lowest + 8192 {
+            let pfn = self.frames.pfn(number).0;
+            let is_ours = |range: &Range<u32>| range.contains(&number);
             let Some(frame) = map.get(Pfn(pfn)).filter(|_| !self.offline.iter().any(is_ours))
             else {
                 continue;
@@ -267,9 +266,9 @@ impl Pair<'_> {
     /// Brings the next part online; the zone may span more than what is online.
     fn online(&mut self) {
         if let Some(range) = self.offline.pop() {
-            let spanned = range.end + self.random.below(600) as u32;
-            self.buddy.set_spanned(spanned);
-            self.naive.span.end = self.naive.span.end.max(self.frames.pfn(spanned).0);
+            let end = range.end + self.random.below(600) as u32;
+            self.buddy.set_end(end);
+            self.naive.span.end = self.naive.span.end.max(self.frames.pfn(end).0);
             self.buddy.online(self.frames, range.clone());
             self.naive.online(self.frames.pfn(range.start).0..self.frames.pfn(range.end).0);
             self.online.push(range);
@@ -299,7 +298,7 @@ impl Pair<'_> {
             ));
         }
         for (&pageblock, &expected) in &self.naive.pageblocks {
-            let pfn = Pfn(pageblock * 512).max(self.frames.pfn(0));
+            let pfn = Pfn(pageblock * 512).max(self.frames.pfn(self.frames.first()));
             let found = self.frames.pageblock(self.frames.number(pfn));
             if found != expected {
                 return Err(format!("pageblock {pageblock}: {found:?}, should be {expected:?}"));
@@ -311,17 +310,17 @@ impl Pair<'_> {
 
 /// A few ranges with holes between, in frame numbers, lowest last. They reach over two sections, or
 /// over a missing one.
-fn shape(random: &mut Random, start: u64) -> Vec<Range<u32>> {
-    let section_start = |section: u64| (section * SECTION_FRAMES as u64 - start) as u32;
+fn shape(random: &mut Random, start: u32) -> Vec<Range<u32>> {
     let mut ranges = vec![];
-    let mut at = random.below(2) as u32 * random.below(700) as u32;
+    let mut at = start + random.below(2) as u32 * random.below(700) as u32;
     for _ in 0..=random.below(5) {
         let end = at + 1 + random.below(2600) as u32;
         ranges.push(at..end);
         at = end + random.below(2) as u32 * random.below(1500) as u32;
     }
     if random.one_in(3) {
-        let first = section_start(MISSING_SECTION as u64 + 1) + random.below(1000) as u32;
+        let section_start = (MISSING_SECTION + 1) * SECTION_FRAMES;
+        let first = section_start as u32 + random.below(1000) as u32;
         ranges.push(first..first + 1 + random.below(3000) as u32);
     }
     ranges.reverse();

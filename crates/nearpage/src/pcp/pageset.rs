@@ -19,9 +19,10 @@ use core::ops::Range;
 use super::storage::{ListCounts, Storage};
 use super::tuning::{PcpRules, SETTING_WORDS, Tuning, WORDS};
 use super::{LISTS, list_order};
+use crate::frame::ZoneFrames;
 use crate::platform::Platform;
 use crate::sync::{AtomicU64, Ordering, OwnedCounter};
-use crate::units::PageCount;
+use crate::units::{CpuId, NodeIndex, PageCount};
 use crate::zone::Zone;
 
 /// A list of `P`'s storage.
@@ -40,10 +41,26 @@ pub struct PagesetEvents {
     pub drained_pages: OwnedCounter,
 }
 
+/// Whose pagesets they are.
+#[repr(align(64))]
+pub struct Owner<P: Platform> {
+    /// The CPU.
+    pub cpu: CpuId,
+    /// Its node.
+    pub node: NodeIndex,
+    /// What makes the lists of this CPU exclusive.
+    pub exclusion: <P::Storage as Storage>::PerCpu,
+}
+
 /// The pages that one CPU caches of one zone.
+///
+/// The fast path loads nothing but this, the list's entry and the frame's word: so the way to the zone's frames
+/// is kept here too.
 #[repr(C, align(64))]
 pub struct Pageset<'m, P: Platform> {
     zone: &'m Zone<'m, P>,
+    frames: ZoneFrames<'m>,
+    owner: &'m Owner<P>,
     lists: [List<'m, P>; LISTS],
     tuning: TuningCell,
     events: PagesetEvents,
@@ -51,9 +68,32 @@ pub struct Pageset<'m, P: Platform> {
 
 impl<'m, P: Platform> Pageset<'m, P> {
     /// An empty pageset with the tuning of a booting kernel: everything passes straight through.
-    pub fn new(zone: &'m Zone<'m, P>, lists: [List<'m, P>; LISTS]) -> Self {
+    pub fn new(zone: &'m Zone<'m, P>, owner: &'m Owner<P>, lists: [List<'m, P>; LISTS]) -> Self {
+        let frames = *zone.frames();
         // A cell of zeroes is `Tuning::BOOT`.
-        Self { zone, lists, tuning: TuningCell::default(), events: PagesetEvents::default() }
+        let (tuning, events) = (TuningCell::default(), PagesetEvents::default());
+        Self { zone, frames, owner, lists, tuning, events }
+    }
+
+    /// Takes hold of the lists, from the CPU that owns them; `None` if somebody else is at them.
+    #[inline(always)]
+    pub fn enter<'a>(&self, storage: &'a P::Storage) -> Option<<P::Storage as Storage>::OnCpu<'a>>
+    where
+        'm: 'a,
+    {
+        storage.enter(self.owner.cpu, &self.owner.exclusion)
+    }
+
+    /// The CPU that owns the lists.
+    #[inline(always)]
+    pub fn owner(&self) -> &'m Owner<P> {
+        self.owner
+    }
+
+    /// The frames of the zone.
+    #[inline(always)]
+    pub fn frames(&self) -> &ZoneFrames<'m> {
+        &self.frames
     }
 
     /// The zone that the pages are of.

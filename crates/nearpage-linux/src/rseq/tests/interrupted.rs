@@ -87,7 +87,8 @@ impl<'a> Twins<'a> {
 
     /// As [`Lists::apply_into`], in as few instructions as can be: each costs a signal.
     fn apply_in_steps(&self, operation: &Operation, out: &mut [u32; ENTRIES]) -> Answer {
-        let (storage, frames, on) = (self.storage, &self.frames, &Here(PhantomData, None));
+        let (storage, frames, on) =
+            (self.storage, &self.frames, &Here { area: self.storage.area.offset(), stopped: None });
         let list = self.list();
         let number = |blocks: usize| Answer::Number(blocks as u32);
         match operation {
