@@ -50,9 +50,21 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let drain = tuning.after_free(&self.model.pcp, order, count, pageset.zone().view());
         pageset.set_tuning(tuning);
         if let Some(pages) = drain {
-            self.drain_pageset(on, pageset, list, pages);
-            pageset.zone().clear_below_high();
+            self.drain_exact(on, pageset, list, pages);
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn drain_exact(
+        &self,
+        on: &<P::Storage as Storage>::OnCpu<'_>,
+        pageset: &Pageset<'m, P>,
+        list: usize,
+        pages: PageCount,
+    ) {
+        self.drain_pageset(on, pageset, list, pages);
+        pageset.zone().clear_below_high();
     }
 
     /// A freed block that found its list at its limit: makes room, or the block goes to the zone.

@@ -137,8 +137,10 @@ impl<'m, P: Platform> Pageset<'m, P> {
     }
 
     /// Pages in the pageset.
+    #[inline]
     pub fn count(&self) -> PageCount {
-        self.totals().count
+        let pages = |(index, list)| (P::Storage::count(list) as u64) << list_order(index).0;
+        PageCount(self.lists.iter().enumerate().map(pages).sum())
     }
 
     /// What all lists hold and have seen.

@@ -298,6 +298,11 @@ impl<X: Exclusion> Storage for SerialStorage<X> {
         fill(out, || list.pop_cold(frames))
     }
 
+    #[inline]
+    fn count(list: &LinkedList) -> u32 {
+        list.count.load(Ordering::Relaxed)
+    }
+
     fn counts(list: &LinkedList) -> ListCounts {
         ListCounts {
             count: list.count.load(Ordering::Relaxed),

@@ -151,6 +151,12 @@ pub trait Storage {
     /// What the list holds and has seen; exact when its CPU is quiet.
     fn counts(list: &Self::List<'_>) -> ListCounts;
 
+    /// Blocks on the list now, as in [`Self::counts`].
+    #[inline]
+    fn count(list: &Self::List<'_>) -> u32 {
+        Self::counts(list).count
+    }
+
     /// The most blocks that `push` lets the list hold.
     fn limit(list: &Self::List<'_>) -> u32;
 
