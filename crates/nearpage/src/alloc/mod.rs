@@ -145,6 +145,19 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         self.zones
     }
 
+    /// The zones that requests near a node may use, in the order of fallback (facts 3.3).
+    ///
+    /// # Panics
+    /// If the topology has no such node.
+    pub fn fallback_zones(
+        &self,
+        node: NodeIndex,
+    ) -> impl Iterator<Item = &'m Zone<'m, P>> + use<'_, 'm, P> {
+        let NodeState { fallback, fallback_len, .. } = &self.nodes[node.0 as usize];
+        let entries = &fallback[..fallback_len.load(Ordering::Relaxed) as usize];
+        entries.iter().map(|entry| self.zones[entry.load(Ordering::Relaxed) as usize])
+    }
+
     /// The pagesets of a CPU by zone index, or `None` if the topology has no such CPU.
     pub fn pagesets(&self, cpu: CpuId) -> Option<&'m [Pageset<'m, P>]> {
         Some(self.cpu(cpu)?.pagesets)
