@@ -13,8 +13,9 @@ use nearpage::pcp::tuning::{PcpRules, Tuning};
 use nearpage::testing::machine::TestMachine;
 use nearpage::testing::plain::PlainPlatform;
 use nearpage::topology::TopologyBuf;
-use nearpage::units::{CpuId, MAX_ORDER, NodeId, Order, PAGEBLOCK_ORDER, PageCount, Pfn};
+use nearpage::units::{CpuId, MAX_ORDER, NodeId, Order, PageCount, Pfn, PfnRange};
 
+use super::layout::Layout;
 use super::machine::{Machine, ZoneName};
 
 /// A zone of the core.
@@ -174,18 +175,17 @@ impl<'m> Lab<'_, 'm> {
         for (number, order) in self.held.borrow_mut().drain(..) {
             guard.buddy().free(*zone.frames(), number, order, Placement::Usual);
         }
+        drop(guard);
+        zone.clear_below_high();
     }
 
-    /// Makes the pageblocks of a zone unmovable that have free fragments only.
-    pub fn give_fragments_to_others(&self, zone: &CoreZone<'_>) {
+    /// Makes the pageblocks of the fragments of a zone unmovable.
+    pub fn give_fragments_to_others(&self, zone: &CoreZone<'_>, layout: &Layout, span: PfnRange) {
         let frames = *zone.frames();
         let mut guard = zone.lock();
-        for order in (0..PAGEBLOCK_ORDER.0).map(Order) {
-            let blocks: Vec<u32> =
-                guard.buddy().list(frames, order, Migratetype::Movable).collect();
-            for number in blocks {
-                guard.buddy().retype_pageblock(frames, number, Migratetype::Unmovable);
-            }
+        for fragment in layout.fragments(span) {
+            let number = frames.number(fragment.start);
+            guard.buddy().retype_pageblock(frames, number, Migratetype::Unmovable);
         }
     }
 }

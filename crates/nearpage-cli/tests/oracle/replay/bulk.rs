@@ -31,7 +31,7 @@ pub fn replay(
     };
     let mut machine = Machine::of(recording)?;
     set_target(&mut machine, &target, ZoneKind::Movable.index())?;
-    let topology = machine.topology(|zone| Layout::whole(zone.free))?;
+    let topology = machine.topology(|zone| Layout::Whole(zone.free))?;
     lab::with(&machine, topology, model, target.cpu, |lab| {
         let zone = lab.zone(target.zone)?;
         let run = Run { lab, zone, target: &target };
@@ -98,7 +98,7 @@ fn run_low(
     tally: &mut Tally,
 ) -> Result<(), String> {
     let free = |name| if name == target.zone { low.free_before } else { u64::MAX };
-    let topology = machine.topology(|zone| Layout::whole(zone.free.min(free(zone.name))))?;
+    let topology = machine.topology(|zone| Layout::Whole(zone.free.min(free(zone.name))))?;
     lab::with(machine, topology, model, target.cpu, |lab| {
         let zone = lab.zone(target.zone)?;
         let run = Run { lab, zone, target };

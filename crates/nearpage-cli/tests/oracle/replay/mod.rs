@@ -2,6 +2,7 @@
 
 pub mod buddy;
 pub mod bulk;
+pub mod lists;
 pub mod pageset;
 pub mod pcp;
 pub mod rebuild;

@@ -7,7 +7,7 @@ use super::pageset::{is_old, set_target, state};
 use super::HERE;
 use crate::lab::{self, CoreZone, Lab};
 use crate::layout::Layout;
-use crate::machine::Machine;
+use crate::machine::{Machine, Zone};
 use crate::recordings::Recording;
 use crate::tally::Tally;
 use crate::text::pcp::{
@@ -31,14 +31,16 @@ pub fn replay(
     let mut machine = Machine::of(recording)?;
     set_target(&mut machine, &target, ZoneKind::Movable.index())?;
     let foreign = experiments.iter().find_map(|experiment| foreign_pages(experiment, &target));
-    let topology = machine.topology(|zone| match foreign {
+    let layout = |zone: &Zone| match foreign {
         Some(pages) if zone.name == target.zone => Layout::with_fragments(zone.free, pages),
-        _ => Layout::whole(zone.free),
-    })?;
+        _ => Layout::Whole(zone.free),
+    };
+    let topology = machine.topology(layout)?;
     lab::with(&machine, topology, model, target.cpu, |lab| {
         let zone = lab.zone(target.zone)?;
         if foreign.is_some() {
-            lab.give_fragments_to_others(zone);
+            let recorded = machine.zone(target.zone)?;
+            lab.give_fragments_to_others(zone, &layout(recorded), recorded.span);
         }
         let mut run = Run { lab, zone, target: &target, kept: Vec::new(), bounded: false };
         for experiment in &experiments {

@@ -22,7 +22,7 @@ pub fn replay(
 ) -> Result<(), String> {
     let mut machine = Machine::of(recording)?;
     number_cpus(&mut machine, text)?;
-    let topology = machine.topology(|_| Layout::whole(PAGES))?;
+    let topology = machine.topology(|_| Layout::Whole(PAGES))?;
     lab::with(&machine, topology, model, CpuId(0), |lab| {
         let mut list = "ZL_BOOT";
         for line in lines(text) {

@@ -57,9 +57,9 @@ fn layout(spill: &Spill, zone: &Zone) -> Layout {
     match short_of_blocks(spill, zone) {
         Some(fragments) => {
             let limit = if spill.order == Order(0) { PAGEBLOCK_ORDER } else { spill.order };
-            Layout { whole: free - fragments, fragments, limit }
+            Layout::Fragmented { whole: free - fragments, fragments, limit }
         }
-        None => Layout::whole(free),
+        None => Layout::Whole(free),
     }
 }
 

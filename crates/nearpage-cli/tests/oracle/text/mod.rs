@@ -2,6 +2,7 @@
 
 pub mod buddy;
 pub mod bulk;
+pub mod lists;
 pub mod pcp;
 pub mod spill;
 pub mod steal;
