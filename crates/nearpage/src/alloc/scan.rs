@@ -1,17 +1,18 @@
 //! The scan: the zones of a zonelist in order, the first one that may be taken from. Facts 4.1, 4.2.
 
 use super::fast::FromPageset;
-use super::{NO_ZONE, PageAllocator, Request};
+use super::hints::{Hints, Refusal};
+use super::{PageAllocator, Request};
 use crate::buddy::{BlockRequest, Fragmentation};
 use crate::error::AllocError;
 use crate::frame::Migratetype;
 use crate::gfp::Gfp;
 use crate::pcp::list_index;
 use crate::platform::Platform;
-use crate::sync::Ordering;
 use crate::units::{MAX_ORDER, NodeIndex, Order, PageCount, Pfn, ZoneKind};
 use crate::watermark::AllocFlags;
 use crate::zone::{Zone, ZoneEvents};
+use crate::zonelist::list::Zonelist;
 
 /// A request with what follows from its flags.
 #[derive(Clone, Copy)]
@@ -90,40 +91,60 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         &self,
         wanted: &Wanted,
     ) -> impl Iterator<Item = &'m Zone<'m, P>> + use<'_, 'm, P> {
+        let list = self.list(wanted);
+        (0..zones_of(list, wanted)).map(|position| self.zone_at(list, position))
+    }
+
+    fn list(&self, wanted: &Wanted) -> &'m Zonelist<'m> {
+        &self.nodes[wanted.node.0 as usize].zonelists[wanted.kind.index()]
+    }
+
+    fn zone_at(&self, list: &Zonelist<'m>, position: usize) -> &'m Zone<'m, P> {
+        self.zones[list.zone(position).0 as usize]
+    }
+
+    /// Walks the zonelist until a zone gives a block: with the hints of its cache, and then without.
+    pub(super) fn get_page(&self, wanted: &Wanted, flags: AllocFlags) -> Result<Pfn, Refusals> {
         let node = &self.nodes[wanted.node.0 as usize];
-        let entries = if wanted.gfp.has(Gfp::THISNODE) {
-            &node.own[..]
-        } else {
-            &node.fallback[..node.fallback_len.load(Ordering::Relaxed) as usize]
-        };
-        let highest = wanted.kind;
-        entries
-            .iter()
-            .map(|entry| entry.load(Ordering::Relaxed))
-            .take_while(|&entry| entry != NO_ZONE)
-            .map(|entry| self.zones[entry as usize])
-            .filter(move |zone| zone.kind() <= highest)
+        let list = self.list(wanted);
+        let (rule, zones) = (self.model.zonelist_cache, zones_of(list, wanted));
+        let mut hints = Hints::new(rule, &list.cache, &node.scans, zones, wanted.order, flags);
+        let mut result = self.get_page_once(wanted, flags, &mut hints);
+        if result.is_err() && hints.begin_second_pass() {
+            result = self.get_page_once(wanted, flags, &mut hints);
+        }
+        hints.finish();
+        result
     }
 
     /// Walks the zonelist once. `get_page_from_freelist`, facts 4.2.
-    pub(super) fn get_page(&self, wanted: &Wanted, flags: AllocFlags) -> Result<Pfn, Refusals> {
+    fn get_page_once(
+        &self,
+        wanted: &Wanted,
+        flags: AllocFlags,
+        hints: &mut Hints<'_, 'm>,
+    ) -> Result<Pfn, Refusals> {
+        let list = self.list(wanted);
         let mut refusals = Refusals::default();
-        let mut preferred = None;
-        for zone in self.zonelist(wanted) {
-            let preferred = *preferred.get_or_insert(zone);
-            refusals.zones += 1;
-            refusals.free.0 += zone.free_pages().0;
-            if !self.may_take(zone, wanted, flags) {
-                refusals.below_watermark += 1;
+        for position in 0..zones_of(list, wanted) {
+            if hints.skips(position) {
                 continue;
             }
-            match self.take_from(zone, wanted) {
-                Some(number) => {
-                    note_placement(preferred, zone);
+            let zone = self.zone_at(list, position);
+            refusals.zones += 1;
+            refusals.free.0 += zone.free_pages().0;
+            let refusal = if self.may_take(zone, wanted, flags) {
+                if let Some(number) = self.take_from(zone, wanted) {
+                    note_placement(self.zone_at(list, 0), zone);
                     return Ok(self.hand_out(zone, number, wanted.order, wanted.migratetype));
                 }
-                None => refusals.fragmented += 1,
-            }
+                refusals.fragmented += 1;
+                Refusal::Block
+            } else {
+                refusals.below_watermark += 1;
+                Refusal::Watermark
+            };
+            hints.refused(position, refusal, || self.platform.now_ns());
         }
         Err(refusals)
     }
@@ -178,6 +199,11 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     pub(super) fn node_id(&self, node: NodeIndex) -> crate::units::NodeId {
         self.nodes[node.0 as usize].id
     }
+}
+
+/// How many zones of a list a request may use.
+fn zones_of(list: &Zonelist<'_>, wanted: &Wanted) -> usize {
+    if wanted.gfp.has(Gfp::THISNODE) { list.own_len() } else { list.len() }
 }
 
 /// The flags of the first scan: the low mark. Facts 4.1.

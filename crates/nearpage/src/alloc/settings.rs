@@ -1,12 +1,11 @@
 //! What follows from sizes and settings: watermarks, reserves, pageset sizes, zonelists. All of it is
 //! computed anew when memory comes online or a setting changes, under one lock.
 
-use super::{NO_ZONE, PageAllocator};
+use super::PageAllocator;
 use crate::pcp::pageset::Pageset;
 use crate::pcp::sizes::{Sizes, ZoneShare};
 use crate::pcp::{LISTS, Storage, list_order};
 use crate::platform::{Lock, Platform};
-use crate::sync::Ordering;
 use crate::units::{NodeIndex, PageCount, ZoneIndex, ZoneKind};
 use crate::watermark::{self, Settings, Watermarks, ZoneSize};
 use crate::zone::Zone;
@@ -119,19 +118,12 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     fn set_zonelists(&self, local: NodeIndex, order: &[NodeIndex]) {
         let node = &self.nodes[local.0 as usize];
         let zones = || zonelist::fallback_zones(order, self).filter_map(|zone| self.zone_of(zone));
-        let mut len = 0;
-        for (entry, zone) in node.fallback.iter().zip(zones()) {
-            entry.store(zone.0, Ordering::Relaxed);
-            len += 1;
-        }
-        node.fallback_len.store(len, Ordering::Relaxed);
-        let mut own = zonelist::nofallback_zones(local, self).filter_map(|zone| self.zone_of(zone));
-        for entry in &node.own {
-            entry.store(own.next().map_or(NO_ZONE, |zone| zone.0), Ordering::Relaxed);
-        }
-        for kind in ZoneKind::ALL {
-            let mut usable = zones().filter(|zone| self.zones[zone.0 as usize].kind() <= kind);
-            node.preferred.set(kind, usable.next());
+        for (kind, list) in ZoneKind::ALL.into_iter().zip(&node.zonelists) {
+            let usable = || zones().filter(|zone| self.zones[zone.0 as usize].kind() <= kind);
+            // A node with memory comes first in its own order.
+            let is_own = |zone: &ZoneIndex| self.zones[zone.0 as usize].node() == local;
+            list.set(usable(), usable().filter(is_own).count());
+            node.preferred.set(kind, usable().next());
         }
     }
 

@@ -48,6 +48,8 @@ pub struct PlainPlatform {
     pub reclaims: Cell<u64>,
     /// Times that the last resort was asked for.
     pub out_of_memory: Cell<u64>,
+    /// The time.
+    pub now_ns: Cell<u64>,
 }
 
 impl PlainPlatform {
@@ -70,7 +72,7 @@ impl Platform for PlainPlatform {
     }
 
     fn now_ns(&self) -> u64 {
-        0
+        self.now_ns.get()
     }
 
     fn wake_reclaim(&self, _shortage: Shortage) {

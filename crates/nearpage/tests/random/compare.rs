@@ -83,6 +83,11 @@ pub fn same_counters(
         let id = allocator.topology().node(zone.node()).id;
         same_zone(zone, model).map_err(|it| format!("{}: {it}", zone_name(id, zone.kind())))?;
     }
+    for node in allocator.topology().indexes() {
+        let id = allocator.topology().node(node).id;
+        let what = format_args!("scans for node {id}");
+        same(what, allocator.scan_counts(node), naive.scan_counts(node))?;
+    }
     for &cpu in cpus {
         let pagesets = allocator.pagesets(cpu).unwrap_or_default();
         same("pagesets of a CPU", pagesets.len(), naive.pagesets(cpu).len())?;

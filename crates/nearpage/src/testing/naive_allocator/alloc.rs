@@ -2,6 +2,7 @@
 
 use std_alloc::vec::Vec;
 
+use super::hints::{Refusals, Scan};
 use super::zone::{Begins, Blocks};
 use super::{NaiveAllocator, NaivePageset};
 use crate::alloc::Request;
@@ -166,27 +167,58 @@ impl NaiveAllocator {
 
     /// The first zone of the list that may give the block.
     fn scan(&mut self, asked: &Asked, flags: AllocFlags) -> Result<Pfn, Seen> {
+        let mut scan = Scan::new(self.model.zonelist_cache, asked, flags);
+        let mut result = self.scan_once(asked, flags, &mut scan);
+        if result.is_err() && scan.wants_second_pass() {
+            result = self.scan_once(asked, flags, &mut scan);
+        }
+        let counts = &mut self.nodes[asked.node.0 as usize].scans;
+        *counts = counts.plus(scan.counts);
+        result
+    }
+
+    fn scan_once(
+        &mut self,
+        asked: &Asked,
+        flags: AllocFlags,
+        scan: &mut Scan,
+    ) -> Result<Pfn, Seen> {
         let mut seen = Seen::default();
+        let preferred = asked.zonelist.first().copied();
         for &zone in &asked.zonelist {
+            let is_first = Some(zone) == preferred;
+            if !is_first && scan.leaves_out(zone, self.full(asked)) {
+                continue;
+            }
             seen.zones += 1;
             seen.free.0 += self.zones[zone].free.0;
-            if !self.may_take(zone, asked, flags) {
-                seen.below_watermark += 1;
-                continue;
-            }
-            let Some(pfn) = self.take_block(zone, asked) else {
+            let passed_mark = self.may_take(zone, asked, flags);
+            if passed_mark {
+                if let Some(pfn) = self.take_block(zone, asked) {
+                    self.count_placement(zone, asked);
+                    self.hand_out(pfn, zone, asked);
+                    return Ok(pfn);
+                }
                 seen.fragmented += 1;
-                continue;
-            };
-            let preferred = asked.zonelist[0];
-            if self.zones[preferred].node != self.zones[zone].node {
-                self.zones[zone].events.miss += 1;
-                self.zones[preferred].events.foreign += 1;
+            } else {
+                seen.below_watermark += 1;
             }
-            self.hand_out(pfn, zone, asked);
-            return Ok(pfn);
+            let now_ns = self.now_ns;
+            scan.refused(zone, is_first, passed_mark, self.full(asked), now_ns);
         }
         Err(seen)
+    }
+
+    fn full(&mut self, asked: &Asked) -> &mut Refusals {
+        &mut self.nodes[asked.node.0 as usize].full[asked.kind.index()]
+    }
+
+    fn count_placement(&mut self, zone: usize, asked: &Asked) {
+        let preferred = asked.zonelist[0];
+        if self.zones[preferred].node != self.zones[zone].node {
+            self.zones[zone].events.miss += 1;
+            self.zones[preferred].events.foreign += 1;
+        }
     }
 
     pub(super) fn hand_out(&mut self, pfn: Pfn, zone: usize, asked: &Asked) {

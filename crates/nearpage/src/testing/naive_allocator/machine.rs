@@ -4,6 +4,7 @@ use std_alloc::collections::BTreeMap;
 use std_alloc::vec;
 use std_alloc::vec::Vec;
 
+use super::hints::Refusals;
 use super::{NaiveAllocator, NaiveCpu, NaivePageset, NaiveZone};
 use crate::alloc::SettingError;
 use crate::error::OnlineError;
@@ -145,6 +146,7 @@ impl NaiveAllocator {
             self.nodes[local].fallback =
                 order.into_iter().flat_map(|node| self.populated_zones(node)).collect();
             self.nodes[local].own = self.populated_zones(local);
+            self.nodes[local].full.iter_mut().for_each(Refusals::forget);
         }
     }
 
