@@ -219,6 +219,9 @@ pub fn any_settings(random: &mut Random, topology: &TopologyBuf, page_shift: u32
         settings.watermark_scale_factor = 1 + random.below(1000) as u32;
     }
     if one_in(random, 4) {
+        settings.watermark_boost_factor = random.one_of(&[0, 1000, 10_000, 100_000]);
+    }
+    if one_in(random, 4) {
         settings.percpu_pagelist_high_fraction = 8 + random.below(60) as u32;
     }
     if one_in(random, 2) {

@@ -66,6 +66,7 @@ fn count(counter: &Cell<u64>) {
 impl Platform for PlainPlatform {
     type Lock<T> = PlainLock<T>;
     type Storage = SerialStorage<Single<ChosenCpu>>;
+    const BACKGROUND_RECLAIM: bool = true;
 
     fn storage(&self) -> &Self::Storage {
         &self.storage

@@ -107,7 +107,8 @@ fn same_zone(zone: &Zone<'_, Host>, model: &NaiveZone) -> Result<(), Difference>
     same("node and kind", (zone.node(), zone.kind()), (model.node, model.kind))?;
     same("free pages", zone.free_pages(), model.free)?;
     same("managed pages", zone.managed(), model.managed)?;
-    same("marks", zone.marks(), model.marks)?;
+    same("marks", zone.marks(), model.marks())?;
+    same("boost", zone.boost(), model.boost)?;
     same("reserve", reserve, model.reserve)?;
     same("pressure", zone.view(), model.view)?;
     same("headroom", zone.headroom_orders(), model.headroom_orders())?;

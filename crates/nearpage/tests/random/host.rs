@@ -45,6 +45,7 @@ impl Host {
 impl Platform for Host {
     type Lock<T> = PlainLock<T>;
     type Storage = LossyStorage;
+    const BACKGROUND_RECLAIM: bool = true;
 
     fn storage(&self) -> &LossyStorage {
         &self.storage

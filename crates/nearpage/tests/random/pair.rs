@@ -164,7 +164,7 @@ impl<'a, 'm> Pair<'a, 'm> {
             self.filling = !self.filling;
         }
         let rare = self.random.below(self.habits.rare_every);
-        if rare < 11 {
+        if rare < 12 {
             return self.rare(rare);
         }
         if self.random.below(100) < self.habits.wrong_percent {
