@@ -58,7 +58,7 @@ pub fn with<R>(
         core.platform().run_on(cpu);
         for zone in core.zones() {
             if let Ok(recorded) = machine.zone(lab.name(zone)) {
-                zone.set_marks(recorded.marks, recorded.reserve);
+                zone.set_marks(recorded.marks, recorded.reserve, machine.boost_factor);
                 lab.set_sizes(zone, recorded.sizes);
             }
         }

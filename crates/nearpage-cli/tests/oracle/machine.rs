@@ -17,6 +17,8 @@ pub struct Machine {
     pub nodes: Vec<Node>,
     /// Populated zones.
     pub zones: Vec<Zone>,
+    /// `vm.watermark_boost_factor` during the experiments.
+    pub boost_factor: u32,
 }
 
 /// A node.
@@ -78,9 +80,9 @@ impl Machine {
     /// The machine of a recording: zones by the module's own account of them, which has the sizes of
     /// pagesets, or by the kernel's first text.
     pub fn of(recording: &Recording) -> Result<Self, String> {
-        let zones = match (recording.module.get("info"), recording.zoneinfo.get("boot")) {
+        let zones = match (recording.module.get("info"), recording.captures.get("boot")) {
             (Some(info), _) => zones_of_info(info)?,
-            (None, Some(zoneinfo)) => zones_of_zoneinfo(zoneinfo)?,
+            (None, Some(capture)) => zones_of_zoneinfo(&capture.zoneinfo)?,
             (None, None) => return Err("no text of its zones".into()),
         };
         let info = recording.module.get("info").map_or("", String::as_str);
@@ -91,19 +93,14 @@ impl Machine {
             let distances = distances.map(|distance| Ok(distance? as u8)).collect::<Result<_, String>>()?;
             Ok(Node { id, cpus: cpus.into_iter().map(CpuId).collect(), distances })
         });
-        Ok(Self { nodes: nodes.collect::<Result<_, String>>()?, zones })
+        let boost_factor = boost_factor(recording)?;
+        Ok(Self { nodes: nodes.collect::<Result<_, String>>()?, zones, boost_factor })
     }
 
     /// A zone of the machine.
     pub fn zone(&self, name: ZoneName) -> Result<&Zone, String> {
         let zone = self.zones.iter().find(|zone| zone.name == name);
         zone.ok_or_else(|| format!("the machine has no zone {name:?}"))
-    }
-
-    /// The node of a CPU.
-    pub fn node_of(&self, cpu: CpuId) -> Result<u32, String> {
-        let node = self.nodes.iter().find(|node| node.cpus.contains(&cpu));
-        node.map(|node| node.id).ok_or_else(|| format!("no node has CPU {cpu}"))
     }
 
     /// The machine with only some memory of each zone.
@@ -124,6 +121,15 @@ impl Machine {
             distances: self.nodes.iter().flat_map(|node| node.distances.clone()).collect(),
             address_map: AddressMap::X86,
         })
+    }
+}
+
+/// As it was after the experiments; 0 where it was not captured: the module asks for no boosts.
+fn boost_factor(recording: &Recording) -> Result<u32, String> {
+    let after = recording.captures.get("after_module");
+    match after.and_then(|capture| capture.sysctl_vm.get("watermark_boost_factor")) {
+        Some(factor) => factor.parse().map_err(|_| format!("watermark_boost_factor is {factor:?}")),
+        None => Ok(0),
     }
 }
 

@@ -28,8 +28,8 @@ pub struct Recording {
     pub kernel: String,
     /// Texts of the recording module, by name.
     pub module: BTreeMap<String, String>,
-    /// `/proc/zoneinfo` by capture.
-    pub zoneinfo: BTreeMap<String, String>,
+    /// What was captured, by the time of it.
+    pub captures: BTreeMap<String, Capture>,
     /// Files of each node's folder in `/sys`, by node.
     pub nodes: BTreeMap<u32, NodeFiles>,
 }
@@ -51,9 +51,14 @@ struct File {
     module: BTreeMap<String, serde_json::Value>,
 }
 
+/// What the kernel said of itself at some time.
 #[derive(Deserialize)]
-struct Capture {
-    zoneinfo: String,
+pub struct Capture {
+    /// `/proc/zoneinfo`.
+    pub zoneinfo: String,
+    /// `/proc/sys/vm`.
+    #[serde(default)]
+    pub sysctl_vm: BTreeMap<String, String>,
 }
 
 impl Recording {
@@ -132,7 +137,7 @@ fn read(folder: &str, path: &Path) -> Result<Recording, String> {
         name: format!("{folder}/{name}"),
         kernel: file.kernel,
         module: file.module.into_iter().filter_map(text_of).collect(),
-        zoneinfo: file.captures.into_iter().map(|(name, capture)| (name, capture.zoneinfo)).collect(),
+        captures: file.captures,
         nodes: nodes(file.sys)?,
     })
 }

@@ -1,5 +1,6 @@
 //! The fast path: one page from, or to, the pageset of this CPU.
 
+use super::scan::{Trip, first_flags};
 use super::{Cpu, PageAllocator, Request};
 use crate::error::{AllocError, FreeError};
 use crate::frame::{Frame, Migratetype, Word};
@@ -8,6 +9,7 @@ use crate::pcp::pageset::Pageset;
 use crate::pcp::{Pop, Push, Storage, list_index};
 use crate::platform::Platform;
 use crate::units::{Order, Pfn, ZoneIndex, ZoneKind};
+use crate::watermark::AllocFlags;
 use crate::zone::Zone;
 
 /// What a pageset had for an allocation.
@@ -48,7 +50,8 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         if request.order.0 >= pageset.zone().headroom_orders() {
             return None;
         }
-        match self.alloc_from_pageset(cpu, pageset, request.order, migratetype, list) {
+        let flags = || first_flags(request.gfp, pageset.zone());
+        match self.alloc_from_pageset(cpu, pageset, request.order, migratetype, list, flags) {
             FromPageset::Block(number) => {
                 Some(self.hand_out(pageset.zone(), number, request.order, migratetype))
             }
@@ -86,6 +89,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         order: Order,
         migratetype: Migratetype,
         list: usize,
+        flags: impl FnOnce() -> AllocFlags,
     ) -> FromPageset {
         let storage = self.platform.storage();
         let Some(on) = storage.enter(cpu.id, &cpu.exclusion) else { return FromPageset::Busy };
@@ -99,7 +103,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             return FromPageset::Block(number);
         }
         if popped == Pop::EMPTY {
-            return self.refill(&on, pageset, order, migratetype, list);
+            return self.refill(on, pageset, Trip { order, migratetype, flags: flags() }, list);
         }
         FromPageset::Busy
     }

@@ -96,7 +96,7 @@ impl Run<'_, '_> {
                     self.lab.reset(self.zone, after.free_high_batch());
                     tally.compare("reset", *after, self.state());
                 }
-                Record::Held { .. } => self.bounded = true,
+                Record::Held => self.bounded = true,
                 Record::Decay { again, before, after } => {
                     self.decay(*again, *before, *after, tally);
                 }

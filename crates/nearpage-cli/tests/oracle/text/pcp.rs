@@ -124,8 +124,8 @@ pub enum Ending {
 pub enum Record {
     /// The pageset was drained, and its tuning forgot.
     Reset(State),
-    /// Pages were taken from the zone until this many were free.
-    Held { free: u64 },
+    /// Pages were taken from the zone until it was near its high mark.
+    Held,
     /// A turn of the decay: whether there is more to do, and the state before (`high`, `count`) and after.
     Decay { again: bool, before: [u64; 2], after: State },
     /// Operations of one kind.
@@ -187,7 +187,7 @@ pub fn read(text: &str) -> Result<(Target, Vec<Experiment>), String> {
 fn record(line: Line<'_>) -> Result<Record, String> {
     match line.word() {
         "RESET" => Ok(Record::Reset(State::of(line)?)),
-        "HELD" => Ok(Record::Held { free: line.number("zfree")? }),
+        "HELD" => Ok(Record::Held),
         // The module logged a whole register; the kernel's answer is a bool, its lowest byte.
         "DECAY" => Ok(Record::Decay {
             again: line.number("todo")? as u8 != 0,
