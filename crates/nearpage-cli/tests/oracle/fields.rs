@@ -16,9 +16,10 @@ impl<'a> Line<'a> {
     }
 
     fn values(self, key: &'a str) -> impl DoubleEndedIterator<Item = &'a str> {
-        self.0.split(' ').filter_map(|word| word.split_once('=')).filter_map(move |(found, value)| {
-            (found == key).then_some(value)
-        })
+        self.0
+            .split(' ')
+            .filter_map(|word| word.split_once('='))
+            .filter_map(move |(found, value)| (found == key).then_some(value))
     }
 
     /// The text of a field, if the line has it.

@@ -15,7 +15,6 @@ use nearpage::testing::plain::PlainPlatform;
 use nearpage::topology::TopologyBuf;
 use nearpage::units::{CpuId, MAX_ORDER, NodeId, Order, PageCount, Pfn, PfnRange};
 
-use super::layout::Layout;
 use super::machine::{Machine, ZoneName};
 
 /// A zone of the core.
@@ -179,13 +178,12 @@ impl<'m> Lab<'_, 'm> {
         zone.clear_below_high();
     }
 
-    /// Makes the pageblocks of the fragments of a zone unmovable.
-    pub fn give_fragments_to_others(&self, zone: &CoreZone<'_>, layout: &Layout, span: PfnRange) {
+    /// Makes the pageblocks of some ranges a type's own.
+    pub fn retype(&self, zone: &CoreZone<'_>, ranges: &[PfnRange], migratetype: Migratetype) {
         let frames = *zone.frames();
         let mut guard = zone.lock();
-        for fragment in layout.fragments(span) {
-            let number = frames.number(fragment.start);
-            guard.buddy().retype_pageblock(frames, number, Migratetype::Unmovable);
+        for range in ranges {
+            guard.buddy().retype_pageblock(frames, frames.number(range.start), migratetype);
         }
     }
 }

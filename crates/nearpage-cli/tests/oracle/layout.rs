@@ -1,7 +1,7 @@
 //! Where the free memory of a zone lies at the start: in blocks as large as can be, unless a recording tells
 //! that some of it was in small ones.
 
-use nearpage::units::{MAX_ORDER, Order, PAGEBLOCK_ORDER, PfnRange};
+use nearpage::units::{MAX_ORDER, Order, PAGEBLOCK_ORDER, Pfn, PfnRange};
 
 /// Free memory of a zone by the size of its blocks.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -16,6 +16,8 @@ pub enum Layout {
         whole: u64,
         /// Pages in smaller blocks.
         fragments: u64,
+        /// As above, but apart from those: they may be of another type. Less than one block of `limit`.
+        rest: u64,
         /// Order that no fragment has.
         limit: Order,
     },
@@ -26,13 +28,15 @@ pub enum Layout {
 impl Layout {
     /// Some of the pages in blocks smaller than a pageblock.
     pub fn with_fragments(pages: u64, fragments: u64) -> Self {
-        Self::Fragmented { whole: pages - fragments, fragments, limit: PAGEBLOCK_ORDER }
+        let whole = pages.saturating_sub(fragments);
+        Self::Fragmented { whole, fragments, rest: 0, limit: PAGEBLOCK_ORDER }
     }
 
     /// The ranges of memory, ascending: small blocks at the bottom of the zone, the rest at the top, which
     /// ends on a boundary of large blocks more often than the bottom begins on one.
     pub fn ranges(&self, span: PfnRange) -> Result<Vec<PfnRange>, String> {
         let mut ranges = self.fragments(span);
+        ranges.extend(self.rest(span));
         let (pages, aligned) = match self {
             Self::Whole(pages) => (*pages, Order(0)),
             Self::Largest(blocks) => (blocks << MAX_ORDER.0, MAX_ORDER),
@@ -54,6 +58,14 @@ impl Layout {
             Self::Fragmented { fragments, limit, .. } => shortened_blocks(span, *fragments, *limit),
             Self::Blocks(blocks) => lone_blocks(span, &blocks[..MAX_ORDER.0 as usize]),
         }
+    }
+
+    /// The small blocks that lie apart.
+    pub fn rest(&self, span: PfnRange) -> Vec<PfnRange> {
+        let Self::Fragmented { rest, limit, .. } = self else { return Vec::new() };
+        let used = self.fragments(span).last().map_or(span.start, |fragment| fragment.end);
+        let start = used.0.next_multiple_of(limit.pages().0);
+        shortened_blocks(PfnRange { start: Pfn(start), ..span }, *rest, *limit)
     }
 }
 

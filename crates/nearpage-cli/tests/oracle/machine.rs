@@ -90,7 +90,8 @@ impl Machine {
             let cpus = cpus_of_info(info, id)?.map_or_else(|| idlist::parse(&files.cpulist), Ok);
             let cpus = cpus.map_err(|error| format!("CPUs of node {id}: {error}"))?;
             let distances = files.distance.split_whitespace().map(|s| Line(s).parse(s));
-            let distances = distances.map(|distance| Ok(distance? as u8)).collect::<Result<_, String>>()?;
+            let distances =
+                distances.map(|distance| Ok(distance? as u8)).collect::<Result<_, String>>()?;
             Ok(Node { id, cpus: cpus.into_iter().map(CpuId).collect(), distances })
         });
         let boost_factor = boost_factor(recording)?;
@@ -156,7 +157,8 @@ fn zone_of_info(line: Line<'_>) -> Result<Zone, String> {
     let start = line.number("start")?;
     let reserve = line.numbers("reserve")?.into_iter().map(PageCount).collect::<Vec<_>>();
     // 6.1 has one size for both bounds, and no promo mark.
-    let high = if line.find("pageset_high").is_some() { "pageset_high" } else { "pageset_high_min" };
+    let high =
+        if line.find("pageset_high").is_some() { "pageset_high" } else { "pageset_high_min" };
     let high_max = if high == "pageset_high" { high } else { "pageset_high_max" };
     Ok(Zone {
         name: ZoneName::of(line)?,

@@ -45,8 +45,8 @@ fn tally(kind: &str, replay: Replay, model: impl Fn(&str) -> Result<Model, Strin
         let Some(text) = recording.module.get(kind) else { continue };
         tally.recordings += 1;
         tally.at(&recording.name);
-        let replayed = model(&recording.kernel)
-            .and_then(|model| replay(recording, text, model, &mut tally));
+        let replayed =
+            model(&recording.kernel).and_then(|model| replay(recording, text, model, &mut tally));
         if let Err(error) = replayed {
             tally.at(&recording.name);
             tally.unreadable(&error);

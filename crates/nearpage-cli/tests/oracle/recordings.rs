@@ -7,6 +7,8 @@ use std::{env, fs};
 
 use serde::Deserialize;
 
+use super::fields::lines;
+
 /// The folders of a collection.
 const FOLDERS: [&str; 3] = ["corpus", "exp", "rebuild"];
 
@@ -68,6 +70,24 @@ impl Recording {
             Some((configuration, boot)) if boot.parse::<u32>().is_ok() => configuration,
             _ => &self.name,
         }
+    }
+}
+
+impl Collection {
+    /// Whether the boots of a recording's configuration have different lines at a place of a text; `None`
+    /// if there is no other boot.
+    pub fn boots_differ(&self, recording: &Recording, kind: &str, line: usize) -> Option<bool> {
+        let is_other = |other: &&Recording| {
+            other.name != recording.name && other.configuration() == recording.configuration()
+        };
+        let line_of = |recording: &Recording| {
+            let text = recording.module.get(kind)?;
+            lines(text).nth(line).map(|line| line.0.to_owned())
+        };
+        let mut others = self.recordings.iter().filter(is_other).map(line_of).peekable();
+        others.peek()?;
+        let own = line_of(recording);
+        Some(others.any(|other| other != own))
     }
 }
 

@@ -12,9 +12,7 @@ use crate::layout::Layout;
 use crate::machine::Machine;
 use crate::recordings::Recording;
 use crate::tally::Tally;
-use crate::text::buddy::{
-    After, PageOrder, SHOWN_BY_RANDOM, SHOWN_BY_SCRIPTS, Step, read,
-};
+use crate::text::buddy::{After, PageOrder, SHOWN_BY_RANDOM, SHOWN_BY_SCRIPTS, Step, read};
 use crate::text::lists::{Lists, Position};
 
 /// Replays all steps of a text.
@@ -176,7 +174,11 @@ impl Run<'_, '_> {
             PageOrder::Freed { cached } => {
                 let pages = std::mem::take(&mut self.pages);
                 self.free_pages(pages);
-                tally.compare("pages in the pageset", *cached, self.lab.pageset(self.zone).count().0);
+                tally.compare(
+                    "pages in the pageset",
+                    *cached,
+                    self.lab.pageset(self.zone).count().0,
+                );
             }
             PageOrder::FreedInReverse(kernel) => {
                 let pages = std::mem::take(&mut self.pages);

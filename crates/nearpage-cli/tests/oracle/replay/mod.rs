@@ -13,8 +13,5 @@ pub mod steal2;
 use nearpage::gfp::Gfp;
 
 /// What the module asks for of its zone under test: pages of users, on this node only, and nobody reclaims.
-const HERE: Gfp = Gfp::HIGHUSER_MOVABLE
-    .without(Gfp::KERNEL)
-    .or(Gfp::THISNODE)
-    .or(Gfp::NORETRY)
-    .or(Gfp::NOWARN);
+const HERE: Gfp =
+    Gfp::HIGHUSER_MOVABLE.without(Gfp::KERNEL).or(Gfp::THISNODE).or(Gfp::NORETRY).or(Gfp::NOWARN);

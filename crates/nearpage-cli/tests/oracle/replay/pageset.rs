@@ -24,8 +24,8 @@ pub fn state(lab: &Lab<'_, '_>, zone: &CoreZone<'_>) -> State {
     let tuning = pageset.tuning();
     let is_old = is_old(lab.core.model());
     let flag = |set: bool, flag: u64| if set { flag } else { 0 };
-    let flags = flag(tuning.prev_free_high, PREV_FREE_HIGH)
-        | flag(tuning.free_high_batch, FREE_HIGH_BATCH);
+    let flags =
+        flag(tuning.prev_free_high, PREV_FREE_HIGH) | flag(tuning.free_high_batch, FREE_HIGH_BATCH);
     let factor = if is_old { tuning.free_factor } else { tuning.alloc_factor };
     State {
         count: pageset.count().0,

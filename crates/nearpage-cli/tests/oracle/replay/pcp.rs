@@ -1,10 +1,11 @@
 //! Bursts of allocations and frees: the state of the pageset after each refill, each drain and each burst.
 
+use nearpage::frame::Migratetype;
 use nearpage::model::Model;
 use nearpage::units::{Order, Pfn, ZoneKind};
 
-use super::pageset::{is_old, set_target, state};
 use super::HERE;
+use super::pageset::{is_old, set_target, state};
 use crate::lab::{self, CoreZone, Lab};
 use crate::layout::Layout;
 use crate::machine::{Machine, Zone};
@@ -40,7 +41,8 @@ pub fn replay(
         let zone = lab.zone(target.zone)?;
         if foreign.is_some() {
             let recorded = machine.zone(target.zone)?;
-            lab.give_fragments_to_others(zone, &layout(recorded), recorded.span);
+            let fragments = layout(recorded).fragments(recorded.span);
+            lab.retype(zone, &fragments, Migratetype::Unmovable);
         }
         let mut run = Run { lab, zone, target: &target, kept: Vec::new(), bounded: false };
         for experiment in &experiments {
@@ -103,7 +105,10 @@ impl Run<'_, '_> {
                 Record::Burst(burst) => self.burst(&experiment.name, burst, tally),
             }
             let next = records.peek().map(|(_, next)| *next);
-            if self.bounded && !matches!(record, Record::Burst(_)) && let Some(Record::Burst(next)) = next {
+            if self.bounded
+                && !matches!(record, Record::Burst(_))
+                && let Some(Record::Burst(next)) = next
+            {
                 self.hold_all_but(next)?;
             }
         }
@@ -118,7 +123,9 @@ impl Run<'_, '_> {
     /// and the module have after it.
     fn hold_all_but(&self, first: &BurstRecord) -> Result<(), String> {
         if first.burst != Burst::Alloc || first.ending != Ending::Complete {
-            return Err("the first burst near the watermark does not tell the pages before it".into());
+            return Err(
+                "the first burst near the watermark does not tell the pages before it".into()
+            );
         }
         let allocated = first.operations << first.order.0;
         let free = first.zone_free + first.after.count + allocated;
@@ -207,6 +214,7 @@ impl Run<'_, '_> {
 
 /// The module logged no refills of the bursts that only prepare frees without allocations.
 fn logs_events(experiment: &str, burst: Burst) -> bool {
-    let prepares = ["c4_free_only", "c4b_free_only"].iter().any(|name| experiment.starts_with(name));
+    let prepares =
+        ["c4_free_only", "c4b_free_only"].iter().any(|name| experiment.starts_with(name));
     !(prepares && burst == Burst::Alloc)
 }

@@ -6,9 +6,10 @@
 
 use std::collections::BTreeMap;
 
+use nearpage::frame::Migratetype;
 use nearpage::model::Model;
 use nearpage::pcp::tuning::RefillScale;
-use nearpage::units::{CpuId, Order, PAGEBLOCK_ORDER};
+use nearpage::units::{CpuId, Order, PAGEBLOCK_ORDER, ZoneKind};
 
 use crate::lab::{self, Lab};
 use crate::layout::Layout;
@@ -44,6 +45,7 @@ fn again(machine: &Machine, spill: &Spill, model: Model, tally: &mut Tally) -> R
         if spill.pagesets_off {
             lab.core.zones().iter().for_each(|zone| lab.pagesets_off(zone));
         }
+        give_fragments_away(lab, machine, spill)?;
         let runs = runs(lab, spill);
         compare(lab, machine, spill, &runs, tally)
     })
@@ -57,18 +59,39 @@ fn layout(spill: &Spill, zone: &Zone) -> Layout {
     match short_of_blocks(spill, zone) {
         Some(fragments) => {
             let limit = if spill.order == Order(0) { PAGEBLOCK_ORDER } else { spill.order };
-            Layout::Fragmented { whole: free - fragments, fragments, limit }
+            let given = free.saturating_sub(fragments);
+            let rest = given % limit.pages().0;
+            Layout::Fragmented { whole: given - rest, fragments, rest, limit }
         }
         None => Layout::Whole(free),
     }
 }
 
+/// A single page is refused only where the small blocks are of another type; those that were given were of
+/// its own.
+fn give_fragments_away(lab: &Lab<'_, '_>, machine: &Machine, spill: &Spill) -> Result<(), String> {
+    for recorded in machine.zones.iter().filter(|zone| short_of_blocks(spill, zone).is_some()) {
+        let zone = lab.zone(recorded.name)?;
+        let layout = layout(spill, recorded);
+        match (spill.order, spill.gfp.migratetype()) {
+            (Order(0), Some(Migratetype::Movable)) => {
+                lab.retype(zone, &layout.fragments(recorded.span), Migratetype::Unmovable);
+            }
+            (Order(0), Some(own)) => lab.retype(zone, &layout.rest(recorded.span), own),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
 /// Pages that a zone had left when it stopped giving for want of large blocks, if it did.
 fn short_of_blocks(spill: &Spill, zone: &Zone) -> Option<u64> {
-    let kind = spill.gfp.zone_kind()?;
+    let kind = spill.gfp.zone_kind().filter(|_| !spill.limited)?;
     let mut runs = spill.runs.iter().filter(|run| run.after.zone == zone.name);
     let (run, mark) = if spill.order == Order(0) {
-        // Only before the first round ends are other types' pageblocks left alone.
+        // Other types' pageblocks are left alone if the preferred zone is a Normal one (`ALLOC_NOFRAGMENT`),
+        // and only before the first round ends.
+        spill.runs.first().filter(|run| run.after.zone.kind == ZoneKind::Normal)?;
         (runs.next()?, zone.marks.low)
     } else {
         (runs.next_back()?, zone.marks.min)
@@ -133,7 +156,7 @@ fn compare(
         compare_within_a_refill(lab, machine, spill, core, tally)?;
     }
     let slack = |name: ZoneName| {
-        let others = spill.others(name) >> spill.order.0;
+        let others = spill.others(name).min(OTHERS_MOST) >> spill.order.0;
         match spill.pagesets_off {
             true => Ok(others),
             false => machine.zone(name).map(|zone| others + refill_blocks(lab, zone, spill.order)),
@@ -179,7 +202,7 @@ fn compare_exactly(
     for (kernel, core) in spill.runs.iter().zip(core) {
         if short_of_blocks(spill, machine.zone(kernel.after.zone)?).is_some() {
             tally.unanswered(UNKNOWN_BLOCKS);
-        } else if spill.others(kernel.after.zone) > 0 {
+        } else if (1..=OTHERS_MOST).contains(&spill.others(kernel.after.zone)) {
             tally.unanswered("run: its blocks, as others took pages of the zone meanwhile");
             tally.compare("run: free pages after it", kernel.after, core.after);
         } else {
@@ -188,6 +211,9 @@ fn compare_exactly(
     }
     Ok(())
 }
+
+/// More pages than other tasks take while one allocates with interrupts off, but for moments.
+const OTHERS_MOST: u64 = 512;
 
 const UNKNOWN_BLOCKS: &str = "run: what the zone had in large blocks at the start is not recorded";
 
@@ -216,7 +242,12 @@ fn compare_within_a_refill(
         *in_kernel += kernel.blocks;
         *in_core += core.blocks;
         let slack = refill_blocks(lab, zone, spill.order);
-        tally.compare_within("blocks of a zone up to the end of a run", *in_kernel, *in_core, slack);
+        tally.compare_within(
+            "blocks of a zone up to the end of a run",
+            *in_kernel,
+            *in_core,
+            slack,
+        );
     }
     Ok(())
 }

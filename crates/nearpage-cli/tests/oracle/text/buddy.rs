@@ -119,9 +119,7 @@ fn operation(line: Line<'_>) -> Result<Step, String> {
         None => None,
     };
     match what.split_at_checked(1) {
-        Some(("a", order)) => {
-            Ok(Step::Alloc { order: Order(line.parse(order)? as u8), at, after })
-        }
+        Some(("a", order)) => Ok(Step::Alloc { order: Order(line.parse(order)? as u8), at, after }),
         Some(("f", _)) => Ok(Step::Free { at, after }),
         _ => line.unknown(),
     }

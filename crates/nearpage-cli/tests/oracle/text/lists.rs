@@ -16,7 +16,8 @@ pub struct Position {
 impl Position {
     /// From `block:offset`.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let (block, offset) = text.split_once(':').ok_or_else(|| format!("no position: {text:?}"))?;
+        let (block, offset) =
+            text.split_once(':').ok_or_else(|| format!("no position: {text:?}"))?;
         Ok(Self { block: Line(text).parse(block)?, offset: Line(text).parse(offset)? })
     }
 }

@@ -232,7 +232,8 @@ fn burst(line: Line<'_>) -> Result<BurstRecord, String> {
 fn event(text: &str) -> Result<Event, String> {
     let numbers = text.split('/').map(|number| Line(text).parse(number));
     let numbers = numbers.collect::<Result<Vec<_>, _>>()?;
-    let ([operation, count, high, factor] | [operation, count, high, factor, _]) = numbers[..] else {
+    let ([operation, count, high, factor] | [operation, count, high, factor, _]) = numbers[..]
+    else {
         return Err(format!("{text:?} is no event"));
     };
     let state = State { count, high, factor, free_count: numbers.get(4).copied(), flags: None };

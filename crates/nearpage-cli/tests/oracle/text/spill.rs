@@ -51,7 +51,10 @@ impl Spill {
     /// Pages of a zone that somebody else took, or gave back, meanwhile: what the runs do not explain.
     pub fn others(&self, zone: ZoneName) -> u64 {
         let held = |levels: &[Level]| {
-            levels.iter().find(|level| level.zone == zone).map_or(0, |level| level.free + level.cached)
+            levels
+                .iter()
+                .find(|level| level.zone == zone)
+                .map_or(0, |level| level.free + level.cached)
         };
         let runs = self.runs.iter().filter(|run| run.after.zone == zone);
         let taken = runs.map(|run| run.blocks << self.order.0).sum::<u64>();
@@ -138,7 +141,8 @@ fn levels(line: Line<'_>, pagesets_off: bool) -> Result<Vec<Level>, String> {
 
 /// `node:zone:free:exact:cached:boost`.
 fn level(line: Line<'_>, text: &str, pagesets_off: bool) -> Result<Level, String> {
-    let [node, zone, counted, exact, cached, boost] = text.split(':').collect::<Vec<_>>()[..] else {
+    let [node, zone, counted, exact, cached, boost] = text.split(':').collect::<Vec<_>>()[..]
+    else {
         return Err(format!("{text:?} is no zone, in: {}", line.0));
     };
     if boost != "0" {

@@ -59,11 +59,8 @@ pub enum What {
 /// How many blocks of a list are printed.
 pub const SHOWN: usize = 12;
 /// The types whose lists are printed.
-pub const TYPES: [(&str, Migratetype); 3] = [
-    ("U", Migratetype::Unmovable),
-    ("M", Migratetype::Movable),
-    ("R", Migratetype::Reclaimable),
-];
+pub const TYPES: [(&str, Migratetype); 3] =
+    [("U", Migratetype::Unmovable), ("M", Migratetype::Movable), ("R", Migratetype::Reclaimable)];
 
 /// Reads a text.
 pub fn read(text: &str) -> Result<Experiment, String> {
