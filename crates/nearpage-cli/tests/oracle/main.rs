@@ -38,10 +38,15 @@ fn collection() -> &'static Collection {
     COLLECTION.get_or_init(read).as_ref().unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Replays all texts of one kind under the rules of their kernels.
-fn tally(kind: &str, replay: Replay, model: impl Fn(&str) -> Result<Model, String>) -> Tally {
+/// Replays all texts of one kind under the rules that `model` has for their kernels.
+fn tally(
+    recordings: &[Recording],
+    kind: &str,
+    replay: Replay,
+    model: impl Fn(&str) -> Result<Model, String>,
+) -> Tally {
     let mut tally = Tally::default();
-    for recording in &collection().recordings {
+    for recording in recordings {
         let Some(text) = recording.module.get(kind) else { continue };
         tally.recordings += 1;
         tally.at(&recording.name);
@@ -57,7 +62,7 @@ fn tally(kind: &str, replay: Replay, model: impl Fn(&str) -> Result<Model, Strin
 
 /// Replays all texts of one kind, prints the counts, and fails if there is a difference.
 fn check(kind: &str, replay: Replay) {
-    let tally = tally(kind, replay, lab::model);
+    let tally = tally(&collection().recordings, kind, replay, lab::model);
     writeln!(std::io::stdout(), "{kind}: {tally}").expect("somebody reads the output");
     let found = tally.differences();
     assert!(found == 0, "{kind}: {found} differences:\n  {}", tally.first_differences());

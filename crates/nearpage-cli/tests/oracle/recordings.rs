@@ -93,8 +93,13 @@ impl Collection {
 
 /// Where the recordings are: `NEARPAGE_ORACLE`, or the project's own.
 pub fn root() -> PathBuf {
-    let own = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../oracle");
-    env::var_os("NEARPAGE_ORACLE").map_or_else(own, PathBuf::from)
+    env::var_os("NEARPAGE_ORACLE").map_or_else(own_root, PathBuf::from)
+}
+
+/// Where the project's own recordings are.
+pub fn own_root() -> PathBuf {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../oracle");
+    path.canonicalize().unwrap_or(path)
 }
 
 /// Reads a collection.
@@ -190,4 +195,56 @@ fn nodes(sys: BTreeMap<String, serde_json::Value>) -> Result<BTreeMap<u32, NodeF
         }
     }
     Ok(nodes)
+}
+
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    const RECORDING: &str = r#"{"kernel": "6.12", "captures": {"boot": {"zoneinfo": ""}},
+        "sys": {"node0": {"cpulist": "0-1", "distance": "10"}, "online": "0"},
+        "module": {"bulk": "SYMS\n", "bulk.err": "", "times": 3}}"#;
+
+    fn refusal(root: &Path) -> String {
+        collection(root).err().expect("there is nothing to read")
+    }
+
+    #[test]
+    fn a_folder_without_recordings_is_no_success() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().display();
+        let nowhere = root.path().join("nowhere");
+        assert!(refusal(&nowhere).ends_with("no such folder; expected recordings in it"));
+        assert_eq!(
+            refusal(root.path()),
+            format!("{path}: has no corpus/, exp/, rebuild/; {EXPECTED}")
+        );
+        fs::create_dir(root.path().join("exp")).unwrap();
+        fs::write(root.path().join("exp/STABLE.json"), "{}").unwrap();
+        assert_eq!(refusal(root.path()), format!("{path}/exp: {EXPECTED}"));
+        fs::write(root.path().join("exp/a.json"), "{\n  \"kernel\": }").unwrap();
+        let damaged = refusal(root.path());
+        assert_eq!(damaged, format!("{path}/exp/a.json: expected value at line 2 column 13"));
+    }
+
+    #[test]
+    fn recordings_are_plain_or_packed() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("exp");
+        fs::create_dir(&folder).unwrap();
+        fs::write(folder.join("a-6.12-r1.json"), RECORDING).unwrap();
+        let file = fs::File::create(folder.join("a-6.12-r2.json.gz")).unwrap();
+        let mut packed = flate2::write::GzEncoder::new(file, flate2::Compression::fast());
+        let differing = RECORDING.replace(r"SYMS\n", r"BULK n=1\n");
+        packed.write_all(differing.as_bytes()).unwrap();
+        packed.finish().unwrap();
+        let collection = collection(root.path()).unwrap();
+        assert_eq!(collection.missing, ["corpus", "rebuild"]);
+        let [first, second] = &collection.recordings[..] else { panic!("two recordings") };
+        assert_eq!(first.configuration(), second.configuration());
+        assert_eq!(first.module.keys().collect::<Vec<_>>(), ["bulk"]);
+        assert_eq!(collection.boots_differ(first, "bulk", 0), Some(true));
+        assert_eq!(collection.boots_differ(first, "bulk", 1), Some(false));
+    }
 }

@@ -137,7 +137,7 @@ impl Run<'_, '_> {
     fn free_slots(&mut self) {
         let blocks = match &mut self.slots {
             Slots::Script(slots) => slots.drain(..).flatten().collect::<Vec<_>>(),
-            Slots::Random(slots) => slots.drain(..).collect(),
+            Slots::Random(slots) => std::mem::take(slots),
         };
         for block in blocks {
             self.lab.free(block.pfn, block.order);
