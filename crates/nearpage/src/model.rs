@@ -3,6 +3,7 @@
 use crate::buddy::{FallbackModel, FallbackRules, HeldMovable, Merging};
 use crate::pcp::tuning::PcpRules;
 use crate::watermark::MovableMin;
+use crate::zonelist::cache::CacheRule;
 use crate::zonelist::{CpuTerm, MemorylessLine};
 
 /// What differs between the kernels that nearpage reproduces, and itself: data, so that no path pays for it.
@@ -20,6 +21,8 @@ pub struct Model {
     pub fallback: FallbackRules,
     /// How pagesets are tuned.
     pub pcp: PcpRules,
+    /// Whether scans remember which zones were full.
+    pub zonelist_cache: CacheRule,
     /// The kernel whose texts are printed.
     pub text_layout: TextLayout,
     /// What differs where nearpage departs from Linux on purpose.
@@ -70,6 +73,7 @@ impl Model {
         memoryless_line: MemorylessLine::WithSelf,
         fallback: fallback(FallbackModel::Linux6_1),
         pcp: PcpRules::LINUX_6_1,
+        zonelist_cache: CacheRule::Off,
         text_layout: TextLayout::Linux6_1,
         departures: Departures::NONE,
     };
@@ -82,6 +86,7 @@ impl Model {
         memoryless_line: MemorylessLine::WithoutSelf,
         fallback: fallback(FallbackModel::Linux6_12),
         pcp: PcpRules::LINUX_6_12,
+        zonelist_cache: CacheRule::Off,
         text_layout: TextLayout::Linux6_12,
         departures: Departures::NONE,
     };
@@ -94,6 +99,7 @@ impl Model {
         memoryless_line: MemorylessLine::WithoutSelf,
         fallback: fallback(FallbackModel::Linux6_12),
         pcp: PcpRules::NEARPAGE,
+        zonelist_cache: CacheRule::Keyed,
         text_layout: TextLayout::Linux6_18,
         departures: Departures::ALL,
     };

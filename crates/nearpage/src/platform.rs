@@ -58,6 +58,10 @@ pub trait Platform: Sized {
     /// Whether the test at a free is one atomic exchange, so that two frees of one page in the same
     /// instant cannot both pass it.
     const HARDENED: bool = false;
+    /// Whether [`wake_reclaim`](Self::wake_reclaim) leads to background reclaim. Only then do requests that mix
+    /// pageblocks boost the watermarks: background reclaim ends a boost
+    /// ([`lower_boost`](crate::zone::Zone::lower_boost)), nobody else does.
+    const BACKGROUND_RECLAIM: bool = false;
 
     /// The storage of per-CPU pagesets.
     fn storage(&self) -> &Self::Storage;

@@ -16,9 +16,9 @@ use crate::buddy::{Buddy, FallbackRules, Merging};
 use crate::frame::ZoneFrames;
 use crate::pcp::tuning::ZoneView;
 use crate::platform::{Lock, Platform};
-use crate::sync::{AtomicU8, AtomicU64, Ordering, OwnedCounter};
+use crate::sync::{AtomicU8, AtomicU32, AtomicU64, Ordering, OwnedCounter};
 use crate::units::{NodeIndex, Order, PageCount, PfnRange, ZoneIndex, ZoneKind};
-use crate::watermark::{AllocFlags, Marks, WatermarkCheck, watermark_fast};
+use crate::watermark::{AllocFlags, Marks, WatermarkCheck, raised_boost, watermark_fast};
 
 /// How often the lock of a zone was taken, and for how much at a time: the two objectives of all tuning.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -76,7 +76,11 @@ pub struct Zone<'m, P: Platform> {
     node: NodeIndex,
     frames: ZoneFrames<'m>,
     span: PfnRange,
+    /// Raw, without the boost.
     marks: [AtomicU64; 4],
+    boost: AtomicU64,
+    /// Highest boost in 1/10000 of the raw high mark.
+    boost_factor: AtomicU32,
     reserve: [AtomicU64; ZoneKind::COUNT],
     managed: AtomicU64,
     published: Published,
@@ -88,6 +92,10 @@ pub struct Zone<'m, P: Platform> {
 const BELOW_HIGH: u8 = 1;
 /// `ZONE_RECLAIM_ACTIVE`: background reclaim works on this zone.
 const RECLAIM_ACTIVE: u8 = 2;
+/// `ZONE_BOOSTED_WATERMARK`: a request boosted the watermarks and has not woken background reclaim yet.
+const BOOSTED: u8 = 4;
+/// Requests that prefer this zone first try not to mix pageblocks.
+const AVOIDS_FRAGMENTATION: u8 = 8;
 
 impl<'m, P: Platform> Zone<'m, P> {
     /// An empty zone: all memory of its span is offline.
@@ -107,6 +115,8 @@ impl<'m, P: Platform> Zone<'m, P> {
             frames,
             span,
             marks: Default::default(),
+            boost: AtomicU64::new(0),
+            boost_factor: AtomicU32::new(0),
             reserve: Default::default(),
             managed: AtomicU64::new(0),
             published: Published::default(),
@@ -166,10 +176,74 @@ impl<'m, P: Platform> Zone<'m, P> {
         self.headroom.load(Ordering::Relaxed)
     }
 
-    /// The watermarks in force.
+    /// The watermarks in force, boost included.
     pub fn marks(&self) -> Marks {
+        self.raw_marks().boosted(self.boost())
+    }
+
+    fn raw_marks(&self) -> Marks {
         let mark = |at: usize| PageCount(self.marks[at].load(Ordering::Relaxed));
         Marks { min: mark(0), low: mark(1), high: mark(2), promo: mark(3) }
+    }
+
+    /// What the watermarks are raised by, since requests mixed pageblocks. Only on hosts with
+    /// [`Platform::BACKGROUND_RECLAIM`].
+    pub fn boost(&self) -> PageCount {
+        PageCount(self.boost.load(Ordering::Relaxed))
+    }
+
+    /// Ends a boost, or a part of it: to be called by background reclaim when it has balanced the zone, with
+    /// the boost that it saw when it began. `mm/vmscan.c: balance_pgdat`, 6.12.
+    pub fn lower_boost(&self, pages: PageCount) {
+        // The guard publishes the headroom that the lower marks leave.
+        let _guard = self.lock();
+        self.boost.store(self.boost().0.saturating_sub(pages.0), Ordering::Relaxed);
+    }
+
+    /// Raises the boost once for each of `claims` attempts to mix a pageblock. The caller holds the lock.
+    /// Returns whether the zone is one that is boosted.
+    fn raise_boost(&self, claims: u32) -> bool {
+        let factor = self.boost_factor.load(Ordering::Relaxed);
+        let (managed, high) = (self.managed(), self.raw_marks().high);
+        let mut boost = self.boost();
+        for _ in 0..claims {
+            let Some(raised) = raised_boost(boost, managed, high, factor) else { return false };
+            boost = raised;
+        }
+        self.boost.store(boost.0, Ordering::Relaxed);
+        true
+    }
+
+    /// Whether a request boosted the watermarks since this was last asked.
+    pub fn take_boosted(&self) -> bool {
+        self.has(BOOSTED) && {
+            self.put(BOOSTED, false);
+            true
+        }
+    }
+
+    /// Whether requests that prefer this zone first try not to mix pageblocks.
+    #[inline]
+    pub fn avoids_fragmentation(&self) -> bool {
+        self.has(AVOIDS_FRAGMENTATION)
+    }
+
+    /// Sets [`avoids_fragmentation`](Self::avoids_fragmentation).
+    pub fn set_avoids_fragmentation(&self, avoids: bool) {
+        self.put(AVOIDS_FRAGMENTATION, avoids);
+    }
+
+    #[inline]
+    fn has(&self, flag: u8) -> bool {
+        self.flags.load(Ordering::Relaxed) & flag != 0
+    }
+
+    fn put(&self, flag: u8, value: bool) {
+        if value {
+            self.flags.fetch_or(flag, Ordering::Relaxed);
+        } else {
+            self.flags.fetch_and(!flag, Ordering::Relaxed);
+        }
     }
 
     /// Pages kept from requests whose highest zone kind is `kind`.
@@ -189,7 +263,7 @@ impl<'m, P: Platform> Zone<'m, P> {
 
     /// Notes that an allocation found the zone below its high watermark.
     pub fn set_below_high(&self) {
-        self.flags.fetch_or(BELOW_HIGH, Ordering::Relaxed);
+        self.put(BELOW_HIGH, true);
     }
 
     /// Clears the note if the zone is above its high watermark again; after a drain.
@@ -197,17 +271,13 @@ impl<'m, P: Platform> Zone<'m, P> {
         if self.view().below_high
             && self.passes(Order(0), AllocFlags::WMARK_HIGH, ZoneKind::Movable)
         {
-            self.flags.fetch_and(!BELOW_HIGH, Ordering::Relaxed);
+            self.put(BELOW_HIGH, false);
         }
     }
 
     /// Says whether background reclaim works on this zone.
     pub fn set_reclaim_active(&self, active: bool) {
-        if active {
-            self.flags.fetch_or(RECLAIM_ACTIVE, Ordering::Relaxed);
-        } else {
-            self.flags.fetch_and(!RECLAIM_ACTIVE, Ordering::Relaxed);
-        }
+        self.put(RECLAIM_ACTIVE, active);
     }
 
     /// Whether a request for `order` with `flags`, whose highest zone kind is `kind`, may take from here:
@@ -218,7 +288,7 @@ impl<'m, P: Platform> Zone<'m, P> {
             free: self.free_pages(),
             free_high_atomic: PageCount(0),
             mark: self.marks().of(flags),
-            boost: PageCount(0),
+            boost: self.boost(),
             reserve: self.reserve(kind),
             order,
             flags,
@@ -233,16 +303,25 @@ impl<'m, P: Platform> Zone<'m, P> {
         PageCount(self.free_pages().0.saturating_sub(floor))
     }
 
-    /// Sets watermarks and reserves. The caller holds the lock that serializes settings.
-    pub fn set_marks(&self, marks: Marks, reserve: [PageCount; ZoneKind::COUNT]) {
+    /// Sets watermarks and reserves, and ends a boost. `boost_factor` limits later ones
+    /// ([`raised_boost`]). The caller holds the lock that serializes settings.
+    pub fn set_marks(
+        &self,
+        marks: Marks,
+        reserve: [PageCount; ZoneKind::COUNT],
+        boost_factor: u32,
+    ) {
+        // The guard publishes the headroom that the new marks leave.
+        let _guard = self.lock();
+        let boost_factor = if P::BACKGROUND_RECLAIM { boost_factor } else { 0 };
+        self.boost_factor.store(boost_factor, Ordering::Relaxed);
+        self.boost.store(0, Ordering::Relaxed);
         for (cell, mark) in self.marks.iter().zip([marks.min, marks.low, marks.high, marks.promo]) {
             cell.store(mark.0, Ordering::Relaxed);
         }
         for (cell, pages) in self.reserve.iter().zip(reserve) {
             cell.store(pages.0, Ordering::Relaxed);
         }
-        // Publishes the headroom that the new marks leave.
-        drop(self.lock());
     }
 
     /// Counts pages that were given to the buddy.
@@ -252,13 +331,20 @@ impl<'m, P: Platform> Zone<'m, P> {
 
     /// Takes the lock to look or to change what is not a move of pages.
     pub fn lock(&self) -> ZoneGuard<'_, 'm, P> {
-        ZoneGuard { zone: self, buddy: self.buddy.lock() }
+        ZoneGuard { zone: self, buddy: self.buddy.lock(), flags: AllocFlags::default() }
     }
 
     /// Takes the lock to move pages between the buddy and somebody: counted.
     pub fn lock_to_move(&self) -> ZoneGuard<'_, 'm, P> {
         let guard = self.lock();
         self.published.acquisitions.add(1);
+        guard
+    }
+
+    /// Takes the lock to take blocks for a request with `flags`: counted.
+    pub fn lock_to_take(&self, flags: AllocFlags) -> ZoneGuard<'_, 'm, P> {
+        let mut guard = self.lock_to_move();
+        guard.flags = flags;
         guard
     }
 
@@ -283,7 +369,7 @@ impl<'m, P: Platform> Zone<'m, P> {
 
     fn headroom_now(&self, free: u64, orders: u8) -> u8 {
         let most_reserved = self.reserve.iter().map(|pages| pages.load(Ordering::Relaxed)).max();
-        let floor = self.marks[2].load(Ordering::Relaxed) + most_reserved.unwrap_or(0);
+        let floor = self.marks().high.0 + most_reserved.unwrap_or(0);
         // A request for order o passes if free - (2^o - 1) > floor.
         match free.checked_sub(floor) {
             None | Some(0) => 0,
@@ -296,6 +382,8 @@ impl<'m, P: Platform> Zone<'m, P> {
 pub struct ZoneGuard<'a, 'm, P: Platform> {
     zone: &'a Zone<'m, P>,
     buddy: <P::Lock<Buddy> as Lock<Buddy>>::Guard<'a>,
+    /// Of the request that blocks are taken for.
+    flags: AllocFlags,
 }
 
 impl<'a, 'm, P: Platform> ZoneGuard<'a, 'm, P> {
@@ -320,6 +408,10 @@ impl<'a, 'm, P: Platform> ZoneGuard<'a, 'm, P> {
 
 impl<P: Platform> Drop for ZoneGuard<'_, '_, P> {
     fn drop(&mut self) {
+        let claims = self.buddy.drain_claims_tried();
+        if claims > 0 && self.zone.raise_boost(claims) && self.flags.has(AllocFlags::KSWAPD) {
+            self.zone.put(BOOSTED, true);
+        }
         self.zone.publish(&self.buddy);
     }
 }

@@ -16,6 +16,11 @@
 //! (distance and terms, load, index): one sort, and right for any number of nodes.
 //!
 //! Source: `mm/page_alloc.c: build_all_zonelists, find_next_best_node`, 6.12.
+//!
+//! [`list`] is a list in memory, [`cache`] remembers which of its zones were full.
+
+pub mod cache;
+pub mod list;
 
 use core::fmt;
 

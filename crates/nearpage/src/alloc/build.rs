@@ -7,9 +7,10 @@
 
 use core::fmt;
 
+use super::hints::ScanEvents;
 use super::online::OnlineMap;
 use super::settings::State;
-use super::{Cpu, Home, NO_ZONE, NodeState, PageAllocator, Preferred};
+use super::{Cpu, Home, NO_ZONE, NodeState, PageAllocator, Preferred, REQUEST_KINDS};
 use crate::arena::{Arena, Need, OutOfMetadata};
 use crate::frame::{Section, SectionMap, ZoneFrames};
 use crate::model::Model;
@@ -22,6 +23,8 @@ use crate::topology::Topology;
 use crate::units::{CpuId, NodeId, NodeIndex, Pfn, PfnRange, SECTION_SHIFT, ZoneIndex, ZoneKind};
 use crate::watermark::{SettingError, Settings};
 use crate::zone::Zone;
+use crate::zonelist::cache::{HintLine, ZonelistCache};
+use crate::zonelist::list::Zonelist;
 
 /// What an allocator is made with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -311,7 +314,10 @@ impl<'m> Plan<'m> {
             .filter(|zone| zone.0 == node)
             .for_each(|_| need.add::<Zone<'_, P>>(1));
         for homed in self.topology.indexes().filter(|&homed| self.home(homed) == node) {
-            need.add::<AtomicU16>(self.zones);
+            for _ in 0..REQUEST_KINDS {
+                need.add::<AtomicU16>(self.zones);
+                need.add::<HintLine>(ZonelistCache::lines(self.zones));
+            }
             for _ in self.topology.node(homed).cpus {
                 self.add_cpu::<P>(&mut need, homed);
             }
@@ -419,13 +425,10 @@ impl<'m> Carver<'_, 'm> {
         let nodes = hub.slice(plan.topology.len(), |index, hub| {
             let node = NodeIndex(index as u16);
             let arena = self.arena(plan.home(node), hub);
-            Ok(NodeState {
-                id: plan.topology.node(node).id,
-                preferred: Preferred::new(),
-                fallback: arena.slice(plan.zones, |_, _| Ok(AtomicU16::new(NO_ZONE)))?,
-                fallback_len: AtomicU32::new(0),
-                own: [const { AtomicU16::new(NO_ZONE) }; ZoneKind::COUNT],
-            })
+            let id = plan.topology.node(node).id;
+            let zonelists = carve_zonelists(arena, plan.zones)?;
+            let (preferred, scans) = (Preferred::new(), ScanEvents::default());
+            Ok(NodeState { id, preferred, zonelists, scans })
         })?;
         let homes =
             hub.slice(plan.cpu_ids, |_, _| Ok([const { Slot::empty() }; ZoneKind::COUNT]))?;
@@ -451,6 +454,18 @@ impl<'m> Carver<'_, 'm> {
     fn arena<'a>(&'a mut self, node: NodeIndex, hub: &'a mut Arena<'m>) -> &'a mut Arena<'m> {
         if node == self.hub { hub } else { self.arenas[node.0 as usize].as_mut().expect(COUNTED) }
     }
+}
+
+fn carve_zonelists<'m>(
+    arena: &mut Arena<'m>,
+    zones: usize,
+) -> Result<[Zonelist<'m>; REQUEST_KINDS], OutOfMetadata> {
+    let mut carve = || {
+        let entries = arena.slice(zones, |_, _| Ok(AtomicU16::new(NO_ZONE)))?;
+        let lines = arena.slice(ZonelistCache::lines(zones), |_, _| Ok(HintLine::default()))?;
+        Ok(Zonelist::new(entries, ZonelistCache::new(lines)))
+    };
+    Ok([carve()?, carve()?, carve()?, carve()?])
 }
 
 fn carve_cpu<'m, P: Platform>(

@@ -7,7 +7,7 @@
 use core::fmt;
 
 use super::fast::{FromPageset, Near, hand_out};
-use super::scan::{Wanted, first_flags};
+use super::scan::Wanted;
 use super::{PageAllocator, Request, refill::Runs};
 use crate::buddy::Search;
 use crate::error::{AllocError, FreeError};
@@ -16,6 +16,7 @@ use crate::pcp::pageset::Pageset;
 use crate::pcp::{Storage, list_index};
 use crate::platform::Platform;
 use crate::units::{Order, PageCount, Pfn, ZoneIndex};
+use crate::watermark::AllocFlags;
 use crate::zone::{Zone, ZoneEvents};
 
 /// Pages between two looks at the pageset: 1 KiB of stack.
@@ -68,7 +69,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     fn bulk_near(&self, request: Request, out: &mut [Pfn]) -> Option<usize> {
         let Near { pageset, list, migratetype } = self.near(request)?;
         let kind = pageset.zone().kind();
-        let room = pageset.zone().room(first_flags(request.gfp), kind);
+        let room = pageset.zone().room(AllocFlags::WMARK_LOW, kind);
         let held = P::Storage::counts(pageset.list(list)).count as usize;
         let single = request.order == SINGLE && !out.is_empty();
         if !single || held < out.len() || self.bulk_share(room, out.len()) < out.len() {
@@ -103,7 +104,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     /// Takes from the first zone with room, and from no other. It is a zone of the preferred node, so that
     /// each page is a `numa_hit` (facts 8, 11.1).
     fn bulk_from_first_zone(&self, wanted: &Wanted, out: &mut [Pfn]) -> usize {
-        let flags = first_flags(wanted.gfp);
+        let flags = AllocFlags::WMARK_LOW;
         let mut preferred = None;
         for zone in self.zonelist(wanted) {
             let preferred = *preferred.get_or_insert(zone);
@@ -165,7 +166,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     ) -> usize {
         let mut got = 0;
         while got < out.len() {
-            let refilled = self.refill(on, pageset, SINGLE, wanted.migratetype, list);
+            let refilled = self.refill_on(on, pageset, wanted.trip(AllocFlags::default()), list);
             let FromPageset::Block(number) = refilled else { break };
             out[got] = hand_out(pageset.frames(), number, SINGLE, wanted.migratetype);
             got += 1;
@@ -224,7 +225,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             let most_runs = Runs::MOST as u32;
             let taken = guard.buddy().take(
                 *zone.frames(),
-                wanted.block(),
+                wanted.trip(AllocFlags::default()).block(),
                 &mut Search::Own,
                 want,
                 most_runs,

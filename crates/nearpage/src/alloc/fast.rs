@@ -1,13 +1,16 @@
 //! The fast path: one page from, or to, the pageset of this CPU.
 
+use super::scan::{Trip, first_flags};
 use super::{PageAllocator, Request};
 use crate::error::{AllocError, FreeError};
 use crate::frame::{Frame, Migratetype, ZoneFrames};
 use crate::gfp::Gfp;
 use crate::pcp::pageset::Pageset;
+use crate::pcp::tuning::Tuning;
 use crate::pcp::{Pop, Push, Storage, list_index};
 use crate::platform::Platform;
 use crate::units::{Order, Pfn, ZoneKind};
+use crate::watermark::AllocFlags;
 
 /// What a pageset had for an allocation.
 pub(super) enum FromPageset {
@@ -46,7 +49,8 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         if request.order.0 >= pageset.zone().headroom_orders() {
             return None;
         }
-        match self.alloc_from_pageset(pageset, request.order, migratetype, list) {
+        let flags = || first_flags(request.gfp, pageset.zone());
+        match self.alloc_from_pageset(pageset, request.order, migratetype, list, flags) {
             FromPageset::Block(number) => {
                 Some(hand_out(pageset.frames(), number, request.order, migratetype))
             }
@@ -85,10 +89,11 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         order: Order,
         migratetype: Migratetype,
         list: usize,
+        flags: impl FnOnce() -> AllocFlags,
     ) -> FromPageset {
         let storage = self.platform.storage();
         let Some(on) = pageset.enter(storage) else { return FromPageset::Busy };
-        if P::Storage::EXACT {
+        if P::Storage::EXACT && Tuning::notes_allocs(&self.model.pcp) {
             let mut tuning = pageset.tuning();
             tuning.before_alloc(&self.model.pcp);
             pageset.set_tuning(tuning);
@@ -98,7 +103,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             return FromPageset::Block(number);
         }
         if popped == Pop::EMPTY {
-            return self.refill(&on, pageset, order, migratetype, list);
+            return self.refill(on, pageset, Trip { order, migratetype, flags: flags() }, list);
         }
         FromPageset::Busy
     }

@@ -2,7 +2,7 @@
 //!
 //! In call order: [`fast`](self::fast) is the whole life of a page while its CPU's pageset has pages and
 //! the zone has room; [`refill`] and [`drain`] move pages between a pageset and its zone; [`scan`] walks
-//! the zonelist; [`slow`] is the ladder when nothing was found; [`bulk`] is many pages at once;
+//! the zonelist, with the [`hints`] of its cache; [`slow`] is the ladder when nothing was found; [`bulk`] is many pages at once;
 //! [`build`] makes all of it out of the caller's memory; [`settings`] keeps watermarks and zonelists.
 //!
 //! Locks: a CPU's pagesets before a zone's lock; the lock of [`settings`] before zone locks. No two zone
@@ -12,6 +12,7 @@ mod build;
 mod bulk;
 mod drain;
 mod fast;
+mod hints;
 mod online;
 mod refill;
 mod scan;
@@ -21,6 +22,7 @@ mod slow;
 pub use build::{BuildError, Config, metadata_size};
 pub use bulk::BulkFreeError;
 pub use drain::DrainBusy;
+pub use hints::ScanCounts;
 pub use settings::SettingError;
 
 use crate::frame::SectionMap;
@@ -30,11 +32,13 @@ use crate::pcp::Storage;
 use crate::pcp::pageset::{Owner, Pageset};
 use crate::platform::Platform;
 use crate::slot::Slot;
-use crate::sync::{AtomicU16, AtomicU32, Ordering};
+use crate::sync::{AtomicU16, Ordering};
 use crate::topology::Topology;
 use crate::units::{CpuId, NodeId, NodeIndex, Order, ZoneIndex, ZoneKind};
 use crate::zone::Zone;
+use crate::zonelist::list::Zonelist;
 
+use hints::ScanEvents;
 use online::OnlineMap;
 use settings::State;
 
@@ -86,15 +90,16 @@ impl Preferred {
     }
 }
 
+/// Zone kinds that may be the highest of a request: all but Device.
+const REQUEST_KINDS: usize = ZoneKind::COUNT - 1;
+
 /// A node: its zonelists.
 struct NodeState<'m> {
     id: NodeId,
     preferred: Preferred,
-    /// Zone indexes in the order of fallback; `fallback_len` of them count.
-    fallback: &'m [AtomicU16],
-    fallback_len: AtomicU32,
-    /// The node's own zones in the same order; for `__GFP_THISNODE`.
-    own: [AtomicU16; ZoneKind::COUNT],
+    /// By the highest kind that a request may use.
+    zonelists: [Zonelist<'m>; REQUEST_KINDS],
+    scans: ScanEvents,
 }
 
 /// A CPU: its node and its pagesets, one a zone.
@@ -149,6 +154,19 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         self.zones
     }
 
+    /// The zones that requests near a node may use, in the order of fallback (facts 3.3).
+    ///
+    /// # Panics
+    /// If the topology has no such node.
+    pub fn fallback_zones(
+        &self,
+        node: NodeIndex,
+    ) -> impl Iterator<Item = &'m Zone<'m, P>> + use<'_, 'm, P> {
+        // The list of requests for any kind of memory.
+        let list = &self.nodes[node.0 as usize].zonelists[REQUEST_KINDS - 1];
+        (0..list.len()).map(|position| self.zones[list.zone(position).0 as usize])
+    }
+
     /// The pagesets of a CPU by zone index, or `None` if the topology has no such CPU.
     pub fn pagesets(&self, cpu: CpuId) -> Option<&'m [Pageset<'m, P>]> {
         Some(self.cpu(cpu)?.pagesets)
@@ -159,6 +177,14 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         &self,
     ) -> impl Iterator<Item = (CpuId, NodeIndex, &'m [Pageset<'m, P>])> + use<'m, P> {
         self.cpus.iter().flatten().map(|cpu| (cpu.owner.cpu, cpu.owner.node, cpu.pagesets))
+    }
+
+    /// What scans of the zonelists of a node did.
+    ///
+    /// # Panics
+    /// If the topology has no such node.
+    pub fn scan_counts(&self, node: NodeIndex) -> ScanCounts {
+        self.nodes[node.0 as usize].scans.counts()
     }
 
     #[inline(always)]

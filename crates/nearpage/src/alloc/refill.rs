@@ -2,39 +2,53 @@
 
 use super::PageAllocator;
 use super::fast::FromPageset;
-use crate::buddy::{BlockRequest, Fragmentation, Search};
-use crate::frame::Migratetype;
+use super::scan::Trip;
+use crate::buddy::Search;
 use crate::pcp::Storage;
 use crate::pcp::pageset::Pageset;
 use crate::platform::Platform;
-use crate::units::Order;
 use crate::zone::ZoneGuard;
 
 /// Runs of blocks that are taken from the buddy before they are put on a list: 512 bytes of stack.
 const RUNS: usize = 64;
 
 impl<'m, P: Platform> PageAllocator<'m, P> {
-    /// Fills the empty list and takes one block from it. One hold of the zone's lock, of at most
-    /// `batch << scale_max` pages.
+    /// Fills the empty list and takes one block from it; wakes background reclaim if pageblocks were mixed.
     #[cold]
     #[inline(never)]
     pub(super) fn refill(
         &self,
-        on: &<P::Storage as Storage>::OnCpu<'_>,
+        on: <P::Storage as Storage>::OnCpu<'_>,
         pageset: &Pageset<'m, P>,
-        order: Order,
-        migratetype: Migratetype,
+        trip: Trip,
         list: usize,
     ) -> FromPageset {
-        let zone = pageset.zone();
+        let got = self.refill_on(&on, pageset, trip, list);
+        drop(on);
+        if matches!(got, FromPageset::Block(_)) {
+            self.wake_if_boosted(pageset.zone(), trip.flags);
+        }
+        got
+    }
+
+    /// Fills the empty list and takes one block from it. One hold of the zone's lock, of at most
+    /// `batch << scale_max` pages.
+    pub(super) fn refill_on(
+        &self,
+        on: &<P::Storage as Storage>::OnCpu<'_>,
+        pageset: &Pageset<'m, P>,
+        trip: Trip,
+        list: usize,
+    ) -> FromPageset {
+        let (zone, order) = (pageset.zone(), trip.order);
         let (mut tuning, totals) = pageset.tuning_for_decision(&self.model.pcp);
         let blocks = tuning.refill_blocks(&self.model.pcp, order, totals.count, zone.view());
         let blocks = blocks.min(u32::MAX as u64) as u32;
         pageset.set_tuning(tuning);
         pageset.share_high(&tuning, list);
 
-        let mut guard = zone.lock_to_move();
-        let refill = self.move_to_list(&mut guard, on, pageset, order, migratetype, list, blocks);
+        let mut guard = zone.lock_to_take(trip.flags);
+        let refill = self.move_to_list(&mut guard, on, pageset, trip, list, blocks);
         guard.note_moved((refill.taken as u64) << order.0);
         drop(guard);
 
@@ -51,19 +65,17 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     }
 
     /// Takes blocks from the buddy in as large runs as there are and appends them to the list.
-    #[expect(clippy::too_many_arguments, reason = "one refill, spelled out; called from here only")]
     fn move_to_list(
         &self,
         guard: &mut ZoneGuard<'_, 'm, P>,
         on: &<P::Storage as Storage>::OnCpu<'_>,
         pageset: &Pageset<'m, P>,
-        order: Order,
-        migratetype: Migratetype,
+        trip: Trip,
         list: usize,
         blocks: u32,
     ) -> Refill {
         let frames = pageset.zone().frames();
-        let request = BlockRequest { order, migratetype, fragmentation: Fragmentation::Allowed };
+        let (request, order) = (trip.block(), trip.order);
         let (mut refill, mut search) = (Refill::default(), Search::Own);
         while refill.taken < blocks {
             let mut runs = Runs::new();

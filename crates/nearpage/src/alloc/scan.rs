@@ -1,17 +1,18 @@
 //! The scan: the zones of a zonelist in order, the first one that may be taken from. Facts 4.1, 4.2.
 
-use super::fast::{FromPageset, hand_out};
-use super::{NO_ZONE, PageAllocator, Request};
+use super::fast::{FromPageset, Near, hand_out};
+use super::hints::{Hints, Refusal};
+use super::{PageAllocator, Request};
 use crate::buddy::{BlockRequest, Fragmentation};
 use crate::error::AllocError;
 use crate::frame::Migratetype;
 use crate::gfp::Gfp;
-use crate::pcp::list_index;
-use crate::platform::Platform;
-use crate::sync::Ordering;
+use crate::pcp::{Storage, list_index};
+use crate::platform::{Platform, Shortage};
 use crate::units::{MAX_ORDER, NodeIndex, Order, PageCount, Pfn, ZoneKind};
 use crate::watermark::AllocFlags;
 use crate::zone::{Zone, ZoneEvents};
+use crate::zonelist::list::Zonelist;
 
 /// A request with what follows from its flags.
 #[derive(Clone, Copy)]
@@ -26,13 +27,37 @@ pub(super) struct Wanted {
 }
 
 impl Wanted {
-    pub(super) fn block(&self) -> BlockRequest {
-        BlockRequest {
-            order: self.order,
-            migratetype: self.migratetype,
-            fragmentation: Fragmentation::Allowed,
-        }
+    pub(super) fn trip(&self, flags: AllocFlags) -> Trip {
+        Trip { order: self.order, migratetype: self.migratetype, flags }
     }
+}
+
+/// A trip to a zone for blocks.
+#[derive(Clone, Copy)]
+pub(super) struct Trip {
+    pub(super) order: Order,
+    pub(super) migratetype: Migratetype,
+    pub(super) flags: AllocFlags,
+}
+
+impl Trip {
+    pub(super) fn block(self) -> BlockRequest {
+        let fragmentation = if self.flags.has(AllocFlags::NOFRAGMENT) {
+            Fragmentation::Avoided
+        } else {
+            Fragmentation::Allowed
+        };
+        BlockRequest { order: self.order, migratetype: self.migratetype, fragmentation }
+    }
+}
+
+/// How much of a scan's first zone was tried before.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum FirstZone {
+    /// Nothing.
+    Untried,
+    /// It passed its watermark, and the pageset for it could not be filled: the fast path.
+    PagesetTried,
 }
 
 /// What a scan saw of the zones that refused.
@@ -50,10 +75,23 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     #[inline(never)]
     pub(super) fn alloc_scan(&self, request: Request) -> Result<Pfn, AllocError> {
         let wanted = self.wanted(request)?;
-        let flags = first_flags(wanted.gfp);
-        match self.get_page(&wanted, flags) {
-            Ok(pfn) => Ok(pfn),
-            Err(_) => self.alloc_slow(&wanted),
+        let first_zone = self.first_zone_after_fast_path(request);
+        let found = self.zonelist(&wanted).next().and_then(|preferred| {
+            let flags = first_flags(wanted.gfp, preferred);
+            self.get_page(&wanted, flags, first_zone).ok()
+        });
+        found.map_or_else(|| self.alloc_slow(&wanted), Ok)
+    }
+
+    /// What the fast path did. If storage and tuning move together the trip that it made must not be made
+    /// twice; otherwise the fast path may have been disturbed, and once more does no harm.
+    fn first_zone_after_fast_path(&self, request: Request) -> FirstZone {
+        let has_headroom =
+            |near: Near<'m, P>| request.order.0 < near.pageset.zone().headroom_orders();
+        if P::Storage::EXACT && self.near(request).is_some_and(has_headroom) {
+            FirstZone::PagesetTried
+        } else {
+            FirstZone::Untried
         }
     }
 
@@ -90,40 +128,78 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         &self,
         wanted: &Wanted,
     ) -> impl Iterator<Item = &'m Zone<'m, P>> + use<'_, 'm, P> {
-        let node = &self.nodes[wanted.node.0 as usize];
-        let entries = if wanted.gfp.has(Gfp::THISNODE) {
-            &node.own[..]
-        } else {
-            &node.fallback[..node.fallback_len.load(Ordering::Relaxed) as usize]
-        };
-        let highest = wanted.kind;
-        entries
-            .iter()
-            .map(|entry| entry.load(Ordering::Relaxed))
-            .take_while(|&entry| entry != NO_ZONE)
-            .map(|entry| self.zones[entry as usize])
-            .filter(move |zone| zone.kind() <= highest)
+        let list = self.list(wanted);
+        (0..zones_of(list, wanted)).map(|position| self.zone_at(list, position))
     }
 
-    /// Walks the zonelist once. `get_page_from_freelist`, facts 4.2.
-    pub(super) fn get_page(&self, wanted: &Wanted, flags: AllocFlags) -> Result<Pfn, Refusals> {
+    fn list(&self, wanted: &Wanted) -> &'m Zonelist<'m> {
+        &self.nodes[wanted.node.0 as usize].zonelists[wanted.kind.index()]
+    }
+
+    fn zone_at(&self, list: &Zonelist<'m>, position: usize) -> &'m Zone<'m, P> {
+        self.zones[list.zone(position).0 as usize]
+    }
+
+    /// Walks the zonelist until a zone gives a block. Walks it again without `NOFRAGMENT`, and again without
+    /// the hints of its cache.
+    pub(super) fn get_page(
+        &self,
+        wanted: &Wanted,
+        flags: AllocFlags,
+        first_zone: FirstZone,
+    ) -> Result<Pfn, Refusals> {
+        let node = &self.nodes[wanted.node.0 as usize];
+        let list = self.list(wanted);
+        let (rule, zones) = (self.model.zonelist_cache, zones_of(list, wanted));
+        let mut hints = Hints::new(rule, &list.cache, &node.scans, zones, wanted.order, flags);
+        let (mut flags, mut first_zone) = (flags, first_zone);
+        let result = loop {
+            let result = self.get_page_once(wanted, flags, first_zone, &mut hints);
+            first_zone = FirstZone::Untried;
+            if result.is_err() && flags.has(AllocFlags::NOFRAGMENT) {
+                flags = flags.without(AllocFlags::NOFRAGMENT);
+            } else if result.is_ok() || !hints.begin_second_pass() {
+                break result;
+            }
+        };
+        hints.finish();
+        result
+    }
+
+    /// Walks the zonelist once; with `NOFRAGMENT` only the first node's zones, since to be near is worth
+    /// more than to mix no pageblocks. `get_page_from_freelist`, facts 4.2.
+    fn get_page_once(
+        &self,
+        wanted: &Wanted,
+        flags: AllocFlags,
+        first_zone: FirstZone,
+        hints: &mut Hints<'_, 'm>,
+    ) -> Result<Pfn, Refusals> {
+        let list = self.list(wanted);
         let mut refusals = Refusals::default();
-        let mut preferred = None;
-        for zone in self.zonelist(wanted) {
-            let preferred = *preferred.get_or_insert(zone);
-            refusals.zones += 1;
-            refusals.free.0 += zone.free_pages().0;
-            if !self.may_take(zone, wanted, flags) {
-                refusals.below_watermark += 1;
+        let zones = zones_of(list, wanted);
+        let avoids = flags.has(AllocFlags::NOFRAGMENT);
+        for position in 0..if avoids { zones.min(list.near_len()) } else { zones } {
+            if hints.skips(position) {
                 continue;
             }
-            match self.take_from(zone, wanted) {
-                Some(number) => {
-                    note_placement(preferred, zone);
+            let zone = self.zone_at(list, position);
+            refusals.zones += 1;
+            refusals.free.0 += zone.free_pages().0;
+            let tried = if position == 0 { first_zone } else { FirstZone::Untried };
+            let refusal = if tried == FirstZone::PagesetTried || self.may_take(zone, wanted, flags)
+            {
+                if let Some(number) = self.take_from(zone, wanted, flags, tried) {
+                    note_placement(self.zone_at(list, 0), zone);
                     return Ok(hand_out(zone.frames(), number, wanted.order, wanted.migratetype));
                 }
-                None => refusals.fragmented += 1,
-            }
+                refusals.fragmented += 1;
+                Refusal::Block
+            } else {
+                refusals.below_watermark += 1;
+                Refusal::Watermark
+            };
+            hints.refused(position, refusal, || self.platform.now_ns());
         }
         Err(refusals)
     }
@@ -142,26 +218,39 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     }
 
     /// A block from a zone: through this CPU's pageset where pagesets have the order, else from the buddy.
-    fn take_from(&self, zone: &Zone<'m, P>, wanted: &Wanted) -> Option<u32> {
-        if let Some(list) = list_index(wanted.order, wanted.migratetype)
-            && let Some(cpu) = self.this_cpu()
-        {
-            let pageset = &cpu.pagesets[zone.index().0 as usize];
-            let (order, migratetype) = (wanted.order, wanted.migratetype);
-            if let FromPageset::Block(number) =
-                self.alloc_from_pageset(pageset, order, migratetype, list)
-            {
-                return Some(number);
-            }
+    /// `rmqueue`, facts 4.2.
+    fn take_from(
+        &self,
+        zone: &Zone<'m, P>,
+        wanted: &Wanted,
+        flags: AllocFlags,
+        first_zone: FirstZone,
+    ) -> Option<u32> {
+        let mut number = None;
+        if first_zone == FirstZone::Untried {
+            number = self.take_cached(zone, wanted, flags);
         }
-        self.take_direct(zone, wanted)
+        let number = number.or_else(|| self.take_direct(zone, wanted, flags));
+        self.wake_if_boosted(zone, flags);
+        number
+    }
+
+    fn take_cached(&self, zone: &Zone<'m, P>, wanted: &Wanted, flags: AllocFlags) -> Option<u32> {
+        let list = list_index(wanted.order, wanted.migratetype)?;
+        let cpu = self.this_cpu()?;
+        let pageset = &cpu.pagesets[zone.index().0 as usize];
+        let (order, migratetype) = (wanted.order, wanted.migratetype);
+        match self.alloc_from_pageset(pageset, order, migratetype, list, || flags) {
+            FromPageset::Block(number) => Some(number),
+            FromPageset::Nothing | FromPageset::Busy => None,
+        }
     }
 
     /// A block straight from the buddy.
-    fn take_direct(&self, zone: &Zone<'m, P>, wanted: &Wanted) -> Option<u32> {
+    fn take_direct(&self, zone: &Zone<'m, P>, wanted: &Wanted, flags: AllocFlags) -> Option<u32> {
         let number = {
-            let mut guard = zone.lock_to_move();
-            let number = guard.buddy().alloc(*zone.frames(), wanted.block())?;
+            let mut guard = zone.lock_to_take(flags);
+            let number = guard.buddy().alloc(*zone.frames(), wanted.trip(flags).block())?;
             guard.note_moved(wanted.order.pages().0);
             number
         };
@@ -174,16 +263,33 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         Some(number)
     }
 
+    /// Wakes background reclaim of a zone whose watermarks were boosted. `mm/page_alloc.c: rmqueue`, 6.12.
+    pub(super) fn wake_if_boosted(&self, zone: &Zone<'m, P>, flags: AllocFlags) {
+        if flags.has(AllocFlags::KSWAPD) && zone.take_boosted() {
+            let (node, kind) = (self.node_id(zone.node()), zone.kind());
+            let shortage = Shortage { node, kind, order: Order(0), gfp: Gfp(0) };
+            self.platform.wake_reclaim(shortage);
+        }
+    }
+
     /// The id of a node.
     pub(super) fn node_id(&self, node: NodeIndex) -> crate::units::NodeId {
         self.nodes[node.0 as usize].id
     }
 }
 
-/// The flags of the first scan: the low mark. Facts 4.1.
-pub(super) fn first_flags(gfp: Gfp) -> AllocFlags {
-    let flags = AllocFlags::WMARK_LOW;
-    if gfp.has(Gfp::KSWAPD_RECLAIM) { flags.or(AllocFlags::KSWAPD) } else { flags }
+/// How many zones of a list a request may use.
+fn zones_of(list: &Zonelist<'_>, wanted: &Wanted) -> usize {
+    if wanted.gfp.has(Gfp::THISNODE) { list.own_len() } else { list.len() }
+}
+
+/// The flags of the first scan: the low mark, and no mixing of pageblocks where the preferred zone has
+/// alternatives. Facts 4.1.
+pub(super) fn first_flags<P: Platform>(gfp: Gfp, preferred: &Zone<'_, P>) -> AllocFlags {
+    let when = |condition, flags| if condition { flags } else { AllocFlags::WMARK_MIN };
+    AllocFlags::WMARK_LOW
+        .or(when(gfp.has(Gfp::KSWAPD_RECLAIM), AllocFlags::KSWAPD))
+        .or(when(preferred.avoids_fragmentation(), AllocFlags::NOFRAGMENT))
 }
 
 /// Counts an allocation that came from another node than the preferred zone's. Facts 11.1.
@@ -191,5 +297,93 @@ fn note_placement<P: Platform>(preferred: &Zone<'_, P>, zone: &Zone<'_, P>) {
     if preferred.node() != zone.node() {
         ZoneEvents::add(&zone.events().miss, 1);
         ZoneEvents::add(&preferred.events().foreign, 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std_alloc::vec;
+    use std_alloc::vec::Vec;
+
+    use super::*;
+    use crate::alloc::Config;
+    use crate::testing::machine::TestMachine;
+    use crate::testing::plain::PlainPlatform;
+    use crate::topology::{AddressMap, NodeBuf, TopologyBuf};
+    use crate::units::{CpuId, NodeId, PfnRange};
+    use crate::watermark::Settings;
+
+    const HALF_PAGEBLOCK: Request = Request::new(Order(8), Gfp::HIGHUSER_MOVABLE);
+    const UNMOVABLE: Request = Request::new(Order(0), Gfp::KERNEL);
+
+    /// A machine with memory below and above 4 GiB, one half of each pageblock above in use as movable.
+    fn with_half_used_pageblocks<R>(
+        nodes: u32,
+        below: u64,
+        run: impl FnOnce(&PageAllocator<'_, PlainPlatform>) -> R,
+    ) -> R {
+        let bound = 1 << 20;
+        let node = |id: u32| NodeBuf {
+            id: NodeId(id),
+            memory: if id == 0 { vec![PfnRange::new(bound - below, bound + 4096)] } else { vec![] },
+            cpus: vec![CpuId(id)],
+            movable_from: None,
+        };
+        let distance = |at: u32| if at / nodes == at % nodes { 10 } else { 20 };
+        let topology = TopologyBuf {
+            nodes: (0..nodes).map(node).collect(),
+            distances: (0..nodes * nodes).map(distance).collect(),
+            address_map: AddressMap::X86,
+        };
+        let settings = Settings { min_free_kbytes: Some(0), ..Settings::default() };
+        let config = Config { settings, ..Config::default() };
+        TestMachine::from(topology).config(config).run(|allocator| {
+            let is_above = |pfn: &Pfn| pfn.0 >= bound;
+            let take = || allocator.alloc(HALF_PAGEBLOCK).ok().filter(is_above);
+            let blocks: Vec<Pfn> = core::iter::from_fn(take).collect();
+            let upper_halves = blocks.iter().filter(|pfn| pfn.0 % 512 != 0);
+            for lower in upper_halves.map(|pfn| Pfn(pfn.0 - 256)) {
+                assert!(blocks.contains(&lower));
+                allocator.free(lower, Order(8)).unwrap();
+            }
+            run(allocator)
+        })
+    }
+
+    fn kind_of_next(allocator: &PageAllocator<'_, PlainPlatform>) -> ZoneKind {
+        let pfn = allocator.alloc(UNMOVABLE).unwrap();
+        allocator.topology().zone_kind_of(pfn).unwrap()
+    }
+
+    #[test]
+    fn pageblocks_are_not_mixed_while_a_lower_zone_has_whole_ones() {
+        with_half_used_pageblocks(1, 4096, |allocator| {
+            assert_eq!(kind_of_next(allocator), ZoneKind::Dma32);
+            assert!(allocator.zones().iter().all(|zone| zone.boost() == PageCount(0)));
+        });
+    }
+
+    #[test]
+    fn pageblocks_are_mixed_rather_than_none_given_and_the_watermarks_rise() {
+        with_half_used_pageblocks(1, 0, |allocator| {
+            let zone = allocator.zones()[0];
+            let (before, wakes) = (zone.marks(), allocator.platform().wakes.get());
+            assert_eq!(kind_of_next(allocator), ZoneKind::Normal);
+            assert_eq!(zone.boost(), PageCount(512));
+            assert_eq!(zone.marks().low.0, before.low.0 + 512);
+            assert_eq!(allocator.platform().wakes.get(), wakes + 1);
+            zone.lower_boost(PageCount(600));
+            assert_eq!(zone.marks(), before);
+        });
+    }
+
+    #[test]
+    fn without_a_lower_zone_other_nodes_are_no_reason_to_avoid_mixing() {
+        for (nodes, below, avoids) in [(1, 0, true), (2, 0, false), (2, 4096, true)] {
+            with_half_used_pageblocks(nodes, below, |allocator| {
+                let zone = allocator.zones().last().unwrap();
+                assert_eq!(zone.avoids_fragmentation(), avoids, "{nodes} nodes, {below} below");
+            });
+        }
     }
 }

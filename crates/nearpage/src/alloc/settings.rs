@@ -1,12 +1,11 @@
 //! What follows from sizes and settings: watermarks, reserves, pageset sizes, zonelists. All of it is
 //! computed anew when memory comes online or a setting changes, under one lock.
 
-use super::{NO_ZONE, PageAllocator};
+use super::PageAllocator;
 use crate::pcp::pageset::Pageset;
 use crate::pcp::sizes::{Sizes, ZoneShare};
 use crate::pcp::{LISTS, Storage, list_order};
 use crate::platform::{Lock, Platform};
-use crate::sync::Ordering;
 use crate::units::{NodeIndex, PageCount, ZoneIndex, ZoneKind};
 use crate::watermark::{self, Settings, Watermarks, ZoneSize};
 use crate::zone::Zone;
@@ -79,7 +78,8 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             let size = ZoneSize { kind: zone.kind(), managed: zone.managed() };
             let managed = self.managed_by_kind(zone.node());
             let reserve = watermark::lowmem_reserve(zone.kind(), &managed, &state.settings);
-            zone.set_marks(watermarks.marks(size), reserve);
+            let boost_factor = state.settings.watermark_boost_factor;
+            zone.set_marks(watermarks.marks(size), reserve, boost_factor);
             self.resize_pagesets(zone, state);
         }
     }
@@ -108,6 +108,9 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let cpu_term = if state.booted { CpuTerm::Counted } else { self.model.cpu_term_at_boot };
         let order = NodeOrder { topology: &self.topology, online: self, cpu_term };
         order.rebuild(state.loads, state.order, |node, order| self.set_zonelists(node, order));
+        for zone in self.zones {
+            zone.set_avoids_fragmentation(self.avoids_fragmentation(zone));
+        }
         for cpu in self.cpus.iter().flatten() {
             for kind in ZoneKind::ALL {
                 let zone = self.nodes[cpu.owner.node.0 as usize].preferred.zone(kind);
@@ -117,22 +120,30 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         }
     }
 
+    /// Whether requests that prefer this zone first look for a block that mixes no pageblock: there must be
+    /// a good alternative, the node's DMA32 zone, or no other node. `mm/page_alloc.c:
+    /// alloc_flags_nofragment`, 6.12.
+    fn avoids_fragmentation(&self, zone: &Zone<'m, P>) -> bool {
+        zone.kind() == ZoneKind::Normal
+            && (self.is_populated(zone.node(), ZoneKind::Dma32) || self.online_nodes() == 1)
+    }
+
+    /// Nodes that have memory or CPUs.
+    fn online_nodes(&self) -> usize {
+        let is_online = |&node: &NodeIndex| self.has_memory(node) || self.has_cpus(node);
+        self.topology.indexes().filter(is_online).count()
+    }
+
     fn set_zonelists(&self, local: NodeIndex, order: &[NodeIndex]) {
         let node = &self.nodes[local.0 as usize];
         let zones = || zonelist::fallback_zones(order, self).filter_map(|zone| self.zone_of(zone));
-        let mut len = 0;
-        for (entry, zone) in node.fallback.iter().zip(zones()) {
-            entry.store(zone.0, Ordering::Relaxed);
-            len += 1;
-        }
-        node.fallback_len.store(len, Ordering::Relaxed);
-        let mut own = zonelist::nofallback_zones(local, self).filter_map(|zone| self.zone_of(zone));
-        for entry in &node.own {
-            entry.store(own.next().map_or(NO_ZONE, |zone| zone.0), Ordering::Relaxed);
-        }
-        for kind in ZoneKind::ALL {
-            let mut usable = zones().filter(|zone| self.zones[zone.0 as usize].kind() <= kind);
-            node.preferred.set(kind, usable.next());
+        for (kind, list) in ZoneKind::ALL.into_iter().zip(&node.zonelists) {
+            let usable = || zones().filter(|zone| self.zones[zone.0 as usize].kind() <= kind);
+            let node_of = |zone: ZoneIndex| self.zones[zone.0 as usize].node();
+            let nearest = usable().next().map(node_of);
+            let near = usable().take_while(|&zone| Some(node_of(zone)) == nearest).count();
+            list.set(usable(), near, if nearest == Some(local) { near } else { 0 });
+            node.preferred.set(kind, usable().next());
         }
     }
 

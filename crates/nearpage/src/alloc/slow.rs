@@ -4,7 +4,7 @@
 //! pagesets are drained, and in the end the host is asked to give something up.
 
 use super::PageAllocator;
-use super::scan::{Refusals, Wanted};
+use super::scan::{FirstZone, Refusals, Wanted};
 use crate::error::AllocError;
 use crate::gfp::Gfp;
 use crate::platform::{Platform, Shortage};
@@ -22,11 +22,11 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         if flags.has(AllocFlags::KSWAPD) {
             self.wake_reclaim(wanted);
         }
-        let mut result = self.get_page(wanted, flags);
+        let mut result = self.get_page(wanted, flags, FirstZone::Untried);
         if result.is_err() && ignores_watermarks(wanted.gfp) {
             // Only now: as long as one zone of the list has pages above its mark, no other is emptied.
             flags = flags.or(AllocFlags::NO_WATERMARKS);
-            result = self.get_page(wanted, flags);
+            result = self.get_page(wanted, flags, FirstZone::Untried);
         }
         let refusals = match result {
             Ok(pfn) => return Ok(pfn),
@@ -43,14 +43,14 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let mut rounds_without_progress = 0;
         loop {
             let progress = self.platform.direct_reclaim(shortage).0 > 0;
-            if progress && let Ok(pfn) = self.get_page(wanted, flags) {
+            if progress && let Ok(pfn) = self.get_page(wanted, flags, FirstZone::Untried) {
                 return Ok(pfn);
             }
             if progress || self.model.departures.drains_before_failing {
                 // A CPU that is being drained by somebody else needs no second drain.
                 let _ = self.drain_all();
             }
-            let refusals = match self.get_page(wanted, flags) {
+            let refusals = match self.get_page(wanted, flags, FirstZone::Untried) {
                 Ok(pfn) => return Ok(pfn),
                 Err(refusals) => refusals,
             };
@@ -80,7 +80,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         if self.model.departures.drains_before_failing {
             let _ = self.drain_all();
             return self
-                .get_page(wanted, flags)
+                .get_page(wanted, flags, FirstZone::Untried)
                 .map_err(|refusals| self.out_of_memory(wanted, refusals));
         }
         Err(self.out_of_memory(wanted, refusals))

@@ -256,6 +256,12 @@ impl Tuning {
         self.free_high_batch = slice.0 > self.batch.0.saturating_mul(3);
     }
 
+    /// Whether [`before_alloc`](Self::before_alloc) would change anything.
+    #[inline]
+    pub fn notes_allocs(rules: &PcpRules) -> bool {
+        rules.drain != DrainSize::FullHold
+    }
+
     /// Notes an allocation of one block from the pageset. `mm/page_alloc.c: rmqueue_pcplist`, 6.12.
     #[inline]
     pub fn before_alloc(&mut self, rules: &PcpRules) {

@@ -13,6 +13,7 @@ use crate::model::Model;
 use crate::topology::{AddressMap, NodeBuf, TopologyBuf};
 use crate::units::{CpuId, NodeId, Pfn, PfnRange};
 use crate::watermark::Settings;
+use crate::zonelist::cache::CacheRule;
 
 /// A machine with the rules and settings to run it under.
 #[derive(Clone, Debug)]
@@ -190,9 +191,19 @@ fn distances(random: &mut Random, nodes: usize) -> Vec<u8> {
 }
 
 fn config(random: &mut Random, topology: &TopologyBuf) -> Config {
-    let model = random.one_of(&Model::ALL);
+    let model = any_model(random);
     let page_shift = random.one_of(&[12, 12, 12, 12, 14, 16]);
     Config { model, settings: any_settings(random, topology, page_shift), page_shift }
+}
+
+/// A model, sometimes with a rule of another.
+fn any_model(random: &mut Random) -> Model {
+    let mut model = random.one_of(&Model::ALL);
+    if one_in(random, 2) {
+        model.zonelist_cache =
+            random.one_of(&[CacheRule::Off, CacheRule::Original, CacheRule::Keyed]);
+    }
+    model
 }
 
 /// Settings, each at its default or far from it, all acceptable.
@@ -206,6 +217,9 @@ pub fn any_settings(random: &mut Random, topology: &TopologyBuf, page_shift: u32
     };
     if one_in(random, 3) {
         settings.watermark_scale_factor = 1 + random.below(1000) as u32;
+    }
+    if one_in(random, 4) {
+        settings.watermark_boost_factor = random.one_of(&[0, 1000, 10_000, 100_000]);
     }
     if one_in(random, 4) {
         settings.percpu_pagelist_high_fraction = 8 + random.below(60) as u32;

@@ -15,12 +15,14 @@
 //! | `loose` | pages that are merged later (nearpage's own) |
 //! | `machine` | what follows from sizes and settings, zonelists by scores (facts 2, 3.2, 7.2) |
 //! | `alloc` | scan and slow path (facts 4) |
+//! | `hints` | the zonelist cache (facts 5.1, and nearpage's own) |
 //! | `free` | frees, drains, decay (facts 7.4 to 7.7) |
 //! | `bulk` | bulk allocation and bulk free (facts 8) |
 
 mod alloc;
 mod bulk;
 mod free;
+mod hints;
 mod loose;
 mod machine;
 mod zone;
@@ -28,12 +30,12 @@ mod zone;
 use std_alloc::collections::{BTreeMap, VecDeque};
 use std_alloc::vec::Vec;
 
-use crate::alloc::Config;
+use crate::alloc::{Config, ScanCounts};
 use crate::model::Model;
 use crate::pcp::LISTS;
 use crate::pcp::tuning::Tuning;
 use crate::topology::Topology;
-use crate::units::{CpuId, NodeId, NodeIndex, PageCount, Pfn, PfnRange};
+use crate::units::{CpuId, NodeId, NodeIndex, PageCount, Pfn, PfnRange, ZoneKind};
 use crate::watermark::Settings;
 
 pub use zone::{Begins, Events, NaiveZone, Pageblocks};
@@ -63,6 +65,9 @@ struct NaiveNode {
     fallback: Vec<usize>,
     /// NOFALLBACK.
     own: Vec<usize>,
+    /// Zones that were full lately, by the highest kind of a request.
+    full: [hints::Refusals; ZoneKind::COUNT],
+    scans: ScanCounts,
 }
 
 /// The pages of one zone that one CPU caches.
@@ -104,6 +109,8 @@ pub struct NaiveAllocator {
     online: Vec<PfnRange>,
     /// The host.
     pub calls: HostCalls,
+    /// The time.
+    pub now_ns: u64,
 }
 
 impl NaiveAllocator {
@@ -115,6 +122,8 @@ impl NaiveAllocator {
             cpus: node.cpus.to_vec(),
             fallback: Vec::new(),
             own: Vec::new(),
+            full: Default::default(),
+            scans: ScanCounts::default(),
         };
         let pairs = topology.indexes().flat_map(|a| topology.indexes().map(move |b| (a, b)));
         Self {
@@ -130,6 +139,7 @@ impl NaiveAllocator {
             memory,
             online: Vec::new(),
             calls: HostCalls::default(),
+            now_ns: 0,
         }
     }
 
@@ -141,6 +151,11 @@ impl NaiveAllocator {
     /// The pagesets of a CPU by zone number, or none if there is no such CPU.
     pub fn pagesets(&self, cpu: CpuId) -> &[NaivePageset] {
         self.cpus.get(&cpu).map_or(&[], |cpu| &cpu.pagesets)
+    }
+
+    /// What the scans for a node did.
+    pub fn scan_counts(&self, node: NodeIndex) -> ScanCounts {
+        self.nodes[node.0 as usize].scans
     }
 
     /// What begins at a frame.

@@ -48,6 +48,8 @@ pub struct PlainPlatform {
     pub reclaims: Cell<u64>,
     /// Times that the last resort was asked for.
     pub out_of_memory: Cell<u64>,
+    /// The time.
+    pub now_ns: Cell<u64>,
 }
 
 impl PlainPlatform {
@@ -64,13 +66,14 @@ fn count(counter: &Cell<u64>) {
 impl Platform for PlainPlatform {
     type Lock<T> = PlainLock<T>;
     type Storage = SerialStorage<Single<ChosenCpu>>;
+    const BACKGROUND_RECLAIM: bool = true;
 
     fn storage(&self) -> &Self::Storage {
         &self.storage
     }
 
     fn now_ns(&self) -> u64 {
-        0
+        self.now_ns.get()
     }
 
     fn wake_reclaim(&self, _shortage: Shortage) {

@@ -3,7 +3,7 @@
 use core::fmt::{self, Write};
 
 use super::ZoneStats;
-use crate::alloc::PageAllocator;
+use crate::alloc::{PageAllocator, ScanCounts};
 use crate::platform::Platform;
 use crate::units::{NodeIndex, ZoneKind};
 
@@ -45,7 +45,7 @@ impl<P: Platform> PageAllocator<'_, P> {
 
     /// Writes those lines of `/proc/vmstat` that an allocator of pages has, with the kernel's names, and
     /// after them nearpage's own: pages in pagesets, their refills and drains, how often zone locks were
-    /// taken and the most pages in one hold, and pages lost to wrong frees.
+    /// taken and the most pages in one hold, and what scans of zonelists did ([`ScanCounts`]).
     ///
     /// # Errors
     /// Those of `out`.
@@ -59,7 +59,19 @@ impl<P: Platform> PageAllocator<'_, P> {
             writeln!(out, "pgalloc_{} {}", event_suffix(kind), stats.pgalloc)?;
         }
         write_lines(&[("pgfree", all.pgfree.0)], out)?;
-        write_lines(&all.own_lines(), out)
+        write_lines(&all.own_lines(), out)?;
+        write_lines(&self.scan_lines(), out)
+    }
+
+    fn scan_lines(&self) -> [(&'static str, u64); 4] {
+        let counts = self.topology().indexes().map(|node| self.scan_counts(node));
+        let all = counts.fold(ScanCounts::default(), ScanCounts::plus);
+        [
+            ("zonelist_visited", all.zones_visited),
+            ("zonelist_skipped", all.zones_skipped),
+            ("zonelist_second_pass", all.second_passes),
+            ("zonelist_zap", all.zaps),
+        ]
     }
 }
 
@@ -133,7 +145,9 @@ mod tests {
                             numa_interleave 0\nnuma_local 1\nnuma_other 3\npgalloc_dma 0\n\
                             pgalloc_dma32 0\npgalloc_normal 16\npgalloc_movable 3\npgalloc_device 0\n\
                             pgfree 1\nnr_pcp_pages 1\npcp_refill 2\npcp_refill_pages 3\npcp_drain 0\n\
-                            pcp_drain_pages 0\nzone_lock_acquisitions 3\nzone_lock_most_pages 16\n";
+                            pcp_drain_pages 0\nzone_lock_acquisitions 3\nzone_lock_most_pages 16\n\
+                            zonelist_visited 0\nzonelist_skipped 0\nzonelist_second_pass 0\n\
+                            zonelist_zap 0\n";
             assert_eq!(text, expected);
             let mut text = String::new();
             allocator.write_numastat(NodeIndex(1), &mut text).unwrap();

@@ -21,7 +21,7 @@ use crate::zone::Zone;
 
 impl<'m, P: Platform> PageAllocator<'m, P> {
     /// Writes the text of `/proc/zoneinfo` in the layout of the model's kernel. A zone is populated once
-    /// some of its memory is online; then it spans, and has present, what the topology says. Boosts, CMA
+    /// some of its memory is online; then it spans, and has present, what the topology says. CMA
     /// and what else this allocator does not have are 0. All CPUs of the topology are online.
     ///
     /// # Errors
@@ -74,7 +74,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     fn pages_of(&self, zone: &Zone<'m, P>) -> ZonePages {
         ZonePages {
             free: zone.free_pages(),
-            boost: PageCount(0),
+            boost: zone.boost(),
             marks: zone.marks(),
             spanned: zone.span().pages(),
             present: self.topology().present(zone.node(), zone.kind()),

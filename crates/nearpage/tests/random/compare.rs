@@ -83,6 +83,11 @@ pub fn same_counters(
         let id = allocator.topology().node(zone.node()).id;
         same_zone(zone, model).map_err(|it| format!("{}: {it}", zone_name(id, zone.kind())))?;
     }
+    for node in allocator.topology().indexes() {
+        let id = allocator.topology().node(node).id;
+        let what = format_args!("scans for node {id}");
+        same(what, allocator.scan_counts(node), naive.scan_counts(node))?;
+    }
     for &cpu in cpus {
         let pagesets = allocator.pagesets(cpu).unwrap_or_default();
         same("pagesets of a CPU", pagesets.len(), naive.pagesets(cpu).len())?;
@@ -102,7 +107,8 @@ fn same_zone(zone: &Zone<'_, Host>, model: &NaiveZone) -> Result<(), Difference>
     same("node and kind", (zone.node(), zone.kind()), (model.node, model.kind))?;
     same("free pages", zone.free_pages(), model.free)?;
     same("managed pages", zone.managed(), model.managed)?;
-    same("marks", zone.marks(), model.marks)?;
+    same("marks", zone.marks(), model.marks())?;
+    same("boost", zone.boost(), model.boost)?;
     same("reserve", reserve, model.reserve)?;
     same("pressure", zone.view(), model.view)?;
     same("headroom", zone.headroom_orders(), model.headroom_orders())?;

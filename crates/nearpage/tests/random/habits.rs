@@ -17,7 +17,7 @@ pub struct Habits {
     pub wrong_percent: u64,
     /// Frees, of 100, of any block; others are of the block taken last.
     pub free_any_percent: u64,
-    /// Ten rare operations come in so many.
+    /// Twelve rare operations come in so many.
     pub rare_every: u64,
     /// Whether most of the memory is taken at the start.
     pub ballast: bool,

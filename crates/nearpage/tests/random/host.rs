@@ -19,6 +19,8 @@ use nearpage::units::{CpuId, Order, PageCount};
 pub struct Host {
     /// Calls so far, and answers prepared.
     pub calls: Cell<HostCalls>,
+    /// The time.
+    pub now_ns: Cell<u64>,
     storage: LossyStorage,
 }
 
@@ -43,13 +45,14 @@ impl Host {
 impl Platform for Host {
     type Lock<T> = PlainLock<T>;
     type Storage = LossyStorage;
+    const BACKGROUND_RECLAIM: bool = true;
 
     fn storage(&self) -> &LossyStorage {
         &self.storage
     }
 
     fn now_ns(&self) -> u64 {
-        0
+        self.now_ns.get()
     }
 
     fn wake_reclaim(&self, _shortage: Shortage) {

@@ -31,6 +31,7 @@ use nearpage::pcp::tuning::PcpRules;
 use nearpage::testing::generate::RandomMachine;
 use nearpage::testing::random::Random;
 use nearpage::units::Order;
+use nearpage::zonelist::cache::CacheRule;
 
 use run::{Plan, Planted, Tally, Thoroughness, run, with_allocator};
 
@@ -172,4 +173,16 @@ fn canary_a_wrong_constant_is_found() {
         Model { pcp: PcpRules { batch_scale_max, ..model.pcp }, ..model }
     }
     assert!(finds(Planted::Rules(shorter_holds), 20) >= 5);
+}
+
+#[test]
+fn canary_a_poisoned_hint_is_found() {
+    fn poisoned(model: Model) -> Model {
+        let zonelist_cache = match model.zonelist_cache {
+            CacheRule::Keyed => CacheRule::Original,
+            other => other,
+        };
+        Model { zonelist_cache, ..model }
+    }
+    assert!(finds(Planted::Rules(poisoned), 20) >= 5);
 }

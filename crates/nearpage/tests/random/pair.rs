@@ -145,6 +145,12 @@ impl<'a, 'm> Pair<'a, 'm> {
         for zone in self.allocator.zones() {
             same("free pages when all are given back", zone.free_pages(), zone.managed())?;
         }
+        for node in self.allocator.topology().indexes() {
+            let counts = self.naive.scan_counts(node);
+            self.tally.add_count("zones skipped by a hint", counts.zones_skipped);
+            self.tally.add_count("second passes of a scan", counts.second_passes);
+            self.tally.add_count("zonelist caches zapped", counts.zaps);
+        }
         for pageset in self.cpus.iter().flat_map(|&cpu| self.naive.pagesets(cpu)) {
             self.tally.add_count("refills of pagesets", pageset.refills.0);
             self.tally.add_count("drains of pagesets", pageset.drains.0);
@@ -158,7 +164,7 @@ impl<'a, 'm> Pair<'a, 'm> {
             self.filling = !self.filling;
         }
         let rare = self.random.below(self.habits.rare_every);
-        if rare < 10 {
+        if rare < 12 {
             return self.rare(rare);
         }
         if self.random.below(100) < self.habits.wrong_percent {

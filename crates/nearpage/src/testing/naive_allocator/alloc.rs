@@ -2,6 +2,7 @@
 
 use std_alloc::vec::Vec;
 
+use super::hints::{Refusals, Scan};
 use super::zone::{Begins, Blocks};
 use super::{NaiveAllocator, NaivePageset};
 use crate::alloc::Request;
@@ -71,20 +72,30 @@ impl NaiveAllocator {
     }
 
     pub(super) fn alloc_asked(&mut self, asked: &Asked) -> Result<Pfn, AllocError> {
-        if let Some(pfn) = self.take_near(asked) {
-            return Ok(pfn);
-        }
-        if let Ok(pfn) = self.scan(asked, AllocFlags::WMARK_LOW) {
-            return Ok(pfn);
-        }
         let gfp = asked.gfp;
+        if let Some(&preferred) = asked.zonelist.first() {
+            let mut flags = AllocFlags::WMARK_LOW;
+            if gfp.has(Gfp::KSWAPD_RECLAIM) {
+                flags = flags.or(AllocFlags::KSWAPD);
+            }
+            if self.zones[preferred].avoids_fragmentation {
+                flags = flags.or(AllocFlags::NOFRAGMENT);
+            }
+            if let Some(pfn) = self.take_near(asked, flags) {
+                return Ok(pfn);
+            }
+            let was_tried = self.may_take_near(asked).is_some();
+            if let Ok(pfn) = self.scan_after(asked, flags, was_tried) {
+                return Ok(pfn);
+            }
+        }
         if gfp.has(Gfp::KSWAPD_RECLAIM) {
             self.calls.wakes += self.nodes_on_the_way(asked);
         }
         let mut flags = slow_flags(asked);
         let mut result = self.scan(asked, flags);
         if result.is_err() && gfp.has(Gfp::MEMALLOC) && !gfp.has(Gfp::NOMEMALLOC) {
-            flags = AllocFlags::NO_WATERMARKS;
+            flags = AllocFlags::NO_WATERMARKS.or(AllocFlags(flags.0 & AllocFlags::KSWAPD.0));
             result = self.scan(asked, flags);
         }
         if result.is_err() && gfp.has(Gfp::DIRECT_RECLAIM) {
@@ -104,17 +115,32 @@ impl NaiveAllocator {
         })
     }
 
-    /// A block through the pageset for the first zone, if that has room to spare. Where loose pages only
-    /// looked like room, the scan begins anew.
-    fn take_near(&mut self, asked: &Asked) -> Option<Pfn> {
+    /// The first zone and the list of its pageset, if the zone has room to spare.
+    fn may_take_near(&self, asked: &Asked) -> Option<(usize, usize)> {
         let list = list_index(asked.order, asked.migratetype)?;
         let zone = *asked.zonelist.first()?;
-        if asked.order.0 >= self.zones[zone].headroom_orders() {
-            return None;
+        let has_room = asked.order.0 < self.zones[zone].headroom_orders();
+        (has_room && self.cpus.contains_key(&asked.cpu)).then_some((zone, list))
+    }
+
+    /// A block through the pageset for the first zone, if that has room to spare. A scan that follows does not
+    /// try that pageset again, unless loose pages only looked like room.
+    fn take_near(&mut self, asked: &Asked, flags: AllocFlags) -> Option<Pfn> {
+        let (zone, list) = self.may_take_near(asked)?;
+        let is_refill = self.pagesets(asked.cpu)[zone].lists[list].is_empty();
+        let pfn = self.take_cached(zone, asked, list, flags)?;
+        if is_refill {
+            self.wake_if_boosted(zone, flags);
         }
-        let pfn = self.take_cached(zone, asked, list)?;
         self.hand_out(pfn, zone, asked);
         Some(pfn)
+    }
+
+    fn wake_if_boosted(&mut self, zone: usize, flags: AllocFlags) {
+        if flags.has(AllocFlags::KSWAPD) && self.zones[zone].was_boosted {
+            self.zones[zone].was_boosted = false;
+            self.calls.wakes += 1;
+        }
     }
 
     fn reclaim_and_retry(&mut self, asked: &Asked, flags: AllocFlags) -> Result<Pfn, Seen> {
@@ -166,27 +192,85 @@ impl NaiveAllocator {
 
     /// The first zone of the list that may give the block.
     fn scan(&mut self, asked: &Asked, flags: AllocFlags) -> Result<Pfn, Seen> {
+        self.scan_after(asked, flags, false)
+    }
+
+    /// `was_tried` says that the first zone's pageset was tried just now.
+    fn scan_after(
+        &mut self,
+        asked: &Asked,
+        flags: AllocFlags,
+        was_tried: bool,
+    ) -> Result<Pfn, Seen> {
+        let (mut flags, mut was_tried) = (flags, was_tried);
+        let mut scan = Scan::new(self.model.zonelist_cache, asked, flags);
+        let result = loop {
+            let result = self.scan_once(asked, flags, was_tried, &mut scan);
+            was_tried = false;
+            if result.is_ok() {
+                break result;
+            } else if flags.has(AllocFlags::NOFRAGMENT) {
+                flags = flags.without(AllocFlags::NOFRAGMENT);
+            } else if !scan.wants_second_pass() {
+                break result;
+            }
+        };
+        let counts = &mut self.nodes[asked.node.0 as usize].scans;
+        *counts = counts.plus(scan.counts);
+        result
+    }
+
+    fn scan_once(
+        &mut self,
+        asked: &Asked,
+        flags: AllocFlags,
+        was_tried: bool,
+        scan: &mut Scan,
+    ) -> Result<Pfn, Seen> {
         let mut seen = Seen::default();
+        let Some(&preferred) = asked.zonelist.first() else { return Err(seen) };
         for &zone in &asked.zonelist {
+            let is_first = zone == preferred;
+            if flags.has(AllocFlags::NOFRAGMENT)
+                && self.zones[zone].node != self.zones[preferred].node
+            {
+                break;
+            }
+            if !is_first && scan.leaves_out(zone, self.full(asked)) {
+                continue;
+            }
             seen.zones += 1;
             seen.free.0 += self.zones[zone].free.0;
-            if !self.may_take(zone, asked, flags) {
-                seen.below_watermark += 1;
-                continue;
-            }
-            let Some(pfn) = self.take_block(zone, asked) else {
+            let is_tried = is_first && was_tried;
+            let passed_mark = is_tried || self.may_take(zone, asked, flags);
+            if passed_mark {
+                let pfn = self.take_block(zone, asked, flags, is_tried);
+                self.wake_if_boosted(zone, flags);
+                if let Some(pfn) = pfn {
+                    self.count_placement(zone, asked);
+                    self.hand_out(pfn, zone, asked);
+                    return Ok(pfn);
+                }
                 seen.fragmented += 1;
-                continue;
-            };
-            let preferred = asked.zonelist[0];
-            if self.zones[preferred].node != self.zones[zone].node {
-                self.zones[zone].events.miss += 1;
-                self.zones[preferred].events.foreign += 1;
+            } else {
+                seen.below_watermark += 1;
             }
-            self.hand_out(pfn, zone, asked);
-            return Ok(pfn);
+            let now_ns = self.now_ns;
+            scan.refused(zone, is_first, passed_mark, self.full(asked), now_ns);
         }
         Err(seen)
+    }
+
+    fn full(&mut self, asked: &Asked) -> &mut Refusals {
+        &mut self.nodes[asked.node.0 as usize].full[asked.kind.index()]
+    }
+
+    fn count_placement(&mut self, zone: usize, asked: &Asked) {
+        let preferred = asked.zonelist[0];
+        if self.zones[preferred].node != self.zones[zone].node {
+            self.zones[zone].events.miss += 1;
+            self.zones[preferred].events.foreign += 1;
+        }
     }
 
     pub(super) fn hand_out(&mut self, pfn: Pfn, zone: usize, asked: &Asked) {
@@ -207,30 +291,48 @@ impl NaiveAllocator {
         flags.has(AllocFlags::NO_WATERMARKS) || zone.passes(asked.order, flags, asked.kind)
     }
 
-    fn take_block(&mut self, zone: usize, asked: &Asked) -> Option<Pfn> {
-        let list = list_index(asked.order, asked.migratetype);
-        match list.and_then(|list| self.take_cached(zone, asked, list)) {
+    fn take_block(
+        &mut self,
+        zone: usize,
+        asked: &Asked,
+        flags: AllocFlags,
+        was_tried: bool,
+    ) -> Option<Pfn> {
+        let list = list_index(asked.order, asked.migratetype).filter(|_| !was_tried);
+        match list.and_then(|list| self.take_cached(zone, asked, list, flags)) {
             Some(pfn) => Some(pfn),
-            None => self.take_direct(zone, asked, 1, u64::MAX).first().copied(),
+            None => self.take_direct(zone, asked, 1, u64::MAX, flags).first().copied(),
         }
     }
 
     /// A block through the pageset of the CPU, if the CPU has any.
-    fn take_cached(&mut self, zone: usize, asked: &Asked, list: usize) -> Option<Pfn> {
+    fn take_cached(
+        &mut self,
+        zone: usize,
+        asked: &Asked,
+        list: usize,
+        flags: AllocFlags,
+    ) -> Option<Pfn> {
         let pageset = &mut self.cpus.get_mut(&asked.cpu)?.pagesets[zone];
         pageset.tuning.before_alloc(&self.model.pcp);
-        self.pop_or_refill(zone, asked, list)
+        self.pop_or_refill(zone, asked, list, flags)
     }
 
     /// The hottest page of the list, after a refill if it is empty.
-    pub(super) fn pop_or_refill(&mut self, zone: usize, asked: &Asked, list: usize) -> Option<Pfn> {
+    pub(super) fn pop_or_refill(
+        &mut self,
+        zone: usize,
+        asked: &Asked,
+        list: usize,
+        flags: AllocFlags,
+    ) -> Option<Pfn> {
         let pageset = &mut self.cpus.get_mut(&asked.cpu)?.pagesets[zone];
         let zone = &mut self.zones[zone];
         if pageset.lists[list].is_empty() {
             let NaivePageset { tuning, count, .. } = pageset;
             let (order, migratetype) = (asked.order, asked.migratetype);
             let blocks = tuning.refill_blocks(&self.model.pcp, order, *count, zone.view);
-            let wanted = Blocks { order, migratetype, blocks, runs_max: u64::MAX };
+            let wanted = Blocks { order, migratetype, flags, blocks, runs_max: u64::MAX };
             let taken = zone.take(wanted, &mut self.pageblocks);
             let pages = (taken.len() as u64) << order.0;
             zone.note_hold(pages);
@@ -253,11 +355,12 @@ impl NaiveAllocator {
         asked: &Asked,
         blocks: u64,
         runs_max: u64,
+        flags: AllocFlags,
     ) -> Vec<Pfn> {
         let is_other = self.node_of(asked.cpu) != self.zones[zone].node;
         let (order, migratetype) = (asked.order, asked.migratetype);
         let zone = &mut self.zones[zone];
-        let wanted = Blocks { order, migratetype, blocks, runs_max };
+        let wanted = Blocks { order, migratetype, flags, blocks, runs_max };
         let taken = zone.take(wanted, &mut self.pageblocks);
         let count = taken.len() as u64;
         zone.note_hold(count << order.0);
@@ -272,6 +375,9 @@ impl NaiveAllocator {
 fn slow_flags(asked: &Asked) -> AllocFlags {
     let has = |flags| asked.gfp.has(flags);
     let mut flags = AllocFlags::WMARK_MIN;
+    if has(Gfp::KSWAPD_RECLAIM) {
+        flags = flags.or(AllocFlags::KSWAPD);
+    }
     if has(Gfp::HIGH) {
         flags = flags.or(AllocFlags::MIN_RESERVE);
     }

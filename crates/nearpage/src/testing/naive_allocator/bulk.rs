@@ -56,12 +56,12 @@ impl NaiveAllocator {
         let has_all = |&zone: &usize| {
             let preferred = self.zones[asked.zonelist[0]].kind;
             let zone = &self.zones[zone];
-            zone.free.0 > zone.marks.low.0 + count + zone.reserve[preferred.index()].0
+            zone.free.0 > zone.marks().low.0 + count + zone.reserve[preferred.index()].0
         };
         let Some(zone) = self.near_zones(asked).into_iter().find(has_all) else { return vec![] };
         let mut pages = vec![];
         while (pages.len() as u64) < count
-            && let Some(pfn) = self.pop_or_refill(zone, asked, list)
+            && let Some(pfn) = self.pop_or_refill(zone, asked, list, AllocFlags::default())
         {
             self.hand_out(pfn, zone, asked);
             pages.push(pfn);
@@ -76,7 +76,7 @@ impl NaiveAllocator {
         for zone in self.near_zones(asked) {
             let preferred = self.zones[asked.zonelist[0]].kind;
             let naive = &self.zones[zone];
-            let kept = naive.marks.of(flags).0 + naive.reserve[preferred.index()].0;
+            let kept = naive.marks().of(flags).0 + naive.reserve[preferred.index()].0;
             let share = count.min(naive.free.0.saturating_sub(kept));
             let pages = self.bulk_from(zone, asked, share);
             if !pages.is_empty() {
@@ -105,7 +105,7 @@ impl NaiveAllocator {
         }
         let left = share - pages.len() as u64;
         if left > 0 {
-            let direct = self.take_direct(zone, asked, left, RUNS_MAX);
+            let direct = self.take_direct(zone, asked, left, RUNS_MAX, AllocFlags::default());
             for &pfn in &direct {
                 self.hand_out(pfn, zone, asked);
             }

@@ -4,6 +4,7 @@ use std_alloc::collections::BTreeMap;
 use std_alloc::vec;
 use std_alloc::vec::Vec;
 
+use super::hints::Refusals;
 use super::{NaiveAllocator, NaiveCpu, NaivePageset, NaiveZone};
 use crate::alloc::SettingError;
 use crate::error::OnlineError;
@@ -106,6 +107,12 @@ impl NaiveAllocator {
         self.zones[zone].view.reclaim_active = active;
     }
 
+    /// Background reclaim has balanced a zone.
+    pub fn lower_boost(&mut self, zone: usize, pages: PageCount) {
+        let boost = &mut self.zones[zone].boost.0;
+        *boost -= pages.0.min(*boost);
+    }
+
     fn sizes(&self) -> Vec<ZoneSize> {
         let size = |zone: &NaiveZone| ZoneSize { kind: zone.kind, managed: zone.managed };
         self.zones.iter().map(size).collect()
@@ -123,11 +130,13 @@ impl NaiveAllocator {
         }
         for (number, zone) in self.zones.iter_mut().enumerate() {
             let node = zone.node.0 as usize;
-            zone.marks = watermarks.marks(sizes[number]);
+            zone.raw_marks = watermarks.marks(sizes[number]);
+            zone.boost = PageCount(0);
+            zone.boost_factor = self.settings.watermark_boost_factor;
             zone.reserve = watermark::lowmem_reserve(zone.kind, &managed[node], &self.settings);
             let near = self.nodes[node].cpus.len();
             let cpus = if near > 0 { near } else { self.cpus.len() } as u32;
-            let share = ZoneShare { managed: zone.managed, low: zone.marks.low, cpus };
+            let share = ZoneShare { managed: zone.managed, low: zone.raw_marks.low, cpus };
             let fraction = self.settings.percpu_pagelist_high_fraction;
             let Sizes { high_min, high_max, batch } = Sizes::of(share, fraction, self.page_shift);
             for cpu in self.cpus.values_mut() {
@@ -145,6 +154,23 @@ impl NaiveAllocator {
             self.nodes[local].fallback =
                 order.into_iter().flat_map(|node| self.populated_zones(node)).collect();
             self.nodes[local].own = self.populated_zones(local);
+            self.nodes[local].full.iter_mut().for_each(Refusals::forget);
+        }
+        self.choose_who_avoids_fragmentation();
+    }
+
+    /// Who prefers a Normal zone avoids to mix pageblocks if there is only this node, or if the node has a
+    /// DMA32 zone too.
+    fn choose_who_avoids_fragmentation(&mut self) {
+        let is_online = |node: &usize| {
+            !self.populated_zones(*node).is_empty() || !self.nodes[*node].cpus.is_empty()
+        };
+        let online = (0..self.nodes.len()).filter(is_online).count();
+        for number in 0..self.zones.len() {
+            let kinds = self.populated_zones(self.zones[number].node.0 as usize);
+            let has_dma32 = kinds.iter().any(|&zone| self.zones[zone].kind == ZoneKind::Dma32);
+            self.zones[number].avoids_fragmentation =
+                self.zones[number].kind == ZoneKind::Normal && (online == 1 || has_dma32);
         }
     }
 

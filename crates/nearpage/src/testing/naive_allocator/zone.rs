@@ -116,11 +116,13 @@ impl List {
     }
 }
 
-/// What is asked of a zone: always without regard for fragmentation.
+/// What is asked of a zone.
 #[derive(Clone, Copy)]
 pub struct Blocks {
     pub order: Order,
     pub migratetype: Migratetype,
+    /// Of the request: whether to mix pageblocks, and whether background reclaim is woken for that.
+    pub flags: AllocFlags,
     pub blocks: u64,
     /// Free blocks that may be broken up or used up for it.
     pub runs_max: u64,
@@ -150,8 +152,16 @@ pub struct NaiveZone {
     pub managed: PageCount,
     /// Pages on free lists.
     pub free: PageCount,
-    /// Watermarks.
-    pub marks: Marks,
+    /// Watermarks without the boost.
+    pub raw_marks: Marks,
+    /// What they are raised by.
+    pub boost: PageCount,
+    /// The setting that limits the boost.
+    pub boost_factor: u32,
+    /// Whether background reclaim is to be woken because of a boost.
+    pub was_boosted: bool,
+    /// Whether who prefers this zone first tries not to mix pageblocks.
+    pub avoids_fragmentation: bool,
     /// Reserves by the highest kind of a request.
     pub reserve: [PageCount; ZoneKind::COUNT],
     /// Pressure.
@@ -172,6 +182,13 @@ pub struct NaiveZone {
     loose: Loose,
 }
 
+impl Blocks {
+    /// The lowest order of blocks that other types give.
+    fn least_of_others(&self) -> u8 {
+        if self.flags.has(AllocFlags::NOFRAGMENT) { self.order.0.max(9) } else { self.order.0 }
+    }
+}
+
 impl NaiveZone {
     /// A zone none of whose memory is online.
     pub fn new(node: NodeIndex, kind: ZoneKind, span: PfnRange, model: &Model) -> Self {
@@ -182,7 +199,11 @@ impl NaiveZone {
             span,
             managed: PageCount(0),
             free: PageCount(0),
-            marks: Marks::default(),
+            raw_marks: Marks::default(),
+            boost: PageCount(0),
+            boost_factor: 0,
+            was_boosted: false,
+            avoids_fragmentation: false,
             reserve: Default::default(),
             view: ZoneView::default(),
             holds: LockHolds::default(),
@@ -223,6 +244,11 @@ impl NaiveZone {
         self.holds.most_pages = self.holds.most_pages.max(PageCount(pages));
     }
 
+    /// The watermarks in force.
+    pub fn marks(&self) -> Marks {
+        self.raw_marks.boosted(self.boost)
+    }
+
     /// Whether a request passes its watermark.
     pub fn passes(&self, order: Order, flags: AllocFlags, kind: ZoneKind) -> bool {
         self.passes_with(order, flags, self.reserve[kind.index()])
@@ -232,8 +258,8 @@ impl NaiveZone {
         let check = WatermarkCheck {
             free: self.free,
             free_high_atomic: PageCount(0),
-            mark: self.marks.of(flags),
-            boost: PageCount(0),
+            mark: self.marks().of(flags),
+            boost: self.boost,
             reserve,
             order,
             flags,
@@ -427,7 +453,7 @@ impl NaiveZone {
                 return self.split_smallest(wanted.order, &[ours]);
             }
         }
-        if self.rules.model == FallbackModel::Linux6_1 {
+        if self.rules.model == FallbackModel::Linux6_1 || wanted.flags.has(AllocFlags::NOFRAGMENT) {
             return None;
         }
         let stolen = self.split_smallest(wanted.order, donors(ours));
@@ -451,7 +477,7 @@ impl NaiveZone {
     /// 6.12: makes whole pageblocks ours, or one of which at least half agrees with us.
     fn claim(&mut self, wanted: Blocks, pageblocks: &mut Pageblocks) -> bool {
         let ours = wanted.migratetype;
-        for order in (wanted.order.0..ORDERS as u8).rev().map(Order) {
+        for order in (wanted.least_of_others()..ORDERS as u8).rev().map(Order) {
             let Some(donor) = self.first_of(order, donors(ours)) else { continue };
             if order < Order(4) && ours == Migratetype::Movable {
                 return false;
@@ -461,6 +487,7 @@ impl NaiveZone {
                 self.move_whole(pfn, order, ours, pageblocks);
                 return true;
             }
+            self.boost_for(wanted.flags);
             if self.is_ours(pfn, pageblocks) && self.agrees(pfn, donor, ours) {
                 pageblocks.set(pfn, ours);
                 self.move_free_blocks(pfn, ours);
@@ -474,7 +501,7 @@ impl NaiveZone {
     fn take_over(&mut self, wanted: Blocks, pageblocks: &mut Pageblocks) -> bool {
         let ours = wanted.migratetype;
         let found = |order: u8| Some((Order(order), self.first_of(Order(order), donors(ours))?));
-        let Some(mut from) = (wanted.order.0..ORDERS as u8).rev().find_map(found) else {
+        let Some(mut from) = (wanted.least_of_others()..ORDERS as u8).rev().find_map(found) else {
             return false;
         };
         let takes_all = from.0 >= Order(4) || ours != Migratetype::Movable;
@@ -483,6 +510,9 @@ impl NaiveZone {
         }
         let (order, donor) = from;
         let pfn = self.head(order, donor).expect("the donor has one");
+        if order < Order(9) {
+            self.boost_for(wanted.flags);
+        }
         if order >= Order(9) {
             self.move_whole(pfn, order, ours, pageblocks);
         } else if takes_all && self.is_ours(pfn, pageblocks) {
@@ -495,6 +525,16 @@ impl NaiveZone {
             self.relist(pfn, order, ours);
         }
         true
+    }
+
+    /// Raises the watermarks because a pageblock is about to be mixed.
+    fn boost_for(&mut self, flags: AllocFlags) {
+        let most = self.raw_marks.high.0 * u64::from(self.boost_factor) / 10_000;
+        if most == 0 || self.managed.0 < 2048 {
+            return;
+        }
+        self.boost.0 = (self.boost.0 + PAGEBLOCK).min(most.max(PAGEBLOCK));
+        self.was_boosted |= flags.has(AllocFlags::KSWAPD);
     }
 
     fn move_whole(

@@ -19,6 +19,14 @@ impl Pair<'_, '_> {
             6 => self.rebuild_zonelists(),
             7 => self.grow(),
             8 => self.change_pressure(),
+            9 => {
+                self.balance();
+                Ok(())
+            }
+            10 => {
+                self.pass_time();
+                Ok(())
+            }
             _ => {
                 self.prepare_host();
                 Ok(())
@@ -32,6 +40,21 @@ impl Pair<'_, '_> {
         self.naive.calls.reclaims_that_help = self.random.one_of(&[0, 1, 2, 5, 40]);
         self.naive.calls.kills_that_help = self.random.below(3);
         self.allocator.platform().calls.set(self.naive.calls);
+    }
+
+    /// Hints of zonelist caches grow old.
+    fn pass_time(&mut self) {
+        self.naive.now_ns += self.random.one_of(&[1, 300_000_000, 1_000_000_000, 1_000_000_001]);
+        self.allocator.platform().now_ns.set(self.naive.now_ns);
+    }
+
+    /// Background reclaim ends a boost, or what it saw of it.
+    fn balance(&mut self) {
+        let zone = self.any_zone();
+        let boost = self.naive.zones()[zone].boost;
+        let seen = if self.one_in(3) { PageCount(self.random.below(2000)) } else { boost };
+        self.naive.lower_boost(zone, seen);
+        self.allocator.zones()[zone].lower_boost(seen);
     }
 
     fn drain_cpu(&mut self) -> Result<(), Difference> {

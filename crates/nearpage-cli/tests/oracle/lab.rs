@@ -1,0 +1,189 @@
+//! The core in a recorded start state: the real allocator on plain storage.
+
+use std::cell::RefCell;
+
+use nearpage::alloc::{Config, PageAllocator, Request};
+use nearpage::buddy::{BlockRequest, FallbackRules, Fragmentation, HeldMovable, Placement};
+use nearpage::frame::Migratetype;
+use nearpage::gfp::Gfp;
+use nearpage::model::Model;
+use nearpage::pcp::pageset::Pageset;
+use nearpage::pcp::sizes::Sizes;
+use nearpage::pcp::tuning::{PcpRules, Tuning};
+use nearpage::testing::machine::TestMachine;
+use nearpage::testing::plain::PlainPlatform;
+use nearpage::topology::TopologyBuf;
+use nearpage::units::{CpuId, MAX_ORDER, NodeId, Order, PageCount, Pfn, PfnRange};
+
+use super::machine::{Machine, ZoneName};
+
+/// A zone of the core.
+pub type CoreZone<'m> = nearpage::zone::Zone<'m, PlainPlatform>;
+
+/// The rules of a recorded kernel.
+pub fn model(kernel: &str) -> Result<Model, String> {
+    let model = match kernel {
+        "6.1" => Model::LINUX_6_1,
+        "6.12" => Model::LINUX_6_12,
+        other => return Err(format!("kernel {other} is not modelled; 6.1 and 6.12 are")),
+    };
+    // The pages that the module holds stand on no LRU: none counts as movable.
+    let fallback = FallbackRules { held: HeldMovable::Never, ..model.fallback };
+    Ok(Model { fallback, ..model })
+}
+
+/// What stands on which CPU of the core.
+pub struct Lab<'a, 'm> {
+    /// The allocator under test.
+    pub core: &'a PageAllocator<'m, PlainPlatform>,
+    /// The CPU that all operations run on.
+    pub cpu: CpuId,
+    /// Blocks taken straight from the buddy, by frame number.
+    held: RefCell<Vec<(u32, Order)>>,
+}
+
+/// Makes the core of `memory` with the marks and pageset sizes that `machine` was recorded with, and
+/// calls `f` with it. All of the memory is free.
+pub fn with<R>(
+    machine: &Machine,
+    memory: TopologyBuf,
+    model: Model,
+    cpu: CpuId,
+    f: impl FnOnce(&Lab<'_, '_>) -> R,
+) -> R {
+    let config = Config { model, ..Config::default() };
+    TestMachine::from(memory).config(config).run(|core| {
+        let lab = Lab { core, cpu, held: RefCell::default() };
+        core.platform().run_on(cpu);
+        for zone in core.zones() {
+            if let Ok(recorded) = machine.zone(lab.name(zone)) {
+                zone.set_marks(recorded.marks, recorded.reserve, machine.boost_factor);
+                lab.set_sizes(zone, recorded.sizes);
+            }
+        }
+        f(&lab)
+    })
+}
+
+impl<'m> Lab<'_, 'm> {
+    /// Node and kind of a zone.
+    pub fn name(&self, zone: &CoreZone<'_>) -> ZoneName {
+        let node = self.core.topology().node(zone.node()).id.0;
+        ZoneName { node, kind: zone.kind() }
+    }
+
+    /// The zone of that name.
+    pub fn zone(&self, name: ZoneName) -> Result<&'m CoreZone<'m>, String> {
+        let found = self.core.zones().iter().copied().find(|zone| self.name(zone) == name);
+        found.ok_or_else(|| format!("the core has no zone {name:?}"))
+    }
+
+    /// The zone that a page is of.
+    pub fn zone_of(&self, pfn: Pfn) -> &'m CoreZone<'m> {
+        let zones = self.core.zones();
+        let holds = |zone: &&&CoreZone<'m>| {
+            let topology = self.core.topology();
+            topology.ranges(zone.node(), zone.kind()).any(|range| range.contains(pfn))
+        };
+        zones.iter().find(holds).expect("a page of the core is of a zone")
+    }
+
+    /// This CPU's pageset for a zone.
+    pub fn pageset(&self, zone: &CoreZone<'_>) -> &'m Pageset<'m, PlainPlatform> {
+        let pagesets = self.core.pagesets(self.cpu).expect("the recorded CPU is of a node");
+        &pagesets[zone.index().0 as usize]
+    }
+
+    /// The rules of pagesets.
+    pub fn rules(&self) -> &PcpRules {
+        &self.core.model().pcp
+    }
+
+    /// Gives the pagesets of all CPUs for a zone their sizes.
+    pub fn set_sizes(&self, zone: &CoreZone<'_>, sizes: Sizes) {
+        let Sizes { batch, high_min, high_max } = sizes;
+        self.tune(zone, |rules, tuning| tuning.resize(rules, high_min, high_max, batch));
+    }
+
+    /// Switches the pagesets of all CPUs for a zone off: each page comes from the buddy, and goes there.
+    pub fn pagesets_off(&self, zone: &CoreZone<'_>) {
+        self.tune(zone, |_, tuning| {
+            tuning.disable();
+            tuning.high = PageCount(0);
+        });
+    }
+
+    fn tune(&self, zone: &CoreZone<'_>, change: impl Fn(&PcpRules, &mut Tuning)) {
+        for (_, _, pagesets) in self.core.cpus() {
+            let pageset = &pagesets[zone.index().0 as usize];
+            let mut tuning = pageset.tuning();
+            change(self.rules(), &mut tuning);
+            pageset.set_settings(tuning);
+        }
+    }
+
+    /// What the module does between experiments: drains this CPU and forgets what the tuning learnt.
+    pub fn reset(&self, zone: &CoreZone<'_>, free_high_batch: bool) {
+        self.core.drain_cpu(self.cpu).expect("nobody else drains");
+        let pageset = self.pageset(zone);
+        let old = pageset.tuning();
+        let high = if self.rules().tunes_high { old.high_min } else { old.high };
+        let Tuning { high_min, high_max, batch, expire, .. } = old;
+        pageset.set_settings(Tuning {
+            high_min,
+            high_max,
+            batch,
+            high,
+            expire,
+            free_high_batch,
+            ..Tuning::BOOT
+        });
+    }
+
+    /// Allocates near a node.
+    pub fn alloc(&self, order: Order, gfp: Gfp, node: u32) -> Option<Pfn> {
+        self.core.alloc(Request::new(order, gfp).on(NodeId(node))).ok()
+    }
+
+    /// Frees a block that [`alloc`](Self::alloc) gave.
+    pub fn free(&self, pfn: Pfn, order: Order) {
+        self.core.free(pfn, order).expect("the block was allocated");
+    }
+
+    /// Takes pages straight from the buddy, in blocks as large as can be, until `free` are left.
+    pub fn hold_all_but(&self, zone: &CoreZone<'_>, free: u64) {
+        let mut held = self.held.borrow_mut();
+        let mut guard = zone.lock();
+        for order in (0..=MAX_ORDER.0).rev().map(Order) {
+            let request = BlockRequest {
+                order,
+                migratetype: Migratetype::Movable,
+                fragmentation: Fragmentation::Allowed,
+            };
+            while guard.buddy().free_pages().0 >= free + order.pages().0
+                && let Some(number) = guard.buddy().alloc(*zone.frames(), request)
+            {
+                held.push((number, order));
+            }
+        }
+    }
+
+    /// Gives back what [`hold_all_but`](Self::hold_all_but) took of a zone.
+    pub fn give_back(&self, zone: &CoreZone<'_>) {
+        let mut guard = zone.lock();
+        for (number, order) in self.held.borrow_mut().drain(..) {
+            guard.buddy().free(*zone.frames(), number, order, Placement::Usual);
+        }
+        drop(guard);
+        zone.clear_below_high();
+    }
+
+    /// Makes the pageblocks of some ranges a type's own.
+    pub fn retype(&self, zone: &CoreZone<'_>, ranges: &[PfnRange], migratetype: Migratetype) {
+        let frames = *zone.frames();
+        let mut guard = zone.lock();
+        for range in ranges {
+            guard.buddy().retype_pageblock(frames, frames.number(range.start), migratetype);
+        }
+    }
+}

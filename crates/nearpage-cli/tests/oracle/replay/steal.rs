@@ -1,0 +1,100 @@
+//! Requests of types that have nothing: what they take, and what is left to whom.
+
+use nearpage::frame::Migratetype;
+use nearpage::gfp::Gfp;
+use nearpage::model::Model;
+use nearpage::units::{MAX_ORDER, Order, ZoneKind};
+
+use super::pageset::set_target;
+use crate::lab::{self, CoreZone, Lab};
+use crate::layout::Layout;
+use crate::machine::Machine;
+use crate::recordings::Recording;
+use crate::tally::Tally;
+use crate::text::steal::{Given, Steal, Table, read};
+
+/// Kernel pages on this node only; nobody reclaims.
+pub const UNMOVABLE: Gfp = Gfp::THISNODE.or(Gfp::NORETRY).or(Gfp::NOWARN);
+/// The same for pages that could be reclaimed.
+pub const RECLAIMABLE: Gfp = UNMOVABLE.or(Gfp::RECLAIMABLE);
+
+/// Replays all allocations of a text.
+pub fn replay(
+    recording: &Recording,
+    text: &str,
+    model: Model,
+    tally: &mut Tally,
+) -> Result<(), String> {
+    let experiment = read(text)?;
+    let target = experiment.target;
+    let mut machine = Machine::of(recording)?;
+    set_target(&mut machine, &target, ZoneKind::Movable.index())?;
+    let first = experiment.steals.first().ok_or("no allocation")?;
+    let blocks = first.before.get(&Migratetype::Movable.index()).ok_or("no movable lists")?;
+    let topology = machine.topology(|zone| match zone.name == target.zone {
+        true => Layout::Blocks(blocks.clone()),
+        false => Layout::Whole(zone.free),
+    })?;
+    lab::with(&machine, topology, model, target.cpu, |lab| {
+        let zone = lab.zone(target.zone)?;
+        lab.pagesets_off(zone);
+        for (number, steal) in experiment.steals.iter().enumerate() {
+            tally.at(format!("{}: allocation {number}", recording.name));
+            again(lab, zone, target.zone.node, steal, tally)?;
+        }
+        Ok(())
+    })
+}
+
+fn again(
+    lab: &Lab<'_, '_>,
+    zone: &CoreZone<'_>,
+    node: u32,
+    steal: &Steal,
+    tally: &mut Tally,
+) -> Result<(), String> {
+    take_all(lab, zone, node, Migratetype::Unmovable, UNMOVABLE);
+    take_all(lab, zone, node, Migratetype::Reclaimable, RECLAIMABLE);
+    tally.compare("blocks by type and order, before", &steal.before, &table(zone));
+    let gfp = match steal.migratetype {
+        Migratetype::Unmovable => UNMOVABLE,
+        Migratetype::Reclaimable => RECLAIMABLE,
+        other => return Err(format!("a request for {} pages", other.name())),
+    };
+    let given = lab.alloc(steal.order, gfp, node).map(|pfn| Given {
+        offset: pfn.0 % MAX_ORDER.pages().0,
+        pageblock: zone.frames().pageblock(zone.frames().number(pfn)),
+        after: table(zone),
+    });
+    tally.compare("block, its pageblock's type, blocks after", &steal.given, &given);
+    Ok(())
+}
+
+/// Takes all blocks of a type, smallest first.
+pub fn take_all(
+    lab: &Lab<'_, '_>,
+    zone: &CoreZone<'_>,
+    node: u32,
+    migratetype: Migratetype,
+    gfp: Gfp,
+) {
+    let has_block = |order| zone.lock().buddy().blocks(order, migratetype) > 0;
+    for order in (0..=MAX_ORDER.0).map(Order) {
+        while has_block(order) && lab.alloc(order, gfp, node).is_some() {}
+    }
+}
+
+fn table(zone: &CoreZone<'_>) -> Table {
+    let types = [
+        Migratetype::Unmovable,
+        Migratetype::Movable,
+        Migratetype::Reclaimable,
+        Migratetype::HighAtomic,
+    ];
+    let mut guard = zone.lock();
+    let mut blocks = |of| {
+        let orders = (0..=MAX_ORDER.0).map(Order);
+        orders.map(|order| u64::from(guard.buddy().blocks(order, of))).collect()
+    };
+    types.map(|of| (of.index(), blocks(of))).into()
+}

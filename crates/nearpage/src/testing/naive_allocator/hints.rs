@@ -1,0 +1,116 @@
+//! The zonelist cache: sets of refusals.
+
+use std_alloc::collections::BTreeSet;
+
+use super::alloc::Asked;
+use crate::alloc::ScanCounts;
+use crate::units::Order;
+use crate::watermark::AllocFlags;
+use crate::zonelist::cache::CacheRule;
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// What is remembered of the zones of one list.
+#[derive(Default)]
+pub struct Refusals {
+    /// Zone number, mark, order.
+    seen: BTreeSet<(usize, u32, Order)>,
+    forgotten_at_ns: u64,
+}
+
+impl Refusals {
+    /// Forgets everything, as when the list is built anew.
+    pub fn forget(&mut self) {
+        self.seen.clear();
+    }
+
+    fn forget_if_old(&mut self, now_ns: u64) -> bool {
+        let is_old = now_ns - self.forgotten_at_ns > SECOND_NS;
+        if is_old {
+            self.forgotten_at_ns = now_ns;
+            self.forget();
+        }
+        is_old
+    }
+}
+
+/// What one request knows of the hints while it scans.
+pub(super) struct Scan {
+    rule: CacheRule,
+    order: Order,
+    flags: AllocFlags,
+    /// Whether hints are looked at now.
+    heeds: bool,
+    was_set_up: bool,
+    /// What to count.
+    pub counts: ScanCounts,
+}
+
+impl Scan {
+    pub(super) fn new(rule: CacheRule, asked: &Asked, flags: AllocFlags) -> Self {
+        let urgent = AllocFlags::RESERVES.or(AllocFlags::NO_WATERMARKS);
+        let keeps_out = flags.intersects(urgent) || asked.zonelist.len() == 1;
+        Self {
+            rule: if rule == CacheRule::Keyed && keeps_out { CacheRule::Off } else { rule },
+            order: asked.order,
+            flags,
+            heeds: false,
+            was_set_up: false,
+            counts: ScanCounts::default(),
+        }
+    }
+
+    fn mark(&self) -> u32 {
+        self.flags.0 & AllocFlags::WMARK_MASK
+    }
+
+    /// Whether a zone other than the first is left out.
+    pub(super) fn leaves_out(&mut self, zone: usize, refusals: &Refusals) -> bool {
+        let is_known = |&(full, mark, order): &(usize, u32, Order)| {
+            let concerns_us = match self.rule {
+                CacheRule::Off => false,
+                CacheRule::Original => true,
+                CacheRule::Keyed => mark == self.mark() && order <= self.order,
+            };
+            full == zone && concerns_us
+        };
+        let leaves_out = self.heeds && refusals.seen.iter().any(is_known);
+        if leaves_out {
+            self.counts.zones_skipped += 1;
+        } else {
+            self.counts.zones_visited += 1;
+        }
+        leaves_out
+    }
+
+    /// A zone gave nothing.
+    pub(super) fn refused(
+        &mut self,
+        zone: usize,
+        is_first: bool,
+        passed_mark: bool,
+        refusals: &mut Refusals,
+        now_ns: u64,
+    ) {
+        if self.rule == CacheRule::Off {
+            return;
+        }
+        if self.rule == CacheRule::Original || !is_first && !passed_mark {
+            refusals.seen.insert((zone, self.mark(), self.order));
+        }
+        if !self.was_set_up {
+            self.was_set_up = true;
+            self.heeds = true;
+            self.counts.zaps += u64::from(refusals.forget_if_old(now_ns));
+        }
+    }
+
+    /// Whether to scan once more.
+    pub(super) fn wants_second_pass(&mut self) -> bool {
+        let again =
+            self.heeds && (self.rule == CacheRule::Original || self.counts.zones_skipped > 0);
+        self.heeds = false;
+        self.counts.second_passes += u64::from(again);
+        again
+    }
+}
