@@ -160,7 +160,21 @@ impl Memory {
     ///
     /// # Errors
     /// [`AllocError`] if not even one page could be had.
+    #[inline]
     pub fn alloc_frames_bulk(
+        &self,
+        request: Request,
+        out: &mut [Pfn],
+    ) -> Result<usize, AllocError> {
+        match &self.allocator {
+            Allocator::Rseq(allocator) => allocator.alloc_bulk(request, out),
+            _ => self.alloc_frames_bulk_otherwise(request, out),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn alloc_frames_bulk_otherwise(
         &self,
         request: Request,
         out: &mut [Pfn],

@@ -594,6 +594,30 @@ impl<'m> ZoneFrames<'m> {
         self.try_section(number as u64).expect("a managed frame has a section")
     }
 
+    /// Overwrites the words of frames with `word` and writes their PFNs to `out`, as far as both reach.
+    ///
+    /// # Panics
+    /// As [`frame`](Self::frame).
+    #[inline]
+    pub fn hand_out_all(
+        &self,
+        numbers: impl IntoIterator<Item = u32>,
+        word: Word,
+        out: &mut [Pfn],
+    ) {
+        let mut here: Option<(u32, &Section)> = None;
+        for (slot, number) in out.iter_mut().zip(numbers) {
+            // Most frames lie in the section of the one before.
+            let section = match here {
+                Some((index, section)) if index == number >> SECTION_SHIFT => section,
+                _ => self.managed_section(number),
+            };
+            here = Some((number >> SECTION_SHIFT, section));
+            section.words[number as usize % SECTION_FRAMES].store(word.0, Ordering::Relaxed);
+            *slot = self.pfn(number);
+        }
+    }
+
     /// Where `pfn` is, if a section covers it. Whether it is a frame of this zone at all, and so whether the
     /// number means anything, its word says.
     #[inline(always)]

@@ -196,9 +196,8 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
                 frames,
                 &mut numbers[..want],
             );
-            for (slot, &number) in out[got..].iter_mut().zip(&numbers[..popped]) {
-                *slot = hand_out(frames, number, SINGLE, migratetype);
-            }
+            let word = frames.allocated(SINGLE, migratetype);
+            frames.hand_out_all(numbers[..popped].iter().copied(), word, &mut out[got..]);
             got += popped;
             if popped < want {
                 break;
@@ -237,9 +236,8 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             taken as usize
         };
         let numbers = runs.as_slice().iter().flat_map(|&(first, blocks)| first..first + blocks);
-        for (slot, number) in out.iter_mut().zip(numbers) {
-            *slot = hand_out(zone.frames(), number, SINGLE, wanted.migratetype);
-        }
+        let word = zone.frames().allocated(SINGLE, wanted.migratetype);
+        zone.frames().hand_out_all(numbers, word, out);
         let events = zone.events();
         ZoneEvents::add(&events.direct_allocs, taken as u64);
         ZoneEvents::add(&events.direct_alloc_pages, taken as u64);
