@@ -606,6 +606,9 @@ impl<'m> ZoneFrames<'m> {
         out: &mut [Pfn],
     ) {
         let mut here: Option<(u32, &Section)> = None;
+        // Looking before writing costs less than nothing: loads wait for their lines side by side, stores would
+        // one after the other.
+        let mut twice = false;
         for (slot, number) in out.iter_mut().zip(numbers) {
             // Most frames lie in the section of the one before.
             let section = match here {
@@ -613,9 +616,12 @@ impl<'m> ZoneFrames<'m> {
                 _ => self.managed_section(number),
             };
             here = Some((number >> SECTION_SHIFT, section));
-            section.words[number as usize % SECTION_FRAMES].store(word.0, Ordering::Relaxed);
+            let cell = &section.words[number as usize % SECTION_FRAMES];
+            twice |= cell.load(Ordering::Relaxed) & STATE_MASK == FrameState::Allocated as u32;
+            cell.store(word.0, Ordering::Relaxed);
             *slot = self.pfn(number);
         }
+        assert!(!twice, "handed out twice");
     }
 
     /// Where `pfn` is, if a section covers it. Whether it is a frame of this zone at all, and so whether the
