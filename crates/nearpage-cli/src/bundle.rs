@@ -30,7 +30,7 @@ pub use machine::{RecordedMachine, RecordedNode};
 pub use module::{
     Asked, AskedPageset, AskedZone, AskedZonelist, KeyValues, parse_info, parse_rebuild,
 };
-pub use pagetypeinfo::{TypeBlocks, TypeCounts, parse_pagetypeinfo};
+pub use pagetypeinfo::{Pageblocks, TypeBlocks, TypeCounts, parse_pagetypeinfo};
 pub use tree::RecordedTree;
 
 use std::path::Path;
@@ -133,6 +133,3 @@ impl Capture {
         String::from_utf8(content).ok()?.trim().parse().ok()
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -222,6 +222,3 @@ fn spread_late_memory(nodes: &mut [NodeSizes], log: &KernelLog, kernel_pfn: Opti
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -143,9 +143,10 @@ fn listed_cpus(source: &Source<'_>, node: NodeId) -> Result<Option<Vec<u32>>, Bu
 
 /// `transparent_hugepage=` of a kernel's command line.
 fn huge_pages_at_boot(line: &str) -> Option<bool> {
-    let value =
-        line.split_whitespace().filter_map(|word| word.strip_prefix("transparent_hugepage="));
-    value.last().map(|value| value != "never")
+    // The last one counts.
+    let mut words = line.split_whitespace().rev();
+    let value = words.find_map(|word| word.strip_prefix("transparent_hugepage="))?;
+    Some(value != "never")
 }
 
 /// Reads `01000000-01ffffff : Kernel code`. Who may not know addresses is told 0.

@@ -13,7 +13,18 @@ pub struct TypeCounts {
     /// Free blocks of each zone and migratetype.
     pub free: Vec<TypeBlocks>,
     /// Pageblocks of each zone, by migratetype.
-    pub pageblocks: Vec<(NodeId, ZoneKind, Vec<(String, u64)>)>,
+    pub pageblocks: Vec<Pageblocks>,
+}
+
+/// Pageblocks of one zone.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Pageblocks {
+    /// The zone's node.
+    pub node: NodeId,
+    /// The zone's kind.
+    pub kind: ZoneKind,
+    /// How many there are of each migratetype.
+    pub by_type: Vec<(String, u64)>,
 }
 
 /// Free blocks of one migratetype in one zone.
@@ -85,7 +96,7 @@ fn parse_pageblocks(
     line: usize,
     text: &str,
     columns: &[String],
-) -> Result<(NodeId, ZoneKind, Vec<(String, u64)>), SysfsError> {
+) -> Result<Pageblocks, SysfsError> {
     let mut words = words(text);
     let (node, kind) = zone_heading(file, line, text, &mut words)?;
     let counts: Vec<u64> = words
@@ -95,7 +106,7 @@ fn parse_pageblocks(
         let expected = format!("{} numbers, one for each migratetype named above", columns.len());
         return Err(file.syntax(line, 1, text, expected));
     }
-    Ok((node, kind, columns.iter().cloned().zip(counts).collect()))
+    Ok(Pageblocks { node, kind, by_type: columns.iter().cloned().zip(counts).collect() })
 }
 
 #[cfg(test)]
@@ -129,8 +140,9 @@ Node 0, zone      DMA            1            7
             ("Movable", true)
         );
         assert_eq!(counts.free[1].blocks, [0, 100_000, 5]);
-        let expected = vec![("Unmovable".into(), 1), ("Movable".into(), 7)];
-        assert_eq!(counts.pageblocks, [(NodeId(0), ZoneKind::Dma, expected)]);
+        let by_type = vec![("Unmovable".into(), 1), ("Movable".into(), 7)];
+        let expected = Pageblocks { node: NodeId(0), kind: ZoneKind::Dma, by_type };
+        assert_eq!(counts.pageblocks, [expected]);
     }
 
     #[test]

@@ -49,13 +49,12 @@ fn summary(prediction: &Prediction) -> String {
     let Prediction { kernel, capture, model, .. } = prediction;
     let kernel = if kernel.is_empty() { "an unknown kernel" } else { kernel };
     let name = model.model.name;
-    let other =
-        if model.is_of_other_kernel { ", which is not modelled or not the same" } else { "" };
+    let other = if model.is_of_other_kernel { ", another kernel" } else { "" };
     let lists = match prediction.plan.lists {
         Lists::Boot => "",
         Lists::Rebuilt => ", zonelists as after a rebuild",
     };
-    format!("capture {capture} of {kernel}{other}; model {name}{lists}")
+    format!("capture {capture} of {kernel}; model {name}{other}{lists}")
 }
 
 #[derive(Serialize)]

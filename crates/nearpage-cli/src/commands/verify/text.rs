@@ -36,9 +36,14 @@ fn write_report(
     let Some((_, first)) = captures.first() else { return Ok(()) };
     let all: Vec<&Compared> = captures.iter().map(|(_, compared)| *compared).collect();
     let kernel = if report.kernel.is_empty() { "an unknown kernel" } else { &report.kernel };
-    let other = if first.model.is_of_other_kernel { ", not the same" } else { "" };
     let model = first.model.model.name;
-    writeln!(out, "{}: {model} ({kernel}{other}): {}", report.path, figures(&all))?;
+    write!(out, "{}: {model} ({kernel}): {}", report.path, figures(&all))?;
+    let differences: usize = all.iter().map(|one| one.comparisons.mismatches(false).count()).sum();
+    match (first.model.is_of_other_kernel, differences) {
+        (false, _) => writeln!(out)?,
+        (true, 0) => writeln!(out, "; {model} is another kernel, but nothing differs")?,
+        (true, _) => writeln!(out, "; {model} is another kernel: {differences} fields differ")?,
+    }
     for (name, compared) in captures {
         if explain {
             writeln!(out, "  {name}: {}", figures(&[compared]))?;
