@@ -75,6 +75,17 @@ pub struct Capture {
     pub parsed_zones: Option<Vec<ZoneRecord>>,
     /// What a kernel module answered in this state: the name of its text, and the text.
     pub module_texts: Vec<(String, String)>,
+    /// What the kernel had computed anew by then; `None` if the recording does not tell.
+    pub computed: Option<Computed>,
+}
+
+/// What a kernel computed anew since the end of boot, from the sizes that it prints.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Computed {
+    /// Watermarks and pageset sizes: somebody wrote `min_free_kbytes` or `watermark_scale_factor`.
+    pub marks: bool,
+    /// Protection: somebody wrote or read `lowmem_reserve_ratio`.
+    pub protection: bool,
 }
 
 impl Recording {

@@ -68,7 +68,8 @@ pub(super) fn read_root(
         None => read(&*tree, "proc/version")?.map(|v| release_of(&v.text)).unwrap_or_default(),
     };
     let name = "root".into();
-    let capture = Capture { name, tree, parsed_zones: None, module_texts: Vec::new() };
+    let capture =
+        Capture { name, tree, parsed_zones: None, module_texts: Vec::new(), computed: None };
     Ok(Recording {
         source: source.into(),
         kind: RecordingKind::Root,
@@ -111,7 +112,7 @@ fn read_capture(source: &str, tree: &dyn FileTree, name: &str) -> Result<Capture
         add_system(&mut files, &system)?;
     }
     let (name, tree) = (name.into(), Box::new(files));
-    Ok(Capture { name, tree, parsed_zones: None, module_texts: Vec::new() })
+    Ok(Capture { name, tree, parsed_zones: None, module_texts: Vec::new(), computed: None })
 }
 
 /// A file of a capture; what a capture of fewer files does not have is as it was before.

@@ -1,17 +1,19 @@
 //! The JSON of one boot: captures under several settings, and the answers of a kernel module.
 
 use std::collections::BTreeMap;
+use std::fmt;
+use std::marker::PhantomData;
 
 use nearpage::units::{CpuId, NodeId, ZoneKind};
 use nearpage_linux::sysfs::zoneinfo::{PagesetRecord, ZoneRecord};
-use serde::Deserialize;
-use serde::de::Error;
+use serde::de::{Error, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use super::error::BundleError;
 use super::log::KernelLog;
 use super::tree::RecordedTree;
-use super::{Capture, Recording, RecordingKind, folder};
+use super::{Capture, Computed, Recording, RecordingKind, folder};
 
 #[derive(Deserialize)]
 struct OracleFile {
@@ -39,6 +41,10 @@ struct Dmesg {
 struct Spec {
     #[serde(default)]
     module: Vec<ModuleCall>,
+    #[serde(default, deserialize_with = "in_order")]
+    sysctl: Vec<(String, Value)>,
+    #[serde(default, deserialize_with = "in_order")]
+    phases: Vec<(String, BTreeMap<String, Value>)>,
 }
 
 #[derive(Deserialize)]
@@ -94,7 +100,7 @@ struct ParsedPageset {
     stat_threshold: Option<u64>,
 }
 
-fn zone_kind<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<ZoneKind, D::Error> {
+fn zone_kind<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ZoneKind, D::Error> {
     let name = String::deserialize(deserializer)?;
     let kind = ZoneKind::ALL.into_iter().find(|kind| kind.name() == name);
     kind.ok_or_else(|| {
@@ -131,6 +137,33 @@ impl From<ParsedPageset> for PagesetRecord {
     }
 }
 
+/// The entries of an object as they stand: phases came one after the other. `null` is none.
+fn in_order<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<Vec<(String, T)>, D::Error> {
+    struct Entries<T>(PhantomData<T>);
+    impl<'de, T: Deserialize<'de>> Visitor<'de> for Entries<T> {
+        type Value = Vec<(String, T)>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("an object")
+        }
+
+        fn visit_unit<E>(self) -> Result<Self::Value, E> {
+            Ok(Vec::new())
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            let mut entries = Vec::new();
+            while let Some(entry) = map.next_entry()? {
+                entries.push(entry);
+            }
+            Ok(entries)
+        }
+    }
+    deserializer.deserialize_any(Entries(PhantomData))
+}
+
 /// Reads the JSON; `source` is the file's name.
 pub(super) fn read(source: &str, content: &[u8]) -> Result<Recording, BundleError> {
     let file: OracleFile =
@@ -151,21 +184,61 @@ pub(super) fn read(source: &str, content: &[u8]) -> Result<Recording, BundleErro
         .into_iter()
         .map(|(name, capture)| read_capture(source, name, capture, &system))
         .collect();
-    captures.sort_by_key(|capture| stage(&capture.name));
+    let phases: Vec<&str> = file.spec.phases.iter().map(|(name, _)| name.as_str()).collect();
+    captures.sort_by_key(|capture| stage(&capture.name, &phases));
+    tell_computed(&mut captures, &file.spec);
     attach_answers(&mut captures, &file.module, &file.spec.module);
     let (source, kind) = (source.into(), RecordingKind::Oracle);
     Ok(Recording { source, kind, kernel, page_bytes: None, log, captures })
 }
 
-/// When a capture was made: the settings of `spec.sysctl` were written after boot, and the phases, in
-/// an order that does not matter, came between them and the restored settings.
-fn stage(name: &str) -> u8 {
+/// When a capture was made: the settings of `spec.sysctl` were written after boot, then came the phases
+/// as they stand in `spec`, then the restored settings. Phases that `spec` does not have come last of them.
+fn stage(name: &str, phases: &[&str]) -> (u8, usize) {
+    let phase = name.strip_prefix("phase_");
+    let place = phases.iter().position(|known| Some(*known) == phase);
     match name {
-        "boot" => 0,
-        "sysctl" => 1,
-        "restored" => 3,
-        "after_module" => 4,
-        _ => 2,
+        "boot" => (0, 0),
+        "sysctl" => (1, 0),
+        "restored" => (3, 0),
+        "after_module" => (4, 0),
+        _ => (2, place.unwrap_or(phases.len())),
+    }
+}
+
+/// Tells each capture what the kernel had computed anew by then. The settings of a phase are taken back
+/// after it, so what a phase began goes on.
+fn tell_computed(captures: &mut [Capture], spec: &Spec) {
+    let mut computed = Computed::default();
+    for capture in captures {
+        let phase = capture.name.strip_prefix("phase_");
+        let settings = spec.phases.iter().find(|(name, _)| Some(name.as_str()) == phase);
+        match (capture.name.as_str(), settings) {
+            ("sysctl", _) => computed.write(spec.sysctl.iter().map(|(key, _)| key)),
+            ("restored", _) if spec.phases.is_empty() => computed = Computed::ALL,
+            (_, Some((_, settings))) => computed.write(settings.keys()),
+            // A phase that nobody describes.
+            (_, None) if phase.is_some() => computed = Computed::ALL,
+            _ => {}
+        }
+        capture.computed = Some(match capture.name.as_str() {
+            // What the settings of the user's choice made anew is not told apart.
+            "boot" | "sysctl" => Computed::default(),
+            _ => computed,
+        });
+        // Each capture ends with reading the settings.
+        computed.protection = true;
+    }
+}
+
+impl Computed {
+    const ALL: Computed = Computed { marks: true, protection: true };
+
+    fn write<'a>(&mut self, keys: impl Iterator<Item = &'a String>) {
+        for key in keys {
+            self.marks |= ["vm.min_free_kbytes", "vm.watermark_scale_factor"].contains(&&**key);
+            self.protection |= key == "vm.lowmem_reserve_ratio";
+        }
     }
 }
 
@@ -250,7 +323,7 @@ fn read_capture(
     }
     let parsed_zones =
         capture.parsed.map(|parsed| parsed.zones.into_iter().map(ZoneRecord::from).collect());
-    Capture { name, tree: Box::new(tree), parsed_zones, module_texts: Vec::new() }
+    Capture { name, tree: Box::new(tree), parsed_zones, module_texts: Vec::new(), computed: None }
 }
 
 /// Gives each text of the module to the capture whose state it was asked in: `info_NAME` to the capture

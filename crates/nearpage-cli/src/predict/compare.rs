@@ -1,9 +1,9 @@
 //! Predicted against recorded, field by field.
 //!
 //! What a kernel prints of a zone follows from what the zone managed when it was last computed. After a
-//! write to a setting that is what the same text prints as `managed`. Before the first write it may be
-//! less: watermarks are computed during boot, and at its end the memory that served boot is freed. Such
-//! fields are compared *apart*, with what the log says was freed late.
+//! write to the right setting that is what the same text prints as `managed`. Before the first such write
+//! it may be less: watermarks are computed during boot, and at its end the memory that served boot is
+//! freed. Such fields are compared *apart*, with what the log says was freed late.
 
 mod zones;
 
@@ -15,8 +15,7 @@ use serde_json::{Value, json};
 
 use super::{PredictError, Prediction};
 use crate::bundle::{
-    Asked, AskedZonelist, Capture, RecordedMachine, Recording, RecordingKind, parse_info,
-    parse_rebuild,
+    Asked, AskedZonelist, Capture, Computed, RecordedMachine, Recording, parse_info, parse_rebuild,
 };
 use crate::plan::Plan;
 
@@ -184,7 +183,7 @@ pub fn compare(
     prediction: &Prediction,
 ) -> Result<Comparisons, PredictError> {
     let answers = Answers::read(recording, capture)?;
-    let mut fields = sized_fields(recording, capture, machine, prediction, &answers);
+    let mut fields = sized_fields(capture, machine, prediction, &answers);
     fields.extend(min_free(recording, capture, machine, prediction));
     if is_first(recording, capture) {
         fields.extend(fallback_orders(recording, prediction));
@@ -242,7 +241,6 @@ impl Answers {
 
 /// The fields that follow from what zones manage.
 fn sized_fields(
-    recording: &Recording,
     capture: &Capture,
     machine: &RecordedMachine,
     prediction: &Prediction,
@@ -250,16 +248,22 @@ fn sized_fields(
 ) -> Vec<Comparison> {
     let fields = |plan: &Plan| zones::fields(plan, &prediction.kinds, machine, &answers.asked);
     let mut now = fields(&prediction.plan);
-    let is_apart = match recording.kind {
-        RecordingKind::Oracle => was_computed_at_boot(recording, capture),
-        RecordingKind::Bundle | RecordingKind::Root => {
-            now.iter().any(|field| field.class == Class::Watermarks && !field.is_match())
-        }
+    let is_apart = |field: &Comparison| match (capture.computed, field.class) {
+        (Some(computed), Class::Protection) => !computed.protection,
+        (Some(computed), Class::Watermarks | Class::PagesetSizes) => !computed.marks,
+        // Computed at boot for good; whoever writes settings does not change it.
+        (Some(computed), _) => computed == Computed::default(),
+        (None, _) => true,
     };
-    if is_apart {
-        // Some may have been computed since, by a write or a read of their setting.
-        let at_boot = fields(&prediction.at_boot());
-        for (field, at_boot) in now.iter_mut().zip(at_boot) {
+    // Where nobody tells what was computed anew, the watermarks show it.
+    let fits = |field: &Comparison| field.class != Class::Watermarks || field.is_match();
+    if capture.computed.is_none() && now.iter().all(fits) {
+        return now;
+    }
+    // Some may have been computed since, by a write or a read of their setting.
+    let at_boot = fields(&prediction.at_boot());
+    for (field, at_boot) in now.iter_mut().zip(at_boot) {
+        if is_apart(field) {
             if !field.is_match() {
                 *field = at_boot;
             }
@@ -267,17 +271,6 @@ fn sized_fields(
         }
     }
     now
-}
-
-/// Whether nobody made the kernel compute anew before this capture: a phase writes its settings, and
-/// what is restored after it was written again.
-fn was_computed_at_boot(recording: &Recording, capture: &Capture) -> bool {
-    let is_early = |name: &str| matches!(name, "boot" | "sysctl");
-    let has_phases = recording
-        .captures
-        .iter()
-        .any(|other| other.name.starts_with("phase_") || other.name == "restored");
-    is_early(&capture.name) || capture.name == "after_module" && !has_phases
 }
 
 /// `min_free_kbytes` where it is still what boot made it: a later value that differs was written.

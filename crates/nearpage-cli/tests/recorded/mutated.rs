@@ -206,3 +206,29 @@ fn min_free_kbytes_is_what_was_written_or_follows() {
     assert_eq!(of(&["--set", "vm.min_free_kbytes=4096"]), 4096);
     assert_eq!(read(&path).captures[0].min_free_kbytes(), Some(11_389));
 }
+
+/// A phase that wrote no watermark leaves them as boot made them, until a later phase does.
+#[test]
+fn what_no_phase_computed_anew_stays_boot_time() {
+    let report = run_json(&["verify", "--strict", "--json", &recording("n5-mixed-6.12")]);
+    let captures = report.as_array().unwrap();
+    let names: Vec<&str> = captures.iter().map(|one| one["capture"].as_str().unwrap()).collect();
+    let expected =
+        ["boot", "phase_lrr", "phase_minfree", "phase_phf16", "phase_wsf300", "restored"];
+    assert_eq!(names, expected);
+    let figures =
+        |at: usize, class: &str, key: &str| captures[at]["classes"][class][key].as_u64().unwrap();
+    assert_eq!(figures(1, "watermarks", "total"), 0);
+    assert_eq!(figures(1, "watermarks", "apart"), figures(2, "watermarks", "total"));
+    assert_eq!(figures(1, "protection", "apart"), 0);
+    assert_eq!(figures(0, "protection", "total"), 0);
+    assert_eq!(figures(2, "pageset_sizes", "apart"), 0);
+    // A phase that nobody describes is taken to have done so, and is found not to.
+    let mut document = unpacked(&recording("n5-mixed-6.12"));
+    document.as_object_mut().unwrap().remove("spec");
+    let folder = tempfile::tempdir().unwrap();
+    let path = write(folder.path(), "undescribed.json", &document);
+    let (code, stdout, _) = run(&["verify", &path]);
+    assert_eq!(code, 1);
+    assert!(stdout.contains("    phase_lrr: node 0 zone DMA min: predicted "), "{stdout}");
+}
