@@ -138,6 +138,12 @@ impl Capture {
         RecordedMachine::read(&*self.tree, self.parsed_zones.as_deref())
     }
 
+    /// Whether anything was recorded of its zones.
+    pub fn has_zones(&self) -> bool {
+        let text = || self.tree.read("proc/zoneinfo").ok().flatten();
+        self.parsed_zones.is_some() || text().is_some_and(|text| !text.is_empty())
+    }
+
     /// `vm.min_free_kbytes`, if the capture has it and it can be read.
     pub fn min_free_kbytes(&self) -> Option<u64> {
         let content = self.tree.read("proc/sys/vm/min_free_kbytes").ok()??;

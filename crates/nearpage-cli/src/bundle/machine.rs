@@ -2,7 +2,9 @@
 
 use nearpage::units::{CpuId, NodeId};
 use nearpage_linux::sysfs::zoneinfo::{self, ZoneRecord};
-use nearpage_linux::sysfs::{KernelSettings, LastLevelCache, Source, TextFile, read_machine};
+use nearpage_linux::sysfs::{
+    KernelSettings, LastLevelCache, MachineNode, Source, TextFile, read_machine,
+};
 use nearpage_linux::tree::FileTree;
 
 use super::error::BundleError;
@@ -55,21 +57,15 @@ impl RecordedMachine {
         let machine = read_machine(tree)?;
         let text = source.read_if_allowed("proc/zoneinfo")?;
         let of_text = text.map(|file| zoneinfo::parse(&file)).transpose()?;
-        let (zones, zones_of_text) = match (parsed, of_text) {
-            (Some(parsed), of_text) => (parsed.to_vec(), of_text),
-            (None, Some(of_text)) => (of_text, None),
-            (None, None) => (Vec::new(), None),
+        let (zones, zones_of_text) = match parsed {
+            Some(parsed) => (parsed.to_vec(), of_text),
+            None => (of_text.unwrap_or_default(), None),
         };
         let online = source.read("sys/devices/system/cpu/online")?;
         let online = online.map(|list| list.ids()).transpose()?;
-        let mut nodes = Vec::new();
-        for node in machine.nodes {
-            let listed = listed_cpus(&source, node.id)?;
-            let is_online = |cpu: &u32| online.as_ref().is_none_or(|cpus| cpus.contains(cpu));
-            let listed = listed.map(|cpus| cpus.into_iter().filter(is_online).map(CpuId).collect());
-            let listed_cpus = listed.unwrap_or_else(|| node.cpus.clone());
-            nodes.push(RecordedNode { id: node.id, listed_cpus, own_cpus: node.cpus });
-        }
+        let nodes =
+            machine.nodes.into_iter().map(|node| read_node(&source, node, online.as_deref()));
+        let nodes = nodes.collect::<Result<Vec<_>, BundleError>>()?;
         let mut cpus: Vec<CpuId> = match online {
             Some(online) => online.into_iter().map(CpuId).collect(),
             None => nodes.iter().flat_map(|node| node.own_cpus.iter().copied()).collect(),
@@ -136,9 +132,17 @@ impl RecordedMachine {
     }
 }
 
-fn listed_cpus(source: &Source<'_>, node: NodeId) -> Result<Option<Vec<u32>>, BundleError> {
-    let list = source.read(&format!("{NODES}/node{node}/cpulist"))?;
-    Ok(list.map(|list| list.ids()).transpose()?)
+fn read_node(
+    source: &Source<'_>,
+    node: MachineNode,
+    online: Option<&[u32]>,
+) -> Result<RecordedNode, BundleError> {
+    let list = source.read(&format!("{NODES}/node{}/cpulist", node.id))?;
+    let listed = list.map(|list| list.ids()).transpose()?;
+    let is_online = |cpu: &u32| online.is_none_or(|cpus| cpus.binary_search(cpu).is_ok());
+    let listed = listed.map(|cpus| cpus.into_iter().filter(is_online).map(CpuId).collect());
+    let listed_cpus = listed.unwrap_or_else(|| node.cpus.clone());
+    Ok(RecordedNode { id: node.id, listed_cpus, own_cpus: node.cpus })
 }
 
 /// `transparent_hugepage=` of a kernel's command line.

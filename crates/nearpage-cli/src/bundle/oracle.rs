@@ -18,14 +18,10 @@ use super::{Capture, Computed, Recording, RecordingKind, folder};
 #[derive(Deserialize)]
 struct OracleFile {
     captures: BTreeMap<String, OracleCapture>,
-    #[serde(default)]
-    sys: BTreeMap<String, Value>,
-    #[serde(default)]
-    dmesg: Dmesg,
-    #[serde(default)]
-    module: BTreeMap<String, Value>,
-    #[serde(default)]
-    spec: Spec,
+    sys: Option<BTreeMap<String, Value>>,
+    dmesg: Option<Dmesg>,
+    module: Option<BTreeMap<String, Value>>,
+    spec: Option<Spec>,
     kernel: Option<String>,
 }
 
@@ -49,6 +45,7 @@ struct Spec {
 
 #[derive(Deserialize)]
 struct ModuleCall {
+    #[serde(default)]
     name: String,
 }
 
@@ -168,28 +165,39 @@ fn in_order<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
 pub(super) fn read(source: &str, content: &[u8]) -> Result<Recording, BundleError> {
     let file: OracleFile =
         serde_json::from_slice(content).map_err(|error| BundleError::json(source, &error))?;
-    let system = system_tree(source, &file.sys);
-    let kernel = match file.sys.get("version").and_then(Value::as_str) {
-        Some(version) => folder::release_of(version),
-        None => file.dmesg.raw.as_deref().map(folder::release_of).unwrap_or_default(),
-    };
-    let kernel = if kernel.is_empty() { file.kernel.unwrap_or_default() } else { kernel };
-    let mut log = KernelLog::parse(file.dmesg.raw.as_deref().unwrap_or_default());
-    if let Some(read) = file.dmesg.fallback {
-        let ids = |ids: Vec<u32>| ids.into_iter().map(NodeId).collect();
-        log.fallback = read.into_iter().map(|(node, order)| (NodeId(node), ids(order))).collect();
-    }
+    let (sys, dmesg) = (file.sys.unwrap_or_default(), file.dmesg.unwrap_or_default());
+    let (module, spec) = (file.module.unwrap_or_default(), file.spec.unwrap_or_default());
+    let system = system_tree(source, &sys);
     let mut captures: Vec<Capture> = file
         .captures
         .into_iter()
         .map(|(name, capture)| read_capture(source, name, capture, &system))
         .collect();
-    let phases: Vec<&str> = file.spec.phases.iter().map(|(name, _)| name.as_str()).collect();
+    let phases: Vec<&str> = spec.phases.iter().map(|(name, _)| name.as_str()).collect();
     captures.sort_by_key(|capture| stage(&capture.name, &phases));
-    tell_computed(&mut captures, &file.spec);
-    attach_answers(&mut captures, &file.module, &file.spec.module);
+    tell_computed(&mut captures, &spec);
+    attach_answers(&mut captures, &module, &spec.module);
+    let kernel = release(&sys, &dmesg).or(file.kernel).unwrap_or_default();
+    let log = log(dmesg);
     let (source, kind) = (source.into(), RecordingKind::Oracle);
     Ok(Recording { source, kind, kernel, page_bytes: None, log, captures })
+}
+
+/// The kernel's release, from its version or from the log's first line.
+fn release(sys: &BTreeMap<String, Value>, dmesg: &Dmesg) -> Option<String> {
+    let texts = [sys.get("version").and_then(Value::as_str), dmesg.raw.as_deref()];
+    let releases = texts.into_iter().flatten().map(folder::release_of);
+    releases.into_iter().find(|release| !release.is_empty())
+}
+
+/// The log; orders as somebody read them count before those of the text.
+fn log(dmesg: Dmesg) -> KernelLog {
+    let mut log = KernelLog::parse(dmesg.raw.as_deref().unwrap_or_default());
+    if let Some(read) = dmesg.fallback {
+        let ids = |ids: Vec<u32>| ids.into_iter().map(NodeId).collect();
+        log.fallback = read.into_iter().map(|(node, order)| (NodeId(node), ids(order))).collect();
+    }
+    log
 }
 
 /// When a capture was made: the settings of `spec.sysctl` were written after boot, then came the phases

@@ -232,3 +232,23 @@ fn what_no_phase_computed_anew_stays_boot_time() {
     assert_eq!(code, 1);
     assert!(stdout.contains("    phase_lrr: node 0 zone DMA min: predicted "), "{stdout}");
 }
+
+/// A capture that failed has nothing to compare; a recording of such captures is none.
+#[test]
+fn failed_captures_have_nothing_to_compare() {
+    let mut document = unpacked(&recording("n1-2g-1c-6.12"));
+    document["captures"]["phase_combo"] = json!({ "error": "the machine was lost" });
+    for key in ["spec", "module"] {
+        document[key] = Value::Null;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = write(folder.path(), "partly.json", &document);
+    let text = stdout(&["verify", "--explain", &path]);
+    assert!(text.contains("\n  phase_combo: nothing to compare\n"), "{text}");
+    let captures = document["captures"].as_object_mut().unwrap();
+    captures.retain(|name, _| name == "phase_combo");
+    let path = write(folder.path(), "failed.json", &document);
+    let (code, _, stderr) = run(&["verify", &path]);
+    assert_eq!(code, 2);
+    assert!(stderr.contains(": proc/zoneinfo: no zones, expected zones"), "{stderr}");
+}
