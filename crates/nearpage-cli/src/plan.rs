@@ -317,7 +317,12 @@ impl<'a> Rules<'a> {
             marks,
             protection: watermark::lowmem_reserve(zone.kind, &managed, &self.sizes.settings),
             pageset: self.pageset(zone, marks, node.cpus.len() as u32),
-            stat_threshold: sizes::stat_threshold(zone.managed, cpus_online, self.sizes.page_shift),
+            // Writes to settings leave it as boot made it.
+            stat_threshold: sizes::stat_threshold(
+                zone.size_at_boot().managed,
+                cpus_online,
+                self.sizes.page_shift,
+            ),
         }
     }
 
