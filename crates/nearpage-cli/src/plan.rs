@@ -39,6 +39,9 @@ pub struct Sizes {
     pub settings: Settings,
     /// Whether the machine has huge pages.
     pub huge_pages: HugePages,
+    /// Whether background reclaim ever ran: when it goes to sleep again, Linux computes counter thresholds
+    /// anew; writes to settings leave them as boot made them. `mm/vmscan.c: kswapd_try_to_sleep`.
+    pub has_reclaimed: bool,
     /// Log2 of the bytes of a page.
     pub page_shift: u32,
 }
@@ -312,17 +315,16 @@ impl<'a> Rules<'a> {
             managed[other.kind.index()] = other.managed;
         }
         let cpus_online = self.sizes.cpus.len() as u32;
+        let counted = match self.sizes.has_reclaimed {
+            true => zone.managed,
+            false => zone.size_at_boot().managed,
+        };
         PlannedZone {
             extent: *zone,
             marks,
             protection: watermark::lowmem_reserve(zone.kind, &managed, &self.sizes.settings),
             pageset: self.pageset(zone, marks, node.cpus.len() as u32),
-            // Writes to settings leave it as boot made it.
-            stat_threshold: sizes::stat_threshold(
-                zone.size_at_boot().managed,
-                cpus_online,
-                self.sizes.page_shift,
-            ),
+            stat_threshold: sizes::stat_threshold(counted, cpus_online, self.sizes.page_shift),
         }
     }
 

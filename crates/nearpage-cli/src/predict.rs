@@ -183,6 +183,7 @@ fn sizes(recording: &Recording, machine: &RecordedMachine, settings: Settings) -
         cpus: machine.cpus.clone(),
         settings: Settings { transparent_hugepage: huge_pages == HugePages::Enabled, ..settings },
         huge_pages,
+        has_reclaimed: machine.has_reclaimed,
         page_shift,
     }
 }

@@ -30,6 +30,8 @@ pub struct RecordedMachine {
     pub page_bytes: u64,
     /// First frame of the kernel's code, if it may be known.
     pub kernel_code_pfn: Option<u64>,
+    /// Whether background reclaim ever ran; true if the recording does not tell.
+    pub has_reclaimed: bool,
     /// All zones, populated or not, in the order of the text. If the recording has them twice, as text
     /// and as somebody read it, this is what was read.
     pub zones: Vec<ZoneRecord>,
@@ -84,6 +86,7 @@ impl RecordedMachine {
             last_level_caches: machine.last_level_caches,
             page_bytes: machine.page_bytes,
             kernel_code_pfn: source.read_if_allowed("proc/iomem")?.and_then(kernel_code_pfn),
+            has_reclaimed: source.read_if_allowed("proc/vmstat")?.is_none_or(has_reclaimed),
             zones,
             zones_of_text,
         };
@@ -151,6 +154,12 @@ fn huge_pages_at_boot(line: &str) -> Option<bool> {
     let mut words = line.split_whitespace().rev();
     let value = words.find_map(|word| word.strip_prefix("transparent_hugepage="))?;
     Some(value != "never")
+}
+
+/// Reads `pageoutrun 0`: how often background reclaim ran.
+fn has_reclaimed(vmstat: TextFile) -> bool {
+    let runs = vmstat.text.lines().find_map(|line| line.strip_prefix("pageoutrun "));
+    runs.is_none_or(|runs| runs.trim() != "0")
 }
 
 /// Reads `01000000-01ffffff : Kernel code`. Who may not know addresses is told 0.

@@ -23,6 +23,7 @@ pub(super) fn sizes(description: &MachineDescription, model: Model) -> Sizes {
         cpus,
         settings,
         huge_pages,
+        has_reclaimed: true,
         distances: description.machine.distances.clone(),
         page_shift: description.machine.page_bytes.trailing_zeros(),
         nodes,

@@ -251,7 +251,6 @@ fn sized_fields(
     let is_apart = |field: &Comparison| match (capture.computed, field.class) {
         (Some(computed), Class::Protection) => !computed.protection,
         (Some(computed), Class::Watermarks | Class::PagesetSizes) => !computed.marks,
-        // Computed at boot for good; whoever writes settings does not change it.
         (Some(computed), _) => computed == Computed::default(),
         (None, _) => true,
     };

@@ -252,3 +252,21 @@ fn failed_captures_have_nothing_to_compare() {
     assert_eq!(code, 2);
     assert!(stderr.contains(": proc/zoneinfo: no zones, expected zones"), "{stderr}");
 }
+
+/// Counter thresholds are of boot until background reclaim ran.
+#[test]
+fn thresholds_follow_reclaim() {
+    let mut document = unpacked(&recording("n7-200m-6.1"));
+    let folder = tempfile::tempdir().unwrap();
+    let mut threshold = |runs: &str| {
+        let vmstat = &mut document["captures"]["restored"]["vmstat"];
+        let lines = vmstat.as_str().unwrap().lines();
+        let others: Vec<&str> = lines.filter(|line| !line.starts_with("pageoutrun ")).collect();
+        *vmstat = json!(format!("{}\n{runs}", others.join("\n")));
+        let path = write(folder.path(), "box.json", &document);
+        let predicted = run_json(&["topo", "--bundle", &path, "--format", "json"]);
+        predicted["zones"][1]["stat_threshold"].as_u64().unwrap()
+    };
+    // 34652 pages are managed, 32650 of them since boot; 128 MiB are 32768.
+    assert_eq!([threshold("pageoutrun 0"), threshold("pageoutrun 3"), threshold("")], [6, 12, 12]);
+}
