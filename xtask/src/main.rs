@@ -1,7 +1,9 @@
 //! Checks and recordings: `cargo xtask COMMAND`.
 
 mod census;
+mod record;
 
+use std::error::Error;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -18,11 +20,13 @@ struct Cli {
 enum Command {
     /// Count the instructions of one allocation and one free, with valgrind
     Census,
+    OracleRecord(record::RecordArgs),
 }
 
 fn main() -> ExitCode {
-    let result = match Cli::parse().command {
-        Command::Census => census::run(),
+    let result: Result<(), Box<dyn Error>> = match Cli::parse().command {
+        Command::Census => census::run().map_err(Into::into),
+        Command::OracleRecord(arguments) => record::run(&arguments).map_err(Into::into),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -2,6 +2,7 @@
 
 pub mod bench;
 pub mod topo;
+pub mod verify;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -24,6 +25,7 @@ const EXIT_CODES: &str =
 enum Command {
     Topo(topo::TopoArgs),
     Bench(bench::BenchArgs),
+    Verify(verify::VerifyArgs),
 }
 
 /// Why a command did not do what it should.
@@ -32,6 +34,18 @@ pub enum CommandError {
     /// The input is wrong.
     #[error(transparent)]
     Input(#[from] crate::topology::InputError),
+    /// The options contradict each other.
+    #[error("{0}")]
+    Usage(String),
+    /// A recording cannot be read.
+    #[error(transparent)]
+    Bundle(#[from] crate::bundle::BundleError),
+    /// A recorded machine cannot be predicted.
+    #[error(transparent)]
+    Predict(#[from] crate::predict::PredictError),
+    /// Recordings were compared: there was a difference, or one could not be read.
+    #[error("{0}")]
+    Verify(#[from] verify::VerifyError),
     /// Nothing, or not all, could be measured.
     #[error(transparent)]
     Bench(#[from] bench::BenchError),
@@ -43,7 +57,11 @@ pub enum CommandError {
 impl CommandError {
     fn exit_code(&self) -> ExitCode {
         match self {
-            CommandError::Input(_) => ExitCode::from(2),
+            CommandError::Input(_)
+            | CommandError::Usage(_)
+            | CommandError::Bundle(_)
+            | CommandError::Predict(_) => ExitCode::from(2),
+            CommandError::Verify(error) => error.exit_code(),
             CommandError::Bench(error) => error.exit_code(),
             CommandError::Output(_) => ExitCode::from(1),
         }
@@ -63,6 +81,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let result = match cli.command {
         Command::Topo(arguments) => topo::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
+        Command::Verify(arguments) => verify::run(&arguments),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

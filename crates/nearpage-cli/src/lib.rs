@@ -1,5 +1,7 @@
 //! nearpage on the command line.
 
+pub mod bundle;
 pub mod commands;
 pub mod plan;
+pub mod predict;
 pub mod topology;

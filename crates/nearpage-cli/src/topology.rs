@@ -18,6 +18,7 @@ use nearpage_linux::description::{self, short_form};
 use nearpage_linux::sysfs::{Machine, MachineNode, ZoneExtent, read_machine, read_this_machine};
 use nearpage_linux::tree::FolderTree;
 
+pub(crate) use archive::{Packing, is_machine_file};
 pub use error::{InputError, Problem};
 pub use nearpage_linux::description::Place;
 

@@ -14,16 +14,16 @@ mod nodes;
 mod settings;
 mod source;
 mod split;
-mod zoneinfo;
+pub mod zoneinfo;
 
 pub use cache::LastLevelCache;
 pub use error::SysfsError;
 pub use machine::{Machine, MachineNode, Note};
 pub use settings::KernelSettings;
+pub use source::{Source, TextFile, words};
 pub use zoneinfo::ZoneExtent;
 
 use crate::tree::{FileTree, FolderTree};
-use source::Source;
 
 /// Reads this machine.
 ///

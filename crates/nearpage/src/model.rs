@@ -4,7 +4,7 @@ use crate::buddy::{FallbackModel, FallbackRules, HeldMovable, Merging};
 use crate::pcp::tuning::PcpRules;
 use crate::watermark::MovableMin;
 use crate::zonelist::cache::CacheRule;
-use crate::zonelist::{CpuTerm, MemorylessLine};
+use crate::zonelist::{CpuTerm, MemorylessCpu, MemorylessLine};
 
 /// What differs between the kernels that nearpage reproduces, and itself: data, so that no path pays for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -17,6 +17,8 @@ pub struct Model {
     pub cpu_term_at_boot: CpuTerm,
     /// How the fallback order of a memoryless node is printed.
     pub memoryless_line: MemorylessLine,
+    /// What `numa_mem_id()` answers on a memoryless node.
+    pub memoryless_cpu: MemorylessCpu,
     /// How a request finds a block of another migratetype.
     pub fallback: FallbackRules,
     /// How pagesets are tuned.
@@ -71,6 +73,7 @@ impl Model {
         movable_min: MovableMin::Proportional,
         cpu_term_at_boot: CpuTerm::Ignored,
         memoryless_line: MemorylessLine::WithSelf,
+        memoryless_cpu: MemorylessCpu::OwnNode,
         fallback: fallback(FallbackModel::Linux6_1),
         pcp: PcpRules::LINUX_6_1,
         zonelist_cache: CacheRule::Off,
@@ -84,6 +87,7 @@ impl Model {
         movable_min: MovableMin::Small,
         cpu_term_at_boot: CpuTerm::Ignored,
         memoryless_line: MemorylessLine::WithoutSelf,
+        memoryless_cpu: MemorylessCpu::OwnNode,
         fallback: fallback(FallbackModel::Linux6_12),
         pcp: PcpRules::LINUX_6_12,
         zonelist_cache: CacheRule::Off,
@@ -97,12 +101,18 @@ impl Model {
         movable_min: MovableMin::Small,
         cpu_term_at_boot: CpuTerm::Counted,
         memoryless_line: MemorylessLine::WithoutSelf,
+        memoryless_cpu: MemorylessCpu::NearestMemory,
         fallback: fallback(FallbackModel::Linux6_12),
         pcp: PcpRules::NEARPAGE,
         zonelist_cache: CacheRule::Keyed,
         text_layout: TextLayout::Linux6_18,
         departures: Departures::ALL,
     };
+
+    /// Whether `/proc/zoneinfo` has the `promo` mark.
+    pub fn prints_promo(&self) -> bool {
+        self.text_layout >= TextLayout::Linux6_12
+    }
 
     /// All models, nearpage's own first.
     pub const ALL: [Self; 3] = [Self::NEARPAGE, Self::LINUX_6_12, Self::LINUX_6_1];

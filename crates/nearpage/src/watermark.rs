@@ -121,27 +121,100 @@ impl Watermarks {
     }
 }
 
+/// Whether Linux makes transparent huge pages, which want free pageblocks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HugePages {
+    /// `always` or `madvise`.
+    Enabled,
+    /// `never`.
+    Disabled,
+    /// They were never set up: the machine has less memory than [`HUGEPAGE_BYTES_MIN`].
+    Unavailable,
+}
+
+/// With less memory, Linux does not set up transparent huge pages. `mm/huge_memory.c: hugepage_init`.
+pub const HUGEPAGE_BYTES_MIN: u64 = 512 << 20;
+
+/// Which rule a machine's `min_free_kbytes` comes from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MinFreeRule {
+    /// The setting.
+    Given,
+    /// [`derived_min_free_kbytes`] of what the zones manage.
+    Memory,
+    /// [`derived_min_free_kbytes`] of what they manage above their high marks.
+    MemoryAboveHigh,
+    /// [`hugepage_min_free_kbytes`], from the number of zones alone.
+    HugePages,
+    /// [`hugepage_min_free_kbytes`], limited to a twentieth of memory.
+    HugePagesLimited,
+}
+
+impl MinFreeRule {
+    /// Whether the value follows from how many pages the zones managed when it was computed.
+    pub const fn depends_on_managed(self) -> bool {
+        !matches!(self, Self::Given | Self::HugePages)
+    }
+}
+
+/// A machine's `min_free_kbytes` and where it comes from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MinFree {
+    /// The value.
+    pub kbytes: u64,
+    /// The rule that gave it.
+    pub rule: MinFreeRule,
+}
+
 /// KiB that a machine keeps free: the setting, or what Linux ends up with after boot, which first
-/// derives it from the size of memory and then raises it for huge pages.
+/// derives it from the size of memory and then raises it for huge pages. Without huge pages by setting,
+/// this is [`HugePages::Unavailable`].
 pub fn boot_min_free_kbytes(
     zones: impl Iterator<Item = ZoneSize> + Clone,
     settings: &Settings,
     page_shift: u32,
 ) -> u64 {
+    let huge_pages = match settings.transparent_hugepage {
+        true => HugePages::Enabled,
+        false => HugePages::Unavailable,
+    };
+    boot_min_free(zones, settings, huge_pages, page_shift).kbytes
+}
+
+/// As [`boot_min_free_kbytes`], with the rule. `mm/khugepaged.c: set_recommended_min_free_kbytes`
+/// derives the value anew where huge pages are disabled: by then the zones have high marks, and what
+/// lies below them no longer counts.
+pub fn boot_min_free(
+    zones: impl Iterator<Item = ZoneSize> + Clone,
+    settings: &Settings,
+    huge_pages: HugePages,
+    page_shift: u32,
+) -> MinFree {
     if let Some(kbytes) = settings.min_free_kbytes {
-        return kbytes;
+        return MinFree { kbytes, rule: MinFreeRule::Given };
     }
     let buffer = || zones.clone().filter(ZoneSize::is_buffer);
     let managed = PageCount(buffer().map(|zone| zone.managed.0).sum());
     let derived = derived_min_free_kbytes(managed, page_shift);
-    if !settings.transparent_hugepage {
-        return derived;
+    let from_memory = MinFree { kbytes: derived, rule: MinFreeRule::Memory };
+    if huge_pages == HugePages::Unavailable {
+        return from_memory;
     }
     let marks = Watermarks::new(zones.clone(), derived, settings, page_shift);
     let above_high = |zone: ZoneSize| zone.managed.0.saturating_sub(marks.marks(zone).high.0);
-    let buffer_pages = PageCount(buffer().map(above_high).sum());
+    let above_high = PageCount(buffer().map(above_high).sum());
+    if huge_pages == HugePages::Disabled {
+        let kbytes = derived_min_free_kbytes(above_high, page_shift);
+        return MinFree { kbytes, rule: MinFreeRule::MemoryAboveHigh };
+    }
     let populated = buffer().filter(|zone| zone.managed.0 > 0).count() as u64;
-    derived.max(hugepage_min_free_kbytes(populated, buffer_pages, page_shift))
+    let raised = hugepage_min_free_kbytes(populated, above_high, page_shift);
+    let unlimited = hugepage_min_free_kbytes(populated, PageCount(u64::MAX), page_shift);
+    let rule = match raised == unlimited {
+        true => MinFreeRule::HugePages,
+        false => MinFreeRule::HugePagesLimited,
+    };
+    if raised > derived { MinFree { kbytes: raised, rule } } else { from_memory }
 }
 
 /// `min_free_kbytes` as derived from the size of memory: four times the root of its KiB, 128 KiB to
@@ -331,6 +404,28 @@ mod tests {
         assert_eq!(raised, [67_584, 90_112, 112_640]);
         let without = Settings { transparent_hugepage: false, ..settings };
         assert_eq!(boot_min_free_kbytes(zones(&E), &without, 12), 5683);
+    }
+
+    /// What 6.12.95 and 6.1.192 printed, from the pages that their zones managed before the memory of
+    /// initialisation was freed: `managed` of the texts without what the log says was freed later.
+    #[test]
+    fn min_free_kbytes_at_boot_are_as_recorded() {
+        use HugePages::{Disabled, Enabled, Unavailable};
+        let min_free = |rows: &[(ZoneKind, u64)], huge_pages| {
+            let zones =
+                rows.iter().map(|&(kind, pages)| ZoneSize { kind, managed: PageCount(pages) });
+            let found = boot_min_free(zones, &Settings::default(), huge_pages, 12);
+            (found.kbytes, found.rule)
+        };
+        let small = [(Dma, 3840), (Dma32, 48_886 - 2016)];
+        assert_eq!(min_free(&small, Unavailable), (1801, MinFreeRule::Memory));
+        let eight = [(Dma, 3840), (Dma32, 502_267 - 2017), (Dma32, 245_728), (Normal, 1_284_105)];
+        assert_eq!(min_free(&eight, Disabled), (11_389, MinFreeRule::MemoryAboveHigh));
+        let three = [(Dma, 3840), (Dma32, 244_219), (Dma32, 128_915)];
+        assert_eq!(min_free(&three, Enabled), (67_584, MinFreeRule::HugePages));
+        assert_eq!(min_free(&small, Enabled).1, MinFreeRule::HugePagesLimited);
+        assert!(MinFreeRule::HugePagesLimited.depends_on_managed());
+        assert!(!MinFreeRule::HugePages.depends_on_managed());
     }
 
     #[test]

@@ -170,6 +170,16 @@ pub fn effective_node<O: Online>(order: &[NodeIndex], online: &O) -> Option<Node
     fallback_zones(order, online).find(usable).map(|zone| zone.node)
 }
 
+/// Which node a CPU of a memoryless node calls its own when it asks for memory (`numa_mem_id()`). Its
+/// zonelists are the same either way, but what allocates by node differs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MemorylessCpu {
+    /// The memoryless node: Linux on x86, which is built without `CONFIG_HAVE_MEMORYLESS_NODES`.
+    OwnNode,
+    /// The nearest node with memory ([`effective_node`]).
+    NearestMemory,
+}
+
 /// Whether the printed order of a memoryless node begins with the node itself. Its list is the same.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MemorylessLine {
@@ -177,6 +187,16 @@ pub enum MemorylessLine {
     WithSelf,
     /// No: Linux 6.12.
     WithoutSelf,
+}
+
+/// The nodes that the kernel logs for a node with this fallback order.
+pub fn logged_order(
+    local: NodeIndex,
+    order: &[NodeIndex],
+    memoryless: MemorylessLine,
+) -> impl Iterator<Item = NodeIndex> {
+    let with_self = memoryless == MemorylessLine::WithSelf && order.first() != Some(&local);
+    with_self.then_some(local).into_iter().chain(order.iter().copied())
 }
 
 /// Writes the line that the kernel logs for a node with this fallback order, by node ids:
@@ -194,10 +214,7 @@ pub fn write_fallback_order(
 ) -> fmt::Result {
     let id = |node: NodeIndex| topology.node(node).id;
     write!(out, "Fallback order for Node {}: ", id(local))?;
-    if memoryless == MemorylessLine::WithSelf && order.first() != Some(&local) {
-        write!(out, "{} ", id(local))?;
-    }
-    for &node in order {
+    for node in logged_order(local, order, memoryless) {
         write!(out, "{} ", id(node))?;
     }
     writeln!(out)

@@ -1,9 +1,9 @@
 //! `nearpage topo`: a machine's nodes, zones, watermarks and fallback orders.
 
 mod dot;
-mod fallback;
 mod json;
 mod numactl;
+mod recorded;
 mod text;
 mod zoneinfo;
 
@@ -14,13 +14,16 @@ use clap::{Args, ValueEnum};
 use nearpage_linux::memory::StorageInUse;
 
 use super::CommandError;
-use crate::plan::{Lists, Model, Plan};
+use crate::plan::{Lists, Plan};
+use crate::predict::ModelChoice;
 use crate::topology::{MachineDescription, MachineInput, Place, Problem};
 
 /// Show a machine's nodes, zones, watermarks and fallback orders.
 ///
-/// Without --topology, --numa or --sysroot: this machine. Nothing is allocated; what is shown is what an
-/// allocator with the rules of --model makes of the machine before anybody allocates.
+/// Without --topology, --numa, --sysroot or --bundle: this machine. Nothing is allocated; what is shown is
+/// what an allocator with the rules of --model makes of the machine before anybody allocates.
+///
+/// With --bundle: what Linux prints of a recorded machine, derived from its sizes and settings.
 ///
 /// Where only sizes are known, memory is laid out as a PC's: the nodes one after the other from address 0
 /// up, around a hole from 3 to 4 GiB, without the first page; all of it is managed.
@@ -44,17 +47,30 @@ pub struct TopoArgs {
     #[arg(long, value_name = "DIR")]
     sysroot: Option<PathBuf>,
 
-    /// Whose rules
-    #[arg(long, value_enum, default_value_t = Model::Nearpage)]
-    model: Model,
+    /// Read a recorded machine: a folder with meta.json or a tar of one, an oracle JSON (.zst), or a root with
+    /// proc/ and sys/; / is this machine
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["topology", "numa", "numa_distance", "sysroot"])]
+    bundle: Option<PathBuf>,
+
+    /// Which capture of the recording; the default is restored where there is one, else boot, or before
+    #[arg(long, value_name = "NAME", requires = "bundle")]
+    capture: Option<String>,
+
+    /// Put a setting over the recorded one: vm.watermark_scale_factor=200
+    #[arg(long, value_name = "vm.KEY=VALUE", requires = "bundle")]
+    set: Vec<String>,
+
+    /// Whose rules; the default is nearpage, and with --bundle auto, by the recorded kernel's version
+    #[arg(long, value_enum)]
+    model: Option<ModelChoice>,
 
     /// Zonelists as after a rebuild at run time, when Linux knows which nodes have CPUs
     #[arg(long)]
     rebuilt: bool,
 
-    /// What to print
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    format: Format,
+    /// What to print; the default is text, and with --bundle, which has zoneinfo, fallback and json, zoneinfo
+    #[arg(long, value_enum)]
+    format: Option<Format>,
 
     /// Short for --format json
     #[arg(long, conflicts_with = "format")]
@@ -66,6 +82,8 @@ Examples:
   nearpage topo
   nearpage topo --numa 2G,cpus=0-1 --numa 0,cpus=2 --numa-distance 0,1=21
   ssh box numactl --hardware | nearpage topo --topology - --model linux-6.12 --format fallback
+  nearpage topo --bundle oracle/corpus/n2-8g-4c-6.12.json.zst --set vm.min_free_kbytes=65536
+  nearpage topo --bundle / --format json
 
 The short form in a file has the same options, on one line or several; # starts a comment.
 
@@ -84,14 +102,28 @@ JSON (--format json), counted in pages unless a name says otherwise:
                          watermarks {min, low, high, promo}, protection (one a kind of zone),
                          pageset {batch, high_min, high_max}, stat_threshold
   distances[][]          rows and columns in the order of nodes
-  warnings[]             what had to be assumed";
+  warnings[]             what had to be assumed
+
+JSON with --bundle, counted in pages:
+  schema                 1
+  kernel, model, capture the recorded kernel's release, whose rules, and which capture's settings hold
+  min_free_kbytes        as boot leaves it or --set writes it; the other fields use what is recorded
+  zones[]                all that zoneinfo prints: node, zone, min, low, high, promo (null on linux-6.1),
+                         boost, protection[], batch, high_min, high_max, stat_threshold (the last four
+                         null for an unpopulated zone; on linux-6.1 high_min and high_max are high)
+  fallback               node: node ids as the kernel logs them
+  zonelists              node: fallback and nofallback, zones as NODE:ZONE
+  numa_mem_id            cpu: the node that numa_mem_id() answers there
+
+--format zoneinfo with --bundle has 0 for what does not follow from sizes and settings: free pages, events,
+count, and since 6.7 high; linux-6.12 gets the lines high_min and high_max of 6.18.";
 
 /// What `topo` prints.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Format {
     /// Tables for people
     Text,
-    /// /proc/zoneinfo as the model's kernel prints it when all memory is free; nearpage as linux-6.12
+    /// /proc/zoneinfo as the model's kernel prints it when all memory is free; nearpage as Linux 6.18
     Zoneinfo,
     /// The lines that the kernel logs: Fallback order for Node 0: 0 1
     Fallback,
@@ -115,8 +147,12 @@ struct Report {
 ///
 /// The input is wrong, or the output cannot be written.
 pub fn run(arguments: &TopoArgs) -> Result<(), CommandError> {
+    let format = if arguments.json { Some(Format::Json) } else { arguments.format };
+    if let Some(path) = &arguments.bundle {
+        return recorded::run(path, arguments, format.unwrap_or(Format::Zoneinfo));
+    }
     let report = Report::new(arguments)?;
-    let format = if arguments.json { Format::Json } else { arguments.format };
+    let format = format.unwrap_or(Format::Text);
     if !matches!(format, Format::Text | Format::Json) {
         // The other formats have no place for them.
         for warning in &report.description.warnings {
@@ -153,7 +189,13 @@ impl Report {
     fn new(arguments: &TopoArgs) -> Result<Report, CommandError> {
         let description = MachineDescription::read(&arguments.input())?;
         let lists = if arguments.rebuilt { Lists::Rebuilt } else { Lists::Boot };
-        let plan = Plan::new(&description, arguments.model, lists).map_err(|error| {
+        let choice = arguments.model.unwrap_or(ModelChoice::Nearpage);
+        if choice == ModelChoice::Auto {
+            let problem = "--model auto goes with --bundle, which tells the kernel".into();
+            return Err(CommandError::Usage(problem));
+        }
+        let model = choice.for_kernel("").model;
+        let plan = Plan::new(&description, model, lists).map_err(|error| {
             Problem::Setting(error).at(&Place::Input(description.source.clone()))
         })?;
         Ok(Report { description, plan })
@@ -162,8 +204,8 @@ impl Report {
     fn format(&self, format: Format) -> String {
         match format {
             Format::Text => text::format(self, &storage_line()),
-            Format::Zoneinfo => zoneinfo::format(&self.plan),
-            Format::Fallback => fallback::format(self),
+            Format::Zoneinfo => zoneinfo::format(&self.plan, zoneinfo::Unknown::AllFree),
+            Format::Fallback => self.plan.fallback_lines(),
             Format::Numactl => numactl::format(&self.description.machine),
             Format::Json => json::format(self, &storage_line()),
             Format::Dot => dot::format(&self.description.machine),

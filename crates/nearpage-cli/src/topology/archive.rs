@@ -16,7 +16,7 @@ const UNPACKED_BYTES_MAX: u64 = 1 << 30;
 
 /// How an archive is packed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Packing {
+pub(crate) enum Packing {
     Tar,
     Gzip,
     Bzip2,
@@ -25,7 +25,7 @@ pub(super) enum Packing {
 
 impl Packing {
     /// Recognises an archive by its first bytes.
-    pub(super) fn of(content: &[u8]) -> Option<Packing> {
+    pub(crate) fn of(content: &[u8]) -> Option<Packing> {
         const TAR_MAGIC_OFFSET: usize = 257;
         match content {
             [0x1f, 0x8b, ..] => Some(Packing::Gzip),
@@ -36,13 +36,27 @@ impl Packing {
         }
     }
 
-    fn name(self) -> &'static str {
+    /// What the packing is called in messages.
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Packing::Tar => "tar archive",
-            Packing::Gzip => "tar archive in gzip",
-            Packing::Bzip2 => "tar archive in bzip2",
-            Packing::Zstd => "tar archive in zstd",
+            Packing::Gzip => "gzip",
+            Packing::Bzip2 => "bzip2",
+            Packing::Zstd => "zstd",
         }
+    }
+
+    /// What is packed; a plain tar archive is not.
+    pub(crate) fn reader(self, content: &[u8]) -> io::Result<Box<dyn Read + '_>> {
+        Ok(match self {
+            Packing::Tar => Box::new(content),
+            Packing::Gzip => Box::new(flate2::read::MultiGzDecoder::new(content)),
+            Packing::Bzip2 => Box::new(bzip2::read::MultiBzDecoder::new(content)),
+            Packing::Zstd => {
+                let decoder = ruzstd::decoding::StreamingDecoder::new(content);
+                Box::new(decoder.map_err(io::Error::other)?)
+            }
+        })
     }
 }
 
@@ -52,14 +66,7 @@ pub(super) fn unpack(
     packing: Packing,
     content: &[u8],
 ) -> Result<MemoryTree, InputError> {
-    let unpacked: io::Result<MemoryTree> = match packing {
-        Packing::Tar => read_tar(input, content),
-        Packing::Gzip => read_tar(input, flate2::read::MultiGzDecoder::new(content)),
-        Packing::Bzip2 => read_tar(input, bzip2::read::MultiBzDecoder::new(content)),
-        Packing::Zstd => ruzstd::decoding::StreamingDecoder::new(content)
-            .map_err(io::Error::other)
-            .and_then(|decoder| read_tar(input, decoder)),
-    };
+    let unpacked = packing.reader(content).and_then(|reader| read_tar(input, reader));
     unpacked.map_err(|error| {
         Problem::Archive { what: packing.name(), error }.at(&Place::Input(input.into()))
     })
@@ -102,18 +109,27 @@ fn machine_path(path: &Path, top: &mut Option<String>) -> Option<String> {
         _ => return None,
     };
     let below = below.join("/");
-    let is_wanted = is_wanted(&below) && *top.get_or_insert_with(|| folder.into()) == folder;
+    let is_wanted = is_machine_file(&below) && *top.get_or_insert_with(|| folder.into()) == folder;
     is_wanted.then_some(below)
 }
 
-fn is_wanted(path: &str) -> bool {
-    const FOLDERS: [&str; 4] = [
+/// Whether a file of a copy of /sys and /proc helps to describe a machine.
+pub(crate) fn is_machine_file(path: &str) -> bool {
+    const FOLDERS: [&str; 5] = [
         "sys/devices/system/node/",
         "sys/devices/system/cpu/",
         "sys/kernel/mm/transparent_hugepage/",
         "proc/sys/vm/",
+        "proc/sys/kernel/osrelease",
     ];
-    const FILES: [&str; 2] = ["proc/meminfo", "proc/zoneinfo"];
+    const FILES: [&str; 6] = [
+        "proc/meminfo",
+        "proc/zoneinfo",
+        "proc/version",
+        "proc/buddyinfo",
+        "proc/pagetypeinfo",
+        "proc/iomem",
+    ];
     FOLDERS.iter().any(|folder| path.starts_with(folder)) || FILES.contains(&path)
 }
 
@@ -190,7 +206,7 @@ mod tests {
         let plain = tar(&[("sys/devices/system/node/online", &[b'0'; 5000])]);
         let packed = gzip(&plain);
         let message = unpack(&packed[..packed.len() / 2]).unwrap_err();
-        assert!(message.starts_with("box: tar archive in gzip: "), "{message}");
+        assert!(message.starts_with("box: gzip: "), "{message}");
         assert!(unpack(&plain[..1000]).unwrap_err().starts_with("box: tar archive: "));
     }
 

@@ -8,23 +8,31 @@ use crate::idlist::{self, IdListError, IdListProblem};
 use crate::tree::FileTree;
 
 /// Reads the files of a tree.
-pub(super) struct Source<'a> {
+pub struct Source<'a> {
     tree: &'a dyn FileTree,
 }
 
 /// A file's content and its name.
-pub(super) struct TextFile {
-    pub(super) name: String,
-    pub(super) text: String,
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TextFile {
+    /// The name, for messages.
+    pub name: String,
+    /// The content.
+    pub text: String,
 }
 
 impl<'a> Source<'a> {
-    pub(super) fn new(tree: &'a dyn FileTree) -> Source<'a> {
+    /// A reader of `tree`.
+    pub fn new(tree: &'a dyn FileTree) -> Source<'a> {
         Source { tree }
     }
 
     /// The file, or `None` where there is none.
-    pub(super) fn read(&self, path: &str) -> Result<Option<TextFile>, SysfsError> {
+    ///
+    /// # Errors
+    ///
+    /// The file is there and cannot be read.
+    pub fn read(&self, path: &str) -> Result<Option<TextFile>, SysfsError> {
         let name = self.tree.display(path);
         match self.tree.read(path) {
             // A byte that is not UTF-8 is a syntax error where it stands, not an unreadable file.
@@ -37,7 +45,11 @@ impl<'a> Source<'a> {
     }
 
     /// The file if this process may read it: containers deny what only refines the picture.
-    pub(super) fn read_if_allowed(&self, path: &str) -> Result<Option<TextFile>, SysfsError> {
+    ///
+    /// # Errors
+    ///
+    /// The file is there, is not denied, and cannot be read.
+    pub fn read_if_allowed(&self, path: &str) -> Result<Option<TextFile>, SysfsError> {
         match self.read(path) {
             Err(SysfsError::Unreadable { error, .. })
                 if error.kind() == io::ErrorKind::PermissionDenied =>
@@ -61,14 +73,15 @@ impl<'a> Source<'a> {
         Ok(numbers)
     }
 
-    pub(super) fn display(&self, path: &str) -> String {
+    /// The path as a message should show it.
+    pub fn display(&self, path: &str) -> String {
         self.tree.display(path)
     }
 }
 
 impl TextFile {
     /// The error for `found` at a line and column, both from 1.
-    pub(super) fn syntax(
+    pub fn syntax(
         &self,
         line: usize,
         column: usize,
@@ -85,7 +98,11 @@ impl TextFile {
     }
 
     /// The whole file as one list of ids.
-    pub(super) fn ids(&self) -> Result<Vec<u32>, SysfsError> {
+    ///
+    /// # Errors
+    ///
+    /// [`SysfsError::Syntax`] where it is none.
+    pub fn ids(&self) -> Result<Vec<u32>, SysfsError> {
         idlist::parse(&self.text).map_err(|error| self.id_list(error))
     }
 
@@ -123,7 +140,7 @@ impl TextFile {
 }
 
 /// The words of a line and their columns, from 1.
-pub(super) fn words(line: &str) -> impl Iterator<Item = (usize, &str)> {
+pub fn words(line: &str) -> impl Iterator<Item = (usize, &str)> {
     line.split_ascii_whitespace().map(move |word| {
         let offset = word.as_ptr() as usize - line.as_ptr() as usize;
         (line[..offset].chars().count() + 1, word)

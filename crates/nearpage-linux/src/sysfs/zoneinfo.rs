@@ -1,9 +1,10 @@
-//! Extents of zones from /proc/zoneinfo: the one place where the kernel tells addresses.
+//! /proc/zoneinfo: the zones as the kernel has them, and the one place where it tells addresses.
 
-use nearpage::units::{NodeId, PageCount, Pfn, ZoneKind};
+use nearpage::units::{CpuId, NodeId, PageCount, Pfn, ZoneKind};
 
 use super::error::SysfsError;
 use super::source::{Source, TextFile, words};
+use crate::idlist;
 
 /// A populated zone as the kernel prints it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,94 +25,237 @@ pub struct ZoneExtent {
     pub free: PageCount,
 }
 
-/// The zone that is being read.
-struct Draft {
-    node: NodeId,
-    kind: Option<ZoneKind>,
-    start: Option<u64>,
-    spanned: Option<u64>,
-    present: Option<u64>,
-    managed: Option<u64>,
-    free: Option<u64>,
+/// Everything of a zone that a kernel computes and prints, and what it computes it from. A field is
+/// `None` where the text does not have it: kernels differ, and so do the zones of one kernel.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ZoneRecord {
+    /// The node that has the zone.
+    pub node: NodeId,
+    /// The kind of zone; `None` for kinds that only other processors have (HighMem).
+    pub kind: Option<ZoneKind>,
+    /// `pages free`.
+    pub free: Option<u64>,
+    /// What the marks are raised by.
+    pub boost: Option<u64>,
+    /// The `min` mark, boost included.
+    pub min: Option<u64>,
+    /// The `low` mark, boost included.
+    pub low: Option<u64>,
+    /// The `high` mark, boost included.
+    pub high: Option<u64>,
+    /// The `promo` mark, boost included; from 6.2 on.
+    pub promo: Option<u64>,
+    /// Frames from first to last, holes included.
+    pub spanned: Option<u64>,
+    /// Frames that are memory of this node.
+    pub present: Option<u64>,
+    /// Frames that the allocator was given.
+    pub managed: Option<u64>,
+    /// Pages kept from requests, one entry a kind of zone that the kernel is built with.
+    pub protection: Option<Vec<u64>>,
+    /// Of each online CPU; none for an unpopulated zone.
+    pub pagesets: Vec<PagesetRecord>,
+    /// First frame.
+    pub start_pfn: Option<u64>,
 }
 
-/// The populated zones. None if the file is absent, or if it is of a kernel too old or too foreign to
-/// tell the extents of each of its zones (32-bit kernels have HighMem).
-pub(super) fn read(source: &Source<'_>) -> Result<Vec<ZoneExtent>, SysfsError> {
-    match source.read_if_allowed("proc/zoneinfo")? {
-        Some(file) => Ok(parse(&file)?.unwrap_or_default()),
-        None => Ok(Vec::new()),
-    }
+/// A CPU's pageset as the kernel prints it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PagesetRecord {
+    /// The CPU.
+    pub cpu: CpuId,
+    /// Pages in it.
+    pub count: Option<u64>,
+    /// Its limit.
+    pub high: Option<u64>,
+    /// Unit of refills and drains.
+    pub batch: Option<u64>,
+    /// Lower bound of `high`; 6.18.
+    pub high_min: Option<u64>,
+    /// Upper bound of `high`; 6.18.
+    pub high_max: Option<u64>,
+    /// `vm stats threshold`.
+    pub stat_threshold: Option<u64>,
 }
 
-fn parse(file: &TextFile) -> Result<Option<Vec<ZoneExtent>>, SysfsError> {
-    let mut drafts: Vec<Draft> = Vec::new();
-    for (index, line) in file.text.lines().enumerate() {
-        if line.starts_with("Node ") {
-            drafts.push(parse_heading(file, index + 1, line)?);
-        } else if let Some(draft) = drafts.last_mut() {
-            parse_field(file, index + 1, line, draft)?;
+impl PagesetRecord {
+    /// A pageset of which nothing is known.
+    pub fn new(cpu: CpuId) -> PagesetRecord {
+        PagesetRecord {
+            cpu,
+            count: None,
+            high: None,
+            batch: None,
+            high_min: None,
+            high_max: None,
+            stat_threshold: None,
         }
     }
-    // An unpopulated zone has no `start_pfn`. Device memory is in no zonelist.
-    let is_populated =
-        |draft: &Draft| draft.present != Some(0) && draft.kind != Some(ZoneKind::Device);
-    let populated = drafts.into_iter().filter(is_populated);
-    Ok(populated.map(Draft::finish).collect())
+
+    fn field(&mut self, key: &str) -> Option<&mut Option<u64>> {
+        match key {
+            "count:" => Some(&mut self.count),
+            "high:" => Some(&mut self.high),
+            "batch:" => Some(&mut self.batch),
+            "high_min:" => Some(&mut self.high_min),
+            "high_max:" => Some(&mut self.high_max),
+            "vm" => Some(&mut self.stat_threshold),
+            _ => None,
+        }
+    }
 }
 
-/// Reads `Node 0, zone      DMA`.
-fn parse_heading(file: &TextFile, line: usize, text: &str) -> Result<Draft, SysfsError> {
-    let expected = "a heading such as Node 0, zone Normal";
-    let parts = text.strip_prefix("Node ").and_then(|rest| rest.split_once(", zone"));
-    let Some((node, name)) = parts else { return Err(file.syntax(line, 1, text, expected)) };
-    let node = node.parse().map_err(|_| file.syntax(line, 6, node, expected))?;
-    let kind = ZoneKind::ALL.into_iter().find(|kind| kind.name() == name.trim());
-    Ok(Draft {
-        node: NodeId(node),
-        kind,
-        start: None,
-        spanned: None,
-        present: None,
-        managed: None,
-        free: None,
-    })
-}
+impl ZoneRecord {
+    /// A zone of which nothing is known.
+    pub fn new(node: NodeId, kind: Option<ZoneKind>) -> ZoneRecord {
+        ZoneRecord {
+            node,
+            kind,
+            free: None,
+            boost: None,
+            min: None,
+            low: None,
+            high: None,
+            promo: None,
+            spanned: None,
+            present: None,
+            managed: None,
+            protection: None,
+            pagesets: Vec::new(),
+            start_pfn: None,
+        }
+    }
 
-/// Takes a line that tells the extent; leaves all others, which differ from kernel to kernel.
-fn parse_field(
-    file: &TextFile,
-    line: usize,
-    text: &str,
-    draft: &mut Draft,
-) -> Result<(), SysfsError> {
-    let mut words = words(text).peekable();
-    words.next_if(|(_, word)| *word == "pages");
-    let slot = match words.next() {
-        Some((_, "free")) => &mut draft.free,
-        Some((_, "spanned")) => &mut draft.spanned,
-        Some((_, "present")) => &mut draft.present,
-        Some((_, "managed")) => &mut draft.managed,
-        Some((_, "start_pfn:")) => &mut draft.start,
-        _ => return Ok(()),
-    };
-    let (column, word) = words.next().unwrap_or((text.chars().count() + 1, ""));
-    *slot = Some(word.parse().map_err(|_| file.syntax(line, column, word, "a number of pages"))?);
-    Ok(())
-}
+    /// Whether the zone has memory, or may have: a text may not tell.
+    pub fn is_populated(&self) -> bool {
+        self.present != Some(0)
+    }
 
-impl Draft {
-    fn finish(self) -> Option<ZoneExtent> {
+    /// The slot of a line's first word; other lines differ from kernel to kernel, and are left.
+    fn field(&mut self, key: &str) -> Option<&mut Option<u64>> {
+        match key {
+            "free" => Some(&mut self.free),
+            "boost" => Some(&mut self.boost),
+            "min" => Some(&mut self.min),
+            "low" => Some(&mut self.low),
+            "high" => Some(&mut self.high),
+            "promo" => Some(&mut self.promo),
+            "spanned" => Some(&mut self.spanned),
+            "present" => Some(&mut self.present),
+            "managed" => Some(&mut self.managed),
+            "start_pfn:" => Some(&mut self.start_pfn),
+            _ => self.pagesets.last_mut()?.field(key),
+        }
+    }
+
+    /// Where it lies; `None` if the text does not tell all of it.
+    fn extent(&self) -> Option<ZoneExtent> {
         Some(ZoneExtent {
             node: self.node,
             kind: self.kind?,
-            start: Pfn(self.start?),
+            start: Pfn(self.start_pfn?),
             spanned: PageCount(self.spanned?),
             present: PageCount(self.present?),
             managed: PageCount(self.managed?),
             free: PageCount(self.free?),
         })
     }
+}
+
+/// The populated zones. None if the file is absent, or if it is of a kernel too old or too foreign to
+/// tell the extents of each of its zones (32-bit kernels have HighMem).
+pub(super) fn read(source: &Source<'_>) -> Result<Vec<ZoneExtent>, SysfsError> {
+    match source.read_if_allowed("proc/zoneinfo")? {
+        Some(file) => Ok(extents(&parse(&file)?).unwrap_or_default()),
+        None => Ok(Vec::new()),
+    }
+}
+
+fn extents(zones: &[ZoneRecord]) -> Option<Vec<ZoneExtent>> {
+    // An unpopulated zone has no `start_pfn`. Device memory is in no zonelist.
+    let counts = |zone: &&ZoneRecord| zone.is_populated() && zone.kind != Some(ZoneKind::Device);
+    zones.iter().filter(counts).map(ZoneRecord::extent).collect()
+}
+
+/// Reads `/proc/zoneinfo` of any kernel: all zones in the order of the text. Lines with unknown keys are
+/// left.
+///
+/// # Errors
+///
+/// [`SysfsError::Syntax`] with line and column: a heading or a number that no kernel writes, or a zone
+/// that occurs twice.
+pub fn parse(file: &TextFile) -> Result<Vec<ZoneRecord>, SysfsError> {
+    let mut zones: Vec<ZoneRecord> = Vec::new();
+    for (index, line) in file.text.lines().enumerate() {
+        if line.starts_with("Node ") {
+            let zone = parse_heading(file, index + 1, line)?;
+            if zones.iter().any(|other| (other.node, other.kind) == (zone.node, zone.kind)) {
+                return Err(file.syntax(index + 1, 1, line, "each zone once"));
+            }
+            zones.push(zone);
+        } else if let Some(zone) = zones.last_mut() {
+            parse_line(file, index + 1, line, zone)?;
+        }
+    }
+    Ok(zones)
+}
+
+/// Reads `Node 0, zone      DMA`.
+fn parse_heading(file: &TextFile, line: usize, text: &str) -> Result<ZoneRecord, SysfsError> {
+    let expected = "a heading such as Node 0, zone Normal";
+    let parts = text.strip_prefix("Node ").and_then(|rest| rest.split_once(", zone"));
+    let Some((node, name)) = parts else { return Err(file.syntax(line, 1, text, expected)) };
+    let node = node.parse().map_err(|_| file.syntax(line, 6, node, expected))?;
+    let kind = ZoneKind::ALL.into_iter().find(|kind| kind.name() == name.trim());
+    Ok(ZoneRecord::new(NodeId(node), kind))
+}
+
+fn parse_line(
+    file: &TextFile,
+    line: usize,
+    text: &str,
+    zone: &mut ZoneRecord,
+) -> Result<(), SysfsError> {
+    let mut words = words(text).peekable();
+    words.next_if(|(_, word)| *word == "pages");
+    let Some((_, key)) = words.next() else { return Ok(()) };
+    let end = text.chars().count() + 1;
+    let number = |word: Option<(usize, &str)>, expected: &str| {
+        let (column, word) = word.unwrap_or((end, ""));
+        word.parse().map_err(|_| file.syntax(line, column, word, expected))
+    };
+    match key {
+        "protection:" => zone.protection = Some(parse_protection(file, line, text)?),
+        "cpu:" => {
+            let cpu = number(words.next(), "the number of a CPU")?;
+            let cpu = u32::try_from(cpu).ok().filter(|&cpu| cpu <= idlist::MAX_ID);
+            let Some(cpu) = cpu else { return Err(file.syntax(line, 1, text, "a CPU's number")) };
+            zone.pagesets.push(PagesetRecord::new(CpuId(cpu)));
+        }
+        _ => {
+            let value = if key == "vm" { words.nth(2) } else { words.next() };
+            if let Some(slot) = zone.field(key) {
+                *slot = Some(number(value, "a number of pages")?);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Reads `protection: (0, 954, 954, 954, 954)`.
+fn parse_protection(file: &TextFile, line: usize, text: &str) -> Result<Vec<u64>, SysfsError> {
+    let expected = "pages such as protection: (0, 954, 954)";
+    let list = text.split_once('(').and_then(|(_, rest)| rest.trim_end().strip_suffix(')'));
+    let Some(list) = list else { return Err(file.syntax(line, 1, text.trim(), expected)) };
+    let column = |word: &str| {
+        let offset = word.as_ptr() as usize - text.as_ptr() as usize;
+        text[..offset].chars().count() + 1
+    };
+    let number = |word: &str| {
+        let word = word.trim();
+        word.parse().map_err(|_| file.syntax(line, column(word), word, expected))
+    };
+    list.split(',').map(number).collect()
 }
 
 #[cfg(test)]
@@ -152,8 +296,46 @@ Node 2, zone    DMA32
 ";
 
     fn zones(text: &str) -> Result<Option<Vec<ZoneExtent>>, String> {
+        records(text).map(|zones| extents(&zones))
+    }
+
+    fn records(text: &str) -> Result<Vec<ZoneRecord>, String> {
         let file = TextFile { name: "zoneinfo".into(), text: text.into() };
         parse(&file).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn all_that_is_computed_is_read() {
+        let zones = records(RECORDED).unwrap();
+        assert_eq!(zones.len(), 3);
+        assert_eq!((zones[0].boost, zones[0].min, zones[0].low), (Some(0), Some(128), None));
+        assert_eq!(zones[0].protection, Some(vec![0, 954, 954, 954, 954]));
+        assert_eq!(
+            zones[0].pagesets,
+            [PagesetRecord { count: Some(0), ..PagesetRecord::new(CpuId(0)) }]
+        );
+        assert!(zones[1].pagesets.is_empty() && !zones[1].is_populated());
+    }
+
+    /// As 6.18 prints it, with keys that nobody knows.
+    #[test]
+    fn keys_of_newer_kernels_are_read_or_left() {
+        let text = "Node 0, zone Normal\n        high     90\n        demote   8\n      nr_new 9\n  \
+                    pagesets\n    cpu: 3\n              count:    1\n              high:     2\n              \
+                    batch:    63\n              high_min: 4\n              high_max: 5\n              \
+                    news: x\n  vm stats threshold: 12\n  node_unreclaimable:  0\n";
+        let zones = records(text).unwrap();
+        assert_eq!(zones[0].high, Some(90));
+        let expected = PagesetRecord {
+            cpu: CpuId(3),
+            count: Some(1),
+            high: Some(2),
+            batch: Some(63),
+            high_min: Some(4),
+            high_max: Some(5),
+            stat_threshold: Some(12),
+        };
+        assert_eq!(zones[0].pagesets, [expected]);
     }
 
     #[test]
@@ -190,6 +372,18 @@ Node 2, zone    DMA32
         assert_eq!(
             zones("Node 0, zone Normal\n  pages free     -1\n").unwrap_err(),
             "zoneinfo:2:18: found \"-1\", expected a number of pages"
+        );
+        assert_eq!(
+            zones("Node 0, zone Normal\n        protection: (0, x, 5)\n").unwrap_err(),
+            "zoneinfo:2:25: found \"x\", expected pages such as protection: (0, 954, 954)"
+        );
+        assert_eq!(
+            zones("Node 0, zone Normal\n cpu: 99999999999\n").unwrap_err(),
+            "zoneinfo:2:1: found \" cpu: 99999999999\", expected a CPU's number"
+        );
+        assert_eq!(
+            zones("Node 0, zone Normal\nNode 0, zone  Normal\n").unwrap_err(),
+            "zoneinfo:2:1: found \"Node 0, zone  Normal\", expected each zone once"
         );
     }
 }

@@ -150,13 +150,20 @@ pub struct PagesetLines {
 pub struct ZoneinfoWriter<'a, W: ?Sized> {
     out: &'a mut W,
     layout: TextLayout,
+    has_pageset_bounds: bool,
 }
 
 #[allow(clippy::missing_errors_doc, reason = "the same for all, in the text of the type")]
 impl<'a, W: Write + ?Sized> ZoneinfoWriter<'a, W> {
     /// A writer to `out`.
     pub fn new(out: &'a mut W, layout: TextLayout) -> Self {
-        Self { out, layout }
+        Self { out, layout, has_pageset_bounds: layout >= TextLayout::Linux6_18 }
+    }
+
+    /// Adds `high_min` and `high_max` to each pageset, as 6.18 prints them, to a layout without them.
+    #[must_use]
+    pub fn with_pageset_bounds(self) -> Self {
+        Self { has_pageset_bounds: true, ..self }
     }
 
     /// Begins a zone.
@@ -217,11 +224,13 @@ impl<'a, W: Write + ?Sized> ZoneinfoWriter<'a, W> {
         let margin = "              ";
         if self.layout >= TextLayout::Linux6_18 {
             writeln!(self.out, "{margin}count:    {count}\n{margin}high:     {high}")?;
-            writeln!(self.out, "{margin}batch:    {batch}\n{margin}high_min: {high_min}")?;
-            writeln!(self.out, "{margin}high_max: {high_max}")?;
+            writeln!(self.out, "{margin}batch:    {batch}")?;
         } else {
             writeln!(self.out, "{margin}count: {count}\n{margin}high:  {high}")?;
             writeln!(self.out, "{margin}batch: {batch}")?;
+        }
+        if self.has_pageset_bounds {
+            writeln!(self.out, "{margin}high_min: {high_min}\n{margin}high_max: {high_max}")?;
         }
         writeln!(self.out, "  vm stats threshold: {stat_threshold}")
     }

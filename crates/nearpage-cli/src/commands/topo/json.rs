@@ -91,7 +91,7 @@ pub(super) fn format(report: &Report, storage: &str) -> String {
     let document = Document {
         schema: SCHEMA,
         source: &description.source,
-        model: plan.model.name(),
+        model: plan.model.name,
         lists: match plan.lists {
             Lists::Boot => "boot",
             Lists::Rebuilt => "rebuilt",
@@ -147,11 +147,11 @@ fn node(report: &Report, index: usize) -> Node {
 fn zone(zone: &PlannedZone) -> Zone {
     let pages = |count: PageCount| count.0;
     Zone {
-        name: zone.kind.name(),
-        start_pfn: zone.start.0,
-        spanned: pages(zone.spanned),
-        present: pages(zone.present),
-        managed: pages(zone.managed),
+        name: zone.extent.kind.name(),
+        start_pfn: zone.extent.start.0,
+        spanned: pages(zone.extent.spanned),
+        present: pages(zone.extent.present),
+        managed: pages(zone.extent.managed),
         watermarks: Watermarks {
             min: pages(zone.marks.min),
             low: pages(zone.marks.low),

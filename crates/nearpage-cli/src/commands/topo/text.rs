@@ -51,7 +51,7 @@ fn heading(report: &Report, storage: &str) -> String {
          Storage   {storage}\n",
         description.source,
         size::format(description.machine.page_bytes),
-        plan.model.name(),
+        plan.model.name,
         plan.min_free_kbytes,
         plan.settings.watermark_scale_factor,
     )
@@ -124,16 +124,16 @@ fn zones(plan: &Plan) -> Table {
     for (node, zone) in populated(plan) {
         let protection: Vec<String> = zone.protection.iter().map(ToString::to_string).collect();
         let numbers = [
-            zone.start.0,
-            zone.spanned.0,
-            zone.present.0,
-            zone.managed.0,
+            zone.extent.start.0,
+            zone.extent.spanned.0,
+            zone.extent.present.0,
+            zone.extent.managed.0,
             zone.marks.min.0,
             zone.marks.low.0,
             zone.marks.high.0,
             zone.marks.promo.0,
         ];
-        let row = [node.id.to_string(), zone.kind.name().into()].into_iter();
+        let row = [node.id.to_string(), zone.extent.kind.name().into()].into_iter();
         let row = row.chain(numbers.iter().map(ToString::to_string));
         table.add_row(row.chain([protection.join(" ")]));
     }
@@ -146,7 +146,7 @@ fn pagesets(plan: &Plan) -> Table {
     for (node, zone) in populated(plan) {
         table.add_row([
             node.id.to_string(),
-            zone.kind.name().into(),
+            zone.extent.kind.name().into(),
             zone.pageset.batch.to_string(),
             zone.pageset.high_min.to_string(),
             zone.pageset.high_max.to_string(),

@@ -1,0 +1,83 @@
+//! Which model a kernel gets.
+
+use clap::ValueEnum;
+use nearpage::model::Model;
+
+/// Whose rules a user wants.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum)]
+pub enum ModelChoice {
+    /// Linux 6.1.
+    #[value(name = "linux-6.1")]
+    Linux6_1,
+    /// Linux 6.12.
+    #[value(name = "linux-6.12")]
+    Linux6_12,
+    /// nearpage's own: as 6.12, and nodes without CPUs are always preferred for spilling.
+    Nearpage,
+    /// Those of the recorded kernel, or of the nearest one that is modelled.
+    #[default]
+    Auto,
+}
+
+/// A model, and whether it is of the very kernel that was recorded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct KernelModel {
+    /// The rules.
+    pub model: Model,
+    /// Whether they are those of another kernel.
+    pub is_of_other_kernel: bool,
+}
+
+impl ModelChoice {
+    /// The rules for a kernel of this release.
+    pub fn for_kernel(self, release: &str) -> KernelModel {
+        /// The release with which pagesets began to tune themselves: the largest step between the models.
+        const TUNED_PAGESETS: (u32, u32) = (6, 7);
+        let version = version(release);
+        let nearest = match version {
+            Some(version) if version < TUNED_PAGESETS => Model::LINUX_6_1,
+            _ => Model::LINUX_6_12,
+        };
+        let model = match self {
+            ModelChoice::Linux6_1 => Model::LINUX_6_1,
+            ModelChoice::Linux6_12 => Model::LINUX_6_12,
+            ModelChoice::Nearpage => Model::NEARPAGE,
+            ModelChoice::Auto => nearest,
+        };
+        let own = match version {
+            Some((6, 1)) => Some(Model::LINUX_6_1.name),
+            Some((6, 12)) => Some(Model::LINUX_6_12.name),
+            _ => None,
+        };
+        KernelModel { model, is_of_other_kernel: own != Some(model.name) }
+    }
+}
+
+/// 6 and 12 of `6.12.95+deb12-amd64`.
+fn version(release: &str) -> Option<(u32, u32)> {
+    let (major, rest) = release.split_once('.')?;
+    let minor: String = rest.chars().take_while(char::is_ascii_digit).collect();
+    Some((major.parse().ok()?, minor.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernels_get_their_own_or_the_nearest_model() {
+        let auto = |release| {
+            let found = ModelChoice::Auto.for_kernel(release);
+            (found.model.name, found.is_of_other_kernel)
+        };
+        assert_eq!(auto("6.12.95+deb12-amd64"), ("linux-6.12", false));
+        assert_eq!(auto("6.1.0-56-amd64"), ("linux-6.1", false));
+        assert_eq!(auto("6.1"), ("linux-6.1", false));
+        assert_eq!(auto("6.18.44-fc-v657"), ("linux-6.12", true));
+        assert_eq!(auto("5.10.0"), ("linux-6.1", true));
+        assert_eq!(auto("6.6.9"), ("linux-6.1", true));
+        assert_eq!(auto(""), ("linux-6.12", true));
+        let other = ModelChoice::Linux6_1.for_kernel("6.12.95");
+        assert_eq!((other.model.name, other.is_of_other_kernel), ("linux-6.1", true));
+    }
+}

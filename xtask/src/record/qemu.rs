@@ -1,0 +1,125 @@
+//! QEMU's arguments for a topology.
+
+use std::path::{Path, PathBuf};
+
+use super::topology::Topology;
+
+/// The emulator.
+pub const PROGRAM: &str = "qemu-system-x86_64";
+
+/// What every boot is told: no random places, a log that keeps all, and nothing that moves pages.
+const COMMAND_LINE: &str =
+    "console=ttyS0 panic=-1 nokaslr log_buf_len=1M numa_balancing=disable init_on_alloc=0";
+
+/// What the machine reads and writes on this side.
+pub struct Files {
+    /// The kernel.
+    pub kernel: PathBuf,
+    /// The root of its files.
+    pub initramfs: PathBuf,
+    /// What it prints.
+    pub console: PathBuf,
+    /// What it sends.
+    pub output: PathBuf,
+}
+
+impl Files {
+    /// Files in a folder of their own.
+    pub fn in_folder(folder: &Path, kernel: PathBuf) -> Files {
+        let [initramfs, console, output] =
+            ["initramfs", "console", "output"].map(|name| folder.join(name));
+        Files { kernel, initramfs, console, output }
+    }
+}
+
+/// The arguments.
+pub fn arguments(topology: &Topology, files: &Files) -> Vec<String> {
+    let cpus: u32 = topology.nodes.iter().map(|node| node.cpus).sum();
+    let memory: u32 = topology.nodes.iter().map(|node| node.mem).sum();
+    let mut arguments: Vec<String> = [
+        "-accel",
+        "tcg,thread=multi",
+        "-cpu",
+        "max",
+        "-machine",
+        "pc",
+        "-display",
+        "none",
+        "-nodefaults",
+        "-no-reboot",
+        "-net",
+        "none",
+    ]
+    .map(String::from)
+    .to_vec();
+    let mut add = |name: &str, value: String| arguments.extend([name.into(), value]);
+    add("-m", format!("{memory}M"));
+    add("-smp", cpus.to_string());
+    add_nodes(topology, &mut add);
+    add("-kernel", files.kernel.display().to_string());
+    add("-initrd", files.initramfs.display().to_string());
+    add("-append", format!("{COMMAND_LINE} {}", topology.command_line).trim_end().into());
+    for (id, file) in [("c0", &files.console), ("c1", &files.output)] {
+        add("-chardev", format!("file,id={id},path={}", file.display()));
+        add("-serial", format!("chardev:{id}"));
+    }
+    arguments
+}
+
+fn add_nodes(topology: &Topology, add: &mut impl FnMut(&str, String)) {
+    let mut next = 0;
+    for (id, node) in topology.nodes.iter().enumerate() {
+        let mut words = format!("node,nodeid={id}");
+        if node.cpus > 0 {
+            words += &format!(",cpus={next}-{}", next + node.cpus - 1);
+            next += node.cpus;
+        }
+        if node.mem > 0 {
+            add("-object", format!("memory-backend-ram,id=m{id},size={}M", node.mem));
+            words += &format!(",memdev=m{id}");
+        }
+        add("-numa", words);
+    }
+    let rows = topology.distances.iter().flatten().enumerate();
+    for (from, row) in rows {
+        for (to, distance) in row.iter().enumerate() {
+            add("-numa", format!("dist,src={from},dst={to},val={distance}"));
+        }
+    }
+}
+
+/// The arguments as the recording keeps them: names of files without the folders of this machine.
+pub fn arguments_to_keep(topology: &Topology, files: &Files) -> Vec<String> {
+    let name = |path: &Path| PathBuf::from(path.file_name().unwrap_or_default());
+    let files = Files {
+        kernel: name(&files.kernel),
+        initramfs: name(&files.initramfs),
+        console: name(&files.console),
+        output: name(&files.output),
+    };
+    [PROGRAM.into()].into_iter().chain(arguments(topology, &files)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_become_arguments() {
+        let topology = Topology::parse(
+            r#"{"nodes": [{"mem": 512, "cpus": 2}, {"mem": 0, "cpus": 1}, {"mem": 64, "cpus": 0}],
+                "distances": [[10, 20, 30], [20, 10, 40], [30, 40, 10]], "cmdline": "x=1"}"#,
+        )
+        .unwrap();
+        let files = Files::in_folder(Path::new("/tmp/x"), "/boot/vmlinuz-6.1".into());
+        let kept = arguments_to_keep(&topology, &files).join(" ");
+        assert!(kept.contains("-m 576M -smp 3 "), "{kept}");
+        assert!(
+            kept.contains("-numa node,nodeid=0,cpus=0-1,memdev=m0 -numa node,nodeid=1,cpus=2-2 ")
+        );
+        assert!(kept.contains("-numa node,nodeid=2,memdev=m2 -numa dist,src=0,dst=0,val=10 "));
+        assert!(kept.contains("-kernel vmlinuz-6.1 -initrd initramfs "), "{kept}");
+        assert!(kept.contains(" init_on_alloc=0 x=1 "));
+        assert!(!kept.contains("/tmp"));
+    }
+}

@@ -1,0 +1,126 @@
+//! The topology that a machine is given.
+
+use std::path::Path;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::RecordError;
+
+/// A topology, and the JSON that it was read from.
+pub struct Topology {
+    /// What the recording keeps of it.
+    pub spec: Value,
+    /// The nodes, by QEMU's ids.
+    pub nodes: Vec<Node>,
+    /// Distances, row by row; none for 10 and 20.
+    pub distances: Option<Vec<Vec<u8>>>,
+    /// More words for the kernel's command line.
+    pub command_line: String,
+    /// Settings that are written after boot.
+    pub sysctl: Vec<(String, String)>,
+    /// Settings that are written, captured and taken back, by name.
+    pub phases: Vec<(String, Vec<(String, String)>)>,
+}
+
+/// A node of a topology.
+#[derive(Deserialize)]
+pub struct Node {
+    /// Memory in MiB.
+    pub mem: u32,
+    /// Number of CPUs.
+    pub cpus: u32,
+}
+
+type Settings = std::collections::BTreeMap<String, String>;
+
+#[derive(Deserialize)]
+struct File {
+    nodes: Vec<Node>,
+    distances: Option<Vec<Vec<u8>>>,
+    #[serde(default)]
+    cmdline: String,
+    #[serde(default)]
+    sysctl: Settings,
+    #[serde(default)]
+    phases: std::collections::BTreeMap<String, Settings>,
+}
+
+impl Topology {
+    /// Reads a topology file.
+    pub fn read(path: &Path) -> Result<Topology, RecordError> {
+        let text = std::fs::read_to_string(path).map_err(RecordError::file(path))?;
+        Self::parse(&text).map_err(|problem| {
+            let path = path.display().to_string();
+            RecordError::Topology { path, problem }
+        })
+    }
+
+    /// Reads the text of a topology file.
+    pub fn parse(text: &str) -> Result<Topology, String> {
+        let file: File = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        let spec = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        let count = file.nodes.len();
+        if file.nodes.iter().all(|node| node.cpus == 0) {
+            return Err("no node has CPUs, expected at least one".into());
+        }
+        if file.nodes.iter().all(|node| node.mem == 0) {
+            return Err("no node has memory, expected mem in MiB".into());
+        }
+        let is_square =
+            |rows: &Vec<Vec<u8>>| rows.len() == count && rows.iter().all(|row| row.len() == count);
+        if file.distances.as_ref().is_some_and(|rows| !is_square(rows)) {
+            return Err(format!("distances are no table of {count} rows of {count}"));
+        }
+        let words = file.sysctl.iter().chain(file.phases.values().flatten());
+        if let Some((key, _)) = words.into_iter().find(|(key, value)| !is_plain(key, value)) {
+            return Err(format!("{key} is no setting such as \"vm.min_free_kbytes\": \"65536\""));
+        }
+        if let Some(name) = file.phases.keys().find(|name| !name.chars().all(is_of_name)) {
+            return Err(format!("{name:?} is no name of a phase, expected letters and digits"));
+        }
+        Ok(Topology {
+            spec,
+            nodes: file.nodes,
+            distances: file.distances,
+            command_line: file.cmdline,
+            sysctl: file.sysctl.into_iter().collect(),
+            phases: file
+                .phases
+                .into_iter()
+                .map(|(name, settings)| (name, settings.into_iter().collect()))
+                .collect(),
+        })
+    }
+}
+
+fn is_of_name(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_'
+}
+
+/// Whether a setting can stand in a script as it is.
+fn is_plain(key: &str, value: &str) -> bool {
+    let is_key = key.strip_prefix("vm.").is_some_and(|key| key.chars().all(is_of_name));
+    is_key && value.chars().all(|c| c.is_ascii_digit() || c == ' ')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn topologies_are_read_or_refused() {
+        let problem = |text: &str| Topology::parse(text).err().unwrap();
+        let topology = Topology::parse(
+            r#"{"nodes": [{"mem": 512, "cpus": 1}, {"mem": 0, "cpus": 1}], "phases": {"a": {"vm.x": "1 2"}}}"#,
+        );
+        assert_eq!(topology.unwrap().phases[0].1, [("vm.x".into(), "1 2".into())]);
+        assert!(problem("{\n\"nodes\": 5}").contains("at line 2 column"));
+        assert!(problem(r#"{"nodes": [{"mem": 1, "cpus": 0}]}"#).contains("no node has CPUs"));
+        assert!(problem(r#"{"nodes": [{"mem": 0, "cpus": 1}]}"#).contains("no node has memory"));
+        let distances = r#"{"nodes": [{"mem": 1, "cpus": 1}], "distances": [[10, 20]]}"#;
+        assert!(problem(distances).contains("no table of 1 rows"));
+        let injected = r#"{"nodes": [{"mem": 1, "cpus": 1}], "sysctl": {"vm.x": "1; reboot"}}"#;
+        assert!(problem(injected).contains("vm.x is no setting"));
+    }
+}
