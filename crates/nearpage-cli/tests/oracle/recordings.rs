@@ -50,6 +50,8 @@ struct File {
     kernel: String,
     captures: BTreeMap<String, Capture>,
     sys: BTreeMap<String, serde_json::Value>,
+    /// Missing where nobody asked a module.
+    #[serde(default)]
     module: BTreeMap<String, serde_json::Value>,
 }
 
