@@ -63,6 +63,10 @@ struct Published {
     free: AtomicU64,
     /// One more than the largest order with a free block of types 0 to 2; 0 if there is none.
     orders: AtomicU8,
+    /// The same for blocks reserved for urgent requests.
+    reserved_orders: AtomicU8,
+    /// Pages that requests without rights to reserves cannot have.
+    kept_back: AtomicU64,
     acquisitions: OwnedCounter,
     most_pages: OwnedCounter,
 }
@@ -163,6 +167,12 @@ impl<'m, P: Platform> Zone<'m, P> {
     #[inline]
     pub fn free_pages(&self) -> PageCount {
         PageCount(self.published.free.load(Ordering::Relaxed))
+    }
+
+    /// Pages that requests without rights to reserves cannot have: they lie in pageblocks reserved for urgent
+    /// requests.
+    pub fn kept_back(&self) -> PageCount {
+        PageCount(self.published.kept_back.load(Ordering::Relaxed))
     }
 
     /// Pages that were given to the buddy.
@@ -284,9 +294,10 @@ impl<'m, P: Platform> Zone<'m, P> {
     /// the exact check of facts 2.4.
     pub fn passes(&self, order: Order, flags: AllocFlags, kind: ZoneKind) -> bool {
         let orders = self.published.orders.load(Ordering::Relaxed);
+        let reserved_orders = self.published.reserved_orders.load(Ordering::Relaxed);
         let check = WatermarkCheck {
             free: self.free_pages(),
-            free_high_atomic: PageCount(0),
+            free_high_atomic: self.kept_back(),
             mark: self.marks().of(flags),
             boost: self.boost(),
             reserve: self.reserve(kind),
@@ -294,12 +305,14 @@ impl<'m, P: Platform> Zone<'m, P> {
             flags,
         };
         // Only the largest order is published: whether a block is large enough needs no more.
-        watermark_fast(&check, |at, migratetype| migratetype.is_mergeable() && at.0 + 1 == orders)
+        watermark_fast(&check, |at, migratetype| {
+            at.0 + 1 == if migratetype.is_mergeable() { orders } else { reserved_orders }
+        })
     }
 
     /// Pages that may be taken before the mark in `flags` is reached.
     pub fn room(&self, flags: AllocFlags, kind: ZoneKind) -> PageCount {
-        let floor = self.marks().of(flags).0 + self.reserve(kind).0;
+        let floor = self.marks().of(flags).0 + self.reserve(kind).0 + self.kept_back().0;
         PageCount(self.free_pages().0.saturating_sub(floor))
     }
 
@@ -361,15 +374,25 @@ impl<'m, P: Platform> Zone<'m, P> {
         if self.published.orders.load(Ordering::Relaxed) != orders {
             self.published.orders.store(orders, Ordering::Relaxed);
         }
+        self.publish_reserve(buddy);
         let headroom = self.headroom_now(free, orders);
         if self.headroom.load(Ordering::Relaxed) != headroom {
             self.headroom.store(headroom, Ordering::Relaxed);
         }
     }
 
+    fn publish_reserve(&self, buddy: &Buddy) {
+        let reserved_orders = buddy.largest_reserved_order().map_or(0, |order| order.0 + 1);
+        if reserved_orders == 0 && buddy.reserved().0 == 0 && self.kept_back().0 == 0 {
+            return;
+        }
+        self.published.reserved_orders.store(reserved_orders, Ordering::Relaxed);
+        self.published.kept_back.store(buddy.kept_back().0, Ordering::Relaxed);
+    }
+
     fn headroom_now(&self, free: u64, orders: u8) -> u8 {
         let most_reserved = self.reserve.iter().map(|pages| pages.load(Ordering::Relaxed)).max();
-        let floor = self.marks().high.0 + most_reserved.unwrap_or(0);
+        let floor = self.marks().high.0 + most_reserved.unwrap_or(0) + self.kept_back().0;
         // A request for order o passes if free - (2^o - 1) > floor.
         match free.checked_sub(floor) {
             None | Some(0) => 0,

@@ -3,9 +3,9 @@
 use super::fast::{FromPageset, Near};
 use super::hints::{Hints, Refusal};
 use super::{PageAllocator, Request};
-use crate::buddy::{BlockRequest, Fragmentation};
+use crate::buddy::{BlockRequest, Buddy, Fragmentation};
 use crate::error::AllocError;
-use crate::frame::Migratetype;
+use crate::frame::{Migratetype, ZoneFrames};
 use crate::gfp::Gfp;
 use crate::pcp::{Storage, list_index};
 use crate::platform::{Platform, Shortage};
@@ -191,6 +191,10 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             {
                 if let Some(number) = self.take_from(zone, wanted, flags, tried) {
                     note_placement(self.zone_at(list, 0), zone);
+                    if flags.has(AllocFlags::HIGHATOMIC) {
+                        let (frames, managed) = (*zone.frames(), zone.managed());
+                        zone.lock().buddy().reserve(frames, number, wanted.order, managed);
+                    }
                     return Ok(self.hand_out(zone, number, wanted.order, wanted.migratetype));
                 }
                 refusals.fragmented += 1;
@@ -250,7 +254,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     fn take_direct(&self, zone: &Zone<'m, P>, wanted: &Wanted, flags: AllocFlags) -> Option<u32> {
         let number = {
             let mut guard = zone.lock_to_take(flags);
-            let number = guard.buddy().alloc(*zone.frames(), wanted.trip(flags).block())?;
+            let number = take_block(guard.buddy(), *zone.frames(), wanted.trip(flags))?;
             guard.note_moved(wanted.order.pages().0);
             number
         };
@@ -276,6 +280,17 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     pub(super) fn node_id(&self, node: NodeIndex) -> crate::units::NodeId {
         self.nodes[node.0 as usize].id
     }
+}
+
+/// A block from the buddy: from the reserve first for those that it is for, and last for others who cannot
+/// wait. `rmqueue_buddy`, facts 1.7.
+fn take_block(buddy: &mut Buddy, frames: ZoneFrames<'_>, trip: Trip) -> Option<u32> {
+    let reserved = |buddy: &mut Buddy, rights| {
+        if trip.flags.intersects(rights) { buddy.alloc_reserved(frames, trip.order) } else { None }
+    };
+    reserved(buddy, AllocFlags::HIGHATOMIC)
+        .or_else(|| buddy.alloc(frames, trip.block()))
+        .or_else(|| reserved(buddy, AllocFlags::OOM.or(AllocFlags::NON_BLOCK)))
 }
 
 /// How many zones of a list a request may use.

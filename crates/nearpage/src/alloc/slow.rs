@@ -25,7 +25,8 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let mut result = self.get_page(wanted, flags, FirstZone::Untried);
         if result.is_err() && ignores_watermarks(wanted.gfp) {
             // Only now: as long as one zone of the list has pages above its mark, no other is emptied.
-            flags = flags.or(AllocFlags::NO_WATERMARKS);
+            let wakes = AllocFlags(flags.0 & AllocFlags::KSWAPD.0);
+            flags = AllocFlags::NO_WATERMARKS.or(wakes);
             result = self.get_page(wanted, flags, FirstZone::Untried);
         }
         let refusals = match result {

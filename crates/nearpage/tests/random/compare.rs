@@ -109,6 +109,8 @@ fn same_zone(zone: &Zone<'_, Host>, model: &NaiveZone) -> Result<(), Difference>
     same("managed pages", zone.managed(), model.managed)?;
     same("marks", zone.marks(), model.marks())?;
     same("boost", zone.boost(), model.boost)?;
+    same("pages kept back", zone.kept_back(), model.kept_back())?;
+    same("pages reserved", zone.lock().buddy().reserved(), model.reserved)?;
     same("reserve", reserve, model.reserve)?;
     same("pressure", zone.view(), model.view)?;
     same("headroom", zone.headroom_orders(), model.headroom_orders())?;

@@ -248,6 +248,10 @@ impl NaiveAllocator {
                 self.wake_if_boosted(zone, flags);
                 if let Some(pfn) = pfn {
                     self.count_placement(zone, asked);
+                    if flags.has(AllocFlags::HIGHATOMIC) {
+                        let pageblocks = &mut self.pageblocks;
+                        self.zones[zone].keep_pageblock_of(pfn, asked.order, pageblocks);
+                    }
                     self.hand_out(pfn, zone, asked);
                     return Ok(pfn);
                 }
@@ -301,8 +305,39 @@ impl NaiveAllocator {
         let list = list_index(asked.order, asked.migratetype).filter(|_| !was_tried);
         match list.and_then(|list| self.take_cached(zone, asked, list, flags)) {
             Some(pfn) => Some(pfn),
-            None => self.take_direct(zone, asked, 1, u64::MAX, flags).first().copied(),
+            None => self.take_single(zone, asked, flags),
         }
+    }
+
+    /// A block straight from the zone, with rights to its reserve.
+    fn take_single(&mut self, zone: usize, asked: &Asked, flags: AllocFlags) -> Option<Pfn> {
+        let last_rights = AllocFlags::OOM.or(AllocFlags::NON_BLOCK);
+        let mut reserved = None;
+        if flags.has(AllocFlags::HIGHATOMIC) {
+            reserved = self.zones[zone].take_reserved(asked.order);
+        }
+        if let Some(pfn) = reserved {
+            self.count_direct(zone, asked, 1);
+            return Some(pfn);
+        }
+        let ordinary = self.take_direct(zone, asked, 1, u64::MAX, flags).first().copied();
+        if ordinary.is_some() || !flags.intersects(last_rights) {
+            return ordinary;
+        }
+        let pfn = self.zones[zone].take_reserved(asked.order)?;
+        // The hold was counted when there was nothing else.
+        self.zones[zone].holds.acquisitions -= 1;
+        self.count_direct(zone, asked, 1);
+        Some(pfn)
+    }
+
+    fn count_direct(&mut self, zone: usize, asked: &Asked, count: u64) {
+        let is_other = self.node_of(asked.cpu) != self.zones[zone].node;
+        let (zone, pages) = (&mut self.zones[zone], count << asked.order.0);
+        zone.note_hold(pages);
+        zone.events.direct_allocs += count;
+        zone.events.direct_alloc_pages += pages;
+        zone.events.direct_other += if is_other { count } else { 0 };
     }
 
     /// A block through the pageset of the CPU, if the CPU has any.
@@ -357,16 +392,10 @@ impl NaiveAllocator {
         runs_max: u64,
         flags: AllocFlags,
     ) -> Vec<Pfn> {
-        let is_other = self.node_of(asked.cpu) != self.zones[zone].node;
         let (order, migratetype) = (asked.order, asked.migratetype);
-        let zone = &mut self.zones[zone];
         let wanted = Blocks { order, migratetype, flags, blocks, runs_max };
-        let taken = zone.take(wanted, &mut self.pageblocks);
-        let count = taken.len() as u64;
-        zone.note_hold(count << order.0);
-        zone.events.direct_allocs += count;
-        zone.events.direct_alloc_pages += count << order.0;
-        zone.events.direct_other += if is_other { count } else { 0 };
+        let taken = self.zones[zone].take(wanted, &mut self.pageblocks);
+        self.count_direct(zone, asked, taken.len() as u64);
         taken
     }
 }

@@ -56,7 +56,11 @@ impl NaiveAllocator {
         let has_all = |&zone: &usize| {
             let preferred = self.zones[asked.zonelist[0]].kind;
             let zone = &self.zones[zone];
-            zone.free.0 > zone.marks().low.0 + count + zone.reserve[preferred.index()].0
+            zone.free.0
+                > zone.kept_back().0
+                    + zone.marks().low.0
+                    + count
+                    + zone.reserve[preferred.index()].0
         };
         let Some(zone) = self.near_zones(asked).into_iter().find(has_all) else { return vec![] };
         let mut pages = vec![];
@@ -76,7 +80,9 @@ impl NaiveAllocator {
         for zone in self.near_zones(asked) {
             let preferred = self.zones[asked.zonelist[0]].kind;
             let naive = &self.zones[zone];
-            let kept = naive.marks().of(flags).0 + naive.reserve[preferred.index()].0;
+            let kept = naive.kept_back().0
+                + naive.marks().of(flags).0
+                + naive.reserve[preferred.index()].0;
             let share = count.min(naive.free.0.saturating_sub(kept));
             let pages = self.bulk_from(zone, asked, share);
             if !pages.is_empty() {
