@@ -50,13 +50,24 @@ pub struct Departures {
     pub bulk_from_zone: bool,
     /// Pagesets are drained before an allocation fails, whether reclaim made progress or not.
     pub drains_before_failing: bool,
+    /// As long as reclaim makes progress, a request goes on asking for it, though the host does not say
+    /// how much more it could free.
+    pub retries_after_progress: bool,
 }
 
 impl Departures {
-    const NONE: Self =
-        Self { merging: Merging::AtOnce, bulk_from_zone: false, drains_before_failing: false };
-    const ALL: Self =
-        Self { merging: Merging::Deferred, bulk_from_zone: true, drains_before_failing: true };
+    const NONE: Self = Self {
+        merging: Merging::AtOnce,
+        bulk_from_zone: false,
+        drains_before_failing: false,
+        retries_after_progress: false,
+    };
+    const ALL: Self = Self {
+        merging: Merging::Deferred,
+        bulk_from_zone: true,
+        drains_before_failing: true,
+        retries_after_progress: true,
+    };
 }
 
 /// A host's pages count as movable if they were asked for as movable.

@@ -13,12 +13,14 @@
 //! within it passes any check that it could face; a request outside it takes the exact check.
 
 use crate::buddy::{Buddy, FallbackRules, Merging};
-use crate::frame::ZoneFrames;
+use crate::frame::{Migratetype, ZoneFrames};
 use crate::pcp::tuning::ZoneView;
 use crate::platform::{Lock, Platform};
 use crate::sync::{AtomicU8, AtomicU32, AtomicU64, Ordering, OwnedCounter};
 use crate::units::{NodeIndex, Order, PageCount, PfnRange, ZoneIndex, ZoneKind};
-use crate::watermark::{AllocFlags, Marks, WatermarkCheck, raised_boost, watermark_fast};
+use crate::watermark::{
+    AllocFlags, Marks, WatermarkCheck, raised_boost, watermark_fast, watermark_ok,
+};
 
 /// How often the lock of a zone was taken, and for how much at a time: the two objectives of all tuning.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -293,9 +295,25 @@ impl<'m, P: Platform> Zone<'m, P> {
     /// Whether a request for `order` with `flags`, whose highest zone kind is `kind`, may take from here:
     /// the exact check of facts 2.4.
     pub fn passes(&self, order: Order, flags: AllocFlags, kind: ZoneKind) -> bool {
-        let orders = self.published.orders.load(Ordering::Relaxed);
-        let reserved_orders = self.published.reserved_orders.load(Ordering::Relaxed);
-        let check = WatermarkCheck {
+        watermark_fast(&self.check(order, flags, kind), self.has_blocks())
+    }
+
+    /// Whether the request would pass, without the exceptions for single pages, if so many `more` pages were
+    /// free.
+    pub fn would_pass(
+        &self,
+        order: Order,
+        flags: AllocFlags,
+        kind: ZoneKind,
+        more: PageCount,
+    ) -> bool {
+        let mut check = self.check(order, flags, kind);
+        check.free.0 = check.free.0.saturating_add(more.0);
+        watermark_ok(&check, self.has_blocks())
+    }
+
+    fn check(&self, order: Order, flags: AllocFlags, kind: ZoneKind) -> WatermarkCheck {
+        WatermarkCheck {
             free: self.free_pages(),
             free_high_atomic: self.kept_back(),
             mark: self.marks().of(flags),
@@ -303,11 +321,17 @@ impl<'m, P: Platform> Zone<'m, P> {
             reserve: self.reserve(kind),
             order,
             flags,
-        };
-        // Only the largest order is published: whether a block is large enough needs no more.
-        watermark_fast(&check, |at, migratetype| {
-            at.0 + 1 == if migratetype.is_mergeable() { orders } else { reserved_orders }
-        })
+        }
+    }
+
+    /// Whether there is a free block of an order and type. Only the largest order is published: whether a
+    /// block is large enough needs no more.
+    fn has_blocks(&self) -> impl Fn(Order, Migratetype) -> bool {
+        let orders = self.published.orders.load(Ordering::Relaxed);
+        let reserved_orders = self.published.reserved_orders.load(Ordering::Relaxed);
+        move |order, migratetype| {
+            order.0 + 1 == if migratetype.is_mergeable() { orders } else { reserved_orders }
+        }
     }
 
     /// Pages that may be taken before the mark in `flags` is reached.

@@ -18,7 +18,7 @@ use crate::pcp::pageset::{List, Pageset};
 use crate::pcp::{LISTS, Storage, list_order};
 use crate::platform::{Lock, Platform};
 use crate::slot::Slot;
-use crate::sync::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
+use crate::sync::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 use crate::topology::Topology;
 use crate::units::{CpuId, NodeId, NodeIndex, Pfn, PfnRange, SECTION_SHIFT, ZoneIndex, ZoneKind};
 use crate::watermark::{SettingError, Settings};
@@ -193,6 +193,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             zones: parts.zones,
             nodes: parts.nodes,
             topology,
+            node_reclaim: AtomicBool::new(false),
             state: P::Lock::new(state),
         })
     }

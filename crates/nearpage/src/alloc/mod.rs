@@ -2,12 +2,14 @@
 //!
 //! In call order: [`fast`](self::fast) is the whole life of a page while its CPU's pageset has pages and
 //! the zone has room; [`refill`] and [`drain`] move pages between a pageset and its zone; [`scan`] walks
-//! the zonelist, with the [`hints`] of its cache; [`slow`] is the ladder when nothing was found; [`bulk`] is many pages at once;
+//! the zonelist, with the [`hints`] of its cache; [`slow`] is the ladder when nothing was found, [`balance`]
+//! what reclaim and it agree on; [`bulk`] is many pages at once;
 //! [`build`] makes all of it out of the caller's memory; [`settings`] keeps watermarks and zonelists.
 //!
 //! Locks: a CPU's pagesets before a zone's lock; the lock of [`settings`] before zone locks. No two zone
 //! locks are held at once.
 
+mod balance;
 mod build;
 mod bulk;
 mod drain;
@@ -32,7 +34,7 @@ use crate::pcp::Storage;
 use crate::pcp::pageset::Pageset;
 use crate::platform::Platform;
 use crate::slot::Slot;
-use crate::sync::{AtomicU16, Ordering};
+use crate::sync::{AtomicBool, AtomicU16, Ordering};
 use crate::topology::Topology;
 use crate::units::{CpuId, NodeId, NodeIndex, Order, ZoneIndex, ZoneKind};
 use crate::zone::Zone;
@@ -126,6 +128,8 @@ pub struct PageAllocator<'m, P: Platform> {
     /// By node index.
     nodes: &'m [NodeState<'m>],
     topology: Topology<'m>,
+    /// [`node_reclaim_mode`](crate::watermark::Settings::node_reclaim_mode) is set.
+    node_reclaim: AtomicBool,
     state: P::Lock<State<'m>>,
 }
 

@@ -187,7 +187,9 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             refusals.zones += 1;
             refusals.free.0 += zone.free_pages().0;
             let tried = if position == 0 { first_zone } else { FirstZone::Untried };
-            let refusal = if tried == FirstZone::PagesetTried || self.may_take(zone, wanted, flags)
+            let refusal = if tried == FirstZone::PagesetTried
+                || self.may_take(zone, wanted, flags)
+                || self.node_reclaim_helps(zone, wanted, flags)
             {
                 if let Some(number) = self.take_from(zone, wanted, flags, tried) {
                     note_placement(self.zone_at(list, 0), zone);

@@ -6,6 +6,7 @@ use crate::pcp::pageset::Pageset;
 use crate::pcp::sizes::{Sizes, ZoneShare};
 use crate::pcp::{LISTS, Storage, list_order};
 use crate::platform::{Lock, Platform};
+use crate::sync::Ordering;
 use crate::units::{NodeIndex, PageCount, ZoneIndex, ZoneKind};
 use crate::watermark::{self, Settings, Watermarks, ZoneSize};
 use crate::zone::Zone;
@@ -71,6 +72,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
 
     /// Watermarks, reserves and pageset sizes.
     pub(super) fn recompute(&self, state: &State<'m>) {
+        self.node_reclaim.store(state.settings.node_reclaim_mode != 0, Ordering::Relaxed);
         let kbytes = self.min_free_kbytes_of(state);
         let watermarks =
             Watermarks::new(self.zone_sizes(), kbytes, &state.settings, state.page_shift);

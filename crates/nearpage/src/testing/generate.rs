@@ -221,6 +221,9 @@ pub fn any_settings(random: &mut Random, topology: &TopologyBuf, page_shift: u32
     if one_in(random, 4) {
         settings.watermark_boost_factor = random.one_of(&[0, 1000, 10_000, 100_000]);
     }
+    if one_in(random, 8) {
+        settings.node_reclaim_mode = 1;
+    }
     if one_in(random, 4) {
         settings.percpu_pagelist_high_fraction = 8 + random.below(60) as u32;
     }

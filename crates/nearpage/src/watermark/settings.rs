@@ -23,6 +23,12 @@ pub struct Settings {
     pub transparent_hugepage: bool,
     /// How Movable zones get their `min`.
     pub movable_min: MovableMin,
+    /// If not 0, memory of a near node is reclaimed before a further node is asked. The bits of `vm.zone_reclaim_mode`:
+    /// 1 on, 2 may write, 4 may unmap; what they allow is the host's business.
+    pub node_reclaim_mode: u32,
+    /// Background reclaim works up to the promo mark, to make room for pages that are promoted from slower
+    /// memory (`kernel.numa_balancing` 2).
+    pub memory_tiering: bool,
 }
 
 /// How Movable zones get their `min` mark.
@@ -46,6 +52,8 @@ impl Default for Settings {
             percpu_pagelist_high_fraction: 0,
             transparent_hugepage: true,
             movable_min: MovableMin::Small,
+            node_reclaim_mode: 0,
+            memory_tiering: false,
         }
     }
 }
@@ -68,6 +76,9 @@ impl Settings {
         if (1..8).contains(&self.percpu_pagelist_high_fraction) {
             let fraction = self.percpu_pagelist_high_fraction.into();
             return refuse("percpu_pagelist_high_fraction", fraction, "0, or 8 and more");
+        }
+        if self.node_reclaim_mode > 7 {
+            return refuse("zone_reclaim_mode", self.node_reclaim_mode.into(), "0 to 7");
         }
         Ok(())
     }
@@ -115,6 +126,11 @@ mod tests {
         assert_eq!(
             fraction.check().unwrap_err().to_string(),
             "percpu_pagelist_high_fraction is 7; accepted: 0, or 8 and more"
+        );
+        let mode = Settings { node_reclaim_mode: 8, ..Settings::default() };
+        assert_eq!(
+            mode.check().unwrap_err().to_string(),
+            "zone_reclaim_mode is 8; accepted: 0 to 7"
         );
     }
 }

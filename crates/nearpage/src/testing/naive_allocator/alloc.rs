@@ -10,6 +10,7 @@ use crate::error::AllocError;
 use crate::frame::Migratetype;
 use crate::gfp::Gfp;
 use crate::pcp::list_index;
+use crate::platform::NodeReclaimed;
 use crate::units::{CpuId, MAX_ORDER, NodeIndex, Order, PageCount, Pfn, ZoneKind};
 use crate::watermark::AllocFlags;
 
@@ -27,11 +28,11 @@ pub(super) struct Asked {
 
 /// What a scan saw.
 #[derive(Default)]
-struct Seen {
-    zones: u16,
-    free: PageCount,
-    below_watermark: u16,
-    fragmented: u16,
+pub(super) struct Seen {
+    pub zones: u16,
+    pub free: PageCount,
+    pub below_watermark: u16,
+    pub fragmented: u16,
 }
 
 impl NaiveAllocator {
@@ -89,22 +90,7 @@ impl NaiveAllocator {
                 return Ok(pfn);
             }
         }
-        if gfp.has(Gfp::KSWAPD_RECLAIM) {
-            self.calls.wakes += self.nodes_on_the_way(asked);
-        }
-        let mut flags = slow_flags(asked);
-        let mut result = self.scan(asked, flags);
-        if result.is_err() && gfp.has(Gfp::MEMALLOC) && !gfp.has(Gfp::NOMEMALLOC) {
-            flags = AllocFlags::NO_WATERMARKS.or(AllocFlags(flags.0 & AllocFlags::KSWAPD.0));
-            result = self.scan(asked, flags);
-        }
-        if result.is_err() && gfp.has(Gfp::DIRECT_RECLAIM) {
-            result = self.reclaim_and_retry(asked, flags);
-        } else if result.is_err() && self.model.departures.drains_before_failing {
-            self.drain_all();
-            result = self.scan(asked, flags);
-        }
-        result.map_err(|seen| AllocError::OutOfMemory {
+        self.slow(asked).map_err(|seen| AllocError::OutOfMemory {
             node: self.nodes[asked.node.0 as usize].id,
             order: asked.order,
             gfp,
@@ -143,55 +129,8 @@ impl NaiveAllocator {
         }
     }
 
-    fn reclaim_and_retry(&mut self, asked: &Asked, flags: AllocFlags) -> Result<Pfn, Seen> {
-        let costly = asked.order > Order(3);
-        let mut rounds_without_progress = 0;
-        loop {
-            self.calls.reclaims += 1;
-            let progress = take_one(&mut self.calls.reclaims_that_help);
-            if progress && let Ok(pfn) = self.scan(asked, flags) {
-                return Ok(pfn);
-            }
-            if progress || self.model.departures.drains_before_failing {
-                self.drain_all();
-            }
-            let seen = match self.scan(asked, flags) {
-                Ok(pfn) => return Ok(pfn),
-                Err(seen) => seen,
-            };
-            let try_hard = asked.gfp.has(Gfp::RETRY_MAYFAIL);
-            if asked.gfp.has(Gfp::NORETRY) || costly && !try_hard {
-                return Err(seen);
-            }
-            rounds_without_progress =
-                if progress && !costly { 0 } else { rounds_without_progress + 1 };
-            if progress && rounds_without_progress <= 16 {
-                continue;
-            }
-            let may_kill = !costly
-                && !try_hard
-                && !asked.gfp.has(Gfp::THISNODE)
-                && asked.kind >= ZoneKind::Normal;
-            if !may_kill {
-                return Err(seen);
-            }
-            self.calls.out_of_memory += 1;
-            if !take_one(&mut self.calls.kills_that_help) {
-                return Err(seen);
-            }
-        }
-    }
-
-    /// Nodes whose background reclaim is woken: each time the node changes along the zonelist.
-    fn nodes_on_the_way(&self, asked: &Asked) -> u64 {
-        let mut nodes: Vec<NodeIndex> =
-            asked.zonelist.iter().map(|&zone| self.zones[zone].node).collect();
-        nodes.dedup();
-        nodes.len() as u64
-    }
-
     /// The first zone of the list that may give the block.
-    fn scan(&mut self, asked: &Asked, flags: AllocFlags) -> Result<Pfn, Seen> {
+    pub(super) fn scan(&mut self, asked: &Asked, flags: AllocFlags) -> Result<Pfn, Seen> {
         self.scan_after(asked, flags, false)
     }
 
@@ -242,7 +181,9 @@ impl NaiveAllocator {
             seen.zones += 1;
             seen.free.0 += self.zones[zone].free.0;
             let is_tried = is_first && was_tried;
-            let passed_mark = is_tried || self.may_take(zone, asked, flags);
+            let passed_mark = is_tried
+                || self.may_take(zone, asked, flags)
+                || self.node_reclaim_helps(zone, asked, flags);
             if passed_mark {
                 let pfn = self.take_block(zone, asked, flags, is_tried);
                 self.wake_if_boosted(zone, flags);
@@ -293,6 +234,20 @@ impl NaiveAllocator {
             zone.view.below_high = true;
         }
         flags.has(AllocFlags::NO_WATERMARKS) || zone.passes(asked.order, flags, asked.kind)
+    }
+
+    /// Reclaims a near node, if that is wanted at all.
+    fn node_reclaim_helps(&mut self, zone: usize, asked: &Asked, flags: AllocFlags) -> bool {
+        let from = self.zones[asked.zonelist[0]].node.0 as usize;
+        let to = self.zones[zone].node.0 as usize;
+        let is_far = self.distances[from * self.nodes.len() + to] > 30;
+        if self.settings.node_reclaim_mode == 0 || is_far {
+            return false;
+        }
+        let did_something =
+            matches!(self.calls.node_reclaim(), NodeReclaimed::Some | NodeReclaimed::Enough);
+        let (order, kind) = (asked.order, asked.kind);
+        did_something && self.zones[zone].would_pass(order, flags, kind, PageCount(0))
     }
 
     fn take_block(
@@ -398,30 +353,4 @@ impl NaiveAllocator {
         self.count_direct(zone, asked, taken.len() as u64);
         taken
     }
-}
-
-/// The min mark, and the reserves that the flags open.
-fn slow_flags(asked: &Asked) -> AllocFlags {
-    let has = |flags| asked.gfp.has(flags);
-    let mut flags = AllocFlags::WMARK_MIN;
-    if has(Gfp::KSWAPD_RECLAIM) {
-        flags = flags.or(AllocFlags::KSWAPD);
-    }
-    if has(Gfp::HIGH) {
-        flags = flags.or(AllocFlags::MIN_RESERVE);
-    }
-    if !has(Gfp::DIRECT_RECLAIM) && !has(Gfp::NOMEMALLOC) {
-        flags = flags.or(AllocFlags::NON_BLOCK);
-        if has(Gfp::HIGH) && asked.order > Order(0) {
-            flags = flags.or(AllocFlags::HIGHATOMIC);
-        }
-    }
-    flags
-}
-
-/// Whether one was left to take.
-fn take_one(left: &mut u64) -> bool {
-    let had = *left > 0;
-    *left -= u64::from(had);
-    had
 }

@@ -14,7 +14,7 @@ use crate::frame::{ListEnd, Migratetype};
 use crate::model::Model;
 use crate::pcp::tuning::ZoneView;
 use crate::units::{NodeIndex, ORDERS, Order, PageCount, Pfn, PfnRange, ZoneKind};
-use crate::watermark::{AllocFlags, Marks, WatermarkCheck, watermark_fast};
+use crate::watermark::{AllocFlags, Marks, WatermarkCheck, watermark_fast, watermark_ok};
 use crate::zone::LockHolds;
 
 const PAGEBLOCK: u64 = 512;
@@ -258,7 +258,24 @@ impl NaiveZone {
     }
 
     fn passes_with(&self, order: Order, flags: AllocFlags, reserve: PageCount) -> bool {
-        let check = WatermarkCheck {
+        watermark_fast(&self.check(order, flags, reserve), self.has_blocks())
+    }
+
+    /// Whether a request would pass with so many free pages more.
+    pub fn would_pass(
+        &self,
+        order: Order,
+        flags: AllocFlags,
+        kind: ZoneKind,
+        more: PageCount,
+    ) -> bool {
+        let mut check = self.check(order, flags, self.reserve[kind.index()]);
+        check.free.0 += more.0;
+        watermark_ok(&check, self.has_blocks())
+    }
+
+    fn check(&self, order: Order, flags: AllocFlags, reserve: PageCount) -> WatermarkCheck {
+        WatermarkCheck {
             free: self.free,
             free_high_atomic: self.kept_back(),
             mark: self.marks().of(flags),
@@ -266,12 +283,15 @@ impl NaiveZone {
             reserve,
             order,
             flags,
-        };
-        // Loose pages may make up any block: only merging tells.
-        watermark_fast(&check, |order, of| {
+        }
+    }
+
+    /// Loose pages may make up any block: only merging tells.
+    fn has_blocks(&self) -> impl Fn(Order, Migratetype) -> bool {
+        |order, of| {
             let may_be_loose = of != Migratetype::HighAtomic && !self.loose.is_empty();
             may_be_loose || self.head(order, of).is_some()
-        })
+        }
     }
 
     /// Pages kept for urgent requests.
