@@ -1,7 +1,7 @@
 //! Models: named sets of rules to reproduce.
 
 use crate::buddy::{FallbackModel, FallbackRules, HeldMovable, Merging};
-use crate::pcp::tuning::PcpRules;
+use crate::pcp::tuning::{PcpRules, Series2023};
 use crate::watermark::MovableMin;
 use crate::zonelist::cache::CacheRule;
 use crate::zonelist::{CpuTerm, MemorylessLine};
@@ -115,8 +115,20 @@ impl Model {
         departures: Departures::ALL,
     };
 
+    /// Linux 6.6: as 6.1, from which it differs in nothing that is known here.
+    pub const LINUX_6_6: Self =
+        Self { name: "linux-6.6", pcp: PcpRules::LINUX_6_6, ..Self::LINUX_6_1 };
+
+    /// Linux 6.6 with the ten patches of the 2023 series as posted. [`PcpRules::series_2023`] has the others.
+    pub const SERIES_2023: Self = Self {
+        name: "series-2023",
+        pcp: PcpRules::series_2023(Series2023::ALL),
+        ..Self::LINUX_6_6
+    };
+
     /// All models, nearpage's own first.
-    pub const ALL: [Self; 3] = [Self::NEARPAGE, Self::LINUX_6_12, Self::LINUX_6_1];
+    pub const ALL: [Self; 5] =
+        [Self::NEARPAGE, Self::LINUX_6_12, Self::SERIES_2023, Self::LINUX_6_6, Self::LINUX_6_1];
 
     /// The model called `name`.
     pub fn by_name(name: &str) -> Option<Self> {

@@ -10,6 +10,7 @@ use std_alloc::vec::Vec;
 use super::random::Random;
 use crate::alloc::Config;
 use crate::model::Model;
+use crate::pcp::tuning::{PcpRules, Series2023};
 use crate::topology::{AddressMap, NodeBuf, TopologyBuf};
 use crate::units::{CpuId, NodeId, Pfn, PfnRange};
 use crate::watermark::Settings;
@@ -202,6 +203,12 @@ fn any_model(random: &mut Random) -> Model {
     if one_in(random, 2) {
         model.zonelist_cache =
             random.one_of(&[CacheRule::Off, CacheRule::Original, CacheRule::Keyed]);
+    }
+    if model.name == Model::SERIES_2023.name {
+        let choose = |series: Series2023, patch| {
+            if one_in(random, 4) { series.without(patch) } else { series }
+        };
+        model.pcp = PcpRules::series_2023((1..=10).fold(Series2023::ALL, choose));
     }
     model
 }

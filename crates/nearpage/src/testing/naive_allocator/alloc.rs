@@ -10,6 +10,7 @@ use crate::error::AllocError;
 use crate::frame::Migratetype;
 use crate::gfp::Gfp;
 use crate::pcp::list_index;
+use crate::pcp::tuning::Decay;
 use crate::platform::NodeReclaimed;
 use crate::units::{CpuId, MAX_ORDER, NodeIndex, Order, PageCount, Pfn, ZoneKind};
 use crate::watermark::AllocFlags;
@@ -305,7 +306,12 @@ impl NaiveAllocator {
     ) -> Option<Pfn> {
         let pageset = &mut self.cpus.get_mut(&asked.cpu)?.pagesets[zone];
         pageset.tuning.before_alloc(&self.model.pcp);
-        self.pop_or_refill(zone, asked, list, flags)
+        let pfn = self.pop_or_refill(zone, asked, list, flags);
+        let pageset = &mut self.cpus.get_mut(&asked.cpu)?.pagesets[zone];
+        if self.model.pcp.decay == Decay::ByUnused {
+            pageset.tuning.after_alloc(pageset.count);
+        }
+        pfn
     }
 
     /// The hottest page of the list, after a refill if it is empty.
