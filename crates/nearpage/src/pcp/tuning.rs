@@ -89,7 +89,7 @@ pub struct Tuning {
     pub expire: u8,
     /// The last free was of order 1 to 3.
     pub prev_free_high: bool,
-    /// Fewest pages in the pageset since the last turn.
+    /// Fewest pages in the pageset since the last turn, below 2^32.
     pub count_min: PageCount,
 }
 
@@ -162,7 +162,7 @@ impl Tuning {
             self.free_high_batch.into(),
             self.high.0,
             self.free_count.0,
-            u64::from(u32::from_le_bytes(small)) | self.count_min.0.min(u32::MAX.into()) << 32,
+            u64::from(u32::from_le_bytes(small)) | self.count_min.0 << 32,
         ]
     }
 

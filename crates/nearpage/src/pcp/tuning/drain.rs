@@ -143,16 +143,15 @@ impl Tuning {
             return PageCount(0);
         }
         let goal = self.drain_goal(rules);
-        let least = if rules.lowers_a_batch { self.batch.0 } else { 0 };
         if zone.reclaim_active {
-            self.lower_high(goal.max(least));
+            self.lower_high_under_pressure(rules, goal);
             return self.high.min(PageCount(self.batch.0.saturating_mul(4)));
         }
         if !self.is_tuned() {
             return high;
         }
         if rules.below_high && zone.below_high {
-            self.lower_high(goal.max(least));
+            self.lower_high_under_pressure(rules, goal);
             return count.max(self.high_min);
         }
         if count >= high {
@@ -160,6 +159,11 @@ impl Tuning {
             self.high = high.max(need).min(self.high_max);
         }
         high
+    }
+
+    fn lower_high_under_pressure(&mut self, rules: &PcpRules, goal: u64) {
+        let least = if rules.lowers_a_batch { self.batch.0 } else { 0 };
+        self.lower_high(goal.max(least));
     }
 
     fn drain_goal(&self, rules: &PcpRules) -> u64 {
