@@ -9,6 +9,7 @@ use core::fmt;
 
 use super::hints::ScanEvents;
 use super::online::OnlineMap;
+use super::reasons::FallbackRow;
 use super::settings::State;
 use super::{Cpu, NO_ZONE, NodeState, PageAllocator, Preferred, REQUEST_KINDS};
 use crate::arena::{Arena, Need, OutOfMetadata};
@@ -315,6 +316,7 @@ impl<'m> Plan<'m> {
                 need.add::<AtomicU16>(self.zones);
                 need.add::<HintLine>(ZonelistCache::lines(self.zones));
             }
+            need.add::<AtomicU64>(FallbackRow::cells(self.topology.len()));
             for _ in self.topology.node(homed).cpus {
                 self.add_cpu::<P>(&mut need, homed);
             }
@@ -421,8 +423,10 @@ impl<'m> Carver<'_, 'm> {
             let arena = self.arena(plan.home(node), hub);
             let id = plan.topology.node(node).id;
             let zonelists = carve_zonelists(arena, plan.zones)?;
+            let fallbacks = arena.untouched(FallbackRow::cells(plan.topology.len()))?;
             let (preferred, scans) = (Preferred::new(), ScanEvents::default());
-            Ok(NodeState { id, preferred, zonelists, scans })
+            let fallbacks = FallbackRow::new(fallbacks);
+            Ok(NodeState { id, preferred, zonelists, scans, fallbacks })
         })?;
         let cpus = hub.slice(plan.cpu_ids, |index, hub| {
             let cpu = CpuId(index as u32);

@@ -4,6 +4,7 @@
 //! the zone has room; [`refill`] and [`drain`] move pages between a pageset and its zone; [`scan`] walks
 //! the zonelist, with the [`hints`] of its cache; [`slow`] is the ladder when nothing was found, [`balance`]
 //! what reclaim and it agree on; [`bulk`] is many pages at once;
+//! [`reasons`] counts why pages came from elsewhere;
 //! [`build`] makes all of it out of the caller's memory; [`settings`] keeps watermarks and zonelists.
 //!
 //! Locks: a CPU's pagesets before a zone's lock; the lock of [`settings`] before zone locks. No two zone
@@ -16,6 +17,7 @@ mod drain;
 mod fast;
 mod hints;
 mod online;
+mod reasons;
 mod refill;
 mod scan;
 mod settings;
@@ -25,6 +27,7 @@ pub use build::{BuildError, Config, metadata_size};
 pub use bulk::BulkFreeError;
 pub use drain::DrainBusy;
 pub use hints::ScanCounts;
+pub use reasons::{Fallbacks, Reason};
 pub use settings::SettingError;
 
 use crate::frame::SectionMap;
@@ -42,6 +45,7 @@ use crate::zonelist::list::Zonelist;
 
 use hints::ScanEvents;
 use online::OnlineMap;
+use reasons::FallbackRow;
 use settings::State;
 
 /// What somebody wants.
@@ -102,6 +106,7 @@ struct NodeState<'m> {
     /// By the highest kind that a request may use.
     zonelists: [Zonelist<'m>; REQUEST_KINDS],
     scans: ScanEvents,
+    fallbacks: FallbackRow<'m>,
 }
 
 /// A CPU: its node and its pagesets, one a zone.

@@ -2,6 +2,7 @@
 
 use super::fast::{FromPageset, Near};
 use super::hints::{Hints, Refusal};
+use super::reasons::Reason;
 use super::{PageAllocator, Request};
 use crate::buddy::{BlockRequest, Buddy, Fragmentation};
 use crate::error::AllocError;
@@ -192,7 +193,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
                 || self.node_reclaim_helps(zone, wanted, flags)
             {
                 if let Some(number) = self.take_from(zone, wanted, flags, tried) {
-                    note_placement(self.zone_at(list, 0), zone);
+                    self.note_placement(self.zone_at(list, 0), zone, wanted, flags, hints);
                     if flags.has(AllocFlags::HIGHATOMIC) {
                         let (frames, managed) = (*zone.frames(), zone.managed());
                         zone.lock().buddy().reserve(frames, number, wanted.order, managed);
@@ -208,6 +209,25 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             hints.refused(position, refusal, || self.platform.now_ns());
         }
         Err(refusals)
+    }
+
+    /// Counts an allocation that came from another zone than the preferred one. Facts 11.1.
+    fn note_placement(
+        &self,
+        preferred: &Zone<'m, P>,
+        zone: &Zone<'m, P>,
+        wanted: &Wanted,
+        flags: AllocFlags,
+        hints: &Hints<'_, 'm>,
+    ) {
+        if preferred.node() != zone.node() {
+            ZoneEvents::add(&zone.events().miss, 1);
+            ZoneEvents::add(&preferred.events().foreign, 1);
+        }
+        self.note_fallback(preferred, zone, wanted.order.pages(), || match hints.have_skipped() {
+            true => Reason::Hint,
+            false => self.why_not(preferred, wanted, flags),
+        });
     }
 
     /// Whether a zone passes its watermark. A zone below its high mark is noted as such first: its pagesets
@@ -307,14 +327,6 @@ pub(super) fn first_flags<P: Platform>(gfp: Gfp, preferred: &Zone<'_, P>) -> All
     AllocFlags::WMARK_LOW
         .or(when(gfp.has(Gfp::KSWAPD_RECLAIM), AllocFlags::KSWAPD))
         .or(when(preferred.avoids_fragmentation(), AllocFlags::NOFRAGMENT))
-}
-
-/// Counts an allocation that came from another node than the preferred zone's. Facts 11.1.
-fn note_placement<P: Platform>(preferred: &Zone<'_, P>, zone: &Zone<'_, P>) {
-    if preferred.node() != zone.node() {
-        ZoneEvents::add(&zone.events().miss, 1);
-        ZoneEvents::add(&preferred.events().foreign, 1);
-    }
 }
 
 #[cfg(test)]

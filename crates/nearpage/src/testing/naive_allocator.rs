@@ -32,7 +32,7 @@ mod zone;
 use std_alloc::collections::{BTreeMap, VecDeque};
 use std_alloc::vec::Vec;
 
-use crate::alloc::{Config, ScanCounts};
+use crate::alloc::{Config, Fallbacks, ScanCounts};
 use crate::model::Model;
 use crate::pcp::LISTS;
 use crate::pcp::tuning::Tuning;
@@ -96,6 +96,8 @@ struct NaiveNode {
     /// Zones that were full lately, by the highest kind of a request.
     full: [hints::Refusals; ZoneKind::COUNT],
     scans: ScanCounts,
+    /// Pages that came from a node although this one was preferred.
+    fallbacks: BTreeMap<NodeIndex, Fallbacks>,
 }
 
 /// The pages of one zone that one CPU caches.
@@ -152,6 +154,7 @@ impl NaiveAllocator {
             own: Vec::new(),
             full: Default::default(),
             scans: ScanCounts::default(),
+            fallbacks: BTreeMap::new(),
         };
         let pairs = topology.indexes().flat_map(|a| topology.indexes().map(move |b| (a, b)));
         Self {
@@ -184,6 +187,11 @@ impl NaiveAllocator {
     /// What the scans for a node did.
     pub fn scan_counts(&self, node: NodeIndex) -> ScanCounts {
         self.nodes[node.0 as usize].scans
+    }
+
+    /// Pages that came from `to` although `from` was preferred, by reason.
+    pub fn fallbacks(&self, from: NodeIndex, to: NodeIndex) -> Fallbacks {
+        self.nodes[from.0 as usize].fallbacks.get(&to).copied().unwrap_or_default()
     }
 
     /// What begins at a frame.

@@ -87,6 +87,10 @@ pub fn same_counters(
         let id = allocator.topology().node(node).id;
         let what = format_args!("scans for node {id}");
         same(what, allocator.scan_counts(node), naive.scan_counts(node))?;
+        for to in allocator.topology().indexes() {
+            let what = format_args!("fallbacks from node {id} to node {}", to.0);
+            same(what, allocator.fallbacks(node, to), naive.fallbacks(node, to))?;
+        }
     }
     for &cpu in cpus {
         let pagesets = allocator.pagesets(cpu).unwrap_or_default();

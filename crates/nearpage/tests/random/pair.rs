@@ -5,7 +5,7 @@ mod wrong;
 
 use std::fmt;
 
-use nearpage::alloc::{PageAllocator, Request};
+use nearpage::alloc::{PageAllocator, Reason, Request};
 use nearpage::error::AllocError;
 use nearpage::frame::Migratetype;
 use nearpage::gfp::Gfp;
@@ -151,6 +151,13 @@ impl<'a, 'm> Pair<'a, 'm> {
             self.tally.add_count("zones skipped by a hint", counts.zones_skipped);
             self.tally.add_count("second passes of a scan", counts.second_passes);
             self.tally.add_count("zonelist caches zapped", counts.zaps);
+        }
+        let indexes = || self.allocator.topology().indexes();
+        for (from, to) in indexes().flat_map(|from| indexes().map(move |to| (from, to))) {
+            let fallbacks = self.naive.fallbacks(from, to);
+            for reason in Reason::ALL {
+                self.tally.add_count(reason.name(), fallbacks.pages(reason).0);
+            }
         }
         let calls = self.naive.calls;
         self.tally.add_count("compactions", calls.compactions.iter().sum());

@@ -5,7 +5,7 @@ use std_alloc::vec::Vec;
 use super::hints::{Refusals, Scan};
 use super::zone::{Begins, Blocks};
 use super::{NaiveAllocator, NaivePageset};
-use crate::alloc::Request;
+use crate::alloc::{Reason, Request};
 use crate::error::AllocError;
 use crate::frame::Migratetype;
 use crate::gfp::Gfp;
@@ -189,7 +189,8 @@ impl NaiveAllocator {
                 let pfn = self.take_block(zone, asked, flags, is_tried);
                 self.wake_if_boosted(zone, flags);
                 if let Some(pfn) = pfn {
-                    self.count_placement(zone, asked);
+                    let reason = self.reason(asked, flags, scan);
+                    self.count_placement(zone, asked, reason);
                     if flags.has(AllocFlags::HIGHATOMIC) {
                         let pageblocks = &mut self.pageblocks;
                         self.zones[zone].keep_pageblock_of(pfn, asked.order, pageblocks);
@@ -211,11 +212,42 @@ impl NaiveAllocator {
         &mut self.nodes[asked.node.0 as usize].full[asked.kind.index()]
     }
 
-    fn count_placement(&mut self, zone: usize, asked: &Asked) {
+    fn count_placement(&mut self, zone: usize, asked: &Asked, reason: Reason) {
         let preferred = asked.zonelist[0];
         if self.zones[preferred].node != self.zones[zone].node {
             self.zones[zone].events.miss += 1;
             self.zones[preferred].events.foreign += 1;
+        }
+        self.count_fallback(zone, asked, asked.order.pages(), reason);
+    }
+
+    pub(super) fn count_fallback(
+        &mut self,
+        zone: usize,
+        asked: &Asked,
+        pages: PageCount,
+        reason: Reason,
+    ) {
+        let preferred = asked.zonelist[0];
+        if preferred != zone {
+            let (from, to) = (self.zones[preferred].node, self.zones[zone].node);
+            self.nodes[from.0 as usize].fallbacks.entry(to).or_default().add(reason, pages);
+        }
+    }
+
+    /// Why the first zone gave nothing, after another one did.
+    fn reason(&self, asked: &Asked, flags: AllocFlags, scan: &Scan) -> Reason {
+        let zone = &self.zones[asked.zonelist[0]];
+        if scan.left_some_out() {
+            Reason::Hint
+        } else if zone.passes(asked.order, flags, asked.kind) {
+            Reason::Fragmentation
+        } else if zone.passes(asked.order, flags, zone.kind) {
+            Reason::LowmemReserve
+        } else if zone.passes(Order(0), flags, asked.kind) {
+            Reason::Fragmentation
+        } else {
+            Reason::Watermark
         }
     }
 

@@ -6,7 +6,7 @@ use std_alloc::vec::Vec;
 use super::NaiveAllocator;
 use super::alloc::Asked;
 use super::free::PIECE;
-use crate::alloc::{BulkFreeError, Request};
+use crate::alloc::{BulkFreeError, Reason, Request};
 use crate::error::AllocError;
 use crate::pcp::list_index;
 use crate::units::{CpuId, Order, PageCount, Pfn};
@@ -70,7 +70,12 @@ impl NaiveAllocator {
             self.hand_out(pfn, zone, asked);
             pages.push(pfn);
         }
+        self.count_bulk(zone, asked, &pages);
         pages
+    }
+
+    fn count_bulk(&mut self, zone: usize, asked: &Asked, pages: &[Pfn]) {
+        self.count_fallback(zone, asked, PageCount(pages.len() as u64), Reason::Watermark);
     }
 
     /// The first zone that has pages above its low mark gives as many as it has there: those that the
@@ -86,6 +91,7 @@ impl NaiveAllocator {
             let share = count.min(naive.free.0.saturating_sub(kept));
             let pages = self.bulk_from(zone, asked, share);
             if !pages.is_empty() {
+                self.count_bulk(zone, asked, &pages);
                 return pages;
             }
         }
