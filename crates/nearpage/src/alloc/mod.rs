@@ -4,7 +4,7 @@
 //! the zone has room; [`refill`] and [`drain`] move pages between a pageset and its zone; [`scan`] walks
 //! the zonelist, with the [`hints`] of its cache; [`slow`] is the ladder when nothing was found, [`balance`]
 //! what reclaim and it agree on; [`bulk`] is many pages at once;
-//! [`reasons`] counts why pages came from elsewhere;
+//! [`reasons`] counts why pages came from elsewhere, [`report`] tells why a request failed;
 //! [`build`] makes all of it out of the caller's memory; [`settings`] keeps watermarks and zonelists.
 //!
 //! Locks: a CPU's pagesets before a zone's lock; the lock of [`settings`] before zone locks. No two zone
@@ -19,6 +19,7 @@ mod hints;
 mod online;
 mod reasons;
 mod refill;
+mod report;
 mod scan;
 mod settings;
 mod slow;
@@ -28,6 +29,7 @@ pub use bulk::BulkFreeError;
 pub use drain::DrainBusy;
 pub use hints::ScanCounts;
 pub use reasons::{Fallbacks, Reason};
+pub use report::AllocReport;
 pub use settings::SettingError;
 
 use crate::frame::SectionMap;
