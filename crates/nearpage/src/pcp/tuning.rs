@@ -136,6 +136,12 @@ impl Tuning {
         }
     }
 
+    /// Brings `high` within its bounds now and not at the next decision, so that what lies above them goes back
+    /// with the next turn of the decay.
+    pub fn apply_bounds(&mut self) {
+        self.clamp_high();
+    }
+
     /// Makes every further free pass straight through; the caller drains what is there.
     /// [`Self::resize`] ends it. `mm/page_alloc.c: zone_pcp_disable`, 6.12.
     pub fn disable(&mut self) {

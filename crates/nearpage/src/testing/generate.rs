@@ -228,6 +228,9 @@ pub fn any_settings(random: &mut Random, topology: &TopologyBuf, page_shift: u32
     if one_in(random, 4) {
         settings.watermark_boost_factor = random.one_of(&[0, 1000, 10_000, 100_000]);
     }
+    if one_in(random, 5) {
+        settings.pageset_budget_kbytes = Some(any_size(random, 1, kbytes / 16 + 1));
+    }
     if one_in(random, 8) {
         settings.node_reclaim_mode = 1;
     }

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use crate::units::ZoneKind;
+use crate::units::{PageCount, ZoneKind};
 
 /// The sysctls (`vm.*`) that size watermarks and pagesets, and the two choices that go with them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -18,6 +18,9 @@ pub struct Settings {
     pub lowmem_reserve_ratio: [u32; ZoneKind::COUNT],
     /// Fixes the size of pagesets at 1/fraction of the zone, 8 or more; 0 lets them tune themselves.
     pub percpu_pagelist_high_fraction: u32,
+    /// Most KiB that all pagesets together keep; `None`: what the sizes of the zones allow. Each pageset gets
+    /// its part of it; beyond its part a list may hold one block.
+    pub pageset_budget_kbytes: Option<u64>,
     /// Whether huge pages are in use, so that a derived `min_free_kbytes` leaves room for whole
     /// pageblocks.
     pub transparent_hugepage: bool,
@@ -50,6 +53,7 @@ impl Default for Settings {
             watermark_boost_factor: 15_000,
             lowmem_reserve_ratio: [256, 256, 32, 0, 0],
             percpu_pagelist_high_fraction: 0,
+            pageset_budget_kbytes: None,
             transparent_hugepage: true,
             movable_min: MovableMin::Small,
             node_reclaim_mode: 0,
@@ -59,6 +63,12 @@ impl Default for Settings {
 }
 
 impl Settings {
+    /// [`pageset_budget_kbytes`](Self::pageset_budget_kbytes) in pages of `1 << page_shift` bytes.
+    pub fn pageset_budget(&self, page_shift: u32) -> Option<PageCount> {
+        let page_bytes = PageCount(1).bytes(page_shift);
+        Some(PageCount(self.pageset_budget_kbytes?.saturating_mul(1024) / page_bytes))
+    }
+
     /// Checks the values that Linux refuses to take. The formulas are total: they accept any value.
     ///
     /// # Errors
