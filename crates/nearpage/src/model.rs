@@ -1,7 +1,7 @@
 //! Models: named sets of rules to reproduce.
 
 use crate::buddy::{FallbackModel, FallbackRules, HeldMovable, Merging};
-use crate::pcp::tuning::PcpRules;
+use crate::pcp::tuning::{PcpRules, Series2023};
 use crate::watermark::MovableMin;
 use crate::zonelist::cache::CacheRule;
 use crate::zonelist::{CpuTerm, MemorylessCpu, MemorylessLine};
@@ -52,13 +52,24 @@ pub struct Departures {
     pub bulk_from_zone: bool,
     /// Pagesets are drained before an allocation fails, whether reclaim made progress or not.
     pub drains_before_failing: bool,
+    /// As long as reclaim makes progress, a request goes on asking for it, though the host does not say
+    /// how much more it could free.
+    pub retries_after_progress: bool,
 }
 
 impl Departures {
-    const NONE: Self =
-        Self { merging: Merging::AtOnce, bulk_from_zone: false, drains_before_failing: false };
-    const ALL: Self =
-        Self { merging: Merging::Deferred, bulk_from_zone: true, drains_before_failing: true };
+    const NONE: Self = Self {
+        merging: Merging::AtOnce,
+        bulk_from_zone: false,
+        drains_before_failing: false,
+        retries_after_progress: false,
+    };
+    const ALL: Self = Self {
+        merging: Merging::Deferred,
+        bulk_from_zone: true,
+        drains_before_failing: true,
+        retries_after_progress: true,
+    };
 }
 
 /// A host's pages count as movable if they were asked for as movable.
@@ -114,8 +125,20 @@ impl Model {
         self.text_layout >= TextLayout::Linux6_12
     }
 
+    /// Linux 6.6: as 6.1, from which it differs in nothing that is known here.
+    pub const LINUX_6_6: Self =
+        Self { name: "linux-6.6", pcp: PcpRules::LINUX_6_6, ..Self::LINUX_6_1 };
+
+    /// Linux 6.6 with the ten patches of the 2023 series as posted. [`PcpRules::series_2023`] has the others.
+    pub const SERIES_2023: Self = Self {
+        name: "series-2023",
+        pcp: PcpRules::series_2023(Series2023::ALL),
+        ..Self::LINUX_6_6
+    };
+
     /// All models, nearpage's own first.
-    pub const ALL: [Self; 3] = [Self::NEARPAGE, Self::LINUX_6_12, Self::LINUX_6_1];
+    pub const ALL: [Self; 5] =
+        [Self::NEARPAGE, Self::LINUX_6_12, Self::SERIES_2023, Self::LINUX_6_6, Self::LINUX_6_1];
 
     /// The model called `name`.
     pub fn by_name(name: &str) -> Option<Self> {

@@ -47,6 +47,43 @@ pub struct Shortage {
     pub gfp: Gfp,
 }
 
+/// How hard compaction tries. `include/linux/compaction.h: enum compact_priority`, 6.12.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum CompactEffort {
+    /// Never waits.
+    Async,
+    /// Waits for little.
+    SyncLight,
+    /// Waits for all that can be moved.
+    SyncFull,
+}
+
+/// What compaction did. `include/linux/compaction.h: enum compact_result`, 6.12.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Compacted {
+    /// Nothing: there is not enough free memory to move pages to.
+    Skipped,
+    /// Nothing: it failed too often lately.
+    Deferred,
+    /// It went over the zones and made no block that is large enough.
+    Failed,
+    /// It made a block that is large enough.
+    Success,
+}
+
+/// What reclaim of one node did. `mm/internal.h: NODE_RECLAIM_*`, 6.12.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NodeReclaimed {
+    /// It did not try: it may not now, or somebody else does.
+    NotTried,
+    /// The node has nothing worth reclaiming.
+    Nothing,
+    /// It freed some pages, or none.
+    Some,
+    /// It freed as many as asked for.
+    Enough,
+}
+
 /// A host of the core.
 ///
 /// No callback may call back into the allocator that it was called from, except to free pages or drain.
@@ -62,6 +99,8 @@ pub trait Platform: Sized {
     /// pageblocks boost the watermarks: background reclaim ends a boost
     /// ([`lower_boost`](crate::zone::Zone::lower_boost)), nobody else does.
     const BACKGROUND_RECLAIM: bool = false;
+    /// Whether [`compact`](Self::compact) can make larger blocks by moving pages.
+    const COMPACTS: bool = false;
 
     /// The storage of per-CPU pagesets.
     fn storage(&self) -> &Self::Storage;
@@ -80,6 +119,23 @@ pub trait Platform: Sized {
     /// Gives back memory in the caller's context; returns how many pages were freed.
     fn direct_reclaim(&self, _shortage: Shortage) -> PageCount {
         PageCount(0)
+    }
+
+    /// Pages of a node's zone that [`direct_reclaim`](Self::direct_reclaim) could still free, as far as is
+    /// known: as long as they would be enough, a request goes on asking.
+    fn reclaimable(&self, _node: NodeId, _kind: ZoneKind) -> PageCount {
+        PageCount(0)
+    }
+
+    /// Gives back memory of the node in the shortage, which another node's turn would be after: only if
+    /// [`node_reclaim_mode`](crate::watermark::Settings::node_reclaim_mode) is set.
+    fn node_reclaim(&self, _shortage: Shortage) -> NodeReclaimed {
+        NodeReclaimed::NotTried
+    }
+
+    /// Moves pages so that larger blocks become free.
+    fn compact(&self, _shortage: Shortage, _effort: CompactEffort) -> Compacted {
+        Compacted::Skipped
     }
 
     /// The last resort. Returns whether something was freed, so that trying again makes sense.

@@ -22,8 +22,8 @@
 //! its order, a bulk of n pages is n.)
 //!
 //! **Readers stop nobody** and take no lock, so while others allocate, two counters may be of two moments.
-//! The texts of free lists ([`write_buddyinfo`], and [`write_zoneinfo`] where it needs them) take the
-//! lock of one zone at a time, as the kernel does for its own.
+//! The texts of free lists ([`write_buddyinfo`], [`write_pagetypeinfo`], and [`write_zoneinfo`] where it needs
+//! them) take the lock of one zone at a time, as the kernel does for its own.
 //!
 //! Not here: per-CPU differences that Linux folds into its counters now and then
 //! (`vm stats threshold` is printed, since readers expect it, but no counter lags), and `numa_interleave`,
@@ -31,12 +31,14 @@
 //!
 //! [`ListCounts`]: crate::pcp::storage::ListCounts
 //! [`write_buddyinfo`]: crate::alloc::PageAllocator::write_buddyinfo
+//! [`write_pagetypeinfo`]: crate::alloc::PageAllocator::write_pagetypeinfo
 //! [`write_zoneinfo`]: crate::alloc::PageAllocator::write_zoneinfo
 
 mod buddyinfo;
 mod counters;
 mod events;
 mod items;
+mod pagetypeinfo;
 mod zoneinfo;
 
 pub use counters::ZoneStats;

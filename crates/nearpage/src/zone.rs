@@ -13,12 +13,14 @@
 //! within it passes any check that it could face; a request outside it takes the exact check.
 
 use crate::buddy::{Buddy, FallbackRules, Merging};
-use crate::frame::ZoneFrames;
+use crate::frame::{Migratetype, ZoneFrames};
 use crate::pcp::tuning::ZoneView;
 use crate::platform::{Lock, Platform};
 use crate::sync::{AtomicU8, AtomicU32, AtomicU64, Ordering, OwnedCounter};
 use crate::units::{NodeIndex, Order, PageCount, PfnRange, ZoneIndex, ZoneKind};
-use crate::watermark::{AllocFlags, Marks, WatermarkCheck, raised_boost, watermark_fast};
+use crate::watermark::{
+    AllocFlags, Marks, WatermarkCheck, raised_boost, watermark_fast, watermark_ok,
+};
 
 /// How often the lock of a zone was taken, and for how much at a time: the two objectives of all tuning.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -63,6 +65,10 @@ struct Published {
     free: AtomicU64,
     /// One more than the largest order with a free block of types 0 to 2; 0 if there is none.
     orders: AtomicU8,
+    /// The same for blocks reserved for urgent requests.
+    reserved_orders: AtomicU8,
+    /// Pages that requests without rights to reserves cannot have.
+    kept_back: AtomicU64,
     acquisitions: OwnedCounter,
     most_pages: OwnedCounter,
 }
@@ -163,6 +169,12 @@ impl<'m, P: Platform> Zone<'m, P> {
     #[inline]
     pub fn free_pages(&self) -> PageCount {
         PageCount(self.published.free.load(Ordering::Relaxed))
+    }
+
+    /// Pages that requests without rights to reserves cannot have: they lie in pageblocks reserved for urgent
+    /// requests.
+    pub fn kept_back(&self) -> PageCount {
+        PageCount(self.published.kept_back.load(Ordering::Relaxed))
     }
 
     /// Pages that were given to the buddy.
@@ -283,23 +295,48 @@ impl<'m, P: Platform> Zone<'m, P> {
     /// Whether a request for `order` with `flags`, whose highest zone kind is `kind`, may take from here:
     /// the exact check of facts 2.4.
     pub fn passes(&self, order: Order, flags: AllocFlags, kind: ZoneKind) -> bool {
-        let orders = self.published.orders.load(Ordering::Relaxed);
-        let check = WatermarkCheck {
+        watermark_fast(&self.check(order, flags, kind), self.has_blocks())
+    }
+
+    /// Whether the request would pass, without the exceptions for single pages, if so many `more` pages were
+    /// free.
+    pub fn would_pass(
+        &self,
+        order: Order,
+        flags: AllocFlags,
+        kind: ZoneKind,
+        more: PageCount,
+    ) -> bool {
+        let mut check = self.check(order, flags, kind);
+        check.free.0 = check.free.0.saturating_add(more.0);
+        watermark_ok(&check, self.has_blocks())
+    }
+
+    fn check(&self, order: Order, flags: AllocFlags, kind: ZoneKind) -> WatermarkCheck {
+        WatermarkCheck {
             free: self.free_pages(),
-            free_high_atomic: PageCount(0),
+            free_high_atomic: self.kept_back(),
             mark: self.marks().of(flags),
             boost: self.boost(),
             reserve: self.reserve(kind),
             order,
             flags,
-        };
-        // Only the largest order is published: whether a block is large enough needs no more.
-        watermark_fast(&check, |at, migratetype| migratetype.is_mergeable() && at.0 + 1 == orders)
+        }
+    }
+
+    /// Whether there is a free block of an order and type. Only the largest order is published: whether a
+    /// block is large enough needs no more.
+    fn has_blocks(&self) -> impl Fn(Order, Migratetype) -> bool {
+        let orders = self.published.orders.load(Ordering::Relaxed);
+        let reserved_orders = self.published.reserved_orders.load(Ordering::Relaxed);
+        move |order, migratetype| {
+            order.0 + 1 == if migratetype.is_mergeable() { orders } else { reserved_orders }
+        }
     }
 
     /// Pages that may be taken before the mark in `flags` is reached.
     pub fn room(&self, flags: AllocFlags, kind: ZoneKind) -> PageCount {
-        let floor = self.marks().of(flags).0 + self.reserve(kind).0;
+        let floor = self.marks().of(flags).0 + self.reserve(kind).0 + self.kept_back().0;
         PageCount(self.free_pages().0.saturating_sub(floor))
     }
 
@@ -361,15 +398,25 @@ impl<'m, P: Platform> Zone<'m, P> {
         if self.published.orders.load(Ordering::Relaxed) != orders {
             self.published.orders.store(orders, Ordering::Relaxed);
         }
+        self.publish_reserve(buddy);
         let headroom = self.headroom_now(free, orders);
         if self.headroom.load(Ordering::Relaxed) != headroom {
             self.headroom.store(headroom, Ordering::Relaxed);
         }
     }
 
+    fn publish_reserve(&self, buddy: &Buddy) {
+        let reserved_orders = buddy.largest_reserved_order().map_or(0, |order| order.0 + 1);
+        if reserved_orders == 0 && buddy.reserved().0 == 0 && self.kept_back().0 == 0 {
+            return;
+        }
+        self.published.reserved_orders.store(reserved_orders, Ordering::Relaxed);
+        self.published.kept_back.store(buddy.kept_back().0, Ordering::Relaxed);
+    }
+
     fn headroom_now(&self, free: u64, orders: u8) -> u8 {
         let most_reserved = self.reserve.iter().map(|pages| pages.load(Ordering::Relaxed)).max();
-        let floor = self.marks().high.0 + most_reserved.unwrap_or(0);
+        let floor = self.marks().high.0 + most_reserved.unwrap_or(0) + self.kept_back().0;
         // A request for order o passes if free - (2^o - 1) > floor.
         match free.checked_sub(floor) {
             None | Some(0) => 0,

@@ -9,6 +9,7 @@ use core::fmt;
 
 use super::hints::ScanEvents;
 use super::online::OnlineMap;
+use super::reasons::FallbackRow;
 use super::settings::State;
 use super::{Cpu, Home, NO_ZONE, NodeState, PageAllocator, Preferred, REQUEST_KINDS};
 use crate::arena::{Arena, Need, OutOfMetadata};
@@ -18,7 +19,7 @@ use crate::pcp::pageset::{List, Owner, Pageset};
 use crate::pcp::{LISTS, Storage, list_order};
 use crate::platform::{Lock, Platform};
 use crate::slot::Slot;
-use crate::sync::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
+use crate::sync::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 use crate::topology::Topology;
 use crate::units::{CpuId, NodeId, NodeIndex, Pfn, PfnRange, SECTION_SHIFT, ZoneIndex, ZoneKind};
 use crate::watermark::{SettingError, Settings};
@@ -186,6 +187,8 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         });
         let state = hub.slice(1, |_, _| Ok(P::Lock::new(state.take().ok_or(OutOfMetadata)?)));
         let state: &'m [P::Lock<State<'m>>] = state.expect(COUNTED);
+        let node_reclaim: &'m [AtomicBool] =
+            hub.slice(1, |_, _| Ok(AtomicBool::new(false))).expect(COUNTED);
         Ok(Self {
             platform,
             model: config.model,
@@ -196,6 +199,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             zones: parts.zones,
             nodes: parts.nodes,
             topology,
+            node_reclaim: &node_reclaim[0],
             state: &state[0],
         })
     }
@@ -318,6 +322,7 @@ impl<'m> Plan<'m> {
                 need.add::<AtomicU16>(self.zones);
                 need.add::<HintLine>(ZonelistCache::lines(self.zones));
             }
+            need.add::<AtomicU64>(FallbackRow::cells(self.topology.len()));
             for _ in self.topology.node(homed).cpus {
                 self.add_cpu::<P>(&mut need, homed);
             }
@@ -339,6 +344,7 @@ impl<'m> Plan<'m> {
         need.add::<u32>(nodes);
         need.add::<NodeIndex>(nodes);
         need.add::<P::Lock<State<'_>>>(1);
+        need.add::<AtomicBool>(1);
     }
 
     fn add_cpu<P: Platform>(&self, need: &mut Need, of: NodeIndex) {
@@ -427,8 +433,10 @@ impl<'m> Carver<'_, 'm> {
             let arena = self.arena(plan.home(node), hub);
             let id = plan.topology.node(node).id;
             let zonelists = carve_zonelists(arena, plan.zones)?;
+            let fallbacks = arena.untouched(FallbackRow::cells(plan.topology.len()))?;
             let (preferred, scans) = (Preferred::new(), ScanEvents::default());
-            Ok(NodeState { id, preferred, zonelists, scans })
+            let fallbacks = FallbackRow::new(fallbacks);
+            Ok(NodeState { id, preferred, zonelists, scans, fallbacks })
         })?;
         let homes =
             hub.slice(plan.cpu_ids, |_, _| Ok([const { Slot::empty() }; ZoneKind::COUNT]))?;

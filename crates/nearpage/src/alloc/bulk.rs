@@ -7,6 +7,7 @@
 use core::fmt;
 
 use super::fast::{FromPageset, Near, hand_out};
+use super::reasons::Reason;
 use super::scan::Wanted;
 use super::{PageAllocator, Request, refill::Runs};
 use crate::buddy::Search;
@@ -118,6 +119,8 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             }
             let got = self.bulk_from_zone(zone, wanted, &mut out[..share]);
             if got > 0 {
+                let reason = || Reason::Watermark;
+                self.note_fallback(preferred, zone, PageCount(got as u64), reason);
                 return got;
             }
         }

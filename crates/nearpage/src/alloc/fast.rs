@@ -100,6 +100,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         }
         let popped = storage.pop(&on, pageset.list(list), pageset.frames());
         if let Some(number) = popped.frame() {
+            pageset.note_alloc(&self.model.pcp);
             return FromPageset::Block(number);
         }
         if popped == Pop::EMPTY {

@@ -151,6 +151,11 @@ impl<'a, 'm> Hints<'a, 'm> {
         }
     }
 
+    /// Whether a zone was left out for a hint on this pass.
+    pub(super) fn have_skipped(&self) -> bool {
+        self.phase == Phase::Heeded && self.counts.zones_skipped > 0
+    }
+
     /// After a scan that found nothing: whether to scan again, without hints.
     pub(super) fn begin_second_pass(&mut self) -> bool {
         let again = match self.rule {

@@ -2,19 +2,24 @@
 //!
 //! In call order: [`fast`](self::fast) is the whole life of a page while its CPU's pageset has pages and
 //! the zone has room; [`refill`] and [`drain`] move pages between a pageset and its zone; [`scan`] walks
-//! the zonelist, with the [`hints`] of its cache; [`slow`] is the ladder when nothing was found; [`bulk`] is many pages at once;
+//! the zonelist, with the [`hints`] of its cache; [`slow`] is the ladder when nothing was found, [`balance`]
+//! what reclaim and it agree on; [`bulk`] is many pages at once;
+//! [`reasons`] counts why pages came from elsewhere, [`report`] tells why a request failed;
 //! [`build`] makes all of it out of the caller's memory; [`settings`] keeps watermarks and zonelists.
 //!
 //! Locks: a CPU's pagesets before a zone's lock; the lock of [`settings`] before zone locks. No two zone
 //! locks are held at once.
 
+mod balance;
 mod build;
 mod bulk;
 mod drain;
 mod fast;
 mod hints;
 mod online;
+mod reasons;
 mod refill;
+mod report;
 mod scan;
 mod settings;
 mod slow;
@@ -23,6 +28,8 @@ pub use build::{BuildError, Config, metadata_size};
 pub use bulk::BulkFreeError;
 pub use drain::DrainBusy;
 pub use hints::ScanCounts;
+pub use reasons::{Fallbacks, Reason};
+pub use report::AllocReport;
 pub use settings::SettingError;
 
 use crate::frame::SectionMap;
@@ -32,7 +39,7 @@ use crate::pcp::Storage;
 use crate::pcp::pageset::{Owner, Pageset};
 use crate::platform::Platform;
 use crate::slot::Slot;
-use crate::sync::{AtomicU16, Ordering};
+use crate::sync::{AtomicBool, AtomicU16, Ordering};
 use crate::topology::Topology;
 use crate::units::{CpuId, NodeId, NodeIndex, Order, ZoneIndex, ZoneKind};
 use crate::zone::Zone;
@@ -40,6 +47,7 @@ use crate::zonelist::list::Zonelist;
 
 use hints::ScanEvents;
 use online::OnlineMap;
+use reasons::FallbackRow;
 use settings::State;
 
 /// What somebody wants.
@@ -100,6 +108,7 @@ struct NodeState<'m> {
     /// By the highest kind that a request may use.
     zonelists: [Zonelist<'m>; REQUEST_KINDS],
     scans: ScanEvents,
+    fallbacks: FallbackRow<'m>,
 }
 
 /// A CPU: its node and its pagesets, one a zone.
@@ -130,6 +139,8 @@ pub struct PageAllocator<'m, P: Platform> {
     /// By node index.
     nodes: &'m [NodeState<'m>],
     topology: Topology<'m>,
+    /// [`node_reclaim_mode`](crate::watermark::Settings::node_reclaim_mode) is set.
+    node_reclaim: &'m AtomicBool,
     state: &'m P::Lock<State<'m>>,
 }
 

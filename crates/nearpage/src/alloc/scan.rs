@@ -2,10 +2,11 @@
 
 use super::fast::{FromPageset, Near, hand_out};
 use super::hints::{Hints, Refusal};
+use super::reasons::Reason;
 use super::{PageAllocator, Request};
-use crate::buddy::{BlockRequest, Fragmentation};
+use crate::buddy::{BlockRequest, Buddy, Fragmentation};
 use crate::error::AllocError;
-use crate::frame::Migratetype;
+use crate::frame::{Migratetype, ZoneFrames};
 use crate::gfp::Gfp;
 use crate::pcp::{Storage, list_index};
 use crate::platform::{Platform, Shortage};
@@ -187,10 +188,16 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             refusals.zones += 1;
             refusals.free.0 += zone.free_pages().0;
             let tried = if position == 0 { first_zone } else { FirstZone::Untried };
-            let refusal = if tried == FirstZone::PagesetTried || self.may_take(zone, wanted, flags)
+            let refusal = if tried == FirstZone::PagesetTried
+                || self.may_take(zone, wanted, flags)
+                || self.node_reclaim_helps(zone, wanted, flags)
             {
                 if let Some(number) = self.take_from(zone, wanted, flags, tried) {
-                    note_placement(self.zone_at(list, 0), zone);
+                    self.note_placement(self.zone_at(list, 0), zone, wanted, flags, hints);
+                    if flags.has(AllocFlags::HIGHATOMIC) {
+                        let (frames, managed) = (*zone.frames(), zone.managed());
+                        zone.lock().buddy().reserve(frames, number, wanted.order, managed);
+                    }
                     return Ok(hand_out(zone.frames(), number, wanted.order, wanted.migratetype));
                 }
                 refusals.fragmented += 1;
@@ -202,6 +209,25 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             hints.refused(position, refusal, || self.platform.now_ns());
         }
         Err(refusals)
+    }
+
+    /// Counts an allocation that came from another zone than the preferred one. Facts 11.1.
+    fn note_placement(
+        &self,
+        preferred: &Zone<'m, P>,
+        zone: &Zone<'m, P>,
+        wanted: &Wanted,
+        flags: AllocFlags,
+        hints: &Hints<'_, 'm>,
+    ) {
+        if preferred.node() != zone.node() {
+            ZoneEvents::add(&zone.events().miss, 1);
+            ZoneEvents::add(&preferred.events().foreign, 1);
+        }
+        self.note_fallback(preferred, zone, wanted.order.pages(), || match hints.have_skipped() {
+            true => Reason::Hint,
+            false => self.why_not(preferred, wanted, flags),
+        });
     }
 
     /// Whether a zone passes its watermark. A zone below its high mark is noted as such first: its pagesets
@@ -250,7 +276,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     fn take_direct(&self, zone: &Zone<'m, P>, wanted: &Wanted, flags: AllocFlags) -> Option<u32> {
         let number = {
             let mut guard = zone.lock_to_take(flags);
-            let number = guard.buddy().alloc(*zone.frames(), wanted.trip(flags).block())?;
+            let number = take_block(guard.buddy(), *zone.frames(), wanted.trip(flags))?;
             guard.note_moved(wanted.order.pages().0);
             number
         };
@@ -278,6 +304,17 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     }
 }
 
+/// A block from the buddy: from the reserve first for those that it is for, and last for others who cannot
+/// wait. `rmqueue_buddy`, facts 1.7.
+fn take_block(buddy: &mut Buddy, frames: ZoneFrames<'_>, trip: Trip) -> Option<u32> {
+    let reserved = |buddy: &mut Buddy, rights| {
+        if trip.flags.intersects(rights) { buddy.alloc_reserved(frames, trip.order) } else { None }
+    };
+    reserved(buddy, AllocFlags::HIGHATOMIC)
+        .or_else(|| buddy.alloc(frames, trip.block()))
+        .or_else(|| reserved(buddy, AllocFlags::OOM.or(AllocFlags::NON_BLOCK)))
+}
+
 /// How many zones of a list a request may use.
 fn zones_of(list: &Zonelist<'_>, wanted: &Wanted) -> usize {
     if wanted.gfp.has(Gfp::THISNODE) { list.own_len() } else { list.len() }
@@ -290,14 +327,6 @@ pub(super) fn first_flags<P: Platform>(gfp: Gfp, preferred: &Zone<'_, P>) -> All
     AllocFlags::WMARK_LOW
         .or(when(gfp.has(Gfp::KSWAPD_RECLAIM), AllocFlags::KSWAPD))
         .or(when(preferred.avoids_fragmentation(), AllocFlags::NOFRAGMENT))
-}
-
-/// Counts an allocation that came from another node than the preferred zone's. Facts 11.1.
-fn note_placement<P: Platform>(preferred: &Zone<'_, P>, zone: &Zone<'_, P>) {
-    if preferred.node() != zone.node() {
-        ZoneEvents::add(&zone.events().miss, 1);
-        ZoneEvents::add(&preferred.events().foreign, 1);
-    }
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use crate::pcp::pageset::Pageset;
 use crate::pcp::sizes::{Sizes, ZoneShare};
 use crate::pcp::{LISTS, Storage, list_order};
 use crate::platform::{Lock, Platform};
+use crate::sync::Ordering;
 use crate::units::{NodeIndex, PageCount, ZoneIndex, ZoneKind};
 use crate::watermark::{self, Settings, Watermarks, ZoneSize};
 use crate::zone::Zone;
@@ -71,6 +72,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
 
     /// Watermarks, reserves and pageset sizes.
     pub(super) fn recompute(&self, state: &State<'m>) {
+        self.node_reclaim.store(state.settings.node_reclaim_mode != 0, Ordering::Relaxed);
         let kbytes = self.min_free_kbytes_of(state);
         let watermarks =
             Watermarks::new(self.zone_sizes(), kbytes, &state.settings, state.page_shift);
@@ -80,8 +82,8 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             let reserve = watermark::lowmem_reserve(zone.kind(), &managed, &state.settings);
             let boost_factor = state.settings.watermark_boost_factor;
             zone.set_marks(watermarks.marks(size), reserve, boost_factor);
-            self.resize_pagesets(zone, state);
         }
+        self.resize_pagesets(state);
     }
 
     fn managed_by_kind(&self, node: NodeIndex) -> [PageCount; ZoneKind::COUNT] {
@@ -92,15 +94,29 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         managed
     }
 
-    fn resize_pagesets(&self, zone: &Zone<'m, P>, state: &State<'m>) {
+    /// The sizes of all pagesets, within the budget if there is one.
+    fn resize_pagesets(&self, state: &State<'m>) {
+        let budget = state.settings.pageset_budget(state.page_shift);
+        let cpus = self.cpus.iter().flatten().count() as u64;
+        let most = |zone: &&Zone<'m, P>| self.sizes_of(zone, state).most_kept().0;
+        let wanted = PageCount(cpus * self.zones.iter().map(most).sum::<u64>());
+        for zone in self.zones {
+            let sizes = self.sizes_of(zone, state);
+            let sizes = budget.map_or(sizes, |budget| sizes.within(budget, wanted));
+            for cpu in self.cpus.iter().flatten() {
+                let pageset = &cpu.pagesets[zone.index().0 as usize];
+                resize(&self.model.pcp, pageset, sizes, budget);
+            }
+        }
+    }
+
+    /// What the size of a zone allows.
+    fn sizes_of(&self, zone: &Zone<'m, P>, state: &State<'m>) -> Sizes {
         let near = self.topology.node(zone.node()).cpus.len();
         let cpus = if near > 0 { near } else { self.cpus.iter().flatten().count() };
         let share = ZoneShare { managed: zone.managed(), low: zone.marks().low, cpus: cpus as u32 };
         let fraction = state.settings.percpu_pagelist_high_fraction;
-        let sizes = Sizes::of(share, fraction, state.page_shift);
-        for cpu in self.cpus.iter().flatten() {
-            resize(&self.model.pcp, &cpu.pagesets[zone.index().0 as usize], sizes);
-        }
+        Sizes::of(share, fraction, state.page_shift)
     }
 
     /// All zonelists, and the preferred zones of nodes and CPUs.
@@ -171,6 +187,7 @@ fn resize<P: Platform>(
     rules: &crate::pcp::tuning::PcpRules,
     pageset: &Pageset<'_, P>,
     sizes: Sizes,
+    budget: Option<PageCount>,
 ) {
     let capacity = (0..LISTS)
         .map(|index| (P::Storage::capacity(pageset.list(index)) as u64) << list_order(index).0)
@@ -179,15 +196,20 @@ fn resize<P: Platform>(
     let fit = |pages: PageCount| PageCount(pages.0.min(capacity));
     let mut tuning = pageset.tuning();
     tuning.resize(rules, fit(sizes.high_min), fit(sizes.high_max), fit(sizes.batch));
+    if budget.is_some() {
+        tuning.apply_bounds();
+    }
     pageset.set_settings(tuning);
     pageset.share_high(&tuning, 0);
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::alloc::Config;
+    use crate::alloc::{Config, Request};
+    use crate::gfp::Gfp;
     use crate::model::Model;
     use crate::testing::machine::TestMachine;
+    use crate::units::{CpuId, Order, PageCount};
     use crate::watermark::{MovableMin, Settings};
 
     #[test]
@@ -201,6 +223,35 @@ mod tests {
             allocator.set_settings(settings).unwrap();
             assert_eq!(allocator.settings().movable_min, MovableMin::Proportional);
             assert_eq!(marks(), before);
+        });
+    }
+
+    #[test]
+    fn pagesets_keep_within_their_budget() {
+        let machine = TestMachine::new().node(0, 65_536, &[0, 1]).node(1, 65_536, &[]);
+        machine.run(|allocator| {
+            let request = Request::new(Order(0), Gfp::KERNEL);
+            let pages: std_alloc::vec::Vec<_> =
+                (0..20_000).map(|_| allocator.alloc(request).unwrap()).collect();
+            pages.iter().for_each(|&page| allocator.free(page, Order(0)).unwrap());
+            let cached = || allocator.totals().cached_pages;
+            let budget = PageCount(2048);
+            assert!(cached() > budget, "{:?}", cached());
+            let kbytes = Some(budget.bytes(12) / 1024);
+            let settings = Settings { pageset_budget_kbytes: kbytes, ..allocator.settings() };
+            allocator.set_settings(settings).unwrap();
+            for _ in 0..20 {
+                allocator.decay_cpu(CpuId(0)).unwrap();
+            }
+            assert!(cached() <= budget, "{:?}", cached());
+            for cpu in [0, 1].map(CpuId) {
+                allocator.platform().run_on(cpu);
+                let take = || allocator.alloc(request).unwrap();
+                let pages: std_alloc::vec::Vec<_> = (0..5000).map(|_| take()).collect();
+                pages.iter().for_each(|&page| allocator.free(page, Order(0)).unwrap());
+                assert!(cached() <= budget, "{:?}", cached());
+            }
+            assert!(cached() > PageCount(0));
         });
     }
 }

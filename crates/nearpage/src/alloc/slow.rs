@@ -1,89 +1,51 @@
 //! The ladder when no zone had room above its low mark. Facts 4.4.
 //!
-//! Background reclaim is woken and the min mark tried; then, if the request may wait, the host reclaims,
-//! pagesets are drained, and in the end the host is asked to give something up.
+//! ```text
+//! wake background reclaim; look down to the min mark
+//! compact without waiting, for large blocks
+//! round:  look without watermarks, for who helps to free memory
+//!         reclaim: look; unreserve urgent pageblocks and drain pagesets, look
+//!         compact: look
+//!         another round, if reclaim or compaction may still help
+//!         the last resort, and another round if it helped
+//! ```
+//!
+//! Each step calls the host with no lock held. Requests differ in how far they climb: who cannot wait leaves at
+//! the first round, `__GFP_NORETRY` after it, and `__GFP_NOFAIL` never leaves without a page.
 
 use super::PageAllocator;
 use super::scan::{FirstZone, Refusals, Wanted};
+use crate::buddy::Force;
 use crate::error::AllocError;
+use crate::frame::Migratetype;
 use crate::gfp::Gfp;
-use crate::platform::{Platform, Shortage};
-use crate::units::{COSTLY_ORDER, Order, Pfn};
+use crate::platform::{CompactEffort, Compacted, Platform, Shortage};
+use crate::units::{COSTLY_ORDER, Order, Pfn, ZoneKind};
 use crate::watermark::AllocFlags;
 
 /// Rounds of reclaim without progress before giving up. `mm/internal.h: MAX_RECLAIM_RETRIES`, 6.12.
 const ROUNDS_WITHOUT_PROGRESS_MAX: u32 = 16;
+/// Rounds after a compaction that made a block which somebody else then took.
+/// `mm/page_alloc.c: MAX_COMPACT_RETRIES`, 6.12.
+const COMPACTIONS_MAX: u32 = 16;
 
 impl<'m, P: Platform> PageAllocator<'m, P> {
     #[cold]
     #[inline(never)]
     pub(super) fn alloc_slow(&self, wanted: &Wanted) -> Result<Pfn, AllocError> {
-        let mut flags = slow_flags(wanted);
-        if flags.has(AllocFlags::KSWAPD) {
-            self.wake_reclaim(wanted);
-        }
-        let mut result = self.get_page(wanted, flags, FirstZone::Untried);
-        if result.is_err() && ignores_watermarks(wanted.gfp) {
-            // Only now: as long as one zone of the list has pages above its mark, no other is emptied.
-            flags = flags.or(AllocFlags::NO_WATERMARKS);
-            result = self.get_page(wanted, flags, FirstZone::Untried);
-        }
-        let refusals = match result {
-            Ok(pfn) => return Ok(pfn),
-            Err(refusals) => refusals,
+        let mut ladder = Ladder {
+            allocator: self,
+            wanted,
+            flags: slow_flags(wanted),
+            refusals: Refusals::default(),
+            rounds_without_progress: 0,
+            effort: CompactEffort::SyncLight,
+            compactions: 0,
         };
-        if !wanted.gfp.has(Gfp::DIRECT_RECLAIM) {
-            return self.last_try(wanted, flags, refusals);
+        match ladder.climb() {
+            End::Got(pfn) => Ok(pfn),
+            End::NoPage => Err(self.out_of_memory(wanted, ladder.refusals)),
         }
-        self.reclaim_and_retry(wanted, flags)
-    }
-
-    fn reclaim_and_retry(&self, wanted: &Wanted, flags: AllocFlags) -> Result<Pfn, AllocError> {
-        let shortage = self.shortage(wanted);
-        let mut rounds_without_progress = 0;
-        loop {
-            let progress = self.platform.direct_reclaim(shortage).0 > 0;
-            if progress && let Ok(pfn) = self.get_page(wanted, flags, FirstZone::Untried) {
-                return Ok(pfn);
-            }
-            if progress || self.model.departures.drains_before_failing {
-                // A CPU that is being drained by somebody else needs no second drain.
-                let _ = self.drain_all();
-            }
-            let refusals = match self.get_page(wanted, flags, FirstZone::Untried) {
-                Ok(pfn) => return Ok(pfn),
-                Err(refusals) => refusals,
-            };
-            if gives_up_early(wanted.gfp, wanted.order) {
-                return Err(self.out_of_memory(wanted, refusals));
-            }
-            rounds_without_progress = if progress && wanted.order <= COSTLY_ORDER {
-                0
-            } else {
-                rounds_without_progress + 1
-            };
-            let retry = progress && rounds_without_progress <= ROUNDS_WITHOUT_PROGRESS_MAX;
-            let last_resort = || may_kill(wanted) && self.platform.out_of_memory(shortage);
-            if !retry && !last_resort() {
-                return Err(self.out_of_memory(wanted, refusals));
-            }
-        }
-    }
-
-    /// For a request that may not reclaim: nearpage looks once more after a drain.
-    fn last_try(
-        &self,
-        wanted: &Wanted,
-        flags: AllocFlags,
-        refusals: Refusals,
-    ) -> Result<Pfn, AllocError> {
-        if self.model.departures.drains_before_failing {
-            let _ = self.drain_all();
-            return self
-                .get_page(wanted, flags, FirstZone::Untried)
-                .map_err(|refusals| self.out_of_memory(wanted, refusals));
-        }
-        Err(self.out_of_memory(wanted, refusals))
     }
 
     /// Wakes background reclaim of each node in the zonelist.
@@ -97,13 +59,10 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         }
     }
 
-    fn shortage(&self, wanted: &Wanted) -> Shortage {
-        Shortage {
-            node: self.node_id(wanted.node),
-            kind: wanted.kind,
-            order: wanted.order,
-            gfp: wanted.gfp,
-        }
+    /// Gives a pageblock reserved for urgent requests to this one; returns whether there was any.
+    fn unreserve(&self, wanted: &Wanted, force: Force) -> bool {
+        self.zonelist(wanted)
+            .any(|zone| zone.lock().buddy().unreserve(*zone.frames(), wanted.migratetype, force))
     }
 
     fn out_of_memory(&self, wanted: &Wanted, refusals: Refusals) -> AllocError {
@@ -116,6 +75,227 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             below_watermark: refusals.below_watermark,
             fragmented: refusals.fragmented,
         }
+    }
+}
+
+/// How the ladder ends.
+enum End {
+    Got(Pfn),
+    NoPage,
+}
+
+/// A request on its way up.
+struct Ladder<'a, 'm, P: Platform> {
+    allocator: &'a PageAllocator<'m, P>,
+    wanted: &'a Wanted,
+    flags: AllocFlags,
+    /// What the last look saw.
+    refusals: Refusals,
+    rounds_without_progress: u32,
+    effort: CompactEffort,
+    /// Those that made a block, since the effort last grew.
+    compactions: u32,
+}
+
+impl<P: Platform> Ladder<'_, '_, P> {
+    fn climb(&mut self) -> End {
+        self.wake();
+        let mut step = self.look().and_then(|()| self.compact_early());
+        loop {
+            step = match step.and_then(|()| self.round()) {
+                Err(End::NoPage) if may_not_fail(self.wanted.gfp) => self.insist(),
+                Err(end) => return end,
+                Ok(()) => Ok(()),
+            };
+            self.wake();
+        }
+    }
+
+    fn wake(&self) {
+        if self.flags.has(AllocFlags::KSWAPD) {
+            self.allocator.wake_reclaim(self.wanted);
+        }
+    }
+
+    /// From what there is now; goes on if that is nothing.
+    fn look(&mut self) -> Result<(), End> {
+        self.look_with(self.flags)
+    }
+
+    fn look_with(&mut self, flags: AllocFlags) -> Result<(), End> {
+        match self.allocator.get_page(self.wanted, flags, FirstZone::Untried) {
+            Ok(pfn) => Err(End::Got(pfn)),
+            Err(refusals) => {
+                self.refusals = refusals;
+                Ok(())
+            }
+        }
+    }
+
+    /// Goes on if there is to be another round.
+    fn round(&mut self) -> Result<(), End> {
+        self.use_reserves()?;
+        if !self.wanted.gfp.has(Gfp::DIRECT_RECLAIM) {
+            return self.drain_and_leave();
+        }
+        let progress = self.reclaim()?;
+        let compacted = self.compact()?;
+        if gives_up_early::<P>(self.wanted) {
+            return Err(End::NoPage);
+        }
+        let goes_on =
+            self.reclaim_may_help(progress) || progress && self.compaction_may_help(compacted);
+        if goes_on { Ok(()) } else { self.last_resort() }
+    }
+
+    /// Who helps to free memory may have the last pages; but as long as one zone of the list has pages above
+    /// its mark, no other is emptied.
+    fn use_reserves(&mut self) -> Result<(), End> {
+        if !ignores_watermarks(self.wanted.gfp) || self.flags.has(AllocFlags::NO_WATERMARKS) {
+            return Ok(());
+        }
+        let wakes = AllocFlags(self.flags.0 & AllocFlags::KSWAPD.0);
+        self.flags = AllocFlags::NO_WATERMARKS.or(wakes);
+        self.look()
+    }
+
+    /// For a request that may not reclaim: nearpage looks once more after a drain.
+    fn drain_and_leave(&mut self) -> Result<(), End> {
+        if self.allocator.model.departures.drains_before_failing {
+            self.drain();
+            self.look()?;
+        }
+        Err(End::NoPage)
+    }
+
+    fn drain(&self) {
+        // A CPU that is being drained by somebody else needs no second drain.
+        let _ = self.allocator.drain_all();
+    }
+
+    /// Returns whether it made progress.
+    fn reclaim(&mut self) -> Result<bool, End> {
+        let shortage = self.allocator.shortage(self.wanted);
+        let progress = self.allocator.platform.direct_reclaim(shortage).0 > 0;
+        if progress {
+            self.look()?;
+            self.allocator.unreserve(self.wanted, Force::KeepsLast);
+        }
+        if progress || self.allocator.model.departures.drains_before_failing {
+            self.drain();
+            self.look()?;
+        }
+        Ok(progress)
+    }
+
+    /// Whether to reclaim once more. Before giving up, urgent pageblocks go.
+    /// `mm/page_alloc.c: should_reclaim_retry`, 6.12.
+    fn reclaim_may_help(&mut self, progress: bool) -> bool {
+        let counts = progress && self.wanted.order <= COSTLY_ORDER;
+        self.rounds_without_progress = if counts { 0 } else { self.rounds_without_progress + 1 };
+        if self.rounds_without_progress <= ROUNDS_WITHOUT_PROGRESS_MAX {
+            let departs = self.allocator.model.departures.retries_after_progress;
+            if progress && departs || self.reclaim_could_do() {
+                return true;
+            }
+        }
+        self.allocator.unreserve(self.wanted, Force::TakesLast)
+    }
+
+    /// Whether some zone would pass its min mark if all was reclaimed that can be.
+    fn reclaim_could_do(&self) -> bool {
+        let Wanted { order, kind, .. } = *self.wanted;
+        let flags = AllocFlags(self.flags.0 & !AllocFlags::WMARK_MASK);
+        self.allocator.zonelist(self.wanted).any(|zone| {
+            let node = self.allocator.node_id(zone.node());
+            let more = self.allocator.platform.reclaimable(node, zone.kind());
+            zone.would_pass(order, flags, kind, more)
+        })
+    }
+
+    /// Large blocks are compacted for before anything is reclaimed: what is missing may be order, not memory.
+    fn compact_early(&mut self) -> Result<(), End> {
+        let Wanted { order, gfp, migratetype, .. } = *self.wanted;
+        let is_costly = order > COSTLY_ORDER;
+        let is_worth_it = is_costly || order > Order(0) && migratetype != Migratetype::Movable;
+        if !is_worth_it || !gfp.has(Gfp::DIRECT_RECLAIM) || ignores_watermarks(gfp) {
+            return Ok(());
+        }
+        let compacted = self.compact_with(CompactEffort::Async)?;
+        if is_costly && gfp.has(Gfp::NORETRY) {
+            let did_nothing = matches!(compacted, Compacted::Skipped | Compacted::Deferred);
+            if did_nothing || gfp.has(Gfp::THISNODE) {
+                return Err(End::NoPage);
+            }
+            self.effort = CompactEffort::Async;
+        }
+        Ok(())
+    }
+
+    fn compact(&mut self) -> Result<Compacted, End> {
+        self.compact_with(self.effort)
+    }
+
+    fn compact_with(&mut self, effort: CompactEffort) -> Result<Compacted, End> {
+        if !P::COMPACTS || self.wanted.order == Order(0) {
+            return Ok(Compacted::Skipped);
+        }
+        let shortage = self.allocator.shortage(self.wanted);
+        let compacted = self.allocator.platform.compact(shortage, effort);
+        if compacted != Compacted::Skipped {
+            self.look()?;
+        }
+        Ok(compacted)
+    }
+
+    /// Whether to compact once more, harder if need be.
+    /// `mm/page_alloc.c: should_compact_retry`, 6.12.
+    fn compaction_may_help(&mut self, compacted: Compacted) -> bool {
+        if !P::COMPACTS || self.wanted.order == Order(0) {
+            return false;
+        }
+        let is_costly = self.wanted.order > COSTLY_ORDER;
+        match compacted {
+            Compacted::Skipped => return self.reclaim_could_do(),
+            Compacted::Success => {
+                let most = if is_costly { COMPACTIONS_MAX / 4 } else { COMPACTIONS_MAX };
+                self.compactions += 1;
+                if self.compactions <= most {
+                    return true;
+                }
+            }
+            Compacted::Deferred | Compacted::Failed => {}
+        }
+        let harder = match self.effort {
+            CompactEffort::Async => CompactEffort::SyncLight,
+            CompactEffort::SyncLight if !is_costly => CompactEffort::SyncFull,
+            CompactEffort::SyncLight | CompactEffort::SyncFull => return false,
+        };
+        (self.effort, self.compactions) = (harder, 0);
+        true
+    }
+
+    /// Somebody gives something up. Goes on if that helped.
+    fn last_resort(&mut self) -> Result<(), End> {
+        // Somebody else may have been given up for meanwhile.
+        self.look_with(AllocFlags::WMARK_HIGH)?;
+        if !may_kill(self.wanted) {
+            return Err(End::NoPage);
+        }
+        let shortage = self.allocator.shortage(self.wanted);
+        let helped = self.allocator.platform.out_of_memory(shortage);
+        if self.wanted.gfp.has(Gfp::NOFAIL) {
+            self.look_with(AllocFlags::NO_WATERMARKS)?;
+        }
+        self.rounds_without_progress = 0;
+        if helped { Ok(()) } else { Err(End::NoPage) }
+    }
+
+    /// A request that may not fail gets a part of the reserves, and begins anew.
+    fn insist(&mut self) -> Result<(), End> {
+        self.look_with(AllocFlags::MIN_RESERVE)?;
+        self.allocator.platform.relax();
+        Ok(())
     }
 }
 
@@ -136,9 +316,15 @@ fn ignores_watermarks(gfp: Gfp) -> bool {
     gfp.has(Gfp::MEMALLOC) && !gfp.has(Gfp::NOMEMALLOC)
 }
 
-/// Requests that prefer failing to more work.
-fn gives_up_early(gfp: Gfp, order: Order) -> bool {
-    gfp.has(Gfp::NORETRY) || (order > COSTLY_ORDER && !gfp.has(Gfp::RETRY_MAYFAIL))
+/// Who may not fail must be able to wait.
+fn may_not_fail(gfp: Gfp) -> bool {
+    gfp.has(Gfp::NOFAIL) && gfp.has(Gfp::DIRECT_RECLAIM)
+}
+
+/// Requests that prefer failing to more work, and large ones that more work rarely helps. Facts 4.4 i.
+fn gives_up_early<P: Platform>(wanted: &Wanted) -> bool {
+    let tries_hard = P::COMPACTS && wanted.gfp.has(Gfp::RETRY_MAYFAIL);
+    wanted.gfp.has(Gfp::NORETRY) || wanted.order > COSTLY_ORDER && !tries_hard
 }
 
 /// Whether the last resort would be taken for this request. Facts 4.4 m.
@@ -146,7 +332,7 @@ fn may_kill(wanted: &Wanted) -> bool {
     wanted.order <= COSTLY_ORDER
         && !wanted.gfp.has(Gfp::RETRY_MAYFAIL)
         && !wanted.gfp.has(Gfp::THISNODE)
-        && wanted.kind >= crate::units::ZoneKind::Normal
+        && wanted.kind >= ZoneKind::Normal
 }
 
 #[cfg(test)]
@@ -154,7 +340,7 @@ mod tests {
     use crate::alloc::Request;
     use crate::gfp::Gfp;
     use crate::testing::machine::TestMachine;
-    use crate::units::{NodeId, NodeIndex, Order};
+    use crate::units::{NodeId, NodeIndex, Order, PageCount};
 
     #[test]
     fn last_pages_are_taken_last() {
@@ -168,6 +354,21 @@ mod tests {
             while near(Gfp::KERNEL).is_ok() {}
             assert_eq!(near(helper).map(node_of), Ok(Some(NodeIndex(0))));
             assert!(near(helper.or(Gfp::NOMEMALLOC)).is_err());
+        });
+    }
+
+    #[test]
+    fn who_may_not_fail_gets_the_reserves() {
+        TestMachine::new().node(0, 4096, &[0]).run(|allocator| {
+            let alloc = |gfp| allocator.alloc(Request::new(Order(0), gfp));
+            let free = || allocator.zones()[0].free_pages();
+            while alloc(Gfp::KERNEL).is_ok() {}
+            assert!(alloc(Gfp::NOWAIT.or(Gfp::NOFAIL)).is_err(), "who cannot wait may fail");
+            let kills = allocator.platform().out_of_memory.get();
+            while free() > PageCount(0) {
+                alloc(Gfp::KERNEL.or(Gfp::NOFAIL)).unwrap();
+            }
+            assert!(allocator.platform().out_of_memory.get() > kills);
         });
     }
 }

@@ -232,7 +232,7 @@ impl Buddy {
     }
 
     /// Gives the first block of a donor, one pageblock or more, to another type for good.
-    fn claim_pageblocks(
+    pub(super) fn claim_pageblocks(
         &mut self,
         frames: ZoneFrames<'_>,
         order: Order,

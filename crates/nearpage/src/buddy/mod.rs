@@ -12,7 +12,8 @@
 //!
 //! **Taking** (`take`) uses the head of the smallest list that suffices. The lowest part of the block
 //! is handed out, the rest goes back as the largest blocks that it makes up, each to the *head* of its
-//! list. If the lists of the type have nothing, other types give (`fallback`).
+//! list. If the lists of the type have nothing, other types give (`fallback`). Some pageblocks are kept for
+//! urgent requests (`reserve`).
 //!
 //! **Freeing** (`free`) merges with the buddy as long as it is free and of the same order. The block
 //! goes to the head of its list, or to the tail if the parent's buddy is free as well: then the parent
@@ -31,6 +32,7 @@ mod free;
 mod fresh;
 mod lists;
 mod loose;
+mod reserve;
 mod take;
 #[cfg(test)]
 mod tests;
@@ -38,6 +40,7 @@ mod tests;
 pub use check::BuddyError;
 pub use fallback::{FallbackModel, FallbackRules, HeldMovable};
 pub use loose::Merging;
+pub use reserve::Force;
 pub use take::Search;
 
 use core::ops::Range;
@@ -90,13 +93,16 @@ pub struct Buddy {
     /// The zone ends before this frame number.
     end: u32,
     claims_tried: u32,
+    /// Pages of pageblocks that are reserved for urgent requests.
+    reserved: u64,
 }
 
 impl Buddy {
     /// A zone without memory.
     pub const fn new(rules: FallbackRules, merging: Merging) -> Buddy {
         let (lists, loose) = (FreeLists::new(), Loose::new());
-        Buddy { rules, merging, lists, loose, free_pages: 0, end: 0, claims_tried: 0 }
+        let (free_pages, end, claims_tried, reserved) = (0, 0, 0, 0);
+        Buddy { rules, merging, lists, loose, free_pages, end, claims_tried, reserved }
     }
 
     /// Says that the zone's span ends before frame number `end`, managed or not (`spanned_pages`). It

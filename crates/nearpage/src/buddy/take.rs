@@ -111,7 +111,7 @@ impl Buddy {
     }
 
     #[inline]
-    fn pop_smallest(
+    pub(super) fn pop_smallest(
         &mut self,
         frames: ZoneFrames<'_>,
         order: Order,
@@ -124,7 +124,7 @@ impl Buddy {
 
     /// Books the first `used` frames of a block as taken and lists what is left of it.
     #[inline]
-    fn put_rest_back(&mut self, frames: ZoneFrames<'_>, block: &TakenBlock, used: u32) {
+    pub(super) fn put_rest_back(&mut self, frames: ZoneFrames<'_>, block: &TakenBlock, used: u32) {
         self.free_pages -= used as u64;
         let mut at = used;
         while at < frame_count(block.order) {

@@ -172,6 +172,16 @@ impl<'m, P: Platform> Pageset<'m, P> {
         (tuning, totals)
     }
 
+    /// Notes what a single allocation left, for rules that want to know. Nothing on storages that are not exact.
+    #[inline(always)]
+    pub fn note_alloc(&self, rules: &PcpRules) {
+        if P::Storage::EXACT && rules.counts_unused() {
+            let mut tuning = self.tuning();
+            tuning.after_alloc(self.count());
+            self.set_tuning(tuning);
+        }
+    }
+
     /// Splits `high` over the lists as their limits; most of it goes to list `busy`.
     pub fn share_high(&self, tuning: &Tuning, busy: usize) {
         if P::Storage::EXACT {

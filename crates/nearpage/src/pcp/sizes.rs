@@ -4,6 +4,7 @@
 //! All CPUs have the same sizes for a zone. They follow from the zone's managed pages, its low mark and
 //! the number of CPUs that are near it, so they are computed anew whenever one of these changes.
 
+use super::LISTS;
 use crate::units::PageCount;
 
 /// Sizes of every CPU's pageset for one zone.
@@ -49,6 +50,28 @@ impl Sizes {
             0 => Sizes { batch, high_min: high(zone.low.0), high_max: part(FRACTION_MIN) },
             _ => Sizes { batch, high_min: part(high_fraction), high_max: part(high_fraction) },
         }
+    }
+
+    /// These sizes for a pageset that is to keep no more than its part of `budget`, if all pagesets that
+    /// share it would keep `wanted` together. A part is split into `high_max` and a batch for each list, since
+    /// a list that is in use has that much room beside the others. A part too small for that keeps nothing.
+    #[must_use]
+    pub fn within(self, budget: PageCount, wanted: PageCount) -> Sizes {
+        let lists = LISTS as u64;
+        if wanted <= budget {
+            return self;
+        }
+        let part =
+            (u128::from(self.most_kept().0) * u128::from(budget.0) / u128::from(wanted.0)) as u64;
+        let batch = self.batch.0.min(part / (2 * lists)).max(1);
+        let high_max = PageCount(part.saturating_sub(lists * batch));
+        let high_min = self.high_min.min(high_max);
+        Sizes { batch: PageCount(batch), high_min, high_max }
+    }
+
+    /// Pages that a pageset of these sizes may keep: `high_max`, and a batch in each list.
+    pub fn most_kept(self) -> PageCount {
+        PageCount(self.high_max.0 + LISTS as u64 * self.batch.0)
     }
 }
 
@@ -156,6 +179,29 @@ mod tests {
         assert_eq!(stat_threshold(PageCount(1 << 40), 512, 12), 125);
         // The same bytes in larger pages.
         assert_eq!(stat_threshold(PageCount(244_219 / 4), 4, 14), 24);
+    }
+
+    #[test]
+    fn a_budget_is_shared_in_proportion() {
+        let large =
+            Sizes { batch: PageCount(63), high_min: PageCount(1000), high_max: PageCount(9118) };
+        let small = Sizes { batch: PageCount(1), high_min: PageCount(4), high_max: PageCount(986) };
+        let wanted = PageCount(11_000);
+        assert_eq!(large.most_kept().0 + small.most_kept().0, wanted.0);
+        for sizes in [large, small] {
+            assert_eq!(sizes.within(wanted, wanted), sizes);
+        }
+        let half = PageCount(5500);
+        assert_eq!(
+            (large.within(half, wanted).most_kept(), small.within(half, wanted).most_kept()),
+            (PageCount(5000), PageCount(500))
+        );
+        let tight = large.within(PageCount(308), wanted);
+        assert_eq!(
+            tight,
+            Sizes { batch: PageCount(10), high_min: PageCount(140), high_max: PageCount(140) }
+        );
+        assert_eq!(small.within(PageCount(100), wanted).high_max, PageCount(0), "nothing is kept");
     }
 
     proptest::proptest! {

@@ -10,6 +10,7 @@ use std_alloc::vec::Vec;
 use super::random::Random;
 use crate::alloc::Config;
 use crate::model::Model;
+use crate::pcp::tuning::{PcpRules, Series2023};
 use crate::topology::{AddressMap, NodeBuf, TopologyBuf};
 use crate::units::{CpuId, NodeId, Pfn, PfnRange};
 use crate::watermark::Settings;
@@ -203,6 +204,12 @@ fn any_model(random: &mut Random) -> Model {
         model.zonelist_cache =
             random.one_of(&[CacheRule::Off, CacheRule::Original, CacheRule::Keyed]);
     }
+    if model.name == Model::SERIES_2023.name {
+        let choose = |series: Series2023, patch| {
+            if one_in(random, 4) { series.without(patch) } else { series }
+        };
+        model.pcp = PcpRules::series_2023((1..=10).fold(Series2023::ALL, choose));
+    }
     model
 }
 
@@ -220,6 +227,12 @@ pub fn any_settings(random: &mut Random, topology: &TopologyBuf, page_shift: u32
     }
     if one_in(random, 4) {
         settings.watermark_boost_factor = random.one_of(&[0, 1000, 10_000, 100_000]);
+    }
+    if one_in(random, 5) {
+        settings.pageset_budget_kbytes = Some(any_size(random, 1, kbytes / 16 + 1));
+    }
+    if one_in(random, 8) {
+        settings.node_reclaim_mode = 1;
     }
     if one_in(random, 4) {
         settings.percpu_pagelist_high_fraction = 8 + random.below(60) as u32;

@@ -14,7 +14,8 @@
 //! | `zone` | buddy, migratetypes, fallback (facts 1.6, 6) |
 //! | `loose` | pages that are merged later (nearpage's own) |
 //! | `machine` | what follows from sizes and settings, zonelists by scores (facts 2, 3.2, 7.2) |
-//! | `alloc` | scan and slow path (facts 4) |
+//! | `alloc` | scan (facts 4.2) |
+//! | `slow` | what happens when that finds nothing (facts 4.4) |
 //! | `hints` | the zonelist cache (facts 5.1, and nearpage's own) |
 //! | `free` | frees, drains, decay (facts 7.4 to 7.7) |
 //! | `bulk` | bulk allocation and bulk free (facts 8) |
@@ -25,15 +26,17 @@ mod free;
 mod hints;
 mod loose;
 mod machine;
+mod slow;
 mod zone;
 
 use std_alloc::collections::{BTreeMap, VecDeque};
 use std_alloc::vec::Vec;
 
-use crate::alloc::{Config, ScanCounts};
+use crate::alloc::{Config, Fallbacks, ScanCounts};
 use crate::model::Model;
 use crate::pcp::LISTS;
 use crate::pcp::tuning::Tuning;
+use crate::platform::{CompactEffort, Compacted, NodeReclaimed};
 use crate::topology::Topology;
 use crate::units::{CpuId, NodeId, NodeIndex, PageCount, Pfn, PfnRange, ZoneKind};
 use crate::watermark::Settings;
@@ -55,6 +58,31 @@ pub struct HostCalls {
     pub reclaims_that_help: u64,
     /// How often the last resort will still say that it freed something.
     pub kills_that_help: u64,
+    /// Times that reclaim of one node was asked for.
+    pub node_reclaims: u64,
+    /// Times that compaction was asked for, by [`CompactEffort`].
+    pub compactions: [u64; 3],
+    /// What reclaim says that it could free.
+    pub reclaimable: PageCount,
+    /// Where the answers of compaction and of reclaim of one node begin.
+    pub answers_from: u64,
+}
+
+impl HostCalls {
+    /// Counts a call for compaction; the answers go round.
+    pub fn compact(&mut self, effort: CompactEffort) -> Compacted {
+        use Compacted::{Deferred, Failed, Skipped, Success};
+        self.compactions[effort as usize] += 1;
+        let at = self.answers_from + self.compactions.iter().sum::<u64>();
+        [Skipped, Failed, Success, Success, Deferred][(at % 5) as usize]
+    }
+
+    /// Counts a call for reclaim of one node; the answers go round.
+    pub fn node_reclaim(&mut self) -> NodeReclaimed {
+        use NodeReclaimed::{Enough, NotTried, Nothing, Some};
+        self.node_reclaims += 1;
+        [NotTried, Nothing, Some, Enough][((self.answers_from + self.node_reclaims) % 4) as usize]
+    }
 }
 
 /// A node: its zonelists, as zone numbers.
@@ -68,6 +96,8 @@ struct NaiveNode {
     /// Zones that were full lately, by the highest kind of a request.
     full: [hints::Refusals; ZoneKind::COUNT],
     scans: ScanCounts,
+    /// Pages that came from a node although this one was preferred.
+    fallbacks: BTreeMap<NodeIndex, Fallbacks>,
 }
 
 /// The pages of one zone that one CPU caches.
@@ -124,6 +154,7 @@ impl NaiveAllocator {
             own: Vec::new(),
             full: Default::default(),
             scans: ScanCounts::default(),
+            fallbacks: BTreeMap::new(),
         };
         let pairs = topology.indexes().flat_map(|a| topology.indexes().map(move |b| (a, b)));
         Self {
@@ -156,6 +187,11 @@ impl NaiveAllocator {
     /// What the scans for a node did.
     pub fn scan_counts(&self, node: NodeIndex) -> ScanCounts {
         self.nodes[node.0 as usize].scans
+    }
+
+    /// Pages that came from `to` although `from` was preferred, by reason.
+    pub fn fallbacks(&self, from: NodeIndex, to: NodeIndex) -> Fallbacks {
+        self.nodes[from.0 as usize].fallbacks.get(&to).copied().unwrap_or_default()
     }
 
     /// What begins at a frame.

@@ -3,7 +3,7 @@
 use core::fmt::{self, Write};
 
 use super::ZoneStats;
-use crate::alloc::{PageAllocator, ScanCounts};
+use crate::alloc::{Fallbacks, PageAllocator, Reason, ScanCounts};
 use crate::platform::Platform;
 use crate::units::{NodeIndex, ZoneKind};
 
@@ -45,7 +45,8 @@ impl<P: Platform> PageAllocator<'_, P> {
 
     /// Writes those lines of `/proc/vmstat` that an allocator of pages has, with the kernel's names, and
     /// after them nearpage's own: pages in pagesets, their refills and drains, how often zone locks were
-    /// taken and the most pages in one hold, and what scans of zonelists did ([`ScanCounts`]).
+    /// taken and the most pages in one hold, and what scans of zonelists did ([`ScanCounts`]),
+    /// and how many pages came from elsewhere than preferred for which reason ([`Reason`]).
     ///
     /// # Errors
     /// Those of `out`.
@@ -60,7 +61,34 @@ impl<P: Platform> PageAllocator<'_, P> {
         }
         write_lines(&[("pgfree", all.pgfree.0)], out)?;
         write_lines(&all.own_lines(), out)?;
-        write_lines(&self.scan_lines(), out)
+        write_lines(&self.scan_lines(), out)?;
+        let indexes = || self.topology().indexes();
+        let pairs = indexes().flat_map(|from| indexes().map(move |to| self.fallbacks(from, to)));
+        let all = pairs.fold(Fallbacks::default(), Fallbacks::plus);
+        let mut reasons = Reason::ALL.into_iter();
+        reasons.try_for_each(|of| writeln!(out, "fallback_{} {}", of.name(), all.pages(of)))
+    }
+
+    /// Writes where pages came from instead of the zone that was preferred, and why: a line for each pair of
+    /// nodes between which there were any, as `Node 0 -> Node 2 watermark 512 lowmem_reserve 0 …`, in pages.
+    /// A node beside itself: pages of another of its zones.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn write_fallbacks(&self, out: &mut (impl Write + ?Sized)) -> fmt::Result {
+        let indexes = || self.topology().indexes();
+        for (from, to) in indexes().flat_map(|from| indexes().map(move |to| (from, to))) {
+            let fallbacks = self.fallbacks(from, to);
+            if fallbacks.total().0 > 0 {
+                let id = |node| self.topology().node(node).id;
+                write!(out, "Node {} -> Node {}", id(from), id(to))?;
+                for of in Reason::ALL {
+                    write!(out, " {} {}", of.name(), fallbacks.pages(of))?;
+                }
+                out.write_char('\n')?;
+            }
+        }
+        Ok(())
     }
 
     fn scan_lines(&self) -> [(&'static str, u64); 4] {
@@ -147,11 +175,26 @@ mod tests {
                             pgfree 1\nnr_pcp_pages 1\npcp_refill 2\npcp_refill_pages 3\npcp_drain 0\n\
                             pcp_drain_pages 0\nzone_lock_acquisitions 3\nzone_lock_most_pages 16\n\
                             zonelist_visited 0\nzonelist_skipped 0\nzonelist_second_pass 0\n\
-                            zonelist_zap 0\n";
+                            zonelist_zap 0\nfallback_watermark 0\nfallback_lowmem_reserve 0\n\
+                            fallback_fragmentation 0\nfallback_zonelist_hint 0\n";
             assert_eq!(text, expected);
             let mut text = String::new();
             allocator.write_numastat(NodeIndex(1), &mut text).unwrap();
             assert_eq!(text.lines().last(), Some("other_node 3"));
+        });
+    }
+
+    #[test]
+    fn fallbacks_have_a_line_for_each_pair_of_nodes() {
+        TestMachine::new().node(0, 4096, &[0]).node(8, 4096, &[]).run(|allocator| {
+            let own = Request::new(Order(0), Gfp::KERNEL.or(Gfp::THISNODE));
+            while allocator.alloc(own).is_ok() {}
+            allocator.alloc(Request::new(Order(1), Gfp::KERNEL)).unwrap();
+            let mut text = String::new();
+            allocator.write_fallbacks(&mut text).unwrap();
+            let expected =
+                "Node 0 -> Node 8 watermark 2 lowmem_reserve 0 fragmentation 0 zonelist_hint 0\n";
+            assert_eq!(text, expected);
         });
     }
 }

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use crate::units::ZoneKind;
+use crate::units::{PageCount, ZoneKind};
 
 /// The sysctls (`vm.*`) that size watermarks and pagesets, and the two choices that go with them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -18,11 +18,20 @@ pub struct Settings {
     pub lowmem_reserve_ratio: [u32; ZoneKind::COUNT],
     /// Fixes the size of pagesets at 1/fraction of the zone, 8 or more; 0 lets them tune themselves.
     pub percpu_pagelist_high_fraction: u32,
+    /// Most KiB that all pagesets together keep; `None`: what the sizes of the zones allow. Each pageset gets
+    /// its part of it; beyond its part a list may hold one block.
+    pub pageset_budget_kbytes: Option<u64>,
     /// Whether huge pages are in use, so that a derived `min_free_kbytes` leaves room for whole
     /// pageblocks.
     pub transparent_hugepage: bool,
     /// How Movable zones get their `min`.
     pub movable_min: MovableMin,
+    /// If not 0, memory of a near node is reclaimed before a further node is asked. The bits of `vm.zone_reclaim_mode`:
+    /// 1 on, 2 may write, 4 may unmap; what they allow is the host's business.
+    pub node_reclaim_mode: u32,
+    /// Background reclaim works up to the promo mark, to make room for pages that are promoted from slower
+    /// memory (`kernel.numa_balancing` 2).
+    pub memory_tiering: bool,
 }
 
 /// How Movable zones get their `min` mark.
@@ -44,13 +53,22 @@ impl Default for Settings {
             watermark_boost_factor: 15_000,
             lowmem_reserve_ratio: [256, 256, 32, 0, 0],
             percpu_pagelist_high_fraction: 0,
+            pageset_budget_kbytes: None,
             transparent_hugepage: true,
             movable_min: MovableMin::Small,
+            node_reclaim_mode: 0,
+            memory_tiering: false,
         }
     }
 }
 
 impl Settings {
+    /// [`pageset_budget_kbytes`](Self::pageset_budget_kbytes) in pages of `1 << page_shift` bytes.
+    pub fn pageset_budget(&self, page_shift: u32) -> Option<PageCount> {
+        let page_bytes = PageCount(1).bytes(page_shift);
+        Some(PageCount(self.pageset_budget_kbytes?.saturating_mul(1024) / page_bytes))
+    }
+
     /// Checks the values that Linux refuses to take. The formulas are total: they accept any value.
     ///
     /// # Errors
@@ -68,6 +86,9 @@ impl Settings {
         if (1..8).contains(&self.percpu_pagelist_high_fraction) {
             let fraction = self.percpu_pagelist_high_fraction.into();
             return refuse("percpu_pagelist_high_fraction", fraction, "0, or 8 and more");
+        }
+        if self.node_reclaim_mode > 7 {
+            return refuse("zone_reclaim_mode", self.node_reclaim_mode.into(), "0 to 7");
         }
         Ok(())
     }
@@ -115,6 +136,11 @@ mod tests {
         assert_eq!(
             fraction.check().unwrap_err().to_string(),
             "percpu_pagelist_high_fraction is 7; accepted: 0, or 8 and more"
+        );
+        let mode = Settings { node_reclaim_mode: 8, ..Settings::default() };
+        assert_eq!(
+            mode.check().unwrap_err().to_string(),
+            "zone_reclaim_mode is 8; accepted: 0 to 7"
         );
     }
 }

@@ -87,6 +87,10 @@ pub fn same_counters(
         let id = allocator.topology().node(node).id;
         let what = format_args!("scans for node {id}");
         same(what, allocator.scan_counts(node), naive.scan_counts(node))?;
+        for to in allocator.topology().indexes() {
+            let what = format_args!("fallbacks from node {id} to node {}", to.0);
+            same(what, allocator.fallbacks(node, to), naive.fallbacks(node, to))?;
+        }
     }
     for &cpu in cpus {
         let pagesets = allocator.pagesets(cpu).unwrap_or_default();
@@ -109,6 +113,8 @@ fn same_zone(zone: &Zone<'_, Host>, model: &NaiveZone) -> Result<(), Difference>
     same("managed pages", zone.managed(), model.managed)?;
     same("marks", zone.marks(), model.marks())?;
     same("boost", zone.boost(), model.boost)?;
+    same("pages kept back", zone.kept_back(), model.kept_back())?;
+    same("pages reserved", zone.lock().buddy().reserved(), model.reserved)?;
     same("reserve", reserve, model.reserve)?;
     same("pressure", zone.view(), model.view)?;
     same("headroom", zone.headroom_orders(), model.headroom_orders())?;

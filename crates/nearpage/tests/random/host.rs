@@ -8,11 +8,11 @@ use nearpage::frame::ZoneFrames;
 use nearpage::pcp::serial::{CurrentCpu, LinkedList, SerialStorage, Single};
 use nearpage::pcp::storage::{EachList, ListCounts};
 use nearpage::pcp::{Pop, Push, Storage};
-use nearpage::platform::{Platform, Shortage};
+use nearpage::platform::{CompactEffort, Compacted, NodeReclaimed, Platform, Shortage};
 use nearpage::sync::AtomicU32;
 use nearpage::testing::naive_allocator::HostCalls;
 use nearpage::testing::plain::PlainLock;
-use nearpage::units::{CpuId, Order, PageCount};
+use nearpage::units::{CpuId, NodeId, Order, PageCount, ZoneKind};
 
 /// The host.
 #[derive(Default)]
@@ -36,9 +36,14 @@ impl Host {
     }
 
     fn count(&self, change: impl FnOnce(&mut HostCalls)) {
+        self.ask(change);
+    }
+
+    fn ask<R>(&self, question: impl FnOnce(&mut HostCalls) -> R) -> R {
         let mut calls = self.calls.get();
-        change(&mut calls);
+        let answer = question(&mut calls);
         self.calls.set(calls);
+        answer
     }
 }
 
@@ -46,6 +51,7 @@ impl Platform for Host {
     type Lock<T> = PlainLock<T>;
     type Storage = LossyStorage;
     const BACKGROUND_RECLAIM: bool = true;
+    const COMPACTS: bool = true;
 
     fn storage(&self) -> &LossyStorage {
         &self.storage
@@ -66,6 +72,18 @@ impl Platform for Host {
             calls.reclaims_that_help -= u64::from(helps);
         });
         PageCount(helps.into())
+    }
+
+    fn reclaimable(&self, _node: NodeId, _kind: ZoneKind) -> PageCount {
+        self.calls.get().reclaimable
+    }
+
+    fn node_reclaim(&self, _shortage: Shortage) -> NodeReclaimed {
+        self.ask(HostCalls::node_reclaim)
+    }
+
+    fn compact(&self, _shortage: Shortage, effort: CompactEffort) -> Compacted {
+        self.ask(|calls| calls.compact(effort))
     }
 
     fn out_of_memory(&self, _shortage: Shortage) -> bool {

@@ -184,5 +184,5 @@ fn canary_a_poisoned_hint_is_found() {
         };
         Model { zonelist_cache, ..model }
     }
-    assert!(finds(Planted::Rules(poisoned), 20) >= 5);
+    assert!(finds(Planted::Rules(poisoned), 60) >= 5);
 }

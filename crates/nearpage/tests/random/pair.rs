@@ -5,13 +5,14 @@ mod wrong;
 
 use std::fmt;
 
-use nearpage::alloc::{PageAllocator, Request};
+use nearpage::alloc::{PageAllocator, Reason, Request};
 use nearpage::error::AllocError;
+use nearpage::frame::Migratetype;
 use nearpage::gfp::Gfp;
 use nearpage::testing::generate::{RandomMachine, any_size};
 use nearpage::testing::naive_allocator::NaiveAllocator;
 use nearpage::testing::random::Random;
-use nearpage::units::{CpuId, NodeId, Order, Pfn, PfnRange};
+use nearpage::units::{CpuId, NodeId, Order, Pfn, PfnRange, ZoneKind};
 
 use crate::compare::{self, Difference, same};
 use crate::habits::Habits;
@@ -151,6 +152,18 @@ impl<'a, 'm> Pair<'a, 'm> {
             self.tally.add_count("second passes of a scan", counts.second_passes);
             self.tally.add_count("zonelist caches zapped", counts.zaps);
         }
+        let indexes = || self.allocator.topology().indexes();
+        for (from, to) in indexes().flat_map(|from| indexes().map(move |to| (from, to))) {
+            let fallbacks = self.naive.fallbacks(from, to);
+            for reason in Reason::ALL {
+                self.tally.add_count(reason.name(), fallbacks.pages(reason).0);
+            }
+        }
+        let calls = self.naive.calls;
+        self.tally.add_count("compactions", calls.compactions.iter().sum());
+        self.tally.add_count("reclaims of one node", calls.node_reclaims);
+        self.tally.add_count("direct reclaims", calls.reclaims);
+        self.tally.add_count("last resorts", calls.out_of_memory);
         for pageset in self.cpus.iter().flat_map(|&cpu| self.naive.pagesets(cpu)) {
             self.tally.add_count("refills of pagesets", pageset.refills.0);
             self.tally.add_count("drains of pagesets", pageset.drains.0);
@@ -219,10 +232,31 @@ impl<'a, 'm> Pair<'a, 'm> {
         if self.one_in(500) {
             request.order = Order(11 + self.random.below(245) as u8);
         }
+        if self.one_in(50) && self.may_insist(request) {
+            request.gfp = request.gfp.or(Gfp::NOFAIL);
+            self.tally.count("requests that may not fail");
+        }
         if !self.alloc(request)? && self.one_in(16) {
             self.filling = false;
         }
         Ok(())
+    }
+
+    /// Whether the request gets a block if it goes on until it does: the last resort opens all that is free.
+    fn may_insist(&self, request: Request) -> bool {
+        let Request { order, gfp, .. } = request;
+        let gives_up = [Gfp::NORETRY, Gfp::RETRY_MAYFAIL, Gfp::THISNODE];
+        let (Some(kind), Some(_)) = (gfp.zone_kind(), gfp.migratetype()) else { return false };
+        if order > Order(3) || kind < ZoneKind::Normal || gives_up.iter().any(|&f| gfp.has(f)) {
+            return false;
+        }
+        let types = &Migratetype::ALL[..Migratetype::PCP_COUNT];
+        let orders = (order.0..=10).map(Order);
+        let mut lists = orders.flat_map(|order| types.iter().map(move |&of| (order, of)));
+        lists.any(|(order, of)| {
+            let zones = self.naive.zones().iter().filter(|zone| zone.kind <= kind);
+            zones.into_iter().any(|zone| zone.list(order, of).next().is_some())
+        })
     }
 
     /// Order 0, anything else random.

@@ -5,11 +5,13 @@ use std_alloc::vec::Vec;
 use super::hints::{Refusals, Scan};
 use super::zone::{Begins, Blocks};
 use super::{NaiveAllocator, NaivePageset};
-use crate::alloc::Request;
+use crate::alloc::{Reason, Request};
 use crate::error::AllocError;
 use crate::frame::Migratetype;
 use crate::gfp::Gfp;
 use crate::pcp::list_index;
+use crate::pcp::tuning::Decay;
+use crate::platform::NodeReclaimed;
 use crate::units::{CpuId, MAX_ORDER, NodeIndex, Order, PageCount, Pfn, ZoneKind};
 use crate::watermark::AllocFlags;
 
@@ -27,11 +29,11 @@ pub(super) struct Asked {
 
 /// What a scan saw.
 #[derive(Default)]
-struct Seen {
-    zones: u16,
-    free: PageCount,
-    below_watermark: u16,
-    fragmented: u16,
+pub(super) struct Seen {
+    pub zones: u16,
+    pub free: PageCount,
+    pub below_watermark: u16,
+    pub fragmented: u16,
 }
 
 impl NaiveAllocator {
@@ -89,22 +91,7 @@ impl NaiveAllocator {
                 return Ok(pfn);
             }
         }
-        if gfp.has(Gfp::KSWAPD_RECLAIM) {
-            self.calls.wakes += self.nodes_on_the_way(asked);
-        }
-        let mut flags = slow_flags(asked);
-        let mut result = self.scan(asked, flags);
-        if result.is_err() && gfp.has(Gfp::MEMALLOC) && !gfp.has(Gfp::NOMEMALLOC) {
-            flags = AllocFlags::NO_WATERMARKS.or(AllocFlags(flags.0 & AllocFlags::KSWAPD.0));
-            result = self.scan(asked, flags);
-        }
-        if result.is_err() && gfp.has(Gfp::DIRECT_RECLAIM) {
-            result = self.reclaim_and_retry(asked, flags);
-        } else if result.is_err() && self.model.departures.drains_before_failing {
-            self.drain_all();
-            result = self.scan(asked, flags);
-        }
-        result.map_err(|seen| AllocError::OutOfMemory {
+        self.slow(asked).map_err(|seen| AllocError::OutOfMemory {
             node: self.nodes[asked.node.0 as usize].id,
             order: asked.order,
             gfp,
@@ -143,55 +130,8 @@ impl NaiveAllocator {
         }
     }
 
-    fn reclaim_and_retry(&mut self, asked: &Asked, flags: AllocFlags) -> Result<Pfn, Seen> {
-        let costly = asked.order > Order(3);
-        let mut rounds_without_progress = 0;
-        loop {
-            self.calls.reclaims += 1;
-            let progress = take_one(&mut self.calls.reclaims_that_help);
-            if progress && let Ok(pfn) = self.scan(asked, flags) {
-                return Ok(pfn);
-            }
-            if progress || self.model.departures.drains_before_failing {
-                self.drain_all();
-            }
-            let seen = match self.scan(asked, flags) {
-                Ok(pfn) => return Ok(pfn),
-                Err(seen) => seen,
-            };
-            let try_hard = asked.gfp.has(Gfp::RETRY_MAYFAIL);
-            if asked.gfp.has(Gfp::NORETRY) || costly && !try_hard {
-                return Err(seen);
-            }
-            rounds_without_progress =
-                if progress && !costly { 0 } else { rounds_without_progress + 1 };
-            if progress && rounds_without_progress <= 16 {
-                continue;
-            }
-            let may_kill = !costly
-                && !try_hard
-                && !asked.gfp.has(Gfp::THISNODE)
-                && asked.kind >= ZoneKind::Normal;
-            if !may_kill {
-                return Err(seen);
-            }
-            self.calls.out_of_memory += 1;
-            if !take_one(&mut self.calls.kills_that_help) {
-                return Err(seen);
-            }
-        }
-    }
-
-    /// Nodes whose background reclaim is woken: each time the node changes along the zonelist.
-    fn nodes_on_the_way(&self, asked: &Asked) -> u64 {
-        let mut nodes: Vec<NodeIndex> =
-            asked.zonelist.iter().map(|&zone| self.zones[zone].node).collect();
-        nodes.dedup();
-        nodes.len() as u64
-    }
-
     /// The first zone of the list that may give the block.
-    fn scan(&mut self, asked: &Asked, flags: AllocFlags) -> Result<Pfn, Seen> {
+    pub(super) fn scan(&mut self, asked: &Asked, flags: AllocFlags) -> Result<Pfn, Seen> {
         self.scan_after(asked, flags, false)
     }
 
@@ -242,12 +182,19 @@ impl NaiveAllocator {
             seen.zones += 1;
             seen.free.0 += self.zones[zone].free.0;
             let is_tried = is_first && was_tried;
-            let passed_mark = is_tried || self.may_take(zone, asked, flags);
+            let passed_mark = is_tried
+                || self.may_take(zone, asked, flags)
+                || self.node_reclaim_helps(zone, asked, flags);
             if passed_mark {
                 let pfn = self.take_block(zone, asked, flags, is_tried);
                 self.wake_if_boosted(zone, flags);
                 if let Some(pfn) = pfn {
-                    self.count_placement(zone, asked);
+                    let reason = self.reason(asked, flags, scan);
+                    self.count_placement(zone, asked, reason);
+                    if flags.has(AllocFlags::HIGHATOMIC) {
+                        let pageblocks = &mut self.pageblocks;
+                        self.zones[zone].keep_pageblock_of(pfn, asked.order, pageblocks);
+                    }
                     self.hand_out(pfn, zone, asked);
                     return Ok(pfn);
                 }
@@ -265,11 +212,42 @@ impl NaiveAllocator {
         &mut self.nodes[asked.node.0 as usize].full[asked.kind.index()]
     }
 
-    fn count_placement(&mut self, zone: usize, asked: &Asked) {
+    fn count_placement(&mut self, zone: usize, asked: &Asked, reason: Reason) {
         let preferred = asked.zonelist[0];
         if self.zones[preferred].node != self.zones[zone].node {
             self.zones[zone].events.miss += 1;
             self.zones[preferred].events.foreign += 1;
+        }
+        self.count_fallback(zone, asked, asked.order.pages(), reason);
+    }
+
+    pub(super) fn count_fallback(
+        &mut self,
+        zone: usize,
+        asked: &Asked,
+        pages: PageCount,
+        reason: Reason,
+    ) {
+        let preferred = asked.zonelist[0];
+        if preferred != zone {
+            let (from, to) = (self.zones[preferred].node, self.zones[zone].node);
+            self.nodes[from.0 as usize].fallbacks.entry(to).or_default().add(reason, pages);
+        }
+    }
+
+    /// Why the first zone gave nothing, after another one did.
+    fn reason(&self, asked: &Asked, flags: AllocFlags, scan: &Scan) -> Reason {
+        let zone = &self.zones[asked.zonelist[0]];
+        if scan.left_some_out() {
+            Reason::Hint
+        } else if zone.passes(asked.order, flags, asked.kind) {
+            Reason::Fragmentation
+        } else if zone.passes(asked.order, flags, zone.kind) {
+            Reason::LowmemReserve
+        } else if zone.passes(Order(0), flags, asked.kind) {
+            Reason::Fragmentation
+        } else {
+            Reason::Watermark
         }
     }
 
@@ -291,6 +269,20 @@ impl NaiveAllocator {
         flags.has(AllocFlags::NO_WATERMARKS) || zone.passes(asked.order, flags, asked.kind)
     }
 
+    /// Reclaims a near node, if that is wanted at all.
+    fn node_reclaim_helps(&mut self, zone: usize, asked: &Asked, flags: AllocFlags) -> bool {
+        let from = self.zones[asked.zonelist[0]].node.0 as usize;
+        let to = self.zones[zone].node.0 as usize;
+        let is_far = self.distances[from * self.nodes.len() + to] > 30;
+        if self.settings.node_reclaim_mode == 0 || is_far {
+            return false;
+        }
+        let did_something =
+            matches!(self.calls.node_reclaim(), NodeReclaimed::Some | NodeReclaimed::Enough);
+        let (order, kind) = (asked.order, asked.kind);
+        did_something && self.zones[zone].would_pass(order, flags, kind, PageCount(0))
+    }
+
     fn take_block(
         &mut self,
         zone: usize,
@@ -301,8 +293,39 @@ impl NaiveAllocator {
         let list = list_index(asked.order, asked.migratetype).filter(|_| !was_tried);
         match list.and_then(|list| self.take_cached(zone, asked, list, flags)) {
             Some(pfn) => Some(pfn),
-            None => self.take_direct(zone, asked, 1, u64::MAX, flags).first().copied(),
+            None => self.take_single(zone, asked, flags),
         }
+    }
+
+    /// A block straight from the zone, with rights to its reserve.
+    fn take_single(&mut self, zone: usize, asked: &Asked, flags: AllocFlags) -> Option<Pfn> {
+        let last_rights = AllocFlags::OOM.or(AllocFlags::NON_BLOCK);
+        let mut reserved = None;
+        if flags.has(AllocFlags::HIGHATOMIC) {
+            reserved = self.zones[zone].take_reserved(asked.order);
+        }
+        if let Some(pfn) = reserved {
+            self.count_direct(zone, asked, 1);
+            return Some(pfn);
+        }
+        let ordinary = self.take_direct(zone, asked, 1, u64::MAX, flags).first().copied();
+        if ordinary.is_some() || !flags.intersects(last_rights) {
+            return ordinary;
+        }
+        let pfn = self.zones[zone].take_reserved(asked.order)?;
+        // The hold was counted when there was nothing else.
+        self.zones[zone].holds.acquisitions -= 1;
+        self.count_direct(zone, asked, 1);
+        Some(pfn)
+    }
+
+    fn count_direct(&mut self, zone: usize, asked: &Asked, count: u64) {
+        let is_other = self.node_of(asked.cpu) != self.zones[zone].node;
+        let (zone, pages) = (&mut self.zones[zone], count << asked.order.0);
+        zone.note_hold(pages);
+        zone.events.direct_allocs += count;
+        zone.events.direct_alloc_pages += pages;
+        zone.events.direct_other += if is_other { count } else { 0 };
     }
 
     /// A block through the pageset of the CPU, if the CPU has any.
@@ -315,7 +338,12 @@ impl NaiveAllocator {
     ) -> Option<Pfn> {
         let pageset = &mut self.cpus.get_mut(&asked.cpu)?.pagesets[zone];
         pageset.tuning.before_alloc(&self.model.pcp);
-        self.pop_or_refill(zone, asked, list, flags)
+        let pfn = self.pop_or_refill(zone, asked, list, flags);
+        let pageset = &mut self.cpus.get_mut(&asked.cpu)?.pagesets[zone];
+        if self.model.pcp.decay == Decay::ByUnused {
+            pageset.tuning.after_alloc(pageset.count);
+        }
+        pfn
     }
 
     /// The hottest page of the list, after a refill if it is empty.
@@ -357,42 +385,10 @@ impl NaiveAllocator {
         runs_max: u64,
         flags: AllocFlags,
     ) -> Vec<Pfn> {
-        let is_other = self.node_of(asked.cpu) != self.zones[zone].node;
         let (order, migratetype) = (asked.order, asked.migratetype);
-        let zone = &mut self.zones[zone];
         let wanted = Blocks { order, migratetype, flags, blocks, runs_max };
-        let taken = zone.take(wanted, &mut self.pageblocks);
-        let count = taken.len() as u64;
-        zone.note_hold(count << order.0);
-        zone.events.direct_allocs += count;
-        zone.events.direct_alloc_pages += count << order.0;
-        zone.events.direct_other += if is_other { count } else { 0 };
+        let taken = self.zones[zone].take(wanted, &mut self.pageblocks);
+        self.count_direct(zone, asked, taken.len() as u64);
         taken
     }
-}
-
-/// The min mark, and the reserves that the flags open.
-fn slow_flags(asked: &Asked) -> AllocFlags {
-    let has = |flags| asked.gfp.has(flags);
-    let mut flags = AllocFlags::WMARK_MIN;
-    if has(Gfp::KSWAPD_RECLAIM) {
-        flags = flags.or(AllocFlags::KSWAPD);
-    }
-    if has(Gfp::HIGH) {
-        flags = flags.or(AllocFlags::MIN_RESERVE);
-    }
-    if !has(Gfp::DIRECT_RECLAIM) && !has(Gfp::NOMEMALLOC) {
-        flags = flags.or(AllocFlags::NON_BLOCK);
-        if has(Gfp::HIGH) && asked.order > Order(0) {
-            flags = flags.or(AllocFlags::HIGHATOMIC);
-        }
-    }
-    flags
-}
-
-/// Whether one was left to take.
-fn take_one(left: &mut u64) -> bool {
-    let had = *left > 0;
-    *left -= u64::from(had);
-    had
 }

@@ -6,7 +6,7 @@ use std_alloc::vec::Vec;
 use super::NaiveAllocator;
 use super::alloc::Asked;
 use super::free::PIECE;
-use crate::alloc::{BulkFreeError, Request};
+use crate::alloc::{BulkFreeError, Reason, Request};
 use crate::error::AllocError;
 use crate::pcp::list_index;
 use crate::units::{CpuId, Order, PageCount, Pfn};
@@ -56,7 +56,11 @@ impl NaiveAllocator {
         let has_all = |&zone: &usize| {
             let preferred = self.zones[asked.zonelist[0]].kind;
             let zone = &self.zones[zone];
-            zone.free.0 > zone.marks().low.0 + count + zone.reserve[preferred.index()].0
+            zone.free.0
+                > zone.kept_back().0
+                    + zone.marks().low.0
+                    + count
+                    + zone.reserve[preferred.index()].0
         };
         let Some(zone) = self.near_zones(asked).into_iter().find(has_all) else { return vec![] };
         let mut pages = vec![];
@@ -66,7 +70,12 @@ impl NaiveAllocator {
             self.hand_out(pfn, zone, asked);
             pages.push(pfn);
         }
+        self.count_bulk(zone, asked, &pages);
         pages
+    }
+
+    fn count_bulk(&mut self, zone: usize, asked: &Asked, pages: &[Pfn]) {
+        self.count_fallback(zone, asked, PageCount(pages.len() as u64), Reason::Watermark);
     }
 
     /// The first zone that has pages above its low mark gives as many as it has there: those that the
@@ -76,10 +85,13 @@ impl NaiveAllocator {
         for zone in self.near_zones(asked) {
             let preferred = self.zones[asked.zonelist[0]].kind;
             let naive = &self.zones[zone];
-            let kept = naive.marks().of(flags).0 + naive.reserve[preferred.index()].0;
+            let kept = naive.kept_back().0
+                + naive.marks().of(flags).0
+                + naive.reserve[preferred.index()].0;
             let share = count.min(naive.free.0.saturating_sub(kept));
             let pages = self.bulk_from(zone, asked, share);
             if !pages.is_empty() {
+                self.count_bulk(zone, asked, &pages);
                 return pages;
             }
         }

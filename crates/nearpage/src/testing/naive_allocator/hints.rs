@@ -105,6 +105,11 @@ impl Scan {
         }
     }
 
+    /// Whether a zone was left out while hints counted.
+    pub(super) fn left_some_out(&self) -> bool {
+        self.heeds && self.counts.zones_skipped > 0
+    }
+
     /// Whether to scan once more.
     pub(super) fn wants_second_pass(&mut self) -> bool {
         let again =

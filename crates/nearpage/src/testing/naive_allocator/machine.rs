@@ -134,16 +134,36 @@ impl NaiveAllocator {
             zone.boost = PageCount(0);
             zone.boost_factor = self.settings.watermark_boost_factor;
             zone.reserve = watermark::lowmem_reserve(zone.kind, &managed[node], &self.settings);
-            let near = self.nodes[node].cpus.len();
-            let cpus = if near > 0 { near } else { self.cpus.len() } as u32;
-            let share = ZoneShare { managed: zone.managed, low: zone.raw_marks.low, cpus };
-            let fraction = self.settings.percpu_pagelist_high_fraction;
-            let Sizes { high_min, high_max, batch } = Sizes::of(share, fraction, self.page_shift);
-            for cpu in self.cpus.values_mut() {
-                let tuning = &mut cpu.pagesets[number].tuning;
-                tuning.resize(&self.model.pcp, high_min, high_max, batch);
+        }
+        self.resize_pagesets();
+    }
+
+    fn resize_pagesets(&mut self) {
+        let sizes: Vec<Sizes> = self.zones.iter().map(|zone| self.sizes_of(zone)).collect();
+        let budget = self.settings.pageset_budget(self.page_shift);
+        let most = |sizes: &Sizes| sizes.high_max.0 + 14 * sizes.batch.0;
+        let wanted = self.cpus.len() as u64 * sizes.iter().map(most).sum::<u64>();
+        for cpu in self.cpus.values_mut() {
+            for (pageset, sizes) in cpu.pagesets.iter_mut().zip(&sizes) {
+                let mut part = *sizes;
+                if let Some(budget) = budget {
+                    part = sizes.within(budget, PageCount(wanted));
+                }
+                let Sizes { high_min, high_max, batch } = part;
+                pageset.tuning.resize(&self.model.pcp, high_min, high_max, batch);
+                if budget.is_some() {
+                    pageset.tuning.apply_bounds();
+                }
             }
         }
+    }
+
+    fn sizes_of(&self, zone: &NaiveZone) -> Sizes {
+        let near = self.nodes[zone.node.0 as usize].cpus.len();
+        let cpus = if near > 0 { near } else { self.cpus.len() } as u32;
+        let share = ZoneShare { managed: zone.managed, low: zone.raw_marks.low, cpus };
+        let fraction = self.settings.percpu_pagelist_high_fraction;
+        Sizes::of(share, fraction, self.page_shift)
     }
 
     /// All zonelists: for each node, ascending, the node with the best score again and again.

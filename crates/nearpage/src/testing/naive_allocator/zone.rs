@@ -14,7 +14,7 @@ use crate::frame::{ListEnd, Migratetype};
 use crate::model::Model;
 use crate::pcp::tuning::ZoneView;
 use crate::units::{NodeIndex, ORDERS, Order, PageCount, Pfn, PfnRange, ZoneKind};
-use crate::watermark::{AllocFlags, Marks, WatermarkCheck, watermark_fast};
+use crate::watermark::{AllocFlags, Marks, WatermarkCheck, watermark_fast, watermark_ok};
 use crate::zone::LockHolds;
 
 const PAGEBLOCK: u64 = 512;
@@ -158,6 +158,8 @@ pub struct NaiveZone {
     pub boost: PageCount,
     /// The setting that limits the boost.
     pub boost_factor: u32,
+    /// Pages of pageblocks that are kept for urgent requests.
+    pub reserved: PageCount,
     /// Whether background reclaim is to be woken because of a boost.
     pub was_boosted: bool,
     /// Whether who prefers this zone first tries not to mix pageblocks.
@@ -202,6 +204,7 @@ impl NaiveZone {
             raw_marks: Marks::default(),
             boost: PageCount(0),
             boost_factor: 0,
+            reserved: PageCount(0),
             was_boosted: false,
             avoids_fragmentation: false,
             reserve: Default::default(),
@@ -255,17 +258,106 @@ impl NaiveZone {
     }
 
     fn passes_with(&self, order: Order, flags: AllocFlags, reserve: PageCount) -> bool {
-        let check = WatermarkCheck {
+        watermark_fast(&self.check(order, flags, reserve), self.has_blocks())
+    }
+
+    /// Whether a request would pass with so many free pages more.
+    pub fn would_pass(
+        &self,
+        order: Order,
+        flags: AllocFlags,
+        kind: ZoneKind,
+        more: PageCount,
+    ) -> bool {
+        let mut check = self.check(order, flags, self.reserve[kind.index()]);
+        check.free.0 += more.0;
+        watermark_ok(&check, self.has_blocks())
+    }
+
+    fn check(&self, order: Order, flags: AllocFlags, reserve: PageCount) -> WatermarkCheck {
+        WatermarkCheck {
             free: self.free,
-            free_high_atomic: PageCount(0),
+            free_high_atomic: self.kept_back(),
             mark: self.marks().of(flags),
             boost: self.boost,
             reserve,
             order,
             flags,
+        }
+    }
+
+    /// Loose pages may make up any block: only merging tells.
+    fn has_blocks(&self) -> impl Fn(Order, Migratetype) -> bool {
+        |order, of| {
+            let may_be_loose = of != Migratetype::HighAtomic && !self.loose.is_empty();
+            may_be_loose || self.head(order, of).is_some()
+        }
+    }
+
+    /// Pages kept for urgent requests.
+    pub fn kept_back(&self) -> PageCount {
+        if self.rules.model == FallbackModel::Linux6_1 {
+            return self.reserved;
+        }
+        let blocks = |order: usize| self.lists[order][Migratetype::HighAtomic.index()].0.len();
+        PageCount((0..ORDERS).map(|order| (blocks(order) as u64) << order).sum())
+    }
+
+    /// After an urgent request of higher order was served: keeps the pageblock for others like it.
+    pub fn keep_pageblock_of(&mut self, pfn: Pfn, order: Order, pageblocks: &mut Pageblocks) {
+        let hundredth = self.managed.0 / 100;
+        let most = match self.rules.model {
+            FallbackModel::Linux6_1 => hundredth + PAGEBLOCK,
+            FallbackModel::Linux6_12 if hundredth < PAGEBLOCK => 0,
+            FallbackModel::Linux6_12 => hundredth.div_ceil(PAGEBLOCK) * PAGEBLOCK,
         };
-        // Loose pages may make up any block: only merging tells.
-        watermark_fast(&check, |order, of| !self.loose.is_empty() || self.head(order, of).is_some())
+        if self.reserved.0 >= most || pageblocks.of(pfn) == Migratetype::HighAtomic {
+            return;
+        }
+        if order >= Order(9) {
+            for at in (0..order.pages().0).step_by(PAGEBLOCK as usize) {
+                pageblocks.set(pfn.plus(PageCount(at)), Migratetype::HighAtomic);
+            }
+            self.reserved.0 += order.pages().0;
+            return;
+        }
+        self.settle_all(pageblocks);
+        if self.is_ours(pfn, pageblocks) {
+            pageblocks.set(pfn, Migratetype::HighAtomic);
+            self.move_free_blocks(pfn, Migratetype::HighAtomic);
+            self.reserved.0 += PAGEBLOCK;
+        }
+    }
+
+    /// Gives the pageblock of the smallest reserved block to a type.
+    pub fn give_up_reserve(
+        &mut self,
+        ours: Migratetype,
+        even_the_last: bool,
+        pageblocks: &mut Pageblocks,
+    ) -> bool {
+        if self.reserved.0 <= PAGEBLOCK && !even_the_last {
+            return false;
+        }
+        for order in (0..ORDERS as u8).map(Order) {
+            let Some(pfn) = self.head(order, Migratetype::HighAtomic) else { continue };
+            self.reserved.0 -= order.pages().0.max(PAGEBLOCK).min(self.reserved.0);
+            if order >= Order(9) {
+                self.move_whole(pfn, order, ours, pageblocks);
+                return true;
+            }
+            if self.is_ours(pfn, pageblocks) {
+                pageblocks.set(pfn, ours);
+                self.move_free_blocks(pfn, ours);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// A block from the reserve.
+    pub fn take_reserved(&mut self, order: Order) -> Option<Pfn> {
+        Some(self.split_smallest(order, &[Migratetype::HighAtomic])?.0)
     }
 
     /// Orders, from 0 on, that pass the high mark whatever the highest kind of the request.
@@ -318,7 +410,10 @@ impl NaiveZone {
     }
 
     fn may_loosen(&self, pfn: Pfn, order: Order, pageblocks: &Pageblocks) -> bool {
-        self.merging == Merging::Deferred && order == Order(0) && !pageblocks.is_shared(pfn)
+        self.merging == Merging::Deferred
+            && order == Order(0)
+            && !pageblocks.is_shared(pfn)
+            && pageblocks.of(pfn) != Migratetype::HighAtomic
     }
 
     fn loosen(&mut self, pfn: Pfn, pageblocks: &mut Pageblocks) {
@@ -376,6 +471,11 @@ impl NaiveZone {
             let buddy = Pfn(pfn.0 ^ order.pages().0);
             let Begins::Free(size, _) = self.begins(buddy) else { break };
             if size != order {
+                break;
+            }
+            let theirs = pageblocks.of(buddy);
+            let is_reserved = |of| of == Migratetype::HighAtomic;
+            if order == Order(9) && is_reserved(ours) != is_reserved(theirs) {
                 break;
             }
             self.unlist(buddy);
@@ -510,6 +610,10 @@ impl NaiveZone {
         }
         let (order, donor) = from;
         let pfn = self.head(order, donor).expect("the donor has one");
+        if pageblocks.of(pfn) == Migratetype::HighAtomic {
+            self.relist(pfn, order, ours);
+            return true;
+        }
         if order < Order(9) {
             self.boost_for(wanted.flags);
         }

@@ -39,6 +39,8 @@ impl Pair<'_, '_> {
         // More than sixteen: rounds without progress are counted up to that.
         self.naive.calls.reclaims_that_help = self.random.one_of(&[0, 1, 2, 5, 40]);
         self.naive.calls.kills_that_help = self.random.below(3);
+        self.naive.calls.reclaimable = PageCount(self.random.one_of(&[0, 0, 100, 10_000]));
+        self.naive.calls.answers_from = self.random.below(20);
         self.allocator.platform().calls.set(self.naive.calls);
     }
 

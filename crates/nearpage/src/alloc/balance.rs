@@ -1,0 +1,94 @@
+//! What the allocator and reclaim agree on: when a node has enough, and when its own memory is reclaimed before
+//! another node is asked.
+
+use super::PageAllocator;
+use super::scan::Wanted;
+use crate::platform::{NodeReclaimed, Platform, Shortage};
+use crate::sync::Ordering;
+use crate::units::{NodeIndex, Order, PageCount, ZoneKind};
+use crate::watermark::AllocFlags;
+use crate::zone::Zone;
+
+/// Nodes that are further away are not reclaimed from in order to stay near.
+/// `include/linux/topology.h: RECLAIM_DISTANCE`, 6.12.
+const RECLAIM_DISTANCE: u8 = 30;
+
+impl<'m, P: Platform> PageAllocator<'m, P> {
+    /// Whether background reclaim of a node may stop: some zone, up to `kind`, would give a block of `order`
+    /// above its high mark, or above promo with
+    /// [`memory_tiering`](crate::watermark::Settings::memory_tiering). So it is for a node without such
+    /// zones. `mm/vmscan.c: pgdat_balanced`, 6.12.
+    pub fn is_balanced(&self, node: NodeIndex, order: Order, kind: ZoneKind) -> bool {
+        let promo = AllocFlags(AllocFlags::WMARK_MASK);
+        let mark = if self.settings().memory_tiering { promo } else { AllocFlags::WMARK_HIGH };
+        let concerned =
+            |zone: &Zone<'m, P>| zone.node() == node && zone.kind() <= kind && zone.managed().0 > 0;
+        let mut zones = self.zones().iter().filter(|zone| concerned(zone)).peekable();
+        zones.peek().is_none() || zones.any(|zone| zone.would_pass(order, mark, kind, PageCount(0)))
+    }
+
+    /// Reclaims a zone's node, if it is near enough to be worth it. Returns whether the zone passes its
+    /// watermark then. `mm/page_alloc.c: get_page_from_freelist`, facts 4.2 step 7.
+    pub(super) fn node_reclaim_helps(
+        &self,
+        zone: &Zone<'m, P>,
+        wanted: &Wanted,
+        flags: AllocFlags,
+    ) -> bool {
+        let is_on = self.node_reclaim.load(Ordering::Relaxed);
+        if !is_on || !self.is_near(zone, wanted) {
+            return false;
+        }
+        let shortage = Shortage { node: self.node_id(zone.node()), ..self.shortage(wanted) };
+        match self.platform.node_reclaim(shortage) {
+            NodeReclaimed::NotTried | NodeReclaimed::Nothing => false,
+            NodeReclaimed::Some | NodeReclaimed::Enough => {
+                zone.would_pass(wanted.order, flags, wanted.kind, PageCount(0))
+            }
+        }
+    }
+
+    fn is_near(&self, zone: &Zone<'m, P>, wanted: &Wanted) -> bool {
+        let preferred = self.zonelist(wanted).next().map_or(wanted.node, |first| first.node());
+        self.topology.distance(preferred, zone.node()) <= RECLAIM_DISTANCE
+    }
+
+    pub(super) fn shortage(&self, wanted: &Wanted) -> Shortage {
+        Shortage {
+            node: self.node_id(wanted.node),
+            kind: wanted.kind,
+            order: wanted.order,
+            gfp: wanted.gfp,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::alloc::Request;
+    use crate::gfp::Gfp;
+    use crate::testing::machine::TestMachine;
+    use crate::units::{NodeIndex, Order, ZoneKind};
+    use crate::watermark::Settings;
+
+    #[test]
+    fn reclaim_works_up_to_high_or_promo() {
+        let machine = TestMachine::new().node(0, 8192, &[0]).node(1, 0, &[1]);
+        machine.run(|allocator| {
+            let zone = allocator.zones()[0];
+            let is_balanced = |node| allocator.is_balanced(node, Order(0), ZoneKind::Normal);
+            assert!(is_balanced(NodeIndex(0)) && is_balanced(NodeIndex(1)));
+            let settings = allocator.settings();
+            while zone.free_pages() > zone.marks().promo {
+                allocator.alloc(Request::new(Order(0), Gfp::KERNEL)).unwrap();
+            }
+            assert!(zone.free_pages() > zone.marks().high && is_balanced(NodeIndex(0)));
+            let tiering = Settings { memory_tiering: true, ..settings };
+            allocator.set_settings(tiering).unwrap();
+            assert!(!is_balanced(NodeIndex(0)) && is_balanced(NodeIndex(1)));
+            allocator.set_settings(settings).unwrap();
+            while allocator.alloc(Request::new(Order(0), Gfp::KERNEL)).is_ok() {}
+            assert!(!is_balanced(NodeIndex(0)));
+        });
+    }
+}

@@ -1,0 +1,192 @@
+//! Reasons: why pages came from elsewhere than the zone that their request preferred.
+//!
+//! Counted in pages, by the preferred zone's node, the node that gave, and the reason. Where both are the same
+//! node, another zone of it gave. A page that a pageset hands out on the fast path is from the preferred zone
+//! and counted nowhere.
+
+use super::PageAllocator;
+use super::scan::Wanted;
+use crate::platform::Platform;
+use crate::sync::{AtomicU64, Ordering};
+use crate::units::{NodeIndex, Order, PageCount};
+use crate::watermark::AllocFlags;
+use crate::zone::Zone;
+
+/// Why a page did not come from the zone that its request preferred.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[repr(u8)]
+pub enum Reason {
+    /// The preferred zone was below its watermark.
+    Watermark,
+    /// It had pages above its watermark, which it keeps from requests that could use a higher zone.
+    LowmemReserve,
+    /// It had enough pages, but no block that was large enough, or none without mixing pageblocks.
+    Fragmentation,
+    /// A nearer zone was not asked because the zonelist cache said that it was full.
+    Hint,
+}
+
+impl Reason {
+    /// Number of reasons.
+    pub const COUNT: usize = 4;
+    /// All reasons.
+    pub const ALL: [Reason; Self::COUNT] =
+        [Self::Watermark, Self::LowmemReserve, Self::Fragmentation, Self::Hint];
+
+    /// The name in texts.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Watermark => "watermark",
+            Self::LowmemReserve => "lowmem_reserve",
+            Self::Fragmentation => "fragmentation",
+            Self::Hint => "zonelist_hint",
+        }
+    }
+}
+
+/// Pages by reason: those of one node that was preferred and one that gave.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Fallbacks([u64; Reason::COUNT]);
+
+impl Fallbacks {
+    /// Pages that came from elsewhere for a reason.
+    pub const fn pages(&self, reason: Reason) -> PageCount {
+        PageCount(self.0[reason as usize])
+    }
+
+    /// Pages that came from elsewhere.
+    pub fn total(&self) -> PageCount {
+        PageCount(self.0.iter().sum())
+    }
+
+    /// Adds pages.
+    pub const fn add(&mut self, reason: Reason, pages: PageCount) {
+        self.0[reason as usize] += pages.0;
+    }
+
+    /// The sum of both.
+    #[must_use]
+    pub fn plus(mut self, other: Fallbacks) -> Fallbacks {
+        for reason in Reason::ALL {
+            self.add(reason, other.pages(reason));
+        }
+        self
+    }
+}
+
+/// A node's row of the matrix: [`Fallbacks`] by the node that gave.
+pub(super) struct FallbackRow<'m>(&'m [AtomicU64]);
+
+impl<'m> FallbackRow<'m> {
+    /// Cells for so many nodes.
+    pub(super) const fn cells(nodes: usize) -> usize {
+        nodes * Reason::COUNT
+    }
+
+    /// A row from zeroes.
+    pub(super) const fn new(cells: &'m [AtomicU64]) -> Self {
+        Self(cells)
+    }
+
+    fn cell(&self, to: NodeIndex, reason: Reason) -> &'m AtomicU64 {
+        &self.0[to.0 as usize * Reason::COUNT + reason as usize]
+    }
+}
+
+impl<'m, P: Platform> PageAllocator<'m, P> {
+    /// Pages that were wanted from `from` and came from `to`, by reason. If both are the same node: pages that
+    /// were wanted from one of its zones and came from another.
+    ///
+    /// # Panics
+    /// If the topology has no such node.
+    pub fn fallbacks(&self, from: NodeIndex, to: NodeIndex) -> Fallbacks {
+        let row = &self.nodes[from.0 as usize].fallbacks;
+        Fallbacks(Reason::ALL.map(|reason| row.cell(to, reason).load(Ordering::Relaxed)))
+    }
+
+    /// Counts pages that came from another zone than the preferred one.
+    pub(super) fn note_fallback(
+        &self,
+        preferred: &Zone<'m, P>,
+        zone: &Zone<'m, P>,
+        pages: PageCount,
+        reason: impl FnOnce() -> Reason,
+    ) {
+        if preferred.index() != zone.index() {
+            let row = &self.nodes[preferred.node().0 as usize].fallbacks;
+            row.cell(zone.node(), reason()).fetch_add(pages.0, Ordering::Relaxed);
+        }
+    }
+
+    /// Why a zone did not give what it was asked for, by what it has now.
+    pub(super) fn why_not(&self, zone: &Zone<'m, P>, wanted: &Wanted, flags: AllocFlags) -> Reason {
+        let passes = |order, kind| zone.passes(order, flags, kind);
+        if passes(wanted.order, wanted.kind) {
+            Reason::Fragmentation
+        } else if passes(wanted.order, zone.kind()) {
+            // Nothing is kept from requests that could use no higher zone.
+            Reason::LowmemReserve
+        } else if passes(Order(0), wanted.kind) {
+            Reason::Fragmentation
+        } else {
+            Reason::Watermark
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::alloc::{Config, Request};
+    use crate::gfp::Gfp;
+    use crate::model::Model;
+    use crate::testing::machine::TestMachine;
+    use crate::units::NodeId;
+
+    const PAGE: Request = Request::new(Order(0), Gfp::KERNEL);
+
+    #[test]
+    fn pages_are_counted_by_where_they_were_wanted_and_why_they_came_from_elsewhere() {
+        let machine = TestMachine::new().node(0, 4096, &[0]).node(8, 4096, &[]).movable(1024);
+        machine.run(|allocator| {
+            let [zero, eight] = [NodeIndex(0), NodeIndex(1)];
+            let wanted = |gfp: Gfp| Request::new(Order(0), gfp.or(Gfp::THISNODE));
+            while allocator.alloc(wanted(Gfp::KERNEL)).is_ok() {}
+            assert_eq!(allocator.fallbacks(zero, eight), Fallbacks::default());
+            for _ in 0..3 {
+                allocator.alloc(PAGE).unwrap();
+            }
+            let mut expected = Fallbacks::default();
+            expected.add(Reason::Watermark, PageCount(3));
+            assert_eq!(allocator.fallbacks(zero, eight), expected);
+            // The Movable zone of node 8 has no block of order 10 above its watermark: Normal gives it.
+            let gfp = Gfp::HIGHUSER_MOVABLE.or(Gfp::THISNODE);
+            let large = Request::new(Order(10), gfp).on(NodeId(8));
+            allocator.alloc(large).unwrap();
+            let mut expected = Fallbacks::default();
+            expected.add(Reason::Fragmentation, PageCount(1024));
+            assert_eq!(allocator.fallbacks(eight, eight), expected);
+            assert_eq!(allocator.fallbacks(eight, zero).total(), PageCount(0));
+        });
+    }
+
+    #[test]
+    fn bulk_requests_count_too() {
+        for model in [Model::NEARPAGE, Model::LINUX_6_12] {
+            let config = Config { model, ..Config::default() };
+            let machine = TestMachine::new().node(0, 8192, &[0]).movable(2048).config(config);
+            machine.run(|allocator| {
+                let request = Request::new(Order(0), Gfp::HIGHUSER_MOVABLE);
+                let zone = allocator.zones()[1];
+                while zone.free_pages() > zone.marks().low {
+                    allocator.alloc(Request::new(Order(0), Gfp::HIGHUSER_MOVABLE)).unwrap();
+                }
+                let before = allocator.fallbacks(NodeIndex(0), NodeIndex(0)).total();
+                let got = allocator.alloc_bulk(request, &mut [crate::units::Pfn(0); 64]).unwrap();
+                assert_eq!(got, 64, "{}", model.name);
+                let after = allocator.fallbacks(NodeIndex(0), NodeIndex(0));
+                assert_eq!(after.pages(Reason::Watermark).0, before.0 + 64, "{}", model.name);
+            });
+        }
+    }
+}

@@ -1,0 +1,303 @@
+//! The report on a request that failed, or might: what was asked, each zone's numbers, what each list held, and
+//! what would have helped. One screen.
+
+use core::fmt;
+
+use super::scan::{Wanted, first_flags};
+use super::{PageAllocator, Request};
+use crate::error::AllocError;
+use crate::frame::Migratetype;
+use crate::gfp::Gfp;
+use crate::platform::Platform;
+use crate::units::{MAX_ORDER, NodeId, ORDERS, Order, PageCount};
+use crate::watermark::AllocFlags;
+use crate::zone::Zone;
+
+/// Zones that a report shows one by one.
+const ZONES_MAX: usize = 8;
+
+/// A report on a request, as of when it is displayed: nothing is allocated and nothing is changed.
+pub struct AllocReport<'a, 'm, P: Platform> {
+    allocator: &'a PageAllocator<'m, P>,
+    wanted: Wanted,
+}
+
+impl<'m, P: Platform> PageAllocator<'m, P> {
+    /// A report on a request: to be displayed when it failed.
+    ///
+    /// # Errors
+    /// [`AllocError`] if the request contradicts itself: that error is the whole story.
+    pub fn report(&self, request: Request) -> Result<AllocReport<'_, 'm, P>, AllocError> {
+        Ok(AllocReport { allocator: self, wanted: self.wanted(request)? })
+    }
+
+    /// Pages of a zone that CPUs cache.
+    fn cached_pages(&self, zone: &Zone<'m, P>) -> PageCount {
+        let index = zone.index().0 as usize;
+        PageCount(self.cpus().map(|(_, _, pagesets)| pagesets[index].count().0).sum())
+    }
+}
+
+impl<P: Platform> fmt::Display for AllocReport<'_, '_, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.fmt_request(f)?;
+        self.fmt_zones(f)?;
+        self.fmt_blocks(f)?;
+        self.fmt_others(f)?;
+        self.fmt_help(f)
+    }
+}
+
+impl<'m, P: Platform> AllocReport<'_, 'm, P> {
+    fn fmt_request(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Wanted { order, gfp, migratetype, kind, node } = self.wanted;
+        let node = self.allocator.node_id(node);
+        writeln!(
+            f,
+            "page allocation: order {order}, {gfp}, {} pages from zones up to {}, preferring node {node}",
+            migratetype.name(),
+            kind.name()
+        )
+    }
+
+    fn zones(&self) -> impl Iterator<Item = &'m Zone<'m, P>> {
+        self.allocator.zonelist(&self.wanted)
+    }
+
+    fn id(&self, zone: &Zone<'m, P>) -> NodeId {
+        self.allocator.node_id(zone.node())
+    }
+
+    /// The right of the request: what the last look of the slow path, before any last resort, goes down to.
+    fn flags(&self) -> AllocFlags {
+        let has = |gfp, flags| if self.wanted.gfp.has(gfp) { flags } else { AllocFlags(0) };
+        has(Gfp::HIGH, AllocFlags::MIN_RESERVE)
+    }
+
+    fn passes(&self, zone: &Zone<'m, P>, order: Order, more: PageCount) -> bool {
+        zone.would_pass(order, self.flags(), self.wanted.kind, more)
+    }
+
+    fn fmt_zones(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "in pages:              free      min      low     high    boost  reserve     kept   cached  managed"
+        )?;
+        for zone in self.zones().take(ZONES_MAX) {
+            write!(f, "node {:>3} {:>8}", self.id(zone), zone.kind().name())?;
+            let marks = zone.marks();
+            let (reserve, kept) = (zone.reserve(self.wanted.kind), zone.kept_back());
+            let cached = self.allocator.cached_pages(zone);
+            let columns = [zone.free_pages(), marks.min, marks.low, marks.high, zone.boost()];
+            for pages in columns.into_iter().chain([reserve, kept, cached, zone.managed()]) {
+                write!(f, " {:>8}", pages.0)?;
+            }
+            writeln!(f, "  {}", self.verdict(zone))?;
+        }
+        Ok(())
+    }
+
+    fn verdict(&self, zone: &Zone<'m, P>) -> &'static str {
+        if self.passes(zone, self.wanted.order, PageCount(0)) {
+            "has room"
+        } else if self.passes(zone, Order(0), PageCount(0)) {
+            "no block"
+        } else {
+            "too few"
+        }
+    }
+
+    fn fmt_blocks(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "free blocks by order ")?;
+        (0..ORDERS).try_for_each(|order| write!(f, " {order:>6}"))?;
+        writeln!(f)?;
+        for zone in self.zones().take(ZONES_MAX) {
+            for migratetype in Migratetype::ALL {
+                self.fmt_lists(zone, migratetype, f)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The lists of a type, unless they are all empty.
+    fn fmt_lists(
+        &self,
+        zone: &Zone<'m, P>,
+        migratetype: Migratetype,
+        f: &mut fmt::Formatter<'_>,
+    ) -> fmt::Result {
+        let blocks: [u32; ORDERS] = {
+            let mut guard = zone.lock();
+            core::array::from_fn(|at| guard.buddy().blocks(Order(at as u8), migratetype))
+        };
+        if blocks == [0; ORDERS] {
+            return Ok(());
+        }
+        let (id, kind) = (self.id(zone), zone.kind().name());
+        write!(
+            f,
+            "{id:>3} {kind:>7} {:>9}",
+            migratetype.name().get(..9).unwrap_or(migratetype.name())
+        )?;
+        blocks.iter().try_for_each(|blocks| write!(f, " {blocks:>6}"))?;
+        writeln!(f)
+    }
+
+    fn fmt_others(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (zones, free) = self
+            .zones()
+            .skip(ZONES_MAX)
+            .fold((0, 0), |(zones, free), zone| (zones + 1, free + zone.free_pages().0));
+        if zones == 0 { Ok(()) } else { writeln!(f, "and {zones} zones with {free} free pages") }
+    }
+
+    /// What would have let this request succeed, the cheapest first.
+    fn fmt_help(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Wanted { order, gfp, .. } = self.wanted;
+        let nothing = PageCount(0);
+        if self.zones().any(|zone| self.passes(zone, order, nothing)) {
+            return writeln!(f, "there is room now: the same request would succeed");
+        }
+        if self.zones().any(|zone| self.passes(zone, order, self.allocator.cached_pages(zone))) {
+            writeln!(f, "a drain of the pagesets would help: enough pages are cached by CPUs")?;
+        }
+        if self.zones().any(|zone| self.passes(zone, Order(0), nothing)) {
+            match self.largest_order() {
+                Some(largest) => writeln!(f, "blocks up to order {largest} are there to be had")?,
+                None => {
+                    writeln!(f, "compaction would help: pages are free, but no block of any size")?
+                }
+            }
+        }
+        let beyond_reserve =
+            |zone: &Zone<'m, P>| zone.would_pass(order, self.flags(), zone.kind(), nothing);
+        if let Some(zone) = self.zones().find(|zone| beyond_reserve(zone)) {
+            let (id, kind) = (self.id(zone), zone.kind().name());
+            writeln!(
+                f,
+                "node {id}, zone {kind} has room, but keeps it for requests that can use no higher zone"
+            )?;
+        }
+        if gfp.has(Gfp::THISNODE)
+            && let Some(id) = self.elsewhere()
+        {
+            writeln!(f, "without __GFP_THISNODE node {id} would have given it")?;
+        }
+        if !gfp.has(Gfp::DIRECT_RECLAIM) {
+            writeln!(f, "with __GFP_DIRECT_RECLAIM the request could have waited for reclaim")?;
+        }
+        self.fmt_missing(f)
+    }
+
+    /// The highest order of which a zone would give a block.
+    fn largest_order(&self) -> Option<Order> {
+        let mut orders = (0..self.wanted.order.0.min(MAX_ORDER.0)).rev().map(Order);
+        orders.find(|&order| self.zones().any(|zone| self.passes(zone, order, PageCount(0))))
+    }
+
+    /// A node that would give the block if any node might.
+    fn elsewhere(&self) -> Option<NodeId> {
+        let anywhere = Wanted { gfp: self.wanted.gfp.without(Gfp::THISNODE), ..self.wanted };
+        let mut zones = self.allocator.zonelist(&anywhere);
+        let zone = zones.find(|zone| {
+            let flags = first_flags(anywhere.gfp, zone);
+            zone.would_pass(anywhere.order, flags, anywhere.kind, PageCount(0))
+        })?;
+        Some(self.id(zone))
+    }
+
+    /// How many free pages were missing where the fewest were.
+    fn fmt_missing(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Wanted { order, kind, .. } = self.wanted;
+        let missing = |zone: &Zone<'m, P>| {
+            let needed =
+                zone.marks().min.0 + zone.reserve(kind).0 + zone.kept_back().0 + order.pages().0;
+            needed.saturating_sub(zone.free_pages().0)
+        };
+        let nearest = self.zones().map(|zone| (missing(zone), zone)).min_by_key(|pair| pair.0);
+        match nearest {
+            Some((missing, zone)) if missing > 0 => {
+                let (id, kind) = (self.id(zone), zone.kind().name());
+                writeln!(
+                    f,
+                    "{missing} more free pages in node {id}, zone {kind} would be enough above its min mark"
+                )
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std_alloc::string::{String, ToString};
+
+    use super::*;
+    use crate::testing::machine::TestMachine;
+    use crate::testing::plain::PlainPlatform;
+
+    fn report(allocator: &PageAllocator<'_, PlainPlatform>, request: Request) -> String {
+        allocator.report(request).unwrap_or_else(|error| panic!("{error}")).to_string()
+    }
+
+    const OWN: Gfp = Gfp::KERNEL.or(Gfp::THISNODE);
+
+    #[test]
+    fn a_report_says_what_was_asked_what_is_there_and_what_would_help() {
+        let machine = TestMachine::new().node(0, 4096, &[0]).node(8, 4096, &[]);
+        machine.run(|allocator| {
+            let request = Request::new(Order(0), OWN);
+            while allocator.alloc(request).is_ok() {}
+            let text = report(allocator, request);
+            let marks = allocator.zones()[0].marks();
+            let expected = std_alloc::format!(
+                "page allocation: order 0, GFP_KERNEL|__GFP_THISNODE, Unmovable pages from zones up to Normal, preferring node 0\n\
+                 in pages:              free      min      low     high    boost  reserve     kept   cached  managed\n\
+                 node   0   Normal {min:>8} {min:>8} {:>8} {:>8}        0        0        0        0     4096  too few\n",
+                marks.low.0, marks.high.0, min = marks.min.0
+            );
+            assert!(text.starts_with(&expected), "{text}");
+            assert!(text.contains("\n  0  Normal Unmovable "), "{text}");
+            assert!(text.contains("without __GFP_THISNODE node 8 would have given it\n"), "{text}");
+            assert!(text.ends_with(
+                "1 more free pages in node 0, zone Normal would be enough above its min mark\n"
+            ));
+        });
+    }
+
+    #[test]
+    fn a_report_knows_smaller_blocks_cached_pages_and_room_that_came_back() {
+        TestMachine::new().node(0, 4096, &[0]).run(|allocator| {
+            let mut pages = std_alloc::vec![];
+            while let Ok(pfn) = allocator.alloc(Request::new(Order(0), Gfp::KERNEL)) {
+                pages.push(pfn);
+            }
+            let single = Request::new(Order(0), Gfp::KERNEL);
+            let mut free = |pfn| allocator.free(pfn, Order(0)).unwrap();
+            free(pages.pop().unwrap());
+            assert!(report(allocator, single).contains("a drain of the pagesets would help"));
+            pages.iter().step_by(2).copied().for_each(&mut free);
+            allocator.drain_all().unwrap();
+            let text = report(allocator, Request::new(Order(9), Gfp::NOWAIT));
+            assert!(text.contains("  no block\n"), "{text}");
+            assert!(text.contains("blocks up to order 7 are there to be had\n"), "{text}");
+            assert!(text.contains("with __GFP_DIRECT_RECLAIM the request could"), "{text}");
+            assert!(report(allocator, single).contains("there is room now"));
+        });
+    }
+
+    #[test]
+    fn a_report_fits_a_screen() {
+        let mut machine = TestMachine::new();
+        for id in 0..30 {
+            machine = machine.node(id, 2048, &[id]).movable(512);
+        }
+        machine.run(|allocator| {
+            let text = report(allocator, Request::new(Order(10), Gfp::HIGHUSER_MOVABLE));
+            assert!(text.lines().count() <= 50, "{text}");
+            assert!(text.contains("and 52 zones with "), "{text}");
+            let error = allocator.report(Request::new(Order(11), Gfp::KERNEL)).err();
+            assert_eq!(error, Some(AllocError::OrderTooLarge { order: Order(11) }));
+        });
+    }
+}

@@ -1,0 +1,156 @@
+//! The rules: which decisions a pageset takes, as data.
+
+/// A scale that caps nothing: `high` caps earlier.
+pub(super) const UNCAPPED: u8 = 31;
+
+/// How a drain knows how many pages to give back: its *goal*. What it really gives lies between one
+/// batch and all but one batch of `high`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DrainSize {
+    /// `batch << free_factor`. A drain that was not limited by `high` raises the factor, each allocation
+    /// halves it. Linux before 6.7.
+    Factor,
+    /// `free_count`: pages freed, halved by each allocation. Linux from 6.7 (6ccdcb6d3a74).
+    FreeCount,
+    /// `batch << batch_scale_max`, always.
+    FullHold,
+}
+
+/// How the size of order-0 refills follows the workload.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RefillScale {
+    /// Always one batch. Linux before 6.7.
+    Fixed,
+    /// Doubles with each refill; each free halves it. Linux from 6.7 (c0a242394cb9).
+    HalvedByFree,
+    /// Doubles with each refill; each drain and each turn of the decay halves it.
+    HalvedByDrain,
+}
+
+/// When a free of order 1 to 3 empties the pageset although it is not full, because pages that are
+/// freed here in a row are wanted elsewhere (network buffers), while they are still in a cache.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FreeHigh {
+    /// The free before must have been of order 1 to 3 too. From 6.7 (ca71fe1ad922).
+    pub after_high_order: bool,
+    /// With a large cache slice ([`Tuning::set_cache_slice`](super::Tuning::set_cache_slice)) a batch must have come together.
+    /// From 6.7 (362d37a106dd).
+    pub keeps_batch: bool,
+    /// All pages leave in one lock hold; else at most `batch << batch_scale_max`, from 6.7 (51a755c56dc0).
+    pub drains_all: bool,
+}
+
+/// How far the periodic turn lets `high` fall.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Decay {
+    /// By an eighth. Linux from 6.7 (51a755c56dc0).
+    Eighth,
+    /// To four fifths: the series as posted.
+    ToFourFifths,
+    /// By a fifth, but by no more than the fewest pages that were in the pageset since the last turn: what was
+    /// never used. Patch 9 of the series as posted, which was never merged.
+    ByUnused,
+}
+
+/// A set of rules: which decisions a pageset takes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PcpRules {
+    /// No lock hold is to move more than `batch << batch_scale_max` pages, up to the end of a block; a
+    /// refill of order 9 moves two blocks whatever this says.
+    /// `mm/Kconfig: PCP_BATCH_SCALE_MAX`, 6.12.
+    pub batch_scale_max: u8,
+    /// How refills grow.
+    pub refill: RefillScale,
+    /// How much a drain gives back.
+    pub drain: DrainSize,
+    /// When frees of order 1 to 3 empty the pageset; `None`: never.
+    pub free_high: Option<FreeHigh>,
+    /// Whether `high` follows the workload; else it is `high_min`. From 6.7 (51a755c56dc0).
+    pub tunes_high: bool,
+    /// Whether `high` falls while the zone is below its high watermark. From 6.7 (57c0419c5f0e); without
+    /// it the only thing that keeps `high` from rising is reclaim.
+    pub below_high: bool,
+    /// How far the periodic turn lets `high` fall.
+    pub decay: Decay,
+    /// Under pressure `high` falls by a batch at least. From 6.7; as posted, by what was freed.
+    pub lowers_a_batch: bool,
+    /// The next drain doubles also if `high` just did not limit this one. From 6.7 (51a755c56dc0).
+    pub doubles_at_limit: bool,
+    /// A cache slice is large if it holds more batches than this: see [`FreeHigh::keeps_batch`].
+    pub large_slice_batches: u8,
+}
+
+impl PcpRules {
+    /// Whether a decision depends on the fewest pages since the last turn.
+    #[inline]
+    pub fn counts_unused(&self) -> bool {
+        self.decay == Decay::ByUnused
+    }
+
+    /// Linux 6.1: fixed `high`, fixed refills, drains that double without a cap.
+    pub const LINUX_6_1: Self = Self {
+        batch_scale_max: UNCAPPED,
+        refill: RefillScale::Fixed,
+        drain: DrainSize::Factor,
+        free_high: Some(FreeHigh { after_high_order: false, keeps_batch: false, drains_all: true }),
+        tunes_high: false,
+        below_high: false,
+        decay: Decay::Eighth,
+        lowers_a_batch: true,
+        doubles_at_limit: false,
+        large_slice_batches: 3,
+    };
+
+    /// Linux 6.6, before the series: as 6.1.
+    pub const LINUX_6_6: Self = Self::LINUX_6_1;
+
+    /// Linux 6.12: the series as merged, nine of its ten patches.
+    pub const LINUX_6_12: Self = Self {
+        batch_scale_max: 5,
+        refill: RefillScale::HalvedByFree,
+        drain: DrainSize::FreeCount,
+        free_high: Some(FreeHigh { after_high_order: true, keeps_batch: true, drains_all: false }),
+        tunes_high: true,
+        below_high: true,
+        decay: Decay::Eighth,
+        lowers_a_batch: true,
+        doubles_at_limit: true,
+        large_slice_batches: 3,
+    };
+
+    /// The default: 6.12 with its memory in the slow path only.
+    ///
+    /// The aim is the fewest lock acquisitions with bounded holds, so whenever pages flow one way each
+    /// hold should be as long as allowed. In 6.12 single operations against the flow undo that: a free
+    /// halves `alloc_factor`, an allocation halves `free_count`, and refills and drains fall from 2016
+    /// pages to 63. Here only a drain (or a turn of the decay) ends a run of refills, and a drain gives
+    /// back a full hold, or all but a batch. Lock acquisitions of one pageset (batch 63, `high` from 370
+    /// to 37000) in 2 million operations of order 0; no hold is longer than 2016 pages:
+    ///
+    /// | workload | 6.12 | here |
+    /// |---|---|---|
+    /// | allocations only | 997 | 997 |
+    /// | frees only | 994 | 992 |
+    /// | 30 % frees among allocations | 12723 | 402 |
+    /// | 30 % allocations among frees | 12728 | 398 |
+    /// | 60 % allocations for 20000 operations, then 60 % frees, and so on | 106 | 11 |
+    /// | bursts of one kind, of random length up to 4096 | 329 | 103 |
+    /// | 100000 allocations, then 100000 frees, and so on | 698 | 698 |
+    ///
+    /// What it costs: a CPU that allocates little by little keeps up to a full hold of pages where 6.12
+    /// keeps a batch, until the decay has halved its refills; and a drain may give back pages that are soon
+    /// wanted again, one refill's worth.
+    ///
+    /// No free of a high order empties the pageset. On a CPU that only frees blocks of order 3 that means
+    /// 31 times fewer drains, but the blocks wait until they are cold. Linux decided otherwise, for its
+    /// network buffers (patches 3 and 10 of the series).
+    ///
+    /// Since no fast path changes anything, decisions are the same on every storage, and
+    /// [`Tuning::absorb`](super::Tuning::absorb) has nothing to guess.
+    pub const NEARPAGE: Self = Self {
+        refill: RefillScale::HalvedByDrain,
+        drain: DrainSize::FullHold,
+        free_high: None,
+        ..Self::LINUX_6_12
+    };
+}
