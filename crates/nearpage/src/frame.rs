@@ -624,6 +624,24 @@ impl<'m> ZoneFrames<'m> {
         assert!(!twice, "handed out twice");
     }
 
+    /// Marks the 512 pages of the pageblock at frame `first` as cached, if each is allocated, of order 0, in this
+    /// zone; returns whether.
+    ///
+    /// # Panics
+    /// As [`frame`](Self::frame).
+    pub fn take_back_pageblock(&self, first: u32) -> bool {
+        let at = (first as usize % SECTION_FRAMES) & !(PAGEBLOCK_PAGES - 1);
+        let words = &self.managed_section(first).words[at..at + PAGEBLOCK_PAGES];
+        let is_ours =
+            |cell: &AtomicU32| self.is_allocated(Word(cell.load(Ordering::Relaxed)), Order(0));
+        if !words.iter().all(is_ours) {
+            return false;
+        }
+        let cached = self.cached(Order(0)).0;
+        words.iter().for_each(|cell| cell.store(cached, Ordering::Relaxed));
+        true
+    }
+
     /// Where `pfn` is, if a section covers it. Whether it is a frame of this zone at all, and so whether the
     /// number means anything, its word says.
     #[inline(always)]

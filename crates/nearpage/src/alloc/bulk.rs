@@ -7,6 +7,7 @@
 use core::fmt;
 
 use super::fast::{FromPageset, Near, hand_out};
+use super::pageblocks::{self, PageblocksBack};
 use super::reasons::Reason;
 use super::scan::Wanted;
 use super::{PageAllocator, Request, refill::Runs};
@@ -73,7 +74,12 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let room = pageset.zone().room(AllocFlags::WMARK_LOW, kind);
         let held = P::Storage::counts(pageset.list(list)).count as usize;
         let single = request.order == SINGLE && !out.is_empty();
-        if !single || held < out.len() || self.bulk_share(room, out.len()) < out.len() {
+        let by_pageblocks = self.model.departures.bulk_from_zone && out.len() >= pageblocks::PAGES;
+        if !single
+            || by_pageblocks
+            || held < out.len()
+            || self.bulk_share(room, out.len()) < out.len()
+        {
             return None;
         }
         let on = pageset.enter(self.platform.storage())?;
@@ -138,12 +144,17 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
 
     fn bulk_from_zone(&self, zone: &'m Zone<'m, P>, wanted: &Wanted, out: &mut [Pfn]) -> usize {
         let mut got = 0;
-        if let Some(cpu) = self.this_cpu()
+        if self.model.departures.bulk_from_zone {
+            got = self.take_pageblocks(zone, wanted, out);
+        }
+        if got < out.len()
+            && let Some(cpu) = self.this_cpu()
             && let Some(list) = list_index(SINGLE, wanted.migratetype)
         {
             let pageset = &cpu.pagesets[zone.index().0 as usize];
             if let Some(on) = pageset.enter(self.platform.storage()) {
-                got = self.pop_into::<CHUNK>(&on, pageset, wanted.migratetype, list, out);
+                let rest = &mut out[got..];
+                got += self.pop_into::<CHUNK>(&on, pageset, wanted.migratetype, list, rest);
                 if !self.model.departures.bulk_from_zone {
                     return got + self.bulk_by_refills(&on, pageset, wanted, list, &mut out[got..]);
                 }
@@ -241,13 +252,18 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let numbers = runs.as_slice().iter().flat_map(|&(first, blocks)| first..first + blocks);
         let word = zone.frames().allocated(SINGLE, wanted.migratetype);
         zone.frames().hand_out_all(numbers, word, out);
-        let events = zone.events();
-        ZoneEvents::add(&events.direct_allocs, taken as u64);
-        ZoneEvents::add(&events.direct_alloc_pages, taken as u64);
-        if self.this_node() != zone.node() {
-            ZoneEvents::add(&events.direct_other, taken as u64);
-        }
+        self.note_direct(zone, taken as u64);
         taken
+    }
+
+    /// Counts single pages that came straight from a zone.
+    pub(super) fn note_direct(&self, zone: &Zone<'m, P>, pages: u64) {
+        let events = zone.events();
+        ZoneEvents::add(&events.direct_allocs, pages);
+        ZoneEvents::add(&events.direct_alloc_pages, pages);
+        if self.this_node() != zone.node() {
+            ZoneEvents::add(&events.direct_other, pages);
+        }
     }
 
     /// Frees single pages of any zones, in any order. All pages are looked at.
@@ -257,13 +273,21 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     pub fn free_bulk(&self, pages: &[Pfn]) -> Result<(), BulkFreeError> {
         let mut bulk = BulkFree { allocator: self, batch: [0; CHUNK], len: 0, target: None };
         let (mut refused, mut first) = (0, None);
-        for &pfn in pages {
-            if let Err(error) = bulk.add(pfn) {
+        let mut whole = PageblocksBack::new(self);
+        let mut rest = pages;
+        while let [pfn, others @ ..] = rest {
+            if whole.take(rest) {
+                rest = &rest[pageblocks::PAGES..];
+                continue;
+            }
+            if let Err(error) = bulk.add(*pfn) {
                 refused += 1;
                 first = first.or(Some(error));
             }
+            rest = others;
         }
         bulk.flush();
+        whole.give_back();
         match first {
             None => Ok(()),
             Some(first) => Err(BulkFreeError { freed: pages.len() - refused, refused, first }),

@@ -17,6 +17,7 @@ mod drain;
 mod fast;
 mod hints;
 mod online;
+mod pageblocks;
 mod reasons;
 mod refill;
 mod report;

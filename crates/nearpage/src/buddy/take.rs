@@ -6,7 +6,7 @@
 
 use super::{BlockRequest, Buddy, frame_count};
 use crate::frame::{ListEnd, Migratetype, ZoneFrames};
-use crate::units::{MAX_ORDER, Order};
+use crate::units::{MAX_ORDER, Order, PAGEBLOCK_ORDER};
 
 /// A block that was just taken from its list.
 pub(super) struct TakenBlock {
@@ -76,6 +76,30 @@ impl Buddy {
             let run = (blocks - taken).min(1 << (block.order.0 - request.order.0));
             self.put_rest_back(frames, &block, run << request.order.0);
             sink(block.number, run);
+            taken += run;
+            runs += 1;
+        }
+        taken
+    }
+
+    /// Takes up to `pageblocks` whole pageblocks from the lists of `migratetype`, and from no other:
+    /// `sink(first, pages)` gets pageblocks that adjoin, at most `max_runs` times. Returns pageblocks.
+    pub fn take_pageblocks(
+        &mut self,
+        frames: ZoneFrames<'_>,
+        migratetype: Migratetype,
+        pageblocks: u32,
+        max_runs: u32,
+        mut sink: impl FnMut(u32, u32),
+    ) -> u32 {
+        let (mut taken, mut runs) = (0, 0);
+        while taken < pageblocks
+            && runs < max_runs
+            && let Some(block) = self.pop_smallest(frames, PAGEBLOCK_ORDER, migratetype)
+        {
+            let run = (pageblocks - taken).min(1 << (block.order.0 - PAGEBLOCK_ORDER.0));
+            self.put_rest_back(frames, &block, run << PAGEBLOCK_ORDER.0);
+            sink(block.number, run << PAGEBLOCK_ORDER.0);
             taken += run;
             runs += 1;
         }

@@ -20,7 +20,7 @@ use crate::host::Host;
 use crate::run::{Plan, Tally, Thoroughness};
 
 /// Most pages of one bulk operation.
-const BULK_MAX: u64 = 700;
+const BULK_MAX: u64 = 1400;
 /// Blocks freed lately that a double free may pick.
 const FREED_MAX: usize = 64;
 

@@ -319,7 +319,7 @@ impl NaiveAllocator {
         Some(pfn)
     }
 
-    fn count_direct(&mut self, zone: usize, asked: &Asked, count: u64) {
+    pub(super) fn count_direct(&mut self, zone: usize, asked: &Asked, count: u64) {
         let is_other = self.node_of(asked.cpu) != self.zones[zone].node;
         let (zone, pages) = (&mut self.zones[zone], count << asked.order.0);
         zone.note_hold(pages);

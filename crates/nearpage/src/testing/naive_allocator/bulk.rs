@@ -14,6 +14,9 @@ use crate::watermark::AllocFlags;
 
 /// Free blocks that one bulk allocation takes straight from a zone.
 const RUNS_MAX: u64 = 64;
+/// Pageblocks that one bulk free gives back at a time.
+const PAGEBLOCKS_BACK: usize = 32;
+const PAGEBLOCK: u64 = 512;
 const SINGLE: Order = Order(0);
 
 impl NaiveAllocator {
@@ -99,17 +102,19 @@ impl NaiveAllocator {
     }
 
     fn bulk_from(&mut self, zone: usize, asked: &Asked, share: u64) -> Vec<Pfn> {
-        let mut pages = vec![];
-        if let Some(list) = list_index(SINGLE, asked.migratetype)
+        let mut pages = self.whole_pageblocks(zone, asked, share / PAGEBLOCK);
+        let share_left = share - pages.len() as u64;
+        if share_left > 0
+            && let Some(list) = list_index(SINGLE, asked.migratetype)
             && let Some(cpu) = self.cpus.get_mut(&asked.cpu)
         {
             let pageset = &mut cpu.pagesets[zone];
-            let here = share.min(pageset.lists[list].len() as u64);
+            let here = share_left.min(pageset.lists[list].len() as u64);
             pages.extend(pageset.lists[list].drain(..here as usize));
             pageset.count.0 -= here;
-            if here < share {
+            if here < share_left {
                 let view = self.zones[zone].view;
-                pageset.tuning.raise_high(&self.model.pcp, share - here, view);
+                pageset.tuning.raise_high(&self.model.pcp, share_left - here, view);
             }
         }
         for &pfn in &pages {
@@ -126,13 +131,66 @@ impl NaiveAllocator {
         pages
     }
 
+    /// Pages of whole pageblocks of the request's own type.
+    fn whole_pageblocks(&mut self, zone: usize, asked: &Asked, pageblocks: u64) -> Vec<Pfn> {
+        if pageblocks == 0 {
+            return vec![];
+        }
+        let blocks = self.zones[zone].take_pageblocks(asked.migratetype, pageblocks, RUNS_MAX);
+        let pages: Vec<Pfn> =
+            blocks.iter().flat_map(|first| first.0..first.0 + PAGEBLOCK).map(Pfn).collect();
+        self.count_direct(zone, asked, pages.len() as u64);
+        pages
+    }
+
+    /// The zone of the pageblock that `pages` begin with, page by page in order, if they do and all of it is
+    /// in the hands of one zone's callers.
+    fn begins_with_pageblock(&self, pages: &[Pfn]) -> Option<usize> {
+        let pages = pages.get(..PAGEBLOCK as usize)?;
+        let zone = self.zone_of(pages[0])?;
+        let is_whole = pages[0].is_aligned(Order(9))
+            && pages.iter().zip(pages[0].0..).all(|(page, expected)| page.0 == expected)
+            && pages.iter().all(|&page| self.why_not_free(page, SINGLE).is_none())
+            && pages.iter().all(|&page| self.zone_of(page) == Some(zone));
+        (is_whole && self.model.departures.bulk_from_zone).then_some(zone)
+    }
+
+    fn free_pageblocks(&mut self, zone: usize, blocks: &mut Vec<Pfn>) {
+        if blocks.is_empty() {
+            return;
+        }
+        let pages = blocks.len() as u64 * PAGEBLOCK;
+        for pfn in blocks.drain(..) {
+            self.zones[zone].free(pfn, Order(9), &mut self.pageblocks);
+        }
+        self.zones[zone].note_hold(pages);
+        self.zones[zone].events.direct_free_pages += pages;
+    }
+
     /// Frees single pages on a CPU. Pages that go to the same list of the same zone travel together, up
-    /// to 256 of them.
+    /// to 256 of them; whole pageblocks go to their zone, up to 32 of them together.
     pub fn free_bulk(&mut self, cpu: CpuId, pages: &[Pfn]) -> Result<(), BulkFreeError> {
         let mut batch: Vec<Pfn> = vec![];
         let mut target = None;
         let (mut refused, mut first) = (0, None);
-        for &pfn in pages {
+        let (mut whole, mut whole_zone, mut skip) = (vec![], 0, 0);
+        for (at, &pfn) in pages.iter().enumerate() {
+            if skip > 0 {
+                skip -= 1;
+                continue;
+            }
+            if let Some(zone) = self.begins_with_pageblock(&pages[at..]) {
+                if zone != whole_zone || whole.len() == PAGEBLOCKS_BACK {
+                    self.free_pageblocks(whole_zone, &mut whole);
+                }
+                for page in &pages[at..at + PAGEBLOCK as usize] {
+                    self.take_back(*page, SINGLE).expect("it was looked at");
+                }
+                whole_zone = zone;
+                whole.push(pfn);
+                skip = PAGEBLOCK - 1;
+                continue;
+            }
             let zone = match self.take_back(pfn, SINGLE) {
                 Ok(zone) => zone,
                 Err(error) => {
@@ -149,6 +207,7 @@ impl NaiveAllocator {
             batch.push(pfn);
         }
         self.flush(cpu, target, &mut batch);
+        self.free_pageblocks(whole_zone, &mut whole);
         match first {
             None => Ok(()),
             Some(first) => Err(BulkFreeError { freed: pages.len() - refused, refused, first }),

@@ -513,6 +513,21 @@ impl NaiveZone {
         taken
     }
 
+    /// Whole pageblocks from the lists of a type.
+    pub fn take_pageblocks(&mut self, of: Migratetype, most: u64, runs_max: u64) -> Vec<Pfn> {
+        let (mut taken, mut runs, mut left_in_run) = (Vec::new(), 0, 0);
+        while (taken.len() as u64) < most && (left_in_run > 0 || runs < runs_max) {
+            let Some((pfn, found)) = self.split_smallest(Order(9), &[of]) else { break };
+            if left_in_run == 0 {
+                runs += 1;
+                left_in_run = 1 << (found.0 - 9);
+            }
+            left_in_run -= 1;
+            taken.push(pfn);
+        }
+        taken
+    }
+
     /// Loose pages of the own type, for who wants single pages; and how many runs they make up.
     fn take_loose(&mut self, wanted: Blocks) -> (Vec<Pfn>, u64) {
         let (mut taken, mut runs) = (Vec::new(), 0);
