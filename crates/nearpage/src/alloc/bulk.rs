@@ -222,7 +222,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
 
     /// A pageset that a bulk request emptied grows as it would by refills of as many pages, so that it can
     /// keep them when they come back.
-    fn grow_for_bulk(&self, pageset: &Pageset<'m, P>, pages: usize, list: usize) {
+    pub(super) fn grow_for_bulk(&self, pageset: &Pageset<'m, P>, pages: usize, list: usize) {
         let (mut tuning, _) = pageset.tuning_for_decision(&self.model.pcp);
         tuning.raise_high(&self.model.pcp, pages as u64, pageset.zone().view());
         pageset.set_tuning(tuning);

@@ -1,34 +1,83 @@
 //! Whole pageblocks in bulk.
 //!
-//! A request for 512 pages or more gets as much as it can in whole pageblocks, straight from the zone, and a
-//! pageblock whose pages come back in order goes straight back to it: one hold of the lock for many, whatever
-//! they hold. Through the pageset each page would be an entry; pages that lie scattered in the pageset would be
-//! handed out, although one line of words serves sixteen pages that adjoin; and the pages that single
-//! allocations are to have, near and hot, would be pushed out.
+//! A request for 512 pages or more gets as much as it can in whole pageblocks: those that this CPU's pageset
+//! keeps as huge pages, the others straight from the zone in one hold of the lock. A pageblock whose pages come
+//! back in order goes the same way back. Page by page each would be an entry of the pageset; pages that lie
+//! scattered would be handed out, although one line of words serves sixteen pages that adjoin; and the pages
+//! that single allocations are to have, near and hot, would be pushed out.
 //!
 //! nearpage's own (`Departures::bulk_from_zone`); Linux passes each page through the pageset.
 
 use super::PageAllocator;
 use super::refill::Runs;
 use super::scan::Wanted;
+use crate::frame::Migratetype;
+use crate::pcp::pageset::Pageset;
+use crate::pcp::{Storage, list_index};
 use crate::platform::Platform;
 use crate::units::{Order, PAGEBLOCK_ORDER, Pfn, ZoneIndex};
 use crate::zone::{Zone, ZoneEvents};
 
 /// Pages of a pageblock.
 pub(super) const PAGES: usize = PAGEBLOCK_ORDER.pages().0 as usize;
-/// Pageblocks that one hold of the lock gives back.
+/// Pageblocks that move at a time.
 const BLOCKS: usize = 32;
+/// The pages of a pageblock that its one entry in a pageset does not count.
+const UNCOUNTED: u64 = PAGES as u64 - 1;
+
+/// The list that keeps whole pageblocks of a type. Of the two only that of movable ones keeps one type.
+fn pageblock_list(migratetype: Migratetype) -> Option<usize> {
+    list_index(PAGEBLOCK_ORDER, migratetype).filter(|_| migratetype == Migratetype::Movable)
+}
 
 impl<'m, P: Platform> PageAllocator<'m, P> {
-    /// Takes whole pageblocks of the request's own type while `out` has room for one, in one hold of the lock and
-    /// at most [`Runs::MOST`] runs. Returns pages.
+    /// Takes whole pageblocks of the request's own type while `out` has room for one. Returns pages.
     pub(super) fn take_pageblocks(
         &self,
         zone: &Zone<'m, P>,
         wanted: &Wanted,
         out: &mut [Pfn],
     ) -> usize {
+        if out.len() < PAGES {
+            return 0;
+        }
+        let got = self.pageblocks_from_pageset(zone, wanted, out);
+        got + self.pageblocks_from_zone(zone, wanted, &mut out[got..])
+    }
+
+    fn pageblocks_from_pageset(
+        &self,
+        zone: &Zone<'m, P>,
+        wanted: &Wanted,
+        out: &mut [Pfn],
+    ) -> usize {
+        let Some(list) = pageblock_list(wanted.migratetype) else { return 0 };
+        let Some(cpu) = self.this_cpu() else { return 0 };
+        let pageset = &cpu.pagesets[zone.index().0 as usize];
+        let storage = self.platform.storage();
+        let Some(on) = pageset.enter(storage) else { return 0 };
+        let word = zone.frames().allocated(Order(0), wanted.migratetype);
+        let (mut got, blocks) = (0, out.len() / PAGES);
+        while got < blocks {
+            let mut numbers = [0; BLOCKS];
+            let want = &mut numbers[..(blocks - got).min(BLOCKS)];
+            let popped = storage.pop_batch(&on, pageset.list(list), pageset.frames(), want);
+            for &first in &want[..popped] {
+                let pages = first..first + PAGES as u32;
+                pageset.frames().hand_out_all(pages, word, &mut out[got * PAGES..]);
+                got += 1;
+            }
+            if popped < want.len() {
+                self.grow_for_bulk(pageset, (blocks - got) * PAGES, list);
+                break;
+            }
+        }
+        pageset.events().bulk_allocs.add(got as u64 * UNCOUNTED);
+        got * PAGES
+    }
+
+    /// In one hold, of at most [`Runs::MOST`] runs.
+    fn pageblocks_from_zone(&self, zone: &Zone<'m, P>, wanted: &Wanted, out: &mut [Pfn]) -> usize {
         let blocks = (out.len() / PAGES).min(u32::MAX as usize / PAGES) as u32;
         if blocks == 0 {
             return 0;
@@ -53,19 +102,61 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         self.note_direct(zone, pages as u64);
         pages
     }
+
+    /// Puts pageblocks of one zone into this CPU's pageset, and into the zone what it does not take.
+    fn give_pageblocks_back(&self, zone: ZoneIndex, list: Option<usize>, numbers: &[u32]) {
+        let mut kept = 0;
+        if let Some(list) = list
+            && let Some(cpu) = self.this_cpu()
+        {
+            kept = self.pageblocks_to_pageset(&cpu.pagesets[zone.0 as usize], list, numbers);
+        }
+        let rest = &numbers[kept..];
+        if rest.is_empty() {
+            return;
+        }
+        let zone = self.zones[zone.0 as usize];
+        let pages = (rest.len() * PAGES) as u64;
+        ZoneEvents::add(&zone.events().direct_free_pages, pages);
+        let mut guard = zone.lock_to_move();
+        for &number in rest {
+            guard.buddy().free_run(*zone.frames(), number, PAGES as u32);
+        }
+        guard.note_moved(pages);
+    }
+
+    /// How many the pageset took.
+    fn pageblocks_to_pageset(
+        &self,
+        pageset: &Pageset<'m, P>,
+        list: usize,
+        numbers: &[u32],
+    ) -> usize {
+        let storage = self.platform.storage();
+        let Some(on) = pageset.enter(storage) else { return 0 };
+        let frames = pageset.frames();
+        if !P::Storage::EXACT {
+            return storage.push_batch(&on, pageset.list(list), frames, numbers);
+        }
+        for number in numbers {
+            storage.push_batch(&on, pageset.list(list), frames, &[*number]);
+            self.after_exact_free(&on, pageset, PAGEBLOCK_ORDER, list);
+        }
+        numbers.len()
+    }
 }
 
 /// Pageblocks of one zone on their way back.
 pub(super) struct PageblocksBack<'a, 'm, P: Platform> {
     allocator: &'a PageAllocator<'m, P>,
-    zone: ZoneIndex,
+    target: (ZoneIndex, Option<usize>),
     blocks: [u32; BLOCKS],
     len: usize,
 }
 
 impl<'a, 'm, P: Platform> PageblocksBack<'a, 'm, P> {
     pub(super) fn new(allocator: &'a PageAllocator<'m, P>) -> Self {
-        Self { allocator, zone: ZoneIndex(0), blocks: [0; BLOCKS], len: 0 }
+        Self { allocator, target: (ZoneIndex(0), None), blocks: [0; BLOCKS], len: 0 }
     }
 
     /// Takes back the pageblock that `pages` begin with, if they begin with one, page by page in order. Nothing
@@ -99,28 +190,20 @@ impl<'a, 'm, P: Platform> PageblocksBack<'a, 'm, P> {
         if !frames.take_back_pageblock(number) {
             return false;
         }
-        if self.zone != zone || self.len == BLOCKS {
+        let target = (zone, pageblock_list(frames.pageblock(number)));
+        if self.target != target || self.len == BLOCKS {
             self.give_back();
         }
-        self.zone = zone;
+        self.target = target;
         self.blocks[self.len] = number;
         self.len += 1;
         true
     }
 
-    /// Gives them to their zone.
+    /// Gives them back.
     pub(super) fn give_back(&mut self) {
-        if self.len == 0 {
-            return;
-        }
-        let zone = self.allocator.zones[self.zone.0 as usize];
-        let pages = (self.len * PAGES) as u64;
-        ZoneEvents::add(&zone.events().direct_free_pages, pages);
-        let mut guard = zone.lock_to_move();
-        for &number in &self.blocks[..self.len] {
-            guard.buddy().free_run(*zone.frames(), number, PAGES as u32);
-        }
-        guard.note_moved(pages);
+        let (zone, list) = self.target;
+        self.allocator.give_pageblocks_back(zone, list, &self.blocks[..self.len]);
         self.len = 0;
     }
 }
@@ -133,7 +216,10 @@ mod tests {
     use crate::alloc::Request;
     use crate::error::FreeError;
     use crate::gfp::Gfp;
+    use crate::pcp::Storage;
+    use crate::platform::Platform;
     use crate::testing::machine::TestMachine;
+    use crate::testing::plain::PlainPlatform;
     use crate::units::{CpuId, Order, PageCount, Pfn};
 
     const REQUEST: Request = Request::new(Order(0), Gfp::HIGHUSER_MOVABLE);
@@ -144,7 +230,9 @@ mod tests {
             let hot = allocator.alloc(REQUEST).unwrap();
             allocator.free(hot, Order(0)).unwrap();
             let pageset = &allocator.pagesets(CpuId(0)).unwrap()[0];
-            let cached = pageset.count();
+            type Lists = <PlainPlatform as Platform>::Storage;
+            let singles = || Lists::count(pageset.list(1));
+            let cached = singles();
             let mut out = vec![Pfn(0); 8 * PAGES];
             let holds = allocator.zones()[0].holds().acquisitions;
             assert_eq!(allocator.alloc_bulk(REQUEST, &mut out), Ok(8 * PAGES));
@@ -152,8 +240,9 @@ mod tests {
                 assert!(pageblock.iter().zip(pageblock[0].0..).all(|(page, at)| page.0 == at));
             }
             allocator.free_bulk(&out).unwrap();
-            assert_eq!(allocator.zones()[0].holds().acquisitions - holds, 2);
-            assert_eq!(pageset.count(), cached);
+            // Taken in one hold, and kept by the pageset, or given back in one more.
+            assert!(allocator.zones()[0].holds().acquisitions - holds <= 2);
+            assert_eq!(singles(), cached);
             assert_eq!(allocator.check().unwrap().allocated, PageCount(0));
         });
     }

@@ -31,6 +31,8 @@ pub type List<'m, P> = <<P as Platform>::Storage as Storage>::List<'m>;
 /// Events of a pageset, counted by its CPU.
 #[derive(Debug, Default)]
 pub struct PagesetEvents {
+    /// Single pages handed out as part of a pageblock, without the first, which its list counts.
+    pub bulk_allocs: OwnedCounter,
     /// Trips to the zone to refill a list.
     pub refills: OwnedCounter,
     /// Pages that refills brought.

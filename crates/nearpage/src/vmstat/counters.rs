@@ -69,10 +69,11 @@ impl ZoneStats {
     /// Adds what was counted by the pageset of a CPU of node `near`.
     fn add_pageset<P: Platform>(&mut self, pageset: &Pageset<'_, P>, near: NodeIndex) {
         let (totals, events) = (pageset.totals(), pageset.events());
+        let allocs = totals.allocs.wrapping_add(events.bulk_allocs.get());
         if near == pageset.zone().node() {
-            self.numa_local += totals.allocs;
+            self.numa_local += allocs;
         } else {
-            self.numa_other += totals.allocs;
+            self.numa_other += allocs;
         }
         self.pgalloc.0 += totals.alloc_pages;
         self.pgfree.0 += totals.freed_pages;

@@ -8,6 +8,7 @@ use super::alloc::Asked;
 use super::free::PIECE;
 use crate::alloc::{BulkFreeError, Reason, Request};
 use crate::error::AllocError;
+use crate::frame::Migratetype;
 use crate::pcp::list_index;
 use crate::units::{CpuId, Order, PageCount, Pfn};
 use crate::watermark::AllocFlags;
@@ -18,6 +19,13 @@ const RUNS_MAX: u64 = 64;
 const PAGEBLOCKS_BACK: usize = 32;
 const PAGEBLOCK: u64 = 512;
 const SINGLE: Order = Order(0);
+
+/// A zone, and the list of its pagesets that keeps the pageblocks.
+type Target = (usize, Option<usize>);
+
+fn pageblock_list(migratetype: Migratetype) -> Option<usize> {
+    (migratetype == Migratetype::Movable).then_some(13)
+}
 
 impl NaiveAllocator {
     /// Allocates up to `count` single pages on a CPU.
@@ -136,11 +144,26 @@ impl NaiveAllocator {
         if pageblocks == 0 {
             return vec![];
         }
-        let blocks = self.zones[zone].take_pageblocks(asked.migratetype, pageblocks, RUNS_MAX);
-        let pages: Vec<Pfn> =
-            blocks.iter().flat_map(|first| first.0..first.0 + PAGEBLOCK).map(Pfn).collect();
-        self.count_direct(zone, asked, pages.len() as u64);
-        pages
+        let mut blocks = vec![];
+        if let Some(list) = pageblock_list(asked.migratetype)
+            && let Some(cpu) = self.cpus.get_mut(&asked.cpu)
+        {
+            let pageset = &mut cpu.pagesets[zone];
+            let here = pageblocks.min(pageset.lists[list].len() as u64);
+            blocks.extend(pageset.lists[list].drain(..here as usize));
+            pageset.count.0 -= here * PAGEBLOCK;
+            if here < pageblocks {
+                let (view, lacking) = (self.zones[zone].view, (pageblocks - here) * PAGEBLOCK);
+                pageset.tuning.raise_high(&self.model.pcp, lacking, view);
+            }
+        }
+        let left = pageblocks - blocks.len() as u64;
+        if left > 0 {
+            let direct = self.zones[zone].take_pageblocks(asked.migratetype, left, RUNS_MAX);
+            self.count_direct(zone, asked, direct.len() as u64 * PAGEBLOCK);
+            blocks.extend(direct);
+        }
+        blocks.iter().flat_map(|first| first.0..first.0 + PAGEBLOCK).map(Pfn).collect()
     }
 
     /// The zone of the pageblock that `pages` begin with, page by page in order, if they do and all of it is
@@ -155,7 +178,12 @@ impl NaiveAllocator {
         (is_whole && self.model.departures.bulk_from_zone).then_some(zone)
     }
 
-    fn free_pageblocks(&mut self, zone: usize, blocks: &mut Vec<Pfn>) {
+    fn free_pageblocks(&mut self, cpu: CpuId, (zone, list): Target, blocks: &mut Vec<Pfn>) {
+        if let Some(list) = list.filter(|_| self.cpus.contains_key(&cpu)) {
+            for pfn in blocks.drain(..) {
+                self.put_into_pageset(cpu, zone, list, pfn);
+            }
+        }
         if blocks.is_empty() {
             return;
         }
@@ -173,20 +201,21 @@ impl NaiveAllocator {
         let mut batch: Vec<Pfn> = vec![];
         let mut target = None;
         let (mut refused, mut first) = (0, None);
-        let (mut whole, mut whole_zone, mut skip) = (vec![], 0, 0);
+        let (mut whole, mut whole_target, mut skip) = (vec![], (0, None), 0);
         for (at, &pfn) in pages.iter().enumerate() {
             if skip > 0 {
                 skip -= 1;
                 continue;
             }
             if let Some(zone) = self.begins_with_pageblock(&pages[at..]) {
-                if zone != whole_zone || whole.len() == PAGEBLOCKS_BACK {
-                    self.free_pageblocks(whole_zone, &mut whole);
+                let target = (zone, pageblock_list(self.pageblocks.of(pfn)));
+                if target != whole_target || whole.len() == PAGEBLOCKS_BACK {
+                    self.free_pageblocks(cpu, whole_target, &mut whole);
                 }
                 for page in &pages[at..at + PAGEBLOCK as usize] {
                     self.take_back(*page, SINGLE).expect("it was looked at");
                 }
-                whole_zone = zone;
+                whole_target = target;
                 whole.push(pfn);
                 skip = PAGEBLOCK - 1;
                 continue;
@@ -207,7 +236,7 @@ impl NaiveAllocator {
             batch.push(pfn);
         }
         self.flush(cpu, target, &mut batch);
-        self.free_pageblocks(whole_zone, &mut whole);
+        self.free_pageblocks(cpu, whole_target, &mut whole);
         match first {
             None => Ok(()),
             Some(first) => Err(BulkFreeError { freed: pages.len() - refused, refused, first }),
