@@ -155,8 +155,13 @@ impl MemoryBuilder {
                 .map_err(|error| MemoryError::CannotBind { node: *node, error })?;
         }
 
-        let online: Vec<_> =
-            node_ranges.iter().map(|(node, _)| (*node, self.bytes(*node))).collect();
+        let online: Vec<_> = node_ranges
+            .iter()
+            .map(|(node, range)| {
+                let end = range.start.0 + (self.bytes(*node) >> FRAME_SHIFT);
+                (*node, PfnRange::new(range.start.0, end))
+            })
+            .collect();
         let (allocator, metadata, storage) =
             self.allocator(topology.get(), &mut binding, use_rseq)?;
         let memory = Memory {
@@ -168,9 +173,7 @@ impl MemoryBuilder {
             _metadata: metadata,
             _topology: topology,
         };
-        for (node, bytes) in online {
-            memory.bring_online(node, bytes)?;
-        }
+        memory.bring_all_online(&online)?;
         Ok(memory)
     }
 
