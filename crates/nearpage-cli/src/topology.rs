@@ -27,7 +27,7 @@ const PAGE_BYTES: u64 = 4096;
 /// The longest input that is read: an archive of a whole /sys is far smaller.
 const INPUT_BYTES_MAX: u64 = 1 << 30;
 const EXPECTED: &str = "the output of `numactl --hardware`, the short form \
-                        (--numa SIZE,cpus=LIST ...), or a tar archive of /sys and /proc";
+                        (--numa SIZE,cpus=LIST ...), or a tar archive (.gz, .bz2, .zst) of /sys and /proc";
 
 /// Where a machine's description comes from.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -157,7 +157,9 @@ impl fmt::Display for FreeError {
             Self::NotAllocated { pfn, order, state } => {
                 let what = match state {
                     FrameState::Blank => "it is not the head of an allocated block",
-                    FrameState::Free | FrameState::Cached => "it is free already (double free)",
+                    FrameState::Free | FrameState::Cached => {
+                        "it is free already (double free), or inside a block"
+                    }
                     FrameState::Allocated => {
                         "another thread freed it in the same instant (double free)"
                     }
