@@ -127,17 +127,22 @@ impl Memory {
         self.alloc(Request::new(order_of(pages)?, Gfp::HIGHUSER_MOVABLE))
     }
 
-    /// Allocates a block.
+    /// Allocates a block. Its bytes are what was last written there, or zeroes with `__GFP_ZERO`.
     ///
     /// # Errors
     /// [`AllocError`].
     #[inline]
     pub fn alloc(&self, request: Request) -> Result<PageBlock<'_>, AllocError> {
         let pfn = self.alloc_frames(request)?;
-        Ok(PageBlock { memory: self, pfn, order: request.order })
+        let mut block = PageBlock { memory: self, pfn, order: request.order };
+        if request.gfp.has(Gfp::ZERO) {
+            block.fill(0);
+        }
+        Ok(block)
     }
 
-    /// Allocates a block and returns its first frame, which is the caller's to free.
+    /// Allocates a block and returns its first frame, which is the caller's to free. Its memory is not touched,
+    /// whatever the flags say.
     ///
     /// # Errors
     /// [`AllocError`].
@@ -634,6 +639,22 @@ mod tests {
             let half = THREADS / 2 * BLOCKS;
             assert_eq!((value(&near, "numa_hit"), value(&near, "local_node")), (half, half));
             assert_eq!((value(&far, "numa_hit"), value(&far, "other_node")), (half, half));
+        }
+    }
+
+    #[test]
+    fn blocks_are_cleared_if_asked() {
+        for use_rseq in [true, false] {
+            let memory = memory(use_rseq);
+            let request = Request::new(Order(2), Gfp::KERNEL);
+            let mut block = memory.alloc(request).unwrap();
+            block.fill(7);
+            let pfn = block.pfn();
+            drop(block);
+            let request = Request { gfp: request.gfp.or(Gfp::ZERO), ..request };
+            let block = memory.alloc(request).unwrap();
+            assert_eq!(block.pfn(), pfn, "the block that was freed last");
+            assert!(block.iter().all(|byte| *byte == 0));
         }
     }
 
