@@ -15,7 +15,8 @@ use std::path::{Path, PathBuf};
 use nearpage::topology::{AddressMap, NodeBuf, TopologyBuf};
 use nearpage::units::{PageCount, ZoneKind};
 use nearpage_linux::description::{self, short_form};
-use nearpage_linux::sysfs::{Machine, MachineNode, ZoneExtent, read_machine, read_this_machine};
+use nearpage_linux::environment::{Environment, Nodes};
+use nearpage_linux::sysfs::{Machine, MachineNode, ZoneExtent, read_machine};
 use nearpage_linux::tree::FolderTree;
 
 pub(crate) use archive::{Packing, is_machine_file};
@@ -27,13 +28,13 @@ const PAGE_BYTES: u64 = 4096;
 /// The longest input that is read: an archive of a whole /sys is far smaller.
 const INPUT_BYTES_MAX: u64 = 1 << 30;
 const EXPECTED: &str = "the output of `numactl --hardware`, the short form \
-                        (--numa SIZE,cpus=LIST ...), or a tar archive of /sys and /proc";
+                        (--numa SIZE,cpus=LIST ...), or a tar archive (.gz, .bz2, .zst) of /sys and /proc";
 
 /// Where a machine's description comes from.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum MachineInput {
-    /// The machine that this program runs on.
-    ThisMachine,
+    /// The machine that this program runs on, with the nodes that the environment asks for.
+    ThisMachine(Environment),
     /// A folder with a copy of /sys and /proc.
     Sysroot(PathBuf),
     /// A file or folder of any kind.
@@ -81,7 +82,7 @@ impl MachineDescription {
     /// [`InputError`] if the input cannot be read, or describes no machine; it names the line.
     pub fn read(input: &MachineInput) -> Result<MachineDescription, InputError> {
         match input {
-            MachineInput::ThisMachine => Self::new("this machine".into(), read_this_machine()?),
+            MachineInput::ThisMachine(environment) => read_this_machine(environment),
             MachineInput::Sysroot(folder) => read_folder(folder),
             MachineInput::Path(path) if path.is_dir() => read_folder(&tree_below(path)),
             MachineInput::Path(path) => {
@@ -163,6 +164,20 @@ fn check_memory(machine: &Machine) -> Result<(), Problem> {
         Some(bytes) if bytes <= layout::MEMORY_BYTES_MAX => Ok(()),
         _ => Err(Problem::TooMuchMemory { max_tebibytes: layout::MEMORY_BYTES_MAX >> 40 }),
     }
+}
+
+/// This machine, as a memory of this process would have its nodes.
+fn read_this_machine(environment: &Environment) -> Result<MachineDescription, InputError> {
+    let machine = environment.description()?;
+    if environment.nodes == Nodes::Kernel {
+        return MachineDescription::new("this machine".into(), machine);
+    }
+    let variable = format!("NEARPAGE_NUMA={}", environment.nodes);
+    let mut description = MachineDescription::new(format!("this machine, {variable}"), machine)?;
+    description.warnings.push(format!(
+        "{variable} emulates these nodes: the kernel does not know them, and memory is not bound to them"
+    ));
+    Ok(description)
 }
 
 fn read_folder(folder: &Path) -> Result<MachineDescription, InputError> {

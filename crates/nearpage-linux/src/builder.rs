@@ -155,8 +155,13 @@ impl MemoryBuilder {
                 .map_err(|error| MemoryError::CannotBind { node: *node, error })?;
         }
 
-        let online: Vec<_> =
-            node_ranges.iter().map(|(node, _)| (*node, self.bytes(*node))).collect();
+        let online: Vec<_> = node_ranges
+            .iter()
+            .map(|(node, range)| {
+                let end = range.start.0 + (self.bytes(*node) >> FRAME_SHIFT);
+                (*node, PfnRange::new(range.start.0, end))
+            })
+            .collect();
         let (allocator, metadata, storage) =
             self.allocator(topology.get(), &mut binding, use_rseq)?;
         let memory = Memory {
@@ -168,9 +173,7 @@ impl MemoryBuilder {
             _metadata: metadata,
             _topology: topology,
         };
-        for (node, bytes) in online {
-            memory.bring_online(node, bytes)?;
-        }
+        memory.bring_all_online(&online)?;
         Ok(memory)
     }
 
@@ -366,5 +369,54 @@ impl Drop for OwnedTopology {
     fn drop(&mut self) {
         // SAFETY: `new` leaked both; `Memory` drops the allocator, the only borrower, before this.
         unsafe { free_leaked(self.nodes, self.buf) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nearpage::units::CpuId;
+
+    use super::*;
+
+    /// The most bytes of metadata for a frame, over all nodes, of a machine of equal nodes.
+    fn bytes_per_frame<P: Platform>(nodes: u32, cpus: u32, gibibytes: u64) -> f64 {
+        let frames = gibibytes << (30 - FRAME_SHIFT);
+        let node = |id: u32| NodeBuf {
+            id: NodeId(id),
+            memory: vec![PfnRange::new(u64::from(id) * frames, u64::from(id + 1) * frames)],
+            cpus: (id * cpus..(id + 1) * cpus).map(CpuId).collect(),
+            movable_from: None,
+        };
+        let distance = |at| if at / nodes == at % nodes { 10 } else { 20 };
+        let machine = TopologyBuf {
+            nodes: (0..nodes).map(node).collect(),
+            distances: (0..nodes * nodes).map(distance).collect(),
+            address_map: AddressMap::Flat,
+        };
+        let bytes = |topology: &Topology<'_>| -> usize {
+            topology.indexes().map(|node| metadata_size::<P>(topology, node).unwrap()).sum()
+        };
+        machine.with(bytes).unwrap() as f64 / (u64::from(nodes) * frames) as f64
+    }
+
+    /// All told: states, lists, bits, pagesets of all CPUs, zonelists.
+    #[test]
+    fn metadata_is_at_most_24_bytes_a_frame() {
+        let machines = [
+            (1, 1, 1),
+            (1, 2, 24),
+            (1, 256, 64),
+            (2, 64, 128),
+            (8, 32, 64),
+            (28, 8, 16),
+            (100, 4, 16),
+        ];
+        for (nodes, cpus, gibibytes) in machines {
+            let rseq = bytes_per_frame::<Host<RingStorage, false>>(nodes, cpus, gibibytes);
+            let locked = bytes_per_frame::<Host<LockedStorage, false>>(nodes, cpus, gibibytes);
+            let machine = format!("{nodes} nodes with {cpus} CPUs and {gibibytes} GiB");
+            assert!((12.0..=24.0).contains(&rseq), "{machine}: {rseq}");
+            assert!((12.0..=24.0).contains(&locked), "{machine}: {locked}");
+        }
     }
 }

@@ -24,8 +24,7 @@ mod numa;
 mod warning;
 
 use std::ffi::OsString;
-use std::fmt::Display;
-
+use std::fmt::{self, Display};
 use std::num::NonZeroU16;
 use std::sync::Once;
 
@@ -63,6 +62,18 @@ pub enum Nodes {
     Shares(NonZeroU16),
     /// Emulated ones: those that the file at this path describes.
     File(String),
+}
+
+impl fmt::Display for Nodes {
+    /// The item of `NEARPAGE_NUMA` that asks for them; nothing for those of the kernel.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Nodes::Kernel => Ok(()),
+            Nodes::Shares(NonZeroU16::MIN) => f.write_str("off"),
+            Nodes::Shares(count) => write!(f, "fake={count}"),
+            Nodes::File(path) => write!(f, "topology={path}"),
+        }
+    }
 }
 
 impl Environment {
@@ -166,6 +177,14 @@ mod tests {
             strict: true,
         };
         assert_eq!((environment, warnings), (expected, vec![]));
+    }
+
+    #[test]
+    fn nodes_are_written_as_they_are_asked_for() {
+        for item in ["", "off", "fake=2", "fake=1024", "topology=/tmp/lab.numa"] {
+            let (environment, warnings) = parse(&[("NEARPAGE_NUMA", item)]);
+            assert_eq!((environment.nodes.to_string(), warnings), (item.into(), vec![]));
+        }
     }
 
     #[test]

@@ -127,17 +127,22 @@ impl Memory {
         self.alloc(Request::new(order_of(pages)?, Gfp::HIGHUSER_MOVABLE))
     }
 
-    /// Allocates a block.
+    /// Allocates a block. Its bytes are what was last written there, or zeroes with `__GFP_ZERO`.
     ///
     /// # Errors
     /// [`AllocError`].
     #[inline]
     pub fn alloc(&self, request: Request) -> Result<PageBlock<'_>, AllocError> {
         let pfn = self.alloc_frames(request)?;
-        Ok(PageBlock { memory: self, pfn, order: request.order })
+        let mut block = PageBlock { memory: self, pfn, order: request.order };
+        if request.gfp.has(Gfp::ZERO) {
+            block.fill(0);
+        }
+        Ok(block)
     }
 
-    /// Allocates a block and returns its first frame, which is the caller's to free.
+    /// Allocates a block and returns its first frame, which is the caller's to free. Its memory is not touched,
+    /// whatever the flags say.
     ///
     /// # Errors
     /// [`AllocError`].
@@ -215,11 +220,17 @@ impl Memory {
     }
 
     /// The address of a frame.
+    ///
+    /// # Panics
+    /// If the frame is outside the addresses of this memory; [`node_of`](Self::node_of) tells.
     #[inline]
     pub fn address(&self, pfn: Pfn) -> NonNull<u8> {
-        let offset = (pfn.0 << FRAME_SHIFT) as usize - self.region.start().as_ptr().addr();
-        let address = self.region.start().as_ptr().wrapping_add(offset);
-        NonNull::new(address).expect("a frame of this memory is not at address 0")
+        let first = self.region.start().as_ptr().addr() as u64 >> FRAME_SHIFT;
+        let number = pfn.0.wrapping_sub(first);
+        let frames = self.region.bytes() as u64 >> FRAME_SHIFT;
+        assert!(number < frames, "frame {pfn} is not of this memory");
+        // SAFETY: the region is that long, and it was just checked that the frame lies in it.
+        unsafe { self.region.start().add((number << FRAME_SHIFT) as usize) }
     }
 
     /// The frame that an address lies in.
@@ -238,23 +249,41 @@ impl Memory {
     /// # Errors
     /// [`MemoryError`] if the node has not so much left, or the kernel gives no memory.
     pub fn bring_online(&self, node: NodeId, bytes: u64) -> Result<PageCount, MemoryError> {
-        let (_, range) = self
-            .node_ranges
-            .iter()
-            .find(|(id, _)| *id == node)
-            .ok_or(MemoryError::UnknownNode { node })?;
-        let online = self.online_pages(*range);
+        let range = self.range_of(node)?;
+        let online = self.online_pages(range);
         let start = Pfn(range.start.0 + online.0);
         let wanted = PfnRange { start, end: Pfn(start.0 + (bytes >> FRAME_SHIFT)) };
         if wanted.end > range.end {
             let left = PageCount(range.pages().0 - online.0).bytes(FRAME_SHIFT);
             return Err(MemoryError::ReserveUsedUp { node, asked: bytes, left });
         }
-        let offset = self.address(start).as_ptr().addr() - self.region.start().as_ptr().addr();
-        self.region
-            .make_usable(offset, wanted.pages().bytes(FRAME_SHIFT) as usize)
-            .map_err(|error| MemoryError::NoMemory { node, bytes, error })?;
-        with_allocator!(self, allocator => allocator.online(wanted)).map_err(MemoryError::Online)
+        self.bring_all_online(&[(node, wanted)])
+    }
+
+    /// Brings parts of nodes' ranges online that are not yet.
+    pub(crate) fn bring_all_online(
+        &self,
+        parts: &[(NodeId, PfnRange)],
+    ) -> Result<PageCount, MemoryError> {
+        for (node, part) in parts {
+            let bytes = part.pages().bytes(FRAME_SHIFT);
+            let start = (part.start.0 << FRAME_SHIFT) as usize;
+            self.region
+                .make_usable(start - self.region.start().as_ptr().addr(), bytes as usize)
+                .map_err(|error| MemoryError::NoMemory { node: *node, bytes, error })?;
+        }
+        let ranges: Vec<PfnRange> = parts.iter().map(|(_, part)| *part).collect();
+        with_allocator!(self, allocator => allocator.online_all(&ranges))
+            .map_err(MemoryError::Online)
+    }
+
+    /// The range of a node; an empty one if the node has no addresses here.
+    fn range_of(&self, node: NodeId) -> Result<PfnRange, MemoryError> {
+        match self.node_ranges.iter().find(|(id, _)| *id == node) {
+            Some((_, range)) => Ok(*range),
+            None if self.topology().index_of(node).is_some() => Ok(PfnRange::new(0, 0)),
+            None => Err(MemoryError::UnknownNode { node }),
+        }
     }
 
     /// Pages of a node's range that are online; they are its first ones.
@@ -624,6 +653,22 @@ mod tests {
             let half = THREADS / 2 * BLOCKS;
             assert_eq!((value(&near, "numa_hit"), value(&near, "local_node")), (half, half));
             assert_eq!((value(&far, "numa_hit"), value(&far, "other_node")), (half, half));
+        }
+    }
+
+    #[test]
+    fn blocks_are_cleared_if_asked() {
+        for use_rseq in [true, false] {
+            let memory = memory(use_rseq);
+            let request = Request::new(Order(2), Gfp::KERNEL);
+            let mut block = memory.alloc(request).unwrap();
+            block.fill(7);
+            let pfn = block.pfn();
+            drop(block);
+            let request = Request { gfp: request.gfp.or(Gfp::ZERO), ..request };
+            let block = memory.alloc(request).unwrap();
+            assert_eq!(block.pfn(), pfn, "the block that was freed last");
+            assert!(block.iter().all(|byte| *byte == 0));
         }
     }
 

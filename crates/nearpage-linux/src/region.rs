@@ -49,6 +49,11 @@ impl Region {
         self.start
     }
 
+    /// Its length in bytes.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Makes `bytes` from `offset` on readable and writable: zeroes until they are written.
     ///
     /// # Errors

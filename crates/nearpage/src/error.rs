@@ -14,6 +14,11 @@ pub enum AllocError {
         /// The order asked for.
         order: Order,
     },
+    /// Bulk gives single pages.
+    BulkOrder {
+        /// The order asked for.
+        order: Order,
+    },
     /// The flags contradict each other: two of DMA, HIGHMEM and DMA32, or MOVABLE with RECLAIMABLE.
     BadFlags {
         /// The flags.
@@ -60,6 +65,9 @@ impl fmt::Display for AllocError {
         match *self {
             Self::OrderTooLarge { order } => {
                 write!(f, "order {order} is too large: 0 to {MAX_ORDER} are possible")
+            }
+            Self::BulkOrder { order } => {
+                write!(f, "order {order} in bulk: bulk requests are for single pages, order 0")
             }
             Self::BadFlags { gfp } => write!(
                 f,
@@ -157,7 +165,9 @@ impl fmt::Display for FreeError {
             Self::NotAllocated { pfn, order, state } => {
                 let what = match state {
                     FrameState::Blank => "it is not the head of an allocated block",
-                    FrameState::Free | FrameState::Cached => "it is free already (double free)",
+                    FrameState::Free | FrameState::Cached => {
+                        "it is free already (double free), or inside a block"
+                    }
                     FrameState::Allocated => {
                         "another thread freed it in the same instant (double free)"
                     }

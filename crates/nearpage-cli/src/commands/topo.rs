@@ -11,17 +11,19 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
+use nearpage_linux::environment::Environment;
 use nearpage_linux::memory::StorageInUse;
 
 use super::CommandError;
 use crate::plan::{Lists, Plan};
 use crate::predict::ModelChoice;
-use crate::topology::{MachineDescription, MachineInput, Place, Problem};
+use crate::topology::{InputError, MachineDescription, MachineInput, Place, Problem};
 
 /// Show a machine's nodes, zones, watermarks and fallback orders.
 ///
-/// Without --topology, --numa, --sysroot or --bundle: this machine. Nothing is allocated; what is shown is
-/// what an allocator with the rules of --model makes of the machine before anybody allocates.
+/// Without --topology, --numa, --sysroot or --bundle: this machine, with the nodes that NEARPAGE_NUMA asks for.
+/// Nothing is allocated; what is shown is what an allocator with the rules of --model makes of the machine
+/// before anybody allocates.
 ///
 /// With --bundle: what Linux prints of a recorded machine, derived from its sizes and settings.
 ///
@@ -139,6 +141,8 @@ pub enum Format {
 struct Report {
     description: MachineDescription,
     plan: Plan,
+    /// Which pageset storage this process can use, and why.
+    storage: StorageInUse,
 }
 
 /// Runs the command.
@@ -162,21 +166,13 @@ pub fn run(arguments: &TopoArgs) -> Result<(), CommandError> {
     super::print(&report.format(format))
 }
 
-/// Which pageset storage this process can use, and why.
-fn storage_line() -> String {
-    match nearpage_linux::environment::Environment::read() {
-        Ok(environment) => StorageInUse::of_this_process(&environment).to_string(),
-        Err(error) => error.to_string(),
-    }
-}
-
 impl TopoArgs {
-    fn input(&self) -> MachineInput {
+    fn input(&self, environment: &Environment) -> MachineInput {
         match (&self.topology, &self.sysroot) {
             (Some(path), _) if path.as_os_str() == "-" => MachineInput::StandardInput,
             (Some(path), _) => MachineInput::Path(path.clone()),
             (None, Some(folder)) => MachineInput::Sysroot(folder.clone()),
-            (None, None) if self.numa.is_empty() => MachineInput::ThisMachine,
+            (None, None) if self.numa.is_empty() => MachineInput::ThisMachine(environment.clone()),
             (None, None) => MachineInput::ShortForm {
                 nodes: self.numa.clone(),
                 distances: self.numa_distance.clone(),
@@ -187,7 +183,9 @@ impl TopoArgs {
 
 impl Report {
     fn new(arguments: &TopoArgs) -> Result<Report, CommandError> {
-        let description = MachineDescription::read(&arguments.input())?;
+        let environment = Environment::read().map_err(InputError::from)?;
+        let storage = StorageInUse::of_this_process(&environment);
+        let description = MachineDescription::read(&arguments.input(&environment))?;
         let lists = if arguments.rebuilt { Lists::Rebuilt } else { Lists::Boot };
         let choice = arguments.model.unwrap_or(ModelChoice::Nearpage);
         if choice == ModelChoice::Auto {
@@ -198,16 +196,16 @@ impl Report {
         let plan = Plan::new(&description, model, lists).map_err(|error| {
             Problem::Setting(error).at(&Place::Input(description.source.clone()))
         })?;
-        Ok(Report { description, plan })
+        Ok(Report { description, plan, storage })
     }
 
     fn format(&self, format: Format) -> String {
         match format {
-            Format::Text => text::format(self, &storage_line()),
+            Format::Text => text::format(self),
             Format::Zoneinfo => zoneinfo::format(&self.plan, zoneinfo::Unknown::AllFree),
             Format::Fallback => self.plan.fallback_lines(),
             Format::Numactl => numactl::format(&self.description.machine),
-            Format::Json => json::format(self, &storage_line()),
+            Format::Json => json::format(self),
             Format::Dot => dot::format(&self.description.machine),
         }
     }

@@ -6,6 +6,7 @@ use nearpage::topology::TopologyError;
 use nearpage::units::NodeId;
 use nearpage::watermark::SettingError;
 use nearpage_linux::description::{self, DescriptionError, Place};
+use nearpage_linux::environment::EnvironmentError;
 use nearpage_linux::sysfs::SysfsError;
 
 /// An input that describes no machine.
@@ -27,6 +28,9 @@ pub enum InputError {
         /// What is wrong.
         problem: Problem,
     },
+    /// The environment asks for what cannot be understood, or this machine cannot be read.
+    #[error(transparent)]
+    Environment(#[from] EnvironmentError),
     /// A copy of /sys and /proc is wrong; the message has the place.
     #[error(transparent)]
     Sysfs(#[from] SysfsError),

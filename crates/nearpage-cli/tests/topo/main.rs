@@ -1,5 +1,6 @@
 //! `nearpage topo` as a user runs it: formats, inputs, error messages, exit codes.
 
+mod environment;
 mod errors;
 mod formats;
 mod inputs;
@@ -10,10 +11,19 @@ use std::process::Output;
 
 use assert_cmd::Command;
 
+/// `nearpage topo` with arguments, and none of the variables that these tests may run with.
+fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(assert_cmd::cargo::cargo_bin!("nearpage"));
+    for variable in ["NEARPAGE_NUMA", "NEARPAGE_RSEQ", "NEARPAGE_ENV"] {
+        command.env_remove(variable);
+    }
+    command.arg("topo").args(arguments);
+    command
+}
+
 /// Runs `nearpage topo` with arguments and standard input.
 fn topo(arguments: &[&str], input: &str) -> Output {
-    let mut command = Command::new(assert_cmd::cargo::cargo_bin!("nearpage"));
-    command.arg("topo").args(arguments).write_stdin(input).output().unwrap()
+    command(arguments).write_stdin(input).output().unwrap()
 }
 
 /// What a run that succeeds prints.

@@ -21,21 +21,38 @@ impl Environment {
     ///
     /// [`EnvironmentError`] if this machine or the topology file cannot be read.
     pub fn machine(&self) -> Result<HostMachine, EnvironmentError> {
+        Ok(self.host_machine(&self.description()?))
+    }
+
+    fn host_machine(&self, machine: &Machine) -> HostMachine {
+        match self.nodes {
+            Nodes::Kernel => HostMachine::from(machine),
+            Nodes::Shares(_) | Nodes::File(_) => HostMachine::emulated(machine),
+        }
+    }
+
+    /// The same machine with all that is known of it: of emulated nodes also their sizes, which count for
+    /// nothing in a memory.
+    ///
+    /// # Errors
+    ///
+    /// As [`machine`](Self::machine).
+    pub fn description(&self) -> Result<Machine, EnvironmentError> {
         static TOLD: Once = Once::new();
-        let (machine, notes) = self.machine_on(read_this_machine)?;
+        let (machine, notes) = self.description_on(read_this_machine)?;
         tell_once(&TOLD, notes);
         Ok(machine)
     }
 
-    fn machine_on(
+    fn description_on(
         &self,
         this: impl FnOnce() -> Result<Machine, SysfsError>,
-    ) -> Result<(HostMachine, Vec<TopologyNote>), EnvironmentError> {
+    ) -> Result<(Machine, Vec<TopologyNote>), EnvironmentError> {
         match &self.nodes {
-            Nodes::Kernel => Ok((HostMachine::from(&this()?), Vec::new())),
-            Nodes::Shares(count) => Ok((HostMachine::emulated(&this()?.split(*count)), Vec::new())),
+            Nodes::Kernel => Ok((this()?, Vec::new())),
+            Nodes::Shares(count) => Ok((this()?.split(*count), Vec::new())),
             Nodes::File(path) => {
-                let machine = HostMachine::emulated(&read_topology(path)?);
+                let machine = read_topology(path)?;
                 // Without /sys there is nothing to compare the file with.
                 let notes = this().map(|this| compare_cpus(path, &machine, &this));
                 Ok((machine, notes.unwrap_or_default()))
@@ -60,8 +77,9 @@ fn read_text(path: &str) -> io::Result<String> {
 }
 
 /// Where the CPUs of a topology file differ from those that are online.
-fn compare_cpus(file: &str, emulated: &HostMachine, this: &Machine) -> Vec<TopologyNote> {
-    let (named, online) = (emulated.cpus(), HostMachine::from(this).cpus());
+fn compare_cpus(file: &str, emulated: &Machine, this: &Machine) -> Vec<TopologyNote> {
+    let cpus = |machine| HostMachine::from(machine).cpus();
+    let (named, online) = (cpus(emulated), cpus(this));
     let (absent, unnamed) = (list_without(&named, &online), list_without(&online, &named));
     let mut notes = Vec::new();
     if !absent.is_empty() {
@@ -97,7 +115,9 @@ mod tests {
         let variable = ("NEARPAGE_NUMA".into(), value.into());
         let (environment, warnings) = Environment::parse([variable].into_iter());
         assert_eq!(warnings, []);
-        let (machine, notes) = environment.machine_on(this).map_err(|error| error.to_string())?;
+        let (machine, notes) =
+            environment.description_on(this).map_err(|error| error.to_string())?;
+        let machine = environment.host_machine(&machine);
         Ok((machine, notes.iter().map(ToString::to_string).collect()))
     }
 

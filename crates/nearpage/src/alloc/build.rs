@@ -219,6 +219,8 @@ struct Plan<'m> {
     sections: u64,
     zones: usize,
     cpu_ids: usize,
+    /// CPUs of all nodes.
+    cpus: u64,
 }
 
 impl<'m> Plan<'m> {
@@ -251,6 +253,7 @@ impl<'m> Plan<'m> {
             sections,
             zones: zones(topology).count(),
             cpu_ids: last_cpu.map_or(0, |cpu| cpu.0 as usize + 1),
+            cpus: cpus().count() as u64,
         })
     }
 
@@ -295,11 +298,11 @@ impl<'m> Plan<'m> {
     ) -> usize {
         let frames = self.topology.present(node, kind).0;
         let near = self.topology.node(node).cpus.len() as u64;
-        let all: u64 = self.topology.nodes().iter().map(|node| node.cpus.len() as u64).sum();
         let (bytes, cpus) = if of == node {
             (frames * RING_BYTES_NEAR, near)
         } else {
-            ((frames * RING_BYTES_FAR).min(all * FAR_HIGH_MAX * RING_BYTES_PER_PAGE), all - near)
+            let most = self.cpus * FAR_HIGH_MAX * RING_BYTES_PER_PAGE;
+            ((frames * RING_BYTES_FAR).min(most), self.cpus - near)
         };
         let high_max = (bytes / RING_BYTES_PER_PAGE / cpus.max(1)).min(u32::MAX as u64);
         S::ring_entries(list_order(index), high_max as u32) as usize

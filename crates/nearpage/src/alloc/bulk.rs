@@ -56,7 +56,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     /// by that one page. The pages are `out[..n]`.
     ///
     /// # Errors
-    /// As [`alloc`](Self::alloc), and [`AllocError::OrderTooLarge`] for any order but 0.
+    /// As [`alloc`](Self::alloc), and [`AllocError::BulkOrder`] for any order but 0.
     #[inline]
     pub fn alloc_bulk(&self, request: Request, out: &mut [Pfn]) -> Result<usize, AllocError> {
         match self.bulk_near(request, out) {
@@ -95,7 +95,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     fn bulk_scan(&self, request: Request, out: &mut [Pfn]) -> Result<usize, AllocError> {
         let wanted = self.wanted(request)?;
         if wanted.order != SINGLE {
-            return Err(AllocError::OrderTooLarge { order: wanted.order });
+            return Err(AllocError::BulkOrder { order: wanted.order });
         }
         if out.is_empty() {
             return Ok(0);

@@ -83,6 +83,19 @@ impl TestMachine {
     /// # Panics
     /// If there can be no such allocator.
     pub fn run<R>(&self, f: impl FnOnce(&PageAllocator<'_, PlainPlatform>) -> R) -> R {
+        self.run_offline(|allocator| {
+            for range in self.topology.nodes.iter().flat_map(|node| &node.memory) {
+                allocator.online(*range).expect("memory of the topology, offline until now");
+            }
+            f(allocator)
+        })
+    }
+
+    /// Makes an allocator for the machine, without any memory online, and calls `f` with it.
+    ///
+    /// # Panics
+    /// If there can be no such allocator.
+    pub fn run_offline<R>(&self, f: impl FnOnce(&PageAllocator<'_, PlainPlatform>) -> R) -> R {
         let nodes: Vec<Node<'_>> = self.topology.nodes.iter().map(borrow).collect();
         let topology = Topology::new(&nodes, &self.topology.distances, self.topology.address_map)
             .expect("a test describes a topology");
@@ -95,9 +108,6 @@ impl TestMachine {
             core::mem::take(&mut buffers[node.0 as usize])
         })
         .expect("buffers are as large as asked");
-        for range in nodes.iter().flat_map(|node| node.memory) {
-            allocator.online(*range).expect("memory of the topology, offline until now");
-        }
         f(&allocator)
     }
 }

@@ -136,7 +136,7 @@ mod tests {
     use crate::alloc::Request;
     use crate::gfp::Gfp;
     use crate::testing::machine::TestMachine;
-    use crate::units::{CpuId, NodeId, Order};
+    use crate::units::{CpuId, NodeId, NodeIndex, Order};
 
     #[test]
     fn numastat_has_its_own_names() {
@@ -155,6 +155,30 @@ mod tests {
         let mut text = String::new();
         write_numastat(&stats, &mut text).unwrap();
         assert_eq!(text, recorded);
+    }
+
+    /// Vector I of the recordings: what a full node turns away, it counts as foreign, and the node that
+    /// serves it counts as many misses.
+    #[test]
+    fn an_overfull_node_is_foreign_as_often_as_its_helper_misses() {
+        let machine =
+            TestMachine::new().node(0, 8192, &[0]).node(1, 4096, &[1]).node(2, 4096, &[2]);
+        let machine = machine.distances(&[10, 20, 30, 20, 10, 15, 30, 15, 10]);
+        machine.run(|allocator| {
+            let preferred = Request::new(Order(0), Gfp::HIGHUSER_MOVABLE).on(NodeId(1));
+            for _ in 0..6000 {
+                allocator.alloc(preferred).unwrap();
+            }
+            let numastat = |node: u16| {
+                let stats = allocator.node_stats(NodeIndex(node));
+                (stats.numa_hit, stats.numa_miss, stats.numa_foreign, stats.numa_other)
+            };
+            let (hit, _, foreign, _) = numastat(1);
+            assert!(foreign > 0 && hit + foreign == 6000, "{hit} {foreign}");
+            assert_eq!(numastat(1), (hit, 0, foreign, hit));
+            assert_eq!(numastat(2), (0, foreign, 0, foreign));
+            assert_eq!(numastat(0), (0, 0, 0, 0));
+        });
     }
 
     #[test]

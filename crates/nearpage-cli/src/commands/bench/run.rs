@@ -136,7 +136,7 @@ pub enum BenchError {
         needed: u64,
     },
     /// There is no such memory.
-    #[error("--bytes {}: {error}", size::format(*bytes))]
+    #[error("{}{error}", blame(*bytes, error))]
     Memory {
         /// What was asked for.
         bytes: u64,
@@ -163,6 +163,14 @@ pub enum BenchError {
         /// How many.
         misuses: u64,
     },
+}
+
+/// The option that is to blame for an error; nothing if it is the environment.
+fn blame(bytes: u64, error: &MemoryError) -> String {
+    match error {
+        MemoryError::Environment(_) => String::new(),
+        _ => format!("--bytes {}: ", size::format(bytes)),
+    }
 }
 
 impl BenchError {

@@ -17,7 +17,7 @@ struct Document<'a> {
     source: &'a str,
     model: &'a str,
     lists: &'a str,
-    storage: &'a str,
+    storage: String,
     page_bytes: u64,
     address_map: &'a str,
     addresses: &'a str,
@@ -85,8 +85,8 @@ struct ZoneName {
 }
 
 /// The whole document, with a newline at its end.
-pub(super) fn format(report: &Report, storage: &str) -> String {
-    let Report { description, plan } = report;
+pub(super) fn format(report: &Report) -> String {
+    let Report { description, plan, storage } = report;
     let machine = &description.machine;
     let document = Document {
         schema: SCHEMA,
@@ -96,7 +96,7 @@ pub(super) fn format(report: &Report, storage: &str) -> String {
             Lists::Boot => "boot",
             Lists::Rebuilt => "rebuilt",
         },
-        storage,
+        storage: storage.to_string(),
         page_bytes: machine.page_bytes,
         address_map: match description.topology.address_map {
             AddressMap::Flat => "flat",

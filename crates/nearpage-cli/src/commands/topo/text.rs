@@ -13,8 +13,8 @@ use crate::plan::{Lists, Plan, PlannedNode, PlannedZone};
 use crate::topology::Addresses;
 
 /// The whole text.
-pub(super) fn format(report: &Report, storage: &str) -> String {
-    let mut text = heading(report, storage);
+pub(super) fn format(report: &Report) -> String {
+    let mut text = heading(report);
     let tables = [
         ("Nodes", nodes(report)),
         ("Distances", distances(report)),
@@ -34,8 +34,8 @@ pub(super) fn format(report: &Report, storage: &str) -> String {
     text
 }
 
-fn heading(report: &Report, storage: &str) -> String {
-    let Report { description, plan } = report;
+fn heading(report: &Report) -> String {
+    let Report { description, plan, storage } = report;
     let addresses = match (description.addresses, description.topology.address_map) {
         (Addresses::Recorded, _) => "addresses as the kernel has them",
         (Addresses::Assumed, AddressMap::X86) => "addresses assumed: those of a PC",

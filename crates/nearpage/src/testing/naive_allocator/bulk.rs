@@ -37,7 +37,7 @@ impl NaiveAllocator {
     ) -> Result<Vec<Pfn>, AllocError> {
         let asked = self.asked(cpu, request)?;
         if asked.order != SINGLE {
-            return Err(AllocError::OrderTooLarge { order: asked.order });
+            return Err(AllocError::BulkOrder { order: asked.order });
         }
         if count == 0 {
             return Ok(vec![]);

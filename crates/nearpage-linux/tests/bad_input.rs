@@ -1,0 +1,228 @@
+//! Wrong requests and wrong frees, on real memory with each storage, plain and hardened: what the caller is
+//! told, and that nothing was changed. The walker proves that no page is lost.
+
+use nearpage::alloc::Request;
+use nearpage::gfp::Gfp;
+use nearpage::units::{CpuId, NodeId, Order, Pfn};
+use nearpage_linux::machine::{HostMachine, HostNode};
+use nearpage_linux::{Memory, MemoryError};
+
+const SINGLE: Request = Request::new(Order(0), Gfp::KERNEL);
+const NODE_BYTES: u64 = 32 << 20;
+
+/// Nodes 0 and 5 with memory, 9 without; all CPUs are near node 0.
+fn machine() -> HostMachine {
+    let node = |id, cpus: std::ops::Range<u32>, has_memory| HostNode {
+        id: NodeId(id),
+        cpus: cpus.map(CpuId).collect(),
+        has_memory,
+    };
+    HostMachine {
+        nodes: vec![node(0, 0..1024, true), node(5, 0..0, true), node(9, 1024..1025, false)],
+        distances: vec![10, 20, 15, 20, 10, 20, 15, 20, 10],
+        emulated: true,
+    }
+}
+
+/// Runs a test on memory of each kind, and checks that all its pages are free or cached after.
+fn on_each(test: impl Fn(&Memory)) {
+    for (use_rseq, hardened) in [(true, false), (true, true), (false, false), (false, true)] {
+        let builder = Memory::builder().machine(machine()).bytes_per_node(NODE_BYTES);
+        let memory = builder.use_rseq(use_rseq).hardened(hardened).build().unwrap();
+        test(&memory);
+        let checked = memory.check().unwrap();
+        assert_eq!(checked.free.0 + checked.cached.0, 2 * NODE_BYTES / 4096);
+    }
+}
+
+/// What a request is told that must be refused.
+fn refusal(memory: &Memory, request: Request) -> String {
+    memory.alloc(request).unwrap_err().to_string()
+}
+
+/// What a free is told that must be refused, with P for the number of the frame.
+fn refused_free(memory: &Memory, pfn: Pfn, order: Order) -> String {
+    let before = memory.misuses();
+    // SAFETY: refused, so nothing is freed that somebody uses.
+    let error = unsafe { memory.free_frames(pfn, order) }.unwrap_err();
+    assert_eq!(memory.misuses(), before + 1);
+    error.to_string().replace(&pfn.to_string(), "P")
+}
+
+#[test]
+fn requests_that_nobody_can_meet() {
+    on_each(|memory| {
+        for order in [11, 64, 255] {
+            assert_eq!(
+                refusal(memory, Request::new(Order(order), Gfp::KERNEL)),
+                format!("order {order} is too large: 0 to 10 are possible")
+            );
+        }
+        assert_eq!(
+            memory.alloc_pages(1025).unwrap_err().to_string(),
+            "4198400 bytes are more than the largest block, 1024 pages"
+        );
+        assert_eq!(
+            memory.alloc_pages(u64::MAX).unwrap_err().to_string(),
+            "18446744073709551615 bytes are more than the largest block, 1024 pages"
+        );
+        assert_eq!(memory.alloc_pages(0).unwrap().order(), Order(0));
+        for node in [1, u32::MAX] {
+            assert_eq!(
+                refusal(memory, SINGLE.on(NodeId(node))),
+                format!("node {node} is not in the topology")
+            );
+        }
+        let contradiction = "contradict each other: at most one of __GFP_DMA, __GFP_HIGHMEM and \
+                             __GFP_DMA32, and not both of __GFP_MOVABLE and __GFP_RECLAIMABLE";
+        for gfp in [Gfp::DMA.or(Gfp::DMA32), Gfp::MOVABLE.or(Gfp::RECLAIMABLE)] {
+            let request = Request::new(Order(0), gfp);
+            assert_eq!(refusal(memory, request), format!("flags {gfp} {contradiction}"));
+        }
+    });
+}
+
+#[test]
+fn this_node_is_memoryless() {
+    on_each(|memory| {
+        let request = Request::new(Order(0), Gfp::KERNEL.or(Gfp::THISNODE)).on(NodeId(9));
+        let told = "node 9 has no memory for GFP_KERNEL|__GFP_THISNODE, and __GFP_THISNODE allows \
+                    no other node";
+        assert_eq!(refusal(memory, request), told);
+        let mut out = [Pfn(7); 4];
+        assert_eq!(memory.alloc_frames_bulk(request, &mut out).unwrap_err().to_string(), told);
+        assert_eq!(out, [Pfn(7); 4]);
+        // Without the flag, the page comes from the nearest node with memory.
+        assert_eq!(memory.alloc(SINGLE.on(NodeId(9))).unwrap().node(), NodeId(0));
+    });
+}
+
+#[test]
+fn memory_that_is_used_up() {
+    on_each(|memory| {
+        let request = Request::new(Order(10), Gfp::KERNEL.or(Gfp::THISNODE)).on(NodeId(5));
+        let blocks: Vec<_> = std::iter::from_fn(|| memory.alloc(request).ok()).collect();
+        let free = memory.free_pages(NodeId(5)).0;
+        assert_eq!(free, NODE_BYTES / 4096 - 1024 * blocks.len() as u64);
+        assert_eq!(
+            refusal(memory, request),
+            format!(
+                "no block of order 10 for GFP_KERNEL|__GFP_THISNODE preferring node 5: 1 zones with \
+                 {free} free pages, of which 1 are below their watermark and 0 have no block that large"
+            )
+        );
+        assert_eq!(memory.free_pages(NodeId(5)).0, free);
+    });
+}
+
+#[test]
+fn frees_of_what_was_not_given() {
+    on_each(|memory| {
+        let single = memory.alloc_frames(SINGLE).unwrap();
+        assert_eq!(
+            refused_free(memory, single, Order(11)),
+            "free of frame P: order 11 is too large, 0 to 10 are possible"
+        );
+        // SAFETY: the frame is this test's, and unused.
+        unsafe { memory.free_frames(single, Order(0)) }.unwrap();
+        let twice =
+            "free of frame P with order 0: it is free already (double free), or inside a block";
+        assert_eq!(refused_free(memory, single, Order(0)), twice);
+
+        let block = memory.alloc(Request::new(Order(3), Gfp::KERNEL)).unwrap();
+        assert_eq!(
+            refused_free(memory, block.pfn(), Order(0)),
+            "free of frame P with order 0: it was allocated with order 3; the block stays allocated"
+        );
+        let inside = block.pfn().plus(Order(0).pages());
+        assert_eq!(
+            refused_free(memory, inside, Order(3)),
+            "free of frame P: not aligned to order 3"
+        );
+        let told = refused_free(memory, inside, Order(0));
+        assert!(
+            told.ends_with("or inside a block")
+                || told.ends_with("not the head of an allocated block"),
+            "{told}"
+        );
+        for foreign in [0, 1 << 52, u64::MAX] {
+            assert_eq!(
+                refused_free(memory, Pfn(foreign), Order(0)),
+                "free of frame P: it belongs to no memory of this allocator"
+            );
+        }
+    });
+}
+
+#[test]
+fn a_bulk_free_refuses_what_is_wrong_and_frees_the_rest() {
+    on_each(|memory| {
+        let mut pages = [Pfn(0); 4];
+        assert_eq!(memory.alloc_frames_bulk(SINGLE, &mut pages), Ok(4));
+        let [a, b, c, d] = pages;
+        let mixed = [a, Pfn(3), b, a, c, d];
+        // SAFETY: the pages are this test's, and unused; what is wrong is refused.
+        let error = unsafe { memory.free_frames_bulk(&mixed) }.unwrap_err();
+        assert!(
+            error
+                .to_string()
+                .starts_with("4 pages freed, 2 refused, the first because: free of frame "),
+            "{error}"
+        );
+        assert_eq!(memory.misuses(), 2);
+        // SAFETY: nothing is freed.
+        unsafe { memory.free_frames_bulk(&[]) }.unwrap();
+    });
+}
+
+#[test]
+fn memory_that_cannot_be_brought_online() {
+    on_each(|memory| {
+        let told = |node, bytes| memory.bring_online(NodeId(node), bytes).unwrap_err().to_string();
+        assert_eq!(told(7, 4096), "node 7 is not in the topology");
+        let full = |bytes, node| {
+            format!("{bytes} bytes to bring online on node {node}: its reserve has 0 left")
+        };
+        assert_eq!(told(0, 4096), full(4096, 0));
+        assert_eq!(told(0, u64::MAX), full(u64::MAX, 0));
+        assert_eq!(told(9, 4096), full(4096, 9));
+    });
+}
+
+#[test]
+fn memories_that_cannot_be_made() {
+    let told = |bytes| {
+        let built = Memory::builder().machine(machine()).bytes_per_node(bytes).build();
+        built.map(|_| ()).unwrap_err()
+    };
+    assert_eq!(told(0).to_string(), "no node of the topology has memory; at least one must");
+    assert_eq!(told(4095).to_string(), told(0).to_string());
+    for bytes in [1 << 62, u64::MAX] {
+        assert!(matches!(told(bytes), MemoryError::NoAddresses { .. }), "{bytes}");
+    }
+    let unknown = Memory::builder().machine(machine()).bytes_on(NodeId(7), 4096).build();
+    assert_eq!(unknown.map(|_| ()).unwrap_err().to_string(), "node 7 is not in the topology");
+}
+
+#[test]
+#[should_panic(expected = "frame 0x0 is not of this memory")]
+fn the_address_of_a_foreign_frame() {
+    let memory = Memory::builder().machine(machine()).bytes_per_node(NODE_BYTES).build().unwrap();
+    memory.address(Pfn(0));
+}
+
+/// Hundreds of nodes are made within a second, since what follows from their sizes is computed once.
+#[test]
+fn many_nodes() {
+    const NODES: u32 = 400;
+    let nodes: Vec<HostNode> = (0..NODES)
+        .map(|id| HostNode { id: NodeId(3 * id), cpus: vec![CpuId(id)], has_memory: id % 3 > 0 })
+        .collect();
+    let entries = 0..NODES * NODES;
+    let distances = entries.map(|at| if at / NODES == at % NODES { 10 } else { 20 }).collect();
+    let machine = HostMachine { nodes, distances, emulated: true };
+    let memory = Memory::builder().machine(machine).bytes_per_node(1 << 20).build().unwrap();
+    let last = NodeId(3 * (NODES - 2));
+    assert_eq!(memory.alloc(SINGLE.on(last)).unwrap().node(), last);
+    memory.check().unwrap();
+}
