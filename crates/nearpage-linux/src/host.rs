@@ -10,6 +10,7 @@ use nearpage::pcp::serial::{CurrentCpu, SerialStorage, TryLock};
 use nearpage::platform::{Lock, Platform, Shortage};
 use nearpage::units::{CpuId, PageCount};
 
+use crate::rseq::Area;
 use crate::tell::tell;
 
 /// The lock of a zone: the standard library's, which sleeps on a futex, so that a holder that lost its CPU
@@ -43,13 +44,25 @@ impl<T> Lock<T> for HostLock<T> {
     }
 }
 
-/// The CPU as `sched_getcpu(3)` tells it.
-#[derive(Debug, Default)]
-pub struct GetCpu;
+/// The CPU that a thread runs on: from its `struct rseq` if the C library registered one, else as
+/// `sched_getcpu(3)` tells it.
+#[derive(Debug)]
+pub struct GetCpu {
+    area: Option<Area>,
+}
+
+impl Default for GetCpu {
+    fn default() -> Self {
+        Self { area: Area::of_glibc().ok() }
+    }
+}
 
 impl CurrentCpu for GetCpu {
     #[inline]
     fn current_cpu(&self) -> CpuId {
+        if let Some(area) = self.area {
+            return area.current_cpu();
+        }
         // SAFETY: sched_getcpu reads; it has no preconditions.
         let cpu = unsafe { libc::sched_getcpu() };
         // It fails on kernels that have no such call; no CPU has the id that -1 becomes.

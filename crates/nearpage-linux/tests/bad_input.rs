@@ -83,6 +83,17 @@ fn requests_that_nobody_can_meet() {
 }
 
 #[test]
+fn bulk_is_for_single_pages() {
+    on_each(|memory| {
+        let mut out = [Pfn(7); 4];
+        let refused = memory.alloc_frames_bulk(Request::new(Order(3), Gfp::KERNEL), &mut out);
+        let told = "order 3 in bulk: bulk requests are for single pages, order 0";
+        assert_eq!(refused.unwrap_err().to_string(), told);
+        assert_eq!(out, [Pfn(7); 4]);
+    });
+}
+
+#[test]
 fn this_node_is_memoryless() {
     on_each(|memory| {
         let request = Request::new(Order(0), Gfp::KERNEL.or(Gfp::THISNODE)).on(NodeId(9));

@@ -188,6 +188,13 @@ impl<'m, P: Platform> Zone<'m, P> {
         self.headroom.load(Ordering::Relaxed)
     }
 
+    /// Whether so many single pages pass every watermark with room to spare.
+    #[inline(always)]
+    pub fn has_headroom_for(&self, pages: usize) -> bool {
+        let orders = self.headroom_orders();
+        orders > 0 && pages <= 1 << (orders - 1)
+    }
+
     /// The watermarks in force, boost included.
     pub fn marks(&self) -> Marks {
         self.raw_marks().boosted(self.boost())

@@ -76,6 +76,12 @@ impl Area {
         Ok(Self { offset, registered: true })
     }
 
+    /// The CPU that this thread runs on.
+    #[inline(always)]
+    pub fn current_cpu(self) -> CpuId {
+        CpuId(super::sequences::current_cpu(self.offset))
+    }
+
     /// The distance in bytes.
     #[inline(always)]
     pub(super) fn offset(self) -> isize {

@@ -185,7 +185,7 @@ impl Storage for RingStorage {
 
     #[inline(always)]
     fn current_cpu(&self) -> CpuId {
-        CpuId(sequences::current_cpu(self.area.offset()))
+        self.area.current_cpu()
     }
 
     #[inline(always)]
@@ -276,6 +276,12 @@ impl Storage for RingStorage {
         let hot = cold.wrapping_add(count as u64);
         let pops = cursor.wrapping_sub(hot) >> 16;
         ListCounts { count, pops, pushes: hot.wrapping_add(pops) }
+    }
+
+    #[inline]
+    fn count(list: &RingList<'_>) -> u32 {
+        let (cursor, cold) = list.ends();
+        count_between(cursor, cold).min(list.mask + 1)
     }
 
     fn limit(list: &RingList<'_>) -> u32 {

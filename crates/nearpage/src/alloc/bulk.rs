@@ -70,15 +70,11 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     #[inline]
     fn bulk_near(&self, request: Request, out: &mut [Pfn]) -> Option<usize> {
         let Near { pageset, list, migratetype } = self.near(request)?;
-        let kind = pageset.zone().kind();
-        let room = pageset.zone().room(AllocFlags::WMARK_LOW, kind);
-        let held = P::Storage::counts(pageset.list(list)).count as usize;
-        let single = request.order == SINGLE && !out.is_empty();
-        let by_pageblocks = self.model.departures.bulk_from_zone && out.len() >= pageblocks::PAGES;
-        if !single
-            || by_pageblocks
+        let held = P::Storage::count(pageset.list(list)) as usize;
+        if request.order != SINGLE
+            || out.is_empty()
             || held < out.len()
-            || self.bulk_share(room, out.len()) < out.len()
+            || !self.has_near_room(pageset.zone(), out.len())
         {
             return None;
         }
@@ -90,7 +86,17 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         (got > 0).then_some(got)
     }
 
+    /// Whether a bulk request for `pages` pages may take them from this CPU's pageset for `zone`.
+    #[inline]
+    fn has_near_room(&self, zone: &Zone<'m, P>, pages: usize) -> bool {
+        if self.model.departures.bulk_from_zone {
+            return pages < pageblocks::PAGES && zone.has_headroom_for(pages);
+        }
+        self.bulk_share(zone.room(AllocFlags::WMARK_LOW, zone.kind()), pages) == pages
+    }
+
     /// What the pageset at hand does not have.
+    #[cold]
     #[inline(never)]
     fn bulk_scan(&self, request: Request, out: &mut [Pfn]) -> Result<usize, AllocError> {
         let wanted = self.wanted(request)?;

@@ -151,7 +151,7 @@ pub trait Storage {
     /// What the list holds and has seen; exact when its CPU is quiet.
     fn counts(list: &Self::List<'_>) -> ListCounts;
 
-    /// Blocks on the list now, as in [`Self::counts`].
+    /// Blocks on the list now, as in [`Self::counts`]; while its CPU is not quiet, about so many.
     #[inline]
     fn count(list: &Self::List<'_>) -> u32 {
         Self::counts(list).count

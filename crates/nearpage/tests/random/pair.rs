@@ -292,6 +292,7 @@ impl<'a, 'm> Pair<'a, 'm> {
     fn failed(&mut self, operation: &'static str, error: AllocError) {
         let (name, answer) = match error {
             AllocError::OrderTooLarge { .. } => ("OrderTooLarge (alloc)", 1),
+            AllocError::BulkOrder { .. } => ("BulkOrder", 6),
             AllocError::BadFlags { .. } => ("BadFlags", 2),
             AllocError::UnknownNode { .. } => ("UnknownNode", 3),
             AllocError::MemorylessNode { .. } => ("MemorylessNode", 4),
