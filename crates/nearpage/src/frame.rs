@@ -606,9 +606,6 @@ impl<'m> ZoneFrames<'m> {
         out: &mut [Pfn],
     ) {
         let mut here: Option<(u32, &Section)> = None;
-        // Looking before writing costs less than nothing: loads wait for their lines side by side, stores would
-        // one after the other.
-        let mut twice = false;
         for (slot, number) in out.iter_mut().zip(numbers) {
             // Most frames lie in the section of the one before.
             let section = match here {
@@ -617,11 +614,13 @@ impl<'m> ZoneFrames<'m> {
             };
             here = Some((number >> SECTION_SHIFT, section));
             let cell = &section.words[number as usize % SECTION_FRAMES];
-            twice |= cell.load(Ordering::Relaxed) & STATE_MASK == FrameState::Allocated as u32;
+            debug_assert!(
+                Word(cell.load(Ordering::Relaxed)).state() != FrameState::Allocated,
+                "handed out twice"
+            );
             cell.store(word.0, Ordering::Relaxed);
             *slot = self.pfn(number);
         }
-        assert!(!twice, "handed out twice");
     }
 
     /// Marks the 512 pages of the pageblock at frame `first` as cached, if each is allocated, of order 0, in this

@@ -113,7 +113,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
 
     /// Gives `pages` of a pageset back, coldest first, beginning with list `first_list` and going round.
     /// One hold of the zone's lock. Facts 7.5.
-    fn drain_pageset(
+    pub(super) fn drain_pageset(
         &self,
         on: &<P::Storage as Storage>::OnCpu<'_>,
         pageset: &Pageset<'m, P>,

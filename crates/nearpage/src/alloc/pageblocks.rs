@@ -15,7 +15,7 @@ use crate::frame::Migratetype;
 use crate::pcp::pageset::Pageset;
 use crate::pcp::{Storage, list_index};
 use crate::platform::Platform;
-use crate::units::{Order, PAGEBLOCK_ORDER, Pfn, ZoneIndex};
+use crate::units::{Order, PAGEBLOCK_ORDER, PageCount, Pfn, ZoneIndex};
 use crate::zone::{Zone, ZoneEvents};
 
 /// Pages of a pageblock.
@@ -136,13 +136,43 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let Some(on) = pageset.enter(storage) else { return 0 };
         let frames = pageset.frames();
         if !P::Storage::EXACT {
-            return storage.push_batch(&on, pageset.list(list), frames, numbers);
+            let kept = storage.push_batch(&on, pageset.list(list), frames, numbers);
+            let rest = &numbers[kept..];
+            if rest.is_empty() {
+                return kept;
+            }
+            self.make_singles_give_way(&on, pageset, list, (rest.len() * PAGES) as u64);
+            return kept + storage.push_batch(&on, pageset.list(list), frames, rest);
         }
         for number in numbers {
             storage.push_batch(&on, pageset.list(list), frames, &[*number]);
             self.after_exact_free(&on, pageset, PAGEBLOCK_ORDER, list);
         }
         numbers.len()
+    }
+
+    /// Makes room for `pages` pages in whole pageblocks, as far as `high` allows, where single pages take it up:
+    /// the coldest of those go back. Whoever moves pageblocks has no use for cold pages that lie scattered.
+    #[cold]
+    #[inline(never)]
+    fn make_singles_give_way(
+        &self,
+        on: &<P::Storage as Storage>::OnCpu<'_>,
+        pageset: &Pageset<'m, P>,
+        list: usize,
+        pages: u64,
+    ) {
+        let (tuning, totals) = pageset.tuning_for_decision(&self.model.pcp);
+        let singles = list_index(Order(0), Migratetype::Movable).unwrap_or(0);
+        let held = P::Storage::count(pageset.list(singles)) as u64;
+        let wanted = totals.count.0 + pages.min(tuning.high.0);
+        let mut over = wanted.saturating_sub(tuning.high.0).min(held);
+        while over > 0 {
+            let piece = over.min(tuning.hold_max(&self.model.pcp).0.max(1));
+            self.drain_pageset(on, pageset, singles, PageCount(piece));
+            over -= piece;
+        }
+        pageset.share_high(&tuning, list);
     }
 }
 
