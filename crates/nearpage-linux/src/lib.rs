@@ -1,6 +1,7 @@
 //! nearpage on linux.
 
 pub mod builder;
+pub mod calls;
 pub mod description;
 pub mod environment;
 pub mod host;
