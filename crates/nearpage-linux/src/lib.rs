@@ -4,6 +4,7 @@ pub mod builder;
 pub mod calls;
 pub mod description;
 pub mod environment;
+mod fork;
 pub mod host;
 pub mod idlist;
 pub mod machine;

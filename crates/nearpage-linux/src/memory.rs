@@ -18,10 +18,11 @@ use nearpage::zone::Zone;
 
 use crate::builder::MemoryBuilder;
 use crate::environment::{Environment, EnvironmentError};
+use crate::fork::Registration;
 use crate::host::{Host, LockedStorage};
 use crate::numa::Binding;
 use crate::region::Region;
-use crate::rseq::{RingStorage, Unavailable};
+use crate::rseq::{Area, RingStorage, Unavailable};
 
 /// Bytes of a frame: 4 KiB whatever the kernel's page size is.
 pub const FRAME_BYTES: u64 = 1 << FRAME_SHIFT;
@@ -41,11 +42,11 @@ pub enum StorageInUse {
 
 impl StorageInUse {
     /// Restartable sequences if they are wanted and available, or why not.
-    pub(crate) fn choose(use_rseq: bool) -> Result<RingStorage, StorageInUse> {
+    pub(crate) fn choose(use_rseq: bool) -> Result<Area, StorageInUse> {
         if !use_rseq {
             return Err(Self::LockedByChoice);
         }
-        RingStorage::new().map_err(Self::LockedBecause)
+        Area::of_glibc().map_err(Self::LockedBecause)
     }
 
     /// What a memory of this process would have.
@@ -102,7 +103,8 @@ macro_rules! with_allocator {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Memory {
-    // Dropped in this order: the allocator refers to the metadata, and both to the topology.
+    // Dropped in this order: forks and the allocator refer to the metadata, and all to the topology.
+    pub(crate) _registration: Registration,
     pub(crate) allocator: Allocator,
     pub(crate) binding: Binding,
     pub(crate) storage: StorageInUse,
