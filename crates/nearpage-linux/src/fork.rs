@@ -29,8 +29,11 @@ use nearpage::platform::Platform;
 use nearpage::units::CpuId;
 use nearpage::zone::{Zone, ZoneGuard};
 
-/// How long a fork waits for the thread that has a CPU's pagesets. If membarrier is denied, all of it.
-const WAIT_MAX: Duration = Duration::from_millis(100);
+use crate::calls::Call;
+
+/// How long a fork waits for the thread that has a CPU's pagesets. On a crowded machine that thread may not
+/// run for a while.
+const WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// The memories of this process.
 static MEMORIES: Mutex<Vec<Entry>> = Mutex::new(Vec::new());
@@ -166,7 +169,9 @@ impl<P: Platform + 'static> StoppedCpu<P> {
             if on.is_some() {
                 return Some(Self { storage, pagesets, on });
             }
-            if start.elapsed() > WAIT_MAX {
+            // Rings need the kernel's help, which a sandbox that was entered later may deny.
+            let is_denied = !P::Storage::EXACT && Call::Membarrier.probe().is_err();
+            if is_denied || start.elapsed() > WAIT_MAX {
                 return None;
             }
             std::thread::yield_now();
