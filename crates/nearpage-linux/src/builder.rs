@@ -1,5 +1,7 @@
 //! Describing a memory, and making it.
 
+use std::sync::Once;
+
 use nearpage::alloc::{Config, PageAllocator, metadata_size};
 use nearpage::model::Model;
 use nearpage::platform::Platform;
@@ -14,7 +16,8 @@ use crate::machine::HostMachine;
 use crate::memory::{Allocator, FRAME_BYTES, FRAME_SHIFT, Memory, MemoryError, StorageInUse};
 use crate::numa::{BindMode, Binding};
 use crate::region::Region;
-use crate::rseq::{Area, RingStorage};
+use crate::rseq::{Area, RingStorage, Unavailable};
+use crate::tell::tell;
 
 /// Bytes of a section: nodes' ranges begin at multiples of it, so that no two share a section.
 const SECTION_BYTES: u64 = (SECTION_FRAMES as u64) << FRAME_SHIFT;
@@ -229,6 +232,9 @@ impl MemoryBuilder {
             Some(area) => Ok(area),
             None => StorageInUse::choose(use_rseq),
         };
+        if let Err(StorageInUse::LockedBecause(Unavailable::NoMembarrier(errno))) = storage {
+            say_once(errno);
+        }
         let rings = |area| (RingStorage::with_area(area), RingStorage::with_area(area));
         let (pressure, on_misuse) = (self.pressure, self.on_misuse);
         let mut metadata = Vec::new();
@@ -301,6 +307,14 @@ impl Maker<'_> {
         self.metadata.extend(buffers.into_iter().map(|(_, region)| region));
         Ok((allocator, registration))
     }
+}
+
+fn say_once(errno: i32) {
+    static SAID: Once = Once::new();
+    SAID.call_once(|| {
+        let error = std::io::Error::from_raw_os_error(errno);
+        tell(format_args!("membarrier is refused ({error}); pagesets use a lock per CPU"));
+    });
 }
 
 fn metadata_region(

@@ -10,6 +10,7 @@ pub mod idlist;
 pub mod machine;
 pub mod memory;
 pub mod numa;
+pub mod placement;
 mod region;
 pub mod rseq;
 pub mod sysfs;
