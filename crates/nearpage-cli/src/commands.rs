@@ -51,6 +51,9 @@ pub enum CommandError {
     /// Nothing, or not all, could be measured.
     #[error(transparent)]
     Bench(#[from] bench::BenchError),
+    /// Memory is elsewhere than asked, or nobody could tell.
+    #[error(transparent)]
+    Placement(#[from] topo::PlacementError),
     /// The machine was looked at, and something should be done.
     #[error(transparent)]
     Doctor(#[from] doctor::ProblemsFound),
@@ -68,6 +71,7 @@ impl CommandError {
             | CommandError::Predict(_) => ExitCode::from(2),
             CommandError::Verify(error) => error.exit_code(),
             CommandError::Bench(error) => error.exit_code(),
+            CommandError::Placement(error) => error.exit_code(),
             CommandError::Doctor(_) | CommandError::Output(_) => ExitCode::from(1),
         }
     }

@@ -138,7 +138,7 @@ where
 {
     fn hold(&self) -> Box<dyn Any> {
         // SAFETY: who asks drops the answer before `self`.
-        let storage: &'static P::Storage = unsafe { &*&raw const self.storage };
+        let storage: &'static P::Storage = unsafe { &*std::ptr::from_ref(&self.storage) };
         let settings = Box::new(self.settings.hold());
         let cpus = self.cpus.iter().filter_map(|pagesets| StoppedCpu::stop(storage, pagesets));
         let cpus = cpus.collect();

@@ -3,6 +3,7 @@
 mod dot;
 mod json;
 mod numactl;
+mod placement;
 mod recorded;
 mod text;
 mod zoneinfo;
@@ -11,7 +12,11 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
+use nearpage_linux::environment::Environment;
 use nearpage_linux::memory::StorageInUse;
+use nearpage_linux::numa::Binding;
+
+pub use placement::PlacementError;
 
 use super::CommandError;
 use crate::plan::{Lists, Plan};
@@ -68,6 +73,13 @@ pub struct TopoArgs {
     #[arg(long)]
     rebuilt: bool,
 
+    /// Take this much memory on each node of this machine, touch it, and ask the kernel where it is; 16M if no
+    /// size is given. Exit status 1 if some is elsewhere than asked
+    #[arg(long, value_name = "SIZE", num_args = 0..=1, default_missing_value = "16M",
+          value_parser = super::bench::parse_bytes,
+          conflicts_with_all = ["topology", "numa", "sysroot", "bundle", "model", "rebuilt", "format"])]
+    verify_placement: Option<u64>,
+
     /// What to print; the default is text, and with --bundle, which has zoneinfo, fallback and json, zoneinfo
     #[arg(long, value_enum)]
     format: Option<Format>,
@@ -84,6 +96,7 @@ Examples:
   ssh box numactl --hardware | nearpage topo --topology - --model linux-6.12 --format fallback
   nearpage topo --bundle oracle/corpus/n2-8g-4c-6.12.json.zst --set vm.min_free_kbytes=65536
   nearpage topo --bundle / --format json
+  nearpage topo --verify-placement 1G
 
 The short form in a file has the same options, on one line or several; # starts a comment.
 
@@ -91,7 +104,7 @@ JSON (--format json), counted in pages unless a name says otherwise:
   schema                 1
   source, addresses      where the machine and its addresses come from; addresses is recorded or assumed
   model, lists           the rules; boot or rebuilt
-  storage                which pageset storage this process can use, and why
+  storage, binding       which pageset storage this process can use and how it can bind memory, and why
   page_bytes, address_map
   settings               min_free_kbytes, watermark_scale_factor, lowmem_reserve_ratio,
                          percpu_pagelist_high_fraction, transparent_hugepage
@@ -103,6 +116,12 @@ JSON (--format json), counted in pages unless a name says otherwise:
                          pageset {batch, high_min, high_max}, stat_threshold
   distances[][]          rows and columns in the order of nodes
   warnings[]             what had to be assumed
+
+JSON with --verify-placement, counted in the kernel's pages:
+  schema                 1
+  binding                how memory is bound, and why
+  nodes[]                asked, pages (placed on any node), misplaced, untouched, unknown,
+                         pages_on[] {node, pages}
 
 JSON with --bundle, counted in pages:
   schema                 1
@@ -151,6 +170,9 @@ pub fn run(arguments: &TopoArgs) -> Result<(), CommandError> {
     if let Some(path) = &arguments.bundle {
         return recorded::run(path, arguments, format.unwrap_or(Format::Zoneinfo));
     }
+    if let Some(bytes) = arguments.verify_placement {
+        return placement::run(bytes, arguments.json);
+    }
     let report = Report::new(arguments)?;
     let format = format.unwrap_or(Format::Text);
     if !matches!(format, Format::Text | Format::Json) {
@@ -162,11 +184,23 @@ pub fn run(arguments: &TopoArgs) -> Result<(), CommandError> {
     super::print(&report.format(format))
 }
 
-/// Which pageset storage this process can use, and why.
-fn storage_line() -> String {
-    match nearpage_linux::environment::Environment::read() {
-        Ok(environment) => StorageInUse::of_this_process(&environment).to_string(),
-        Err(error) => error.to_string(),
+/// What this process can do, whatever machine is shown.
+struct Process {
+    /// Which pageset storage it can use, and why.
+    storage: String,
+    /// How it can bind memory, and why.
+    binding: String,
+}
+
+impl Process {
+    fn new() -> Process {
+        match Environment::read() {
+            Ok(environment) => Process {
+                storage: StorageInUse::of_this_process(&environment).to_string(),
+                binding: Binding::of_this_process(&environment).to_string(),
+            },
+            Err(error) => Process { storage: error.to_string(), binding: error.to_string() },
+        }
     }
 }
 
@@ -203,11 +237,11 @@ impl Report {
 
     fn format(&self, format: Format) -> String {
         match format {
-            Format::Text => text::format(self, &storage_line()),
+            Format::Text => text::format(self, &Process::new()),
             Format::Zoneinfo => zoneinfo::format(&self.plan, zoneinfo::Unknown::AllFree),
             Format::Fallback => self.plan.fallback_lines(),
             Format::Numactl => numactl::format(&self.description.machine),
-            Format::Json => json::format(self, &storage_line()),
+            Format::Json => json::format(self, &Process::new()),
             Format::Dot => dot::format(&self.description.machine),
         }
     }

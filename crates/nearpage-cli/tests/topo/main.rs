@@ -3,6 +3,7 @@
 mod errors;
 mod formats;
 mod inputs;
+mod placement;
 mod recorded;
 
 use std::path::PathBuf;

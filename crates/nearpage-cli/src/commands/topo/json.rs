@@ -5,7 +5,7 @@ use nearpage::units::{NodeIndex, PageCount};
 use nearpage::zonelist::ZoneRef;
 use serde::Serialize;
 
-use super::Report;
+use super::{Process, Report};
 use crate::plan::{Lists, Plan, PlannedNode, PlannedZone};
 use crate::topology::Addresses;
 
@@ -18,6 +18,7 @@ struct Document<'a> {
     model: &'a str,
     lists: &'a str,
     storage: &'a str,
+    binding: &'a str,
     page_bytes: u64,
     address_map: &'a str,
     addresses: &'a str,
@@ -85,7 +86,7 @@ struct ZoneName {
 }
 
 /// The whole document, with a newline at its end.
-pub(super) fn format(report: &Report, storage: &str) -> String {
+pub(super) fn format(report: &Report, process: &Process) -> String {
     let Report { description, plan } = report;
     let machine = &description.machine;
     let document = Document {
@@ -96,7 +97,8 @@ pub(super) fn format(report: &Report, storage: &str) -> String {
             Lists::Boot => "boot",
             Lists::Rebuilt => "rebuilt",
         },
-        storage,
+        storage: &process.storage,
+        binding: &process.binding,
         page_bytes: machine.page_bytes,
         address_map: match description.topology.address_map {
             AddressMap::Flat => "flat",

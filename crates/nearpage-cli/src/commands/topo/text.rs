@@ -8,13 +8,13 @@ use nearpage::units::NodeIndex;
 use nearpage_linux::description::size;
 use nearpage_linux::idlist;
 
-use super::Report;
+use super::{Process, Report};
 use crate::plan::{Lists, Plan, PlannedNode, PlannedZone};
 use crate::topology::Addresses;
 
 /// The whole text.
-pub(super) fn format(report: &Report, storage: &str) -> String {
-    let mut text = heading(report, storage);
+pub(super) fn format(report: &Report, process: &Process) -> String {
+    let mut text = heading(report, process);
     let tables = [
         ("Nodes", nodes(report)),
         ("Distances", distances(report)),
@@ -34,7 +34,7 @@ pub(super) fn format(report: &Report, storage: &str) -> String {
     text
 }
 
-fn heading(report: &Report, storage: &str) -> String {
+fn heading(report: &Report, process: &Process) -> String {
     let Report { description, plan } = report;
     let addresses = match (description.addresses, description.topology.address_map) {
         (Addresses::Recorded, _) => "addresses as the kernel has them",
@@ -48,12 +48,15 @@ fn heading(report: &Report, storage: &str) -> String {
     format!(
         "Machine   {}; pages of {}; {addresses}\n\
          Model     {}, zonelists as {lists}; min_free_kbytes {}, watermark_scale_factor {}\n\
-         Storage   {storage}\n",
+         Storage   {}\n\
+         Binding   {}\n",
         description.source,
         size::format(description.machine.page_bytes),
         plan.model.name,
         plan.min_free_kbytes,
         plan.settings.watermark_scale_factor,
+        process.storage,
+        process.binding,
     )
 }
 
