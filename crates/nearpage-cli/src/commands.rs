@@ -1,6 +1,7 @@
 //! The commands: each parses its arguments, runs, and says how it went.
 
 pub mod bench;
+pub mod doctor;
 pub mod topo;
 pub mod verify;
 
@@ -25,6 +26,7 @@ const EXIT_CODES: &str =
 enum Command {
     Topo(topo::TopoArgs),
     Bench(bench::BenchArgs),
+    Doctor(doctor::DoctorArgs),
     Verify(verify::VerifyArgs),
 }
 
@@ -49,6 +51,12 @@ pub enum CommandError {
     /// Nothing, or not all, could be measured.
     #[error(transparent)]
     Bench(#[from] bench::BenchError),
+    /// Memory is elsewhere than asked, or nobody could tell.
+    #[error(transparent)]
+    Placement(#[from] topo::PlacementError),
+    /// The machine was looked at, and something should be done.
+    #[error(transparent)]
+    Doctor(#[from] doctor::ProblemsFound),
     /// The output could not be written.
     #[error("cannot write the output: {0}")]
     Output(#[from] io::Error),
@@ -63,7 +71,8 @@ impl CommandError {
             | CommandError::Predict(_) => ExitCode::from(2),
             CommandError::Verify(error) => error.exit_code(),
             CommandError::Bench(error) => error.exit_code(),
-            CommandError::Output(_) => ExitCode::from(1),
+            CommandError::Placement(error) => error.exit_code(),
+            CommandError::Doctor(_) | CommandError::Output(_) => ExitCode::from(1),
         }
     }
 }
@@ -81,6 +90,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let result = match cli.command {
         Command::Topo(arguments) => topo::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
+        Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Verify(arguments) => verify::run(&arguments),
     };
     match result {

@@ -2,6 +2,7 @@
 
 pub mod bundle;
 pub mod commands;
+pub mod doctor;
 pub mod plan;
 pub mod predict;
 pub mod topology;

@@ -17,7 +17,7 @@ use nearpage::units::{PageCount, ZoneKind};
 use nearpage_linux::description::{self, short_form};
 use nearpage_linux::environment::{Environment, Nodes};
 use nearpage_linux::sysfs::{Machine, MachineNode, ZoneExtent, read_machine};
-use nearpage_linux::tree::FolderTree;
+use nearpage_linux::tree::{FileTree, FolderTree};
 
 pub(crate) use archive::{Packing, is_machine_file};
 pub use error::{InputError, Problem};
@@ -183,6 +183,25 @@ fn read_this_machine(environment: &Environment) -> Result<MachineDescription, In
 fn read_folder(folder: &Path) -> Result<MachineDescription, InputError> {
     let machine = read_machine(&FolderTree::new(folder))?;
     MachineDescription::new(folder.display().to_string(), machine)
+}
+
+/// Opens a copy of /sys and /proc: a folder, or an archive of one.
+///
+/// # Errors
+///
+/// [`InputError`] if it cannot be read, or is neither.
+pub fn open_tree(path: &Path) -> Result<Box<dyn FileTree>, InputError> {
+    if path.is_dir() {
+        return Ok(Box::new(FolderTree::new(tree_below(path))));
+    }
+    let name = path.display().to_string();
+    let content = File::open(path)
+        .and_then(read_content)
+        .map_err(|error| InputError::Unreadable { input: name.clone(), error })?;
+    match archive::Packing::of(&content) {
+        Some(packing) => Ok(Box::new(archive::unpack(&name, packing, &content)?)),
+        None => Err(Problem::NoTree.at(&Place::Input(name))),
+    }
 }
 
 /// The folder that holds `sys` and `proc`: the given one, or the only one in it that does.

@@ -1,5 +1,7 @@
 //! Describing a memory, and making it.
 
+use std::sync::Once;
+
 use nearpage::alloc::{Config, PageAllocator, metadata_size};
 use nearpage::model::Model;
 use nearpage::platform::Platform;
@@ -8,12 +10,14 @@ use nearpage::units::{NodeId, NodeIndex, Pfn, PfnRange, SECTION_FRAMES};
 use nearpage::watermark::Settings;
 
 use crate::environment::Environment;
+use crate::fork::Registration;
 use crate::host::{Host, LockedStorage, NoPressure, OnMisuse, Pressure};
 use crate::machine::HostMachine;
 use crate::memory::{Allocator, FRAME_BYTES, FRAME_SHIFT, Memory, MemoryError, StorageInUse};
 use crate::numa::{BindMode, Binding};
 use crate::region::Region;
-use crate::rseq::{Area, RingStorage};
+use crate::rseq::{Area, RingStorage, Unavailable};
+use crate::tell::tell;
 
 /// Bytes of a section: nodes' ranges begin at multiples of it, so that no two share a section.
 const SECTION_BYTES: u64 = (SECTION_FRAMES as u64) << FRAME_SHIFT;
@@ -162,9 +166,10 @@ impl MemoryBuilder {
                 (*node, PfnRange::new(range.start.0, end))
             })
             .collect();
-        let (allocator, metadata, storage) =
+        let (allocator, metadata, storage, registration) =
             self.allocator(topology.get(), &mut binding, use_rseq)?;
         let memory = Memory {
+            _registration: registration,
             allocator,
             binding,
             storage,
@@ -220,70 +225,99 @@ impl MemoryBuilder {
         topology: Topology<'static>,
         binding: &mut Binding,
         use_rseq: bool,
-    ) -> Result<(Allocator, Vec<Region>, StorageInUse), MemoryError> {
+    ) -> Result<(Allocator, Vec<Region>, StorageInUse, Registration), MemoryError> {
         let config = Config {
             model: self.model,
             settings: Settings { transparent_hugepage: false, ..self.settings },
             page_shift: FRAME_SHIFT,
         };
         let storage = match self.area {
-            Some(area) => Ok(RingStorage::with_area(area)),
+            Some(area) => Ok(area),
             None => StorageInUse::choose(use_rseq),
         };
+        if let Err(StorageInUse::LockedBecause(Unavailable::NoMembarrier(errno))) = storage {
+            say_once(errno);
+        }
+        let rings = |area| (RingStorage::with_area(area), RingStorage::with_area(area));
         let (pressure, on_misuse) = (self.pressure, self.on_misuse);
         let mut metadata = Vec::new();
-        let (allocator, in_use) = match (storage, self.hardened) {
-            (Ok(rings), false) => {
-                let host = Host::new(rings, pressure, on_misuse);
-                let made = make(host, topology, config, binding, &mut metadata)?;
-                (Allocator::Rseq(made), StorageInUse::Rseq)
+        let mut maker = Maker { topology, config, binding, metadata: &mut metadata };
+        let (allocator, in_use, registration) = match (storage.map(rings), self.hardened) {
+            (Ok((storage, twin)), false) => {
+                let host = Host::new(storage, pressure, on_misuse);
+                let (made, registration) = maker.make(host, twin)?;
+                (Allocator::Rseq(made), StorageInUse::Rseq, registration)
             }
-            (Ok(rings), true) => {
-                let host = Host::new(rings, pressure, on_misuse);
-                let made = make(host, topology, config, binding, &mut metadata)?;
-                (Allocator::RseqHardened(made), StorageInUse::Rseq)
+            (Ok((storage, twin)), true) => {
+                let host = Host::new(storage, pressure, on_misuse);
+                let (made, registration) = maker.make(host, twin)?;
+                (Allocator::RseqHardened(made), StorageInUse::Rseq, registration)
             }
             (Err(why), false) => {
                 let host = Host::new(LockedStorage::default(), pressure, on_misuse);
-                let made = make(host, topology, config, binding, &mut metadata)?;
-                (Allocator::Locked(made), why)
+                let (made, registration) = maker.make(host, LockedStorage::default())?;
+                (Allocator::Locked(made), why, registration)
             }
             (Err(why), true) => {
                 let host = Host::new(LockedStorage::default(), pressure, on_misuse);
-                let made = make(host, topology, config, binding, &mut metadata)?;
-                (Allocator::LockedHardened(made), why)
+                let (made, registration) = maker.make(host, LockedStorage::default())?;
+                (Allocator::LockedHardened(made), why, registration)
             }
         };
-        Ok((allocator, metadata, in_use))
+        Ok((allocator, metadata, in_use, registration))
     }
 }
 
-/// Makes the core's allocator, its metadata on the nodes that it describes.
-fn make<P: Platform>(
-    platform: P,
+/// What the core's allocator is made of.
+struct Maker<'a> {
     topology: Topology<'static>,
     config: Config,
-    binding: &mut Binding,
-    metadata: &mut Vec<Region>,
-) -> Result<PageAllocator<'static, P>, MemoryError> {
-    let mut buffers = Vec::new();
-    for index in topology.indexes() {
-        let bytes = metadata_size::<P>(&topology, index).map_err(MemoryError::Build)?;
-        if bytes > 0 {
-            let node = topology.node(index).id;
-            buffers.push((index, metadata_region(node, bytes, binding)?));
+    binding: &'a mut Binding,
+    metadata: &'a mut Vec<Region>,
+}
+
+impl Maker<'_> {
+    /// Makes the allocator, its metadata on the nodes that it describes. `storage` is for forks: one like the
+    /// platform's own.
+    fn make<P>(
+        &mut self,
+        platform: P,
+        storage: P::Storage,
+    ) -> Result<(PageAllocator<'static, P>, Registration), MemoryError>
+    where
+        P: Platform + 'static,
+        P::Storage: Send,
+    {
+        let mut buffers = Vec::new();
+        for index in self.topology.indexes() {
+            let bytes = metadata_size::<P>(&self.topology, index).map_err(MemoryError::Build)?;
+            if bytes > 0 {
+                let node = self.topology.node(index).id;
+                buffers.push((index, metadata_region(node, bytes, self.binding)?));
+            }
         }
+        let buffer = |index: NodeIndex, bytes| {
+            let (_, region) =
+                buffers.iter().find(|(of, _)| *of == index).expect("metadata_size named this node");
+            // SAFETY: the region is `bytes` long, usable, zero, and nobody else's: the core asks for each
+            // node once. It stays mapped as long as the allocator is there (`Memory` drops it after).
+            unsafe { std::slice::from_raw_parts_mut(region.start().as_ptr(), bytes) }
+        };
+        let allocator = PageAllocator::new(platform, self.topology, self.config, buffer)
+            .map_err(MemoryError::Build)?;
+        // SAFETY: the metadata lies in the regions, and `Memory` drops the registration before them.
+        let registration = unsafe { Registration::new(&allocator, storage) };
+        self.metadata.extend(buffers.into_iter().map(|(_, region)| region));
+        Ok((allocator, registration))
     }
-    let allocator = PageAllocator::new(platform, topology, config, |index: NodeIndex, bytes| {
-        let (_, region) =
-            buffers.iter().find(|(of, _)| *of == index).expect("metadata_size named this node");
-        // SAFETY: the region is `bytes` long, usable, zero, and nobody else's: the core asks for each node
-        // once. It stays mapped as long as the allocator is there (`Memory` drops it after).
-        unsafe { std::slice::from_raw_parts_mut(region.start().as_ptr(), bytes) }
-    })
-    .map_err(MemoryError::Build)?;
-    metadata.extend(buffers.into_iter().map(|(_, region)| region));
-    Ok(allocator)
+}
+
+fn say_once(errno: i32) {
+    static SAID: Once = Once::new();
+    SAID.call_once(|| {
+        let error = std::io::Error::from_raw_os_error(errno);
+        tell(format_args!("membarrier is refused ({error}); pagesets use a lock per CPU"));
+    });
 }
 
 fn metadata_region(

@@ -1,13 +1,16 @@
 //! nearpage on linux.
 
 pub mod builder;
+pub mod calls;
 pub mod description;
 pub mod environment;
+mod fork;
 pub mod host;
 pub mod idlist;
 pub mod machine;
 pub mod memory;
 pub mod numa;
+pub mod placement;
 mod region;
 pub mod rseq;
 pub mod sysfs;

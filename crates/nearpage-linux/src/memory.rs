@@ -5,6 +5,7 @@
 //! handed to the core, whose metadata lies on the node it describes.
 
 use std::fmt;
+use std::io;
 use std::ptr::NonNull;
 
 use nearpage::alloc::{BuildError, BulkFreeError, DrainBusy, PageAllocator, Request};
@@ -18,10 +19,12 @@ use nearpage::zone::Zone;
 
 use crate::builder::MemoryBuilder;
 use crate::environment::{Environment, EnvironmentError};
+use crate::fork::Registration;
 use crate::host::{Host, LockedStorage};
 use crate::numa::Binding;
+use crate::placement::{Placement, PlacementReport};
 use crate::region::Region;
-use crate::rseq::{RingStorage, Unavailable};
+use crate::rseq::{Area, RingStorage, Unavailable};
 
 /// Bytes of a frame: 4 KiB whatever the kernel's page size is.
 pub const FRAME_BYTES: u64 = 1 << FRAME_SHIFT;
@@ -41,11 +44,11 @@ pub enum StorageInUse {
 
 impl StorageInUse {
     /// Restartable sequences if they are wanted and available, or why not.
-    pub(crate) fn choose(use_rseq: bool) -> Result<RingStorage, StorageInUse> {
+    pub(crate) fn choose(use_rseq: bool) -> Result<Area, StorageInUse> {
         if !use_rseq {
             return Err(Self::LockedByChoice);
         }
-        RingStorage::new().map_err(Self::LockedBecause)
+        Area::of_glibc().map_err(Self::LockedBecause)
     }
 
     /// What a memory of this process would have.
@@ -102,7 +105,8 @@ macro_rules! with_allocator {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Memory {
-    // Dropped in this order: the allocator refers to the metadata, and both to the topology.
+    // Dropped in this order: forks and the allocator refer to the metadata, and all to the topology.
+    pub(crate) _registration: Registration,
     pub(crate) allocator: Allocator,
     pub(crate) binding: Binding,
     pub(crate) storage: StorageInUse,
@@ -373,6 +377,26 @@ impl Memory {
     /// Which storage the pagesets have, and why.
     pub fn storage(&self) -> StorageInUse {
         self.storage
+    }
+
+    /// Asks the kernel where up to `pages_max` pages of each node are, spread evenly over what is online.
+    /// Pages that nobody touched yet are nowhere; see [`Placement`].
+    ///
+    /// # Errors
+    /// What `move_pages` says: `EPERM` or `ENOSYS` where it is denied.
+    pub fn verify_placement(&self, pages_max: u64) -> io::Result<PlacementReport> {
+        let page_bytes = crate::region::page_size() as u64;
+        let sample = |range: PfnRange| {
+            let pages = self.online_pages(range).bytes(FRAME_SHIFT) / page_bytes;
+            let count = pages.min(pages_max);
+            let start = self.address(range.start);
+            // SAFETY: the page lies within what is online of the node.
+            let page = |at: u64| unsafe { start.add((at * pages / count * page_bytes) as usize) };
+            Placement::of_pages(&(0..count).map(page).collect::<Vec<_>>())
+        };
+        let nodes = self.node_ranges.iter();
+        let nodes = nodes.map(|(node, range)| Ok((*node, sample(*range)?)));
+        Ok(PlacementReport { nodes: nodes.collect::<io::Result<_>>()? })
     }
 
     /// How memory is bound to its nodes.
@@ -692,6 +716,24 @@ mod tests {
             "{ends:?}"
         );
         assert_eq!(memory.numastat(NodeId(1)), None);
+    }
+
+    #[test]
+    fn placement_is_sampled_over_what_is_online() {
+        let machine = HostMachine::from(&crate::sysfs::read_this_machine().unwrap());
+        let memory = Memory::builder().machine(machine).bytes_per_node(16 << 20).build().unwrap();
+        let untouched = memory.verify_placement(100).unwrap();
+        assert!(untouched.nodes.iter().all(|(_, placement)| placement.placed() == 0));
+        let node = untouched.nodes[0].0;
+        let all = Request::new(Order(0), Gfp::KERNEL.or(Gfp::THISNODE)).on(node);
+        let mut blocks = Vec::new();
+        while let Ok(mut block) = memory.alloc(all) {
+            block[0] = 1;
+            blocks.push(block);
+        }
+        let placement = &memory.verify_placement(100).unwrap().nodes[0].1;
+        assert!(placement.placed() > 90 && placement.placed() <= 100, "{placement:?}");
+        assert_eq!(placement.placed() + placement.untouched, 100);
     }
 
     #[test]

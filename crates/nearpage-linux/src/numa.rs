@@ -7,6 +7,8 @@ use std::sync::Once;
 
 use nearpage::units::NodeId;
 
+use crate::calls::Call;
+use crate::environment::{Environment, Nodes};
 use crate::tell::tell;
 
 /// How memory is bound to its node.
@@ -53,6 +55,22 @@ impl Binding {
     /// A binding that nobody has refused yet.
     pub fn new(requested: BindMode) -> Self {
         Self { requested, effective: requested, refused: None }
+    }
+
+    /// What a memory of this process would have, as far as can be told without one.
+    pub fn of_this_process(environment: &Environment) -> Self {
+        let requested = match environment.nodes {
+            Nodes::Kernel => environment.bind.unwrap_or_default(),
+            Nodes::Shares(_) | Nodes::File(_) => BindMode::None,
+        };
+        let mut binding = Self::new(requested);
+        if requested != BindMode::None
+            && let Err(error) = Call::Mbind.probe()
+        {
+            binding.refused = error.raw_os_error();
+            binding.effective = BindMode::None;
+        }
+        binding
     }
 
     /// Binds `bytes` from `start` on to `node`, or notes that this process may not.

@@ -205,6 +205,6 @@ fn print_json(run: &Run) -> Result<(), CommandError> {
     super::print(&(text + "\n"))
 }
 
-fn parse_bytes(text: &str) -> Result<u64, String> {
+pub(super) fn parse_bytes(text: &str) -> Result<u64, String> {
     size::parse(text).ok_or_else(|| format!("expected {}", size::EXPECTED))
 }

@@ -3,6 +3,7 @@
 mod dot;
 mod json;
 mod numactl;
+mod placement;
 mod recorded;
 mod text;
 mod zoneinfo;
@@ -13,6 +14,9 @@ use clap::{Args, ValueEnum};
 
 use nearpage_linux::environment::Environment;
 use nearpage_linux::memory::StorageInUse;
+use nearpage_linux::numa::Binding;
+
+pub use placement::PlacementError;
 
 use super::CommandError;
 use crate::plan::{Lists, Plan};
@@ -70,6 +74,13 @@ pub struct TopoArgs {
     #[arg(long)]
     rebuilt: bool,
 
+    /// Take this much memory on each node of this machine, touch it, and ask the kernel where it is; 16M if no
+    /// size is given. Exit status 1 if some is elsewhere than asked
+    #[arg(long, value_name = "SIZE", num_args = 0..=1, default_missing_value = "16M",
+          value_parser = super::bench::parse_bytes,
+          conflicts_with_all = ["topology", "numa", "sysroot", "bundle", "model", "rebuilt", "format"])]
+    verify_placement: Option<u64>,
+
     /// What to print; the default is text, and with --bundle, which has zoneinfo, fallback and json, zoneinfo
     #[arg(long, value_enum)]
     format: Option<Format>,
@@ -86,6 +97,7 @@ Examples:
   ssh box numactl --hardware | nearpage topo --topology - --model linux-6.12 --format fallback
   nearpage topo --bundle oracle/corpus/n2-8g-4c-6.12.json.zst --set vm.min_free_kbytes=65536
   nearpage topo --bundle / --format json
+  nearpage topo --verify-placement 1G
 
 The short form in a file has the same options, on one line or several; # starts a comment.
 
@@ -93,7 +105,7 @@ JSON (--format json), counted in pages unless a name says otherwise:
   schema                 1
   source, addresses      where the machine and its addresses come from; addresses is recorded or assumed
   model, lists           the rules; boot or rebuilt
-  storage                which pageset storage this process can use, and why
+  storage, binding       which pageset storage this process can use and how it can bind memory, and why
   page_bytes, address_map
   settings               min_free_kbytes, watermark_scale_factor, lowmem_reserve_ratio,
                          percpu_pagelist_high_fraction, transparent_hugepage
@@ -105,6 +117,12 @@ JSON (--format json), counted in pages unless a name says otherwise:
                          pageset {batch, high_min, high_max}, stat_threshold
   distances[][]          rows and columns in the order of nodes
   warnings[]             what had to be assumed
+
+JSON with --verify-placement, counted in the kernel's pages:
+  schema                 1
+  binding                how memory is bound, and why
+  nodes[]                asked, pages (placed on any node), misplaced, untouched, unknown,
+                         pages_on[] {node, pages}
 
 JSON with --bundle, counted in pages:
   schema                 1
@@ -143,6 +161,8 @@ struct Report {
     plan: Plan,
     /// Which pageset storage this process can use, and why.
     storage: StorageInUse,
+    /// How it can bind memory, and why.
+    binding: String,
 }
 
 /// Runs the command.
@@ -154,6 +174,9 @@ pub fn run(arguments: &TopoArgs) -> Result<(), CommandError> {
     let format = if arguments.json { Some(Format::Json) } else { arguments.format };
     if let Some(path) = &arguments.bundle {
         return recorded::run(path, arguments, format.unwrap_or(Format::Zoneinfo));
+    }
+    if let Some(bytes) = arguments.verify_placement {
+        return placement::run(bytes, arguments.json);
     }
     let report = Report::new(arguments)?;
     let format = format.unwrap_or(Format::Text);
@@ -196,7 +219,8 @@ impl Report {
         let plan = Plan::new(&description, model, lists).map_err(|error| {
             Problem::Setting(error).at(&Place::Input(description.source.clone()))
         })?;
-        Ok(Report { description, plan, storage })
+        let binding = Binding::of_this_process(&environment).to_string();
+        Ok(Report { description, plan, storage, binding })
     }
 
     fn format(&self, format: Format) -> String {

@@ -122,13 +122,15 @@ pub(crate) fn is_machine_file(path: &str) -> bool {
         "proc/sys/vm/",
         "proc/sys/kernel/osrelease",
     ];
-    const FILES: [&str; 6] = [
+    const FILES: [&str; 8] = [
         "proc/meminfo",
         "proc/zoneinfo",
         "proc/version",
         "proc/buddyinfo",
         "proc/pagetypeinfo",
         "proc/iomem",
+        "proc/self/status",
+        "proc/sys/kernel/numa_balancing",
     ];
     FOLDERS.iter().any(|folder| path.starts_with(folder)) || FILES.contains(&path)
 }

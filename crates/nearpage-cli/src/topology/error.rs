@@ -80,6 +80,9 @@ pub enum Problem {
         /// What would be accepted.
         expected: &'static str,
     },
+    /// A file that is no copy of /sys and /proc.
+    #[error("not an archive, expected a folder or a tar archive with a copy of /sys and /proc")]
+    NoTree,
     /// An archive that cannot be unpacked.
     #[error("{what}: {error}")]
     Archive {

@@ -98,6 +98,7 @@ fn json_has_all_keys() {
         [
             "address_map",
             "addresses",
+            "binding",
             "distances",
             "lists",
             "model",

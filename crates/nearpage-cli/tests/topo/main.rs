@@ -4,6 +4,7 @@ mod environment;
 mod errors;
 mod formats;
 mod inputs;
+mod placement;
 mod recorded;
 
 use std::path::PathBuf;

@@ -133,7 +133,11 @@ impl TextFile {
     }
 
     /// The file as a single number.
-    pub(super) fn number<T: FromStr>(&self, expected: &str) -> Result<T, SysfsError> {
+    ///
+    /// # Errors
+    ///
+    /// [`SysfsError::Syntax`] if it is none.
+    pub fn number<T: FromStr>(&self, expected: &str) -> Result<T, SysfsError> {
         let word = self.text.trim();
         word.parse().map_err(|_| self.syntax(1, 1, word, expected.to_string()))
     }

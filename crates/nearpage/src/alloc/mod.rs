@@ -5,7 +5,7 @@
 //! the zonelist, with the [`hints`] of its cache; [`slow`] is the ladder when nothing was found, [`balance`]
 //! what reclaim and it agree on; [`bulk`] is many pages at once;
 //! [`reasons`] counts why pages came from elsewhere, [`report`] tells why a request failed;
-//! [`build`] makes all of it out of the caller's memory; [`settings`] keeps watermarks and zonelists.
+//! [`hold`] keeps settings still from outside; [`build`] makes all of it out of the caller's memory; [`settings`] keeps watermarks and zonelists.
 //!
 //! Locks: a CPU's pagesets before a zone's lock; the lock of [`settings`] before zone locks. No two zone
 //! locks are held at once.
@@ -16,6 +16,7 @@ mod bulk;
 mod drain;
 mod fast;
 mod hints;
+mod hold;
 mod online;
 mod pageblocks;
 mod reasons;
@@ -29,6 +30,7 @@ pub use build::{BuildError, Config, metadata_size};
 pub use bulk::BulkFreeError;
 pub use drain::DrainBusy;
 pub use hints::ScanCounts;
+pub use hold::SettingsLock;
 pub use reasons::{Fallbacks, Reason};
 pub use report::AllocReport;
 pub use settings::SettingError;

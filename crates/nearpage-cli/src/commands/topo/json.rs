@@ -18,6 +18,7 @@ struct Document<'a> {
     model: &'a str,
     lists: &'a str,
     storage: String,
+    binding: String,
     page_bytes: u64,
     address_map: &'a str,
     addresses: &'a str,
@@ -86,7 +87,7 @@ struct ZoneName {
 
 /// The whole document, with a newline at its end.
 pub(super) fn format(report: &Report) -> String {
-    let Report { description, plan, storage } = report;
+    let Report { description, plan, storage, binding } = report;
     let machine = &description.machine;
     let document = Document {
         schema: SCHEMA,
@@ -97,6 +98,7 @@ pub(super) fn format(report: &Report) -> String {
             Lists::Rebuilt => "rebuilt",
         },
         storage: storage.to_string(),
+        binding: binding.clone(),
         page_bytes: machine.page_bytes,
         address_map: match description.topology.address_map {
             AddressMap::Flat => "flat",

@@ -35,7 +35,7 @@ pub(super) fn format(report: &Report) -> String {
 }
 
 fn heading(report: &Report) -> String {
-    let Report { description, plan, storage } = report;
+    let Report { description, plan, storage, binding } = report;
     let addresses = match (description.addresses, description.topology.address_map) {
         (Addresses::Recorded, _) => "addresses as the kernel has them",
         (Addresses::Assumed, AddressMap::X86) => "addresses assumed: those of a PC",
@@ -48,12 +48,15 @@ fn heading(report: &Report) -> String {
     format!(
         "Machine   {}; pages of {}; {addresses}\n\
          Model     {}, zonelists as {lists}; min_free_kbytes {}, watermark_scale_factor {}\n\
-         Storage   {storage}\n",
+         Storage   {}\n\
+         Binding   {}\n",
         description.source,
         size::format(description.machine.page_bytes),
         plan.model.name,
         plan.min_free_kbytes,
         plan.settings.watermark_scale_factor,
+        storage,
+        binding,
     )
 }
 

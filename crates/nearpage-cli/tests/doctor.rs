@@ -1,0 +1,118 @@
+//! `nearpage doctor` as a user runs it.
+
+use std::fs;
+use std::path::Path;
+use std::process::Output;
+
+use assert_cmd::Command;
+use serde_json::Value;
+
+fn doctor(arguments: &[&str]) -> Output {
+    let mut command = Command::new(assert_cmd::cargo::cargo_bin!("nearpage"));
+    command.arg("doctor").args(arguments).output().unwrap()
+}
+
+fn json(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn level<'a>(document: &'a Value, check: &str) -> Option<&'a str> {
+    let findings = document["findings"].as_array().unwrap();
+    findings.iter().find(|finding| finding["check"] == check)?["level"].as_str()
+}
+
+fn write(root: &Path, path: &str, text: &str) {
+    let path = root.join(path);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, text).unwrap();
+}
+
+/// Two nodes; threads may run on both, and use memory of the first.
+fn copy() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    for node in 0..2 {
+        let nodes = format!("sys/devices/system/node/node{node}");
+        write(root, &format!("{nodes}/cpulist"), &format!("{node}\n"));
+        write(root, &format!("{nodes}/meminfo"), &format!("Node {node} MemTotal: 4096 kB\n"));
+        write(root, &format!("{nodes}/distance"), ["10 20\n", "20 10\n"][node]);
+    }
+    write(root, "proc/sys/kernel/numa_balancing", "1\n");
+    write(root, "proc/sys/vm/zone_reclaim_mode", "0\n");
+    write(root, "proc/self/status", "Cpus_allowed_list:\t0-1\nMems_allowed_list:\t0\n");
+    folder
+}
+
+fn judge_copy(path: &str) {
+    let output = doctor(&["--sysroot", path, "--json"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "nearpage: 2 problems found\n");
+    let document = json(&output);
+    assert_eq!((&document["schema"], &document["problems"]), (&1.into(), &2.into()));
+    assert_eq!(level(&document, "kernel.numa_balancing"), Some("problem"));
+    assert_eq!(level(&document, "vm.zone_reclaim_mode"), Some("good"));
+    assert_eq!(level(&document, "cpus and memory allowed"), Some("problem"));
+    assert_eq!(level(&document, "vm.overcommit_memory"), None);
+    assert_eq!(level(&document, "mbind"), None);
+}
+
+#[test]
+fn a_copy_is_judged_as_a_folder_and_as_an_archive() {
+    let folder = copy();
+    judge_copy(folder.path().to_str().unwrap());
+    let archive = tempfile::NamedTempFile::new().unwrap();
+    let mut builder = tar::Builder::new(archive.as_file());
+    builder.append_dir_all("box", folder.path()).unwrap();
+    builder.finish().unwrap();
+    judge_copy(archive.path().to_str().unwrap());
+}
+
+#[test]
+fn every_finding_is_one_line() {
+    let folder = copy();
+    let output = doctor(&["--sysroot", folder.path().to_str().unwrap()]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    let lines: Vec<&str> = text.lines().skip(2).collect();
+    assert_eq!(lines.len(), 3, "{text}");
+    assert!(
+        lines[0].starts_with("problem   kernel.numa_balancing = 1: the kernel unmaps"),
+        "{text}"
+    );
+    assert!(lines[0].contains(" -> `sysctl kernel.numa_balancing=0`"), "{text}");
+}
+
+#[test]
+fn this_machine_is_judged() {
+    let output = doctor(&["--json"]);
+    let document = json(&output);
+    assert_eq!(document["source"], "this machine");
+    for check in ["mbind", "membarrier", "move_pages", "rseq", "RLIMIT_AS"] {
+        assert!(level(&document, check).is_some(), "{check}");
+    }
+    let expected = if document["problems"] == 0 { 0 } else { 1 };
+    assert_eq!(output.status.code(), Some(expected));
+}
+
+#[test]
+fn wrong_input_is_refused_with_2() {
+    let refusal = |path: &Path| {
+        let output = doctor(&["--sysroot", path.to_str().unwrap()]);
+        assert_eq!((output.status.code(), output.stdout), (Some(2), vec![]));
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let missing = refusal(Path::new("/nonexistent/copy"));
+    assert!(missing.starts_with("nearpage: /nonexistent/copy: No such file"), "{missing}");
+    let file = tempfile::NamedTempFile::new().unwrap();
+    fs::write(file.path(), "--numa 1G").unwrap();
+    let expected =
+        "not an archive, expected a folder or a tar archive with a copy of /sys and /proc\n";
+    assert!(refusal(file.path()).ends_with(expected));
+    let folder = copy();
+    write(folder.path(), "proc/sys/vm/zone_reclaim_mode", "yes");
+    let message = refusal(folder.path());
+    assert!(
+        message.ends_with("zone_reclaim_mode:1:1: found \"yes\", expected a number\n"),
+        "{message}"
+    );
+    assert_eq!(doctor(&["--sysroot"]).status.code(), Some(2));
+}

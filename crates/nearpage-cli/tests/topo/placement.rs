@@ -1,0 +1,51 @@
+//! `--verify-placement`: where memory of this machine is.
+
+use std::process::Command;
+
+use serde_json::Value;
+
+use super::{refusal, topo};
+
+/// Whether this machine tells where pages are; a sandbox may not.
+fn tells() -> bool {
+    nearpage_linux::calls::Call::MovePages.probe().is_ok()
+}
+
+#[test]
+fn memory_is_where_it_was_asked_from() {
+    if !tells() {
+        return;
+    }
+    let output = topo(&["--verify-placement", "8M", "--json"], "");
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(document["schema"], 1);
+    let node = &document["nodes"][0];
+    assert!(node["pages"].as_u64().unwrap() > 1500, "{node}");
+    assert_eq!((&node["misplaced"], &node["unknown"]), (&0.into(), &0.into()));
+    let text = String::from_utf8(topo(&["--verify-placement"], "").stdout).unwrap();
+    assert!(text.contains("asked node ") && text.contains("100.0 % on node "), "{text}");
+}
+
+/// The kernel does not know emulated nodes: what was asked of the second one lies on the first.
+#[test]
+fn emulated_nodes_are_not_the_kernels() {
+    if !tells() || std::fs::exists("/sys/devices/system/node/node1").unwrap() {
+        return;
+    }
+    let mut command = Command::new(assert_cmd::cargo::cargo_bin!("nearpage"));
+    command.env("NEARPAGE_NUMA", "fake=2");
+    let output = command.args(["topo", "--verify-placement", "8M"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.starts_with("Binding   none\n"), "{text}");
+    assert!(text.contains("asked node 1: 100.0 % on node 0, of "), "{text}");
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(errors.contains(" pages are on other nodes than asked"), "{errors}");
+}
+
+#[test]
+fn only_of_this_machine() {
+    assert!(refusal(&["--verify-placement", "--numa", "1G"], "").contains("cannot be used with"));
+    assert!(refusal(&["--verify-placement", "many"], "").contains("a size such as"));
+}

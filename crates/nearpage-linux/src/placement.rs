@@ -1,0 +1,162 @@
+//! Where pages really are: `move_pages(2)`.
+//!
+//! The kernel is asked for the node of a sample of pages, without moving any. What a kernel places elsewhere
+//! than asked (a refused binding, a full node, balancing) shows only here.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::ptr::NonNull;
+
+use nearpage::units::NodeId;
+
+/// Pages asked about in one call.
+const PAGES_PER_CALL: usize = 1024;
+
+/// Where the pages of a sample are that were wanted on one node.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Placement {
+    /// Pages by the node that they are on.
+    pub pages_on: BTreeMap<NodeId, u64>,
+    /// Pages without memory: not touched yet, or swapped out.
+    pub untouched: u64,
+    /// Pages that the kernel did not tell about.
+    pub unknown: u64,
+}
+
+impl Placement {
+    /// Pages that have memory whose node is known.
+    pub fn placed(&self) -> u64 {
+        self.pages_on.values().sum()
+    }
+
+    /// Pages that are on other nodes than `wanted`.
+    pub fn misplaced(&self, wanted: NodeId) -> u64 {
+        self.placed() - self.pages_on.get(&wanted).copied().unwrap_or(0)
+    }
+
+    /// Asks where pages are, one page of the kernel's each.
+    ///
+    /// # Errors
+    /// What `move_pages` says: `EPERM` or `ENOSYS` in a sandbox that denies it, `ENOSYS` without NUMA.
+    pub fn of_pages(pages: &[NonNull<u8>]) -> io::Result<Placement> {
+        let mut placement = Placement::default();
+        for pages in pages.chunks(PAGES_PER_CALL) {
+            let mut nodes = [0; PAGES_PER_CALL];
+            let nodes = &mut nodes[..pages.len()];
+            ask(pages, nodes)?;
+            nodes.iter().for_each(|&node| placement.count(node));
+        }
+        Ok(placement)
+    }
+
+    fn count(&mut self, status: libc::c_int) {
+        match status {
+            0.. => *self.pages_on.entry(NodeId(status as u32)).or_default() += 1,
+            // ENOENT: no memory. EFAULT: the zero page, which a read of untouched memory finds.
+            _ if -status == libc::ENOENT || -status == libc::EFAULT => self.untouched += 1,
+            _ => self.unknown += 1,
+        }
+    }
+}
+
+/// Writes the node of each page, or a negative errno.
+fn ask(pages: &[NonNull<u8>], nodes: &mut [libc::c_int]) -> io::Result<()> {
+    assert_eq!(pages.len(), nodes.len());
+    let (this_process, no_nodes, no_flags) = (0, std::ptr::null::<libc::c_int>(), 0);
+    // SAFETY: without nodes to move to, move_pages reads the addresses and writes as many numbers; it does not
+    // touch what lies at the addresses.
+    let answer = unsafe {
+        libc::syscall(
+            libc::SYS_move_pages,
+            this_process,
+            pages.len(),
+            pages.as_ptr(),
+            no_nodes,
+            nodes.as_mut_ptr(),
+            no_flags,
+        )
+    };
+    if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// A sample of a memory's pages, by the node that they were wanted on.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PlacementReport {
+    /// Nodes with memory online, in the order of the memory.
+    pub nodes: Vec<(NodeId, Placement)>,
+}
+
+impl PlacementReport {
+    /// Whether some page is on another node than wanted.
+    pub fn has_misplaced(&self) -> bool {
+        self.nodes.iter().any(|(wanted, placement)| placement.misplaced(*wanted) > 0)
+    }
+}
+
+impl fmt::Display for PlacementReport {
+    /// A line for each node: `asked node 1: 3.2 % on node 0, 96.8 % on node 1, of 4096 pages`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (wanted, placement) in &self.nodes {
+            write!(f, "asked node {wanted}: ")?;
+            let placed = placement.placed();
+            if placed == 0 {
+                writeln!(f, "no page has memory yet")?;
+                continue;
+            }
+            for (node, pages) in &placement.pages_on {
+                write!(f, "{:.1} % on node {node}, ", *pages as f64 * 100.0 / placed as f64)?;
+            }
+            write!(f, "of {placed} pages")?;
+            if placement.untouched > 0 {
+                write!(f, "; {} not touched yet", placement.untouched)?;
+            }
+            if placement.unknown > 0 {
+                write!(f, "; {} unknown", placement.unknown)?;
+            }
+            writeln!(f)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::region::{Region, page_size};
+
+    fn pages(region: &Region, count: usize) -> Vec<NonNull<u8>> {
+        let start = region.start();
+        // SAFETY: the pages lie within the region.
+        (0..count).map(|page| unsafe { start.add(page * page_size()) }).collect()
+    }
+
+    #[test]
+    fn touched_pages_are_somewhere_and_others_nowhere() {
+        let region = Region::reserve(3000 * page_size(), page_size()).unwrap();
+        region.make_usable(0, 3000 * page_size()).unwrap();
+        let pages = pages(&region, 3000);
+        for page in &pages[..2500] {
+            // SAFETY: the page is usable and ours.
+            unsafe { page.write(1) };
+        }
+        let placement = Placement::of_pages(&pages).unwrap();
+        assert_eq!((placement.placed(), placement.untouched, placement.unknown), (2500, 500, 0));
+        let node = *placement.pages_on.keys().next().unwrap();
+        assert_eq!(placement.misplaced(NodeId(node.0 + 1000)), 2500);
+    }
+
+    #[test]
+    fn shares_are_told() {
+        let pages_on = [(NodeId(0), 32), (NodeId(1), 968)].into();
+        let placement = Placement { pages_on, untouched: 24, unknown: 0 };
+        let none = Placement::default();
+        let report = PlacementReport { nodes: vec![(NodeId(1), placement), (NodeId(8), none)] };
+        assert_eq!(
+            report.to_string(),
+            "asked node 1: 3.2 % on node 0, 96.8 % on node 1, of 1000 pages; 24 not touched yet\n\
+             asked node 8: no page has memory yet\n"
+        );
+        assert!(report.has_misplaced());
+    }
+}

@@ -1,0 +1,287 @@
+//! Sandboxes and limits: what is denied degrades, is said once, and stays visible.
+//!
+//! Each test runs in a child, so that what it denies is denied to nobody else. The parent makes no memory: what
+//! a process found out about its system calls it does not ask again.
+
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::AsRawFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use nearpage::alloc::{DrainBusy, Request};
+use nearpage::gfp::Gfp;
+use nearpage::units::{CpuId, NodeId, Order};
+use nearpage_linux::calls::Call;
+use nearpage_linux::memory::StorageInUse;
+use nearpage_linux::numa::BindMode;
+use nearpage_linux::rseq::Unavailable;
+use nearpage_linux::{HostMachine, HostNode, Memory, MemoryBuilder, MemoryError};
+
+/// Runs `work` in a child process and returns what it wrote to standard error.
+fn in_child(work: impl FnOnce()) -> String {
+    let errors = tempfile::NamedTempFile::new().unwrap();
+    // SAFETY: the child allocates with glibc's malloc, which is made for this, and has no other thread's locks
+    // to wait for: the parent's threads wait for their children.
+    let child = unsafe { libc::fork() };
+    assert!(child >= 0, "fork: {}", std::io::Error::last_os_error());
+    if child == 0 {
+        // SAFETY: the descriptors are open.
+        unsafe {
+            libc::alarm(60);
+            libc::dup2(errors.as_file().as_raw_fd(), 2);
+        }
+        let failed = catch_unwind(AssertUnwindSafe(work)).is_err();
+        // SAFETY: ends the child without the parent's exit handlers.
+        unsafe { libc::_exit(failed.into()) };
+    }
+    let mut status = 0;
+    // SAFETY: writes the status of our own child.
+    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+    let mut text = String::new();
+    File::open(errors.path()).unwrap().read_to_string(&mut text).unwrap();
+    let lived = libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0;
+    assert!(lived, "status {status:#x}: {text}");
+    text
+}
+
+/// Denies a system call to the calling process from now on: `EPERM`.
+fn deny(call: Call) {
+    let number = match call {
+        Call::Mbind => libc::SYS_mbind,
+        Call::Membarrier => libc::SYS_membarrier,
+        Call::MovePages => libc::SYS_move_pages,
+    };
+    let statement = |code: u32, k: u32, jt, jf| libc::sock_filter { code: code as u16, jt, jf, k };
+    let denied = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
+    let mut filter = [
+        // The number of the call is the first word of what a filter sees.
+        statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
+        statement(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, number as u32, 0, 1),
+        statement(libc::BPF_RET | libc::BPF_K, denied, 0, 0),
+        statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW, 0, 0),
+    ];
+    let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
+    // SAFETY: the program is four statements, which the kernel checks and copies.
+    unsafe {
+        assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+        assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &program), 0);
+    }
+}
+
+fn limit(resource: libc::__rlimit_resource_t, bytes: u64) {
+    let limit = libc::rlimit { rlim_cur: bytes, rlim_max: bytes };
+    // SAFETY: reads the limit.
+    assert_eq!(unsafe { libc::setrlimit(resource, &limit) }, 0);
+}
+
+/// Bytes that a line of /proc/self/statm counts, in pages: 0 all addresses, 5 data.
+fn statm(field: usize) -> u64 {
+    let text = std::fs::read_to_string("/proc/self/statm").unwrap();
+    text.split(' ').nth(field).unwrap().parse::<u64>().unwrap() * 4096
+}
+
+fn small() -> MemoryBuilder {
+    Memory::builder().bytes_per_node(32 << 20)
+}
+
+/// Takes blocks of all kinds and gives them back.
+fn work(memory: &Memory) {
+    let mut blocks = Vec::new();
+    for round in 0..5000 {
+        let order = Order([0, 0, 0, 1, 3, 5][round % 6]);
+        let mut block = memory.alloc(Request::new(order, Gfp::KERNEL)).unwrap();
+        block[0] = round as u8;
+        blocks.push(block);
+        if round % 200 == 199 {
+            blocks.clear();
+        }
+    }
+}
+
+fn lines_with(text: &str, words: &str) -> usize {
+    text.lines().filter(|line| line.contains(words)).count()
+}
+
+#[test]
+fn mbind_denied() {
+    let told = in_child(|| {
+        deny(Call::Mbind);
+        for _ in 0..2 {
+            let memory = small().build().unwrap();
+            work(&memory);
+            let binding = *memory.binding();
+            assert_eq!(
+                (binding.requested, binding.effective),
+                (BindMode::Advisory, BindMode::None)
+            );
+            assert_eq!(binding.refused, Some(libc::EPERM));
+            assert!(format!("{memory:?}").contains("refused: Some(1)"));
+        }
+        let error = small().bind(BindMode::Strict).build().unwrap_err();
+        assert!(matches!(error, MemoryError::CannotBind { .. }), "{error}");
+        assert!(small().bind(BindMode::None).build().unwrap().binding().refused.is_none());
+        assert_eq!(Call::Mbind.probe().unwrap_err().raw_os_error(), Some(libc::EPERM));
+    });
+    assert_eq!(
+        lines_with(&told, "nearpage: mbind is refused (Operation not permitted"),
+        1,
+        "{told}"
+    );
+}
+
+#[test]
+fn membarrier_denied() {
+    let told = in_child(|| {
+        deny(Call::Membarrier);
+        for _ in 0..2 {
+            let memory = small().build().unwrap();
+            work(&memory);
+            let why = Unavailable::NoMembarrier(libc::EPERM);
+            assert_eq!(memory.storage(), StorageInUse::LockedBecause(why));
+            assert!(memory.storage().to_string().contains("membarrier"));
+            memory.drain_all().unwrap();
+            assert_eq!(memory.check().unwrap().cached.0, 0);
+        }
+    });
+    assert_eq!(lines_with(&told, "nearpage: membarrier is refused"), 1, "{told}");
+}
+
+#[test]
+fn membarrier_denied_later() {
+    in_child(|| {
+        let memory = small().build().unwrap();
+        work(&memory);
+        deny(Call::Membarrier);
+        work(&memory);
+        if memory.storage() == StorageInUse::Rseq {
+            assert!(matches!(memory.drain_all(), Err(DrainBusy { .. })));
+        }
+        // A fork does not wait for what it cannot get, and the child goes on.
+        in_child(|| work(&memory));
+        work(&memory);
+        assert_eq!(memory.check().unwrap().allocated.0, 0);
+    });
+}
+
+#[test]
+fn move_pages_denied() {
+    in_child(|| {
+        deny(Call::MovePages);
+        let memory = small().build().unwrap();
+        work(&memory);
+        let error = memory.verify_placement(10).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::EPERM));
+    });
+}
+
+#[test]
+fn addresses_limited() {
+    in_child(|| {
+        limit(libc::RLIMIT_AS, statm(0) + (512 << 20));
+        let error = small().reserve_per_node(4 << 30).build().unwrap_err();
+        assert!(matches!(error, MemoryError::NoAddresses { .. }), "{error}");
+        assert!(error.to_string().contains("ulimit -v"), "{error}");
+        work(&small().build().unwrap());
+    });
+}
+
+/// A limit on data refuses in the same place as a commit limit does (`vm.overcommit_memory=2`): addresses are
+/// there, and memory is not granted.
+#[test]
+fn memory_limited() {
+    in_child(|| {
+        let memory = small().reserve_per_node(1 << 30).build().unwrap();
+        limit(libc::RLIMIT_DATA, statm(5) + (64 << 20));
+        let node = memory.topology().nodes()[0].id;
+        let before = memory.managed_pages(node);
+        let error = memory.bring_online(node, 512 << 20).unwrap_err();
+        assert!(matches!(error, MemoryError::NoMemory { .. }), "{error}");
+        assert_eq!(memory.managed_pages(node), before, "nothing changed");
+        memory.bring_online(node, 4 << 20).unwrap();
+        work(&memory);
+    });
+}
+
+/// All that is known of the machine are CPUs that this process never runs on.
+#[test]
+fn cpus_beyond_the_topology() {
+    in_child(|| {
+        for use_rseq in [true, false] {
+            let node = HostNode { id: NodeId(3), cpus: vec![CpuId(9000)], has_memory: true };
+            let machine = HostMachine { nodes: vec![node], distances: vec![10], emulated: true };
+            let memory = small().machine(machine).use_rseq(use_rseq).build().unwrap();
+            work(&memory);
+            assert_eq!(memory.check().unwrap().cached.0, 0, "nobody has a pageset here");
+        }
+    });
+}
+
+/// The mask shrinks to one CPU and to others while threads work, as that of a cpuset does.
+#[test]
+fn masks_that_shrink() {
+    in_child(|| {
+        let memory = small().build().unwrap();
+        let cpus = allowed_cpus();
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    for cpu in cpus.iter().cycle().take(12) {
+                        run_on(&[*cpu]);
+                        work(&memory);
+                    }
+                });
+            }
+        });
+        memory.drain_all().unwrap();
+        let checked = memory.check().unwrap();
+        assert_eq!((checked.allocated.0, checked.cached.0), (0, 0));
+    });
+}
+
+fn allowed_cpus() -> Vec<usize> {
+    // SAFETY: an empty set is all zeroes; the call writes no more than its size.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        assert_eq!(libc::sched_getaffinity(0, size_of_val(&set), &mut set), 0);
+        (0..libc::CPU_SETSIZE as usize).filter(|&cpu| libc::CPU_ISSET(cpu, &set)).collect()
+    }
+}
+
+fn run_on(cpus: &[usize]) {
+    // SAFETY: an empty set is all zeroes; the call reads it, and changes only where this thread runs.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        cpus.iter().for_each(|&cpu| libc::CPU_SET(cpu, &mut set));
+        assert_eq!(libc::sched_setaffinity(0, size_of_val(&set), &set), 0);
+    }
+}
+
+/// Caches belong to CPUs: threads that end leave nothing behind, however many there were.
+#[test]
+fn threads_that_end() {
+    in_child(|| {
+        let memory = small().build().unwrap();
+        let most_cached = |memory: &Memory| memory.check().unwrap().cached.0;
+        for _ in 0..20 {
+            std::thread::scope(|scope| {
+                for _ in 0..20 {
+                    scope
+                        .spawn(|| drop((0..50).map(|_| memory.alloc_pages(1)).collect::<Vec<_>>()));
+                }
+            });
+        }
+        let after_few = most_cached(&memory);
+        for _ in 0..20 {
+            std::thread::scope(|scope| {
+                for _ in 0..20 {
+                    scope
+                        .spawn(|| drop((0..50).map(|_| memory.alloc_pages(1)).collect::<Vec<_>>()));
+                }
+            });
+        }
+        let bound = after_few.max(2000 * allowed_cpus().len() as u64);
+        assert!(most_cached(&memory) <= bound, "{} cached", most_cached(&memory));
+        memory.drain_all().unwrap();
+        assert_eq!(memory.check().unwrap().cached.0, 0);
+    });
+}
