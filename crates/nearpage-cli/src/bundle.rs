@@ -77,6 +77,8 @@ pub struct Capture {
     pub module_texts: Vec<(String, String)>,
     /// What the kernel had computed anew by then; `None` if the recording does not tell.
     pub computed: Option<Computed>,
+    /// Whether somebody had written `min_free_kbytes`; `None` if the recording does not tell.
+    pub min_free_written: Option<bool>,
 }
 
 /// What a kernel computed anew since the end of boot, from the sizes that it prints.
@@ -129,6 +131,13 @@ impl Recording {
 }
 
 impl Capture {
+    /// A capture of which there is nothing but its files.
+    fn of_tree(name: String, tree: Box<dyn FileTree + Send + Sync>) -> Capture {
+        let (parsed_zones, module_texts) = (None, Vec::new());
+        let (computed, min_free_written) = (None, None);
+        Capture { name, tree, parsed_zones, module_texts, computed, min_free_written }
+    }
+
     /// Reads the machine as it was at this moment.
     ///
     /// # Errors

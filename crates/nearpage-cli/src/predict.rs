@@ -93,12 +93,16 @@ impl Wishes {
     }
 }
 
-/// `min_free_kbytes` of a capture if it is not what the first capture had: then somebody wrote it since.
+/// `min_free_kbytes` of a capture if somebody wrote it. Where the recording does not tell, that is so if it is
+/// not what the first capture had.
 fn written_min_free(
     recording: &Recording,
     capture: &Capture,
     machine: &RecordedMachine,
 ) -> Option<u64> {
+    if let Some(is_written) = capture.min_free_written {
+        return machine.settings.min_free_kbytes.filter(|_| is_written);
+    }
     let first = recording.captures.first().filter(|first| first.name != capture.name)?;
     let at_first = first.min_free_kbytes()?;
     machine.settings.min_free_kbytes.filter(|&kbytes| kbytes != at_first)

@@ -125,7 +125,7 @@ impl Model {
         self.text_layout >= TextLayout::Linux6_12
     }
 
-    /// Linux 6.6: as 6.1, from which it differs in nothing that is known here.
+    /// Linux 6.6: as 6.1, from which it differs in nothing that is known here but the drains of pagesets.
     pub const LINUX_6_6: Self =
         Self { name: "linux-6.6", pcp: PcpRules::LINUX_6_6, ..Self::LINUX_6_1 };
 

@@ -68,8 +68,7 @@ pub(super) fn read_root(
         None => read(&*tree, "proc/version")?.map(|v| release_of(&v.text)).unwrap_or_default(),
     };
     let name = "root".into();
-    let capture =
-        Capture { name, tree, parsed_zones: None, module_texts: Vec::new(), computed: None };
+    let capture = Capture::of_tree(name, tree);
     Ok(Recording {
         source: source.into(),
         kind: RecordingKind::Root,
@@ -111,8 +110,7 @@ fn read_capture(source: &str, tree: &dyn FileTree, name: &str) -> Result<Capture
     if let Some(system) = read_near(tree, name, "sysfs")? {
         add_system(&mut files, &system)?;
     }
-    let (name, tree) = (name.into(), Box::new(files));
-    Ok(Capture { name, tree, parsed_zones: None, module_texts: Vec::new(), computed: None })
+    Ok(Capture::of_tree(name.into(), Box::new(files)))
 }
 
 /// A file of a capture; what a capture of fewer files does not have is as it was before.

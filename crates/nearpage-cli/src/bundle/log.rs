@@ -1,7 +1,5 @@
 //! What a kernel logged at boot and that nothing else tells.
 
-use std::collections::BTreeMap;
-
 use nearpage::units::NodeId;
 
 /// Bytes of a page of the kernels that log in KiB.
@@ -10,8 +8,8 @@ const KIB_PER_PAGE: u64 = 4;
 /// Parts of a kernel's log.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct KernelLog {
-    /// `Fallback order for Node N:`, as printed.
-    pub fallback: BTreeMap<NodeId, Vec<NodeId>>,
+    /// `Fallback order for Node N:`, as printed, each once.
+    pub fallback: Vec<(NodeId, Vec<NodeId>)>,
     /// Memory that the allocator was given after the watermarks were first computed.
     pub late: Vec<LateMemory>,
 }
@@ -29,8 +27,15 @@ impl KernelLog {
     /// Reads the lines that matter out of a log; all others are left.
     pub fn parse(text: &str) -> KernelLog {
         let initrd = text.lines().find_map(initrd_pfn);
+        // Whoever builds zonelists anew makes the kernel log them again, in an order of run time.
+        let mut fallback = Vec::<(NodeId, Vec<NodeId>)>::new();
+        for (node, order) in text.lines().filter_map(fallback_order) {
+            if fallback.iter().all(|(known, _)| *known != node) {
+                fallback.push((node, order));
+            }
+        }
         KernelLog {
-            fallback: text.lines().filter_map(fallback_order).collect(),
+            fallback,
             late: text.lines().filter_map(|line| late_memory(line, initrd)).collect(),
         }
     }
@@ -74,12 +79,13 @@ mod tests {
             "[    0.000000] RAMDISK: [mem 0xbfeb4000-0xbffdffff]\n\
              [    0.000000] Fallback order for Node 0: 0 2 \n\
              [    0.000000] Fallback order for Node 8: 8 x\n\
+             [    9.000000] Fallback order for Node 0: 2 0 \n\
              [    0.257275] Freeing SMP alternatives memory: 40K\n\
              [    2.175080] Freeing initrd memory: 1200K\n\
              [    5.449040] Freeing unused kernel image (initmem) memory: 4252K\n\
              Freeing nothing\n",
         );
-        assert_eq!(log.fallback, BTreeMap::from([(NodeId(0), vec![NodeId(0), NodeId(2)])]));
+        assert_eq!(log.fallback, [(NodeId(0), vec![NodeId(0), NodeId(2)])]);
         let initrd = LateMemory { pages: 300, pfn: Some(0xbfeb4) };
         assert_eq!(log.late, [initrd, LateMemory { pages: 1063, pfn: None }]);
     }

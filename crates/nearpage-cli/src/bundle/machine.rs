@@ -103,13 +103,17 @@ impl RecordedMachine {
         if self.zones.is_empty() {
             return incomplete("no zones".into(), "zones: /proc/zoneinfo, or what was read of it");
         }
-        for zone in &self.zones {
+        for (index, zone) in self.zones.iter().enumerate() {
             let node = zone.node;
             let Some(kind) = zone.kind else {
                 let what = format!("node {node} has a zone of another processor");
                 return incomplete(what, "DMA, DMA32, Normal, Movable and Device");
             };
             let name = format!("zone {} of node {node}", kind.name());
+            if self.zones[..index].iter().any(|other| (other.node, other.kind) == (node, zone.kind))
+            {
+                return incomplete(format!("{name} is told twice"), "each zone once");
+            }
             if self.nodes.iter().all(|known| known.id != node) {
                 let what = format!("{name} is on a node that is not online");
                 return incomplete(what, "zones of online nodes");

@@ -167,6 +167,10 @@ pub(super) fn read(source: &str, content: &[u8]) -> Result<Recording, BundleErro
         serde_json::from_slice(content).map_err(|error| BundleError::json(source, &error))?;
     let (sys, dmesg) = (file.sys.unwrap_or_default(), file.dmesg.unwrap_or_default());
     let (module, spec) = (file.module.unwrap_or_default(), file.spec.unwrap_or_default());
+    if file.captures.is_empty() {
+        let (input, what) = (source.into(), "no captures".into());
+        return Err(BundleError::Incomplete { input, what, expected: "captures.NAME" });
+    }
     let system = system_tree(source, &sys);
     let mut captures: Vec<Capture> = file
         .captures
@@ -190,12 +194,18 @@ fn release(sys: &BTreeMap<String, Value>, dmesg: &Dmesg) -> Option<String> {
     releases.into_iter().find(|release| !release.is_empty())
 }
 
-/// The log; orders as somebody read them count before those of the text.
+/// The log; orders as somebody read them, and those of the text where they differ.
 fn log(dmesg: Dmesg) -> KernelLog {
     let mut log = KernelLog::parse(dmesg.raw.as_deref().unwrap_or_default());
     if let Some(read) = dmesg.fallback {
         let ids = |ids: Vec<u32>| ids.into_iter().map(NodeId).collect();
-        log.fallback = read.into_iter().map(|(node, order)| (NodeId(node), ids(order))).collect();
+        let read = read.into_iter().map(|(node, order)| (NodeId(node), ids(order)));
+        let of_text = std::mem::replace(&mut log.fallback, read.collect());
+        for order in of_text {
+            if !log.fallback.contains(&order) {
+                log.fallback.push(order);
+            }
+        }
     }
     log
 }
@@ -214,10 +224,14 @@ fn stage(name: &str, phases: &[&str]) -> (u8, usize) {
     }
 }
 
-/// Tells each capture what the kernel had computed anew by then. The settings of a phase are taken back
+const MIN_FREE_KBYTES: &str = "vm.min_free_kbytes";
+
+/// Tells each capture what the kernel had computed anew by then, and whether somebody had written
+/// `min_free_kbytes`. The settings of a phase are taken back
 /// after it, so what a phase began goes on.
 fn tell_computed(captures: &mut [Capture], spec: &Spec) {
     let mut computed = Computed::default();
+    let written_for_good = spec.sysctl.iter().any(|(key, _)| key == MIN_FREE_KBYTES);
     for capture in captures {
         let phase = capture.name.strip_prefix("phase_");
         let settings = spec.phases.iter().find(|(name, _)| Some(name.as_str()) == phase);
@@ -229,6 +243,16 @@ fn tell_computed(captures: &mut [Capture], spec: &Spec) {
             (_, None) if phase.is_some() => computed = Computed::ALL,
             _ => {}
         }
+        capture.min_free_written = match (capture.name.as_str(), settings) {
+            ("boot", _) => Some(false),
+            ("sysctl", _) => Some(written_for_good),
+            // The settings of a phase are taken back after it.
+            ("restored", _) if !spec.phases.is_empty() => Some(written_for_good),
+            (_, Some((_, settings))) => {
+                Some(written_for_good || settings.contains_key(MIN_FREE_KBYTES))
+            }
+            _ => None,
+        };
         capture.computed = Some(match capture.name.as_str() {
             // What the settings of the user's choice made anew is not told apart.
             "boot" | "sysctl" => Computed::default(),
@@ -244,7 +268,7 @@ impl Computed {
 
     fn write<'a>(&mut self, keys: impl Iterator<Item = &'a String>) {
         for key in keys {
-            self.marks |= ["vm.min_free_kbytes", "vm.watermark_scale_factor"].contains(&&**key);
+            self.marks |= [MIN_FREE_KBYTES, "vm.watermark_scale_factor"].contains(&&**key);
             self.protection |= key == "vm.lowmem_reserve_ratio";
         }
     }
@@ -331,7 +355,7 @@ fn read_capture(
     }
     let parsed_zones =
         capture.parsed.map(|parsed| parsed.zones.into_iter().map(ZoneRecord::from).collect());
-    Capture { name, tree: Box::new(tree), parsed_zones, module_texts: Vec::new(), computed: None }
+    Capture { parsed_zones, ..Capture::of_tree(name, Box::new(tree)) }
 }
 
 /// Gives each text of the module to the capture whose state it was asked in: `info_NAME` to the capture

@@ -310,7 +310,7 @@ fn min_free(
 fn fallback_orders(recording: &Recording, prediction: &Prediction) -> Vec<Comparison> {
     let plan = &prediction.plan;
     let ids = |order: &[NodeId]| order.iter().map(|id| id.0).collect::<Vec<u32>>();
-    let compare = |(node, recorded): (&NodeId, &Vec<NodeId>)| {
+    let compare = |(node, recorded): &(NodeId, Vec<NodeId>)| {
         let index = plan.nodes.iter().position(|planned| planned.id == *node);
         let predicted = index.map(|index| ids(&plan.logged_order(index)));
         Comparison::new(

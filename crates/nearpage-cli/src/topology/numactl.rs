@@ -42,7 +42,8 @@ pub fn parse(input: &str, text: &str) -> Result<Machine, InputError> {
     let mut last_line = 1;
     for (index, line) in text.lines().enumerate() {
         last_line = index + 1;
-        reader.read_line(line.trim(), &Place::Line { input: input.into(), line: last_line })?;
+        let place = Place::Line { input: input.into(), line: last_line };
+        reader.read_line(line.trim(), &place).map_err(|error| with_column(error, line))?;
     }
     // What is missing from the end is missing at the end.
     reader.check_rows(&Place::Line { input: input.into(), line: last_line })?;
@@ -50,6 +51,24 @@ pub fn parse(input: &str, text: &str) -> Result<Machine, InputError> {
 }
 
 /// Lines that people paste along, and that say nothing of the machine.
+/// The error with the column of what it quotes of its line.
+fn with_column(error: InputError, text: &str) -> InputError {
+    let InputError::Content { place: Place::Line { input, line }, problem } = error else {
+        return error;
+    };
+    let quoted = match &problem {
+        Problem::Description(description::Problem::Syntax { found, .. }) => found,
+        Problem::Description(description::Problem::Ids { list, .. }) => list,
+        _ => return InputError::Content { place: Place::Line { input, line }, problem },
+    };
+    // Values stand behind the colon. A long quotation is an excerpt, of the whole line.
+    let values = text.find(':').map_or(0, |colon| colon + 1);
+    let in_values = text[values..].find(quoted.as_str()).map(|at| values + at);
+    let first = text.len() - text.trim_start().len();
+    let column = in_values.or_else(|| text.find(quoted.as_str())).unwrap_or(first) + 1;
+    InputError::Content { place: Place::Column { input, line, column }, problem }
+}
+
 fn is_noise(line: &str) -> bool {
     line.is_empty() || line.starts_with(['#', '$', '>']) || line.starts_with("libnuma:")
 }
@@ -301,7 +320,7 @@ node     0    1    2
     }
 
     #[test]
-    fn errors_name_the_line() {
+    fn errors_name_the_line_and_the_column_of_what_they_quote() {
         assert_eq!(
             changed("node 8 cpus: 64", "node 8 cpus: 3"),
             "box.txt:5: CPU 3 is already on node 0, expected each CPU on one node"
@@ -336,7 +355,7 @@ node     0    1    2
         );
         assert_eq!(
             changed("130718 MB", "130718 cups"),
-            "box.txt:6: found \"130718 cups\", expected a size such as 126801 MB, or <not available>"
+            "box.txt:6:14: found \"130718 cups\", expected a size such as 126801 MB, or <not available>"
         );
         assert_eq!(
             changed("node 8 free", "node 8 size"),
@@ -344,10 +363,10 @@ node     0    1    2
         );
         assert_eq!(
             changed("64 65 66", "64 x 66"),
-            "box.txt:5: in \"x\": found \"x\", expected an id such as 0 or a range such as 0-3"
+            "box.txt:5:17: in \"x\": found \"x\", expected an id such as 0 or a range such as 0-3"
         );
         assert!(changed("node distances:", "hello").starts_with(
-            "box.txt:20: found \"hello\", expected a line of `numactl --hardware`: available:,"
+            "box.txt:20:1: found \"hello\", expected a line of `numactl --hardware`: available:,"
         ));
     }
 

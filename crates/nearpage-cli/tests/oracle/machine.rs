@@ -47,6 +47,8 @@ pub struct Zone {
     pub reserve: [PageCount; ZoneKind::COUNT],
     /// Sizes of its pagesets.
     pub sizes: Sizes,
+    /// Pages that a CPU may take or give back before it adds them to the zone's counter.
+    pub stat_threshold: u64,
 }
 
 /// A zone's node and kind: `0:DMA32`.
@@ -149,7 +151,15 @@ fn cpus_of_info(info: &str, node: u32) -> Result<Option<Vec<u32>>, String> {
 
 fn zones_of_info(info: &str) -> Result<Vec<Zone>, String> {
     let is_populated = |line: &Line<'_>| line.word() == "ZONE" && line.find("present") != Some("0");
-    lines(info).filter(is_populated).map(zone_of_info).collect()
+    let mut zones =
+        lines(info).filter(is_populated).map(zone_of_info).collect::<Result<Vec<_>, _>>()?;
+    for line in lines(info).filter(|line| line.word() == "PCP") {
+        let (name, threshold) = (ZoneName::of(line)?, line.number("stat_threshold")?);
+        for zone in zones.iter_mut().filter(|zone| zone.name == name) {
+            zone.stat_threshold = zone.stat_threshold.max(threshold);
+        }
+    }
+    Ok(zones)
 }
 
 fn zone_of_info(line: Line<'_>) -> Result<Zone, String> {
@@ -176,6 +186,7 @@ fn zone_of_info(line: Line<'_>) -> Result<Zone, String> {
             high_min: pages(high)?,
             high_max: pages(high_max)?,
         },
+        stat_threshold: 0,
     })
 }
 
@@ -206,5 +217,6 @@ fn zones_of_zoneinfo(text: &str) -> Result<Vec<Zone>, String> {
 
 fn bare_zone(name: ZoneName, span: PfnRange) -> Zone {
     let (marks, reserve) = (Marks::default(), [PageCount(0); ZoneKind::COUNT]);
-    Zone { name, span, free: 0, marks, reserve, sizes: Sizes::default() }
+    let sizes = Sizes::default();
+    Zone { name, span, free: 0, marks, reserve, sizes, stat_threshold: 0 }
 }

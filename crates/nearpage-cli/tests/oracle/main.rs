@@ -124,7 +124,7 @@ fn every_text_is_of_a_known_kind() {
     let mut out = std::io::stdout();
     writeln!(out, "{} recordings in {}", recordings.len(), root.display()).expect("as above");
     for folder in missing {
-        writeln!(out, "    there is no {folder}/").expect("as above");
+        writeln!(out, "    there is nothing in {folder}/").expect("as above");
     }
     for recording in recordings {
         for kind in recording.module.keys() {

@@ -16,7 +16,7 @@ const FOLDERS: [&str; 3] = ["corpus", "exp", "rebuild"];
 pub struct Collection {
     /// Where it is.
     pub root: PathBuf,
-    /// Folders that it does not have.
+    /// Folders that it does not have, or that are empty.
     pub missing: Vec<&'static str>,
     /// The recordings, by name.
     pub recordings: Vec<Recording>,
@@ -58,7 +58,8 @@ struct File {
 /// What the kernel said of itself at some time.
 #[derive(Deserialize)]
 pub struct Capture {
-    /// `/proc/zoneinfo`.
+    /// `/proc/zoneinfo`; missing where the capture failed.
+    #[serde(default)]
     pub zoneinfo: String,
     /// `/proc/sys/vm`.
     #[serde(default)]
@@ -120,24 +121,24 @@ pub fn collection(root: &Path) -> Result<Collection, String> {
             collection.missing.push(folder);
             continue;
         }
-        let before = collection.recordings.len();
-        for file in recording_files(&path)? {
+        let files = recording_files(&path)?;
+        if files.is_empty() {
+            collection.missing.push(folder);
+        }
+        for file in files {
             let recording = read(folder, &file);
             let failed = |error| format!("{}: {error}", file.display());
             collection.recordings.push(recording.map_err(failed)?);
         }
-        if collection.recordings.len() == before {
-            return Err(format!("{}: {EXPECTED}", path.display()));
-        }
     }
     if collection.recordings.is_empty() {
         let folders = FOLDERS.join("/, ");
-        return Err(format!("{}: has no {folders}/; {EXPECTED}", root.display()));
+        return Err(format!("{}: nothing in {folders}/; {EXPECTED}", root.display()));
     }
     Ok(collection)
 }
 
-const EXPECTED: &str = "has no recording; expected files *.json, *.json.zst or *.json.gz";
+const EXPECTED: &str = "expected recordings *.json, *.json.zst or *.json.gz";
 
 fn recording_files(folder: &Path) -> Result<Vec<PathBuf>, String> {
     let entries = fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
@@ -218,13 +219,11 @@ mod tests {
         let path = root.path().display();
         let nowhere = root.path().join("nowhere");
         assert!(refusal(&nowhere).ends_with("no such folder; expected recordings in it"));
-        assert_eq!(
-            refusal(root.path()),
-            format!("{path}: has no corpus/, exp/, rebuild/; {EXPECTED}")
-        );
+        let nothing = format!("{path}: nothing in corpus/, exp/, rebuild/; {EXPECTED}");
+        assert_eq!(refusal(root.path()), nothing);
         fs::create_dir(root.path().join("exp")).unwrap();
         fs::write(root.path().join("exp/STABLE.json"), "{}").unwrap();
-        assert_eq!(refusal(root.path()), format!("{path}/exp: {EXPECTED}"));
+        assert_eq!(refusal(root.path()), nothing);
         fs::write(root.path().join("exp/a.json"), "{\n  \"kernel\": }").unwrap();
         let damaged = refusal(root.path());
         assert_eq!(damaged, format!("{path}/exp/a.json: expected value at line 2 column 13"));
@@ -235,7 +234,12 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let folder = root.path().join("exp");
         fs::create_dir(&folder).unwrap();
-        fs::write(folder.join("a-6.12-r1.json"), RECORDING).unwrap();
+        // An empty folder is as none, and so is a capture that failed.
+        fs::create_dir(root.path().join("corpus")).unwrap();
+        let failing =
+            RECORDING.replace(r#"{"zoneinfo": ""}"#, r#"{"error": "the machine was lost"}"#);
+        assert_ne!(failing, RECORDING);
+        fs::write(folder.join("a-6.12-r1.json"), failing).unwrap();
         let file = fs::File::create(folder.join("a-6.12-r2.json.gz")).unwrap();
         let mut packed = flate2::write::GzEncoder::new(file, flate2::Compression::fast());
         let differing = RECORDING.replace(r"SYMS\n", r"BULK n=1\n");

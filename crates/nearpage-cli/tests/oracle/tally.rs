@@ -59,6 +59,19 @@ impl Tally {
         self.differences.push(format!("{}: {error}", self.place));
     }
 
+    /// Takes over what another one counted.
+    pub fn add(&mut self, other: Tally) {
+        self.recordings += other.recordings;
+        for (what, Score { equal, all }) in other.compared {
+            let score = self.compared.entry(what).or_default();
+            (score.equal, score.all) = (score.equal + equal, score.all + all);
+        }
+        for (reason, times) in other.unanswered {
+            *self.unanswered.entry(reason).or_default() += times;
+        }
+        self.differences.extend(other.differences);
+    }
+
     /// Comparisons so far.
     pub fn comparisons(&self) -> u64 {
         self.compared.values().map(|score| score.all).sum()

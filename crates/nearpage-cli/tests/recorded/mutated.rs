@@ -93,6 +93,54 @@ fn a_wrong_number_is_found() {
     }
 }
 
+/// `min_free_kbytes` where nobody wrote it, and the order as the log has it beside what was read of it.
+#[test]
+fn wrong_settings_and_logs_are_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let whole = unpacked(&recording("n4-ring-6.12"));
+    let differences = |document: &Value| {
+        let path = write(folder.path(), "wrong.json", document);
+        let (code, stdout, _) = run(&["verify", &path]);
+        assert_eq!(code, 1, "{stdout}");
+        stdout.lines().skip(1).map(String::from).collect::<Vec<_>>()
+    };
+    let mut document = whole.clone();
+    let kbytes = &mut document["captures"]["restored"]["sysctl_vm"]["min_free_kbytes"];
+    let recorded = kbytes.as_str().unwrap().to_owned();
+    *kbytes = json!((recorded.parse::<u64>().unwrap() + 1).to_string());
+    let found = differences(&document);
+    let expected =
+        format!("    restored: min_free_kbytes: predicted {recorded}, the kernel printed ");
+    assert!(found.len() == 1 && found[0].starts_with(&expected), "{found:?}");
+    let mut document = whole;
+    let log = document["dmesg"]["raw"].as_str().unwrap();
+    let changed = log.replacen("for Node 1: 1 2 0 3", "for Node 1: 1 0 2 3", 1);
+    assert_ne!(log, changed);
+    document["dmesg"]["raw"] = json!(changed);
+    let found = differences(&document);
+    let expected = "    boot: node 1 fallback: predicted [1,2,0,3], the kernel printed [1,0,2,3]; ";
+    assert!(found.len() == 1 && found[0].starts_with(expected), "{found:?}");
+}
+
+/// What tells nothing, or one thing twice, is no recording.
+#[test]
+fn no_captures_and_doubled_zones_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut document = unpacked(&recording("n1-2g-1c-6.12"));
+    let zones = document["captures"]["restored"]["parsed"]["zones"].as_array_mut().unwrap();
+    zones.push(zones[1].clone());
+    let path = write(folder.path(), "doubled.json", &document);
+    let (code, _, stderr) = run(&["verify", &path]);
+    assert_eq!(code, 2);
+    let expected = "captures.restored.zoneinfo: zone DMA32 of node 0 is told twice, expected each";
+    assert!(stderr.contains(expected), "{stderr}");
+    document["captures"] = json!({});
+    let path = write(folder.path(), "empty.json", &document);
+    let (code, stdout, stderr) = run(&["verify", &path]);
+    assert_eq!((code, stdout.as_str()), (2, ""));
+    assert!(stderr.contains("empty.json: no captures, expected captures.NAME\n"), "{stderr}");
+}
+
 /// What was computed at boot is apart, and counts with --strict only.
 #[test]
 fn a_wrong_number_of_boot_is_apart() {

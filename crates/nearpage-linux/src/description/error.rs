@@ -18,6 +18,15 @@ pub enum Place {
         /// The line.
         line: usize,
     },
+    /// A place in a line, both from 1.
+    Column {
+        /// The input's name.
+        input: String,
+        /// The line.
+        line: usize,
+        /// The byte in it.
+        column: usize,
+    },
     /// An option of the command line: the `number`th of its name, from 1.
     Option {
         /// The option, `--numa` or `--numa-distance`.
@@ -32,6 +41,7 @@ impl fmt::Display for Place {
         match self {
             Place::Input(input) => f.write_str(input),
             Place::Line { input, line } => write!(f, "{input}:{line}"),
+            Place::Column { input, line, column } => write!(f, "{input}:{line}:{column}"),
             Place::Option { name, number } => write!(f, "{name} number {number}"),
         }
     }

@@ -3,7 +3,7 @@
 use nearpage::frame::Migratetype;
 use nearpage::gfp::Gfp;
 use nearpage::model::Model;
-use nearpage::units::{MAX_ORDER, Order, ZoneKind};
+use nearpage::units::{MAX_ORDER, Order, Pfn, ZoneKind};
 
 use super::pageset::set_target;
 use crate::lab::{self, CoreZone, Lab};
@@ -61,9 +61,12 @@ fn again(
         Migratetype::Reclaimable => RECLAIMABLE,
         other => return Err(format!("a request for {} pages", other.name())),
     };
+    let place = |pfn: Pfn| {
+        let pageblock = zone.frames().pageblock(zone.frames().number(pfn));
+        (pfn.0 % MAX_ORDER.pages().0, pageblock)
+    };
     let given = lab.alloc(steal.order, gfp, node).map(|pfn| Given {
-        offset: pfn.0 % MAX_ORDER.pages().0,
-        pageblock: zone.frames().pageblock(zone.frames().number(pfn)),
+        place: zone.span().contains(pfn).then(|| place(pfn)),
         after: table(zone),
     });
     tally.compare("block, its pageblock's type, blocks after", &steal.given, &given);

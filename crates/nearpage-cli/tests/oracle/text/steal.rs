@@ -35,10 +35,9 @@ pub struct Steal {
 /// What came of an allocation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Given {
-    /// Where the block lies within a block of the highest order.
-    pub offset: u64,
-    /// The type that its pageblock has now.
-    pub pageblock: Migratetype,
+    /// Where the block lies within a block of the highest order, and the type that its pageblock has now;
+    /// `None` if the block is of another zone: what that one had is not recorded.
+    pub place: Option<(u64, Migratetype)>,
     /// Blocks after.
     pub after: Table,
 }
@@ -80,11 +79,12 @@ pub fn read(text: &str) -> Result<Experiment, String> {
 
 fn steal(line: Line<'_>, before: Table) -> Result<Steal, String> {
     let given = match line.find("pfn_in_block") {
-        Some(offset) => Some(Given {
-            offset: line.parse(offset)?,
-            pageblock: migratetype(line.text("pageblock_now")?)?,
-            after: Table::new(),
-        }),
+        Some(offset) => {
+            let offset = line.parse(offset)?;
+            let pageblock = migratetype(line.text("pageblock_now")?)?;
+            let place = (line.text("zone_same")? == "1").then_some((offset, pageblock));
+            Some(Given { place, after: Table::new() })
+        }
         None => None,
     };
     let (migratetype, order) = (migratetype(line.text("type")?)?, line.number("order")?);

@@ -87,9 +87,10 @@ impl PcpRules {
         self.decay == Decay::ByUnused
     }
 
-    /// Linux 6.1: fixed `high`, fixed refills, drains that double without a cap.
+    /// Linux 6.1 as its stable series is now: fixed `high`, fixed refills, drains that double up to
+    /// `batch << 5`. The cap came later (52166607ecc9); a recorded 6.1.192 with a `high` of 3783 has it.
     pub const LINUX_6_1: Self = Self {
-        batch_scale_max: UNCAPPED,
+        batch_scale_max: 5,
         refill: RefillScale::Fixed,
         drain: DrainSize::Factor,
         free_high: Some(FreeHigh { after_high_order: false, keeps_batch: false, drains_all: true }),
@@ -101,8 +102,8 @@ impl PcpRules {
         large_slice_batches: 3,
     };
 
-    /// Linux 6.6, before the series: as 6.1.
-    pub const LINUX_6_6: Self = Self::LINUX_6_1;
+    /// Linux 6.6, before the series: as 6.1, but drains double until `high` limits them.
+    pub const LINUX_6_6: Self = Self { batch_scale_max: UNCAPPED, ..Self::LINUX_6_1 };
 
     /// Linux 6.12: the series as merged, nine of its ten patches.
     pub const LINUX_6_12: Self = Self {

@@ -201,6 +201,20 @@ fn linux_6_1_drains_double_until_high_limits_them() {
     assert_eq!(pageset.tuning.high, PageCount(1894));
 }
 
+/// Drains of 6.1.192 with a `high` that would allow more than `batch << 5`, as recorded.
+#[test]
+fn linux_6_1_drains_stop_doubling_at_the_cap() {
+    let drains = |rules: &PcpRules| {
+        let mut pageset = Pageset::new(rules, sized(rules, 3783, 3783, 63));
+        pageset.run(times(12_000, Free(0)));
+        (pageset.drains, pageset.tuning.free_factor)
+    };
+    let capped = [63, 126, 252, 504, 1008, 2016, 2016, 2016, 2016];
+    assert_eq!(drains(&PcpRules::LINUX_6_1), (capped.to_vec(), 5));
+    let uncapped = [63, 126, 252, 504, 1008, 2016, 3720, 3720];
+    assert_eq!(drains(&PcpRules::LINUX_6_6), (uncapped.to_vec(), 6));
+}
+
 #[test]
 fn linux_6_1_drains_do_not_double_at_the_limit() {
     let rules = &PcpRules::LINUX_6_1;
