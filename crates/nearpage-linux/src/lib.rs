@@ -5,6 +5,8 @@ pub mod calls;
 pub mod description;
 pub mod environment;
 mod fork;
+#[cfg(feature = "allocator-api2")]
+mod handle;
 pub mod host;
 pub mod huge;
 pub mod idlist;
@@ -21,6 +23,8 @@ mod tell;
 pub mod tree;
 mod trim;
 
+#[cfg(feature = "allocator-api2")]
+pub use handle::NodeAllocator;
 
 pub use builder::MemoryBuilder;
 pub use huge::HugePages;
