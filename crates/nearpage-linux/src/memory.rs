@@ -270,7 +270,7 @@ impl Memory {
         let no_memory = |error| MemoryError::NoMemory { node, bytes, error };
         let huge = self.huge_pages.of(node);
         if huge == HugePages::Explicit {
-            if bytes % HUGE_PAGE_BYTES != 0 {
+            if !bytes.is_multiple_of(HUGE_PAGE_BYTES) {
                 return Err(MemoryError::NotHugePages { node, bytes });
             }
             self.region.map_huge(offset, bytes as usize).map_err(no_memory)?;
