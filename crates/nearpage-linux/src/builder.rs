@@ -12,6 +12,7 @@ use nearpage::watermark::Settings;
 use crate::environment::Environment;
 use crate::fork::Registration;
 use crate::host::{Host, LockedStorage, NoPressure, OnMisuse, Pressure};
+use crate::huge::HugePages;
 use crate::machine::HostMachine;
 use crate::memory::{Allocator, FRAME_BYTES, FRAME_SHIFT, Memory, MemoryError, StorageInUse};
 use crate::numa::{BindMode, Binding};
@@ -31,6 +32,7 @@ pub struct MemoryBuilder {
     bytes_on: Vec<(NodeId, u64)>,
     reserve_per_node: u64,
     bind: Option<BindMode>,
+    huge_pages: HugePagesByNode,
     use_rseq: Option<bool>,
     area: Option<Area>,
     hardened: bool,
@@ -38,6 +40,21 @@ pub struct MemoryBuilder {
     pressure: Box<dyn Pressure>,
     model: Model,
     settings: Settings,
+}
+
+/// Which pages are behind each node's memory.
+#[derive(Debug, Default)]
+pub(crate) struct HugePagesByNode {
+    all: HugePages,
+    on: Vec<(NodeId, HugePages)>,
+}
+
+impl HugePagesByNode {
+    /// What was said last of a node.
+    pub fn of(&self, node: NodeId) -> HugePages {
+        let said = self.on.iter().rev().find(|(id, _)| *id == node);
+        said.map_or(self.all, |(_, huge_pages)| *huge_pages)
+    }
 }
 
 impl MemoryBuilder {
@@ -49,6 +66,7 @@ impl MemoryBuilder {
             bytes_on: Vec::new(),
             reserve_per_node: 0,
             bind: None,
+            huge_pages: HugePagesByNode::default(),
             use_rseq: None,
             area: None,
             hardened: false,
@@ -84,6 +102,18 @@ impl MemoryBuilder {
     /// How memory is bound to its node; advisory if nothing is said, none on emulated nodes.
     pub fn bind(self, mode: BindMode) -> Self {
         Self { bind: Some(mode), ..self }
+    }
+
+    /// Which pages of the kernel's are behind the memory of all nodes.
+    pub fn huge_pages(mut self, huge_pages: HugePages) -> Self {
+        self.huge_pages.all = huge_pages;
+        self
+    }
+
+    /// The same for one node, instead of [`huge_pages`](Self::huge_pages).
+    pub fn huge_pages_on(mut self, node: NodeId, huge_pages: HugePages) -> Self {
+        self.huge_pages.on.push((node, huge_pages));
+        self
     }
 
     /// Whether pagesets use restartable sequences: where available if nothing is said.
@@ -166,6 +196,7 @@ impl MemoryBuilder {
                 (*node, PfnRange::new(range.start.0, end))
             })
             .collect();
+        let huge_pages = std::mem::take(&mut self.huge_pages);
         let (allocator, metadata, storage, registration) =
             self.allocator(topology.get(), &mut binding, use_rseq)?;
         let memory = Memory {
@@ -174,6 +205,7 @@ impl MemoryBuilder {
             binding,
             storage,
             node_ranges,
+            huge_pages,
             region,
             _metadata: metadata,
             _topology: topology,

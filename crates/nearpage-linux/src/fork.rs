@@ -48,7 +48,8 @@ struct Entry {
 }
 
 /// What can be held still. The answer must be dropped before `self`.
-trait Hold: Send {
+pub(crate) trait Hold: Send {
+    /// Keeps it as it is until the answer is dropped.
     fn hold(&self) -> Box<dyn Any>;
 }
 
@@ -72,18 +73,22 @@ impl Registration {
         P: Platform + 'static,
         P::Storage: Send,
     {
+        Self::of(Box::new(Stoppable {
+            storage,
+            settings: allocator.settings_lock(),
+            cpus: allocator.cpus().map(|(_, _, pagesets)| pagesets).collect(),
+            zones: allocator.zones(),
+        }))
+    }
+
+    /// Lets anything take part.
+    pub fn of(memory: Box<dyn Hold>) -> Self {
         static HANDLERS: Once = Once::new();
         static NEXT: AtomicU64 = AtomicU64::new(0);
         HANDLERS.call_once(|| {
             // SAFETY: the handlers are functions of this program, and stay as long as it.
             let answer = unsafe { libc::pthread_atfork(Some(before), Some(after), Some(after)) };
             assert_eq!(answer, 0, "pthread_atfork has no memory");
-        });
-        let memory = Box::new(Stoppable {
-            storage,
-            settings: allocator.settings_lock(),
-            cpus: allocator.cpus().map(|(_, _, pagesets)| pagesets).collect(),
-            zones: allocator.zones(),
         });
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
         registry().push(Entry { id, memory });

@@ -5,18 +5,28 @@ pub mod calls;
 pub mod description;
 pub mod environment;
 mod fork;
+#[cfg(feature = "allocator-api2")]
+mod handle;
 pub mod host;
+pub mod huge;
 pub mod idlist;
 pub mod machine;
 pub mod memory;
 pub mod numa;
 pub mod placement;
+pub mod prefault;
+pub mod reclaim;
 mod region;
 pub mod rseq;
 pub mod sysfs;
 mod tell;
 pub mod tree;
+mod trim;
+
+#[cfg(feature = "allocator-api2")]
+pub use handle::NodeAllocator;
 
 pub use builder::MemoryBuilder;
+pub use huge::HugePages;
 pub use machine::{HostMachine, HostNode};
 pub use memory::{Memory, MemoryError, PageBlock};

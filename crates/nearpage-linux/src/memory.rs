@@ -6,6 +6,7 @@
 
 use std::fmt;
 use std::io;
+use std::num::NonZeroUsize;
 use std::ptr::NonNull;
 
 use nearpage::alloc::{BuildError, BulkFreeError, DrainBusy, PageAllocator, Request};
@@ -15,16 +16,20 @@ use nearpage::gfp::Gfp;
 use nearpage::platform::Platform;
 use nearpage::topology::Topology;
 use nearpage::units::{CpuId, NodeId, Order, PageCount, Pfn, PfnRange};
+use nearpage::watermark::Marks;
 use nearpage::zone::Zone;
 
-use crate::builder::MemoryBuilder;
+use crate::builder::{HugePagesByNode, MemoryBuilder};
 use crate::environment::{Environment, EnvironmentError};
 use crate::fork::Registration;
 use crate::host::{Host, LockedStorage};
+use crate::huge::{HUGE_PAGE_BYTES, HugePages};
 use crate::numa::Binding;
 use crate::placement::{Placement, PlacementReport};
+use crate::prefault::Progress;
 use crate::region::Region;
 use crate::rseq::{Area, RingStorage, Unavailable};
+use crate::trim::trim_zone;
 
 /// Bytes of a frame: 4 KiB whatever the kernel's page size is.
 pub const FRAME_BYTES: u64 = 1 << FRAME_SHIFT;
@@ -111,6 +116,7 @@ pub struct Memory {
     pub(crate) binding: Binding,
     pub(crate) storage: StorageInUse,
     pub(crate) node_ranges: Vec<(NodeId, PfnRange)>,
+    pub(crate) huge_pages: HugePagesByNode,
     pub(crate) region: Region,
     pub(crate) _metadata: Vec<Region>,
     pub(crate) _topology: crate::builder::OwnedTopology,
@@ -270,11 +276,7 @@ impl Memory {
         parts: &[(NodeId, PfnRange)],
     ) -> Result<PageCount, MemoryError> {
         for (node, part) in parts {
-            let bytes = part.pages().bytes(FRAME_SHIFT);
-            let start = (part.start.0 << FRAME_SHIFT) as usize;
-            self.region
-                .make_usable(start - self.region.start().as_ptr().addr(), bytes as usize)
-                .map_err(|error| MemoryError::NoMemory { node: *node, bytes, error })?;
+            self.make_usable(*node, part.start, part.pages().bytes(FRAME_SHIFT))?;
         }
         let ranges: Vec<PfnRange> = parts.iter().map(|(_, part)| *part).collect();
         with_allocator!(self, allocator => allocator.online_all(&ranges))
@@ -287,6 +289,83 @@ impl Memory {
             Some((_, range)) => Ok(*range),
             None if self.topology().index_of(node).is_some() => Ok(PfnRange::new(0, 0)),
             None => Err(MemoryError::UnknownNode { node }),
+        }
+    }
+
+    /// Puts memory behind addresses of a node, of the kind that was asked for.
+    fn make_usable(&self, node: NodeId, start: Pfn, bytes: u64) -> Result<(), MemoryError> {
+        let offset = self.address(start).as_ptr().addr() - self.region.start().as_ptr().addr();
+        let no_memory = |error| MemoryError::NoMemory { node, bytes, error };
+        let huge = self.huge_pages.of(node);
+        if huge == HugePages::Explicit {
+            if !bytes.is_multiple_of(HUGE_PAGE_BYTES) {
+                return Err(MemoryError::NotHugePages { node, bytes });
+            }
+            self.region.map_huge(offset, bytes as usize).map_err(no_memory)?;
+            let mut binding = self.binding;
+            return binding
+                .bind(self.address(start), bytes as usize, node)
+                .map_err(|error| MemoryError::CannotBind { node, error });
+        }
+        self.region.make_usable(offset, bytes as usize).map_err(no_memory)?;
+        match huge {
+            HugePages::Advised => self.region.advise_huge(offset, bytes as usize, true),
+            HugePages::Never => self.region.advise_huge(offset, bytes as usize, false),
+            HugePages::AsConfigured | HugePages::Explicit => {}
+        }
+        Ok(())
+    }
+
+    /// Bytes of a node's reserve that are not online yet. 0 if there is no such node.
+    pub fn reserve_left(&self, node: NodeId) -> u64 {
+        let range = self.node_ranges.iter().find(|(id, _)| *id == node);
+        let left = |range: PfnRange| PageCount(range.pages().0 - self.online_pages(range).0);
+        range.map_or(0, |(_, range)| left(*range).bytes(FRAME_SHIFT))
+    }
+
+    /// Gives all memory that is online its pages now, each node's by `threads` threads that run there.
+    /// `progress` is called after each piece of some MiB, by any of them. Returns bytes.
+    ///
+    /// # Errors
+    /// What the kernel says: `EINVAL` before Linux 5.14, `ENOMEM` where a node has no more memory and binding
+    /// is strict.
+    pub fn prefault(
+        &self,
+        threads: NonZeroUsize,
+        progress: impl Fn(Progress) + Sync,
+    ) -> io::Result<u64> {
+        let online = |&(node, range): &(NodeId, PfnRange)| {
+            (node, PfnRange { end: range.start.plus(self.online_pages(range)), ..range })
+        };
+        let ranges = self.node_ranges.iter().map(online).filter(|(_, range)| !range.is_empty());
+        crate::prefault::prefault(self, ranges.collect(), threads, &progress)
+    }
+
+    /// Drains all caches and gives the memory of free blocks back to the kernel, as far as more is free than
+    /// the high mark; returns the pages of those blocks, touched or not. They stay free, and are zeroes when
+    /// they are used again. Blocks below 2 MiB stay as they are.
+    pub fn trim(&self) -> PageCount {
+        // A CPU that another thread drains just now needs no second drain.
+        let _ = self.drain_all();
+        self.trim_free()
+    }
+
+    /// As [`trim`](Self::trim), without the drain.
+    pub(crate) fn trim_free(&self) -> PageCount {
+        let zones = |pages: &mut dyn Iterator<Item = PageCount>| pages.map(|pages| pages.0).sum();
+        PageCount(with_allocator!(self, allocator => zones(
+            &mut allocator.zones().iter().map(|zone| trim_zone(self, zone))
+        )))
+    }
+
+    /// The watermarks of a node, all zones together. Zeroes if there is no such node.
+    pub fn watermarks(&self, node: NodeId) -> Marks {
+        let mark = |of: fn(Marks) -> PageCount| with_allocator!(self, allocator => sum_of_zones(allocator, node, |zone| of(zone.marks())));
+        Marks {
+            min: mark(|marks| marks.min),
+            low: mark(|marks| marks.low),
+            high: mark(|marks| marks.high),
+            promo: mark(|marks| marks.promo),
         }
     }
 
@@ -437,7 +516,7 @@ fn text(write: impl FnOnce(&mut String) -> fmt::Result) -> String {
 }
 
 /// The order of the smallest block with `pages` pages; 0 pages are 1.
-fn order_of(pages: u64) -> Result<Order, AllocError> {
+pub(crate) fn order_of(pages: u64) -> Result<Order, AllocError> {
     let too_many = AllocError::SizeOverflow { bytes: pages.saturating_mul(FRAME_BYTES) };
     let order = pages.checked_next_power_of_two().ok_or(too_many)?.trailing_zeros();
     if order > nearpage::units::MAX_ORDER.0 as u32 { Err(too_many) } else { Ok(Order(order as u8)) }
@@ -566,6 +645,13 @@ pub enum MemoryError {
         /// What the kernel said.
         error: std::io::Error,
     },
+    /// Memory of explicit huge pages that is not a multiple of their size.
+    NotHugePages {
+        /// The node.
+        node: NodeId,
+        /// Bytes asked for.
+        bytes: u64,
+    },
     /// Strict binding was asked for on nodes that the kernel does not know.
     CannotBindEmulated,
     /// The core refused the range.
@@ -593,12 +679,16 @@ impl fmt::Display for MemoryError {
             Self::NoMemory { node, bytes, error } => write!(
                 f,
                 "the kernel gave no {bytes} bytes for node {node}: {error}; ask for less, or look at \
-                 `ulimit -v` and vm.overcommit_memory"
+                 `ulimit -v`, vm.overcommit_memory, and for explicit huge pages vm.nr_hugepages"
             ),
             Self::CannotBind { node, error } => write!(
                 f,
                 "strict binding to node {node} is refused: {error}; containers allow mbind with \
                  CAP_SYS_NICE, and the mode `advisory` goes on without"
+            ),
+            Self::NotHugePages { node, bytes } => write!(
+                f,
+                "{bytes} bytes of explicit huge pages for node {node}: a multiple of {HUGE_PAGE_BYTES} is accepted"
             ),
             Self::CannotBindEmulated => f.write_str(
                 "strict binding was asked for on emulated nodes, which the kernel does not know; the \

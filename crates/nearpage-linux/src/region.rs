@@ -69,6 +69,73 @@ impl Region {
             unsafe { libc::mprotect(self.start.as_ptr().add(offset).cast(), bytes, protection) };
         if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
+
+    /// Asks for huge pages, or for none, behind `bytes` from `offset` on. A kernel without them says no, which
+    /// changes nothing.
+    pub fn advise_huge(&self, offset: usize, bytes: usize, wanted: bool) {
+        let advice = if wanted { libc::MADV_HUGEPAGE } else { libc::MADV_NOHUGEPAGE };
+        let _ = self.advise(self.at(offset), bytes, advice);
+    }
+
+    /// Puts explicit huge pages of 2 MiB behind `bytes` from `offset` on, readable and writable; what was
+    /// there is gone, and so is its binding.
+    ///
+    /// # Errors
+    /// What `mmap` says: `ENOMEM` if the pool has no more. The range is as after [`reserve`](Self::reserve).
+    pub fn map_huge(&self, offset: usize, bytes: usize) -> io::Result<()> {
+        let huge = libc::MAP_HUGETLB | libc::MAP_HUGE_2MB;
+        self.map_again(offset, bytes, libc::PROT_READ | libc::PROT_WRITE, huge).inspect_err(|_| {
+            // A failed mapping may leave a hole where others could map.
+            let reserved = self.map_again(offset, bytes, libc::PROT_NONE, libc::MAP_NORESERVE);
+            reserved.expect("addresses that were just given up are free");
+        })
+    }
+
+    fn map_again(
+        &self,
+        offset: usize,
+        bytes: usize,
+        protection: i32,
+        flags: i32,
+    ) -> io::Result<()> {
+        let start = self.at(offset).as_ptr().cast();
+        let flags = flags | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
+        assert!(bytes <= self.bytes - offset);
+        // SAFETY: replaces a part of our own mapping that nobody uses yet.
+        let mapped = unsafe { libc::mmap(start, bytes, protection, flags, -1, 0) };
+        if mapped == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+
+    /// Gives the memory of a part back to the kernel: it is zeroes until it is written again.
+    ///
+    /// # Errors
+    /// What `madvise` says: `EINVAL` for locked memory.
+    pub fn discard(&self, start: NonNull<u8>, bytes: usize) -> io::Result<()> {
+        self.advise(start, bytes, libc::MADV_DONTNEED)
+    }
+
+    /// Gives a part its pages now, without a change of what is in them.
+    ///
+    /// # Errors
+    /// What `madvise` says: `EINVAL` before Linux 5.14.
+    pub fn populate(&self, start: NonNull<u8>, bytes: usize) -> io::Result<()> {
+        self.advise(start, bytes, libc::MADV_POPULATE_WRITE)
+    }
+
+    fn at(&self, offset: usize) -> NonNull<u8> {
+        assert!(offset <= self.bytes);
+        // SAFETY: within our own mapping.
+        unsafe { self.start.add(offset) }
+    }
+
+    fn advise(&self, start: NonNull<u8>, bytes: usize, advice: libc::c_int) -> io::Result<()> {
+        let offset = start.as_ptr().addr() - self.start.as_ptr().addr();
+        assert!(offset <= self.bytes && bytes <= self.bytes - offset);
+        // SAFETY: a part of our own mapping. Whoever discards it has it to himself; other advice changes
+        // nothing that is in it.
+        let answer = unsafe { libc::madvise(start.as_ptr().cast(), bytes, advice) };
+        if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
 }
 
 impl Drop for Region {

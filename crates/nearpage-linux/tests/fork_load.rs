@@ -80,7 +80,8 @@ fn fork_under_load(memory: &Memory) -> u32 {
         }
         scope.spawn(|| {
             while !stop.load(Ordering::Relaxed) {
-                memory.drain_all().unwrap();
+                // On a crowded machine a fork may hold the CPUs for longer than a drain waits.
+                let _ = memory.drain_all();
                 let _ = memory.bring_online(NodeId(1), 4096);
             }
         });

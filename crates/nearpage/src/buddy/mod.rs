@@ -36,6 +36,7 @@ mod reserve;
 mod take;
 #[cfg(test)]
 mod tests;
+mod trim;
 
 pub use check::BuddyError;
 pub use fallback::{FallbackModel, FallbackRules, HeldMovable};

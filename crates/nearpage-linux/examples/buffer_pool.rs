@@ -1,0 +1,242 @@
+//! A small page cache over a real file: the API as the author of a pool would use it.
+//!
+//! ```text
+//! cargo run --release -p nearpage-linux --example buffer_pool [FILE]
+//! ```
+//!
+//! Without FILE a file of 2 GB is made in the temporary folder, and kept for the next run. Four threads read
+//! all of it, each every fourth group, through a pool of 256 MB: a miss takes pages in bulk and reads
+//! ahead into them (`pread`); when memory gets short a shrinker evicts. What is printed at the end is how much was
+//! read, how fast, and how large the process was meanwhile.
+
+use std::collections::{HashMap, VecDeque};
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Instant;
+
+use nearpage::alloc::Request;
+use nearpage::gfp::Gfp;
+use nearpage::units::{NodeId, Order, PageCount, Pfn};
+use nearpage_linux::Memory;
+use nearpage_linux::reclaim::{Reclaim, ReclaimOptions, Shrinker};
+
+const PAGE: usize = 4096;
+const FILE_BYTES: u64 = 2_000_000_000;
+const LIMIT_BYTES: u64 = 256_000_000;
+const READ_AHEAD: usize = 32;
+const SHARDS: usize = 16;
+const THREADS: u64 = 4;
+
+/// Pages of the file that are in memory, by their number; oldest first in `order`.
+#[derive(Default)]
+struct Shard {
+    pages: HashMap<u64, Pfn>,
+    order: VecDeque<u64>,
+}
+
+struct Pool {
+    file: File,
+    pages_in_file: u64,
+    memory: Arc<Memory>,
+    shards: [Mutex<Shard>; SHARDS],
+    misses: AtomicU64,
+    evicted: AtomicU64,
+}
+
+impl Pool {
+    /// Calls `look` with a page of the file.
+    fn with_page<R>(&self, number: u64, look: impl FnOnce(&[u8]) -> R) -> io::Result<R> {
+        let mut shard = self.shard(number).lock().expect("no thread panics");
+        if !shard.pages.contains_key(&number) {
+            self.read_ahead(&mut shard, number)?;
+        }
+        let address = self.memory.address(shard.pages[&number]);
+        // SAFETY: the page is the pool's, and nobody evicts it while its shard is locked.
+        Ok(look(unsafe { std::slice::from_raw_parts(address.as_ptr(), PAGE) }))
+    }
+
+    /// Pages that are read together are in one shard.
+    fn shard(&self, number: u64) -> &Mutex<Shard> {
+        &self.shards[(number / READ_AHEAD as u64) as usize % SHARDS]
+    }
+
+    /// Brings the rest of the page's group in, as far as there is memory, and at least the page.
+    fn read_ahead(&self, shard: &mut Shard, number: u64) -> io::Result<()> {
+        let end = (number / READ_AHEAD as u64 + 1) * READ_AHEAD as u64;
+        let wanted: Vec<u64> = (number..end.min(self.pages_in_file))
+            .filter(|number| !shard.pages.contains_key(number))
+            .collect();
+        let mut pages = [Pfn(0); READ_AHEAD];
+        let request = Request::new(Order(0), Gfp::HIGHUSER_MOVABLE);
+        let got = self
+            .memory
+            .alloc_frames_bulk(request, &mut pages[..wanted.len()])
+            .map_err(io::Error::other)?;
+        self.misses.fetch_add(got as u64, Ordering::Relaxed);
+        for (&number, &pfn) in wanted.iter().zip(&pages[..got]) {
+            let start = self.memory.address(pfn).as_ptr();
+            // SAFETY: the page was just allocated, and nobody else knows of it.
+            let page = unsafe { std::slice::from_raw_parts_mut(start, PAGE) };
+            let read = self.file.read_at(page, number * PAGE as u64)?;
+            page[read..].fill(0);
+            shard.pages.insert(number, pfn);
+            shard.order.push_back(number);
+        }
+        Ok(())
+    }
+}
+
+/// The way from reclaim to the pool, which comes later.
+struct Evict(Mutex<Weak<Pool>>);
+
+impl Shrinker for Evict {
+    fn shrink(&self, _node: NodeId, pages: PageCount) -> PageCount {
+        let Some(pool) = self.0.lock().expect("no thread panics").upgrade() else {
+            return PageCount(0);
+        };
+        let mut victims = Vec::new();
+        let share = (pages.0 as usize).div_ceil(SHARDS).max(READ_AHEAD);
+        for shard in &pool.shards {
+            // The thread that asks for memory holds one of the shards.
+            let Ok(mut shard) = shard.try_lock() else { continue };
+            for _ in 0..share {
+                let Some(number) = shard.order.pop_front() else { break };
+                victims.extend(shard.pages.remove(&number));
+            }
+        }
+        // SAFETY: the pages are in no shard any more.
+        unsafe { pool.memory.free_frames_bulk(&victims) }.expect("they were the pool's");
+        pool.evicted.fetch_add(victims.len() as u64, Ordering::Relaxed);
+        PageCount(victims.len() as u64)
+    }
+}
+
+fn main() -> io::Result<()> {
+    let path = match std::env::args_os().nth(1) {
+        Some(path) => PathBuf::from(path),
+        None => made_file()?,
+    };
+    let file = File::open(&path)?;
+    let bytes = file.metadata()?.len();
+    let reclaim = Reclaim::new();
+    let nodes = nearpage_linux::sysfs::read_this_machine().map_err(io::Error::other)?.nodes.len();
+    let memory = Memory::builder()
+        .bytes_per_node(LIMIT_BYTES / nodes as u64)
+        .pressure(reclaim.clone())
+        .build()
+        .map_err(io::Error::other)?;
+    let memory = Arc::new(memory);
+    let evict = Arc::new(Evict(Mutex::default()));
+    reclaim.add_shrinker(evict.clone());
+    let _thread = reclaim.start(&memory, ReclaimOptions::default())?;
+    let pool = Arc::new(Pool {
+        file,
+        pages_in_file: bytes.div_ceil(PAGE as u64),
+        memory,
+        shards: Default::default(),
+        misses: AtomicU64::new(0),
+        evicted: AtomicU64::new(0),
+    });
+    *evict.0.lock().expect("no thread panics") = Arc::downgrade(&pool);
+
+    let before = resident_bytes()?;
+    println!("{}: {} MB through {} MB", path.display(), bytes / 1_000_000, LIMIT_BYTES / 1_000_000);
+    let start = Instant::now();
+    let sum = read_all(&pool)?;
+    let seconds = start.elapsed().as_secs_f64();
+
+    let counts = reclaim.counts();
+    println!("checksum   {sum:016x}");
+    println!("time       {seconds:.2} s, {:.0} MB/s", bytes as f64 / 1e6 / seconds);
+    println!(
+        "pages      {} read, {} evicted",
+        pool.misses.load(Ordering::Relaxed),
+        pool.evicted.load(Ordering::Relaxed)
+    );
+    println!(
+        "reclaim    {} pages in the background, {} in {} stalls of {:.1} us",
+        counts.background_pages,
+        counts.direct_pages,
+        counts.stalls,
+        counts.stalled.as_secs_f64() * 1e6 / counts.stalls.max(1) as f64
+    );
+    println!(
+        "footprint  {} MB before, {} MB after",
+        before / 1_000_000,
+        resident_bytes()? / 1_000_000
+    );
+    println!("{}", pool.memory.vmstat().lines().filter(is_told).collect::<Vec<_>>().join("\n"));
+    Ok(())
+}
+
+/// Lines of vmstat that say where pages came from and what is left.
+fn is_told(line: &&str) -> bool {
+    ["nr_free_pages ", "nr_pcp_pages ", "numa_hit ", "numa_miss "]
+        .iter()
+        .any(|name| line.starts_with(name))
+}
+
+/// Reads the whole file: each thread every fourth group.
+fn read_all(pool: &Pool) -> io::Result<u64> {
+    let largest = AtomicU64::new(0);
+    let sum = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..THREADS)
+            .map(|thread| {
+                let largest = &largest;
+                scope.spawn(move || read_share(pool, thread, largest))
+            })
+            .collect();
+        workers.into_iter().try_fold(0_u64, |sum, worker| {
+            Ok::<u64, io::Error>(sum.wrapping_add(worker.join().expect("no thread panics")?))
+        })
+    })?;
+    println!(
+        "largest    {} MB resident while reading",
+        largest.load(Ordering::Relaxed) / 1_000_000
+    );
+    Ok(sum)
+}
+
+fn read_share(pool: &Pool, thread: u64, largest: &AtomicU64) -> io::Result<u64> {
+    let mut sum = 0_u64;
+    let group = READ_AHEAD as u64;
+    for number in (0..pool.pages_in_file).filter(|number| number / group % THREADS == thread) {
+        sum = sum.wrapping_add(pool.with_page(number, |page| {
+            page.chunks_exact(8).fold(0_u64, |sum, word| {
+                sum.wrapping_add(u64::from_le_bytes(word.try_into().expect("eight bytes")))
+            })
+        })?);
+        if number % 4096 == 0 {
+            largest.fetch_max(resident_bytes()?, Ordering::Relaxed);
+        }
+    }
+    Ok(sum)
+}
+
+fn resident_bytes() -> io::Result<u64> {
+    let text = std::fs::read_to_string("/proc/self/statm")?;
+    let pages = text.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok());
+    Ok(pages.unwrap_or(0) * PAGE as u64)
+}
+
+/// A file of 2 GB whose every word is different.
+fn made_file() -> io::Result<PathBuf> {
+    let path = std::env::temp_dir().join("nearpage-buffer-pool");
+    if std::fs::metadata(&path).is_ok_and(|file| file.len() == FILE_BYTES) {
+        return Ok(path);
+    }
+    write_file(&path)?;
+    Ok(path)
+}
+
+fn write_file(path: &Path) -> io::Result<()> {
+    let mut out = io::BufWriter::with_capacity(1 << 20, File::create(path)?);
+    for number in 0..FILE_BYTES / 8 {
+        out.write_all(&number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes())?;
+    }
+    out.flush()
+}

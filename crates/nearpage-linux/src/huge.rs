@@ -1,0 +1,19 @@
+//! Huge pages behind a node's memory.
+
+/// Bytes of an explicit huge page.
+pub const HUGE_PAGE_BYTES: u64 = 2 << 20;
+
+/// Which pages of the kernel's are behind a node's memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum HugePages {
+    /// As `transparent_hugepage/enabled` says.
+    #[default]
+    AsConfigured,
+    /// Transparent huge pages are asked for (`MADV_HUGEPAGE`): given unless they are switched off.
+    Advised,
+    /// No transparent huge pages (`MADV_NOHUGEPAGE`).
+    Never,
+    /// Pages of 2 MiB from the machine's pool (`vm.nr_hugepages`), or none: memory comes online in
+    /// multiples of 2 MiB, and fails where the pool has no more.
+    Explicit,
+}

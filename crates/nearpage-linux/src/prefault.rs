@@ -1,0 +1,101 @@
+//! Prefault: memory that is online gets its pages now, in parallel, each node's by threads on that node.
+
+use std::io;
+use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use nearpage::units::{CpuId, NodeId, PfnRange};
+
+use crate::memory::{FRAME_SHIFT, Memory};
+
+/// Bytes that a thread populates at once: progress is told after each.
+const PIECE_BYTES: u64 = 16 << 20;
+
+/// How far a prefault is, in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Progress {
+    /// What has its pages.
+    pub done: u64,
+    /// What will have.
+    pub total: u64,
+}
+
+/// A node's memory that is online, and who works on it.
+struct Share {
+    node: NodeId,
+    range: PfnRange,
+    cpus: Vec<CpuId>,
+    next: AtomicU64,
+}
+
+/// Populates these ranges with `threads` threads a node.
+///
+/// # Errors
+/// The first refusal: `EINVAL` before Linux 5.14, `ENOMEM` where a node has no more memory.
+pub(crate) fn prefault(
+    memory: &Memory,
+    ranges: Vec<(NodeId, PfnRange)>,
+    threads: NonZeroUsize,
+    progress: &(dyn Fn(Progress) + Sync),
+) -> io::Result<u64> {
+    let topology = memory.topology();
+    let cpus =
+        |id| topology.nodes().iter().find(|node| node.id == id).map(|node| node.cpus.to_vec());
+    let share = |(node, range): (NodeId, PfnRange)| Share {
+        node,
+        range,
+        cpus: cpus(node).unwrap_or_default(),
+        next: AtomicU64::new(0),
+    };
+    let shares: Vec<Share> = ranges.into_iter().map(share).collect();
+    let total = shares.iter().map(|share| share.range.pages().bytes(FRAME_SHIFT)).sum();
+    let done = AtomicU64::new(0);
+    let report = |bytes| {
+        let done = done.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        progress(Progress { done, total });
+    };
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = shares
+            .iter()
+            .flat_map(|share| (0..threads.get()).map(move |_| share))
+            .map(|share| scope.spawn(|| share.populate(memory, &report)))
+            .collect();
+        let ends = workers.into_iter().map(|worker| match worker.join() {
+            Ok(end) => end,
+            Err(panic) => std::panic::resume_unwind(panic),
+        });
+        ends.collect::<Vec<_>>().into_iter().collect::<io::Result<()>>()
+    })?;
+    Ok(total)
+}
+
+impl Share {
+    fn populate(&self, memory: &Memory, report: &(dyn Fn(u64) + Sync)) -> io::Result<()> {
+        self.go_there(memory);
+        let total = self.range.pages().bytes(FRAME_SHIFT);
+        loop {
+            let at = self.next.fetch_add(PIECE_BYTES, Ordering::Relaxed);
+            if at >= total {
+                return Ok(());
+            }
+            let bytes = PIECE_BYTES.min(total - at);
+            let frame = nearpage::units::Pfn(self.range.start.0 + (at >> FRAME_SHIFT));
+            memory.region.populate(memory.address(frame), bytes as usize)?;
+            report(bytes);
+        }
+    }
+
+    /// Runs on the node, where it is the kernel's and we may. Bound memory goes to its node from anywhere;
+    /// this saves the way, and places what is not bound.
+    fn go_there(&self, memory: &Memory) {
+        debug_assert!(memory.topology().index_of(self.node).is_some());
+        let fits = |cpu: &&CpuId| (cpu.0 as usize) < libc::CPU_SETSIZE as usize;
+        // SAFETY: an empty set is all zeroes; the call reads it, and changes only where this thread runs.
+        unsafe {
+            let mut set: libc::cpu_set_t = std::mem::zeroed();
+            self.cpus.iter().filter(fits).for_each(|cpu| libc::CPU_SET(cpu.0 as usize, &mut set));
+            // Without a CPU of the node that this thread may use it stays where it is.
+            let _ = libc::sched_setaffinity(0, size_of_val(&set), &set);
+        }
+    }
+}

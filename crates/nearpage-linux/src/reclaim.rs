@@ -1,0 +1,295 @@
+//! Reclaim: what happens when memory gets short, driven by the watermarks.
+//!
+//! Programs register [`Shrinker`]s, who can give pages back. Below `low` a background thread
+//! ([`Reclaim::start`]) brings a section of the node's reserve online, if it has one left, or asks the
+//! shrinkers until `high` is reached. A request that finds nothing at all asks them itself: a stall, which is
+//! counted. Once per interval caches decay, and what is free above `high` goes back to the kernel.
+//!
+//! Locks: the list of shrinkers is copied before they are called, so none is held while they run. A child
+//! process has no background thread until it starts one.
+
+use std::any::Any;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread::{JoinHandle, Thread};
+use std::time::{Duration, Instant};
+
+use nearpage::platform::Shortage;
+use nearpage::units::{NodeId, PageCount, SECTION_FRAMES};
+
+use crate::fork::{Hold, Registration};
+use crate::host::Pressure;
+use crate::memory::{FRAME_SHIFT, Memory};
+
+/// Pages that are asked for at once, at least. `include/linux/swap.h: SWAP_CLUSTER_MAX`, 6.12.
+const CLUSTER_PAGES: u64 = 32;
+
+/// Somebody who has pages that can be given back: a cache.
+pub trait Shrinker: Send + Sync {
+    /// Gives back about `pages` pages, of `node` if possible; returns how many.
+    ///
+    /// Called by the background thread, and by any thread that allocates: whatever lock the program holds
+    /// while it allocates can only be tried here. Must not allocate from the same memory.
+    fn shrink(&self, node: NodeId, pages: PageCount) -> PageCount;
+}
+
+/// When the background thread works, besides when it is woken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ReclaimOptions {
+    /// How often caches decay and free memory is trimmed.
+    pub interval: Duration,
+    /// Whether what is free above `high` goes back to the kernel once per interval.
+    pub trims: bool,
+}
+
+impl Default for ReclaimOptions {
+    /// Every second, with trims.
+    fn default() -> Self {
+        Self { interval: Duration::from_secs(1), trims: true }
+    }
+}
+
+/// What reclaim did so far.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ReclaimCounts {
+    /// Times that a node fell below `low`.
+    pub wakeups: u64,
+    /// Pages that shrinkers freed in the background.
+    pub background_pages: u64,
+    /// Requests that had to ask shrinkers themselves.
+    pub stalls: u64,
+    /// How long those took, together.
+    pub stalled: Duration,
+    /// Pages that shrinkers freed in stalls.
+    pub direct_pages: u64,
+    /// Pages that were brought online because a node was below `low`.
+    pub grown_pages: u64,
+    /// Pages whose memory went back to the kernel.
+    pub trimmed_pages: u64,
+}
+
+/// Reclaim of a memory: give a clone to [`MemoryBuilder::pressure`](crate::MemoryBuilder::pressure), keep one.
+#[derive(Clone)]
+pub struct Reclaim {
+    shared: Arc<Shared>,
+    _registration: Arc<Registration>,
+}
+
+#[derive(Default)]
+struct Shared {
+    shrinkers: Mutex<Vec<Arc<dyn Shrinker>>>,
+    thread: Mutex<Option<Thread>>,
+    is_wanted: AtomicBool,
+    wakeups: AtomicU64,
+    background_pages: AtomicU64,
+    stalls: AtomicU64,
+    stalled_ns: AtomicU64,
+    direct_pages: AtomicU64,
+    grown_pages: AtomicU64,
+    trimmed_pages: AtomicU64,
+}
+
+impl Default for Reclaim {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Reclaim {
+    /// Without shrinkers, and without a thread.
+    pub fn new() -> Self {
+        let shared = Arc::<Shared>::default();
+        let registration = Registration::of(Box::new(HeldShared(shared.clone())));
+        Self { shared, _registration: Arc::new(registration) }
+    }
+
+    /// Adds somebody who is asked for pages, after those before.
+    pub fn add_shrinker(&self, shrinker: Arc<dyn Shrinker>) {
+        lock(&self.shared.shrinkers).push(shrinker);
+    }
+
+    /// What was done so far.
+    pub fn counts(&self) -> ReclaimCounts {
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let shared = &self.shared;
+        ReclaimCounts {
+            wakeups: get(&shared.wakeups),
+            background_pages: get(&shared.background_pages),
+            stalls: get(&shared.stalls),
+            stalled: Duration::from_nanos(get(&shared.stalled_ns)),
+            direct_pages: get(&shared.direct_pages),
+            grown_pages: get(&shared.grown_pages),
+            trimmed_pages: get(&shared.trimmed_pages),
+        }
+    }
+
+    /// Starts the background thread of `memory`, which was built with a clone of this. It ends when the answer
+    /// is dropped, or the memory.
+    ///
+    /// # Errors
+    /// No thread can be started.
+    pub fn start(
+        &self,
+        memory: &Arc<Memory>,
+        options: ReclaimOptions,
+    ) -> io::Result<ReclaimThread> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let worker = Worker {
+            reclaim: self.clone(),
+            memory: Arc::downgrade(memory),
+            options,
+            stop: stop.clone(),
+        };
+        let name = String::from("nearpage-reclaim");
+        let handle = std::thread::Builder::new().name(name).spawn(move || worker.run())?;
+        *lock(&self.shared.thread) = Some(handle.thread().clone());
+        Ok(ReclaimThread { handle: Some(handle), stop, process: std::process::id() })
+    }
+
+    /// Asks the shrinkers until `pages` are freed, or nobody has any; returns how many.
+    fn shrink(&self, node: NodeId, pages: u64) -> u64 {
+        let shrinkers = lock(&self.shared.shrinkers).clone();
+        let mut freed = 0;
+        for shrinker in shrinkers {
+            if freed >= pages {
+                break;
+            }
+            freed += shrinker.shrink(node, PageCount(pages - freed)).0;
+        }
+        freed
+    }
+}
+
+impl Pressure for Reclaim {
+    fn background(&self, _shortage: &Shortage) {
+        // Release pairs with the Acquire of the thread, which looks at the zones after it.
+        if self.shared.is_wanted.swap(true, Ordering::Release) {
+            return;
+        }
+        add(&self.shared.wakeups, 1);
+        if let Some(thread) = &*lock(&self.shared.thread) {
+            thread.unpark();
+        }
+    }
+
+    fn direct(&self, shortage: &Shortage) -> PageCount {
+        let start = Instant::now();
+        let freed = self.shrink(shortage.node, shortage.order.pages().0.max(CLUSTER_PAGES));
+        add(&self.shared.stalls, 1);
+        add(&self.shared.stalled_ns, start.elapsed().as_nanos() as u64);
+        add(&self.shared.direct_pages, freed);
+        PageCount(freed)
+    }
+}
+
+/// The background thread; dropping it ends it.
+#[derive(Debug)]
+pub struct ReclaimThread {
+    handle: Option<JoinHandle<()>>,
+    stop: Arc<AtomicBool>,
+    /// A child of this process has the handle, and not the thread.
+    process: u32,
+}
+
+impl Drop for ReclaimThread {
+    fn drop(&mut self) {
+        let Some(handle) = self.handle.take() else { return };
+        self.stop.store(true, Ordering::Relaxed);
+        // The thread itself may drop this, with the memory's last owner.
+        let is_other = handle.thread().id() != std::thread::current().id();
+        if std::process::id() == self.process && is_other {
+            handle.thread().unpark();
+            // A panic of the thread was reported when it happened.
+            let _ = handle.join();
+        }
+    }
+}
+
+struct Worker {
+    reclaim: Reclaim,
+    memory: Weak<Memory>,
+    options: ReclaimOptions,
+    stop: Arc<AtomicBool>,
+}
+
+impl Worker {
+    fn run(&self) {
+        let mut last = Instant::now();
+        while !self.stop.load(Ordering::Relaxed) {
+            std::thread::park_timeout(self.options.interval.saturating_sub(last.elapsed()));
+            let Some(memory) = self.memory.upgrade() else { return };
+            if self.reclaim.shared.is_wanted.swap(false, Ordering::Acquire) {
+                self.balance(&memory);
+            }
+            if last.elapsed() >= self.options.interval {
+                last = Instant::now();
+                self.tidy(&memory);
+            }
+        }
+    }
+
+    /// Brings each node that is below `low` up to `high`, as far as that can be done.
+    fn balance(&self, memory: &Memory) {
+        for node in memory.topology().nodes().iter().map(|node| node.id) {
+            while memory.free_pages(node) < memory.watermarks(node).low {
+                if !self.grow(memory, node) {
+                    self.reclaim_node(memory, node);
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Brings a section of the reserve online, or what is left of it; returns whether there was some.
+    fn grow(&self, memory: &Memory, node: NodeId) -> bool {
+        let section = PageCount(SECTION_FRAMES as u64);
+        let bytes = memory.reserve_left(node).min(section.bytes(FRAME_SHIFT));
+        let grown = if bytes > 0 { memory.bring_online(node, bytes).ok() } else { None };
+        add(&self.reclaim.shared.grown_pages, grown.map_or(0, |pages| pages.0));
+        grown.is_some()
+    }
+
+    fn reclaim_node(&self, memory: &Memory, node: NodeId) {
+        loop {
+            let missing = memory.watermarks(node).high.0.saturating_sub(memory.free_pages(node).0);
+            if missing == 0 || self.stop.load(Ordering::Relaxed) {
+                return;
+            }
+            let freed = self.reclaim.shrink(node, missing.max(CLUSTER_PAGES));
+            // What shrinkers free lies in this CPU's caches first.
+            let drained = memory.drain_all().map_or(0, |pages| pages.0);
+            add(&self.reclaim.shared.background_pages, freed);
+            if freed + drained == 0 {
+                return;
+            }
+        }
+    }
+
+    fn tidy(&self, memory: &Memory) {
+        // A CPU that somebody else drains just now decays the next time.
+        let _ = memory.decay();
+        if self.options.trims {
+            add(&self.reclaim.shared.trimmed_pages, memory.trim_free().0);
+        }
+    }
+}
+
+/// Keeps the locks still around a fork.
+struct HeldShared(Arc<Shared>);
+
+impl Hold for HeldShared {
+    fn hold(&self) -> Box<dyn Any> {
+        // SAFETY: who asks drops the answer before `self`, which keeps the mutexes.
+        let shared: &'static Shared = unsafe { &*Arc::as_ptr(&self.0) };
+        Box::new((lock(&shared.shrinkers), lock(&shared.thread)))
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn add(counter: &AtomicU64, n: u64) {
+    counter.fetch_add(n, Ordering::Relaxed);
+}

@@ -1,0 +1,113 @@
+//! Memory of free blocks goes back to the kernel; addresses and frames stay.
+//!
+//! Free blocks of a pageblock or more are taken from the buddy one at a time, from the highest address down,
+//! emptied by `madvise(MADV_DONTNEED)` with no lock held, and put back at the tail of their list. So a request
+//! misses at most one block while a trim runs, and no lock is held for longer than it takes to look through a
+//! section.
+
+use nearpage::buddy::Placement;
+use nearpage::platform::Platform;
+use nearpage::units::{MAX_ORDER, PageCount, SECTION_FRAMES};
+use nearpage::zone::Zone;
+
+use crate::memory::{FRAME_SHIFT, Memory};
+
+/// Pageblocks whose loose pages are merged in one hold of the lock.
+const PAGEBLOCKS_PER_HOLD: u32 = 16;
+
+/// Trims a zone down to its high mark; returns the pages whose memory went back.
+pub(crate) fn trim_zone<P: Platform>(memory: &Memory, zone: &Zone<'static, P>) -> PageCount {
+    let frames = *zone.frames();
+    while zone.lock().buddy().settle(frames, PAGEBLOCKS_PER_HOLD) {}
+    let kept = zone.marks().high.0 + MAX_ORDER.pages().0;
+    let to_trim = zone.free_pages().0.saturating_sub(kept);
+    let (first, end) = (frames.first(), frames.number(zone.span().end));
+    let section = SECTION_FRAMES as u32;
+    let mut trimmed = 0;
+    for start in (first / section * section..end).step_by(SECTION_FRAMES).rev() {
+        let mut at = start;
+        while trimmed < to_trim && zone.free_pages().0 > kept {
+            let taken = zone.lock().buddy().take_between(frames, at..end.min(start + section));
+            let Some((number, order)) = taken else { break };
+            let bytes = order.pages().bytes(FRAME_SHIFT) as usize;
+            if memory.region.discard(memory.address(frames.pfn(number)), bytes).is_ok() {
+                trimmed += order.pages().0;
+            }
+            zone.lock().buddy().free(frames, number, order, Placement::Tail);
+            at = number + order.pages().0 as u32;
+        }
+    }
+    PageCount(trimmed)
+}
+
+#[cfg(test)]
+mod tests {
+    use nearpage::units::NodeId;
+
+    use super::*;
+    use crate::{HostMachine, HostNode};
+
+    fn memory(use_rseq: bool) -> Memory {
+        let cpus = (0..256).map(nearpage::units::CpuId).collect();
+        let node = HostNode { id: NodeId(4), cpus, has_memory: true };
+        let machine = HostMachine { nodes: vec![node], distances: vec![10], emulated: true };
+        let builder = Memory::builder().machine(machine).use_rseq(use_rseq);
+        builder.bytes_per_node(192 << 20).build().unwrap()
+    }
+
+    /// Pages of the memory that the kernel keeps.
+    fn resident(memory: &Memory) -> u64 {
+        memory.verify_placement(1 << 20).unwrap().nodes[0].1.placed()
+    }
+
+    #[test]
+    fn what_is_free_above_the_high_mark_goes_back() {
+        for use_rseq in [true, false] {
+            let memory = memory(use_rseq);
+            assert_eq!(memory.trim().0, 0, "nothing was touched");
+            let mut kept = memory.alloc_pages(1).unwrap();
+            kept[9] = 9;
+            let mut blocks: Vec<_> =
+                (0..40_000).map_while(|_| memory.alloc_pages(1).ok()).collect();
+            blocks.iter_mut().for_each(|block| block[0] = 1);
+            let filled = blocks.len() as u64;
+            drop(blocks);
+            assert!(resident(&memory) > filled);
+            let trimmed = memory.trim().0;
+            let high = memory.watermarks(NodeId(4)).high.0;
+            let left = resident(&memory);
+            assert!(left <= high + 3 * MAX_ORDER.pages().0, "{left} pages left, high is {high}");
+            assert!(trimmed + left >= filled, "{trimmed} {left} {filled}");
+            assert_eq!(kept[9], 9, "what is in use stays");
+            let checked = memory.check().unwrap();
+            assert_eq!((checked.allocated.0, checked.cached.0), (1, 0));
+            // What went back comes again, empty.
+            let blocks: Vec<_> = (0..30_000).map(|_| memory.alloc_pages(1).unwrap()).collect();
+            assert!(blocks.iter().filter(|block| block[0] == 0).count() as u64 > trimmed / 2);
+        }
+    }
+
+    #[test]
+    fn trims_while_threads_allocate() {
+        let memory = memory(true);
+        std::thread::scope(|scope| {
+            for stamp in 1..=3 {
+                let memory = &memory;
+                scope.spawn(move || {
+                    for _ in 0..30 {
+                        let mut blocks: Vec<_> =
+                            (0..2000).filter_map(|_| memory.alloc_pages(1).ok()).collect();
+                        blocks.iter_mut().for_each(|block| block.fill(stamp));
+                        let is_ours = |block: &[u8]| block.iter().all(|&byte| byte == stamp);
+                        assert!(blocks.iter().all(|block| is_ours(block)));
+                    }
+                });
+            }
+            for _ in 0..50 {
+                memory.trim();
+            }
+        });
+        memory.drain_all().unwrap();
+        assert_eq!(memory.check().unwrap().free.0, (192 << 20) / 4096);
+    }
+}

@@ -1,0 +1,224 @@
+//! Pressure: shrinkers, growth, stalls, prefault and huge pages, on real memory.
+
+use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use nearpage::alloc::Request;
+use nearpage::gfp::Gfp;
+use nearpage::units::{CpuId, NodeId, Order, PageCount, Pfn};
+use nearpage_linux::reclaim::{Reclaim, ReclaimOptions, Shrinker};
+use nearpage_linux::{HostMachine, HostNode, HugePages, Memory, MemoryBuilder, MemoryError};
+
+const NODE: NodeId = NodeId(2);
+
+fn builder() -> MemoryBuilder {
+    let cpus = (0..256).map(CpuId).collect();
+    let node = HostNode { id: NODE, cpus, has_memory: true };
+    let machine = HostMachine { nodes: vec![node], distances: vec![10], emulated: true };
+    Memory::builder().machine(machine).bytes_per_node(64 << 20)
+}
+
+/// A cache of single pages.
+struct Cache {
+    memory: Mutex<std::sync::Weak<Memory>>,
+    pages: Mutex<Vec<Pfn>>,
+    asked: AtomicU64,
+}
+
+impl Cache {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            memory: Mutex::default(),
+            pages: Mutex::default(),
+            asked: AtomicU64::new(0),
+        })
+    }
+
+    fn fill(&self, memory: &Memory) -> bool {
+        let page = memory.alloc_frames(Request::new(Order(0), Gfp::KERNEL));
+        page.map(|page| self.pages.lock().unwrap().push(page)).is_ok()
+    }
+}
+
+impl Shrinker for Cache {
+    fn shrink(&self, _node: NodeId, pages: PageCount) -> PageCount {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        let Ok(mut cached) = self.pages.try_lock() else { return PageCount(0) };
+        let Some(memory) = self.memory.lock().unwrap().upgrade() else { return PageCount(0) };
+        let rest = cached.len().saturating_sub(pages.0 as usize);
+        let given = cached.split_off(rest);
+        // SAFETY: the cache has these pages, and nobody else knows of them.
+        unsafe { memory.free_frames_bulk(&given) }.unwrap();
+        PageCount(given.len() as u64)
+    }
+}
+
+fn with_cache(builder: MemoryBuilder) -> (Reclaim, Arc<Memory>, Arc<Cache>) {
+    let (reclaim, cache) = (Reclaim::new(), Cache::new());
+    let memory = Arc::new(builder.pressure(reclaim.clone()).build().unwrap());
+    *cache.memory.lock().unwrap() = Arc::downgrade(&memory);
+    reclaim.add_shrinker(cache.clone());
+    (reclaim, memory, cache)
+}
+
+fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < Duration::from_secs(20), "{what} did not happen");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+const QUIET: ReclaimOptions = ReclaimOptions { interval: Duration::from_secs(60), trims: false };
+
+#[test]
+fn without_a_thread_requests_reclaim_themselves() {
+    let (reclaim, memory, cache) = with_cache(builder());
+    // Twice as much as there is: the cache gives way.
+    for _ in 0..32_768 {
+        assert!(cache.fill(&memory));
+    }
+    let counts = reclaim.counts();
+    assert!(counts.stalls > 0 && counts.stalled > Duration::ZERO, "{counts:?}");
+    assert!(counts.direct_pages > 16_000, "{counts:?}");
+    assert_eq!((counts.background_pages, counts.grown_pages), (0, 0));
+    assert!(counts.wakeups > 0);
+}
+
+#[test]
+fn the_thread_keeps_the_node_above_its_marks() {
+    let (reclaim, memory, cache) = with_cache(builder());
+    let thread = reclaim.start(&memory, QUIET).unwrap();
+    while memory.free_pages(NODE) >= memory.watermarks(NODE).low {
+        assert!(cache.fill(&memory));
+    }
+    cache.fill(&memory);
+    wait_until("reclaim up to high", || {
+        cache.fill(&memory);
+        reclaim.counts().background_pages > 0
+    });
+    wait_until("enough free pages", || memory.free_pages(NODE) >= memory.watermarks(NODE).low);
+    drop(thread);
+    let asked = cache.asked.load(Ordering::Relaxed);
+    std::thread::sleep(Duration::from_millis(20));
+    assert_eq!(cache.asked.load(Ordering::Relaxed), asked, "the thread is gone");
+}
+
+#[test]
+fn a_reserve_is_used_before_anybody_is_asked() {
+    let (reclaim, memory, cache) = with_cache(builder().reserve_per_node(256 << 20));
+    let _thread = reclaim.start(&memory, QUIET).unwrap();
+    let before = memory.managed_pages(NODE);
+    wait_until("growth", || {
+        (0..64).for_each(|_| assert!(cache.fill(&memory)));
+        reclaim.counts().grown_pages > 0
+    });
+    assert_eq!(cache.asked.load(Ordering::Relaxed), 0);
+    assert!(memory.managed_pages(NODE) > before);
+    assert!(memory.reserve_left(NODE) < 192 << 20);
+}
+
+#[test]
+fn the_timer_trims() {
+    let (reclaim, memory, _) = with_cache(builder());
+    let mut blocks: Vec<_> = (0..12).map(|_| memory.alloc_pages(1024).unwrap()).collect();
+    blocks.iter_mut().for_each(|block| block.fill(7));
+    drop(blocks);
+    let resident = || memory.verify_placement(1 << 20).unwrap().nodes[0].1.placed();
+    let before = resident();
+    let options = ReclaimOptions { interval: Duration::from_millis(5), trims: true };
+    let _thread = reclaim.start(&memory, options).unwrap();
+    wait_until("a trim", || reclaim.counts().trimmed_pages > 0 && resident() < before / 2);
+}
+
+/// The memory's last owner may be the thread itself; and a child does not wait for a thread that it lacks.
+#[test]
+fn threads_and_memories_end_in_any_order() {
+    for _ in 0..50 {
+        let (reclaim, memory, _) = with_cache(builder());
+        let options = ReclaimOptions { interval: Duration::from_micros(50), trims: true };
+        let thread = reclaim.start(&memory, options).unwrap();
+        drop(memory);
+        drop(thread);
+    }
+    let (reclaim, memory, cache) = with_cache(builder());
+    let thread = reclaim.start(&memory, QUIET).unwrap();
+    // SAFETY: the child allocates with glibc's malloc, which is made for this.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        // SAFETY: has no preconditions.
+        unsafe { libc::alarm(30) };
+        let filled = (0..32_768).all(|_| cache.fill(&memory));
+        drop(thread);
+        // SAFETY: ends the child without the parent's exit handlers.
+        unsafe { libc::_exit(!filled as i32) };
+    }
+    let mut status = 0;
+    // SAFETY: writes the status of our own child.
+    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+    assert_eq!(status, 0);
+}
+
+#[test]
+fn prefault_gives_all_that_is_online_its_pages() {
+    let memory = builder().reserve_per_node(128 << 20).build().unwrap();
+    let mut kept = memory.alloc_pages(1).unwrap();
+    kept[1] = 5;
+    let most = AtomicU64::new(0);
+    let bytes = memory.prefault(NonZeroUsize::new(2).unwrap(), |progress| {
+        assert_eq!(progress.total, 64 << 20);
+        most.fetch_max(progress.done, Ordering::Relaxed);
+    });
+    assert_eq!(bytes.unwrap(), 64 << 20);
+    assert_eq!(most.load(Ordering::Relaxed), 64 << 20);
+    let placement = &memory.verify_placement(1 << 20).unwrap().nodes[0].1;
+    assert_eq!((placement.placed(), placement.untouched), ((64 << 20) / 4096, 0));
+    assert_eq!(kept[1], 5);
+}
+
+/// Bytes in transparent huge pages of this process's mapping that `address` lies in.
+fn huge_bytes(address: usize) -> u64 {
+    let text = std::fs::read_to_string("/proc/self/smaps").unwrap();
+    let mut is_ours = false;
+    for line in text.lines() {
+        let range = line.split(' ').next().and_then(|range| range.split_once('-'));
+        if let Some((Ok(start), Ok(end))) = range
+            .map(|(start, end)| (usize::from_str_radix(start, 16), usize::from_str_radix(end, 16)))
+        {
+            is_ours = (start..end).contains(&address);
+        } else if let Some(size) = line.strip_prefix("AnonHugePages:").filter(|_| is_ours) {
+            return size.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10;
+        }
+    }
+    panic!("no mapping has the address {address:#x}");
+}
+
+#[test]
+fn transparent_huge_pages_where_they_are_asked_for() {
+    let enabled = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
+    if enabled.is_ok_and(|enabled| enabled.contains("[never]")) {
+        return;
+    }
+    for (huge_pages, expected) in [(HugePages::Advised, true), (HugePages::Never, false)] {
+        let memory = builder().huge_pages(HugePages::Never).huge_pages_on(NODE, huge_pages);
+        let memory = memory.build().unwrap();
+        memory.prefault(NonZeroUsize::MIN, |_| {}).unwrap();
+        let block = memory.alloc_pages(1).unwrap();
+        assert_eq!(huge_bytes(block.as_ptr().as_ptr().addr()) > 0, expected, "{huge_pages:?}");
+    }
+}
+
+#[test]
+fn explicit_huge_pages_or_an_error() {
+    match builder().huge_pages(HugePages::Explicit).build() {
+        Ok(memory) => memory.alloc_pages(1).unwrap()[0] = 1,
+        Err(error @ MemoryError::NoMemory { .. }) => {
+            assert!(error.to_string().contains("vm.nr_hugepages"), "{error}");
+        }
+        Err(error) => panic!("{error}"),
+    }
+    let error = builder().bytes_per_node((64 << 20) + 4096).huge_pages(HugePages::Explicit);
+    assert!(matches!(error.build(), Err(MemoryError::NotHugePages { .. })));
+}

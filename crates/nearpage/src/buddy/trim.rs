@@ -1,0 +1,76 @@
+//! Taking free blocks by where they are, for hosts that give the memory behind them back.
+
+use core::ops::Range;
+
+use super::{Buddy, frame_count};
+use crate::frame::{FrameState, ZoneFrames};
+use crate::units::{Order, PAGEBLOCK_ORDER};
+
+impl Buddy {
+    /// Takes the first free block of a pageblock or more whose head lies in `range`, from its list; returns
+    /// its first frame and its order. It goes back by [`free`](Self::free). Untouched memory is not found, since
+    /// nothing is behind it, nor are blocks that are reserved or isolated.
+    ///
+    /// Looks at one frame a pageblock.
+    pub fn take_between(
+        &mut self,
+        frames: ZoneFrames<'_>,
+        range: Range<u32>,
+    ) -> Option<(u32, Order)> {
+        // Numbers have the alignment of their PFNs: a zone's first section begins at number 0.
+        let step = frame_count(PAGEBLOCK_ORDER);
+        let heads = (range.start.next_multiple_of(step)..range.end).step_by(step as usize);
+        for number in heads {
+            let Some(frame) = frames.try_frame(number) else { continue };
+            let word = frame.word();
+            let is_free = word.state() == FrameState::Free && word.zone() == frames.zone();
+            if is_free && word.order() >= PAGEBLOCK_ORDER && word.migratetype().is_mergeable() {
+                self.lists.unlink(frames, frame, word.order(), word.migratetype());
+                self.free_pages -= word.order().pages().0;
+                return Some((number, word.order()));
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::buddy::{
+        BlockRequest, Buddy, FallbackModel, FallbackRules, Fragmentation, HeldMovable, Merging,
+        Placement,
+    };
+    use crate::frame::{Migratetype, ZoneFrames};
+    use crate::testing::sections::Sections;
+    use crate::units::{Order, Pfn, ZoneIndex};
+
+    #[test]
+    fn touched_blocks_are_found_in_order_and_go_back() {
+        let sections = Sections::new(1, |_| false);
+        let table = sections.table();
+        let frames = ZoneFrames::new(table.map(), Pfn(0), ZoneIndex(0));
+        let (model, held) = (FallbackModel::Linux6_12, HeldMovable::Never);
+        let rules = FallbackRules { model, held };
+        let mut buddy = Buddy::new(rules, Merging::AtOnce);
+        buddy.online(frames, 0..8192);
+        assert_eq!(buddy.take_between(frames, 0..8192), None, "nobody touched it");
+        let request = |order| BlockRequest {
+            order: Order(order),
+            migratetype: Migratetype::Movable,
+            fragmentation: Fragmentation::Allowed,
+        };
+        let first = buddy.alloc(frames, request(10)).unwrap();
+        let second = buddy.alloc(frames, request(0)).unwrap();
+        buddy.free(frames, first, Order(10), Placement::Usual);
+        // The second block of the highest order was split: half of it is a pageblock.
+        assert_eq!(buddy.take_between(frames, 0..8192), Some((first, Order(10))));
+        assert_eq!(buddy.take_between(frames, 0..8192), Some((second + 512, Order(9))));
+        assert_eq!(buddy.take_between(frames, 0..8192), None);
+        assert_eq!(buddy.free_pages().0, 8192 - 1024 - 512 - 1);
+        buddy.free(frames, first, Order(10), Placement::Tail);
+        buddy.free(frames, second + 512, Order(9), Placement::Tail);
+        buddy.free(frames, second, Order(0), Placement::Usual);
+        assert_eq!(buddy.free_pages().0, 8192);
+        assert_eq!(buddy.take_between(frames, 600..1024), None, "its head lies before");
+    }
+}
