@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The layers of the core, lowest first: a module uses only what stands above it in this list.
-const LAYERS: [&str; 23] = [
+const LAYERS: [&str; 22] = [
     "units",
     "sync",
     "slot",
@@ -24,7 +24,6 @@ const LAYERS: [&str; 23] = [
     "model",
     "zone",
     "pcp::pageset",
-    "policy",
     "alloc",
     "vmstat",
     "check",

@@ -15,7 +15,6 @@ pub mod gfp;
 pub mod model;
 pub mod pcp;
 pub mod platform;
-pub mod policy;
 mod slot;
 pub mod sync;
 pub mod topology;
