@@ -6,7 +6,7 @@
 
 use core::marker::PhantomData;
 
-use crate::frame::Section;
+use crate::frame::SectionLists;
 use crate::sync::{AtomicU8, AtomicU32, AtomicU64};
 
 /// A buffer is smaller than [`Need`] said.
@@ -21,7 +21,9 @@ pub struct OutOfMetadata;
 pub unsafe trait AnyBytes {}
 
 // SAFETY: an array of atomics and atomics: integers of any value.
-unsafe impl AnyBytes for Section {}
+unsafe impl AnyBytes for SectionLists {}
+// SAFETY: an array of such values.
+unsafe impl<T: AnyBytes, const N: usize> AnyBytes for [T; N] {}
 // SAFETY: an integer of any value.
 unsafe impl AnyBytes for AtomicU32 {}
 // SAFETY: an integer of any value.

@@ -118,6 +118,12 @@ impl fmt::Display for NodeId {
 #[repr(transparent)]
 pub struct CpuId(pub u32);
 
+impl CpuId {
+    /// No CPU: above all ids that an allocator accepts, and none of the numbers by which Linux says that it
+    /// does not know (-1, -2).
+    pub const NONE: CpuId = CpuId(1 << 31);
+}
+
 impl fmt::Display for CpuId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(&self.0, f)

@@ -13,7 +13,8 @@ use super::reasons::FallbackRow;
 use super::settings::State;
 use super::{Cpu, Home, NO_ZONE, NodeState, PageAllocator, Preferred, REQUEST_KINDS};
 use crate::arena::{Arena, Need, OutOfMetadata};
-use crate::frame::{Section, SectionMap, ZoneFrames};
+use crate::frame::section::PAGEBLOCKS;
+use crate::frame::{Section, SectionLists, SectionMap, SectionRun, ZoneFrames};
 use crate::model::Model;
 use crate::pcp::pageset::{List, Owner, Pageset};
 use crate::pcp::{LISTS, Storage, list_order};
@@ -21,7 +22,9 @@ use crate::platform::{Lock, Platform};
 use crate::slot::Slot;
 use crate::sync::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 use crate::topology::Topology;
-use crate::units::{CpuId, NodeId, NodeIndex, Pfn, PfnRange, SECTION_SHIFT, ZoneIndex, ZoneKind};
+use crate::units::{
+    CpuId, NodeId, NodeIndex, Pfn, PfnRange, SECTION_FRAMES, SECTION_SHIFT, ZoneIndex, ZoneKind,
+};
 use crate::watermark::{SettingError, Settings};
 use crate::zone::Zone;
 use crate::zonelist::cache::{HintLine, ZonelistCache};
@@ -109,7 +112,7 @@ impl core::error::Error for BuildError {}
 
 /// Largest CPU id: a table of pointers by id stays below 8 MiB.
 const CPU_ID_MAX: u32 = (1 << 20) - 1;
-/// Most sections from the first to the last frame: 1 PiB of addresses, a table of 64 MiB.
+/// Most sections from the first to the last frame: 1 PiB of addresses, a table of 192 MiB.
 const SECTIONS_MAX: u64 = 1 << 23;
 
 /// Bytes of rings per frame of a zone for the CPUs of its own node, and for all others. With the
@@ -195,6 +198,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             map: parts.map,
             online: parts.online,
             homes: parts.homes,
+            nobodys: parts.nobodys,
             cpus: parts.cpus,
             zones: parts.zones,
             nodes: parts.nodes,
@@ -288,6 +292,25 @@ impl<'m> Plan<'m> {
         touched.filter(move |&section| self.owner(section) == Some(node))
     }
 
+    /// Adjoining ones of these sections: number of the first, and how many.
+    fn runs(&self, node: NodeIndex) -> impl Iterator<Item = (u64, usize)> + use<'_, 'm> {
+        let mut sections = self.owned_sections(node).peekable();
+        core::iter::from_fn(move || {
+            let first = sections.next()?;
+            let mut count = 1;
+            while sections.next_if_eq(&(first + count)).is_some() {
+                count += 1;
+            }
+            Some((first, count as usize))
+        })
+    }
+
+    /// All runs, and the nodes that they lie with.
+    fn all_runs(&self) -> impl Iterator<Item = (NodeIndex, u64, usize)> + use<'_, 'm> {
+        let of = |node| self.runs(node).map(move |(first, count)| (node, first, count));
+        self.topology.indexes().flat_map(of)
+    }
+
     /// Entries of list `index` of the pageset that a CPU of node `of` has for a zone.
     fn ring_entries<S: Storage>(
         &self,
@@ -316,7 +339,11 @@ impl<'m> Plan<'m> {
         if node == self.hub {
             self.add_tables::<P>(&mut need);
         }
-        self.owned_sections(node).for_each(|_| need.add::<Section>(1));
+        for (_, count) in self.runs(node) {
+            need.add::<[AtomicU32; SECTION_FRAMES]>(count);
+            need.add::<[AtomicU8; PAGEBLOCKS]>(count);
+            need.add::<SectionLists>(count);
+        }
         zones(&self.topology)
             .filter(|zone| zone.0 == node)
             .for_each(|_| need.add::<Zone<'_, P>>(1));
@@ -337,7 +364,8 @@ impl<'m> Plan<'m> {
         let nodes = self.topology.len();
         let pageblocks = OnlineMap::pageblocks(self.sections);
         need.add::<Option<Arena<'_>>>(nodes);
-        need.add::<Option<&Section>>(self.sections as usize);
+        need.add::<Option<Section<'_>>>(self.sections as usize);
+        need.add::<SectionRun<'_>>(self.all_runs().count());
         need.add::<AtomicU8>(pageblocks);
         need.add::<AtomicU64>(pageblocks * OnlineMap::WORDS_PER_PAGEBLOCK);
         need.add::<&Zone<'_, P>>(self.zones);
@@ -346,6 +374,11 @@ impl<'m> Plan<'m> {
         need.add::<Option<Cpu<'_, P>>>(self.cpu_ids);
         need.add::<u32>(nodes);
         need.add::<NodeIndex>(nodes);
+        need.add::<Owner<P>>(1);
+        need.add::<Pageset<'_, P>>(1);
+        for index in 0..LISTS {
+            need.add::<AtomicU32>(P::Storage::ring_entries(list_order(index), 0) as usize);
+        }
         need.add::<P::Lock<State<'_>>>(1);
         need.add::<AtomicBool>(1);
     }
@@ -387,6 +420,7 @@ struct Parts<'m, P: Platform> {
     zones: &'m [&'m Zone<'m, P>],
     nodes: &'m [NodeState<'m>],
     homes: &'m [Home<'m, P>],
+    nobodys: &'m Pageset<'m, P>,
     cpus: &'m [Option<Cpu<'m, P>>],
     loads: &'m mut [u32],
     order: &'m mut [NodeIndex],
@@ -399,12 +433,16 @@ impl<'m> Carver<'_, 'm> {
         config: &Config,
     ) -> Result<Parts<'m, P>, OutOfMetadata> {
         let plan = self.plan;
-        let sections = hub.slice(plan.sections as usize, |index, hub| {
-            let section = plan.first_section + index as u64;
-            let Some(owner) = plan.owner(section) else { return Ok(None) };
-            Ok(Some(&self.arena(owner, hub).untouched(1)?[0]))
+        let mut keys = plan.all_runs();
+        let runs = hub.slice(plan.all_runs().count(), |_, hub| {
+            let (node, first, count) = keys.next().ok_or(OutOfMetadata)?;
+            let arena = self.arena(node, hub);
+            let (words, pageblocks) = (arena.untouched(count)?, arena.untouched(count)?);
+            Ok(SectionRun { first, words, pageblocks, lists: arena.untouched(count)? })
         })?;
-        let map = SectionMap::new(plan.first_section, sections);
+        let table = hub.slice(plan.sections as usize, |_, _| Ok(None))?;
+        runs.iter().for_each(|run| run.enter(plan.first_section, table));
+        let map = SectionMap::new(plan.first_section, runs, table);
         let pageblocks = OnlineMap::pageblocks(plan.sections);
         let online = OnlineMap::new(
             plan.first_section,
@@ -441,13 +479,20 @@ impl<'m> Carver<'_, 'm> {
             let fallbacks = FallbackRow::new(fallbacks);
             Ok(NodeState { id, preferred, zonelists, scans, fallbacks })
         })?;
+        let nobodys = carve_pagesets(hub, CpuId::NONE, NodeIndex(0), &zones[..1], |_, index| {
+            P::Storage::ring_entries(list_order(index), 0) as usize
+        })?;
+        let nobodys = &nobodys.pagesets[0];
         let homes =
-            hub.slice(plan.cpu_ids, |_, _| Ok([const { Slot::empty() }; ZoneKind::COUNT]))?;
+            hub.slice(plan.cpu_ids, |_, _| Ok(core::array::from_fn(|_| Slot::new(nobodys))))?;
         let cpus = hub.slice(plan.cpu_ids, |index, hub| {
             let cpu = CpuId(index as u32);
             let Some(node) = plan.topology.node_of_cpu(cpu) else { return Ok(None) };
             let arena = self.arena(plan.home(node), hub);
-            Ok(Some(carve_cpu(&plan, arena, cpu, node, zones)?))
+            let entries = |zone: &Zone<'m, P>, index| {
+                plan.ring_entries::<P::Storage>(node, zone.node(), zone.kind(), index)
+            };
+            Ok(Some(carve_pagesets(arena, cpu, node, zones, entries)?))
         })?;
         Ok(Parts {
             map,
@@ -455,6 +500,7 @@ impl<'m> Carver<'_, 'm> {
             zones,
             nodes,
             homes,
+            nobodys,
             cpus,
             loads: hub.slice(plan.topology.len(), |_, _| Ok(0))?,
             order: hub.slice(plan.topology.len(), |_, _| Ok(NodeIndex(0)))?,
@@ -479,12 +525,13 @@ fn carve_zonelists<'m>(
     Ok([carve()?, carve()?, carve()?, carve()?])
 }
 
-fn carve_cpu<'m, P: Platform>(
-    plan: &Plan<'m>,
+/// The pagesets of a CPU for `zones`; `ring_entries` says how many entries list number so and so has for a zone.
+fn carve_pagesets<'m, P: Platform>(
     arena: &mut Arena<'m>,
     id: CpuId,
     of: NodeIndex,
     zones: &'m [&'m Zone<'m, P>],
+    ring_entries: impl Fn(&Zone<'m, P>, usize) -> usize,
 ) -> Result<Cpu<'m, P>, OutOfMetadata> {
     let owner = arena
         .slice(1, |_, _| Ok(Owner { cpu: id, node: of, exclusion: P::Storage::per_cpu(id) }))?;
@@ -493,11 +540,12 @@ fn carve_cpu<'m, P: Platform>(
         let zone = zones[index];
         let mut out_of_metadata = false;
         let lists: [List<'m, P>; LISTS] = core::array::from_fn(|index| {
-            let entries = plan.ring_entries::<P::Storage>(of, zone.node(), zone.kind(), index);
-            let ring = arena.untouched::<AtomicU32>(entries).unwrap_or_else(|OutOfMetadata| {
-                out_of_metadata = true;
-                &[]
-            });
+            let ring = arena.untouched::<AtomicU32>(ring_entries(zone, index)).unwrap_or_else(
+                |OutOfMetadata| {
+                    out_of_metadata = true;
+                    &[]
+                },
+            );
             P::Storage::list(id, ring)
         });
         if out_of_metadata { Err(OutOfMetadata) } else { Ok(Pageset::new(zone, owner, lists)) }

@@ -13,7 +13,7 @@ use super::scan::Wanted;
 use super::{PageAllocator, Request, refill::Runs};
 use crate::buddy::Search;
 use crate::error::{AllocError, FreeError};
-use crate::frame::Migratetype;
+use crate::frame::{Migratetype, WordCell, ZoneFrames};
 use crate::pcp::pageset::Pageset;
 use crate::pcp::{Storage, list_index};
 use crate::platform::Platform;
@@ -351,12 +351,12 @@ impl<P: Platform> BulkFree<'_, '_, P> {
         if let Some((zone, list)) = self.target
             && self.len < CHUNK
             && let frames = self.allocator.zones[zone.0 as usize].frames()
-            && let Some(page) = frames.locate(pfn)
-            && frames.is_allocated(page.frame.word(), SINGLE)
-            && list_index(SINGLE, page.pageblock()) == Some(list)
+            && let Some((word, number)) = frames.locate(pfn)
+            && frames.is_allocated(word.get(), SINGLE)
+            && list_index(SINGLE, type_of::<P>(frames, word, number)) == Some(list)
         {
-            self.allocator.take_back(page.frame, frames, pfn, SINGLE)?;
-            self.batch[self.len] = page.number;
+            self.allocator.take_back(word, frames, pfn, SINGLE)?;
+            self.batch[self.len] = number;
             self.len += 1;
             return Ok(());
         }
@@ -372,13 +372,15 @@ impl<P: Platform> BulkFree<'_, '_, P> {
         };
         let zone = frame.word().zone();
         let frames = allocator.zones[zone.0 as usize].frames();
-        allocator.take_back(frame, frames, pfn, SINGLE)?;
+        allocator.take_back(frame.cell(), frames, pfn, SINGLE)?;
         let Some(list) = list_index(SINGLE, allocator.map.pageblock(pfn)) else {
             allocator.free_to_zone(zone, pfn, SINGLE);
             return Ok(());
         };
-        self.flush();
-        self.target = Some((zone, list));
+        if self.target != Some((zone, list)) || self.len == CHUNK {
+            self.flush();
+            self.target = Some((zone, list));
+        }
         self.batch[self.len] = frames.number(pfn);
         self.len += 1;
         Ok(())
@@ -392,6 +394,12 @@ impl<P: Platform> BulkFree<'_, '_, P> {
         }
         self.len = 0;
     }
+}
+
+/// The type that decides on the list of a page: [`PageAllocator::goes_to_list`].
+#[inline]
+fn type_of<P: Platform>(frames: &ZoneFrames<'_>, word: WordCell<'_>, number: u32) -> Migratetype {
+    if P::Storage::EXACT { frames.pageblock(number) } else { word.get().migratetype() }
 }
 
 #[cfg(test)]

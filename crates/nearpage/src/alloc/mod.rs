@@ -120,7 +120,8 @@ struct Cpu<'m, P: Platform> {
     pagesets: &'m [Pageset<'m, P>],
 }
 
-/// A CPU's pagesets of the zones that its node's requests prefer, by the highest kind that a request may use.
+/// A CPU's pagesets of the zones that its node's requests prefer, by the highest kind that a request may use. In
+/// place of one that it has not: the pageset of [`CpuId::NONE`], so that nobody need ask whether there is one.
 type Home<'m, P> = [Slot<'m, Pageset<'m, P>>; ZoneKind::COUNT];
 
 /// The NUMA page allocator of one machine.
@@ -135,6 +136,8 @@ pub struct PageAllocator<'m, P: Platform> {
     /// By CPU id. All that the fast path asks of its CPU, in one table: with one look-up more a pair took half
     /// as long again.
     homes: &'m [Home<'m, P>],
+    /// The pageset of [`CpuId::NONE`].
+    nobodys: &'m Pageset<'m, P>,
     /// By CPU id.
     cpus: &'m [Option<Cpu<'m, P>>],
     /// By zone index.
@@ -206,11 +209,13 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         self.cpus.get(id.0 as usize)?.as_ref()
     }
 
-    /// This CPU's pageset for the zone that its requests for `kind` prefer.
+    /// This CPU's pageset for the zone that its requests for `kind` prefer. Storages that are not exact find out
+    /// by themselves that a pageset is nobody's: their operations answer that this is not its CPU.
     #[inline(always)]
     fn home(&self, kind: ZoneKind) -> Option<&'m Pageset<'m, P>> {
         let cpu = self.platform.storage().current_cpu();
-        self.homes.get(cpu.0 as usize)?[kind.index()].get()
+        let pageset = self.homes.get(cpu.0 as usize)?[kind.index()].get();
+        (!P::Storage::EXACT || pageset.owner().cpu != CpuId::NONE).then_some(pageset)
     }
 
     /// The CPU that this thread runs on, if its id is in the topology. CPUs that came later have no

@@ -265,8 +265,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let list = list_index(wanted.order, wanted.migratetype)?;
         let cpu = self.this_cpu()?;
         let pageset = &cpu.pagesets[zone.index().0 as usize];
-        let (order, migratetype) = (wanted.order, wanted.migratetype);
-        match self.alloc_from_pageset(pageset, order, migratetype, list, || flags) {
+        match self.alloc_from_pageset(pageset, list, wanted.trip(flags)) {
             FromPageset::Block(number) => Some(number),
             FromPageset::Nothing | FromPageset::Busy => None,
         }

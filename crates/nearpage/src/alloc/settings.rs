@@ -131,7 +131,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             for kind in ZoneKind::ALL {
                 let zone = self.nodes[cpu.owner.node.0 as usize].preferred.zone(kind);
                 let home = &self.homes[cpu.owner.cpu.0 as usize];
-                home[kind.index()].set(cpu.pagesets.get(zone.0 as usize));
+                home[kind.index()].set(cpu.pagesets.get(zone.0 as usize).unwrap_or(self.nobodys));
             }
         }
     }
