@@ -21,8 +21,8 @@ pub enum Layout {
         /// Order that no fragment has.
         limit: Order,
     },
-    /// So many blocks, by order.
-    Blocks(Vec<u64>),
+    /// So many blocks, by order; a list of them for each type.
+    Blocks(Vec<Vec<u64>>),
 }
 
 impl Layout {
@@ -41,7 +41,10 @@ impl Layout {
             Self::Whole(pages) => (*pages, Order(0)),
             Self::Largest(blocks) => (blocks << MAX_ORDER.0, MAX_ORDER),
             Self::Fragmented { whole, limit, .. } => (*whole, *limit),
-            Self::Blocks(blocks) => (blocks.last().unwrap_or(&0) << MAX_ORDER.0, MAX_ORDER),
+            Self::Blocks(types) => {
+                let blocks = types.first().and_then(|blocks| blocks.last());
+                (blocks.unwrap_or(&0) << MAX_ORDER.0, MAX_ORDER)
+            }
         };
         let end = align_down(span.end.0, aligned);
         let used = ranges.last().map_or(span.start, |fragment| fragment.end);
@@ -56,8 +59,22 @@ impl Layout {
         match self {
             Self::Whole(_) | Self::Largest(_) => Vec::new(),
             Self::Fragmented { fragments, limit, .. } => shortened_blocks(span, *fragments, *limit),
-            Self::Blocks(blocks) => lone_blocks(span, &blocks[..MAX_ORDER.0 as usize]),
+            Self::Blocks(_) => self.of_types(span).concat(),
         }
+    }
+
+    /// The blocks of each type: no pageblock has some of two. Those of the highest order and the first type
+    /// are left for the top of the zone.
+    pub fn of_types(&self, span: PfnRange) -> Vec<Vec<PfnRange>> {
+        let Self::Blocks(types) = self else { return Vec::new() };
+        let mut from = span.start.0;
+        let lone = |(number, blocks): (usize, &Vec<u64>)| {
+            let orders = if number == 0 { MAX_ORDER.0 as usize } else { blocks.len() };
+            let ranges = lone_blocks(PfnRange { start: Pfn(from), ..span }, &blocks[..orders]);
+            from = ranges.last().map_or(from, |range| range.end.0);
+            ranges
+        };
+        types.iter().enumerate().map(lone).collect()
     }
 
     /// The small blocks that lie apart.
