@@ -1,7 +1,7 @@
 //! Where the free memory of a zone lies at the start: in blocks as large as can be, unless a recording tells
 //! that some of it was in small ones.
 
-use nearpage::units::{MAX_ORDER, Order, PAGEBLOCK_ORDER, Pfn, PfnRange};
+use nearpage::units::{MAX_ORDER, Order, Pfn, PfnRange};
 
 /// Free memory of a zone by the size of its blocks.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -16,7 +16,7 @@ pub enum Layout {
         whole: u64,
         /// Pages in smaller blocks.
         fragments: u64,
-        /// As above, but apart from those: they may be of another type. Less than one block of `limit`.
+        /// As above, but apart from those: they may be of another type.
         rest: u64,
         /// Order that no fragment has.
         limit: Order,
@@ -26,12 +26,6 @@ pub enum Layout {
 }
 
 impl Layout {
-    /// Some of the pages in blocks smaller than a pageblock.
-    pub fn with_fragments(pages: u64, fragments: u64) -> Self {
-        let whole = pages.saturating_sub(fragments);
-        Self::Fragmented { whole, fragments, rest: 0, limit: PAGEBLOCK_ORDER }
-    }
-
     /// The ranges of memory, ascending: small blocks at the bottom of the zone, the rest at the top, which
     /// ends on a boundary of large blocks more often than the bottom begins on one.
     pub fn ranges(&self, span: PfnRange) -> Result<Vec<PfnRange>, String> {
