@@ -79,11 +79,11 @@ fn adds_up(
     page_shift: u32,
 ) -> bool {
     let Some(kbytes) = machine.settings.min_free_kbytes else { return true };
-    let pages = kbytes >> (page_shift - 10);
+    let pages = (u128::from(kbytes) << 10) >> page_shift;
     let sharing = zones.iter().filter(|zone| !has_own_min(zone, settings));
-    let raw = |zone: &ZoneRecord| zone.min?.checked_sub(zone.boost.unwrap_or(0));
-    let Some(sum) = sharing.clone().map(raw).sum::<Option<u64>>() else { return true };
-    let cut = sharing.filter(|zone| zone.managed.unwrap_or(0) > 0).count() as u64;
+    let raw = |zone: &ZoneRecord| zone.min?.checked_sub(zone.boost.unwrap_or(0)).map(u128::from);
+    let Some(sum) = sharing.clone().map(raw).sum::<Option<u128>>() else { return true };
+    let cut = sharing.filter(|zone| zone.managed.unwrap_or(0) > 0).count() as u128;
     sum <= pages && pages < sum + cut.max(1)
 }
 
