@@ -23,7 +23,8 @@ use crate::predict::{
 ///
 /// What a kernel computed at boot, from sizes that it no longer prints, is the class boot-time: the sized
 /// fields of the captures boot and sysctl, and of bundles and roots whose watermarks do not fit what their
-/// zones manage. It is shown apart, and a difference there is no failure but with --strict.
+/// zones manage. It is shown apart, and a difference there is no failure but with --strict; what no smaller
+/// sizes could have given is a difference like any other.
 #[derive(Args, Debug)]
 #[command(after_long_help = AFTER_HELP)]
 pub struct VerifyArgs {
