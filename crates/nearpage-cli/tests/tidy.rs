@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The layers of the core, lowest first: a module uses only what stands above it in this list.
-const LAYERS: [&str; 22] = [
+const LAYERS: [&str; 23] = [
     "units",
     "sync",
     "slot",
@@ -24,6 +24,7 @@ const LAYERS: [&str; 22] = [
     "model",
     "zone",
     "pcp::pageset",
+    "policy",
     "alloc",
     "vmstat",
     "check",

@@ -4,7 +4,7 @@ use core::fmt;
 
 use crate::frame::FrameState;
 use crate::gfp::Gfp;
-use crate::units::{MAX_ORDER, NodeId, Order, PageCount, Pfn, PfnRange};
+use crate::units::{CpuId, MAX_ORDER, NodeId, Order, PageCount, Pfn, PfnRange};
 
 /// Why an allocation failed. Nothing was changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,6 +36,16 @@ pub enum AllocError {
         /// The flags.
         gfp: Gfp,
     },
+    /// A request on behalf of a CPU that the topology does not have.
+    UnknownCpu {
+        /// The CPU.
+        cpu: CpuId,
+    },
+    /// No node of a set has memory; of a policy's set, none that is in the cpuset.
+    EmptyNodeSet {
+        /// Which set.
+        set: SetOfNodes,
+    },
     /// A size in bytes that no block can have.
     SizeOverflow {
         /// The size asked for.
@@ -60,6 +70,30 @@ pub enum AllocError {
     },
 }
 
+/// A set of nodes that a request comes with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SetOfNodes {
+    /// The policy's.
+    Policy,
+    /// The cpuset.
+    Allowed,
+}
+
+/// The topology has no such node. Nothing was changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct UnknownNode {
+    /// The node asked for.
+    pub node: NodeId,
+}
+
+impl fmt::Display for UnknownNode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "node {} is not in the topology", self.node)
+    }
+}
+
+impl core::error::Error for UnknownNode {}
+
 impl fmt::Display for AllocError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
@@ -74,7 +108,14 @@ impl fmt::Display for AllocError {
                 "flags {gfp} contradict each other: at most one of __GFP_DMA, __GFP_HIGHMEM and \
                  __GFP_DMA32, and not both of __GFP_MOVABLE and __GFP_RECLAIMABLE"
             ),
-            Self::UnknownNode { node } => write!(f, "node {node} is not in the topology"),
+            Self::UnknownNode { node } => UnknownNode { node }.fmt(f),
+            Self::UnknownCpu { cpu } => write!(f, "CPU {cpu} is not in the topology"),
+            Self::EmptyNodeSet { set: SetOfNodes::Policy } => f.write_str(
+                "no node of the policy's set has memory and is allowed: at least one must",
+            ),
+            Self::EmptyNodeSet { set: SetOfNodes::Allowed } => {
+                f.write_str("no node of the cpuset has memory: at least one must")
+            }
             Self::MemorylessNode { node, gfp } => {
                 write!(
                     f,

@@ -48,6 +48,8 @@ pub struct ZoneEvents {
     pub miss: AtomicU64,
     /// Allocations that preferred this zone and came from another node: `numa_foreign`.
     pub foreign: AtomicU64,
+    /// Allocations that were interleaved to here: `numa_interleave`.
+    pub interleave: AtomicU64,
 }
 
 impl ZoneEvents {

@@ -439,7 +439,8 @@ impl<'m> Carver<'_, 'm> {
             let fallbacks = arena.untouched(FallbackRow::cells(plan.topology.len()))?;
             let (preferred, scans) = (Preferred::new(), ScanEvents::default());
             let fallbacks = FallbackRow::new(fallbacks);
-            Ok(NodeState { id, preferred, zonelists, scans, fallbacks })
+            let private = AtomicBool::new(false);
+            Ok(NodeState { id, private, preferred, zonelists, scans, fallbacks })
         })?;
         let homes =
             hub.slice(plan.cpu_ids, |_, _| Ok([const { Slot::empty() }; ZoneKind::COUNT]))?;

@@ -100,23 +100,32 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     #[inline(never)]
     fn bulk_scan(&self, request: Request, out: &mut [Pfn]) -> Result<usize, AllocError> {
         let wanted = self.wanted(request)?;
+        self.bulk_wanted(&wanted, out)
+    }
+
+    /// Pages for a request that was checked.
+    pub(super) fn bulk_wanted(
+        &self,
+        wanted: &Wanted<'_>,
+        out: &mut [Pfn],
+    ) -> Result<usize, AllocError> {
         if wanted.order != SINGLE {
             return Err(AllocError::BulkOrder { order: wanted.order });
         }
         if out.is_empty() {
             return Ok(0);
         }
-        let got = self.bulk_from_first_zone(&wanted, out);
+        let got = self.bulk_from_first_zone(wanted, out);
         if got > 0 {
             return Ok(got);
         }
-        out[0] = self.alloc(request)?;
+        out[0] = self.alloc_scoped(wanted)?;
         Ok(1)
     }
 
     /// Takes from the first zone with room, and from no other. It is a zone of the preferred node, so that
     /// each page is a `numa_hit` (facts 8, 11.1).
-    fn bulk_from_first_zone(&self, wanted: &Wanted, out: &mut [Pfn]) -> usize {
+    fn bulk_from_first_zone(&self, wanted: &Wanted<'_>, out: &mut [Pfn]) -> usize {
         let flags = AllocFlags::WMARK_LOW;
         let mut preferred = None;
         for zone in self.zonelist(wanted) {
@@ -131,8 +140,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             }
             let got = self.bulk_from_zone(zone, wanted, &mut out[..share]);
             if got > 0 {
-                let reason = || Reason::Watermark;
-                self.note_fallback(preferred, zone, PageCount(got as u64), reason);
+                self.note_fallback(wanted, zone, PageCount(got as u64), || Reason::Watermark);
                 return got;
             }
         }
@@ -148,7 +156,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         if pages > 1 && room.0 > pages as u64 { pages } else { 0 }
     }
 
-    fn bulk_from_zone(&self, zone: &'m Zone<'m, P>, wanted: &Wanted, out: &mut [Pfn]) -> usize {
+    fn bulk_from_zone(&self, zone: &'m Zone<'m, P>, wanted: &Wanted<'_>, out: &mut [Pfn]) -> usize {
         let mut got = 0;
         if self.model.departures.bulk_from_zone {
             got = self.take_pageblocks(zone, wanted, out);
@@ -180,7 +188,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         &self,
         on: &<P::Storage as Storage>::OnCpu<'_>,
         pageset: &Pageset<'m, P>,
-        wanted: &Wanted,
+        wanted: &Wanted<'_>,
         list: usize,
         out: &mut [Pfn],
     ) -> usize {
@@ -236,7 +244,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     }
 
     /// Takes pages straight from the buddy, in one hold of the lock and at most [`Runs::MOST`] runs.
-    fn bulk_direct(&self, zone: &Zone<'m, P>, wanted: &Wanted, out: &mut [Pfn]) -> usize {
+    fn bulk_direct(&self, zone: &Zone<'m, P>, wanted: &Wanted<'_>, out: &mut [Pfn]) -> usize {
         let mut runs = Runs::new();
         let want = out.len().min(u32::MAX as usize) as u32;
         let taken = {

@@ -2,7 +2,7 @@
 //!
 //! In call order: [`fast`](self::fast) is the whole life of a page while its CPU's pageset has pages and
 //! the zone has room; [`refill`] and [`drain`] move pages between a pageset and its zone; [`scan`] walks
-//! the zonelist, with the [`hints`] of its cache; [`slow`] is the ladder when nothing was found, [`balance`]
+//! the zonelist, with the [`hints`] of its cache; [`placed`] is what has a policy or a cpuset; [`slow`] is the ladder when nothing was found, [`balance`]
 //! what reclaim and it agree on; [`bulk`] is many pages at once;
 //! [`reasons`] counts why pages came from elsewhere, [`report`] tells why a request failed;
 //! [`hold`] keeps settings still from outside; [`build`] makes all of it out of the caller's memory; [`settings`] keeps watermarks and zonelists.
@@ -19,6 +19,7 @@ mod hints;
 mod hold;
 mod online;
 mod pageblocks;
+mod placed;
 mod reasons;
 mod refill;
 mod report;
@@ -104,9 +105,20 @@ impl Preferred {
 /// Zone kinds that may be the highest of a request: all but Device.
 const REQUEST_KINDS: usize = ZoneKind::COUNT - 1;
 
+/// Who may use the memory of a node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Access {
+    /// All requests.
+    General,
+    /// Only requests that name the node: by a policy whose set has it, or with `__GFP_THISNODE`. What the node's
+    /// own CPUs ask for without a name comes from other nodes, and is counted under [`Reason::PrivateNode`].
+    Private,
+}
+
 /// A node: its zonelists.
 struct NodeState<'m> {
     id: NodeId,
+    private: AtomicBool,
     preferred: Preferred,
     /// By the highest kind that a request may use.
     zonelists: [Zonelist<'m>; REQUEST_KINDS],

@@ -1,11 +1,12 @@
 //! Reasons: why pages came from elsewhere than the zone that their request preferred.
 //!
-//! Counted in pages, by the preferred zone's node, the node that gave, and the reason. Where both are the same
-//! node, another zone of it gave. A page that a pageset hands out on the fast path is from the preferred zone
+//! Counted in pages, by the node of the nearest zone, the node that gave, and the reason why the nearest zone did
+//! not. Where both are the same node, another zone of it gave. A page that a pageset hands out on the fast path is from the nearest zone
 //! and counted nowhere.
 
 use super::PageAllocator;
 use super::scan::Wanted;
+use crate::gfp::Gfp;
 use crate::platform::Platform;
 use crate::sync::{AtomicU64, Ordering};
 use crate::units::{NodeIndex, Order, PageCount};
@@ -24,14 +25,27 @@ pub enum Reason {
     Fragmentation,
     /// A nearer zone was not asked because the zonelist cache said that it was full.
     Hint,
+    /// The nearest node is not in the policy's set.
+    Policy,
+    /// The nearest node is not in the cpuset.
+    Cpuset,
+    /// The nearest node is private, and the request did not name it.
+    PrivateNode,
 }
 
 impl Reason {
     /// Number of reasons.
-    pub const COUNT: usize = 4;
+    pub const COUNT: usize = 7;
     /// All reasons.
-    pub const ALL: [Reason; Self::COUNT] =
-        [Self::Watermark, Self::LowmemReserve, Self::Fragmentation, Self::Hint];
+    pub const ALL: [Reason; Self::COUNT] = [
+        Self::Watermark,
+        Self::LowmemReserve,
+        Self::Fragmentation,
+        Self::Hint,
+        Self::Policy,
+        Self::Cpuset,
+        Self::PrivateNode,
+    ];
 
     /// The name in texts.
     pub const fn name(self) -> &'static str {
@@ -40,6 +54,9 @@ impl Reason {
             Self::LowmemReserve => "lowmem_reserve",
             Self::Fragmentation => "fragmentation",
             Self::Hint => "zonelist_hint",
+            Self::Policy => "policy",
+            Self::Cpuset => "cpuset",
+            Self::PrivateNode => "private_node",
         }
     }
 }
@@ -104,22 +121,34 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         Fallbacks(Reason::ALL.map(|reason| row.cell(to, reason).load(Ordering::Relaxed)))
     }
 
-    /// Counts pages that came from another zone than the preferred one.
+    /// Counts pages that came from another zone than the nearest. `why` says so if a request might have had them
+    /// from there.
     pub(super) fn note_fallback(
         &self,
-        preferred: &Zone<'m, P>,
+        wanted: &Wanted<'_>,
         zone: &Zone<'m, P>,
         pages: PageCount,
-        reason: impl FnOnce() -> Reason,
+        why: impl FnOnce() -> Reason,
     ) {
-        if preferred.index() != zone.index() {
-            let row = &self.nodes[preferred.node().0 as usize].fallbacks;
-            row.cell(zone.node(), reason()).fetch_add(pages.0, Ordering::Relaxed);
-        }
+        let is_nameless = !wanted.gfp.has(Gfp::THISNODE) && !wanted.scope.names(wanted.node);
+        let (from, reason) = match self.nearest(wanted) {
+            _ if is_nameless && self.is_private(wanted.node) => (wanted.node, Reason::PrivateNode),
+            Some((nearest, excluded)) if nearest.index() != zone.index() => {
+                (nearest.node(), excluded.unwrap_or_else(why))
+            }
+            _ => return,
+        };
+        let row = &self.nodes[from.0 as usize].fallbacks;
+        row.cell(zone.node(), reason).fetch_add(pages.0, Ordering::Relaxed);
     }
 
     /// Why a zone did not give what it was asked for, by what it has now.
-    pub(super) fn why_not(&self, zone: &Zone<'m, P>, wanted: &Wanted, flags: AllocFlags) -> Reason {
+    pub(super) fn why_not(
+        &self,
+        zone: &Zone<'m, P>,
+        wanted: &Wanted<'_>,
+        flags: AllocFlags,
+    ) -> Reason {
         let passes = |order, kind| zone.passes(order, flags, kind);
         if passes(wanted.order, wanted.kind) {
             Reason::Fragmentation

@@ -19,7 +19,7 @@ const ZONES_MAX: usize = 8;
 /// A report on a request, as of when it is displayed: nothing is allocated and nothing is changed.
 pub struct AllocReport<'a, 'm, P: Platform> {
     allocator: &'a PageAllocator<'m, P>,
-    wanted: Wanted,
+    wanted: Wanted<'a>,
 }
 
 impl<'m, P: Platform> PageAllocator<'m, P> {
@@ -50,7 +50,7 @@ impl<P: Platform> fmt::Display for AllocReport<'_, '_, P> {
 
 impl<'m, P: Platform> AllocReport<'_, 'm, P> {
     fn fmt_request(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Wanted { order, gfp, migratetype, kind, node } = self.wanted;
+        let Wanted { order, gfp, migratetype, kind, node, .. } = self.wanted;
         let node = self.allocator.node_id(node);
         writeln!(
             f,

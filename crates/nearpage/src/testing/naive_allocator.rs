@@ -17,6 +17,7 @@
 //! | `alloc` | scan (facts 4.2) |
 //! | `slow` | what happens when that finds nothing (facts 4.4) |
 //! | `hints` | the zonelist cache (facts 5.1, and nearpage's own) |
+//! | `policy` | policies, cpusets, private nodes (facts 3.7, 3.8) |
 //! | `free` | frees, drains, decay (facts 7.4 to 7.7) |
 //! | `bulk` | bulk allocation and bulk free (facts 8) |
 
@@ -26,6 +27,7 @@ mod free;
 mod hints;
 mod loose;
 mod machine;
+mod policy;
 mod slow;
 mod zone;
 
@@ -41,6 +43,7 @@ use crate::topology::Topology;
 use crate::units::{CpuId, NodeId, NodeIndex, PageCount, Pfn, PfnRange, ZoneKind};
 use crate::watermark::Settings;
 
+pub use policy::{NaiveMode, NaivePlacement};
 pub use zone::{Begins, Events, NaiveZone, Pageblocks};
 
 /// Calls to the host so far, and what it has to give.
@@ -88,6 +91,8 @@ impl HostCalls {
 /// A node: its zonelists, as zone numbers.
 struct NaiveNode {
     id: NodeId,
+    /// Whether only requests that name it reach it.
+    is_private: bool,
     cpus: Vec<CpuId>,
     /// FALLBACK.
     fallback: Vec<usize>,
@@ -149,6 +154,7 @@ impl NaiveAllocator {
         let (zones, memory) = machine::zones_of(topology, &config.model);
         let node = |node: &crate::topology::Node<'_>| NaiveNode {
             id: node.id,
+            is_private: false,
             cpus: node.cpus.to_vec(),
             fallback: Vec::new(),
             own: Vec::new(),

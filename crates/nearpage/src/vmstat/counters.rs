@@ -92,6 +92,7 @@ impl ZoneStats {
         self.numa_other += other;
         self.numa_miss += read(&events.miss);
         self.numa_foreign += read(&events.foreign);
+        self.numa_interleave += read(&events.interleave);
         self.pgalloc.0 += read(&events.direct_alloc_pages);
         self.pgfree.0 += read(&events.direct_free_pages);
     }

@@ -200,7 +200,8 @@ mod tests {
                             pcp_drain_pages 0\nzone_lock_acquisitions 3\nzone_lock_most_pages 16\n\
                             zonelist_visited 0\nzonelist_skipped 0\nzonelist_second_pass 0\n\
                             zonelist_zap 0\nfallback_watermark 0\nfallback_lowmem_reserve 0\n\
-                            fallback_fragmentation 0\nfallback_zonelist_hint 0\n";
+                            fallback_fragmentation 0\nfallback_zonelist_hint 0\n\
+                            fallback_policy 0\nfallback_cpuset 0\nfallback_private_node 0\n";
             assert_eq!(text, expected);
             let mut text = String::new();
             allocator.write_numastat(NodeIndex(1), &mut text).unwrap();
@@ -216,8 +217,8 @@ mod tests {
             allocator.alloc(Request::new(Order(1), Gfp::KERNEL)).unwrap();
             let mut text = String::new();
             allocator.write_fallbacks(&mut text).unwrap();
-            let expected =
-                "Node 0 -> Node 8 watermark 2 lowmem_reserve 0 fragmentation 0 zonelist_hint 0\n";
+            let expected = "Node 0 -> Node 8 watermark 2 lowmem_reserve 0 fragmentation 0 \
+                            zonelist_hint 0 policy 0 cpuset 0 private_node 0\n";
             assert_eq!(text, expected);
         });
     }

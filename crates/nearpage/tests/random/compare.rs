@@ -124,7 +124,7 @@ fn same_zone(zone: &Zone<'_, Host>, model: &NaiveZone) -> Result<(), Difference>
 
 fn events(events: &ZoneEvents) -> Events {
     let ZoneEvents { direct_allocs, direct_alloc_pages, direct_free_pages, .. } = events;
-    let ZoneEvents { direct_other, miss, foreign, .. } = events;
+    let ZoneEvents { direct_other, miss, foreign, interleave, .. } = events;
     Events {
         direct_allocs: direct_allocs.load(Ordering::Relaxed),
         direct_alloc_pages: direct_alloc_pages.load(Ordering::Relaxed),
@@ -132,6 +132,7 @@ fn events(events: &ZoneEvents) -> Events {
         direct_other: direct_other.load(Ordering::Relaxed),
         miss: miss.load(Ordering::Relaxed),
         foreign: foreign.load(Ordering::Relaxed),
+        interleave: interleave.load(Ordering::Relaxed),
     }
 }
 

@@ -1,5 +1,6 @@
 //! An allocator and its model in step: one random operation after the other on both, each answer compared.
 
+mod placed;
 mod upkeep;
 mod wrong;
 
@@ -14,6 +15,7 @@ use nearpage::testing::naive_allocator::NaiveAllocator;
 use nearpage::testing::random::Random;
 use nearpage::units::{CpuId, NodeId, Order, Pfn, PfnRange, ZoneKind};
 
+use self::placed::Prepared;
 use crate::compare::{self, Difference, same};
 use crate::habits::Habits;
 use crate::host::Host;
@@ -37,6 +39,8 @@ pub struct Pair<'a, 'm> {
     held: [Vec<Pfn>; 11],
     /// Blocks freed lately.
     freed: Vec<(Pfn, Order)>,
+    /// Policies and cpusets in use now.
+    placements: Vec<Prepared>,
     /// Memory that is still to come.
     later: Vec<PfnRange>,
     /// Whether more is allocated than freed now.
@@ -66,6 +70,7 @@ impl<'a, 'm> Pair<'a, 'm> {
             cpu: CpuId(0),
             held: Default::default(),
             freed: vec![],
+            placements: vec![],
             later: machine.later.clone(),
             filling: true,
             narrative: None,
@@ -88,6 +93,7 @@ impl<'a, 'm> Pair<'a, 'm> {
         for &range in &self.machine.boot {
             self.online(range)?;
         }
+        self.prepare_placements();
         if self.habits.ballast {
             self.take_ballast()?;
         }
@@ -177,7 +183,7 @@ impl<'a, 'm> Pair<'a, 'm> {
             self.filling = !self.filling;
         }
         let rare = self.random.below(self.habits.rare_every);
-        if rare < 12 {
+        if rare < 14 {
             return self.rare(rare);
         }
         if self.random.below(100) < self.habits.wrong_percent {
@@ -236,7 +242,9 @@ impl<'a, 'm> Pair<'a, 'm> {
             request.gfp = request.gfp.or(Gfp::NOFAIL);
             self.tally.count("requests that may not fail");
         }
-        if !self.alloc(request)? && self.one_in(16) {
+        let is_placed = self.random.below(100) < self.habits.placed_percent;
+        let got = if is_placed { self.alloc_placed(request)? } else { self.alloc(request)? };
+        if !got && self.one_in(16) {
             self.filling = false;
         }
         Ok(())
@@ -245,6 +253,10 @@ impl<'a, 'm> Pair<'a, 'm> {
     /// Whether the request gets a block if it goes on until it does: the last resort opens all that is free.
     fn may_insist(&self, request: Request) -> bool {
         let Request { order, gfp, .. } = request;
+        // A private node gives nothing, a policy may leave out what is free.
+        if self.habits.placed_percent > 0 {
+            return false;
+        }
         let gives_up = [Gfp::NORETRY, Gfp::RETRY_MAYFAIL, Gfp::THISNODE];
         let (Some(kind), Some(_)) = (gfp.zone_kind(), gfp.migratetype()) else { return false };
         if order > Order(3) || kind < ZoneKind::Normal || gives_up.iter().any(|&f| gfp.has(f)) {
@@ -278,15 +290,36 @@ impl<'a, 'm> Pair<'a, 'm> {
         self.narrate(format_args!("alloc({request:?})"));
         let got = self.allocator.alloc(request);
         same("answer", got, self.naive.alloc(self.cpu, request))?;
+        self.allocated("alloc", request, got);
+        Ok(got.is_ok())
+    }
+
+    fn allocated(
+        &mut self,
+        operation: &'static str,
+        request: Request,
+        got: Result<Pfn, AllocError>,
+    ) {
         match got {
             Ok(pfn) => {
-                self.done("alloc", pfn.0);
+                self.done(operation, pfn.0);
                 self.tally.pages += request.order.pages().0;
                 self.held[request.order.0 as usize].push(pfn);
             }
-            Err(error) => self.failed("alloc", error),
+            Err(error) => self.failed(operation, error),
         }
-        Ok(got.is_ok())
+    }
+
+    fn allocated_bulk(&mut self, operation: &'static str, got: Result<Vec<Pfn>, AllocError>) {
+        match got {
+            Ok(pages) => {
+                let answer = pages.iter().fold(0, |sum: u64, pfn| sum.wrapping_mul(31) + pfn.0);
+                self.done(operation, answer);
+                self.tally.pages += pages.len() as u64;
+                self.held[0].extend(pages);
+            }
+            Err(error) => self.failed(operation, error),
+        }
     }
 
     fn failed(&mut self, operation: &'static str, error: AllocError) {
@@ -297,6 +330,8 @@ impl<'a, 'm> Pair<'a, 'm> {
             AllocError::UnknownNode { .. } => ("UnknownNode", 3),
             AllocError::MemorylessNode { .. } => ("MemorylessNode", 4),
             AllocError::SizeOverflow { .. } => ("SizeOverflow", 5),
+            AllocError::UnknownCpu { .. } => ("UnknownCpu", 6),
+            AllocError::EmptyNodeSet { .. } => ("EmptyNodeSet", 7),
             AllocError::OutOfMemory { free, .. } => ("OutOfMemory", free.0),
         };
         self.tally.count(name);
@@ -308,21 +343,16 @@ impl<'a, 'm> Pair<'a, 'm> {
         if self.one_in(200) {
             request.order = Order(self.random.below(12) as u8);
         }
+        if self.random.below(100) < self.habits.placed_percent {
+            return self.alloc_bulk_placed(request);
+        }
         let count = if self.one_in(50) { 0 } else { any_size(&mut self.random, 1, BULK_MAX) };
         self.narrate(format_args!("alloc_bulk({request:?}, {count})"));
         let mut out = vec![Pfn(0); count as usize];
         let got = self.allocator.alloc_bulk(request, &mut out).map(|count| out[..count].to_vec());
         let expected = self.naive.alloc_bulk(self.cpu, request, count as usize);
         same("answer", &got, &expected)?;
-        match got {
-            Ok(pages) => {
-                let answer = pages.iter().fold(0, |sum: u64, pfn| sum.wrapping_mul(31) + pfn.0);
-                self.done("alloc_bulk", answer);
-                self.tally.pages += pages.len() as u64;
-                self.held[0].extend(pages);
-            }
-            Err(error) => self.failed("alloc_bulk", error),
-        }
+        self.allocated_bulk("alloc_bulk", got);
         Ok(())
     }
 

@@ -3,6 +3,7 @@
 use std_alloc::vec::Vec;
 
 use super::hints::{Refusals, Scan};
+use super::policy::NaiveScope;
 use super::zone::{Begins, Blocks};
 use super::{NaiveAllocator, NaivePageset};
 use crate::alloc::{Reason, Request};
@@ -16,6 +17,7 @@ use crate::units::{CpuId, MAX_ORDER, NodeIndex, Order, PageCount, Pfn, ZoneKind}
 use crate::watermark::AllocFlags;
 
 /// A request that makes sense.
+#[derive(Clone)]
 pub(super) struct Asked {
     pub cpu: CpuId,
     pub order: Order,
@@ -25,6 +27,14 @@ pub(super) struct Asked {
     pub node: NodeIndex,
     /// Zone numbers in the order of the scan.
     pub zonelist: Vec<usize>,
+    /// Beside them those that are left out, and why.
+    pub walk: Vec<(usize, Option<Reason>)>,
+    /// The zone that stands first on the list.
+    pub head: Option<usize>,
+    /// The zone that requests of the node prefer.
+    pub near: Option<usize>,
+    /// The nodes that may be used.
+    pub scope: NaiveScope,
 }
 
 /// What a scan saw.
@@ -58,14 +68,15 @@ impl NaiveAllocator {
                 Some(at) => NodeIndex(at as u16),
             },
         };
-        let lists = &self.nodes[node.0 as usize];
-        let list = if gfp.has(Gfp::THISNODE) { &lists.own } else { &lists.fallback };
-        let zonelist: Vec<usize> =
-            list.iter().copied().filter(|&zone| self.zones[zone].kind <= kind).collect();
-        if gfp.has(Gfp::THISNODE) && zonelist.is_empty() {
-            return Err(AllocError::MemorylessNode { node: lists.id, gfp });
+        let scope = NaiveScope::default();
+        let (zonelist, walk, head, near) = (Vec::new(), Vec::new(), None, None);
+        let blank =
+            Asked { cpu, order, gfp, migratetype, kind, node, zonelist, walk, head, near, scope };
+        let asked = self.rescoped(&blank, NaiveScope::default());
+        if gfp.has(Gfp::THISNODE) && asked.zonelist.is_empty() {
+            return Err(AllocError::MemorylessNode { node: self.nodes[node.0 as usize].id, gfp });
         }
-        Ok(Asked { cpu, order, gfp, migratetype, kind, node, zonelist })
+        Ok(asked)
     }
 
     /// The node of a CPU; of an unknown one, the first node with memory.
@@ -106,6 +117,9 @@ impl NaiveAllocator {
     fn may_take_near(&self, asked: &Asked) -> Option<(usize, usize)> {
         let list = list_index(asked.order, asked.migratetype)?;
         let zone = *asked.zonelist.first()?;
+        if asked.near != Some(zone) {
+            return None;
+        }
         let has_room = asked.order.0 < self.zones[zone].headroom_orders();
         (has_room && self.cpus.contains_key(&asked.cpu)).then_some((zone, list))
     }
@@ -169,14 +183,19 @@ impl NaiveAllocator {
     ) -> Result<Pfn, Seen> {
         let mut seen = Seen::default();
         let Some(&preferred) = asked.zonelist.first() else { return Err(seen) };
-        for &zone in &asked.zonelist {
+        for &(zone, left_out) in &asked.walk {
+            if let Some(why) = left_out {
+                let now_ns = self.now_ns;
+                scan.passed_over(why, self.full(asked), now_ns);
+                continue;
+            }
             let is_first = zone == preferred;
             if flags.has(AllocFlags::NOFRAGMENT)
                 && self.zones[zone].node != self.zones[preferred].node
             {
                 break;
             }
-            if !is_first && scan.leaves_out(zone, self.full(asked)) {
+            if !scan.is_exempt(zone) && scan.leaves_out(zone, self.full(asked)) {
                 continue;
             }
             seen.zones += 1;
@@ -203,7 +222,7 @@ impl NaiveAllocator {
                 seen.below_watermark += 1;
             }
             let now_ns = self.now_ns;
-            scan.refused(zone, is_first, passed_mark, self.full(asked), now_ns);
+            scan.refused(zone, passed_mark, self.full(asked), now_ns);
         }
         Err(seen)
     }
@@ -228,11 +247,17 @@ impl NaiveAllocator {
         pages: PageCount,
         reason: Reason,
     ) {
-        let preferred = asked.zonelist[0];
-        if preferred != zone {
-            let (from, to) = (self.zones[preferred].node, self.zones[zone].node);
-            self.nodes[from.0 as usize].fallbacks.entry(to).or_default().add(reason, pages);
-        }
+        let (nearest, left_out) = asked.walk[0];
+        let to = self.zones[zone].node;
+        let is_named = asked.gfp.has(Gfp::THISNODE) || asked.scope.named.contains(&asked.node);
+        let (from, reason) = if self.nodes[asked.node.0 as usize].is_private && !is_named {
+            (asked.node, Reason::PrivateNode)
+        } else if nearest != zone {
+            (self.zones[nearest].node, left_out.unwrap_or(reason))
+        } else {
+            return;
+        };
+        self.nodes[from.0 as usize].fallbacks.entry(to).or_default().add(reason, pages);
     }
 
     /// Why the first zone gave nothing, after another one did.

@@ -36,6 +36,14 @@ impl NaiveAllocator {
         count: usize,
     ) -> Result<Vec<Pfn>, AllocError> {
         let asked = self.asked(cpu, request)?;
+        self.bulk_asked(&asked, count)
+    }
+
+    pub(super) fn bulk_asked(
+        &mut self,
+        asked: &Asked,
+        count: usize,
+    ) -> Result<Vec<Pfn>, AllocError> {
         if asked.order != SINGLE {
             return Err(AllocError::BulkOrder { order: asked.order });
         }
@@ -43,11 +51,11 @@ impl NaiveAllocator {
             return Ok(vec![]);
         }
         let pages = if self.model.departures.bulk_from_zone {
-            self.bulk_of_room(&asked, count as u64)
+            self.bulk_of_room(asked, count as u64)
         } else {
-            self.bulk_of_linux(&asked, count as u64)
+            self.bulk_of_linux(asked, count as u64)
         };
-        if pages.is_empty() { Ok(vec![self.alloc_asked(&asked)?]) } else { Ok(pages) }
+        if pages.is_empty() { Ok(vec![self.alloc_asked(asked)?]) } else { Ok(pages) }
     }
 
     /// The zones of the first node on the zonelist.
@@ -62,6 +70,9 @@ impl NaiveAllocator {
     fn bulk_of_linux(&mut self, asked: &Asked, count: u64) -> Vec<Pfn> {
         let Some(list) = list_index(SINGLE, asked.migratetype) else { return vec![] };
         if count == 1 || !self.cpus.contains_key(&asked.cpu) {
+            return vec![];
+        }
+        if asked.zonelist.is_empty() {
             return vec![];
         }
         let has_all = |&zone: &usize| {

@@ -138,6 +138,7 @@ pub struct Events {
     pub direct_other: u64,
     pub miss: u64,
     pub foreign: u64,
+    pub interleave: u64,
 }
 
 /// A zone.

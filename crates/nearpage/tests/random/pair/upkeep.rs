@@ -27,8 +27,13 @@ impl Pair<'_, '_> {
                 self.pass_time();
                 Ok(())
             }
-            _ => {
+            11 => {
                 self.prepare_host();
+                Ok(())
+            }
+            12 if self.habits.placed_percent > 0 => self.change_access(),
+            _ => {
+                self.prepare_placements();
                 Ok(())
             }
         }
