@@ -2,10 +2,11 @@
 //!
 //! In call order: [`fast`](self::fast) is the whole life of a page while its CPU's pageset has pages and
 //! the zone has room; [`refill`] and [`drain`] move pages between a pageset and its zone; [`scan`] walks
-//! the zonelist, with the [`hints`] of its cache; [`placed`] is what has a policy or a cpuset; [`slow`] is the ladder when nothing was found, [`balance`]
-//! what reclaim and it agree on; [`bulk`] is many pages at once;
-//! [`reasons`] counts why pages came from elsewhere, [`report`] tells why a request failed;
-//! [`hold`] keeps settings still from outside; [`build`] makes all of it out of the caller's memory; [`settings`] keeps watermarks and zonelists.
+//! the zonelist, with the [`hints`] of its cache; [`placed`] is what has a policy or a cpuset; [`slow`] is the
+//! ladder when nothing was found, [`balance`] what reclaim and it agree on; [`bulk`] is many pages at once;
+//! [`reasons`] counts why pages came from elsewhere, [`report`] tells why a request failed; [`hold`] keeps settings
+//! still from outside; [`build`] makes all of it out of the caller's memory; [`settings`] keeps watermarks and
+//! zonelists.
 //!
 //! Locks: a CPU's pagesets before a zone's lock; the lock of [`settings`] before zone locks. No two zone
 //! locks are held at once.

@@ -102,7 +102,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     /// would have given had they been asked for one by one, in one piece; what a node does not have is left out.
     ///
     /// # Errors
-    /// As [`alloc_with`](Self::alloc_with), and [`AllocError::OrderTooLarge`] for any order but 0.
+    /// As [`alloc_with`](Self::alloc_with), and [`AllocError::BulkOrder`] for any order but 0.
     pub fn alloc_bulk_with(
         &self,
         placement: &Placement<'_>,
@@ -261,7 +261,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         out: &mut [Pfn],
     ) -> Result<usize, AllocError> {
         if wanted.order != Order(0) {
-            return Err(AllocError::OrderTooLarge { order: wanted.order });
+            return Err(AllocError::BulkOrder { order: wanted.order });
         }
         let round = self.round(nodes, weights, wanted);
         let Some(start) = take_turns(&round, turn, out.len() as u64) else {

@@ -158,7 +158,7 @@ impl NaiveAllocator {
     ) -> Result<Vec<Pfn>, AllocError> {
         let asked = self.placed(cpu, placement, request)?;
         if request.order != Order(0) {
-            return Err(AllocError::OrderTooLarge { order: request.order });
+            return Err(AllocError::BulkOrder { order: request.order });
         }
         match mode_of(placement, request) {
             NaiveMode::Local | NaiveMode::Preferred | NaiveMode::Bind => {
