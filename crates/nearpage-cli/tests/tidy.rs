@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The layers of the core, lowest first: a module uses only what stands above it in this list.
-const LAYERS: [&str; 23] = [
+const LAYERS: [&str; 24] = [
     "units",
     "sync",
     "slot",
@@ -22,6 +22,7 @@ const LAYERS: [&str; 23] = [
     "zonelist",
     "buddy",
     "model",
+    "limit",
     "zone",
     "pcp::pageset",
     "policy",

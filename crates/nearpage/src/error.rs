@@ -51,6 +51,17 @@ pub enum AllocError {
         /// The size asked for.
         bytes: u64,
     },
+    /// A zone had room, and a hard limit did not let the block leave.
+    LimitReached {
+        /// Whose limit.
+        limit: LimitOf,
+        /// The limit.
+        pages: PageCount,
+        /// The order asked for.
+        order: Order,
+        /// The flags.
+        gfp: Gfp,
+    },
     /// No zone that the request may use has a block above its watermark.
     OutOfMemory {
         /// The node that was preferred.
@@ -77,6 +88,24 @@ pub enum SetOfNodes {
     Policy,
     /// The cpuset.
     Allowed,
+}
+
+/// What a limit is of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LimitOf {
+    /// A node.
+    Node(NodeId),
+    /// All nodes together.
+    Allocator,
+}
+
+impl fmt::Display for LimitOf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Node(node) => write!(f, "node {node}"),
+            Self::Allocator => f.write_str("the allocator"),
+        }
+    }
 }
 
 /// The topology has no such node. Nothing was changed.
@@ -126,6 +155,11 @@ impl fmt::Display for AllocError {
                 f,
                 "{bytes} bytes are more than the largest block, {} pages",
                 MAX_ORDER.pages()
+            ),
+            Self::LimitReached { limit, pages, order, gfp } => write!(
+                f,
+                "no block of order {order} for {gfp}: with it, more than the {pages} pages of the hard limit of \
+                 {limit} would be in use"
             ),
             Self::OutOfMemory { node, order, gfp, zones, free, below_watermark, fragmented } => {
                 write!(

@@ -12,6 +12,7 @@ pub mod check;
 pub mod error;
 pub mod frame;
 pub mod gfp;
+pub mod limit;
 pub mod model;
 pub mod pcp;
 pub mod platform;

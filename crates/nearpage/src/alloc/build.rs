@@ -14,6 +14,7 @@ use super::settings::State;
 use super::{Cpu, Home, NO_ZONE, NodeState, PageAllocator, Preferred, REQUEST_KINDS};
 use crate::arena::{Arena, Need, OutOfMetadata};
 use crate::frame::{Section, SectionMap, ZoneFrames};
+use crate::limit::Ledger;
 use crate::model::Model;
 use crate::pcp::pageset::{List, Owner, Pageset};
 use crate::pcp::{LISTS, Storage, list_order};
@@ -23,7 +24,7 @@ use crate::sync::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 use crate::topology::Topology;
 use crate::units::{CpuId, NodeId, NodeIndex, Pfn, PfnRange, SECTION_SHIFT, ZoneIndex, ZoneKind};
 use crate::watermark::{SettingError, Settings};
-use crate::zone::Zone;
+use crate::zone::{Ledgers, Zone};
 use crate::zonelist::cache::{HintLine, ZonelistCache};
 use crate::zonelist::list::Zonelist;
 
@@ -194,6 +195,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             model: config.model,
             map: parts.map,
             online: parts.online,
+            ledgers: parts.ledgers,
             homes: parts.homes,
             cpus: parts.cpus,
             zones: parts.zones,
@@ -340,6 +342,7 @@ impl<'m> Plan<'m> {
         need.add::<Option<&Section>>(self.sections as usize);
         need.add::<AtomicU8>(pageblocks);
         need.add::<AtomicU64>(pageblocks * OnlineMap::WORDS_PER_PAGEBLOCK);
+        need.add::<Ledger>(nodes + 1);
         need.add::<&Zone<'_, P>>(self.zones);
         need.add::<NodeState<'_>>(nodes);
         need.add::<Home<'_, P>>(self.cpu_ids);
@@ -384,6 +387,7 @@ struct Carver<'a, 'm> {
 struct Parts<'m, P: Platform> {
     map: SectionMap<'m>,
     online: OnlineMap<'m>,
+    ledgers: &'m [Ledger],
     zones: &'m [&'m Zone<'m, P>],
     nodes: &'m [NodeState<'m>],
     homes: &'m [Home<'m, P>],
@@ -412,6 +416,9 @@ impl<'m> Carver<'_, 'm> {
             hub.untouched(pageblocks * OnlineMap::WORDS_PER_PAGEBLOCK)?,
         );
 
+        // The last one is that of all nodes.
+        let ledgers = hub.slice(plan.topology.len() + 1, |_, _| Ok(Ledger::default()))?;
+        let ledgers: &'m [Ledger] = ledgers;
         let mut zone_keys = zones(&plan.topology);
         let zones = hub.slice(plan.zones, |index, hub| {
             let (node, kind) = zone_keys.next().ok_or(OutOfMetadata)?;
@@ -423,6 +430,7 @@ impl<'m> Carver<'_, 'm> {
                     node,
                     frames,
                     span,
+                    Ledgers { node: &ledgers[node.0 as usize], all: &ledgers[plan.topology.len()] },
                     config.model.fallback,
                     config.model.departures.merging,
                 ))
@@ -453,6 +461,7 @@ impl<'m> Carver<'_, 'm> {
         Ok(Parts {
             map,
             online,
+            ledgers,
             zones,
             nodes,
             homes,

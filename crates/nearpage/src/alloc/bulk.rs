@@ -9,7 +9,7 @@ use core::fmt;
 use super::fast::{FromPageset, Near, hand_out};
 use super::pageblocks::{self, PageblocksBack};
 use super::reasons::Reason;
-use super::scan::Wanted;
+use super::scan::{Wanted, first_flags};
 use super::{PageAllocator, Request, refill::Runs};
 use crate::buddy::Search;
 use crate::error::{AllocError, FreeError};
@@ -140,8 +140,16 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             }
             let got = self.bulk_from_zone(zone, wanted, &mut out[..share]);
             if got > 0 {
-                self.note_fallback(wanted, zone, PageCount(got as u64), || Reason::Watermark);
+                self.note_fallback(wanted, zone, PageCount(got as u64), || {
+                    match preferred.limiting(SINGLE.pages()) {
+                        None => Reason::Watermark,
+                        Some(_) => Reason::Limit,
+                    }
+                });
                 return got;
+            }
+            if !self.model.departures.bulk_from_zone {
+                break;
             }
         }
         0
@@ -196,6 +204,8 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         while got < out.len() {
             let refilled = self.refill_on(on, pageset, wanted.trip(AllocFlags::default()), list);
             let FromPageset::Block(number) = refilled else { break };
+            let zone = pageset.zone();
+            self.wake_above_soft_limit(zone, first_flags(wanted.gfp, zone));
             out[got] = hand_out(pageset.frames(), number, SINGLE, wanted.migratetype);
             got += 1;
             got += self.pop_into::<CHUNK>(on, pageset, wanted.migratetype, list, &mut out[got..]);
@@ -249,6 +259,10 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let want = out.len().min(u32::MAX as usize) as u32;
         let taken = {
             let mut guard = zone.lock_to_move();
+            let want = guard.claim(want, SINGLE);
+            if want == 0 {
+                return 0;
+            }
             let most_runs = Runs::MOST as u32;
             let taken = guard.buddy().take(
                 *zone.frames(),
@@ -267,6 +281,9 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let word = zone.frames().allocated(SINGLE, wanted.migratetype);
         zone.frames().hand_out_all(numbers, word, out);
         self.note_direct(zone, taken as u64);
+        if taken > 0 {
+            self.wake_above_soft_limit(zone, first_flags(wanted.gfp, zone));
+        }
         taken
     }
 

@@ -6,7 +6,7 @@
 //! ladder when nothing was found, [`balance`] what reclaim and it agree on; [`bulk`] is many pages at once;
 //! [`reasons`] counts why pages came from elsewhere, [`report`] tells why a request failed; [`hold`] keeps settings
 //! still from outside; [`build`] makes all of it out of the caller's memory; [`settings`] keeps watermarks and
-//! zonelists.
+//! zonelists, [`limits`] how much may be in use.
 //!
 //! Locks: a CPU's pagesets before a zone's lock; the lock of [`settings`] before zone locks. No two zone
 //! locks are held at once.
@@ -18,6 +18,7 @@ mod drain;
 mod fast;
 mod hints;
 mod hold;
+mod limits;
 mod online;
 mod pageblocks;
 mod placed;
@@ -33,12 +34,14 @@ pub use bulk::BulkFreeError;
 pub use drain::DrainBusy;
 pub use hints::ScanCounts;
 pub use hold::SettingsLock;
+pub use limits::Limits;
 pub use reasons::{Fallbacks, Reason};
 pub use report::AllocReport;
 pub use settings::SettingError;
 
 use crate::frame::SectionMap;
 use crate::gfp::Gfp;
+use crate::limit::Ledger;
 use crate::model::Model;
 use crate::pcp::Storage;
 use crate::pcp::pageset::{Owner, Pageset};
@@ -145,6 +148,8 @@ pub struct PageAllocator<'m, P: Platform> {
     model: Model,
     map: SectionMap<'m>,
     online: OnlineMap<'m>,
+    /// By node index, and then that of all nodes.
+    ledgers: &'m [Ledger],
     /// By CPU id. All that the fast path asks of its CPU, in one table: with one look-up more a pair took half
     /// as long again.
     homes: &'m [Home<'m, P>],

@@ -31,11 +31,13 @@ pub enum Reason {
     Cpuset,
     /// The nearest node is private, and the request did not name it.
     PrivateNode,
+    /// A hard limit of the nearest node.
+    Limit,
 }
 
 impl Reason {
     /// Number of reasons.
-    pub const COUNT: usize = 7;
+    pub const COUNT: usize = 8;
     /// All reasons.
     pub const ALL: [Reason; Self::COUNT] = [
         Self::Watermark,
@@ -45,6 +47,7 @@ impl Reason {
         Self::Policy,
         Self::Cpuset,
         Self::PrivateNode,
+        Self::Limit,
     ];
 
     /// The name in texts.
@@ -57,6 +60,7 @@ impl Reason {
             Self::Policy => "policy",
             Self::Cpuset => "cpuset",
             Self::PrivateNode => "private_node",
+            Self::Limit => "limit",
         }
     }
 }
@@ -151,7 +155,8 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     ) -> Reason {
         let passes = |order, kind| zone.passes(order, flags, kind);
         if passes(wanted.order, wanted.kind) {
-            Reason::Fragmentation
+            let is_limited = zone.limiting(wanted.order.pages()).is_some();
+            if is_limited { Reason::Limit } else { Reason::Fragmentation }
         } else if passes(wanted.order, zone.kind()) {
             // Nothing is kept from requests that could use no higher zone.
             Reason::LowmemReserve

@@ -9,7 +9,7 @@ use super::placed::Scope;
 use super::reasons::Reason;
 use super::{PageAllocator, Request};
 use crate::buddy::{BlockRequest, Buddy, Fragmentation};
-use crate::error::AllocError;
+use crate::error::{AllocError, LimitOf};
 use crate::frame::{Migratetype, ZoneFrames};
 use crate::gfp::Gfp;
 use crate::pcp::{Storage, list_index};
@@ -74,6 +74,8 @@ pub(super) struct Refusals {
     pub(super) free: PageCount,
     pub(super) below_watermark: u16,
     pub(super) fragmented: u16,
+    /// The first limit that stood in the way.
+    pub(super) limit: Option<(LimitOf, PageCount)>,
 }
 
 impl<'m, P: Platform> PageAllocator<'m, P> {
@@ -260,7 +262,10 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
                     }
                     return Ok(hand_out(zone.frames(), number, wanted.order, wanted.migratetype));
                 }
-                refusals.fragmented += 1;
+                match self.limit_reached(zone, wanted.order) {
+                    None => refusals.fragmented += 1,
+                    limit => refusals.limit = refusals.limit.or(limit),
+                }
                 Refusal::Block
             } else {
                 refusals.below_watermark += 1;
@@ -354,6 +359,9 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     ) -> Option<u32> {
         let number = {
             let mut guard = zone.lock_to_take(flags);
+            if guard.claim(1, wanted.order) == 0 {
+                return None;
+            }
             let number = take_block(guard.buddy(), *zone.frames(), wanted.trip(flags))?;
             guard.note_moved(wanted.order.pages().0);
             number
@@ -364,6 +372,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         if self.this_node() != zone.node() {
             ZoneEvents::add(&events.direct_other, 1);
         }
+        self.wake_above_soft_limit(zone, flags);
         Some(number)
     }
 

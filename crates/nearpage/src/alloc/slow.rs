@@ -66,6 +66,9 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     }
 
     fn out_of_memory(&self, wanted: &Wanted<'_>, refusals: Refusals) -> AllocError {
+        if let Some((limit, pages)) = refusals.limit {
+            return AllocError::LimitReached { limit, pages, order: wanted.order, gfp: wanted.gfp };
+        }
         AllocError::OutOfMemory {
             node: self.node_id(wanted.node),
             order: wanted.order,
@@ -104,9 +107,11 @@ impl<P: Platform> Ladder<'_, '_, P> {
         loop {
             step = match step.and_then(|()| self.round()) {
                 Err(End::NoPage) if may_not_fail(self.wanted.gfp) => self.insist(),
-                Err(end) => return end,
-                Ok(()) => Ok(()),
+                ended => ended,
             };
+            if let Err(end) = step {
+                return end;
+            }
             self.wake();
         }
     }
@@ -168,11 +173,16 @@ impl<P: Platform> Ladder<'_, '_, P> {
     /// failing to more work.
     fn drain_and_leave(&mut self) -> Result<(), End> {
         let is_easy = self.wanted.gfp.has(Gfp::NORETRY);
-        if self.allocator.model.departures.drains_before_failing && !is_easy {
+        if self.drains() && !is_easy {
             self.drain();
             self.look()?;
         }
         Err(End::NoPage)
+    }
+
+    /// Whether pagesets are drained in any case: for a limit they are, since what they hold counts.
+    fn drains(&self) -> bool {
+        self.allocator.model.departures.drains_before_failing || self.refusals.limit.is_some()
     }
 
     fn drain(&self) {
@@ -188,7 +198,7 @@ impl<P: Platform> Ladder<'_, '_, P> {
             self.look()?;
             self.allocator.unreserve(&self.wanted, Force::KeepsLast);
         }
-        if progress || self.allocator.model.departures.drains_before_failing {
+        if progress || self.drains() {
             self.drain();
             self.look()?;
         }
@@ -299,10 +309,11 @@ impl<P: Platform> Ladder<'_, '_, P> {
         if helped { Ok(()) } else { Err(End::NoPage) }
     }
 
-    /// A request that may not fail gets a part of the reserves, and begins anew.
+    /// A request that may not fail gets a part of the reserves, whatever the limits, and begins anew.
     fn insist(&mut self) -> Result<(), End> {
-        self.look_with(AllocFlags::MIN_RESERVE)?;
-        self.look_beyond_cpuset(AllocFlags::MIN_RESERVE)?;
+        let rights = AllocFlags::MIN_RESERVE.or(AllocFlags::OVER_LIMIT);
+        self.look_with(rights)?;
+        self.look_beyond_cpuset(rights)?;
         self.allocator.platform.relax();
         Ok(())
     }

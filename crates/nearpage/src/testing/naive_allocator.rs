@@ -18,6 +18,7 @@
 //! | `slow` | what happens when that finds nothing (facts 4.4) |
 //! | `hints` | the zonelist cache (facts 5.1, and nearpage's own) |
 //! | `policy` | policies, cpusets, private nodes (facts 3.7, 3.8) |
+//! | `limits` | hard and soft limits (nearpage's own) |
 //! | `free` | frees, drains, decay (facts 7.4 to 7.7) |
 //! | `bulk` | bulk allocation and bulk free (facts 8) |
 
@@ -25,6 +26,7 @@ mod alloc;
 mod bulk;
 mod free;
 mod hints;
+mod limits;
 mod loose;
 mod machine;
 mod policy;
@@ -142,6 +144,8 @@ pub struct NaiveAllocator {
     memory: Vec<(PfnRange, usize)>,
     /// What of it is online, in any order.
     online: Vec<PfnRange>,
+    /// Hard and soft, in pages, of nodes and of all.
+    limits: BTreeMap<Option<NodeIndex>, (Option<u64>, Option<u64>)>,
     /// The host.
     pub calls: HostCalls,
     /// The time.
@@ -175,6 +179,7 @@ impl NaiveAllocator {
             pageblocks: Pageblocks::new(&memory),
             memory,
             online: Vec::new(),
+            limits: BTreeMap::new(),
             calls: HostCalls::default(),
             now_ns: 0,
         }

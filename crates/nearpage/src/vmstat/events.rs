@@ -201,7 +201,7 @@ mod tests {
                             zonelist_visited 0\nzonelist_skipped 0\nzonelist_second_pass 0\n\
                             zonelist_zap 0\nfallback_watermark 0\nfallback_lowmem_reserve 0\n\
                             fallback_fragmentation 0\nfallback_zonelist_hint 0\n\
-                            fallback_policy 0\nfallback_cpuset 0\nfallback_private_node 0\n";
+                            fallback_policy 0\nfallback_cpuset 0\nfallback_private_node 0\nfallback_limit 0\n";
             assert_eq!(text, expected);
             let mut text = String::new();
             allocator.write_numastat(NodeIndex(1), &mut text).unwrap();
@@ -218,7 +218,7 @@ mod tests {
             let mut text = String::new();
             allocator.write_fallbacks(&mut text).unwrap();
             let expected = "Node 0 -> Node 8 watermark 2 lowmem_reserve 0 fragmentation 0 \
-                            zonelist_hint 0 policy 0 cpuset 0 private_node 0\n";
+                            zonelist_hint 0 policy 0 cpuset 0 private_node 0 limit 0\n";
             assert_eq!(text, expected);
         });
     }

@@ -4,7 +4,7 @@ use std::fmt::{Debug, Display};
 
 use nearpage::alloc::{BulkFreeError, PageAllocator};
 use nearpage::check::Checked;
-use nearpage::error::FreeError;
+use nearpage::error::{FreeError, LimitOf};
 use nearpage::frame::{FrameState, Migratetype};
 use nearpage::pcp::pageset::Pageset;
 use nearpage::pcp::{LISTS, Storage};
@@ -83,6 +83,7 @@ pub fn same_counters(
         let id = allocator.topology().node(zone.node()).id;
         same_zone(zone, model).map_err(|it| format!("{}: {it}", zone_name(id, zone.kind())))?;
     }
+    same_limits(allocator, naive)?;
     for node in allocator.topology().indexes() {
         let id = allocator.topology().node(node).id;
         let what = format_args!("scans for node {id}");
@@ -97,6 +98,23 @@ pub fn same_counters(
         same("pagesets of a CPU", pagesets.len(), naive.pagesets(cpu).len())?;
         for (zone, (pageset, model)) in pagesets.iter().zip(naive.pagesets(cpu)).enumerate() {
             same_pageset(pageset, model).map_err(|it| format!("CPU {cpu}, zone {zone}: {it}"))?;
+        }
+    }
+    Ok(())
+}
+
+/// What is in use, by the zones and by the ledgers.
+fn same_limits(
+    allocator: &PageAllocator<'_, Host>,
+    naive: &NaiveAllocator,
+) -> Result<(), Difference> {
+    let nodes = allocator.topology().indexes().map(Some);
+    for node in nodes.chain([None]) {
+        let id = |node| LimitOf::Node(allocator.topology().node(node).id);
+        let of = node.map_or(LimitOf::Allocator, id);
+        same(format_args!("pages in use of {of}"), allocator.in_use(of), Ok(naive.out(node)))?;
+        if let Some(counted) = allocator.counted_in_use(of) {
+            same(format_args!("pages in the ledger of {of}"), counted, naive.out(node))?;
         }
     }
     Ok(())

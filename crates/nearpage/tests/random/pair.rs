@@ -19,7 +19,7 @@ use self::placed::Prepared;
 use crate::compare::{self, Difference, same};
 use crate::habits::Habits;
 use crate::host::Host;
-use crate::run::{Plan, Tally, Thoroughness};
+use crate::run::{Plan, Planted, Tally, Thoroughness};
 
 /// Most pages of one bulk operation.
 const BULK_MAX: u64 = 1400;
@@ -48,6 +48,7 @@ pub struct Pair<'a, 'm> {
     /// The operation at hand in words, if somebody wants to know.
     narrative: Option<String>,
     tally: Tally,
+    planted: Planted,
 }
 
 impl<'a, 'm> Pair<'a, 'm> {
@@ -75,11 +76,13 @@ impl<'a, 'm> Pair<'a, 'm> {
             filling: true,
             narrative: None,
             tally: Tally::default(),
+            planted: Planted::Nothing,
         }
     }
 
     /// Brings the first memory online, does the operations, and gives everything back.
     pub fn run(mut self, plan: Plan) -> Result<Tally, Difference> {
+        self.planted = plan.planted;
         self.narrative = (plan.thoroughness == Thoroughness::EachOperation).then(String::new);
         self.do_operations(plan).map_err(|difference| {
             let at = self.tally.operations;
@@ -183,7 +186,7 @@ impl<'a, 'm> Pair<'a, 'm> {
             self.filling = !self.filling;
         }
         let rare = self.random.below(self.habits.rare_every);
-        if rare < 14 {
+        if rare < 15 {
             return self.rare(rare);
         }
         if self.random.below(100) < self.habits.wrong_percent {
@@ -332,6 +335,7 @@ impl<'a, 'm> Pair<'a, 'm> {
             AllocError::SizeOverflow { .. } => ("SizeOverflow", 5),
             AllocError::UnknownCpu { .. } => ("UnknownCpu", 6),
             AllocError::EmptyNodeSet { .. } => ("EmptyNodeSet", 7),
+            AllocError::LimitReached { pages, .. } => ("LimitReached", pages.0),
             AllocError::OutOfMemory { free, .. } => ("OutOfMemory", free.0),
         };
         self.tally.count(name);

@@ -7,7 +7,7 @@ use super::policy::NaiveScope;
 use super::zone::{Begins, Blocks};
 use super::{NaiveAllocator, NaivePageset};
 use crate::alloc::{Reason, Request};
-use crate::error::AllocError;
+use crate::error::{AllocError, LimitOf};
 use crate::frame::Migratetype;
 use crate::gfp::Gfp;
 use crate::pcp::list_index;
@@ -44,6 +44,7 @@ pub(super) struct Seen {
     pub free: PageCount,
     pub below_watermark: u16,
     pub fragmented: u16,
+    pub limit: Option<(LimitOf, PageCount)>,
 }
 
 impl NaiveAllocator {
@@ -102,14 +103,19 @@ impl NaiveAllocator {
                 return Ok(pfn);
             }
         }
-        self.slow(asked).map_err(|seen| AllocError::OutOfMemory {
-            node: self.nodes[asked.node.0 as usize].id,
-            order: asked.order,
-            gfp,
-            zones: seen.zones,
-            free: seen.free,
-            below_watermark: seen.below_watermark,
-            fragmented: seen.fragmented,
+        self.slow(asked).map_err(|seen| match seen.limit {
+            Some((limit, pages)) => {
+                AllocError::LimitReached { limit, pages, order: asked.order, gfp }
+            }
+            None => AllocError::OutOfMemory {
+                node: self.nodes[asked.node.0 as usize].id,
+                order: asked.order,
+                gfp,
+                zones: seen.zones,
+                free: seen.free,
+                below_watermark: seen.below_watermark,
+                fragmented: seen.fragmented,
+            },
         })
     }
 
@@ -217,7 +223,9 @@ impl NaiveAllocator {
                     self.hand_out(pfn, zone, asked);
                     return Ok(pfn);
                 }
-                seen.fragmented += 1;
+                let limit = self.limit_reached(zone, asked.order.pages().0);
+                seen.limit = seen.limit.or(limit);
+                seen.fragmented += u16::from(limit.is_none());
             } else {
                 seen.below_watermark += 1;
             }
@@ -266,7 +274,8 @@ impl NaiveAllocator {
         if scan.left_some_out() {
             Reason::Hint
         } else if zone.passes(asked.order, flags, asked.kind) {
-            Reason::Fragmentation
+            let is_limited = self.limit_reached(asked.zonelist[0], asked.order.pages().0).is_some();
+            if is_limited { Reason::Limit } else { Reason::Fragmentation }
         } else if zone.passes(asked.order, flags, zone.kind) {
             Reason::LowmemReserve
         } else if zone.passes(Order(0), flags, asked.kind) {
@@ -324,6 +333,16 @@ impl NaiveAllocator {
 
     /// A block straight from the zone, with rights to its reserve.
     fn take_single(&mut self, zone: usize, asked: &Asked, flags: AllocFlags) -> Option<Pfn> {
+        if self.may_leave(zone, 1, asked.order, flags) < 1 {
+            self.zones[zone].note_hold(0);
+            return None;
+        }
+        let pfn = self.take_with_rights(zone, asked, flags)?;
+        self.wake_above_soft(zone, flags);
+        Some(pfn)
+    }
+
+    fn take_with_rights(&mut self, zone: usize, asked: &Asked, flags: AllocFlags) -> Option<Pfn> {
         let last_rights = AllocFlags::OOM.or(AllocFlags::NON_BLOCK);
         let mut reserved = None;
         if flags.has(AllocFlags::HIGHATOMIC) {
@@ -363,7 +382,11 @@ impl NaiveAllocator {
     ) -> Option<Pfn> {
         let pageset = &mut self.cpus.get_mut(&asked.cpu)?.pagesets[zone];
         pageset.tuning.before_alloc(&self.model.pcp);
+        let is_refill = pageset.lists[list].is_empty();
         let pfn = self.pop_or_refill(zone, asked, list, flags);
+        if is_refill && pfn.is_some() {
+            self.wake_above_soft(zone, flags);
+        }
         let pageset = &mut self.cpus.get_mut(&asked.cpu)?.pagesets[zone];
         if self.model.pcp.decay == Decay::ByUnused {
             pageset.tuning.after_alloc(pageset.count);
@@ -379,12 +402,14 @@ impl NaiveAllocator {
         list: usize,
         flags: AllocFlags,
     ) -> Option<Pfn> {
+        let may_leave = self.may_leave(zone, u64::MAX, asked.order, flags);
         let pageset = &mut self.cpus.get_mut(&asked.cpu)?.pagesets[zone];
         let zone = &mut self.zones[zone];
         if pageset.lists[list].is_empty() {
             let NaivePageset { tuning, count, .. } = pageset;
             let (order, migratetype) = (asked.order, asked.migratetype);
             let blocks = tuning.refill_blocks(&self.model.pcp, order, *count, zone.view);
+            let blocks = blocks.min(may_leave);
             let wanted = Blocks { order, migratetype, flags, blocks, runs_max: u64::MAX };
             let taken = zone.take(wanted, &mut self.pageblocks);
             let pages = (taken.len() as u64) << order.0;
@@ -411,6 +436,7 @@ impl NaiveAllocator {
         flags: AllocFlags,
     ) -> Vec<Pfn> {
         let (order, migratetype) = (asked.order, asked.migratetype);
+        let blocks = self.may_leave(zone, blocks, order, flags);
         let wanted = Blocks { order, migratetype, flags, blocks, runs_max };
         let taken = self.zones[zone].take(wanted, &mut self.pageblocks);
         self.count_direct(zone, asked, taken.len() as u64);

@@ -9,6 +9,7 @@ use super::free::PIECE;
 use crate::alloc::{BulkFreeError, Reason, Request};
 use crate::error::AllocError;
 use crate::frame::Migratetype;
+use crate::gfp::Gfp;
 use crate::pcp::list_index;
 use crate::units::{CpuId, Order, PageCount, Pfn};
 use crate::watermark::AllocFlags;
@@ -86,9 +87,14 @@ impl NaiveAllocator {
         };
         let Some(zone) = self.near_zones(asked).into_iter().find(has_all) else { return vec![] };
         let mut pages = vec![];
-        while (pages.len() as u64) < count
-            && let Some(pfn) = self.pop_or_refill(zone, asked, list, AllocFlags::default())
-        {
+        while (pages.len() as u64) < count {
+            let is_refill = self.pagesets(asked.cpu)[zone].lists[list].is_empty();
+            let Some(pfn) = self.pop_or_refill(zone, asked, list, AllocFlags::default()) else {
+                break;
+            };
+            if is_refill {
+                self.wake_for_bulk(zone, asked);
+            }
             self.hand_out(pfn, zone, asked);
             pages.push(pfn);
         }
@@ -97,7 +103,15 @@ impl NaiveAllocator {
     }
 
     fn count_bulk(&mut self, zone: usize, asked: &Asked, pages: &[Pfn]) {
-        self.count_fallback(zone, asked, PageCount(pages.len() as u64), Reason::Watermark);
+        let is_limited = self.limit_reached(asked.zonelist[0], 1).is_some();
+        let reason = if is_limited { Reason::Limit } else { Reason::Watermark };
+        self.count_fallback(zone, asked, PageCount(pages.len() as u64), reason);
+    }
+
+    fn wake_for_bulk(&mut self, zone: usize, asked: &Asked) {
+        if asked.gfp.has(Gfp::KSWAPD_RECLAIM) {
+            self.wake_above_soft(zone, AllocFlags::KSWAPD);
+        }
     }
 
     /// The first zone that has pages above its low mark gives as many as it has there: those that the
@@ -142,6 +156,9 @@ impl NaiveAllocator {
         let left = share - pages.len() as u64;
         if left > 0 {
             let direct = self.take_direct(zone, asked, left, RUNS_MAX, AllocFlags::default());
+            if !direct.is_empty() {
+                self.wake_for_bulk(zone, asked);
+            }
             for &pfn in &direct {
                 self.hand_out(pfn, zone, asked);
             }
@@ -170,8 +187,12 @@ impl NaiveAllocator {
         }
         let left = pageblocks - blocks.len() as u64;
         if left > 0 {
+            let left = self.may_leave(zone, left, Order(9), AllocFlags::default());
             let direct = self.zones[zone].take_pageblocks(asked.migratetype, left, RUNS_MAX);
             self.count_direct(zone, asked, direct.len() as u64 * PAGEBLOCK);
+            if !direct.is_empty() {
+                self.wake_for_bulk(zone, asked);
+            }
             blocks.extend(direct);
         }
         blocks.iter().flat_map(|first| first.0..first.0 + PAGEBLOCK).map(Pfn).collect()

@@ -64,7 +64,7 @@ impl NaiveAllocator {
                 Some(Some(pfn)) => return Ok(pfn),
                 Some(None) if !never_fails => return Err(way.seen),
                 Some(None) => {
-                    let flags = AllocFlags::MIN_RESERVE;
+                    let flags = AllocFlags::MIN_RESERVE.or(AllocFlags::OVER_LIMIT);
                     if let Some(pfn) = self.look_out(&asked, flags, &mut way.seen) {
                         return Ok(pfn);
                     }
@@ -139,7 +139,7 @@ impl NaiveAllocator {
         }
         let drains = self.model.departures.drains_before_failing;
         if !asked.gfp.has(Gfp::DIRECT_RECLAIM) {
-            if !drains || asked.gfp.has(Gfp::NORETRY) {
+            if !drains && way.seen.limit.is_none() || asked.gfp.has(Gfp::NORETRY) {
                 return Some(None);
             }
             self.drain_all();
@@ -154,7 +154,7 @@ impl NaiveAllocator {
             }
             self.give_up_a_reserve(asked, false);
         }
-        if progress || drains {
+        if progress || drains || way.seen.limit.is_some() {
             self.drain_all();
             if let Some(pfn) = self.look(asked, way.flags, &mut way.seen) {
                 return Some(Some(pfn));
