@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The layers of the core, lowest first: a module uses only what stands above it in this list.
-const LAYERS: [&str; 24] = [
+const LAYERS: [&str; 25] = [
     "units",
     "sync",
     "slot",
@@ -25,6 +25,7 @@ const LAYERS: [&str; 24] = [
     "limit",
     "zone",
     "pcp::pageset",
+    "reason",
     "policy",
     "alloc",
     "vmstat",

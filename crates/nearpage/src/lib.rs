@@ -17,6 +17,7 @@ pub mod model;
 pub mod pcp;
 pub mod platform;
 pub mod policy;
+pub mod reason;
 mod slot;
 pub mod sync;
 pub mod topology;

@@ -19,6 +19,7 @@
 
 use core::fmt;
 
+use crate::reason::CallSite;
 use crate::sync::{AtomicU32, Ordering};
 use crate::topology::Topology;
 use crate::units::{CpuId, NodeId, NodeIndex};
@@ -165,18 +166,26 @@ pub struct Placement<'a> {
     /// The CPU on whose behalf the request is made; without, the one that asks. A request that names a node is
     /// made on behalf of that node.
     pub cpu: Option<CpuId>,
+    /// The place in the program that asks, if its pages are to be counted apart.
+    pub site: Option<&'a CallSite>,
 }
 
 impl<'a> Placement<'a> {
     /// By a policy, in all of the machine, for the CPU that asks.
     pub const fn by(policy: Policy<'a>) -> Self {
-        Self { policy, allowed: None, cpu: None }
+        Self { policy, allowed: None, cpu: None, site: None }
     }
 
     /// The same within a cpuset.
     #[must_use]
     pub const fn within(self, allowed: NodeSet<'a>) -> Self {
         Self { allowed: Some(allowed), ..self }
+    }
+
+    /// The same, counted for a place in the program.
+    #[must_use]
+    pub const fn counted_at(self, site: &'a CallSite) -> Self {
+        Self { site: Some(site), ..self }
     }
 
     /// The same on behalf of a CPU.

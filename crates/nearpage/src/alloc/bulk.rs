@@ -8,7 +8,6 @@ use core::fmt;
 
 use super::fast::{FromPageset, Near, hand_out};
 use super::pageblocks::{self, PageblocksBack};
-use super::reasons::Reason;
 use super::scan::{Wanted, first_flags};
 use super::{PageAllocator, Request, refill::Runs};
 use crate::buddy::Search;
@@ -17,6 +16,7 @@ use crate::frame::Migratetype;
 use crate::pcp::pageset::Pageset;
 use crate::pcp::{Storage, list_index};
 use crate::platform::Platform;
+use crate::reason::Reason;
 use crate::units::{Order, PageCount, Pfn, ZoneIndex};
 use crate::watermark::AllocFlags;
 use crate::zone::{Zone, ZoneEvents};

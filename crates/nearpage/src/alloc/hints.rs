@@ -1,6 +1,6 @@
 //! How one scan uses the cache of its zonelist.
 
-use super::reasons::Reason;
+use crate::reason::Reason;
 use crate::sync::{AtomicU64, Ordering};
 use crate::units::Order;
 use crate::watermark::AllocFlags;

@@ -29,13 +29,13 @@ mod scan;
 mod settings;
 mod slow;
 
+pub use crate::reason::{Fallbacks, Reason};
 pub use build::{BuildError, Config, metadata_size};
 pub use bulk::BulkFreeError;
 pub use drain::DrainBusy;
 pub use hints::ScanCounts;
 pub use hold::SettingsLock;
 pub use limits::Limits;
-pub use reasons::{Fallbacks, Reason};
 pub use report::AllocReport;
 pub use settings::SettingError;
 

@@ -2,14 +2,14 @@
 //! not theirs; a request whose nearest zone is its own takes the fast path before.
 
 use super::fast::Near;
-use super::reasons::Reason;
 use super::scan::{FirstZone, Wanted, first_flags};
 use super::{PageAllocator, REQUEST_KINDS, Request};
 use crate::error::{AllocError, SetOfNodes};
 use crate::gfp::Gfp;
 use crate::platform::Platform;
 use crate::policy::{Cursor, NodeSet, Placement, Policy, Position, Round, Turn};
-use crate::units::{NodeIndex, Order, Pfn, ZoneKind};
+use crate::reason::{CallSite, Reason};
+use crate::units::{NodeIndex, Order, PageCount, Pfn, ZoneKind};
 use crate::zone::{Zone, ZoneEvents};
 
 /// The nodes that a request may use.
@@ -21,6 +21,8 @@ pub(super) struct Scope<'a> {
     allowed: Option<NodeSet<'a>>,
     /// Of the private nodes, no others.
     pub(super) named: Option<NodeSet<'a>>,
+    /// Where to count beside the matrix.
+    pub(super) site: Option<&'a CallSite>,
 }
 
 impl Scope<'_> {
@@ -80,6 +82,14 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         placement: &Placement<'_>,
         request: Request,
     ) -> Result<Pfn, AllocError> {
+        let pfn = self.alloc_placed(placement, request)?;
+        if let Some(site) = placement.site {
+            site.note_pages(request.order.pages());
+        }
+        Ok(pfn)
+    }
+
+    fn alloc_placed(&self, placement: &Placement<'_>, request: Request) -> Result<Pfn, AllocError> {
         let wanted = self.placed(placement, request)?;
         match policy_of(placement, request) {
             Policy::PreferredMany(nodes) => self.alloc_preferring(nodes, &wanted),
@@ -104,6 +114,19 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     /// # Errors
     /// As [`alloc_with`](Self::alloc_with), and [`AllocError::BulkOrder`] for any order but 0.
     pub fn alloc_bulk_with(
+        &self,
+        placement: &Placement<'_>,
+        request: Request,
+        out: &mut [Pfn],
+    ) -> Result<usize, AllocError> {
+        let got = self.alloc_bulk_placed(placement, request, out)?;
+        if let Some(site) = placement.site {
+            site.note_pages(PageCount(got as u64));
+        }
+        Ok(got)
+    }
+
+    fn alloc_bulk_placed(
         &self,
         placement: &Placement<'_>,
         request: Request,
@@ -137,6 +160,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         request: Request,
     ) -> Result<Wanted<'a>, AllocError> {
         let mut wanted = self.wanted(self.on_behalf(placement, request)?)?;
+        wanted.scope.site = placement.site;
         let allowed = placement.allowed;
         if allowed.is_some_and(|nodes| self.first_usable(nodes, None).is_none()) {
             return Err(AllocError::EmptyNodeSet { set: SetOfNodes::Allowed });
@@ -327,7 +351,7 @@ mod tests {
     use crate::alloc::Access;
     use crate::testing::machine::TestMachine;
     use crate::testing::plain::PlainPlatform;
-    use crate::units::{CpuId, NodeId, PageCount};
+    use crate::units::{CpuId, NodeId};
     use crate::vmstat::ZoneStats;
 
     type Allocator<'m> = PageAllocator<'m, PlainPlatform>;
@@ -428,6 +452,25 @@ mod tests {
                 Placement::by(Policy::Bind(NodeSet::of_words(&only_zero))).within(allowed);
             let refused = allocator.alloc_with(&nowhere, PAGE);
             assert_eq!(refused, Err(AllocError::EmptyNodeSet { set: SetOfNodes::Policy }));
+        });
+    }
+
+    #[test]
+    fn a_call_site_counts_its_own_pages() {
+        on_three_nodes(|allocator| {
+            let (set, here, there) = ([0b110], CallSite::new(), CallSite::new());
+            let bind = Placement::by(Policy::Bind(NodeSet::of_words(&set)));
+            let local = Placement::by(Policy::Local).counted_at(&here);
+            nodes_of(allocator, &bind.counted_at(&there), 3);
+            nodes_of(allocator, &bind, 4);
+            nodes_of(allocator, &local, 5);
+            let large = Request { order: Order(4), ..PAGE };
+            allocator.alloc_with(&bind.counted_at(&there), large).unwrap();
+            allocator.alloc_bulk_with(&bind.counted_at(&there), PAGE, &mut [Pfn(0); 7]).unwrap();
+            assert_eq!((here.pages(), here.fallbacks().total()), (PageCount(5), PageCount(0)));
+            assert_eq!(there.pages(), PageCount(3 + 16 + 7));
+            assert_eq!(there.fallbacks().pages(Reason::Policy), there.pages());
+            assert_eq!(allocator.fallbacks(ZERO, ONE).total(), PageCount(4 + 3 + 16 + 7));
         });
     }
 

@@ -146,6 +146,8 @@ pub struct NaiveAllocator {
     online: Vec<PfnRange>,
     /// Hard and soft, in pages, of nodes and of all.
     limits: BTreeMap<Option<NodeIndex>, (Option<u64>, Option<u64>)>,
+    /// Pages that came from elsewhere, from all nodes to all.
+    pub all_fallbacks: Fallbacks,
     /// The host.
     pub calls: HostCalls,
     /// The time.
@@ -180,6 +182,7 @@ impl NaiveAllocator {
             memory,
             online: Vec::new(),
             limits: BTreeMap::new(),
+            all_fallbacks: Fallbacks::default(),
             calls: HostCalls::default(),
             now_ns: 0,
         }

@@ -266,6 +266,7 @@ impl NaiveAllocator {
             return;
         };
         self.nodes[from.0 as usize].fallbacks.entry(to).or_default().add(reason, pages);
+        self.all_fallbacks.add(reason, pages);
     }
 
     /// Why the first zone gave nothing, after another one did.

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use nearpage::alloc::{Access, Request};
+use nearpage::alloc::{Access, Fallbacks, Reason, Request};
 use nearpage::policy::{Cursor, NodeSet, Placement, Policy, Turn};
+use nearpage::reason::CallSite;
 use nearpage::testing::generate::any_size;
 use nearpage::testing::naive_allocator::{NaiveMode, NaivePlacement};
-use nearpage::units::{CpuId, NodeId, NodeIndex, Pfn};
+use nearpage::units::{CpuId, NodeId, NodeIndex, PageCount, Pfn};
 
 use super::{BULK_MAX, Pair};
 use crate::compare::{Difference, same};
@@ -15,12 +16,18 @@ use crate::compare::{Difference, same};
 pub struct Prepared {
     naive: NaivePlacement,
     cursor: Cursor,
+    site: CallSite,
+    /// What the site must have counted.
+    counted: Fallbacks,
 }
 
 impl Pair<'_, '_> {
     /// A few placements, of which the run uses one after the other.
     pub(super) fn prepare_placements(&mut self) {
-        let prepared = |naive| Prepared { naive, cursor: Cursor::new() };
+        let prepared = |naive| {
+            let (cursor, site, counted) = Default::default();
+            Prepared { naive, cursor, site, counted }
+        };
         self.placements = (0..6).map(|_| prepared(self.any_placement())).collect();
     }
 
@@ -56,8 +63,8 @@ impl Pair<'_, '_> {
     /// Calls `each` with a placement for both sides.
     fn with_placement<R>(
         &mut self,
-        each: impl FnOnce(&mut Self, &Placement<'_>, &mut NaivePlacement) -> R,
-    ) -> R {
+        each: impl FnOnce(&mut Self, &Placement<'_>, &mut NaivePlacement) -> Result<R, Difference>,
+    ) -> Result<R, Difference> {
         let at = self.random.below(self.placements.len() as u64) as usize;
         let mut prepared = self.placements.swap_remove(at);
         if let Some(place) = &mut prepared.naive.at {
@@ -84,8 +91,15 @@ impl Pair<'_, '_> {
             NaiveMode::Interleave => Policy::Interleave { nodes, turn },
             NaiveMode::WeightedInterleave => Policy::WeightedInterleave { nodes, weights, turn },
         };
-        let placement = Placement { policy, allowed, cpu: prepared.naive.cpu };
+        let site = Some(&prepared.site);
+        let placement = Placement { policy, allowed, cpu: prepared.naive.cpu, site };
+        let before = self.naive.all_fallbacks;
         let result = each(self, &placement, &mut prepared.naive);
+        for reason in Reason::ALL {
+            let now = self.naive.all_fallbacks.pages(reason).0;
+            prepared.counted.add(reason, PageCount(now - before.pages(reason).0));
+        }
+        same("reasons of a call site", prepared.site.fallbacks(), prepared.counted)?;
         self.placements.push(prepared);
         result
     }
