@@ -123,6 +123,42 @@ impl fmt::Display for UnknownNode {
 
 impl core::error::Error for UnknownNode {}
 
+/// Why there are no such limits. Nothing was changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LimitError {
+    /// The topology has no such node.
+    UnknownNode(UnknownNode),
+    /// The soft limit, in whole pages, is not below the hard limit: nothing would ever reach it.
+    SoftNotBelowHard {
+        /// Whose limits.
+        of: LimitOf,
+        /// The soft limit.
+        soft: PageCount,
+        /// The hard limit.
+        hard: PageCount,
+    },
+}
+
+impl From<UnknownNode> for LimitError {
+    fn from(error: UnknownNode) -> Self {
+        Self::UnknownNode(error)
+    }
+}
+
+impl fmt::Display for LimitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UnknownNode(error) => error.fmt(f),
+            Self::SoftNotBelowHard { of, soft, hard } => write!(
+                f,
+                "limits of {of}: the soft limit, {soft} pages, must be below the hard limit, {hard} pages"
+            ),
+        }
+    }
+}
+
+impl core::error::Error for LimitError {}
+
 impl fmt::Display for AllocError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {

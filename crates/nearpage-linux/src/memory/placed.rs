@@ -2,7 +2,7 @@
 //! limits and reasons of a [`Memory`].
 
 use nearpage::alloc::{Access, Fallbacks, Limits, Request, ScanCounts};
-use nearpage::error::{AllocError, LimitOf, UnknownNode};
+use nearpage::error::{AllocError, LimitError, LimitOf, UnknownNode};
 use nearpage::policy::Placement;
 use nearpage::units::{NodeId, PageCount, Pfn};
 
@@ -61,8 +61,8 @@ impl Memory {
     /// [`nearpage::limit`].
     ///
     /// # Errors
-    /// [`UnknownNode`]; nothing is changed then.
-    pub fn set_limits(&self, of: LimitOf, limits: Limits) -> Result<(), UnknownNode> {
+    /// [`LimitError`]; nothing is changed then.
+    pub fn set_limits(&self, of: LimitOf, limits: Limits) -> Result<(), LimitError> {
         with_allocator!(self, allocator => allocator.set_limits(of, limits))
     }
 
@@ -88,6 +88,18 @@ impl Memory {
     /// [`AllocError`] if the request contradicts itself: that error is the whole story.
     pub fn report(&self, request: Request) -> Result<String, AllocError> {
         with_allocator!(self, allocator => Ok(allocator.report(request)?.to_string()))
+    }
+
+    /// The same of a request with a policy or a cpuset.
+    ///
+    /// # Errors
+    /// As [`report`](Self::report).
+    pub fn report_with(
+        &self,
+        placement: &Placement<'_>,
+        request: Request,
+    ) -> Result<String, AllocError> {
+        with_allocator!(self, allocator => Ok(allocator.report_with(placement, request)?.to_string()))
     }
 
     /// Pages that were wanted from one node and came from another, by reason, or `None` if there is no such node.

@@ -1,7 +1,7 @@
 //! Limits on the memory in use: of a node, and of the allocator. [`crate::limit`] says what counts and how exactly.
 
 use super::PageAllocator;
-use crate::error::{LimitOf, UnknownNode};
+use crate::error::{LimitError, LimitOf, UnknownNode};
 use crate::gfp::Gfp;
 use crate::limit::Ledger;
 use crate::platform::{Lock, Platform, Shortage};
@@ -23,12 +23,18 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     /// Limits the memory in use of a node or of the allocator.
     ///
     /// # Errors
-    /// [`UnknownNode`] if the topology has no such node; nothing is changed then.
-    pub fn set_limits(&self, of: LimitOf, limits: Limits) -> Result<(), UnknownNode> {
+    /// [`LimitError`]; nothing is changed then.
+    pub fn set_limits(&self, of: LimitOf, limits: Limits) -> Result<(), LimitError> {
         let ledger = self.ledger(of)?;
         let state = self.state.lock();
         let pages = |bytes: Option<u64>| bytes.map(|bytes| PageCount(bytes >> state.page_shift));
-        ledger.set_limits(pages(limits.hard_bytes), pages(limits.soft_bytes));
+        let (hard, soft) = (pages(limits.hard_bytes), pages(limits.soft_bytes));
+        if let (Some(hard), Some(soft)) = (hard, soft)
+            && soft >= hard
+        {
+            return Err(LimitError::SoftNotBelowHard { of, soft, hard });
+        }
+        ledger.set_limits(hard, soft);
         if limits != Limits::default() {
             self.zones.iter().for_each(|zone| zone.count_in_ledgers());
         }
@@ -162,8 +168,21 @@ mod tests {
             allocator.set_limits(LimitOf::Node(NodeId(0)), Limits::default()).unwrap();
             assert!(allocator.alloc(PAGE).is_ok());
             let unknown = UnknownNode { node: NodeId(5) };
-            assert_eq!(allocator.set_limits(LimitOf::Node(NodeId(5)), hard(1)), Err(unknown));
+            let refused = allocator.set_limits(LimitOf::Node(NodeId(5)), hard(1));
+            assert_eq!(refused, Err(LimitError::UnknownNode(unknown)));
             assert_eq!(allocator.in_use(LimitOf::Node(NodeId(5))), Err(unknown));
+        });
+    }
+
+    #[test]
+    fn a_soft_limit_is_below_the_hard_one() {
+        TestMachine::new().node(0, 8192, &[0]).run(|allocator| {
+            let both = |soft| Limits { soft_bytes: Some(soft), ..hard(100) };
+            allocator.set_limits(LimitOf::Allocator, both((100 << 12) - 1)).unwrap();
+            let (soft, hard) = (PageCount(100), PageCount(100));
+            let refused = LimitError::SoftNotBelowHard { of: LimitOf::Allocator, soft, hard };
+            assert_eq!(allocator.set_limits(LimitOf::Allocator, both(100 << 12)), Err(refused));
+            assert_eq!(allocator.limits(LimitOf::Allocator), Ok(both(99 << 12)));
         });
     }
 

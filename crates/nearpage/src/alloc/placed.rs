@@ -66,9 +66,14 @@ impl Scope<'_> {
         Self { allowed: None, ..self }
     }
 
+    /// Without the policy's set.
+    pub(super) fn beyond_policy(self) -> Self {
+        Self { only: None, ..self }
+    }
+
     /// All nodes but private ones that the request does not name.
     pub(super) fn anywhere(self) -> Self {
-        Self { only: None, ..self.beyond_cpuset() }
+        self.beyond_policy().beyond_cpuset()
     }
 }
 

@@ -1,5 +1,6 @@
 //! An allocator and its model in step: one random operation after the other on both, each answer compared.
 
+mod moved;
 mod placed;
 mod upkeep;
 mod wrong;
@@ -15,6 +16,7 @@ use nearpage::testing::naive_allocator::NaiveAllocator;
 use nearpage::testing::random::Random;
 use nearpage::units::{CpuId, NodeId, Order, Pfn, PfnRange, ZoneKind};
 
+use self::moved::Moved;
 use self::placed::Prepared;
 use crate::compare::{self, Difference, same};
 use crate::habits::Habits;
@@ -41,6 +43,8 @@ pub struct Pair<'a, 'm> {
     freed: Vec<(Pfn, Order)>,
     /// Policies and cpusets in use now.
     placements: Vec<Prepared>,
+    /// Pages that came from elsewhere.
+    moved: Moved,
     /// Memory that is still to come.
     later: Vec<PfnRange>,
     /// Whether more is allocated than freed now.
@@ -72,6 +76,7 @@ impl<'a, 'm> Pair<'a, 'm> {
             held: Default::default(),
             freed: vec![],
             placements: vec![],
+            moved: Moved::default(),
             later: machine.later.clone(),
             filling: true,
             narrative: None,
@@ -149,6 +154,7 @@ impl<'a, 'm> Pair<'a, 'm> {
             }
         }
         self.drain_all()?;
+        self.reasons_add_up()?;
         compare::same_counters(self.allocator, &self.naive, &self.cpus)?;
         compare::same_lists(self.allocator, &self.naive, &self.cpus)?;
         compare::checked(self.allocator, &self.naive)?;
@@ -293,6 +299,9 @@ impl<'a, 'm> Pair<'a, 'm> {
         self.narrate(format_args!("alloc({request:?})"));
         let got = self.allocator.alloc(request);
         same("answer", got, self.naive.alloc(self.cpu, request))?;
+        if let Ok(first) = got {
+            self.note_moved(request, first);
+        }
         self.allocated("alloc", request, got);
         Ok(got.is_ok())
     }
@@ -356,6 +365,9 @@ impl<'a, 'm> Pair<'a, 'm> {
         let got = self.allocator.alloc_bulk(request, &mut out).map(|count| out[..count].to_vec());
         let expected = self.naive.alloc_bulk(self.cpu, request, count as usize);
         same("answer", &got, &expected)?;
+        for &page in got.iter().flatten() {
+            self.note_moved(request, page);
+        }
         self.allocated_bulk("alloc_bulk", got);
         Ok(())
     }

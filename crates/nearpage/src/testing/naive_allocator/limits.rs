@@ -2,13 +2,13 @@
 
 use super::NaiveAllocator;
 use crate::alloc::Limits;
-use crate::error::{LimitOf, UnknownNode};
+use crate::error::{LimitError, LimitOf, UnknownNode};
 use crate::units::{NodeIndex, Order, PageCount};
 use crate::watermark::AllocFlags;
 
 impl NaiveAllocator {
     /// Limits a node or the allocator.
-    pub fn set_limits(&mut self, of: LimitOf, limits: Limits) -> Result<(), UnknownNode> {
+    pub fn set_limits(&mut self, of: LimitOf, limits: Limits) -> Result<(), LimitError> {
         let node = match of {
             LimitOf::Allocator => None,
             LimitOf::Node(node) => {
@@ -17,8 +17,12 @@ impl NaiveAllocator {
             }
         };
         let pages = |bytes: Option<u64>| bytes.map(|bytes| bytes >> self.page_shift);
-        let limits = (pages(limits.hard_bytes), pages(limits.soft_bytes));
-        self.limits.insert(node, limits);
+        let (hard, soft) = (pages(limits.hard_bytes), pages(limits.soft_bytes));
+        if hard.is_some_and(|hard| soft.is_some_and(|soft| soft >= hard)) {
+            let pages = |limit: Option<u64>| PageCount(limit.unwrap_or_default());
+            return Err(LimitError::SoftNotBelowHard { of, soft: pages(soft), hard: pages(hard) });
+        }
+        self.limits.insert(node, (hard, soft));
         Ok(())
     }
 

@@ -19,14 +19,15 @@ pub struct Prepared {
     site: CallSite,
     /// What the site must have counted.
     counted: Fallbacks,
+    pages: PageCount,
 }
 
 impl Pair<'_, '_> {
     /// A few placements, of which the run uses one after the other.
     pub(super) fn prepare_placements(&mut self) {
         let prepared = |naive| {
-            let (cursor, site, counted) = Default::default();
-            Prepared { naive, cursor, site, counted }
+            let (cursor, site, counted, pages) = Default::default();
+            Prepared { naive, cursor, site, counted, pages }
         };
         self.placements = (0..6).map(|_| prepared(self.any_placement())).collect();
     }
@@ -93,15 +94,18 @@ impl Pair<'_, '_> {
         };
         let site = Some(&prepared.site);
         let placement = Placement { policy, allowed, cpu: prepared.naive.cpu, site };
-        let before = self.naive.all_fallbacks;
-        let result = each(self, &placement, &mut prepared.naive);
+        let (before, pages) = (self.naive.all_fallbacks, self.tally.pages);
+        let result = each(self, &placement, &mut prepared.naive)?;
         for reason in Reason::ALL {
-            let now = self.naive.all_fallbacks.pages(reason).0;
-            prepared.counted.add(reason, PageCount(now - before.pages(reason).0));
+            let more = PageCount(self.naive.all_fallbacks.pages(reason).0 - before.pages(reason).0);
+            prepared.counted.add(reason, more);
+            self.moved.by_policy += more.0;
         }
+        prepared.pages.0 += self.tally.pages - pages;
         same("reasons of a call site", prepared.site.fallbacks(), prepared.counted)?;
+        same("pages of a call site", prepared.site.pages(), prepared.pages)?;
         self.placements.push(prepared);
-        result
+        Ok(result)
     }
 
     pub(super) fn alloc_placed(&mut self, request: Request) -> Result<bool, Difference> {
@@ -142,6 +146,10 @@ impl Pair<'_, '_> {
             self.naive.set_access(node, access),
         )?;
         self.done("set_access", 0);
+        match access {
+            Access::Private => self.moved.private.insert(node),
+            Access::General => self.moved.private.remove(&node),
+        };
         Ok(())
     }
 }

@@ -1,7 +1,7 @@
 //! What happens to a machine beside allocation and free: drains, decay, settings, memory that comes.
 
 use nearpage::alloc::Limits;
-use nearpage::error::{LimitOf, OnlineError};
+use nearpage::error::{LimitError, LimitOf, OnlineError};
 use nearpage::testing::generate::any_settings;
 use nearpage::units::{NodeId, NodeIndex, PageCount, Pfn, PfnRange};
 
@@ -194,12 +194,15 @@ impl Pair<'_, '_> {
         };
         let limits = Limits { hard_bytes: near(2), soft_bytes: near(1) };
         self.narrate(format_args!("set_limits({of:?}, {limits:?})"));
-        let mut expected = limits;
-        if matches!(self.planted, Planted::LooseLimit) {
-            expected.hard_bytes = limits.hard_bytes.map(|bytes| bytes + (1 << shift));
+        let mut expected = self.naive.set_limits(of, limits);
+        if matches!(self.planted, Planted::LooseLimit) && expected.is_ok() {
+            let hard_bytes = limits.hard_bytes.map(|bytes| bytes + (1 << shift));
+            expected = self.naive.set_limits(of, Limits { hard_bytes, ..limits });
         }
-        let expected = self.naive.set_limits(of, expected);
         same("answer", self.allocator.set_limits(of, limits), expected)?;
+        if let Err(LimitError::SoftNotBelowHard { .. }) = expected {
+            self.tally.count("SoftNotBelowHard");
+        }
         self.done("set_limits", out);
         Ok(())
     }
