@@ -51,6 +51,10 @@ pub struct ZoneEvents {
     pub foreign: AtomicU64,
     /// Allocations that were interleaved to here: `numa_interleave`.
     pub interleave: AtomicU64,
+    /// Trips for blocks that a hard limit sent away with none.
+    pub limit_refused: AtomicU64,
+    /// Trips above a soft limit, which woke background reclaim.
+    pub soft_limit_wakes: AtomicU64,
 }
 
 impl ZoneEvents {
@@ -533,6 +537,9 @@ impl<'a, 'm, P: Platform> ZoneGuard<'a, 'm, P> {
         node.sub(order.pages_in(of_node - claimed));
         self.claimed.0 += order.pages_in(claimed).0;
         let least = blocks.min(self.flags.has(AllocFlags::OVER_LIMIT).into());
+        if claimed.max(least) == 0 {
+            ZoneEvents::add(&self.zone.events.limit_refused, 1);
+        }
         claimed.max(least)
     }
 

@@ -218,6 +218,7 @@ mod tests {
     use crate::testing::machine::TestMachine;
     use crate::testing::plain::PlainPlatform;
     use crate::units::{NodeId, NodeIndex};
+    use crate::zonelist::cache::HintLine;
 
     type Allocator<'m> = PageAllocator<'m, PlainPlatform>;
 
@@ -285,6 +286,28 @@ mod tests {
                 assert_eq!((after[1] - before[1], after[2] - before[2]), (2, 1), "{rule:?}");
             });
         }
+    }
+
+    /// A scan past full zones reads a hint for each and nothing of the zones, whose lines others write.
+    #[test]
+    fn a_long_scan_reads_a_line_for_32_zones() {
+        let machine = (0..100).fold(TestMachine::new(), |machine, id| {
+            machine.node(id, 2048, if id == 0 { &[0] } else { &[] })
+        });
+        machine.run(|allocator| {
+            let gfp = Gfp::KERNEL.or(Gfp::THISNODE);
+            let last = allocator.fallback_zones(NodeIndex(0)).last().unwrap().node();
+            for zone in allocator.zones().iter().filter(|zone| zone.node() != last) {
+                let id = allocator.topology().node(zone.node()).id;
+                while allocator.alloc(Request::new(PAGE, gfp).on(id)).is_ok() {}
+            }
+            assert_eq!(node_of_next(allocator, PAGE), last);
+            assert_eq!(counts(allocator), [99, 0, 0, 0]);
+            assert_eq!(node_of_next(allocator, PAGE), last);
+            assert_eq!(counts(allocator), [100, 98, 0, 0], "only the last was asked again");
+            let lines = ZonelistCache::lines(100);
+            assert_eq!((lines, size_of::<HintLine>() * lines), (4, 256), "bytes of all hints");
+        });
     }
 
     #[test]

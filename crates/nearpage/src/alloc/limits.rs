@@ -7,7 +7,7 @@ use crate::limit::Ledger;
 use crate::platform::{Lock, Platform, Shortage};
 use crate::units::{Order, PageCount};
 use crate::watermark::AllocFlags;
-use crate::zone::{Limiting, Zone};
+use crate::zone::{Limiting, Zone, ZoneEvents};
 
 /// How much memory may be in use: with callers, or cached by CPUs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -99,6 +99,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     /// Wakes background reclaim after a trip that took pages above a soft limit.
     pub(super) fn wake_above_soft_limit(&self, zone: &Zone<'m, P>, flags: AllocFlags) {
         if flags.has(AllocFlags::KSWAPD) && zone.is_above_soft_limit() {
+            ZoneEvents::add(&zone.events().soft_limit_wakes, 1);
             let (node, kind) = (self.node_id(zone.node()), zone.kind());
             self.platform.wake_reclaim(Shortage { node, kind, order: Order(0), gfp: Gfp(0) });
         }
@@ -202,6 +203,8 @@ mod tests {
             assert_eq!(wakes(), 1);
             allocator.alloc(Request { order: Order(5), gfp: Gfp(0), ..PAGE }).unwrap();
             assert_eq!(wakes(), 1, "who may not wake it does not");
+            let stats = allocator.node_stats(NodeIndex(0));
+            assert_eq!((stats.soft_limit_wakes, stats.limit_refused), (1, 0));
         });
     }
 }

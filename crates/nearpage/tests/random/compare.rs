@@ -143,6 +143,7 @@ fn same_zone(zone: &Zone<'_, Host>, model: &NaiveZone) -> Result<(), Difference>
 fn events(events: &ZoneEvents) -> Events {
     let ZoneEvents { direct_allocs, direct_alloc_pages, direct_free_pages, .. } = events;
     let ZoneEvents { direct_other, miss, foreign, interleave, .. } = events;
+    let ZoneEvents { limit_refused, soft_limit_wakes, .. } = events;
     Events {
         direct_allocs: direct_allocs.load(Ordering::Relaxed),
         direct_alloc_pages: direct_alloc_pages.load(Ordering::Relaxed),
@@ -151,6 +152,8 @@ fn events(events: &ZoneEvents) -> Events {
         miss: miss.load(Ordering::Relaxed),
         foreign: foreign.load(Ordering::Relaxed),
         interleave: interleave.load(Ordering::Relaxed),
+        limit_refused: limit_refused.load(Ordering::Relaxed),
+        soft_limit_wakes: soft_limit_wakes.load(Ordering::Relaxed),
     }
 }
 

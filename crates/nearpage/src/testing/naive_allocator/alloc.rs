@@ -403,10 +403,12 @@ impl NaiveAllocator {
         list: usize,
         flags: AllocFlags,
     ) -> Option<Pfn> {
-        let may_leave = self.may_leave(zone, u64::MAX, asked.order, flags);
+        let is_refill = self.cpus.get(&asked.cpu)?.pagesets[zone].lists[list].is_empty();
+        let may_leave =
+            if is_refill { self.may_leave(zone, u64::MAX, asked.order, flags) } else { 0 };
         let pageset = &mut self.cpus.get_mut(&asked.cpu)?.pagesets[zone];
         let zone = &mut self.zones[zone];
-        if pageset.lists[list].is_empty() {
+        if is_refill {
             let NaivePageset { tuning, count, .. } = pageset;
             let (order, migratetype) = (asked.order, asked.migratetype);
             let blocks = tuning.refill_blocks(&self.model.pcp, order, *count, zone.view);

@@ -39,7 +39,7 @@ impl NaiveAllocator {
 
     /// How many of `blocks` of an order may leave a zone.
     pub(super) fn may_leave(
-        &self,
+        &mut self,
         zone: usize,
         blocks: u64,
         order: Order,
@@ -47,7 +47,9 @@ impl NaiveAllocator {
     ) -> u64 {
         let room = self.room(Some(self.zones[zone].node)).min(self.room(None));
         let fit = blocks.min(room >> order.0);
-        if flags.has(AllocFlags::OVER_LIMIT) { fit.max(1) } else { fit }
+        let fit = if flags.has(AllocFlags::OVER_LIMIT) { fit.max(1) } else { fit };
+        self.zones[zone].events.limit_refused += u64::from(fit == 0);
+        fit
     }
 
     /// The limit that keeps pages from leaving a zone, and its pages.
@@ -72,6 +74,8 @@ impl NaiveAllocator {
             let soft = self.limits.get(of).and_then(|(_, soft)| *soft);
             soft.is_some_and(|soft| self.out(*of).0 > soft)
         });
-        self.calls.wakes += u64::from(is_above && flags.has(AllocFlags::KSWAPD));
+        let wakes = u64::from(is_above && flags.has(AllocFlags::KSWAPD));
+        self.zones[zone].events.soft_limit_wakes += wakes;
+        self.calls.wakes += wakes;
     }
 }
