@@ -123,9 +123,12 @@ impl Memory {
 
 #[cfg(test)]
 mod tests {
+    use std::thread;
+
     use nearpage::alloc::Reason;
     use nearpage::gfp::Gfp;
     use nearpage::policy::{NodeSet, Policy};
+    use nearpage::reason::CallSite;
     use nearpage::units::Order;
 
     use super::*;
@@ -164,6 +167,68 @@ mod tests {
             assert_eq!(memory.alloc(request.on(far)).unwrap().node(), NodeId(0));
             assert!(memory.report(request).unwrap().starts_with("page allocation: order 0"));
             assert!(memory.pagetypeinfo().contains("Node    3, zone   Normal"));
+        }
+    }
+
+    #[test]
+    fn placed_blocks_are_cleared_if_asked() {
+        let memory = memory(true);
+        let request = Request::new(Order(2), Gfp::KERNEL);
+        let local = Placement::by(Policy::Local);
+        let mut block = memory.alloc_with(&local, request).unwrap();
+        block.fill(7);
+        let pfn = block.pfn();
+        drop(block);
+        let zeroes = Request { gfp: request.gfp.or(Gfp::ZERO), ..request };
+        let block = memory.alloc_with(&local, zeroes).unwrap();
+        assert!(block.pfn() == pfn && block.iter().all(|&byte| byte == 0));
+    }
+
+    /// Takes pages near node 0 in three ways, single and in bulk, and gives them back; returns how many a call
+    /// site was to count, and how many came from node 3.
+    fn take_and_give_back(memory: &Memory, site: &CallSite) -> (u64, u64) {
+        let request = Request::new(Order(0), Gfp::HIGHUSER_MOVABLE).on(NodeId(0));
+        let counted = Placement::by(Policy::Local).counted_at(site);
+        let mut bulk = [Pfn(0); 300];
+        let (mut pages, mut of_site) = (Vec::new(), 0);
+        for _ in 0..20 {
+            pages.extend((0..40).map(|_| memory.alloc_frames(request).unwrap()));
+            pages.extend((0..20).map(|_| memory.alloc_frames_with(&counted, request).unwrap()));
+            let got = memory.alloc_frames_bulk_with(&counted, request, &mut bulk).unwrap();
+            pages.extend(&bulk[..got]);
+            of_site += 20 + got as u64;
+            let in_use = memory.in_use(LimitOf::Node(NodeId(0))).unwrap();
+            assert!(in_use.0 <= LIMIT_PAGES, "{in_use}");
+        }
+        let is_far = |page: &&Pfn| memory.node_of(**page) == Some(NodeId(3));
+        let moved = pages.iter().filter(is_far).count() as u64;
+        // SAFETY: the pages are this thread's.
+        unsafe { memory.free_frames_bulk(&pages) }.unwrap();
+        (of_site, moved)
+    }
+
+    const LIMIT_PAGES: u64 = 6000;
+
+    #[test]
+    fn a_limit_holds_and_reasons_add_up_while_threads_allocate() {
+        for use_rseq in [true, false] {
+            let (memory, site) = (memory(use_rseq), CallSite::new());
+            let hard = Limits { hard_bytes: Some(LIMIT_PAGES * FRAME_BYTES), soft_bytes: None };
+            memory.set_limits(LimitOf::Node(NodeId(0)), hard).unwrap();
+            let work = || (0..10).map(|_| take_and_give_back(&memory, &site)).collect::<Vec<_>>();
+            let rounds: Vec<(u64, u64)> = thread::scope(|scope| {
+                let threads: Vec<_> = (0..4).map(|_| scope.spawn(work)).collect();
+                threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+            });
+            let of_site: u64 = rounds.iter().map(|(of_site, _)| of_site).sum();
+            let moved: u64 = rounds.iter().map(|(_, moved)| moved).sum();
+            let fallbacks = memory.fallbacks(NodeId(0), NodeId(3)).unwrap();
+            assert_eq!((site.pages().0, fallbacks.total().0), (of_site, moved));
+            assert!(site.fallbacks().total().0 <= moved && moved > 0);
+            assert!(fallbacks.pages(Reason::Limit).0 > 0, "{fallbacks:?}");
+            memory.drain_all().unwrap();
+            assert_eq!(memory.in_use(LimitOf::Allocator), Ok(PageCount(0)));
+            assert_eq!((memory.check().unwrap().allocated.0, memory.misuses()), (0, 0));
         }
     }
 }
