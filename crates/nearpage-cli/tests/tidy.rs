@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The layers of the core, lowest first: a module uses only what stands above it in this list.
-const LAYERS: [&str; 22] = [
+const LAYERS: [&str; 25] = [
     "units",
     "sync",
     "slot",
@@ -22,8 +22,11 @@ const LAYERS: [&str; 22] = [
     "zonelist",
     "buddy",
     "model",
+    "limit",
     "zone",
     "pcp::pageset",
+    "reason",
+    "policy",
     "alloc",
     "vmstat",
     "check",

@@ -95,6 +95,8 @@ macro_rules! with_allocator {
     };
 }
 
+mod placed;
+
 /// An allocator on real memory of this machine.
 ///
 /// Blocks come as [`PageBlock`]s, which free themselves; below them is the level of frames
@@ -144,11 +146,17 @@ impl Memory {
     #[inline]
     pub fn alloc(&self, request: Request) -> Result<PageBlock<'_>, AllocError> {
         let pfn = self.alloc_frames(request)?;
+        Ok(self.block(pfn, request))
+    }
+
+    /// A block that a request got, cleared if it asked for that.
+    #[inline]
+    fn block(&self, pfn: Pfn, request: Request) -> PageBlock<'_> {
         let mut block = PageBlock { memory: self, pfn, order: request.order };
         if request.gfp.has(Gfp::ZERO) {
             block.fill(0);
         }
-        Ok(block)
+        block
     }
 
     /// Allocates a block and returns its first frame, which is the caller's to free. Its memory is not touched,
@@ -435,6 +443,11 @@ impl Memory {
         text(|out| with_allocator!(self, allocator => allocator.write_buddyinfo(out)))
     }
 
+    /// The free blocks and pageblocks of this memory by migratetype, as `/proc/pagetypeinfo` would print them.
+    pub fn pagetypeinfo(&self) -> String {
+        text(|out| with_allocator!(self, allocator => allocator.write_pagetypeinfo(out)))
+    }
+
     /// The NUMA events of a node as `/sys/devices/system/node/nodeN/numastat` would print them, or `None` if
     /// there is no such node.
     pub fn numastat(&self, node: NodeId) -> Option<String> {
@@ -712,8 +725,8 @@ mod tests {
     use super::*;
     use crate::machine::{HostMachine, HostNode};
 
-    /// Two nodes; all CPUs are on the first.
-    fn memory(use_rseq: bool) -> Memory {
+    /// Two nodes, 0 and 3, of 64 MiB; all CPUs are on node 0.
+    pub(super) fn memory(use_rseq: bool) -> Memory {
         let cpus = (0..256).map(CpuId).collect();
         let near = HostNode { id: NodeId(0), cpus, has_memory: true };
         let far = HostNode { id: NodeId(3), cpus: Vec::new(), has_memory: true };

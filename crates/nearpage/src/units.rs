@@ -94,6 +94,12 @@ impl Order {
     pub const fn pages(self) -> PageCount {
         PageCount(1 << self.0)
     }
+
+    /// Pages in so many blocks of this order.
+    #[inline]
+    pub const fn pages_in(self, blocks: u32) -> PageCount {
+        PageCount((blocks as u64) << self.0)
+    }
 }
 
 impl fmt::Display for Order {

@@ -15,6 +15,7 @@ use super::{Cpu, Home, NO_ZONE, NodeState, PageAllocator, Preferred, REQUEST_KIN
 use crate::arena::{Arena, Need, OutOfMetadata};
 use crate::frame::section::PAGEBLOCKS;
 use crate::frame::{Section, SectionLists, SectionMap, SectionRun, ZoneFrames};
+use crate::limit::Ledger;
 use crate::model::Model;
 use crate::pcp::pageset::{List, Owner, Pageset};
 use crate::pcp::{LISTS, Storage, list_order};
@@ -26,7 +27,7 @@ use crate::units::{
     CpuId, NodeId, NodeIndex, Pfn, PfnRange, SECTION_FRAMES, SECTION_SHIFT, ZoneIndex, ZoneKind,
 };
 use crate::watermark::{SettingError, Settings};
-use crate::zone::Zone;
+use crate::zone::{Ledgers, Zone};
 use crate::zonelist::cache::{HintLine, ZonelistCache};
 use crate::zonelist::list::Zonelist;
 
@@ -197,6 +198,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             model: config.model,
             map: parts.map,
             online: parts.online,
+            ledgers: parts.ledgers,
             homes: parts.homes,
             nobodys: parts.nobodys,
             cpus: parts.cpus,
@@ -368,6 +370,7 @@ impl<'m> Plan<'m> {
         need.add::<SectionRun<'_>>(self.all_runs().count());
         need.add::<AtomicU8>(pageblocks);
         need.add::<AtomicU64>(pageblocks * OnlineMap::WORDS_PER_PAGEBLOCK);
+        need.add::<Ledger>(nodes + 1);
         need.add::<&Zone<'_, P>>(self.zones);
         need.add::<NodeState<'_>>(nodes);
         need.add::<Home<'_, P>>(self.cpu_ids);
@@ -417,6 +420,7 @@ struct Carver<'a, 'm> {
 struct Parts<'m, P: Platform> {
     map: SectionMap<'m>,
     online: OnlineMap<'m>,
+    ledgers: &'m [Ledger],
     zones: &'m [&'m Zone<'m, P>],
     nodes: &'m [NodeState<'m>],
     homes: &'m [Home<'m, P>],
@@ -450,6 +454,9 @@ impl<'m> Carver<'_, 'm> {
             hub.untouched(pageblocks * OnlineMap::WORDS_PER_PAGEBLOCK)?,
         );
 
+        // The last one is that of all nodes.
+        let ledgers = hub.slice(plan.topology.len() + 1, |_, _| Ok(Ledger::default()))?;
+        let ledgers: &'m [Ledger] = ledgers;
         let mut zone_keys = zones(&plan.topology);
         let zones = hub.slice(plan.zones, |index, hub| {
             let (node, kind) = zone_keys.next().ok_or(OutOfMetadata)?;
@@ -461,6 +468,7 @@ impl<'m> Carver<'_, 'm> {
                     node,
                     frames,
                     span,
+                    Ledgers { node: &ledgers[node.0 as usize], all: &ledgers[plan.topology.len()] },
                     config.model.fallback,
                     config.model.departures.merging,
                 ))
@@ -477,7 +485,8 @@ impl<'m> Carver<'_, 'm> {
             let fallbacks = arena.untouched(FallbackRow::cells(plan.topology.len()))?;
             let (preferred, scans) = (Preferred::new(), ScanEvents::default());
             let fallbacks = FallbackRow::new(fallbacks);
-            Ok(NodeState { id, preferred, zonelists, scans, fallbacks })
+            let private = AtomicBool::new(false);
+            Ok(NodeState { id, private, preferred, zonelists, scans, fallbacks })
         })?;
         let nobodys = carve_pagesets(hub, CpuId::NONE, NodeIndex(0), &zones[..1], |_, index| {
             P::Storage::ring_entries(list_order(index), 0) as usize
@@ -497,6 +506,7 @@ impl<'m> Carver<'_, 'm> {
         Ok(Parts {
             map,
             online,
+            ledgers,
             zones,
             nodes,
             homes,

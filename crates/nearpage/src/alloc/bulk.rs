@@ -8,8 +8,7 @@ use core::fmt;
 
 use super::fast::{FromPageset, Near, hand_out};
 use super::pageblocks::{self, PageblocksBack};
-use super::reasons::Reason;
-use super::scan::Wanted;
+use super::scan::{Wanted, first_flags};
 use super::{PageAllocator, Request, refill::Runs};
 use crate::buddy::Search;
 use crate::error::{AllocError, FreeError};
@@ -17,6 +16,7 @@ use crate::frame::{Migratetype, WordCell, ZoneFrames};
 use crate::pcp::pageset::Pageset;
 use crate::pcp::{Storage, list_index};
 use crate::platform::Platform;
+use crate::reason::Reason;
 use crate::units::{Order, PageCount, Pfn, ZoneIndex};
 use crate::watermark::AllocFlags;
 use crate::zone::{Zone, ZoneEvents};
@@ -100,23 +100,32 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     #[inline(never)]
     fn bulk_scan(&self, request: Request, out: &mut [Pfn]) -> Result<usize, AllocError> {
         let wanted = self.wanted(request)?;
+        self.bulk_wanted(&wanted, out)
+    }
+
+    /// Pages for a request that was checked.
+    pub(super) fn bulk_wanted(
+        &self,
+        wanted: &Wanted<'_>,
+        out: &mut [Pfn],
+    ) -> Result<usize, AllocError> {
         if wanted.order != SINGLE {
             return Err(AllocError::BulkOrder { order: wanted.order });
         }
         if out.is_empty() {
             return Ok(0);
         }
-        let got = self.bulk_from_first_zone(&wanted, out);
+        let got = self.bulk_from_first_zone(wanted, out);
         if got > 0 {
             return Ok(got);
         }
-        out[0] = self.alloc(request)?;
+        out[0] = self.alloc_scoped(wanted)?;
         Ok(1)
     }
 
     /// Takes from the first zone with room, and from no other. It is a zone of the preferred node, so that
     /// each page is a `numa_hit` (facts 8, 11.1).
-    fn bulk_from_first_zone(&self, wanted: &Wanted, out: &mut [Pfn]) -> usize {
+    fn bulk_from_first_zone(&self, wanted: &Wanted<'_>, out: &mut [Pfn]) -> usize {
         let flags = AllocFlags::WMARK_LOW;
         let mut preferred = None;
         for zone in self.zonelist(wanted) {
@@ -131,9 +140,16 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             }
             let got = self.bulk_from_zone(zone, wanted, &mut out[..share]);
             if got > 0 {
-                let reason = || Reason::Watermark;
-                self.note_fallback(preferred, zone, PageCount(got as u64), reason);
+                self.note_fallback(wanted, zone, PageCount(got as u64), || {
+                    match preferred.limiting(SINGLE.pages()) {
+                        None => Reason::Watermark,
+                        Some(_) => Reason::Limit,
+                    }
+                });
                 return got;
+            }
+            if !self.model.departures.bulk_from_zone {
+                break;
             }
         }
         0
@@ -148,7 +164,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         if pages > 1 && room.0 > pages as u64 { pages } else { 0 }
     }
 
-    fn bulk_from_zone(&self, zone: &'m Zone<'m, P>, wanted: &Wanted, out: &mut [Pfn]) -> usize {
+    fn bulk_from_zone(&self, zone: &'m Zone<'m, P>, wanted: &Wanted<'_>, out: &mut [Pfn]) -> usize {
         let mut got = 0;
         if self.model.departures.bulk_from_zone {
             got = self.take_pageblocks(zone, wanted, out);
@@ -180,7 +196,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         &self,
         on: &<P::Storage as Storage>::OnCpu<'_>,
         pageset: &Pageset<'m, P>,
-        wanted: &Wanted,
+        wanted: &Wanted<'_>,
         list: usize,
         out: &mut [Pfn],
     ) -> usize {
@@ -188,6 +204,8 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         while got < out.len() {
             let refilled = self.refill_on(on, pageset, wanted.trip(AllocFlags::default()), list);
             let FromPageset::Block(number) = refilled else { break };
+            let zone = pageset.zone();
+            self.wake_above_soft_limit(zone, first_flags(wanted.gfp, zone));
             out[got] = hand_out(pageset.frames(), number, SINGLE, wanted.migratetype);
             got += 1;
             got += self.pop_into::<CHUNK>(on, pageset, wanted.migratetype, list, &mut out[got..]);
@@ -236,11 +254,15 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     }
 
     /// Takes pages straight from the buddy, in one hold of the lock and at most [`Runs::MOST`] runs.
-    fn bulk_direct(&self, zone: &Zone<'m, P>, wanted: &Wanted, out: &mut [Pfn]) -> usize {
+    fn bulk_direct(&self, zone: &Zone<'m, P>, wanted: &Wanted<'_>, out: &mut [Pfn]) -> usize {
         let mut runs = Runs::new();
         let want = out.len().min(u32::MAX as usize) as u32;
         let taken = {
             let mut guard = zone.lock_to_move();
+            let want = guard.claim(want, SINGLE);
+            if want == 0 {
+                return 0;
+            }
             let most_runs = Runs::MOST as u32;
             let taken = guard.buddy().take(
                 *zone.frames(),
@@ -259,6 +281,9 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let word = zone.frames().allocated(SINGLE, wanted.migratetype);
         zone.frames().hand_out_all(numbers, word, out);
         self.note_direct(zone, taken as u64);
+        if taken > 0 {
+            self.wake_above_soft_limit(zone, first_flags(wanted.gfp, zone));
+        }
         taken
     }
 

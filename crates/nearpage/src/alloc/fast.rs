@@ -45,7 +45,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
 
     /// A block from this CPU's pageset for the preferred zone, if that zone has room to spare.
     #[inline(always)]
-    fn alloc_fast(&self, request: Request) -> Option<Pfn> {
+    pub(super) fn alloc_fast(&self, request: Request) -> Option<Pfn> {
         let Near { pageset, list, migratetype } = self.near(request)?;
         if request.order.0 >= pageset.zone().headroom_orders() {
             return None;

@@ -2,10 +2,11 @@
 //!
 //! In call order: [`fast`](self::fast) is the whole life of a page while its CPU's pageset has pages and
 //! the zone has room; [`refill`] and [`drain`] move pages between a pageset and its zone; [`scan`] walks
-//! the zonelist, with the [`hints`] of its cache; [`slow`] is the ladder when nothing was found, [`balance`]
-//! what reclaim and it agree on; [`bulk`] is many pages at once;
-//! [`reasons`] counts why pages came from elsewhere, [`report`] tells why a request failed;
-//! [`hold`] keeps settings still from outside; [`build`] makes all of it out of the caller's memory; [`settings`] keeps watermarks and zonelists.
+//! the zonelist, with the [`hints`] of its cache; [`placed`] is what has a policy or a cpuset; [`slow`] is the
+//! ladder when nothing was found, [`balance`] what reclaim and it agree on; [`bulk`] is many pages at once;
+//! [`reasons`] counts why pages came from elsewhere, [`report`] tells why a request failed; [`hold`] keeps settings
+//! still from outside; [`build`] makes all of it out of the caller's memory; [`settings`] keeps watermarks and
+//! zonelists, [`limits`] how much may be in use.
 //!
 //! Locks: a CPU's pagesets before a zone's lock; the lock of [`settings`] before zone locks. No two zone
 //! locks are held at once.
@@ -17,8 +18,10 @@ mod drain;
 mod fast;
 mod hints;
 mod hold;
+mod limits;
 mod online;
 mod pageblocks;
+mod placed;
 mod reasons;
 mod refill;
 mod report;
@@ -26,17 +29,19 @@ mod scan;
 mod settings;
 mod slow;
 
+pub use crate::reason::{Fallbacks, Reason};
 pub use build::{BuildError, Config, metadata_size};
 pub use bulk::BulkFreeError;
 pub use drain::DrainBusy;
 pub use hints::ScanCounts;
 pub use hold::SettingsLock;
-pub use reasons::{Fallbacks, Reason};
+pub use limits::Limits;
 pub use report::AllocReport;
 pub use settings::SettingError;
 
 use crate::frame::SectionMap;
 use crate::gfp::Gfp;
+use crate::limit::Ledger;
 use crate::model::Model;
 use crate::pcp::Storage;
 use crate::pcp::pageset::{Owner, Pageset};
@@ -104,9 +109,20 @@ impl Preferred {
 /// Zone kinds that may be the highest of a request: all but Device.
 const REQUEST_KINDS: usize = ZoneKind::COUNT - 1;
 
+/// Who may use the memory of a node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Access {
+    /// All requests.
+    General,
+    /// Only requests that name the node: by a policy whose set has it, or with `__GFP_THISNODE`. What the node's
+    /// own CPUs ask for without a name comes from other nodes, and is counted under [`Reason::PrivateNode`].
+    Private,
+}
+
 /// A node: its zonelists.
 struct NodeState<'m> {
     id: NodeId,
+    private: AtomicBool,
     preferred: Preferred,
     /// By the highest kind that a request may use.
     zonelists: [Zonelist<'m>; REQUEST_KINDS],
@@ -133,6 +149,8 @@ pub struct PageAllocator<'m, P: Platform> {
     model: Model,
     map: SectionMap<'m>,
     online: OnlineMap<'m>,
+    /// By node index, and then that of all nodes.
+    ledgers: &'m [Ledger],
     /// By CPU id. All that the fast path asks of its CPU, in one table: with one look-up more a pair took half
     /// as long again.
     homes: &'m [Home<'m, P>],

@@ -1,15 +1,17 @@
 //! What follows from sizes and settings: watermarks, reserves, pageset sizes, zonelists. All of it is
 //! computed anew when memory comes online or a setting changes, under one lock.
 
-use super::PageAllocator;
+use super::{Access, PageAllocator};
+use crate::error::UnknownNode;
 use crate::pcp::pageset::Pageset;
 use crate::pcp::sizes::{Sizes, ZoneShare};
 use crate::pcp::{LISTS, Storage, list_order};
 use crate::platform::{Lock, Platform};
 use crate::sync::Ordering;
-use crate::units::{NodeIndex, PageCount, ZoneIndex, ZoneKind};
+use crate::units::{NodeId, NodeIndex, PageCount, ZoneIndex, ZoneKind};
 use crate::watermark::{self, Settings, Watermarks, ZoneSize};
 use crate::zone::Zone;
+use crate::zonelist::list::Own;
 use crate::zonelist::{self, CpuTerm, NodeOrder, Online};
 
 /// What the lock of settings protects.
@@ -153,14 +155,37 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     fn set_zonelists(&self, local: NodeIndex, order: &[NodeIndex]) {
         let node = &self.nodes[local.0 as usize];
         let zones = || zonelist::fallback_zones(order, self).filter_map(|zone| self.zone_of(zone));
+        let zone_at = |zone: &ZoneIndex| self.zones[zone.0 as usize];
         for (kind, list) in ZoneKind::ALL.into_iter().zip(&node.zonelists) {
-            let usable = || zones().filter(|zone| self.zones[zone.0 as usize].kind() <= kind);
-            let node_of = |zone: ZoneIndex| self.zones[zone.0 as usize].node();
-            let nearest = usable().next().map(node_of);
-            let near = usable().take_while(|&zone| Some(node_of(zone)) == nearest).count();
-            list.set(usable(), near, if nearest == Some(local) { near } else { 0 });
-            node.preferred.set(kind, usable().next());
+            let usable = || zones().filter(|zone| zone_at(zone).kind() <= kind);
+            let general = || usable().filter(|zone| !self.is_private(zone_at(zone).node()));
+            let private = usable().filter(|zone| self.is_private(zone_at(zone).node()));
+            let own = usable().filter(|zone| zone_at(zone).node() == local).count();
+            let is_private = self.is_private(local);
+            let own = if is_private && own > 0 { Own::Private(own) } else { Own::General(own) };
+            list.set(general(), private, own);
+            // Nobody prefers a private node without naming it; who does takes the way on which it is counted.
+            node.preferred.set(kind, general().next().filter(|_| !is_private));
         }
+    }
+
+    /// Whether only requests that name a node reach it: by a policy, or with `__GFP_THISNODE`.
+    #[inline]
+    pub(super) fn is_private(&self, node: NodeIndex) -> bool {
+        self.nodes[node.0 as usize].private.load(Ordering::Relaxed)
+    }
+
+    /// Says who may use the memory of a node.
+    ///
+    /// # Errors
+    /// [`UnknownNode`] if the topology has no such node; nothing is changed then.
+    pub fn set_access(&self, node: NodeId, access: Access) -> Result<(), UnknownNode> {
+        let index = self.node_index(node).ok_or(UnknownNode { node })?;
+        let mut state = self.state.lock();
+        let is_private = access == Access::Private;
+        self.nodes[index.0 as usize].private.store(is_private, Ordering::Relaxed);
+        self.rebuild(&mut state);
+        Ok(())
     }
 
     fn zone_of(&self, zone: zonelist::ZoneRef) -> Option<ZoneIndex> {
