@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The layers of the core, lowest first: a module uses only what stands above it in this list.
-const LAYERS: [&str; 22] = [
+const LAYERS: [&str; 23] = [
     "units",
     "sync",
     "slot",
@@ -21,6 +21,7 @@ const LAYERS: [&str; 22] = [
     "watermark",
     "zonelist",
     "buddy",
+    "pagelock",
     "model",
     "zone",
     "pcp::pageset",

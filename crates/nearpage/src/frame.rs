@@ -13,7 +13,8 @@
 //! **Who writes what.** The word of a free block's head, and all links on free lists, change under the
 //! lock of the zone. The word of an allocated or cached page is written by its one holder: the thread
 //! that popped or is freeing it. All fields are atomics because a buggy caller may free a page that
-//! somebody else is using; such a race must be a report, never undefined behaviour.
+//! somebody else is using; such a race must be a report, never undefined behaviour. The lock bits of the page in
+//! an allocated block are anybody's, by atomic exchange ([`crate::pagelock`]).
 //!
 //! **Zero means untouched.** A section of zeroes is valid: no frame is the head of anything, every
 //! pageblock is movable. So a section costs no time and no resident memory until it is used.
@@ -110,6 +111,12 @@ const ZONE_SHIFT: u32 = 12;
 const STATE_MASK: u32 = 0b111;
 const ORDER_MASK: u32 = 0b1111 << ORDER_SHIFT;
 const ZONE_MASK: u32 = (u16::MAX as u32) << ZONE_SHIFT;
+/// Somebody has locked the page ([`crate::pagelock`]).
+pub(crate) const LOCKED: u32 = 1 << 10;
+/// Somebody waits for the lock of the page.
+pub(crate) const WAITERS: u32 = 1 << 11;
+/// An allocated block goes back only if nobody has or wants its lock.
+const HELD_MASK: u32 = STATE_MASK | ORDER_MASK | LOCKED | WAITERS;
 
 const _: () = assert!(crate::units::MAX_ORDER.0 < 16, "an order must fit four bits");
 
@@ -144,6 +151,12 @@ impl Word {
         Word::new(FrameState::Cached, order, 0, zone)
     }
 
+    /// The bits.
+    #[cfg(test)]
+    pub(crate) const fn bits(self) -> u32 {
+        self.0
+    }
+
     /// The state.
     #[inline]
     pub const fn state(self) -> FrameState {
@@ -173,11 +186,28 @@ impl Word {
         ZoneIndex((self.0 >> ZONE_SHIFT) as u16)
     }
 
-    /// Whether this is the head of an allocated block of exactly `order`.
+    /// Whether this is the head of an allocated block of exactly `order` that nobody has locked or waits for.
     #[inline]
     pub const fn is_allocated(self, order: Order) -> bool {
-        self.0 & (STATE_MASK | ORDER_MASK)
-            == FrameState::Allocated as u32 | (order.0 as u32) << ORDER_SHIFT
+        self.0 & HELD_MASK == FrameState::Allocated as u32 | (order.0 as u32) << ORDER_SHIFT
+    }
+
+    /// Whether the page is locked.
+    #[inline]
+    pub const fn is_locked(self) -> bool {
+        self.0 & LOCKED != 0
+    }
+
+    /// Whether somebody waits for the lock of the page.
+    #[inline]
+    pub const fn has_waiters(self) -> bool {
+        self.0 & WAITERS != 0
+    }
+
+    /// This word of a page that nobody has locked or waits for.
+    #[inline]
+    pub(crate) const fn without_lock(self) -> Word {
+        Word(self.0 & !(LOCKED | WAITERS))
     }
 
     /// Whether this is the head of a free block of exactly `order` in `zone`.
@@ -229,10 +259,10 @@ mod marks {
             }
         }
 
-        /// This word without a mark; a blank one as if it had never been touched.
+        /// This word without a mark; a blank one as if it had never been touched, but for its lock.
         pub(crate) const fn unmarked(self) -> Word {
             match self.state() {
-                super::FrameState::Blank => Word::BLANK,
+                super::FrameState::Blank => Word(self.0 & (super::LOCKED | super::WAITERS)),
                 _ => Word(self.0 & !(u32::MAX << SHIFT)),
             }
         }
@@ -256,6 +286,14 @@ pub struct Frame<'m> {
     links: &'m [AtomicU32; 2],
 }
 
+impl<'m> Frame<'m> {
+    /// The cell of the word, for what changes single bits of it.
+    #[inline(always)]
+    pub(crate) fn cell(self) -> &'m AtomicU32 {
+        self.word
+    }
+}
+
 impl Frame<'_> {
     /// The word now.
     #[inline]
@@ -274,6 +312,13 @@ impl Frame<'_> {
     #[inline]
     pub fn swap_word(self, word: Word) -> Word {
         Word(self.word.swap(word.0, Ordering::Relaxed))
+    }
+
+    /// Overwrites the word if it is `current`.
+    pub(crate) fn replace_word(self, current: Word, word: Word) {
+        let (order, failed) = (Ordering::Relaxed, Ordering::Relaxed);
+        // Whoever changed it meanwhile knows better.
+        let _ = self.word.compare_exchange(current.0, word.0, order, failed);
     }
 
     /// Next frame number on the list, or [`NO_FRAME`].
@@ -577,10 +622,11 @@ impl<'m> ZoneFrames<'m> {
         Word(Word::cached(order, ZoneIndex(0)).0 | self.zone_bits)
     }
 
-    /// Whether `word` is that of the head of an allocated block of exactly `order` in this zone.
+    /// Whether `word` is that of the head of an allocated block of exactly `order` in this zone that nobody has
+    /// locked or waits for.
     #[inline(always)]
     pub const fn is_allocated(&self, word: Word, order: Order) -> bool {
-        let mask = STATE_MASK | ORDER_MASK | ZONE_MASK;
+        let mask = HELD_MASK | ZONE_MASK;
         word.0 & mask == self.allocated(order, Migratetype::Unmovable).0
     }
 

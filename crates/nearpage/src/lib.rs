@@ -13,6 +13,7 @@ pub mod error;
 pub mod frame;
 pub mod gfp;
 pub mod model;
+pub mod pagelock;
 pub mod pcp;
 pub mod platform;
 mod slot;

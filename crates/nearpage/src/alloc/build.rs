@@ -15,6 +15,7 @@ use super::{Cpu, Home, NO_ZONE, NodeState, PageAllocator, Preferred, REQUEST_KIN
 use crate::arena::{Arena, Need, OutOfMetadata};
 use crate::frame::{Section, SectionMap, ZoneFrames};
 use crate::model::Model;
+use crate::pagelock::{BUCKETS, Bucket, WaitTable, WaitTables};
 use crate::pcp::pageset::{List, Owner, Pageset};
 use crate::pcp::{LISTS, Storage, list_order};
 use crate::platform::{Lock, Platform};
@@ -178,13 +179,8 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         }
         let mut carver = Carver { plan, hub: plan.hub, arenas };
         let parts = carver.carve::<P>(&mut hub, &config).expect(COUNTED);
-        let mut state = Some(State {
-            settings,
-            page_shift: config.page_shift,
-            booted: false,
-            loads: parts.loads,
-            order: parts.order,
-        });
+        let mut state =
+            Some(State { settings, booted: false, loads: parts.loads, order: parts.order });
         let state = hub.slice(1, |_, _| Ok(P::Lock::new(state.take().ok_or(OutOfMetadata)?)));
         let state: &'m [P::Lock<State<'m>>] = state.expect(COUNTED);
         let node_reclaim: &'m [AtomicBool] =
@@ -201,6 +197,8 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             topology,
             node_reclaim: &node_reclaim[0],
             state: &state[0],
+            wait_tables: parts.wait_tables,
+            page_shift: config.page_shift,
         })
     }
 }
@@ -317,9 +315,12 @@ impl<'m> Plan<'m> {
             self.add_tables::<P>(&mut need);
         }
         self.owned_sections(node).for_each(|_| need.add::<Section>(1));
-        zones(&self.topology)
-            .filter(|zone| zone.0 == node)
-            .for_each(|_| need.add::<Zone<'_, P>>(1));
+        zones(&self.topology).filter(|zone| zone.0 == node).for_each(|_| {
+            need.add::<Zone<'_, P>>(1);
+            // For the rule that needs most: a table a zone.
+            need.add::<WaitTable<'_, P>>(1);
+            need.add::<Bucket<P>>(BUCKETS);
+        });
         for homed in self.topology.indexes().filter(|&homed| self.home(homed) == node) {
             for _ in 0..REQUEST_KINDS {
                 need.add::<AtomicU16>(self.zones);
@@ -341,6 +342,8 @@ impl<'m> Plan<'m> {
         need.add::<AtomicU8>(pageblocks);
         need.add::<AtomicU64>(pageblocks * OnlineMap::WORDS_PER_PAGEBLOCK);
         need.add::<&Zone<'_, P>>(self.zones);
+        need.add::<Option<&WaitTable<'_, P>>>(self.zones);
+        need.add::<&WaitTable<'_, P>>(self.zones);
         need.add::<NodeState<'_>>(nodes);
         need.add::<Home<'_, P>>(self.cpu_ids);
         need.add::<Option<Cpu<'_, P>>>(self.cpu_ids);
@@ -385,6 +388,7 @@ struct Parts<'m, P: Platform> {
     map: SectionMap<'m>,
     online: OnlineMap<'m>,
     zones: &'m [&'m Zone<'m, P>],
+    wait_tables: &'m [&'m WaitTable<'m, P>],
     nodes: &'m [NodeState<'m>],
     homes: &'m [Home<'m, P>],
     cpus: &'m [Option<Cpu<'m, P>>],
@@ -430,6 +434,7 @@ impl<'m> Carver<'_, 'm> {
             Ok(&zone[0])
         })?;
         let zones: &'m [&'m Zone<'m, P>] = zones;
+        let wait_tables = self.carve_wait_tables(hub, zones, config.model.page_lock.tables)?;
 
         let nodes = hub.slice(plan.topology.len(), |index, hub| {
             let node = NodeIndex(index as u16);
@@ -453,12 +458,40 @@ impl<'m> Carver<'_, 'm> {
             map,
             online,
             zones,
+            wait_tables,
             nodes,
             homes,
             cpus,
             loads: hub.slice(plan.topology.len(), |_, _| Ok(0))?,
             order: hub.slice(plan.topology.len(), |_, _| Ok(NodeIndex(0)))?,
         })
+    }
+
+    /// The wait table of each zone's pages, by zone index.
+    fn carve_wait_tables<P: Platform>(
+        &mut self,
+        hub: &mut Arena<'m>,
+        zones: &'m [&'m Zone<'m, P>],
+        rule: WaitTables,
+    ) -> Result<&'m [&'m WaitTable<'m, P>], OutOfMetadata> {
+        let own: &mut [Option<&'m WaitTable<'m, P>>] = hub.slice(zones.len(), |_, _| Ok(None))?;
+        let tables = hub.slice(zones.len(), |index, hub| {
+            // The first zone of those that share a table has it.
+            let first = match rule {
+                WaitTables::Global => 0,
+                WaitTables::PerZone => index,
+                WaitTables::PerNode => {
+                    zones.partition_point(|zone| zone.node() < zones[index].node())
+                }
+            };
+            if let Some(table) = own[first] {
+                return Ok(table);
+            }
+            let table = carve_wait_table(self.arena(zones[first].node(), hub))?;
+            own[first] = Some(table);
+            Ok(table)
+        })?;
+        Ok(tables)
     }
 
     /// The buffer of a node that has memory.
@@ -477,6 +510,14 @@ fn carve_zonelists<'m>(
         Ok(Zonelist::new(entries, ZonelistCache::new(lines)))
     };
     Ok([carve()?, carve()?, carve()?, carve()?])
+}
+
+fn carve_wait_table<'m, P: Platform>(
+    arena: &mut Arena<'m>,
+) -> Result<&'m WaitTable<'m, P>, OutOfMetadata> {
+    let buckets: &'m [Bucket<P>] = arena.slice(BUCKETS, |_, _| Ok(Bucket::new()))?;
+    let table = arena.slice(1, |_, _| Ok(WaitTable::new(buckets)))?;
+    Ok(&table[0])
 }
 
 fn carve_cpu<'m, P: Platform>(

@@ -5,7 +5,7 @@
 //! the zonelist, with the [`hints`] of its cache; [`slow`] is the ladder when nothing was found, [`balance`]
 //! what reclaim and it agree on; [`bulk`] is many pages at once;
 //! [`reasons`] counts why pages came from elsewhere, [`report`] tells why a request failed;
-//! [`hold`] keeps settings still from outside; [`build`] makes all of it out of the caller's memory; [`settings`] keeps watermarks and zonelists.
+//! [`pagelock`] locks pages; [`hold`] keeps settings still from outside; [`build`] makes all of it out of the caller's memory; [`settings`] keeps watermarks and zonelists.
 //!
 //! Locks: a CPU's pagesets before a zone's lock; the lock of [`settings`] before zone locks. No two zone
 //! locks are held at once.
@@ -19,6 +19,7 @@ mod hints;
 mod hold;
 mod online;
 mod pageblocks;
+mod pagelock;
 mod reasons;
 mod refill;
 mod report;
@@ -31,6 +32,7 @@ pub use bulk::BulkFreeError;
 pub use drain::DrainBusy;
 pub use hints::ScanCounts;
 pub use hold::SettingsLock;
+pub use pagelock::{BitWord, PageLock};
 pub use reasons::{Fallbacks, Reason};
 pub use report::AllocReport;
 pub use settings::SettingError;
@@ -38,6 +40,7 @@ pub use settings::SettingError;
 use crate::frame::SectionMap;
 use crate::gfp::Gfp;
 use crate::model::Model;
+use crate::pagelock::WaitTable;
 use crate::pcp::Storage;
 use crate::pcp::pageset::{Owner, Pageset};
 use crate::platform::Platform;
@@ -145,6 +148,9 @@ pub struct PageAllocator<'m, P: Platform> {
     /// [`node_reclaim_mode`](crate::watermark::Settings::node_reclaim_mode) is set.
     node_reclaim: &'m AtomicBool,
     state: &'m P::Lock<State<'m>>,
+    /// By zone index; several zones may share one.
+    wait_tables: &'m [&'m WaitTable<'m, P>],
+    page_shift: u32,
 }
 
 impl<'m, P: Platform> PageAllocator<'m, P> {
