@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The layers of the core, lowest first: a module uses only what stands above it in this list.
-const LAYERS: [&str; 25] = [
+const LAYERS: [&str; 26] = [
     "units",
     "sync",
     "slot",
@@ -21,6 +21,7 @@ const LAYERS: [&str; 25] = [
     "watermark",
     "zonelist",
     "buddy",
+    "pagelock",
     "model",
     "limit",
     "zone",

@@ -94,6 +94,7 @@ macro_rules! with_allocator {
         }
     };
 }
+pub(crate) use with_allocator;
 
 mod placed;
 
@@ -496,7 +497,7 @@ impl Memory {
         &self.binding
     }
 
-    /// Frees that were refused so far.
+    /// Frees and unlocks that were refused so far.
     pub fn misuses(&self) -> u64 {
         with_allocator!(self, allocator => allocator.platform().misuses())
     }
@@ -537,7 +538,7 @@ pub(crate) fn order_of(pages: u64) -> Result<Order, AllocError> {
 
 /// A block of pages that is the owner's alone, and is freed when dropped.
 pub struct PageBlock<'a> {
-    memory: &'a Memory,
+    pub(crate) memory: &'a Memory,
     pfn: Pfn,
     order: Order,
 }

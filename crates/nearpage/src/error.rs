@@ -251,6 +251,13 @@ pub enum FreeError {
         /// What the frame is instead.
         state: FrameState,
     },
+    /// The page is locked, or somebody waits for its lock.
+    Locked {
+        /// The frame.
+        pfn: Pfn,
+        /// The order given.
+        order: Order,
+    },
 }
 
 impl fmt::Display for FreeError {
@@ -285,11 +292,77 @@ impl fmt::Display for FreeError {
                 };
                 write!(f, "free of frame {pfn} with order {order}: {what}")
             }
+            Self::Locked { pfn, order } => write!(
+                f,
+                "free of frame {pfn} with order {order}: its page is locked or waited for; the block stays \
+                 allocated"
+            ),
         }
     }
 }
 
 impl core::error::Error for FreeError {}
+
+/// Why a page was not locked, unlocked or waited for. Nothing was changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PageLockError {
+    /// No memory of this allocator has this frame number.
+    Foreign {
+        /// The frame.
+        pfn: Pfn,
+    },
+    /// The page is in no allocated block.
+    NotAllocated {
+        /// The frame.
+        pfn: Pfn,
+    },
+    /// An unlock of a page that is not locked.
+    NotLocked {
+        /// The frame.
+        pfn: Pfn,
+    },
+    /// The word waited for lies in no memory of this allocator.
+    OutsideMemory {
+        /// Its address.
+        address: u64,
+    },
+    /// The word waited for has no such bit.
+    NoSuchBit {
+        /// The bit.
+        bit: u32,
+        /// Bits that the word has.
+        bits: u32,
+    },
+    /// The time was up.
+    TimedOut,
+    /// The host cancelled the wait ([`Parked::Cancelled`](crate::platform::Parked::Cancelled)).
+    Cancelled,
+}
+
+impl fmt::Display for PageLockError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Foreign { pfn } => {
+                write!(f, "lock of page {pfn}: it belongs to no memory of this allocator")
+            }
+            Self::NotAllocated { pfn } => {
+                write!(f, "lock of page {pfn}: it is not in an allocated block")
+            }
+            Self::NotLocked { pfn } => write!(f, "unlock of page {pfn}: it is not locked"),
+            Self::OutsideMemory { address } => write!(
+                f,
+                "wait for a bit of the word at {address:#x}: the address is in no memory of this allocator"
+            ),
+            Self::NoSuchBit { bit, bits } => {
+                write!(f, "wait for bit {bit}: the word has bits 0 to {}", bits - 1)
+            }
+            Self::TimedOut => f.write_str("wait for a page: the time was up"),
+            Self::Cancelled => f.write_str("wait for a page: cancelled"),
+        }
+    }
+}
+
+impl core::error::Error for PageLockError {}
 
 /// Why memory could not be brought online. Nothing was changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -14,7 +14,8 @@
 //! **Who writes what.** The word of a free block's head, and all links on free lists, change under the
 //! lock of the zone. The word of an allocated or cached page is written by its one holder: the thread
 //! that popped or is freeing it. All fields are atomics because a buggy caller may free a page that
-//! somebody else is using; such a race must be a report, never undefined behaviour.
+//! somebody else is using; such a race must be a report, never undefined behaviour. The lock bits of the page in
+//! an allocated block are anybody's, by atomic exchange ([`crate::pagelock`]).
 //!
 //! **Zero means untouched.** A section of zeroes is valid: no frame is the head of anything, every
 //! pageblock is movable. So a section costs no time and no resident memory until it is used.
@@ -118,6 +119,12 @@ const TYPE_MASK: u32 = 0b111 << TYPE_SHIFT;
 const STATE_MASK: u32 = 0b111;
 const ORDER_MASK: u32 = 0b1111 << ORDER_SHIFT;
 const ZONE_MASK: u32 = (u16::MAX as u32) << ZONE_SHIFT;
+/// Somebody has locked the page ([`crate::pagelock`]).
+pub(crate) const LOCKED: u32 = 1 << 10;
+/// Somebody waits for the lock of the page.
+pub(crate) const WAITERS: u32 = 1 << 11;
+/// An allocated block goes back only if nobody has or wants its lock.
+const HELD_MASK: u32 = STATE_MASK | ORDER_MASK | LOCKED | WAITERS;
 
 const _: () = assert!(crate::units::MAX_ORDER.0 < 16, "an order must fit four bits");
 
@@ -152,6 +159,12 @@ impl Word {
         Word::new(FrameState::Cached, order, 0, zone)
     }
 
+    /// The bits.
+    #[cfg(test)]
+    pub(crate) const fn bits(self) -> u32 {
+        self.0
+    }
+
     /// The state.
     #[inline]
     pub const fn state(self) -> FrameState {
@@ -181,11 +194,28 @@ impl Word {
         ZoneIndex((self.0 >> ZONE_SHIFT) as u16)
     }
 
-    /// Whether this is the head of an allocated block of exactly `order`.
+    /// Whether this is the head of an allocated block of exactly `order` that nobody has locked or waits for.
     #[inline]
     pub const fn is_allocated(self, order: Order) -> bool {
-        self.0 & (STATE_MASK | ORDER_MASK)
-            == FrameState::Allocated as u32 | (order.0 as u32) << ORDER_SHIFT
+        self.0 & HELD_MASK == FrameState::Allocated as u32 | (order.0 as u32) << ORDER_SHIFT
+    }
+
+    /// Whether the page is locked.
+    #[inline]
+    pub const fn is_locked(self) -> bool {
+        self.0 & LOCKED != 0
+    }
+
+    /// Whether somebody waits for the lock of the page.
+    #[inline]
+    pub const fn has_waiters(self) -> bool {
+        self.0 & WAITERS != 0
+    }
+
+    /// This word of a page that nobody has locked or waits for.
+    #[inline]
+    pub(crate) const fn without_lock(self) -> Word {
+        Word(self.0 & !(LOCKED | WAITERS))
     }
 
     /// Whether this is the head of a free block of exactly `order` in `zone`.
@@ -237,10 +267,10 @@ mod marks {
             }
         }
 
-        /// This word without a mark; a blank one as if it had never been touched.
+        /// This word without a mark; a blank one as if it had never been touched, but for its lock.
         pub(crate) const fn unmarked(self) -> Word {
             match self.state() {
-                super::FrameState::Blank => Word::BLANK,
+                super::FrameState::Blank => Word(self.0 & (super::LOCKED | super::WAITERS)),
                 _ => Word(self.0 & !(u32::MAX << SHIFT)),
             }
         }
@@ -260,7 +290,13 @@ pub const NO_FRAME: u32 = u32::MAX;
 #[derive(Clone, Copy, Debug)]
 pub struct WordCell<'m>(&'m AtomicU32);
 
-impl WordCell<'_> {
+impl<'m> WordCell<'m> {
+    /// The word's atomic, for what changes single bits of it.
+    #[inline(always)]
+    pub(crate) fn atomic(self) -> &'m AtomicU32 {
+        self.0
+    }
+
     /// The word now.
     #[inline(always)]
     pub fn get(self) -> Word {
@@ -271,6 +307,13 @@ impl WordCell<'_> {
     #[inline(always)]
     pub fn set(self, word: Word) {
         self.0.store(word.0, Ordering::Relaxed);
+    }
+
+    /// Overwrites the word if it is `current`.
+    pub(crate) fn replace(self, current: Word, word: Word) {
+        let (order, failed) = (Ordering::Relaxed, Ordering::Relaxed);
+        // Whoever changed it meanwhile knows better.
+        let _ = self.0.compare_exchange(current.0, word.0, order, failed);
     }
 
     /// Overwrites the word and returns what it held, in one atomic step: two frees of one page in

@@ -14,6 +14,7 @@ pub mod frame;
 pub mod gfp;
 pub mod limit;
 pub mod model;
+pub mod pagelock;
 pub mod pcp;
 pub mod platform;
 pub mod policy;

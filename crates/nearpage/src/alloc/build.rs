@@ -17,6 +17,7 @@ use crate::frame::section::PAGEBLOCKS;
 use crate::frame::{Section, SectionLists, SectionMap, SectionRun, ZoneFrames};
 use crate::limit::Ledger;
 use crate::model::Model;
+use crate::pagelock::{BUCKETS, Bucket, WaitTable, WaitTables};
 use crate::pcp::pageset::{List, Owner, Pageset};
 use crate::pcp::{LISTS, Storage, list_order};
 use crate::platform::{Lock, Platform};
@@ -182,13 +183,8 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         }
         let mut carver = Carver { plan, hub: plan.hub, arenas };
         let parts = carver.carve::<P>(&mut hub, &config).expect(COUNTED);
-        let mut state = Some(State {
-            settings,
-            page_shift: config.page_shift,
-            booted: false,
-            loads: parts.loads,
-            order: parts.order,
-        });
+        let mut state =
+            Some(State { settings, booted: false, loads: parts.loads, order: parts.order });
         let state = hub.slice(1, |_, _| Ok(P::Lock::new(state.take().ok_or(OutOfMetadata)?)));
         let state: &'m [P::Lock<State<'m>>] = state.expect(COUNTED);
         let node_reclaim: &'m [AtomicBool] =
@@ -207,6 +203,8 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             topology,
             node_reclaim: &node_reclaim[0],
             state: &state[0],
+            wait_tables: parts.wait_tables,
+            page_shift: config.page_shift,
         })
     }
 }
@@ -346,9 +344,12 @@ impl<'m> Plan<'m> {
             need.add::<[AtomicU8; PAGEBLOCKS]>(count);
             need.add::<SectionLists>(count);
         }
-        zones(&self.topology)
-            .filter(|zone| zone.0 == node)
-            .for_each(|_| need.add::<Zone<'_, P>>(1));
+        zones(&self.topology).filter(|zone| zone.0 == node).for_each(|_| {
+            need.add::<Zone<'_, P>>(1);
+            // For the rule that needs most: a table a zone.
+            need.add::<WaitTable<'_, P>>(1);
+            need.add::<Bucket<P>>(BUCKETS);
+        });
         for homed in self.topology.indexes().filter(|&homed| self.home(homed) == node) {
             for _ in 0..REQUEST_KINDS {
                 need.add::<AtomicU16>(self.zones);
@@ -372,6 +373,8 @@ impl<'m> Plan<'m> {
         need.add::<AtomicU64>(pageblocks * OnlineMap::WORDS_PER_PAGEBLOCK);
         need.add::<Ledger>(nodes + 1);
         need.add::<&Zone<'_, P>>(self.zones);
+        need.add::<Option<&WaitTable<'_, P>>>(self.zones);
+        need.add::<&WaitTable<'_, P>>(self.zones);
         need.add::<NodeState<'_>>(nodes);
         need.add::<Home<'_, P>>(self.cpu_ids);
         need.add::<Option<Cpu<'_, P>>>(self.cpu_ids);
@@ -422,6 +425,7 @@ struct Parts<'m, P: Platform> {
     online: OnlineMap<'m>,
     ledgers: &'m [Ledger],
     zones: &'m [&'m Zone<'m, P>],
+    wait_tables: &'m [&'m WaitTable<'m, P>],
     nodes: &'m [NodeState<'m>],
     homes: &'m [Home<'m, P>],
     nobodys: &'m Pageset<'m, P>,
@@ -476,6 +480,7 @@ impl<'m> Carver<'_, 'm> {
             Ok(&zone[0])
         })?;
         let zones: &'m [&'m Zone<'m, P>] = zones;
+        let wait_tables = self.carve_wait_tables(hub, zones, config.model.page_lock.tables)?;
 
         let nodes = hub.slice(plan.topology.len(), |index, hub| {
             let node = NodeIndex(index as u16);
@@ -508,6 +513,7 @@ impl<'m> Carver<'_, 'm> {
             online,
             ledgers,
             zones,
+            wait_tables,
             nodes,
             homes,
             nobodys,
@@ -515,6 +521,33 @@ impl<'m> Carver<'_, 'm> {
             loads: hub.slice(plan.topology.len(), |_, _| Ok(0))?,
             order: hub.slice(plan.topology.len(), |_, _| Ok(NodeIndex(0)))?,
         })
+    }
+
+    /// The wait table of each zone's pages, by zone index.
+    fn carve_wait_tables<P: Platform>(
+        &mut self,
+        hub: &mut Arena<'m>,
+        zones: &'m [&'m Zone<'m, P>],
+        rule: WaitTables,
+    ) -> Result<&'m [&'m WaitTable<'m, P>], OutOfMetadata> {
+        let own: &mut [Option<&'m WaitTable<'m, P>>] = hub.slice(zones.len(), |_, _| Ok(None))?;
+        let tables = hub.slice(zones.len(), |index, hub| {
+            // The first zone of those that share a table has it.
+            let first = match rule {
+                WaitTables::Global => 0,
+                WaitTables::PerZone => index,
+                WaitTables::PerNode => {
+                    zones.partition_point(|zone| zone.node() < zones[index].node())
+                }
+            };
+            if let Some(table) = own[first] {
+                return Ok(table);
+            }
+            let table = carve_wait_table(self.arena(zones[first].node(), hub))?;
+            own[first] = Some(table);
+            Ok(table)
+        })?;
+        Ok(tables)
     }
 
     /// The buffer of a node that has memory.
@@ -533,6 +566,14 @@ fn carve_zonelists<'m>(
         Ok(Zonelist::new(entries, ZonelistCache::new(lines)))
     };
     Ok([carve()?, carve()?, carve()?, carve()?])
+}
+
+fn carve_wait_table<'m, P: Platform>(
+    arena: &mut Arena<'m>,
+) -> Result<&'m WaitTable<'m, P>, OutOfMetadata> {
+    let buckets: &'m [Bucket<P>] = arena.slice(BUCKETS, |_, _| Ok(Bucket::new()))?;
+    let table = arena.slice(1, |_, _| Ok(WaitTable::new(buckets)))?;
+    Ok(&table[0])
 }
 
 /// The pagesets of a CPU for `zones`; `ring_entries` says how many entries list number so and so has for a zone.

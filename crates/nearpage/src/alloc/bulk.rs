@@ -392,7 +392,7 @@ impl<P: Platform> BulkFree<'_, '_, P> {
     fn add_elsewhere(&mut self, pfn: Pfn) -> Result<(), FreeError> {
         let allocator = self.allocator;
         let frame = match allocator.map.get(pfn) {
-            Some(frame) if frame.word().is_allocated(SINGLE) => frame,
+            Some(frame) if allocator.may_free(frame, pfn, SINGLE) => frame,
             _ => return Err(allocator.refuse_free(pfn, SINGLE)),
         };
         let zone = frame.word().zone();

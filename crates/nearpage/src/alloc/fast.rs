@@ -5,7 +5,7 @@ use core::hint::cold_path;
 use super::scan::{Trip, first_flags};
 use super::{PageAllocator, Request};
 use crate::error::{AllocError, FreeError};
-use crate::frame::{Migratetype, WordCell, ZoneFrames};
+use crate::frame::{Migratetype, Word, WordCell, ZoneFrames};
 use crate::gfp::Gfp;
 use crate::pcp::pageset::Pageset;
 use crate::pcp::tuning::Tuning;
@@ -202,7 +202,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     #[inline(never)]
     fn free_anywhere(&self, pfn: Pfn, order: Order) -> Result<(), FreeError> {
         let frame = match self.map.get(pfn) {
-            Some(frame) if frame.word().is_allocated(order) => frame,
+            Some(frame) if self.may_free(frame, pfn, order) => frame,
             _ => return Err(self.refuse_free(pfn, order)),
         };
         let zone = frame.word().zone();
@@ -256,10 +256,30 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let cached = frames.cached(order);
         if !P::HARDENED {
             word.set(cached);
-        } else if !word.swap(cached).is_allocated(order) {
-            return Err(self.refuse_free(pfn, order));
+        } else {
+            let held = word.swap(cached);
+            if !held.is_allocated(order) {
+                return Err(self.refuse_taken(word, held, cached, pfn, order));
+            }
         }
         Ok(())
+    }
+
+    /// In the same instant somebody else freed the page, or locked it: then it stays where it is.
+    #[cold]
+    #[inline(never)]
+    fn refuse_taken(
+        &self,
+        word: WordCell<'_>,
+        held: Word,
+        cached: Word,
+        pfn: Pfn,
+        order: Order,
+    ) -> FreeError {
+        if held.without_lock().is_allocated(order) {
+            word.replace(cached, held);
+        }
+        self.refuse_free(pfn, order)
     }
 
     /// Says why a free is refused, to the caller and to the host. The page stays where it is: whoever holds
@@ -285,6 +305,9 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         match word.state() {
             FrameState::Allocated if word.order() != order => {
                 FreeError::WrongOrder { pfn, order, allocated: word.order() }
+            }
+            FrameState::Allocated if word.is_locked() || word.has_waiters() => {
+                FreeError::Locked { pfn, order }
             }
             FrameState::Blank if !self.is_online(pfn) => FreeError::Foreign { pfn },
             state => FreeError::NotAllocated { pfn, order, state },

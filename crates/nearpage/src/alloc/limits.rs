@@ -27,7 +27,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     pub fn set_limits(&self, of: LimitOf, limits: Limits) -> Result<(), LimitError> {
         let ledger = self.ledger(of)?;
         let state = self.state.lock();
-        let pages = |bytes: Option<u64>| bytes.map(|bytes| PageCount(bytes >> state.page_shift));
+        let pages = |bytes: Option<u64>| bytes.map(|bytes| PageCount(bytes >> self.page_shift));
         let (hard, soft) = (pages(limits.hard_bytes), pages(limits.soft_bytes));
         if let (Some(hard), Some(soft)) = (hard, soft)
             && soft >= hard

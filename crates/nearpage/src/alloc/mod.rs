@@ -4,7 +4,7 @@
 //! the zone has room; [`refill`] and [`drain`] move pages between a pageset and its zone; [`scan`] walks
 //! the zonelist, with the [`hints`] of its cache; [`placed`] is what has a policy or a cpuset; [`slow`] is the
 //! ladder when nothing was found, [`balance`] what reclaim and it agree on; [`bulk`] is many pages at once;
-//! [`reasons`] counts why pages came from elsewhere, [`report`] tells why a request failed; [`hold`] keeps settings
+//! [`reasons`] counts why pages came from elsewhere, [`report`] tells why a request failed; [`pagelock`] locks pages; [`hold`] keeps settings
 //! still from outside; [`build`] makes all of it out of the caller's memory; [`settings`] keeps watermarks and
 //! zonelists, [`limits`] how much may be in use.
 //!
@@ -21,6 +21,7 @@ mod hold;
 mod limits;
 mod online;
 mod pageblocks;
+mod pagelock;
 mod placed;
 mod reasons;
 mod refill;
@@ -36,6 +37,7 @@ pub use drain::DrainBusy;
 pub use hints::ScanCounts;
 pub use hold::SettingsLock;
 pub use limits::Limits;
+pub use pagelock::{BitWord, PageLock};
 pub use report::AllocReport;
 pub use settings::SettingError;
 
@@ -43,6 +45,7 @@ use crate::frame::SectionMap;
 use crate::gfp::Gfp;
 use crate::limit::Ledger;
 use crate::model::Model;
+use crate::pagelock::WaitTable;
 use crate::pcp::Storage;
 use crate::pcp::pageset::{Owner, Pageset};
 use crate::platform::Platform;
@@ -166,6 +169,9 @@ pub struct PageAllocator<'m, P: Platform> {
     /// [`node_reclaim_mode`](crate::watermark::Settings::node_reclaim_mode) is set.
     node_reclaim: &'m AtomicBool,
     state: &'m P::Lock<State<'m>>,
+    /// By zone index; several zones may share one.
+    wait_tables: &'m [&'m WaitTable<'m, P>],
+    page_shift: u32,
 }
 
 impl<'m, P: Platform> PageAllocator<'m, P> {

@@ -17,7 +17,6 @@ use crate::zonelist::{self, CpuTerm, NodeOrder, Online};
 /// What the lock of settings protects.
 pub(super) struct State<'m> {
     pub(super) settings: Settings,
-    pub(super) page_shift: u32,
     /// Whether the machine is past its boot: Linux counts CPUs in the order of nodes only then.
     pub(super) booted: bool,
     /// Scratch space for the order of nodes, one entry a node.
@@ -36,7 +35,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
 
     /// Log2 of the page size in bytes.
     pub fn page_shift(&self) -> u32 {
-        self.state.lock().page_shift
+        self.page_shift
     }
 
     /// Changes the settings and everything that follows from them. `movable_min` stays that of the model.
@@ -57,7 +56,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     }
 
     fn min_free_kbytes_of(&self, state: &State<'m>) -> u64 {
-        watermark::boot_min_free_kbytes(self.zone_sizes(), &state.settings, state.page_shift)
+        watermark::boot_min_free_kbytes(self.zone_sizes(), &state.settings, self.page_shift)
     }
 
     /// Makes all zonelists anew, as after a change of the machine at run time. `linux-*` models count
@@ -77,7 +76,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         self.node_reclaim.store(state.settings.node_reclaim_mode != 0, Ordering::Relaxed);
         let kbytes = self.min_free_kbytes_of(state);
         let watermarks =
-            Watermarks::new(self.zone_sizes(), kbytes, &state.settings, state.page_shift);
+            Watermarks::new(self.zone_sizes(), kbytes, &state.settings, self.page_shift);
         for zone in self.zones {
             let size = ZoneSize { kind: zone.kind(), managed: zone.managed() };
             let managed = self.managed_by_kind(zone.node());
@@ -98,7 +97,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
 
     /// The sizes of all pagesets, within the budget if there is one.
     fn resize_pagesets(&self, state: &State<'m>) {
-        let budget = state.settings.pageset_budget(state.page_shift);
+        let budget = state.settings.pageset_budget(self.page_shift);
         let cpus = self.cpus.iter().flatten().count() as u64;
         let most = |zone: &&Zone<'m, P>| self.sizes_of(zone, state).most_kept().0;
         let wanted = PageCount(cpus * self.zones.iter().map(most).sum::<u64>());
@@ -118,7 +117,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let cpus = if near > 0 { near } else { self.cpus.iter().flatten().count() };
         let share = ZoneShare { managed: zone.managed(), low: zone.marks().low, cpus: cpus as u32 };
         let fraction = state.settings.percpu_pagelist_high_fraction;
-        Sizes::of(share, fraction, state.page_shift)
+        Sizes::of(share, fraction, self.page_shift)
     }
 
     /// All zonelists, and the preferred zones of nodes and CPUs.

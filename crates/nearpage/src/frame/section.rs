@@ -6,8 +6,8 @@
 //! addition. Beyond it (holes, nodes that share a section) the table of sections is asked.
 
 use super::{
-    Frame, FrameState, ListEnd, Migratetype, NO_FRAME, ORDER_MASK, STATE_MASK, TYPE_MASK, Word,
-    WordCell, ZONE_MASK, ZONE_SHIFT,
+    Frame, FrameState, HELD_MASK, ListEnd, Migratetype, NO_FRAME, TYPE_MASK, Word, WordCell,
+    ZONE_MASK, ZONE_SHIFT,
 };
 use crate::sync::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use crate::units::{Order, PAGEBLOCK_ORDER, Pfn, SECTION_FRAMES, SECTION_SHIFT, ZoneIndex};
@@ -317,15 +317,15 @@ impl<'m> ZoneFrames<'m> {
         Word(Word::cached(order, ZoneIndex(0)).0 | self.zone_bits)
     }
 
-    /// Whether `word` is that of the head of an allocated block of exactly `order` in this zone.
+    /// Whether `word` is that of the head of an allocated block of exactly `order` in this zone that nobody has
+    /// locked or waits for.
     #[inline(always)]
     pub const fn is_allocated(&self, word: Word, order: Order) -> bool {
-        let mask = STATE_MASK | ORDER_MASK | ZONE_MASK;
+        let mask = HELD_MASK | ZONE_MASK;
         word.0 & mask == self.allocated(order, Migratetype::Unmovable).0
     }
 
-    /// Whether `word` is that of the head of a block of exactly `order` in this zone that was allocated for
-    /// `migratetype`.
+    /// As [`is_allocated`](Self::is_allocated), and it was allocated for `migratetype`.
     #[inline(always)]
     pub const fn is_allocated_for(
         &self,
@@ -333,7 +333,7 @@ impl<'m> ZoneFrames<'m> {
         order: Order,
         migratetype: Migratetype,
     ) -> bool {
-        let mask = STATE_MASK | ORDER_MASK | TYPE_MASK | ZONE_MASK;
+        let mask = HELD_MASK | TYPE_MASK | ZONE_MASK;
         word.0 & mask == self.allocated(order, migratetype).0
     }
 

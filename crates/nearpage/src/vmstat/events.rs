@@ -4,6 +4,7 @@ use core::fmt::{self, Write};
 
 use super::ZoneStats;
 use crate::alloc::{Fallbacks, PageAllocator, Reason, ScanCounts};
+use crate::pagelock::WaitCounts;
 use crate::platform::Platform;
 use crate::units::{NodeIndex, ZoneKind};
 
@@ -48,7 +49,8 @@ impl<P: Platform> PageAllocator<'_, P> {
     /// Writes those lines of `/proc/vmstat` that an allocator of pages has, with the kernel's names, and
     /// after them nearpage's own: pages in pagesets, their refills and drains, how often zone locks were
     /// taken and the most pages in one hold, trips that limits concerned, what scans of zonelists did
-    /// ([`ScanCounts`]), and how many pages came from elsewhere than preferred for which reason ([`Reason`]).
+    /// ([`ScanCounts`]), what happened at the wait tables of page locks ([`WaitCounts`]), and how many pages came from
+    /// elsewhere than preferred for which reason ([`Reason`]).
     ///
     /// # Errors
     /// Those of `out`.
@@ -64,6 +66,7 @@ impl<P: Platform> PageAllocator<'_, P> {
         write_lines(&[("pgfree", all.pgfree.0)], out)?;
         write_lines(&all.own_lines(), out)?;
         write_lines(&self.scan_lines(), out)?;
+        write_lines(&self.page_lock_lines(), out)?;
         let indexes = || self.topology().indexes();
         let pairs = indexes().flat_map(|from| indexes().map(move |to| self.fallbacks(from, to)));
         let all = pairs.fold(Fallbacks::default(), Fallbacks::plus);
@@ -101,6 +104,19 @@ impl<P: Platform> PageAllocator<'_, P> {
             ("zonelist_skipped", all.zones_skipped),
             ("zonelist_second_pass", all.second_passes),
             ("zonelist_zap", all.zaps),
+        ]
+    }
+
+    fn page_lock_lines(&self) -> [(&'static str, u64); 6] {
+        let counts = self.topology().indexes().map(|node| self.wait_counts(node));
+        let all = counts.fold(WaitCounts::default(), WaitCounts::plus);
+        [
+            ("page_lock_waits", all.waits),
+            ("page_lock_collisions", all.collisions),
+            ("page_lock_longest_chain", all.longest_chain),
+            ("page_lock_wakes", all.wakes),
+            ("page_lock_wakes_from_other_node", all.wakes_from_other_node),
+            ("page_lock_hand_overs", all.hand_overs),
         ]
     }
 }
@@ -201,7 +217,10 @@ mod tests {
                             pgfree 1\nnr_pcp_pages 1\npcp_refill 2\npcp_refill_pages 3\npcp_drain 0\n\
                             pcp_drain_pages 0\nzone_lock_acquisitions 3\nzone_lock_most_pages 16\n\
                             limit_refused 0\nlimit_soft_wake 0\nzonelist_visited 0\nzonelist_skipped 0\nzonelist_second_pass 0\n\
-                            zonelist_zap 0\nfallback_watermark 0\nfallback_lowmem_reserve 0\n\
+                            zonelist_zap 0\npage_lock_waits 0\npage_lock_collisions 0\n\
+                            page_lock_longest_chain 0\npage_lock_wakes 0\n\
+                            page_lock_wakes_from_other_node 0\npage_lock_hand_overs 0\n\
+                            fallback_watermark 0\nfallback_lowmem_reserve 0\n\
                             fallback_fragmentation 0\nfallback_zonelist_hint 0\n\
                             fallback_policy 0\nfallback_cpuset 0\nfallback_private_node 0\nfallback_limit 0\n";
             assert_eq!(text, expected);
