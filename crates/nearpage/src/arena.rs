@@ -7,6 +7,7 @@
 use core::marker::PhantomData;
 
 use crate::frame::Section;
+use crate::slab::descriptor::DescriptorSection;
 use crate::sync::{AtomicU8, AtomicU32, AtomicU64};
 
 /// A buffer is smaller than [`Need`] said.
@@ -22,6 +23,8 @@ pub unsafe trait AnyBytes {}
 
 // SAFETY: an array of atomics and atomics: integers of any value.
 unsafe impl AnyBytes for Section {}
+// SAFETY: an array of structures of atomics: integers of any value.
+unsafe impl AnyBytes for DescriptorSection {}
 // SAFETY: an integer of any value.
 unsafe impl AnyBytes for AtomicU32 {}
 // SAFETY: an integer of any value.

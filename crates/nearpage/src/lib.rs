@@ -15,6 +15,7 @@ pub mod gfp;
 pub mod model;
 pub mod pcp;
 pub mod platform;
+pub mod slab;
 mod slot;
 pub mod sync;
 pub mod topology;

@@ -6,6 +6,7 @@
 use crate::error::FreeError;
 use crate::gfp::Gfp;
 use crate::pcp::Storage;
+use crate::slab::error::ObjectError;
 use crate::units::{NodeId, Order, PageCount, ZoneKind};
 
 /// A mutual exclusion lock around a value. Hosts with interrupts pass one that disables them.
@@ -145,6 +146,9 @@ pub trait Platform: Sized {
 
     /// A free was refused. The page stays where it is; the host may report or abort.
     fn misuse(&self, _error: &FreeError) {}
+
+    /// A free of an object was refused. The object stays where it is; the host may report or abort.
+    fn misuse_of_object(&self, _error: &ObjectError) {}
 
     /// A cache line of the allocator's metadata is touched; empty everywhere but in the lab.
     #[inline(always)]

@@ -5,6 +5,7 @@ use core::cell::{Cell, RefCell, RefMut};
 use crate::error::FreeError;
 use crate::pcp::serial::{CurrentCpu, SerialStorage, Single};
 use crate::platform::{Lock, Platform, Shortage};
+use crate::slab::ObjectError;
 use crate::units::{CpuId, PageCount};
 
 /// The CPU that the thread pretends to run on.
@@ -91,6 +92,10 @@ impl Platform for PlainPlatform {
     }
 
     fn misuse(&self, _error: &FreeError) {
+        count(&self.misuses);
+    }
+
+    fn misuse_of_object(&self, _error: &ObjectError) {
         count(&self.misuses);
     }
 }
