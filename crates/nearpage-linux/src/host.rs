@@ -1,5 +1,6 @@
 //! The platform: how the core runs in a Linux process.
 
+use std::fmt::Display;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Instant;
@@ -8,9 +9,10 @@ use nearpage::error::FreeError;
 use nearpage::pcp::Storage;
 use nearpage::pcp::serial::{CurrentCpu, SerialStorage, TryLock};
 use nearpage::platform::{Lock, Platform, Shortage};
+use nearpage::slab::ObjectError;
 use nearpage::units::{CpuId, PageCount};
 
-use crate::rseq::Area;
+use crate::rseq::{Area, RingStorage};
 use crate::tell::tell;
 
 /// The lock of a zone: the standard library's, which sleeps on a futex, so that a holder that lost its CPU
@@ -100,7 +102,7 @@ pub struct NoPressure;
 
 impl Pressure for NoPressure {}
 
-/// What happens at a free of a page that is not in the caller's hands.
+/// What happens at a free of a page or an object that is not in the caller's hands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum OnMisuse {
     /// It is counted, and the first ones are told on standard error. The page stays where it is.
@@ -141,6 +143,27 @@ impl<S, const HARDENED: bool> Host<S, HARDENED> {
     pub fn misuses(&self) -> u64 {
         self.misuses.load(Ordering::Relaxed)
     }
+
+    /// Counts a free that was refused, and tells or ends, as was chosen.
+    fn refused(&self, error: &dyn Display) {
+        let before = self.misuses.fetch_add(1, Ordering::Relaxed);
+        match self.on_misuse {
+            OnMisuse::Report if before < MISUSES_TOLD => tell(error),
+            OnMisuse::Report => {}
+            OnMisuse::Panic => panic!("nearpage: {error}"),
+            OnMisuse::Abort => {
+                tell(error);
+                std::process::abort();
+            }
+        }
+    }
+}
+
+impl<const HARDENED: bool> Host<RingStorage, HARDENED> {
+    /// A storage like this one's.
+    pub(crate) fn storage_twin(&self) -> RingStorage {
+        self.storage.twin()
+    }
 }
 
 impl<S: Storage, const HARDENED: bool> Platform for Host<S, HARDENED> {
@@ -174,15 +197,10 @@ impl<S: Storage, const HARDENED: bool> Platform for Host<S, HARDENED> {
     }
 
     fn misuse(&self, error: &FreeError) {
-        let before = self.misuses.fetch_add(1, Ordering::Relaxed);
-        match self.on_misuse {
-            OnMisuse::Report if before < MISUSES_TOLD => tell(error),
-            OnMisuse::Report => {}
-            OnMisuse::Panic => panic!("nearpage: {error}"),
-            OnMisuse::Abort => {
-                tell(error);
-                std::process::abort();
-            }
-        }
+        self.refused(error);
+    }
+
+    fn misuse_of_object(&self, error: &ObjectError) {
+        self.refused(error);
     }
 }

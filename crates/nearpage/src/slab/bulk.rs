@@ -131,7 +131,8 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
             pushed = storage.push_objects(&on, &stack.stack, entries);
         }
         for &entry in &entries[pushed..] {
-            self.free_local(cache.cache, cache.code, entry);
+            let node = self.node_of_entry(cache.code, entry);
+            self.place(cache.cache, cache.code, node, entry);
         }
     }
 }

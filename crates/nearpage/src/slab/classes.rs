@@ -258,7 +258,7 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
             {
                 return Ok(());
             }
-            self.free_local(cache, code, entry);
+            self.place(cache, code, tag.node(), entry);
             return Ok(());
         }
         self.free_bytes_slow(address)

@@ -37,7 +37,7 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
             {
                 return Ok(());
             }
-            self.free_local(cache.cache, cache.code, entry);
+            self.place(cache.cache, cache.code, Tag::of(frame).node(), entry);
             return Ok(());
         }
         self.free_slow(cache.cache, cache.code, address)
@@ -69,11 +69,7 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         if P::HARDENED {
             self.take_back(cache, code, entry, slab_of(frame))?;
         }
-        match self.this_cpu() {
-            Some(cpu) if cpu.effective() == tag.node() => self.free_local(cache, code, entry),
-            Some(cpu) => self.free_alien(cache, code, cpu, tag.node(), entry),
-            None => self.give(cache, code, tag.node(), &[entry]),
-        }
+        self.place(cache, code, tag.node(), entry);
         Ok(())
     }
 
@@ -82,19 +78,36 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         error
     }
 
-    /// An object of this CPU's node that the stack did not take at once: makes room, or it goes to the lists.
+    /// Puts an object of a node, which nobody holds any more, where it belongs for the CPU that this thread is on now.
     #[cold]
     #[inline(never)]
-    pub(super) fn free_local(&self, cache: &Cache<'m, P>, code: EntryCode, entry: u32) {
-        if let Some(cpu) = self.this_cpu()
-            && let Some(stack) = cache.stacks.get(cpu.id.0 as usize)
+    pub(super) fn place(&self, cache: &Cache<'m, P>, code: EntryCode, node: NodeIndex, entry: u32) {
+        match self.this_cpu() {
+            Some(cpu) if cpu.effective() == node => self.free_near(cache, code, cpu, entry),
+            Some(cpu) => self.free_alien(cache, code, cpu, node, entry),
+            None => self.give(cache, code, node, &[entry]),
+        }
+    }
+
+    /// An object of the CPU's node: onto its stack, with room made if it is full; else to the lists.
+    fn free_near(&self, cache: &Cache<'m, P>, code: EntryCode, cpu: &'m SlabCpu<P>, entry: u32) {
+        if let Some(stack) = cache.stacks.get(cpu.id.0 as usize)
             && let Some(events) = self.events_of(cache, cpu.id)
         {
+            let push = || match self.storage().enter(cpu.id, &cpu.exclusion) {
+                Some(on) => self.storage().push_object(&on, &stack.stack, entry),
+                None => Push::MOVED,
+            };
+            let mut pushed = push();
+            if pushed == Push::DONE {
+                return;
+            }
             events.free_misses.add(1);
-            self.flush_batch(cache, code, cpu, stack);
-            if let Some(on) = self.storage().enter(cpu.id, &cpu.exclusion)
-                && self.storage().push_object(&on, &stack.stack, entry) == Push::DONE
-            {
+            if pushed == Push::FULL {
+                self.flush_batch(cache, code, cpu, stack);
+                pushed = push();
+            }
+            if pushed == Push::DONE {
                 events.slow_pushes.add(1);
                 return;
             }

@@ -25,7 +25,7 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
     }
 
     /// The node that the frame of an entry says; any if it is of no slab, whose lists will refuse it.
-    fn node_of_entry(&self, code: EntryCode, entry: u32) -> NodeIndex {
+    pub(super) fn node_of_entry(&self, code: EntryCode, entry: u32) -> NodeIndex {
         let tag = self.owner_of(code.frame(entry, self.frames.page_shift).0).tag;
         if tag.is_slab() { tag.node() } else { NodeIndex(0) }
     }

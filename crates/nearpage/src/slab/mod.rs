@@ -45,6 +45,7 @@ pub mod entry;
 pub mod error;
 mod free;
 pub mod geometry;
+mod hold;
 mod home;
 mod lists;
 mod node;
@@ -63,6 +64,7 @@ pub use cache::{CacheOptions, KmemCache};
 pub use check::{SlabCheckError, SlabChecked};
 pub use classes::SizeClasses;
 pub use error::{CreateError, LiveObjects, ObjectError};
+pub use hold::{SlabHeld, SlabParts};
 pub use reap::{REAP_PERIOD_NS, StacksBusy};
 pub use storage::ObjectStorage;
 

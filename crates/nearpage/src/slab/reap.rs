@@ -41,6 +41,12 @@ impl fmt::Display for StacksBusy {
 
 impl core::error::Error for StacksBusy {}
 
+/// From now on only what comes counts as use of a stack.
+fn untouch<P: Platform<Storage: ObjectStorage>>(stack: &CpuStack<'_, P>) {
+    stack.refilled.store(0, Ordering::Relaxed);
+    stack.pops_reaped.set(P::Storage::stack_counts(&stack.stack).pops);
+}
+
 type StackOf<'m, P> = <<P as Platform>::Storage as ObjectStorage>::Stack<'m>;
 
 impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
@@ -63,25 +69,19 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
     }
 
     fn reap_stacks(&self, cpu: &'m SlabCpu<P>) -> Result<(), StacksBusy> {
-        let mut is_idle = false;
-        for (cache, _) in self.live_caches() {
-            let stack = &cache.stacks[cpu.id.0 as usize];
-            let counts = P::Storage::stack_counts(&stack.stack);
-            if is_touched(stack) {
-                stack.refilled.store(0, Ordering::Relaxed);
-                stack.pops_reaped.set(counts.pops);
-            } else {
-                is_idle |= counts.count > 0;
-            }
-        }
-        if !is_idle {
+        let stacks = || self.live_caches().map(|(cache, _)| &cache.stacks[cpu.id.0 as usize]);
+        let held = |stack: &CpuStack<'m, P>| P::Storage::stack_counts(&stack.stack).count;
+        // Most CPUs are either busy or empty: neither needs to be stopped.
+        if !stacks().any(|stack| !is_touched(stack) && held(stack) > 0) {
+            stacks().for_each(untouch);
             return Ok(());
         }
         self.with_stopped(cpu, |on, cache, stack| {
             let limit = P::Storage::stack_limit(&stack.stack);
-            let held = P::Storage::stack_counts(&stack.stack).count;
-            if !is_touched(stack) {
-                self.flush_stack(on, cache, stack, Tunables::reaped(limit, held));
+            if is_touched(stack) {
+                untouch(stack);
+            } else {
+                self.flush_stack(on, cache, stack, Tunables::reaped(limit, held(stack)));
             }
         })
     }
