@@ -36,7 +36,7 @@ use crate::calls::Call;
 
 /// How long a fork waits for the thread that has a CPU's pagesets. On a crowded machine that thread may not
 /// run for a while.
-const WAIT_MAX: Duration = Duration::from_secs(10);
+pub(crate) const WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// The memories of this process.
 static MEMORIES: Mutex<Vec<Entry>> = Mutex::new(Vec::new());
@@ -112,7 +112,8 @@ fn registry() -> MutexGuard<'static, Vec<Entry>> {
 
 extern "C" fn before() {
     let registry = registry();
-    let memories = registry.iter().map(|entry| entry.memory.hold()).collect();
+    // What was made later stands on what was made before, and its locks come first: objects before pages.
+    let memories = registry.iter().rev().map(|entry| entry.memory.hold()).collect();
     let held = Held { _memories: memories, _registry: registry };
     // A thread that ends has no place to keep it any more: then the child has what it finds.
     let _ = HELD.try_with(|cell| cell.replace(Some(held)));

@@ -9,10 +9,11 @@ use nearpage::error::{FreeError, PageLockError};
 use nearpage::pcp::Storage;
 use nearpage::pcp::serial::{CurrentCpu, SerialStorage, TryLock};
 use nearpage::platform::{Lock, Parked, ParkedThread, Platform, Shortage};
+use nearpage::slab::ObjectError;
 use nearpage::units::{CpuId, PageCount};
 
 use crate::futex;
-use crate::rseq::Area;
+use crate::rseq::{Area, RingStorage};
 use crate::tell::tell;
 
 /// The lock of a zone: the standard library's, which sleeps on a futex, so that a holder that lost its CPU
@@ -102,8 +103,8 @@ pub struct NoPressure;
 
 impl Pressure for NoPressure {}
 
-/// What happens at a free of a page that is not in the caller's hands, and at an unlock of a page that is not
-/// locked.
+/// What happens at a free of a page or an object that is not in the caller's hands, and at an unlock of a page that
+/// is not locked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum OnMisuse {
     /// It is counted, and the first ones are told on standard error. The page stays where it is.
@@ -156,6 +157,13 @@ impl<S, const HARDENED: bool> Host<S, HARDENED> {
                 std::process::abort();
             }
         }
+    }
+}
+
+impl<const HARDENED: bool> Host<RingStorage, HARDENED> {
+    /// A storage like this one's.
+    pub(crate) fn storage_twin(&self) -> RingStorage {
+        self.storage.twin()
     }
 }
 
@@ -212,5 +220,9 @@ impl<S: Storage, const HARDENED: bool> Platform for Host<S, HARDENED> {
 
     fn unpark(&self, thread: ParkedThread) {
         futex::wake_one(thread.0);
+    }
+
+    fn misuse_of_object(&self, error: &ObjectError) {
+        self.report(error);
     }
 }

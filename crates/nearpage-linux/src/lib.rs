@@ -20,6 +20,7 @@ pub mod prefault;
 pub mod reclaim;
 mod region;
 pub mod rseq;
+pub mod slab;
 pub mod sysfs;
 mod tell;
 pub mod tree;

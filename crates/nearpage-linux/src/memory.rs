@@ -523,7 +523,7 @@ fn sum_of_zones<P: Platform>(
     PageCount(of_node.map(|zone| pages(zone).0).sum())
 }
 
-fn text(write: impl FnOnce(&mut String) -> fmt::Result) -> String {
+pub(crate) fn text(write: impl FnOnce(&mut String) -> fmt::Result) -> String {
     let mut text = String::new();
     write(&mut text).expect("writing to a string cannot fail");
     text

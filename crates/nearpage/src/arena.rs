@@ -7,6 +7,7 @@
 use core::marker::PhantomData;
 
 use crate::frame::SectionLists;
+use crate::slab::descriptor::DescriptorSection;
 use crate::sync::{AtomicU8, AtomicU32, AtomicU64};
 
 /// A buffer is smaller than [`Need`] said.
@@ -24,6 +25,8 @@ pub unsafe trait AnyBytes {}
 unsafe impl AnyBytes for SectionLists {}
 // SAFETY: an array of such values.
 unsafe impl<T: AnyBytes, const N: usize> AnyBytes for [T; N] {}
+// SAFETY: an array of structures of atomics: integers of any value.
+unsafe impl AnyBytes for DescriptorSection {}
 // SAFETY: an integer of any value.
 unsafe impl AnyBytes for AtomicU32 {}
 // SAFETY: an integer of any value.

@@ -19,6 +19,7 @@ pub mod pcp;
 pub mod platform;
 pub mod policy;
 pub mod reason;
+pub mod slab;
 mod slot;
 pub mod sync;
 pub mod topology;

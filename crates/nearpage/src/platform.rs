@@ -6,6 +6,7 @@
 use crate::error::{FreeError, PageLockError};
 use crate::gfp::Gfp;
 use crate::pcp::Storage;
+use crate::slab::error::ObjectError;
 use crate::sync::AtomicU32;
 use crate::units::{NodeId, Order, PageCount, ZoneKind};
 
@@ -185,6 +186,9 @@ pub trait Platform: Sized {
 
     /// A free was refused. The page stays where it is; the host may report or abort.
     fn misuse(&self, _error: &FreeError) {}
+
+    /// A free of an object was refused. The object stays where it is; the host may report or abort.
+    fn misuse_of_object(&self, _error: &ObjectError) {}
 
     /// A cache line of the allocator's metadata is touched; empty everywhere but in the lab.
     #[inline(always)]

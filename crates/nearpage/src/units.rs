@@ -64,6 +64,31 @@ impl fmt::Display for Pfn {
     }
 }
 
+/// An address in the machine: of memory that the allocator manages, not of the core's own.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+#[repr(transparent)]
+pub struct Address(pub u64);
+
+impl Address {
+    /// The first address of a frame of `1 << page_shift` bytes.
+    #[inline]
+    pub const fn of(pfn: Pfn, page_shift: u32) -> Address {
+        Address(pfn.0 << page_shift)
+    }
+
+    /// The frame that holds the address.
+    #[inline]
+    pub const fn pfn(self, page_shift: u32) -> Pfn {
+        Pfn(self.0 >> page_shift)
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#x}", self.0)
+    }
+}
+
 /// A number of pages.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 #[repr(transparent)]

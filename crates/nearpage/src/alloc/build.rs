@@ -84,6 +84,13 @@ pub enum BuildError {
     },
     /// A setting is out of range.
     Setting(SettingError),
+    /// The page allocator has a slab allocator already, or had one: objects of two could not be told apart.
+    SecondSlab,
+    /// More places for caches were asked for than there are numbers for caches.
+    TooManyCaches {
+        /// Places asked for.
+        caches_max: usize,
+    },
 }
 
 impl fmt::Display for BuildError {
@@ -106,12 +113,20 @@ impl fmt::Display for BuildError {
                 "the metadata buffer for node {node} has {given} bytes and needs {needed}"
             ),
             Self::Setting(error) => error.fmt(f),
+            Self::SecondSlab => {
+                f.write_str("the page allocator has, or had, a slab allocator; it can have one")
+            }
+            Self::TooManyCaches { caches_max } => {
+                write!(f, "{caches_max} places for caches; 1 to {} are accepted", CACHES_MAX)
+            }
         }
     }
 }
 
 impl core::error::Error for BuildError {}
 
+/// Places for caches at most: the numbers that fit a frame's tag ([`crate::slab::tag`]).
+pub(crate) const CACHES_MAX: usize = (1 << 15) - 1;
 /// Largest CPU id: a table of pointers by id stays below 8 MiB.
 const CPU_ID_MAX: u32 = (1 << 20) - 1;
 /// Most sections from the first to the last frame: 1 PiB of addresses, a table of 192 MiB.
@@ -157,34 +172,16 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         settings.movable_min = config.model.movable_min;
         settings.check().map_err(BuildError::Setting)?;
         let plan = Plan::new(&topology)?;
-        let mut arena_of = |node: NodeIndex| -> Result<Arena<'m>, BuildError> {
-            let needed = plan.need::<P>(node).bytes();
-            let buffer = buffer(node, needed);
-            if buffer.len() < needed {
-                let (node, given) = (topology.node(node).id, buffer.len());
-                return Err(BuildError::BufferTooSmall { node, given, needed });
-            }
-            Ok(Arena::new(buffer))
-        };
-
-        let mut hub = arena_of(plan.hub)?;
-        let mut refused = None;
-        let arenas = hub
-            .slice(topology.len(), |index, _| {
-                let node = NodeIndex(index as u16);
-                if node == plan.hub || plan.home(node) != node {
-                    return Ok(None);
-                }
-                Ok(arena_of(node).map_err(|error| refused = Some(error)).ok())
-            })
-            .expect(COUNTED);
-        if let Some(error) = refused {
-            return Err(error);
-        }
-        let mut carver = Carver { plan, hub: plan.hub, arenas };
+        let need = |node| plan.need::<P>(node).bytes();
+        let (mut carver, mut hub) = Carver::open(plan, need, &mut buffer)?;
         let parts = carver.carve::<P>(&mut hub, &config).expect(COUNTED);
-        let mut state =
-            Some(State { settings, booted: false, loads: parts.loads, order: parts.order });
+        let mut state = Some(State {
+            settings,
+            object_share: None,
+            booted: false,
+            loads: parts.loads,
+            order: parts.order,
+        });
         let state = hub.slice(1, |_, _| Ok(P::Lock::new(state.take().ok_or(OutOfMetadata)?)));
         let state: &'m [P::Lock<State<'m>>] = state.expect(COUNTED);
         let node_reclaim: &'m [AtomicBool] =
@@ -210,25 +207,25 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
 }
 
 /// Carving fails only if `Plan::need` forgot something.
-const COUNTED: &str = "the plan counts all that is carved";
+pub(crate) const COUNTED: &str = "the plan counts all that is carved";
 
 /// What lies where.
 #[derive(Clone, Copy)]
-struct Plan<'m> {
-    topology: Topology<'m>,
+pub(crate) struct Plan<'m> {
+    pub(crate) topology: Topology<'m>,
     /// The node whose buffer holds the tables.
-    hub: NodeIndex,
+    pub(crate) hub: NodeIndex,
     /// From the first to the last section.
-    first_section: u64,
-    sections: u64,
+    pub(crate) first_section: u64,
+    pub(crate) sections: u64,
     zones: usize,
-    cpu_ids: usize,
+    pub(crate) cpu_ids: usize,
     /// CPUs of all nodes.
-    cpus: u64,
+    pub(crate) cpus: u64,
 }
 
 impl<'m> Plan<'m> {
-    fn new(topology: &Topology<'m>) -> Result<Self, BuildError> {
+    pub(crate) fn new(topology: &Topology<'m>) -> Result<Self, BuildError> {
         let has_memory = |&node: &NodeIndex| !topology.node(node).memory.is_empty();
         let hub = topology.indexes().find(has_memory).ok_or(BuildError::NoMemory)?;
         let all = || topology.nodes().iter().flat_map(|node| node.memory);
@@ -262,7 +259,7 @@ impl<'m> Plan<'m> {
     }
 
     /// The node whose buffer holds what belongs to `node`: itself, or the nearest one with memory.
-    fn home(&self, node: NodeIndex) -> NodeIndex {
+    pub(crate) fn home(&self, node: NodeIndex) -> NodeIndex {
         if !self.topology.node(node).memory.is_empty() {
             return node;
         }
@@ -272,7 +269,7 @@ impl<'m> Plan<'m> {
     }
 
     /// The node that a section's metadata lies with: the lowest of those that have memory in it.
-    fn owner(&self, section: u64) -> Option<NodeIndex> {
+    pub(crate) fn owner(&self, section: u64) -> Option<NodeIndex> {
         let frames = PfnRange::new(section << SECTION_SHIFT, (section + 1) << SECTION_SHIFT);
         self.topology.indexes().find(|&node| {
             let memory = self.topology.node(node).memory;
@@ -282,7 +279,10 @@ impl<'m> Plan<'m> {
     }
 
     /// The sections whose metadata lies with `node`.
-    fn owned_sections(&self, node: NodeIndex) -> impl Iterator<Item = u64> + use<'_, 'm> {
+    pub(crate) fn owned_sections(
+        &self,
+        node: NodeIndex,
+    ) -> impl Iterator<Item = u64> + use<'_, 'm> {
         let mut next = 0;
         let touched = self.topology.node(node).memory.iter().flat_map(move |range| {
             let first = range.start.section().max(next);
@@ -412,8 +412,8 @@ fn zones<'m>(topology: &Topology<'m>) -> impl Iterator<Item = (NodeIndex, ZoneKi
 }
 
 /// The buffers while they are being carved.
-struct Carver<'a, 'm> {
-    plan: Plan<'m>,
+pub(crate) struct Carver<'a, 'm> {
+    pub(crate) plan: Plan<'m>,
     hub: NodeIndex,
     /// Buffers of the nodes other than the hub.
     arenas: &'a mut [Option<Arena<'m>>],
@@ -435,6 +435,40 @@ struct Parts<'m, P: Platform> {
 }
 
 impl<'m> Carver<'_, 'm> {
+    /// Takes the buffers of all nodes with memory; the second answer is that of the hub, which has room for the
+    /// table of the others.
+    pub(crate) fn open(
+        plan: Plan<'m>,
+        need: impl Fn(NodeIndex) -> usize,
+        buffer: &mut dyn FnMut(NodeIndex, usize) -> &'m mut [u8],
+    ) -> Result<(Self, Arena<'m>), BuildError> {
+        let topology = plan.topology;
+        let mut arena_of = |node: NodeIndex| -> Result<Arena<'m>, BuildError> {
+            let needed = need(node);
+            let buffer = buffer(node, needed);
+            if buffer.len() < needed {
+                let (node, given) = (topology.node(node).id, buffer.len());
+                return Err(BuildError::BufferTooSmall { node, given, needed });
+            }
+            Ok(Arena::new(buffer))
+        };
+        let mut hub = arena_of(plan.hub)?;
+        let mut refused = None;
+        let arenas = hub
+            .slice(topology.len(), |index, _| {
+                let node = NodeIndex(index as u16);
+                if node == plan.hub || plan.home(node) != node {
+                    return Ok(None);
+                }
+                Ok(arena_of(node).map_err(|error| refused = Some(error)).ok())
+            })
+            .expect(COUNTED);
+        match refused {
+            Some(error) => Err(error),
+            None => Ok((Carver { plan, hub: plan.hub, arenas }, hub)),
+        }
+    }
+
     fn carve<P: Platform>(
         &mut self,
         hub: &mut Arena<'m>,
@@ -551,7 +585,11 @@ impl<'m> Carver<'_, 'm> {
     }
 
     /// The buffer of a node that has memory.
-    fn arena<'a>(&'a mut self, node: NodeIndex, hub: &'a mut Arena<'m>) -> &'a mut Arena<'m> {
+    pub(crate) fn arena<'a>(
+        &'a mut self,
+        node: NodeIndex,
+        hub: &'a mut Arena<'m>,
+    ) -> &'a mut Arena<'m> {
         if node == self.hub { hub } else { self.arenas[node.0 as usize].as_mut().expect(COUNTED) }
     }
 }

@@ -26,7 +26,8 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     /// [`LimitError`]; nothing is changed then.
     pub fn set_limits(&self, of: LimitOf, limits: Limits) -> Result<(), LimitError> {
         let ledger = self.ledger(of)?;
-        let state = self.state.lock();
+        // One at a time.
+        let _settings = self.state.lock();
         let pages = |bytes: Option<u64>| bytes.map(|bytes| PageCount(bytes >> self.page_shift));
         let (hard, soft) = (pages(limits.hard_bytes), pages(limits.soft_bytes));
         if let (Some(hard), Some(soft)) = (hard, soft)

@@ -32,6 +32,7 @@ mod slow;
 
 pub use crate::reason::{Fallbacks, Reason};
 pub use build::{BuildError, Config, metadata_size};
+pub(crate) use build::{CACHES_MAX, COUNTED, Carver, Plan};
 pub use bulk::BulkFreeError;
 pub use drain::DrainBusy;
 pub use hints::ScanCounts;
@@ -41,7 +42,7 @@ pub use pagelock::{BitWord, PageLock};
 pub use report::AllocReport;
 pub use settings::SettingError;
 
-use crate::frame::SectionMap;
+use crate::frame::{Frame, SectionMap};
 use crate::gfp::Gfp;
 use crate::limit::Ledger;
 use crate::model::Model;
@@ -52,7 +53,7 @@ use crate::platform::Platform;
 use crate::slot::Slot;
 use crate::sync::{AtomicBool, AtomicU16, Ordering};
 use crate::topology::Topology;
-use crate::units::{CpuId, NodeId, NodeIndex, Order, ZoneIndex, ZoneKind};
+use crate::units::{CpuId, NodeId, NodeIndex, Order, Pfn, ZoneIndex, ZoneKind};
 use crate::zone::Zone;
 use crate::zonelist::list::Zonelist;
 
@@ -226,6 +227,25 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     /// If the topology has no such node.
     pub fn scan_counts(&self, node: NodeIndex) -> ScanCounts {
         self.nodes[node.0 as usize].scans.counts()
+    }
+
+    /// The nearest node of `node` that has memory which is not only movable: the node itself if it has, `None` if
+    /// no node has any. `numa_mem_id()` of its CPUs.
+    pub fn memory_node(&self, node: NodeIndex) -> Option<NodeIndex> {
+        let zone = self.nodes[node.0 as usize].preferred.zone(ZoneKind::Normal);
+        Some(self.zones.get(zone.0 as usize)?.node())
+    }
+
+    /// The node of an allocated block, by its first frame.
+    pub(crate) fn node_of_block(&self, pfn: Pfn) -> Option<NodeIndex> {
+        let zone = self.map.get(pfn)?.word().zone();
+        Some(self.zones.get(zone.0 as usize)?.node())
+    }
+
+    /// The frame of `pfn`, or `None` where the machine has no memory.
+    #[inline(always)]
+    pub(crate) fn frame(&self, pfn: Pfn) -> Option<Frame<'m>> {
+        self.map.get(pfn)
     }
 
     #[inline(always)]

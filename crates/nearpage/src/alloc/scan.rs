@@ -125,7 +125,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     }
 
     /// The node of this CPU; of a CPU that the topology does not have, the first node with memory.
-    pub(super) fn this_node(&self) -> NodeIndex {
+    pub(crate) fn this_node(&self) -> NodeIndex {
         match self.this_cpu() {
             Some(cpu) => cpu.owner.node,
             None => self.zones[0].node(),

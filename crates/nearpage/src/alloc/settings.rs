@@ -17,6 +17,8 @@ use crate::zonelist::{self, CpuTerm, NodeOrder, Online};
 /// What the lock of settings protects.
 pub(super) struct State<'m> {
     pub(super) settings: Settings,
+    /// What the stacks of objects may keep of the budget; `None` as long as there is no slab allocator.
+    pub(super) object_share: Option<PageCount>,
     /// Whether the machine is past its boot: Linux counts CPUs in the order of nodes only then.
     pub(super) booted: bool,
     /// Scratch space for the order of nodes, one entry a node.
@@ -95,9 +97,32 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         managed
     }
 
+    /// Takes the one place for a slab allocator; returns whether it was free.
+    pub(crate) fn claim_objects(&self) -> bool {
+        let mut state = self.state.lock();
+        let is_free = state.object_share.is_none();
+        state.object_share = state.object_share.or(Some(PageCount(0)));
+        is_free
+    }
+
+    /// Takes what stacks of objects may keep out of the budget of the pagesets: what is wanted, and at most half of
+    /// the budget if there is one. Returns how much that is.
+    pub(crate) fn share_budget(&self, wanted: PageCount) -> PageCount {
+        let mut state = self.state.lock();
+        let budget = state.settings.pageset_budget(self.page_shift);
+        let share = budget.map_or(wanted, |budget| wanted.min(PageCount(budget.0 / 2)));
+        state.object_share = Some(share);
+        if budget.is_some() {
+            self.resize_pagesets(&state);
+        }
+        share
+    }
+
     /// The sizes of all pagesets, within the budget if there is one.
     fn resize_pagesets(&self, state: &State<'m>) {
+        let objects = state.object_share.unwrap_or_default();
         let budget = state.settings.pageset_budget(self.page_shift);
+        let budget = budget.map(|budget| PageCount(budget.0.saturating_sub(objects.0)));
         let cpus = self.cpus.iter().flatten().count() as u64;
         let most = |zone: &&Zone<'m, P>| self.sizes_of(zone, state).most_kept().0;
         let wanted = PageCount(cpus * self.zones.iter().map(most).sum::<u64>());

@@ -7,6 +7,7 @@ use std_alloc::vec::Vec;
 use crate::error::{FreeError, PageLockError};
 use crate::pcp::serial::{CurrentCpu, SerialStorage, Single};
 use crate::platform::{Lock, Parked, ParkedThread, Platform, Shortage};
+use crate::slab::ObjectError;
 use crate::sync::AtomicU32;
 use crate::units::{CpuId, PageCount};
 
@@ -121,5 +122,9 @@ impl Platform for PlainPlatform {
 
     fn lock_misuse(&self, _error: &PageLockError) {
         count(&self.lock_misuses);
+    }
+
+    fn misuse_of_object(&self, _error: &ObjectError) {
+        count(&self.misuses);
     }
 }
