@@ -6,3 +6,4 @@ pub mod doctor;
 pub mod plan;
 pub mod predict;
 pub mod topology;
+pub mod trace;
