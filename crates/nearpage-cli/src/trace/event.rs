@@ -30,6 +30,8 @@ pub enum Event<'a> {
     Alloc {
         /// The block; `None` if the allocation failed.
         pfn: Option<Pfn>,
+        /// The address of its descriptor, or a hash of it.
+        page: u64,
         /// Its order.
         order: Order,
         /// The type that was asked for.

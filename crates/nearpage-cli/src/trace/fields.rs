@@ -54,6 +54,7 @@ fn alloc<'a, 'g>(
     fields: &'a [u8],
     texts: &'g mut GfpTexts,
 ) -> Result<(Event<'a>, Option<&'g Flags>), &'static str> {
+    let page = Fields(fields).text("page=").and_then(address).unwrap_or(0);
     let mut block = Block::parse(fields)?;
     // A failed allocation has no page: pfn=0x0, or -1 in old kernels.
     let pfn = block.frame.filter(|&pfn| pfn != 0).map(Pfn);
@@ -61,7 +62,7 @@ fn alloc<'a, 'g>(
     let migratetype = block.migratetype("migratetype=")?;
     let text = block.text("gfp_flags=").ok_or("gfp_flags= with names of flags")?;
     let flags = texts.flags(text);
-    Ok((Event::Alloc { pfn, order, migratetype, gfp: flags.gfp }, Some(flags)))
+    Ok((Event::Alloc { pfn, page, order, migratetype, gfp: flags.gfp }, Some(flags)))
 }
 
 fn bulk(fields: &[u8]) -> Result<Event<'_>, &'static str> {
@@ -71,7 +72,8 @@ fn bulk(fields: &[u8]) -> Result<Event<'_>, &'static str> {
     let node = fields.text("nid=").ok_or(expected)?;
     let wanted = fields.number("nr=").ok_or(expected)?;
     // -1 is the CPU's own node.
-    let node = number(node).and_then(|node| u32::try_from(node).ok()).filter(|&node| node < 1 << 20);
+    let node =
+        number(node).and_then(|node| u32::try_from(node).ok()).filter(|&node| node < 1 << 20);
     Ok(Event::Bulk { gfp: nearpage::gfp::Gfp(gfp as u32), node, wanted })
 }
 
@@ -161,6 +163,17 @@ impl<'a> Iterator for Fields<'a> {
     }
 }
 
+/// An address: hexadecimal, with 0x or without.
+fn address(text: &[u8]) -> Option<u64> {
+    let digits = text.strip_prefix(b"0x").unwrap_or(text);
+    if digits.len() > 16 {
+        return None;
+    }
+    digits.iter().try_fold(0_u64, |value, &digit| {
+        Some(value << 4 | u64::from((digit as char).to_digit(16)?))
+    })
+}
+
 /// A number: decimal, or hexadecimal with 0x.
 fn number(text: &[u8]) -> Option<u64> {
     let (digits, radix) = match text.strip_prefix(b"0x") {
@@ -189,7 +202,8 @@ mod tests {
 
     fn allocated(pfn: Option<u64>) -> Event<'static> {
         let (order, gfp) = (Order(3), Gfp::KERNEL.or(Gfp::COMP));
-        Event::Alloc { pfn: pfn.map(Pfn), order, migratetype: 0, gfp }
+        let page = if pfn.is_some() { 0xffff_ea00_040a_9640 } else { 0 };
+        Event::Alloc { pfn: pfn.map(Pfn), page, order, migratetype: 0, gfp }
     }
 
     #[test]
@@ -222,14 +236,23 @@ mod tests {
             Ok(Event::PcpuDrain { pfn, order })
         );
         assert_eq!(
-            event("mm_page_alloc_zone_locked", "page=1 pfn=0x10 order=2 migratetype=1 percpu_refill=1"),
+            event(
+                "mm_page_alloc_zone_locked",
+                "page=1 pfn=0x10 order=2 migratetype=1 percpu_refill=1"
+            ),
             Ok(Event::ZoneLocked { pfn, order, migratetype: 1, percpu_refill: true })
         );
         let extfrag = "page=1 pfn=0x10 alloc_order=2 fallback_order=10 pageblock_order=9 \
             alloc_migratetype=0 fallback_migratetype=1 fragmenting=0 change_ownership=1";
         assert_eq!(event("mm_page_alloc_extfrag", extfrag), Ok(Event::Extfrag { pfn, order }));
-        assert_eq!(event("print", "tracing_mark_write: nearpage: x"), Ok(Event::Marker(b"nearpage: x")));
-        assert_eq!(event("sched_process_exit", "comm=cat"), Ok(Event::Other(b"sched_process_exit")));
+        assert_eq!(
+            event("print", "tracing_mark_write: nearpage: x"),
+            Ok(Event::Marker(b"nearpage: x"))
+        );
+        assert_eq!(
+            event("sched_process_exit", "comm=cat"),
+            Ok(Event::Other(b"sched_process_exit"))
+        );
     }
 
     #[test]

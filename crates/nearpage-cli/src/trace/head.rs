@@ -145,7 +145,9 @@ mod tests {
 
     #[test]
     fn names_of_tasks_are_arbitrary() {
-        for comm in ["opt aujeu3rw2wy", "lto cgu.03", "kworker/1:2", "<...>", "a-1 [0] b", "-", "x [1"] {
+        for comm in
+            ["opt aujeu3rw2wy", "lto cgu.03", "kworker/1:2", "<...>", "a-1 [0] b", "-", "x [1"]
+        {
             let rest = "5310.881638: mm_page_free: page=1 pfn=0x2 order=0";
             assert_eq!(head(&format!("{comm:>16}-71      [003] d..2.  {rest}")), expected(comm));
             assert_eq!(head(&format!("{comm:>16} 71 [003]  {rest}")), expected(comm));
@@ -154,14 +156,17 @@ mod tests {
 
     #[test]
     fn what_a_program_writes_is_no_head() {
-        let line = " sh-1  [000] .....  1.000000: tracing_mark_write: x-2  [001] .....  2.000000: a: b";
+        let line =
+            " sh-1  [000] .....  1.000000: tracing_mark_write: x-2  [001] .....  2.000000: a: b";
         let found = head(line).unwrap();
         assert_eq!((found.1, &*found.4), (1, "tracing_mark_write"));
     }
 
     #[test]
     fn other_lines_are_none() {
-        for line in ["", " => try_charge", "cpus=4", "CPU:3 [LOST 12 EVENTS]", "a-1 [0] x y: z", "[000]"] {
+        for line in
+            ["", " => try_charge", "cpus=4", "CPU:3 [LOST 12 EVENTS]", "a-1 [0] x y: z", "[000]"]
+        {
             assert_eq!(head(line), None, "{line}");
         }
     }

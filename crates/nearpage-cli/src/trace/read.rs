@@ -150,7 +150,8 @@ impl<F> Lines<'_, F> {
     }
 
     fn other_line(&mut self, line: &[u8]) -> Result<(), TraceError> {
-        if let Some(at) = line.iter().position(|&byte| byte < b' ' && byte != b'\t' || byte == 0x7f) {
+        if let Some(at) = line.iter().position(|&byte| byte < b' ' && byte != b'\t' || byte == 0x7f)
+        {
             let mut error = self.syntax(line, EXPECTED);
             if let TraceError::Syntax { offset, .. } = &mut error {
                 *offset += at as u64;
@@ -169,19 +170,18 @@ impl<F> Lines<'_, F> {
     fn syntax(&self, line: &[u8], expected: &'static str) -> TraceError {
         const SHOWN: usize = 80;
         let found = String::from_utf8_lossy(&line[..line.len().min(SHOWN)]).trim().to_owned();
-        TraceError::Syntax {
-            input: self.input.into(),
-            offset: self.counts.bytes,
-            found,
-            expected,
-        }
+        TraceError::Syntax { input: self.input.into(), offset: self.counts.bytes, found, expected }
     }
 }
 
 fn count_unknown(counts: &mut TraceCounts, flags: &Flags) {
     for name in &flags.unknown {
         let names = &mut counts.unknown_gfp_names;
-        let key = if names.len() < UNKNOWN_NAMES_MOST || names.contains_key(name) { name } else { "others" };
+        let key = if names.len() < UNKNOWN_NAMES_MOST || names.contains_key(name) {
+            name
+        } else {
+            "others"
+        };
         *names.entry(key.into()).or_default() += 1;
     }
 }
@@ -265,6 +265,8 @@ mod tests {
         assert!(message(b"abc\n\x00\x01").starts_with("t: byte 4: found"));
         let cut = &TEXT[..TEXT.find("pfn=0x10 order").unwrap() + 10];
         let offset = TEXT.find("my task").unwrap();
-        assert!(message(cut.as_bytes()).starts_with(&format!("t: byte {offset}: found \"my task-8")));
+        assert!(
+            message(cut.as_bytes()).starts_with(&format!("t: byte {offset}: found \"my task-8"))
+        );
     }
 }
