@@ -10,7 +10,7 @@ use nearpage::watermark::AllocFlags;
 
 use super::blocks::{Blocks, CoreBlock};
 use super::guess::Guess;
-use super::machine::{Core, Held, fill_pageset};
+use super::machine::{Core, CoreZone, Held, fill_pageset};
 use super::recorded::{Bursts, Flow};
 use super::start::Start;
 use super::ticks::Ticks;
@@ -69,6 +69,8 @@ pub struct Run<'m> {
     /// Refills and drains of each zone's pagesets that were counted so far: acquisitions of its lock.
     holds_seen: Vec<u64>,
     seen: Vec<Seen>,
+    /// Blocks through each pageset at its last turn.
+    uses: Vec<u64>,
 }
 
 /// What a pageset's events were when they were last looked at.
@@ -120,6 +122,7 @@ impl<'m> Run<'m> {
             untold_allocs: vec![0; zones],
             holds_seen: core.zones().iter().map(|zone| zone.holds().acquisitions).collect(),
             seen: vec![Seen::default(); most * zones],
+            uses: vec![0; most * zones],
             core,
         }
     }
@@ -129,8 +132,30 @@ impl<'m> Run<'m> {
         if self.ticks.take_due(actor.cpu, actor.now_ns) {
             self.core.platform().play(actor.cpu, actor.now_ns);
             self.core.decay_cpu(actor.cpu).expect("nobody else drains");
+            self.expire_remote(actor.cpu);
             self.note_moves(Actor { pid: UPKEEP, ..actor }, Order(0));
         }
+    }
+
+    /// Linux takes a pageset for used if the CPU changed a counter of its zone: free pages, or pages of a list of
+    /// user memory. Here any page through it counts. `mm/vmstat.c: refresh_cpu_vm_stats`, 6.12.
+    fn expire_remote(&mut self, cpu: CpuId) {
+        let Some(pagesets) = self.core.pagesets(cpu) else { return };
+        let zones = self.flows.len();
+        let uses = &mut self.uses[cpu.0 as usize * zones..][..zones];
+        let now: Vec<u64> = pagesets
+            .iter()
+            .map(|pageset| {
+                let totals = pageset.totals();
+                totals.allocs.wrapping_add(totals.freed_pages)
+            })
+            .collect();
+        let used = |zone: &CoreZone<'_>| {
+            let zone = zone.index().0 as usize;
+            now[zone] != uses[zone]
+        };
+        self.core.expire_remote(cpu, used).expect("nobody else drains");
+        uses.copy_from_slice(&now);
     }
 
     /// Allocates the block that stands for the one at `pfn`. `zone` is that of the recorded one.
