@@ -34,5 +34,6 @@ pub mod run;
 pub mod session;
 pub mod source;
 pub mod start;
+pub mod survey;
 pub mod ticks;
 pub mod zones;

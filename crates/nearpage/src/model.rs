@@ -145,8 +145,14 @@ impl Model {
     };
 
     /// All models, nearpage's own first.
-    pub const ALL: [Self; 6] =
-        [Self::NEARPAGE, Self::LINUX_6_18, Self::LINUX_6_12, Self::SERIES_2023, Self::LINUX_6_6, Self::LINUX_6_1];
+    pub const ALL: [Self; 6] = [
+        Self::NEARPAGE,
+        Self::LINUX_6_18,
+        Self::LINUX_6_12,
+        Self::SERIES_2023,
+        Self::LINUX_6_6,
+        Self::LINUX_6_1,
+    ];
 
     /// The model called `name`.
     pub fn by_name(name: &str) -> Option<Self> {

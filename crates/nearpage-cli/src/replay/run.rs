@@ -13,6 +13,7 @@ use super::guess::Guess;
 use super::machine::{Core, CoreZone, Held, fill_pageset};
 use super::recorded::{Bursts, Flow};
 use super::start::Start;
+use super::survey::Survey;
 use super::ticks::Ticks;
 
 /// Where the zone of an allocation comes from.
@@ -98,12 +99,19 @@ const UPKEEP: u32 = u32::MAX;
 
 impl<'m> Run<'m> {
     /// A core in its start state, with its pagesets filled.
-    pub fn new(start: &Start, core: Core<'m>, held: Held, guess: Guess, now_ns: u64) -> Run<'m> {
+    pub fn new(
+        start: &Start,
+        survey: &Survey,
+        core: Core<'m>,
+        held: Held,
+        guess: Guess,
+    ) -> Run<'m> {
         let zones = start.zones.len();
         let mut held = held;
         for (index, zone) in start.zones.iter().enumerate() {
             for pageset in &zone.pagesets {
-                let pages = guess.pages(pageset.count);
+                let demand = survey.demand(pageset.cpu, index);
+                let pages = guess.pages(pageset.count, pageset.sizes.batch, &demand);
                 fill_pageset(&core, &mut held, index, pageset.cpu, &pages);
             }
         }
@@ -116,7 +124,7 @@ impl<'m> Run<'m> {
             bursts: Bursts::default(),
             held,
             blocks: Blocks::default(),
-            ticks: Ticks::new(cpus, now_ns),
+            ticks: Ticks::new(cpus, survey.begin_ns),
             reclaiming: Vec::new(),
             untold: vec![VecDeque::new(); zones],
             untold_allocs: vec![0; zones],

@@ -3,7 +3,7 @@
 //! Linux does it in a work item per CPU that rests on a timer rounded to whole seconds of its tick counter, a few ticks
 //! apart from CPU to CPU (`mm/vmstat.c: vmstat_update`, `kernel/time/timer.c: round_jiffies_relative`, 6.12). The
 //! counter begins 300 s before it wraps at 2^32, so with 250 ticks a second its whole seconds are 0.816 s after those
-//! of the clock of traces. The timer does not wake an idle CPU: work that was due is done, once, when the CPU is seen
+//! of the clock of traces, and a little more: the counter starts later at boot, and the timer may be some ticks late. The timer does not wake an idle CPU: work that was due is done, once, when the CPU is seen
 //! to run again.
 
 use nearpage::units::CpuId;
@@ -13,7 +13,9 @@ const TICKS_PER_SECOND: u64 = 250;
 const SECOND_NS: u64 = 1_000_000_000;
 const TICK_NS: u64 = SECOND_NS / TICKS_PER_SECOND;
 /// Where in a second the tick counter is at a multiple of a second.
-const PHASE_NS: u64 = (TICKS_PER_SECOND - (1_u64 << 32) % TICKS_PER_SECOND) * TICK_NS;
+const PHASE_NS: u64 = (TICKS_PER_SECOND - (1_u64 << 32) % TICKS_PER_SECOND) * TICK_NS + LATE_NS;
+/// How late the counter and the timer are, in recordings: 10 to 130 ms.
+const LATE_NS: u64 = 80_000_000;
 /// CPUs are this far apart.
 const SKEW_NS: u64 = 3 * TICK_NS;
 
