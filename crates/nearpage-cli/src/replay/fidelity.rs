@@ -46,6 +46,8 @@ impl Row {
 pub struct Fidelity {
     /// 100 − mean of min(error, 100) over the scored rows; `None` without any.
     pub percent: Option<f64>,
+    /// The same over refills and drains of pagesets whose state no longer depends on the start.
+    pub percent_known_state: Option<f64>,
     /// The rows.
     pub rows: Vec<Row>,
     /// Allocations without an event in the trace, by zone: taken off the recorded `numa_hit`.
@@ -76,14 +78,7 @@ impl Fidelity {
         let recorded = &replayed.recorded;
         let log = recorded.has_kernel_events;
         let flow = |of: fn(&Flow) -> u64| move |zone: usize| log.then(|| of(&recorded.flows[zone]));
-        type Part = (&'static str, fn(&Flow) -> u64);
-        let parts: [Part; 4] = [
-            ("refills", |flow| flow.refills),
-            ("refill_pages", |flow| flow.refill_pages),
-            ("drains", |flow| flow.drains),
-            ("drain_pages", |flow| flow.drain_pages),
-        ];
-        for (quantity, part) in parts {
+        for (quantity, part) in PARTS {
             let predicted = move |outcome: &Outcome, zone: usize| part(&outcome.flows[zone]);
             table.by_zone(quantity, Some(&predicted), flow(part), None);
         }
@@ -100,8 +95,35 @@ impl Fidelity {
         let extfrag: Vec<u64> = replayed.outcomes.iter().map(|outcome| outcome.extfrag).collect();
         table.add("extfrag", "all".into(), None, Some(&extfrag), log.then_some(recorded.extfrag));
         let rows = table.rows;
-        Fidelity { percent: score(&rows), rows, unlogged_allocs: unlogged }
+        let percent_known_state = score(&known_rows(replayed));
+        Fidelity { percent: score(&rows), percent_known_state, rows, unlogged_allocs: unlogged }
     }
+}
+
+type Part = (&'static str, fn(&Flow) -> u64);
+const PARTS: [Part; 4] = [
+    ("refills", |flow| flow.refills),
+    ("refill_pages", |flow| flow.refill_pages),
+    ("drains", |flow| flow.drains),
+    ("drain_pages", |flow| flow.drain_pages),
+];
+
+/// Refills and drains of pagesets whose state is known by then, over all zones.
+fn known_rows(replayed: &Replayed) -> Vec<Row> {
+    let sum = |flows: &[Flow]| flows.iter().fold(Flow::default(), |sum, flow| sum.plus(*flow));
+    let (Some(outcome), recorded) = (replayed.outcomes.first(), &replayed.recorded) else {
+        return Vec::new();
+    };
+    let (predicted, kernel) = (sum(&outcome.known_flows), sum(&recorded.known_flows));
+    let row = |(quantity, part): Part| Row {
+        quantity,
+        place: "all".into(),
+        moment: None,
+        predicted: Some(part(&predicted)),
+        recorded: recorded.has_kernel_events.then(|| part(&kernel)),
+        start_bound: None,
+    };
+    PARTS.map(row).to_vec()
 }
 
 /// The mean of the scored rows' errors, taken off 100.

@@ -20,6 +20,11 @@ pub type Core<'m> = PageAllocator<'m, ReplayPlatform>;
 /// A zone of it.
 pub type CoreZone<'m> = Zone<'m, ReplayPlatform>;
 
+/// A pageset of it.
+pub type CorePageset<'m> = Pageset<'m, ReplayPlatform>;
+/// How its pagesets are kept.
+pub type CoreStorage = <ReplayPlatform as Platform>::Storage;
+
 /// Memory for some cores of one machine.
 pub struct Memory<'s> {
     start: &'s Start,
@@ -169,7 +174,7 @@ pub fn pageset<'m>(
     core: &Core<'m>,
     zone: &CoreZone<'_>,
     cpu: CpuId,
-) -> Option<&'m Pageset<'m, ReplayPlatform>> {
+) -> Option<&'m CorePageset<'m>> {
     core.pagesets(cpu)?.get(zone.index().0 as usize)
 }
 

@@ -5,12 +5,13 @@ use std::collections::VecDeque;
 use nearpage::alloc::Request;
 use nearpage::frame::Migratetype;
 use nearpage::gfp::Gfp;
+use nearpage::pcp::{Storage, list_index, list_order};
 use nearpage::units::{CpuId, NodeId, Order, PageCount, Pfn, ZoneKind};
 use nearpage::watermark::AllocFlags;
 
 use super::blocks::{Blocks, CoreBlock};
 use super::guess::Guess;
-use super::machine::{Core, CoreZone, Held, fill_pageset};
+use super::machine::{Core, CorePageset, CoreStorage, CoreZone, Held, fill_pageset};
 use super::recorded::{Bursts, Flow};
 use super::start::Start;
 use super::survey::Survey;
@@ -57,7 +58,14 @@ pub struct Run<'m> {
     pub flows: Vec<Flow>,
     /// Pages from a zone that the request did not prefer, by zone.
     pub fallback_pages: Vec<u64>,
+    /// The same, of pagesets whose state is known by then ([`set_known`](Self::set_known)).
+    pub known_flows: Vec<Flow>,
     bursts: Bursts,
+    known_bursts: Bursts,
+    /// By CPU and zone: whether the state of the pageset no longer depends on the start.
+    known: Vec<bool>,
+    /// By CPU and zone: the lists that have been filled since the start without a break.
+    filled: Vec<u16>,
     held: Held,
     blocks: Blocks,
     ticks: Ticks,
@@ -108,20 +116,28 @@ impl<'m> Run<'m> {
     ) -> Run<'m> {
         let zones = start.zones.len();
         let mut held = held;
+        let cpus: Vec<CpuId> = core.cpus().map(|(cpu, ..)| cpu).collect();
+        let most = cpus.iter().map(|cpu| cpu.0 as usize + 1).max().unwrap_or(0);
+        let mut filled = vec![0; most * zones];
         for (index, zone) in start.zones.iter().enumerate() {
-            for pageset in &zone.pagesets {
+            for pageset in zone.pagesets.iter().filter(|pageset| cpus.contains(&pageset.cpu)) {
                 let demand = survey.demand(pageset.cpu, index);
                 let pages = guess.pages(pageset.count, pageset.sizes.batch, &demand);
                 fill_pageset(&core, &mut held, index, pageset.cpu, &pages);
+                for (list, _) in pages.iter().enumerate().filter(|(_, pages)| **pages > 0) {
+                    filled[pageset.cpu.0 as usize * zones + index] |= 1_u16 << list;
+                }
             }
         }
-        let cpus: Vec<CpuId> = core.cpus().map(|(cpu, ..)| cpu).collect();
-        let most = cpus.iter().map(|cpu| cpu.0 as usize + 1).max().unwrap_or(0);
         Run {
             counts: RunCounts::default(),
             flows: vec![Flow::default(); zones],
             fallback_pages: vec![0; zones],
+            known_flows: vec![Flow::default(); zones],
             bursts: Bursts::default(),
+            known_bursts: Bursts::default(),
+            known: vec![false; most * zones],
+            filled,
             held,
             blocks: Blocks::default(),
             ticks: Ticks::new(cpus, survey.begin_ns),
@@ -141,7 +157,7 @@ impl<'m> Run<'m> {
             self.core.platform().play(actor.cpu, actor.now_ns);
             self.core.decay_cpu(actor.cpu).expect("nobody else drains");
             self.expire_remote(actor.cpu);
-            self.note_moves(Actor { pid: UPKEEP, ..actor }, Order(0));
+            self.note_moves(Actor { pid: UPKEEP, ..actor }, None);
         }
     }
 
@@ -190,8 +206,10 @@ impl<'m> Run<'m> {
             }
             Err(_) => self.counts.refused_allocs += 1,
         }
-        self.note_moves(actor, order);
+        let list = gfp.migratetype().and_then(|migratetype| list_index(order, migratetype));
+        self.note_moves(actor, list);
         self.bursts.close(actor.cpu, &mut self.flows);
+        self.known_bursts.close(actor.cpu, &mut self.known_flows);
         self.note_reclaim();
     }
 
@@ -279,7 +297,7 @@ impl<'m> Run<'m> {
     fn free_block(&mut self, actor: Actor, block: CoreBlock) {
         self.core.platform().play(actor.cpu, actor.now_ns);
         self.core.free(block.pfn, block.order).expect("the block was handed out or held");
-        self.note_moves(actor, block.order);
+        self.note_moves(actor, None);
         self.note_balance();
     }
 
@@ -367,12 +385,14 @@ impl<'m> Run<'m> {
                 }
             }
         }
-        self.note_moves(actor, Order(0));
+        let list = gfp.migratetype().and_then(|migratetype| list_index(Order(0), migratetype));
+        self.note_moves(actor, list);
         self.note_reclaim();
     }
 
     /// Counts the refills and drains since the last look as a kernel's log would be.
-    fn note_moves(&mut self, actor: Actor, order: Order) {
+    fn note_moves(&mut self, actor: Actor, list: Option<usize>) {
+        let order = list.map_or(Order(0), list_order);
         for (zone, core_zone) in self.core.zones().iter().enumerate() {
             let holds = core_zone.holds().acquisitions;
             if self.holds_seen[zone] == holds {
@@ -390,19 +410,24 @@ impl<'m> Run<'m> {
             };
             let seen = &mut self.seen[actor.cpu.0 as usize * zones + zone];
             let before = std::mem::replace(seen, now);
+            let at = actor.cpu.0 as usize * zones + zone;
             let who = (actor.cpu, actor.pid);
             if now.drains > before.drains {
-                self.bursts.drain(
-                    who,
-                    zone,
-                    now.drained_pages - before.drained_pages,
-                    &mut self.flows,
-                );
+                let pages = now.drained_pages - before.drained_pages;
+                self.bursts.drain(who, zone, pages, &mut self.flows);
+                if self.known[at] {
+                    self.known_bursts.drain(who, zone, pages, &mut self.known_flows);
+                }
             }
             if now.refills > before.refills {
                 let pages = now.refilled_pages - before.refilled_pages;
                 self.bursts.refill(who, order, zone, pages, &mut self.flows);
+                if self.known[at] {
+                    self.known_bursts.refill(who, order, zone, pages, &mut self.known_flows);
+                }
             }
+            let refilled = list.filter(|_| now.refills > before.refills);
+            self.filled[at] &= still_filled(&pagesets[zone], refilled);
         }
     }
 
@@ -448,6 +473,18 @@ impl<'m> Run<'m> {
     /// Ends the run: bursts that are under way are counted.
     pub fn finish(&mut self) {
         self.bursts.close_all(&mut self.flows);
+        self.known_bursts.close_all(&mut self.known_flows);
+    }
+
+    /// Whether a list of a pageset has had pages ever since the start.
+    pub fn has_old_lists(&self, cpu: CpuId, zone: usize) -> bool {
+        self.filled[cpu.0 as usize * self.flows.len() + zone] != 0
+    }
+
+    /// Says that the state of a pageset no longer depends on the start.
+    pub fn set_known(&mut self, cpu: CpuId, zone: usize) {
+        let zones = self.flows.len();
+        self.known[cpu.0 as usize * zones + zone] = true;
     }
 
     /// Pages of a CPU's pageset for a zone, and its limit.
@@ -470,6 +507,18 @@ impl<'m> Run<'m> {
     pub fn is_above_high(&self, zone: usize) -> bool {
         self.core.zones()[zone].passes(Order(0), AllocFlags::WMARK_HIGH, ZoneKind::Movable)
     }
+}
+
+/// The lists of a pageset that may have been filled all the time: `refilled` was empty, and a drain may have emptied
+/// any.
+fn still_filled(pageset: &CorePageset<'_>, refilled: Option<usize>) -> u16 {
+    let mut filled = 0;
+    for (index, list) in pageset.lists().iter().enumerate() {
+        if Some(index) != refilled && CoreStorage::count(list) > 0 {
+            filled |= 1 << index;
+        }
+    }
+    filled
 }
 
 /// The zone that requests near a node prefer.

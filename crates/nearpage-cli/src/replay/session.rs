@@ -1,6 +1,6 @@
 //! A session: two passes over a trace. The first looks what there is, the second drives the runs.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use nearpage::gfp::Gfp;
 use nearpage::units::{CpuId, NodeIndex, Pfn, ZoneKind};
@@ -20,6 +20,8 @@ use crate::trace::{Event, TraceCounts, TraceEvent, read_trace};
 pub struct Recorded {
     /// Refills and drains, by zone.
     pub flows: Vec<Flow>,
+    /// The same, of pagesets whose state is known by then.
+    pub known_flows: Vec<Flow>,
     /// Events of fallback to another type.
     pub extfrag: u64,
     /// Whether the trace has any event of the three kinds that are predicted.
@@ -50,6 +52,8 @@ pub struct Snapshot {
 pub struct Outcome {
     /// Refills and drains, by zone.
     pub flows: Vec<Flow>,
+    /// The same, of pagesets whose state is known by then.
+    pub known_flows: Vec<Flow>,
     /// Pages from a zone that the request did not prefer, by zone.
     pub fallback_pages: Vec<u64>,
     /// Blocks that came from another type.
@@ -103,11 +107,14 @@ pub fn replay(bundle: &Bundle, start: &Start, choice: ZoneChoice) -> Result<Repl
         runs: runs.collect(),
         recorded: Recorded {
             flows: vec![Flow::default(); zones],
+            known_flows: vec![Flow::default(); zones],
             allocs: vec![0; zones],
             fallback_pages: vec![0; zones],
             ..Recorded::default()
         },
         bursts: Bursts::default(),
+        known_bursts: Bursts::default(),
+        known: HashSet::new(),
         bulk: HashMap::new(),
     };
     let mut window = Window::new(survey.has_window);
@@ -130,6 +137,9 @@ struct Session<'a, 'm> {
     runs: Vec<(Run<'m>, Outcome)>,
     recorded: Recorded,
     bursts: Bursts,
+    known_bursts: Bursts,
+    /// Pagesets, by CPU and zone, whose state no longer depends on the start.
+    known: HashSet<(CpuId, usize)>,
     /// Bulk allocations under way, by task: flags and node.
     bulk: HashMap<u32, (Gfp, Option<u32>)>,
 }
@@ -162,6 +172,21 @@ impl Session<'_, '_> {
             Event::Marker(text) => self.note_marker(text),
             _ => self.note_log(actor, &event.event),
         }
+        if matches!(event.event, Event::Alloc { .. } | Event::Free { .. } | Event::BulkDone { .. })
+        {
+            self.note_known(actor.cpu);
+        }
+    }
+
+    /// The state of a pageset is known once the lists that the two bounding starts filled have been empty.
+    fn note_known(&mut self, cpu: CpuId) {
+        for zone in 0..self.start.zones.len() {
+            let is_old = |(run, _): &(Run<'_>, Outcome)| run.has_old_lists(cpu, zone);
+            if !self.known.contains(&(cpu, zone)) && !self.runs[1..].iter().any(is_old) {
+                self.known.insert((cpu, zone));
+                self.runs.iter_mut().for_each(|(run, _)| run.set_known(cpu, zone));
+            }
+        }
     }
 
     fn node_of(&self, cpu: CpuId) -> Option<NodeIndex> {
@@ -177,6 +202,7 @@ impl Session<'_, '_> {
     /// Notes where the kernel took a block.
     fn note_alloc(&mut self, actor: Actor, zone: Option<usize>, pages: u64, gfp: Gfp) {
         self.bursts.close(actor.cpu, &mut self.recorded.flows);
+        self.known_bursts.close(actor.cpu, &mut self.recorded.known_flows);
         let Some(zone) = zone else { return };
         self.recorded.allocs[zone] += 1;
         let kind = gfp.zone_kind().unwrap_or(ZoneKind::Normal);
@@ -216,17 +242,26 @@ impl Session<'_, '_> {
             Event::ZoneLocked { pfn, order, percpu_refill, .. } => {
                 flows(&mut self.recorded);
                 let Some(zone) = self.zone_of(pfn) else { return };
-                let flows = &mut self.recorded.flows;
-                if percpu_refill {
-                    self.bursts.refill(who, order, zone, order.pages().0, flows);
-                } else {
+                let (flows, pages) = (&mut self.recorded.flows, order.pages().0);
+                let known_flows = &mut self.recorded.known_flows;
+                if !percpu_refill {
                     self.bursts.close(actor.cpu, flows);
+                    self.known_bursts.close(actor.cpu, known_flows);
+                    return;
+                }
+                self.bursts.refill(who, order, zone, pages, flows);
+                if self.known.contains(&(actor.cpu, zone)) {
+                    self.known_bursts.refill(who, order, zone, pages, known_flows);
                 }
             }
             Event::PcpuDrain { pfn, order } => {
                 flows(&mut self.recorded);
                 let Some(zone) = self.zone_of(pfn) else { return };
-                self.bursts.drain(who, zone, order.pages().0, &mut self.recorded.flows);
+                let pages = order.pages().0;
+                self.bursts.drain(who, zone, pages, &mut self.recorded.flows);
+                if self.known.contains(&(actor.cpu, zone)) {
+                    self.known_bursts.drain(who, zone, pages, &mut self.recorded.known_flows);
+                }
             }
             Event::Extfrag { .. } => {
                 flows(&mut self.recorded);
@@ -263,6 +298,7 @@ impl Session<'_, '_> {
     fn finish(mut self) -> (Recorded, Vec<Outcome>) {
         self.snapshot(None);
         self.bursts.close_all(&mut self.recorded.flows);
+        self.known_bursts.close_all(&mut self.recorded.known_flows);
         let outcomes = self.runs.into_iter().map(|(mut run, mut outcome)| {
             run.finish();
             for zone in run.core.zones() {
@@ -272,6 +308,7 @@ impl Session<'_, '_> {
             }
             outcome.left_out_pages = run.left_out_pages();
             outcome.flows = run.flows;
+            outcome.known_flows = run.known_flows;
             outcome.fallback_pages = run.fallback_pages;
             outcome.untold_allocs = run.untold_allocs;
             outcome.counts = run.counts;

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::Report;
-use crate::replay::fidelity::Row;
+use crate::replay::fidelity::{Fidelity, Row};
 
 #[derive(Serialize)]
 struct Document<'a> {
@@ -34,8 +34,8 @@ struct RowJson<'a> {
 /// The report as one JSON object.
 pub(super) fn render(report: &Report) -> String {
     let rows = report.fidelity.rows.iter().map(row).collect();
-    let fidelity =
-        FidelityJson { percent: report.fidelity.percent, percent_known_state: None, rows };
+    let Fidelity { percent, percent_known_state, .. } = report.fidelity;
+    let fidelity = FidelityJson { percent, percent_known_state, rows };
     let document = Document { schema: 1, fidelity, what_if: None };
     let mut text = serde_json::to_string_pretty(&document).expect("plain data is JSON");
     text.push('\n');
