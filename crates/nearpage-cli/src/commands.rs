@@ -2,6 +2,7 @@
 
 pub mod bench;
 pub mod doctor;
+pub mod replay;
 pub mod topo;
 pub mod verify;
 
@@ -28,6 +29,7 @@ enum Command {
     Bench(bench::BenchArgs),
     Doctor(doctor::DoctorArgs),
     Verify(verify::VerifyArgs),
+    Replay(replay::ReplayArgs),
 }
 
 /// Why a command did not do what it should.
@@ -45,6 +47,9 @@ pub enum CommandError {
     /// A recorded machine cannot be predicted.
     #[error(transparent)]
     Predict(#[from] crate::predict::PredictError),
+    /// A bundle cannot be replayed.
+    #[error(transparent)]
+    Replay(#[from] crate::replay::error::ReplayError),
     /// Recordings were compared: there was a difference, or one could not be read.
     #[error("{0}")]
     Verify(#[from] verify::VerifyError),
@@ -68,7 +73,8 @@ impl CommandError {
             CommandError::Input(_)
             | CommandError::Usage(_)
             | CommandError::Bundle(_)
-            | CommandError::Predict(_) => ExitCode::from(2),
+            | CommandError::Predict(_)
+            | CommandError::Replay(_) => ExitCode::from(2),
             CommandError::Verify(error) => error.exit_code(),
             CommandError::Bench(error) => error.exit_code(),
             CommandError::Placement(error) => error.exit_code(),
@@ -92,6 +98,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Verify(arguments) => verify::run(&arguments),
+        Command::Replay(arguments) => replay::run(&arguments),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -5,4 +5,6 @@ pub mod commands;
 pub mod doctor;
 pub mod plan;
 pub mod predict;
+pub mod replay;
 pub mod topology;
+pub mod trace;

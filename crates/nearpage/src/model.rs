@@ -111,6 +111,14 @@ impl Model {
         departures: Departures::NONE,
     };
 
+    /// Linux 6.18: as 6.12 but for what its traces show otherwise, the drains of high orders.
+    pub const LINUX_6_18: Self = Self {
+        name: "linux-6.18",
+        pcp: PcpRules::LINUX_6_18,
+        text_layout: TextLayout::Linux6_18,
+        ..Self::LINUX_6_12
+    };
+
     /// nearpage's own rules, the default.
     pub const NEARPAGE: Self = Self {
         name: "nearpage",
@@ -143,8 +151,14 @@ impl Model {
     };
 
     /// All models, nearpage's own first.
-    pub const ALL: [Self; 5] =
-        [Self::NEARPAGE, Self::LINUX_6_12, Self::SERIES_2023, Self::LINUX_6_6, Self::LINUX_6_1];
+    pub const ALL: [Self; 6] = [
+        Self::NEARPAGE,
+        Self::LINUX_6_18,
+        Self::LINUX_6_12,
+        Self::SERIES_2023,
+        Self::LINUX_6_6,
+        Self::LINUX_6_1,
+    ];
 
     /// The model called `name`.
     pub fn by_name(name: &str) -> Option<Self> {

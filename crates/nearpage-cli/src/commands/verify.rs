@@ -114,7 +114,7 @@ struct Compared {
 /// There is a difference, something cannot be read, or the output cannot be written.
 pub fn run(arguments: &VerifyArgs) -> Result<(), CommandError> {
     if arguments.model == ModelChoice::Nearpage {
-        let problem = "recordings are of Linux: --model takes linux-6.12, linux-6.1 or auto";
+        let problem = "recordings are of Linux: --model takes a linux-* model or auto";
         return Err(CommandError::Usage(problem.into()));
     }
     let wishes = Wishes { model: arguments.model, settings: Vec::new() };

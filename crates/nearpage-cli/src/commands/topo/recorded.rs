@@ -20,8 +20,7 @@ const SCHEMA: u32 = 1;
 pub(super) fn run(path: &Path, arguments: &TopoArgs, format: Format) -> Result<(), CommandError> {
     let model = arguments.model.unwrap_or_default();
     if model == ModelChoice::Nearpage {
-        let problem =
-            "--bundle predicts what Linux prints: --model takes linux-6.12, linux-6.1 or auto";
+        let problem = "--bundle predicts what Linux prints: --model takes a linux-* model or auto";
         return Err(CommandError::Usage(problem.into()));
     }
     let settings = arguments.set.iter().map(|given| Override::parse(given));
