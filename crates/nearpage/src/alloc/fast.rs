@@ -8,7 +8,7 @@ use crate::gfp::Gfp;
 use crate::pcp::pageset::Pageset;
 use crate::pcp::tuning::Tuning;
 use crate::pcp::{Pop, Push, Storage, list_index};
-use crate::platform::Platform;
+use crate::platform::{Access, Platform};
 use crate::units::{Order, Pfn, ZoneKind};
 use crate::watermark::AllocFlags;
 
@@ -100,6 +100,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         }
         let popped = storage.pop(&on, pageset.list(list), pageset.frames());
         if let Some(number) = popped.frame() {
+            self.platform.touch_page(pageset.frames().pfn(number), Access::Write);
             pageset.note_alloc(&self.model.pcp);
             return FromPageset::Block(number);
         }
@@ -205,6 +206,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         order: Order,
     ) -> Result<(), FreeError> {
         let cached = frames.cached(order);
+        self.platform.touch_page(pfn, Access::Write);
         if !P::HARDENED {
             frame.set_word(cached);
         } else if !frame.swap_word(cached).is_allocated(order) {

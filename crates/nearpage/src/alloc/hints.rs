@@ -114,6 +114,12 @@ impl<'a, 'm> Hints<'a, 'm> {
         Self { rule, cache, events, order, flags, phase, counts }
     }
 
+    /// Whether [`skips`](Self::skips) reads the cache for the zone at a position.
+    #[inline]
+    pub(super) fn are_read(&self, position: usize) -> bool {
+        position > 0 && self.phase == Phase::Heeded && self.rule != CacheRule::Off
+    }
+
     /// Whether the zone at a position need not be asked. The first one always is.
     #[inline]
     pub(super) fn skips(&mut self, position: usize) -> bool {
@@ -134,21 +140,28 @@ impl<'a, 'm> Hints<'a, 'm> {
         }
     }
 
-    /// Notes that the zone at a position was asked and gave nothing; from then on hints count.
-    pub(super) fn refused(&mut self, position: usize, how: Refusal, now_ns: impl FnOnce() -> u64) {
+    /// Notes that the zone at a position was asked and gave nothing; from then on hints count. Returns whether
+    /// the cache was written.
+    pub(super) fn refused(
+        &mut self,
+        position: usize,
+        how: Refusal,
+        now_ns: impl FnOnce() -> u64,
+    ) -> bool {
         let is_noted = match self.rule {
-            CacheRule::Off => return,
+            CacheRule::Off => return false,
             CacheRule::Original => true,
             CacheRule::Keyed => position > 0 && how == Refusal::Watermark,
         };
-        if is_noted {
-            self.cache.note_refusal(position, self.flags, self.order);
-        }
+        let mut wrote = is_noted && self.cache.note_refusal(position, self.flags, self.order);
         if self.phase == Phase::Untouched {
             self.phase = Phase::Heeded;
             // In 2.6.20 too the first zone is noted before the hints may be forgotten.
-            self.counts.zaps += u64::from(self.cache.zap_if_stale(now_ns()));
+            let zapped = self.cache.zap_if_stale(now_ns());
+            self.counts.zaps += u64::from(zapped);
+            wrote |= zapped;
         }
+        wrote
     }
 
     /// Whether a zone was left out for a hint on this pass.

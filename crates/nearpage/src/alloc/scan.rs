@@ -9,7 +9,7 @@ use crate::error::AllocError;
 use crate::frame::{Migratetype, ZoneFrames};
 use crate::gfp::Gfp;
 use crate::pcp::{Storage, list_index};
-use crate::platform::{Platform, Shortage};
+use crate::platform::{Access, Platform, Shortage};
 use crate::units::{MAX_ORDER, NodeIndex, Order, PageCount, Pfn, ZoneKind};
 use crate::watermark::AllocFlags;
 use crate::zone::{Zone, ZoneEvents};
@@ -181,10 +181,15 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let zones = zones_of(list, wanted);
         let avoids = flags.has(AllocFlags::NOFRAGMENT);
         for position in 0..if avoids { zones.min(list.near_len()) } else { zones } {
+            if hints.are_read(position) {
+                self.platform.touch(list.cache.line(position), Access::Read);
+            }
             if hints.skips(position) {
                 continue;
             }
             let zone = self.zone_at(list, position);
+            self.platform.touch(zone.marks_line(), Access::Read);
+            self.platform.touch(zone.published_line(), Access::Read);
             refusals.zones += 1;
             refusals.free.0 += zone.free_pages().0;
             let tried = if position == 0 { first_zone } else { FirstZone::Untried };
@@ -206,7 +211,9 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
                 refusals.below_watermark += 1;
                 Refusal::Watermark
             };
-            hints.refused(position, refusal, || self.platform.now_ns());
+            if hints.refused(position, refusal, || self.platform.now_ns()) {
+                self.platform.touch(list.cache.line(position), Access::Write);
+            }
         }
         Err(refusals)
     }
@@ -276,10 +283,12 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     fn take_direct(&self, zone: &Zone<'m, P>, wanted: &Wanted, flags: AllocFlags) -> Option<u32> {
         let number = {
             let mut guard = zone.lock_to_take(flags);
+            self.platform.touch(zone.published_line(), Access::Write);
             let number = take_block(guard.buddy(), *zone.frames(), wanted.trip(flags))?;
             guard.note_moved(wanted.order.pages().0);
             number
         };
+        self.platform.touch_page(zone.frames().pfn(number), Access::Write);
         let events = zone.events();
         ZoneEvents::add(&events.direct_allocs, 1);
         ZoneEvents::add(&events.direct_alloc_pages, wanted.order.pages().0);
