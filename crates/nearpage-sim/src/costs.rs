@@ -60,6 +60,10 @@ pub struct Costs {
     /// How long a line from memory keeps its home node's controller busy; 0: any number at once.
     #[serde(default = "nothing")]
     pub home_service_ns: Figure<f64>,
+    /// By how much each further CPU that clears a page of another node at the same time slows accesses between nodes:
+    /// 0.05 is 5 %.
+    #[serde(default = "nothing")]
+    pub load_slowdown: Figure<f64>,
     /// To clear a page, by class of the distance to it.
     pub page_clear_ns: Figure<Vec<f64>>,
     /// Figures that some scenario needs, by name.
@@ -128,6 +132,9 @@ impl Costs {
                 return refuse(key, value, "one or more times from 0 to 1e9");
             }
         }
+        if !(0.0..=100.0).contains(&self.load_slowdown.value) {
+            return refuse("load_slowdown", self.load_slowdown.value.to_string(), "0 to 100");
+        }
         let single = [
             ("own_hit_ns", &self.own_hit_ns),
             ("node_hit_ns", &self.node_hit_ns),
@@ -170,6 +177,7 @@ impl Costs {
             handoff_ns: Figure::assumed(vec![60.0, 120.0]),
             reread_ns: ns(0.0),
             home_service_ns: ns(0.0),
+            load_slowdown: ns(0.0),
             page_clear_ns: Figure::assumed(vec![100.0, 300.0]),
             more: BTreeMap::new(),
         }

@@ -50,7 +50,9 @@ impl Drop for Task {
 
 /// Tasks that wait and nobody who could wake them.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{blocked} of {tasks} tasks wait for ever, the first on CPU {cpu}: a wake-up was lost, or two wait for each other")]
+#[error(
+    "{blocked} of {tasks} tasks wait for ever, the first on CPU {cpu}: a wake-up was lost, or two wait for each other"
+)]
 pub struct Deadlock {
     /// Tasks that wait.
     pub blocked: usize,
@@ -85,8 +87,7 @@ struct Queues {
 pub(crate) fn run(world: &World, tasks: Tasks<'_>) -> Result<u64, Deadlock> {
     let of_cpus = vec![VecDeque::new(); world.cpus().len()];
     let queues = RefCell::new(Queues { of_cpus, timers: BinaryHeap::new() });
-    let executor =
-        Executor { world, tasks: RefCell::default(), queues, switches: Cell::new(0) };
+    let executor = Executor { world, tasks: RefCell::default(), queues, switches: Cell::new(0) };
     for (cpu, body) in tasks.list {
         let cpu = world.position(cpu).expect("a task is for a CPU of the machine");
         executor.add(cpu, body);

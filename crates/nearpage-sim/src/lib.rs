@@ -46,6 +46,7 @@ pub mod platform;
 pub mod pool;
 pub mod scheduler;
 pub mod sim;
+pub mod workload;
 pub mod world;
 
 pub use costs::Costs;

@@ -137,11 +137,23 @@ impl Lines {
         source
     }
 
-    fn source(&mut self, has_own: bool, cpu: usize, node: usize, line: u32, state: u64, tag: u64) -> Source {
+    fn source(
+        &mut self,
+        has_own: bool,
+        cpu: usize,
+        node: usize,
+        line: u32,
+        state: u64,
+        tag: u64,
+    ) -> Source {
         let owner = state & OWNER_MASK;
         if has_own {
             // A write to a line that others share: their copies must go.
-            return if owner == 0 || owner == cpu as u64 + 1 { Source::Memory } else { Source::Owner(owner as u16 - 1) };
+            return if owner == 0 || owner == cpu as u64 + 1 {
+                Source::Memory
+            } else {
+                Source::Owner(owner as u16 - 1)
+            };
         }
         if owner != 0 && state & SHARED == 0 && owner != cpu as u64 + 1 {
             return Source::Owner(owner as u16 - 1);

@@ -89,8 +89,12 @@ mod tests {
         machine.nodes[1].bytes = 0;
         let topology = machine.topology();
         assert!(topology.with(|topology| topology.len()).is_ok());
-        let starts: Vec<u64> =
-            topology.nodes.iter().flat_map(|node| &node.memory).map(|range| range.start.0).collect();
+        let starts: Vec<u64> = topology
+            .nodes
+            .iter()
+            .flat_map(|node| &node.memory)
+            .map(|range| range.start.0)
+            .collect();
         assert_eq!(starts, [32_768, 65_536]);
         assert_eq!(machine.distance_classes(), [10, 20]);
         assert_eq!(machine.cpus().nth(3), Some((CpuId(3), 1)));

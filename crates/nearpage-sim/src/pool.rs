@@ -19,7 +19,8 @@ pub fn run<J: Sync, R: Send>(
     let (next, finished) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let results: Vec<Mutex<Option<R>>> = jobs.iter().map(|_| Mutex::new(None)).collect();
     let work = || {
-        while let Some(at) = Some(next.fetch_add(1, Ordering::Relaxed)).filter(|at| *at < jobs.len())
+        while let Some(at) =
+            Some(next.fetch_add(1, Ordering::Relaxed)).filter(|at| *at < jobs.len())
         {
             let result = run(&jobs[at]);
             *results[at].lock().expect("no run panicked with it") = Some(result);

@@ -128,7 +128,8 @@ impl Metadata {
             next += size;
             next - size
         };
-        let starts = topology.nodes().iter().flat_map(|node| node.memory).map(|range| range.start.0);
+        let starts =
+            topology.nodes().iter().flat_map(|node| node.memory).map(|range| range.start.0);
         let ends = topology.nodes().iter().flat_map(|node| node.memory).map(|range| range.end.0);
         let (first, end) = (starts.min().unwrap_or(0), ends.max().unwrap_or(0));
         // A memoryless node begins where the next one does, so that no frame is its own.

@@ -65,6 +65,12 @@ impl LockCounts {
     }
 }
 
+/// A line that a host writes and the core does not know.
+#[derive(Clone, Copy, Default)]
+struct HostLine {
+    last_cpu: Option<u32>,
+}
+
 #[derive(Default)]
 struct LockState {
     /// The task that has it now.
@@ -89,6 +95,7 @@ struct Prices {
     handoff: Vec<u64>,
     reread: u64,
     home_service: u64,
+    load_slowdown: f64,
     page_clear: Vec<u64>,
 }
 
@@ -103,6 +110,7 @@ impl Prices {
             handoff: by_class(&costs.handoff_ns.value, classes),
             reread: picoseconds(costs.reread_ns.value),
             home_service: picoseconds(costs.home_service_ns.value),
+            load_slowdown: costs.load_slowdown.value,
             page_clear: by_class(&costs.page_clear_ns.value, classes),
         }
     }
@@ -136,6 +144,8 @@ pub struct World {
     frame_bytes: u64,
     layout: Layout,
     clocks: Vec<Cell<u64>>,
+    /// When the last page of another node that each CPU cleared was done (ps).
+    far_until: Vec<Cell<u64>>,
     current: Cell<u32>,
     task: Cell<TaskId>,
     slice_end_ps: Cell<u64>,
@@ -145,6 +155,7 @@ pub struct World {
     line_counts: Cell<LineCounts>,
     /// When each node's memory controller is free again (ps).
     homes_free_at: RefCell<Vec<u64>>,
+    host_lines: RefCell<Vec<HostLine>>,
     locks: RefCell<Vec<LockState>>,
     pub(crate) scheduler: RefCell<Box<dyn Scheduler>>,
     pub(crate) woken: RefCell<Vec<(TaskId, u64)>>,
@@ -191,6 +202,7 @@ impl World {
         let lines = metadata_lines + frame_lines as usize;
         Self {
             clocks: cpu_ids.iter().map(|_| Cell::new(0)).collect(),
+            far_until: cpu_ids.iter().map(|_| Cell::new(0)).collect(),
             lines: RefCell::new(Lines::new(lines, cpu_ids.len(), machine.nodes.len(), costs)),
             class: machine.distances.iter().map(class_of).collect(),
             nodes: machine.nodes.len(),
@@ -207,6 +219,7 @@ impl World {
             yielder: Cell::new(ptr::null()),
             line_counts: Cell::default(),
             homes_free_at: RefCell::new(vec![0; machine.nodes.len()]),
+            host_lines: RefCell::default(),
             locks: RefCell::default(),
             scheduler: RefCell::new(scheduler),
             woken: RefCell::default(),
@@ -308,6 +321,13 @@ impl World {
     /// The running CPU is busy for a while.
     pub fn charge_ns(&self, ns: f64) {
         self.charge_ps(picoseconds(ns));
+    }
+
+    /// The running CPU has nothing to do until then.
+    pub fn idle_until_ps(&self, ps: u64) {
+        if let Some(cpu) = self.running() {
+            self.clocks[cpu].set(self.clocks[cpu].get().max(ps));
+        }
     }
 
     // ---- Points.
@@ -413,21 +433,25 @@ impl World {
             Source::Owner(owner) => {
                 let from = self.node_of_cpu[owner as usize] as usize;
                 *(if from == node { &mut counts.moved_near } else { &mut counts.moved_far }) += 1;
-                self.prices.transfer[self.class(node, from)] + self.home_queue_ps(cpu, home(), 1)
+                let class = self.class(node, from);
+                self.loaded(cpu, class, self.prices.transfer[class])
+                    + self.home_queue_ps(cpu, home(), 1)
             }
             Source::Memory => {
                 let home = home();
                 *(if home == node { &mut counts.from_memory } else { &mut counts.moved_far }) += 1;
-                self.prices.memory[self.class(node, home)] + self.home_queue_ps(cpu, home, 1)
+                let class = self.class(node, home);
+                self.loaded(cpu, class, self.prices.memory[class])
+                    + self.home_queue_ps(cpu, home, 1)
             }
         };
         self.line_counts.set(counts);
         self.clocks[cpu].set(self.clocks[cpu].get() + ps);
     }
 
-    /// Waits for a node's memory controller, which then is busy for so many lines.
+    /// Waits for the way into another node's memory, which then is busy for so many lines.
     fn home_queue_ps(&self, cpu: usize, home: usize, lines: u64) -> u64 {
-        if self.prices.home_service == 0 {
+        if self.prices.home_service == 0 || self.node_of(cpu) == home {
             return 0;
         }
         let mut free_at = self.homes_free_at.borrow_mut();
@@ -443,7 +467,21 @@ impl World {
         let (node, home) = (self.node_of(cpu), self.node_of_page(page));
         let waits = self.home_queue_ps(cpu, home, page_bytes >> self.line_shift);
         self.stream(page_bytes);
-        self.charge_ps(waits + self.prices.page_clear[self.class(node, home)]);
+        let class = self.class(node, home);
+        self.charge_ps(waits + self.loaded(cpu, class, self.prices.page_clear[class]));
+        if class > 0 {
+            self.far_until[cpu].set(self.clocks[cpu].get());
+        }
+    }
+
+    /// A cost that grows with the load between nodes: with the other CPUs that clear pages of other nodes now.
+    fn loaded(&self, cpu: usize, class: usize, ps: u64) -> u64 {
+        if class == 0 || self.prices.load_slowdown == 0.0 {
+            return ps;
+        }
+        let now = self.clocks[cpu].get();
+        let others = self.far_until.iter().filter(|until| until.get() > now).count();
+        (ps as f64 * (1.0 + self.prices.load_slowdown * others as f64)) as u64
     }
 
     /// So many bytes go through the cache of the running CPU's node.
@@ -456,6 +494,31 @@ impl World {
     /// What all accesses so far did.
     pub fn line_counts(&self) -> LineCounts {
         self.line_counts.get()
+    }
+
+    /// Takes a line of the host's own exclusively, by number, for one atomic operation. Nobody waits for
+    /// anybody: it is not a lock.
+    pub fn take_line(&self, line: usize) {
+        let Some(cpu) = self.running() else { return };
+        let mut lines = self.host_lines.borrow_mut();
+        if lines.len() <= line {
+            lines.resize(line + 1, HostLine::default());
+        }
+        let HostLine { last_cpu } = lines[line];
+        let now = self.clocks[cpu].get();
+        let price = match last_cpu {
+            Some(last) if last as usize != cpu => {
+                let class = self.class(self.node_of(cpu), self.node_of(last as usize));
+                self.loaded(cpu, class, self.prices.transfer[class])
+            }
+            _ => 0,
+        };
+        let end = now + price + self.prices.atomic;
+        lines[line] = HostLine { last_cpu: Some(cpu as u32) };
+        self.clocks[cpu].set(end);
+        let mut counts = self.line_counts.get();
+        *(if price > 0 { &mut counts.moved_far } else { &mut counts.own_hits }) += 1;
+        self.line_counts.set(counts);
     }
 
     // ---- Locks.

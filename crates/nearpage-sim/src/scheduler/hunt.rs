@@ -161,7 +161,11 @@ impl<S: Scheduler> Scheduler for Replay<S> {
     fn next(&mut self) -> Option<usize> {
         let next = self.inner.next();
         if let (Some(cpu), Some(&expected)) = (next, self.expected.get(self.at)) {
-            assert_eq!(cpu as u32, expected, "the run is not determined by its seed: choice {}", self.at);
+            assert_eq!(
+                cpu as u32, expected,
+                "the run is not determined by its seed: choice {}",
+                self.at
+            );
         }
         self.at += 1;
         next

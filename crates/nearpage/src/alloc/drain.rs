@@ -45,11 +45,14 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         order: Order,
         list: usize,
     ) {
-        let mut tuning = pageset.tuning();
-        let count = pageset.count();
+        let before = pageset.tuning();
+        let (mut tuning, count) = (before, pageset.count());
         let drain = tuning.after_free(&self.model.pcp, order, count, pageset.zone().view());
         pageset.set_tuning(tuning);
         if let Some(pages) = drain {
+            if before.empties_for(&self.model.pcp, order, count) {
+                pageset.events().high_order_drains.add(1);
+            }
             self.drain_exact(on, pageset, list, pages);
         }
     }
