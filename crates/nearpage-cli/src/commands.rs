@@ -2,6 +2,7 @@
 
 pub mod bench;
 pub mod doctor;
+pub mod lab;
 pub mod replay;
 pub mod topo;
 pub mod verify;
@@ -28,6 +29,7 @@ enum Command {
     Topo(topo::TopoArgs),
     Bench(bench::BenchArgs),
     Doctor(doctor::DoctorArgs),
+    Lab(lab::LabArgs),
     Verify(verify::VerifyArgs),
     Replay(replay::ReplayArgs),
 }
@@ -59,6 +61,9 @@ pub enum CommandError {
     /// Memory is elsewhere than asked, or nobody could tell.
     #[error(transparent)]
     Placement(#[from] topo::PlacementError),
+    /// A scenario cannot be read or run, or something came out as it must not.
+    #[error(transparent)]
+    Lab(#[from] lab::LabFailure),
     /// The machine was looked at, and something should be done.
     #[error(transparent)]
     Doctor(#[from] doctor::ProblemsFound),
@@ -77,6 +82,7 @@ impl CommandError {
             | CommandError::Replay(_) => ExitCode::from(2),
             CommandError::Verify(error) => error.exit_code(),
             CommandError::Bench(error) => error.exit_code(),
+            CommandError::Lab(failure) => failure.exit_code(),
             CommandError::Placement(error) => error.exit_code(),
             CommandError::Doctor(_) | CommandError::Output(_) => ExitCode::from(1),
         }
@@ -97,6 +103,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Topo(arguments) => topo::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
+        Command::Lab(arguments) => lab::run(&arguments),
         Command::Verify(arguments) => verify::run(&arguments),
         Command::Replay(arguments) => replay::run(&arguments),
     };

@@ -3,6 +3,7 @@
 pub mod bundle;
 pub mod commands;
 pub mod doctor;
+pub mod lab;
 pub mod plan;
 pub mod predict;
 pub mod replay;

@@ -1,14 +1,14 @@
 //! The one seam: what the core needs from the place it runs in.
 //!
 //! A host implements [`Platform`] and [`crate::pcp::Storage`]; everything is static dispatch. The core
-//! calls the platform with no lock held, except [`Platform::touch`].
+//! calls the platform with no lock held, except [`Platform::touch`] and [`Platform::touch_page`].
 
 use crate::error::{FreeError, PageLockError};
 use crate::gfp::Gfp;
 use crate::pcp::Storage;
 use crate::slab::error::ObjectError;
 use crate::sync::AtomicU32;
-use crate::units::{NodeId, Order, PageCount, ZoneKind};
+use crate::units::{NodeId, Order, PageCount, Pfn, ZoneKind};
 
 /// A mutual exclusion lock around a value. Hosts with interrupts pass one that disables them.
 pub trait Lock<T> {
@@ -190,7 +190,12 @@ pub trait Platform: Sized {
     /// A free of an object was refused. The object stays where it is; the host may report or abort.
     fn misuse_of_object(&self, _error: &ObjectError) {}
 
-    /// A cache line of the allocator's metadata is touched; empty everywhere but in the lab.
+    /// A cache line of the allocator's metadata that CPUs share is touched; empty everywhere but in the lab.
     #[inline(always)]
     fn touch(&self, _line: *const (), _access: Access) {}
+
+    /// The metadata of a page is touched; empty everywhere but in the lab. Apart from [`touch`](Self::touch),
+    /// since a kernel's frames are larger than nearpage's, and the lab shows kernels.
+    #[inline(always)]
+    fn touch_page(&self, _page: Pfn, _access: Access) {}
 }

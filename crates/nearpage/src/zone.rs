@@ -438,6 +438,18 @@ impl<'m, P: Platform> Zone<'m, P> {
         self.has(COUNTED) && (node.is_above_soft() || all.is_above_soft())
     }
 
+    /// The line that every hold of the lock writes, for [`Platform::touch`].
+    #[inline(always)]
+    pub(crate) fn published_line(&self) -> *const () {
+        (&raw const self.published).cast()
+    }
+
+    /// The line of flags and marks, written rarely, for [`Platform::touch`].
+    #[inline(always)]
+    pub(crate) fn marks_line(&self) -> *const () {
+        (&raw const self.marks).cast()
+    }
+
     /// Takes the lock to look or to change what is not a move of pages.
     pub fn lock(&self) -> ZoneGuard<'_, 'm, P> {
         let buddy = self.buddy.lock();

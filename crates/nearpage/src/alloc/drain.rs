@@ -7,7 +7,7 @@ use crate::buddy::Placement;
 use crate::pcp::pageset::{List, Pageset};
 use crate::pcp::storage::EachList;
 use crate::pcp::{LISTS, Storage, list_order};
-use crate::platform::Platform;
+use crate::platform::{Access, Platform};
 use crate::units::{CpuId, Order, PAGEBLOCK_ORDER, PageCount, Pfn, ZoneIndex};
 use crate::zone::{Zone, ZoneEvents, ZoneGuard};
 
@@ -45,11 +45,14 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         order: Order,
         list: usize,
     ) {
-        let mut tuning = pageset.tuning();
-        let count = pageset.count();
+        let before = pageset.tuning();
+        let (mut tuning, count) = (before, pageset.count());
         let drain = tuning.after_free(&self.model.pcp, order, count, pageset.zone().view());
         pageset.set_tuning(tuning);
         if let Some(pages) = drain {
+            if before.empties_for(&self.model.pcp, order, count) {
+                pageset.events().high_order_drains.add(1);
+            }
             self.drain_exact(on, pageset, list, pages);
         }
     }
@@ -121,6 +124,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         pages: PageCount,
     ) {
         let mut guard = pageset.zone().lock_to_move();
+        self.platform.touch(pageset.zone().published_line(), Access::Write);
         let mut moved = 0;
         for step in 0..LISTS {
             if moved >= pages.0 {
@@ -158,6 +162,9 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             if got == 0 {
                 break;
             }
+            for &number in &chunk[..got] {
+                self.platform.touch_page(frames.pfn(number), Access::Write);
+            }
             guard.buddy().free_batch(frames, &chunk[..got], order);
             blocks_left -= got as u64;
             moved += (got as u64) << order.0;
@@ -172,6 +179,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let zone = self.zones[zone.0 as usize];
         ZoneEvents::add(&zone.events().direct_free_pages, order.pages().0);
         let mut guard = zone.lock_to_move();
+        self.platform.touch(zone.published_line(), Access::Write);
         let number = zone.frames().number(pfn);
         guard.buddy().free(*zone.frames(), number, order, Placement::Usual);
         guard.note_moved(order.pages().0);

@@ -10,7 +10,7 @@ use crate::gfp::Gfp;
 use crate::pcp::pageset::Pageset;
 use crate::pcp::tuning::Tuning;
 use crate::pcp::{Pop, Push, Storage, list_index};
-use crate::platform::Platform;
+use crate::platform::{Access, Platform};
 use crate::units::{Order, Pfn, ZoneKind};
 
 /// What a pageset had for an allocation.
@@ -58,9 +58,11 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             let trip = Trip { order: request.order, migratetype, flags };
             return self.alloc_from_empty(on, pageset, list, trip, popped);
         };
+        let pfn = frames.pfn(popped.0);
+        self.platform.touch_page(pfn, Access::Write);
         pageset.note_alloc(&self.model.pcp);
         mark_allocated(word, frames, request.order, migratetype);
-        Some(frames.pfn(popped.0))
+        Some(pfn)
     }
 
     #[cold]
@@ -149,6 +151,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             Pop::MOVED => FromPageset::Busy,
             Pop::EMPTY => self.refill(on, pageset, trip, list),
             Pop(number) => {
+                self.platform.touch_page(pageset.frames().pfn(number), Access::Write);
                 pageset.note_alloc(&self.model.pcp);
                 FromPageset::Block(number)
             }
@@ -254,6 +257,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         order: Order,
     ) -> Result<(), FreeError> {
         let cached = frames.cached(order);
+        self.platform.touch_page(pfn, Access::Write);
         if !P::HARDENED {
             word.set(cached);
         } else {

@@ -141,12 +141,21 @@ impl<'a, 'm> Hints<'a, 'm> {
         }
     }
 
-    /// Whether the zone at a position need not be asked. The first one always is; so it was in 2.6.20 for the
-    /// first of the list only.
+    /// Whether [`skips`](Self::skips) reads the cache for the zone at a position.
+    #[inline]
+    pub(super) fn are_read(&self, position: usize) -> bool {
+        position != self.unread() && self.phase == Phase::Heeded && self.rule != CacheRule::Off
+    }
+
+    /// The position that is asked whatever its hint says: the first one; in 2.6.20 the first of the list.
+    fn unread(&self) -> usize {
+        if self.rule == CacheRule::Original { 0 } else { self.first }
+    }
+
+    /// Whether the zone at a position need not be asked.
     #[inline]
     pub(super) fn skips(&mut self, position: usize) -> bool {
-        let first = if self.rule == CacheRule::Original { 0 } else { self.first };
-        if position == first {
+        if position == self.unread() {
             return false;
         }
         let skips = self.phase == Phase::Heeded && self.hint_refuses(position);
@@ -163,25 +172,34 @@ impl<'a, 'm> Hints<'a, 'm> {
         }
     }
 
-    /// Notes that the zone at a position was asked and gave nothing; from then on hints count.
-    pub(super) fn refused(&mut self, position: usize, how: Refusal, now_ns: impl FnOnce() -> u64) {
+    /// Notes that the zone at a position was asked and gave nothing; from then on hints count. Returns whether
+    /// the cache was written.
+    pub(super) fn refused(
+        &mut self,
+        position: usize,
+        how: Refusal,
+        now_ns: impl FnOnce() -> u64,
+    ) -> bool {
         let is_noted = match self.rule {
-            CacheRule::Off => return,
+            CacheRule::Off => return false,
             CacheRule::Original => true,
             CacheRule::Keyed => position > 0 && how == Refusal::Watermark,
         };
-        if is_noted {
-            self.cache.note_refusal(position, self.flags, self.order);
-        }
+        let mut wrote = is_noted && self.cache.note_refusal(position, self.flags, self.order);
         // In 2.6.20 too the first zone is noted before the hints may be forgotten.
-        self.heed(now_ns);
+        wrote |= self.heed(now_ns);
+        wrote
     }
 
-    fn heed(&mut self, now_ns: impl FnOnce() -> u64) {
-        if self.phase == Phase::Untouched {
-            self.phase = Phase::Heeded;
-            self.counts.zaps += u64::from(self.cache.zap_if_stale(now_ns()));
+    /// Begins to heed the hints; returns whether old ones were forgotten.
+    fn heed(&mut self, now_ns: impl FnOnce() -> u64) -> bool {
+        if self.phase != Phase::Untouched {
+            return false;
         }
+        self.phase = Phase::Heeded;
+        let zapped = self.cache.zap_if_stale(now_ns());
+        self.counts.zaps += u64::from(zapped);
+        zapped
     }
 
     /// Whether a zone was left out for a hint on this pass.

@@ -6,7 +6,7 @@ use super::scan::Trip;
 use crate::buddy::Search;
 use crate::pcp::Storage;
 use crate::pcp::pageset::Pageset;
-use crate::platform::Platform;
+use crate::platform::{Access, Platform};
 use crate::zone::ZoneGuard;
 
 /// Runs of blocks that are taken from the buddy before they are put on a list: 512 bytes of stack.
@@ -51,6 +51,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
 
         let mut guard = zone.lock_to_take(trip.flags);
         let blocks = guard.claim(blocks, order);
+        self.platform.touch(zone.published_line(), Access::Write);
         let refill = self.move_to_list(&mut guard, on, pageset, trip, list, blocks);
         guard.note_moved((refill.taken as u64) << order.0);
         drop(guard);
@@ -88,6 +89,10 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             let taken = guard.buddy().take(*frames, request, &mut search, left, most_runs, take);
             refill.taken += taken;
             for &(first, run) in runs.as_slice() {
+                for block in 0..run {
+                    let page = frames.pfn(first + (block << order.0));
+                    self.platform.touch_page(page, Access::Write);
+                }
                 let storage = self.platform.storage();
                 let on_list = storage.append_run(on, pageset.list(list), frames, first, order, run);
                 refill.listed += on_list;

@@ -12,7 +12,7 @@ use crate::error::{AllocError, LimitOf};
 use crate::frame::{Migratetype, ZoneFrames};
 use crate::gfp::Gfp;
 use crate::pcp::{Storage, list_index};
-use crate::platform::{Platform, Shortage};
+use crate::platform::{Access, Platform, Shortage};
 use crate::reason::Reason;
 use crate::units::{MAX_ORDER, NodeIndex, Order, PageCount, Pfn, ZoneKind};
 use crate::watermark::AllocFlags;
@@ -243,10 +243,15 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             if avoids && self.zone_at(list, position).node() != first.node() {
                 break;
             }
+            if hints.are_read(position) {
+                self.platform.touch(list.cache.line(position), Access::Read);
+            }
             if hints.skips(position) {
                 continue;
             }
             let zone = self.zone_at(list, position);
+            self.platform.touch(zone.marks_line(), Access::Read);
+            self.platform.touch(zone.published_line(), Access::Read);
             refusals.zones += 1;
             refusals.free.0 += zone.free_pages().0;
             let tried = if position == hints.first() { first_zone } else { FirstZone::Untried };
@@ -271,7 +276,9 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
                 refusals.below_watermark += 1;
                 Refusal::Watermark
             };
-            hints.refused(position, refusal, || self.platform.now_ns());
+            if hints.refused(position, refusal, || self.platform.now_ns()) {
+                self.platform.touch(list.cache.line(position), Access::Write);
+            }
         }
         Err(refusals)
     }
@@ -361,10 +368,12 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             if guard.claim(1, wanted.order) == 0 {
                 return None;
             }
+            self.platform.touch(zone.published_line(), Access::Write);
             let number = take_block(guard.buddy(), *zone.frames(), wanted.trip(flags))?;
             guard.note_moved(wanted.order.pages().0);
             number
         };
+        self.platform.touch_page(zone.frames().pfn(number), Access::Write);
         let events = zone.events();
         ZoneEvents::add(&events.direct_allocs, 1);
         ZoneEvents::add(&events.direct_alloc_pages, wanted.order.pages().0);

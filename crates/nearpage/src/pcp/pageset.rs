@@ -41,6 +41,8 @@ pub struct PagesetEvents {
     pub drains: OwnedCounter,
     /// Pages that drains took.
     pub drained_pages: OwnedCounter,
+    /// Drains because blocks of order 1 to 3 came back in a row, with room left; on exact storages only.
+    pub high_order_drains: OwnedCounter,
 }
 
 /// Whose pagesets they are.

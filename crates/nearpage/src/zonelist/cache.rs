@@ -121,16 +121,26 @@ impl<'m> ZonelistCache<'m> {
         Hint(self.cell(position).load(Ordering::Relaxed))
     }
 
-    /// Remembers that a watermark refused a block. Writes only what is new.
+    /// The cache line with the hint for a position, for [`Platform::touch`](crate::platform::Platform::touch).
     ///
     /// # Panics
     /// If the list is shorter.
-    pub fn note_refusal(&self, position: usize, flags: AllocFlags, order: Order) {
+    #[inline(always)]
+    pub fn line(&self, position: usize) -> *const () {
+        (&raw const self.lines[position / Self::ZONES_PER_LINE]).cast()
+    }
+
+    /// Remembers that a watermark refused a block. Writes only what is new; returns whether it did.
+    ///
+    /// # Panics
+    /// If the list is shorter.
+    pub fn note_refusal(&self, position: usize, flags: AllocFlags, order: Order) -> bool {
         let before = self.hint(position);
         let after = before.with_refusal(flags, order);
         if after != before {
             self.cell(position).store(after.0, Ordering::Relaxed);
         }
+        after != before
     }
 
     /// Forgets everything if that was last done more than a second ago; returns whether it did.

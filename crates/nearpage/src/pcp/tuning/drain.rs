@@ -39,6 +39,12 @@ impl Tuning {
         Some(PageCount(pages).min(count))
     }
 
+    /// Whether a free of `order` that brings the pageset to `count` pages empties it although it is not full
+    /// ([`PcpRules::free_high`]).
+    pub fn empties_for(&self, rules: &PcpRules, order: Order, count: PageCount) -> bool {
+        self.is_free_high(rules, order, count).is_some()
+    }
+
     /// The count from which on a free drains, as things are; frees of order 1 to 3 may drain before
     /// ([`PcpRules::free_high`]). With a `high_min` below four batches, less than Linux allows, a
     /// free under reclaim may drain before too.

@@ -1,0 +1,158 @@
+//! `nearpage lab`: published results and named scenarios on simulated machines.
+
+mod csv;
+mod text;
+
+use std::io::IsTerminal;
+use std::num::NonZeroUsize;
+use std::process::ExitCode;
+
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::CommandError;
+use crate::lab::error::LabError;
+use crate::lab::report::Report;
+use crate::lab::scenario::Scenario;
+use crate::lab::{self, Options, catalog};
+
+/// Run published results and scenarios on simulated machines, and compare.
+///
+/// Without a name: the list of scenarios. Times are model time: counts come first.
+#[derive(Args, Debug)]
+#[command(after_long_help = AFTER_HELP)]
+pub struct LabArgs {
+    /// Scenarios by name, files, or `all`
+    #[arg(value_name = "NAME|FILE|all")]
+    scenarios: Vec<String>,
+
+    /// Print a JSON array, one object a scenario; --help says what is in it
+    #[arg(long, conflicts_with = "csv")]
+    json: bool,
+
+    /// Print one line a figure: scenario,row,column,reference,model,verdict
+    #[arg(long)]
+    csv: bool,
+
+    /// Seed of everything random; the same seed gives the same bytes
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+
+    /// Worker threads for independent runs [default: as many as CPUs]
+    #[arg(long, value_name = "N")]
+    threads: Option<NonZeroUsize>,
+
+    /// A table of costs instead of the scenario's own: a name or a file
+    #[arg(long, value_name = "FILE")]
+    costs: Option<String>,
+}
+
+const AFTER_HELP: &str = "\
+A figure of the model is `within` its tolerance, `off by` more, or a `known-miss`: listed with a reason. Exit
+status 1: something is off that is not listed, or does not hold. `sweep` and `costs` are reserved words; a
+file of that name is `./sweep`.
+
+JSON (--json): [{\"schema\": 1, \"name\", \"rows\", \"holds\", \"counts\"}]
+  rows[]             row, column, reference, model, verdict
+  holds[]            what, value, ok
+  counts             by name
+
+Scenario files (TOML):
+  schema             1
+  name, title        text
+  [machine]          page_size (4K to 64K), costs (a name or a file)
+    nodes            [{ ids = \"0-3,8\", cpus_each = 2, memory = \"4G\" }, ...]
+    distance         { matrix = [[10, 20], [20, 10]] }, or { local = 10, groups = [{ nodes = 4, distance =
+                     22 }], other = 30 }: nodes that share a group of 4 are at 22, others at 30
+  [allocator]        model (as in `nearpage topo --model`), zone_reclaim = true|false
+  [workload.memory-hog]  scale, memory = [\"12G\"], threads = [1, 19], stores_per_page
+  [calibrate]        scale and load_slowdown = { memory = \"12G\", threads = 1 }: cells of the reference
+  [reference]        columns = [...], rows = [[...]]
+Tables of costs (TOML): each figure is { value = ..., source = \"...\" }; see crates/nearpage-sim/costs.";
+
+/// What a lab run failed of.
+#[derive(Debug, thiserror::Error)]
+pub enum LabFailure {
+    /// A scenario cannot be run as it is written.
+    #[error(transparent)]
+    Input(#[from] LabError),
+    /// A figure is off, or something does not hold.
+    #[error("{0}: something is off that is not in the list of known misses, or does not hold")]
+    Off(String),
+}
+
+impl LabFailure {
+    pub(super) fn exit_code(&self) -> ExitCode {
+        match self {
+            Self::Input(_) => ExitCode::from(2),
+            Self::Off(_) => ExitCode::from(1),
+        }
+    }
+}
+
+pub(super) fn run(arguments: &LabArgs) -> Result<(), CommandError> {
+    if arguments.scenarios.is_empty() {
+        return super::print(&text::list().map_err(LabFailure::from)?);
+    }
+    let scenarios = scenarios(&arguments.scenarios).map_err(LabFailure::from)?;
+    let costs = arguments.costs.as_deref().map(catalog::costs).transpose();
+    let costs = costs.map_err(LabFailure::from)?;
+    let threads = arguments.threads.or_else(|| std::thread::available_parallelism().ok());
+    let mut reports = Vec::new();
+    for scenario in &scenarios {
+        let bar = progress_bar(&scenario.name);
+        let progress = |done: usize, all: usize| {
+            bar.set_length(all as u64);
+            bar.set_position(done as u64);
+        };
+        let options = Options {
+            seed: arguments.seed,
+            threads: threads.unwrap_or(NonZeroUsize::MIN),
+            costs: costs.as_ref(),
+            progress: &progress,
+        };
+        let report = lab::run(scenario, &options).map_err(LabFailure::from)?;
+        bar.finish_and_clear();
+        if !arguments.json && !arguments.csv {
+            super::print(&text::report(&report))?;
+        }
+        reports.push(report);
+    }
+    print_all(arguments, &reports)?;
+    let failed: Vec<&str> =
+        reports.iter().filter(|report| report.has_failed()).map(|report| &*report.name).collect();
+    if failed.is_empty() { Ok(()) } else { Err(LabFailure::Off(failed.join(", ")).into()) }
+}
+
+fn print_all(arguments: &LabArgs, reports: &[Report]) -> Result<(), CommandError> {
+    if arguments.json {
+        let json = serde_json::to_string_pretty(reports).expect("figures and text");
+        super::print(&format!("{json}\n"))?;
+    } else if arguments.csv {
+        super::print(&csv::reports(reports))?;
+    }
+    Ok(())
+}
+
+fn scenarios(names: &[String]) -> Result<Vec<Scenario>, LabError> {
+    let mut scenarios = Vec::new();
+    for name in names {
+        if name == "all" {
+            for name in catalog::names() {
+                scenarios.push(catalog::scenario(name)?);
+            }
+        } else {
+            scenarios.push(catalog::scenario(name)?);
+        }
+    }
+    Ok(scenarios)
+}
+
+fn progress_bar(name: &str) -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("{msg} {bar:40} {pos}/{len} runs, {eta} left");
+    let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
+    ProgressBar::new(1).with_style(style).with_message(name.to_owned())
+}

@@ -1,0 +1,63 @@
+//! Reports as tables of text.
+
+use comfy_table::{CellAlignment, Table, presets};
+
+use crate::lab::catalog;
+use crate::lab::error::LabError;
+use crate::lab::report::{Report, Row, Verdict};
+
+/// All scenarios, a line each.
+pub(super) fn list() -> Result<String, LabError> {
+    let mut text = String::from("Scenarios (`nearpage lab NAME`, or `nearpage lab all`):\n");
+    for name in catalog::names() {
+        text += &format!("  {name:<20} {}\n", catalog::scenario(name)?.title);
+    }
+    Ok(text)
+}
+
+/// Counts first, then the reference beside the model, then what must hold.
+pub(super) fn report(report: &Report) -> String {
+    let mut text = format!("{}: {}\n\n", report.name, report.title);
+    if !report.table.rows.is_empty() {
+        text += &table(&report.table.header, &report.table.rows);
+        text.push('\n');
+    }
+    if !report.rows.is_empty() {
+        let header = ["row", "column", "reference", "model", "verdict"].map(str::to_owned);
+        let rows: Vec<Vec<String>> = report.rows.iter().map(cells).collect();
+        text += &table(&header, &rows);
+        text.push('\n');
+    }
+    for hold in &report.holds {
+        let mark = if hold.ok { "holds" } else { "FAILS" };
+        text += &format!("{mark}  {}: {}\n", hold.what, hold.value);
+    }
+    for note in &report.notes {
+        text += &format!("note   {note}\n");
+    }
+    text.push('\n');
+    text
+}
+
+fn cells(row: &Row) -> Vec<String> {
+    let verdict = match row.verdict {
+        Verdict::Off => format!("off by {:.3}", row.model - row.reference),
+        verdict => verdict.name().to_owned(),
+    };
+    let number = |figure: f64| {
+        if figure.abs() >= 100.0 { format!("{figure:.0}") } else { format!("{figure:.3}") }
+    };
+    vec![row.row.clone(), row.column.clone(), number(row.reference), number(row.model), verdict]
+}
+
+fn table(header: &[String], rows: &[Vec<String>]) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_header(header);
+    table.add_rows(rows);
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    let lines = table.lines().map(|line| line.trim_end().to_owned() + "\n");
+    lines.collect()
+}

@@ -1,0 +1,54 @@
+//! What is built in: scenarios and tables of costs.
+
+use std::path::Path;
+
+use nearpage_sim::Costs;
+
+use super::error::LabError;
+use super::scenario::Scenario;
+
+/// Scenarios, in the order of `lab all`.
+const SCENARIOS: [(&str, &str); 2] = [
+    ("zonelist-cache", include_str!("../../../nearpage-sim/scenarios/zonelist-cache.toml")),
+    ("pcp-autotune", include_str!("../../../nearpage-sim/scenarios/pcp-autotune.toml")),
+];
+
+/// Tables of costs.
+const COSTS: [(&str, &str); 2] = [
+    ("altix-sn2", include_str!("../../../nearpage-sim/costs/altix-sn2.toml")),
+    ("intel-2s128", include_str!("../../../nearpage-sim/costs/intel-2s128.toml")),
+];
+
+/// The names of all scenarios.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    SCENARIOS.iter().map(|(name, _)| *name)
+}
+
+/// The scenario of a name, or in a file.
+///
+/// # Errors
+/// [`LabError`] if there is none, or it is wrong.
+pub fn scenario(name: &str) -> Result<Scenario, LabError> {
+    if let Some((name, text)) = SCENARIOS.iter().find(|(known, _)| *known == name) {
+        return Scenario::parse(name, text);
+    }
+    if !Path::new(name).exists() {
+        let known = names().collect::<Vec<_>>().join(", ");
+        return Err(LabError::Unknown { name: name.into(), known });
+    }
+    Scenario::parse(name, &read(name)?)
+}
+
+/// The table of costs of a name, or in a file.
+///
+/// # Errors
+/// [`LabError`] if there is none, or it is wrong.
+pub fn costs(name: &str) -> Result<Costs, LabError> {
+    let built_in = COSTS.iter().find(|(known, _)| *known == name);
+    let text = built_in.map_or_else(|| read(name), |(_, text)| Ok((*text).to_owned()))?;
+    Costs::parse(&text).map_err(|error| LabError::Costs { name: name.into(), error })
+}
+
+fn read(path: &str) -> Result<String, LabError> {
+    std::fs::read_to_string(path).map_err(|error| LabError::Read { path: path.into(), error })
+}

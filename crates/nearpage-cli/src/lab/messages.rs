@@ -1,0 +1,290 @@
+//! `pcp-autotune`: messages between CPUs under the patches of 2023.
+//!
+//! **The model.** The sender of a pair allocates, the receiver frees; each side takes a fixed time a message besides.
+//! Zone locks queue; what they protect are lines of frames that the other CPU wrote last. Now and then the two sides
+//! of a pair change roles, as tasks that nobody pins do.
+//!
+//! **Calibrated** is one figure a workload: the time a message takes besides, to the share of time that CPUs wait for
+//! zone locks in the "base" row. All else is predicted; the ratios of drains to pages depend on no time at all.
+
+use nearpage::alloc::Config;
+use nearpage::model::Model;
+use nearpage::pcp::tuning::{PcpRules, Series2023};
+use nearpage::units::{CpuId, PageCount};
+use nearpage_sim::costs::{Costs, picoseconds};
+use nearpage_sim::machine::Machine;
+use nearpage_sim::pool;
+use nearpage_sim::scheduler::VirtualTime;
+use nearpage_sim::sim::{self, Setup, Sim};
+use nearpage_sim::workload::messages::{Messages, MessagesResult};
+
+use super::Options;
+use super::error::LabError;
+use super::report::{Report, Tolerance};
+use super::scenario::{MessagesWorkload, Reference, Scenario};
+
+/// What came out of one workload under one choice of patches.
+#[derive(Clone, Copy, Debug, Default)]
+struct Outcome {
+    result: MessagesResult,
+    /// Time that CPUs waited for locks.
+    waited_ps: u64,
+    high_order_drains: u64,
+    drains: u64,
+    from_zone: u64,
+    most_pages_per_hold: u64,
+    cached_pages: u64,
+}
+
+impl Outcome {
+    fn zone_lock_percent(&self) -> f64 {
+        100.0 * self.waited_ps as f64 / self.result.busy_ps.max(1) as f64
+    }
+
+    fn free_high_per_page(&self) -> f64 {
+        self.high_order_drains as f64 / self.from_zone.max(1) as f64
+    }
+
+    fn score(&self) -> f64 {
+        self.result.messages as f64 / self.result.real_ps.max(1) as f64
+    }
+}
+
+pub(super) fn run(
+    scenario: &Scenario,
+    workloads: &[MessagesWorkload],
+    costs: &Costs,
+    options: &Options<'_>,
+) -> Result<Report, LabError> {
+    let mut report = Report::new(&scenario.name, &scenario.title);
+    let patches = &scenario.patches;
+    let mut jobs: Vec<(usize, u8, f64)> = Vec::new();
+    for (index, workload) in workloads.iter().enumerate() {
+        let copy_ns = calibrated(scenario, workload, costs)?;
+        report.notes.push(format!(
+            "calibrated: {copy_ns:.0} ns a message on each side ({}, zone lock {} % in the base row); all else is \
+             predicted",
+            workload.name,
+            workload.zone_lock_percent.unwrap_or(0.0),
+        ));
+        report.count(format!("{}: calibrated.copy_ns", workload.name), copy_ns);
+        jobs.extend(patches.iter().map(|&patch| (index, patch, copy_ns)));
+    }
+    let done = |finished| (options.progress)(finished, jobs.len());
+    let measure = |&(index, patch, copy_ns): &(usize, u8, f64)| {
+        measure(scenario, &workloads[index], costs, patch, copy_ns, workloads[index].messages)
+    };
+    let outcomes = pool::run(options.threads, &jobs, measure, done);
+    let outcomes: Vec<Outcome> = outcomes.into_iter().collect::<Result<_, _>>()?;
+    let headings = [
+        "workload, patches",
+        "free_high a page, base = 1",
+        "drains",
+        "pages from zone",
+        "pages a hold, most",
+        "cached, most",
+        "zone lock %",
+        "score",
+    ];
+    report.table.header = headings.map(str::to_owned).to_vec();
+    for (index, outcomes) in outcomes.chunks(patches.len().max(1)).enumerate() {
+        tabulate(
+            index,
+            &workloads[index].name,
+            patches,
+            outcomes,
+            scenario.reference.as_ref(),
+            &mut report,
+        );
+    }
+    report.notes.push(
+        "times are model time; LLC misses are not modelled, so scores know nothing of them".into(),
+    );
+    Ok(report)
+}
+
+/// The time a message takes besides the allocator, so that the base row waits for locks as long as it should (ns).
+fn calibrated(
+    scenario: &Scenario,
+    workload: &MessagesWorkload,
+    costs: &Costs,
+) -> Result<f64, LabError> {
+    let Some(wanted) = workload.zone_lock_percent else { return Ok(workload.copy_ns) };
+    let (mut low, mut high) = (10.0f64, 1e6f64);
+    for _ in 0..14 {
+        let middle = (low * high).sqrt();
+        let messages = workload.messages / 10;
+        let outcome = measure(scenario, workload, costs, 0, middle, messages)?;
+        *(if outcome.zone_lock_percent() > wanted { &mut low } else { &mut high }) = middle;
+    }
+    Ok((low * high).sqrt())
+}
+
+fn measure(
+    scenario: &Scenario,
+    workload: &MessagesWorkload,
+    costs: &Costs,
+    patch: u8,
+    copy_ns: f64,
+    messages: u64,
+) -> Result<Outcome, LabError> {
+    let machine = &scenario.machine.machine;
+    let pcp = PcpRules::series_2023(Series2023::up_to(patch));
+    let model = Model { pcp, ..scenario.config.model };
+    let setup = Setup { machine, costs, config: Config { model, ..scenario.config } };
+    let slice_kb = costs.more("cache_slice_kb").unwrap_or(0.0);
+    let slice = PageCount((slice_kb * 1024.0) as u64 >> machine.page_shift);
+    let work = Messages {
+        pairs: pairs(machine, workload.pairs),
+        blocks: workload.blocks.clone(),
+        messages,
+        turn: workload.turn.min(messages.div_ceil(2)).max(1),
+        window: workload.window,
+        copy_ps: picoseconds(copy_ns),
+    };
+    let run = |sim: &Sim<'_, '_>| {
+        set_slices(sim, slice);
+        let result = work.run(sim).expect("the two sides of a pair wake each other");
+        Outcome { result, ..counts(sim) }
+    };
+    sim::with(&setup, Box::new(VirtualTime::default()), run)
+        .map_err(|error| LabError::Machine { name: scenario.name.clone(), error })
+}
+
+/// Pairs of neighbouring CPUs, spread over the nodes.
+fn pairs(machine: &Machine, pairs: usize) -> Vec<(CpuId, CpuId)> {
+    let nodes: Vec<&[CpuId]> =
+        machine.nodes.iter().map(|node| &*node.cpus).filter(|cpus| cpus.len() > 1).collect();
+    let of_nodes = nodes.iter().map(|cpus| cpus.chunks_exact(2).map(|pair| (pair[0], pair[1])));
+    let mut of_nodes: Vec<_> = of_nodes.collect();
+    let mut all = Vec::new();
+    while all.len() < pairs {
+        let round: Vec<_> = of_nodes.iter_mut().filter_map(Iterator::next).collect();
+        if round.is_empty() {
+            break;
+        }
+        all.extend(round);
+    }
+    all.truncate(pairs);
+    all
+}
+
+fn set_slices(sim: &Sim<'_, '_>, slice: PageCount) {
+    let rules = &sim.allocator.model().pcp;
+    for (_, _, pagesets) in sim.allocator.cpus() {
+        for pageset in pagesets {
+            let mut tuning = pageset.tuning();
+            tuning.set_cache_slice(rules, slice);
+            pageset.set_settings(tuning);
+        }
+    }
+}
+
+fn counts(sim: &Sim<'_, '_>) -> Outcome {
+    let mut outcome =
+        Outcome { waited_ps: sim.world.lock_counts().waited_ps, ..Outcome::default() };
+    for (_, _, pagesets) in sim.allocator.cpus() {
+        for pageset in pagesets {
+            outcome.high_order_drains += pageset.events().high_order_drains.get();
+            outcome.drains += pageset.events().drains.get();
+            outcome.from_zone += pageset.events().refilled_pages.get();
+            outcome.cached_pages += pageset.count().0;
+        }
+    }
+    for zone in sim.allocator.zones() {
+        outcome.most_pages_per_hold = outcome.most_pages_per_hold.max(zone.holds().most_pages.0);
+    }
+    outcome
+}
+
+fn tabulate(
+    index: usize,
+    workload: &str,
+    patches: &[u8],
+    outcomes: &[Outcome],
+    reference: Option<&Reference>,
+    report: &mut Report,
+) {
+    let Some(base) = outcomes.first() else { return };
+    let mut before_7 = f64::INFINITY;
+    for (&patch, outcome) in patches.iter().zip(outcomes) {
+        let name = format!(
+            "{workload}, {}",
+            if patch == 0 { "base".into() } else { format!("patch {patch}") }
+        );
+        let free_high = outcome.free_high_per_page() / base.free_high_per_page();
+        let score = 100.0 * outcome.score() / base.score();
+        let cells = [
+            format!("{free_high:.4}"),
+            outcome.drains.to_string(),
+            outcome.from_zone.to_string(),
+            outcome.most_pages_per_hold.to_string(),
+            outcome.cached_pages.to_string(),
+            format!("{:.1}", outcome.zone_lock_percent()),
+            format!("{score:.1}"),
+        ];
+        report.table.rows.push([name.clone()].into_iter().chain(cells).collect());
+        report.count(format!("{name}: most_pages_per_hold"), outcome.most_pages_per_hold as f64);
+        report.count(format!("{name}: cached_pages"), outcome.cached_pages as f64);
+        report.count(format!("{name}: drains"), outcome.drains as f64);
+        report.count(format!("{name}: high_order_drains"), outcome.high_order_drains as f64);
+        report.count(format!("{name}: pages_from_zone"), outcome.from_zone as f64);
+        report.count(format!("{name}: refused"), outcome.result.refused as f64);
+        let tunes = patch == 7 || patch == 9;
+        if !tunes {
+            before_7 = before_7.min(free_high);
+        }
+        let Some(reference) = reference else { continue };
+        let is_it = |row: &&Vec<f64>| row[0] == index as f64 && row[1] == f64::from(patch);
+        let Some(row) = reference.rows.iter().find(is_it) else { continue };
+        let exact = if tunes {
+            Tolerance::Between(0.0, before_7 - 1e-9)
+        } else {
+            Tolerance::Absolute(0.002)
+        };
+        let columns = [
+            ("free_high_per_page", free_high, exact),
+            ("zone_lock_percent", outcome.zone_lock_percent(), Tolerance::Absolute(8.0)),
+            ("score", score, Tolerance::Relative(0.1)),
+        ];
+        for (column, model, near) in columns {
+            if let Some(at) = reference.column(column) {
+                report.row(&name, column, row[at], model, near);
+            }
+        }
+    }
+    if let Some(reference) = reference {
+        order_of_scores(index, workload, patches, outcomes, reference, report);
+    }
+}
+
+/// Rows whose scores differ by more than the noise of the reference must stand in its order.
+fn order_of_scores(
+    index: usize,
+    workload: &str,
+    patches: &[u8],
+    outcomes: &[Outcome],
+    reference: &Reference,
+    report: &mut Report,
+) {
+    const NOISE: f64 = 5.0;
+    let Some(at) = reference.column("score") else { return };
+    let published = |patch: u8| {
+        let is_it = |row: &&Vec<f64>| row[0] == index as f64 && row[1] == f64::from(patch);
+        reference.rows.iter().find(is_it).map(|row| row[at])
+    };
+    let (mut pairs, mut swapped) = (0, 0);
+    for (i, j) in (0..patches.len()).flat_map(|i| (0..i).map(move |j| (i, j))) {
+        let (Some(one), Some(other)) = (published(patches[i]), published(patches[j])) else {
+            continue;
+        };
+        if (one - other).abs() > NOISE {
+            pairs += 1;
+            swapped += u32::from((one > other) != (outcomes[i].score() > outcomes[j].score()));
+        }
+    }
+    let what = format!(
+        "{workload}: of {pairs} pairs of rows whose scores differ by more than {NOISE}, in another order"
+    );
+    report.hold(what, f64::from(swapped), swapped == 0);
+}

@@ -1,0 +1,162 @@
+//! What a scenario came to.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+/// How a figure of the model compares with the reference's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub enum Verdict {
+    /// As near as it must be.
+    #[serde(rename = "within")]
+    Within,
+    /// Not as near.
+    #[serde(rename = "off by")]
+    Off,
+    /// Not as near, by no more than is listed, with the best explanation.
+    #[serde(rename = "known-miss")]
+    KnownMiss,
+}
+
+impl Verdict {
+    /// As printed.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Within => "within",
+            Self::Off => "off by",
+            Self::KnownMiss => "known-miss",
+        }
+    }
+}
+
+/// How near a figure must be.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Tolerance {
+    /// So much, in the figure's own unit.
+    Absolute(f64),
+    /// Such a part of the reference.
+    Relative(f64),
+    /// No further from zero than so much, whatever the reference says.
+    NearZero(f64),
+    /// Between two bounds.
+    Between(f64, f64),
+}
+
+impl Tolerance {
+    fn accepts(self, reference: f64, model: f64) -> bool {
+        match self {
+            Self::Absolute(most) => (model - reference).abs() <= most,
+            Self::Relative(most) => (model - reference).abs() <= most * reference.abs(),
+            Self::NearZero(most) => model.abs() <= most,
+            Self::Between(least, most) => (least..=most).contains(&model),
+        }
+    }
+}
+
+/// One figure.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Row {
+    /// What the row of the table is about.
+    pub row: String,
+    /// The column.
+    pub column: String,
+    /// What the reference says.
+    pub reference: f64,
+    /// What the model says.
+    pub model: f64,
+    /// How they compare.
+    pub verdict: Verdict,
+}
+
+/// Something that must hold.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Hold {
+    /// What.
+    pub what: String,
+    /// The figure that decides.
+    pub value: f64,
+    /// Whether it holds.
+    pub ok: bool,
+}
+
+/// What a scenario came to.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Report {
+    /// Version of this layout.
+    pub schema: u32,
+    /// The scenario.
+    pub name: String,
+    /// Figures beside the reference's.
+    pub rows: Vec<Row>,
+    /// What must hold.
+    pub holds: Vec<Hold>,
+    /// Counts, by name.
+    pub counts: BTreeMap<String, f64>,
+    /// One line about the scenario.
+    #[serde(skip)]
+    pub title: String,
+    /// What was calibrated, what is not claimed.
+    #[serde(skip)]
+    pub notes: Vec<String>,
+    /// A table of counts: headings, and cells.
+    #[serde(skip)]
+    pub table: Table,
+}
+
+/// A table of plain text.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Table {
+    /// Headings.
+    pub header: Vec<String>,
+    /// Rows of cells.
+    pub rows: Vec<Vec<String>>,
+}
+
+impl Report {
+    /// An empty one.
+    pub fn new(name: &str, title: &str) -> Self {
+        Self {
+            schema: 1,
+            name: name.into(),
+            title: title.into(),
+            rows: Vec::new(),
+            holds: Vec::new(),
+            counts: BTreeMap::new(),
+            notes: Vec::new(),
+            table: Table::default(),
+        }
+    }
+
+    /// Adds a figure.
+    pub fn row(&mut self, row: &str, column: &str, reference: f64, model: f64, near: Tolerance) {
+        let verdict = if near.accepts(reference, model) { Verdict::Within } else { Verdict::Off };
+        let (row, column, model) = (row.into(), column.into(), rounded(model));
+        self.rows.push(Row { row, column, reference, model, verdict });
+    }
+
+    /// Adds something that must hold.
+    pub fn hold(&mut self, what: impl Into<String>, value: f64, ok: bool) {
+        self.holds.push(Hold { what: what.into(), value: rounded(value), ok });
+    }
+
+    /// Adds a count.
+    pub fn count(&mut self, name: impl Into<String>, value: f64) {
+        self.counts.insert(name.into(), rounded(value));
+    }
+
+    /// Whether something is off that is not listed, or does not hold.
+    pub fn has_failed(&self) -> bool {
+        self.rows.iter().any(|row| row.verdict == Verdict::Off)
+            || self.holds.iter().any(|hold| !hold.ok)
+    }
+}
+
+/// To six significant digits: what follows is of no meaning.
+fn rounded(value: f64) -> f64 {
+    if value == 0.0 || !value.is_finite() {
+        return value;
+    }
+    let digits = 5 - value.abs().log10().floor() as i32;
+    let scale = 10f64.powi(digits);
+    (value * scale).round() / scale
+}

@@ -1,0 +1,209 @@
+//! Tasks on virtual CPUs.
+#![allow(unsafe_code)]
+
+use std::cell::{Cell, RefCell};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::ptr;
+
+use corosensei::stack::DefaultStack;
+use corosensei::{Coroutine, CoroutineResult, Yielder};
+use nearpage::units::CpuId;
+
+use crate::world::{Stop, TaskId, World};
+
+/// Bytes of a task's stack: the core's deepest path, with runs and chunks on it, takes a tenth.
+const STACK_BYTES: usize = 64 << 10;
+
+/// What is to run, and where.
+#[derive(Default)]
+pub struct Tasks<'a> {
+    list: Vec<(CpuId, Box<dyn FnOnce() + 'a>)>,
+}
+
+impl<'a> Tasks<'a> {
+    /// Adds a task on a CPU. Those on one CPU take turns when they wait. Their ids count from 0.
+    pub fn add(&mut self, cpu: CpuId, body: impl FnOnce() + 'a) -> TaskId {
+        self.list.push((cpu, Box::new(body)));
+        TaskId(self.list.len() as u32 - 1)
+    }
+}
+
+/// A task in a run.
+struct Task {
+    cpu: usize,
+    /// `None` once it has ended, and while it runs.
+    coroutine: Option<Coroutine<(), Stop, ()>>,
+    yielder: *const Yielder<(), Stop>,
+    is_blocked: bool,
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        if let Some(coroutine) = self.coroutine.as_mut().filter(|coroutine| !coroutine.done()) {
+            // SAFETY: nothing that the body holds is used again: the run has failed, and its world refuses locks
+            // that are still held. Unwinding instead is not possible where panics abort.
+            unsafe { coroutine.force_reset() };
+        }
+    }
+}
+
+/// Tasks that wait and nobody who could wake them.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error(
+    "{blocked} of {tasks} tasks wait for ever, the first on CPU {cpu}: a wake-up was lost, or two wait for each other"
+)]
+pub struct Deadlock {
+    /// Tasks that wait.
+    pub blocked: usize,
+    /// Tasks that were spawned.
+    pub tasks: usize,
+    /// Position of the CPU of the first.
+    pub cpu: usize,
+}
+
+/// The tasks of a run.
+pub(crate) struct Executor<'w> {
+    world: &'w World,
+    tasks: RefCell<Vec<Task>>,
+    queues: RefCell<Queues>,
+    switches: Cell<u64>,
+}
+
+/// What waits for its turn.
+struct Queues {
+    /// Tasks with work, by CPU.
+    of_cpus: Vec<VecDeque<TaskId>>,
+    timers: BinaryHeap<Reverse<(u64, TaskId)>>,
+}
+
+/// Runs all tasks to their ends; returns how often one was resumed.
+///
+/// # Errors
+/// [`Deadlock`].
+///
+/// # Panics
+/// If the machine has no CPU that a task is for, or a task panics.
+pub(crate) fn run(world: &World, tasks: Tasks<'_>) -> Result<u64, Deadlock> {
+    let of_cpus = vec![VecDeque::new(); world.cpus().len()];
+    let queues = RefCell::new(Queues { of_cpus, timers: BinaryHeap::new() });
+    let executor = Executor { world, tasks: RefCell::default(), queues, switches: Cell::new(0) };
+    for (cpu, body) in tasks.list {
+        let cpu = world.position(cpu).expect("a task is for a CPU of the machine");
+        executor.add(cpu, body);
+    }
+    executor.run()?;
+    Ok(executor.switches.get())
+}
+
+impl Executor<'_> {
+    fn add(&self, cpu: usize, body: Box<dyn FnOnce() + '_>) {
+        let stack = DefaultStack::new(STACK_BYTES).expect("address space for a stack");
+        let world: *const World = self.world;
+        let func = move |yielder: &Yielder<(), Stop>, ()| {
+            // SAFETY: the world outlives the run, and this runs within it.
+            unsafe { (*world).set_yielder(yielder) };
+            body();
+        };
+        // SAFETY: what `body` borrows outlives the call of `run` that it was passed to; all coroutines are
+        // finished or dropped when that returns, and never forgotten.
+        let coroutine = unsafe { Coroutine::with_stack_unchecked(stack, func) };
+        let id = TaskId(self.tasks.borrow().len() as u32);
+        let (coroutine, yielder, is_blocked) = (Some(coroutine), ptr::null(), false);
+        self.tasks.borrow_mut().push(Task { cpu, coroutine, yielder, is_blocked });
+        self.queues.borrow_mut().enqueue(self.world, cpu, id);
+    }
+
+    fn run(&self) -> Result<(), Deadlock> {
+        loop {
+            self.admit_woken();
+            self.wake_timers();
+            let next = self.world.scheduler.borrow_mut().next();
+            let Some(cpu) = next else { return self.at_rest() };
+            self.run_on(cpu);
+        }
+    }
+
+    fn admit_woken(&self) {
+        for (id, at_ps) in self.world.woken.borrow_mut().drain(..) {
+            let task = &mut self.tasks.borrow_mut()[id.0 as usize];
+            if task.is_blocked {
+                task.is_blocked = false;
+                self.queues.borrow_mut().wake(self.world, task.cpu, id, at_ps);
+            }
+        }
+    }
+
+    /// Wakes those whose time has come before any CPU's.
+    fn wake_timers(&self) {
+        let queues = &mut *self.queues.borrow_mut();
+        while let Some(&Reverse((at_ps, id))) = queues.timers.peek() {
+            let earliest = self.world.scheduler.borrow().earliest_ps();
+            if earliest.is_some_and(|earliest| earliest < at_ps) {
+                return;
+            }
+            queues.timers.pop();
+            let task = &mut self.tasks.borrow_mut()[id.0 as usize];
+            task.is_blocked = false;
+            queues.wake(self.world, task.cpu, id, at_ps);
+        }
+    }
+
+    fn run_on(&self, cpu: usize) {
+        let queues = &mut *self.queues.borrow_mut();
+        let id = queues.of_cpus[cpu].pop_front().expect("a CPU that is ready has a task");
+        let at = id.0 as usize;
+        let (mut coroutine, yielder) = {
+            let task = &mut self.tasks.borrow_mut()[at];
+            (task.coroutine.take().expect("a task with work has not ended"), task.yielder)
+        };
+        self.switches.set(self.switches.get() + 1);
+        self.world.dispatch(cpu, id, yielder);
+        let result = coroutine.resume(());
+        self.world.leave();
+        if let CoroutineResult::Yield(stop) = result {
+            let task = &mut self.tasks.borrow_mut()[at];
+            task.yielder = self.world.yielder();
+            task.coroutine = Some(coroutine);
+            match stop {
+                Stop::Preempted => queues.of_cpus[cpu].push_front(id),
+                Stop::Blocked => task.is_blocked = true,
+                Stop::Until(ps) => {
+                    task.is_blocked = true;
+                    queues.timers.push(Reverse((ps, id)));
+                }
+            }
+        }
+        if !queues.of_cpus[cpu].is_empty() {
+            self.world.scheduler.borrow_mut().ready(cpu, self.world.clock_ps(cpu));
+        }
+    }
+
+    fn at_rest(&self) -> Result<(), Deadlock> {
+        let tasks = self.tasks.borrow();
+        let waiting = || tasks.iter().filter(|task| task.coroutine.is_some());
+        match waiting().next() {
+            Some(first) => {
+                Err(Deadlock { blocked: waiting().count(), tasks: tasks.len(), cpu: first.cpu })
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+impl Queues {
+    fn enqueue(&mut self, world: &World, cpu: usize, id: TaskId) {
+        self.of_cpus[cpu].push_back(id);
+        if self.of_cpus[cpu].len() == 1 {
+            world.scheduler.borrow_mut().ready(cpu, world.clock_ps(cpu));
+        }
+    }
+
+    /// A CPU that had nothing to do has waited until now.
+    fn wake(&mut self, world: &World, cpu: usize, id: TaskId, at_ps: u64) {
+        if self.of_cpus[cpu].is_empty() {
+            world.set_clock_ps(cpu, world.clock_ps(cpu).max(at_ps));
+        }
+        self.enqueue(world, cpu, id);
+    }
+}

@@ -1,0 +1,195 @@
+//! What the core sees of a simulated machine.
+
+use std::cell::{Cell, RefCell, RefMut};
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use nearpage::error::FreeError;
+use nearpage::pcp::serial::{CurrentCpu, Exclusion, SerialStorage};
+use nearpage::platform::{Access, Lock, NodeReclaimed, Platform, Shortage};
+use nearpage::units::{CpuId, PageCount, Pfn};
+
+use crate::world::{LockCounts, World, with_current};
+
+/// A lock of the simulated machine. Taken outside a run it costs nothing.
+#[derive(Debug)]
+pub struct SimLock<T> {
+    value: RefCell<T>,
+    /// Its number in the world; 0 until it is first taken.
+    id: Cell<u32>,
+}
+
+impl<T> SimLock<T> {
+    /// How it fared.
+    pub fn counts(&self, world: &World) -> LockCounts {
+        world.counts_of(self.id.get())
+    }
+}
+
+/// A held [`SimLock`].
+pub struct SimGuard<'a, T> {
+    // Dropped first: who gets the lock next finds the value free.
+    value: RefMut<'a, T>,
+    _release: Release<'a>,
+}
+
+struct Release<'a>(&'a Cell<u32>);
+
+impl Drop for Release<'_> {
+    fn drop(&mut self) {
+        with_current(|world| world.release(self.0));
+    }
+}
+
+impl<T> Deref for SimGuard<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.value
+    }
+}
+
+impl<T> DerefMut for SimGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.value
+    }
+}
+
+impl<T> Lock<T> for SimLock<T> {
+    type Guard<'a>
+        = SimGuard<'a, T>
+    where
+        T: 'a;
+
+    fn new(value: T) -> Self {
+        Self { value: RefCell::new(value), id: Cell::new(0) }
+    }
+
+    fn lock(&self) -> SimGuard<'_, T> {
+        with_current(|world| world.acquire(&self.id));
+        SimGuard { value: self.value.borrow_mut(), _release: Release(&self.id) }
+    }
+}
+
+/// The CPU that runs, and who is at whose pagesets.
+pub struct SimCpus<'w>(pub(crate) &'w World);
+
+impl CurrentCpu for SimCpus<'_> {
+    #[inline]
+    fn current_cpu(&self) -> CpuId {
+        self.0.cpu_id()
+    }
+}
+
+/// Whether somebody is at a CPU's pagesets. One thread runs everything: the atomic is for the trait's sake, and
+/// plain loads and stores do.
+#[derive(Debug, Default)]
+pub struct Busy(AtomicBool);
+
+/// Proof of being alone at a CPU's pagesets.
+pub struct Alone<'a>(&'a Busy);
+
+impl Drop for Alone<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.0.store(false, Ordering::Relaxed);
+    }
+}
+
+impl Exclusion for SimCpus<'_> {
+    type PerCpu = Busy;
+    type OnCpu<'a>
+        = Alone<'a>
+    where
+        Self: 'a;
+
+    #[inline]
+    fn enter<'a>(&'a self, per_cpu: &'a Busy) -> Option<Alone<'a>> {
+        if per_cpu.0.load(Ordering::Relaxed) {
+            return None;
+        }
+        per_cpu.0.store(true, Ordering::Relaxed);
+        Some(Alone(per_cpu))
+    }
+}
+
+/// What a host does when the core asks for help. All of it is the scenario's.
+pub trait Help {
+    /// As [`Platform::wake_reclaim`].
+    fn wake_reclaim(&self, _world: &World, _shortage: Shortage) {}
+
+    /// As [`Platform::node_reclaim`].
+    fn node_reclaim(&self, _world: &World, _shortage: Shortage) -> NodeReclaimed {
+        NodeReclaimed::NotTried
+    }
+}
+
+/// No help: out of memory is a result.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoHelp;
+
+impl Help for NoHelp {}
+
+/// The platform of a simulated machine.
+pub struct SimPlatform<'w> {
+    world: &'w World,
+    storage: SerialStorage<SimCpus<'w>>,
+    help: &'w dyn Help,
+    /// Calls of [`Platform::direct_reclaim`], of [`Platform::out_of_memory`], and refused frees.
+    pub stalls: Cell<u64>,
+    /// Frees that were refused.
+    pub misuses: Cell<u64>,
+}
+
+impl<'w> SimPlatform<'w> {
+    pub(crate) fn new(world: &'w World, help: &'w dyn Help) -> Self {
+        let storage = SerialStorage(SimCpus(world));
+        Self { world, storage, help, stalls: Cell::new(0), misuses: Cell::new(0) }
+    }
+}
+
+impl<'w> Platform for SimPlatform<'w> {
+    type Lock<T> = SimLock<T>;
+    type Storage = SerialStorage<SimCpus<'w>>;
+
+    #[inline]
+    fn storage(&self) -> &Self::Storage {
+        &self.storage
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.world.now_ns()
+    }
+
+    fn relax(&self) {
+        self.world.charge_ps(1_000_000);
+        self.world.point();
+    }
+
+    fn wake_reclaim(&self, shortage: Shortage) {
+        self.help.wake_reclaim(self.world, shortage);
+    }
+
+    fn direct_reclaim(&self, _shortage: Shortage) -> PageCount {
+        self.stalls.set(self.stalls.get() + 1);
+        PageCount(0)
+    }
+
+    fn node_reclaim(&self, shortage: Shortage) -> NodeReclaimed {
+        self.help.node_reclaim(self.world, shortage)
+    }
+
+    fn misuse(&self, _error: &FreeError) {
+        self.misuses.set(self.misuses.get() + 1);
+    }
+
+    #[inline]
+    fn touch(&self, line: *const (), access: Access) {
+        self.world.touch(line.addr(), access);
+    }
+
+    #[inline]
+    fn touch_page(&self, page: Pfn, access: Access) {
+        self.world.touch_page(page, access);
+    }
+}

@@ -1,0 +1,158 @@
+//! A machine, the core on it, and tasks.
+
+use nearpage::alloc::{BuildError, Config, PageAllocator, metadata_size};
+use nearpage::topology::TopologyError;
+use nearpage::units::PfnRange;
+
+use crate::costs::Costs;
+use crate::executor::{self, Deadlock, Tasks};
+use crate::machine::Machine;
+use crate::platform::{Help, NoHelp, SimPlatform};
+use crate::scheduler::Scheduler;
+use crate::world::{Layout, World};
+
+/// What a run is made with.
+#[derive(Clone, Copy)]
+pub struct Setup<'a> {
+    /// The machine.
+    pub machine: &'a Machine,
+    /// What things cost.
+    pub costs: &'a Costs,
+    /// The rules and settings of the allocator; the page size is the machine's.
+    pub config: Config,
+}
+
+/// A machine that cannot be.
+#[derive(Clone, PartialEq, Debug, thiserror::Error)]
+pub enum MachineError {
+    /// The topology is wrong.
+    #[error("{0}")]
+    Topology(TopologyError),
+    /// No allocator can be made for it.
+    #[error("{0}")]
+    Build(BuildError),
+}
+
+/// A run: the core on a simulated machine.
+pub struct Sim<'t, 'm> {
+    /// Clocks, lines and locks.
+    pub world: &'t World,
+    /// The core.
+    pub allocator: &'t PageAllocator<'m, SimPlatform<'t>>,
+}
+
+impl Sim<'_, '_> {
+    /// Runs tasks to their ends; returns how often one was resumed.
+    ///
+    /// # Errors
+    /// [`Deadlock`] if some wait for ever.
+    ///
+    /// # Panics
+    /// If the machine has no CPU that a task is for, or a task panics.
+    pub fn run(&self, tasks: Tasks<'_>) -> Result<u64, Deadlock> {
+        executor::run(self.world, tasks)
+    }
+}
+
+/// Makes a machine with all its memory online and calls `f` with it.
+///
+/// # Errors
+/// [`MachineError`] if there can be no such machine.
+pub fn with<R>(
+    setup: &Setup<'_>,
+    scheduler: Box<dyn Scheduler>,
+    f: impl FnOnce(&Sim<'_, '_>) -> R,
+) -> Result<R, MachineError> {
+    with_help(setup, scheduler, &NoHelp, f)
+}
+
+/// As [`with`], on a host that helps when memory is short.
+///
+/// # Errors
+/// As [`with`].
+pub fn with_help<R>(
+    setup: &Setup<'_>,
+    scheduler: Box<dyn Scheduler>,
+    help: &dyn Help,
+    f: impl FnOnce(&Sim<'_, '_>) -> R,
+) -> Result<R, MachineError> {
+    let topology = setup.machine.topology();
+    let run = |topology: &nearpage::topology::Topology<'_>| {
+        let sizes: Vec<usize> = topology
+            .indexes()
+            .map(|node| metadata_size::<SimPlatform<'_>>(topology, node))
+            .collect::<Result<_, _>>()
+            .map_err(MachineError::Build)?;
+        let mut metadata = Metadata::new(&sizes);
+        let layout = metadata.layout(topology);
+        let world = World::new(setup.machine, setup.costs, layout, scheduler);
+        let _installed = world.install();
+        let mut buffers = metadata.buffers();
+        let config = Config { page_shift: setup.machine.page_shift, ..setup.config };
+        let platform = SimPlatform::new(&world, help);
+        let allocator = PageAllocator::new(platform, *topology, config, |node, _| {
+            std::mem::take(&mut buffers[node.0 as usize])
+        })
+        .map_err(MachineError::Build)?;
+        let all: Vec<PfnRange> =
+            topology.nodes().iter().flat_map(|node| node.memory).copied().collect();
+        allocator.online_all(&all).expect("memory of the topology, offline until now");
+        Ok(f(&Sim { world: &world, allocator: &allocator }))
+    };
+    topology.with(run).map_err(MachineError::Topology)?
+}
+
+/// Metadata of all nodes in one piece, so that a line has the same number in each run.
+struct Metadata {
+    bytes: Vec<u8>,
+    /// Where the first node's begin: at a page.
+    start: usize,
+    sizes: Vec<usize>,
+}
+
+/// What each node's metadata begin at a multiple of: more than any alignment within.
+const ALIGN: usize = 4096;
+
+impl Metadata {
+    fn new(sizes: &[usize]) -> Self {
+        let sizes: Vec<usize> = sizes.iter().map(|size| size.next_multiple_of(ALIGN)).collect();
+        // Fresh zeroes from the system: only what is touched becomes resident.
+        let bytes = vec![0; sizes.iter().sum::<usize>() + ALIGN];
+        let start = bytes.as_ptr().align_offset(ALIGN);
+        Self { bytes, start, sizes }
+    }
+
+    fn layout(&self, topology: &nearpage::topology::Topology<'_>) -> Layout {
+        let mut next = 0;
+        let mut first_byte = |size: &usize| {
+            next += size;
+            next - size
+        };
+        let starts =
+            topology.nodes().iter().flat_map(|node| node.memory).map(|range| range.start.0);
+        let ends = topology.nodes().iter().flat_map(|node| node.memory).map(|range| range.end.0);
+        let (first, end) = (starts.min().unwrap_or(0), ends.max().unwrap_or(0));
+        // A memoryless node begins where the next one does, so that no frame is its own.
+        let first_frame = |index: usize| {
+            let mut later = topology.nodes()[index..].iter().flat_map(|node| node.memory);
+            later.next().map_or(end, |range| range.start.0)
+        };
+        Layout {
+            metadata: (self.bytes.as_ptr().addr() + self.start, self.sizes.iter().sum()),
+            metadata_of_nodes: self.sizes.iter().map(&mut first_byte).collect(),
+            frames: (first, end - first),
+            frames_of_nodes: (0..topology.len()).map(first_frame).collect(),
+        }
+    }
+
+    fn buffers(&mut self) -> Vec<&mut [u8]> {
+        let mut rest = &mut self.bytes[self.start..];
+        let mut buffers = Vec::with_capacity(self.sizes.len());
+        for &size in &self.sizes {
+            let (buffer, after) = rest.split_at_mut(size);
+            buffers.push(buffer);
+            rest = after;
+        }
+        buffers
+    }
+}

@@ -1,0 +1,5 @@
+//! Building blocks: what programs ask of an allocator.
+
+pub mod hog;
+pub mod messages;
+pub mod ticks;
