@@ -12,6 +12,24 @@ impl Memory {
     /// Allocates a block where a policy and a cpuset say. Their sets are of this memory's
     /// [`topology`](Self::topology).
     ///
+    /// ```
+    /// # use nearpage::alloc::Request;
+    /// # use nearpage::gfp::Gfp;
+    /// # use nearpage::policy::{NodeSet, Placement, Policy};
+    /// # use nearpage::reason::CallSite;
+    /// # use nearpage::units::{NodeId, Order};
+    /// # let memory = nearpage_linux::Memory::builder().bytes_per_node(16 << 20).build()?;
+    /// # let first = memory.topology().nodes()[0].id;
+    /// static READ_AHEAD: CallSite = CallSite::new();
+    ///
+    /// let mut words = vec![0; NodeSet::words(memory.topology())];
+    /// let nodes = NodeSet::new(memory.topology(), [first], &mut words)?;
+    /// let near_disk = Placement::by(Policy::PreferredMany(nodes)).counted_at(&READ_AHEAD);
+    /// let block = memory.alloc_with(&near_disk, Request::new(Order(0), Gfp::HIGHUSER_MOVABLE))?;
+    /// assert_eq!((block.node(), READ_AHEAD.pages().0), (first, 1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// [`AllocError`].
     pub fn alloc_with(
