@@ -287,10 +287,8 @@ impl Memory {
     /// The pointer to an address of this memory that the core handed out.
     #[inline(always)]
     pub(crate) fn pointer(&self, address: Address) -> NonNull<u8> {
-        let start = self.region.start();
-        // An address that the core handed out lies in the region, which is not at 0.
-        start.map_addr(|_| {
-            std::num::NonZero::new(address.0 as usize).unwrap_or(std::num::NonZero::<usize>::MIN)
-        })
+        let start = self.region.start().as_ptr();
+        // SAFETY: the core handed the address out, so it lies in the region, which is not at 0.
+        unsafe { NonNull::new_unchecked(start.with_addr(address.0 as usize)) }
     }
 }

@@ -70,13 +70,12 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         if let Some(events) = self.events_of(cache, cpu.id) {
             events.alloc_misses.add(1);
         }
-        loop {
-            if let Some(entry) = self.refill(cache, cpu, node) {
-                return Ok(self.handed_out(cache, entry));
-            }
-            if self.grow(cache, node, gfp).is_err() {
-                break;
-            }
+        let found = self.refill(cache, cpu, node, None).or_else(|| {
+            let slab = self.grow(cache, node, gfp).ok()?;
+            self.refill(cache, cpu, node, Some(slab))
+        });
+        if let Some(entry) = found {
+            return Ok(self.handed_out(cache, entry));
         }
         let reason = match self.pages.memory_node(node) == Some(node) {
             true => RemoteReason::Exhausted,
@@ -95,13 +94,21 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         self.code_of(cache).address(entry)
     }
 
-    /// Takes a batch from the lists of a node: one entry for the caller, the others go onto the CPU's stack.
-    fn refill(&self, cache: &Cache<'m, P>, cpu: &'m SlabCpu<P>, node: NodeIndex) -> Option<u32> {
+    /// Takes a batch from the lists of a node, to which a new slab is added: one entry for the caller, the others go
+    /// onto the CPU's stack.
+    fn refill(
+        &self,
+        cache: &Cache<'m, P>,
+        cpu: &'m SlabCpu<P>,
+        node: NodeIndex,
+        new: Option<u32>,
+    ) -> Option<u32> {
         let stack = cache.stacks.get(cpu.id.0 as usize)?;
         let want = batch_for(cache.batch(), stack) as usize;
         let mut out = [0; BATCH_MAX];
         let codes = self.codes(self.code_of(cache));
         let mut lists = cache.node(node).lock();
+        new.into_iter().for_each(|slab| lists.add(&codes, slab));
         let got = lists.refill(&codes, &mut out[..want]);
         drop(lists);
         let (&entry, rest) = got.split_last()?;
@@ -129,19 +136,19 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         reason: RemoteReason,
     ) -> Result<u32, AllocError> {
         let here = self.this_cpu().map(SlabCpu::effective);
-        loop {
-            if let Some(entry) = self.take_one(cache, node) {
-                if here.is_some_and(|here| here != node) {
-                    self.note_remote(cache, here, reason);
-                }
-                return Ok(entry);
+        let mut found = self.take_one(cache, node, None);
+        if found.is_none() {
+            match self.grow(cache, node, gfp) {
+                Ok(slab) => found = self.take_one(cache, node, Some(slab)),
+                Err(error) if gfp.has(Gfp::THISNODE) => return Err(error),
+                Err(_) => {}
             }
-            if let Err(error) = self.grow(cache, node, gfp) {
-                if gfp.has(Gfp::THISNODE) {
-                    return Err(error);
-                }
-                break;
+        }
+        if let Some(entry) = found {
+            if here.is_some_and(|here| here != node) {
+                self.note_remote(cache, here, reason);
             }
+            return Ok(entry);
         }
         let (entry, from) = self.fall_back(cache, node, gfp)?;
         if here.is_some_and(|here| here != from) {
@@ -156,10 +163,13 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         }
     }
 
-    fn take_one(&self, cache: &Cache<'m, P>, node: NodeIndex) -> Option<u32> {
+    /// One object from the lists of a node, to which a new slab is added.
+    fn take_one(&self, cache: &Cache<'m, P>, node: NodeIndex, new: Option<u32>) -> Option<u32> {
         let codes = self.codes(self.code_of(cache));
         let mut entry = None;
-        cache.node(node).lock().take(&codes, 1, |taken| entry = Some(taken));
+        let mut lists = cache.node(node).lock();
+        new.into_iter().for_each(|slab| lists.add(&codes, slab));
+        lists.take(&codes, 1, |taken| entry = Some(taken));
         entry
     }
 
@@ -171,71 +181,49 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         node: NodeIndex,
         gfp: Gfp,
     ) -> Result<(u32, NodeIndex), AllocError> {
-        loop {
-            let zones = self.pages.fallback_zones(node);
-            for node in zones.map(|zone| zone.node()) {
-                if cache.node(node).has_objects()
-                    && let Some(entry) = self.take_one(cache, node)
-                {
-                    return Ok((entry, node));
-                }
-            }
-            // It may lie on any node, and somebody else may take all its objects.
-            let node = self.grow_anywhere(cache, node, gfp)?;
-            if let Some(entry) = self.take_one(cache, node) {
+        let zones = self.pages.fallback_zones(node);
+        for node in zones.map(|zone| zone.node()) {
+            if cache.node(node).has_objects()
+                && let Some(entry) = self.take_one(cache, node, None)
+            {
                 return Ok((entry, node));
             }
         }
+        let (slab, from) = self.new_slab(cache, node, gfp.without(Gfp::THISNODE))?;
+        let entry = self.take_one(cache, from, Some(slab)).expect("a new slab has objects");
+        Ok((entry, from))
     }
 
-    /// Makes a slab of pages of exactly this node.
-    fn grow(&self, cache: &Cache<'m, P>, node: NodeIndex, gfp: Gfp) -> Result<(), AllocError> {
-        let colour = cache.node(node).lock().next_colour();
-        let grown = self.new_slab(cache, node, gfp.or(Gfp::THISNODE), colour);
-        let events = &cache.node(node).events;
-        match &grown {
-            Ok(_) => NodeEvents::add(&events.grown, 1),
-            Err(_) => NodeEvents::add(&events.grow_failures, 1),
+    /// Makes a slab of pages of exactly this node; it stands on no list yet.
+    fn grow(&self, cache: &Cache<'m, P>, node: NodeIndex, gfp: Gfp) -> Result<u32, AllocError> {
+        let grown = self.new_slab(cache, node, gfp.or(Gfp::THISNODE));
+        if grown.is_err() {
+            NodeEvents::add(&cache.node(node).events.grow_failures, 1);
         }
-        grown.map(|_| ())
+        Ok(grown?.0)
     }
 
     /// Makes a slab of pages near a node; returns whose they are.
-    fn grow_anywhere(
-        &self,
-        cache: &Cache<'m, P>,
-        node: NodeIndex,
-        gfp: Gfp,
-    ) -> Result<NodeIndex, AllocError> {
-        let colour = cache.node(node).lock().next_colour();
-        let grown = self.new_slab(cache, node, gfp.without(Gfp::THISNODE), colour)?;
-        NodeEvents::add(&cache.node(grown).events.grown, 1);
-        Ok(grown)
-    }
-
     fn new_slab(
         &self,
         cache: &Cache<'m, P>,
         node: NodeIndex,
         gfp: Gfp,
-        colour: u32,
-    ) -> Result<NodeIndex, AllocError> {
-        let info = cache.info().expect("a cache that objects are asked of is there");
-        let order = info.geometry.order;
+    ) -> Result<(u32, NodeIndex), AllocError> {
+        let geometry = cache.geometry.get();
+        let order = geometry.order;
         let this_node = Gfp(gfp.0 & Gfp::THISNODE.0);
-        let mut gfp = gfp.or(info.options.gfp).without(NOT_FOR_SLABS).or(this_node);
-        if info.options.reclaimable {
-            gfp = gfp.or(Gfp::RECLAIMABLE);
-        }
+        let of_cache = Gfp(cache.gfp.load(Ordering::Relaxed));
+        let gfp = gfp.or(of_cache).without(NOT_FOR_SLABS).or(this_node);
+        let colour = cache.node(node).next_colour(geometry.colours);
         let id = self.pages.topology().node(node).id;
         let pfn = self.pages.alloc(Request { order, gfp, node: Some(id) })?;
         let node = self.pages.node_of_block(pfn).unwrap_or(node);
         let slab = self.frames.number(pfn);
         self.mark_frames(slab, order, cache.tag(node), slab);
-        self.descriptors.get(slab).begin(&info.geometry, colour.min(info.geometry.colours));
-        let codes = self.codes(info.code);
-        cache.node(node).lock().add(&codes, slab);
-        Ok(node)
+        self.descriptors.get(slab).begin(&geometry, colour.min(geometry.colours));
+        NodeEvents::add(&cache.node(node).events.grown, 1);
+        Ok((slab, node))
     }
 
     fn mark_frames(&self, slab: u32, order: Order, tag: Tag, number: u32) {

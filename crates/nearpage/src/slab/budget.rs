@@ -72,6 +72,7 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
             let mut lists = node.look();
             lists.begin(*geometry);
             drop(lists);
+            node.begin_colours();
             node.events.begin();
         }
     }

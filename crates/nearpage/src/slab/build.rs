@@ -7,7 +7,7 @@
 use super::cache::{Cache, Registry};
 use super::descriptor::{BIT_WORDS, DescriptorMap, DescriptorSection};
 use super::entry::Frames;
-use super::geometry::Rules;
+use super::geometry::{GeometryCell, Rules};
 use super::lists::Alien;
 use super::node::CacheNode;
 use super::stats::CpuEvents;
@@ -236,6 +236,8 @@ fn carve_cache<'m, P: Platform<Storage: ObjectStorage>>(
         nodes,
         shift: AtomicU32::new(0),
         batch: AtomicU32::new(0),
+        geometry: GeometryCell::new(),
+        gfp: AtomicU32::new(0),
         info: P::Lock::new(None),
     })
 }

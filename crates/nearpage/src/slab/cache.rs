@@ -2,7 +2,7 @@
 
 use super::entry::{EntryCode, unit_min};
 use super::error::{CreateError, LiveObjects};
-use super::geometry::{Geometry, ObjectLayout, size_max};
+use super::geometry::{Geometry, GeometryCell, ObjectLayout, size_max};
 use super::lists::Codes;
 use super::node::CacheNode;
 use super::stats::CpuEvents;
@@ -70,6 +70,9 @@ pub(super) struct Cache<'m, P: Platform<Storage: ObjectStorage>> {
     pub(super) shift: AtomicU32,
     /// Objects of a refill or flush.
     pub(super) batch: AtomicU32,
+    pub(super) geometry: GeometryCell,
+    /// Flags of all pages.
+    pub(super) gfp: AtomicU32,
     pub(super) info: P::Lock<Option<CacheInfo>>,
 }
 
@@ -173,6 +176,9 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
             events.begin_stack(P::Storage::stack_counts(&stack.stack));
         }
         cache.shift.store(unit_shift(&geometry), Ordering::Relaxed);
+        cache.geometry.set(&geometry);
+        let reclaimable = if options.reclaimable { Gfp::RECLAIMABLE } else { Gfp(0) };
+        cache.gfp.store(options.gfp.or(reclaimable).0, Ordering::Relaxed);
         *cache.info.lock() = Some(CacheInfo { options, geometry, tunables, code });
         registry.caches += 1;
         self.deal_out_budget(&registry);

@@ -13,6 +13,7 @@
 //! What is left of a block shifts its objects by a colour, another one for each slab, so that objects of the same
 //! index do not meet in the same sets of a cache.
 
+use crate::sync::{AtomicU64, Ordering};
 use crate::units::{MAX_ORDER, Order};
 
 /// `sizeof(struct slab)` of 64-bit Linux 2.6.35.
@@ -149,6 +150,56 @@ impl Geometry {
     pub const fn index_at(&self, offset: u32) -> Option<u32> {
         let index = ((offset as u64 * self.reciprocal) >> RECIPROCAL_SHIFT) as u32;
         if index < self.objects && index * self.size == offset { Some(index) } else { None }
+    }
+}
+
+/// A geometry that readers find without a lock. It changes only while nobody has the cache.
+#[derive(Debug)]
+pub struct GeometryCell([AtomicU64; 5]);
+
+impl GeometryCell {
+    /// The cell of a cache that is not there.
+    pub const fn new() -> Self {
+        Self([const { AtomicU64::new(0) }; 5])
+    }
+
+    /// Stores a geometry.
+    pub fn set(&self, geometry: &Geometry) {
+        let pair = |low: u32, high: u32| low as u64 | (high as u64) << 32;
+        let words = [
+            pair(geometry.size, geometry.align),
+            pair(geometry.objects, geometry.colours),
+            pair(geometry.colour_bytes, geometry.first),
+            pair(geometry.order.0 as u32, geometry.off_slab as u32),
+            geometry.reciprocal,
+        ];
+        for (cell, word) in self.0.iter().zip(words) {
+            cell.store(word, Ordering::Relaxed);
+        }
+    }
+
+    /// The geometry.
+    #[inline(always)]
+    pub fn get(&self) -> Geometry {
+        let word = |at: usize| self.0[at].load(Ordering::Relaxed);
+        let (low, high) = (|at| word(at) as u32, |at| (word(at) >> 32) as u32);
+        Geometry {
+            size: low(0),
+            align: high(0),
+            objects: low(1),
+            colours: high(1),
+            colour_bytes: low(2),
+            first: high(2),
+            order: Order(low(3) as u8),
+            off_slab: high(3) != 0,
+            reciprocal: word(4),
+        }
+    }
+}
+
+impl Default for GeometryCell {
+    fn default() -> Self {
+        Self::new()
     }
 }
 
@@ -316,6 +367,15 @@ mod tests {
         let rules = Rules { descriptors: Descriptors::Beside, ..LINUX };
         let objects = |size| Geometry::of(plain(size), &rules).expect("it fits").objects;
         assert_eq!([8, 16, 64, 192, 1024].map(objects), [384, 256, 64, 21, 4]);
+    }
+
+    #[test]
+    fn a_cell_keeps_a_geometry() {
+        let cell = GeometryCell::new();
+        for geometry in [Geometry::of(plain(136), &LINUX), Geometry::of(plain(3240), &LINUX)] {
+            cell.set(&geometry.expect("it fits"));
+            assert_eq!(Some(cell.get()), geometry);
+        }
     }
 
     #[test]

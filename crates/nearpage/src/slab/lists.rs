@@ -64,6 +64,18 @@ pub struct Codes<'m> {
 }
 
 impl<'m> Codes<'m> {
+    /// Reads the descriptors of objects that will be put back, all at once: one after the other, with what is to be
+    /// decided between them, each would be waited for.
+    #[inline]
+    fn look_ahead(&self, entries: &[u32]) {
+        let mut seen = 0;
+        for &entry in entries {
+            let (frame, _) = self.entries.frame(entry, self.page_shift);
+            seen ^= self.descriptors.get(frame).free();
+        }
+        core::hint::black_box(seen);
+    }
+
     /// Where an object lies: its descriptor, and its index if an object begins there. The frame must be one of
     /// `slab`, a slab with this geometry.
     #[inline]
@@ -110,7 +122,6 @@ pub struct Lists {
     pub shared_touched: bool,
     /// When shared stack and free slabs are reaped next.
     pub next_reap_ns: u64,
-    colour_next: u32,
     shared: [u32; SHARED_MAX],
     shared_len: u32,
     /// Entries that the shared stack holds at most.
@@ -130,7 +141,6 @@ impl Lists {
             free_touched: false,
             shared_touched: false,
             next_reap_ns: 0,
-            colour_next: 0,
             shared: [0; SHARED_MAX],
             shared_len: 0,
             shared_limit: 0,
@@ -239,6 +249,7 @@ impl Lists {
         owner_of: impl Fn(u32) -> Owner,
         given: &mut Given,
     ) {
+        codes.look_ahead(entries);
         for &entry in entries {
             let (frame, _) = codes.entries.frame(entry, codes.page_shift);
             let owner = owner_of(frame);
@@ -281,13 +292,6 @@ impl Lists {
         } else {
             self.free.push_head(map, slab);
         }
-    }
-
-    /// The colour of the next slab.
-    pub fn next_colour(&mut self) -> u32 {
-        let colour = self.colour_next;
-        self.colour_next = if colour + 1 >= self.geometry.colours { 0 } else { colour + 1 };
-        colour
     }
 
     /// Adds a new slab.

@@ -11,6 +11,7 @@ pub(super) struct CacheNode<'m, P: Platform> {
     lists: P::Lock<Lists>,
     /// [`Lists::objects_free`], for those who look before they take the lock.
     objects_free: AtomicU32,
+    colour_next: AtomicU32,
     /// By node index: objects of that node, freed by CPUs of this one.
     aliens: &'m [P::Lock<Alien>],
     pub(super) events: NodeEvents,
@@ -24,8 +25,9 @@ pub(super) struct ListsGuard<'a, P: Platform + 'a> {
 
 impl<'m, P: Platform> CacheNode<'m, P> {
     pub(super) fn new(aliens: &'m [P::Lock<Alien>]) -> Self {
-        let (objects_free, events) = (AtomicU32::new(0), NodeEvents::default());
-        Self { lists: P::Lock::new(Lists::new()), objects_free, aliens, events }
+        let (objects_free, colour_next) = (AtomicU32::new(0), AtomicU32::new(0));
+        let (lists, events) = (P::Lock::new(Lists::new()), NodeEvents::default());
+        Self { lists, objects_free, colour_next, aliens, events }
     }
 
     /// Takes the list lock.
@@ -38,6 +40,19 @@ impl<'m, P: Platform> CacheNode<'m, P> {
     /// Takes the list lock without counting it: for those who only look.
     pub(super) fn look(&self) -> ListsGuard<'_, P> {
         ListsGuard { guard: self.lists.lock(), objects_free: &self.objects_free }
+    }
+
+    /// The colour of the next slab, of so many. Two that ask at once may get the same one.
+    pub(super) fn next_colour(&self, colours: u32) -> u32 {
+        let colour = self.colour_next.load(Ordering::Relaxed);
+        let next = if colour + 1 >= colours { 0 } else { colour + 1 };
+        self.colour_next.store(next, Ordering::Relaxed);
+        colour
+    }
+
+    /// Begins with the first colour.
+    pub(super) fn begin_colours(&self) {
+        self.colour_next.store(0, Ordering::Relaxed);
     }
 
     /// Whether objects lie in slabs here; the next moment they may not.

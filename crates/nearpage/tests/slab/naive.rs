@@ -23,6 +23,7 @@ struct Node {
     partial: Vec<u64>,
     empty: Vec<u64>,
     colour: u32,
+    slabs: u64,
     free_objects: u32,
     shared_touched: bool,
     empty_touched: bool,
@@ -91,10 +92,9 @@ impl Cache {
 
     /// What `node_stats` should say: slabs, objects in them, on the shared stack, on alien stacks.
     pub fn counts(&self, node: usize) -> [u64; 4] {
-        let slabs = self.slabs.values().filter(|slab| slab.node == node).count();
-        let Node { shared, aliens, free_objects, .. } = &self.nodes[node];
+        let Node { slabs, shared, aliens, free_objects, .. } = &self.nodes[node];
         let alien: usize = aliens.iter().map(Vec::len).sum();
-        [slabs as u64, *free_objects as u64, shared.len() as u64, alien as u64]
+        [*slabs, *free_objects as u64, shared.len() as u64, alien as u64]
     }
 
     pub fn in_stacks(&self) -> u64 {
@@ -224,6 +224,7 @@ impl Cache {
         let slab = Slab { node, first, free: objects.collect() };
         assert!(self.slabs.insert(block, slab).is_none(), "the block {block:#x} is a slab");
         self.nodes[node].empty.push(block);
+        self.nodes[node].slabs += 1;
         self.nodes[node].free_objects += self.geometry.objects;
     }
 
@@ -299,6 +300,7 @@ impl Cache {
         let near = machine.cpus.values().filter(|cpu| cpu.effective == node).count() as u32;
         if lists.free_objects > self.tunables.free_limit(near, objects) {
             lists.free_objects -= objects;
+            lists.slabs -= 1;
             self.slabs.remove(&at);
         } else {
             lists.empty.insert(0, at);
@@ -345,6 +347,7 @@ impl Cache {
             for _ in 0..(limit + 5 * objects - 1) / (5 * objects) {
                 let Some(slab) = lists.empty.pop() else { break };
                 lists.free_objects -= objects;
+                lists.slabs -= 1;
                 self.slabs.remove(&slab);
             }
         }
@@ -369,6 +372,7 @@ impl Cache {
             }
             for slab in std::mem::take(&mut self.nodes[node].empty) {
                 self.nodes[node].free_objects -= self.geometry.objects;
+                self.nodes[node].slabs -= 1;
                 self.slabs.remove(&slab);
             }
         }
