@@ -1,6 +1,7 @@
 //! Checks and recordings: `cargo xtask COMMAND`.
 
 mod census;
+mod loom;
 mod record;
 
 use std::error::Error;
@@ -20,12 +21,14 @@ struct Cli {
 enum Command {
     /// Count the instructions of one allocation and one free, with valgrind
     Census,
+    Loom(loom::LoomArgs),
     OracleRecord(record::RecordArgs),
 }
 
 fn main() -> ExitCode {
     let result: Result<(), Box<dyn Error>> = match Cli::parse().command {
         Command::Census => census::run().map_err(Into::into),
+        Command::Loom(arguments) => loom::run(&arguments).map_err(Into::into),
         Command::OracleRecord(arguments) => record::run(&arguments).map_err(Into::into),
     };
     match result {

@@ -56,12 +56,14 @@ pub struct RecordArgs {
 
 const AFTER_HELP: &str = "\
 A topology has nodes (mem in MiB, a number of cpus), distances (null: 10 and 20), more words for the kernel's
-command line, settings that are written after boot (sysctl), and phases, whose settings are written, captured and
+command line, the machine (pc or q35), what QEMU's -smp is given (null: the number of CPUs), settings that are written after boot (sysctl), and phases, whose settings are written, captured and
 taken back:
 
   {\"nodes\": [{\"mem\": 1024, \"cpus\": 2}, {\"mem\": 0, \"cpus\": 1}],
    \"distances\": [[10, 20], [20, 10]],
    \"cmdline\": \"transparent_hugepage=never\",
+   \"machine\": \"q35\",
+   \"smp\": \"3,maxcpus=4\",
    \"sysctl\": {},
    \"phases\": {\"wsf200\": {\"vm.watermark_scale_factor\": \"200\"}}}
 
@@ -135,6 +137,7 @@ pub fn run(arguments: &RecordArgs) -> Result<(), RecordError> {
     let mut recording = output::recording(&String::from_utf8_lossy(&sent))?;
     let entries = recording.as_object_mut().expect("a recording is an object");
     entries.insert("spec".into(), topology.spec.clone());
+    entries.insert("cmdline".into(), qemu::command_line(&topology).into());
     entries.insert("qemu_args".into(), Value::from(qemu::arguments_to_keep(&topology, &files)));
     entries.insert("wall_s".into(), seconds.into());
     entries.insert("ok".into(), true.into());

@@ -3,6 +3,7 @@
 pub mod bench;
 pub mod doctor;
 pub mod lab;
+pub mod replay;
 pub mod topo;
 pub mod verify;
 
@@ -30,6 +31,7 @@ enum Command {
     Doctor(doctor::DoctorArgs),
     Lab(lab::LabArgs),
     Verify(verify::VerifyArgs),
+    Replay(replay::ReplayArgs),
 }
 
 /// Why a command did not do what it should.
@@ -47,6 +49,9 @@ pub enum CommandError {
     /// A recorded machine cannot be predicted.
     #[error(transparent)]
     Predict(#[from] crate::predict::PredictError),
+    /// A bundle cannot be replayed.
+    #[error(transparent)]
+    Replay(#[from] crate::replay::error::ReplayError),
     /// Recordings were compared: there was a difference, or one could not be read.
     #[error("{0}")]
     Verify(#[from] verify::VerifyError),
@@ -73,7 +78,8 @@ impl CommandError {
             CommandError::Input(_)
             | CommandError::Usage(_)
             | CommandError::Bundle(_)
-            | CommandError::Predict(_) => ExitCode::from(2),
+            | CommandError::Predict(_)
+            | CommandError::Replay(_) => ExitCode::from(2),
             CommandError::Verify(error) => error.exit_code(),
             CommandError::Bench(error) => error.exit_code(),
             CommandError::Lab(failure) => failure.exit_code(),
@@ -99,6 +105,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Lab(arguments) => lab::run(&arguments),
         Command::Verify(arguments) => verify::run(&arguments),
+        Command::Replay(arguments) => replay::run(&arguments),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

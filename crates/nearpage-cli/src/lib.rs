@@ -6,4 +6,6 @@ pub mod doctor;
 pub mod lab;
 pub mod plan;
 pub mod predict;
+pub mod replay;
 pub mod topology;
+pub mod trace;

@@ -145,6 +145,29 @@ fn benches_come_once_and_in_an_order_of_their_own() {
     assert!(!text.contains("Amean") && !text.contains("fill"), "{text}");
 }
 
+#[test]
+fn the_zonelist_bench_has_rows_and_scans_of_each_rule() {
+    let document = json(&["zonelist"]);
+    assert_eq!(distinct(&document, "bench"), BTreeSet::from(["near", "far"]));
+    let rules = BTreeSet::from(["off", "original", "keyed"]);
+    assert_eq!(distinct(&document, "allocator"), rules);
+    assert_eq!(document["rows"].as_array().unwrap().len(), 12);
+    for scans in document["scans"].as_array().unwrap() {
+        let count = |name: &str| scans[name].as_u64().unwrap();
+        let (pages, visited) = (count("pages"), count("zones_visited"));
+        match (scans["bench"].as_str().unwrap(), scans["allocator"].as_str().unwrap()) {
+            ("near", _) => assert_eq!(visited, 0, "{scans}"),
+            (_, "off") => assert_eq!(visited, pages * (count("n") - 1), "{scans}"),
+            _ => assert!(visited < pages * 3 && count("zones_skipped") > pages, "{scans}"),
+        }
+    }
+    let text = stdout(&["zonelist"]);
+    assert!(
+        text.contains("zonelist, far: ns and zones per allocation and free, 255 of 256"),
+        "{text}"
+    );
+}
+
 /// Without restartable sequences nearpage itself is the locked variant.
 #[test]
 fn what_does_not_take_part_is_told() {
@@ -179,7 +202,7 @@ fn one_cpu_skips_cross() {
 fn wrong_usage() {
     let unknown = refusal(&["pears"]);
     assert!(unknown.contains("'pears'"), "{unknown}");
-    assert!(unknown.contains("bulk, pairs, random, cross, orders"), "{unknown}");
+    assert!(unknown.contains("bulk, pairs, random, cross, orders, zonelist"), "{unknown}");
     assert!(refusal(&["--loop", "2018"]).contains("[possible values: exact, 2017]"));
     assert!(refusal(&["--rounds", "0"]).contains("0 is not in 1..=1000"));
     assert!(refusal(&["--bytes", "2X"]).contains("a size such as 0, 512M, 2G or 1T"));

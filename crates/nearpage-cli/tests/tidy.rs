@@ -4,11 +4,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The layers of the core, lowest first: a module uses only what stands above it in this list.
-const LAYERS: [&str; 22] = [
+const LAYERS: [&str; 30] = [
     "units",
     "sync",
     "slot",
     "frame",
+    "slab::geometry",
+    "slab::descriptor",
     "arena",
     "gfp",
     "error",
@@ -16,16 +18,22 @@ const LAYERS: [&str; 22] = [
     "pcp::sizes",
     "pcp::storage",
     "pcp::serial",
+    "slab::error",
     "platform",
     "topology",
     "watermark",
     "zonelist",
     "buddy",
+    "pagelock",
     "model",
+    "limit",
     "zone",
     "pcp::pageset",
+    "reason",
+    "policy",
     "alloc",
     "vmstat",
+    "slab",
     "check",
 ];
 

@@ -352,7 +352,7 @@ fn say_once(errno: i32) {
     });
 }
 
-fn metadata_region(
+pub(crate) fn metadata_region(
     node: NodeId,
     bytes: usize,
     binding: &mut Binding,

@@ -6,11 +6,13 @@
 //!
 //! ```text
 //! the registry, so that no memory comes or goes
-//! of each memory:  its settings' lock; each CPU's pagesets, as a drain from outside does; each zone's lock
+//! of each memory:  its settings' lock; each CPU's pagesets, as a drain from outside does; each zone's lock;
+//!                  each bucket of the wait tables
 //! ```
 //!
 //! and lets go after it, in parent and child. Whatever another thread had in its hands at that moment (blocks
-//! that it owns, or a page on its way to or from a list) is nobody's in the child: such pages stay allocated.
+//! that it owns, or a page on its way to or from a list) is nobody's in the child: such pages stay allocated, and
+//! those that it had locked stay locked. Its wait tables are empty in the child: the threads that waited are not there.
 //!
 //! What it costs: a `membarrier` per CPU and memory with restartable sequences, some microseconds. A signal
 //! handler that interrupts an allocation must not call `fork`; `_Fork` runs no handlers, and its child must
@@ -23,6 +25,7 @@ use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 use std::time::{Duration, Instant};
 
 use nearpage::alloc::{PageAllocator, SettingsLock};
+use nearpage::pagelock::{Bucket, HeldBucket};
 use nearpage::pcp::pageset::Pageset;
 use nearpage::pcp::{LISTS, Storage};
 use nearpage::platform::Platform;
@@ -33,7 +36,7 @@ use crate::calls::Call;
 
 /// How long a fork waits for the thread that has a CPU's pagesets. On a crowded machine that thread may not
 /// run for a while.
-const WAIT_MAX: Duration = Duration::from_secs(10);
+pub(crate) const WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// The memories of this process.
 static MEMORIES: Mutex<Vec<Entry>> = Mutex::new(Vec::new());
@@ -78,6 +81,7 @@ impl Registration {
             settings: allocator.settings_lock(),
             cpus: allocator.cpus().map(|(_, _, pagesets)| pagesets).collect(),
             zones: allocator.zones(),
+            buckets: allocator.wait_buckets().collect(),
         }))
     }
 
@@ -108,7 +112,8 @@ fn registry() -> MutexGuard<'static, Vec<Entry>> {
 
 extern "C" fn before() {
     let registry = registry();
-    let memories = registry.iter().map(|entry| entry.memory.hold()).collect();
+    // What was made later stands on what was made before, and its locks come first: objects before pages.
+    let memories = registry.iter().rev().map(|entry| entry.memory.hold()).collect();
     let held = Held { _memories: memories, _registry: registry };
     // A thread that ends has no place to keep it any more: then the child has what it finds.
     let _ = HELD.try_with(|cell| cell.replace(Some(held)));
@@ -124,14 +129,16 @@ struct Stoppable<P: Platform + 'static> {
     settings: SettingsLock<'static, P>,
     cpus: Vec<&'static [Pageset<'static, P>]>,
     zones: &'static [&'static Zone<'static, P>],
+    buckets: Vec<&'static Bucket<P>>,
 }
 
-// SAFETY: references to what threads share (`Pageset`, `Zone` and the lock are made for that), and a storage
-// that is `Send`.
+// SAFETY: references to what threads share (`Pageset`, `Zone`, `Bucket` and the lock are made for that), and a
+// storage that is `Send`.
 unsafe impl<P: Platform + 'static> Send for Stoppable<P> where P::Storage: Send {}
 
 /// Dropped in this order.
 struct Stopped<P: Platform + 'static> {
+    _buckets: StoppedBuckets<P>,
     _zones: Vec<ZoneGuard<'static, 'static, P>>,
     _cpus: Vec<StoppedCpu<P>>,
     _settings: Box<dyn Any>,
@@ -148,7 +155,23 @@ where
         let cpus = self.cpus.iter().filter_map(|pagesets| StoppedCpu::stop(storage, pagesets));
         let cpus = cpus.collect();
         let zones = self.zones.iter().map(|zone| zone.lock()).collect();
-        Box::new(Stopped { _zones: zones, _cpus: cpus, _settings: settings })
+        let buckets = self.buckets.iter().map(|bucket| bucket.hold()).collect();
+        let buckets = StoppedBuckets { buckets, process: std::process::id() };
+        Box::new(Stopped { _buckets: buckets, _zones: zones, _cpus: cpus, _settings: settings })
+    }
+}
+
+/// Buckets of wait tables that nobody uses until this is dropped.
+struct StoppedBuckets<P: Platform + 'static> {
+    buckets: Vec<HeldBucket<'static, P>>,
+    process: u32,
+}
+
+impl<P: Platform + 'static> Drop for StoppedBuckets<P> {
+    fn drop(&mut self) {
+        if std::process::id() != self.process {
+            self.buckets.iter_mut().for_each(HeldBucket::forget_all);
+        }
     }
 }
 

@@ -6,16 +6,18 @@ use std::ptr::NonNull;
 use allocator_api2::alloc::{AllocError, Allocator};
 use nearpage::alloc::Request;
 use nearpage::gfp::Gfp;
-use nearpage::units::{NodeId, Order};
+use nearpage::policy::Placement;
+use nearpage::units::{NodeId, Order, Pfn};
 
 use crate::memory::{FRAME_BYTES, Memory, order_of};
 
-/// Whole pages of a memory, near the CPU that asks or near one node, for collections: what is allocated is
-/// rounded up to a block of 2^n pages. Blocks of more than 4 MiB are refused.
+/// Whole pages of a memory, near the CPU that asks, near one node or by a policy, for collections: what is allocated
+/// is rounded up to a block of 2^n pages. Blocks of more than 4 MiB are refused.
 #[derive(Clone, Copy, Debug)]
 pub struct NodeAllocator<'a> {
     memory: &'a Memory,
     request: Request,
+    placement: Option<Placement<'a>>,
 }
 
 impl Memory {
@@ -26,7 +28,24 @@ impl Memory {
 
     /// This memory as an allocator of requests like this one, whatever its order.
     pub fn allocator_for(&self, request: Request) -> NodeAllocator<'_> {
-        NodeAllocator { memory: self, request }
+        NodeAllocator { memory: self, request, placement: None }
+    }
+}
+
+impl<'a> NodeAllocator<'a> {
+    /// The same where a policy and a cpuset say.
+    #[must_use]
+    pub fn placed(self, placement: Placement<'a>) -> Self {
+        Self { placement: Some(placement), ..self }
+    }
+
+    fn alloc_frames(&self, order: Order) -> Result<Pfn, AllocError> {
+        let request = Request { order, ..self.request };
+        let pfn = match &self.placement {
+            None => self.memory.alloc_frames(request),
+            Some(placement) => self.memory.alloc_frames_with(placement, request),
+        };
+        pfn.map_err(|_| AllocError)
     }
 }
 
@@ -46,8 +65,7 @@ unsafe impl Allocator for NodeAllocator<'_> {
             return Ok(NonNull::slice_from_raw_parts(dangling, 0));
         }
         let order = order_for(layout)?;
-        let pfn =
-            self.memory.alloc_frames(Request { order, ..self.request }).map_err(|_| AllocError)?;
+        let pfn = self.alloc_frames(order)?;
         let bytes = (order.pages().0 * FRAME_BYTES) as usize;
         Ok(NonNull::slice_from_raw_parts(self.memory.address(pfn), bytes))
     }
@@ -67,8 +85,11 @@ unsafe impl Allocator for NodeAllocator<'_> {
 mod tests {
     use allocator_api2::boxed::Box;
     use allocator_api2::vec::Vec;
+    use nearpage::policy::{NodeSet, Policy};
+    use nearpage::units::CpuId;
 
     use super::*;
+    use crate::machine::{HostMachine, HostNode};
 
     #[test]
     fn collections_live_in_a_memory() {
@@ -88,6 +109,21 @@ mod tests {
         }
         memory.drain_all().unwrap();
         assert_eq!((memory.check().unwrap().allocated.0, memory.misuses()), (0, 0));
+    }
+
+    #[test]
+    fn collections_follow_a_policy() {
+        let cpus = (0..256).map(CpuId).collect();
+        let node = |id, cpus| HostNode { id: NodeId(id), cpus, has_memory: true };
+        let nodes = vec![node(0, cpus), node(1, std::vec::Vec::new())];
+        let machine = HostMachine { nodes, distances: vec![10, 20, 20, 10], emulated: true };
+        let memory = Memory::builder().machine(machine).bytes_per_node(64 << 20).build().unwrap();
+        let mut words = [0];
+        let set = NodeSet::new(memory.topology(), [NodeId(1)], &mut words).unwrap();
+        let allocator = memory.allocator(None).placed(Placement::by(Policy::Bind(set)));
+        let number = Box::new_in(7, allocator);
+        let frame = memory.frame_of(NonNull::from(&*number).cast());
+        assert_eq!(memory.node_of(frame), Some(NodeId(1)));
     }
 
     #[test]

@@ -1,16 +1,19 @@
 //! The platform: how the core runs in a Linux process.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::fmt::Display;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Instant;
 
-use nearpage::error::FreeError;
+use nearpage::error::{FreeError, PageLockError};
 use nearpage::pcp::Storage;
 use nearpage::pcp::serial::{CurrentCpu, SerialStorage, TryLock};
-use nearpage::platform::{Lock, Platform, Shortage};
+use nearpage::platform::{Lock, Parked, ParkedThread, Platform, Shortage};
+use nearpage::slab::ObjectError;
 use nearpage::units::{CpuId, PageCount};
 
-use crate::rseq::Area;
+use crate::futex;
+use crate::rseq::{Area, RingStorage};
 use crate::tell::tell;
 
 /// The lock of a zone: the standard library's, which sleeps on a futex, so that a holder that lost its CPU
@@ -100,7 +103,8 @@ pub struct NoPressure;
 
 impl Pressure for NoPressure {}
 
-/// What happens at a free of a page that is not in the caller's hands.
+/// What happens at a free of a page or an object that is not in the caller's hands, and at an unlock of a page that
+/// is not locked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum OnMisuse {
     /// It is counted, and the first ones are told on standard error. The page stays where it is.
@@ -112,7 +116,7 @@ pub enum OnMisuse {
     Abort,
 }
 
-/// Frees that are told on standard error before they are only counted.
+/// Misuses that are told on standard error before they are only counted.
 const MISUSES_TOLD: u64 = 10;
 
 /// A Linux process. `HARDENED` makes the test at a free one atomic exchange.
@@ -137,9 +141,29 @@ impl<S, const HARDENED: bool> Host<S, HARDENED> {
         }
     }
 
-    /// Frees that were refused so far.
+    /// Frees and unlocks that were refused so far.
     pub fn misuses(&self) -> u64 {
         self.misuses.load(Ordering::Relaxed)
+    }
+
+    fn report(&self, error: impl Display) {
+        let before = self.misuses.fetch_add(1, Ordering::Relaxed);
+        match self.on_misuse {
+            OnMisuse::Report if before < MISUSES_TOLD => tell(error),
+            OnMisuse::Report => {}
+            OnMisuse::Panic => panic!("nearpage: {error}"),
+            OnMisuse::Abort => {
+                tell(error);
+                std::process::abort();
+            }
+        }
+    }
+}
+
+impl<const HARDENED: bool> Host<RingStorage, HARDENED> {
+    /// A storage like this one's.
+    pub(crate) fn storage_twin(&self) -> RingStorage {
+        self.storage.twin()
     }
 }
 
@@ -147,6 +171,8 @@ impl<S: Storage, const HARDENED: bool> Platform for Host<S, HARDENED> {
     type Lock<T> = HostLock<T>;
     type Storage = S;
     const HARDENED: bool = HARDENED;
+    // A page is locked for about as long as a copy of it takes; a sleep costs ten times as much.
+    const PAGE_LOCK_SPINS: u32 = 100;
 
     #[inline(always)]
     fn storage(&self) -> &S {
@@ -174,15 +200,29 @@ impl<S: Storage, const HARDENED: bool> Platform for Host<S, HARDENED> {
     }
 
     fn misuse(&self, error: &FreeError) {
-        let before = self.misuses.fetch_add(1, Ordering::Relaxed);
-        match self.on_misuse {
-            OnMisuse::Report if before < MISUSES_TOLD => tell(error),
-            OnMisuse::Report => {}
-            OnMisuse::Panic => panic!("nearpage: {error}"),
-            OnMisuse::Abort => {
-                tell(error);
-                std::process::abort();
-            }
-        }
+        self.report(error);
+    }
+
+    fn lock_misuse(&self, error: &PageLockError) {
+        self.report(error);
+    }
+
+    /// The word's address: the kernel finds the sleeper by it, or nobody.
+    fn this_thread(&self, word: &AtomicU32) -> ParkedThread {
+        ParkedThread(word.as_ptr().addr())
+    }
+
+    fn park(&self, word: &AtomicU32, deadline_ns: Option<u64>) -> Parked {
+        let left = deadline_ns.map(|deadline| deadline.saturating_sub(self.now_ns()));
+        futex::wait_while_zero(word, left);
+        Parked::Awake
+    }
+
+    fn unpark(&self, thread: ParkedThread) {
+        futex::wake_one(thread.0);
+    }
+
+    fn misuse_of_object(&self, error: &ObjectError) {
+        self.report(error);
     }
 }

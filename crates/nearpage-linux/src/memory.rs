@@ -94,6 +94,9 @@ macro_rules! with_allocator {
         }
     };
 }
+pub(crate) use with_allocator;
+
+mod placed;
 
 /// An allocator on real memory of this machine.
 ///
@@ -144,11 +147,17 @@ impl Memory {
     #[inline]
     pub fn alloc(&self, request: Request) -> Result<PageBlock<'_>, AllocError> {
         let pfn = self.alloc_frames(request)?;
+        Ok(self.block(pfn, request))
+    }
+
+    /// A block that a request got, cleared if it asked for that.
+    #[inline]
+    fn block(&self, pfn: Pfn, request: Request) -> PageBlock<'_> {
         let mut block = PageBlock { memory: self, pfn, order: request.order };
         if request.gfp.has(Gfp::ZERO) {
             block.fill(0);
         }
-        Ok(block)
+        block
     }
 
     /// Allocates a block and returns its first frame, which is the caller's to free. Its memory is not touched,
@@ -435,6 +444,11 @@ impl Memory {
         text(|out| with_allocator!(self, allocator => allocator.write_buddyinfo(out)))
     }
 
+    /// The free blocks and pageblocks of this memory by migratetype, as `/proc/pagetypeinfo` would print them.
+    pub fn pagetypeinfo(&self) -> String {
+        text(|out| with_allocator!(self, allocator => allocator.write_pagetypeinfo(out)))
+    }
+
     /// The NUMA events of a node as `/sys/devices/system/node/nodeN/numastat` would print them, or `None` if
     /// there is no such node.
     pub fn numastat(&self, node: NodeId) -> Option<String> {
@@ -483,7 +497,7 @@ impl Memory {
         &self.binding
     }
 
-    /// Frees that were refused so far.
+    /// Frees and unlocks that were refused so far.
     pub fn misuses(&self) -> u64 {
         with_allocator!(self, allocator => allocator.platform().misuses())
     }
@@ -509,7 +523,7 @@ fn sum_of_zones<P: Platform>(
     PageCount(of_node.map(|zone| pages(zone).0).sum())
 }
 
-fn text(write: impl FnOnce(&mut String) -> fmt::Result) -> String {
+pub(crate) fn text(write: impl FnOnce(&mut String) -> fmt::Result) -> String {
     let mut text = String::new();
     write(&mut text).expect("writing to a string cannot fail");
     text
@@ -524,7 +538,7 @@ pub(crate) fn order_of(pages: u64) -> Result<Order, AllocError> {
 
 /// A block of pages that is the owner's alone, and is freed when dropped.
 pub struct PageBlock<'a> {
-    memory: &'a Memory,
+    pub(crate) memory: &'a Memory,
     pfn: Pfn,
     order: Order,
 }
@@ -712,8 +726,8 @@ mod tests {
     use super::*;
     use crate::machine::{HostMachine, HostNode};
 
-    /// Two nodes; all CPUs are on the first.
-    fn memory(use_rseq: bool) -> Memory {
+    /// Two nodes, 0 and 3, of 64 MiB; all CPUs are on node 0.
+    pub(super) fn memory(use_rseq: bool) -> Memory {
         let cpus = (0..256).map(CpuId).collect();
         let near = HostNode { id: NodeId(0), cpus, has_memory: true };
         let far = HostNode { id: NodeId(3), cpus: Vec::new(), has_memory: true };

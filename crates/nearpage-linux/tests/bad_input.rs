@@ -1,8 +1,10 @@
 //! Wrong requests and wrong frees, on real memory with each storage, plain and hardened: what the caller is
 //! told, and that nothing was changed. The walker proves that no page is lost.
 
-use nearpage::alloc::Request;
+use nearpage::alloc::{Access, Limits, Request};
+use nearpage::error::LimitOf;
 use nearpage::gfp::Gfp;
+use nearpage::policy::{Cursor, NodeSet, Placement, Policy, Turn};
 use nearpage::units::{CpuId, NodeId, Order, Pfn};
 use nearpage_linux::machine::{HostMachine, HostNode};
 use nearpage_linux::{Memory, MemoryError};
@@ -105,6 +107,119 @@ fn this_node_is_memoryless() {
         assert_eq!(out, [Pfn(7); 4]);
         // Without the flag, the page comes from the nearest node with memory.
         assert_eq!(memory.alloc(SINGLE.on(NodeId(9))).unwrap().node(), NodeId(0));
+    });
+}
+
+#[test]
+fn sets_of_nodes_that_are_none() {
+    on_each(|memory| {
+        let told = |ids: &[u32], words: &mut [u64]| {
+            let ids = ids.iter().copied().map(NodeId);
+            NodeSet::new(memory.topology(), ids, words).unwrap_err().to_string()
+        };
+        assert_eq!(told(&[], &mut [0]), "the set of nodes is empty: at least one node is needed");
+        assert_eq!(told(&[0, 6], &mut [0]), "node 6 is not in the topology");
+        let too_few = "a set of nodes needs 1 words of memory, and 0 were given";
+        assert_eq!(told(&[0], &mut []), too_few);
+    });
+}
+
+fn set<'a>(memory: &Memory, id: u32, words: &'a mut [u64]) -> NodeSet<'a> {
+    NodeSet::new(memory.topology(), [NodeId(id)], words).unwrap()
+}
+
+#[test]
+fn policies_that_nobody_can_follow() {
+    on_each(|memory| {
+        let mut words = [[0]; 3];
+        let [zero, five, nine] = &mut words;
+        let (zero, five, nine) = (set(memory, 0, zero), set(memory, 5, five), set(memory, 9, nine));
+        let told = |placement: Placement<'_>, request: Request| {
+            let mut out = [Pfn(7); 4];
+            let in_bulk = memory.alloc_frames_bulk_with(&placement, request, &mut out);
+            let told = memory.alloc_with(&placement, request).unwrap_err().to_string();
+            assert_eq!((in_bulk.unwrap_err().to_string(), out), (told.clone(), [Pfn(7); 4]));
+            told
+        };
+        let cursor = Cursor::new();
+        let turn = Turn::Next(&cursor);
+        let policies = |nodes| {
+            [
+                Policy::Preferred(nodes),
+                Policy::PreferredMany(nodes),
+                Policy::Bind(nodes),
+                Policy::Interleave { nodes, turn },
+                Policy::WeightedInterleave { nodes, weights: &[], turn },
+            ]
+        };
+        let of_policy = "no node of the policy's set has memory and is allowed: at least one must";
+        for (memoryless, elsewhere) in policies(nine).into_iter().zip(policies(five)) {
+            assert_eq!(told(Placement::by(memoryless), SINGLE), of_policy);
+            assert_eq!(told(Placement::by(elsewhere).within(zero), SINGLE), of_policy);
+            let of_cpuset = "no node of the cpuset has memory: at least one must";
+            assert_eq!(told(Placement::by(elsewhere).within(nine), SINGLE), of_cpuset);
+            let placement = Placement::by(elsewhere).for_cpu(CpuId(5000));
+            assert_eq!(told(placement, SINGLE), "CPU 5000 is not in the topology");
+            let placement = Placement::by(elsewhere);
+            assert_eq!(told(placement, SINGLE.on(NodeId(4))), "node 4 is not in the topology");
+            let too_large = "order 11 is too large: 0 to 10 are possible";
+            assert_eq!(told(placement, Request { order: Order(11), ..SINGLE }), too_large);
+            let mut out = [Pfn(7); 4];
+            let request = Request { order: Order(3), ..SINGLE };
+            let in_bulk = memory.alloc_frames_bulk_with(&placement, request, &mut out);
+            let bulk_order = "order 3 in bulk: bulk requests are for single pages, order 0";
+            assert_eq!(in_bulk.unwrap_err().to_string(), bulk_order);
+        }
+        // No turn was taken.
+        let before = cursor.advance(|position| position);
+        assert_eq!(Cursor::new().advance(|position| position), before);
+    });
+}
+
+#[test]
+fn limits_that_there_cannot_be() {
+    on_each(|memory| {
+        let limits = |hard, soft| Limits { hard_bytes: hard, soft_bytes: soft };
+        let told = |of, limits| memory.set_limits(of, limits).unwrap_err().to_string();
+        let unknown = "node 7 is not in the topology";
+        assert_eq!(told(LimitOf::Node(NodeId(7)), limits(Some(1 << 20), None)), unknown);
+        assert_eq!(memory.limits(LimitOf::Node(NodeId(7))).unwrap_err().to_string(), unknown);
+        assert_eq!(memory.in_use(LimitOf::Node(NodeId(7))).unwrap_err().to_string(), unknown);
+        let refused = memory.set_access(NodeId(7), Access::Private).unwrap_err();
+        assert_eq!(refused.to_string(), unknown);
+        assert_eq!(
+            told(LimitOf::Allocator, limits(Some(8192), Some(1 << 20))),
+            "limits of the allocator: the soft limit, 256 pages, must be below the hard limit, 2 pages"
+        );
+        assert_eq!(memory.limits(LimitOf::Allocator), Ok(Limits::default()));
+        assert!(memory.alloc_pages(16).is_ok());
+    });
+}
+
+#[test]
+fn limits_that_are_reached() {
+    on_each(|memory| {
+        let five = LimitOf::Node(NodeId(5));
+        let bytes = |pages: u64| Limits { hard_bytes: Some(pages << 12), soft_bytes: None };
+        memory.set_limits(five, bytes(100)).unwrap();
+        let request = Request::new(Order(0), Gfp::KERNEL.or(Gfp::THISNODE)).on(NodeId(5));
+        let blocks: Vec<_> = std::iter::from_fn(|| memory.alloc(request).ok()).collect();
+        assert_eq!((blocks.len(), memory.in_use(five).unwrap().0), (100, 100));
+        assert_eq!(
+            refusal(memory, request),
+            "no block of order 0 for GFP_KERNEL|__GFP_THISNODE: with it, more than the 100 pages of \
+             the hard limit of node 5 would be in use"
+        );
+        memory.set_limits(LimitOf::Allocator, bytes(99)).unwrap();
+        assert_eq!(
+            refusal(memory, SINGLE),
+            "no block of order 0 for GFP_KERNEL: with it, more than the 99 pages of the hard limit \
+             of the allocator would be in use"
+        );
+        let told = memory.report(SINGLE).unwrap();
+        let line = "the hard limit of the allocator, 99 pages, is in the way: 100 are in use";
+        assert!(told.contains(line), "{told}");
+        assert_eq!(memory.in_use(LimitOf::Allocator).unwrap().0, 100);
     });
 }
 

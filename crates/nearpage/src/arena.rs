@@ -6,7 +6,8 @@
 
 use core::marker::PhantomData;
 
-use crate::frame::Section;
+use crate::frame::SectionLists;
+use crate::slab::descriptor::DescriptorSection;
 use crate::sync::{AtomicU8, AtomicU32, AtomicU64};
 
 /// A buffer is smaller than [`Need`] said.
@@ -21,7 +22,11 @@ pub struct OutOfMetadata;
 pub unsafe trait AnyBytes {}
 
 // SAFETY: an array of atomics and atomics: integers of any value.
-unsafe impl AnyBytes for Section {}
+unsafe impl AnyBytes for SectionLists {}
+// SAFETY: an array of such values.
+unsafe impl<T: AnyBytes, const N: usize> AnyBytes for [T; N] {}
+// SAFETY: an array of structures of atomics: integers of any value.
+unsafe impl AnyBytes for DescriptorSection {}
 // SAFETY: an integer of any value.
 unsafe impl AnyBytes for AtomicU32 {}
 // SAFETY: an integer of any value.

@@ -10,6 +10,7 @@ use core::fmt;
 use crate::alloc::PageAllocator;
 use crate::buddy::BuddyError;
 use crate::frame::{FrameState, Migratetype, Place, Word, ZoneFrames};
+use crate::pagelock::{Key, WaitersBit};
 use crate::pcp::{LISTS, Storage, list_order};
 use crate::platform::Platform;
 use crate::units::{CpuId, MAX_ORDER, NodeId, Order, PageCount, Pfn, ZoneKind};
@@ -83,6 +84,18 @@ pub enum CheckError {
         /// What was found.
         found: Checked,
     },
+    /// A page that nobody holds is locked, or said to be waited for.
+    Locked {
+        /// The page.
+        pfn: Pfn,
+        /// What its word says.
+        word: Word,
+    },
+    /// Somebody waits for a page in the wrong bucket, or the page's word does not say so.
+    Waiter {
+        /// What is waited for.
+        key: Key,
+    },
     /// The published free pages of a zone are not those on its lists.
     Published {
         /// The zone's node.
@@ -119,6 +132,10 @@ impl fmt::Display for CheckError {
                     kind.name()
                 )
             }
+            Self::Locked { pfn, word } => {
+                write!(f, "frame {pfn}, {word:?}: locked or waited for, and in nobody's hands")
+            }
+            Self::Waiter { key } => write!(f, "a waiter that nobody would wake: {key:?}"),
             Self::Published { node, kind, published, free } => write!(
                 f,
                 "node {node}, zone {}: {published} free pages published, {free} on the lists",
@@ -144,7 +161,26 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             all.cached.0 += found.cached.0;
             all.allocated.0 += found.allocated.0;
         }
+        self.check_waiters()?;
         Ok(all)
+    }
+
+    /// Every entry of a wait table is found by who unlocks its page.
+    fn check_waiters(&self) -> Result<(), CheckError> {
+        let is_told = self.model().page_lock.waiters_bit == WaitersBit::On;
+        let is_found = |key: Key| match key.locked_page().map(|pfn| self.frame_word(pfn)) {
+            Some(word) => !is_told || word.is_some_and(Word::has_waiters),
+            None => true,
+        };
+        let mut lost = None;
+        for table in self.wait_tables() {
+            table.for_each(|key, is_in_place| {
+                if !is_in_place || !is_found(key) {
+                    lost = Some(key);
+                }
+            });
+        }
+        lost.map_or(Ok(()), |key| Err(CheckError::Waiter { key }))
     }
 
     fn check_zone(&self, zone: &Zone<'m, P>) -> Result<Checked, CheckError> {
@@ -227,6 +263,10 @@ fn sweep_block(frames: &ZoneFrames<'_>, pfn: Pfn, found: &mut Checked) -> Result
         None if word.state() == FrameState::Allocated => (Place::Allocated, word.order()),
         None => return Err(CheckError::Lost { pfn, word }),
     };
+    let is_locked = word.is_locked() || word.has_waiters();
+    if is_locked && place != Place::Allocated {
+        return Err(CheckError::Locked { pfn, word });
+    }
     // An untouched block of the largest order has nothing inside.
     if place != Place::Free || order < MAX_ORDER {
         check_inside(frames, number, order)?;

@@ -4,7 +4,7 @@ use core::fmt;
 
 use crate::frame::FrameState;
 use crate::gfp::Gfp;
-use crate::units::{MAX_ORDER, NodeId, Order, PageCount, Pfn, PfnRange};
+use crate::units::{CpuId, MAX_ORDER, NodeId, Order, PageCount, Pfn, PfnRange};
 
 /// Why an allocation failed. Nothing was changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,10 +36,31 @@ pub enum AllocError {
         /// The flags.
         gfp: Gfp,
     },
+    /// A request on behalf of a CPU that the topology does not have.
+    UnknownCpu {
+        /// The CPU.
+        cpu: CpuId,
+    },
+    /// No node of a set has memory; of a policy's set, none that is in the cpuset.
+    EmptyNodeSet {
+        /// Which set.
+        set: SetOfNodes,
+    },
     /// A size in bytes that no block can have.
     SizeOverflow {
         /// The size asked for.
         bytes: u64,
+    },
+    /// A zone had room, and a hard limit did not let the block leave.
+    LimitReached {
+        /// Whose limit.
+        limit: LimitOf,
+        /// The limit.
+        pages: PageCount,
+        /// The order asked for.
+        order: Order,
+        /// The flags.
+        gfp: Gfp,
     },
     /// No zone that the request may use has a block above its watermark.
     OutOfMemory {
@@ -60,6 +81,84 @@ pub enum AllocError {
     },
 }
 
+/// A set of nodes that a request comes with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SetOfNodes {
+    /// The policy's.
+    Policy,
+    /// The cpuset.
+    Allowed,
+}
+
+/// What a limit is of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LimitOf {
+    /// A node.
+    Node(NodeId),
+    /// All nodes together.
+    Allocator,
+}
+
+impl fmt::Display for LimitOf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Node(node) => write!(f, "node {node}"),
+            Self::Allocator => f.write_str("the allocator"),
+        }
+    }
+}
+
+/// The topology has no such node. Nothing was changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct UnknownNode {
+    /// The node asked for.
+    pub node: NodeId,
+}
+
+impl fmt::Display for UnknownNode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "node {} is not in the topology", self.node)
+    }
+}
+
+impl core::error::Error for UnknownNode {}
+
+/// Why there are no such limits. Nothing was changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LimitError {
+    /// The topology has no such node.
+    UnknownNode(UnknownNode),
+    /// The soft limit, in whole pages, is not below the hard limit: nothing would ever reach it.
+    SoftNotBelowHard {
+        /// Whose limits.
+        of: LimitOf,
+        /// The soft limit.
+        soft: PageCount,
+        /// The hard limit.
+        hard: PageCount,
+    },
+}
+
+impl From<UnknownNode> for LimitError {
+    fn from(error: UnknownNode) -> Self {
+        Self::UnknownNode(error)
+    }
+}
+
+impl fmt::Display for LimitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UnknownNode(error) => error.fmt(f),
+            Self::SoftNotBelowHard { of, soft, hard } => write!(
+                f,
+                "limits of {of}: the soft limit, {soft} pages, must be below the hard limit, {hard} pages"
+            ),
+        }
+    }
+}
+
+impl core::error::Error for LimitError {}
+
 impl fmt::Display for AllocError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
@@ -74,7 +173,14 @@ impl fmt::Display for AllocError {
                 "flags {gfp} contradict each other: at most one of __GFP_DMA, __GFP_HIGHMEM and \
                  __GFP_DMA32, and not both of __GFP_MOVABLE and __GFP_RECLAIMABLE"
             ),
-            Self::UnknownNode { node } => write!(f, "node {node} is not in the topology"),
+            Self::UnknownNode { node } => UnknownNode { node }.fmt(f),
+            Self::UnknownCpu { cpu } => write!(f, "CPU {cpu} is not in the topology"),
+            Self::EmptyNodeSet { set: SetOfNodes::Policy } => f.write_str(
+                "no node of the policy's set has memory and is allowed: at least one must",
+            ),
+            Self::EmptyNodeSet { set: SetOfNodes::Allowed } => {
+                f.write_str("no node of the cpuset has memory: at least one must")
+            }
             Self::MemorylessNode { node, gfp } => {
                 write!(
                     f,
@@ -85,6 +191,11 @@ impl fmt::Display for AllocError {
                 f,
                 "{bytes} bytes are more than the largest block, {} pages",
                 MAX_ORDER.pages()
+            ),
+            Self::LimitReached { limit, pages, order, gfp } => write!(
+                f,
+                "no block of order {order} for {gfp}: with it, more than the {pages} pages of the hard limit of \
+                 {limit} would be in use"
             ),
             Self::OutOfMemory { node, order, gfp, zones, free, below_watermark, fragmented } => {
                 write!(
@@ -140,6 +251,13 @@ pub enum FreeError {
         /// What the frame is instead.
         state: FrameState,
     },
+    /// The page is locked, or somebody waits for its lock.
+    Locked {
+        /// The frame.
+        pfn: Pfn,
+        /// The order given.
+        order: Order,
+    },
 }
 
 impl fmt::Display for FreeError {
@@ -174,11 +292,77 @@ impl fmt::Display for FreeError {
                 };
                 write!(f, "free of frame {pfn} with order {order}: {what}")
             }
+            Self::Locked { pfn, order } => write!(
+                f,
+                "free of frame {pfn} with order {order}: its page is locked or waited for; the block stays \
+                 allocated"
+            ),
         }
     }
 }
 
 impl core::error::Error for FreeError {}
+
+/// Why a page was not locked, unlocked or waited for. Nothing was changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PageLockError {
+    /// No memory of this allocator has this frame number.
+    Foreign {
+        /// The frame.
+        pfn: Pfn,
+    },
+    /// The page is in no allocated block.
+    NotAllocated {
+        /// The frame.
+        pfn: Pfn,
+    },
+    /// An unlock of a page that is not locked.
+    NotLocked {
+        /// The frame.
+        pfn: Pfn,
+    },
+    /// The word waited for lies in no memory of this allocator.
+    OutsideMemory {
+        /// Its address.
+        address: u64,
+    },
+    /// The word waited for has no such bit.
+    NoSuchBit {
+        /// The bit.
+        bit: u32,
+        /// Bits that the word has.
+        bits: u32,
+    },
+    /// The time was up.
+    TimedOut,
+    /// The host cancelled the wait ([`Parked::Cancelled`](crate::platform::Parked::Cancelled)).
+    Cancelled,
+}
+
+impl fmt::Display for PageLockError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Foreign { pfn } => {
+                write!(f, "lock of page {pfn}: it belongs to no memory of this allocator")
+            }
+            Self::NotAllocated { pfn } => {
+                write!(f, "lock of page {pfn}: it is not in an allocated block")
+            }
+            Self::NotLocked { pfn } => write!(f, "unlock of page {pfn}: it is not locked"),
+            Self::OutsideMemory { address } => write!(
+                f,
+                "wait for a bit of the word at {address:#x}: the address is in no memory of this allocator"
+            ),
+            Self::NoSuchBit { bit, bits } => {
+                write!(f, "wait for bit {bit}: the word has bits 0 to {}", bits - 1)
+            }
+            Self::TimedOut => f.write_str("wait for a page: the time was up"),
+            Self::Cancelled => f.write_str("wait for a page: cancelled"),
+        }
+    }
+}
+
+impl core::error::Error for PageLockError {}
 
 /// Why memory could not be brought online. Nothing was changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -6,7 +6,7 @@ use core::ptr;
 
 use crate::sync::{AtomicPtr, Ordering};
 
-/// A shared reference or none, replaced as a whole.
+/// A shared reference, replaced as a whole.
 #[derive(Debug)]
 pub struct Slot<'m, T> {
     pointer: AtomicPtr<T>,
@@ -14,25 +14,28 @@ pub struct Slot<'m, T> {
 }
 
 impl<'m, T> Slot<'m, T> {
-    /// A slot with nothing in it.
-    pub const fn empty() -> Self {
-        Self { pointer: AtomicPtr::new(ptr::null_mut()), referent: PhantomData }
+    /// A slot that holds `referent`.
+    pub const fn new(referent: &'m T) -> Self {
+        let pointer = AtomicPtr::new(ptr::from_ref(referent).cast_mut());
+        Self { pointer, referent: PhantomData }
     }
 
     /// What is in the slot now.
     #[inline(always)]
-    pub fn get(&self) -> Option<&'m T> {
+    pub fn get(&self) -> &'m T {
         // Acquire pairs with the Release in `set`: what the referent was made of is visible.
         let pointer = self.pointer.load(Ordering::Acquire);
-        // SAFETY: the pointer is null or was a `&'m T` in `set`.
-        unsafe { pointer.as_ref() }
+        // SAFETY: the pointer was a `&'m T` in `new` or `set`. To say that it is not null saves the fast path a
+        // branch.
+        unsafe {
+            core::hint::assert_unchecked(!pointer.is_null());
+            &*pointer
+        }
     }
 
     /// Replaces what is in the slot.
-    pub fn set(&self, referent: Option<&'m T>) {
-        let pointer =
-            referent.map_or(ptr::null_mut(), |referent| ptr::from_ref(referent).cast_mut());
-        self.pointer.store(pointer, Ordering::Release);
+    pub fn set(&self, referent: &'m T) {
+        self.pointer.store(ptr::from_ref(referent).cast_mut(), Ordering::Release);
     }
 }
 
@@ -48,13 +51,9 @@ mod tests {
     #[test]
     fn a_slot_holds_what_was_set() {
         let (one, two) = (1, 2);
-        let slot = Slot::empty();
-        assert_eq!(slot.get(), None);
-        slot.set(Some(&one));
-        assert_eq!(slot.get(), Some(&1));
-        slot.set(Some(&two));
-        assert_eq!(slot.get(), Some(&2));
-        slot.set(None);
-        assert_eq!(slot.get(), None);
+        let slot = Slot::new(&one);
+        assert_eq!(slot.get(), &1);
+        slot.set(&two);
+        assert_eq!(slot.get(), &2);
     }
 }

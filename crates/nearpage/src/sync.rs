@@ -8,6 +8,69 @@ pub use core::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, fence,
 };
 
+/// A 32-bit word that threads share, as far as the protocols on packed words need one: they are generic over it,
+/// so that they run unchanged on the atomics of a model checker.
+pub trait Cell32 {
+    /// A word with this value.
+    fn new(value: u32) -> Self;
+    /// The value now.
+    fn load(&self, order: Ordering) -> u32;
+    /// Overwrites the value.
+    fn store(&self, value: u32, order: Ordering);
+    /// Puts `new` in the place of `current`, or returns what was there instead.
+    ///
+    /// # Errors
+    /// What was there, if it was not `current`.
+    fn replace(
+        &self,
+        current: u32,
+        new: u32,
+        success: Ordering,
+        failure: Ordering,
+    ) -> Result<u32, u32>;
+    /// Clears the bits that are not in `mask`, and returns what was there.
+    fn keep(&self, mask: u32, order: Ordering) -> u32;
+    /// A sequentially consistent fence: nothing after it is seen before anything before it.
+    fn full_fence();
+}
+
+impl Cell32 for AtomicU32 {
+    fn new(value: u32) -> Self {
+        Self::new(value)
+    }
+
+    #[inline(always)]
+    fn load(&self, order: Ordering) -> u32 {
+        self.load(order)
+    }
+
+    #[inline(always)]
+    fn store(&self, value: u32, order: Ordering) {
+        self.store(value, order);
+    }
+
+    #[inline(always)]
+    fn replace(
+        &self,
+        current: u32,
+        new: u32,
+        success: Ordering,
+        failure: Ordering,
+    ) -> Result<u32, u32> {
+        self.compare_exchange(current, new, success, failure)
+    }
+
+    #[inline(always)]
+    fn keep(&self, mask: u32, order: Ordering) -> u32 {
+        self.fetch_and(mask, order)
+    }
+
+    #[inline(always)]
+    fn full_fence() {
+        fence(Ordering::SeqCst);
+    }
+}
+
 /// A counter that only its owner (one CPU, or the holder of one lock) writes and anybody reads:
 /// a plain load and store, never a locked instruction. An update is lost if a second writer comes
 /// between; where that can happen, the owner of the counter says what it means.

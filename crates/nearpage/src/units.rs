@@ -64,6 +64,31 @@ impl fmt::Display for Pfn {
     }
 }
 
+/// An address in the machine: of memory that the allocator manages, not of the core's own.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+#[repr(transparent)]
+pub struct Address(pub u64);
+
+impl Address {
+    /// The first address of a frame of `1 << page_shift` bytes.
+    #[inline]
+    pub const fn of(pfn: Pfn, page_shift: u32) -> Address {
+        Address(pfn.0 << page_shift)
+    }
+
+    /// The frame that holds the address.
+    #[inline]
+    pub const fn pfn(self, page_shift: u32) -> Pfn {
+        Pfn(self.0 >> page_shift)
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#x}", self.0)
+    }
+}
+
 /// A number of pages.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 #[repr(transparent)]
@@ -94,6 +119,12 @@ impl Order {
     pub const fn pages(self) -> PageCount {
         PageCount(1 << self.0)
     }
+
+    /// Pages in so many blocks of this order.
+    #[inline]
+    pub const fn pages_in(self, blocks: u32) -> PageCount {
+        PageCount((blocks as u64) << self.0)
+    }
 }
 
 impl fmt::Display for Order {
@@ -117,6 +148,12 @@ impl fmt::Display for NodeId {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 #[repr(transparent)]
 pub struct CpuId(pub u32);
+
+impl CpuId {
+    /// No CPU: above all ids that an allocator accepts, and none of the numbers by which Linux says that it
+    /// does not know (-1, -2).
+    pub const NONE: CpuId = CpuId(1 << 31);
+}
 
 impl fmt::Display for CpuId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -14,6 +14,7 @@
 
 use crate::buddy::{Buddy, FallbackRules, Merging};
 use crate::frame::{Migratetype, ZoneFrames};
+use crate::limit::Ledger;
 use crate::pcp::tuning::ZoneView;
 use crate::platform::{Lock, Platform};
 use crate::sync::{AtomicU8, AtomicU32, AtomicU64, Ordering, OwnedCounter};
@@ -48,6 +49,12 @@ pub struct ZoneEvents {
     pub miss: AtomicU64,
     /// Allocations that preferred this zone and came from another node: `numa_foreign`.
     pub foreign: AtomicU64,
+    /// Allocations that were interleaved to here: `numa_interleave`.
+    pub interleave: AtomicU64,
+    /// Trips for blocks that a hard limit sent away with none.
+    pub limit_refused: AtomicU64,
+    /// Trips above a soft limit, which woke background reclaim.
+    pub soft_limit_wakes: AtomicU64,
 }
 
 impl ZoneEvents {
@@ -91,7 +98,26 @@ pub struct Zone<'m, P: Platform> {
     managed: AtomicU64,
     published: Published,
     events: ZoneEvents,
+    ledgers: Ledgers<'m>,
     buddy: P::Lock<Buddy>,
+}
+
+/// The ledgers that pages of a zone are counted in.
+#[derive(Clone, Copy, Debug)]
+pub struct Ledgers<'m> {
+    /// The node's.
+    pub node: &'m Ledger,
+    /// That of all nodes.
+    pub all: &'m Ledger,
+}
+
+/// Which limit stands in the way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Limiting {
+    /// The node's.
+    Node,
+    /// That of all nodes.
+    All,
 }
 
 /// `ZONE_BELOW_HIGH`: an allocation found the zone below its high watermark (facts 4.2, 7.4).
@@ -102,6 +128,8 @@ const RECLAIM_ACTIVE: u8 = 2;
 const BOOSTED: u8 = 4;
 /// Requests that prefer this zone first try not to mix pageblocks.
 const AVOIDS_FRAGMENTATION: u8 = 8;
+/// Pages that leave and come back are counted in the ledgers.
+const COUNTED: u8 = 16;
 
 impl<'m, P: Platform> Zone<'m, P> {
     /// An empty zone: all memory of its span is offline.
@@ -110,6 +138,7 @@ impl<'m, P: Platform> Zone<'m, P> {
         node: NodeIndex,
         frames: ZoneFrames<'m>,
         span: PfnRange,
+        ledgers: Ledgers<'m>,
         rules: FallbackRules,
         merging: Merging,
     ) -> Self {
@@ -127,6 +156,7 @@ impl<'m, P: Platform> Zone<'m, P> {
             managed: AtomicU64::new(0),
             published: Published::default(),
             events: ZoneEvents::default(),
+            ledgers,
             buddy: P::Lock::new(Buddy::new(rules, merging)),
         }
     }
@@ -368,9 +398,44 @@ impl<'m, P: Platform> Zone<'m, P> {
         }
     }
 
-    /// Counts pages that were given to the buddy.
-    pub fn add_managed(&self, pages: PageCount) {
-        self.managed.fetch_add(pages.0, Ordering::Relaxed);
+    /// From now on, pages that leave and come back are counted in the ledgers; those that are out are too.
+    pub fn count_in_ledgers(&self) {
+        let guard = self.lock();
+        if guard.free_before.is_none() {
+            let out = PageCount(self.managed().0 - guard.buddy.free_pages().0);
+            self.ledgers.node.add(out);
+            self.ledgers.all.add(out);
+            self.put(COUNTED, true);
+        }
+    }
+
+    /// Whether [`count_in_ledgers`](Self::count_in_ledgers) was called.
+    pub fn is_counted(&self) -> bool {
+        self.has(COUNTED)
+    }
+
+    /// Pages that are out of this zone, as of a moment ago.
+    pub fn out(&self) -> PageCount {
+        PageCount(self.managed().0.saturating_sub(self.free_pages().0))
+    }
+
+    /// The limit that does not allow so many more pages to leave, if there is one.
+    pub fn limiting(&self, pages: PageCount) -> Option<Limiting> {
+        if !self.has(COUNTED) {
+            None
+        } else if self.ledgers.node.refuses(pages) {
+            Some(Limiting::Node)
+        } else if self.ledgers.all.refuses(pages) {
+            Some(Limiting::All)
+        } else {
+            None
+        }
+    }
+
+    /// Whether a soft limit is exceeded.
+    pub fn is_above_soft_limit(&self) -> bool {
+        let Ledgers { node, all } = self.ledgers;
+        self.has(COUNTED) && (node.is_above_soft() || all.is_above_soft())
     }
 
     /// The line that every hold of the lock writes, for [`Platform::touch`].
@@ -387,7 +452,10 @@ impl<'m, P: Platform> Zone<'m, P> {
 
     /// Takes the lock to look or to change what is not a move of pages.
     pub fn lock(&self) -> ZoneGuard<'_, 'm, P> {
-        ZoneGuard { zone: self, buddy: self.buddy.lock(), flags: AllocFlags::default() }
+        let buddy = self.buddy.lock();
+        let free_before = if self.has(COUNTED) { Some(buddy.free_pages()) } else { None };
+        let (flags, claimed) = (AllocFlags::default(), PageCount(0));
+        ZoneGuard { zone: self, buddy, flags, free_before, claimed }
     }
 
     /// Takes the lock to move pages between the buddy and somebody: counted.
@@ -450,6 +518,10 @@ pub struct ZoneGuard<'a, 'm, P: Platform> {
     buddy: <P::Lock<Buddy> as Lock<Buddy>>::Guard<'a>,
     /// Of the request that blocks are taken for.
     flags: AllocFlags,
+    /// Free pages when the lock was taken, if the zone is counted.
+    free_before: Option<PageCount>,
+    /// Pages that are counted as out already.
+    claimed: PageCount,
 }
 
 impl<'a, 'm, P: Platform> ZoneGuard<'a, 'm, P> {
@@ -465,6 +537,46 @@ impl<'a, 'm, P: Platform> ZoneGuard<'a, 'm, P> {
         &mut self.buddy
     }
 
+    /// Asks the limits for blocks; returns how many of them may be taken in this hold. A request that may exceed them
+    /// gets one in any case.
+    pub fn claim(&mut self, blocks: u32, order: Order) -> u32 {
+        if self.free_before.is_none() {
+            return blocks;
+        }
+        let Ledgers { node, all } = self.zone.ledgers;
+        let of_node = node.claim(blocks, order);
+        let claimed = all.claim(of_node, order);
+        node.sub(order.pages_in(of_node - claimed));
+        self.claimed.0 += order.pages_in(claimed).0;
+        let least = blocks.min(self.flags.has(AllocFlags::OVER_LIMIT).into());
+        if claimed.max(least) == 0 {
+            ZoneEvents::add(&self.zone.events.limit_refused, 1);
+        }
+        claimed.max(least)
+    }
+
+    /// Counts pages that were given to the buddy in this hold: they did not come back, they are new.
+    pub fn add_managed(&mut self, pages: PageCount) {
+        self.zone.managed.fetch_add(pages.0, Ordering::Relaxed);
+        if let Some(free) = &mut self.free_before {
+            free.0 += pages.0;
+        }
+    }
+
+    /// Brings the ledgers in line with what left and came back.
+    fn settle(&self) {
+        let Some(before) = self.free_before else { return };
+        // Free pages as they would be if just what was claimed had left.
+        let now = PageCount(self.buddy.free_pages().0 + self.claimed.0);
+        for ledger in [self.zone.ledgers.node, self.zone.ledgers.all] {
+            if now > before {
+                ledger.sub(PageCount(now.0 - before.0));
+            } else if now < before {
+                ledger.add(PageCount(before.0 - now.0));
+            }
+        }
+    }
+
     /// Notes how many pages moved in this hold.
     #[inline]
     pub fn note_moved(&mut self, pages: u64) {
@@ -478,6 +590,7 @@ impl<P: Platform> Drop for ZoneGuard<'_, '_, P> {
         if claims > 0 && self.zone.raise_boost(claims) && self.flags.has(AllocFlags::KSWAPD) {
             self.zone.put(BOOSTED, true);
         }
+        self.settle();
         self.zone.publish(&self.buddy);
     }
 }

@@ -4,6 +4,7 @@
 //! promise that nothing has measured is not kept.
 
 mod musts;
+mod objects;
 
 use serde::Serialize;
 
@@ -25,6 +26,10 @@ impl Fact {
     pub const ONLINE_64G_MS: &'static str = "online_64g_ms";
     /// MiB in memory after that.
     pub const ONLINE_64G_RESIDENT_MIB: &'static str = "online_64g_resident_mib";
+    /// Percent of allocations on a memoryless node that a CPU's stack served.
+    pub const MEMORYLESS_HITS_PERCENT: &'static str = "memoryless_hits_percent";
+    /// The same with the behaviour before 2010.
+    pub const MEMORYLESS_OLD_HITS_PERCENT: &'static str = "memoryless_old_hits_percent";
 }
 
 /// A bound of a figure.
@@ -94,9 +99,14 @@ pub struct Verdict {
     pub aim_reached: bool,
 }
 
-/// Evaluates all promises.
+/// Evaluates all promises about pages.
 pub fn evaluate(results: &Results) -> Vec<Verdict> {
     MUSTS.iter().map(|must| verdict(must, results)).collect()
+}
+
+/// Evaluates all promises about objects.
+pub fn evaluate_objects(results: &Results) -> Vec<Verdict> {
+    objects::MUSTS.iter().map(|must| verdict(must, results)).collect()
 }
 
 fn verdict(must: &Must, results: &Results) -> Verdict {
@@ -159,6 +169,13 @@ impl Results<'_> {
         let row = self.rows.iter().find(of);
         row.map(|row| (row.key(), row.ns_median))
             .ok_or_else(|| format!("no row {} of {allocator}, threads {threads}", bench.name()))
+    }
+
+    /// The one row of `allocator` for `bench`, whatever its threads and `n`.
+    fn only_any(&self, bench: Bench, allocator: &str) -> Result<(Key, f64), String> {
+        let row = self.rows.iter().find(|row| (row.bench, row.allocator) == (bench, allocator));
+        row.map(|row| (row.key(), row.ns_median))
+            .ok_or_else(|| format!("no row {} of {allocator}", bench.name()))
     }
 
     fn fact(&self, name: &str) -> Result<f64, String> {

@@ -126,7 +126,7 @@ impl Field {
 }
 
 /// On standard error, and only on a terminal. It has no thread of its own that would take time away.
-fn progress_bar(steps: usize) -> ProgressBar {
+pub fn progress_bar(steps: usize) -> ProgressBar {
     let style = ProgressStyle::with_template("{bar:40} {percent:>3} %  {eta} left");
     let bar = ProgressBar::new(steps as u64);
     bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))

@@ -47,7 +47,9 @@ pub fn text(out: &mut impl Write, run: &Run, checks: Option<&[Verdict]>) -> io::
             writeln!(out, "{table}")?;
         }
     }
-    writeln!(out, "\nmemory after fill, MiB\n{}", resident_table(&run.resident))?;
+    if !run.resident.is_empty() {
+        writeln!(out, "\nmemory after fill, MiB\n{}", resident_table(&run.resident))?;
+    }
     for absent in &run.absent {
         writeln!(out, "{} did not take part: {}", absent.allocator, absent.reason)?;
     }
@@ -78,6 +80,9 @@ fn title(bench: Bench, threads: usize, rows: &[&Row]) -> String {
     let plural = if threads == 1 { "" } else { "s" };
     let what = match bench {
         Bench::Pair | Bench::Order9Pair | Bench::Cross => "ns per allocation and free".to_owned(),
+        Bench::ObjPair => "median ns per allocation and free, by bytes".to_owned(),
+        Bench::ObjFill | Bench::ObjFreeRandom => "ns per object of 64 bytes".to_owned(),
+        _ if bench.is_of_objects() => "ns per allocation and free, 64 bytes".to_owned(),
         _ if bench.is_series() => "median ns per page, by pages per call".to_owned(),
         _ => format!("ns per page, {} pages", rows.first().map_or(0, |row| row.n)),
     };

@@ -30,11 +30,25 @@ pub enum Bench {
     BulkAlloc,
     /// The same freed by one call.
     BulkFree,
+    /// One object allocated and freed, again and again; `n` is its size in bytes, as in all rows of objects.
+    ObjPair,
+    /// A million objects allocated.
+    ObjFill,
+    /// The same freed in random order.
+    ObjFreeRandom,
+    /// Objects allocated on one CPU and freed on the other.
+    ObjCross,
+    /// Pairs by all CPUs of an emulated node that has memory.
+    ObjPairNear,
+    /// Pairs by all CPUs of an emulated node without memory.
+    ObjPairMemoryless,
+    /// The same with the behaviour before 2010.
+    ObjPairMemorylessOld,
 }
 
 impl Bench {
     /// All benchmarks, in the order of the report.
-    pub const ALL: [Bench; 10] = [
+    pub const ALL: [Bench; 17] = [
         Bench::Pair,
         Bench::Order9Pair,
         Bench::Fill,
@@ -45,6 +59,13 @@ impl Bench {
         Bench::SingleFree,
         Bench::BulkAlloc,
         Bench::BulkFree,
+        Bench::ObjPair,
+        Bench::ObjFill,
+        Bench::ObjFreeRandom,
+        Bench::ObjCross,
+        Bench::ObjPairNear,
+        Bench::ObjPairMemoryless,
+        Bench::ObjPairMemorylessOld,
     ];
 
     /// The name of this benchmark in the JSON.
@@ -60,12 +81,31 @@ impl Bench {
             Bench::SingleFree => "single_free",
             Bench::BulkAlloc => "bulk_alloc",
             Bench::BulkFree => "bulk_free",
+            Bench::ObjPair => "obj_pair",
+            Bench::ObjFill => "obj_fill",
+            Bench::ObjFreeRandom => "obj_free_random",
+            Bench::ObjCross => "obj_cross",
+            Bench::ObjPairNear => "obj_pair_near",
+            Bench::ObjPairMemoryless => "obj_pair_memoryless",
+            Bench::ObjPairMemorylessOld => "obj_pair_memoryless_old",
         }
     }
 
     /// Whether this benchmark is run for a series of `n`.
     pub fn is_series(self) -> bool {
         matches!(self, Bench::SingleAlloc | Bench::SingleFree | Bench::BulkAlloc | Bench::BulkFree)
+            || self == Bench::ObjPair
+    }
+
+    /// Whether this benchmark is about objects.
+    pub fn is_of_objects(self) -> bool {
+        self.name().starts_with("obj_")
+    }
+
+    /// Whether this benchmark compares nearpage with itself.
+    #[cfg(test)]
+    pub fn is_of_nearpage_alone(self) -> bool {
+        matches!(self, Bench::ObjPairNear | Bench::ObjPairMemoryless | Bench::ObjPairMemorylessOld)
     }
 }
 

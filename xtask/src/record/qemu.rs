@@ -42,7 +42,7 @@ pub fn arguments(topology: &Topology, files: &Files) -> Vec<String> {
         "-cpu",
         "max",
         "-machine",
-        "pc",
+        topology.machine.name(),
         "-display",
         "none",
         "-nodefaults",
@@ -54,16 +54,21 @@ pub fn arguments(topology: &Topology, files: &Files) -> Vec<String> {
     .to_vec();
     let mut add = |name: &str, value: String| arguments.extend([name.into(), value]);
     add("-m", format!("{memory}M"));
-    add("-smp", cpus.to_string());
+    add("-smp", topology.smp.clone().unwrap_or_else(|| cpus.to_string()));
     add_nodes(topology, &mut add);
     add("-kernel", files.kernel.display().to_string());
     add("-initrd", files.initramfs.display().to_string());
-    add("-append", format!("{COMMAND_LINE} {}", topology.command_line).trim_end().into());
+    add("-append", command_line(topology));
     for (id, file) in [("c0", &files.console), ("c1", &files.output)] {
         add("-chardev", format!("file,id={id},path={}", file.display()));
         add("-serial", format!("chardev:{id}"));
     }
     arguments
+}
+
+/// All that the kernel is told.
+pub fn command_line(topology: &Topology) -> String {
+    format!("{COMMAND_LINE} {}", topology.command_line).trim_end().into()
 }
 
 fn add_nodes(topology: &Topology, add: &mut impl FnMut(&str, String)) {
@@ -121,5 +126,9 @@ mod tests {
         assert!(kept.contains("-kernel vmlinuz-6.1 -initrd initramfs "), "{kept}");
         assert!(kept.contains(" init_on_alloc=0 x=1 "));
         assert!(!kept.contains("/tmp"));
+        let other =
+            r#"{"nodes": [{"mem": 64, "cpus": 4}], "machine": "q35", "smp": "4,sockets=2"}"#;
+        let kept = arguments_to_keep(&Topology::parse(other).unwrap(), &files).join(" ");
+        assert!(kept.contains("-machine q35 ") && kept.contains("-smp 4,sockets=2 "), "{kept}");
     }
 }

@@ -1,5 +1,6 @@
 //! The topology that a machine is given.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde::Deserialize;
@@ -17,10 +18,35 @@ pub struct Topology {
     pub distances: Option<Vec<Vec<u8>>>,
     /// More words for the kernel's command line.
     pub command_line: String,
+    /// The board that QEMU emulates.
+    pub machine: Machine,
+    /// What QEMU's `-smp` is given; none for the number of CPUs of all nodes.
+    pub smp: Option<String>,
     /// Settings that are written after boot.
     pub sysctl: Vec<(String, String)>,
     /// Settings that are written, captured and taken back, by name.
     pub phases: Vec<(String, Vec<(String, String)>)>,
+}
+
+/// A board: they have their memory below 4 GiB end elsewhere.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Machine {
+    /// Up to 3 GiB.
+    #[default]
+    Pc,
+    /// Up to 2 GiB.
+    Q35,
+}
+
+impl Machine {
+    /// QEMU's name for it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Machine::Pc => "pc",
+            Machine::Q35 => "q35",
+        }
+    }
 }
 
 /// A node of a topology.
@@ -32,18 +58,18 @@ pub struct Node {
     pub cpus: u32,
 }
 
-type Settings = std::collections::BTreeMap<String, String>;
+type Settings = BTreeMap<String, String>;
+type Phases = BTreeMap<String, Settings>;
 
 #[derive(Deserialize)]
 struct File {
     nodes: Vec<Node>,
     distances: Option<Vec<Vec<u8>>>,
-    #[serde(default)]
-    cmdline: String,
-    #[serde(default)]
-    sysctl: Settings,
-    #[serde(default)]
-    phases: std::collections::BTreeMap<String, Settings>,
+    cmdline: Option<String>,
+    machine: Option<Machine>,
+    smp: Option<String>,
+    sysctl: Option<Settings>,
+    phases: Option<Phases>,
 }
 
 impl Topology {
@@ -72,21 +98,26 @@ impl Topology {
         if file.distances.as_ref().is_some_and(|rows| !is_square(rows)) {
             return Err(format!("distances are no table of {count} rows of {count}"));
         }
-        let words = file.sysctl.iter().chain(file.phases.values().flatten());
+        if let Some(smp) = file.smp.as_deref().filter(|smp| !smp.chars().all(is_of_smp)) {
+            return Err(format!("{smp:?} is nothing for -smp such as \"4,sockets=2\""));
+        }
+        let (sysctl, phases) = (file.sysctl.unwrap_or_default(), file.phases.unwrap_or_default());
+        let words = sysctl.iter().chain(phases.values().flatten());
         if let Some((key, _)) = words.into_iter().find(|(key, value)| !is_plain(key, value)) {
             return Err(format!("{key} is no setting such as \"vm.min_free_kbytes\": \"65536\""));
         }
-        if let Some(name) = file.phases.keys().find(|name| !name.chars().all(is_of_name)) {
+        if let Some(name) = phases.keys().find(|name| !name.chars().all(is_of_name)) {
             return Err(format!("{name:?} is no name of a phase, expected letters and digits"));
         }
         Ok(Topology {
             spec,
             nodes: file.nodes,
             distances: file.distances,
-            command_line: file.cmdline,
-            sysctl: file.sysctl.into_iter().collect(),
-            phases: file
-                .phases
+            command_line: file.cmdline.unwrap_or_default(),
+            machine: file.machine.unwrap_or_default(),
+            smp: file.smp,
+            sysctl: sysctl.into_iter().collect(),
+            phases: phases
                 .into_iter()
                 .map(|(name, settings)| (name, settings.into_iter().collect()))
                 .collect(),
@@ -96,6 +127,10 @@ impl Topology {
 
 fn is_of_name(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_'
+}
+
+fn is_of_smp(c: char) -> bool {
+    c.is_ascii_alphanumeric() || "=,".contains(c)
 }
 
 /// Whether a setting can stand in a script as it is.
@@ -120,6 +155,12 @@ mod tests {
         assert!(problem(r#"{"nodes": [{"mem": 0, "cpus": 1}]}"#).contains("no node has memory"));
         let distances = r#"{"nodes": [{"mem": 1, "cpus": 1}], "distances": [[10, 20]]}"#;
         assert!(problem(distances).contains("no table of 1 rows"));
+        let other = r#"{"nodes": [{"mem": 1, "cpus": 4}], "machine": "q35", "smp": "4,sockets=2",
+            "cmdline": null, "sysctl": null, "phases": null, "distances": null}"#;
+        let other = Topology::parse(other).unwrap();
+        assert_eq!((other.machine, other.smp.as_deref()), (Machine::Q35, Some("4,sockets=2")));
+        assert!(problem(r#"{"nodes": [], "machine": "virt"}"#).contains("expected `pc` or `q35`"));
+        assert!(problem(r#"{"nodes": [{"mem": 1, "cpus": 1}], "smp": "1 -S"}"#).contains("-smp"));
         let injected = r#"{"nodes": [{"mem": 1, "cpus": 1}], "sysctl": {"vm.x": "1; reboot"}}"#;
         assert!(problem(injected).contains("vm.x is no setting"));
     }

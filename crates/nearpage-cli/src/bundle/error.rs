@@ -80,8 +80,9 @@ impl BundleError {
         let problem = text.rsplit_once(" at line ").map_or(&*text, |(problem, _)| problem);
         BundleError::Json {
             input: input.into(),
-            line: error.line(),
-            column: error.column(),
+            line: error.line().max(1),
+            // A text that ends with a line ends before the first column of the next.
+            column: error.column().max(1),
             problem: problem.into(),
         }
     }

@@ -45,7 +45,7 @@ pub(super) fn read_bytes(source: &str, content: &[u8]) -> Result<Recording, Bund
 fn read_plain(source: &str, content: &[u8]) -> Result<Recording, BundleError> {
     match content.iter().find(|byte| !byte.is_ascii_whitespace()) {
         Some(b'{') => oracle::read(source, content),
-        _ => Err(BundleError::NoRecording { input: source.into() }),
+        _ => Err(BundleError::NoRecording { input: format!("{source}:1:1") }),
     }
 }
 

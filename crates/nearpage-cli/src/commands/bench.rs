@@ -16,6 +16,7 @@ mod source;
 mod step;
 mod table;
 mod threads;
+mod zonelist;
 
 use std::io;
 
@@ -27,8 +28,9 @@ use super::CommandError;
 use field::{Context, Effort};
 use machine::Machine;
 use rows::Row;
-use run::Run;
+use run::{Measured, Run};
 use step::Step;
+use zonelist::Scans;
 
 pub use bulk::SingleLoop;
 pub use run::BenchError;
@@ -36,7 +38,7 @@ pub use run::BenchError;
 /// Measure what pages cost on this machine's real memory, beside the limit, glibc and the kernel.
 ///
 /// bulk is the table of the bulk page allocator of 2017; the others are times of allocations and frees at
-/// one CPU and at all. Without a name: all of them, in a few seconds.
+/// one CPU and at all. Without a name: all of them but zonelist, in a few seconds.
 #[derive(Args, Debug)]
 #[command(after_long_help = AFTER_HELP)]
 pub struct BenchArgs {
@@ -76,18 +78,24 @@ and freed between the next two. What the looks cost is taken off.
   nearpage-locked    without restartable sequences
   glibc              posix_memalign(4096) and free
   mmap               mmap with the page in it, and munmap
+  off, original, keyed
+                     in zonelist: the rules of the zonelist cache. Nodes are emulated, 8 MiB each; in near
+                     the first alone has room, in far the last alone
 
-JSON (--json): {\"schema\": 1, \"machine\": {...}, \"rows\": [...]}
+JSON (--json): {\"schema\": 1, \"machine\": {...}, \"rows\": [...], \"scans\": [...]}
   machine            cpu, cpus, cpu_list, nodes, memory_bytes, kernel, page_bytes, storage, binding,
                      version, commit, clock_look_ns, bytes_per_node, rounds
   rows[].bench       pair, fill, free_lifo, free_random, cross, order0_pair to order10_pair,
                      single_alloc, single_free, bulk_alloc, bulk_free; with --loop 2017
-                     single_alloc_2017 and single_free_2017
+                     single_alloc_2017 and single_free_2017; near and far in zonelist
   rows[].allocator   as above
-  rows[].threads, n  n is pages per call in single_* and bulk_*, pages held in fill and free_*, else 1
+  rows[].threads, n  n is pages per call in single_* and bulk_*, pages held in fill and free_*, nodes in near and
+                     far, else 1
   rows[].ns_median, ns_min, ns_max
                      over the rounds: nanoseconds per page; per allocation and free for *pair and cross;
-                     with several threads wall time x threads / operations";
+                     with several threads wall time x threads / operations
+  scans[]            only with zonelist: bench, allocator, n; pages allocated, zones_visited and
+                     zones_skipped behind the first, second_passes, zaps";
 
 /// What can be measured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -102,6 +110,8 @@ pub enum Bench {
     Cross,
     /// Blocks of all orders, allocated and freed again and again
     Orders,
+    /// A page past 27 and past 255 full nodes, with and without the zonelist cache; only if named
+    Zonelist,
 }
 
 impl Bench {
@@ -112,6 +122,7 @@ impl Bench {
             Self::Random => "random",
             Self::Cross => "cross",
             Self::Orders => "orders",
+            Self::Zonelist => "zonelist",
         }
     }
 
@@ -120,7 +131,7 @@ impl Bench {
         match self {
             Self::Bulk => effort.batch_max + 1,
             Self::Random => effort.fill_pages,
-            Self::Pairs | Self::Cross => 4096,
+            Self::Pairs | Self::Cross | Self::Zonelist => 4096,
             Self::Orders => 1024 * cpus,
         }
     }
@@ -132,10 +143,13 @@ impl Bench {
             Self::Random => random::steps(context),
             Self::Cross => cross::steps(context),
             Self::Orders => orders::steps(context),
+            // Its steps are on memories of its own: `Run::measure`.
+            Self::Zonelist => Vec::new(),
         }
     }
 
-    fn text(self, rows: &[Row], single_loop: SingleLoop) -> String {
+    fn text(self, measured: &Measured, single_loop: SingleLoop) -> String {
+        let rows = measured.rows.as_slice();
         match self {
             Self::Bulk => table::bulk(rows, single_loop),
             Self::Random => {
@@ -146,6 +160,7 @@ impl Bench {
                 table::figures(rows, |work| format!("{work}: ns per allocation and free"))
             }
             Self::Orders => table::orders(rows, "orders: ns per allocation and free"),
+            Self::Zonelist => table::zonelist(rows, &measured.scans),
         }
     }
 }
@@ -155,6 +170,8 @@ struct Document {
     schema: u32,
     machine: Machine,
     rows: Vec<Row>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    scans: Vec<Scans>,
 }
 
 const SCHEMA: u32 = 1;
@@ -180,9 +197,12 @@ fn print_text(run: &Run) -> Result<(), CommandError> {
         let text = match run.why_not(bench) {
             Some(why) => format!("\n{}: skipped, {why}\n", bench.name()),
             None => {
-                let (rows, counts) = run.measure(bench)?;
-                let (figures, counts) =
-                    (bench.text(&rows, run.single_loop), table::counts(&counts));
+                let measured = run.measure(bench)?;
+                let figures = bench.text(&measured, run.single_loop);
+                let counts = match measured.counts.as_slice() {
+                    [] => String::new(),
+                    counts => table::counts(counts),
+                };
                 format!("\n{figures}\n{counts}")
             }
         };
@@ -193,14 +213,18 @@ fn print_text(run: &Run) -> Result<(), CommandError> {
 
 fn print_json(run: &Run) -> Result<(), CommandError> {
     let machine = Machine::this(&run.field()?.nearpage, run);
-    let mut rows = Vec::new();
+    let (mut rows, mut scans) = (Vec::new(), Vec::new());
     for &bench in &run.benches {
         match run.why_not(bench) {
             Some(why) => eprintln!("nearpage: {}: skipped, {why}", bench.name()),
-            None => rows.extend(run.measure(bench)?.0),
+            None => {
+                let measured = run.measure(bench)?;
+                rows.extend(measured.rows);
+                scans.extend(measured.scans);
+            }
         }
     }
-    let document = Document { schema: SCHEMA, machine, rows };
+    let document = Document { schema: SCHEMA, machine, rows, scans };
     let text = serde_json::to_string_pretty(&document).map_err(io::Error::from)?;
     super::print(&(text + "\n"))
 }

@@ -23,7 +23,8 @@ use crate::predict::{
 ///
 /// What a kernel computed at boot, from sizes that it no longer prints, is the class boot-time: the sized
 /// fields of the captures boot and sysctl, and of bundles and roots whose watermarks do not fit what their
-/// zones manage. It is shown apart, and a difference there is no failure but with --strict.
+/// zones manage. It is shown apart, and a difference there is no failure but with --strict; what no smaller
+/// sizes could have given is a difference like any other.
 #[derive(Args, Debug)]
 #[command(after_long_help = AFTER_HELP)]
 pub struct VerifyArgs {
@@ -113,7 +114,7 @@ struct Compared {
 /// There is a difference, something cannot be read, or the output cannot be written.
 pub fn run(arguments: &VerifyArgs) -> Result<(), CommandError> {
     if arguments.model == ModelChoice::Nearpage {
-        let problem = "recordings are of Linux: --model takes linux-6.12, linux-6.1 or auto";
+        let problem = "recordings are of Linux: --model takes a linux-* model or auto";
         return Err(CommandError::Usage(problem.into()));
     }
     let wishes = Wishes { model: arguments.model, settings: Vec::new() };

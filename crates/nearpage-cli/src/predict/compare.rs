@@ -3,8 +3,10 @@
 //! What a kernel prints of a zone follows from what the zone managed when it was last computed. After a
 //! write to the right setting that is what the same text prints as `managed`. Before the first such write
 //! it may be less: watermarks are computed during boot, and at its end the memory that served boot is
-//! freed. Such fields are compared *apart*, with what the log says was freed late.
+//! freed. Such fields are compared *apart*, with what the log says was freed late; but what no smaller sizes
+//! could have given is a difference like any other.
 
+mod earlier;
 mod zones;
 
 use nearpage::units::{NodeId, ZoneKind};
@@ -13,6 +15,7 @@ use nearpage::zonelist::ZoneRef;
 use nearpage_linux::sysfs::TextFile;
 use serde_json::{Value, json};
 
+use self::earlier::Contradictions;
 use super::{PredictError, Prediction};
 use crate::bundle::{
     Asked, AskedZonelist, Capture, Computed, RecordedMachine, Recording, parse_info, parse_rebuild,
@@ -183,7 +186,7 @@ pub fn compare(
     prediction: &Prediction,
 ) -> Result<Comparisons, PredictError> {
     let answers = Answers::read(recording, capture)?;
-    let mut fields = sized_fields(capture, machine, prediction, &answers);
+    let mut fields = sized_fields(recording, capture, machine, prediction, &answers);
     fields.extend(min_free(recording, capture, machine, prediction));
     if is_first(recording, capture) {
         fields.extend(fallback_orders(recording, prediction));
@@ -241,6 +244,7 @@ impl Answers {
 
 /// The fields that follow from what zones manage.
 fn sized_fields(
+    recording: &Recording,
     capture: &Capture,
     machine: &RecordedMachine,
     prediction: &Prediction,
@@ -248,7 +252,10 @@ fn sized_fields(
 ) -> Vec<Comparison> {
     let fields = |plan: &Plan| zones::fields(plan, &prediction.kinds, machine, &answers.asked);
     let mut now = fields(&prediction.plan);
+    // Nothing but background reclaim makes thresholds anew, and what boot made them from the log tells.
+    let has_old_thresholds = !machine.has_reclaimed && recording.log.late.is_empty();
     let is_apart = |field: &Comparison| match (capture.computed, field.class) {
+        (_, Class::Thresholds) if has_old_thresholds && !field.is_match() => true,
         (Some(computed), Class::Protection) => !computed.protection,
         (Some(computed), Class::Watermarks | Class::PagesetSizes) => !computed.marks,
         (Some(computed), _) => computed == Computed::default(),
@@ -261,13 +268,14 @@ fn sized_fields(
     }
     // Some may have been computed since, by a write or a read of their setting.
     let at_boot = fields(&prediction.at_boot());
-    for (field, at_boot) in now.iter_mut().zip(at_boot) {
-        if is_apart(field) {
-            if !field.is_match() {
-                *field = at_boot;
-            }
-            field.is_apart = true;
+    let sizes = &prediction.sizes;
+    let contradictions = Contradictions::of(machine, &sizes.settings, sizes.page_shift);
+    for (field, at_boot) in now.iter_mut().zip(at_boot).filter(|(field, _)| is_apart(field)) {
+        let may_be_earlier = field.is_match() || contradictions.may_explain(field);
+        if !field.is_match() {
+            *field = at_boot;
         }
+        field.is_apart = may_be_earlier || field.is_match();
     }
     now
 }

@@ -9,9 +9,18 @@ pub enum ModelChoice {
     /// Linux 6.1.
     #[value(name = "linux-6.1")]
     Linux6_1,
+    /// Linux 6.6: as 6.1, with drains that nothing but `high` limits.
+    #[value(name = "linux-6.6")]
+    Linux6_6,
+    /// Linux 6.6 with the ten patches of the pageset series of 2023 as posted.
+    #[value(name = "series-2023")]
+    Series2023,
     /// Linux 6.12.
     #[value(name = "linux-6.12")]
     Linux6_12,
+    /// Linux 6.18, as far as its traces show.
+    #[value(name = "linux-6.18")]
+    Linux6_18,
     /// nearpage's own: as 6.12, and nodes without CPUs are always preferred for spilling.
     Nearpage,
     /// Those of the recorded kernel, or of the nearest one that is modelled.
@@ -33,20 +42,28 @@ impl ModelChoice {
     pub fn for_kernel(self, release: &str) -> KernelModel {
         /// The release with which pagesets began to tune themselves: the largest step between the models.
         const TUNED_PAGESETS: (u32, u32) = (6, 7);
+        /// The first release that is taken for 6.18.
+        const LATER_DRAINS: (u32, u32) = (6, 16);
         let version = version(release);
         let nearest = match version {
             Some(version) if version < TUNED_PAGESETS => Model::LINUX_6_1,
+            Some(version) if version >= LATER_DRAINS => Model::LINUX_6_18,
             _ => Model::LINUX_6_12,
         };
         let model = match self {
             ModelChoice::Linux6_1 => Model::LINUX_6_1,
+            ModelChoice::Linux6_6 => Model::LINUX_6_6,
+            ModelChoice::Series2023 => Model::SERIES_2023,
             ModelChoice::Linux6_12 => Model::LINUX_6_12,
+            ModelChoice::Linux6_18 => Model::LINUX_6_18,
             ModelChoice::Nearpage => Model::NEARPAGE,
             ModelChoice::Auto => nearest,
         };
         let own = match version {
             Some((6, 1)) => Some(Model::LINUX_6_1.name),
+            Some((6, 6)) => Some(Model::LINUX_6_6.name),
             Some((6, 12)) => Some(Model::LINUX_6_12.name),
+            Some((6, 18)) => Some(Model::LINUX_6_18.name),
             _ => None,
         };
         KernelModel { model, is_of_other_kernel: own != Some(model.name) }
@@ -73,7 +90,8 @@ mod tests {
         assert_eq!(auto("6.12.95+deb12-amd64"), ("linux-6.12", false));
         assert_eq!(auto("6.1.0-56-amd64"), ("linux-6.1", false));
         assert_eq!(auto("6.1"), ("linux-6.1", false));
-        assert_eq!(auto("6.18.44-fc-v657"), ("linux-6.12", true));
+        assert_eq!(auto("6.18.44-fc-v657"), ("linux-6.18", false));
+        assert_eq!(auto("6.17.0"), ("linux-6.18", true));
         assert_eq!(auto("5.10.0"), ("linux-6.1", true));
         assert_eq!(auto("6.6.9"), ("linux-6.1", true));
         assert_eq!(auto(""), ("linux-6.12", true));

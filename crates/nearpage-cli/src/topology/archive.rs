@@ -48,12 +48,17 @@ impl Packing {
 
     /// What is packed; a plain tar archive is not.
     pub(crate) fn reader(self, content: &[u8]) -> io::Result<Box<dyn Read + '_>> {
+        self.stream(content)
+    }
+
+    /// The same, of a stream.
+    pub(crate) fn stream<'a>(self, packed: impl Read + 'a) -> io::Result<Box<dyn Read + 'a>> {
         Ok(match self {
-            Packing::Tar => Box::new(content),
-            Packing::Gzip => Box::new(flate2::read::MultiGzDecoder::new(content)),
-            Packing::Bzip2 => Box::new(bzip2::read::MultiBzDecoder::new(content)),
+            Packing::Tar => Box::new(packed),
+            Packing::Gzip => Box::new(flate2::read::MultiGzDecoder::new(packed)),
+            Packing::Bzip2 => Box::new(bzip2::read::MultiBzDecoder::new(packed)),
             Packing::Zstd => {
-                let decoder = ruzstd::decoding::StreamingDecoder::new(content);
+                let decoder = ruzstd::decoding::StreamingDecoder::new(packed);
                 Box::new(decoder.map_err(io::Error::other)?)
             }
         })

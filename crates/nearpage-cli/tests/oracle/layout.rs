@@ -1,7 +1,7 @@
 //! Where the free memory of a zone lies at the start: in blocks as large as can be, unless a recording tells
 //! that some of it was in small ones.
 
-use nearpage::units::{MAX_ORDER, Order, PAGEBLOCK_ORDER, Pfn, PfnRange};
+use nearpage::units::{MAX_ORDER, Order, Pfn, PfnRange};
 
 /// Free memory of a zone by the size of its blocks.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -16,22 +16,16 @@ pub enum Layout {
         whole: u64,
         /// Pages in smaller blocks.
         fragments: u64,
-        /// As above, but apart from those: they may be of another type. Less than one block of `limit`.
+        /// As above, but apart from those: they may be of another type.
         rest: u64,
         /// Order that no fragment has.
         limit: Order,
     },
-    /// So many blocks, by order.
-    Blocks(Vec<u64>),
+    /// So many blocks, by order; a list of them for each type.
+    Blocks(Vec<Vec<u64>>),
 }
 
 impl Layout {
-    /// Some of the pages in blocks smaller than a pageblock.
-    pub fn with_fragments(pages: u64, fragments: u64) -> Self {
-        let whole = pages.saturating_sub(fragments);
-        Self::Fragmented { whole, fragments, rest: 0, limit: PAGEBLOCK_ORDER }
-    }
-
     /// The ranges of memory, ascending: small blocks at the bottom of the zone, the rest at the top, which
     /// ends on a boundary of large blocks more often than the bottom begins on one.
     pub fn ranges(&self, span: PfnRange) -> Result<Vec<PfnRange>, String> {
@@ -41,7 +35,10 @@ impl Layout {
             Self::Whole(pages) => (*pages, Order(0)),
             Self::Largest(blocks) => (blocks << MAX_ORDER.0, MAX_ORDER),
             Self::Fragmented { whole, limit, .. } => (*whole, *limit),
-            Self::Blocks(blocks) => (blocks.last().unwrap_or(&0) << MAX_ORDER.0, MAX_ORDER),
+            Self::Blocks(types) => {
+                let blocks = types.first().and_then(|blocks| blocks.last());
+                (blocks.unwrap_or(&0) << MAX_ORDER.0, MAX_ORDER)
+            }
         };
         let end = align_down(span.end.0, aligned);
         let used = ranges.last().map_or(span.start, |fragment| fragment.end);
@@ -56,8 +53,22 @@ impl Layout {
         match self {
             Self::Whole(_) | Self::Largest(_) => Vec::new(),
             Self::Fragmented { fragments, limit, .. } => shortened_blocks(span, *fragments, *limit),
-            Self::Blocks(blocks) => lone_blocks(span, &blocks[..MAX_ORDER.0 as usize]),
+            Self::Blocks(_) => self.of_types(span).concat(),
         }
+    }
+
+    /// The blocks of each type: no pageblock has some of two. Those of the highest order and the first type
+    /// are left for the top of the zone.
+    pub fn of_types(&self, span: PfnRange) -> Vec<Vec<PfnRange>> {
+        let Self::Blocks(types) = self else { return Vec::new() };
+        let mut from = span.start.0;
+        let lone = |(number, blocks): (usize, &Vec<u64>)| {
+            let orders = if number == 0 { MAX_ORDER.0 as usize } else { blocks.len() };
+            let ranges = lone_blocks(PfnRange { start: Pfn(from), ..span }, &blocks[..orders]);
+            from = ranges.last().map_or(from, |range| range.end.0);
+            ranges
+        };
+        types.iter().enumerate().map(lone).collect()
     }
 
     /// The small blocks that lie apart.

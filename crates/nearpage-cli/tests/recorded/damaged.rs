@@ -154,7 +154,8 @@ fn damaged_bundles_name_file_line_and_column() {
 fn what_is_no_recording_is_named() {
     let expected = "is no recording, expected a bundle (a folder with meta.json, or a tar of one), an \
                     oracle JSON, or a folder or tar with proc/ and sys/";
-    assert_eq!(written(b"hello"), format!("BOX: {expected}"));
+    assert_eq!(written(b"hello"), format!("BOX:1:1: {expected}"));
+    assert_eq!(written(b""), format!("BOX:1:1: {expected}"));
     let folder = tempfile::tempdir().unwrap();
     assert_eq!(refusal(&shown(folder.path())), format!("BOX: {expected}"));
     assert!(refusal("nowhere").starts_with("BOX: No such file"));

@@ -9,6 +9,7 @@ use nearpage_cli::bundle::{
     Recording, parse_buddyinfo, parse_info, parse_pagetypeinfo, parse_rebuild,
 };
 use nearpage_cli::predict::{Prediction, Wishes, compare};
+use nearpage_cli::topology::{MachineDescription, MachineInput};
 use nearpage_linux::idlist;
 use nearpage_linux::sysfs::{TextFile, zoneinfo};
 use serde_json::Value;
@@ -116,6 +117,31 @@ fn any_text_of_a_kernel_is_read_or_refused() {
                 "cpulist" => drop(idlist::parse(&file.text)),
                 _ => {}
             }
+        }
+    });
+}
+
+/// Output of `numactl --hardware` on machines that differ in what it tells.
+const NUMACTL: [&str; 3] = [
+    "available: 2 nodes (0-1)\nnode 0 cpus: 0 1 2 3\nnode 0 size: 15951 MB\nnode 0 free: 14001 MB\n\
+     node 1 cpus:\nnode 1 size: 16124 MB\nnode 1 free: 15120 MB\nnode distances:\nnode   0   1 \n  \
+     0:  10  21 \n  1:  21  10 \n",
+    "available: 3 nodes (0,8,252)\nnode 0 cpus: 0 1\nnode 0 size: 257742 MB\nnode 0 free: 1 MB\n\
+     node 8 cpus: 64 65\nnode 8 size: 0 MB\nnode 8 free: 0 MB\nnode 252 cpus:\n\
+     node 252 size: 32256 MB\nnode 252 free: 32255 MB\nnode distances:\nnode   0   8  252 \n  \
+     0:  10  40  80 \n  8:  40  10  80 \n 252:  80  80  10 \n",
+    "available: 1 nodes (0)\nnode 0 cpus: 0-3\nnode 0 size: <not available>\nnode distances:\n\
+     node   0 \n  0:  10 \n",
+];
+
+#[test]
+fn any_numactl_output_is_read_or_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("damaged");
+    fuzz(|random| {
+        for text in NUMACTL {
+            std::fs::write(&path, damage(text.as_bytes(), random)).unwrap();
+            drop(MachineDescription::read(&MachineInput::Path(path.clone())));
         }
     });
 }

@@ -36,6 +36,7 @@ mod sequences;
 
 mod area;
 mod limit;
+mod objects;
 
 pub use area::{Area, Unavailable};
 pub use limit::BareLists;
@@ -145,6 +146,11 @@ impl RingStorage {
     /// The storage, if this process can use restartable sequences and drain from outside.
     pub fn new() -> Result<Self, Unavailable> {
         Ok(Self { area: Area::of_glibc()? })
+    }
+
+    /// A storage like this one.
+    pub(crate) fn twin(&self) -> Self {
+        Self { area: self.area }
     }
 
     /// The storage with an area of the caller's.

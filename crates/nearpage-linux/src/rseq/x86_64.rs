@@ -9,6 +9,7 @@
 //! the address of a [`super::RingList`].
 
 use core::arch::asm;
+use core::hint::cold_path;
 
 use nearpage::pcp::{Pop, Push};
 
@@ -142,8 +143,8 @@ pub fn push(area: isize, list: &RingList<'_>, number: u32) -> u32 {
             limit = const core::mem::offset_of!(RingList, limit),
             mask = const core::mem::offset_of!(RingList, mask),
             ring = const core::mem::offset_of!(RingList, ring),
-            moved = label { return Push::MOVED.0 },
-            full = label { return Push::FULL.0 },
+            moved = label { cold_path(); return Push::MOVED.0 },
+            full = label { cold_path(); return Push::FULL.0 },
             options(nostack),
         );
     }

@@ -53,6 +53,12 @@ pub struct ZoneRecord {
     pub managed: Option<u64>,
     /// Pages kept from requests, one entry a kind of zone that the kernel is built with.
     pub protection: Option<Vec<u64>>,
+    /// Allocations from here that preferred this node, since boot.
+    pub numa_hit: Option<u64>,
+    /// Allocations from here that preferred another node, since boot.
+    pub numa_miss: Option<u64>,
+    /// Allocations that preferred this zone and came from another node, since boot.
+    pub numa_foreign: Option<u64>,
     /// Of each online CPU; none for an unpopulated zone.
     pub pagesets: Vec<PagesetRecord>,
     /// First frame.
@@ -121,6 +127,9 @@ impl ZoneRecord {
             present: None,
             managed: None,
             protection: None,
+            numa_hit: None,
+            numa_miss: None,
+            numa_foreign: None,
             pagesets: Vec::new(),
             start_pfn: None,
         }
@@ -143,6 +152,9 @@ impl ZoneRecord {
             "spanned" => Some(&mut self.spanned),
             "present" => Some(&mut self.present),
             "managed" => Some(&mut self.managed),
+            "numa_hit" => Some(&mut self.numa_hit),
+            "numa_miss" => Some(&mut self.numa_miss),
+            "numa_foreign" => Some(&mut self.numa_foreign),
             "start_pfn:" => Some(&mut self.start_pfn),
             _ => self.pagesets.last_mut()?.field(key),
         }

@@ -32,7 +32,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     pub(super) fn node_reclaim_helps(
         &self,
         zone: &Zone<'m, P>,
-        wanted: &Wanted,
+        wanted: &Wanted<'_>,
         flags: AllocFlags,
     ) -> bool {
         let is_on = self.node_reclaim.load(Ordering::Relaxed);
@@ -48,12 +48,12 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         }
     }
 
-    fn is_near(&self, zone: &Zone<'m, P>, wanted: &Wanted) -> bool {
+    fn is_near(&self, zone: &Zone<'m, P>, wanted: &Wanted<'_>) -> bool {
         let preferred = self.zonelist(wanted).next().map_or(wanted.node, |first| first.node());
         self.topology.distance(preferred, zone.node()) <= RECLAIM_DISTANCE
     }
 
-    pub(super) fn shortage(&self, wanted: &Wanted) -> Shortage {
+    pub(super) fn shortage(&self, wanted: &Wanted<'_>) -> Shortage {
         Shortage {
             node: self.node_id(wanted.node),
             kind: wanted.kind,

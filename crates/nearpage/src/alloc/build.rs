@@ -13,17 +13,22 @@ use super::reasons::FallbackRow;
 use super::settings::State;
 use super::{Cpu, Home, NO_ZONE, NodeState, PageAllocator, Preferred, REQUEST_KINDS};
 use crate::arena::{Arena, Need, OutOfMetadata};
-use crate::frame::{Section, SectionMap, ZoneFrames};
+use crate::frame::section::PAGEBLOCKS;
+use crate::frame::{Section, SectionLists, SectionMap, SectionRun, ZoneFrames};
+use crate::limit::Ledger;
 use crate::model::Model;
+use crate::pagelock::{BUCKETS, Bucket, WaitTable, WaitTables};
 use crate::pcp::pageset::{List, Owner, Pageset};
 use crate::pcp::{LISTS, Storage, list_order};
 use crate::platform::{Lock, Platform};
 use crate::slot::Slot;
 use crate::sync::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 use crate::topology::Topology;
-use crate::units::{CpuId, NodeId, NodeIndex, Pfn, PfnRange, SECTION_SHIFT, ZoneIndex, ZoneKind};
+use crate::units::{
+    CpuId, NodeId, NodeIndex, Pfn, PfnRange, SECTION_FRAMES, SECTION_SHIFT, ZoneIndex, ZoneKind,
+};
 use crate::watermark::{SettingError, Settings};
-use crate::zone::Zone;
+use crate::zone::{Ledgers, Zone};
 use crate::zonelist::cache::{HintLine, ZonelistCache};
 use crate::zonelist::list::Zonelist;
 
@@ -79,6 +84,13 @@ pub enum BuildError {
     },
     /// A setting is out of range.
     Setting(SettingError),
+    /// The page allocator has a slab allocator already, or had one: objects of two could not be told apart.
+    SecondSlab,
+    /// More places for caches were asked for than there are numbers for caches.
+    TooManyCaches {
+        /// Places asked for.
+        caches_max: usize,
+    },
 }
 
 impl fmt::Display for BuildError {
@@ -101,15 +113,23 @@ impl fmt::Display for BuildError {
                 "the metadata buffer for node {node} has {given} bytes and needs {needed}"
             ),
             Self::Setting(error) => error.fmt(f),
+            Self::SecondSlab => {
+                f.write_str("the page allocator has, or had, a slab allocator; it can have one")
+            }
+            Self::TooManyCaches { caches_max } => {
+                write!(f, "{caches_max} places for caches; 1 to {} are accepted", CACHES_MAX)
+            }
         }
     }
 }
 
 impl core::error::Error for BuildError {}
 
+/// Places for caches at most: the numbers that fit a frame's tag ([`crate::slab::tag`]).
+pub(crate) const CACHES_MAX: usize = (1 << 15) - 1;
 /// Largest CPU id: a table of pointers by id stays below 8 MiB.
 const CPU_ID_MAX: u32 = (1 << 20) - 1;
-/// Most sections from the first to the last frame: 1 PiB of addresses, a table of 64 MiB.
+/// Most sections from the first to the last frame: 1 PiB of addresses, a table of 192 MiB.
 const SECTIONS_MAX: u64 = 1 << 23;
 
 /// Bytes of rings per frame of a zone for the CPUs of its own node, and for all others. With the
@@ -152,35 +172,12 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         settings.movable_min = config.model.movable_min;
         settings.check().map_err(BuildError::Setting)?;
         let plan = Plan::new(&topology)?;
-        let mut arena_of = |node: NodeIndex| -> Result<Arena<'m>, BuildError> {
-            let needed = plan.need::<P>(node).bytes();
-            let buffer = buffer(node, needed);
-            if buffer.len() < needed {
-                let (node, given) = (topology.node(node).id, buffer.len());
-                return Err(BuildError::BufferTooSmall { node, given, needed });
-            }
-            Ok(Arena::new(buffer))
-        };
-
-        let mut hub = arena_of(plan.hub)?;
-        let mut refused = None;
-        let arenas = hub
-            .slice(topology.len(), |index, _| {
-                let node = NodeIndex(index as u16);
-                if node == plan.hub || plan.home(node) != node {
-                    return Ok(None);
-                }
-                Ok(arena_of(node).map_err(|error| refused = Some(error)).ok())
-            })
-            .expect(COUNTED);
-        if let Some(error) = refused {
-            return Err(error);
-        }
-        let mut carver = Carver { plan, hub: plan.hub, arenas };
+        let need = |node| plan.need::<P>(node).bytes();
+        let (mut carver, mut hub) = Carver::open(plan, need, &mut buffer)?;
         let parts = carver.carve::<P>(&mut hub, &config).expect(COUNTED);
         let mut state = Some(State {
             settings,
-            page_shift: config.page_shift,
+            object_share: None,
             booted: false,
             loads: parts.loads,
             order: parts.order,
@@ -194,37 +191,41 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             model: config.model,
             map: parts.map,
             online: parts.online,
+            ledgers: parts.ledgers,
             homes: parts.homes,
+            nobodys: parts.nobodys,
             cpus: parts.cpus,
             zones: parts.zones,
             nodes: parts.nodes,
             topology,
             node_reclaim: &node_reclaim[0],
             state: &state[0],
+            wait_tables: parts.wait_tables,
+            page_shift: config.page_shift,
         })
     }
 }
 
 /// Carving fails only if `Plan::need` forgot something.
-const COUNTED: &str = "the plan counts all that is carved";
+pub(crate) const COUNTED: &str = "the plan counts all that is carved";
 
 /// What lies where.
 #[derive(Clone, Copy)]
-struct Plan<'m> {
-    topology: Topology<'m>,
+pub(crate) struct Plan<'m> {
+    pub(crate) topology: Topology<'m>,
     /// The node whose buffer holds the tables.
-    hub: NodeIndex,
+    pub(crate) hub: NodeIndex,
     /// From the first to the last section.
-    first_section: u64,
-    sections: u64,
+    pub(crate) first_section: u64,
+    pub(crate) sections: u64,
     zones: usize,
-    cpu_ids: usize,
+    pub(crate) cpu_ids: usize,
     /// CPUs of all nodes.
-    cpus: u64,
+    pub(crate) cpus: u64,
 }
 
 impl<'m> Plan<'m> {
-    fn new(topology: &Topology<'m>) -> Result<Self, BuildError> {
+    pub(crate) fn new(topology: &Topology<'m>) -> Result<Self, BuildError> {
         let has_memory = |&node: &NodeIndex| !topology.node(node).memory.is_empty();
         let hub = topology.indexes().find(has_memory).ok_or(BuildError::NoMemory)?;
         let all = || topology.nodes().iter().flat_map(|node| node.memory);
@@ -258,7 +259,7 @@ impl<'m> Plan<'m> {
     }
 
     /// The node whose buffer holds what belongs to `node`: itself, or the nearest one with memory.
-    fn home(&self, node: NodeIndex) -> NodeIndex {
+    pub(crate) fn home(&self, node: NodeIndex) -> NodeIndex {
         if !self.topology.node(node).memory.is_empty() {
             return node;
         }
@@ -268,7 +269,7 @@ impl<'m> Plan<'m> {
     }
 
     /// The node that a section's metadata lies with: the lowest of those that have memory in it.
-    fn owner(&self, section: u64) -> Option<NodeIndex> {
+    pub(crate) fn owner(&self, section: u64) -> Option<NodeIndex> {
         let frames = PfnRange::new(section << SECTION_SHIFT, (section + 1) << SECTION_SHIFT);
         self.topology.indexes().find(|&node| {
             let memory = self.topology.node(node).memory;
@@ -278,7 +279,10 @@ impl<'m> Plan<'m> {
     }
 
     /// The sections whose metadata lies with `node`.
-    fn owned_sections(&self, node: NodeIndex) -> impl Iterator<Item = u64> + use<'_, 'm> {
+    pub(crate) fn owned_sections(
+        &self,
+        node: NodeIndex,
+    ) -> impl Iterator<Item = u64> + use<'_, 'm> {
         let mut next = 0;
         let touched = self.topology.node(node).memory.iter().flat_map(move |range| {
             let first = range.start.section().max(next);
@@ -286,6 +290,25 @@ impl<'m> Plan<'m> {
             first..next
         });
         touched.filter(move |&section| self.owner(section) == Some(node))
+    }
+
+    /// Adjoining ones of these sections: number of the first, and how many.
+    fn runs(&self, node: NodeIndex) -> impl Iterator<Item = (u64, usize)> + use<'_, 'm> {
+        let mut sections = self.owned_sections(node).peekable();
+        core::iter::from_fn(move || {
+            let first = sections.next()?;
+            let mut count = 1;
+            while sections.next_if_eq(&(first + count)).is_some() {
+                count += 1;
+            }
+            Some((first, count as usize))
+        })
+    }
+
+    /// All runs, and the nodes that they lie with.
+    fn all_runs(&self) -> impl Iterator<Item = (NodeIndex, u64, usize)> + use<'_, 'm> {
+        let of = |node| self.runs(node).map(move |(first, count)| (node, first, count));
+        self.topology.indexes().flat_map(of)
     }
 
     /// Entries of list `index` of the pageset that a CPU of node `of` has for a zone.
@@ -316,10 +339,17 @@ impl<'m> Plan<'m> {
         if node == self.hub {
             self.add_tables::<P>(&mut need);
         }
-        self.owned_sections(node).for_each(|_| need.add::<Section>(1));
-        zones(&self.topology)
-            .filter(|zone| zone.0 == node)
-            .for_each(|_| need.add::<Zone<'_, P>>(1));
+        for (_, count) in self.runs(node) {
+            need.add::<[AtomicU32; SECTION_FRAMES]>(count);
+            need.add::<[AtomicU8; PAGEBLOCKS]>(count);
+            need.add::<SectionLists>(count);
+        }
+        zones(&self.topology).filter(|zone| zone.0 == node).for_each(|_| {
+            need.add::<Zone<'_, P>>(1);
+            // For the rule that needs most: a table a zone.
+            need.add::<WaitTable<'_, P>>(1);
+            need.add::<Bucket<P>>(BUCKETS);
+        });
         for homed in self.topology.indexes().filter(|&homed| self.home(homed) == node) {
             for _ in 0..REQUEST_KINDS {
                 need.add::<AtomicU16>(self.zones);
@@ -337,15 +367,24 @@ impl<'m> Plan<'m> {
         let nodes = self.topology.len();
         let pageblocks = OnlineMap::pageblocks(self.sections);
         need.add::<Option<Arena<'_>>>(nodes);
-        need.add::<Option<&Section>>(self.sections as usize);
+        need.add::<Option<Section<'_>>>(self.sections as usize);
+        need.add::<SectionRun<'_>>(self.all_runs().count());
         need.add::<AtomicU8>(pageblocks);
         need.add::<AtomicU64>(pageblocks * OnlineMap::WORDS_PER_PAGEBLOCK);
+        need.add::<Ledger>(nodes + 1);
         need.add::<&Zone<'_, P>>(self.zones);
+        need.add::<Option<&WaitTable<'_, P>>>(self.zones);
+        need.add::<&WaitTable<'_, P>>(self.zones);
         need.add::<NodeState<'_>>(nodes);
         need.add::<Home<'_, P>>(self.cpu_ids);
         need.add::<Option<Cpu<'_, P>>>(self.cpu_ids);
         need.add::<u32>(nodes);
         need.add::<NodeIndex>(nodes);
+        need.add::<Owner<P>>(1);
+        need.add::<Pageset<'_, P>>(1);
+        for index in 0..LISTS {
+            need.add::<AtomicU32>(P::Storage::ring_entries(list_order(index), 0) as usize);
+        }
         need.add::<P::Lock<State<'_>>>(1);
         need.add::<AtomicBool>(1);
     }
@@ -373,8 +412,8 @@ fn zones<'m>(topology: &Topology<'m>) -> impl Iterator<Item = (NodeIndex, ZoneKi
 }
 
 /// The buffers while they are being carved.
-struct Carver<'a, 'm> {
-    plan: Plan<'m>,
+pub(crate) struct Carver<'a, 'm> {
+    pub(crate) plan: Plan<'m>,
     hub: NodeIndex,
     /// Buffers of the nodes other than the hub.
     arenas: &'a mut [Option<Arena<'m>>],
@@ -384,27 +423,68 @@ struct Carver<'a, 'm> {
 struct Parts<'m, P: Platform> {
     map: SectionMap<'m>,
     online: OnlineMap<'m>,
+    ledgers: &'m [Ledger],
     zones: &'m [&'m Zone<'m, P>],
+    wait_tables: &'m [&'m WaitTable<'m, P>],
     nodes: &'m [NodeState<'m>],
     homes: &'m [Home<'m, P>],
+    nobodys: &'m Pageset<'m, P>,
     cpus: &'m [Option<Cpu<'m, P>>],
     loads: &'m mut [u32],
     order: &'m mut [NodeIndex],
 }
 
 impl<'m> Carver<'_, 'm> {
+    /// Takes the buffers of all nodes with memory; the second answer is that of the hub, which has room for the
+    /// table of the others.
+    pub(crate) fn open(
+        plan: Plan<'m>,
+        need: impl Fn(NodeIndex) -> usize,
+        buffer: &mut dyn FnMut(NodeIndex, usize) -> &'m mut [u8],
+    ) -> Result<(Self, Arena<'m>), BuildError> {
+        let topology = plan.topology;
+        let mut arena_of = |node: NodeIndex| -> Result<Arena<'m>, BuildError> {
+            let needed = need(node);
+            let buffer = buffer(node, needed);
+            if buffer.len() < needed {
+                let (node, given) = (topology.node(node).id, buffer.len());
+                return Err(BuildError::BufferTooSmall { node, given, needed });
+            }
+            Ok(Arena::new(buffer))
+        };
+        let mut hub = arena_of(plan.hub)?;
+        let mut refused = None;
+        let arenas = hub
+            .slice(topology.len(), |index, _| {
+                let node = NodeIndex(index as u16);
+                if node == plan.hub || plan.home(node) != node {
+                    return Ok(None);
+                }
+                Ok(arena_of(node).map_err(|error| refused = Some(error)).ok())
+            })
+            .expect(COUNTED);
+        match refused {
+            Some(error) => Err(error),
+            None => Ok((Carver { plan, hub: plan.hub, arenas }, hub)),
+        }
+    }
+
     fn carve<P: Platform>(
         &mut self,
         hub: &mut Arena<'m>,
         config: &Config,
     ) -> Result<Parts<'m, P>, OutOfMetadata> {
         let plan = self.plan;
-        let sections = hub.slice(plan.sections as usize, |index, hub| {
-            let section = plan.first_section + index as u64;
-            let Some(owner) = plan.owner(section) else { return Ok(None) };
-            Ok(Some(&self.arena(owner, hub).untouched(1)?[0]))
+        let mut keys = plan.all_runs();
+        let runs = hub.slice(plan.all_runs().count(), |_, hub| {
+            let (node, first, count) = keys.next().ok_or(OutOfMetadata)?;
+            let arena = self.arena(node, hub);
+            let (words, pageblocks) = (arena.untouched(count)?, arena.untouched(count)?);
+            Ok(SectionRun { first, words, pageblocks, lists: arena.untouched(count)? })
         })?;
-        let map = SectionMap::new(plan.first_section, sections);
+        let table = hub.slice(plan.sections as usize, |_, _| Ok(None))?;
+        runs.iter().for_each(|run| run.enter(plan.first_section, table));
+        let map = SectionMap::new(plan.first_section, runs, table);
         let pageblocks = OnlineMap::pageblocks(plan.sections);
         let online = OnlineMap::new(
             plan.first_section,
@@ -412,6 +492,9 @@ impl<'m> Carver<'_, 'm> {
             hub.untouched(pageblocks * OnlineMap::WORDS_PER_PAGEBLOCK)?,
         );
 
+        // The last one is that of all nodes.
+        let ledgers = hub.slice(plan.topology.len() + 1, |_, _| Ok(Ledger::default()))?;
+        let ledgers: &'m [Ledger] = ledgers;
         let mut zone_keys = zones(&plan.topology);
         let zones = hub.slice(plan.zones, |index, hub| {
             let (node, kind) = zone_keys.next().ok_or(OutOfMetadata)?;
@@ -423,6 +506,7 @@ impl<'m> Carver<'_, 'm> {
                     node,
                     frames,
                     span,
+                    Ledgers { node: &ledgers[node.0 as usize], all: &ledgers[plan.topology.len()] },
                     config.model.fallback,
                     config.model.departures.merging,
                 ))
@@ -430,6 +514,7 @@ impl<'m> Carver<'_, 'm> {
             Ok(&zone[0])
         })?;
         let zones: &'m [&'m Zone<'m, P>] = zones;
+        let wait_tables = self.carve_wait_tables(hub, zones, config.model.page_lock.tables)?;
 
         let nodes = hub.slice(plan.topology.len(), |index, hub| {
             let node = NodeIndex(index as u16);
@@ -439,30 +524,72 @@ impl<'m> Carver<'_, 'm> {
             let fallbacks = arena.untouched(FallbackRow::cells(plan.topology.len()))?;
             let (preferred, scans) = (Preferred::new(), ScanEvents::default());
             let fallbacks = FallbackRow::new(fallbacks);
-            Ok(NodeState { id, preferred, zonelists, scans, fallbacks })
+            let private = AtomicBool::new(false);
+            Ok(NodeState { id, private, preferred, zonelists, scans, fallbacks })
         })?;
+        let nobodys = carve_pagesets(hub, CpuId::NONE, NodeIndex(0), &zones[..1], |_, index| {
+            P::Storage::ring_entries(list_order(index), 0) as usize
+        })?;
+        let nobodys = &nobodys.pagesets[0];
         let homes =
-            hub.slice(plan.cpu_ids, |_, _| Ok([const { Slot::empty() }; ZoneKind::COUNT]))?;
+            hub.slice(plan.cpu_ids, |_, _| Ok(core::array::from_fn(|_| Slot::new(nobodys))))?;
         let cpus = hub.slice(plan.cpu_ids, |index, hub| {
             let cpu = CpuId(index as u32);
             let Some(node) = plan.topology.node_of_cpu(cpu) else { return Ok(None) };
             let arena = self.arena(plan.home(node), hub);
-            Ok(Some(carve_cpu(&plan, arena, cpu, node, zones)?))
+            let entries = |zone: &Zone<'m, P>, index| {
+                plan.ring_entries::<P::Storage>(node, zone.node(), zone.kind(), index)
+            };
+            Ok(Some(carve_pagesets(arena, cpu, node, zones, entries)?))
         })?;
         Ok(Parts {
             map,
             online,
+            ledgers,
             zones,
+            wait_tables,
             nodes,
             homes,
+            nobodys,
             cpus,
             loads: hub.slice(plan.topology.len(), |_, _| Ok(0))?,
             order: hub.slice(plan.topology.len(), |_, _| Ok(NodeIndex(0)))?,
         })
     }
 
+    /// The wait table of each zone's pages, by zone index.
+    fn carve_wait_tables<P: Platform>(
+        &mut self,
+        hub: &mut Arena<'m>,
+        zones: &'m [&'m Zone<'m, P>],
+        rule: WaitTables,
+    ) -> Result<&'m [&'m WaitTable<'m, P>], OutOfMetadata> {
+        let own: &mut [Option<&'m WaitTable<'m, P>>] = hub.slice(zones.len(), |_, _| Ok(None))?;
+        let tables = hub.slice(zones.len(), |index, hub| {
+            // The first zone of those that share a table has it.
+            let first = match rule {
+                WaitTables::Global => 0,
+                WaitTables::PerZone => index,
+                WaitTables::PerNode => {
+                    zones.partition_point(|zone| zone.node() < zones[index].node())
+                }
+            };
+            if let Some(table) = own[first] {
+                return Ok(table);
+            }
+            let table = carve_wait_table(self.arena(zones[first].node(), hub))?;
+            own[first] = Some(table);
+            Ok(table)
+        })?;
+        Ok(tables)
+    }
+
     /// The buffer of a node that has memory.
-    fn arena<'a>(&'a mut self, node: NodeIndex, hub: &'a mut Arena<'m>) -> &'a mut Arena<'m> {
+    pub(crate) fn arena<'a>(
+        &'a mut self,
+        node: NodeIndex,
+        hub: &'a mut Arena<'m>,
+    ) -> &'a mut Arena<'m> {
         if node == self.hub { hub } else { self.arenas[node.0 as usize].as_mut().expect(COUNTED) }
     }
 }
@@ -479,12 +606,21 @@ fn carve_zonelists<'m>(
     Ok([carve()?, carve()?, carve()?, carve()?])
 }
 
-fn carve_cpu<'m, P: Platform>(
-    plan: &Plan<'m>,
+fn carve_wait_table<'m, P: Platform>(
+    arena: &mut Arena<'m>,
+) -> Result<&'m WaitTable<'m, P>, OutOfMetadata> {
+    let buckets: &'m [Bucket<P>] = arena.slice(BUCKETS, |_, _| Ok(Bucket::new()))?;
+    let table = arena.slice(1, |_, _| Ok(WaitTable::new(buckets)))?;
+    Ok(&table[0])
+}
+
+/// The pagesets of a CPU for `zones`; `ring_entries` says how many entries list number so and so has for a zone.
+fn carve_pagesets<'m, P: Platform>(
     arena: &mut Arena<'m>,
     id: CpuId,
     of: NodeIndex,
     zones: &'m [&'m Zone<'m, P>],
+    ring_entries: impl Fn(&Zone<'m, P>, usize) -> usize,
 ) -> Result<Cpu<'m, P>, OutOfMetadata> {
     let owner = arena
         .slice(1, |_, _| Ok(Owner { cpu: id, node: of, exclusion: P::Storage::per_cpu(id) }))?;
@@ -493,11 +629,12 @@ fn carve_cpu<'m, P: Platform>(
         let zone = zones[index];
         let mut out_of_metadata = false;
         let lists: [List<'m, P>; LISTS] = core::array::from_fn(|index| {
-            let entries = plan.ring_entries::<P::Storage>(of, zone.node(), zone.kind(), index);
-            let ring = arena.untouched::<AtomicU32>(entries).unwrap_or_else(|OutOfMetadata| {
-                out_of_metadata = true;
-                &[]
-            });
+            let ring = arena.untouched::<AtomicU32>(ring_entries(zone, index)).unwrap_or_else(
+                |OutOfMetadata| {
+                    out_of_metadata = true;
+                    &[]
+                },
+            );
             P::Storage::list(id, ring)
         });
         if out_of_metadata { Err(OutOfMetadata) } else { Ok(Pageset::new(zone, owner, lists)) }

@@ -8,15 +8,15 @@ use core::fmt;
 
 use super::fast::{FromPageset, Near, hand_out};
 use super::pageblocks::{self, PageblocksBack};
-use super::reasons::Reason;
-use super::scan::Wanted;
+use super::scan::{Wanted, first_flags};
 use super::{PageAllocator, Request, refill::Runs};
 use crate::buddy::Search;
 use crate::error::{AllocError, FreeError};
-use crate::frame::Migratetype;
+use crate::frame::{Migratetype, WordCell, ZoneFrames};
 use crate::pcp::pageset::Pageset;
 use crate::pcp::{Storage, list_index};
 use crate::platform::Platform;
+use crate::reason::Reason;
 use crate::units::{Order, PageCount, Pfn, ZoneIndex};
 use crate::watermark::AllocFlags;
 use crate::zone::{Zone, ZoneEvents};
@@ -100,23 +100,32 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     #[inline(never)]
     fn bulk_scan(&self, request: Request, out: &mut [Pfn]) -> Result<usize, AllocError> {
         let wanted = self.wanted(request)?;
+        self.bulk_wanted(&wanted, out)
+    }
+
+    /// Pages for a request that was checked.
+    pub(super) fn bulk_wanted(
+        &self,
+        wanted: &Wanted<'_>,
+        out: &mut [Pfn],
+    ) -> Result<usize, AllocError> {
         if wanted.order != SINGLE {
             return Err(AllocError::BulkOrder { order: wanted.order });
         }
         if out.is_empty() {
             return Ok(0);
         }
-        let got = self.bulk_from_first_zone(&wanted, out);
+        let got = self.bulk_from_first_zone(wanted, out);
         if got > 0 {
             return Ok(got);
         }
-        out[0] = self.alloc(request)?;
+        out[0] = self.alloc_scoped(wanted)?;
         Ok(1)
     }
 
     /// Takes from the first zone with room, and from no other. It is a zone of the preferred node, so that
     /// each page is a `numa_hit` (facts 8, 11.1).
-    fn bulk_from_first_zone(&self, wanted: &Wanted, out: &mut [Pfn]) -> usize {
+    fn bulk_from_first_zone(&self, wanted: &Wanted<'_>, out: &mut [Pfn]) -> usize {
         let flags = AllocFlags::WMARK_LOW;
         let mut preferred = None;
         for zone in self.zonelist(wanted) {
@@ -131,9 +140,16 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             }
             let got = self.bulk_from_zone(zone, wanted, &mut out[..share]);
             if got > 0 {
-                let reason = || Reason::Watermark;
-                self.note_fallback(preferred, zone, PageCount(got as u64), reason);
+                self.note_fallback(wanted, zone, PageCount(got as u64), || {
+                    match preferred.limiting(SINGLE.pages()) {
+                        None => Reason::Watermark,
+                        Some(_) => Reason::Limit,
+                    }
+                });
                 return got;
+            }
+            if !self.model.departures.bulk_from_zone {
+                break;
             }
         }
         0
@@ -148,7 +164,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         if pages > 1 && room.0 > pages as u64 { pages } else { 0 }
     }
 
-    fn bulk_from_zone(&self, zone: &'m Zone<'m, P>, wanted: &Wanted, out: &mut [Pfn]) -> usize {
+    fn bulk_from_zone(&self, zone: &'m Zone<'m, P>, wanted: &Wanted<'_>, out: &mut [Pfn]) -> usize {
         let mut got = 0;
         if self.model.departures.bulk_from_zone {
             got = self.take_pageblocks(zone, wanted, out);
@@ -180,7 +196,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         &self,
         on: &<P::Storage as Storage>::OnCpu<'_>,
         pageset: &Pageset<'m, P>,
-        wanted: &Wanted,
+        wanted: &Wanted<'_>,
         list: usize,
         out: &mut [Pfn],
     ) -> usize {
@@ -188,6 +204,8 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         while got < out.len() {
             let refilled = self.refill_on(on, pageset, wanted.trip(AllocFlags::default()), list);
             let FromPageset::Block(number) = refilled else { break };
+            let zone = pageset.zone();
+            self.wake_above_soft_limit(zone, first_flags(wanted.gfp, zone));
             out[got] = hand_out(pageset.frames(), number, SINGLE, wanted.migratetype);
             got += 1;
             got += self.pop_into::<CHUNK>(on, pageset, wanted.migratetype, list, &mut out[got..]);
@@ -236,11 +254,15 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     }
 
     /// Takes pages straight from the buddy, in one hold of the lock and at most [`Runs::MOST`] runs.
-    fn bulk_direct(&self, zone: &Zone<'m, P>, wanted: &Wanted, out: &mut [Pfn]) -> usize {
+    fn bulk_direct(&self, zone: &Zone<'m, P>, wanted: &Wanted<'_>, out: &mut [Pfn]) -> usize {
         let mut runs = Runs::new();
         let want = out.len().min(u32::MAX as usize) as u32;
         let taken = {
             let mut guard = zone.lock_to_move();
+            let want = guard.claim(want, SINGLE);
+            if want == 0 {
+                return 0;
+            }
             let most_runs = Runs::MOST as u32;
             let taken = guard.buddy().take(
                 *zone.frames(),
@@ -259,6 +281,9 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let word = zone.frames().allocated(SINGLE, wanted.migratetype);
         zone.frames().hand_out_all(numbers, word, out);
         self.note_direct(zone, taken as u64);
+        if taken > 0 {
+            self.wake_above_soft_limit(zone, first_flags(wanted.gfp, zone));
+        }
         taken
     }
 
@@ -351,12 +376,12 @@ impl<P: Platform> BulkFree<'_, '_, P> {
         if let Some((zone, list)) = self.target
             && self.len < CHUNK
             && let frames = self.allocator.zones[zone.0 as usize].frames()
-            && let Some(page) = frames.locate(pfn)
-            && frames.is_allocated(page.frame.word(), SINGLE)
-            && list_index(SINGLE, page.pageblock()) == Some(list)
+            && let Some((word, number)) = frames.locate(pfn)
+            && frames.is_allocated(word.get(), SINGLE)
+            && list_index(SINGLE, type_of::<P>(frames, word, number)) == Some(list)
         {
-            self.allocator.take_back(page.frame, frames, pfn, SINGLE)?;
-            self.batch[self.len] = page.number;
+            self.allocator.take_back(word, frames, pfn, SINGLE)?;
+            self.batch[self.len] = number;
             self.len += 1;
             return Ok(());
         }
@@ -367,18 +392,20 @@ impl<P: Platform> BulkFree<'_, '_, P> {
     fn add_elsewhere(&mut self, pfn: Pfn) -> Result<(), FreeError> {
         let allocator = self.allocator;
         let frame = match allocator.map.get(pfn) {
-            Some(frame) if frame.word().is_allocated(SINGLE) => frame,
+            Some(frame) if allocator.may_free(frame, pfn, SINGLE) => frame,
             _ => return Err(allocator.refuse_free(pfn, SINGLE)),
         };
         let zone = frame.word().zone();
         let frames = allocator.zones[zone.0 as usize].frames();
-        allocator.take_back(frame, frames, pfn, SINGLE)?;
+        allocator.take_back(frame.cell(), frames, pfn, SINGLE)?;
         let Some(list) = list_index(SINGLE, allocator.map.pageblock(pfn)) else {
             allocator.free_to_zone(zone, pfn, SINGLE);
             return Ok(());
         };
-        self.flush();
-        self.target = Some((zone, list));
+        if self.target != Some((zone, list)) || self.len == CHUNK {
+            self.flush();
+            self.target = Some((zone, list));
+        }
         self.batch[self.len] = frames.number(pfn);
         self.len += 1;
         Ok(())
@@ -392,6 +419,12 @@ impl<P: Platform> BulkFree<'_, '_, P> {
         }
         self.len = 0;
     }
+}
+
+/// The type that decides on the list of a page: [`PageAllocator::goes_to_list`].
+#[inline]
+fn type_of<P: Platform>(frames: &ZoneFrames<'_>, word: WordCell<'_>, number: u32) -> Migratetype {
+    if P::Storage::EXACT { frames.pageblock(number) } else { word.get().migratetype() }
 }
 
 #[cfg(test)]

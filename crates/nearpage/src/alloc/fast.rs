@@ -1,16 +1,17 @@
 //! The fast path: one page from, or to, the pageset of this CPU.
 
+use core::hint::cold_path;
+
 use super::scan::{Trip, first_flags};
 use super::{PageAllocator, Request};
 use crate::error::{AllocError, FreeError};
-use crate::frame::{Frame, Migratetype, ZoneFrames};
+use crate::frame::{Migratetype, Word, WordCell, ZoneFrames};
 use crate::gfp::Gfp;
 use crate::pcp::pageset::Pageset;
 use crate::pcp::tuning::Tuning;
 use crate::pcp::{Pop, Push, Storage, list_index};
 use crate::platform::{Access, Platform};
 use crate::units::{Order, Pfn, ZoneKind};
-use crate::watermark::AllocFlags;
 
 /// What a pageset had for an allocation.
 pub(super) enum FromPageset {
@@ -44,15 +45,39 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
 
     /// A block from this CPU's pageset for the preferred zone, if that zone has room to spare.
     #[inline(always)]
-    fn alloc_fast(&self, request: Request) -> Option<Pfn> {
+    pub(super) fn alloc_fast(&self, request: Request) -> Option<Pfn> {
         let Near { pageset, list, migratetype } = self.near(request)?;
         if request.order.0 >= pageset.zone().headroom_orders() {
             return None;
         }
-        let flags = || first_flags(request.gfp, pageset.zone());
-        match self.alloc_from_pageset(pageset, request.order, migratetype, list, flags) {
+        let (on, popped) = self.pop(pageset, list)?;
+        let frames = pageset.frames();
+        // One comparison asks both whether it is a frame and whether its word is here.
+        let Some(word) = frames.near_word(popped.0) else {
+            let flags = first_flags(request.gfp, pageset.zone());
+            let trip = Trip { order: request.order, migratetype, flags };
+            return self.alloc_from_empty(on, pageset, list, trip, popped);
+        };
+        let pfn = frames.pfn(popped.0);
+        self.platform.touch_page(pfn, Access::Write);
+        pageset.note_alloc(&self.model.pcp);
+        mark_allocated(word, frames, request.order, migratetype);
+        Some(pfn)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn alloc_from_empty(
+        &self,
+        on: <P::Storage as Storage>::OnCpu<'_>,
+        pageset: &Pageset<'m, P>,
+        list: usize,
+        trip: Trip,
+        popped: Pop,
+    ) -> Option<Pfn> {
+        match self.popped_or_refilled(on, pageset, list, trip, popped) {
             FromPageset::Block(number) => {
-                Some(hand_out(pageset.frames(), number, request.order, migratetype))
+                Some(hand_out(pageset.frames(), number, trip.order, trip.migratetype))
             }
             FromPageset::Nothing | FromPageset::Busy => None,
         }
@@ -82,32 +107,55 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         Some(Near { pageset, list, migratetype })
     }
 
-    #[inline(always)]
+    /// A block from a pageset of this CPU, refilled if its list is empty.
     pub(super) fn alloc_from_pageset(
         &self,
         pageset: &Pageset<'m, P>,
-        order: Order,
-        migratetype: Migratetype,
         list: usize,
-        flags: impl FnOnce() -> AllocFlags,
+        trip: Trip,
     ) -> FromPageset {
+        match self.pop(pageset, list) {
+            Some((on, popped)) => self.popped_or_refilled(on, pageset, list, trip, popped),
+            None => FromPageset::Busy,
+        }
+    }
+
+    /// Pops from a list of this CPU; `None` if somebody else is at its pagesets.
+    #[inline(always)]
+    fn pop(
+        &self,
+        pageset: &Pageset<'m, P>,
+        list: usize,
+    ) -> Option<(<P::Storage as Storage>::OnCpu<'_>, Pop)> {
         let storage = self.platform.storage();
-        let Some(on) = pageset.enter(storage) else { return FromPageset::Busy };
+        let on = pageset.enter(storage)?;
         if P::Storage::EXACT && Tuning::notes_allocs(&self.model.pcp) {
             let mut tuning = pageset.tuning();
             tuning.before_alloc(&self.model.pcp);
             pageset.set_tuning(tuning);
         }
         let popped = storage.pop(&on, pageset.list(list), pageset.frames());
-        if let Some(number) = popped.frame() {
-            self.platform.touch_page(pageset.frames().pfn(number), Access::Write);
-            pageset.note_alloc(&self.model.pcp);
-            return FromPageset::Block(number);
+        Some((on, popped))
+    }
+
+    /// What was popped, or the first block of a refill if the list was empty.
+    fn popped_or_refilled(
+        &self,
+        on: <P::Storage as Storage>::OnCpu<'_>,
+        pageset: &Pageset<'m, P>,
+        list: usize,
+        trip: Trip,
+        popped: Pop,
+    ) -> FromPageset {
+        match popped {
+            Pop::MOVED => FromPageset::Busy,
+            Pop::EMPTY => self.refill(on, pageset, trip, list),
+            Pop(number) => {
+                self.platform.touch_page(pageset.frames().pfn(number), Access::Write);
+                pageset.note_alloc(&self.model.pcp);
+                FromPageset::Block(number)
+            }
         }
-        if popped == Pop::EMPTY {
-            return self.refill(on, pageset, Trip { order, migratetype, flags: flags() }, list);
-        }
-        FromPageset::Busy
     }
 
     /// Frees a block that [`alloc`](Self::alloc) returned, with the order that it was allocated with.
@@ -123,30 +171,45 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         // the frame's word and its pageblock's type are: those only confirm the branches.
         if let Some(pageset) = self.home(ZoneKind::Normal)
             && let frames = pageset.frames()
-            && let Some(page) = frames.locate(pfn)
-            && frames.is_allocated(page.frame.word(), order)
+            && let Some((word, number)) = frames.locate(pfn)
+            && Self::goes_to_list(frames, word, number, order, Migratetype::Movable)
         {
-            self.take_back(page.frame, frames, pfn, order)?;
-            if page.is_movable() {
-                self.free_to_pageset(pageset, page.number, order, Migratetype::Movable);
-            } else {
-                self.free_of_type(pageset, page.number, order, page.pageblock());
-            }
+            self.take_back(word, frames, pfn, order)?;
+            self.free_to_pageset(pageset, number, order, Migratetype::Movable);
             return Ok(());
         }
+        cold_path();
         self.free_anywhere(pfn, order)
     }
 
-    /// A free of a page of another zone, from a CPU that has no pagesets, or of a page that is not the
-    /// caller's.
+    /// Whether a block is allocated, and goes to the list of `migratetype` when it is freed. That is the type of its
+    /// pageblock, as in Linux, or on storages that are not exact the type that it was allocated for: its word
+    /// tells that for nothing, and a page on the wrong list only waits there for a request of that type.
+    #[inline(always)]
+    pub(super) fn goes_to_list(
+        frames: &ZoneFrames<'_>,
+        word: WordCell<'_>,
+        number: u32,
+        order: Order,
+        migratetype: Migratetype,
+    ) -> bool {
+        if P::Storage::EXACT {
+            frames.is_allocated(word.get(), order) && frames.pageblock(number) == migratetype
+        } else {
+            frames.is_allocated_for(word.get(), order, migratetype)
+        }
+    }
+
+    /// A free of a page of another zone or of a pageblock that is not movable, from a CPU that has no pagesets, or
+    /// of a page that is not the caller's.
     #[inline(never)]
     fn free_anywhere(&self, pfn: Pfn, order: Order) -> Result<(), FreeError> {
         let frame = match self.map.get(pfn) {
-            Some(frame) if frame.word().is_allocated(order) => frame,
+            Some(frame) if self.may_free(frame, pfn, order) => frame,
             _ => return Err(self.refuse_free(pfn, order)),
         };
         let zone = frame.word().zone();
-        self.take_back(frame, self.zones[zone.0 as usize].frames(), pfn, order)?;
+        self.take_back(frame.cell(), self.zones[zone.0 as usize].frames(), pfn, order)?;
         let Some(cpu) = self.this_cpu() else {
             self.free_to_zone(zone, pfn, order);
             return Ok(());
@@ -155,18 +218,6 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let number = pageset.frames().number(pfn);
         self.free_to_pageset(pageset, number, order, self.map.pageblock(pfn));
         Ok(())
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn free_of_type(
-        &self,
-        pageset: &Pageset<'m, P>,
-        number: u32,
-        order: Order,
-        migratetype: Migratetype,
-    ) {
-        self.free_to_pageset(pageset, number, order, migratetype);
     }
 
     /// Puts a block that nobody holds any more into a pageset of this CPU.
@@ -200,7 +251,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     #[inline(always)]
     pub(super) fn take_back(
         &self,
-        frame: Frame<'_>,
+        word: WordCell<'_>,
         frames: &ZoneFrames<'_>,
         pfn: Pfn,
         order: Order,
@@ -208,11 +259,31 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let cached = frames.cached(order);
         self.platform.touch_page(pfn, Access::Write);
         if !P::HARDENED {
-            frame.set_word(cached);
-        } else if !frame.swap_word(cached).is_allocated(order) {
-            return Err(self.refuse_free(pfn, order));
+            word.set(cached);
+        } else {
+            let held = word.swap(cached);
+            if !held.is_allocated(order) {
+                return Err(self.refuse_taken(word, held, cached, pfn, order));
+            }
         }
         Ok(())
+    }
+
+    /// In the same instant somebody else freed the page, or locked it: then it stays where it is.
+    #[cold]
+    #[inline(never)]
+    fn refuse_taken(
+        &self,
+        word: WordCell<'_>,
+        held: Word,
+        cached: Word,
+        pfn: Pfn,
+        order: Order,
+    ) -> FreeError {
+        if held.without_lock().is_allocated(order) {
+            word.replace(cached, held);
+        }
+        self.refuse_free(pfn, order)
     }
 
     /// Says why a free is refused, to the caller and to the host. The page stays where it is: whoever holds
@@ -239,6 +310,9 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             FrameState::Allocated if word.order() != order => {
                 FreeError::WrongOrder { pfn, order, allocated: word.order() }
             }
+            FrameState::Allocated if word.is_locked() || word.has_waiters() => {
+                FreeError::Locked { pfn, order }
+            }
             FrameState::Blank if !self.is_online(pfn) => FreeError::Foreign { pfn },
             state => FreeError::NotAllocated { pfn, order, state },
         }
@@ -253,10 +327,19 @@ pub(super) fn hand_out(
     order: Order,
     migratetype: Migratetype,
 ) -> Pfn {
-    let frame = frames.frame(number);
-    debug_assert!(!frame.word().is_allocated(order), "handed out twice");
-    frame.set_word(frames.allocated(order, migratetype));
+    mark_allocated(frames.word(number), frames, order, migratetype);
     frames.pfn(number)
+}
+
+#[inline(always)]
+fn mark_allocated(
+    word: WordCell<'_>,
+    frames: &ZoneFrames<'_>,
+    order: Order,
+    migratetype: Migratetype,
+) {
+    debug_assert!(!word.get().is_allocated(order), "handed out twice");
+    word.set(frames.allocated(order, migratetype));
 }
 
 #[cfg(test)]

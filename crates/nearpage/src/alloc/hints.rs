@@ -1,5 +1,6 @@
 //! How one scan uses the cache of its zonelist.
 
+use crate::reason::Reason;
 use crate::sync::{AtomicU64, Ordering};
 use crate::units::Order;
 use crate::watermark::AllocFlags;
@@ -75,6 +76,15 @@ pub(super) enum Refusal {
     Block,
 }
 
+/// Whether a scan has more zones than its first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Others {
+    /// It has only one.
+    None,
+    /// It has several.
+    Some,
+}
+
 /// Where a scan stands.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
@@ -91,6 +101,8 @@ pub(super) struct Hints<'a, 'm> {
     rule: CacheRule,
     cache: &'a ZonelistCache<'m>,
     events: &'a ScanEvents,
+    /// Where the first zone that the request may use is on the list.
+    first: usize,
     order: Order,
     flags: AllocFlags,
     phase: Phase,
@@ -98,32 +110,52 @@ pub(super) struct Hints<'a, 'm> {
 }
 
 impl<'a, 'm> Hints<'a, 'm> {
-    /// For a request for `order` with `flags` that scans `zones` zones.
+    /// For a request for `order` with `flags` that scans the zone at `first` and others.
     pub(super) fn new(
         rule: CacheRule,
         cache: &'a ZonelistCache<'m>,
         events: &'a ScanEvents,
-        zones: usize,
+        first: usize,
+        others: Others,
         order: Order,
         flags: AllocFlags,
     ) -> Self {
         let rights = AllocFlags::RESERVES.or(AllocFlags::NO_WATERMARKS);
-        let is_for_hints = zones > 1 && !flags.intersects(rights);
+        let is_for_hints = others == Others::Some && !flags.intersects(rights);
         let rule = if rule == CacheRule::Keyed && !is_for_hints { CacheRule::Off } else { rule };
         let (phase, counts) = (Phase::Untouched, ScanCounts::default());
-        Self { rule, cache, events, order, flags, phase, counts }
+        Self { rule, cache, events, first, order, flags, phase, counts }
+    }
+
+    /// Where the first zone that the request may use is on the list.
+    #[inline]
+    pub(super) fn first(&self) -> usize {
+        self.first
+    }
+
+    /// A zone was not asked because the request may not use it. In 2.6.20 the look at the cpuset came behind that
+    /// at the hints, so that a zone outside it made them count, as one that refused does. Facts 5.1.
+    pub(super) fn passed_over(&mut self, why: Reason, now_ns: impl FnOnce() -> u64) {
+        if self.rule == CacheRule::Original && why == Reason::Cpuset {
+            self.heed(now_ns);
+        }
     }
 
     /// Whether [`skips`](Self::skips) reads the cache for the zone at a position.
     #[inline]
     pub(super) fn are_read(&self, position: usize) -> bool {
-        position > 0 && self.phase == Phase::Heeded && self.rule != CacheRule::Off
+        position != self.unread() && self.phase == Phase::Heeded && self.rule != CacheRule::Off
     }
 
-    /// Whether the zone at a position need not be asked. The first one always is.
+    /// The position that is asked whatever its hint says: the first one; in 2.6.20 the first of the list.
+    fn unread(&self) -> usize {
+        if self.rule == CacheRule::Original { 0 } else { self.first }
+    }
+
+    /// Whether the zone at a position need not be asked.
     #[inline]
     pub(super) fn skips(&mut self, position: usize) -> bool {
-        if position == 0 {
+        if position == self.unread() {
             return false;
         }
         let skips = self.phase == Phase::Heeded && self.hint_refuses(position);
@@ -154,14 +186,20 @@ impl<'a, 'm> Hints<'a, 'm> {
             CacheRule::Keyed => position > 0 && how == Refusal::Watermark,
         };
         let mut wrote = is_noted && self.cache.note_refusal(position, self.flags, self.order);
-        if self.phase == Phase::Untouched {
-            self.phase = Phase::Heeded;
-            // In 2.6.20 too the first zone is noted before the hints may be forgotten.
-            let zapped = self.cache.zap_if_stale(now_ns());
-            self.counts.zaps += u64::from(zapped);
-            wrote |= zapped;
-        }
+        // In 2.6.20 too the first zone is noted before the hints may be forgotten.
+        wrote |= self.heed(now_ns);
         wrote
+    }
+
+    /// Begins to heed the hints; returns whether old ones were forgotten.
+    fn heed(&mut self, now_ns: impl FnOnce() -> u64) -> bool {
+        if self.phase != Phase::Untouched {
+            return false;
+        }
+        self.phase = Phase::Heeded;
+        let zapped = self.cache.zap_if_stale(now_ns());
+        self.counts.zaps += u64::from(zapped);
+        zapped
     }
 
     /// Whether a zone was left out for a hint on this pass.
@@ -198,6 +236,7 @@ mod tests {
     use crate::testing::machine::TestMachine;
     use crate::testing::plain::PlainPlatform;
     use crate::units::{NodeId, NodeIndex};
+    use crate::zonelist::cache::HintLine;
 
     type Allocator<'m> = PageAllocator<'m, PlainPlatform>;
 
@@ -265,6 +304,28 @@ mod tests {
                 assert_eq!((after[1] - before[1], after[2] - before[2]), (2, 1), "{rule:?}");
             });
         }
+    }
+
+    /// A scan past full zones reads a hint for each and nothing of the zones, whose lines others write.
+    #[test]
+    fn a_long_scan_reads_a_line_for_32_zones() {
+        let machine = (0..100).fold(TestMachine::new(), |machine, id| {
+            machine.node(id, 2048, if id == 0 { &[0] } else { &[] })
+        });
+        machine.run(|allocator| {
+            let gfp = Gfp::KERNEL.or(Gfp::THISNODE);
+            let last = allocator.fallback_zones(NodeIndex(0)).last().unwrap().node();
+            for zone in allocator.zones().iter().filter(|zone| zone.node() != last) {
+                let id = allocator.topology().node(zone.node()).id;
+                while allocator.alloc(Request::new(PAGE, gfp).on(id)).is_ok() {}
+            }
+            assert_eq!(node_of_next(allocator, PAGE), last);
+            assert_eq!(counts(allocator), [99, 0, 0, 0]);
+            assert_eq!(node_of_next(allocator, PAGE), last);
+            assert_eq!(counts(allocator), [100, 98, 0, 0], "only the last was asked again");
+            let lines = ZonelistCache::lines(100);
+            assert_eq!((lines, size_of::<HintLine>() * lines), (4, 256), "bytes of all hints");
+        });
     }
 
     #[test]

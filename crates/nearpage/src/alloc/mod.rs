@@ -2,10 +2,11 @@
 //!
 //! In call order: [`fast`](self::fast) is the whole life of a page while its CPU's pageset has pages and
 //! the zone has room; [`refill`] and [`drain`] move pages between a pageset and its zone; [`scan`] walks
-//! the zonelist, with the [`hints`] of its cache; [`slow`] is the ladder when nothing was found, [`balance`]
-//! what reclaim and it agree on; [`bulk`] is many pages at once;
-//! [`reasons`] counts why pages came from elsewhere, [`report`] tells why a request failed;
-//! [`hold`] keeps settings still from outside; [`build`] makes all of it out of the caller's memory; [`settings`] keeps watermarks and zonelists.
+//! the zonelist, with the [`hints`] of its cache; [`placed`] is what has a policy or a cpuset; [`slow`] is the
+//! ladder when nothing was found, [`balance`] what reclaim and it agree on; [`bulk`] is many pages at once;
+//! [`reasons`] counts why pages came from elsewhere, [`report`] tells why a request failed; [`pagelock`] locks pages; [`hold`] keeps settings
+//! still from outside; [`build`] makes all of it out of the caller's memory; [`settings`] keeps watermarks and
+//! zonelists, [`limits`] how much may be in use.
 //!
 //! Locks: a CPU's pagesets before a zone's lock; the lock of [`settings`] before zone locks. No two zone
 //! locks are held at once.
@@ -17,8 +18,11 @@ mod drain;
 mod fast;
 mod hints;
 mod hold;
+mod limits;
 mod online;
 mod pageblocks;
+mod pagelock;
+mod placed;
 mod reasons;
 mod refill;
 mod report;
@@ -26,25 +30,30 @@ mod scan;
 mod settings;
 mod slow;
 
+pub use crate::reason::{Fallbacks, Reason};
 pub use build::{BuildError, Config, metadata_size};
+pub(crate) use build::{CACHES_MAX, COUNTED, Carver, Plan};
 pub use bulk::BulkFreeError;
 pub use drain::DrainBusy;
 pub use hints::ScanCounts;
 pub use hold::SettingsLock;
-pub use reasons::{Fallbacks, Reason};
+pub use limits::Limits;
+pub use pagelock::{BitWord, PageLock};
 pub use report::AllocReport;
 pub use settings::SettingError;
 
-use crate::frame::SectionMap;
+use crate::frame::{Frame, SectionMap};
 use crate::gfp::Gfp;
+use crate::limit::Ledger;
 use crate::model::Model;
+use crate::pagelock::WaitTable;
 use crate::pcp::Storage;
 use crate::pcp::pageset::{Owner, Pageset};
 use crate::platform::Platform;
 use crate::slot::Slot;
 use crate::sync::{AtomicBool, AtomicU16, Ordering};
 use crate::topology::Topology;
-use crate::units::{CpuId, NodeId, NodeIndex, Order, ZoneIndex, ZoneKind};
+use crate::units::{CpuId, NodeId, NodeIndex, Order, Pfn, ZoneIndex, ZoneKind};
 use crate::zone::Zone;
 use crate::zonelist::list::Zonelist;
 
@@ -104,9 +113,20 @@ impl Preferred {
 /// Zone kinds that may be the highest of a request: all but Device.
 const REQUEST_KINDS: usize = ZoneKind::COUNT - 1;
 
+/// Who may use the memory of a node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Access {
+    /// All requests.
+    General,
+    /// Only requests that name the node: by a policy whose set has it, or with `__GFP_THISNODE`. What the node's
+    /// own CPUs ask for without a name comes from other nodes, and is counted under [`Reason::PrivateNode`].
+    Private,
+}
+
 /// A node: its zonelists.
 struct NodeState<'m> {
     id: NodeId,
+    private: AtomicBool,
     preferred: Preferred,
     /// By the highest kind that a request may use.
     zonelists: [Zonelist<'m>; REQUEST_KINDS],
@@ -120,7 +140,8 @@ struct Cpu<'m, P: Platform> {
     pagesets: &'m [Pageset<'m, P>],
 }
 
-/// A CPU's pagesets of the zones that its node's requests prefer, by the highest kind that a request may use.
+/// A CPU's pagesets of the zones that its node's requests prefer, by the highest kind that a request may use. In
+/// place of one that it has not: the pageset of [`CpuId::NONE`], so that nobody need ask whether there is one.
 type Home<'m, P> = [Slot<'m, Pageset<'m, P>>; ZoneKind::COUNT];
 
 /// The NUMA page allocator of one machine.
@@ -132,9 +153,13 @@ pub struct PageAllocator<'m, P: Platform> {
     model: Model,
     map: SectionMap<'m>,
     online: OnlineMap<'m>,
+    /// By node index, and then that of all nodes.
+    ledgers: &'m [Ledger],
     /// By CPU id. All that the fast path asks of its CPU, in one table: with one look-up more a pair took half
     /// as long again.
     homes: &'m [Home<'m, P>],
+    /// The pageset of [`CpuId::NONE`].
+    nobodys: &'m Pageset<'m, P>,
     /// By CPU id.
     cpus: &'m [Option<Cpu<'m, P>>],
     /// By zone index.
@@ -145,6 +170,9 @@ pub struct PageAllocator<'m, P: Platform> {
     /// [`node_reclaim_mode`](crate::watermark::Settings::node_reclaim_mode) is set.
     node_reclaim: &'m AtomicBool,
     state: &'m P::Lock<State<'m>>,
+    /// By zone index; several zones may share one.
+    wait_tables: &'m [&'m WaitTable<'m, P>],
+    page_shift: u32,
 }
 
 impl<'m, P: Platform> PageAllocator<'m, P> {
@@ -201,16 +229,37 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         self.nodes[node.0 as usize].scans.counts()
     }
 
+    /// The nearest node of `node` that has memory which is not only movable: the node itself if it has, `None` if
+    /// no node has any. `numa_mem_id()` of its CPUs.
+    pub fn memory_node(&self, node: NodeIndex) -> Option<NodeIndex> {
+        let zone = self.nodes[node.0 as usize].preferred.zone(ZoneKind::Normal);
+        Some(self.zones.get(zone.0 as usize)?.node())
+    }
+
+    /// The node of an allocated block, by its first frame.
+    pub(crate) fn node_of_block(&self, pfn: Pfn) -> Option<NodeIndex> {
+        let zone = self.map.get(pfn)?.word().zone();
+        Some(self.zones.get(zone.0 as usize)?.node())
+    }
+
+    /// The frame of `pfn`, or `None` where the machine has no memory.
+    #[inline(always)]
+    pub(crate) fn frame(&self, pfn: Pfn) -> Option<Frame<'m>> {
+        self.map.get(pfn)
+    }
+
     #[inline(always)]
     fn cpu(&self, id: CpuId) -> Option<&'m Cpu<'m, P>> {
         self.cpus.get(id.0 as usize)?.as_ref()
     }
 
-    /// This CPU's pageset for the zone that its requests for `kind` prefer.
+    /// This CPU's pageset for the zone that its requests for `kind` prefer. Storages that are not exact find out
+    /// by themselves that a pageset is nobody's: their operations answer that this is not its CPU.
     #[inline(always)]
     fn home(&self, kind: ZoneKind) -> Option<&'m Pageset<'m, P>> {
         let cpu = self.platform.storage().current_cpu();
-        self.homes.get(cpu.0 as usize)?[kind.index()].get()
+        let pageset = self.homes.get(cpu.0 as usize)?[kind.index()].get();
+        (!P::Storage::EXACT || pageset.owner().cpu != CpuId::NONE).then_some(pageset)
     }
 
     /// The CPU that this thread runs on, if its id is in the topology. CPUs that came later have no

@@ -58,8 +58,9 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             self.share_pageblocks(zone, part);
             let zone = self.zones[zone];
             let frames = *zone.frames();
-            zone.lock().buddy().online(frames, frames.number(part.start)..frames.number(part.end));
-            zone.add_managed(part.pages());
+            let mut guard = zone.lock();
+            guard.buddy().online(frames, frames.number(part.start)..frames.number(part.end));
+            guard.add_managed(part.pages());
         }
     }
 

@@ -10,7 +10,7 @@
 
 use super::PageAllocator;
 use super::refill::Runs;
-use super::scan::Wanted;
+use super::scan::{Wanted, first_flags};
 use crate::frame::Migratetype;
 use crate::pcp::pageset::Pageset;
 use crate::pcp::{Storage, list_index};
@@ -85,6 +85,10 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let mut runs = Runs::new();
         let pages = {
             let mut guard = zone.lock_to_move();
+            let blocks = guard.claim(blocks, PAGEBLOCK_ORDER);
+            if blocks == 0 {
+                return 0;
+            }
             let taken = guard.buddy().take_pageblocks(
                 *zone.frames(),
                 wanted.migratetype,
@@ -100,6 +104,9 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let word = zone.frames().allocated(Order(0), wanted.migratetype);
         zone.frames().hand_out_all(numbers, word, &mut out[..pages]);
         self.note_direct(zone, pages as u64);
+        if pages > 0 {
+            self.wake_above_soft_limit(zone, first_flags(wanted.gfp, zone));
+        }
         pages
     }
 

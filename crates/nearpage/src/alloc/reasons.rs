@@ -1,78 +1,18 @@
-//! Reasons: why pages came from elsewhere than the zone that their request preferred.
+//! The matrix of reasons: from which node pages were wanted, which node gave, and why the nearest did not.
 //!
-//! Counted in pages, by the preferred zone's node, the node that gave, and the reason. Where both are the same
-//! node, another zone of it gave. A page that a pageset hands out on the fast path is from the preferred zone
-//! and counted nowhere.
+//! Counted in pages, by the node of the nearest zone, the node that gave, and the reason why the nearest zone did
+//! not. Where both are the same node, another zone of it gave. A page that a pageset hands out on the fast path is
+//! from the nearest zone and counted nowhere.
 
 use super::PageAllocator;
 use super::scan::Wanted;
+use crate::gfp::Gfp;
 use crate::platform::Platform;
+use crate::reason::{Fallbacks, Reason};
 use crate::sync::{AtomicU64, Ordering};
 use crate::units::{NodeIndex, Order, PageCount};
 use crate::watermark::AllocFlags;
 use crate::zone::Zone;
-
-/// Why a page did not come from the zone that its request preferred.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-#[repr(u8)]
-pub enum Reason {
-    /// The preferred zone was below its watermark.
-    Watermark,
-    /// It had pages above its watermark, which it keeps from requests that could use a higher zone.
-    LowmemReserve,
-    /// It had enough pages, but no block that was large enough, or none without mixing pageblocks.
-    Fragmentation,
-    /// A nearer zone was not asked because the zonelist cache said that it was full.
-    Hint,
-}
-
-impl Reason {
-    /// Number of reasons.
-    pub const COUNT: usize = 4;
-    /// All reasons.
-    pub const ALL: [Reason; Self::COUNT] =
-        [Self::Watermark, Self::LowmemReserve, Self::Fragmentation, Self::Hint];
-
-    /// The name in texts.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Watermark => "watermark",
-            Self::LowmemReserve => "lowmem_reserve",
-            Self::Fragmentation => "fragmentation",
-            Self::Hint => "zonelist_hint",
-        }
-    }
-}
-
-/// Pages by reason: those of one node that was preferred and one that gave.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Fallbacks([u64; Reason::COUNT]);
-
-impl Fallbacks {
-    /// Pages that came from elsewhere for a reason.
-    pub const fn pages(&self, reason: Reason) -> PageCount {
-        PageCount(self.0[reason as usize])
-    }
-
-    /// Pages that came from elsewhere.
-    pub fn total(&self) -> PageCount {
-        PageCount(self.0.iter().sum())
-    }
-
-    /// Adds pages.
-    pub const fn add(&mut self, reason: Reason, pages: PageCount) {
-        self.0[reason as usize] += pages.0;
-    }
-
-    /// The sum of both.
-    #[must_use]
-    pub fn plus(mut self, other: Fallbacks) -> Fallbacks {
-        for reason in Reason::ALL {
-            self.add(reason, other.pages(reason));
-        }
-        self
-    }
-}
 
 /// A node's row of the matrix: [`Fallbacks`] by the node that gave.
 pub(super) struct FallbackRow<'m>(&'m [AtomicU64]);
@@ -101,28 +41,44 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     /// If the topology has no such node.
     pub fn fallbacks(&self, from: NodeIndex, to: NodeIndex) -> Fallbacks {
         let row = &self.nodes[from.0 as usize].fallbacks;
-        Fallbacks(Reason::ALL.map(|reason| row.cell(to, reason).load(Ordering::Relaxed)))
+        Fallbacks::of(|reason| PageCount(row.cell(to, reason).load(Ordering::Relaxed)))
     }
 
-    /// Counts pages that came from another zone than the preferred one.
+    /// Counts pages that came from another zone than the nearest. `why` says so if a request might have had them
+    /// from there.
     pub(super) fn note_fallback(
         &self,
-        preferred: &Zone<'m, P>,
+        wanted: &Wanted<'_>,
         zone: &Zone<'m, P>,
         pages: PageCount,
-        reason: impl FnOnce() -> Reason,
+        why: impl FnOnce() -> Reason,
     ) {
-        if preferred.index() != zone.index() {
-            let row = &self.nodes[preferred.node().0 as usize].fallbacks;
-            row.cell(zone.node(), reason()).fetch_add(pages.0, Ordering::Relaxed);
+        let is_nameless = !wanted.gfp.has(Gfp::THISNODE) && !wanted.scope.names(wanted.node);
+        let (from, reason) = match self.nearest(wanted) {
+            _ if is_nameless && self.is_private(wanted.node) => (wanted.node, Reason::PrivateNode),
+            Some((nearest, excluded)) if nearest.index() != zone.index() => {
+                (nearest.node(), excluded.unwrap_or_else(why))
+            }
+            _ => return,
+        };
+        let row = &self.nodes[from.0 as usize].fallbacks;
+        row.cell(zone.node(), reason).fetch_add(pages.0, Ordering::Relaxed);
+        if let Some(site) = wanted.scope.site {
+            site.note(reason, pages);
         }
     }
 
     /// Why a zone did not give what it was asked for, by what it has now.
-    pub(super) fn why_not(&self, zone: &Zone<'m, P>, wanted: &Wanted, flags: AllocFlags) -> Reason {
+    pub(super) fn why_not(
+        &self,
+        zone: &Zone<'m, P>,
+        wanted: &Wanted<'_>,
+        flags: AllocFlags,
+    ) -> Reason {
         let passes = |order, kind| zone.passes(order, flags, kind);
         if passes(wanted.order, wanted.kind) {
-            Reason::Fragmentation
+            let is_limited = zone.limiting(wanted.order.pages()).is_some();
+            if is_limited { Reason::Limit } else { Reason::Fragmentation }
         } else if passes(wanted.order, zone.kind()) {
             // Nothing is kept from requests that could use no higher zone.
             Reason::LowmemReserve

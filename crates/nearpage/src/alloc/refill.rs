@@ -28,6 +28,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         drop(on);
         if matches!(got, FromPageset::Block(_)) {
             self.wake_if_boosted(pageset.zone(), trip.flags);
+            self.wake_above_soft_limit(pageset.zone(), trip.flags);
         }
         got
     }
@@ -49,6 +50,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         pageset.share_high(&tuning, list);
 
         let mut guard = zone.lock_to_take(trip.flags);
+        let blocks = guard.claim(blocks, order);
         self.platform.touch(zone.published_line(), Access::Write);
         let refill = self.move_to_list(&mut guard, on, pageset, trip, list, blocks);
         guard.note_moved((refill.taken as u64) << order.0);

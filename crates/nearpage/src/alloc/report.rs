@@ -5,10 +5,11 @@ use core::fmt;
 
 use super::scan::{Wanted, first_flags};
 use super::{PageAllocator, Request};
-use crate::error::AllocError;
+use crate::error::{AllocError, LimitOf};
 use crate::frame::Migratetype;
 use crate::gfp::Gfp;
 use crate::platform::Platform;
+use crate::policy::Placement;
 use crate::units::{MAX_ORDER, NodeId, ORDERS, Order, PageCount};
 use crate::watermark::AllocFlags;
 use crate::zone::Zone;
@@ -19,7 +20,7 @@ const ZONES_MAX: usize = 8;
 /// A report on a request, as of when it is displayed: nothing is allocated and nothing is changed.
 pub struct AllocReport<'a, 'm, P: Platform> {
     allocator: &'a PageAllocator<'m, P>,
-    wanted: Wanted,
+    wanted: Wanted<'a>,
 }
 
 impl<'m, P: Platform> PageAllocator<'m, P> {
@@ -29,6 +30,19 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     /// [`AllocError`] if the request contradicts itself: that error is the whole story.
     pub fn report(&self, request: Request) -> Result<AllocReport<'_, 'm, P>, AllocError> {
         Ok(AllocReport { allocator: self, wanted: self.wanted(request)? })
+    }
+
+    /// A report on a request with a policy or a cpuset. Of a policy that takes turns it is that on a request near
+    /// the CPU that asks.
+    ///
+    /// # Errors
+    /// As [`report`](Self::report).
+    pub fn report_with<'a>(
+        &'a self,
+        placement: &Placement<'a>,
+        request: Request,
+    ) -> Result<AllocReport<'a, 'm, P>, AllocError> {
+        Ok(AllocReport { allocator: self, wanted: self.placed(placement, request)? })
     }
 
     /// Pages of a zone that CPUs cache.
@@ -50,7 +64,7 @@ impl<P: Platform> fmt::Display for AllocReport<'_, '_, P> {
 
 impl<'m, P: Platform> AllocReport<'_, 'm, P> {
     fn fmt_request(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Wanted { order, gfp, migratetype, kind, node } = self.wanted;
+        let Wanted { order, gfp, migratetype, kind, node, .. } = self.wanted;
         let node = self.allocator.node_id(node);
         writeln!(
             f,
@@ -78,6 +92,12 @@ impl<'m, P: Platform> AllocReport<'_, 'm, P> {
         zone.would_pass(order, self.flags(), self.wanted.kind, more)
     }
 
+    /// Whether a zone would give the block now.
+    fn has_room(&self, zone: &Zone<'m, P>) -> bool {
+        let order = self.wanted.order;
+        self.passes(zone, order, PageCount(0)) && zone.limiting(order.pages()).is_none()
+    }
+
     fn fmt_zones(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
@@ -98,8 +118,10 @@ impl<'m, P: Platform> AllocReport<'_, 'm, P> {
     }
 
     fn verdict(&self, zone: &Zone<'m, P>) -> &'static str {
-        if self.passes(zone, self.wanted.order, PageCount(0)) {
+        if self.has_room(zone) {
             "has room"
+        } else if self.passes(zone, self.wanted.order, PageCount(0)) {
+            "limit"
         } else if self.passes(zone, Order(0), PageCount(0)) {
             "no block"
         } else {
@@ -155,9 +177,10 @@ impl<'m, P: Platform> AllocReport<'_, 'm, P> {
     fn fmt_help(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Wanted { order, gfp, .. } = self.wanted;
         let nothing = PageCount(0);
-        if self.zones().any(|zone| self.passes(zone, order, nothing)) {
+        if self.zones().any(|zone| self.has_room(zone)) {
             return writeln!(f, "there is room now: the same request would succeed");
         }
+        self.fmt_limit(f)?;
         if self.zones().any(|zone| self.passes(zone, order, self.allocator.cached_pages(zone))) {
             writeln!(f, "a drain of the pagesets would help: enough pages are cached by CPUs")?;
         }
@@ -178,11 +201,7 @@ impl<'m, P: Platform> AllocReport<'_, 'm, P> {
                 "node {id}, zone {kind} has room, but keeps it for requests that can use no higher zone"
             )?;
         }
-        if gfp.has(Gfp::THISNODE)
-            && let Some(id) = self.elsewhere()
-        {
-            writeln!(f, "without __GFP_THISNODE node {id} would have given it")?;
-        }
+        self.fmt_elsewhere(f)?;
         if !gfp.has(Gfp::DIRECT_RECLAIM) {
             writeln!(f, "with __GFP_DIRECT_RECLAIM the request could have waited for reclaim")?;
         }
@@ -195,15 +214,49 @@ impl<'m, P: Platform> AllocReport<'_, 'm, P> {
         orders.find(|&order| self.zones().any(|zone| self.passes(zone, order, PageCount(0))))
     }
 
-    /// A node that would give the block if any node might.
-    fn elsewhere(&self) -> Option<NodeId> {
-        let anywhere = Wanted { gfp: self.wanted.gfp.without(Gfp::THISNODE), ..self.wanted };
-        let mut zones = self.allocator.zonelist(&anywhere);
-        let zone = zones.find(|zone| {
-            let flags = first_flags(anywhere.gfp, zone);
-            zone.would_pass(anywhere.order, flags, anywhere.kind, PageCount(0))
-        })?;
-        Some(self.id(zone))
+    /// The limit without which a zone would give the block.
+    fn fmt_limit(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let order = self.wanted.order;
+        let mut zones = self.zones().filter(|zone| self.passes(zone, order, PageCount(0)));
+        let limit = zones.find_map(|zone| self.allocator.limit_reached(zone, order));
+        let Some((of, pages)) = limit else { return Ok(()) };
+        let used = self.allocator.in_use(of).unwrap_or_default();
+        let counts = |zone: &&&Zone<'m, P>| match of {
+            LimitOf::Allocator => true,
+            LimitOf::Node(node) => self.id(zone) == node,
+        };
+        let zones = self.allocator.zones().iter().filter(counts);
+        let cached: u64 = zones.map(|zone| self.allocator.cached_pages(zone).0).sum();
+        writeln!(
+            f,
+            "the hard limit of {of}, {pages} pages, is in the way: {used} are in use, {cached} of them cached by CPUs"
+        )
+    }
+
+    /// Nodes that the request left out and that would give the block.
+    fn fmt_elsewhere(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Wanted { gfp, scope, .. } = self.wanted;
+        let attempts = [
+            ("__GFP_THISNODE", Wanted { gfp: gfp.without(Gfp::THISNODE), ..self.wanted }),
+            ("its policy", Wanted { scope: scope.beyond_policy(), ..self.wanted }),
+            ("its cpuset", Wanted { scope: scope.beyond_cpuset(), ..self.wanted }),
+            ("policy and cpuset", Wanted { scope: scope.anywhere(), ..self.wanted }),
+        ];
+        let helps = attempts.iter().find_map(|(what, freer)| Some((what, self.giver(freer)?)));
+        match helps {
+            Some((what, id)) => writeln!(f, "without {what} node {id} would have given it"),
+            None => Ok(()),
+        }
+    }
+
+    /// The node that would give the block to a freer request.
+    fn giver(&self, freer: &Wanted<'_>) -> Option<NodeId> {
+        let gives = |zone: &&Zone<'m, P>| {
+            let flags = first_flags(freer.gfp, *zone);
+            zone.would_pass(freer.order, flags, freer.kind, PageCount(0))
+                && zone.limiting(freer.order.pages()).is_none()
+        };
+        Some(self.id(self.allocator.zonelist(freer).find(gives)?))
     }
 
     /// How many free pages were missing where the fewest were.
@@ -233,6 +286,8 @@ mod tests {
     use std_alloc::string::{String, ToString};
 
     use super::*;
+    use crate::alloc::Limits;
+    use crate::policy::{NodeSet, Policy};
     use crate::testing::machine::TestMachine;
     use crate::testing::plain::PlainPlatform;
 
@@ -283,6 +338,33 @@ mod tests {
             assert!(text.contains("blocks up to order 7 are there to be had\n"), "{text}");
             assert!(text.contains("with __GFP_DIRECT_RECLAIM the request could"), "{text}");
             assert!(report(allocator, single).contains("there is room now"));
+        });
+    }
+
+    #[test]
+    fn a_report_names_the_limit_the_policy_and_the_cpuset_in_the_way() {
+        let machine = TestMachine::new().node(0, 4096, &[0]).node(8, 4096, &[]);
+        machine.run(|allocator| {
+            let request = Request::new(Order(0), Gfp::KERNEL);
+            let (set, other) = ([0b01], [0b10]);
+            let (zero, eight) = (NodeSet::of_words(&set), NodeSet::of_words(&other));
+            let bound = Placement::by(Policy::Bind(zero));
+            while allocator.alloc_with(&bound, request).is_ok() {}
+            let text = allocator.report_with(&bound, request).unwrap().to_string();
+            assert!(text.contains("without its policy node 8 would have given it\n"), "{text}");
+            let within = Placement::by(Policy::Local).within(zero);
+            let text = allocator.report_with(&within, request).unwrap().to_string();
+            assert!(text.contains("without its cpuset node 8 would have given it\n"), "{text}");
+            let text = allocator.report_with(&bound.within(zero), request).unwrap().to_string();
+            let both = "without policy and cpuset node 8 would have given it\n";
+            assert!(text.contains(both), "{text}");
+            let hard = Limits { hard_bytes: Some(20 << 12), soft_bytes: None };
+            allocator.set_limits(LimitOf::Node(NodeId(8)), hard).unwrap();
+            let bound = Placement::by(Policy::Bind(eight));
+            while allocator.alloc_with(&bound, request).is_ok() {}
+            let text = allocator.report_with(&bound, request).unwrap().to_string();
+            let line = "the hard limit of node 8, 20 pages, is in the way: 20 are in use, 0 of them cached by CPUs\n";
+            assert!(text.contains(line) && text.contains("  limit\n"), "{text}");
         });
     }
 

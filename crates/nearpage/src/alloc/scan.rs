@@ -1,15 +1,19 @@
 //! The scan: the zones of a zonelist in order, the first one that may be taken from. Facts 4.1, 4.2.
 
+use core::iter::Chain;
+use core::ops::Range;
+
 use super::fast::{FromPageset, Near, hand_out};
-use super::hints::{Hints, Refusal};
-use super::reasons::Reason;
+use super::hints::{Hints, Others, Refusal};
+use super::placed::Scope;
 use super::{PageAllocator, Request};
 use crate::buddy::{BlockRequest, Buddy, Fragmentation};
-use crate::error::AllocError;
+use crate::error::{AllocError, LimitOf};
 use crate::frame::{Migratetype, ZoneFrames};
 use crate::gfp::Gfp;
 use crate::pcp::{Storage, list_index};
 use crate::platform::{Access, Platform, Shortage};
+use crate::reason::Reason;
 use crate::units::{MAX_ORDER, NodeIndex, Order, PageCount, Pfn, ZoneKind};
 use crate::watermark::AllocFlags;
 use crate::zone::{Zone, ZoneEvents};
@@ -17,7 +21,7 @@ use crate::zonelist::list::Zonelist;
 
 /// A request with what follows from its flags.
 #[derive(Clone, Copy)]
-pub(super) struct Wanted {
+pub(super) struct Wanted<'a> {
     pub(super) order: Order,
     pub(super) gfp: Gfp,
     pub(super) migratetype: Migratetype,
@@ -25,9 +29,11 @@ pub(super) struct Wanted {
     pub(super) kind: ZoneKind,
     /// The node whose zonelist is walked.
     pub(super) node: NodeIndex,
+    /// The nodes that may be used.
+    pub(super) scope: Scope<'a>,
 }
 
-impl Wanted {
+impl Wanted<'_> {
     pub(super) fn trip(&self, flags: AllocFlags) -> Trip {
         Trip { order: self.order, migratetype: self.migratetype, flags }
     }
@@ -68,6 +74,8 @@ pub(super) struct Refusals {
     pub(super) free: PageCount,
     pub(super) below_watermark: u16,
     pub(super) fragmented: u16,
+    /// The first limit that stood in the way.
+    pub(super) limit: Option<(LimitOf, PageCount)>,
 }
 
 impl<'m, P: Platform> PageAllocator<'m, P> {
@@ -86,7 +94,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
 
     /// What the fast path did. If storage and tuning move together the trip that it made must not be made
     /// twice; otherwise the fast path may have been disturbed, and once more does no harm.
-    fn first_zone_after_fast_path(&self, request: Request) -> FirstZone {
+    pub(super) fn first_zone_after_fast_path(&self, request: Request) -> FirstZone {
         let has_headroom =
             |near: Near<'m, P>| request.order.0 < near.pageset.zone().headroom_orders();
         if P::Storage::EXACT && self.near(request).is_some_and(has_headroom) {
@@ -97,7 +105,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     }
 
     /// Checks a request.
-    pub(super) fn wanted(&self, request: Request) -> Result<Wanted, AllocError> {
+    pub(super) fn wanted<'a>(&self, request: Request) -> Result<Wanted<'a>, AllocError> {
         let Request { order, gfp, node } = request;
         if order > MAX_ORDER {
             return Err(AllocError::OrderTooLarge { order });
@@ -109,7 +117,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             Some(id) => self.node_index(id).ok_or(AllocError::UnknownNode { node: id })?,
             None => self.this_node(),
         };
-        let wanted = Wanted { order, gfp, migratetype, kind, node };
+        let wanted = Wanted { order, gfp, migratetype, kind, node, scope: Scope::default() };
         if gfp.has(Gfp::THISNODE) && self.zonelist(&wanted).next().is_none() {
             return Err(AllocError::MemorylessNode { node: self.node_id(node), gfp });
         }
@@ -117,7 +125,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     }
 
     /// The node of this CPU; of a CPU that the topology does not have, the first node with memory.
-    pub(super) fn this_node(&self) -> NodeIndex {
+    pub(crate) fn this_node(&self) -> NodeIndex {
         match self.this_cpu() {
             Some(cpu) => cpu.owner.node,
             None => self.zones[0].node(),
@@ -125,15 +133,56 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     }
 
     /// The zones that a request may use, in the order of fallback. Facts 3.3, 3.4.
-    pub(super) fn zonelist(
-        &self,
-        wanted: &Wanted,
-    ) -> impl Iterator<Item = &'m Zone<'m, P>> + use<'_, 'm, P> {
-        let list = self.list(wanted);
-        (0..zones_of(list, wanted)).map(|position| self.zone_at(list, position))
+    pub(super) fn zonelist<'a>(
+        &'a self,
+        wanted: &Wanted<'a>,
+    ) -> impl Iterator<Item = &'m Zone<'m, P>> + use<'a, 'm, P> {
+        let (list, wanted) = (self.list(wanted), *wanted);
+        self.usable_positions(&wanted).map(move |position| self.zone_at(list, position))
     }
 
-    fn list(&self, wanted: &Wanted) -> &'m Zonelist<'m> {
+    /// The places of those zones on the list.
+    fn usable_positions<'a>(
+        &'a self,
+        wanted: &Wanted<'a>,
+    ) -> impl Iterator<Item = usize> + use<'a, 'm, P> {
+        let (list, wanted) = (self.list(wanted), *wanted);
+        self.positions(&wanted).filter(move |&at| self.excludes(list, at, &wanted).is_none())
+    }
+
+    /// The places of all zones that a request would look at if it were not for its policy and its cpuset. Private
+    /// nodes come last, unless the request begins at one that it names.
+    fn positions(&self, wanted: &Wanted<'_>) -> Chain<Range<usize>, Range<usize>> {
+        let list = self.list(wanted);
+        let general = 0..list.len();
+        if wanted.gfp.has(Gfp::THISNODE) {
+            list.own().chain(0..0)
+        } else if wanted.scope.named.is_none() {
+            general.chain(0..0)
+        } else if self.is_private(wanted.node) && wanted.scope.names(wanted.node) {
+            (general.end..list.all_len()).chain(general)
+        } else {
+            general.clone().chain(general.end..list.all_len())
+        }
+    }
+
+    /// Why a request may not use the zone at a place of its list, if it may not.
+    #[inline]
+    fn excludes(
+        &self,
+        list: &Zonelist<'m>,
+        position: usize,
+        wanted: &Wanted<'_>,
+    ) -> Option<Reason> {
+        if wanted.scope.is_general() {
+            return None;
+        }
+        let node = self.zone_at(list, position).node();
+        let is_private = self.is_private(node) && !wanted.gfp.has(Gfp::THISNODE);
+        wanted.scope.excludes(node, is_private)
+    }
+
+    fn list(&self, wanted: &Wanted<'_>) -> &'m Zonelist<'m> {
         &self.nodes[wanted.node.0 as usize].zonelists[wanted.kind.index()]
     }
 
@@ -145,14 +194,17 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     /// the hints of its cache.
     pub(super) fn get_page(
         &self,
-        wanted: &Wanted,
+        wanted: &Wanted<'_>,
         flags: AllocFlags,
         first_zone: FirstZone,
     ) -> Result<Pfn, Refusals> {
         let node = &self.nodes[wanted.node.0 as usize];
-        let list = self.list(wanted);
-        let (rule, zones) = (self.model.zonelist_cache, zones_of(list, wanted));
-        let mut hints = Hints::new(rule, &list.cache, &node.scans, zones, wanted.order, flags);
+        let cache = &self.list(wanted).cache;
+        let mut positions = self.usable_positions(wanted);
+        let Some(first) = positions.next() else { return Err(Refusals::default()) };
+        let others = positions.next().map_or(Others::None, |_| Others::Some);
+        let rule = self.model.zonelist_cache;
+        let mut hints = Hints::new(rule, cache, &node.scans, first, others, wanted.order, flags);
         let (mut flags, mut first_zone) = (flags, first_zone);
         let result = loop {
             let result = self.get_page_once(wanted, flags, first_zone, &mut hints);
@@ -171,16 +223,26 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     /// more than to mix no pageblocks. `get_page_from_freelist`, facts 4.2.
     fn get_page_once(
         &self,
-        wanted: &Wanted,
+        wanted: &Wanted<'_>,
         flags: AllocFlags,
         first_zone: FirstZone,
         hints: &mut Hints<'_, 'm>,
     ) -> Result<Pfn, Refusals> {
         let list = self.list(wanted);
         let mut refusals = Refusals::default();
-        let zones = zones_of(list, wanted);
+        let first = self.zone_at(list, hints.first());
         let avoids = flags.has(AllocFlags::NOFRAGMENT);
-        for position in 0..if avoids { zones.min(list.near_len()) } else { zones } {
+        for position in self.positions(wanted) {
+            match self.excludes(list, position, wanted) {
+                None => {}
+                Some(reason) => {
+                    hints.passed_over(reason, || self.platform.now_ns());
+                    continue;
+                }
+            }
+            if avoids && self.zone_at(list, position).node() != first.node() {
+                break;
+            }
             if hints.are_read(position) {
                 self.platform.touch(list.cache.line(position), Access::Read);
             }
@@ -192,20 +254,23 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             self.platform.touch(zone.published_line(), Access::Read);
             refusals.zones += 1;
             refusals.free.0 += zone.free_pages().0;
-            let tried = if position == 0 { first_zone } else { FirstZone::Untried };
+            let tried = if position == hints.first() { first_zone } else { FirstZone::Untried };
             let refusal = if tried == FirstZone::PagesetTried
                 || self.may_take(zone, wanted, flags)
                 || self.node_reclaim_helps(zone, wanted, flags)
             {
                 if let Some(number) = self.take_from(zone, wanted, flags, tried) {
-                    self.note_placement(self.zone_at(list, 0), zone, wanted, flags, hints);
+                    self.note_placement(first, zone, wanted, flags, hints);
                     if flags.has(AllocFlags::HIGHATOMIC) {
                         let (frames, managed) = (*zone.frames(), zone.managed());
                         zone.lock().buddy().reserve(frames, number, wanted.order, managed);
                     }
                     return Ok(hand_out(zone.frames(), number, wanted.order, wanted.migratetype));
                 }
-                refusals.fragmented += 1;
+                match self.limit_reached(zone, wanted.order) {
+                    None => refusals.fragmented += 1,
+                    limit => refusals.limit = refusals.limit.or(limit),
+                }
                 Refusal::Block
             } else {
                 refusals.below_watermark += 1;
@@ -218,12 +283,20 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         Err(refusals)
     }
 
+    /// The zone that a request would look at first if it were not for its policy and its cpuset, and why it may
+    /// not use it, if it may not.
+    pub(super) fn nearest(&self, wanted: &Wanted<'_>) -> Option<(&'m Zone<'m, P>, Option<Reason>)> {
+        let list = self.list(wanted);
+        let position = self.positions(wanted).next()?;
+        Some((self.zone_at(list, position), self.excludes(list, position, wanted)))
+    }
+
     /// Counts an allocation that came from another zone than the preferred one. Facts 11.1.
     fn note_placement(
         &self,
         preferred: &Zone<'m, P>,
         zone: &Zone<'m, P>,
-        wanted: &Wanted,
+        wanted: &Wanted<'_>,
         flags: AllocFlags,
         hints: &Hints<'_, 'm>,
     ) {
@@ -231,7 +304,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             ZoneEvents::add(&zone.events().miss, 1);
             ZoneEvents::add(&preferred.events().foreign, 1);
         }
-        self.note_fallback(preferred, zone, wanted.order.pages(), || match hints.have_skipped() {
+        self.note_fallback(wanted, zone, wanted.order.pages(), || match hints.have_skipped() {
             true => Reason::Hint,
             false => self.why_not(preferred, wanted, flags),
         });
@@ -239,7 +312,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
 
     /// Whether a zone passes its watermark. A zone below its high mark is noted as such first: its pagesets
     /// stop growing.
-    fn may_take(&self, zone: &Zone<'m, P>, wanted: &Wanted, flags: AllocFlags) -> bool {
+    fn may_take(&self, zone: &Zone<'m, P>, wanted: &Wanted<'_>, flags: AllocFlags) -> bool {
         if !zone.view().below_high {
             let high = flags.without(AllocFlags(AllocFlags::WMARK_MASK)).or(AllocFlags::WMARK_HIGH);
             if zone.passes(wanted.order, high, wanted.kind) {
@@ -255,7 +328,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     fn take_from(
         &self,
         zone: &Zone<'m, P>,
-        wanted: &Wanted,
+        wanted: &Wanted<'_>,
         flags: AllocFlags,
         first_zone: FirstZone,
     ) -> Option<u32> {
@@ -268,21 +341,33 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         number
     }
 
-    fn take_cached(&self, zone: &Zone<'m, P>, wanted: &Wanted, flags: AllocFlags) -> Option<u32> {
+    fn take_cached(
+        &self,
+        zone: &Zone<'m, P>,
+        wanted: &Wanted<'_>,
+        flags: AllocFlags,
+    ) -> Option<u32> {
         let list = list_index(wanted.order, wanted.migratetype)?;
         let cpu = self.this_cpu()?;
         let pageset = &cpu.pagesets[zone.index().0 as usize];
-        let (order, migratetype) = (wanted.order, wanted.migratetype);
-        match self.alloc_from_pageset(pageset, order, migratetype, list, || flags) {
+        match self.alloc_from_pageset(pageset, list, wanted.trip(flags)) {
             FromPageset::Block(number) => Some(number),
             FromPageset::Nothing | FromPageset::Busy => None,
         }
     }
 
     /// A block straight from the buddy.
-    fn take_direct(&self, zone: &Zone<'m, P>, wanted: &Wanted, flags: AllocFlags) -> Option<u32> {
+    fn take_direct(
+        &self,
+        zone: &Zone<'m, P>,
+        wanted: &Wanted<'_>,
+        flags: AllocFlags,
+    ) -> Option<u32> {
         let number = {
             let mut guard = zone.lock_to_take(flags);
+            if guard.claim(1, wanted.order) == 0 {
+                return None;
+            }
             self.platform.touch(zone.published_line(), Access::Write);
             let number = take_block(guard.buddy(), *zone.frames(), wanted.trip(flags))?;
             guard.note_moved(wanted.order.pages().0);
@@ -295,6 +380,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         if self.this_node() != zone.node() {
             ZoneEvents::add(&events.direct_other, 1);
         }
+        self.wake_above_soft_limit(zone, flags);
         Some(number)
     }
 
@@ -322,11 +408,6 @@ fn take_block(buddy: &mut Buddy, frames: ZoneFrames<'_>, trip: Trip) -> Option<u
     reserved(buddy, AllocFlags::HIGHATOMIC)
         .or_else(|| buddy.alloc(frames, trip.block()))
         .or_else(|| reserved(buddy, AllocFlags::OOM.or(AllocFlags::NON_BLOCK)))
-}
-
-/// How many zones of a list a request may use.
-fn zones_of(list: &Zonelist<'_>, wanted: &Wanted) -> usize {
-    if wanted.gfp.has(Gfp::THISNODE) { list.own_len() } else { list.len() }
 }
 
 /// The flags of the first scan: the low mark, and no mixing of pageblocks where the preferred zone has

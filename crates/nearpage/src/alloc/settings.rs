@@ -1,21 +1,24 @@
 //! What follows from sizes and settings: watermarks, reserves, pageset sizes, zonelists. All of it is
 //! computed anew when memory comes online or a setting changes, under one lock.
 
-use super::PageAllocator;
+use super::{Access, PageAllocator};
+use crate::error::UnknownNode;
 use crate::pcp::pageset::Pageset;
 use crate::pcp::sizes::{Sizes, ZoneShare};
 use crate::pcp::{LISTS, Storage, list_order};
 use crate::platform::{Lock, Platform};
 use crate::sync::Ordering;
-use crate::units::{NodeIndex, PageCount, ZoneIndex, ZoneKind};
+use crate::units::{NodeId, NodeIndex, PageCount, ZoneIndex, ZoneKind};
 use crate::watermark::{self, Settings, Watermarks, ZoneSize};
 use crate::zone::Zone;
+use crate::zonelist::list::Own;
 use crate::zonelist::{self, CpuTerm, NodeOrder, Online};
 
 /// What the lock of settings protects.
 pub(super) struct State<'m> {
     pub(super) settings: Settings,
-    pub(super) page_shift: u32,
+    /// What the stacks of objects may keep of the budget; `None` as long as there is no slab allocator.
+    pub(super) object_share: Option<PageCount>,
     /// Whether the machine is past its boot: Linux counts CPUs in the order of nodes only then.
     pub(super) booted: bool,
     /// Scratch space for the order of nodes, one entry a node.
@@ -34,7 +37,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
 
     /// Log2 of the page size in bytes.
     pub fn page_shift(&self) -> u32 {
-        self.state.lock().page_shift
+        self.page_shift
     }
 
     /// Changes the settings and everything that follows from them. `movable_min` stays that of the model.
@@ -55,7 +58,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     }
 
     fn min_free_kbytes_of(&self, state: &State<'m>) -> u64 {
-        watermark::boot_min_free_kbytes(self.zone_sizes(), &state.settings, state.page_shift)
+        watermark::boot_min_free_kbytes(self.zone_sizes(), &state.settings, self.page_shift)
     }
 
     /// Makes all zonelists anew, as after a change of the machine at run time. `linux-*` models count
@@ -75,7 +78,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         self.node_reclaim.store(state.settings.node_reclaim_mode != 0, Ordering::Relaxed);
         let kbytes = self.min_free_kbytes_of(state);
         let watermarks =
-            Watermarks::new(self.zone_sizes(), kbytes, &state.settings, state.page_shift);
+            Watermarks::new(self.zone_sizes(), kbytes, &state.settings, self.page_shift);
         for zone in self.zones {
             let size = ZoneSize { kind: zone.kind(), managed: zone.managed() };
             let managed = self.managed_by_kind(zone.node());
@@ -94,9 +97,32 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         managed
     }
 
+    /// Takes the one place for a slab allocator; returns whether it was free.
+    pub(crate) fn claim_objects(&self) -> bool {
+        let mut state = self.state.lock();
+        let is_free = state.object_share.is_none();
+        state.object_share = state.object_share.or(Some(PageCount(0)));
+        is_free
+    }
+
+    /// Takes what stacks of objects may keep out of the budget of the pagesets: what is wanted, and at most half of
+    /// the budget if there is one. Returns how much that is.
+    pub(crate) fn share_budget(&self, wanted: PageCount) -> PageCount {
+        let mut state = self.state.lock();
+        let budget = state.settings.pageset_budget(self.page_shift);
+        let share = budget.map_or(wanted, |budget| wanted.min(PageCount(budget.0 / 2)));
+        state.object_share = Some(share);
+        if budget.is_some() {
+            self.resize_pagesets(&state);
+        }
+        share
+    }
+
     /// The sizes of all pagesets, within the budget if there is one.
     fn resize_pagesets(&self, state: &State<'m>) {
-        let budget = state.settings.pageset_budget(state.page_shift);
+        let objects = state.object_share.unwrap_or_default();
+        let budget = state.settings.pageset_budget(self.page_shift);
+        let budget = budget.map(|budget| PageCount(budget.0.saturating_sub(objects.0)));
         let cpus = self.cpus.iter().flatten().count() as u64;
         let most = |zone: &&Zone<'m, P>| self.sizes_of(zone, state).most_kept().0;
         let wanted = PageCount(cpus * self.zones.iter().map(most).sum::<u64>());
@@ -116,7 +142,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let cpus = if near > 0 { near } else { self.cpus.iter().flatten().count() };
         let share = ZoneShare { managed: zone.managed(), low: zone.marks().low, cpus: cpus as u32 };
         let fraction = state.settings.percpu_pagelist_high_fraction;
-        Sizes::of(share, fraction, state.page_shift)
+        Sizes::of(share, fraction, self.page_shift)
     }
 
     /// All zonelists, and the preferred zones of nodes and CPUs.
@@ -131,7 +157,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             for kind in ZoneKind::ALL {
                 let zone = self.nodes[cpu.owner.node.0 as usize].preferred.zone(kind);
                 let home = &self.homes[cpu.owner.cpu.0 as usize];
-                home[kind.index()].set(cpu.pagesets.get(zone.0 as usize));
+                home[kind.index()].set(cpu.pagesets.get(zone.0 as usize).unwrap_or(self.nobodys));
             }
         }
     }
@@ -153,14 +179,37 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     fn set_zonelists(&self, local: NodeIndex, order: &[NodeIndex]) {
         let node = &self.nodes[local.0 as usize];
         let zones = || zonelist::fallback_zones(order, self).filter_map(|zone| self.zone_of(zone));
+        let zone_at = |zone: &ZoneIndex| self.zones[zone.0 as usize];
         for (kind, list) in ZoneKind::ALL.into_iter().zip(&node.zonelists) {
-            let usable = || zones().filter(|zone| self.zones[zone.0 as usize].kind() <= kind);
-            let node_of = |zone: ZoneIndex| self.zones[zone.0 as usize].node();
-            let nearest = usable().next().map(node_of);
-            let near = usable().take_while(|&zone| Some(node_of(zone)) == nearest).count();
-            list.set(usable(), near, if nearest == Some(local) { near } else { 0 });
-            node.preferred.set(kind, usable().next());
+            let usable = || zones().filter(|zone| zone_at(zone).kind() <= kind);
+            let general = || usable().filter(|zone| !self.is_private(zone_at(zone).node()));
+            let private = usable().filter(|zone| self.is_private(zone_at(zone).node()));
+            let own = usable().filter(|zone| zone_at(zone).node() == local).count();
+            let is_private = self.is_private(local);
+            let own = if is_private && own > 0 { Own::Private(own) } else { Own::General(own) };
+            list.set(general(), private, own);
+            // Nobody prefers a private node without naming it; who does takes the way on which it is counted.
+            node.preferred.set(kind, general().next().filter(|_| !is_private));
         }
+    }
+
+    /// Whether only requests that name a node reach it: by a policy, or with `__GFP_THISNODE`.
+    #[inline]
+    pub(super) fn is_private(&self, node: NodeIndex) -> bool {
+        self.nodes[node.0 as usize].private.load(Ordering::Relaxed)
+    }
+
+    /// Says who may use the memory of a node.
+    ///
+    /// # Errors
+    /// [`UnknownNode`] if the topology has no such node; nothing is changed then.
+    pub fn set_access(&self, node: NodeId, access: Access) -> Result<(), UnknownNode> {
+        let index = self.node_index(node).ok_or(UnknownNode { node })?;
+        let mut state = self.state.lock();
+        let is_private = access == Access::Private;
+        self.nodes[index.0 as usize].private.store(is_private, Ordering::Relaxed);
+        self.rebuild(&mut state);
+        Ok(())
     }
 
     fn zone_of(&self, zone: zonelist::ZoneRef) -> Option<ZoneIndex> {

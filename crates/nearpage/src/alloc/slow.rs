@@ -32,10 +32,10 @@ const COMPACTIONS_MAX: u32 = 16;
 impl<'m, P: Platform> PageAllocator<'m, P> {
     #[cold]
     #[inline(never)]
-    pub(super) fn alloc_slow(&self, wanted: &Wanted) -> Result<Pfn, AllocError> {
+    pub(super) fn alloc_slow(&self, wanted: &Wanted<'_>) -> Result<Pfn, AllocError> {
         let mut ladder = Ladder {
             allocator: self,
-            wanted,
+            wanted: begin(wanted),
             flags: slow_flags(wanted),
             refusals: Refusals::default(),
             rounds_without_progress: 0,
@@ -49,7 +49,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     }
 
     /// Wakes background reclaim of each node in the zonelist.
-    fn wake_reclaim(&self, wanted: &Wanted) {
+    fn wake_reclaim(&self, wanted: &Wanted<'_>) {
         let mut last = None;
         for zone in self.zonelist(wanted) {
             if last.replace(zone.node()) != Some(zone.node()) {
@@ -60,12 +60,15 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     }
 
     /// Gives a pageblock reserved for urgent requests to this one; returns whether there was any.
-    fn unreserve(&self, wanted: &Wanted, force: Force) -> bool {
+    fn unreserve(&self, wanted: &Wanted<'_>, force: Force) -> bool {
         self.zonelist(wanted)
             .any(|zone| zone.lock().buddy().unreserve(*zone.frames(), wanted.migratetype, force))
     }
 
-    fn out_of_memory(&self, wanted: &Wanted, refusals: Refusals) -> AllocError {
+    fn out_of_memory(&self, wanted: &Wanted<'_>, refusals: Refusals) -> AllocError {
+        if let Some((limit, pages)) = refusals.limit {
+            return AllocError::LimitReached { limit, pages, order: wanted.order, gfp: wanted.gfp };
+        }
         AllocError::OutOfMemory {
             node: self.node_id(wanted.node),
             order: wanted.order,
@@ -87,7 +90,7 @@ enum End {
 /// A request on its way up.
 struct Ladder<'a, 'm, P: Platform> {
     allocator: &'a PageAllocator<'m, P>,
-    wanted: &'a Wanted,
+    wanted: Wanted<'a>,
     flags: AllocFlags,
     /// What the last look saw.
     refusals: Refusals,
@@ -104,16 +107,18 @@ impl<P: Platform> Ladder<'_, '_, P> {
         loop {
             step = match step.and_then(|()| self.round()) {
                 Err(End::NoPage) if may_not_fail(self.wanted.gfp) => self.insist(),
-                Err(end) => return end,
-                Ok(()) => Ok(()),
+                ended => ended,
             };
+            if let Err(end) = step {
+                return end;
+            }
             self.wake();
         }
     }
 
     fn wake(&self) {
         if self.flags.has(AllocFlags::KSWAPD) {
-            self.allocator.wake_reclaim(self.wanted);
+            self.allocator.wake_reclaim(&self.wanted);
         }
     }
 
@@ -123,7 +128,7 @@ impl<P: Platform> Ladder<'_, '_, P> {
     }
 
     fn look_with(&mut self, flags: AllocFlags) -> Result<(), End> {
-        match self.allocator.get_page(self.wanted, flags, FirstZone::Untried) {
+        match self.allocator.get_page(&self.wanted, flags, FirstZone::Untried) {
             Ok(pfn) => Err(End::Got(pfn)),
             Err(refusals) => {
                 self.refusals = refusals;
@@ -140,7 +145,7 @@ impl<P: Platform> Ladder<'_, '_, P> {
         }
         let progress = self.reclaim()?;
         let compacted = self.compact()?;
-        if gives_up_early::<P>(self.wanted) {
+        if gives_up_early::<P>(&self.wanted) {
             return Err(End::NoPage);
         }
         let goes_on =
@@ -149,23 +154,35 @@ impl<P: Platform> Ladder<'_, '_, P> {
     }
 
     /// Who helps to free memory may have the last pages; but as long as one zone of the list has pages above
-    /// its mark, no other is emptied.
+    /// its mark, no other is emptied. They, and urgent requests that cannot wait, now leave policy and cpuset.
     fn use_reserves(&mut self) -> Result<(), End> {
-        if !ignores_watermarks(self.wanted.gfp) || self.flags.has(AllocFlags::NO_WATERMARKS) {
-            return Ok(());
+        let Wanted { gfp, scope, .. } = self.wanted;
+        let opens = ignores_watermarks(gfp) && !self.flags.has(AllocFlags::NO_WATERMARKS);
+        if opens {
+            let wakes = AllocFlags(self.flags.0 & AllocFlags::KSWAPD.0);
+            self.flags = AllocFlags::NO_WATERMARKS.or(wakes);
         }
-        let wakes = AllocFlags(self.flags.0 & AllocFlags::KSWAPD.0);
-        self.flags = AllocFlags::NO_WATERMARKS.or(wakes);
-        self.look()
+        let leaves = (ignores_watermarks(gfp) || is_pressing(gfp)) && scope.is_limited();
+        if leaves {
+            self.wanted.scope = scope.anywhere();
+        }
+        if opens || leaves { self.look() } else { Ok(()) }
     }
 
-    /// For a request that may not reclaim: nearpage looks once more after a drain.
+    /// For a request that may not reclaim: nearpage looks once more after a drain, unless the request prefers
+    /// failing to more work.
     fn drain_and_leave(&mut self) -> Result<(), End> {
-        if self.allocator.model.departures.drains_before_failing {
+        let is_easy = self.wanted.gfp.has(Gfp::NORETRY);
+        if self.drains() && !is_easy {
             self.drain();
             self.look()?;
         }
         Err(End::NoPage)
+    }
+
+    /// Whether pagesets are drained in any case: for a limit they are, since what they hold counts.
+    fn drains(&self) -> bool {
+        self.allocator.model.departures.drains_before_failing || self.refusals.limit.is_some()
     }
 
     fn drain(&self) {
@@ -175,13 +192,13 @@ impl<P: Platform> Ladder<'_, '_, P> {
 
     /// Returns whether it made progress.
     fn reclaim(&mut self) -> Result<bool, End> {
-        let shortage = self.allocator.shortage(self.wanted);
+        let shortage = self.allocator.shortage(&self.wanted);
         let progress = self.allocator.platform.direct_reclaim(shortage).0 > 0;
         if progress {
             self.look()?;
-            self.allocator.unreserve(self.wanted, Force::KeepsLast);
+            self.allocator.unreserve(&self.wanted, Force::KeepsLast);
         }
-        if progress || self.allocator.model.departures.drains_before_failing {
+        if progress || self.drains() {
             self.drain();
             self.look()?;
         }
@@ -199,14 +216,14 @@ impl<P: Platform> Ladder<'_, '_, P> {
                 return true;
             }
         }
-        self.allocator.unreserve(self.wanted, Force::TakesLast)
+        self.allocator.unreserve(&self.wanted, Force::TakesLast)
     }
 
     /// Whether some zone would pass its min mark if all was reclaimed that can be.
     fn reclaim_could_do(&self) -> bool {
-        let Wanted { order, kind, .. } = *self.wanted;
+        let Wanted { order, kind, .. } = self.wanted;
         let flags = AllocFlags(self.flags.0 & !AllocFlags::WMARK_MASK);
-        self.allocator.zonelist(self.wanted).any(|zone| {
+        self.allocator.zonelist(&self.wanted).any(|zone| {
             let node = self.allocator.node_id(zone.node());
             let more = self.allocator.platform.reclaimable(node, zone.kind());
             zone.would_pass(order, flags, kind, more)
@@ -215,7 +232,7 @@ impl<P: Platform> Ladder<'_, '_, P> {
 
     /// Large blocks are compacted for before anything is reclaimed: what is missing may be order, not memory.
     fn compact_early(&mut self) -> Result<(), End> {
-        let Wanted { order, gfp, migratetype, .. } = *self.wanted;
+        let Wanted { order, gfp, migratetype, .. } = self.wanted;
         let is_costly = order > COSTLY_ORDER;
         let is_worth_it = is_costly || order > Order(0) && migratetype != Migratetype::Movable;
         if !is_worth_it || !gfp.has(Gfp::DIRECT_RECLAIM) || ignores_watermarks(gfp) {
@@ -240,7 +257,7 @@ impl<P: Platform> Ladder<'_, '_, P> {
         if !P::COMPACTS || self.wanted.order == Order(0) {
             return Ok(Compacted::Skipped);
         }
-        let shortage = self.allocator.shortage(self.wanted);
+        let shortage = self.allocator.shortage(&self.wanted);
         let compacted = self.allocator.platform.compact(shortage, effort);
         if compacted != Compacted::Skipped {
             self.look()?;
@@ -279,28 +296,55 @@ impl<P: Platform> Ladder<'_, '_, P> {
     fn last_resort(&mut self) -> Result<(), End> {
         // Somebody else may have been given up for meanwhile.
         self.look_with(AllocFlags::WMARK_HIGH)?;
-        if !may_kill(self.wanted) {
+        if !may_kill(&self.wanted) {
             return Err(End::NoPage);
         }
-        let shortage = self.allocator.shortage(self.wanted);
+        let shortage = self.allocator.shortage(&self.wanted);
         let helped = self.allocator.platform.out_of_memory(shortage);
         if self.wanted.gfp.has(Gfp::NOFAIL) {
             self.look_with(AllocFlags::NO_WATERMARKS)?;
+            self.look_beyond_cpuset(AllocFlags::NO_WATERMARKS)?;
         }
         self.rounds_without_progress = 0;
         if helped { Ok(()) } else { Err(End::NoPage) }
     }
 
-    /// A request that may not fail gets a part of the reserves, and begins anew.
+    /// A request that may not fail gets a part of the reserves, whatever the limits, and begins anew.
     fn insist(&mut self) -> Result<(), End> {
-        self.look_with(AllocFlags::MIN_RESERVE)?;
+        let rights = AllocFlags::MIN_RESERVE.or(AllocFlags::OVER_LIMIT);
+        self.look_with(rights)?;
+        self.look_beyond_cpuset(rights)?;
         self.allocator.platform.relax();
         Ok(())
     }
+
+    /// To leave the cpuset is better than to fail where failing is not allowed.
+    fn look_beyond_cpuset(&mut self, flags: AllocFlags) -> Result<(), End> {
+        let inside = self.wanted.scope;
+        if !inside.has_cpuset() {
+            return Ok(());
+        }
+        self.wanted.scope = inside.beyond_cpuset();
+        let looked = self.look_with(flags);
+        self.wanted.scope = inside;
+        looked
+    }
+}
+
+/// The request as it enters the ladder: urgent ones that cannot wait are not kept in a cpuset. Facts 3.7.
+fn begin<'a>(wanted: &Wanted<'a>) -> Wanted<'a> {
+    let scope = wanted.scope;
+    let scope = if is_pressing(wanted.gfp) { scope.beyond_cpuset() } else { scope };
+    Wanted { scope, ..*wanted }
+}
+
+/// Whether the request is urgent and cannot wait.
+fn is_pressing(gfp: Gfp) -> bool {
+    gfp.has(Gfp::HIGH) && !gfp.has(Gfp::DIRECT_RECLAIM)
 }
 
 /// The flags of the slow path: the min mark, and reserves for urgent requests. Facts 4.4 a.
-fn slow_flags(wanted: &Wanted) -> AllocFlags {
+fn slow_flags(wanted: &Wanted<'_>) -> AllocFlags {
     let gfp = wanted.gfp;
     let when = |condition, flags| if condition { flags } else { AllocFlags::WMARK_MIN };
     let urgent = gfp.has(Gfp::HIGH);
@@ -322,13 +366,13 @@ fn may_not_fail(gfp: Gfp) -> bool {
 }
 
 /// Requests that prefer failing to more work, and large ones that more work rarely helps. Facts 4.4 i.
-fn gives_up_early<P: Platform>(wanted: &Wanted) -> bool {
+fn gives_up_early<P: Platform>(wanted: &Wanted<'_>) -> bool {
     let tries_hard = P::COMPACTS && wanted.gfp.has(Gfp::RETRY_MAYFAIL);
     wanted.gfp.has(Gfp::NORETRY) || wanted.order > COSTLY_ORDER && !tries_hard
 }
 
 /// Whether the last resort would be taken for this request. Facts 4.4 m.
-fn may_kill(wanted: &Wanted) -> bool {
+fn may_kill(wanted: &Wanted<'_>) -> bool {
     wanted.order <= COSTLY_ORDER
         && !wanted.gfp.has(Gfp::RETRY_MAYFAIL)
         && !wanted.gfp.has(Gfp::THISNODE)

@@ -4,9 +4,10 @@ use std_alloc::vec;
 use std_alloc::vec::Vec;
 
 use super::plain::PlainPlatform;
-use crate::alloc::{Config, PageAllocator, metadata_size};
+use crate::alloc::{BuildError, Config, PageAllocator, metadata_size};
+use crate::slab::{self, SlabAllocator, SlabConfig};
 use crate::topology::{AddressMap, Node, NodeBuf, Topology, TopologyBuf};
-use crate::units::{CpuId, NodeId, Pfn, PfnRange, SECTION_FRAMES};
+use crate::units::{CpuId, NodeId, NodeIndex, Pfn, PfnRange, SECTION_FRAMES};
 
 /// Describes a machine, and runs tests on it.
 ///
@@ -96,21 +97,71 @@ impl TestMachine {
     /// # Panics
     /// If there can be no such allocator.
     pub fn run_offline<R>(&self, f: impl FnOnce(&PageAllocator<'_, PlainPlatform>) -> R) -> R {
+        self.run_with(None, |allocator, _| f(allocator))
+    }
+
+    /// As [`run_offline`](Self::run_offline), with a slab allocator; its
+    /// [`pages`](SlabAllocator::pages) are the page allocator.
+    ///
+    /// # Panics
+    /// If there can be no such allocators.
+    pub fn run_slab_offline<R>(
+        &self,
+        config: SlabConfig,
+        f: impl FnOnce(&TestSlab<'_, '_>) -> R,
+    ) -> R {
+        self.run_with(Some(config), |_, slab| f(slab.expect("it was asked for")))
+    }
+
+    /// As [`run`](Self::run), with a slab allocator.
+    ///
+    /// # Panics
+    /// If there can be no such allocators.
+    pub fn run_slab<R>(&self, config: SlabConfig, f: impl FnOnce(&TestSlab<'_, '_>) -> R) -> R {
+        self.run_slab_offline(config, |slab| {
+            let ranges: Vec<PfnRange> =
+                self.topology.nodes.iter().flat_map(|node| node.memory.clone()).collect();
+            slab.online_all(&ranges).expect("memory of the topology, offline until now");
+            f(slab)
+        })
+    }
+
+    fn run_with<R>(
+        &self,
+        slab: Option<SlabConfig>,
+        f: impl FnOnce(&PageAllocator<'_, PlainPlatform>, Option<&TestSlab<'_, '_>>) -> R,
+    ) -> R {
         let nodes: Vec<Node<'_>> = self.topology.nodes.iter().map(borrow).collect();
         let topology = Topology::new(&nodes, &self.topology.distances, self.topology.address_map)
             .expect("a test describes a topology");
-        let size = |node| metadata_size::<PlainPlatform>(&topology, node).expect("it has memory");
-        let mut metadata: Vec<Vec<u8>> =
-            topology.indexes().map(|node| vec![0; size(node)]).collect();
+        let zeroes = |size: &dyn Fn(NodeIndex) -> Result<usize, BuildError>| -> Vec<Vec<u8>> {
+            topology.indexes().map(|node| vec![0; size(node).expect("it has memory")]).collect()
+        };
+        let mut metadata = zeroes(&|node| metadata_size::<PlainPlatform>(&topology, node));
+        let mut slab_metadata = match &slab {
+            Some(config) => {
+                zeroes(&|node| slab::metadata_size::<PlainPlatform>(&topology, node, config))
+            }
+            None => Vec::new(),
+        };
         let mut buffers: Vec<&mut [u8]> = metadata.iter_mut().map(Vec::as_mut_slice).collect();
+        let mut slab_buffers: Vec<&mut [u8]> =
+            slab_metadata.iter_mut().map(Vec::as_mut_slice).collect();
         let platform = PlainPlatform::default();
         let allocator = PageAllocator::new(platform, topology, self.config, |node, _| {
             core::mem::take(&mut buffers[node.0 as usize])
         })
         .expect("buffers are as large as asked");
-        f(&allocator)
+        let slab = slab.map(|config| {
+            let buffer = |node: NodeIndex, _| core::mem::take(&mut slab_buffers[node.0 as usize]);
+            SlabAllocator::new(&allocator, config, buffer).expect("buffers are as large as asked")
+        });
+        f(&allocator, slab.as_ref())
     }
 }
+
+/// The slab allocator of a test.
+pub type TestSlab<'a, 'm> = SlabAllocator<'a, 'm, PlainPlatform>;
 
 impl From<TopologyBuf> for TestMachine {
     /// A machine of this topology, with nearpage's own rules.

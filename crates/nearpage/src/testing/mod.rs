@@ -5,6 +5,7 @@ pub mod machine;
 pub mod naive_allocator;
 pub mod naive_buddy;
 pub mod naive_list;
+pub mod naive_page_lock;
 pub mod plain;
 pub mod random;
 pub mod sections;

@@ -17,6 +17,8 @@
 //! | `alloc` | scan (facts 4.2) |
 //! | `slow` | what happens when that finds nothing (facts 4.4) |
 //! | `hints` | the zonelist cache (facts 5.1, and nearpage's own) |
+//! | `policy` | policies, cpusets, private nodes (facts 3.7, 3.8) |
+//! | `limits` | hard and soft limits (nearpage's own) |
 //! | `free` | frees, drains, decay (facts 7.4 to 7.7) |
 //! | `bulk` | bulk allocation and bulk free (facts 8) |
 
@@ -24,8 +26,10 @@ mod alloc;
 mod bulk;
 mod free;
 mod hints;
+mod limits;
 mod loose;
 mod machine;
+mod policy;
 mod slow;
 mod zone;
 
@@ -41,6 +45,7 @@ use crate::topology::Topology;
 use crate::units::{CpuId, NodeId, NodeIndex, PageCount, Pfn, PfnRange, ZoneKind};
 use crate::watermark::Settings;
 
+pub use policy::{NaiveMode, NaivePlacement};
 pub use zone::{Begins, Events, NaiveZone, Pageblocks};
 
 /// Calls to the host so far, and what it has to give.
@@ -88,6 +93,8 @@ impl HostCalls {
 /// A node: its zonelists, as zone numbers.
 struct NaiveNode {
     id: NodeId,
+    /// Whether only requests that name it reach it.
+    is_private: bool,
     cpus: Vec<CpuId>,
     /// FALLBACK.
     fallback: Vec<usize>,
@@ -137,6 +144,10 @@ pub struct NaiveAllocator {
     memory: Vec<(PfnRange, usize)>,
     /// What of it is online, in any order.
     online: Vec<PfnRange>,
+    /// Hard and soft, in pages, of nodes and of all.
+    limits: BTreeMap<Option<NodeIndex>, (Option<u64>, Option<u64>)>,
+    /// Pages that came from elsewhere, from all nodes to all.
+    pub all_fallbacks: Fallbacks,
     /// The host.
     pub calls: HostCalls,
     /// The time.
@@ -149,6 +160,7 @@ impl NaiveAllocator {
         let (zones, memory) = machine::zones_of(topology, &config.model);
         let node = |node: &crate::topology::Node<'_>| NaiveNode {
             id: node.id,
+            is_private: false,
             cpus: node.cpus.to_vec(),
             fallback: Vec::new(),
             own: Vec::new(),
@@ -169,6 +181,8 @@ impl NaiveAllocator {
             pageblocks: Pageblocks::new(&memory),
             memory,
             online: Vec::new(),
+            limits: BTreeMap::new(),
+            all_fallbacks: Fallbacks::default(),
             calls: HostCalls::default(),
             now_ns: 0,
         }

@@ -2,9 +2,13 @@
 
 use core::cell::{Cell, RefCell, RefMut};
 
-use crate::error::FreeError;
+use std_alloc::vec::Vec;
+
+use crate::error::{FreeError, PageLockError};
 use crate::pcp::serial::{CurrentCpu, SerialStorage, Single};
-use crate::platform::{Lock, Platform, Shortage};
+use crate::platform::{Lock, Parked, ParkedThread, Platform, Shortage};
+use crate::slab::ObjectError;
+use crate::sync::AtomicU32;
 use crate::units::{CpuId, PageCount};
 
 /// The CPU that the thread pretends to run on.
@@ -48,8 +52,16 @@ pub struct PlainPlatform {
     pub reclaims: Cell<u64>,
     /// Times that the last resort was asked for.
     pub out_of_memory: Cell<u64>,
-    /// The time.
+    /// The time. A park lasts until its deadline, or for a nanosecond.
     pub now_ns: Cell<u64>,
+    /// The thread that the test plays.
+    pub thread: Cell<ParkedThread>,
+    /// Threads that were unparked, in order.
+    pub unparked: RefCell<Vec<ParkedThread>>,
+    /// Whether a thread that parks is told to give up.
+    pub cancels: Cell<bool>,
+    /// Refused unlocks so far.
+    pub lock_misuses: Cell<u64>,
 }
 
 impl PlainPlatform {
@@ -91,6 +103,28 @@ impl Platform for PlainPlatform {
     }
 
     fn misuse(&self, _error: &FreeError) {
+        count(&self.misuses);
+    }
+
+    fn this_thread(&self, _word: &AtomicU32) -> ParkedThread {
+        self.thread.get()
+    }
+
+    fn park(&self, _word: &AtomicU32, deadline_ns: Option<u64>) -> Parked {
+        let later = self.now_ns.get() + 1;
+        self.now_ns.set(deadline_ns.map_or(later, |deadline| deadline.max(later)));
+        if self.cancels.get() { Parked::Cancelled } else { Parked::Awake }
+    }
+
+    fn unpark(&self, thread: ParkedThread) {
+        self.unparked.borrow_mut().push(thread);
+    }
+
+    fn lock_misuse(&self, _error: &PageLockError) {
+        count(&self.lock_misuses);
+    }
+
+    fn misuse_of_object(&self, _error: &ObjectError) {
         count(&self.misuses);
     }
 }

@@ -3,39 +3,70 @@
 use std_alloc::boxed::Box;
 use std_alloc::vec::Vec;
 
-use crate::frame::{Section, SectionMap};
+use crate::arena::AnyBytes;
+use crate::frame::section::PAGEBLOCKS;
+use crate::frame::{Section, SectionLists, SectionMap, SectionRun};
+use crate::sync::{AtomicU8, AtomicU32};
+use crate::units::SECTION_FRAMES;
 
 /// Owned sections of a small machine, untouched.
 pub struct Sections {
-    sections: Vec<Option<Box<Section>>>,
+    runs: Vec<OwnedRun>,
+    count: usize,
 }
 
-/// The table that a [`SectionMap`] borrows.
-pub struct SectionTable<'m>(Vec<Option<&'m Section>>);
+struct OwnedRun {
+    first: usize,
+    words: Box<[[AtomicU32; SECTION_FRAMES]]>,
+    pageblocks: Box<[[AtomicU8; PAGEBLOCKS]]>,
+    lists: Box<[SectionLists]>,
+}
+
+/// What a [`SectionMap`] borrows.
+pub struct SectionTable<'m> {
+    runs: Vec<SectionRun<'m>>,
+    table: Vec<Option<Section<'m>>>,
+}
 
 impl Sections {
     /// Sections 0 to `count - 1`; those for which `is_hole` holds are missing.
     pub fn new(count: usize, is_hole: impl Fn(usize) -> bool) -> Sections {
-        let sections = (0..count).map(|at| (!is_hole(at)).then(zeroed)).collect();
-        Sections { sections }
+        let mut runs = Vec::new();
+        let mut first = 0;
+        while first < count {
+            let end = (first..count).find(|&at| is_hole(at)).unwrap_or(count);
+            let (words, pageblocks) = (zeroed(end - first), zeroed(end - first));
+            runs.push(OwnedRun { first, words, pageblocks, lists: zeroed(end - first) });
+            first = end + 1;
+        }
+        Sections { runs, count }
     }
 
     /// The table of these sections.
     pub fn table(&self) -> SectionTable<'_> {
-        SectionTable(self.sections.iter().map(Option::as_deref).collect())
+        let runs: Vec<_> = self.runs.iter().map(OwnedRun::parts).collect();
+        let mut table = std_alloc::vec![None; self.count];
+        runs.iter().for_each(|run| run.enter(0, &mut table));
+        SectionTable { runs, table }
+    }
+}
+
+impl OwnedRun {
+    fn parts(&self) -> SectionRun<'_> {
+        let (words, pageblocks, lists) = (&self.words, &self.pageblocks, &self.lists);
+        SectionRun { first: self.first as u64, words, pageblocks, lists }
     }
 }
 
 impl SectionTable<'_> {
     /// The map of these sections.
     pub fn map(&self) -> SectionMap<'_> {
-        SectionMap::new(0, &self.0)
+        SectionMap::new(0, &self.runs, &self.table)
     }
 }
 
 #[allow(unsafe_code)]
-fn zeroed() -> Box<Section> {
-    // SAFETY: a section is an array of 8-bit and one of 32-bit atomics, and every bit pattern of those
-    // is a value. On the stack it would be half a megabyte, and its memory resident at once.
-    unsafe { Box::new_zeroed().assume_init() }
+fn zeroed<T: AnyBytes>(count: usize) -> Box<[T]> {
+    // SAFETY: any bytes are a `T`. On the stack it would be half a megabyte, and its memory resident at once.
+    unsafe { Box::new_zeroed_slice(count).assume_init() }
 }

@@ -40,6 +40,10 @@ pub struct ZoneStats {
     pub most_pages_per_hold: PageCount,
     /// Pages that CPUs cache now.
     pub cached_pages: PageCount,
+    /// Trips for blocks that a hard limit sent away with none.
+    pub limit_refused: u64,
+    /// Trips above a soft limit, which woke background reclaim.
+    pub soft_limit_wakes: u64,
 }
 
 impl ZoneStats {
@@ -63,6 +67,8 @@ impl ZoneStats {
             lock_acquisitions: self.lock_acquisitions + other.lock_acquisitions,
             most_pages_per_hold: self.most_pages_per_hold.max(other.most_pages_per_hold),
             cached_pages: pages(self.cached_pages, other.cached_pages),
+            limit_refused: self.limit_refused + other.limit_refused,
+            soft_limit_wakes: self.soft_limit_wakes + other.soft_limit_wakes,
         }
     }
 
@@ -92,6 +98,9 @@ impl ZoneStats {
         self.numa_other += other;
         self.numa_miss += read(&events.miss);
         self.numa_foreign += read(&events.foreign);
+        self.numa_interleave += read(&events.interleave);
+        self.limit_refused += read(&events.limit_refused);
+        self.soft_limit_wakes += read(&events.soft_limit_wakes);
         self.pgalloc.0 += read(&events.direct_alloc_pages);
         self.pgfree.0 += read(&events.direct_free_pages);
     }

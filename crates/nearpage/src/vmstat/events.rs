@@ -4,6 +4,7 @@ use core::fmt::{self, Write};
 
 use super::ZoneStats;
 use crate::alloc::{Fallbacks, PageAllocator, Reason, ScanCounts};
+use crate::pagelock::WaitCounts;
 use crate::platform::Platform;
 use crate::units::{NodeIndex, ZoneKind};
 
@@ -21,7 +22,7 @@ impl ZoneStats {
     }
 
     /// What only nearpage counts.
-    fn own_lines(&self) -> [(&'static str, u64); 7] {
+    fn own_lines(&self) -> [(&'static str, u64); 9] {
         [
             ("nr_pcp_pages", self.cached_pages.0),
             ("pcp_refill", self.refills),
@@ -30,6 +31,8 @@ impl ZoneStats {
             ("pcp_drain_pages", self.drained_pages.0),
             ("zone_lock_acquisitions", self.lock_acquisitions),
             ("zone_lock_most_pages", self.most_pages_per_hold.0),
+            ("limit_refused", self.limit_refused),
+            ("limit_soft_wake", self.soft_limit_wakes),
         ]
     }
 }
@@ -45,8 +48,9 @@ impl<P: Platform> PageAllocator<'_, P> {
 
     /// Writes those lines of `/proc/vmstat` that an allocator of pages has, with the kernel's names, and
     /// after them nearpage's own: pages in pagesets, their refills and drains, how often zone locks were
-    /// taken and the most pages in one hold, and what scans of zonelists did ([`ScanCounts`]),
-    /// and how many pages came from elsewhere than preferred for which reason ([`Reason`]).
+    /// taken and the most pages in one hold, trips that limits concerned, what scans of zonelists did
+    /// ([`ScanCounts`]), what happened at the wait tables of page locks ([`WaitCounts`]), and how many pages came from
+    /// elsewhere than preferred for which reason ([`Reason`]).
     ///
     /// # Errors
     /// Those of `out`.
@@ -62,6 +66,7 @@ impl<P: Platform> PageAllocator<'_, P> {
         write_lines(&[("pgfree", all.pgfree.0)], out)?;
         write_lines(&all.own_lines(), out)?;
         write_lines(&self.scan_lines(), out)?;
+        write_lines(&self.page_lock_lines(), out)?;
         let indexes = || self.topology().indexes();
         let pairs = indexes().flat_map(|from| indexes().map(move |to| self.fallbacks(from, to)));
         let all = pairs.fold(Fallbacks::default(), Fallbacks::plus);
@@ -99,6 +104,19 @@ impl<P: Platform> PageAllocator<'_, P> {
             ("zonelist_skipped", all.zones_skipped),
             ("zonelist_second_pass", all.second_passes),
             ("zonelist_zap", all.zaps),
+        ]
+    }
+
+    fn page_lock_lines(&self) -> [(&'static str, u64); 6] {
+        let counts = self.topology().indexes().map(|node| self.wait_counts(node));
+        let all = counts.fold(WaitCounts::default(), WaitCounts::plus);
+        [
+            ("page_lock_waits", all.waits),
+            ("page_lock_collisions", all.collisions),
+            ("page_lock_longest_chain", all.longest_chain),
+            ("page_lock_wakes", all.wakes),
+            ("page_lock_wakes_from_other_node", all.wakes_from_other_node),
+            ("page_lock_hand_overs", all.hand_overs),
         ]
     }
 }
@@ -198,9 +216,13 @@ mod tests {
                             pgalloc_dma32 0\npgalloc_normal 16\npgalloc_movable 3\npgalloc_device 0\n\
                             pgfree 1\nnr_pcp_pages 1\npcp_refill 2\npcp_refill_pages 3\npcp_drain 0\n\
                             pcp_drain_pages 0\nzone_lock_acquisitions 3\nzone_lock_most_pages 16\n\
-                            zonelist_visited 0\nzonelist_skipped 0\nzonelist_second_pass 0\n\
-                            zonelist_zap 0\nfallback_watermark 0\nfallback_lowmem_reserve 0\n\
-                            fallback_fragmentation 0\nfallback_zonelist_hint 0\n";
+                            limit_refused 0\nlimit_soft_wake 0\nzonelist_visited 0\nzonelist_skipped 0\nzonelist_second_pass 0\n\
+                            zonelist_zap 0\npage_lock_waits 0\npage_lock_collisions 0\n\
+                            page_lock_longest_chain 0\npage_lock_wakes 0\n\
+                            page_lock_wakes_from_other_node 0\npage_lock_hand_overs 0\n\
+                            fallback_watermark 0\nfallback_lowmem_reserve 0\n\
+                            fallback_fragmentation 0\nfallback_zonelist_hint 0\n\
+                            fallback_policy 0\nfallback_cpuset 0\nfallback_private_node 0\nfallback_limit 0\n";
             assert_eq!(text, expected);
             let mut text = String::new();
             allocator.write_numastat(NodeIndex(1), &mut text).unwrap();
@@ -216,8 +238,8 @@ mod tests {
             allocator.alloc(Request::new(Order(1), Gfp::KERNEL)).unwrap();
             let mut text = String::new();
             allocator.write_fallbacks(&mut text).unwrap();
-            let expected =
-                "Node 0 -> Node 8 watermark 2 lowmem_reserve 0 fragmentation 0 zonelist_hint 0\n";
+            let expected = "Node 0 -> Node 8 watermark 2 lowmem_reserve 0 fragmentation 0 \
+                            zonelist_hint 0 policy 0 cpuset 0 private_node 0 limit 0\n";
             assert_eq!(text, expected);
         });
     }

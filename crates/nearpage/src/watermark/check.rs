@@ -36,6 +36,8 @@ impl AllocFlags {
     pub const HIGHATOMIC: AllocFlags = AllocFlags(0x200);
     /// May wake background reclaim.
     pub const KSWAPD: AllocFlags = AllocFlags(0x800);
+    /// May exceed a limit: nearpage's own, for who may not fail.
+    pub const OVER_LIMIT: AllocFlags = AllocFlags(0x1_0000);
     /// Any right to go below a mark.
     pub const RESERVES: AllocFlags =
         Self::NON_BLOCK.or(Self::MIN_RESERVE).or(Self::HIGHATOMIC).or(Self::OOM);

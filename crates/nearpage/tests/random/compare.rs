@@ -4,7 +4,7 @@ use std::fmt::{Debug, Display};
 
 use nearpage::alloc::{BulkFreeError, PageAllocator};
 use nearpage::check::Checked;
-use nearpage::error::FreeError;
+use nearpage::error::{FreeError, LimitOf};
 use nearpage::frame::{FrameState, Migratetype};
 use nearpage::pcp::pageset::Pageset;
 use nearpage::pcp::{LISTS, Storage};
@@ -83,6 +83,7 @@ pub fn same_counters(
         let id = allocator.topology().node(zone.node()).id;
         same_zone(zone, model).map_err(|it| format!("{}: {it}", zone_name(id, zone.kind())))?;
     }
+    same_limits(allocator, naive)?;
     for node in allocator.topology().indexes() {
         let id = allocator.topology().node(node).id;
         let what = format_args!("scans for node {id}");
@@ -97,6 +98,23 @@ pub fn same_counters(
         same("pagesets of a CPU", pagesets.len(), naive.pagesets(cpu).len())?;
         for (zone, (pageset, model)) in pagesets.iter().zip(naive.pagesets(cpu)).enumerate() {
             same_pageset(pageset, model).map_err(|it| format!("CPU {cpu}, zone {zone}: {it}"))?;
+        }
+    }
+    Ok(())
+}
+
+/// What is in use, by the zones and by the ledgers.
+fn same_limits(
+    allocator: &PageAllocator<'_, Host>,
+    naive: &NaiveAllocator,
+) -> Result<(), Difference> {
+    let nodes = allocator.topology().indexes().map(Some);
+    for node in nodes.chain([None]) {
+        let id = |node| LimitOf::Node(allocator.topology().node(node).id);
+        let of = node.map_or(LimitOf::Allocator, id);
+        same(format_args!("pages in use of {of}"), allocator.in_use(of), Ok(naive.out(node)))?;
+        if let Some(counted) = allocator.counted_in_use(of) {
+            same(format_args!("pages in the ledger of {of}"), counted, naive.out(node))?;
         }
     }
     Ok(())
@@ -124,7 +142,8 @@ fn same_zone(zone: &Zone<'_, Host>, model: &NaiveZone) -> Result<(), Difference>
 
 fn events(events: &ZoneEvents) -> Events {
     let ZoneEvents { direct_allocs, direct_alloc_pages, direct_free_pages, .. } = events;
-    let ZoneEvents { direct_other, miss, foreign, .. } = events;
+    let ZoneEvents { direct_other, miss, foreign, interleave, .. } = events;
+    let ZoneEvents { limit_refused, soft_limit_wakes, .. } = events;
     Events {
         direct_allocs: direct_allocs.load(Ordering::Relaxed),
         direct_alloc_pages: direct_alloc_pages.load(Ordering::Relaxed),
@@ -132,6 +151,9 @@ fn events(events: &ZoneEvents) -> Events {
         direct_other: direct_other.load(Ordering::Relaxed),
         miss: miss.load(Ordering::Relaxed),
         foreign: foreign.load(Ordering::Relaxed),
+        interleave: interleave.load(Ordering::Relaxed),
+        limit_refused: limit_refused.load(Ordering::Relaxed),
+        soft_limit_wakes: soft_limit_wakes.load(Ordering::Relaxed),
     }
 }
 

@@ -17,7 +17,9 @@ pub struct Habits {
     pub wrong_percent: u64,
     /// Frees, of 100, of any block; others are of the block taken last.
     pub free_any_percent: u64,
-    /// Twelve rare operations come in so many.
+    /// Allocations, of 100, that have a policy or a cpuset. Without any there are no private nodes either.
+    pub placed_percent: u64,
+    /// Fifteen rare operations come in so many.
     pub rare_every: u64,
     /// Whether most of the memory is taken at the start.
     pub ballast: bool,
@@ -74,6 +76,7 @@ impl Habits {
             wrong_percent: random.one_of(&[0, 1, 3]),
             free_any_percent: random.one_of(&[0, 50, 90, 100]),
             rare_every: random.one_of(&[400, 1500, 6000, 30_000]),
+            placed_percent: random.one_of(&[0, 10, 50]),
             ballast: random.below(2) == 0,
         }
     }

@@ -186,3 +186,8 @@ fn canary_a_poisoned_hint_is_found() {
     }
     assert!(finds(Planted::Rules(poisoned), 60) >= 5);
 }
+
+#[test]
+fn canary_a_limit_off_by_one_is_found() {
+    assert!(finds(Planted::LooseLimit, 60) >= 5);
+}

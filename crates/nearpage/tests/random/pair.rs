@@ -1,5 +1,7 @@
 //! An allocator and its model in step: one random operation after the other on both, each answer compared.
 
+mod moved;
+mod placed;
 mod upkeep;
 mod wrong;
 
@@ -14,10 +16,12 @@ use nearpage::testing::naive_allocator::NaiveAllocator;
 use nearpage::testing::random::Random;
 use nearpage::units::{CpuId, NodeId, Order, Pfn, PfnRange, ZoneKind};
 
+use self::moved::Moved;
+use self::placed::Prepared;
 use crate::compare::{self, Difference, same};
 use crate::habits::Habits;
 use crate::host::Host;
-use crate::run::{Plan, Tally, Thoroughness};
+use crate::run::{Plan, Planted, Tally, Thoroughness};
 
 /// Most pages of one bulk operation.
 const BULK_MAX: u64 = 1400;
@@ -37,6 +41,10 @@ pub struct Pair<'a, 'm> {
     held: [Vec<Pfn>; 11],
     /// Blocks freed lately.
     freed: Vec<(Pfn, Order)>,
+    /// Policies and cpusets in use now.
+    placements: Vec<Prepared>,
+    /// Pages that came from elsewhere.
+    moved: Moved,
     /// Memory that is still to come.
     later: Vec<PfnRange>,
     /// Whether more is allocated than freed now.
@@ -44,6 +52,7 @@ pub struct Pair<'a, 'm> {
     /// The operation at hand in words, if somebody wants to know.
     narrative: Option<String>,
     tally: Tally,
+    planted: Planted,
 }
 
 impl<'a, 'm> Pair<'a, 'm> {
@@ -66,15 +75,19 @@ impl<'a, 'm> Pair<'a, 'm> {
             cpu: CpuId(0),
             held: Default::default(),
             freed: vec![],
+            placements: vec![],
+            moved: Moved::default(),
             later: machine.later.clone(),
             filling: true,
             narrative: None,
             tally: Tally::default(),
+            planted: Planted::Nothing,
         }
     }
 
     /// Brings the first memory online, does the operations, and gives everything back.
     pub fn run(mut self, plan: Plan) -> Result<Tally, Difference> {
+        self.planted = plan.planted;
         self.narrative = (plan.thoroughness == Thoroughness::EachOperation).then(String::new);
         self.do_operations(plan).map_err(|difference| {
             let at = self.tally.operations;
@@ -88,6 +101,7 @@ impl<'a, 'm> Pair<'a, 'm> {
         for &range in &self.machine.boot {
             self.online(range)?;
         }
+        self.prepare_placements();
         if self.habits.ballast {
             self.take_ballast()?;
         }
@@ -140,6 +154,7 @@ impl<'a, 'm> Pair<'a, 'm> {
             }
         }
         self.drain_all()?;
+        self.reasons_add_up()?;
         compare::same_counters(self.allocator, &self.naive, &self.cpus)?;
         compare::same_lists(self.allocator, &self.naive, &self.cpus)?;
         compare::checked(self.allocator, &self.naive)?;
@@ -177,7 +192,7 @@ impl<'a, 'm> Pair<'a, 'm> {
             self.filling = !self.filling;
         }
         let rare = self.random.below(self.habits.rare_every);
-        if rare < 12 {
+        if rare < 15 {
             return self.rare(rare);
         }
         if self.random.below(100) < self.habits.wrong_percent {
@@ -236,7 +251,9 @@ impl<'a, 'm> Pair<'a, 'm> {
             request.gfp = request.gfp.or(Gfp::NOFAIL);
             self.tally.count("requests that may not fail");
         }
-        if !self.alloc(request)? && self.one_in(16) {
+        let is_placed = self.random.below(100) < self.habits.placed_percent;
+        let got = if is_placed { self.alloc_placed(request)? } else { self.alloc(request)? };
+        if !got && self.one_in(16) {
             self.filling = false;
         }
         Ok(())
@@ -245,6 +262,10 @@ impl<'a, 'm> Pair<'a, 'm> {
     /// Whether the request gets a block if it goes on until it does: the last resort opens all that is free.
     fn may_insist(&self, request: Request) -> bool {
         let Request { order, gfp, .. } = request;
+        // A private node gives nothing, a policy may leave out what is free.
+        if self.habits.placed_percent > 0 {
+            return false;
+        }
         let gives_up = [Gfp::NORETRY, Gfp::RETRY_MAYFAIL, Gfp::THISNODE];
         let (Some(kind), Some(_)) = (gfp.zone_kind(), gfp.migratetype()) else { return false };
         if order > Order(3) || kind < ZoneKind::Normal || gives_up.iter().any(|&f| gfp.has(f)) {
@@ -278,15 +299,39 @@ impl<'a, 'm> Pair<'a, 'm> {
         self.narrate(format_args!("alloc({request:?})"));
         let got = self.allocator.alloc(request);
         same("answer", got, self.naive.alloc(self.cpu, request))?;
+        if let Ok(first) = got {
+            self.note_moved(request, first);
+        }
+        self.allocated("alloc", request, got);
+        Ok(got.is_ok())
+    }
+
+    fn allocated(
+        &mut self,
+        operation: &'static str,
+        request: Request,
+        got: Result<Pfn, AllocError>,
+    ) {
         match got {
             Ok(pfn) => {
-                self.done("alloc", pfn.0);
+                self.done(operation, pfn.0);
                 self.tally.pages += request.order.pages().0;
                 self.held[request.order.0 as usize].push(pfn);
             }
-            Err(error) => self.failed("alloc", error),
+            Err(error) => self.failed(operation, error),
         }
-        Ok(got.is_ok())
+    }
+
+    fn allocated_bulk(&mut self, operation: &'static str, got: Result<Vec<Pfn>, AllocError>) {
+        match got {
+            Ok(pages) => {
+                let answer = pages.iter().fold(0, |sum: u64, pfn| sum.wrapping_mul(31) + pfn.0);
+                self.done(operation, answer);
+                self.tally.pages += pages.len() as u64;
+                self.held[0].extend(pages);
+            }
+            Err(error) => self.failed(operation, error),
+        }
     }
 
     fn failed(&mut self, operation: &'static str, error: AllocError) {
@@ -297,6 +342,9 @@ impl<'a, 'm> Pair<'a, 'm> {
             AllocError::UnknownNode { .. } => ("UnknownNode", 3),
             AllocError::MemorylessNode { .. } => ("MemorylessNode", 4),
             AllocError::SizeOverflow { .. } => ("SizeOverflow", 5),
+            AllocError::UnknownCpu { .. } => ("UnknownCpu", 6),
+            AllocError::EmptyNodeSet { .. } => ("EmptyNodeSet", 7),
+            AllocError::LimitReached { pages, .. } => ("LimitReached", pages.0),
             AllocError::OutOfMemory { free, .. } => ("OutOfMemory", free.0),
         };
         self.tally.count(name);
@@ -308,21 +356,19 @@ impl<'a, 'm> Pair<'a, 'm> {
         if self.one_in(200) {
             request.order = Order(self.random.below(12) as u8);
         }
+        if self.random.below(100) < self.habits.placed_percent {
+            return self.alloc_bulk_placed(request);
+        }
         let count = if self.one_in(50) { 0 } else { any_size(&mut self.random, 1, BULK_MAX) };
         self.narrate(format_args!("alloc_bulk({request:?}, {count})"));
         let mut out = vec![Pfn(0); count as usize];
         let got = self.allocator.alloc_bulk(request, &mut out).map(|count| out[..count].to_vec());
         let expected = self.naive.alloc_bulk(self.cpu, request, count as usize);
         same("answer", &got, &expected)?;
-        match got {
-            Ok(pages) => {
-                let answer = pages.iter().fold(0, |sum: u64, pfn| sum.wrapping_mul(31) + pfn.0);
-                self.done("alloc_bulk", answer);
-                self.tally.pages += pages.len() as u64;
-                self.held[0].extend(pages);
-            }
-            Err(error) => self.failed("alloc_bulk", error),
+        for &page in got.iter().flatten() {
+            self.note_moved(request, page);
         }
+        self.allocated_bulk("alloc_bulk", got);
         Ok(())
     }
 

@@ -37,6 +37,8 @@ pub enum Planted {
     LostBlock,
     /// The model runs under other rules.
     Rules(fn(Model) -> Model),
+    /// The model's limits are a page higher.
+    LooseLimit,
 }
 
 /// How often to compare more than the answers.
@@ -98,7 +100,7 @@ pub fn run(plan: Plan) -> Result<Tally, Difference> {
     with_allocator(&machine, |allocator| {
         let mut config = machine.config;
         match plan.planted {
-            Planted::Nothing => {}
+            Planted::Nothing | Planted::LooseLimit => {}
             Planted::LostBlock => allocator.platform().lose_a_block_in_drain(10),
             Planted::Rules(change) => config.model = change(config.model),
         }

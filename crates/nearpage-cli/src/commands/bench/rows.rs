@@ -33,6 +33,10 @@ pub enum Work {
     BulkAlloc,
     /// The same freed by one call.
     BulkFree,
+    /// A page of the CPU's node allocated and freed, while `n` - 1 other nodes are full.
+    Near,
+    /// A page of the farthest node allocated and freed, while `n` - 1 nearer ones are full.
+    Far,
 }
 
 impl fmt::Display for Work {
@@ -50,6 +54,8 @@ impl fmt::Display for Work {
             Self::SingleFree2017 => "single_free_2017",
             Self::BulkAlloc => "bulk_alloc",
             Self::BulkFree => "bulk_free",
+            Self::Near => "near",
+            Self::Far => "far",
         })
     }
 }

@@ -16,6 +16,7 @@ use super::measure::Clock;
 use super::rows::Row;
 use super::step::{StepError, run_rounds};
 use super::threads::Cpus;
+use super::zonelist::{self, Filled, Scans};
 use super::{Bench, BenchArgs};
 
 /// What is to be done, and where: arguments that make sense on this machine.
@@ -34,6 +35,16 @@ pub struct Run {
     pub clock: Clock,
 }
 
+/// What a benchmark came to.
+pub struct Measured {
+    /// Times.
+    pub rows: Vec<Row>,
+    /// What the memories of the field counted.
+    pub counts: Vec<Counts>,
+    /// What scans did, in `zonelist`.
+    pub scans: Vec<Scans>,
+}
+
 impl Run {
     /// Looks at the machine, and whether the arguments fit it.
     ///
@@ -41,8 +52,10 @@ impl Run {
     ///
     /// [`BenchError::Cpus`] and [`BenchError::TooSmall`].
     pub fn new(arguments: &BenchArgs) -> Result<Self, BenchError> {
-        let named =
-            |bench: &Bench| arguments.benches.is_empty() || arguments.benches.contains(bench);
+        let named = |bench: &Bench| match arguments.benches.as_slice() {
+            [] => *bench != Bench::Zonelist,
+            benches => benches.contains(bench),
+        };
         let mut effort = if arguments.quick { Effort::QUICK } else { Effort::FULL };
         effort.rounds = arguments.rounds.map_or(effort.rounds, usize::from);
         let run = Self {
@@ -87,22 +100,35 @@ impl Run {
     /// # Errors
     ///
     /// [`BenchError`].
-    pub fn measure(&self, bench: Bench) -> Result<(Vec<Row>, Vec<Counts>), BenchError> {
+    pub fn measure(&self, bench: Bench) -> Result<Measured, BenchError> {
         let field = self.field()?;
+        let filled = self.filled(bench)?;
         let context =
             Context { field: &field, cpus: &self.cpus, effort: self.effort, clock: self.clock };
-        let steps = bench.steps(context, self.single_loop);
+        let steps = match bench {
+            Bench::Zonelist => zonelist::steps(context, &filled),
+            _ => bench.steps(context, self.single_loop),
+        };
         let bench = bench.name();
         let rows = run_rounds(bench, &steps, self.effort.rounds)
             .map_err(|(allocator, error)| BenchError::Step { bench, allocator, error })?;
-        for (allocator, memory) in field.memories() {
-            let misuses = memory.misuses();
+        let misuses_of = field.memories().map(|(name, memory)| (name, memory.misuses()));
+        let of_filled = filled.iter().map(|filled| (filled.scans().allocator, filled.misuses()));
+        for (allocator, misuses) in misuses_of.chain(of_filled) {
             if misuses > 0 {
                 return Err(BenchError::Refused { bench, allocator, misuses });
             }
         }
         let counts = field.memories().filter_map(|(name, memory)| Counts::of(name, memory));
-        Ok((rows, counts.collect()))
+        let scans = filled.iter().map(Filled::scans).collect();
+        Ok(Measured { rows, counts: counts.collect(), scans })
+    }
+
+    fn filled(&self, bench: Bench) -> Result<Vec<Filled>, BenchError> {
+        if bench != Bench::Zonelist {
+            return Ok(Vec::new());
+        }
+        zonelist::fill(&self.cpus).map_err(BenchError::Nodes)
     }
 }
 
@@ -143,6 +169,9 @@ pub enum BenchError {
         /// Why.
         error: MemoryError,
     },
+    /// There are no such nodes.
+    #[error("zonelist: emulated nodes: {0}")]
+    Nodes(#[source] MemoryError),
     /// A step could not be done.
     #[error("{bench}, {allocator}: {error}")]
     Step {
@@ -178,7 +207,7 @@ impl BenchError {
     pub fn exit_code(&self) -> ExitCode {
         match self {
             Self::Cpus(_) | Self::TooSmall { .. } | Self::Memory { .. } => ExitCode::from(2),
-            Self::Step { .. } | Self::Refused { .. } => ExitCode::from(1),
+            Self::Nodes(_) | Self::Step { .. } | Self::Refused { .. } => ExitCode::from(1),
         }
     }
 }

@@ -6,7 +6,8 @@ use nearpage::units::{MAX_ORDER, Order};
 use super::bulk::SingleLoop;
 use super::counts::Counts;
 use super::reference::{self, Published};
-use super::rows::{Row, Work};
+use super::rows::{Key, Row, Work};
+use super::zonelist::Scans;
 
 /// The table of `bulk` in the shape of mmtests, the gains of 2017 beside it.
 pub fn bulk(rows: &[Row], single_loop: SingleLoop) -> String {
@@ -101,6 +102,44 @@ pub fn orders(rows: &[Row], title: &str) -> String {
     rows.chunk_by(same).map(section).collect::<Vec<_>>().join("\n")
 }
 
+/// The pairs of `zonelist`, a table for each number of nodes and each place: times, and per pair what scans did.
+pub fn zonelist(rows: &[Row], scans: &[Scans]) -> String {
+    let mut rows = rows.to_vec();
+    rows.sort_by_key(|row| (row.key.n, row.key.work));
+    let of_place = |rows: &[Row]| {
+        let heading =
+            ["cache", "median", "min", "max", "p99", "visited", "skipped", "second passes", "zaps"];
+        let mut table = empty(heading, 1);
+        for row in rows {
+            let mut cells = vec![row.key.allocator.to_owned()];
+            cells.extend(figures_of(row));
+            let is_its = |scans: &&Scans| {
+                (scans.bench, scans.allocator, scans.n)
+                    == (row.key.work, row.key.allocator, row.key.n)
+            };
+            if let Some(scans) = scans.iter().find(is_its) {
+                let per_pair =
+                    |count: u64| format!("{:.2}", count as f64 / scans.pages.max(1) as f64);
+                let counts = [scans.zones_visited, scans.zones_skipped, scans.second_passes];
+                cells.extend(counts.map(per_pair));
+                cells.push(scans.zaps.to_string());
+            }
+            table.add_row(cells);
+        }
+        table
+    };
+    let same = |a: &Row, b: &Row| (a.key.n, a.key.work) == (b.key.n, b.key.work);
+    let section = |rows: &[Row]| {
+        let Key { work, n, .. } = rows[0].key;
+        let full = n - 1;
+        let title = format!(
+            "zonelist, {work}: ns and zones per allocation and free, {full} of {n} nodes full"
+        );
+        section(&title, rows, of_place)
+    };
+    rows.chunk_by(same).map(section).collect::<Vec<_>>().join("\n")
+}
+
 /// What the allocators counted themselves.
 pub fn counts(counts: &[Counts]) -> String {
     let mut table = empty(["allocator", "zone locks per 1000 pages", "most pages per hold"], 1);
@@ -148,7 +187,6 @@ fn nanoseconds(ns: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::super::measure::Summary;
-    use super::super::rows::Key;
     use super::*;
 
     /// Lines of the reference, character by character.

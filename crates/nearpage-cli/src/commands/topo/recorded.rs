@@ -7,10 +7,12 @@ use nearpage::units::PageCount;
 use serde::Serialize;
 
 use super::{Format, TopoArgs, zoneinfo};
-use crate::bundle::Recording;
+use crate::bundle::{Capture, RecordedMachine, Recording};
 use crate::commands::{CommandError, print};
 use crate::plan::{Lists, Plan, PlannedNode, PlannedZone};
-use crate::predict::{ModelChoice, Override, Prediction, Wishes, zone_names};
+use crate::predict::{
+    ModelChoice, Override, PredictError, Prediction, Wishes, compare, zone_names,
+};
 
 const SCHEMA: u32 = 1;
 
@@ -18,8 +20,7 @@ const SCHEMA: u32 = 1;
 pub(super) fn run(path: &Path, arguments: &TopoArgs, format: Format) -> Result<(), CommandError> {
     let model = arguments.model.unwrap_or_default();
     if model == ModelChoice::Nearpage {
-        let problem =
-            "--bundle predicts what Linux prints: --model takes linux-6.12, linux-6.1 or auto";
+        let problem = "--bundle predicts what Linux prints: --model takes a linux-* model or auto";
         return Err(CommandError::Usage(problem.into()));
     }
     let settings = arguments.set.iter().map(|given| Override::parse(given));
@@ -41,7 +42,27 @@ pub(super) fn run(path: &Path, arguments: &TopoArgs, format: Format) -> Result<(
         }
     };
     eprintln!("nearpage: {}", summary(&prediction));
+    if prediction.model.is_of_other_kernel && arguments.set.is_empty() {
+        eprintln!("nearpage: {}", differences(&recording, capture, &machine, &prediction)?);
+    }
     print(&text)
+}
+
+/// How well the rules of another kernel do.
+fn differences(
+    recording: &Recording,
+    capture: &Capture,
+    machine: &RecordedMachine,
+    prediction: &Prediction,
+) -> Result<String, PredictError> {
+    let compared = compare(recording, capture, machine, prediction)?;
+    let differing = compared.fields.iter().filter(|field| !field.is_match()).count();
+    Ok(match differing {
+        0 => "nothing that this kernel printed differs".into(),
+        _ => format!(
+            "{differing} fields that this kernel printed differ; nearpage verify names them"
+        ),
+    })
 }
 
 /// Whose rules were used, and for which kernel.

@@ -2,6 +2,7 @@
 
 pub mod buddy;
 pub mod bulk;
+pub mod counter;
 pub mod lists;
 pub mod pageset;
 pub mod pcp;

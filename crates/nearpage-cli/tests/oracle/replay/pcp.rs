@@ -2,10 +2,10 @@
 
 use nearpage::frame::Migratetype;
 use nearpage::model::Model;
-use nearpage::units::{Order, PageCount, Pfn, ZoneKind};
-use nearpage::watermark::Marks;
+use nearpage::units::{Order, PAGEBLOCK_ORDER, PageCount, Pfn, ZoneKind};
 
 use super::HERE;
+use super::counter::Counter;
 use super::pageset::{is_old, set_target, state};
 use crate::lab::{self, CoreZone, Lab};
 use crate::layout::Layout;
@@ -34,19 +34,20 @@ pub fn replay(
     let mut machine = Machine::of(recording)?;
     set_target(&mut machine, &target, ZoneKind::Movable.index())?;
     let foreign = experiments.iter().find_map(|experiment| foreign_pages(experiment, &target));
-    let bench = Bench { recording: &recording.name, machine, target, model, foreign };
+    let large = experiments.iter().find_map(large_blocks);
+    if large.is_some() {
+        tally.unanswered("what the zone had in large blocks at the start is not recorded");
+    }
+    let bench = Bench { recording: &recording.name, machine, target, model, foreign, large };
     let (near, others): (Vec<&Experiment>, _) = experiments.iter().partition(|e| is_bounded(e));
     let before = tally.differences();
-    bench.replay(&others, 0, tally)?;
+    bench.replay(&others, Trial::default(), tally)?;
     let rules_hold = tally.differences() == before;
     for experiment in near {
         bench.replay_near_mark(experiment, rules_hold, tally)?;
     }
     Ok(())
 }
-
-/// Most pages by which a zone's counter differs from what is free, for what one CPU has not added up.
-const LAG_MOST: i64 = 125;
 
 /// What the experiments of a text have in common.
 struct Bench<'a> {
@@ -56,33 +57,41 @@ struct Bench<'a> {
     model: Model,
     /// Pages of other types.
     foreign: Option<u64>,
+    /// Pageblocks that were free as a whole.
+    large: Option<u64>,
+}
+
+/// An assumption under which experiments are replayed.
+#[derive(Clone, Copy, Default)]
+struct Trial {
+    /// The zone's counter at the start.
+    counter: Counter,
+    /// Whether one difference is enough to drop it.
+    ends_at_difference: bool,
 }
 
 impl Bench<'_> {
-    /// Replays experiments where the zone's counter shows `lag` pages less than are free: the same as marks
-    /// that are higher.
+    /// Replays experiments, one after the other, on one machine.
     fn replay(
         &self,
         experiments: &[&Experiment],
-        lag: i64,
+        trial: Trial,
         tally: &mut Tally,
     ) -> Result<(), String> {
-        let target = Target { marks: raised(self.target.marks, lag), ..self.target };
-        let mut machine = self.machine.clone();
-        set_target(&mut machine, &target, ZoneKind::Movable.index())?;
-        let layout = |zone: &Zone| match self.foreign {
-            Some(pages) if zone.name == target.zone => Layout::with_fragments(zone.free, pages),
-            _ => Layout::Whole(zone.free),
+        let Self { machine, target, .. } = self;
+        let layout = |zone: &Zone| match zone.name == target.zone {
+            true => self.layout(zone.free),
+            false => Layout::Whole(zone.free),
         };
         let topology = machine.topology(layout)?;
-        lab::with(&machine, topology, self.model, target.cpu, |lab| {
-            let zone = lab.zone(target.zone)?;
+        lab::with(machine, topology, self.model, target.cpu, |lab| {
+            let (zone, recorded) = (lab.zone(target.zone)?, machine.zone(target.zone)?);
             if self.foreign.is_some() {
-                let recorded = machine.zone(target.zone)?;
                 let fragments = layout(recorded).fragments(recorded.span);
                 lab.retype(zone, &fragments, Migratetype::Unmovable);
             }
-            let mut run = Run { lab, zone, target: &target, kept: Vec::new(), bounded: false };
+            let (kept, bounded) = (Vec::new(), false);
+            let mut run = Run { lab, zone, recorded, target, kept, bounded, trial };
             for experiment in experiments {
                 run.experiment(self.recording, experiment, tally)?;
             }
@@ -90,8 +99,19 @@ impl Bench<'_> {
         })
     }
 
+    fn layout(&self, pages: u64) -> Layout {
+        if self.foreign.or(self.large).is_none() {
+            return Layout::Whole(pages);
+        }
+        let fragments = self.foreign.unwrap_or(0);
+        let others = pages.saturating_sub(fragments);
+        let large = self.large.map(|blocks| blocks << PAGEBLOCK_ORDER.0);
+        let whole = large.map_or(others, |pages| pages.min(others));
+        Layout::Fragmented { whole, fragments, rest: others - whole, limit: PAGEBLOCK_ORDER }
+    }
+
     /// Near its high mark a few pages decide, and the kernel's checks read a counter that is a few pages off.
-    /// The text tells what is free and not the counter: there must be one difference with which all of the
+    /// The text tells what is free and not the counter: there must be one start of it from which all of the
     /// experiment comes out as recorded. It is looked for only where all others did.
     fn replay_near_mark(
         &self,
@@ -99,15 +119,19 @@ impl Bench<'_> {
         rules_hold: bool,
         tally: &mut Tally,
     ) -> Result<(), String> {
-        let replay = |lag| -> Result<Tally, String> {
-            let mut tally = Tally::default();
-            self.replay(&[experiment], lag, &mut tally)?;
-            Ok(tally)
-        };
-        let exact = replay(0)?;
+        let threshold = self.machine.zone(self.target.zone)?.stat_threshold;
+        let counter = Counter::new(threshold, is_old(&self.model));
+        let mut exact = Tally::default();
+        self.replay(&[experiment], Trial { counter, ends_at_difference: false }, &mut exact)?;
         if exact.differences() > 0 && rules_hold {
-            for lag in (1..=LAG_MOST).flat_map(|pages| [pages, -pages]) {
-                let mut lagging = replay(lag)?;
+            let cpus = self.machine.nodes.iter().map(|node| node.cpus.len()).sum();
+            for counter in counter.starts(cpus) {
+                let mut lagging = Tally::default();
+                self.replay(
+                    &[experiment],
+                    Trial { counter, ends_at_difference: true },
+                    &mut lagging,
+                )?;
                 if lagging.differences() == 0 {
                     lagging
                         .unanswered("near the high mark: by how much the zone's counter was off");
@@ -121,12 +145,6 @@ impl Bench<'_> {
     }
 }
 
-fn raised(marks: Marks, pages: i64) -> Marks {
-    let raise = |mark: PageCount| PageCount(mark.0.saturating_add_signed(pages));
-    let Marks { min, low, high, promo } = marks;
-    Marks { min: raise(min), low: raise(low), high: raise(high), promo: raise(promo) }
-}
-
 /// Whether an experiment holds most of the zone's pages.
 fn is_bounded(experiment: &Experiment) -> bool {
     experiment.records.iter().any(|record| matches!(record, Record::Held))
@@ -138,21 +156,41 @@ fn is_bounded(experiment: &Experiment) -> bool {
 fn foreign_pages(experiment: &Experiment, target: &Target) -> Option<u64> {
     let mark = target.marks.low.0 + target.reserve.0;
     experiment.records.iter().find_map(|record| match record {
-        Record::Burst(burst) if burst.ending == Ending::OtherZone => {
+        Record::Burst(burst) if burst.ending == Ending::OtherZone && burst.order == Order(0) => {
             (burst.after.count == 0 && burst.zone_free > mark).then_some(burst.zone_free)
         }
         _ => None,
     })
 }
 
+/// Pageblocks that were free as a whole, where an experiment took one after the other until there was none.
+fn large_blocks(experiment: &Experiment) -> Option<u64> {
+    let mut blocks = 0;
+    let bursts = experiment.records.iter().filter_map(|record| match record {
+        Record::Burst(burst) => Some(burst),
+        _ => None,
+    });
+    for burst in bursts {
+        let is_one = burst.operations == 1 && burst.order == PAGEBLOCK_ORDER;
+        match (is_one && burst.burst == Burst::Alloc, burst.ending) {
+            (true, Ending::Complete) => blocks += 1,
+            (true, _) if burst.after.count == 0 => return Some(blocks),
+            _ => return None,
+        }
+    }
+    None
+}
+
 struct Run<'a, 'm> {
     lab: &'a Lab<'a, 'm>,
     zone: &'m CoreZone<'m>,
+    recorded: &'a Zone,
     target: &'a Target,
     /// Blocks that the module has, oldest first.
     kept: Vec<(Pfn, Order)>,
     /// The experiment holds all but some pages of the zone, and says how many.
     bounded: bool,
+    trial: Trial,
 }
 
 impl Run<'_, '_> {
@@ -190,6 +228,9 @@ impl Run<'_, '_> {
                 && let Some(Record::Burst(next)) = next
             {
                 self.hold_all_but(next)?;
+            }
+            if self.trial.ends_at_difference && tally.differences() > 0 {
+                break;
             }
         }
         Ok(())
@@ -251,6 +292,7 @@ impl Run<'_, '_> {
             if self.kept.len() >= KEPT_MOST {
                 return (events, Ending::Failure);
             }
+            self.show_counter(self.trial.counter);
             let Some(pfn) = self.lab.alloc(record.order, HERE, node) else {
                 return (events, Ending::Failure);
             };
@@ -259,7 +301,9 @@ impl Run<'_, '_> {
                 return (events, Ending::OtherZone);
             }
             self.kept.push((pfn, record.order));
-            if self.count() + record.order.pages().0 != before {
+            let taken = self.count() + record.order.pages().0 - before;
+            if taken != 0 {
+                self.trial.counter.refill(taken);
                 events.push(self.event(operation));
             }
         }
@@ -275,12 +319,35 @@ impl Run<'_, '_> {
         }
         for (operation, (pfn, order)) in freed.into_iter().enumerate() {
             let before = self.count();
+            // The flag is looked at after the drain.
+            let mut counter = self.trial.counter;
+            counter.drain(self.drain_of_next_free(order));
+            self.show_counter(counter);
             self.lab.free(pfn, order);
-            if self.count() != before + order.pages().0 {
+            let given = before + order.pages().0 - self.count();
+            if given != 0 {
+                self.trial.counter.drain(given);
                 events.push(self.event(operation as u64));
             }
         }
-        (events, Ending::Complete)
+        let is_whole = blocks as u64 == record.operations;
+        (events, if is_whole { Ending::Complete } else { Ending::Failure })
+    }
+
+    /// Sets the marks against which the kernel would have compared its counter.
+    fn show_counter(&self, counter: Counter) {
+        let marks = counter.marks(self.target.marks);
+        if self.bounded && self.zone.marks() != marks {
+            self.zone.set_marks(marks, self.recorded.reserve, 0);
+        }
+    }
+
+    /// Pages that the next free will drain.
+    fn drain_of_next_free(&self, order: Order) -> u64 {
+        let mut tuning = self.lab.pageset(self.zone).tuning();
+        let count = PageCount(self.count() + order.pages().0);
+        let pages = tuning.after_free(self.lab.rules(), order, count, self.zone.view());
+        pages.map_or(0, |pages| pages.0)
     }
 
     fn count(&self) -> u64 {

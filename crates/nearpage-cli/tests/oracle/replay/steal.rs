@@ -18,6 +18,11 @@ pub const UNMOVABLE: Gfp = Gfp::THISNODE.or(Gfp::NORETRY).or(Gfp::NOWARN);
 /// The same for pages that could be reclaimed.
 pub const RECLAIMABLE: Gfp = UNMOVABLE.or(Gfp::RECLAIMABLE);
 
+/// Types that have blocks at the start. Those of kernel pages have some where the module could take none,
+/// because they are of a Movable zone.
+const TYPES: [Migratetype; 3] =
+    [Migratetype::Movable, Migratetype::Unmovable, Migratetype::Reclaimable];
+
 /// Replays all allocations of a text.
 pub fn replay(
     recording: &Recording,
@@ -30,13 +35,17 @@ pub fn replay(
     let mut machine = Machine::of(recording)?;
     set_target(&mut machine, &target, ZoneKind::Movable.index())?;
     let first = experiment.steals.first().ok_or("no allocation")?;
-    let blocks = first.before.get(&Migratetype::Movable.index()).ok_or("no movable lists")?;
+    let blocks = |of: Migratetype| first.before.get(&of.index()).cloned().ok_or("no such lists");
+    let blocks = Layout::Blocks(TYPES.map(blocks).into_iter().collect::<Result<_, _>>()?);
     let topology = machine.topology(|zone| match zone.name == target.zone {
-        true => Layout::Blocks(blocks.clone()),
+        true => blocks.clone(),
         false => Layout::Whole(zone.free),
     })?;
     lab::with(&machine, topology, model, target.cpu, |lab| {
         let zone = lab.zone(target.zone)?;
+        for (migratetype, ranges) in TYPES.into_iter().zip(blocks.of_types(zone.span())) {
+            lab.retype(zone, &ranges, migratetype);
+        }
         lab.pagesets_off(zone);
         for (number, steal) in experiment.steals.iter().enumerate() {
             tally.at(format!("{}: allocation {number}", recording.name));
@@ -73,7 +82,7 @@ fn again(
     Ok(())
 }
 
-/// Takes all blocks of a type, smallest first.
+/// Takes all blocks of a type, smallest first, as far as requests for it get them.
 pub fn take_all(
     lab: &Lab<'_, '_>,
     zone: &CoreZone<'_>,
@@ -83,7 +92,14 @@ pub fn take_all(
 ) {
     let has_block = |order| zone.lock().buddy().blocks(order, migratetype) > 0;
     for order in (0..=MAX_ORDER.0).map(Order) {
-        while has_block(order) && lab.alloc(order, gfp, node).is_some() {}
+        while has_block(order)
+            && let Some(pfn) = lab.alloc(order, gfp, node)
+        {
+            if !zone.span().contains(pfn) {
+                lab.free(pfn, order);
+                break;
+            }
+        }
     }
 }
 

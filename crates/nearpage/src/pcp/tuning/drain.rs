@@ -124,12 +124,17 @@ impl Tuning {
         let rule = rules.free_high.filter(|_| is_high_order(order))?;
         let in_a_row = match rules.drain {
             DrainSize::Factor => self.free_factor > 0,
-            DrainSize::FreeCount => self.free_count >= self.batch,
+            DrainSize::FreeCount => self.free_count.0 >= self.free_high_from(rule),
             DrainSize::FullHold => true,
         };
         let previous = self.prev_free_high || !rule.after_high_order;
         let enough = count >= self.batch || !(rule.keeps_batch && self.free_high_batch);
         (in_a_row && previous && enough).then_some(rule)
+    }
+
+    fn free_high_from(&self, rule: FreeHigh) -> u64 {
+        let half = if rule.waits_for_half { self.high_min.0 / 2 } else { 0 };
+        self.batch.0.saturating_add(half)
     }
 
     /// The count at which this free drains; moves `high`. `mm/page_alloc.c: nr_pcp_high`, 6.12.

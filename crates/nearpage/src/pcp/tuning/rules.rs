@@ -36,6 +36,9 @@ pub struct FreeHigh {
     /// With a large cache slice ([`Tuning::set_cache_slice`](super::Tuning::set_cache_slice)) a batch must have come together.
     /// From 6.7 (362d37a106dd).
     pub keeps_batch: bool,
+    /// So many pages must have been freed in a row that they would be a batch and half of `high_min`, which no
+    /// pageset of a large zone ever counts to: it stops at a full hold. As recorded of 6.18; 6.12 wants a batch.
+    pub waits_for_half: bool,
     /// All pages leave in one lock hold; else at most `batch << batch_scale_max`, from 6.7 (51a755c56dc0).
     pub drains_all: bool,
 }
@@ -93,7 +96,12 @@ impl PcpRules {
         batch_scale_max: 5,
         refill: RefillScale::Fixed,
         drain: DrainSize::Factor,
-        free_high: Some(FreeHigh { after_high_order: false, keeps_batch: false, drains_all: true }),
+        free_high: Some(FreeHigh {
+            after_high_order: false,
+            keeps_batch: false,
+            waits_for_half: false,
+            drains_all: true,
+        }),
         tunes_high: false,
         below_high: false,
         decay: Decay::Eighth,
@@ -110,13 +118,29 @@ impl PcpRules {
         batch_scale_max: 5,
         refill: RefillScale::HalvedByFree,
         drain: DrainSize::FreeCount,
-        free_high: Some(FreeHigh { after_high_order: true, keeps_batch: true, drains_all: false }),
+        free_high: Some(FreeHigh {
+            after_high_order: true,
+            keeps_batch: true,
+            waits_for_half: false,
+            drains_all: false,
+        }),
         tunes_high: true,
         below_high: true,
         decay: Decay::Eighth,
         lowers_a_batch: true,
         doubles_at_limit: true,
         large_slice_batches: 3,
+    };
+
+    /// Linux 6.18, as far as recordings tell: as 6.12, but frees of high orders empty a pageset later.
+    pub const LINUX_6_18: Self = Self {
+        free_high: Some(FreeHigh {
+            after_high_order: true,
+            keeps_batch: true,
+            waits_for_half: true,
+            drains_all: false,
+        }),
+        ..Self::LINUX_6_12
     };
 
     /// The default: 6.12 with its memory in the slow path only.

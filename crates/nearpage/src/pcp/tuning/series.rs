@@ -78,6 +78,7 @@ impl PcpRules {
             free_high: Some(FreeHigh {
                 after_high_order: series.has(1),
                 keeps_batch: series.has(3),
+                waits_for_half: false,
                 drains_all: !series.has(7),
             }),
             tunes_high,

@@ -3,10 +3,11 @@
 use std_alloc::vec::Vec;
 
 use super::hints::{Refusals, Scan};
+use super::policy::NaiveScope;
 use super::zone::{Begins, Blocks};
 use super::{NaiveAllocator, NaivePageset};
 use crate::alloc::{Reason, Request};
-use crate::error::AllocError;
+use crate::error::{AllocError, LimitOf};
 use crate::frame::Migratetype;
 use crate::gfp::Gfp;
 use crate::pcp::list_index;
@@ -16,6 +17,7 @@ use crate::units::{CpuId, MAX_ORDER, NodeIndex, Order, PageCount, Pfn, ZoneKind}
 use crate::watermark::AllocFlags;
 
 /// A request that makes sense.
+#[derive(Clone)]
 pub(super) struct Asked {
     pub cpu: CpuId,
     pub order: Order,
@@ -25,6 +27,14 @@ pub(super) struct Asked {
     pub node: NodeIndex,
     /// Zone numbers in the order of the scan.
     pub zonelist: Vec<usize>,
+    /// Beside them those that are left out, and why.
+    pub walk: Vec<(usize, Option<Reason>)>,
+    /// The zone that stands first on the list.
+    pub head: Option<usize>,
+    /// The zone that requests of the node prefer.
+    pub near: Option<usize>,
+    /// The nodes that may be used.
+    pub scope: NaiveScope,
 }
 
 /// What a scan saw.
@@ -34,6 +44,7 @@ pub(super) struct Seen {
     pub free: PageCount,
     pub below_watermark: u16,
     pub fragmented: u16,
+    pub limit: Option<(LimitOf, PageCount)>,
 }
 
 impl NaiveAllocator {
@@ -58,14 +69,15 @@ impl NaiveAllocator {
                 Some(at) => NodeIndex(at as u16),
             },
         };
-        let lists = &self.nodes[node.0 as usize];
-        let list = if gfp.has(Gfp::THISNODE) { &lists.own } else { &lists.fallback };
-        let zonelist: Vec<usize> =
-            list.iter().copied().filter(|&zone| self.zones[zone].kind <= kind).collect();
-        if gfp.has(Gfp::THISNODE) && zonelist.is_empty() {
-            return Err(AllocError::MemorylessNode { node: lists.id, gfp });
+        let scope = NaiveScope::default();
+        let (zonelist, walk, head, near) = (Vec::new(), Vec::new(), None, None);
+        let blank =
+            Asked { cpu, order, gfp, migratetype, kind, node, zonelist, walk, head, near, scope };
+        let asked = self.rescoped(&blank, NaiveScope::default());
+        if gfp.has(Gfp::THISNODE) && asked.zonelist.is_empty() {
+            return Err(AllocError::MemorylessNode { node: self.nodes[node.0 as usize].id, gfp });
         }
-        Ok(Asked { cpu, order, gfp, migratetype, kind, node, zonelist })
+        Ok(asked)
     }
 
     /// The node of a CPU; of an unknown one, the first node with memory.
@@ -91,14 +103,19 @@ impl NaiveAllocator {
                 return Ok(pfn);
             }
         }
-        self.slow(asked).map_err(|seen| AllocError::OutOfMemory {
-            node: self.nodes[asked.node.0 as usize].id,
-            order: asked.order,
-            gfp,
-            zones: seen.zones,
-            free: seen.free,
-            below_watermark: seen.below_watermark,
-            fragmented: seen.fragmented,
+        self.slow(asked).map_err(|seen| match seen.limit {
+            Some((limit, pages)) => {
+                AllocError::LimitReached { limit, pages, order: asked.order, gfp }
+            }
+            None => AllocError::OutOfMemory {
+                node: self.nodes[asked.node.0 as usize].id,
+                order: asked.order,
+                gfp,
+                zones: seen.zones,
+                free: seen.free,
+                below_watermark: seen.below_watermark,
+                fragmented: seen.fragmented,
+            },
         })
     }
 
@@ -106,6 +123,9 @@ impl NaiveAllocator {
     fn may_take_near(&self, asked: &Asked) -> Option<(usize, usize)> {
         let list = list_index(asked.order, asked.migratetype)?;
         let zone = *asked.zonelist.first()?;
+        if asked.near != Some(zone) {
+            return None;
+        }
         let has_room = asked.order.0 < self.zones[zone].headroom_orders();
         (has_room && self.cpus.contains_key(&asked.cpu)).then_some((zone, list))
     }
@@ -169,14 +189,19 @@ impl NaiveAllocator {
     ) -> Result<Pfn, Seen> {
         let mut seen = Seen::default();
         let Some(&preferred) = asked.zonelist.first() else { return Err(seen) };
-        for &zone in &asked.zonelist {
+        for &(zone, left_out) in &asked.walk {
+            if let Some(why) = left_out {
+                let now_ns = self.now_ns;
+                scan.passed_over(why, self.full(asked), now_ns);
+                continue;
+            }
             let is_first = zone == preferred;
             if flags.has(AllocFlags::NOFRAGMENT)
                 && self.zones[zone].node != self.zones[preferred].node
             {
                 break;
             }
-            if !is_first && scan.leaves_out(zone, self.full(asked)) {
+            if !scan.is_exempt(zone) && scan.leaves_out(zone, self.full(asked)) {
                 continue;
             }
             seen.zones += 1;
@@ -198,12 +223,14 @@ impl NaiveAllocator {
                     self.hand_out(pfn, zone, asked);
                     return Ok(pfn);
                 }
-                seen.fragmented += 1;
+                let limit = self.limit_reached(zone, asked.order.pages().0);
+                seen.limit = seen.limit.or(limit);
+                seen.fragmented += u16::from(limit.is_none());
             } else {
                 seen.below_watermark += 1;
             }
             let now_ns = self.now_ns;
-            scan.refused(zone, is_first, passed_mark, self.full(asked), now_ns);
+            scan.refused(zone, passed_mark, self.full(asked), now_ns);
         }
         Err(seen)
     }
@@ -228,11 +255,18 @@ impl NaiveAllocator {
         pages: PageCount,
         reason: Reason,
     ) {
-        let preferred = asked.zonelist[0];
-        if preferred != zone {
-            let (from, to) = (self.zones[preferred].node, self.zones[zone].node);
-            self.nodes[from.0 as usize].fallbacks.entry(to).or_default().add(reason, pages);
-        }
+        let (nearest, left_out) = asked.walk[0];
+        let to = self.zones[zone].node;
+        let is_named = asked.gfp.has(Gfp::THISNODE) || asked.scope.named.contains(&asked.node);
+        let (from, reason) = if self.nodes[asked.node.0 as usize].is_private && !is_named {
+            (asked.node, Reason::PrivateNode)
+        } else if nearest != zone {
+            (self.zones[nearest].node, left_out.unwrap_or(reason))
+        } else {
+            return;
+        };
+        self.nodes[from.0 as usize].fallbacks.entry(to).or_default().add(reason, pages);
+        self.all_fallbacks.add(reason, pages);
     }
 
     /// Why the first zone gave nothing, after another one did.
@@ -241,7 +275,8 @@ impl NaiveAllocator {
         if scan.left_some_out() {
             Reason::Hint
         } else if zone.passes(asked.order, flags, asked.kind) {
-            Reason::Fragmentation
+            let is_limited = self.limit_reached(asked.zonelist[0], asked.order.pages().0).is_some();
+            if is_limited { Reason::Limit } else { Reason::Fragmentation }
         } else if zone.passes(asked.order, flags, zone.kind) {
             Reason::LowmemReserve
         } else if zone.passes(Order(0), flags, asked.kind) {
@@ -299,6 +334,16 @@ impl NaiveAllocator {
 
     /// A block straight from the zone, with rights to its reserve.
     fn take_single(&mut self, zone: usize, asked: &Asked, flags: AllocFlags) -> Option<Pfn> {
+        if self.may_leave(zone, 1, asked.order, flags) < 1 {
+            self.zones[zone].note_hold(0);
+            return None;
+        }
+        let pfn = self.take_with_rights(zone, asked, flags)?;
+        self.wake_above_soft(zone, flags);
+        Some(pfn)
+    }
+
+    fn take_with_rights(&mut self, zone: usize, asked: &Asked, flags: AllocFlags) -> Option<Pfn> {
         let last_rights = AllocFlags::OOM.or(AllocFlags::NON_BLOCK);
         let mut reserved = None;
         if flags.has(AllocFlags::HIGHATOMIC) {
@@ -338,7 +383,11 @@ impl NaiveAllocator {
     ) -> Option<Pfn> {
         let pageset = &mut self.cpus.get_mut(&asked.cpu)?.pagesets[zone];
         pageset.tuning.before_alloc(&self.model.pcp);
+        let is_refill = pageset.lists[list].is_empty();
         let pfn = self.pop_or_refill(zone, asked, list, flags);
+        if is_refill && pfn.is_some() {
+            self.wake_above_soft(zone, flags);
+        }
         let pageset = &mut self.cpus.get_mut(&asked.cpu)?.pagesets[zone];
         if self.model.pcp.decay == Decay::ByUnused {
             pageset.tuning.after_alloc(pageset.count);
@@ -354,12 +403,16 @@ impl NaiveAllocator {
         list: usize,
         flags: AllocFlags,
     ) -> Option<Pfn> {
+        let is_refill = self.cpus.get(&asked.cpu)?.pagesets[zone].lists[list].is_empty();
+        let may_leave =
+            if is_refill { self.may_leave(zone, u64::MAX, asked.order, flags) } else { 0 };
         let pageset = &mut self.cpus.get_mut(&asked.cpu)?.pagesets[zone];
         let zone = &mut self.zones[zone];
-        if pageset.lists[list].is_empty() {
+        if is_refill {
             let NaivePageset { tuning, count, .. } = pageset;
             let (order, migratetype) = (asked.order, asked.migratetype);
             let blocks = tuning.refill_blocks(&self.model.pcp, order, *count, zone.view);
+            let blocks = blocks.min(may_leave);
             let wanted = Blocks { order, migratetype, flags, blocks, runs_max: u64::MAX };
             let taken = zone.take(wanted, &mut self.pageblocks);
             let pages = (taken.len() as u64) << order.0;
@@ -386,6 +439,7 @@ impl NaiveAllocator {
         flags: AllocFlags,
     ) -> Vec<Pfn> {
         let (order, migratetype) = (asked.order, asked.migratetype);
+        let blocks = self.may_leave(zone, blocks, order, flags);
         let wanted = Blocks { order, migratetype, flags, blocks, runs_max };
         let taken = self.zones[zone].take(wanted, &mut self.pageblocks);
         self.count_direct(zone, asked, taken.len() as u64);

@@ -9,6 +9,7 @@ use super::free::PIECE;
 use crate::alloc::{BulkFreeError, Reason, Request};
 use crate::error::AllocError;
 use crate::frame::Migratetype;
+use crate::gfp::Gfp;
 use crate::pcp::list_index;
 use crate::units::{CpuId, Order, PageCount, Pfn};
 use crate::watermark::AllocFlags;
@@ -36,6 +37,14 @@ impl NaiveAllocator {
         count: usize,
     ) -> Result<Vec<Pfn>, AllocError> {
         let asked = self.asked(cpu, request)?;
+        self.bulk_asked(&asked, count)
+    }
+
+    pub(super) fn bulk_asked(
+        &mut self,
+        asked: &Asked,
+        count: usize,
+    ) -> Result<Vec<Pfn>, AllocError> {
         if asked.order != SINGLE {
             return Err(AllocError::BulkOrder { order: asked.order });
         }
@@ -43,11 +52,11 @@ impl NaiveAllocator {
             return Ok(vec![]);
         }
         let pages = if self.model.departures.bulk_from_zone {
-            self.bulk_of_room(&asked, count as u64)
+            self.bulk_of_room(asked, count as u64)
         } else {
-            self.bulk_of_linux(&asked, count as u64)
+            self.bulk_of_linux(asked, count as u64)
         };
-        if pages.is_empty() { Ok(vec![self.alloc_asked(&asked)?]) } else { Ok(pages) }
+        if pages.is_empty() { Ok(vec![self.alloc_asked(asked)?]) } else { Ok(pages) }
     }
 
     /// The zones of the first node on the zonelist.
@@ -64,6 +73,9 @@ impl NaiveAllocator {
         if count == 1 || !self.cpus.contains_key(&asked.cpu) {
             return vec![];
         }
+        if asked.zonelist.is_empty() {
+            return vec![];
+        }
         let has_all = |&zone: &usize| {
             let preferred = self.zones[asked.zonelist[0]].kind;
             let zone = &self.zones[zone];
@@ -75,9 +87,14 @@ impl NaiveAllocator {
         };
         let Some(zone) = self.near_zones(asked).into_iter().find(has_all) else { return vec![] };
         let mut pages = vec![];
-        while (pages.len() as u64) < count
-            && let Some(pfn) = self.pop_or_refill(zone, asked, list, AllocFlags::default())
-        {
+        while (pages.len() as u64) < count {
+            let is_refill = self.pagesets(asked.cpu)[zone].lists[list].is_empty();
+            let Some(pfn) = self.pop_or_refill(zone, asked, list, AllocFlags::default()) else {
+                break;
+            };
+            if is_refill {
+                self.wake_for_bulk(zone, asked);
+            }
             self.hand_out(pfn, zone, asked);
             pages.push(pfn);
         }
@@ -86,7 +103,15 @@ impl NaiveAllocator {
     }
 
     fn count_bulk(&mut self, zone: usize, asked: &Asked, pages: &[Pfn]) {
-        self.count_fallback(zone, asked, PageCount(pages.len() as u64), Reason::Watermark);
+        let is_limited = self.limit_reached(asked.zonelist[0], 1).is_some();
+        let reason = if is_limited { Reason::Limit } else { Reason::Watermark };
+        self.count_fallback(zone, asked, PageCount(pages.len() as u64), reason);
+    }
+
+    fn wake_for_bulk(&mut self, zone: usize, asked: &Asked) {
+        if asked.gfp.has(Gfp::KSWAPD_RECLAIM) {
+            self.wake_above_soft(zone, AllocFlags::KSWAPD);
+        }
     }
 
     /// The first zone that has pages above its low mark gives as many as it has there: those that the
@@ -131,6 +156,9 @@ impl NaiveAllocator {
         let left = share - pages.len() as u64;
         if left > 0 {
             let direct = self.take_direct(zone, asked, left, RUNS_MAX, AllocFlags::default());
+            if !direct.is_empty() {
+                self.wake_for_bulk(zone, asked);
+            }
             for &pfn in &direct {
                 self.hand_out(pfn, zone, asked);
             }
@@ -159,8 +187,12 @@ impl NaiveAllocator {
         }
         let left = pageblocks - blocks.len() as u64;
         if left > 0 {
+            let left = self.may_leave(zone, left, Order(9), AllocFlags::default());
             let direct = self.zones[zone].take_pageblocks(asked.migratetype, left, RUNS_MAX);
             self.count_direct(zone, asked, direct.len() as u64 * PAGEBLOCK);
+            if !direct.is_empty() {
+                self.wake_for_bulk(zone, asked);
+            }
             blocks.extend(direct);
         }
         blocks.iter().flat_map(|first| first.0..first.0 + PAGEBLOCK).map(Pfn).collect()

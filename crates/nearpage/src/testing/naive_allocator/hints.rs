@@ -3,7 +3,7 @@
 use std_alloc::collections::BTreeSet;
 
 use super::alloc::Asked;
-use crate::alloc::ScanCounts;
+use crate::alloc::{Reason, ScanCounts};
 use crate::units::Order;
 use crate::watermark::AllocFlags;
 use crate::zonelist::cache::CacheRule;
@@ -42,6 +42,10 @@ pub(super) struct Scan {
     /// Whether hints are looked at now.
     heeds: bool,
     was_set_up: bool,
+    /// The zone that is always asked.
+    exempt: Option<usize>,
+    /// The zone that stands first on the list.
+    head: Option<usize>,
     /// What to count.
     pub counts: ScanCounts,
 }
@@ -56,7 +60,23 @@ impl Scan {
             flags,
             heeds: false,
             was_set_up: false,
+            exempt: match rule {
+                CacheRule::Original => asked.head,
+                _ => asked.zonelist.first().copied(),
+            },
+            head: asked.head,
             counts: ScanCounts::default(),
+        }
+    }
+
+    pub(super) fn is_exempt(&self, zone: usize) -> bool {
+        self.exempt == Some(zone)
+    }
+
+    /// A zone was left out for a policy or a cpuset.
+    pub(super) fn passed_over(&mut self, why: Reason, refusals: &mut Refusals, now_ns: u64) {
+        if self.rule == CacheRule::Original && why == Reason::Cpuset {
+            self.set_up(refusals, now_ns);
         }
     }
 
@@ -87,7 +107,6 @@ impl Scan {
     pub(super) fn refused(
         &mut self,
         zone: usize,
-        is_first: bool,
         passed_mark: bool,
         refusals: &mut Refusals,
         now_ns: u64,
@@ -95,9 +114,13 @@ impl Scan {
         if self.rule == CacheRule::Off {
             return;
         }
-        if self.rule == CacheRule::Original || !is_first && !passed_mark {
+        if self.rule == CacheRule::Original || self.head != Some(zone) && !passed_mark {
             refusals.seen.insert((zone, self.mark(), self.order));
         }
+        self.set_up(refusals, now_ns);
+    }
+
+    fn set_up(&mut self, refusals: &mut Refusals, now_ns: u64) {
         if !self.was_set_up {
             self.was_set_up = true;
             self.heeds = true;

@@ -167,7 +167,7 @@ impl NaiveAllocator {
     }
 
     /// All zonelists: for each node, ascending, the node with the best score again and again.
-    fn build_zonelists(&mut self) {
+    pub(super) fn build_zonelists(&mut self) {
         let mut loads = vec![0; self.nodes.len()];
         for local in 0..self.nodes.len() {
             let order = self.node_order(local, &mut loads);

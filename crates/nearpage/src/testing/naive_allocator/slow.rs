@@ -4,6 +4,7 @@ use std_alloc::vec::Vec;
 
 use super::NaiveAllocator;
 use super::alloc::{Asked, Seen};
+use super::policy::NaiveScope;
 use crate::frame::Migratetype;
 use crate::gfp::Gfp;
 use crate::platform::{CompactEffort, Compacted};
@@ -25,36 +26,52 @@ type Outcome = Option<Pfn>;
 
 impl NaiveAllocator {
     pub(super) fn slow(&mut self, asked: &Asked) -> Result<Pfn, Seen> {
+        let is_pressing = asked.gfp.has(Gfp::HIGH) && !asked.gfp.has(Gfp::DIRECT_RECLAIM);
+        let mut scope = asked.scope.clone();
+        if is_pressing {
+            scope.allowed = None;
+        }
+        let mut asked = self.rescoped(asked, scope);
         let mut way = Way {
-            flags: slow_flags(asked),
+            flags: slow_flags(&asked),
             fruitless_rounds: 0,
             effort: CompactEffort::SyncLight,
             compactions: 0,
             seen: Seen::default(),
         };
         let never_fails = asked.gfp.has(Gfp::NOFAIL.or(Gfp::DIRECT_RECLAIM));
-        self.wake(asked);
-        if let Some(pfn) = self.look(asked, way.flags, &mut way.seen) {
+        self.wake(&asked);
+        if let Some(pfn) = self.look(&asked, way.flags, &mut way.seen) {
             return Ok(pfn);
         }
-        let mut ended = self.compact_first(asked, &mut way);
+        let mut ended = self.compact_first(&asked, &mut way);
         loop {
             let outcome = match ended {
                 Some(outcome) => Some(outcome),
-                None => self.round(asked, &mut way),
+                None => {
+                    let is_limited = asked.scope.only.is_some() || asked.scope.allowed.is_some();
+                    let leaves = is_limited && (is_pressing || has_full_rights(&asked));
+                    if leaves {
+                        let named = asked.scope.named.clone();
+                        let scope = NaiveScope { named, ..NaiveScope::default() };
+                        asked = self.rescoped(&asked, scope);
+                    }
+                    self.round(&asked, &mut way, leaves)
+                }
             };
             match outcome {
                 None => {}
                 Some(Some(pfn)) => return Ok(pfn),
                 Some(None) if !never_fails => return Err(way.seen),
                 Some(None) => {
-                    if let Some(pfn) = self.look(asked, AllocFlags::MIN_RESERVE, &mut way.seen) {
+                    let flags = AllocFlags::MIN_RESERVE.or(AllocFlags::OVER_LIMIT);
+                    if let Some(pfn) = self.look_out(&asked, flags, &mut way.seen) {
                         return Ok(pfn);
                     }
                 }
             }
             ended = None;
-            self.wake(asked);
+            self.wake(&asked);
         }
     }
 
@@ -72,6 +89,16 @@ impl NaiveAllocator {
                 None
             }
         }
+    }
+
+    /// In the cpuset, and then out of it.
+    fn look_out(&mut self, asked: &Asked, flags: AllocFlags, seen: &mut Seen) -> Option<Pfn> {
+        let found = self.look(asked, flags, seen);
+        if found.is_some() || asked.scope.allowed.is_none() {
+            return found;
+        }
+        let outside = NaiveScope { allowed: None, ..asked.scope.clone() };
+        self.look(&self.rescoped(asked, outside), flags, seen)
     }
 
     /// Large blocks: compaction that does not wait. `Some` is the end.
@@ -99,17 +126,20 @@ impl NaiveAllocator {
     }
 
     /// One round. `Some` is the end, `None` means that there will be another.
-    fn round(&mut self, asked: &Asked, way: &mut Way) -> Option<Outcome> {
-        if has_full_rights(asked) && !way.flags.has(AllocFlags::NO_WATERMARKS) {
+    fn round(&mut self, asked: &Asked, way: &mut Way, has_left: bool) -> Option<Outcome> {
+        let gets_rights = has_full_rights(asked) && !way.flags.has(AllocFlags::NO_WATERMARKS);
+        if gets_rights {
             let wakes = AllocFlags(way.flags.0 & AllocFlags::KSWAPD.0);
             way.flags = AllocFlags::NO_WATERMARKS.or(wakes);
-            if let Some(pfn) = self.look(asked, way.flags, &mut way.seen) {
-                return Some(Some(pfn));
-            }
+        }
+        if (gets_rights || has_left)
+            && let Some(pfn) = self.look(asked, way.flags, &mut way.seen)
+        {
+            return Some(Some(pfn));
         }
         let drains = self.model.departures.drains_before_failing;
         if !asked.gfp.has(Gfp::DIRECT_RECLAIM) {
-            if !drains {
+            if !drains && way.seen.limit.is_none() || asked.gfp.has(Gfp::NORETRY) {
                 return Some(None);
             }
             self.drain_all();
@@ -124,7 +154,7 @@ impl NaiveAllocator {
             }
             self.give_up_a_reserve(asked, false);
         }
-        if progress || drains {
+        if progress || drains || way.seen.limit.is_some() {
             self.drain_all();
             if let Some(pfn) = self.look(asked, way.flags, &mut way.seen) {
                 return Some(Some(pfn));
@@ -210,7 +240,7 @@ impl NaiveAllocator {
         self.calls.out_of_memory += 1;
         let helped = take_one(&mut self.calls.kills_that_help);
         if asked.gfp.has(Gfp::NOFAIL)
-            && let Some(pfn) = self.look(asked, AllocFlags::NO_WATERMARKS, &mut way.seen)
+            && let Some(pfn) = self.look_out(asked, AllocFlags::NO_WATERMARKS, &mut way.seen)
         {
             return Some(Some(pfn));
         }

@@ -138,6 +138,9 @@ pub struct Events {
     pub direct_other: u64,
     pub miss: u64,
     pub foreign: u64,
+    pub interleave: u64,
+    pub limit_refused: u64,
+    pub soft_limit_wakes: u64,
 }
 
 /// A zone.

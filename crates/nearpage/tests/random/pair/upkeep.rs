@@ -1,11 +1,13 @@
 //! What happens to a machine beside allocation and free: drains, decay, settings, memory that comes.
 
-use nearpage::error::OnlineError;
+use nearpage::alloc::Limits;
+use nearpage::error::{LimitError, LimitOf, OnlineError};
 use nearpage::testing::generate::any_settings;
-use nearpage::units::{PageCount, Pfn, PfnRange};
+use nearpage::units::{NodeId, NodeIndex, PageCount, Pfn, PfnRange};
 
 use super::Pair;
 use crate::compare::{Difference, same};
+use crate::run::Planted;
 
 impl Pair<'_, '_> {
     /// Operations that are rare in life, but the reason for many states.
@@ -27,10 +29,16 @@ impl Pair<'_, '_> {
                 self.pass_time();
                 Ok(())
             }
-            _ => {
+            11 => {
                 self.prepare_host();
                 Ok(())
             }
+            12 if self.habits.placed_percent > 0 => self.change_access(),
+            13 => {
+                self.prepare_placements();
+                Ok(())
+            }
+            _ => self.change_limits(),
         }
     }
 
@@ -165,6 +173,37 @@ impl Pair<'_, '_> {
                 self.done("online", 0);
             }
         }
+        Ok(())
+    }
+
+    /// A limit near what is out now, or none.
+    fn change_limits(&mut self) -> Result<(), Difference> {
+        let node = self.random.below(self.allocator.topology().len() as u64) as u16;
+        let node = if self.one_in(3) { None } else { Some(NodeIndex(node)) };
+        let of = match node {
+            None => LimitOf::Allocator,
+            Some(_) if self.one_in(20) => LimitOf::Node(NodeId(9999)),
+            Some(node) => LimitOf::Node(self.allocator.topology().node(node).id),
+        };
+        let out = self.naive.out(node).0;
+        let shift = self.machine.config.page_shift;
+        let mut near = |is_set: u64| {
+            let pages = (out + self.random.below(2000)).saturating_sub(self.random.below(1000));
+            (self.random.below(4) < is_set)
+                .then_some((pages << shift) + self.random.below(1 << shift))
+        };
+        let limits = Limits { hard_bytes: near(2), soft_bytes: near(1) };
+        self.narrate(format_args!("set_limits({of:?}, {limits:?})"));
+        let mut expected = self.naive.set_limits(of, limits);
+        if matches!(self.planted, Planted::LooseLimit) && expected.is_ok() {
+            let hard_bytes = limits.hard_bytes.map(|bytes| bytes + (1 << shift));
+            expected = self.naive.set_limits(of, Limits { hard_bytes, ..limits });
+        }
+        same("answer", self.allocator.set_limits(of, limits), expected)?;
+        if let Err(LimitError::SoftNotBelowHard { .. }) = expected {
+            self.tally.count("SoftNotBelowHard");
+        }
+        self.done("set_limits", out);
         Ok(())
     }
 

@@ -28,6 +28,7 @@ impl Pair<'_, '_> {
             FreeError::OrderTooLarge { .. } => "OrderTooLarge (free)",
             FreeError::WrongOrder { .. } => "WrongOrder",
             FreeError::NotAllocated { .. } => "NotAllocated",
+            FreeError::Locked { .. } => "Locked",
         };
         self.tally.count(name);
         self.done("free", pfn.0);

@@ -1,0 +1,39 @@
+//! Replay: the core in the start state of a recorded machine, driven by the allocations and frees of its trace, and
+//! what it does compared with what the kernel logged.
+//!
+//! ```text
+//! before/ --start--> layout --machine--> core on plain storage, one thread playing all CPUs
+//! trace   --read---> alloc, free, bulk --> run: the same, on the same CPU, in the same order
+//!                    refills, drains ...--> recorded
+//!                          run and recorded --> fidelity: rows, one score
+//! ```
+//!
+//! **What is predicted.** Zones of allocations, refills, drains, sizes of pagesets, free pages: from `before`, the
+//! events of the window `before begin` to `after begin` that say who allocated and freed, and the times of the markers.
+//! Nothing that is compared goes into it.
+//!
+//! **Blocks.** A frame of the trace names a block and nothing else: the core hands out frames of its own, and a map
+//! leads from the one to the other until the block is freed. A block that was allocated before the window is one of
+//! those that the core's zone does not have free at the start.
+//!
+//! **Unknown start.** Sizes of pagesets are recorded, not what is in them. Three runs go side by side over one pass of
+//! the trace: all order-0 movable, all order-0 unmovable, and a guess; see [`guess`].
+//!
+//! **Open loop.** What the kernel would have done differently (reclaim, other CPUs, other tasks) had the allocator
+//! answered otherwise is not in a trace: it stays as it was recorded.
+
+pub mod blocks;
+pub mod error;
+pub mod fidelity;
+pub mod guess;
+pub mod layout;
+pub mod machine;
+pub mod platform;
+pub mod recorded;
+pub mod run;
+pub mod session;
+pub mod source;
+pub mod start;
+pub mod survey;
+pub mod ticks;
+pub mod zones;

@@ -1,0 +1,44 @@
+//! Why a bundle cannot be replayed.
+
+use nearpage::alloc::BuildError;
+use nearpage::topology::TopologyError;
+
+use crate::bundle::BundleError;
+use crate::trace::TraceError;
+
+/// A bundle that cannot be replayed.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplayError {
+    /// Its captures cannot be read.
+    #[error(transparent)]
+    Bundle(#[from] BundleError),
+    /// Its trace cannot be read.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    /// Something is missing that a replay needs.
+    #[error("{input}: {what}, expected {expected}")]
+    Incomplete {
+        /// The bundle, or a file of it.
+        input: String,
+        /// What is missing.
+        what: String,
+        /// What is needed.
+        expected: &'static str,
+    },
+    /// Nodes, CPUs or distances that no machine has.
+    #[error("{input}: {error}")]
+    Topology {
+        /// The bundle.
+        input: String,
+        /// What is wrong.
+        error: TopologyError,
+    },
+    /// The core cannot be made for such a machine.
+    #[error("{input}: {error}")]
+    Build {
+        /// The bundle.
+        input: String,
+        /// Why not.
+        error: BuildError,
+    },
+}

@@ -1,0 +1,149 @@
+//! The first pass over a trace: what there is.
+
+use std::collections::HashMap;
+
+use nearpage::frame::Migratetype;
+use nearpage::pcp::{LISTS, list_index};
+use nearpage::units::{CpuId, PAGEBLOCK_ORDER, Pfn};
+
+use super::error::ReplayError;
+use super::guess::Demand;
+use super::source::Bundle;
+use super::start::Start;
+use crate::trace::{Event, TraceEvent, read_trace};
+
+/// What a trace has, found in the first pass.
+#[derive(Clone, Debug, Default)]
+pub struct Survey {
+    /// Whether it has the markers between which `before` and `after` were read.
+    pub has_window: bool,
+    /// The time of the window's first event.
+    pub begin_ns: u64,
+    /// The time of its last one.
+    pub end_ns: u64,
+    /// The types that were asked for, by pageblock of the recorded machine.
+    types: HashMap<u64, [u32; 3]>,
+    /// By CPU and zone, what was taken of each list beyond what came back: now, and at most.
+    demands: HashMap<(CpuId, usize), [(i64, i64); LISTS]>,
+    /// Where page descriptors lie, if the trace has their addresses.
+    descriptors: Option<u64>,
+}
+
+/// Bytes of a page descriptor on 64-bit machines.
+const DESCRIPTOR_BYTES: u64 = 64;
+
+/// A part of a trace between two markers.
+#[derive(Default)]
+pub(super) struct Window {
+    whole: bool,
+    is_open: bool,
+    is_over: bool,
+}
+
+impl Window {
+    /// A window that begins and ends with markers, or the whole trace if there are none.
+    pub(super) fn new(has_markers: bool) -> Window {
+        Window { whole: !has_markers, ..Window::default() }
+    }
+
+    /// Whether an event is inside.
+    pub(super) fn admits(&mut self, event: &Event<'_>) -> bool {
+        if let Event::Marker(text) = event {
+            if text.starts_with(b"nearpage: before begin") {
+                self.is_open = true;
+            } else if text.starts_with(b"nearpage: after begin") && self.is_open {
+                self.is_open = false;
+                self.is_over = true;
+            }
+        }
+        self.whole || self.is_open
+    }
+}
+
+impl Survey {
+    /// Looks through a trace.
+    ///
+    /// # Errors
+    ///
+    /// The trace cannot be read.
+    pub fn of(bundle: &Bundle, start: &Start) -> Result<Survey, ReplayError> {
+        let mut survey = Survey::default();
+        let mut bases: Vec<u64> = Vec::new();
+        let mut first_ns = None;
+        let mut window = Window::new(true);
+        bundle.with_trace(|name, text| {
+            let counts = read_trace::<ReplayError>(name, text, |event| {
+                first_ns.get_or_insert(event.time_ns);
+                let was_open = window.is_open;
+                if window.admits(&event.event) && !was_open {
+                    survey.has_window = true;
+                    survey.begin_ns = event.time_ns;
+                    survey.demands.clear();
+                }
+                if !window.is_over {
+                    survey.note_demand(start, event);
+                }
+                if !window.is_over {
+                    survey.end_ns = event.time_ns;
+                }
+                if let Event::Alloc { pfn: Some(pfn), page, migratetype, .. } = event.event {
+                    survey.note_type(pfn, migratetype);
+                    if bases.len() < 8 {
+                        bases.push(page.wrapping_sub(pfn.0 * DESCRIPTOR_BYTES));
+                    }
+                }
+                Ok(())
+            })?;
+            Ok(counts)
+        })?;
+        if !survey.has_window {
+            survey.begin_ns = first_ns.unwrap_or(0);
+        }
+        // Hashed addresses have no common base.
+        bases.dedup();
+        survey.descriptors = if let [base] = bases[..] { Some(base) } else { None };
+        Ok(survey)
+    }
+
+    fn note_type(&mut self, pfn: Pfn, migratetype: u8) {
+        let seen = self.types.entry(pfn.0 >> PAGEBLOCK_ORDER.0).or_default();
+        if let Some(count) = seen.get_mut(migratetype as usize) {
+            *count = count.saturating_add(1);
+        }
+    }
+
+    fn note_demand(&mut self, start: &Start, event: &TraceEvent<'_>) {
+        let (pfn, order, migratetype, sign) = match event.event {
+            Event::Alloc { pfn: Some(pfn), order, migratetype, .. } => {
+                (pfn, order, Migratetype::ALL[migratetype.min(2) as usize], 1)
+            }
+            Event::Free { pfn, order } => (pfn, order, self.type_of(pfn), -1),
+            _ => return,
+        };
+        let Some(zone) = start.map.zone_of(pfn) else { return };
+        let Some(list) = list_index(order, migratetype) else { return };
+        let lists = self.demands.entry((event.cpu, zone)).or_insert([(0, 0); LISTS]);
+        let (now, most) = &mut lists[list];
+        *now += sign << order.0;
+        *most = (*most).max(*now);
+    }
+
+    /// What a CPU took of each list of its pageset for a zone, at most.
+    pub fn demand(&self, cpu: CpuId, zone: usize) -> Demand {
+        let lists = self.demands.get(&(cpu, zone));
+        lists.map_or([0; LISTS], |lists| lists.map(|(_, most)| most as u64))
+    }
+
+    /// The type of the pageblock of a frame, as far as others of it tell: the one that most were asked for.
+    pub fn type_of(&self, pfn: Pfn) -> Migratetype {
+        let seen = self.types.get(&(pfn.0 >> PAGEBLOCK_ORDER.0));
+        let most = seen.and_then(|seen| (0..seen.len()).max_by_key(|&at| (seen[at], at == 1)));
+        Migratetype::ALL[most.unwrap_or(Migratetype::Movable.index())]
+    }
+
+    /// The frame of a descriptor.
+    pub(super) fn frame_of(&self, descriptor: u64) -> Option<Pfn> {
+        let offset = descriptor.checked_sub(self.descriptors?).filter(|_| descriptor != 0)?;
+        (offset % DESCRIPTOR_BYTES == 0).then_some(Pfn(offset / DESCRIPTOR_BYTES))
+    }
+}

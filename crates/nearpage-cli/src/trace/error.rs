@@ -1,0 +1,42 @@
+//! Why a trace could not be read.
+
+use std::io;
+
+/// What a trace is expected to be.
+pub(super) const EXPECTED: &str =
+    "the text of ftrace's trace file, of trace-cmd report or of perf script, plain or as zstd";
+
+/// A trace that cannot be read. Offsets are of the text, unpacked, from 0.
+#[derive(Debug, thiserror::Error)]
+pub enum TraceError {
+    /// The file cannot be opened, read or unpacked any further.
+    #[error("{input}: byte {offset}: {error}")]
+    Unreadable {
+        /// Its name.
+        input: String,
+        /// How much of the text came before.
+        offset: u64,
+        /// Why not.
+        error: io::Error,
+    },
+    /// Something that is no text of a trace.
+    #[error("{input}: byte {offset}: found {found:?}, expected {expected}")]
+    Syntax {
+        /// Its name.
+        input: String,
+        /// Where.
+        offset: u64,
+        /// What stands there, shortened.
+        found: String,
+        /// What would be accepted.
+        expected: &'static str,
+    },
+    /// A text without events.
+    #[error("{input}: byte {offset}: the text ends without an event, expected {EXPECTED}")]
+    Empty {
+        /// Its name.
+        input: String,
+        /// Its length.
+        offset: u64,
+    },
+}

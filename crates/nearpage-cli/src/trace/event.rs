@@ -1,0 +1,123 @@
+//! Events, and what was counted while they were read.
+
+use std::collections::BTreeMap;
+
+use nearpage::gfp::Gfp;
+use nearpage::units::{CpuId, Order, Pfn};
+
+/// An event of a trace. What it borrows lives until the next one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TraceEvent<'a> {
+    /// Where its line begins in the text.
+    pub offset: u64,
+    /// The name of the task; it may have spaces, and is `<...>` where the kernel had forgotten it.
+    pub comm: &'a [u8],
+    /// The number of the task.
+    pub pid: u32,
+    /// The CPU that logged it.
+    pub cpu: CpuId,
+    /// When, by the clock of the trace.
+    pub time_ns: u64,
+    /// What happened.
+    pub event: Event<'a>,
+}
+
+/// What happened. Migratetypes are numbers, as the trace has them: 0 unmovable, 1 movable, 2 reclaimable, 3
+/// highatomic.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Event<'a> {
+    /// `mm_page_alloc`: a block was handed out.
+    Alloc {
+        /// The block; `None` if the allocation failed.
+        pfn: Option<Pfn>,
+        /// The address of its descriptor, or a hash of it.
+        page: u64,
+        /// Its order.
+        order: Order,
+        /// The type that was asked for.
+        migratetype: u8,
+        /// The flags of the request, those with a name that is known.
+        gfp: Gfp,
+    },
+    /// `mm_page_free`: a block came back.
+    Free {
+        /// The block.
+        pfn: Pfn,
+        /// Its order.
+        order: Order,
+    },
+    /// `mm_page_free_batched`: a block that [`Free`](Self::Free) told of goes back as one of many. It prints
+    /// order 0 whatever the order.
+    FreeBatched,
+    /// `mm_page_alloc_zone_locked`: a block left the free lists of a zone.
+    ZoneLocked {
+        /// The block.
+        pfn: Pfn,
+        /// Its order.
+        order: Order,
+        /// Its type.
+        migratetype: u8,
+        /// Whether pagesets have a list for such blocks.
+        percpu_refill: bool,
+    },
+    /// `mm_page_pcpu_drain`: a block went from a pageset to its zone.
+    PcpuDrain {
+        /// The block.
+        pfn: Pfn,
+        /// Its order.
+        order: Order,
+    },
+    /// `mm_page_alloc_extfrag`: a block of another type than wanted was taken.
+    Extfrag {
+        /// The block.
+        pfn: Pfn,
+        /// The order that was wanted.
+        order: Order,
+    },
+    /// `nearpage_bulk`: a bulk allocation begins.
+    Bulk {
+        /// The flags of the request.
+        gfp: Gfp,
+        /// The node asked for; `None` for the CPU's own.
+        node: Option<u32>,
+        /// Pages asked for.
+        wanted: u64,
+    },
+    /// `nearpage_bulk_done`: it ended on the same CPU, by the same task.
+    BulkDone {
+        /// Pages that it gave.
+        got: u64,
+        /// Addresses of the first of their descriptors, 0 beyond the last that is told.
+        pages: [u64; BULK_PAGES_TOLD],
+    },
+    /// `tracing_mark_write`: a text that a program wrote into the trace.
+    Marker(&'a [u8]),
+    /// An event of another kind, by its name.
+    Other(&'a [u8]),
+}
+
+/// Pages of a bulk allocation that a trace tells.
+pub const BULK_PAGES_TOLD: usize = 16;
+
+/// What was met in a trace.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct TraceCounts {
+    /// Bytes of text.
+    pub bytes: u64,
+    /// Events of any kind.
+    pub events: u64,
+    /// Lines that are no event, without those that begin with #.
+    pub other_lines: u64,
+    /// Lines that say that events were lost.
+    pub lost_lines: u64,
+    /// Events lost, as far as those lines tell.
+    pub lost_events: u64,
+    /// Allocations that failed.
+    pub failed_allocs: u64,
+    /// Frees told twice.
+    pub batched_frees: u64,
+    /// Events whose time is before that of an earlier line.
+    pub unsorted: u64,
+    /// Names of gfp flags that are not known, and how often each was met.
+    pub unknown_gfp_names: BTreeMap<String, u64>,
+}

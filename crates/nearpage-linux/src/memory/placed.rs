@@ -1,0 +1,234 @@
+//! Where pages come from, how many there may be, and why they came from elsewhere: policies, cpusets, private nodes,
+//! limits and reasons of a [`Memory`].
+
+use nearpage::alloc::{Access, Fallbacks, Limits, Request, ScanCounts};
+use nearpage::error::{AllocError, LimitError, LimitOf, UnknownNode};
+use nearpage::policy::Placement;
+use nearpage::units::{NodeId, PageCount, Pfn};
+
+use super::{Memory, PageBlock, text};
+
+impl Memory {
+    /// Allocates a block where a policy and a cpuset say. Their sets are of this memory's
+    /// [`topology`](Self::topology).
+    ///
+    /// # Errors
+    /// [`AllocError`].
+    pub fn alloc_with(
+        &self,
+        placement: &Placement<'_>,
+        request: Request,
+    ) -> Result<PageBlock<'_>, AllocError> {
+        let pfn = self.alloc_frames_with(placement, request)?;
+        Ok(self.block(pfn, request))
+    }
+
+    /// The same, as its first frame, which is the caller's to free.
+    ///
+    /// # Errors
+    /// [`AllocError`].
+    pub fn alloc_frames_with(
+        &self,
+        placement: &Placement<'_>,
+        request: Request,
+    ) -> Result<Pfn, AllocError> {
+        with_allocator!(self, allocator => allocator.alloc_with(placement, request))
+    }
+
+    /// Allocates up to `out.len()` single pages where a policy and a cpuset say; see
+    /// [`PageAllocator::alloc_bulk_with`].
+    ///
+    /// # Errors
+    /// [`AllocError`] if not even one page could be had.
+    pub fn alloc_frames_bulk_with(
+        &self,
+        placement: &Placement<'_>,
+        request: Request,
+        out: &mut [Pfn],
+    ) -> Result<usize, AllocError> {
+        with_allocator!(self, allocator => allocator.alloc_bulk_with(placement, request, out))
+    }
+
+    /// Says who may use the memory of a node.
+    ///
+    /// # Errors
+    /// [`UnknownNode`]; nothing is changed then.
+    pub fn set_access(&self, node: NodeId, access: Access) -> Result<(), UnknownNode> {
+        with_allocator!(self, allocator => allocator.set_access(node, access))
+    }
+
+    /// Limits the memory in use of a node or of all of them, with callers or cached by CPUs; see
+    /// [`nearpage::limit`].
+    ///
+    /// # Errors
+    /// [`LimitError`]; nothing is changed then.
+    pub fn set_limits(&self, of: LimitOf, limits: Limits) -> Result<(), LimitError> {
+        with_allocator!(self, allocator => allocator.set_limits(of, limits))
+    }
+
+    /// The limits of a node or of all of them.
+    ///
+    /// # Errors
+    /// [`UnknownNode`].
+    pub fn limits(&self, of: LimitOf) -> Result<Limits, UnknownNode> {
+        with_allocator!(self, allocator => allocator.limits(of))
+    }
+
+    /// Pages in use of a node or of all of them: with callers, or cached by CPUs.
+    ///
+    /// # Errors
+    /// [`UnknownNode`].
+    pub fn in_use(&self, of: LimitOf) -> Result<PageCount, UnknownNode> {
+        with_allocator!(self, allocator => allocator.in_use(of))
+    }
+
+    /// A report on a request, to be printed when it failed: what was asked, what there is, what would have helped.
+    ///
+    /// # Errors
+    /// [`AllocError`] if the request contradicts itself: that error is the whole story.
+    pub fn report(&self, request: Request) -> Result<String, AllocError> {
+        with_allocator!(self, allocator => Ok(allocator.report(request)?.to_string()))
+    }
+
+    /// The same of a request with a policy or a cpuset.
+    ///
+    /// # Errors
+    /// As [`report`](Self::report).
+    pub fn report_with(
+        &self,
+        placement: &Placement<'_>,
+        request: Request,
+    ) -> Result<String, AllocError> {
+        with_allocator!(self, allocator => Ok(allocator.report_with(placement, request)?.to_string()))
+    }
+
+    /// Pages that were wanted from one node and came from another, by reason, or `None` if there is no such node.
+    pub fn fallbacks(&self, from: NodeId, to: NodeId) -> Option<Fallbacks> {
+        let index = |node| self.topology().index_of(node);
+        let (from, to) = (index(from)?, index(to)?);
+        Some(with_allocator!(self, allocator => allocator.fallbacks(from, to)))
+    }
+
+    /// All of those as text, a line for each pair of nodes between which there were any.
+    pub fn fallbacks_text(&self) -> String {
+        text(|out| with_allocator!(self, allocator => allocator.write_fallbacks(out)))
+    }
+
+    /// What scans of the zonelists of a node did, or `None` if there is no such node.
+    pub fn scan_counts(&self, node: NodeId) -> Option<ScanCounts> {
+        let node = self.topology().index_of(node)?;
+        Some(with_allocator!(self, allocator => allocator.scan_counts(node)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use nearpage::alloc::Reason;
+    use nearpage::gfp::Gfp;
+    use nearpage::policy::{NodeSet, Policy};
+    use nearpage::reason::CallSite;
+    use nearpage::units::Order;
+
+    use super::*;
+    use crate::memory::FRAME_BYTES;
+    use crate::memory::tests::memory;
+
+    #[test]
+    fn placed_requests_limits_and_what_is_told_of_them() {
+        for use_rseq in [true, false] {
+            let memory = memory(use_rseq);
+            let far = NodeId(3);
+            let mut words = [0];
+            let set = NodeSet::new(memory.topology(), [far], &mut words).unwrap();
+            let bind = Placement::by(Policy::Bind(set));
+            let request = Request::new(Order(0), Gfp::HIGHUSER_MOVABLE);
+            let block = memory.alloc_with(&bind, request).unwrap();
+            assert_eq!(block.node(), far);
+            let hard = Limits { hard_bytes: Some(100 * FRAME_BYTES + 1), soft_bytes: None };
+            memory.set_limits(LimitOf::Node(far), hard).unwrap();
+            let mut pages = [Pfn(0); 200];
+            let mut got = 0;
+            let error = loop {
+                match memory.alloc_frames_bulk_with(&bind, request, &mut pages[got..]) {
+                    Ok(more) => got += more,
+                    Err(error) => break error,
+                }
+            };
+            assert!(matches!(error, AllocError::LimitReached { .. }), "{error}");
+            assert!((80..100).contains(&got), "{got}: what CPUs cache counts");
+            let fallbacks = memory.fallbacks(NodeId(0), far).unwrap();
+            assert!(fallbacks.pages(Reason::Policy).0 > 0);
+            assert!(memory.fallbacks_text().starts_with("Node 0 -> Node 3 "));
+            // SAFETY: the pages are this test's.
+            unsafe { memory.free_frames_bulk(&pages[..got]) }.unwrap();
+            memory.set_access(far, Access::Private).unwrap();
+            assert_eq!(memory.alloc(request.on(far)).unwrap().node(), NodeId(0));
+            assert!(memory.report(request).unwrap().starts_with("page allocation: order 0"));
+            assert!(memory.pagetypeinfo().contains("Node    3, zone   Normal"));
+        }
+    }
+
+    #[test]
+    fn placed_blocks_are_cleared_if_asked() {
+        let memory = memory(true);
+        let request = Request::new(Order(2), Gfp::KERNEL);
+        let local = Placement::by(Policy::Local);
+        let mut block = memory.alloc_with(&local, request).unwrap();
+        block.fill(7);
+        let pfn = block.pfn();
+        drop(block);
+        let zeroes = Request { gfp: request.gfp.or(Gfp::ZERO), ..request };
+        let block = memory.alloc_with(&local, zeroes).unwrap();
+        assert!(block.pfn() == pfn && block.iter().all(|&byte| byte == 0));
+    }
+
+    /// Takes pages near node 0 in three ways, single and in bulk, and gives them back; returns how many a call
+    /// site was to count, and how many came from node 3.
+    fn take_and_give_back(memory: &Memory, site: &CallSite) -> (u64, u64) {
+        let request = Request::new(Order(0), Gfp::HIGHUSER_MOVABLE).on(NodeId(0));
+        let counted = Placement::by(Policy::Local).counted_at(site);
+        let mut bulk = [Pfn(0); 300];
+        let (mut pages, mut of_site) = (Vec::new(), 0);
+        for _ in 0..20 {
+            pages.extend((0..40).map(|_| memory.alloc_frames(request).unwrap()));
+            pages.extend((0..20).map(|_| memory.alloc_frames_with(&counted, request).unwrap()));
+            let got = memory.alloc_frames_bulk_with(&counted, request, &mut bulk).unwrap();
+            pages.extend(&bulk[..got]);
+            of_site += 20 + got as u64;
+            let in_use = memory.in_use(LimitOf::Node(NodeId(0))).unwrap();
+            assert!(in_use.0 <= LIMIT_PAGES, "{in_use}");
+        }
+        let is_far = |page: &&Pfn| memory.node_of(**page) == Some(NodeId(3));
+        let moved = pages.iter().filter(is_far).count() as u64;
+        // SAFETY: the pages are this thread's.
+        unsafe { memory.free_frames_bulk(&pages) }.unwrap();
+        (of_site, moved)
+    }
+
+    const LIMIT_PAGES: u64 = 6000;
+
+    #[test]
+    fn a_limit_holds_and_reasons_add_up_while_threads_allocate() {
+        for use_rseq in [true, false] {
+            let (memory, site) = (memory(use_rseq), CallSite::new());
+            let hard = Limits { hard_bytes: Some(LIMIT_PAGES * FRAME_BYTES), soft_bytes: None };
+            memory.set_limits(LimitOf::Node(NodeId(0)), hard).unwrap();
+            let work = || (0..10).map(|_| take_and_give_back(&memory, &site)).collect::<Vec<_>>();
+            let rounds: Vec<(u64, u64)> = thread::scope(|scope| {
+                let threads: Vec<_> = (0..4).map(|_| scope.spawn(work)).collect();
+                threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+            });
+            let of_site: u64 = rounds.iter().map(|(of_site, _)| of_site).sum();
+            let moved: u64 = rounds.iter().map(|(_, moved)| moved).sum();
+            let fallbacks = memory.fallbacks(NodeId(0), NodeId(3)).unwrap();
+            assert_eq!((site.pages().0, fallbacks.total().0), (of_site, moved));
+            assert!(site.fallbacks().total().0 <= moved && moved > 0);
+            assert!(fallbacks.pages(Reason::Limit).0 > 0, "{fallbacks:?}");
+            memory.drain_all().unwrap();
+            assert_eq!(memory.in_use(LimitOf::Allocator), Ok(PageCount(0)));
+            assert_eq!((memory.check().unwrap().allocated.0, memory.misuses()), (0, 0));
+        }
+    }
+}

@@ -1,0 +1,359 @@
+//! Locked pages: [`LockablePages`], a block whose pages threads share, one at a time.
+//!
+//! Below it is the level of frames ([`Memory::lock_page`] and its companions), for pools that keep frame numbers:
+//! the lock is a bit of the frame's metadata, so it needs no memory of its own, and a thread that waits sleeps
+//! on a word of its own stack.
+
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
+use std::time::Duration;
+
+use nearpage::alloc::BitWord;
+use nearpage::error::PageLockError;
+use nearpage::pagelock::WaitCounts;
+use nearpage::units::{NodeId, Pfn};
+
+use crate::memory::{Allocator, FRAME_BYTES, Memory, PageBlock, with_allocator};
+
+/// Why a page of a block could not be locked or waited for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LockError {
+    /// The block has no such page.
+    NoSuchPage {
+        /// The index.
+        index: usize,
+        /// Pages of the block.
+        pages: usize,
+    },
+    /// The core refused, or the time was up.
+    Page(PageLockError),
+}
+
+impl fmt::Display for LockError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoSuchPage { index, pages } => {
+                write!(f, "page {index} of a block: it has pages 0 to {}", pages - 1)
+            }
+            Self::Page(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for LockError {}
+
+impl From<PageLockError> for LockError {
+    fn from(error: PageLockError) -> Self {
+        Self::Page(error)
+    }
+}
+
+impl<'a> PageBlock<'a> {
+    /// Lets threads share the block, a page at a time: each page has a lock. Locks that somebody took by frame
+    /// number are not theirs any more.
+    pub fn lockable(self) -> LockablePages<'a> {
+        LockablePages::new(self)
+    }
+}
+
+/// A block of pages that threads share: the bytes of a page are reached while it is locked.
+///
+/// ```
+/// use nearpage_linux::Memory;
+///
+/// let memory = Memory::builder().bytes_per_node(64 << 20).build()?;
+/// let pages = memory.alloc_pages(4)?.lockable();
+/// std::thread::scope(|scope| {
+///     for _ in 0..4 {
+///         scope.spawn(|| pages.lock(2).expect("the block has four pages")[0] += 1);
+///     }
+/// });
+/// assert_eq!(pages.lock(2)?[0], 4);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct LockablePages<'a> {
+    block: PageBlock<'a>,
+}
+
+// SAFETY: the bytes are reached only through `LockedPage`, and a page has one of those at a time.
+unsafe impl Sync for LockablePages<'_> {}
+
+impl<'a> LockablePages<'a> {
+    fn new(block: PageBlock<'a>) -> Self {
+        let pages = Self { block };
+        pages.reset();
+        pages
+    }
+
+    /// Pages of the block.
+    #[expect(clippy::len_without_is_empty, reason = "a block has a page")]
+    pub fn len(&self) -> usize {
+        self.block.order().pages().0 as usize
+    }
+
+    /// Locks a page, unless it is locked.
+    ///
+    /// # Errors
+    /// [`LockError::NoSuchPage`].
+    #[inline]
+    pub fn try_lock(&self, index: usize) -> Result<Option<LockedPage<'_>>, LockError> {
+        let pfn = self.page(index)?;
+        let is_ours = self.memory().try_lock_page(pfn)?;
+        Ok(is_ours.then(|| self.locked(pfn)))
+    }
+
+    /// Locks a page; waits while it is locked.
+    ///
+    /// # Errors
+    /// [`LockError::NoSuchPage`].
+    #[inline]
+    pub fn lock(&self, index: usize) -> Result<LockedPage<'_>, LockError> {
+        let pfn = self.page(index)?;
+        self.memory().lock_page(pfn)?;
+        Ok(self.locked(pfn))
+    }
+
+    /// Locks a page; waits while it is locked, but no longer than `timeout`.
+    ///
+    /// # Errors
+    /// [`PageLockError::TimedOut`], and as [`lock`](Self::lock).
+    pub fn lock_timeout(
+        &self,
+        index: usize,
+        timeout: Duration,
+    ) -> Result<LockedPage<'_>, LockError> {
+        let pfn = self.page(index)?;
+        self.memory().lock_page_timeout(pfn, timeout)?;
+        Ok(self.locked(pfn))
+    }
+
+    /// Waits until a page is unlocked, or has been since the call.
+    ///
+    /// # Errors
+    /// As [`lock`](Self::lock).
+    pub fn wait_on(&self, index: usize) -> Result<(), LockError> {
+        Ok(self.memory().wait_on_page(self.page(index)?)?)
+    }
+
+    /// Whether somebody has a page locked.
+    ///
+    /// # Errors
+    /// [`LockError::NoSuchPage`].
+    pub fn is_locked(&self, index: usize) -> Result<bool, LockError> {
+        Ok(self.memory().is_page_locked(self.page(index)?)?)
+    }
+
+    /// The block again, for its one owner.
+    pub fn into_block(self) -> PageBlock<'a> {
+        self.reset();
+        let pages = std::mem::ManuallyDrop::new(self);
+        // SAFETY: the block is moved out of what is not dropped.
+        unsafe { std::ptr::read(&pages.block) }
+    }
+
+    /// The first frame.
+    pub fn pfn(&self) -> Pfn {
+        self.block.pfn()
+    }
+
+    fn memory(&self) -> &'a Memory {
+        self.block.memory
+    }
+
+    #[inline]
+    fn page(&self, index: usize) -> Result<Pfn, LockError> {
+        let pages = self.len();
+        if index < pages {
+            Ok(Pfn(self.block.pfn().0 + index as u64))
+        } else {
+            Err(LockError::NoSuchPage { index, pages })
+        }
+    }
+
+    #[inline]
+    fn locked(&self, pfn: Pfn) -> LockedPage<'_> {
+        LockedPage { memory: self.memory(), bytes: self.memory().address(pfn), pfn }
+    }
+
+    /// Unlocks what guards that were forgotten left locked, here or with the frames' last owner: nobody has the
+    /// block but the caller.
+    fn reset(&self) {
+        let (pfn, order) = (self.block.pfn(), self.block.order());
+        let reset =
+            with_allocator!(self.memory(), allocator => allocator.reset_page_locks(pfn, order));
+        reset.expect("the block is allocated");
+    }
+}
+
+impl Drop for LockablePages<'_> {
+    fn drop(&mut self) {
+        self.reset();
+    }
+}
+
+/// A page that the caller has locked; dropping it unlocks the page.
+#[derive(Debug)]
+pub struct LockedPage<'p> {
+    memory: &'p Memory,
+    bytes: NonNull<u8>,
+    pfn: Pfn,
+}
+
+// SAFETY: a reference to bytes that nobody else reaches; the memory may be shared.
+unsafe impl Send for LockedPage<'_> {}
+// SAFETY: shared, it gives `&[u8]`.
+unsafe impl Sync for LockedPage<'_> {}
+
+impl LockedPage<'_> {
+    /// The frame.
+    pub fn pfn(&self) -> Pfn {
+        self.pfn
+    }
+}
+
+impl Deref for LockedPage<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the page lies in a block that outlives the guard, is online, and is this guard's alone.
+        unsafe { std::slice::from_raw_parts(self.bytes.as_ptr(), FRAME_BYTES as usize) }
+    }
+}
+
+impl DerefMut for LockedPage<'_> {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in `deref`, and the guard is borrowed mutably.
+        unsafe { std::slice::from_raw_parts_mut(self.bytes.as_ptr(), FRAME_BYTES as usize) }
+    }
+}
+
+impl Drop for LockedPage<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: the guard has the lock, and its end is the end of all use of it.
+        let unlocked = unsafe { self.memory.unlock_page(self.pfn) };
+        // An error means that somebody unlocked the page behind our back; it has been reported.
+        debug_assert!(unlocked.is_ok());
+    }
+}
+
+/// Locks by frame number.
+impl Memory {
+    /// Locks a page of an allocated block unless it is locked; returns whether it did.
+    ///
+    /// # Errors
+    /// [`PageLockError::Foreign`] and [`PageLockError::NotAllocated`].
+    #[inline(always)]
+    pub fn try_lock_page(&self, pfn: Pfn) -> Result<bool, PageLockError> {
+        match &self.allocator {
+            Allocator::Rseq(allocator) => allocator.try_lock_page(pfn),
+            _ => self.try_lock_page_otherwise(pfn),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn try_lock_page_otherwise(&self, pfn: Pfn) -> Result<bool, PageLockError> {
+        with_allocator!(self, allocator => allocator.try_lock_page(pfn))
+    }
+
+    /// Locks a page of an allocated block; sleeps while it is locked. The block must stay allocated meanwhile.
+    ///
+    /// # Errors
+    /// As [`try_lock_page`](Self::try_lock_page).
+    #[inline(always)]
+    pub fn lock_page(&self, pfn: Pfn) -> Result<(), PageLockError> {
+        match &self.allocator {
+            Allocator::Rseq(allocator) => allocator.lock_page(pfn),
+            _ => self.lock_page_otherwise(pfn),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn lock_page_otherwise(&self, pfn: Pfn) -> Result<(), PageLockError> {
+        with_allocator!(self, allocator => allocator.lock_page(pfn))
+    }
+
+    /// As [`lock_page`](Self::lock_page), but no longer than `timeout`.
+    ///
+    /// # Errors
+    /// [`PageLockError::TimedOut`], and as [`lock_page`](Self::lock_page).
+    pub fn lock_page_timeout(&self, pfn: Pfn, timeout: Duration) -> Result<(), PageLockError> {
+        with_allocator!(self, allocator => allocator.lock_page_timeout(pfn, timeout))
+    }
+
+    /// Unlocks a page and wakes who waits for it.
+    ///
+    /// # Errors
+    /// [`PageLockError::NotLocked`], and as [`try_lock_page`](Self::try_lock_page); it is counted and reported as a
+    /// wrong free is.
+    ///
+    /// # Safety
+    /// * The caller has locked the page, and no [`LockedPage`] stands for that.
+    #[inline(always)]
+    pub unsafe fn unlock_page(&self, pfn: Pfn) -> Result<(), PageLockError> {
+        match &self.allocator {
+            Allocator::Rseq(allocator) => allocator.unlock_page(pfn),
+            _ => self.unlock_page_otherwise(pfn),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn unlock_page_otherwise(&self, pfn: Pfn) -> Result<(), PageLockError> {
+        with_allocator!(self, allocator => allocator.unlock_page(pfn))
+    }
+
+    /// Waits until a page is unlocked, or has been since the call: to read what whoever had it has written.
+    ///
+    /// # Errors
+    /// As [`lock_page`](Self::lock_page).
+    pub fn wait_on_page(&self, pfn: Pfn) -> Result<(), PageLockError> {
+        with_allocator!(self, allocator => allocator.wait_on_page(pfn))
+    }
+
+    /// Whether somebody has a page locked.
+    ///
+    /// # Errors
+    /// As [`try_lock_page`](Self::try_lock_page).
+    pub fn is_page_locked(&self, pfn: Pfn) -> Result<bool, PageLockError> {
+        with_allocator!(self, allocator => allocator.page_lock(pfn).map(|page| page.is_locked()))
+    }
+
+    /// Waits until a bit of a word in this memory is clear, but no longer than `timeout`. Who clears it calls
+    /// [`wake_up_bit`](Self::wake_up_bit) after it.
+    ///
+    /// # Errors
+    /// [`PageLockError::OutsideMemory`] if the word is elsewhere, [`PageLockError::NoSuchBit`],
+    /// [`PageLockError::TimedOut`].
+    pub fn wait_on_bit<W: BitWord>(
+        &self,
+        word: &W,
+        bit: u32,
+        timeout: Option<Duration>,
+    ) -> Result<(), PageLockError> {
+        let address = address_of(word);
+        with_allocator!(self, allocator => allocator.wait_on_bit(word, address, bit, timeout))
+    }
+
+    /// Wakes all who wait for a bit of a word in this memory, which the caller has cleared before.
+    ///
+    /// # Errors
+    /// [`PageLockError::OutsideMemory`] if the word is elsewhere.
+    pub fn wake_up_bit<W: BitWord>(&self, word: &W, bit: u32) -> Result<(), PageLockError> {
+        with_allocator!(self, allocator => allocator.wake_up_bit(address_of(word), bit))
+    }
+
+    /// What happened at the wait table of a node's pages, or `None` if there is no such node.
+    pub fn wait_counts(&self, node: NodeId) -> Option<WaitCounts> {
+        let node = self.topology().index_of(node)?;
+        Some(with_allocator!(self, allocator => allocator.wait_counts(node)))
+    }
+}
+
+fn address_of<W>(word: &W) -> u64 {
+    std::ptr::from_ref(word).addr() as u64
+}

@@ -1,0 +1,82 @@
+//! Stacks of objects as rings: the same sequences, on entries that are not frames.
+
+use nearpage::pcp::storage::{EachList, ListCounts, Pop, Push, Storage};
+use nearpage::slab::ObjectStorage;
+use nearpage::sync::{AtomicU32, Ordering};
+use nearpage::units::CpuId;
+
+use super::{CpuState, Here, MOVED, RingList, RingStorage, pop_cold_stopped, sequences};
+
+impl ObjectStorage for RingStorage {
+    type Stack<'m> = RingList<'m>;
+
+    fn stack<'m>(cpu: CpuId, entries: &'m [AtomicU32]) -> RingList<'m> {
+        <Self as Storage>::list(cpu, entries)
+    }
+
+    #[inline(always)]
+    fn pop_object(&self, on: &Here<'_>, stack: &RingList<'_>) -> Pop {
+        Pop(sequences::pop(on.area, stack))
+    }
+
+    #[inline(always)]
+    fn push_object(&self, on: &Here<'_>, stack: &RingList<'_>, entry: u32) -> Push {
+        Push(sequences::push(on.area, stack, entry))
+    }
+
+    fn pop_objects(&self, on: &Here<'_>, stack: &RingList<'_>, out: &mut [u32]) -> usize {
+        match sequences::pop_batch(on.area, stack, out) {
+            MOVED => 0,
+            popped => popped as usize,
+        }
+    }
+
+    fn push_objects(&self, on: &Here<'_>, stack: &RingList<'_>, entries: &[u32]) -> usize {
+        match sequences::push_batch(on.area, stack, entries) {
+            MOVED => 0,
+            pushed => pushed as usize,
+        }
+    }
+
+    fn pop_oldest(&self, on: &Here<'_>, stack: &RingList<'_>, out: &mut [u32]) -> usize {
+        if on.stopped.is_some() {
+            return pop_cold_stopped(stack, out);
+        }
+        match sequences::pop_cold(on.area, stack, out) {
+            MOVED => 0,
+            taken => taken as usize,
+        }
+    }
+
+    fn stack_counts(stack: &RingList<'_>) -> ListCounts {
+        <Self as Storage>::counts(stack)
+    }
+
+    fn stack_limit(stack: &RingList<'_>) -> u32 {
+        <Self as Storage>::limit(stack)
+    }
+
+    fn set_stack_limit(stack: &RingList<'_>, entries: u32) -> u32 {
+        <Self as Storage>::set_limit(stack, entries)
+    }
+
+    fn each_entry(stack: &RingList<'_>, each: &mut dyn FnMut(u32)) {
+        let cursor = stack.cursor.load(Ordering::Relaxed);
+        for position in 1..=<Self as Storage>::counts(stack).count as u64 {
+            each(stack.entry(cursor.wrapping_sub(position)));
+        }
+    }
+
+    fn stop_stacks<'a>(
+        &'a self,
+        cpu: CpuId,
+        state: &'a CpuState,
+        stacks: &EachList<'_, RingList<'_>>,
+    ) -> Option<Here<'a>> {
+        <Self as Storage>::stop(self, cpu, state, stacks)
+    }
+
+    fn resume_stacks(&self, on: Here<'_>, stacks: &EachList<'_, RingList<'_>>) {
+        <Self as Storage>::resume(self, on, stacks);
+    }
+}

@@ -1,0 +1,253 @@
+//! A cache of objects of one size.
+
+use std::ptr::NonNull;
+
+use nearpage::error::AllocError;
+use nearpage::gfp::Gfp;
+use nearpage::slab::geometry::Geometry;
+use nearpage::slab::stats::{CacheStats, NodeStats};
+use nearpage::slab::{
+    self, BulkObjectError, CacheOptions, CreateError, ObjectError, SlabCheckError, SlabChecked,
+    StacksBusy,
+};
+use nearpage::units::{Address, NodeId, PageCount};
+
+use super::{Core, NotDestroyed, Shape, SlabAllocator, address_of};
+use crate::host::{Host, LockedStorage};
+use crate::memory::Memory;
+use crate::rseq::RingStorage;
+
+type CoreCache<S, const HARDENED: bool> = slab::KmemCache<'static, Host<S, HARDENED>>;
+
+/// The core's cache with its allocator, in the four shapes.
+enum CacheShape<'s> {
+    Rseq(&'s Core<'s, RingStorage, false>, CoreCache<RingStorage, false>),
+    RseqHardened(&'s Core<'s, RingStorage, true>, CoreCache<RingStorage, true>),
+    Locked(&'s Core<'s, LockedStorage, false>, CoreCache<LockedStorage, false>),
+    LockedHardened(&'s Core<'s, LockedStorage, true>, CoreCache<LockedStorage, true>),
+}
+
+/// Calls one expression on whichever shape there is.
+macro_rules! with_cache {
+    ($cache:expr, $core:ident, $kmem:ident => $body:expr) => {
+        match &$cache.shape {
+            CacheShape::Rseq($core, $kmem) => $body,
+            CacheShape::RseqHardened($core, $kmem) => $body,
+            CacheShape::Locked($core, $kmem) => $body,
+            CacheShape::LockedHardened($core, $kmem) => $body,
+        }
+    };
+}
+
+/// A cache of objects of one size (`struct kmem_cache`). Threads share it by reference.
+///
+/// Dropped without [`destroy`](Self::destroy), it leaves its objects and its place in the allocator as they are.
+pub struct KmemCache<'s> {
+    shape: CacheShape<'s>,
+    memory: &'s Memory,
+    slab: &'s SlabAllocator<'s>,
+}
+
+impl<'s> KmemCache<'s> {
+    pub(super) fn create(
+        slab: &'s SlabAllocator<'_>,
+        options: CacheOptions,
+    ) -> Result<Self, CreateError> {
+        let shape = match &slab.shape {
+            Shape::Rseq(core) => CacheShape::Rseq(core, core.create(options)?),
+            Shape::RseqHardened(core) => CacheShape::RseqHardened(core, core.create(options)?),
+            Shape::Locked(core) => CacheShape::Locked(core, core.create(options)?),
+            Shape::LockedHardened(core) => CacheShape::LockedHardened(core, core.create(options)?),
+        };
+        Ok(Self { shape, memory: slab.memory, slab })
+    }
+
+    /// Allocates an object near the CPU that asks. Its bytes are anything.
+    ///
+    /// # Errors
+    /// [`AllocError`] of the pages for a new slab.
+    #[inline(always)]
+    pub fn alloc(&self, gfp: Gfp) -> Result<NonNull<u8>, AllocError> {
+        // The common shape is inlined into the caller, the others are a call away.
+        let address = match &self.shape {
+            CacheShape::Rseq(core, cache) => core.alloc(cache, gfp)?,
+            _ => self.alloc_otherwise(gfp)?,
+        };
+        Ok(self.memory.pointer(address))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn alloc_otherwise(&self, gfp: Gfp) -> Result<Address, AllocError> {
+        with_cache!(self, core, cache => core.alloc(cache, gfp))
+    }
+
+    /// Allocates an object on a node, or from elsewhere if it has none; with `__GFP_THISNODE` from nowhere else.
+    ///
+    /// # Errors
+    /// [`AllocError`] of the pages for a new slab, or of the node.
+    pub fn alloc_node(&self, gfp: Gfp, node: NodeId) -> Result<NonNull<u8>, AllocError> {
+        let address = with_cache!(self, core, cache => core.alloc_node(cache, gfp, node))?;
+        Ok(self.memory.pointer(address))
+    }
+
+    /// Allocates up to `out.len()` objects, fewer only if memory is short; returns how many.
+    ///
+    /// # Errors
+    /// [`AllocError`] if not even one could be had.
+    pub fn alloc_bulk(&self, gfp: Gfp, out: &mut [*mut u8]) -> Result<usize, AllocError> {
+        let mut got = 0;
+        let mut addresses = [Address(0); 64];
+        while got < out.len() {
+            let want = (out.len() - got).min(addresses.len());
+            let more = with_cache!(self, core, cache => {
+                core.alloc_bulk(cache, gfp, &mut addresses[..want])
+            });
+            match more {
+                Ok(more) => {
+                    for (place, address) in out[got..].iter_mut().zip(&addresses[..more]) {
+                        *place = self.memory.pointer(*address).as_ptr();
+                    }
+                    got += more;
+                    if more < want {
+                        break;
+                    }
+                }
+                Err(error) if got == 0 => return Err(error),
+                Err(_) => break,
+            }
+        }
+        Ok(got)
+    }
+
+    /// Frees an object of this cache; any thread may.
+    ///
+    /// # Errors
+    /// [`ObjectError`] if it is none; then nothing is changed.
+    ///
+    /// # Safety
+    /// * The caller has the object, and nobody uses it any more.
+    #[inline(always)]
+    pub unsafe fn free(&self, object: NonNull<u8>) -> Result<(), ObjectError> {
+        let address = address_of(object.as_ptr());
+        match &self.shape {
+            CacheShape::Rseq(core, cache) => core.free(cache, address),
+            _ => self.free_otherwise(address),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn free_otherwise(&self, address: Address) -> Result<(), ObjectError> {
+        with_cache!(self, core, cache => core.free(cache, address))
+    }
+
+    /// Frees objects of this cache.
+    ///
+    /// # Errors
+    /// [`BulkObjectError`] if some are none; the others were freed.
+    ///
+    /// # Safety
+    /// * As [`free`](Self::free), for each of them.
+    pub unsafe fn free_bulk(&self, objects: &[*mut u8]) -> Result<(), BulkObjectError> {
+        let mut result: Result<(), BulkObjectError> = Ok(());
+        let mut before = 0;
+        for chunk in objects.chunks(64) {
+            let mut addresses = [Address(0); 64];
+            for (address, object) in addresses.iter_mut().zip(chunk) {
+                *address = address_of(*object);
+            }
+            let freed =
+                with_cache!(self, core, cache => core.free_bulk(cache, &addresses[..chunk.len()]));
+            result = add_up(result, before, freed, chunk.len());
+            before += chunk.len();
+        }
+        result
+    }
+
+    /// Brings all free objects home and gives free slabs back; returns pages.
+    ///
+    /// # Errors
+    /// [`StacksBusy`] of the first CPU whose stacks could not be had; all else went back.
+    pub fn shrink(&self) -> Result<PageCount, StacksBusy> {
+        with_cache!(self, core, cache => core.shrink(cache))
+    }
+
+    /// Destroys the cache.
+    ///
+    /// # Errors
+    /// The cache and what is alive, if somebody still has objects.
+    #[expect(clippy::result_large_err, reason = "the handle goes back to its owner")]
+    pub fn destroy(self) -> Result<(), NotDestroyed<'s>> {
+        let (memory, slab) = (self.memory, self.slab);
+        let back = |shape| Self { shape, memory, slab };
+        match self.shape {
+            CacheShape::Rseq(core, cache) => core
+                .destroy(cache)
+                .map_err(|(cache, live)| (back(CacheShape::Rseq(core, cache)), live)),
+            CacheShape::RseqHardened(core, cache) => core
+                .destroy(cache)
+                .map_err(|(cache, live)| (back(CacheShape::RseqHardened(core, cache)), live)),
+            CacheShape::Locked(core, cache) => core
+                .destroy(cache)
+                .map_err(|(cache, live)| (back(CacheShape::Locked(core, cache)), live)),
+            CacheShape::LockedHardened(core, cache) => core
+                .destroy(cache)
+                .map_err(|(cache, live)| (back(CacheShape::LockedHardened(core, cache)), live)),
+        }
+    }
+
+    /// How objects lie in slabs.
+    pub fn geometry(&self) -> Geometry {
+        with_cache!(self, _core, cache => *cache.geometry())
+    }
+
+    /// What the cache did.
+    pub fn stats(&self) -> CacheStats {
+        with_cache!(self, core, cache => core.stats(cache))
+    }
+
+    /// What the cache did on a node, or `None` if there is no such node.
+    pub fn node_stats(&self, node: NodeId) -> Option<NodeStats> {
+        let node = self.memory.topology().index_of(node)?;
+        Some(with_cache!(self, core, cache => core.node_stats(cache, node)))
+    }
+
+    /// Walks the cache; see [`slab::SlabAllocator::check`]. Only while no other thread uses it.
+    ///
+    /// # Errors
+    /// The first thing found wrong.
+    pub fn check(&self) -> Result<SlabChecked, SlabCheckError> {
+        with_cache!(self, core, cache => core.check(cache))
+    }
+
+    /// The slab allocator.
+    pub fn slab(&self) -> &'s SlabAllocator<'s> {
+        self.slab
+    }
+}
+
+/// The result of a free in pieces: so far, and of a piece of `pieces` objects.
+fn add_up(
+    so_far: Result<(), BulkObjectError>,
+    before: usize,
+    piece: Result<(), BulkObjectError>,
+    pieces: usize,
+) -> Result<(), BulkObjectError> {
+    match (so_far, piece) {
+        (Ok(()), Ok(())) => Ok(()),
+        (Ok(()), Err(error)) => Err(BulkObjectError { freed: before + error.freed, ..error }),
+        (Err(error), Ok(())) => Err(BulkObjectError { freed: error.freed + pieces, ..error }),
+        (Err(a), Err(b)) => Err(BulkObjectError {
+            freed: a.freed + b.freed,
+            refused: a.refused + b.refused,
+            first: a.first,
+        }),
+    }
+}
+
+impl std::fmt::Debug for KmemCache<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        with_cache!(self, _core, cache => cache.fmt(f))
+    }
+}

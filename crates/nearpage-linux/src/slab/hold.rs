@@ -1,0 +1,53 @@
+//! A slab allocator takes part in forks.
+
+use std::any::Any;
+use std::time::Instant;
+
+use nearpage::platform::Platform;
+use nearpage::slab::{ObjectStorage, SlabHeld, SlabParts};
+
+use crate::calls::Call;
+use crate::fork::{Hold, Registration, WAIT_MAX};
+
+struct HeldSlab<P: Platform<Storage: ObjectStorage> + 'static> {
+    parts: SlabParts<'static, P>,
+    storage: P::Storage,
+}
+
+// SAFETY: references to what threads share (the parts of a slab allocator are made for that), and a storage that is
+// `Send`.
+unsafe impl<P: Platform<Storage: ObjectStorage> + 'static> Send for HeldSlab<P> where
+    P::Storage: Send
+{
+}
+
+impl<P: Platform<Storage: ObjectStorage> + 'static> Hold for HeldSlab<P>
+where
+    P::Storage: Send,
+{
+    fn hold(&self) -> Box<dyn Any> {
+        // SAFETY: who asks drops the answer before `self`.
+        let storage: &'static P::Storage = unsafe { &*std::ptr::from_ref(&self.storage) };
+        let mut held: Vec<SlabHeld<'static, P>> = Vec::new();
+        let start = Instant::now();
+        let wait = || {
+            std::thread::yield_now();
+            // Rings need the kernel's help, which a sandbox that was entered later may deny.
+            let is_denied =
+                !<P::Storage as nearpage::pcp::Storage>::EXACT && Call::Membarrier.probe().is_err();
+            !is_denied && start.elapsed() < WAIT_MAX
+        };
+        self.parts.hold(storage, wait, |piece| held.push(piece));
+        Box::new(held)
+    }
+}
+
+/// Lets a slab allocator take part, whose metadata stays where it is until the answer is dropped. `storage` is one
+/// like the platform's own.
+pub(super) fn register<P>(parts: SlabParts<'static, P>, storage: P::Storage) -> Registration
+where
+    P: Platform<Storage: ObjectStorage> + 'static,
+    P::Storage: Send,
+{
+    Registration::of(Box::new(HeldSlab { parts, storage }))
+}

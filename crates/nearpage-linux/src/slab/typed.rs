@@ -1,0 +1,89 @@
+//! A cache of values of one type.
+
+use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
+
+use nearpage::error::AllocError;
+use nearpage::gfp::Gfp;
+use nearpage::slab::{CacheOptions, CreateError};
+
+use super::{KmemCache, SlabAllocator};
+
+/// A cache of values.
+#[derive(Debug)]
+pub struct TypedCache<'s, T> {
+    cache: KmemCache<'s>,
+    values: PhantomData<fn() -> T>,
+}
+
+impl<'s, T> TypedCache<'s, T> {
+    pub(super) fn create(
+        slab: &'s SlabAllocator<'_>,
+        name: &'static str,
+    ) -> Result<Self, CreateError> {
+        let options = CacheOptions::new(name, size_of::<T>() as u64).align(align_of::<T>() as u64);
+        Ok(Self { cache: KmemCache::create(slab, options)?, values: PhantomData })
+    }
+
+    /// Puts a value into an object near the CPU that asks.
+    ///
+    /// # Errors
+    /// [`AllocError`]; the value is dropped.
+    pub fn alloc(&self, value: T) -> Result<ObjectBox<'_, T>, AllocError> {
+        let object = self.cache.alloc(Gfp::KERNEL)?.cast::<T>();
+        // SAFETY: the object is ours alone, as large as a `T` and aligned for it (`create`).
+        unsafe { object.write(value) };
+        Ok(ObjectBox { object, cache: &self.cache, value: PhantomData })
+    }
+
+    /// The cache itself.
+    pub fn cache(&self) -> &KmemCache<'s> {
+        &self.cache
+    }
+}
+
+/// A value in an object; dropping it frees the object.
+pub struct ObjectBox<'c, T> {
+    object: NonNull<T>,
+    cache: &'c KmemCache<'c>,
+    value: PhantomData<T>,
+}
+
+// SAFETY: a box owns its value, and any thread may free an object.
+unsafe impl<T: Send> Send for ObjectBox<'_, T> {}
+// SAFETY: sharing a box shares its value.
+unsafe impl<T: Sync> Sync for ObjectBox<'_, T> {}
+
+impl<T> Deref for ObjectBox<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        // SAFETY: the value was written by `alloc` and lives until the box is dropped.
+        unsafe { self.object.as_ref() }
+    }
+}
+
+impl<T> DerefMut for ObjectBox<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: as in `deref`, and the box is borrowed mutably.
+        unsafe { self.object.as_mut() }
+    }
+}
+
+impl<T> Drop for ObjectBox<'_, T> {
+    fn drop(&mut self) {
+        // SAFETY: the box owns the value, and its end is the end of all use of it.
+        unsafe { self.object.drop_in_place() };
+        // SAFETY: the object is this box's alone.
+        let freed = unsafe { self.cache.free(self.object.cast()) };
+        // An error means that somebody freed it behind our back; it has been reported.
+        debug_assert!(freed.is_ok());
+    }
+}
+
+impl<T: std::fmt::Debug> std::fmt::Debug for ObjectBox<'_, T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        (**self).fmt(f)
+    }
+}

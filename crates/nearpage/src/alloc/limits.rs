@@ -1,0 +1,211 @@
+//! Limits on the memory in use: of a node, and of the allocator. [`crate::limit`] says what counts and how exactly.
+
+use super::PageAllocator;
+use crate::error::{LimitError, LimitOf, UnknownNode};
+use crate::gfp::Gfp;
+use crate::limit::Ledger;
+use crate::platform::{Lock, Platform, Shortage};
+use crate::units::{Order, PageCount};
+use crate::watermark::AllocFlags;
+use crate::zone::{Limiting, Zone, ZoneEvents};
+
+/// How much memory may be in use: with callers, or cached by CPUs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Limits {
+    /// No more than this, in bytes, rounded down to pages. Only requests with `__GFP_NOFAIL` exceed it. What is in use
+    /// already stays.
+    pub hard_bytes: Option<u64>,
+    /// Above this, in bytes, each trip for pages wakes background reclaim.
+    pub soft_bytes: Option<u64>,
+}
+
+impl<'m, P: Platform> PageAllocator<'m, P> {
+    /// Limits the memory in use of a node or of the allocator.
+    ///
+    /// # Errors
+    /// [`LimitError`]; nothing is changed then.
+    pub fn set_limits(&self, of: LimitOf, limits: Limits) -> Result<(), LimitError> {
+        let ledger = self.ledger(of)?;
+        // One at a time.
+        let _settings = self.state.lock();
+        let pages = |bytes: Option<u64>| bytes.map(|bytes| PageCount(bytes >> self.page_shift));
+        let (hard, soft) = (pages(limits.hard_bytes), pages(limits.soft_bytes));
+        if let (Some(hard), Some(soft)) = (hard, soft)
+            && soft >= hard
+        {
+            return Err(LimitError::SoftNotBelowHard { of, soft, hard });
+        }
+        ledger.set_limits(hard, soft);
+        if limits != Limits::default() {
+            self.zones.iter().for_each(|zone| zone.count_in_ledgers());
+        }
+        Ok(())
+    }
+
+    /// The limits of a node or of the allocator.
+    ///
+    /// # Errors
+    /// [`UnknownNode`] if the topology has no such node.
+    pub fn limits(&self, of: LimitOf) -> Result<Limits, UnknownNode> {
+        let page_shift = self.page_shift();
+        let bytes = |pages: Option<PageCount>| pages.map(|pages| pages.0 << page_shift);
+        let [hard_bytes, soft_bytes] = self.ledger(of)?.limits().map(bytes);
+        Ok(Limits { hard_bytes, soft_bytes })
+    }
+
+    /// Pages in use of a node or of all nodes: with callers, or cached by CPUs.
+    ///
+    /// # Errors
+    /// [`UnknownNode`] if the topology has no such node.
+    pub fn in_use(&self, of: LimitOf) -> Result<PageCount, UnknownNode> {
+        let node = match of {
+            LimitOf::Allocator => None,
+            LimitOf::Node(node) => Some(self.node_index(node).ok_or(UnknownNode { node })?),
+        };
+        let concerned = |zone: &&&Zone<'m, P>| node.is_none_or(|node| zone.node() == node);
+        Ok(PageCount(self.zones.iter().filter(concerned).map(|zone| zone.out().0).sum()))
+    }
+
+    /// The same as the ledgers have it, which limits go by; `None` before there was a limit, and for an unknown node.
+    pub fn counted_in_use(&self, of: LimitOf) -> Option<PageCount> {
+        let is_counted = self.zones.first().is_some_and(|zone| zone.is_counted());
+        self.ledger(of).ok().filter(|_| is_counted).map(Ledger::out)
+    }
+
+    fn ledger(&self, of: LimitOf) -> Result<&'m Ledger, UnknownNode> {
+        match of {
+            LimitOf::Allocator => Ok(&self.ledgers[self.nodes.len()]),
+            LimitOf::Node(node) => {
+                let index = self.node_index(node).ok_or(UnknownNode { node })?;
+                Ok(&self.ledgers[index.0 as usize])
+            }
+        }
+    }
+
+    /// The limit that kept a zone from giving a block, if one did, and its pages.
+    pub(super) fn limit_reached(
+        &self,
+        zone: &Zone<'m, P>,
+        order: Order,
+    ) -> Option<(LimitOf, PageCount)> {
+        let limiting = zone.limiting(order.pages())?;
+        let (of, at) = match limiting {
+            Limiting::Node => (LimitOf::Node(self.node_id(zone.node())), zone.node().0 as usize),
+            Limiting::All => (LimitOf::Allocator, self.nodes.len()),
+        };
+        let [hard, _] = self.ledgers[at].limits();
+        Some((of, hard.unwrap_or_default()))
+    }
+
+    /// Wakes background reclaim after a trip that took pages above a soft limit.
+    pub(super) fn wake_above_soft_limit(&self, zone: &Zone<'m, P>, flags: AllocFlags) {
+        if flags.has(AllocFlags::KSWAPD) && zone.is_above_soft_limit() {
+            ZoneEvents::add(&zone.events().soft_limit_wakes, 1);
+            let (node, kind) = (self.node_id(zone.node()), zone.kind());
+            self.platform.wake_reclaim(Shortage { node, kind, order: Order(0), gfp: Gfp(0) });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std_alloc::string::ToString;
+    use std_alloc::vec::Vec;
+
+    use super::*;
+    use crate::alloc::Request;
+    use crate::error::AllocError;
+    use crate::testing::machine::TestMachine;
+    use crate::units::{CpuId, NodeId, NodeIndex, Pfn};
+
+    const PAGE: Request = Request::new(Order(0), Gfp::KERNEL);
+
+    fn hard(pages: u64) -> Limits {
+        Limits { hard_bytes: Some(pages << 12), soft_bytes: None }
+    }
+
+    #[test]
+    fn a_hard_limit_is_exact_and_its_error_names_it() {
+        TestMachine::new().node(0, 8192, &[0, 1]).node(8, 8192, &[2]).run(|allocator| {
+            // Pages that were out before count too, those that another CPU caches are fetched.
+            let early = allocator.alloc(PAGE).unwrap();
+            allocator.set_limits(LimitOf::Node(NodeId(8)), hard(1000)).unwrap();
+            allocator.set_limits(LimitOf::Allocator, hard(1500)).unwrap();
+            allocator.platform().run_on(CpuId(1));
+            let eight = PAGE.on(NodeId(8));
+            let own = Request { gfp: Gfp::KERNEL.or(Gfp::THISNODE), ..eight };
+            let mut pages: Vec<Pfn> = core::iter::from_fn(|| allocator.alloc(own).ok()).collect();
+            assert_eq!(pages.len(), 1000);
+            let text = allocator.alloc(own).unwrap_err().to_string();
+            assert!(text.contains("1000 pages of the hard limit of node 8"), "{text}");
+            pages.extend(core::iter::from_fn(|| allocator.alloc(eight).ok()));
+            assert_eq!(pages.len(), 1499, "one page is CPU 0's");
+            let fallbacks = allocator.fallbacks(NodeIndex(1), NodeIndex(0));
+            assert_eq!(fallbacks.pages(crate::alloc::Reason::Limit), PageCount(499));
+            let refused = allocator.alloc(PAGE);
+            let (limit, order, gfp) = (LimitOf::Allocator, Order(0), Gfp::KERNEL);
+            let expected = AllocError::LimitReached { limit, pages: PageCount(1500), order, gfp };
+            assert_eq!(refused, Err(expected));
+            let insists = Request { gfp: Gfp::KERNEL.or(Gfp::NOFAIL), ..PAGE };
+            pages.push(allocator.alloc(insists).unwrap());
+            assert_eq!(allocator.in_use(LimitOf::Allocator), Ok(PageCount(1501)));
+            allocator.free(early, Order(0)).unwrap();
+            // The page is cached, so it is in use already: to hand it out again exceeds nothing.
+            assert!(allocator.alloc(PAGE).is_ok());
+            assert_eq!(allocator.alloc(PAGE), Err(expected));
+            pages.drain(..2).for_each(|pfn| allocator.free(pfn, Order(0)).unwrap());
+            allocator.drain_all().unwrap();
+            assert_eq!(allocator.in_use(LimitOf::Allocator), Ok(PageCount(1499)));
+            assert!(allocator.alloc(PAGE).is_ok());
+            assert_eq!(allocator.alloc(PAGE), Err(expected));
+        });
+    }
+
+    #[test]
+    fn a_limit_that_goes_lets_go() {
+        TestMachine::new().node(0, 8192, &[0]).run(|allocator| {
+            allocator.set_limits(LimitOf::Node(NodeId(0)), hard(0)).unwrap();
+            assert!(allocator.alloc(PAGE).is_err());
+            assert_eq!(allocator.limits(LimitOf::Node(NodeId(0))), Ok(hard(0)));
+            allocator.set_limits(LimitOf::Node(NodeId(0)), Limits::default()).unwrap();
+            assert!(allocator.alloc(PAGE).is_ok());
+            let unknown = UnknownNode { node: NodeId(5) };
+            let refused = allocator.set_limits(LimitOf::Node(NodeId(5)), hard(1));
+            assert_eq!(refused, Err(LimitError::UnknownNode(unknown)));
+            assert_eq!(allocator.in_use(LimitOf::Node(NodeId(5))), Err(unknown));
+        });
+    }
+
+    #[test]
+    fn a_soft_limit_is_below_the_hard_one() {
+        TestMachine::new().node(0, 8192, &[0]).run(|allocator| {
+            let both = |soft| Limits { soft_bytes: Some(soft), ..hard(100) };
+            allocator.set_limits(LimitOf::Allocator, both((100 << 12) - 1)).unwrap();
+            let (soft, hard) = (PageCount(100), PageCount(100));
+            let refused = LimitError::SoftNotBelowHard { of: LimitOf::Allocator, soft, hard };
+            assert_eq!(allocator.set_limits(LimitOf::Allocator, both(100 << 12)), Err(refused));
+            assert_eq!(allocator.limits(LimitOf::Allocator), Ok(both(99 << 12)));
+        });
+    }
+
+    #[test]
+    fn above_a_soft_limit_trips_wake_reclaim() {
+        TestMachine::new().node(0, 8192, &[0]).run(|allocator| {
+            let soft = Limits { hard_bytes: None, soft_bytes: Some(1024 << 12) };
+            allocator.set_limits(LimitOf::Node(NodeId(0)), soft).unwrap();
+            let wakes = || allocator.platform().wakes.get();
+            let block = Request { order: Order(9), ..PAGE };
+            allocator.alloc(block).unwrap();
+            while allocator.in_use(LimitOf::Node(NodeId(0))).unwrap() < PageCount(1024) {
+                allocator.alloc(Request { order: Order(5), ..PAGE }).unwrap();
+            }
+            assert_eq!(wakes(), 0);
+            allocator.alloc(Request { order: Order(5), ..PAGE }).unwrap();
+            assert_eq!(wakes(), 1);
+            allocator.alloc(Request { order: Order(5), gfp: Gfp(0), ..PAGE }).unwrap();
+            assert_eq!(wakes(), 1, "who may not wake it does not");
+            let stats = allocator.node_stats(NodeIndex(0));
+            assert_eq!((stats.soft_limit_wakes, stats.limit_refused), (1, 0));
+        });
+    }
+}

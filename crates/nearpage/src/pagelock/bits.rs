@@ -1,0 +1,125 @@
+//! The lock bits of a frame's word: pure transitions, and their application to a cell.
+
+use crate::frame::{LOCKED, WAITERS};
+use crate::sync::{Cell32, Ordering};
+
+/// Whether the frame's word tells an unlock that somebody waits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum WaitersBit {
+    /// It does: `PG_waiters`, Linux since 4.10.
+    #[default]
+    On,
+    /// Each unlock looks at the page's bucket.
+    Off,
+}
+
+impl WaitersBit {
+    const fn mask(self) -> u32 {
+        match self {
+            Self::On => WAITERS,
+            Self::Off => 0,
+        }
+    }
+}
+
+/// The word of a frame, as far as the lock is concerned; the other bits stay as they are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LockBits(pub u32);
+
+impl LockBits {
+    /// Whether the page is locked.
+    #[inline(always)]
+    pub const fn is_locked(self) -> bool {
+        self.0 & LOCKED != 0
+    }
+
+    /// Whether somebody waits.
+    #[inline(always)]
+    pub const fn has_waiters(self) -> bool {
+        self.0 & WAITERS != 0
+    }
+
+    /// Locked, if it was not.
+    #[inline(always)]
+    pub const fn locked(self) -> Option<LockBits> {
+        if self.is_locked() { None } else { Some(LockBits(self.0 | LOCKED)) }
+    }
+
+    /// Unlocked, if it was locked.
+    #[inline(always)]
+    pub const fn unlocked(self) -> Option<LockBits> {
+        if self.is_locked() { Some(LockBits(self.0 & !LOCKED)) } else { None }
+    }
+
+    /// What somebody who wants the lock makes of it: locked, or waited for.
+    pub const fn locked_or_waited_for(self, bit: WaitersBit) -> LockBits {
+        if self.is_locked() { LockBits(self.0 | bit.mask()) } else { LockBits(self.0 | LOCKED) }
+    }
+
+    /// What somebody who waits for an unlock makes of it: as it was, or waited for.
+    pub const fn read_or_waited_for(self, bit: WaitersBit) -> LockBits {
+        if self.is_locked() { LockBits(self.0 | bit.mask()) } else { self }
+    }
+}
+
+/// Reads the bits.
+#[inline(always)]
+pub(super) fn read<C: Cell32>(cell: &C) -> LockBits {
+    // Acquire pairs with the Release of an unlock: who finds the page unlocked sees what its holder wrote.
+    LockBits(cell.load(Ordering::Acquire))
+}
+
+/// Replaces the bits by `next` of them, in one exchange, until nobody comes between; returns what they were, or
+/// as an error what `next` made nothing of.
+#[inline(always)]
+pub(super) fn update<C: Cell32>(
+    cell: &C,
+    success: Ordering,
+    next: impl Fn(LockBits) -> Option<LockBits>,
+) -> Result<LockBits, LockBits> {
+    let mut seen = cell.load(Ordering::Relaxed);
+    loop {
+        let Some(new) = next(LockBits(seen)) else { return Err(LockBits(seen)) };
+        match cell.replace(seen, new.0, success, Ordering::Relaxed) {
+            Ok(_) => return Ok(LockBits(seen)),
+            Err(found) => seen = found,
+        }
+    }
+}
+
+/// Says that nobody waits any more; under the lock of the bucket.
+pub(super) fn clear_waiters<C: Cell32>(cell: &C) {
+    cell.keep(!WAITERS, Ordering::Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frame::{Migratetype, Word};
+    use crate::units::{Order, ZoneIndex};
+
+    /// All four states of the lock, within words of all kinds of pages.
+    #[test]
+    fn transitions_change_the_lock_bits_alone() {
+        let words = [
+            Word::BLANK,
+            Word::allocated(Order(10), Migratetype::Isolate, ZoneIndex(u16::MAX)),
+            Word::allocated(Order(0), Migratetype::Unmovable, ZoneIndex(0)),
+        ];
+        for rest in words.map(Word::bits) {
+            let of = |lock: u32| LockBits(rest | lock);
+            let (idle, locked, waited) = (of(0), of(LOCKED), of(LOCKED | WAITERS));
+            let stale = of(WAITERS);
+            assert_eq!([idle, stale].map(LockBits::locked), [Some(locked), Some(waited)]);
+            assert_eq!([locked, waited].map(LockBits::locked), [None, None]);
+            assert_eq!([locked, waited].map(LockBits::unlocked), [Some(idle), Some(stale)]);
+            assert_eq!([idle, stale].map(LockBits::unlocked), [None, None]);
+            let want = |bit| [idle, locked, waited].map(|bits| bits.locked_or_waited_for(bit));
+            assert_eq!(want(WaitersBit::On), [locked, waited, waited]);
+            assert_eq!(want(WaitersBit::Off), [locked, locked, waited]);
+            let read = |bit| [idle, locked, waited].map(|bits| bits.read_or_waited_for(bit));
+            assert_eq!(read(WaitersBit::On), [idle, waited, waited]);
+            assert_eq!(read(WaitersBit::Off), [idle, locked, waited]);
+        }
+    }
+}

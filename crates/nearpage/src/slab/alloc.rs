@@ -1,0 +1,282 @@
+//! Allocation: this CPU's stack, then a batch from its node, then a new slab, then other nodes. Facts 9.3.
+
+use super::cache::Cache;
+use super::lists::Owner;
+use super::stats::{NodeEvents, RemoteReason};
+use super::tag::{Tag, mark, slab_of};
+use super::tunables::{BATCH_IDLE, BATCH_MAX};
+use super::{CpuStack, KmemCache, ObjectStorage, SlabAllocator, SlabCpu};
+use crate::alloc::Request;
+use crate::error::AllocError;
+use crate::gfp::Gfp;
+use crate::pcp::Storage;
+use crate::platform::Platform;
+use crate::sync::Ordering;
+use crate::units::{Address, NodeId, NodeIndex, Order, PageCount, Pfn};
+
+/// Flags that mean nothing for the pages of a slab: nobody can move them.
+const NOT_FOR_SLABS: Gfp = Gfp::HIGHMEM.or(Gfp::MOVABLE).or(Gfp::THISNODE);
+
+impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
+    /// Allocates an object near the CPU that asks.
+    ///
+    /// # Errors
+    /// [`AllocError`] of the pages for a new slab.
+    #[inline(always)]
+    pub fn alloc(&self, cache: &KmemCache<'m, P>, gfp: Gfp) -> Result<Address, AllocError> {
+        let storage = self.storage();
+        let cpu = storage.current_cpu();
+        if let Some(stack) = cache.stacks.get(cpu.0 as usize)
+            && let Some(on) = storage.enter(cpu, stack.exclusion)
+            && let Some(entry) = storage.pop_object(&on, &stack.stack).frame()
+        {
+            if P::HARDENED {
+                self.hand_out(cache.cache, entry);
+            }
+            return Ok(cache.code.address(entry));
+        }
+        self.alloc_slow(cache.cache, gfp)
+    }
+
+    /// Allocates an object on a node: as [`alloc`](Self::alloc) if that is the effective node of this CPU. With
+    /// `__GFP_THISNODE` it comes from no other.
+    ///
+    /// # Errors
+    /// [`AllocError`] of the pages for a new slab, or of the node.
+    pub fn alloc_node(
+        &self,
+        cache: &KmemCache<'m, P>,
+        gfp: Gfp,
+        node: NodeId,
+    ) -> Result<Address, AllocError> {
+        let index = self.pages.topology().index_of(node).ok_or(AllocError::UnknownNode { node })?;
+        let cpu = self.this_cpu();
+        if cpu.is_some_and(|cpu| cpu.effective() == index) {
+            return self.alloc(cache, gfp);
+        }
+        let entry = self.alloc_on(cache.cache, index, gfp, RemoteReason::Asked)?;
+        Ok(self.handed_out(cache.cache, entry))
+    }
+
+    #[cold]
+    #[inline(never)]
+    pub(super) fn alloc_slow(&self, cache: &Cache<'m, P>, gfp: Gfp) -> Result<Address, AllocError> {
+        let Some(cpu) = self.this_cpu() else {
+            let node = self.effective_of(self.pages.this_node());
+            let entry = self.alloc_on(cache, node, gfp, RemoteReason::Exhausted)?;
+            return Ok(self.handed_out(cache, entry));
+        };
+        let node = cpu.effective();
+        if let Some(events) = self.events_of(cache, cpu.id) {
+            events.alloc_misses.add(1);
+        }
+        loop {
+            if let Some(entry) = self.refill(cache, cpu, node) {
+                return Ok(self.handed_out(cache, entry));
+            }
+            if self.grow(cache, node, gfp).is_err() {
+                break;
+            }
+        }
+        let reason = match self.pages.memory_node(node) == Some(node) {
+            true => RemoteReason::Exhausted,
+            false => RemoteReason::Memoryless,
+        };
+        let entry = self.alloc_on(cache, node, gfp, reason)?;
+        Ok(self.handed_out(cache, entry))
+    }
+
+    /// The address of an entry that leaves the allocator.
+    #[inline]
+    pub(super) fn handed_out(&self, cache: &Cache<'m, P>, entry: u32) -> Address {
+        if P::HARDENED {
+            self.hand_out(cache, entry);
+        }
+        self.code_of(cache).address(entry)
+    }
+
+    /// Takes a batch from the lists of a node: one entry for the caller, the others go onto the CPU's stack.
+    fn refill(&self, cache: &Cache<'m, P>, cpu: &'m SlabCpu<P>, node: NodeIndex) -> Option<u32> {
+        let stack = cache.stacks.get(cpu.id.0 as usize)?;
+        let want = batch_for(cache.batch(), stack) as usize;
+        let mut out = [0; BATCH_MAX];
+        let codes = self.codes(self.code_of(cache));
+        let mut lists = cache.node(node).lock();
+        let got = lists.refill(&codes, &mut out[..want]);
+        drop(lists);
+        let (&entry, rest) = got.split_last()?;
+        stack.refilled.store(1, Ordering::Relaxed);
+        let events = self.events_of(cache, cpu.id)?;
+        events.refills.add(1);
+        let pushed = match self.storage().enter(cpu.id, &cpu.exclusion) {
+            Some(on) => self.storage().push_objects(&on, &stack.stack, rest),
+            None => 0,
+        };
+        events.slow_pushes.add(pushed as u64);
+        if pushed < rest.len() {
+            // Another thread of this CPU filled the stack meanwhile, or this one is not there any more.
+            self.give_home(cache, &rest[pushed..]);
+        }
+        Some(entry)
+    }
+
+    /// One object from the lists of a node, without the stacks; from others if it has none.
+    fn alloc_on(
+        &self,
+        cache: &Cache<'m, P>,
+        node: NodeIndex,
+        gfp: Gfp,
+        reason: RemoteReason,
+    ) -> Result<u32, AllocError> {
+        let here = self.this_cpu().map(SlabCpu::effective);
+        loop {
+            if let Some(entry) = self.take_one(cache, node) {
+                if here.is_some_and(|here| here != node) {
+                    self.note_remote(cache, here, reason);
+                }
+                return Ok(entry);
+            }
+            if let Err(error) = self.grow(cache, node, gfp) {
+                if gfp.has(Gfp::THISNODE) {
+                    return Err(error);
+                }
+                break;
+            }
+        }
+        let (entry, from) = self.fall_back(cache, node, gfp)?;
+        if here.is_some_and(|here| here != from) {
+            self.note_remote(cache, here, reason);
+        }
+        Ok(entry)
+    }
+
+    fn note_remote(&self, cache: &Cache<'m, P>, here: Option<NodeIndex>, reason: RemoteReason) {
+        if let Some(here) = here {
+            cache.node(here).events.note_remote(reason, 1);
+        }
+    }
+
+    fn take_one(&self, cache: &Cache<'m, P>, node: NodeIndex) -> Option<u32> {
+        let codes = self.codes(self.code_of(cache));
+        let mut entry = None;
+        cache.node(node).lock().take(&codes, 1, |taken| entry = Some(taken));
+        entry
+    }
+
+    /// An object of whichever node has one, in the order of fallback; else of a new slab wherever there are
+    /// pages. `mm/slab.c: fallback_alloc`.
+    fn fall_back(
+        &self,
+        cache: &Cache<'m, P>,
+        node: NodeIndex,
+        gfp: Gfp,
+    ) -> Result<(u32, NodeIndex), AllocError> {
+        loop {
+            let zones = self.pages.fallback_zones(node);
+            for node in zones.map(|zone| zone.node()) {
+                if cache.node(node).has_objects()
+                    && let Some(entry) = self.take_one(cache, node)
+                {
+                    return Ok((entry, node));
+                }
+            }
+            // It may lie on any node, and somebody else may take all its objects.
+            let node = self.grow_anywhere(cache, node, gfp)?;
+            if let Some(entry) = self.take_one(cache, node) {
+                return Ok((entry, node));
+            }
+        }
+    }
+
+    /// Makes a slab of pages of exactly this node.
+    fn grow(&self, cache: &Cache<'m, P>, node: NodeIndex, gfp: Gfp) -> Result<(), AllocError> {
+        let colour = cache.node(node).lock().next_colour();
+        let grown = self.new_slab(cache, node, gfp.or(Gfp::THISNODE), colour);
+        let events = &cache.node(node).events;
+        match &grown {
+            Ok(_) => NodeEvents::add(&events.grown, 1),
+            Err(_) => NodeEvents::add(&events.grow_failures, 1),
+        }
+        grown.map(|_| ())
+    }
+
+    /// Makes a slab of pages near a node; returns whose they are.
+    fn grow_anywhere(
+        &self,
+        cache: &Cache<'m, P>,
+        node: NodeIndex,
+        gfp: Gfp,
+    ) -> Result<NodeIndex, AllocError> {
+        let colour = cache.node(node).lock().next_colour();
+        let grown = self.new_slab(cache, node, gfp.without(Gfp::THISNODE), colour)?;
+        NodeEvents::add(&cache.node(grown).events.grown, 1);
+        Ok(grown)
+    }
+
+    fn new_slab(
+        &self,
+        cache: &Cache<'m, P>,
+        node: NodeIndex,
+        gfp: Gfp,
+        colour: u32,
+    ) -> Result<NodeIndex, AllocError> {
+        let info = cache.info().expect("a cache that objects are asked of is there");
+        let order = info.geometry.order;
+        let this_node = Gfp(gfp.0 & Gfp::THISNODE.0);
+        let mut gfp = gfp.or(info.options.gfp).without(NOT_FOR_SLABS).or(this_node);
+        if info.options.reclaimable {
+            gfp = gfp.or(Gfp::RECLAIMABLE);
+        }
+        let id = self.pages.topology().node(node).id;
+        let pfn = self.pages.alloc(Request { order, gfp, node: Some(id) })?;
+        let node = self.pages.node_of_block(pfn).unwrap_or(node);
+        let slab = self.frames.number(pfn);
+        self.mark_frames(slab, order, cache.tag(node), slab);
+        self.descriptors.get(slab).begin(&info.geometry, colour.min(info.geometry.colours));
+        let codes = self.codes(info.code);
+        cache.node(node).lock().add(&codes, slab);
+        Ok(node)
+    }
+
+    fn mark_frames(&self, slab: u32, order: Order, tag: Tag, number: u32) {
+        for at in 0..order.pages().0 {
+            let frame = self.pages.frame(self.frames.pfn(slab).plus(PageCount(at)));
+            mark(frame.expect("a block has frames"), tag, number);
+        }
+    }
+
+    /// Gives the pages of slabs back, which stand on no list any more.
+    pub(super) fn free_slabs(&self, order: Order, slabs: &[u32]) {
+        for &slab in slabs {
+            self.mark_frames(slab, order, Tag::NONE, 0);
+            // A refusal is told to the host: somebody freed pages that were not theirs.
+            let _ = self.pages.free(self.frames.pfn(slab), order);
+        }
+    }
+
+    /// What the frame with this number says of its slab.
+    #[inline]
+    pub(super) fn owner_of(&self, frame: u32) -> Owner {
+        match self.pages.frame(self.frames.pfn(frame)) {
+            Some(frame) => Owner { tag: Tag::of(frame), slab: slab_of(frame) },
+            None => Owner { tag: Tag::NONE, slab: 0 },
+        }
+    }
+
+    /// The frame of an address, counted from the machine's first, if it lies in the machine.
+    #[inline]
+    pub(super) fn number_of(&self, pfn: Pfn) -> Option<u32> {
+        self.pages.frame(pfn).map(|_| self.frames.number(pfn))
+    }
+}
+
+/// Objects of a refill: fewer if nobody took from the stack lately.
+fn batch_for<P: Platform<Storage: ObjectStorage>>(batch: u32, stack: &CpuStack<'_, P>) -> u32 {
+    if is_touched(stack) { batch } else { batch.min(BATCH_IDLE) }
+}
+
+/// Whether a stack was taken from since the last round of reaping.
+pub(super) fn is_touched<P: Platform<Storage: ObjectStorage>>(stack: &CpuStack<'_, P>) -> bool {
+    stack.refilled.load(Ordering::Relaxed) != 0
+        || P::Storage::stack_counts(&stack.stack).pops != stack.pops_reaped.get()
+}

@@ -1,0 +1,78 @@
+//! What stacks may keep: limits by object size, and a byte budget over all caches.
+//!
+//! The budget of the pagesets ([`pageset_budget_kbytes`](crate::watermark::Settings::pageset_budget_kbytes)) covers
+//! the stacks of objects too: they may have half of it, dealt out in proportion to what the sizes alone would
+//! allow, and the pagesets what is left. Like the pagesets' it is dealt out when caches come and go, so that no
+//! counter is shared.
+
+use super::cache::{Cache, CacheInfo, Registry};
+use super::geometry::Geometry;
+use super::tunables::Tunables;
+use super::{ObjectStorage, SlabAllocator};
+use crate::platform::{Lock, Platform};
+use crate::sync::Ordering;
+use crate::units::{NodeIndex, PageCount};
+
+impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
+    /// The most bytes that all stacks keep.
+    pub fn stack_bytes_max(&self) -> u64 {
+        let bytes = |(_, info): (_, CacheInfo)| self.bytes_of(&info.tunables, &info.geometry);
+        self.live_caches().map(bytes).sum()
+    }
+
+    /// Deals the budget out anew: to be called after the settings of the page allocator changed.
+    pub fn apply_budget(&self) {
+        self.deal_out_budget(&self.registry.lock());
+    }
+
+    fn bytes_of(&self, tunables: &Tunables, geometry: &Geometry) -> u64 {
+        tunables.most_kept(self.cpu_count, self.node_count() as u64) * geometry.size as u64
+    }
+
+    pub(super) fn deal_out_budget(&self, _registry: &Registry) {
+        let page_bytes = 1 << self.frames.page_shift;
+        let (cpus, nodes) = (self.cpu_count as usize, self.node_count());
+        let full = |info: &CacheInfo| Tunables::of(info.geometry.size, cpus, nodes, page_bytes);
+        let wanted =
+            self.live_caches().map(|(_, info)| self.bytes_of(&full(&info), &info.geometry));
+        let wanted: u64 = wanted.sum();
+        let pages = PageCount(wanted.div_ceil(page_bytes as u64));
+        let granted = self.pages.share_budget(pages).bytes(self.frames.page_shift).min(wanted);
+        for (cache, info) in self.live_caches() {
+            let tunables = full(&info).scaled(granted, wanted);
+            *cache.info.lock() = Some(CacheInfo { tunables, ..info });
+            self.set_tunables(cache, &tunables, &info.geometry);
+        }
+    }
+
+    fn set_tunables(&self, cache: &Cache<'m, P>, tunables: &Tunables, geometry: &Geometry) {
+        cache.batch.store(tunables.batch, Ordering::Relaxed);
+        for (stack, cpu) in cache.stacks.iter().zip(self.cpus) {
+            if cpu.is_some() {
+                P::Storage::set_stack_limit(&stack.stack, tunables.limit);
+            }
+        }
+        for (at, node) in cache.nodes.iter().enumerate() {
+            let index = NodeIndex(at as u16);
+            let near = |cpu: &&super::SlabCpu<P>| cpu.effective() == index;
+            let cpus = self.cpus.iter().flatten().filter(near).count();
+            let mut lists = node.look();
+            lists.shared_limit = tunables.shared_limit();
+            lists.free_limit = tunables.free_limit(cpus as u32, geometry.objects);
+            drop(lists);
+            for (home, alien) in node.aliens() {
+                alien.lock().limit = if home == index { 0 } else { tunables.alien_limit };
+            }
+        }
+    }
+
+    /// Makes the nodes of a place ready for a new cache.
+    pub(super) fn begin_nodes(&self, cache: &Cache<'m, P>, geometry: &Geometry) {
+        for node in cache.nodes {
+            let mut lists = node.look();
+            lists.begin(*geometry);
+            drop(lists);
+            node.events.begin();
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! What the slab layer refuses, and why.
+
+use core::fmt;
+
+use crate::units::Address;
+
+/// Why a free of an object was refused. The object stays where it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ObjectError {
+    /// No slab has this address.
+    NotOfSlab {
+        /// The address.
+        address: Address,
+    },
+    /// The address is of a slab of another cache.
+    WrongCache {
+        /// The address.
+        address: Address,
+        /// The cache that it was given to.
+        given: &'static str,
+        /// The cache that it is of.
+        owner: &'static str,
+    },
+    /// The address is inside an object, or between objects. Of objects whose size is a power of two that is
+    /// found at the free; of others at the free if the host is
+    /// [`HARDENED`](crate::platform::Platform::HARDENED), else when the object goes back to its slab.
+    NotAnObject {
+        /// The address.
+        address: Address,
+        /// The cache.
+        cache: &'static str,
+    },
+    /// The object is free already. Found at the free if the host is hardened, else when the second one goes back
+    /// to its slab.
+    NotAllocated {
+        /// The address.
+        address: Address,
+        /// The cache.
+        cache: &'static str,
+    },
+}
+
+impl fmt::Display for ObjectError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::NotOfSlab { address } => {
+                write!(f, "free of the object at {address}: no slab has this address")
+            }
+            Self::WrongCache { address, given, owner } => write!(
+                f,
+                "free of the object at {address} to cache {given}: it is of cache {owner}; the object stays \
+                 allocated"
+            ),
+            Self::NotAnObject { address, cache } => write!(
+                f,
+                "free of the object at {address}: no object of cache {cache} begins there"
+            ),
+            Self::NotAllocated { address, cache } => write!(
+                f,
+                "free of the object at {address} of cache {cache}: it is free already (double free)"
+            ),
+        }
+    }
+}
+
+impl core::error::Error for ObjectError {}
+
+/// Why a cache could not be made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CreateError {
+    /// Objects of no bytes.
+    ZeroSize {
+        /// The cache.
+        cache: &'static str,
+    },
+    /// An object is larger than the largest block of pages, with its alignment.
+    TooLarge {
+        /// The cache.
+        cache: &'static str,
+        /// Bytes of an object.
+        size: u64,
+        /// The alignment asked for.
+        align: u64,
+        /// The most that is possible.
+        size_max: u64,
+    },
+    /// An alignment that is not a power of two.
+    Alignment {
+        /// The cache.
+        cache: &'static str,
+        /// The alignment asked for.
+        align: u64,
+    },
+    /// All places for caches are in use.
+    TooManyCaches {
+        /// The cache.
+        cache: &'static str,
+        /// How many there are.
+        caches_max: usize,
+    },
+}
+
+impl fmt::Display for CreateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::ZeroSize { cache } => {
+                write!(f, "cache {cache}: objects of 0 bytes; 1 byte is the least")
+            }
+            Self::TooLarge { cache, size, align, size_max } => write!(
+                f,
+                "cache {cache}: objects of {size} bytes aligned to {align}; at most {size_max} bytes are \
+                 possible, alignment included"
+            ),
+            Self::Alignment { cache, align } => {
+                write!(f, "cache {cache}: alignment {align} is not a power of two")
+            }
+            Self::TooManyCaches { cache, caches_max } => write!(
+                f,
+                "cache {cache}: all {caches_max} places for caches are in use; the allocator was made with so many"
+            ),
+        }
+    }
+}
+
+impl core::error::Error for CreateError {}
+
+/// A cache still has objects in somebody's hands; it was not destroyed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LiveObjects {
+    /// The cache.
+    pub cache: &'static str,
+    /// Objects in somebody's hands, or in stacks of a CPU that could not be stopped.
+    pub objects: u64,
+    /// Slabs that they lie in.
+    pub slabs: u64,
+}
+
+impl fmt::Display for LiveObjects {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { cache, objects, slabs } = self;
+        write!(
+            f,
+            "cache {cache} is not destroyed: {objects} of its objects in {slabs} slabs are not free"
+        )
+    }
+}
+
+impl core::error::Error for LiveObjects {}

@@ -1,0 +1,88 @@
+//! Holding a slab allocator still from outside: for hosts whose memory can be copied while threads run (`fork`).
+
+use super::cache::{Cache, CacheInfo, Registry};
+use super::lists::Alien;
+use super::node::ListsGuard;
+use super::{ObjectStorage, SlabAllocator, SlabCpu};
+use crate::platform::{Lock, Platform};
+
+/// What of a slab allocator threads change; all of it lies in its metadata.
+pub struct SlabParts<'m, P: Platform<Storage: ObjectStorage>> {
+    registry: &'m P::Lock<Registry>,
+    cpus: &'m [Option<SlabCpu<P>>],
+    caches: &'m [Cache<'m, P>],
+}
+
+/// A piece that is held until this is dropped.
+pub struct SlabHeld<'m, P: Platform<Storage: ObjectStorage> + 'm>(Held<'m, P>);
+
+#[expect(clippy::large_enum_variant, reason = "some dozens at a time")]
+enum Held<'m, P: Platform<Storage: ObjectStorage> + 'm> {
+    Registry(<P::Lock<Registry> as Lock<Registry>>::Guard<'m>),
+    Info(<P::Lock<Option<CacheInfo>> as Lock<Option<CacheInfo>>>::Guard<'m>),
+    Cpu(StoppedStacks<'m, P>),
+    Alien(<P::Lock<Alien> as Lock<Alien>>::Guard<'m>),
+    Lists(ListsGuard<'m, P>),
+}
+
+/// A CPU whose stacks nobody uses until this is dropped.
+struct StoppedStacks<'m, P: Platform<Storage: ObjectStorage> + 'm> {
+    storage: &'m P::Storage,
+    caches: &'m [Cache<'m, P>],
+    cpu: usize,
+    on: Option<<P::Storage as crate::pcp::Storage>::OnCpu<'m>>,
+}
+
+impl<'m, P: Platform<Storage: ObjectStorage> + 'm> Drop for StoppedStacks<'m, P> {
+    fn drop(&mut self) {
+        if let Some(on) = self.on.take() {
+            self.storage.resume_stacks(on, &|each| {
+                self.caches.iter().for_each(|cache| each(&cache.stacks[self.cpu].stack));
+            });
+        }
+    }
+}
+
+impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
+    /// What threads change.
+    pub fn parts(&self) -> SlabParts<'m, P> {
+        SlabParts { registry: self.registry, cpus: self.cpus, caches: self.caches }
+    }
+}
+
+impl<'m, P: Platform<Storage: ObjectStorage>> SlabParts<'m, P> {
+    /// Takes hold of everything, in the order of locks, and gives each piece to `keep`. To be done before anything
+    /// of the page allocator is held, and the pieces dropped in any order after. `wait` is asked whether to go on
+    /// trying each time that the stacks of a CPU cannot be had; a CPU given up goes on.
+    pub fn hold(
+        &self,
+        storage: &'m P::Storage,
+        mut wait: impl FnMut() -> bool,
+        mut keep: impl FnMut(SlabHeld<'m, P>),
+    ) {
+        let mut keep = |held| keep(SlabHeld(held));
+        keep(Held::Registry(self.registry.lock()));
+        for cpu in self.cpus.iter().flatten() {
+            let at = cpu.id.0 as usize;
+            loop {
+                let on = storage.stop_stacks(cpu.id, &cpu.exclusion, &|each| {
+                    self.caches.iter().for_each(|cache| each(&cache.stacks[at].stack));
+                });
+                if on.is_some() {
+                    let caches = self.caches;
+                    keep(Held::Cpu(StoppedStacks { storage, caches, cpu: at, on }));
+                    break;
+                }
+                if !wait() {
+                    break;
+                }
+            }
+        }
+        let nodes = || self.caches.iter().flat_map(|cache| cache.nodes);
+        for alien in nodes().flat_map(|node| node.aliens()) {
+            keep(Held::Alien(alien.1.lock()));
+        }
+        nodes().for_each(|node| keep(Held::Lists(node.look())));
+        self.caches.iter().for_each(|cache| keep(Held::Info(cache.info.lock())));
+    }
+}

@@ -1,0 +1,77 @@
+//! A cache on a node: its lists and alien stacks, with what they count.
+
+use super::lists::{Alien, Lists};
+use super::stats::NodeEvents;
+use crate::platform::{Lock, Platform};
+use crate::sync::{AtomicU32, Ordering};
+use crate::units::NodeIndex;
+
+/// The part of a cache that belongs to a node. It lies in the memory of that node.
+pub(super) struct CacheNode<'m, P: Platform> {
+    lists: P::Lock<Lists>,
+    /// [`Lists::objects_free`], for those who look before they take the lock.
+    objects_free: AtomicU32,
+    /// By node index: objects of that node, freed by CPUs of this one.
+    aliens: &'m [P::Lock<Alien>],
+    pub(super) events: NodeEvents,
+}
+
+/// The lists of a node, until it is dropped.
+pub(super) struct ListsGuard<'a, P: Platform + 'a> {
+    guard: <P::Lock<Lists> as Lock<Lists>>::Guard<'a>,
+    objects_free: &'a AtomicU32,
+}
+
+impl<'m, P: Platform> CacheNode<'m, P> {
+    pub(super) fn new(aliens: &'m [P::Lock<Alien>]) -> Self {
+        let (objects_free, events) = (AtomicU32::new(0), NodeEvents::default());
+        Self { lists: P::Lock::new(Lists::new()), objects_free, aliens, events }
+    }
+
+    /// Takes the list lock.
+    pub(super) fn lock(&self) -> ListsGuard<'_, P> {
+        let guard = self.lists.lock();
+        self.events.list_locks.add(1);
+        ListsGuard { guard, objects_free: &self.objects_free }
+    }
+
+    /// Takes the list lock without counting it: for those who only look.
+    pub(super) fn look(&self) -> ListsGuard<'_, P> {
+        ListsGuard { guard: self.lists.lock(), objects_free: &self.objects_free }
+    }
+
+    /// Whether objects lie in slabs here; the next moment they may not.
+    pub(super) fn has_objects(&self) -> bool {
+        self.objects_free.load(Ordering::Relaxed) > 0
+    }
+
+    /// The stack for objects of `home`.
+    pub(super) fn alien(&self, home: NodeIndex) -> &'m P::Lock<Alien> {
+        &self.aliens[home.0 as usize]
+    }
+
+    /// All alien stacks, with the nodes that their objects are of.
+    pub(super) fn aliens(&self) -> impl Iterator<Item = (NodeIndex, &'m P::Lock<Alien>)> {
+        self.aliens.iter().enumerate().map(|(at, alien)| (NodeIndex(at as u16), alien))
+    }
+}
+
+impl<'a, P: Platform + 'a> core::ops::Deref for ListsGuard<'a, P> {
+    type Target = Lists;
+
+    fn deref(&self) -> &Lists {
+        &self.guard
+    }
+}
+
+impl<'a, P: Platform + 'a> core::ops::DerefMut for ListsGuard<'a, P> {
+    fn deref_mut(&mut self) -> &mut Lists {
+        &mut self.guard
+    }
+}
+
+impl<'a, P: Platform + 'a> Drop for ListsGuard<'a, P> {
+    fn drop(&mut self) {
+        self.objects_free.store(self.guard.objects_free, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,323 @@
+//! Upkeep: stacks and slabs that nobody uses go back. Facts 9.5, 9.7.
+//!
+//! A host calls [`SlabAllocator::reap_cpu`] for each CPU every [`REAP_PERIOD_NS`], and
+//! [`SlabAllocator::shrink_all`] when memory is short.
+
+use core::fmt;
+
+use super::alloc::is_touched;
+use super::cache::{Cache, CacheInfo};
+use super::lists::Few;
+use super::stats::NodeEvents;
+use super::tunables::{ALIEN_MAX, BATCH_MAX, SHARED_MAX, Tunables};
+use super::{CpuStack, KmemCache, ObjectStorage, SlabAllocator, SlabCpu};
+use crate::error::OnlineError;
+use crate::platform::{Lock, Platform};
+use crate::sync::Ordering;
+use crate::units::{CpuId, NodeIndex, PageCount, PfnRange};
+
+/// Between two rounds of a CPU. `mm/slab.c: REAPTIMEOUT_CPUC`.
+pub const REAP_PERIOD_NS: u64 = 2_000_000_000;
+/// Between two rounds of a node's shared stack and free slabs. `mm/slab.c: REAPTIMEOUT_LIST3`.
+const REAP_LISTS_NS: u64 = 4_000_000_000;
+
+/// The stacks of a CPU could not be had: another thread has stopped them, or the host may not stop that CPU.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StacksBusy {
+    /// The CPU.
+    pub cpu: CpuId,
+}
+
+impl fmt::Display for StacksBusy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "the object stacks of CPU {} cannot be emptied now: another thread empties them, or the kernel \
+             refuses to stop what runs there",
+            self.cpu
+        )
+    }
+}
+
+impl core::error::Error for StacksBusy {}
+
+/// From now on only what comes counts as use of a stack.
+fn untouch<P: Platform<Storage: ObjectStorage>>(stack: &CpuStack<'_, P>) {
+    stack.refilled.store(0, Ordering::Relaxed);
+    stack.pops_reaped.set(P::Storage::stack_counts(&stack.stack).pops);
+}
+
+type StackOf<'m, P> = <<P as Platform>::Storage as ObjectStorage>::Stack<'m>;
+
+impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
+    /// One round of reaping for a CPU: of each cache, one alien stack goes home, a fifth of a stack that nobody
+    /// took from goes back, and so do free slabs that nobody used. `mm/slab.c: cache_reap`.
+    ///
+    /// # Errors
+    /// [`StacksBusy`]. A CPU that the topology does not have has no stacks.
+    pub fn reap_cpu(&self, cpu: CpuId) -> Result<(), StacksBusy> {
+        let Some(Some(cpu)) = self.cpus.get(cpu.0 as usize) else { return Ok(()) };
+        let node = cpu.effective();
+        let reap_node = NodeIndex(cpu.reap_node.load(Ordering::Relaxed));
+        let next = (reap_node.0 as usize + 1) % self.node_count();
+        cpu.reap_node.store(next as u16, Ordering::Relaxed);
+        for (cache, info) in self.live_caches() {
+            self.drain_alien(cache, &info, node, reap_node);
+            self.reap_lists(cache, &info, node);
+        }
+        self.reap_stacks(cpu)
+    }
+
+    fn reap_stacks(&self, cpu: &'m SlabCpu<P>) -> Result<(), StacksBusy> {
+        let stacks = || self.live_caches().map(|(cache, _)| &cache.stacks[cpu.id.0 as usize]);
+        let held = |stack: &CpuStack<'m, P>| P::Storage::stack_counts(&stack.stack).count;
+        // Most CPUs are either busy or empty: neither needs to be stopped.
+        if !stacks().any(|stack| !is_touched(stack) && held(stack) > 0) {
+            stacks().for_each(untouch);
+            return Ok(());
+        }
+        self.with_stopped(cpu, |on, cache, stack| {
+            let limit = P::Storage::stack_limit(&stack.stack);
+            if is_touched(stack) {
+                untouch(stack);
+            } else {
+                self.flush_stack(on, cache, stack, Tunables::reaped(limit, held(stack)));
+            }
+        })
+    }
+
+    /// Stops a CPU and calls `each` with each of its stacks that may hold something.
+    fn with_stopped(
+        &self,
+        cpu: &'m SlabCpu<P>,
+        each: impl Fn(
+            &<P::Storage as crate::pcp::Storage>::OnCpu<'_>,
+            &'m Cache<'m, P>,
+            &'m CpuStack<'m, P>,
+        ),
+    ) -> Result<(), StacksBusy> {
+        let at = cpu.id.0 as usize;
+        let stacks = |each: &mut dyn FnMut(&StackOf<'m, P>)| {
+            self.caches.iter().for_each(|cache| each(&cache.stacks[at].stack));
+        };
+        let storage = self.storage();
+        let on = self.stop(cpu, &stacks)?;
+        for cache in self.caches {
+            each(&on, cache, &cache.stacks[at]);
+        }
+        storage.resume_stacks(on, &stacks);
+        Ok(())
+    }
+
+    /// Waits a while for whoever has the CPU's stacks.
+    fn stop<'s>(
+        &'s self,
+        cpu: &'s SlabCpu<P>,
+        stacks: &crate::pcp::storage::EachList<'_, StackOf<'m, P>>,
+    ) -> Result<<P::Storage as crate::pcp::Storage>::OnCpu<'s>, StacksBusy> {
+        const TRIES: u32 = 10_000;
+        for _ in 0..TRIES {
+            if let Some(on) = self.storage().stop_stacks(cpu.id, &cpu.exclusion, stacks) {
+                return Ok(on);
+            }
+            self.pages.platform().relax();
+        }
+        Err(StacksBusy { cpu: cpu.id })
+    }
+
+    /// Brings up to `most` of the oldest objects of a stopped CPU's stack home to their slabs.
+    fn flush_stack(
+        &self,
+        on: &<P::Storage as crate::pcp::Storage>::OnCpu<'_>,
+        cache: &Cache<'m, P>,
+        stack: &CpuStack<'m, P>,
+        most: u32,
+    ) {
+        let mut left = most as usize;
+        let mut oldest = [0; BATCH_MAX];
+        while left > 0 {
+            let want = left.min(BATCH_MAX);
+            let taken = self.storage().pop_oldest(on, &stack.stack, &mut oldest[..want]);
+            if taken == 0 {
+                break;
+            }
+            self.give_home(cache, &oldest[..taken]);
+            left -= taken;
+        }
+    }
+
+    /// Brings all objects of all stacks of CPUs home: to be called before zonelists change. Meanwhile threads go
+    /// on; what they put onto stacks after that is brought home by [`refresh_nodes`](Self::refresh_nodes), where
+    /// it must.
+    ///
+    /// # Errors
+    /// [`StacksBusy`] of the first CPU whose stacks could not be had; the others are empty.
+    pub fn flush_stacks(&self) -> Result<(), StacksBusy> {
+        self.each_cpu(|cpu| {
+            self.with_stopped(cpu, |on, cache, stack| {
+                self.flush_stack(on, cache, stack, u32::MAX);
+            })
+        })
+    }
+
+    fn each_cpu(
+        &self,
+        act: impl Fn(&'m SlabCpu<P>) -> Result<(), StacksBusy>,
+    ) -> Result<(), StacksBusy> {
+        let mut busy = Ok(());
+        for cpu in self.cpus.iter().flatten() {
+            busy = busy.and(act(cpu));
+        }
+        busy
+    }
+
+    /// Computes the effective nodes of all CPUs anew: to be called after zonelists changed. Stacks of CPUs whose
+    /// node is another one now are emptied.
+    ///
+    /// # Errors
+    /// [`StacksBusy`] of the first CPU whose stacks could not be had; it keeps its node until the next call.
+    pub fn refresh_nodes(&self) -> Result<(), StacksBusy> {
+        let registry = self.registry.lock();
+        let refreshed = self.each_cpu(|cpu| {
+            let node = self.effective_of(cpu.node);
+            if node == cpu.effective() {
+                return Ok(());
+            }
+            self.with_stopped(cpu, |on, cache, stack| {
+                self.flush_stack(on, cache, stack, u32::MAX);
+                stack.tag.store(cache.tag(node).0, Ordering::Relaxed);
+            })?;
+            cpu.effective.store(node.0, Ordering::Relaxed);
+            Ok(())
+        });
+        self.deal_out_budget(&registry);
+        refreshed
+    }
+
+    /// Brings memory online with all that follows for objects: stacks are emptied, zonelists made, effective nodes
+    /// computed. As [`PageAllocator::online_all`](crate::alloc::PageAllocator::online_all).
+    ///
+    /// # Errors
+    /// [`OnlineError`] of the page allocator. A CPU whose stacks cannot be had keeps its node until
+    /// [`refresh_nodes`](Self::refresh_nodes) is called again.
+    pub fn online_all(&self, ranges: &[PfnRange]) -> Result<PageCount, OnlineError> {
+        let _ = self.flush_stacks();
+        let online = self.pages.online_all(ranges)?;
+        let _ = self.refresh_nodes();
+        Ok(online)
+    }
+
+    /// Brings the objects of an alien stack home.
+    fn drain_alien(
+        &self,
+        cache: &Cache<'m, P>,
+        info: &CacheInfo,
+        here: NodeIndex,
+        home: NodeIndex,
+    ) {
+        let mut entries = [0; ALIEN_MAX];
+        let mut alien = cache.node(here).alien(home).lock();
+        let len = alien.entries().len();
+        entries[..len].copy_from_slice(alien.entries());
+        alien.clear();
+        drop(alien);
+        if len > 0 {
+            self.bring_home(cache, info.code, home, &entries[..len]);
+        }
+    }
+
+    /// A node's shared stack and free slabs, if their time has come.
+    fn reap_lists(&self, cache: &Cache<'m, P>, info: &CacheInfo, node: NodeIndex) {
+        let now = self.pages.platform().now_ns();
+        let mut shared = [0; SHARED_MAX];
+        let mut emptied = Few::new();
+        let mut lists = cache.node(node).lock();
+        if now < lists.next_reap_ns {
+            return;
+        }
+        lists.next_reap_ns = now + REAP_LISTS_NS;
+        let mut taken = 0;
+        if !core::mem::take(&mut lists.shared_touched) {
+            let most = Tunables::reaped(lists.shared_limit, lists.shared().len() as u32) as usize;
+            taken = lists.take_shared_oldest(&mut shared[..most]);
+        }
+        if !core::mem::take(&mut lists.free_touched) {
+            let objects = info.geometry.objects.max(1);
+            let most = (lists.free_limit + 5 * objects - 1) / (5 * objects);
+            lists.take_free_slabs(&self.codes(info.code), most as usize, &mut emptied);
+        }
+        drop(lists);
+        self.give_home(cache, &shared[..taken]);
+        self.free_reaped(cache, info, node, &emptied);
+    }
+
+    fn free_reaped(&self, cache: &Cache<'m, P>, info: &CacheInfo, node: NodeIndex, emptied: &Few) {
+        let slabs = emptied.as_slice();
+        NodeEvents::add(&cache.node(node).events.reaped, slabs.len() as u64);
+        self.free_slabs(info.geometry.order, slabs);
+    }
+
+    /// Brings all free objects of a cache home and gives its free slabs back; returns pages.
+    ///
+    /// # Errors
+    /// [`StacksBusy`] of the first CPU whose stacks could not be had; all else went back.
+    pub fn shrink(&self, cache: &KmemCache<'m, P>) -> Result<PageCount, StacksBusy> {
+        let Some(info) = cache.cache.info() else { return Ok(PageCount(0)) };
+        let stopped = self.each_cpu(|cpu| {
+            let stack = &cache.cache.stacks[cpu.id.0 as usize];
+            if P::Storage::stack_counts(&stack.stack).count == 0 {
+                return Ok(());
+            }
+            self.with_stopped(cpu, |on, other, stack| {
+                if other.index == cache.cache.index {
+                    self.flush_stack(on, other, stack, u32::MAX);
+                }
+            })
+        });
+        let pages = self.shrink_nodes(cache.cache, &info);
+        stopped.map(|()| pages)
+    }
+
+    /// Brings all free objects of all caches home and gives all free slabs back; returns pages. May be called by
+    /// a host that is asked for memory ([`Platform::direct_reclaim`]).
+    pub fn shrink_all(&self) -> PageCount {
+        // A CPU that another thread stops just now is emptied by it.
+        let _ = self.flush_stacks();
+        let pages = self.live_caches().map(|(cache, info)| self.shrink_nodes(cache, &info).0);
+        PageCount(pages.sum())
+    }
+
+    fn shrink_nodes(&self, cache: &Cache<'m, P>, info: &CacheInfo) -> PageCount {
+        let indexes = || (0..self.node_count()).map(|at| NodeIndex(at as u16));
+        for node in indexes() {
+            for (home, _) in cache.node(node).aliens() {
+                self.drain_alien(cache, info, node, home);
+            }
+        }
+        let slabs: u64 = indexes().map(|node| self.shrink_node(cache, info, node)).sum();
+        PageCount(slabs << info.geometry.order.0)
+    }
+
+    fn shrink_node(&self, cache: &Cache<'m, P>, info: &CacheInfo, node: NodeIndex) -> u64 {
+        let before = cache.node(node).events.reaped.load(Ordering::Relaxed);
+        loop {
+            let mut shared = [0; BATCH_MAX];
+            let taken = cache.node(node).lock().take_shared(&mut shared);
+            if taken == 0 {
+                break;
+            }
+            self.give(cache, info.code, node, &shared[..taken]);
+        }
+        loop {
+            let mut emptied = Few::new();
+            let mut lists = cache.node(node).lock();
+            lists.take_free_slabs(&self.codes(info.code), BATCH_MAX, &mut emptied);
+            drop(lists);
+            if emptied.as_slice().is_empty() {
+                break;
+            }
+            self.free_reaped(cache, info, node, &emptied);
+        }
+        cache.node(node).events.reaped.load(Ordering::Relaxed) - before
+    }
+}

@@ -1,0 +1,212 @@
+//! What a cache counts. The fast path counts nothing: hits come from the positions of the stacks.
+
+use super::cache::Cache;
+use super::{KmemCache, ObjectStorage, SlabAllocator};
+use crate::pcp::storage::ListCounts;
+use crate::platform::{Lock, Platform};
+use crate::sync::{AtomicU64, Ordering, OwnedCounter};
+use crate::units::NodeIndex;
+
+/// Why an object came from another node than the effective one of the CPU that asked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum RemoteReason {
+    /// It was asked for on that node.
+    Asked = 0,
+    /// The node that the CPU looks at has no memory: [`LocalNode::OwnNode`](super::LocalNode::OwnNode) on a
+    /// memoryless node.
+    Memoryless = 1,
+    /// The node gave no page for a new slab.
+    Exhausted = 2,
+}
+
+impl RemoteReason {
+    /// Number of reasons.
+    pub const COUNT: usize = 3;
+    /// All reasons, in the order of their numbers.
+    pub const ALL: [RemoteReason; Self::COUNT] = [Self::Asked, Self::Memoryless, Self::Exhausted];
+
+    /// The name in statistics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Asked => "asked",
+            Self::Memoryless => "memoryless",
+            Self::Exhausted => "exhausted",
+        }
+    }
+}
+
+/// Events of a cache on a CPU; written by threads there, of which two may lose an event of one.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+pub(super) struct CpuEvents {
+    /// Allocations that the stack had nothing for.
+    pub(super) alloc_misses: OwnedCounter,
+    /// Frees that did not go onto the stack at once.
+    pub(super) free_misses: OwnedCounter,
+    /// Trips to the lists for a batch.
+    pub(super) refills: OwnedCounter,
+    /// Pushes that were no free that the stack took at once: of refills, and after a flush.
+    pub(super) slow_pushes: OwnedCounter,
+    /// Trips to the lists with a batch.
+    pub(super) flushes: OwnedCounter,
+    pops_before: OwnedCounter,
+    pushes_before: OwnedCounter,
+}
+
+impl CpuEvents {
+    /// A new cache has this place.
+    pub(super) fn begin(&self) {
+        for counter in
+            [&self.alloc_misses, &self.free_misses, &self.refills, &self.slow_pushes, &self.flushes]
+        {
+            counter.set(0);
+        }
+    }
+
+    /// What its stack had seen before.
+    pub(super) fn begin_stack(&self, counts: ListCounts) {
+        self.pops_before.set(counts.pops);
+        self.pushes_before.set(counts.pushes);
+    }
+}
+
+/// Events of a cache on a node. All but `list_locks`, which the lock guards, are added to by anybody.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+pub(super) struct NodeEvents {
+    pub(super) list_locks: OwnedCounter,
+    pub(super) alien_locks: AtomicU64,
+    pub(super) alien_frees: AtomicU64,
+    pub(super) alien_overflows: AtomicU64,
+    pub(super) grown: AtomicU64,
+    pub(super) grow_failures: AtomicU64,
+    pub(super) reaped: AtomicU64,
+    pub(super) remote: [AtomicU64; RemoteReason::COUNT],
+}
+
+impl NodeEvents {
+    /// Adds to a counter.
+    pub(super) fn add(counter: &AtomicU64, n: u64) {
+        counter.fetch_add(n, Ordering::Relaxed);
+    }
+
+    pub(super) fn note_remote(&self, reason: RemoteReason, objects: u64) {
+        Self::add(&self.remote[reason as usize], objects);
+    }
+
+    /// A new cache has this place.
+    pub(super) fn begin(&self) {
+        self.list_locks.set(0);
+        for counter in [
+            &self.alien_locks,
+            &self.alien_frees,
+            &self.alien_overflows,
+            &self.grown,
+            &self.grow_failures,
+            &self.reaped,
+        ]
+        .into_iter()
+        .chain(&self.remote)
+        {
+            counter.store(0, Ordering::Relaxed);
+        }
+    }
+}
+
+/// What a cache did since it was made, on all CPUs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct CacheStats {
+    /// Allocations that a CPU's stack served.
+    pub alloc_hits: u64,
+    /// All others.
+    pub alloc_misses: u64,
+    /// Frees that a CPU's stack took at once.
+    pub free_hits: u64,
+    /// All others.
+    pub free_misses: u64,
+    /// Batches taken from lists.
+    pub refills: u64,
+    /// Batches given to lists.
+    pub flushes: u64,
+}
+
+/// What a cache did on a node since it was made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct NodeStats {
+    /// Acquisitions of the node's list lock.
+    pub list_locks: u64,
+    /// Acquisitions of locks of alien stacks that CPUs of this node fill.
+    pub alien_locks: u64,
+    /// Objects of other nodes that CPUs of this node freed.
+    pub alien_frees: u64,
+    /// Alien stacks that were full, and so went home.
+    pub alien_overflows: u64,
+    /// Slabs made.
+    pub grown: u64,
+    /// Slabs that could not be made: the node had no pages.
+    pub grow_failures: u64,
+    /// Slabs given back.
+    pub reaped: u64,
+    /// Objects that CPUs of this node got from other nodes, by [`RemoteReason`].
+    pub remote: [u64; RemoteReason::COUNT],
+    /// Slabs now.
+    pub slabs: u64,
+    /// Objects that lie in slabs now.
+    pub objects_free: u64,
+    /// Objects on the shared stack now.
+    pub shared: u64,
+    /// Objects on alien stacks for other nodes now.
+    pub alien: u64,
+}
+
+impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
+    /// What a cache did.
+    pub fn stats(&self, cache: &KmemCache<'m, P>) -> CacheStats {
+        self.stats_of(cache.cache)
+    }
+
+    pub(super) fn stats_of(&self, cache: &Cache<'m, P>) -> CacheStats {
+        let mut stats = CacheStats::default();
+        for (stack, events) in cache.stacks.iter().zip(cache.events) {
+            let ListCounts { pops, pushes, .. } = P::Storage::stack_counts(&stack.stack);
+            stats.alloc_hits += pops.wrapping_sub(events.pops_before.get());
+            let pushed = pushes.wrapping_sub(events.pushes_before.get());
+            stats.free_hits += pushed.saturating_sub(events.slow_pushes.get());
+            stats.alloc_misses += events.alloc_misses.get();
+            stats.free_misses += events.free_misses.get();
+            stats.refills += events.refills.get();
+            stats.flushes += events.flushes.get();
+        }
+        stats
+    }
+
+    /// What a cache did on a node.
+    ///
+    /// # Panics
+    /// If the topology has no such node.
+    pub fn node_stats(&self, cache: &KmemCache<'m, P>, node: NodeIndex) -> NodeStats {
+        self.node_stats_of(cache.cache, node)
+    }
+
+    pub(super) fn node_stats_of(&self, cache: &Cache<'m, P>, node: NodeIndex) -> NodeStats {
+        let node = cache.node(node);
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let lists = node.look();
+        let events = &node.events;
+        NodeStats {
+            list_locks: events.list_locks.get(),
+            alien_locks: get(&events.alien_locks),
+            alien_frees: get(&events.alien_frees),
+            alien_overflows: get(&events.alien_overflows),
+            grown: get(&events.grown),
+            grow_failures: get(&events.grow_failures),
+            reaped: get(&events.reaped),
+            remote: core::array::from_fn(|at| get(&events.remote[at])),
+            slabs: lists.slabs() as u64,
+            objects_free: lists.objects_free as u64,
+            shared: lists.shared().len() as u64,
+            alien: node.aliens().map(|(_, alien)| alien.lock().entries().len() as u64).sum(),
+        }
+    }
+}

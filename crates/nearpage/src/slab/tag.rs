@@ -1,0 +1,91 @@
+//! What the frames of a slab say: which cache and which node they belong to, and where the slab begins.
+//!
+//! The links of a frame are free while its page is allocated (they are of lists of free pages); the holder of a
+//! page may keep what it likes there, as Linux keeps cache and slab in `page->lru`. So the way from an address to
+//! its cache is one load, and that word says at once whether an object is of this cache and this node.
+
+use crate::alloc::CACHES_MAX;
+use crate::frame::Frame;
+use crate::units::NodeIndex;
+
+/// The owner of a frame of a slab.
+///
+/// ```text
+/// bit 31 one  15-30 node  0-14 cache
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(transparent)]
+pub struct Tag(pub u32);
+
+const SLAB: u32 = 1 << 31;
+const NODE_SHIFT: u32 = 15;
+const CACHE_MASK: u32 = (1 << NODE_SHIFT) - 1;
+
+// The last number is not used, so that no tag is `NO_FRAME`.
+const _: () = assert!(CACHES_MAX == CACHE_MASK as usize);
+
+impl Tag {
+    /// A tag that no frame of a slab has.
+    pub const NONE: Tag = Tag(0);
+
+    /// The tag of slabs of a cache on a node.
+    #[inline(always)]
+    pub const fn new(cache: u16, node: NodeIndex) -> Tag {
+        Tag(SLAB | (node.0 as u32) << NODE_SHIFT | cache as u32 & CACHE_MASK)
+    }
+
+    /// What `frame` says. The frame of a page that is not allocated may hold a link that looks like a tag, in
+    /// zones of more than 8 TiB.
+    #[inline(always)]
+    pub fn of(frame: Frame<'_>) -> Tag {
+        Tag(frame.next())
+    }
+
+    /// Whether it is one.
+    #[inline(always)]
+    pub const fn is_slab(self) -> bool {
+        self.0 & SLAB != 0 && self.0 != u32::MAX
+    }
+
+    /// The cache.
+    #[inline(always)]
+    pub const fn cache(self) -> u16 {
+        (self.0 & CACHE_MASK) as u16
+    }
+
+    /// The node.
+    #[inline(always)]
+    pub const fn node(self) -> NodeIndex {
+        NodeIndex((self.0 >> NODE_SHIFT) as u16)
+    }
+}
+
+/// Marks a frame as one of the slab whose first frame has number `slab`.
+pub fn mark(frame: Frame<'_>, tag: Tag, slab: u32) {
+    frame.set_prev(slab);
+    frame.set_next(tag.0);
+}
+
+/// The first frame of the slab that a marked frame is of.
+#[inline]
+pub fn slab_of(frame: Frame<'_>) -> u32 {
+    frame.prev()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tags_keep_cache_and_node() {
+        for cache in [0, 1, 31, CACHES_MAX as u16 - 1] {
+            for node in [0, 1, 255, u16::MAX].map(NodeIndex) {
+                let tag = Tag::new(cache, node);
+                assert_eq!((tag.is_slab(), tag.cache(), tag.node()), (true, cache, node));
+            }
+        }
+        assert!(!Tag::NONE.is_slab() && !Tag(crate::frame::NO_FRAME).is_slab());
+        // A frame number on a list.
+        assert!(!Tag(0x7fff_ffff).is_slab());
+    }
+}

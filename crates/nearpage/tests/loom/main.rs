@@ -1,0 +1,48 @@
+//! Small models of the core's protocols on packed words, in all interleavings (within a bound of preemptions) and all
+//! orders of memory that the language allows: `cargo xtask loom`.
+//!
+//! What runs here is the core's own code, on other cells: it is generic over [`nearpage::sync::Cell32`]. A model has
+//! a file of its own, two or three threads, one operation each if that is enough, and a canary: a mutation of a
+//! cell or a step that the model must find.
+#![cfg(loom)]
+
+mod cells;
+mod page_lock;
+
+/// Runs a model in all interleavings with at most `preemptions` preemptions, and says in how many.
+fn explore(name: &str, preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
+    let start = std::time::Instant::now();
+    let runs = count(preemptions, model);
+    println!("{name}: {runs} interleavings, {:.1} s", start.elapsed().as_secs_f64());
+}
+
+fn count(preemptions: usize, model: impl Fn() + Sync + Send + 'static) -> u64 {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+    let runs = Arc::new(AtomicU64::new(0));
+    let counted = runs.clone();
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.check(move || {
+        counted.fetch_add(1, Ordering::Relaxed);
+        model();
+    });
+    runs.load(Ordering::Relaxed)
+}
+
+/// Runs a canary, the model of the test called `test`, and asserts that it is found, with this message. A model that hangs
+/// is found by a panic, after which loom's cells cannot be dropped: so it runs in a process of its own.
+fn assert_found(test: &str, message: &str, model: impl Fn() + Sync + Send + 'static) {
+    const MARK: &str = "NEARPAGE_LOOM_CANARY";
+    if std::env::var_os(MARK).is_some() {
+        count(3, model);
+        return;
+    }
+    let this = std::env::current_exe().expect("this program has a file");
+    let mut command = std::process::Command::new(this);
+    command.args([test, "--exact", "--nocapture"]).env(MARK, "1").env("RUST_BACKTRACE", "0");
+    let output = command.output().expect("this program can be run");
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success(), "{test}: the canary was not found");
+    assert!(told.contains(message), "{test}: {told}");
+}

@@ -1,0 +1,53 @@
+//! Random machines, and the pages that are fought over.
+
+use nearpage::alloc::{Config, Request};
+use nearpage::gfp::Gfp;
+use nearpage::model::Model;
+use nearpage::pagelock::{PageLockRules, WaitTables, WaitersBit};
+use nearpage::testing::machine::TestMachine;
+use nearpage::testing::random::Random;
+use nearpage::units::Order;
+
+use super::play::{Block, Play, Tally};
+
+const OPERATIONS: u64 = 50_000;
+
+/// Plays a whole seed.
+pub fn run(seed: u64) -> Tally {
+    let mut random = Random(seed);
+    let rules = PageLockRules {
+        tables: random.one_of(&[WaitTables::PerNode, WaitTables::Global, WaitTables::PerZone]),
+        waiters_bit: random.one_of(&[WaitersBit::On, WaitersBit::On, WaitersBit::Off]),
+    };
+    let model = Model { page_lock: rules, ..random.one_of(&Model::ALL) };
+    machine(&mut random).config(Config { model, ..Config::default() }).run(|allocator| {
+        let blocks: Vec<Block> = (0..2 + random.below(14))
+            .map(|_| {
+                let order = Order(random.one_of(&[0, 0, 0, 1, 3]));
+                let gfp = random.one_of(&[Gfp::KERNEL, Gfp::HIGHUSER_MOVABLE]);
+                let node = random.below(allocator.topology().len() as u64) as usize;
+                let node = allocator.topology().nodes()[node].id;
+                let pfn =
+                    allocator.alloc(Request::new(order, gfp).on(node)).expect("room for a few");
+                Block { pfn, order }
+            })
+            .collect();
+        Play::new(allocator, rules, blocks, random).run(OPERATIONS)
+    })
+}
+
+/// One to four nodes, the first with memory, ids with gaps.
+fn machine(random: &mut Random) -> TestMachine {
+    let mut machine = TestMachine::new();
+    let mut cpu = 0;
+    for node in 0..1 + random.below(4) as u32 {
+        let pages = if node == 0 { 4096 } else { random.one_of(&[0, 2048, 4096]) };
+        let cpus: Vec<u32> = (0..random.below(3) as u32).map(|at| cpu + at).collect();
+        cpu += cpus.len() as u32;
+        machine = machine.node(node * 3, pages, &cpus);
+        if pages > 0 && random.below(3) == 0 {
+            machine = machine.movable(1024);
+        }
+    }
+    machine
+}

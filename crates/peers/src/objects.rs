@@ -1,0 +1,130 @@
+//! `peers objects`: the same work with objects on all allocators, in interleaved rounds as in [`crate::pages`].
+
+mod memoryless;
+mod nearpage;
+mod source;
+mod work;
+
+use std::io;
+
+use crate::machine::Machine;
+use crate::pages::{Absent, Run, progress_bar};
+use crate::sample::{Row, Samples};
+use crate::timing::Effort;
+use crate::workers::Workers;
+
+use source::Entry;
+use work::Work;
+
+/// How much work is done to measure something.
+#[derive(Clone, Copy, Debug)]
+pub struct ObjectEffort {
+    /// Rounds and durations; its pages mean nothing here.
+    pub common: Effort,
+    /// Objects held in `obj_fill` and `obj_free_random`.
+    pub objects: usize,
+}
+
+impl ObjectEffort {
+    /// What `objects` does.
+    pub const FULL: ObjectEffort = ObjectEffort { common: Effort::FULL, objects: 1_000_000 };
+}
+
+/// Measures everything.
+///
+/// # Errors
+///
+/// As [`crate::pages::run`].
+pub fn run(effort: &ObjectEffort) -> io::Result<Run> {
+    let workers = Workers::start()?;
+    let machine = Machine::this();
+    let (mut contestants, mut absent) = (Vec::new(), Vec::new());
+    for Entry { name, build } in nearpage::all().into_iter().chain(source::peers()) {
+        match build() {
+            Ok(contestant) => contestants.push((name, contestant)),
+            Err(reason) => absent.push(Absent { allocator: name, reason }),
+        }
+    }
+    let mut facts = Vec::new();
+    let rows = compete(&contestants, &workers, effort, &mut facts);
+    Ok(Run { machine, rows, resident: Vec::new(), facts, absent })
+}
+
+fn compete(
+    contestants: &[(&'static str, Box<dyn work::Contestant>)],
+    workers: &Workers,
+    effort: &ObjectEffort,
+    facts: &mut Vec<crate::check::Fact>,
+) -> Vec<Row> {
+    let works = Work::all(workers.count());
+    let count = contestants.len();
+    let progress = progress_bar((effort.common.rounds + 1) * works.len() * count);
+    let mut samples = Samples::default();
+    let nodes = memoryless::Machines::build();
+    for round in 0..=effort.common.rounds {
+        for (position, &work) in works.iter().enumerate() {
+            for turn in 0..count {
+                let rank = (round + position + turn) % count;
+                let (name, contestant) = &contestants[rank];
+                let measured = contestant.measure(work, workers, effort);
+                if round > 0 {
+                    samples.add(rank, name, &measured);
+                }
+                progress.inc(1);
+            }
+        }
+        if let Ok(nodes) = &nodes {
+            let measured = nodes.measure(workers, effort);
+            if round > 0 {
+                samples.add(0, "nearpage", &measured);
+            }
+        }
+    }
+    progress.finish_and_clear();
+    if let Ok(nodes) = nodes {
+        nodes.hits(&mut |name, value| facts.push(crate::check::Fact { name, value }));
+    }
+    samples.rows()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::time::Duration;
+
+    use super::*;
+
+    /// Everything, for a moment.
+    const TINY: ObjectEffort = ObjectEffort {
+        common: Effort {
+            rounds: 1,
+            sample: Duration::from_micros(50),
+            cross: Duration::from_micros(50),
+            fill_pages: 1000,
+            batch_max: 512,
+        },
+        objects: 10_000,
+    };
+
+    #[test]
+    fn every_allocator_has_every_row() {
+        let run = run(&TINY).expect("a run");
+        assert!(run.absent.is_empty(), "{:?}", run.absent);
+        let keys: BTreeSet<_> = run.rows.iter().map(Row::key).collect();
+        for name in source::peers().iter().map(|entry| entry.name) {
+            let has: BTreeSet<_> =
+                run.rows.iter().filter(|row| row.allocator == name).map(Row::key).collect();
+            let nearpage_alone = keys.iter().filter(|key| key.bench.is_of_nearpage_alone()).count();
+            assert_eq!(has.len() + nearpage_alone, keys.len(), "{name}");
+        }
+        let verdicts = crate::check::evaluate_objects(&crate::check::Results {
+            rows: &run.rows,
+            facts: &run.facts,
+        });
+        // Times of a moment mean nothing; that each figure could be made does.
+        if run.machine.cpus > 1 {
+            assert!(verdicts.iter().all(|verdict| verdict.value.is_some()), "{verdicts:?}");
+        }
+        assert!(run.rows.iter().all(|row| row.ns_median >= 0.0 && row.ns_median.is_finite()));
+    }
+}
