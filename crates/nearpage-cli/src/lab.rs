@@ -6,6 +6,7 @@
 
 pub mod catalog;
 pub mod error;
+pub mod fit;
 mod hog;
 mod messages;
 pub mod misses;

@@ -178,7 +178,7 @@ fn links_between_documents_resolve() {
 #[test]
 fn every_source_file_is_part_of_a_crate() {
     let mut complaints = Vec::new();
-    let crates = ["nearpage", "nearpage-linux", "nearpage-cli", "peers"];
+    let crates = ["nearpage", "nearpage-linux", "nearpage-sim", "nearpage-cli", "peers"];
     let sources = crates.map(|name| root().join("crates").join(name).join("src"));
     for source in sources.into_iter().chain([root().join("xtask/src")]) {
         let all: String = files(&source, ".rs").iter().map(|path| text(path)).collect();

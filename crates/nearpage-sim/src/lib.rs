@@ -46,6 +46,7 @@ pub mod platform;
 pub mod pool;
 pub mod scheduler;
 pub mod sim;
+pub mod storage;
 pub mod workload;
 pub mod world;
 

@@ -2,13 +2,12 @@
 
 use std::cell::{Cell, RefCell, RefMut};
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use nearpage::error::FreeError;
-use nearpage::pcp::serial::{CurrentCpu, Exclusion, SerialStorage};
 use nearpage::platform::{Access, Lock, NodeReclaimed, Platform, Shortage};
-use nearpage::units::{CpuId, PageCount, Pfn};
+use nearpage::units::{PageCount, Pfn};
 
+use crate::storage::SimStorage;
 use crate::world::{LockCounts, World, with_current};
 
 /// A lock of the simulated machine. Taken outside a run it costs nothing.
@@ -71,48 +70,6 @@ impl<T> Lock<T> for SimLock<T> {
     }
 }
 
-/// The CPU that runs, and who is at whose pagesets.
-pub struct SimCpus<'w>(pub(crate) &'w World);
-
-impl CurrentCpu for SimCpus<'_> {
-    #[inline]
-    fn current_cpu(&self) -> CpuId {
-        self.0.cpu_id()
-    }
-}
-
-/// Whether somebody is at a CPU's pagesets. One thread runs everything: the atomic is for the trait's sake, and
-/// plain loads and stores do.
-#[derive(Debug, Default)]
-pub struct Busy(AtomicBool);
-
-/// Proof of being alone at a CPU's pagesets.
-pub struct Alone<'a>(&'a Busy);
-
-impl Drop for Alone<'_> {
-    #[inline]
-    fn drop(&mut self) {
-        self.0.0.store(false, Ordering::Relaxed);
-    }
-}
-
-impl Exclusion for SimCpus<'_> {
-    type PerCpu = Busy;
-    type OnCpu<'a>
-        = Alone<'a>
-    where
-        Self: 'a;
-
-    #[inline]
-    fn enter<'a>(&'a self, per_cpu: &'a Busy) -> Option<Alone<'a>> {
-        if per_cpu.0.load(Ordering::Relaxed) {
-            return None;
-        }
-        per_cpu.0.store(true, Ordering::Relaxed);
-        Some(Alone(per_cpu))
-    }
-}
-
 /// What a host does when the core asks for help. All of it is the scenario's.
 pub trait Help {
     /// As [`Platform::wake_reclaim`].
@@ -133,7 +90,7 @@ impl Help for NoHelp {}
 /// The platform of a simulated machine.
 pub struct SimPlatform<'w> {
     world: &'w World,
-    storage: SerialStorage<SimCpus<'w>>,
+    storage: SimStorage<'w>,
     help: &'w dyn Help,
     /// Calls of [`Platform::direct_reclaim`], of [`Platform::out_of_memory`], and refused frees.
     pub stalls: Cell<u64>,
@@ -143,14 +100,14 @@ pub struct SimPlatform<'w> {
 
 impl<'w> SimPlatform<'w> {
     pub(crate) fn new(world: &'w World, help: &'w dyn Help) -> Self {
-        let storage = SerialStorage(SimCpus(world));
+        let storage = SimStorage::new(world);
         Self { world, storage, help, stalls: Cell::new(0), misuses: Cell::new(0) }
     }
 }
 
 impl<'w> Platform for SimPlatform<'w> {
     type Lock<T> = SimLock<T>;
-    type Storage = SerialStorage<SimCpus<'w>>;
+    type Storage = SimStorage<'w>;
 
     #[inline]
     fn storage(&self) -> &Self::Storage {

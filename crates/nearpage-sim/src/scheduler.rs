@@ -4,9 +4,11 @@
 //! task could be interrupted: a lock, a wait, and if the scheduler wants it each touch of a shared line.
 
 mod hunt;
+mod replay;
 mod virtual_time;
 
-pub use hunt::{Pct, Random, Replay};
+pub use hunt::{Pct, Random};
+pub use replay::{Decisions, Recorded, Replay};
 pub use virtual_time::VirtualTime;
 
 /// Picks the CPU that runs next.
@@ -29,9 +31,4 @@ pub trait Scheduler {
 
     /// Whether touches of shared lines are points.
     fn stops_at_touches(&self) -> bool;
-
-    /// The choices so far, for a replay; empty in virtual time.
-    fn choices(&self) -> Vec<u32> {
-        Vec::new()
-    }
 }

@@ -157,6 +157,7 @@ pub struct World {
     homes_free_at: RefCell<Vec<u64>>,
     host_lines: RefCell<Vec<HostLine>>,
     locks: RefCell<Vec<LockState>>,
+    locks_are_missing: Cell<bool>,
     pub(crate) scheduler: RefCell<Box<dyn Scheduler>>,
     pub(crate) woken: RefCell<Vec<(TaskId, u64)>>,
 }
@@ -221,9 +222,21 @@ impl World {
             homes_free_at: RefCell::new(vec![0; machine.nodes.len()]),
             host_lines: RefCell::default(),
             locks: RefCell::default(),
+            locks_are_missing: Cell::new(false),
             scheduler: RefCell::new(scheduler),
             woken: RefCell::default(),
         }
+    }
+
+    /// Whether a hunting scheduler is at work: each touch is a point.
+    #[inline]
+    pub fn is_hunted(&self) -> bool {
+        self.stops_at_touches
+    }
+
+    /// Plants a bug: locks let everybody in.
+    pub fn plant_missing_locks(&self) {
+        self.locks_are_missing.set(true);
     }
 
     /// Makes this the world of this thread until the answer is dropped.
@@ -344,7 +357,9 @@ impl World {
 
     #[inline(never)]
     fn point_beyond_slice(&self, cpu: usize) {
-        let goes_on = self.scheduler.borrow_mut().goes_on(cpu, self.clocks[cpu].get());
+        // Who was woken meanwhile may be due: the executor knows.
+        let goes_on = self.woken.borrow().is_empty()
+            && self.scheduler.borrow_mut().goes_on(cpu, self.clocks[cpu].get());
         if !goes_on {
             self.stop(Stop::Preempted);
         }
@@ -404,7 +419,7 @@ impl World {
             return;
         }
         let metadata_lines = (self.layout.metadata.1 >> self.line_shift) as u64 + 1;
-        let line = metadata_lines + ((page.0 - first) * self.frame_bytes >> self.line_shift);
+        let line = metadata_lines + (((page.0 - first) * self.frame_bytes) >> self.line_shift);
         self.access(line as u32, access, || self.node_of_page(page));
     }
 
@@ -528,6 +543,9 @@ impl World {
         let Some(cpu) = self.running() else { return };
         self.point();
         let index = self.lock_index(id);
+        if self.locks_are_missing.get() {
+            return;
+        }
         while self.locks.borrow()[index].holder.is_some() {
             self.locks.borrow_mut()[index].blocked.push_back(self.task());
             self.block();

@@ -25,7 +25,6 @@ use nearpage_linux::description::size;
 use serde::Serialize;
 
 use super::CommandError;
-use bulk::SingleLoop;
 use field::{Context, Effort};
 use machine::Machine;
 use rows::Row;
@@ -33,6 +32,7 @@ use run::{Measured, Run};
 use step::Step;
 use zonelist::Scans;
 
+pub use bulk::SingleLoop;
 pub use run::BenchError;
 
 /// Measure what pages cost on this machine's real memory, beside the limit, glibc and the kernel.
@@ -231,4 +231,48 @@ fn print_json(run: &Run) -> Result<(), CommandError> {
 
 pub(super) fn parse_bytes(text: &str) -> Result<u64, String> {
     size::parse(text).ok_or_else(|| format!("expected {}", size::EXPECTED))
+}
+
+/// A line of the table of 2017.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct BulkLine {
+    /// Pages a call.
+    pub(super) n: usize,
+    /// What a page costs, one at a time.
+    pub(super) single: f64,
+    /// What it costs in bulk.
+    pub(super) bulk: f64,
+}
+
+/// Allocations and frees as published, in cycles.
+pub(super) type PublishedBulk = [Vec<BulkLine>; 2];
+
+pub(super) fn published_bulk() -> PublishedBulk {
+    [reference::ALLOC, reference::FREE].map(|lines| {
+        let line = |line: &reference::Published| BulkLine {
+            n: line.n,
+            single: line.single_cycles,
+            bulk: line.bulk_cycles,
+        };
+        lines.iter().map(line).collect()
+    })
+}
+
+/// Measures `bulk` as the command does: allocations and frees, ns.
+pub(super) fn measure_bulk(single_loop: SingleLoop) -> Result<[Vec<BulkLine>; 2], BenchError> {
+    let bytes = 2 << 30;
+    let (benches, rounds) = (vec![Bench::Bulk], None);
+    let run =
+        Run::new(&BenchArgs { benches, single_loop, bytes, rounds, quick: false, json: false })?;
+    let (rows, _) = run.measure(Bench::Bulk)?;
+    let ns = |work, n| {
+        let is_it = |row: &&Row| row.key.work == work && row.key.n == n;
+        rows.iter().find(is_it).map(|row| row.summary.median)
+    };
+    let [alloc, free] = single_loop.works();
+    let columns = [(alloc, rows::Work::BulkAlloc), (free, rows::Work::BulkFree)];
+    Ok(columns.map(|(single, bulk)| {
+        let line = |n| Some(BulkLine { n, single: ns(single, n)?, bulk: ns(bulk, n)? });
+        bulk::sizes(run.effort.batch_max).filter_map(line).collect()
+    }))
 }

@@ -1,5 +1,6 @@
 //! `nearpage lab`: published results and named scenarios on simulated machines.
 
+mod bulk;
 mod csv;
 mod text;
 
@@ -9,8 +10,10 @@ use std::process::ExitCode;
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
+use nearpage_sim::Costs;
 
 use super::CommandError;
+use super::bench::SingleLoop;
 use crate::lab::error::LabError;
 use crate::lab::report::Report;
 use crate::lab::scenario::Scenario;
@@ -41,6 +44,10 @@ pub struct LabArgs {
     /// Worker threads for independent runs [default: as many as CPUs]
     #[arg(long, value_name = "N")]
     threads: Option<NonZeroUsize>,
+
+    /// How `bulk` handles pages one at a time
+    #[arg(long = "loop", value_name = "HOW", value_enum, default_value_t = SingleLoop::Exact)]
+    single_loop: SingleLoop,
 
     /// A table of costs instead of the scenario's own: a name or a file
     #[arg(long, value_name = "FILE")]
@@ -97,22 +104,12 @@ pub(super) fn run(arguments: &LabArgs) -> Result<(), CommandError> {
     let scenarios = scenarios(&arguments.scenarios).map_err(LabFailure::from)?;
     let costs = arguments.costs.as_deref().map(catalog::costs).transpose();
     let costs = costs.map_err(LabFailure::from)?;
-    let threads = arguments.threads.or_else(|| std::thread::available_parallelism().ok());
     let mut reports = Vec::new();
     for scenario in &scenarios {
-        let bar = progress_bar(&scenario.name);
-        let progress = |done: usize, all: usize| {
-            bar.set_length(all as u64);
-            bar.set_position(done as u64);
+        let report = match scenario {
+            Entry::Bulk => bulk::run(arguments.single_loop)?,
+            Entry::Simulated(scenario) => simulate(scenario, arguments, costs.as_ref())?,
         };
-        let options = Options {
-            seed: arguments.seed,
-            threads: threads.unwrap_or(NonZeroUsize::MIN),
-            costs: costs.as_ref(),
-            progress: &progress,
-        };
-        let report = lab::run(scenario, &options).map_err(LabFailure::from)?;
-        bar.finish_and_clear();
         if !arguments.json && !arguments.csv {
             super::print(&text::report(&report))?;
         }
@@ -122,6 +119,31 @@ pub(super) fn run(arguments: &LabArgs) -> Result<(), CommandError> {
     let failed: Vec<&str> =
         reports.iter().filter(|report| report.has_failed()).map(|report| &*report.name).collect();
     if failed.is_empty() { Ok(()) } else { Err(LabFailure::Off(failed.join(", ")).into()) }
+}
+
+/// What a name stands for.
+enum Entry {
+    Simulated(Box<Scenario>),
+    /// Real memory.
+    Bulk,
+}
+
+fn simulate(
+    scenario: &Scenario,
+    arguments: &LabArgs,
+    costs: Option<&Costs>,
+) -> Result<Report, LabFailure> {
+    let threads = arguments.threads.or_else(|| std::thread::available_parallelism().ok());
+    let bar = progress_bar(&scenario.name);
+    let progress = |done: usize, all: usize| {
+        bar.set_length(all as u64);
+        bar.set_position(done as u64);
+    };
+    let threads = threads.unwrap_or(NonZeroUsize::MIN);
+    let report =
+        lab::run(scenario, &Options { seed: arguments.seed, threads, costs, progress: &progress })?;
+    bar.finish_and_clear();
+    Ok(report)
 }
 
 fn print_all(arguments: &LabArgs, reports: &[Report]) -> Result<(), CommandError> {
@@ -134,18 +156,17 @@ fn print_all(arguments: &LabArgs, reports: &[Report]) -> Result<(), CommandError
     Ok(())
 }
 
-fn scenarios(names: &[String]) -> Result<Vec<Scenario>, LabError> {
-    let mut scenarios = Vec::new();
-    for name in names {
-        if name == "all" {
-            for name in catalog::names() {
-                scenarios.push(catalog::scenario(name)?);
-            }
-        } else {
-            scenarios.push(catalog::scenario(name)?);
-        }
-    }
-    Ok(scenarios)
+fn scenarios(names: &[String]) -> Result<Vec<Entry>, LabError> {
+    let all = catalog::names().chain([bulk::NAME]);
+    let each = |name: &String| match name.as_str() {
+        "all" => all.clone().map(str::to_owned).collect(),
+        _ => vec![name.clone()],
+    };
+    let entry = |name: String| match name.as_str() {
+        bulk::NAME => Ok(Entry::Bulk),
+        _ => catalog::scenario(&name).map(|scenario| Entry::Simulated(Box::new(scenario))),
+    };
+    names.iter().flat_map(each).map(entry).collect()
 }
 
 fn progress_bar(name: &str) -> ProgressBar {

@@ -20,7 +20,7 @@ const COSTS: [(&str, &str); 2] = [
 ];
 
 /// The names of all scenarios.
-pub fn names() -> impl Iterator<Item = &'static str> {
+pub fn names() -> impl Iterator<Item = &'static str> + Clone {
     SCENARIOS.iter().map(|(name, _)| *name)
 }
 

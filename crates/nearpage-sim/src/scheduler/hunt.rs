@@ -9,13 +9,12 @@ use super::Scheduler;
 pub struct Random {
     rng: Rng,
     ready: Vec<u32>,
-    choices: Vec<u32>,
 }
 
 impl Random {
     /// From a seed.
     pub fn new(seed: u64) -> Self {
-        Self { rng: Rng::with_seed(seed), ready: Vec::new(), choices: Vec::new() }
+        Self { rng: Rng::with_seed(seed), ready: Vec::new() }
     }
 }
 
@@ -29,7 +28,6 @@ impl Scheduler for Random {
             return None;
         }
         let cpu = self.ready.swap_remove(self.rng.usize(..self.ready.len()));
-        self.choices.push(cpu);
         Some(cpu as usize)
     }
 
@@ -48,10 +46,6 @@ impl Scheduler for Random {
     fn stops_at_touches(&self) -> bool {
         true
     }
-
-    fn choices(&self) -> Vec<u32> {
-        self.choices.clone()
-    }
 }
 
 /// Probabilistic concurrency testing: each CPU has a random priority, the highest runs, and at a few random points
@@ -66,7 +60,6 @@ pub struct Pct {
     /// Points after which the running CPU falls, ascending.
     changes: Vec<u64>,
     points: u64,
-    choices: Vec<u32>,
 }
 
 /// Priorities given at the start lie above those given at changes.
@@ -79,7 +72,7 @@ impl Pct {
         let mut changes: Vec<u64> = (1..depth).map(|_| rng.u64(..points.max(1))).collect();
         changes.sort_unstable();
         let (priorities, ready) = (Vec::new(), Vec::new());
-        Self { rng, priorities, ready, changes, points: 0, choices: Vec::new() }
+        Self { rng, priorities, ready, changes, points: 0 }
     }
 
     fn priority(&self, cpu: u32) -> u64 {
@@ -104,7 +97,6 @@ impl Scheduler for Pct {
     fn next(&mut self) -> Option<usize> {
         let at = self.highest()?;
         let cpu = self.ready.swap_remove(at);
-        self.choices.push(cpu);
         Some(cpu as usize)
     }
 
@@ -128,62 +120,5 @@ impl Scheduler for Pct {
 
     fn stops_at_touches(&self) -> bool {
         true
-    }
-
-    fn choices(&self) -> Vec<u32> {
-        self.choices.clone()
-    }
-}
-
-/// Repeats what another scheduler chose: a list of CPUs, one for each time that one was picked, each with the
-/// points that it ran over.
-#[derive(Debug)]
-pub struct Replay<S> {
-    inner: S,
-    expected: Vec<u32>,
-    at: usize,
-}
-
-impl<S: Scheduler> Replay<S> {
-    /// Runs `inner` anew and checks that it chooses as it did.
-    pub fn new(inner: S, expected: Vec<u32>) -> Self {
-        Self { inner, expected, at: 0 }
-    }
-}
-
-impl<S: Scheduler> Scheduler for Replay<S> {
-    fn ready(&mut self, cpu: usize, clock_ps: u64) {
-        self.inner.ready(cpu, clock_ps);
-    }
-
-    /// # Panics
-    /// If the run differs from the one that is replayed: it depends on something other than its seed.
-    fn next(&mut self) -> Option<usize> {
-        let next = self.inner.next();
-        if let (Some(cpu), Some(&expected)) = (next, self.expected.get(self.at)) {
-            assert_eq!(
-                cpu as u32, expected,
-                "the run is not determined by its seed: choice {}",
-                self.at
-            );
-        }
-        self.at += 1;
-        next
-    }
-
-    fn slice_end_ps(&self) -> u64 {
-        self.inner.slice_end_ps()
-    }
-
-    fn goes_on(&mut self, cpu: usize, clock_ps: u64) -> bool {
-        self.inner.goes_on(cpu, clock_ps)
-    }
-
-    fn earliest_ps(&self) -> Option<u64> {
-        self.inner.earliest_ps()
-    }
-
-    fn stops_at_touches(&self) -> bool {
-        self.inner.stops_at_touches()
     }
 }

@@ -173,7 +173,7 @@ impl Pair<'_> {
     }
 
     fn fill(&self, sim: &Sim<'_, '_>, number: u64, blocks: &mut Vec<(Pfn, Block)>) {
-        for &block in self.work.blocks.iter().filter(|block| number % block.every == 0) {
+        for &block in self.work.blocks.iter().filter(|block| number.is_multiple_of(block.every)) {
             let request = Request::new(block.order, Gfp::KERNEL.or(Gfp::COMP).or(Gfp::NOWARN));
             match sim.allocator.alloc(request) {
                 Ok(page) => blocks.push((page, block)),

@@ -2,6 +2,7 @@
 
 use comfy_table::{CellAlignment, Table, presets};
 
+use super::bulk;
 use crate::lab::catalog;
 use crate::lab::error::LabError;
 use crate::lab::report::{Report, Row, Verdict};
@@ -12,6 +13,7 @@ pub(super) fn list() -> Result<String, LabError> {
     for name in catalog::names() {
         text += &format!("  {name:<20} {}\n", catalog::scenario(name)?.title);
     }
+    text += &format!("  {:<20} {}\n", bulk::NAME, bulk::TITLE);
     Ok(text)
 }
 
