@@ -23,17 +23,21 @@
 //! answered otherwise is not in a trace: it stays as it was recorded.
 
 pub mod blocks;
+pub mod cpus;
 pub mod error;
 pub mod fidelity;
 pub mod guess;
 pub mod layout;
 pub mod machine;
+pub mod old;
 pub mod platform;
 pub mod recorded;
 pub mod run;
 pub mod session;
+pub mod setting;
 pub mod source;
 pub mod start;
 pub mod survey;
 pub mod ticks;
+pub mod whatif;
 pub mod zones;

@@ -110,10 +110,14 @@ fn arrange(core: &Core<'_>, start: &Start) -> Held {
     let mut held = Held::default();
     for (index, recorded) in start.zones.iter().enumerate() {
         let zone = core.zones()[index];
-        let ranges: Vec<_> = core.topology().ranges(zone.node(), zone.kind()).collect();
-        take_all(zone);
-        let layout = lay_out(&ranges, &recorded.free, &recorded.pageblocks);
-        held.zones.push(put(zone, layout));
+        if recorded.is_all_free {
+            held.zones.push(HeldZone::default());
+        } else {
+            let ranges: Vec<_> = core.topology().ranges(zone.node(), zone.kind()).collect();
+            take_all(zone);
+            let layout = lay_out(&ranges, &recorded.free, &recorded.pageblocks);
+            held.zones.push(put(zone, layout));
+        }
         zone.set_marks(recorded.marks, recorded.reserve, start.boost_factor);
         for pageset in &recorded.pagesets {
             set_sizes(core, zone, pageset, start);
@@ -162,7 +166,9 @@ fn set_sizes(core: &Core<'_>, zone: &CoreZone<'_>, recorded: &StartPageset, star
     let mut tuning = pageset.tuning();
     let sizes = recorded.sizes;
     tuning.resize(rules, sizes.high_min, sizes.high_max, sizes.batch);
-    tuning.high = recorded.high;
+    if rules.tunes_high {
+        tuning.high = recorded.high;
+    }
     if let Some((_, slice)) = start.cache_slices.iter().find(|(cpu, _)| *cpu == recorded.cpu) {
         tuning.set_cache_slice(rules, *slice);
     }

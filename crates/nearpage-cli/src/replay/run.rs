@@ -2,19 +2,21 @@
 
 use std::collections::VecDeque;
 
-use nearpage::alloc::Request;
+use nearpage::alloc::{Fallbacks, Request};
 use nearpage::frame::Migratetype;
 use nearpage::gfp::Gfp;
-use nearpage::pcp::{Storage, list_index, list_order};
+use nearpage::pcp::{list_index, list_order};
 use nearpage::units::{CpuId, NodeId, Order, PageCount, Pfn, ZoneKind};
 use nearpage::watermark::AllocFlags;
 
 use super::blocks::{Blocks, CoreBlock};
 use super::guess::Guess;
-use super::machine::{Core, CorePageset, CoreStorage, CoreZone, Held, fill_pageset};
+use super::machine::{Core, CoreZone, Held, fill_pageset};
+use super::old::OldLists;
 use super::recorded::{Bursts, Flow};
 use super::start::Start;
 use super::survey::Survey;
+use super::zones::ZoneMap;
 use super::ticks::Ticks;
 
 /// Where the zone of an allocation comes from.
@@ -25,6 +27,17 @@ pub enum ZoneChoice {
     Model,
     /// The recorded page's.
     Recorded,
+}
+
+/// What an allocation is near to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Near {
+    /// The CPU that asks.
+    Cpu,
+    /// A node: the flags of the request say that it must be this one.
+    Node(NodeId),
+    /// Exactly this zone, by its position: where the recorded block was.
+    Zone(usize),
 }
 
 /// What a run could not do as the trace says.
@@ -48,6 +61,33 @@ pub struct RunCounts {
     pub bulk_pages: u64,
 }
 
+/// What a kernel or a run came to as a whole.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Totals {
+    /// Times that a zone's lock was taken to move pages.
+    pub lock_acquisitions: u64,
+    /// Most pages that moved in one hold, if that is known.
+    pub most_pages_per_hold: Option<u64>,
+    /// Trips of pagesets to their zones for pages.
+    pub refills: u64,
+    /// Pages of those.
+    pub refill_pages: u64,
+    /// Trips of pagesets to their zones with pages.
+    pub drains: u64,
+    /// Pages of those.
+    pub drain_pages: u64,
+    /// Pages handed out, by the node that gave them.
+    pub pages_by_node: Vec<(NodeId, u64)>,
+    /// Pages from another zone than the preferred one, by reason.
+    pub reasons: Fallbacks,
+    /// Bytes in pagesets at the end.
+    pub cached_bytes: u64,
+    /// Pages from another node than the CPU's.
+    pub remote_pages: u64,
+    /// Blocks allocated and freed.
+    pub operations: u64,
+}
+
 /// A core that is driven by a trace.
 pub struct Run<'m> {
     /// The core.
@@ -58,14 +98,18 @@ pub struct Run<'m> {
     pub flows: Vec<Flow>,
     /// Pages from a zone that the request did not prefer, by zone.
     pub fallback_pages: Vec<u64>,
+    /// Pages from another node than the CPU's.
+    pub remote_pages: u64,
+    /// Which zone a frame of the core is of.
+    map: ZoneMap,
     /// The same, of pagesets whose state is known by then ([`set_known`](Self::set_known)).
     pub known_flows: Vec<Flow>,
     bursts: Bursts,
     known_bursts: Bursts,
     /// By CPU and zone: whether the state of the pageset no longer depends on the start.
     known: Vec<bool>,
-    /// By CPU and zone: the lists that have been filled since the start without a break.
-    filled: Vec<u16>,
+    /// By CPU and zone: what is left of the start.
+    old: Vec<OldLists>,
     held: Held,
     blocks: Blocks,
     ticks: Ticks,
@@ -118,26 +162,27 @@ impl<'m> Run<'m> {
         let mut held = held;
         let cpus: Vec<CpuId> = core.cpus().map(|(cpu, ..)| cpu).collect();
         let most = cpus.iter().map(|cpu| cpu.0 as usize + 1).max().unwrap_or(0);
-        let mut filled = vec![0; most * zones];
+        let mut old = vec![OldLists::default(); most * zones];
         for (index, zone) in start.zones.iter().enumerate() {
             for pageset in zone.pagesets.iter().filter(|pageset| cpus.contains(&pageset.cpu)) {
                 let demand = survey.demand(pageset.cpu, index);
                 let pages = guess.pages(pageset.count, pageset.sizes.batch, &demand);
                 fill_pageset(&core, &mut held, index, pageset.cpu, &pages);
-                for (list, _) in pages.iter().enumerate().filter(|(_, pages)| **pages > 0) {
-                    filled[pageset.cpu.0 as usize * zones + index] |= 1_u16 << list;
-                }
+                let busy = survey.busy_lists(pageset.cpu, index);
+                old[pageset.cpu.0 as usize * zones + index] = OldLists::new(&pages, busy);
             }
         }
         Run {
             counts: RunCounts::default(),
             flows: vec![Flow::default(); zones],
             fallback_pages: vec![0; zones],
+            remote_pages: 0,
+            map: core_map(&core),
             known_flows: vec![Flow::default(); zones],
             bursts: Bursts::default(),
             known_bursts: Bursts::default(),
             known: vec![false; most * zones],
-            filled,
+            old,
             held,
             blocks: Blocks::default(),
             ticks: Ticks::new(cpus, survey.begin_ns),
@@ -182,22 +227,14 @@ impl<'m> Run<'m> {
         uses.copy_from_slice(&now);
     }
 
-    /// Allocates the block that stands for the one at `pfn`. `zone` is that of the recorded one.
-    pub fn alloc(
-        &mut self,
-        actor: Actor,
-        pfn: Pfn,
-        order: Order,
-        gfp: Gfp,
-        zone: Option<usize>,
-        choice: ZoneChoice,
-    ) {
+    /// Allocates the block that stands for the one at `pfn`.
+    pub fn alloc(&mut self, actor: Actor, pfn: Pfn, order: Order, gfp: Gfp, near: Near) {
         if let Some(live) = self.blocks.remove(pfn) {
             self.counts.realloc_of_live += 1;
             self.free_block(actor, live);
         }
         self.core.platform().play(actor.cpu, actor.now_ns);
-        let request = self.request(order, gfp, zone, choice);
+        let request = self.request(order, gfp, near);
         match self.core.alloc(request) {
             Ok(given) => {
                 self.counts.allocs += 1;
@@ -213,14 +250,14 @@ impl<'m> Run<'m> {
         self.note_reclaim();
     }
 
-    fn request(&self, order: Order, gfp: Gfp, zone: Option<usize>, choice: ZoneChoice) -> Request {
+    fn request(&self, order: Order, gfp: Gfp, near: Near) -> Request {
         // A request that never gives up would never come back if the core has less memory than the kernel had.
         let gfp = gfp.without(Gfp::NOFAIL);
-        let request = Request::new(order, gfp);
-        let Some(zone) = zone.map(|zone| self.core.zones()[zone]) else { return request };
-        let node = self.core.topology().node(zone.node()).id;
-        match choice {
-            ZoneChoice::Recorded => {
+        match near {
+            Near::Cpu => Request::new(order, gfp.without(Gfp::THISNODE)),
+            Near::Node(node) => Request::new(order, gfp).on(node),
+            Near::Zone(zone) => {
+                let zone = self.core.zones()[zone];
                 let kind = match zone.kind() {
                     ZoneKind::Dma => Gfp::DMA,
                     ZoneKind::Dma32 => Gfp::DMA32,
@@ -228,18 +265,21 @@ impl<'m> Run<'m> {
                     ZoneKind::Movable => Gfp::HIGHMEM.or(Gfp::MOVABLE),
                 };
                 let kinds = Gfp::DMA.or(Gfp::DMA32).or(Gfp::HIGHMEM);
-                let gfp = gfp.without(kinds).or(kind).or(Gfp::THISNODE).or(Gfp::MEMALLOC);
-                Request::new(order, gfp.without(Gfp::NOMEMALLOC)).on(node)
+                // With the right to everything: the kernel has found room there.
+                let rights = Gfp::THISNODE.or(Gfp::MEMALLOC);
+                let gfp = gfp.without(kinds.or(Gfp::NOMEMALLOC)).or(kind).or(rights);
+                Request::new(order, gfp).on(self.core.topology().node(zone.node()).id)
             }
-            // A page that had to be of one node tells which.
-            ZoneChoice::Model if gfp.has(Gfp::THISNODE) => request.on(node),
-            ZoneChoice::Model => request,
         }
     }
 
     fn note_fallback(&mut self, actor: Actor, given: Pfn, request: Request) {
-        let Some(zone) = self.zone_of(given) else { return };
+        let Some(zone) = self.map.zone_of(given) else { return };
         let Some(kind) = request.gfp.zone_kind() else { return };
+        let home = self.core.topology().node_of_cpu(actor.cpu);
+        if home != Some(self.core.zones()[zone].node()) {
+            self.remote_pages += request.order.pages().0;
+        }
         let node = match request.node {
             Some(id) => self.core.topology().index_of(id),
             None => self.core.topology().node_of_cpu(actor.cpu),
@@ -248,17 +288,6 @@ impl<'m> Run<'m> {
         if preferred.is_some_and(|preferred| preferred != zone) {
             self.fallback_pages[zone] += request.order.pages().0;
         }
-    }
-
-    fn zone_of(&self, pfn: Pfn) -> Option<usize> {
-        let zones = self.core.zones();
-        let topology = self.core.topology();
-        let holds = |zone: usize| {
-            let zone = zones[zone];
-            zone.span().contains(pfn)
-                && topology.ranges(zone.node(), zone.kind()).any(|range| range.contains(pfn))
-        };
-        (0..zones.len()).find(|&zone| holds(zone))
     }
 
     /// Frees the block that stands for the one at `pfn`. Of a block that nobody knows, `zone` and `migratetype` say
@@ -325,7 +354,7 @@ impl<'m> Run<'m> {
             // Freed as more than it was allocated: what is known of it goes back.
             return Some(block);
         }
-        let zone = self.core.zones()[self.zone_of(block.pfn)?];
+        let zone = self.core.zones()[self.map.zone_of(block.pfn)?];
         let frames = zone.frames();
         let mut freed = None;
         for at in (0..block.order.pages().0).step_by(1 << order.0) {
@@ -378,7 +407,7 @@ impl<'m> Run<'m> {
                     }
                 }
                 None => {
-                    if let Some(zone) = self.zone_of(page) {
+                    if let Some(zone) = self.map.zone_of(page) {
                         self.untold[zone].push_back(page);
                         self.untold_allocs[zone] += 1;
                     }
@@ -426,8 +455,9 @@ impl<'m> Run<'m> {
                     self.known_bursts.refill(who, order, zone, pages, &mut self.known_flows);
                 }
             }
-            let refilled = list.filter(|_| now.refills > before.refills);
-            self.filled[at] &= still_filled(&pagesets[zone], refilled);
+            let pages = now.refilled_pages - before.refilled_pages;
+            let refilled = list.filter(|_| now.refills > before.refills).map(|list| (list, pages));
+            self.old[at].note(&pagesets[zone], refilled);
         }
     }
 
@@ -476,15 +506,41 @@ impl<'m> Run<'m> {
         self.known_bursts.close_all(&mut self.known_flows);
     }
 
-    /// Whether a list of a pageset has had pages ever since the start.
+    /// Whether a list of a pageset that is much used may still hold pages of the start.
     pub fn has_old_lists(&self, cpu: CpuId, zone: usize) -> bool {
-        self.filled[cpu.0 as usize * self.flows.len() + zone] != 0
+        self.old[cpu.0 as usize * self.flows.len() + zone].lists != 0
     }
 
     /// Says that the state of a pageset no longer depends on the start.
     pub fn set_known(&mut self, cpu: CpuId, zone: usize) {
         let zones = self.flows.len();
         self.known[cpu.0 as usize * zones + zone] = true;
+    }
+
+    /// What the run came to, for comparison with other machines and rules.
+    pub fn totals(&self) -> Totals {
+        let stats = self.core.totals();
+        let topology = self.core.topology();
+        let mut totals = Totals {
+            lock_acquisitions: stats.lock_acquisitions,
+            most_pages_per_hold: Some(stats.most_pages_per_hold.0),
+            refills: stats.refills,
+            refill_pages: stats.refilled_pages.0,
+            drains: stats.drains,
+            drain_pages: stats.drained_pages.0,
+            cached_bytes: stats.cached_pages.bytes(self.core.page_shift()),
+            remote_pages: self.remote_pages,
+            operations: self.counts.allocs + self.counts.frees + self.counts.bulk_pages,
+            ..Totals::default()
+        };
+        for from in topology.indexes() {
+            let pages = self.core.node_stats(from).pgalloc.0;
+            totals.pages_by_node.push((topology.node(from).id, pages));
+            for to in topology.indexes() {
+                totals.reasons = totals.reasons.plus(self.core.fallbacks(from, to));
+            }
+        }
+        totals
     }
 
     /// Pages of a CPU's pageset for a zone, and its limit.
@@ -509,16 +565,13 @@ impl<'m> Run<'m> {
     }
 }
 
-/// The lists of a pageset that may have been filled all the time: `refilled` was empty, and a drain may have emptied
-/// any.
-fn still_filled(pageset: &CorePageset<'_>, refilled: Option<usize>) -> u16 {
-    let mut filled = 0;
-    for (index, list) in pageset.lists().iter().enumerate() {
-        if Some(index) != refilled && CoreStorage::count(list) > 0 {
-            filled |= 1 << index;
-        }
+/// Which zone a frame of a core is of.
+fn core_map(core: &Core<'_>) -> ZoneMap {
+    let mut parts = Vec::new();
+    for (index, zone) in core.zones().iter().enumerate() {
+        parts.extend(core.topology().ranges(zone.node(), zone.kind()).map(|range| (range, index)));
     }
-    filled
+    ZoneMap::of_parts(parts)
 }
 
 /// The zone that requests near a node prefer.

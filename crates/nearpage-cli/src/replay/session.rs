@@ -9,7 +9,7 @@ use super::error::ReplayError;
 use super::guess::Guess;
 use super::machine::Memory;
 use super::recorded::{Bursts, Flow};
-use super::run::{Actor, Run, RunCounts, ZoneChoice, preferred};
+use super::run::{Actor, Near, Run, RunCounts, Totals, ZoneChoice, preferred};
 use super::source::Bundle;
 use super::start::Start;
 use super::survey::{Survey, Window};
@@ -36,6 +36,10 @@ pub struct Recorded {
     pub foreign_cpus: u64,
     /// Pages allocated in bulk, as far as the trace tells.
     pub bulk_pages: u64,
+    /// Pages from each zone, those in bulk that are told included.
+    pub pages: Vec<u64>,
+    /// Pages from another node than the CPU's.
+    pub remote_pages: u64,
 }
 
 /// The pagesets at one moment.
@@ -66,6 +70,8 @@ pub struct Outcome {
     pub numa: Vec<[u64; 3]>,
     /// Allocations in bulk whose frames are not told, by zone.
     pub untold_allocs: Vec<u64>,
+    /// What it came to as a whole.
+    pub totals: Totals,
     /// What did not go as recorded.
     pub counts: RunCounts,
     /// Free pages at the start for which there was no place.
@@ -109,6 +115,7 @@ pub fn replay(bundle: &Bundle, start: &Start, choice: ZoneChoice) -> Result<Repl
             flows: vec![Flow::default(); zones],
             known_flows: vec![Flow::default(); zones],
             allocs: vec![0; zones],
+            pages: vec![0; zones],
             fallback_pages: vec![0; zones],
             ..Recorded::default()
         },
@@ -157,9 +164,8 @@ impl Session<'_, '_> {
                 let gfp = with_type(gfp, migratetype);
                 let zone = self.zone_of(pfn);
                 self.note_alloc(actor, zone, order.pages().0, gfp);
-                for (run, _) in &mut self.runs {
-                    run.alloc(actor, pfn, order, gfp, zone, self.choice);
-                }
+                let near = self.near(zone, gfp);
+                self.runs.iter_mut().for_each(|(run, _)| run.alloc(actor, pfn, order, gfp, near));
             }
             Event::Free { pfn, order } => {
                 let (zone, of) = (self.zone_of(pfn), self.survey.type_of(pfn));
@@ -178,11 +184,11 @@ impl Session<'_, '_> {
         }
     }
 
-    /// The state of a pageset is known once the lists that the two bounding starts filled have been empty.
+    /// The state of a pageset is known once nothing is left of the start in the lists that are much used, in any run.
     fn note_known(&mut self, cpu: CpuId) {
         for zone in 0..self.start.zones.len() {
             let is_old = |(run, _): &(Run<'_>, Outcome)| run.has_old_lists(cpu, zone);
-            if !self.known.contains(&(cpu, zone)) && !self.runs[1..].iter().any(is_old) {
+            if !self.known.contains(&(cpu, zone)) && !self.runs.iter().any(is_old) {
                 self.known.insert((cpu, zone));
                 self.runs.iter_mut().for_each(|(run, _)| run.set_known(cpu, zone));
             }
@@ -191,6 +197,15 @@ impl Session<'_, '_> {
 
     fn node_of(&self, cpu: CpuId) -> Option<NodeIndex> {
         self.runs[0].0.core.topology().node_of_cpu(cpu)
+    }
+
+    /// A page that had to be of one node tells which.
+    fn near(&self, zone: Option<usize>, gfp: Gfp) -> Near {
+        match (self.choice, zone) {
+            (ZoneChoice::Recorded, Some(zone)) => Near::Zone(zone),
+            (_, Some(zone)) if gfp.has(Gfp::THISNODE) => Near::Node(self.start.zones[zone].node),
+            _ => Near::Cpu,
+        }
     }
 
     fn zone_of(&mut self, pfn: Pfn) -> Option<usize> {
@@ -205,6 +220,10 @@ impl Session<'_, '_> {
         self.known_bursts.close(actor.cpu, &mut self.recorded.known_flows);
         let Some(zone) = zone else { return };
         self.recorded.allocs[zone] += 1;
+        self.recorded.pages[zone] += pages;
+        if self.node_of(actor.cpu) != Some(self.runs[0].0.core.zones()[zone].node()) {
+            self.recorded.remote_pages += pages;
+        }
         let kind = gfp.zone_kind().unwrap_or(ZoneKind::Normal);
         let core = &self.runs[0].0.core;
         let node = match gfp.has(Gfp::THISNODE) {
@@ -225,6 +244,7 @@ impl Session<'_, '_> {
         for &pfn in &pfns {
             if let Some(zone) = self.zone_of(pfn) {
                 self.recorded.allocs[zone] += 1;
+                self.recorded.pages[zone] += 1;
             }
         }
         let untold = got.saturating_sub(pfns.len() as u64).min(BULK_PAGES_MOST);
@@ -306,6 +326,7 @@ impl Session<'_, '_> {
                 outcome.numa.push([stats.numa_hit, stats.numa_miss, stats.numa_foreign]);
                 outcome.free_pages.push(zone.free_pages().0);
             }
+            outcome.totals = run.totals();
             outcome.left_out_pages = run.left_out_pages();
             outcome.flows = run.flows;
             outcome.known_flows = run.known_flows;
@@ -320,10 +341,10 @@ impl Session<'_, '_> {
 }
 
 /// Pages of one bulk allocation without frames that are believed.
-const BULK_PAGES_MOST: u64 = 1 << 16;
+pub(super) const BULK_PAGES_MOST: u64 = 1 << 16;
 
 /// The flags with the migratetype of the event: a name that is not known may have told it.
-fn with_type(gfp: Gfp, migratetype: u8) -> Gfp {
+pub(super) fn with_type(gfp: Gfp, migratetype: u8) -> Gfp {
     let of = match migratetype {
         1 => Gfp::MOVABLE,
         2 => Gfp::RECLAIMABLE,

@@ -40,6 +40,10 @@ pub struct StartZone {
     pub node: NodeId,
     /// Its kind.
     pub kind: ZoneKind,
+    /// Pages that its allocator was given.
+    pub managed: PageCount,
+    /// Whether all of them are free: a machine that was made up.
+    pub is_all_free: bool,
     /// Watermarks.
     pub marks: Marks,
     /// Pages kept from requests by the highest kind of zone that they may use.
@@ -163,7 +167,8 @@ fn zone(
     let sizes = derived_sizes(machine, record, managed, marks.low, page_shift);
     let pagesets = record.pagesets.iter().map(|pageset| start_pageset(pageset, sizes)).collect();
     let (node, (free, pageblocks)) = (record.node, free.of(input, record.node, kind)?);
-    Ok(StartZone { node, kind, marks, reserve, free, pageblocks, pagesets })
+    let is_all_free = false;
+    Ok(StartZone { node, kind, managed, is_all_free, marks, reserve, free, pageblocks, pagesets })
 }
 
 /// What follows from the sizes of the zone, for kernels that do not print it.

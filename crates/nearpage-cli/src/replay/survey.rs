@@ -24,9 +24,20 @@ pub struct Survey {
     /// The types that were asked for, by pageblock of the recorded machine.
     types: HashMap<u64, [u32; 3]>,
     /// By CPU and zone, what was taken of each list beyond what came back: now, and at most.
-    demands: HashMap<(CpuId, usize), [(i64, i64); LISTS]>,
+    demands: HashMap<(CpuId, usize), [ListUse; LISTS]>,
     /// Where page descriptors lie, if the trace has their addresses.
     descriptors: Option<u64>,
+}
+
+/// What went through a list of a pageset.
+#[derive(Clone, Copy, Debug, Default)]
+struct ListUse {
+    /// Blocks, in either direction.
+    blocks: u64,
+    /// Pages taken beyond those given back.
+    taken: i64,
+    /// The most that this was.
+    taken_most: i64,
 }
 
 /// Bytes of a page descriptor on 64-bit machines.
@@ -122,16 +133,25 @@ impl Survey {
         };
         let Some(zone) = start.map.zone_of(pfn) else { return };
         let Some(list) = list_index(order, migratetype) else { return };
-        let lists = self.demands.entry((event.cpu, zone)).or_insert([(0, 0); LISTS]);
-        let (now, most) = &mut lists[list];
-        *now += sign << order.0;
-        *most = (*most).max(*now);
+        let lists = self.demands.entry((event.cpu, zone)).or_default();
+        let list = &mut lists[list];
+        list.blocks += 1;
+        list.taken += sign << order.0;
+        list.taken_most = list.taken_most.max(list.taken);
     }
 
     /// What a CPU took of each list of its pageset for a zone, at most.
     pub fn demand(&self, cpu: CpuId, zone: usize) -> Demand {
         let lists = self.demands.get(&(cpu, zone));
-        lists.map_or([0; LISTS], |lists| lists.map(|(_, most)| most as u64))
+        lists.map_or([0; LISTS], |lists| lists.map(|list| list.taken_most as u64))
+    }
+
+    /// The lists of a pageset through which at least a sixteenth of its blocks go, one bit each.
+    pub fn busy_lists(&self, cpu: CpuId, zone: usize) -> u16 {
+        let Some(lists) = self.demands.get(&(cpu, zone)) else { return 0 };
+        let all: u64 = lists.iter().map(|list| list.blocks).sum();
+        let busy = lists.iter().enumerate().filter(|(_, list)| list.blocks * 16 >= all.max(1));
+        busy.fold(0, |bits, (index, _)| bits | 1 << index)
     }
 
     /// The type of the pageblock of a frame, as far as others of it tell: the one that most were asked for.

@@ -31,6 +31,12 @@ impl ZoneMap {
         ZoneMap { ranges }
     }
 
+    /// From disjoint ranges.
+    pub fn of_parts(mut ranges: Vec<(PfnRange, usize)>) -> ZoneMap {
+        ranges.sort_by_key(|(range, _)| range.start);
+        ZoneMap { ranges }
+    }
+
     /// The zone of a frame, by its position; `None` if no zone has it.
     pub fn zone_of(&self, pfn: Pfn) -> Option<usize> {
         let after = self.ranges.partition_point(|(range, _)| range.start <= pfn);
