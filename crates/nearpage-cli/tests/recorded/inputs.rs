@@ -122,7 +122,7 @@ fn other_kernels_get_the_nearest_model() {
         "proc/zoneinfo",
         &zoneinfo.replace("        spanned", "        news     7\n        spanned"),
     );
-    write("proc/version", "Linux version 6.18.44 (builder@box) #1 SMP\n");
+    write("proc/version", "Linux version 6.19.3 (builder@box) #1 SMP\n");
     write("proc/sys/vm/min_free_kbytes", "67584\n");
     write("sys/devices/system/node/online", "0\n");
     write("sys/devices/system/node/node0/cpulist", "0-1\n");
@@ -131,19 +131,19 @@ fn other_kernels_get_the_nearest_model() {
     let path = shown(folder.path());
     let (code, stdout, stderr) = run(&["topo", "--bundle", &path]);
     assert_eq!(code, 0, "{stderr}");
-    let model = "nearpage: capture root of 6.18.44; model linux-6.12, another kernel\n";
+    let model = "nearpage: capture root of 6.19.3; model linux-6.18, another kernel\n";
     assert_eq!(stderr, format!("{model}nearpage: nothing that this kernel printed differs\n"));
     assert!(stdout.contains("              high_max: "));
     let (code, stdout, stderr) = run(&["verify", &path]);
     assert_eq!(code, 0, "{stdout}{stderr}");
-    assert!(stdout.contains(": linux-6.12 (6.18.44): watermarks "), "{stdout}");
-    assert!(stdout.contains("; linux-6.12 is another kernel, but nothing differs"), "{stdout}");
+    assert!(stdout.contains(": linux-6.18 (6.19.3): watermarks "), "{stdout}");
+    assert!(stdout.contains("; linux-6.18 is another kernel, but nothing differs"), "{stdout}");
     // The least and the largest high of each pageset are compared where the kernel prints them.
     let wrong = zoneinfo.replace("high_max: 240", "high_max: 241");
     write("proc/zoneinfo", &wrong);
     let (code, stdout, _) = run(&["verify", &path]);
     assert_eq!(code, 1);
-    assert!(stdout.contains("; linux-6.12 is another kernel: 2 fields differ"), "{stdout}");
+    assert!(stdout.contains("; linux-6.18 is another kernel: 2 fields differ"), "{stdout}");
 }
 
 #[test]

@@ -16,7 +16,6 @@ pub struct SlabParts<'m, P: Platform<Storage: ObjectStorage>> {
 /// A piece that is held until this is dropped.
 pub struct SlabHeld<'m, P: Platform<Storage: ObjectStorage> + 'm>(Held<'m, P>);
 
-#[expect(clippy::large_enum_variant, reason = "some dozens at a time")]
 enum Held<'m, P: Platform<Storage: ObjectStorage> + 'm> {
     Registry(<P::Lock<Registry> as Lock<Registry>>::Guard<'m>),
     Info(<P::Lock<Option<CacheInfo>> as Lock<Option<CacheInfo>>>::Guard<'m>),

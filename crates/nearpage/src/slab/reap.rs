@@ -243,7 +243,7 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         }
         if !core::mem::take(&mut lists.free_touched) {
             let objects = info.geometry.objects.max(1);
-            let most = (lists.free_limit + 5 * objects - 1) / (5 * objects);
+            let most = lists.free_limit.div_ceil(5 * objects);
             lists.take_free_slabs(&self.codes(info.code), most as usize, &mut emptied);
         }
         drop(lists);

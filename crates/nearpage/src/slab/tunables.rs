@@ -66,7 +66,7 @@ impl Tunables {
         let batch = batch_of(limit);
         // Whole batches, of the smaller size, within the smaller room.
         let shared = scale(self.shared_limit());
-        let shared_factor = if batch == 0 { 0 } else { shared / batch };
+        let shared_factor = shared.checked_div(batch).unwrap_or(0);
         Tunables { limit, batch, shared_factor, alien_limit: scale(self.alien_limit) }
     }
 
@@ -78,7 +78,7 @@ impl Tunables {
     /// Objects that a round of reaping takes from a stack of `limit` that holds `held`, and that nobody took
     /// from since the last round. `mm/slab.c: drain_array`; facts 9.5.
     pub const fn reaped(limit: u32, held: u32) -> u32 {
-        let fifth = (limit + 4) / 5;
+        let fifth = limit.div_ceil(5);
         if fifth > held { held.div_ceil(2) } else { fifth }
     }
 }
