@@ -236,14 +236,14 @@ fn resize(start: &mut Start, settings: &Settings) {
         managed
     };
     let all_cpus = start.topology.nodes.iter().map(|node| node.cpus.len()).sum::<usize>();
-    for index in 0..start.zones.len() {
+    for (index, &size) in sizes.iter().enumerate() {
         let zone = &start.zones[index];
         let managed = managed_of(&start.zones, zone.node);
         let near = start.topology.nodes.iter().find(|node| node.id == zone.node);
         let near = near.map_or(0, |node| node.cpus.len());
         let cpus = if near > 0 { near } else { all_cpus } as u32;
         let zone = &mut start.zones[index];
-        zone.marks = marks.marks(sizes[index]);
+        zone.marks = marks.marks(size);
         zone.reserve = watermark::lowmem_reserve(zone.kind, &managed, settings);
         let share = ZoneShare { managed: zone.managed, low: zone.marks.low, cpus };
         let of_pageset = Sizes::of(share, settings.percpu_pagelist_high_fraction, start.page_shift);
