@@ -1,27 +1,43 @@
-//! `nearpage replay`: drives the core with a recorded trace, and says how exactly it predicts the kernel.
+//! `nearpage replay`: drives the core with a recorded trace, says how exactly it predicts the kernel, and then what
+//! other rules, tunables and machines would have done.
 
 mod json;
+mod sweep;
 mod text;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use clap::{Args, ValueEnum};
+use clap::{Args, Subcommand, ValueEnum};
+use nearpage::units::{NodeId, PageCount};
+use nearpage::zonelist::cache::CacheRule;
 
 use super::{CommandError, print};
 use crate::predict::ModelChoice;
-use crate::replay::fidelity::{Fidelity, Truth};
-use crate::replay::run::ZoneChoice;
+use crate::replay::cpus::CpuRule;
+use crate::replay::fidelity::{Fidelity, SCORED_FROM, Truth};
+use crate::replay::recorded::Flow;
+use crate::replay::run::{Totals, ZoneChoice};
 use crate::replay::session::{Replayed, replay};
+use crate::replay::setting::Setting;
 use crate::replay::source::Bundle;
-use crate::replay::start::{Start, free_pages_after};
+use crate::replay::start::{Start, free_pages_after, settings};
+use crate::replay::whatif::{Answer, Wish, ask};
+use crate::topology::{MachineDescription, MachineInput};
 
 /// Replay a recorded trace on the recorded machine, and compare with what its kernel logged.
+///
+/// With --model, --set, --zonelist-cache, --topology or --repeat the same allocations and frees are replayed once
+/// more, under other rules or on another machine, and both are shown side by side.
 #[derive(Args, Debug)]
-#[command(after_long_help = AFTER_HELP)]
+#[command(after_long_help = AFTER_HELP, args_conflicts_with_subcommands = true)]
 pub struct ReplayArgs {
-    /// A bundle: a folder with meta.json and trace.txt.zst, or a tar of one
+    #[command(subcommand)]
+    action: Option<Action>,
+
+    /// A bundle: a folder with meta.json and trace.txt.zst, or a tar of one; the default is a small one of a Linux
+    /// 6.12 that comes with nearpage
     #[arg(value_name = "BUNDLE")]
-    bundle: PathBuf,
+    bundle: Option<PathBuf>,
 
     /// Print JSON instead
     #[arg(long)]
@@ -31,13 +47,52 @@ pub struct ReplayArgs {
     #[arg(long, value_enum, default_value_t)]
     placement: Placement,
 
-    /// Whose rules; auto chooses by the recorded kernel's version
-    #[arg(long, value_enum, default_value_t)]
-    model: ModelChoice,
-
     /// Read this trace instead of the bundle's: ftrace's trace file, trace-cmd report or perf script
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
+
+    #[command(flatten)]
+    what_if: WhatIfArgs,
+}
+
+/// What is to be different.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "What if")]
+struct WhatIfArgs {
+    /// Whose rules, instead of the recorded kernel's
+    #[arg(long, value_enum, default_value_t)]
+    model: ModelChoice,
+
+    /// A tunable: pcp.batch_scale_max=0, vm.watermark_scale_factor=200; --set help lists them
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
+
+    /// Whether scans of zonelists remember full zones
+    #[arg(long, value_enum, value_name = "RULE")]
+    zonelist_cache: Option<ZonelistCache>,
+
+    /// Another machine, all of whose memory is free: a file that nearpage topo --topology reads, or the short form in
+    /// quotes ("--numa 2G,cpus=0-1 --numa 0,cpus=2-3")
+    #[arg(long, value_name = "MACHINE", allow_hyphen_values = true)]
+    topology: Option<String>,
+
+    /// Which of its CPUs plays a recorded one
+    #[arg(long, value_enum, default_value_t)]
+    map_cpus: CpuRule,
+
+    /// Copies of the trace at once; needs --cpus or --topology
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    repeat: u32,
+
+    /// CPUs of a machine with the recorded nodes, dealt out over those that have CPUs, and with memory for --repeat
+    #[arg(long, value_name = "M", conflicts_with = "topology", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    cpus: Option<u32>,
+}
+
+#[derive(Subcommand, Debug)]
+enum Action {
+    /// Replay under every combination of some tunables, on all cores
+    Sweep(sweep::SweepArgs),
 }
 
 /// `--placement`.
@@ -50,20 +105,41 @@ enum Placement {
     Recorded,
 }
 
+/// `--zonelist-cache`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum ZonelistCache {
+    /// None, as Linux since 4.4
+    Off,
+    /// As Linux until 4.3: one bit a zone
+    Original,
+    /// nearpage's: by order and watermark
+    Keyed,
+}
+
 const AFTER_HELP: &str = "\
 Fidelity:
   error   = |predicted - recorded| / recorded
   percent = 100 - mean of min(error, 100) over the rows with where: all that have at least 500 recorded
 
+Examples:
+  nearpage replay
+  nearpage replay BUNDLE --json
+  nearpage replay BUNDLE --set pcp.batch_scale_max=0
+  nearpage replay BUNDLE --topology \"--numa 2G,cpus=0-3 --numa 0,cpus=4-7 --numa 2G\" --map-cpus round-robin
+  nearpage replay sweep BUNDLE --over pcp.batch_scale_max=0,1,2,3,4,5,6
+
 JSON (--json):
   schema                       1
   fidelity.percent             the score, or null if nothing is recorded
-  fidelity.percent_known_state the same, counting only what follows after the lists that were filled before the trace
-                               have once been empty
+  fidelity.percent_known_state the same over refills and drains of pagesets once nothing is left in their busy lists of
+                               what was there before the trace
   fidelity.rows[]              quantity, where, predicted, recorded, error_percent, start_bound [lo, hi]; at: the
                                moment, of quantities that have one
+  trace                        what was met: events, lost events, frees told twice, failed allocations, ...
+  what_if                      null, or the totals recorded, model and what_if, cpus and costs
 
-Open loop: the allocations and frees of the trace come as they were recorded, whatever the model answers.
+Open loop: the allocations and frees of the trace come as they were recorded, whatever the model answers. Reclaim,
+tasks and CPUs do not react to it.
 
 Exit status: 0 done, 2 wrong usage or unreadable input.";
 
@@ -74,6 +150,46 @@ struct Report {
     replayed: Replayed,
     fidelity: Fidelity,
     is_of_other_kernel: bool,
+    what_if: Option<Answer>,
+}
+
+impl Report {
+    /// What the kernel's log comes to, as far as it tells. Refills and drains are runs of lines.
+    fn recorded_totals(&self) -> Totals {
+        let recorded = &self.replayed.recorded;
+        let flow = recorded.flows.iter().fold(Flow::default(), |sum, flow| sum.plus(*flow));
+        let mut pages_by_node: Vec<(NodeId, u64)> = Vec::new();
+        for (zone, &pages) in self.start.zones.iter().zip(&recorded.pages) {
+            match pages_by_node.iter_mut().find(|(node, _)| *node == zone.node) {
+                Some((_, sum)) => *sum += pages,
+                None => pages_by_node.push((zone.node, pages)),
+            }
+        }
+        let cached =
+            self.fidelity.rows.iter().find(|row| row.quantity == "pcp_count" && row.place == "all");
+        let cached = PageCount(cached.and_then(|row| row.recorded).unwrap_or(0));
+        Totals {
+            refills: flow.refills,
+            refill_pages: flow.refill_pages,
+            drains: flow.drains,
+            drain_pages: flow.drain_pages,
+            pages_by_node,
+            cached_bytes: cached.bytes(self.start.page_shift),
+            remote_pages: recorded.remote_pages,
+            ..Totals::default()
+        }
+    }
+
+    /// Whether so many pages came from elsewhere than predicted that a policy is likely.
+    fn placement_disagrees(&self) -> bool {
+        const ENOUGH: f64 = 5.0;
+        let rows = self.fidelity.rows.iter();
+        let mut placed = rows.filter(|row| row.quantity == "fallback_pages" && row.place == "all");
+        placed.any(|row| {
+            row.recorded.is_some_and(|pages| pages >= SCORED_FROM)
+                && row.error_percent().is_some_and(|error| error > ENOUGH)
+        })
+    }
 }
 
 /// Runs the command.
@@ -82,20 +198,46 @@ struct Report {
 ///
 /// The bundle cannot be read or replayed, or the output cannot be written.
 pub fn run(arguments: &ReplayArgs) -> Result<(), CommandError> {
-    let bundle = Bundle::open(&arguments.bundle, arguments.trace.as_deref())?;
+    if let Some(Action::Sweep(sweep)) = &arguments.action {
+        return sweep::run(sweep);
+    }
+    let shipped = shipped_bundle();
+    let path = arguments.bundle.as_deref().unwrap_or(&shipped);
+    let bundle = Bundle::open(path, arguments.trace.as_deref())?;
     let choice = match arguments.placement {
         Placement::Model => ZoneChoice::Model,
         Placement::Recorded => ZoneChoice::Recorded,
     };
-    let chosen = arguments.model.for_kernel(&bundle.recording.kernel);
-    let capture = bundle.recording.capture(Some("before"))?;
-    let page_bytes = bundle.recording.page_bytes.unwrap_or(4096);
-    let start = Start::read(&bundle.name(), capture, page_bytes, chosen.model)?;
+    let (start, is_of_other_kernel) = start_of(&bundle)?;
+    let wish = arguments.what_if.wish(&bundle, &start)?;
     let replayed = replay(&bundle, &start, choice)?;
     let fidelity = compare(&bundle, &start, &replayed, choice)?;
-    let is_of_other_kernel = chosen.is_of_other_kernel;
-    let report = Report { bundle, start, replayed, fidelity, is_of_other_kernel };
+    let what_if = match wish.is_empty() {
+        true => None,
+        false => Some(ask(&bundle, &replayed.survey, &start, settings(&bundle, &start)?, &wish)?),
+    };
+    let report = Report { bundle, start, replayed, fidelity, is_of_other_kernel, what_if };
     if arguments.json { print(&json::render(&report)) } else { print(&text::render(&report)) }
+}
+
+/// The bundle that comes with the sources: in the folder that the command runs in, or where it was built.
+fn shipped_bundle() -> PathBuf {
+    const SHIPPED: &str = "bundles/q612-n2-mixed.tar.zst";
+    let here = PathBuf::from(SHIPPED);
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2);
+    match sources {
+        Some(sources) if !here.exists() => sources.join(SHIPPED),
+        _ => here,
+    }
+}
+
+/// The start state under the recorded kernel's rules, and whether they are those of another kernel.
+fn start_of(bundle: &Bundle) -> Result<(Start, bool), CommandError> {
+    let chosen = ModelChoice::Auto.for_kernel(&bundle.recording.kernel);
+    let capture = bundle.recording.capture(Some("before"))?;
+    let page_bytes = bundle.recording.page_bytes.filter(|bytes| bytes.is_power_of_two());
+    let start = Start::read(&bundle.name(), capture, page_bytes.unwrap_or(4096), chosen.model)?;
+    Ok((start, chosen.is_of_other_kernel))
 }
 
 fn compare(
@@ -116,4 +258,61 @@ fn compare(
         samples: &samples,
     };
     Ok(Fidelity::of(start, replayed, &truth, choice))
+}
+
+impl WhatIfArgs {
+    fn wish(&self, bundle: &Bundle, start: &Start) -> Result<Wish, CommandError> {
+        let model = match self.model {
+            ModelChoice::Auto => None,
+            choice => Some(choice.for_kernel(&bundle.recording.kernel).model),
+        };
+        let settings = self.set.iter().map(|given| Setting::parse(given));
+        let zonelist_cache = self.zonelist_cache.map(|rule| match rule {
+            ZonelistCache::Off => CacheRule::Off,
+            ZonelistCache::Original => CacheRule::Original,
+            ZonelistCache::Keyed => CacheRule::Keyed,
+        });
+        if self.repeat > 1 && self.cpus.is_none() && self.topology.is_none() {
+            let problem = "--repeat needs a machine: --cpus M or --topology MACHINE".into();
+            return Err(CommandError::Usage(problem));
+        }
+        Ok(Wish {
+            model,
+            settings: settings.collect::<Result<_, _>>()?,
+            zonelist_cache,
+            machine: self.machine(start)?,
+            cpus: self.map_cpus,
+            repeat: self.repeat,
+        })
+    }
+
+    fn machine(&self, start: &Start) -> Result<Option<MachineDescription>, CommandError> {
+        let input = match (&self.topology, self.cpus) {
+            (Some(text), _) if text.trim_start().starts_with("--numa") => short_form(text),
+            (Some(path), _) => MachineInput::Path(path.into()),
+            (None, Some(cpus)) => MachineInput::ShortForm {
+                nodes: start.scaled_nodes(cpus, self.repeat),
+                distances: start.distances_in_short_form(),
+            },
+            (None, None) => return Ok(None),
+        };
+        Ok(Some(MachineDescription::read(&input)?))
+    }
+}
+
+/// The values of `--numa` and `--numa-distance` in a text.
+fn short_form(text: &str) -> MachineInput {
+    let (mut nodes, mut distances) = (Vec::new(), Vec::new());
+    let mut words = text.split_whitespace();
+    while let Some(word) = words.next() {
+        let (key, value) = match word.split_once('=').filter(|(key, _)| key.starts_with("--numa")) {
+            Some((key, value)) => (key, value),
+            None => (word, words.next().unwrap_or_default()),
+        };
+        match key {
+            "--numa-distance" => distances.push(value.to_owned()),
+            _ => nodes.push(value.to_owned()),
+        }
+    }
+    MachineInput::ShortForm { nodes, distances }
 }

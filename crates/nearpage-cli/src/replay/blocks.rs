@@ -56,7 +56,8 @@ fn encode(block: CoreBlock) -> u64 {
 }
 
 fn decode(word: u64) -> Option<CoreBlock> {
-    (word != 0).then(|| CoreBlock { pfn: Pfn(word >> 4), order: Order((word & 15) as u8) })
+    let block = CoreBlock { pfn: Pfn(word >> 4), order: Order((word & 15) as u8) };
+    (word != 0).then_some(block)
 }
 
 #[cfg(test)]

@@ -83,7 +83,9 @@ fn socket(cpu: CpuId, from: &[Vec<CpuId>], to: &[Vec<CpuId>], cpus: &[CpuId]) ->
 
 fn in_turns(nodes: &[Vec<CpuId>]) -> Vec<CpuId> {
     let most = nodes.iter().map(Vec::len).max().unwrap_or(0);
-    (0..most).flat_map(|turn| nodes.iter().filter_map(move |cpus| cpus.get(turn)).copied()).collect()
+    (0..most)
+        .flat_map(|turn| nodes.iter().filter_map(move |cpus| cpus.get(turn)).copied())
+        .collect()
 }
 
 #[cfg(test)]
@@ -104,7 +106,8 @@ mod tests {
 
     #[test]
     fn cpus_go_where_the_rule_says() {
-        let (from, to) = (machine(&[&[0, 1], &[2, 3]]), machine(&[&[0, 1, 2, 3], &[], &[4, 5, 6, 7]]));
+        let (from, to) =
+            (machine(&[&[0, 1], &[2, 3]]), machine(&[&[0, 1, 2, 3], &[], &[4, 5, 6, 7]]));
         let cpus = |rule, copy| {
             let map = CpuMap::new(rule, &from, &to);
             [0, 1, 2, 3].map(|cpu| map.cpu(CpuId(cpu), 10 + cpu, copy).0)

@@ -16,8 +16,8 @@ use super::old::OldLists;
 use super::recorded::{Bursts, Flow};
 use super::start::Start;
 use super::survey::Survey;
-use super::zones::ZoneMap;
 use super::ticks::Ticks;
+use super::zones::ZoneMap;
 
 /// Where the zone of an allocation comes from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -67,9 +67,9 @@ impl Setting {
             "pcp.tunes_high" => switch().map(Setting::TunesHigh),
             "pcp.below_high" => switch().map(Setting::BelowHigh),
             "pcp.free_high" => switch().map(Setting::FreeHigh),
-            key if key.starts_with("vm.") => {
-                Override::parse(given).map(Setting::Kernel).map_err(|error| wrong(error.to_string()))
-            }
+            key if key.starts_with("vm.") => Override::parse(given)
+                .map(Setting::Kernel)
+                .map_err(|error| wrong(error.to_string())),
             key => Err(wrong(format!("{key:?} is no tunable"))),
         }
     }

@@ -5,14 +5,16 @@ use nearpage::model::Model;
 use nearpage::pcp::sizes::{Sizes, ZoneShare};
 use nearpage::topology::{AddressMap, NodeBuf, TopologyBuf};
 use nearpage::units::{CpuId, NodeId, ORDERS, PageCount, PfnRange, ZoneKind};
-use nearpage::watermark::Marks;
+use nearpage::watermark::{Marks, Settings};
 use nearpage_linux::sysfs::TextFile;
 use nearpage_linux::sysfs::zoneinfo::{PagesetRecord, ZoneRecord};
 
 use super::error::ReplayError;
 use super::layout::Blocks;
+use super::source::Bundle;
 use super::zones::ZoneMap;
 use crate::bundle::{Capture, RecordedMachine, parse_buddyinfo, parse_pagetypeinfo};
+use crate::plan::described::settings_of;
 
 /// A machine at the moment of `before`.
 #[derive(Clone, Debug)]
@@ -114,6 +116,39 @@ impl Start {
         let boost_factor = boost_factor(capture).unwrap_or(DEFAULT_BOOST_FACTOR);
         let cache_slices = cache_slices(&machine, page_shift);
         Ok(Start { model, topology, zones, map, page_shift, boost_factor, cache_slices })
+    }
+}
+
+impl Start {
+    /// The nodes in short form, with `cpus` CPUs dealt out over those that have any, and `times` as much memory.
+    pub fn scaled_nodes(&self, cpus: u32, times: u32) -> Vec<String> {
+        let nodes = &self.topology.nodes;
+        let with_cpus = nodes.iter().filter(|node| !node.cpus.is_empty()).count().max(1) as u32;
+        let (mut next, mut turn) = (0, 0);
+        let node = |node: &NodeBuf| {
+            let pages: u64 = node.memory.iter().map(|range| range.pages().0).sum();
+            let kib = (pages << self.page_shift) / 1024 * u64::from(times);
+            if node.cpus.is_empty() {
+                return format!("{kib}K");
+            }
+            let count = cpus / with_cpus + u32::from(turn < cpus % with_cpus);
+            turn += 1;
+            let first = next;
+            next += count;
+            match count {
+                0 => format!("{kib}K"),
+                _ => format!("{kib}K,cpus={first}-{}", next - 1),
+            }
+        };
+        nodes.iter().map(node).collect()
+    }
+
+    /// Distances in short form; nodes are numbered from 0.
+    pub fn distances_in_short_form(&self) -> Vec<String> {
+        let count = self.topology.nodes.len();
+        let entry =
+            |at: usize| format!("{},{}={}", at / count, at % count, self.topology.distances[at]);
+        (0..count * count).filter(|at| at / count != at % count).map(entry).collect()
     }
 }
 
@@ -349,6 +384,17 @@ pub fn free_pages_after(
         Some(found.blocks.iter().enumerate().map(|(order, count)| count << order).sum())
     };
     Ok(start.zones.iter().map(pages).collect())
+}
+
+/// The settings of the recorded kernel, and Linux's defaults where `before` does not tell.
+///
+/// # Errors
+///
+/// `before` cannot be read.
+pub fn settings(bundle: &Bundle, start: &Start) -> Result<Settings, ReplayError> {
+    let machine = bundle.recording.capture(Some("before"))?.machine()?;
+    let boost = start.boost_factor;
+    Ok(Settings { watermark_boost_factor: boost, ..settings_of(&machine.settings, start.model) })
 }
 
 /// Makes the blocks of an order `total` in all, by changing the movable ones first.

@@ -84,10 +84,20 @@ pub fn ask(
     let map = CpuMap::new(rule, &recorded.topology, &start.topology);
     let input = bundle.name();
     let mut memory = Memory::new(&input, &start, 1)?;
-    let Some((core, held)) = memory.cores(&input)?.pop() else { unreachable!("one core was asked for") };
+    let Some((core, held)) = memory.cores(&input)?.pop() else {
+        unreachable!("one core was asked for")
+    };
     let run = Run::new(&start, survey, core, held, Guess::Likely);
     let with_memory = with_memory(&start.topology);
-    let mut player = Player { recorded, survey, run, map: &map, is_elsewhere, with_memory, bulk: HashMap::new() };
+    let mut player = Player {
+        recorded,
+        survey,
+        run,
+        map: &map,
+        is_elsewhere,
+        with_memory,
+        bulk: HashMap::new(),
+    };
     let mut window = Window::new(survey.has_window);
     bundle.with_trace(|name, text| {
         read_trace::<ReplayError>(name, text, |event| {
@@ -216,8 +226,7 @@ fn incomplete(bundle: &Bundle, what: String) -> ReplayError {
 fn resize(start: &mut Start, settings: &Settings) {
     let sizes = start.zones.iter().map(|zone| ZoneSize { kind: zone.kind, managed: zone.managed });
     let sizes: Vec<ZoneSize> = sizes.collect();
-    let kbytes =
-        watermark::boot_min_free_kbytes(sizes.iter().copied(), settings, start.page_shift);
+    let kbytes = watermark::boot_min_free_kbytes(sizes.iter().copied(), settings, start.page_shift);
     let marks = Watermarks::new(sizes.iter().copied(), kbytes, settings, start.page_shift);
     let managed_of = |zones: &[StartZone], node: NodeId| {
         let mut managed = [PageCount(0); ZoneKind::COUNT];
@@ -227,18 +236,17 @@ fn resize(start: &mut Start, settings: &Settings) {
         managed
     };
     let all_cpus = start.topology.nodes.iter().map(|node| node.cpus.len()).sum::<usize>();
-    for index in 0..start.zones.len() {
+    for (index, &size) in sizes.iter().enumerate() {
         let zone = &start.zones[index];
         let managed = managed_of(&start.zones, zone.node);
         let near = start.topology.nodes.iter().find(|node| node.id == zone.node);
         let near = near.map_or(0, |node| node.cpus.len());
         let cpus = if near > 0 { near } else { all_cpus } as u32;
         let zone = &mut start.zones[index];
-        zone.marks = marks.marks(sizes[index]);
+        zone.marks = marks.marks(size);
         zone.reserve = watermark::lowmem_reserve(zone.kind, &managed, settings);
         let share = ZoneShare { managed: zone.managed, low: zone.marks.low, cpus };
-        let of_pageset =
-            Sizes::of(share, settings.percpu_pagelist_high_fraction, start.page_shift);
+        let of_pageset = Sizes::of(share, settings.percpu_pagelist_high_fraction, start.page_shift);
         zone.pagesets.iter_mut().for_each(|pageset| pageset.sizes = of_pageset);
     }
 }

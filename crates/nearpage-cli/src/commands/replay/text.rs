@@ -2,50 +2,104 @@
 
 use std::fmt::Write;
 
+use nearpage::alloc::Reason;
+use nearpage::units::NodeId;
+
 use super::Report;
 use crate::replay::fidelity::Row;
+use crate::replay::run::Totals;
+use crate::replay::whatif::Costs;
 
 /// The report as a screen or two.
 pub(super) fn render(report: &Report) -> String {
     let mut out = String::new();
-    let of_other = if report.is_of_other_kernel { " (of another kernel)" } else { "" };
+    heading(&mut out, report);
     let _ = writeln!(
         out,
-        "{}: kernel {}, model {}{of_other}",
-        report.bundle.name(),
-        report.bundle.recording.kernel,
-        report.start.model.name
+        "\n{:<16} {:<22} {:>10} {:>10} {:>9}  start bound",
+        "quantity", "where", "predicted", "recorded", "error"
     );
-    let counts = &report.replayed.counts;
-    let _ = writeln!(out, "{counts:?}");
-    let _ = writeln!(out, "{:?}", report.replayed.outcomes[0].counts);
     for row in report.fidelity.rows.iter().filter(|row| !row.place.starts_with("cpu")) {
-        render_row(&mut out, row);
-    }
-    for quantity in ["pcp_high", "pcp_count"] {
-        let mut errors: Vec<f64> = report
-            .fidelity
-            .rows
-            .iter()
-            .filter(|row| row.quantity == quantity && row.place.starts_with("cpu"))
-            .filter_map(Row::error_percent)
-            .collect();
-        errors.sort_by(f64::total_cmp);
-        if let Some(median) = errors.get(errors.len() / 2) {
-            let _ = writeln!(
-                out,
-                "{quantity} of each CPU and zone: median error {median:.1} % of {}",
-                errors.len()
-            );
+        if row.place == "all" || row.predicted.unwrap_or(0) + row.recorded.unwrap_or(0) > 0 {
+            fidelity_row(&mut out, row);
         }
     }
-    let percent =
-        report.fidelity.percent.map_or("none".into(), |percent| format!("{percent:.2} %"));
-    let _ = writeln!(out, "fidelity: {percent}");
+    pagesets(&mut out, report);
+    let percent = |percent: Option<f64>| percent.map_or("none".into(), |of| format!("{of:.2} %"));
+    let _ = writeln!(
+        out,
+        "\nfidelity: {}; once the start no longer matters: {}",
+        percent(report.fidelity.percent),
+        percent(report.fidelity.percent_known_state)
+    );
+    if report.what_if.is_some() {
+        what_if(&mut out, report);
+    }
+    let _ = writeln!(
+        out,
+        "Open loop: allocations and frees come as recorded, whatever the model answers; reclaim, tasks and CPUs do not \
+         react."
+    );
     out
 }
 
-fn render_row(out: &mut String, row: &Row) {
+fn heading(out: &mut String, report: &Report) {
+    let of_other = if report.is_of_other_kernel { ", the nearest that is modelled" } else { "" };
+    let kernel = &report.bundle.recording.kernel;
+    let name = report.start.model.name;
+    let _ = writeln!(out, "{}: kernel {kernel}, model {name}{of_other}", report.bundle.name());
+    let (trace, run) = (&report.replayed.counts, &report.replayed.outcomes[0].counts);
+    let survey = &report.replayed.survey;
+    let seconds = survey.end_ns.saturating_sub(survey.begin_ns) as f64 / 1e9;
+    let _ = writeln!(
+        out,
+        "trace: {} events; window of {seconds:.1} s: {} allocations, {} frees, {} pages in bulk",
+        trace.events, run.allocs, run.frees, run.bulk_pages
+    );
+    let recorded = &report.replayed.recorded;
+    let facts = [
+        ("events lost", trace.lost_events),
+        ("lines that tell of lost events", trace.lost_lines),
+        ("frees told twice (batched)", trace.batched_frees),
+        ("frees of unknown origin", run.unknown_frees),
+        ("frees of a part", run.split_frees),
+        ("frees without a block", run.lost_frees),
+        ("allocations of a block not freed before", run.realloc_of_live),
+        ("failed allocations", trace.failed_allocs),
+        ("allocations that the model refused", run.refused_allocs),
+        ("lines out of order", trace.unsorted),
+        ("lines that are no event", trace.other_lines),
+        ("events outside of all zones", recorded.foreign_frames),
+        ("events on unknown CPUs", recorded.foreign_cpus),
+        ("free pages without a place", report.replayed.outcomes[0].left_out_pages),
+    ];
+    let facts = facts.iter().filter(|(_, count)| *count > 0);
+    let facts: Vec<String> = facts.map(|(what, count)| format!("{what} {count}")).collect();
+    if !facts.is_empty() {
+        let _ = writeln!(out, "met: {}", facts.join(", "));
+    }
+    for (name, count) in &trace.unknown_gfp_names {
+        let _ = writeln!(out, "unknown gfp flag {name}: {count} times");
+    }
+    for (zone, &count) in report.fidelity.unlogged_allocs.iter().enumerate() {
+        if count != 0 {
+            let zone = report.start.zones[zone].name();
+            let _ =
+                writeln!(out, "allocations without an event, {zone}: {count}, taken off numa_hit");
+        }
+    }
+    if !survey.has_window {
+        let _ = writeln!(out, "the trace has no markers: all of it is taken for the window");
+    }
+    if report.placement_disagrees() {
+        let _ = writeln!(
+            out,
+            "placement disagrees by more than 5 %: memory policies are in no event; --placement recorded goes by the pages"
+        );
+    }
+}
+
+fn fidelity_row(out: &mut String, row: &Row) {
     let number = |value: Option<u64>| value.map_or("-".into(), |value| value.to_string());
     let error = row.error_percent().map_or("-".into(), |error| format!("{error:.2} %"));
     let bound = row.start_bound.map_or("-".into(), |[lo, hi]| format!("{lo}..{hi}"));
@@ -59,4 +113,85 @@ fn render_row(out: &mut String, row: &Row) {
         error,
         bound
     );
+}
+
+fn pagesets(out: &mut String, report: &Report) {
+    for quantity in ["pcp_high", "pcp_count"] {
+        let is_it = |row: &&Row| row.quantity == quantity && row.place.starts_with("cpu");
+        let rows = report.fidelity.rows.iter().filter(is_it);
+        let mut errors: Vec<f64> = rows.filter_map(Row::error_percent).collect();
+        errors.sort_by(f64::total_cmp);
+        if let Some(median) = errors.get(errors.len() / 2) {
+            let _ = writeln!(
+                out,
+                "{quantity:<16} each CPU, zone, sample: median error {median:.2} % of {} (--json has all)",
+                errors.len()
+            );
+        }
+    }
+}
+
+fn what_if(out: &mut String, report: &Report) {
+    let Some(answer) = &report.what_if else { return };
+    let recorded = report.recorded_totals();
+    let model = &report.replayed.outcomes[0].totals;
+    let _ = writeln!(out, "\nwhat if: model {}", answer.model.name);
+    if let Some(cpus) = &answer.cpus {
+        let _ = writeln!(out, "CPUs: {cpus}");
+    }
+    let _ = writeln!(out, "{:<34} {:>14} {:>14} {:>14}", "", "recorded", "model", "what if");
+    let mut line = |what: &str, values: [Option<u64>; 3]| {
+        let show = |value: Option<u64>| value.map_or("-".to_owned(), |value| value.to_string());
+        let [a, b, c] = values.map(show);
+        let _ = writeln!(out, "{what:<34} {a:>14} {b:>14} {c:>14}");
+    };
+    let all = [&recorded, model, &answer.totals];
+    line(
+        "zone-lock acquisitions",
+        [None, Some(model.lock_acquisitions), Some(answer.totals.lock_acquisitions)],
+    );
+    line("most pages per hold", all.map(|of| of.most_pages_per_hold));
+    line("refills", all.map(|of| Some(of.refills)));
+    line("refill pages", all.map(|of| Some(of.refill_pages)));
+    line("drains", all.map(|of| Some(of.drains)));
+    line("drain pages", all.map(|of| Some(of.drain_pages)));
+    for node in nodes(all) {
+        let pages = |of: &Totals| {
+            of.pages_by_node.iter().find(|(id, _)| *id == node).map(|(_, pages)| *pages)
+        };
+        line(&format!("pages of node {node}"), all.map(pages));
+    }
+    for reason in Reason::ALL {
+        let pages = |of: &Totals| Some(of.reasons.pages(reason).0);
+        if pages(model) != Some(0) || pages(&answer.totals) != Some(0) {
+            let what = format!("pages from elsewhere: {}", reason.name());
+            line(&what, [None, pages(model), pages(&answer.totals)]);
+        }
+    }
+    line("cached bytes at the end", all.map(|of| Some(of.cached_bytes)));
+    line("remote pages", all.map(|of| Some(of.remote_pages)));
+    let time = |of: &Totals| format!("{:.2}", Costs::BENCH.milliseconds(of));
+    let _ = writeln!(
+        out,
+        "{:<34} {:>14} {:>14} {:>14}",
+        format!("model time, ms ({})", Costs::BENCH.name),
+        "-",
+        time(model),
+        time(&answer.totals)
+    );
+    let counts = &answer.counts;
+    let _ = writeln!(
+        out,
+        "what if: {} frees without a block, {} allocations refused",
+        counts.lost_frees, counts.refused_allocs
+    );
+}
+
+/// All nodes that any of the totals has.
+fn nodes(all: [&Totals; 3]) -> Vec<NodeId> {
+    let mut nodes: Vec<NodeId> =
+        all.iter().flat_map(|of| of.pages_by_node.iter().map(|(node, _)| *node)).collect();
+    nodes.sort_unstable();
+    nodes.dedup();
+    nodes
 }
