@@ -3,6 +3,7 @@
 mod check;
 mod contestant;
 mod footprint;
+mod locks;
 mod machine;
 mod nearpage;
 mod pages;
@@ -34,6 +35,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Pages(PagesArguments),
+    Locks(locks::LocksArguments),
 }
 
 /// Allocates and frees pages with all allocators.
@@ -62,8 +64,11 @@ struct PagesArguments {
 }
 
 fn main() -> ExitCode {
-    let Cli { command: Command::Pages(arguments) } = Cli::parse();
-    match pages(&arguments) {
+    let outcome = match Cli::parse().command {
+        Command::Pages(arguments) => pages(&arguments),
+        Command::Locks(arguments) => locks::run(&arguments),
+    };
+    match outcome {
         Ok(code) => code,
         Err(error) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(error) => {

@@ -7,6 +7,7 @@ mod field;
 mod machine;
 mod measure;
 mod orders;
+mod pagelock;
 mod pairs;
 mod random;
 mod reference;
@@ -76,17 +77,23 @@ and freed between the next two. What the looks cost is taken off.
   nearpage-locked    without restartable sequences
   glibc              posix_memalign(4096) and free
   mmap               mmap with the page in it, and munmap
+  nearpage-global, nearpage-per-zone, nearpage-no-waiters-bit
+                     page locks under other rules: where their wait tables are, and whether an unlock
+                     looks at them each time
+  std                the standard library's mutex, in lock_*
 
 JSON (--json): {\"schema\": 1, \"machine\": {...}, \"rows\": [...]}
   machine            cpu, cpus, cpu_list, nodes, memory_bytes, kernel, page_bytes, storage, binding,
                      version, commit, clock_look_ns, bytes_per_node, rounds
   rows[].bench       pair, fill, free_lifo, free_random, cross, order0_pair to order10_pair,
                      single_alloc, single_free, bulk_alloc, bulk_free; with --loop 2017
-                     single_alloc_2017 and single_free_2017
+                     single_alloc_2017 and single_free_2017; lock_pair, lock_contended
   rows[].allocator   as above
-  rows[].threads, n  n is pages per call in single_* and bulk_*, pages held in fill and free_*, else 1
+  rows[].threads, n  n is pages per call in single_* and bulk_*, pages held in fill and free_*, 0 in
+                     lock_*, else 1
   rows[].ns_median, ns_min, ns_max
-                     over the rounds: nanoseconds per page; per allocation and free for *pair and cross;
+                     over the rounds: nanoseconds per page; per allocation and free for *pair and cross,
+                     per lock and unlock for lock_*;
                      with several threads wall time x threads / operations";
 
 /// What can be measured.
@@ -102,6 +109,8 @@ pub enum Bench {
     Cross,
     /// Blocks of all orders, allocated and freed again and again
     Orders,
+    /// The lock of a page, locked and unlocked by one thread, and by two
+    Pagelock,
 }
 
 impl Bench {
@@ -112,6 +121,7 @@ impl Bench {
             Self::Random => "random",
             Self::Cross => "cross",
             Self::Orders => "orders",
+            Self::Pagelock => "pagelock",
         }
     }
 
@@ -122,6 +132,7 @@ impl Bench {
             Self::Random => effort.fill_pages,
             Self::Pairs | Self::Cross => 4096,
             Self::Orders => 1024 * cpus,
+            Self::Pagelock => 1,
         }
     }
 
@@ -132,6 +143,7 @@ impl Bench {
             Self::Random => random::steps(context),
             Self::Cross => cross::steps(context),
             Self::Orders => orders::steps(context),
+            Self::Pagelock => pagelock::steps(context),
         }
     }
 
@@ -144,6 +156,9 @@ impl Bench {
             }
             Self::Pairs | Self::Cross => {
                 table::figures(rows, |work| format!("{work}: ns per allocation and free"))
+            }
+            Self::Pagelock => {
+                table::figures(rows, |work| format!("{work}: ns per lock and unlock"))
             }
             Self::Orders => table::orders(rows, "orders: ns per allocation and free"),
         }

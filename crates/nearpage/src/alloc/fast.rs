@@ -210,7 +210,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         } else {
             let held = frame.swap_word(cached);
             if !held.is_allocated(order) {
-                return Err(self.refuse_taken(frame, held, cached, pfn, order));
+                return Err(self.refuse_taken(frame, held, pfn, order));
             }
         }
         Ok(())
@@ -219,16 +219,9 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     /// In the same instant somebody else freed the page, or locked it: then it stays where it is.
     #[cold]
     #[inline(never)]
-    fn refuse_taken(
-        &self,
-        frame: Frame<'_>,
-        held: Word,
-        cached: Word,
-        pfn: Pfn,
-        order: Order,
-    ) -> FreeError {
+    fn refuse_taken(&self, frame: Frame<'_>, held: Word, pfn: Pfn, order: Order) -> FreeError {
         if held.without_lock().is_allocated(order) {
-            frame.replace_word(cached, held);
+            frame.replace_word(Word::cached(order, held.zone()), held);
         }
         self.refuse_free(pfn, order)
     }

@@ -33,6 +33,10 @@ pub enum Work {
     BulkAlloc,
     /// The same freed by one call.
     BulkFree,
+    /// The lock of a page locked and unlocked, again and again.
+    LockPair,
+    /// The same by several threads, all with one page.
+    LockContended,
 }
 
 impl fmt::Display for Work {
@@ -50,6 +54,8 @@ impl fmt::Display for Work {
             Self::SingleFree2017 => "single_free_2017",
             Self::BulkAlloc => "bulk_alloc",
             Self::BulkFree => "bulk_free",
+            Self::LockPair => "lock_pair",
+            Self::LockContended => "lock_contended",
         })
     }
 }
@@ -70,7 +76,7 @@ pub struct Key {
     pub allocator: &'static str,
     /// On so many CPUs at once.
     pub threads: usize,
-    /// Pages per call, or pages held, or 1.
+    /// Pages per call, or pages held, or 1; 0 for locks.
     pub n: usize,
 }
 
