@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use nearpage::alloc::BitWord;
 use nearpage::error::PageLockError;
-use nearpage::pagelock::{Unlocked, WaitCounts, WaitersBit, try_lock, try_unlock};
+use nearpage::pagelock::{LockBits, WaitCounts, WaitersBit, lock_idle, try_lock, unlock_idle};
+use nearpage::sync::{AtomicU32, Ordering};
 use nearpage::units::{NodeId, Pfn};
 
 use crate::memory::{Allocator, FRAME_BYTES, Memory, PageBlock, with_allocator};
@@ -242,7 +243,9 @@ impl Drop for LockedPage<'_> {
 #[derive(Clone, Copy)]
 pub struct PageHandle<'a> {
     memory: &'a Memory,
-    word: &'a nearpage::sync::AtomicU32,
+    word: &'a AtomicU32,
+    /// The word while nobody has or wants the lock: that of an allocated page does not change otherwise.
+    idle: u32,
     waiters_bit: WaitersBit,
     pfn: Pfn,
 }
@@ -256,7 +259,7 @@ impl PageHandle<'_> {
     /// As [`Memory::try_lock_page`], of a page that is still allocated.
     #[inline(always)]
     pub fn try_lock(&self) -> bool {
-        try_lock(self.word)
+        lock_idle(self.word, self.idle) || try_lock(self.word)
     }
 
     /// As [`Memory::lock_page`].
@@ -265,7 +268,7 @@ impl PageHandle<'_> {
     /// As [`Memory::lock_page`].
     #[inline(always)]
     pub fn lock(&self) -> Result<(), PageLockError> {
-        if self.try_lock() { Ok(()) } else { self.memory.lock_page(self.pfn) }
+        if lock_idle(self.word, self.idle) { Ok(()) } else { self.memory.lock_page(self.pfn) }
     }
 
     /// As [`Memory::unlock_page`].
@@ -277,16 +280,16 @@ impl PageHandle<'_> {
     /// * As [`Memory::unlock_page`].
     #[inline(always)]
     pub unsafe fn unlock(&self) -> Result<(), PageLockError> {
-        match try_unlock(self.word, self.waiters_bit) {
-            Unlocked::AndNobodyWaits => Ok(()),
-            unlocked => self.finish_unlock(unlocked),
+        if self.waiters_bit == WaitersBit::On && unlock_idle(self.word, self.idle) {
+            return Ok(());
         }
+        self.unlock_slow()
     }
 
     #[cold]
     #[inline(never)]
-    fn finish_unlock(&self, unlocked: Unlocked) -> Result<(), PageLockError> {
-        with_allocator!(self.memory, allocator => allocator.page_lock(self.pfn)?.finish_unlock(unlocked))
+    fn unlock_slow(&self) -> Result<(), PageLockError> {
+        with_allocator!(self.memory, allocator => allocator.unlock_page(self.pfn))
     }
 }
 
@@ -303,10 +306,11 @@ impl Memory {
     /// # Errors
     /// [`PageLockError::Foreign`] and [`PageLockError::NotAllocated`].
     pub fn page_handle(&self, pfn: Pfn) -> Result<PageHandle<'_>, PageLockError> {
-        let (word, waiters_bit) = with_allocator!(self, allocator => {
+        let (word, waiters_bit): (&AtomicU32, _) = with_allocator!(self, allocator => {
             (allocator.page_lock(pfn)?.word(), allocator.model().page_lock.waiters_bit)
         });
-        Ok(PageHandle { memory: self, word, waiters_bit, pfn })
+        let idle = LockBits(word.load(Ordering::Relaxed)).idle();
+        Ok(PageHandle { memory: self, word, idle, waiters_bit, pfn })
     }
 
     /// Locks a page of an allocated block unless it is locked; returns whether it did.

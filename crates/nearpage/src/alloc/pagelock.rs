@@ -170,7 +170,7 @@ impl<'a, 'm, P: Platform> PageLock<'a, 'm, P> {
     fn lock_slow(&self, timeout: Option<Duration>) -> Result<(), PageLockError> {
         // Each look takes the line away from the holder, so looks get rarer.
         for round in 0..P::PAGE_LOCK_SPINS {
-            (0..1 << round).for_each(|_| core::hint::spin_loop());
+            (0..4 << round).for_each(|_| core::hint::spin_loop());
             if !self.is_locked() && self.try_lock() {
                 return Ok(());
             }

@@ -39,6 +39,11 @@ impl LockBits {
         self.0 & WAITERS != 0
     }
 
+    /// The word while nobody has or wants the lock.
+    pub const fn idle(self) -> u32 {
+        self.0 & !(LOCKED | WAITERS)
+    }
+
     /// What somebody who wants the lock makes of it: locked, or waited for.
     pub const fn locked_or_waited_for(self, bit: WaitersBit) -> LockBits {
         if self.is_locked() { LockBits(self.0 | bit.mask()) } else { LockBits(self.0 | LOCKED) }
@@ -69,6 +74,21 @@ pub(super) fn lock<C: Cell32>(cell: &C) -> bool {
 pub(super) fn unlock<C: Cell32>(cell: &C) -> bool {
     // Release pairs with the Acquire of whoever locks or reads the page next.
     cell.clear(LOCKED, Ordering::Release)
+}
+
+/// Locks a page whose word is `idle` while nobody has or wants the lock; returns whether it was so. The word is exchanged
+/// as a whole, so that there is nothing to look at before or after.
+#[inline(always)]
+pub fn lock_idle<C: Cell32>(cell: &C, idle: u32) -> bool {
+    // Acquire pairs with the Release of the unlock before.
+    cell.replace(idle, idle | LOCKED, Ordering::Acquire, Ordering::Relaxed).is_ok()
+}
+
+/// Unlocks such a page, if it is locked and nobody waits; returns whether it was so.
+#[inline(always)]
+pub fn unlock_idle<C: Cell32>(cell: &C, idle: u32) -> bool {
+    // Release pairs with the Acquire of whoever locks or reads the page next.
+    cell.replace(idle | LOCKED, idle, Ordering::Release, Ordering::Relaxed).is_ok()
 }
 
 /// Replaces the bits by `next` of them, in one exchange, until nobody comes between; returns what they were.

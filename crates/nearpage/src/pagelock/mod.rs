@@ -42,7 +42,7 @@ mod queue;
 mod table;
 mod wait;
 
-pub use bits::{LockBits, WaitersBit};
+pub use bits::{LockBits, WaitersBit, lock_idle, unlock_idle};
 pub use hash::{BUCKETS, Key};
 pub use queue::{Bucket, HeldBucket, Kind, Queue};
 pub use table::{WaitCounts, WaitTable};
