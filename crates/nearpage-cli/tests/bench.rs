@@ -76,11 +76,12 @@ fn everything_as_json() {
         "single_free",
         "bulk_alloc",
         "bulk_free",
+        "lock_pair",
     ]);
     let orders: Vec<String> = (0..=10).map(|order| format!("order{order}_pair")).collect();
     benches.extend(orders.iter().map(String::as_str));
     if document["machine"]["cpus"].as_u64() > Some(1) {
-        benches.insert("cross");
+        benches.extend(["cross", "lock_contended"]);
     }
     assert_eq!(distinct(&document, "bench"), benches);
     let allocators = distinct(&document, "allocator");
@@ -105,6 +106,8 @@ fn check_n(row: &Value) {
             assert!((20_000 - threads..=20_000).contains(&n), "{row}");
         }
         "cross" => assert_eq!((n, threads), (1, 2), "{row}"),
+        "lock_pair" => assert_eq!((n, threads), (0, 1), "{row}"),
+        "lock_contended" => assert_eq!((n, threads), (0, 2), "{row}"),
         _ => assert_eq!(n, 1, "{row}"),
     }
 }
@@ -168,6 +171,15 @@ fn the_zonelist_bench_has_rows_and_scans_of_each_rule() {
     );
 }
 
+#[test]
+fn page_locks_are_measured_under_all_rules() {
+    let document = json(&["pagelock"]);
+    let locks = ["nearpage", "nearpage-global", "nearpage-per-zone", "nearpage-no-waiters-bit"];
+    let expected = BTreeSet::from_iter(locks.into_iter().chain(["std"]));
+    assert_eq!(distinct(&document, "allocator"), expected);
+    assert!(stdout(&["pagelock"]).contains("\nlock_pair: ns per lock and unlock, 1 CPU\n"));
+}
+
 /// Without restartable sequences nearpage itself is the locked variant.
 #[test]
 fn what_does_not_take_part_is_told() {
@@ -202,7 +214,7 @@ fn one_cpu_skips_cross() {
 fn wrong_usage() {
     let unknown = refusal(&["pears"]);
     assert!(unknown.contains("'pears'"), "{unknown}");
-    assert!(unknown.contains("bulk, pairs, random, cross, orders, zonelist"), "{unknown}");
+    assert!(unknown.contains("bulk, pairs, random, cross, orders, zonelist, pagelock"), "{unknown}");
     assert!(refusal(&["--loop", "2018"]).contains("[possible values: exact, 2017]"));
     assert!(refusal(&["--rounds", "0"]).contains("0 is not in 1..=1000"));
     assert!(refusal(&["--bytes", "2X"]).contains("a size such as 0, 512M, 2G or 1T"));

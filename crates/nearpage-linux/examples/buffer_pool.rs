@@ -5,16 +5,17 @@
 //! ```
 //!
 //! Without FILE a file of 2 GB is made in the temporary folder, and kept for the next run. Four threads read
-//! all of it, each every fourth group, through a pool of 256 MB: a miss takes pages in bulk and reads
-//! ahead into them (`pread`); when memory gets short a shrinker evicts. What is printed at the end is how much was
-//! read, how fast, and how large the process was meanwhile.
+//! all of it, each the page that nobody has asked for yet, through a pool of 256 MB. A miss takes pages in bulk, locks
+//! them and reads ahead into them (`pread`), with no other lock held; a thread that finds its page locked waits until it
+//! has been read. When memory gets short a shrinker evicts. What is printed at the end is how much was read, how
+//! fast, how often threads waited for each other, and how large the process was meanwhile.
 
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Instant;
 
@@ -34,8 +35,15 @@ const THREADS: u64 = 4;
 /// Pages of the file that are in memory, by their number; oldest first in `order`.
 #[derive(Default)]
 struct Shard {
-    pages: HashMap<u64, Pfn>,
+    pages: HashMap<u64, Resident>,
     order: VecDeque<u64>,
+}
+
+/// A page in memory. It is locked until it has been read.
+struct Resident {
+    pfn: Pfn,
+    /// Threads that look at it, or are about to.
+    users: u32,
 }
 
 struct Pool {
@@ -45,18 +53,43 @@ struct Pool {
     shards: [Mutex<Shard>; SHARDS],
     misses: AtomicU64,
     evicted: AtomicU64,
+    /// A page could not be read: what is in memory is not what is in the file.
+    is_broken: AtomicBool,
 }
 
 impl Pool {
     /// Calls `look` with a page of the file.
     fn with_page<R>(&self, number: u64, look: impl FnOnce(&[u8]) -> R) -> io::Result<R> {
-        let mut shard = self.shard(number).lock().expect("no thread panics");
-        if !shard.pages.contains_key(&number) {
-            self.read_ahead(&mut shard, number)?;
+        let pfn = self.use_page(number)?;
+        // Whoever found the page missing reads it; the others wait here.
+        self.memory.wait_on_page(pfn).map_err(io::Error::other)?;
+        if self.is_broken.load(Ordering::Relaxed) {
+            return Err(io::Error::other("a page could not be read"));
         }
-        let address = self.memory.address(shard.pages[&number]);
-        // SAFETY: the page is the pool's, and nobody evicts it while its shard is locked.
-        Ok(look(unsafe { std::slice::from_raw_parts(address.as_ptr(), PAGE) }))
+        let address = self.memory.address(pfn);
+        // SAFETY: the page has been read, nobody writes it again, and nobody evicts it while it is in use.
+        let looked = look(unsafe { std::slice::from_raw_parts(address.as_ptr(), PAGE) });
+        self.end_use(number);
+        Ok(looked)
+    }
+
+    /// A page that nobody evicts until [`end_use`](Self::end_use); it may still be read by somebody else.
+    fn use_page(&self, number: u64) -> io::Result<Pfn> {
+        let mut shard = self.shard(number).lock().expect("no thread panics");
+        if let Some(page) = shard.pages.get_mut(&number) {
+            page.users += 1;
+            return Ok(page.pfn);
+        }
+        let fresh = self.add_group(&mut shard, number)?;
+        shard.pages.get_mut(&number).expect("it was just added").users += 1;
+        drop(shard);
+        self.read_ahead(&fresh)?;
+        Ok(fresh[0].1)
+    }
+
+    fn end_use(&self, number: u64) {
+        let mut shard = self.shard(number).lock().expect("no thread panics");
+        shard.pages.get_mut(&number).expect("nobody evicts a page in use").users -= 1;
     }
 
     /// Pages that are read together are in one shard.
@@ -64,8 +97,8 @@ impl Pool {
         &self.shards[(number / READ_AHEAD as u64) as usize % SHARDS]
     }
 
-    /// Brings the rest of the page's group in, as far as there is memory, and at least the page.
-    fn read_ahead(&self, shard: &mut Shard, number: u64) -> io::Result<()> {
+    /// Adds the rest of the page's group, as far as there is memory, and at least the page; all of them locked.
+    fn add_group(&self, shard: &mut Shard, number: u64) -> io::Result<Vec<(u64, Pfn)>> {
         let end = (number / READ_AHEAD as u64 + 1) * READ_AHEAD as u64;
         let wanted: Vec<u64> = (number..end.min(self.pages_in_file))
             .filter(|number| !shard.pages.contains_key(number))
@@ -77,16 +110,34 @@ impl Pool {
             .alloc_frames_bulk(request, &mut pages[..wanted.len()])
             .map_err(io::Error::other)?;
         self.misses.fetch_add(got as u64, Ordering::Relaxed);
-        for (&number, &pfn) in wanted.iter().zip(&pages[..got]) {
-            let start = self.memory.address(pfn).as_ptr();
-            // SAFETY: the page was just allocated, and nobody else knows of it.
-            let page = unsafe { std::slice::from_raw_parts_mut(start, PAGE) };
-            let read = self.file.read_at(page, number * PAGE as u64)?;
-            page[read..].fill(0);
-            shard.pages.insert(number, pfn);
+        let fresh: Vec<(u64, Pfn)> = wanted.into_iter().zip(pages).take(got).collect();
+        for &(number, pfn) in &fresh {
+            self.memory.lock_page(pfn).map_err(io::Error::other)?;
+            shard.pages.insert(number, Resident { pfn, users: 0 });
             shard.order.push_back(number);
         }
-        Ok(())
+        Ok(fresh)
+    }
+
+    /// Reads pages that this thread has locked, and unlocks each as soon as it is there. Others wait for them, so
+    /// they are unlocked even if they cannot be read.
+    fn read_ahead(&self, fresh: &[(u64, Pfn)]) -> io::Result<()> {
+        let mut result = Ok(());
+        for &(number, pfn) in fresh {
+            let start = self.memory.address(pfn).as_ptr();
+            // SAFETY: the page is the pool's, and locked by this thread: nobody else looks at it.
+            let page = unsafe { std::slice::from_raw_parts_mut(start, PAGE) };
+            match self.file.read_at(page, number * PAGE as u64) {
+                Ok(read) => page[read..].fill(0),
+                Err(error) => {
+                    self.is_broken.store(true, Ordering::Relaxed);
+                    result = Err(error);
+                }
+            }
+            // SAFETY: this thread has locked it.
+            unsafe { self.memory.unlock_page(pfn) }.map_err(io::Error::other)?;
+        }
+        result
     }
 }
 
@@ -103,9 +154,15 @@ impl Shrinker for Evict {
         for shard in &pool.shards {
             // The thread that asks for memory holds one of the shards.
             let Ok(mut shard) = shard.try_lock() else { continue };
-            for _ in 0..share {
+            for _ in 0..share.min(shard.order.len()) {
                 let Some(number) = shard.order.pop_front() else { break };
-                victims.extend(shard.pages.remove(&number));
+                let page = &shard.pages[&number];
+                let is_busy = page.users > 0 || pool.memory.is_page_locked(page.pfn) == Ok(true);
+                if is_busy {
+                    shard.order.push_back(number);
+                } else {
+                    victims.extend(shard.pages.remove(&number).map(|page| page.pfn));
+                }
             }
         }
         // SAFETY: the pages are in no shard any more.
@@ -140,6 +197,7 @@ fn main() -> io::Result<()> {
         shards: Default::default(),
         misses: AtomicU64::new(0),
         evicted: AtomicU64::new(0),
+        is_broken: AtomicBool::new(false),
     });
     *evict.0.lock().expect("no thread panics") = Arc::downgrade(&pool);
 
@@ -173,23 +231,19 @@ fn main() -> io::Result<()> {
     Ok(())
 }
 
-/// Lines of vmstat that say where pages came from and what is left.
+/// Lines of vmstat that say where pages came from, what is left, and how often a thread slept for another one.
 fn is_told(line: &&str) -> bool {
-    ["nr_free_pages ", "nr_pcp_pages ", "numa_hit ", "numa_miss "]
+    ["nr_free_pages ", "nr_pcp_pages ", "numa_hit ", "numa_miss ", "page_lock_waits "]
         .iter()
         .any(|name| line.starts_with(name))
 }
 
-/// Reads the whole file: each thread every fourth group.
+/// Reads the whole file: each thread the next page, until there is none.
 fn read_all(pool: &Pool) -> io::Result<u64> {
-    let largest = AtomicU64::new(0);
+    let (largest, next) = (AtomicU64::new(0), AtomicU64::new(0));
     let sum = std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..THREADS)
-            .map(|thread| {
-                let largest = &largest;
-                scope.spawn(move || read_share(pool, thread, largest))
-            })
-            .collect();
+        let workers: Vec<_> =
+            (0..THREADS).map(|_| scope.spawn(|| read_share(pool, &next, &largest))).collect();
         workers.into_iter().try_fold(0_u64, |sum, worker| {
             Ok::<u64, io::Error>(sum.wrapping_add(worker.join().expect("no thread panics")?))
         })
@@ -201,10 +255,13 @@ fn read_all(pool: &Pool) -> io::Result<u64> {
     Ok(sum)
 }
 
-fn read_share(pool: &Pool, thread: u64, largest: &AtomicU64) -> io::Result<u64> {
+fn read_share(pool: &Pool, next: &AtomicU64, largest: &AtomicU64) -> io::Result<u64> {
     let mut sum = 0_u64;
-    let group = READ_AHEAD as u64;
-    for number in (0..pool.pages_in_file).filter(|number| number / group % THREADS == thread) {
+    loop {
+        let number = next.fetch_add(1, Ordering::Relaxed);
+        if number >= pool.pages_in_file {
+            return Ok(sum);
+        }
         sum = sum.wrapping_add(pool.with_page(number, |page| {
             page.chunks_exact(8).fold(0_u64, |sum, word| {
                 sum.wrapping_add(u64::from_le_bytes(word.try_into().expect("eight bytes")))
@@ -214,7 +271,6 @@ fn read_share(pool: &Pool, thread: u64, largest: &AtomicU64) -> io::Result<u64> 
             largest.fetch_max(resident_bytes()?, Ordering::Relaxed);
         }
     }
-    Ok(sum)
 }
 
 fn resident_bytes() -> io::Result<u64> {

@@ -172,7 +172,7 @@ impl<S: Storage, const HARDENED: bool> Platform for Host<S, HARDENED> {
     type Storage = S;
     const HARDENED: bool = HARDENED;
     // A page is locked for about as long as a copy of it takes; a sleep costs ten times as much.
-    const PAGE_LOCK_SPINS: u32 = 100;
+    const PAGE_LOCK_SPINS: u32 = 5;
 
     #[inline(always)]
     fn storage(&self) -> &S {

@@ -33,4 +33,4 @@ pub use builder::MemoryBuilder;
 pub use huge::HugePages;
 pub use machine::{HostMachine, HostNode};
 pub use memory::{Memory, MemoryError, PageBlock};
-pub use pagelock::{LockablePages, LockedPage};
+pub use pagelock::{LockablePages, LockedPage, PageHandle};

@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use nearpage::alloc::BitWord;
 use nearpage::error::PageLockError;
-use nearpage::pagelock::WaitCounts;
+use nearpage::pagelock::{LockBits, WaitCounts, WaitersBit, lock_idle, try_lock, unlock_idle};
+use nearpage::sync::{AtomicU32, Ordering};
 use nearpage::units::{NodeId, Pfn};
 
 use crate::memory::{Allocator, FRAME_BYTES, Memory, PageBlock, with_allocator};
@@ -99,9 +100,8 @@ impl<'a> LockablePages<'a> {
     /// [`LockError::NoSuchPage`].
     #[inline]
     pub fn try_lock(&self, index: usize) -> Result<Option<LockedPage<'_>>, LockError> {
-        let pfn = self.page(index)?;
-        let is_ours = self.memory().try_lock_page(pfn)?;
-        Ok(is_ours.then(|| self.locked(pfn)))
+        let page = self.page(index)?;
+        Ok(page.try_lock().then(|| self.locked(page)))
     }
 
     /// Locks a page; waits while it is locked.
@@ -110,9 +110,9 @@ impl<'a> LockablePages<'a> {
     /// [`LockError::NoSuchPage`].
     #[inline]
     pub fn lock(&self, index: usize) -> Result<LockedPage<'_>, LockError> {
-        let pfn = self.page(index)?;
-        self.memory().lock_page(pfn)?;
-        Ok(self.locked(pfn))
+        let page = self.page(index)?;
+        page.lock()?;
+        Ok(self.locked(page))
     }
 
     /// Locks a page; waits while it is locked, but no longer than `timeout`.
@@ -124,17 +124,17 @@ impl<'a> LockablePages<'a> {
         index: usize,
         timeout: Duration,
     ) -> Result<LockedPage<'_>, LockError> {
-        let pfn = self.page(index)?;
-        self.memory().lock_page_timeout(pfn, timeout)?;
-        Ok(self.locked(pfn))
+        let page = self.page(index)?;
+        self.memory().lock_page_timeout(page.pfn, timeout)?;
+        Ok(self.locked(page))
     }
 
-    /// Waits until a page is unlocked, or has been since the call.
+    /// Waits until a page is unlocked.
     ///
     /// # Errors
     /// As [`lock`](Self::lock).
     pub fn wait_on(&self, index: usize) -> Result<(), LockError> {
-        Ok(self.memory().wait_on_page(self.page(index)?)?)
+        Ok(self.memory().wait_on_page(self.page(index)?.pfn)?)
     }
 
     /// Whether somebody has a page locked.
@@ -142,7 +142,7 @@ impl<'a> LockablePages<'a> {
     /// # Errors
     /// [`LockError::NoSuchPage`].
     pub fn is_locked(&self, index: usize) -> Result<bool, LockError> {
-        Ok(self.memory().is_page_locked(self.page(index)?)?)
+        Ok(self.memory().is_page_locked(self.page(index)?.pfn)?)
     }
 
     /// The block again, for its one owner.
@@ -163,18 +163,17 @@ impl<'a> LockablePages<'a> {
     }
 
     #[inline]
-    fn page(&self, index: usize) -> Result<Pfn, LockError> {
+    fn page(&self, index: usize) -> Result<PageHandle<'_>, LockError> {
         let pages = self.len();
-        if index < pages {
-            Ok(Pfn(self.block.pfn().0 + index as u64))
-        } else {
-            Err(LockError::NoSuchPage { index, pages })
+        if index >= pages {
+            return Err(LockError::NoSuchPage { index, pages });
         }
+        Ok(self.memory().page_handle(Pfn(self.block.pfn().0 + index as u64))?)
     }
 
     #[inline]
-    fn locked(&self, pfn: Pfn) -> LockedPage<'_> {
-        LockedPage { memory: self.memory(), bytes: self.memory().address(pfn), pfn }
+    fn locked<'p>(&'p self, handle: PageHandle<'p>) -> LockedPage<'p> {
+        LockedPage { handle, bytes: self.memory().address(handle.pfn) }
     }
 
     /// Unlocks what guards that were forgotten left locked, here or with the frames' last owner: nobody has the
@@ -196,9 +195,8 @@ impl Drop for LockablePages<'_> {
 /// A page that the caller has locked; dropping it unlocks the page.
 #[derive(Debug)]
 pub struct LockedPage<'p> {
-    memory: &'p Memory,
+    handle: PageHandle<'p>,
     bytes: NonNull<u8>,
-    pfn: Pfn,
 }
 
 // SAFETY: a reference to bytes that nobody else reaches; the memory may be shared.
@@ -209,7 +207,7 @@ unsafe impl Sync for LockedPage<'_> {}
 impl LockedPage<'_> {
     /// The frame.
     pub fn pfn(&self) -> Pfn {
-        self.pfn
+        self.handle.pfn
     }
 }
 
@@ -233,14 +231,88 @@ impl Drop for LockedPage<'_> {
     #[inline]
     fn drop(&mut self) {
         // SAFETY: the guard has the lock, and its end is the end of all use of it.
-        let unlocked = unsafe { self.memory.unlock_page(self.pfn) };
+        let unlocked = unsafe { self.handle.unlock() };
         // An error means that somebody unlocked the page behind our back; it has been reported.
         debug_assert!(unlocked.is_ok());
     }
 }
 
+/// The lock of a page of an allocated block, found once: for those who lock a page often.
+///
+/// The lock is the page's, not the handle's: it stays locked when the handle is dropped.
+#[derive(Clone, Copy)]
+pub struct PageHandle<'a> {
+    memory: &'a Memory,
+    word: &'a AtomicU32,
+    /// The word while nobody has or wants the lock: that of an allocated page does not change otherwise.
+    idle: u32,
+    waiters_bit: WaitersBit,
+    pfn: Pfn,
+}
+
+impl PageHandle<'_> {
+    /// The frame.
+    pub fn pfn(&self) -> Pfn {
+        self.pfn
+    }
+
+    /// As [`Memory::try_lock_page`], of a page that is still allocated.
+    #[inline(always)]
+    pub fn try_lock(&self) -> bool {
+        lock_idle(self.word, self.idle) || try_lock(self.word)
+    }
+
+    /// As [`Memory::lock_page`].
+    ///
+    /// # Errors
+    /// As [`Memory::lock_page`].
+    #[inline(always)]
+    pub fn lock(&self) -> Result<(), PageLockError> {
+        if lock_idle(self.word, self.idle) { Ok(()) } else { self.memory.lock_page(self.pfn) }
+    }
+
+    /// As [`Memory::unlock_page`].
+    ///
+    /// # Errors
+    /// As [`Memory::unlock_page`].
+    ///
+    /// # Safety
+    /// * As [`Memory::unlock_page`].
+    #[inline(always)]
+    pub unsafe fn unlock(&self) -> Result<(), PageLockError> {
+        if self.waiters_bit == WaitersBit::On && unlock_idle(self.word, self.idle) {
+            return Ok(());
+        }
+        self.unlock_slow()
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn unlock_slow(&self) -> Result<(), PageLockError> {
+        with_allocator!(self.memory, allocator => allocator.unlock_page(self.pfn))
+    }
+}
+
+impl fmt::Debug for PageHandle<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PageHandle({})", self.pfn)
+    }
+}
+
 /// Locks by frame number.
 impl Memory {
+    /// The lock of a page of an allocated block, which must stay allocated as long as the handle is used.
+    ///
+    /// # Errors
+    /// [`PageLockError::Foreign`] and [`PageLockError::NotAllocated`].
+    pub fn page_handle(&self, pfn: Pfn) -> Result<PageHandle<'_>, PageLockError> {
+        let (word, waiters_bit): (&AtomicU32, _) = with_allocator!(self, allocator => {
+            (allocator.page_lock(pfn)?.word(), allocator.model().page_lock.waiters_bit)
+        });
+        let idle = LockBits(word.load(Ordering::Relaxed)).idle();
+        Ok(PageHandle { memory: self, word, idle, waiters_bit, pfn })
+    }
+
     /// Locks a page of an allocated block unless it is locked; returns whether it did.
     ///
     /// # Errors
@@ -307,7 +379,7 @@ impl Memory {
         with_allocator!(self, allocator => allocator.unlock_page(pfn))
     }
 
-    /// Waits until a page is unlocked, or has been since the call: to read what whoever had it has written.
+    /// Waits until a page is unlocked: to read what whoever had it has written.
     ///
     /// # Errors
     /// As [`lock_page`](Self::lock_page).

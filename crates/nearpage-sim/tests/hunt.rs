@@ -13,7 +13,7 @@ use nearpage::alloc::{Config, Request};
 use nearpage::gfp::Gfp;
 use nearpage::model::Model;
 use nearpage::platform::Platform;
-use nearpage::units::{CpuId, NodeId, Order, Pfn};
+use nearpage::units::{NodeId, Order, Pfn};
 use nearpage_sim::costs::Costs;
 use nearpage_sim::executor::Tasks;
 use nearpage_sim::machine::Machine;

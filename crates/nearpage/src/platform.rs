@@ -159,7 +159,8 @@ pub trait Platform: Sized {
         false
     }
 
-    /// How often a thread looks at a locked page again before it parks. 0 where nobody else runs meanwhile.
+    /// How often a thread looks at a locked page again before it parks; from look to look it waits twice as long. 0
+    /// where nobody else runs meanwhile.
     const PAGE_LOCK_SPINS: u32 = 0;
 
     /// The calling thread, which may park on `word` from now on.

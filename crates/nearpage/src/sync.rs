@@ -28,8 +28,10 @@ pub trait Cell32 {
         success: Ordering,
         failure: Ordering,
     ) -> Result<u32, u32>;
-    /// Clears the bits that are not in `mask`, and returns what was there.
-    fn keep(&self, mask: u32, order: Ordering) -> u32;
+    /// Sets one bit; returns whether it was set before.
+    fn set(&self, bit: u32, order: Ordering) -> bool;
+    /// Clears one bit; returns whether it was set before.
+    fn clear(&self, bit: u32, order: Ordering) -> bool;
     /// A sequentially consistent fence: nothing after it is seen before anything before it.
     fn full_fence();
 }
@@ -60,9 +62,15 @@ impl Cell32 for AtomicU32 {
         self.compare_exchange(current, new, success, failure)
     }
 
+    // With one bit asked for, compilers for x86 know an instruction that does it: no loop, no look before.
     #[inline(always)]
-    fn keep(&self, mask: u32, order: Ordering) -> u32 {
-        self.fetch_and(mask, order)
+    fn set(&self, bit: u32, order: Ordering) -> bool {
+        self.fetch_or(bit, order) & bit != 0
+    }
+
+    #[inline(always)]
+    fn clear(&self, bit: u32, order: Ordering) -> bool {
+        self.fetch_and(!bit, order) & bit != 0
     }
 
     #[inline(always)]

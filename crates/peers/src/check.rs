@@ -126,7 +126,8 @@ fn verdict(must: &Must, results: &Results) -> Verdict {
     }
 }
 
-fn words(bound: Bound, unit: &str) -> String {
+/// A bound as it is written.
+pub fn words(bound: Bound, unit: &str) -> String {
     match bound {
         Bound::AtMost(limit) => format!("<= {limit}{unit}"),
         Bound::AtLeast(limit) => format!(">= {limit}{unit}"),

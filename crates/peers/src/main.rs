@@ -3,6 +3,7 @@
 mod check;
 mod contestant;
 mod footprint;
+mod locks;
 mod machine;
 mod nearpage;
 mod objects;
@@ -36,6 +37,7 @@ struct Cli {
 enum Command {
     Pages(PagesArguments),
     Objects(ObjectsArguments),
+    Locks(locks::LocksArguments),
 }
 
 /// Allocates and frees objects with all allocators.
@@ -80,11 +82,12 @@ struct PagesArguments {
 }
 
 fn main() -> ExitCode {
-    let code = match Cli::parse().command {
+    let outcome = match Cli::parse().command {
         Command::Pages(arguments) => pages(&arguments),
         Command::Objects(arguments) => objects(&arguments),
+        Command::Locks(arguments) => locks::run(&arguments),
     };
-    match code {
+    match outcome {
         Ok(code) => code,
         Err(error) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(error) => {

@@ -7,6 +7,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 
 use crate::check::Verdict;
+use crate::machine::Machine;
 use crate::pages::{Resident, Run};
 use crate::sample::{Bench, Row};
 
@@ -36,7 +37,7 @@ pub fn json(out: &mut impl Write, run: &Run, checks: Option<&[Verdict]>) -> io::
 ///
 /// The error of writing.
 pub fn text(out: &mut impl Write, run: &Run, checks: Option<&[Verdict]>) -> io::Result<()> {
-    write_machine(out, run)?;
+    write_machine(out, &run.machine)?;
     for bench in Bench::ALL {
         let threads: BTreeSet<usize> = of_bench(run, bench).map(|row| row.threads).collect();
         for threads in threads {
@@ -63,8 +64,12 @@ fn of_bench(run: &Run, bench: Bench) -> impl Iterator<Item = &Row> {
     run.rows.iter().filter(move |row| row.bench == bench)
 }
 
-fn write_machine(out: &mut impl Write, run: &Run) -> io::Result<()> {
-    let machine = &run.machine;
+/// Writes what a result was measured on.
+///
+/// # Errors
+///
+/// The error of writing.
+pub fn write_machine(out: &mut impl Write, machine: &Machine) -> io::Result<()> {
     let load = machine.load.map_or("unknown".to_owned(), |load| load.to_string());
     writeln!(out, "{}, {} CPUs, {}, load {load}", machine.cpu, machine.cpus, machine.kernel)?;
     let commit = machine.commit.unwrap_or("no commit");
@@ -128,7 +133,12 @@ fn resident_table(resident: &[Resident]) -> Table {
     right_align(table)
 }
 
-fn write_checks(out: &mut impl Write, checks: &[Verdict]) -> io::Result<()> {
+/// Writes the promises and how they came out.
+///
+/// # Errors
+///
+/// The error of writing.
+pub fn write_checks(out: &mut impl Write, checks: &[Verdict]) -> io::Result<()> {
     writeln!(out)?;
     for check in checks {
         let word = if check.ok { "ok  " } else { "MISS" };
@@ -146,13 +156,15 @@ fn write_checks(out: &mut impl Write, checks: &[Verdict]) -> io::Result<()> {
     writeln!(out, "{missed} of {} missed", checks.len())
 }
 
-fn empty<T: Into<comfy_table::Row>>(heading: T) -> Table {
+/// A table without frame.
+pub fn empty<T: Into<comfy_table::Row>>(heading: T) -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header(heading);
     table
 }
 
-fn right_align(mut table: Table) -> Table {
+/// Numbers are aligned right.
+pub fn right_align(mut table: Table) -> Table {
     for column in table.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);
     }
@@ -160,7 +172,7 @@ fn right_align(mut table: Table) -> Table {
 }
 
 /// Three significant digits or so.
-fn nanoseconds(ns: f64) -> String {
+pub fn nanoseconds(ns: f64) -> String {
     match ns {
         ..10.0 => format!("{ns:.2}"),
         ..1000.0 => format!("{ns:.1}"),

@@ -7,6 +7,7 @@ mod field;
 mod machine;
 mod measure;
 mod orders;
+mod pagelock;
 mod pairs;
 mod random;
 mod reference;
@@ -81,18 +82,24 @@ and freed between the next two. What the looks cost is taken off.
   off, original, keyed
                      in zonelist: the rules of the zonelist cache. Nodes are emulated, 8 MiB each; in near
                      the first alone has room, in far the last alone
+  nearpage-global, nearpage-per-zone, nearpage-no-waiters-bit
+                     page locks under other rules: where their wait tables are, and whether an unlock
+                     looks at them each time
+  std                the standard library's mutex, in lock_*
 
 JSON (--json): {\"schema\": 1, \"machine\": {...}, \"rows\": [...], \"scans\": [...]}
   machine            cpu, cpus, cpu_list, nodes, memory_bytes, kernel, page_bytes, storage, binding,
                      version, commit, clock_look_ns, bytes_per_node, rounds
   rows[].bench       pair, fill, free_lifo, free_random, cross, order0_pair to order10_pair,
                      single_alloc, single_free, bulk_alloc, bulk_free; with --loop 2017
-                     single_alloc_2017 and single_free_2017; near and far in zonelist
+                     single_alloc_2017 and single_free_2017; near and far in zonelist; lock_pair,
+                     lock_contended
   rows[].allocator   as above
   rows[].threads, n  n is pages per call in single_* and bulk_*, pages held in fill and free_*, nodes in near and
-                     far, else 1
+                     far, 0 in lock_*, else 1
   rows[].ns_median, ns_min, ns_max
-                     over the rounds: nanoseconds per page; per allocation and free for *pair and cross;
+                     over the rounds: nanoseconds per page; per allocation and free for *pair and cross,
+                     per lock and unlock for lock_*;
                      with several threads wall time x threads / operations
   scans[]            only with zonelist: bench, allocator, n; pages allocated, zones_visited and
                      zones_skipped behind the first, second_passes, zaps";
@@ -112,6 +119,8 @@ pub enum Bench {
     Orders,
     /// A page past 27 and past 255 full nodes, with and without the zonelist cache; only if named
     Zonelist,
+    /// The lock of a page, locked and unlocked by one thread, and by two
+    Pagelock,
 }
 
 impl Bench {
@@ -123,6 +132,7 @@ impl Bench {
             Self::Cross => "cross",
             Self::Orders => "orders",
             Self::Zonelist => "zonelist",
+            Self::Pagelock => "pagelock",
         }
     }
 
@@ -133,6 +143,7 @@ impl Bench {
             Self::Random => effort.fill_pages,
             Self::Pairs | Self::Cross | Self::Zonelist => 4096,
             Self::Orders => 1024 * cpus,
+            Self::Pagelock => 1,
         }
     }
 
@@ -145,6 +156,7 @@ impl Bench {
             Self::Orders => orders::steps(context),
             // Its steps are on memories of its own: `Run::measure`.
             Self::Zonelist => Vec::new(),
+            Self::Pagelock => pagelock::steps(context),
         }
     }
 
@@ -158,6 +170,9 @@ impl Bench {
             }
             Self::Pairs | Self::Cross => {
                 table::figures(rows, |work| format!("{work}: ns per allocation and free"))
+            }
+            Self::Pagelock => {
+                table::figures(rows, |work| format!("{work}: ns per lock and unlock"))
             }
             Self::Orders => table::orders(rows, "orders: ns per allocation and free"),
             Self::Zonelist => table::zonelist(rows, &measured.scans),

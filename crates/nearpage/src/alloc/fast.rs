@@ -263,7 +263,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         } else {
             let held = word.swap(cached);
             if !held.is_allocated(order) {
-                return Err(self.refuse_taken(word, held, cached, pfn, order));
+                return Err(self.refuse_taken(word, held, pfn, order));
             }
         }
         Ok(())
@@ -276,12 +276,11 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         &self,
         word: WordCell<'_>,
         held: Word,
-        cached: Word,
         pfn: Pfn,
         order: Order,
     ) -> FreeError {
         if held.without_lock().is_allocated(order) {
-            word.replace(cached, held);
+            word.replace(Word::cached(order, held.zone()), held);
         }
         self.refuse_free(pfn, order)
     }

@@ -7,8 +7,8 @@ use super::PageAllocator;
 use crate::error::PageLockError;
 use crate::frame::{Frame, FrameState, Word};
 use crate::pagelock::{
-    Awaited, Bucket, Interrupted, Key, PageSite, Site, Wait, WaitCounts, WaitTable, try_lock,
-    unlock,
+    Awaited, Bucket, Interrupted, Key, PageSite, Site, Unlocked, Wait, WaitCounts, WaitTable,
+    try_lock, try_unlock,
 };
 use crate::platform::Platform;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
@@ -55,6 +55,12 @@ impl<'a, 'm, P: Platform> PageLock<'a, 'm, P> {
         self.pfn
     }
 
+    /// The frame's word; its lock bits are as [`crate::pagelock::LockBits`] says.
+    #[inline]
+    pub fn word(&self) -> &'m AtomicU32 {
+        self.word
+    }
+
     /// Whether somebody has locked the page.
     #[inline]
     pub fn is_locked(&self) -> bool {
@@ -98,13 +104,31 @@ impl<'a, 'm, P: Platform> PageLock<'a, 'm, P> {
     /// [`PageLockError::NotLocked`]; the host is told then ([`Platform::lock_misuse`]).
     #[inline(always)]
     pub fn unlock(&self) -> Result<(), PageLockError> {
-        if unlock(self.word, self.allocator.model.page_lock.waiters_bit, || self.site()) {
-            return Ok(());
+        match try_unlock(self.word, self.allocator.model.page_lock.waiters_bit) {
+            Unlocked::AndNobodyWaits => Ok(()),
+            unlocked => self.finish_unlock(unlocked),
         }
-        Err(self.allocator.refuse_unlock(PageLockError::NotLocked { pfn: self.pfn }))
     }
 
-    /// Waits until the page is unlocked, or has been since the wait began.
+    /// What is left to do after [`try_unlock`]: wakes who waits, or refuses.
+    ///
+    /// # Errors
+    /// As [`unlock`](Self::unlock).
+    #[cold]
+    #[inline(never)]
+    pub fn finish_unlock(&self, unlocked: Unlocked) -> Result<(), PageLockError> {
+        match unlocked {
+            Unlocked::AndNobodyWaits => {}
+            Unlocked::AndSomebodyWaits => self.site().wake(),
+            Unlocked::NotLocked => {
+                let error = PageLockError::NotLocked { pfn: self.pfn };
+                return Err(self.allocator.refuse_unlock(error));
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until the page is unlocked: what whoever had it wrote before is visible then.
     ///
     /// # Errors
     /// As [`lock`](Self::lock).
@@ -144,8 +168,9 @@ impl<'a, 'm, P: Platform> PageLock<'a, 'm, P> {
     #[cold]
     #[inline(never)]
     fn lock_slow(&self, timeout: Option<Duration>) -> Result<(), PageLockError> {
-        for _ in 0..P::PAGE_LOCK_SPINS {
-            core::hint::spin_loop();
+        // Each look takes the line away from the holder, so looks get rarer.
+        for round in 0..P::PAGE_LOCK_SPINS {
+            (0..4 << round).for_each(|_| core::hint::spin_loop());
             if !self.is_locked() && self.try_lock() {
                 return Ok(());
             }
@@ -255,7 +280,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         }
     }
 
-    /// Waits until a page is unlocked, or has been since the wait began.
+    /// Waits until a page is unlocked.
     ///
     /// # Errors
     /// As [`lock_page`](Self::lock_page).
@@ -410,5 +435,117 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::time::Duration;
+
+    use super::*;
+    use crate::alloc::{Config, Request};
+    use crate::error::FreeError;
+    use crate::gfp::Gfp;
+    use crate::model::Model;
+    use crate::pagelock::{PageLockRules, WaitTables, WaitersBit};
+    use crate::testing::machine::TestMachine;
+
+    const PAGE: Request = Request::new(Order(0), Gfp::KERNEL);
+
+    /// A machine of two nodes, of which one has two zones.
+    fn machine(tables: WaitTables) -> TestMachine {
+        let page_lock = PageLockRules { tables, waiters_bit: WaitersBit::On };
+        let model = Model { page_lock, ..Model::NEARPAGE };
+        let machine = TestMachine::new().node(0, 4096, &[0]).movable(2048).node(1, 4096, &[1]);
+        machine.config(Config { model, ..Config::default() })
+    }
+
+    #[test]
+    fn rules_say_which_zones_share_a_table() {
+        for (tables, shared) in [
+            (WaitTables::PerNode, [true, false]),
+            (WaitTables::Global, [true, true]),
+            (WaitTables::PerZone, [false, false]),
+        ] {
+            machine(tables).run(|allocator| {
+                let [a, b, c] = allocator.wait_tables() else { panic!("three zones") };
+                assert_eq!([core::ptr::eq(*a, *b), core::ptr::eq(*b, *c)], shared);
+                let all = shared.iter().filter(|shared| !**shared).count() + 1;
+                assert_eq!(allocator.wait_buckets().count(), all * 256);
+            });
+        }
+    }
+
+    #[test]
+    fn waits_end_when_their_time_is_up_or_the_host_says_so() {
+        machine(WaitTables::PerNode).run(|allocator| {
+            let pfn = allocator.alloc(PAGE).unwrap();
+            let page = allocator.page_lock(pfn).unwrap();
+            allocator.lock_page(pfn).unwrap();
+            let soon = Duration::from_nanos(100);
+            let before = allocator.platform().now_ns.get();
+            assert_eq!(page.lock_timeout(soon), Err(PageLockError::TimedOut));
+            assert_eq!(page.wait_timeout(soon), Err(PageLockError::TimedOut));
+            assert_eq!(allocator.platform().now_ns.get() - before, 200);
+            allocator.platform().cancels.set(true);
+            assert_eq!(page.lock(), Err(PageLockError::Cancelled));
+            assert_eq!(allocator.wait_on_page(pfn), Err(PageLockError::Cancelled));
+            assert!(page.is_locked() && !page.has_waiters(), "nothing is left behind");
+            allocator.unlock_page(pfn).unwrap();
+            assert_eq!(page.lock_timeout(Duration::MAX), Ok(()));
+            allocator.unlock_page(pfn).unwrap();
+            assert_eq!(allocator.wait_counts(NodeIndex(0)).waits, 4);
+            assert_eq!(allocator.wait_counts(NodeIndex(1)), WaitCounts::default());
+        });
+    }
+
+    #[test]
+    fn words_and_bits_that_are_not_there_are_refused() {
+        machine(WaitTables::PerNode).run(|allocator| {
+            let word = AtomicU32::new(0);
+            let inside = allocator.zones()[0].span().start.0 << 12;
+            assert_eq!(allocator.wait_on_bit(&word, inside, 31, None), Ok(()));
+            let no_bit = PageLockError::NoSuchBit { bit: 32, bits: 32 };
+            assert_eq!(allocator.wait_on_bit(&word, inside, 32, None), Err(no_bit));
+            let outside = PageLockError::OutsideMemory { address: 8 };
+            assert_eq!(allocator.wait_on_bit(&word, 8, 0, None), Err(outside));
+            assert_eq!(allocator.wake_up_bit(8, 0), Err(outside));
+        });
+    }
+
+    #[test]
+    fn a_page_that_is_waited_for_is_not_freed_and_a_stale_bit_does_not_matter() {
+        machine(WaitTables::PerNode).run(|allocator| {
+            let pfn = allocator.alloc(PAGE).unwrap();
+            let page = allocator.page_lock(pfn).unwrap();
+            assert!(page.try_lock());
+            {
+                let wait = core::pin::pin!(page.lock_wait());
+                assert!(wait.as_ref().poll().is_pending());
+                page.unlock().unwrap();
+                assert!(wait.is_woken() && page.try_lock());
+                assert!(wait.as_ref().poll().is_pending(), "overtaken");
+                let refused = Err(FreeError::Locked { pfn, order: Order(0) });
+                assert_eq!(allocator.free(pfn, Order(0)), refused);
+                allocator.check().unwrap();
+            }
+            page.unlock().unwrap();
+            // As after a fork: the waiter is not there any more.
+            page.word().fetch_or(crate::frame::WAITERS, Ordering::Relaxed);
+            assert_eq!(allocator.free(pfn, Order(0)), Ok(()));
+            allocator.check().unwrap();
+        });
+    }
+
+    #[test]
+    fn the_walker_finds_a_lock_on_a_free_page() {
+        machine(WaitTables::PerNode).run(|allocator| {
+            let pfn = allocator.alloc(PAGE).unwrap();
+            let page = allocator.page_lock(pfn).unwrap();
+            allocator.free(pfn, Order(0)).unwrap();
+            page.try_lock();
+            let found = allocator.check().unwrap_err();
+            assert!(matches!(found, crate::check::CheckError::Locked { .. }), "{found}");
+        });
     }
 }

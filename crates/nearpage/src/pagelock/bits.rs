@@ -39,16 +39,9 @@ impl LockBits {
         self.0 & WAITERS != 0
     }
 
-    /// Locked, if it was not.
-    #[inline(always)]
-    pub const fn locked(self) -> Option<LockBits> {
-        if self.is_locked() { None } else { Some(LockBits(self.0 | LOCKED)) }
-    }
-
-    /// Unlocked, if it was locked.
-    #[inline(always)]
-    pub const fn unlocked(self) -> Option<LockBits> {
-        if self.is_locked() { Some(LockBits(self.0 & !LOCKED)) } else { None }
+    /// The word while nobody has or wants the lock.
+    pub const fn idle(self) -> u32 {
+        self.0 & !(LOCKED | WAITERS)
     }
 
     /// What somebody who wants the lock makes of it: locked, or waited for.
@@ -69,19 +62,42 @@ pub(super) fn read<C: Cell32>(cell: &C) -> LockBits {
     LockBits(cell.load(Ordering::Acquire))
 }
 
-/// Replaces the bits by `next` of them, in one exchange, until nobody comes between; returns what they were, or
-/// as an error what `next` made nothing of.
+/// Sets the lock bit; returns whether it was clear.
 #[inline(always)]
-pub(super) fn update<C: Cell32>(
-    cell: &C,
-    success: Ordering,
-    next: impl Fn(LockBits) -> Option<LockBits>,
-) -> Result<LockBits, LockBits> {
+pub(super) fn lock<C: Cell32>(cell: &C) -> bool {
+    // Acquire pairs with the Release of the unlock before.
+    !cell.set(LOCKED, Ordering::Acquire)
+}
+
+/// Clears the lock bit; returns whether it was set.
+#[inline(always)]
+pub(super) fn unlock<C: Cell32>(cell: &C) -> bool {
+    // Release pairs with the Acquire of whoever locks or reads the page next.
+    cell.clear(LOCKED, Ordering::Release)
+}
+
+/// Locks a page whose word is `idle` while nobody has or wants the lock; returns whether it was so. The word is exchanged
+/// as a whole, so that there is nothing to look at before or after.
+#[inline(always)]
+pub fn lock_idle<C: Cell32>(cell: &C, idle: u32) -> bool {
+    // Acquire pairs with the Release of the unlock before.
+    cell.replace(idle, idle | LOCKED, Ordering::Acquire, Ordering::Relaxed).is_ok()
+}
+
+/// Unlocks such a page, if it is locked and nobody waits; returns whether it was so.
+#[inline(always)]
+pub fn unlock_idle<C: Cell32>(cell: &C, idle: u32) -> bool {
+    // Release pairs with the Acquire of whoever locks or reads the page next.
+    cell.replace(idle | LOCKED, idle, Ordering::Release, Ordering::Relaxed).is_ok()
+}
+
+/// Replaces the bits by `next` of them, in one exchange, until nobody comes between; returns what they were.
+pub(super) fn update<C: Cell32>(cell: &C, next: impl Fn(LockBits) -> LockBits) -> LockBits {
     let mut seen = cell.load(Ordering::Relaxed);
     loop {
-        let Some(new) = next(LockBits(seen)) else { return Err(LockBits(seen)) };
-        match cell.replace(seen, new.0, success, Ordering::Relaxed) {
-            Ok(_) => return Ok(LockBits(seen)),
+        // Acquire pairs with the Release of the unlock before.
+        match cell.replace(seen, next(LockBits(seen)).0, Ordering::Acquire, Ordering::Relaxed) {
+            Ok(_) => return LockBits(seen),
             Err(found) => seen = found,
         }
     }
@@ -89,13 +105,14 @@ pub(super) fn update<C: Cell32>(
 
 /// Says that nobody waits any more; under the lock of the bucket.
 pub(super) fn clear_waiters<C: Cell32>(cell: &C) {
-    cell.keep(!WAITERS, Ordering::Relaxed);
+    cell.clear(WAITERS, Ordering::Relaxed);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::frame::{Migratetype, Word};
+    use crate::sync::AtomicU32;
     use crate::units::{Order, ZoneIndex};
 
     /// All four states of the lock, within words of all kinds of pages.
@@ -110,10 +127,15 @@ mod tests {
             let of = |lock: u32| LockBits(rest | lock);
             let (idle, locked, waited) = (of(0), of(LOCKED), of(LOCKED | WAITERS));
             let stale = of(WAITERS);
-            assert_eq!([idle, stale].map(LockBits::locked), [Some(locked), Some(waited)]);
-            assert_eq!([locked, waited].map(LockBits::locked), [None, None]);
-            assert_eq!([locked, waited].map(LockBits::unlocked), [Some(idle), Some(stale)]);
-            assert_eq!([idle, stale].map(LockBits::unlocked), [None, None]);
+            for (before, after) in [(idle, locked), (stale, waited)] {
+                let cell = AtomicU32::new(before.0);
+                assert!(lock(&cell) && !lock(&cell));
+                assert_eq!(read(&cell), after);
+                assert!(unlock(&cell) && !unlock(&cell));
+                assert_eq!(read(&cell), before);
+                clear_waiters(&cell);
+                assert_eq!(read(&cell), idle);
+            }
             let want = |bit| [idle, locked, waited].map(|bits| bits.locked_or_waited_for(bit));
             assert_eq!(want(WaitersBit::On), [locked, waited, waited]);
             assert_eq!(want(WaitersBit::Off), [locked, locked, waited]);

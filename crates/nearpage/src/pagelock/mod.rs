@@ -17,14 +17,15 @@
 //! host is made under it: threads are unparked afterwards.
 //!
 //! **No lost wake-up.** Who waits puts its entry into the bucket, then sets the waiters bit and looks at the lock
-//! bit, in one exchange. Who unlocks clears the lock bit and reads the waiters bit, in one exchange. They are
+//! bit, in one exchange. Who unlocks clears the lock bit, in one exchange, and then reads the waiters bit. They are
 //! exchanges of one word, so one comes first: either the waiter finds the page unlocked, or the unlocker
 //! finds a waiter, and both then meet at the bucket's lock. Without the waiters bit, and for bits of other words,
 //! the number of entries in the bucket takes its place, with a full fence on either side.
 //!
 //! **Order.** An unlock wakes all readers ([`Kind::Reader`]) and the oldest of those who want the lock. Anybody
 //! may take the lock until that one runs: then it queues again, at the end. After five times it is handed
-//! the lock by whoever unlocks, so that nobody comes between ([`OVERTAKEN_MAX`]). This is the protocol of Linux 5.9
+//! the lock by whoever unlocks, so that nobody comes between ([`OVERTAKEN_MAX`]). A reader who finds the page locked
+//! again, or still, since an unlock from before its wait woke it, does the same. This is the protocol of Linux 5.9
 //! and later (`mm/filemap.c: folio_wait_bit_common`, facts 10.3), without references to pages: who waits for a page
 //! sees to it that it is not freed, and a free of a page that is locked or waited for is refused.
 //!
@@ -41,11 +42,11 @@ mod queue;
 mod table;
 mod wait;
 
-pub use bits::{LockBits, WaitersBit};
+pub use bits::{LockBits, WaitersBit, lock_idle, unlock_idle};
 pub use hash::{BUCKETS, Key};
 pub use queue::{Bucket, HeldBucket, Kind, Queue};
 pub use table::{WaitCounts, WaitTable};
-pub use wait::{Awaited, Interrupted, PageSite, Site, Wait, try_lock, unlock};
+pub use wait::{Awaited, Interrupted, PageSite, Site, Unlocked, Wait, try_lock, try_unlock};
 
 use crate::platform::{Lock, Parked, ParkedThread, Platform};
 use crate::sync::{AtomicU32, Cell32};

@@ -5,7 +5,7 @@ use core::cell::Cell;
 use core::pin::Pin;
 use core::task::Poll;
 
-use super::bits::{LockBits, WaitersBit, clear_waiters, read, update};
+use super::bits::{self, LockBits, WaitersBit, clear_waiters, read, update};
 use super::hash::Key;
 use super::queue::{Entry, Kind, LockedBucket, OWNER, Verdict, WAITING, WOKEN, Woken};
 use super::table::WaitTable;
@@ -55,35 +55,51 @@ impl<K: Parking> Copy for PageSite<'_, K> {}
 /// Locks a page that is not locked; returns whether it was so.
 #[inline(always)]
 pub fn try_lock<C: Cell32>(word: &C) -> bool {
-    // Acquire pairs with the Release in `unlock`.
-    update(word, Ordering::Acquire, LockBits::locked).is_ok()
+    bits::lock(word)
 }
 
-/// Unlocks a page, and wakes who waits for it. `page` is asked for only if somebody may wait. Returns whether
-/// the page was locked.
+/// What an unlock found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unlocked {
+    /// Nobody waits: it is done.
+    AndNobodyWaits,
+    /// Somebody may wait: the caller wakes him ([`PageSite::wake`]).
+    AndSomebodyWaits,
+    /// The page was not locked.
+    NotLocked,
+}
+
+/// Clears the lock bit of a page.
 #[inline(always)]
-pub fn unlock<'t, K: Parking + 't>(
-    word: &K::Word,
-    waiters_bit: WaitersBit,
-    page: impl FnOnce() -> PageSite<'t, K>,
-) -> bool {
-    // Release pairs with the Acquire of whoever locks or reads the page next.
-    match update(word, Ordering::Release, LockBits::unlocked) {
-        Ok(before) => {
-            if before.has_waiters() || waiters_bit == WaitersBit::Off {
-                page().wake();
-            }
-            true
-        }
-        Err(_) => false,
+pub fn try_unlock<C: Cell32>(word: &C, waiters_bit: WaitersBit) -> Unlocked {
+    if !bits::unlock(word) {
+        return Unlocked::NotLocked;
+    }
+    // A waiter that said so before the page was unlocked is seen: this reads what the unlock left, or something later.
+    // One that came later found the page unlocked, or is some other owner's.
+    let bits = LockBits(word.load(Ordering::Relaxed));
+    if waiters_bit == WaitersBit::Off || bits.has_waiters() {
+        Unlocked::AndSomebodyWaits
+    } else {
+        Unlocked::AndNobodyWaits
     }
 }
 
 impl<K: Parking> PageSite<'_, K> {
-    /// Wakes all readers, and the oldest of those who want the lock.
-    #[cold]
-    #[inline(never)]
-    fn wake(self) {
+    /// Unlocks the page, and wakes who waits for it; returns whether it was locked.
+    pub fn unlock(self) -> bool {
+        match try_unlock(self.word, self.waiters_bit) {
+            Unlocked::AndNobodyWaits => true,
+            Unlocked::AndSomebodyWaits => {
+                self.wake();
+                true
+            }
+            Unlocked::NotLocked => false,
+        }
+    }
+
+    /// Wakes all readers, and the oldest of those who want the lock, after the page was unlocked.
+    pub fn wake(self) {
         let Self { site, word, waiters_bit } = self;
         if waiters_bit == WaitersBit::Off && !site.table.bucket(site.key).has_entries() {
             return;
@@ -243,7 +259,7 @@ impl<'t, K: Parking> Wait<'t, K> {
         self.state.get() == State::Queued && self.signal() != WAITING
     }
 
-    /// How often somebody else took the lock that this wait was woken for.
+    /// How often somebody else had the lock when this wait was woken.
     pub fn overtaken(&self) -> u32 {
         self.overtaken.get()
     }
@@ -256,11 +272,16 @@ impl<'t, K: Parking> Wait<'t, K> {
     /// What a wake-up brought: whether the wait is over.
     fn take(&self, signal: u32) -> bool {
         let is_over = match &self.awaited {
-            Awaited::Unlock(_) => true,
+            Awaited::Unlock(page) if signal == OWNER => {
+                page.unlock();
+                true
+            }
+            // The unlock may have been before this wait began: only a look tells.
+            Awaited::Unlock(page) => !read(page.word).is_locked(),
             Awaited::Lock(page) => signal == OWNER || try_lock(page.word),
             Awaited::Clear(_, is_clear) => is_clear(),
         };
-        if !is_over && matches!(self.awaited, Awaited::Lock(_)) {
+        if !is_over {
             self.overtaken.set(self.overtaken.get() + 1);
         }
         self.state.set(if is_over { State::Done } else { State::Idle });
@@ -291,24 +312,26 @@ impl<'t, K: Parking> Wait<'t, K> {
 
     fn kind(&self) -> Kind {
         match self.awaited {
-            Awaited::Lock(_) if self.overtaken.get() >= OVERTAKEN_MAX => Kind::HandOver,
+            Awaited::Clear(..) => Kind::Reader,
+            // A reader too: it unlocks the page at once.
+            _ if self.overtaken.get() >= OVERTAKEN_MAX => Kind::HandOver,
             Awaited::Lock(_) => Kind::Exclusive,
-            Awaited::Unlock(_) | Awaited::Clear(..) => Kind::Reader,
+            Awaited::Unlock(_) => Kind::Reader,
         }
     }
 
     /// Looks whether what is waited for is there, and takes it; else says that somebody waits.
     fn is_there(&self) -> bool {
         let before = match &self.awaited {
-            Awaited::Lock(page) => update(page.word, Ordering::Acquire, |bits| {
-                Some(bits.locked_or_waited_for(page.waiters_bit))
-            }),
-            Awaited::Unlock(page) => update(page.word, Ordering::Acquire, |bits| {
-                Some(bits.read_or_waited_for(page.waiters_bit))
-            }),
+            Awaited::Lock(page) => {
+                update(page.word, |bits| bits.locked_or_waited_for(page.waiters_bit))
+            }
+            Awaited::Unlock(page) => {
+                update(page.word, |bits| bits.read_or_waited_for(page.waiters_bit))
+            }
             Awaited::Clear(_, is_clear) => return is_clear(),
         };
-        matches!(before, Ok(bits) if !bits.is_locked())
+        !before.is_locked()
     }
 
     fn settle(&self, bucket: &LockedBucket<'_, K>) {
@@ -367,7 +390,7 @@ impl<K: Parking> Drop for Wait<'_, K> {
             && let Awaited::Lock(page) = &self.awaited
         {
             // It was given the lock and nobody will use it.
-            unlock(page.word, page.waiters_bit, || *page);
+            page.unlock();
         }
     }
 }

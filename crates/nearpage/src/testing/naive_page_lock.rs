@@ -56,19 +56,20 @@ impl NaiveLock {
     }
 
     /// Unlocks it; returns who is woken, or `None` if it was not locked. All who wait for that, and the first who
-    /// wants the lock, who gets it at once when it was overtaken five times.
+    /// wants the lock or was overtaken five times: that one gets it at once.
     pub fn unlock(&mut self) -> Option<Vec<Waiter>> {
         if !core::mem::replace(&mut self.is_locked, false) {
             return None;
         }
-        let first = self.queue.iter().position(|waiter| waiter.wants == Wants::Lock);
+        let wants_lock = |waiter: &Waiter| waiter.wants == Wants::Lock || waiter.overtaken >= 5;
+        let first = self.queue.iter().position(wants_lock);
         let mut woken = Vec::new();
         let mut at = 0;
         self.queue.retain(|waiter| {
             let is_first = first == Some(at);
             at += 1;
             let is_owner = is_first && waiter.overtaken >= 5;
-            if is_first || waiter.wants == Wants::Unlock {
+            if is_first || !wants_lock(waiter) {
                 self.is_locked |= is_owner;
                 woken.push(Waiter { is_owner, ..*waiter });
                 return false;
@@ -80,12 +81,7 @@ impl NaiveLock {
 
     /// Somebody who was woken runs: returns whether it has what it wants. Else it queues again.
     pub fn go_on(&mut self, waiter: Waiter) -> bool {
-        match waiter.wants {
-            Wants::Unlock => true,
-            Wants::Lock => {
-                waiter.is_owner || self.want(Waiter { overtaken: waiter.overtaken + 1, ..waiter })
-            }
-        }
+        waiter.is_owner || self.want(Waiter { overtaken: waiter.overtaken + 1, ..waiter })
     }
 
     /// Somebody gives up, woken or not: returns whether it has what it wants after all.
@@ -95,7 +91,8 @@ impl NaiveLock {
                 self.queue.retain(|waiter| waiter.thread != thread);
                 false
             }
-            Some(Waiter { wants: Wants::Unlock, .. } | Waiter { is_owner: true, .. }) => true,
+            Some(Waiter { is_owner: true, .. }) => true,
+            Some(Waiter { wants: Wants::Unlock, .. }) => !self.is_locked,
             Some(_) => self.try_lock(),
         }
     }

@@ -31,19 +31,16 @@ impl Cell32 for Honest {
         self.0.compare_exchange(current, new, success, failure)
     }
 
-    fn keep(&self, mask: u32, order: Ordering) -> u32 {
-        self.0.fetch_and(mask, order)
+    fn set(&self, bit: u32, order: Ordering) -> bool {
+        self.0.fetch_or(bit, order) & bit != 0
+    }
+
+    fn clear(&self, bit: u32, order: Ordering) -> bool {
+        self.0.fetch_and(!bit, order) & bit != 0
     }
 
     fn full_fence() {
         fence(Ordering::SeqCst);
-    }
-}
-
-impl Honest {
-    /// Sets bits.
-    pub fn set(&self, bits: u32, order: Ordering) -> u32 {
-        self.0.fetch_or(bits, order)
     }
 }
 

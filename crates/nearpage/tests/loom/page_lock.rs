@@ -10,7 +10,7 @@ use loom::sync::Arc;
 use loom::thread;
 use nearpage::pagelock::{
     Awaited, Bucket, Key, OVERTAKEN_MAX, PageSite, Parking, Site, Wait, WaitTable, WaitersBit,
-    try_lock, unlock,
+    try_lock,
 };
 use nearpage::platform::{Parked, ParkedThread};
 use nearpage::sync::{Cell32, Ordering};
@@ -101,7 +101,7 @@ impl<W: Cell32 + Send + Sync + 'static> Page<W> {
     }
 
     fn unlock(&self) {
-        assert!(self.at(|site| unlock(&self.word, self.waiters_bit, || site)));
+        assert!(self.at(|site| site.unlock()));
     }
 
     fn add_one(&self) {
@@ -270,7 +270,7 @@ fn a_bit_of_a_word_is_waited_for() {
             assert_eq!(there.number(), 1);
         });
         page.add_one();
-        bit.keep(!2, Ordering::Release);
+        bit.clear(2, Ordering::Release);
         page.at(|page| Site { key: Key::bit(64, 1), ..page.site }.wake_all());
         waiter.join().expect("it does not panic");
         page.assert_idle();
@@ -315,8 +315,12 @@ impl Cell32 for LateWaiters {
         self.0.replace(current, new, success, failure)
     }
 
-    fn keep(&self, mask: u32, order: Ordering) -> u32 {
-        self.0.keep(mask, order)
+    fn set(&self, bit: u32, order: Ordering) -> bool {
+        self.0.set(bit, order)
+    }
+
+    fn clear(&self, bit: u32, order: Ordering) -> bool {
+        self.0.clear(bit, order)
     }
 
     fn full_fence() {
@@ -353,12 +357,16 @@ impl Cell32 for RelaxedUnlock {
         success: Ordering,
         failure: Ordering,
     ) -> Result<u32, u32> {
-        let success = if success == Ordering::Release { Ordering::Relaxed } else { success };
         self.0.replace(current, new, success, failure)
     }
 
-    fn keep(&self, mask: u32, order: Ordering) -> u32 {
-        self.0.keep(mask, order)
+    fn set(&self, bit: u32, order: Ordering) -> bool {
+        self.0.set(bit, order)
+    }
+
+    fn clear(&self, bit: u32, order: Ordering) -> bool {
+        let order = if order == Ordering::Release { Ordering::Relaxed } else { order };
+        self.0.clear(bit, order)
     }
 
     fn full_fence() {

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use nearpage::model::Model;
+use nearpage::pagelock::{PageLockRules, WaitTables, WaitersBit};
 use nearpage_linux::memory::StorageInUse;
 use nearpage_linux::rseq::BareLists;
 use nearpage_linux::{Memory, MemoryError};
@@ -55,6 +57,8 @@ pub struct Field {
     pub locked: Option<Memory>,
     /// `nearpage-hardened`.
     pub hardened: Memory,
+    /// Page locks under other rules, by name.
+    pub page_locks: Vec<(&'static str, Memory)>,
     /// `rseq-limit`.
     pub limit: Option<BareLists>,
     /// Who does not take part, and why.
@@ -63,6 +67,18 @@ pub struct Field {
 
 /// Numbers on a list of `rseq-limit`; a pair needs one.
 const LIMIT_ENTRIES: u32 = 64;
+
+/// Rules that are not nearpage's own.
+const PAGE_LOCK_RULES: [(&str, PageLockRules); 3] = [
+    ("nearpage-global", PageLockRules { tables: WaitTables::Global, ..PageLockRules::NEARPAGE }),
+    ("nearpage-per-zone", PageLockRules { tables: WaitTables::PerZone, ..PageLockRules::NEARPAGE }),
+    (
+        "nearpage-no-waiters-bit",
+        PageLockRules { waiters_bit: WaitersBit::Off, ..PageLockRules::NEARPAGE },
+    ),
+];
+/// Enough for a page.
+const PAGE_LOCK_BYTES: u64 = 16 << 20;
 
 impl Field {
     /// Makes memories of `bytes` on each node.
@@ -85,7 +101,13 @@ impl Field {
             .inspect_err(|why| absent.push(format!("rseq-limit: {why}")))
             .ok();
         let hardened = builder().hardened(true).build()?;
-        Ok(Self { nearpage, locked, hardened, limit, absent })
+        let page_locks = PAGE_LOCK_RULES.into_iter().map(|(name, page_lock)| {
+            let model = Model { page_lock, ..Model::NEARPAGE };
+            let builder = Memory::builder().bytes_per_node(PAGE_LOCK_BYTES).model(model);
+            builder.build().map(|memory| (name, memory))
+        });
+        let page_locks = page_locks.collect::<Result<_, _>>()?;
+        Ok(Self { nearpage, locked, hardened, page_locks, limit, absent })
     }
 
     /// The variants by their names.

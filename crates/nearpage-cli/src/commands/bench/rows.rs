@@ -37,6 +37,10 @@ pub enum Work {
     Near,
     /// A page of the farthest node allocated and freed, while `n` - 1 nearer ones are full.
     Far,
+    /// The lock of a page locked and unlocked, again and again.
+    LockPair,
+    /// The same by several threads, all with one page.
+    LockContended,
 }
 
 impl fmt::Display for Work {
@@ -56,6 +60,8 @@ impl fmt::Display for Work {
             Self::BulkFree => "bulk_free",
             Self::Near => "near",
             Self::Far => "far",
+            Self::LockPair => "lock_pair",
+            Self::LockContended => "lock_contended",
         })
     }
 }
@@ -76,7 +82,7 @@ pub struct Key {
     pub allocator: &'static str,
     /// On so many CPUs at once.
     pub threads: usize,
-    /// Pages per call, or pages held, or 1.
+    /// Pages per call, or pages held, or 1; 0 for locks.
     pub n: usize,
 }
 
