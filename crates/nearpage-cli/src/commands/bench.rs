@@ -264,7 +264,7 @@ pub(super) fn measure_bulk(single_loop: SingleLoop) -> Result<[Vec<BulkLine>; 2]
     let (benches, rounds) = (vec![Bench::Bulk], None);
     let run =
         Run::new(&BenchArgs { benches, single_loop, bytes, rounds, quick: false, json: false })?;
-    let (rows, _) = run.measure(Bench::Bulk)?;
+    let rows = run.measure(Bench::Bulk)?.rows;
     let ns = |work, n| {
         let is_it = |row: &&Row| row.key.work == work && row.key.n == n;
         rows.iter().find(is_it).map(|row| row.summary.median)
