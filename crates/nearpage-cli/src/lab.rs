@@ -12,6 +12,8 @@ mod messages;
 pub mod misses;
 pub mod report;
 pub mod scenario;
+mod slab;
+pub mod sweep;
 
 use std::num::NonZeroUsize;
 
@@ -48,6 +50,7 @@ pub fn run(scenario: &Scenario, options: &Options<'_>) -> Result<Report, LabErro
     };
     let mut report = match &scenario.workload {
         Workload::MemoryHog(hog) => hog::run(scenario, hog, costs, options)?,
+        Workload::SlabMessages(work) => slab::run(scenario, work, costs, options)?,
         Workload::Messages(all) => messages::run(scenario, all, costs, options)?,
     };
     misses::judge(&mut report);

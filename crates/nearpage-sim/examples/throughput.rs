@@ -17,7 +17,7 @@ fn main() {
     for (name, model) in [("nearpage", Model::NEARPAGE), ("linux-6.12", Model::LINUX_6_12)] {
         let config = Config { model, ..Config::default() };
         let costs = Costs::flat();
-        let setup = Setup { machine: &machine, costs: &costs, config };
+        let setup = Setup { machine: &machine, costs: &costs, config, slab: None };
         for batch in [1, 500] {
             let rounds = 2_000_000 / 56 / batch;
             let run = |sim: &sim::Sim<'_, '_>| {

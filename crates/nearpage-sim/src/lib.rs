@@ -20,7 +20,7 @@
 //! use nearpage_sim::sim::{self, Setup};
 //!
 //! let machine = Machine::uniform(2, 1, 64 << 20);
-//! let setup = Setup { machine: &machine, costs: &Costs::flat(), config: Config::default() };
+//! let setup = Setup { machine: &machine, costs: &Costs::flat(), config: Config::default(), slab: None };
 //! let elapsed_ns = sim::with(&setup, Box::new(VirtualTime::default()), |sim| {
 //!     let mut tasks = Tasks::default();
 //!     for cpu in [CpuId(0), CpuId(1)] {

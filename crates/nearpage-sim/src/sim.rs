@@ -1,6 +1,7 @@
 //! A machine, the core on it, and tasks.
 
 use nearpage::alloc::{BuildError, Config, PageAllocator, metadata_size};
+use nearpage::slab::{self, SlabAllocator, SlabConfig};
 use nearpage::topology::TopologyError;
 use nearpage::units::PfnRange;
 
@@ -20,6 +21,8 @@ pub struct Setup<'a> {
     pub costs: &'a Costs,
     /// The rules and settings of the allocator; the page size is the machine's.
     pub config: Config,
+    /// The slab allocator on top, if there is to be one.
+    pub slab: Option<SlabConfig>,
 }
 
 /// A machine that cannot be.
@@ -39,6 +42,8 @@ pub struct Sim<'t, 'm> {
     pub world: &'t World,
     /// The core.
     pub allocator: &'t PageAllocator<'m, SimPlatform<'t>>,
+    /// The slab allocator, if the run has one.
+    pub slab: Option<&'t SlabAllocator<'t, 'm, SimPlatform<'t>>>,
 }
 
 impl Sim<'_, '_> {
@@ -83,11 +88,20 @@ pub fn with_help<R>(
             .map(|node| metadata_size::<SimPlatform<'_>>(topology, node))
             .collect::<Result<_, _>>()
             .map_err(MachineError::Build)?;
-        let mut metadata = Metadata::new(&sizes);
+        let object_sizes: Vec<usize> = match &setup.slab {
+            Some(config) => topology
+                .indexes()
+                .map(|node| slab::metadata_size::<SimPlatform<'_>>(topology, node, config))
+                .collect::<Result<_, _>>()
+                .map_err(MachineError::Build)?,
+            None => Vec::new(),
+        };
+        let (mut metadata, mut object_metadata) =
+            (Metadata::new(&sizes), Metadata::new(&object_sizes));
         let layout = metadata.layout(topology);
         let world = World::new(setup.machine, setup.costs, layout, scheduler);
         let _installed = world.install();
-        let mut buffers = metadata.buffers();
+        let (mut buffers, mut object_buffers) = (metadata.buffers(), object_metadata.buffers());
         let config = Config { page_shift: setup.machine.page_shift, ..setup.config };
         let platform = SimPlatform::new(&world, help);
         let allocator = PageAllocator::new(platform, *topology, config, |node, _| {
@@ -97,7 +111,13 @@ pub fn with_help<R>(
         let all: Vec<PfnRange> =
             topology.nodes().iter().flat_map(|node| node.memory).copied().collect();
         allocator.online_all(&all).expect("memory of the topology, offline until now");
-        Ok(f(&Sim { world: &world, allocator: &allocator }))
+        let slab = setup.slab.map(|config| {
+            SlabAllocator::new(&allocator, config, |node, _| {
+                std::mem::take(&mut object_buffers[node.0 as usize])
+            })
+        });
+        let slab = slab.transpose().map_err(MachineError::Build)?;
+        Ok(f(&Sim { world: &world, allocator: &allocator, slab: slab.as_ref() }))
     };
     topology.with(run).map_err(MachineError::Topology)?
 }

@@ -10,6 +10,8 @@ use nearpage::frame::ZoneFrames;
 use nearpage::pcp::serial::{CurrentCpu, Exclusion, LinkedList, SerialStorage};
 use nearpage::pcp::storage::{EachList, ListCounts};
 use nearpage::pcp::{Pop, Push, Storage};
+use nearpage::slab::ObjectStorage;
+use nearpage::slab::storage::ArrayStack;
 use nearpage::units::{CpuId, Order};
 
 use crate::world::World;
@@ -218,5 +220,65 @@ impl<'w> Storage for SimStorage<'w> {
 
     fn resume(&self, on: Alone<'_>, lists: &EachList<'_, LinkedList>) {
         self.0.resume(on, lists);
+    }
+}
+
+/// Objects: as frames, without the steps.
+impl ObjectStorage for SimStorage<'_> {
+    type Stack<'m> = ArrayStack<'m>;
+
+    fn stack<'m>(cpu: CpuId, entries: &'m [AtomicU32]) -> ArrayStack<'m> {
+        Inner::stack(cpu, entries)
+    }
+
+    #[inline]
+    fn pop_object(&self, on: &Alone<'_>, stack: &ArrayStack<'_>) -> Pop {
+        self.0.pop_object(on, stack)
+    }
+
+    #[inline]
+    fn push_object(&self, on: &Alone<'_>, stack: &ArrayStack<'_>, entry: u32) -> Push {
+        self.0.push_object(on, stack, entry)
+    }
+
+    fn pop_objects(&self, on: &Alone<'_>, stack: &ArrayStack<'_>, out: &mut [u32]) -> usize {
+        self.0.pop_objects(on, stack, out)
+    }
+
+    fn push_objects(&self, on: &Alone<'_>, stack: &ArrayStack<'_>, entries: &[u32]) -> usize {
+        self.0.push_objects(on, stack, entries)
+    }
+
+    fn pop_oldest(&self, on: &Alone<'_>, stack: &ArrayStack<'_>, out: &mut [u32]) -> usize {
+        self.0.pop_oldest(on, stack, out)
+    }
+
+    fn stack_counts(stack: &ArrayStack<'_>) -> ListCounts {
+        Inner::stack_counts(stack)
+    }
+
+    fn stack_limit(stack: &ArrayStack<'_>) -> u32 {
+        Inner::stack_limit(stack)
+    }
+
+    fn set_stack_limit(stack: &ArrayStack<'_>, entries: u32) -> u32 {
+        Inner::set_stack_limit(stack, entries)
+    }
+
+    fn each_entry(stack: &ArrayStack<'_>, each: &mut dyn FnMut(u32)) {
+        Inner::each_entry(stack, each);
+    }
+
+    fn stop_stacks<'a>(
+        &'a self,
+        cpu: CpuId,
+        per_cpu: &'a Busy,
+        stacks: &EachList<'_, ArrayStack<'_>>,
+    ) -> Option<Alone<'a>> {
+        self.0.stop_stacks(cpu, per_cpu, stacks)
+    }
+
+    fn resume_stacks(&self, on: Alone<'_>, stacks: &EachList<'_, ArrayStack<'_>>) {
+        self.0.resume_stacks(on, stacks);
     }
 }

@@ -2,4 +2,5 @@
 
 pub mod hog;
 pub mod messages;
+pub mod slab_messages;
 pub mod ticks;

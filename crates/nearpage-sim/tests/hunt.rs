@@ -61,7 +61,7 @@ fn hunt_with(seed: u64, plant: Plant, scheduler: Box<dyn Scheduler>) -> Verdict 
     let models = [Model::NEARPAGE, Model::LINUX_6_12, Model::LINUX_6_1];
     let config = Config { model: models[rng.usize(..models.len())], ..Config::default() };
     let costs = Costs::flat();
-    let setup = Setup { machine: &machine, costs: &costs, config };
+    let setup = Setup { machine: &machine, costs: &costs, config, slab: None };
     let run = |sim: &Sim<'_, '_>| {
         match plant {
             Plant::MissingLocks => sim.world.plant_missing_locks(),

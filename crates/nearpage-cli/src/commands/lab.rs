@@ -17,6 +17,7 @@ use super::bench::SingleLoop;
 use crate::lab::error::LabError;
 use crate::lab::report::Report;
 use crate::lab::scenario::Scenario;
+use crate::lab::sweep::{self, Over};
 use crate::lab::{self, Options, catalog};
 
 /// Run published results and scenarios on simulated machines, and compare.
@@ -26,8 +27,12 @@ use crate::lab::{self, Options, catalog};
 #[command(after_long_help = AFTER_HELP)]
 pub struct LabArgs {
     /// Scenarios by name, files, or `all`
-    #[arg(value_name = "NAME|FILE|all")]
+    #[arg(value_name = "NAME|FILE|all|sweep NAME")]
     scenarios: Vec<String>,
+
+    /// With `sweep NAME`: all combinations of these settings; values are a list or a range
+    #[arg(long, value_name = "KEY=VALUES")]
+    over: Vec<Over>,
 
     /// Print a JSON array, one object a scenario; --help says what is in it
     #[arg(long, conflicts_with = "csv")]
@@ -63,6 +68,10 @@ JSON (--json): [{\"schema\": 1, \"name\", \"rows\", \"holds\", \"counts\"}]
   rows[]             row, column, reference, model, verdict
   holds[]            what, value, ok
   counts             by name
+
+Sweep: `lab sweep NAME --over pcp.batch_scale_max=0..6 --over zonelist_cache=off,original,keyed`. Keys: model,
+pcp.batch_scale_max, zonelist_cache, vm.percpu_pagelist_high_fraction. A combination is on the front if no
+other has as much work a model second, as few pages in its worst hold, and as little in pagesets.
 
 Scenario files (TOML):
   schema             1
@@ -101,12 +110,22 @@ pub(super) fn run(arguments: &LabArgs) -> Result<(), CommandError> {
     if arguments.scenarios.is_empty() {
         return super::print(&text::list().map_err(LabFailure::from)?);
     }
-    let scenarios = scenarios(&arguments.scenarios).map_err(LabFailure::from)?;
+    let (names, is_sweep) = match arguments.scenarios.split_first() {
+        Some((first, names)) if first == "sweep" => (names, true),
+        _ => (&*arguments.scenarios, false),
+    };
+    check_sweep(arguments, names, is_sweep)?;
+    let scenarios = scenarios(names).map_err(LabFailure::from)?;
     let costs = arguments.costs.as_deref().map(catalog::costs).transpose();
     let costs = costs.map_err(LabFailure::from)?;
     let mut reports = Vec::new();
     for scenario in &scenarios {
         let report = match scenario {
+            Entry::Bulk if is_sweep => {
+                return Err(CommandError::Usage(
+                    "bulk is measured on real memory: there is nothing to sweep".into(),
+                ));
+            }
             Entry::Bulk => bulk::run(arguments.single_loop)?,
             Entry::Simulated(scenario) => simulate(scenario, arguments, costs.as_ref())?,
         };
@@ -119,6 +138,16 @@ pub(super) fn run(arguments: &LabArgs) -> Result<(), CommandError> {
     let failed: Vec<&str> =
         reports.iter().filter(|report| report.has_failed()).map(|report| &*report.name).collect();
     if failed.is_empty() { Ok(()) } else { Err(LabFailure::Off(failed.join(", ")).into()) }
+}
+
+fn check_sweep(arguments: &LabArgs, names: &[String], is_sweep: bool) -> Result<(), CommandError> {
+    let usage = |message: &str| Err(CommandError::Usage(message.into()));
+    match (is_sweep, arguments.over.is_empty(), names.len()) {
+        (true, true, _) => usage("lab sweep takes `--over KEY=VALUES` once or more"),
+        (true, _, 0) => usage("lab sweep takes the name of a scenario, or a file"),
+        (false, false, _) => usage("`--over` belongs to `lab sweep NAME`"),
+        _ => Ok(()),
+    }
 }
 
 /// What a name stands for.

@@ -31,6 +31,7 @@ use super::Options;
 use super::error::LabError;
 use super::report::{Report, Tolerance};
 use super::scenario::{HogCalibration, HogWorkload, Scenario};
+use super::sweep::Probe;
 
 /// Rules of the cache, in the order of the tables.
 const RULES: [(&str, CacheRule); 3] =
@@ -51,6 +52,8 @@ struct Outcome {
     scans: ScanCounts,
     lines: LineCounts,
     pages: f64,
+    worst_hold_pages: u64,
+    cached_pages: u64,
 }
 
 /// `zone_reclaim` as it was: a zone that has nothing to give says so, early.
@@ -109,8 +112,38 @@ pub(super) fn run(
     let outcomes = pool::run(options.threads, &cells, |cell| bench.measure(cell), done);
     let outcomes: Vec<Outcome> = outcomes.into_iter().collect::<Result<_, _>>()?;
     tabulate(&bench, &cells, &outcomes, scale, &mut report);
-    poisoning(&bench, &mut report)?;
+    if scenario.reference.is_some() {
+        poisoning(&bench, &mut report)?;
+    }
     Ok(report)
+}
+
+/// The largest cell under other rules and settings.
+pub(super) fn probe(
+    scenario: &Scenario,
+    workload: &HogWorkload,
+    costs: &Costs,
+    config: Config,
+) -> Result<Probe, LabError> {
+    let mut machine = scenario.machine.machine.clone();
+    machine.nodes.iter_mut().for_each(|node| node.bytes /= workload.scale);
+    let call_ns = costs
+        .more("zone_reclaim_ns")
+        .map_err(|error| LabError::Costs { name: costs.name.clone(), error })?;
+    let page_bytes = machine.page_bytes();
+    let scenario = &Scenario { config, ..scenario.clone() };
+    let bench = Bench { scenario, workload, machine, costs: costs.clone(), call_ns };
+    let largest = Variant {
+        bytes: workload.memory.iter().copied().max().unwrap_or(0),
+        threads: workload.threads.iter().copied().max().unwrap_or(1),
+        rule: config.model.zonelist_cache,
+    };
+    let outcome = bench.measure(&largest)?;
+    Ok(Probe {
+        work_per_second: outcome.pages * 1e12 / outcome.hog.real_ps.max(1) as f64,
+        worst_hold_pages: outcome.worst_hold_pages,
+        cached_bytes: outcome.cached_pages * page_bytes,
+    })
 }
 
 impl Bench<'_> {
@@ -119,6 +152,7 @@ impl Bench<'_> {
             machine: &self.machine,
             costs: &self.costs,
             config: with_rule(self.scenario.config, variant.rule),
+            slab: None,
         };
         let page_bytes = self.machine.page_bytes();
         let hog = Hog {
@@ -134,7 +168,15 @@ impl Bench<'_> {
             let scans = sim.allocator.topology().indexes().map(counts);
             let scans = scans.fold(ScanCounts::default(), ScanCounts::plus);
             let lines = sim.world.line_counts();
-            Ok(Outcome { hog: result, scans, lines, pages: hog.pages as f64 })
+            let holds = sim.allocator.zones().iter().map(|zone| zone.holds().most_pages.0);
+            Ok(Outcome {
+                hog: result,
+                scans,
+                lines,
+                pages: hog.pages as f64,
+                worst_hold_pages: holds.max().unwrap_or(0),
+                cached_pages: sim.allocator.totals().cached_pages.0,
+            })
         });
         let name = || self.scenario.name.clone();
         outcome
@@ -249,6 +291,8 @@ fn tabulate(
         report.table.rows.push(row);
     }
     if bench.scenario.reference.is_none() {
+        let refused: u64 = outcomes.iter().map(|outcome| outcome.hog.refused).sum();
+        report.count("refused", refused as f64);
         return;
     }
     report.hold(
@@ -328,8 +372,12 @@ fn poisoning(bench: &Bench<'_>, report: &mut Report) -> Result<(), LabError> {
     machine.distances = vec![10, 20, 30, 20, 10, 20, 30, 20, 10];
     for (name, rule) in RULES {
         let costs = Costs::flat();
-        let setup =
-            Setup { machine: &machine, costs: &costs, config: with_rule(Config::default(), rule) };
+        let setup = Setup {
+            machine: &machine,
+            costs: &costs,
+            config: with_rule(Config::default(), rule),
+            slab: None,
+        };
         let near = Cell::new(0u64);
         let all = 1000u64;
         let task = |sim: &sim::Sim<'_, '_>| {

@@ -22,6 +22,7 @@ use super::Options;
 use super::error::LabError;
 use super::report::{Report, Tolerance};
 use super::scenario::{MessagesWorkload, Reference, Scenario};
+use super::sweep::Probe;
 
 /// What came out of one workload under one choice of patches.
 #[derive(Clone, Copy, Debug, Default)]
@@ -128,10 +129,42 @@ fn measure(
     copy_ns: f64,
     messages: u64,
 ) -> Result<Outcome, LabError> {
-    let machine = &scenario.machine.machine;
     let pcp = PcpRules::series_2023(Series2023::up_to(patch));
     let model = Model { pcp, ..scenario.config.model };
-    let setup = Setup { machine, costs, config: Config { model, ..scenario.config } };
+    measure_with(scenario, workload, costs, Config { model, ..scenario.config }, copy_ns, messages)
+}
+
+/// All workloads under other rules and settings, one after the other.
+pub(super) fn probe(
+    scenario: &Scenario,
+    workloads: &[MessagesWorkload],
+    costs: &Costs,
+    config: Config,
+) -> Result<Probe, LabError> {
+    let mut sum = Probe { work_per_second: 0.0, worst_hold_pages: 0, cached_bytes: 0 };
+    for workload in workloads {
+        // Nothing to compare with: a fixed time a message, and a part of the messages.
+        let copy_ns = if workload.copy_ns > 0.0 { workload.copy_ns } else { 2000.0 };
+        let messages = workload.messages.div_ceil(4);
+        let outcome = measure_with(scenario, workload, costs, config, copy_ns, messages)?;
+        sum.work_per_second += 1e12 * outcome.score();
+        sum.worst_hold_pages = sum.worst_hold_pages.max(outcome.most_pages_per_hold);
+        let bytes = outcome.cached_pages * scenario.machine.machine.page_bytes();
+        sum.cached_bytes = sum.cached_bytes.max(bytes);
+    }
+    Ok(sum)
+}
+
+fn measure_with(
+    scenario: &Scenario,
+    workload: &MessagesWorkload,
+    costs: &Costs,
+    config: Config,
+    copy_ns: f64,
+    messages: u64,
+) -> Result<Outcome, LabError> {
+    let machine = &scenario.machine.machine;
+    let setup = Setup { machine, costs, config, slab: None };
     let slice_kb = costs.more("cache_slice_kb").unwrap_or(0.0);
     let slice = PageCount((slice_kb * 1024.0) as u64 >> machine.page_shift);
     let work = Messages {

@@ -51,6 +51,25 @@ pub enum Workload {
     MemoryHog(HogWorkload),
     /// Pairs of CPUs that send each other messages, one kind after the other.
     Messages(Vec<MessagesWorkload>),
+    /// All CPUs send each other messages of objects.
+    SlabMessages(SlabWorkload),
+}
+
+/// Messages of objects, on several machines.
+#[derive(Clone, Debug)]
+pub struct SlabWorkload {
+    /// Sizes of a message's objects, bytes.
+    pub objects: Vec<u64>,
+    /// Messages that each CPU sends.
+    pub messages: u64,
+    /// Messages that it sends before it receives.
+    pub burst: u64,
+    /// Messages that the published seconds are for.
+    pub published_messages: f64,
+    /// Time of a message (ns), unless it is calibrated.
+    pub message_ns: f64,
+    /// Further machines, by name.
+    pub others: Vec<(String, MachineOf)>,
 }
 
 /// Messages of one kind.
@@ -181,6 +200,60 @@ struct AllocatorTable {
 enum WorkloadTable {
     MemoryHog(HogTable),
     Messages(Vec<MessagesTable>),
+    SlabMessages(SlabTable),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SlabTable {
+    objects: Spanned<Vec<u64>>,
+    messages: Spanned<u64>,
+    burst: Spanned<u64>,
+    published_messages: f64,
+    #[serde(default)]
+    message_ns: f64,
+    #[serde(default)]
+    others: Vec<OtherTable>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OtherTable {
+    name: String,
+    page_size: Option<Spanned<String>>,
+    costs: String,
+    nodes: Spanned<Vec<NodesTable>>,
+    distance: Spanned<DistanceTable>,
+}
+
+impl SlabTable {
+    fn check(self) -> Checked<SlabWorkload> {
+        let objects = self.objects.get_ref();
+        if !(1..=4).contains(&objects.len())
+            || objects.iter().any(|size| !(8..=4096).contains(size))
+        {
+            let message = "objects: accepted: 1 to 4 sizes from 8 to 4096 bytes";
+            return wrong(self.objects.span(), message);
+        }
+        for (key, value) in [("messages", &self.messages), ("burst", &self.burst)] {
+            if *value.get_ref() == 0 {
+                return wrong(value.span(), format!("{key} is 0; accepted: 1 or more"));
+            }
+        }
+        let other = |table: OtherTable| {
+            let OtherTable { name, page_size, costs, nodes, distance } = table;
+            let machine = MachineTable { page_size, costs: costs.clone(), nodes, distance };
+            Ok((name, MachineOf { machine: machine.check()?, costs }))
+        };
+        Ok(SlabWorkload {
+            objects: self.objects.into_inner(),
+            messages: self.messages.into_inner(),
+            burst: self.burst.into_inner(),
+            published_messages: self.published_messages,
+            message_ns: self.message_ns,
+            others: self.others.into_iter().map(other).collect::<Checked<_>>()?,
+        })
+    }
 }
 
 #[derive(Default, Deserialize)]
@@ -342,7 +415,7 @@ impl File {
         let config = self.allocator.check()?;
         let cpus = machine.cpus().count();
         let patches = self.variants.check()?;
-        let workload = check_workload(&self.workload, self.calibrate.as_ref(), cpus)?;
+        let workload = check_workload(self.workload, self.calibrate.as_ref(), cpus)?;
         let reference = self.reference.map(check_reference).transpose()?;
         let (name, title) = (self.name, self.title);
         let machine = MachineOf { machine, costs };
@@ -452,7 +525,7 @@ fn model(name: &Spanned<String>) -> Checked<Model> {
 }
 
 fn check_workload(
-    table: &Spanned<WorkloadTable>,
+    table: Spanned<WorkloadTable>,
     calibrate: Option<&CalibrateTable>,
     cpus: usize,
 ) -> Checked<Workload> {
@@ -468,17 +541,16 @@ fn check_workload(
     };
     let cell =
         |cell: &CellTable| Ok((bytes_of("memory", &cell.memory)?, threads_of(&cell.threads)?));
-    match table.get_ref() {
+    let span = table.span();
+    match table.into_inner() {
+        WorkloadTable::SlabMessages(table) => Ok(Workload::SlabMessages(table.check()?)),
         WorkloadTable::Messages(tables) => {
             let all = tables.iter().map(|table| table.check(cpus));
             Ok(Workload::Messages(all.collect::<Checked<_>>()?))
         }
         WorkloadTable::MemoryHog(HogTable { scale, memory, threads, stores_per_page }) => {
-            if *scale == 0 || *stores_per_page == 0 {
-                return wrong(
-                    table.span(),
-                    "workload: scale and stores_per_page must be 1 or more",
-                );
+            if scale == 0 || stores_per_page == 0 {
+                return wrong(span, "workload: scale and stores_per_page must be 1 or more");
             }
             let memory = memory.iter().map(|text| bytes_of("memory", text));
             let threads = threads.iter().map(threads_of);
@@ -487,10 +559,10 @@ fn check_workload(
                 Ok(HogCalibration { scale, load_slowdown })
             });
             Ok(Workload::MemoryHog(HogWorkload {
-                scale: *scale,
+                scale,
                 memory: memory.collect::<Checked<_>>()?,
                 threads: threads.collect::<Checked<_>>()?,
-                stores_per_page: *stores_per_page,
+                stores_per_page,
                 calibrate: calibrate.transpose()?,
             }))
         }
