@@ -50,6 +50,6 @@ fn likely(count: PageCount, batch: PageCount, demand: &Demand) -> [u64; LISTS] {
         pages[index] = share;
         left -= share;
     }
-    pages[single(Migratetype::Reclaimable)] += left;
+    pages[single(Migratetype::Unmovable)] += left;
     pages
 }
