@@ -3,6 +3,7 @@
 pub mod bench;
 pub mod doctor;
 pub mod lab;
+pub mod record;
 pub mod replay;
 pub mod topo;
 pub mod verify;
@@ -32,6 +33,7 @@ enum Command {
     Lab(lab::LabArgs),
     Verify(verify::VerifyArgs),
     Replay(replay::ReplayArgs),
+    Record(record::RecordArgs),
 }
 
 /// Why a command did not do what it should.
@@ -52,6 +54,9 @@ pub enum CommandError {
     /// A bundle cannot be replayed.
     #[error(transparent)]
     Replay(#[from] crate::replay::error::ReplayError),
+    /// Nothing was recorded, or the recorded command failed.
+    #[error(transparent)]
+    Record(#[from] record::RecordFailure),
     /// Recordings were compared: there was a difference, or one could not be read.
     #[error("{0}")]
     Verify(#[from] verify::VerifyError),
@@ -80,6 +85,7 @@ impl CommandError {
             | CommandError::Bundle(_)
             | CommandError::Predict(_)
             | CommandError::Replay(_) => ExitCode::from(2),
+            CommandError::Record(failure) => failure.exit_code(),
             CommandError::Verify(error) => error.exit_code(),
             CommandError::Bench(error) => error.exit_code(),
             CommandError::Lab(failure) => failure.exit_code(),
@@ -106,6 +112,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Lab(arguments) => lab::run(&arguments),
         Command::Verify(arguments) => verify::run(&arguments),
         Command::Replay(arguments) => replay::run(&arguments),
+        Command::Record(arguments) => record::run(&arguments),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -6,6 +6,7 @@ pub mod doctor;
 pub mod lab;
 pub mod plan;
 pub mod predict;
+pub mod record;
 pub mod replay;
 pub mod topology;
 pub mod trace;

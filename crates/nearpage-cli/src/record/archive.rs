@@ -1,0 +1,78 @@
+//! The files of a bundle, and the archive that they become.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, Write};
+
+use super::capture::{NAMES, Snapshot};
+use super::compress::zstd;
+use super::surroundings;
+
+/// Files that are small enough to be held, in the order of the archive.
+pub(super) struct Files(Vec<(String, Vec<u8>)>);
+
+impl Files {
+    /// None.
+    pub(super) fn new() -> Files {
+        Files(Vec::new())
+    }
+
+    /// Adds what changes slowly, as it is now, and what the kernel has logged.
+    pub(super) fn add_surroundings(&mut self, capture: &str, log_name: &str, log: String) {
+        for (name, content) in surroundings::read() {
+            self.0.push((format!("{capture}/{name}"), content));
+        }
+        self.0.push((format!("{capture}/{log_name}"), log.into_bytes()));
+    }
+
+    /// Adds a capture.
+    pub(super) fn add_snapshot(&mut self, capture: &str, snapshot: &Snapshot) {
+        let texts = NAMES.into_iter().zip(&snapshot.texts);
+        for (name, text) in texts.filter(|(_, text)| !text.bytes().is_empty()) {
+            self.0.push((format!("{capture}/{name}"), text.bytes().to_vec()));
+        }
+    }
+
+    /// Adds a file.
+    pub(super) fn add(&mut self, name: &str, content: Vec<u8>) {
+        self.0.push((name.into(), content));
+    }
+
+    /// Adds others.
+    pub(super) fn append(&mut self, others: Files) {
+        self.0.extend(others.0);
+    }
+
+    /// Writes all into an archive below one folder, the packed trace last.
+    pub(super) fn write(
+        &self,
+        archive: File,
+        folder: &str,
+        epoch_s: u64,
+        trace: &mut File,
+    ) -> io::Result<File> {
+        let mut builder = tar::Builder::new(archive);
+        let mut add = |name: &str, bytes: u64, content: &mut dyn Read| {
+            let mut header = tar::Header::new_gnu();
+            header.set_size(bytes);
+            header.set_mode(0o644);
+            header.set_mtime(epoch_s);
+            builder.append_data(&mut header, format!("{folder}/{name}"), content)
+        };
+        for (name, content) in &self.0 {
+            add(name, content.len() as u64, &mut &**content)?;
+        }
+        let bytes = trace.stream_position()?;
+        trace.rewind()?;
+        add("trace.txt.zst", bytes, trace)?;
+        let mut archive = builder.into_inner()?;
+        archive.flush()?;
+        Ok(archive)
+    }
+}
+
+/// A text, packed.
+pub(super) fn packed(mut text: &[u8]) -> Vec<u8> {
+    let mut packed = Vec::new();
+    zstd(&mut text, &mut packed).expect("memory is read and written");
+    packed
+}

@@ -1,0 +1,371 @@
+#!/bin/sh
+# Records what the page allocator of this machine does while a command runs, as `nearpage record` does, with
+# nothing but a POSIX shell, coreutils (or busybox), awk and tar. Needs root and tracefs.
+#
+#   sh record.sh [-o PATH] [--slab] [--lock] [--duration T] -- CMD...
+#
+#   -o PATH       the bundle (default: nearpage-CMD.tar.zst; without zstd: .tar.gz)
+#   --slab        record the slab, too: ten times as many events
+#   --lock        record contention of locks, too
+#   --duration T  end the command after T: 500ms, 10s, 2m, 1h
+#
+# The bundle holds names of tasks, the kernel's command line and log, addresses of the kernel, and the first 64 KiB
+# that the command printed. Exit status: that of the command; 2 if nothing was recorded.
+set -u
+LC_ALL=C
+export LC_ALL
+
+die() {
+    echo "record.sh: $*" >&2
+    exit 2
+}
+usage() { sed -n '2,13s/^# \{0,1\}//p' "$0"; }
+have() { command -v "$1" >/dev/null 2>&1; }
+# A text as JSON.
+quoted() { printf '%s\n' "$1" | tr '\n\t\r' '   ' | sed 's/ $//; s/\\/\\\\/g; s/"/\\"/g; s/^/"/; s/$/"/'; }
+
+# --- what is asked for ---------------------------------------------------------------------------
+out='' slab=0 lock=0 seconds=''
+while [ $# -gt 0 ]; do
+    case $1 in
+    -o | --output)
+        [ $# -ge 2 ] || die "$1: expected a path"
+        out=$2
+        shift
+        ;;
+    --slab) slab=1 ;;
+    --lock) lock=1 ;;
+    --duration)
+        [ $# -ge 2 ] || die "$1: expected a time: 500ms, 10s, 2m, 1h"
+        seconds=$(printf '%s\n' "$2" | awk '
+            /^[0-9]+([.][0-9]+)?(ms|s|m|h)$/ {
+                unit = $0; sub(/^[0-9.]+/, "", unit)
+                by = unit == "ms" ? 0.001 : unit == "s" ? 1 : unit == "m" ? 60 : 3600
+                if ($0 + 0 > 0) printf "%.3f", ($0 + 0) * by
+            }')
+        [ -n "$seconds" ] || die "--duration $2: expected a number above 0 and ms, s, m or h: 500ms, 10s"
+        shift
+        ;;
+    -h | --help)
+        usage
+        exit 0
+        ;;
+    --)
+        shift
+        break
+        ;;
+    *) die "$1: unknown; expected -o PATH, --slab, --lock, --duration T, then -- CMD..." ;;
+    esac
+    shift
+done
+[ $# -ge 1 ] || die "no command; expected -- CMD..."
+command -v "$1" >/dev/null 2>&1 || die "$1: no such program"
+case $1 in */*) [ -f "$1" ] && [ -x "$1" ] || die "$1: is not executable" ;; esac
+if have zstd; then ending=tar.zst pack='zstd -q -9' packed=zst; else ending=tar.gz pack='gzip -9' packed=gz; fi
+[ -n "$out" ] || out=nearpage-${1##*/}.$ending
+[ ! -d "$out" ] || die "$out: is a folder; expected a name for the bundle"
+[ ! -s "$out" ] || die "$out: exists and is not empty; remove it, or give another name with -o"
+folder=.
+case $out in */*) folder=${out%/*} ;; esac
+[ -d "${folder:-/}" ] || die "$out: there is no folder $folder; make it first (mkdir -p)"
+[ "$(id -u)" = 0 ] || die "needs root (tracefs, /proc/pagetypeinfo, /proc/slabinfo): sudo sh $0 ..."
+name=${out##*/}
+name=${name%.tar.*}
+
+# --- a trace instance of our own, removed however this ends ---------------------------------------
+T=/sys/kernel/tracing
+if [ ! -d $T/instances ] && [ ! -d /sys/kernel/debug/tracing/instances ]; then
+    mount -t tracefs nodev $T 2>/dev/null || die "no tracefs at $T, and it cannot be mounted: in a container, record on the host"
+    echo "record.sh: mounted tracefs at $T; it stays" >&2
+fi
+[ -d $T/instances ] || T=/sys/kernel/debug/tracing
+[ -d $T/instances ] || die "no tracefs with instances: the kernel needs CONFIG_TRACING"
+
+work=
+for d in /dev/shm /run /tmp; do
+    if [ -d $d ] && [ -w $d ]; then
+        work=$d/nearpage.$$
+        break
+    fi
+done
+[ -n "$work" ] || die "no folder for scratch files: /dev/shm, /run or /tmp"
+b=$work/$name
+I=$T/instances/nearpage.$$
+mkdir "$work" "$b" "$b/before" "$b/cmdend" "$b/after" || die "cannot make $work"
+running='' probes=0
+cleanup() {
+    trap - EXIT
+    for p in $running; do kill "$p" 2>/dev/null; done
+    {
+        [ -d "$I" ] && echo 0 >"$I/tracing_on" && echo 0 >"$I/events/enable" && rmdir "$I"
+        if [ $probes = 1 ]; then
+            echo "-:nearpage$$/nearpage_bulk_done" >>$T/kprobe_events
+            echo "-:nearpage$$/nearpage_bulk" >>$T/kprobe_events
+        fi
+    } 2>/dev/null
+    rm -rf "$work"
+}
+trap cleanup EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+trap 'exit 129' HUP
+mkdir "$I" || die "cannot make $I"
+
+cpus=$(grep -c '^processor' /proc/cpuinfo)
+memory_kb=$(sed -n 's/^MemTotal: *\([0-9]*\).*/\1/p' /proc/meminfo)
+kb=$((memory_kb / 32 / cpus))
+[ $kb -ge 2048 ] || kb=2048
+[ $kb -le 131072 ] || kb=131072
+echo 0 >"$I/tracing_on"
+echo mono >"$I/trace_clock" || die "this kernel has no clock mono"
+until echo $kb >"$I/buffer_size_kb"; do
+    [ $kb -gt 2048 ] || die "no memory for $kb KB of trace buffer per CPU"
+    kb=$((kb / 2))
+done 2>/dev/null
+# A full buffer loses the newest events.
+echo 0 >"$I/options/overwrite"
+
+release=$(uname -r)
+# since MAJOR MINOR: whether the kernel is that or later.
+since() {
+    major=${release%%.*}
+    rest=${release#*.}
+    minor=${rest%%[!0-9]*}
+    [ "$major" -gt "$1" ] || { [ "$major" -eq "$1" ] && [ "${minor:-0}" -ge "$2" ]; }
+}
+raw=0
+# Before 6.12 the texts of flags are lost with raw pointers.
+if since 6 12 && echo 0 >"$I/options/hash-ptr"; then raw=1; fi 2>/dev/null
+
+enabled=
+enable() {
+    [ -e "$I/events/$1/enable" ] && echo 1 >"$I/events/$1/enable" && enabled="$enabled $(echo "$1" | tr / :)"
+} 2>/dev/null
+for e in alloc free free_batched alloc_zone_locked pcpu_drain alloc_extfrag; do
+    enable kmem/mm_page_$e || die "this kernel has no event kmem:mm_page_$e, without which a trace cannot be replayed"
+done
+enable sched/sched_process_fork
+enable sched/sched_process_exit
+if [ $lock = 1 ]; then
+    enable lock/contention_begin
+    enable lock/contention_end
+fi
+if [ $slab = 1 ]; then
+    for e in kmem_cache_alloc kmem_cache_free kmalloc kfree kmalloc_node kmem_cache_alloc_node; do enable kmem/$e; done
+fi
+# Pages allocated in bulk have no event: where the kernel allows probes, these two tell them.
+probe() { echo "$1" >>$T/kprobe_events; } 2>/dev/null
+array=6
+since 6 16 && array=5
+pages=
+for i in 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; do pages="$pages p$i=+$((8 * i))(\$arg$array):x64"; done
+for f in alloc_pages_bulk_noprof __alloc_pages_bulk; do
+    [ -e $T/kprobe_events ] || break
+    probe "p:nearpage$$/nearpage_bulk $f gfp=\$arg1:x32 nid=\$arg2:s32 nr=\$arg4:s32" || continue
+    probes=1
+    probe "r:nearpage$$/nearpage_bulk_done $f n=\$retval:s32$pages" ||
+        probe "r:nearpage$$/nearpage_bulk_done $f n=\$retval:s32"
+    enable nearpage$$/nearpage_bulk
+    enable nearpage$$/nearpage_bulk_done
+    break
+done
+
+# --- captures ------------------------------------------------------------------------------------
+mark() { echo "nearpage: $*" >"$I/trace_marker"; }
+
+# What changes slowly, read while tracing is off. Lines of sysfs are PATH:LINE; an empty file has none.
+surroundings() {
+    for f in version cmdline iomem; do cat /proc/$f >"$1/$f" 2>/dev/null; done
+    for f in /proc/sys/vm/*; do
+        [ -f "$f" ] && [ "${f##*/}" != stat_refresh ] && v=$(cat "$f" 2>/dev/null) && echo "vm.${f##*/} = $v"
+    done >"$1/sysctl"
+    {
+        d=/sys/devices/system
+        grep -H '' $d/node/has_* $d/node/online $d/node/possible
+        for n in "$d"/node/node[0-9]*; do
+            grep -H '' "$n/cpulist" "$n/distance" "$n/meminfo" "$n/numastat" "$n/vmstat"
+            grep -H '' "$n"/access*/initiators/*_* "$n"/access*/targets/*_*
+        done
+        grep -H '' $d/cpu/online $d/cpu/possible $d/cpu/present
+        for c in "$d"/cpu/cpu[0-9]*; do grep -H '' "$c"/topology/* "$c"/cache/index*/[!u]*; done
+        d=/sys/kernel/mm
+        grep -H '' $d/transparent_hugepage/enabled $d/transparent_hugepage/defrag $d/lru_gen/enabled
+        grep -H '' /sys/devices/system/memory/block_size_bytes $d/mempolicy/weighted_interleave/node*
+        grep -H '' /sys/module/page_alloc/parameters/* /sys/module/page_reporting/parameters/*
+    } >"$1/sysfs" 2>/dev/null
+}
+
+# What changes with every allocation, read by one process that already runs: it waits on a fifo until the marker
+# is written, and writes over pages that its file already has.
+hot='zoneinfo buddyinfo pagetypeinfo vmstat zoneinfo.again slabinfo meminfo'
+for f in $hot end; do echo "==> $f" >"$work/sep.$f"; done
+first=
+for f in "chrt -f 1" "nice -n -20"; do
+    if $f true 2>/dev/null; then
+        first=$f
+        break
+    fi
+done
+arm() {
+    mkfifo "$work/go.$1"
+    dd if=/dev/zero of="$work/$1.snap" bs=65536 count=16 2>/dev/null
+    files=
+    for f in $hot; do files="$files $work/sep.$f /proc/${f%.again}"; done
+    # shellcheck disable=SC2086 # Several words each.
+    $first cat "$work/go.$1" $files "$work/sep.end" 1<>"$work/$1.snap" 2>/dev/null &
+    armed=$!
+    running="$running $armed"
+}
+fire() {
+    mark "$1 begin"
+    echo "nearpage $1" >"$work/go.$1"
+    wait "$2"
+    mark "$1 end"
+}
+split() {
+    tr -d '\000' <"$work/$1.snap" |
+        awk -v d="$b/$1" '$1 == "==>" { f = ($2 == "end") ? "" : d "/" $2; next } f != "" { print > f }'
+}
+# Half a second apart; each between two markers.
+sampler() {
+    k=0
+    mkfifo "$work/go.s"
+    while [ ! -e "$work/stop" ]; do
+        # shellcheck disable=SC2086
+        $first cat "$work/go.s" /proc/zoneinfo >>"$work/samples.txt" 2>/dev/null &
+        reader=$!
+        sleep 0.5
+        if [ -e "$work/stop" ]; then
+            kill $reader
+            break
+        fi
+        k=$((k + 1))
+        mark "sample $k begin"
+        echo "# sample $k uptime $(cut -d' ' -f1 /proc/uptime)" >"$work/go.s"
+        wait $reader
+        mark "sample $k end"
+    done
+}
+
+# --- the recording -------------------------------------------------------------------------------
+surroundings "$b/before"
+dmesg >"$b/before/dmesg" 2>/dev/null
+logged=$(wc -l <"$b/before/dmesg")
+arm before
+before=$armed
+arm cmdend
+cmdend=$armed
+arm after
+after=$armed
+# Folds counters of CPUs into those of zones.
+echo 1 >/proc/sys/vm/stat_refresh 2>/dev/null
+sleep 0.3
+t0=$(date +%s)
+u0=$(cut -d' ' -f1 /proc/uptime)
+echo 1 >"$I/tracing_on"
+fire before "$before"
+sampler &
+sampling=$!
+running="$running $sampling"
+mark "cmd begin"
+stopped=
+"$@" >"$b/cmd.txt" 2>&1 </dev/null &
+command=$!
+stop() {
+    stopped=$1
+    kill "$command" 2>/dev/null
+}
+trap 'stop 130' INT
+trap 'stop 143' TERM
+trap 'stop 129' HUP
+if [ -n "$seconds" ]; then
+    { sleep "$seconds" && : >"$work/over" && kill "$command"; } 2>/dev/null &
+    clock=$!
+    running="$running $clock"
+fi
+wait "$command"
+rc=$?
+# A signal ends the wait before the command: it is waited for again.
+while kill -0 "$command" 2>/dev/null; do
+    wait "$command"
+    rc=$?
+done
+mark "cmd end rc=$rc"
+fire cmdend "$cmdend"
+sleep 1
+fire after "$after"
+: >"$work/stop"
+echo 0 >"$I/tracing_on"
+t1=$(date +%s)
+u1=$(cut -d' ' -f1 /proc/uptime)
+wait "$sampling" 2>/dev/null
+for s in before cmdend after; do split $s; done
+surroundings "$b/after"
+dmesg 2>/dev/null | tail -n +$((logged + 1)) >"$b/after/dmesg.new"
+cat "$I/trace" >"$b/trace.txt"
+[ ! -f "$work/samples.txt" ] || mv "$work/samples.txt" "$b/samples.txt"
+head -c 65536 "$b/cmd.txt" >"$work/cmd.txt"
+mv "$work/cmd.txt" "$b/cmd.txt"
+
+# --- meta.json -----------------------------------------------------------------------------------
+node_list() { cat "/sys/devices/system/node/$1" 2>/dev/null || echo 0; }
+list() {
+    c=
+    for w in "$@"; do
+        printf '%s%s' "$c" "$(quoted "$w")"
+        c=', '
+    done
+}
+lost=0
+{
+    echo '{'
+    echo '  "format": "nearpage-bundle 1",'
+    printf '  "name": %s,\n  "note": "",\n' "$(quoted "$name")"
+    printf '  "kernel": %s,\n  "version": %s,\n' "$(quoted "$release")" "$(quoted "$(cat /proc/version)")"
+    printf '  "arch": %s,\n  "page_size": %s,\n' "$(quoted "$(uname -m)")" "$(getconf PAGESIZE 2>/dev/null || echo 4096)"
+    printf '  "clock": "mono",\n  "cpus": %s,\n' "$cpus"
+    printf '  "cpus_online": %s,\n' "$(quoted "$(cat /sys/devices/system/cpu/online)")"
+    printf '  "nodes_online": %s,\n' "$(quoted "$(node_list online)")"
+    printf '  "nodes_with_memory": %s,\n' "$(quoted "$(node_list has_memory)")"
+    printf '  "mem_total_kb": %s,\n  "command": [%s],\n' "$memory_kb" "$(list "$@")"
+    printf '  "exit_status": %s,\n  "start_epoch": %s,\n  "end_epoch": %s,\n' "$rc" "$t0" "$t1"
+    printf '  "start_uptime": %s,\n  "end_uptime": %s,\n' "$u0" "$u1"
+    printf '  "sample_every_s": 0.5,\n  "tail_s": 1,\n  "streamed": 0,\n  "raw_pointers": %s,\n' $raw
+    printf '  "recorder_pid": %s,\n  "snapshots": ["before", "cmdend", "after"],\n' $$
+    # shellcheck disable=SC2086 # A list of names.
+    printf '  "buffer_kb_per_cpu": %s,\n  "events_enabled": [%s],\n  "per_cpu": {' $kb "$(list $enabled)"
+    c=
+    for s in "$I"/per_cpu/cpu*/stats; do
+        n=${s%/stats}
+        # shellcheck disable=SC2046 # Six numbers.
+        set -- $(awk -F': *' '{ v[$1] = $2 } END {
+            print v["entries"], v["overrun"], v["commit overrun"], v["dropped events"], v["read events"], v["bytes"] }' "$s")
+        [ $(($1 + $2 + $3 + $4 + $5)) != 0 ] || continue
+        lost=$((lost + $2 + $3 + $4))
+        printf '%s\n    "%s": {"entries": %s, "overrun": %s, "commit_overrun": %s, "dropped": %s, "read": %s, "bytes": %s}' \
+            "$c" "${n##*/cpu}" "$@"
+        c=,
+    done
+    printf '\n  },\n  "lost_events": %s,\n  "event_counts": {' $lost
+    awk '
+        /^#/ { next }
+        match($0, /[0-9]: [a-z0-9_]+: /) { count[substr($0, RSTART + 3, RLENGTH - 5)]++; lines++; next }
+        /LOST [0-9]+ EVENTS/ { lost++ }
+        END {
+            for (name in count) { printf "%s\n    \"%s\": %d", comma, name, count[name]; comma = "," }
+            printf "\n  },\n  \"event_lines\": %d,\n  \"lost_lines\": %d,\n", lines, lost
+        }' "$b/trace.txt"
+    printf '  "trace_bytes": %s\n}\n' $(($(wc -c <"$b/trace.txt")))
+} >"$b/meta.json"
+
+# --- the bundle ----------------------------------------------------------------------------------
+for f in trace samples; do
+    [ ! -f "$b/$f.txt" ] || { $pack <"$b/$f.txt" >"$b/$f.txt.$packed" && rm "$b/$f.txt"; } || die "cannot pack $f.txt"
+done
+(cd "$work" && tar cf bundle.tar "$name") || die "cannot make the archive"
+$pack <"$work/bundle.tar" >"$out" || die "$out: cannot be written"
+[ ! -e "$work/over" ] || [ -n "$stopped" ] || rc=0
+echo "$out: whole; next: nearpage replay $out"
+[ $lost = 0 ] || echo "record.sh: $lost events LOST: record less, a shorter time or without --slab and --lock" >&2
+[ -z "$stopped" ] || echo "record.sh: interrupted; the bundle holds what happened until then" >&2
+exit "${stopped:-$rc}"

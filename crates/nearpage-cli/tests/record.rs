@@ -1,0 +1,220 @@
+//! `nearpage record` as a user runs it. What needs root and tracefs is skipped without them, and says so.
+
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+fn nearpage(arguments: &[&str]) -> Command {
+    let mut command = Command::new(assert_cmd::cargo::cargo_bin!("nearpage"));
+    command.args(arguments);
+    command
+}
+
+fn output(command: &mut Command) -> (Option<i32>, String, String) {
+    let Output { status, stdout, stderr } = command.output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (status.code(), text(stdout), text(stderr))
+}
+
+fn refused(arguments: &[&str]) -> String {
+    let (code, printed, message) = output(&mut nearpage(arguments));
+    assert_eq!((code, &*printed), (Some(2), ""), "{message}");
+    message
+}
+
+/// Whether this machine lets the test trace.
+fn can_trace(test: &str) -> bool {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("probe.tar.zst");
+    let arguments = ["record", "--duration", "10ms", "-o", path.to_str().unwrap(), "--", "true"];
+    let (code, _, message) = output(&mut nearpage(&arguments));
+    if code == Some(2) {
+        eprintln!("SKIPPED: {test}: this machine cannot be traced: {}", message.trim());
+    } else {
+        assert_eq!(code, Some(0), "{message}");
+    }
+    code == Some(0)
+}
+
+/// What recorders of processes that are no more have left, and of this one.
+fn left_in_kernel(pid: u32) -> Vec<String> {
+    let tracing = Path::new("/sys/kernel/tracing");
+    let mut left = Vec::new();
+    for entry in fs::read_dir(tracing.join("instances")).into_iter().flatten().flatten() {
+        left.push(entry.file_name().to_string_lossy().into_owned());
+    }
+    let probes = fs::read_to_string(tracing.join("kprobe_events")).unwrap_or_default();
+    left.extend(probes.lines().map(str::to_owned));
+    left.retain(|name| {
+        name.contains(&format!("nearpage.{pid}")) || name.contains(&format!("nearpage{pid}/"))
+    });
+    left
+}
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap()
+}
+
+#[test]
+fn wrong_usage_is_told_before_anything_is_recorded() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    assert!(refused(&["record"]).contains("CMD"));
+    assert!(
+        refused(&["record", "--", "no-such-program"]).contains("no-such-program: no such program")
+    );
+    assert!(refused(&["record", "--", "/proc/version"]).contains("is not executable"));
+    for time in ["10", "10x", "0s"] {
+        assert!(refused(&["record", "--duration", time, "--", "true"]).contains("500ms"), "{time}");
+    }
+    let message = refused(&["record", "-o", &path("no/a.tar.zst"), "--", "true"]);
+    assert!(message.contains("there is no folder"), "{message}");
+    fs::write(path("taken"), "precious").unwrap();
+    let message = refused(&["record", "-o", &path("taken"), "--", "true"]);
+    assert!(message.contains("exists and is not empty"), "{message}");
+    assert_eq!(fs::read(path("taken")).unwrap(), b"precious");
+    assert!(refused(&["record", "-o", &path(""), "--", "true"]).contains("is no file"));
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+/// Another user than root is told what to do, and nothing is left.
+#[test]
+fn without_root_it_is_told_what_to_do() {
+    const NOBODY: u32 = 65534;
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("nearpage");
+    fs::copy(assert_cmd::cargo::cargo_bin!("nearpage"), &program).unwrap();
+    let path = std::env::temp_dir().join(format!("nearpage-record-{}.tar.zst", std::process::id()));
+    let mut command = Command::new(&program);
+    command.args(["record", "-o", path.to_str().unwrap(), "--", "true"]);
+    let is_root = fs::read_dir("/sys/kernel/tracing").is_ok();
+    if is_root {
+        let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        fs::set_permissions(folder.path(), open).unwrap();
+        command.uid(NOBODY).gid(NOBODY);
+    }
+    let (code, _, message) = output(&mut command);
+    assert_eq!(code, Some(2), "{message}");
+    assert!(message.contains("needs root") && message.contains("--print-script"), "{message}");
+    assert!(!path.exists());
+}
+
+#[test]
+fn the_script_is_plain_sh() {
+    let (code, script, _) = output(&mut nearpage(&["record", "--print-script"]));
+    assert_eq!(code, Some(0));
+    assert!(script.starts_with("#!/bin/sh\n"));
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("record.sh");
+    fs::write(&path, script).unwrap();
+    let checks: [&[&str]; 4] = [
+        &["sh", "-n"],
+        &["dash", "-n"],
+        &["busybox", "ash", "-n"],
+        &["shellcheck", "--severity=warning"],
+    ];
+    for check in checks {
+        let run = Command::new(check[0]).args(&check[1..]).arg(&path).output();
+        let Ok(run) = run else {
+            eprintln!("SKIPPED: the_script_is_plain_sh: there is no {}", check[0]);
+            continue;
+        };
+        assert!(run.status.success(), "{check:?}: {}", String::from_utf8_lossy(&run.stdout));
+    }
+    let run = Command::new("sh").arg(&path).args(["--duration", "10", "--", "true"]).output();
+    let run = run.unwrap();
+    assert_eq!(run.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&run.stderr).contains("500ms"));
+}
+
+/// A bundle that was recorded here is read by all that read bundles, and replayed.
+#[test]
+fn this_machine_is_recorded_and_replayed() {
+    if !can_trace("this_machine_is_recorded_and_replayed") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("files.tar.zst").display().to_string();
+    let work =
+        "echo printed; for i in 1 2 3 4; do head -c 4000000 /dev/zero | tail -c 1; done; exit 3";
+    let mut recorder =
+        nearpage(&["record", "--slab", "--lock", "-o", &path, "--", "sh", "-c", work]);
+    let recorder = recorder.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let pid = recorder.id();
+    let recorded = recorder.wait_with_output().unwrap();
+    let message = String::from_utf8_lossy(&recorded.stderr).into_owned();
+    assert_eq!(recorded.status.code(), Some(3), "{message}");
+    assert!(message.contains("exit code 3") && message.contains("cmd.txt: printed"), "{message}");
+    assert_eq!(left_in_kernel(pid), Vec::<String>::new());
+
+    let unpacked = folder.path().join("unpacked");
+    fs::create_dir(&unpacked).unwrap();
+    unpack(Path::new(&path), &unpacked);
+    let meta = json(&fs::read_to_string(unpacked.join("files/meta.json")).unwrap());
+    assert_eq!(meta["format"], "nearpage-bundle 1");
+    assert_eq!((&meta["name"], &meta["exit_status"]), (&"files".into(), &3.into()));
+    let counts = &meta["event_counts"];
+    assert!(counts["mm_page_alloc"].as_u64().unwrap() > 100, "{counts}");
+    assert!(counts["kmem_cache_alloc"].as_u64().unwrap() > 100, "{counts}");
+    assert!(counts["tracing_mark_write"].as_u64().unwrap() >= 8, "{counts}");
+
+    for arguments in [
+        &["topo", "--bundle", &path, "--format", "json"][..],
+        &["verify", "--json", &path],
+        &["replay", "--json", &path],
+    ] {
+        let (code, printed, message) = output(&mut nearpage(arguments));
+        // A machine whose kernel no model fits is verified with differences.
+        let is_read = code == Some(0) || (code == Some(1) && arguments[0] == "verify");
+        assert!(is_read, "{arguments:?}: {message}");
+        let answer = json(&printed);
+        if arguments[0] == "replay" {
+            let rows = answer["fidelity"]["rows"].as_array().unwrap();
+            let refills = rows.iter().find(|row| row["quantity"] == "refill_pages");
+            assert!(refills.unwrap()["recorded"].is_u64(), "{rows:?}");
+        }
+    }
+}
+
+/// Ctrl-C ends the command and all that it started; what happened until then is kept.
+#[test]
+fn an_interrupted_recording_is_kept() {
+    if !can_trace("an_interrupted_recording_is_kept") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cut.tar.zst");
+    let work = "sleep 71.5 & echo $! > pid; wait";
+    let mut command = nearpage(&["record", "-o", "cut.tar.zst", "--", "sh", "-c", work]);
+    command.current_dir(folder.path()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let recorder = command.spawn().unwrap();
+    let pid = recorder.id();
+    let begun = Instant::now();
+    while fs::read_to_string(folder.path().join("pid")).unwrap_or_default().is_empty() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "the command did not start");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    // The file is there before the number is in it.
+    let sleeper = fs::read_to_string(folder.path().join("pid")).unwrap();
+    let interrupt = Command::new("kill").args(["-INT", &pid.to_string()]).status().unwrap();
+    assert!(interrupt.success());
+    let recorded = recorder.wait_with_output().unwrap();
+    let message = String::from_utf8_lossy(&recorded.stderr).into_owned();
+    assert_eq!(recorded.status.code(), Some(130), "{message}");
+    assert!(message.contains("until then"), "{message}");
+    assert_eq!(left_in_kernel(pid), Vec::<String>::new());
+    let state = fs::read_to_string(format!("/proc/{}/stat", sleeper.trim())).unwrap_or_default();
+    assert!(state.is_empty() || state.contains(" Z "), "{state}");
+    let (code, _, message) = output(&mut nearpage(&["topo", "--bundle", path.to_str().unwrap()]));
+    assert_eq!(code, Some(0), "{message}");
+}
+
+fn unpack(bundle: &Path, folder: &Path) {
+    let packed = fs::File::open(bundle).unwrap();
+    let archive = nearpage_cli::trace::unpacked(packed).unwrap();
+    tar::Archive::new(archive).unpack(folder).unwrap();
+}
