@@ -382,6 +382,11 @@ pub enum OnlineError {
         /// The range.
         range: PfnRange,
     },
+    /// The topology has no such node.
+    UnknownNode {
+        /// The node.
+        node: NodeId,
+    },
 }
 
 impl fmt::Display for OnlineError {
@@ -399,8 +404,77 @@ impl fmt::Display for OnlineError {
             Self::AlreadyOnline { range } => {
                 write!(f, "frames {range} to bring online: some of them are online already")
             }
+            Self::UnknownNode { node } => UnknownNode { node: *node }.fmt(f),
         }
     }
 }
 
 impl core::error::Error for OnlineError {}
+
+/// Why memory could not be taken offline. It is online as before, all of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OfflineError {
+    /// The range has no page.
+    Empty {
+        /// The range.
+        range: PfnRange,
+    },
+    /// Part of the range is not online.
+    NotOnline {
+        /// The range.
+        range: PfnRange,
+    },
+    /// A pageblock lies partly in the range, or is shared by zones: only whole pageblocks go, as far as they are
+    /// online.
+    PartOfPageblock {
+        /// The range.
+        range: PfnRange,
+        /// A frame of that pageblock within the range.
+        pfn: Pfn,
+    },
+    /// Pages are in use: with callers, or cached by a CPU that could not be stopped.
+    InUse {
+        /// How many.
+        pages: PageCount,
+        /// The first of them.
+        first: Pfn,
+        /// A CPU that could not be drained, if there was one.
+        undrained: Option<CpuId>,
+    },
+    /// The topology has no such node.
+    UnknownNode {
+        /// The node.
+        node: NodeId,
+    },
+}
+
+impl fmt::Display for OfflineError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Empty { range } => {
+                write!(f, "frames {range} to take offline: the range is empty")
+            }
+            Self::NotOnline { range } => {
+                write!(f, "frames {range} to take offline: some of them are not online")
+            }
+            Self::PartOfPageblock { range, pfn } => write!(
+                f,
+                "frames {range} to take offline: the pageblock of frame {pfn} has other memory that is online, or \
+                 memory of another zone; ranges of whole pageblocks of one zone are accepted"
+            ),
+            Self::InUse { pages, first, undrained } => {
+                write!(
+                    f,
+                    "memory to take offline: {pages} pages are in use, the first is frame {first}"
+                )?;
+                match undrained {
+                    Some(cpu) => write!(f, "; the pagesets of CPU {cpu} could not be drained"),
+                    None => Ok(()),
+                }
+            }
+            Self::UnknownNode { node } => UnknownNode { node }.fmt(f),
+        }
+    }
+}
+
+impl core::error::Error for OfflineError {}

@@ -402,7 +402,7 @@ impl<'m, P: Platform> Zone<'m, P> {
     pub fn count_in_ledgers(&self) {
         let guard = self.lock();
         if guard.free_before.is_none() {
-            let out = PageCount(self.managed().0 - guard.buddy.free_pages().0);
+            let out = PageCount(self.managed().0 - guard.buddy.unused_pages().0);
             self.ledgers.node.add(out);
             self.ledgers.all.add(out);
             self.put(COUNTED, true);
@@ -453,7 +453,7 @@ impl<'m, P: Platform> Zone<'m, P> {
     /// Takes the lock to look or to change what is not a move of pages.
     pub fn lock(&self) -> ZoneGuard<'_, 'm, P> {
         let buddy = self.buddy.lock();
-        let free_before = if self.has(COUNTED) { Some(buddy.free_pages()) } else { None };
+        let free_before = if self.has(COUNTED) { Some(buddy.unused_pages()) } else { None };
         let (flags, claimed) = (AllocFlags::default(), PageCount(0));
         ZoneGuard { zone: self, buddy, flags, free_before, claimed }
     }
@@ -563,11 +563,19 @@ impl<'a, 'm, P: Platform> ZoneGuard<'a, 'm, P> {
         }
     }
 
+    /// Counts pages that were taken out of the zone in this hold: nobody has them.
+    pub fn sub_managed(&mut self, pages: PageCount) {
+        self.zone.managed.fetch_sub(pages.0, Ordering::Relaxed);
+        if let Some(free) = &mut self.free_before {
+            free.0 -= pages.0;
+        }
+    }
+
     /// Brings the ledgers in line with what left and came back.
     fn settle(&self) {
         let Some(before) = self.free_before else { return };
         // Free pages as they would be if just what was claimed had left.
-        let now = PageCount(self.buddy.free_pages().0 + self.claimed.0);
+        let now = PageCount(self.buddy.unused_pages().0 + self.claimed.0);
         for ledger in [self.zone.ledgers.node, self.zone.ledgers.all] {
             if now > before {
                 ledger.sub(PageCount(now.0 - before.0));

@@ -17,10 +17,12 @@
 //!
 //! Source: `mm/page_alloc.c: build_all_zonelists, find_next_best_node`, 6.12.
 //!
-//! [`list`] is a list in memory, [`cache`] remembers which of its zones were full.
+//! [`list`] is a list in memory, of which [`versions`] follow each other; [`cache`] remembers which of its zones were
+//! full.
 
 pub mod cache;
 pub mod list;
+pub mod versions;
 
 use core::fmt;
 

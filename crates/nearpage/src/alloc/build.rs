@@ -352,7 +352,7 @@ impl<'m> Plan<'m> {
         });
         for homed in self.topology.indexes().filter(|&homed| self.home(homed) == node) {
             for _ in 0..REQUEST_KINDS {
-                need.add::<AtomicU16>(self.zones);
+                need.add::<AtomicU16>(2 * self.zones);
                 need.add::<HintLine>(ZonelistCache::lines(self.zones));
             }
             need.add::<AtomicU64>(FallbackRow::cells(self.topology.len()));
@@ -377,7 +377,7 @@ impl<'m> Plan<'m> {
         need.add::<&WaitTable<'_, P>>(self.zones);
         need.add::<NodeState<'_>>(nodes);
         need.add::<Home<'_, P>>(self.cpu_ids);
-        need.add::<Option<Cpu<'_, P>>>(self.cpu_ids);
+        need.add::<Cpu<'_, P>>(self.cpu_ids);
         need.add::<u32>(nodes);
         need.add::<NodeIndex>(nodes);
         need.add::<Owner<P>>(1);
@@ -429,7 +429,7 @@ struct Parts<'m, P: Platform> {
     nodes: &'m [NodeState<'m>],
     homes: &'m [Home<'m, P>],
     nobodys: &'m Pageset<'m, P>,
-    cpus: &'m [Option<Cpu<'m, P>>],
+    cpus: &'m [Cpu<'m, P>],
     loads: &'m mut [u32],
     order: &'m mut [NodeIndex],
 }
@@ -530,17 +530,19 @@ impl<'m> Carver<'_, 'm> {
         let nobodys = carve_pagesets(hub, CpuId::NONE, NodeIndex(0), &zones[..1], |_, index| {
             P::Storage::ring_entries(list_order(index), 0) as usize
         })?;
-        let nobodys = &nobodys.pagesets[0];
+        let (nobody, nobodys) = (nobodys.owner, &nobodys.pagesets[0]);
         let homes =
             hub.slice(plan.cpu_ids, |_, _| Ok(core::array::from_fn(|_| Slot::new(nobodys))))?;
         let cpus = hub.slice(plan.cpu_ids, |index, hub| {
             let cpu = CpuId(index as u32);
-            let Some(node) = plan.topology.node_of_cpu(cpu) else { return Ok(None) };
+            let Some(node) = plan.topology.node_of_cpu(cpu) else {
+                return Ok(Cpu { owner: nobody, pagesets: &[], is_on: AtomicBool::new(false) });
+            };
             let arena = self.arena(plan.home(node), hub);
             let entries = |zone: &Zone<'m, P>, index| {
                 plan.ring_entries::<P::Storage>(node, zone.node(), zone.kind(), index)
             };
-            Ok(Some(carve_pagesets(arena, cpu, node, zones, entries)?))
+            carve_pagesets(arena, cpu, node, zones, entries)
         })?;
         Ok(Parts {
             map,
@@ -599,7 +601,8 @@ fn carve_zonelists<'m>(
     zones: usize,
 ) -> Result<[Zonelist<'m>; REQUEST_KINDS], OutOfMetadata> {
     let mut carve = || {
-        let entries = arena.slice(zones, |_, _| Ok(AtomicU16::new(NO_ZONE)))?;
+        // A list and the one that comes after it.
+        let entries = arena.slice(2 * zones, |_, _| Ok(AtomicU16::new(NO_ZONE)))?;
         let lines = arena.slice(ZonelistCache::lines(zones), |_, _| Ok(HintLine::default()))?;
         Ok(Zonelist::new(entries, ZonelistCache::new(lines)))
     };
@@ -639,5 +642,5 @@ fn carve_pagesets<'m, P: Platform>(
         });
         if out_of_metadata { Err(OutOfMetadata) } else { Ok(Pageset::new(zone, owner, lists)) }
     })?;
-    Ok(Cpu { owner, pagesets })
+    Ok(Cpu { owner, pagesets, is_on: AtomicBool::new(true) })
 }

@@ -214,13 +214,21 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         self.drain_each_cpu(|_| true)
     }
 
+    /// Gives back all pages of some zones that any CPU caches.
+    pub(super) fn drain_where(
+        &self,
+        is_wanted: impl Fn(&Zone<'m, P>) -> bool,
+    ) -> Result<PageCount, DrainBusy> {
+        self.drain_each_cpu(|pageset| is_wanted(pageset.zone()))
+    }
+
     fn drain_each_cpu(
         &self,
         wanted: impl Fn(&Pageset<'m, P>) -> bool,
     ) -> Result<PageCount, DrainBusy> {
         let mut drained = PageCount(0);
         let mut busy = None;
-        for cpu in self.cpus.iter().flatten() {
+        for cpu in self.known_cpus() {
             match self.drain_stopped(cpu, &wanted) {
                 Ok(pages) => drained.0 += pages.0,
                 Err(error) => busy = busy.or(Some(error)),

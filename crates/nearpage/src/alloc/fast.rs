@@ -312,7 +312,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             FrameState::Allocated if word.is_locked() || word.has_waiters() => {
                 FreeError::Locked { pfn, order }
             }
-            FrameState::Blank if !self.is_online(pfn) => FreeError::Foreign { pfn },
+            _ if !self.is_online(pfn) => FreeError::Foreign { pfn },
             state => FreeError::NotAllocated { pfn, order, state },
         }
     }

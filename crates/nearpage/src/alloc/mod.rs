@@ -6,7 +6,7 @@
 //! ladder when nothing was found, [`balance`] what reclaim and it agree on; [`bulk`] is many pages at once;
 //! [`reasons`] counts why pages came from elsewhere, [`report`] tells why a request failed; [`pagelock`] locks pages; [`hold`] keeps settings
 //! still from outside; [`build`] makes all of it out of the caller's memory; [`settings`] keeps watermarks and
-//! zonelists, [`limits`] how much may be in use.
+//! zonelists, [`limits`] how much may be in use; memory comes and goes by [`online`] and [`offline`], CPUs by [`cpus`].
 //!
 //! Locks: a CPU's pagesets before a zone's lock; the lock of [`settings`] before zone locks. No two zone
 //! locks are held at once.
@@ -14,11 +14,13 @@
 mod balance;
 mod build;
 mod bulk;
+mod cpus;
 mod drain;
 mod fast;
 mod hints;
 mod hold;
 mod limits;
+mod offline;
 mod online;
 mod pageblocks;
 mod pagelock;
@@ -34,6 +36,7 @@ pub use crate::reason::{Fallbacks, Reason};
 pub use build::{BuildError, Config, metadata_size};
 pub(crate) use build::{CACHES_MAX, COUNTED, Carver, Plan};
 pub use bulk::BulkFreeError;
+pub use cpus::CpuError;
 pub use drain::DrainBusy;
 pub use hints::ScanCounts;
 pub use hold::SettingsLock;
@@ -135,9 +138,25 @@ struct NodeState<'m> {
 }
 
 /// A CPU: its node and its pagesets, one a zone.
+///
+/// In a table by id there are ids that are no CPU: they are always off, have no pagesets, and are owned by
+/// [`CpuId::NONE`]. So one load tells the fast path that it may use a CPU's pagesets.
 struct Cpu<'m, P: Platform> {
     owner: &'m Owner<P>,
     pagesets: &'m [Pageset<'m, P>],
+    is_on: AtomicBool,
+}
+
+impl<P: Platform> Cpu<'_, P> {
+    /// Whether there is such a CPU in the topology, on or off.
+    fn is_known(&self) -> bool {
+        self.owner.cpu != CpuId::NONE
+    }
+
+    #[inline(always)]
+    fn is_on(&self) -> bool {
+        self.is_on.load(Ordering::Relaxed)
+    }
 }
 
 /// A CPU's pagesets of the zones that its node's requests prefer, by the highest kind that a request may use. In
@@ -161,7 +180,7 @@ pub struct PageAllocator<'m, P: Platform> {
     /// The pageset of [`CpuId::NONE`].
     nobodys: &'m Pageset<'m, P>,
     /// By CPU id.
-    cpus: &'m [Option<Cpu<'m, P>>],
+    cpus: &'m [Cpu<'m, P>],
     /// By zone index.
     zones: &'m [&'m Zone<'m, P>],
     /// By node index.
@@ -205,8 +224,8 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         node: NodeIndex,
     ) -> impl Iterator<Item = &'m Zone<'m, P>> + use<'_, 'm, P> {
         // The list of requests for any kind of memory.
-        let list = &self.nodes[node.0 as usize].zonelists[REQUEST_KINDS - 1];
-        (0..list.len()).map(|position| self.zones[list.zone(position).0 as usize])
+        let list = self.nodes[node.0 as usize].zonelists[REQUEST_KINDS - 1].read();
+        (0..list.len()).map_while(move |position| Some(self.zones[list.zone(position)?.0 as usize]))
     }
 
     /// The pagesets of a CPU by zone index, or `None` if the topology has no such CPU.
@@ -214,11 +233,15 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         Some(self.cpu(cpu)?.pagesets)
     }
 
-    /// The CPUs of the topology, ascending: id, node, and pagesets by zone index.
+    /// The CPUs of the topology, on or off, ascending: id, node, and pagesets by zone index.
     pub fn cpus(
         &self,
     ) -> impl Iterator<Item = (CpuId, NodeIndex, &'m [Pageset<'m, P>])> + use<'m, P> {
-        self.cpus.iter().flatten().map(|cpu| (cpu.owner.cpu, cpu.owner.node, cpu.pagesets))
+        self.known_cpus().map(|cpu| (cpu.owner.cpu, cpu.owner.node, cpu.pagesets))
+    }
+
+    fn known_cpus(&self) -> impl Iterator<Item = &'m Cpu<'m, P>> + use<'m, P> {
+        self.cpus.iter().filter(|cpu| cpu.is_known())
     }
 
     /// What scans of the zonelists of a node did.
@@ -248,9 +271,9 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         self.map.get(pfn)
     }
 
-    #[inline(always)]
+    /// A CPU of the topology, on or off.
     fn cpu(&self, id: CpuId) -> Option<&'m Cpu<'m, P>> {
-        self.cpus.get(id.0 as usize)?.as_ref()
+        self.cpus.get(id.0 as usize).filter(|cpu| cpu.is_known())
     }
 
     /// This CPU's pageset for the zone that its requests for `kind` prefer. Storages that are not exact find out
@@ -262,11 +285,12 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         (!P::Storage::EXACT || pageset.owner().cpu != CpuId::NONE).then_some(pageset)
     }
 
-    /// The CPU that this thread runs on, if its id is in the topology. CPUs that came later have no
-    /// pagesets: their requests go to the zones.
+    /// The CPU that this thread runs on, if its id is in the topology and it is on. Others have no pagesets to
+    /// use: their requests go to the zones.
     #[inline(always)]
     fn this_cpu(&self) -> Option<&'m Cpu<'m, P>> {
-        self.cpu(self.platform.storage().current_cpu())
+        let cpu = self.cpus.get(self.platform.storage().current_cpu().0 as usize)?;
+        cpu.is_on().then_some(cpu)
     }
 
     #[inline(always)]

@@ -4,7 +4,7 @@ use super::PageAllocator;
 use crate::error::OnlineError;
 use crate::platform::{Lock, Platform};
 use crate::sync::{AtomicU8, AtomicU64, Ordering};
-use crate::units::{PAGEBLOCK_ORDER, PageCount, Pfn, PfnRange, SECTION_SHIFT};
+use crate::units::{NodeId, PAGEBLOCK_ORDER, PageCount, Pfn, PfnRange, SECTION_SHIFT, ZoneKind};
 
 impl<'m, P: Platform> PageAllocator<'m, P> {
     /// Hands frames over: they are free from now on. The range may be any part of the topology's memory,
@@ -78,7 +78,10 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     }
 
     /// The parts of a range by zone, each within one range of the topology.
-    fn parts(&self, range: PfnRange) -> impl Iterator<Item = (usize, PfnRange)> + use<'_, 'm, P> {
+    pub(super) fn parts(
+        &self,
+        range: PfnRange,
+    ) -> impl Iterator<Item = (usize, PfnRange)> + use<'_, 'm, P> {
         self.zones.iter().enumerate().flat_map(move |(index, zone)| {
             self.topology
                 .ranges(zone.node(), zone.kind())
@@ -86,6 +89,23 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
                 .filter(|part| !part.is_empty())
                 .map(move |part| (index, part))
         })
+    }
+
+    /// Brings all of a node's memory online that is not.
+    ///
+    /// # Errors
+    /// [`OnlineError::UnknownNode`].
+    pub fn online_node(&self, node: NodeId) -> Result<PageCount, OnlineError> {
+        let index = self.node_index(node).ok_or(OnlineError::UnknownNode { node })?;
+        let mut state = self.state.lock();
+        let before = self.managed_by_kind(index);
+        for &memory in self.topology.node(index).memory {
+            self.online.runs(memory, false).for_each(|range| self.hand_over(range));
+        }
+        self.recompute(&state);
+        self.rebuild(&mut state);
+        let pages = |of: [PageCount; ZoneKind::COUNT]| of.iter().map(|pages| pages.0).sum::<u64>();
+        Ok(PageCount(pages(self.managed_by_kind(index)) - pages(before)))
     }
 
     /// Whether a frame was handed over.
@@ -105,7 +125,7 @@ pub(super) struct OnlineMap<'m> {
 
 const PARTLY: u8 = 1;
 const WHOLLY: u8 = 2;
-const PAGEBLOCK_FRAMES: u64 = PAGEBLOCK_ORDER.pages().0;
+pub(super) const PAGEBLOCK_FRAMES: u64 = PAGEBLOCK_ORDER.pages().0;
 
 impl<'m> OnlineMap<'m> {
     /// Words of `bits` per pageblock.
@@ -139,6 +159,51 @@ impl<'m> OnlineMap<'m> {
         &self.states[((part.start.0 >> PAGEBLOCK_ORDER.0) - self.first_pageblock) as usize]
     }
 
+    /// Whether all frames of the range are online.
+    pub(super) fn all(&self, range: PfnRange) -> bool {
+        by_pageblock(range).all(|part| match self.try_state(part) {
+            Some(WHOLLY) => true,
+            Some(PARTLY) => (part.start.0..part.end.0).all(|pfn| self.contains(Pfn(pfn))),
+            _ => false,
+        })
+    }
+
+    fn try_state(&self, part: PfnRange) -> Option<u8> {
+        let block = (part.start.0 >> PAGEBLOCK_ORDER.0).wrapping_sub(self.first_pageblock);
+        Some(self.states.get(usize::try_from(block).ok()?)?.load(Ordering::Relaxed))
+    }
+
+    /// Whether a frame of the range, which may reach beyond the machine, is online.
+    pub(super) fn any(&self, range: PfnRange) -> bool {
+        (range.start.0..range.end.0).any(|pfn| self.contains(Pfn(pfn)))
+    }
+
+    /// The parts of a range of memory that are online, or those that are not, ascending.
+    pub(super) fn runs(
+        self,
+        range: PfnRange,
+        is_online: bool,
+    ) -> impl Iterator<Item = PfnRange> + Clone + use<'m> {
+        let mut at = range.start;
+        core::iter::from_fn(move || {
+            let from = self.skip(at, range.end, !is_online);
+            at = self.skip(from, range.end, is_online);
+            (from < range.end).then_some(PfnRange { start: from, end: at })
+        })
+    }
+
+    /// The first frame from `at` on whose state is not this one, or `end`.
+    fn skip(&self, at: Pfn, end: Pfn, is_online: bool) -> Pfn {
+        let mut at = at;
+        while at < end && self.contains(at) == is_online {
+            let block = Pfn(at.0 - at.0 % PAGEBLOCK_FRAMES);
+            let next = block.plus(PAGEBLOCK_ORDER.pages());
+            let is_uniform = self.try_state(PfnRange { start: at, end }) != Some(PARTLY);
+            at = if is_uniform { next.min(end) } else { at.plus(PageCount(1)) };
+        }
+        at
+    }
+
     /// Whether no frame of the range is online.
     fn none(&self, range: PfnRange) -> bool {
         by_pageblock(range).all(|part| match self.state(part).load(Ordering::Relaxed) {
@@ -146,6 +211,17 @@ impl<'m> OnlineMap<'m> {
             PARTLY => (part.start.0..part.end.0).all(|pfn| !self.contains(Pfn(pfn))),
             _ => true,
         })
+    }
+
+    /// Notes that the frames of the range are not online; in its pageblocks no others are.
+    pub(super) fn clear(&self, range: PfnRange) {
+        for part in by_pageblock(range) {
+            if self.state(part).swap(0, Ordering::Relaxed) == PARTLY {
+                for pfn in (part.start.0..part.end.0).map(Pfn) {
+                    self.word(pfn).fetch_and(!(1 << (pfn.0 % 64)), Ordering::Relaxed);
+                }
+            }
+        }
     }
 
     /// Notes that the frames of the range are online.
@@ -164,7 +240,7 @@ impl<'m> OnlineMap<'m> {
 }
 
 /// A range cut at the bounds of pageblocks.
-fn by_pageblock(range: PfnRange) -> impl Iterator<Item = PfnRange> {
+pub(super) fn by_pageblock(range: PfnRange) -> impl Iterator<Item = PfnRange> {
     let blocks = range.start.0 / PAGEBLOCK_FRAMES..range.end.0.div_ceil(PAGEBLOCK_FRAMES);
     blocks.map(move |block| {
         let block = PfnRange::new(block * PAGEBLOCK_FRAMES, (block + 1) * PAGEBLOCK_FRAMES);

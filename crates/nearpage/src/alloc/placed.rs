@@ -205,7 +205,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     fn is_usable(&self, node: NodeIndex, allowed: Option<NodeSet<'_>>) -> bool {
         let state = self.nodes.get(node.0 as usize);
         let has_memory =
-            state.is_some_and(|node| !node.zonelists[REQUEST_KINDS - 1].own().is_empty());
+            state.is_some_and(|node| !node.zonelists[REQUEST_KINDS - 1].read().own().is_empty());
         has_memory && allowed.is_none_or(|nodes| nodes.contains(node))
     }
 

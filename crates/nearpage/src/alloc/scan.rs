@@ -17,7 +17,7 @@ use crate::reason::Reason;
 use crate::units::{MAX_ORDER, NodeIndex, Order, PageCount, Pfn, ZoneKind};
 use crate::watermark::AllocFlags;
 use crate::zone::{Zone, ZoneEvents};
-use crate::zonelist::list::Zonelist;
+use crate::zonelist::list::{Reading, Zonelist};
 
 /// A request with what follows from its flags.
 #[derive(Clone, Copy)]
@@ -126,7 +126,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
 
     /// The node of this CPU; of a CPU that the topology does not have, the first node with memory.
     pub(crate) fn this_node(&self) -> NodeIndex {
-        match self.this_cpu() {
+        match self.cpu(self.platform.storage().current_cpu()) {
             Some(cpu) => cpu.owner.node,
             None => self.zones[0].node(),
         }
@@ -138,22 +138,42 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         wanted: &Wanted<'a>,
     ) -> impl Iterator<Item = &'m Zone<'m, P>> + use<'a, 'm, P> {
         let (list, wanted) = (self.list(wanted), *wanted);
-        self.usable_positions(&wanted).map(move |position| self.zone_at(list, position))
+        let mut reading = list.read();
+        let mut positions = self.positions(reading, &wanted);
+        core::iter::from_fn(move || {
+            loop {
+                match self.zone_at(reading, positions.next()?) {
+                    Some(zone) if self.excludes(zone, &wanted).is_none() => return Some(zone),
+                    Some(_) => {}
+                    // The list was written over: again from the beginning of the one in force. That a zone comes
+                    // twice does no harm to any caller.
+                    None => {
+                        reading = list.read();
+                        positions = self.positions(reading, &wanted);
+                    }
+                }
+            }
+        })
     }
 
-    /// The places of those zones on the list.
+    /// The places of those zones on a list.
     fn usable_positions<'a>(
         &'a self,
-        wanted: &Wanted<'a>,
+        list: Reading<'m, 'm>,
+        wanted: &'a Wanted<'a>,
     ) -> impl Iterator<Item = usize> + use<'a, 'm, P> {
-        let (list, wanted) = (self.list(wanted), *wanted);
-        self.positions(&wanted).filter(move |&at| self.excludes(list, at, &wanted).is_none())
+        let is_usable = |zone: &Zone<'m, P>| self.excludes(zone, wanted).is_none();
+        self.positions(list, wanted)
+            .filter(move |&at| self.zone_at(list, at).is_some_and(is_usable))
     }
 
     /// The places of all zones that a request would look at if it were not for its policy and its cpuset. Private
     /// nodes come last, unless the request begins at one that it names.
-    fn positions(&self, wanted: &Wanted<'_>) -> Chain<Range<usize>, Range<usize>> {
-        let list = self.list(wanted);
+    fn positions(
+        &self,
+        list: Reading<'m, 'm>,
+        wanted: &Wanted<'_>,
+    ) -> Chain<Range<usize>, Range<usize>> {
         let general = 0..list.len();
         if wanted.gfp.has(Gfp::THISNODE) {
             list.own().chain(0..0)
@@ -166,18 +186,13 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         }
     }
 
-    /// Why a request may not use the zone at a place of its list, if it may not.
+    /// Why a request may not use a zone of its list, if it may not.
     #[inline]
-    fn excludes(
-        &self,
-        list: &Zonelist<'m>,
-        position: usize,
-        wanted: &Wanted<'_>,
-    ) -> Option<Reason> {
+    fn excludes(&self, zone: &Zone<'m, P>, wanted: &Wanted<'_>) -> Option<Reason> {
         if wanted.scope.is_general() {
             return None;
         }
-        let node = self.zone_at(list, position).node();
+        let node = zone.node();
         let is_private = self.is_private(node) && !wanted.gfp.has(Gfp::THISNODE);
         wanted.scope.excludes(node, is_private)
     }
@@ -186,28 +201,49 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         &self.nodes[wanted.node.0 as usize].zonelists[wanted.kind.index()]
     }
 
-    fn zone_at(&self, list: &Zonelist<'m>, position: usize) -> &'m Zone<'m, P> {
-        self.zones[list.zone(position).0 as usize]
+    /// `None` if the list was written over meanwhile.
+    #[inline]
+    fn zone_at(&self, list: Reading<'m, 'm>, position: usize) -> Option<&'m Zone<'m, P>> {
+        Some(self.zones[list.zone(position)?.0 as usize])
     }
 
-    /// Walks the zonelist until a zone gives a block. Walks it again without `NOFRAGMENT`, and again without
-    /// the hints of its cache.
+    /// Walks the zonelist until a zone gives a block. If there is none, and there is another list by then, walks
+    /// that: who would get a block by the one or by the other gets it.
     pub(super) fn get_page(
         &self,
         wanted: &Wanted<'_>,
         flags: AllocFlags,
         first_zone: FirstZone,
     ) -> Result<Pfn, Refusals> {
+        let mut first_zone = first_zone;
+        loop {
+            let list = self.list(wanted).read();
+            let result = self.get_page_from(list, wanted, flags, first_zone);
+            if result.is_ok() || list.is_current() {
+                return result;
+            }
+            first_zone = FirstZone::Untried;
+        }
+    }
+
+    /// Walks a list. Walks it again without `NOFRAGMENT`, and again without the hints of its cache.
+    fn get_page_from(
+        &self,
+        list: Reading<'m, 'm>,
+        wanted: &Wanted<'_>,
+        flags: AllocFlags,
+        first_zone: FirstZone,
+    ) -> Result<Pfn, Refusals> {
         let node = &self.nodes[wanted.node.0 as usize];
         let cache = &self.list(wanted).cache;
-        let mut positions = self.usable_positions(wanted);
+        let mut positions = self.usable_positions(list, wanted);
         let Some(first) = positions.next() else { return Err(Refusals::default()) };
         let others = positions.next().map_or(Others::None, |_| Others::Some);
         let rule = self.model.zonelist_cache;
         let mut hints = Hints::new(rule, cache, &node.scans, first, others, wanted.order, flags);
         let (mut flags, mut first_zone) = (flags, first_zone);
         let result = loop {
-            let result = self.get_page_once(wanted, flags, first_zone, &mut hints);
+            let result = self.get_page_once(list, wanted, flags, first_zone, &mut hints);
             first_zone = FirstZone::Untried;
             if result.is_err() && flags.has(AllocFlags::NOFRAGMENT) {
                 flags = flags.without(AllocFlags::NOFRAGMENT);
@@ -223,33 +259,35 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     /// more than to mix no pageblocks. `get_page_from_freelist`, facts 4.2.
     fn get_page_once(
         &self,
+        list: Reading<'m, 'm>,
         wanted: &Wanted<'_>,
         flags: AllocFlags,
         first_zone: FirstZone,
         hints: &mut Hints<'_, 'm>,
     ) -> Result<Pfn, Refusals> {
-        let list = self.list(wanted);
+        let cache = &self.list(wanted).cache;
         let mut refusals = Refusals::default();
-        let first = self.zone_at(list, hints.first());
+        let Some(first) = self.zone_at(list, hints.first()) else { return Err(refusals) };
         let avoids = flags.has(AllocFlags::NOFRAGMENT);
-        for position in self.positions(wanted) {
-            match self.excludes(list, position, wanted) {
+        for position in self.positions(list, wanted) {
+            // A list that was written over is not in force any more: the caller looks again.
+            let Some(zone) = self.zone_at(list, position) else { return Err(refusals) };
+            match self.excludes(zone, wanted) {
                 None => {}
                 Some(reason) => {
                     hints.passed_over(reason, || self.platform.now_ns());
                     continue;
                 }
             }
-            if avoids && self.zone_at(list, position).node() != first.node() {
+            if avoids && zone.node() != first.node() {
                 break;
             }
             if hints.are_read(position) {
-                self.platform.touch(list.cache.line(position), Access::Read);
+                self.platform.touch(cache.line(position), Access::Read);
             }
             if hints.skips(position) {
                 continue;
             }
-            let zone = self.zone_at(list, position);
             self.platform.touch(zone.marks_line(), Access::Read);
             self.platform.touch(zone.published_line(), Access::Read);
             refusals.zones += 1;
@@ -277,7 +315,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
                 Refusal::Watermark
             };
             if hints.refused(position, refusal, || self.platform.now_ns()) {
-                self.platform.touch(list.cache.line(position), Access::Write);
+                self.platform.touch(cache.line(position), Access::Write);
             }
         }
         Err(refusals)
@@ -286,9 +324,13 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     /// The zone that a request would look at first if it were not for its policy and its cpuset, and why it may
     /// not use it, if it may not.
     pub(super) fn nearest(&self, wanted: &Wanted<'_>) -> Option<(&'m Zone<'m, P>, Option<Reason>)> {
-        let list = self.list(wanted);
-        let position = self.positions(wanted).next()?;
-        Some((self.zone_at(list, position), self.excludes(list, position, wanted)))
+        loop {
+            let list = self.list(wanted).read();
+            let position = self.positions(list, wanted).next()?;
+            if let Some(zone) = self.zone_at(list, position) {
+                return Some((zone, self.excludes(zone, wanted)));
+            }
+        }
     }
 
     /// Counts an allocation that came from another zone than the preferred one. Facts 11.1.

@@ -1,7 +1,7 @@
 //! What follows from sizes and settings: watermarks, reserves, pageset sizes, zonelists. All of it is
 //! computed anew when memory comes online or a setting changes, under one lock.
 
-use super::{Access, PageAllocator};
+use super::{Access, Cpu, PageAllocator};
 use crate::error::UnknownNode;
 use crate::pcp::pageset::Pageset;
 use crate::pcp::sizes::{Sizes, ZoneShare};
@@ -89,7 +89,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         self.resize_pagesets(state);
     }
 
-    fn managed_by_kind(&self, node: NodeIndex) -> [PageCount; ZoneKind::COUNT] {
+    pub(super) fn managed_by_kind(&self, node: NodeIndex) -> [PageCount; ZoneKind::COUNT] {
         let mut managed = [PageCount(0); ZoneKind::COUNT];
         for zone in self.zones.iter().filter(|zone| zone.node() == node) {
             managed[zone.kind().index()] = zone.managed();
@@ -119,17 +119,17 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     }
 
     /// The sizes of all pagesets, within the budget if there is one.
-    fn resize_pagesets(&self, state: &State<'m>) {
+    pub(super) fn resize_pagesets(&self, state: &State<'m>) {
         let objects = state.object_share.unwrap_or_default();
         let budget = state.settings.pageset_budget(self.page_shift);
         let budget = budget.map(|budget| PageCount(budget.0.saturating_sub(objects.0)));
-        let cpus = self.cpus.iter().flatten().count() as u64;
+        let cpus = self.cpus_on().count() as u64;
         let most = |zone: &&Zone<'m, P>| self.sizes_of(zone, state).most_kept().0;
         let wanted = PageCount(cpus * self.zones.iter().map(most).sum::<u64>());
         for zone in self.zones {
             let sizes = self.sizes_of(zone, state);
             let sizes = budget.map_or(sizes, |budget| sizes.within(budget, wanted));
-            for cpu in self.cpus.iter().flatten() {
+            for cpu in self.known_cpus() {
                 let pageset = &cpu.pagesets[zone.index().0 as usize];
                 resize(&self.model.pcp, pageset, sizes, budget);
             }
@@ -138,8 +138,9 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
 
     /// What the size of a zone allows.
     fn sizes_of(&self, zone: &Zone<'m, P>, state: &State<'m>) -> Sizes {
-        let near = self.topology.node(zone.node()).cpus.len();
-        let cpus = if near > 0 { near } else { self.cpus.iter().flatten().count() };
+        let of_node = self.topology.node(zone.node()).cpus.iter();
+        let near = of_node.filter(|cpu| self.is_cpu_on(**cpu)).count();
+        let cpus = if near > 0 { near } else { self.cpus_on().count() };
         let share = ZoneShare { managed: zone.managed(), low: zone.marks().low, cpus: cpus as u32 };
         let fraction = state.settings.percpu_pagelist_high_fraction;
         Sizes::of(share, fraction, self.page_shift)
@@ -153,12 +154,16 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         for zone in self.zones {
             zone.set_avoids_fragmentation(self.avoids_fragmentation(zone));
         }
-        for cpu in self.cpus.iter().flatten() {
-            for kind in ZoneKind::ALL {
-                let zone = self.nodes[cpu.owner.node.0 as usize].preferred.zone(kind);
-                let home = &self.homes[cpu.owner.cpu.0 as usize];
-                home[kind.index()].set(cpu.pagesets.get(zone.0 as usize).unwrap_or(self.nobodys));
-            }
+        self.known_cpus().for_each(|cpu| self.set_homes(cpu));
+    }
+
+    /// Which pagesets the fast path uses on a CPU: nobody's while it is off.
+    pub(super) fn set_homes(&self, cpu: &'m Cpu<'m, P>) {
+        let pagesets = if cpu.is_on() { cpu.pagesets } else { &[] };
+        let homes = &self.homes[cpu.owner.cpu.0 as usize];
+        for kind in ZoneKind::ALL {
+            let zone = self.nodes[cpu.owner.node.0 as usize].preferred.zone(kind);
+            homes[kind.index()].set(pagesets.get(zone.0 as usize).unwrap_or(self.nobodys));
         }
     }
 
@@ -227,7 +232,7 @@ impl<P: Platform> Online for PageAllocator<'_, P> {
     }
 
     fn has_cpus(&self, node: NodeIndex) -> bool {
-        !self.topology.node(node).cpus.is_empty()
+        self.topology.node(node).cpus.iter().any(|&cpu| self.is_cpu_on(cpu))
     }
 }
 

@@ -114,6 +114,17 @@ impl Buddy {
         migratetype: Migratetype,
     ) -> Option<PageCount> {
         let first = self.pageblock_start(frames, number)?;
+        Some(self.retype(frames, first, migratetype, || frames.set_pageblock(first, migratetype)))
+    }
+
+    /// The same for the pageblock that starts at `first`, wherever it lies; `set` makes it `migratetype`.
+    pub(super) fn retype(
+        &mut self,
+        frames: ZoneFrames<'_>,
+        first: u32,
+        migratetype: Migratetype,
+        set: impl FnOnce(),
+    ) -> PageCount {
         self.lists.link_fresh_through(frames, first);
         let (home, at) = frames.section(first);
         let head = at & !(frame_count(MAX_ORDER) - 1);
@@ -121,14 +132,14 @@ impl Buddy {
         if word.is_free(MAX_ORDER, frames.zone()) {
             self.lists.unlink(frames, home.frame(head), MAX_ORDER, word.migratetype());
             self.free_pages -= counted_pages(MAX_ORDER, word.migratetype());
-            home.set_pageblock(at, migratetype);
+            set();
             for half in [at ^ PAGEBLOCK_FRAMES, at] {
                 self.free(frames, home.number(half), PAGEBLOCK_ORDER, Placement::Usual);
             }
-            return Some(PAGEBLOCK_ORDER.pages());
+            return PAGEBLOCK_ORDER.pages();
         }
-        home.set_pageblock(at, migratetype);
-        Some(self.move_free_blocks(frames, first, migratetype))
+        set();
+        self.move_free_blocks(frames, first, migratetype)
     }
 
     /// Makes blocks of other types the request's own. Afterwards the smallest of its own blocks that

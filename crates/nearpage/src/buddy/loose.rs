@@ -219,6 +219,20 @@ impl Buddy {
         self.loose.unlist(frames, map, migratetype);
     }
 
+    /// Merges the loose pages of the pageblock that starts at `first`.
+    pub(super) fn settle_pageblock(&mut self, frames: ZoneFrames<'_>, first: u32) {
+        let (home, at) = frames.section(first);
+        let (map, migratetype) = (home.loose(at), home.pageblock(at));
+        if home.is_pageblock_shared(at) || map.len() == 0 {
+            return;
+        }
+        self.loose.unlist(frames, map, migratetype);
+        while let Some((page, run)) = map.take_run(PAGEBLOCK_FRAMES) {
+            self.forget_loose(migratetype, run);
+            self.free_run(frames, first + page, run);
+        }
+    }
+
     /// Books pages as not loose, and not free, any more.
     #[inline]
     fn forget_loose(&mut self, migratetype: Migratetype, pages: u32) {

@@ -13,7 +13,7 @@
 //! **Taking** (`take`) uses the head of the smallest list that suffices. The lowest part of the block
 //! is handed out, the rest goes back as the largest blocks that it makes up, each to the *head* of its
 //! list. If the lists of the type have nothing, other types give (`fallback`). Some pageblocks are kept for
-//! urgent requests (`reserve`).
+//! urgent requests (`reserve`). Pageblocks that are to go offline give nothing (`isolate`).
 //!
 //! **Freeing** (`free`) merges with the buddy as long as it is free and of the same order. The block
 //! goes to the head of its list, or to the tail if the parent's buddy is free as well: then the parent
@@ -30,6 +30,7 @@ mod check;
 mod fallback;
 mod free;
 mod fresh;
+mod isolate;
 mod lists;
 mod loose;
 mod reserve;
@@ -40,6 +41,7 @@ mod trim;
 
 pub use check::BuddyError;
 pub use fallback::{FallbackModel, FallbackRules, HeldMovable};
+pub use isolate::Isolated;
 pub use loose::Merging;
 pub use reserve::Force;
 pub use take::Search;

@@ -18,6 +18,8 @@ pub(crate) const PAGEBLOCKS: usize = SECTION_FRAMES >> PAGEBLOCK_ORDER.0;
 /// Bit of a pageblock's byte: frames of several zones lie in it, so that no lock guards its type and it
 /// stays movable.
 const SHARED: u8 = 0x80;
+/// Where the byte of an isolated pageblock keeps the type that it had.
+const BEFORE_SHIFT: u32 = 4;
 
 /// The metadata of 128 MiB that only who holds the zone's lock looks at: maps of loose pages, then links.
 #[repr(C, align(64))]
@@ -174,6 +176,13 @@ impl<'m> Section<'m> {
         let pageblock = self.pageblock_byte(offset);
         debug_assert!(pageblock.load(Ordering::Relaxed) & SHARED == 0, "its type is nobody's");
         pageblock.store(swap_first_two(migratetype as u8), Ordering::Relaxed);
+    }
+
+    /// Makes a pageblock [`Migratetype::Isolate`]; the byte keeps the type that it had.
+    fn isolate_pageblock(self, offset: u32) {
+        let before = self.pageblock(offset) as u8;
+        let byte = swap_first_two(Migratetype::Isolate as u8) | before << BEFORE_SHIFT;
+        self.pageblock_byte(offset).store(byte, Ordering::Relaxed);
     }
 }
 
@@ -453,6 +462,17 @@ impl<'m> ZoneFrames<'m> {
     #[inline]
     pub fn set_pageblock(&self, number: u32, migratetype: Migratetype) {
         self.managed_section(number).set_pageblock(number, migratetype);
+    }
+
+    /// Makes the pageblock of frame `number`, which is not shared, [`Migratetype::Isolate`].
+    pub fn isolate_pageblock(&self, number: u32) {
+        self.managed_section(number).isolate_pageblock(number);
+    }
+
+    /// The type that the pageblock of frame `number` had before it was isolated.
+    pub fn type_before_isolation(&self, number: u32) -> Migratetype {
+        let byte = self.managed_section(number).pageblock_byte(number).load(Ordering::Relaxed);
+        Migratetype::from_bits((byte >> BEFORE_SHIFT) as u32)
     }
 
     /// Notes that the pageblock of frame `number`, which is movable, holds frames of other zones too.

@@ -11,10 +11,11 @@ use super::lists::Few;
 use super::stats::NodeEvents;
 use super::tunables::{ALIEN_MAX, BATCH_MAX, SHARED_MAX, Tunables};
 use super::{CpuStack, KmemCache, ObjectStorage, SlabAllocator, SlabCpu};
-use crate::error::OnlineError;
+use crate::alloc::PageAllocator;
+use crate::error::{OfflineError, OnlineError};
 use crate::platform::{Lock, Platform};
 use crate::sync::Ordering;
-use crate::units::{CpuId, NodeIndex, PageCount, PfnRange};
+use crate::units::{CpuId, NodeId, NodeIndex, PageCount, PfnRange};
 
 /// Between two rounds of a CPU. `mm/slab.c: REAPTIMEOUT_CPUC`.
 pub const REAP_PERIOD_NS: u64 = 2_000_000_000;
@@ -205,6 +206,35 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         let online = self.pages.online_all(ranges)?;
         let _ = self.refresh_nodes();
         Ok(online)
+    }
+
+    /// Takes memory offline with all that follows for objects: free ones are brought home and free slabs given back,
+    /// and effective nodes computed after. As [`PageAllocator::offline_all`](
+    /// crate::alloc::PageAllocator::offline_all).
+    ///
+    /// # Errors
+    /// [`OfflineError`] of the page allocator: a slab with an object in use is in use.
+    pub fn offline_all(&self, ranges: &[PfnRange]) -> Result<PageCount, OfflineError> {
+        self.around_offline(|pages| pages.offline_all(ranges))
+    }
+
+    /// Takes all memory of a node offline, likewise.
+    ///
+    /// # Errors
+    /// [`OfflineError`] of the page allocator.
+    pub fn offline_node(&self, node: NodeId) -> Result<PageCount, OfflineError> {
+        self.around_offline(|pages| pages.offline_node(node))
+    }
+
+    fn around_offline(
+        &self,
+        offline: impl FnOnce(&PageAllocator<'m, P>) -> Result<PageCount, OfflineError>,
+    ) -> Result<PageCount, OfflineError> {
+        self.shrink_all();
+        let pages = offline(self.pages)?;
+        // A CPU whose stacks cannot be had keeps its node until the next call.
+        let _ = self.refresh_nodes();
+        Ok(pages)
     }
 
     /// Brings the objects of an alien stack home.

@@ -54,9 +54,10 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let pages = self.pages_of(zone);
         writer.pages(&pages)?;
         writer.items(pages.free, free_in_pageblocks(zone), &self.zone_stats(zone))?;
-        let cpus = self.cpus().count() as u32;
+        let cpus_on = || self.cpus().filter(|(cpu, ..)| self.is_cpu_on(*cpu));
+        let cpus = cpus_on().count() as u32;
         let stat_threshold = stat_threshold(zone.managed(), cpus, self.page_shift());
-        for (cpu, _, pagesets) in self.cpus() {
+        for (cpu, _, pagesets) in cpus_on() {
             let pageset = &pagesets[zone.index().0 as usize];
             let Tuning { high, batch, high_min, high_max, .. } = pageset.tuning();
             let count = pageset.count();
