@@ -214,7 +214,10 @@ fn one_cpu_skips_cross() {
 fn wrong_usage() {
     let unknown = refusal(&["pears"]);
     assert!(unknown.contains("'pears'"), "{unknown}");
-    assert!(unknown.contains("bulk, pairs, random, cross, orders, zonelist, pagelock"), "{unknown}");
+    assert!(
+        unknown.contains("bulk, pairs, random, cross, orders, zonelist, pagelock"),
+        "{unknown}"
+    );
     assert!(refusal(&["--loop", "2018"]).contains("[possible values: exact, 2017]"));
     assert!(refusal(&["--rounds", "0"]).contains("0 is not in 1..=1000"));
     assert!(refusal(&["--bytes", "2X"]).contains("a size such as 0, 512M, 2G or 1T"));

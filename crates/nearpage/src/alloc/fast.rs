@@ -272,13 +272,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     /// In the same instant somebody else freed the page, or locked it: then it stays where it is.
     #[cold]
     #[inline(never)]
-    fn refuse_taken(
-        &self,
-        word: WordCell<'_>,
-        held: Word,
-        pfn: Pfn,
-        order: Order,
-    ) -> FreeError {
+    fn refuse_taken(&self, word: WordCell<'_>, held: Word, pfn: Pfn, order: Order) -> FreeError {
         if held.without_lock().is_allocated(order) {
             word.replace(Word::cached(order, held.zone()), held);
         }

@@ -169,6 +169,7 @@ impl Pair<'_, '_> {
                     OnlineError::Empty { .. } => "Empty",
                     OnlineError::NotInTopology { .. } => "NotInTopology",
                     OnlineError::AlreadyOnline { .. } => "AlreadyOnline",
+                    OnlineError::UnknownNode { .. } => "UnknownNode (online)",
                 });
                 self.done("online", 0);
             }
