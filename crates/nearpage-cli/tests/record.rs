@@ -180,7 +180,7 @@ fn this_machine_is_recorded_and_replayed() {
     }
 }
 
-/// Ctrl-C ends the command and all that it started; what happened until then is kept.
+/// Ctrl-C ends the command and all that it started, twice if they do not listen; what happened until then is kept.
 #[test]
 fn an_interrupted_recording_is_kept() {
     if !can_trace("an_interrupted_recording_is_kept") {
@@ -188,7 +188,7 @@ fn an_interrupted_recording_is_kept() {
     }
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("cut.tar.zst");
-    let work = "sleep 71.5 & echo $! > pid; wait";
+    let work = "trap '' TERM; sleep 71.5 & echo $! > pid; wait";
     let mut command = nearpage(&["record", "-o", "cut.tar.zst", "--", "sh", "-c", work]);
     command.current_dir(folder.path()).stdout(Stdio::null()).stderr(Stdio::piped());
     let recorder = command.spawn().unwrap();
@@ -200,8 +200,11 @@ fn an_interrupted_recording_is_kept() {
     }
     // The file is there before the number is in it.
     let sleeper = fs::read_to_string(folder.path().join("pid")).unwrap();
-    let interrupt = Command::new("kill").args(["-INT", &pid.to_string()]).status().unwrap();
-    assert!(interrupt.success());
+    for _ in 0..2 {
+        let interrupt = Command::new("kill").args(["-INT", &pid.to_string()]).status().unwrap();
+        assert!(interrupt.success());
+        std::thread::sleep(Duration::from_millis(500));
+    }
     let recorded = recorder.wait_with_output().unwrap();
     let message = String::from_utf8_lossy(&recorded.stderr).into_owned();
     assert_eq!(recorded.status.code(), Some(130), "{message}");

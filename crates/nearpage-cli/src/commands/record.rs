@@ -55,8 +55,7 @@ The bundle holds names of tasks, the kernel's command line and log, addresses of
 that the command printed, which go to cmd.txt instead of the terminal. Its input is empty.
 
 Ctrl-C, or the end of --duration: the command and what it started are asked to end (SIGTERM), after 5 s or a second
-Ctrl-C they are killed; the bundle holds what happened until then. A second Ctrl-C while the bundle is written
-gives it up.
+Ctrl-C they are killed; the bundle holds what happened until then. Ctrl-C while the bundle is written gives it up.
 
 Exit status: that of the command, 128 + N if signal N ended it or the recorder, 0 after --duration; before anything
 is recorded 2 for wrong usage or a machine that does not allow it; 1 if a file could not be read or written.";

@@ -69,7 +69,7 @@ pub enum RecordError {
     /// Signals cannot be caught, or a thread not be started.
     #[error("cannot prepare the recorder: {0}")]
     Setup(io::Error),
-    /// Interrupted again while the bundle was written.
+    /// Interrupted while the bundle was written.
     #[error("interrupted while the bundle was written: it was removed")]
     Abandoned,
 }

@@ -19,8 +19,6 @@ use super::tracefs::Tracefs;
 
 /// What is kept of the command's output.
 const OUTPUT_BYTES_MAX: u64 = 65_536;
-/// Signals after which even the writing of the bundle is given up.
-const SIGNALS_MEANT: usize = 2;
 
 /// What to record, and whom to tell.
 pub struct Recorder<'a> {
@@ -109,9 +107,10 @@ impl Recorder<'_> {
     ) -> Result<TraceSize, RecordError> {
         let (path, file) = instance.trace()?;
         let (inbox, progress) = (&self.inbox, &mut *self.progress);
-        let mut text = Watched { text: Counted::new(file), inbox, progress };
+        let signals_before = inbox.signals();
+        let mut text = Watched { text: Counted::new(file), inbox, signals_before, progress };
         let copied = zstd(&mut text, packed);
-        if inbox.signals() >= SIGNALS_MEANT {
+        if text.is_given_up() {
             return Err(RecordError::Abandoned);
         }
         copied.map_err(RecordError::file(&path, "copy it"))?;
@@ -155,12 +154,20 @@ impl Recorder<'_> {
 struct Watched<'a> {
     text: Counted<File>,
     inbox: &'a Inbox,
+    /// Those that were meant for the command.
+    signals_before: usize,
     progress: &'a mut dyn FnMut(Progress),
+}
+
+impl Watched<'_> {
+    fn is_given_up(&self) -> bool {
+        self.inbox.signals() > self.signals_before
+    }
 }
 
 impl Read for Watched<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.inbox.signals() >= SIGNALS_MEANT {
+        if self.is_given_up() {
             return Err(io::Error::other("given up"));
         }
         (self.progress)(Progress::Copying(self.text.size.trace_bytes));
