@@ -76,11 +76,18 @@ fn everything_as_json() {
         "single_free",
         "bulk_alloc",
         "bulk_free",
+        "obj_pair",
+        "obj_fill",
+        "obj_free_random",
+        "obj_pair_near",
+        "obj_pair_memoryless",
+        "obj_pair_memoryless_old",
     ]);
     let orders: Vec<String> = (0..=10).map(|order| format!("order{order}_pair")).collect();
     benches.extend(orders.iter().map(String::as_str));
     if document["machine"]["cpus"].as_u64() > Some(1) {
         benches.insert("cross");
+        benches.insert("obj_cross");
     }
     assert_eq!(distinct(&document, "bench"), benches);
     let allocators = distinct(&document, "allocator");
@@ -105,6 +112,9 @@ fn check_n(row: &Value) {
             assert!((20_000 - threads..=20_000).contains(&n), "{row}");
         }
         "cross" => assert_eq!((n, threads), (1, 2), "{row}"),
+        "obj_cross" => assert_eq!((n, threads), (64, 2), "{row}"),
+        "obj_pair" => assert!([64, 256, 1024].contains(&n), "{row}"),
+        bench if bench.starts_with("obj_") => assert_eq!(n, 64, "{row}"),
         _ => assert_eq!(n, 1, "{row}"),
     }
 }

@@ -12,6 +12,7 @@ mod random;
 mod reference;
 mod rows;
 mod run;
+mod slab;
 mod source;
 mod step;
 mod table;
@@ -27,8 +28,9 @@ use super::CommandError;
 use bulk::SingleLoop;
 use field::{Context, Effort};
 use machine::Machine;
-use rows::Row;
+use rows::{Key, Row, Work};
 use run::Run;
+use slab::Caches;
 use step::Step;
 
 pub use run::BenchError;
@@ -36,7 +38,7 @@ pub use run::BenchError;
 /// Measure what pages cost on this machine's real memory, beside the limit, glibc and the kernel.
 ///
 /// bulk is the table of the bulk page allocator of 2017; the others are times of allocations and frees at
-/// one CPU and at all. Without a name: all of them, in a few seconds.
+/// one CPU and at all, of pages and, in slab, of objects. Without a name: all of them, in a few seconds.
 #[derive(Args, Debug)]
 #[command(after_long_help = AFTER_HELP)]
 pub struct BenchArgs {
@@ -67,7 +69,7 @@ pub struct BenchArgs {
 
 const AFTER_HELP: &str = "\
 How it is measured: a round does each step once, on threads with a CPU of their own; figures are over the
-rounds. Nobody touches the pages. A look at the clock costs some ten allocations, so pairs are timed 1024 at
+rounds. Nobody touches the pages; objects are written to once. A look at the clock costs some ten allocations, so pairs are timed 1024 at
 a time, and bulk times turns: n pages (or as many batches of n as make 512) are allocated between two looks
 and freed between the next two. What the looks cost is taken off.
 
@@ -82,9 +84,11 @@ JSON (--json): {\"schema\": 1, \"machine\": {...}, \"rows\": [...]}
                      version, commit, clock_look_ns, bytes_per_node, rounds
   rows[].bench       pair, fill, free_lifo, free_random, cross, order0_pair to order10_pair,
                      single_alloc, single_free, bulk_alloc, bulk_free; with --loop 2017
-                     single_alloc_2017 and single_free_2017
+                     single_alloc_2017 and single_free_2017; obj_pair, obj_fill, obj_free_random,
+                     obj_cross, obj_pair_near, obj_pair_memoryless, obj_pair_memoryless_old
   rows[].allocator   as above
-  rows[].threads, n  n is pages per call in single_* and bulk_*, pages held in fill and free_*, else 1
+  rows[].threads, n  n is pages per call in single_* and bulk_*, pages held in fill and free_*, bytes of an
+                     object in obj_*, else 1
   rows[].ns_median, ns_min, ns_max
                      over the rounds: nanoseconds per page; per allocation and free for *pair and cross;
                      with several threads wall time x threads / operations";
@@ -102,6 +106,8 @@ pub enum Bench {
     Cross,
     /// Blocks of all orders, allocated and freed again and again
     Orders,
+    /// Objects of some sizes, held and travelling, and on nodes without memory
+    Slab,
 }
 
 impl Bench {
@@ -112,6 +118,7 @@ impl Bench {
             Self::Random => "random",
             Self::Cross => "cross",
             Self::Orders => "orders",
+            Self::Slab => "slab",
         }
     }
 
@@ -122,16 +129,24 @@ impl Bench {
             Self::Random => effort.fill_pages,
             Self::Pairs | Self::Cross => 4096,
             Self::Orders => 1024 * cpus,
+            // A page has 64 objects.
+            Self::Slab => effort.objects / 64 + 4096,
         }
     }
 
-    fn steps<'a>(self, context: Context<'a>, single_loop: SingleLoop) -> Vec<Step<'a>> {
+    fn steps<'a>(
+        self,
+        context: Context<'a>,
+        single_loop: SingleLoop,
+        caches: Option<&'static Caches>,
+    ) -> Vec<Step<'a>> {
         match self {
             Self::Bulk => bulk::steps(context, single_loop),
             Self::Pairs => pairs::steps(context),
             Self::Random => random::steps(context),
             Self::Cross => cross::steps(context),
             Self::Orders => orders::steps(context),
+            Self::Slab => caches.map_or(Vec::new(), |caches| slab::steps(context, caches)),
         }
     }
 
@@ -140,12 +155,18 @@ impl Bench {
             Self::Bulk => table::bulk(rows, single_loop),
             Self::Random => {
                 let pages = rows.first().map_or(0, |row| row.key.n);
-                table::figures(rows, |work| format!("{work}: ns per page, {pages} pages"))
+                table::figures(rows, |key| format!("{}: ns per page, {pages} pages", key.work))
             }
             Self::Pairs | Self::Cross => {
-                table::figures(rows, |work| format!("{work}: ns per allocation and free"))
+                table::figures(rows, |key| format!("{}: ns per allocation and free", key.work))
             }
             Self::Orders => table::orders(rows, "orders: ns per allocation and free"),
+            Self::Slab => table::figures(rows, |Key { work, n, .. }| match work {
+                Work::ObjFill | Work::ObjFreeRandom => {
+                    format!("{work}: ns per object of {n} bytes")
+                }
+                _ => format!("{work}: ns per allocation and free, {n} bytes"),
+            }),
         }
     }
 }

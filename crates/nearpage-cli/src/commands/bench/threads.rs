@@ -33,6 +33,11 @@ impl Cpus {
         self.0.len()
     }
 
+    /// Their ids.
+    pub fn ids(&self) -> &[CpuId] {
+        &self.0
+    }
+
     /// The largest id.
     pub fn last(&self) -> CpuId {
         *self.0.last().expect("a process runs somewhere")
