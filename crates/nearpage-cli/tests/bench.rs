@@ -77,11 +77,17 @@ fn everything_as_json() {
         "bulk_alloc",
         "bulk_free",
         "lock_pair",
+        "obj_pair",
+        "obj_fill",
+        "obj_free_random",
+        "obj_pair_near",
+        "obj_pair_memoryless",
+        "obj_pair_memoryless_old",
     ]);
     let orders: Vec<String> = (0..=10).map(|order| format!("order{order}_pair")).collect();
     benches.extend(orders.iter().map(String::as_str));
     if document["machine"]["cpus"].as_u64() > Some(1) {
-        benches.extend(["cross", "lock_contended"]);
+        benches.extend(["cross", "lock_contended", "obj_cross"]);
     }
     assert_eq!(distinct(&document, "bench"), benches);
     let allocators = distinct(&document, "allocator");
@@ -108,6 +114,9 @@ fn check_n(row: &Value) {
         "cross" => assert_eq!((n, threads), (1, 2), "{row}"),
         "lock_pair" => assert_eq!((n, threads), (0, 1), "{row}"),
         "lock_contended" => assert_eq!((n, threads), (0, 2), "{row}"),
+        "obj_cross" => assert_eq!((n, threads), (64, 2), "{row}"),
+        "obj_pair" => assert!([64, 256, 1024].contains(&n), "{row}"),
+        bench if bench.starts_with("obj_") => assert_eq!(n, 64, "{row}"),
         _ => assert_eq!(n, 1, "{row}"),
     }
 }

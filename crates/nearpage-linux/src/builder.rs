@@ -13,7 +13,7 @@ use crate::environment::Environment;
 use crate::fork::Registration;
 use crate::host::{Host, LockedStorage, NoPressure, OnMisuse, Pressure};
 use crate::huge::HugePages;
-use crate::machine::HostMachine;
+use crate::machine::{HostMachine, HostNode};
 use crate::memory::{Allocator, FRAME_BYTES, FRAME_SHIFT, Memory, MemoryError, StorageInUse};
 use crate::numa::{BindMode, Binding};
 use crate::region::Region;
@@ -195,6 +195,7 @@ impl MemoryBuilder {
                 let end = range.start.0 + (self.bytes(*node) >> FRAME_SHIFT);
                 (*node, PfnRange::new(range.start.0, end))
             })
+            .filter(|(_, range)| !range.is_empty())
             .collect();
         let huge_pages = std::mem::take(&mut self.huge_pages);
         let (allocator, metadata, storage, registration) =
@@ -225,8 +226,10 @@ impl MemoryBuilder {
         &self,
         machine: &HostMachine,
     ) -> Result<(Region, Vec<(NodeId, PfnRange)>), MemoryError> {
+        // A node that has a reserve only is memoryless until it grows.
+        let most = |node: &HostNode| self.bytes(node.id).max(self.reserve_per_node);
         let with_memory =
-            machine.nodes.iter().filter(|node| node.has_memory && self.bytes(node.id) > 0);
+            machine.nodes.iter().filter(|node| node.has_memory && most(node) >= FRAME_BYTES);
         let sizes: Vec<_> = with_memory
             .map(|node| {
                 let reserve = self.reserve_per_node / FRAME_BYTES * FRAME_BYTES;

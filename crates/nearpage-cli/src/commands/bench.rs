@@ -13,6 +13,7 @@ mod random;
 mod reference;
 mod rows;
 mod run;
+mod slab;
 mod source;
 mod step;
 mod table;
@@ -28,8 +29,9 @@ use serde::Serialize;
 use super::CommandError;
 use field::{Context, Effort};
 use machine::Machine;
-use rows::Row;
+use rows::{Key, Row, Work};
 use run::{Measured, Run};
+use slab::Caches;
 use step::Step;
 use zonelist::Scans;
 
@@ -39,7 +41,7 @@ pub use run::BenchError;
 /// Measure what pages cost on this machine's real memory, beside the limit, glibc and the kernel.
 ///
 /// bulk is the table of the bulk page allocator of 2017; the others are times of allocations and frees at
-/// one CPU and at all. Without a name: all of them but zonelist, in a few seconds.
+/// one CPU and at all, of pages and, in slab, of objects. Without a name: all of them but zonelist, in a few seconds.
 #[derive(Args, Debug)]
 #[command(after_long_help = AFTER_HELP)]
 pub struct BenchArgs {
@@ -70,7 +72,7 @@ pub struct BenchArgs {
 
 const AFTER_HELP: &str = "\
 How it is measured: a round does each step once, on threads with a CPU of their own; figures are over the
-rounds. Nobody touches the pages. A look at the clock costs some ten allocations, so pairs are timed 1024 at
+rounds. Nobody touches the pages; objects are written to once. A look at the clock costs some ten allocations, so pairs are timed 1024 at
 a time, and bulk times turns: n pages (or as many batches of n as make 512) are allocated between two looks
 and freed between the next two. What the looks cost is taken off.
 
@@ -93,10 +95,11 @@ JSON (--json): {\"schema\": 1, \"machine\": {...}, \"rows\": [...], \"scans\": [
   rows[].bench       pair, fill, free_lifo, free_random, cross, order0_pair to order10_pair,
                      single_alloc, single_free, bulk_alloc, bulk_free; with --loop 2017
                      single_alloc_2017 and single_free_2017; near and far in zonelist; lock_pair,
-                     lock_contended
+                     lock_contended; obj_pair, obj_fill, obj_free_random, obj_cross, obj_pair_near,
+                     obj_pair_memoryless, obj_pair_memoryless_old
   rows[].allocator   as above
   rows[].threads, n  n is pages per call in single_* and bulk_*, pages held in fill and free_*, nodes in near and
-                     far, 0 in lock_*, else 1
+                     far, bytes of an object in obj_*, 0 in lock_*, else 1
   rows[].ns_median, ns_min, ns_max
                      over the rounds: nanoseconds per page; per allocation and free for *pair and cross,
                      per lock and unlock for lock_*;
@@ -121,6 +124,8 @@ pub enum Bench {
     Zonelist,
     /// The lock of a page, locked and unlocked by one thread, and by two
     Pagelock,
+    /// Objects of some sizes, held and travelling, and on nodes without memory
+    Slab,
 }
 
 impl Bench {
@@ -133,6 +138,7 @@ impl Bench {
             Self::Orders => "orders",
             Self::Zonelist => "zonelist",
             Self::Pagelock => "pagelock",
+            Self::Slab => "slab",
         }
     }
 
@@ -144,10 +150,17 @@ impl Bench {
             Self::Pairs | Self::Cross | Self::Zonelist => 4096,
             Self::Orders => 1024 * cpus,
             Self::Pagelock => 1,
+            // A page has 64 objects.
+            Self::Slab => effort.objects / 64 + 4096,
         }
     }
 
-    fn steps<'a>(self, context: Context<'a>, single_loop: SingleLoop) -> Vec<Step<'a>> {
+    fn steps<'a>(
+        self,
+        context: Context<'a>,
+        single_loop: SingleLoop,
+        caches: Option<&'static Caches>,
+    ) -> Vec<Step<'a>> {
         match self {
             Self::Bulk => bulk::steps(context, single_loop),
             Self::Pairs => pairs::steps(context),
@@ -157,6 +170,7 @@ impl Bench {
             // Its steps are on memories of its own: `Run::measure`.
             Self::Zonelist => Vec::new(),
             Self::Pagelock => pagelock::steps(context),
+            Self::Slab => caches.map_or(Vec::new(), |caches| slab::steps(context, caches)),
         }
     }
 
@@ -166,16 +180,22 @@ impl Bench {
             Self::Bulk => table::bulk(rows, single_loop),
             Self::Random => {
                 let pages = rows.first().map_or(0, |row| row.key.n);
-                table::figures(rows, |work| format!("{work}: ns per page, {pages} pages"))
+                table::figures(rows, |key| format!("{}: ns per page, {pages} pages", key.work))
             }
             Self::Pairs | Self::Cross => {
-                table::figures(rows, |work| format!("{work}: ns per allocation and free"))
+                table::figures(rows, |key| format!("{}: ns per allocation and free", key.work))
             }
             Self::Pagelock => {
-                table::figures(rows, |work| format!("{work}: ns per lock and unlock"))
+                table::figures(rows, |key| format!("{}: ns per lock and unlock", key.work))
             }
             Self::Orders => table::orders(rows, "orders: ns per allocation and free"),
             Self::Zonelist => table::zonelist(rows, &measured.scans),
+            Self::Slab => table::figures(rows, |Key { work, n, .. }| match work {
+                Work::ObjFill | Work::ObjFreeRandom => {
+                    format!("{work}: ns per object of {n} bytes")
+                }
+                _ => format!("{work}: ns per allocation and free, {n} bytes"),
+            }),
         }
     }
 }

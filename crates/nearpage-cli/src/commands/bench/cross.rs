@@ -30,8 +30,21 @@ pub fn steps<'a>(context: Context<'a>) -> Vec<Step<'a>> {
     steps
 }
 
+/// Objects of 64 bytes instead of pages.
+pub fn object_step<'a, S: Source>(
+    context: Context<'a>,
+    allocator: &'static str,
+    source: &'a S,
+) -> Step<'a> {
+    let n = super::slab::OBJECT_BYTES;
+    step_of(context, Key { work: Work::ObjCross, allocator, threads: THREADS, n }, source)
+}
+
 fn step<'a, S: Source>(context: Context<'a>, allocator: &'static str, source: &'a S) -> Step<'a> {
-    let key = Key { work: Work::Cross, allocator, threads: THREADS, n: 1 };
+    step_of(context, Key { work: Work::Cross, allocator, threads: THREADS, n: 1 }, source)
+}
+
+fn step_of<'a, S: Source>(context: Context<'a>, key: Key, source: &'a S) -> Step<'a> {
     let run = move || {
         let phases = travel(context, source)?;
         // Both threads were at work for the whole of the one phase that there is.
@@ -41,7 +54,7 @@ fn step<'a, S: Source>(context: Context<'a>, allocator: &'static str, source: &'
             phases.into_iter().flat_map(|phase| phase.samples_ns).map(|ns| ns * threads).collect();
         Ok(vec![Sample { key, ns, samples_ns }])
     };
-    Step { allocator, run: Box::new(run) }
+    Step { allocator: key.allocator, run: Box::new(run) }
 }
 
 /// Lets pages travel for as long as it takes; the phase is that of the thread that frees.

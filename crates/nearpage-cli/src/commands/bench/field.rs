@@ -24,6 +24,8 @@ pub struct Effort {
     pub cross: Duration,
     /// Pages held by `random`, by all threads together.
     pub fill_pages: usize,
+    /// Objects held by `slab`.
+    pub objects: usize,
     /// The largest batch of `bulk`.
     pub batch_max: usize,
 }
@@ -36,6 +38,7 @@ impl Effort {
         batch: Duration::from_millis(5),
         cross: Duration::from_millis(20),
         fill_pages: 200_000,
+        objects: 1_000_000,
         batch_max: 16_384,
     };
     /// What `bench --quick` does.
@@ -45,6 +48,7 @@ impl Effort {
         batch: Duration::from_micros(500),
         cross: Duration::from_millis(3),
         fill_pages: 20_000,
+        objects: 50_000,
         batch_max: 16_384,
     };
 }

@@ -51,6 +51,30 @@ fn step<'a, S: Source>(
     Step { allocator, run: Box::new(run) }
 }
 
+/// Objects of 64 bytes instead of pages, by one thread, and without the best order.
+pub fn object_step<'a, S: Source>(
+    context: Context<'a>,
+    allocator: &'static str,
+    source: &'a S,
+) -> Step<'a> {
+    let n = super::slab::OBJECT_BYTES;
+    let run = move || {
+        let cycles = context.cpus.run(1, |_, gate| {
+            cycle(context.clock, source, vec![S::BLANK; context.effort.objects], gate, SEED)
+        })?;
+        let (mut fill, mut random) = (Vec::new(), Vec::new());
+        for [_, thread_fill, thread_random] in cycles {
+            fill.push(thread_fill);
+            random.push(thread_random);
+        }
+        let key = |work| Key { work, allocator, threads: 1, n };
+        let phases = [(Work::ObjFill, fill), (Work::ObjFreeRandom, random)];
+        let sample = |(work, phases)| joint_sample(context.clock, key(work), phases);
+        Ok(phases.into_iter().map(sample).collect())
+    };
+    Step { allocator, run: Box::new(run) }
+}
+
 /// One round of one thread: free LIFO, fill, free in random order.
 fn cycle<S: Source>(
     clock: Clock,

@@ -41,6 +41,20 @@ pub enum Work {
     LockPair,
     /// The same by several threads, all with one page.
     LockContended,
+    /// One object of `n` bytes allocated and freed, again and again.
+    ObjPair,
+    /// Many objects of 64 bytes allocated.
+    ObjFill,
+    /// The same freed in random order.
+    ObjFreeRandom,
+    /// Objects allocated on one CPU and freed on another.
+    ObjCross,
+    /// Pairs by all CPUs of an emulated node with memory.
+    ObjPairNear,
+    /// Pairs by all CPUs of an emulated node without.
+    ObjPairMemoryless,
+    /// The same with the behaviour before 2010.
+    ObjPairMemorylessOld,
 }
 
 impl fmt::Display for Work {
@@ -62,6 +76,13 @@ impl fmt::Display for Work {
             Self::Far => "far",
             Self::LockPair => "lock_pair",
             Self::LockContended => "lock_contended",
+            Self::ObjPair => "obj_pair",
+            Self::ObjFill => "obj_fill",
+            Self::ObjFreeRandom => "obj_free_random",
+            Self::ObjCross => "obj_cross",
+            Self::ObjPairNear => "obj_pair_near",
+            Self::ObjPairMemoryless => "obj_pair_memoryless",
+            Self::ObjPairMemorylessOld => "obj_pair_memoryless_old",
         })
     }
 }

@@ -14,6 +14,7 @@ use super::cross;
 use super::field::{Context, Effort, Field};
 use super::measure::Clock;
 use super::rows::Row;
+use super::slab::Caches;
 use super::step::{StepError, run_rounds};
 use super::threads::Cpus;
 use super::zonelist::{self, Filled, Scans};
@@ -105,9 +106,17 @@ impl Run {
         let filled = self.filled(bench)?;
         let context =
             Context { field: &field, cpus: &self.cpus, effort: self.effort, clock: self.clock };
+        let caches = match bench {
+            Bench::Slab => {
+                let bytes = self.bytes_per_node;
+                let caches = Caches::new(bytes, &self.cpus);
+                Some(caches.map_err(|error| BenchError::Memory { bytes, error })?)
+            }
+            _ => None,
+        };
         let steps = match bench {
             Bench::Zonelist => zonelist::steps(context, &filled),
-            _ => bench.steps(context, self.single_loop),
+            _ => bench.steps(context, self.single_loop, caches),
         };
         let bench = bench.name();
         let rows = run_rounds(bench, &steps, self.effort.rounds)
@@ -118,6 +127,9 @@ impl Run {
             if misuses > 0 {
                 return Err(BenchError::Refused { bench, allocator, misuses });
             }
+        }
+        if let Some(misuses) = caches.map(Caches::misuses).filter(|&misuses| misuses > 0) {
+            return Err(BenchError::Refused { bench, allocator: "nearpage", misuses });
         }
         let counts = field.memories().filter_map(|(name, memory)| Counts::of(name, memory));
         let scans = filled.iter().map(Filled::scans).collect();

@@ -55,7 +55,7 @@ pub struct Glibc;
 
 /// The address of a block.
 #[derive(Clone, Copy)]
-pub struct Address(Option<NonNull<libc::c_void>>);
+pub struct Address(pub Option<NonNull<libc::c_void>>);
 
 // SAFETY: an address is a number here; nobody reads or writes through it.
 unsafe impl Send for Address {}

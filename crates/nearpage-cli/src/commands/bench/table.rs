@@ -59,9 +59,9 @@ fn mmtests_line(name: &str, single: f64, bulk: f64) -> String {
 }
 
 /// The figures of some rows, a table for each number of threads and each work.
-pub fn figures(rows: &[Row], title: impl Fn(Work) -> String) -> String {
+pub fn figures(rows: &[Row], title: impl Fn(Key) -> String) -> String {
     let mut rows = rows.to_vec();
-    rows.sort_by_key(|row| (row.key.threads, row.key.work));
+    rows.sort_by_key(|row| (row.key.threads, row.key.work, row.key.n));
     let of_work = |rows: &[Row]| {
         let nearpage = rows.iter().find(|row| row.key.allocator == "nearpage");
         let mut table = empty(["allocator", "median", "min", "max", "p99", "to nearpage"], 1);
@@ -74,9 +74,9 @@ pub fn figures(rows: &[Row], title: impl Fn(Work) -> String) -> String {
         }
         table
     };
-    let same = |a: &Row, b: &Row| (a.key.threads, a.key.work) == (b.key.threads, b.key.work);
-    let section = |rows: &[Row]| section(&title(rows[0].key.work), rows, of_work);
-    rows.chunk_by(same).map(section).collect::<Vec<_>>().join("\n")
+    let of = |row: &Row| (row.key.threads, row.key.work, row.key.n);
+    let section = |rows: &[Row]| section(&title(rows[0].key), rows, of_work);
+    rows.chunk_by(|a, b| of(a) == of(b)).map(section).collect::<Vec<_>>().join("\n")
 }
 
 /// The pairs of all orders: nearpage's figures, and the medians of the others.
@@ -248,7 +248,7 @@ mod tests {
             row(Work::Pair, "nearpage", 1, 4.0),
             row(Work::Pair, "mmap", 1, 1234.0),
         ];
-        let text = figures(&rows, |work| format!("{work}: ns"));
+        let text = figures(&rows, |key| format!("{}: ns", key.work));
         let lines: Vec<String> = text
             .lines()
             .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))

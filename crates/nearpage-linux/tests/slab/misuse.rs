@@ -1,0 +1,131 @@
+//! What is refused, through the pointers of a program.
+
+use std::ptr::NonNull;
+
+use nearpage::gfp::Gfp;
+use nearpage::slab::classes::{SizeError, SizeFreeError};
+use nearpage::slab::{CacheOptions, CreateError, ObjectError, SlabConfig};
+use nearpage_linux::Memory;
+use nearpage_linux::memory::MemoryError;
+
+fn at(object: NonNull<u8>, offset: usize) -> NonNull<u8> {
+    // SAFETY: tests stay within the page of the object.
+    unsafe { object.add(offset) }
+}
+
+#[test]
+fn a_hardened_host_finds_wrong_frees_at_once() {
+    for use_rseq in [true, false] {
+        let builder = Memory::builder().bytes_per_node(64 << 20).hardened(true);
+        let memory = builder.use_rseq(use_rseq).build().unwrap();
+        let slab = memory.slab(SlabConfig::default()).unwrap();
+        let cache = slab.create(CacheOptions::new("hard", 72)).unwrap();
+        let object = cache.alloc(Gfp::KERNEL).unwrap();
+        // SAFETY: refused frees change nothing, which is what is tested.
+        unsafe {
+            let inside = cache.free(at(object, 8));
+            assert!(matches!(inside, Err(ObjectError::NotAnObject { .. })), "{inside:?}");
+            cache.free(object).unwrap();
+            let twice = cache.free(object);
+            assert!(matches!(twice, Err(ObjectError::NotAllocated { .. })), "{twice:?}");
+            // An object that nobody was ever given.
+            let wild = cache.free(at(object, 72 * 3));
+            assert!(matches!(wild, Err(ObjectError::NotAllocated { .. })), "{wild:?}");
+        }
+        assert_eq!((memory.misuses(), cache.check().unwrap().held), (3, 0));
+    }
+}
+
+#[test]
+fn wrong_frees_are_typed() {
+    let memory = Memory::builder().bytes_per_node(64 << 20).build().unwrap();
+    let slab = memory.slab(SlabConfig::default()).unwrap();
+    let cache = slab.create(CacheOptions::new("mine", 64)).unwrap();
+    let other = slab.create(CacheOptions::new("other", 64)).unwrap();
+    let object = cache.alloc(Gfp::KERNEL).unwrap();
+    let mut local = 0_u64;
+    // SAFETY: refused frees change nothing, which is what is tested.
+    unsafe {
+        let wrong = other.free(object);
+        assert!(matches!(
+            wrong,
+            Err(ObjectError::WrongCache { given: "other", owner: "mine", .. })
+        ));
+        let inside = cache.free(at(object, 16));
+        assert!(matches!(inside, Err(ObjectError::NotAnObject { .. })));
+        let foreign = cache.free(NonNull::from(&mut local).cast());
+        assert!(matches!(foreign, Err(ObjectError::NotOfSlab { .. })));
+        let objects = [object.as_ptr(), NonNull::from(&mut local).cast().as_ptr()];
+        let bulk = cache.free_bulk(&objects).unwrap_err();
+        assert_eq!((bulk.freed, bulk.refused), (1, 1));
+    }
+    assert_eq!(memory.misuses(), 4);
+}
+
+#[test]
+fn bad_options_and_sizes_are_typed() {
+    let memory = Memory::builder().bytes_per_node(64 << 20).build().unwrap();
+    let slab = memory.slab(SlabConfig { caches_max: 14, ..SlabConfig::default() }).unwrap();
+    let new = |size, align| slab.create(CacheOptions::new("bad", size).align(align)).unwrap_err();
+    assert_eq!(new(0, 1), CreateError::ZeroSize { cache: "bad" });
+    assert_eq!(new(1, 3), CreateError::Alignment { cache: "bad", align: 3 });
+    assert!(matches!(new(u64::MAX, 1), CreateError::TooLarge { .. }));
+    assert!(matches!(slab.typed::<()>("unit"), Err(CreateError::ZeroSize { cache: "unit" })));
+    let classes = slab.size_classes().unwrap();
+    assert_eq!(classes.alloc(0, Gfp::KERNEL), Err(SizeError::ZeroSize));
+    let bad = classes.alloc_aligned(8, 12, Gfp::KERNEL, None);
+    assert_eq!(bad, Err(SizeError::Alignment { align: 12 }));
+    assert!(matches!(classes.alloc(usize::MAX, Gfp::KERNEL), Err(SizeError::Pages(_))));
+    let large = classes.alloc(10_000, Gfp::KERNEL).unwrap();
+    assert_eq!(classes.usable_size(large.as_ptr()), Some(16_384));
+    // SAFETY: refused frees change nothing, which is what is tested; the last one is right.
+    unsafe {
+        assert!(matches!(classes.free(at(large, 64)), Err(SizeFreeError::Object(_))));
+        assert!(matches!(classes.free(at(large, 4096)), Err(SizeFreeError::Pages(_))));
+        classes.free(large).unwrap();
+    }
+    let second = memory.slab(SlabConfig::default());
+    assert!(matches!(second, Err(MemoryError::Build(_))), "{second:?}");
+}
+
+#[test]
+fn a_cache_with_objects_is_given_back() {
+    let memory = Memory::builder().bytes_per_node(64 << 20).build().unwrap();
+    let slab = memory.slab(SlabConfig::default()).unwrap();
+    let cache = slab.create(CacheOptions::new("live", 64)).unwrap();
+    let object = cache.alloc(Gfp::KERNEL).unwrap();
+    let (cache, live) = cache.destroy().unwrap_err();
+    assert_eq!((live.cache, live.objects, live.slabs), ("live", 1, 1));
+    // SAFETY: allocated above, and freed once.
+    unsafe { cache.free(object) }.unwrap();
+    cache.destroy().unwrap();
+}
+
+#[test]
+fn values_are_dropped_and_free_themselves() {
+    let memory = Memory::builder().bytes_per_node(64 << 20).build().unwrap();
+    let slab = memory.slab(SlabConfig::default()).unwrap();
+    let strings = slab.typed::<String>("strings").unwrap();
+    let mut held: Vec<_> =
+        (0..1000).map(|number| strings.alloc(number.to_string()).unwrap()).collect();
+    held[7].push('!');
+    assert_eq!((held[7].as_str(), held[999].as_str()), ("7!", "999"));
+    std::thread::scope(|scope| {
+        scope.spawn(move || drop(held));
+    });
+    assert_eq!((strings.cache().check().unwrap().held, memory.misuses()), (0, 0));
+    assert!(slab.slabinfo().contains("\nstrings "));
+}
+
+#[test]
+fn bulk_gives_as_many_as_asked() {
+    let memory = Memory::builder().bytes_per_node(64 << 20).build().unwrap();
+    let slab = memory.slab(SlabConfig::default()).unwrap();
+    let cache = slab.create(CacheOptions::new("bulk", 128)).unwrap();
+    let mut objects = vec![std::ptr::null_mut(); 1000];
+    assert_eq!(cache.alloc_bulk(Gfp::KERNEL, &mut objects), Ok(1000));
+    assert_eq!(cache.check().unwrap().held, 1000);
+    // SAFETY: allocated above, and freed once.
+    unsafe { cache.free_bulk(&objects) }.unwrap();
+    assert_eq!(cache.check().unwrap().held, 0);
+}
