@@ -224,7 +224,7 @@ fn wrong_usage() {
     let unknown = refusal(&["pears"]);
     assert!(unknown.contains("'pears'"), "{unknown}");
     assert!(
-        unknown.contains("bulk, pairs, random, cross, orders, zonelist, pagelock"),
+        unknown.contains("bulk, pairs, random, cross, orders, zonelist, pagelock, slab"),
         "{unknown}"
     );
     assert!(refusal(&["--loop", "2018"]).contains("[possible values: exact, 2017]"));
