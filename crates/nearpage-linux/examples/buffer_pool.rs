@@ -267,7 +267,7 @@ fn read_share(pool: &Pool, next: &AtomicU64, largest: &AtomicU64) -> io::Result<
                 sum.wrapping_add(u64::from_le_bytes(word.try_into().expect("eight bytes")))
             })
         })?);
-        if number % 4096 == 0 {
+        if number.is_multiple_of(4096) {
             largest.fetch_max(resident_bytes()?, Ordering::Relaxed);
         }
     }

@@ -54,7 +54,7 @@ fn a_flow_holds_a_constant_footprint() {
                 // SAFETY: the other thread gave it away.
                 unsafe { cache.free(object) }.unwrap();
             }
-            if at as u64 % (batches / 100).max(1) == 0 {
+            if (at as u64).is_multiple_of((batches / 100).max(1)) {
                 seen.push(slabs());
             }
         }

@@ -196,7 +196,8 @@ mod tests {
         let storage = SerialStorage(Single(ChosenCpu::default()));
         let entries = [const { AtomicU32::new(0) }; 8];
         let stack = SerialStorage::<Single<ChosenCpu>>::stack(CpuId(0), &entries);
-        let on = storage.enter(CpuId(0), &()).unwrap();
+        storage.enter(CpuId(0), &()).unwrap();
+        let on = ();
         assert_eq!(SerialStorage::<Single<ChosenCpu>>::set_stack_limit(&stack, 6), 6);
         assert_eq!(storage.push_objects(&on, &stack, &[1, 2, 3, 4, 5, 6, 7]), 6);
         assert_eq!(storage.push_object(&on, &stack, 7), Push::FULL);

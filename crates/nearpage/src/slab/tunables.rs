@@ -131,7 +131,7 @@ mod tests {
             let whole = tunables.most_kept(8, 4);
             for part in [0, 1, whole / 7, whole / 2, whole, whole + 1] {
                 let kept = tunables.scaled(part, whole).most_kept(8, 4);
-                assert!(kept <= part.max(0), "{size} bytes: {kept} of {part} of {whole}");
+                assert!(kept <= part, "{size} bytes: {kept} of {part} of {whole}");
             }
         }
     }

@@ -111,7 +111,7 @@ struct Pair<'a, 's, 'm> {
 
 fn machine_of(slab: &TestSlab<'_, '_>, local: LocalNode) -> naive::Machine {
     let topology = slab.pages().topology();
-    let cpus = slab.pages().cpus().enumerate().map(|(_, (cpu, node, _))| {
+    let cpus = slab.pages().cpus().map(|(cpu, node, _)| {
         let node = node.0 as usize;
         // As the slab allocator starts: one after the other, by CPU id.
         let reap_node = cpu.0 as usize % topology.len();

@@ -344,7 +344,7 @@ impl Cache {
             let objects = self.geometry.objects;
             let near = machine.cpus.values().filter(|cpu| cpu.effective == node).count() as u32;
             let limit = self.tunables.free_limit(near, objects);
-            for _ in 0..(limit + 5 * objects - 1) / (5 * objects) {
+            for _ in 0..limit.div_ceil(5 * objects) {
                 let Some(slab) = lists.empty.pop() else { break };
                 lists.free_objects -= objects;
                 lists.slabs -= 1;
