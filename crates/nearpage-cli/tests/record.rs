@@ -174,8 +174,9 @@ fn this_machine_is_recorded_and_replayed() {
         let answer = json(&printed);
         if arguments[0] == "replay" {
             let rows = answer["fidelity"]["rows"].as_array().unwrap();
-            let refills = rows.iter().find(|row| row["quantity"] == "refill_pages");
-            assert!(refills.unwrap()["recorded"].is_u64(), "{rows:?}");
+            // Full pagesets may need no refill for so little, but pages are handed out.
+            let hits = rows.iter().find(|row| row["quantity"] == "numa_hit").unwrap();
+            assert!(hits["recorded"].as_u64().is_some_and(|pages| pages > 100), "{hits}");
         }
     }
 }
