@@ -352,7 +352,6 @@ fn locks_per_message(local: LocalNode) -> f64 {
 fn list_locks_per_message_are_those_of_the_reference() {
     let (old, new) =
         (locks_per_message(LocalNode::OwnNode), locks_per_message(LocalNode::NearestMemory));
-    std::println!("list locks per message: {old:.3} before 2010, {new:.4} after");
     let near = |value: f64, expected: f64| (value / expected - 1.0).abs() <= 0.1;
     assert!(near(old, 2.17), "{old}");
     assert!(near(new, 0.107), "{new}");
