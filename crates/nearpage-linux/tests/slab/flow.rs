@@ -1,6 +1,6 @@
 //! One thread allocates, another frees, without end: what is kept for it stays the same.
 //!
-//! `NEARPAGE_OBJECTS=100000000 cargo test --release -p nearpage-linux --test slab flow -- --nocapture` prints the
+//! `NEARPAGE_OBJECTS=100000000 cargo test -p nearpage-linux --test slab flow -- --nocapture` prints the
 //! figure.
 
 use std::ptr::NonNull;
