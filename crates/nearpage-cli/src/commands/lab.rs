@@ -169,8 +169,12 @@ fn simulate(
         bar.set_position(done as u64);
     };
     let threads = threads.unwrap_or(NonZeroUsize::MIN);
-    let report =
-        lab::run(scenario, &Options { seed: arguments.seed, threads, costs, progress: &progress })?;
+    let options = Options { seed: arguments.seed, threads, costs, progress: &progress };
+    let report = if arguments.over.is_empty() {
+        lab::run(scenario, &options)?
+    } else {
+        sweep::run(scenario, &arguments.over, &options)?
+    };
     bar.finish_and_clear();
     Ok(report)
 }

@@ -108,12 +108,16 @@ fn calibrate(
         }
         let row = reference.rows.iter().find(|row| row[0] == at as f64);
         let Some(wanted) = row.map(|row| row[1]) else { continue };
-        let (mut low, mut high) = (10.0f64, 1e6f64);
-        for _ in 0..16 {
-            places[at].message_ns = (low * high).sqrt();
+        // Without any waiting a message would take its part of all CPUs' time; what the allocator takes of that is
+        // found in a few steps, each of which corrects by what the one before was off.
+        let a_message =
+            1e9 / workload.published_messages * places[at].machine.cpus().count() as f64;
+        places[at].message_ns = wanted * a_message;
+        for _ in 0..5 {
             let outcome =
                 measure(scenario, workload, &places[at], LocalNode::OwnNode, seed, workload.burst)?;
-            *(if outcome.seconds < wanted { &mut low } else { &mut high }) = places[at].message_ns;
+            let correction = (wanted - outcome.seconds) * a_message;
+            places[at].message_ns = (places[at].message_ns + correction).max(1.0);
         }
         let (message_ns, costs, name) =
             (places[at].message_ns, places[at].costs.name.clone(), places[at].name);
@@ -266,18 +270,11 @@ fn hold_published(outcomes: &[Outcome], report: &mut Report) {
     );
     let failures = after.a_message(after.result.this_node_failures);
     report.hold("after: failed THISNODE requests a message, 0", failures, failures == 0.0);
+    let memoryless = "cpus all on memoryless nodes";
     let ratio = before.seconds / after.seconds;
-    report.hold(
-        "memoryless, before / after: 7 to 12 (published 9.5)",
-        ratio,
-        (7.0..=12.0).contains(&ratio),
-    );
+    report.row(memoryless, "before / after", 9.48, ratio, Tolerance::Between(7.0, 12.0));
     let ratio = after.seconds / outcomes[3].seconds;
-    report.hold(
-        "memoryless after / no memoryless nodes: 1.8 to 3 (published 2.4)",
-        ratio,
-        (1.8..=3.0).contains(&ratio),
-    );
+    report.row(memoryless, "after / ia64 after", 2.38, ratio, Tolerance::Between(1.8, 3.0));
     for (name, pair) in [("ia64", &outcomes[2..4]), ("x86_64", &outcomes[4..6])] {
         let loss = pair[1].seconds / pair[0].seconds - 1.0;
         report.hold(

@@ -116,7 +116,10 @@ fn apply(config: Config, key: Key, value: &str) -> Option<Config> {
 /// All combinations of values, the last setting fastest, each with a name.
 fn combinations(config: Config, over: &[Over]) -> Vec<(String, Config)> {
     let mut all = vec![(String::new(), config)];
-    for Over { key, values } in over {
+    // A model is all rules at once: others change what it says.
+    let (models, others): (Vec<&Over>, Vec<&Over>) =
+        over.iter().partition(|over| over.key == Key::Model);
+    for Over { key, values } in models.into_iter().chain(others) {
         let with = |(name, config): &(String, Config), value: &String| {
             let separator = if name.is_empty() { "" } else { ", " };
             let key_name =
