@@ -17,7 +17,7 @@ use super::bench::SingleLoop;
 use crate::lab::error::LabError;
 use crate::lab::report::Report;
 use crate::lab::scenario::Scenario;
-use crate::lab::sweep::Over;
+use crate::lab::sweep::{self, Over};
 use crate::lab::{self, Options, catalog};
 
 /// Run published results and scenarios on simulated machines, and compare.

@@ -100,12 +100,13 @@ impl<'a, 'm, P: Platform<Storage: ObjectStorage>> SlabAllocator<'a, 'm, P> {
         if !(1..=CACHES_MAX).contains(&config.caches_max) {
             return Err(BuildError::TooManyCaches { caches_max: config.caches_max });
         }
-        if !pages.claim_objects() {
-            return Err(BuildError::SecondSlab);
-        }
         let plan = Plan::new(pages.topology())?;
         let need = |node| need::<P>(&plan, node, &config).bytes();
         let (mut carver, mut hub) = Carver::open(plan, need, &mut buffer)?;
+        // Last of what may fail: a claim is for good.
+        if !pages.claim_objects() {
+            return Err(BuildError::SecondSlab);
+        }
         let parts = carve::<P>(&mut carver, &mut hub, &config).expect(COUNTED);
         let frames = Frames {
             base: Pfn(plan.first_section << SECTION_SHIFT),

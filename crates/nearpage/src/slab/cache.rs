@@ -99,8 +99,8 @@ impl<'m, P: Platform<Storage: ObjectStorage>> Cache<'m, P> {
     }
 }
 
-/// What changes when caches come and go; whoever holds it has the stacks of all CPUs to itself as far as settings
-/// go.
+/// What changes when caches come and go. Its lock comes before all others: who goes over all caches holds it, so that
+/// no place gets another cache meanwhile.
 #[derive(Debug, Default)]
 pub(super) struct Registry {
     pub(super) caches: usize,
@@ -229,6 +229,8 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
             let live = LiveObjects { cache: cache.name(), objects, slabs };
             return Err((cache, live));
         }
+        // Nobody has objects, so none come back: the slabs that are left are free.
+        self.shrink_nodes(cache.cache);
         *cache.cache.info.lock() = None;
         registry.caches -= 1;
         self.deal_out_budget(&registry);

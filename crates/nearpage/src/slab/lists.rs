@@ -301,10 +301,15 @@ impl Lists {
     }
 
     /// Takes up to `most` free slabs, a batch at most, off the end of their list: their pages are to be freed.
-    pub fn take_free_slabs(&mut self, codes: &Codes<'_>, most: usize, emptied: &mut Few) {
+    pub fn take_free_slabs(
+        &mut self,
+        descriptors: DescriptorMap<'_>,
+        most: usize,
+        emptied: &mut Few,
+    ) {
         for _ in 0..most.min(BATCH_MAX) {
             let Some(slab) = self.free.tail() else { break };
-            self.free.remove(codes.descriptors, slab);
+            self.free.remove(descriptors, slab);
             self.objects_free -= self.geometry.objects;
             emptied.push(slab);
         }

@@ -27,8 +27,9 @@
 //! effective node. When memory comes or goes, the effective node of a CPU changes: its stacks are emptied
 //! before ([`SlabAllocator::flush_stacks`]) and its node computed after ([`SlabAllocator::refresh_nodes`]).
 //!
-//! **Locks**: a CPU's stacks, then an alien stack, then a node's lists; no two of a kind at once, and none of them
-//! while pages are allocated or freed. So reclaim may shrink caches from within an allocation.
+//! **Locks**: the registry of caches, a CPU's stacks, an alien stack, a node's lists, in this order; no two of a kind at
+//! once. None but the registry and stopped stacks is held while pages are freed, and none at all while they are allocated:
+//! so reclaim may shrink caches from within an allocation.
 //!
 //! **Deliberately not there**: constructors, poisoning and red zones (they would touch the objects' memory, which
 //! the core never does), and policies (they will choose the node of [`SlabAllocator::alloc_node`]).

@@ -6,7 +6,7 @@
 use core::fmt;
 
 use super::alloc::is_touched;
-use super::cache::{Cache, CacheInfo};
+use super::cache::{Cache, Registry};
 use super::lists::Few;
 use super::stats::NodeEvents;
 use super::tunables::{ALIEN_MAX, BATCH_MAX, SHARED_MAX, Tunables};
@@ -15,7 +15,7 @@ use crate::alloc::PageAllocator;
 use crate::error::{OfflineError, OnlineError};
 use crate::platform::{Lock, Platform};
 use crate::sync::Ordering;
-use crate::units::{CpuId, NodeId, NodeIndex, PageCount, PfnRange};
+use crate::units::{CpuId, NodeId, NodeIndex, Order, PageCount, PfnRange};
 
 /// Between two rounds of a CPU. `mm/slab.c: REAPTIMEOUT_CPUC`.
 pub const REAP_PERIOD_NS: u64 = 2_000_000_000;
@@ -58,13 +58,14 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
     /// [`StacksBusy`]. A CPU that the topology does not have has no stacks.
     pub fn reap_cpu(&self, cpu: CpuId) -> Result<(), StacksBusy> {
         let Some(Some(cpu)) = self.cpus.get(cpu.0 as usize) else { return Ok(()) };
+        let _registry = self.registry.lock();
         let node = cpu.effective();
         let reap_node = NodeIndex(cpu.reap_node.load(Ordering::Relaxed));
         let next = (reap_node.0 as usize + 1) % self.node_count();
         cpu.reap_node.store(next as u16, Ordering::Relaxed);
-        for (cache, info) in self.live_caches() {
-            self.drain_alien(cache, &info, node, reap_node);
-            self.reap_lists(cache, &info, node);
+        for (cache, _) in self.live_caches() {
+            self.drain_alien(cache, node, reap_node);
+            self.reap_lists(cache, node);
         }
         self.reap_stacks(cpu)
     }
@@ -154,6 +155,10 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
     /// # Errors
     /// [`StacksBusy`] of the first CPU whose stacks could not be had; the others are empty.
     pub fn flush_stacks(&self) -> Result<(), StacksBusy> {
+        self.flush_all(&self.registry.lock())
+    }
+
+    fn flush_all(&self, _registry: &Registry) -> Result<(), StacksBusy> {
         self.each_cpu(|cpu| {
             self.with_stopped(cpu, |on, cache, stack| {
                 self.flush_stack(on, cache, stack, u32::MAX);
@@ -238,13 +243,7 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
     }
 
     /// Brings the objects of an alien stack home.
-    fn drain_alien(
-        &self,
-        cache: &Cache<'m, P>,
-        info: &CacheInfo,
-        here: NodeIndex,
-        home: NodeIndex,
-    ) {
+    fn drain_alien(&self, cache: &Cache<'m, P>, here: NodeIndex, home: NodeIndex) {
         let mut entries = [0; ALIEN_MAX];
         let mut alien = cache.node(here).alien(home).lock();
         let len = alien.entries().len();
@@ -252,12 +251,12 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         alien.clear();
         drop(alien);
         if len > 0 {
-            self.bring_home(cache, info.code, home, &entries[..len]);
+            self.bring_home(cache, self.code_of(cache), home, &entries[..len]);
         }
     }
 
     /// A node's shared stack and free slabs, if their time has come.
-    fn reap_lists(&self, cache: &Cache<'m, P>, info: &CacheInfo, node: NodeIndex) {
+    fn reap_lists(&self, cache: &Cache<'m, P>, node: NodeIndex) {
         let now = self.pages.platform().now_ns();
         let mut shared = [0; SHARED_MAX];
         let mut emptied = Few::new();
@@ -272,19 +271,20 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
             taken = lists.take_shared_oldest(&mut shared[..most]);
         }
         if !core::mem::take(&mut lists.free_touched) {
-            let objects = info.geometry.objects.max(1);
+            let objects = lists.geometry.objects.max(1);
             let most = lists.free_limit.div_ceil(5 * objects);
-            lists.take_free_slabs(&self.codes(info.code), most as usize, &mut emptied);
+            lists.take_free_slabs(self.descriptors, most as usize, &mut emptied);
         }
+        let order = lists.geometry.order;
         drop(lists);
         self.give_home(cache, &shared[..taken]);
-        self.free_reaped(cache, info, node, &emptied);
+        self.free_reaped(cache, node, order, &emptied);
     }
 
-    fn free_reaped(&self, cache: &Cache<'m, P>, info: &CacheInfo, node: NodeIndex, emptied: &Few) {
+    fn free_reaped(&self, cache: &Cache<'m, P>, node: NodeIndex, order: Order, emptied: &Few) {
         let slabs = emptied.as_slice();
         NodeEvents::add(&cache.node(node).events.reaped, slabs.len() as u64);
-        self.free_slabs(info.geometry.order, slabs);
+        self.free_slabs(order, slabs);
     }
 
     /// Brings all free objects of a cache home and gives its free slabs back; returns pages.
@@ -292,7 +292,6 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
     /// # Errors
     /// [`StacksBusy`] of the first CPU whose stacks could not be had; all else went back.
     pub fn shrink(&self, cache: &KmemCache<'m, P>) -> Result<PageCount, StacksBusy> {
-        let Some(info) = cache.cache.info() else { return Ok(PageCount(0)) };
         let stopped = self.each_cpu(|cpu| {
             let stack = &cache.cache.stacks[cpu.id.0 as usize];
             if P::Storage::stack_counts(&stack.stack).count == 0 {
@@ -304,31 +303,32 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
                 }
             })
         });
-        let pages = self.shrink_nodes(cache.cache, &info);
+        let pages = self.shrink_nodes(cache.cache);
         stopped.map(|()| pages)
     }
 
     /// Brings all free objects of all caches home and gives all free slabs back; returns pages. May be called by
     /// a host that is asked for memory ([`Platform::direct_reclaim`]).
     pub fn shrink_all(&self) -> PageCount {
+        let registry = self.registry.lock();
         // A CPU that another thread stops just now is emptied by it.
-        let _ = self.flush_stacks();
-        let pages = self.live_caches().map(|(cache, info)| self.shrink_nodes(cache, &info).0);
+        let _ = self.flush_all(&registry);
+        let pages = self.live_caches().map(|(cache, _)| self.shrink_nodes(cache).0);
         PageCount(pages.sum())
     }
 
-    fn shrink_nodes(&self, cache: &Cache<'m, P>, info: &CacheInfo) -> PageCount {
+    pub(super) fn shrink_nodes(&self, cache: &Cache<'m, P>) -> PageCount {
         let indexes = || (0..self.node_count()).map(|at| NodeIndex(at as u16));
         for node in indexes() {
             for (home, _) in cache.node(node).aliens() {
-                self.drain_alien(cache, info, node, home);
+                self.drain_alien(cache, node, home);
             }
         }
-        let slabs: u64 = indexes().map(|node| self.shrink_node(cache, info, node)).sum();
-        PageCount(slabs << info.geometry.order.0)
+        let slabs: u64 = indexes().map(|node| self.shrink_node(cache, node)).sum();
+        PageCount(slabs << cache.geometry.get().order.0)
     }
 
-    fn shrink_node(&self, cache: &Cache<'m, P>, info: &CacheInfo, node: NodeIndex) -> u64 {
+    fn shrink_node(&self, cache: &Cache<'m, P>, node: NodeIndex) -> u64 {
         let before = cache.node(node).events.reaped.load(Ordering::Relaxed);
         loop {
             let mut shared = [0; BATCH_MAX];
@@ -336,17 +336,18 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
             if taken == 0 {
                 break;
             }
-            self.give(cache, info.code, node, &shared[..taken]);
+            self.give(cache, self.code_of(cache), node, &shared[..taken]);
         }
         loop {
             let mut emptied = Few::new();
             let mut lists = cache.node(node).lock();
-            lists.take_free_slabs(&self.codes(info.code), BATCH_MAX, &mut emptied);
+            lists.take_free_slabs(self.descriptors, BATCH_MAX, &mut emptied);
+            let order = lists.geometry.order;
             drop(lists);
             if emptied.as_slice().is_empty() {
                 break;
             }
-            self.free_reaped(cache, info, node, &emptied);
+            self.free_reaped(cache, node, order, &emptied);
         }
         cache.node(node).events.reaped.load(Ordering::Relaxed) - before
     }
