@@ -30,6 +30,7 @@ pub mod guess;
 pub mod layout;
 pub mod machine;
 pub mod old;
+pub mod old_pages;
 pub mod platform;
 pub mod recorded;
 pub mod run;

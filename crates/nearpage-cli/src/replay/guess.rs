@@ -18,17 +18,30 @@ pub enum Guess {
 /// What a CPU took of each list of a pageset during the window, at most, beyond what it had given back by then: pages.
 pub type Demand = [u64; LISTS];
 
+/// What is known of a pageset at the start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Clues {
+    /// Pages in it, as recorded.
+    pub count: PageCount,
+    /// Its batch.
+    pub batch: PageCount,
+    /// What was asked of its lists later.
+    pub demand: Demand,
+    /// Single movable pages in it, if the frames that were allocated tell.
+    pub movable: Option<u64>,
+}
+
 impl Guess {
     /// The runs of a replay; the first one is the prediction.
     pub const ALL: [Guess; 3] = [Guess::Likely, Guess::AllMovable, Guess::AllUnmovable];
 
-    /// How many pages of each list a pageset of `count` pages holds.
-    pub fn pages(self, count: PageCount, batch: PageCount, demand: &Demand) -> [u64; LISTS] {
+    /// How many pages of each list the pageset holds.
+    pub fn pages(self, clues: &Clues) -> [u64; LISTS] {
         let mut pages = [0; LISTS];
         match self {
-            Guess::Likely => return likely(count, batch, demand),
-            Guess::AllMovable => pages[single(Migratetype::Movable)] = count.0,
-            Guess::AllUnmovable => pages[single(Migratetype::Unmovable)] = count.0,
+            Guess::Likely => return likely(clues),
+            Guess::AllMovable => pages[single(Migratetype::Movable)] = clues.count.0,
+            Guess::AllUnmovable => pages[single(Migratetype::Unmovable)] = clues.count.0,
         }
         pages
     }
@@ -38,16 +51,19 @@ fn single(migratetype: Migratetype) -> usize {
     list_index(Order(0), migratetype).expect("pagesets keep single pages")
 }
 
-/// A batch of each list that is used, as far as it is used; the others are pages that nobody asks for. A CPU's
-/// pageset is filled by what ended there, such as processes that exit, and lists that are asked for are soon down to
-/// what their last refill left.
-fn likely(count: PageCount, batch: PageCount, demand: &Demand) -> [u64; LISTS] {
+/// What the frames tell of single movable pages; of the other lists that are used, a batch, as far as it is used: lists
+/// that are asked for are soon down to what their last refill left. The rest is unmovable: a CPU's pageset is filled by
+/// what is freed there and not asked for again, and unmovable pages are asked for least.
+fn likely(clues: &Clues) -> [u64; LISTS] {
     let mut pages = [0; LISTS];
-    let mut left = count.0;
-    for (index, &used) in demand.iter().enumerate() {
+    let movable = clues.movable.unwrap_or(0).min(clues.count.0);
+    pages[single(Migratetype::Movable)] = movable;
+    let mut left = clues.count.0 - movable;
+    for (index, &used) in clues.demand.iter().enumerate() {
         let order = list_order(index);
-        let share = used.min(batch.0).min(left) >> order.0 << order.0;
-        pages[index] = share;
+        let share = used.min(clues.batch.0).saturating_sub(pages[index]).min(left);
+        let share = share >> order.0 << order.0;
+        pages[index] += share;
         left -= share;
     }
     pages[single(Migratetype::Unmovable)] += left;

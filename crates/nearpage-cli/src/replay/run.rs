@@ -10,11 +10,11 @@ use nearpage::units::{CpuId, NodeId, Order, PageCount, Pfn, ZoneKind};
 use nearpage::watermark::AllocFlags;
 
 use super::blocks::{Blocks, CoreBlock};
-use super::guess::Guess;
+use super::guess::{Clues, Guess};
 use super::machine::{Core, CoreZone, Held, fill_pageset};
 use super::old::OldLists;
 use super::recorded::{Bursts, Flow};
-use super::start::Start;
+use super::start::{Start, StartPageset};
 use super::survey::Survey;
 use super::ticks::Ticks;
 use super::zones::ZoneMap;
@@ -165,8 +165,7 @@ impl<'m> Run<'m> {
         let mut old = vec![OldLists::default(); most * zones];
         for (index, zone) in start.zones.iter().enumerate() {
             for pageset in zone.pagesets.iter().filter(|pageset| cpus.contains(&pageset.cpu)) {
-                let demand = survey.demand(pageset.cpu, index);
-                let pages = guess.pages(pageset.count, pageset.sizes.batch, &demand);
+                let pages = guess.pages(&clues(survey, pageset, index));
                 fill_pageset(&core, &mut held, index, pageset.cpu, &pages);
                 let busy = survey.busy_lists(pageset.cpu, index);
                 old[pageset.cpu.0 as usize * zones + index] = OldLists::new(&pages, busy);
@@ -562,6 +561,17 @@ impl<'m> Run<'m> {
     /// Whether a zone passes its high mark, for single pages.
     pub fn is_above_high(&self, zone: usize) -> bool {
         self.core.zones()[zone].passes(Order(0), AllocFlags::WMARK_HIGH, ZoneKind::Movable)
+    }
+}
+
+/// What is known of a pageset at the start.
+fn clues(survey: &Survey, pageset: &StartPageset, zone: usize) -> Clues {
+    let StartPageset { cpu, count, sizes, .. } = *pageset;
+    Clues {
+        count,
+        batch: sizes.batch,
+        demand: survey.demand(cpu, zone),
+        movable: survey.old_pages(cpu, zone, Migratetype::Movable, count.0),
     }
 }
 

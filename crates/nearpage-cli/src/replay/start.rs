@@ -77,6 +77,11 @@ impl StartZone {
         format!("node {} zone {}", self.node, self.kind.name())
     }
 
+    /// A CPU's pageset.
+    pub fn pageset(&self, cpu: CpuId) -> Option<&StartPageset> {
+        self.pagesets.iter().find(|pageset| pageset.cpu == cpu)
+    }
+
     /// Free pages.
     pub fn free_pages(&self) -> u64 {
         let pages = |blocks: &[u64; ORDERS]| -> u64 {

@@ -4,10 +4,11 @@ use std::collections::HashMap;
 
 use nearpage::frame::Migratetype;
 use nearpage::pcp::{LISTS, list_index};
-use nearpage::units::{CpuId, PAGEBLOCK_ORDER, Pfn};
+use nearpage::units::{CpuId, Order, PAGEBLOCK_ORDER, Pfn};
 
 use super::error::ReplayError;
 use super::guess::Demand;
+use super::old_pages::OldPages;
 use super::source::Bundle;
 use super::start::Start;
 use crate::trace::{Event, TraceEvent, read_trace};
@@ -25,6 +26,8 @@ pub struct Survey {
     types: HashMap<u64, [u32; 3]>,
     /// By CPU and zone, what was taken of each list beyond what came back: now, and at most.
     demands: HashMap<(CpuId, usize), [ListUse; LISTS]>,
+    /// Single pages that were in pagesets at the start.
+    old_pages: OldPages,
     /// Where page descriptors lie, if the trace has their addresses.
     descriptors: Option<u64>,
 }
@@ -90,6 +93,7 @@ impl Survey {
                     survey.has_window = true;
                     survey.begin_ns = event.time_ns;
                     survey.demands.clear();
+                    survey.old_pages.clear();
                 }
                 if !window.is_over {
                     survey.note_demand(start, event);
@@ -132,7 +136,15 @@ impl Survey {
             _ => return,
         };
         let Some(zone) = start.map.zone_of(pfn) else { return };
-        let Some(list) = list_index(order, migratetype) else { return };
+        let list = list_index(order, migratetype);
+        match (sign, list) {
+            (1, Some(list)) if order == Order(0) => {
+                let most = start.zones[zone].pageset(event.cpu).map_or(0, |of| of.count.0);
+                self.old_pages.note_single((event.cpu, zone, list), pfn, most);
+            }
+            _ => self.old_pages.note(pfn, order.pages().0),
+        }
+        let Some(list) = list else { return };
         let lists = self.demands.entry((event.cpu, zone)).or_default();
         let list = &mut lists[list];
         list.blocks += 1;
@@ -144,6 +156,17 @@ impl Survey {
     pub fn demand(&self, cpu: CpuId, zone: usize) -> Demand {
         let lists = self.demands.get(&(cpu, zone));
         lists.map_or([0; LISTS], |lists| lists.map(|list| list.taken_most as u64))
+    }
+
+    /// How many single pages of a type a pageset of `most` pages held at the start, if the trace tells.
+    pub fn old_pages(
+        &self,
+        cpu: CpuId,
+        zone: usize,
+        migratetype: Migratetype,
+        most: u64,
+    ) -> Option<u64> {
+        self.old_pages.count((cpu, zone, list_index(Order(0), migratetype)?), most)
     }
 
     /// The lists of a pageset through which at least a sixteenth of its blocks go, one bit each.
