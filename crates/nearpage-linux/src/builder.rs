@@ -11,6 +11,7 @@ use nearpage::watermark::Settings;
 
 use crate::environment::Environment;
 use crate::fork::Registration;
+use crate::growth::Growth;
 use crate::host::{Host, LockedStorage, NoPressure, OnMisuse, Pressure};
 use crate::huge::HugePages;
 use crate::machine::{HostMachine, HostNode};
@@ -207,6 +208,7 @@ impl MemoryBuilder {
             storage,
             node_ranges,
             huge_pages,
+            growth: Growth::new(),
             region,
             _metadata: metadata,
             _topology: topology,

@@ -6,6 +6,7 @@ pub mod description;
 pub mod environment;
 mod fork;
 mod futex;
+mod growth;
 #[cfg(feature = "allocator-api2")]
 mod handle;
 pub mod host;

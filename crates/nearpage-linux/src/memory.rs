@@ -9,19 +9,20 @@ use std::io;
 use std::num::NonZeroUsize;
 use std::ptr::NonNull;
 
-use nearpage::alloc::{BuildError, BulkFreeError, DrainBusy, PageAllocator, Request};
+use nearpage::alloc::{BuildError, BulkFreeError, CpuError, DrainBusy, PageAllocator, Request};
 use nearpage::check::{CheckError, Checked};
-use nearpage::error::{AllocError, FreeError, OnlineError};
+use nearpage::error::{AllocError, FreeError, OfflineError, OnlineError};
 use nearpage::gfp::Gfp;
 use nearpage::platform::Platform;
 use nearpage::topology::Topology;
-use nearpage::units::{CpuId, NodeId, Order, PageCount, Pfn, PfnRange};
+use nearpage::units::{CpuId, NodeId, Order, PAGEBLOCK_ORDER, PageCount, Pfn, PfnRange};
 use nearpage::watermark::Marks;
 use nearpage::zone::Zone;
 
 use crate::builder::{HugePagesByNode, MemoryBuilder};
 use crate::environment::{Environment, EnvironmentError};
 use crate::fork::Registration;
+use crate::growth::Growth;
 use crate::host::{Host, LockedStorage};
 use crate::huge::{HUGE_PAGE_BYTES, HugePages};
 use crate::numa::Binding;
@@ -35,6 +36,7 @@ use crate::trim::trim_zone;
 pub const FRAME_BYTES: u64 = 1 << FRAME_SHIFT;
 /// Log2 of [`FRAME_BYTES`].
 pub const FRAME_SHIFT: u32 = 12;
+const PAGEBLOCK_FRAMES: u64 = PAGEBLOCK_ORDER.pages().0;
 
 /// Which storage the pagesets have, and why.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -120,6 +122,7 @@ pub struct Memory {
     pub(crate) storage: StorageInUse,
     pub(crate) node_ranges: Vec<(NodeId, PfnRange)>,
     pub(crate) huge_pages: HugePagesByNode,
+    pub(crate) growth: Growth,
     pub(crate) region: Region,
     pub(crate) _metadata: Vec<Region>,
     pub(crate) _topology: crate::builder::OwnedTopology,
@@ -268,6 +271,7 @@ impl Memory {
     /// # Errors
     /// [`MemoryError`] if the node has not so much left, or the kernel gives no memory.
     pub fn bring_online(&self, node: NodeId, bytes: u64) -> Result<PageCount, MemoryError> {
+        let _growth = self.growth.hold();
         let range = self.range_of(node)?;
         let online = self.online_pages(range);
         let start = Pfn(range.start.0 + online.0);
@@ -277,6 +281,49 @@ impl Memory {
             return Err(MemoryError::ReserveUsedUp { node, asked: bytes, left });
         }
         self.bring_all_online(&[(node, wanted)])
+    }
+
+    /// Takes the last `bytes` that are online on a node offline, rounded up to pageblocks of 2 MiB, and gives their memory
+    /// back to the kernel; [`bring_online`](Self::bring_online) brings them again. Other threads allocate and free
+    /// meanwhile. Returns pages.
+    ///
+    /// # Errors
+    /// [`MemoryError`]: there is not so much online, or some of it is in use; then all of it stays.
+    pub fn take_offline(&self, node: NodeId, bytes: u64) -> Result<PageCount, MemoryError> {
+        let _growth = self.growth.hold();
+        let range = self.range_of(node)?;
+        let end = range.start.plus(self.online_pages(range));
+        let online = PageCount(end.0 - range.start.0);
+        let pages = bytes.div_ceil(FRAME_BYTES);
+        if pages > online.0 {
+            let online = online.bytes(FRAME_SHIFT);
+            return Err(MemoryError::NotOnline { node, asked: bytes, online });
+        }
+        // A node's range begins at a section, and so at a pageblock.
+        let start = Pfn((end.0 - pages) / PAGEBLOCK_FRAMES * PAGEBLOCK_FRAMES);
+        let part = PfnRange { start, end };
+        let pages = with_allocator!(self, allocator => allocator.offline(part))
+            .map_err(MemoryError::Offline)?;
+        let offset = self.address(start).as_ptr().addr() - self.region.start().as_ptr().addr();
+        self.region.retire(offset, pages.bytes(FRAME_SHIFT) as usize);
+        Ok(pages)
+    }
+
+    /// Switches a CPU off: its caches are drained and not used until it is [on](Self::online_cpu) again; threads that
+    /// still run there go to the zones. Returns the pages that went back.
+    ///
+    /// # Errors
+    /// [`CpuError`].
+    pub fn offline_cpu(&self, cpu: CpuId) -> Result<PageCount, CpuError> {
+        with_allocator!(self, allocator => allocator.offline_cpu(cpu))
+    }
+
+    /// Switches a CPU on again.
+    ///
+    /// # Errors
+    /// [`CpuError`].
+    pub fn online_cpu(&self, cpu: CpuId) -> Result<(), CpuError> {
+        with_allocator!(self, allocator => allocator.online_cpu(cpu))
     }
 
     /// Brings parts of nodes' ranges online that are not yet.
@@ -670,6 +717,17 @@ pub enum MemoryError {
     CannotBindEmulated,
     /// The core refused the range.
     Online(OnlineError),
+    /// More was to go offline than is online.
+    NotOnline {
+        /// The node.
+        node: NodeId,
+        /// Bytes asked for.
+        asked: u64,
+        /// Bytes that are online.
+        online: u64,
+    },
+    /// The core did not let the range go.
+    Offline(OfflineError),
 }
 
 impl fmt::Display for MemoryError {
@@ -709,6 +767,11 @@ impl fmt::Display for MemoryError {
                  modes `advisory` and `none` are accepted",
             ),
             Self::Online(error) => error.fmt(f),
+            Self::NotOnline { node, asked, online } => write!(
+                f,
+                "{asked} bytes to take offline on node {node}: it has {online} online"
+            ),
+            Self::Offline(error) => error.fmt(f),
         }
     }
 }

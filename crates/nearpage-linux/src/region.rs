@@ -114,6 +114,15 @@ impl Region {
         self.advise(start, bytes, libc::MADV_DONTNEED)
     }
 
+    /// Gives the memory of a part back to the kernel, and makes its addresses unusable until
+    /// [`make_usable`](Self::make_usable). What the kernel refuses stays as it is: that costs memory, nothing else.
+    pub fn retire(&self, offset: usize, bytes: usize) {
+        let start = self.at(offset);
+        let _ = self.discard(start, bytes);
+        // SAFETY: the part lies within our own mapping, as `discard` saw, and nobody has anything in it any more.
+        let _ = unsafe { libc::mprotect(start.as_ptr().cast(), bytes, libc::PROT_NONE) };
+    }
+
     /// Gives a part its pages now, without a change of what is in them.
     ///
     /// # Errors

@@ -226,6 +226,18 @@ impl<'a> SlabAllocator<'a> {
         Ok(pages)
     }
 
+    /// Takes the last `bytes` that are online on a node offline, with what follows for objects: as
+    /// [`Memory::take_offline`], with free slabs given back before and the nodes of CPUs computed after.
+    ///
+    /// # Errors
+    /// [`MemoryError`]: a slab with an object in use is in use.
+    pub fn take_offline(&self, node: NodeId, bytes: u64) -> Result<PageCount, MemoryError> {
+        self.shrink_all();
+        let pages = self.memory.take_offline(node, bytes)?;
+        let _ = self.refresh_nodes();
+        Ok(pages)
+    }
+
     /// Computes the nodes of CPUs anew: after memory came online by other ways than
     /// [`bring_online`](Self::bring_online).
     ///

@@ -126,7 +126,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         mut act: impl FnMut(&'m Zone<'m, P>, PfnRange),
     ) {
         const PIECE: u64 = PAGEBLOCKS_PER_HOLD * PAGEBLOCK_FRAMES;
-        for (zone, part) in ranges.flat_map(|range| self.parts(range)) {
+        for (zone, part) in ranges.flat_map(|range| self.whole_parts(range)) {
             let mut start = part.start;
             while start < part.end {
                 let end = Pfn((start.0 + 1).next_multiple_of(PIECE)).min(part.end);
@@ -134,6 +134,24 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
                 start = end;
             }
         }
+    }
+
+    /// The parts of a range by zone; ranges of the topology that adjoin are one, since blocks reach over their bounds.
+    fn whole_parts(
+        &self,
+        range: PfnRange,
+    ) -> impl Iterator<Item = (usize, PfnRange)> + use<'_, 'm, P> {
+        let mut parts = self.parts(range).peekable();
+        core::iter::from_fn(move || {
+            let (zone, mut part) = parts.next()?;
+            let adjoins = |part: PfnRange| {
+                move |next: &(usize, PfnRange)| next.0 == zone && next.1.start == part.end
+            };
+            while let Some((_, next)) = parts.next_if(adjoins(part)) {
+                part.end = next.end;
+            }
+            Some((zone, part))
+        })
     }
 
     /// Drains pagesets until all of the ranges, which are isolated, is free.

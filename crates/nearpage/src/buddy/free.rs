@@ -160,7 +160,9 @@ impl Buddy {
     ) -> bool {
         let buddy = at ^ frame_count(PAGEBLOCK_ORDER);
         let theirs = home.pageblock(buddy);
-        let joins = theirs == migratetype || theirs.is_mergeable() && migratetype.is_mergeable();
+        // Isolated ones stay apart: they go, or come back, one by one.
+        let are_alike = theirs == migratetype && migratetype != Migratetype::Isolate;
+        let joins = are_alike || theirs.is_mergeable() && migratetype.is_mergeable();
         if joins
             && self.rules.lists_follow_pageblocks()
             && home.frame(buddy).word().is_free(PAGEBLOCK_ORDER, frames.zone())

@@ -210,4 +210,26 @@ mod tests {
             buddy.check(frames).unwrap();
         });
     }
+
+    #[test]
+    fn isolated_pageblocks_stay_apart_and_merge_afterwards() {
+        with_buddy(|mut buddy, frames| {
+            let pair = [Migratetype::Movable, Migratetype::Movable]
+                .map(|of| buddy.alloc(frames, request(9, of)).unwrap());
+            assert_eq!(pair[0] ^ pair[1], 512);
+            let types = || pair.map(|at| frames.pageblock(at));
+            let before = types();
+            pair.iter().for_each(|&at| buddy.isolate(frames, at));
+            pair.iter().for_each(|&at| buddy.free(frames, at, Order(9), Placement::Usual));
+            let isolated = |buddy: &Buddy| {
+                [9, 10].map(|order| buddy.blocks(Order(order), Migratetype::Isolate))
+            };
+            assert_eq!(isolated(&buddy), [2, 0]);
+            pair.iter().for_each(|&at| buddy.end_isolation(frames, at));
+            assert_eq!((types(), isolated(&buddy)), (before, [0, 0]));
+            assert_eq!(buddy.blocks(Order(10), Migratetype::Movable), 8);
+            assert_eq!(buddy.free_pages(), PageCount(PAGES.into()));
+            buddy.check(frames).unwrap();
+        });
+    }
 }

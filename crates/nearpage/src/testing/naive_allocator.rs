@@ -21,11 +21,13 @@
 //! | `limits` | hard and soft limits (nearpage's own) |
 //! | `free` | frees, drains, decay (facts 7.4 to 7.7) |
 //! | `bulk` | bulk allocation and bulk free (facts 8) |
+//! | `hotplug` | memory and CPUs that go and come (facts 13) |
 
 mod alloc;
 mod bulk;
 mod free;
 mod hints;
+mod hotplug;
 mod limits;
 mod loose;
 mod machine;
@@ -124,6 +126,7 @@ pub struct NaivePageset {
 /// A CPU: its pagesets by zone number.
 struct NaiveCpu {
     node: NodeIndex,
+    is_on: bool,
     pagesets: Vec<NaivePageset>,
 }
 
@@ -142,6 +145,8 @@ pub struct NaiveAllocator {
     pageblocks: Pageblocks,
     /// Memory of the topology, ascending: frames, zone number.
     memory: Vec<(PfnRange, usize)>,
+    /// Where the ranges of each node begin.
+    node_memory: Vec<Vec<Pfn>>,
     /// What of it is online, in any order.
     online: Vec<PfnRange>,
     /// Hard and soft, in pages, of nodes and of all.
@@ -180,6 +185,11 @@ impl NaiveAllocator {
             zones,
             pageblocks: Pageblocks::new(&memory),
             memory,
+            node_memory: topology
+                .nodes()
+                .iter()
+                .map(|node| node.memory.iter().map(|range| range.start).collect())
+                .collect(),
             online: Vec::new(),
             limits: BTreeMap::new(),
             all_fallbacks: Fallbacks::default(),

@@ -66,8 +66,9 @@ impl NaiveBuddy {
         while order < 10 {
             let buddy = pfn ^ 1 << order;
             let theirs = self.pageblock(buddy);
-            let may_join =
-                order < 9 || theirs == ours || theirs.is_mergeable() && ours.is_mergeable();
+            let may_join = order < 9
+                || theirs == ours && ours != Isolate
+                || theirs.is_mergeable() && ours.is_mergeable();
             if !may_join || !self.remove(buddy, order) {
                 break;
             }

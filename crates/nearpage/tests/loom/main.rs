@@ -7,7 +7,9 @@
 #![cfg(loom)]
 
 mod cells;
+mod drain;
 mod page_lock;
+mod zonelist;
 
 /// Runs a model in all interleavings with at most `preemptions` preemptions, and says in how many.
 fn explore(name: &str, preemptions: usize, model: impl Fn() + Sync + Send + 'static) {

@@ -19,7 +19,7 @@ pub struct Habits {
     pub free_any_percent: u64,
     /// Allocations, of 100, that have a policy or a cpuset. Without any there are no private nodes either.
     pub placed_percent: u64,
-    /// Fifteen rare operations come in so many.
+    /// Nineteen rare operations come in so many.
     pub rare_every: u64,
     /// Whether most of the memory is taken at the start.
     pub ballast: bool,

@@ -191,3 +191,8 @@ fn canary_a_poisoned_hint_is_found() {
 fn canary_a_limit_off_by_one_is_found() {
     assert!(finds(Planted::LooseLimit, 60) >= 5);
 }
+
+#[test]
+fn canary_a_missing_drain_at_cpu_off_is_found() {
+    assert!(finds(Planted::MissingDrain, 60) >= 10);
+}

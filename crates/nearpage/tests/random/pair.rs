@@ -1,5 +1,6 @@
 //! An allocator and its model in step: one random operation after the other on both, each answer compared.
 
+mod hotplug;
 mod moved;
 mod placed;
 mod upkeep;
@@ -192,7 +193,7 @@ impl<'a, 'm> Pair<'a, 'm> {
             self.filling = !self.filling;
         }
         let rare = self.random.below(self.habits.rare_every);
-        if rare < 15 {
+        if rare < 19 {
             return self.rare(rare);
         }
         if self.random.below(100) < self.habits.wrong_percent {

@@ -39,6 +39,8 @@ pub enum Planted {
     Rules(fn(Model) -> Model),
     /// The model's limits are a page higher.
     LooseLimit,
+    /// The model drains no pagesets when a CPU goes off.
+    MissingDrain,
 }
 
 /// How often to compare more than the answers.
@@ -100,7 +102,7 @@ pub fn run(plan: Plan) -> Result<Tally, Difference> {
     with_allocator(&machine, |allocator| {
         let mut config = machine.config;
         match plan.planted {
-            Planted::Nothing | Planted::LooseLimit => {}
+            Planted::Nothing | Planted::LooseLimit | Planted::MissingDrain => {}
             Planted::LostBlock => allocator.platform().lose_a_block_in_drain(10),
             Planted::Rules(change) => config.model = change(config.model),
         }

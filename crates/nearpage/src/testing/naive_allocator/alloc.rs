@@ -127,7 +127,7 @@ impl NaiveAllocator {
             return None;
         }
         let has_room = asked.order.0 < self.zones[zone].headroom_orders();
-        (has_room && self.cpus.contains_key(&asked.cpu)).then_some((zone, list))
+        (has_room && self.cpu_on(asked.cpu).is_some()).then_some((zone, list))
     }
 
     /// A block through the pageset for the first zone, if that has room to spare. A scan that follows does not
@@ -381,6 +381,7 @@ impl NaiveAllocator {
         list: usize,
         flags: AllocFlags,
     ) -> Option<Pfn> {
+        self.cpu_on(asked.cpu)?;
         let pageset = &mut self.cpus.get_mut(&asked.cpu)?.pagesets[zone];
         pageset.tuning.before_alloc(&self.model.pcp);
         let is_refill = pageset.lists[list].is_empty();
@@ -403,7 +404,7 @@ impl NaiveAllocator {
         list: usize,
         flags: AllocFlags,
     ) -> Option<Pfn> {
-        let is_refill = self.cpus.get(&asked.cpu)?.pagesets[zone].lists[list].is_empty();
+        let is_refill = self.cpu_on(asked.cpu)?.pagesets[zone].lists[list].is_empty();
         let may_leave =
             if is_refill { self.may_leave(zone, u64::MAX, asked.order, flags) } else { 0 };
         let pageset = &mut self.cpus.get_mut(&asked.cpu)?.pagesets[zone];

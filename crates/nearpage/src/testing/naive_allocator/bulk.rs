@@ -70,7 +70,7 @@ impl NaiveAllocator {
     /// page is no bulk.
     fn bulk_of_linux(&mut self, asked: &Asked, count: u64) -> Vec<Pfn> {
         let Some(list) = list_index(SINGLE, asked.migratetype) else { return vec![] };
-        if count == 1 || !self.cpus.contains_key(&asked.cpu) {
+        if count == 1 || self.cpu_on(asked.cpu).is_none() {
             return vec![];
         }
         if asked.zonelist.is_empty() {
@@ -139,7 +139,7 @@ impl NaiveAllocator {
         let share_left = share - pages.len() as u64;
         if share_left > 0
             && let Some(list) = list_index(SINGLE, asked.migratetype)
-            && let Some(cpu) = self.cpus.get_mut(&asked.cpu)
+            && let Some(cpu) = self.cpus.get_mut(&asked.cpu).filter(|cpu| cpu.is_on)
         {
             let pageset = &mut cpu.pagesets[zone];
             let here = share_left.min(pageset.lists[list].len() as u64);
@@ -174,7 +174,7 @@ impl NaiveAllocator {
         }
         let mut blocks = vec![];
         if let Some(list) = pageblock_list(asked.migratetype)
-            && let Some(cpu) = self.cpus.get_mut(&asked.cpu)
+            && let Some(cpu) = self.cpus.get_mut(&asked.cpu).filter(|cpu| cpu.is_on)
         {
             let pageset = &mut cpu.pagesets[zone];
             let here = pageblocks.min(pageset.lists[list].len() as u64);
@@ -211,7 +211,7 @@ impl NaiveAllocator {
     }
 
     fn free_pageblocks(&mut self, cpu: CpuId, (zone, list): Target, blocks: &mut Vec<Pfn>) {
-        if let Some(list) = list.filter(|_| self.cpus.contains_key(&cpu)) {
+        if let Some(list) = list.filter(|_| self.cpu_on(cpu).is_some()) {
             for pfn in blocks.drain(..) {
                 self.put_into_pageset(cpu, zone, list, pfn);
             }
@@ -277,7 +277,7 @@ impl NaiveAllocator {
 
     fn flush(&mut self, cpu: CpuId, target: Option<(usize, usize)>, batch: &mut Vec<Pfn>) {
         let Some((zone, list)) = target.filter(|_| !batch.is_empty()) else { return };
-        if self.cpus.contains_key(&cpu) {
+        if self.cpu_on(cpu).is_some() {
             for &pfn in &*batch {
                 self.put_into_pageset(cpu, zone, list, pfn);
             }

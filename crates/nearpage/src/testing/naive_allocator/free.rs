@@ -66,7 +66,7 @@ impl NaiveAllocator {
     /// Puts a block into the CPU's pageset, or into the zone if there is none for it.
     fn put_back(&mut self, cpu: CpuId, zone: usize, pfn: Pfn, order: Order) {
         match list_index(order, self.pageblocks.of(pfn)) {
-            Some(list) if self.cpus.contains_key(&cpu) => {
+            Some(list) if self.cpu_on(cpu).is_some() => {
                 self.put_into_pageset(cpu, zone, list, pfn);
             }
             _ => self.put_into_zone(zone, pfn, order),
@@ -108,7 +108,7 @@ impl NaiveAllocator {
         self.drain_where(|_, _| true)
     }
 
-    fn drain_where(&mut self, is_wanted: impl Fn(CpuId, usize) -> bool) -> PageCount {
+    pub(super) fn drain_where(&mut self, is_wanted: impl Fn(CpuId, usize) -> bool) -> PageCount {
         let mut drained = PageCount(0);
         for (&id, cpu) in &mut self.cpus {
             let mut wanted: Vec<(&mut NaivePageset, &mut NaiveZone)> = cpu

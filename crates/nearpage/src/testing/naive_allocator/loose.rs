@@ -85,6 +85,14 @@ impl Loose {
         pages
     }
 
+    /// Takes all pages of the pageblock of a frame, ascending.
+    pub fn take_pageblock(&mut self, pfn: Pfn) -> Vec<Pfn> {
+        let pageblock = pfn.0 / PAGEBLOCK;
+        let pages = self.pages.get(&pageblock).into_iter().flatten().copied().collect();
+        self.forget(pageblock);
+        pages
+    }
+
     fn forget(&mut self, pageblock: u64) {
         self.pages.remove(&pageblock);
         self.pageblocks.iter_mut().for_each(|list| list.retain(|&other| other != pageblock));

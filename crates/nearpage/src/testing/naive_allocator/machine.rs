@@ -45,7 +45,10 @@ pub(super) fn cpus_of(topology: &Topology<'_>, zones: usize) -> BTreeMap<CpuId, 
         refills: (0, 0),
         drains: (0, 0),
     };
-    let cpu = |node| NaiveCpu { node, pagesets: (0..zones).map(|_| pageset()).collect() };
+    let cpu = |node| {
+        let pagesets = (0..zones).map(|_| pageset()).collect();
+        NaiveCpu { node, is_on: true, pagesets }
+    };
     let of_node = |node: NodeIndex| topology.node(node).cpus.iter().map(move |&id| (id, cpu(node)));
     topology.indexes().flat_map(of_node).collect()
 }
@@ -119,7 +122,7 @@ impl NaiveAllocator {
     }
 
     /// Watermarks, reserves, sizes of pagesets.
-    fn resize(&mut self) {
+    pub(super) fn resize(&mut self) {
         let sizes = self.sizes();
         let kbytes = self.min_free_kbytes();
         let watermarks =
@@ -138,11 +141,12 @@ impl NaiveAllocator {
         self.resize_pagesets();
     }
 
-    fn resize_pagesets(&mut self) {
+    pub(super) fn resize_pagesets(&mut self) {
         let sizes: Vec<Sizes> = self.zones.iter().map(|zone| self.sizes_of(zone)).collect();
         let budget = self.settings.pageset_budget(self.page_shift);
         let most = |sizes: &Sizes| sizes.high_max.0 + 14 * sizes.batch.0;
-        let wanted = self.cpus.len() as u64 * sizes.iter().map(most).sum::<u64>();
+        let cpus_on = self.cpus.values().filter(|cpu| cpu.is_on).count() as u64;
+        let wanted = cpus_on * sizes.iter().map(most).sum::<u64>();
         for cpu in self.cpus.values_mut() {
             for (pageset, sizes) in cpu.pagesets.iter_mut().zip(&sizes) {
                 let mut part = *sizes;
@@ -159,9 +163,10 @@ impl NaiveAllocator {
     }
 
     fn sizes_of(&self, zone: &NaiveZone) -> Sizes {
-        let near = self.nodes[zone.node.0 as usize].cpus.len();
-        let cpus = if near > 0 { near } else { self.cpus.len() } as u32;
-        let share = ZoneShare { managed: zone.managed, low: zone.raw_marks.low, cpus };
+        let near = self.cpus_on_node(zone.node.0 as usize);
+        let all = self.cpus.values().filter(|cpu| cpu.is_on).count();
+        let cpus = if near > 0 { near } else { all } as u32;
+        let share = ZoneShare { managed: zone.managed, low: zone.marks().low, cpus };
         let fraction = self.settings.percpu_pagelist_high_fraction;
         Sizes::of(share, fraction, self.page_shift)
     }
@@ -182,9 +187,8 @@ impl NaiveAllocator {
     /// Who prefers a Normal zone avoids to mix pageblocks if there is only this node, or if the node has a
     /// DMA32 zone too.
     fn choose_who_avoids_fragmentation(&mut self) {
-        let is_online = |node: &usize| {
-            !self.populated_zones(*node).is_empty() || !self.nodes[*node].cpus.is_empty()
-        };
+        let is_online =
+            |node: &usize| !self.populated_zones(*node).is_empty() || self.cpus_on_node(*node) > 0;
         let online = (0..self.nodes.len()).filter(is_online).count();
         for number in 0..self.zones.len() {
             let kinds = self.populated_zones(self.zones[number].node.0 as usize);
@@ -218,7 +222,7 @@ impl NaiveAllocator {
         }
         let cpus_count = self.booted || self.model.cpu_term_at_boot == CpuTerm::Counted;
         let score = |&node: &usize| {
-            let has_cpus = cpus_count && !self.nodes[node].cpus.is_empty();
+            let has_cpus = cpus_count && self.cpus_on_node(node) > 0;
             let terms = u64::from(node < local) + u64::from(has_cpus);
             (self.distance(local, node) + terms) * WEIGHT + loads[node]
         };

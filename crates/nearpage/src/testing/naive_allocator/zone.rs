@@ -29,6 +29,8 @@ pub struct Pageblocks {
     types: Vec<Migratetype>,
     /// Pageblocks that hold memory of several zones; their types do not change.
     shared: BTreeSet<u64>,
+    /// What isolated pageblocks were before.
+    before: BTreeMap<u64, Migratetype>,
 }
 
 impl Pageblocks {
@@ -46,7 +48,8 @@ impl Pageblocks {
                 }
             }
         }
-        Self { first: begin, types: vec![Migratetype::Movable; count as usize], shared }
+        let types = vec![Migratetype::Movable; count as usize];
+        Self { first: begin, types, shared, before: BTreeMap::new() }
     }
 
     /// The type of the pageblock of a frame; movable outside of the machine.
@@ -55,7 +58,8 @@ impl Pageblocks {
         self.types.get(at).copied().unwrap_or(Migratetype::Movable)
     }
 
-    fn is_shared(&self, pfn: Pfn) -> bool {
+    /// Whether the pageblock of a frame holds memory of several zones.
+    pub fn is_shared(&self, pfn: Pfn) -> bool {
         self.shared.contains(&(pfn.0 / PAGEBLOCK))
     }
 
@@ -416,7 +420,7 @@ impl NaiveZone {
         self.merging == Merging::Deferred
             && order == Order(0)
             && !pageblocks.is_shared(pfn)
-            && pageblocks.of(pfn) != Migratetype::HighAtomic
+            && pageblocks.of(pfn).is_mergeable()
     }
 
     fn loosen(&mut self, pfn: Pfn, pageblocks: &mut Pageblocks) {
@@ -477,8 +481,9 @@ impl NaiveZone {
                 break;
             }
             let theirs = pageblocks.of(buddy);
-            let is_reserved = |of| of == Migratetype::HighAtomic;
-            if order == Order(9) && is_reserved(ours) != is_reserved(theirs) {
+            let is_apart = |of: Migratetype| !of.is_mergeable();
+            let differ = ours != theirs || ours == Migratetype::Isolate;
+            if order == Order(9) && differ && (is_apart(ours) || is_apart(theirs)) {
                 break;
             }
             self.unlist(buddy);
@@ -493,6 +498,76 @@ impl NaiveZone {
         let beside = self.begins(Pfn(parent.0 ^ above.pages().0));
         let is_near = order < Order(9) && matches!(beside, Begins::Free(size, _) if size == above);
         self.enlist(pfn, order, ours, if is_near { ListEnd::Tail } else { end });
+    }
+
+    /// A pageblock gives nothing from now on; what is free in it counts as free all the same here.
+    pub fn isolate(&mut self, pfn: Pfn, pageblocks: &mut Pageblocks) {
+        for pfn in self.loose.take_pageblock(pfn) {
+            self.free.0 -= 1;
+            self.free(pfn, Order(0), pageblocks);
+        }
+        let before = pageblocks.of(pfn);
+        pageblocks.before.insert(pfn.0 / PAGEBLOCK, before);
+        if before == Migratetype::HighAtomic {
+            self.reserved.0 -= self.reserved.0.min(PAGEBLOCK);
+        }
+        self.retype(pfn, Migratetype::Isolate, pageblocks);
+    }
+
+    /// A pageblock is as it was before it was isolated.
+    pub fn end_isolation(&mut self, pfn: Pfn, pageblocks: &mut Pageblocks) {
+        let before = pageblocks.before.remove(&(pfn.0 / PAGEBLOCK)).expect("it is isolated");
+        if before == Migratetype::HighAtomic {
+            self.reserved.0 += PAGEBLOCK;
+        }
+        let first = Pfn(pfn.0 - pfn.0 % PAGEBLOCK);
+        if matches!(self.begins(first), Begins::Free(Order(9), _)) {
+            self.unlist(first);
+            pageblocks.set(first, before);
+            self.free(first, Order(9), pageblocks);
+        } else {
+            self.retype(first, before, pageblocks);
+        }
+    }
+
+    fn retype(&mut self, pfn: Pfn, ours: Migratetype, pageblocks: &mut Pageblocks) {
+        let (first, whole) = (Pfn(pfn.0 - pfn.0 % PAGEBLOCK), Pfn(pfn.0 - pfn.0 % (2 * PAGEBLOCK)));
+        if matches!(self.begins(whole), Begins::Free(Order(10), _)) {
+            self.unlist(whole);
+            pageblocks.set(first, ours);
+            self.free(Pfn(first.0 ^ PAGEBLOCK), Order(9), pageblocks);
+            self.free(first, Order(9), pageblocks);
+        } else {
+            pageblocks.set(first, ours);
+            self.move_free_blocks(first, ours);
+        }
+    }
+
+    /// Frames of a range that are in no free block, ascending.
+    pub fn held_in(&self, range: PfnRange) -> Vec<Pfn> {
+        let (mut held, mut pfn) = (vec![], range.start);
+        while pfn < range.end {
+            pfn = match self.begins(pfn) {
+                Begins::Free(order, _) => pfn.plus(order.pages()),
+                _ => {
+                    held.push(pfn);
+                    pfn.plus(PageCount(1))
+                }
+            };
+        }
+        held
+    }
+
+    /// A range, all of it free and isolated, leaves.
+    pub fn take_out(&mut self, range: PfnRange, pageblocks: &mut Pageblocks) {
+        for pfn in (range.start.0..range.end.0).map(Pfn) {
+            if let Begins::Free(..) = self.begins(pfn) {
+                self.unlist(pfn);
+            }
+            pageblocks.before.remove(&(pfn.0 / PAGEBLOCK));
+            pageblocks.set(pfn, Migratetype::Movable);
+        }
+        self.managed.0 -= range.pages().0;
     }
 
     /// Takes blocks, one after the other as `rmqueue_bulk` does.

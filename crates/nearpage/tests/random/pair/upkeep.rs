@@ -38,6 +38,10 @@ impl Pair<'_, '_> {
                 self.prepare_placements();
                 Ok(())
             }
+            14 => self.shrink_memory(),
+            15 => self.shrink_node(),
+            16 => self.grow_node(),
+            17 => self.switch_cpu(),
             _ => self.change_limits(),
         }
     }
