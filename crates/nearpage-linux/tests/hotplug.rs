@@ -147,7 +147,7 @@ impl Play<'_> {
         assert!(child >= 0);
         if child == 0 {
             let took = (0..200).all(|_| self.memory.alloc_pages(1).is_ok());
-            let took = took && self.memory.bring_online(GUEST, 4096).is_ok() || took;
+            let _ = self.memory.bring_online(GUEST, 4096);
             // SAFETY: ends the child without running what its parent registered.
             unsafe { libc::_exit(i32::from(!took)) };
         }
