@@ -115,7 +115,6 @@ pub struct Word(u32);
 const ORDER_SHIFT: u32 = 3;
 const TYPE_SHIFT: u32 = 7;
 const ZONE_SHIFT: u32 = 12;
-const TYPE_MASK: u32 = 0b111 << TYPE_SHIFT;
 const STATE_MASK: u32 = 0b111;
 const ORDER_MASK: u32 = 0b1111 << ORDER_SHIFT;
 const ZONE_MASK: u32 = (u16::MAX as u32) << ZONE_SHIFT;
@@ -157,6 +156,15 @@ impl Word {
     #[inline]
     pub const fn cached(order: Order, zone: ZoneIndex) -> Word {
         Word::new(FrameState::Cached, order, 0, zone)
+    }
+
+    /// What becomes of this word of an allocated block when its holder gives it back, if the order and the type in it
+    /// are known: one instruction.
+    #[inline(always)]
+    pub const fn given_back(self, order: Order, migratetype: Migratetype) -> Word {
+        let zone = ZoneIndex(0);
+        let changed = Word::allocated(order, migratetype, zone).0 ^ Word::cached(order, zone).0;
+        Word(self.0 ^ changed)
     }
 
     /// The bits.

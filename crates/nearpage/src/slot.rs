@@ -44,9 +44,44 @@ unsafe impl<T: Sync> Send for Slot<'_, T> {}
 // SAFETY: sharing a slot shares the `&'m T` in it; the pointer itself is atomic.
 unsafe impl<T: Sync> Sync for Slot<'_, T> {}
 
+/// Slots by number. Numbers past the end wrap around: so a look-up needs no comparison, and who takes numbers from
+/// elsewhere sees by what is in a slot whether it is the right one.
+#[derive(Debug)]
+pub struct SlotRing<'m, T> {
+    slots: &'m [Slot<'m, T>],
+}
+
+impl<'m, T> SlotRing<'m, T> {
+    /// # Panics
+    /// If the number of slots is not a power of two.
+    pub fn new(slots: &'m [Slot<'m, T>]) -> Self {
+        assert!(slots.len().is_power_of_two());
+        Self { slots }
+    }
+
+    /// The slot of a number.
+    #[inline(always)]
+    pub fn slot(&self, number: usize) -> &'m Slot<'m, T> {
+        let at = number & (self.slots.len() - 1);
+        // SAFETY: the length is a power of two (`new`), so one less is the mask of all indexes. To say so saves
+        // the fast path a branch.
+        unsafe { core::hint::assert_unchecked(at < self.slots.len()) };
+        &self.slots[at]
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_wrap_around() {
+        let values = [1, 2, 3, 4];
+        let slots = core::array::from_fn::<_, 4, _>(|at| Slot::new(&values[at]));
+        let ring = SlotRing::new(&slots);
+        let found = [0, 3, 4, 7, usize::MAX].map(|number| *ring.slot(number).get());
+        assert_eq!(found, [1, 4, 1, 4, 4]);
+    }
 
     #[test]
     fn a_slot_holds_what_was_set() {

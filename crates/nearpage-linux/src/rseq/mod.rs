@@ -45,7 +45,7 @@ use core::marker::PhantomData;
 
 use nearpage::frame::ZoneFrames;
 use nearpage::pcp::storage::{EachList, ListCounts, Pop, Push, Storage};
-use nearpage::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use nearpage::sync::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use nearpage::units::{CpuId, Order};
 
 /// Answer of a batch: not on the owner's CPU, or stopped.
@@ -65,9 +65,10 @@ pub struct RingList<'m> {
     cold: AtomicU64,
     ring: *const AtomicU32,
     entries: PhantomData<&'m [AtomicU32]>,
+    // The next three are read with one load.
     owner: AtomicU32,
-    limit: AtomicU32,
-    mask: u32,
+    limit: AtomicU16,
+    mask: u16,
     /// The CPU to which `owner` returns after a drain.
     cpu: u32,
 }
@@ -99,7 +100,7 @@ impl RingList<'_> {
     /// The entry at `position`.
     #[inline]
     fn entry(&self, position: u64) -> u32 {
-        let slot = (position as u32 & self.mask) as usize;
+        let slot = (position as u16 & self.mask) as usize;
         // SAFETY: the ring has `mask + 1` entries (`RingStorage::list`).
         unsafe { (*self.ring.add(slot)).load(Ordering::Relaxed) }
     }
@@ -183,8 +184,8 @@ impl Storage for RingStorage {
             ring: ring.as_ptr(),
             entries: PhantomData,
             owner: AtomicU32::new(cpu.0),
-            limit: AtomicU32::new(ring.len() as u32),
-            mask: ring.len() as u32 - 1,
+            limit: AtomicU16::new(ring.len() as u16),
+            mask: (ring.len() - 1) as u16,
             cpu: cpu.0,
         }
     }
@@ -287,21 +288,21 @@ impl Storage for RingStorage {
     #[inline]
     fn count(list: &RingList<'_>) -> u32 {
         let (cursor, cold) = list.ends();
-        count_between(cursor, cold).min(list.mask + 1)
+        count_between(cursor, cold).min(Self::capacity(list))
     }
 
     fn limit(list: &RingList<'_>) -> u32 {
-        list.limit.load(Ordering::Relaxed)
+        list.limit.load(Ordering::Relaxed) as u32
     }
 
     fn set_limit(list: &RingList<'_>, blocks: u32) -> u32 {
-        let limit = blocks.min(list.mask + 1);
-        list.limit.store(limit, Ordering::Relaxed);
+        let limit = blocks.min(Self::capacity(list));
+        list.limit.store(limit as u16, Ordering::Relaxed);
         limit
     }
 
     fn capacity(list: &RingList<'_>) -> u32 {
-        list.mask + 1
+        list.mask as u32 + 1
     }
 
     fn for_each(list: &RingList<'_>, _frames: &ZoneFrames<'_>, each: &mut dyn FnMut(u32)) {

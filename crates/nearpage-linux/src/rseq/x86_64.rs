@@ -15,25 +15,33 @@ use nearpage::pcp::{Pop, Push};
 
 use super::{MOVED, RingList};
 
+/// Where `limit` and `mask` begin in the 64 bits from `owner` on.
+const LIMIT_SHIFT: usize =
+    8 * (core::mem::offset_of!(RingList, limit) - core::mem::offset_of!(RingList, owner));
+const MASK_SHIFT: usize =
+    8 * (core::mem::offset_of!(RingList, mask) - core::mem::offset_of!(RingList, owner));
+const _: () = assert!(LIMIT_SHIFT == 32 && MASK_SHIFT == 48);
+
 /// The CPU that this thread runs on: `rseq->cpu_id`.
 #[inline(always)]
 pub fn current_cpu(area: isize) -> u32 {
     let cpu: u64;
     // SAFETY: `area` is glibc's `__rseq_offset` (see `super::Area`): the thread pointer plus it is this
-    // thread's registered `struct rseq`; offset 4 is `cpu_id`.
+    // thread's registered `struct rseq`; offset 4 is `cpu_id`. The load clears the upper half; to say so saves
+    // an instruction that does it again.
     unsafe {
         asm!("mov {cpu:e}, dword ptr fs:[{area} + 4]", area = in(reg) area, cpu = lateout(reg) cpu,
              options(pure, nostack, readonly, preserves_flags));
+        core::hint::assert_unchecked(cpu <= u32::MAX as u64);
     }
-    // The instruction cleared the upper half.
     cpu as u32
 }
 
 /// The beginning of a sequence: descriptor in a section of its own, arming, comparison of the CPU.
-/// Labels: 2 restart, 3 descriptor, 4 start, 5 one past the commit, 6 abort, 9 end. `$moved` is where control
-/// goes if the comparison fails.
+/// Labels: 2 restart, 3 descriptor, 4 start, 5 one past the commit, 6 abort, 9 end. `$compare` compares the CPU in
+/// `{t:e}` with the owner; `$moved` is where control goes if they differ.
 macro_rules! sequence_from {
-    ($moved:literal, $($body:literal),* $(,)?) => {
+    ($compare:literal, $moved:literal, $($body:literal),* $(,)?) => {
         concat!(
             ".pushsection __rseq_cs, \"aw\"\n",
             ".balign 32\n",
@@ -43,7 +51,7 @@ macro_rules! sequence_from {
             "2: lea {t}, [rip + 3b]\n",
             "mov qword ptr fs:[{area} + 8], {t}\n",
             "4: mov {t:e}, dword ptr fs:[{area} + 4]\n",
-            "cmp {t:e}, dword ptr [{list} + {owner}]\n",
+            $compare, "\n",
             "jne ", $moved, "\n",
             $($body, "\n",)*
             "5:\n",
@@ -61,28 +69,31 @@ macro_rules! sequence_from {
 /// A sequence that sets its result at label 7 if the comparison fails.
 macro_rules! sequence {
     ($($body:literal),* $(,)?) => {
-        sequence_from!("7f", $($body),*)
+        sequence_from!("cmp {t:e}, dword ptr [{list} + {owner}]", "7f", $($body),*)
     };
 }
 
 /// Takes the hottest entry: what is in a [`Pop`].
 #[inline(always)]
 pub fn pop(area: isize, list: &RingList<'_>) -> u32 {
-    let number: u32;
+    let number: u64;
     // SAFETY: `area` as in `current_cpu`. The sequence reads and writes only the cursor of `list` and
     // reads one slot of its ring, below `mask + 1` entries; `RingStorage::list` tied ring and mask together.
     unsafe {
         asm!(
-            sequence!(
+            sequence_from!(
+                // One load for all that a list has beside its ends: loads are what a pair is short of.
+                "mov {n}, qword ptr [{list} + {owner}]\ncmp {t:e}, {n:e}",
+                "7f",
                 "mov {c}, qword ptr [{list} + {cursor}]",
                 "cmp {c:x}, word ptr [{list} + {cold}]",
                 "je 8f",
                 // One pop: the position goes down by one, the count of pops above it up by one.
                 "add {c}, 0xffff",
-                "movzx {n:e}, {c:x}",
-                "and {n:e}, dword ptr [{list} + {mask}]",
+                "shr {n}, {MASK_SHIFT}",
+                "and {n:e}, {c:e}",
                 "mov {t}, qword ptr [{list} + {ring}]",
-                "mov {n:e}, dword ptr [{t} + {n:r} * 4]",
+                "mov {n:e}, dword ptr [{t} + {n} * 4]",
                 "mov qword ptr [{list} + {cursor}], {c}",
             ),
             "7: mov {n:e}, {MOVED}",
@@ -98,14 +109,16 @@ pub fn pop(area: isize, list: &RingList<'_>) -> u32 {
             owner = const core::mem::offset_of!(RingList, owner),
             cursor = const core::mem::offset_of!(RingList, cursor),
             cold = const core::mem::offset_of!(RingList, cold),
-            mask = const core::mem::offset_of!(RingList, mask),
             ring = const core::mem::offset_of!(RingList, ring),
+            MASK_SHIFT = const MASK_SHIFT,
             MOVED = const Pop::MOVED.0,
             EMPTY = const Pop::EMPTY.0,
             options(nostack),
         );
+        // As in `current_cpu`.
+        core::hint::assert_unchecked(number <= u32::MAX as u64);
     }
-    number
+    number as u32
 }
 
 /// Puts an entry at the hot end: what is in a [`Push`].
@@ -116,17 +129,19 @@ pub fn push(area: isize, list: &RingList<'_>, number: u32) -> u32 {
     unsafe {
         asm!(
             sequence_from!(
+                "mov {m}, qword ptr [{list} + {owner}]\ncmp {t:e}, {m:e}",
                 "{moved}",
                 "mov {c}, qword ptr [{list} + {cursor}]",
                 "mov {r:e}, {c:e}",
                 "sub {r:x}, word ptr [{list} + {cold}]",
-                // Counts and limits are below 65536.
-                "cmp {r:x}, word ptr [{list} + {limit}]",
+                // The limit, and above it the mask.
+                "shr {m}, {LIMIT_SHIFT}",
+                "cmp {r:x}, {m:x}",
                 "jae {full}",
-                "movzx {r:e}, {c:x}",
-                "and {r:e}, dword ptr [{list} + {mask}]",
+                "shr {m:e}, {MASK_SHIFT} - {LIMIT_SHIFT}",
+                "and {m:e}, {c:e}",
                 "mov {t}, qword ptr [{list} + {ring}]",
-                "mov dword ptr [{t} + {r:r} * 4], {n:e}",
+                "mov dword ptr [{t} + {m} * 4], {n:e}",
                 "inc {c}",
                 "mov qword ptr [{list} + {cursor}], {c}",
             ),
@@ -137,12 +152,13 @@ pub fn push(area: isize, list: &RingList<'_>, number: u32) -> u32 {
             t = out(reg) _,
             c = out(reg) _,
             r = out(reg) _,
+            m = out(reg) _,
             owner = const core::mem::offset_of!(RingList, owner),
             cursor = const core::mem::offset_of!(RingList, cursor),
             cold = const core::mem::offset_of!(RingList, cold),
-            limit = const core::mem::offset_of!(RingList, limit),
-            mask = const core::mem::offset_of!(RingList, mask),
             ring = const core::mem::offset_of!(RingList, ring),
+            LIMIT_SHIFT = const LIMIT_SHIFT,
+            MASK_SHIFT = const MASK_SHIFT,
             moved = label { cold_path(); return Push::MOVED.0 },
             full = label { cold_path(); return Push::FULL.0 },
             options(nostack),
@@ -174,7 +190,8 @@ pub fn pop_batch(area: isize, list: &RingList<'_>, out: &mut [u32]) -> u32 {
                 "mov {left:e}, {k:e}",
                 // Slot {i} holds the hottest; {i} + 1 entries come before the ring wraps.
                 "lea {i:e}, [{c:r} - 1]",
-                "and {i:e}, dword ptr [{list} + {mask}]",
+                "and {i:x}, word ptr [{list} + {mask}]",
+                "movzx {i:e}, {i:x}",
                 "21: lea {t:e}, [{i:r} + 1]",
                 "cmp {t:e}, {left:e}",
                 "cmova {t:e}, {left:e}",
@@ -197,7 +214,7 @@ pub fn pop_batch(area: isize, list: &RingList<'_>, out: &mut [u32]) -> u32 {
                 "dec {i:r}",
                 "dec {t:e}",
                 "jne 24b",
-                "25: mov {i:e}, dword ptr [{list} + {mask}]",
+                "25: movzx {i:e}, word ptr [{list} + {mask}]",
                 "test {left:e}, {left:e}",
                 "jne 21b",
                 // So many pops: the position goes down by k, the count of pops above it up by k.
@@ -246,12 +263,12 @@ pub fn push_batch(area: isize, list: &RingList<'_>, numbers: &[u32]) -> u32 {
                 "mov {t:e}, {c:e}",
                 "sub {t:x}, word ptr [{list} + {cold}]",
                 "movzx {t:e}, {t:x}",
-                "mov {k:e}, dword ptr [{list} + {limit}]",
+                "movzx {k:e}, word ptr [{list} + {limit}]",
                 "sub {k:e}, {t:e}",
                 "jbe 8f",
                 "cmp {k:e}, {length:e}",
                 "cmova {k:e}, {length:e}",
-                "mov {m:e}, dword ptr [{list} + {mask}]",
+                "movzx {m:e}, word ptr [{list} + {mask}]",
                 "mov {base}, qword ptr [{list} + {ring}]",
                 "xor {i:e}, {i:e}",
                 "22: cmp {i:e}, {k:e}",
@@ -308,7 +325,7 @@ pub fn append_run(area: isize, list: &RingList<'_>, first: u32, step: u32, block
                 "mov {t:e}, dword ptr [{list} + {cursor}]",
                 "sub {t:x}, {c:x}",
                 "movzx {t:e}, {t:x}",
-                "mov {m:e}, dword ptr [{list} + {mask}]",
+                "movzx {m:e}, word ptr [{list} + {mask}]",
                 "lea {k:e}, [{m} + 1]",
                 "sub {k:e}, {t:e}",
                 "cmp {k:e}, {blocks:e}",
@@ -369,7 +386,7 @@ pub fn pop_cold(area: isize, list: &RingList<'_>, out: &mut [u32]) -> u32 {
                 "movzx {k:e}, {k:x}",
                 "cmp {k:e}, {most:e}",
                 "cmova {k:e}, {most:e}",
-                "mov {m:e}, dword ptr [{list} + {mask}]",
+                "movzx {m:e}, word ptr [{list} + {mask}]",
                 "mov {base}, qword ptr [{list} + {ring}]",
                 "mov {i:e}, {k:e}",
                 "test {i:e}, {i:e}",

@@ -11,7 +11,7 @@ use super::hints::ScanEvents;
 use super::online::OnlineMap;
 use super::reasons::FallbackRow;
 use super::settings::State;
-use super::{Cpu, Home, NO_ZONE, NodeState, PageAllocator, Preferred, REQUEST_KINDS};
+use super::{Cpu, Homes, NO_ZONE, NodeState, PageAllocator, Preferred, REQUEST_KINDS};
 use crate::arena::{Arena, Need, OutOfMetadata};
 use crate::frame::section::PAGEBLOCKS;
 use crate::frame::{Section, SectionLists, SectionMap, SectionRun, ZoneFrames};
@@ -21,7 +21,7 @@ use crate::pagelock::{BUCKETS, Bucket, WaitTable, WaitTables};
 use crate::pcp::pageset::{List, Owner, Pageset};
 use crate::pcp::{LISTS, Storage, list_order};
 use crate::platform::{Lock, Platform};
-use crate::slot::Slot;
+use crate::slot::{Slot, SlotRing};
 use crate::sync::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 use crate::topology::Topology;
 use crate::units::{
@@ -258,6 +258,11 @@ impl<'m> Plan<'m> {
         })
     }
 
+    /// Places for pagesets that the fast path looks at, of one kind of zone.
+    fn home_slots(&self) -> usize {
+        self.cpu_ids.next_power_of_two()
+    }
+
     /// The node whose buffer holds what belongs to `node`: itself, or the nearest one with memory.
     pub(crate) fn home(&self, node: NodeIndex) -> NodeIndex {
         if !self.topology.node(node).memory.is_empty() {
@@ -376,7 +381,7 @@ impl<'m> Plan<'m> {
         need.add::<Option<&WaitTable<'_, P>>>(self.zones);
         need.add::<&WaitTable<'_, P>>(self.zones);
         need.add::<NodeState<'_>>(nodes);
-        need.add::<Home<'_, P>>(self.cpu_ids);
+        need.add::<Slot<'_, Pageset<'_, P>>>(ZoneKind::COUNT * self.home_slots());
         need.add::<Cpu<'_, P>>(self.cpu_ids);
         need.add::<u32>(nodes);
         need.add::<NodeIndex>(nodes);
@@ -427,7 +432,7 @@ struct Parts<'m, P: Platform> {
     zones: &'m [&'m Zone<'m, P>],
     wait_tables: &'m [&'m WaitTable<'m, P>],
     nodes: &'m [NodeState<'m>],
-    homes: &'m [Home<'m, P>],
+    homes: [Homes<'m, P>; ZoneKind::COUNT],
     nobodys: &'m Pageset<'m, P>,
     cpus: &'m [Cpu<'m, P>],
     loads: &'m mut [u32],
@@ -531,8 +536,9 @@ impl<'m> Carver<'_, 'm> {
             P::Storage::ring_entries(list_order(index), 0) as usize
         })?;
         let (nobody, nobodys) = (nobodys.owner, &nobodys.pagesets[0]);
-        let homes =
-            hub.slice(plan.cpu_ids, |_, _| Ok(core::array::from_fn(|_| Slot::new(nobodys))))?;
+        let slots = plan.home_slots();
+        let all: &'m [_] = hub.slice(ZoneKind::COUNT * slots, |_, _| Ok(Slot::new(nobodys)))?;
+        let homes = core::array::from_fn(|kind| SlotRing::new(&all[kind * slots..][..slots]));
         let cpus = hub.slice(plan.cpu_ids, |index, hub| {
             let cpu = CpuId(index as u32);
             let Some(node) = plan.topology.node_of_cpu(cpu) else {

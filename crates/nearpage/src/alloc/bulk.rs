@@ -380,7 +380,7 @@ impl<P: Platform> BulkFree<'_, '_, P> {
             && frames.is_allocated(word.get(), SINGLE)
             && list_index(SINGLE, type_of::<P>(frames, word, number)) == Some(list)
         {
-            self.allocator.take_back(word, frames, pfn, SINGLE)?;
+            self.allocator.take_back(word, frames.cached(SINGLE), pfn, SINGLE)?;
             self.batch[self.len] = number;
             self.len += 1;
             return Ok(());
@@ -397,7 +397,7 @@ impl<P: Platform> BulkFree<'_, '_, P> {
         };
         let zone = frame.word().zone();
         let frames = allocator.zones[zone.0 as usize].frames();
-        allocator.take_back(frame.cell(), frames, pfn, SINGLE)?;
+        allocator.take_back(frame.cell(), frames.cached(SINGLE), pfn, SINGLE)?;
         let Some(list) = list_index(SINGLE, allocator.map.pageblock(pfn)) else {
             allocator.free_to_zone(zone, pfn, SINGLE);
             return Ok(());
@@ -421,7 +421,7 @@ impl<P: Platform> BulkFree<'_, '_, P> {
     }
 }
 
-/// The type that decides on the list of a page: [`PageAllocator::goes_to_list`].
+/// The type that decides on the list of a page, as for single frees.
 #[inline]
 fn type_of<P: Platform>(frames: &ZoneFrames<'_>, word: WordCell<'_>, number: u32) -> Migratetype {
     if P::Storage::EXACT { frames.pageblock(number) } else { word.get().migratetype() }

@@ -61,7 +61,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let pfn = frames.pfn(popped.0);
         self.platform.touch_page(pfn, Access::Write);
         pageset.note_alloc(&self.model.pcp);
-        mark_allocated(word, frames, request.order, migratetype);
+        mark_allocated(word, pageset.held_word(list), request.order);
         Some(pfn)
     }
 
@@ -169,35 +169,18 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         // Most pages come home to the zone that this CPU's requests prefer, from movable pageblocks. To
         // ask for that first means that the addresses of the zone and of the list are known before
         // the frame's word and its pageblock's type are: those only confirm the branches.
-        if let Some(pageset) = self.home(ZoneKind::Normal)
-            && let frames = pageset.frames()
-            && let Some((word, number)) = frames.locate(pfn)
-            && Self::goes_to_list(frames, word, number, order, Migratetype::Movable)
+        if let Some(list) = list_index(order, Migratetype::Movable)
+            && let Some(pageset) = self.home(ZoneKind::Normal)
+            && let Some((word, number)) = pageset.frames().locate(pfn)
+            && goes_to_list(pageset, list, word, number, order)
         {
-            self.take_back(word, frames, pfn, order)?;
-            self.free_to_pageset(pageset, number, order, Migratetype::Movable);
+            let cached = pageset.held_word(list).given_back(order, Migratetype::Movable);
+            self.take_back(word, cached, pfn, order)?;
+            self.free_to_pageset(pageset, number, order, list);
             return Ok(());
         }
         cold_path();
         self.free_anywhere(pfn, order)
-    }
-
-    /// Whether a block is allocated, and goes to the list of `migratetype` when it is freed. That is the type of its
-    /// pageblock, as in Linux, or on storages that are not exact the type that it was allocated for: its word
-    /// tells that for nothing, and a page on the wrong list only waits there for a request of that type.
-    #[inline(always)]
-    pub(super) fn goes_to_list(
-        frames: &ZoneFrames<'_>,
-        word: WordCell<'_>,
-        number: u32,
-        order: Order,
-        migratetype: Migratetype,
-    ) -> bool {
-        if P::Storage::EXACT {
-            frames.is_allocated(word.get(), order) && frames.pageblock(number) == migratetype
-        } else {
-            frames.is_allocated_for(word.get(), order, migratetype)
-        }
     }
 
     /// A free of a page of another zone or of a pageblock that is not movable, from a CPU that has no pagesets, or
@@ -209,30 +192,23 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             _ => return Err(self.refuse_free(pfn, order)),
         };
         let zone = frame.word().zone();
-        self.take_back(frame.cell(), self.zones[zone.0 as usize].frames(), pfn, order)?;
-        let Some(cpu) = self.this_cpu() else {
-            self.free_to_zone(zone, pfn, order);
-            return Ok(());
-        };
-        let pageset = &cpu.pagesets[zone.0 as usize];
-        let number = pageset.frames().number(pfn);
-        self.free_to_pageset(pageset, number, order, self.map.pageblock(pfn));
+        self.take_back(frame.cell(), Word::cached(order, zone), pfn, order)?;
+        let list = list_index(order, self.map.pageblock(pfn));
+        match (list, self.this_cpu()) {
+            (Some(list), Some(cpu)) => {
+                let pageset = &cpu.pagesets[zone.0 as usize];
+                self.free_to_pageset(pageset, pageset.frames().number(pfn), order, list);
+            }
+            _ => self.free_to_zone(zone, pfn, order),
+        }
         Ok(())
     }
 
     /// Puts a block that nobody holds any more into a pageset of this CPU.
     #[inline(always)]
-    fn free_to_pageset(
-        &self,
-        pageset: &Pageset<'m, P>,
-        number: u32,
-        order: Order,
-        migratetype: Migratetype,
-    ) {
+    fn free_to_pageset(&self, pageset: &Pageset<'m, P>, number: u32, order: Order, list: usize) {
         let storage = self.platform.storage();
-        if let Some(list) = list_index(order, migratetype)
-            && let Some(on) = pageset.enter(storage)
-        {
+        if let Some(on) = pageset.enter(storage) {
             let pushed = storage.push(&on, pageset.list(list), pageset.frames(), number);
             if pushed.is_done() {
                 if P::Storage::EXACT {
@@ -247,16 +223,15 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         self.free_to_zone(pageset.zone().index(), pageset.frames().pfn(number), order);
     }
 
-    /// Takes an allocated block of the zone of `frames` out of its holder's hands.
+    /// Takes an allocated block, whose word will be `cached`, out of its holder's hands.
     #[inline(always)]
     pub(super) fn take_back(
         &self,
         word: WordCell<'_>,
-        frames: &ZoneFrames<'_>,
+        cached: Word,
         pfn: Pfn,
         order: Order,
     ) -> Result<(), FreeError> {
-        let cached = frames.cached(order);
         self.platform.touch_page(pfn, Access::Write);
         if !P::HARDENED {
             word.set(cached);
@@ -320,19 +295,34 @@ pub(super) fn hand_out(
     order: Order,
     migratetype: Migratetype,
 ) -> Pfn {
-    mark_allocated(frames.word(number), frames, order, migratetype);
+    mark_allocated(frames.word(number), frames.allocated(order, migratetype), order);
     frames.pfn(number)
 }
 
+/// Whether a block is allocated, and goes to list `list` of its order when it is freed. That is the list of its
+/// pageblock's type, as in Linux, or on storages that are not exact of the type that it was allocated for: its word
+/// tells that for nothing, and a page on the wrong list only waits there for a request of that type.
 #[inline(always)]
-fn mark_allocated(
+fn goes_to_list<P: Platform>(
+    pageset: &Pageset<'_, P>,
+    list: usize,
     word: WordCell<'_>,
-    frames: &ZoneFrames<'_>,
+    number: u32,
     order: Order,
-    migratetype: Migratetype,
-) {
+) -> bool {
+    if P::Storage::EXACT {
+        let frames = pageset.frames();
+        frames.is_allocated(word.get(), order)
+            && list_index(order, frames.pageblock(number)) == Some(list)
+    } else {
+        word.get() == pageset.held_word(list)
+    }
+}
+
+#[inline(always)]
+fn mark_allocated(word: WordCell<'_>, allocated: Word, order: Order) {
     debug_assert!(!word.get().is_allocated(order), "handed out twice");
-    word.set(frames.allocated(order, migratetype));
+    word.set(allocated);
 }
 
 #[cfg(test)]

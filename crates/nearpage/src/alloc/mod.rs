@@ -53,7 +53,7 @@ use crate::pagelock::WaitTable;
 use crate::pcp::Storage;
 use crate::pcp::pageset::{Owner, Pageset};
 use crate::platform::Platform;
-use crate::slot::Slot;
+use crate::slot::SlotRing;
 use crate::sync::{AtomicBool, AtomicU16, Ordering};
 use crate::topology::Topology;
 use crate::units::{CpuId, NodeId, NodeIndex, Order, Pfn, ZoneIndex, ZoneKind};
@@ -159,9 +159,9 @@ impl<P: Platform> Cpu<'_, P> {
     }
 }
 
-/// A CPU's pagesets of the zones that its node's requests prefer, by the highest kind that a request may use. In
-/// place of one that it has not: the pageset of [`CpuId::NONE`], so that nobody need ask whether there is one.
-type Home<'m, P> = [Slot<'m, Pageset<'m, P>>; ZoneKind::COUNT];
+/// By CPU id: its pageset of the zone that its node's requests prefer. In place of one that it has not: the pageset
+/// of [`CpuId::NONE`], so that nobody need ask whether there is one.
+type Homes<'m, P> = SlotRing<'m, Pageset<'m, P>>;
 
 /// The NUMA page allocator of one machine.
 ///
@@ -174,9 +174,9 @@ pub struct PageAllocator<'m, P: Platform> {
     online: OnlineMap<'m>,
     /// By node index, and then that of all nodes.
     ledgers: &'m [Ledger],
-    /// By CPU id. All that the fast path asks of its CPU, in one table: with one look-up more a pair took half
-    /// as long again.
-    homes: &'m [Home<'m, P>],
+    /// By the highest kind of zone that a request may use. All that the fast path asks of its CPU: with one look-up
+    /// more a pair took half as long again.
+    homes: [Homes<'m, P>; ZoneKind::COUNT],
     /// The pageset of [`CpuId::NONE`].
     nobodys: &'m Pageset<'m, P>,
     /// By CPU id.
@@ -277,12 +277,12 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     }
 
     /// This CPU's pageset for the zone that its requests for `kind` prefer. Storages that are not exact find out
-    /// by themselves that a pageset is nobody's: their operations answer that this is not its CPU.
+    /// by themselves that a pageset is another's or nobody's: their operations answer that this is not its CPU.
     #[inline(always)]
     fn home(&self, kind: ZoneKind) -> Option<&'m Pageset<'m, P>> {
         let cpu = self.platform.storage().current_cpu();
-        let pageset = self.homes.get(cpu.0 as usize)?[kind.index()].get();
-        (!P::Storage::EXACT || pageset.owner().cpu != CpuId::NONE).then_some(pageset)
+        let pageset = self.homes[kind.index()].slot(cpu.0 as usize).get();
+        (!P::Storage::EXACT || pageset.owner().cpu == cpu).then_some(pageset)
     }
 
     /// The CPU that this thread runs on, if its id is in the topology and it is on. Others have no pagesets to

@@ -160,10 +160,10 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     /// Which pagesets the fast path uses on a CPU: nobody's while it is off.
     pub(super) fn set_homes(&self, cpu: &'m Cpu<'m, P>) {
         let pagesets = if cpu.is_on() { cpu.pagesets } else { &[] };
-        let homes = &self.homes[cpu.owner.cpu.0 as usize];
         for kind in ZoneKind::ALL {
             let zone = self.nodes[cpu.owner.node.0 as usize].preferred.zone(kind);
-            homes[kind.index()].set(pagesets.get(zone.0 as usize).unwrap_or(self.nobodys));
+            let home = self.homes[kind.index()].slot(cpu.owner.cpu.0 as usize);
+            home.set(pagesets.get(zone.0 as usize).unwrap_or(self.nobodys));
         }
     }
 

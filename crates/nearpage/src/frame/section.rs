@@ -6,8 +6,8 @@
 //! addition. Beyond it (holes, nodes that share a section) the table of sections is asked.
 
 use super::{
-    Frame, FrameState, HELD_MASK, ListEnd, Migratetype, NO_FRAME, TYPE_MASK, Word, WordCell,
-    ZONE_MASK, ZONE_SHIFT,
+    Frame, FrameState, HELD_MASK, ListEnd, Migratetype, NO_FRAME, Word, WordCell, ZONE_MASK,
+    ZONE_SHIFT,
 };
 use crate::sync::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use crate::units::{Order, PAGEBLOCK_ORDER, Pfn, SECTION_FRAMES, SECTION_SHIFT, ZoneIndex};
@@ -332,18 +332,6 @@ impl<'m> ZoneFrames<'m> {
     pub const fn is_allocated(&self, word: Word, order: Order) -> bool {
         let mask = HELD_MASK | ZONE_MASK;
         word.0 & mask == self.allocated(order, Migratetype::Unmovable).0
-    }
-
-    /// As [`is_allocated`](Self::is_allocated), and it was allocated for `migratetype`.
-    #[inline(always)]
-    pub const fn is_allocated_for(
-        &self,
-        word: Word,
-        order: Order,
-        migratetype: Migratetype,
-    ) -> bool {
-        let mask = HELD_MASK | TYPE_MASK | ZONE_MASK;
-        word.0 & mask == self.allocated(order, migratetype).0
     }
 
     #[inline(always)]

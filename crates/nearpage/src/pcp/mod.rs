@@ -44,9 +44,23 @@ pub const fn list_order(index: usize) -> Order {
     if index < 12 { Order((index / Migratetype::PCP_COUNT) as u8) } else { HUGE_ORDER }
 }
 
+/// A type whose blocks list `index` takes: its only one, where it is not the list of all huge pages that are not movable.
+#[inline]
+pub const fn list_type(index: usize) -> Migratetype {
+    let number = if index < 12 { index % Migratetype::PCP_COUNT } else { index - 12 };
+    Migratetype::ALL[number]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_list_takes_blocks_of_its_order_and_type() {
+        for index in 0..LISTS {
+            assert_eq!(list_index(list_order(index), list_type(index)), Some(index));
+        }
+    }
 
     #[test]
     fn each_list_has_one_order() {

@@ -18,8 +18,8 @@ use core::ops::Range;
 
 use super::storage::{ListCounts, Storage};
 use super::tuning::{PcpRules, SETTING_WORDS, Tuning, WORDS};
-use super::{LISTS, list_order};
-use crate::frame::ZoneFrames;
+use super::{LISTS, list_order, list_type};
+use crate::frame::{Word, ZoneFrames};
 use crate::platform::Platform;
 use crate::sync::{AtomicU64, Ordering, OwnedCounter};
 use crate::units::{CpuId, NodeIndex, PageCount};
@@ -64,6 +64,8 @@ pub struct Owner<P: Platform> {
 pub struct Pageset<'m, P: Platform> {
     zone: &'m Zone<'m, P>,
     frames: ZoneFrames<'m>,
+    /// What words of blocks from each list say while somebody has them.
+    held_words: [Word; LISTS],
     owner: &'m Owner<P>,
     lists: [List<'m, P>; LISTS],
     tuning: TuningCell,
@@ -76,7 +78,9 @@ impl<'m, P: Platform> Pageset<'m, P> {
         let frames = *zone.frames();
         // A cell of zeroes is `Tuning::BOOT`.
         let (tuning, events) = (TuningCell::default(), PagesetEvents::default());
-        Self { zone, frames, owner, lists, tuning, events }
+        let held_words =
+            core::array::from_fn(|index| frames.allocated(list_order(index), list_type(index)));
+        Self { zone, frames, held_words, owner, lists, tuning, events }
     }
 
     /// Takes hold of the lists, from the CPU that owns them; `None` if somebody else is at them.
@@ -98,6 +102,12 @@ impl<'m, P: Platform> Pageset<'m, P> {
     #[inline(always)]
     pub fn frames(&self) -> &ZoneFrames<'m> {
         &self.frames
+    }
+
+    /// The word of a block from list `index` while somebody has it and nobody has its lock.
+    #[inline(always)]
+    pub fn held_word(&self, index: usize) -> Word {
+        self.held_words[index]
     }
 
     /// The zone that the pages are of.

@@ -144,7 +144,7 @@ impl Saved {
         let list = twins.list();
         list.cursor.store(self.cursor, Ordering::Relaxed);
         list.cold.store(self.cold, Ordering::Relaxed);
-        list.limit.store(ENTRIES as u32, Ordering::Relaxed);
+        list.limit.store(ENTRIES as u16, Ordering::Relaxed);
         list.owner.store(HERE.0, Ordering::Relaxed);
         for (slot, entry) in ring.iter().zip(&self.entries) {
             slot.store(*entry, Ordering::Relaxed);
