@@ -50,6 +50,15 @@ pub enum CheckError {
         /// Blocks found.
         found: u32,
     },
+    /// A pageset does not hold what its count says.
+    PagesetCount {
+        /// The CPU.
+        cpu: CpuId,
+        /// The count.
+        counted: PageCount,
+        /// Pages found on its lists.
+        found: PageCount,
+    },
     /// A block stands in two places, or on a list although somebody holds it.
     Twice {
         /// The block.
@@ -117,6 +126,9 @@ impl fmt::Display for CheckError {
             }
             Self::ListCount { cpu, list, counted, found } => {
                 write!(f, "CPU {cpu}, list {list}: {found} blocks, counted {counted}")
+            }
+            Self::PagesetCount { cpu, counted, found } => {
+                write!(f, "CPU {cpu}: {found} pages in a pageset, counted {counted}")
             }
             Self::Twice { pfn, word } => {
                 write!(f, "frame {pfn}: in two places; its word is {word:?}")
@@ -214,6 +226,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         for cpu in self.topology().nodes().iter().flat_map(|node| node.cpus) {
             let pagesets = self.pagesets(*cpu).unwrap_or_default();
             let Some(pageset) = pagesets.get(zone.index().0 as usize) else { continue };
+            let mut cached = PageCount(0);
             for index in 0..LISTS {
                 let list = pageset.list(index);
                 let (mut found, mut result) = (0, Ok(()));
@@ -228,6 +241,11 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
                 if counted != found {
                     return Err(CheckError::ListCount { cpu: *cpu, list: index, counted, found });
                 }
+                cached.0 += (found as u64) << list_order(index).0;
+            }
+            let counted = pageset.count();
+            if counted != cached {
+                return Err(CheckError::PagesetCount { cpu: *cpu, counted, found: cached });
             }
         }
         Ok(())

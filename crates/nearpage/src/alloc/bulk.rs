@@ -228,12 +228,8 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let mut got = 0;
         while got < out.len() {
             let want = (out.len() - got).min(STEP);
-            let popped = self.platform.storage().pop_batch(
-                on,
-                pageset.list(list),
-                frames,
-                &mut numbers[..want],
-            );
+            let storage = self.platform.storage();
+            let popped = pageset.pop_batch(storage, on, list, &mut numbers[..want]);
             let word = frames.allocated(SINGLE, migratetype);
             frames.hand_out_all(numbers[..popped].iter().copied(), word, &mut out[got..]);
             got += popped;
@@ -332,18 +328,17 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             let pageset = &cpu.pagesets[zone.0 as usize];
             let storage = self.platform.storage();
             if let Some(on) = pageset.enter(storage) {
-                let frames = pageset.frames();
                 if P::Storage::EXACT {
                     for number in numbers {
-                        kept += storage.push_batch(&on, pageset.list(list), frames, &[*number]);
+                        kept += pageset.push_batch(storage, &on, list, &[*number]);
                         self.after_exact_free(&on, pageset, SINGLE, list);
                     }
                 } else {
-                    kept = storage.push_batch(&on, pageset.list(list), frames, numbers);
+                    kept = pageset.push_batch(storage, &on, list, numbers);
                     if kept < numbers.len() {
                         self.make_room(&on, pageset, SINGLE, list);
                         let rest = &numbers[kept..];
-                        kept += storage.push_batch(&on, pageset.list(list), frames, rest);
+                        kept += pageset.push_batch(storage, &on, list, rest);
                     }
                 }
             }

@@ -83,7 +83,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     ) {
         self.make_room(on, pageset, order, list);
         let storage = self.platform.storage();
-        if !storage.push(on, pageset.list(list), pageset.frames(), number).is_done() {
+        if !pageset.push(storage, on, list, number).is_done() {
             self.free_to_zone(pageset.zone().index(), pageset.frames().pfn(number), order);
         }
     }
@@ -132,7 +132,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             }
             let index = (first_list + step) % LISTS;
             let left = pages.0 - moved;
-            moved += self.drain_list(&mut guard, on, pageset.list(index), index, left);
+            moved += self.drain_list(&mut guard, on, pageset, index, left);
         }
         guard.note_moved(moved);
         drop(guard);
@@ -147,7 +147,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         &self,
         guard: &mut ZoneGuard<'_, 'm, P>,
         on: &<P::Storage as Storage>::OnCpu<'_>,
-        list: &List<'m, P>,
+        pageset: &Pageset<'m, P>,
         index: usize,
         pages: u64,
     ) -> u64 {
@@ -158,7 +158,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let mut chunk = [0; CHUNK];
         while blocks_left > 0 {
             let want = blocks_left.min(CHUNK as u64) as usize;
-            let got = self.platform.storage().pop_cold(on, list, &frames, &mut chunk[..want]);
+            let got = pageset.pop_cold(self.platform.storage(), on, index, &mut chunk[..want]);
             if got == 0 {
                 break;
             }

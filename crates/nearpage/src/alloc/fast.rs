@@ -134,7 +134,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             tuning.before_alloc(&self.model.pcp);
             pageset.set_tuning(tuning);
         }
-        let popped = storage.pop(&on, pageset.list(list), pageset.frames());
+        let popped = pageset.pop(storage, &on, list);
         Some((on, popped))
     }
 
@@ -209,7 +209,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     fn free_to_pageset(&self, pageset: &Pageset<'m, P>, number: u32, order: Order, list: usize) {
         let storage = self.platform.storage();
         if let Some(on) = pageset.enter(storage) {
-            let pushed = storage.push(&on, pageset.list(list), pageset.frames(), number);
+            let pushed = pageset.push(storage, &on, list, number);
             if pushed.is_done() {
                 if P::Storage::EXACT {
                     self.after_exact_free(&on, pageset, order, list);

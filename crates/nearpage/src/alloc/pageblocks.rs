@@ -61,7 +61,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         while got < blocks {
             let mut numbers = [0; BLOCKS];
             let want = &mut numbers[..(blocks - got).min(BLOCKS)];
-            let popped = storage.pop_batch(&on, pageset.list(list), pageset.frames(), want);
+            let popped = pageset.pop_batch(storage, &on, list, want);
             for &first in &want[..popped] {
                 let pages = first..first + PAGES as u32;
                 pageset.frames().hand_out_all(pages, word, &mut out[got * PAGES..]);
@@ -141,18 +141,17 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     ) -> usize {
         let storage = self.platform.storage();
         let Some(on) = pageset.enter(storage) else { return 0 };
-        let frames = pageset.frames();
         if !P::Storage::EXACT {
-            let kept = storage.push_batch(&on, pageset.list(list), frames, numbers);
+            let kept = pageset.push_batch(storage, &on, list, numbers);
             let rest = &numbers[kept..];
             if rest.is_empty() {
                 return kept;
             }
             self.make_singles_give_way(&on, pageset, list, (rest.len() * PAGES) as u64);
-            return kept + storage.push_batch(&on, pageset.list(list), frames, rest);
+            return kept + pageset.push_batch(storage, &on, list, rest);
         }
         for number in numbers {
-            storage.push_batch(&on, pageset.list(list), frames, &[*number]);
+            pageset.push_batch(storage, &on, list, &[*number]);
             self.after_exact_free(&on, pageset, PAGEBLOCK_ORDER, list);
         }
         numbers.len()

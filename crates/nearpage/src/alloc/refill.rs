@@ -64,7 +64,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             return FromPageset::Nothing;
         }
         // Moved to another CPU since? Then the pages wait there for who comes next.
-        let popped = self.platform.storage().pop(on, pageset.list(list), zone.frames());
+        let popped = pageset.pop(self.platform.storage(), on, list);
         popped.frame().map_or(FromPageset::Busy, FromPageset::Block)
     }
 
@@ -94,7 +94,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
                     self.platform.touch_page(page, Access::Write);
                 }
                 let storage = self.platform.storage();
-                let on_list = storage.append_run(on, pageset.list(list), frames, first, order, run);
+                let on_list = pageset.append_run(storage, on, list, first, run);
                 refill.listed += on_list;
                 // The list is full, or the thread was moved: the rest was never away.
                 if on_list < run {

@@ -16,7 +16,7 @@
 
 use core::ops::Range;
 
-use super::storage::{ListCounts, Storage};
+use super::storage::{ListCounts, Pop, Push, Storage};
 use super::tuning::{PcpRules, SETTING_WORDS, Tuning, WORDS};
 use super::{LISTS, list_order, list_type};
 use crate::frame::{Word, ZoneFrames};
@@ -69,8 +69,13 @@ pub struct Pageset<'m, P: Platform> {
     owner: &'m Owner<P>,
     lists: [List<'m, P>; LISTS],
     tuning: TuningCell,
+    /// Pages on all lists, if the storage is exact: then each operation asks.
+    pages: OwnedCounter,
     events: PagesetEvents,
 }
+
+/// Proof that this thread may use the lists of `P`'s pagesets of a CPU.
+pub type OnCpu<'a, P> = <<P as Platform>::Storage as Storage>::OnCpu<'a>;
 
 impl<'m, P: Platform> Pageset<'m, P> {
     /// An empty pageset with the tuning of a booting kernel: everything passes straight through.
@@ -80,7 +85,8 @@ impl<'m, P: Platform> Pageset<'m, P> {
         let (tuning, events) = (TuningCell::default(), PagesetEvents::default());
         let held_words =
             core::array::from_fn(|index| frames.allocated(list_order(index), list_type(index)));
-        Self { zone, frames, held_words, owner, lists, tuning, events }
+        let pages = OwnedCounter::new();
+        Self { zone, frames, held_words, owner, lists, tuning, pages, events }
     }
 
     /// Takes hold of the lists, from the CPU that owns them; `None` if somebody else is at them.
@@ -150,9 +156,95 @@ impl<'m, P: Platform> Pageset<'m, P> {
         self.tuning.store(tuning, 0..WORDS);
     }
 
+    /// Takes the hottest block of a list.
+    #[inline(always)]
+    pub fn pop(&self, storage: &P::Storage, on: &OnCpu<'_, P>, index: usize) -> Pop {
+        let popped = storage.pop(on, &self.lists[index], &self.frames);
+        if P::Storage::EXACT && popped.frame().is_some() {
+            self.note_change(index, 0, 1);
+        }
+        popped
+    }
+
+    /// Puts a block at the hot end of a list.
+    #[inline(always)]
+    pub fn push(&self, storage: &P::Storage, on: &OnCpu<'_, P>, index: usize, number: u32) -> Push {
+        let pushed = storage.push(on, &self.lists[index], &self.frames, number);
+        if pushed.is_done() {
+            self.note_change(index, 1, 0);
+        }
+        pushed
+    }
+
+    /// Takes up to `out.len()` blocks from the hot end of a list, hottest first; returns how many.
+    #[inline]
+    pub fn pop_batch(
+        &self,
+        storage: &P::Storage,
+        on: &OnCpu<'_, P>,
+        index: usize,
+        out: &mut [u32],
+    ) -> usize {
+        let popped = storage.pop_batch(on, &self.lists[index], &self.frames, out);
+        self.note_change(index, 0, popped as u64);
+        popped
+    }
+
+    /// Puts blocks at the hot end of a list, the last one hottest, as far as its limit allows; returns how many.
+    #[inline]
+    pub fn push_batch(
+        &self,
+        storage: &P::Storage,
+        on: &OnCpu<'_, P>,
+        index: usize,
+        numbers: &[u32],
+    ) -> usize {
+        let pushed = storage.push_batch(on, &self.lists[index], &self.frames, numbers);
+        self.note_change(index, pushed as u64, 0);
+        pushed
+    }
+
+    /// Appends adjoining blocks from `first` on at the cold end of a list, as far as there is room; returns how many.
+    pub fn append_run(
+        &self,
+        storage: &P::Storage,
+        on: &OnCpu<'_, P>,
+        index: usize,
+        first: u32,
+        blocks: u32,
+    ) -> u32 {
+        let (list, order) = (&self.lists[index], list_order(index));
+        let appended = storage.append_run(on, list, &self.frames, first, order, blocks);
+        self.note_change(index, appended as u64, 0);
+        appended
+    }
+
+    /// Takes up to `out.len()` blocks from the cold end of a list, coldest first; returns how many.
+    pub fn pop_cold(
+        &self,
+        storage: &P::Storage,
+        on: &OnCpu<'_, P>,
+        index: usize,
+        out: &mut [u32],
+    ) -> usize {
+        let taken = storage.pop_cold(on, &self.lists[index], &self.frames, out);
+        self.note_change(index, 0, taken as u64);
+        taken
+    }
+
+    #[inline(always)]
+    fn note_change(&self, index: usize, added: u64, taken: u64) {
+        if P::Storage::EXACT {
+            self.pages.add(added.wrapping_sub(taken) << list_order(index).0);
+        }
+    }
+
     /// Pages in the pageset.
     #[inline]
     pub fn count(&self) -> PageCount {
+        if P::Storage::EXACT {
+            return PageCount(self.pages.get());
+        }
         let pages = |(index, list)| (P::Storage::count(list) as u64) << list_order(index).0;
         PageCount(self.lists.iter().enumerate().map(pages).sum())
     }
