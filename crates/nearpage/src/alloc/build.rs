@@ -525,7 +525,10 @@ impl<'m> Carver<'_, 'm> {
             let (preferred, scans) = (Preferred::new(), ScanEvents::default());
             let fallbacks = FallbackRow::new(fallbacks);
             let private = AtomicBool::new(false);
-            Ok(NodeState { id, private, preferred, zonelists, scans, fallbacks })
+            let place = |of: &&Zone<'m, P>| (of.node(), of.kind());
+            let zone = |kind| zones.binary_search_by_key(&(node, kind), place).ok();
+            let zones = ZoneKind::ALL.map(|kind| zone(kind).map(|at| ZoneIndex(at as u16)));
+            Ok(NodeState { id, private, preferred, zones, zonelists, scans, fallbacks })
         })?;
         let nobodys = carve_pagesets(hub, CpuId::NONE, NodeIndex(0), &zones[..1], |_, index| {
             P::Storage::ring_entries(list_order(index), 0) as usize

@@ -131,6 +131,8 @@ struct NodeState<'m> {
     id: NodeId,
     private: AtomicBool,
     preferred: Preferred,
+    /// Its own zones, by kind.
+    zones: [Option<ZoneIndex>; ZoneKind::COUNT],
     /// By the highest kind that a request may use.
     zonelists: [Zonelist<'m>; REQUEST_KINDS],
     scans: ScanEvents,

@@ -218,9 +218,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     }
 
     fn zone_of(&self, zone: zonelist::ZoneRef) -> Option<ZoneIndex> {
-        let key = (zone.node, zone.kind);
-        let at = self.zones.binary_search_by_key(&key, |zone| (zone.node(), zone.kind())).ok()?;
-        Some(ZoneIndex(at as u16))
+        self.nodes[zone.node.0 as usize].zones[zone.kind.index()]
     }
 }
 
