@@ -11,7 +11,9 @@ use super::hints::ScanEvents;
 use super::online::OnlineMap;
 use super::reasons::FallbackRow;
 use super::settings::State;
-use super::{Cpu, Home, NO_ZONE, NodeState, PageAllocator, Preferred, REQUEST_KINDS};
+use super::{
+    Cpu, Home, HotplugCounts, NO_ZONE, NodeState, PageAllocator, Preferred, REQUEST_KINDS,
+};
 use crate::arena::{Arena, Need, OutOfMetadata};
 use crate::frame::section::PAGEBLOCKS;
 use crate::frame::{Section, SectionLists, SectionMap, SectionRun, ZoneFrames};
@@ -179,6 +181,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             settings,
             object_share: None,
             booted: false,
+            plugged: HotplugCounts::default(),
             loads: parts.loads,
             order: parts.order,
         });
