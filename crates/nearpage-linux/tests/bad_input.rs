@@ -6,8 +6,10 @@ use nearpage::error::LimitOf;
 use nearpage::gfp::Gfp;
 use nearpage::policy::{Cursor, NodeSet, Placement, Policy, Turn};
 use nearpage::units::{CpuId, NodeId, Order, Pfn};
+use nearpage::watermark::Settings;
 use nearpage_linux::machine::{HostMachine, HostNode};
-use nearpage_linux::{Memory, MemoryError};
+use nearpage_linux::numa::BindMode;
+use nearpage_linux::{HugePages, Memory, MemoryBuilder, MemoryError};
 
 const SINGLE: Request = Request::new(Order(0), Gfp::KERNEL);
 const NODE_BYTES: u64 = 32 << 20;
@@ -313,6 +315,65 @@ fn memory_that_cannot_be_brought_online() {
         assert_eq!(told(0, u64::MAX), full(u64::MAX, 0));
         assert_eq!(told(9, 4096), full(4096, 9));
     });
+}
+
+#[test]
+fn memory_that_cannot_go_offline() {
+    on_each(|memory| {
+        let told = |node, bytes| memory.take_offline(NodeId(node), bytes).unwrap_err().to_string();
+        assert_eq!(told(7, 4096), "node 7 is not in the topology");
+        let beyond = |bytes, node, online| {
+            format!("{bytes} bytes to take offline on node {node}: it has {online} online")
+        };
+        assert_eq!(told(9, 4096), beyond(4096, 9, 0));
+        assert_eq!(told(5, u64::MAX), beyond(u64::MAX, 5, NODE_BYTES));
+        assert!(told(5, 0).ends_with("to take offline: the range is empty"), "{}", told(5, 0));
+        let request = Request::new(Order(0), Gfp::KERNEL.or(Gfp::THISNODE)).on(NodeId(5));
+        let blocks = [(); 3].map(|()| memory.alloc(request).unwrap());
+        let first = blocks.iter().map(|block| block.pfn()).min().unwrap();
+        assert_eq!(
+            told(5, NODE_BYTES),
+            format!("memory to take offline: 3 pages are in use, the first is frame {first}")
+        );
+        drop(blocks);
+        assert_eq!(memory.take_offline(NodeId(5), NODE_BYTES).unwrap().0, NODE_BYTES / 4096);
+        let nothing = "node 5 has no memory for GFP_KERNEL|__GFP_THISNODE, and __GFP_THISNODE allows no other node";
+        assert_eq!(refusal(memory, request), nothing);
+        memory.bring_online(NodeId(5), NODE_BYTES).unwrap();
+    });
+}
+
+#[test]
+fn cpus_that_cannot_be_switched() {
+    on_each(|memory| {
+        let (off, on) = (|cpu| memory.offline_cpu(CpuId(cpu)), |cpu| memory.online_cpu(CpuId(cpu)));
+        assert_eq!(off(5000).unwrap_err().to_string(), "CPU 5000 is not in the topology");
+        assert_eq!(on(5000).unwrap_err().to_string(), "CPU 5000 is not in the topology");
+        assert_eq!(on(3).unwrap_err().to_string(), "CPU 3 to switch on: it is on already");
+        off(3).unwrap();
+        assert_eq!(off(3).unwrap_err().to_string(), "CPU 3 to switch off: it is off already");
+        on(3).unwrap();
+    });
+}
+
+#[test]
+fn settings_and_binding_that_there_cannot_be() {
+    let told = |builder: MemoryBuilder| {
+        builder.machine(machine()).build().map(|_| ()).unwrap_err().to_string()
+    };
+    let builder = || Memory::builder().bytes_per_node(NODE_BYTES);
+    let settings = Settings { watermark_scale_factor: 0, ..Settings::default() };
+    let scale = told(builder().settings(settings));
+    assert!(scale.ends_with("watermark_scale_factor is 0; accepted: 1 to 3000"), "{scale}");
+    assert_eq!(
+        told(builder().bind(BindMode::Strict)),
+        "strict binding was asked for on emulated nodes, which the kernel does not know; the modes \
+         `advisory` and `none` are accepted"
+    );
+    assert_eq!(
+        told(Memory::builder().bytes_per_node(3 << 20).huge_pages(HugePages::Explicit)),
+        "3145728 bytes of explicit huge pages for node 0: a multiple of 2097152 is accepted"
+    );
 }
 
 #[test]

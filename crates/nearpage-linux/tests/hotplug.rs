@@ -158,6 +158,26 @@ impl Play<'_> {
     }
 }
 
+/// What vmstat says of some of its lines.
+fn vmstat(memory: &Memory, names: [&str; 7]) -> [u64; 7] {
+    let text = memory.vmstat();
+    let value = |name: &str| {
+        let mut lines = text.lines().filter_map(|line| line.split_once(' '));
+        lines.find(|(of, _)| *of == name).unwrap().1.parse().unwrap()
+    };
+    names.map(value)
+}
+
+const HOTPLUG: [&str; 7] = [
+    "memory_online",
+    "memory_online_pages",
+    "memory_offline",
+    "memory_offline_pages",
+    "memory_offline_in_use",
+    "cpu_online",
+    "cpu_offline",
+];
+
 /// The sum of the lines of vmstat that say why pages came from elsewhere.
 fn pages_with_a_reason(memory: &Memory) -> u64 {
     let text = memory.vmstat();
@@ -179,6 +199,7 @@ fn run(use_rseq: bool, time: Duration) {
         refused: AtomicU64::new(0),
         is_over: AtomicBool::new(false),
     };
+    let before = vmstat(&memory, HOTPLUG);
     let begun = Instant::now();
     let (mut forks, mut plugged) = (0, [0; 4]);
     thread::scope(|scope| {
@@ -212,6 +233,11 @@ fn run(use_rseq: bool, time: Duration) {
         play.refused.into_inner()
     );
     assert_eq!(pages_with_a_reason(&memory), moved);
+    let after = vmstat(&memory, HOTPLUG);
+    let times = guests + parts;
+    let pages = guests * GUEST_BYTES / 4096 + parts * 2048;
+    let counted = std::array::from_fn(|at| after[at] - before[at]);
+    assert_eq!(counted, [times, pages, times, pages, in_use, cpus, cpus], "{HOTPLUG:?}");
     assert!(guests > 0 && moved > 0);
     memory.drain_all().unwrap();
     let checked = memory.check().unwrap();

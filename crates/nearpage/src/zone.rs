@@ -96,6 +96,7 @@ pub struct Zone<'m, P: Platform> {
     boost_factor: AtomicU32,
     reserve: [AtomicU64; ZoneKind::COUNT],
     managed: AtomicU64,
+    gone: AtomicU64,
     published: Published,
     events: ZoneEvents,
     ledgers: Ledgers<'m>,
@@ -154,6 +155,7 @@ impl<'m, P: Platform> Zone<'m, P> {
             boost_factor: AtomicU32::new(0),
             reserve: Default::default(),
             managed: AtomicU64::new(0),
+            gone: AtomicU64::new(0),
             published: Published::default(),
             events: ZoneEvents::default(),
             ledgers,
@@ -210,6 +212,11 @@ impl<'m, P: Platform> Zone<'m, P> {
     /// Pages that were given to the buddy.
     pub fn managed(&self) -> PageCount {
         PageCount(self.managed.load(Ordering::Relaxed))
+    }
+
+    /// Pages that went offline, less those that came since: the zone has them no more.
+    pub fn gone(&self) -> PageCount {
+        PageCount(self.gone.load(Ordering::Relaxed))
     }
 
     /// The number of orders, from 0, whose requests pass every watermark with room to spare.
@@ -558,6 +565,8 @@ impl<'a, 'm, P: Platform> ZoneGuard<'a, 'm, P> {
     /// Counts pages that were given to the buddy in this hold: they did not come back, they are new.
     pub fn add_managed(&mut self, pages: PageCount) {
         self.zone.managed.fetch_add(pages.0, Ordering::Relaxed);
+        let gone = self.zone.gone().0.saturating_sub(pages.0);
+        self.zone.gone.store(gone, Ordering::Relaxed);
         if let Some(free) = &mut self.free_before {
             free.0 += pages.0;
         }
@@ -566,6 +575,7 @@ impl<'a, 'm, P: Platform> ZoneGuard<'a, 'm, P> {
     /// Counts pages that were taken out of the zone in this hold: nobody has them.
     pub fn sub_managed(&mut self, pages: PageCount) {
         self.zone.managed.fetch_sub(pages.0, Ordering::Relaxed);
+        self.zone.gone.fetch_add(pages.0, Ordering::Relaxed);
         if let Some(free) = &mut self.free_before {
             free.0 -= pages.0;
         }

@@ -11,6 +11,7 @@ use nearpage::slab::{CacheOptions, LocalNode, SlabConfig};
 use nearpage::units::NodeId;
 use nearpage_linux::builder::MemoryBuilder;
 use nearpage_linux::slab::{KmemCache, SlabAllocator};
+use nearpage_linux::{HostMachine, HostNode, Memory};
 
 use super::{allowed_cpus, number, restrict, three_nodes};
 
@@ -22,14 +23,22 @@ unsafe impl Send for Stamped {}
 
 impl Stamped {
     fn new(cache: &KmemCache<'_>, stamp: u64) -> Option<Self> {
-        let object = cache.alloc(Gfp::KERNEL).ok()?.cast::<u64>();
+        Some(Self::stamp(cache.alloc(Gfp::KERNEL).ok()?, stamp))
+    }
+
+    fn on(cache: &KmemCache<'_>, node: NodeId, stamp: u64) -> Option<Self> {
+        Some(Self::stamp(cache.alloc_node(Gfp::KERNEL, node).ok()?, stamp))
+    }
+
+    fn stamp(object: NonNull<u8>, stamp: u64) -> Self {
+        let object = object.cast::<u64>();
         // SAFETY: the object is ours, of at least 8 bytes and aligned to 8.
         unsafe { object.write(stamp) };
-        Some(Self(object, stamp))
+        Self(object, stamp)
     }
 
     fn free(self, cache: &KmemCache<'_>) {
-        // SAFETY: the object is ours since `new`.
+        // SAFETY: the object is ours since `stamp`.
         let stamp = unsafe { self.0.read() };
         assert_eq!(stamp, self.1, "somebody else wrote to {:?}", self.0);
         // SAFETY: as above, and this is its end.
@@ -151,33 +160,30 @@ fn nothing_is_lost_as_before_2010() {
     stress(three_nodes(), config);
 }
 
+/// The node of all CPUs, without memory at first.
+const HOME: NodeId = NodeId(2);
+/// The node where there is always some.
+const HOST: NodeId = NodeId(7);
+
+fn home_and_host(use_rseq: bool) -> Memory {
+    let node = |id, cpus| HostNode { id, cpus, has_memory: true };
+    let nodes = vec![node(HOME, allowed_cpus()), node(HOST, vec![])];
+    let machine = HostMachine { nodes, distances: vec![10, 20, 20, 10], emulated: true };
+    let builder = Memory::builder().machine(machine).use_rseq(use_rseq);
+    let builder = builder.bytes_on(HOME, 0).bytes_on(HOST, 64 << 20);
+    builder.reserve_per_node(128 << 20).build().unwrap()
+}
+
 /// A node without memory gets some while its CPUs allocate: from then on objects come from there, and those before
 /// go home.
 #[test]
 fn memory_arrives_under_load() {
-    // With all CPUs on the node whose memory comes later: the builder brings all nodes online, so its memory is the
-    // part that comes later.
     let cpus = allowed_cpus();
-    let node = |id, cpus: &[nearpage::units::CpuId]| nearpage_linux::HostNode {
-        id: NodeId(id),
-        cpus: cpus.to_vec(),
-        has_memory: true,
-    };
-    let machine = nearpage_linux::HostMachine {
-        nodes: vec![node(2, &cpus), node(7, &[])],
-        distances: vec![10, 20, 20, 10],
-        emulated: true,
-    };
-    let builder = nearpage_linux::Memory::builder().machine(machine);
-    let builder = builder.bytes_on(NodeId(2), 0).bytes_on(NodeId(7), 64 << 20);
-    let memory = match builder.reserve_per_node(128 << 20).build() {
-        Ok(memory) => memory,
-        Err(error) => panic!("a node may be empty at first: {error}"),
-    };
+    let memory = home_and_host(true);
     let slab = memory.slab(SlabConfig::default()).unwrap();
     let cache = slab.create(CacheOptions::new("arrival", 64)).unwrap();
     let effective = || slab.effective_node(cpus[0]).unwrap();
-    assert_eq!(effective(), NodeId(7));
+    assert_eq!(effective(), HOST);
     let (left, stop) = (Mutex::default(), AtomicBool::new(false));
     thread::scope(|scope| {
         for thread in 0..3 {
@@ -186,9 +192,9 @@ fn memory_arrives_under_load() {
         }
         let _stop = Stop(&stop);
         thread::sleep(Duration::from_millis(200));
-        slab.bring_online(NodeId(2), 64 << 20).unwrap();
+        slab.bring_online(HOME, 64 << 20).unwrap();
         let start = Instant::now();
-        while effective() != NodeId(2) {
+        while effective() != HOME {
             // The CPUs of a crowded machine may be busy for a while.
             let refreshed = slab.refresh_nodes();
             assert!(start.elapsed() < Duration::from_secs(20), "{refreshed:?}");
@@ -198,9 +204,87 @@ fn memory_arrives_under_load() {
     left.into_inner().unwrap().into_iter().for_each(|object: Stamped| object.free(&cache));
     assert_eq!(cache.check().unwrap().held, 0);
     let object = Stamped::new(&cache, 1).unwrap();
-    assert_eq!(slab.owner(object.0.cast::<u8>().as_ptr()).unwrap().node, NodeId(2));
+    assert_eq!(slab.owner(object.0.cast::<u8>().as_ptr()).unwrap().node, HOME);
     object.free(&cache);
     cache.destroy().unwrap();
     memory.drain_all().unwrap();
     assert_eq!((memory.check().unwrap().allocated.0, memory.misuses()), (0, 0));
+}
+
+/// Bursts of objects, from home unless all are to leave it; half of each is left for another thread.
+fn stay_or_leave(
+    cache: &KmemCache<'_>,
+    left: &Mutex<Vec<Stamped>>,
+    [leave, stop]: [&AtomicBool; 2],
+    thread: u64,
+) {
+    let mut round = 0;
+    while !stop.load(Ordering::Relaxed) {
+        round += 1;
+        let stamp = thread << 32 | round;
+        let leaves = leave.load(Ordering::Relaxed);
+        let new = |_| match leaves {
+            true => Stamped::on(cache, HOST, stamp),
+            false => Stamped::new(cache, stamp),
+        };
+        let mut held: Vec<Stamped> = (0..round % 300).filter_map(new).collect();
+        let half = held.split_off(held.len() / 2);
+        let others = std::mem::replace(&mut *left.lock().unwrap(), half);
+        held.into_iter().chain(others).for_each(|object| object.free(cache));
+    }
+}
+
+/// Home gets memory and loses it again, as long as `time`; returns how often, and how often it was in use.
+fn fill_and_empty(slab: &SlabAllocator<'_>, leave: &AtomicBool, time: Duration) -> [u32; 2] {
+    let [mut times, mut in_use] = [0; 2];
+    let effective = || slab.effective_node(allowed_cpus()[0]).unwrap();
+    let begun = Instant::now();
+    while begun.elapsed() < time {
+        slab.bring_online(HOME, 32 << 20).unwrap();
+        while effective() != HOME {
+            let _ = slab.refresh_nodes();
+        }
+        leave.store(false, Ordering::Relaxed);
+        thread::sleep(Duration::from_millis(20));
+        leave.store(true, Ordering::Relaxed);
+        while slab.take_offline(HOME, 32 << 20).is_err() {
+            in_use += 1;
+            assert!(begun.elapsed() < Duration::from_secs(60), "home is never empty");
+        }
+        assert_eq!(slab.memory().managed_pages(HOME).0, 0);
+        while effective() != HOST {
+            let _ = slab.refresh_nodes();
+        }
+        times += 1;
+    }
+    [times, in_use]
+}
+
+fn emptied_and_refilled(use_rseq: bool) {
+    let memory = home_and_host(use_rseq);
+    let slab = memory.slab(SlabConfig::default()).unwrap();
+    let cache = slab.create(CacheOptions::new("commuter", 200)).unwrap();
+    let (left, stop) = (Mutex::default(), AtomicBool::new(false));
+    let leave = AtomicBool::new(true);
+    let [times, in_use] = thread::scope(|scope| {
+        for thread in 0..3 {
+            let (cache, left, flags) = (&cache, &left, [&leave, &stop]);
+            scope.spawn(move || stay_or_leave(cache, left, flags, thread));
+        }
+        let _stop = Stop(&stop);
+        fill_and_empty(&slab, &leave, Duration::from_secs(number("NEARPAGE_STRESS_SECONDS", 1)))
+    });
+    println!("{}: home was filled and emptied {times} times, {in_use} refusals", memory.storage());
+    left.into_inner().unwrap().into_iter().for_each(|object: Stamped| object.free(&cache));
+    assert_eq!(cache.check().unwrap().held, 0);
+    assert!(times > 1 && cache.node_stats(HOME).unwrap().grown > u64::from(times));
+    cache.destroy().unwrap();
+    memory.drain_all().unwrap();
+    assert_eq!((memory.check().unwrap().allocated.0, memory.misuses()), (0, 0));
+}
+
+#[test]
+fn a_node_is_emptied_and_refilled_under_load() {
+    emptied_and_refilled(true);
+    emptied_and_refilled(false);
 }

@@ -11,7 +11,9 @@ use super::hints::ScanEvents;
 use super::online::OnlineMap;
 use super::reasons::FallbackRow;
 use super::settings::State;
-use super::{Cpu, Homes, NO_ZONE, NodeState, PageAllocator, Preferred, REQUEST_KINDS};
+use super::{
+    Cpu, Homes, HotplugCounts, NO_ZONE, NodeState, PageAllocator, Preferred, REQUEST_KINDS,
+};
 use crate::arena::{Arena, Need, OutOfMetadata};
 use crate::frame::section::PAGEBLOCKS;
 use crate::frame::{Section, SectionLists, SectionMap, SectionRun, ZoneFrames};
@@ -179,6 +181,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             settings,
             object_share: None,
             booted: false,
+            plugged: HotplugCounts::default(),
             loads: parts.loads,
             order: parts.order,
         });
@@ -530,7 +533,10 @@ impl<'m> Carver<'_, 'm> {
             let (preferred, scans) = (Preferred::new(), ScanEvents::default());
             let fallbacks = FallbackRow::new(fallbacks);
             let private = AtomicBool::new(false);
-            Ok(NodeState { id, private, preferred, zonelists, scans, fallbacks })
+            let place = |of: &&Zone<'m, P>| (of.node(), of.kind());
+            let zone = |kind| zones.binary_search_by_key(&(node, kind), place).ok();
+            let zones = ZoneKind::ALL.map(|kind| zone(kind).map(|at| ZoneIndex(at as u16)));
+            Ok(NodeState { id, private, preferred, zones, zonelists, scans, fallbacks })
         })?;
         let nobodys = carve_pagesets(hub, CpuId::NONE, NodeIndex(0), &zones[..1], |_, index| {
             P::Storage::ring_entries(list_order(index), 0) as usize

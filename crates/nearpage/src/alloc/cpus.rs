@@ -67,7 +67,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     /// [`CpuError`].
     pub fn offline_cpu(&self, cpu: CpuId) -> Result<PageCount, CpuError> {
         let known = self.cpu(cpu).ok_or(CpuError::Unknown { cpu })?;
-        let state = self.state.lock();
+        let mut state = self.state.lock();
         if !known.is_on() {
             return Err(CpuError::AlreadyOff { cpu });
         }
@@ -77,6 +77,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             CpuError::Busy(busy)
         })?;
         self.resize_pagesets(&state);
+        state.plugged.cpu_offlines += 1;
         Ok(drained)
     }
 
@@ -86,12 +87,13 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     /// [`CpuError::Unknown`] and [`CpuError::AlreadyOn`].
     pub fn online_cpu(&self, cpu: CpuId) -> Result<(), CpuError> {
         let known = self.cpu(cpu).ok_or(CpuError::Unknown { cpu })?;
-        let state = self.state.lock();
+        let mut state = self.state.lock();
         if known.is_on() {
             return Err(CpuError::AlreadyOn { cpu });
         }
         self.switch(known, true);
         self.resize_pagesets(&state);
+        state.plugged.cpu_onlines += 1;
         Ok(())
     }
 

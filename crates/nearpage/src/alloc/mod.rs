@@ -6,7 +6,8 @@
 //! ladder when nothing was found, [`balance`] what reclaim and it agree on; [`bulk`] is many pages at once;
 //! [`reasons`] counts why pages came from elsewhere, [`report`] tells why a request failed; [`pagelock`] locks pages; [`hold`] keeps settings
 //! still from outside; [`build`] makes all of it out of the caller's memory; [`settings`] keeps watermarks and
-//! zonelists, [`limits`] how much may be in use; memory comes and goes by [`online`] and [`offline`], CPUs by [`cpus`].
+//! zonelists, [`limits`] how much may be in use; memory comes and goes by [`online`] and [`offline`], CPUs by [`cpus`],
+//! and [`plugged`] counts it.
 //!
 //! Locks: a CPU's pagesets before a zone's lock; the lock of [`settings`] before zone locks. No two zone
 //! locks are held at once.
@@ -25,6 +26,7 @@ mod online;
 mod pageblocks;
 mod pagelock;
 mod placed;
+mod plugged;
 mod reasons;
 mod refill;
 mod report;
@@ -42,6 +44,7 @@ pub use hints::ScanCounts;
 pub use hold::SettingsLock;
 pub use limits::Limits;
 pub use pagelock::{BitWord, PageLock};
+pub use plugged::HotplugCounts;
 pub use report::AllocReport;
 pub use settings::SettingError;
 
@@ -131,6 +134,8 @@ struct NodeState<'m> {
     id: NodeId,
     private: AtomicBool,
     preferred: Preferred,
+    /// Its own zones, by kind.
+    zones: [Option<ZoneIndex>; ZoneKind::COUNT],
     /// By the highest kind that a request may use.
     zonelists: [Zonelist<'m>; REQUEST_KINDS],
     scans: ScanEvents,

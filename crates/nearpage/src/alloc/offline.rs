@@ -72,7 +72,8 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
                 .for_each(|of| guard.buddy().isolate(frames, frames.number(of.start)));
         });
         let emptied = self.empty(ranges.clone());
-        if emptied.is_err() {
+        let Ok(pages) = emptied else {
+            state.plugged.memory_in_use += 1;
             self.each_hold(ranges, |zone, part| {
                 let (frames, mut guard) = (*zone.frames(), zone.lock());
                 let end =
@@ -80,7 +81,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
                 by_pageblock(part).for_each(end);
             });
             return emptied;
-        }
+        };
         self.each_hold(ranges.clone(), |zone, part| {
             let (frames, mut guard) = (*zone.frames(), zone.lock());
             guard.buddy().take_out(frames, frames.number(part.start)..frames.number(part.end));
@@ -89,7 +90,10 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         ranges.for_each(|range| self.online.clear(range));
         self.recompute(state);
         self.rebuild(state);
-        emptied
+        if pages.0 > 0 {
+            state.plugged.went(pages);
+        }
+        Ok(pages)
     }
 
     fn check_online(&self, range: PfnRange) -> Result<(), OfflineError> {
@@ -204,11 +208,11 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
 
 #[cfg(test)]
 mod tests {
-    use std_alloc::string::ToString;
+    use std_alloc::string::{String, ToString};
     use std_alloc::vec::Vec;
 
     use super::*;
-    use crate::alloc::{Limits, Request};
+    use crate::alloc::{HotplugCounts, Limits, Request};
     use crate::error::{FreeError, LimitOf};
     use crate::gfp::Gfp;
     use crate::testing::machine::TestMachine;
@@ -290,6 +294,42 @@ mod tests {
             assert_eq!(allocator.offline_node(NodeId(0)), Ok(PageCount(8192 - 2560)));
             assert_eq!(allocator.online(memory(allocator, 0)), Ok(PageCount(8192)));
             allocator.check().unwrap();
+        });
+    }
+
+    #[test]
+    fn what_went_is_counted_and_not_present() {
+        two_nodes(|allocator| {
+            let zoneinfo = || {
+                let mut text = String::new();
+                allocator.write_zoneinfo(&mut text).unwrap();
+                let present = text.lines().filter_map(|line| line.trim().strip_prefix("present"));
+                let populated = present.map(|pages| pages.trim().parse().unwrap());
+                populated.filter(|&pages| pages > 0).collect::<Vec<u64>>()
+            };
+            let start = memory(allocator, 0).start;
+            let page = allocator.alloc(PAGE).unwrap();
+            let half = |at: u64| PfnRange::new(start.0 + at * 4096, start.0 + (at + 1) * 4096);
+            let of_page = (page.0 - start.0) / 4096;
+            assert!(allocator.offline(half(of_page)).is_err());
+            assert_eq!(zoneinfo(), [8192, 8192]);
+            allocator.offline(half(1 - of_page)).unwrap();
+            assert_eq!(zoneinfo(), [4096, 8192]);
+            assert_eq!(allocator.online_node(NodeId(0)), Ok(PageCount(4096)));
+            assert_eq!(zoneinfo(), [8192, 8192]);
+            allocator.offline_cpu(CpuId(1)).unwrap();
+            allocator.online_cpu(CpuId(1)).unwrap();
+            assert!(allocator.online_cpu(CpuId(1)).is_err());
+            let expected = HotplugCounts {
+                memory_onlines: 3,
+                onlined_pages: PageCount(2 * 8192 + 4096),
+                memory_offlines: 1,
+                offlined_pages: PageCount(4096),
+                memory_in_use: 1,
+                cpu_onlines: 1,
+                cpu_offlines: 1,
+            };
+            assert_eq!(allocator.hotplug_counts(), expected);
         });
     }
 

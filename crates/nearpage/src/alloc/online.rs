@@ -35,7 +35,9 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         }
         self.recompute(&state);
         self.rebuild(&mut state);
-        Ok(PageCount(ranges.iter().map(|range| range.pages().0).sum()))
+        let pages = PageCount(ranges.iter().map(|range| range.pages().0).sum());
+        state.plugged.came(pages);
+        Ok(pages)
     }
 
     fn check_offline(&self, range: PfnRange) -> Result<(), OnlineError> {
@@ -105,7 +107,11 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         self.recompute(&state);
         self.rebuild(&mut state);
         let pages = |of: [PageCount; ZoneKind::COUNT]| of.iter().map(|pages| pages.0).sum::<u64>();
-        Ok(PageCount(pages(self.managed_by_kind(index)) - pages(before)))
+        let pages = PageCount(pages(self.managed_by_kind(index)) - pages(before));
+        if pages.0 > 0 {
+            state.plugged.came(pages);
+        }
+        Ok(pages)
     }
 
     /// Whether a frame was handed over.

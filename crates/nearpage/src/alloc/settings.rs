@@ -1,7 +1,7 @@
 //! What follows from sizes and settings: watermarks, reserves, pageset sizes, zonelists. All of it is
 //! computed anew when memory comes online or a setting changes, under one lock.
 
-use super::{Access, Cpu, PageAllocator};
+use super::{Access, Cpu, HotplugCounts, PageAllocator};
 use crate::error::UnknownNode;
 use crate::pcp::pageset::Pageset;
 use crate::pcp::sizes::{Sizes, ZoneShare};
@@ -21,6 +21,8 @@ pub(super) struct State<'m> {
     pub(super) object_share: Option<PageCount>,
     /// Whether the machine is past its boot: Linux counts CPUs in the order of nodes only then.
     pub(super) booted: bool,
+    /// What came and went.
+    pub(super) plugged: HotplugCounts,
     /// Scratch space for the order of nodes, one entry a node.
     pub(super) loads: &'m mut [u32],
     pub(super) order: &'m mut [NodeIndex],
@@ -218,9 +220,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     }
 
     fn zone_of(&self, zone: zonelist::ZoneRef) -> Option<ZoneIndex> {
-        let key = (zone.node, zone.kind);
-        let at = self.zones.binary_search_by_key(&key, |zone| (zone.node(), zone.kind())).ok()?;
-        Some(ZoneIndex(at as u16))
+        self.nodes[zone.node.0 as usize].zones[zone.kind.index()]
     }
 }
 

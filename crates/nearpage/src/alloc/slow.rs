@@ -302,24 +302,33 @@ impl<P: Platform> Ladder<'_, '_, P> {
         let shortage = self.allocator.shortage(&self.wanted);
         let helped = self.allocator.platform.out_of_memory(shortage);
         if self.wanted.gfp.has(Gfp::NOFAIL) {
-            self.look_with(AllocFlags::NO_WATERMARKS)?;
-            self.look_beyond_cpuset(AllocFlags::NO_WATERMARKS)?;
+            self.look_far(AllocFlags::NO_WATERMARKS)?;
+            self.exceed_limit()?;
         }
         self.rounds_without_progress = 0;
         if helped { Ok(()) } else { Err(End::NoPage) }
     }
 
+    /// If a limit keeps pages from a request that may not fail, it exceeds the limit, with the last pages if need be:
+    /// nobody else would end its climb.
+    fn exceed_limit(&mut self) -> Result<(), End> {
+        if self.refusals.limit.is_none() {
+            return Ok(());
+        }
+        self.look_far(AllocFlags::MIN_RESERVE.or(AllocFlags::OVER_LIMIT))?;
+        self.look_far(AllocFlags::NO_WATERMARKS.or(AllocFlags::OVER_LIMIT))
+    }
+
     /// A request that may not fail gets a part of the reserves, whatever the limits, and begins anew.
     fn insist(&mut self) -> Result<(), End> {
-        let rights = AllocFlags::MIN_RESERVE.or(AllocFlags::OVER_LIMIT);
-        self.look_with(rights)?;
-        self.look_beyond_cpuset(rights)?;
+        self.look_far(AllocFlags::MIN_RESERVE.or(AllocFlags::OVER_LIMIT))?;
         self.allocator.platform.relax();
         Ok(())
     }
 
     /// To leave the cpuset is better than to fail where failing is not allowed.
-    fn look_beyond_cpuset(&mut self, flags: AllocFlags) -> Result<(), End> {
+    fn look_far(&mut self, flags: AllocFlags) -> Result<(), End> {
+        self.look_with(flags)?;
         let inside = self.wanted.scope;
         if !inside.has_cpuset() {
             return Ok(());
@@ -381,7 +390,8 @@ fn may_kill(wanted: &Wanted<'_>) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use crate::alloc::Request;
+    use crate::alloc::{Limits, Request};
+    use crate::error::LimitOf;
     use crate::gfp::Gfp;
     use crate::testing::machine::TestMachine;
     use crate::units::{NodeId, NodeIndex, Order, PageCount};
@@ -413,6 +423,27 @@ mod tests {
                 alloc(Gfp::KERNEL.or(Gfp::NOFAIL)).unwrap();
             }
             assert!(allocator.platform().out_of_memory.get() > kills);
+        });
+    }
+
+    #[test]
+    fn who_may_not_fail_gets_the_last_pages_over_a_limit() {
+        TestMachine::new().node(0, 4096, &[0]).run(|allocator| {
+            let alloc = |gfp| allocator.alloc(Request::new(Order(0), gfp));
+            let free = || allocator.zones()[0].free_pages();
+            let helper = Gfp::KERNEL.or(Gfp::MEMALLOC);
+            while free() > PageCount(8) {
+                alloc(helper).unwrap();
+            }
+            let hard_bytes = Some(100 * 4096);
+            let limits = Limits { hard_bytes, soft_bytes: None };
+            allocator.set_limits(LimitOf::Allocator, limits).unwrap();
+            // What the CPU has cached is there for others.
+            while alloc(helper).is_ok() {}
+            assert!(free() > PageCount(0));
+            while free() > PageCount(0) {
+                alloc(Gfp::KERNEL.or(Gfp::NOFAIL)).unwrap();
+            }
         });
     }
 }

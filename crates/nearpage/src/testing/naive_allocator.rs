@@ -38,7 +38,7 @@ mod zone;
 use std_alloc::collections::{BTreeMap, VecDeque};
 use std_alloc::vec::Vec;
 
-use crate::alloc::{Config, Fallbacks, ScanCounts};
+use crate::alloc::{Config, Fallbacks, HotplugCounts, ScanCounts};
 use crate::model::Model;
 use crate::pcp::LISTS;
 use crate::pcp::tuning::Tuning;
@@ -151,6 +151,8 @@ pub struct NaiveAllocator {
     online: Vec<PfnRange>,
     /// Hard and soft, in pages, of nodes and of all.
     limits: BTreeMap<Option<NodeIndex>, (Option<u64>, Option<u64>)>,
+    /// What came and went.
+    pub plugged: HotplugCounts,
     /// Pages that came from elsewhere, from all nodes to all.
     pub all_fallbacks: Fallbacks,
     /// The host.
@@ -192,6 +194,7 @@ impl NaiveAllocator {
                 .collect(),
             online: Vec::new(),
             limits: BTreeMap::new(),
+            plugged: HotplugCounts::default(),
             all_fallbacks: Fallbacks::default(),
             calls: HostCalls::default(),
             now_ns: 0,

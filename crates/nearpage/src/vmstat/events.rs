@@ -3,7 +3,7 @@
 use core::fmt::{self, Write};
 
 use super::ZoneStats;
-use crate::alloc::{Fallbacks, PageAllocator, Reason, ScanCounts};
+use crate::alloc::{Fallbacks, HotplugCounts, PageAllocator, Reason, ScanCounts};
 use crate::pagelock::WaitCounts;
 use crate::platform::Platform;
 use crate::units::{NodeIndex, ZoneKind};
@@ -49,8 +49,8 @@ impl<P: Platform> PageAllocator<'_, P> {
     /// Writes those lines of `/proc/vmstat` that an allocator of pages has, with the kernel's names, and
     /// after them nearpage's own: pages in pagesets, their refills and drains, how often zone locks were
     /// taken and the most pages in one hold, trips that limits concerned, what scans of zonelists did
-    /// ([`ScanCounts`]), what happened at the wait tables of page locks ([`WaitCounts`]), and how many pages came from
-    /// elsewhere than preferred for which reason ([`Reason`]).
+    /// ([`ScanCounts`]), what happened at the wait tables of page locks ([`WaitCounts`]), how often memory
+    /// and CPUs came and went ([`HotplugCounts`]), and how many pages came from elsewhere than preferred for which reason ([`Reason`]).
     ///
     /// # Errors
     /// Those of `out`.
@@ -67,6 +67,7 @@ impl<P: Platform> PageAllocator<'_, P> {
         write_lines(&all.own_lines(), out)?;
         write_lines(&self.scan_lines(), out)?;
         write_lines(&self.page_lock_lines(), out)?;
+        write_lines(&self.hotplug_lines(), out)?;
         let indexes = || self.topology().indexes();
         let pairs = indexes().flat_map(|from| indexes().map(move |to| self.fallbacks(from, to)));
         let all = pairs.fold(Fallbacks::default(), Fallbacks::plus);
@@ -104,6 +105,19 @@ impl<P: Platform> PageAllocator<'_, P> {
             ("zonelist_skipped", all.zones_skipped),
             ("zonelist_second_pass", all.second_passes),
             ("zonelist_zap", all.zaps),
+        ]
+    }
+
+    fn hotplug_lines(&self) -> [(&'static str, u64); 7] {
+        let counts: HotplugCounts = self.hotplug_counts();
+        [
+            ("memory_online", counts.memory_onlines),
+            ("memory_online_pages", counts.onlined_pages.0),
+            ("memory_offline", counts.memory_offlines),
+            ("memory_offline_pages", counts.offlined_pages.0),
+            ("memory_offline_in_use", counts.memory_in_use),
+            ("cpu_online", counts.cpu_onlines),
+            ("cpu_offline", counts.cpu_offlines),
         ]
     }
 
@@ -220,6 +234,8 @@ mod tests {
                             zonelist_zap 0\npage_lock_waits 0\npage_lock_collisions 0\n\
                             page_lock_longest_chain 0\npage_lock_wakes 0\n\
                             page_lock_wakes_from_other_node 0\npage_lock_hand_overs 0\n\
+                            memory_online 2\nmemory_online_pages 16384\nmemory_offline 0\n\
+                            memory_offline_pages 0\nmemory_offline_in_use 0\ncpu_online 0\ncpu_offline 0\n\
                             fallback_watermark 0\nfallback_lowmem_reserve 0\n\
                             fallback_fragmentation 0\nfallback_zonelist_hint 0\n\
                             fallback_policy 0\nfallback_cpuset 0\nfallback_private_node 0\nfallback_limit 0\n";

@@ -21,8 +21,8 @@ use crate::zone::Zone;
 
 impl<'m, P: Platform> PageAllocator<'m, P> {
     /// Writes the text of `/proc/zoneinfo` in the layout of the model's kernel. A zone is populated once
-    /// some of its memory is online; then it spans, and has present, what the topology says. CMA
-    /// and what else this allocator does not have are 0. All CPUs of the topology are online.
+    /// some of its memory is online; then it spans what the topology says, and has that present but for what went
+    /// offline. CMA and what else this allocator does not have are 0. CPUs that are off have no lines.
     ///
     /// # Errors
     /// Those of `out`.
@@ -73,12 +73,13 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     }
 
     fn pages_of(&self, zone: &Zone<'m, P>) -> ZonePages {
+        let known = self.topology().present(zone.node(), zone.kind());
         ZonePages {
             free: zone.free_pages(),
             boost: zone.boost(),
             marks: zone.marks(),
             spanned: zone.span().pages(),
-            present: self.topology().present(zone.node(), zone.kind()),
+            present: PageCount(known.0 - zone.gone().0),
             managed: zone.managed(),
             protection: ZoneKind::ALL.map(|kind| zone.reserve(kind)),
         }

@@ -77,8 +77,12 @@ impl Cell32 for RelaxedEntries {
         unreachable!("versions are stored and loaded")
     }
 
-    fn keep(&self, mask: u32, order: Ordering) -> u32 {
-        self.0.keep(mask, order)
+    fn set(&self, _: u32, _: Ordering) -> bool {
+        unreachable!("versions have no bits")
+    }
+
+    fn clear(&self, _: u32, _: Ordering) -> bool {
+        unreachable!("versions have no bits")
     }
 
     fn full_fence() {

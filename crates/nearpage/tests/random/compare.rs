@@ -78,6 +78,7 @@ pub fn same_counters(
     cpus: &[CpuId],
 ) -> Result<(), Difference> {
     same("calls to the host", allocator.platform().calls.get(), naive.calls)?;
+    same("what came and went", allocator.hotplug_counts(), naive.plugged)?;
     same("zones", allocator.zones().len(), naive.zones().len())?;
     for (zone, model) in allocator.zones().iter().zip(naive.zones()) {
         let id = allocator.topology().node(zone.node()).id;
@@ -129,6 +130,7 @@ fn same_zone(zone: &Zone<'_, Host>, model: &NaiveZone) -> Result<(), Difference>
     same("node and kind", (zone.node(), zone.kind()), (model.node, model.kind))?;
     same("free pages", zone.free_pages(), model.free)?;
     same("managed pages", zone.managed(), model.managed)?;
+    same("pages gone", zone.gone(), model.gone)?;
     same("marks", zone.marks(), model.marks())?;
     same("boost", zone.boost(), model.boost)?;
     same("pages kept back", zone.kept_back(), model.kept_back())?;

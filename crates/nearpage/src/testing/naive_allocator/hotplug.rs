@@ -31,13 +31,16 @@ impl NaiveAllocator {
             for pageblock in pageblocks(&parts) {
                 self.zones[pageblock.1].end_isolation(pageblock.0, &mut self.pageblocks);
             }
+            self.plugged.memory_in_use += 1;
             let (pages, undrained) = (PageCount(held.len() as u64), None);
             return Err(OfflineError::InUse { pages, first, undrained });
         }
         for &(part, zone) in &parts {
             self.zones[zone].take_out(part, &mut self.pageblocks);
         }
-        let pages = ranges.iter().map(|range| range.pages().0).sum();
+        let pages: u64 = ranges.iter().map(|range| range.pages().0).sum();
+        self.plugged.memory_offlines += u64::from(pages > 0);
+        self.plugged.offlined_pages.0 += pages;
         ranges.iter().for_each(|&range| self.forget(range));
         self.resize();
         self.build_zonelists();
@@ -159,6 +162,8 @@ impl NaiveAllocator {
         }
         self.resize();
         self.build_zonelists();
+        self.plugged.memory_onlines += u64::from(pages > 0);
+        self.plugged.onlined_pages.0 += pages;
         Ok(PageCount(pages))
     }
 
@@ -171,6 +176,7 @@ impl NaiveAllocator {
         known.is_on = false;
         let drained = if drains { self.drain_cpu(cpu) } else { PageCount(0) };
         self.resize_pagesets();
+        self.plugged.cpu_offlines += 1;
         Ok(drained)
     }
 
@@ -182,6 +188,7 @@ impl NaiveAllocator {
         }
         known.is_on = true;
         self.resize_pagesets();
+        self.plugged.cpu_onlines += 1;
         Ok(())
     }
 

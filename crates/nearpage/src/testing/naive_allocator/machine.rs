@@ -77,6 +77,8 @@ impl NaiveAllocator {
         }
         self.resize();
         self.build_zonelists();
+        self.plugged.memory_onlines += 1;
+        self.plugged.onlined_pages.0 += range.pages().0;
         Ok(range.pages())
     }
 

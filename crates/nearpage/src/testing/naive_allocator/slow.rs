@@ -239,10 +239,18 @@ impl NaiveAllocator {
         }
         self.calls.out_of_memory += 1;
         let helped = take_one(&mut self.calls.kills_that_help);
-        if asked.gfp.has(Gfp::NOFAIL)
-            && let Some(pfn) = self.look_out(asked, AllocFlags::NO_WATERMARKS, &mut way.seen)
-        {
-            return Some(Some(pfn));
+        if asked.gfp.has(Gfp::NOFAIL) {
+            if let Some(pfn) = self.look_out(asked, AllocFlags::NO_WATERMARKS, &mut way.seen) {
+                return Some(Some(pfn));
+            }
+            if way.seen.limit.is_some() {
+                for rights in [AllocFlags::MIN_RESERVE, AllocFlags::NO_WATERMARKS] {
+                    let flags = rights.or(AllocFlags::OVER_LIMIT);
+                    if let Some(pfn) = self.look_out(asked, flags, &mut way.seen) {
+                        return Some(Some(pfn));
+                    }
+                }
+            }
         }
         way.fruitless_rounds = 0;
         if helped { None } else { Some(None) }

@@ -157,6 +157,8 @@ pub struct NaiveZone {
     pub span: PfnRange,
     /// Pages that came online.
     pub managed: PageCount,
+    /// Pages that went offline, less those that came since.
+    pub gone: PageCount,
     /// Pages on free lists.
     pub free: PageCount,
     /// Watermarks without the boost.
@@ -207,6 +209,7 @@ impl NaiveZone {
             kind,
             span,
             managed: PageCount(0),
+            gone: PageCount(0),
             free: PageCount(0),
             raw_marks: Marks::default(),
             boost: PageCount(0),
@@ -385,6 +388,7 @@ impl NaiveZone {
     pub fn online(&mut self, range: PfnRange, pageblocks: &mut Pageblocks) {
         self.spanned_end = self.spanned_end.max(range.end);
         self.managed.0 += range.pages().0;
+        self.gone.0 -= self.gone.0.min(range.pages().0);
         let mut pfn = range.start;
         while pfn < range.end {
             let fits =
@@ -568,6 +572,7 @@ impl NaiveZone {
             pageblocks.set(pfn, Migratetype::Movable);
         }
         self.managed.0 -= range.pages().0;
+        self.gone.0 += range.pages().0;
     }
 
     /// Takes blocks, one after the other as `rmqueue_bulk` does.
