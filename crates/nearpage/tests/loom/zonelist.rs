@@ -77,8 +77,12 @@ impl Cell32 for RelaxedEntries {
         unreachable!("versions are stored and loaded")
     }
 
-    fn keep(&self, mask: u32, order: Ordering) -> u32 {
-        self.0.keep(mask, order)
+    fn set(&self, bit: u32, order: Ordering) -> bool {
+        self.0.set(bit, order)
+    }
+
+    fn clear(&self, bit: u32, order: Ordering) -> bool {
+        self.0.clear(bit, order)
     }
 
     fn full_fence() {
