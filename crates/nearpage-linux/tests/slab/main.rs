@@ -2,6 +2,7 @@
 
 mod flow;
 mod forks;
+mod hotplug;
 mod load;
 mod misuse;
 
