@@ -5,6 +5,7 @@ mod forks;
 mod hotplug;
 mod load;
 mod misuse;
+mod pressure;
 
 use nearpage::units::{CpuId, NodeId};
 use nearpage_linux::builder::MemoryBuilder;
