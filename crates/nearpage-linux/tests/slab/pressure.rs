@@ -35,7 +35,7 @@ fn what_caches_keep_goes_back_when_memory_is_short() {
         let memory: &'static Memory =
             Box::leak(Box::new(builder.pressure(reclaim.clone()).build().unwrap()));
         let slab: &'static _ = Box::leak(Box::new(memory.slab(SlabConfig::default()).unwrap()));
-        caches.0.set(slab).ok().expect("set once");
+        caches.0.set(slab).expect("set once");
         let idle = slab.create(CacheOptions::new("idle", 512)).unwrap();
         let objects: Vec<_> = (0..1000).map(|_| idle.alloc(Gfp::KERNEL).unwrap()).collect();
         // SAFETY: just allocated, and freed once.
