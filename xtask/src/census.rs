@@ -1,4 +1,5 @@
-//! `cargo xtask census`: instructions of one allocation and one free on the fast path.
+//! `cargo xtask census`: instructions of the fast paths: one allocation and one free of a page and of an object, one
+//! lock and one unlock of a page.
 //!
 //! valgrind counts what runs between the marks of `crates/nearpage-linux/examples/census.rs`. Unlike
 //! nanoseconds, the counts are the same on every machine with the same processor architecture and
@@ -10,7 +11,16 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// Operations between the marks of one run.
-const OPERATIONS: u64 = 1_000_000;
+const OPERATIONS: u64 = 100_000;
+/// What is counted: heads of columns, and functions of the example.
+const COUNTED: [(&str, &str); 6] = [
+    ("page alloc", "census_alloc"),
+    ("free", "census_free"),
+    ("object alloc", "census_object_alloc"),
+    ("free", "census_object_free"),
+    ("page lock", "census_lock"),
+    ("unlock", "census_unlock"),
+];
 /// The allocators, by the names that the example and the benchmarks have for them.
 const VARIANTS: [(&str, &str); 3] =
     [("rseq", "nearpage"), ("hardened", "nearpage-hardened"), ("locked", "nearpage-locked")];
@@ -59,12 +69,15 @@ pub fn run() -> Result<(), CensusError> {
     let example = build()?;
     let rustc = first_line("rustc", &["--version"]).unwrap_or_default();
     println!("Instructions on {}, {rustc}, {valgrind}; order 0, hot.\n", std::env::consts::ARCH);
-    println!("| allocator | allocation | free |\n|---|---|---|");
+    let heads: String = COUNTED.iter().map(|(head, _)| format!(" {head} |")).collect();
+    println!("| allocator |{heads}\n|---|{}", "---|".repeat(COUNTED.len()));
     for (variant, allocator) in VARIANTS {
         let mark = instructions(&example, variant, "census_nothing")?;
-        let alloc = instructions(&example, variant, "census_alloc")? - mark;
-        let free = instructions(&example, variant, "census_free")? - mark;
-        println!("| {allocator} | {alloc:.1} | {free:.1} |");
+        print!("| {allocator} |");
+        for (_, function) in COUNTED {
+            print!(" {:.1} |", instructions(&example, variant, function)? - mark);
+        }
+        println!();
     }
     Ok(())
 }

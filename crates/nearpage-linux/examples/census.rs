@@ -1,5 +1,5 @@
-//! A million allocations and frees of one page, for valgrind to count their instructions: see
-//! `cargo xtask census`.
+//! Allocations and frees of one page and of one object, locks and unlocks of a page, for valgrind to count their
+//! instructions: see `cargo xtask census`.
 //!
 //! `census VARIANT OPERATIONS`, where the variant is `rseq`, `hardened` or `locked`.
 //!
@@ -9,11 +9,15 @@
 //! counts as one instruction.
 
 use std::process::ExitCode;
+use std::ptr::NonNull;
 
 use nearpage::alloc::Request;
 use nearpage::gfp::Gfp;
+use nearpage::slab::{CacheOptions, SlabConfig};
 use nearpage::units::{Order, Pfn};
+use nearpage_linux::pagelock::PageHandle;
 use nearpage_linux::rseq::Area;
+use nearpage_linux::slab::KmemCache;
 use nearpage_linux::{Memory, MemoryBuilder};
 
 const REQUEST: Request = Request::new(Order(0), Gfp::HIGHUSER_MOVABLE);
@@ -31,6 +35,36 @@ extern "C" fn census_alloc(memory: &Memory) -> u64 {
 extern "C" fn census_free(memory: &Memory, page: u64) {
     // SAFETY: `main` passes on what `census_alloc` just gave it. A refusal is counted.
     let _ = unsafe { memory.free_frames(Pfn(page), REQUEST.order) };
+}
+
+/// What is between two marks of the third kind.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn census_object_alloc(cache: &KmemCache<'_>) -> *mut u8 {
+    cache.alloc(Gfp::KERNEL).map_or(std::ptr::null_mut(), NonNull::as_ptr)
+}
+
+/// What is between two marks of the fourth kind.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn census_object_free(cache: &KmemCache<'_>, object: NonNull<u8>) {
+    // SAFETY: `main` passes on what `census_object_alloc` just gave it. A refusal is counted.
+    let _ = unsafe { cache.free(object) };
+}
+
+/// What is between two marks of the fifth kind.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn census_lock(page: &PageHandle<'_>) {
+    let _ = page.lock();
+}
+
+/// What is between two marks of the sixth kind.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn census_unlock(page: &PageHandle<'_>) {
+    // SAFETY: `main` has just locked the page. A refusal is counted.
+    let _ = unsafe { page.unlock() };
 }
 
 /// What a mark itself costs.
@@ -55,15 +89,35 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    // The first page comes from the zone; those after it come from the pageset.
-    drop(memory.alloc(REQUEST));
-    for _ in 0..operations {
-        let page = census_alloc(&memory);
-        census_free(&memory, page);
-        census_nothing();
+    if let Err(error) = count(&memory, operations) {
+        eprintln!("census: {error}");
+        return ExitCode::FAILURE;
     }
     println!("{operations} operations, {} frees refused", memory.misuses());
     if memory.misuses() == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Passes all marks so often.
+fn count(memory: &Memory, operations: u64) -> Result<(), Box<dyn std::error::Error>> {
+    let slab = memory.slab(SlabConfig::default())?;
+    let cache = slab.create(CacheOptions::new("census", 64))?;
+    let locked = memory.alloc(REQUEST)?;
+    let handle = memory.page_handle(locked.pfn())?;
+    // The first page comes from the zone, and the first object from a new slab; those after them from this CPU's own.
+    drop(memory.alloc(REQUEST));
+    let first = cache.alloc(Gfp::KERNEL)?;
+    // SAFETY: just allocated, and freed once.
+    unsafe { cache.free(first) }?;
+    for _ in 0..operations {
+        let page = census_alloc(memory);
+        census_free(memory, page);
+        let object = NonNull::new(census_object_alloc(&cache)).ok_or("an object was refused")?;
+        census_object_free(&cache, object);
+        census_lock(&handle);
+        census_unlock(&handle);
+        census_nothing();
+    }
+    Ok(())
 }
 
 fn usage() -> ExitCode {

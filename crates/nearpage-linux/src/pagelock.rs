@@ -268,7 +268,17 @@ impl PageHandle<'_> {
     /// As [`Memory::lock_page`].
     #[inline(always)]
     pub fn lock(&self) -> Result<(), PageLockError> {
-        if lock_idle(self.word, self.idle) { Ok(()) } else { self.memory.lock_page(self.pfn) }
+        if !lock_idle(self.word, self.idle) {
+            self.lock_slow()?;
+        }
+        Ok(())
+    }
+
+    // By value, and with an answer of its own: nothing is written to the stack before the exchange, which would wait for it.
+    #[cold]
+    #[inline(never)]
+    fn lock_slow(self) -> Result<(), PageLockError> {
+        self.memory.lock_page(self.pfn)
     }
 
     /// As [`Memory::unlock_page`].
@@ -280,15 +290,15 @@ impl PageHandle<'_> {
     /// * As [`Memory::unlock_page`].
     #[inline(always)]
     pub unsafe fn unlock(&self) -> Result<(), PageLockError> {
-        if self.waiters_bit == WaitersBit::On && unlock_idle(self.word, self.idle) {
-            return Ok(());
+        if self.waiters_bit == WaitersBit::Off || !unlock_idle(self.word, self.idle) {
+            self.unlock_slow()?;
         }
-        self.unlock_slow()
+        Ok(())
     }
 
     #[cold]
     #[inline(never)]
-    fn unlock_slow(&self) -> Result<(), PageLockError> {
+    fn unlock_slow(self) -> Result<(), PageLockError> {
         with_allocator!(self.memory, allocator => allocator.unlock_page(self.pfn))
     }
 }
@@ -338,9 +348,10 @@ impl Memory {
     #[inline(always)]
     pub fn lock_page(&self, pfn: Pfn) -> Result<(), PageLockError> {
         match &self.allocator {
-            Allocator::Rseq(allocator) => allocator.lock_page(pfn),
-            _ => self.lock_page_otherwise(pfn),
+            Allocator::Rseq(allocator) => allocator.lock_page(pfn)?,
+            _ => self.lock_page_otherwise(pfn)?,
         }
+        Ok(())
     }
 
     #[cold]
@@ -368,9 +379,10 @@ impl Memory {
     #[inline(always)]
     pub unsafe fn unlock_page(&self, pfn: Pfn) -> Result<(), PageLockError> {
         match &self.allocator {
-            Allocator::Rseq(allocator) => allocator.unlock_page(pfn),
-            _ => self.unlock_page_otherwise(pfn),
+            Allocator::Rseq(allocator) => allocator.unlock_page(pfn)?,
+            _ => self.unlock_page_otherwise(pfn)?,
         }
+        Ok(())
     }
 
     #[cold]

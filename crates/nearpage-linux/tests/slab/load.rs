@@ -16,13 +16,13 @@ use nearpage_linux::{HostMachine, HostNode, Memory};
 use super::{allowed_cpus, number, restrict, three_nodes};
 
 /// An object with its stamp.
-struct Stamped(NonNull<u64>, u64);
+pub struct Stamped(NonNull<u64>, u64);
 
 // SAFETY: any thread may use and free an object.
 unsafe impl Send for Stamped {}
 
 impl Stamped {
-    fn new(cache: &KmemCache<'_>, stamp: u64) -> Option<Self> {
+    pub fn new(cache: &KmemCache<'_>, stamp: u64) -> Option<Self> {
         Some(Self::stamp(cache.alloc(Gfp::KERNEL).ok()?, stamp))
     }
 
@@ -37,7 +37,7 @@ impl Stamped {
         Self(object, stamp)
     }
 
-    fn free(self, cache: &KmemCache<'_>) {
+    pub fn free(self, cache: &KmemCache<'_>) {
         // SAFETY: the object is ours since `stamp`.
         let stamp = unsafe { self.0.read() };
         assert_eq!(stamp, self.1, "somebody else wrote to {:?}", self.0);
@@ -47,7 +47,7 @@ impl Stamped {
 }
 
 /// Stops threads at the end, also if that is a panic.
-struct Stop<'a>(&'a AtomicBool);
+pub struct Stop<'a>(pub &'a AtomicBool);
 
 impl Drop for Stop<'_> {
     fn drop(&mut self) {

@@ -2,8 +2,10 @@
 
 mod flow;
 mod forks;
+mod hotplug;
 mod load;
 mod misuse;
+mod pressure;
 
 use nearpage::units::{CpuId, NodeId};
 use nearpage_linux::builder::MemoryBuilder;

@@ -62,20 +62,53 @@ fn wrong_frees_are_typed() {
     assert_eq!(memory.misuses(), 4);
 }
 
+/// Without `hardened` these are found when the objects go home: reported, counted, and nobody else is harmed.
+#[test]
+fn double_frees_and_frees_inside_objects_are_reported_when_they_go_home() {
+    for use_rseq in [true, false] {
+        let memory = Memory::builder().bytes_per_node(64 << 20).use_rseq(use_rseq).build().unwrap();
+        let slab = memory.slab(SlabConfig::default()).unwrap();
+        let cache = slab.create(CacheOptions::new("soft", 72)).unwrap();
+        let objects: Vec<_> = (0..100).map(|_| cache.alloc(Gfp::KERNEL).unwrap()).collect();
+        // SAFETY: wrong frees are refused in the end, which is what is tested; nobody uses the objects.
+        unsafe {
+            cache.free(objects[0]).unwrap();
+            cache.free(objects[0]).unwrap();
+            cache.free(at(objects[1], 8)).unwrap();
+        }
+        assert_eq!(memory.misuses(), 0);
+        cache.shrink().unwrap();
+        assert_eq!((memory.misuses(), cache.check().unwrap().held), (2, 99));
+        // SAFETY: allocated above, and not freed since.
+        objects[1..].iter().for_each(|&object| unsafe { cache.free(object) }.unwrap());
+        cache.destroy().unwrap();
+    }
+}
+
 #[test]
 fn bad_options_and_sizes_are_typed() {
     let memory = Memory::builder().bytes_per_node(64 << 20).build().unwrap();
     let slab = memory.slab(SlabConfig { caches_max: 14, ..SlabConfig::default() }).unwrap();
     let new = |size, align| slab.create(CacheOptions::new("bad", size).align(align)).unwrap_err();
     assert_eq!(new(0, 1), CreateError::ZeroSize { cache: "bad" });
-    assert_eq!(new(1, 3), CreateError::Alignment { cache: "bad", align: 3 });
-    assert!(matches!(new(u64::MAX, 1), CreateError::TooLarge { .. }));
+    for align in [0, 3] {
+        assert_eq!(new(1, align), CreateError::Alignment { cache: "bad", align });
+    }
+    for (size, align) in [(u64::MAX, 1), (u64::MAX, 1 << 63), (8, 1 << 63), ((4 << 20) + 1, 1)] {
+        assert!(matches!(new(size, align), CreateError::TooLarge { .. }), "{size} {align}");
+    }
     assert!(matches!(slab.typed::<()>("unit"), Err(CreateError::ZeroSize { cache: "unit" })));
     let classes = slab.size_classes().unwrap();
     assert_eq!(classes.alloc(0, Gfp::KERNEL), Err(SizeError::ZeroSize));
     let bad = classes.alloc_aligned(8, 12, Gfp::KERNEL, None);
     assert_eq!(bad, Err(SizeError::Alignment { align: 12 }));
+    let none = classes.alloc_aligned(8, 0, Gfp::KERNEL, None);
+    assert_eq!(none, Err(SizeError::Alignment { align: 0 }));
     assert!(matches!(classes.alloc(usize::MAX, Gfp::KERNEL), Err(SizeError::Pages(_))));
+    for (size, align) in [(8, 1 << 63), (usize::MAX, 64), (usize::MAX, 1 << 63)] {
+        let overflow = classes.alloc_aligned(size, align, Gfp::KERNEL, None);
+        assert!(matches!(overflow, Err(SizeError::Pages(_))), "{size} {align}: {overflow:?}");
+    }
     let large = classes.alloc(10_000, Gfp::KERNEL).unwrap();
     assert_eq!(classes.usable_size(large.as_ptr()), Some(16_384));
     // SAFETY: refused frees change nothing, which is what is tested; the last one is right.

@@ -48,6 +48,14 @@ pub struct PageLock<'a, 'm, P: Platform> {
     pfn: Pfn,
 }
 
+impl<P: Platform> Clone for PageLock<'_, '_, P> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<P: Platform> Copy for PageLock<'_, '_, P> {}
+
 impl<'a, 'm, P: Platform> PageLock<'a, 'm, P> {
     /// The page.
     #[inline]
@@ -86,7 +94,10 @@ impl<'a, 'm, P: Platform> PageLock<'a, 'm, P> {
     /// while it was waited for.
     #[inline(always)]
     pub fn lock(&self) -> Result<(), PageLockError> {
-        if self.try_lock() { Ok(()) } else { self.lock_slow(None) }
+        if !self.try_lock() {
+            self.lock_slow(None)?;
+        }
+        Ok(())
     }
 
     /// As [`lock`](Self::lock), for a limited time.
@@ -94,7 +105,10 @@ impl<'a, 'm, P: Platform> PageLock<'a, 'm, P> {
     /// # Errors
     /// [`PageLockError::TimedOut`], and as [`lock`](Self::lock).
     pub fn lock_timeout(&self, timeout: Duration) -> Result<(), PageLockError> {
-        if self.try_lock() { Ok(()) } else { self.lock_slow(Some(timeout)) }
+        if !self.try_lock() {
+            self.lock_slow(Some(timeout))?;
+        }
+        Ok(())
     }
 
     /// Unlocks the page and wakes who waits for it: all who wait for the unlock, and one who wants the lock.
@@ -105,18 +119,16 @@ impl<'a, 'm, P: Platform> PageLock<'a, 'm, P> {
     #[inline(always)]
     pub fn unlock(&self) -> Result<(), PageLockError> {
         match try_unlock(self.word, self.allocator.model.page_lock.waiters_bit) {
-            Unlocked::AndNobodyWaits => Ok(()),
-            unlocked => self.finish_unlock(unlocked),
+            Unlocked::AndNobodyWaits => {}
+            unlocked => self.finish_unlock(unlocked)?,
         }
+        Ok(())
     }
 
     /// What is left to do after [`try_unlock`]: wakes who waits, or refuses.
-    ///
-    /// # Errors
-    /// As [`unlock`](Self::unlock).
     #[cold]
     #[inline(never)]
-    pub fn finish_unlock(&self, unlocked: Unlocked) -> Result<(), PageLockError> {
+    fn finish_unlock(self, unlocked: Unlocked) -> Result<(), PageLockError> {
         match unlocked {
             Unlocked::AndNobodyWaits => {}
             Unlocked::AndSomebodyWaits => self.site().wake(),
@@ -165,9 +177,10 @@ impl<'a, 'm, P: Platform> PageLock<'a, 'm, P> {
         !crate::pagelock::LockBits(self.word.load(Ordering::Acquire)).is_locked()
     }
 
+    // By value: nothing is written to the stack before the lock is tried, which would wait for it.
     #[cold]
     #[inline(never)]
-    fn lock_slow(&self, timeout: Option<Duration>) -> Result<(), PageLockError> {
+    fn lock_slow(self, timeout: Option<Duration>) -> Result<(), PageLockError> {
         // Each look takes the line away from the holder, so looks get rarer.
         for round in 0..P::PAGE_LOCK_SPINS {
             (0..4 << round).for_each(|_| core::hint::spin_loop());
@@ -256,7 +269,8 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     /// As [`page_lock`](Self::page_lock) and [`PageLock::lock`].
     #[inline(always)]
     pub fn lock_page(&self, pfn: Pfn) -> Result<(), PageLockError> {
-        self.page_lock(pfn)?.lock()
+        self.page_lock(pfn)?.lock()?;
+        Ok(())
     }
 
     /// As [`lock_page`](Self::lock_page), for a limited time.
@@ -275,9 +289,10 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     #[inline(always)]
     pub fn unlock_page(&self, pfn: Pfn) -> Result<(), PageLockError> {
         match self.page_lock(pfn) {
-            Ok(page) => page.unlock(),
-            Err(error) => Err(self.refuse_unlock(error)),
+            Ok(page) => page.unlock()?,
+            Err(error) => return Err(self.refuse_unlock(error)),
         }
+        Ok(())
     }
 
     /// Waits until a page is unlocked.

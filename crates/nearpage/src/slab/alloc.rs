@@ -116,8 +116,11 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         let events = self.events_of(cache, cpu.id)?;
         events.refills.add(1);
         let pushed = match self.storage().enter(cpu.id, &cpu.exclusion) {
-            Some(on) => self.storage().push_objects(&on, &stack.stack, rest),
-            None => 0,
+            // The CPU may have got another node meanwhile.
+            Some(on) if stack.tag() == cache.tag(node) => {
+                self.storage().push_objects(&on, &stack.stack, rest)
+            }
+            _ => 0,
         };
         events.slow_pushes.add(pushed as u64);
         if pushed < rest.len() {

@@ -192,9 +192,9 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
             self.with_stopped(cpu, |on, cache, stack| {
                 self.flush_stack(on, cache, stack, u32::MAX);
                 stack.tag.store(cache.tag(node).0, Ordering::Relaxed);
-            })?;
-            cpu.effective.store(node.0, Ordering::Relaxed);
-            Ok(())
+                // Before the CPU goes on: else it would fill its stacks from the node that it had.
+                cpu.effective.store(node.0, Ordering::Relaxed);
+            })
         });
         self.deal_out_budget(&registry);
         refreshed

@@ -9,6 +9,7 @@
 mod cells;
 mod drain;
 mod page_lock;
+mod slab;
 mod zonelist;
 
 /// Runs a model in all interleavings with at most `preemptions` preemptions, and says in how many.
@@ -25,6 +26,8 @@ fn count(preemptions: usize, model: impl Fn() + Sync + Send + 'static) -> u64 {
     let counted = runs.clone();
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);
+    // Of models that take many locks before it gets interesting.
+    builder.max_branches = 100_000;
     builder.check(move || {
         counted.fetch_add(1, Ordering::Relaxed);
         model();

@@ -21,11 +21,13 @@ pub fn run(seed: u64) -> Tally {
     };
     let model = Model { page_lock: rules, ..random.one_of(&Model::ALL) };
     machine(&mut random).config(Config { model, ..Config::default() }).run(|allocator| {
+        // Nodes behind these have nobody's pages at first, so that their memory can go.
+        let homes = 1 + random.below(allocator.topology().len() as u64);
         let blocks: Vec<Block> = (0..2 + random.below(14))
             .map(|_| {
                 let order = Order(random.one_of(&[0, 0, 0, 1, 3]));
                 let gfp = random.one_of(&[Gfp::KERNEL, Gfp::HIGHUSER_MOVABLE]);
-                let node = random.below(allocator.topology().len() as u64) as usize;
+                let node = random.below(homes) as usize;
                 let node = allocator.topology().nodes()[node].id;
                 let pfn =
                     allocator.alloc(Request::new(order, gfp).on(node)).expect("room for a few");

@@ -1,5 +1,6 @@
 //! Page locks beside naive ones: many threads, played by one, on random machines under all rules. Each call must
-//! answer what the naive lock says, wake whom it says in the order that it says, and count what it counts.
+//! answer what the naive lock says, wake whom it says in the order that it says, and count what it counts. Memory goes
+//! offline and comes back meanwhile.
 //!
 //! ```sh
 //! NEARPAGE_SEED=17 cargo test -p nearpage --test pagelock -- --nocapture
@@ -42,5 +43,7 @@ fn the_comparison_meets_all_cases() {
     let met = [all.waits, all.hand_overs, all.timeouts, all.drops, all.collisions, all.late];
     assert!(met.iter().all(|count| *count > 0), "{all:#?}");
     let met = [all.from_other_nodes, all.refused_frees, all.misuses, all.bit_waits, all.freed];
+    assert!(met.iter().all(|count| *count > 0), "{all:#?}");
+    let met = [all.departures, all.arrivals, all.refused_departures];
     assert!(met.iter().all(|count| *count > 0), "{all:#?}");
 }

@@ -1,11 +1,12 @@
 //! The threads, what they do, and the naive locks beside the real ones.
 
+use std::collections::BTreeSet;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::Poll;
 
 use nearpage::alloc::{PageAllocator, Request};
-use nearpage::error::{FreeError, PageLockError};
+use nearpage::error::{FreeError, OfflineError, PageLockError};
 use nearpage::gfp::Gfp;
 use nearpage::pagelock::{
     Awaited, Bucket, PageLockRules, Wait, WaitCounts, WaitTables, WaitersBit,
@@ -14,7 +15,7 @@ use nearpage::platform::ParkedThread;
 use nearpage::testing::naive_page_lock::{NaiveLock, Thread, Waiter, Wants};
 use nearpage::testing::plain::PlainPlatform;
 use nearpage::testing::random::Random;
-use nearpage::units::{CpuId, NodeIndex, Order, Pfn};
+use nearpage::units::{CpuId, NodeIndex, Order, PageCount, Pfn};
 
 type Allocator<'m> = PageAllocator<'m, PlainPlatform>;
 
@@ -46,6 +47,10 @@ pub struct Tally {
     pub misuses: u64,
     pub refused_frees: u64,
     pub freed: u64,
+    /// Nodes whose memory went offline, came back, and stayed since pages of it were in use.
+    pub departures: u64,
+    pub arrivals: u64,
+    pub refused_departures: u64,
 }
 
 impl Tally {
@@ -63,6 +68,9 @@ impl Tally {
         self.misuses += other.misuses;
         self.refused_frees += other.refused_frees;
         self.freed += other.freed;
+        self.departures += other.departures;
+        self.arrivals += other.arrivals;
+        self.refused_departures += other.refused_departures;
     }
 }
 
@@ -91,6 +99,8 @@ pub struct Play<'a, 'm> {
     random: Random,
     word: &'static AtomicU32,
     places: Vec<Place>,
+    /// Nodes whose memory is offline.
+    offline: BTreeSet<NodeIndex>,
     tally: Tally,
 }
 
@@ -119,9 +129,8 @@ impl<'a, 'm> Play<'a, 'm> {
         random: Random,
     ) -> Self {
         let word = Box::leak(Box::new(AtomicU32::new(0)));
-        let places = vec![];
-        let mut play =
-            Self { allocator, rules, blocks, random, word, places, tally: Tally::default() };
+        let (places, offline, tally) = (vec![], BTreeSet::new(), Tally::default());
+        let mut play = Self { allocator, rules, blocks, random, word, places, offline, tally };
         let pages =
             |&block: &Block| (0..block.order.pages().0).map(move |at| Pfn(block.pfn.0 + at));
         let pages: Vec<Pfn> = play.blocks.iter().flat_map(pages).collect();
@@ -172,6 +181,9 @@ impl<'a, 'm> Play<'a, 'm> {
             if operation % 64 == 0 {
                 self.compare();
                 assert_eq!(self.counts(), expected);
+            }
+            if operation % 512 == 0 {
+                self.plug();
             }
             if operation % 4096 == 0 {
                 self.allocator.check().expect("the walker finds nothing");
@@ -441,6 +453,41 @@ impl<'a, 'm> Play<'a, 'm> {
         let block = self.blocks.iter_mut().find(|block| block.pfn == pfn);
         block.expect("it was found above").pfn = fresh;
         self.tally.freed += 1;
+    }
+
+    /// The memory of a node goes, unless a page of it is in use; or it comes back. No lock and no wait changes.
+    fn plug(&mut self) {
+        let allocator = self.allocator;
+        let nodes = allocator.topology().len() as u64;
+        let node = NodeIndex(self.random.below(nodes) as u16);
+        let memory = allocator.topology().node(node).memory;
+        let (Some(&first), id) = (memory.first(), allocator.topology().node(node).id) else {
+            return;
+        };
+        let pages: u64 = memory.iter().map(|range| range.pages().0).sum();
+        if self.offline.remove(&node) {
+            assert_eq!(allocator.online_all(memory), Ok(PageCount(pages)));
+            self.tally.arrivals += 1;
+            return;
+        }
+        let is_here = |block: &&Block| memory.iter().any(|range| range.contains(block.pfn));
+        let in_use = self.blocks.iter().filter(is_here).map(|block| block.order.pages().0);
+        match (in_use.sum::<u64>(), allocator.offline_node(id)) {
+            (0, Ok(gone)) => assert_eq!(gone.0, pages),
+            (in_use, Err(OfflineError::InUse { pages, .. })) => {
+                assert_eq!(in_use, pages.0);
+                self.tally.refused_departures += 1;
+                return;
+            }
+            (in_use, answer) => panic!("{in_use} pages are in use: {answer:?}"),
+        }
+        let pfn = first.start;
+        assert_eq!(allocator.try_lock_page(pfn), Err(PageLockError::Foreign { pfn }));
+        let address = pfn.0 << 12;
+        let outside = Some(PageLockError::OutsideMemory { address });
+        assert_eq!(allocator.bit_site(address, 0).err(), outside);
+        self.offline.insert(node);
+        self.tally.departures += 1;
     }
 
     /// Unlocks what is not locked, and asks for what is not there.

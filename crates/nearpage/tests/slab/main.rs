@@ -1,5 +1,5 @@
 //! The slab allocator against a naive one, on random machines, operation for operation: every address, all counts of
-//! all nodes, and now and then the walker. Memory of some nodes arrives while objects are held.
+//! all nodes, and now and then the walker. Memory comes and goes while objects are held, halves of nodes and whole ones.
 //!
 //! A seed makes machine, rules, caches and operations. A failure prints how to replay it:
 //!
@@ -7,13 +7,14 @@
 //! NEARPAGE_SEED=17 cargo test -p nearpage --test slab -- --nocapture
 //! ```
 //!
-//! `NEARPAGE_SEEDS=40` runs that many seeds; ten allocate or free more than ten million objects.
+//! `NEARPAGE_SEEDS=40` runs that many seeds instead of ten, which allocate or free more than ten million objects.
 
 mod naive;
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use nearpage::error::OfflineError;
 use nearpage::gfp::Gfp;
 use nearpage::slab::geometry::Descriptors;
 use nearpage::slab::{CacheOptions, KmemCache, LocalNode, REAP_PERIOD_NS, SlabConfig};
@@ -21,21 +22,31 @@ use nearpage::testing::machine::{TestMachine, TestSlab};
 use nearpage::testing::plain::PlainPlatform;
 use nearpage::testing::random::Random;
 use nearpage::topology::{AddressMap, NodeBuf, TopologyBuf};
-use nearpage::units::{Address, CpuId, NodeId, NodeIndex, PfnRange, SECTION_FRAMES};
+use nearpage::units::{Address, CpuId, NodeId, NodeIndex, PageCount, PfnRange, SECTION_FRAMES};
 
-const SEEDS: u64 = 8;
+const SEEDS: u64 = 10;
 const OPERATIONS: u64 = 50_000;
+/// Operations from one walk to the next, and from one change of memory to the next.
+const WALK_PERIOD: u64 = 5000;
+const HOTPLUG_PERIOD: u64 = 1000;
 
-/// Frames of a node: enough that no node is ever full, whoever holds what.
-const NODE_FRAMES: u64 = 16_384;
+/// Frames that come and go together: enough that no node is ever full, whoever holds what.
+const PIECE_FRAMES: u64 = SECTION_FRAMES as u64 / 2;
 /// Objects of a cache that are held at once, about.
 const HELD: usize = 1500;
+
+/// Half of a node's memory.
+#[derive(Clone, Copy)]
+struct Piece {
+    node: usize,
+    range: PfnRange,
+    is_online: bool,
+}
 
 /// A machine of up to six nodes, at least one of which has memory from the start.
 struct Drawn {
     topology: TopologyBuf,
-    boot: Vec<PfnRange>,
-    later: Vec<PfnRange>,
+    pieces: Vec<Piece>,
     config: SlabConfig,
     caches: Vec<CacheOptions>,
 }
@@ -43,16 +54,17 @@ struct Drawn {
 fn draw(random: &mut Random) -> Drawn {
     let count = 1 + random.below(6) as usize;
     let stride = random.one_of(&[1, 1, 8, 85]);
-    let (mut nodes, mut boot, mut later) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut nodes, mut pieces) = (Vec::new(), Vec::new());
     let first = random.below(count as u64) as usize;
     let mut cpu = 0;
     for at in 0..count {
         let start = (at as u64 * 2 + 1) * SECTION_FRAMES as u64;
-        let range = PfnRange::new(start, start + NODE_FRAMES);
+        let half =
+            |at: u64| PfnRange::new(start + at * PIECE_FRAMES, start + (at + 1) * PIECE_FRAMES);
         let has_memory = at == first || random.below(3) > 0;
         if has_memory {
-            let arrives_later = at != first && random.below(2) == 0;
-            if arrives_later { later.push(range) } else { boot.push(range) }
+            let is_online = at == first || random.below(2) > 0;
+            pieces.extend([0, 1].map(|number| Piece { node: at, range: half(number), is_online }));
         }
         let cpus = (0..random.below(3)).map(|_| {
             cpu += 1 + random.below(3) as u32;
@@ -60,7 +72,7 @@ fn draw(random: &mut Random) -> Drawn {
         });
         nodes.push(NodeBuf {
             id: NodeId(at as u32 * stride),
-            memory: if has_memory { vec![range] } else { vec![] },
+            memory: if has_memory { vec![half(0), half(1)] } else { vec![] },
             cpus: cpus.collect(),
             movable_from: None,
         });
@@ -84,7 +96,7 @@ fn draw(random: &mut Random) -> Drawn {
         ]),
     };
     let caches = (0..3).map(|_| options(random)).collect();
-    Drawn { topology, boot, later, config, caches }
+    Drawn { topology, pieces, config, caches }
 }
 
 fn options(random: &mut Random) -> CacheOptions {
@@ -104,9 +116,29 @@ struct Pair<'a, 's, 'm> {
     machine: naive::Machine,
     caches: Vec<(KmemCache<'m, PlainPlatform>, naive::Cache)>,
     ids: Vec<NodeId>,
+    pieces: Vec<Piece>,
     now_ns: u64,
+    tally: Tally,
+}
+
+/// What happened in a run, or in several.
+#[derive(Debug, Default)]
+struct Tally {
     /// Objects allocated and freed.
     moved: u64,
+    /// Memory that came online, went offline, and stayed since objects of it were in use.
+    arrivals: u64,
+    departures: u64,
+    refusals: u64,
+}
+
+impl Tally {
+    fn add(&mut self, other: &Tally) {
+        self.moved += other.moved;
+        self.arrivals += other.arrivals;
+        self.departures += other.departures;
+        self.refusals += other.refusals;
+    }
 }
 
 fn machine_of(slab: &TestSlab<'_, '_>, local: LocalNode) -> naive::Machine {
@@ -167,7 +199,7 @@ impl Pair<'_, '_, '_> {
         let mut out = vec![Address(0); objects];
         let got = self.slab.alloc_bulk(&self.caches[at].0, Gfp::KERNEL, &mut out);
         assert_eq!(got, Ok(objects));
-        self.moved += objects as u64;
+        self.tally.moved += objects as u64;
         for object in out {
             let block = self.block(at, object.0);
             let expected = self.caches[at].1.alloc(&self.machine, cpu, block);
@@ -194,7 +226,11 @@ impl Pair<'_, '_, '_> {
                 chosen.push(object);
             }
         }
-        self.moved += chosen.len() as u64;
+        self.free_these(cpu, at, &chosen);
+    }
+
+    fn free_these(&mut self, cpu: u32, at: usize, chosen: &[u64]) {
+        self.tally.moved += chosen.len() as u64;
         let (cache, model) = &mut self.caches[at];
         let addresses: Vec<Address> = chosen.iter().map(|&object| Address(object)).collect();
         match addresses[..] {
@@ -237,12 +273,75 @@ impl Pair<'_, '_, '_> {
         model.shrink(&self.machine);
     }
 
-    fn online(&mut self, range: PfnRange) {
-        self.slab.online_all(&[range]).unwrap();
+    /// Memory of a node comes, or goes if there is other memory: half of the node's, or all.
+    fn hotplug(&mut self, random: &mut Random) {
+        let at = random.below(self.pieces.len() as u64) as usize;
+        if !self.pieces[at].is_online {
+            return self.online(at);
+        }
+        let whole_node = random.below(2) == 0;
+        let node = self.pieces[at].node;
+        let goes = |(other, piece): (usize, &Piece)| {
+            piece.is_online && (other == at || whole_node && piece.node == node)
+        };
+        let going: Vec<usize> =
+            (0..self.pieces.len()).filter(|&at| goes((at, &self.pieces[at]))).collect();
+        if self.pieces.iter().filter(|piece| piece.is_online).count() == going.len() {
+            return;
+        }
+        if random.below(2) == 0 {
+            going.iter().for_each(|&at| self.empty(self.pieces[at].range, random));
+        }
+        self.offline(&going, whole_node.then_some(self.ids[node]));
+    }
+
+    fn online(&mut self, at: usize) {
+        self.slab.online_all(&[self.pieces[at].range]).unwrap();
+        self.pieces[at].is_online = true;
+        self.tally.arrivals += 1;
         let cpus: Vec<u32> = self.machine.cpus.keys().copied().collect();
         for (_, model) in &mut self.caches {
             cpus.iter().for_each(|&cpu| model.flush(&self.machine, cpu));
         }
+        self.look_at_nodes();
+    }
+
+    /// Frees all objects that lie in a range, on one CPU or another.
+    fn empty(&mut self, range: PfnRange, random: &mut Random) {
+        for at in 0..self.caches.len() {
+            let inside = self.caches[at].1.held.range(range.start.0 << 12..range.end.0 << 12);
+            let inside: Vec<u64> = inside.copied().collect();
+            for some in inside.chunks(100) {
+                let cpu = self.run_on(random);
+                self.free_these(cpu, at, some);
+            }
+        }
+    }
+
+    /// Takes pieces offline, which are all that `node` has if it is given. They stay if objects of them are held.
+    fn offline(&mut self, going: &[usize], node: Option<NodeId>) {
+        let ranges: Vec<PfnRange> = going.iter().map(|&at| self.pieces[at].range).collect();
+        let answer = match node {
+            Some(node) => self.slab.offline_node(node),
+            None => self.slab.offline_all(&ranges),
+        };
+        let mut pages_in_use = 0;
+        for (_, model) in &mut self.caches {
+            model.shrink(&self.machine);
+            pages_in_use += ranges.iter().map(|&range| model.pages_in(range)).sum::<u64>();
+        }
+        if pages_in_use > 0 {
+            let Err(OfflineError::InUse { pages, .. }) = answer else {
+                panic!("{pages_in_use} pages are in use: {answer:?}")
+            };
+            assert_eq!(pages.0, pages_in_use);
+            self.tally.refusals += 1;
+            return;
+        }
+        let pages = ranges.iter().map(|range| range.pages().0).sum();
+        assert_eq!(answer, Ok(PageCount(pages)));
+        going.iter().for_each(|&at| self.pieces[at].is_online = false);
+        self.tally.departures += 1;
         self.look_at_nodes();
     }
 
@@ -265,36 +364,40 @@ impl Pair<'_, '_, '_> {
     }
 }
 
-fn run(seed: u64) -> u64 {
+fn run(seed: u64) -> Tally {
     let mut random = Random(seed);
     let drawn = draw(&mut random);
     TestMachine::from(drawn.topology).run_slab_offline(drawn.config, |slab| {
-        slab.online_all(&drawn.boot).unwrap();
+        let pieces = drawn.pieces;
+        let boot: Vec<PfnRange> =
+            pieces.iter().filter(|piece| piece.is_online).map(|piece| piece.range).collect();
+        slab.online_all(&boot).unwrap();
         let ids = slab.pages().topology().nodes().iter().map(|node| node.id).collect();
         let machine = machine_of(slab, drawn.config.local);
-        let mut pair = Pair { slab, machine, caches: Vec::new(), ids, now_ns: 0, moved: 0 };
+        let (caches, tally) = (Vec::new(), Tally::default());
+        let mut pair = Pair { slab, machine, caches, ids, pieces, now_ns: 0, tally };
         pair.look_at_nodes();
         for options in drawn.caches {
             let cache = slab.create(options).unwrap();
             let model = naive::Cache::new(*cache.geometry(), &pair.machine);
             pair.caches.push((cache, model));
         }
-        let mut later = drawn.later;
-        for operation in 0..OPERATIONS {
+        for operation in 1..=OPERATIONS {
             pair.step(&mut random);
-            if operation % 5000 == 4999 {
+            if operation % HOTPLUG_PERIOD == 0 {
+                pair.hotplug(&mut random);
+                (0..pair.caches.len()).for_each(|at| pair.compare_counts(at));
+            }
+            if operation % WALK_PERIOD == 0 {
                 pair.walk();
-                later.pop().into_iter().for_each(|range| pair.online(range));
             }
         }
-        let moved = pair.moved;
-        finish(pair);
-        moved
+        finish(pair)
     })
 }
 
 /// All objects come back, and all pages.
-fn finish(pair: Pair<'_, '_, '_>) {
+fn finish(pair: Pair<'_, '_, '_>) -> Tally {
     let slab = pair.slab;
     for (cache, model) in pair.caches {
         for &object in &model.held {
@@ -305,6 +408,7 @@ fn finish(pair: Pair<'_, '_, '_>) {
     slab.pages().drain_all().unwrap();
     let checked = slab.pages().check().unwrap();
     assert_eq!((checked.allocated.0, slab.pages().platform().misuses.get()), (0, 0));
+    pair.tally
 }
 
 fn number(name: &str) -> Option<u64> {
@@ -318,15 +422,18 @@ fn the_slab_allocator_does_what_the_naive_one_predicts() {
         Some(seed) => seed..seed + 1,
         None => 0..number("NEARPAGE_SEEDS").unwrap_or(SEEDS),
     };
-    let (mut moved, count) = (0, seeds.end - seeds.start);
+    let (mut all, count) = (Tally::default(), seeds.end - seeds.start);
     for seed in seeds {
         match catch_unwind(AssertUnwindSafe(|| run(seed))) {
-            Ok(objects) => moved += objects,
+            Ok(tally) => all.add(&tally),
             Err(_) => panic!(
                 "seed {seed}: NEARPAGE_SEED={seed} cargo test -p nearpage --test slab -- --nocapture"
             ),
         }
     }
-    println!("{moved} objects allocated or freed on {count} machines");
-    assert!(moved > 400_000 * count, "{moved}");
+    println!("{count} machines: {all:?}");
+    assert!(all.moved > 1_000_000 * count, "{all:?}");
+    if count >= SEEDS {
+        assert!(all.arrivals > 0 && all.departures > 0 && all.refusals > 0, "{all:?}");
+    }
 }

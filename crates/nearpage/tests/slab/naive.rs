@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use nearpage::slab::LocalNode;
 use nearpage::slab::geometry::Geometry;
 use nearpage::slab::tunables::{BATCH_IDLE, BATCH_MAX, Tunables};
+use nearpage::units::PfnRange;
 
 /// Objects of one size that share a block of pages; `free` are those that lie in it.
 #[derive(Debug)]
@@ -95,6 +96,12 @@ impl Cache {
         let Node { slabs, shared, aliens, free_objects, .. } = &self.nodes[node];
         let alien: usize = aliens.iter().map(Vec::len).sum();
         [*slabs, *free_objects as u64, shared.len() as u64, alien as u64]
+    }
+
+    /// Pages of slabs in a range of memory.
+    pub fn pages_in(&self, range: PfnRange) -> u64 {
+        let blocks = self.slabs.range(range.start.0 << 12..range.end.0 << 12);
+        (blocks.count() as u64) << self.geometry.order.0
     }
 
     pub fn in_stacks(&self) -> u64 {

@@ -1,0 +1,58 @@
+//! Memory is short: what caches keep goes back, also from within an allocation of a cache.
+
+use std::sync::{Arc, OnceLock};
+
+use nearpage::alloc::Request;
+use nearpage::gfp::Gfp;
+use nearpage::slab::{CacheOptions, SlabConfig};
+use nearpage::units::{NodeId, Order, PageCount};
+use nearpage_linux::Memory;
+use nearpage_linux::reclaim::{Reclaim, Shrinker};
+use nearpage_linux::slab::{KmemCache, SlabAllocator};
+
+/// Gives back what the caches of a slab allocator keep.
+#[derive(Default)]
+struct Caches(OnceLock<&'static SlabAllocator<'static>>);
+
+impl Shrinker for Caches {
+    fn shrink(&self, _node: NodeId, _pages: PageCount) -> PageCount {
+        self.0.get().map_or(PageCount(0), |slab| slab.shrink_all())
+    }
+}
+
+fn slabs(cache: &KmemCache<'_>, memory: &Memory) -> u64 {
+    let nodes = memory.topology().nodes().iter();
+    nodes.map(|node| cache.node_stats(node.id).unwrap().slabs).sum()
+}
+
+#[test]
+fn what_caches_keep_goes_back_when_memory_is_short() {
+    for use_rseq in [true, false] {
+        let (reclaim, caches) = (Reclaim::new(), Arc::<Caches>::default());
+        reclaim.add_shrinker(caches.clone());
+        let builder = Memory::builder().bytes_per_node(32 << 20).use_rseq(use_rseq);
+        // A shrinker lives as long as it likes, so what it shrinks does.
+        let memory: &'static Memory =
+            Box::leak(Box::new(builder.pressure(reclaim.clone()).build().unwrap()));
+        let slab: &'static _ = Box::leak(Box::new(memory.slab(SlabConfig::default()).unwrap()));
+        caches.0.set(slab).expect("set once");
+        let idle = slab.create(CacheOptions::new("idle", 512)).unwrap();
+        let objects: Vec<_> = (0..1000).map(|_| idle.alloc(Gfp::KERNEL).unwrap()).collect();
+        // SAFETY: just allocated, and freed once.
+        objects.into_iter().for_each(|object| unsafe { idle.free(object) }.unwrap());
+        assert!(slabs(&idle, memory) > 0);
+        // The busy cache asks for pages until there are none.
+        let busy = slab.create(CacheOptions::new("busy", 2048)).unwrap();
+        let held: Vec<_> = std::iter::from_fn(|| busy.alloc(Gfp::KERNEL).ok()).collect();
+        assert!(reclaim.counts().stalls > 0);
+        assert_eq!(slabs(&idle, memory), 0, "{}", memory.storage());
+        let page = Request::new(Order(0), Gfp::KERNEL);
+        assert!(memory.alloc_frames(page).is_err());
+        // SAFETY: just allocated, and freed once.
+        held.into_iter().for_each(|object| unsafe { busy.free(object) }.unwrap());
+        assert_eq!(slab.check().unwrap().held, 0);
+        slab.shrink_all();
+        memory.drain_all().unwrap();
+        assert_eq!((memory.check().unwrap().allocated.0, memory.misuses()), (0, 0));
+    }
+}
