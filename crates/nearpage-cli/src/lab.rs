@@ -8,6 +8,7 @@ pub mod catalog;
 pub mod error;
 pub mod fit;
 mod hog;
+mod locks;
 mod messages;
 pub mod misses;
 pub mod report;
@@ -51,6 +52,7 @@ pub fn run(scenario: &Scenario, options: &Options<'_>) -> Result<Report, LabErro
     let mut report = match &scenario.workload {
         Workload::MemoryHog(hog) => hog::run(scenario, hog, costs, options)?,
         Workload::SlabMessages(work) => slab::run(scenario, work, costs, options)?,
+        Workload::PageLocks(work) => locks::run(scenario, work, costs, options)?,
         Workload::Messages(all) => messages::run(scenario, all, costs, options)?,
     };
     misses::judge(&mut report);

@@ -2,5 +2,6 @@
 
 pub mod hog;
 pub mod messages;
+pub mod page_locks;
 pub mod slab_messages;
 pub mod ticks;

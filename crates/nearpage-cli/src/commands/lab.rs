@@ -81,8 +81,17 @@ Scenario files (TOML):
     distance         { matrix = [[10, 20], [20, 10]] }, or { local = 10, groups = [{ nodes = 4, distance =
                      22 }], other = 30 }: nodes that share a group of 4 are at 22, others at 30
   [allocator]        model (as in `nearpage topo --model`), zone_reclaim = true|false
+  [variants]         patches = [0, 1, 3]: of the series of 2023, all up to each; for [[workload.messages]]
+  one of
   [workload.memory-hog]  scale, memory = [\"12G\"], threads = [1, 19], stores_per_page
-  [calibrate]        scale and load_slowdown = { memory = \"12G\", threads = 1 }: cells of the reference
+  [workload.slab-messages]  objects = [256, 512], messages and burst of each CPU, published_messages,
+                     message_ns, others = [further machines, each with a name]
+  [[workload.messages]]  name, pairs, messages, turn, window, copy_ns or calibrate = { zone_lock_percent =
+                     50.0 }, blocks = [{ order = 3, every = 1, freed_by = \"receiver\" or \"sender\" }]
+  [workload.page-lock-storm]  processes = [20, 160], pages and faults of each, streamed = \"30M\" a fault,
+                     sharers = 1 (CPUs that share pages), locked_ns, calibrate = { home_service = \"global\" }
+  [calibrate]        scale and load_slowdown = { memory = \"12G\", threads = 1 }: cells of a memory hog's
+                     reference
   [reference]        columns = [...], rows = [[...]]
 Tables of costs (TOML): each figure is { value = ..., source = \"...\" }; see crates/nearpage-sim/costs.";
 

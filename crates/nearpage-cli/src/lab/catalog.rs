@@ -8,10 +8,11 @@ use super::error::LabError;
 use super::scenario::Scenario;
 
 /// Scenarios, in the order of `lab all`.
-const SCENARIOS: [(&str, &str); 9] = [
+const SCENARIOS: [(&str, &str); 10] = [
     ("zonelist-cache", include_str!("../../../nearpage-sim/scenarios/zonelist-cache.toml")),
     ("memoryless-slab", include_str!("../../../nearpage-sim/scenarios/memoryless-slab.toml")),
     ("pcp-autotune", include_str!("../../../nearpage-sim/scenarios/pcp-autotune.toml")),
+    ("page-waitqueue", include_str!("../../../nearpage-sim/scenarios/page-waitqueue.toml")),
     ("memoryless-8n2m", include_str!("../../../nearpage-sim/scenarios/memoryless-8n2m.toml")),
     ("gb200-34n", include_str!("../../../nearpage-sim/scenarios/gb200-34n.toml")),
     ("cxl-2s+1", include_str!("../../../nearpage-sim/scenarios/cxl-2s+1.toml")),
@@ -21,10 +22,11 @@ const SCENARIOS: [(&str, &str); 9] = [
 ];
 
 /// Tables of costs.
-const COSTS: [(&str, &str); 4] = [
+const COSTS: [(&str, &str); 5] = [
     ("altix-sn2", include_str!("../../../nearpage-sim/costs/altix-sn2.toml")),
     ("amd-8x6", include_str!("../../../nearpage-sim/costs/amd-8x6.toml")),
     ("hp-sx2000", include_str!("../../../nearpage-sim/costs/hp-sx2000.toml")),
+    ("intel-8s160", include_str!("../../../nearpage-sim/costs/intel-8s160.toml")),
     ("intel-2s128", include_str!("../../../nearpage-sim/costs/intel-2s128.toml")),
 ];
 

@@ -1,5 +1,7 @@
 //! Scenario files. `nearpage lab --help` describes the keys.
 
+mod locks;
+
 use std::ops::Range;
 
 use nearpage::alloc::Config;
@@ -15,6 +17,8 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::error::LabError;
+use locks::LocksTable;
+pub use locks::LocksWorkload;
 
 /// A scenario.
 #[derive(Clone, Debug)]
@@ -53,6 +57,8 @@ pub enum Workload {
     Messages(Vec<MessagesWorkload>),
     /// All CPUs send each other messages of objects.
     SlabMessages(SlabWorkload),
+    /// Processes that lock a page at each fault.
+    PageLocks(LocksWorkload),
 }
 
 /// Messages of objects, on several machines.
@@ -201,6 +207,7 @@ enum WorkloadTable {
     MemoryHog(HogTable),
     Messages(Vec<MessagesTable>),
     SlabMessages(SlabTable),
+    PageLockStorm(LocksTable),
 }
 
 #[derive(Deserialize)]
@@ -544,6 +551,7 @@ fn check_workload(
     let span = table.span();
     match table.into_inner() {
         WorkloadTable::SlabMessages(table) => Ok(Workload::SlabMessages(table.check()?)),
+        WorkloadTable::PageLockStorm(table) => Ok(Workload::PageLocks(table.check(cpus)?)),
         WorkloadTable::Messages(tables) => {
             let all = tables.iter().map(|table| table.check(cpus));
             Ok(Workload::Messages(all.collect::<Checked<_>>()?))
