@@ -8,6 +8,9 @@ pub mod catalog;
 pub mod error;
 pub mod fit;
 mod hog;
+mod huge;
+mod lifetimes;
+mod locks;
 mod messages;
 pub mod misses;
 pub mod report;
@@ -51,7 +54,15 @@ pub fn run(scenario: &Scenario, options: &Options<'_>) -> Result<Report, LabErro
     let mut report = match &scenario.workload {
         Workload::MemoryHog(hog) => hog::run(scenario, hog, costs, options)?,
         Workload::SlabMessages(work) => slab::run(scenario, work, costs, options)?,
-        Workload::Messages(all) => messages::run(scenario, all, costs, options)?,
+        Workload::HugeThenSingle(pages) => huge::run(scenario, *pages, costs)?,
+        Workload::PageLocks(work) => locks::run(scenario, work, costs, options)?,
+        Workload::Messages(all, lifetimes) => {
+            let mut report = messages::run(scenario, all, costs, options)?;
+            if let Some(work) = lifetimes {
+                lifetimes::add(scenario, work, options, &mut report)?;
+            }
+            report
+        }
     };
     misses::judge(&mut report);
     Ok(report)

@@ -36,6 +36,8 @@ struct Task {
     coroutine: Option<Coroutine<(), Stop, ()>>,
     yielder: *const Yielder<(), Stop>,
     is_blocked: bool,
+    /// How often it has waited: a timer that it no longer waits for has an older number.
+    waits: u32,
 }
 
 impl Drop for Task {
@@ -74,7 +76,8 @@ pub(crate) struct Executor<'w> {
 struct Queues {
     /// Tasks with work, by CPU.
     of_cpus: Vec<VecDeque<TaskId>>,
-    timers: BinaryHeap<Reverse<(u64, TaskId)>>,
+    /// When, whose, and for which of its waits.
+    timers: BinaryHeap<Reverse<(u64, TaskId, u32)>>,
 }
 
 /// Runs all tasks to their ends; returns how often one was resumed.
@@ -110,7 +113,7 @@ impl Executor<'_> {
         let coroutine = unsafe { Coroutine::with_stack_unchecked(stack, func) };
         let id = TaskId(self.tasks.borrow().len() as u32);
         let (coroutine, yielder, is_blocked) = (Some(coroutine), ptr::null(), false);
-        self.tasks.borrow_mut().push(Task { cpu, coroutine, yielder, is_blocked });
+        self.tasks.borrow_mut().push(Task { cpu, coroutine, yielder, is_blocked, waits: 0 });
         self.queues.borrow_mut().enqueue(self.world, cpu, id);
     }
 
@@ -137,13 +140,17 @@ impl Executor<'_> {
     /// Wakes those whose time has come before any CPU's.
     fn wake_timers(&self) {
         let queues = &mut *self.queues.borrow_mut();
-        while let Some(&Reverse((at_ps, id))) = queues.timers.peek() {
+        while let Some(&Reverse((at_ps, id, wait))) = queues.timers.peek() {
+            let task = &mut self.tasks.borrow_mut()[id.0 as usize];
+            if !task.is_blocked || task.waits != wait {
+                queues.timers.pop();
+                continue;
+            }
             let earliest = self.world.scheduler.borrow().earliest_ps();
             if earliest.is_some_and(|earliest| earliest < at_ps) {
                 return;
             }
             queues.timers.pop();
-            let task = &mut self.tasks.borrow_mut()[id.0 as usize];
             task.is_blocked = false;
             queues.wake(self.world, task.cpu, id, at_ps);
         }
@@ -165,13 +172,14 @@ impl Executor<'_> {
             let task = &mut self.tasks.borrow_mut()[at];
             task.yielder = self.world.yielder();
             task.coroutine = Some(coroutine);
-            match stop {
-                Stop::Preempted => queues.of_cpus[cpu].push_front(id),
-                Stop::Blocked => task.is_blocked = true,
-                Stop::Until(ps) => {
-                    task.is_blocked = true;
-                    queues.timers.push(Reverse((ps, id)));
-                }
+            if stop == Stop::Preempted {
+                queues.of_cpus[cpu].push_front(id);
+            } else {
+                task.is_blocked = true;
+                task.waits = task.waits.wrapping_add(1);
+            }
+            if let Stop::Until(ps) = stop {
+                queues.timers.push(Reverse((ps, id, task.waits)));
             }
         }
         if !queues.of_cpus[cpu].is_empty() {

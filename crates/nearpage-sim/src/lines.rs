@@ -45,6 +45,26 @@ pub struct LineCounts {
     pub from_memory: u64,
 }
 
+impl LineCounts {
+    /// All accesses.
+    #[must_use]
+    pub fn touched(self) -> u64 {
+        self.own_hits + self.node_hits + self.moved_near + self.moved_far + self.from_memory
+    }
+
+    /// What happened since an earlier look.
+    #[must_use]
+    pub fn since(self, before: Self) -> Self {
+        Self {
+            own_hits: self.own_hits - before.own_hits,
+            node_hits: self.node_hits - before.node_hits,
+            moved_near: self.moved_near - before.moved_near,
+            moved_far: self.moved_far - before.moved_far,
+            from_memory: self.from_memory - before.from_memory,
+        }
+    }
+}
+
 const OWNER_MASK: u64 = 0xffff;
 const SHARED: u64 = 1 << 16;
 const VERSION_SHIFT: u32 = 32;

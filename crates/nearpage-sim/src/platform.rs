@@ -4,11 +4,12 @@ use std::cell::{Cell, RefCell, RefMut};
 use std::ops::{Deref, DerefMut};
 
 use nearpage::error::FreeError;
-use nearpage::platform::{Access, Lock, NodeReclaimed, Platform, Shortage};
+use nearpage::platform::{Access, Lock, NodeReclaimed, Parked, ParkedThread, Platform, Shortage};
+use nearpage::sync::{AtomicU32, Ordering};
 use nearpage::units::{PageCount, Pfn};
 
 use crate::storage::SimStorage;
-use crate::world::{LockCounts, World, with_current};
+use crate::world::{LockCounts, TaskId, World, with_current};
 
 /// A lock of the simulated machine. Taken outside a run it costs nothing.
 #[derive(Debug)]
@@ -134,6 +135,25 @@ impl<'w> Platform for SimPlatform<'w> {
 
     fn node_reclaim(&self, shortage: Shortage) -> NodeReclaimed {
         self.help.node_reclaim(self.world, shortage)
+    }
+
+    fn this_thread(&self, _word: &AtomicU32) -> ParkedThread {
+        ParkedThread(self.world.task().0 as usize)
+    }
+
+    fn park(&self, word: &AtomicU32, deadline_ns: Option<u64>) -> Parked {
+        // Nobody else runs between this look and the stop.
+        if word.load(Ordering::Relaxed) == 0 {
+            match deadline_ns {
+                Some(ns) => self.world.sleep_until_ps(ns.saturating_mul(1000)),
+                None => self.world.block(),
+            }
+        }
+        Parked::Awake
+    }
+
+    fn unpark(&self, thread: ParkedThread) {
+        self.world.wake(TaskId(thread.0 as u32));
     }
 
     fn misuse(&self, _error: &FreeError) {

@@ -31,7 +31,7 @@ pub(crate) enum Stop {
     Preempted,
     /// Until somebody wakes it.
     Blocked,
-    /// Until that time (ps).
+    /// Until that time (ps), or until somebody wakes it.
     Until(u64),
 }
 
@@ -378,7 +378,7 @@ impl World {
         self.stop(Stop::Blocked);
     }
 
-    /// The running task waits until that time; its CPU may run others.
+    /// The running task waits until that time, or until it is woken; its CPU may run others.
     pub fn sleep_until_ps(&self, ps: u64) {
         self.stop(Stop::Until(ps));
     }
@@ -435,40 +435,51 @@ impl World {
         }
         let node = self.node_of_cpu[cpu] as usize;
         let source = self.lines.borrow_mut().access(cpu, node, line, access);
-        let mut counts = self.line_counts.get();
-        let ps = match source {
-            Source::Own => {
-                counts.own_hits += 1;
-                if access == Access::Atomic { self.prices.atomic } else { self.prices.own_hit }
-            }
-            Source::Node => {
-                counts.node_hits += 1;
-                self.prices.node_hit
-            }
-            Source::Owner(owner) => {
-                let from = self.node_of_cpu[owner as usize] as usize;
-                *(if from == node { &mut counts.moved_near } else { &mut counts.moved_far }) += 1;
-                let class = self.class(node, from);
-                self.loaded(cpu, class, self.prices.transfer[class])
-                    + self.home_queue_ps(cpu, home(), 1)
-            }
-            Source::Memory => {
-                let home = home();
-                *(if home == node { &mut counts.from_memory } else { &mut counts.moved_far }) += 1;
-                let class = self.class(node, home);
-                self.loaded(cpu, class, self.prices.memory[class])
-                    + self.home_queue_ps(cpu, home, 1)
-            }
-        };
-        self.line_counts.set(counts);
+        if source != Source::Own {
+            return self.fetch(cpu, node, source, home);
+        }
+        let counts = self.line_counts.get();
+        self.line_counts.set(LineCounts { own_hits: counts.own_hits + 1, ..counts });
+        let atomic = access == Access::Atomic;
+        let ps = if atomic { self.prices.atomic } else { self.prices.own_hit };
         self.clocks[cpu].set(self.clocks[cpu].get() + ps);
     }
 
-    /// Waits for the way into another node's memory, which then is busy for so many lines.
+    /// A line comes from elsewhere.
+    fn fetch(&self, cpu: usize, node: usize, source: Source, home: impl Fn() -> usize) {
+        let mut counts = self.line_counts.get();
+        let prices = &self.prices;
+        let (count, from, price) = match source {
+            Source::Own | Source::Node => (&mut counts.node_hits, None, &[prices.node_hit][..]),
+            Source::Owner(owner) => {
+                let from = self.node_of(owner.into());
+                let is_near = from == node;
+                let count = if is_near { &mut counts.moved_near } else { &mut counts.moved_far };
+                (count, Some(from), &*prices.transfer)
+            }
+            Source::Memory => {
+                let from = home();
+                let is_near = from == node;
+                let count = if is_near { &mut counts.from_memory } else { &mut counts.moved_far };
+                (count, Some(from), &*prices.memory)
+            }
+        };
+        *count += 1;
+        self.line_counts.set(counts);
+        let Some(from) = from else { return self.charge_ps(price[0]) };
+        let is_served = prices.home_service > 0;
+        let waits = if is_served { self.home_queue_ps(cpu, home(), 1) } else { 0 };
+        let class = self.class(node, from);
+        self.charge_ps(waits + self.loaded(cpu, class, price[class]));
+    }
+
+    /// Waits for the memory of a node, which then is busy for so many lines.
     fn home_queue_ps(&self, cpu: usize, home: usize, lines: u64) -> u64 {
-        if self.prices.home_service == 0 || self.node_of(cpu) == home {
+        if self.prices.home_service == 0 {
             return 0;
         }
+        // A home serves in the order of clocks: who asks earlier goes first.
+        self.point();
         let mut free_at = self.homes_free_at.borrow_mut();
         let now = self.clocks[cpu].get();
         let begin = free_at[home].max(now);

@@ -37,6 +37,8 @@ use zonelist::Scans;
 
 pub use bulk::SingleLoop;
 pub use run::BenchError;
+pub(super) use step::StepError;
+pub(super) use threads::Cpus;
 
 /// Measure what pages cost on this machine's real memory, beside the limit, glibc and the kernel.
 ///

@@ -1,12 +1,15 @@
 //! `nearpage lab`: published results and named scenarios on simulated machines.
 
 mod bulk;
+mod costs;
 mod csv;
+mod interrupt;
 mod text;
 
 use std::io::IsTerminal;
 use std::num::NonZeroUsize;
 use std::process::ExitCode;
+use std::sync::{MutexGuard, PoisonError};
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -27,7 +30,7 @@ use crate::lab::{self, Options, catalog};
 #[command(after_long_help = AFTER_HELP)]
 pub struct LabArgs {
     /// Scenarios by name, files, or `all`
-    #[arg(value_name = "NAME|FILE|all|sweep NAME")]
+    #[arg(value_name = "NAME|FILE|all|sweep NAME|costs [NAME]")]
     scenarios: Vec<String>,
 
     /// With `sweep NAME`: all combinations of these settings; values are a list or a range
@@ -57,6 +60,10 @@ pub struct LabArgs {
     /// A table of costs instead of the scenario's own: a name or a file
     #[arg(long, value_name = "FILE")]
     costs: Option<String>,
+
+    /// With `costs`: measure a table of costs on this machine and print it
+    #[arg(long)]
+    measure: bool,
 }
 
 const AFTER_HELP: &str = "\
@@ -81,10 +88,25 @@ Scenario files (TOML):
     distance         { matrix = [[10, 20], [20, 10]] }, or { local = 10, groups = [{ nodes = 4, distance =
                      22 }], other = 30 }: nodes that share a group of 4 are at 22, others at 30
   [allocator]        model (as in `nearpage topo --model`), zone_reclaim = true|false
-  [workload.memory-hog]  scale, memory = [\"12G\"], threads = [1, 19], stores_per_page
-  [calibrate]        scale and load_slowdown = { memory = \"12G\", threads = 1 }: cells of the reference
+  [variants]         patches = [0, 1, 3]: of the series of 2023, all up to each; for [[workload.messages]]
+  one of
+  [workload.memory-hog]  scale, memory = [\"12G\"], threads = [1, 19], stores_per_page, hot_add = 1: the node whose
+                     memory comes after a first run
+  [workload.slab-messages]  objects = [256, 512], messages and burst of each CPU, published_messages,
+                     message_ns, others = [further machines, each with a name]
+  [[workload.messages]]  name, pairs, messages, turn, window, copy_ns or calibrate = { zone_lock_percent =
+                     50.0 }, blocks = [{ order = 3, every = 1, freed_by = \"receiver\" or \"sender\" }]
+  [workload.page-lock-storm]  processes = [20, 160], pages and faults of each, streamed = \"30M\" a fault,
+                     sharers = 1 (CPUs that share pages), locked_ns, calibrate = { home_service = \"global\" }
+  [workload.process-lifetimes]  machine = { name, costs, nodes, distance }, cpus, trace = \"gcc\", \"container\"
+                     or a file, warm_up and count of each CPU, moves_percent, free_ns, page_ns or
+                     zone_lock_percent = 43.6 (calibrates it); may stand beside messages
+  [workload.huge-then-single]  pages
+  [calibrate]        scale and load_slowdown = { memory = \"12G\", threads = 1 }: cells of a memory hog's
+                     reference
   [reference]        columns = [...], rows = [[...]]
-Tables of costs (TOML): each figure is { value = ..., source = \"...\" }; see crates/nearpage-sim/costs.";
+Tables of costs (TOML): each figure is { value = ..., source = \"...\" }; `lab costs NAME` prints one,
+`lab costs --measure` makes one of this machine. Ctrl-C prints what is finished (exit status 130).";
 
 /// What a lab run failed of.
 #[derive(Debug, thiserror::Error)]
@@ -110,6 +132,12 @@ pub(super) fn run(arguments: &LabArgs) -> Result<(), CommandError> {
     if arguments.scenarios.is_empty() {
         return super::print(&text::list().map_err(LabFailure::from)?);
     }
+    if arguments.scenarios[0] == "costs" {
+        return print_costs(arguments);
+    }
+    if arguments.measure {
+        return Err(CommandError::Usage("`--measure` belongs to `lab costs`".into()));
+    }
     let (names, is_sweep) = match arguments.scenarios.split_first() {
         Some((first, names)) if first == "sweep" => (names, true),
         _ => (&*arguments.scenarios, false),
@@ -118,7 +146,10 @@ pub(super) fn run(arguments: &LabArgs) -> Result<(), CommandError> {
     let scenarios = scenarios(names).map_err(LabFailure::from)?;
     let costs = arguments.costs.as_deref().map(catalog::costs).transpose();
     let costs = costs.map_err(LabFailure::from)?;
-    let mut reports = Vec::new();
+    let work = interrupt::Shared::default();
+    let names = scenarios.iter().map(|entry| entry.name().to_owned()).collect();
+    lock(&work).left = names;
+    interrupt::watch(&work, Output::of(arguments)).map_err(CommandError::Output)?;
     for scenario in &scenarios {
         let report = match scenario {
             Entry::Bulk if is_sweep => {
@@ -129,12 +160,17 @@ pub(super) fn run(arguments: &LabArgs) -> Result<(), CommandError> {
             Entry::Bulk => bulk::run(arguments.single_loop)?,
             Entry::Simulated(scenario) => simulate(scenario, arguments, costs.as_ref())?,
         };
-        if !arguments.json && !arguments.csv {
+        if Output::of(arguments) == Output::Text {
             super::print(&text::report(&report))?;
         }
-        reports.push(report);
+        let mut work = lock(&work);
+        work.left.remove(0);
+        work.reports.push(report);
     }
-    print_all(arguments, &reports)?;
+    // Kept to the end: an interruption finds all or nothing printed.
+    let work = lock(&work);
+    let reports = &work.reports;
+    Output::of(arguments).print_at_end(reports)?;
     let failed: Vec<&str> =
         reports.iter().filter(|report| report.has_failed()).map(|report| &*report.name).collect();
     if failed.is_empty() { Ok(()) } else { Err(LabFailure::Off(failed.join(", ")).into()) }
@@ -155,6 +191,15 @@ enum Entry {
     Simulated(Box<Scenario>),
     /// Real memory.
     Bulk,
+}
+
+impl Entry {
+    fn name(&self) -> &str {
+        match self {
+            Self::Simulated(scenario) => &scenario.name,
+            Self::Bulk => bulk::NAME,
+        }
+    }
 }
 
 fn simulate(
@@ -179,14 +224,49 @@ fn simulate(
     Ok(report)
 }
 
-fn print_all(arguments: &LabArgs, reports: &[Report]) -> Result<(), CommandError> {
-    if arguments.json {
-        let json = serde_json::to_string_pretty(reports).expect("figures and text");
-        super::print(&format!("{json}\n"))?;
-    } else if arguments.csv {
-        super::print(&csv::reports(reports))?;
+fn print_costs(arguments: &LabArgs) -> Result<(), CommandError> {
+    match (arguments.measure, &arguments.scenarios[1..]) {
+        (true, []) => super::print(&costs::measure()?),
+        (false, []) => super::print(&costs::show(None)?),
+        (false, [name]) => super::print(&costs::show(Some(name))?),
+        _ => Err(CommandError::Usage("lab costs takes one name, or `--measure`".into())),
     }
-    Ok(())
+}
+
+fn lock(work: &interrupt::Shared) -> MutexGuard<'_, interrupt::Work> {
+    work.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// How reports are printed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Output {
+    /// Each when it is done.
+    Text,
+    /// All at the end.
+    Json,
+    /// All at the end.
+    Csv,
+}
+
+impl Output {
+    fn of(arguments: &LabArgs) -> Self {
+        match (arguments.json, arguments.csv) {
+            (true, _) => Self::Json,
+            (_, true) => Self::Csv,
+            _ => Self::Text,
+        }
+    }
+
+    fn print_at_end(self, reports: &[Report]) -> Result<(), CommandError> {
+        match self {
+            Self::Text => Ok(()),
+            Self::Json => {
+                let json = serde_json::to_string_pretty(reports).expect("figures and text");
+                super::print(&format!("{json}\n"))
+            }
+            Self::Csv => super::print(&csv::reports(reports)),
+        }
+    }
 }
 
 fn scenarios(names: &[String]) -> Result<Vec<Entry>, LabError> {

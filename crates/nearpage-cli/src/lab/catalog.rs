@@ -8,23 +8,33 @@ use super::error::LabError;
 use super::scenario::Scenario;
 
 /// Scenarios, in the order of `lab all`.
-const SCENARIOS: [(&str, &str); 9] = [
+const SCENARIOS: [(&str, &str); 14] = [
     ("zonelist-cache", include_str!("../../../nearpage-sim/scenarios/zonelist-cache.toml")),
     ("memoryless-slab", include_str!("../../../nearpage-sim/scenarios/memoryless-slab.toml")),
     ("pcp-autotune", include_str!("../../../nearpage-sim/scenarios/pcp-autotune.toml")),
+    ("page-waitqueue", include_str!("../../../nearpage-sim/scenarios/page-waitqueue.toml")),
     ("memoryless-8n2m", include_str!("../../../nearpage-sim/scenarios/memoryless-8n2m.toml")),
     ("gb200-34n", include_str!("../../../nearpage-sim/scenarios/gb200-34n.toml")),
     ("cxl-2s+1", include_str!("../../../nearpage-sim/scenarios/cxl-2s+1.toml")),
     ("p9-sparse", include_str!("../../../nearpage-sim/scenarios/p9-sparse.toml")),
     ("node0-empty", include_str!("../../../nearpage-sim/scenarios/node0-empty.toml")),
+    ("hot-add-later", include_str!("../../../nearpage-sim/scenarios/hot-add-later.toml")),
+    (
+        "container-exit-18x6GB",
+        include_str!("../../../nearpage-sim/scenarios/container-exit-18x6GB.toml"),
+    ),
+    ("jemalloc-purger", include_str!("../../../nearpage-sim/scenarios/jemalloc-purger.toml")),
+    ("thp-then-order0", include_str!("../../../nearpage-sim/scenarios/thp-then-order0.toml")),
     ("skb-order3", include_str!("../../../nearpage-sim/scenarios/skb-order3.toml")),
 ];
 
 /// Tables of costs.
-const COSTS: [(&str, &str); 4] = [
+const COSTS: [(&str, &str); 6] = [
     ("altix-sn2", include_str!("../../../nearpage-sim/costs/altix-sn2.toml")),
     ("amd-8x6", include_str!("../../../nearpage-sim/costs/amd-8x6.toml")),
     ("hp-sx2000", include_str!("../../../nearpage-sim/costs/hp-sx2000.toml")),
+    ("intel-8s160", include_str!("../../../nearpage-sim/costs/intel-8s160.toml")),
+    ("intel-2s224", include_str!("../../../nearpage-sim/costs/intel-2s224.toml")),
     ("intel-2s128", include_str!("../../../nearpage-sim/costs/intel-2s128.toml")),
 ];
 
@@ -53,9 +63,22 @@ pub fn scenario(name: &str) -> Result<Scenario, LabError> {
 /// # Errors
 /// [`LabError`] if there is none, or it is wrong.
 pub fn costs(name: &str) -> Result<Costs, LabError> {
-    let built_in = COSTS.iter().find(|(known, _)| *known == name);
-    let text = built_in.map_or_else(|| read(name), |(_, text)| Ok((*text).to_owned()))?;
+    let text = costs_text(name)?;
     Costs::parse(&text).map_err(|error| LabError::Costs { name: name.into(), error })
+}
+
+/// The text of a table of costs.
+///
+/// # Errors
+/// [`LabError`] if there is none.
+pub fn costs_text(name: &str) -> Result<String, LabError> {
+    let built_in = COSTS.iter().find(|(known, _)| *known == name);
+    built_in.map_or_else(|| read(name), |(_, text)| Ok((*text).to_owned()))
+}
+
+/// The names of all tables of costs.
+pub fn cost_names() -> impl Iterator<Item = &'static str> {
+    COSTS.iter().map(|(name, _)| *name)
 }
 
 fn read(path: &str) -> Result<String, LabError> {

@@ -10,14 +10,10 @@
 
 use std::cell::Cell;
 
-use nearpage::alloc::{Config, Request, ScanCounts};
-use nearpage::gfp::Gfp;
-use nearpage::model::Model;
+use nearpage::alloc::{Config, ScanCounts};
 use nearpage::platform::{NodeReclaimed, Shortage};
-use nearpage::units::{CpuId, NodeId, Order, Pfn};
 use nearpage::zonelist::cache::CacheRule;
 use nearpage_sim::costs::{Costs, CostsError};
-use nearpage_sim::executor::Tasks;
 use nearpage_sim::lines::LineCounts;
 use nearpage_sim::machine::Machine;
 use nearpage_sim::platform::Help;
@@ -27,15 +23,12 @@ use nearpage_sim::sim::{self, Setup};
 use nearpage_sim::workload::hog::{Hog, HogResult};
 use nearpage_sim::world::World;
 
-use super::Options;
 use super::error::LabError;
+use super::huge::{self, RULES, with_rule};
 use super::report::{Report, Tolerance};
 use super::scenario::{HogCalibration, HogWorkload, Scenario};
 use super::sweep::Probe;
-
-/// Rules of the cache, in the order of the tables.
-const RULES: [(&str, CacheRule); 3] =
-    [("off", CacheRule::Off), ("original", CacheRule::Original), ("keyed", CacheRule::Keyed)];
+use super::{Options, catalog};
 
 /// One amount of memory, one number of threads, one rule.
 #[derive(Clone, Copy, Debug)]
@@ -48,6 +41,8 @@ struct Variant {
 /// What came out.
 #[derive(Clone, Copy, Default, Debug)]
 struct Outcome {
+    /// Before a node's memory came, if it came later.
+    before: Option<HogResult>,
     hog: HogResult,
     scans: ScanCounts,
     lines: LineCounts,
@@ -113,7 +108,10 @@ pub(super) fn run(
     let outcomes: Vec<Outcome> = outcomes.into_iter().collect::<Result<_, _>>()?;
     tabulate(&bench, &cells, &outcomes, scale, &mut report);
     if scenario.reference.is_some() {
-        poisoning(&bench, &mut report)?;
+        let small = small_machine();
+        let (flat, config) = (Costs::flat(), Config::default());
+        huge::hold(&scenario.name, &small, &flat, config, 1000, &mut report)?;
+        today(&bench, options, &mut report)?;
     }
     Ok(report)
 }
@@ -163,6 +161,15 @@ impl Bench<'_> {
         };
         let help = EarlyReclaim { call_ns: self.call_ns, calls: Cell::new(0) };
         let outcome = sim::with_help(&setup, Box::new(VirtualTime::default()), &help, |sim| {
+            let before = match self.workload.hot_add {
+                Some(node) => {
+                    sim.allocator.offline_node(node).expect("nobody has a page of it yet");
+                    let before = hog.run(sim, &self.costs)?;
+                    sim.allocator.online_node(node).expect("it is offline");
+                    Some(before)
+                }
+                None => None,
+            };
             let result = hog.run(sim, &self.costs)?;
             let counts = |node| sim.allocator.scan_counts(node);
             let scans = sim.allocator.topology().indexes().map(counts);
@@ -170,6 +177,7 @@ impl Bench<'_> {
             let lines = sim.world.line_counts();
             let holds = sim.allocator.zones().iter().map(|zone| zone.holds().most_pages.0);
             Ok(Outcome {
+                before,
                 hog: result,
                 scans,
                 lines,
@@ -225,8 +233,10 @@ impl Bench<'_> {
     }
 }
 
-fn with_rule(config: Config, rule: CacheRule) -> Config {
-    Config { model: Model { zonelist_cache: rule, ..config.model }, ..config }
+/// Three nodes in a line.
+fn small_machine() -> Machine {
+    let machine = Machine::uniform(3, 2, 256 << 20);
+    Machine { distances: vec![10, 20, 30, 20, 10, 20, 30, 20, 10], ..machine }
 }
 
 fn label(bytes: u64, threads: usize) -> String {
@@ -326,6 +336,14 @@ fn count(report: &mut Report, name: &str, outcome: &Outcome) {
     report.count(format!("{name}: lines_moved_per_page"), a_page(outcome.lines.moved_far));
     report.count(format!("{name}: far_pages_per_page"), a_page(outcome.hog.remote));
     report.count(format!("{name}: refused"), outcome.hog.refused as f64);
+    if let Some(before) = outcome.before {
+        report.count(format!("{name}: far_pages_per_page before it came"), a_page(before.remote));
+        report.count(format!("{name}: refused before it came"), before.refused as f64);
+        let far = |hog: &HogResult| a_page(hog.remote + hog.refused);
+        let what =
+            format!("{name}: pages far or refused a page since the memory came, fewer than before");
+        report.hold(what, far(&outcome.hog), far(&outcome.hog) < far(&before));
+    }
     report.count(format!("{name}: zaps"), outcome.scans.zaps as f64);
 }
 
@@ -365,65 +383,49 @@ fn compare(
     }
 }
 
-/// The case that got the cache deleted: a failed huge page marks the next node full, and single pages go past it.
-fn poisoning(bench: &Bench<'_>, report: &mut Report) -> Result<(), LabError> {
-    const FAULT_NS: f64 = 1e5;
-    let mut machine = Machine::uniform(3, 2, 256 << 20);
-    machine.distances = vec![10, 20, 30, 20, 10, 20, 30, 20, 10];
-    for (name, rule) in RULES {
-        let costs = Costs::flat();
-        let setup = Setup {
-            machine: &machine,
-            costs: &costs,
-            config: with_rule(Config::default(), rule),
-            slab: None,
+/// A machine of today, of so many nodes of four CPUs, without zone reclaim: what the cache saves when it is nearly full.
+fn today(bench: &Bench<'_>, options: &Options<'_>, report: &mut Report) -> Result<(), LabError> {
+    const NODE_BYTES: u64 = 64 << 20;
+    let costs = catalog::costs("intel-2s128")?;
+    let config = Config::default();
+    let workload = HogWorkload {
+        scale: 1,
+        memory: Vec::new(),
+        threads: Vec::new(),
+        stores_per_page: 1,
+        calibrate: None,
+        hot_add: None,
+    };
+    for (nodes, least, most) in [(2u32, -1.0, 1.0), (32, 0.0, 100.0)] {
+        let machine = Machine::uniform(nodes, 4, NODE_BYTES);
+        let scenario = Scenario { config, reference: None, ..bench.scenario.clone() };
+        let today = Bench {
+            scenario: &scenario,
+            workload: &workload,
+            machine,
+            costs: costs.clone(),
+            call_ns: 0.0,
         };
-        let near = Cell::new(0u64);
-        let all = 1000u64;
-        let task = |sim: &sim::Sim<'_, '_>| {
-            fill_near(sim);
-            let huge = Gfp::TRANSHUGE_LIGHT.or(Gfp::NORETRY);
-            // Whether it is got does not matter: node 1 has no such block.
-            let _ = sim.allocator.alloc(Request::new(Order(9), huge));
-            for _ in 0..all {
-                sim.world.charge_ns(FAULT_NS);
-                let page = sim.allocator.alloc(Request::new(Order(0), Gfp::HIGHUSER_MOVABLE));
-                near.set(
-                    near.get()
-                        + u64::from(page.is_ok_and(|page| sim.world.node_of_page(page) == 1)),
-                );
-            }
-        };
-        let run = |sim: &sim::Sim<'_, '_>| {
-            let mut tasks = Tasks::default();
-            tasks.add(CpuId(0), || task(sim));
-            sim.run(tasks).is_ok()
-        };
-        sim::with(&setup, Box::new(VirtualTime::default()), run)
-            .map_err(|error| LabError::Machine { name: bench.scenario.name.clone(), error })?;
-        let share = near.get() as f64 / all as f64 * 100.0;
-        let (what, ok) = match rule {
-            CacheRule::Original => ("at most 10: poisoned", share <= 10.0),
-            _ => ("at least 90", share >= 90.0),
-        };
-        let text = format!(
-            "after a failed huge page, percent of single pages from the near node, {name}: {what}"
-        );
-        report.hold(text, share, ok);
+        let bytes = u64::from(nodes) * NODE_BYTES / 10 * 9;
+        let cells: Vec<Variant> = [1, 4]
+            .into_iter()
+            .flat_map(|threads| {
+                [CacheRule::Off, CacheRule::Keyed].map(|rule| Variant { bytes, threads, rule })
+            })
+            .collect();
+        let outcomes = pool::run(options.threads, &cells, |cell| today.measure(cell), |_| ());
+        let outcomes: Vec<Outcome> = outcomes.into_iter().collect::<Result<_, _>>()?;
+        for (cells, pair) in cells.chunks(2).zip(outcomes.chunks(2)) {
+            let sys = |at: usize| pair[at].hog.sys_ps as f64;
+            let saved = 100.0 * (1.0 - sys(1) / sys(0));
+            let name = format!("today, {nodes} nodes nearly full, {} threads", cells[0].threads);
+            count(report, &format!("{name}, off"), &pair[0]);
+            count(report, &format!("{name}, keyed"), &pair[1]);
+            let what = format!(
+                "{name}, no zone reclaim: percent of sys that the keyed cache saves, {least} to {most}"
+            );
+            report.hold(what, saved, (least..=most).contains(&saved));
+        }
     }
     Ok(())
-}
-
-/// Node 0 has nothing left; node 1 has every other page.
-fn fill_near(sim: &sim::Sim<'_, '_>) {
-    let take = |node| {
-        let request =
-            Request::new(Order(0), Gfp::HIGHUSER_MOVABLE.or(Gfp::THISNODE)).on(NodeId(node));
-        core::iter::from_fn(|| sim.allocator.alloc(request).ok()).collect::<Vec<Pfn>>()
-    };
-    take(0);
-    for page in take(1).into_iter().filter(|page| page.0 % 2 == 0) {
-        sim.allocator.free(page, Order(0)).expect("it was just allocated");
-    }
-    sim.allocator.drain_all().expect("nobody else drains");
 }

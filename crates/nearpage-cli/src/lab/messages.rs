@@ -30,11 +30,46 @@ struct Outcome {
     result: MessagesResult,
     /// Time that CPUs waited for locks.
     waited_ps: u64,
-    high_order_drains: u64,
-    drains: u64,
-    from_zone: u64,
-    most_pages_per_hold: u64,
-    cached_pages: u64,
+    counts: PageCounts,
+}
+
+/// What pagesets and zones counted.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct PageCounts {
+    pub(super) high_order_drains: u64,
+    pub(super) drains: u64,
+    pub(super) from_zone: u64,
+    /// In one hold of a zone's lock, ever.
+    pub(super) most_pages_per_hold: u64,
+    /// In pagesets now.
+    pub(super) cached_pages: u64,
+}
+
+impl PageCounts {
+    /// All of a run so far.
+    pub(super) fn of(sim: &Sim<'_, '_>) -> Self {
+        let mut counts = Self::default();
+        for (_, _, pagesets) in sim.allocator.cpus() {
+            for pageset in pagesets {
+                counts.high_order_drains += pageset.events().high_order_drains.get();
+                counts.drains += pageset.events().drains.get();
+                counts.from_zone += pageset.events().refilled_pages.get();
+                counts.cached_pages += pageset.count().0;
+            }
+        }
+        let holds = sim.allocator.zones().iter().map(|zone| zone.holds().most_pages.0);
+        Self { most_pages_per_hold: holds.max().unwrap_or(0), ..counts }
+    }
+
+    /// Since an earlier look.
+    pub(super) fn since(self, before: Self) -> Self {
+        Self {
+            high_order_drains: self.high_order_drains - before.high_order_drains,
+            drains: self.drains - before.drains,
+            from_zone: self.from_zone - before.from_zone,
+            ..self
+        }
+    }
 }
 
 impl Outcome {
@@ -43,7 +78,7 @@ impl Outcome {
     }
 
     fn free_high_per_page(&self) -> f64 {
-        self.high_order_drains as f64 / self.from_zone.max(1) as f64
+        self.counts.high_order_drains as f64 / self.counts.from_zone.max(1) as f64
     }
 
     fn score(&self) -> f64 {
@@ -62,13 +97,14 @@ pub(super) fn run(
     let mut jobs: Vec<(usize, u8, f64)> = Vec::new();
     for (index, workload) in workloads.iter().enumerate() {
         let copy_ns = calibrated(scenario, workload, costs)?;
-        report.notes.push(format!(
-            "calibrated: {copy_ns:.0} ns a message on each side ({}, zone lock {} % in the base row); all else is \
-             predicted",
-            workload.name,
-            workload.zone_lock_percent.unwrap_or(0.0),
-        ));
-        report.count(format!("{}: calibrated.copy_ns", workload.name), copy_ns);
+        if let Some(percent) = workload.zone_lock_percent {
+            report.notes.push(format!(
+                "calibrated: {copy_ns:.0} ns a message on each side ({}, zone lock {percent} % in the base row); all \
+                 else is predicted",
+                workload.name,
+            ));
+            report.count(format!("{}: calibrated.copy_ns", workload.name), copy_ns);
+        }
         jobs.extend(patches.iter().map(|&patch| (index, patch, copy_ns)));
     }
     let done = |finished| (options.progress)(finished, jobs.len());
@@ -98,9 +134,11 @@ pub(super) fn run(
             &mut report,
         );
     }
-    report.notes.push(
-        "times are model time; LLC misses are not modelled, so scores know nothing of them".into(),
-    );
+    if !workloads.is_empty() {
+        let note =
+            "times are model time; LLC misses are not modelled, so scores know nothing of them";
+        report.notes.push(note.into());
+    }
     Ok(report)
 }
 
@@ -148,8 +186,8 @@ pub(super) fn probe(
         let messages = workload.messages.div_ceil(4);
         let outcome = measure_with(scenario, workload, costs, config, copy_ns, messages)?;
         sum.work_per_second += 1e12 * outcome.score();
-        sum.worst_hold_pages = sum.worst_hold_pages.max(outcome.most_pages_per_hold);
-        let bytes = outcome.cached_pages * scenario.machine.machine.page_bytes();
+        sum.worst_hold_pages = sum.worst_hold_pages.max(outcome.counts.most_pages_per_hold);
+        let bytes = outcome.counts.cached_pages * scenario.machine.machine.page_bytes();
         sum.cached_bytes = sum.cached_bytes.max(bytes);
     }
     Ok(sum)
@@ -165,8 +203,7 @@ fn measure_with(
 ) -> Result<Outcome, LabError> {
     let machine = &scenario.machine.machine;
     let setup = Setup { machine, costs, config, slab: None };
-    let slice_kb = costs.more("cache_slice_kb").unwrap_or(0.0);
-    let slice = PageCount((slice_kb * 1024.0) as u64 >> machine.page_shift);
+    let slice = slice_of(costs, machine);
     let work = Messages {
         pairs: pairs(machine, workload.pairs),
         blocks: workload.blocks.clone(),
@@ -178,7 +215,8 @@ fn measure_with(
     let run = |sim: &Sim<'_, '_>| {
         set_slices(sim, slice);
         let result = work.run(sim).expect("the two sides of a pair wake each other");
-        Outcome { result, ..counts(sim) }
+        let waited_ps = sim.world.lock_counts().waited_ps;
+        Outcome { result, waited_ps, counts: PageCounts::of(sim) }
     };
     sim::with(&setup, Box::new(VirtualTime::default()), run)
         .map_err(|error| LabError::Machine { name: scenario.name.clone(), error })
@@ -202,7 +240,13 @@ fn pairs(machine: &Machine, pairs: usize) -> Vec<(CpuId, CpuId)> {
     all
 }
 
-fn set_slices(sim: &Sim<'_, '_>, slice: PageCount) {
+/// How much of the caches a CPU has for itself.
+pub(super) fn slice_of(costs: &Costs, machine: &Machine) -> PageCount {
+    let slice_kb = costs.more("cache_slice_kb").unwrap_or(0.0);
+    PageCount((slice_kb * 1024.0) as u64 >> machine.page_shift)
+}
+
+pub(super) fn set_slices(sim: &Sim<'_, '_>, slice: PageCount) {
     let rules = &sim.allocator.model().pcp;
     for (_, _, pagesets) in sim.allocator.cpus() {
         for pageset in pagesets {
@@ -211,23 +255,6 @@ fn set_slices(sim: &Sim<'_, '_>, slice: PageCount) {
             pageset.set_settings(tuning);
         }
     }
-}
-
-fn counts(sim: &Sim<'_, '_>) -> Outcome {
-    let mut outcome =
-        Outcome { waited_ps: sim.world.lock_counts().waited_ps, ..Outcome::default() };
-    for (_, _, pagesets) in sim.allocator.cpus() {
-        for pageset in pagesets {
-            outcome.high_order_drains += pageset.events().high_order_drains.get();
-            outcome.drains += pageset.events().drains.get();
-            outcome.from_zone += pageset.events().refilled_pages.get();
-            outcome.cached_pages += pageset.count().0;
-        }
-    }
-    for zone in sim.allocator.zones() {
-        outcome.most_pages_per_hold = outcome.most_pages_per_hold.max(zone.holds().most_pages.0);
-    }
-    outcome
 }
 
 fn tabulate(
@@ -249,19 +276,22 @@ fn tabulate(
         let score = 100.0 * outcome.score() / base.score();
         let cells = [
             format!("{free_high:.4}"),
-            outcome.drains.to_string(),
-            outcome.from_zone.to_string(),
-            outcome.most_pages_per_hold.to_string(),
-            outcome.cached_pages.to_string(),
+            outcome.counts.drains.to_string(),
+            outcome.counts.from_zone.to_string(),
+            outcome.counts.most_pages_per_hold.to_string(),
+            outcome.counts.cached_pages.to_string(),
             format!("{:.1}", outcome.zone_lock_percent()),
             format!("{score:.1}"),
         ];
         report.table.rows.push([name.clone()].into_iter().chain(cells).collect());
-        report.count(format!("{name}: most_pages_per_hold"), outcome.most_pages_per_hold as f64);
-        report.count(format!("{name}: cached_pages"), outcome.cached_pages as f64);
-        report.count(format!("{name}: drains"), outcome.drains as f64);
-        report.count(format!("{name}: high_order_drains"), outcome.high_order_drains as f64);
-        report.count(format!("{name}: pages_from_zone"), outcome.from_zone as f64);
+        report.count(
+            format!("{name}: most_pages_per_hold"),
+            outcome.counts.most_pages_per_hold as f64,
+        );
+        report.count(format!("{name}: cached_pages"), outcome.counts.cached_pages as f64);
+        report.count(format!("{name}: drains"), outcome.counts.drains as f64);
+        report.count(format!("{name}: high_order_drains"), outcome.counts.high_order_drains as f64);
+        report.count(format!("{name}: pages_from_zone"), outcome.counts.from_zone as f64);
         report.count(format!("{name}: refused"), outcome.result.refused as f64);
         let tunes = patch == 7 || patch == 9;
         if !tunes {

@@ -1,5 +1,8 @@
 //! Scenario files. `nearpage lab --help` describes the keys.
 
+mod lifetimes;
+mod locks;
+
 use std::ops::Range;
 
 use nearpage::alloc::Config;
@@ -15,6 +18,10 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::error::LabError;
+use lifetimes::LifetimesTable;
+pub use lifetimes::LifetimesWorkload;
+use locks::LocksTable;
+pub use locks::LocksWorkload;
 
 /// A scenario.
 #[derive(Clone, Debug)]
@@ -49,10 +56,14 @@ pub struct MachineOf {
 pub enum Workload {
     /// Threads of one process that write to new memory.
     MemoryHog(HogWorkload),
-    /// Pairs of CPUs that send each other messages, one kind after the other.
-    Messages(Vec<MessagesWorkload>),
+    /// Pairs of CPUs that send each other messages, one kind after the other; then processes, if there are any.
+    Messages(Vec<MessagesWorkload>, Option<LifetimesWorkload>),
     /// All CPUs send each other messages of objects.
     SlabMessages(SlabWorkload),
+    /// Processes that lock a page at each fault.
+    PageLocks(LocksWorkload),
+    /// A huge page that fails, and so many single ones.
+    HugeThenSingle(u64),
 }
 
 /// Messages of objects, on several machines.
@@ -106,6 +117,8 @@ pub struct HogWorkload {
     pub stores_per_page: u64,
     /// The cells that calibrate, if any: memory in bytes and threads.
     pub calibrate: Option<HogCalibration>,
+    /// The node whose memory comes only after the threads have run once.
+    pub hot_add: Option<NodeId>,
 }
 
 /// The cells of a memory hog's table that calibrate the model.
@@ -195,12 +208,22 @@ struct AllocatorTable {
     zone_reclaim: bool,
 }
 
+/// One of them; `messages` and `process-lifetimes` may stand together.
 #[derive(Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum WorkloadTable {
-    MemoryHog(HogTable),
-    Messages(Vec<MessagesTable>),
-    SlabMessages(SlabTable),
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+struct WorkloadTable {
+    memory_hog: Option<HogTable>,
+    messages: Option<Vec<MessagesTable>>,
+    process_lifetimes: Option<LifetimesTable>,
+    slab_messages: Option<SlabTable>,
+    page_lock_storm: Option<LocksTable>,
+    huge_then_single: Option<HugeTable>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct HugeTable {
+    pages: Spanned<u64>,
 }
 
 #[derive(Deserialize)]
@@ -213,12 +236,12 @@ struct SlabTable {
     #[serde(default)]
     message_ns: f64,
     #[serde(default)]
-    others: Vec<OtherTable>,
+    others: Vec<NamedMachineTable>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct OtherTable {
+struct NamedMachineTable {
     name: String,
     page_size: Option<Spanned<String>>,
     costs: String,
@@ -240,19 +263,26 @@ impl SlabTable {
                 return wrong(value.span(), format!("{key} is 0; accepted: 1 or more"));
             }
         }
-        let other = |table: OtherTable| {
-            let OtherTable { name, page_size, costs, nodes, distance } = table;
-            let machine = MachineTable { page_size, costs: costs.clone(), nodes, distance };
-            Ok((name, MachineOf { machine: machine.check()?, costs }))
-        };
         Ok(SlabWorkload {
             objects: self.objects.into_inner(),
             messages: self.messages.into_inner(),
             burst: self.burst.into_inner(),
             published_messages: self.published_messages,
             message_ns: self.message_ns,
-            others: self.others.into_iter().map(other).collect::<Checked<_>>()?,
+            others: self
+                .others
+                .into_iter()
+                .map(NamedMachineTable::check)
+                .collect::<Checked<_>>()?,
         })
+    }
+}
+
+impl NamedMachineTable {
+    fn check(self) -> Checked<(String, MachineOf)> {
+        let Self { name, page_size, costs, nodes, distance } = self;
+        let machine = MachineTable { page_size, costs: costs.clone(), nodes, distance };
+        Ok((name, MachineOf { machine: machine.check()?, costs }))
     }
 }
 
@@ -355,6 +385,7 @@ struct HogTable {
     memory: Vec<Spanned<String>>,
     threads: Vec<Spanned<usize>>,
     stores_per_page: u64,
+    hot_add: Option<Spanned<u32>>,
 }
 
 #[derive(Deserialize)]
@@ -413,9 +444,8 @@ impl File {
         let costs = self.machine.costs.clone();
         let machine = self.machine.check()?;
         let config = self.allocator.check()?;
-        let cpus = machine.cpus().count();
         let patches = self.variants.check()?;
-        let workload = check_workload(self.workload, self.calibrate.as_ref(), cpus)?;
+        let workload = check_workload(self.workload, self.calibrate.as_ref(), &machine)?;
         let reference = self.reference.map(check_reference).transpose()?;
         let (name, title) = (self.name, self.title);
         let machine = MachineOf { machine, costs };
@@ -527,9 +557,100 @@ fn model(name: &Spanned<String>) -> Checked<Model> {
 fn check_workload(
     table: Spanned<WorkloadTable>,
     calibrate: Option<&CalibrateTable>,
-    cpus: usize,
+    machine: &Machine,
 ) -> Checked<Workload> {
-    let threads_of = |threads: &Spanned<usize>| match *threads.get_ref() {
+    let (span, cpus) = (table.span(), machine.cpus().count());
+    let table = table.into_inner();
+    if table.kinds() != 1 {
+        return wrong(
+            span,
+            "workload: accepted: one of memory-hog, messages, process-lifetimes, slab-messages, page-lock-storm, \
+             huge-then-single; messages and process-lifetimes may stand together",
+        );
+    }
+    if let Some(table) = table.memory_hog {
+        return Ok(Workload::MemoryHog(table.check(span, calibrate, machine)?));
+    }
+    if let Some(table) = table.slab_messages {
+        return Ok(Workload::SlabMessages(table.check()?));
+    }
+    if let Some(table) = table.page_lock_storm {
+        return Ok(Workload::PageLocks(table.check(cpus)?));
+    }
+    if let Some(HugeTable { pages }) = table.huge_then_single {
+        return match *pages.get_ref() {
+            0 => wrong(pages.span(), "pages is 0; accepted: 1 or more"),
+            _ if machine.nodes.iter().take_while(|node| node.bytes > 0).count() < 2 => {
+                wrong(pages.span(), "huge-then-single: the first two nodes must have memory")
+            }
+            count => Ok(Workload::HugeThenSingle(count)),
+        };
+    }
+    let messages = table.messages.iter().flatten().map(|table| table.check(cpus));
+    let lifetimes = table.process_lifetimes.map(LifetimesTable::check).transpose()?;
+    Ok(Workload::Messages(messages.collect::<Checked<_>>()?, lifetimes))
+}
+
+impl WorkloadTable {
+    /// How many kinds of work there are.
+    fn kinds(&self) -> usize {
+        let kinds = [
+            self.memory_hog.is_some(),
+            self.messages.is_some() || self.process_lifetimes.is_some(),
+            self.slab_messages.is_some(),
+            self.page_lock_storm.is_some(),
+            self.huge_then_single.is_some(),
+        ];
+        kinds.into_iter().filter(|is_there| *is_there).count()
+    }
+}
+
+impl HogTable {
+    fn check(
+        self,
+        span: Range<usize>,
+        calibrate: Option<&CalibrateTable>,
+        machine: &Machine,
+    ) -> Checked<HogWorkload> {
+        if self.scale == 0 || self.stores_per_page == 0 {
+            return wrong(span, "workload: scale and stores_per_page must be 1 or more");
+        }
+        let cpus = machine.cpus().count();
+        let memory = self.memory.iter().map(|text| bytes_of("memory", text));
+        let threads = self.threads.iter().map(|threads| threads_of(threads, cpus));
+        let cell = |cell: &CellTable| {
+            Ok((bytes_of("memory", &cell.memory)?, threads_of(&cell.threads, cpus)?))
+        };
+        let calibrate = calibrate.map(|table| {
+            let (scale, load_slowdown) = (cell(&table.scale)?, cell(&table.load_slowdown)?);
+            Ok(HogCalibration { scale, load_slowdown })
+        });
+        let comes_later = |id: &Spanned<u32>| {
+            let node = NodeId(*id.get_ref());
+            let with_memory = machine.nodes.iter().filter(|node| node.bytes > 0);
+            match with_memory.map(|node| node.id).collect::<Vec<_>>() {
+                ids if ids.contains(&node) && ids.len() > 1 => Ok(node),
+                ids => wrong(
+                    id.span(),
+                    format!(
+                        "hot_add is {node:?}; accepted: one of two or more nodes with memory: {ids:?}"
+                    ),
+                ),
+            }
+        };
+        Ok(HogWorkload {
+            scale: self.scale,
+            memory: memory.collect::<Checked<_>>()?,
+            threads: threads.collect::<Checked<_>>()?,
+            stores_per_page: self.stores_per_page,
+            calibrate: calibrate.transpose()?,
+            hot_add: self.hot_add.as_ref().map(comes_later).transpose()?,
+        })
+    }
+}
+
+fn threads_of(threads: &Spanned<usize>, cpus: usize) -> Checked<usize> {
+    match *threads.get_ref() {
         0 => wrong(
             threads.span(),
             format!("threads is 0; accepted: 1 to {cpus}, the CPUs of the machine"),
@@ -538,34 +659,6 @@ fn check_workload(
             wrong(threads.span(), format!("threads is {n}; the machine has {cpus} CPUs"))
         }
         n => Ok(n),
-    };
-    let cell =
-        |cell: &CellTable| Ok((bytes_of("memory", &cell.memory)?, threads_of(&cell.threads)?));
-    let span = table.span();
-    match table.into_inner() {
-        WorkloadTable::SlabMessages(table) => Ok(Workload::SlabMessages(table.check()?)),
-        WorkloadTable::Messages(tables) => {
-            let all = tables.iter().map(|table| table.check(cpus));
-            Ok(Workload::Messages(all.collect::<Checked<_>>()?))
-        }
-        WorkloadTable::MemoryHog(HogTable { scale, memory, threads, stores_per_page }) => {
-            if scale == 0 || stores_per_page == 0 {
-                return wrong(span, "workload: scale and stores_per_page must be 1 or more");
-            }
-            let memory = memory.iter().map(|text| bytes_of("memory", text));
-            let threads = threads.iter().map(threads_of);
-            let calibrate = calibrate.map(|table| {
-                let (scale, load_slowdown) = (cell(&table.scale)?, cell(&table.load_slowdown)?);
-                Ok(HogCalibration { scale, load_slowdown })
-            });
-            Ok(Workload::MemoryHog(HogWorkload {
-                scale,
-                memory: memory.collect::<Checked<_>>()?,
-                threads: threads.collect::<Checked<_>>()?,
-                stores_per_page,
-                calibrate: calibrate.transpose()?,
-            }))
-        }
     }
 }
 

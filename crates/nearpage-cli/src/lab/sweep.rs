@@ -12,7 +12,7 @@ use nearpage_sim::pool;
 use super::error::LabError;
 use super::report::Report;
 use super::scenario::{Scenario, Workload};
-use super::{Options, catalog, hog, messages, slab};
+use super::{Options, catalog, hog, huge, locks, messages, slab};
 
 /// A setting and the values that it takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -172,7 +172,9 @@ pub fn run(scenario: &Scenario, over: &[Over], options: &Options<'_>) -> Result<
 fn probe(scenario: &Scenario, config: Config, costs: &Costs, seed: u64) -> Result<Probe, LabError> {
     match &scenario.workload {
         Workload::MemoryHog(work) => hog::probe(scenario, work, costs, config),
-        Workload::Messages(all) => messages::probe(scenario, all, costs, config),
+        Workload::Messages(all, _) => messages::probe(scenario, all, costs, config),
+        Workload::HugeThenSingle(pages) => huge::probe(scenario, *pages, costs, config),
+        Workload::PageLocks(work) => locks::probe(scenario, work, costs, config, seed),
         Workload::SlabMessages(work) => slab::probe(scenario, work, costs, config, seed),
     }
 }

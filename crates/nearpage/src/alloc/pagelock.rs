@@ -8,9 +8,9 @@ use crate::error::PageLockError;
 use crate::frame::{Frame, FrameState, Word};
 use crate::pagelock::{
     Awaited, Bucket, Interrupted, Key, PageSite, Site, Unlocked, Wait, WaitCounts, WaitTable,
-    try_lock, try_unlock,
+    WaitTables, try_lock, try_unlock,
 };
-use crate::platform::Platform;
+use crate::platform::{Access, Platform};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::units::{MAX_ORDER, NodeIndex, Order, Pfn, ZoneIndex};
 
@@ -378,6 +378,10 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     fn wait_table(&self, pfn: Pfn) -> &'m WaitTable<'m, P> {
         let by_word = self.head_of(pfn).map(|frame| frame.word().zone());
         let zone = by_word.unwrap_or_else(|| self.zone_of_page(pfn));
+        if self.model.page_lock.tables == WaitTables::PerZone {
+            // Linux 4.8 finds the table by the zone; where it lies is fixed under the other rules.
+            self.platform.touch(self.zones[zone.0 as usize].marks_line(), Access::Read);
+        }
         self.wait_tables[zone.0 as usize]
     }
 
@@ -462,7 +466,7 @@ mod tests {
     use crate::error::FreeError;
     use crate::gfp::Gfp;
     use crate::model::Model;
-    use crate::pagelock::{PageLockRules, WaitTables, WaitersBit};
+    use crate::pagelock::{PageLockRules, WaitersBit};
     use crate::testing::machine::TestMachine;
 
     const PAGE: Request = Request::new(Order(0), Gfp::KERNEL);

@@ -48,7 +48,7 @@ pub use queue::{Bucket, HeldBucket, Kind, Queue};
 pub use table::{WaitCounts, WaitTable};
 pub use wait::{Awaited, Interrupted, PageSite, Site, Unlocked, Wait, try_lock, try_unlock};
 
-use crate::platform::{Lock, Parked, ParkedThread, Platform};
+use crate::platform::{Access, Lock, Parked, ParkedThread, Platform};
 use crate::sync::{AtomicU32, Cell32};
 
 /// How often a waiter may find that somebody else took the lock that it was woken for. The unfairness of
@@ -97,6 +97,9 @@ pub trait Parking {
     fn unpark(&self, thread: ParkedThread);
     /// As [`Platform::now_ns`].
     fn now_ns(&self) -> u64;
+    /// As [`Platform::touch`].
+    #[inline(always)]
+    fn touch(&self, _line: *const (), _access: Access) {}
 }
 
 impl<P: Platform> Parking for P {
@@ -117,5 +120,10 @@ impl<P: Platform> Parking for P {
 
     fn now_ns(&self) -> u64 {
         Platform::now_ns(self)
+    }
+
+    #[inline(always)]
+    fn touch(&self, line: *const (), access: Access) {
+        Platform::touch(self, line, access);
     }
 }

@@ -10,7 +10,7 @@ use super::hash::Key;
 use super::queue::{Entry, Kind, LockedBucket, OWNER, Verdict, WAITING, WOKEN, Woken};
 use super::table::WaitTable;
 use super::{OVERTAKEN_MAX, Parking};
-use crate::platform::Parked;
+use crate::platform::{Access, Parked};
 use crate::sync::{Cell32, Ordering};
 use crate::units::NodeIndex;
 
@@ -101,6 +101,7 @@ impl<K: Parking> PageSite<'_, K> {
     /// Wakes all readers, and the oldest of those who want the lock, after the page was unlocked.
     pub fn wake(self) {
         let Self { site, word, waiters_bit } = self;
+        site.touch(Access::Read);
         if waiters_bit == WaitersBit::Off && !site.table.bucket(site.key).has_entries() {
             return;
         }
@@ -142,8 +143,15 @@ fn settle<K: Parking>(bucket: &LockedBucket<'_, K>, key: Key, word: &K::Word) {
 }
 
 impl<K: Parking> Site<'_, K> {
+    /// The bucket's line is touched, for hosts that charge for it.
+    #[inline(always)]
+    fn touch(self, access: Access) {
+        self.parking.touch(core::ptr::from_ref(self.table.bucket(self.key)).cast(), access);
+    }
+
     /// Wakes all who wait for the key, if there are any.
     pub fn wake_all(self) {
+        self.touch(Access::Read);
         if self.table.bucket(self.key).has_entries() {
             self.wake(|_| Verdict::Wake(WOKEN), |_| {});
         }
@@ -154,6 +162,7 @@ impl<K: Parking> Site<'_, K> {
         let mut ticket = None;
         loop {
             let mut woken = Woken::new();
+            self.touch(Access::Write);
             {
                 let mut bucket = self.table.bucket(self.key).lock();
                 let ticket = *ticket.get_or_insert(bucket.next_ticket());
@@ -294,6 +303,7 @@ impl<'t, K: Parking> Wait<'t, K> {
         // SAFETY: the entry is a field, pinned as the wait is, and nothing moves it out.
         let entry = unsafe { self.map_unchecked(|wait| &wait.entry) };
         let thread = site.parking.this_thread(entry.get_ref().signal());
+        site.touch(Access::Write);
         let mut bucket = site.table.bucket(site.key).lock();
         // SAFETY: 1. The bucket is that of the entry's key, and the entry is not listed: the state is `Idle`.
         // 2. It is taken out in `leave`, at the latest when the wait is dropped.

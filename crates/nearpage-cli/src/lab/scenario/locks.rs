@@ -1,0 +1,93 @@
+//! The keys of a page-lock storm.
+
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::{Checked, bytes_of, wrong};
+
+/// A page-lock storm: each number of processes under each rule.
+#[derive(Clone, Debug)]
+pub struct LocksWorkload {
+    /// Numbers of processes, one a CPU.
+    pub processes: Vec<usize>,
+    /// Pages of each.
+    pub pages: usize,
+    /// Faults of each.
+    pub faults: u64,
+    /// Neighbouring CPUs that share pages.
+    pub sharers: usize,
+    /// How long a page is locked (ns).
+    pub locked_ns: f64,
+    /// What goes through the cache of a node with each fault.
+    pub streamed_bytes: u64,
+    /// Whether the time that a home is busy with a line is calibrated to the reference's second row.
+    pub calibrates: bool,
+}
+
+impl LocksWorkload {
+    /// The largest number of processes.
+    pub fn most(&self) -> usize {
+        self.processes.iter().copied().max().unwrap_or(1)
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct LocksTable {
+    processes: Vec<Spanned<usize>>,
+    pages: Spanned<usize>,
+    faults: Spanned<u64>,
+    sharers: Option<Spanned<usize>>,
+    #[serde(default)]
+    locked_ns: f64,
+    streamed: Option<Spanned<String>>,
+    calibrate: Option<CalibrateTable>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CalibrateTable {
+    home_service: Calibrates,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Calibrates {
+    Global,
+}
+
+impl LocksTable {
+    pub(super) fn check(self, cpus: usize) -> Checked<LocksWorkload> {
+        let count = |value: &Spanned<usize>| match *value.get_ref() {
+            n if (1..=cpus).contains(&n) => Ok(n),
+            n => wrong(value.span(), format!("processes is {n}; accepted: 1 to {cpus}")),
+        };
+        let processes: Vec<usize> = self.processes.iter().map(count).collect::<Checked<_>>()?;
+        if processes.is_empty() {
+            return wrong(self.pages.span(), "processes is empty; accepted: one number or more");
+        }
+        let sharers = self.sharers.as_ref().map_or(1, |sharers| *sharers.get_ref());
+        let single = [("pages", &self.pages)].into_iter();
+        for (key, value) in single.chain(self.sharers.iter().map(|value| ("sharers", value))) {
+            if *value.get_ref() == 0 {
+                return wrong(value.span(), format!("{key} is 0; accepted: 1 or more"));
+            }
+        }
+        if *self.faults.get_ref() == 0 {
+            return wrong(self.faults.span(), "faults is 0; accepted: 1 or more");
+        }
+        let streamed = self.streamed.as_ref().map(|text| bytes_of("streamed", text));
+        Ok(LocksWorkload {
+            processes,
+            pages: *self.pages.get_ref(),
+            faults: *self.faults.get_ref(),
+            sharers,
+            locked_ns: self.locked_ns,
+            streamed_bytes: streamed.transpose()?.unwrap_or(0),
+            calibrates: matches!(
+                self.calibrate,
+                Some(CalibrateTable { home_service: Calibrates::Global })
+            ),
+        })
+    }
+}

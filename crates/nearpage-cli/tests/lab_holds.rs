@@ -1,0 +1,108 @@
+//! What must hold of each published result and scenario, on shortened ones: the whole ones are `nearpage lab all`.
+
+use std::num::NonZeroUsize;
+
+use nearpage_cli::lab::report::{Report, Verdict};
+use nearpage_cli::lab::scenario::{Scenario, Workload};
+use nearpage_cli::lab::{self, Options, catalog};
+
+fn scenario(name: &str) -> Scenario {
+    catalog::scenario(name).expect("it is built in")
+}
+
+fn run(scenario: &Scenario) -> Report {
+    let report = run_any(scenario);
+    let failed: Vec<_> = report.holds.iter().filter(|hold| !hold.ok).collect();
+    assert!(failed.is_empty(), "{failed:#?}");
+    report
+}
+
+fn run_any(scenario: &Scenario) -> Report {
+    let threads = NonZeroUsize::new(2).expect("two");
+    let options = Options { seed: 1, threads, costs: None, progress: &|_, _| () };
+    lab::run(scenario, &options).expect("it can be run")
+}
+
+/// Rows that are off, known misses aside, among those whose column begins so.
+fn off(report: &Report, column: &str) -> Vec<String> {
+    let of_column = report.rows.iter().filter(|row| row.column.starts_with(column));
+    let off = of_column.filter(|row| row.verdict == Verdict::Off);
+    off.map(|row| format!("{}: {} for {}", row.row, row.model, row.reference)).collect()
+}
+
+#[test]
+fn zonelist_cache() {
+    let mut scenario = scenario("zonelist-cache");
+    let Workload::MemoryHog(work) = &mut scenario.workload else { panic!("a memory hog") };
+    work.scale *= 2;
+    work.memory = vec![38 << 30, 90 << 30];
+    work.threads = vec![1, 19];
+    let report = run(&scenario);
+    assert_eq!(report.holds.len(), 4 + 3 + 4, "{:#?}", report.holds);
+}
+
+#[test]
+fn memoryless_slab() {
+    let mut scenario = scenario("memoryless-slab");
+    let Workload::SlabMessages(work) = &mut scenario.workload else { panic!("messages") };
+    (work.messages, work.burst) = (3000, 1000);
+    let others = work.others.len();
+    let report = run(&scenario);
+    assert_eq!((report.holds.len(), others), (6, 2));
+}
+
+#[test]
+fn pcp_autotune() {
+    let mut scenario = scenario("pcp-autotune");
+    let Workload::Messages(all, lifetimes) = &mut scenario.workload else { panic!("messages") };
+    for work in all.iter_mut() {
+        (work.messages, work.turn) = (work.messages / 3, work.turn / 3);
+    }
+    *lifetimes = None;
+    let report = run(&scenario);
+    assert_eq!(off(&report, "free_high_per_page"), Vec::<String>::new());
+}
+
+#[test]
+fn a_compile_keeps_its_pages_and_gives_them_back() {
+    let mut scenario = scenario("pcp-autotune");
+    scenario.patches = vec![0, 1, 10];
+    let Workload::Messages(all, Some(work)) = &mut scenario.workload else { panic!("a compile") };
+    all.clear();
+    // A time for a page instead of the calibrated one; fewer CPUs hardly wait, so times say nothing here.
+    (work.cpus, work.warm_up, work.count, work.page_ns) = (12, 1, 1, 3000.0);
+    work.zone_lock_percent = None;
+    let report = run_any(&scenario);
+    let later = report.holds.iter().find(|hold| hold.what.contains("a minute later"));
+    assert!(later.is_some_and(|hold| hold.ok), "{:#?}", report.holds);
+    assert_eq!(off(&report, "alloc_zone"), Vec::<String>::new());
+}
+
+#[test]
+fn page_waitqueue() {
+    let mut scenario = scenario("page-waitqueue");
+    let Workload::PageLocks(work) = &mut scenario.workload else { panic!("page locks") };
+    (work.pages, work.faults) = (64, 400);
+    let report = run(&scenario);
+    assert_eq!(report.holds.len(), 8);
+    assert!(!report.has_failed(), "{:#?}", report.rows);
+}
+
+#[test]
+fn scenarios_by_name() {
+    for name in catalog::names() {
+        let mut scenario = scenario(name);
+        match &mut scenario.workload {
+            _ if scenario.reference.is_some() => continue,
+            Workload::MemoryHog(work) => work.scale *= 4,
+            Workload::Messages(all, lifetimes) => {
+                all.iter_mut().for_each(|work| work.messages /= 10);
+                lifetimes.iter_mut().for_each(|work| work.count = 1);
+            }
+            Workload::SlabMessages(work) => (work.messages, work.burst) = (2000, 1000),
+            Workload::PageLocks(_) | Workload::HugeThenSingle(_) => {}
+        }
+        let report = run(&scenario);
+        assert!(!report.counts.is_empty() || !report.holds.is_empty(), "{name} says something");
+    }
+}
