@@ -516,6 +516,11 @@ impl<'m> Run<'m> {
         self.known[cpu.0 as usize * zones + zone] = true;
     }
 
+    /// How often a block of another type was taken, over all zones: each time, Linux logs an event.
+    pub fn extfrag(&self) -> u64 {
+        self.core.zones().iter().map(|zone| zone.lock().buddy().fallbacks()).sum()
+    }
+
     /// What the run came to, for comparison with other machines and rules.
     pub fn totals(&self) -> Totals {
         let stats = self.core.totals();

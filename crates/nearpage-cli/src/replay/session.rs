@@ -326,6 +326,7 @@ impl Session<'_, '_> {
                 outcome.numa.push([stats.numa_hit, stats.numa_miss, stats.numa_foreign]);
                 outcome.free_pages.push(zone.free_pages().0);
             }
+            outcome.extfrag = run.extfrag();
             outcome.totals = run.totals();
             outcome.left_out_pages = run.left_out_pages();
             outcome.flows = run.flows;
