@@ -27,8 +27,8 @@ pub struct Clues {
     pub batch: PageCount,
     /// What was asked of its lists later.
     pub demand: Demand,
-    /// Single movable pages in it, if the frames that were allocated tell.
-    pub movable: Option<u64>,
+    /// Pages of each list, where the frames that were allocated tell.
+    pub old: [Option<u64>; LISTS],
 }
 
 impl Guess {
@@ -51,20 +51,23 @@ fn single(migratetype: Migratetype) -> usize {
     list_index(Order(0), migratetype).expect("pagesets keep single pages")
 }
 
-/// What the frames tell of single movable pages; of the other lists that are used, a batch, as far as it is used: lists
-/// that are asked for are soon down to what their last refill left. The rest is unmovable: a CPU's pageset is filled by
-/// what is freed there and not asked for again, and unmovable pages are asked for least.
+/// What the frames tell; of the other lists that are used, a batch, as far as it is used: lists that are asked for are
+/// soon down to what their last refill left. The rest is unmovable: a CPU's pageset is filled by what is freed there
+/// and not asked for again, and unmovable pages are asked for least.
 fn likely(clues: &Clues) -> [u64; LISTS] {
     let mut pages = [0; LISTS];
-    let movable = clues.movable.unwrap_or(0).min(clues.count.0);
-    pages[single(Migratetype::Movable)] = movable;
-    let mut left = clues.count.0 - movable;
-    for (index, &used) in clues.demand.iter().enumerate() {
+    let mut left = clues.count.0;
+    let mut add = |index: usize, wanted: u64| {
         let order = list_order(index);
-        let share = used.min(clues.batch.0).saturating_sub(pages[index]).min(left);
-        let share = share >> order.0 << order.0;
+        let share = wanted.min(left) >> order.0 << order.0;
         pages[index] += share;
         left -= share;
+        share
+    };
+    let told = std::array::from_fn(|index| add(index, clues.old[index].unwrap_or(0)));
+    let told: [u64; LISTS] = told;
+    for (index, &used) in clues.demand.iter().enumerate() {
+        add(index, used.min(clues.batch.0).saturating_sub(told[index]));
     }
     pages[single(Migratetype::Unmovable)] += left;
     pages

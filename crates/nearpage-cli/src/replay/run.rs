@@ -576,7 +576,7 @@ fn clues(survey: &Survey, pageset: &StartPageset, zone: usize) -> Clues {
         count,
         batch: sizes.batch,
         demand: survey.demand(cpu, zone),
-        movable: survey.old_pages(cpu, zone, Migratetype::Movable, count.0),
+        old: survey.old_pages(cpu, zone, count.0),
     }
 }
 

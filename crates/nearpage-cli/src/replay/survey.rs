@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use nearpage::frame::Migratetype;
 use nearpage::pcp::{LISTS, list_index};
-use nearpage::units::{CpuId, Order, PAGEBLOCK_ORDER, Pfn};
+use nearpage::units::{CpuId, PAGEBLOCK_ORDER, Pfn};
 
 use super::error::ReplayError;
 use super::guess::Demand;
@@ -26,7 +26,7 @@ pub struct Survey {
     types: HashMap<u64, [u32; 3]>,
     /// By CPU and zone, what was taken of each list beyond what came back: now, and at most.
     demands: HashMap<(CpuId, usize), [ListUse; LISTS]>,
-    /// Single pages that were in pagesets at the start.
+    /// Blocks that were in pagesets at the start.
     old_pages: OldPages,
     /// Where page descriptors lie, if the trace has their addresses.
     descriptors: Option<u64>,
@@ -138,11 +138,13 @@ impl Survey {
         let Some(zone) = start.map.zone_of(pfn) else { return };
         let list = list_index(order, migratetype);
         match (sign, list) {
-            (1, Some(list)) if order == Order(0) => {
+            (1, Some(list)) => {
                 let most = start.zones[zone].pageset(event.cpu).map_or(0, |of| of.count.0);
-                self.old_pages.note_single((event.cpu, zone, list), pfn, most);
+                self.old_pages.note_alloc((event.cpu, zone, list), pfn, most);
             }
-            _ => self.old_pages.note(pfn, order.pages().0),
+            _ => {
+                self.old_pages.note(pfn, order.pages().0);
+            }
         }
         let Some(list) = list else { return };
         let lists = self.demands.entry((event.cpu, zone)).or_default();
@@ -158,15 +160,9 @@ impl Survey {
         lists.map_or([0; LISTS], |lists| lists.map(|list| list.taken_most as u64))
     }
 
-    /// How many single pages of a type a pageset of `most` pages held at the start, if the trace tells.
-    pub fn old_pages(
-        &self,
-        cpu: CpuId,
-        zone: usize,
-        migratetype: Migratetype,
-        most: u64,
-    ) -> Option<u64> {
-        self.old_pages.count((cpu, zone, list_index(Order(0), migratetype)?), most)
+    /// How many pages each list of a pageset of `most` pages held at the start, where the trace tells.
+    pub fn old_pages(&self, cpu: CpuId, zone: usize, most: u64) -> [Option<u64>; LISTS] {
+        std::array::from_fn(|list| self.old_pages.pages((cpu, zone, list), most))
     }
 
     /// The lists of a pageset through which at least a sixteenth of its blocks go, one bit each.
