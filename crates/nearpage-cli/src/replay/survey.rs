@@ -28,6 +28,12 @@ pub struct Survey {
     demands: HashMap<(CpuId, usize), [ListUse; LISTS]>,
     /// Blocks that were in pagesets at the start.
     old_pages: OldPages,
+    /// Blocks of the window in no zone of the machine, and all of them.
+    foreign_blocks: [u64; 2],
+    /// Where the first of the former stands in the trace.
+    first_foreign: Option<u64>,
+    /// Whether the window has events of objects.
+    pub has_objects: bool,
     /// Where page descriptors lie, if the trace has their addresses.
     descriptors: Option<u64>,
 }
@@ -100,6 +106,7 @@ impl Survey {
                 }
                 if !window.is_over {
                     survey.end_ns = event.time_ns;
+                    survey.has_objects |= matches!(event.event, Event::ObjectAlloc { .. });
                 }
                 if let Event::Alloc { pfn: Some(pfn), page, migratetype, .. } = event.event {
                     survey.note_type(pfn, migratetype);
@@ -109,6 +116,7 @@ impl Survey {
                 }
                 Ok(())
             })?;
+            survey.check_machine(name)?;
             Ok(counts)
         })?;
         if !survey.has_window {
@@ -118,6 +126,17 @@ impl Survey {
         bases.dedup();
         survey.descriptors = if let [base] = bases[..] { Some(base) } else { None };
         Ok(survey)
+    }
+
+    /// A trace of which most is of no zone is not of this machine.
+    fn check_machine(&self, input: &str) -> Result<(), ReplayError> {
+        let [foreign, blocks] = self.foreign_blocks;
+        match self.first_foreign {
+            Some(offset) if foreign > blocks / 2 => {
+                Err(ReplayError::OtherMachine { input: input.into(), offset, foreign, blocks })
+            }
+            _ => Ok(()),
+        }
     }
 
     fn note_type(&mut self, pfn: Pfn, migratetype: u8) {
@@ -135,7 +154,12 @@ impl Survey {
             Event::Free { pfn, order } => (pfn, order, self.type_of(pfn), -1),
             _ => return,
         };
-        let Some(zone) = start.map.zone_of(pfn) else { return };
+        self.foreign_blocks[1] += 1;
+        let Some(zone) = start.map.zone_of(pfn) else {
+            self.foreign_blocks[0] += 1;
+            self.first_foreign.get_or_insert(event.offset);
+            return;
+        };
         let list = list_index(order, migratetype);
         match (sign, list) {
             (1, Some(list)) => {
