@@ -16,8 +16,8 @@
 //! leads from the one to the other until the block is freed. A block that was allocated before the window is one of
 //! those that the core's zone does not have free at the start.
 //!
-//! **Unknown start.** Sizes of pagesets are recorded, not what is in them. Three runs go side by side over one pass of
-//! the trace: all order-0 movable, all order-0 unmovable, and a guess; see [`guess`].
+//! **Unknown start.** Sizes of pagesets are recorded, not what is in them. Four runs go side by side over one pass of
+//! the trace: a guess, and all order-0 movable, all order-0 unmovable, all that is asked for later; see [`guess`].
 //!
 //! **Open loop.** What the kernel would have done differently (reclaim, other CPUs, other tasks) had the allocator
 //! answered otherwise is not in a trace: it stays as it was recorded.
@@ -25,10 +25,12 @@
 pub mod blocks;
 pub mod cpus;
 pub mod error;
+pub mod explain;
 pub mod fidelity;
 pub mod guess;
 pub mod layout;
 pub mod machine;
+pub mod objects;
 pub mod old;
 pub mod old_pages;
 pub mod platform;

@@ -2,6 +2,7 @@
 //! other rules, tunables and machines would have done.
 
 mod json;
+mod objects;
 mod sweep;
 mod text;
 
@@ -10,11 +11,16 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand, ValueEnum};
 use nearpage::units::{NodeId, PageCount};
 use nearpage::zonelist::cache::CacheRule;
+use nearpage_sim::machine::NodeSpec;
 
+use super::lab::LabFailure;
 use super::{CommandError, print};
+use crate::lab::catalog;
 use crate::predict::ModelChoice;
 use crate::replay::cpus::CpuRule;
+use crate::replay::explain::Subject;
 use crate::replay::fidelity::{Fidelity, SCORED_FROM, Truth};
+use crate::replay::objects::Objects;
 use crate::replay::recorded::Flow;
 use crate::replay::run::{Totals, ZoneChoice};
 use crate::replay::session::{Replayed, replay};
@@ -51,6 +57,11 @@ pub struct ReplayArgs {
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
 
+    /// Tell the life of a page (0x14a04 or 84484, a recorded frame) or the decisions around a time of the trace
+    /// (5310.881638, seconds), instead of the comparison
+    #[arg(long, value_name = "PFN|TIME")]
+    explain: Option<String>,
+
     #[command(flatten)]
     what_if: WhatIfArgs,
 }
@@ -71,8 +82,8 @@ struct WhatIfArgs {
     #[arg(long, value_enum, value_name = "RULE")]
     zonelist_cache: Option<ZonelistCache>,
 
-    /// Another machine, all of whose memory is free: a file that nearpage topo --topology reads, or the short form in
-    /// quotes ("--numa 2G,cpus=0-1 --numa 0,cpus=2-3")
+    /// Another machine, all of whose memory is free: a file that nearpage topo --topology reads, the name of one of the
+    /// lab (memoryless-8n2m), or the short form in quotes ("--numa 2G,cpus=0-1 --numa 0,cpus=2-3")
     #[arg(long, value_name = "MACHINE", allow_hyphen_values = true)]
     topology: Option<String>,
 
@@ -124,8 +135,10 @@ Fidelity:
 Examples:
   nearpage replay
   nearpage replay BUNDLE --json
+  nearpage replay BUNDLE --explain 5310.881638
   nearpage replay BUNDLE --set pcp.batch_scale_max=0
   nearpage replay BUNDLE --topology \"--numa 2G,cpus=0-3 --numa 0,cpus=4-7 --numa 2G\" --map-cpus round-robin
+  nearpage replay BUNDLE --topology memoryless-8n2m --map-cpus comm
   nearpage replay sweep BUNDLE --over pcp.batch_scale_max=0,1,2,3,4,5,6
 
 JSON (--json):
@@ -136,7 +149,10 @@ JSON (--json):
   fidelity.rows[]              quantity, where, predicted, recorded, error_percent, start_bound [lo, hi]; at: the
                                moment, of quantities that have one
   trace                        what was met: events, lost events, frees told twice, failed allocations, ...
-  what_if                      null, or the totals recorded, model and what_if, cpus and costs
+  what_if                      null, or the totals recorded, predicted and what_if, cpus and costs
+  objects                      null, or how slab events went together, and a column of counts for each machine
+  explain                      null, or the lines of --explain
+  open_loop                    what that means
 
 Open loop: the allocations and frees of the trace come as they were recorded, whatever the model answers. Reclaim,
 tasks and CPUs do not react to it.
@@ -151,7 +167,13 @@ struct Report {
     fidelity: Fidelity,
     is_of_other_kernel: bool,
     what_if: Option<Answer>,
+    objects: Option<Objects>,
+    explained: Option<Subject>,
 }
+
+/// What a replay cannot say, in every report.
+const OPEN_LOOP: &str = "open loop: allocations and frees come as recorded, whatever the model answers; reclaim, tasks and \
+     CPUs do not react";
 
 impl Report {
     /// What the kernel's log comes to, as far as it tells. Refills and drains are runs of lines.
@@ -210,13 +232,24 @@ pub fn run(arguments: &ReplayArgs) -> Result<(), CommandError> {
     };
     let (start, is_of_other_kernel) = start_of(&bundle)?;
     let wish = arguments.what_if.wish(&bundle, &start)?;
-    let replayed = replay(&bundle, &start, choice)?;
+    let explained = arguments.explain.as_deref().map(Subject::parse).transpose()?;
+    let replayed = replay(&bundle, &start, choice, explained)?;
     let fidelity = compare(&bundle, &start, &replayed, choice)?;
     let what_if = match wish.is_empty() {
         true => None,
         false => Some(ask(&bundle, &replayed.survey, &start, settings(&bundle, &start)?, &wish)?),
     };
-    let report = Report { bundle, start, replayed, fidelity, is_of_other_kernel, what_if };
+    let objects = objects::of(&bundle, &start, &replayed.survey, &wish)?;
+    let report = Report {
+        bundle,
+        start,
+        replayed,
+        fidelity,
+        is_of_other_kernel,
+        what_if,
+        objects,
+        explained,
+    };
     if arguments.json { print(&json::render(&report)) } else { print(&text::render(&report)) }
 }
 
@@ -289,6 +322,7 @@ impl WhatIfArgs {
     fn machine(&self, start: &Start) -> Result<Option<MachineDescription>, CommandError> {
         let input = match (&self.topology, self.cpus) {
             (Some(text), _) if text.trim_start().starts_with("--numa") => short_form(text),
+            (Some(name), _) if catalog::names().any(|known| known == name) => of_lab(name)?,
             (Some(path), _) => MachineInput::Path(path.into()),
             (None, Some(cpus)) => MachineInput::ShortForm {
                 nodes: start.scaled_nodes(cpus, self.repeat),
@@ -298,6 +332,28 @@ impl WhatIfArgs {
         };
         Ok(Some(MachineDescription::read(&input)?))
     }
+}
+
+/// The machine of a scenario of the lab, in short form.
+fn of_lab(name: &str) -> Result<MachineInput, CommandError> {
+    let machine = catalog::scenario(name).map_err(LabFailure::from)?.machine.machine;
+    let count = machine.nodes.len();
+    let is_plain = machine.nodes.iter().enumerate().all(|(at, node)| node.id.0 as usize == at);
+    if !is_plain || machine.page_bytes() != 4096 {
+        let problem = format!(
+            "--topology {name}: its nodes or pages are numbered or sized in a way that the short form cannot say"
+        );
+        return Err(CommandError::Usage(problem));
+    }
+    let node = |node: &NodeSpec| {
+        let cpus: Vec<String> = node.cpus.iter().map(ToString::to_string).collect();
+        let cpus =
+            if cpus.is_empty() { String::new() } else { format!(",cpus={}", cpus.join(",")) };
+        format!("{}K{cpus}", node.bytes / 1024)
+    };
+    let entry = |at: usize| format!("{},{}={}", at / count, at % count, machine.distances[at]);
+    let distances = (0..count * count).filter(|at| at / count != at % count).map(entry).collect();
+    Ok(MachineInput::ShortForm { nodes: machine.nodes.iter().map(node).collect(), distances })
 }
 
 /// The values of `--numa` and `--numa-distance` in a text.

@@ -25,6 +25,21 @@ pub enum ReplayError {
         /// What is needed.
         expected: &'static str,
     },
+    /// The frames of a trace are not those of the machine beside it.
+    #[error(
+        "{input}: byte {offset}: {foreign} of {blocks} blocks lie in no zone of before/zoneinfo: the trace is of another \
+         machine or kernel, expected frames between start_pfn and start_pfn + spanned of a zone"
+    )]
+    OtherMachine {
+        /// The trace.
+        input: String,
+        /// The line of the first such block.
+        offset: u64,
+        /// Blocks in no zone.
+        foreign: u64,
+        /// All blocks.
+        blocks: u64,
+    },
     /// Nodes, CPUs or distances that no machine has.
     #[error("{input}: {error}")]
     Topology {

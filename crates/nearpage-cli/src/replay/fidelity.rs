@@ -25,7 +25,7 @@ pub struct Row {
     pub predicted: Option<u64>,
     /// What the kernel logged.
     pub recorded: Option<u64>,
-    /// The least and the most that the two bounding starts come to.
+    /// The least and the most that any of the starts comes to.
     pub start_bound: Option<[u64; 2]>,
 }
 
@@ -91,7 +91,11 @@ impl Fidelity {
         table.numa(truth, &unlogged, choice);
         let fallback = |outcome: &Outcome, zone: usize| outcome.fallback_pages[zone];
         let fallback = placed(&fallback, choice);
-        table.by_zone("fallback_pages", fallback, |zone| Some(recorded.fallback_pages[zone]), None);
+        // The frames of allocations tell, but they are also what is replayed: without a log of the kernel there is nothing
+        // to compare with.
+        let has_log = log || truth.after.is_some();
+        let from = |zone: usize| has_log.then(|| recorded.fallback_pages[zone]);
+        table.by_zone("fallback_pages", fallback, from, None);
         let extfrag: Vec<u64> = replayed.outcomes.iter().map(|outcome| outcome.extfrag).collect();
         table.add("extfrag", "all".into(), None, Some(&extfrag), log.then_some(recorded.extfrag));
         let rows = table.rows;
@@ -181,10 +185,7 @@ impl Table<'_> {
         predicted: Option<&[u64]>,
         recorded: Option<u64>,
     ) {
-        let bound = |values: &[u64]| {
-            let bounds = values.get(1..).filter(|bounds| !bounds.is_empty())?;
-            Some([*bounds.iter().min()?, *bounds.iter().max()?])
-        };
+        let bound = |values: &[u64]| Some([*values.iter().min()?, *values.iter().max()?]);
         let start_bound = predicted.and_then(bound);
         let predicted = predicted.and_then(|values| values.first().copied());
         self.rows.push(Row { quantity, place, moment, predicted, recorded, start_bound });

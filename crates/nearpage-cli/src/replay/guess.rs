@@ -1,4 +1,4 @@
-//! What is in the pagesets at the start: the guess, and the two bounds.
+//! What is in the pagesets at the start: the guess, and the bounds.
 
 use nearpage::frame::Migratetype;
 use nearpage::pcp::{LISTS, list_index, list_order};
@@ -13,6 +13,9 @@ pub enum Guess {
     AllMovable,
     /// All pages are single and unmovable: B.
     AllUnmovable,
+    /// Each list holds what is asked of it later, as far as the pages go: the fewest refills. A and B do not bound those:
+    /// huge pages that lie in a pageset are in neither.
+    AllAsked,
 }
 
 /// What a CPU took of each list of a pageset during the window, at most, beyond what it had given back by then: pages.
@@ -27,19 +30,21 @@ pub struct Clues {
     pub batch: PageCount,
     /// What was asked of its lists later.
     pub demand: Demand,
-    /// Single movable pages in it, if the frames that were allocated tell.
-    pub movable: Option<u64>,
+    /// Pages of each list, where the frames that were allocated tell.
+    pub old: [Option<u64>; LISTS],
 }
 
 impl Guess {
     /// The runs of a replay; the first one is the prediction.
-    pub const ALL: [Guess; 3] = [Guess::Likely, Guess::AllMovable, Guess::AllUnmovable];
+    pub const ALL: [Guess; 4] =
+        [Guess::Likely, Guess::AllMovable, Guess::AllUnmovable, Guess::AllAsked];
 
     /// How many pages of each list the pageset holds.
     pub fn pages(self, clues: &Clues) -> [u64; LISTS] {
         let mut pages = [0; LISTS];
         match self {
             Guess::Likely => return likely(clues),
+            Guess::AllAsked => return asked(clues),
             Guess::AllMovable => pages[single(Migratetype::Movable)] = clues.count.0,
             Guess::AllUnmovable => pages[single(Migratetype::Unmovable)] = clues.count.0,
         }
@@ -51,21 +56,63 @@ fn single(migratetype: Migratetype) -> usize {
     list_index(Order(0), migratetype).expect("pagesets keep single pages")
 }
 
-/// What the frames tell of single movable pages; of the other lists that are used, a batch, as far as it is used: lists
-/// that are asked for are soon down to what their last refill left. The rest is unmovable: a CPU's pageset is filled by
-/// what is freed there and not asked for again, and unmovable pages are asked for least.
-fn likely(clues: &Clues) -> [u64; LISTS] {
+/// The lists that ask for least first, so that most of them have all they ask for.
+fn asked(clues: &Clues) -> [u64; LISTS] {
+    let mut by_demand: Vec<usize> = (0..LISTS).collect();
+    by_demand.sort_by_key(|&index| clues.demand[index]);
+    let mut left = clues.count.0;
     let mut pages = [0; LISTS];
-    let movable = clues.movable.unwrap_or(0).min(clues.count.0);
-    pages[single(Migratetype::Movable)] = movable;
-    let mut left = clues.count.0 - movable;
-    for (index, &used) in clues.demand.iter().enumerate() {
+    for index in by_demand {
         let order = list_order(index);
-        let share = used.min(clues.batch.0).saturating_sub(pages[index]).min(left);
-        let share = share >> order.0 << order.0;
-        pages[index] += share;
-        left -= share;
+        pages[index] = clues.demand[index].min(left) >> order.0 << order.0;
+        left -= pages[index];
     }
     pages[single(Migratetype::Unmovable)] += left;
     pages
+}
+
+/// What the frames tell; of the other lists that are used, a batch, as far as it is used: lists that are asked for are
+/// soon down to what their last refill left. The rest is unmovable: a CPU's pageset is filled by what is freed there
+/// and not asked for again, and unmovable pages are asked for least.
+fn likely(clues: &Clues) -> [u64; LISTS] {
+    let mut pages = [0; LISTS];
+    let mut left = clues.count.0;
+    let mut add = |index: usize, wanted: u64| {
+        let order = list_order(index);
+        let share = wanted.min(left) >> order.0 << order.0;
+        pages[index] += share;
+        left -= share;
+        share
+    };
+    let told = std::array::from_fn(|index| add(index, clues.old[index].unwrap_or(0)));
+    let told: [u64; LISTS] = told;
+    for (index, &used) in clues.demand.iter().enumerate() {
+        add(index, used.min(clues.batch.0).saturating_sub(told[index]));
+    }
+    pages[single(Migratetype::Unmovable)] += left;
+    pages
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_start_has_all_pages() {
+        let movable = single(Migratetype::Movable);
+        let huge = LISTS - 1;
+        let mut clues = Clues {
+            count: PageCount(2000),
+            batch: PageCount(63),
+            demand: [0; LISTS],
+            old: [None; LISTS],
+        };
+        (clues.demand[movable], clues.demand[huge]) = (1500, 1024);
+        clues.old[movable] = Some(700);
+        let starts = Guess::ALL.map(|guess| guess.pages(&clues));
+        assert!(starts.iter().all(|pages| pages.iter().sum::<u64>() == 2000));
+        // What the frames tell; all; none; what the huge pages, which ask for less, leave.
+        assert_eq!(starts.map(|pages| pages[movable]), [700, 2000, 0, 976]);
+        assert_eq!(starts.map(|pages| pages[huge]), [0, 0, 0, 1024]);
+    }
 }

@@ -45,9 +45,11 @@ impl<'s> Memory<'s> {
             let topology = topology(input, start, &nodes)?;
             for _ in 0..cores {
                 let size = |node| metadata_size::<ReplayPlatform>(&topology, node);
-                let buffers = topology.indexes().map(|node| Ok(vec![0; size(node)?]));
-                let buffers = buffers.collect::<Result<Vec<_>, _>>();
-                metadata.push(buffers.map_err(|error| build_error(input, error))?);
+                let buffer = |node| {
+                    let bytes = size(node).map_err(|error| build_error(input, error))?;
+                    zeroes(input, bytes)
+                };
+                metadata.push(topology.indexes().map(buffer).collect::<Result<Vec<_>, _>>()?);
             }
         }
         Ok(Memory { start, nodes, metadata })
@@ -85,6 +87,20 @@ impl<'s> Memory<'s> {
         }
         Ok(cores)
     }
+}
+
+/// Zeroes for metadata; sizes that cannot be had are an error of the recording.
+fn zeroes(input: &str, bytes: usize) -> Result<Vec<u8>, ReplayError> {
+    let mut probe: Vec<u8> = Vec::new();
+    if probe.try_reserve_exact(bytes).is_err() {
+        return Err(ReplayError::Incomplete {
+            input: input.into(),
+            what: format!("a node of its machine needs {} MiB of metadata", bytes >> 20),
+            expected: "a machine whose metadata fit into the memory of this one",
+        });
+    }
+    drop(probe);
+    Ok(vec![0; bytes])
 }
 
 fn build_error(input: &str, error: BuildError) -> ReplayError {

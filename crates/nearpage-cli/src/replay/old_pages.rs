@@ -1,13 +1,14 @@
-//! Which single pages lay in a pageset at the start, from the frames that were allocated.
+//! Which blocks lay in a pageset at the start, from the frames that were allocated.
 //!
-//! Two buddies of order 0 that are both free lie in one larger block, and a refill takes them together: they come to be
-//! allocated one right after the other, the lower one first. So if two buddies, neither of which was freed before in
-//! the window, are allocated on one CPU in another way, one of them was in that CPU's pageset at the start. Counted along a list's
-//! first-time pages, such *odd pairs* are frequent as long as the pages are of the start, and rare behind: where the rate
-//! changes most is how many there were.
+//! Two free buddies lie in one larger block, and a refill takes them together: they come to be allocated one right after
+//! the other, the lower one first. So if two buddies, neither of which was seen before in the window, are allocated from
+//! one CPU's list in another way, one of them was in that list at the start. Counted along a list's first-time blocks,
+//! such *odd pairs* are frequent as long as the blocks are of the start, and rare behind: where the rate falls most is how
+//! many there were.
 
 use std::collections::HashMap;
 
+use nearpage::pcp::list_order;
 use nearpage::units::{CpuId, PAGEBLOCK_ORDER, Pfn};
 
 /// Fewer odd pairs than this tell nothing.
@@ -18,22 +19,22 @@ const CHUNK: usize = 1 << PAGEBLOCK_ORDER.0;
 /// A list of a pageset: CPU, zone and index.
 pub type ListKey = (CpuId, usize, usize);
 
-/// Pages that a trace has shown, and the odd pairs of each list.
+/// Frames that a trace has shown, and the odd pairs of each list.
 #[derive(Clone, Debug, Default)]
 pub struct OldPages {
     /// By pageblock, a bit for each frame that was allocated or freed.
     shown: HashMap<u64, Box<[u64; CHUNK / 64]>>,
-    /// First-time pages by their frame: the list, by its position, and the place in its sequence.
+    /// First-time blocks by their first frame: the list, by its position, and the place in its sequence.
     places: HashMap<u64, (u32, u32)>,
     lists: Vec<(ListKey, Sequence)>,
 }
 
-/// First-time pages of a list.
+/// First-time blocks of a list.
 #[derive(Clone, Debug, Default)]
 struct Sequence {
     /// How many there were.
     length: u32,
-    /// Places, ascending by when they were found, of the first pages of odd pairs.
+    /// Places of the first blocks of odd pairs.
     odd: Vec<u32>,
 }
 
@@ -43,26 +44,29 @@ impl OldPages {
         *self = OldPages::default();
     }
 
-    /// Notes a block that was freed, or allocated other than as a single page.
-    pub fn note(&mut self, pfn: Pfn, pages: u64) {
+    /// Notes a block that was freed, or allocated past the pagesets; returns whether any of it was seen before.
+    pub fn note(&mut self, pfn: Pfn, pages: u64) -> bool {
+        let mut was_shown = false;
         for frame in pfn.0..pfn.0 + pages {
-            self.show(frame);
+            was_shown |= self.show(frame);
         }
+        was_shown
     }
 
-    /// Notes a single page that was allocated from a list, of which at most `most` can be of the start.
-    pub fn note_single(&mut self, key: ListKey, pfn: Pfn, most: u64) {
-        if self.show(pfn.0) {
+    /// Notes a block that was allocated from a list, of which at most `most` pages can be of the start.
+    pub fn note_alloc(&mut self, key: ListKey, pfn: Pfn, most: u64) {
+        let order = list_order(key.2);
+        if self.note(pfn, order.pages().0) {
             return;
         }
         let list = self.list(key);
         let sequence = &mut self.lists[list as usize].1;
         let place = sequence.length;
         sequence.length += 1;
-        if u64::from(place) >= most {
+        if u64::from(place) >= most >> order.0 {
             return;
         }
-        let buddy = pfn.0 ^ 1;
+        let buddy = pfn.0 ^ order.pages().0;
         if let Some(&(other, before)) = self.places.get(&buddy)
             && other == list
             && !(buddy < pfn.0 && before + 1 == place)
@@ -90,12 +94,14 @@ impl OldPages {
         }) as u32
     }
 
-    /// How many pages of a list were there at the start, if its pages tell.
-    pub fn count(&self, key: ListKey, most: u64) -> Option<u64> {
+    /// How many pages of a list were there at the start, if its blocks tell.
+    pub fn pages(&self, key: ListKey, most: u64) -> Option<u64> {
         let (_, sequence) = self.lists.iter().find(|(of, _)| *of == key)?;
         let mut odd = sequence.odd.clone();
         odd.sort_unstable();
-        change(&odd, u64::from(sequence.length).min(most))
+        let order = list_order(key.2).0;
+        let blocks = change(&odd, u64::from(sequence.length).min(most >> order))?;
+        Some(blocks << order)
     }
 }
 
@@ -131,8 +137,8 @@ mod tests {
     /// Allocates pages; returns how many are taken for old.
     fn count(pages: impl IntoIterator<Item = u64>) -> Option<u64> {
         let mut old = OldPages::default();
-        pages.into_iter().for_each(|frame| old.note_single(KEY, Pfn(frame), 10_000));
-        old.count(KEY, 10_000)
+        pages.into_iter().for_each(|frame| old.note_alloc(KEY, Pfn(frame), 10_000));
+        old.pages(KEY, 10_000)
     }
 
     #[test]
@@ -157,10 +163,19 @@ mod tests {
     }
 
     #[test]
+    fn huge_pages_in_reverse_are_old() {
+        let (mut old, key) = (OldPages::default(), (CpuId(0), 0, 13));
+        (8..40).rev().for_each(|block| old.note_alloc(key, Pfn(block * 512), 1 << 20));
+        (100..140).for_each(|block| old.note_alloc(key, Pfn(block * 512), 1 << 20));
+        let pages = old.pages(key, 1 << 20).unwrap();
+        assert!((30 * 512..=32 * 512).contains(&pages), "{pages}");
+    }
+
+    #[test]
     fn what_was_freed_before_is_not_old() {
         let mut old = OldPages::default();
         old.note(Pfn(4096), 1024);
-        (4096..5120).rev().for_each(|frame| old.note_single(KEY, Pfn(frame), 10_000));
-        assert_eq!(old.count(KEY, 10_000), None);
+        (4096..5120).rev().for_each(|frame| old.note_alloc(KEY, Pfn(frame), 10_000));
+        assert_eq!(old.pages(KEY, 10_000), None);
     }
 }

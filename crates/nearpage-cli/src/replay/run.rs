@@ -516,6 +516,23 @@ impl<'m> Run<'m> {
         self.known[cpu.0 as usize * zones + zone] = true;
     }
 
+    /// How often a block of another type was taken, over all zones: each time, Linux logs an event.
+    pub fn extfrag(&self) -> u64 {
+        self.core.zones().iter().map(|zone| zone.lock().buddy().fallbacks()).sum()
+    }
+
+    /// The zone of the block that stands for the one at `pfn`, by its position.
+    pub fn zone_of_block(&self, pfn: Pfn) -> Option<usize> {
+        self.map.zone_of(self.blocks.get(pfn)?.pfn)
+    }
+
+    /// Pages from another zone than the preferred one, by reason.
+    pub fn reasons(&self) -> Fallbacks {
+        let nodes = || self.core.topology().indexes();
+        let pairs = nodes().flat_map(|from| nodes().map(move |to| (from, to)));
+        pairs.fold(Fallbacks::default(), |sum, (from, to)| sum.plus(self.core.fallbacks(from, to)))
+    }
+
     /// What the run came to, for comparison with other machines and rules.
     pub fn totals(&self) -> Totals {
         let stats = self.core.totals();
@@ -529,15 +546,13 @@ impl<'m> Run<'m> {
             drain_pages: stats.drained_pages.0,
             cached_bytes: stats.cached_pages.bytes(self.core.page_shift()),
             remote_pages: self.remote_pages,
+            reasons: self.reasons(),
             operations: self.counts.allocs + self.counts.frees + self.counts.bulk_pages,
             ..Totals::default()
         };
         for from in topology.indexes() {
             let pages = self.core.node_stats(from).pgalloc.0;
             totals.pages_by_node.push((topology.node(from).id, pages));
-            for to in topology.indexes() {
-                totals.reasons = totals.reasons.plus(self.core.fallbacks(from, to));
-            }
         }
         totals
     }
@@ -571,7 +586,7 @@ fn clues(survey: &Survey, pageset: &StartPageset, zone: usize) -> Clues {
         count,
         batch: sizes.batch,
         demand: survey.demand(cpu, zone),
-        movable: survey.old_pages(cpu, zone, Migratetype::Movable, count.0),
+        old: survey.old_pages(cpu, zone, count.0),
     }
 }
 

@@ -6,6 +6,7 @@ use nearpage::gfp::Gfp;
 use nearpage::units::{CpuId, NodeIndex, Pfn, ZoneKind};
 
 use super::error::ReplayError;
+use super::explain::{Explainer, Scene, Subject};
 use super::guess::Guess;
 use super::machine::Memory;
 use super::recorded::{Bursts, Flow};
@@ -38,6 +39,8 @@ pub struct Recorded {
     pub bulk_pages: u64,
     /// Pages from each zone, those in bulk that are told included.
     pub pages: Vec<u64>,
+    /// Pages freed.
+    pub freed_pages: u64,
     /// Pages from another node than the CPU's.
     pub remote_pages: u64,
 }
@@ -89,14 +92,21 @@ pub struct Replayed {
     pub recorded: Recorded,
     /// The runs, in the order of [`Guess::ALL`].
     pub outcomes: Vec<Outcome>,
+    /// What was to be explained, line by line.
+    pub explained: Vec<String>,
 }
 
-/// Replays a bundle from `start`.
+/// Replays a bundle from `start`, and explains what the first run does with `subject`.
 ///
 /// # Errors
 ///
 /// The trace cannot be read, or the core cannot be made for the machine.
-pub fn replay(bundle: &Bundle, start: &Start, choice: ZoneChoice) -> Result<Replayed, ReplayError> {
+pub fn replay(
+    bundle: &Bundle,
+    start: &Start,
+    choice: ZoneChoice,
+    subject: Option<Subject>,
+) -> Result<Replayed, ReplayError> {
     let survey = Survey::of(bundle, start)?;
     let input = bundle.name();
     let mut memory = Memory::new(&input, start, Guess::ALL.len())?;
@@ -123,18 +133,20 @@ pub fn replay(bundle: &Bundle, start: &Start, choice: ZoneChoice) -> Result<Repl
         known_bursts: Bursts::default(),
         known: HashSet::new(),
         bulk: HashMap::new(),
+        explainer: subject.map(Explainer::new),
     };
     let mut window = Window::new(survey.has_window);
     let counts = bundle.with_trace(|name, text| {
         read_trace::<ReplayError>(name, text, |event| {
             if window.admits(&event.event) {
-                session.note(event);
+                session.hear(event);
             }
             Ok(())
         })
     })?;
+    let explained = session.explainer.take().map(Explainer::lines).unwrap_or_default();
     let (recorded, outcomes) = session.finish();
-    Ok(Replayed { counts, survey, recorded, outcomes })
+    Ok(Replayed { counts, survey, recorded, outcomes, explained })
 }
 
 struct Session<'a, 'm> {
@@ -149,16 +161,40 @@ struct Session<'a, 'm> {
     known: HashSet<(CpuId, usize)>,
     /// Bulk allocations under way, by task: flags and node.
     bulk: HashMap<u32, (Gfp, Option<u32>)>,
+    explainer: Option<Explainer>,
 }
 
 impl Session<'_, '_> {
+    /// Takes an event up, and explains it if that is asked for.
+    fn hear(&mut self, event: &TraceEvent<'_>) {
+        let Some(mut explainer) = self.explainer.take_if(|explainer| explainer.wants(event)) else {
+            self.note_running(event);
+            self.note(event);
+            return;
+        };
+        let before = Scene::of(&self.runs[0].0, event);
+        self.note_running(event);
+        let ticked = Scene::of(&self.runs[0].0, event);
+        self.note(event);
+        let after = Scene::of(&self.runs[0].0, event);
+        explainer.tell(event, [&before, &ticked, &after], self.start);
+        self.explainer = Some(explainer);
+    }
+
+    /// A CPU is seen to run. What is predicted does not count as a sign of it: the same comes out without.
+    fn note_running(&mut self, event: &TraceEvent<'_>) {
+        if !is_predicted(&event.event) && self.node_of(event.cpu).is_some() {
+            let actor = actor(event);
+            self.runs.iter_mut().for_each(|(run, _)| run.note_running(actor));
+        }
+    }
+
     fn note(&mut self, event: &TraceEvent<'_>) {
-        let actor = Actor { cpu: event.cpu, pid: event.pid, now_ns: event.time_ns };
+        let actor = actor(event);
         if self.node_of(actor.cpu).is_none() {
             self.recorded.foreign_cpus += 1;
             return;
         }
-        self.runs.iter_mut().for_each(|(run, _)| run.note_running(actor));
         match event.event {
             Event::Alloc { pfn: Some(pfn), order, migratetype, gfp, .. } => {
                 let gfp = with_type(gfp, migratetype);
@@ -168,6 +204,7 @@ impl Session<'_, '_> {
                 self.runs.iter_mut().for_each(|(run, _)| run.alloc(actor, pfn, order, gfp, near));
             }
             Event::Free { pfn, order } => {
+                self.recorded.freed_pages += order.pages().0;
                 let (zone, of) = (self.zone_of(pfn), self.survey.type_of(pfn));
                 self.runs.iter_mut().for_each(|(run, _)| run.free(actor, pfn, order, zone, of));
             }
@@ -326,6 +363,7 @@ impl Session<'_, '_> {
                 outcome.numa.push([stats.numa_hit, stats.numa_miss, stats.numa_foreign]);
                 outcome.free_pages.push(zone.free_pages().0);
             }
+            outcome.extfrag = run.extfrag();
             outcome.totals = run.totals();
             outcome.left_out_pages = run.left_out_pages();
             outcome.flows = run.flows;
@@ -338,6 +376,15 @@ impl Session<'_, '_> {
         let outcomes = outcomes.collect();
         (self.recorded, outcomes)
     }
+}
+
+/// Whether an event tells of what a replay predicts.
+pub(super) fn is_predicted(event: &Event<'_>) -> bool {
+    matches!(event, Event::ZoneLocked { .. } | Event::PcpuDrain { .. } | Event::Extfrag { .. })
+}
+
+fn actor(event: &TraceEvent<'_>) -> Actor {
+    Actor { cpu: event.cpu, pid: event.pid, now_ns: event.time_ns }
 }
 
 /// Pages of one bulk allocation without frames that are believed.

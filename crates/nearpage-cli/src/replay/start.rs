@@ -328,6 +328,10 @@ impl FreeLists {
         let totals = parse_buddyinfo(&totals).map_err(crate::bundle::BundleError::from)?;
         let types = require(input, capture, "proc/pagetypeinfo")?;
         let types = parse_pagetypeinfo(&types).map_err(crate::bundle::BundleError::from)?;
+        if types.pageblocks.is_empty() {
+            let what = "before/pagetypeinfo tells of no pageblocks".into();
+            return Err(incomplete(input, what, "/proc/pagetypeinfo as it is"));
+        }
         let mut free = Vec::new();
         for zone in &totals {
             let mut blocks = Blocks::default();

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use nearpage::frame::Migratetype;
 use nearpage::pcp::{LISTS, list_index};
-use nearpage::units::{CpuId, Order, PAGEBLOCK_ORDER, Pfn};
+use nearpage::units::{CpuId, PAGEBLOCK_ORDER, Pfn};
 
 use super::error::ReplayError;
 use super::guess::Demand;
@@ -26,8 +26,14 @@ pub struct Survey {
     types: HashMap<u64, [u32; 3]>,
     /// By CPU and zone, what was taken of each list beyond what came back: now, and at most.
     demands: HashMap<(CpuId, usize), [ListUse; LISTS]>,
-    /// Single pages that were in pagesets at the start.
+    /// Blocks that were in pagesets at the start.
     old_pages: OldPages,
+    /// Blocks of the window in no zone of the machine, and all of them.
+    foreign_blocks: [u64; 2],
+    /// Where the first of the former stands in the trace.
+    first_foreign: Option<u64>,
+    /// Whether the window has events of objects.
+    pub has_objects: bool,
     /// Where page descriptors lie, if the trace has their addresses.
     descriptors: Option<u64>,
 }
@@ -100,6 +106,7 @@ impl Survey {
                 }
                 if !window.is_over {
                     survey.end_ns = event.time_ns;
+                    survey.has_objects |= matches!(event.event, Event::ObjectAlloc { .. });
                 }
                 if let Event::Alloc { pfn: Some(pfn), page, migratetype, .. } = event.event {
                     survey.note_type(pfn, migratetype);
@@ -109,6 +116,7 @@ impl Survey {
                 }
                 Ok(())
             })?;
+            survey.check_machine(name)?;
             Ok(counts)
         })?;
         if !survey.has_window {
@@ -118,6 +126,17 @@ impl Survey {
         bases.dedup();
         survey.descriptors = if let [base] = bases[..] { Some(base) } else { None };
         Ok(survey)
+    }
+
+    /// A trace of which most is of no zone is not of this machine.
+    fn check_machine(&self, input: &str) -> Result<(), ReplayError> {
+        let [foreign, blocks] = self.foreign_blocks;
+        match self.first_foreign {
+            Some(offset) if foreign > blocks / 2 => {
+                Err(ReplayError::OtherMachine { input: input.into(), offset, foreign, blocks })
+            }
+            _ => Ok(()),
+        }
     }
 
     fn note_type(&mut self, pfn: Pfn, migratetype: u8) {
@@ -135,14 +154,21 @@ impl Survey {
             Event::Free { pfn, order } => (pfn, order, self.type_of(pfn), -1),
             _ => return,
         };
-        let Some(zone) = start.map.zone_of(pfn) else { return };
+        self.foreign_blocks[1] += 1;
+        let Some(zone) = start.map.zone_of(pfn) else {
+            self.foreign_blocks[0] += 1;
+            self.first_foreign.get_or_insert(event.offset);
+            return;
+        };
         let list = list_index(order, migratetype);
         match (sign, list) {
-            (1, Some(list)) if order == Order(0) => {
+            (1, Some(list)) => {
                 let most = start.zones[zone].pageset(event.cpu).map_or(0, |of| of.count.0);
-                self.old_pages.note_single((event.cpu, zone, list), pfn, most);
+                self.old_pages.note_alloc((event.cpu, zone, list), pfn, most);
             }
-            _ => self.old_pages.note(pfn, order.pages().0),
+            _ => {
+                self.old_pages.note(pfn, order.pages().0);
+            }
         }
         let Some(list) = list else { return };
         let lists = self.demands.entry((event.cpu, zone)).or_default();
@@ -158,15 +184,9 @@ impl Survey {
         lists.map_or([0; LISTS], |lists| lists.map(|list| list.taken_most as u64))
     }
 
-    /// How many single pages of a type a pageset of `most` pages held at the start, if the trace tells.
-    pub fn old_pages(
-        &self,
-        cpu: CpuId,
-        zone: usize,
-        migratetype: Migratetype,
-        most: u64,
-    ) -> Option<u64> {
-        self.old_pages.count((cpu, zone, list_index(Order(0), migratetype)?), most)
+    /// How many pages each list of a pageset of `most` pages held at the start, where the trace tells.
+    pub fn old_pages(&self, cpu: CpuId, zone: usize, most: u64) -> [Option<u64>; LISTS] {
+        std::array::from_fn(|list| self.old_pages.pages((cpu, zone, list), most))
     }
 
     /// The lists of a pageset through which at least a sixteenth of its blocks go, one bit each.

@@ -15,7 +15,7 @@ use super::error::ReplayError;
 use super::guess::Guess;
 use super::machine::Memory;
 use super::run::{Actor, Near, Run, RunCounts, Totals};
-use super::session::{BULK_PAGES_MOST, with_type};
+use super::session::{BULK_PAGES_MOST, is_predicted, with_type};
 use super::setting::Setting;
 use super::source::Bundle;
 use super::start::{Start, StartPageset, StartZone};
@@ -136,7 +136,9 @@ impl Player<'_, '_> {
     fn note(&mut self, event: &TraceEvent<'_>, copy: u32) {
         let cpu = self.cpu(event.cpu, event.pid, copy);
         let actor = Actor { cpu, pid: event.pid, now_ns: event.time_ns };
-        self.run.note_running(actor);
+        if !is_predicted(&event.event) {
+            self.run.note_running(actor);
+        }
         let of_copy = |pfn: Pfn| Pfn(pfn.0 + u64::from(copy) * COPY_FRAMES);
         match event.event {
             Event::Alloc { pfn: Some(pfn), order, migratetype, gfp, .. } => {
@@ -183,7 +185,11 @@ impl Player<'_, '_> {
 }
 
 /// The start state: that of the recorded machine under other rules, or another machine with all memory free.
-fn start_of(
+///
+/// # Errors
+///
+/// There can be no such machine.
+pub fn start_of(
     bundle: &Bundle,
     recorded: &Start,
     settings: Settings,

@@ -90,6 +90,20 @@ pub enum Event<'a> {
         /// Addresses of the first of their descriptors, 0 beyond the last that is told.
         pages: [u64; BULK_PAGES_TOLD],
     },
+    /// `kmem_cache_alloc`, `kmalloc`: an object was handed out.
+    ObjectAlloc {
+        /// Its address, or a hash of it; 0 if there was none.
+        pointer: u64,
+        /// The name of its cache; none for `kmalloc`.
+        cache: &'a [u8],
+        /// Bytes that it has.
+        bytes: u64,
+    },
+    /// `kmem_cache_free`, `kfree`: an object came back.
+    ObjectFree {
+        /// Its address, or a hash of it; 0 for nothing.
+        pointer: u64,
+    },
     /// `tracing_mark_write`: a text that a program wrote into the trace.
     Marker(&'a [u8]),
     /// An event of another kind, by its name.

@@ -37,6 +37,12 @@ pub(super) fn parse<'a, 'g>(
             let mut block = Block::parse(fields)?;
             Event::Extfrag { pfn: block.pfn()?, order: block.order("alloc_order=")? }
         }
+        b"kmem_cache_alloc" | b"kmem_cache_alloc_node" | b"kmalloc" | b"kmalloc_node" => {
+            object_alloc(fields)?
+        }
+        b"kmem_cache_free" | b"kfree" => {
+            Event::ObjectFree { pointer: pointer(&mut Fields(fields))? }
+        }
         b"nearpage_bulk" => bulk(fields)?,
         b"nearpage_bulk_done" => bulk_done(fields)?,
         b"tracing_mark_write" => Event::Marker(fields),
@@ -63,6 +69,21 @@ fn alloc<'a, 'g>(
     let text = block.text("gfp_flags=").ok_or("gfp_flags= with names of flags")?;
     let flags = texts.flags(text);
     Ok((Event::Alloc { pfn, page, order, migratetype, gfp: flags.gfp }, Some(flags)))
+}
+
+fn object_alloc(fields: &[u8]) -> Result<Event<'_>, &'static str> {
+    let mut rest = Fields(fields);
+    let pointer = pointer(&mut rest)?;
+    // Kernels before 6.1 tell no name, and tell it of kmalloc never.
+    let cache = Fields(rest.0).text("name=").unwrap_or_default();
+    let bytes = rest.number("bytes_alloc=").ok_or("bytes_alloc= with a number")?;
+    Ok(Event::ObjectAlloc { pointer, cache, bytes })
+}
+
+fn pointer(fields: &mut Fields<'_>) -> Result<u64, &'static str> {
+    let text = fields.text("ptr=").ok_or("ptr= with an address")?;
+    let is_null = text.starts_with(b"(n") || text.is_empty();
+    if is_null { Ok(0) } else { address(text).ok_or("ptr= with an address") }
 }
 
 fn bulk(fields: &[u8]) -> Result<Event<'_>, &'static str> {
@@ -222,6 +243,22 @@ mod tests {
             }
             assert_eq!(event("mm_page_alloc", &fields), Ok(allocated(pfn)), "{text}");
         }
+    }
+
+    #[test]
+    fn events_of_objects_are_read() {
+        let fields = "call_site=alloc_empty_file+0x3c/0x110 ptr=ffff888307608d80 name=filp bytes_req=184 bytes_alloc=192 \
+                      gfp_flags=GFP_KERNEL node=-1 accounted=true";
+        let pointer = 0xffff_8883_0760_8d80;
+        let object = |cache, bytes| Ok(Event::ObjectAlloc { pointer, cache, bytes });
+        assert_eq!(event("kmem_cache_alloc", fields), object(b"filp", 192));
+        let fields = "call_site=x+0x1/0x2 ptr=0xffff888307608d80 bytes_req=5 bytes_alloc=8 gfp_flags=GFP_KERNEL";
+        assert_eq!(event("kmalloc", fields), object(b"", 8));
+        let freed = |pointer| Ok(Event::ObjectFree { pointer });
+        assert_eq!(event("kfree", "call_site=x ptr=ffff888307608d80"), freed(pointer));
+        assert_eq!(event("kfree", "call_site=x ptr=(null)"), freed(0));
+        assert!(event("kfree", "call_site=x").is_err());
+        assert!(event("kmem_cache_alloc", "ptr=ffff888307608d80 name=filp").is_err());
     }
 
     #[test]

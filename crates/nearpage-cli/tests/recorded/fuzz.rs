@@ -10,6 +10,7 @@ use nearpage_cli::bundle::{
 };
 use nearpage_cli::predict::{Prediction, Wishes, compare};
 use nearpage_cli::topology::{MachineDescription, MachineInput};
+use nearpage_cli::trace::{TraceError, read_trace, unpacked as unpacked_stream};
 use nearpage_linux::idlist;
 use nearpage_linux::sysfs::{TextFile, zoneinfo};
 use serde_json::Value;
@@ -119,6 +120,40 @@ fn any_text_of_a_kernel_is_read_or_refused() {
             }
         }
     });
+}
+
+/// Lines of the three tools that write traces, and what else stands in them.
+const TRACE: &str = "# tracer: nop\n#\n sh-7   [001] .....  1.000001: tracing_mark_write: nearpage: before begin\n\
+    CPU:3 [LOST 12 EVENTS]\nCPU:1 [EVENTS DROPPED]\n => stack\n\n\
+    my task-8   [001] .....  1.000003: mm_page_alloc: page=00000000ab pfn=0x10 order=0 migratetype=0 gfp_flags=GFP_KERNEL|__GFP_COMP\n\
+    kworker/1:2-9   (      9) [000] d..2.  1.000004: mm_page_free: page=00000000ab pfn=0x10 order=0\n\
+    lto cgu.03-10   [001]  1.000005: mm_page_alloc_zone_locked: page=1 pfn=17 order=3 migratetype=1 percpu_refill=1\n\
+    load    70/71    [003]  1.000006: kmem:mm_page_pcpu_drain: page=1 pfn=0x11 order=3 migratetype=1\n\
+    <...>-11   [001] .....  1.000007: mm_page_alloc_extfrag: page=1 pfn=0x12 alloc_order=0 fallback_order=9 pageblock_order=9 alloc_migratetype=0 fallback_migratetype=1 fragmenting=0 change_ownership=1\n\
+    a-12   [002] .....  1.000008: nearpage_bulk: (alloc_pages_bulk_noprof+0x0/0x7a0) gfp=0xdc2 nid=-1 nr=4\n\
+    a-12   [002] .....  1.000009: nearpage_bulk_done: (vmalloc+0x1/0x2 <- alloc_pages_bulk_noprof) n=2 p0=0xffffea0004c4f6c0 p1=0xffffea0004c4f700\n\
+    a-12   [002] .....  1.000010: kmem_cache_alloc: call_site=f+0x1/0x2 ptr=ffff888307608d80 name=filp bytes_req=184 bytes_alloc=192 gfp_flags=GFP_KERNEL node=-1 accounted=true\n\
+    a-12   [002] .....  1.000011: kfree: call_site=f+0x1/0x2 ptr=(null)\n\
+    sh-7   [001] .....  1.000012: print: tracing_mark_write: nearpage: after begin\n";
+
+#[test]
+fn any_trace_is_read_or_refused() {
+    let read = |content: &[u8]| {
+        drop(read_trace::<TraceError>("damaged", content, |_| Ok(())));
+    };
+    read(TRACE.as_bytes());
+    fuzz(|random| read(&damage(TRACE.as_bytes(), random)));
+}
+
+#[test]
+fn any_packed_trace_is_read_or_refused() {
+    let packed = std::fs::read(recording("n4-asymdist-6.12")).unwrap();
+    let read = |content: &[u8]| {
+        if let Ok(text) = unpacked_stream(content) {
+            drop(read_trace::<TraceError>("damaged", text, |_| Ok(())));
+        }
+    };
+    fuzz(|random| read(&damage(&packed, random)));
 }
 
 /// Output of `numactl --hardware` on machines that differ in what it tells.

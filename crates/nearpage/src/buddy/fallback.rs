@@ -145,10 +145,12 @@ impl Buddy {
     /// Makes blocks of other types the request's own. Afterwards the smallest of its own blocks that
     /// suffices is the one to take. Returns whether it found any.
     pub(super) fn fall_back(&mut self, frames: ZoneFrames<'_>, request: BlockRequest) -> bool {
-        match self.rules.model {
+        let found = match self.rules.model {
             FallbackModel::Linux6_12 => self.claim(frames, request),
             FallbackModel::Linux6_1 => self.take_over(frames, request),
-        }
+        };
+        self.fallbacks += u64::from(found);
+        found
     }
 
     /// Takes one block of another type (6.12), smallest first, which stays that type's.
@@ -164,6 +166,7 @@ impl Buddy {
         }
         let (order, donor) = self.smallest_donor(request)?;
         let number = self.lists.pop(frames, order, donor)?;
+        self.fallbacks += 1;
         Some(TakenBlock { number, order, migratetype: donor })
     }
 

@@ -96,6 +96,7 @@ pub struct Buddy {
     /// The zone ends before this frame number.
     end: u32,
     claims_tried: u32,
+    fallbacks: u64,
     /// Pages of pageblocks that are reserved for urgent requests.
     reserved: u64,
 }
@@ -104,8 +105,8 @@ impl Buddy {
     /// A zone without memory.
     pub const fn new(rules: FallbackRules, merging: Merging) -> Buddy {
         let (lists, loose) = (FreeLists::new(), Loose::new());
-        let (free_pages, end, claims_tried, reserved) = (0, 0, 0, 0);
-        Buddy { rules, merging, lists, loose, free_pages, end, claims_tried, reserved }
+        let (free_pages, end, claims_tried, fallbacks, reserved) = (0, 0, 0, 0, 0);
+        Buddy { rules, merging, lists, loose, free_pages, end, claims_tried, fallbacks, reserved }
     }
 
     /// Says that the zone's span ends before frame number `end`, managed or not (`spanned_pages`). It
@@ -188,6 +189,13 @@ impl Buddy {
     #[inline]
     pub fn drain_claims_tried(&mut self) -> u32 {
         core::mem::take(&mut self.claims_tried)
+    }
+
+    /// How often a block of another type was taken, or made the request's own, since the zone began: what Linux logs as
+    /// `mm_page_alloc_extfrag` (`mm/page_alloc.c: __rmqueue_claim, __rmqueue_steal`, 6.12).
+    #[inline]
+    pub fn fallbacks(&self) -> u64 {
+        self.fallbacks
     }
 }
 

@@ -487,6 +487,7 @@ fn recorded_kernels_fall_back_differently() {
         let lists = [Unmovable, Movable, Reclaimable].map(|of| text(&buddy, frames, of));
         assert_eq!(lists, [rest_of_0, movable, reclaimable], "{model:?}");
         assert_eq!([frames.pageblock(0), frames.pageblock(512)], [Unmovable, Reclaimable]);
+        assert_eq!(buddy.fallbacks(), 3, "{model:?}");
         buddy.check(frames).unwrap();
     }
 }

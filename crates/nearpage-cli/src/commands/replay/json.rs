@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use nearpage::alloc::Reason;
 use serde::Serialize;
+use serde_json::Value;
 
-use super::Report;
+use super::{OPEN_LOOP, Report, objects};
 use crate::replay::fidelity::{Fidelity, Row};
 use crate::replay::run::Totals;
 use crate::replay::whatif::Costs;
@@ -19,6 +20,9 @@ struct Document<'a> {
     fidelity: FidelityJson<'a>,
     trace: TraceJson<'a>,
     what_if: Option<WhatIfJson<'a>>,
+    objects: Option<Value>,
+    explain: Option<&'a [String]>,
+    open_loop: &'static str,
 }
 
 #[derive(Serialize)]
@@ -55,6 +59,8 @@ struct TraceJson<'a> {
     realloc_of_live: u64,
     refused_allocs: u64,
     bulk_pages: u64,
+    allocated_pages: u64,
+    freed_pages: u64,
     unknown_gfp_names: &'a BTreeMap<String, u64>,
 }
 
@@ -95,6 +101,9 @@ pub(super) fn render(report: &Report) -> String {
         fidelity: FidelityJson { percent, percent_known_state, rows },
         trace: trace(report),
         what_if: what_if(report),
+        objects: report.objects.as_ref().map(objects::json),
+        explain: report.explained.map(|_| &*report.replayed.explained),
+        open_loop: OPEN_LOOP,
     };
     let mut text = serde_json::to_string_pretty(&document).expect("plain data is JSON");
     text.push('\n');
@@ -129,6 +138,8 @@ fn trace(report: &Report) -> TraceJson<'_> {
         realloc_of_live: run.realloc_of_live,
         refused_allocs: run.refused_allocs,
         bulk_pages: run.bulk_pages,
+        allocated_pages: report.replayed.recorded.pages.iter().sum(),
+        freed_pages: report.replayed.recorded.freed_pages,
         unknown_gfp_names: &trace.unknown_gfp_names,
     }
 }

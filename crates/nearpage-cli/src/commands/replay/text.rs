@@ -5,7 +5,8 @@ use std::fmt::Write;
 use nearpage::alloc::Reason;
 use nearpage::units::NodeId;
 
-use super::Report;
+use super::{OPEN_LOOP, Report, objects};
+use crate::replay::explain::Subject;
 use crate::replay::fidelity::Row;
 use crate::replay::run::Totals;
 use crate::replay::whatif::Costs;
@@ -14,6 +15,10 @@ use crate::replay::whatif::Costs;
 pub(super) fn render(report: &Report) -> String {
     let mut out = String::new();
     heading(&mut out, report);
+    if let Some(subject) = report.explained {
+        explanation(&mut out, report, subject);
+        return out;
+    }
     let _ = writeln!(
         out,
         "\n{:<16} {:<22} {:>10} {:>10} {:>9}  start bound",
@@ -35,12 +40,20 @@ pub(super) fn render(report: &Report) -> String {
     if report.what_if.is_some() {
         what_if(&mut out, report);
     }
-    let _ = writeln!(
-        out,
-        "Open loop: allocations and frees come as recorded, whatever the model answers; reclaim, tasks and CPUs do not \
-         react."
-    );
+    if let Some(objects) = &report.objects {
+        out.push_str(&objects::text(objects));
+    }
+    let _ = writeln!(out, "{OPEN_LOOP}");
     out
+}
+
+fn explanation(out: &mut String, report: &Report, subject: Subject) {
+    let _ = writeln!(out, "\n{}:", subject.name(&report.start));
+    for line in &report.replayed.explained {
+        let _ = writeln!(out, "{line}");
+    }
+    let _ =
+        writeln!(out, "\nframes are the recorded ones; the model's own lie elsewhere. {OPEN_LOOP}");
 }
 
 fn heading(out: &mut String, report: &Report) {

@@ -1,0 +1,201 @@
+//! What a replay must reach, by bundle: the table of the README.
+//!
+//! `NEARPAGE_BUNDLES=FOLDER cargo test --release -p nearpage-cli --test replay musts -- --nocapture` prints it for a
+//! folder of bundles; without, it is the one that comes along.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use super::{replayed, shipped};
+
+/// Musts that are missed, each with its reason. Who misses another one fails.
+const KNOWN: [(&str, &str); 11] = [
+    ("q612-asym4", "node 2"),
+    ("q612-cxl", "node 1"),
+    ("q612-n8-2mem", "numa_miss"),
+    ("q612-n8-2mem", "numa_foreign"),
+    ("q612-normal", "numa_miss"),
+    ("q612-normal", "numa_foreign"),
+    ("q612-pressure", "numa_hit"),
+    ("q612-pressure", "numa_miss"),
+    ("q612-pressure", "numa_foreign"),
+    ("q612-pressure", "node 0"),
+    ("q612-pressure", "node 1"),
+];
+
+/// One must of a bundle.
+struct Must {
+    name: String,
+    text: String,
+    is_reached: bool,
+}
+
+struct Bundle {
+    name: String,
+    report: Value,
+}
+
+impl Bundle {
+    fn is_emulated(&self) -> bool {
+        self.name.starts_with('q')
+    }
+
+    fn rows(&self, quantity: &str) -> Vec<&Value> {
+        let rows = self.report["fidelity"]["rows"].as_array().unwrap();
+        rows.iter().filter(|row| row["quantity"] == quantity).collect()
+    }
+
+    fn all(&self, quantity: &str) -> &Value {
+        self.rows(quantity).into_iter().find(|row| row["where"] == "all").unwrap()
+    }
+
+    /// Pages allocated and freed.
+    fn moved_pages(&self) -> f64 {
+        let trace = &self.report["trace"];
+        trace["allocated_pages"].as_f64().unwrap() + trace["freed_pages"].as_f64().unwrap()
+    }
+
+    /// A row within some percent.
+    fn within(&self, name: &str, row: &Value, percent: f64) -> Option<Must> {
+        let (predicted, recorded) = (row["predicted"].as_f64()?, row["recorded"].as_f64()?);
+        if predicted == recorded {
+            return Some(Must { name: name.into(), text: "0.0 %".into(), is_reached: true });
+        }
+        if recorded == 0.0 {
+            return None;
+        }
+        let error = (predicted - recorded) / recorded * 100.0;
+        let (text, is_reached) = (format!("{error:+.1} %"), error.abs() <= percent);
+        Some(Must { name: name.into(), text, is_reached })
+    }
+
+    /// The same, or within 1 % of the pages moved, or between the starts.
+    fn flow(&self, quantity: &str) -> Option<Must> {
+        let row = self.all(quantity);
+        let mut must = self.within(quantity, row, 10.0)?;
+        if !must.is_reached && !self.is_emulated() {
+            let value = |value: &Value| value.as_f64().unwrap();
+            let (predicted, recorded) = (value(&row["predicted"]), value(&row["recorded"]));
+            let bound = [value(&row["start_bound"][0]), value(&row["start_bound"][1])];
+            if (predicted - recorded).abs() <= self.moved_pages() * 0.01 {
+                must.text += ", 1 % of pages";
+                must.is_reached = true;
+            } else if (bound[0]..=bound[1]).contains(&recorded) {
+                must.text += ", between starts";
+                must.is_reached = true;
+            }
+        }
+        Some(must)
+    }
+
+    fn high(&self) -> Option<Must> {
+        let rows = self.rows("pcp_high").into_iter().filter(|row| row["at"] != "end");
+        let mut errors: Vec<f64> = rows.filter_map(|row| row["error_percent"].as_f64()).collect();
+        errors.sort_by(f64::total_cmp);
+        let median = *errors.get(errors.len() / 2)?;
+        let text = format!("{median:.1} %");
+        Some(Must { name: "pcp_high".into(), text, is_reached: median <= 10.0 })
+    }
+
+    /// Free pages at the end: the worst zone, of the pages moved.
+    fn free(&self) -> Option<Must> {
+        let error = |row: &Value| {
+            let difference = row["predicted"].as_f64()? - row["recorded"].as_f64()?;
+            Some(difference.abs() / self.moved_pages() * 100.0)
+        };
+        let zones = self.rows("free_pages").into_iter().filter(|row| row["where"] != "all");
+        let worst = zones.filter_map(error).max_by(f64::total_cmp)?;
+        let text = format!("{worst:.2} %");
+        Some(Must { name: "free_pages".into(), text, is_reached: worst <= 2.0 })
+    }
+
+    /// The zones that give pages to requests that prefer others.
+    fn fallbacks(&self) -> Vec<Must> {
+        let is_zone = |row: &&Value| row["where"] != "all" && row["recorded"].as_u64() >= Some(500);
+        let rows = self.rows("fallback_pages").into_iter().filter(is_zone);
+        let must = |row: &Value| self.within(row["where"].as_str().unwrap(), row, 5.0);
+        rows.filter_map(must).collect()
+    }
+
+    fn musts(&self) -> Vec<Must> {
+        let mut musts: Vec<Must> =
+            ["refill_pages", "drain_pages"].into_iter().filter_map(|of| self.flow(of)).collect();
+        // 6.1 has pagesets of one size.
+        musts.extend(self.high().filter(|_| !self.name.starts_with("q61-")));
+        if self.is_emulated() {
+            musts.extend(self.free());
+            // Policies are in no event.
+            if self.name != "q612-cxl" {
+                let counters = ["numa_hit", "numa_miss", "numa_foreign"];
+                musts.extend(counters.iter().filter_map(|of| self.within(of, self.all(of), 2.0)));
+            }
+            musts.extend(self.fallbacks());
+        }
+        musts
+    }
+
+    /// A row of a Markdown table.
+    fn row(&self, musts: &[Must]) -> String {
+        let percent = |key: &str| match self.report["fidelity"][key].as_f64() {
+            Some(percent) => format!("{percent:.1}"),
+            None => "-".into(),
+        };
+        let cell = |is_it: &dyn Fn(&str) -> bool| {
+            let texts = musts.iter().filter(|must| is_it(&must.name)).map(|must| {
+                if must.is_reached { must.text.clone() } else { format!("**{}**", must.text) }
+            });
+            let texts: Vec<String> = texts.collect();
+            if texts.is_empty() { "-".into() } else { texts.join("; ") }
+        };
+        let extfrag = self.all("extfrag");
+        let cells = [
+            self.name.clone(),
+            percent("percent"),
+            percent("percent_known_state"),
+            cell(&|name| name == "refill_pages"),
+            cell(&|name| name == "drain_pages"),
+            cell(&|name| name == "pcp_high"),
+            cell(&|name| name == "free_pages"),
+            cell(&|name| name.starts_with("numa_")),
+            cell(&|name| name.starts_with("node ")),
+            format!("{} / {}", extfrag["predicted"], extfrag["recorded"]),
+        ];
+        format!("| {} |", cells.join(" | "))
+    }
+}
+
+const HEADING: &str = "| bundle | score | known state | refill pages | drain pages | high, median | free pages, of those moved | \
+     numa hit; miss; foreign | pages of fallback zones | extfrag events: model / kernel |\n\
+     |---|---|---|---|---|---|---|---|---|---|";
+
+fn bundles() -> Vec<PathBuf> {
+    let Ok(folder) = std::env::var("NEARPAGE_BUNDLES") else { return vec![shipped()] };
+    let entries = std::fs::read_dir(&folder).unwrap_or_else(|error| panic!("{folder}: {error}"));
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+    paths.retain(|path| path.join("meta.json").exists());
+    paths.sort();
+    paths
+}
+
+fn name(path: &Path) -> String {
+    let name = path.file_name().unwrap().to_string_lossy().into_owned();
+    name.trim_end_matches(".tar.zst").into()
+}
+
+#[test]
+fn musts_are_reached() {
+    let mut missed = Vec::new();
+    println!("{HEADING}");
+    for path in bundles() {
+        let bundle = Bundle { name: name(&path), report: replayed(&path) };
+        let musts = bundle.musts();
+        println!("{}", bundle.row(&musts));
+        let is_known = |must: &Must| {
+            KNOWN.iter().any(|(of, what)| *of == bundle.name && must.name.starts_with(what))
+        };
+        let new = musts.iter().filter(|must| !must.is_reached && !is_known(must));
+        missed.extend(new.map(|must| format!("{}: {} {}", bundle.name, must.name, must.text)));
+    }
+    assert!(missed.is_empty(), "{missed:#?}");
+}
