@@ -8,7 +8,6 @@ use crate::error::{AllocError, FreeError};
 use crate::frame::{Migratetype, Word, WordCell, ZoneFrames};
 use crate::gfp::Gfp;
 use crate::pcp::pageset::Pageset;
-use crate::pcp::tuning::Tuning;
 use crate::pcp::{Pop, Push, Storage, list_index};
 use crate::platform::{Access, Platform};
 use crate::units::{Order, Pfn, ZoneKind};
@@ -60,7 +59,6 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         };
         let pfn = frames.pfn(popped.0);
         self.platform.touch_page(pfn, Access::Write);
-        pageset.note_alloc(&self.model.pcp);
         mark_allocated(word, pageset.held_word(list), request.order);
         Some(pfn)
     }
@@ -129,12 +127,8 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     ) -> Option<(<P::Storage as Storage>::OnCpu<'_>, Pop)> {
         let storage = self.platform.storage();
         let on = pageset.enter(storage)?;
-        if P::Storage::EXACT && Tuning::notes_allocs(&self.model.pcp) {
-            let mut tuning = pageset.tuning();
-            tuning.before_alloc(&self.model.pcp);
-            pageset.set_tuning(tuning);
-        }
         let popped = pageset.pop(storage, &on, list);
+        pageset.note_alloc(&self.model.pcp, popped);
         Some((on, popped))
     }
 
@@ -152,7 +146,6 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             Pop::EMPTY => self.refill(on, pageset, trip, list),
             Pop(number) => {
                 self.platform.touch_page(pageset.frames().pfn(number), Access::Write);
-                pageset.note_alloc(&self.model.pcp);
                 FromPageset::Block(number)
             }
         }

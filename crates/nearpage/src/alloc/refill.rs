@@ -24,7 +24,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         list: usize,
     ) -> FromPageset {
         let got = self.refill_on(&on, pageset, trip, list);
-        pageset.note_alloc(&self.model.pcp);
+        pageset.note_left(&self.model.pcp);
         drop(on);
         if matches!(got, FromPageset::Block(_)) {
             self.wake_if_boosted(pageset.zone(), trip.flags);

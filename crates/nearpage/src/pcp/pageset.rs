@@ -278,9 +278,21 @@ impl<'m, P: Platform> Pageset<'m, P> {
         (tuning, totals)
     }
 
-    /// Notes what a single allocation left, for rules that want to know. Nothing on storages that are not exact.
+    /// Notes an allocation and what it left, for rules that want to know. Nothing on storages that are not exact.
     #[inline(always)]
-    pub fn note_alloc(&self, rules: &PcpRules) {
+    pub fn note_alloc(&self, rules: &PcpRules, popped: Pop) {
+        if P::Storage::EXACT && (Tuning::notes_allocs(rules) || rules.counts_unused()) {
+            let mut tuning = self.tuning();
+            tuning.before_alloc(rules);
+            if popped.frame().is_some() && rules.counts_unused() {
+                tuning.after_alloc(self.count());
+            }
+            self.set_tuning(tuning);
+        }
+    }
+
+    /// Notes what a refill and its allocation left, for rules that want to know.
+    pub fn note_left(&self, rules: &PcpRules) {
         if P::Storage::EXACT && rules.counts_unused() {
             let mut tuning = self.tuning();
             tuning.after_alloc(self.count());

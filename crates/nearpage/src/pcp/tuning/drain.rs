@@ -11,6 +11,7 @@ impl Tuning {
     /// Notes a free of one block of `order`, already in the pageset, which holds `count` pages with it.
     /// Returns how many pages to drain, at most `count`, or `None` if the pageset may keep them.
     /// `mm/page_alloc.c: free_unref_page_commit`, 6.12.
+    #[inline(always)]
     pub fn after_free(
         &mut self,
         rules: &PcpRules,
@@ -112,6 +113,7 @@ impl Tuning {
     }
 
     /// Below its limit `free_count` grows by the whole block, so that it may pass it by less than one.
+    #[inline]
     fn count_free(&mut self, rules: &PcpRules, pages: PageCount) {
         if rules.drain == DrainSize::FreeCount && self.free_count < self.hold_max(rules) {
             self.free_count = PageCount(self.free_count.0.saturating_add(pages.0));
@@ -120,6 +122,7 @@ impl Tuning {
 
     /// The rule by which this free empties the pageset, if it does. Looks at the frees before this one,
     /// and at `count` with it.
+    #[inline]
     fn is_free_high(&self, rules: &PcpRules, order: Order, count: PageCount) -> Option<FreeHigh> {
         let rule = rules.free_high.filter(|_| is_high_order(order))?;
         let in_a_row = match rules.drain {
@@ -138,6 +141,7 @@ impl Tuning {
     }
 
     /// The count at which this free drains; moves `high`. `mm/page_alloc.c: nr_pcp_high`, 6.12.
+    #[inline]
     fn high_for_free(
         &mut self,
         rules: &PcpRules,

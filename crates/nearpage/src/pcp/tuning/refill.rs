@@ -24,6 +24,7 @@ impl Tuning {
     /// ([`PcpRules::counts_unused`]).
     ///
     /// [`Decay::ByUnused`]: super::Decay::ByUnused
+    #[inline]
     pub fn after_alloc(&mut self, count: PageCount) {
         self.count_min = self.count_min.min(count);
     }
