@@ -274,6 +274,7 @@ impl Session<'_, '_> {
 
     fn note_bulk(&mut self, actor: Actor, got: u64, descriptors: &[u64]) {
         let (gfp, node) = self.bulk.remove(&actor.pid).unwrap_or((Gfp::KERNEL, None));
+        let got = got.min(BULK_PAGES_MOST);
         let told = got.min(descriptors.len() as u64) as usize;
         let pfns: Vec<Pfn> =
             descriptors[..told].iter().filter_map(|&page| self.survey.frame_of(page)).collect();
@@ -284,7 +285,7 @@ impl Session<'_, '_> {
                 self.recorded.pages[zone] += 1;
             }
         }
-        let untold = got.saturating_sub(pfns.len() as u64).min(BULK_PAGES_MOST);
+        let untold = got.saturating_sub(pfns.len() as u64);
         for (run, _) in &mut self.runs {
             run.alloc_bulk(actor, gfp, node, &pfns, untold);
         }
@@ -387,7 +388,7 @@ fn actor(event: &TraceEvent<'_>) -> Actor {
     Actor { cpu: event.cpu, pid: event.pid, now_ns: event.time_ns }
 }
 
-/// Pages of one bulk allocation without frames that are believed.
+/// Pages of one bulk allocation that are believed.
 pub(super) const BULK_PAGES_MOST: u64 = 1 << 16;
 
 /// The flags with the migratetype of the event: a name that is not known may have told it.

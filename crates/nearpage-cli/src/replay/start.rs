@@ -157,6 +157,9 @@ impl Start {
     }
 }
 
+/// More blocks than any zone has: what a text says beyond is damage, which the size of the zone shows.
+const BLOCKS_MOST: u64 = 1 << 40;
+
 /// `vm.watermark_boost_factor` where nobody set it. `mm/page_alloc.c: watermark_boost_factor`, 6.12.
 const DEFAULT_BOOST_FACTOR: u32 = 15_000;
 
@@ -176,7 +179,7 @@ fn populated(machine: &RecordedMachine) -> Vec<&ZoneRecord> {
 
 fn span(zone: &ZoneRecord) -> PfnRange {
     let start = zone.start_pfn.unwrap_or(0);
-    PfnRange::new(start, start + zone.spanned.unwrap_or(0))
+    PfnRange::new(start, start.saturating_add(zone.spanned.unwrap_or(0)))
 }
 
 fn zone(
@@ -208,7 +211,19 @@ fn zone(
     let pagesets = record.pagesets.iter().map(|pageset| start_pageset(pageset, sizes)).collect();
     let (node, (free, pageblocks)) = (record.node, free.of(input, record.node, kind)?);
     let is_all_free = false;
-    Ok(StartZone { node, kind, managed, is_all_free, marks, reserve, free, pageblocks, pagesets })
+    let zone =
+        StartZone { node, kind, managed, is_all_free, marks, reserve, free, pageblocks, pagesets };
+    let spanned = record.spanned.unwrap_or(0);
+    let in_pageblocks = zone.pageblocks.iter().sum::<u64>() * 512;
+    // Pageblocks at its ends may reach out of a zone.
+    if zone.free_pages() > spanned || in_pageblocks > spanned.saturating_add(2 * 512) {
+        let what = format!(
+            "{name} spans {spanned} pages, but has {} free ones and {in_pageblocks} in pageblocks",
+            zone.free_pages()
+        );
+        return Err(incomplete(input, what, "captures of one machine"));
+    }
+    Ok(zone)
 }
 
 /// What follows from the sizes of the zone, for kernels that do not print it.
@@ -339,13 +354,13 @@ impl FreeLists {
             for list in types.free.iter().filter(|list| of_zone(list.node, list.kind)) {
                 let Some(migratetype) = by_name(&list.migratetype) else { continue };
                 for (slot, &count) in blocks[migratetype.index()].iter_mut().zip(&list.blocks) {
-                    *slot += count;
+                    *slot += count.min(BLOCKS_MOST);
                 }
             }
             // The two texts are read one after the other, and the second one stops counting at 100000: the total
             // holds, and what differs is movable.
             for (order, &total) in zone.blocks.iter().enumerate().take(ORDERS) {
-                settle(&mut blocks, order, total);
+                settle(&mut blocks, order, total.min(BLOCKS_MOST));
             }
             free.push((zone.node, zone.kind, blocks));
         }
@@ -353,7 +368,8 @@ impl FreeLists {
         for zone in &types.pageblocks {
             let mut counts = [0; Migratetype::COUNT];
             for (name, count) in &zone.by_type {
-                counts[by_name(name).unwrap_or(Migratetype::Movable).index()] += count;
+                let of = by_name(name).unwrap_or(Migratetype::Movable);
+                counts[of.index()] += (*count).min(BLOCKS_MOST);
             }
             pageblocks.push((zone.node, zone.kind, counts));
         }

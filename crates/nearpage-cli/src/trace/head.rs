@@ -101,9 +101,15 @@ fn word(text: &[u8]) -> (&[u8], &[u8]) {
     text.split_at(memchr(b' ', text).unwrap_or(text.len()))
 }
 
+/// The clock of no trace is later: three hundred years. Who adds a while to a time need not look.
+const SECONDS_MOST: u64 = 10_000_000_000;
+
 /// Seconds with a fraction, in nanoseconds.
 fn time(text: &[u8]) -> Option<u64> {
     let (seconds, rest) = number(text)?;
+    if seconds > SECONDS_MOST {
+        return None;
+    }
     let digits = rest.strip_prefix(b".")?;
     let (fraction, rest) = number(digits)?;
     let places = u32::try_from(digits.len()).ok().filter(|&places| places <= 9)?;

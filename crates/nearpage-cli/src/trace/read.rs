@@ -160,7 +160,7 @@ impl<F> Lines<'_, F> {
         }
         if let Some(lost) = lost_events(line) {
             self.counts.lost_lines += 1;
-            self.counts.lost_events += lost;
+            self.counts.lost_events = self.counts.lost_events.saturating_add(lost);
         } else if !line.trim_ascii().is_empty() {
             self.counts.other_lines += 1;
         }

@@ -3,6 +3,7 @@
 mod damaged;
 mod deleted;
 mod explained;
+mod fuzz;
 mod musts;
 mod objects;
 mod rate;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use clap::Args;
 
-use super::{CommandError, print, start_of};
+use super::{CommandError, OPEN_LOOP, print, start_of};
 use crate::replay::error::ReplayError;
 use crate::replay::run::Totals;
 use crate::replay::setting::Setting;
@@ -158,7 +158,7 @@ fn text(bundle: &Bundle, start: &Start, points: &[Point]) -> String {
     }
     let _ = writeln!(
         out,
-        "* no other has fewer lock holds and fewer pages per hold. Model time by {}. Open loop: the load does not react.",
+        "* no other has fewer lock holds and fewer pages per hold. Model time by {}.\n{OPEN_LOOP}",
         Costs::BENCH.name
     );
     out
@@ -178,7 +178,9 @@ fn json(points: &[Point]) -> String {
         })
     };
     let points: Vec<_> = points.iter().map(entry).collect();
-    let document = serde_json::json!({ "schema": 1, "costs": Costs::BENCH.name, "points": points });
+    let document = serde_json::json!({
+        "schema": 1, "costs": Costs::BENCH.name, "points": points, "open_loop": OPEN_LOOP
+    });
     format!("{document:#}\n")
 }
 
