@@ -56,7 +56,7 @@ fn pcp_autotune() {
     let mut scenario = scenario("pcp-autotune");
     let Workload::Messages(all, lifetimes) = &mut scenario.workload else { panic!("messages") };
     for work in all.iter_mut() {
-        (work.messages, work.turn) = (work.messages / 3, work.turn / 3);
+        (work.messages, work.turn) = (work.messages / 5, work.turn / 5);
     }
     *lifetimes = None;
     let report = run(&scenario);

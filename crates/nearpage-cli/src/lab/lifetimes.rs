@@ -17,7 +17,7 @@ use nearpage_sim::sim::{self, Setup, Sim};
 use nearpage_sim::workload::lifetimes::{Lifetimes, LifetimesResult};
 
 use super::error::LabError;
-use super::messages::{PageCounts, set_slices, slice_of};
+use super::messages::{PageCounts, part, set_slices, slice_of};
 use super::report::{Report, Tolerance};
 use super::scenario::{LifetimesWorkload, Reference, Scenario};
 use super::{Options, catalog};
@@ -70,11 +70,13 @@ pub(super) fn add(
     let outcomes = pool::run(options.threads, patches, measure, done);
     let outcomes: Vec<Outcome> = outcomes.into_iter().collect::<Result<_, _>>()?;
     tabulate(workload, patches, &outcomes, report);
-    report.notes.push(format!(
-        "{}: processes of a recorded compile on Linux 6.18; what kernels free in blocks of order 1 to 3 when 112 \
-         compiles run at once is not in it",
-        workload.name
-    ));
+    if workload.reference.is_some() {
+        report.notes.push(format!(
+            "{}: processes of a recorded compile on Linux 6.18; what kernels free in blocks of order 1 to 3 when 112 \
+             compiles run at once is not in it",
+            workload.name
+        ));
+    }
     Ok(())
 }
 
@@ -172,7 +174,7 @@ fn tabulate(
         let a_page = free_high / alloc_zone;
         report.table.rows.push(vec![
             name.clone(),
-            format!("{a_page:.4}"),
+            part(a_page),
             counts.drains.to_string(),
             counts.from_zone.to_string(),
             counts.most_pages_per_hold.to_string(),

@@ -257,6 +257,11 @@ pub(super) fn set_slices(sim: &Sim<'_, '_>, slice: PageCount) {
     }
 }
 
+/// A part of what the base has, which may be none.
+pub(super) fn part(part: f64) -> String {
+    if part.is_finite() { format!("{part:.4}") } else { "none".into() }
+}
+
 fn tabulate(
     index: usize,
     workload: &str,
@@ -275,7 +280,7 @@ fn tabulate(
         let free_high = outcome.free_high_per_page() / base.free_high_per_page();
         let score = 100.0 * outcome.score() / base.score();
         let cells = [
-            format!("{free_high:.4}"),
+            part(free_high),
             outcome.counts.drains.to_string(),
             outcome.counts.from_zone.to_string(),
             outcome.counts.most_pages_per_hold.to_string(),

@@ -1,7 +1,8 @@
 //! `memoryless-slab`: messages between CPUs whose objects come from slab, on machines with and without memoryless
 //! nodes.
 //!
-//! **The model.** List locks are ticket locks of their time: at each hand-over all waiters read the line again. The
+//! **The model.** List locks are ticket locks of their time: at each hand-over all waiters read the line again. Under them the
+//! metadata of each object's slab is changed, a line that another CPU often had last. The
 //! objects' own lines, copying and scheduling are one time a message, **calibrated** to the machine without
 //! memoryless nodes before the change; all else is predicted, and the counts depend on no time at all.
 

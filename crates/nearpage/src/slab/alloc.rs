@@ -1,6 +1,7 @@
 //! Allocation: this CPU's stack, then a batch from its node, then a new slab, then other nodes. Facts 9.3.
 
 use super::cache::Cache;
+use super::entry::EntryCode;
 use super::lists::Owner;
 use super::stats::{NodeEvents, RemoteReason};
 use super::tag::{Tag, mark, slab_of};
@@ -10,7 +11,7 @@ use crate::alloc::Request;
 use crate::error::AllocError;
 use crate::gfp::Gfp;
 use crate::pcp::Storage;
-use crate::platform::Platform;
+use crate::platform::{Access, Platform};
 use crate::sync::Ordering;
 use crate::units::{Address, NodeId, NodeIndex, Order, PageCount, Pfn};
 
@@ -109,7 +110,11 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         let codes = self.codes(self.code_of(cache));
         let mut lists = cache.node(node).lock();
         new.into_iter().for_each(|slab| lists.add(&codes, slab));
+        let is_shared = !lists.shared().is_empty();
         let got = lists.refill(&codes, &mut out[..want]);
+        if !is_shared {
+            self.touch_slabs(codes.entries, got);
+        }
         drop(lists);
         let (&entry, rest) = got.split_last()?;
         stack.refilled.store(1, Ordering::Relaxed);
@@ -173,6 +178,7 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         let mut lists = cache.node(node).lock();
         new.into_iter().for_each(|slab| lists.add(&codes, slab));
         lists.take(&codes, 1, |taken| entry = Some(taken));
+        self.touch_slabs(codes.entries, entry.as_slice());
         entry
     }
 
@@ -251,6 +257,16 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         match self.pages.frame(self.frames.pfn(frame)) {
             Some(frame) => Owner { tag: Tag::of(frame), slab: slab_of(frame) },
             None => Owner { tag: Tag::NONE, slab: 0 },
+        }
+    }
+
+    /// The slabs of these entries are changed under the lock of a node's lists, for hosts that charge for it: Linux finds
+    /// a slab by the frame, and changes it.
+    #[inline(always)]
+    pub(super) fn touch_slabs(&self, code: EntryCode, entries: &[u32]) {
+        for &entry in entries {
+            let (frame, _) = code.frame(entry, self.frames.page_shift);
+            self.pages.platform().touch_page(self.frames.pfn(frame), Access::Write);
         }
     }
 

@@ -138,6 +138,7 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
             lists.share(oldest);
         } else {
             let owner_of = |frame| self.owner_of(frame);
+            self.touch_slabs(code, oldest);
             lists.give(&self.codes(code), cache.tag(node), oldest, owner_of, &mut given);
         }
         let order = lists.geometry.order;
@@ -199,6 +200,7 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         lists.share(&entries[..shared]);
         let rest = &entries[shared..];
         let owner_of = |frame| self.owner_of(frame);
+        self.touch_slabs(code, rest);
         lists.give(&self.codes(code), cache.tag(home), rest, owner_of, &mut given);
         let order = lists.geometry.order;
         drop(lists);
