@@ -176,6 +176,9 @@ fn prefault_gives_all_that_is_online_its_pages() {
     let placement = &memory.verify_placement(1 << 20).unwrap().nodes[0].1;
     assert_eq!((placement.placed(), placement.untouched), ((64 << 20) / 4096, 0));
     assert_eq!(kept[1], 5);
+    // There are no more threads than pieces of work.
+    let crowd = NonZeroUsize::new(10_000_000).unwrap();
+    assert_eq!(memory.prefault(crowd, |_| {}).unwrap(), 64 << 20);
 }
 
 /// Bytes in transparent huge pages of this process's mapping that `address` lies in.
