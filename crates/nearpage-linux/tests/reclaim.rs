@@ -133,6 +133,25 @@ fn the_timer_trims() {
     wait_until("a trim", || reclaim.counts().trimmed_pages > 0 && resident() < before / 2);
 }
 
+/// What a shrinker owns goes with it, even another memory.
+#[test]
+fn a_shrinker_may_own_a_memory() {
+    struct Owner(#[expect(dead_code, reason = "to be dropped")] Memory);
+    impl Shrinker for Owner {
+        fn shrink(&self, _node: NodeId, _pages: PageCount) -> PageCount {
+            PageCount(0)
+        }
+    }
+    let (sender, receiver) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let reclaim = Reclaim::new();
+        reclaim.add_shrinker(Arc::new(Owner(builder().build().unwrap())));
+        drop(reclaim);
+        sender.send(()).unwrap();
+    });
+    receiver.recv_timeout(Duration::from_secs(20)).expect("the memory goes");
+}
+
 /// The memory's last owner may be the thread itself; and a child does not wait for a thread that it lacks.
 #[test]
 fn threads_and_memories_end_in_any_order() {
