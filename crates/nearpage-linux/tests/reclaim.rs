@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use nearpage::alloc::Request;
+use nearpage::alloc::{Limits, Request};
+use nearpage::error::LimitOf;
 use nearpage::gfp::Gfp;
 use nearpage::units::{CpuId, NodeId, Order, PageCount, Pfn};
 use nearpage_linux::reclaim::{Reclaim, ReclaimOptions, Shrinker};
@@ -104,6 +105,34 @@ fn the_thread_keeps_the_node_above_its_marks() {
     let asked = cache.asked.load(Ordering::Relaxed);
     std::thread::sleep(Duration::from_millis(20));
     assert_eq!(cache.asked.load(Ordering::Relaxed), asked, "the thread is gone");
+}
+
+/// Pages in use, at most and at the end, while a cache takes `wanted` pages under soft limits.
+fn fill_above_soft_limits(of: LimitOf, soft_pages: u64, wanted: u64) -> (Reclaim, u64) {
+    let (reclaim, memory, cache) = with_cache(builder());
+    let _thread = reclaim.start(&memory, QUIET).unwrap();
+    let soft = Limits { hard_bytes: None, soft_bytes: Some(soft_pages << 12) };
+    memory.set_limits(of, soft).unwrap();
+    (0..wanted).for_each(|_| assert!(cache.fill(&memory)));
+    wait_until("reclaim down to the soft limit", || {
+        memory.in_use(of).unwrap().0 <= soft_pages || {
+            cache.fill(&memory);
+            false
+        }
+    });
+    assert!(memory.free_pages(NODE) > memory.watermarks(NODE).high, "it was not short of memory");
+    let in_use = memory.in_use(of).unwrap().0;
+    (reclaim, in_use)
+}
+
+#[test]
+fn the_thread_reclaims_down_to_soft_limits() {
+    for of in [LimitOf::Node(NODE), LimitOf::Allocator] {
+        let (reclaim, in_use) = fill_above_soft_limits(of, 4096, 6000);
+        let counts = reclaim.counts();
+        assert!(counts.background_pages >= 1000 && counts.stalls == 0, "{of}: {counts:?}");
+        assert!(in_use > 1000, "{of}: {in_use} pages: it takes no more than it must");
+    }
 }
 
 #[test]
