@@ -102,7 +102,13 @@ impl Registration {
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        registry().retain(|entry| entry.id != self.0);
+        let entry = {
+            let mut registry = registry();
+            let at = registry.iter().position(|entry| entry.id == self.0);
+            at.map(|at| registry.remove(at))
+        };
+        // It may be the last owner of another memory, which then leaves the registry too.
+        drop(entry);
     }
 }
 

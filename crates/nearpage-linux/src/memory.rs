@@ -331,7 +331,8 @@ impl Memory {
         &self,
         parts: &[(NodeId, PfnRange)],
     ) -> Result<PageCount, MemoryError> {
-        for (node, part) in parts {
+        // An empty part may lie anywhere: it is the core's to refuse.
+        for (node, part) in parts.iter().filter(|(_, part)| !part.is_empty()) {
             self.make_usable(*node, part.start, part.pages().bytes(FRAME_SHIFT))?;
         }
         let ranges: Vec<PfnRange> = parts.iter().map(|(_, part)| *part).collect();

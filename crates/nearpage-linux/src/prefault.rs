@@ -28,10 +28,11 @@ struct Share {
     next: AtomicU64,
 }
 
-/// Populates these ranges with `threads` threads a node.
+/// Populates these ranges with `threads` threads a node, or one for each piece where there are fewer pieces.
 ///
 /// # Errors
-/// The first refusal: `EINVAL` before Linux 5.14, `ENOMEM` where a node has no more memory.
+/// The first refusal: `EINVAL` before Linux 5.14, `ENOMEM` where a node has no more memory, `EAGAIN` if no more
+/// threads can be started.
 pub(crate) fn prefault(
     memory: &Memory,
     ranges: Vec<(NodeId, PfnRange)>,
@@ -55,11 +56,16 @@ pub(crate) fn prefault(
         progress(Progress { done, total });
     };
     std::thread::scope(|scope| {
-        let workers: Vec<_> = shares
+        let report = &report;
+        let start = |share| {
+            std::thread::Builder::new()
+                .spawn_scoped(scope, move || Share::populate(share, memory, report))
+        };
+        let workers = shares
             .iter()
-            .flat_map(|share| (0..threads.get()).map(move |_| share))
-            .map(|share| scope.spawn(|| share.populate(memory, &report)))
-            .collect();
+            .flat_map(|share| (0..share.pieces().min(threads.get() as u64)).map(move |_| share))
+            .map(start)
+            .collect::<io::Result<Vec<_>>>()?;
         let ends = workers.into_iter().map(|worker| match worker.join() {
             Ok(end) => end,
             Err(panic) => std::panic::resume_unwind(panic),
@@ -70,6 +76,10 @@ pub(crate) fn prefault(
 }
 
 impl Share {
+    fn pieces(&self) -> u64 {
+        self.range.pages().bytes(FRAME_SHIFT).div_ceil(PIECE_BYTES)
+    }
+
     fn populate(&self, memory: &Memory, report: &(dyn Fn(u64) + Sync)) -> io::Result<()> {
         self.go_there(memory);
         let total = self.range.pages().bytes(FRAME_SHIFT);

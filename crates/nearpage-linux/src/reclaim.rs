@@ -2,7 +2,7 @@
 //!
 //! Programs register [`Shrinker`]s, who can give pages back. Below `low` a background thread
 //! ([`Reclaim::start`]) brings a section of the node's reserve online, if it has one left, or asks the
-//! shrinkers until `high` is reached. A request that finds nothing at all asks them itself: a stall, which is
+//! shrinkers until `high` is reached; above a soft limit it asks them until no more is in use than that. A request that finds nothing at all asks them itself: a stall, which is
 //! counted. Once per interval caches decay, and what is free above `high` goes back to the kernel.
 //!
 //! Locks: the list of shrinkers is copied before they are called, so none is held while they run. A child
@@ -15,12 +15,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{JoinHandle, Thread};
 use std::time::{Duration, Instant};
 
+use nearpage::error::LimitOf;
 use nearpage::platform::Shortage;
 use nearpage::units::{NodeId, PageCount, SECTION_FRAMES};
 
 use crate::fork::{Hold, Registration};
 use crate::host::Pressure;
-use crate::memory::{FRAME_SHIFT, Memory};
+use crate::memory::{FRAME_BYTES, FRAME_SHIFT, Memory};
 
 /// Pages that are asked for at once, at least. `include/linux/swap.h: SWAP_CLUSTER_MAX`, 6.12.
 const CLUSTER_PAGES: u64 = 32;
@@ -53,7 +54,7 @@ impl Default for ReclaimOptions {
 /// What reclaim did so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ReclaimCounts {
-    /// Times that a node fell below `low`.
+    /// Times that a node fell below `low`, or more was in use than a soft limit says.
     pub wakeups: u64,
     /// Pages that shrinkers freed in the background.
     pub background_pages: u64,
@@ -238,6 +239,25 @@ impl Worker {
                     break;
                 }
             }
+            self.keep_soft_limit(memory, LimitOf::Node(node));
+        }
+        self.keep_soft_limit(memory, LimitOf::Allocator);
+    }
+
+    /// Asks shrinkers until no more is in use than a soft limit says. What CPUs cache counts as in use.
+    fn keep_soft_limit(&self, memory: &Memory, of: LimitOf) {
+        let Ok(Some(soft)) = memory.limits(of).map(|limits| limits.soft_bytes) else { return };
+        while !self.stop.load(Ordering::Relaxed) {
+            let in_use = memory.in_use(of).unwrap_or_default().bytes(FRAME_SHIFT);
+            let excess = in_use.saturating_sub(soft).div_ceil(FRAME_BYTES);
+            let Some(node) = fullest(memory, of).filter(|_| excess > 0) else { return };
+            let freed = self.reclaim.shrink(node, excess.max(CLUSTER_PAGES));
+            add(&self.reclaim.shared.background_pages, freed);
+            if freed == 0 {
+                return;
+            }
+            // A CPU that somebody else drains just now needs no second drain.
+            let _ = memory.drain_all();
         }
     }
 
@@ -271,6 +291,17 @@ impl Worker {
         let _ = memory.decay();
         if self.options.trims {
             add(&self.reclaim.shared.trimmed_pages, memory.trim_free().0);
+        }
+    }
+}
+
+/// The node of a limit, or of all nodes the one with the most pages in use.
+fn fullest(memory: &Memory, of: LimitOf) -> Option<NodeId> {
+    let nodes = memory.topology().nodes().iter().map(|node| node.id);
+    match of {
+        LimitOf::Node(node) => Some(node),
+        LimitOf::Allocator => {
+            nodes.max_by_key(|&node| memory.in_use(LimitOf::Node(node)).unwrap_or_default())
         }
     }
 }

@@ -314,7 +314,23 @@ fn memory_that_cannot_be_brought_online() {
         assert_eq!(told(0, 4096), full(4096, 0));
         assert_eq!(told(0, u64::MAX), full(u64::MAX, 0));
         assert_eq!(told(9, 4096), full(4096, 9));
+        let nothing =
+            |node, bytes| told(node, bytes).ends_with("to bring online: the range is empty");
+        assert!([0, 5, 9].into_iter().all(|node| nothing(node, 0) && nothing(node, 4095)));
     });
+}
+
+/// A node whose range ends where the addresses of the memory end.
+#[test]
+fn nothing_to_bring_online_behind_the_last_address() {
+    let machine = HostMachine {
+        nodes: vec![HostNode { id: NodeId(0), cpus: vec![CpuId(0)], has_memory: true }],
+        distances: vec![10],
+        emulated: true,
+    };
+    let memory = Memory::builder().machine(machine).bytes_per_node(128 << 20).build().unwrap();
+    let told = memory.bring_online(NodeId(0), 0).unwrap_err().to_string();
+    assert!(told.ends_with("to bring online: the range is empty"), "{told}");
 }
 
 #[test]

@@ -31,10 +31,8 @@ fn memory(use_rseq: bool) -> Memory {
     let machine = HostMachine { nodes, distances, emulated: true };
     let builder = Memory::builder().machine(machine).use_rseq(use_rseq);
     let builder = builder.bytes_per_node(96 * MEBIBYTE).reserve_per_node(256 * MEBIBYTE);
-    // A node that has nothing at start has no reserve either.
-    let memory = builder.bytes_on(GUEST, 2 * MEBIBYTE).build().unwrap();
-    memory.take_offline(GUEST, 2 * MEBIBYTE).unwrap();
-    memory
+    // Of its reserve nothing is online yet.
+    builder.bytes_on(GUEST, 0).build().unwrap()
 }
 
 /// What all threads share.

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use nearpage::alloc::Request;
+use nearpage::alloc::{Limits, Request};
+use nearpage::error::LimitOf;
 use nearpage::gfp::Gfp;
 use nearpage::units::{CpuId, NodeId, Order, PageCount, Pfn};
 use nearpage_linux::reclaim::{Reclaim, ReclaimOptions, Shrinker};
@@ -106,6 +107,34 @@ fn the_thread_keeps_the_node_above_its_marks() {
     assert_eq!(cache.asked.load(Ordering::Relaxed), asked, "the thread is gone");
 }
 
+/// Pages in use, at most and at the end, while a cache takes `wanted` pages under soft limits.
+fn fill_above_soft_limits(of: LimitOf, soft_pages: u64, wanted: u64) -> (Reclaim, u64) {
+    let (reclaim, memory, cache) = with_cache(builder());
+    let _thread = reclaim.start(&memory, QUIET).unwrap();
+    let soft = Limits { hard_bytes: None, soft_bytes: Some(soft_pages << 12) };
+    memory.set_limits(of, soft).unwrap();
+    (0..wanted).for_each(|_| assert!(cache.fill(&memory)));
+    wait_until("reclaim down to the soft limit", || {
+        memory.in_use(of).unwrap().0 <= soft_pages || {
+            cache.fill(&memory);
+            false
+        }
+    });
+    assert!(memory.free_pages(NODE) > memory.watermarks(NODE).high, "it was not short of memory");
+    let in_use = memory.in_use(of).unwrap().0;
+    (reclaim, in_use)
+}
+
+#[test]
+fn the_thread_reclaims_down_to_soft_limits() {
+    for of in [LimitOf::Node(NODE), LimitOf::Allocator] {
+        let (reclaim, in_use) = fill_above_soft_limits(of, 4096, 6000);
+        let counts = reclaim.counts();
+        assert!(counts.background_pages >= 1000 && counts.stalls == 0, "{of}: {counts:?}");
+        assert!(in_use > 1000, "{of}: {in_use} pages: it takes no more than it must");
+    }
+}
+
 #[test]
 fn a_reserve_is_used_before_anybody_is_asked() {
     let (reclaim, memory, cache) = with_cache(builder().reserve_per_node(256 << 20));
@@ -131,6 +160,25 @@ fn the_timer_trims() {
     let options = ReclaimOptions { interval: Duration::from_millis(5), trims: true };
     let _thread = reclaim.start(&memory, options).unwrap();
     wait_until("a trim", || reclaim.counts().trimmed_pages > 0 && resident() < before / 2);
+}
+
+/// What a shrinker owns goes with it, even another memory.
+#[test]
+fn a_shrinker_may_own_a_memory() {
+    struct Owner(#[expect(dead_code, reason = "to be dropped")] Memory);
+    impl Shrinker for Owner {
+        fn shrink(&self, _node: NodeId, _pages: PageCount) -> PageCount {
+            PageCount(0)
+        }
+    }
+    let (sender, receiver) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let reclaim = Reclaim::new();
+        reclaim.add_shrinker(Arc::new(Owner(builder().build().unwrap())));
+        drop(reclaim);
+        sender.send(()).unwrap();
+    });
+    receiver.recv_timeout(Duration::from_secs(20)).expect("the memory goes");
 }
 
 /// The memory's last owner may be the thread itself; and a child does not wait for a thread that it lacks.
@@ -176,6 +224,9 @@ fn prefault_gives_all_that_is_online_its_pages() {
     let placement = &memory.verify_placement(1 << 20).unwrap().nodes[0].1;
     assert_eq!((placement.placed(), placement.untouched), ((64 << 20) / 4096, 0));
     assert_eq!(kept[1], 5);
+    // There are no more threads than pieces of work.
+    let crowd = NonZeroUsize::new(10_000_000).unwrap();
+    assert_eq!(memory.prefault(crowd, |_| {}).unwrap(), 64 << 20);
 }
 
 /// Bytes in transparent huge pages of this process's mapping that `address` lies in.

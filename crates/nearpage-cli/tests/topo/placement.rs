@@ -49,3 +49,14 @@ fn only_of_this_machine() {
     assert!(refusal(&["--verify-placement", "--numa", "1G"], "").contains("cannot be used with"));
     assert!(refusal(&["--verify-placement", "many"], "").contains("a size such as"));
 }
+
+#[test]
+fn too_little_to_look_at() {
+    for (size, bytes) in [("0", "0"), ("4K", "4096"), ("2047K", "2096128")] {
+        let told = refusal(&["--verify-placement", size], "");
+        assert!(
+            told.contains(&format!("found {bytes} bytes, expected a size of 2M or more")),
+            "{told}"
+        );
+    }
+}

@@ -3,6 +3,7 @@
 
 use super::PageAllocator;
 use super::scan::Wanted;
+use super::stalls::count;
 use crate::platform::{NodeReclaimed, Platform, Shortage};
 use crate::sync::Ordering;
 use crate::units::{NodeIndex, Order, PageCount, ZoneKind};
@@ -40,9 +41,13 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             return false;
         }
         let shortage = Shortage { node: self.node_id(zone.node()), ..self.shortage(wanted) };
-        match self.platform.node_reclaim(shortage) {
+        let reclaimed = self.platform.node_reclaim(shortage);
+        let stalls = &self.nodes[wanted.node.0 as usize].stalls;
+        match reclaimed {
             NodeReclaimed::NotTried | NodeReclaimed::Nothing => false,
             NodeReclaimed::Some | NodeReclaimed::Enough => {
+                let is_enough = reclaimed == NodeReclaimed::Enough;
+                count(if is_enough { &stalls.node_reclaims } else { &stalls.node_reclaims_failed });
                 zone.would_pass(wanted.order, flags, wanted.kind, PageCount(0))
             }
         }

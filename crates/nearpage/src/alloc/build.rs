@@ -11,6 +11,7 @@ use super::hints::ScanEvents;
 use super::online::OnlineMap;
 use super::reasons::FallbackRow;
 use super::settings::State;
+use super::stalls::StallEvents;
 use super::{
     Cpu, Homes, HotplugCounts, NO_ZONE, NodeState, PageAllocator, Preferred, REQUEST_KINDS,
 };
@@ -531,12 +532,13 @@ impl<'m> Carver<'_, 'm> {
             let zonelists = carve_zonelists(arena, plan.zones)?;
             let fallbacks = arena.untouched(FallbackRow::cells(plan.topology.len()))?;
             let (preferred, scans) = (Preferred::new(), ScanEvents::default());
+            let stalls = StallEvents::default();
             let fallbacks = FallbackRow::new(fallbacks);
             let private = AtomicBool::new(false);
             let place = |of: &&Zone<'m, P>| (of.node(), of.kind());
             let zone = |kind| zones.binary_search_by_key(&(node, kind), place).ok();
             let zones = ZoneKind::ALL.map(|kind| zone(kind).map(|at| ZoneIndex(at as u16)));
-            Ok(NodeState { id, private, preferred, zones, zonelists, scans, fallbacks })
+            Ok(NodeState { id, private, preferred, zones, zonelists, scans, stalls, fallbacks })
         })?;
         let nobodys = carve_pagesets(hub, CpuId::NONE, NodeIndex(0), &zones[..1], |_, index| {
             P::Storage::ring_entries(list_order(index), 0) as usize

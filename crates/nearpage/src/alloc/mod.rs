@@ -3,7 +3,7 @@
 //! In call order: [`fast`](self::fast) is the whole life of a page while its CPU's pageset has pages and
 //! the zone has room; [`refill`] and [`drain`] move pages between a pageset and its zone; [`scan`] walks
 //! the zonelist, with the [`hints`] of its cache; [`placed`] is what has a policy or a cpuset; [`slow`] is the
-//! ladder when nothing was found, [`balance`] what reclaim and it agree on; [`bulk`] is many pages at once;
+//! ladder when nothing was found, of which [`stalls`] counts the steps, [`balance`] what reclaim and it agree on; [`bulk`] is many pages at once;
 //! [`reasons`] counts why pages came from elsewhere, [`report`] tells why a request failed; [`pagelock`] locks pages; [`hold`] keeps settings
 //! still from outside; [`build`] makes all of it out of the caller's memory; [`settings`] keeps watermarks and
 //! zonelists, [`limits`] how much may be in use; memory comes and goes by [`online`] and [`offline`], CPUs by [`cpus`],
@@ -33,6 +33,7 @@ mod report;
 mod scan;
 mod settings;
 mod slow;
+mod stalls;
 
 pub use crate::reason::{Fallbacks, Reason};
 pub use build::{BuildError, Config, metadata_size};
@@ -47,6 +48,7 @@ pub use pagelock::{BitWord, PageLock};
 pub use plugged::HotplugCounts;
 pub use report::AllocReport;
 pub use settings::SettingError;
+pub use stalls::StallCounts;
 
 use crate::frame::{Frame, SectionMap};
 use crate::gfp::Gfp;
@@ -67,6 +69,7 @@ use hints::ScanEvents;
 use online::OnlineMap;
 use reasons::FallbackRow;
 use settings::State;
+use stalls::StallEvents;
 
 /// What somebody wants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -139,6 +142,7 @@ struct NodeState<'m> {
     /// By the highest kind that a request may use.
     zonelists: [Zonelist<'m>; REQUEST_KINDS],
     scans: ScanEvents,
+    stalls: StallEvents,
     fallbacks: FallbackRow<'m>,
 }
 

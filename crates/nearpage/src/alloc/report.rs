@@ -243,10 +243,28 @@ impl<'m, P: Platform> AllocReport<'_, 'm, P> {
             ("policy and cpuset", Wanted { scope: scope.anywhere(), ..self.wanted }),
         ];
         let helps = attempts.iter().find_map(|(what, freer)| Some((what, self.giver(freer)?)));
-        match helps {
-            Some((what, id)) => writeln!(f, "without {what} node {id} would have given it"),
+        if let Some((what, id)) = helps {
+            return writeln!(f, "without {what} node {id} would have given it");
+        }
+        match self.private_giver() {
+            Some(id) => {
+                writeln!(f, "private node {id} would have given it to a request that names it")
+            }
             None => Ok(()),
         }
+    }
+
+    /// The private node that would give the block to a request that names it, if this one does not.
+    fn private_giver(&self) -> Option<NodeId> {
+        let Wanted { order, kind, scope, .. } = self.wanted;
+        let flags = self.flags();
+        let gives = |zone: &&&Zone<'m, P>| {
+            let (node, pages) = (zone.node(), order.pages());
+            let is_closed = self.allocator.is_private(node) && !scope.names(node);
+            let has_room = zone.would_pass(order, flags, kind, PageCount(0));
+            is_closed && zone.kind() <= kind && has_room && zone.limiting(pages).is_none()
+        };
+        Some(self.id(self.allocator.zones().iter().find(gives)?))
     }
 
     /// The node that would give the block to a freer request.
@@ -380,6 +398,20 @@ mod tests {
             assert!(text.contains("and 52 zones with "), "{text}");
             let error = allocator.report(Request::new(Order(11), Gfp::KERNEL)).err();
             assert_eq!(error, Some(AllocError::OrderTooLarge { order: Order(11) }));
+        });
+    }
+
+    #[test]
+    fn private_nodes_are_named_where_no_other_helps() {
+        TestMachine::new().node(0, 4096, &[0]).node(8, 4096, &[1]).run(|allocator| {
+            for id in [NodeId(0), NodeId(8)] {
+                allocator.set_access(id, crate::alloc::Access::Private).unwrap();
+            }
+            let request = Request::new(Order(0), Gfp::KERNEL);
+            assert!(allocator.alloc(request).is_err());
+            let told = allocator.report(request).unwrap().to_string();
+            let help = "\nprivate node 0 would have given it to a request that names it\n";
+            assert!(told.contains(help), "{told}");
         });
     }
 }

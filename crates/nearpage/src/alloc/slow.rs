@@ -15,6 +15,7 @@
 
 use super::PageAllocator;
 use super::scan::{FirstZone, Refusals, Wanted};
+use super::stalls::{StallEvents, count};
 use crate::buddy::Force;
 use crate::error::AllocError;
 use crate::frame::Migratetype;
@@ -61,8 +62,13 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
 
     /// Gives a pageblock reserved for urgent requests to this one; returns whether there was any.
     fn unreserve(&self, wanted: &Wanted<'_>, force: Force) -> bool {
-        self.zonelist(wanted)
-            .any(|zone| zone.lock().buddy().unreserve(*zone.frames(), wanted.migratetype, force))
+        let gave_up = self
+            .zonelist(wanted)
+            .any(|zone| zone.lock().buddy().unreserve(*zone.frames(), wanted.migratetype, force));
+        if gave_up {
+            count(&self.nodes[wanted.node.0 as usize].stalls.unreserved);
+        }
+        gave_up
     }
 
     fn out_of_memory(&self, wanted: &Wanted<'_>, refusals: Refusals) -> AllocError {
@@ -185,7 +191,12 @@ impl<P: Platform> Ladder<'_, '_, P> {
         self.allocator.model.departures.drains_before_failing || self.refusals.limit.is_some()
     }
 
+    fn stalls(&self) -> &StallEvents {
+        &self.allocator.nodes[self.wanted.node.0 as usize].stalls
+    }
+
     fn drain(&self) {
+        count(&self.stalls().drains);
         // A CPU that is being drained by somebody else needs no second drain.
         let _ = self.allocator.drain_all();
     }
@@ -193,6 +204,7 @@ impl<P: Platform> Ladder<'_, '_, P> {
     /// Returns whether it made progress.
     fn reclaim(&mut self) -> Result<bool, End> {
         let shortage = self.allocator.shortage(&self.wanted);
+        count(&self.stalls().reclaims[self.wanted.kind.index()]);
         let progress = self.allocator.platform.direct_reclaim(shortage).0 > 0;
         if progress {
             self.look()?;
@@ -260,6 +272,7 @@ impl<P: Platform> Ladder<'_, '_, P> {
         let shortage = self.allocator.shortage(&self.wanted);
         let compacted = self.allocator.platform.compact(shortage, effort);
         if compacted != Compacted::Skipped {
+            count(&self.stalls().compactions);
             self.look()?;
         }
         Ok(compacted)
@@ -301,6 +314,9 @@ impl<P: Platform> Ladder<'_, '_, P> {
         }
         let shortage = self.allocator.shortage(&self.wanted);
         let helped = self.allocator.platform.out_of_memory(shortage);
+        if helped {
+            count(&self.stalls().last_resorts);
+        }
         if self.wanted.gfp.has(Gfp::NOFAIL) {
             self.look_far(AllocFlags::NO_WATERMARKS)?;
             self.exceed_limit()?;

@@ -3,7 +3,7 @@
 use core::fmt::{self, Write};
 
 use super::ZoneStats;
-use crate::alloc::{Fallbacks, HotplugCounts, PageAllocator, Reason, ScanCounts};
+use crate::alloc::{Fallbacks, HotplugCounts, PageAllocator, Reason, ScanCounts, StallCounts};
 use crate::pagelock::WaitCounts;
 use crate::platform::Platform;
 use crate::units::{NodeIndex, ZoneKind};
@@ -47,9 +47,9 @@ impl<P: Platform> PageAllocator<'_, P> {
     }
 
     /// Writes those lines of `/proc/vmstat` that an allocator of pages has, with the kernel's names, and
-    /// after them nearpage's own: pages in pagesets, their refills and drains, how often zone locks were
+    /// after them nearpage's own: what watermarks are raised by and what is kept for urgent requests, pages in pagesets, their refills and drains, how often zone locks were
     /// taken and the most pages in one hold, trips that limits concerned, what scans of zonelists did
-    /// ([`ScanCounts`]), what happened at the wait tables of page locks ([`WaitCounts`]), how often memory
+    /// ([`ScanCounts`]) and requests that found nothing ([`StallCounts`]), what happened at the wait tables of page locks ([`WaitCounts`]), how often memory
     /// and CPUs came and went ([`HotplugCounts`]), and how many pages came from elsewhere than preferred for which reason ([`Reason`]).
     ///
     /// # Errors
@@ -64,6 +64,13 @@ impl<P: Platform> PageAllocator<'_, P> {
             writeln!(out, "pgalloc_{} {}", event_suffix(kind), stats.pgalloc)?;
         }
         write_lines(&[("pgfree", all.pgfree.0)], out)?;
+        self.write_stalls(out)?;
+        let zones = || self.zones().iter();
+        let kept = [
+            ("watermark_boost_pages", zones().map(|zone| zone.boost().0).sum()),
+            ("highatomic_kept_pages", zones().map(|zone| zone.kept_back().0).sum()),
+        ];
+        write_lines(&kept, out)?;
         write_lines(&all.own_lines(), out)?;
         write_lines(&self.scan_lines(), out)?;
         write_lines(&self.page_lock_lines(), out)?;
@@ -95,6 +102,24 @@ impl<P: Platform> PageAllocator<'_, P> {
             }
         }
         Ok(())
+    }
+
+    /// What requests did that found nothing: with the kernel's names, and then what it does not count.
+    fn write_stalls(&self, out: &mut (impl Write + ?Sized)) -> fmt::Result {
+        let counts = self.topology().indexes().map(|node| self.stall_counts(node));
+        let all = counts.fold(StallCounts::default(), StallCounts::plus);
+        for kind in ZoneKind::ALL {
+            writeln!(out, "allocstall_{} {}", event_suffix(kind), all.reclaims[kind.index()])?;
+        }
+        let lines = [
+            ("compact_stall", all.compactions),
+            ("zone_reclaim_success", all.node_reclaims),
+            ("zone_reclaim_failed", all.node_reclaims_failed),
+            ("oom_kill", all.last_resorts),
+            ("stall_drain", all.drains),
+            ("stall_unreserve", all.unreserved),
+        ];
+        write_lines(&lines, out)
     }
 
     fn scan_lines(&self) -> [(&'static str, u64); 4] {
@@ -228,7 +253,10 @@ mod tests {
             let expected = "nr_free_pages 16365\nnuma_hit 4\nnuma_miss 0\nnuma_foreign 0\n\
                             numa_interleave 0\nnuma_local 1\nnuma_other 3\npgalloc_dma 0\n\
                             pgalloc_dma32 0\npgalloc_normal 16\npgalloc_movable 3\npgalloc_device 0\n\
-                            pgfree 1\nnr_pcp_pages 1\npcp_refill 2\npcp_refill_pages 3\npcp_drain 0\n\
+                            pgfree 1\nallocstall_dma 0\nallocstall_dma32 0\nallocstall_normal 0\n\
+                            allocstall_movable 0\nallocstall_device 0\ncompact_stall 0\n\
+                            zone_reclaim_success 0\nzone_reclaim_failed 0\noom_kill 0\nstall_drain 0\nstall_unreserve 0\n\
+                            watermark_boost_pages 0\nhighatomic_kept_pages 0\nnr_pcp_pages 1\npcp_refill 2\npcp_refill_pages 3\npcp_drain 0\n\
                             pcp_drain_pages 0\nzone_lock_acquisitions 3\nzone_lock_most_pages 16\n\
                             limit_refused 0\nlimit_soft_wake 0\nzonelist_visited 0\nzonelist_skipped 0\nzonelist_second_pass 0\n\
                             zonelist_zap 0\npage_lock_waits 0\npage_lock_collisions 0\n\

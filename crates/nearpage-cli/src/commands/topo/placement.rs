@@ -13,10 +13,18 @@ use crate::commands::CommandError;
 
 /// The most pages of a node that the kernel is asked about.
 const PAGES_MAX: u64 = 1 << 16;
+/// The least memory of a node that says anything: of less, most stays free below the watermarks.
+const BYTES_MIN: u64 = 2 << 20;
 
 /// Placement could not be verified, or is wrong.
 #[derive(Debug, thiserror::Error)]
 pub enum PlacementError {
+    /// So little memory that nothing would be looked at.
+    #[error("--verify-placement: found {bytes} bytes, expected a size of 2M or more")]
+    TooLittle {
+        /// What was asked for.
+        bytes: u64,
+    },
     /// The memory could not be made.
     #[error("{0}")]
     Memory(#[from] MemoryError),
@@ -35,7 +43,7 @@ pub enum PlacementError {
 
 impl PlacementError {
     pub(in crate::commands) fn exit_code(&self) -> ExitCode {
-        ExitCode::from(1)
+        ExitCode::from(if matches!(self, Self::TooLittle { .. }) { 2 } else { 1 })
     }
 }
 
@@ -55,6 +63,9 @@ pub(super) fn run(bytes: u64, json: bool) -> Result<(), CommandError> {
 }
 
 fn verify(bytes: u64) -> Result<(PlacementReport, String), PlacementError> {
+    if bytes < BYTES_MIN {
+        return Err(PlacementError::TooLittle { bytes });
+    }
     let memory = Memory::builder().bytes_per_node(bytes).build()?;
     let nodes: Vec<NodeId> = memory.topology().nodes().iter().map(|node| node.id).collect();
     let mut blocks = Vec::new();
