@@ -72,6 +72,9 @@ pub enum CommandError {
     /// The machine was looked at, and something should be done.
     #[error(transparent)]
     Doctor(#[from] doctor::ProblemsFound),
+    /// The page of `--report` could not be written.
+    #[error(transparent)]
+    Report(#[from] crate::report::file::WriteError),
     /// The output could not be written.
     #[error("cannot write the output: {0}")]
     Output(#[from] io::Error),
@@ -84,7 +87,8 @@ impl CommandError {
             | CommandError::Usage(_)
             | CommandError::Bundle(_)
             | CommandError::Predict(_)
-            | CommandError::Replay(_) => ExitCode::from(2),
+            | CommandError::Replay(_)
+            | CommandError::Report(_) => ExitCode::from(2),
             CommandError::Record(failure) => failure.exit_code(),
             CommandError::Verify(error) => error.exit_code(),
             CommandError::Bench(error) => error.exit_code(),

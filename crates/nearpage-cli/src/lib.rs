@@ -8,5 +8,6 @@ pub mod plan;
 pub mod predict;
 pub mod record;
 pub mod replay;
+pub mod report;
 pub mod topology;
 pub mod trace;

@@ -4,10 +4,12 @@ mod bulk;
 mod costs;
 mod csv;
 mod interrupt;
+mod output;
 mod text;
 
 use std::io::IsTerminal;
 use std::num::NonZeroUsize;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::{MutexGuard, PoisonError};
 
@@ -15,13 +17,16 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use nearpage_sim::Costs;
 
+use output::Output;
+
 use super::CommandError;
 use super::bench::SingleLoop;
 use crate::lab::error::LabError;
 use crate::lab::report::Report;
-use crate::lab::scenario::Scenario;
+use crate::lab::scenario::{MachineOf, Scenario, Workload};
 use crate::lab::sweep::{self, Over};
 use crate::lab::{self, Options, catalog};
+use crate::report::MachineView;
 
 /// Run published results and scenarios on simulated machines, and compare.
 ///
@@ -44,6 +49,10 @@ pub struct LabArgs {
     /// Print one line a figure: scenario,row,column,reference,model,verdict
     #[arg(long)]
     csv: bool,
+
+    /// Also write a page of HTML: tables, plots, the machines; it needs no network
+    #[arg(long, value_name = "PATH")]
+    report: Option<PathBuf>,
 
     /// Seed of everything random; the same seed gives the same bytes
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -149,7 +158,9 @@ pub(super) fn run(arguments: &LabArgs) -> Result<(), CommandError> {
     let work = interrupt::Shared::default();
     let names = scenarios.iter().map(|entry| entry.name().to_owned()).collect();
     lock(&work).left = names;
-    interrupt::watch(&work, Output::of(arguments)).map_err(CommandError::Output)?;
+    let machines = scenarios.iter().filter_map(Entry::machines).collect();
+    let output = Output::of(arguments, machines)?;
+    interrupt::watch(&work, output.clone()).map_err(CommandError::Output)?;
     for scenario in &scenarios {
         let report = match scenario {
             Entry::Bulk if is_sweep => {
@@ -160,9 +171,7 @@ pub(super) fn run(arguments: &LabArgs) -> Result<(), CommandError> {
             Entry::Bulk => bulk::run(arguments.single_loop)?,
             Entry::Simulated(scenario) => simulate(scenario, arguments, costs.as_ref())?,
         };
-        if Output::of(arguments) == Output::Text {
-            super::print(&text::report(&report))?;
-        }
+        output.print_one(&report)?;
         let mut work = lock(&work);
         work.left.remove(0);
         work.reports.push(report);
@@ -170,7 +179,7 @@ pub(super) fn run(arguments: &LabArgs) -> Result<(), CommandError> {
     // Kept to the end: an interruption finds all or nothing printed.
     let work = lock(&work);
     let reports = &work.reports;
-    Output::of(arguments).print_at_end(reports)?;
+    output.end(reports)?;
     let failed: Vec<&str> =
         reports.iter().filter(|report| report.has_failed()).map(|report| &*report.name).collect();
     if failed.is_empty() { Ok(()) } else { Err(LabFailure::Off(failed.join(", ")).into()) }
@@ -199,6 +208,18 @@ impl Entry {
             Self::Simulated(scenario) => &scenario.name,
             Self::Bulk => bulk::NAME,
         }
+    }
+
+    /// The scenario's name, and its machines with theirs.
+    fn machines(&self) -> Option<(String, Vec<(String, MachineView)>)> {
+        let Self::Simulated(scenario) = self else { return None };
+        let mut machines = vec![(scenario.name.clone(), &scenario.machine)];
+        if let Workload::SlabMessages(work) = &scenario.workload {
+            machines.extend(work.others.iter().map(|(name, machine)| (name.clone(), machine)));
+        }
+        let view =
+            |(name, of): (String, &MachineOf)| (name, MachineView::of_simulated(&of.machine));
+        Some((scenario.name.clone(), machines.into_iter().map(view).collect()))
     }
 }
 
@@ -235,38 +256,6 @@ fn print_costs(arguments: &LabArgs) -> Result<(), CommandError> {
 
 fn lock(work: &interrupt::Shared) -> MutexGuard<'_, interrupt::Work> {
     work.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// How reports are printed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Output {
-    /// Each when it is done.
-    Text,
-    /// All at the end.
-    Json,
-    /// All at the end.
-    Csv,
-}
-
-impl Output {
-    fn of(arguments: &LabArgs) -> Self {
-        match (arguments.json, arguments.csv) {
-            (true, _) => Self::Json,
-            (_, true) => Self::Csv,
-            _ => Self::Text,
-        }
-    }
-
-    fn print_at_end(self, reports: &[Report]) -> Result<(), CommandError> {
-        match self {
-            Self::Text => Ok(()),
-            Self::Json => {
-                let json = serde_json::to_string_pretty(reports).expect("figures and text");
-                super::print(&format!("{json}\n"))
-            }
-            Self::Csv => super::print(&csv::reports(reports)),
-        }
-    }
 }
 
 fn scenarios(names: &[String]) -> Result<Vec<Entry>, LabError> {

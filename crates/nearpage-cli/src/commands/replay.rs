@@ -3,6 +3,7 @@
 
 mod json;
 mod objects;
+mod page;
 mod sweep;
 mod text;
 
@@ -25,9 +26,10 @@ use crate::replay::recorded::Flow;
 use crate::replay::run::{Totals, ZoneChoice};
 use crate::replay::session::{Replayed, replay};
 use crate::replay::setting::Setting;
-use crate::replay::source::Bundle;
+use crate::replay::source::{Bundle, Sample};
 use crate::replay::start::{Start, free_pages_after, settings};
 use crate::replay::whatif::{Answer, Wish, ask};
+use crate::report::file::PageFile;
 use crate::topology::{MachineDescription, MachineInput};
 
 /// Replay a recorded trace on the recorded machine, and compare with what its kernel logged.
@@ -48,6 +50,10 @@ pub struct ReplayArgs {
     /// Print JSON instead
     #[arg(long)]
     json: bool,
+
+    /// Also write a page of HTML: tables, plots, the machine; it needs no network
+    #[arg(long, value_name = "PATH")]
+    report: Option<PathBuf>,
 
     /// Where the zone of an allocation comes from
     #[arg(long, value_enum, default_value_t)]
@@ -135,6 +141,7 @@ Fidelity:
 Examples:
   nearpage replay
   nearpage replay BUNDLE --json
+  nearpage replay BUNDLE --report out.html
   nearpage replay BUNDLE --explain 5310.881638
   nearpage replay BUNDLE --set pcp.batch_scale_max=0
   nearpage replay BUNDLE --topology \"--numa 2G,cpus=0-3 --numa 0,cpus=4-7 --numa 2G\" --map-cpus round-robin
@@ -231,10 +238,12 @@ pub fn run(arguments: &ReplayArgs) -> Result<(), CommandError> {
         Placement::Recorded => ZoneChoice::Recorded,
     };
     let (start, is_of_other_kernel) = start_of(&bundle)?;
+    let file = arguments.report.as_deref().map(PageFile::at).transpose()?;
     let wish = arguments.what_if.wish(&bundle, &start)?;
     let explained = arguments.explain.as_deref().map(Subject::parse).transpose()?;
     let replayed = replay(&bundle, &start, choice, explained)?;
-    let fidelity = compare(&bundle, &start, &replayed, choice)?;
+    let samples = bundle.samples()?;
+    let fidelity = compare(&bundle, &start, &replayed, &samples, choice)?;
     let what_if = match wish.is_empty() {
         true => None,
         false => Some(ask(&bundle, &replayed.survey, &start, settings(&bundle, &start)?, &wish)?),
@@ -250,6 +259,9 @@ pub fn run(arguments: &ReplayArgs) -> Result<(), CommandError> {
         objects,
         explained,
     };
+    if let Some(file) = file {
+        file.write(&page::render(&report, &samples))?;
+    }
     if arguments.json { print(&json::render(&report)) } else { print(&text::render(&report)) }
 }
 
@@ -277,18 +289,18 @@ fn compare(
     bundle: &Bundle,
     start: &Start,
     replayed: &Replayed,
+    samples: &[Sample],
     choice: ZoneChoice,
 ) -> Result<Fidelity, CommandError> {
     let before = bundle.recording.capture(Some("before"))?.machine()?;
     let after = bundle.recording.capture(Some("after")).ok();
     let machine = after.map(|after| after.machine()).transpose()?;
     let free_after = after.map(|after| free_pages_after(after, start)).transpose()?.flatten();
-    let samples = bundle.samples()?;
     let truth = Truth {
         before: &before.zones,
         after: machine.as_ref().map(|machine| &*machine.zones),
         free_after,
-        samples: &samples,
+        samples,
     };
     Ok(Fidelity::of(start, replayed, &truth, choice))
 }

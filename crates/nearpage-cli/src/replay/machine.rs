@@ -4,7 +4,7 @@ use nearpage::alloc::{BuildError, Config, PageAllocator, metadata_size};
 use nearpage::buddy::{BlockRequest, Fragmentation, Placement};
 use nearpage::frame::{FrameState, Migratetype};
 use nearpage::pcp::pageset::Pageset;
-use nearpage::pcp::{LISTS, Storage, list_index, list_order};
+use nearpage::pcp::{LISTS, list_index, list_order};
 use nearpage::platform::Platform;
 use nearpage::topology::{Node, NodeBuf, Topology};
 use nearpage::units::{CpuId, MAX_ORDER, ORDERS, Order, PAGEBLOCK_ORDER, PageCount, Pfn};
@@ -219,7 +219,7 @@ pub fn fill_pageset(
             let taken = held.zones[zone].take(core_zone, order, type_of_list(index));
             let Some(number) = taken else { break };
             frames.frame(number).set_word(frames.cached(order));
-            storage.append_run(&on, pageset.list(index), frames, number, order, 1);
+            pageset.append_run(storage, &on, index, number, 1);
         }
     }
 }

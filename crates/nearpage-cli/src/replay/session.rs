@@ -45,13 +45,15 @@ pub struct Recorded {
     pub remote_pages: u64,
 }
 
-/// The pagesets at one moment.
+/// Pagesets and zones at one moment.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Snapshot {
     /// The number of the sample, or `None` for the end of the window.
     pub sample: Option<u32>,
     /// CPU, zone, pages, limit.
     pub pagesets: Vec<(CpuId, usize, u64, u64)>,
+    /// Free pages, by zone.
+    pub free_pages: Vec<u64>,
 }
 
 /// What a run came to.
@@ -349,7 +351,8 @@ impl Session<'_, '_> {
                     }
                 }
             }
-            outcome.snapshots.push(Snapshot { sample, pagesets });
+            let free_pages = run.core.zones().iter().map(|zone| zone.free_pages().0).collect();
+            outcome.snapshots.push(Snapshot { sample, pagesets, free_pages });
         }
     }
 

@@ -6,7 +6,7 @@ use std::thread;
 use signal_hook::consts::SIGINT;
 use signal_hook::iterator::Signals;
 
-use super::Output;
+use super::output::Output;
 use crate::lab::report::Report;
 
 /// As shells do for a signal: 128 and its number.
@@ -28,15 +28,15 @@ pub(super) fn watch(work: &Shared, output: Output) -> std::io::Result<()> {
     let work = Arc::clone(work);
     thread::Builder::new().name("interrupt".into()).spawn(move || {
         if signals.forever().next().is_some() {
-            end(&work.lock().unwrap_or_else(PoisonError::into_inner), output);
+            end(&work.lock().unwrap_or_else(PoisonError::into_inner), &output);
         }
     })?;
     Ok(())
 }
 
-fn end(work: &Work, output: Output) {
+fn end(work: &Work, output: &Output) {
     // Text was printed scenario by scenario. An output that is gone does not matter any more.
-    let _ = output.print_at_end(&work.reports);
+    let _ = output.end(&work.reports);
     let names: Vec<&str> = work.reports.iter().map(|report| &*report.name).collect();
     let finished = if names.is_empty() { "nothing".into() } else { names.join(", ") };
     eprintln!(

@@ -9,7 +9,7 @@ use super::{OPEN_LOOP, Report, objects};
 use crate::replay::explain::Subject;
 use crate::replay::fidelity::Row;
 use crate::replay::run::Totals;
-use crate::replay::whatif::Costs;
+use crate::replay::whatif::{Answer, Costs};
 
 /// The report as a screen or two.
 pub(super) fn render(report: &Report) -> String {
@@ -56,7 +56,8 @@ fn explanation(out: &mut String, report: &Report, subject: Subject) {
         writeln!(out, "\nframes are the recorded ones; the model's own lie elsewhere. {OPEN_LOOP}");
 }
 
-fn heading(out: &mut String, report: &Report) {
+/// What was replayed and what was met, a line each.
+pub(super) fn heading(out: &mut String, report: &Report) {
     let of_other = if report.is_of_other_kernel { ", the nearest that is modelled" } else { "" };
     let kernel = &report.bundle.recording.kernel;
     let name = report.start.model.name;
@@ -146,58 +147,60 @@ fn pagesets(out: &mut String, report: &Report) {
 
 fn what_if(out: &mut String, report: &Report) {
     let Some(answer) = &report.what_if else { return };
-    let recorded = report.recorded_totals();
-    let model = &report.replayed.outcomes[0].totals;
     let _ = writeln!(out, "\nwhat if: model {}", answer.model.name);
     if let Some(cpus) = &answer.cpus {
         let _ = writeln!(out, "CPUs: {cpus}");
     }
     let _ = writeln!(out, "{:<34} {:>14} {:>14} {:>14}", "", "recorded", "model", "what if");
-    let mut line = |what: &str, values: [Option<u64>; 3]| {
-        let show = |value: Option<u64>| value.map_or("-".to_owned(), |value| value.to_string());
-        let [a, b, c] = values.map(show);
-        let _ = writeln!(out, "{what:<34} {a:>14} {b:>14} {c:>14}");
-    };
-    let all = [&recorded, model, &answer.totals];
-    line(
-        "zone-lock acquisitions",
-        [None, Some(model.lock_acquisitions), Some(answer.totals.lock_acquisitions)],
-    );
-    line("most pages per hold", all.map(|of| of.most_pages_per_hold));
-    line("refills", all.map(|of| Some(of.refills)));
-    line("refill pages", all.map(|of| Some(of.refill_pages)));
-    line("drains", all.map(|of| Some(of.drains)));
-    line("drain pages", all.map(|of| Some(of.drain_pages)));
-    for node in nodes(all) {
-        let pages = |of: &Totals| {
-            of.pages_by_node.iter().find(|(id, _)| *id == node).map(|(_, pages)| *pages)
-        };
-        line(&format!("pages of node {node}"), all.map(pages));
+    for (what, [recorded, model, other]) in what_if_rows(report, answer) {
+        let _ = writeln!(out, "{what:<34} {recorded:>14} {model:>14} {other:>14}");
     }
-    for reason in Reason::ALL {
-        let pages = |of: &Totals| Some(of.reasons.pages(reason).0);
-        if pages(model) != Some(0) || pages(&answer.totals) != Some(0) {
-            let what = format!("pages from elsewhere: {}", reason.name());
-            line(&what, [None, pages(model), pages(&answer.totals)]);
-        }
-    }
-    line("cached bytes at the end", all.map(|of| Some(of.cached_bytes)));
-    line("remote pages", all.map(|of| Some(of.remote_pages)));
-    let time = |of: &Totals| format!("{:.2}", Costs::BENCH.milliseconds(of));
-    let _ = writeln!(
-        out,
-        "{:<34} {:>14} {:>14} {:>14}",
-        format!("model time, ms ({})", Costs::BENCH.name),
-        "-",
-        time(model),
-        time(&answer.totals)
-    );
     let counts = &answer.counts;
     let _ = writeln!(
         out,
         "what if: {} frees without a block, {} allocations refused",
         counts.lost_frees, counts.refused_allocs
     );
+}
+
+/// What each row is, and its figures: recorded, model, what if.
+pub(super) fn what_if_rows(report: &Report, answer: &Answer) -> Vec<(String, [String; 3])> {
+    let recorded = report.recorded_totals();
+    let model = &report.replayed.outcomes[0].totals;
+    let all = [&recorded, model, &answer.totals];
+    let mut rows = Vec::new();
+    let mut add = |what: &str, values: [Option<u64>; 3]| {
+        let show = |value: Option<u64>| value.map_or("-".to_owned(), |value| value.to_string());
+        rows.push((what.to_owned(), values.map(show)));
+    };
+    add(
+        "zone-lock acquisitions",
+        [None, Some(model.lock_acquisitions), Some(answer.totals.lock_acquisitions)],
+    );
+    add("most pages per hold", all.map(|of| of.most_pages_per_hold));
+    add("refills", all.map(|of| Some(of.refills)));
+    add("refill pages", all.map(|of| Some(of.refill_pages)));
+    add("drains", all.map(|of| Some(of.drains)));
+    add("drain pages", all.map(|of| Some(of.drain_pages)));
+    for node in nodes(all) {
+        let pages = |of: &Totals| {
+            of.pages_by_node.iter().find(|(id, _)| *id == node).map(|(_, pages)| *pages)
+        };
+        add(&format!("pages of node {node}"), all.map(pages));
+    }
+    for reason in Reason::ALL {
+        let pages = |of: &Totals| Some(of.reasons.pages(reason).0);
+        if pages(model) != Some(0) || pages(&answer.totals) != Some(0) {
+            let what = format!("pages from elsewhere: {}", reason.name());
+            add(&what, [None, pages(model), pages(&answer.totals)]);
+        }
+    }
+    add("cached bytes at the end", all.map(|of| Some(of.cached_bytes)));
+    add("remote pages", all.map(|of| Some(of.remote_pages)));
+    let time = |of: &Totals| format!("{:.2}", Costs::BENCH.milliseconds(of));
+    let what = format!("model time, ms ({})", Costs::BENCH.name);
+    rows.push((what, ["-".into(), time(model), time(&answer.totals)]));
+    rows
 }
 
 /// All nodes that any of the totals has.

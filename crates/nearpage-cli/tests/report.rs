@@ -1,0 +1,100 @@
+//! Pages of `--report`: whole, safe, without anything from elsewhere.
+
+use std::fs;
+use std::path::Path;
+use std::process::Output;
+
+use assert_cmd::Command;
+use roxmltree::Document;
+
+fn nearpage(arguments: &[&str]) -> Output {
+    let mut command = Command::new(assert_cmd::cargo::cargo_bin!("nearpage"));
+    command.args(arguments).output().unwrap()
+}
+
+/// The page that a command writes, after looking at what all pages have in common.
+fn page(folder: &Path, arguments: &[&str]) -> String {
+    let path = folder.join("out.html");
+    let with_report = [arguments, &["--report", path.to_str().unwrap()]].concat();
+    let output = nearpage(&with_report);
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {message}");
+    let page = fs::read_to_string(path).unwrap();
+    check(&page);
+    page
+}
+
+fn check(page: &str) {
+    let outside = page.replace("\"http://www.w3.org/2000/svg\"", "");
+    for fetched in
+        ["http:", "https:", "//www", "<script", "<link", "<img", "@import", "url(", "src="]
+    {
+        assert!(!outside.contains(fetched), "{fetched}");
+    }
+    // Elements of the body all have an end, and its escapes are those of XML.
+    let (begin, end) = (page.find("<body>").unwrap(), page.find("</body>").unwrap());
+    let body = &page[begin..end + "</body>".len()];
+    let document = Document::parse(body).unwrap_or_else(|error| panic!("{error}"));
+    let drawings = document.descendants().filter(|node| node.has_tag_name(SVG)).count();
+    assert!(drawings >= 2, "{drawings} drawings");
+    assert!(page.starts_with("<!DOCTYPE html>"));
+}
+
+const SVG: (&str, &str) = ("http://www.w3.org/2000/svg", "svg");
+
+const HOSTILE: &str = r#"schema = 1
+name = "a <b> & \"c\""
+title = "</title><script>alert('x')</script>"
+
+[machine]
+costs = "altix-sn2"
+nodes = [{ ids = "0,8", cpus_each = 2, memory = "16M" }]
+distance = { other = 20 }
+
+[workload.memory-hog]
+scale = 1
+memory = ["8M"]
+threads = [1]
+stores_per_page = 1
+"#;
+
+#[test]
+fn a_scenario_of_any_name_makes_a_safe_page() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("hostile.toml");
+    fs::write(&file, HOSTILE).unwrap();
+    let file = file.to_str().unwrap();
+    let page = page(folder.path(), &["lab", file, "--seed", "7"]);
+    assert!(page.contains("&lt;script&gt;alert(") && page.contains("a &lt;b&gt; &amp;"));
+    assert!(page.contains(&format!("nearpage lab {file} --seed 7 --report ")), "the command");
+    assert!(page.contains("node 8") && page.contains("8 to 0: 20"), "the machine");
+}
+
+#[test]
+fn several_scenarios_share_a_page() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = page(folder.path(), &["lab", "thp-then-order0", "node0-empty"]);
+    assert!(page.contains("href=\"#scenario-1\"") && page.contains("id=\"scenario-1\""));
+}
+
+#[test]
+fn the_shipped_bundle_makes_a_page() {
+    let folder = tempfile::tempdir().unwrap();
+    let bundle = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bundles/q612-n2-mixed.tar.zst");
+    let page = page(folder.path(), &["replay", bundle, "--set", "pcp.batch_scale_max=0"]);
+    for part in ["Fidelity 9", "refill_pages", "What if: ", "Free pages, node 1", "Pageset of CPU"]
+    {
+        assert!(page.contains(part), "{part}");
+    }
+}
+
+#[test]
+fn a_page_that_cannot_be_written_is_said_before_the_work() {
+    for arguments in [["lab", "zonelist-cache"], ["replay", "--json"]] {
+        let output = nearpage(&[&arguments[..], &["--report", "/nowhere/out.html"]].concat());
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        assert!(output.stdout.is_empty());
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert!(message.contains("cannot write /nowhere/out.html: No such file"), "{message}");
+    }
+}
