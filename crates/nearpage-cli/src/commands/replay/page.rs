@@ -125,8 +125,10 @@ impl Moments<'_> {
     }
 }
 
-const PARTS: [(&str, fn(Pages) -> u64); 2] =
-    [("count", |pages| pages.count), ("high", |pages| pages.high)];
+/// A figure of a pageset, with its name.
+type Part = (&'static str, fn(Pages) -> u64);
+
+const PARTS: [Part; 2] = [("count", |pages| pages.count), ("high", |pages| pages.high)];
 
 fn pair(what: &str, recorded: Vec<(f64, f64)>, predicted: Vec<(f64, f64)>) -> Vec<Series> {
     let name = |side: &str| format!("{what} {side}").trim_start().to_owned();
