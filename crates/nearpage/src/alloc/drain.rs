@@ -263,7 +263,12 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             while pageset.count().0 > 0 {
                 let before = pageset.count().0;
                 self.drain_pageset(&on, pageset, 0, piece);
-                drained.0 += before - pageset.count().0;
+                let gone = before - pageset.count().0;
+                // A count that no list stands behind is the walker's to report, not a reason to go on for ever.
+                if gone == 0 {
+                    break;
+                }
+                drained.0 += gone;
             }
         }
         storage.resume(on, &lists);
