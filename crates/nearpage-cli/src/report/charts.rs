@@ -80,12 +80,14 @@ pub struct Series {
 
 /// Pixels of a plot's own, before it is fitted to the page.
 const WIDTH: u32 = 480;
-const LINES_HEIGHT: u32 = 220;
-const ROW_HEIGHT: u32 = 34;
-const BAR_HEIGHT: i32 = 13;
-const FONT: i32 = 12;
+const LINES_HEIGHT: u32 = 240;
+const ROW_HEIGHT: u32 = 40;
+const BAR_HEIGHT: i32 = 15;
+const FONT: i32 = 14;
+/// About as wide as a letter of it.
+const LETTER_WIDTH: u32 = 7;
 const MARGIN: u32 = 8;
-const AXIS_HEIGHT: u32 = 22;
+const AXIS_HEIGHT: u32 = 24;
 /// A name beside a bar takes no more, in letters; it is whole in the table.
 const NAME_LETTERS_MOST: usize = 26;
 /// Room for a figure behind the longest bar, as a part of the axis.
@@ -138,7 +140,7 @@ fn svg(size: (u32, u32), draw: impl FnOnce(&Area<'_>) -> Result<(), Failed>) -> 
 fn draw_bars(area: &Area<'_>, bars: &Bars<'_>) -> Result<(), Failed> {
     let names: Vec<String> = bars.rows.iter().map(|row| shortened(row.name)).collect();
     let letters = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
-    let names_width = letters as u32 * 7 + 2 * MARGIN;
+    let names_width = letters as u32 * LETTER_WIDTH + 2 * MARGIN;
     let (low, high) = bounds(bars.rows.iter().flat_map(|row| [row.given, row.model]).flatten());
     let room = (high - low) * FIGURE_ROOM;
     let low = if low < 0.0 { low - room } else { low };
@@ -203,7 +205,7 @@ fn axes(chart: &mut Chart<'_, '_>, y_labels: usize) -> Result<(), Failed> {
         .configure_mesh()
         .disable_y_mesh()
         .y_labels(y_labels)
-        .x_labels(6)
+        .x_labels(5)
         .max_light_lines(0)
         .x_label_formatter(&|value| short(*value))
         .bold_line_style(BLACK.mix(0.15))
