@@ -13,6 +13,10 @@ pub enum Shade {
     Given,
     /// What the model says.
     Model,
+    /// A second thing that is compared with, in the same plot.
+    OtherGiven,
+    /// What the model says of that.
+    OtherModel,
     /// A watermark.
     Low,
     /// Another one.
@@ -24,6 +28,8 @@ impl Shade {
         match self {
             Self::Given => (0x84, 0x8f, 0x9b),
             Self::Model => (0x2f, 0x88, 0xd8),
+            Self::OtherGiven => (0xd9, 0xae, 0x7c),
+            Self::OtherModel => (0xcc, 0x6a, 0x16),
             Self::Low => (0xd6, 0x5a, 0x4a),
             Self::High => (0x3c, 0xa0, 0x5f),
         }
@@ -32,6 +38,15 @@ impl Shade {
     fn color(self) -> RGBColor {
         let (red, green, blue) = self.rgb();
         RGBColor(red, green, blue)
+    }
+
+    /// Pixels: what the model says lies upon what it is compared with, and must not hide it.
+    fn line_width(self) -> u32 {
+        match self {
+            Self::Given | Self::OtherGiven => 5,
+            Self::Model | Self::OtherModel => 2,
+            Self::Low | Self::High => 1,
+        }
     }
 
     /// As style sheets write it.
@@ -194,7 +209,7 @@ fn draw_lines(area: &Area<'_>, lines: &Lines) -> Result<(), Failed> {
         .label_style(("sans-serif", FONT))
         .draw()?;
     for line in &lines.series {
-        let style = line.shade.color().stroke_width(2);
+        let style = line.shade.color().stroke_width(line.shade.line_width());
         chart.draw_series(LineSeries::new(line.points.iter().copied(), style))?;
     }
     Ok(())
