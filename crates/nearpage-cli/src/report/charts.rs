@@ -13,6 +13,10 @@ pub enum Shade {
     Given,
     /// What the model says.
     Model,
+    /// A second thing that is compared with, in the same plot.
+    OtherGiven,
+    /// What the model says of that.
+    OtherModel,
     /// A watermark.
     Low,
     /// Another one.
@@ -24,6 +28,8 @@ impl Shade {
         match self {
             Self::Given => (0x84, 0x8f, 0x9b),
             Self::Model => (0x2f, 0x88, 0xd8),
+            Self::OtherGiven => (0xd9, 0xae, 0x7c),
+            Self::OtherModel => (0xcc, 0x6a, 0x16),
             Self::Low => (0xd6, 0x5a, 0x4a),
             Self::High => (0x3c, 0xa0, 0x5f),
         }
@@ -32,6 +38,15 @@ impl Shade {
     fn color(self) -> RGBColor {
         let (red, green, blue) = self.rgb();
         RGBColor(red, green, blue)
+    }
+
+    /// Pixels: what the model says lies upon what it is compared with, and must not hide it.
+    fn line_width(self) -> u32 {
+        match self {
+            Self::Given | Self::OtherGiven => 5,
+            Self::Model | Self::OtherModel => 2,
+            Self::Low | Self::High => 1,
+        }
     }
 
     /// As style sheets write it.
@@ -80,12 +95,14 @@ pub struct Series {
 
 /// Pixels of a plot's own, before it is fitted to the page.
 const WIDTH: u32 = 480;
-const LINES_HEIGHT: u32 = 220;
-const ROW_HEIGHT: u32 = 34;
-const BAR_HEIGHT: i32 = 13;
-const FONT: i32 = 12;
+const LINES_HEIGHT: u32 = 240;
+const ROW_HEIGHT: u32 = 40;
+const BAR_HEIGHT: i32 = 15;
+const FONT: i32 = 14;
+/// About as wide as a letter of it.
+const LETTER_WIDTH: u32 = 7;
 const MARGIN: u32 = 8;
-const AXIS_HEIGHT: u32 = 22;
+const AXIS_HEIGHT: u32 = 24;
 /// A name beside a bar takes no more, in letters; it is whole in the table.
 const NAME_LETTERS_MOST: usize = 26;
 /// Room for a figure behind the longest bar, as a part of the axis.
@@ -138,7 +155,7 @@ fn svg(size: (u32, u32), draw: impl FnOnce(&Area<'_>) -> Result<(), Failed>) -> 
 fn draw_bars(area: &Area<'_>, bars: &Bars<'_>) -> Result<(), Failed> {
     let names: Vec<String> = bars.rows.iter().map(|row| shortened(row.name)).collect();
     let letters = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
-    let names_width = letters as u32 * 7 + 2 * MARGIN;
+    let names_width = letters as u32 * LETTER_WIDTH + 2 * MARGIN;
     let (low, high) = bounds(bars.rows.iter().flat_map(|row| [row.given, row.model]).flatten());
     let room = (high - low) * FIGURE_ROOM;
     let low = if low < 0.0 { low - room } else { low };
@@ -192,7 +209,7 @@ fn draw_lines(area: &Area<'_>, lines: &Lines) -> Result<(), Failed> {
         .label_style(("sans-serif", FONT))
         .draw()?;
     for line in &lines.series {
-        let style = line.shade.color().stroke_width(2);
+        let style = line.shade.color().stroke_width(line.shade.line_width());
         chart.draw_series(LineSeries::new(line.points.iter().copied(), style))?;
     }
     Ok(())
@@ -203,7 +220,7 @@ fn axes(chart: &mut Chart<'_, '_>, y_labels: usize) -> Result<(), Failed> {
         .configure_mesh()
         .disable_y_mesh()
         .y_labels(y_labels)
-        .x_labels(6)
+        .x_labels(5)
         .max_light_lines(0)
         .x_label_formatter(&|value| short(*value))
         .bold_line_style(BLACK.mix(0.15))

@@ -54,12 +54,18 @@ pub(super) fn page(title: &str, origin: &Origin, body: Markup) -> String {
     page.into_string()
 }
 
-/// A table in a box of its own, which scrolls if the page is narrow. Cells after the first are figures.
+/// A table in a box of its own, which scrolls if the page is narrow.
 pub(super) fn table<H: AsRef<str>>(header: &[H], rows: &[Vec<Cell>]) -> Markup {
     html! {
         div.scroll tabindex="0" {
             table {
-                thead { tr { @for name in header { th { (name.as_ref()) } } } }
+                thead {
+                    tr {
+                        @for (at, name) in header.iter().enumerate() {
+                            th class=[class_of_column(rows, at)] { (name.as_ref()) }
+                        }
+                    }
+                }
                 tbody {
                     @for row in rows {
                         tr { @for cell in row { td class=[cell.class] { (cell.text) } } }
@@ -69,6 +75,14 @@ pub(super) fn table<H: AsRef<str>>(header: &[H], rows: &[Vec<Cell>]) -> Markup {
         }
     }
 }
+
+/// A heading stands where its figures do.
+fn class_of_column(rows: &[Vec<Cell>], at: usize) -> Option<&'static str> {
+    let class = rows.first().and_then(|row| row.get(at)).and_then(|cell| cell.class);
+    class.filter(|class| *class == NUMBER)
+}
+
+const NUMBER: &str = "number";
 
 /// A cell of a table.
 pub(super) struct Cell {
@@ -84,7 +98,7 @@ impl Cell {
 
     /// A number: to the right.
     pub(super) fn number(text: impl Into<String>) -> Cell {
-        Cell::marked(text, "number")
+        Cell::marked(text, NUMBER)
     }
 }
 

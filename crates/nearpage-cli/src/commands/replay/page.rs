@@ -46,11 +46,11 @@ struct Pages {
     high: u64,
 }
 
-/// So many pagesets, those that move most pages, have plots of their own.
+/// So many pagesets, those with the highest limits, have plots of their own.
 const PAGESETS_MOST: usize = 6;
 
 impl Moments<'_> {
-    /// Free pages of each zone that changes, then the largest pagesets.
+    /// Free pages of each zone, then the largest pagesets.
     fn lines(&self) -> Vec<Lines> {
         if self.samples.is_empty() {
             return Vec::new();
@@ -104,7 +104,8 @@ impl Moments<'_> {
             series.extend(pair(what, recorded, predicted));
         }
         // The second pair, of the limit, has other colours than the first.
-        for (series, shade) in series.iter_mut().skip(2).zip([Shade::Low, Shade::High]) {
+        let shades = [Shade::OtherGiven, Shade::OtherModel];
+        for (series, shade) in series.iter_mut().skip(2).zip(shades) {
             series.shade = shade;
         }
         Lines { title: format!("Pageset of CPU {cpu}, {name}"), moments: "sample", series }
