@@ -203,9 +203,16 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         Ok((entry, from))
     }
 
-    /// Makes a slab of pages of exactly this node; it stands on no list yet.
+    /// Makes a slab of pages of exactly this node; it stands on no list yet. Who may go to other nodes tries no harder here:
+    /// reclaim is for when no node has memory, and a request that may not fail would stay for ever.
     fn grow(&self, cache: &Cache<'m, P>, node: NodeIndex, gfp: Gfp) -> Result<u32, AllocError> {
-        let grown = self.new_slab(cache, node, gfp.or(Gfp::THISNODE));
+        let gfp = if gfp.has(Gfp::THISNODE) {
+            gfp
+        } else {
+            let easy = Gfp::THISNODE.or(Gfp::NORETRY).or(Gfp::NOWARN);
+            gfp.without(Gfp::RECLAIM.or(Gfp::NOFAIL)).or(easy)
+        };
+        let grown = self.new_slab(cache, node, gfp);
         if grown.is_err() {
             NodeEvents::add(&cache.node(node).events.grow_failures, 1);
         }
