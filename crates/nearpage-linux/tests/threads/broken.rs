@@ -6,7 +6,7 @@ use nearpage::pcp::storage::{EachList, ListCounts};
 use nearpage::pcp::{Pop, Push, Storage};
 use nearpage::sync::AtomicU32;
 use nearpage::units::{CpuId, Order};
-use nearpage_linux::host::GetCpu;
+use nearpage_linux::locked::GetCpu;
 use nearpage_linux::rseq::RingStorage;
 
 /// Linked lists that anybody enters at any time.
