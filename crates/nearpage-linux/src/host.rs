@@ -33,7 +33,7 @@ impl<T> Lock<T> for HostLock<T> {
 
     fn lock(&self) -> MutexGuard<'_, T> {
         // A pause is 10 to 50 ns.
-        const TRIES: u32 = 300;
+        const TRIES: u32 = 3000;
         // The core's own assertions may panic under the lock; they panic before they change anything.
         for _ in 0..TRIES {
             match self.0.try_lock() {

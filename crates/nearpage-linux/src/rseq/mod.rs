@@ -83,6 +83,7 @@ impl Storage for RingStorage {
     type PerCpu = CpuState;
     type OnCpu<'a> = Here<'a>;
     const EXACT: bool = false;
+    const CHECKS_CPU: bool = true;
 
     fn ring_entries(order: Order, high_max: u32) -> u32 {
         RingList::entries_for(order, high_max)

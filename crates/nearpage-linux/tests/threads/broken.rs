@@ -54,6 +54,7 @@ impl Storage for BrokenRings {
     type PerCpu = PerCpu;
     type OnCpu<'a> = OnCpu<'a>;
     const EXACT: bool = RingStorage::EXACT;
+    const CHECKS_CPU: bool = RingStorage::CHECKS_CPU;
 
     fn ring_entries(order: Order, high_max: u32) -> u32 {
         RingStorage::ring_entries(order, high_max)
