@@ -1,6 +1,7 @@
 //! The platform: how the core runs in a Linux process.
 
 use std::fmt::Display;
+use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Instant;
@@ -16,33 +17,60 @@ use crate::rseq::RingStorage;
 use crate::tell::tell;
 
 /// The lock of a zone: the standard library's, which sleeps on a futex, so that a holder that lost its CPU
-/// does not stall whoever waits. Before that it is tried for about as long as a hold lasts (2016 pages,
-/// some microseconds): to be put to sleep and woken costs several times as much.
+/// does not stall whoever waits. Before that it is tried for a while: a hold is of at most 2016 pages, some
+/// microseconds, and to be put to sleep and woken costs several times as much.
+///
+/// Each try takes the line of the lock from the holder, so what the holder works on lies on other lines.
 #[derive(Debug)]
-pub struct HostLock<T>(Mutex<T>);
+pub struct HostLock<T>(Mutex<OwnLines<T>>);
+
+#[derive(Debug)]
+#[repr(align(64))]
+struct OwnLines<T>(T);
+
+/// Proof of holding a [`HostLock`].
+#[derive(Debug)]
+pub struct HostGuard<'a, T>(MutexGuard<'a, OwnLines<T>>);
+
+impl<T> Deref for HostGuard<'_, T> {
+    type Target = T;
+
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        &self.0.0
+    }
+}
+
+impl<T> DerefMut for HostGuard<'_, T> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.0.0
+    }
+}
 
 impl<T> Lock<T> for HostLock<T> {
     type Guard<'a>
-        = MutexGuard<'a, T>
+        = HostGuard<'a, T>
     where
         T: 'a;
 
     fn new(value: T) -> Self {
-        Self(Mutex::new(value))
+        Self(Mutex::new(OwnLines(value)))
     }
 
-    fn lock(&self) -> MutexGuard<'_, T> {
-        // A pause is 10 to 50 ns.
-        const TRIES: u32 = 3000;
+    fn lock(&self) -> HostGuard<'_, T> {
+        // A pause is 10 to 50 ns. A wait of two long holds, or about what a sleep and a wake-up cost on a virtual
+        // machine; with a third of it every third acquisition of two busy threads slept.
+        const TRIES: u32 = 1000;
         // The core's own assertions may panic under the lock; they panic before they change anything.
         for _ in 0..TRIES {
             match self.0.try_lock() {
-                Ok(guard) => return guard,
-                Err(TryLockError::Poisoned(poisoned)) => return poisoned.into_inner(),
+                Ok(guard) => return HostGuard(guard),
+                Err(TryLockError::Poisoned(poisoned)) => return HostGuard(poisoned.into_inner()),
                 Err(TryLockError::WouldBlock) => std::hint::spin_loop(),
             }
         }
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        HostGuard(self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 

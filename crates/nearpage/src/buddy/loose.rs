@@ -129,7 +129,8 @@ impl Buddy {
         if index >= Migratetype::PCP_COUNT || home.is_pageblock_shared(at) {
             return self.free(frames, number, Order(0), Placement::Usual);
         }
-        assert!(home.frame(at).word().state() != FrameState::Free, "freed twice");
+        // The word's line may be in another CPU's cache by now; that the page was in use, its free has tested.
+        debug_assert!(home.frame(at).word().state() != FrameState::Free, "freed twice");
         self.free_pages += 1;
         self.loose.pages[index] += 1;
         let map = home.loose(at);
