@@ -415,6 +415,7 @@ impl NaiveAllocator {
             let blocks = tuning.refill_blocks(&self.model.pcp, order, *count, zone.view);
             let blocks = blocks.min(may_leave);
             let wanted = Blocks { order, migratetype, flags, blocks, runs_max: u64::MAX };
+            zone.serve(asked.cpu);
             let taken = zone.take(wanted, &mut self.pageblocks);
             let pages = (taken.len() as u64) << order.0;
             zone.note_hold(pages);

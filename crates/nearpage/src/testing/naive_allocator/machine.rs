@@ -38,18 +38,20 @@ pub(super) fn zones_of(topology: &Topology<'_>, model: &Model) -> (Vec<NaiveZone
 
 /// The CPUs, their pagesets empty.
 pub(super) fn cpus_of(topology: &Topology<'_>, zones: usize) -> BTreeMap<CpuId, NaiveCpu> {
-    let pageset = || NaivePageset {
+    let pageset = |cpu| NaivePageset {
+        cpu,
         lists: Default::default(),
         count: PageCount(0),
         tuning: Tuning::BOOT,
         refills: (0, 0),
         drains: (0, 0),
     };
-    let cpu = |node| {
-        let pagesets = (0..zones).map(|_| pageset()).collect();
+    let cpu = |node, id| {
+        let pagesets = (0..zones).map(|_| pageset(id)).collect();
         NaiveCpu { node, is_on: true, pagesets }
     };
-    let of_node = |node: NodeIndex| topology.node(node).cpus.iter().map(move |&id| (id, cpu(node)));
+    let of_node =
+        |node: NodeIndex| topology.node(node).cpus.iter().map(move |&id| (id, cpu(node, id)));
     topology.indexes().flat_map(of_node).collect()
 }
 
