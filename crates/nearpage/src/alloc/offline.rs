@@ -82,6 +82,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             });
             return emptied;
         };
+        let populated = self.populated_zones();
         self.each_hold(ranges.clone(), |zone, part| {
             let (frames, mut guard) = (*zone.frames(), zone.lock());
             guard.buddy().take_out(frames, frames.number(part.start)..frames.number(part.end));
@@ -89,7 +90,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         });
         ranges.for_each(|range| self.online.clear(range));
         self.recompute(state);
-        self.rebuild(state);
+        self.rebuild_after_hotplug(state, populated);
         if pages.0 > 0 {
             state.plugged.went(pages);
         }
