@@ -335,6 +335,21 @@ mod tests {
     }
 
     #[test]
+    fn what_is_isolated_is_not_in_use() {
+        two_nodes(|allocator| {
+            let limits = Limits { hard_bytes: None, soft_bytes: Some(1 << 12) };
+            allocator.set_limits(LimitOf::Allocator, limits).unwrap();
+            let zone = allocator.zones()[0];
+            let (frames, start) = (*zone.frames(), memory(allocator, 0).start);
+            zone.lock().buddy().isolate(frames, frames.number(start));
+            assert_eq!(allocator.in_use(LimitOf::Allocator), Ok(PageCount(0)));
+            assert_eq!(allocator.in_use(LimitOf::Node(NodeId(0))), Ok(PageCount(0)));
+            zone.lock().buddy().end_isolation(frames, frames.number(start));
+            assert!(allocator.in_use(LimitOf::Node(NodeId(1))).is_err());
+        });
+    }
+
+    #[test]
     fn ledgers_do_not_count_what_went() {
         two_nodes(|allocator| {
             let limits = Limits { hard_bytes: Some(6000 << 12), soft_bytes: None };
