@@ -513,6 +513,18 @@ mod tests {
     }
 
     #[test]
+    fn where_all_nodes_are_private_the_error_says_so() {
+        on_three_nodes(|allocator| {
+            for node in [0, 1, 2].map(NodeId) {
+                allocator.set_access(node, Access::Private).unwrap();
+            }
+            let error = allocator.alloc(PAGE).unwrap_err();
+            assert!(matches!(error, AllocError::OutOfMemory { zones: 0, .. }), "{error:?}");
+            assert!(error.to_string().contains("private node that the request does not name"));
+        });
+    }
+
+    #[test]
     fn what_a_private_node_kept_from_those_near_it_is_counted() {
         on_three_nodes(|allocator| {
             allocator.set_access(NodeId(0), Access::Private).unwrap();
