@@ -426,8 +426,23 @@ impl Memory {
         }
     }
 
+    /// The settings in force.
+    pub fn settings(&self) -> Settings {
+        with_allocator!(self, allocator => allocator.settings())
+    }
+
+    /// Changes the settings, and everything that follows from them, while others allocate. The same of them have no
+    /// effect as for [`MemoryBuilder::settings`].
+    ///
+    /// # Errors
+    /// [`SettingError`] for a value that is out of range; nothing is changed then.
+    pub fn set_settings(&self, settings: Settings) -> Result<(), SettingError> {
+        let settings = for_a_process(settings);
+        with_allocator!(self, allocator => allocator.set_settings(settings))
+    }
+
     /// Pages of a node's range that are online; they are its first ones.
-    fn online_pages(&self, range: PfnRange) -> PageCount {
+    pub(crate) fn online_pages(&self, range: PfnRange) -> PageCount {
         let (mut low, mut high) = (range.start.0, range.end.0);
         while low < high {
             let middle = low + (high - low) / 2;

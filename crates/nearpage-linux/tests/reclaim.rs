@@ -229,6 +229,31 @@ fn prefault_gives_all_that_is_online_its_pages() {
     assert_eq!(memory.prefault(crowd, |_| {}).unwrap(), 64 << 20);
 }
 
+#[test]
+fn prefault_passes_over_what_goes_offline() {
+    let memory = builder().bytes_per_node(256 << 20).build().unwrap();
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                memory.take_offline(NODE, 128 << 20).unwrap();
+                memory.bring_online(NODE, 128 << 20).unwrap();
+            }
+        });
+        let two = NonZeroUsize::new(2).unwrap();
+        let done = (0..20).try_for_each(|_| memory.prefault(two, |_| {}).map(|_| ()));
+        is_over.store(true, Ordering::Relaxed);
+        done.unwrap();
+    });
+    // What went offline left no page behind.
+    memory.take_offline(NODE, 128 << 20).unwrap();
+    let resident = memory.verify_placement(1 << 20).unwrap().nodes[0].1.placed();
+    assert!(resident <= (128 << 20) / 4096);
+    memory.bring_online(NODE, 128 << 20).unwrap();
+    let resident = memory.verify_placement(1 << 20).unwrap().nodes[0].1.placed();
+    assert!(resident <= (128 << 20) / 4096, "{resident}");
+}
+
 /// Bytes in transparent huge pages of this process's mapping that `address` lies in.
 fn huge_bytes(address: usize) -> u64 {
     let text = std::fs::read_to_string("/proc/self/smaps").unwrap();
