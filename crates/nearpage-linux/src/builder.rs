@@ -15,9 +15,9 @@ use crate::growth::Growth;
 use crate::host::{Host, LockedStorage, NoPressure, OnMisuse, Pressure};
 use crate::huge::HugePages;
 use crate::machine::{HostMachine, HostNode};
-use crate::memory::{Allocator, FRAME_BYTES, FRAME_SHIFT, Memory, MemoryError, StorageInUse};
+use crate::memory::{Allocator, FRAME_SHIFT, Memory, MemoryError, StorageInUse};
 use crate::numa::{BindMode, Binding};
-use crate::region::Region;
+use crate::region::{Region, whole_pages};
 use crate::rseq::{Area, RingStorage, Unavailable};
 use crate::tell::tell;
 
@@ -220,7 +220,7 @@ impl MemoryBuilder {
     /// Bytes that are online at start on a node with memory.
     fn bytes(&self, node: NodeId) -> u64 {
         let given = self.bytes_on.iter().rev().find(|(id, _)| *id == node);
-        given.map_or(self.bytes_per_node, |(_, bytes)| *bytes) / FRAME_BYTES * FRAME_BYTES
+        whole_pages(given.map_or(self.bytes_per_node, |(_, bytes)| *bytes))
     }
 
     /// Reserves one range for all nodes, one after the other at multiples of a section.
@@ -229,14 +229,10 @@ impl MemoryBuilder {
         machine: &HostMachine,
     ) -> Result<(Region, Vec<(NodeId, PfnRange)>), MemoryError> {
         // A node that has a reserve only is memoryless until it grows.
-        let most = |node: &HostNode| self.bytes(node.id).max(self.reserve_per_node);
-        let with_memory =
-            machine.nodes.iter().filter(|node| node.has_memory && most(node) >= FRAME_BYTES);
+        let most = |node: &HostNode| self.bytes(node.id).max(whole_pages(self.reserve_per_node));
+        let with_memory = machine.nodes.iter().filter(|node| node.has_memory && most(node) > 0);
         let sizes: Vec<_> = with_memory
-            .map(|node| {
-                let reserve = self.reserve_per_node / FRAME_BYTES * FRAME_BYTES;
-                (node.id, self.bytes(node.id).max(reserve))
-            })
+            .map(|node| (node.id, self.bytes(node.id).max(whole_pages(self.reserve_per_node))))
             .collect();
         let total = sizes.iter().try_fold(0_u64, |sum, (_, bytes)| {
             sum.checked_add(bytes.checked_next_multiple_of(SECTION_BYTES)?)

@@ -28,7 +28,7 @@ use crate::huge::{HUGE_PAGE_BYTES, HugePages};
 use crate::numa::Binding;
 use crate::placement::{Placement, PlacementReport};
 use crate::prefault::Progress;
-use crate::region::Region;
+use crate::region::{Region, whole_pages};
 use crate::rseq::{Area, RingStorage, Unavailable};
 use crate::trim::trim_zone;
 
@@ -275,7 +275,7 @@ impl Memory {
         let range = self.range_of(node)?;
         let online = self.online_pages(range);
         let start = Pfn(range.start.0 + online.0);
-        let wanted = PfnRange { start, end: Pfn(start.0 + (bytes >> FRAME_SHIFT)) };
+        let wanted = PfnRange { start, end: Pfn(start.0 + (whole_pages(bytes) >> FRAME_SHIFT)) };
         if wanted.end > range.end {
             let left = PageCount(range.pages().0 - online.0).bytes(FRAME_SHIFT);
             return Err(MemoryError::ReserveUsedUp { node, asked: bytes, left });
