@@ -769,11 +769,11 @@ impl fmt::Display for MemoryError {
                 "the kernel gave no {bytes} bytes for node {node}: {error}; ask for less, or look at \
                  `ulimit -v`, vm.overcommit_memory, and for explicit huge pages vm.nr_hugepages"
             ),
-            Self::CannotBind { node, error } => write!(
-                f,
-                "strict binding to node {node} is refused: {error}; containers allow mbind with \
-                 CAP_SYS_NICE, and the mode `advisory` goes on without"
-            ),
+            Self::CannotBind { node, error } => {
+                write!(f, "strict binding to node {node} is refused: {error}; ")?;
+                f.write_str(binding_advice(error))?;
+                f.write_str(", and the mode `advisory` goes on without")
+            }
             Self::NotHugePages { node, bytes } => write!(
                 f,
                 "{bytes} bytes of explicit huge pages for node {node}: a multiple of {HUGE_PAGE_BYTES} is accepted"
@@ -792,6 +792,19 @@ impl fmt::Display for MemoryError {
     }
 }
 
+/// What to do about a refusal of `mbind`.
+fn binding_advice(error: &io::Error) -> &'static str {
+    match error.raw_os_error() {
+        // man 2 mbind: no node of the mask is online, in the cpuset and with memory.
+        Some(libc::EINVAL) => {
+            "the kernel has no such node with memory, or the cpuset of this process does not allow it \
+             (`Mems_allowed_list` in /proc/self/status lists those it does)"
+        }
+        Some(libc::ENOSYS) => "this kernel was built without NUMA",
+        _ => "containers allow mbind with CAP_SYS_NICE",
+    }
+}
+
 impl std::error::Error for MemoryError {}
 
 impl From<EnvironmentError> for MemoryError {
@@ -804,6 +817,7 @@ impl From<EnvironmentError> for MemoryError {
 mod tests {
     use super::*;
     use crate::machine::{HostMachine, HostNode};
+    use crate::numa::BindMode;
 
     /// Two nodes, 0 and 3, of 64 MiB; all CPUs are on node 0.
     pub(super) fn memory(use_rseq: bool) -> Memory {
@@ -877,6 +891,33 @@ mod tests {
             assert_eq!(block.pfn(), pfn, "the block that was freed last");
             assert!(block.iter().all(|byte| *byte == 0));
         }
+    }
+
+    /// No machine has node 1000, which is how a cpuset that forbids a node looks too.
+    #[test]
+    fn a_node_that_cannot_be_bound_says_why() {
+        let node = HostNode { id: NodeId(1000), cpus: vec![CpuId(0)], has_memory: true };
+        let machine = HostMachine { nodes: vec![node], distances: vec![10], emulated: false };
+        let error = Memory::builder().machine(machine).bind(BindMode::Strict).build().unwrap_err();
+        let is_refused = |what: &std::io::Error| what.raw_os_error() == Some(libc::EINVAL);
+        let MemoryError::CannotBind { node: NodeId(1000), error: what } = &error else {
+            panic!("{error}");
+        };
+        let names_cpuset = error.to_string().contains("Mems_allowed_list");
+        assert!(names_cpuset || !is_refused(what), "{error}");
+        assert!(error.to_string().ends_with("the mode `advisory` goes on without"), "{error}");
+    }
+
+    /// What happens then is the setting's choice, not that of the build.
+    #[test]
+    fn a_block_that_was_freed_behind_its_back_is_reported() {
+        let memory = memory(true);
+        let block = memory.alloc_pages(1).unwrap();
+        // SAFETY: nobody uses the block any more; that it still stands for the page is what is tested.
+        unsafe { memory.free_frames(block.pfn(), block.order()) }.unwrap();
+        drop(block);
+        assert_eq!(memory.misuses(), 1);
+        memory.check().unwrap();
     }
 
     #[test]
