@@ -83,7 +83,7 @@ impl MemoryBuilder {
         Self { machine: Some(machine), ..self }
     }
 
-    /// Memory on each node that has some, rounded down to frames. 256 MiB if nothing is said.
+    /// Memory on each node that has some, rounded down to whole pages of the kernel. 256 MiB if nothing is said.
     pub fn bytes_per_node(self, bytes: u64) -> Self {
         Self { bytes_per_node: bytes, ..self }
     }
@@ -149,7 +149,12 @@ impl MemoryBuilder {
         Self { model, ..self }
     }
 
-    /// Sizes of watermarks and pagesets.
+    /// Sizes of watermarks and pagesets, and what reclaim aims at; [`Memory::set_settings`] changes them later.
+    ///
+    /// Two of them have no effect here. `transparent_hugepage` is off whatever is said: it keeps up to a twentieth of
+    /// memory free for the kernel thread that collapses pages, which has nothing to collapse in here;
+    /// [`huge_pages`](Self::huge_pages) is the choice of a memory. And there are no boosts
+    /// (`watermark_boost_factor`): they make background reclaim free whole pageblocks, which shrinkers cannot aim at.
     pub fn settings(self, settings: Settings) -> Self {
         Self { settings, ..self }
     }
@@ -261,7 +266,7 @@ impl MemoryBuilder {
     ) -> Result<(Allocator, Vec<Region>, StorageInUse, Registration), MemoryError> {
         let config = Config {
             model: self.model,
-            settings: Settings { transparent_hugepage: false, ..self.settings },
+            settings: for_a_process(self.settings),
             page_shift: FRAME_SHIFT,
         };
         let storage = match self.area {
@@ -343,6 +348,11 @@ impl Maker<'_> {
         self.metadata.extend(buffers.into_iter().map(|(_, region)| region));
         Ok((allocator, registration))
     }
+}
+
+/// The settings in force of those asked for: see [`MemoryBuilder::settings`].
+pub(crate) fn for_a_process(settings: Settings) -> Settings {
+    Settings { transparent_hugepage: false, ..settings }
 }
 
 fn say_once(errno: i32) {

@@ -16,10 +16,10 @@ use nearpage::gfp::Gfp;
 use nearpage::platform::Platform;
 use nearpage::topology::Topology;
 use nearpage::units::{CpuId, NodeId, Order, PAGEBLOCK_ORDER, PageCount, Pfn, PfnRange};
-use nearpage::watermark::Marks;
+use nearpage::watermark::{Marks, SettingError, Settings};
 use nearpage::zone::Zone;
 
-use crate::builder::{HugePagesByNode, MemoryBuilder};
+use crate::builder::{HugePagesByNode, MemoryBuilder, for_a_process};
 use crate::environment::{Environment, EnvironmentError};
 use crate::fork::Registration;
 use crate::growth::Growth;
@@ -266,7 +266,8 @@ impl Memory {
         self.node_ranges.iter().find(|(_, range)| range.contains(pfn)).map(|(node, _)| *node)
     }
 
-    /// Brings `bytes` of a node's reserve online, rounded down to frames, from where the last ones ended.
+    /// Brings `bytes` of a node's reserve online, rounded down to whole pages of the kernel, from where the last ones
+    /// ended.
     ///
     /// # Errors
     /// [`MemoryError`] if the node has not so much left, or the kernel gives no memory.

@@ -352,6 +352,8 @@ fn take_turns<F: Fn(NodeIndex) -> bool>(
 mod tests {
     use std_alloc::vec::Vec;
 
+    use std_alloc::string::ToString;
+
     use super::*;
     use crate::alloc::Access;
     use crate::testing::machine::TestMachine;
