@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use nearpage::error::{FreeError, PageLockError};
 use nearpage::pcp::Storage;
-use nearpage::platform::{Lock, Parked, ParkedThread, Platform, Shortage};
+use nearpage::platform::{Lock, NodeReclaimed, Parked, ParkedThread, Platform, Shortage};
 use nearpage::slab::ObjectError;
 use nearpage::units::PageCount;
 
@@ -86,6 +86,13 @@ pub trait Pressure: Send + Sync {
     fn direct(&self, shortage: &Shortage) -> PageCount {
         let _ = shortage;
         PageCount(0)
+    }
+
+    /// Give back memory of the node in the shortage, whose turn is before that of a node further away; asked only with
+    /// [`node_reclaim_mode`](nearpage::watermark::Settings::node_reclaim_mode).
+    fn node(&self, shortage: &Shortage) -> NodeReclaimed {
+        let _ = shortage;
+        NodeReclaimed::NotTried
     }
 
     /// The last resort before an allocation fails; returns whether something was freed.
@@ -191,6 +198,10 @@ impl<S: Storage, const HARDENED: bool> Platform for Host<S, HARDENED> {
 
     fn direct_reclaim(&self, shortage: Shortage) -> PageCount {
         self.pressure.direct(&shortage)
+    }
+
+    fn node_reclaim(&self, shortage: Shortage) -> NodeReclaimed {
+        self.pressure.node(&shortage)
     }
 
     fn out_of_memory(&self, shortage: Shortage) -> bool {
