@@ -12,6 +12,8 @@ mod typed;
 use std::fmt;
 use std::ptr::NonNull;
 
+use nearpage::alloc::Access;
+use nearpage::error::UnknownNode;
 use nearpage::slab::{
     self, CacheOptions, CreateError, LiveObjects, SlabCheckError, SlabChecked, SlabConfig,
     StacksBusy,
@@ -236,6 +238,15 @@ impl<'a> SlabAllocator<'a> {
         let pages = self.memory.take_offline(node, bytes)?;
         let _ = self.refresh_nodes();
         Ok(pages)
+    }
+
+    /// Says who may use the memory of a node, with what follows for objects: as [`Memory::set_access`], with stacks
+    /// emptied before and the nodes of CPUs computed after.
+    ///
+    /// # Errors
+    /// [`UnknownNode`]; nothing is changed then.
+    pub fn set_access(&self, node: NodeId, access: Access) -> Result<(), UnknownNode> {
+        with_slab!(self, core => core.set_access(node, access))
     }
 
     /// Computes the nodes of CPUs anew: after memory came online by other ways than

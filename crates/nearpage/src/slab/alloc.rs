@@ -40,7 +40,8 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
     }
 
     /// Allocates an object on a node: as [`alloc`](Self::alloc) if that is the effective node of this CPU. With
-    /// `__GFP_THISNODE` it comes from no other.
+    /// `__GFP_THISNODE` it comes from no other; without, nothing comes from a [private](crate::alloc::Access::Private)
+    /// node, as with pages.
     ///
     /// # Errors
     /// [`AllocError`] of the pages for a new slab, or of the node.
@@ -51,6 +52,8 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         node: NodeId,
     ) -> Result<Address, AllocError> {
         let index = self.pages.topology().index_of(node).ok_or(AllocError::UnknownNode { node })?;
+        let is_open = gfp.has(Gfp::THISNODE) || self.pages.memory_node(index).is_some();
+        let index = if is_open { index } else { self.effective_of(index) };
         let cpu = self.this_cpu();
         if cpu.is_some_and(|cpu| cpu.effective() == index) {
             return self.alloc(cache, gfp);

@@ -73,7 +73,7 @@ use crate::alloc::PageAllocator;
 use crate::pcp::Storage;
 use crate::platform::Platform;
 use crate::sync::{AtomicU16, AtomicU32, AtomicU64, Ordering, OwnedCounter};
-use crate::units::{CpuId, NodeIndex};
+use crate::units::{CpuId, NodeIndex, ZoneKind};
 
 use cache::{Cache, Registry};
 use descriptor::DescriptorMap;
@@ -197,12 +197,20 @@ impl<'a, 'm, P: Platform<Storage: ObjectStorage>> SlabAllocator<'a, 'm, P> {
         self.pages.topology().len()
     }
 
-    /// The node that objects come from for a CPU of `node`.
+    /// The node that objects come from for a CPU of `node`. Nobody prefers a private node, not even its own CPUs.
     fn effective_of(&self, node: NodeIndex) -> NodeIndex {
-        match self.local {
-            LocalNode::OwnNode => node,
-            LocalNode::NearestMemory => self.pages.memory_node(node).unwrap_or(node),
+        let nearest = self.pages.memory_node(node);
+        match (self.local, nearest) {
+            (LocalNode::OwnNode, Some(_)) => node,
+            (_, Some(nearest)) => nearest,
+            (_, None) => self.nearest_general(node).unwrap_or(node),
         }
+    }
+
+    /// The nearest node whose memory all requests may use.
+    fn nearest_general(&self, node: NodeIndex) -> Option<NodeIndex> {
+        let mut zones = self.pages.fallback_zones(node);
+        Some(zones.find(|zone| zone.kind() <= ZoneKind::Normal)?.node())
     }
 
     fn events_of(&self, cache: &Cache<'m, P>, cpu: CpuId) -> Option<&'m CpuEvents> {

@@ -11,8 +11,8 @@ use super::lists::Few;
 use super::stats::NodeEvents;
 use super::tunables::{ALIEN_MAX, BATCH_MAX, SHARED_MAX, Tunables};
 use super::{CpuStack, KmemCache, ObjectStorage, SlabAllocator, SlabCpu};
-use crate::alloc::PageAllocator;
-use crate::error::{OfflineError, OnlineError};
+use crate::alloc::{Access, PageAllocator};
+use crate::error::{OfflineError, OnlineError, UnknownNode};
 use crate::platform::{Lock, Platform};
 use crate::sync::Ordering;
 use crate::units::{CpuId, NodeId, NodeIndex, Order, PageCount, PfnRange};
@@ -211,6 +211,19 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         let online = self.pages.online_all(ranges)?;
         let _ = self.refresh_nodes();
         Ok(online)
+    }
+
+    /// Says who may use the memory of a node, with all that follows for objects: what stacks hold goes home before, and
+    /// effective nodes are computed after. As [`PageAllocator::set_access`].
+    ///
+    /// # Errors
+    /// [`UnknownNode`]; nothing is changed then.
+    pub fn set_access(&self, node: NodeId, access: Access) -> Result<(), UnknownNode> {
+        // Stacks that cannot be had are emptied when their CPU gets another node.
+        let _ = self.flush_stacks();
+        self.pages.set_access(node, access)?;
+        let _ = self.refresh_nodes();
+        Ok(())
     }
 
     /// Takes memory offline with all that follows for objects: free ones are brought home and free slabs given back,

@@ -7,6 +7,7 @@ use std_alloc::vec::Vec;
 
 use super::geometry::Descriptors;
 use super::*;
+use crate::alloc::Access;
 use crate::error::AllocError;
 use crate::gfp::Gfp;
 use crate::testing::machine::{TestMachine, TestSlab};
@@ -317,6 +318,40 @@ fn before_2010_a_memoryless_node_had_no_fast_path() {
         assert_eq!(node.remote[stats::RemoteReason::Memoryless as usize], 1000);
         assert_eq!(slab.check(&cache).unwrap().held, 0);
     });
+}
+
+#[test]
+fn a_private_node_gives_objects_only_to_who_names_it() {
+    for local in [LocalNode::NearestMemory, LocalNode::OwnNode] {
+        let machine = TestMachine::new().node(0, 16_384, &[0]).node(1, 16_384, &[1]);
+        machine.run_slab(SlabConfig { local, ..SlabConfig::default() }, |slab| {
+            let cache = cache64(slab);
+            run_on(slab, 0);
+            let before = take(slab, &cache, 100);
+            give(slab, &cache, before);
+            slab.set_access(NodeId(0), Access::Private).unwrap();
+            assert_eq!(slab.effective_node(CpuId(0)), Some(NodeIndex(1)));
+            let node_0 = Some(NodeId(0));
+            let asked = [None, node_0].map(|node| match node {
+                None => take(slab, &cache, 500),
+                Some(node) => {
+                    (0..500).map(|_| slab.alloc_node(&cache, Gfp::KERNEL, node).unwrap()).collect()
+                }
+            });
+            for object in asked.into_iter().flatten() {
+                assert_eq!(node_of(slab, object), 1, "{local:?}");
+                slab.free(&cache, object).unwrap();
+            }
+            let named = slab.alloc_node(&cache, Gfp::KERNEL.or(Gfp::THISNODE), NodeId(0)).unwrap();
+            assert_eq!(node_of(slab, named), 0);
+            slab.free(&cache, named).unwrap();
+            slab.set_access(NodeId(0), Access::General).unwrap();
+            assert_eq!(slab.effective_node(CpuId(0)), Some(NodeIndex(0)));
+            assert_eq!(slab.check(&cache).unwrap().held, 0);
+            let unknown = slab.set_access(NodeId(9), Access::Private);
+            assert!(unknown.is_err());
+        });
+    }
 }
 
 /// Acquisitions of the list locks of nodes with memory, per message of hackbench: one object of 232 bytes and one
