@@ -6,6 +6,7 @@ use nearpage::gfp::Gfp;
 use nearpage::slab::classes::{SizeError, SizeFreeError};
 use nearpage::slab::{CacheOptions, CreateError, ObjectError, SlabConfig};
 use nearpage_linux::Memory;
+use nearpage_linux::host::OnMisuse;
 use nearpage_linux::memory::MemoryError;
 
 fn at(object: NonNull<u8>, offset: usize) -> NonNull<u8> {
@@ -82,6 +83,26 @@ fn double_frees_and_frees_inside_objects_are_reported_when_they_go_home() {
         // SAFETY: allocated above, and not freed since.
         objects[1..].iter().for_each(|&object| unsafe { cache.free(object) }.unwrap());
         cache.destroy().unwrap();
+    }
+}
+
+#[test]
+fn a_panic_of_the_host_leaves_no_cpu_stopped() {
+    for use_rseq in [true, false] {
+        let builder = Memory::builder().bytes_per_node(64 << 20).use_rseq(use_rseq);
+        let memory = builder.on_misuse(OnMisuse::Panic).build().unwrap();
+        let slab = memory.slab(SlabConfig::default()).unwrap();
+        let cache = slab.create(CacheOptions::new("panics", 64)).unwrap();
+        let object = cache.alloc(Gfp::KERNEL).unwrap();
+        // SAFETY: the second free is refused in the end, which is what is tested.
+        unsafe {
+            cache.free(object).unwrap();
+            cache.free(object).unwrap();
+        }
+        let shrink = std::panic::AssertUnwindSafe(|| cache.shrink());
+        assert!(std::panic::catch_unwind(shrink).is_err(), "the double free is told by a panic");
+        cache.shrink().expect("the CPU goes on");
+        cache.destroy().expect("all objects are home");
     }
 }
 

@@ -7,6 +7,7 @@ use core::fmt;
 
 use super::alloc::is_touched;
 use super::cache::{Cache, Registry};
+use super::hold::StoppedStacks;
 use super::lists::Few;
 use super::stats::NodeEvents;
 use super::tunables::{ALIEN_MAX, BATCH_MAX, SHARED_MAX, Tunables};
@@ -47,8 +48,6 @@ fn untouch<P: Platform<Storage: ObjectStorage>>(stack: &CpuStack<'_, P>) {
     stack.refilled.store(0, Ordering::Relaxed);
     stack.pops_reaped.set(P::Storage::stack_counts(&stack.stack).pops);
 }
-
-type StackOf<'m, P> = <<P as Platform>::Storage as ObjectStorage>::Stack<'m>;
 
 impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
     /// One round of reaping for a CPU: of each cache, one alien stack goes home, a fifth of a stack that nobody
@@ -98,29 +97,16 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
             &'m CpuStack<'m, P>,
         ),
     ) -> Result<(), StacksBusy> {
-        let at = cpu.id.0 as usize;
-        let stacks = |each: &mut dyn FnMut(&StackOf<'m, P>)| {
-            self.caches.iter().for_each(|cache| each(&cache.stacks[at].stack));
-        };
-        let storage = self.storage();
-        let on = self.stop(cpu, &stacks)?;
-        for cache in self.caches {
-            each(&on, cache, &cache.stacks[at]);
-        }
-        storage.resume_stacks(on, &stacks);
+        self.stop(cpu)?.each(each);
         Ok(())
     }
 
     /// Waits a while for whoever has the CPU's stacks.
-    fn stop<'s>(
-        &'s self,
-        cpu: &'s SlabCpu<P>,
-        stacks: &crate::pcp::storage::EachList<'_, StackOf<'m, P>>,
-    ) -> Result<<P::Storage as crate::pcp::Storage>::OnCpu<'s>, StacksBusy> {
+    fn stop<'s>(&'s self, cpu: &'m SlabCpu<P>) -> Result<StoppedStacks<'s, 'm, P>, StacksBusy> {
         const TRIES: u32 = 10_000;
         for _ in 0..TRIES {
-            if let Some(on) = self.storage().stop_stacks(cpu.id, &cpu.exclusion, stacks) {
-                return Ok(on);
+            if let Some(stopped) = StoppedStacks::stop(self.storage(), self.caches, cpu) {
+                return Ok(stopped);
             }
             self.pages.platform().relax();
         }
