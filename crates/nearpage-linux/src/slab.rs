@@ -12,7 +12,7 @@ mod typed;
 use std::fmt;
 use std::ptr::NonNull;
 
-use nearpage::alloc::Access;
+use nearpage::alloc::{Access, CpuError};
 use nearpage::error::UnknownNode;
 use nearpage::slab::{
     self, CacheOptions, CreateError, LiveObjects, SlabCheckError, SlabChecked, SlabConfig,
@@ -247,6 +247,23 @@ impl<'a> SlabAllocator<'a> {
     /// [`UnknownNode`]; nothing is changed then.
     pub fn set_access(&self, node: NodeId, access: Access) -> Result<(), UnknownNode> {
         with_slab!(self, core => core.set_access(node, access))
+    }
+
+    /// Switches a CPU off, with what follows for objects: as [`Memory::offline_cpu`], with its stacks emptied, and not used
+    /// until it is [on](Self::online_cpu) again.
+    ///
+    /// # Errors
+    /// [`CpuError`]; nothing is changed then.
+    pub fn offline_cpu(&self, cpu: CpuId) -> Result<PageCount, CpuError> {
+        with_slab!(self, core => core.offline_cpu(cpu))
+    }
+
+    /// Switches a CPU on again, with its stacks.
+    ///
+    /// # Errors
+    /// [`CpuError`]; nothing is changed then.
+    pub fn online_cpu(&self, cpu: CpuId) -> Result<(), CpuError> {
+        with_slab!(self, core => core.online_cpu(cpu))
     }
 
     /// Computes the nodes of CPUs anew: after memory came online by other ways than

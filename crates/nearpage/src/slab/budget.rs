@@ -11,7 +11,7 @@ use super::tunables::Tunables;
 use super::{ObjectStorage, SlabAllocator};
 use crate::platform::{Lock, Platform};
 use crate::sync::Ordering;
-use crate::units::{NodeIndex, PageCount};
+use crate::units::PageCount;
 
 impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
     /// The most bytes that all stacks keep.
@@ -26,7 +26,8 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
     }
 
     fn bytes_of(&self, tunables: &Tunables, geometry: &Geometry) -> u64 {
-        tunables.most_kept(self.cpu_count, self.node_count() as u64) * geometry.size as u64
+        let cpus = self.cpus_on().count() as u64;
+        tunables.most_kept(cpus, self.node_count() as u64) * geometry.size as u64
     }
 
     pub(super) fn deal_out_budget(&self, _registry: &Registry) {
@@ -48,17 +49,13 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
     fn set_tunables(&self, cache: &Cache<'m, P>, tunables: &Tunables, geometry: &Geometry) {
         cache.batch.store(tunables.batch, Ordering::Relaxed);
         for (stack, cpu) in cache.stacks.iter().zip(self.cpus) {
-            if cpu.is_some() {
-                P::Storage::set_stack_limit(&stack.stack, tunables.limit);
-            }
+            let is_on = cpu.as_ref().is_some_and(super::SlabCpu::is_on);
+            P::Storage::set_stack_limit(&stack.stack, if is_on { tunables.limit } else { 0 });
         }
-        for (at, node) in cache.nodes.iter().enumerate() {
-            let index = NodeIndex(at as u16);
-            let near = |cpu: &&super::SlabCpu<P>| cpu.effective() == index;
-            let cpus = self.cpus.iter().flatten().filter(near).count();
+        for (index, node) in self.node_indexes().zip(cache.nodes) {
             let mut lists = node.look();
             lists.shared_limit = tunables.shared_limit();
-            lists.free_limit = tunables.free_limit(cpus as u32, geometry.objects);
+            lists.free_limit = tunables.free_limit(self.cpus_of(index) as u32, geometry.objects);
             drop(lists);
             for (home, alien) in node.aliens() {
                 alien.lock().limit = if home == index { 0 } else { tunables.alien_limit };

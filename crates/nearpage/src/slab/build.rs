@@ -17,7 +17,7 @@ use crate::alloc::{BuildError, CACHES_MAX, COUNTED, Carver, PageAllocator, Plan}
 use crate::arena::{Arena, Need, OutOfMetadata};
 use crate::pcp::Storage;
 use crate::platform::{Lock, Platform};
-use crate::sync::{AtomicU16, AtomicU32, AtomicU64, OwnedCounter};
+use crate::sync::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, OwnedCounter};
 use crate::topology::Topology;
 use crate::units::{CpuId, NodeIndex, PageCount, Pfn, SECTION_FRAMES, SECTION_SHIFT};
 
@@ -179,6 +179,7 @@ fn carve<'m, P: Platform<Storage: ObjectStorage>>(
             id,
             node,
             effective: AtomicU16::new(node.0),
+            is_on: AtomicBool::new(true),
             reap_node: AtomicU16::new(index as u16 % plan.topology.len() as u16),
             exclusion: P::Storage::per_cpu(id),
         }))

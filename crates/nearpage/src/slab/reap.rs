@@ -12,7 +12,7 @@ use super::lists::Few;
 use super::stats::NodeEvents;
 use super::tunables::{ALIEN_MAX, BATCH_MAX, SHARED_MAX, Tunables};
 use super::{CpuStack, KmemCache, ObjectStorage, SlabAllocator, SlabCpu};
-use crate::alloc::{Access, PageAllocator};
+use crate::alloc::{Access, CpuError, PageAllocator};
 use crate::error::{OfflineError, OnlineError, UnknownNode};
 use crate::platform::{Lock, Platform};
 use crate::sync::Ordering;
@@ -51,20 +51,33 @@ fn untouch<P: Platform<Storage: ObjectStorage>>(stack: &CpuStack<'_, P>) {
 
 impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
     /// One round of reaping for a CPU: of each cache, one alien stack goes home, a fifth of a stack that nobody
-    /// took from goes back, and so do free slabs that nobody used. `mm/slab.c: cache_reap`.
+    /// took from goes back, and so do free slabs that nobody used. `mm/slab.c: cache_reap`. The turn of a node that no
+    /// CPU looks to, which Linux never reaps, comes with its alien stack. A CPU whose node changed, or that was
+    /// switched off, is dealt with first.
     ///
     /// # Errors
-    /// [`StacksBusy`]. A CPU that the topology does not have has no stacks.
+    /// [`StacksBusy`]. A CPU that the topology does not have has no stacks, and one that is off none to reap.
     pub fn reap_cpu(&self, cpu: CpuId) -> Result<(), StacksBusy> {
         let Some(Some(cpu)) = self.cpus.get(cpu.0 as usize) else { return Ok(()) };
-        let _registry = self.registry.lock();
+        let registry = self.registry.lock();
+        if self.refresh_cpu(cpu)? {
+            self.settle_nodes(&registry);
+        }
+        if !cpu.is_on() {
+            return Ok(());
+        }
         let node = cpu.effective();
         let reap_node = NodeIndex(cpu.reap_node.load(Ordering::Relaxed));
         let next = (reap_node.0 as usize + 1) % self.node_count();
         cpu.reap_node.store(next as u16, Ordering::Relaxed);
+        let is_unattended = self.cpus_of(reap_node) == 0;
         for (cache, _) in self.live_caches() {
             self.drain_alien(cache, node, reap_node);
             self.reap_lists(cache, node);
+            if is_unattended {
+                self.drain_aliens(cache, reap_node);
+                self.reap_lists(cache, reap_node);
+            }
         }
         self.reap_stacks(cpu)
     }
@@ -163,27 +176,70 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         busy
     }
 
-    /// Computes the effective nodes of all CPUs anew: to be called after zonelists changed. Stacks of CPUs whose
-    /// node is another one now are emptied.
+    /// Computes the effective nodes of all CPUs anew, and which of them are on: to be called after zonelists changed, and
+    /// after CPUs were switched. Stacks of CPUs whose node is another one now, or that are off, are emptied; so are
+    /// shared and alien stacks of nodes that no CPU looks to, whose free slabs go back.
     ///
     /// # Errors
-    /// [`StacksBusy`] of the first CPU whose stacks could not be had; it keeps its node until the next call.
+    /// [`StacksBusy`] of the first CPU whose stacks could not be had; it keeps its node until the next call, or until it
+    /// is [reaped](Self::reap_cpu).
     pub fn refresh_nodes(&self) -> Result<(), StacksBusy> {
         let registry = self.registry.lock();
-        let refreshed = self.each_cpu(|cpu| {
-            let node = self.effective_of(cpu.node);
-            if node == cpu.effective() {
-                return Ok(());
-            }
-            self.with_stopped(cpu, |on, cache, stack| {
-                self.flush_stack(on, cache, stack, u32::MAX);
-                stack.tag.store(cache.tag(node).0, Ordering::Relaxed);
-                // Before the CPU goes on: else it would fill its stacks from the node that it had.
-                cpu.effective.store(node.0, Ordering::Relaxed);
-            })
-        });
-        self.deal_out_budget(&registry);
+        let refreshed = self.each_cpu(|cpu| self.refresh_cpu(cpu).map(drop));
+        self.settle_nodes(&registry);
         refreshed
+    }
+
+    /// Empties the stacks of a CPU if its node is another one now, or if it was switched on or off; returns whether.
+    fn refresh_cpu(&self, cpu: &'m SlabCpu<P>) -> Result<bool, StacksBusy> {
+        let (node, is_on) = (self.effective_of(cpu.node), self.pages.is_cpu_on(cpu.id));
+        if (node, is_on) == (cpu.effective(), cpu.is_on()) {
+            return Ok(false);
+        }
+        self.with_stopped(cpu, |on, cache, stack| {
+            // Before the CPU goes on: else it would fill its stacks, from the node that it had.
+            if !is_on {
+                P::Storage::set_stack_limit(&stack.stack, 0);
+            }
+            cpu.is_on.store(is_on, Ordering::Relaxed);
+            cpu.effective.store(node.0, Ordering::Relaxed);
+            self.flush_stack(on, cache, stack, u32::MAX);
+            stack.tag.store(cache.tag(node).0, Ordering::Relaxed);
+        })?;
+        Ok(true)
+    }
+
+    /// What follows from the nodes of CPUs: limits, and nodes that no CPU looks to keep nothing ready.
+    fn settle_nodes(&self, registry: &Registry) {
+        self.deal_out_budget(registry);
+        for node in self.node_indexes().filter(|&node| self.cpus_of(node) == 0) {
+            for (cache, _) in self.live_caches() {
+                self.drain_aliens(cache, node);
+                self.shrink_node(cache, node);
+            }
+        }
+    }
+
+    /// Switches a CPU off with all that follows for objects: its stacks are emptied and not used until it is on again, and
+    /// a node that it was the last CPU of keeps no free objects. As [`PageAllocator::offline_cpu`], whose pages are
+    /// returned. Stacks that cannot be had just then are emptied when the CPU is [reaped](Self::reap_cpu).
+    ///
+    /// # Errors
+    /// [`CpuError`]; nothing is changed then.
+    pub fn offline_cpu(&self, cpu: CpuId) -> Result<PageCount, CpuError> {
+        let pages = self.pages.offline_cpu(cpu)?;
+        let _ = self.refresh_nodes();
+        Ok(pages)
+    }
+
+    /// Switches a CPU on again, with its stacks.
+    ///
+    /// # Errors
+    /// [`CpuError`]; nothing is changed then.
+    pub fn online_cpu(&self, cpu: CpuId) -> Result<(), CpuError> {
+        self.pages.online_cpu(cpu)?;
+        let _ = self.refresh_nodes();
+        Ok(())
     }
 
     /// Brings memory online with all that follows for objects: stacks are emptied, zonelists made, effective nodes
@@ -254,6 +310,13 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         }
     }
 
+    /// Brings the objects of all alien stacks of a node home.
+    fn drain_aliens(&self, cache: &Cache<'m, P>, here: NodeIndex) {
+        for (home, _) in cache.node(here).aliens() {
+            self.drain_alien(cache, here, home);
+        }
+    }
+
     /// A node's shared stack and free slabs, if their time has come.
     fn reap_lists(&self, cache: &Cache<'m, P>, node: NodeIndex) {
         let now = self.pages.platform().now_ns();
@@ -317,13 +380,8 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
     }
 
     pub(super) fn shrink_nodes(&self, cache: &Cache<'m, P>) -> PageCount {
-        let indexes = || (0..self.node_count()).map(|at| NodeIndex(at as u16));
-        for node in indexes() {
-            for (home, _) in cache.node(node).aliens() {
-                self.drain_alien(cache, node, home);
-            }
-        }
-        let slabs: u64 = indexes().map(|node| self.shrink_node(cache, node)).sum();
+        self.node_indexes().for_each(|node| self.drain_aliens(cache, node));
+        let slabs: u64 = self.node_indexes().map(|node| self.shrink_node(cache, node)).sum();
         PageCount(slabs << cache.geometry.get().order.0)
     }
 

@@ -7,7 +7,7 @@ use std_alloc::vec::Vec;
 
 use super::geometry::Descriptors;
 use super::*;
-use crate::alloc::Access;
+use crate::alloc::{Access, CpuError};
 use crate::error::AllocError;
 use crate::gfp::Gfp;
 use crate::testing::machine::{TestMachine, TestSlab};
@@ -352,6 +352,103 @@ fn a_private_node_gives_objects_only_to_who_names_it() {
             assert!(unknown.is_err());
         });
     }
+}
+
+/// Puts objects of a cache onto all kinds of stacks: of CPUs, and shared and alien ones of nodes.
+fn spread<'m>(slab: &TestSlab<'_, 'm>, cache: &TestCache<'m>, cpus: &[u32]) {
+    for &cpu in cpus {
+        run_on(slab, cpu);
+        let mut objects = take(slab, cache, 300);
+        let half = objects.split_off(150);
+        give(slab, cache, objects);
+        run_on(slab, cpus[(cpu as usize + 1) % cpus.len()]);
+        give(slab, cache, half);
+    }
+}
+
+#[test]
+fn a_cpu_that_is_off_keeps_no_objects_nor_does_a_node_without_one() {
+    let machine = TestMachine::new().node(0, 16_384, &[0, 1]).node(1, 16_384, &[2]);
+    machine.run_slab(SlabConfig::default(), |slab| {
+        let cache = cache64(slab);
+        spread(slab, &cache, &[0, 1, 2]);
+        let node_1 = || slab.node_stats(&cache, NodeIndex(1));
+        assert!(node_1().slabs > 1 && node_1().alien > 0);
+        let most = slab.stack_bytes_max();
+        slab.offline_cpu(CpuId(2)).unwrap();
+        // Objects of a slab are on their way home from node 0.
+        assert_eq!((node_1().slabs, node_1().alien, node_1().shared), (1, 0, 0));
+        assert_eq!(most - slab.stack_bytes_max(), 120 * 64);
+        // A thread that still runs there goes to the lists of its node.
+        run_on(slab, 2);
+        let before = slab.stats(&cache);
+        let objects = take(slab, &cache, 100);
+        assert!(objects.iter().all(|&object| node_of(slab, object) == 1));
+        give(slab, &cache, objects);
+        let after = slab.stats(&cache);
+        assert_eq!((after.alloc_hits, after.free_hits), (before.alloc_hits, before.free_hits));
+        assert_eq!(slab.offline_cpu(CpuId(2)), Err(CpuError::AlreadyOff { cpu: CpuId(2) }));
+        slab.online_cpu(CpuId(2)).unwrap();
+        assert_eq!(slab.stack_bytes_max(), most);
+        let objects = take(slab, &cache, 100);
+        assert!(slab.stats(&cache).alloc_hits > after.alloc_hits + 90);
+        give(slab, &cache, objects);
+        assert_eq!(slab.check(&cache).unwrap().held, 0);
+    });
+}
+
+#[test]
+fn a_cpu_switched_behind_our_back_is_noticed_by_the_next_round() {
+    one_node().run_slab(SlabConfig::default(), |slab| {
+        let cache = cache64(slab);
+        spread(slab, &cache, &[0, 1]);
+        let in_stacks = || slab.check(&cache).unwrap().in_stacks;
+        slab.pages().offline_cpu(CpuId(0)).unwrap();
+        slab.pages().offline_cpu(CpuId(1)).unwrap();
+        assert!(in_stacks() > 0);
+        slab.reap_cpu(CpuId(0)).unwrap();
+        slab.reap_cpu(CpuId(1)).unwrap();
+        assert_eq!(in_stacks(), 0);
+        slab.pages().online_cpu(CpuId(0)).unwrap();
+        slab.reap_cpu(CpuId(0)).unwrap();
+        spread(slab, &cache, &[0, 1]);
+        assert!(in_stacks() > 0);
+    });
+}
+
+#[test]
+fn nodes_that_no_cpu_looks_to_are_reaped() {
+    let machine = TestMachine::new().node(0, 16_384, &[0, 1]).node(1, 16_384, &[]);
+    machine.run_slab(SlabConfig::default(), |slab| {
+        let cache = cache64(slab);
+        run_on(slab, 0);
+        let far = || slab.alloc_node(&cache, Gfp::KERNEL, NodeId(1)).unwrap();
+        let objects = (0..1000).map(|_| far()).collect();
+        give(slab, &cache, objects);
+        let node = || slab.node_stats(&cache, NodeIndex(1));
+        assert!(node().shared > 0 && node().slabs > 0);
+        for round in 1..100 {
+            slab.pages().platform().now_ns.set(round * REAP_PERIOD_NS);
+            slab.reap_cpu(CpuId(0)).unwrap();
+        }
+        assert_eq!((node().shared, node().slabs), (0, 0));
+    });
+}
+
+#[test]
+fn a_node_that_lost_its_last_cpu_keeps_nothing_ready() {
+    let section = SECTION_FRAMES as u64;
+    let machine = TestMachine::new().node(0, section, &[]).node(9, section, &[1]);
+    machine.run_slab_offline(SlabConfig::default(), |slab| {
+        slab.online_all(&[PfnRange::new(section, 2 * section)]).unwrap();
+        let cache = cache64(slab);
+        run_on(slab, 1);
+        let objects = take(slab, &cache, 500);
+        give(slab, &cache, objects);
+        slab.online_all(&[PfnRange::new(2 * section, 3 * section)]).unwrap();
+        let node = slab.node_stats(&cache, NodeIndex(0));
+        assert_eq!((node.shared, node.alien, node.slabs), (0, 0, 0));
+    });
 }
 
 /// Acquisitions of the list locks of nodes with memory, per message of hackbench: one object of 232 bytes and one

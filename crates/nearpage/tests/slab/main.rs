@@ -164,6 +164,7 @@ impl Pair<'_, '_, '_> {
             self.machine.fallback[node] = nodes;
         }
         self.machine.refresh();
+        self.caches.iter_mut().for_each(|(_, model)| model.settle(&self.machine));
     }
 
     fn run_on(&self, random: &mut Random) -> u32 {

@@ -66,6 +66,13 @@ impl Machine {
     }
 }
 
+impl Machine {
+    /// CPUs whose objects come from a node.
+    pub fn cpus_of(&self, node: usize) -> u32 {
+        self.cpus.values().filter(|cpu| cpu.effective == node).count() as u32
+    }
+}
+
 /// A cache.
 #[derive(Debug)]
 pub struct Cache {
@@ -304,7 +311,7 @@ impl Cache {
             return;
         }
         lists.partial.retain(|&slab| slab != at);
-        let near = machine.cpus.values().filter(|cpu| cpu.effective == node).count() as u32;
+        let near = machine.cpus_of(node);
         if lists.free_objects > self.tunables.free_limit(near, objects) {
             lists.free_objects -= objects;
             lists.slabs -= 1;
@@ -326,6 +333,10 @@ impl Cache {
         let alien = std::mem::take(&mut self.nodes[node].aliens[reap_node]);
         self.bring_home(machine, reap_node, alien);
         self.reap_node(machine, node, now);
+        if machine.cpus_of(reap_node) == 0 {
+            self.drain_aliens(machine, reap_node);
+            self.reap_node(machine, reap_node, now);
+        }
         let stack = self.stacks.get_mut(&cpu).unwrap();
         if !std::mem::take(&mut stack.touched) {
             let held = stack.objects.len() as u32;
@@ -349,7 +360,7 @@ impl Cache {
         }
         if !std::mem::take(&mut lists.empty_touched) {
             let objects = self.geometry.objects;
-            let near = machine.cpus.values().filter(|cpu| cpu.effective == node).count() as u32;
+            let near = machine.cpus_of(node);
             let limit = self.tunables.free_limit(near, objects);
             for _ in 0..limit.div_ceil(5 * objects) {
                 let Some(slab) = lists.empty.pop() else { break };
@@ -365,23 +376,35 @@ impl Cache {
     pub fn shrink(&mut self, machine: &Machine) {
         let cpus: Vec<u32> = self.stacks.keys().copied().collect();
         cpus.into_iter().for_each(|cpu| self.flush(machine, cpu));
-        for node in 0..self.nodes.len() {
-            for home in 0..self.nodes.len() {
-                let alien = std::mem::take(&mut self.nodes[node].aliens[home]);
-                self.bring_home(machine, home, alien);
-            }
+        (0..self.nodes.len()).for_each(|node| self.drain_aliens(machine, node));
+        (0..self.nodes.len()).for_each(|node| self.shrink_node(machine, node));
+    }
+
+    /// After nodes of CPUs changed: a node that no CPU looks to keeps nothing ready.
+    pub fn settle(&mut self, machine: &Machine) {
+        for node in (0..self.nodes.len()).filter(|&node| machine.cpus_of(node) == 0) {
+            self.drain_aliens(machine, node);
+            self.shrink_node(machine, node);
         }
-        for node in 0..self.nodes.len() {
-            // Batches from the top.
-            while let shared @ 1.. = self.nodes[node].shared.len() {
-                let batch = self.nodes[node].shared.split_off(shared.saturating_sub(BATCH_MAX));
-                batch.into_iter().for_each(|object| self.put(machine, object));
-            }
-            for slab in std::mem::take(&mut self.nodes[node].empty) {
-                self.nodes[node].free_objects -= self.geometry.objects;
-                self.nodes[node].slabs -= 1;
-                self.slabs.remove(&slab);
-            }
+    }
+
+    fn drain_aliens(&mut self, machine: &Machine, node: usize) {
+        for home in 0..self.nodes.len() {
+            let alien = std::mem::take(&mut self.nodes[node].aliens[home]);
+            self.bring_home(machine, home, alien);
+        }
+    }
+
+    fn shrink_node(&mut self, machine: &Machine, node: usize) {
+        // Batches from the top.
+        while let shared @ 1.. = self.nodes[node].shared.len() {
+            let batch = self.nodes[node].shared.split_off(shared.saturating_sub(BATCH_MAX));
+            batch.into_iter().for_each(|object| self.put(machine, object));
+        }
+        for slab in std::mem::take(&mut self.nodes[node].empty) {
+            self.nodes[node].free_objects -= self.geometry.objects;
+            self.nodes[node].slabs -= 1;
+            self.slabs.remove(&slab);
         }
     }
 }
