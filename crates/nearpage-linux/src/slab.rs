@@ -275,9 +275,14 @@ impl<'a> SlabAllocator<'a> {
         with_slab!(self, core => core.refresh_nodes())
     }
 
-    /// Deals the byte budget of the pagesets out anew, after it changed.
-    pub fn apply_budget(&self) {
-        with_slab!(self, core => core.apply_budget());
+    /// Deals the byte budget of the pagesets out anew, after it changed, and brings home what stacks hold above their new
+    /// limits.
+    ///
+    /// # Errors
+    /// [`StacksBusy`] of the first CPU whose stacks could not be had: what it holds above its limit goes home as it
+    /// frees, or with the next call.
+    pub fn apply_budget(&self) -> Result<(), StacksBusy> {
+        with_slab!(self, core => core.apply_budget())
     }
 
     /// The most bytes that stacks keep.

@@ -181,7 +181,8 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         cache.gfp.store(options.gfp.or(reclaimable).0, Ordering::Relaxed);
         *cache.info.lock() = Some(CacheInfo { options, geometry, tunables, code });
         registry.caches += 1;
-        self.deal_out_budget(&registry);
+        // What other caches hold above their limits goes home as they free.
+        let _ = self.deal_out_budget(&registry);
         Ok(KmemCache { cache, stacks: cache.stacks, code, options, geometry })
     }
 
@@ -233,7 +234,7 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         self.shrink_nodes(cache.cache);
         *cache.cache.info.lock() = None;
         registry.caches -= 1;
-        self.deal_out_budget(&registry);
+        let _ = self.deal_out_budget(&registry);
         Ok(())
     }
 

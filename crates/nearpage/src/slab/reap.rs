@@ -61,7 +61,7 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         let Some(Some(cpu)) = self.cpus.get(cpu.0 as usize) else { return Ok(()) };
         let registry = self.registry.lock();
         if self.refresh_cpu(cpu)? {
-            self.settle_nodes(&registry);
+            self.settle_nodes(&registry)?;
         }
         if !cpu.is_on() {
             return Ok(());
@@ -101,7 +101,7 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
     }
 
     /// Stops a CPU and calls `each` with each of its stacks that may hold something.
-    fn with_stopped(
+    pub(super) fn with_stopped(
         &self,
         cpu: &'m SlabCpu<P>,
         each: impl Fn(
@@ -127,7 +127,7 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
     }
 
     /// Brings up to `most` of the oldest objects of a stopped CPU's stack home to their slabs.
-    fn flush_stack(
+    pub(super) fn flush_stack(
         &self,
         on: &<P::Storage as crate::pcp::Storage>::OnCpu<'_>,
         cache: &Cache<'m, P>,
@@ -165,7 +165,7 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         })
     }
 
-    fn each_cpu(
+    pub(super) fn each_cpu(
         &self,
         act: impl Fn(&'m SlabCpu<P>) -> Result<(), StacksBusy>,
     ) -> Result<(), StacksBusy> {
@@ -186,8 +186,7 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
     pub fn refresh_nodes(&self) -> Result<(), StacksBusy> {
         let registry = self.registry.lock();
         let refreshed = self.each_cpu(|cpu| self.refresh_cpu(cpu).map(drop));
-        self.settle_nodes(&registry);
-        refreshed
+        refreshed.and(self.settle_nodes(&registry))
     }
 
     /// Empties the stacks of a CPU if its node is another one now, or if it was switched on or off; returns whether.
@@ -210,14 +209,15 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
     }
 
     /// What follows from the nodes of CPUs: limits, and nodes that no CPU looks to keep nothing ready.
-    fn settle_nodes(&self, registry: &Registry) {
-        self.deal_out_budget(registry);
+    fn settle_nodes(&self, registry: &Registry) -> Result<(), StacksBusy> {
+        let dealt_out = self.deal_out_budget(registry);
         for node in self.node_indexes().filter(|&node| self.cpus_of(node) == 0) {
             for (cache, _) in self.live_caches() {
                 self.drain_aliens(cache, node);
                 self.shrink_node(cache, node);
             }
         }
+        dealt_out
     }
 
     /// Switches a CPU off with all that follows for objects: its stacks are emptied and not used until it is on again, and
@@ -298,7 +298,7 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
     }
 
     /// Brings the objects of an alien stack home.
-    fn drain_alien(&self, cache: &Cache<'m, P>, here: NodeIndex, home: NodeIndex) {
+    pub(super) fn drain_alien(&self, cache: &Cache<'m, P>, here: NodeIndex, home: NodeIndex) {
         let mut entries = [0; ALIEN_MAX];
         let mut alien = cache.node(here).alien(home).lock();
         let len = alien.entries().len();
@@ -387,25 +387,36 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
 
     fn shrink_node(&self, cache: &Cache<'m, P>, node: NodeIndex) -> u64 {
         let before = cache.node(node).events.reaped.load(Ordering::Relaxed);
-        loop {
-            let mut shared = [0; BATCH_MAX];
-            let taken = cache.node(node).lock().take_shared(&mut shared);
-            if taken == 0 {
-                break;
-            }
-            self.give(cache, self.code_of(cache), node, &shared[..taken]);
-        }
-        loop {
+        self.empty_shared(cache, node);
+        // What others free meanwhile may stay, so that this ends.
+        let mut left = cache.node(node).look().free.len() as usize;
+        while left > 0 {
             let mut emptied = Few::new();
             let mut lists = cache.node(node).lock();
-            lists.take_free_slabs(self.descriptors, BATCH_MAX, &mut emptied);
+            lists.take_free_slabs(self.descriptors, left.min(BATCH_MAX), &mut emptied);
             let order = lists.geometry.order;
             drop(lists);
             if emptied.as_slice().is_empty() {
                 break;
             }
+            left -= emptied.as_slice().len();
             self.free_reaped(cache, node, order, &emptied);
         }
         cache.node(node).events.reaped.load(Ordering::Relaxed) - before
+    }
+
+    /// Brings the objects of a node's shared stack home, as many as it holds at first.
+    pub(super) fn empty_shared(&self, cache: &Cache<'m, P>, node: NodeIndex) {
+        let mut left = cache.node(node).look().shared().len();
+        while left > 0 {
+            let mut shared = [0; BATCH_MAX];
+            let most = left.min(BATCH_MAX);
+            let taken = cache.node(node).lock().take_shared(&mut shared[..most]);
+            if taken == 0 {
+                break;
+            }
+            left -= taken;
+            self.give_home(cache, &shared[..taken]);
+        }
     }
 }

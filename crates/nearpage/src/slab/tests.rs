@@ -451,6 +451,45 @@ fn a_node_that_lost_its_last_cpu_keeps_nothing_ready() {
     });
 }
 
+#[test]
+fn a_thread_that_moves_in_the_midst_of_a_bulk_free_leaves_no_object_on_a_wrong_stack() {
+    let machine = TestMachine::new().node(0, 16_384, &[0]).node(1, 16_384, &[1]);
+    machine.run_slab(SlabConfig::default(), |slab| {
+        let cache = cache64(slab);
+        run_on(slab, 0);
+        let objects = take(slab, &cache, 20);
+        slab.pages().platform().move_after(1, CpuId(1));
+        slab.free_bulk(&cache, &objects).unwrap();
+        assert_eq!(slab.storage().current_cpu(), CpuId(1), "it moved");
+        let checked = slab.check(&cache).unwrap();
+        assert_eq!((checked.held, checked.foreign), (0, 0));
+        assert_eq!(slab.node_stats(&cache, NodeIndex(1)).alien_frees, 20);
+    });
+}
+
+#[test]
+fn a_flush_that_a_change_of_nodes_overtook_moves_nothing() {
+    let machine = TestMachine::new().node(0, 16_384, &[0, 1]).node(1, 16_384, &[2]);
+    machine.run_slab(SlabConfig::default(), |slab| {
+        let cache = cache64(slab);
+        run_on(slab, 0);
+        let objects = take(slab, &cache, 60);
+        give(slab, &cache, objects);
+        let (cpu, stack) = (slab.this_cpu().unwrap(), &cache.stacks[0]);
+        let flush = |node| slab.flush_batch(cache.cache, cache.code, cpu, stack, NodeIndex(node));
+        let in_stacks = || slab.check(&cache).unwrap().in_stacks;
+        let before = in_stacks();
+        flush(1);
+        assert_eq!((in_stacks(), slab.check(&cache).unwrap().foreign), (before, 0));
+        flush(0);
+        assert_eq!(in_stacks(), before - 60);
+        // The walker sees what stands on a stack of another node.
+        stack.tag.store(cache.cache.tag(NodeIndex(1)).0, Ordering::Relaxed);
+        cpu.effective.store(1, Ordering::Relaxed);
+        assert_eq!(slab.check(&cache).unwrap().foreign, in_stacks());
+    });
+}
+
 /// Acquisitions of the list locks of nodes with memory, per message of hackbench: one object of 232 bytes and one
 /// of 1024 are allocated by a sender and freed by a receiver on another CPU.
 fn locks_per_message(local: LocalNode) -> f64 {
@@ -606,13 +645,25 @@ fn stacks_keep_within_the_budget() {
         let caches = [cache64(slab), slab.create(CacheOptions::new("large", 2048)).unwrap()];
         let unbounded = slab.stack_bytes_max();
         let kbytes = 64;
+        let kept = || -> u64 {
+            let bytes = |cache| {
+                let checked = slab.check(cache).unwrap();
+                (checked.in_stacks + checked.shared) * cache.object_size()
+            };
+            caches.iter().map(bytes).sum()
+        };
+        for cache in &caches {
+            spread(slab, cache, &[0, 1, 2]);
+        }
+        assert!(kept() > kbytes * 1024 / 2);
         let settings = slab.pages().settings();
         let settings =
             crate::watermark::Settings { pageset_budget_kbytes: Some(kbytes), ..settings };
         slab.pages().set_settings(settings).unwrap();
-        slab.apply_budget();
+        slab.apply_budget().unwrap();
         let most = slab.stack_bytes_max();
         assert!(most <= kbytes * 1024 / 2 && most < unbounded, "{most} of {unbounded}");
+        assert!(kept() <= most, "what was kept before went home: {} of {most}", kept());
         for cpu in [0, 1, 2] {
             run_on(slab, cpu);
             for cache in &caches {
@@ -620,18 +671,11 @@ fn stacks_keep_within_the_budget() {
                 give(slab, cache, objects);
             }
         }
-        let kept: u64 = caches
-            .iter()
-            .map(|cache| {
-                let checked = slab.check(cache).unwrap();
-                (checked.in_stacks + checked.shared) * cache.object_size()
-            })
-            .sum();
-        assert!(kept <= most, "{kept} of {most}");
+        assert!(kept() <= most, "{} of {most}", kept());
         // Without a budget the limits are as before.
         let settings = crate::watermark::Settings { pageset_budget_kbytes: None, ..settings };
         slab.pages().set_settings(settings).unwrap();
-        slab.apply_budget();
+        slab.apply_budget().unwrap();
         assert_eq!(slab.stack_bytes_max(), unbounded);
     });
 }

@@ -13,11 +13,23 @@ use crate::units::{CpuId, PageCount};
 
 /// The CPU that the thread pretends to run on.
 #[derive(Debug, Default)]
-pub struct ChosenCpu(Cell<CpuId>);
+pub struct ChosenCpu {
+    cpu: Cell<CpuId>,
+    /// Looks until it moves, and where to.
+    move_to: Cell<Option<(u32, CpuId)>>,
+}
 
 impl CurrentCpu for ChosenCpu {
     fn current_cpu(&self) -> CpuId {
-        self.0.get()
+        match self.move_to.get() {
+            Some((0, cpu)) => {
+                self.cpu.set(cpu);
+                self.move_to.set(None);
+            }
+            Some((looks, cpu)) => self.move_to.set(Some((looks - 1, cpu))),
+            None => {}
+        }
+        self.cpu.get()
     }
 }
 
@@ -67,7 +79,13 @@ pub struct PlainPlatform {
 impl PlainPlatform {
     /// Goes on as `cpu`.
     pub fn run_on(&self, cpu: CpuId) {
-        self.storage.0.0.0.set(cpu);
+        self.storage.0.0.cpu.set(cpu);
+    }
+
+    /// Goes on as `cpu` once the allocator has looked so many times which one it is: a thread that is moved in the midst of
+    /// an operation.
+    pub fn move_after(&self, looks: u32, cpu: CpuId) {
+        self.storage.0.0.move_to.set(Some((looks, cpu)));
     }
 }
 
