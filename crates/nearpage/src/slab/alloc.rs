@@ -4,7 +4,7 @@ use super::cache::Cache;
 use super::entry::EntryCode;
 use super::lists::Owner;
 use super::stats::{NodeEvents, RemoteReason};
-use super::tag::{Tag, mark, slab_of};
+use super::tag::{Tag, mark, owner_in};
 use super::tunables::{BATCH_IDLE, BATCH_MAX};
 use super::{CpuStack, KmemCache, ObjectStorage, SlabAllocator, SlabCpu};
 use crate::alloc::Request;
@@ -13,7 +13,7 @@ use crate::gfp::Gfp;
 use crate::pcp::Storage;
 use crate::platform::{Access, Platform};
 use crate::sync::Ordering;
-use crate::units::{Address, NodeId, NodeIndex, Order, PageCount, Pfn};
+use crate::units::{Address, NodeId, NodeIndex, Order, PageCount};
 
 /// Flags that mean nothing for the pages of a slab: nobody can move them.
 const NOT_FOR_SLABS: Gfp = Gfp::HIGHMEM.or(Gfp::MOVABLE).or(Gfp::THISNODE);
@@ -261,13 +261,11 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         }
     }
 
-    /// What the frame with this number says of its slab.
+    /// What the frame with this number says of its slab. Of a frame whose slab comes or goes meanwhile, nothing.
     #[inline]
     pub(super) fn owner_of(&self, frame: u32) -> Owner {
-        match self.pages.frame(self.frames.pfn(frame)) {
-            Some(frame) => Owner { tag: Tag::of(frame), slab: slab_of(frame) },
-            None => Owner { tag: Tag::NONE, slab: 0 },
-        }
+        let owner = self.pages.frame(self.frames.pfn(frame)).and_then(owner_in);
+        owner.unwrap_or(Owner { tag: Tag::NONE, slab: 0 })
     }
 
     /// The slabs of these entries are changed under the lock of a node's lists, for hosts that charge for it: Linux finds
@@ -278,12 +276,6 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
             let (frame, _) = code.frame(entry, self.frames.page_shift);
             self.pages.platform().touch_page(self.frames.pfn(frame), Access::Write);
         }
-    }
-
-    /// The frame of an address, counted from the machine's first, if it lies in the machine.
-    #[inline]
-    pub(super) fn number_of(&self, pfn: Pfn) -> Option<u32> {
-        self.pages.frame(pfn).map(|_| self.frames.number(pfn))
     }
 }
 

@@ -281,9 +281,9 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
             _ => {}
         }
         match self.codes(info.code).find(&info.geometry, owner.slab, entry) {
-            (_, None) => Err(not_an_object),
-            (descriptor, Some(index)) if descriptor.put(index) => Ok(()),
-            _ => Err(SlabCheckError::Twice { cache: name, address }),
+            None => Err(not_an_object),
+            Some((descriptor, index)) if descriptor.put(index) => Ok(()),
+            Some(_) => Err(SlabCheckError::Twice { cache: name, address }),
         }
     }
 
@@ -294,7 +294,7 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         self.each_entry(cache, &mut |entry, _| {
             let owner = self.owner_of(info.code.frame(entry, self.frames.page_shift).0);
             if owner.tag.is_slab()
-                && let (descriptor, Some(index)) = codes.find(&info.geometry, owner.slab, entry)
+                && let Some((descriptor, index)) = codes.find(&info.geometry, owner.slab, entry)
                 && descriptor.contains(index)
             {
                 descriptor.unput(index);

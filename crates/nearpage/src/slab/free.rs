@@ -236,8 +236,8 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
     pub(super) fn hand_out(&self, cache: &Cache<'m, P>, entry: u32) {
         let code = self.code_of(cache);
         let owner = self.owner_of(code.frame(entry, self.frames.page_shift).0);
-        let (_, index) = self.codes(code).find(&cache.geometry.get(), owner.slab, entry);
-        if let Some((word, bit)) = index.and_then(|index| self.hand(owner.slab, index)) {
+        let found = self.codes(code).find(&cache.geometry.get(), owner.slab, entry);
+        if let Some((word, bit)) = found.and_then(|(_, index)| self.hand(owner.slab, index)) {
             word.fetch_or(bit, Ordering::Relaxed);
         }
     }
@@ -251,8 +251,8 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         slab: u32,
     ) -> Result<(), ObjectError> {
         let address = code.address(entry);
-        let (_, index) = self.codes(code).find(&cache.geometry.get(), slab, entry);
-        let Some((word, bit)) = index.and_then(|index| self.hand(slab, index)) else {
+        let found = self.codes(code).find(&cache.geometry.get(), slab, entry);
+        let Some((word, bit)) = found.and_then(|(_, index)| self.hand(slab, index)) else {
             return Err(self.refuse(ObjectError::NotAnObject { address, cache: cache.name() }));
         };
         if word.fetch_and(!bit, Ordering::Relaxed) & bit == 0 {

@@ -490,6 +490,31 @@ fn a_flush_that_a_change_of_nodes_overtook_moves_nothing() {
     });
 }
 
+#[test]
+fn addresses_of_slabs_that_go_meanwhile_are_nobodys() {
+    one_node().run_slab(SlabConfig::default(), |slab| {
+        let cache = cache64(slab);
+        let object = take(slab, &cache, 1)[0];
+        slab.shrink(&cache).unwrap();
+        let frame = slab.pages().frame(object.pfn(12)).unwrap();
+        let (tag, number) = (tag::Tag::of(frame), tag::slab_of(frame));
+        // As somebody sees it who read the tag before the slab went, and the rest after: links of any kind.
+        for stale in [u32::MAX, u32::MAX - 1, 1 << 30, number + 1] {
+            frame.set_prev(stale);
+            assert_eq!((slab.owner(object), slab.usable_size(object)), (None, None));
+        }
+        frame.set_prev(u32::MAX);
+        // Told when they go home, which is where a slab is looked for.
+        slab.free(&cache, object).unwrap();
+        slab.free_bytes(object).unwrap();
+        slab.shrink(&cache).unwrap();
+        assert_eq!(misuses(slab), 2);
+        tag::mark(frame, tag, number);
+        slab.free(&cache, object).unwrap();
+        assert_eq!(slab.check_all().unwrap().held, 0);
+    });
+}
+
 /// Acquisitions of the list locks of nodes with memory, per message of hackbench: one object of 232 bytes and one
 /// of 1024 are allocated by a sender and freed by a receiver on another CPU.
 fn locks_per_message(local: LocalNode) -> f64 {
