@@ -53,7 +53,7 @@ impl<'s> SizeClasses<'s> {
         Ok(Self { shape, memory: slab.memory })
     }
 
-    /// Allocates `size` bytes near the CPU that asks.
+    /// Allocates `size` bytes near the CPU that asks. They are anything, or zeroes with `__GFP_ZERO`.
     ///
     /// # Errors
     /// [`SizeError`].
@@ -63,7 +63,25 @@ impl<'s> SizeClasses<'s> {
             ClassesShape::Rseq(core, classes) => core.alloc_bytes(classes, size as u64, gfp)?,
             _ => self.alloc_otherwise(size as u64, gfp)?,
         };
-        Ok(self.memory.pointer(address))
+        Ok(self.cleared(address, gfp))
+    }
+
+    /// Memory that nobody else has yet, cleared to its end if that was asked for.
+    #[inline(always)]
+    fn cleared(&self, address: Address, gfp: Gfp) -> NonNull<u8> {
+        let memory = self.memory.pointer(address);
+        if gfp.has(Gfp::ZERO) {
+            self.clear(memory);
+        }
+        memory
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn clear(&self, memory: NonNull<u8>) {
+        let bytes = self.usable_size(memory.as_ptr()).expect("it was just allocated");
+        // SAFETY: so many bytes may be used from there on, and their new owner does not have them yet.
+        unsafe { memory.write_bytes(0, bytes) };
     }
 
     #[cold]
@@ -87,7 +105,7 @@ impl<'s> SizeClasses<'s> {
         let address = with_classes!(self, core, classes => {
             core.alloc_bytes_aligned(classes, size, align, gfp, node)
         })?;
-        Ok(self.memory.pointer(address))
+        Ok(self.cleared(address, gfp))
     }
 
     /// Frees memory by its address.

@@ -172,6 +172,45 @@ fn values_are_dropped_and_free_themselves() {
 }
 
 #[test]
+fn objects_are_cleared_if_asked() {
+    for use_rseq in [true, false] {
+        let memory = Memory::builder().bytes_per_node(64 << 20).use_rseq(use_rseq).build().unwrap();
+        let slab = memory.slab(SlabConfig::default()).unwrap();
+        let cache = slab.create(CacheOptions::new("cleared", 100)).unwrap();
+        let classes = slab.size_classes().unwrap();
+        let node = memory.topology().nodes()[0].id;
+        let zero = Gfp::KERNEL.or(Gfp::ZERO);
+        let one = |gfp| {
+            let mut objects = [std::ptr::null_mut()];
+            assert_eq!(cache.alloc_bulk(gfp, &mut objects), Ok(1));
+            NonNull::new(objects[0]).unwrap()
+        };
+        let ways: [&dyn Fn(Gfp) -> NonNull<u8>; 6] = [
+            &|gfp| cache.alloc(gfp).unwrap(),
+            &|gfp| cache.alloc_node(gfp, node).unwrap(),
+            &one,
+            &|gfp| classes.alloc(1000, gfp).unwrap(),
+            &|gfp| classes.alloc_aligned(100, 64, gfp, Some(node)).unwrap(),
+            &|gfp| classes.alloc(10_000, gfp).unwrap(),
+        ];
+        for (way, alloc) in ways.iter().enumerate() {
+            let object = alloc(Gfp::KERNEL);
+            let bytes = classes.usable_size(object.as_ptr()).unwrap();
+            // SAFETY: so many bytes are ours; both objects are freed once.
+            unsafe {
+                object.write_bytes(7, bytes);
+                classes.free(object).unwrap();
+                let again = alloc(zero);
+                assert_eq!(again, object, "{way}: what was freed last");
+                let cleared = std::slice::from_raw_parts(again.as_ptr(), bytes);
+                assert!(cleared.iter().all(|&byte| byte == 0), "{way}");
+                classes.free(again).unwrap();
+            }
+        }
+    }
+}
+
+#[test]
 fn bulk_gives_as_many_as_asked() {
     let memory = Memory::builder().bytes_per_node(64 << 20).build().unwrap();
     let slab = memory.slab(SlabConfig::default()).unwrap();

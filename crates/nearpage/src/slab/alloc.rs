@@ -15,11 +15,12 @@ use crate::platform::{Access, Platform};
 use crate::sync::Ordering;
 use crate::units::{Address, NodeId, NodeIndex, Order, PageCount};
 
-/// Flags that mean nothing for the pages of a slab: nobody can move them.
-const NOT_FOR_SLABS: Gfp = Gfp::HIGHMEM.or(Gfp::MOVABLE).or(Gfp::THISNODE);
+/// Flags that mean nothing for the pages of a slab: nobody can move them, and what is to be cleared are objects.
+const NOT_FOR_SLABS: Gfp = Gfp::HIGHMEM.or(Gfp::MOVABLE).or(Gfp::THISNODE).or(Gfp::ZERO);
 
 impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
-    /// Allocates an object near the CPU that asks.
+    /// Allocates an object near the CPU that asks. Its memory is not touched: who sees it clears it if `gfp` has
+    /// `__GFP_ZERO`, as with pages.
     ///
     /// # Errors
     /// [`AllocError`] of the pages for a new slab.

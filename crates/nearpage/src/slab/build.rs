@@ -11,6 +11,7 @@ use super::geometry::{GeometryCell, Rules};
 use super::lists::Alien;
 use super::node::CacheNode;
 use super::stats::CpuEvents;
+use super::tag::Tag;
 use super::tunables::LIMIT_MAX;
 use super::{CpuStack, ObjectStorage, SlabAllocator, SlabConfig, SlabCpu};
 use crate::alloc::{BuildError, CACHES_MAX, COUNTED, Carver, PageAllocator, Plan};
@@ -225,7 +226,7 @@ fn carve_cache<'m, P: Platform<Storage: ObjectStorage>>(
             stack,
             // A table that is not empty has a CPU.
             exclusion: &cpu.or(any).ok_or(OutOfMetadata)?.exclusion,
-            tag: AtomicU32::new(0),
+            tag: AtomicU32::new(Tag::NOBODY.0),
             refilled: AtomicU32::new(0),
             pops_reaped: OwnedCounter::new(),
         })

@@ -166,7 +166,7 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         let tunables = Tunables::of(geometry.size, cpus, nodes, page_bytes);
         self.begin_nodes(cache, &geometry);
         for (stack, cpu) in cache.stacks.iter().zip(self.cpus) {
-            let tag = cpu.as_ref().map_or(Tag::NONE, |cpu| cache.tag(cpu.effective()));
+            let tag = cpu.as_ref().map_or(Tag::NOBODY, |cpu| cache.tag(cpu.effective()));
             stack.tag.store(tag.0, Ordering::Relaxed);
             stack.refilled.store(0, Ordering::Relaxed);
             stack.pops_reaped.set(P::Storage::stack_counts(&stack.stack).pops);

@@ -192,6 +192,8 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
     pub(super) fn node_stats_of(&self, cache: &Cache<'m, P>, node: NodeIndex) -> NodeStats {
         let node = cache.node(node);
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        // Before the lists, as everywhere: a fork holds all of them in that order.
+        let alien = node.aliens().map(|(_, alien)| alien.lock().entries().len() as u64).sum();
         let lists = node.look();
         let events = &node.events;
         NodeStats {
@@ -206,7 +208,7 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
             slabs: lists.slabs() as u64,
             objects_free: lists.objects_free as u64,
             shared: lists.shared().len() as u64,
-            alien: node.aliens().map(|(_, alien)| alien.lock().entries().len() as u64).sum(),
+            alien,
         }
     }
 }

@@ -30,6 +30,10 @@ impl Tag {
     /// A tag that no frame of a slab has.
     pub const NONE: Tag = Tag(0);
 
+    /// A tag that no frame has, whatever its page is for: the cache has the number that is not used. What stacks say of CPUs
+    /// that there are not; [`NONE`](Self::NONE) may be a link on a list of free pages.
+    pub const NOBODY: Tag = Tag(SLAB | CACHE_MASK);
+
     /// The tag of slabs of a cache on a node.
     #[inline(always)]
     pub const fn new(cache: u16, node: NodeIndex) -> Tag {

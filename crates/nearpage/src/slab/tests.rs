@@ -782,6 +782,22 @@ fn a_cpu_that_the_topology_does_not_have_is_served() {
 }
 
 #[test]
+fn a_wrong_free_on_a_cpu_between_others_is_refused_at_once() {
+    TestMachine::new().node(0, 16_384, &[0, 2]).run_slab(SlabConfig::default(), |slab| {
+        let cache = cache64(slab);
+        // The id of no CPU, in the midst of the table.
+        run_on(slab, 1);
+        let page = slab.pages().alloc(crate::alloc::Request::new(Order(0), Gfp::KERNEL)).unwrap();
+        let frame = slab.pages().frame(page).unwrap();
+        let address = Address::of(page, 12);
+        for link in [0, 1, crate::frame::NO_FRAME] {
+            frame.set_next(link);
+            assert_eq!(slab.free(&cache, address), Err(ObjectError::NotOfSlab { address }));
+        }
+    });
+}
+
+#[test]
 fn there_is_one_slab_allocator() {
     one_node().run_slab(SlabConfig::default(), |slab| {
         let config = SlabConfig::default();
