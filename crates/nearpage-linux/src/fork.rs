@@ -203,8 +203,8 @@ impl<P: Platform + 'static> StoppedCpu<P> {
             if on.is_some() {
                 return Some(Self { storage, pagesets, on });
             }
-            // Rings need the kernel's help, which a sandbox that was entered later may deny.
-            let is_denied = !P::Storage::EXACT && Call::Membarrier.probe().is_err();
+            // Sequences need the kernel's help, which a sandbox that was entered later may deny.
+            let is_denied = P::Storage::CHECKS_CPU && Call::Membarrier.probe().is_err();
             if is_denied || start.elapsed() > WAIT_MAX {
                 return None;
             }

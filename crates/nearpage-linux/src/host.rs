@@ -7,13 +7,12 @@ use std::time::Instant;
 
 use nearpage::error::{FreeError, PageLockError};
 use nearpage::pcp::Storage;
-use nearpage::pcp::serial::{CurrentCpu, SerialStorage, TryLock};
 use nearpage::platform::{Lock, Parked, ParkedThread, Platform, Shortage};
 use nearpage::slab::ObjectError;
-use nearpage::units::{CpuId, PageCount};
+use nearpage::units::PageCount;
 
 use crate::futex;
-use crate::rseq::{Area, RingStorage};
+use crate::rseq::RingStorage;
 use crate::tell::tell;
 
 /// The lock of a zone: the standard library's, which sleeps on a futex, so that a holder that lost its CPU
@@ -34,7 +33,7 @@ impl<T> Lock<T> for HostLock<T> {
 
     fn lock(&self) -> MutexGuard<'_, T> {
         // A pause is 10 to 50 ns.
-        const TRIES: u32 = 300;
+        const TRIES: u32 = 3000;
         // The core's own assertions may panic under the lock; they panic before they change anything.
         for _ in 0..TRIES {
             match self.0.try_lock() {
@@ -46,35 +45,6 @@ impl<T> Lock<T> for HostLock<T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
-
-/// The CPU that a thread runs on: from its `struct rseq` if the C library registered one, else as
-/// `sched_getcpu(3)` tells it.
-#[derive(Debug)]
-pub struct GetCpu {
-    area: Option<Area>,
-}
-
-impl Default for GetCpu {
-    fn default() -> Self {
-        Self { area: Area::of_glibc().ok() }
-    }
-}
-
-impl CurrentCpu for GetCpu {
-    #[inline]
-    fn current_cpu(&self) -> CpuId {
-        if let Some(area) = self.area {
-            return area.current_cpu();
-        }
-        // SAFETY: sched_getcpu reads; it has no preconditions.
-        let cpu = unsafe { libc::sched_getcpu() };
-        // It fails on kernels that have no such call; no CPU has the id that -1 becomes.
-        CpuId(cpu as u32)
-    }
-}
-
-/// Storage under a try-lock per CPU, for processes without restartable sequences.
-pub type LockedStorage = SerialStorage<TryLock<GetCpu>>;
 
 /// What a user of memory can do when it gets short. Called with no lock held, from the thread that
 /// allocates. The callbacks may free pages and drain, not allocate.

@@ -22,7 +22,8 @@ use nearpage::units::{Address, CpuId, NodeId, NodeIndex, PageCount};
 
 use crate::builder::metadata_region;
 use crate::fork::Registration;
-use crate::host::{Host, LockedStorage};
+use crate::host::Host;
+use crate::locked::LockedStorage;
 use crate::memory::{Allocator, Memory, MemoryError, text};
 use crate::numa::Binding;
 use crate::region::Region;

@@ -13,7 +13,8 @@ use core::arch::asm;
 
 use nearpage::pcp::{Pop, Push};
 
-use super::{MOVED, RingList};
+use super::MOVED;
+use crate::ring::RingList;
 
 /// The CPU that this thread runs on: `rseq->cpu_id`.
 #[inline(always)]

@@ -2,7 +2,8 @@
 
 use nearpage::pcp::Push;
 
-use super::{MOVED, RingList};
+use super::MOVED;
+use crate::ring::RingList;
 
 /// The CPU that this thread runs on: none that has lists.
 pub fn current_cpu(_area: isize) -> u32 {

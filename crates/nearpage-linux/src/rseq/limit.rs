@@ -4,7 +4,8 @@ use nearpage::pcp::{LISTS, Pop, Push, Storage};
 use nearpage::sync::AtomicU32;
 use nearpage::units::CpuId;
 
-use super::{RingList, RingStorage, Unavailable, sequences};
+use super::{RingStorage, Unavailable, sequences};
+use crate::ring::RingList;
 
 /// A list of numbers for each CPU, and nothing else: no frames, no zones, no tuning.
 pub struct BareLists {

@@ -2,16 +2,17 @@
 
 use nearpage::pcp::storage::{EachList, ListCounts, Pop, Push, Storage};
 use nearpage::slab::ObjectStorage;
-use nearpage::sync::{AtomicU32, Ordering};
+use nearpage::sync::AtomicU32;
 use nearpage::units::CpuId;
 
-use super::{CpuState, Here, MOVED, RingList, RingStorage, pop_cold_stopped, sequences};
+use super::{CpuState, Here, MOVED, RingStorage, sequences};
+use crate::ring::RingList;
 
 impl ObjectStorage for RingStorage {
     type Stack<'m> = RingList<'m>;
 
     fn stack<'m>(cpu: CpuId, entries: &'m [AtomicU32]) -> RingList<'m> {
-        <Self as Storage>::list(cpu, entries)
+        RingList::new(cpu, entries)
     }
 
     #[inline(always)]
@@ -40,7 +41,7 @@ impl ObjectStorage for RingStorage {
 
     fn pop_oldest(&self, on: &Here<'_>, stack: &RingList<'_>, out: &mut [u32]) -> usize {
         if on.stopped.is_some() {
-            return pop_cold_stopped(stack, out);
+            return stack.pop_cold(out);
         }
         match sequences::pop_cold(on.area, stack, out) {
             MOVED => 0,
@@ -49,22 +50,19 @@ impl ObjectStorage for RingStorage {
     }
 
     fn stack_counts(stack: &RingList<'_>) -> ListCounts {
-        <Self as Storage>::counts(stack)
+        stack.counts()
     }
 
     fn stack_limit(stack: &RingList<'_>) -> u32 {
-        <Self as Storage>::limit(stack)
+        stack.limit()
     }
 
     fn set_stack_limit(stack: &RingList<'_>, entries: u32) -> u32 {
-        <Self as Storage>::set_limit(stack, entries)
+        stack.set_limit(entries)
     }
 
     fn each_entry(stack: &RingList<'_>, each: &mut dyn FnMut(u32)) {
-        let cursor = stack.cursor.load(Ordering::Relaxed);
-        for position in 1..=<Self as Storage>::counts(stack).count as u64 {
-            each(stack.entry(cursor.wrapping_sub(position)));
-        }
+        stack.for_each(each);
     }
 
     fn stop_stacks<'a>(

@@ -6,14 +6,15 @@
 //! starts over, so no input register is written to. `rseq(2)`, `linux/rseq.h`.
 //!
 //! Register `area` holds the distance of this thread's `struct rseq` from the thread pointer, `list`
-//! the address of a [`super::RingList`].
+//! the address of a [`RingList`].
 
 use core::arch::asm;
 use core::hint::cold_path;
 
 use nearpage::pcp::{Pop, Push};
 
-use super::{MOVED, RingList};
+use super::MOVED;
+use crate::ring::RingList;
 
 /// Where `limit` and `mask` begin in the 64 bits from `owner` on.
 const LIMIT_SHIFT: usize =

@@ -13,7 +13,8 @@ use nearpage::slab::{
 use nearpage::units::{Address, NodeId, PageCount};
 
 use super::{Core, NotDestroyed, Shape, SlabAllocator, address_of};
-use crate::host::{Host, LockedStorage};
+use crate::host::Host;
+use crate::locked::LockedStorage;
 use crate::memory::Memory;
 use crate::rseq::RingStorage;
 

@@ -8,7 +8,8 @@ use nearpage::slab::{self, CreateError};
 use nearpage::units::{Address, NodeId};
 
 use super::{Core, Shape, SlabAllocator, address_of};
-use crate::host::{Host, LockedStorage};
+use crate::host::Host;
+use crate::locked::LockedStorage;
 use crate::memory::Memory;
 use crate::rseq::RingStorage;
 

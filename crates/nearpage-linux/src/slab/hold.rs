@@ -32,9 +32,9 @@ where
         let start = Instant::now();
         let wait = || {
             std::thread::yield_now();
-            // Rings need the kernel's help, which a sandbox that was entered later may deny.
-            let is_denied =
-                !<P::Storage as nearpage::pcp::Storage>::EXACT && Call::Membarrier.probe().is_err();
+            // Sequences need the kernel's help, which a sandbox that was entered later may deny.
+            let is_denied = <P::Storage as nearpage::pcp::Storage>::CHECKS_CPU
+                && Call::Membarrier.probe().is_err();
             !is_denied && start.elapsed() < WAIT_MAX
         };
         self.parts.hold(storage, wait, |piece| held.push(piece));

@@ -6,7 +6,7 @@ use nearpage::pcp::storage::{EachList, ListCounts};
 use nearpage::pcp::{Pop, Push, Storage};
 use nearpage::sync::AtomicU32;
 use nearpage::units::{CpuId, Order};
-use nearpage_linux::host::GetCpu;
+use nearpage_linux::locked::GetCpu;
 use nearpage_linux::rseq::RingStorage;
 
 /// Linked lists that anybody enters at any time.
@@ -54,6 +54,7 @@ impl Storage for BrokenRings {
     type PerCpu = PerCpu;
     type OnCpu<'a> = OnCpu<'a>;
     const EXACT: bool = RingStorage::EXACT;
+    const CHECKS_CPU: bool = RingStorage::CHECKS_CPU;
 
     fn ring_entries(order: Order, high_max: u32) -> u32 {
         RingStorage::ring_entries(order, high_max)

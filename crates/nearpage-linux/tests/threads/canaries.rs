@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use nearpage::pcp::Storage;
 use nearpage::pcp::serial::SerialStorage;
 use nearpage::units::PageCount;
-use nearpage_linux::host::LockedStorage;
+use nearpage_linux::locked::LockedStorage;
 use nearpage_linux::rseq::RingStorage;
 
 use super::affinity;

@@ -285,13 +285,13 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         self.cpus.get(id.0 as usize).filter(|cpu| cpu.is_known())
     }
 
-    /// This CPU's pageset for the zone that its requests for `kind` prefer. Storages that are not exact find out
-    /// by themselves that a pageset is another's or nobody's: their operations answer that this is not its CPU.
+    /// This CPU's pageset for the zone that its requests for `kind` prefer: what is found may be another CPU's, or
+    /// nobody's.
     #[inline(always)]
     fn home(&self, kind: ZoneKind) -> Option<&'m Pageset<'m, P>> {
         let cpu = self.platform.storage().current_cpu();
         let pageset = self.homes[kind.index()].slot(cpu.0 as usize).get();
-        (!P::Storage::EXACT || pageset.owner().cpu == cpu).then_some(pageset)
+        (P::Storage::CHECKS_CPU || pageset.owner().cpu == cpu).then_some(pageset)
     }
 
     /// The CPU that this thread runs on, if its id is in the topology and it is on. Others have no pagesets to

@@ -80,6 +80,9 @@ pub trait Storage {
     /// Whether lists and tuning state move together, so that each operation may update the tuning.
     /// Otherwise the tuning learns of single operations at the next refill or drain only.
     const EXACT: bool;
+    /// Whether each operation finds out by itself that this thread is not on the list's CPU, and answers so.
+    /// Otherwise who looks for a CPU's lists compares first.
+    const CHECKS_CPU: bool = false;
 
     /// Entries that a list of `order` needs in memory of its own, if the pagesets of a zone may hold
     /// `high_max` pages: a power of two, or 0 for storages that link frames.

@@ -254,7 +254,7 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
                 self.take_back(cache, code, entry, slab_of(frame))?;
             }
             if let Some(on) = storage.enter(cpu, stack.exclusion)
-                && (!P::Storage::EXACT || tag == stack.tag())
+                && (P::Storage::CHECKS_CPU || tag == stack.tag())
                 && storage.push_object(&on, &stack.stack, entry).is_done()
             {
                 return Ok(());

@@ -34,7 +34,7 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
             }
             if let Some(on) = storage.enter(cpu, stack.exclusion)
                 // Who excludes others knows the CPU's node only now; a sequence knows nothing of it.
-                && (!P::Storage::EXACT || Tag::of(frame) == stack.tag())
+                && (P::Storage::CHECKS_CPU || Tag::of(frame) == stack.tag())
                 && storage.push_object(&on, &stack.stack, entry).is_done()
             {
                 return Ok(());

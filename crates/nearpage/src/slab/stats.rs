@@ -192,7 +192,7 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
     pub(super) fn node_stats_of(&self, cache: &Cache<'m, P>, node: NodeIndex) -> NodeStats {
         let node = cache.node(node);
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        // Before the lists, as everywhere: a fork holds all of them in that order.
+        // Before the lists are held: who holds everything (`hold.rs`) takes the alien stacks first.
         let alien = node.aliens().map(|(_, alien)| alien.lock().entries().len() as u64).sum();
         let lists = node.look();
         let events = &node.events;
