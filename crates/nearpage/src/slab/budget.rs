@@ -21,13 +21,13 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
     }
 
     /// Deals the budget out anew, and brings home what stacks hold above their new limits: to be called after the settings
-    /// of the page allocator changed.
+    /// of the page allocator changed. The next round of reaping would notice too.
     ///
     /// # Errors
     /// [`StacksBusy`] of the first CPU whose stacks could not be had: what it holds above its limit goes home as
     /// it frees, or with the next call.
     pub fn apply_budget(&self) -> Result<(), StacksBusy> {
-        self.deal_out_budget(&self.registry.lock())
+        self.deal_out_budget(&mut self.registry.lock())
     }
 
     fn bytes_of(&self, tunables: &Tunables, geometry: &Geometry) -> u64 {
@@ -35,7 +35,8 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         tunables.most_kept(cpus, self.node_count() as u64) * geometry.size as u64
     }
 
-    pub(super) fn deal_out_budget(&self, _registry: &Registry) -> Result<(), StacksBusy> {
+    pub(super) fn deal_out_budget(&self, registry: &mut Registry) -> Result<(), StacksBusy> {
+        registry.budget_kbytes = self.pages.settings().pageset_budget_kbytes;
         let page_bytes = 1 << self.frames.page_shift;
         let (cpus, nodes) = (self.cpu_count as usize, self.node_count());
         let full = |info: &CacheInfo| Tunables::of(info.geometry.size, cpus, nodes, page_bytes);

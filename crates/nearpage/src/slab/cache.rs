@@ -104,6 +104,8 @@ impl<'m, P: Platform<Storage: ObjectStorage>> Cache<'m, P> {
 #[derive(Debug, Default)]
 pub(super) struct Registry {
     pub(super) caches: usize,
+    /// The budget that was dealt out last.
+    pub(super) budget_kbytes: Option<u64>,
 }
 
 /// A cache of objects of one size (`struct kmem_cache`).
@@ -182,7 +184,7 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         *cache.info.lock() = Some(CacheInfo { options, geometry, tunables, code });
         registry.caches += 1;
         // What other caches hold above their limits goes home as they free.
-        let _ = self.deal_out_budget(&registry);
+        let _ = self.deal_out_budget(&mut registry);
         Ok(KmemCache { cache, stacks: cache.stacks, code, options, geometry })
     }
 
@@ -234,7 +236,7 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         self.shrink_nodes(cache.cache);
         *cache.cache.info.lock() = None;
         registry.caches -= 1;
-        let _ = self.deal_out_budget(&registry);
+        let _ = self.deal_out_budget(&mut registry);
         Ok(())
     }
 

@@ -53,15 +53,16 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
     /// One round of reaping for a CPU: of each cache, one alien stack goes home, a fifth of a stack that nobody
     /// took from goes back, and so do free slabs that nobody used. `mm/slab.c: cache_reap`. The turn of a node that no
     /// CPU looks to, which Linux never reaps, comes with its alien stack. A CPU whose node changed, or that was
-    /// switched off, is dealt with first.
+    /// switched on or off, is dealt with first, and so is a new budget.
     ///
     /// # Errors
     /// [`StacksBusy`]. A CPU that the topology does not have has no stacks, and one that is off none to reap.
     pub fn reap_cpu(&self, cpu: CpuId) -> Result<(), StacksBusy> {
         let Some(Some(cpu)) = self.cpus.get(cpu.0 as usize) else { return Ok(()) };
-        let registry = self.registry.lock();
-        if self.refresh_cpu(cpu)? {
-            self.settle_nodes(&registry)?;
+        let mut registry = self.registry.lock();
+        let budget_kbytes = self.pages.settings().pageset_budget_kbytes;
+        if self.refresh_cpu(cpu)? || registry.budget_kbytes != budget_kbytes {
+            self.settle_nodes(&mut registry)?;
         }
         if !cpu.is_on() {
             return Ok(());
@@ -184,9 +185,9 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
     /// [`StacksBusy`] of the first CPU whose stacks could not be had; it keeps its node until the next call, or until it
     /// is [reaped](Self::reap_cpu).
     pub fn refresh_nodes(&self) -> Result<(), StacksBusy> {
-        let registry = self.registry.lock();
+        let mut registry = self.registry.lock();
         let refreshed = self.each_cpu(|cpu| self.refresh_cpu(cpu).map(drop));
-        refreshed.and(self.settle_nodes(&registry))
+        refreshed.and(self.settle_nodes(&mut registry))
     }
 
     /// Empties the stacks of a CPU if its node is another one now, or if it was switched on or off; returns whether.
@@ -209,7 +210,7 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
     }
 
     /// What follows from the nodes of CPUs: limits, and nodes that no CPU looks to keep nothing ready.
-    fn settle_nodes(&self, registry: &Registry) -> Result<(), StacksBusy> {
+    fn settle_nodes(&self, registry: &mut Registry) -> Result<(), StacksBusy> {
         let dealt_out = self.deal_out_budget(registry);
         for node in self.node_indexes().filter(|&node| self.cpus_of(node) == 0) {
             for (cache, _) in self.live_caches() {
