@@ -52,9 +52,14 @@ impl<T> Lock<T> for PlainLock<T> {
     }
 }
 
+/// The plainest platform.
+pub type PlainPlatform = Plain<false>;
+/// The same, [`HARDENED`](Platform::HARDENED).
+pub type HardenedPlatform = Plain<true>;
+
 /// A platform for tests: the CPU is what the test says, refused frees and calls for help are counted.
 #[derive(Debug, Default)]
-pub struct PlainPlatform {
+pub struct Plain<const HARDENED: bool> {
     storage: SerialStorage<Single<ChosenCpu>>,
     /// Refused frees so far.
     pub misuses: Cell<u64>,
@@ -76,7 +81,7 @@ pub struct PlainPlatform {
     pub lock_misuses: Cell<u64>,
 }
 
-impl PlainPlatform {
+impl<const HARDENED: bool> Plain<HARDENED> {
     /// Goes on as `cpu`.
     pub fn run_on(&self, cpu: CpuId) {
         self.storage.0.0.cpu.set(cpu);
@@ -93,7 +98,8 @@ fn count(counter: &Cell<u64>) {
     counter.set(counter.get() + 1);
 }
 
-impl Platform for PlainPlatform {
+impl<const HARDENED: bool> Platform for Plain<HARDENED> {
+    const HARDENED: bool = HARDENED;
     type Lock<T> = PlainLock<T>;
     type Storage = SerialStorage<Single<ChosenCpu>>;
     const BACKGROUND_RECLAIM: bool = true;
