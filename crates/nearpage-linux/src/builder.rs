@@ -20,6 +20,7 @@ use crate::memory::{Allocator, FRAME_SHIFT, Memory, MemoryError, StorageInUse};
 use crate::numa::{BindMode, Binding};
 use crate::region::{Region, whole_pages};
 use crate::rseq::{Area, RingStorage, Unavailable};
+use crate::slab::Objects;
 use crate::tell::tell;
 
 /// Bytes of a section: nodes' ranges begin at multiples of it, so that no two share a section.
@@ -205,8 +206,9 @@ impl MemoryBuilder {
             .filter(|(_, range)| !range.is_empty())
             .collect();
         let huge_pages = std::mem::take(&mut self.huge_pages);
+        let objects = Objects::default();
         let (allocator, metadata, storage, registration) =
-            self.allocator(topology.get(), &mut binding, use_rseq)?;
+            self.allocator(topology.get(), &mut binding, use_rseq, &objects)?;
         let memory = Memory {
             _registration: registration,
             allocator,
@@ -215,6 +217,7 @@ impl MemoryBuilder {
             node_ranges,
             huge_pages,
             growth: Growth::new(),
+            objects,
             region,
             _metadata: metadata,
             _topology: topology,
@@ -264,6 +267,7 @@ impl MemoryBuilder {
         topology: Topology<'static>,
         binding: &mut Binding,
         use_rseq: bool,
+        objects: &Objects,
     ) -> Result<(Allocator, Vec<Region>, StorageInUse, Registration), MemoryError> {
         let config = Config {
             model: self.model,
@@ -283,22 +287,24 @@ impl MemoryBuilder {
         let mut maker = Maker { topology, config, binding, metadata: &mut metadata };
         let (allocator, in_use, registration) = match (storage.map(rings), self.hardened) {
             (Ok((storage, twin)), false) => {
-                let host = Host::new(storage, pressure, on_misuse);
+                let host = Host::new(storage, pressure, on_misuse).with_objects(objects);
                 let (made, registration) = maker.make(host, twin)?;
                 (Allocator::Rseq(made), StorageInUse::Rseq, registration)
             }
             (Ok((storage, twin)), true) => {
-                let host = Host::new(storage, pressure, on_misuse);
+                let host = Host::new(storage, pressure, on_misuse).with_objects(objects);
                 let (made, registration) = maker.make(host, twin)?;
                 (Allocator::RseqHardened(made), StorageInUse::Rseq, registration)
             }
             (Err(why), false) => {
-                let host = Host::new(LockedStorage::default(), pressure, on_misuse);
+                let host =
+                    Host::new(LockedStorage::default(), pressure, on_misuse).with_objects(objects);
                 let (made, registration) = maker.make(host, LockedStorage::default())?;
                 (Allocator::Locked(made), why, registration)
             }
             (Err(why), true) => {
-                let host = Host::new(LockedStorage::default(), pressure, on_misuse);
+                let host =
+                    Host::new(LockedStorage::default(), pressure, on_misuse).with_objects(objects);
                 let (made, registration) = maker.make(host, LockedStorage::default())?;
                 (Allocator::LockedHardened(made), why, registration)
             }

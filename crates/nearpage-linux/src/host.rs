@@ -14,6 +14,7 @@ use nearpage::units::PageCount;
 
 use crate::futex;
 use crate::rseq::RingStorage;
+use crate::slab::Objects;
 use crate::tell::tell;
 
 /// The lock of a zone: the standard library's, which sleeps on a futex, so that a holder that lost its CPU
@@ -131,6 +132,7 @@ pub struct Host<S, const HARDENED: bool> {
     on_misuse: OnMisuse,
     /// Boxed, so that nothing in a `Memory` changes: see `PageAllocator`.
     misuses: Box<AtomicU64>,
+    objects: Objects,
     start: Instant,
 }
 
@@ -142,8 +144,14 @@ impl<S, const HARDENED: bool> Host<S, HARDENED> {
             pressure,
             on_misuse,
             misuses: Box::new(AtomicU64::new(0)),
+            objects: Objects::default(),
             start: Instant::now(),
         }
+    }
+
+    /// The host of a memory with this place for a slab allocator.
+    pub(crate) fn with_objects(self, objects: &Objects) -> Self {
+        Self { objects: objects.clone(), ..self }
     }
 
     /// Frees and unlocks that were refused so far.
@@ -197,7 +205,10 @@ impl<S: Storage, const HARDENED: bool> Platform for Host<S, HARDENED> {
     }
 
     fn direct_reclaim(&self, shortage: Shortage) -> PageCount {
-        self.pressure.direct(&shortage)
+        let freed = self.pressure.direct(&shortage);
+        let wanted = shortage.order.pages();
+        // Stacks that threads work with are the last to be emptied.
+        if freed >= wanted { freed } else { PageCount(freed.0 + self.objects.shrink(self).0) }
     }
 
     fn node_reclaim(&self, shortage: Shortage) -> NodeReclaimed {

@@ -31,6 +31,7 @@ use crate::placement::{Placement, PlacementReport};
 use crate::prefault::Progress;
 use crate::region::{Region, whole_pages};
 use crate::rseq::{Area, RingStorage, Unavailable};
+use crate::slab::Objects;
 use crate::trim::trim_zone;
 
 /// Bytes of a frame: 4 KiB whatever the kernel's page size is.
@@ -124,6 +125,7 @@ pub struct Memory {
     pub(crate) node_ranges: Vec<(NodeId, PfnRange)>,
     pub(crate) huge_pages: HugePagesByNode,
     pub(crate) growth: Growth,
+    pub(crate) objects: Objects,
     pub(crate) region: Region,
     pub(crate) _metadata: Vec<Region>,
     pub(crate) _topology: crate::builder::OwnedTopology,

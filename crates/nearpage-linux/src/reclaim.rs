@@ -344,7 +344,10 @@ impl Worker {
             if missing == 0 || self.stop.load(Ordering::Relaxed) {
                 return;
             }
-            let freed = self.reclaim.shrink_in_background(node, missing.max(CLUSTER_PAGES));
+            let mut freed = self.reclaim.shrink_in_background(node, missing.max(CLUSTER_PAGES));
+            if freed < missing {
+                freed += memory.shrink_objects().0;
+            }
             // What shrinkers free lies in this CPU's caches first.
             let drained = memory.drain_all().map_or(0, |pages| pages.0);
             if freed + drained == 0 {
@@ -356,6 +359,7 @@ impl Worker {
     fn tidy(&self, memory: &Memory) {
         // A CPU that somebody else drains just now decays the next time.
         let _ = memory.decay();
+        memory.reap_objects();
         if self.options.trims {
             add(&self.reclaim.shared.trimmed_pages, memory.trim_free().0);
         }

@@ -4,14 +4,30 @@
 //! [`SizeClasses`] memory of any size. Metadata lies on the node that it describes, as that of the pages does: a
 //! line of 64 bytes for each frame, of which only those of slabs are ever touched.
 
+/// Calls one expression on whichever shape there is.
+macro_rules! with_shape {
+    ($shape:expr, $core:ident => $body:expr) => {
+        match $shape {
+            $crate::slab::Shape::Rseq($core) => $body,
+            $crate::slab::Shape::RseqHardened($core) => $body,
+            $crate::slab::Shape::Locked($core) => $body,
+            $crate::slab::Shape::LockedHardened($core) => $body,
+        }
+    };
+}
+
 mod cache;
 mod classes;
 mod hold;
 mod typed;
+mod upkeep;
 
 use std::fmt;
 use std::ptr::NonNull;
+use std::sync::Arc;
 
+use nearpage::alloc::{Access, CpuError};
+use nearpage::error::UnknownNode;
 use nearpage::slab::{
     self, CacheOptions, CreateError, LiveObjects, SlabCheckError, SlabChecked, SlabConfig,
     StacksBusy,
@@ -30,6 +46,8 @@ use crate::rseq::RingStorage;
 pub use cache::KmemCache;
 pub use classes::SizeClasses;
 pub use typed::{ObjectBox, TypedCache};
+pub(crate) use upkeep::Objects;
+use upkeep::Place;
 
 /// The core's allocator, in one of the four shapes that a memory has.
 pub(crate) type Core<'a, S, const HARDENED: bool> =
@@ -43,19 +61,15 @@ pub(crate) enum Shape<'a> {
     LockedHardened(Core<'a, LockedStorage, true>),
 }
 
-/// Calls one expression on whichever shape there is.
+/// The same on that of a slab allocator.
 macro_rules! with_slab {
-    ($slab:expr, $core:ident => $body:expr) => {
-        match &$slab.shape {
-            $crate::slab::Shape::Rseq($core) => $body,
-            $crate::slab::Shape::RseqHardened($core) => $body,
-            $crate::slab::Shape::Locked($core) => $body,
-            $crate::slab::Shape::LockedHardened($core) => $body,
-        }
-    };
+    ($slab:expr, $core:ident => $body:expr) => { with_shape!(&*$slab.shape, $core => $body) };
 }
 
 /// Caches of objects on a memory. A memory can have one in its life.
+///
+/// The memory's background thread ([`Reclaim::start`](crate::reclaim::Reclaim::start)) reaps it, and a request that
+/// finds no memory has what it keeps given back. Without that thread, call [`reap`](Self::reap) every two seconds.
 ///
 /// ```
 /// use nearpage::slab::{CacheOptions, SlabConfig};
@@ -69,9 +83,10 @@ macro_rules! with_slab {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct SlabAllocator<'a> {
-    // Dropped in this order: forks and the core refer to the metadata.
+    // Dropped in this order: whoever looks after it, forks and the core refer to the metadata.
+    _place: Place,
     _registration: Registration,
-    shape: Shape<'a>,
+    shape: Arc<Shape<'a>>,
     memory: &'a Memory,
     _metadata: Vec<Region>,
 }
@@ -103,7 +118,9 @@ impl Memory {
                 (Shape::LockedHardened(core), registration)
             }
         };
+        let shape = Arc::new(shape);
         Ok(SlabAllocator {
+            _place: Place::take(&self.objects, &shape),
             _registration: registration,
             shape,
             memory: self,
@@ -239,6 +256,32 @@ impl<'a> SlabAllocator<'a> {
         Ok(pages)
     }
 
+    /// Says who may use the memory of a node, with what follows for objects: as [`Memory::set_access`], with stacks
+    /// emptied before and the nodes of CPUs computed after.
+    ///
+    /// # Errors
+    /// [`UnknownNode`]; nothing is changed then.
+    pub fn set_access(&self, node: NodeId, access: Access) -> Result<(), UnknownNode> {
+        with_slab!(self, core => core.set_access(node, access))
+    }
+
+    /// Switches a CPU off, with what follows for objects: as [`Memory::offline_cpu`], with its stacks emptied, and not used
+    /// until it is [on](Self::online_cpu) again.
+    ///
+    /// # Errors
+    /// [`CpuError`]; nothing is changed then.
+    pub fn offline_cpu(&self, cpu: CpuId) -> Result<PageCount, CpuError> {
+        with_slab!(self, core => core.offline_cpu(cpu))
+    }
+
+    /// Switches a CPU on again, with its stacks.
+    ///
+    /// # Errors
+    /// [`CpuError`]; nothing is changed then.
+    pub fn online_cpu(&self, cpu: CpuId) -> Result<(), CpuError> {
+        with_slab!(self, core => core.online_cpu(cpu))
+    }
+
     /// Computes the nodes of CPUs anew: after memory came online by other ways than
     /// [`bring_online`](Self::bring_online).
     ///
@@ -248,9 +291,14 @@ impl<'a> SlabAllocator<'a> {
         with_slab!(self, core => core.refresh_nodes())
     }
 
-    /// Deals the byte budget of the pagesets out anew, after it changed.
-    pub fn apply_budget(&self) {
-        with_slab!(self, core => core.apply_budget());
+    /// Deals the byte budget of the pagesets out anew, after it changed, and brings home what stacks hold above their new
+    /// limits.
+    ///
+    /// # Errors
+    /// [`StacksBusy`] of the first CPU whose stacks could not be had: what it holds above its limit goes home as it
+    /// frees, or with the next call.
+    pub fn apply_budget(&self) -> Result<(), StacksBusy> {
+        with_slab!(self, core => core.apply_budget())
     }
 
     /// The most bytes that stacks keep.

@@ -54,7 +54,7 @@ impl<'s> KmemCache<'s> {
         slab: &'s SlabAllocator<'_>,
         options: CacheOptions,
     ) -> Result<Self, CreateError> {
-        let shape = match &slab.shape {
+        let shape = match &*slab.shape {
             Shape::Rseq(core) => CacheShape::Rseq(core, core.create(options)?),
             Shape::RseqHardened(core) => CacheShape::RseqHardened(core, core.create(options)?),
             Shape::Locked(core) => CacheShape::Locked(core, core.create(options)?),
@@ -63,7 +63,7 @@ impl<'s> KmemCache<'s> {
         Ok(Self { shape, memory: slab.memory, slab })
     }
 
-    /// Allocates an object near the CPU that asks. Its bytes are anything.
+    /// Allocates an object near the CPU that asks. Its bytes are anything, or zeroes with `__GFP_ZERO`.
     ///
     /// # Errors
     /// [`AllocError`] of the pages for a new slab.
@@ -74,7 +74,24 @@ impl<'s> KmemCache<'s> {
             CacheShape::Rseq(core, cache) => core.alloc(cache, gfp)?,
             _ => self.alloc_otherwise(gfp)?,
         };
-        Ok(self.memory.pointer(address))
+        Ok(self.cleared(self.memory.pointer(address), gfp))
+    }
+
+    /// An object that nobody else has yet, cleared if that was asked for.
+    #[inline(always)]
+    fn cleared(&self, object: NonNull<u8>, gfp: Gfp) -> NonNull<u8> {
+        if gfp.has(Gfp::ZERO) {
+            self.clear(object);
+        }
+        object
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn clear(&self, object: NonNull<u8>) {
+        let bytes = with_cache!(self, _core, cache => cache.object_size()) as usize;
+        // SAFETY: the object is as long, and its new owner does not have it yet.
+        unsafe { object.write_bytes(0, bytes) };
     }
 
     #[cold]
@@ -89,7 +106,7 @@ impl<'s> KmemCache<'s> {
     /// [`AllocError`] of the pages for a new slab, or of the node.
     pub fn alloc_node(&self, gfp: Gfp, node: NodeId) -> Result<NonNull<u8>, AllocError> {
         let address = with_cache!(self, core, cache => core.alloc_node(cache, gfp, node))?;
-        Ok(self.memory.pointer(address))
+        Ok(self.cleared(self.memory.pointer(address), gfp))
     }
 
     /// Allocates up to `out.len()` objects, fewer only if memory is short; returns how many.
@@ -107,7 +124,7 @@ impl<'s> KmemCache<'s> {
             match more {
                 Ok(more) => {
                     for (place, address) in out[got..].iter_mut().zip(&addresses[..more]) {
-                        *place = self.memory.pointer(*address).as_ptr();
+                        *place = self.cleared(self.memory.pointer(*address), gfp).as_ptr();
                     }
                     got += more;
                     if more < want {

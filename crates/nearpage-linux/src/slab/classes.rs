@@ -41,7 +41,7 @@ pub struct SizeClasses<'s> {
 
 impl<'s> SizeClasses<'s> {
     pub(super) fn create(slab: &'s SlabAllocator<'_>) -> Result<Self, CreateError> {
-        let shape = match &slab.shape {
+        let shape = match &*slab.shape {
             Shape::Rseq(core) => ClassesShape::Rseq(core, slab::SizeClasses::new(core)?),
             Shape::RseqHardened(core) => {
                 ClassesShape::RseqHardened(core, slab::SizeClasses::new(core)?)
@@ -54,7 +54,7 @@ impl<'s> SizeClasses<'s> {
         Ok(Self { shape, memory: slab.memory })
     }
 
-    /// Allocates `size` bytes near the CPU that asks.
+    /// Allocates `size` bytes near the CPU that asks. They are anything, or zeroes with `__GFP_ZERO`.
     ///
     /// # Errors
     /// [`SizeError`].
@@ -64,7 +64,25 @@ impl<'s> SizeClasses<'s> {
             ClassesShape::Rseq(core, classes) => core.alloc_bytes(classes, size as u64, gfp)?,
             _ => self.alloc_otherwise(size as u64, gfp)?,
         };
-        Ok(self.memory.pointer(address))
+        Ok(self.cleared(address, gfp))
+    }
+
+    /// Memory that nobody else has yet, cleared to its end if that was asked for.
+    #[inline(always)]
+    fn cleared(&self, address: Address, gfp: Gfp) -> NonNull<u8> {
+        let memory = self.memory.pointer(address);
+        if gfp.has(Gfp::ZERO) {
+            self.clear(memory);
+        }
+        memory
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn clear(&self, memory: NonNull<u8>) {
+        let bytes = self.usable_size(memory.as_ptr()).expect("it was just allocated");
+        // SAFETY: so many bytes may be used from there on, and their new owner does not have them yet.
+        unsafe { memory.write_bytes(0, bytes) };
     }
 
     #[cold]
@@ -88,7 +106,7 @@ impl<'s> SizeClasses<'s> {
         let address = with_classes!(self, core, classes => {
             core.alloc_bytes_aligned(classes, size, align, gfp, node)
         })?;
-        Ok(self.memory.pointer(address))
+        Ok(self.cleared(address, gfp))
     }
 
     /// Frees memory by its address.

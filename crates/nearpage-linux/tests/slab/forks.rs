@@ -67,7 +67,7 @@ fn children_of_a_busy_process_go_on() {
             }
             scope.spawn(|| {
                 while !stop.load(Ordering::Relaxed) {
-                    let _ = (slab.reap(), cache.shrink());
+                    let _ = (slab.reap(), cache.shrink(), slab.statistics());
                 }
             });
             let lived = (0..forks).all(|_| fork(&slab, &cache));

@@ -19,6 +19,7 @@ const GUEST: NodeId = NodeId(2);
 const STAYS: NodeId = NodeId(7);
 const GUEST_BYTES: u64 = 32 << 20;
 const ROUNDS: usize = 6;
+const THREADS: usize = 3;
 
 fn memory(use_rseq: bool) -> Memory {
     let cpus = allowed_cpus();
@@ -109,7 +110,7 @@ fn a_node_is_emptied_and_refilled_while_threads_allocate() {
         let left = Mutex::default();
         let (leaving, stop) = (AtomicBool::new(false), AtomicBool::new(false));
         thread::scope(|scope| {
-            for _ in 0..3 {
+            for _ in 0..THREADS {
                 scope.spawn(|| work(&cache, &left, &leaving, &stop));
             }
             let _stop = Stop(&stop);
@@ -117,10 +118,17 @@ fn a_node_is_emptied_and_refilled_while_threads_allocate() {
             println!("{}: gone {ROUNDS} times, refused {refused} times", memory.storage());
         });
         left.into_inner().unwrap().into_iter().for_each(|object: Stamped| object.free(&cache));
-        assert_eq!(cache.check().unwrap().held, 0);
-        // On its CPU objects are the guest's again, but for what threads were just putting back when it came.
+        let checked = cache.check().unwrap();
+        assert_eq!(checked.held, 0);
+        // With sequences, a thread may have been just putting an object back when its CPU got another node: one a thread
+        // and change.
+        let most = if use_rseq { THREADS * ROUNDS * 2 } else { 0 };
+        assert!(checked.foreign <= most as u64, "{checked:?}");
+        // On its CPU objects are the guest's again, but for those.
         restrict(&allowed_cpus()[..1]);
-        cache.shrink().unwrap();
+        if checked.foreign > 0 {
+            cache.shrink().unwrap();
+        }
         let object = cache.alloc(Gfp::KERNEL).unwrap();
         assert_eq!(slab.owner(object.as_ptr()).unwrap().node, GUEST);
         // SAFETY: just allocated, and freed once.

@@ -6,6 +6,7 @@ use nearpage::gfp::Gfp;
 use nearpage::slab::classes::{SizeError, SizeFreeError};
 use nearpage::slab::{CacheOptions, CreateError, ObjectError, SlabConfig};
 use nearpage_linux::Memory;
+use nearpage_linux::host::OnMisuse;
 use nearpage_linux::memory::MemoryError;
 
 fn at(object: NonNull<u8>, offset: usize) -> NonNull<u8> {
@@ -86,6 +87,26 @@ fn double_frees_and_frees_inside_objects_are_reported_when_they_go_home() {
 }
 
 #[test]
+fn a_panic_of_the_host_leaves_no_cpu_stopped() {
+    for use_rseq in [true, false] {
+        let builder = Memory::builder().bytes_per_node(64 << 20).use_rseq(use_rseq);
+        let memory = builder.on_misuse(OnMisuse::Panic).build().unwrap();
+        let slab = memory.slab(SlabConfig::default()).unwrap();
+        let cache = slab.create(CacheOptions::new("panics", 64)).unwrap();
+        let object = cache.alloc(Gfp::KERNEL).unwrap();
+        // SAFETY: the second free is refused in the end, which is what is tested.
+        unsafe {
+            cache.free(object).unwrap();
+            cache.free(object).unwrap();
+        }
+        let shrink = std::panic::AssertUnwindSafe(|| cache.shrink());
+        assert!(std::panic::catch_unwind(shrink).is_err(), "the double free is told by a panic");
+        cache.shrink().expect("the CPU goes on");
+        cache.destroy().expect("all objects are home");
+    }
+}
+
+#[test]
 fn bad_options_and_sizes_are_typed() {
     let memory = Memory::builder().bytes_per_node(64 << 20).build().unwrap();
     let slab = memory.slab(SlabConfig { caches_max: 14, ..SlabConfig::default() }).unwrap();
@@ -148,6 +169,45 @@ fn values_are_dropped_and_free_themselves() {
     });
     assert_eq!((strings.cache().check().unwrap().held, memory.misuses()), (0, 0));
     assert!(slab.slabinfo().contains("\nstrings "));
+}
+
+#[test]
+fn objects_are_cleared_if_asked() {
+    for use_rseq in [true, false] {
+        let memory = Memory::builder().bytes_per_node(64 << 20).use_rseq(use_rseq).build().unwrap();
+        let slab = memory.slab(SlabConfig::default()).unwrap();
+        let cache = slab.create(CacheOptions::new("cleared", 100)).unwrap();
+        let classes = slab.size_classes().unwrap();
+        let node = memory.topology().nodes()[0].id;
+        let zero = Gfp::KERNEL.or(Gfp::ZERO);
+        let one = |gfp| {
+            let mut objects = [std::ptr::null_mut()];
+            assert_eq!(cache.alloc_bulk(gfp, &mut objects), Ok(1));
+            NonNull::new(objects[0]).unwrap()
+        };
+        let ways: [&dyn Fn(Gfp) -> NonNull<u8>; 6] = [
+            &|gfp| cache.alloc(gfp).unwrap(),
+            &|gfp| cache.alloc_node(gfp, node).unwrap(),
+            &one,
+            &|gfp| classes.alloc(1000, gfp).unwrap(),
+            &|gfp| classes.alloc_aligned(100, 64, gfp, Some(node)).unwrap(),
+            &|gfp| classes.alloc(10_000, gfp).unwrap(),
+        ];
+        for (way, alloc) in ways.iter().enumerate() {
+            let object = alloc(Gfp::KERNEL);
+            let bytes = classes.usable_size(object.as_ptr()).unwrap();
+            // SAFETY: so many bytes are ours; both objects are freed once.
+            unsafe {
+                object.write_bytes(7, bytes);
+                classes.free(object).unwrap();
+                let again = alloc(zero);
+                assert_eq!(again, object, "{way}: what was freed last");
+                let cleared = std::slice::from_raw_parts(again.as_ptr(), bytes);
+                assert!(cleared.iter().all(|&byte| byte == 0), "{way}");
+                classes.free(again).unwrap();
+            }
+        }
+    }
 }
 
 #[test]

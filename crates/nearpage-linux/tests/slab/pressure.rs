@@ -1,13 +1,14 @@
 //! Memory is short: what caches keep goes back, also from within an allocation of a cache.
 
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use nearpage::alloc::Request;
 use nearpage::gfp::Gfp;
 use nearpage::slab::{CacheOptions, SlabConfig};
 use nearpage::units::{NodeId, Order, PageCount};
 use nearpage_linux::Memory;
-use nearpage_linux::reclaim::{Reclaim, Shrinker};
+use nearpage_linux::reclaim::{Reclaim, ReclaimOptions, Shrinker};
 use nearpage_linux::slab::{KmemCache, SlabAllocator};
 
 /// Gives back what the caches of a slab allocator keep.
@@ -55,4 +56,74 @@ fn what_caches_keep_goes_back_when_memory_is_short() {
         memory.drain_all().unwrap();
         assert_eq!((memory.check().unwrap().allocated.0, memory.misuses()), (0, 0));
     }
+}
+
+fn wait_until(what: &str, holds: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < Duration::from_secs(60), "{what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// The background thread reaps caches that nobody told it of.
+#[test]
+fn idle_caches_are_reaped_by_the_background_thread() {
+    for use_rseq in [true, false] {
+        let reclaim = Reclaim::new();
+        let builder = Memory::builder().bytes_per_node(32 << 20).use_rseq(use_rseq);
+        let memory = Arc::new(builder.pressure(reclaim.clone()).build().unwrap());
+        let options = ReclaimOptions { interval: Duration::from_millis(20), trims: false };
+        let _thread = reclaim.start(&memory, options).unwrap();
+        let slab = memory.slab(SlabConfig::default()).unwrap();
+        let idle = slab.create(CacheOptions::new("idle", 4096)).unwrap();
+        let objects: Vec<_> = (0..20).map(|_| idle.alloc(Gfp::KERNEL).unwrap()).collect();
+        // SAFETY: just allocated, and freed once.
+        objects.into_iter().for_each(|object| unsafe { idle.free(object) }.unwrap());
+        let came_home = || {
+            let nodes = memory.topology().nodes().iter();
+            let stats = nodes.map(|node| idle.node_stats(node.id).unwrap());
+            stats.map(|stats| stats.objects_free + stats.reaped).sum::<u64>()
+        };
+        let before = came_home();
+        wait_until("nobody reaps", || came_home() > before);
+    }
+}
+
+/// A request that finds nothing has caches give back what they keep, with nobody's help.
+#[test]
+fn what_caches_keep_is_given_to_who_finds_no_memory() {
+    for use_rseq in [true, false] {
+        let memory = Memory::builder().bytes_per_node(32 << 20).use_rseq(use_rseq).build().unwrap();
+        // It may move before it has a slab allocator, and not after.
+        let moved = Box::new(memory);
+        let slab = moved.slab(SlabConfig::default()).unwrap();
+        let idle = slab.create(CacheOptions::new("idle", 512)).unwrap();
+        let objects: Vec<_> = (0..1000).map(|_| idle.alloc(Gfp::KERNEL).unwrap()).collect();
+        // SAFETY: just allocated, and freed once.
+        objects.into_iter().for_each(|object| unsafe { idle.free(object) }.unwrap());
+        assert!(slabs(&idle, &moved) > 0);
+        let page = Request::new(Order(0), Gfp::KERNEL);
+        let held: Vec<_> = std::iter::from_fn(|| moved.alloc(page).ok()).collect();
+        assert_eq!(slabs(&idle, &moved), 0, "{}", moved.storage());
+        drop(held);
+        idle.destroy().unwrap();
+        drop(slab);
+        moved.drain_all().unwrap();
+        assert_eq!((moved.check().unwrap().allocated.0, moved.misuses()), (0, 0));
+    }
+}
+
+#[test]
+fn a_memory_that_moved_away_from_a_forgotten_slab_allocator_goes_on() {
+    let mut memory = Memory::builder().bytes_per_node(32 << 20).build().unwrap();
+    let slab = memory.slab(SlabConfig::default()).unwrap();
+    slab.create(CacheOptions::new("forgotten", 64)).unwrap();
+    std::mem::forget(slab);
+    let other = Memory::builder().bytes_per_node(16 << 20).build().unwrap();
+    let moved = std::mem::replace(&mut memory, other);
+    let moved = Box::new(moved);
+    let page = Request::new(Order(0), Gfp::KERNEL);
+    let held: Vec<_> = std::iter::from_fn(|| moved.alloc(page).ok()).collect();
+    assert!(held.len() > 1000);
 }

@@ -4,7 +4,7 @@ use super::cache::Cache;
 use super::entry::EntryCode;
 use super::lists::Owner;
 use super::stats::{NodeEvents, RemoteReason};
-use super::tag::{Tag, mark, slab_of};
+use super::tag::{Tag, mark, owner_in};
 use super::tunables::{BATCH_IDLE, BATCH_MAX};
 use super::{CpuStack, KmemCache, ObjectStorage, SlabAllocator, SlabCpu};
 use crate::alloc::Request;
@@ -13,13 +13,14 @@ use crate::gfp::Gfp;
 use crate::pcp::Storage;
 use crate::platform::{Access, Platform};
 use crate::sync::Ordering;
-use crate::units::{Address, NodeId, NodeIndex, Order, PageCount, Pfn};
+use crate::units::{Address, NodeId, NodeIndex, Order, PageCount};
 
-/// Flags that mean nothing for the pages of a slab: nobody can move them.
-const NOT_FOR_SLABS: Gfp = Gfp::HIGHMEM.or(Gfp::MOVABLE).or(Gfp::THISNODE);
+/// Flags that mean nothing for the pages of a slab: nobody can move them, and what is to be cleared are objects.
+const NOT_FOR_SLABS: Gfp = Gfp::HIGHMEM.or(Gfp::MOVABLE).or(Gfp::THISNODE).or(Gfp::ZERO);
 
 impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
-    /// Allocates an object near the CPU that asks.
+    /// Allocates an object near the CPU that asks. Its memory is not touched: who sees it clears it if `gfp` has
+    /// `__GFP_ZERO`, as with pages.
     ///
     /// # Errors
     /// [`AllocError`] of the pages for a new slab.
@@ -40,7 +41,8 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
     }
 
     /// Allocates an object on a node: as [`alloc`](Self::alloc) if that is the effective node of this CPU. With
-    /// `__GFP_THISNODE` it comes from no other.
+    /// `__GFP_THISNODE` it comes from no other; without, nothing comes from a [private](crate::alloc::Access::Private)
+    /// node, as with pages.
     ///
     /// # Errors
     /// [`AllocError`] of the pages for a new slab, or of the node.
@@ -51,6 +53,8 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         node: NodeId,
     ) -> Result<Address, AllocError> {
         let index = self.pages.topology().index_of(node).ok_or(AllocError::UnknownNode { node })?;
+        let is_open = gfp.has(Gfp::THISNODE) || self.pages.memory_node(index).is_some();
+        let index = if is_open { index } else { self.effective_of(index) };
         let cpu = self.this_cpu();
         if cpu.is_some_and(|cpu| cpu.effective() == index) {
             return self.alloc(cache, gfp);
@@ -258,13 +262,11 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         }
     }
 
-    /// What the frame with this number says of its slab.
+    /// What the frame with this number says of its slab. Of a frame whose slab comes or goes meanwhile, nothing.
     #[inline]
     pub(super) fn owner_of(&self, frame: u32) -> Owner {
-        match self.pages.frame(self.frames.pfn(frame)) {
-            Some(frame) => Owner { tag: Tag::of(frame), slab: slab_of(frame) },
-            None => Owner { tag: Tag::NONE, slab: 0 },
-        }
+        let owner = self.pages.frame(self.frames.pfn(frame)).and_then(owner_in);
+        owner.unwrap_or(Owner { tag: Tag::NONE, slab: 0 })
     }
 
     /// The slabs of these entries are changed under the lock of a node's lists, for hosts that charge for it: Linux finds
@@ -275,12 +277,6 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
             let (frame, _) = code.frame(entry, self.frames.page_shift);
             self.pages.platform().touch_page(self.frames.pfn(frame), Access::Write);
         }
-    }
-
-    /// The frame of an address, counted from the machine's first, if it lies in the machine.
-    #[inline]
-    pub(super) fn number_of(&self, pfn: Pfn) -> Option<u32> {
-        self.pages.frame(pfn).map(|_| self.frames.number(pfn))
     }
 }
 

@@ -8,10 +8,10 @@
 use super::cache::{Cache, CacheInfo, Registry};
 use super::geometry::Geometry;
 use super::tunables::Tunables;
-use super::{ObjectStorage, SlabAllocator};
+use super::{CpuStack, ObjectStorage, SlabAllocator, SlabCpu, StacksBusy};
 use crate::platform::{Lock, Platform};
 use crate::sync::Ordering;
-use crate::units::{NodeIndex, PageCount};
+use crate::units::PageCount;
 
 impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
     /// The most bytes that all stacks keep.
@@ -20,16 +20,23 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         self.live_caches().map(bytes).sum()
     }
 
-    /// Deals the budget out anew: to be called after the settings of the page allocator changed.
-    pub fn apply_budget(&self) {
-        self.deal_out_budget(&self.registry.lock());
+    /// Deals the budget out anew, and brings home what stacks hold above their new limits: to be called after the settings
+    /// of the page allocator changed. The next round of reaping would notice too.
+    ///
+    /// # Errors
+    /// [`StacksBusy`] of the first CPU whose stacks could not be had: what it holds above its limit goes home as
+    /// it frees, or with the next call.
+    pub fn apply_budget(&self) -> Result<(), StacksBusy> {
+        self.deal_out_budget(&mut self.registry.lock())
     }
 
     fn bytes_of(&self, tunables: &Tunables, geometry: &Geometry) -> u64 {
-        tunables.most_kept(self.cpu_count, self.node_count() as u64) * geometry.size as u64
+        let cpus = self.cpus_on().count() as u64;
+        tunables.most_kept(cpus, self.node_count() as u64) * geometry.size as u64
     }
 
-    pub(super) fn deal_out_budget(&self, _registry: &Registry) {
+    pub(super) fn deal_out_budget(&self, registry: &mut Registry) -> Result<(), StacksBusy> {
+        registry.budget_kbytes = self.pages.settings().pageset_budget_kbytes;
         let page_bytes = 1 << self.frames.page_shift;
         let (cpus, nodes) = (self.cpu_count as usize, self.node_count());
         let full = |info: &CacheInfo| Tunables::of(info.geometry.size, cpus, nodes, page_bytes);
@@ -43,25 +50,46 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
             *cache.info.lock() = Some(CacheInfo { tunables, ..info });
             self.set_tunables(cache, &tunables, &info.geometry);
         }
+        self.each_cpu(|cpu| self.trim_stacks(cpu))
+    }
+
+    /// Brings home what a CPU's stacks hold above their limits.
+    fn trim_stacks(&self, cpu: &'m SlabCpu<P>) -> Result<(), StacksBusy> {
+        let excess = |stack: &CpuStack<'m, P>| {
+            let held = P::Storage::stack_counts(&stack.stack).count;
+            held.saturating_sub(P::Storage::stack_limit(&stack.stack))
+        };
+        if self.caches.iter().all(|cache| excess(&cache.stacks[cpu.id.0 as usize]) == 0) {
+            return Ok(());
+        }
+        self.with_stopped(cpu, |on, cache, stack| {
+            self.flush_stack(on, cache, stack, excess(stack));
+        })
     }
 
     fn set_tunables(&self, cache: &Cache<'m, P>, tunables: &Tunables, geometry: &Geometry) {
         cache.batch.store(tunables.batch, Ordering::Relaxed);
         for (stack, cpu) in cache.stacks.iter().zip(self.cpus) {
-            if cpu.is_some() {
-                P::Storage::set_stack_limit(&stack.stack, tunables.limit);
-            }
+            let is_on = cpu.as_ref().is_some_and(SlabCpu::is_on);
+            P::Storage::set_stack_limit(&stack.stack, if is_on { tunables.limit } else { 0 });
         }
-        for (at, node) in cache.nodes.iter().enumerate() {
-            let index = NodeIndex(at as u16);
-            let near = |cpu: &&super::SlabCpu<P>| cpu.effective() == index;
-            let cpus = self.cpus.iter().flatten().filter(near).count();
+        for (index, node) in self.node_indexes().zip(cache.nodes) {
             let mut lists = node.look();
             lists.shared_limit = tunables.shared_limit();
-            lists.free_limit = tunables.free_limit(cpus as u32, geometry.objects);
+            lists.free_limit = tunables.free_limit(self.cpus_of(index) as u32, geometry.objects);
+            let is_over = lists.shared().len() > lists.shared_limit as usize;
             drop(lists);
+            if is_over {
+                self.empty_shared(cache, index);
+            }
             for (home, alien) in node.aliens() {
-                alien.lock().limit = if home == index { 0 } else { tunables.alien_limit };
+                let mut alien = alien.lock();
+                alien.limit = if home == index { 0 } else { tunables.alien_limit };
+                let is_over = alien.entries().len() > alien.limit as usize;
+                drop(alien);
+                if is_over {
+                    self.drain_alien(cache, index, home);
+                }
             }
         }
     }

@@ -11,13 +11,14 @@ use super::geometry::{GeometryCell, Rules};
 use super::lists::Alien;
 use super::node::CacheNode;
 use super::stats::CpuEvents;
+use super::tag::Tag;
 use super::tunables::LIMIT_MAX;
 use super::{CpuStack, ObjectStorage, SlabAllocator, SlabConfig, SlabCpu};
 use crate::alloc::{BuildError, CACHES_MAX, COUNTED, Carver, PageAllocator, Plan};
 use crate::arena::{Arena, Need, OutOfMetadata};
 use crate::pcp::Storage;
 use crate::platform::{Lock, Platform};
-use crate::sync::{AtomicU16, AtomicU32, AtomicU64, OwnedCounter};
+use crate::sync::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, OwnedCounter};
 use crate::topology::Topology;
 use crate::units::{CpuId, NodeIndex, PageCount, Pfn, SECTION_FRAMES, SECTION_SHIFT};
 
@@ -179,6 +180,7 @@ fn carve<'m, P: Platform<Storage: ObjectStorage>>(
             id,
             node,
             effective: AtomicU16::new(node.0),
+            is_on: AtomicBool::new(true),
             reap_node: AtomicU16::new(index as u16 % plan.topology.len() as u16),
             exclusion: P::Storage::per_cpu(id),
         }))
@@ -224,7 +226,7 @@ fn carve_cache<'m, P: Platform<Storage: ObjectStorage>>(
             stack,
             // A table that is not empty has a CPU.
             exclusion: &cpu.or(any).ok_or(OutOfMetadata)?.exclusion,
-            tag: AtomicU32::new(0),
+            tag: AtomicU32::new(Tag::NOBODY.0),
             refilled: AtomicU32::new(0),
             pops_reaped: OwnedCounter::new(),
         })

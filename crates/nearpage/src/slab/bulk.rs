@@ -2,7 +2,7 @@
 
 use super::tag::Tag;
 use super::tunables::BATCH_MAX;
-use super::{KmemCache, ObjectStorage, SlabAllocator};
+use super::{CpuStack, KmemCache, ObjectStorage, SlabAllocator};
 use crate::error::AllocError;
 use crate::gfp::Gfp;
 use crate::pcp::Storage;
@@ -95,15 +95,16 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         let (mut refused, mut first) = (0, None);
         for chunk in objects.chunks(BATCH_MAX) {
             let mut near = super::lists::Few::new();
+            let tag = self.near_tag(cache);
             for &object in chunk {
-                if let Some(entry) = self.near_entry(cache, object) {
+                if let Some(entry) = self.near_entry(cache, tag, object) {
                     near.push(entry);
                 } else if let Err(error) = self.free(cache, object) {
                     refused += 1;
                     first = first.or(Some(error));
                 }
             }
-            self.push_near(cache, near.as_slice());
+            self.push_near(cache, tag, near.as_slice());
         }
         match first {
             None => Ok(()),
@@ -111,22 +112,27 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         }
     }
 
-    /// The entry of an object that belongs onto this CPU's stack. Hardened hosts free one at a time.
-    fn near_entry(&self, cache: &KmemCache<'m, P>, object: Address) -> Option<u32> {
-        if P::HARDENED {
-            return None;
-        }
-        let stack = cache.stacks.get(self.storage().current_cpu().0 as usize)?;
-        let frame = self.pages.frame(object.pfn(self.frames.page_shift))?;
-        if Tag::of(frame) == stack.tag() { cache.code.entry(object) } else { None }
+    /// What objects say that belong onto this CPU's stack; [`Tag::NONE`] if none do. Hardened hosts free one at a time.
+    fn near_tag(&self, cache: &KmemCache<'m, P>) -> Tag {
+        let stack = cache.stacks.get(self.storage().current_cpu().0 as usize);
+        stack.filter(|_| !P::HARDENED).map_or(Tag::NONE, CpuStack::tag)
     }
 
-    fn push_near(&self, cache: &KmemCache<'m, P>, entries: &[u32]) {
+    /// The entry of an object, if it says `tag`.
+    fn near_entry(&self, cache: &KmemCache<'m, P>, tag: Tag, object: Address) -> Option<u32> {
+        let frame = self.pages.frame(object.pfn(self.frames.page_shift))?;
+        if tag.is_slab() && Tag::of(frame) == tag { cache.code.entry(object) } else { None }
+    }
+
+    /// Puts objects that say `tag` onto this CPU's stack, if that is still what belongs there: the thread may have
+    /// moved to a CPU of another node since they were looked at.
+    fn push_near(&self, cache: &KmemCache<'m, P>, tag: Tag, entries: &[u32]) {
         let storage = self.storage();
         let cpu = storage.current_cpu();
         let mut pushed = 0;
         if let Some(stack) = cache.stacks.get(cpu.0 as usize)
             && let Some(on) = storage.enter(cpu, stack.exclusion)
+            && stack.tag() == tag
         {
             pushed = storage.push_objects(&on, &stack.stack, entries);
         }

@@ -104,6 +104,8 @@ impl<'m, P: Platform<Storage: ObjectStorage>> Cache<'m, P> {
 #[derive(Debug, Default)]
 pub(super) struct Registry {
     pub(super) caches: usize,
+    /// The budget that was dealt out last.
+    pub(super) budget_kbytes: Option<u64>,
 }
 
 /// A cache of objects of one size (`struct kmem_cache`).
@@ -166,7 +168,7 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         let tunables = Tunables::of(geometry.size, cpus, nodes, page_bytes);
         self.begin_nodes(cache, &geometry);
         for (stack, cpu) in cache.stacks.iter().zip(self.cpus) {
-            let tag = cpu.as_ref().map_or(Tag::NONE, |cpu| cache.tag(cpu.effective()));
+            let tag = cpu.as_ref().map_or(Tag::NOBODY, |cpu| cache.tag(cpu.effective()));
             stack.tag.store(tag.0, Ordering::Relaxed);
             stack.refilled.store(0, Ordering::Relaxed);
             stack.pops_reaped.set(P::Storage::stack_counts(&stack.stack).pops);
@@ -181,7 +183,8 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         cache.gfp.store(options.gfp.or(reclaimable).0, Ordering::Relaxed);
         *cache.info.lock() = Some(CacheInfo { options, geometry, tunables, code });
         registry.caches += 1;
-        self.deal_out_budget(&registry);
+        // What other caches hold above their limits goes home as they free.
+        let _ = self.deal_out_budget(&mut registry);
         Ok(KmemCache { cache, stacks: cache.stacks, code, options, geometry })
     }
 
@@ -233,7 +236,7 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         self.shrink_nodes(cache.cache);
         *cache.cache.info.lock() = None;
         registry.caches -= 1;
-        self.deal_out_budget(&registry);
+        let _ = self.deal_out_budget(&mut registry);
         Ok(())
     }
 

@@ -22,6 +22,10 @@ pub struct SlabChecked {
     pub in_stacks: u64,
     /// Objects on shared and alien stacks.
     pub shared: u64,
+    /// Of those in stacks of CPUs and on shared stacks: objects of another node. A thread that was just putting an object
+    /// back when its CPU's node changed leaves one there, on hosts whose sequences do not exclude others; it goes home with
+    /// the next flush.
+    pub foreign: u64,
     /// Objects in somebody's hands.
     pub held: u64,
     /// Slabs.
@@ -133,6 +137,7 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
             all.in_slabs += checked.in_slabs;
             all.in_stacks += checked.in_stacks;
             all.shared += checked.shared;
+            all.foreign += checked.foreign;
             all.held += checked.held;
             all.slabs += checked.slabs;
         }
@@ -234,14 +239,14 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
             let counts = P::Storage::stack_counts(&stack.stack);
             checked.in_stacks += counts.count as u64;
             if let Some(cpu) = cpu
-                && counts.count > super::tunables::LIMIT_MAX
+                && counts.count > P::Storage::stack_limit(&stack.stack)
             {
                 result = result.and(Err(SlabCheckError::OverLimit { cache: name, cpu: cpu.id }));
             }
         }
-        let mut put = |entry, home: Option<NodeIndex>| {
+        let mut put = |entry, place| {
             if result.is_ok() {
-                result = self.put_entry(cache, info, entry, home);
+                result = self.put_entry(cache, info, entry, place, &mut checked.foreign);
             }
             result.is_ok()
         };
@@ -259,7 +264,8 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         cache: &Cache<'m, P>,
         info: &CacheInfo,
         entry: u32,
-        home: Option<NodeIndex>,
+        place: StackPlace,
+        foreign: &mut u64,
     ) -> Result<(), SlabCheckError> {
         let (name, address) = (info.options.name, info.code.address(entry));
         let owner = self.owner_of(info.code.frame(entry, self.frames.page_shift).0);
@@ -267,13 +273,17 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         if !owner.tag.is_slab() || owner.tag.cache() != cache.index {
             return Err(not_an_object);
         }
-        if home.is_some_and(|home| home != owner.tag.node()) {
-            return Err(SlabCheckError::WrongAlien { cache: name, address });
+        match place {
+            StackPlace::Alien(home) if home != owner.tag.node() => {
+                return Err(SlabCheckError::WrongAlien { cache: name, address });
+            }
+            StackPlace::Near(node) if node != owner.tag.node() => *foreign += 1,
+            _ => {}
         }
         match self.codes(info.code).find(&info.geometry, owner.slab, entry) {
-            (_, None) => Err(not_an_object),
-            (descriptor, Some(index)) if descriptor.put(index) => Ok(()),
-            _ => Err(SlabCheckError::Twice { cache: name, address }),
+            None => Err(not_an_object),
+            Some((descriptor, index)) if descriptor.put(index) => Ok(()),
+            Some(_) => Err(SlabCheckError::Twice { cache: name, address }),
         }
     }
 
@@ -284,7 +294,7 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         self.each_entry(cache, &mut |entry, _| {
             let owner = self.owner_of(info.code.frame(entry, self.frames.page_shift).0);
             if owner.tag.is_slab()
-                && let (descriptor, Some(index)) = codes.find(&info.geometry, owner.slab, entry)
+                && let Some((descriptor, index)) = codes.find(&info.geometry, owner.slab, entry)
                 && descriptor.contains(index)
             {
                 descriptor.unput(index);
@@ -293,25 +303,22 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         });
     }
 
-    /// Calls `each` with every entry in any stack, and the node that an alien stack is for, until it says no.
-    fn each_entry(
-        &self,
-        cache: &Cache<'m, P>,
-        each: &mut dyn FnMut(u32, Option<NodeIndex>) -> bool,
-    ) {
+    /// Calls `each` with every entry in any stack, and where that is, until it says no.
+    fn each_entry(&self, cache: &Cache<'m, P>, each: &mut dyn FnMut(u32, StackPlace) -> bool) {
         let mut goes_on = true;
-        for stack in cache.stacks {
+        for (stack, cpu) in cache.stacks.iter().zip(self.cpus) {
+            let Some(cpu) = cpu else { continue };
             P::Storage::each_entry(&stack.stack, &mut |entry| {
-                goes_on = goes_on && each(entry, None);
+                goes_on = goes_on && each(entry, StackPlace::Near(cpu.effective()));
             });
         }
-        for node in cache.nodes {
+        for (index, node) in self.node_indexes().zip(cache.nodes) {
             for &entry in node.look().shared() {
-                goes_on = goes_on && each(entry, None);
+                goes_on = goes_on && each(entry, StackPlace::Near(index));
             }
             for (home, alien) in node.aliens() {
                 for &entry in alien.lock().entries() {
-                    goes_on = goes_on && each(entry, Some(home));
+                    goes_on = goes_on && each(entry, StackPlace::Alien(home));
                 }
             }
         }
@@ -339,6 +346,15 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         }
         Ok(())
     }
+}
+
+/// Where an entry stands.
+#[derive(Clone, Copy)]
+enum StackPlace {
+    /// In a stack of a CPU that looks to a node, or on the shared stack of a node.
+    Near(NodeIndex),
+    /// On an alien stack for a node.
+    Alien(NodeIndex),
 }
 
 type ListRule = fn(u32, u32) -> bool;

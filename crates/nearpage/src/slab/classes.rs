@@ -7,7 +7,7 @@
 use core::fmt;
 
 use super::cache::Cache;
-use super::tag::{Tag, slab_of};
+use super::tag::{Tag, owner_in, slab_of};
 use super::{CacheOptions, CreateError, KmemCache, ObjectError, ObjectStorage, SlabAllocator};
 use crate::alloc::Request;
 use crate::error::{AllocError, FreeError};
@@ -254,6 +254,7 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
                 self.take_back(cache, code, entry, slab_of(frame))?;
             }
             if let Some(on) = storage.enter(cpu, stack.exclusion)
+                && (P::Storage::CHECKS_CPU || tag == stack.tag())
                 && storage.push_object(&on, &stack.stack, entry).is_done()
             {
                 return Ok(());
@@ -301,7 +302,8 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
     /// Bytes that may be used from the beginning of an object or a block on; `None` if neither begins there. The
     /// answer takes the same time whatever there is.
     pub fn usable_size(&self, address: Address) -> Option<u64> {
-        if let Some(owner) = self.owner(address) {
+        if self.cache_at(address).is_some() {
+            let owner = self.owner(address)?;
             return (owner.start == address).then_some(owner.size);
         }
         let (_, order) = self.block_at(address).filter(|_| self.is_first_byte(address))?;
@@ -311,18 +313,16 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
     /// The cache and the object that an address is of, whether it is in somebody's hands or not; `None` if it is of
     /// no slab, or between objects.
     pub fn owner(&self, address: Address) -> Option<ObjectOwner> {
-        let cache = self.cache_at(address)?;
-        let info = cache.info()?;
-        let number = self.number_of(address.pfn(self.frames.page_shift))?;
-        let owner = self.owner_of(number);
-        let first = self.descriptors.get(owner.slab).first() as u64;
+        let owner = owner_in(self.pages.frame(address.pfn(self.frames.page_shift))?)?;
+        let info = self.cache_of(owner.tag)?.info()?;
+        let first = self.descriptors.find(owner.slab)?.first() as u64;
         let slab = Address::of(self.frames.pfn(owner.slab), self.frames.page_shift);
-        let offset = (address.0 - slab.0).checked_sub(first)?;
+        let offset = address.0.checked_sub(slab.0)?.checked_sub(first)?;
         let size = info.geometry.size as u64;
         let index = offset / size;
         (index < info.geometry.objects as u64).then_some(ObjectOwner {
             cache: info.options.name,
-            node: self.pages.topology().node(owner.tag.node()).id,
+            node: self.pages.topology().nodes().get(owner.tag.node().0 as usize)?.id,
             start: Address(slab.0 + first + index * size),
             size,
         })

@@ -133,8 +133,14 @@ impl<'m> DescriptorMap<'m> {
     /// If no section covers it: slabs lie in memory of the machine.
     #[inline]
     pub fn get(&self, number: u32) -> &'m Descriptor {
-        let section = self.0[number as usize / SECTION_FRAMES];
-        &section.expect("a slab lies in a section").0[number as usize % SECTION_FRAMES]
+        self.find(number).expect("a slab lies in a section")
+    }
+
+    /// The descriptor of frame `number`, or `None` where the machine has no memory: for numbers that somebody gave us.
+    #[inline]
+    pub fn find(&self, number: u32) -> Option<&'m Descriptor> {
+        let section = (*self.0.get(number as usize / SECTION_FRAMES)?)?;
+        section.0.get(number as usize % SECTION_FRAMES)
     }
 }
 

@@ -33,6 +33,8 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
                 self.take_back(cache.cache, cache.code, entry, slab_of(frame))?;
             }
             if let Some(on) = storage.enter(cpu, stack.exclusion)
+                // Who excludes others knows the CPU's node only now; a sequence knows nothing of it.
+                && (P::Storage::CHECKS_CPU || Tag::of(frame) == stack.tag())
                 && storage.push_object(&on, &stack.stack, entry).is_done()
             {
                 return Ok(());
@@ -83,20 +85,31 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
     #[inline(never)]
     pub(super) fn place(&self, cache: &Cache<'m, P>, code: EntryCode, node: NodeIndex, entry: u32) {
         match self.this_cpu() {
-            Some(cpu) if cpu.effective() == node => self.free_near(cache, code, cpu, entry),
+            Some(cpu) if cpu.effective() == node => self.free_near(cache, code, cpu, node, entry),
             Some(cpu) => self.free_alien(cache, code, cpu, node, entry),
             None => self.give(cache, code, node, &[entry]),
         }
     }
 
     /// An object of the CPU's node: onto its stack, with room made if it is full; else to the lists.
-    fn free_near(&self, cache: &Cache<'m, P>, code: EntryCode, cpu: &'m SlabCpu<P>, entry: u32) {
+    fn free_near(
+        &self,
+        cache: &Cache<'m, P>,
+        code: EntryCode,
+        cpu: &'m SlabCpu<P>,
+        node: NodeIndex,
+        entry: u32,
+    ) {
         if let Some(stack) = cache.stacks.get(cpu.id.0 as usize)
             && let Some(events) = self.events_of(cache, cpu.id)
         {
+            let tag = cache.tag(node);
             let push = || match self.storage().enter(cpu.id, &cpu.exclusion) {
-                Some(on) => self.storage().push_object(&on, &stack.stack, entry),
-                None => Push::MOVED,
+                // The CPU may have got another node meanwhile.
+                Some(on) if stack.tag() == tag => {
+                    self.storage().push_object(&on, &stack.stack, entry)
+                }
+                _ => Push::MOVED,
             };
             let mut pushed = push();
             if pushed == Push::DONE {
@@ -104,7 +117,7 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
             }
             events.free_misses.add(1);
             if pushed == Push::FULL {
-                self.flush_batch(cache, code, cpu, stack);
+                self.flush_batch(cache, code, cpu, stack, node);
                 pushed = push();
             }
             if pushed == Push::DONE {
@@ -116,18 +129,21 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
     }
 
     /// Moves the oldest batch of a CPU's stack to the shared stack of its node, as far as there is room; if there
-    /// is none, to the slabs. `mm/slab.c: cache_flusharray`.
+    /// is none, to the slabs. Nothing if the CPU has got another node meanwhile. `mm/slab.c: cache_flusharray`.
     pub(super) fn flush_batch(
         &self,
         cache: &Cache<'m, P>,
         code: EntryCode,
         cpu: &'m SlabCpu<P>,
         stack: &CpuStack<'m, P>,
+        node: NodeIndex,
     ) {
-        let node = cpu.effective();
         let mut oldest = [0; BATCH_MAX];
         let mut given = Given::new();
         let Some(on) = self.storage().enter(cpu.id, &cpu.exclusion) else { return };
+        if stack.tag() != cache.tag(node) {
+            return;
+        }
         let mut lists = cache.node(node).lock();
         let batch = cache.batch() as usize;
         let room = lists.shared_room() as usize;
@@ -220,8 +236,8 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
     pub(super) fn hand_out(&self, cache: &Cache<'m, P>, entry: u32) {
         let code = self.code_of(cache);
         let owner = self.owner_of(code.frame(entry, self.frames.page_shift).0);
-        let (_, index) = self.codes(code).find(&cache.geometry.get(), owner.slab, entry);
-        if let Some((word, bit)) = index.and_then(|index| self.hand(owner.slab, index)) {
+        let found = self.codes(code).find(&cache.geometry.get(), owner.slab, entry);
+        if let Some((word, bit)) = found.and_then(|(_, index)| self.hand(owner.slab, index)) {
             word.fetch_or(bit, Ordering::Relaxed);
         }
     }
@@ -235,8 +251,8 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         slab: u32,
     ) -> Result<(), ObjectError> {
         let address = code.address(entry);
-        let (_, index) = self.codes(code).find(&cache.geometry.get(), slab, entry);
-        let Some((word, bit)) = index.and_then(|index| self.hand(slab, index)) else {
+        let found = self.codes(code).find(&cache.geometry.get(), slab, entry);
+        let Some((word, bit)) = found.and_then(|(_, index)| self.hand(slab, index)) else {
             return Err(self.refuse(ObjectError::NotAnObject { address, cache: cache.name() }));
         };
         if word.fetch_and(!bit, Ordering::Relaxed) & bit == 0 {

@@ -3,7 +3,7 @@
 use super::cache::{Cache, CacheInfo, Registry};
 use super::lists::Alien;
 use super::node::ListsGuard;
-use super::{ObjectStorage, SlabAllocator, SlabCpu};
+use super::{CpuStack, ObjectStorage, SlabAllocator, SlabCpu};
 use crate::platform::{Lock, Platform};
 
 /// What of a slab allocator threads change; all of it lies in its metadata.
@@ -19,20 +19,50 @@ pub struct SlabHeld<'m, P: Platform<Storage: ObjectStorage> + 'm>(Held<'m, P>);
 enum Held<'m, P: Platform<Storage: ObjectStorage> + 'm> {
     Registry(<P::Lock<Registry> as Lock<Registry>>::Guard<'m>),
     Info(<P::Lock<Option<CacheInfo>> as Lock<Option<CacheInfo>>>::Guard<'m>),
-    Cpu(StoppedStacks<'m, P>),
+    Cpu(StoppedStacks<'m, 'm, P>),
     Alien(<P::Lock<Alien> as Lock<Alien>>::Guard<'m>),
     Lists(ListsGuard<'m, P>),
 }
 
-/// A CPU whose stacks nobody uses until this is dropped.
-struct StoppedStacks<'m, P: Platform<Storage: ObjectStorage> + 'm> {
-    storage: &'m P::Storage,
+/// A CPU whose stacks nobody uses until this is dropped, by a panic of the host too: it would be stopped for ever.
+pub(super) struct StoppedStacks<'s, 'm, P: Platform<Storage: ObjectStorage> + 's> {
+    storage: &'s P::Storage,
     caches: &'m [Cache<'m, P>],
     cpu: usize,
-    on: Option<<P::Storage as crate::pcp::Storage>::OnCpu<'m>>,
+    on: Option<<P::Storage as crate::pcp::Storage>::OnCpu<'s>>,
 }
 
-impl<'m, P: Platform<Storage: ObjectStorage> + 'm> Drop for StoppedStacks<'m, P> {
+impl<'s, 'm, P: Platform<Storage: ObjectStorage> + 's> StoppedStacks<'s, 'm, P> {
+    /// Stops a CPU; `None` if its stacks cannot be had.
+    pub(super) fn stop(
+        storage: &'s P::Storage,
+        caches: &'m [Cache<'m, P>],
+        cpu: &'s SlabCpu<P>,
+    ) -> Option<Self> {
+        let at = cpu.id.0 as usize;
+        let on = storage.stop_stacks(cpu.id, &cpu.exclusion, &|each| {
+            caches.iter().for_each(|cache| each(&cache.stacks[at].stack));
+        })?;
+        Some(Self { storage, caches, cpu: at, on: Some(on) })
+    }
+
+    /// Calls `each` with the stacks, and the proof that they are the caller's.
+    pub(super) fn each(
+        &self,
+        each: impl Fn(
+            &<P::Storage as crate::pcp::Storage>::OnCpu<'s>,
+            &'m Cache<'m, P>,
+            &'m CpuStack<'m, P>,
+        ),
+    ) {
+        let Some(on) = &self.on else { return };
+        for cache in self.caches {
+            each(on, cache, &cache.stacks[self.cpu]);
+        }
+    }
+}
+
+impl<'s, 'm, P: Platform<Storage: ObjectStorage> + 's> Drop for StoppedStacks<'s, 'm, P> {
     fn drop(&mut self) {
         if let Some(on) = self.on.take() {
             self.storage.resume_stacks(on, &|each| {
@@ -62,14 +92,9 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabParts<'m, P> {
         let mut keep = |held| keep(SlabHeld(held));
         keep(Held::Registry(self.registry.lock()));
         for cpu in self.cpus.iter().flatten() {
-            let at = cpu.id.0 as usize;
             loop {
-                let on = storage.stop_stacks(cpu.id, &cpu.exclusion, &|each| {
-                    self.caches.iter().for_each(|cache| each(&cache.stacks[at].stack));
-                });
-                if on.is_some() {
-                    let caches = self.caches;
-                    keep(Held::Cpu(StoppedStacks { storage, caches, cpu: at, on }));
+                if let Some(stopped) = StoppedStacks::stop(storage, self.caches, cpu) {
+                    keep(Held::Cpu(stopped));
                     break;
                 }
                 if !wait() {

@@ -77,7 +77,7 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         let is_object = owner.tag.is_slab()
             && owner.tag.cache() == cache.index
             && cache.info().is_some_and(|info| {
-                self.codes(code).find(&info.geometry, owner.slab, entry).1.is_some()
+                self.codes(code).find(&info.geometry, owner.slab, entry).is_some()
             });
         self.refuse(match is_object || !owner.tag.is_slab() {
             true => ObjectError::NotAllocated { address, cache: name },

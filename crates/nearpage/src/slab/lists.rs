@@ -76,19 +76,23 @@ impl<'m> Codes<'m> {
         core::hint::black_box(seen);
     }
 
-    /// Where an object lies: its descriptor, and its index if an object begins there. The frame must be one of
-    /// `slab`, a slab with this geometry.
+    /// Where an object lies: the descriptor of its slab and its index there. `None` if no object of a slab with this
+    /// geometry begins there; `slab` may be any number, of a slab that is gone.
     #[inline]
     pub fn find(
         &self,
         geometry: &Geometry,
         slab: u32,
         entry: u32,
-    ) -> (&'m Descriptor, Option<u32>) {
+    ) -> Option<(&'m Descriptor, u32)> {
         let (frame, offset) = self.entries.frame(entry, self.page_shift);
-        let descriptor = self.descriptors.get(slab);
-        let offset = (frame.wrapping_sub(slab) << self.page_shift).wrapping_add(offset);
-        (descriptor, geometry.index_at(offset.wrapping_sub(descriptor.first())))
+        let descriptor = self.descriptors.find(slab)?;
+        let frame = frame.wrapping_sub(slab);
+        if frame as u64 >= geometry.order.pages().0 {
+            return None;
+        }
+        let offset = (frame << self.page_shift) + offset;
+        Some((descriptor, geometry.index_at(offset.wrapping_sub(descriptor.first()))?))
     }
 }
 
@@ -264,7 +268,7 @@ impl Lists {
                 continue;
             }
             match codes.find(&self.geometry, owner.slab, entry) {
-                (descriptor, Some(index)) if descriptor.put(index) => {
+                Some((descriptor, index)) if descriptor.put(index) => {
                     self.objects_free += 1;
                     self.settle(codes, owner.slab, descriptor.free(), given);
                 }

@@ -25,7 +25,8 @@
 //! for objects on their own node, where there never are any: each allocation ends at the lists of another node, and
 //! each free on an alien stack. With [`LocalNode::NearestMemory`] stacks, lists and aliens of a CPU are those of its
 //! effective node. When memory comes or goes, the effective node of a CPU changes: its stacks are emptied
-//! before ([`SlabAllocator::flush_stacks`]) and its node computed after ([`SlabAllocator::refresh_nodes`]).
+//! before ([`SlabAllocator::flush_stacks`]) and its node computed after ([`SlabAllocator::refresh_nodes`]), as when CPUs
+//! come and go. A node that no CPU looks to any more keeps no free objects on stacks.
 //!
 //! **Locks**: the registry of caches, a CPU's stacks, an alien stack, a node's lists, in this order; no two of a kind at
 //! once. None but the registry and stopped stacks is held while pages are freed, and none at all while they are allocated:
@@ -72,8 +73,8 @@ pub use storage::ObjectStorage;
 use crate::alloc::PageAllocator;
 use crate::pcp::Storage;
 use crate::platform::Platform;
-use crate::sync::{AtomicU16, AtomicU32, AtomicU64, Ordering, OwnedCounter};
-use crate::units::{CpuId, NodeIndex};
+use crate::sync::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering, OwnedCounter};
+use crate::units::{CpuId, NodeIndex, ZoneKind};
 
 use cache::{Cache, Registry};
 use descriptor::DescriptorMap;
@@ -125,6 +126,8 @@ struct SlabCpu<P: Platform> {
     id: CpuId,
     node: NodeIndex,
     effective: AtomicU16,
+    /// Stacks of a CPU that is off stay empty.
+    is_on: AtomicBool,
     /// The node whose alien stack is drained in the next round of reaping.
     reap_node: AtomicU16,
     exclusion: <P::Storage as Storage>::PerCpu,
@@ -133,6 +136,10 @@ struct SlabCpu<P: Platform> {
 impl<P: Platform> SlabCpu<P> {
     fn effective(&self) -> NodeIndex {
         NodeIndex(self.effective.load(Ordering::Relaxed))
+    }
+
+    fn is_on(&self) -> bool {
+        self.is_on.load(Ordering::Relaxed)
     }
 }
 
@@ -188,21 +195,44 @@ impl<'a, 'm, P: Platform<Storage: ObjectStorage>> SlabAllocator<'a, 'm, P> {
         self.pages.platform().storage()
     }
 
-    /// The CPU that this thread runs on, if it is one of the topology.
+    /// The CPU that this thread runs on, if it is one of the topology and on. Others have no stacks to use: their objects
+    /// come from lists, and go there.
     fn this_cpu(&self) -> Option<&'m SlabCpu<P>> {
-        self.cpus.get(self.storage().current_cpu().0 as usize)?.as_ref()
+        let cpu = self.cpus.get(self.storage().current_cpu().0 as usize)?.as_ref();
+        cpu.filter(|cpu| cpu.is_on())
+    }
+
+    fn cpus_on(&self) -> impl Iterator<Item = &'m SlabCpu<P>> + use<'m, P> {
+        self.cpus.iter().flatten().filter(|cpu| cpu.is_on())
+    }
+
+    /// CPUs whose objects come from a node.
+    fn cpus_of(&self, node: NodeIndex) -> usize {
+        self.cpus_on().filter(|cpu| cpu.effective() == node).count()
+    }
+
+    fn node_indexes(&self) -> impl Iterator<Item = NodeIndex> + use<P> {
+        (0..self.node_count() as u16).map(NodeIndex)
     }
 
     fn node_count(&self) -> usize {
         self.pages.topology().len()
     }
 
-    /// The node that objects come from for a CPU of `node`.
+    /// The node that objects come from for a CPU of `node`. Nobody prefers a private node, not even its own CPUs.
     fn effective_of(&self, node: NodeIndex) -> NodeIndex {
-        match self.local {
-            LocalNode::OwnNode => node,
-            LocalNode::NearestMemory => self.pages.memory_node(node).unwrap_or(node),
+        let nearest = self.pages.memory_node(node);
+        match (self.local, nearest) {
+            (LocalNode::OwnNode, Some(_)) => node,
+            (_, Some(nearest)) => nearest,
+            (_, None) => self.nearest_general(node).unwrap_or(node),
         }
+    }
+
+    /// The nearest node whose memory all requests may use.
+    fn nearest_general(&self, node: NodeIndex) -> Option<NodeIndex> {
+        let mut zones = self.pages.fallback_zones(node);
+        Some(zones.find(|zone| zone.kind() <= ZoneKind::Normal)?.node())
     }
 
     fn events_of(&self, cache: &Cache<'m, P>, cpu: CpuId) -> Option<&'m CpuEvents> {

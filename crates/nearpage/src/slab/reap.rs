@@ -7,12 +7,13 @@ use core::fmt;
 
 use super::alloc::is_touched;
 use super::cache::{Cache, Registry};
+use super::hold::StoppedStacks;
 use super::lists::Few;
 use super::stats::NodeEvents;
 use super::tunables::{ALIEN_MAX, BATCH_MAX, SHARED_MAX, Tunables};
 use super::{CpuStack, KmemCache, ObjectStorage, SlabAllocator, SlabCpu};
-use crate::alloc::PageAllocator;
-use crate::error::{OfflineError, OnlineError};
+use crate::alloc::{Access, CpuError, PageAllocator};
+use crate::error::{OfflineError, OnlineError, UnknownNode};
 use crate::platform::{Lock, Platform};
 use crate::sync::Ordering;
 use crate::units::{CpuId, NodeId, NodeIndex, Order, PageCount, PfnRange};
@@ -48,24 +49,36 @@ fn untouch<P: Platform<Storage: ObjectStorage>>(stack: &CpuStack<'_, P>) {
     stack.pops_reaped.set(P::Storage::stack_counts(&stack.stack).pops);
 }
 
-type StackOf<'m, P> = <<P as Platform>::Storage as ObjectStorage>::Stack<'m>;
-
 impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
     /// One round of reaping for a CPU: of each cache, one alien stack goes home, a fifth of a stack that nobody
-    /// took from goes back, and so do free slabs that nobody used. `mm/slab.c: cache_reap`.
+    /// took from goes back, and so do free slabs that nobody used. `mm/slab.c: cache_reap`. The turn of a node that no
+    /// CPU looks to, which Linux never reaps, comes with its alien stack. A CPU whose node changed, or that was
+    /// switched on or off, is dealt with first, and so is a new budget.
     ///
     /// # Errors
-    /// [`StacksBusy`]. A CPU that the topology does not have has no stacks.
+    /// [`StacksBusy`]. A CPU that the topology does not have has no stacks, and one that is off none to reap.
     pub fn reap_cpu(&self, cpu: CpuId) -> Result<(), StacksBusy> {
         let Some(Some(cpu)) = self.cpus.get(cpu.0 as usize) else { return Ok(()) };
-        let _registry = self.registry.lock();
+        let mut registry = self.registry.lock();
+        let budget_kbytes = self.pages.settings().pageset_budget_kbytes;
+        if self.refresh_cpu(cpu)? || registry.budget_kbytes != budget_kbytes {
+            self.settle_nodes(&mut registry)?;
+        }
+        if !cpu.is_on() {
+            return Ok(());
+        }
         let node = cpu.effective();
         let reap_node = NodeIndex(cpu.reap_node.load(Ordering::Relaxed));
         let next = (reap_node.0 as usize + 1) % self.node_count();
         cpu.reap_node.store(next as u16, Ordering::Relaxed);
+        let is_unattended = self.cpus_of(reap_node) == 0;
         for (cache, _) in self.live_caches() {
             self.drain_alien(cache, node, reap_node);
             self.reap_lists(cache, node);
+            if is_unattended {
+                self.drain_aliens(cache, reap_node);
+                self.reap_lists(cache, reap_node);
+            }
         }
         self.reap_stacks(cpu)
     }
@@ -89,7 +102,7 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
     }
 
     /// Stops a CPU and calls `each` with each of its stacks that may hold something.
-    fn with_stopped(
+    pub(super) fn with_stopped(
         &self,
         cpu: &'m SlabCpu<P>,
         each: impl Fn(
@@ -98,29 +111,16 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
             &'m CpuStack<'m, P>,
         ),
     ) -> Result<(), StacksBusy> {
-        let at = cpu.id.0 as usize;
-        let stacks = |each: &mut dyn FnMut(&StackOf<'m, P>)| {
-            self.caches.iter().for_each(|cache| each(&cache.stacks[at].stack));
-        };
-        let storage = self.storage();
-        let on = self.stop(cpu, &stacks)?;
-        for cache in self.caches {
-            each(&on, cache, &cache.stacks[at]);
-        }
-        storage.resume_stacks(on, &stacks);
+        self.stop(cpu)?.each(each);
         Ok(())
     }
 
     /// Waits a while for whoever has the CPU's stacks.
-    fn stop<'s>(
-        &'s self,
-        cpu: &'s SlabCpu<P>,
-        stacks: &crate::pcp::storage::EachList<'_, StackOf<'m, P>>,
-    ) -> Result<<P::Storage as crate::pcp::Storage>::OnCpu<'s>, StacksBusy> {
+    fn stop<'s>(&'s self, cpu: &'m SlabCpu<P>) -> Result<StoppedStacks<'s, 'm, P>, StacksBusy> {
         const TRIES: u32 = 10_000;
         for _ in 0..TRIES {
-            if let Some(on) = self.storage().stop_stacks(cpu.id, &cpu.exclusion, stacks) {
-                return Ok(on);
+            if let Some(stopped) = StoppedStacks::stop(self.storage(), self.caches, cpu) {
+                return Ok(stopped);
             }
             self.pages.platform().relax();
         }
@@ -128,7 +128,7 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
     }
 
     /// Brings up to `most` of the oldest objects of a stopped CPU's stack home to their slabs.
-    fn flush_stack(
+    pub(super) fn flush_stack(
         &self,
         on: &<P::Storage as crate::pcp::Storage>::OnCpu<'_>,
         cache: &Cache<'m, P>,
@@ -166,7 +166,7 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         })
     }
 
-    fn each_cpu(
+    pub(super) fn each_cpu(
         &self,
         act: impl Fn(&'m SlabCpu<P>) -> Result<(), StacksBusy>,
     ) -> Result<(), StacksBusy> {
@@ -177,27 +177,70 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         busy
     }
 
-    /// Computes the effective nodes of all CPUs anew: to be called after zonelists changed. Stacks of CPUs whose
-    /// node is another one now are emptied.
+    /// Computes the effective nodes of all CPUs anew, and which of them are on: to be called after zonelists changed, and
+    /// after CPUs were switched. Stacks of CPUs whose node is another one now, or that are off, are emptied; so are
+    /// shared and alien stacks of nodes that no CPU looks to, whose free slabs go back.
     ///
     /// # Errors
-    /// [`StacksBusy`] of the first CPU whose stacks could not be had; it keeps its node until the next call.
+    /// [`StacksBusy`] of the first CPU whose stacks could not be had; it keeps its node until the next call, or until it
+    /// is [reaped](Self::reap_cpu).
     pub fn refresh_nodes(&self) -> Result<(), StacksBusy> {
-        let registry = self.registry.lock();
-        let refreshed = self.each_cpu(|cpu| {
-            let node = self.effective_of(cpu.node);
-            if node == cpu.effective() {
-                return Ok(());
+        let mut registry = self.registry.lock();
+        let refreshed = self.each_cpu(|cpu| self.refresh_cpu(cpu).map(drop));
+        refreshed.and(self.settle_nodes(&mut registry))
+    }
+
+    /// Empties the stacks of a CPU if its node is another one now, or if it was switched on or off; returns whether.
+    fn refresh_cpu(&self, cpu: &'m SlabCpu<P>) -> Result<bool, StacksBusy> {
+        let (node, is_on) = (self.effective_of(cpu.node), self.pages.is_cpu_on(cpu.id));
+        if (node, is_on) == (cpu.effective(), cpu.is_on()) {
+            return Ok(false);
+        }
+        self.with_stopped(cpu, |on, cache, stack| {
+            // Before the CPU goes on: else it would fill its stacks, from the node that it had.
+            if !is_on {
+                P::Storage::set_stack_limit(&stack.stack, 0);
             }
-            self.with_stopped(cpu, |on, cache, stack| {
-                self.flush_stack(on, cache, stack, u32::MAX);
-                stack.tag.store(cache.tag(node).0, Ordering::Relaxed);
-                // Before the CPU goes on: else it would fill its stacks from the node that it had.
-                cpu.effective.store(node.0, Ordering::Relaxed);
-            })
-        });
-        self.deal_out_budget(&registry);
-        refreshed
+            cpu.is_on.store(is_on, Ordering::Relaxed);
+            cpu.effective.store(node.0, Ordering::Relaxed);
+            self.flush_stack(on, cache, stack, u32::MAX);
+            stack.tag.store(cache.tag(node).0, Ordering::Relaxed);
+        })?;
+        Ok(true)
+    }
+
+    /// What follows from the nodes of CPUs: limits, and nodes that no CPU looks to keep nothing ready.
+    fn settle_nodes(&self, registry: &mut Registry) -> Result<(), StacksBusy> {
+        let dealt_out = self.deal_out_budget(registry);
+        for node in self.node_indexes().filter(|&node| self.cpus_of(node) == 0) {
+            for (cache, _) in self.live_caches() {
+                self.drain_aliens(cache, node);
+                self.shrink_node(cache, node);
+            }
+        }
+        dealt_out
+    }
+
+    /// Switches a CPU off with all that follows for objects: its stacks are emptied and not used until it is on again, and
+    /// a node that it was the last CPU of keeps no free objects. As [`PageAllocator::offline_cpu`], whose pages are
+    /// returned. Stacks that cannot be had just then are emptied when the CPU is [reaped](Self::reap_cpu).
+    ///
+    /// # Errors
+    /// [`CpuError`]; nothing is changed then.
+    pub fn offline_cpu(&self, cpu: CpuId) -> Result<PageCount, CpuError> {
+        let pages = self.pages.offline_cpu(cpu)?;
+        let _ = self.refresh_nodes();
+        Ok(pages)
+    }
+
+    /// Switches a CPU on again, with its stacks.
+    ///
+    /// # Errors
+    /// [`CpuError`]; nothing is changed then.
+    pub fn online_cpu(&self, cpu: CpuId) -> Result<(), CpuError> {
+        self.pages.online_cpu(cpu)?;
+        let _ = self.refresh_nodes();
+        Ok(())
     }
 
     /// Brings memory online with all that follows for objects: stacks are emptied, zonelists made, effective nodes
@@ -211,6 +254,19 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         let online = self.pages.online_all(ranges)?;
         let _ = self.refresh_nodes();
         Ok(online)
+    }
+
+    /// Says who may use the memory of a node, with all that follows for objects: what stacks hold goes home before, and
+    /// effective nodes are computed after. As [`PageAllocator::set_access`].
+    ///
+    /// # Errors
+    /// [`UnknownNode`]; nothing is changed then.
+    pub fn set_access(&self, node: NodeId, access: Access) -> Result<(), UnknownNode> {
+        // Stacks that cannot be had are emptied when their CPU gets another node.
+        let _ = self.flush_stacks();
+        self.pages.set_access(node, access)?;
+        let _ = self.refresh_nodes();
+        Ok(())
     }
 
     /// Takes memory offline with all that follows for objects: free ones are brought home and free slabs given back,
@@ -243,7 +299,7 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
     }
 
     /// Brings the objects of an alien stack home.
-    fn drain_alien(&self, cache: &Cache<'m, P>, here: NodeIndex, home: NodeIndex) {
+    pub(super) fn drain_alien(&self, cache: &Cache<'m, P>, here: NodeIndex, home: NodeIndex) {
         let mut entries = [0; ALIEN_MAX];
         let mut alien = cache.node(here).alien(home).lock();
         let len = alien.entries().len();
@@ -252,6 +308,13 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         drop(alien);
         if len > 0 {
             self.bring_home(cache, self.code_of(cache), home, &entries[..len]);
+        }
+    }
+
+    /// Brings the objects of all alien stacks of a node home.
+    fn drain_aliens(&self, cache: &Cache<'m, P>, here: NodeIndex) {
+        for (home, _) in cache.node(here).aliens() {
+            self.drain_alien(cache, here, home);
         }
     }
 
@@ -318,37 +381,43 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
     }
 
     pub(super) fn shrink_nodes(&self, cache: &Cache<'m, P>) -> PageCount {
-        let indexes = || (0..self.node_count()).map(|at| NodeIndex(at as u16));
-        for node in indexes() {
-            for (home, _) in cache.node(node).aliens() {
-                self.drain_alien(cache, node, home);
-            }
-        }
-        let slabs: u64 = indexes().map(|node| self.shrink_node(cache, node)).sum();
+        self.node_indexes().for_each(|node| self.drain_aliens(cache, node));
+        let slabs: u64 = self.node_indexes().map(|node| self.shrink_node(cache, node)).sum();
         PageCount(slabs << cache.geometry.get().order.0)
     }
 
     fn shrink_node(&self, cache: &Cache<'m, P>, node: NodeIndex) -> u64 {
         let before = cache.node(node).events.reaped.load(Ordering::Relaxed);
-        loop {
-            let mut shared = [0; BATCH_MAX];
-            let taken = cache.node(node).lock().take_shared(&mut shared);
-            if taken == 0 {
-                break;
-            }
-            self.give(cache, self.code_of(cache), node, &shared[..taken]);
-        }
-        loop {
+        self.empty_shared(cache, node);
+        // What others free meanwhile may stay, so that this ends.
+        let mut left = cache.node(node).look().free.len() as usize;
+        while left > 0 {
             let mut emptied = Few::new();
             let mut lists = cache.node(node).lock();
-            lists.take_free_slabs(self.descriptors, BATCH_MAX, &mut emptied);
+            lists.take_free_slabs(self.descriptors, left.min(BATCH_MAX), &mut emptied);
             let order = lists.geometry.order;
             drop(lists);
             if emptied.as_slice().is_empty() {
                 break;
             }
+            left -= emptied.as_slice().len();
             self.free_reaped(cache, node, order, &emptied);
         }
         cache.node(node).events.reaped.load(Ordering::Relaxed) - before
+    }
+
+    /// Brings the objects of a node's shared stack home, as many as it holds at first.
+    pub(super) fn empty_shared(&self, cache: &Cache<'m, P>, node: NodeIndex) {
+        let mut left = cache.node(node).look().shared().len();
+        while left > 0 {
+            let mut shared = [0; BATCH_MAX];
+            let most = left.min(BATCH_MAX);
+            let taken = cache.node(node).lock().take_shared(&mut shared[..most]);
+            if taken == 0 {
+                break;
+            }
+            left -= taken;
+            self.give_home(cache, &shared[..taken]);
+        }
     }
 }

@@ -4,8 +4,10 @@
 //! page may keep what it likes there, as Linux keeps cache and slab in `page->lru`. So the way from an address to
 //! its cache is one load, and that word says at once whether an object is of this cache and this node.
 
+use super::lists::Owner;
 use crate::alloc::CACHES_MAX;
 use crate::frame::Frame;
+use crate::sync::{Ordering, fence};
 use crate::units::NodeIndex;
 
 /// The owner of a frame of a slab.
@@ -27,6 +29,10 @@ const _: () = assert!(CACHES_MAX == CACHE_MASK as usize);
 impl Tag {
     /// A tag that no frame of a slab has.
     pub const NONE: Tag = Tag(0);
+
+    /// A tag that no frame has, whatever its page is for: the cache has the number that is not used. What stacks say of CPUs
+    /// that there are not; [`NONE`](Self::NONE) may be a link on a list of free pages.
+    pub const NOBODY: Tag = Tag(SLAB | CACHE_MASK);
 
     /// The tag of slabs of a cache on a node.
     #[inline(always)]
@@ -60,10 +66,28 @@ impl Tag {
     }
 }
 
-/// Marks a frame as one of the slab whose first frame has number `slab`.
+/// Marks a frame as one of the slab whose first frame has number `slab`; with [`Tag::NONE`] as one of none.
+///
+/// The tag is that of no slab while the number changes: who reads tag, number and tag again has what belongs together,
+/// or knows that it does not.
 pub fn mark(frame: Frame<'_>, tag: Tag, slab: u32) {
+    frame.set_next(Tag::NONE.0);
+    // Pairs with the fences in `owner_in`: who sees this number sees that the tag was taken away before, and who
+    // sees this tag sees this number.
+    fence(Ordering::Release);
     frame.set_prev(slab);
+    fence(Ordering::Release);
     frame.set_next(tag.0);
+}
+
+/// Whose a frame is, if it is of a slab that stays.
+#[inline]
+pub fn owner_in(frame: Frame<'_>) -> Option<Owner> {
+    let tag = Tag::of(frame);
+    fence(Ordering::Acquire);
+    let slab = slab_of(frame);
+    fence(Ordering::Acquire);
+    (tag.is_slab() && Tag::of(frame) == tag).then_some(Owner { tag, slab })
 }
 
 /// The first frame of the slab that a marked frame is of.

@@ -7,6 +7,7 @@ use std_alloc::vec::Vec;
 
 use super::geometry::Descriptors;
 use super::*;
+use crate::alloc::{Access, CpuError};
 use crate::error::AllocError;
 use crate::gfp::Gfp;
 use crate::testing::machine::{TestMachine, TestSlab};
@@ -319,6 +320,201 @@ fn before_2010_a_memoryless_node_had_no_fast_path() {
     });
 }
 
+#[test]
+fn a_private_node_gives_objects_only_to_who_names_it() {
+    for local in [LocalNode::NearestMemory, LocalNode::OwnNode] {
+        let machine = TestMachine::new().node(0, 16_384, &[0]).node(1, 16_384, &[1]);
+        machine.run_slab(SlabConfig { local, ..SlabConfig::default() }, |slab| {
+            let cache = cache64(slab);
+            run_on(slab, 0);
+            let before = take(slab, &cache, 100);
+            give(slab, &cache, before);
+            slab.set_access(NodeId(0), Access::Private).unwrap();
+            assert_eq!(slab.effective_node(CpuId(0)), Some(NodeIndex(1)));
+            let node_0 = Some(NodeId(0));
+            let asked = [None, node_0].map(|node| match node {
+                None => take(slab, &cache, 500),
+                Some(node) => {
+                    (0..500).map(|_| slab.alloc_node(&cache, Gfp::KERNEL, node).unwrap()).collect()
+                }
+            });
+            for object in asked.into_iter().flatten() {
+                assert_eq!(node_of(slab, object), 1, "{local:?}");
+                slab.free(&cache, object).unwrap();
+            }
+            let named = slab.alloc_node(&cache, Gfp::KERNEL.or(Gfp::THISNODE), NodeId(0)).unwrap();
+            assert_eq!(node_of(slab, named), 0);
+            slab.free(&cache, named).unwrap();
+            slab.set_access(NodeId(0), Access::General).unwrap();
+            assert_eq!(slab.effective_node(CpuId(0)), Some(NodeIndex(0)));
+            assert_eq!(slab.check(&cache).unwrap().held, 0);
+            let unknown = slab.set_access(NodeId(9), Access::Private);
+            assert!(unknown.is_err());
+        });
+    }
+}
+
+/// Puts objects of a cache onto all kinds of stacks: of CPUs, and shared and alien ones of nodes.
+fn spread<'m>(slab: &TestSlab<'_, 'm>, cache: &TestCache<'m>, cpus: &[u32]) {
+    for &cpu in cpus {
+        run_on(slab, cpu);
+        let mut objects = take(slab, cache, 300);
+        let half = objects.split_off(150);
+        give(slab, cache, objects);
+        run_on(slab, cpus[(cpu as usize + 1) % cpus.len()]);
+        give(slab, cache, half);
+    }
+}
+
+#[test]
+fn a_cpu_that_is_off_keeps_no_objects_nor_does_a_node_without_one() {
+    let machine = TestMachine::new().node(0, 16_384, &[0, 1]).node(1, 16_384, &[2]);
+    machine.run_slab(SlabConfig::default(), |slab| {
+        let cache = cache64(slab);
+        spread(slab, &cache, &[0, 1, 2]);
+        let node_1 = || slab.node_stats(&cache, NodeIndex(1));
+        assert!(node_1().slabs > 1 && node_1().alien > 0);
+        let most = slab.stack_bytes_max();
+        slab.offline_cpu(CpuId(2)).unwrap();
+        // Objects of a slab are on their way home from node 0.
+        assert_eq!((node_1().slabs, node_1().alien, node_1().shared), (1, 0, 0));
+        assert_eq!(most - slab.stack_bytes_max(), 120 * 64);
+        // A thread that still runs there goes to the lists of its node.
+        run_on(slab, 2);
+        let before = slab.stats(&cache);
+        let objects = take(slab, &cache, 100);
+        assert!(objects.iter().all(|&object| node_of(slab, object) == 1));
+        give(slab, &cache, objects);
+        let after = slab.stats(&cache);
+        assert_eq!((after.alloc_hits, after.free_hits), (before.alloc_hits, before.free_hits));
+        assert_eq!(slab.offline_cpu(CpuId(2)), Err(CpuError::AlreadyOff { cpu: CpuId(2) }));
+        slab.online_cpu(CpuId(2)).unwrap();
+        assert_eq!(slab.stack_bytes_max(), most);
+        let objects = take(slab, &cache, 100);
+        assert!(slab.stats(&cache).alloc_hits > after.alloc_hits + 90);
+        give(slab, &cache, objects);
+        assert_eq!(slab.check(&cache).unwrap().held, 0);
+    });
+}
+
+#[test]
+fn a_cpu_switched_behind_our_back_is_noticed_by_the_next_round() {
+    one_node().run_slab(SlabConfig::default(), |slab| {
+        let cache = cache64(slab);
+        spread(slab, &cache, &[0, 1]);
+        let in_stacks = || slab.check(&cache).unwrap().in_stacks;
+        slab.pages().offline_cpu(CpuId(0)).unwrap();
+        slab.pages().offline_cpu(CpuId(1)).unwrap();
+        assert!(in_stacks() > 0);
+        slab.reap_cpu(CpuId(0)).unwrap();
+        slab.reap_cpu(CpuId(1)).unwrap();
+        assert_eq!(in_stacks(), 0);
+        slab.pages().online_cpu(CpuId(0)).unwrap();
+        slab.reap_cpu(CpuId(0)).unwrap();
+        spread(slab, &cache, &[0, 1]);
+        assert!(in_stacks() > 0);
+    });
+}
+
+#[test]
+fn nodes_that_no_cpu_looks_to_are_reaped() {
+    let machine = TestMachine::new().node(0, 16_384, &[0, 1]).node(1, 16_384, &[]);
+    machine.run_slab(SlabConfig::default(), |slab| {
+        let cache = cache64(slab);
+        run_on(slab, 0);
+        let far = || slab.alloc_node(&cache, Gfp::KERNEL, NodeId(1)).unwrap();
+        let objects = (0..1000).map(|_| far()).collect();
+        give(slab, &cache, objects);
+        let node = || slab.node_stats(&cache, NodeIndex(1));
+        assert!(node().shared > 0 && node().slabs > 0);
+        for round in 1..100 {
+            slab.pages().platform().now_ns.set(round * REAP_PERIOD_NS);
+            slab.reap_cpu(CpuId(0)).unwrap();
+        }
+        assert_eq!((node().shared, node().slabs), (0, 0));
+    });
+}
+
+#[test]
+fn a_node_that_lost_its_last_cpu_keeps_nothing_ready() {
+    let section = SECTION_FRAMES as u64;
+    let machine = TestMachine::new().node(0, section, &[]).node(9, section, &[1]);
+    machine.run_slab_offline(SlabConfig::default(), |slab| {
+        slab.online_all(&[PfnRange::new(section, 2 * section)]).unwrap();
+        let cache = cache64(slab);
+        run_on(slab, 1);
+        let objects = take(slab, &cache, 500);
+        give(slab, &cache, objects);
+        slab.online_all(&[PfnRange::new(2 * section, 3 * section)]).unwrap();
+        let node = slab.node_stats(&cache, NodeIndex(0));
+        assert_eq!((node.shared, node.alien, node.slabs), (0, 0, 0));
+    });
+}
+
+#[test]
+fn a_thread_that_moves_in_the_midst_of_a_bulk_free_leaves_no_object_on_a_wrong_stack() {
+    let machine = TestMachine::new().node(0, 16_384, &[0]).node(1, 16_384, &[1]);
+    machine.run_slab(SlabConfig::default(), |slab| {
+        let cache = cache64(slab);
+        run_on(slab, 0);
+        let objects = take(slab, &cache, 20);
+        slab.pages().platform().move_after(1, CpuId(1));
+        slab.free_bulk(&cache, &objects).unwrap();
+        assert_eq!(slab.storage().current_cpu(), CpuId(1), "it moved");
+        let checked = slab.check(&cache).unwrap();
+        assert_eq!((checked.held, checked.foreign), (0, 0));
+        assert_eq!(slab.node_stats(&cache, NodeIndex(1)).alien_frees, 20);
+    });
+}
+
+#[test]
+fn a_flush_that_a_change_of_nodes_overtook_moves_nothing() {
+    let machine = TestMachine::new().node(0, 16_384, &[0, 1]).node(1, 16_384, &[2]);
+    machine.run_slab(SlabConfig::default(), |slab| {
+        let cache = cache64(slab);
+        run_on(slab, 0);
+        let objects = take(slab, &cache, 60);
+        give(slab, &cache, objects);
+        let (cpu, stack) = (slab.this_cpu().unwrap(), &cache.stacks[0]);
+        let flush = |node| slab.flush_batch(cache.cache, cache.code, cpu, stack, NodeIndex(node));
+        let in_stacks = || slab.check(&cache).unwrap().in_stacks;
+        let before = in_stacks();
+        flush(1);
+        assert_eq!((in_stacks(), slab.check(&cache).unwrap().foreign), (before, 0));
+        flush(0);
+        assert_eq!(in_stacks(), before - 60);
+        // The walker sees what stands on a stack of another node.
+        stack.tag.store(cache.cache.tag(NodeIndex(1)).0, Ordering::Relaxed);
+        cpu.effective.store(1, Ordering::Relaxed);
+        assert_eq!(slab.check(&cache).unwrap().foreign, in_stacks());
+    });
+}
+
+#[test]
+fn addresses_of_slabs_that_go_meanwhile_are_nobodys() {
+    one_node().run_slab(SlabConfig::default(), |slab| {
+        let cache = cache64(slab);
+        let object = take(slab, &cache, 1)[0];
+        slab.shrink(&cache).unwrap();
+        let frame = slab.pages().frame(object.pfn(12)).unwrap();
+        let (tag, number) = (tag::Tag::of(frame), tag::slab_of(frame));
+        // As somebody sees it who read the tag before the slab went, and the rest after: links of any kind.
+        for stale in [u32::MAX, u32::MAX - 1, 1 << 30, number + 1] {
+            frame.set_prev(stale);
+            assert_eq!((slab.owner(object), slab.usable_size(object)), (None, None));
+        }
+        frame.set_prev(u32::MAX);
+        // Told when they go home, which is where a slab is looked for.
+        slab.free(&cache, object).unwrap();
+        slab.free_bytes(object).unwrap();
+        slab.shrink(&cache).unwrap();
+        assert_eq!(misuses(slab), 2);
+        tag::mark(frame, tag, number);
+        slab.free(&cache, object).unwrap();
+        assert_eq!(slab.check_all().unwrap().held, 0);
+    });
+}
+
 /// Acquisitions of the list locks of nodes with memory, per message of hackbench: one object of 232 bytes and one
 /// of 1024 are allocated by a sender and freed by a receiver on another CPU.
 fn locks_per_message(local: LocalNode) -> f64 {
@@ -474,13 +670,25 @@ fn stacks_keep_within_the_budget() {
         let caches = [cache64(slab), slab.create(CacheOptions::new("large", 2048)).unwrap()];
         let unbounded = slab.stack_bytes_max();
         let kbytes = 64;
+        let kept = || -> u64 {
+            let bytes = |cache| {
+                let checked = slab.check(cache).unwrap();
+                (checked.in_stacks + checked.shared) * cache.object_size()
+            };
+            caches.iter().map(bytes).sum()
+        };
+        for cache in &caches {
+            spread(slab, cache, &[0, 1, 2]);
+        }
+        assert!(kept() > kbytes * 1024 / 2);
         let settings = slab.pages().settings();
         let settings =
             crate::watermark::Settings { pageset_budget_kbytes: Some(kbytes), ..settings };
         slab.pages().set_settings(settings).unwrap();
-        slab.apply_budget();
+        slab.apply_budget().unwrap();
         let most = slab.stack_bytes_max();
         assert!(most <= kbytes * 1024 / 2 && most < unbounded, "{most} of {unbounded}");
+        assert!(kept() <= most, "what was kept before went home: {} of {most}", kept());
         for cpu in [0, 1, 2] {
             run_on(slab, cpu);
             for cache in &caches {
@@ -488,18 +696,11 @@ fn stacks_keep_within_the_budget() {
                 give(slab, cache, objects);
             }
         }
-        let kept: u64 = caches
-            .iter()
-            .map(|cache| {
-                let checked = slab.check(cache).unwrap();
-                (checked.in_stacks + checked.shared) * cache.object_size()
-            })
-            .sum();
-        assert!(kept <= most, "{kept} of {most}");
-        // Without a budget the limits are as before.
+        assert!(kept() <= most, "{} of {most}", kept());
+        // Without a budget the limits are as before; a round of reaping notices.
         let settings = crate::watermark::Settings { pageset_budget_kbytes: None, ..settings };
         slab.pages().set_settings(settings).unwrap();
-        slab.apply_budget();
+        slab.reap_cpu(CpuId(0)).unwrap();
         assert_eq!(slab.stack_bytes_max(), unbounded);
     });
 }
@@ -577,6 +778,22 @@ fn a_cpu_that_the_topology_does_not_have_is_served() {
                 ..SlabChecked::default()
             }
         );
+    });
+}
+
+#[test]
+fn a_wrong_free_on_a_cpu_between_others_is_refused_at_once() {
+    TestMachine::new().node(0, 16_384, &[0, 2]).run_slab(SlabConfig::default(), |slab| {
+        let cache = cache64(slab);
+        // The id of no CPU, in the midst of the table.
+        run_on(slab, 1);
+        let page = slab.pages().alloc(crate::alloc::Request::new(Order(0), Gfp::KERNEL)).unwrap();
+        let frame = slab.pages().frame(page).unwrap();
+        let address = Address::of(page, 12);
+        for link in [0, 1, crate::frame::NO_FRAME] {
+            frame.set_next(link);
+            assert_eq!(slab.free(&cache, address), Err(ObjectError::NotOfSlab { address }));
+        }
     });
 }
 

@@ -3,7 +3,7 @@
 use std_alloc::vec;
 use std_alloc::vec::Vec;
 
-use super::plain::PlainPlatform;
+use super::plain::{HardenedPlatform, Plain, PlainPlatform};
 use crate::alloc::{BuildError, Config, PageAllocator, metadata_size};
 use crate::slab::{self, SlabAllocator, SlabConfig};
 use crate::topology::{AddressMap, Node, NodeBuf, Topology, TopologyBuf};
@@ -97,7 +97,7 @@ impl TestMachine {
     /// # Panics
     /// If there can be no such allocator.
     pub fn run_offline<R>(&self, f: impl FnOnce(&PageAllocator<'_, PlainPlatform>) -> R) -> R {
-        self.run_with(None, |allocator, _| f(allocator))
+        self.run_with::<false, _>(None, |allocator, _| f(allocator))
     }
 
     /// As [`run_offline`](Self::run_offline), with a slab allocator; its
@@ -109,6 +109,18 @@ impl TestMachine {
         &self,
         config: SlabConfig,
         f: impl FnOnce(&TestSlab<'_, '_>) -> R,
+    ) -> R {
+        self.run_with(Some(config), |_, slab| f(slab.expect("it was asked for")))
+    }
+
+    /// As [`run_slab_offline`](Self::run_slab_offline), on a hardened platform.
+    ///
+    /// # Panics
+    /// If there can be no such allocators.
+    pub fn run_hardened_slab_offline<R>(
+        &self,
+        config: SlabConfig,
+        f: impl FnOnce(&SlabAllocator<'_, '_, HardenedPlatform>) -> R,
     ) -> R {
         self.run_with(Some(config), |_, slab| f(slab.expect("it was asked for")))
     }
@@ -126,10 +138,13 @@ impl TestMachine {
         })
     }
 
-    fn run_with<R>(
+    fn run_with<const HARDENED: bool, R>(
         &self,
         slab: Option<SlabConfig>,
-        f: impl FnOnce(&PageAllocator<'_, PlainPlatform>, Option<&TestSlab<'_, '_>>) -> R,
+        f: impl FnOnce(
+            &PageAllocator<'_, Plain<HARDENED>>,
+            Option<&SlabAllocator<'_, '_, Plain<HARDENED>>>,
+        ) -> R,
     ) -> R {
         let nodes: Vec<Node<'_>> = self.topology.nodes.iter().map(borrow).collect();
         let topology = Topology::new(&nodes, &self.topology.distances, self.topology.address_map)
@@ -137,17 +152,17 @@ impl TestMachine {
         let zeroes = |size: &dyn Fn(NodeIndex) -> Result<usize, BuildError>| -> Vec<Vec<u8>> {
             topology.indexes().map(|node| vec![0; size(node).expect("it has memory")]).collect()
         };
-        let mut metadata = zeroes(&|node| metadata_size::<PlainPlatform>(&topology, node));
+        let mut metadata = zeroes(&|node| metadata_size::<Plain<HARDENED>>(&topology, node));
         let mut slab_metadata = match &slab {
             Some(config) => {
-                zeroes(&|node| slab::metadata_size::<PlainPlatform>(&topology, node, config))
+                zeroes(&|node| slab::metadata_size::<Plain<HARDENED>>(&topology, node, config))
             }
             None => Vec::new(),
         };
         let mut buffers: Vec<&mut [u8]> = metadata.iter_mut().map(Vec::as_mut_slice).collect();
         let mut slab_buffers: Vec<&mut [u8]> =
             slab_metadata.iter_mut().map(Vec::as_mut_slice).collect();
-        let platform = PlainPlatform::default();
+        let platform = Plain::<HARDENED>::default();
         let allocator = PageAllocator::new(platform, topology, self.config, |node, _| {
             core::mem::take(&mut buffers[node.0 as usize])
         })

@@ -13,11 +13,23 @@ use crate::units::{CpuId, NodeId, PageCount, ZoneKind};
 
 /// The CPU that the thread pretends to run on.
 #[derive(Debug, Default)]
-pub struct ChosenCpu(Cell<CpuId>);
+pub struct ChosenCpu {
+    cpu: Cell<CpuId>,
+    /// Looks until it moves, and where to.
+    move_to: Cell<Option<(u32, CpuId)>>,
+}
 
 impl CurrentCpu for ChosenCpu {
     fn current_cpu(&self) -> CpuId {
-        self.0.get()
+        match self.move_to.get() {
+            Some((0, cpu)) => {
+                self.cpu.set(cpu);
+                self.move_to.set(None);
+            }
+            Some((looks, cpu)) => self.move_to.set(Some((looks - 1, cpu))),
+            None => {}
+        }
+        self.cpu.get()
     }
 }
 
@@ -40,9 +52,14 @@ impl<T> Lock<T> for PlainLock<T> {
     }
 }
 
+/// The plainest platform.
+pub type PlainPlatform = Plain<false>;
+/// The same, [`HARDENED`](Platform::HARDENED).
+pub type HardenedPlatform = Plain<true>;
+
 /// A platform for tests: the CPU is what the test says, refused frees and calls for help are counted.
 #[derive(Debug, Default)]
-pub struct PlainPlatform {
+pub struct Plain<const HARDENED: bool> {
     storage: SerialStorage<Single<ChosenCpu>>,
     /// Refused frees so far.
     pub misuses: Cell<u64>,
@@ -70,10 +87,16 @@ pub struct PlainPlatform {
     pub lock_misuses: Cell<u64>,
 }
 
-impl PlainPlatform {
+impl<const HARDENED: bool> Plain<HARDENED> {
     /// Goes on as `cpu`.
     pub fn run_on(&self, cpu: CpuId) {
-        self.storage.0.0.0.set(cpu);
+        self.storage.0.0.cpu.set(cpu);
+    }
+
+    /// Goes on as `cpu` once the allocator has looked so many times which one it is: a thread that is moved in the midst of
+    /// an operation.
+    pub fn move_after(&self, looks: u32, cpu: CpuId) {
+        self.storage.0.0.move_to.set(Some((looks, cpu)));
     }
 }
 
@@ -81,7 +104,8 @@ fn count(counter: &Cell<u64>) {
     counter.set(counter.get() + 1);
 }
 
-impl Platform for PlainPlatform {
+impl<const HARDENED: bool> Platform for Plain<HARDENED> {
+    const HARDENED: bool = HARDENED;
     type Lock<T> = PlainLock<T>;
     type Storage = SerialStorage<Single<ChosenCpu>>;
     const BACKGROUND_RECLAIM: bool = true;

@@ -11,7 +11,7 @@ use std::ops::{Deref, DerefMut};
 
 use loom::sync::{Arc, Mutex, MutexGuard};
 use loom::thread;
-use nearpage::alloc::{Config, PageAllocator};
+use nearpage::alloc::{Access, Config, PageAllocator};
 use nearpage::error::FreeError;
 use nearpage::gfp::Gfp;
 use nearpage::model::Model;
@@ -260,6 +260,34 @@ fn alloc_against_shrink<K: Locks>() {
 fn a_cache_is_shrunk_while_it_gives_objects() {
     let model = alloc_against_shrink::<HonestLocks>;
     explore("slab: an allocation against a shrink", PREEMPTIONS, model);
+}
+
+/// A CPU frees onto its full stack while its node becomes private, so that another one is its nearest.
+fn free_against_refresh<K: Locks>() {
+    let machine = Machine::<K>::new();
+    run_on(0);
+    let mut objects: Vec<Address> = (0..140).map(|_| machine.alloc()).collect();
+    let last = objects.split_off(138);
+    let full = u64::from(Tunables::of(64, 2, 2, 4096).limit);
+    while machine.slab.check(&machine.cache).expect("nobody else is there").in_stacks < full {
+        machine.free(objects.pop().expect("they are more than a stack holds"));
+    }
+    let other = machine.clone();
+    let changer = thread::spawn(move || {
+        run_on(1);
+        other.slab.set_access(NodeId(0), Access::Private).expect("there is such a node");
+    });
+    last.iter().for_each(|&object| machine.free(object));
+    changer.join().expect("it does not panic");
+    machine.assert_held(&objects);
+    assert_eq!(machine.slab.check(&machine.cache).expect("checked before").foreign, 0);
+    objects.iter().for_each(|&object| machine.free(object));
+}
+
+#[test]
+fn no_object_stays_on_a_stack_of_another_node() {
+    let model = free_against_refresh::<HonestLocks>;
+    explore("slab: frees against a change of nodes", PREEMPTIONS, model);
 }
 
 /// The canary: locks under which a value is taken out, changed, and put back, with nobody kept out meanwhile.

@@ -1,5 +1,5 @@
 //! A slab allocator in obvious lines: vectors, oldest or first in front, and no locks. It predicts every address, but for
-//! where the pages of a new slab are.
+//! where the pages of a new slab are, and whether a full node has some.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,12 +20,15 @@ struct Slab {
 #[derive(Debug, Default, Clone)]
 struct Node {
     shared: Vec<u64>,
+    shared_limit: usize,
     aliens: Vec<Vec<u64>>,
+    alien_limit: usize,
     partial: Vec<u64>,
     empty: Vec<u64>,
     colour: u32,
     slabs: u64,
     free_objects: u32,
+    free_limit: u32,
     shared_touched: bool,
     empty_touched: bool,
     next_reap: u64,
@@ -34,6 +37,7 @@ struct Node {
 #[derive(Debug, Default, Clone)]
 struct Stack {
     objects: Vec<u64>,
+    limit: usize,
     touched: bool,
 }
 
@@ -42,34 +46,56 @@ struct Stack {
 pub struct Cpu {
     pub node: usize,
     pub effective: usize,
+    pub is_on: bool,
     pub reap_node: usize,
 }
 
-/// The machine, as far as it matters: nodes that have memory, and the order of fallback of each node.
+/// The machine, as far as it matters.
 #[derive(Debug, Clone)]
 pub struct Machine {
     pub cpus: BTreeMap<u32, Cpu>,
     pub has_memory: Vec<bool>,
+    /// Somebody else took all pages that there were.
+    pub is_full: Vec<bool>,
+    pub is_private: Vec<bool>,
+    /// By node: those with memory that all may use, nearest first.
     pub fallback: Vec<Vec<usize>>,
+    /// Memory, and whose it is.
+    pub ranges: Vec<(PfnRange, usize)>,
     pub local: LocalNode,
 }
 
 impl Machine {
-    /// The nearest node with memory.
-    pub fn refresh(&mut self) {
-        for cpu in self.cpus.values_mut() {
-            cpu.effective = match self.local {
-                LocalNode::OwnNode => cpu.node,
-                LocalNode::NearestMemory => self.fallback[cpu.node][0],
-            };
+    /// The node that objects come from for a CPU of a node.
+    pub fn effective_of(&self, node: usize) -> usize {
+        match self.local {
+            LocalNode::OwnNode if !self.is_private[node] => node,
+            _ => self.fallback[node][0],
         }
+    }
+
+    /// CPUs whose objects come from a node.
+    pub fn cpus_of(&self, node: usize) -> u32 {
+        let looks = |cpu: &&Cpu| cpu.is_on && cpu.effective == node;
+        self.cpus.values().filter(looks).count() as u32
+    }
+
+    pub fn cpus_on(&self) -> u64 {
+        self.cpus.values().filter(|cpu| cpu.is_on).count() as u64
+    }
+
+    pub fn node_of(&self, address: u64) -> usize {
+        let holds = |(range, _): &&(PfnRange, usize)| {
+            (range.start.0 << 12..range.end.0 << 12).contains(&address)
+        };
+        self.ranges.iter().find(holds).expect("an address of the machine").1
     }
 }
 
 /// A cache.
 #[derive(Debug)]
 pub struct Cache {
-    geometry: Geometry,
+    pub geometry: Geometry,
     tunables: Tunables,
     slabs: BTreeMap<u64, Slab>,
     nodes: Vec<Node>,
@@ -78,12 +104,13 @@ pub struct Cache {
 }
 
 impl Cache {
+    /// A cache without limits: [`set_limits`](Self::set_limits) is next.
     pub fn new(geometry: Geometry, machine: &Machine) -> Self {
         let nodes = machine.has_memory.len();
         let node = Node { aliens: vec![Vec::new(); nodes], ..Node::default() };
         Self {
             geometry,
-            tunables: Tunables::of(geometry.size, machine.cpus.len(), nodes, 4096),
+            tunables: Tunables::default(),
             slabs: BTreeMap::new(),
             nodes: vec![node; nodes],
             stacks: machine.cpus.keys().map(|&cpu| (cpu, Stack::default())).collect(),
@@ -108,26 +135,77 @@ impl Cache {
         self.stacks.values().map(|stack| stack.objects.len() as u64).sum()
     }
 
-    /// An object for a CPU. `block` is where a slab is that this needs anew.
-    pub fn alloc(&mut self, machine: &Machine, cpu: u32, block: u64) -> u64 {
-        let node = machine.cpus[&cpu].effective;
-        let object = self.alloc_near(machine, cpu, node, block);
-        let object = object.unwrap_or_else(|| self.alloc_on(machine, node, block));
-        assert!(self.held.insert(object), "{object:#x} is held already");
-        object
+    /// Slabs of which objects are not at home.
+    pub fn slabs_in_use(&self) -> u64 {
+        let in_use = |slab: &&Slab| (slab.free.len() as u32) < self.geometry.objects;
+        self.slabs.values().filter(in_use).count() as u64
     }
 
-    fn alloc_near(&mut self, machine: &Machine, cpu: u32, node: usize, block: u64) -> Option<u64> {
+    /// What may be kept; what is kept above that goes home.
+    pub fn set_limits(&mut self, machine: &Machine, tunables: Tunables) {
+        self.tunables = tunables;
+        for (cpu, stack) in &mut self.stacks {
+            stack.limit = if machine.cpus[cpu].is_on { tunables.limit as usize } else { 0 };
+        }
+        for node in 0..self.nodes.len() {
+            let lists = &mut self.nodes[node];
+            lists.shared_limit = tunables.shared_limit() as usize;
+            lists.alien_limit = tunables.alien_limit as usize;
+            lists.free_limit = tunables.free_limit(machine.cpus_of(node), self.geometry.objects);
+            if lists.shared.len() > lists.shared_limit {
+                self.empty_shared(node);
+            }
+            for home in 0..self.nodes.len() {
+                if self.nodes[node].aliens[home].len() > self.nodes[node].alien_limit {
+                    self.drain_alien(node, home);
+                }
+            }
+        }
+        let cpus: Vec<u32> = self.stacks.keys().copied().collect();
+        for cpu in cpus {
+            let stack = self.stacks.get_mut(&cpu).unwrap();
+            let excess = stack.objects.len().saturating_sub(stack.limit);
+            let oldest: Vec<u64> = stack.objects.drain(..excess).collect();
+            oldest.into_iter().for_each(|object| self.put(object));
+        }
+    }
+
+    /// An object for a CPU, or `None` if there can be none. `seen` is the block that it lies in, if there is one.
+    pub fn alloc(
+        &mut self,
+        machine: &Machine,
+        cpu: u32,
+        seen: Option<u64>,
+        strict: bool,
+    ) -> Option<u64> {
+        let Cpu { node, effective, is_on, .. } = machine.cpus[&cpu];
+        let object = match is_on {
+            true => self
+                .alloc_near(machine, cpu, effective, seen)
+                .or_else(|| self.alloc_on(machine, effective, seen, strict))?,
+            false => self.alloc_on(machine, machine.effective_of(node), seen, strict)?,
+        };
+        assert!(self.held.insert(object), "{object:#x} is held already");
+        Some(object)
+    }
+
+    fn alloc_near(
+        &mut self,
+        machine: &Machine,
+        cpu: u32,
+        node: usize,
+        seen: Option<u64>,
+    ) -> Option<u64> {
         let stack = self.stacks.get_mut(&cpu).unwrap();
         if let Some(object) = stack.objects.pop() {
             stack.touched = true;
             return Some(object);
         }
-        let batch = self.tunables.batch;
+        let batch = self.tunables.batch.max(1);
         let batch = if stack.touched { batch } else { batch.min(BATCH_IDLE) } as usize;
         if self.nodes[node].shared.is_empty() && !self.has_objects(node) {
             self.nodes[node].empty_touched = true;
-            self.grow(machine, node, block)?;
+            self.grow(machine, node, seen)?;
         }
         let shared_len = self.nodes[node].shared.len();
         let mut refill: Vec<u64> = if shared_len > 0 {
@@ -141,40 +219,63 @@ impl Cache {
         };
         let object = refill.pop();
         let stack = self.stacks.get_mut(&cpu).unwrap();
+        let rest = refill.split_off(refill.len().min(stack.limit));
         stack.objects = refill;
         stack.touched = true;
+        rest.into_iter().for_each(|object| self.put(object));
         object
     }
 
-    /// An object of a node without the stacks, or of one after it.
-    pub fn alloc_node(&mut self, machine: &Machine, cpu: u32, node: usize, block: u64) -> u64 {
-        if machine.cpus[&cpu].effective == node {
-            return self.alloc(machine, cpu, block);
+    /// An object of a node without the stacks, or, unless that is `strict`, of one after it.
+    pub fn alloc_node(
+        &mut self,
+        machine: &Machine,
+        cpu: u32,
+        node: usize,
+        seen: Option<u64>,
+        strict: bool,
+    ) -> Option<u64> {
+        let is_open = strict || !machine.is_private[node];
+        let node = if is_open { node } else { machine.effective_of(node) };
+        let here = machine.cpus[&cpu];
+        if here.is_on && here.effective == node {
+            return self.alloc(machine, cpu, seen, strict);
         }
-        let object = self.alloc_on(machine, node, block);
+        let object = self.alloc_on(machine, node, seen, strict)?;
         assert!(self.held.insert(object), "{object:#x} is held already");
-        object
+        Some(object)
     }
 
-    fn alloc_on(&mut self, machine: &Machine, node: usize, block: u64) -> u64 {
+    fn alloc_on(
+        &mut self,
+        machine: &Machine,
+        node: usize,
+        seen: Option<u64>,
+        strict: bool,
+    ) -> Option<u64> {
         if self.has_objects(node) {
-            return self.take(node).unwrap();
+            return self.take(node);
         }
         self.nodes[node].empty_touched = true;
-        if self.grow(machine, node, block).is_some() {
-            return self.take(node).unwrap();
+        if self.grow(machine, node, seen).is_some() {
+            return self.take(node);
+        }
+        if strict {
+            return None;
         }
         let with_objects = machine.fallback[node].iter().find(|&&node| self.has_objects(node));
         let node = match with_objects {
             Some(&node) => node,
             None => {
-                let near = machine.fallback[node][0];
+                let block = seen.expect("some node has pages");
+                let from = machine.node_of(block);
+                assert!(machine.fallback[node].contains(&from), "a new slab of node {from}");
                 self.nodes[node].colour = self.next_colour(node);
-                self.add(near, block, self.last_colour(node));
-                near
+                self.add(from, block, self.last_colour(node));
+                from
             }
         };
-        self.take(node).unwrap()
+        self.take(node)
     }
 
     fn has_objects(&self, node: usize) -> bool {
@@ -214,13 +315,19 @@ impl Cache {
         }
     }
 
-    fn grow(&mut self, machine: &Machine, node: usize, block: u64) -> Option<()> {
+    /// A new slab of exactly this node. Whether a full one has pages left is what is seen.
+    fn grow(&mut self, machine: &Machine, node: usize, seen: Option<u64>) -> Option<()> {
         self.nodes[node].colour = self.next_colour(node);
         if !machine.has_memory[node] {
-            // Once more for the way without stacks.
             return None;
         }
-        self.add(node, block, self.last_colour(node));
+        let is_new =
+            |&block: &u64| !self.slabs.contains_key(&block) && machine.node_of(block) == node;
+        match seen.filter(is_new) {
+            Some(block) => self.add(node, block, self.last_colour(node)),
+            None if machine.is_full[node] => return None,
+            None => panic!("node {node} has room for a slab"),
+        }
         Some(())
     }
 
@@ -248,48 +355,69 @@ impl Cache {
 
     pub fn free(&mut self, machine: &Machine, cpu: u32, object: u64) {
         assert!(self.held.remove(&object));
-        let (here, home) = (machine.cpus[&cpu].effective, self.node_of(object));
-        if here == home {
-            self.free_near(machine, cpu, here, object)
-        } else {
-            self.free_far(machine, here, home, object)
+        let (here, home) = (machine.cpus[&cpu], self.node_of(object));
+        match here.is_on {
+            false => self.put(object),
+            true if here.effective == home => self.free_near(cpu, home, object),
+            true => self.free_far(here.effective, home, object),
         }
     }
 
-    fn free_near(&mut self, machine: &Machine, cpu: u32, node: usize, object: u64) {
+    fn push(&mut self, cpu: u32, object: u64) -> bool {
         let stack = self.stacks.get_mut(&cpu).unwrap();
-        if stack.objects.len() == self.tunables.limit as usize {
-            let room = self.tunables.shared_limit() as usize - self.nodes[node].shared.len();
-            let batch = self.tunables.batch as usize;
-            let most = if room > 0 { batch.min(room) } else { batch };
-            let oldest: Vec<u64> = stack.objects.drain(..most).collect();
-            if room > 0 {
-                self.nodes[node].shared.extend(oldest);
-            } else {
-                oldest.into_iter().for_each(|object| self.put(machine, object));
-            }
+        let has_room = stack.objects.len() < stack.limit;
+        if has_room {
+            stack.objects.push(object);
         }
-        self.stacks.get_mut(&cpu).unwrap().objects.push(object);
+        has_room
     }
 
-    fn free_far(&mut self, machine: &Machine, here: usize, home: usize, object: u64) {
+    fn free_near(&mut self, cpu: u32, node: usize, object: u64) {
+        if self.push(cpu, object) {
+            return;
+        }
+        let room = self.shared_room(node);
+        let batch = self.tunables.batch.max(1) as usize;
+        let most = if room > 0 { batch.min(room) } else { batch };
+        let stack = self.stacks.get_mut(&cpu).unwrap();
+        let most = most.min(stack.objects.len());
+        let oldest: Vec<u64> = stack.objects.drain(..most).collect();
+        if room > 0 {
+            self.nodes[node].shared.extend(oldest);
+        } else {
+            oldest.into_iter().for_each(|object| self.put(object));
+        }
+        if !self.push(cpu, object) {
+            self.put(object);
+        }
+    }
+
+    fn shared_room(&self, node: usize) -> usize {
+        self.nodes[node].shared_limit.saturating_sub(self.nodes[node].shared.len())
+    }
+
+    fn free_far(&mut self, here: usize, home: usize, object: u64) {
+        let limit = self.nodes[here].alien_limit;
+        if limit == 0 {
+            return self.put(object);
+        }
         let alien = &mut self.nodes[here].aliens[home];
-        if alien.len() < self.tunables.alien_limit as usize {
+        if alien.len() < limit {
             return alien.push(object);
         }
         let full = std::mem::replace(alien, vec![object]);
-        self.bring_home(machine, home, full);
+        self.bring_home(home, full);
     }
 
-    fn bring_home(&mut self, machine: &Machine, home: usize, mut objects: Vec<u64>) {
-        let room = self.tunables.shared_limit() as usize - self.nodes[home].shared.len();
+    fn bring_home(&mut self, home: usize, mut objects: Vec<u64>) {
+        let room = self.shared_room(home);
         let rest = objects.split_off(objects.len().min(room));
         self.nodes[home].shared.extend(objects);
-        rest.into_iter().for_each(|object| self.put(machine, object));
+        rest.into_iter().for_each(|object| self.put(object));
     }
 
     /// Back into the slab.
-    fn put(&mut self, machine: &Machine, object: u64) {
+    fn put(&mut self, object: u64) {
         let at = self.slab_of(object);
         let slab = self.slabs.get_mut(&at).unwrap();
         let node = slab.node;
@@ -304,8 +432,7 @@ impl Cache {
             return;
         }
         lists.partial.retain(|&slab| slab != at);
-        let near = machine.cpus.values().filter(|cpu| cpu.effective == node).count() as u32;
-        if lists.free_objects > self.tunables.free_limit(near, objects) {
+        if lists.free_objects > lists.free_limit {
             lists.free_objects -= objects;
             lists.slabs -= 1;
             self.slabs.remove(&at);
@@ -315,27 +442,35 @@ impl Cache {
     }
 
     /// All objects of a CPU's stack go back.
-    pub fn flush(&mut self, machine: &Machine, cpu: u32) {
+    pub fn flush(&mut self, cpu: u32) {
         let objects = std::mem::take(&mut self.stacks.get_mut(&cpu).unwrap().objects);
-        objects.into_iter().for_each(|object| self.put(machine, object));
+        objects.into_iter().for_each(|object| self.put(object));
+    }
+
+    pub fn flush_all(&mut self) {
+        let cpus: Vec<u32> = self.stacks.keys().copied().collect();
+        cpus.into_iter().for_each(|cpu| self.flush(cpu));
     }
 
     /// A round of reaping, at a time.
     pub fn reap(&mut self, machine: &Machine, cpu: u32, now: u64) {
         let Cpu { effective: node, reap_node, .. } = machine.cpus[&cpu];
-        let alien = std::mem::take(&mut self.nodes[node].aliens[reap_node]);
-        self.bring_home(machine, reap_node, alien);
-        self.reap_node(machine, node, now);
+        self.drain_alien(node, reap_node);
+        self.reap_node(node, now);
+        if machine.cpus_of(reap_node) == 0 {
+            self.drain_aliens(reap_node);
+            self.reap_node(reap_node, now);
+        }
         let stack = self.stacks.get_mut(&cpu).unwrap();
         if !std::mem::take(&mut stack.touched) {
             let held = stack.objects.len() as u32;
-            let most = Tunables::reaped(self.tunables.limit, held) as usize;
+            let most = Tunables::reaped(stack.limit as u32, held) as usize;
             let oldest: Vec<u64> = stack.objects.drain(..most).collect();
-            oldest.into_iter().for_each(|object| self.put(machine, object));
+            oldest.into_iter().for_each(|object| self.put(object));
         }
     }
 
-    fn reap_node(&mut self, machine: &Machine, node: usize, now: u64) {
+    fn reap_node(&mut self, node: usize, now: u64) {
         let lists = &mut self.nodes[node];
         if now < lists.next_reap {
             return;
@@ -344,44 +479,59 @@ impl Cache {
         let mut oldest = Vec::new();
         if !std::mem::take(&mut lists.shared_touched) {
             let held = lists.shared.len() as u32;
-            let most = Tunables::reaped(self.tunables.shared_limit(), held) as usize;
+            let most = Tunables::reaped(lists.shared_limit as u32, held) as usize;
             oldest = lists.shared.drain(..most).collect();
         }
         if !std::mem::take(&mut lists.empty_touched) {
             let objects = self.geometry.objects;
-            let near = machine.cpus.values().filter(|cpu| cpu.effective == node).count() as u32;
-            let limit = self.tunables.free_limit(near, objects);
-            for _ in 0..limit.div_ceil(5 * objects) {
+            for _ in 0..lists.free_limit.div_ceil(5 * objects) {
                 let Some(slab) = lists.empty.pop() else { break };
                 lists.free_objects -= objects;
                 lists.slabs -= 1;
                 self.slabs.remove(&slab);
             }
         }
-        oldest.into_iter().for_each(|object| self.put(machine, object));
+        oldest.into_iter().for_each(|object| self.put(object));
     }
 
     /// Everything goes back.
-    pub fn shrink(&mut self, machine: &Machine) {
-        let cpus: Vec<u32> = self.stacks.keys().copied().collect();
-        cpus.into_iter().for_each(|cpu| self.flush(machine, cpu));
-        for node in 0..self.nodes.len() {
-            for home in 0..self.nodes.len() {
-                let alien = std::mem::take(&mut self.nodes[node].aliens[home]);
-                self.bring_home(machine, home, alien);
-            }
+    pub fn shrink(&mut self) {
+        self.flush_all();
+        (0..self.nodes.len()).for_each(|node| self.drain_aliens(node));
+        (0..self.nodes.len()).for_each(|node| self.shrink_node(node));
+    }
+
+    /// A node that no CPU looks to keeps nothing ready.
+    pub fn leave_nodes(&mut self, machine: &Machine) {
+        for node in (0..self.nodes.len()).filter(|&node| machine.cpus_of(node) == 0) {
+            self.drain_aliens(node);
+            self.shrink_node(node);
         }
-        for node in 0..self.nodes.len() {
-            // Batches from the top.
-            while let shared @ 1.. = self.nodes[node].shared.len() {
-                let batch = self.nodes[node].shared.split_off(shared.saturating_sub(BATCH_MAX));
-                batch.into_iter().for_each(|object| self.put(machine, object));
-            }
-            for slab in std::mem::take(&mut self.nodes[node].empty) {
-                self.nodes[node].free_objects -= self.geometry.objects;
-                self.nodes[node].slabs -= 1;
-                self.slabs.remove(&slab);
-            }
+    }
+
+    fn drain_aliens(&mut self, node: usize) {
+        (0..self.nodes.len()).for_each(|home| self.drain_alien(node, home));
+    }
+
+    fn drain_alien(&mut self, node: usize, home: usize) {
+        let alien = std::mem::take(&mut self.nodes[node].aliens[home]);
+        self.bring_home(home, alien);
+    }
+
+    /// Batches from the top.
+    fn empty_shared(&mut self, node: usize) {
+        while let shared @ 1.. = self.nodes[node].shared.len() {
+            let batch = self.nodes[node].shared.split_off(shared.saturating_sub(BATCH_MAX));
+            batch.into_iter().for_each(|object| self.put(object));
+        }
+    }
+
+    fn shrink_node(&mut self, node: usize) {
+        self.empty_shared(node);
+        for slab in std::mem::take(&mut self.nodes[node].empty) {
+            self.nodes[node].free_objects -= self.geometry.objects;
+            self.nodes[node].slabs -= 1;
+            self.slabs.remove(&slab);
         }
     }
 }
