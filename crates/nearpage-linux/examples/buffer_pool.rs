@@ -5,10 +5,11 @@
 //! ```
 //!
 //! Without FILE a file of 2 GB is made in the temporary folder, and kept for the next run. Four threads read
-//! all of it, each the page that nobody has asked for yet, through a pool of 256 MB. A miss takes pages in bulk, locks
-//! them and reads ahead into them (`pread`), with no other lock held; a thread that finds its page locked waits until it
-//! has been read. When memory gets short a shrinker evicts. What is printed at the end is how much was read, how
-//! fast, how often threads waited for each other, and how large the process was meanwhile.
+//! all of it, each the page that nobody has asked for yet, through a pool that has more memory and may use 256 MB of it
+//! (`set_limits`). A miss takes pages in bulk, locks them and reads ahead into them (`pread`), with no other lock held;
+//! a thread that finds its page locked waits until it has been read. Above the soft limit a background thread asks the
+//! pool's shrinker to evict; at the hard limit whoever needs a page does. What is printed at the end is how much was
+//! read, how fast, how often threads waited for each other, the most that was in use, and how large the process was.
 
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
@@ -19,7 +20,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Instant;
 
-use nearpage::alloc::Request;
+use nearpage::alloc::{Limits, Request};
+use nearpage::error::LimitOf;
 use nearpage::gfp::Gfp;
 use nearpage::units::{NodeId, Order, PageCount, Pfn};
 use nearpage_linux::Memory;
@@ -27,6 +29,7 @@ use nearpage_linux::reclaim::{Reclaim, ReclaimOptions, ReclaimThread, Shrinker};
 
 const PAGE: usize = 4096;
 const FILE_BYTES: u64 = 2_000_000_000;
+/// What the pool may use of its memory, which is twice as much.
 const LIMIT_BYTES: u64 = 256_000_000;
 const READ_AHEAD: usize = 32;
 const SHARDS: usize = 16;
@@ -179,10 +182,16 @@ fn open(path: &Path, limit_bytes: u64) -> io::Result<(Arc<Pool>, Reclaim, Reclai
     let reclaim = Reclaim::new();
     let nodes = nearpage_linux::sysfs::read_this_machine().map_err(io::Error::other)?.nodes.len();
     let memory = Memory::builder()
-        .bytes_per_node(limit_bytes / nodes as u64)
+        .bytes_per_node(2 * limit_bytes / nodes as u64)
         .pressure(reclaim.clone())
         .build()
         .map_err(io::Error::other)?;
+    let limits = Limits {
+        hard_bytes: Some(limit_bytes),
+        // Above this it evicts in the background.
+        soft_bytes: Some(limit_bytes / 16 * 15),
+    };
+    memory.set_limits(LimitOf::Allocator, limits).map_err(io::Error::other)?;
     let memory = Arc::new(memory);
     let evict = Arc::new(Evict(Mutex::default()));
     reclaim.add_shrinker(evict.clone());
@@ -208,7 +217,13 @@ fn main() -> io::Result<()> {
     let (pool, reclaim, _thread) = open(&path, LIMIT_BYTES)?;
     let bytes = pool.file.metadata()?.len();
     let before = resident_bytes()?;
-    println!("{}: {} MB through {} MB", path.display(), bytes / 1_000_000, LIMIT_BYTES / 1_000_000);
+    println!(
+        "{}: {} MB through {} MB of {} MB",
+        path.display(),
+        bytes / 1_000_000,
+        LIMIT_BYTES / 1_000_000,
+        2 * LIMIT_BYTES / 1_000_000
+    );
     let start = Instant::now();
     let sum = read_all(&pool)?;
     let seconds = start.elapsed().as_secs_f64();
@@ -239,14 +254,14 @@ fn main() -> io::Result<()> {
 
 /// Lines of vmstat that say where pages came from, what is left, and how often a thread slept for another one.
 fn is_told(line: &&str) -> bool {
-    ["nr_free_pages ", "nr_pcp_pages ", "numa_hit ", "numa_miss ", "page_lock_waits "]
+    ["nr_free_pages ", "nr_pcp_pages ", "numa_hit ", "numa_miss ", "limit_", "page_lock_waits "]
         .iter()
         .any(|name| line.starts_with(name))
 }
 
 /// Reads the whole file: each thread the next page, until there is none.
 fn read_all(pool: &Pool) -> io::Result<u64> {
-    let (largest, next) = (AtomicU64::new(0), AtomicU64::new(0));
+    let (largest, next) = (Largest::default(), AtomicU64::new(0));
     let sum = std::thread::scope(|scope| {
         let workers: Vec<_> =
             (0..THREADS).map(|_| scope.spawn(|| read_share(pool, &next, &largest))).collect();
@@ -255,13 +270,32 @@ fn read_all(pool: &Pool) -> io::Result<u64> {
         })
     })?;
     println!(
-        "largest    {} MB resident while reading",
-        largest.load(Ordering::Relaxed) / 1_000_000
+        "largest    {:.1} MB in use of the pool, {} MB of the process resident",
+        largest.in_use.load(Ordering::Relaxed) as f64 / 1e6,
+        largest.resident.load(Ordering::Relaxed) / 1_000_000
     );
     Ok(sum)
 }
 
-fn read_share(pool: &Pool, next: &AtomicU64, largest: &AtomicU64) -> io::Result<u64> {
+/// The most bytes that were seen while reading.
+#[derive(Default)]
+struct Largest {
+    /// Of the pool: with it, or cached by CPUs.
+    in_use: AtomicU64,
+    /// Of the process.
+    resident: AtomicU64,
+}
+
+impl Largest {
+    fn look(&self, pool: &Pool) -> io::Result<()> {
+        let in_use = pool.memory.in_use(LimitOf::Allocator).map_err(io::Error::other)?;
+        self.in_use.fetch_max(in_use.0 * PAGE as u64, Ordering::Relaxed);
+        self.resident.fetch_max(resident_bytes()?, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+fn read_share(pool: &Pool, next: &AtomicU64, largest: &Largest) -> io::Result<u64> {
     let mut sum = 0_u64;
     loop {
         let number = next.fetch_add(1, Ordering::Relaxed);
@@ -273,8 +307,8 @@ fn read_share(pool: &Pool, next: &AtomicU64, largest: &AtomicU64) -> io::Result<
                 sum.wrapping_add(u64::from_le_bytes(word.try_into().expect("eight bytes")))
             })
         })?);
-        if number.is_multiple_of(4096) {
-            largest.fetch_max(resident_bytes()?, Ordering::Relaxed);
+        if number.is_multiple_of(1024) {
+            largest.look(pool)?;
         }
     }
 }

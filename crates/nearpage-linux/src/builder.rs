@@ -16,9 +16,9 @@ use crate::host::{Host, NoPressure, OnMisuse, Pressure};
 use crate::huge::HugePages;
 use crate::locked::LockedStorage;
 use crate::machine::{HostMachine, HostNode};
-use crate::memory::{Allocator, FRAME_BYTES, FRAME_SHIFT, Memory, MemoryError, StorageInUse};
+use crate::memory::{Allocator, FRAME_SHIFT, Memory, MemoryError, StorageInUse};
 use crate::numa::{BindMode, Binding};
-use crate::region::Region;
+use crate::region::{Region, whole_pages};
 use crate::rseq::{Area, RingStorage, Unavailable};
 use crate::slab::Objects;
 use crate::tell::tell;
@@ -85,7 +85,7 @@ impl MemoryBuilder {
         Self { machine: Some(machine), ..self }
     }
 
-    /// Memory on each node that has some, rounded down to frames. 256 MiB if nothing is said.
+    /// Memory on each node that has some, rounded down to whole pages of the kernel. 256 MiB if nothing is said.
     pub fn bytes_per_node(self, bytes: u64) -> Self {
         Self { bytes_per_node: bytes, ..self }
     }
@@ -151,7 +151,12 @@ impl MemoryBuilder {
         Self { model, ..self }
     }
 
-    /// Sizes of watermarks and pagesets.
+    /// Sizes of watermarks and pagesets, and what reclaim aims at; [`Memory::set_settings`] changes them later.
+    ///
+    /// Two of them have no effect here. `transparent_hugepage` is off whatever is said: it keeps up to a twentieth of
+    /// memory free for the kernel thread that collapses pages, which has nothing to collapse in here;
+    /// [`huge_pages`](Self::huge_pages) is the choice of a memory. And there are no boosts
+    /// (`watermark_boost_factor`): they make background reclaim free whole pageblocks, which shrinkers cannot aim at.
     pub fn settings(self, settings: Settings) -> Self {
         Self { settings, ..self }
     }
@@ -224,7 +229,7 @@ impl MemoryBuilder {
     /// Bytes that are online at start on a node with memory.
     fn bytes(&self, node: NodeId) -> u64 {
         let given = self.bytes_on.iter().rev().find(|(id, _)| *id == node);
-        given.map_or(self.bytes_per_node, |(_, bytes)| *bytes) / FRAME_BYTES * FRAME_BYTES
+        whole_pages(given.map_or(self.bytes_per_node, |(_, bytes)| *bytes))
     }
 
     /// Reserves one range for all nodes, one after the other at multiples of a section.
@@ -233,14 +238,10 @@ impl MemoryBuilder {
         machine: &HostMachine,
     ) -> Result<(Region, Vec<(NodeId, PfnRange)>), MemoryError> {
         // A node that has a reserve only is memoryless until it grows.
-        let most = |node: &HostNode| self.bytes(node.id).max(self.reserve_per_node);
-        let with_memory =
-            machine.nodes.iter().filter(|node| node.has_memory && most(node) >= FRAME_BYTES);
+        let most = |node: &HostNode| self.bytes(node.id).max(whole_pages(self.reserve_per_node));
+        let with_memory = machine.nodes.iter().filter(|node| node.has_memory && most(node) > 0);
         let sizes: Vec<_> = with_memory
-            .map(|node| {
-                let reserve = self.reserve_per_node / FRAME_BYTES * FRAME_BYTES;
-                (node.id, self.bytes(node.id).max(reserve))
-            })
+            .map(|node| (node.id, self.bytes(node.id).max(whole_pages(self.reserve_per_node))))
             .collect();
         let total = sizes.iter().try_fold(0_u64, |sum, (_, bytes)| {
             sum.checked_add(bytes.checked_next_multiple_of(SECTION_BYTES)?)
@@ -270,7 +271,7 @@ impl MemoryBuilder {
     ) -> Result<(Allocator, Vec<Region>, StorageInUse, Registration), MemoryError> {
         let config = Config {
             model: self.model,
-            settings: Settings { transparent_hugepage: false, ..self.settings },
+            settings: for_a_process(self.settings),
             page_shift: FRAME_SHIFT,
         };
         let storage = match self.area {
@@ -354,6 +355,11 @@ impl Maker<'_> {
         self.metadata.extend(buffers.into_iter().map(|(_, region)| region));
         Ok((allocator, registration))
     }
+}
+
+/// The settings in force of those asked for: see [`MemoryBuilder::settings`].
+pub(crate) fn for_a_process(settings: Settings) -> Settings {
+    Settings { transparent_hugepage: false, ..settings }
 }
 
 fn say_once(errno: i32) {

@@ -1,13 +1,14 @@
 //! The platform: how the core runs in a Linux process.
 
 use std::fmt::Display;
+use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Instant;
 
 use nearpage::error::{FreeError, PageLockError};
 use nearpage::pcp::Storage;
-use nearpage::platform::{Lock, Parked, ParkedThread, Platform, Shortage};
+use nearpage::platform::{Lock, NodeReclaimed, Parked, ParkedThread, Platform, Shortage};
 use nearpage::slab::ObjectError;
 use nearpage::units::PageCount;
 
@@ -17,33 +18,60 @@ use crate::slab::Objects;
 use crate::tell::tell;
 
 /// The lock of a zone: the standard library's, which sleeps on a futex, so that a holder that lost its CPU
-/// does not stall whoever waits. Before that it is tried for about as long as a hold lasts (2016 pages,
-/// some microseconds): to be put to sleep and woken costs several times as much.
+/// does not stall whoever waits. Before that it is tried for a while: a hold is of at most 2016 pages, some
+/// microseconds, and to be put to sleep and woken costs several times as much.
+///
+/// Each try takes the line of the lock from the holder, so what the holder works on lies on other lines.
 #[derive(Debug)]
-pub struct HostLock<T>(Mutex<T>);
+pub struct HostLock<T>(Mutex<OwnLines<T>>);
+
+#[derive(Debug)]
+#[repr(align(64))]
+struct OwnLines<T>(T);
+
+/// Proof of holding a [`HostLock`].
+#[derive(Debug)]
+pub struct HostGuard<'a, T>(MutexGuard<'a, OwnLines<T>>);
+
+impl<T> Deref for HostGuard<'_, T> {
+    type Target = T;
+
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        &self.0.0
+    }
+}
+
+impl<T> DerefMut for HostGuard<'_, T> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.0.0
+    }
+}
 
 impl<T> Lock<T> for HostLock<T> {
     type Guard<'a>
-        = MutexGuard<'a, T>
+        = HostGuard<'a, T>
     where
         T: 'a;
 
     fn new(value: T) -> Self {
-        Self(Mutex::new(value))
+        Self(Mutex::new(OwnLines(value)))
     }
 
-    fn lock(&self) -> MutexGuard<'_, T> {
-        // A pause is 10 to 50 ns.
-        const TRIES: u32 = 3000;
+    fn lock(&self) -> HostGuard<'_, T> {
+        // A pause is 10 to 50 ns. A wait of two long holds, or about what a sleep and a wake-up cost on a virtual
+        // machine; with a third of it every third acquisition of two busy threads slept.
+        const TRIES: u32 = 1000;
         // The core's own assertions may panic under the lock; they panic before they change anything.
         for _ in 0..TRIES {
             match self.0.try_lock() {
-                Ok(guard) => return guard,
-                Err(TryLockError::Poisoned(poisoned)) => return poisoned.into_inner(),
+                Ok(guard) => return HostGuard(guard),
+                Err(TryLockError::Poisoned(poisoned)) => return HostGuard(poisoned.into_inner()),
                 Err(TryLockError::WouldBlock) => std::hint::spin_loop(),
             }
         }
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        HostGuard(self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -59,6 +87,13 @@ pub trait Pressure: Send + Sync {
     fn direct(&self, shortage: &Shortage) -> PageCount {
         let _ = shortage;
         PageCount(0)
+    }
+
+    /// Give back memory of the node in the shortage, whose turn is before that of a node further away; asked only with
+    /// [`node_reclaim_mode`](nearpage::watermark::Settings::node_reclaim_mode).
+    fn node(&self, shortage: &Shortage) -> NodeReclaimed {
+        let _ = shortage;
+        NodeReclaimed::NotTried
     }
 
     /// The last resort before an allocation fails; returns whether something was freed.
@@ -174,6 +209,10 @@ impl<S: Storage, const HARDENED: bool> Platform for Host<S, HARDENED> {
         let wanted = shortage.order.pages();
         // Stacks that threads work with are the last to be emptied.
         if freed >= wanted { freed } else { PageCount(freed.0 + self.objects.shrink(self).0) }
+    }
+
+    fn node_reclaim(&self, shortage: Shortage) -> NodeReclaimed {
+        self.pressure.node(&shortage)
     }
 
     fn out_of_memory(&self, shortage: Shortage) -> bool {

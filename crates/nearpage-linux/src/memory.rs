@@ -16,10 +16,10 @@ use nearpage::gfp::Gfp;
 use nearpage::platform::Platform;
 use nearpage::topology::Topology;
 use nearpage::units::{CpuId, NodeId, Order, PAGEBLOCK_ORDER, PageCount, Pfn, PfnRange};
-use nearpage::watermark::Marks;
+use nearpage::watermark::{Marks, SettingError, Settings};
 use nearpage::zone::Zone;
 
-use crate::builder::{HugePagesByNode, MemoryBuilder};
+use crate::builder::{HugePagesByNode, MemoryBuilder, for_a_process};
 use crate::environment::{Environment, EnvironmentError};
 use crate::fork::Registration;
 use crate::growth::Growth;
@@ -29,7 +29,7 @@ use crate::locked::LockedStorage;
 use crate::numa::Binding;
 use crate::placement::{Placement, PlacementReport};
 use crate::prefault::Progress;
-use crate::region::Region;
+use crate::region::{Region, whole_pages};
 use crate::rseq::{Area, RingStorage, Unavailable};
 use crate::slab::Objects;
 use crate::trim::trim_zone;
@@ -269,7 +269,8 @@ impl Memory {
         self.node_ranges.iter().find(|(_, range)| range.contains(pfn)).map(|(node, _)| *node)
     }
 
-    /// Brings `bytes` of a node's reserve online, rounded down to frames, from where the last ones ended.
+    /// Brings `bytes` of a node's reserve online, rounded down to whole pages of the kernel, from where the last ones
+    /// ended.
     ///
     /// # Errors
     /// [`MemoryError`] if the node has not so much left, or the kernel gives no memory.
@@ -278,7 +279,7 @@ impl Memory {
         let range = self.range_of(node)?;
         let online = self.online_pages(range);
         let start = Pfn(range.start.0 + online.0);
-        let wanted = PfnRange { start, end: Pfn(start.0 + (bytes >> FRAME_SHIFT)) };
+        let wanted = PfnRange { start, end: Pfn(start.0 + (whole_pages(bytes) >> FRAME_SHIFT)) };
         if wanted.end > range.end {
             let left = PageCount(range.pages().0 - online.0).bytes(FRAME_SHIFT);
             return Err(MemoryError::ReserveUsedUp { node, asked: bytes, left });
@@ -429,8 +430,25 @@ impl Memory {
         }
     }
 
+    /// The settings in force.
+    pub fn settings(&self) -> Settings {
+        with_allocator!(self, allocator => allocator.settings())
+    }
+
+    /// Changes the settings, and everything that follows from them, while others allocate. The same of them have no
+    /// effect as for [`MemoryBuilder::settings`].
+    ///
+    /// # Errors
+    /// [`SettingError`] for a value that is out of range; nothing is changed then.
+    pub fn set_settings(&self, settings: Settings) -> Result<(), SettingError> {
+        let settings = for_a_process(settings);
+        with_allocator!(self, allocator => allocator.set_settings(settings))?;
+        self.apply_object_budget();
+        Ok(())
+    }
+
     /// Pages of a node's range that are online; they are its first ones.
-    fn online_pages(&self, range: PfnRange) -> PageCount {
+    pub(crate) fn online_pages(&self, range: PfnRange) -> PageCount {
         let (mut low, mut high) = (range.start.0, range.end.0);
         while low < high {
             let middle = low + (high - low) / 2;
@@ -657,10 +675,10 @@ impl fmt::Debug for PageBlock<'_> {
 impl Drop for PageBlock<'_> {
     #[inline]
     fn drop(&mut self) {
+        // An error means that somebody freed the frames behind our back. It has been reported, as the memory was told to
+        // ([`OnMisuse`](crate::OnMisuse)); there is nobody here to hand it to.
         // SAFETY: this owner has the block, and its end is the end of all use of its memory.
-        let freed = unsafe { self.memory.free_frames(self.pfn, self.order) };
-        // An error means that somebody freed the frames behind our back; it has been reported.
-        debug_assert!(freed.is_ok());
+        let _ = unsafe { self.memory.free_frames(self.pfn, self.order) };
     }
 }
 
@@ -757,11 +775,11 @@ impl fmt::Display for MemoryError {
                 "the kernel gave no {bytes} bytes for node {node}: {error}; ask for less, or look at \
                  `ulimit -v`, vm.overcommit_memory, and for explicit huge pages vm.nr_hugepages"
             ),
-            Self::CannotBind { node, error } => write!(
-                f,
-                "strict binding to node {node} is refused: {error}; containers allow mbind with \
-                 CAP_SYS_NICE, and the mode `advisory` goes on without"
-            ),
+            Self::CannotBind { node, error } => {
+                write!(f, "strict binding to node {node} is refused: {error}; ")?;
+                f.write_str(binding_advice(error))?;
+                f.write_str(", and the mode `advisory` goes on without")
+            }
             Self::NotHugePages { node, bytes } => write!(
                 f,
                 "{bytes} bytes of explicit huge pages for node {node}: a multiple of {HUGE_PAGE_BYTES} is accepted"
@@ -780,6 +798,19 @@ impl fmt::Display for MemoryError {
     }
 }
 
+/// What to do about a refusal of `mbind`.
+fn binding_advice(error: &io::Error) -> &'static str {
+    match error.raw_os_error() {
+        // man 2 mbind: no node of the mask is online, in the cpuset and with memory.
+        Some(libc::EINVAL) => {
+            "the kernel has no such node with memory, or the cpuset of this process does not allow it \
+             (`Mems_allowed_list` in /proc/self/status lists those it does)"
+        }
+        Some(libc::ENOSYS) => "this kernel was built without NUMA",
+        _ => "containers allow mbind with CAP_SYS_NICE",
+    }
+}
+
 impl std::error::Error for MemoryError {}
 
 impl From<EnvironmentError> for MemoryError {
@@ -792,6 +823,7 @@ impl From<EnvironmentError> for MemoryError {
 mod tests {
     use super::*;
     use crate::machine::{HostMachine, HostNode};
+    use crate::numa::BindMode;
 
     /// Two nodes, 0 and 3, of 64 MiB; all CPUs are on node 0.
     pub(super) fn memory(use_rseq: bool) -> Memory {
@@ -865,6 +897,33 @@ mod tests {
             assert_eq!(block.pfn(), pfn, "the block that was freed last");
             assert!(block.iter().all(|byte| *byte == 0));
         }
+    }
+
+    /// No machine has node 1000, which is how a cpuset that forbids a node looks too.
+    #[test]
+    fn a_node_that_cannot_be_bound_says_why() {
+        let node = HostNode { id: NodeId(1000), cpus: vec![CpuId(0)], has_memory: true };
+        let machine = HostMachine { nodes: vec![node], distances: vec![10], emulated: false };
+        let error = Memory::builder().machine(machine).bind(BindMode::Strict).build().unwrap_err();
+        let is_refused = |what: &std::io::Error| what.raw_os_error() == Some(libc::EINVAL);
+        let MemoryError::CannotBind { node: NodeId(1000), error: what } = &error else {
+            panic!("{error}");
+        };
+        let names_cpuset = error.to_string().contains("Mems_allowed_list");
+        assert!(names_cpuset || !is_refused(what), "{error}");
+        assert!(error.to_string().ends_with("the mode `advisory` goes on without"), "{error}");
+    }
+
+    /// What happens then is the setting's choice, not that of the build.
+    #[test]
+    fn a_block_that_was_freed_behind_its_back_is_reported() {
+        let memory = memory(true);
+        let block = memory.alloc_pages(1).unwrap();
+        // SAFETY: nobody uses the block any more; that it still stands for the page is what is tested.
+        unsafe { memory.free_frames(block.pfn(), block.order()) }.unwrap();
+        drop(block);
+        assert_eq!(memory.misuses(), 1);
+        memory.check().unwrap();
     }
 
     #[test]

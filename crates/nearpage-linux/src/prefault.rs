@@ -1,10 +1,11 @@
-//! Prefault: memory that is online gets its pages now, in parallel, each node's by threads on that node.
+//! Prefault: memory that is online gets its pages now, in parallel, each node's by threads on that node. What goes
+//! offline meanwhile is passed over.
 
 use std::io;
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use nearpage::units::{CpuId, NodeId, PfnRange};
+use nearpage::units::{CpuId, NodeId, PageCount, Pfn, PfnRange};
 
 use crate::memory::{FRAME_SHIFT, Memory};
 
@@ -75,6 +76,10 @@ pub(crate) fn prefault(
     Ok(total)
 }
 
+fn frames(bytes: u64) -> PageCount {
+    PageCount(bytes >> FRAME_SHIFT)
+}
+
 impl Share {
     fn pieces(&self) -> u64 {
         self.range.pages().bytes(FRAME_SHIFT).div_ceil(PIECE_BYTES)
@@ -89,10 +94,21 @@ impl Share {
                 return Ok(());
             }
             let bytes = PIECE_BYTES.min(total - at);
-            let frame = nearpage::units::Pfn(self.range.start.0 + (at >> FRAME_SHIFT));
-            memory.region.populate(memory.address(frame), bytes as usize)?;
+            let start = Pfn(self.range.start.0 + (at >> FRAME_SHIFT));
+            self.populate_piece(memory, PfnRange { start, end: start.plus(frames(bytes)) })?;
             report(bytes);
         }
+    }
+
+    fn populate_piece(&self, memory: &Memory, piece: PfnRange) -> io::Result<()> {
+        let _stays_online = memory.growth.keep();
+        // A node's range is online from its start on.
+        let end = piece.end.min(self.range.start.plus(memory.online_pages(self.range)));
+        if end <= piece.start {
+            return Ok(());
+        }
+        let bytes = PfnRange { end, ..piece }.pages().bytes(FRAME_SHIFT);
+        memory.region.populate(memory.address(piece.start), bytes as usize)
     }
 
     /// Runs on the node, where it is the kernel's and we may. Bound memory goes to its node from anywhere;

@@ -1,30 +1,38 @@
 //! Reclaim: what happens when memory gets short, driven by the watermarks.
 //!
-//! Programs register [`Shrinker`]s, who can give pages back. Below `low` a background thread
+//! Programs register [`Shrinker`]s, who can give pages back. At `low` a background thread
 //! ([`Reclaim::start`]) brings a section of the node's reserve online, if it has one left, or asks the
-//! shrinkers until `high` is reached; above a soft limit it asks them until no more is in use than that. A request that finds nothing at all asks them itself: a stall, which is
-//! counted. Once per interval caches decay, and what is free above `high` goes back to the kernel.
+//! shrinkers until `high` is passed (`promo` with [`memory_tiering`](nearpage::watermark::Settings::memory_tiering)); above a soft limit it
+//! asks them until no more is in use than that. A request that finds nothing at all asks them itself: a stall, which
+//! is counted; with [`node_reclaim_mode`](nearpage::watermark::Settings::node_reclaim_mode) it does so before it goes to another node. Once
+//! per interval caches decay, and what is free above `high` goes back to the kernel.
 //!
 //! Locks: the list of shrinkers is copied before they are called, so none is held while they run. A child
 //! process has no background thread until it starts one.
 
 use std::any::Any;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{JoinHandle, Thread};
 use std::time::{Duration, Instant};
 
 use nearpage::error::LimitOf;
-use nearpage::platform::Shortage;
+use nearpage::gfp::Gfp;
+use nearpage::platform::{NodeReclaimed, Shortage};
 use nearpage::units::{NodeId, PageCount, SECTION_FRAMES};
 
 use crate::fork::{Hold, Registration};
 use crate::host::Pressure;
 use crate::memory::{FRAME_BYTES, FRAME_SHIFT, Memory};
+use crate::tell::tell;
 
 /// Pages that are asked for at once, at least. `include/linux/swap.h: SWAP_CLUSTER_MAX`, 6.12.
 const CLUSTER_PAGES: u64 = 32;
+
+/// The thread would do nothing else.
+const INTERVAL_MIN: Duration = Duration::from_millis(1);
 
 /// Somebody who has pages that can be given back: a cache.
 pub trait Shrinker: Send + Sync {
@@ -38,7 +46,7 @@ pub trait Shrinker: Send + Sync {
 /// When the background thread works, besides when it is woken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReclaimOptions {
-    /// How often caches decay and free memory is trimmed.
+    /// How often caches decay and free memory is trimmed; at least a millisecond.
     pub interval: Duration,
     /// Whether what is free above `high` goes back to the kernel once per interval.
     pub trims: bool,
@@ -64,10 +72,14 @@ pub struct ReclaimCounts {
     pub stalled: Duration,
     /// Pages that shrinkers freed in stalls.
     pub direct_pages: u64,
+    /// Pages that shrinkers freed so that a request stayed on its node.
+    pub node_pages: u64,
     /// Pages that were brought online because a node was below `low`.
     pub grown_pages: u64,
     /// Pages whose memory went back to the kernel.
     pub trimmed_pages: u64,
+    /// Shrinkers that panicked in the background, and are not asked any more.
+    pub panics: u64,
 }
 
 /// Reclaim of a memory: give a clone to [`MemoryBuilder::pressure`](crate::MemoryBuilder::pressure), keep one.
@@ -87,8 +99,10 @@ struct Shared {
     stalls: AtomicU64,
     stalled_ns: AtomicU64,
     direct_pages: AtomicU64,
+    node_pages: AtomicU64,
     grown_pages: AtomicU64,
     trimmed_pages: AtomicU64,
+    panics: AtomicU64,
 }
 
 impl Default for Reclaim {
@@ -120,21 +134,33 @@ impl Reclaim {
             stalls: get(&shared.stalls),
             stalled: Duration::from_nanos(get(&shared.stalled_ns)),
             direct_pages: get(&shared.direct_pages),
+            node_pages: get(&shared.node_pages),
             grown_pages: get(&shared.grown_pages),
             trimmed_pages: get(&shared.trimmed_pages),
+            panics: get(&shared.panics),
         }
     }
 
     /// Starts the background thread of `memory`, which was built with a clone of this. It ends when the answer
     /// is dropped, or the memory.
     ///
+    /// A shrinker that panics there is not asked any more, by anybody; in a request that asks it itself the panic is
+    /// that of the request.
+    ///
     /// # Errors
-    /// No thread can be started.
+    /// No thread can be started; or [`InvalidInput`](io::ErrorKind::InvalidInput) for an interval that is too short.
     pub fn start(
         &self,
         memory: &Arc<Memory>,
         options: ReclaimOptions,
     ) -> io::Result<ReclaimThread> {
+        let interval = options.interval;
+        if interval < INTERVAL_MIN {
+            let why = format!(
+                "an interval of {interval:?} between reclaims: {INTERVAL_MIN:?} or more is accepted"
+            );
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
         let stop = Arc::new(AtomicBool::new(false));
         let worker = Worker {
             reclaim: self.clone(),
@@ -150,15 +176,43 @@ impl Reclaim {
 
     /// Asks the shrinkers until `pages` are freed, or nobody has any; returns how many.
     fn shrink(&self, node: NodeId, pages: u64) -> u64 {
+        self.shrink_by(pages, |shrinker, pages| shrinker.shrink(node, pages))
+    }
+
+    /// The same in the background, where nobody would see a panic: the others would not be asked, and the thread would
+    /// be gone.
+    fn shrink_in_background(&self, node: NodeId, pages: u64) -> u64 {
+        let freed = self.shrink_by(pages, |shrinker, pages| {
+            let caught = catch_unwind(AssertUnwindSafe(|| shrinker.shrink(node, pages)));
+            caught.unwrap_or_else(|_| {
+                add(&self.shared.panics, 1);
+                tell("a shrinker panicked: it is not asked for pages any more");
+                self.forget(shrinker);
+                PageCount(0)
+            })
+        });
+        add(&self.shared.background_pages, freed);
+        freed
+    }
+
+    fn shrink_by(
+        &self,
+        pages: u64,
+        ask: impl Fn(&Arc<dyn Shrinker>, PageCount) -> PageCount,
+    ) -> u64 {
         let shrinkers = lock(&self.shared.shrinkers).clone();
         let mut freed = 0;
-        for shrinker in shrinkers {
+        for shrinker in &shrinkers {
             if freed >= pages {
                 break;
             }
-            freed += shrinker.shrink(node, PageCount(pages - freed)).0;
+            freed += ask(shrinker, PageCount(pages - freed)).0;
         }
         freed
+    }
+
+    fn forget(&self, shrinker: &Arc<dyn Shrinker>) {
+        lock(&self.shared.shrinkers).retain(|other| !Arc::ptr_eq(other, shrinker));
     }
 }
 
@@ -181,6 +235,21 @@ impl Pressure for Reclaim {
         add(&self.shared.stalled_ns, start.elapsed().as_nanos() as u64);
         add(&self.shared.direct_pages, freed);
         PageCount(freed)
+    }
+
+    /// Only for requests that may wait, and do not help to free memory themselves. `mm/vmscan.c: node_reclaim`, 6.12.
+    fn node(&self, shortage: &Shortage) -> NodeReclaimed {
+        if !shortage.gfp.has(Gfp::DIRECT_RECLAIM) || shortage.gfp.has(Gfp::MEMALLOC) {
+            return NodeReclaimed::NotTried;
+        }
+        let wanted = shortage.order.pages().0;
+        let freed = self.shrink(shortage.node, wanted.max(CLUSTER_PAGES));
+        add(&self.shared.node_pages, freed);
+        match freed {
+            0 => NodeReclaimed::Nothing,
+            _ if freed < wanted => NodeReclaimed::Some,
+            _ => NodeReclaimed::Enough,
+        }
     }
 }
 
@@ -230,10 +299,10 @@ impl Worker {
         }
     }
 
-    /// Brings each node that is below `low` up to `high`, as far as that can be done.
+    /// Brings each node that is at `low` or below above its target, as far as that can be done.
     fn balance(&self, memory: &Memory) {
         for node in memory.topology().nodes().iter().map(|node| node.id) {
-            while memory.free_pages(node) < memory.watermarks(node).low {
+            while is_low(memory, node) {
                 if !self.grow(memory, node) {
                     self.reclaim_node(memory, node);
                     break;
@@ -251,8 +320,7 @@ impl Worker {
             let in_use = memory.in_use(of).unwrap_or_default().bytes(FRAME_SHIFT);
             let excess = in_use.saturating_sub(soft).div_ceil(FRAME_BYTES);
             let Some(node) = fullest(memory, of).filter(|_| excess > 0) else { return };
-            let freed = self.reclaim.shrink(node, excess.max(CLUSTER_PAGES));
-            add(&self.reclaim.shared.background_pages, freed);
+            let freed = self.reclaim.shrink_in_background(node, excess.max(CLUSTER_PAGES));
             if freed == 0 {
                 return;
             }
@@ -272,17 +340,18 @@ impl Worker {
 
     fn reclaim_node(&self, memory: &Memory, node: NodeId) {
         loop {
-            let missing = memory.watermarks(node).high.0.saturating_sub(memory.free_pages(node).0);
+            let missing = missing(memory, node);
             if missing == 0 || self.stop.load(Ordering::Relaxed) {
                 return;
             }
-            let mut freed = self.reclaim.shrink(node, missing.max(CLUSTER_PAGES));
+            let mut freed = self.reclaim.shrink_in_background(node, missing.max(CLUSTER_PAGES));
             if freed < missing {
-                freed += memory.shrink_objects().0;
+                let objects = memory.shrink_objects().0;
+                add(&self.reclaim.shared.background_pages, objects);
+                freed += objects;
             }
             // What shrinkers free lies in this CPU's caches first.
             let drained = memory.drain_all().map_or(0, |pages| pages.0);
-            add(&self.reclaim.shared.background_pages, freed);
             if freed + drained == 0 {
                 return;
             }
@@ -297,6 +366,20 @@ impl Worker {
             add(&self.reclaim.shared.trimmed_pages, memory.trim_free().0);
         }
     }
+}
+
+/// Whether requests find the node at its mark. A node without memory has nothing to be short of.
+fn is_low(memory: &Memory, node: NodeId) -> bool {
+    let has_memory = memory.managed_pages(node).0 > 0;
+    has_memory && memory.free_pages(node) <= memory.watermarks(node).low
+}
+
+/// Pages until a node is balanced: until more are free than its target, which is `high`, or `promo` with tiering.
+/// `mm/vmscan.c: pgdat_balanced`, 6.12.
+fn missing(memory: &Memory, node: NodeId) -> u64 {
+    let marks = memory.watermarks(node);
+    let target = if memory.settings().memory_tiering { marks.promo } else { marks.high };
+    (target.0 + 1).saturating_sub(memory.free_pages(node).0)
 }
 
 /// The node of a limit, or of all nodes the one with the most pages in use.

@@ -164,6 +164,16 @@ unsafe fn unmap(start: *mut u8, bytes: usize) {
     }
 }
 
+/// As many of `bytes` as make up whole pages of the kernel: addresses are made usable and bound by those, which on
+/// some machines are 64 KiB, 16 frames.
+pub fn whole_pages(bytes: u64) -> u64 {
+    whole(bytes, page_size() as u64)
+}
+
+const fn whole(bytes: u64, page_bytes: u64) -> u64 {
+    bytes - bytes % page_bytes
+}
+
 /// The page size of the kernel in bytes.
 pub fn page_size() -> usize {
     // SAFETY: sysconf reads a constant.
@@ -187,6 +197,18 @@ mod tests {
         assert!(usable.iter().all(|&byte| byte == 0));
         usable[5] = 1;
         assert_eq!(usable[5], 1);
+    }
+
+    #[test]
+    fn parts_are_whole_pages() {
+        assert_eq!(whole(3 * 4096 + 1, 4096), 3 * 4096);
+        assert_eq!(
+            [0xffff, 0x1_0000, 0x2_1000].map(|it| whole(it, 1 << 16)),
+            [0, 1 << 16, 2 << 16]
+        );
+        assert_eq!(whole_pages(5 * page_size() as u64 - 1), 4 * page_size() as u64);
+        // Sections and pageblocks are whole pages of any size that Linux has, 4, 16 and 64 KiB.
+        assert_eq!(whole(2 << 20, 1 << 16), 2 << 20);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! Free blocks of a pageblock or more are taken from the buddy one at a time, from the highest address down,
 //! emptied by `madvise(MADV_DONTNEED)` with no lock held, and put back at the tail of their list. So a request
 //! misses at most one block while a trim runs, and no lock is held for longer than it takes to look through a
-//! section.
+//! section. Nothing goes offline while a block is out: it would look as if somebody used it.
 
 use nearpage::buddy::Placement;
 use nearpage::platform::Platform;
@@ -27,6 +27,7 @@ pub(crate) fn trim_zone<P: Platform>(memory: &Memory, zone: &Zone<'static, P>) -
     for start in (first / section * section..end).step_by(SECTION_FRAMES).rev() {
         let mut at = start;
         while trimmed < to_trim && zone.free_pages().0 > kept {
+            let _stays_online = memory.growth.keep();
             let taken = zone.lock().buddy().take_between(frames, at..end.min(start + section));
             let Some((number, order)) = taken else { break };
             let bytes = order.pages().bytes(FRAME_SHIFT) as usize;
@@ -85,6 +86,26 @@ mod tests {
             let blocks: Vec<_> = (0..30_000).map(|_| memory.alloc_pages(1).unwrap()).collect();
             assert!(blocks.iter().filter(|block| block[0] == 0).count() as u64 > trimmed / 2);
         }
+    }
+
+    #[test]
+    fn memory_goes_offline_while_a_trim_runs() {
+        let memory = memory(true);
+        let section = 128 << 20;
+        let is_over = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                    memory.trim();
+                }
+            });
+            let went = (0..300).try_for_each(|_| {
+                memory.take_offline(NodeId(4), section)?;
+                memory.bring_online(NodeId(4), section).map(|_| ())
+            });
+            is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+            went.unwrap();
+        });
     }
 
     #[test]

@@ -9,6 +9,7 @@ use nearpage::alloc::{Limits, Request};
 use nearpage::error::LimitOf;
 use nearpage::gfp::Gfp;
 use nearpage::units::{CpuId, NodeId, Order, PageCount, Pfn};
+use nearpage::watermark::Settings;
 use nearpage_linux::reclaim::{Reclaim, ReclaimOptions, Shrinker};
 use nearpage_linux::{HostMachine, HostNode, HugePages, Memory, MemoryBuilder, MemoryError};
 
@@ -107,6 +108,130 @@ fn the_thread_keeps_the_node_above_its_marks() {
     assert_eq!(cache.asked.load(Ordering::Relaxed), asked, "the thread is gone");
 }
 
+/// Settings change at run time; with tiering the target of the thread is `promo`.
+#[test]
+fn the_thread_works_up_to_promo_with_tiering() {
+    let (reclaim, memory, cache) = with_cache(builder());
+    let tiering =
+        Settings { memory_tiering: true, watermark_scale_factor: 500, ..memory.settings() };
+    memory.set_settings(tiering).unwrap();
+    assert_eq!(memory.settings(), tiering);
+    assert!(memory.set_settings(Settings { node_reclaim_mode: 8, ..tiering }).is_err());
+    assert_eq!(memory.settings(), tiering);
+    let marks = memory.watermarks(NODE);
+    assert!(marks.promo.0 > marks.high.0 + 500, "{marks:?}");
+    while memory.free_pages(NODE) > marks.low {
+        assert!(cache.fill(&memory));
+    }
+    let _thread = reclaim.start(&memory, QUIET).unwrap();
+    cache.fill(&memory);
+    wait_until("reclaim up to promo", || {
+        memory.drain_all().unwrap();
+        memory.free_pages(NODE) > marks.promo
+            || reclaim.counts().background_pages == 0 && {
+                cache.fill(&memory);
+                false
+            }
+    });
+}
+
+/// Exactly at `low` requests go elsewhere, so the thread works from there on, until they need not.
+#[test]
+fn the_thread_works_where_the_watermark_refuses() {
+    let (reclaim, memory, cache) = with_cache(builder());
+    let _thread = reclaim.start(&memory, QUIET).unwrap();
+    let low = memory.watermarks(NODE).low;
+    let mut held = Vec::new();
+    let request = Request::new(Order(0), Gfp::ATOMIC.or(Gfp::NORETRY));
+    while cache.pages.lock().unwrap().len() < 2000 {
+        assert!(cache.fill(&memory));
+    }
+    // What CPUs cache is not free: taken and given back until exactly `low` is left.
+    loop {
+        memory.drain_all().unwrap();
+        let free = memory.free_pages(NODE);
+        if free == low {
+            break;
+        }
+        assert!(free > low, "{free} pages are free, low is {low}");
+        let left = free.0 - low.0;
+        let order = Order((63 - left.leading_zeros()).min(9) as u8);
+        held.push((memory.alloc_frames(Request { order, ..request }).unwrap(), order));
+    }
+    assert_eq!(cache.asked.load(Ordering::Relaxed), 0);
+    // No page is taken above the mark, and the thread is woken.
+    let _ = memory.alloc_frames(request);
+    wait_until("reclaim", || cache.asked.load(Ordering::Relaxed) > 0);
+    drop(reclaim);
+}
+
+/// Before a request goes to another node, shrinkers are asked for pages of its own.
+#[test]
+fn node_reclaim_keeps_requests_on_their_node() {
+    let cpus = (0..256).map(CpuId).collect();
+    let far = NodeId(5);
+    let nodes = vec![
+        HostNode { id: NODE, cpus, has_memory: true },
+        HostNode { id: far, cpus: Vec::new(), has_memory: true },
+    ];
+    for (node_reclaim_mode, stays) in [(0, false), (1, true)] {
+        let distances = vec![10, 20, 20, 10];
+        let machine = HostMachine { nodes: nodes.clone(), distances, emulated: true };
+        let settings = Settings { node_reclaim_mode, ..Settings::default() };
+        let builder = Memory::builder().machine(machine).bytes_per_node(32 << 20);
+        let (reclaim, memory, cache) = with_cache(builder.settings(settings));
+        let wanted = (32 << 20) / 4096 + 1000;
+        (0..wanted).for_each(|_| assert!(cache.fill(&memory)));
+        let near = |page: &&Pfn| memory.node_of(**page) == Some(NODE);
+        let pages = cache.pages.lock().unwrap();
+        assert_eq!(pages.iter().filter(near).count() == pages.len(), stays);
+        assert_eq!(reclaim.counts().node_pages > 0, stays, "{:?}", reclaim.counts());
+        assert_eq!(memory.vmstat().contains("zone_reclaim_success 0"), !stays);
+    }
+}
+
+#[test]
+fn an_interval_that_never_ends_working_is_refused() {
+    let (reclaim, memory, _) = with_cache(builder());
+    for interval in [Duration::ZERO, Duration::from_micros(999)] {
+        let error = reclaim.start(&memory, ReclaimOptions { interval, trims: false }).unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput);
+        assert!(error.to_string().ends_with("1ms or more is accepted"), "{error}");
+    }
+}
+
+/// The thread and the other shrinkers go on without it.
+#[test]
+fn a_shrinker_that_panics_is_not_asked_again() {
+    struct Clumsy(AtomicU64);
+    impl Shrinker for Clumsy {
+        fn shrink(&self, _node: NodeId, _pages: PageCount) -> PageCount {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            panic!("a shrinker's own mistake");
+        }
+    }
+    let (reclaim, cache) = (Reclaim::new(), Cache::new());
+    let clumsy = Arc::new(Clumsy(AtomicU64::new(0)));
+    reclaim.add_shrinker(clumsy.clone());
+    reclaim.add_shrinker(cache.clone());
+    let memory = Arc::new(builder().pressure(reclaim.clone()).build().unwrap());
+    *cache.memory.lock().unwrap() = Arc::downgrade(&memory);
+    let thread = reclaim.start(&memory, QUIET).unwrap();
+    // Only the thread asks: a soft limit makes nobody wait.
+    let soft = Limits { hard_bytes: None, soft_bytes: Some(2048 << 12) };
+    memory.set_limits(LimitOf::Allocator, soft).unwrap();
+    for round in 1..=2 {
+        let before = reclaim.counts().background_pages;
+        (0..4096).for_each(|_| assert!(cache.fill(&memory)));
+        wait_until("reclaim", || {
+            cache.fill(&memory);
+            reclaim.counts().background_pages > before
+        });
+        assert_eq!((reclaim.counts().panics, clumsy.0.load(Ordering::Relaxed)), (1, 1), "{round}");
+    }
+    drop(thread);
+}
+
 /// Pages in use, at most and at the end, while a cache takes `wanted` pages under soft limits.
 fn fill_above_soft_limits(of: LimitOf, soft_pages: u64, wanted: u64) -> (Reclaim, u64) {
     let (reclaim, memory, cache) = with_cache(builder());
@@ -186,7 +311,7 @@ fn a_shrinker_may_own_a_memory() {
 fn threads_and_memories_end_in_any_order() {
     for _ in 0..50 {
         let (reclaim, memory, _) = with_cache(builder());
-        let options = ReclaimOptions { interval: Duration::from_micros(50), trims: true };
+        let options = ReclaimOptions { interval: Duration::from_millis(1), trims: true };
         let thread = reclaim.start(&memory, options).unwrap();
         drop(memory);
         drop(thread);
@@ -227,6 +352,31 @@ fn prefault_gives_all_that_is_online_its_pages() {
     // There are no more threads than pieces of work.
     let crowd = NonZeroUsize::new(10_000_000).unwrap();
     assert_eq!(memory.prefault(crowd, |_| {}).unwrap(), 64 << 20);
+}
+
+#[test]
+fn prefault_passes_over_what_goes_offline() {
+    let memory = builder().bytes_per_node(256 << 20).build().unwrap();
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                memory.take_offline(NODE, 128 << 20).unwrap();
+                memory.bring_online(NODE, 128 << 20).unwrap();
+            }
+        });
+        let two = NonZeroUsize::new(2).unwrap();
+        let done = (0..20).try_for_each(|_| memory.prefault(two, |_| {}).map(|_| ()));
+        is_over.store(true, Ordering::Relaxed);
+        done.unwrap();
+    });
+    // What went offline left no page behind.
+    memory.take_offline(NODE, 128 << 20).unwrap();
+    let resident = memory.verify_placement(1 << 20).unwrap().nodes[0].1.placed();
+    assert!(resident <= (128 << 20) / 4096);
+    memory.bring_online(NODE, 128 << 20).unwrap();
+    let resident = memory.verify_placement(1 << 20).unwrap().nodes[0].1.placed();
+    assert!(resident <= (128 << 20) / 4096, "{resident}");
 }
 
 /// Bytes in transparent huge pages of this process's mapping that `address` lies in.

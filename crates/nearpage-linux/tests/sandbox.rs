@@ -4,9 +4,12 @@
 //! a process found out about its system calls it does not ask again.
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use nearpage::alloc::{DrainBusy, Request};
 use nearpage::gfp::Gfp;
@@ -46,13 +49,17 @@ fn in_child(work: impl FnOnce()) -> String {
 
 /// Denies a system call to the calling process from now on: `EPERM`.
 fn deny(call: Call) {
+    deny_with(call, libc::EPERM);
+}
+
+fn deny_with(call: Call, errno: i32) {
     let number = match call {
         Call::Mbind => libc::SYS_mbind,
         Call::Membarrier => libc::SYS_membarrier,
         Call::MovePages => libc::SYS_move_pages,
     };
     let statement = |code: u32, k: u32, jt, jf| libc::sock_filter { code: code as u16, jt, jf, k };
-    let denied = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
+    let denied = libc::SECCOMP_RET_ERRNO | errno as u32;
     let mut filter = [
         // The number of the call is the first word of what a filter sees.
         statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
@@ -236,6 +243,179 @@ fn masks_that_shrink() {
         let checked = memory.check().unwrap();
         assert_eq!((checked.allocated.0, checked.cached.0), (0, 0));
     });
+}
+
+/// A cpuset of its own shrinks, CPUs and, where there are several, nodes, while threads work. It needs root and a
+/// kernel whose cpusets somebody mounted; elsewhere [`masks_that_shrink`] and [`nodes_that_are_not_allowed_any_more`]
+/// stand for it.
+#[test]
+fn a_cpuset_that_shrinks() {
+    let Some(cpuset) = Cpuset::new() else {
+        eprintln!("no cpuset can be made here");
+        return;
+    };
+    in_child(|| {
+        cpuset.enter();
+        let (cpus, nodes) =
+            (list_of_status("Cpus_allowed_list:"), list_of_status("Mems_allowed_list:"));
+        let memory = small().reserve_per_node(64 << 20).build().unwrap();
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    while !is_over.load(Ordering::Relaxed) {
+                        work(&memory);
+                    }
+                });
+            }
+            for _ in 0..10 {
+                for (cpus, nodes) in [(&cpus[..1], &nodes[..1]), (&cpus[..], &nodes[..])] {
+                    cpuset.shrink_to(cpus, nodes);
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+            }
+            cpuset.shrink_to(&cpus[..1], &nodes[..1]);
+            is_over.store(true, Ordering::Relaxed);
+        });
+        assert_eq!(list_of_status("Mems_allowed_list:"), nodes[..1]);
+        // What comes online now, on a node that is not allowed too, can be used.
+        for node in memory.topology().nodes() {
+            memory.bring_online(node.id, 32 << 20).unwrap();
+        }
+        work(&memory);
+        memory.drain_all().unwrap();
+        assert_eq!(memory.check().unwrap().allocated.0, 0);
+    });
+}
+
+/// What the kernel says of a node that the cpuset does not allow any more (man 2 mbind: `EINVAL`), said by a filter.
+#[test]
+fn nodes_that_are_not_allowed_any_more() {
+    let told = in_child(|| {
+        let memory = small().reserve_per_node(64 << 20).build().unwrap();
+        work(&memory);
+        deny_with(Call::Mbind, libc::EINVAL);
+        let node = memory.topology().nodes()[0].id;
+        memory.bring_online(node, 32 << 20).unwrap();
+        work(&memory);
+        let later = small().build().unwrap();
+        work(&later);
+        assert_eq!(later.binding().refused, Some(libc::EINVAL));
+        let error = small().bind(BindMode::Strict).build().unwrap_err();
+        assert!(error.to_string().contains("the cpuset of this process"), "{error}");
+    });
+    assert_eq!(lines_with(&told, "nearpage: mbind is refused (Invalid argument"), 1, "{told}");
+}
+
+/// A folder of the kernel's cpusets; gone when dropped.
+struct Cpuset(PathBuf);
+
+impl Cpuset {
+    /// With all that is allowed here, if one can be made.
+    fn new() -> Option<Self> {
+        for mount in ["/sys/fs/cgroup/cpuset", "/sys/fs/cgroup"] {
+            let folder = Path::new(mount).join(format!("nearpage-test-{}", std::process::id()));
+            if std::fs::create_dir(&folder).is_err() {
+                continue;
+            }
+            let cpuset = Self(folder);
+            let (cpus, nodes) =
+                (list_of_status("Cpus_allowed_list:"), list_of_status("Mems_allowed_list:"));
+            if cpuset.write("cpuset.cpus", &cpus).is_ok()
+                && cpuset.write("cpuset.mems", &nodes).is_ok()
+            {
+                return Some(cpuset);
+            }
+        }
+        None
+    }
+
+    fn write(&self, file: &str, ids: &[usize]) -> std::io::Result<()> {
+        let text: Vec<String> = ids.iter().map(usize::to_string).collect();
+        // Not created: what is not there the kernel does not have.
+        let mut file = File::options().write(true).open(self.0.join(file))?;
+        file.write_all(text.join(",").as_bytes())
+    }
+
+    fn enter(&self) {
+        self.write("cgroup.procs", &[std::process::id() as usize]).unwrap();
+    }
+
+    fn shrink_to(&self, cpus: &[usize], nodes: &[usize]) {
+        self.write("cpuset.cpus", cpus).unwrap();
+        self.write("cpuset.mems", nodes).unwrap();
+    }
+}
+
+impl Drop for Cpuset {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir(&self.0);
+    }
+}
+
+/// Ids of a line of /proc/self/status.
+fn list_of_status(name: &str) -> Vec<usize> {
+    let text = std::fs::read_to_string("/proc/self/status").unwrap();
+    let list = text.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim();
+    let bounds = list.split(',').map(|range| range.split_once('-').unwrap_or((range, range)));
+    bounds.flat_map(|(first, last)| first.parse().unwrap()..=last.parse().unwrap()).collect()
+}
+
+/// Commit limits as they are: `vm.overcommit_memory=2` for a moment, with so much room that nobody else notices. It changes
+/// the whole machine and needs root, so only where `NEARPAGE_OVERCOMMIT=1` says so; elsewhere [`memory_limited`] stands for
+/// it.
+#[test]
+fn overcommit_forbidden() {
+    if std::env::var_os("NEARPAGE_OVERCOMMIT").is_none() {
+        return;
+    }
+    let _strict = Overcommit::forbid(100 << 30);
+    in_child(|| {
+        let memory = small().reserve_per_node(256 << 30).build().unwrap();
+        work(&memory);
+        let node = memory.topology().nodes()[0].id;
+        let before = memory.managed_pages(node);
+        let error = memory.bring_online(node, 200 << 30).unwrap_err();
+        assert!(matches!(error, MemoryError::NoMemory { .. }), "{error}");
+        assert!(error.to_string().contains("vm.overcommit_memory"), "{error}");
+        assert_eq!(memory.managed_pages(node), before, "nothing changed");
+        memory.bring_online(node, 64 << 20).unwrap();
+        work(&memory);
+    });
+}
+
+/// Strict accounting; all as it was when dropped.
+struct Overcommit(Vec<(&'static str, String)>);
+
+impl Overcommit {
+    fn forbid(room: u64) -> Self {
+        let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap();
+        let mut lines = meminfo.lines().filter_map(|line| line.strip_prefix("Committed_AS:"));
+        let committed = lines.next().unwrap().trim().strip_suffix(" kB").unwrap();
+        let kbytes = committed.parse::<u64>().unwrap() + (room >> 10);
+        // Writing one of the two sizes clears the other, so the one in force comes back last.
+        let files = ["overcommit_memory", "overcommit_kbytes", "overcommit_ratio"];
+        let read =
+            |name| (name, std::fs::read_to_string(Path::new("/proc/sys/vm").join(name)).unwrap());
+        let before = Self(files.map(read).to_vec());
+        set_sysctl("overcommit_kbytes", &kbytes.to_string());
+        set_sysctl("overcommit_memory", "2");
+        before
+    }
+}
+
+fn set_sysctl(name: &str, value: &str) {
+    std::fs::write(Path::new("/proc/sys/vm").join(name), value).unwrap();
+}
+
+impl Drop for Overcommit {
+    fn drop(&mut self) {
+        for (name, value) in &self.0 {
+            if value.trim() != "0" || *name == "overcommit_memory" {
+                set_sysctl(name, value);
+            }
+        }
+    }
 }
 
 fn allowed_cpus() -> Vec<usize> {

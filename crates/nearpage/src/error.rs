@@ -197,6 +197,12 @@ impl fmt::Display for AllocError {
                 "no block of order {order} for {gfp}: with it, more than the {pages} pages of the hard limit of \
                  {limit} would be in use"
             ),
+            Self::OutOfMemory { node, order, gfp, zones: 0, .. } => write!(
+                f,
+                "no block of order {order} for {gfp} preferring node {node}: there is no zone that it may use; \
+                 memory that is offline, of a higher kind of zone, or of a private node that the request does \
+                 not name does not count"
+            ),
             Self::OutOfMemory { node, order, gfp, zones, free, below_watermark, fragmented } => {
                 write!(
                     f,

@@ -1,9 +1,8 @@
 //! GFP flags: zone, urgency and behaviour of a request, with the names and bits of traces.
 //!
 //! The core acts on zone and migratetype (DMA, DMA32, HIGHMEM, MOVABLE, RECLAIMABLE), THISNODE, and urgency:
-//! HIGH, DIRECT_RECLAIM, KSWAPD_RECLAIM, NORETRY, RETRY_MAYFAIL, MEMALLOC, NOMEMALLOC. The others are names,
-//! so that the flags of a trace can be kept as they are: nothing waits for ever (NOFAIL), and nothing here
-//! touches a page (ZERO is for the host).
+//! HIGH, DIRECT_RECLAIM, KSWAPD_RECLAIM, NORETRY, RETRY_MAYFAIL, NOFAIL, MEMALLOC, NOMEMALLOC. The others are names,
+//! so that the flags of a trace can be kept as they are: nothing here touches a page (ZERO is for the host).
 //!
 //! Source: `include/linux/gfp_types.h` and `gfp.h`, 6.12 (bit values as `gfp_flags=` and `mode:0x…` print them).
 

@@ -53,7 +53,8 @@ pub struct Departures {
     /// A bulk request takes what a zone has above its watermark, and straight from the zone what the
     /// pageset does not have. Linux takes all from one zone or nothing, through the pageset.
     pub bulk_from_zone: bool,
-    /// Pagesets are drained before an allocation fails, whether reclaim made progress or not.
+    /// Pagesets are drained before an allocation fails, whether reclaim made progress or not; and those of a zone
+    /// after its node was reclaimed, before a further node is asked.
     pub drains_before_failing: bool,
     /// As long as reclaim makes progress, a request goes on asking for it, though the host does not say
     /// how much more it could free.

@@ -132,7 +132,8 @@ pub trait Platform: Sized {
     /// Memory of a node fell below its low watermark: wake background reclaim. Returns at once.
     fn wake_reclaim(&self, _shortage: Shortage) {}
 
-    /// Gives back memory in the caller's context; returns how many pages were freed.
+    /// Gives back memory in the caller's context; returns how many pages were freed. A request that finds none of them
+    /// asks again, up to 256 times.
     fn direct_reclaim(&self, _shortage: Shortage) -> PageCount {
         PageCount(0)
     }

@@ -29,7 +29,8 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     }
 
     /// Reclaims a zone's node, if it is near enough to be worth it. Returns whether the zone passes its
-    /// watermark then. `mm/page_alloc.c: get_page_from_freelist`, facts 4.2 step 7.
+    /// watermark then; nearpage drains the zone's pagesets first if need be, since what a host frees lies there.
+    /// `mm/page_alloc.c: get_page_from_freelist`, facts 4.2 step 7.
     pub(super) fn node_reclaim_helps(
         &self,
         zone: &Zone<'m, P>,
@@ -48,7 +49,13 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             NodeReclaimed::Some | NodeReclaimed::Enough => {
                 let is_enough = reclaimed == NodeReclaimed::Enough;
                 count(if is_enough { &stalls.node_reclaims } else { &stalls.node_reclaims_failed });
-                zone.would_pass(wanted.order, flags, wanted.kind, PageCount(0))
+                let passes = || zone.would_pass(wanted.order, flags, wanted.kind, PageCount(0));
+                passes()
+                    || self.model.departures.drains_before_failing && {
+                        // A CPU that is being drained by somebody else needs no second drain.
+                        let _ = self.drain_zone(zone);
+                        passes()
+                    }
             }
         }
     }

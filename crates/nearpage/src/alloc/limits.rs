@@ -53,7 +53,8 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         Ok(Limits { hard_bytes, soft_bytes })
     }
 
-    /// Pages in use of a node or of all nodes: with callers, or cached by CPUs.
+    /// Pages in use of a node or of all nodes: with callers, or cached by CPUs. From the first limit on these are the
+    /// ledgers'; before that, pages that are isolated, on their way offline, look as if they were in use.
     ///
     /// # Errors
     /// [`UnknownNode`] if the topology has no such node.
@@ -62,6 +63,9 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             LimitOf::Allocator => None,
             LimitOf::Node(node) => Some(self.node_index(node).ok_or(UnknownNode { node })?),
         };
+        if let Some(counted) = self.counted_in_use(of) {
+            return Ok(counted);
+        }
         let concerned = |zone: &&&Zone<'m, P>| node.is_none_or(|node| zone.node() == node);
         Ok(PageCount(self.zones.iter().filter(concerned).map(|zone| zone.out().0).sum()))
     }

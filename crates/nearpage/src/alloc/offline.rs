@@ -82,6 +82,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             });
             return emptied;
         };
+        let populated = self.populated_zones();
         self.each_hold(ranges.clone(), |zone, part| {
             let (frames, mut guard) = (*zone.frames(), zone.lock());
             guard.buddy().take_out(frames, frames.number(part.start)..frames.number(part.end));
@@ -89,7 +90,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         });
         ranges.for_each(|range| self.online.clear(range));
         self.recompute(state);
-        self.rebuild(state);
+        self.rebuild_after_hotplug(state, populated);
         if pages.0 > 0 {
             state.plugged.went(pages);
         }
@@ -330,6 +331,21 @@ mod tests {
                 cpu_offlines: 1,
             };
             assert_eq!(allocator.hotplug_counts(), expected);
+        });
+    }
+
+    #[test]
+    fn what_is_isolated_is_not_in_use() {
+        two_nodes(|allocator| {
+            let limits = Limits { hard_bytes: None, soft_bytes: Some(1 << 12) };
+            allocator.set_limits(LimitOf::Allocator, limits).unwrap();
+            let zone = allocator.zones()[0];
+            let (frames, start) = (*zone.frames(), memory(allocator, 0).start);
+            zone.lock().buddy().isolate(frames, frames.number(start));
+            assert_eq!(allocator.in_use(LimitOf::Allocator), Ok(PageCount(0)));
+            assert_eq!(allocator.in_use(LimitOf::Node(NodeId(0))), Ok(PageCount(0)));
+            zone.lock().buddy().end_isolation(frames, frames.number(start));
+            assert!(allocator.in_use(LimitOf::Node(NodeId(1))).is_err());
         });
     }
 

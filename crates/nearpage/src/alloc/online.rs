@@ -30,11 +30,12 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
                 return Err(OnlineError::AlreadyOnline { range });
             }
         }
+        let populated = self.populated_zones();
         for &range in ranges {
             self.hand_over(range);
         }
         self.recompute(&state);
-        self.rebuild(&mut state);
+        self.rebuild_after_hotplug(&mut state, populated);
         let pages = PageCount(ranges.iter().map(|range| range.pages().0).sum());
         state.plugged.came(pages);
         Ok(pages)
@@ -100,12 +101,12 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     pub fn online_node(&self, node: NodeId) -> Result<PageCount, OnlineError> {
         let index = self.node_index(node).ok_or(OnlineError::UnknownNode { node })?;
         let mut state = self.state.lock();
-        let before = self.managed_by_kind(index);
+        let (before, populated) = (self.managed_by_kind(index), self.populated_zones());
         for &memory in self.topology.node(index).memory {
             self.online.runs(memory, false).for_each(|range| self.hand_over(range));
         }
         self.recompute(&state);
-        self.rebuild(&mut state);
+        self.rebuild_after_hotplug(&mut state, populated);
         let pages = |of: [PageCount; ZoneKind::COUNT]| of.iter().map(|pages| pages.0).sum::<u64>();
         let pages = PageCount(pages(self.managed_by_kind(index)) - pages(before));
         if pages.0 > 0 {
@@ -260,12 +261,13 @@ mod tests {
     use std_alloc::vec;
     use std_alloc::vec::Vec;
 
-    use crate::alloc::Request;
+    use crate::alloc::{Config, Request};
     use crate::frame::Migratetype;
     use crate::gfp::Gfp;
+    use crate::model::Model;
     use crate::testing::machine::TestMachine;
     use crate::topology::{AddressMap, NodeBuf, TopologyBuf};
-    use crate::units::{CpuId, NodeId, Order, PageCount, PfnRange};
+    use crate::units::{CpuId, NodeId, NodeIndex, Order, PageCount, PfnRange};
 
     fn node(id: u32, memory: &[(u64, u64)]) -> NodeBuf {
         let memory = memory.iter().map(|&(start, end)| PfnRange::new(start, end)).collect();
@@ -300,6 +302,50 @@ mod tests {
             let pages = allocator.zones().iter().map(|zone| zone.managed().0).collect::<Vec<_>>();
             assert_eq!(pages, [512, 4096]);
             allocator.check().unwrap();
+        });
+    }
+
+    /// Recorded: 0 1 2 at boot, 0 3 1 2 after node 3 came, which has no CPU (facts 3.2).
+    #[test]
+    fn cpus_count_once_memory_came_at_run_time() {
+        let machine = TestMachine::new().node(0, 4096, &[0]).node(1, 4096, &[1]);
+        let machine = machine.node(2, 4096, &[2]).node(3, 4096, &[]);
+        for (model, runs, expected) in [
+            (Model::LINUX_6_12, true, 3),
+            (Model::LINUX_6_12, false, 1),
+            (Model::LINUX_6_1, true, 3),
+            (Model::NEARPAGE, false, 3),
+        ] {
+            let config = Config { model, ..Config::default() };
+            machine.clone().config(config).run_offline(|allocator| {
+                let node_of = |pfn| allocator.topology().node_of_pfn(pfn);
+                let alloc = |gfp| allocator.alloc(Request::new(Order(0), gfp)).map(node_of);
+                for node in [0, 1, 2].map(NodeId) {
+                    allocator.online_node(node).unwrap();
+                }
+                if runs {
+                    alloc(Gfp::KERNEL).unwrap();
+                }
+                allocator.online_node(NodeId(3)).unwrap();
+                while alloc(Gfp::KERNEL.or(Gfp::THISNODE)).is_ok() {}
+                let next = alloc(Gfp::KERNEL).unwrap();
+                assert_eq!(next, Some(NodeIndex(expected)), "{} {runs}", model.name);
+            });
+        }
+    }
+
+    #[test]
+    fn memory_that_went_counts_cpus_too() {
+        let machine = TestMachine::new().node(0, 4096, &[0]).node(1, 4096, &[1]);
+        let machine = machine.node(2, 4096, &[]).node(3, 4096, &[3]);
+        let config = Config { model: Model::LINUX_6_12, ..Config::default() };
+        machine.config(config).run(|allocator| {
+            let node_of = |pfn| allocator.topology().node_of_pfn(pfn);
+            let alloc = |gfp| allocator.alloc(Request::new(Order(0), gfp)).map(node_of);
+            while alloc(Gfp::KERNEL.or(Gfp::THISNODE)).is_ok() {}
+            assert_eq!(alloc(Gfp::KERNEL), Ok(Some(NodeIndex(1))));
+            allocator.offline_node(NodeId(3)).unwrap();
+            assert_eq!(alloc(Gfp::KERNEL), Ok(Some(NodeIndex(2))));
         });
     }
 

@@ -352,6 +352,8 @@ fn take_turns<F: Fn(NodeIndex) -> bool>(
 mod tests {
     use std_alloc::vec::Vec;
 
+    use std_alloc::string::ToString;
+
     use super::*;
     use crate::alloc::Access;
     use crate::testing::machine::TestMachine;
@@ -509,6 +511,18 @@ mod tests {
             assert!(allocator.alloc(PAGE.on(NodeId(2))).is_err(), "that prefers it, and no more");
             allocator.set_access(NodeId(2), Access::General).unwrap();
             assert_eq!(node(allocator.alloc(PAGE).unwrap()), Some(TWO));
+        });
+    }
+
+    #[test]
+    fn where_all_nodes_are_private_the_error_says_so() {
+        on_three_nodes(|allocator| {
+            for node in [0, 1, 2].map(NodeId) {
+                allocator.set_access(node, Access::Private).unwrap();
+            }
+            let error = allocator.alloc(PAGE).unwrap_err();
+            assert!(matches!(error, AllocError::OutOfMemory { zones: 0, .. }), "{error:?}");
+            assert!(error.to_string().contains("private node that the request does not name"));
         });
     }
 

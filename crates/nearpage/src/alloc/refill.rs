@@ -50,6 +50,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         pageset.share_high(&tuning, list);
 
         let mut guard = zone.lock_to_take(trip.flags);
+        guard.buddy().serve(pageset.owner().cpu);
         let blocks = guard.claim(blocks, order);
         self.platform.touch(zone.published_line(), Access::Write);
         let refill = self.move_to_list(&mut guard, on, pageset, trip, list, blocks);

@@ -19,7 +19,7 @@ pub(super) struct State<'m> {
     pub(super) settings: Settings,
     /// What the stacks of objects may keep of the budget; `None` as long as there is no slab allocator.
     pub(super) object_share: Option<PageCount>,
-    /// Whether the machine is past its boot: Linux counts CPUs in the order of nodes only then.
+    /// Whether zonelists were made anew at run time: Linux counts CPUs in the order of nodes only from then on.
     pub(super) booted: bool,
     /// What came and went.
     pub(super) plugged: HotplugCounts,
@@ -146,6 +146,19 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let share = ZoneShare { managed: zone.managed(), low: zone.marks().low, cpus: cpus as u32 };
         let fraction = state.settings.percpu_pagelist_high_fraction;
         Sizes::of(share, fraction, self.page_shift)
+    }
+
+    /// Zones that have memory.
+    pub(super) fn populated_zones(&self) -> usize {
+        self.zones.iter().filter(|zone| zone.managed().0 > 0).count()
+    }
+
+    /// All zonelists, after memory came or went. It is at run time, and no part of a boot, once pages have moved; then
+    /// Linux makes zonelists anew if a zone got its first pages or lost its last. Facts 13.
+    pub(super) fn rebuild_after_hotplug(&self, state: &mut State<'m>, populated_before: usize) {
+        let runs = self.zones.iter().any(|zone| zone.holds().acquisitions > 0);
+        state.booted |= runs && self.populated_zones() != populated_before;
+        self.rebuild(state);
     }
 
     /// All zonelists, and the preferred zones of nodes and CPUs.

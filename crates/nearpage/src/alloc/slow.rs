@@ -11,7 +11,8 @@
 //! ```
 //!
 //! Each step calls the host with no lock held. Requests differ in how far they climb: who cannot wait leaves at
-//! the first round, `__GFP_NORETRY` after it, and `__GFP_NOFAIL` never leaves without a page.
+//! the first round, `__GFP_NORETRY` after it, and `__GFP_NOFAIL` never leaves without a page. All others leave after
+//! [`ROUNDS_MAX`] rounds, whatever the host says that it freed: Linux has no such bound, but its reclaim is its own.
 
 use super::PageAllocator;
 use super::scan::{FirstZone, Refusals, Wanted};
@@ -26,6 +27,10 @@ use crate::watermark::AllocFlags;
 
 /// Rounds of reclaim without progress before giving up. `mm/internal.h: MAX_RECLAIM_RETRIES`, 6.12.
 const ROUNDS_WITHOUT_PROGRESS_MAX: u32 = 16;
+/// Rounds of a request in all: reclaim may free what the request cannot use (another node's pages), what others take
+/// at once, or nothing at all, and say each time that it made progress. At 32 pages a round, as Linux asks for, this is
+/// 32 MiB that came to nothing.
+const ROUNDS_MAX: u32 = 256;
 /// Rounds after a compaction that made a block which somebody else then took.
 /// `mm/page_alloc.c: MAX_COMPACT_RETRIES`, 6.12.
 const COMPACTIONS_MAX: u32 = 16;
@@ -39,6 +44,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             wanted: begin(wanted),
             flags: slow_flags(wanted),
             refusals: Refusals::default(),
+            rounds: 0,
             rounds_without_progress: 0,
             effort: CompactEffort::SyncLight,
             compactions: 0,
@@ -100,6 +106,8 @@ struct Ladder<'a, 'm, P: Platform> {
     flags: AllocFlags,
     /// What the last look saw.
     refusals: Refusals,
+    /// Since the climb began, or began anew for who may not fail.
+    rounds: u32,
     rounds_without_progress: u32,
     effort: CompactEffort,
     /// Those that made a block, since the effort last grew.
@@ -154,8 +162,9 @@ impl<P: Platform> Ladder<'_, '_, P> {
         if gives_up_early::<P>(&self.wanted) {
             return Err(End::NoPage);
         }
-        let goes_on =
-            self.reclaim_may_help(progress) || progress && self.compaction_may_help(compacted);
+        self.rounds += 1;
+        let goes_on = self.has_rounds_left()
+            && (self.reclaim_may_help(progress) || progress && self.compaction_may_help(compacted));
         if goes_on { Ok(()) } else { self.last_resort() }
     }
 
@@ -215,6 +224,10 @@ impl<P: Platform> Ladder<'_, '_, P> {
             self.look()?;
         }
         Ok(progress)
+    }
+
+    fn has_rounds_left(&self) -> bool {
+        self.rounds < ROUNDS_MAX
     }
 
     /// Whether to reclaim once more. Before giving up, urgent pageblocks go.
@@ -322,7 +335,7 @@ impl<P: Platform> Ladder<'_, '_, P> {
             self.exceed_limit()?;
         }
         self.rounds_without_progress = 0;
-        if helped { Ok(()) } else { Err(End::NoPage) }
+        if helped && self.has_rounds_left() { Ok(()) } else { Err(End::NoPage) }
     }
 
     /// If a limit keeps pages from a request that may not fail, it exceeds the limit, with the last pages if need be:
@@ -339,6 +352,7 @@ impl<P: Platform> Ladder<'_, '_, P> {
     fn insist(&mut self) -> Result<(), End> {
         self.look_far(AllocFlags::MIN_RESERVE.or(AllocFlags::OVER_LIMIT))?;
         self.allocator.platform.relax();
+        self.rounds = 0;
         Ok(())
     }
 
@@ -406,11 +420,36 @@ fn may_kill(wanted: &Wanted<'_>) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use crate::alloc::{Limits, Request};
+    use super::ROUNDS_MAX;
+    use crate::alloc::{Config, Limits, Request};
     use crate::error::LimitOf;
     use crate::gfp::Gfp;
+    use crate::model::Model;
     use crate::testing::machine::TestMachine;
     use crate::units::{NodeId, NodeIndex, Order, PageCount};
+
+    #[test]
+    fn progress_that_gives_no_page_comes_to_an_end() {
+        for model in [Model::NEARPAGE, Model::LINUX_6_12] {
+            let config = Config { model, ..Config::default() };
+            TestMachine::new().node(0, 4096, &[0]).config(config).run(|allocator| {
+                let alloc = || allocator.alloc(Request::new(Order(0), Gfp::KERNEL));
+                while alloc().is_ok() {}
+                let host = allocator.platform();
+                // A shrinker that frees on another node, or counts what it does not free.
+                host.says_freed.set(PageCount(1));
+                host.says_reclaimable.set(PageCount(1 << 20));
+                host.reclaims.set(0);
+                assert!(alloc().is_err());
+                assert_eq!(host.reclaims.get(), u64::from(ROUNDS_MAX), "{}", model.name);
+                host.says_killed.set(true);
+                assert!(alloc().is_err());
+                assert_eq!(host.reclaims.get(), 2 * u64::from(ROUNDS_MAX), "{}", model.name);
+                let not_failing = Request::new(Order(0), Gfp::KERNEL.or(Gfp::NOFAIL));
+                assert!(allocator.alloc(not_failing).is_ok());
+            });
+        }
+    }
 
     #[test]
     fn last_pages_are_taken_last() {

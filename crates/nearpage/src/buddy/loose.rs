@@ -9,8 +9,13 @@
 //! * whoever needs more than single pages has them merged first ([`Buddy::settle_for`]), pageblock by
 //!   pageblock, until there is a block; before another migratetype is asked, all of them are.
 //!
+//! **Lanes.** Frames of pages that adjoin share lines, so CPUs that take pages of one pageblock take its lines from each
+//! other, at every allocation and free. Therefore a pageblock is listed in the lane of the CPU whose pageset gave its
+//! first loose page back, and a refill looks in its own CPU's lane first. From another lane it takes the pageblock over.
+//! Two threads that free and allocate at random then keep to their own pageblocks.
+//!
 //! Invariants: the bit of a page is set if and only if it is loose; a pageblock is on the list of its
-//! migratetype if and only if it has a bit set, and then does not change its type. Loose pages count as
+//! migratetype, in one lane, if and only if it has a bit set, and then does not change its type. Loose pages count as
 //! free, as blocks of order 0.
 //!
 //! This is nearpage's own: it departs from Linux, whose buddy merges at once. [`Merging`] switches it off.
@@ -18,7 +23,7 @@
 use super::take::first_order_from;
 use super::{BlockRequest, Buddy, Placement, frame_count};
 use crate::frame::{FrameState, ListEnd, LooseMap, Migratetype, NO_FRAME, ZoneFrames};
-use crate::units::{Order, PAGEBLOCK_ORDER};
+use crate::units::{CpuId, Order, PAGEBLOCK_ORDER};
 
 /// When a single page that comes back is merged with its buddies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,17 +37,23 @@ pub enum Merging {
 /// Adjoining pages of a batch that are freed as blocks at once: merging a run costs next to nothing.
 pub(super) const LONG_RUN: usize = 32;
 
-/// The pageblocks that have loose pages, by migratetype.
+/// Lanes of a migratetype; CPUs whose ids differ by a multiple of it share one.
+const LANES: usize = 8;
+
+/// The pageblocks that have loose pages, by migratetype and lane.
 pub(super) struct Loose {
     /// Last frame of the pageblock that was listed last, or [`NO_FRAME`]. A zone may begin within a
     /// pageblock, so that the first frame has no number.
-    heads: [u32; Migratetype::PCP_COUNT],
+    heads: [[u32; LANES]; Migratetype::PCP_COUNT],
     pages: [u32; Migratetype::PCP_COUNT],
+    /// The lane of the CPU whose pageset was served last.
+    lane: usize,
 }
 
 impl Loose {
     pub const fn new() -> Loose {
-        Loose { heads: [NO_FRAME; Migratetype::PCP_COUNT], pages: [0; Migratetype::PCP_COUNT] }
+        let heads = [[NO_FRAME; LANES]; Migratetype::PCP_COUNT];
+        Loose { heads, pages: [0; Migratetype::PCP_COUNT], lane: 0 }
     }
 
     /// Loose pages of a type.
@@ -57,7 +68,14 @@ impl Loose {
         self.pages != [0; Migratetype::PCP_COUNT]
     }
 
-    /// Puts a pageblock, whose last frame is `last`, at the head of the list of its type.
+    /// The pageblock of a type that was listed last, in the lane at hand or the next one that has any; and its lane.
+    fn first(&self, migratetype: Migratetype) -> Option<(u32, usize)> {
+        let lanes = (self.lane..LANES).chain(0..self.lane);
+        let heads = &self.heads[migratetype.index()];
+        lanes.map(|lane| (heads[lane], lane)).find(|(head, _)| *head != NO_FRAME)
+    }
+
+    /// Puts a pageblock, whose last frame is `last`, at the head of the list of its type, in the lane at hand.
     fn list(
         &mut self,
         frames: ZoneFrames<'_>,
@@ -65,7 +83,7 @@ impl Loose {
         last: u32,
         migratetype: Migratetype,
     ) {
-        let head = &mut self.heads[migratetype.index()];
+        let head = &mut self.heads[migratetype.index()][self.lane];
         map.set_link(ListEnd::Head, *head);
         map.set_link(ListEnd::Tail, NO_FRAME);
         if *head != NO_FRAME {
@@ -75,10 +93,20 @@ impl Loose {
     }
 
     /// Takes a pageblock from the list of its type.
-    fn unlist(&mut self, frames: ZoneFrames<'_>, map: &LooseMap, migratetype: Migratetype) {
+    fn unlist(
+        &mut self,
+        frames: ZoneFrames<'_>,
+        map: &LooseMap,
+        last: u32,
+        migratetype: Migratetype,
+    ) {
         let (next, prev) = (map.link(ListEnd::Head), map.link(ListEnd::Tail));
         match prev {
-            NO_FRAME => self.heads[migratetype.index()] = next,
+            NO_FRAME => {
+                let heads = &mut self.heads[migratetype.index()];
+                let head = heads.iter_mut().find(|head| **head == last);
+                *head.expect("what has none before it is the head of a lane") = next;
+            }
             prev => map_of(frames, prev).set_link(ListEnd::Head, next),
         }
         if next != NO_FRAME {
@@ -92,13 +120,15 @@ impl Loose {
         frames: ZoneFrames<'m>,
         migratetype: Migratetype,
     ) -> impl Iterator<Item = u32> + use<'m> {
-        let head = self.heads.get(migratetype.index()).copied().unwrap_or(NO_FRAME);
-        let first = (head != NO_FRAME).then_some(head);
+        let heads = self.heads.get(migratetype.index()).copied().unwrap_or([NO_FRAME; LANES]);
         let next = move |&last: &u32| {
             let next = map_of(frames, last).link(ListEnd::Head);
             (next != NO_FRAME).then_some(next)
         };
-        core::iter::successors(first, next)
+        heads
+            .into_iter()
+            .filter(|head| *head != NO_FRAME)
+            .flat_map(move |head| core::iter::successors(Some(head), next))
             .flat_map(move |last| map_of(frames, last).pages().map(move |page| page_of(last, page)))
     }
 }
@@ -119,6 +149,11 @@ const fn page_of(last: u32, page: u32) -> u32 {
 }
 
 impl Buddy {
+    /// From now on loose pages are those of this CPU's lane first: its pageset is filled or drained.
+    pub fn serve(&mut self, cpu: CpuId) {
+        self.loose.lane = cpu.0 as usize % LANES;
+    }
+
     /// Gives a single page back without merging it; merges it if its pageblock has no map of its own: it is
     /// isolated, reserved, or shared by zones.
     #[inline]
@@ -129,18 +164,19 @@ impl Buddy {
         if index >= Migratetype::PCP_COUNT || home.is_pageblock_shared(at) {
             return self.free(frames, number, Order(0), Placement::Usual);
         }
-        assert!(home.frame(at).word().state() != FrameState::Free, "freed twice");
+        // The word's line may be in another CPU's cache by now; that the page was in use, its free has tested.
+        debug_assert!(home.frame(at).word().state() != FrameState::Free, "freed twice");
         self.free_pages += 1;
         self.loose.pages[index] += 1;
         let map = home.loose(at);
+        let last = number + (PAGEBLOCK_FRAMES - 1 - at % PAGEBLOCK_FRAMES);
         match map.insert(at) {
             1 => {
-                let last = number + (PAGEBLOCK_FRAMES - 1 - at % PAGEBLOCK_FRAMES);
                 self.loose.list(frames, map, last, migratetype);
             }
             PAGEBLOCK_FRAMES => {
                 map.clear();
-                self.loose.unlist(frames, map, migratetype);
+                self.loose.unlist(frames, map, last, migratetype);
                 self.forget_loose(migratetype, PAGEBLOCK_FRAMES);
                 let first = number - at % PAGEBLOCK_FRAMES;
                 self.free(frames, first, PAGEBLOCK_ORDER, Placement::Usual);
@@ -161,14 +197,18 @@ impl Buddy {
     ) -> (u32, u32) {
         let (mut taken, mut runs) = (0, 0);
         while taken < pages && runs < max_runs && self.loose.pages(migratetype) > taken {
-            let last = self.loose.heads[migratetype.index()];
+            let Some((last, lane)) = self.loose.first(migratetype) else { break };
             let map = map_of(frames, last);
             let Some((page, run)) = map.take_run(pages - taken) else { break };
             sink(page_of(last, page), run);
             taken += run;
             runs += 1;
-            if map.len() == 0 {
-                self.loose.unlist(frames, map, migratetype);
+            let is_gone = map.len() == 0;
+            if is_gone || lane != self.loose.lane {
+                self.loose.unlist(frames, map, last, migratetype);
+            }
+            if !is_gone && lane != self.loose.lane {
+                self.loose.list(frames, map, last, migratetype);
             }
         }
         self.forget_loose(migratetype, taken);
@@ -210,13 +250,13 @@ impl Buddy {
 
     /// Merges the loose pages of the pageblock that was listed last.
     fn settle_first(&mut self, frames: ZoneFrames<'_>, migratetype: Migratetype) {
-        let last = self.loose.heads[migratetype.index()];
+        let Some((last, _)) = self.loose.first(migratetype) else { return };
         let map = map_of(frames, last);
         while let Some((page, run)) = map.take_run(PAGEBLOCK_FRAMES) {
             self.forget_loose(migratetype, run);
             self.free_run(frames, page_of(last, page), run);
         }
-        self.loose.unlist(frames, map, migratetype);
+        self.loose.unlist(frames, map, last, migratetype);
     }
 
     /// Merges the loose pages of the pageblock that starts at `first`.
@@ -226,7 +266,7 @@ impl Buddy {
         if home.is_pageblock_shared(at) || map.len() == 0 {
             return;
         }
-        self.loose.unlist(frames, map, migratetype);
+        self.loose.unlist(frames, map, first + PAGEBLOCK_FRAMES - 1, migratetype);
         while let Some((page, run)) = map.take_run(PAGEBLOCK_FRAMES) {
             self.forget_loose(migratetype, run);
             self.free_run(frames, first + page, run);

@@ -111,6 +111,8 @@ struct NaiveNode {
 
 /// The pages of one zone that one CPU caches.
 pub struct NaivePageset {
+    /// Whose it is.
+    pub cpu: CpuId,
     /// By list: hottest first.
     pub lists: [VecDeque<Pfn>; LISTS],
     /// Pages on all lists.

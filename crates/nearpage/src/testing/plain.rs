@@ -9,7 +9,7 @@ use crate::pcp::serial::{CurrentCpu, SerialStorage, Single};
 use crate::platform::{Lock, Parked, ParkedThread, Platform, Shortage};
 use crate::slab::ObjectError;
 use crate::sync::AtomicU32;
-use crate::units::{CpuId, PageCount};
+use crate::units::{CpuId, NodeId, PageCount, ZoneKind};
 
 /// The CPU that the thread pretends to run on.
 #[derive(Debug, Default)]
@@ -69,6 +69,12 @@ pub struct Plain<const HARDENED: bool> {
     pub reclaims: Cell<u64>,
     /// Times that the last resort was asked for.
     pub out_of_memory: Cell<u64>,
+    /// What direct reclaim says that it freed.
+    pub says_freed: Cell<PageCount>,
+    /// What reclaim says that it could still free of each zone.
+    pub says_reclaimable: Cell<PageCount>,
+    /// Whether the last resort says that it helped.
+    pub says_killed: Cell<bool>,
     /// The time. A park lasts until its deadline, or for a nanosecond.
     pub now_ns: Cell<u64>,
     /// The thread that the test plays.
@@ -118,12 +124,16 @@ impl<const HARDENED: bool> Platform for Plain<HARDENED> {
 
     fn direct_reclaim(&self, _shortage: Shortage) -> PageCount {
         count(&self.reclaims);
-        PageCount(0)
+        self.says_freed.get()
+    }
+
+    fn reclaimable(&self, _node: NodeId, _kind: ZoneKind) -> PageCount {
+        self.says_reclaimable.get()
     }
 
     fn out_of_memory(&self, _shortage: Shortage) -> bool {
         count(&self.out_of_memory);
-        false
+        self.says_killed.get()
     }
 
     fn misuse(&self, _error: &FreeError) {

@@ -104,6 +104,10 @@ impl WatermarkCheck {
     }
 
     /// What is left of `mark` for a request with these rights.
+    ///
+    /// Before 6.4 the quarter was taken of requests that need not wait also without the half, and the victim's half
+    /// instead of the quarter, not after it. For what the ladder asks for (`alloc/slow.rs`) that comes to the same: no
+    /// victim asks here, and who cannot wait had that right only if it was urgent too (`GFP_ATOMIC`, not `GFP_NOWAIT`).
     const fn lowered(&self, mark: u64) -> u64 {
         let mut left = mark;
         if self.flags.has(AllocFlags::MIN_RESERVE) {
@@ -203,6 +207,23 @@ mod tests {
         // Odd marks: 13 - 6 = 7, 7 - 1 = 6, 6 - 3 = 3.
         let all = reserve.or(non_block).or(oom);
         assert_eq!(lowest_free(single(0, 13, all)), 4);
+    }
+
+    /// Facts 2.4, last line: the rights of `GFP_ATOMIC`, of `__GFP_HIGH` that may wait, and of nobody.
+    #[test]
+    fn older_kernels_lower_it_as_much_for_the_rights_that_are_asked_for() {
+        let before_6_4 = |mark: u64, is_urgent: bool, cannot_wait: bool| {
+            let mark = if is_urgent { mark - mark / 2 } else { mark };
+            if cannot_wait { mark - mark / 4 } else { mark }
+        };
+        let none = AllocFlags::default();
+        let (reserve, non_block) = (AllocFlags::MIN_RESERVE, AllocFlags::NON_BLOCK);
+        for mark in 0..2000 {
+            let lowered = |flags| single(0, mark, flags).lowered(mark);
+            assert_eq!(lowered(none), before_6_4(mark, false, false));
+            assert_eq!(lowered(reserve), before_6_4(mark, true, false));
+            assert_eq!(lowered(reserve.or(non_block)), before_6_4(mark, true, true));
+        }
     }
 
     #[test]

@@ -30,12 +30,12 @@ use crate::{assert_found, explore};
 const PREEMPTIONS: usize = 6;
 
 /// Which locks a platform has.
-trait Locks: 'static {
+pub trait Locks: 'static {
     type Lock<T>: Lock<T>;
 }
 
 /// Those that do what they should.
-struct HonestLocks;
+pub struct HonestLocks;
 
 impl Locks for HonestLocks {
     type Lock<T> = ModelLock<T>;
@@ -45,15 +45,15 @@ loom::thread_local! {
     static CPU: Cell<u32> = Cell::new(0);
 }
 
-fn run_on(cpu: u32) {
+pub fn run_on(cpu: u32) {
     CPU.with(|on| on.set(cpu));
 }
 
 /// CPUs by thread, each held by one thread at a time.
-struct Cpus;
+pub struct Cpus;
 
 #[derive(Default)]
-struct CpuHold(Mutex<()>);
+pub struct CpuHold(Mutex<()>);
 
 impl CurrentCpu for Cpus {
     fn current_cpu(&self) -> CpuId {
@@ -70,7 +70,7 @@ impl Exclusion for Cpus {
     }
 }
 
-struct Host<K> {
+pub struct Host<K> {
     storage: SerialStorage<Cpus>,
     locks: PhantomData<fn() -> K>,
 }
@@ -102,7 +102,7 @@ impl<K: Locks> Platform for Host<K> {
 
 /// Two nodes with a CPU and 4 MiB each.
 const NODE_FRAMES: u64 = 1024;
-const MEMORY: [PfnRange; 2] = [memory_at(1), memory_at(2)];
+pub const MEMORY: [PfnRange; 2] = [memory_at(1), memory_at(2)];
 const CPUS: [CpuId; 2] = [CpuId(0), CpuId(1)];
 
 const fn memory_at(section: u64) -> PfnRange {
@@ -131,11 +131,20 @@ unsafe impl<K: Locks> Send for Machine<K> {}
 unsafe impl<K: Locks> Sync for Machine<K> {}
 
 /// What others have references to for as long as it is there, and frees itself.
-struct Leaked<T: ?Sized>(*mut T);
+pub struct Leaked<T: ?Sized>(*mut T);
 
 impl<T: ?Sized> Leaked<T> {
-    fn new(value: Box<T>) -> Self {
+    pub fn new(value: Box<T>) -> Self {
         Self(Box::into_raw(value))
+    }
+}
+
+impl<T: ?Sized> Deref for Leaked<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        // SAFETY: it was a box, and nobody frees it before this is dropped.
+        unsafe { &*self.0 }
     }
 }
 
@@ -146,23 +155,34 @@ impl<T: ?Sized> Drop for Leaked<T> {
     }
 }
 
+/// Zeroes that are kept in `metadata`, which must go after all that is made of them.
+fn zeroes(metadata: &mut Vec<Leaked<[u8]>>, bytes: usize) -> &'static mut [u8] {
+    let zeroes = Leaked::new(vec![0; bytes].into_boxed_slice());
+    // SAFETY: nobody else has the bytes, and the caller keeps them for long enough.
+    let bytes = unsafe { &mut *zeroes.0 };
+    metadata.push(zeroes);
+    bytes
+}
+
+/// A page allocator for the two nodes, whose memory is offline.
+pub fn page_allocator<K: Locks>(
+    metadata: &mut Vec<Leaked<[u8]>>,
+) -> Leaked<PageAllocator<'static, Host<K>>> {
+    let topology = Topology::new(&NODES, &[10, 20, 20, 10], AddressMap::Flat).expect("valid");
+    let host = Host { storage: SerialStorage(Cpus), locks: PhantomData };
+    // One wait table, which nobody needs: they are many locks.
+    let model = Model { page_lock: PageLockRules::LINUX, ..Model::NEARPAGE };
+    let config = Config { model, ..Config::default() };
+    let buffer = |_: NodeIndex, bytes: usize| zeroes(metadata, bytes);
+    let pages = PageAllocator::new(host, topology, config, buffer).expect("valid");
+    Leaked::new(Box::new(pages))
+}
+
 impl<K: Locks> Machine<K> {
     fn new() -> Arc<Self> {
-        let topology = Topology::new(&NODES, &[10, 20, 20, 10], AddressMap::Flat).expect("valid");
         let mut metadata = Vec::new();
-        let mut buffer = |_: NodeIndex, bytes: usize| -> &'static mut [u8] {
-            let zeroes = Leaked::new(vec![0; bytes].into_boxed_slice());
-            // SAFETY: nobody else has the bytes, and they go after all that is made of them.
-            let bytes = unsafe { &mut *zeroes.0 };
-            metadata.push(zeroes);
-            bytes
-        };
-        let host = Host { storage: SerialStorage(Cpus), locks: PhantomData };
-        // One wait table, which nobody needs: they are many locks.
-        let model = Model { page_lock: PageLockRules::LINUX, ..Model::NEARPAGE };
-        let config = Config { model, ..Config::default() };
-        let pages = PageAllocator::new(host, topology, config, &mut buffer).expect("valid");
-        let pages = Leaked::new(Box::new(pages));
+        let pages = page_allocator(&mut metadata);
+        let mut buffer = |_: NodeIndex, bytes: usize| zeroes(&mut metadata, bytes);
         let config = SlabConfig { caches_max: 1, ..SlabConfig::default() };
         // SAFETY: the box goes after the slab allocator.
         let slab = SlabAllocator::new(unsafe { &*pages.0 }, config, &mut buffer).expect("valid");
@@ -271,16 +291,16 @@ fn no_object_stays_on_a_stack_of_another_node() {
 }
 
 /// The canary: locks under which a value is taken out, changed, and put back, with nobody kept out meanwhile.
-struct LeakyLocks;
+pub struct LeakyLocks;
 
 impl Locks for LeakyLocks {
     type Lock<T> = LeakyLock<T>;
 }
 
-struct LeakyLock<T>(Mutex<T>);
+pub struct LeakyLock<T>(Mutex<T>);
 
 /// A copy, which overwrites what others made of the value.
-struct LeakyGuard<'a, T> {
+pub struct LeakyGuard<'a, T> {
     lock: &'a Mutex<T>,
     copy: ManuallyDrop<T>,
 }

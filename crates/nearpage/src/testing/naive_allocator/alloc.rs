@@ -314,8 +314,17 @@ impl NaiveAllocator {
         }
         let did_something =
             matches!(self.calls.node_reclaim(), NodeReclaimed::Some | NodeReclaimed::Enough);
+        if !did_something {
+            return false;
+        }
         let (order, kind) = (asked.order, asked.kind);
-        did_something && self.zones[zone].would_pass(order, flags, kind, PageCount(0))
+        if self.zones[zone].would_pass(order, flags, kind, PageCount(0)) {
+            return true;
+        }
+        if self.model.departures.drains_before_failing {
+            self.drain_zone(zone);
+        }
+        self.zones[zone].would_pass(order, flags, kind, PageCount(0))
     }
 
     fn take_block(
@@ -415,6 +424,7 @@ impl NaiveAllocator {
             let blocks = tuning.refill_blocks(&self.model.pcp, order, *count, zone.view);
             let blocks = blocks.min(may_leave);
             let wanted = Blocks { order, migratetype, flags, blocks, runs_max: u64::MAX };
+            zone.serve(asked.cpu);
             let taken = zone.take(wanted, &mut self.pageblocks);
             let pages = (taken.len() as u64) << order.0;
             zone.note_hold(pages);

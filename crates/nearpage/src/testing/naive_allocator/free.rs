@@ -178,6 +178,7 @@ impl NaivePageset {
                 drained += order.pages().0;
             }
             for piece in gone.chunks(PIECE) {
+                zone.serve(self.cpu);
                 zone.free_batch(piece, order, pageblocks);
             }
         }

@@ -35,6 +35,7 @@ impl NaiveAllocator {
             let (pages, undrained) = (PageCount(held.len() as u64), None);
             return Err(OfflineError::InUse { pages, first, undrained });
         }
+        let zones_before = self.zones_with_memory();
         for &(part, zone) in &parts {
             self.zones[zone].take_out(part, &mut self.pageblocks);
         }
@@ -43,7 +44,7 @@ impl NaiveAllocator {
         self.plugged.offlined_pages.0 += pages;
         ranges.iter().for_each(|&range| self.forget(range));
         self.resize();
-        self.build_zonelists();
+        self.memory_changed(&zones_before);
         Ok(PageCount(pages))
     }
 
@@ -145,7 +146,7 @@ impl NaiveAllocator {
         let mut memory: Vec<(PfnRange, usize)> =
             self.memory.iter().filter(of_node).copied().collect();
         memory.sort();
-        let mut pages = 0;
+        let (mut pages, zones_before) = (0, self.zones_with_memory());
         for (range, zone) in memory {
             let mut at = range.start;
             while at < range.end {
@@ -161,7 +162,7 @@ impl NaiveAllocator {
             }
         }
         self.resize();
-        self.build_zonelists();
+        self.memory_changed(&zones_before);
         self.plugged.memory_onlines += u64::from(pages > 0);
         self.plugged.onlined_pages.0 += pages;
         Ok(PageCount(pages))

@@ -9,14 +9,18 @@ use crate::frame::Migratetype;
 use crate::units::Pfn;
 
 const PAGEBLOCK: u64 = 512;
+/// CPUs whose numbers are this far apart share a lane.
+pub const LANES: usize = 8;
 /// Runs of loose pages are taken by words of so many.
 const WORD: u64 = 64;
 
 /// The loose pages of a zone.
 #[derive(Default)]
 pub struct Loose {
-    /// By type, pageblocks that have loose pages: the one that got its first page last is the first.
-    pageblocks: [VecDeque<u64>; Migratetype::PCP_COUNT],
+    /// By type and lane, pageblocks that have loose pages: the one that was listed last is the first.
+    pageblocks: [[VecDeque<u64>; LANES]; Migratetype::PCP_COUNT],
+    /// The lane of the CPU whose pageset was filled or drained last.
+    pub lane: usize,
     pages: BTreeMap<u64, BTreeSet<Pfn>>,
 }
 
@@ -33,12 +37,12 @@ impl Loose {
 
     /// Whether there are none in pageblocks of a type.
     pub fn has_none_of(&self, of: Migratetype) -> bool {
-        self.pageblocks[of.index()].is_empty()
+        self.pageblocks[of.index()].iter().all(VecDeque::is_empty)
     }
 
     /// The loose pages of a type, in the order in which they are listed.
     pub fn list(&self, of: Migratetype) -> impl Iterator<Item = Pfn> {
-        let pageblocks = self.pageblocks.get(of.index()).into_iter().flatten();
+        let pageblocks = self.pageblocks.get(of.index()).into_iter().flatten().flatten();
         pageblocks.flat_map(|pageblock| self.pages[pageblock].iter().copied())
     }
 
@@ -48,7 +52,7 @@ impl Loose {
         let pageblock = pfn.0 / PAGEBLOCK;
         let pages = self.pages.entry(pageblock).or_default();
         if pages.is_empty() {
-            self.pageblocks[of.index()].push_front(pageblock);
+            self.pageblocks[of.index()][self.lane].push_front(pageblock);
         }
         assert!(pages.insert(pfn), "{pfn} is loose already");
         if pages.len() as u64 == PAGEBLOCK {
@@ -58,9 +62,15 @@ impl Loose {
         None
     }
 
-    /// Takes the first adjoining pages of a type, at most `most`.
+    /// The pageblock that is looked at first: in the lane at hand, or else in the next one after it, round about.
+    fn first(&self, of: Migratetype) -> Option<u64> {
+        let next = |step: usize| self.pageblocks[of.index()][(self.lane + step) % LANES].front();
+        (0..LANES).find_map(next).copied()
+    }
+
+    /// Takes the first adjoining pages of a type, at most `most`. What is left there changes to the lane at hand.
     pub fn take_run(&mut self, of: Migratetype, most: u64) -> Vec<Pfn> {
-        let Some(&pageblock) = self.pageblocks[of.index()].front() else { return Vec::new() };
+        let Some(pageblock) = self.first(of) else { return Vec::new() };
         let pages = self.pages.entry(pageblock).or_default();
         let mut run: Vec<Pfn> = Vec::new();
         while let Some(&pfn) = pages.first() {
@@ -73,13 +83,16 @@ impl Loose {
         }
         if pages.is_empty() {
             self.forget(pageblock);
+        } else {
+            self.unlist(pageblock);
+            self.pageblocks[of.index()][self.lane].push_front(pageblock);
         }
         run
     }
 
     /// Takes all pages of the first pageblock of a type, ascending.
     pub fn take_first(&mut self, of: Migratetype) -> Vec<Pfn> {
-        let Some(&pageblock) = self.pageblocks[of.index()].front() else { return Vec::new() };
+        let Some(pageblock) = self.first(of) else { return Vec::new() };
         let pages = self.pages[&pageblock].iter().copied().collect();
         self.forget(pageblock);
         pages
@@ -95,6 +108,11 @@ impl Loose {
 
     fn forget(&mut self, pageblock: u64) {
         self.pages.remove(&pageblock);
-        self.pageblocks.iter_mut().for_each(|list| list.retain(|&other| other != pageblock));
+        self.unlist(pageblock);
+    }
+
+    fn unlist(&mut self, pageblock: u64) {
+        let lists = self.pageblocks.iter_mut().flatten();
+        lists.for_each(|list| list.retain(|&other| other != pageblock));
     }
 }

@@ -38,18 +38,20 @@ pub(super) fn zones_of(topology: &Topology<'_>, model: &Model) -> (Vec<NaiveZone
 
 /// The CPUs, their pagesets empty.
 pub(super) fn cpus_of(topology: &Topology<'_>, zones: usize) -> BTreeMap<CpuId, NaiveCpu> {
-    let pageset = || NaivePageset {
+    let pageset = |cpu| NaivePageset {
+        cpu,
         lists: Default::default(),
         count: PageCount(0),
         tuning: Tuning::BOOT,
         refills: (0, 0),
         drains: (0, 0),
     };
-    let cpu = |node| {
-        let pagesets = (0..zones).map(|_| pageset()).collect();
+    let cpu = |node, id| {
+        let pagesets = (0..zones).map(|_| pageset(id)).collect();
         NaiveCpu { node, is_on: true, pagesets }
     };
-    let of_node = |node: NodeIndex| topology.node(node).cpus.iter().map(move |&id| (id, cpu(node)));
+    let of_node =
+        |node: NodeIndex| topology.node(node).cpus.iter().map(move |&id| (id, cpu(node, id)));
     topology.indexes().flat_map(of_node).collect()
 }
 
@@ -72,11 +74,12 @@ impl NaiveAllocator {
             return Err(OnlineError::AlreadyOnline { range });
         }
         self.online.push(range);
+        let zones_before = self.zones_with_memory();
         for (part, zone) in parts {
             self.zones[zone].online(part, &mut self.pageblocks);
         }
         self.resize();
-        self.build_zonelists();
+        self.memory_changed(&zones_before);
         self.plugged.memory_onlines += 1;
         self.plugged.onlined_pages.0 += range.pages().0;
         Ok(range.pages())
@@ -99,6 +102,21 @@ impl NaiveAllocator {
     pub fn min_free_kbytes(&self) -> u64 {
         let sizes = self.sizes();
         watermark::boot_min_free_kbytes(sizes.into_iter(), &self.settings, self.page_shift)
+    }
+
+    /// Which zones have pages, by number.
+    pub(super) fn zones_with_memory(&self) -> Vec<usize> {
+        (0..self.zones.len()).filter(|&zone| self.zones[zone].managed.0 > 0).collect()
+    }
+
+    /// Linux builds zonelists when it boots, and again whenever a zone becomes populated or empty. This
+    /// is a boot as long as nobody has asked a zone for pages.
+    pub(super) fn memory_changed(&mut self, zones_before: &[usize]) {
+        let is_in_use = self.zones.iter().any(|zone| zone.holds.acquisitions > 0);
+        if is_in_use && self.zones_with_memory() != zones_before {
+            self.booted = true;
+        }
+        self.build_zonelists();
     }
 
     /// Rebuilds zonelists at run time.

@@ -14,6 +14,8 @@ use crate::watermark::AllocFlags;
 /// The way of one request.
 struct Way {
     flags: AllocFlags,
+    /// All rounds until now. Not one of Linux: there the kernel itself reclaims, and can be believed.
+    rounds: u32,
     fruitless_rounds: u32,
     effort: CompactEffort,
     compactions: u32,
@@ -34,6 +36,7 @@ impl NaiveAllocator {
         let mut asked = self.rescoped(asked, scope);
         let mut way = Way {
             flags: slow_flags(&asked),
+            rounds: 0,
             fruitless_rounds: 0,
             effort: CompactEffort::SyncLight,
             compactions: 0,
@@ -68,6 +71,7 @@ impl NaiveAllocator {
                     if let Some(pfn) = self.look_out(&asked, flags, &mut way.seen) {
                         return Ok(pfn);
                     }
+                    way.rounds = 0;
                 }
             }
             ended = None;
@@ -175,10 +179,14 @@ impl NaiveAllocator {
         if asked.gfp.has(Gfp::NORETRY) || is_large && !asked.gfp.has(Gfp::RETRY_MAYFAIL) {
             return Some(None);
         }
-        if self.should_reclaim_again(asked, way, progress)
-            || progress && self.should_compact_again(asked, way, compacted)
-        {
-            return None;
+        way.rounds += 1;
+        if way.rounds < 256 {
+            if self.should_reclaim_again(asked, way, progress) {
+                return None;
+            }
+            if progress && self.should_compact_again(asked, way, compacted) {
+                return None;
+            }
         }
         self.kill(asked, way)
     }
@@ -253,7 +261,7 @@ impl NaiveAllocator {
             }
         }
         way.fruitless_rounds = 0;
-        if helped { None } else { Some(None) }
+        if helped && way.rounds < 256 { None } else { Some(None) }
     }
 
     /// The first zone that can, gives a reserved pageblock.

@@ -8,12 +8,12 @@ use std_alloc::collections::{BTreeMap, BTreeSet};
 use std_alloc::vec;
 use std_alloc::vec::Vec;
 
-use super::loose::Loose;
+use super::loose::{LANES, Loose};
 use crate::buddy::{FallbackModel, FallbackRules, HeldMovable, Merging};
 use crate::frame::{ListEnd, Migratetype};
 use crate::model::Model;
 use crate::pcp::tuning::ZoneView;
-use crate::units::{NodeIndex, ORDERS, Order, PageCount, Pfn, PfnRange, ZoneKind};
+use crate::units::{CpuId, NodeIndex, ORDERS, Order, PageCount, Pfn, PfnRange, ZoneKind};
 use crate::watermark::{AllocFlags, Marks, WatermarkCheck, watermark_fast, watermark_ok};
 use crate::zone::LockHolds;
 
@@ -402,6 +402,11 @@ impl NaiveZone {
     /// Frees a block, and lists it at the head unless the next merge is near.
     pub fn free(&mut self, pfn: Pfn, order: Order, pageblocks: &mut Pageblocks) {
         self.free_block(pfn, order, ListEnd::Head, pageblocks);
+    }
+
+    /// Fills or drains a pageset of a CPU.
+    pub fn serve(&mut self, cpu: CpuId) {
+        self.loose.lane = cpu.0 as usize % LANES;
     }
 
     /// Frees blocks of one order that come back together.

@@ -48,9 +48,9 @@ impl Pair<'_, '_> {
 
     /// The next calls for help will be answered: there is something to reclaim, or somebody to kill.
     fn prepare_host(&mut self) {
-        // More than sixteen: rounds without progress are counted up to that.
-        self.naive.calls.reclaims_that_help = self.random.one_of(&[0, 1, 2, 5, 40]);
-        self.naive.calls.kills_that_help = self.random.below(3);
+        // More than sixteen and 256: rounds without progress, and all rounds, are counted up to those.
+        self.naive.calls.reclaims_that_help = self.random.one_of(&[0, 1, 2, 5, 40, 300]);
+        self.naive.calls.kills_that_help = self.random.one_of(&[0, 1, 2, 300]);
         self.naive.calls.reclaimable = PageCount(self.random.one_of(&[0, 0, 100, 10_000]));
         self.naive.calls.answers_from = self.random.below(20);
         self.allocator.platform().calls.set(self.naive.calls);
