@@ -25,15 +25,12 @@ use nearpage::error::LimitOf;
 use nearpage::gfp::Gfp;
 use nearpage::units::{NodeId, Order, PageCount, Pfn};
 use nearpage_linux::Memory;
-use nearpage_linux::reclaim::{Reclaim, ReclaimOptions, Shrinker};
+use nearpage_linux::reclaim::{Reclaim, ReclaimOptions, ReclaimThread, Shrinker};
 
 const PAGE: usize = 4096;
 const FILE_BYTES: u64 = 2_000_000_000;
-/// What the pool may use of its memory.
+/// What the pool may use of its memory, which is twice as much.
 const LIMIT_BYTES: u64 = 256_000_000;
-/// Above this it evicts in the background.
-const SOFT_LIMIT_BYTES: u64 = LIMIT_BYTES / 16 * 15;
-const MEMORY_BYTES: u64 = 2 * LIMIT_BYTES;
 const READ_AHEAD: usize = 32;
 const SHARDS: usize = 16;
 const THREADS: u64 = 4;
@@ -178,26 +175,27 @@ impl Shrinker for Evict {
     }
 }
 
-fn main() -> io::Result<()> {
-    let path = match std::env::args_os().nth(1) {
-        Some(path) => PathBuf::from(path),
-        None => made_file()?,
-    };
-    let file = File::open(&path)?;
+/// A pool over a file, in so much memory, and what keeps it so.
+fn open(path: &Path, limit_bytes: u64) -> io::Result<(Arc<Pool>, Reclaim, ReclaimThread)> {
+    let file = File::open(path)?;
     let bytes = file.metadata()?.len();
     let reclaim = Reclaim::new();
     let nodes = nearpage_linux::sysfs::read_this_machine().map_err(io::Error::other)?.nodes.len();
     let memory = Memory::builder()
-        .bytes_per_node(MEMORY_BYTES / nodes as u64)
+        .bytes_per_node(2 * limit_bytes / nodes as u64)
         .pressure(reclaim.clone())
         .build()
         .map_err(io::Error::other)?;
-    let limits = Limits { hard_bytes: Some(LIMIT_BYTES), soft_bytes: Some(SOFT_LIMIT_BYTES) };
+    let limits = Limits {
+        hard_bytes: Some(limit_bytes),
+        // Above this it evicts in the background.
+        soft_bytes: Some(limit_bytes / 16 * 15),
+    };
     memory.set_limits(LimitOf::Allocator, limits).map_err(io::Error::other)?;
     let memory = Arc::new(memory);
     let evict = Arc::new(Evict(Mutex::default()));
     reclaim.add_shrinker(evict.clone());
-    let _thread = reclaim.start(&memory, ReclaimOptions::default())?;
+    let thread = reclaim.start(&memory, ReclaimOptions::default())?;
     let pool = Arc::new(Pool {
         file,
         pages_in_file: bytes.div_ceil(PAGE as u64),
@@ -208,14 +206,23 @@ fn main() -> io::Result<()> {
         is_broken: AtomicBool::new(false),
     });
     *evict.0.lock().expect("no thread panics") = Arc::downgrade(&pool);
+    Ok((pool, reclaim, thread))
+}
 
+fn main() -> io::Result<()> {
+    let path = match std::env::args_os().nth(1) {
+        Some(path) => PathBuf::from(path),
+        None => made_file()?,
+    };
+    let (pool, reclaim, _thread) = open(&path, LIMIT_BYTES)?;
+    let bytes = pool.file.metadata()?.len();
     let before = resident_bytes()?;
     println!(
         "{}: {} MB through {} MB of {} MB",
         path.display(),
         bytes / 1_000_000,
         LIMIT_BYTES / 1_000_000,
-        MEMORY_BYTES / 1_000_000
+        2 * LIMIT_BYTES / 1_000_000
     );
     let start = Instant::now();
     let sum = read_all(&pool)?;
@@ -318,14 +325,62 @@ fn made_file() -> io::Result<PathBuf> {
     if std::fs::metadata(&path).is_ok_and(|file| file.len() == FILE_BYTES) {
         return Ok(path);
     }
-    write_file(&path)?;
+    write_file(&path, FILE_BYTES)?;
     Ok(path)
 }
 
-fn write_file(path: &Path) -> io::Result<()> {
+fn write_file(path: &Path, bytes: u64) -> io::Result<()> {
     let mut out = io::BufWriter::with_capacity(1 << 20, File::create(path)?);
-    for number in 0..FILE_BYTES / 8 {
+    for number in 0..bytes / 8 {
         out.write_all(&number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes())?;
     }
     out.flush()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn sum(words: std::ops::Range<u64>) -> u64 {
+        let word = |number: u64| number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        words.fold(0, |sum, number| sum.wrapping_add(word(number)))
+    }
+
+    #[test]
+    fn a_file_goes_through_a_pool_that_is_smaller() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, bytes) = (folder.path().join("file"), 32 << 20);
+        write_file(&path, bytes).unwrap();
+        let (pool, _reclaim, _thread) = open(&path, 8 << 20).unwrap();
+        assert_eq!(read_all(&pool).unwrap(), sum(0..bytes / 8));
+        assert!(pool.evicted.load(Ordering::Relaxed) > 0, "not all of it fits");
+        assert_eq!(pool.memory.misuses(), 0);
+    }
+
+    #[test]
+    fn who_finds_a_page_that_is_being_read_waits_for_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        write_file(&path, (READ_AHEAD * PAGE) as u64).unwrap();
+        let (pool, _reclaim, _thread) = open(&path, 8 << 20).unwrap();
+        // As the thread that finds it missing does.
+        let fresh = pool.add_group(&mut pool.shard(0).lock().unwrap(), 0).unwrap();
+        let first_word = |page: &[u8]| u64::from_le_bytes(page[..8].try_into().unwrap());
+        std::thread::scope(|scope| {
+            let reader = scope.spawn(|| pool.with_page(1, first_word));
+            let waits = || {
+                let node = pool.memory.node_of(fresh[1].1).unwrap();
+                pool.memory.wait_counts(node).unwrap().waits
+            };
+            while waits() == 0 {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            assert!(!reader.is_finished(), "the page has not been read");
+            pool.read_ahead(&fresh).unwrap();
+            let number = (PAGE / 8) as u64;
+            assert_eq!(reader.join().unwrap().unwrap(), sum(number..number + 1));
+        });
+    }
 }

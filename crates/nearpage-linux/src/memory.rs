@@ -442,7 +442,9 @@ impl Memory {
     /// [`SettingError`] for a value that is out of range; nothing is changed then.
     pub fn set_settings(&self, settings: Settings) -> Result<(), SettingError> {
         let settings = for_a_process(settings);
-        with_allocator!(self, allocator => allocator.set_settings(settings))
+        with_allocator!(self, allocator => allocator.set_settings(settings))?;
+        self.apply_object_budget();
+        Ok(())
     }
 
     /// Pages of a node's range that are online; they are its first ones.

@@ -346,7 +346,9 @@ impl Worker {
             }
             let mut freed = self.reclaim.shrink_in_background(node, missing.max(CLUSTER_PAGES));
             if freed < missing {
-                freed += memory.shrink_objects().0;
+                let objects = memory.shrink_objects().0;
+                add(&self.reclaim.shared.background_pages, objects);
+                freed += objects;
             }
             // What shrinkers free lies in this CPU's caches first.
             let drained = memory.drain_all().map_or(0, |pages| pages.0);

@@ -30,6 +30,10 @@ impl Fact {
     pub const MEMORYLESS_HITS_PERCENT: &'static str = "memoryless_hits_percent";
     /// The same with the behaviour before 2010.
     pub const MEMORYLESS_OLD_HITS_PERCENT: &'static str = "memoryless_old_hits_percent";
+    /// List-lock acquisitions per message of hackbench between memoryless nodes.
+    pub const LIST_LOCKS_PER_MESSAGE: &'static str = "list_locks_per_message";
+    /// The same with the behaviour before 2010.
+    pub const LIST_LOCKS_OLD_PER_MESSAGE: &'static str = "list_locks_old_per_message";
 }
 
 /// A bound of a figure.

@@ -24,13 +24,14 @@ use measure::Row;
 /// `lock_pair` is one thread, nobody else wants the lock; `lock_contended` is two threads on one lock, with one
 /// addition between lock and unlock. Times are nanoseconds per lock and unlock together; with two threads they are
 /// wall time x threads / operations. Medians are over rounds in which all locks take turns. After that, 64
-/// threads hand 64 pages over: each holds its page while another thread runs, so that most have to wait in the kernel.
+/// threads hand 64 pages over: each holds its page while another thread runs, so that most have to wait in the kernel. In
+/// one round of eight they want two pages only.
 ///
 /// The JSON is {"schema": 1, "machine": {...}, "rows": [...], "hand_overs": {...}}. A row has `bench`,
 /// `allocator` (whose lock it is), `threads`, `n` (0), `ns_median`, `ns_min`, `ns_max`. `hand_overs` has `threads`,
 /// `pages`, `locks` (pages locked), `slept` (wake-ups: hand-overs to a thread that slept in the kernel),
-/// `handed_over` (of those, to one that had been overtaken five times), `longest_wait_ms`, `seconds`, `lost` (threads
-/// that were never woken). With --check, "checks" has one verdict per promise.
+/// `handed_over` (of those, to one that had been overtaken five times), `longest_wait_ms`, `seconds`, `rests` (times that
+/// all threads came to rest, so that no wake-up can have been lost before), `lost` (threads that were never woken). With --check, "checks" has one verdict per promise.
 #[derive(Args)]
 pub struct LocksArguments {
     /// Writes JSON instead of tables.

@@ -1,12 +1,16 @@
 //! `peers objects`: the same work with objects on all allocators, in interleaved rounds as in [`crate::pages`].
 
 mod memoryless;
+mod messages;
 mod nearpage;
 mod source;
 mod work;
 
 use std::io;
 
+use ::nearpage::slab::LocalNode;
+
+use crate::check::Fact;
 use crate::machine::Machine;
 use crate::pages::{Absent, Run, progress_bar};
 use crate::sample::{Row, Samples};
@@ -54,7 +58,7 @@ fn compete(
     contestants: &[(&'static str, Box<dyn work::Contestant>)],
     workers: &Workers,
     effort: &ObjectEffort,
-    facts: &mut Vec<crate::check::Fact>,
+    facts: &mut Vec<Fact>,
 ) -> Vec<Row> {
     let works = Work::all(workers.count());
     let count = contestants.len();
@@ -81,8 +85,17 @@ fn compete(
         }
     }
     progress.finish_and_clear();
+    let mut fact = |name, value| facts.push(Fact { name, value });
     if let Ok(nodes) = nodes {
-        nodes.hits(&mut |name, value| facts.push(crate::check::Fact { name, value }));
+        nodes.hits(&mut fact);
+    }
+    for (name, local) in [
+        (Fact::LIST_LOCKS_OLD_PER_MESSAGE, LocalNode::OwnNode),
+        (Fact::LIST_LOCKS_PER_MESSAGE, LocalNode::NearestMemory),
+    ] {
+        if let Ok(locks) = messages::list_locks(workers, local) {
+            fact(name, locks);
+        }
     }
     samples.rows()
 }
@@ -124,6 +137,9 @@ mod tests {
         // Times of a moment mean nothing; that each figure could be made does.
         if run.machine.cpus > 1 {
             assert!(verdicts.iter().all(|verdict| verdict.value.is_some()), "{verdicts:?}");
+            let counts =
+                verdicts.iter().filter(|verdict| verdict.name.starts_with("obj-list-locks"));
+            assert!(counts.filter(|verdict| verdict.ok).count() == 2, "{verdicts:?}");
         }
         assert!(run.rows.iter().all(|row| row.ns_median >= 0.0 && row.ns_median.is_finite()));
     }

@@ -98,6 +98,15 @@ impl Memory {
         self.objects.with(self.platform_address(), reap);
     }
 
+    /// Stacks of objects keep within a new budget.
+    pub(crate) fn apply_object_budget(&self) {
+        // Stacks that cannot be had are within it later.
+        let apply = |kept: &mut Kept| {
+            let _ = with_shape!(&*kept.shape, core => core.apply_budget());
+        };
+        self.objects.with(self.platform_address(), apply);
+    }
+
     /// Gives back what caches of objects keep; returns pages.
     pub(crate) fn shrink_objects(&self) -> PageCount {
         with_allocator!(self, allocator => self.objects.shrink(allocator.platform()))

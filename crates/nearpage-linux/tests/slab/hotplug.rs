@@ -138,3 +138,36 @@ fn a_node_is_emptied_and_refilled_while_threads_allocate() {
         assert_eq!((memory.check().unwrap().allocated.0, memory.misuses()), (0, 0));
     }
 }
+
+#[test]
+fn cpus_are_switched_while_threads_allocate() {
+    for use_rseq in [true, false] {
+        let memory = memory(use_rseq);
+        let slab = memory.slab(SlabConfig::default()).unwrap();
+        let cache = slab.create(CacheOptions::new("switched", 64)).unwrap();
+        let (left, cpus) = (Mutex::default(), allowed_cpus());
+        let (leaving, stop) = (AtomicBool::new(false), AtomicBool::new(false));
+        let most = slab.stack_bytes_max();
+        thread::scope(|scope| {
+            for _ in 0..THREADS {
+                scope.spawn(|| work(&cache, &left, &leaving, &stop));
+            }
+            let _stop = Stop(&stop);
+            for round in 0..10 * ROUNDS {
+                let cpu = cpus[round % cpus.len()];
+                soon(|| slab.offline_cpu(cpu).is_ok(), "the CPU stays on");
+                assert!(slab.offline_cpu(cpu).is_err());
+                let is_counted = || slab.refresh_nodes().is_ok() && slab.stack_bytes_max() < most;
+                soon(is_counted, "its stacks cannot be had");
+                thread::sleep(Duration::from_millis(2));
+                slab.online_cpu(cpu).unwrap();
+            }
+        });
+        left.into_inner().unwrap().into_iter().for_each(|object: Stamped| object.free(&cache));
+        soon(|| slab.refresh_nodes().is_ok(), "the CPUs cannot be had");
+        assert_eq!((cache.check().unwrap().held, slab.stack_bytes_max()), (0, most));
+        cache.destroy().unwrap();
+        memory.drain_all().unwrap();
+        assert_eq!((memory.check().unwrap().allocated.0, memory.misuses()), (0, 0));
+    }
+}

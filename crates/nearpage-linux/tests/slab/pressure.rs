@@ -7,6 +7,7 @@ use nearpage::alloc::Request;
 use nearpage::gfp::Gfp;
 use nearpage::slab::{CacheOptions, SlabConfig};
 use nearpage::units::{NodeId, Order, PageCount};
+use nearpage::watermark::Settings;
 use nearpage_linux::Memory;
 use nearpage_linux::reclaim::{Reclaim, ReclaimOptions, Shrinker};
 use nearpage_linux::slab::{KmemCache, SlabAllocator};
@@ -126,4 +127,25 @@ fn a_memory_that_moved_away_from_a_forgotten_slab_allocator_goes_on() {
     let page = Request::new(Order(0), Gfp::KERNEL);
     let held: Vec<_> = std::iter::from_fn(|| moved.alloc(page).ok()).collect();
     assert!(held.len() > 1000);
+}
+
+#[test]
+fn a_new_budget_is_kept_at_once() {
+    for use_rseq in [true, false] {
+        let memory = Memory::builder().bytes_per_node(32 << 20).use_rseq(use_rseq).build().unwrap();
+        let slab = memory.slab(SlabConfig::default()).unwrap();
+        let cache = slab.create(CacheOptions::new("kept", 1024)).unwrap();
+        let objects: Vec<_> = (0..2000).map(|_| cache.alloc(Gfp::KERNEL).unwrap()).collect();
+        // SAFETY: just allocated, and freed once.
+        objects.into_iter().for_each(|object| unsafe { cache.free(object) }.unwrap());
+        let kept = || {
+            let checked = cache.check().unwrap();
+            (checked.in_stacks + checked.shared) * 1024
+        };
+        let before = kept();
+        let settings = Settings { pageset_budget_kbytes: Some(32), ..memory.settings() };
+        memory.set_settings(settings).unwrap();
+        assert!(slab.stack_bytes_max() <= 16 << 10 && kept() <= 16 << 10 && kept() < before);
+        cache.destroy().unwrap();
+    }
 }

@@ -18,7 +18,8 @@ use crate::units::{MAX_ORDER, NodeIndex, Order, Pfn, ZoneIndex};
 pub trait BitWord {
     /// Bits that it has.
     const BITS: u32;
-    /// Whether a bit is clear; what was written before it was cleared is visible then.
+    /// Whether a bit is clear; what was written before it was cleared is visible then. Asked under the lock of a
+    /// bucket too: it may neither wait nor touch a page lock.
     fn is_clear(&self, bit: u32) -> bool;
 }
 
@@ -436,9 +437,10 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         if word.is_locked() || !word.without_lock().is_allocated(order) {
             return false;
         }
-        if !self.wait_table(pfn).has_waiters(Key::page(pfn)) {
+        // Waiters set the bit under the lock of their bucket.
+        self.wait_table(pfn).unless_waited_for(Key::page(pfn), || {
             frame.cell().replace(word, word.without_lock());
-        }
+        });
         frame.word().is_allocated(order)
     }
 

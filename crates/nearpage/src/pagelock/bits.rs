@@ -9,7 +9,7 @@ pub enum WaitersBit {
     /// It does: `PG_waiters`, Linux since 4.10.
     #[default]
     On,
-    /// Each unlock looks at the page's bucket.
+    /// Each unlock looks whether anybody waits in the page's bucket, and takes its lock if so.
     Off,
 }
 

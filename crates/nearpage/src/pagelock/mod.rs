@@ -34,7 +34,8 @@
 //! is success, or, dropped, passes it on.
 //!
 //! Not done: priority inheritance; a lock on more than one page. The lock bits of a page inside a larger block work
-//! like those of its head, but a free looks at the head only.
+//! like those of its head, but a free looks at the head only: one that is left locked is found locked by whoever gets
+//! the page next ([`reset_page_locks`](crate::alloc::PageAllocator::reset_page_locks) takes such locks off).
 
 mod bits;
 mod hash;

@@ -99,9 +99,13 @@ impl<'m, K: Parking> WaitTable<'m, K> {
         self.buckets
     }
 
-    /// Whether somebody waits for `key`.
-    pub(crate) fn has_waiters(&self, key: Key) -> bool {
-        self.bucket(key).lock().keys().any(|other| other == key)
+    /// Calls `act` unless somebody waits for `key`; nobody begins to meanwhile.
+    pub(crate) fn unless_waited_for(&self, key: Key, act: impl FnOnce()) {
+        let bucket = self.bucket(key).lock();
+        let is_waited_for = bucket.keys().any(|other| other == key);
+        if !is_waited_for {
+            act();
+        }
     }
 
     /// Calls `each` with the key of every entry and whether it is in the right bucket.

@@ -92,6 +92,22 @@ pub const MUSTS: &[Must] = &[
         aim: AtMost(0.0),
         figure: |results| fact(results, Fact::MEMORYLESS_OLD_HITS_PERCENT),
     },
+    Must {
+        name: "obj-list-locks-old",
+        what: "list locks per hackbench message before 2010: off the reference's 2.17 by",
+        unit: " %",
+        limit: Some(AtMost(10.0)),
+        aim: AtMost(1.0),
+        figure: |results| off(results, Fact::LIST_LOCKS_OLD_PER_MESSAGE, 2.17),
+    },
+    Must {
+        name: "obj-list-locks",
+        what: "list locks per hackbench message: off the reference's 0.107 by",
+        unit: " %",
+        limit: Some(AtMost(10.0)),
+        aim: AtMost(1.0),
+        figure: |results| off(results, Fact::LIST_LOCKS_PER_MESSAGE, 0.107),
+    },
 ];
 
 const fn key(bench: Bench, threads: usize, n: usize) -> Key {
@@ -100,6 +116,13 @@ const fn key(bench: Bench, threads: usize, n: usize) -> Key {
 
 fn fact(results: &Results, name: &str) -> Outcome {
     Ok(Figure { value: results.fact(name)?, made_of: name.to_owned() })
+}
+
+/// How far a fact is off what was expected, in percent.
+fn off(results: &Results, name: &str, expected: f64) -> Outcome {
+    let value = results.fact(name)?;
+    let made_of = format!("{name} {value:.4}");
+    Ok(Figure { value: (value / expected - 1.0).abs() * 100.0, made_of })
 }
 
 /// nearpage's time against that of the fastest rival.

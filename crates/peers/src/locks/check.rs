@@ -44,10 +44,11 @@ fn ratio(rows: &[Row], bench: Bench) -> Result<Figure, String> {
 }
 
 fn hand_overs(found: &HandOvers) -> Figure {
-    let HandOvers { slept, wanted, lost, longest_wait_ms, .. } = *found;
+    let HandOvers { slept, wanted, rests, lost, longest_wait_ms, .. } = *found;
     let share = if wanted == 0 { 1.0 } else { (slept as f64 / wanted as f64).min(1.0) };
     let made_of = format!(
-        "{slept} of {wanted} wake-ups, {lost} threads lost, longest wait {longest_wait_ms:.1} ms"
+        "{slept} of {wanted} wake-ups, all at rest {rests} times, {lost} threads lost, longest wait \
+         {longest_wait_ms:.1} ms"
     );
     Figure { value: if lost == 0 { share } else { 0.0 }, made_of }
 }
@@ -103,6 +104,7 @@ mod tests {
             handed_over: 1,
             longest_wait_ms: 3.0,
             seconds: 1.0,
+            rests: 1,
             lost,
         };
         Run { machine: Machine::this(), rows, hand_overs }

@@ -43,14 +43,15 @@ pub fn text(out: &mut impl Write, run: &Run, checks: Option<&[Verdict]>) -> io::
     let found = run.hand_overs;
     writeln!(
         out,
-        "\nhand-overs: {} threads, {} pages, {} locks, {} to threads that slept, {} of them by hand-over, in \
-         {:.1} s; longest wait {:.1} ms; {} lost",
+        "\nhand-overs: {} threads, {} pages, {} locks, {} to threads that slept, {} of them handed the lock, in \
+         {:.1} s; all at rest {} times; longest wait {:.1} ms; {} lost",
         found.threads,
         found.pages,
         found.locks,
         found.slept,
         found.handed_over,
         found.seconds,
+        found.rests,
         found.longest_wait_ms,
         found.lost
     )?;
