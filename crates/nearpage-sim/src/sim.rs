@@ -2,7 +2,7 @@
 
 use nearpage::alloc::{BuildError, Config, PageAllocator, metadata_size};
 use nearpage::slab::{self, SlabAllocator, SlabConfig};
-use nearpage::topology::TopologyError;
+use nearpage::topology::{Topology, TopologyError};
 use nearpage::units::PfnRange;
 
 use crate::costs::Costs;
@@ -34,6 +34,41 @@ pub enum MachineError {
     /// No allocator can be made for it.
     #[error("{0}")]
     Build(BuildError),
+    /// More than is simulated.
+    #[error("{count} {of}; at most {most} are simulated")]
+    TooLarge {
+        /// How many there are.
+        count: u64,
+        /// Of what.
+        of: &'static str,
+        /// How many may be.
+        most: u64,
+    },
+}
+
+/// Nodes, CPUs and pages of a machine: what Linux stops at, and for pages what the tables of lines of cache have room for
+/// in address space (1 TiB of memory with pages of 4 KiB). Only what a run touches becomes resident.
+const MOST: (u64, u64, u64) = (1024, 8192, 1 << 28);
+
+/// Whether there can be such a machine.
+///
+/// # Errors
+/// [`MachineError`].
+pub fn check(machine: &Machine) -> Result<(), MachineError> {
+    let at_most = |count: u64, of, most| match count {
+        count if count > most => Err(MachineError::TooLarge { count, of, most }),
+        _ => Ok(()),
+    };
+    let pages = machine.nodes.iter().map(|node| node.bytes >> machine.page_shift);
+    at_most(machine.nodes.len() as u64, "nodes", MOST.0)?;
+    at_most(machine.cpus().count() as u64, "CPUs", MOST.1)?;
+    at_most(pages.fold(0, u64::saturating_add), "pages", MOST.2)?;
+    let sizes = |topology: &Topology<'_>| {
+        let size = |node| metadata_size::<SimPlatform<'_>>(topology, node);
+        topology.indexes().try_for_each(|node| size(node).map(|_| ()))
+    };
+    let sizes = machine.topology().with(sizes).map_err(MachineError::Topology)?;
+    sizes.map_err(MachineError::Build)
 }
 
 /// A run: the core on a simulated machine.
@@ -81,8 +116,9 @@ pub fn with_help<R>(
     help: &dyn Help,
     f: impl FnOnce(&Sim<'_, '_>) -> R,
 ) -> Result<R, MachineError> {
+    check(setup.machine)?;
     let topology = setup.machine.topology();
-    let run = |topology: &nearpage::topology::Topology<'_>| {
+    let run = |topology: &Topology<'_>| {
         let sizes: Vec<usize> = topology
             .indexes()
             .map(|node| metadata_size::<SimPlatform<'_>>(topology, node))
@@ -142,7 +178,7 @@ impl Metadata {
         Self { bytes, start, sizes }
     }
 
-    fn layout(&self, topology: &nearpage::topology::Topology<'_>) -> Layout {
+    fn layout(&self, topology: &Topology<'_>) -> Layout {
         let mut next = 0;
         let mut first_byte = |size: &usize| {
             next += size;

@@ -13,6 +13,7 @@ use std::cell::Cell;
 use nearpage::alloc::{Config, ScanCounts};
 use nearpage::platform::{NodeReclaimed, Shortage};
 use nearpage::zonelist::cache::CacheRule;
+use nearpage_linux::description::size;
 use nearpage_sim::costs::{Costs, CostsError};
 use nearpage_sim::lines::LineCounts;
 use nearpage_sim::machine::Machine;
@@ -240,7 +241,11 @@ fn small_machine() -> Machine {
 }
 
 fn label(bytes: u64, threads: usize) -> String {
-    format!("{} GB, {threads} threads", bytes >> 30)
+    let memory = match bytes.is_multiple_of(1 << 30) {
+        true => format!("{} GB", bytes >> 30),
+        false => size::format(bytes),
+    };
+    format!("{memory}, {threads} threads")
 }
 
 fn row_of(reference: &super::scenario::Reference, bytes: u64, threads: usize) -> Option<&[f64]> {
