@@ -320,3 +320,49 @@ fn without_a_name_scenarios_are_listed() {
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(["zonelist-cache", "pcp-autotune", "bulk"].iter().all(|name| text.contains(name)));
 }
+
+#[test]
+fn wrong_usage_is_said() {
+    let cases: [(&[&str], &str); 6] = [
+        (&["--json"], "which scenario?"),
+        (&["--measure"], "which scenario?"),
+        (&["costs", "--json"], "lab costs prints TOML"),
+        (&["sweep", "thp-then-order0"], "takes `--over KEY=VALUES`"),
+        (&["sweep", "bulk", "--over", "zonelist_cache=off"], "nothing to sweep"),
+        (
+            &[
+                "sweep",
+                "thp-then-order0",
+                "--over",
+                "zonelist_cache=off",
+                "--over",
+                "zonelist_cache=keyed",
+            ],
+            "is there twice",
+        ),
+    ];
+    for (arguments, expected) in cases {
+        let output = lab().args(arguments).output().expect("it runs");
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(error.contains(expected), "{arguments:?}: {error}");
+    }
+}
+
+#[test]
+fn a_sweep_marks_what_nothing_beats_and_threads_change_nothing() {
+    let run = |threads: &str| {
+        let over =
+            ["--over", "zonelist_cache=off,original,keyed", "--over", "pcp.batch_scale_max=4..5"];
+        let output = lab()
+            .args(["sweep", "thp-then-order0", "--csv", "--threads", threads])
+            .args(over)
+            .output();
+        let output = output.expect("it runs");
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        String::from_utf8(output.stdout).expect("text")
+    };
+    let text = run("1");
+    assert_eq!(text, run("2"));
+    assert_eq!(text.lines().filter(|line| line.contains("on_front")).count(), 6, "{text}");
+}

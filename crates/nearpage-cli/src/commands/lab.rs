@@ -84,6 +84,8 @@ JSON (--json): [{\"schema\": 1, \"name\", \"rows\", \"holds\", \"counts\"}]
   rows[]             row, column, reference, model, verdict
   holds[]            what, value, ok
   counts             by name
+CSV (--csv): the rows; then what must hold, with an empty column and reference, the value as model, and `holds` or
+`fails` as verdict; then counts, with `count`.
 
 Sweep: `lab sweep NAME --over pcp.batch_scale_max=0..6 --over zonelist_cache=off,original,keyed`. Keys: model,
 pcp.batch_scale_max, zonelist_cache, vm.percpu_pagelist_high_fraction. A combination is on the front if no
@@ -139,6 +141,14 @@ impl LabFailure {
 
 pub(super) fn run(arguments: &LabArgs) -> Result<(), CommandError> {
     if arguments.scenarios.is_empty() {
+        let is_plain =
+            arguments.report.is_none() && arguments.over.is_empty() && !arguments.measure;
+        if !is_plain || arguments.json || arguments.csv {
+            return Err(CommandError::Usage(
+                "which scenario? Accepted: names, files, or `all`; `lab` alone lists the names"
+                    .into(),
+            ));
+        }
         return super::print(&text::list().map_err(LabFailure::from)?);
     }
     if arguments.scenarios[0] == "costs" {
@@ -187,6 +197,9 @@ pub(super) fn run(arguments: &LabArgs) -> Result<(), CommandError> {
 
 fn check_sweep(arguments: &LabArgs, names: &[String], is_sweep: bool) -> Result<(), CommandError> {
     let usage = |message: &str| Err(CommandError::Usage(message.into()));
+    if let Some(key) = sweep::named_twice(&arguments.over) {
+        return Err(CommandError::Usage(format!("`--over {key}=...` is there twice")));
+    }
     match (is_sweep, arguments.over.is_empty(), names.len()) {
         (true, true, _) => usage("lab sweep takes `--over KEY=VALUES` once or more"),
         (true, _, 0) => usage("lab sweep takes the name of a scenario, or a file"),
@@ -246,6 +259,12 @@ fn simulate(
 }
 
 fn print_costs(arguments: &LabArgs) -> Result<(), CommandError> {
+    if arguments.json || arguments.csv || arguments.report.is_some() || !arguments.over.is_empty() {
+        return Err(CommandError::Usage(
+            "lab costs prints TOML; it takes none of `--json`, `--csv`, `--report`, `--over`"
+                .into(),
+        ));
+    }
     match (arguments.measure, &arguments.scenarios[1..]) {
         (true, []) => super::print(&costs::measure()?),
         (false, []) => super::print(&costs::show(None)?),

@@ -53,9 +53,8 @@ impl Columns {
         let Reference { columns, rows } = &table;
         let begins_right = columns.len() >= self.keys.len()
             && self.keys.iter().zip(columns).all(|(key, column)| key == column);
-        let others = columns.iter().skip(self.keys.len());
-        let unknown = others.filter(|column| !self.figures.contains(&column.as_str())).next();
-        if !begins_right || unknown.is_some() {
+        let mut others = columns.iter().skip(self.keys.len());
+        if !begins_right || others.any(|column| !self.figures.contains(&column.as_str())) {
             let (keys, figures) = (self.keys.join(", "), self.figures.join(", "));
             let further =
                 if figures.is_empty() { String::new() } else { format!(", then any of {figures}") };
