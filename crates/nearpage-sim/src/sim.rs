@@ -1,14 +1,17 @@
 //! A machine, the core on it, and tasks.
 
+use std::cell::RefCell;
+
 use nearpage::alloc::{BuildError, Config, PageAllocator, metadata_size};
 use nearpage::slab::{self, SlabAllocator, SlabConfig};
 use nearpage::topology::{Topology, TopologyError};
-use nearpage::units::PfnRange;
+use nearpage::units::{CpuId, PfnRange};
 
 use crate::costs::Costs;
 use crate::executor::{self, Deadlock, Tasks};
 use crate::machine::Machine;
 use crate::platform::{Help, NoHelp, SimPlatform};
+use crate::samples::Samples;
 use crate::scheduler::Scheduler;
 use crate::world::{Layout, World};
 
@@ -79,6 +82,7 @@ pub struct Sim<'t, 'm> {
     pub allocator: &'t PageAllocator<'m, SimPlatform<'t>>,
     /// The slab allocator, if the run has one.
     pub slab: Option<&'t SlabAllocator<'t, 'm, SimPlatform<'t>>>,
+    samples: RefCell<Option<Samples>>,
 }
 
 impl Sim<'_, '_> {
@@ -90,7 +94,27 @@ impl Sim<'_, '_> {
     /// # Panics
     /// If the machine has no CPU that a task is for, or a task panics.
     pub fn run(&self, tasks: Tasks<'_>) -> Result<u64, Deadlock> {
-        executor::run(self.world, tasks)
+        let result = executor::run(self.world, tasks, &|cpu, at_ps| self.look(cpu, at_ps));
+        self.look(self.world.cpus()[0], self.world.now_ps());
+        result
+    }
+
+    /// From now on the run is sampled.
+    pub fn sample(&self) {
+        *self.samples.borrow_mut() = Some(Samples::default());
+        self.world.set_next_sample_ps(0);
+    }
+
+    /// The samples so far; no more are taken.
+    pub fn take_samples(&self) -> Option<Samples> {
+        self.world.set_next_sample_ps(u64::MAX);
+        self.samples.take()
+    }
+
+    fn look(&self, cpu: CpuId, at_ps: u64) {
+        if let Some(samples) = &mut *self.samples.borrow_mut() {
+            self.world.set_next_sample_ps(samples.look(self, cpu, at_ps));
+        }
     }
 }
 
@@ -153,7 +177,8 @@ pub fn with_help<R>(
             })
         });
         let slab = slab.transpose().map_err(MachineError::Build)?;
-        Ok(f(&Sim { world: &world, allocator: &allocator, slab: slab.as_ref() }))
+        let (allocator, slab, samples) = (&allocator, slab.as_ref(), RefCell::new(None));
+        Ok(f(&Sim { world: &world, allocator, slab, samples }))
     };
     topology.with(run).map_err(MachineError::Topology)?
 }

@@ -230,6 +230,9 @@ impl Entry {
         if let Workload::SlabMessages(work) = &scenario.workload {
             machines.extend(work.others.iter().map(|(name, machine)| (name.clone(), machine)));
         }
+        if let Workload::Messages(_, Some(work)) = &scenario.workload {
+            machines.push((work.name.clone(), &work.machine));
+        }
         let view =
             |(name, of): (String, &MachineOf)| (name, MachineView::of_simulated(&of.machine));
         Some((scenario.name.clone(), machines.into_iter().map(view).collect()))
@@ -248,7 +251,8 @@ fn simulate(
         bar.set_position(done as u64);
     };
     let threads = threads.unwrap_or(NonZeroUsize::MIN);
-    let options = Options { seed: arguments.seed, threads, costs, progress: &progress };
+    let samples = arguments.report.is_some();
+    let options = Options { seed: arguments.seed, threads, costs, samples, progress: &progress };
     let report = if arguments.over.is_empty() {
         lab::run(scenario, &options)?
     } else {

@@ -39,6 +39,8 @@ pub struct HogResult {
     pub refused: u64,
     /// Pages of another node than the thread's.
     pub remote: u64,
+    /// Pages of nodes without CPUs.
+    pub of_cpuless: u64,
 }
 
 /// Costs of a fault beside the allocator's and those of clearing the page.
@@ -104,7 +106,9 @@ impl Hog {
                 match sim.allocator.alloc(request) {
                     Ok(page) => {
                         sim.world.clear_page(page, self.page_bytes);
-                        sum.remote += u64::from(sim.world.node_of_page(page) != node);
+                        let home = sim.world.node_of_page(page);
+                        sum.remote += u64::from(home != node);
+                        sum.of_cpuless += u64::from(!sim.world.has_cpus(home));
                         own.push(page);
                     }
                     Err(_) => is_refused = true,
@@ -124,6 +128,7 @@ impl Hog {
             user_ps: all.user_ps + sum.user_ps,
             refused: all.refused + sum.refused,
             remote: all.remote + sum.remote,
+            of_cpuless: all.of_cpuless + sum.of_cpuless,
             ..all
         });
         pages.borrow_mut().append(&mut own);
