@@ -69,7 +69,7 @@ fn a_scenario_of_any_name_makes_a_safe_page() {
     assert!(page.contains(&format!("nearpage lab {file} --seed 7 --report ")), "the command");
     assert!(page.contains("node 8") && page.contains("8 to 0: 20"), "the machine");
     for plot in
-        ["by node", "Free pages of node ", "Pageset of CPU 0 for node 0", "CPUs that waited"]
+        ["by node", "Free pages of node ", "Pageset of CPU 0 for node 0", "Longest queue at a lock"]
     {
         assert!(page.contains(plot), "{plot}");
     }

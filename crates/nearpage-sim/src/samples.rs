@@ -56,6 +56,10 @@ pub struct PagesetSample {
 
 /// More samples than this are thinned.
 const MOST: usize = 256;
+/// So many distances without a sample: nothing ran.
+const GAP: u64 = 16;
+/// Samples that a last tick leaves, at most.
+const TAIL: usize = 4;
 /// The first distance.
 const FIRST_PS: u64 = 1_000_000;
 
@@ -88,6 +92,15 @@ impl Samples {
             self.thin();
         }
         (at_ps / self.every_ps + 1) * self.every_ps
+    }
+
+    /// Leaves out what a last tick of a clock shows long after the last work.
+    pub(crate) fn trim(&mut self) {
+        let is_gap = |pair: &[Sample]| pair[1].at_ps - pair[0].at_ps > GAP * self.every_ps;
+        let tail = self.all.len().saturating_sub(TAIL + 1);
+        if let Some(at) = self.all[tail..].windows(2).position(is_gap) {
+            self.all.truncate(tail + at + 1);
+        }
     }
 
     /// The later one of each two stays, with the longer queue of both.
@@ -169,5 +182,19 @@ mod tests {
             let gaps = all.windows(2).map(|pair| pair[1].at_ps - pair[0].at_ps);
             assert!(gaps.max().unwrap() < 5 * samples.every_ps, "no part of it is left out");
         }
+    }
+
+    #[test]
+    fn what_comes_long_after_the_work_is_left_out() {
+        let mut samples = run(4, true).1.unwrap();
+        let (count, last) = (samples.all.len(), samples.all.last().unwrap().clone());
+        samples.trim();
+        assert_eq!(samples.all.len(), count);
+        for later in [1, 2] {
+            let at_ps = last.at_ps + 100 * samples.every_ps + later;
+            samples.all.push(Sample { at_ps, ..last.clone() });
+        }
+        samples.trim();
+        assert_eq!(samples.all.len(), count);
     }
 }

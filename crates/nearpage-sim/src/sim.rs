@@ -108,7 +108,9 @@ impl Sim<'_, '_> {
     /// The samples so far; no more are taken.
     pub fn take_samples(&self) -> Option<Samples> {
         self.world.set_next_sample_ps(u64::MAX);
-        self.samples.take()
+        let mut samples = self.samples.take()?;
+        samples.trim();
+        Some(samples)
     }
 
     fn look(&self, cpu: CpuId, at_ps: u64) {

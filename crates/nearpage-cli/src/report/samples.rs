@@ -131,7 +131,9 @@ fn pageset(unit: &Unit, samples: &Samples, machine: Option<&MachineView>) -> Opt
 }
 
 fn queue(unit: &Unit, samples: &Samples) -> Lines {
-    let waiting = unit.lines(samples, "CPUs", Shade::Model, |sample| Some(sample.longest_queue));
+    let waiting = unit.lines(samples, "CPUs that waited, at most", Shade::Model, |sample| {
+        Some(sample.longest_queue)
+    });
     Lines {
         title: "CPUs that waited for one lock at once (of a zone, or of slab lists), at most"
             .into(),
