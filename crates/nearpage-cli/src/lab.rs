@@ -8,6 +8,7 @@ pub mod catalog;
 pub mod error;
 pub mod fit;
 mod hog;
+mod homes;
 mod huge;
 mod lifetimes;
 mod locks;
@@ -20,7 +21,7 @@ pub mod sweep;
 
 use std::num::NonZeroUsize;
 
-use nearpage_sim::Costs;
+use nearpage_sim::{Costs, Samples, Sim};
 
 use error::LabError;
 use report::Report;
@@ -34,8 +35,22 @@ pub struct Options<'a> {
     pub threads: NonZeroUsize,
     /// A table of costs instead of the scenario's own.
     pub costs: Option<&'a Costs>,
+    /// Whether some runs of each scenario are sampled over their time.
+    pub samples: bool,
     /// Told of runs that are done, and how many there will be.
     pub progress: &'a (dyn Fn(usize, usize) + Sync),
+}
+
+/// What came out of a run, and its samples if it was sampled.
+type Sampled<T> = (T, Option<Samples>);
+
+/// Runs something on a machine, sampled if that is wanted.
+fn sampled<T>(sim: &Sim<'_, '_>, is_wanted: bool, run: impl FnOnce() -> T) -> Sampled<T> {
+    if is_wanted {
+        sim.sample();
+    }
+    let outcome = run();
+    (outcome, sim.take_samples())
 }
 
 /// Runs a scenario.
@@ -54,7 +69,7 @@ pub fn run(scenario: &Scenario, options: &Options<'_>) -> Result<Report, LabErro
     let mut report = match &scenario.workload {
         Workload::MemoryHog(hog) => hog::run(scenario, hog, costs, options)?,
         Workload::SlabMessages(work) => slab::run(scenario, work, costs, options)?,
-        Workload::HugeThenSingle(pages) => huge::run(scenario, *pages, costs)?,
+        Workload::HugeThenSingle(pages) => huge::run(scenario, *pages, costs, options)?,
         Workload::PageLocks(work) => locks::run(scenario, work, costs, options)?,
         Workload::Messages(all, lifetimes) => {
             let mut report = messages::run(scenario, all, costs, options)?;

@@ -17,6 +17,7 @@ pub mod lab;
 mod machine;
 mod page;
 pub mod replay;
+mod samples;
 
 pub use charts::{Lines, Series, Shade};
 pub use machine::MachineView;

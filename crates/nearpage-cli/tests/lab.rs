@@ -68,9 +68,130 @@ fn wrong_files_are_named_with_line_and_key() {
         ("altix-sn2", "nowhere.toml", "nowhere.toml: "),
         ("stores_per_page = 1", "stores_per_page = 1\nhot_add = 3", "line 15: hot_add is "),
         ("memory-hog", "memory-frog", "line 10: unknown field `memory-frog`"),
+        ("cpus_each = 2", "cpus_each = 4294967295", "line 7: machine: 2 nodes and 8589934590 CPUs"),
+        ("\"0,8\"", "\"0-999999\"", "line 7: machine: 1000000 nodes and 2000000 CPUs"),
+        ("\"64M\"", "\"100T\"", "line 7: machine: 53687091200 pages; at most 268435456"),
+        ("\"64M\"", "\"1K\"", "line 7: machine: no node of the topology has memory"),
+        ("scale = 1", "scale = 1000000", "line 12: memory is \"32M\"; accepted: at least 3.8 GiB"),
+        ("scale = 1", "scale = 0", "line 11: scale is 0; accepted: 1 or more"),
+        ("[\"32M\", \"1G\"]", "[]", "line 12: memory is empty"),
+        ("[1, 4]", "[]", "line 13: threads is empty"),
+        ("stores_per_page = 1", "stores_per_page = 99999", "line 14: stores_per_page is 99999"),
+        (
+            "{ other = 20 }",
+            "{ other = 20, groups = [{ nodes = 0, distance = 15 }] }",
+            "line 8: groups",
+        ),
+        ("{ other = 20 }", "{ other = 20, matrix = [[10, 20], [20, 10]] }", "not both"),
+        ("[workload", "[variants]\npatches = [1]\n[workload", "line 11: variants.patches belongs"),
+        (
+            "[workload",
+            "[reference]\ncolumns = []\nrows = [[]]\n[workload",
+            "accepted: memory_gb, threads",
+        ),
+        (
+            "[workload",
+            "[calibrate]\nscale = { memory = \"32M\", threads = 1 }\nload_slowdown = { memory = \"1G\", threads = 4 }\n[workload",
+            "line 10: calibrate belongs to memory-hog with a reference",
+        ),
     ];
     for (good, bad, expected) in cases {
         let error = error_of(&SMALL.replacen(good, bad, 1));
+        assert!(error.contains(expected), "{bad}: {error}");
+    }
+}
+
+/// Pairs that send each other blocks.
+const PAIRS: &str = r#"schema = 1
+name = "pairs"
+title = "two nodes"
+
+[machine]
+costs = "intel-2s128"
+nodes = [{ ids = "0-1", cpus_each = 3, memory = "64M" }]
+distance = { other = 21 }
+
+[variants]
+patches = [0, 10]
+
+[[workload.messages]]
+name = "w"
+pairs = 2
+messages = 100
+turn = 50
+window = 8
+copy_ns = 2000.0
+blocks = [{ order = 3, every = 1, freed_by = "receiver" }]
+"#;
+
+#[test]
+fn wrong_messages_are_named_with_line_and_key() {
+    let reference = "[reference]\ncolumns = [\"workload\", \"patch\"]\nrows = [[0, nan]]\n[[work";
+    let cases = [
+        ("pairs = 2", "pairs = 3", "line 15: pairs is 3; accepted: 1 to 2, two CPUs of one node"),
+        ("copy_ns = 2000.0", "copy_ns = inf", "line 19: copy_ns is inf; accepted: 0 to 1e9"),
+        ("copy_ns = 2000.0", "copy_ns = -5.0", "line 19: copy_ns is -5; accepted: 0 to 1e9"),
+        (
+            "copy_ns = 2000.0",
+            "calibrate = { zone_lock_percent = 200.0 }",
+            "line 19: zone_lock_percent",
+        ),
+        ("patches = [0, 10]", "patches = []", "line 11: variants.patches: one or more"),
+        ("[variants]\npatches = [0, 10]", "", "variants.patches: one or more"),
+        (
+            "blocks = [{ order = 3, every = 1, freed_by = \"receiver\" }]",
+            "blocks = []",
+            "blocks is empty",
+        ),
+        ("[[work", reference, "line 13: reference.rows: row 1 has what is no number"),
+    ];
+    for (good, bad, expected) in cases {
+        let error = error_of(&PAIRS.replacen(good, bad, 1));
+        assert!(error.contains(expected), "{bad}: {error}");
+    }
+}
+
+/// Messages of objects.
+const OBJECTS: &str = r#"schema = 1
+name = "objects"
+title = "two nodes"
+
+[machine]
+costs = "amd-8x6"
+nodes = [{ ids = "0-1", cpus_each = 2, memory = "4M" }]
+distance = { other = 21 }
+
+[workload.slab-messages]
+objects = [256, 512]
+messages = 40000
+burst = 20000
+published_messages = 32e6
+message_ns = 3000.0
+"#;
+
+#[test]
+fn objects_that_are_not_to_be_had_are_a_result_too() {
+    let (_folder, path) = file(OBJECTS);
+    let output = lab().args([&path, "--json"]).output().expect("it runs");
+    let reports: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let refused = &reports[0]["counts"]["cpus all on memoryless nodes, before: refused"];
+    assert!(refused.as_f64().is_some_and(|count| count > 1000.0), "{reports}");
+}
+
+#[test]
+fn wrong_objects_are_named_with_line_and_key() {
+    let reference = "[reference]\ncolumns = [\"machine\"]\nrows = [[0]]\n[workload";
+    let cases = [
+        (
+            "[workload",
+            reference,
+            "line 10: reference: one of slab-messages is about three machines",
+        ),
+        ("32e6", "0.0", "line 14: published_messages is 0; accepted: 1 to 1e15"),
+        ("3000.0", "1e300", "line 15: message_ns is 1"),
+    ];
+    for (good, bad, expected) in cases {
+        let error = error_of(&OBJECTS.replacen(good, bad, 1));
         assert!(error.contains(expected), "{bad}: {error}");
     }
 }
@@ -109,6 +230,8 @@ fn wrong_storms_are_named_with_line_and_key() {
         ("pages = 16", "pages = 0", "line 12: pages is 0; accepted: 1 or more"),
         ("sharers = 4", "sharers = 0", "line 14: sharers is 0; accepted: 1 or more"),
         ("locked_ns = 300.0", "streamed = \"much\"", "line 15: streamed is \"much\""),
+        ("locked_ns = 300.0", "streamed = \"2T\"", "line 15: streamed: accepted: at most 1T"),
+        ("locked_ns = 300.0", "locked_ns = inf", "line 15: locked_ns is inf; accepted: 0 to 1e9"),
     ];
     for (good, bad, expected) in cases {
         let error = error_of(&STORM.replacen(good, bad, 1));
@@ -196,4 +319,50 @@ fn without_a_name_scenarios_are_listed() {
     let output = lab().output().expect("it runs");
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(["zonelist-cache", "pcp-autotune", "bulk"].iter().all(|name| text.contains(name)));
+}
+
+#[test]
+fn wrong_usage_is_said() {
+    let cases: [(&[&str], &str); 6] = [
+        (&["--json"], "which scenario?"),
+        (&["--measure"], "which scenario?"),
+        (&["costs", "--json"], "lab costs prints TOML"),
+        (&["sweep", "thp-then-order0"], "takes `--over KEY=VALUES`"),
+        (&["sweep", "bulk", "--over", "zonelist_cache=off"], "nothing to sweep"),
+        (
+            &[
+                "sweep",
+                "thp-then-order0",
+                "--over",
+                "zonelist_cache=off",
+                "--over",
+                "zonelist_cache=keyed",
+            ],
+            "is there twice",
+        ),
+    ];
+    for (arguments, expected) in cases {
+        let output = lab().args(arguments).output().expect("it runs");
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(error.contains(expected), "{arguments:?}: {error}");
+    }
+}
+
+#[test]
+fn a_sweep_marks_what_nothing_beats_and_threads_change_nothing() {
+    let run = |threads: &str| {
+        let over =
+            ["--over", "zonelist_cache=off,original,keyed", "--over", "pcp.batch_scale_max=4..5"];
+        let output = lab()
+            .args(["sweep", "thp-then-order0", "--csv", "--threads", threads])
+            .args(over)
+            .output();
+        let output = output.expect("it runs");
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        String::from_utf8(output.stdout).expect("text")
+    };
+    let text = run("1");
+    assert_eq!(text, run("2"));
+    assert_eq!(text.lines().filter(|line| line.contains("on_front")).count(), 6, "{text}");
 }

@@ -68,6 +68,12 @@ fn a_scenario_of_any_name_makes_a_safe_page() {
     assert!(page.contains("&lt;script&gt;alert(") && page.contains("a &lt;b&gt; &amp;"));
     assert!(page.contains(&format!("nearpage lab {file} --seed 7 --report ")), "the command");
     assert!(page.contains("node 8") && page.contains("8 to 0: 20"), "the machine");
+    for plot in
+        ["by node", "Free pages of node ", "Pageset of CPU 0 for node 0", "Longest queue at a lock"]
+    {
+        assert!(page.contains(plot), "{plot}");
+    }
+    assert!(page.contains("model time, ms"), "a run over its time");
 }
 
 #[test]

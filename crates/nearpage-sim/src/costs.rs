@@ -147,6 +147,9 @@ impl Costs {
                 return refuse(key, figure.value.to_string(), "a time from 0 to 1e9");
             }
         }
+        if let Some((key, figure)) = self.more.iter().find(|(_, figure)| !is_time(figure.value)) {
+            return refuse("a figure of [more]", format!("{key} = {}", figure.value), "0 to 1e9");
+        }
         Ok(())
     }
 

@@ -67,6 +67,8 @@ pub struct Deadlock {
 /// The tasks of a run.
 pub(crate) struct Executor<'w> {
     world: &'w World,
+    /// Told of the CPU that runs next and of its clock when a sample is due.
+    look: &'w dyn Fn(CpuId, u64),
     tasks: RefCell<Vec<Task>>,
     queues: RefCell<Queues>,
     switches: Cell<u64>,
@@ -87,10 +89,15 @@ struct Queues {
 ///
 /// # Panics
 /// If the machine has no CPU that a task is for, or a task panics.
-pub(crate) fn run(world: &World, tasks: Tasks<'_>) -> Result<u64, Deadlock> {
+pub(crate) fn run(
+    world: &World,
+    tasks: Tasks<'_>,
+    look: &dyn Fn(CpuId, u64),
+) -> Result<u64, Deadlock> {
     let of_cpus = vec![VecDeque::new(); world.cpus().len()];
     let queues = RefCell::new(Queues { of_cpus, timers: BinaryHeap::new() });
-    let executor = Executor { world, tasks: RefCell::default(), queues, switches: Cell::new(0) };
+    let (started, switches) = (RefCell::default(), Cell::new(0));
+    let executor = Executor { world, look, tasks: started, queues, switches };
     for (cpu, body) in tasks.list {
         let cpu = world.position(cpu).expect("a task is for a CPU of the machine");
         executor.add(cpu, body);
@@ -123,6 +130,9 @@ impl Executor<'_> {
             self.wake_timers();
             let next = self.world.scheduler.borrow_mut().next();
             let Some(cpu) = next else { return self.at_rest() };
+            if self.world.clock_ps(cpu) >= self.world.next_sample_ps() {
+                (self.look)(self.world.cpus()[cpu], self.world.clock_ps(cpu));
+            }
             self.run_on(cpu);
         }
     }

@@ -44,6 +44,7 @@ pub mod lines;
 pub mod machine;
 pub mod platform;
 pub mod pool;
+pub mod samples;
 pub mod scheduler;
 pub mod sim;
 pub mod storage;
@@ -52,4 +53,5 @@ pub mod world;
 
 pub use costs::Costs;
 pub use machine::Machine;
+pub use samples::Samples;
 pub use sim::Sim;

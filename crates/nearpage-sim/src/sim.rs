@@ -1,14 +1,17 @@
 //! A machine, the core on it, and tasks.
 
+use std::cell::RefCell;
+
 use nearpage::alloc::{BuildError, Config, PageAllocator, metadata_size};
 use nearpage::slab::{self, SlabAllocator, SlabConfig};
-use nearpage::topology::TopologyError;
-use nearpage::units::PfnRange;
+use nearpage::topology::{Topology, TopologyError};
+use nearpage::units::{CpuId, PfnRange};
 
 use crate::costs::Costs;
 use crate::executor::{self, Deadlock, Tasks};
 use crate::machine::Machine;
 use crate::platform::{Help, NoHelp, SimPlatform};
+use crate::samples::Samples;
 use crate::scheduler::Scheduler;
 use crate::world::{Layout, World};
 
@@ -34,6 +37,41 @@ pub enum MachineError {
     /// No allocator can be made for it.
     #[error("{0}")]
     Build(BuildError),
+    /// More than is simulated.
+    #[error("{count} {of}; at most {most} are simulated")]
+    TooLarge {
+        /// How many there are.
+        count: u64,
+        /// Of what.
+        of: &'static str,
+        /// How many may be.
+        most: u64,
+    },
+}
+
+/// Nodes, CPUs and pages of a machine: what Linux stops at, and for pages what the tables of lines of cache have room for
+/// in address space (1 TiB of memory with pages of 4 KiB). Only what a run touches becomes resident.
+const MOST: (u64, u64, u64) = (1024, 8192, 1 << 28);
+
+/// Whether there can be such a machine.
+///
+/// # Errors
+/// [`MachineError`].
+pub fn check(machine: &Machine) -> Result<(), MachineError> {
+    let at_most = |count: u64, of, most| match count {
+        count if count > most => Err(MachineError::TooLarge { count, of, most }),
+        _ => Ok(()),
+    };
+    let pages = machine.nodes.iter().map(|node| node.bytes >> machine.page_shift);
+    at_most(machine.nodes.len() as u64, "nodes", MOST.0)?;
+    at_most(machine.cpus().count() as u64, "CPUs", MOST.1)?;
+    at_most(pages.fold(0, u64::saturating_add), "pages", MOST.2)?;
+    let sizes = |topology: &Topology<'_>| {
+        let size = |node| metadata_size::<SimPlatform<'_>>(topology, node);
+        topology.indexes().try_for_each(|node| size(node).map(|_| ()))
+    };
+    let sizes = machine.topology().with(sizes).map_err(MachineError::Topology)?;
+    sizes.map_err(MachineError::Build)
 }
 
 /// A run: the core on a simulated machine.
@@ -44,6 +82,7 @@ pub struct Sim<'t, 'm> {
     pub allocator: &'t PageAllocator<'m, SimPlatform<'t>>,
     /// The slab allocator, if the run has one.
     pub slab: Option<&'t SlabAllocator<'t, 'm, SimPlatform<'t>>>,
+    samples: RefCell<Option<Samples>>,
 }
 
 impl Sim<'_, '_> {
@@ -55,7 +94,29 @@ impl Sim<'_, '_> {
     /// # Panics
     /// If the machine has no CPU that a task is for, or a task panics.
     pub fn run(&self, tasks: Tasks<'_>) -> Result<u64, Deadlock> {
-        executor::run(self.world, tasks)
+        let result = executor::run(self.world, tasks, &|cpu, at_ps| self.look(cpu, at_ps));
+        self.look(self.world.cpus()[0], self.world.now_ps());
+        result
+    }
+
+    /// From now on the run is sampled.
+    pub fn sample(&self) {
+        *self.samples.borrow_mut() = Some(Samples::default());
+        self.world.set_next_sample_ps(0);
+    }
+
+    /// The samples so far; no more are taken.
+    pub fn take_samples(&self) -> Option<Samples> {
+        self.world.set_next_sample_ps(u64::MAX);
+        let mut samples = self.samples.take()?;
+        samples.trim();
+        Some(samples)
+    }
+
+    fn look(&self, cpu: CpuId, at_ps: u64) {
+        if let Some(samples) = &mut *self.samples.borrow_mut() {
+            self.world.set_next_sample_ps(samples.look(self, cpu, at_ps));
+        }
     }
 }
 
@@ -81,8 +142,9 @@ pub fn with_help<R>(
     help: &dyn Help,
     f: impl FnOnce(&Sim<'_, '_>) -> R,
 ) -> Result<R, MachineError> {
+    check(setup.machine)?;
     let topology = setup.machine.topology();
-    let run = |topology: &nearpage::topology::Topology<'_>| {
+    let run = |topology: &Topology<'_>| {
         let sizes: Vec<usize> = topology
             .indexes()
             .map(|node| metadata_size::<SimPlatform<'_>>(topology, node))
@@ -117,7 +179,8 @@ pub fn with_help<R>(
             })
         });
         let slab = slab.transpose().map_err(MachineError::Build)?;
-        Ok(f(&Sim { world: &world, allocator: &allocator, slab: slab.as_ref() }))
+        let (allocator, slab, samples) = (&allocator, slab.as_ref(), RefCell::new(None));
+        Ok(f(&Sim { world: &world, allocator, slab, samples }))
     };
     topology.with(run).map_err(MachineError::Topology)?
 }
@@ -142,7 +205,7 @@ impl Metadata {
         Self { bytes, start, sizes }
     }
 
-    fn layout(&self, topology: &nearpage::topology::Topology<'_>) -> Layout {
+    fn layout(&self, topology: &Topology<'_>) -> Layout {
         let mut next = 0;
         let mut first_byte = |size: &usize| {
             next += size;

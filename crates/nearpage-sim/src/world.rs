@@ -149,6 +149,8 @@ pub struct World {
     current: Cell<u32>,
     task: Cell<TaskId>,
     slice_end_ps: Cell<u64>,
+    /// When the executor looks at the run next ([`crate::samples`]).
+    next_sample_ps: Cell<u64>,
     stops_at_touches: bool,
     yielder: Cell<*const Yielder<(), Stop>>,
     lines: RefCell<Lines>,
@@ -157,6 +159,8 @@ pub struct World {
     homes_free_at: RefCell<Vec<u64>>,
     host_lines: RefCell<Vec<HostLine>>,
     locks: RefCell<Vec<LockState>>,
+    /// Since somebody last asked.
+    longest_queue: Cell<u64>,
     locks_are_missing: Cell<bool>,
     pub(crate) scheduler: RefCell<Box<dyn Scheduler>>,
     pub(crate) woken: RefCell<Vec<(TaskId, u64)>>,
@@ -216,12 +220,14 @@ impl World {
             current: Cell::new(NOBODY),
             task: Cell::new(TaskId(0)),
             slice_end_ps: Cell::new(0),
+            next_sample_ps: Cell::new(u64::MAX),
             stops_at_touches: scheduler.stops_at_touches(),
             yielder: Cell::new(ptr::null()),
             line_counts: Cell::default(),
             homes_free_at: RefCell::new(vec![0; machine.nodes.len()]),
             host_lines: RefCell::default(),
             locks: RefCell::default(),
+            longest_queue: Cell::new(0),
             locks_are_missing: Cell::new(false),
             scheduler: RefCell::new(scheduler),
             woken: RefCell::default(),
@@ -274,6 +280,11 @@ impl World {
         self.node_of_cpu[cpu] as usize
     }
 
+    /// Whether a node has CPUs, by position.
+    pub fn has_cpus(&self, node: usize) -> bool {
+        self.node_of_cpu.contains(&(node as u16))
+    }
+
     /// The running task.
     pub fn task(&self) -> TaskId {
         self.task.get()
@@ -284,7 +295,21 @@ impl World {
         self.current.set(cpu as u32);
         self.task.set(task);
         self.yielder.set(yielder);
-        self.slice_end_ps.set(self.scheduler.borrow().slice_end_ps());
+        let slice_end_ps = self.scheduler.borrow().slice_end_ps();
+        self.slice_end_ps.set(slice_end_ps.min(self.next_sample_ps.get()));
+    }
+
+    pub(crate) fn next_sample_ps(&self) -> u64 {
+        self.next_sample_ps.get()
+    }
+
+    pub(crate) fn set_next_sample_ps(&self, ps: u64) {
+        self.next_sample_ps.set(ps);
+    }
+
+    /// The most CPUs that waited for one lock at once since the last call.
+    pub(crate) fn take_longest_queue(&self) -> u64 {
+        self.longest_queue.take()
     }
 
     pub(crate) fn set_yielder(&self, yielder: &Yielder<(), Stop>) {
@@ -357,10 +382,14 @@ impl World {
 
     #[inline(never)]
     fn point_beyond_slice(&self, cpu: usize) {
+        let clock_ps = self.clocks[cpu].get();
         // Who was woken meanwhile may be due: the executor knows.
-        let goes_on = self.woken.borrow().is_empty()
-            && self.scheduler.borrow_mut().goes_on(cpu, self.clocks[cpu].get());
-        if !goes_on {
+        let goes_on =
+            self.woken.borrow().is_empty() && self.scheduler.borrow_mut().goes_on(cpu, clock_ps);
+        // A stop for a sample changes nobody's turn: this CPU is the next one again.
+        let is_first = || self.scheduler.borrow().earliest_ps().is_none_or(|ps| clock_ps < ps);
+        let is_sampled = clock_ps >= self.next_sample_ps.get() && is_first();
+        if !goes_on || is_sampled {
             self.stop(Stop::Preempted);
         }
     }
@@ -577,6 +606,7 @@ impl World {
             lock.counts.waits += 1;
             lock.counts.waited_ps += taken - now;
             lock.counts.longest_queue = lock.counts.longest_queue.max(waiting + 1);
+            self.longest_queue.set(self.longest_queue.get().max(waiting + 1));
         }
         lock.holder = Some(self.task());
         lock.last_cpu = Some(cpu as u32);

@@ -84,6 +84,8 @@ JSON (--json): [{\"schema\": 1, \"name\", \"rows\", \"holds\", \"counts\"}]
   rows[]             row, column, reference, model, verdict
   holds[]            what, value, ok
   counts             by name
+CSV (--csv): the rows; then what must hold, with an empty column and reference, the value as model, and `holds` or
+`fails` as verdict; then counts, with `count`.
 
 Sweep: `lab sweep NAME --over pcp.batch_scale_max=0..6 --over zonelist_cache=off,original,keyed`. Keys: model,
 pcp.batch_scale_max, zonelist_cache, vm.percpu_pagelist_high_fraction. A combination is on the front if no
@@ -139,6 +141,14 @@ impl LabFailure {
 
 pub(super) fn run(arguments: &LabArgs) -> Result<(), CommandError> {
     if arguments.scenarios.is_empty() {
+        let is_plain =
+            arguments.report.is_none() && arguments.over.is_empty() && !arguments.measure;
+        if !is_plain || arguments.json || arguments.csv {
+            return Err(CommandError::Usage(
+                "which scenario? Accepted: names, files, or `all`; `lab` alone lists the names"
+                    .into(),
+            ));
+        }
         return super::print(&text::list().map_err(LabFailure::from)?);
     }
     if arguments.scenarios[0] == "costs" {
@@ -187,6 +197,9 @@ pub(super) fn run(arguments: &LabArgs) -> Result<(), CommandError> {
 
 fn check_sweep(arguments: &LabArgs, names: &[String], is_sweep: bool) -> Result<(), CommandError> {
     let usage = |message: &str| Err(CommandError::Usage(message.into()));
+    if let Some(key) = sweep::named_twice(&arguments.over) {
+        return Err(CommandError::Usage(format!("`--over {key}=...` is there twice")));
+    }
     match (is_sweep, arguments.over.is_empty(), names.len()) {
         (true, true, _) => usage("lab sweep takes `--over KEY=VALUES` once or more"),
         (true, _, 0) => usage("lab sweep takes the name of a scenario, or a file"),
@@ -217,6 +230,9 @@ impl Entry {
         if let Workload::SlabMessages(work) = &scenario.workload {
             machines.extend(work.others.iter().map(|(name, machine)| (name.clone(), machine)));
         }
+        if let Workload::Messages(_, Some(work)) = &scenario.workload {
+            machines.push((work.name.clone(), &work.machine));
+        }
         let view =
             |(name, of): (String, &MachineOf)| (name, MachineView::of_simulated(&of.machine));
         Some((scenario.name.clone(), machines.into_iter().map(view).collect()))
@@ -235,7 +251,8 @@ fn simulate(
         bar.set_position(done as u64);
     };
     let threads = threads.unwrap_or(NonZeroUsize::MIN);
-    let options = Options { seed: arguments.seed, threads, costs, progress: &progress };
+    let samples = arguments.report.is_some();
+    let options = Options { seed: arguments.seed, threads, costs, samples, progress: &progress };
     let report = if arguments.over.is_empty() {
         lab::run(scenario, &options)?
     } else {
@@ -246,6 +263,12 @@ fn simulate(
 }
 
 fn print_costs(arguments: &LabArgs) -> Result<(), CommandError> {
+    if arguments.json || arguments.csv || arguments.report.is_some() || !arguments.over.is_empty() {
+        return Err(CommandError::Usage(
+            "lab costs prints TOML; it takes none of `--json`, `--csv`, `--report`, `--over`"
+                .into(),
+        ));
+    }
     match (arguments.measure, &arguments.scenarios[1..]) {
         (true, []) => super::print(&costs::measure()?),
         (false, []) => super::print(&costs::show(None)?),

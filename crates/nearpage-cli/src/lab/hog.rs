@@ -13,22 +13,24 @@ use std::cell::Cell;
 use nearpage::alloc::{Config, ScanCounts};
 use nearpage::platform::{NodeReclaimed, Shortage};
 use nearpage::zonelist::cache::CacheRule;
+use nearpage_linux::description::size;
 use nearpage_sim::costs::{Costs, CostsError};
 use nearpage_sim::lines::LineCounts;
 use nearpage_sim::machine::Machine;
 use nearpage_sim::platform::Help;
 use nearpage_sim::pool;
 use nearpage_sim::scheduler::VirtualTime;
-use nearpage_sim::sim::{self, Setup};
+use nearpage_sim::sim::{self, Setup, Sim};
 use nearpage_sim::workload::hog::{Hog, HogResult};
 use nearpage_sim::world::World;
 
 use super::error::LabError;
-use super::huge::{self, RULES, with_rule};
+use super::homes::Demand;
+use super::huge::{self, Case, RULES, with_rule};
 use super::report::{Report, Tolerance};
 use super::scenario::{HogCalibration, HogWorkload, Scenario};
 use super::sweep::Probe;
-use super::{Options, catalog};
+use super::{Options, Sampled, catalog, sampled};
 
 /// One amount of memory, one number of threads, one rule.
 #[derive(Clone, Copy, Debug)]
@@ -104,13 +106,20 @@ pub(super) fn run(
     }
     let total = cells.len();
     let done = |finished| (options.progress)(finished, total);
-    let outcomes = pool::run(options.threads, &cells, |cell| bench.measure(cell), done);
-    let outcomes: Vec<Outcome> = outcomes.into_iter().collect::<Result<_, _>>()?;
+    let run = |cell: &Variant| bench.run(cell, options.samples && bench.is_shown(cell));
+    let outcomes = pool::run(options.threads, &cells, run, done);
+    let outcomes = outcomes.into_iter().collect::<Result<_, _>>()?;
+    let outcomes = report.keep_samples(outcomes, |at| {
+        let Variant { bytes, threads, rule } = cells[at];
+        let rule = RULES.iter().find(|(_, known)| *known == rule).map_or("", |(name, _)| name);
+        format!("{}, zonelist cache {rule}", label(bytes, threads))
+    });
     tabulate(&bench, &cells, &outcomes, scale, &mut report);
     if scenario.reference.is_some() {
         let small = small_machine();
-        let (flat, config) = (Costs::flat(), Config::default());
-        huge::hold(&scenario.name, &small, &flat, config, 1000, &mut report)?;
+        let flat = Costs::flat();
+        let case = Case { machine: &small, costs: &flat, pages: 1000, is_sampled: false };
+        huge::hold(&scenario.name, &case, Config::default(), &mut report)?;
         today(&bench, options, &mut report)?;
     }
     Ok(report)
@@ -145,7 +154,19 @@ pub(super) fn probe(
 }
 
 impl Bench<'_> {
+    /// The largest amount of memory, a middle number of threads, without the cache and with it.
+    fn is_shown(&self, Variant { bytes, threads, rule }: &Variant) -> bool {
+        let HogWorkload { memory, threads: all, .. } = self.workload;
+        memory.iter().all(|other| other <= bytes)
+            && all[all.len() / 2] == *threads
+            && *rule != CacheRule::Original
+    }
+
     fn measure(&self, variant: &Variant) -> Result<Outcome, LabError> {
+        self.run(variant, false).map(|(outcome, _)| outcome)
+    }
+
+    fn run(&self, variant: &Variant, is_sampled: bool) -> Result<Sampled<Outcome>, LabError> {
         let setup = Setup {
             machine: &self.machine,
             costs: &self.costs,
@@ -160,23 +181,15 @@ impl Bench<'_> {
             further_stores: self.workload.stores_per_page - 1,
         };
         let help = EarlyReclaim { call_ns: self.call_ns, calls: Cell::new(0) };
-        let outcome = sim::with_help(&setup, Box::new(VirtualTime::default()), &help, |sim| {
-            let before = match self.workload.hot_add {
-                Some(node) => {
-                    sim.allocator.offline_node(node).expect("nobody has a page of it yet");
-                    let before = hog.run(sim, &self.costs)?;
-                    sim.allocator.online_node(node).expect("it is offline");
-                    Some(before)
-                }
-                None => None,
-            };
-            let result = hog.run(sim, &self.costs)?;
+        let run = |sim: &Sim<'_, '_>| {
+            let (results, samples) = sampled(sim, is_sampled, || self.runs(sim, &hog));
+            let (before, result) = results?;
             let counts = |node| sim.allocator.scan_counts(node);
             let scans = sim.allocator.topology().indexes().map(counts);
             let scans = scans.fold(ScanCounts::default(), ScanCounts::plus);
             let lines = sim.world.line_counts();
             let holds = sim.allocator.zones().iter().map(|zone| zone.holds().most_pages.0);
-            Ok(Outcome {
+            let outcome = Outcome {
                 before,
                 hog: result,
                 scans,
@@ -184,12 +197,29 @@ impl Bench<'_> {
                 pages: hog.pages as f64,
                 worst_hold_pages: holds.max().unwrap_or(0),
                 cached_pages: sim.allocator.totals().cached_pages.0,
-            })
-        });
+            };
+            Ok((outcome, samples))
+        };
+        let outcome = sim::with_help(&setup, Box::new(VirtualTime::default()), &help, run);
         let name = || self.scenario.name.clone();
         outcome
             .map_err(|error| LabError::Machine { name: name(), error })?
             .map_err(|error| LabError::Costs { name: self.costs.name.clone(), error })
+    }
+
+    /// The run, and if a node's memory comes later the one before it.
+    fn runs(
+        &self,
+        sim: &Sim<'_, '_>,
+        hog: &Hog,
+    ) -> Result<(Option<HogResult>, HogResult), CostsError> {
+        let Some(node) = self.workload.hot_add else {
+            return Ok((None, hog.run(sim, &self.costs)?));
+        };
+        sim.allocator.offline_node(node).expect("nobody has a page of it yet");
+        let before = hog.run(sim, &self.costs)?;
+        sim.allocator.online_node(node).expect("it is offline");
+        Ok((Some(before), hog.run(sim, &self.costs)?))
     }
 
     /// System time without the cache, s of the model, before the scale.
@@ -240,7 +270,11 @@ fn small_machine() -> Machine {
 }
 
 fn label(bytes: u64, threads: usize) -> String {
-    format!("{} GB, {threads} threads", bytes >> 30)
+    let memory = match bytes.is_multiple_of(1 << 30) {
+        true => format!("{} GB", bytes >> 30),
+        false => size::format(bytes),
+    };
+    format!("{memory}, {threads} threads")
 }
 
 fn row_of(reference: &super::scenario::Reference, bytes: u64, threads: usize) -> Option<&[f64]> {
@@ -303,6 +337,7 @@ fn tabulate(
     if bench.scenario.reference.is_none() {
         let refused: u64 = outcomes.iter().map(|outcome| outcome.hog.refused).sum();
         report.count("refused", refused as f64);
+        hold_homes(bench, cells, outcomes, report);
         return;
     }
     report.hold(
@@ -329,12 +364,27 @@ fn tabulate(
     ));
 }
 
+/// What must hold without a reference, for each cell: with the cache no page goes further than without.
+fn hold_homes(bench: &Bench<'_>, cells: &[Variant], outcomes: &[Outcome], report: &mut Report) {
+    for (cells, outcomes) in cells.chunks(RULES.len()).zip(outcomes.chunks(RULES.len())) {
+        let Variant { bytes, threads, .. } = cells[0];
+        let name = label(bytes, threads);
+        let [off, keyed] = [0, 2].map(|at| outcomes[at]);
+        Demand::of(&bench.machine, threads, off.pages as u64).hold(&name, &keyed.hog, report);
+        let further = 100.0 * (keyed.hog.remote as f64 - off.hog.remote as f64) / off.pages;
+        let what =
+            format!("{name}: far pages that the keyed cache adds, percent of all, at most 1");
+        report.hold(what, further, further <= 1.0);
+    }
+}
+
 fn count(report: &mut Report, name: &str, outcome: &Outcome) {
     let a_page = |count: u64| count as f64 / outcome.pages;
     report.count(format!("{name}: zones_visited_per_page"), a_page(outcome.scans.zones_visited));
     report.count(format!("{name}: zones_skipped_per_page"), a_page(outcome.scans.zones_skipped));
     report.count(format!("{name}: lines_moved_per_page"), a_page(outcome.lines.moved_far));
     report.count(format!("{name}: far_pages_per_page"), a_page(outcome.hog.remote));
+    report.count(format!("{name}: cpuless_pages_per_page"), a_page(outcome.hog.of_cpuless));
     report.count(format!("{name}: refused"), outcome.hog.refused as f64);
     if let Some(before) = outcome.before {
         report.count(format!("{name}: far_pages_per_page before it came"), a_page(before.remote));

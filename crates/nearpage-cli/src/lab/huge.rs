@@ -18,6 +18,7 @@ use super::error::LabError;
 use super::report::Report;
 use super::scenario::Scenario;
 use super::sweep::Probe;
+use super::{Options, Sampled, sampled};
 
 /// Rules of the cache, in the order of tables.
 pub(super) const RULES: [(&str, CacheRule); 3] =
@@ -28,10 +29,16 @@ pub(super) fn with_rule(config: Config, rule: CacheRule) -> Config {
     Config { model: Model { zonelist_cache: rule, ..config.model }, ..config }
 }
 
-pub(super) fn run(scenario: &Scenario, pages: u64, costs: &Costs) -> Result<Report, LabError> {
+pub(super) fn run(
+    scenario: &Scenario,
+    pages: u64,
+    costs: &Costs,
+    options: &Options<'_>,
+) -> Result<Report, LabError> {
     let mut report = Report::new(&scenario.name, &scenario.title);
     let machine = &scenario.machine.machine;
-    hold(&scenario.name, machine, costs, scenario.config, pages, &mut report)?;
+    let case = Case { machine, costs, pages, is_sampled: options.samples };
+    hold(&scenario.name, &case, scenario.config, &mut report)?;
     Ok(report)
 }
 
@@ -42,24 +49,33 @@ pub(super) fn probe(
     costs: &Costs,
     config: Config,
 ) -> Result<Probe, LabError> {
-    let near = near_pages(&scenario.machine.machine, costs, config, pages)
+    let machine = &scenario.machine.machine;
+    let (near, _) = near_pages(&Case { machine, costs, pages, is_sampled: false }, config)
         .map_err(|error| LabError::Machine { name: scenario.name.clone(), error })?;
     Ok(Probe { work_per_second: near as f64, worst_hold_pages: 0, cached_bytes: 0 })
+}
+
+/// What is common to all rules.
+pub(super) struct Case<'a> {
+    pub(super) machine: &'a Machine,
+    pub(super) costs: &'a Costs,
+    /// Single pages.
+    pub(super) pages: u64,
+    pub(super) is_sampled: bool,
 }
 
 /// Node 1 of the machine must serve single pages after a failed huge one, but not under the rules of 2006.
 pub(super) fn hold(
     name: &str,
-    machine: &Machine,
-    costs: &Costs,
+    case: &Case<'_>,
     config: Config,
-    pages: u64,
     report: &mut Report,
 ) -> Result<(), LabError> {
     for (rule_name, rule) in RULES {
-        let near = near_pages(machine, costs, with_rule(config, rule), pages)
+        let (near, samples) = near_pages(case, with_rule(config, rule))
             .map_err(|error| LabError::Machine { name: name.into(), error })?;
-        let percent = near as f64 / pages as f64 * 100.0;
+        report.sampled.extend(samples.map(|samples| (format!("cache {rule_name}"), samples)));
+        let percent = near as f64 / case.pages as f64 * 100.0;
         let (what, ok) = match rule {
             CacheRule::Original => ("at most 10: poisoned", percent <= 10.0),
             _ => ("at least 90", percent >= 90.0),
@@ -73,13 +89,9 @@ pub(super) fn hold(
 }
 
 /// How many of so many single pages come from the second node.
-fn near_pages(
-    machine: &Machine,
-    costs: &Costs,
-    config: Config,
-    pages: u64,
-) -> Result<u64, MachineError> {
+fn near_pages(case: &Case<'_>, config: Config) -> Result<Sampled<u64>, MachineError> {
     const FAULT_NS: f64 = 1e5;
+    let &Case { machine, costs, pages, is_sampled } = case;
     let setup = Setup { machine, costs, config, slab: None };
     let near = Cell::new(0u64);
     let task = |sim: &Sim<'_, '_>| {
@@ -88,6 +100,7 @@ fn near_pages(
         // Whether it is got does not matter: the second node has no such block.
         let _ = sim.allocator.alloc(Request::new(Order(9), huge));
         for _ in 0..pages {
+            sim.world.point();
             sim.world.charge_ns(FAULT_NS);
             let page = sim.allocator.alloc(Request::new(Order(0), Gfp::HIGHUSER_MOVABLE));
             let is_near = page.is_ok_and(|page| sim.world.node_of_page(page) == 1);
@@ -98,10 +111,11 @@ fn near_pages(
     let run = |sim: &Sim<'_, '_>| {
         let mut tasks = Tasks::default();
         tasks.add(first, || task(sim));
-        sim.run(tasks).expect("nobody waits for anybody");
+        let run = || sim.run(tasks).expect("nobody waits for anybody");
+        let (_, samples) = sampled(sim, is_sampled, run);
+        (near.get(), samples)
     };
-    sim::with(&setup, Box::new(VirtualTime::default()), run)?;
-    Ok(near.get())
+    sim::with(&setup, Box::new(VirtualTime::default()), run)
 }
 
 /// The first node has nothing left; the second one has every other page.

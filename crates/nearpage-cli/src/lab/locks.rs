@@ -18,11 +18,11 @@ use nearpage_sim::scheduler::VirtualTime;
 use nearpage_sim::sim::{self, Setup, Sim};
 use nearpage_sim::workload::page_locks::{PageLocks, PageLocksResult};
 
-use super::Options;
 use super::error::LabError;
 use super::report::{Report, Tolerance};
 use super::scenario::{LocksWorkload, Scenario};
 use super::sweep::Probe;
+use super::{Options, Sampled, sampled};
 
 /// Kinds of tables, in the order of the reference's rows, and without and with the bit.
 const TABLES: [(&str, WaitTables); 3] = [
@@ -92,8 +92,11 @@ pub(super) fn run(
         }
     }
     let done = |finished| (options.progress)(finished, variants.len());
-    let outcomes = pool::run(options.threads, &variants, |variant| bench.measure(variant), done);
-    let outcomes: Vec<Outcome> = outcomes.into_iter().collect::<Result<_, _>>()?;
+    let run = |variant: &Variant| bench.run(variant, options.samples && bench.is_shown(variant));
+    let outcomes = pool::run(options.threads, &variants, run, done);
+    let outcomes = outcomes.into_iter().collect::<Result<_, _>>()?;
+    let name = |at: usize| format!("{} processes, one table", variants[at].processes);
+    let outcomes: Vec<Outcome> = report.keep_samples(outcomes, name);
     tabulate(workload, &outcomes, &mut report);
     if scenario.reference.is_some() {
         compare(scenario, workload, &outcomes, &mut report);
@@ -137,7 +140,18 @@ impl<'a> Bench<'a> {
         Ok(Self { scenario, workload, machine, costs: costs.clone(), fault_ns, seed })
     }
 
+    /// One run: what differs between tables is no page, and no lock of a zone.
+    fn is_shown(&self, variant: &Variant) -> bool {
+        variant.processes == self.workload.most()
+            && variant.tables == WaitTables::Global
+            && variant.waiters_bit == WaitersBit::Off
+    }
+
     fn measure(&self, variant: &Variant) -> Result<Outcome, LabError> {
+        self.run(variant, false).map(|(outcome, _)| outcome)
+    }
+
+    fn run(&self, variant: &Variant, is_sampled: bool) -> Result<Sampled<Outcome>, LabError> {
         let Variant { tables, waiters_bit, processes, streamed_bytes } = *variant;
         let page_lock = PageLockRules { tables, waiters_bit };
         let model = Model { page_lock, ..self.scenario.config.model };
@@ -154,11 +168,12 @@ impl<'a> Bench<'a> {
             seed: self.seed,
         };
         let run = |sim: &Sim<'_, '_>| {
-            let result = work.run(sim).expect("no wake-up is lost");
+            let run = || work.run(sim).expect("no wake-up is lost");
+            let (result, samples) = sampled(sim, is_sampled, run);
             let holds = sim.allocator.zones().iter().map(|zone| zone.holds().most_pages.0);
             let worst_hold_pages = holds.max().unwrap_or(0);
             let cached_pages = sim.allocator.totals().cached_pages.0;
-            Outcome { result, worst_hold_pages, cached_pages }
+            (Outcome { result, worst_hold_pages, cached_pages }, samples)
         };
         sim::with(&setup, Box::new(VirtualTime::default()), run)
             .map_err(|error| LabError::Machine { name: self.scenario.name.clone(), error })

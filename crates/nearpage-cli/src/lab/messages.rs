@@ -10,19 +10,19 @@
 use nearpage::alloc::Config;
 use nearpage::model::Model;
 use nearpage::pcp::tuning::{PcpRules, Series2023};
-use nearpage::units::{CpuId, PageCount};
+use nearpage::units::{COSTLY_ORDER, CpuId, Order, PageCount};
 use nearpage_sim::costs::{Costs, picoseconds};
 use nearpage_sim::machine::Machine;
 use nearpage_sim::pool;
 use nearpage_sim::scheduler::VirtualTime;
 use nearpage_sim::sim::{self, Setup, Sim};
-use nearpage_sim::workload::messages::{Messages, MessagesResult};
+use nearpage_sim::workload::messages::{Block, FreedBy, Messages, MessagesResult};
 
-use super::Options;
 use super::error::LabError;
 use super::report::{Report, Tolerance};
 use super::scenario::{MessagesWorkload, Reference, Scenario};
 use super::sweep::Probe;
+use super::{Options, Sampled, sampled};
 
 /// What came out of one workload under one choice of patches.
 #[derive(Clone, Copy, Debug, Default)]
@@ -109,10 +109,17 @@ pub(super) fn run(
     }
     let done = |finished| (options.progress)(finished, jobs.len());
     let measure = |&(index, patch, copy_ns): &(usize, u8, f64)| {
-        measure(scenario, &workloads[index], costs, patch, copy_ns, workloads[index].messages)
+        let workload = &workloads[index];
+        let config = with_patches(scenario, patch);
+        let how = How { config, copy_ns, messages: workload.messages };
+        measure(scenario, workload, costs, how, options.samples && is_shown(patches, patch))
     };
     let outcomes = pool::run(options.threads, &jobs, measure, done);
-    let outcomes: Vec<Outcome> = outcomes.into_iter().collect::<Result<_, _>>()?;
+    let outcomes = outcomes.into_iter().collect::<Result<_, _>>()?;
+    let outcomes: Vec<Outcome> = report.keep_samples(outcomes, |at| {
+        let (index, patch, _) = jobs[at];
+        row_name(&workloads[index].name, patch)
+    });
     let headings = [
         "workload, patches",
         "free_high a page, base = 1",
@@ -125,14 +132,9 @@ pub(super) fn run(
     ];
     report.table.header = headings.map(str::to_owned).to_vec();
     for (index, outcomes) in outcomes.chunks(patches.len().max(1)).enumerate() {
-        tabulate(
-            index,
-            &workloads[index].name,
-            patches,
-            outcomes,
-            scenario.reference.as_ref(),
-            &mut report,
-        );
+        let reference = scenario.reference.as_ref();
+        tabulate(index, &workloads[index].name, patches, outcomes, reference, &mut report);
+        hold_flow(&workloads[index], patches, outcomes, &mut report);
     }
     if !workloads.is_empty() {
         let note =
@@ -153,23 +155,31 @@ fn calibrated(
     for _ in 0..14 {
         let middle = (low * high).sqrt();
         let messages = workload.messages / 10;
-        let outcome = measure(scenario, workload, costs, 0, middle, messages)?;
+        let how = How { config: with_patches(scenario, 0), copy_ns: middle, messages };
+        let (outcome, _) = measure(scenario, workload, costs, how, false)?;
         *(if outcome.zone_lock_percent() > wanted { &mut low } else { &mut high }) = middle;
     }
     Ok((low * high).sqrt())
 }
 
-fn measure(
-    scenario: &Scenario,
-    workload: &MessagesWorkload,
-    costs: &Costs,
-    patch: u8,
-    copy_ns: f64,
-    messages: u64,
-) -> Result<Outcome, LabError> {
+/// The rules of a scenario with all patches up to one.
+pub(super) fn with_patches(scenario: &Scenario, patch: u8) -> Config {
     let pcp = PcpRules::series_2023(Series2023::up_to(patch));
     let model = Model { pcp, ..scenario.config.model };
-    measure_with(scenario, workload, costs, Config { model, ..scenario.config }, copy_ns, messages)
+    Config { model, ..scenario.config }
+}
+
+/// What a row of the table is called.
+pub(super) fn row_name(workload: &str, patch: u8) -> String {
+    match patch {
+        0 => format!("{workload}, base"),
+        _ => format!("{workload}, patch {patch}"),
+    }
+}
+
+/// Runs over their time are shown of the first and the last choice of patches.
+pub(super) fn is_shown(patches: &[u8], patch: u8) -> bool {
+    patches.first() == Some(&patch) || patches.last() == Some(&patch)
 }
 
 /// All workloads under other rules and settings, one after the other.
@@ -184,7 +194,8 @@ pub(super) fn probe(
         // Nothing to compare with: a fixed time a message, and a part of the messages.
         let copy_ns = if workload.copy_ns > 0.0 { workload.copy_ns } else { 2000.0 };
         let messages = workload.messages.div_ceil(4);
-        let outcome = measure_with(scenario, workload, costs, config, copy_ns, messages)?;
+        let how = How { config, copy_ns, messages };
+        let (outcome, _) = measure(scenario, workload, costs, how, false)?;
         sum.work_per_second += 1e12 * outcome.score();
         sum.worst_hold_pages = sum.worst_hold_pages.max(outcome.counts.most_pages_per_hold);
         let bytes = outcome.counts.cached_pages * scenario.machine.machine.page_bytes();
@@ -193,14 +204,23 @@ pub(super) fn probe(
     Ok(sum)
 }
 
-fn measure_with(
+/// One run of a workload.
+#[derive(Clone, Copy)]
+struct How {
+    config: Config,
+    /// Time of each side for a message.
+    copy_ns: f64,
+    /// Of each pair.
+    messages: u64,
+}
+
+fn measure(
     scenario: &Scenario,
     workload: &MessagesWorkload,
     costs: &Costs,
-    config: Config,
-    copy_ns: f64,
-    messages: u64,
-) -> Result<Outcome, LabError> {
+    How { config, copy_ns, messages }: How,
+    is_sampled: bool,
+) -> Result<Sampled<Outcome>, LabError> {
     let machine = &scenario.machine.machine;
     let setup = Setup { machine, costs, config, slab: None };
     let slice = slice_of(costs, machine);
@@ -208,18 +228,25 @@ fn measure_with(
         pairs: pairs(machine, workload.pairs),
         blocks: workload.blocks.clone(),
         messages,
-        turn: workload.turn.min(messages.div_ceil(2)).max(1),
+        turn: turn(workload, messages),
         window: workload.window,
         copy_ps: picoseconds(copy_ns),
     };
     let run = |sim: &Sim<'_, '_>| {
         set_slices(sim, slice);
-        let result = work.run(sim).expect("the two sides of a pair wake each other");
+        let run = || work.run(sim).expect("the two sides of a pair wake each other");
+        let (result, samples) = sampled(sim, is_sampled, run);
         let waited_ps = sim.world.lock_counts().waited_ps;
-        Outcome { result, waited_ps, counts: PageCounts::of(sim) }
+        (Outcome { result, waited_ps, counts: PageCounts::of(sim) }, samples)
     };
     sim::with(&setup, Box::new(VirtualTime::default()), run)
         .map_err(|error| LabError::Machine { name: scenario.name.clone(), error })
+}
+
+/// In runs with fewer messages those who change roles still do so once.
+fn turn(workload: &MessagesWorkload, messages: u64) -> u64 {
+    let changes = workload.turn < workload.messages;
+    if changes { workload.turn.min(messages.div_ceil(2)).max(1) } else { messages }
 }
 
 /// Pairs of neighbouring CPUs, spread over the nodes.
@@ -273,10 +300,7 @@ fn tabulate(
     let Some(base) = outcomes.first() else { return };
     let mut before_7 = f64::INFINITY;
     for (&patch, outcome) in patches.iter().zip(outcomes) {
-        let name = format!(
-            "{workload}, {}",
-            if patch == 0 { "base".into() } else { format!("patch {patch}") }
-        );
+        let name = row_name(workload, patch);
         let free_high = outcome.free_high_per_page() / base.free_high_per_page();
         let score = 100.0 * outcome.score() / base.score();
         let cells = [
@@ -323,6 +347,51 @@ fn tabulate(
     }
     if let Some(reference) = reference {
         order_of_scores(index, workload, patches, outcomes, reference, report);
+    }
+}
+
+/// The largest hold of a zone's lock: the largest refill or drain, 63 pages doubled five times, and what a last block sticks out.
+pub(super) const HOLD_MOST: u64 = (63 << 5) + (1 << 3);
+
+/// What must hold of any flow from one CPU to another, by its blocks alone. Who allocates does not free: whatever is sent comes from
+/// the zone. In base each block of order 1 to 3 drains the pageset that it is freed into; the patches can but drain less.
+fn hold_flow(
+    workload: &MessagesWorkload,
+    patches: &[u8],
+    outcomes: &[Outcome],
+    report: &mut Report,
+) {
+    let freed = |block: &&Block| block.freed_by == FreedBy::Receiver;
+    let cached = |block: &&Block| block.order <= COSTLY_ORDER;
+    let sum = |of: fn(&Block) -> f64| -> f64 {
+        let flow = workload.blocks.iter().filter(freed).filter(cached);
+        flow.map(|block| of(block) / block.every as f64).sum()
+    };
+    let drains = sum(|block| f64::from(u8::from(block.order > Order(0))));
+    let pages = sum(|block| block.order.pages().0 as f64);
+    for (&patch, outcome) in patches.iter().zip(outcomes) {
+        if outcome.result.refused > 0 || pages == 0.0 {
+            continue;
+        }
+        let name = row_name(&workload.name, patch);
+        let a_message = |count: u64| count as f64 / outcome.result.messages.max(1) as f64;
+        // When the two change roles, what one side's pagesets keep serves it.
+        let turns = workload.messages.div_ceil(workload.turn) - 1;
+        let from_zone = a_message(outcome.counts.from_zone + turns * outcome.counts.cached_pages);
+        report.hold(
+            format!("{name}: pages from the zone, or kept when roles changed, for each that is sent, at least 0.95"),
+            from_zone / pages,
+            from_zone >= 0.95 * pages,
+        );
+        let drained = a_message(outcome.counts.high_order_drains);
+        let (what, ok) = match patch {
+            0 => (format!("{drains} within 5 %"), (drained - drains).abs() <= 0.05 * drains),
+            _ => (format!("at most {drains}"), drained <= drains * 1.05),
+        };
+        report.hold(format!("{name}: drains for high orders a message, {what}"), drained, ok);
+        let most = outcome.counts.most_pages_per_hold;
+        let what = format!("{name}: pages in a hold of a zone's lock, at most {HOLD_MOST}");
+        report.hold(what, most as f64, most <= HOLD_MOST);
     }
 }
 

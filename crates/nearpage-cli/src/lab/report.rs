@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use nearpage_sim::Samples;
 use serde::Serialize;
 
 /// How a figure of the model compares with the reference's.
@@ -101,6 +102,9 @@ pub struct Report {
     /// A table of counts: headings, and cells.
     #[serde(skip)]
     pub table: Table,
+    /// Some runs over their time, by name, if a page shows them.
+    #[serde(skip)]
+    pub sampled: Vec<(String, Samples)>,
 }
 
 /// A table of plain text.
@@ -124,6 +128,7 @@ impl Report {
             counts: BTreeMap::new(),
             notes: Vec::new(),
             table: Table::default(),
+            sampled: Vec::new(),
         }
     }
 
@@ -142,6 +147,20 @@ impl Report {
     /// Adds a count.
     pub fn count(&mut self, name: impl Into<String>, value: f64) {
         self.counts.insert(name.into(), rounded(value));
+    }
+
+    /// Keeps the samples of runs and answers what else came out. `name` says what the run at a place is called.
+    pub fn keep_samples<T>(
+        &mut self,
+        runs: Vec<(T, Option<Samples>)>,
+        name: impl Fn(usize) -> String,
+    ) -> Vec<T> {
+        let mut outcomes = Vec::with_capacity(runs.len());
+        for (at, (outcome, samples)) in runs.into_iter().enumerate() {
+            self.sampled.extend(samples.map(|samples| (name(at), samples)));
+            outcomes.push(outcome);
+        }
+        outcomes
     }
 
     /// Whether something is off that is not listed, or does not hold.

@@ -1,7 +1,9 @@
 //! Scenario files. `nearpage lab --help` describes the keys.
 
+mod figures;
 mod lifetimes;
 mod locks;
+mod reference;
 
 use std::ops::Range;
 
@@ -13,15 +15,18 @@ use nearpage_linux::description::size;
 use nearpage_linux::idlist;
 use nearpage_sim::Machine;
 use nearpage_sim::machine::NodeSpec;
+use nearpage_sim::sim;
 use nearpage_sim::workload::messages::{Block, FreedBy};
 use serde::Deserialize;
 use toml::Spanned;
 
 use super::error::LabError;
+use figures::{at_least_one, lock_percent, time_ns, time_ns_or_0};
 use lifetimes::LifetimesTable;
 pub use lifetimes::LifetimesWorkload;
 use locks::LocksTable;
 pub use locks::LocksWorkload;
+pub use reference::Reference;
 
 /// A scenario.
 #[derive(Clone, Debug)]
@@ -130,23 +135,6 @@ pub struct HogCalibration {
     pub load_slowdown: (u64, usize),
 }
 
-/// A published table.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Reference {
-    /// Names of columns.
-    pub columns: Vec<String>,
-    /// Rows of figures.
-    pub rows: Vec<Vec<f64>>,
-}
-
-impl Reference {
-    /// A column by its name.
-    pub fn column(&self, name: &str) -> Option<usize> {
-        self.columns.iter().position(|column| column == name)
-    }
-}
-
 // ---- The file as it is written.
 
 #[derive(Deserialize)]
@@ -161,7 +149,7 @@ struct File {
     #[serde(default)]
     variants: VariantsTable,
     workload: Spanned<WorkloadTable>,
-    calibrate: Option<CalibrateTable>,
+    calibrate: Option<Spanned<CalibrateTable>>,
     reference: Option<Spanned<Reference>>,
 }
 
@@ -232,9 +220,8 @@ struct SlabTable {
     objects: Spanned<Vec<u64>>,
     messages: Spanned<u64>,
     burst: Spanned<u64>,
-    published_messages: f64,
-    #[serde(default)]
-    message_ns: f64,
+    published_messages: Spanned<f64>,
+    message_ns: Option<Spanned<f64>>,
     #[serde(default)]
     others: Vec<NamedMachineTable>,
 }
@@ -258,17 +245,17 @@ impl SlabTable {
             let message = "objects: accepted: 1 to 4 sizes from 8 to 4096 bytes";
             return wrong(self.objects.span(), message);
         }
-        for (key, value) in [("messages", &self.messages), ("burst", &self.burst)] {
-            if *value.get_ref() == 0 {
-                return wrong(value.span(), format!("{key} is 0; accepted: 1 or more"));
-            }
+        let published = *self.published_messages.get_ref();
+        if !(1.0..=1e15).contains(&published) {
+            let message = format!("published_messages is {published}; accepted: 1 to 1e15");
+            return wrong(self.published_messages.span(), message);
         }
         Ok(SlabWorkload {
+            messages: at_least_one("messages", &self.messages)?,
+            burst: at_least_one("burst", &self.burst)?,
             objects: self.objects.into_inner(),
-            messages: self.messages.into_inner(),
-            burst: self.burst.into_inner(),
-            published_messages: self.published_messages,
-            message_ns: self.message_ns,
+            published_messages: published,
+            message_ns: time_ns_or_0("message_ns", self.message_ns.as_ref())?,
             others: self
                 .others
                 .into_iter()
@@ -281,15 +268,17 @@ impl SlabTable {
 impl NamedMachineTable {
     fn check(self) -> Checked<(String, MachineOf)> {
         let Self { name, page_size, costs, nodes, distance } = self;
-        let machine = MachineTable { page_size, costs: costs.clone(), nodes, distance };
-        Ok((name, MachineOf { machine: machine.check()?, costs }))
+        let span = nodes.span();
+        let machine = MachineTable { page_size, costs: costs.clone(), nodes, distance }.check()?;
+        can_be(&machine, span)?;
+        Ok((name, MachineOf { machine, costs }))
     }
 }
 
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct VariantsTable {
-    patches: Option<Vec<Spanned<u8>>>,
+    patches: Option<Spanned<Vec<Spanned<u8>>>>,
 }
 
 #[derive(Deserialize)]
@@ -300,16 +289,15 @@ struct MessagesTable {
     messages: Spanned<u64>,
     turn: Spanned<u64>,
     window: Spanned<usize>,
-    #[serde(default)]
-    copy_ns: f64,
+    copy_ns: Option<Spanned<f64>>,
     calibrate: Option<LockShareTable>,
-    blocks: Vec<BlockTable>,
+    blocks: Spanned<Vec<BlockTable>>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct LockShareTable {
-    zone_lock_percent: f64,
+    zone_lock_percent: Spanned<f64>,
 }
 
 #[derive(Deserialize)]
@@ -328,17 +316,17 @@ enum FreedByTable {
 }
 
 impl MessagesTable {
-    fn check(&self, cpus: usize) -> Checked<MessagesWorkload> {
+    fn check(&self, machine: &Machine) -> Checked<MessagesWorkload> {
         let pairs = *self.pairs.get_ref();
-        if pairs == 0 || 2 * pairs > cpus {
+        let most: usize = machine.nodes.iter().map(|node| node.cpus.len() / 2).sum();
+        if !(1..=most).contains(&pairs) {
             let message =
-                format!("pairs is {pairs}; accepted: 1 to {}, half of the CPUs", cpus / 2);
+                format!("pairs is {pairs}; accepted: 1 to {most}, two CPUs of one node each");
             return wrong(self.pairs.span(), message);
         }
-        let at_least_one = |key: &str, value: &Spanned<u64>| match *value.get_ref() {
-            0 => wrong(value.span(), format!("{key} is 0; accepted: 1 or more")),
-            n => Ok(n),
-        };
+        if self.blocks.get_ref().is_empty() {
+            return wrong(self.blocks.span(), "blocks is empty; accepted: one or more");
+        }
         if *self.window.get_ref() == 0 {
             return wrong(self.window.span(), "window is 0; accepted: 1 or more");
         }
@@ -360,16 +348,33 @@ impl MessagesTable {
             messages: at_least_one("messages", &self.messages)?,
             turn: at_least_one("turn", &self.turn)?,
             window: *self.window.get_ref(),
-            blocks: self.blocks.iter().map(block).collect::<Checked<_>>()?,
-            copy_ns: self.copy_ns,
-            zone_lock_percent: self.calibrate.as_ref().map(|table| table.zone_lock_percent),
+            blocks: self.blocks.get_ref().iter().map(block).collect::<Checked<_>>()?,
+            copy_ns: time_ns_or_0("copy_ns", self.copy_ns.as_ref())?,
+            zone_lock_percent: self
+                .calibrate
+                .as_ref()
+                .map(|table| lock_percent(&table.zone_lock_percent))
+                .transpose()?,
         })
     }
 }
 
 impl VariantsTable {
-    fn check(&self) -> Checked<Vec<u8>> {
-        let Some(patches) = &self.patches else { return Ok(Vec::new()) };
+    /// The patches that messages and lifetimes are compared under; others have none.
+    fn check(&self, workload: &Workload, span: Range<usize>) -> Checked<Vec<u8>> {
+        let are_compared = matches!(workload, Workload::Messages(..));
+        let patches = match &self.patches {
+            Some(patches) if !are_compared => {
+                let message = "variants.patches belongs to messages and process-lifetimes";
+                return wrong(patches.span(), message);
+            }
+            None if !are_compared => return Ok(Vec::new()),
+            Some(patches) if !patches.get_ref().is_empty() => patches.get_ref(),
+            Some(_) | None => {
+                let message = "variants.patches: one or more are needed; accepted: 0 to 10";
+                return wrong(self.patches.as_ref().map_or(span, Spanned::span), message);
+            }
+        };
         let patch = |patch: &Spanned<u8>| match *patch.get_ref() {
             n if n <= 10 => Ok(n),
             n => wrong(patch.span(), format!("variants.patches has {n}; accepted: 0 to 10")),
@@ -381,10 +386,10 @@ impl VariantsTable {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct HogTable {
-    scale: u64,
-    memory: Vec<Spanned<String>>,
-    threads: Vec<Spanned<usize>>,
-    stores_per_page: u64,
+    scale: Spanned<u64>,
+    memory: Spanned<Vec<Spanned<String>>>,
+    threads: Spanned<Vec<Spanned<usize>>>,
+    stores_per_page: Spanned<u64>,
     hot_add: Option<Spanned<u32>>,
 }
 
@@ -401,6 +406,12 @@ struct CellTable {
     memory: Spanned<String>,
     threads: Spanned<usize>,
 }
+
+/// What Linux stops at.
+const MOST_NODES: usize = 1024;
+const MOST_CPUS: u64 = 8192;
+/// Writes to a page: more than a page has bytes say nothing.
+const MOST_STORES: u64 = 65_536;
 
 /// What is wrong, at a place of the text.
 struct Wrong {
@@ -441,28 +452,81 @@ impl File {
             let message = format!("schema is {}; accepted: 1", self.schema.get_ref());
             return wrong(self.schema.span(), message);
         }
-        let costs = self.machine.costs.clone();
+        let (costs, nodes) = (self.machine.costs.clone(), self.machine.nodes.span());
         let machine = self.machine.check()?;
         let config = self.allocator.check()?;
-        let patches = self.variants.check()?;
-        let workload = check_workload(self.workload, self.calibrate.as_ref(), &machine)?;
-        let reference = self.reference.map(check_reference).transpose()?;
+        let span = self.workload.span();
+        let workload = check_workload(self.workload, &machine)?;
+        let patches = self.variants.check(&workload, span)?;
+        let reference = check_reference(self.reference, &workload)?;
+        let workload = check_calibration(self.calibrate, workload, reference.as_ref(), &machine)?;
+        can_be(&simulated(&machine, &workload), nodes)?;
         let (name, title) = (self.name, self.title);
         let machine = MachineOf { machine, costs };
         Ok(Scenario { name, title, machine, config, patches, workload, reference })
     }
 }
 
-fn check_reference(table: Spanned<Reference>) -> Checked<Reference> {
-    let span = table.span();
-    let table = table.into_inner();
-    match table.rows.iter().position(|row| row.len() != table.columns.len()) {
-        Some(at) => {
-            let (got, want) = (table.rows[at].len(), table.columns.len());
-            wrong(span, format!("reference.rows: row {} has {got} figures, not {want}", at + 1))
+fn check_reference(
+    table: Option<Spanned<Reference>>,
+    workload: &Workload,
+) -> Checked<Option<Reference>> {
+    let Some(table) = table else { return Ok(None) };
+    let columns = match workload {
+        Workload::MemoryHog(_) => reference::HOG,
+        Workload::Messages(..) => reference::MESSAGES,
+        Workload::SlabMessages(work) if work.others.len() == 2 => reference::SLAB,
+        Workload::PageLocks(_) => reference::LOCKS,
+        Workload::SlabMessages(_) => {
+            let message = "reference: one of slab-messages is about three machines; accepted with two `others`";
+            return wrong(table.span(), message);
         }
-        None => Ok(table),
+        Workload::HugeThenSingle(_) => {
+            return wrong(table.span(), "reference: huge-then-single has none");
+        }
+    };
+    columns.check(table).map(Some)
+}
+
+/// Cells of a memory hog's reference.
+fn check_calibration(
+    table: Option<Spanned<CalibrateTable>>,
+    workload: Workload,
+    reference: Option<&Reference>,
+    machine: &Machine,
+) -> Checked<Workload> {
+    let Some(table) = table else { return Ok(workload) };
+    let (Workload::MemoryHog(mut work), Some(reference)) = (workload, reference) else {
+        return wrong(table.span(), "calibrate belongs to memory-hog with a reference");
+    };
+    let cell = |cell: &CellTable| {
+        let cpus = machine.cpus().count();
+        let (bytes, threads) =
+            (bytes_of("memory", &cell.memory)?, threads_of(&cell.threads, cpus)?);
+        let is_it = |row: &Vec<f64>| row[0] == (bytes >> 30) as f64 && row[1] == threads as f64;
+        if reference.column("sys_before").is_none() || !reference.rows.iter().any(is_it) {
+            let message = "calibrate: the reference has no sys_before for that";
+            return wrong(cell.memory.span(), message);
+        }
+        Ok((bytes, threads))
+    };
+    let CalibrateTable { scale, load_slowdown } = table.get_ref();
+    let cells = HogCalibration { scale: cell(scale)?, load_slowdown: cell(load_slowdown)? };
+    work.calibrate = Some(cells);
+    Ok(Workload::MemoryHog(work))
+}
+
+/// The machine with the memory that is simulated.
+fn simulated(machine: &Machine, workload: &Workload) -> Machine {
+    let mut machine = machine.clone();
+    if let Workload::MemoryHog(work) = workload {
+        machine.nodes.iter_mut().for_each(|node| node.bytes /= work.scale);
     }
+    machine
+}
+
+fn can_be(machine: &Machine, nodes: Range<usize>) -> Checked<()> {
+    sim::check(machine).or_else(|error| wrong(nodes, format!("machine: {error}")))
 }
 
 impl MachineTable {
@@ -472,12 +536,20 @@ impl MachineTable {
             Some(text) => page_shift(text)?,
         };
         let mut nodes: Vec<NodeSpec> = Vec::new();
-        let mut next_cpu = 0;
+        let mut next_cpu: u32 = 0;
         for table in self.nodes.get_ref() {
             let bytes = bytes_of("memory", &table.memory)?;
             let ids = idlist::parse(table.ids.get_ref()).or_else(|error| {
                 wrong(table.ids.span(), format!("ids: {error}; accepted: a list such as 0-3,8"))
             })?;
+            let cpus = u64::from(next_cpu) + ids.len() as u64 * u64::from(table.cpus_each);
+            let count = nodes.len() + ids.len();
+            if count > MOST_NODES || cpus > MOST_CPUS {
+                let message = format!(
+                    "machine: {count} nodes and {cpus} CPUs up to here; accepted: {MOST_NODES} and {MOST_CPUS}"
+                );
+                return wrong(table.ids.span(), message);
+            }
             for id in ids {
                 let cpus = (next_cpu..next_cpu + table.cpus_each).map(CpuId).collect();
                 next_cpu += table.cpus_each;
@@ -503,6 +575,10 @@ impl MachineTable {
 impl DistanceTable {
     fn check(&self, span: Range<usize>, nodes: usize) -> Checked<Vec<u8>> {
         if let Some(matrix) = &self.matrix {
+            if self.other.is_some() || self.local.is_some() || !self.groups.is_empty() {
+                let message = "machine.distance: accepted: `matrix`, or `other` with optional `local` and `groups`, not both";
+                return wrong(span, message);
+            }
             if matrix.len() != nodes || matrix.iter().any(|row| row.len() != nodes) {
                 let message =
                     format!("machine.distance.matrix must be {nodes} rows of {nodes} distances");
@@ -514,11 +590,14 @@ impl DistanceTable {
             let message = "machine.distance: distances are missing; accepted: `matrix`, or `other` with optional `groups`";
             return wrong(span, message);
         };
+        if let Some(group) = self.groups.iter().find(|group| *group.nodes.get_ref() == 0) {
+            return wrong(group.nodes.span(), "groups: nodes is 0; accepted: 1 or more");
+        }
         let local = self.local.as_ref().map_or(10, |local| *local.get_ref());
         let mut distances = Vec::with_capacity(nodes * nodes);
         for (from, to) in (0..nodes).flat_map(|from| (0..nodes).map(move |to| (from, to))) {
             let shares = |group: &&GroupTable| {
-                let size = (*group.nodes.get_ref()).max(1) as usize;
+                let size = *group.nodes.get_ref() as usize;
                 from / size == to / size
             };
             let group = self.groups.iter().find(shares).map_or(other, |group| group.distance);
@@ -554,11 +633,7 @@ fn model(name: &Spanned<String>) -> Checked<Model> {
     )
 }
 
-fn check_workload(
-    table: Spanned<WorkloadTable>,
-    calibrate: Option<&CalibrateTable>,
-    machine: &Machine,
-) -> Checked<Workload> {
+fn check_workload(table: Spanned<WorkloadTable>, machine: &Machine) -> Checked<Workload> {
     let (span, cpus) = (table.span(), machine.cpus().count());
     let table = table.into_inner();
     if table.kinds() != 1 {
@@ -569,7 +644,7 @@ fn check_workload(
         );
     }
     if let Some(table) = table.memory_hog {
-        return Ok(Workload::MemoryHog(table.check(span, calibrate, machine)?));
+        return Ok(Workload::MemoryHog(table.check(machine)?));
     }
     if let Some(table) = table.slab_messages {
         return Ok(Workload::SlabMessages(table.check()?));
@@ -583,10 +658,13 @@ fn check_workload(
             _ if machine.nodes.iter().take_while(|node| node.bytes > 0).count() < 2 => {
                 wrong(pages.span(), "huge-then-single: the first two nodes must have memory")
             }
+            _ if machine.nodes[0].cpus.is_empty() => {
+                wrong(pages.span(), "huge-then-single: the first node must have a CPU")
+            }
             count => Ok(Workload::HugeThenSingle(count)),
         };
     }
-    let messages = table.messages.iter().flatten().map(|table| table.check(cpus));
+    let messages = table.messages.iter().flatten().map(|table| table.check(machine));
     let lifetimes = table.process_lifetimes.map(LifetimesTable::check).transpose()?;
     Ok(Workload::Messages(messages.collect::<Checked<_>>()?, lifetimes))
 }
@@ -606,25 +684,36 @@ impl WorkloadTable {
 }
 
 impl HogTable {
-    fn check(
-        self,
-        span: Range<usize>,
-        calibrate: Option<&CalibrateTable>,
-        machine: &Machine,
-    ) -> Checked<HogWorkload> {
-        if self.scale == 0 || self.stores_per_page == 0 {
-            return wrong(span, "workload: scale and stores_per_page must be 1 or more");
+    fn check(self, machine: &Machine) -> Checked<HogWorkload> {
+        let scale = at_least_one("scale", &self.scale)?;
+        let stores_per_page = *self.stores_per_page.get_ref();
+        if !(1..=MOST_STORES).contains(&stores_per_page) {
+            let message =
+                format!("stores_per_page is {stores_per_page}; accepted: 1 to {MOST_STORES}");
+            return wrong(self.stores_per_page.span(), message);
+        }
+        for (key, span, is_empty) in [
+            ("memory", self.memory.span(), self.memory.get_ref().is_empty()),
+            ("threads", self.threads.span(), self.threads.get_ref().is_empty()),
+        ] {
+            if is_empty {
+                return wrong(span, format!("{key} is empty; accepted: one or more"));
+            }
         }
         let cpus = machine.cpus().count();
-        let memory = self.memory.iter().map(|text| bytes_of("memory", text));
-        let threads = self.threads.iter().map(|threads| threads_of(threads, cpus));
-        let cell = |cell: &CellTable| {
-            Ok((bytes_of("memory", &cell.memory)?, threads_of(&cell.threads, cpus)?))
-        };
-        let calibrate = calibrate.map(|table| {
-            let (scale, load_slowdown) = (cell(&table.scale)?, cell(&table.load_slowdown)?);
-            Ok(HogCalibration { scale, load_slowdown })
+        let least = scale.saturating_mul(machine.page_bytes());
+        let memory = self.memory.get_ref().iter().map(|text| {
+            let bytes = bytes_of("memory", text)?;
+            if bytes >= least {
+                return Ok(bytes);
+            }
+            let (text, least) = (text.get_ref(), size::format(least));
+            let message = format!(
+                "memory is {text:?}; accepted: at least {least}, a page after division by scale"
+            );
+            wrong(self.memory.span(), message)
         });
+        let threads = self.threads.get_ref().iter().map(|threads| threads_of(threads, cpus));
         let comes_later = |id: &Spanned<u32>| {
             let node = NodeId(*id.get_ref());
             let with_memory = machine.nodes.iter().filter(|node| node.bytes > 0);
@@ -639,11 +728,11 @@ impl HogTable {
             }
         };
         Ok(HogWorkload {
-            scale: self.scale,
+            scale,
             memory: memory.collect::<Checked<_>>()?,
             threads: threads.collect::<Checked<_>>()?,
-            stores_per_page: self.stores_per_page,
-            calibrate: calibrate.transpose()?,
+            stores_per_page,
+            calibrate: None,
             hot_add: self.hot_add.as_ref().map(comes_later).transpose()?,
         })
     }

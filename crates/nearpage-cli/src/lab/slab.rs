@@ -9,18 +9,17 @@
 use nearpage::alloc::Config;
 use nearpage::slab::{LocalNode, SlabConfig};
 use nearpage_sim::costs::{Costs, picoseconds};
-use nearpage_sim::machine::Machine;
+use nearpage_sim::machine::{Machine, NodeSpec};
 use nearpage_sim::pool;
 use nearpage_sim::scheduler::VirtualTime;
 use nearpage_sim::sim::{self, Setup};
 use nearpage_sim::workload::slab_messages::{SlabMessages, SlabMessagesResult};
 
-use super::Options;
-use super::catalog;
 use super::error::LabError;
 use super::report::{Report, Tolerance};
 use super::scenario::{Scenario, SlabWorkload};
 use super::sweep::Probe;
+use super::{Options, Sampled, catalog, sampled};
 
 /// Before the change and after it.
 const VARIANTS: [(&str, LocalNode); 2] =
@@ -32,6 +31,8 @@ struct Place<'a> {
     machine: &'a Machine,
     costs: Costs,
     message_ns: f64,
+    /// Objects of a message.
+    objects: usize,
 }
 
 impl Place<'_> {
@@ -68,6 +69,7 @@ pub(super) fn run(
         machine: &scenario.machine.machine,
         costs: costs.clone(),
         message_ns: workload.message_ns,
+        objects: workload.objects.len(),
     }];
     for (name, other) in &workload.others {
         let costs = catalog::costs(&other.costs)?;
@@ -76,6 +78,7 @@ pub(super) fn run(
             machine: &other.machine,
             costs,
             message_ns: workload.message_ns,
+            objects: workload.objects.len(),
         });
     }
     calibrate(scenario, workload, &mut places, options.seed, &mut report)?;
@@ -83,10 +86,14 @@ pub(super) fn run(
         (0..places.len()).flat_map(|place| VARIANTS.map(|(_, local)| (place, local))).collect();
     let done = |finished| (options.progress)(finished, jobs.len());
     let run = |&(place, local): &(usize, LocalNode)| {
-        measure(scenario, workload, &places[place], local, options.seed, workload.messages)
+        let how = How { local, seed: options.seed, messages: workload.messages };
+        measure(scenario, workload, &places[place], how, options.samples && place == 0)
     };
     let outcomes = pool::run(options.threads, &jobs, run, done);
-    let outcomes: Vec<Outcome> = outcomes.into_iter().collect::<Result<_, _>>()?;
+    let outcomes = outcomes.into_iter().collect::<Result<_, _>>()?;
+    let outcomes = report.keep_samples(outcomes, |at| {
+        format!("{}, {}", places[0].name, VARIANTS[at % VARIANTS.len()].0)
+    });
     tabulate(scenario, &places, &outcomes, &mut report);
     report.notes.push(
         "times are model time, for as many messages as the reference's hackbench sends".into(),
@@ -115,8 +122,8 @@ fn calibrate(
             1e9 / workload.published_messages * places[at].machine.cpus().count() as f64;
         places[at].message_ns = wanted * a_message;
         for _ in 0..5 {
-            let outcome =
-                measure(scenario, workload, &places[at], LocalNode::OwnNode, seed, workload.burst)?;
+            let how = How { local: LocalNode::OwnNode, seed, messages: workload.burst };
+            let (outcome, _) = measure(scenario, workload, &places[at], how, false)?;
             let correction = (wanted - outcome.seconds) * a_message;
             places[at].message_ns = (places[at].message_ns + correction).max(1.0);
         }
@@ -133,14 +140,22 @@ fn calibrate(
     Ok(())
 }
 
+/// One run of a place.
+#[derive(Clone, Copy)]
+struct How {
+    local: LocalNode,
+    seed: u64,
+    /// Of each CPU.
+    messages: u64,
+}
+
 fn measure(
     scenario: &Scenario,
     workload: &SlabWorkload,
     place: &Place<'_>,
-    local: LocalNode,
-    seed: u64,
-    messages: u64,
-) -> Result<Outcome, LabError> {
+    How { local, seed, messages }: How,
+    is_sampled: bool,
+) -> Result<Sampled<Outcome>, LabError> {
     let slab = SlabConfig { local, ..SlabConfig::LINUX_2_6_35 };
     let config = Config { ..scenario.config };
     let setup = Setup { machine: place.machine, costs: &place.costs, config, slab: Some(slab) };
@@ -153,16 +168,17 @@ fn measure(
         seed,
     };
     let run = |sim: &sim::Sim<'_, '_>| {
-        let result = work.run(sim).expect("nobody waits for anybody");
+        let run = || work.run(sim).expect("nobody waits for anybody");
+        let (result, samples) = sampled(sim, is_sampled, run);
         let holds = sim.allocator.zones().iter().map(|zone| zone.holds().most_pages.0);
-        (result, holds.max().unwrap_or(0), sim.allocator.totals().cached_pages.0)
+        (result, holds.max().unwrap_or(0), sim.allocator.totals().cached_pages.0, samples)
     };
-    let (result, worst_hold_pages, cached_pages) =
+    let (result, worst_hold_pages, cached_pages, samples) =
         sim::with(&setup, Box::new(VirtualTime::default()), run)
             .map_err(|error| LabError::Machine { name: scenario.name.clone(), error })?;
     let sent = (messages * place.machine.cpus().count() as u64) as f64;
     let seconds = result.real_ps as f64 * 1e-12 * workload.published_messages / sent;
-    Ok(Outcome { result, seconds, worst_hold_pages, cached_pages })
+    Ok((Outcome { result, seconds, worst_hold_pages, cached_pages }, samples))
 }
 
 /// The scenario's machine, objects by the nearest node with memory, under other rules and settings.
@@ -175,10 +191,11 @@ pub(super) fn probe(
 ) -> Result<Probe, LabError> {
     let machine = &scenario.machine.machine;
     let message_ns = if workload.message_ns > 0.0 { workload.message_ns } else { 10_000.0 };
-    let place = Place { name: "", machine, costs: costs.clone(), message_ns };
+    let objects = workload.objects.len();
+    let place = Place { name: "", machine, costs: costs.clone(), message_ns, objects };
     let scenario = &Scenario { config, ..scenario.clone() };
-    let local = LocalNode::NearestMemory;
-    let outcome = measure(scenario, workload, &place, local, seed, workload.messages)?;
+    let how = How { local: LocalNode::NearestMemory, seed, messages: workload.messages };
+    let (outcome, _) = measure(scenario, workload, &place, how, false)?;
     Ok(Probe {
         work_per_second: workload.published_messages / outcome.seconds,
         worst_hold_pages: outcome.worst_hold_pages,
@@ -226,6 +243,11 @@ fn tabulate(scenario: &Scenario, places: &[Place<'_>], outcomes: &[Outcome], rep
         let gain = outcomes[0].seconds / outcomes[1].seconds;
         let what = "the nearest node with memory against the CPU's own: times faster, at least 1";
         report.hold(what, gain, gain >= 1.0);
+        let refused = outcomes[0].result.refused + outcomes[1].result.refused;
+        // Without memory enough, requests fail everywhere.
+        if places[0].is_memoryless() && refused == 0 {
+            hold_counts(&places[0], outcomes, report);
+        }
     }
 }
 
@@ -246,6 +268,28 @@ fn compare(
             report.row(place.name, column, row[column_at], pair[index].seconds, near);
         }
     }
+}
+
+/// What must hold on any machine: each object that a CPU without memory at home asks for fails there twice, when the list
+/// is refilled and when a slab is made; by the nearest node with memory nothing does, and nobody locks lists of nodes
+/// that have nothing. Counted are messages that were received: some are on their way when it ends.
+fn hold_counts(place: &Place<'_>, outcomes: &[Outcome], report: &mut Report) {
+    let [before, after] = [outcomes[0], outcomes[1]];
+    let cpus = |is_counted: fn(&NodeSpec) -> bool| -> usize {
+        place.machine.nodes.iter().filter(|node| is_counted(node)).map(|node| node.cpus.len()).sum()
+    };
+    let part = cpus(|node| node.bytes == 0) as f64 / cpus(|_| true) as f64;
+    let wanted = 2.0 * place.objects as f64 * part;
+    let failures = before.a_message(before.result.this_node_failures);
+    report.hold(
+        format!("before: failed THISNODE requests a message, {wanted} within 10 %"),
+        failures,
+        (failures - wanted).abs() <= 0.1 * wanted,
+    );
+    let failures = after.a_message(after.result.this_node_failures);
+    report.hold("after: failed THISNODE requests a message, 0", failures, failures == 0.0);
+    let locks = after.a_message(after.result.memoryless_node_locks);
+    report.hold("after: list locks of memoryless nodes a message, 0", locks, locks == 0.0);
 }
 
 /// What the reference's three machines must show.

@@ -72,7 +72,7 @@ impl std::str::FromStr for Over {
             found.ok_or_else(|| format!("{name:?} is no key; keys: {}", known()))?;
         let values = match values.split_once("..") {
             Some((first, last)) => range(first, last)
-                .map_err(|_| format!("{values:?} is no range; accepted: {accepted}"))?,
+                .ok_or_else(|| format!("{values:?} is no range; accepted: {accepted}"))?,
             None => values.split(',').map(str::to_owned).collect(),
         };
         let over = Self { key: *key, values };
@@ -84,9 +84,17 @@ impl std::str::FromStr for Over {
     }
 }
 
-fn range(first: &str, last: &str) -> Result<Vec<String>, std::num::ParseIntError> {
-    let (first, last): (u32, u32) = (first.parse()?, last.parse()?);
-    Ok((first..=last.min(first.saturating_add(1000))).map(|value| value.to_string()).collect())
+/// All numbers from the first to the last one; `None` if there are none.
+fn range(first: &str, last: &str) -> Option<Vec<String>> {
+    let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
+    let all = first..=last.min(first.saturating_add(1000));
+    (first <= last).then(|| all.map(|value| value.to_string()).collect())
+}
+
+/// The first key that is there more than once.
+pub fn named_twice(over: &[Over]) -> Option<&'static str> {
+    let count = |key: Key| over.iter().filter(|over| over.key == key).count();
+    KEYS.iter().find(|(_, key, _)| count(*key) > 1).map(|(name, ..)| *name)
 }
 
 fn apply(config: Config, key: Key, value: &str) -> Option<Config> {
@@ -198,6 +206,7 @@ mod tests {
             ("pcp.batch_scale_max=7", "cannot be \"7\"; accepted: 0 to 6"),
             ("pcp.batch_scale_max=a..b", "is no range"),
             ("zonelist_cache=on", "accepted: off, original, keyed"),
+            ("pcp.batch_scale_max=6..0", "is no range"),
         ] {
             assert!(over(text).unwrap_err().contains(expected), "{text}");
         }

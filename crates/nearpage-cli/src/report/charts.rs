@@ -21,6 +21,27 @@ pub enum Shade {
     Low,
     /// Another one.
     High,
+    /// One of many alike, by its place among them: 0 the first, 255 the last.
+    Graded(u8),
+}
+
+/// Colours that grades lie between.
+const GRADES: [(u8, u8, u8); 5] = [
+    (0x2f, 0x88, 0xd8),
+    (0x1f, 0xa0, 0x98),
+    (0x5a, 0xa0, 0x2c),
+    (0xc7, 0x93, 0x17),
+    (0xd0, 0x4f, 0x3b),
+];
+
+fn graded(place: u8) -> (u8, u8, u8) {
+    let steps = GRADES.len() as u32 - 1;
+    let scaled = u32::from(place) * steps;
+    let (at, rest) = ((scaled / 255).min(steps - 1), scaled - (scaled / 255).min(steps - 1) * 255);
+    let mix =
+        |from: u8, to: u8| ((u32::from(from) * (255 - rest) + u32::from(to) * rest) / 255) as u8;
+    let ((r, g, b), (to_r, to_g, to_b)) = (GRADES[at as usize], GRADES[at as usize + 1]);
+    (mix(r, to_r), mix(g, to_g), mix(b, to_b))
 }
 
 impl Shade {
@@ -32,6 +53,7 @@ impl Shade {
             Self::OtherModel => (0xcc, 0x6a, 0x16),
             Self::Low => (0xd6, 0x5a, 0x4a),
             Self::High => (0x3c, 0xa0, 0x5f),
+            Self::Graded(place) => graded(place),
         }
     }
 
@@ -45,7 +67,7 @@ impl Shade {
         match self {
             Self::Given | Self::OtherGiven => 5,
             Self::Model | Self::OtherModel => 2,
-            Self::Low | Self::High => 1,
+            Self::Low | Self::High | Self::Graded(_) => 1,
         }
     }
 
@@ -85,7 +107,7 @@ pub struct Lines {
 /// A line.
 #[derive(Clone, Debug)]
 pub struct Series {
-    /// Its name.
+    /// Its name; the legend leaves out those without.
     pub name: String,
     /// Its colour.
     pub shade: Shade,
@@ -124,7 +146,8 @@ pub(super) fn bars(bars: &Bars<'_>) -> Markup {
 /// Lines.
 pub(super) fn lines(lines: &Lines) -> Markup {
     let svg = svg((WIDTH, LINES_HEIGHT), |area| draw_lines(area, lines));
-    figure(&lines.title, lines.series.iter().map(|line| (&*line.name, line.shade)), svg)
+    let named = lines.series.iter().filter(|line| !line.name.is_empty());
+    figure(&lines.title, named.map(|line| (&*line.name, line.shade)), svg)
 }
 
 fn figure<'a>(
@@ -278,6 +301,13 @@ mod tests {
             assert_eq!(short(value), expected);
         }
         assert_eq!(short(0.001), "1.0e-3");
+    }
+
+    #[test]
+    fn grades_go_from_the_first_colour_to_the_last() {
+        assert_eq!(graded(0), GRADES[0]);
+        assert_eq!(graded(255), GRADES[GRADES.len() - 1]);
+        assert!((0..255).all(|place| graded(place) != graded(place + 1)), "each step is seen");
     }
 
     #[test]

@@ -5,6 +5,7 @@ use maud::{Markup, html};
 use super::MachineView;
 use super::charts::{self, Bars, Pair};
 use super::page::{Cell, Origin, figure, page, table};
+use super::samples;
 use crate::lab::report::{Hold, Report, Row, Verdict};
 
 /// A page of all reports; `machines` has the names and machines of scenarios.
@@ -77,6 +78,12 @@ fn scenario(report: &Report, machines: &[(String, MachineView)]) -> Markup {
             h3 { "What must hold" }
             (table(&["", "what", "figure"], &report.holds.iter().map(hold_cells).collect::<Vec<_>>()))
         }
+        @if !report.sampled.is_empty() {
+            h3 { "Runs over their time" }
+            @for (name, of_run) in &report.sampled {
+                (samples::plots(name, of_run, machine_of(name, machines)))
+            }
+        }
         @if !report.notes.is_empty() {
             h3 { "Calibration and notes" }
             ul { @for note in &report.notes { li { (note) } } }
@@ -94,6 +101,12 @@ fn scenario(report: &Report, machines: &[(String, MachineView)]) -> Markup {
             @for (name, machine) in machines { (machine.draw(name)) }
         }
     }
+}
+
+/// The machine of a run: of several, the one that its name begins with; else the first.
+fn machine_of<'a>(run: &str, machines: &'a [(String, MachineView)]) -> Option<&'a MachineView> {
+    let named = machines.iter().find(|(name, _)| run.starts_with(&**name));
+    named.or(machines.first()).map(|(_, machine)| machine)
 }
 
 /// A plot for each column: figures of one column have one unit.

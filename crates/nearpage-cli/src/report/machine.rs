@@ -42,6 +42,11 @@ impl MachineView {
         MachineView { nodes: nodes.collect(), distances: topology.distances.clone() }
     }
 
+    /// The id of the node at a position.
+    pub(super) fn node_id(&self, position: usize) -> Option<u32> {
+        self.nodes.get(position).map(|node| node.id)
+    }
+
     /// Nodes, then distances.
     pub(super) fn draw(&self, name: &str) -> Markup {
         html! {

@@ -165,7 +165,7 @@ impl Lifetimes {
             tasks.add(cpu, move || {
                 let mut rng = Rng::with_seed(seed.wrapping_add(index as u64));
                 // Nobody begins together with others.
-                let start_ps = begin_ps + rng.u64(..self.group_ps().max(1));
+                let start_ps = begin_ps.saturating_add(rng.u64(..self.group_ps().max(1)));
                 sim.world.idle_until_ps(start_ps);
                 (0..count).for_each(|_| build.group(sim, index, &mut rng));
                 build.free_moved(sim, index);
@@ -189,7 +189,8 @@ impl Lifetimes {
         let blocks = |run: &Run| u64::from(run.blocks);
         let all = self.groups.iter().flatten().flatten();
         let allocated: u64 = all.filter(|run| run.allocates).map(blocks).sum();
-        allocated * (self.page_ps + self.free_ps) / self.groups.len().max(1) as u64
+        let all_ps = allocated.saturating_mul(self.page_ps + self.free_ps);
+        all_ps / self.groups.len().max(1) as u64
     }
 }
 
@@ -250,10 +251,10 @@ impl<'a> Build<'a> {
         for _ in 0..blocks {
             sim.world.point();
             sim.world.charge_ps(self.work.page_ps);
-            if let Ok(page) = sim.allocator.alloc(request) {
-                own[order.0 as usize].push_back(page);
-                got += 1;
-            }
+            // Where one is refused, the rest of the run would be.
+            let Ok(page) = sim.allocator.alloc(request) else { break };
+            own[order.0 as usize].push_back(page);
+            got += 1;
         }
         self.note(|sum| {
             sum.pages += got << order.0;

@@ -97,7 +97,8 @@ impl PageLocks {
             sim.world.point();
             sim.allocator.alloc(request).ok()
         };
-        (0..self.pages).filter_map(page).collect()
+        // Where one is refused, the next one would be.
+        (0..self.pages).map_while(page).collect()
     }
 
     fn fault(&self, sim: &Sim<'_, '_>, file: &[Pfn], faults: &Cell<u64>) {

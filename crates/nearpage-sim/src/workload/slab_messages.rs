@@ -68,8 +68,8 @@ impl SlabMessagesResult {
 type Caches<'m, 't> = [KmemCache<'m, SimPlatform<'t>>];
 
 struct Inbox {
-    /// Time (ps) and objects of messages.
-    messages: RefCell<Vec<(u64, Vec<Address>)>>,
+    /// Time (ps) of messages, and for each cache the object, if it was to be had.
+    messages: RefCell<Vec<(u64, Vec<Option<Address>>)>>,
 }
 
 impl SlabMessages {
@@ -141,7 +141,9 @@ impl SlabMessages {
                 sim.world.point();
                 sim.world.charge_ps(self.message_ps / 2);
                 let objects = allocate(sim, caches, result);
-                let to = (me + 1 + rng.usize(..inboxes.len() - 1)) % inboxes.len();
+                // Another one than this, if there is one.
+                let others = (inboxes.len() - 1).max(1);
+                let to = (me + 1 + rng.usize(..others)) % inboxes.len();
                 inboxes[to].messages.borrow_mut().push((sim.world.now_ps(), objects));
                 sent += 1;
             }
@@ -171,19 +173,20 @@ fn allocate<'t, 'm>(
     sim: &Sim<'t, 'm>,
     caches: &Caches<'m, 't>,
     result: &Cell<SlabMessagesResult>,
-) -> Vec<Address> {
+) -> Vec<Option<Address>> {
     let slab = sim.slab.expect("the run has a slab allocator");
-    let objects = caches.iter().filter_map(|cache| slab.alloc(cache, Gfp::KERNEL).ok());
-    let objects: Vec<Address> = objects.collect();
+    let objects = caches.iter().map(|cache| slab.alloc(cache, Gfp::KERNEL).ok());
+    let objects: Vec<Option<Address>> = objects.collect();
     let all = result.get();
-    let refused = all.refused + (caches.len() - objects.len()) as u64;
+    let refused = all.refused + objects.iter().filter(|object| object.is_none()).count() as u64;
     result.set(SlabMessagesResult { refused, ..all });
     objects
 }
 
-fn free<'t, 'm>(sim: &Sim<'t, 'm>, caches: &Caches<'m, 't>, objects: Vec<Address>) {
+fn free<'t, 'm>(sim: &Sim<'t, 'm>, caches: &Caches<'m, 't>, objects: Vec<Option<Address>>) {
     let slab = sim.slab.expect("the run has a slab allocator");
     for (cache, object) in caches.iter().zip(objects) {
+        let Some(object) = object else { continue };
         slab.free(cache, object).expect("the object was allocated");
     }
 }
@@ -207,4 +210,47 @@ fn counts<'t, 'm>(sim: &Sim<'t, 'm>, caches: &Caches<'m, 't>) -> SlabMessagesRes
         }
     }
     sum
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::costs::Costs;
+    use crate::machine::Machine;
+    use crate::scheduler::VirtualTime;
+    use crate::sim::{self, Setup};
+    use nearpage::alloc::Config;
+    use nearpage::slab::SlabConfig;
+
+    fn run(machine: &Machine, burst: u64) -> SlabMessagesResult {
+        let (costs, config) = (Costs::flat(), Config::default());
+        let slab = Some(SlabConfig::LINUX_2_6_35);
+        let setup = Setup { machine, costs: &costs, config, slab };
+        let work = SlabMessages {
+            objects: vec![256, 512],
+            warm_up: 0,
+            messages: 2 * burst,
+            burst,
+            message_ps: 1_000_000,
+            seed: 1,
+        };
+        let run = |sim: &Sim<'_, '_>| {
+            let result = work.run(sim).expect("nobody waits");
+            assert_eq!(sim.allocator.platform().misuses.get(), 0);
+            result
+        };
+        sim::with(&setup, Box::new(VirtualTime::default()), run).expect("a machine")
+    }
+
+    #[test]
+    fn objects_that_are_not_to_be_had_are_counted() {
+        let result = run(&Machine::uniform(2, 2, 4 << 20), 20_000);
+        assert!(result.refused > 1000, "{result:?}");
+    }
+
+    #[test]
+    fn a_single_cpu_sends_to_itself() {
+        let result = run(&Machine::uniform(1, 1, 64 << 20), 100);
+        assert_eq!((result.messages, result.refused), (200, 0));
+    }
 }

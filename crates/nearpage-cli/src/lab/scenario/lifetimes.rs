@@ -4,7 +4,10 @@ use nearpage_sim::workload::lifetimes::{self, Lifetime};
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::{Checked, MachineOf, NamedMachineTable, Reference, wrong};
+use super::reference::{self, Reference};
+use super::{
+    Checked, MachineOf, NamedMachineTable, at_least_one, lock_percent, time_ns, time_ns_or_0, wrong,
+};
 
 /// Processes as in a recorded compile, under the patches of 2023.
 #[derive(Clone, Debug)]
@@ -42,11 +45,10 @@ pub(super) struct LifetimesTable {
     warm_up: u64,
     count: Spanned<u64>,
     moves_percent: Spanned<u32>,
-    free_ns: f64,
-    #[serde(default)]
-    page_ns: f64,
-    zone_lock_percent: Option<f64>,
-    reference: Option<Reference>,
+    free_ns: Spanned<f64>,
+    page_ns: Option<Spanned<f64>>,
+    zone_lock_percent: Option<Spanned<f64>>,
+    reference: Option<Spanned<Reference>>,
 }
 
 impl LifetimesTable {
@@ -56,9 +58,6 @@ impl LifetimesTable {
         let cpus = *self.cpus.get_ref();
         if !(1..=most).contains(&cpus) {
             return wrong(self.cpus.span(), format!("cpus is {cpus}; accepted: 1 to {most}"));
-        }
-        if *self.count.get_ref() == 0 {
-            return wrong(self.count.span(), "count is 0; accepted: 1 or more");
         }
         let moves_percent = *self.moves_percent.get_ref();
         if moves_percent > 100 {
@@ -71,12 +70,12 @@ impl LifetimesTable {
             cpus,
             groups: groups(&self.trace)?,
             warm_up: self.warm_up,
-            count: self.count.into_inner(),
+            count: at_least_one("count", &self.count)?,
             moves_percent,
-            free_ns: self.free_ns,
-            page_ns: self.page_ns,
-            zone_lock_percent: self.zone_lock_percent,
-            reference: self.reference,
+            free_ns: time_ns("free_ns", &self.free_ns)?,
+            page_ns: time_ns_or_0("page_ns", self.page_ns.as_ref())?,
+            zone_lock_percent: self.zone_lock_percent.as_ref().map(lock_percent).transpose()?,
+            reference: self.reference.map(|table| reference::LIFETIMES.check(table)).transpose()?,
         })
     }
 }

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::{Checked, bytes_of, wrong};
+use super::{Checked, at_least_one, bytes_of, time_ns_or_0, wrong};
 
 /// A page-lock storm: each number of processes under each rule.
 #[derive(Clone, Debug)]
@@ -31,6 +31,9 @@ impl LocksWorkload {
     }
 }
 
+/// Bytes that a fault streams: far beyond any cache, and sums of many stay countable.
+const MOST_STREAMED: u64 = 1 << 40;
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct LocksTable {
@@ -38,8 +41,7 @@ pub(super) struct LocksTable {
     pages: Spanned<usize>,
     faults: Spanned<u64>,
     sharers: Option<Spanned<usize>>,
-    #[serde(default)]
-    locked_ns: f64,
+    locked_ns: Option<Spanned<f64>>,
     streamed: Option<Spanned<String>>,
     calibrate: Option<CalibrateTable>,
 }
@@ -73,16 +75,16 @@ impl LocksTable {
                 return wrong(value.span(), format!("{key} is 0; accepted: 1 or more"));
             }
         }
-        if *self.faults.get_ref() == 0 {
-            return wrong(self.faults.span(), "faults is 0; accepted: 1 or more");
-        }
-        let streamed = self.streamed.as_ref().map(|text| bytes_of("streamed", text));
+        let streamed = self.streamed.as_ref().map(|text| match bytes_of("streamed", text)? {
+            bytes if bytes <= MOST_STREAMED => Ok(bytes),
+            _ => wrong(text.span(), "streamed: accepted: at most 1T a fault"),
+        });
         Ok(LocksWorkload {
             processes,
             pages: *self.pages.get_ref(),
-            faults: *self.faults.get_ref(),
+            faults: at_least_one("faults", &self.faults)?,
             sharers,
-            locked_ns: self.locked_ns,
+            locked_ns: time_ns_or_0("locked_ns", self.locked_ns.as_ref())?,
             streamed_bytes: streamed.transpose()?.unwrap_or(0),
             calibrates: matches!(
                 self.calibrate,
