@@ -18,6 +18,8 @@ use crate::trace::{Event, TraceEvent, read_trace};
 pub struct Survey {
     /// Whether it has the markers between which `before` and `after` were read.
     pub has_window: bool,
+    /// Whether the window ends before the trace does: otherwise nothing tells what `after` is the end of.
+    pub is_whole: bool,
     /// The time of the window's first event.
     pub begin_ns: u64,
     /// The time of its last one.
@@ -116,7 +118,9 @@ impl Survey {
                 }
                 Ok(())
             })?;
-            survey.check_machine(name)?;
+            survey.is_whole = !survey.has_window || window.is_over;
+            let told_losses = counts.lost_events + counts.lost_lines + bundle.recording.lost_events;
+            survey.check(name, counts.bytes, told_losses > 0)?;
             Ok(counts)
         })?;
         if !survey.has_window {
@@ -128,12 +132,18 @@ impl Survey {
         Ok(survey)
     }
 
-    /// A trace of which most is of no zone is not of this machine.
-    fn check_machine(&self, input: &str) -> Result<(), ReplayError> {
+    /// A trace that is cut off, has nothing of pages, or is not of this machine: most of it is of no zone.
+    fn check(&self, input: &str, bytes: u64, told_losses: bool) -> Result<(), ReplayError> {
         let [foreign, blocks] = self.foreign_blocks;
+        if blocks == 0 {
+            return Err(ReplayError::NoBlocks { input: input.into(), offset: bytes });
+        }
         match self.first_foreign {
             Some(offset) if foreign > blocks / 2 => {
                 Err(ReplayError::OtherMachine { input: input.into(), offset, foreign, blocks })
+            }
+            _ if !self.is_whole && !told_losses => {
+                Err(ReplayError::CutOff { input: input.into(), offset: bytes })
             }
             _ => Ok(()),
         }

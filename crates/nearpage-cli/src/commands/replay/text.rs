@@ -105,6 +105,13 @@ pub(super) fn heading(out: &mut String, report: &Report) {
     if !survey.has_window {
         let _ = writeln!(out, "the trace has no markers: all of it is taken for the window");
     }
+    if !survey.is_whole {
+        let lost = report.bundle.recording.lost_events;
+        let _ = writeln!(
+            out,
+            "the trace ends before the marker of after ({lost} events lost, says meta.json): nothing is compared with after"
+        );
+    }
     if report.placement_disagrees() {
         let _ = writeln!(
             out,
