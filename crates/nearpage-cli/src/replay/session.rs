@@ -183,9 +183,9 @@ impl Session<'_, '_> {
         self.explainer = Some(explainer);
     }
 
-    /// A CPU is seen to run. What is predicted does not count as a sign of it: the same comes out without.
+    /// A CPU is seen to run.
     fn note_running(&mut self, event: &TraceEvent<'_>) {
-        if !is_predicted(&event.event) && self.node_of(event.cpu).is_some() {
+        if is_of_blocks(&event.event) && self.node_of(event.cpu).is_some() {
             let actor = actor(event);
             self.runs.iter_mut().for_each(|(run, _)| run.note_running(actor));
         }
@@ -382,9 +382,11 @@ impl Session<'_, '_> {
     }
 }
 
-/// Whether an event tells of what a replay predicts.
-pub(super) fn is_predicted(event: &Event<'_>) -> bool {
-    matches!(event, Event::ZoneLocked { .. } | Event::PcpuDrain { .. } | Event::Extfrag { .. })
+/// Whether an event is of those that a prediction comes from: who allocated and freed. That a CPU is seen to run counts
+/// with these alone, or a bundle with events of locks or objects would be predicted in another way.
+pub(super) fn is_of_blocks(event: &Event<'_>) -> bool {
+    use Event::{Alloc, Bulk, BulkDone, Free};
+    matches!(event, Alloc { .. } | Free { .. } | Bulk { .. } | BulkDone { .. })
 }
 
 fn actor(event: &TraceEvent<'_>) -> Actor {

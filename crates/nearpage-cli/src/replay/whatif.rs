@@ -15,7 +15,7 @@ use super::error::ReplayError;
 use super::guess::Guess;
 use super::machine::Memory;
 use super::run::{Actor, Near, Run, RunCounts, Totals};
-use super::session::{BULK_PAGES_MOST, is_predicted, with_type};
+use super::session::{BULK_PAGES_MOST, is_of_blocks, with_type};
 use super::setting::Setting;
 use super::source::Bundle;
 use super::start::{Start, StartPageset, StartZone};
@@ -136,7 +136,7 @@ impl Player<'_, '_> {
     fn note(&mut self, event: &TraceEvent<'_>, copy: u32) {
         let cpu = self.cpu(event.cpu, event.pid, copy);
         let actor = Actor { cpu, pid: event.pid, now_ns: event.time_ns };
-        if !is_predicted(&event.event) {
+        if is_of_blocks(&event.event) {
             self.run.note_running(actor);
         }
         let of_copy = |pfn: Pfn| Pfn(pfn.0 + u64::from(copy) * COPY_FRAMES);
