@@ -15,6 +15,7 @@ use super::machine::{Core, CoreZone, Held, fill_pageset};
 use super::old::OldLists;
 use super::recorded::{Bursts, Flow};
 use super::start::{Start, StartPageset};
+use super::strays::{Kind, Strays};
 use super::survey::Survey;
 use super::ticks::Ticks;
 use super::zones::ZoneMap;
@@ -112,6 +113,7 @@ pub struct Run<'m> {
     old: Vec<OldLists>,
     held: Held,
     blocks: Blocks,
+    strays: Strays,
     ticks: Ticks,
     /// Zones on which background reclaim works.
     reclaiming: Vec<(NodeId, ZoneKind)>,
@@ -184,6 +186,7 @@ impl<'m> Run<'m> {
             old,
             held,
             blocks: Blocks::default(),
+            strays: Strays::default(),
             ticks: Ticks::new(cpus, survey.begin_ns),
             reclaiming: Vec::new(),
             untold: vec![VecDeque::new(); zones],
@@ -300,6 +303,11 @@ impl<'m> Run<'m> {
         migratetype: Migratetype,
     ) {
         self.counts.frees += 1;
+        if !self.strays.is_empty()
+            && let Some(kind) = self.blocks.get(pfn).and_then(|block| self.kind(block))
+        {
+            self.strays.remove(kind, pfn);
+        }
         let block = match self.blocks.remove(pfn) {
             Some(block) if block.order == order => Some(block),
             Some(block) => {
@@ -327,6 +335,46 @@ impl<'m> Run<'m> {
         self.core.free(block.pfn, block.order).expect("the block was handed out or held");
         self.note_moves(actor, None);
         self.note_balance();
+    }
+
+    /// Notes whether the block that stands for the one at `pfn`, recorded in `zone`, lies elsewhere.
+    pub fn note_place(&mut self, pfn: Pfn, zone: Option<usize>) {
+        if zone.is_some()
+            && let Some(block) = self.blocks.get(pfn)
+            && self.map.zone_of(block.pfn) != zone
+            && let Some(kind) = self.kind(block)
+        {
+            self.strays.insert(kind, pfn);
+        }
+    }
+
+    /// Lets a block of its recorded zone stand for the one at `pfn`, if there is one that stands for another: see
+    /// [`Strays`]. `places` tells the zones of recorded frames.
+    pub fn bring_home(&mut self, pfn: Pfn, order: Order, places: &ZoneMap) {
+        let (Some(mine), Some(home)) = (self.blocks.get(pfn), places.zone_of(pfn)) else { return };
+        let Some(kind) = self.kind(mine).filter(|kind| kind.0 != home && kind.1 == order) else {
+            return;
+        };
+        while let Some(other) = self.strays.take((home, kind.1, kind.2)) {
+            let block = self.blocks.get(other);
+            let of_home = |block: &CoreBlock| {
+                block.order == order && self.map.zone_of(block.pfn) == Some(home)
+            };
+            if let Some(block) = block.filter(of_home) {
+                self.blocks.insert(pfn, block);
+                self.blocks.insert(other, mine);
+                self.strays.remove(kind, pfn);
+                self.note_place(other, places.zone_of(other));
+                return;
+            }
+        }
+    }
+
+    fn kind(&self, block: CoreBlock) -> Option<Kind> {
+        let zone = self.map.zone_of(block.pfn)?;
+        let frames = self.core.zones()[zone].frames();
+        let migratetype = frames.pageblock(frames.number(block.pfn));
+        Some((zone, block.order, migratetype.index() as u8))
     }
 
     /// A block that was allocated before the window.

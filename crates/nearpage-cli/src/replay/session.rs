@@ -13,6 +13,7 @@ use super::recorded::{Bursts, Flow};
 use super::run::{Actor, Near, Run, RunCounts, Totals, ZoneChoice, preferred};
 use super::source::Bundle;
 use super::start::Start;
+use super::strays::is_of_one_node;
 use super::survey::{Survey, Window};
 use crate::trace::{Event, TraceCounts, TraceEvent, read_trace};
 
@@ -203,12 +204,21 @@ impl Session<'_, '_> {
                 let zone = self.zone_of(pfn);
                 self.note_alloc(actor, zone, order.pages().0, gfp);
                 let near = self.near(zone, gfp);
-                self.runs.iter_mut().for_each(|(run, _)| run.alloc(actor, pfn, order, gfp, near));
+                for (run, _) in &mut self.runs {
+                    run.alloc(actor, pfn, order, gfp, near);
+                    run.note_place(pfn, zone);
+                }
             }
             Event::Free { pfn, order } => {
                 self.recorded.freed_pages += order.pages().0;
                 let (zone, of) = (self.zone_of(pfn), self.survey.type_of(pfn));
-                self.runs.iter_mut().for_each(|(run, _)| run.free(actor, pfn, order, zone, of));
+                let is_of_one_node = is_of_one_node(event.comm);
+                for (run, _) in &mut self.runs {
+                    if is_of_one_node {
+                        run.bring_home(pfn, order, &self.start.map);
+                    }
+                    run.free(actor, pfn, order, zone, of);
+                }
             }
             Event::Bulk { gfp, node, .. } => {
                 self.bulk.insert(actor.pid, (gfp, node));
