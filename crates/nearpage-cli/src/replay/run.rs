@@ -65,15 +65,15 @@ pub struct RunCounts {
 /// What a kernel or a run came to as a whole.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Totals {
-    /// Times that a zone's lock was taken to move pages.
-    pub lock_acquisitions: u64,
+    /// Times that a zone's lock was taken to move pages, if that is known.
+    pub lock_acquisitions: Option<u64>,
     /// Most pages that moved in one hold, if that is known.
     pub most_pages_per_hold: Option<u64>,
-    /// Trips of pagesets to their zones for pages.
+    /// Trips of pagesets to their zones for pages, as a kernel's log tells them: runs of lines.
     pub refills: u64,
     /// Pages of those.
     pub refill_pages: u64,
-    /// Trips of pagesets to their zones with pages.
+    /// Trips of pagesets to their zones with pages, likewise: a run may be many holds of the lock.
     pub drains: u64,
     /// Pages of those.
     pub drain_pages: u64,
@@ -581,17 +581,18 @@ impl<'m> Run<'m> {
         pairs.fold(Fallbacks::default(), |sum, (from, to)| sum.plus(self.core.fallbacks(from, to)))
     }
 
-    /// What the run came to, for comparison with other machines and rules.
+    /// What the run came to, for comparison with other machines and rules, after [`finish`](Self::finish).
     pub fn totals(&self) -> Totals {
         let stats = self.core.totals();
         let topology = self.core.topology();
+        let flow = self.flows.iter().fold(Flow::default(), |sum, flow| sum.plus(*flow));
         let mut totals = Totals {
-            lock_acquisitions: stats.lock_acquisitions,
+            lock_acquisitions: Some(stats.lock_acquisitions),
             most_pages_per_hold: Some(stats.most_pages_per_hold.0),
-            refills: stats.refills,
-            refill_pages: stats.refilled_pages.0,
-            drains: stats.drains,
-            drain_pages: stats.drained_pages.0,
+            refills: flow.refills,
+            refill_pages: flow.refill_pages,
+            drains: flow.drains,
+            drain_pages: flow.drain_pages,
             cached_bytes: stats.cached_pages.bytes(self.core.page_shift()),
             remote_pages: self.remote_pages,
             reasons: self.reasons(),

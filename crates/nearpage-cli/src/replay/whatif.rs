@@ -64,6 +64,8 @@ pub struct Answer {
     pub model: Model,
     /// Which CPU plays which, in words; `None` on the recorded machine.
     pub cpus: Option<String>,
+    /// The other machine, if it is another, and log2 of the bytes of its pages.
+    pub machine: Option<(TopologyBuf, u32)>,
 }
 
 /// Replays a bundle as wished. `recorded` is its start state and `settings` are its kernel's.
@@ -111,7 +113,8 @@ pub fn ask(
     run.finish();
     let (totals, counts) = (run.totals(), run.counts);
     let cpus = (is_elsewhere || repeat > 1).then(|| map.describe());
-    Ok(Answer { totals, counts, model: start.model, cpus })
+    let machine = is_elsewhere.then(|| (start.topology.clone(), start.page_shift));
+    Ok(Answer { totals, counts, model: start.model, cpus, machine })
 }
 
 fn with_memory(topology: &TopologyBuf) -> Vec<NodeId> {
@@ -334,7 +337,7 @@ impl Costs {
     /// Model time of what was done, in milliseconds, if one CPU did it all. Waiting is not in it.
     pub fn milliseconds(&self, totals: &Totals) -> f64 {
         let ns = totals.operations as f64 * self.operation_ns
-            + totals.lock_acquisitions as f64 * self.hold_ns
+            + totals.lock_acquisitions.unwrap_or(0) as f64 * self.hold_ns
             + totals.refill_pages as f64 * self.refill_page_ns
             + totals.drain_pages as f64 * self.drain_page_ns;
         ns / 1e6

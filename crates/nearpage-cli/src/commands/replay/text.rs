@@ -180,10 +180,7 @@ pub(super) fn what_if_rows(report: &Report, answer: &Answer) -> Vec<(String, [St
         let show = |value: Option<u64>| value.map_or("-".to_owned(), |value| value.to_string());
         rows.push((what.to_owned(), values.map(show)));
     };
-    add(
-        "zone-lock acquisitions",
-        [None, Some(model.lock_acquisitions), Some(answer.totals.lock_acquisitions)],
-    );
+    add("zone-lock acquisitions", all.map(|of| of.lock_acquisitions));
     add("most pages per hold", all.map(|of| of.most_pages_per_hold));
     add("refills", all.map(|of| Some(of.refills)));
     add("refill pages", all.map(|of| Some(of.refill_pages)));
