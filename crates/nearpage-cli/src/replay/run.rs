@@ -56,7 +56,8 @@ pub struct RunCounts {
     pub split_frees: u64,
     /// Allocations of a block that the trace had not freed.
     pub realloc_of_live: u64,
-    /// Allocations that the core refused.
+    /// Allocations that the core refused below its marks. As the kernel gave the block, perhaps after reclaim of its own,
+    /// the core gives one with the right to everything, if it has any.
     pub refused_allocs: u64,
     /// Pages allocated in bulk.
     pub bulk_pages: u64,
@@ -237,13 +238,15 @@ impl<'m> Run<'m> {
         }
         self.core.platform().play(actor.cpu, actor.now_ns);
         let request = self.request(order, gfp, near);
-        match self.core.alloc(request) {
-            Ok(given) => {
-                self.counts.allocs += 1;
-                self.note_fallback(actor, given, request);
-                self.blocks.insert(pfn, CoreBlock { pfn: given, order });
-            }
-            Err(_) => self.counts.refused_allocs += 1,
+        let given = self.core.alloc(request).or_else(|_| {
+            self.counts.refused_allocs += 1;
+            let gfp = request.gfp.without(Gfp::NOMEMALLOC).or(Gfp::MEMALLOC);
+            self.core.alloc(Request { gfp, ..request })
+        });
+        if let Ok(given) = given {
+            self.counts.allocs += 1;
+            self.note_fallback(actor, given, request);
+            self.blocks.insert(pfn, CoreBlock { pfn: given, order });
         }
         let list = gfp.migratetype().and_then(|migratetype| list_index(order, migratetype));
         self.note_moves(actor, list);
