@@ -116,8 +116,8 @@ pub struct Run<'m> {
     blocks: Blocks,
     strays: Strays,
     ticks: Ticks,
-    /// Zones on which background reclaim works.
-    reclaiming: Vec<(NodeId, ZoneKind)>,
+    /// Nodes on which background reclaim works.
+    reclaiming: Vec<Reclaim>,
     /// Pages of bulk allocations whose frames are not told, oldest first, by zone.
     untold: Vec<VecDeque<Pfn>>,
     /// How many there were, by zone.
@@ -136,6 +136,16 @@ struct Seen {
     refilled_pages: u64,
     drains: u64,
     drained_pages: u64,
+}
+
+/// Background reclaim at work.
+#[derive(Clone, Copy)]
+struct Reclaim {
+    node: NodeId,
+    /// The highest kind of zone that it works for.
+    kind: ZoneKind,
+    /// Until then it is at work even if the node is balanced: the trace says so.
+    until_ns: u64,
 }
 
 /// Who does something, and when.
@@ -337,7 +347,7 @@ impl<'m> Run<'m> {
         self.core.platform().play(actor.cpu, actor.now_ns);
         self.core.free(block.pfn, block.order).expect("the block was handed out or held");
         self.note_moves(actor, None);
-        self.note_balance();
+        self.note_balance(actor.now_ns);
     }
 
     /// Notes whether the block that stands for the one at `pfn`, recorded in `zone`, lies elsewhere.
@@ -515,13 +525,25 @@ impl<'m> Run<'m> {
     fn note_reclaim(&mut self) {
         while let Some((node, kind)) = self.core.platform().take_asked() {
             let Some(index) = self.core.topology().index_of(node) else { continue };
-            if self.reclaiming.iter().any(|(of, _)| *of == node)
+            if self.reclaiming.iter().any(|reclaim| reclaim.node == node)
                 || self.core.is_balanced(index, Order(0), kind)
             {
                 continue;
             }
             self.set_reclaim(node, kind, true);
-            self.reclaiming.push((node, kind));
+            self.reclaiming.push(Reclaim { node, kind, until_ns: 0 });
+        }
+    }
+
+    /// The kernel's reclaim is seen to work on a node until some time, whether the core would have woken it by now or not.
+    /// While it does, pagesets of the node's zones are kept small: what it frees is to reach the free lists.
+    pub fn note_reclaimer(&mut self, node: NodeId, until_ns: u64) {
+        if let Some(reclaim) = self.reclaiming.iter_mut().find(|reclaim| reclaim.node == node) {
+            reclaim.until_ns = until_ns;
+        } else {
+            let kind = ZoneKind::Movable;
+            self.set_reclaim(node, kind, true);
+            self.reclaiming.push(Reclaim { node, kind, until_ns });
         }
     }
 
@@ -537,11 +559,13 @@ impl<'m> Run<'m> {
         }
     }
 
-    fn note_balance(&mut self) {
+    fn note_balance(&mut self, now_ns: u64) {
         let mut at = 0;
-        while let Some(&(node, kind)) = self.reclaiming.get(at) {
+        while let Some(&Reclaim { node, kind, until_ns }) = self.reclaiming.get(at) {
             let index = self.core.topology().index_of(node);
-            if index.is_some_and(|index| self.core.is_balanced(index, Order(0), kind)) {
+            let is_balanced =
+                index.is_some_and(|index| self.core.is_balanced(index, Order(0), kind));
+            if is_balanced && now_ns >= until_ns {
                 self.set_reclaim(node, kind, false);
                 self.reclaiming.swap_remove(at);
             } else {

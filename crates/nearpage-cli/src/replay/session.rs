@@ -13,7 +13,7 @@ use super::recorded::{Bursts, Flow};
 use super::run::{Actor, Near, Run, RunCounts, Totals, ZoneChoice, preferred};
 use super::source::Bundle;
 use super::start::Start;
-use super::strays::is_of_one_node;
+use super::strays::{is_of_one_node, reclaimed_node};
 use super::survey::{Survey, Window};
 use crate::trace::{Event, TraceCounts, TraceEvent, read_trace};
 
@@ -213,7 +213,12 @@ impl Session<'_, '_> {
                 self.recorded.freed_pages += order.pages().0;
                 let (zone, of) = (self.zone_of(pfn), self.survey.type_of(pfn));
                 let is_of_one_node = is_of_one_node(event.comm);
+                let pass = reclaimed_node(event.comm)
+                    .and_then(|node| Some((node, self.survey.end_of_pass(node, actor.now_ns)?)));
                 for (run, _) in &mut self.runs {
+                    if let Some((node, end_ns)) = pass {
+                        run.note_reclaimer(node, end_ns);
+                    }
                     if is_of_one_node {
                         run.bring_home(pfn, order, &self.start.map);
                     }

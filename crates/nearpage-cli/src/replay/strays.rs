@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use nearpage::units::{Order, Pfn};
+use nearpage::units::{NodeId, Order, Pfn};
 
 /// Where the block of the core lies and what it is: zone, order, type of its pageblock.
 pub type Kind = (usize, Order, u8);
@@ -41,10 +41,17 @@ impl Strays {
 
 /// Whether a task frees blocks of one node alone.
 pub fn is_of_one_node(comm: &[u8]) -> bool {
-    [&b"kswapd"[..], b"kcompactd"].into_iter().any(|name| {
-        let number = comm.strip_prefix(name).unwrap_or_default();
-        !number.is_empty() && number.iter().all(u8::is_ascii_digit)
-    })
+    reclaimed_node(comm).or_else(|| node_of_thread(comm, "kcompactd")).is_some()
+}
+
+/// The node for which a task does background reclaim, if it does.
+pub fn reclaimed_node(comm: &[u8]) -> Option<NodeId> {
+    node_of_thread(comm, "kswapd")
+}
+
+fn node_of_thread(comm: &[u8], name: &str) -> Option<NodeId> {
+    let number = std::str::from_utf8(comm).ok()?.strip_prefix(name)?;
+    number.bytes().all(|digit| digit.is_ascii_digit()).then(|| number.parse().ok())?.map(NodeId)
 }
 
 #[cfg(test)]
@@ -63,6 +70,8 @@ mod tests {
         ] {
             assert_eq!(is_of_one_node(comm.as_bytes()), expected, "{comm}");
         }
+        assert_eq!(reclaimed_node(b"kswapd12"), Some(NodeId(12)));
+        assert_eq!(reclaimed_node(b"kcompactd0"), None);
     }
 
     #[test]

@@ -4,13 +4,14 @@ use std::collections::HashMap;
 
 use nearpage::frame::Migratetype;
 use nearpage::pcp::{LISTS, list_index};
-use nearpage::units::{CpuId, PAGEBLOCK_ORDER, Pfn};
+use nearpage::units::{CpuId, NodeId, PAGEBLOCK_ORDER, Pfn};
 
 use super::error::ReplayError;
 use super::guess::Demand;
 use super::old_pages::OldPages;
 use super::source::Bundle;
 use super::start::Start;
+use super::strays::reclaimed_node;
 use crate::trace::{Event, TraceEvent, read_trace};
 
 /// What a trace has, found in the first pass.
@@ -38,7 +39,14 @@ pub struct Survey {
     pub has_objects: bool,
     /// Where page descriptors lie, if the trace has their addresses.
     descriptors: Option<u64>,
+    /// When background reclaim freed blocks, by node: begin and end of each pass.
+    passes: HashMap<NodeId, Vec<[u64; 2]>>,
 }
+
+/// Background reclaim that frees nothing for so long rests: its blocks come microseconds apart, in batches a few
+/// milliseconds apart at most, and when it rests it sleeps for a tenth of a second unless it is woken
+/// (`mm/vmscan.c: kswapd_try_to_sleep`, 6.12).
+const REST_NS: u64 = 30_000_000;
 
 /// What went through a list of a pageset.
 #[derive(Clone, Copy, Debug, Default)]
@@ -105,6 +113,11 @@ impl Survey {
                 }
                 if !window.is_over {
                     survey.note_demand(start, event);
+                    if let Event::Free { .. } = event.event
+                        && let Some(node) = reclaimed_node(event.comm)
+                    {
+                        survey.note_reclaim(node, event.time_ns);
+                    }
                 }
                 if !window.is_over {
                     survey.end_ns = event.time_ns;
@@ -147,6 +160,22 @@ impl Survey {
             }
             _ => Ok(()),
         }
+    }
+
+    fn note_reclaim(&mut self, node: NodeId, now_ns: u64) {
+        let passes = self.passes.entry(node).or_default();
+        match passes.last_mut() {
+            Some([_, end]) if now_ns < *end + REST_NS => *end = now_ns.max(*end),
+            _ => passes.push([now_ns, now_ns]),
+        }
+    }
+
+    /// When the pass of a node's background reclaim ends that is under way at a time.
+    pub(super) fn end_of_pass(&self, node: NodeId, now_ns: u64) -> Option<u64> {
+        let passes = self.passes.get(&node)?;
+        let after = passes.partition_point(|[begin, _]| *begin <= now_ns);
+        let [_, end] = passes.get(after.checked_sub(1)?)?;
+        (now_ns <= *end).then_some(*end)
     }
 
     fn note_type(&mut self, pfn: Pfn, migratetype: u8) {
@@ -218,5 +247,27 @@ impl Survey {
     pub(super) fn frame_of(&self, descriptor: u64) -> Option<Pfn> {
         let offset = descriptor.checked_sub(self.descriptors?).filter(|_| descriptor != 0)?;
         (offset % DESCRIPTOR_BYTES == 0).then_some(Pfn(offset / DESCRIPTOR_BYTES))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passes_of_reclaim_end_with_their_last_block() {
+        let mut survey = Survey::default();
+        let node = NodeId(3);
+        // Two passes; a line out of order belongs to the one that is under way.
+        for ms in [100, 101, 110, 105, 120, 200, 229] {
+            survey.note_reclaim(node, ms * 1_000_000);
+        }
+        let end = |ms: u64| survey.end_of_pass(node, ms * 1_000_000).map(|ns| ns / 1_000_000);
+        assert_eq!(
+            [99, 100, 115, 120, 121].map(end),
+            [None, Some(120), Some(120), Some(120), None]
+        );
+        assert_eq!([199, 200, 229, 230].map(end), [None, Some(229), Some(229), None]);
+        assert_eq!(survey.end_of_pass(NodeId(0), 0), None);
     }
 }
