@@ -328,10 +328,10 @@ impl Costs {
     /// one; filling and freeing in order, per page, less the operation.
     pub const BENCH: Costs = Costs {
         name: "bench/pages.txt",
-        operation_ns: 3.5,
-        hold_ns: 28.0,
-        refill_page_ns: 0.9,
-        drain_page_ns: 3.0,
+        operation_ns: 2.7,
+        hold_ns: 33.2,
+        refill_page_ns: 0.7,
+        drain_page_ns: 2.7,
     };
 
     /// Model time of what was done, in milliseconds, if one CPU did it all. Waiting is not in it.
