@@ -48,6 +48,8 @@ pub struct Recording {
     pub kernel: String,
     /// Bytes of a page, where the recording tells.
     pub page_bytes: Option<u64>,
+    /// Events that the recorder's buffers had no room for, as it tells.
+    pub lost_events: u64,
     /// What the kernel logged.
     pub log: KernelLog,
     /// The captures, as they were made.

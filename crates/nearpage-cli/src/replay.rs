@@ -40,6 +40,7 @@ pub mod session;
 pub mod setting;
 pub mod source;
 pub mod start;
+mod strays;
 pub mod survey;
 pub mod ticks;
 pub mod whatif;

@@ -101,6 +101,14 @@ fn without_root_it_is_told_what_to_do() {
     assert_eq!(code, Some(2), "{message}");
     assert!(message.contains("needs root") && message.contains("--print-script"), "{message}");
     assert!(!path.exists());
+    // Nor is it to look for another place for the bundle, if root could write here.
+    let mut command = Command::new(&program);
+    command.args(["record", "--", "true"]).current_dir("/");
+    if is_root {
+        command.uid(NOBODY).gid(NOBODY);
+    }
+    let (code, _, message) = output(&mut command);
+    assert!(code == Some(2) && message.contains("needs root"), "{message}");
 }
 
 #[test]

@@ -95,6 +95,17 @@ fn the_shipped_bundle_makes_a_page() {
 }
 
 #[test]
+fn another_machine_is_drawn_beside_the_recorded_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let bundle = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bundles/q612-n2-mixed.tar.zst");
+    let arguments = ["replay", bundle, "--topology", "--numa 1G,cpus=0-3 --numa 0,cpus=4-7"];
+    let page = page(folder.path(), &arguments);
+    for part in ["what if: nodes, CPUs, memory", "CPU 4-7", "no memory", "recorded: distances"] {
+        assert!(page.contains(part), "{part}");
+    }
+}
+
+#[test]
 fn a_page_that_cannot_be_written_is_said_before_the_work() {
     for arguments in [["lab", "zonelist-cache"], ["replay", "--json"]] {
         let output = nearpage(&[&arguments[..], &["--report", "/nowhere/out.html"]].concat());

@@ -20,8 +20,30 @@ pub struct FreeBlocks {
 ///
 /// [`SysfsError::Syntax`] with line and column.
 pub fn parse_buddyinfo(file: &TextFile) -> Result<Vec<FreeBlocks>, SysfsError> {
-    let lines = file.text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
-    lines.map(|(index, line)| parse_line(file, index + 1, line)).collect()
+    let mut zones: Vec<FreeBlocks> = Vec::new();
+    for (index, line) in file.text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+        let zone = parse_line(file, index + 1, line)?;
+        let orders = zones.first().map_or(zone.blocks.len(), |first| first.blocks.len());
+        check_orders(file, index + 1, line, &zone.blocks, orders)?;
+        zones.push(zone);
+    }
+    Ok(zones)
+}
+
+/// All lines of a text have as many orders: one with fewer is cut off.
+pub(super) fn check_orders(
+    file: &TextFile,
+    line: usize,
+    text: &str,
+    blocks: &[u64],
+    orders: usize,
+) -> Result<(), SysfsError> {
+    if blocks.len() == orders && orders > 0 {
+        return Ok(());
+    }
+    let end = text.trim_end().chars().count() + 1;
+    let expected = format!("{} orders as in the lines before", orders.max(1));
+    Err(file.syntax(line, end, "", expected))
 }
 
 fn parse_line(file: &TextFile, line: usize, text: &str) -> Result<FreeBlocks, SysfsError> {
@@ -83,6 +105,16 @@ mod tests {
         let zones = zones.unwrap();
         assert_eq!(zones[0].blocks, [0, 1, 3]);
         assert_eq!((zones[1].node, zones[1].kind), (NodeId(8), ZoneKind::Normal));
+    }
+
+    #[test]
+    fn a_text_that_is_cut_off_is_told() {
+        let text = "Node 0, zone DMA 1 2 3\nNode 0, zone Normal 1 2\n";
+        assert_eq!(
+            parse(text).unwrap_err(),
+            "buddyinfo:2:24: found \"\", expected 3 orders as in the lines before"
+        );
+        assert!(parse("Node 0, zone DMA\n").unwrap_err().contains("1 orders"));
     }
 
     #[test]

@@ -29,6 +29,7 @@ const PROC_FILES: [&str; 9] = [
 struct Meta {
     kernel: Option<String>,
     page_size: Option<u64>,
+    lost_events: Option<u64>,
 }
 
 /// Reads the folder with `meta.json` at the root of `tree`.
@@ -52,6 +53,7 @@ pub(super) fn read_bundle(source: &str, tree: &dyn FileTree) -> Result<Recording
         kind: RecordingKind::Bundle,
         kernel: meta.kernel.or(version).unwrap_or_default(),
         page_bytes: meta.page_size,
+        lost_events: meta.lost_events.unwrap_or(0),
         log: log.unwrap_or_default(),
         captures,
     })
@@ -74,6 +76,7 @@ pub(super) fn read_root(
         kind: RecordingKind::Root,
         kernel,
         page_bytes: None,
+        lost_events: 0,
         log: KernelLog::default(),
         captures: vec![capture],
     })

@@ -10,10 +10,14 @@ use super::error::BundleError;
 use super::{Recording, folder, oracle};
 use crate::topology::{Packing, is_machine_file};
 
-/// The longest file that is read, and the most that one may unpack to.
+/// The longest file that is read and is no archive, and the most that one may unpack to.
 const BYTES_MAX: u64 = 1 << 30;
 /// The longest file that is kept of an archive: traces are longer, and are not read here.
 const MEMBER_BYTES_MAX: u64 = 64 << 20;
+/// The most that is kept of an archive: captures of the largest machines are a tenth of it.
+const KEPT_BYTES_MAX: u64 = 256 << 20;
+/// A block of a tar, which has the mark of one.
+const HEAD_BYTES: u64 = 512;
 
 pub(super) fn read(path: &Path) -> Result<Recording, BundleError> {
     let source = path.display().to_string();
@@ -21,25 +25,37 @@ pub(super) fn read(path: &Path) -> Result<Recording, BundleError> {
     if std::fs::metadata(path).map_err(unreadable)?.is_dir() {
         return read_tree(&source, Box::new(FolderTree::new(path)));
     }
-    let content = File::open(path).and_then(read_limited).map_err(unreadable)?;
-    read_bytes(&source, &content)
+    let file = File::open(path).map_err(unreadable)?;
+    read_stream(&source, io::BufReader::new(file))
 }
 
 pub(super) fn read_bytes(source: &str, content: &[u8]) -> Result<Recording, BundleError> {
-    let Some(packing) = Packing::of(content) else { return read_plain(source, content) };
+    read_stream(source, content)
+}
+
+/// Reads what is packed or plain, without ever holding all of it: the trace in an archive may be as long as it likes.
+fn read_stream(source: &str, content: impl Read) -> Result<Recording, BundleError> {
+    let unreadable = |error| BundleError::Unreadable { input: source.into(), error };
+    let (packing, content) = recognised(content).map_err(unreadable)?;
+    let Some(packing) = packing else {
+        return read_plain(source, &read_limited(content).map_err(unreadable)?);
+    };
     let packed = |error| BundleError::Packed { input: source.into(), what: packing.name(), error };
-    if packing == Packing::Tar {
-        let tree = unpack(source, content).map_err(packed)?;
-        return read_tree(source, Box::new(tree));
-    }
-    let content = packing.reader(content).and_then(read_limited).map_err(packed)?;
-    match Packing::of(&content) {
-        Some(Packing::Tar) => {
-            let tree = unpack(source, &content).map_err(packed)?;
+    let stream = packing.stream(content).map_err(packed)?;
+    match recognised(stream).map_err(packed)? {
+        (Some(Packing::Tar), archive) => {
+            let tree = unpack(source, archive).map_err(packed)?;
             read_tree(source, Box::new(tree))
         }
-        _ => read_plain(source, &content),
+        (_, content) => read_plain(source, &read_limited(content).map_err(packed)?),
     }
+}
+
+/// What the first bytes of a stream say that it is, and the stream with them.
+fn recognised<'a>(mut content: impl Read + 'a) -> io::Result<(Option<Packing>, impl Read + 'a)> {
+    let mut head = Vec::new();
+    content.by_ref().take(HEAD_BYTES).read_to_end(&mut head)?;
+    Ok((Packing::of(&head), io::Cursor::new(head).chain(content)))
 }
 
 fn read_plain(source: &str, content: &[u8]) -> Result<Recording, BundleError> {
@@ -76,9 +92,10 @@ fn read_limited(source: impl Read) -> io::Result<Vec<u8>> {
 
 /// Unpacks the files of a tar that are read of a bundle or of a root, which stands at the archive's root
 /// or one folder deep.
-fn unpack(source: &str, content: &[u8]) -> io::Result<MemoryTree> {
+fn unpack(source: &str, content: impl Read) -> io::Result<MemoryTree> {
     let mut archive = tar::Archive::new(content);
     let mut members = Vec::new();
+    let mut left = KEPT_BYTES_MAX;
     for entry in archive.entries()? {
         let entry = entry?;
         let Some(path) = member_path(&entry.path()?) else { continue };
@@ -86,7 +103,12 @@ fn unpack(source: &str, content: &[u8]) -> io::Result<MemoryTree> {
             continue;
         }
         let mut file = Vec::new();
-        entry.take(MEMBER_BYTES_MAX).read_to_end(&mut file)?;
+        let kept = entry.take(MEMBER_BYTES_MAX.min(left)).read_to_end(&mut file)?;
+        left -= kept as u64;
+        if left == 0 {
+            let message = format!("captures longer than {KEPT_BYTES_MAX} bytes");
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
+        }
         // tar pads files of /sys, which tell a size of 4096 and have less, with zeros.
         file.truncate(file.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1));
         members.push((path, file));

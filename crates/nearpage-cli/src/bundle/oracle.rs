@@ -184,7 +184,7 @@ pub(super) fn read(source: &str, content: &[u8]) -> Result<Recording, BundleErro
     let kernel = release(&sys, &dmesg).or(file.kernel).unwrap_or_default();
     let log = log(dmesg);
     let (source, kind) = (source.into(), RecordingKind::Oracle);
-    Ok(Recording { source, kind, kernel, page_bytes: None, log, captures })
+    Ok(Recording { source, kind, kernel, page_bytes: None, lost_events: 0, log, captures })
 }
 
 /// The kernel's release, from its version or from the log's first line.

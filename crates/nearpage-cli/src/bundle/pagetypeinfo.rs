@@ -3,7 +3,7 @@
 use nearpage::units::{NodeId, ZoneKind};
 use nearpage_linux::sysfs::{SysfsError, TextFile, words};
 
-use super::buddyinfo::{block_count, zone_heading};
+use super::buddyinfo::{block_count, check_orders, zone_heading};
 
 /// What the text tells. Migratetypes are named as the kernel names them.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -60,7 +60,10 @@ pub fn parse_pagetypeinfo(file: &TextFile) -> Result<TypeCounts, SysfsError> {
         } else if let Some(names) = text.strip_prefix("Number of blocks type") {
             columns = names.split_whitespace().map(String::from).collect();
         } else if text.starts_with("Node ") && text.contains(" type ") {
-            counts.free.push(parse_free(file, line, text)?);
+            let list = parse_free(file, line, text)?;
+            let orders = counts.free.first().map_or(list.blocks.len(), |first| first.blocks.len());
+            check_orders(file, line, text, &list.blocks, orders)?;
+            counts.free.push(list);
         } else if text.starts_with("Node ") {
             counts.pageblocks.push(parse_pageblocks(file, line, text, &columns)?);
         }
@@ -143,6 +146,15 @@ Node 0, zone      DMA            1            7
         let by_type = vec![("Unmovable".into(), 1), ("Movable".into(), 7)];
         let expected = Pageblocks { node: NodeId(0), kind: ZoneKind::Dma, by_type };
         assert_eq!(counts.pageblocks, [expected]);
+    }
+
+    #[test]
+    fn a_list_that_is_cut_off_is_told() {
+        let text = TEXT.replace(">100000      5", ">100000");
+        assert_eq!(
+            parse(&text).unwrap_err(),
+            "pagetypeinfo:6:59: found \"\", expected 3 orders as in the lines before"
+        );
     }
 
     #[test]

@@ -294,6 +294,7 @@ fn compare(
 ) -> Result<Fidelity, CommandError> {
     let before = bundle.recording.capture(Some("before"))?.machine()?;
     let after = bundle.recording.capture(Some("after")).ok();
+    let after = after.filter(|_| replayed.survey.is_whole);
     let machine = after.map(|after| after.machine()).transpose()?;
     let free_after = after.map(|after| free_pages_after(after, start)).transpose()?.flatten();
     let truth = Truth {

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::compress::zstd;
 use super::error::RecordError;
+use super::system;
 
 const ENDING: &str = ".tar.zst";
 /// How many numbers are tried behind a name.
@@ -57,6 +58,7 @@ impl Output {
                 let folder = folder_of(path).display();
                 Err(refused(format!("there is no folder {folder}; make it first (mkdir -p)")))
             }
+            Err(error) if is_for_root(&error) => Err(RecordError::NotRoot),
             Err(error) => Err(refused(format!("cannot be written: {error}"))),
         }
     }
@@ -75,6 +77,7 @@ impl Output {
             match OpenOptions::new().write(true).create_new(true).open(&path) {
                 Ok(file) => return Ok(Output { path, file, end: End::Removed }),
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                Err(error) if is_for_root(&error) => return Err(RecordError::NotRoot),
                 Err(error) => {
                     let why = format!("cannot be written: {error}; -o names another place");
                     return Err(RecordError::NoOutput { path, why });
@@ -109,6 +112,11 @@ impl Output {
         self.end = End::Finished;
         Ok(bytes)
     }
+}
+
+/// Whether what is refused here would not be to root, who is needed anyway: another place for the bundle does not help.
+fn is_for_root(error: &std::io::Error) -> bool {
+    error.kind() == ErrorKind::PermissionDenied && !system::is_root()
 }
 
 impl Drop for Output {

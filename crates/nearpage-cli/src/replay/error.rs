@@ -40,6 +40,28 @@ pub enum ReplayError {
         /// All blocks.
         blocks: u64,
     },
+    /// A trace that begins with a marker and ends before the other.
+    #[error(
+        "{input}: byte {offset}: the trace ends without the marker nearpage: after begin: it is cut off, expected all of it, \
+         or lost_events in meta.json"
+    )]
+    CutOff {
+        /// The trace.
+        input: String,
+        /// Its length.
+        offset: u64,
+    },
+    /// A trace without what a replay is driven by.
+    #[error(
+        "{input}: byte {offset}: the trace ends without an event of a block, expected kmem:mm_page_alloc and \
+         kmem:mm_page_free"
+    )]
+    NoBlocks {
+        /// The trace.
+        input: String,
+        /// Its length.
+        offset: u64,
+    },
     /// Nodes, CPUs or distances that no machine has.
     #[error("{input}: {error}")]
     Topology {

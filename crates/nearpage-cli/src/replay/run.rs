@@ -15,6 +15,7 @@ use super::machine::{Core, CoreZone, Held, fill_pageset};
 use super::old::OldLists;
 use super::recorded::{Bursts, Flow};
 use super::start::{Start, StartPageset};
+use super::strays::{Kind, Strays};
 use super::survey::Survey;
 use super::ticks::Ticks;
 use super::zones::ZoneMap;
@@ -55,7 +56,8 @@ pub struct RunCounts {
     pub split_frees: u64,
     /// Allocations of a block that the trace had not freed.
     pub realloc_of_live: u64,
-    /// Allocations that the core refused.
+    /// Allocations that the core refused below its marks. As the kernel gave the block, perhaps after reclaim of its own,
+    /// the core gives one with the right to everything, if it has any.
     pub refused_allocs: u64,
     /// Pages allocated in bulk.
     pub bulk_pages: u64,
@@ -64,15 +66,15 @@ pub struct RunCounts {
 /// What a kernel or a run came to as a whole.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Totals {
-    /// Times that a zone's lock was taken to move pages.
-    pub lock_acquisitions: u64,
+    /// Times that a zone's lock was taken to move pages, if that is known.
+    pub lock_acquisitions: Option<u64>,
     /// Most pages that moved in one hold, if that is known.
     pub most_pages_per_hold: Option<u64>,
-    /// Trips of pagesets to their zones for pages.
+    /// Trips of pagesets to their zones for pages, as a kernel's log tells them: runs of lines.
     pub refills: u64,
     /// Pages of those.
     pub refill_pages: u64,
-    /// Trips of pagesets to their zones with pages.
+    /// Trips of pagesets to their zones with pages, likewise: a run may be many holds of the lock.
     pub drains: u64,
     /// Pages of those.
     pub drain_pages: u64,
@@ -112,9 +114,10 @@ pub struct Run<'m> {
     old: Vec<OldLists>,
     held: Held,
     blocks: Blocks,
+    strays: Strays,
     ticks: Ticks,
-    /// Zones on which background reclaim works.
-    reclaiming: Vec<(NodeId, ZoneKind)>,
+    /// Nodes on which background reclaim works.
+    reclaiming: Vec<Reclaim>,
     /// Pages of bulk allocations whose frames are not told, oldest first, by zone.
     untold: Vec<VecDeque<Pfn>>,
     /// How many there were, by zone.
@@ -133,6 +136,16 @@ struct Seen {
     refilled_pages: u64,
     drains: u64,
     drained_pages: u64,
+}
+
+/// Background reclaim at work.
+#[derive(Clone, Copy)]
+struct Reclaim {
+    node: NodeId,
+    /// The highest kind of zone that it works for.
+    kind: ZoneKind,
+    /// Until then it is at work even if the node is balanced: the trace says so.
+    until_ns: u64,
 }
 
 /// Who does something, and when.
@@ -184,6 +197,7 @@ impl<'m> Run<'m> {
             old,
             held,
             blocks: Blocks::default(),
+            strays: Strays::default(),
             ticks: Ticks::new(cpus, survey.begin_ns),
             reclaiming: Vec::new(),
             untold: vec![VecDeque::new(); zones],
@@ -234,13 +248,15 @@ impl<'m> Run<'m> {
         }
         self.core.platform().play(actor.cpu, actor.now_ns);
         let request = self.request(order, gfp, near);
-        match self.core.alloc(request) {
-            Ok(given) => {
-                self.counts.allocs += 1;
-                self.note_fallback(actor, given, request);
-                self.blocks.insert(pfn, CoreBlock { pfn: given, order });
-            }
-            Err(_) => self.counts.refused_allocs += 1,
+        let given = self.core.alloc(request).or_else(|_| {
+            self.counts.refused_allocs += 1;
+            let gfp = request.gfp.without(Gfp::NOMEMALLOC).or(Gfp::MEMALLOC);
+            self.core.alloc(Request { gfp, ..request })
+        });
+        if let Ok(given) = given {
+            self.counts.allocs += 1;
+            self.note_fallback(actor, given, request);
+            self.blocks.insert(pfn, CoreBlock { pfn: given, order });
         }
         let list = gfp.migratetype().and_then(|migratetype| list_index(order, migratetype));
         self.note_moves(actor, list);
@@ -300,6 +316,11 @@ impl<'m> Run<'m> {
         migratetype: Migratetype,
     ) {
         self.counts.frees += 1;
+        if !self.strays.is_empty()
+            && let Some(kind) = self.blocks.get(pfn).and_then(|block| self.kind(block))
+        {
+            self.strays.remove(kind, pfn);
+        }
         let block = match self.blocks.remove(pfn) {
             Some(block) if block.order == order => Some(block),
             Some(block) => {
@@ -326,7 +347,47 @@ impl<'m> Run<'m> {
         self.core.platform().play(actor.cpu, actor.now_ns);
         self.core.free(block.pfn, block.order).expect("the block was handed out or held");
         self.note_moves(actor, None);
-        self.note_balance();
+        self.note_balance(actor.now_ns);
+    }
+
+    /// Notes whether the block that stands for the one at `pfn`, recorded in `zone`, lies elsewhere.
+    pub fn note_place(&mut self, pfn: Pfn, zone: Option<usize>) {
+        if zone.is_some()
+            && let Some(block) = self.blocks.get(pfn)
+            && self.map.zone_of(block.pfn) != zone
+            && let Some(kind) = self.kind(block)
+        {
+            self.strays.insert(kind, pfn);
+        }
+    }
+
+    /// Lets a block of its recorded zone stand for the one at `pfn`, if there is one that stands for another: see
+    /// [`Strays`]. `places` tells the zones of recorded frames.
+    pub fn bring_home(&mut self, pfn: Pfn, order: Order, places: &ZoneMap) {
+        let (Some(mine), Some(home)) = (self.blocks.get(pfn), places.zone_of(pfn)) else { return };
+        let Some(kind) = self.kind(mine).filter(|kind| kind.0 != home && kind.1 == order) else {
+            return;
+        };
+        while let Some(other) = self.strays.take((home, kind.1, kind.2)) {
+            let block = self.blocks.get(other);
+            let of_home = |block: &CoreBlock| {
+                block.order == order && self.map.zone_of(block.pfn) == Some(home)
+            };
+            if let Some(block) = block.filter(of_home) {
+                self.blocks.insert(pfn, block);
+                self.blocks.insert(other, mine);
+                self.strays.remove(kind, pfn);
+                self.note_place(other, places.zone_of(other));
+                return;
+            }
+        }
+    }
+
+    fn kind(&self, block: CoreBlock) -> Option<Kind> {
+        let zone = self.map.zone_of(block.pfn)?;
+        let frames = self.core.zones()[zone].frames();
+        let migratetype = frames.pageblock(frames.number(block.pfn));
+        Some((zone, block.order, migratetype.index() as u8))
     }
 
     /// A block that was allocated before the window.
@@ -464,13 +525,25 @@ impl<'m> Run<'m> {
     fn note_reclaim(&mut self) {
         while let Some((node, kind)) = self.core.platform().take_asked() {
             let Some(index) = self.core.topology().index_of(node) else { continue };
-            if self.reclaiming.iter().any(|(of, _)| *of == node)
+            if self.reclaiming.iter().any(|reclaim| reclaim.node == node)
                 || self.core.is_balanced(index, Order(0), kind)
             {
                 continue;
             }
             self.set_reclaim(node, kind, true);
-            self.reclaiming.push((node, kind));
+            self.reclaiming.push(Reclaim { node, kind, until_ns: 0 });
+        }
+    }
+
+    /// The kernel's reclaim is seen to work on a node until some time, whether the core would have woken it by now or not.
+    /// While it does, pagesets of the node's zones are kept small: what it frees is to reach the free lists.
+    pub fn note_reclaimer(&mut self, node: NodeId, until_ns: u64) {
+        if let Some(reclaim) = self.reclaiming.iter_mut().find(|reclaim| reclaim.node == node) {
+            reclaim.until_ns = until_ns;
+        } else {
+            let kind = ZoneKind::Movable;
+            self.set_reclaim(node, kind, true);
+            self.reclaiming.push(Reclaim { node, kind, until_ns });
         }
     }
 
@@ -486,11 +559,13 @@ impl<'m> Run<'m> {
         }
     }
 
-    fn note_balance(&mut self) {
+    fn note_balance(&mut self, now_ns: u64) {
         let mut at = 0;
-        while let Some(&(node, kind)) = self.reclaiming.get(at) {
+        while let Some(&Reclaim { node, kind, until_ns }) = self.reclaiming.get(at) {
             let index = self.core.topology().index_of(node);
-            if index.is_some_and(|index| self.core.is_balanced(index, Order(0), kind)) {
+            let is_balanced =
+                index.is_some_and(|index| self.core.is_balanced(index, Order(0), kind));
+            if is_balanced && now_ns >= until_ns {
                 self.set_reclaim(node, kind, false);
                 self.reclaiming.swap_remove(at);
             } else {
@@ -533,17 +608,18 @@ impl<'m> Run<'m> {
         pairs.fold(Fallbacks::default(), |sum, (from, to)| sum.plus(self.core.fallbacks(from, to)))
     }
 
-    /// What the run came to, for comparison with other machines and rules.
+    /// What the run came to, for comparison with other machines and rules, after [`finish`](Self::finish).
     pub fn totals(&self) -> Totals {
         let stats = self.core.totals();
         let topology = self.core.topology();
+        let flow = self.flows.iter().fold(Flow::default(), |sum, flow| sum.plus(*flow));
         let mut totals = Totals {
-            lock_acquisitions: stats.lock_acquisitions,
+            lock_acquisitions: Some(stats.lock_acquisitions),
             most_pages_per_hold: Some(stats.most_pages_per_hold.0),
-            refills: stats.refills,
-            refill_pages: stats.refilled_pages.0,
-            drains: stats.drains,
-            drain_pages: stats.drained_pages.0,
+            refills: flow.refills,
+            refill_pages: flow.refill_pages,
+            drains: flow.drains,
+            drain_pages: flow.drain_pages,
             cached_bytes: stats.cached_pages.bytes(self.core.page_shift()),
             remote_pages: self.remote_pages,
             reasons: self.reasons(),

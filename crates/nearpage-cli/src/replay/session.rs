@@ -13,6 +13,7 @@ use super::recorded::{Bursts, Flow};
 use super::run::{Actor, Near, Run, RunCounts, Totals, ZoneChoice, preferred};
 use super::source::Bundle;
 use super::start::Start;
+use super::strays::{is_of_one_node, reclaimed_node};
 use super::survey::{Survey, Window};
 use crate::trace::{Event, TraceCounts, TraceEvent, read_trace};
 
@@ -183,9 +184,9 @@ impl Session<'_, '_> {
         self.explainer = Some(explainer);
     }
 
-    /// A CPU is seen to run. What is predicted does not count as a sign of it: the same comes out without.
+    /// A CPU is seen to run.
     fn note_running(&mut self, event: &TraceEvent<'_>) {
-        if !is_predicted(&event.event) && self.node_of(event.cpu).is_some() {
+        if is_of_blocks(&event.event) && self.node_of(event.cpu).is_some() {
             let actor = actor(event);
             self.runs.iter_mut().for_each(|(run, _)| run.note_running(actor));
         }
@@ -203,12 +204,26 @@ impl Session<'_, '_> {
                 let zone = self.zone_of(pfn);
                 self.note_alloc(actor, zone, order.pages().0, gfp);
                 let near = self.near(zone, gfp);
-                self.runs.iter_mut().for_each(|(run, _)| run.alloc(actor, pfn, order, gfp, near));
+                for (run, _) in &mut self.runs {
+                    run.alloc(actor, pfn, order, gfp, near);
+                    run.note_place(pfn, zone);
+                }
             }
             Event::Free { pfn, order } => {
                 self.recorded.freed_pages += order.pages().0;
                 let (zone, of) = (self.zone_of(pfn), self.survey.type_of(pfn));
-                self.runs.iter_mut().for_each(|(run, _)| run.free(actor, pfn, order, zone, of));
+                let is_of_one_node = is_of_one_node(event.comm);
+                let pass = reclaimed_node(event.comm)
+                    .and_then(|node| Some((node, self.survey.end_of_pass(node, actor.now_ns)?)));
+                for (run, _) in &mut self.runs {
+                    if let Some((node, end_ns)) = pass {
+                        run.note_reclaimer(node, end_ns);
+                    }
+                    if is_of_one_node {
+                        run.bring_home(pfn, order, &self.start.map);
+                    }
+                    run.free(actor, pfn, order, zone, of);
+                }
             }
             Event::Bulk { gfp, node, .. } => {
                 self.bulk.insert(actor.pid, (gfp, node));
@@ -382,9 +397,11 @@ impl Session<'_, '_> {
     }
 }
 
-/// Whether an event tells of what a replay predicts.
-pub(super) fn is_predicted(event: &Event<'_>) -> bool {
-    matches!(event, Event::ZoneLocked { .. } | Event::PcpuDrain { .. } | Event::Extfrag { .. })
+/// Whether an event is of those that a prediction comes from: who allocated and freed. That a CPU is seen to run counts
+/// with these alone, or a bundle with events of locks or objects would be predicted in another way.
+pub(super) fn is_of_blocks(event: &Event<'_>) -> bool {
+    use Event::{Alloc, Bulk, BulkDone, Free};
+    matches!(event, Alloc { .. } | Free { .. } | Bulk { .. } | BulkDone { .. })
 }
 
 fn actor(event: &TraceEvent<'_>) -> Actor {

@@ -158,6 +158,13 @@ fn parse_samples(name: &str, text: &str) -> Result<Vec<Sample>, ReplayError> {
         let zones = zoneinfo::parse(&file).map_err(BundleError::from)?;
         samples.push(Sample { number, zones });
     }
+    if samples.is_empty() && !text.trim().is_empty() {
+        return Err(ReplayError::Incomplete {
+            input: format!("{name}: byte 0"),
+            what: "has no samples".into(),
+            expected: "# sample K uptime S, then the text of /proc/zoneinfo",
+        });
+    }
     Ok(samples)
 }
 
@@ -172,5 +179,7 @@ mod tests {
         assert_eq!(samples.len(), 2);
         assert_eq!((samples[0].number, samples[0].zones[0].free), (1, Some(7)));
         assert!(parse_samples("s", "# sample x\n").is_err());
+        assert!(parse_samples("s", "\0\0").is_err());
+        assert!(parse_samples("s", "\n").unwrap().is_empty());
     }
 }

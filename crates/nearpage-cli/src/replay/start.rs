@@ -388,7 +388,11 @@ impl FreeLists {
             return Err(incomplete(input, what, "each populated zone in before/buddyinfo"));
         };
         let counts = self.pageblocks.iter().find(|entry| (entry.0, entry.1) == (node, kind));
-        Ok((*blocks, counts.map_or([0; Migratetype::COUNT], |entry| entry.2)))
+        let Some((_, _, counts)) = counts else {
+            let what = format!("node {node} zone {} has no pageblocks", kind.name());
+            return Err(incomplete(input, what, "each populated zone in before/pagetypeinfo"));
+        };
+        Ok((*blocks, *counts))
     }
 }
 

@@ -4,13 +4,14 @@ use std::collections::HashMap;
 
 use nearpage::frame::Migratetype;
 use nearpage::pcp::{LISTS, list_index};
-use nearpage::units::{CpuId, PAGEBLOCK_ORDER, Pfn};
+use nearpage::units::{CpuId, NodeId, PAGEBLOCK_ORDER, Pfn};
 
 use super::error::ReplayError;
 use super::guess::Demand;
 use super::old_pages::OldPages;
 use super::source::Bundle;
 use super::start::Start;
+use super::strays::reclaimed_node;
 use crate::trace::{Event, TraceEvent, read_trace};
 
 /// What a trace has, found in the first pass.
@@ -18,6 +19,8 @@ use crate::trace::{Event, TraceEvent, read_trace};
 pub struct Survey {
     /// Whether it has the markers between which `before` and `after` were read.
     pub has_window: bool,
+    /// Whether the window ends before the trace does: otherwise nothing tells what `after` is the end of.
+    pub is_whole: bool,
     /// The time of the window's first event.
     pub begin_ns: u64,
     /// The time of its last one.
@@ -36,7 +39,14 @@ pub struct Survey {
     pub has_objects: bool,
     /// Where page descriptors lie, if the trace has their addresses.
     descriptors: Option<u64>,
+    /// When background reclaim freed blocks, by node: begin and end of each pass.
+    passes: HashMap<NodeId, Vec<[u64; 2]>>,
 }
+
+/// Background reclaim that frees nothing for so long rests: its blocks come microseconds apart, in batches a few
+/// milliseconds apart at most, and when it rests it sleeps for a tenth of a second unless it is woken
+/// (`mm/vmscan.c: kswapd_try_to_sleep`, 6.12).
+const REST_NS: u64 = 30_000_000;
 
 /// What went through a list of a pageset.
 #[derive(Clone, Copy, Debug, Default)]
@@ -103,6 +113,11 @@ impl Survey {
                 }
                 if !window.is_over {
                     survey.note_demand(start, event);
+                    if let Event::Free { .. } = event.event
+                        && let Some(node) = reclaimed_node(event.comm)
+                    {
+                        survey.note_reclaim(node, event.time_ns);
+                    }
                 }
                 if !window.is_over {
                     survey.end_ns = event.time_ns;
@@ -116,7 +131,9 @@ impl Survey {
                 }
                 Ok(())
             })?;
-            survey.check_machine(name)?;
+            survey.is_whole = !survey.has_window || window.is_over;
+            let told_losses = counts.lost_events + counts.lost_lines + bundle.recording.lost_events;
+            survey.check(name, counts.bytes, told_losses > 0)?;
             Ok(counts)
         })?;
         if !survey.has_window {
@@ -128,15 +145,37 @@ impl Survey {
         Ok(survey)
     }
 
-    /// A trace of which most is of no zone is not of this machine.
-    fn check_machine(&self, input: &str) -> Result<(), ReplayError> {
+    /// A trace that is cut off, has nothing of pages, or is not of this machine: most of it is of no zone.
+    fn check(&self, input: &str, bytes: u64, told_losses: bool) -> Result<(), ReplayError> {
         let [foreign, blocks] = self.foreign_blocks;
+        if blocks == 0 {
+            return Err(ReplayError::NoBlocks { input: input.into(), offset: bytes });
+        }
         match self.first_foreign {
             Some(offset) if foreign > blocks / 2 => {
                 Err(ReplayError::OtherMachine { input: input.into(), offset, foreign, blocks })
             }
+            _ if !self.is_whole && !told_losses => {
+                Err(ReplayError::CutOff { input: input.into(), offset: bytes })
+            }
             _ => Ok(()),
         }
+    }
+
+    fn note_reclaim(&mut self, node: NodeId, now_ns: u64) {
+        let passes = self.passes.entry(node).or_default();
+        match passes.last_mut() {
+            Some([_, end]) if now_ns < *end + REST_NS => *end = now_ns.max(*end),
+            _ => passes.push([now_ns, now_ns]),
+        }
+    }
+
+    /// When the pass of a node's background reclaim ends that is under way at a time.
+    pub(super) fn end_of_pass(&self, node: NodeId, now_ns: u64) -> Option<u64> {
+        let passes = self.passes.get(&node)?;
+        let after = passes.partition_point(|[begin, _]| *begin <= now_ns);
+        let [_, end] = passes.get(after.checked_sub(1)?)?;
+        (now_ns <= *end).then_some(*end)
     }
 
     fn note_type(&mut self, pfn: Pfn, migratetype: u8) {
@@ -208,5 +247,27 @@ impl Survey {
     pub(super) fn frame_of(&self, descriptor: u64) -> Option<Pfn> {
         let offset = descriptor.checked_sub(self.descriptors?).filter(|_| descriptor != 0)?;
         (offset % DESCRIPTOR_BYTES == 0).then_some(Pfn(offset / DESCRIPTOR_BYTES))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passes_of_reclaim_end_with_their_last_block() {
+        let mut survey = Survey::default();
+        let node = NodeId(3);
+        // Two passes; a line out of order belongs to the one that is under way.
+        for ms in [100, 101, 110, 105, 120, 200, 229] {
+            survey.note_reclaim(node, ms * 1_000_000);
+        }
+        let end = |ms: u64| survey.end_of_pass(node, ms * 1_000_000).map(|ns| ns / 1_000_000);
+        assert_eq!(
+            [99, 100, 115, 120, 121].map(end),
+            [None, Some(120), Some(120), Some(120), None]
+        );
+        assert_eq!([199, 200, 229, 230].map(end), [None, Some(229), Some(229), None]);
+        assert_eq!(survey.end_of_pass(NodeId(0), 0), None);
     }
 }

@@ -15,7 +15,7 @@ use super::error::ReplayError;
 use super::guess::Guess;
 use super::machine::Memory;
 use super::run::{Actor, Near, Run, RunCounts, Totals};
-use super::session::{BULK_PAGES_MOST, is_predicted, with_type};
+use super::session::{BULK_PAGES_MOST, is_of_blocks, with_type};
 use super::setting::Setting;
 use super::source::Bundle;
 use super::start::{Start, StartPageset, StartZone};
@@ -64,6 +64,8 @@ pub struct Answer {
     pub model: Model,
     /// Which CPU plays which, in words; `None` on the recorded machine.
     pub cpus: Option<String>,
+    /// The other machine, if it is another, and log2 of the bytes of its pages.
+    pub machine: Option<(TopologyBuf, u32)>,
 }
 
 /// Replays a bundle as wished. `recorded` is its start state and `settings` are its kernel's.
@@ -111,7 +113,8 @@ pub fn ask(
     run.finish();
     let (totals, counts) = (run.totals(), run.counts);
     let cpus = (is_elsewhere || repeat > 1).then(|| map.describe());
-    Ok(Answer { totals, counts, model: start.model, cpus })
+    let machine = is_elsewhere.then(|| (start.topology.clone(), start.page_shift));
+    Ok(Answer { totals, counts, model: start.model, cpus, machine })
 }
 
 fn with_memory(topology: &TopologyBuf) -> Vec<NodeId> {
@@ -136,7 +139,7 @@ impl Player<'_, '_> {
     fn note(&mut self, event: &TraceEvent<'_>, copy: u32) {
         let cpu = self.cpu(event.cpu, event.pid, copy);
         let actor = Actor { cpu, pid: event.pid, now_ns: event.time_ns };
-        if !is_predicted(&event.event) {
+        if is_of_blocks(&event.event) {
             self.run.note_running(actor);
         }
         let of_copy = |pfn: Pfn| Pfn(pfn.0 + u64::from(copy) * COPY_FRAMES);
@@ -325,16 +328,16 @@ impl Costs {
     /// one; filling and freeing in order, per page, less the operation.
     pub const BENCH: Costs = Costs {
         name: "bench/pages.txt",
-        operation_ns: 3.5,
-        hold_ns: 28.0,
-        refill_page_ns: 0.9,
-        drain_page_ns: 3.0,
+        operation_ns: 2.7,
+        hold_ns: 33.2,
+        refill_page_ns: 0.7,
+        drain_page_ns: 2.7,
     };
 
     /// Model time of what was done, in milliseconds, if one CPU did it all. Waiting is not in it.
     pub fn milliseconds(&self, totals: &Totals) -> f64 {
         let ns = totals.operations as f64 * self.operation_ns
-            + totals.lock_acquisitions as f64 * self.hold_ns
+            + totals.lock_acquisitions.unwrap_or(0) as f64 * self.hold_ns
             + totals.refill_pages as f64 * self.refill_page_ns
             + totals.drain_pages as f64 * self.drain_page_ns;
         ns / 1e6

@@ -33,6 +33,8 @@ pub struct WhatIfTable {
     pub title: String,
     /// What each row is, and its three figures.
     pub rows: Vec<(String, [String; 3])>,
+    /// The other machine, if it is another.
+    pub machine: Option<MachineView>,
 }
 
 /// The page.
@@ -53,6 +55,7 @@ pub fn page_of(replay: &ReplayPage<'_>, origin: &Origin) -> String {
         @if let Some(what_if) = &replay.what_if {
             h2 { "What if: " (what_if.title) }
             (table(&["", "recorded", "model", "what if"], &what_if.rows.iter().map(what_if_cells).collect::<Vec<_>>()))
+            @if let Some(machine) = &what_if.machine { (machine.draw("what if")) }
         }
         @if let Some(objects) = &replay.objects {
             h2 { "Objects" }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{nearpage, trace, unpack_shipped};
+use super::{nearpage, replayed, trace, unpack_shipped};
 
 /// The message of a replay that must fail.
 fn refused(bundle: &Path) -> String {
@@ -33,6 +33,51 @@ fn damage_is_told_with_its_byte() {
     // The magic number of zstd and nothing behind it.
     let message = refused_as(&[0x28, 0xb5, 0x2f, 0xfd, 0]);
     assert!(message.contains("byte 0: "), "{message}");
+}
+
+/// A trace that ends between two lines is cut off all the same: its other marker is missing. Unless it says that it
+/// lost events: then what there is of it is replayed, and nothing is known of the end.
+#[test]
+fn a_trace_that_ends_too_early_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let bundle = unpack_shipped(folder.path());
+    let text = trace(&bundle);
+    let path = bundle.join("trace.txt");
+    let end = text[..text.len() / 2].rfind('\n').unwrap() + 1;
+    std::fs::write(&path, &text[..end]).unwrap();
+    let message = refused(&bundle);
+    assert!(message.contains(&format!("byte {end}: the trace ends without")), "{message}");
+    std::fs::write(&path, format!("{}CPU:1 [LOST 12 EVENTS]\n", &text[..end])).unwrap();
+    let report = replayed(&bundle);
+    assert_eq!(report["trace"]["lost_events"], 12);
+    let rows = report["fidelity"]["rows"].as_array().unwrap();
+    let of = |quantity: &str| rows.iter().find(|row| row["quantity"] == quantity).unwrap();
+    assert!(of("free_pages")["recorded"].is_null() && of("numa_hit")["recorded"].is_null());
+    assert!(of("refill_pages")["recorded"].as_u64() > Some(1000));
+    // Markers, and nothing of pages.
+    let markers: Vec<&str> = text.lines().filter(|line| line.contains("nearpage: ")).collect();
+    std::fs::write(&path, markers.join("\n")).unwrap();
+    let message = refused(&bundle);
+    assert!(message.contains("without an event of a block"), "{message}");
+}
+
+#[test]
+fn captures_that_are_cut_off_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let bundle = unpack_shipped(folder.path());
+    for (name, what) in [("buddyinfo", "11 orders"), ("pagetypeinfo", "node 1 zone DMA32 has no")] {
+        let path = bundle.join("before").join(name);
+        let content = std::fs::read_to_string(&path).unwrap();
+        let last = content.rfind("Node 1, zone").unwrap();
+        // Within the last zone's line, which has all orders; before it, if it is the only one that tells.
+        let cut = if name == "buddyinfo" { last + 60 } else { last };
+        std::fs::write(&path, &content[..cut]).unwrap();
+        let message = refused(&bundle);
+        assert!(message.contains("before") && message.contains(what), "{name}: {message}");
+        std::fs::write(&path, content).unwrap();
+    }
+    std::fs::write(bundle.join("samples.txt"), [0; 4096]).unwrap();
+    assert!(refused(&bundle).contains("samples.txt: byte 0: has no samples"));
 }
 
 #[test]

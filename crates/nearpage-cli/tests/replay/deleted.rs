@@ -7,9 +7,8 @@ use serde_json::Value;
 
 use super::{replayed, trace, unpack_shipped};
 
-/// Events that tell of what is predicted.
-const PREDICTED: [&str; 3] =
-    ["mm_page_alloc_zone_locked:", "mm_page_pcpu_drain:", "mm_page_alloc_extfrag:"];
+/// What a prediction comes from.
+const NEEDED: [&str; 4] = [" mm_page_alloc: ", " mm_page_free: ", " nearpage_bulk", "nearpage: "];
 
 /// By quantity, place and moment: a value of each row.
 fn values(report: &Value, key: &str) -> BTreeMap<String, Value> {
@@ -20,7 +19,7 @@ fn values(report: &Value, key: &str) -> BTreeMap<String, Value> {
 
 fn delete_what_is_compared(bundle: &Path) {
     let text = trace(bundle);
-    let is_kept = |line: &&str| !PREDICTED.iter().any(|event| line.contains(event));
+    let is_kept = |line: &&str| NEEDED.iter().any(|event| line.contains(event));
     let kept: Vec<&str> = text.lines().filter(is_kept).collect();
     assert!(kept.len() < text.lines().count());
     std::fs::write(bundle.join("trace.txt"), kept.join("\n") + "\n").unwrap();

@@ -78,7 +78,9 @@ fn any_bundle_is_replayed_or_refused() {
     let begin = text.find("nearpage: before begin").unwrap();
     let kept = text[..begin].lines().count().saturating_sub(1);
     let lines: Vec<&str> = text.lines().skip(kept).take(LINES).collect();
-    std::fs::write(bundle.join("trace.txt"), lines.join("\n") + "\n" + OBJECTS).unwrap();
+    let end = text.lines().find(|line| line.contains("nearpage: after begin")).unwrap();
+    let part = format!("{}\n{OBJECTS}{end}\n", lines.join("\n"));
+    std::fs::write(bundle.join("trace.txt"), part).unwrap();
     play(&bundle).unwrap();
     let whole = FILES.map(|name| std::fs::read_to_string(bundle.join(name)).unwrap());
     let first = number("NEARPAGE_FUZZ_SEED").unwrap_or(0);

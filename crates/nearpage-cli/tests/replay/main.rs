@@ -7,6 +7,7 @@ mod fuzz;
 mod musts;
 mod objects;
 mod rate;
+mod whatif;
 
 use std::path::{Path, PathBuf};
 use std::process::Output;

@@ -76,7 +76,7 @@ struct WhatIfJson<'a> {
 
 #[derive(Serialize)]
 struct TotalsJson {
-    lock_acquisitions: u64,
+    lock_acquisitions: Option<u64>,
     most_pages_per_hold: Option<u64>,
     refills: u64,
     refill_pages: u64,

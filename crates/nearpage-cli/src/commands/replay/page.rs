@@ -18,7 +18,9 @@ pub(super) fn render(report: &Report, samples: &[Sample]) -> String {
     let what_if = report.what_if.as_ref().map(|answer| {
         let cpus = answer.cpus.as_deref().map(|cpus| format!(", CPUs: {cpus}"));
         let title = format!("model {}{}", answer.model.name, cpus.unwrap_or_default());
-        WhatIfTable { title, rows: text::what_if_rows(report, answer) }
+        let machine = answer.machine.as_ref();
+        let machine = machine.map(|(topology, shift)| MachineView::of_topology(topology, *shift));
+        WhatIfTable { title, rows: text::what_if_rows(report, answer), machine }
     });
     let page = ReplayPage {
         name: report.bundle.name(),

@@ -148,7 +148,7 @@ fn text(bundle: &Bundle, start: &Start, points: &[Point]) -> String {
             "{} {:<width$} {:>12} {:>14} {:>10} {:>10} {:>12} {:>12.2}",
             if is_best(point, points) { "*" } else { " " },
             point.given.join(" "),
-            totals.lock_acquisitions,
+            totals.lock_acquisitions.unwrap_or(0),
             totals.most_pages_per_hold.unwrap_or(0),
             totals.refills,
             totals.drains,
@@ -203,7 +203,7 @@ mod tests {
         let point = |locks, pages| Point {
             given: Vec::new(),
             totals: Totals {
-                lock_acquisitions: locks,
+                lock_acquisitions: Some(locks),
                 most_pages_per_hold: Some(pages),
                 ..Totals::default()
             },

@@ -105,6 +105,13 @@ pub(super) fn heading(out: &mut String, report: &Report) {
     if !survey.has_window {
         let _ = writeln!(out, "the trace has no markers: all of it is taken for the window");
     }
+    if !survey.is_whole {
+        let lost = report.bundle.recording.lost_events;
+        let _ = writeln!(
+            out,
+            "the trace ends before the marker of after ({lost} events lost, says meta.json): nothing is compared with after"
+        );
+    }
     if report.placement_disagrees() {
         let _ = writeln!(
             out,
@@ -173,10 +180,7 @@ pub(super) fn what_if_rows(report: &Report, answer: &Answer) -> Vec<(String, [St
         let show = |value: Option<u64>| value.map_or("-".to_owned(), |value| value.to_string());
         rows.push((what.to_owned(), values.map(show)));
     };
-    add(
-        "zone-lock acquisitions",
-        [None, Some(model.lock_acquisitions), Some(answer.totals.lock_acquisitions)],
-    );
+    add("zone-lock acquisitions", all.map(|of| of.lock_acquisitions));
     add("most pages per hold", all.map(|of| of.most_pages_per_hold));
     add("refills", all.map(|of| Some(of.refills)));
     add("refill pages", all.map(|of| Some(of.refill_pages)));
