@@ -56,8 +56,7 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         // Waits for whoever uses it.
-        let kept = self.objects.lock().take();
-        drop(kept);
+        *self.objects.lock() = None;
     }
 }
 
