@@ -24,7 +24,6 @@ mod upkeep;
 
 use std::fmt;
 use std::ptr::NonNull;
-use std::sync::Arc;
 
 use nearpage::alloc::{Access, CpuError};
 use nearpage::error::UnknownNode;
@@ -61,9 +60,20 @@ pub(crate) enum Shape<'a> {
     LockedHardened(Core<'a, LockedStorage, true>),
 }
 
+impl<'a> Shape<'a> {
+    fn twin(&self) -> Shape<'a> {
+        match self {
+            Self::Rseq(core) => Shape::Rseq(core.twin()),
+            Self::RseqHardened(core) => Shape::RseqHardened(core.twin()),
+            Self::Locked(core) => Shape::Locked(core.twin()),
+            Self::LockedHardened(core) => Shape::LockedHardened(core.twin()),
+        }
+    }
+}
+
 /// The same on that of a slab allocator.
 macro_rules! with_slab {
-    ($slab:expr, $core:ident => $body:expr) => { with_shape!(&*$slab.shape, $core => $body) };
+    ($slab:expr, $core:ident => $body:expr) => { with_shape!(&$slab.shape, $core => $body) };
 }
 
 /// Caches of objects on a memory. A memory can have one in its life.
@@ -86,7 +96,7 @@ pub struct SlabAllocator<'a> {
     // Dropped in this order: whoever looks after it, forks and the core refer to the metadata.
     _place: Place,
     _registration: Registration,
-    shape: Arc<Shape<'a>>,
+    shape: Shape<'a>,
     memory: &'a Memory,
     _metadata: Vec<Region>,
 }
@@ -118,7 +128,6 @@ impl Memory {
                 (Shape::LockedHardened(core), registration)
             }
         };
-        let shape = Arc::new(shape);
         Ok(SlabAllocator {
             _place: Place::take(&self.objects, &shape),
             _registration: registration,

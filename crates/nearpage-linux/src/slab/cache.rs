@@ -54,7 +54,7 @@ impl<'s> KmemCache<'s> {
         slab: &'s SlabAllocator<'_>,
         options: CacheOptions,
     ) -> Result<Self, CreateError> {
-        let shape = match &*slab.shape {
+        let shape = match &slab.shape {
             Shape::Rseq(core) => CacheShape::Rseq(core, core.create(options)?),
             Shape::RseqHardened(core) => CacheShape::RseqHardened(core, core.create(options)?),
             Shape::Locked(core) => CacheShape::Locked(core, core.create(options)?),

@@ -41,7 +41,7 @@ pub struct SizeClasses<'s> {
 
 impl<'s> SizeClasses<'s> {
     pub(super) fn create(slab: &'s SlabAllocator<'_>) -> Result<Self, CreateError> {
-        let shape = match &*slab.shape {
+        let shape = match &slab.shape {
             Shape::Rseq(core) => ClassesShape::Rseq(core, slab::SizeClasses::new(core)?),
             Shape::RseqHardened(core) => {
                 ClassesShape::RseqHardened(core, slab::SizeClasses::new(core)?)

@@ -27,7 +27,7 @@ const REAP_PERIOD: Duration = Duration::from_nanos(REAP_PERIOD_NS);
 pub(crate) struct Objects(Arc<Mutex<Option<Kept>>>);
 
 struct Kept {
-    shape: Arc<Shape<'static>>,
+    shape: Shape<'static>,
     /// Address of the platform.
     platform: usize,
     reaped: Instant,
@@ -42,12 +42,11 @@ pub(super) struct Place {
 impl Place {
     /// Takes the place; to be done after the slab allocator takes part in forks: locks of what was made later are
     /// taken first.
-    pub(super) fn take(objects: &Objects, shape: &Arc<Shape<'_>>) -> Self {
+    pub(super) fn take(objects: &Objects, shape: &Shape<'_>) -> Self {
         let platform = address(shape);
         // SAFETY: the shape is used only while the memory that it borrows is where it was (`Objects::with`), by those
         // who have that memory.
-        let shape =
-            unsafe { std::mem::transmute::<Arc<Shape<'_>>, Arc<Shape<'static>>>(shape.clone()) };
+        let shape = unsafe { std::mem::transmute::<Shape<'_>, Shape<'static>>(shape.twin()) };
         *objects.lock() = Some(Kept { shape, platform, reaped: Instant::now() });
         let _registration = Registration::of(Box::new(objects.clone()));
         Self { objects: objects.clone(), _registration }
@@ -57,8 +56,7 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         // Waits for whoever uses it.
-        let kept = self.objects.lock().take();
-        drop(kept);
+        *self.objects.lock() = None;
     }
 }
 
@@ -76,7 +74,7 @@ impl Objects {
     /// Gives all back that caches keep; returns pages. `platform` is that of the memory.
     pub(crate) fn shrink<P: Platform>(&self, platform: &P) -> PageCount {
         let platform = std::ptr::from_ref(platform).addr();
-        let shrink = |kept: &mut Kept| with_shape!(&*kept.shape, core => core.shrink_all());
+        let shrink = |kept: &mut Kept| with_shape!(&kept.shape, core => core.shrink_all());
         self.with(platform, shrink).unwrap_or_default()
     }
 }
@@ -92,7 +90,7 @@ impl Memory {
             kept.reaped = Instant::now();
             for &cpu in cpus() {
                 // Stacks that cannot be had are reaped the next time.
-                let _ = with_shape!(&*kept.shape, core => core.reap_cpu(cpu));
+                let _ = with_shape!(&kept.shape, core => core.reap_cpu(cpu));
             }
         };
         self.objects.with(self.platform_address(), reap);
@@ -102,7 +100,7 @@ impl Memory {
     pub(crate) fn apply_object_budget(&self) {
         // Stacks that cannot be had are within it later.
         let apply = |kept: &mut Kept| {
-            let _ = with_shape!(&*kept.shape, core => core.apply_budget());
+            let _ = with_shape!(&kept.shape, core => core.apply_budget());
         };
         self.objects.with(self.platform_address(), apply);
     }

@@ -180,6 +180,12 @@ pub struct SlabAllocator<'a, 'm, P: Platform<Storage: ObjectStorage>> {
 }
 
 impl<'a, 'm, P: Platform<Storage: ObjectStorage>> SlabAllocator<'a, 'm, P> {
+    /// The same allocator once more, for a host that looks after it from elsewhere: nothing in the value changes, so one
+    /// is as good as the other.
+    pub fn twin(&self) -> Self {
+        Self { ..*self }
+    }
+
     /// The page allocator below.
     pub fn pages(&self) -> &'a PageAllocator<'m, P> {
         self.pages
