@@ -135,8 +135,7 @@ fn queue(unit: &Unit, samples: &Samples) -> Lines {
         Some(sample.longest_queue)
     });
     Lines {
-        title: "CPUs that waited for one lock at once (of a zone, or of slab lists), at most"
-            .into(),
+        title: "Longest queue at a lock, of a zone or a slab list".into(),
         moments: unit.name,
         series: vec![waiting],
     }
