@@ -76,7 +76,8 @@ impl Memory {
     }
 
     /// Limits the memory in use of a node or of all of them, with callers or cached by CPUs; see
-    /// [`nearpage::limit`].
+    /// [`nearpage::limit`]. A limit below what is out takes nothing back: what CPUs cache goes on being used unless it is
+    /// [drained](Self::drain_all) first.
     ///
     /// # Errors
     /// [`LimitError`]; nothing is changed then.
