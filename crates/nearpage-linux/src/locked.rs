@@ -5,7 +5,7 @@
 
 use nearpage::frame::ZoneFrames;
 use nearpage::pcp::serial::{CpuLock, CurrentCpu, Exclusion, Locked, TryLock};
-use nearpage::pcp::storage::{EachList, ListCounts, Pop, Push, Storage};
+use nearpage::pcp::storage::{EachList, Pop, Push, Storage};
 use nearpage::slab::ObjectStorage;
 use nearpage::sync::AtomicU32;
 use nearpage::units::{CpuId, Order};
@@ -130,27 +130,6 @@ impl Storage for LockedStorage {
         list.pop_cold(out)
     }
 
-    fn counts(list: &RingList<'_>) -> ListCounts {
-        list.counts()
-    }
-
-    #[inline]
-    fn count(list: &RingList<'_>) -> u32 {
-        list.count()
-    }
-
-    fn limit(list: &RingList<'_>) -> u32 {
-        list.limit()
-    }
-
-    fn set_limit(list: &RingList<'_>, blocks: u32) -> u32 {
-        list.set_limit(blocks)
-    }
-
-    fn capacity(list: &RingList<'_>) -> u32 {
-        list.capacity()
-    }
-
     fn for_each(list: &RingList<'_>, _frames: &ZoneFrames<'_>, each: &mut dyn FnMut(u32)) {
         list.for_each(each);
     }
@@ -194,18 +173,6 @@ impl ObjectStorage for LockedStorage {
 
     fn pop_oldest(&self, _on: &Locked<'_>, stack: &RingList<'_>, out: &mut [u32]) -> usize {
         stack.pop_cold(out)
-    }
-
-    fn stack_counts(stack: &RingList<'_>) -> ListCounts {
-        stack.counts()
-    }
-
-    fn stack_limit(stack: &RingList<'_>) -> u32 {
-        stack.limit()
-    }
-
-    fn set_stack_limit(stack: &RingList<'_>, entries: u32) -> u32 {
-        stack.set_limit(entries)
     }
 
     fn each_entry(stack: &RingList<'_>, each: &mut dyn FnMut(u32)) {

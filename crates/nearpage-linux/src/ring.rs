@@ -18,7 +18,7 @@
 
 use core::marker::PhantomData;
 
-use nearpage::pcp::storage::{ListCounts, Pop, Push};
+use nearpage::pcp::storage::{CountedList, ListCounts, Pop, Push};
 use nearpage::sync::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 use nearpage::units::{CpuId, Order};
 
@@ -172,8 +172,17 @@ impl<'m> RingList<'m> {
         taken
     }
 
-    /// What the list holds and has seen; exact when its CPU is quiet.
-    pub(crate) fn counts(&self) -> ListCounts {
+    /// Calls `each` for every entry, hottest first. Only while nobody uses the list.
+    pub(crate) fn for_each(&self, each: &mut dyn FnMut(u32)) {
+        let (cursor, cold) = self.ends();
+        for position in 1..=count_between(cursor, cold) as u64 {
+            each(self.entry(cursor.wrapping_sub(position)));
+        }
+    }
+}
+
+impl CountedList for RingList<'_> {
+    fn counts(&self) -> ListCounts {
         let (cursor, cold) = self.ends_together();
         let count = count_between(cursor, cold);
         let hot = cold.wrapping_add(count as u64);
@@ -181,38 +190,26 @@ impl<'m> RingList<'m> {
         ListCounts { count, pops, pushes: hot.wrapping_add(pops) }
     }
 
-    /// Entries on the list, about.
     #[inline]
-    pub(crate) fn count(&self) -> u32 {
+    fn count(&self) -> u32 {
         let (cursor, cold) = self.ends();
         count_between(cursor, cold).min(self.capacity())
     }
 
-    /// The most entries that `push` lets the list hold.
     #[inline(always)]
-    pub(crate) fn limit(&self) -> u32 {
+    fn limit(&self) -> u32 {
         self.limit.load(Ordering::Relaxed) as u32
     }
 
-    /// Sets that limit; returns what was set, at most what fits.
-    pub(crate) fn set_limit(&self, entries: u32) -> u32 {
+    fn set_limit(&self, entries: u32) -> u32 {
         let limit = entries.min(self.capacity());
         self.limit.store(limit as u16, Ordering::Relaxed);
         limit
     }
 
-    /// The most entries that fit.
     #[inline]
-    pub(crate) fn capacity(&self) -> u32 {
+    fn capacity(&self) -> u32 {
         self.mask as u32 + 1
-    }
-
-    /// Calls `each` for every entry, hottest first. Only while nobody uses the list.
-    pub(crate) fn for_each(&self, each: &mut dyn FnMut(u32)) {
-        let (cursor, cold) = self.ends();
-        for position in 1..=count_between(cursor, cold) as u64 {
-            each(self.entry(cursor.wrapping_sub(position)));
-        }
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use nearpage::frame::ZoneFrames;
 use nearpage::pcp::serial::{CurrentCpu, Exclusion, LinkedList, SerialStorage};
-use nearpage::pcp::storage::{EachList, ListCounts};
+use nearpage::pcp::storage::{CountedList, EachList};
 use nearpage::pcp::{Pop, Push, Storage};
 use nearpage::slab::ObjectStorage;
 use nearpage::slab::storage::ArrayStack;
@@ -84,13 +84,13 @@ impl<'w> SimStorage<'w> {
         if !world.is_hunted() {
             return change();
         }
-        let before = Inner::counts(list);
+        let before = list.counts();
         world.point();
-        assert_eq!(Inner::counts(list), before, "two are at the lists of one CPU");
+        assert_eq!(list.counts(), before, "two are at the lists of one CPU");
         let result = change();
-        let after = Inner::counts(list);
+        let after = list.counts();
         world.point();
-        assert_eq!(Inner::counts(list), after, "two are at the lists of one CPU");
+        assert_eq!(list.counts(), after, "two are at the lists of one CPU");
         result
     }
 }
@@ -184,27 +184,6 @@ impl<'w> Storage for SimStorage<'w> {
         self.change(list, || self.0.pop_cold(on, list, frames, out))
     }
 
-    fn counts(list: &LinkedList) -> ListCounts {
-        Inner::counts(list)
-    }
-
-    #[inline]
-    fn count(list: &LinkedList) -> u32 {
-        Inner::count(list)
-    }
-
-    fn limit(list: &LinkedList) -> u32 {
-        Inner::limit(list)
-    }
-
-    fn set_limit(list: &LinkedList, blocks: u32) -> u32 {
-        Inner::set_limit(list, blocks)
-    }
-
-    fn capacity(list: &LinkedList) -> u32 {
-        Inner::capacity(list)
-    }
-
     fn for_each(list: &LinkedList, frames: &ZoneFrames<'_>, each: &mut dyn FnMut(u32)) {
         Inner::for_each(list, frames, each);
     }
@@ -251,18 +230,6 @@ impl ObjectStorage for SimStorage<'_> {
 
     fn pop_oldest(&self, on: &Alone<'_>, stack: &ArrayStack<'_>, out: &mut [u32]) -> usize {
         self.0.pop_oldest(on, stack, out)
-    }
-
-    fn stack_counts(stack: &ArrayStack<'_>) -> ListCounts {
-        Inner::stack_counts(stack)
-    }
-
-    fn stack_limit(stack: &ArrayStack<'_>) -> u32 {
-        Inner::stack_limit(stack)
-    }
-
-    fn set_stack_limit(stack: &ArrayStack<'_>, entries: u32) -> u32 {
-        Inner::set_stack_limit(stack, entries)
     }
 
     fn each_entry(stack: &ArrayStack<'_>, each: &mut dyn FnMut(u32)) {

@@ -11,7 +11,7 @@ use crate::alloc::PageAllocator;
 use crate::buddy::BuddyError;
 use crate::frame::{FrameState, Migratetype, Place, Word, ZoneFrames};
 use crate::pagelock::{Key, WaitersBit};
-use crate::pcp::{LISTS, Storage, list_order};
+use crate::pcp::{CountedList, LISTS, Storage, list_order};
 use crate::platform::Platform;
 use crate::units::{CpuId, MAX_ORDER, NodeId, Order, PageCount, Pfn, ZoneKind};
 use crate::zone::Zone;
@@ -237,7 +237,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
                     }
                 });
                 result?;
-                let counted = P::Storage::counts(list).count;
+                let counted = list.counts().count;
                 if counted != found {
                     return Err(CheckError::ListCount { cpu: *cpu, list: index, counted, found });
                 }

@@ -22,8 +22,6 @@ pub type CoreZone<'m> = Zone<'m, ReplayPlatform>;
 
 /// A pageset of it.
 pub type CorePageset<'m> = Pageset<'m, ReplayPlatform>;
-/// How its pagesets are kept.
-pub type CoreStorage = <ReplayPlatform as Platform>::Storage;
 
 /// Memory for some cores of one machine.
 pub struct Memory<'s> {

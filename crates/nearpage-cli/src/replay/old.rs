@@ -1,8 +1,8 @@
 //! What is left in a pageset of the pages that it started with.
 
-use nearpage::pcp::{LISTS, Storage, list_order};
+use nearpage::pcp::{CountedList, LISTS, list_order};
 
-use super::machine::{CorePageset, CoreStorage};
+use super::machine::CorePageset;
 
 /// The lists of a pageset that may still hold pages of the start. They go when a list is found empty; and drains take
 /// the coldest pages first, which they are.
@@ -37,7 +37,7 @@ impl OldLists {
         }
         for (index, list) in pageset.lists().iter().enumerate() {
             if self.lists >> index & 1 == 1 {
-                let counts = CoreStorage::counts(list);
+                let counts = list.counts();
                 let came = self.started[index] + self.refilled[index] + counts.pushes;
                 let drained = came.saturating_sub(counts.pops + u64::from(counts.count));
                 if counts.count == 0 || drained >= self.started[index] {

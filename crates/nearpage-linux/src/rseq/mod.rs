@@ -28,7 +28,7 @@ pub use area::{Area, Unavailable};
 pub use limit::BareLists;
 
 use nearpage::frame::ZoneFrames;
-use nearpage::pcp::storage::{EachList, ListCounts, Pop, Push, Storage};
+use nearpage::pcp::storage::{EachList, Pop, Push, Storage};
 use nearpage::sync::{AtomicBool, AtomicU32, Ordering};
 use nearpage::units::{CpuId, Order};
 
@@ -183,27 +183,6 @@ impl Storage for RingStorage {
             MOVED => 0,
             taken => taken as usize,
         }
-    }
-
-    fn counts(list: &RingList<'_>) -> ListCounts {
-        list.counts()
-    }
-
-    #[inline]
-    fn count(list: &RingList<'_>) -> u32 {
-        list.count()
-    }
-
-    fn limit(list: &RingList<'_>) -> u32 {
-        list.limit()
-    }
-
-    fn set_limit(list: &RingList<'_>, blocks: u32) -> u32 {
-        list.set_limit(blocks)
-    }
-
-    fn capacity(list: &RingList<'_>) -> u32 {
-        list.capacity()
     }
 
     fn for_each(list: &RingList<'_>, _frames: &ZoneFrames<'_>, each: &mut dyn FnMut(u32)) {

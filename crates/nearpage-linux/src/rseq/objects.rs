@@ -1,6 +1,6 @@
 //! Stacks of objects as rings: the same sequences, on entries that are not frames.
 
-use nearpage::pcp::storage::{EachList, ListCounts, Pop, Push, Storage};
+use nearpage::pcp::storage::{EachList, Pop, Push, Storage};
 use nearpage::slab::ObjectStorage;
 use nearpage::sync::AtomicU32;
 use nearpage::units::CpuId;
@@ -47,18 +47,6 @@ impl ObjectStorage for RingStorage {
             MOVED => 0,
             taken => taken as usize,
         }
-    }
-
-    fn stack_counts(stack: &RingList<'_>) -> ListCounts {
-        stack.counts()
-    }
-
-    fn stack_limit(stack: &RingList<'_>) -> u32 {
-        stack.limit()
-    }
-
-    fn set_stack_limit(stack: &RingList<'_>, entries: u32) -> u32 {
-        stack.set_limit(entries)
     }
 
     fn each_entry(stack: &RingList<'_>, each: &mut dyn FnMut(u32)) {

@@ -2,7 +2,7 @@
 
 use nearpage::frame::ZoneFrames;
 use nearpage::pcp::serial::{CurrentCpu, Exclusion};
-use nearpage::pcp::storage::{EachList, ListCounts};
+use nearpage::pcp::storage::EachList;
 use nearpage::pcp::{Pop, Push, Storage};
 use nearpage::sync::AtomicU32;
 use nearpage::units::{CpuId, Order};
@@ -128,22 +128,6 @@ impl Storage for BrokenRings {
         out: &mut [u32],
     ) -> usize {
         self.rings.pop_cold(on, list, frames, out)
-    }
-
-    fn counts(list: &List<'_>) -> ListCounts {
-        RingStorage::counts(list)
-    }
-
-    fn limit(list: &List<'_>) -> u32 {
-        RingStorage::limit(list)
-    }
-
-    fn set_limit(list: &List<'_>, blocks: u32) -> u32 {
-        RingStorage::set_limit(list, blocks)
-    }
-
-    fn capacity(list: &List<'_>) -> u32 {
-        RingStorage::capacity(list)
     }
 
     fn for_each(list: &List<'_>, frames: &ZoneFrames<'_>, each: &mut dyn FnMut(u32)) {

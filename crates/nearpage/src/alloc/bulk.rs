@@ -14,7 +14,7 @@ use crate::buddy::Search;
 use crate::error::{AllocError, FreeError};
 use crate::frame::{Migratetype, WordCell, ZoneFrames};
 use crate::pcp::pageset::Pageset;
-use crate::pcp::{Storage, list_index};
+use crate::pcp::{CountedList, Storage, list_index};
 use crate::platform::Platform;
 use crate::reason::Reason;
 use crate::units::{Order, PageCount, Pfn, ZoneIndex};
@@ -70,7 +70,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     #[inline]
     fn bulk_near(&self, request: Request, out: &mut [Pfn]) -> Option<usize> {
         let Near { pageset, list, migratetype } = self.near(request)?;
-        let held = P::Storage::count(pageset.list(list)) as usize;
+        let held = pageset.list(list).count() as usize;
         if request.order != SINGLE
             || out.is_empty()
             || held < out.len()

@@ -6,7 +6,7 @@ use super::{Cpu, PageAllocator};
 use crate::buddy::Placement;
 use crate::pcp::pageset::{List, Pageset};
 use crate::pcp::storage::EachList;
-use crate::pcp::{LISTS, Storage, list_order};
+use crate::pcp::{CountedList, LISTS, Storage, list_order};
 use crate::platform::{Access, Platform};
 use crate::units::{CpuId, Order, PAGEBLOCK_ORDER, PageCount, Pfn, ZoneIndex};
 use crate::zone::{Zone, ZoneEvents, ZoneGuard};
@@ -101,8 +101,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let drain = tuning.after_free(&self.model.pcp, order, count, pageset.zone().view());
         pageset.set_tuning(tuning);
         pageset.share_high(&tuning, list);
-        let full =
-            P::Storage::counts(pageset.list(list)).count >= P::Storage::limit(pageset.list(list));
+        let full = pageset.list(list).counts().count >= pageset.list(list).limit();
         // A list can be full below `high`: its ring is smaller, or other lists hold the rest.
         let pages = match drain {
             Some(pages) => pages,

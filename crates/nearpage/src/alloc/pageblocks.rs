@@ -13,7 +13,7 @@ use super::refill::Runs;
 use super::scan::{Wanted, first_flags};
 use crate::frame::Migratetype;
 use crate::pcp::pageset::Pageset;
-use crate::pcp::{Storage, list_index};
+use crate::pcp::{CountedList, Storage, list_index};
 use crate::platform::Platform;
 use crate::units::{Order, PAGEBLOCK_ORDER, PageCount, Pfn, ZoneIndex};
 use crate::zone::{Zone, ZoneEvents};
@@ -170,7 +170,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     ) {
         let (tuning, totals) = pageset.tuning_for_decision(&self.model.pcp);
         let singles = list_index(Order(0), Migratetype::Movable).unwrap_or(0);
-        let held = P::Storage::count(pageset.list(singles)) as u64;
+        let held = pageset.list(singles).count() as u64;
         let wanted = totals.count.0 + pages.min(tuning.high.0);
         let mut over = wanted.saturating_sub(tuning.high.0).min(held);
         while over > 0 {
@@ -252,10 +252,8 @@ mod tests {
     use crate::alloc::Request;
     use crate::error::FreeError;
     use crate::gfp::Gfp;
-    use crate::pcp::Storage;
-    use crate::platform::Platform;
+    use crate::pcp::CountedList;
     use crate::testing::machine::TestMachine;
-    use crate::testing::plain::PlainPlatform;
     use crate::units::{CpuId, Order, PageCount, Pfn};
 
     const REQUEST: Request = Request::new(Order(0), Gfp::HIGHUSER_MOVABLE);
@@ -266,8 +264,7 @@ mod tests {
             let hot = allocator.alloc(REQUEST).unwrap();
             allocator.free(hot, Order(0)).unwrap();
             let pageset = &allocator.pagesets(CpuId(0)).unwrap()[0];
-            type Lists = <PlainPlatform as Platform>::Storage;
-            let singles = || Lists::count(pageset.list(1));
+            let singles = || pageset.list(1).count();
             let cached = singles();
             let mut out = vec![Pfn(0); 8 * PAGES];
             let holds = allocator.zones()[0].holds().acquisitions;

@@ -5,7 +5,7 @@ use super::{Access, Cpu, HotplugCounts, PageAllocator};
 use crate::error::UnknownNode;
 use crate::pcp::pageset::Pageset;
 use crate::pcp::sizes::{Sizes, ZoneShare};
-use crate::pcp::{LISTS, Storage, list_order};
+use crate::pcp::{CountedList, LISTS, list_order};
 use crate::platform::{Lock, Platform};
 use crate::sync::Ordering;
 use crate::units::{NodeId, NodeIndex, PageCount, ZoneIndex, ZoneKind};
@@ -257,7 +257,7 @@ fn resize<P: Platform>(
     budget: Option<PageCount>,
 ) {
     let capacity = (0..LISTS)
-        .map(|index| (P::Storage::capacity(pageset.list(index)) as u64) << list_order(index).0)
+        .map(|index| (pageset.list(index).capacity() as u64) << list_order(index).0)
         .max()
         .unwrap_or(0);
     let fit = |pages: PageCount| PageCount(pages.0.min(capacity));

@@ -12,7 +12,7 @@ pub mod sizes;
 pub mod storage;
 pub mod tuning;
 
-pub use storage::{Pop, Push, Storage};
+pub use storage::{CountedList, Pop, Push, Storage};
 
 use crate::frame::Migratetype;
 use crate::units::Order;

@@ -16,7 +16,7 @@
 
 use core::ops::Range;
 
-use super::storage::{ListCounts, Pop, Push, Storage};
+use super::storage::{CountedList, ListCounts, Pop, Push, Storage};
 use super::tuning::{PcpRules, SETTING_WORDS, Tuning, WORDS};
 use super::{LISTS, list_order, list_type};
 use crate::frame::{Word, ZoneFrames};
@@ -245,7 +245,8 @@ impl<'m, P: Platform> Pageset<'m, P> {
         if P::Storage::EXACT {
             return PageCount(self.pages.get());
         }
-        let pages = |(index, list)| (P::Storage::count(list) as u64) << list_order(index).0;
+        let pages =
+            |(index, list): (usize, &List<'m, P>)| (list.count() as u64) << list_order(index).0;
         PageCount(self.lists.iter().enumerate().map(pages).sum())
     }
 
@@ -253,7 +254,7 @@ impl<'m, P: Platform> Pageset<'m, P> {
     pub fn totals(&self) -> Totals {
         let mut totals = Totals::default();
         for (index, list) in self.lists.iter().enumerate() {
-            let ListCounts { count, pops, pushes } = P::Storage::counts(list);
+            let ListCounts { count, pops, pushes } = list.counts();
             let order = list_order(index).0;
             totals.count.0 += (count as u64) << order;
             totals.allocs = totals.allocs.wrapping_add(pops);
@@ -309,12 +310,12 @@ impl<'m, P: Platform> Pageset<'m, P> {
         for (index, list) in self.lists.iter().enumerate().filter(|(index, _)| *index != busy) {
             let order = list_order(index).0;
             let room = (tuning.batch.0 >> order).max(1);
-            let blocks = P::Storage::counts(list).count as u64 + room;
-            P::Storage::set_limit(list, blocks.min(u32::MAX as u64) as u32);
+            let blocks = list.counts().count as u64 + room;
+            list.set_limit(blocks.min(u32::MAX as u64) as u32);
             left = left.saturating_sub((blocks - room) << order);
         }
         let blocks = (left >> list_order(busy).0).clamp(1, u32::MAX as u64);
-        P::Storage::set_limit(&self.lists[busy], blocks as u32);
+        self.lists[busy].set_limit(blocks as u32);
     }
 }
 

@@ -5,7 +5,7 @@
 //! lists of a CPU exclusive is the [`Exclusion`]: a try-lock per CPU ([`TryLock`]), or nothing where one
 //! thread runs all CPUs ([`Single`]).
 
-use super::storage::{EachList, ListCounts, Pop, Push, Storage};
+use super::storage::{CountedList, EachList, ListCounts, Pop, Push, Storage};
 use crate::frame::{NO_FRAME, ZoneFrames};
 use crate::sync::{AtomicBool, AtomicU32, Ordering, OwnedCounter};
 use crate::units::{CpuId, Order};
@@ -188,6 +188,33 @@ impl LinkedList {
     }
 }
 
+impl CountedList for LinkedList {
+    fn counts(&self) -> ListCounts {
+        ListCounts {
+            count: self.count.load(Ordering::Relaxed),
+            pops: self.pops.get(),
+            pushes: self.pushes.get(),
+        }
+    }
+
+    #[inline]
+    fn count(&self) -> u32 {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    fn limit(&self) -> u32 {
+        u32::MAX
+    }
+
+    fn set_limit(&self, _blocks: u32) -> u32 {
+        u32::MAX
+    }
+
+    fn capacity(&self) -> u32 {
+        u32::MAX
+    }
+}
+
 /// Storage by linked lists under an [`Exclusion`].
 #[derive(Debug, Default)]
 pub struct SerialStorage<X>(pub X);
@@ -296,31 +323,6 @@ impl<X: Exclusion> Storage for SerialStorage<X> {
         out: &mut [u32],
     ) -> usize {
         fill(out, || list.pop_cold(frames))
-    }
-
-    #[inline]
-    fn count(list: &LinkedList) -> u32 {
-        list.count.load(Ordering::Relaxed)
-    }
-
-    fn counts(list: &LinkedList) -> ListCounts {
-        ListCounts {
-            count: list.count.load(Ordering::Relaxed),
-            pops: list.pops.get(),
-            pushes: list.pushes.get(),
-        }
-    }
-
-    fn limit(_list: &LinkedList) -> u32 {
-        u32::MAX
-    }
-
-    fn set_limit(_list: &LinkedList, _blocks: u32) -> u32 {
-        u32::MAX
-    }
-
-    fn capacity(_list: &LinkedList) -> u32 {
-        u32::MAX
     }
 
     fn for_each(list: &LinkedList, frames: &ZoneFrames<'_>, each: &mut dyn FnMut(u32)) {

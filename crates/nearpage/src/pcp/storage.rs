@@ -62,6 +62,27 @@ pub struct ListCounts {
     pub pushes: u64,
 }
 
+/// What a list of any storage says of itself, to whoever asks.
+pub trait CountedList: Sync {
+    /// What the list holds and has seen; exact when its CPU is quiet.
+    fn counts(&self) -> ListCounts;
+
+    /// Blocks on the list now, as in [`Self::counts`]; while its CPU is not quiet, about so many.
+    #[inline]
+    fn count(&self) -> u32 {
+        self.counts().count
+    }
+
+    /// The most blocks that a push lets the list hold.
+    fn limit(&self) -> u32;
+
+    /// Sets the most blocks that a push lets the list hold; returns what was set, at most what fits.
+    fn set_limit(&self, blocks: u32) -> u32;
+
+    /// The most blocks that fit.
+    fn capacity(&self) -> u32;
+}
+
 /// Calls its argument with lists, one after the other: those that [`Storage::stop`] is about.
 pub type EachList<'a, L> = dyn Fn(&mut dyn FnMut(&L)) + 'a;
 
@@ -70,7 +91,7 @@ pub type EachList<'a, L> = dyn Fn(&mut dyn FnMut(&L)) + 'a;
 /// `number`s are frame numbers within the zone whose `frames` are passed; a list only ever sees one zone.
 pub trait Storage {
     /// One list, whose entries may lie in memory that lives for `'m`.
-    type List<'m>: Sync;
+    type List<'m>: CountedList;
     /// What makes the lists of one CPU exclusive.
     type PerCpu: Sync;
     /// Proof that this thread may use the lists of a CPU.
@@ -150,24 +171,6 @@ pub trait Storage {
         frames: &ZoneFrames<'_>,
         out: &mut [u32],
     ) -> usize;
-
-    /// What the list holds and has seen; exact when its CPU is quiet.
-    fn counts(list: &Self::List<'_>) -> ListCounts;
-
-    /// Blocks on the list now, as in [`Self::counts`]; while its CPU is not quiet, about so many.
-    #[inline]
-    fn count(list: &Self::List<'_>) -> u32 {
-        Self::counts(list).count
-    }
-
-    /// The most blocks that `push` lets the list hold.
-    fn limit(list: &Self::List<'_>) -> u32;
-
-    /// Sets the most blocks that `push` lets the list hold; returns what was set, at most what fits.
-    fn set_limit(list: &Self::List<'_>, blocks: u32) -> u32;
-
-    /// The most blocks that fit.
-    fn capacity(list: &Self::List<'_>) -> u32;
 
     /// Calls `each` for every block, hottest first. Only while nobody uses the list.
     fn for_each(list: &Self::List<'_>, frames: &ZoneFrames<'_>, each: &mut dyn FnMut(u32));

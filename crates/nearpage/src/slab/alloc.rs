@@ -10,7 +10,7 @@ use super::{CpuStack, KmemCache, ObjectStorage, SlabAllocator, SlabCpu};
 use crate::alloc::Request;
 use crate::error::AllocError;
 use crate::gfp::Gfp;
-use crate::pcp::Storage;
+use crate::pcp::{CountedList, Storage};
 use crate::platform::{Access, Platform};
 use crate::sync::Ordering;
 use crate::units::{Address, NodeId, NodeIndex, Order, PageCount};
@@ -288,5 +288,5 @@ fn batch_for<P: Platform<Storage: ObjectStorage>>(batch: u32, stack: &CpuStack<'
 /// Whether a stack was taken from since the last round of reaping.
 pub(super) fn is_touched<P: Platform<Storage: ObjectStorage>>(stack: &CpuStack<'_, P>) -> bool {
     stack.refilled.load(Ordering::Relaxed) != 0
-        || P::Storage::stack_counts(&stack.stack).pops != stack.pops_reaped.get()
+        || stack.stack.counts().pops != stack.pops_reaped.get()
 }

@@ -9,6 +9,7 @@ use super::cache::{Cache, CacheInfo, Registry};
 use super::geometry::Geometry;
 use super::tunables::Tunables;
 use super::{CpuStack, ObjectStorage, SlabAllocator, SlabCpu, StacksBusy};
+use crate::pcp::CountedList;
 use crate::platform::{Lock, Platform};
 use crate::sync::Ordering;
 use crate::units::PageCount;
@@ -56,8 +57,8 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
     /// Brings home what a CPU's stacks hold above their limits.
     fn trim_stacks(&self, cpu: &'m SlabCpu<P>) -> Result<(), StacksBusy> {
         let excess = |stack: &CpuStack<'m, P>| {
-            let held = P::Storage::stack_counts(&stack.stack).count;
-            held.saturating_sub(P::Storage::stack_limit(&stack.stack))
+            let held = stack.stack.counts().count;
+            held.saturating_sub(stack.stack.limit())
         };
         if self.caches.iter().all(|cache| excess(&cache.stacks[cpu.id.0 as usize]) == 0) {
             return Ok(());
@@ -71,7 +72,7 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         cache.batch.store(tunables.batch, Ordering::Relaxed);
         for (stack, cpu) in cache.stacks.iter().zip(self.cpus) {
             let is_on = cpu.as_ref().is_some_and(SlabCpu::is_on);
-            P::Storage::set_stack_limit(&stack.stack, if is_on { tunables.limit } else { 0 });
+            stack.stack.set_limit(if is_on { tunables.limit } else { 0 });
         }
         for (index, node) in self.node_indexes().zip(cache.nodes) {
             let mut lists = node.look();

@@ -16,7 +16,7 @@ use super::tunables::LIMIT_MAX;
 use super::{CpuStack, ObjectStorage, SlabAllocator, SlabConfig, SlabCpu};
 use crate::alloc::{BuildError, CACHES_MAX, COUNTED, Carver, PageAllocator, Plan};
 use crate::arena::{Arena, Need, OutOfMetadata};
-use crate::pcp::Storage;
+use crate::pcp::{CountedList, Storage};
 use crate::platform::{Lock, Platform};
 use crate::sync::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, OwnedCounter};
 use crate::topology::Topology;
@@ -220,7 +220,7 @@ fn carve_cache<'m, P: Platform<Storage: ObjectStorage>>(
         };
         let stack = P::Storage::stack(id, entries);
         if cpu.is_none() {
-            P::Storage::set_stack_limit(&stack, 0);
+            stack.set_limit(0);
         }
         Ok(CpuStack {
             stack,

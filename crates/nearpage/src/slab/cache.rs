@@ -10,6 +10,7 @@ use super::tag::Tag;
 use super::tunables::Tunables;
 use super::{CpuStack, ObjectStorage, SlabAllocator};
 use crate::gfp::Gfp;
+use crate::pcp::CountedList;
 use crate::platform::{Lock, Platform};
 use crate::sync::{AtomicU32, Ordering};
 use crate::units::NodeIndex;
@@ -171,11 +172,11 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
             let tag = cpu.as_ref().map_or(Tag::NOBODY, |cpu| cache.tag(cpu.effective()));
             stack.tag.store(tag.0, Ordering::Relaxed);
             stack.refilled.store(0, Ordering::Relaxed);
-            stack.pops_reaped.set(P::Storage::stack_counts(&stack.stack).pops);
+            stack.pops_reaped.set(stack.stack.counts().pops);
         }
         cache.events.iter().for_each(|events| events.begin());
         for (stack, events) in cache.stacks.iter().zip(cache.events) {
-            events.begin_stack(P::Storage::stack_counts(&stack.stack));
+            events.begin_stack(stack.stack.counts());
         }
         cache.shift.store(unit_shift(&geometry), Ordering::Relaxed);
         cache.geometry.set(&geometry);

@@ -10,6 +10,7 @@ use super::cache::{Cache, CacheInfo};
 use super::descriptor::SlabList;
 use super::lists::{Codes, Lists};
 use super::{KmemCache, ObjectStorage, SlabAllocator};
+use crate::pcp::CountedList;
 use crate::platform::{Lock, Platform};
 use crate::units::{Address, CpuId, NodeIndex};
 
@@ -236,10 +237,10 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         let name = info.options.name;
         let mut result = Ok(());
         for (stack, cpu) in cache.stacks.iter().zip(self.cpus) {
-            let counts = P::Storage::stack_counts(&stack.stack);
+            let counts = stack.stack.counts();
             checked.in_stacks += counts.count as u64;
             if let Some(cpu) = cpu
-                && counts.count > P::Storage::stack_limit(&stack.stack)
+                && counts.count > stack.stack.limit()
             {
                 result = result.and(Err(SlabCheckError::OverLimit { cache: name, cpu: cpu.id }));
             }

@@ -14,6 +14,7 @@ use super::tunables::{ALIEN_MAX, BATCH_MAX, SHARED_MAX, Tunables};
 use super::{CpuStack, KmemCache, ObjectStorage, SlabAllocator, SlabCpu};
 use crate::alloc::{Access, CpuError, PageAllocator};
 use crate::error::{OfflineError, OnlineError, UnknownNode};
+use crate::pcp::CountedList;
 use crate::platform::{Lock, Platform};
 use crate::sync::Ordering;
 use crate::units::{CpuId, NodeId, NodeIndex, Order, PageCount, PfnRange};
@@ -46,7 +47,7 @@ impl core::error::Error for StacksBusy {}
 /// From now on only what comes counts as use of a stack.
 fn untouch<P: Platform<Storage: ObjectStorage>>(stack: &CpuStack<'_, P>) {
     stack.refilled.store(0, Ordering::Relaxed);
-    stack.pops_reaped.set(P::Storage::stack_counts(&stack.stack).pops);
+    stack.pops_reaped.set(stack.stack.counts().pops);
 }
 
 impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
@@ -85,14 +86,14 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
 
     fn reap_stacks(&self, cpu: &'m SlabCpu<P>) -> Result<(), StacksBusy> {
         let stacks = || self.live_caches().map(|(cache, _)| &cache.stacks[cpu.id.0 as usize]);
-        let held = |stack: &CpuStack<'m, P>| P::Storage::stack_counts(&stack.stack).count;
+        let held = |stack: &CpuStack<'m, P>| stack.stack.counts().count;
         // Most CPUs are either busy or empty: neither needs to be stopped.
         if !stacks().any(|stack| !is_touched(stack) && held(stack) > 0) {
             stacks().for_each(untouch);
             return Ok(());
         }
         self.with_stopped(cpu, |on, cache, stack| {
-            let limit = P::Storage::stack_limit(&stack.stack);
+            let limit = stack.stack.limit();
             if is_touched(stack) {
                 untouch(stack);
             } else {
@@ -199,7 +200,7 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         self.with_stopped(cpu, |on, cache, stack| {
             // Before the CPU goes on: else it would fill its stacks, from the node that it had.
             if !is_on {
-                P::Storage::set_stack_limit(&stack.stack, 0);
+                stack.stack.set_limit(0);
             }
             cpu.is_on.store(is_on, Ordering::Relaxed);
             cpu.effective.store(node.0, Ordering::Relaxed);
@@ -357,7 +358,7 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
     pub fn shrink(&self, cache: &KmemCache<'m, P>) -> Result<PageCount, StacksBusy> {
         let stopped = self.each_cpu(|cpu| {
             let stack = &cache.cache.stacks[cpu.id.0 as usize];
-            if P::Storage::stack_counts(&stack.stack).count == 0 {
+            if stack.stack.counts().count == 0 {
                 return Ok(());
             }
             self.with_stopped(cpu, |on, other, stack| {

@@ -2,7 +2,7 @@
 
 use super::cache::Cache;
 use super::{KmemCache, ObjectStorage, SlabAllocator};
-use crate::pcp::storage::ListCounts;
+use crate::pcp::storage::{CountedList, ListCounts};
 use crate::platform::{Lock, Platform};
 use crate::sync::{AtomicU64, Ordering, OwnedCounter};
 use crate::units::NodeIndex;
@@ -169,7 +169,7 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
     pub(super) fn stats_of(&self, cache: &Cache<'m, P>) -> CacheStats {
         let mut stats = CacheStats::default();
         for (stack, events) in cache.stacks.iter().zip(cache.events) {
-            let ListCounts { pops, pushes, .. } = P::Storage::stack_counts(&stack.stack);
+            let ListCounts { pops, pushes, .. } = stack.stack.counts();
             stats.alloc_hits += pops.wrapping_sub(events.pops_before.get());
             let pushed = pushes.wrapping_sub(events.pushes_before.get());
             stats.free_hits += pushed.saturating_sub(events.slow_pushes.get());

@@ -4,7 +4,7 @@
 //! does not touch: they get an array.
 
 use crate::pcp::serial::{Exclusion, SerialStorage};
-use crate::pcp::storage::{EachList, ListCounts};
+use crate::pcp::storage::{CountedList, EachList, ListCounts};
 use crate::pcp::{Pop, Push, Storage};
 use crate::sync::{AtomicU32, Ordering, OwnedCounter};
 use crate::units::CpuId;
@@ -12,7 +12,7 @@ use crate::units::CpuId;
 /// How the stacks of objects are kept: exclusive in the same way as a CPU's lists of frames.
 pub trait ObjectStorage: Storage {
     /// One stack.
-    type Stack<'m>: Sync;
+    type Stack<'m>: CountedList;
 
     /// An empty stack of `cpu` on `entries`, whose number is a power of two.
     fn stack<'m>(cpu: CpuId, entries: &'m [AtomicU32]) -> Self::Stack<'m>;
@@ -32,15 +32,6 @@ pub trait ObjectStorage: Storage {
 
     /// As [`Storage::pop_cold`]: the oldest entries.
     fn pop_oldest(&self, on: &Self::OnCpu<'_>, stack: &Self::Stack<'_>, out: &mut [u32]) -> usize;
-
-    /// As [`Storage::counts`].
-    fn stack_counts(stack: &Self::Stack<'_>) -> ListCounts;
-
-    /// As [`Storage::limit`].
-    fn stack_limit(stack: &Self::Stack<'_>) -> u32;
-
-    /// As [`Storage::set_limit`].
-    fn set_stack_limit(stack: &Self::Stack<'_>, entries: u32) -> u32;
 
     /// Calls `each` for every entry, hottest first. Only while nobody uses the stack.
     fn each_entry(stack: &Self::Stack<'_>, each: &mut dyn FnMut(u32));
@@ -88,6 +79,30 @@ impl ArrayStack<'_> {
         self.entries[count as usize].store(entry, Ordering::Relaxed);
         self.count.store(count + 1, Ordering::Relaxed);
         true
+    }
+}
+
+impl CountedList for ArrayStack<'_> {
+    fn counts(&self) -> ListCounts {
+        ListCounts {
+            count: self.count.load(Ordering::Relaxed),
+            pops: self.pops.get(),
+            pushes: self.pushes.get(),
+        }
+    }
+
+    fn limit(&self) -> u32 {
+        self.limit.load(Ordering::Relaxed)
+    }
+
+    fn set_limit(&self, entries: u32) -> u32 {
+        let limit = entries.min(self.capacity());
+        self.limit.store(limit, Ordering::Relaxed);
+        limit
+    }
+
+    fn capacity(&self) -> u32 {
+        self.entries.len() as u32
     }
 }
 
@@ -151,24 +166,6 @@ impl<X: Exclusion> ObjectStorage for SerialStorage<X> {
         taken
     }
 
-    fn stack_counts(stack: &ArrayStack<'_>) -> ListCounts {
-        ListCounts {
-            count: stack.count.load(Ordering::Relaxed),
-            pops: stack.pops.get(),
-            pushes: stack.pushes.get(),
-        }
-    }
-
-    fn stack_limit(stack: &ArrayStack<'_>) -> u32 {
-        stack.limit.load(Ordering::Relaxed)
-    }
-
-    fn set_stack_limit(stack: &ArrayStack<'_>, entries: u32) -> u32 {
-        let limit = entries.min(stack.entries.len() as u32);
-        stack.limit.store(limit, Ordering::Relaxed);
-        limit
-    }
-
     fn each_entry(stack: &ArrayStack<'_>, each: &mut dyn FnMut(u32)) {
         stack.held().iter().rev().for_each(|entry| each(entry.load(Ordering::Relaxed)));
     }
@@ -198,7 +195,7 @@ mod tests {
         let stack = SerialStorage::<Single<ChosenCpu>>::stack(CpuId(0), &entries);
         storage.enter(CpuId(0), &()).unwrap();
         let on = ();
-        assert_eq!(SerialStorage::<Single<ChosenCpu>>::set_stack_limit(&stack, 6), 6);
+        assert_eq!(stack.set_limit(6), 6);
         assert_eq!(storage.push_objects(&on, &stack, &[1, 2, 3, 4, 5, 6, 7]), 6);
         assert_eq!(storage.push_object(&on, &stack, 7), Push::FULL);
         assert_eq!(storage.pop_object(&on, &stack), Pop(6));

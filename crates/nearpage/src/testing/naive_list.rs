@@ -22,7 +22,7 @@ pub enum Operation {
     AppendRun(u32, u32),
     /// `Storage::pop_cold` of so many.
     PopCold(usize),
-    /// `Storage::set_limit`.
+    /// `CountedList::set_limit`.
     SetLimit(u32),
     /// `Storage::stop`, `pop_cold` until nothing is left, and `resume`.
     Drain,

@@ -11,7 +11,7 @@ use super::random::Random;
 use super::sections::Sections;
 use crate::frame::ZoneFrames;
 use crate::pcp::storage::ListCounts;
-use crate::pcp::{LISTS, Pop, Push, Storage, list_order};
+use crate::pcp::{CountedList, LISTS, Pop, Push, Storage, list_order};
 use crate::sync::AtomicU32;
 use crate::units::{CpuId, Order, Pfn, SECTION_FRAMES, ZoneIndex};
 
@@ -76,7 +76,7 @@ impl<'a, S: Storage> Lists<'a, S> {
     pub fn apply(&self, index: usize, operation: &Operation) -> Answer {
         let most = match operation {
             Operation::PopBatch(most) | Operation::PopCold(most) => *most,
-            Operation::Drain => S::counts(&self.lists[index]).count as usize,
+            Operation::Drain => self.lists[index].counts().count as usize,
             _ => 0,
         };
         let mut out = vec![0; most];
@@ -94,8 +94,8 @@ impl<'a, S: Storage> Lists<'a, S> {
     pub fn apply_into(&self, index: usize, operation: &Operation, out: &mut [u32]) -> Answer {
         match operation {
             Operation::SetLimit(blocks) => {
-                let set = S::set_limit(&self.lists[index], *blocks);
-                assert_eq!(S::limit(&self.lists[index]), set);
+                let set = self.lists[index].set_limit(*blocks);
+                assert_eq!(self.lists[index].limit(), set);
                 Answer::Number(set)
             }
             Operation::Drain => Answer::Number(self.drain(index, out)),
@@ -140,7 +140,7 @@ impl<'a, S: Storage> Lists<'a, S> {
         let lists = |each: &mut dyn FnMut(&S::List<'a>)| self.lists.iter().for_each(each);
         let on = self.storage.stop(self.cpu, &self.per_cpu, &lists).expect(BUSY);
         let (list, mut drained) = (&self.lists[index], 0);
-        while S::counts(list).count > 0 && drained < out.len() {
+        while list.counts().count > 0 && drained < out.len() {
             let end = out.len().min(drained + PIECE);
             let got = self.storage.pop_cold(&on, list, &self.frames, &mut out[drained..end]);
             assert!(got > 0, "a stopped list that holds something gives it");
@@ -236,7 +236,7 @@ struct Run<'a, S: Storage> {
 impl<'a, S: Storage> Run<'a, S> {
     fn new(lists: Lists<'a, S>, mut random: Random) -> Self {
         let naive = core::array::from_fn(|index| {
-            NaiveList::new(list_order(index), S::capacity(&lists.lists[index]))
+            NaiveList::new(list_order(index), lists.lists[index].capacity())
         });
         let shares = Shares::new(&mut random);
         let held = vec![false; FRAMES];
@@ -252,7 +252,7 @@ impl<'a, S: Storage> Run<'a, S> {
             return Err(format!("{operation:?} on list {index}: {answer:?} and not {expected:?}"));
         }
         self.note(index, &operation, &answer);
-        let (counts, expected) = (S::counts(&self.lists.lists[index]), self.naive[index].counts());
+        let (counts, expected) = (self.lists.lists[index].counts(), self.naive[index].counts());
         if counts != expected {
             return Err(format!("{operation:?} on list {index}: {counts:?} and not {expected:?}"));
         }
@@ -288,7 +288,7 @@ impl<'a, S: Storage> Run<'a, S> {
             }
             Kind::PopCold => Operation::PopCold(most),
             Kind::SetLimit => {
-                let capacity = S::capacity(&self.lists.lists[index]).min(100_000) as u64;
+                let capacity = self.lists.lists[index].capacity().min(100_000) as u64;
                 Operation::SetLimit(self.random.below(capacity * 2) as u32)
             }
             Kind::Drain => Operation::Drain,

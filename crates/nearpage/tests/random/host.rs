@@ -6,7 +6,7 @@ use std::cell::Cell;
 use nearpage::error::FreeError;
 use nearpage::frame::ZoneFrames;
 use nearpage::pcp::serial::{CurrentCpu, LinkedList, SerialStorage, Single};
-use nearpage::pcp::storage::{EachList, ListCounts};
+use nearpage::pcp::storage::EachList;
 use nearpage::pcp::{Pop, Push, Storage};
 use nearpage::platform::{CompactEffort, Compacted, NodeReclaimed, Platform, Shortage};
 use nearpage::sync::AtomicU32;
@@ -200,22 +200,6 @@ impl Storage for LossyStorage {
         }
         self.loses_in.set(left - 1);
         taken - usize::from(left == 1)
-    }
-
-    fn counts(list: &LinkedList) -> ListCounts {
-        Exact::counts(list)
-    }
-
-    fn limit(list: &LinkedList) -> u32 {
-        Exact::limit(list)
-    }
-
-    fn set_limit(list: &LinkedList, blocks: u32) -> u32 {
-        Exact::set_limit(list, blocks)
-    }
-
-    fn capacity(list: &LinkedList) -> u32 {
-        Exact::capacity(list)
     }
 
     fn for_each(list: &LinkedList, frames: &ZoneFrames<'_>, each: &mut dyn FnMut(u32)) {

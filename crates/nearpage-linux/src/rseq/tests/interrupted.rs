@@ -4,7 +4,7 @@
 use std::cell::Cell;
 
 use nearpage::frame::ZoneFrames;
-use nearpage::pcp::{self, list_order};
+use nearpage::pcp::{self, CountedList, list_order};
 use nearpage::testing::naive_list::{Answer, NaiveList, Operation};
 use nearpage::testing::sections::Sections;
 use nearpage::testing::storage::{Lists, rings};
@@ -246,7 +246,7 @@ fn interrupt_everywhere(
         saved.put_back(twins, ring);
         let got = interrupt(rseq, twins, operation, meanwhile, instructions);
         let Some(Interrupted { answer, taken, had_committed }) = got else { return instructions };
-        let (blocks, counts) = (twins.lists.blocks(twins.index), RingStorage::counts(twins.list()));
+        let (blocks, counts) = (twins.lists.blocks(twins.index), twins.list().counts());
         let is = |outcome: &Outcome| {
             (&answer, &taken) == (&outcome.0, &outcome.1)
                 && outcome.2.blocks().eq(blocks.iter().copied())
