@@ -69,6 +69,14 @@ impl<'a> Shape<'a> {
             Self::LockedHardened(core) => Shape::LockedHardened(core.twin()),
         }
     }
+
+    /// A round of reaping for each CPU; the error is of the first whose stacks could not be had.
+    fn reap(&self) -> Result<(), StacksBusy> {
+        with_shape!(self, core => {
+            let cpus = core.pages().topology().nodes().iter().flat_map(|node| node.cpus);
+            cpus.map(|&cpu| core.reap_cpu(cpu)).fold(Ok(()), Result::and)
+        })
+    }
 }
 
 /// The same on that of a slab allocator.
@@ -229,9 +237,7 @@ impl<'a> SlabAllocator<'a> {
     /// # Errors
     /// [`StacksBusy`] of the first CPU whose stacks could not be had; the others were reaped.
     pub fn reap(&self) -> Result<(), StacksBusy> {
-        let cpus = self.memory.topology().nodes().iter().flat_map(|node| node.cpus);
-        let reap = |&cpu: &CpuId| with_slab!(self, core => core.reap_cpu(cpu));
-        cpus.map(reap).fold(Ok(()), Result::and)
+        self.shape.reap()
     }
 
     /// Brings all free objects home and gives all free slabs back; returns pages. A [`Shrinker`](

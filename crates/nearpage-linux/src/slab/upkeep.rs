@@ -82,16 +82,13 @@ impl Objects {
 impl Memory {
     /// A round of reaping for each CPU, if its time has come.
     pub(crate) fn reap_objects(&self) {
-        let cpus = || self.topology().nodes().iter().flat_map(|node| node.cpus);
         let reap = |kept: &mut Kept| {
             if kept.reaped.elapsed() < REAP_PERIOD {
                 return;
             }
             kept.reaped = Instant::now();
-            for &cpu in cpus() {
-                // Stacks that cannot be had are reaped the next time.
-                let _ = with_shape!(&kept.shape, core => core.reap_cpu(cpu));
-            }
+            // Stacks that cannot be had are reaped the next time.
+            let _ = kept.shape.reap();
         };
         self.objects.with(self.platform_address(), reap);
     }
