@@ -10,7 +10,7 @@ use nearpage::error::{FreeError, PageLockError};
 use nearpage::pcp::Storage;
 use nearpage::platform::{Lock, NodeReclaimed, Parked, ParkedThread, Platform, Shortage};
 use nearpage::slab::ObjectError;
-use nearpage::units::PageCount;
+use nearpage::units::{Address, PageCount};
 
 use crate::futex;
 use crate::rseq::RingStorage;
@@ -190,6 +190,25 @@ impl<S: Storage, const HARDENED: bool> Platform for Host<S, HARDENED> {
     #[inline(always)]
     fn storage(&self) -> &S {
         &self.storage
+    }
+
+    #[inline(always)]
+    fn prefetch(&self, object: Address) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: a prefetch neither faults nor changes memory, whatever the address.
+        unsafe {
+            use core::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
+            _mm_prefetch::<_MM_HINT_ET0>(core::ptr::without_provenance(object.0 as usize));
+        }
+        #[cfg(target_arch = "aarch64")]
+        // SAFETY: as above.
+        unsafe {
+            core::arch::asm!(
+                "prfm pstl1keep, [{}]",
+                in(reg) object.0,
+                options(nostack, preserves_flags, readonly)
+            );
+        }
     }
 
     fn now_ns(&self) -> u64 {

@@ -8,7 +8,7 @@ use crate::gfp::Gfp;
 use crate::pcp::Storage;
 use crate::slab::error::ObjectError;
 use crate::sync::AtomicU32;
-use crate::units::{NodeId, Order, PageCount, Pfn, ZoneKind};
+use crate::units::{Address, NodeId, Order, PageCount, Pfn, ZoneKind};
 
 /// A mutual exclusion lock around a value. Hosts with interrupts pass one that disables them.
 pub trait Lock<T> {
@@ -200,4 +200,9 @@ pub trait Platform: Sized {
     /// since a kernel's frames are larger than nearpage's, and the lab shows kernels.
     #[inline(always)]
     fn touch_page(&self, _page: Pfn, _access: Access) {}
+
+    /// An object came onto the stack of this CPU, whose threads will soon write to it: a host may have its line
+    /// brought near. What is at the address may not be there; nothing is asked of it.
+    #[inline(always)]
+    fn prefetch(&self, _object: Address) {}
 }

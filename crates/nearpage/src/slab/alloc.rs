@@ -120,6 +120,9 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
             self.touch_slabs(codes.entries, got);
         }
         drop(lists);
+        // Else the CPU waits for the objects' lines one by one as they are written to, and for none of them here.
+        let code = self.code_of(cache);
+        got.iter().rev().for_each(|&entry| self.pages.platform().prefetch(code.address(entry)));
         let (&entry, rest) = got.split_last()?;
         stack.refilled.store(1, Ordering::Relaxed);
         let events = self.events_of(cache, cpu.id)?;
