@@ -6,7 +6,7 @@
 
 use core::fmt;
 
-use super::fast::{FromPageset, Near, hand_out};
+use super::fast::{FromPageset, Near, goes_to_list, hand_out};
 use super::pageblocks::{self, PageblocksBack};
 use super::scan::{Wanted, first_flags};
 use super::{PageAllocator, Request, refill::Runs};
@@ -17,13 +17,15 @@ use crate::pcp::pageset::Pageset;
 use crate::pcp::{CountedList, Storage, list_index};
 use crate::platform::Platform;
 use crate::reason::Reason;
-use crate::units::{Order, PageCount, Pfn, ZoneIndex};
+use crate::units::{Order, PageCount, Pfn, ZoneIndex, ZoneKind};
 use crate::watermark::AllocFlags;
 use crate::zone::{Zone, ZoneEvents};
 
 /// Pages between two looks at the pageset: 1 KiB of stack.
 const CHUNK: usize = 256;
-/// As many for small requests, for which clearing the stack would be a good part of the work.
+/// As many for smaller requests, for which clearing the stack would be a good part of the work.
+const SOME: usize = 64;
+/// As many for small ones.
 const FEW: usize = 16;
 const SINGLE: Order = Order(0);
 
@@ -80,7 +82,8 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         }
         let on = pageset.enter(self.platform.storage())?;
         let got = match out.len() {
-            ..=FEW => self.pop_into::<FEW>(&on, pageset, migratetype, list, out),
+            n if n <= FEW => self.pop_into::<FEW>(&on, pageset, migratetype, list, out),
+            n if n <= SOME => self.pop_into::<SOME>(&on, pageset, migratetype, list, out),
             _ => self.pop_into::<CHUNK>(&on, pageset, migratetype, list, out),
         };
         (got > 0).then_some(got)
@@ -134,11 +137,12 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
                 break;
             }
             // The reserve is that against the preferred zone's kind, not the request's: facts 8.
-            let share = self.bulk_share(zone.room(flags, preferred.kind()), out.len());
+            let room = zone.room(flags, preferred.kind());
+            let share = self.bulk_share(room, out.len());
             if share == 0 {
                 continue;
             }
-            let got = self.bulk_from_zone(zone, wanted, &mut out[..share]);
+            let got = self.bulk_from_zone(zone, wanted, room, &mut out[..share]);
             if got > 0 {
                 self.note_fallback(wanted, zone, PageCount(got as u64), || {
                     match preferred.limiting(SINGLE.pages()) {
@@ -164,7 +168,14 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         if pages > 1 && room.0 > pages as u64 { pages } else { 0 }
     }
 
-    fn bulk_from_zone(&self, zone: &'m Zone<'m, P>, wanted: &Wanted<'_>, out: &mut [Pfn]) -> usize {
+    /// Fills `out` from a zone that has `room` for so many pages, and for as many as `out` has.
+    fn bulk_from_zone(
+        &self,
+        zone: &'m Zone<'m, P>,
+        wanted: &Wanted<'_>,
+        room: PageCount,
+        out: &mut [Pfn],
+    ) -> usize {
         let mut got = 0;
         if self.model.departures.bulk_from_zone {
             got = self.take_pageblocks(zone, wanted, out);
@@ -180,8 +191,15 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
                 if !self.model.departures.bulk_from_zone {
                     return got + self.bulk_by_refills(&on, pageset, wanted, list, &mut out[got..]);
                 }
-                if got < out.len() {
-                    self.grow_for_bulk(pageset, out.len() - got, list);
+                let lacking = out.len() - got;
+                if lacking > 0 {
+                    // A CPU that took a few pages at a time from the zone would go there for each few, and get
+                    // pages that lie between those of other CPUs.
+                    if pageset.tuning().refills_for(&self.model.pcp, lacking as u64, room) {
+                        return got
+                            + self.bulk_by_refill(&on, pageset, wanted, list, &mut out[got..]);
+                    }
+                    self.grow_for_bulk(pageset, lacking, list);
                 }
             }
         }
@@ -202,15 +220,29 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     ) -> usize {
         let mut got = 0;
         while got < out.len() {
-            let refilled = self.refill_on(on, pageset, wanted.trip(AllocFlags::default()), list);
-            let FromPageset::Block(number) = refilled else { break };
-            let zone = pageset.zone();
-            self.wake_above_soft_limit(zone, first_flags(wanted.gfp, zone));
-            out[got] = hand_out(pageset.frames(), number, SINGLE, wanted.migratetype);
-            got += 1;
-            got += self.pop_into::<CHUNK>(on, pageset, wanted.migratetype, list, &mut out[got..]);
+            match self.bulk_by_refill(on, pageset, wanted, list, &mut out[got..]) {
+                0 => break,
+                more => got += more,
+            }
         }
         got
+    }
+
+    /// Refills the empty list, and takes from it what there is.
+    fn bulk_by_refill(
+        &self,
+        on: &<P::Storage as Storage>::OnCpu<'_>,
+        pageset: &Pageset<'m, P>,
+        wanted: &Wanted<'_>,
+        list: usize,
+        out: &mut [Pfn],
+    ) -> usize {
+        let refilled = self.refill_on(on, pageset, wanted.trip(AllocFlags::default()), list);
+        let FromPageset::Block(number) = refilled else { return 0 };
+        let zone = pageset.zone();
+        self.wake_above_soft_limit(zone, first_flags(wanted.gfp, zone));
+        out[0] = hand_out(pageset.frames(), number, SINGLE, wanted.migratetype);
+        1 + self.pop_into::<CHUNK>(on, pageset, wanted.migratetype, list, &mut out[1..])
     }
 
     /// Copies pages from the pageset until `out` is full or the list is empty, at most `STEP` at a time.
@@ -298,10 +330,58 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     /// # Errors
     /// [`BulkFreeError`] if some were not in the caller's hands; each of those is told to the host.
     pub fn free_bulk(&self, pages: &[Pfn]) -> Result<(), BulkFreeError> {
+        let near = match pages.len() {
+            n if n <= FEW => self.free_near::<FEW>(pages),
+            n if n <= SOME => self.free_near::<SOME>(pages),
+            n if n < pageblocks::PAGES => self.free_near::<CHUNK>(pages),
+            _ => 0,
+        };
+        if near == pages.len() { Ok(()) } else { self.free_each(pages, near) }
+    }
+
+    /// Puts the pages that `pages` begin with into this CPU's pageset, at most `STEP` at a time, as far as each goes
+    /// where a single [`free`](Self::free) looks first. Returns how many.
+    #[inline(always)]
+    fn free_near<const STEP: usize>(&self, pages: &[Pfn]) -> usize {
+        // Hardened, a page may still be refused once it is taken back.
+        if P::HARDENED {
+            return 0;
+        }
+        let Some(pageset) = self.home(ZoneKind::Normal) else { return 0 };
+        let Some(list) = list_index(SINGLE, Migratetype::Movable) else { return 0 };
+        let cached = pageset.held_word(list).given_back(SINGLE, Migratetype::Movable);
+        let mut numbers = [0; STEP];
+        let mut freed = 0;
+        for step in pages.chunks(STEP) {
+            let mut len = 0;
+            for &pfn in step {
+                let Some((word, number)) = pageset.frames().locate(pfn) else { break };
+                if !goes_to_list(pageset, list, word, number, SINGLE)
+                    || self.take_back(word, cached, pfn, SINGLE).is_err()
+                {
+                    break;
+                }
+                numbers[len] = number;
+                len += 1;
+            }
+            if len > 0 {
+                self.free_batch(pageset.zone().index(), list, &numbers[..len]);
+            }
+            freed += len;
+            if len < step.len() {
+                break;
+            }
+        }
+        freed
+    }
+
+    /// Frees the pages after the first `done`, each wherever it belongs.
+    #[inline(never)]
+    fn free_each(&self, pages: &[Pfn], done: usize) -> Result<(), BulkFreeError> {
         let mut bulk = BulkFree { allocator: self, batch: [0; CHUNK], len: 0, target: None };
         let (mut refused, mut first) = (0, None);
         let mut whole = PageblocksBack::new(self);
-        let mut rest = pages;
+        let mut rest = &pages[done..];
         while let [pfn, others @ ..] = rest {
             if whole.take(rest) {
                 rest = &rest[pageblocks::PAGES..];
@@ -425,10 +505,11 @@ fn type_of<P: Platform>(frames: &ZoneFrames<'_>, word: WordCell<'_>, number: u32
 #[cfg(test)]
 mod tests {
     use crate::alloc::{Config, Request};
+    use crate::error::FreeError;
     use crate::gfp::Gfp;
     use crate::model::Model;
     use crate::testing::machine::TestMachine;
-    use crate::units::{Order, Pfn, ZoneKind};
+    use crate::units::{CpuId, Order, Pfn, ZoneKind};
     use crate::watermark::AllocFlags;
 
     /// Pages of a bulk request for so many pages more, or less, than the zone has room for.
@@ -457,5 +538,43 @@ mod tests {
             let (room, pages) = bulk_beside_room(Model::NEARPAGE, more);
             assert_eq!(pages as u64, room.saturating_add_signed(more).min(room));
         }
+    }
+
+    #[test]
+    fn cpus_that_take_a_few_at_a_time_do_not_share_lines_of_words() {
+        TestMachine::new().node(0, 65_536, &[0, 1]).run(|allocator| {
+            let request = Request::new(Order(0), Gfp::HIGHUSER_MOVABLE);
+            let mut holder = [None; 65_536 / 32];
+            for turn in 0..400 {
+                let cpu = CpuId(turn % 2);
+                allocator.platform().run_on(cpu);
+                let mut out = [Pfn(0); 16];
+                let wanted = 1 + turn as usize % 16;
+                assert_eq!(allocator.alloc_bulk(request, &mut out[..wanted]), Ok(wanted));
+                for page in &out[..wanted] {
+                    let line = &mut holder[page.0 as usize / 32];
+                    assert_eq!(*line.get_or_insert(cpu), cpu, "{page:?}");
+                }
+            }
+        });
+    }
+
+    #[test]
+    fn a_bulk_free_goes_on_after_pages_that_are_not_the_callers() {
+        TestMachine::new().node(0, 8192, &[0]).run(|allocator| {
+            let request = Request::new(Order(0), Gfp::HIGHUSER_MOVABLE);
+            let mut pages = [Pfn(0); 200];
+            assert_eq!(allocator.alloc_bulk(request, &mut pages), Ok(200));
+            let free = allocator.zones()[0].free_pages();
+            let kept = pages[150];
+            // Twice the same page, and one that is of no node.
+            pages[20] = pages[10];
+            pages[150] = Pfn(1 << 40);
+            let error = allocator.free_bulk(&pages).unwrap_err();
+            assert_eq!((error.freed, error.refused), (198, 2));
+            assert!(matches!(error.first, FreeError::NotAllocated { pfn, .. } if pfn == pages[10]));
+            assert!(allocator.zones()[0].free_pages() >= free);
+            allocator.free(kept, Order(0)).unwrap();
+        });
     }
 }

@@ -296,7 +296,7 @@ pub(super) fn hand_out(
 /// pageblock's type, as in Linux, or on storages that are not exact of the type that it was allocated for: its word
 /// tells that for nothing, and a page on the wrong list only waits there for a request of that type.
 #[inline(always)]
-fn goes_to_list<P: Platform>(
+pub(super) fn goes_to_list<P: Platform>(
     pageset: &Pageset<'_, P>,
     list: usize,
     word: WordCell<'_>,

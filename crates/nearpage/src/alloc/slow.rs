@@ -487,7 +487,7 @@ mod tests {
             let alloc = |gfp| allocator.alloc(Request::new(Order(0), gfp));
             let free = || allocator.zones()[0].free_pages();
             let helper = Gfp::KERNEL.or(Gfp::MEMALLOC);
-            while free() > PageCount(8) {
+            while free() > PageCount(64) {
                 alloc(helper).unwrap();
             }
             let hard_bytes = Some(100 * 4096);

@@ -48,8 +48,24 @@ impl Tuning {
         self.raise_high(rules, pages, zone);
         if order.0 == 0 {
             pages = self.fit_refill(rules, pages, count);
+            pages = self.whole_units(rules, pages);
         }
         if pages > 1 { (pages / order.pages().0).max(2) } else { 1 }
+    }
+
+    /// Whether a refill gives `lacking` single pages or more, of a zone with `room` for whatever it takes.
+    pub fn refills_for(&self, rules: &PcpRules, lacking: u64, room: PageCount) -> bool {
+        let high = self.high.min(self.high_max).max(self.high_min);
+        lacking <= self.whole_units(rules, self.batch.0)
+            && self.batch <= high
+            && self.hold_max(rules) <= room
+    }
+
+    /// A refill of `pages` single pages, rounded up to its unit as far as a hold may be.
+    fn whole_units(&self, rules: &PcpRules, pages: u64) -> u64 {
+        let unit = rules.refill_unit.0;
+        let whole = if pages >= unit / 4 { pages.next_multiple_of(unit) } else { pages };
+        if whole <= self.hold_max(rules).0 { whole } else { pages }
     }
 
     /// Raises `high` by what the zone had to give because the pageset was empty, so that the pages can stay

@@ -1,5 +1,7 @@
 //! The rules: which decisions a pageset takes, as data.
 
+use crate::units::PageCount;
+
 /// A scale that caps nothing: `high` caps earlier.
 pub(super) const UNCAPPED: u8 = 31;
 
@@ -81,6 +83,8 @@ pub struct PcpRules {
     pub doubles_at_limit: bool,
     /// A cache slice is large if it holds more batches than this: see [`FreeHigh::keeps_batch`].
     pub large_slice_batches: u8,
+    /// A refill of single pages is rounded up to a multiple of this many, unless it is less than a quarter of that.
+    pub refill_unit: PageCount,
 }
 
 impl PcpRules {
@@ -108,6 +112,7 @@ impl PcpRules {
         lowers_a_batch: true,
         doubles_at_limit: false,
         large_slice_batches: 3,
+        refill_unit: PageCount(1),
     };
 
     /// Linux 6.6, before the series: as 6.1, but drains double until `high` limits them.
@@ -130,6 +135,7 @@ impl PcpRules {
         lowers_a_batch: true,
         doubles_at_limit: true,
         large_slice_batches: 3,
+        refill_unit: PageCount(1),
     };
 
     /// Linux 6.18, as far as recordings tell: as 6.12, but frees of high orders empty a pageset later.
@@ -158,8 +164,8 @@ impl PcpRules {
     /// | frees only | 994 | 992 |
     /// | 30 % frees among allocations | 12723 | 402 |
     /// | 30 % allocations among frees | 12728 | 398 |
-    /// | 60 % allocations for 20000 operations, then 60 % frees, and so on | 106 | 11 |
-    /// | bursts of one kind, of random length up to 4096 | 329 | 103 |
+    /// | 60 % allocations for 20000 operations, then 60 % frees, and so on | 106 | 10 |
+    /// | bursts of one kind, of random length up to 4096 | 329 | 102 |
     /// | 100000 allocations, then 100000 frees, and so on | 698 | 698 |
     ///
     /// What it costs: a CPU that allocates little by little keeps up to a full hold of pages where 6.12
@@ -170,12 +176,17 @@ impl PcpRules {
     /// 31 times fewer drains, but the blocks wait until they are cold. Linux decided otherwise, for its
     /// network buffers (patches 3 and 10 of the series).
     ///
+    /// A refill that ends within a line of frame words leaves the rest of it to the next CPU, and both write to the
+    /// line at every allocation and free: with 63 pages each, two CPUs take turns at every fourth line. So refills
+    /// are multiples of 32 pages, the words of two lines, since caches fetch them in pairs.
+    ///
     /// Since no fast path changes anything, decisions are the same on every storage, and
     /// [`Tuning::absorb`](super::Tuning::absorb) has nothing to guess.
     pub const NEARPAGE: Self = Self {
         refill: RefillScale::HalvedByDrain,
         drain: DrainSize::FullHold,
         free_high: None,
+        refill_unit: PageCount(32),
         ..Self::LINUX_6_12
     };
 }

@@ -533,8 +533,8 @@ fn nearpage_takes_the_lock_less_often_with_no_longer_holds() {
         (Mixed(100), 994, 992),
         (Mixed(30), 12_723, 402),
         (Mixed(70), 12_728, 398),
-        (Tides(20_000), 106, 11),
-        (Bursts(12), 329, 103),
+        (Tides(20_000), 106, 10),
+        (Bursts(12), 329, 102),
         (UpAndDown(100_000), 698, 698),
     ] {
         for (rules, locks) in [(&PcpRules::LINUX_6_12, linux), (&PcpRules::NEARPAGE, nearpage)] {

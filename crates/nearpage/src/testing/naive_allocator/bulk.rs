@@ -124,8 +124,8 @@ impl NaiveAllocator {
             let kept = naive.kept_back().0
                 + naive.marks().of(flags).0
                 + naive.reserve[preferred.index()].0;
-            let share = count.min(naive.free.0.saturating_sub(kept));
-            let pages = self.bulk_from(zone, asked, share);
+            let room = naive.free.0.saturating_sub(kept);
+            let pages = self.bulk_from(zone, asked, count.min(room), room);
             if !pages.is_empty() {
                 self.count_bulk(zone, asked, &pages);
                 return pages;
@@ -134,9 +134,10 @@ impl NaiveAllocator {
         vec![]
     }
 
-    fn bulk_from(&mut self, zone: usize, asked: &Asked, share: u64) -> Vec<Pfn> {
+    fn bulk_from(&mut self, zone: usize, asked: &Asked, share: u64, room: u64) -> Vec<Pfn> {
         let mut pages = self.whole_pageblocks(zone, asked, share / PAGEBLOCK);
         let share_left = share - pages.len() as u64;
+        let mut refilled = None;
         if share_left > 0
             && let Some(list) = list_index(SINGLE, asked.migratetype)
             && let Some(cpu) = self.cpus.get_mut(&asked.cpu).filter(|cpu| cpu.is_on)
@@ -145,13 +146,21 @@ impl NaiveAllocator {
             let here = share_left.min(pageset.lists[list].len() as u64);
             pages.extend(pageset.lists[list].drain(..here as usize));
             pageset.count.0 -= here;
-            if here < share_left {
+            let lacking = share_left - here;
+            if lacking > 0 && pageset.tuning.refills_for(&self.model.pcp, lacking, PageCount(room))
+            {
+                refilled = Some((list, lacking));
+            } else if lacking > 0 {
                 let view = self.zones[zone].view;
-                pageset.tuning.raise_high(&self.model.pcp, share_left - here, view);
+                pageset.tuning.raise_high(&self.model.pcp, lacking, view);
             }
         }
         for &pfn in &pages {
             self.hand_out(pfn, zone, asked);
+        }
+        if let Some((list, lacking)) = refilled {
+            pages.extend(self.bulk_of_refill(zone, asked, list, lacking));
+            return pages;
         }
         let left = share - pages.len() as u64;
         if left > 0 {
@@ -163,6 +172,25 @@ impl NaiveAllocator {
                 self.hand_out(pfn, zone, asked);
             }
             pages.extend(direct);
+        }
+        pages
+    }
+
+    /// Up to `most` pages of one refill of an empty list.
+    fn bulk_of_refill(&mut self, zone: usize, asked: &Asked, list: usize, most: u64) -> Vec<Pfn> {
+        let mut pages = vec![];
+        while (pages.len() as u64) < most {
+            if !pages.is_empty() && self.pagesets(asked.cpu)[zone].lists[list].is_empty() {
+                break;
+            }
+            let Some(pfn) = self.pop_or_refill(zone, asked, list, AllocFlags::default()) else {
+                break;
+            };
+            if pages.is_empty() {
+                self.wake_for_bulk(zone, asked);
+            }
+            self.hand_out(pfn, zone, asked);
+            pages.push(pfn);
         }
         pages
     }
