@@ -9,6 +9,7 @@ mod facts;
 mod kernel;
 mod nodes;
 mod process;
+mod reader;
 
 pub use facts::{Allowed, Facts, Process};
 
@@ -19,7 +20,7 @@ pub enum Level {
     Good,
     /// Worth knowing; it depends on the program whether something should be done.
     Note,
-    /// Costs an allocator speed, memory or placement: something should be done.
+    /// Costs an allocator speed, memory or placement, or cannot be judged: something should be done.
     Problem,
 }
 
@@ -70,10 +71,16 @@ impl Finding {
 
 /// What follows from the facts, in the order of the rules.
 pub fn findings(facts: &Facts) -> Vec<Finding> {
-    let mut findings: Vec<Finding> = kernel::RULES.iter().filter_map(|rule| rule(facts)).collect();
+    let mut findings: Vec<Finding> = facts.unreadable.iter().map(unreadable).collect();
+    findings.extend(kernel::RULES.iter().filter_map(|rule| rule(facts)));
     findings.extend(nodes::findings(facts));
     findings.extend(process::findings(facts));
     findings
+}
+
+fn unreadable(error: &String) -> Finding {
+    Finding::problem("unreadable", error, "what the file says is not judged")
+        .advise("look at the file, or copy it again")
 }
 
 /// Ids the way that the kernel lists them.

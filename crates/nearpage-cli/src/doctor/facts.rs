@@ -6,17 +6,21 @@ use nearpage_linux::memory::StorageInUse;
 use nearpage_linux::sysfs::{Machine, Source, SysfsError, TextFile, read_machine};
 use nearpage_linux::tree::FileTree;
 
+use super::reader::Reader;
+
 /// What a machine tells; `None` where it does not.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Facts {
     /// Nodes, CPUs, memory.
-    pub machine: Machine,
+    pub machine: Option<Machine>,
     /// `kernel.numa_balancing`: bit 0 moves pages to who uses them, bit 1 promotes from slow nodes.
-    pub numa_balancing: Option<u32>,
+    pub numa_balancing: Option<u64>,
     /// `vm.zone_reclaim_mode`.
-    pub zone_reclaim_mode: Option<u32>,
+    pub zone_reclaim_mode: Option<u64>,
     /// `vm.overcommit_memory`.
-    pub overcommit_memory: Option<u32>,
+    pub overcommit_memory: Option<u64>,
+    /// `vm.percpu_pagelist_high_fraction`.
+    pub percpu_pagelist_high_fraction: Option<u64>,
     /// `vm.max_map_count`.
     pub max_map_count: Option<u64>,
     /// The word chosen in `transparent_hugepage/enabled`.
@@ -27,6 +31,8 @@ pub struct Facts {
     pub allowed: Option<Allowed>,
     /// What this process found out by trying, if the machine is the one that it runs on.
     pub process: Option<Process>,
+    /// Files that cannot be read or understood: the place, what stands there, what would be accepted.
+    pub unreadable: Vec<String>,
 }
 
 /// CPUs and nodes that a process may use: `/proc/self/status`.
@@ -50,26 +56,31 @@ pub struct Process {
 }
 
 impl Facts {
-    /// Reads a tree of /sys and /proc.
-    ///
-    /// # Errors
-    ///
-    /// [`SysfsError`] if it describes no machine, or a file cannot be understood.
-    pub fn read(tree: &dyn FileTree) -> Result<Facts, SysfsError> {
-        let source = Source::new(tree);
-        let file = |path: &str| source.read_if_allowed(path);
-        let chosen = |name| file(&format!("sys/kernel/mm/transparent_hugepage/{name}"));
-        Ok(Facts {
-            machine: read_machine(tree)?,
-            numa_balancing: number(file("proc/sys/kernel/numa_balancing")?)?,
-            zone_reclaim_mode: number(file("proc/sys/vm/zone_reclaim_mode")?)?,
-            overcommit_memory: number(file("proc/sys/vm/overcommit_memory")?)?,
-            max_map_count: number(file("proc/sys/vm/max_map_count")?)?,
-            huge_pages: chosen("enabled")?.and_then(|file| chosen_word(&file)),
-            huge_page_defrag: chosen("defrag")?.and_then(|file| chosen_word(&file)),
-            allowed: file("proc/self/status")?.map(|file| allowed(&file)).transpose()?.flatten(),
+    /// Reads a tree of /sys and /proc, as far as it can be understood.
+    pub fn read(tree: &dyn FileTree) -> Facts {
+        let mut reader = Reader::new(tree);
+        let mut number = |path: &str| ask(&mut reader, path, |file| file.number("a number"));
+        let mut facts = Facts {
+            machine: None,
+            numa_balancing: number("proc/sys/kernel/numa_balancing"),
+            zone_reclaim_mode: number("proc/sys/vm/zone_reclaim_mode"),
+            overcommit_memory: number("proc/sys/vm/overcommit_memory"),
+            percpu_pagelist_high_fraction: number("proc/sys/vm/percpu_pagelist_high_fraction"),
+            max_map_count: number("proc/sys/vm/max_map_count"),
+            huge_pages: chosen(&mut reader, "enabled"),
+            huge_page_defrag: chosen(&mut reader, "defrag"),
+            allowed: ask(&mut reader, "proc/self/status", allowed).flatten(),
             process: None,
-        })
+            unreadable: Vec::new(),
+        };
+        facts.machine = reader.ask(read_machine);
+        facts.unreadable = reader.into_refused().iter().map(ToString::to_string).collect();
+        facts
+    }
+
+    /// Whether there are several nodes, or may be.
+    pub(super) fn has_many_nodes(&self) -> bool {
+        self.machine.as_ref().is_none_or(|machine| machine.nodes.len() > 1)
     }
 }
 
@@ -92,14 +103,26 @@ fn address_limit() -> Option<u64> {
     (limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
 }
 
-fn number<T: std::str::FromStr>(file: Option<TextFile>) -> Result<Option<T>, SysfsError> {
-    file.map(|file| file.number("a number")).transpose()
+/// What `parse` makes of a file; `None` where there is none.
+fn ask<T>(
+    reader: &mut Reader<'_>,
+    path: &str,
+    parse: impl Fn(&TextFile) -> Result<T, SysfsError>,
+) -> Option<T> {
+    let read = |tree: &dyn FileTree| {
+        Source::new(tree).read_if_allowed(path)?.as_ref().map(&parse).transpose()
+    };
+    reader.ask(read).flatten()
 }
 
 /// The word in brackets: `always [madvise] never`.
-fn chosen_word(file: &TextFile) -> Option<String> {
-    let (_, rest) = file.text.split_once('[')?;
-    Some(rest.split_once(']')?.0.to_owned())
+fn chosen(reader: &mut Reader<'_>, name: &str) -> Option<String> {
+    let word = |file: &TextFile| {
+        let (_, rest) = file.text.split_once('[')?;
+        Some(rest.split_once(']')?.0.to_owned())
+    };
+    let path = format!("sys/kernel/mm/transparent_hugepage/{name}");
+    ask(reader, &path, |file| Ok(word(file))).flatten()
 }
 
 fn allowed(status: &TextFile) -> Result<Option<Allowed>, SysfsError> {
@@ -129,9 +152,10 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_unknown() {
-        let facts = Facts::read(&tree()).unwrap();
+        let facts = Facts::read(&tree());
         assert_eq!((facts.numa_balancing, facts.huge_pages, facts.allowed), (None, None, None));
         assert!(facts.process.is_none());
+        assert_eq!(facts.unreadable, [""; 0]);
     }
 
     #[test]
@@ -143,25 +167,29 @@ mod tests {
             "proc/self/status",
             "Name:\tcp\nCpus_allowed_list:\t0\nMems_allowed_list:\t1,3\n",
         );
-        let facts = Facts::read(&tree).unwrap();
+        let facts = Facts::read(&tree);
         assert_eq!(facts.numa_balancing, Some(1));
         assert_eq!(facts.huge_page_defrag.as_deref(), Some("never"));
         assert_eq!(facts.allowed, Some(Allowed { cpus: vec![0], nodes: vec![1, 3] }));
     }
 
     #[test]
-    fn what_cannot_be_understood_is_named() {
+    fn what_cannot_be_understood_is_named_and_the_rest_is_read() {
         let mut tree = tree();
         tree.insert("proc/self/status", "Cpus_allowed_list:\t0\nMems_allowed_list:\t3-1\n");
-        assert_eq!(
-            Facts::read(&tree).unwrap_err().to_string(),
-            "box: proc/self/status:2:20: found \"3-1\", expected a list of ids such as 0-3,8"
-        );
         tree.insert("proc/sys/vm/overcommit_memory", "no");
-        let message = Facts::read(&tree).unwrap_err().to_string();
+        tree.insert("proc/sys/vm/zone_reclaim_mode", "0");
+        tree.insert("proc/meminfo", "MemTotal: x kB\n");
+        let facts = Facts::read(&tree);
         assert_eq!(
-            message,
-            "box: proc/sys/vm/overcommit_memory:1:1: found \"no\", expected a number"
+            facts.unreadable,
+            [
+                "box: proc/sys/vm/overcommit_memory:1:1: found \"no\", expected a number",
+                "box: proc/self/status:2:20: found \"3-1\", expected a list of ids such as 0-3,8",
+                "box: proc/meminfo:1:11: found \"x\", expected a number of kB",
+            ]
         );
+        assert_eq!(facts.zone_reclaim_mode, Some(0));
+        assert_eq!(facts.machine.unwrap().nodes[0].memory_bytes, None);
     }
 }
