@@ -25,6 +25,7 @@ use nearpage::error::LimitOf;
 use nearpage::gfp::Gfp;
 use nearpage::units::{NodeId, Order, PageCount, Pfn};
 use nearpage_linux::Memory;
+use nearpage_linux::environment::Environment;
 use nearpage_linux::reclaim::{Reclaim, ReclaimOptions, ReclaimThread, Shrinker};
 
 const PAGE: usize = 4096;
@@ -180,8 +181,11 @@ fn open(path: &Path, limit_bytes: u64) -> io::Result<(Arc<Pool>, Reclaim, Reclai
     let file = File::open(path)?;
     let bytes = file.metadata()?.len();
     let reclaim = Reclaim::new();
-    let nodes = nearpage_linux::sysfs::read_this_machine().map_err(io::Error::other)?.nodes.len();
+    // The nodes that the memory will have: emulated ones, if the environment asks for some.
+    let machine = Environment::read().and_then(|said| said.machine()).map_err(io::Error::other)?;
+    let nodes = machine.nodes.iter().filter(|node| node.has_memory).count().max(1);
     let memory = Memory::builder()
+        .machine(machine)
         .bytes_per_node(2 * limit_bytes / nodes as u64)
         .pressure(reclaim.clone())
         .build()
@@ -357,6 +361,29 @@ mod tests {
         assert_eq!(read_all(&pool).unwrap(), sum(0..bytes / 8));
         assert!(pool.evicted.load(Ordering::Relaxed) > 0, "not all of it fits");
         assert_eq!(pool.memory.misuses(), 0);
+    }
+
+    /// The body of the process that the next test starts with emulated nodes, too.
+    #[test]
+    fn a_pool_has_twice_its_limit() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        write_file(file.path(), PAGE as u64).unwrap();
+        let (pool, _reclaim, _thread) = open(file.path(), 16 << 20).unwrap();
+        let nodes = pool.memory.topology().nodes();
+        let frames: u64 =
+            nodes.iter().flat_map(|node| node.memory).map(|range| range.pages().0).sum();
+        assert_eq!(frames * PAGE as u64, 32 << 20);
+    }
+
+    #[test]
+    fn emulated_nodes_share_what_a_pool_has() {
+        let child = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "tests::a_pool_has_twice_its_limit"])
+            .env("NEARPAGE_NUMA", "fake=4")
+            .output()
+            .unwrap();
+        let told = String::from_utf8_lossy(&child.stdout);
+        assert!(child.status.success() && told.contains("1 passed"), "{told}");
     }
 
     #[test]
