@@ -16,8 +16,8 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Instant;
 
 use nearpage::alloc::{Limits, Request};
@@ -52,48 +52,56 @@ struct Resident {
 
 struct Pool {
     file: File,
-    pages_in_file: u64,
+    path: PathBuf,
+    bytes_in_file: u64,
     memory: Arc<Memory>,
     shards: [Mutex<Shard>; SHARDS],
     misses: AtomicU64,
     evicted: AtomicU64,
-    /// A page could not be read: what is in memory is not what is in the file.
-    is_broken: AtomicBool,
+    /// Why a page could not be read: what is in memory is not what is in the file.
+    failure: OnceLock<String>,
+}
+
+/// A page that nobody evicts while this is there; it may still be read by somebody else.
+struct PageInUse<'a> {
+    pool: &'a Pool,
+    number: u64,
+    pfn: Pfn,
+}
+
+impl Drop for PageInUse<'_> {
+    fn drop(&mut self) {
+        let mut shard = self.pool.shard(self.number).lock().expect("no thread panics");
+        shard.pages.get_mut(&self.number).expect("nobody evicts a page in use").users -= 1;
+    }
 }
 
 impl Pool {
     /// Calls `look` with a page of the file.
     fn with_page<R>(&self, number: u64, look: impl FnOnce(&[u8]) -> R) -> io::Result<R> {
-        let pfn = self.use_page(number)?;
+        let page = self.use_page(number)?;
         // Whoever found the page missing reads it; the others wait here.
-        self.memory.wait_on_page(pfn).map_err(io::Error::other)?;
-        if self.is_broken.load(Ordering::Relaxed) {
-            return Err(io::Error::other("a page could not be read"));
+        self.memory.wait_on_page(page.pfn).map_err(io::Error::other)?;
+        if let Some(failure) = self.failure.get() {
+            return Err(io::Error::other(failure.clone()));
         }
-        let address = self.memory.address(pfn);
+        let address = self.memory.address(page.pfn);
         // SAFETY: the page has been read, nobody writes it again, and nobody evicts it while it is in use.
-        let looked = look(unsafe { std::slice::from_raw_parts(address.as_ptr(), PAGE) });
-        self.end_use(number);
-        Ok(looked)
+        Ok(look(unsafe { std::slice::from_raw_parts(address.as_ptr(), PAGE) }))
     }
 
-    /// A page that nobody evicts until [`end_use`](Self::end_use); it may still be read by somebody else.
-    fn use_page(&self, number: u64) -> io::Result<Pfn> {
+    fn use_page(&self, number: u64) -> io::Result<PageInUse<'_>> {
         let mut shard = self.shard(number).lock().expect("no thread panics");
         if let Some(page) = shard.pages.get_mut(&number) {
             page.users += 1;
-            return Ok(page.pfn);
+            return Ok(PageInUse { pool: self, number, pfn: page.pfn });
         }
         let fresh = self.add_group(&mut shard, number)?;
         shard.pages.get_mut(&number).expect("it was just added").users += 1;
         drop(shard);
+        let page = PageInUse { pool: self, number, pfn: fresh[0].1 };
         self.read_ahead(&fresh)?;
-        Ok(fresh[0].1)
-    }
-
-    fn end_use(&self, number: u64) {
-        let mut shard = self.shard(number).lock().expect("no thread panics");
-        shard.pages.get_mut(&number).expect("nobody evicts a page in use").users -= 1;
+        Ok(page)
     }
 
     /// Pages that are read together are in one shard.
@@ -104,7 +112,7 @@ impl Pool {
     /// Adds the rest of the page's group, as far as there is memory, and at least the page; all of them locked.
     fn add_group(&self, shard: &mut Shard, number: u64) -> io::Result<Vec<(u64, Pfn)>> {
         let end = (number / READ_AHEAD as u64 + 1) * READ_AHEAD as u64;
-        let wanted: Vec<u64> = (number..end.min(self.pages_in_file))
+        let wanted: Vec<u64> = (number..end.min(self.pages_in_file()))
             .filter(|number| !shard.pages.contains_key(number))
             .collect();
         let mut pages = [Pfn(0); READ_AHEAD];
@@ -116,7 +124,7 @@ impl Pool {
         self.misses.fetch_add(got as u64, Ordering::Relaxed);
         let fresh: Vec<(u64, Pfn)> = wanted.into_iter().zip(pages).take(got).collect();
         for &(number, pfn) in &fresh {
-            self.memory.lock_page(pfn).map_err(io::Error::other)?;
+            self.memory.lock_page(pfn).expect("it was just allocated");
             shard.pages.insert(number, Resident { pfn, users: 0 });
             shard.order.push_back(number);
         }
@@ -131,17 +139,37 @@ impl Pool {
             let start = self.memory.address(pfn).as_ptr();
             // SAFETY: the page is the pool's, and locked by this thread: nobody else looks at it.
             let page = unsafe { std::slice::from_raw_parts_mut(start, PAGE) };
-            match self.file.read_at(page, number * PAGE as u64) {
-                Ok(read) => page[read..].fill(0),
-                Err(error) => {
-                    self.is_broken.store(true, Ordering::Relaxed);
-                    result = Err(error);
-                }
+            if let Err(error) = self.read(number, page) {
+                let why = self.failure.get_or_init(|| error.to_string());
+                result = Err(io::Error::new(error.kind(), why.clone()));
             }
             // SAFETY: this thread has locked it.
-            unsafe { self.memory.unlock_page(pfn) }.map_err(io::Error::other)?;
+            unsafe { self.memory.unlock_page(pfn) }.expect("it is locked");
         }
         result
+    }
+
+    /// Fills a page from the file; what lies behind the end of the file is zeroes.
+    fn read(&self, number: u64, page: &mut [u8]) -> io::Result<()> {
+        let start = number * PAGE as u64;
+        let length = (self.bytes_in_file - start).min(PAGE as u64) as usize;
+        let (inside, behind) = page.split_at_mut(length);
+        behind.fill(0);
+        self.file.read_exact_at(inside, start).map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof => {
+                let (path, bytes) = (self.path.display(), self.bytes_in_file);
+                let why = format!(
+                    "{path}: ends before byte {}, and said it is {bytes} bytes long",
+                    start + length as u64
+                );
+                io::Error::new(error.kind(), why)
+            }
+            _ => about(&self.path, error),
+        })
+    }
+
+    fn pages_in_file(&self) -> u64 {
+        self.bytes_in_file.div_ceil(PAGE as u64)
     }
 }
 
@@ -178,8 +206,7 @@ impl Shrinker for Evict {
 
 /// A pool over a file, in so much memory, and what keeps it so.
 fn open(path: &Path, limit_bytes: u64) -> io::Result<(Arc<Pool>, Reclaim, ReclaimThread)> {
-    let file = File::open(path)?;
-    let bytes = file.metadata()?.len();
+    let (file, bytes_in_file) = open_file(path).map_err(|error| about(path, error))?;
     let reclaim = Reclaim::new();
     // The nodes that the memory will have: emulated ones, if the environment asks for some.
     let machine = Environment::read().and_then(|said| said.machine()).map_err(io::Error::other)?;
@@ -202,15 +229,32 @@ fn open(path: &Path, limit_bytes: u64) -> io::Result<(Arc<Pool>, Reclaim, Reclai
     let thread = reclaim.start(&memory, ReclaimOptions::default())?;
     let pool = Arc::new(Pool {
         file,
-        pages_in_file: bytes.div_ceil(PAGE as u64),
+        path: path.into(),
+        bytes_in_file,
         memory,
         shards: Default::default(),
         misses: AtomicU64::new(0),
         evicted: AtomicU64::new(0),
-        is_broken: AtomicBool::new(false),
+        failure: OnceLock::new(),
     });
     *evict.0.lock().expect("no thread panics") = Arc::downgrade(&pool);
     Ok((pool, reclaim, thread))
+}
+
+/// A file and its length. Only of a regular file that is not empty the length says what can be read: it is 0 of devices,
+/// and of files that are made up while they are read.
+fn open_file(path: &Path) -> io::Result<(File, u64)> {
+    let metadata = std::fs::metadata(path)?;
+    match metadata.len() {
+        _ if !metadata.is_file() => Err(io::Error::other("not a regular file")),
+        0 => Err(io::Error::other("says it is 0 bytes long, so there is nothing to read")),
+        bytes => Ok((File::open(path)?, bytes)),
+    }
+}
+
+/// The error, with the file that it is about.
+fn about(path: &Path, error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
 fn main() -> io::Result<()> {
@@ -219,7 +263,7 @@ fn main() -> io::Result<()> {
         None => made_file()?,
     };
     let (pool, reclaim, _thread) = open(&path, LIMIT_BYTES)?;
-    let bytes = pool.file.metadata()?.len();
+    let bytes = pool.bytes_in_file;
     let before = resident_bytes()?;
     println!(
         "{}: {} MB through {} MB of {} MB",
@@ -303,7 +347,7 @@ fn read_share(pool: &Pool, next: &AtomicU64, largest: &Largest) -> io::Result<u6
     let mut sum = 0_u64;
     loop {
         let number = next.fetch_add(1, Ordering::Relaxed);
-        if number >= pool.pages_in_file {
+        if number >= pool.pages_in_file() {
             return Ok(sum);
         }
         sum = sum.wrapping_add(pool.with_page(number, |page| {
@@ -361,6 +405,40 @@ mod tests {
         assert_eq!(read_all(&pool).unwrap(), sum(0..bytes / 8));
         assert!(pool.evicted.load(Ordering::Relaxed) > 0, "not all of it fits");
         assert_eq!(pool.memory.misuses(), 0);
+    }
+
+    #[test]
+    fn a_file_that_became_shorter_is_an_error_and_leaves_no_page_in_use() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        write_file(file.path(), 8 * PAGE as u64).unwrap();
+        let (pool, _reclaim, _thread) = open(file.path(), 8 << 20).unwrap();
+        file.as_file().set_len(4 * PAGE as u64 + 100).unwrap();
+        for number in [0, 4, 0] {
+            let error = pool.with_page(number, |_| ()).unwrap_err().to_string();
+            let expected = "ends before byte 20480, and said it is 32768 bytes long";
+            assert_eq!(error, format!("{}: {expected}", file.path().display()));
+        }
+        let shard = pool.shard(0).lock().unwrap();
+        assert!(shard.pages.values().all(|page| page.users == 0));
+    }
+
+    #[test]
+    fn the_last_page_may_be_a_part_of_one() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), [7; PAGE + 1]).unwrap();
+        let (pool, _reclaim, _thread) = open(file.path(), 8 << 20).unwrap();
+        let last = pool.with_page(1, <[u8]>::to_vec).unwrap();
+        assert_eq!((last[0], &last[1..]), (7, &[0; PAGE - 1][..]));
+    }
+
+    #[test]
+    fn files_without_a_length_are_refused() {
+        let refusal = |path| open(Path::new(path), 8 << 20).err().unwrap().to_string();
+        assert_eq!(refusal("/dev/zero"), "/dev/zero: not a regular file");
+        assert_eq!(refusal("/"), "/: not a regular file");
+        let expected = "/proc/self/status: says it is 0 bytes long, so there is nothing to read";
+        assert_eq!(refusal("/proc/self/status"), expected);
+        assert!(refusal("/no/such").starts_with("/no/such: No such file"));
     }
 
     /// The body of the process that the next test starts with emulated nodes, too.
