@@ -116,7 +116,7 @@ fn a_bad_file_is_a_line_and_the_others_are_judged() {
     write(folder.path(), "proc/sys/vm/zone_reclaim_mode", "yes");
     let path = folder.path().to_str().unwrap();
     let output = doctor(&["--sysroot", path, "--json"]);
-    let bad = format!("{path}/proc/sys/vm/zone_reclaim_mode:1:1: found \"yes\", expected a number");
+    let bad = format!("{path}/proc/sys/vm/zone_reclaim_mode:1:1: found \"yes\", expected 0 to 7");
     assert_eq!(output.status.code(), Some(2));
     assert_eq!(String::from_utf8_lossy(&output.stderr), format!("nearpage: {bad}\n"));
     let document = json(&output);
@@ -139,4 +139,48 @@ fn a_machine_that_cannot_be_read_is_a_line_too() {
     assert_eq!(lines.len(), 3, "{text}");
     assert!(lines[0].contains("node1/cpulist:1:1: found \"none\", expected an id"), "{text}");
     assert!(lines[1].starts_with("problem   kernel.numa_balancing = 1"), "{text}");
+}
+
+#[test]
+fn nothing_that_cannot_be_judged_is_good() {
+    let folder = copy();
+    let wrong = [
+        ("proc/sys/kernel/numa_balancing", "99"),
+        ("proc/sys/vm/zone_reclaim_mode", "8"),
+        ("proc/sys/vm/overcommit_memory", "7"),
+        ("proc/self/status", "garbage"),
+        ("sys/kernel/mm/transparent_hugepage/enabled", "nothing"),
+        ("sys/kernel/mm/transparent_hugepage/defrag", "[bogus]"),
+        ("sys/devices/system/node/online", ""),
+        ("sys/devices/system/cpu/online", "0-2"),
+        ("sys/devices/system/cpu/possible", ""),
+    ];
+    for (path, text) in wrong {
+        write(folder.path(), path, text);
+    }
+    let output = doctor(&["--sysroot", folder.path().to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(2));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(!text.contains("good "), "{text}");
+    for (path, content) in wrong {
+        let found = if path.ends_with("cpu/online") { "2" } else { content };
+        let line = format!("{path}:1:1: found {found:?}, expected ");
+        assert_eq!(text.matches(&line).count(), 1, "{line} in {text}");
+    }
+    assert_eq!(text.lines().skip(2).count(), wrong.len(), "{text}");
+}
+
+#[test]
+fn a_copy_without_proc_says_so() {
+    let folder = copy();
+    fs::remove_dir_all(folder.path().join("proc")).unwrap();
+    let path = folder.path().to_str().unwrap();
+    let output = doctor(&["--sysroot", path]);
+    assert_eq!(output.status.code(), Some(0));
+    let text = String::from_utf8(output.stdout).unwrap();
+    let line = format!(
+        "note      missing = {path}/proc: missing, expected a copy of /proc with sys and self/status: \
+         what it would say is not judged"
+    );
+    assert_eq!(text.lines().skip(2).collect::<Vec<_>>(), [line]);
 }

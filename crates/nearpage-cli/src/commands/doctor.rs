@@ -37,7 +37,8 @@ read or understood is a finding (unreadable, of level problem), and the others a
 What is looked at: kernel.numa_balancing, vm.zone_reclaim_mode, transparent_hugepage/enabled and defrag,
 vm.overcommit_memory, vm.percpu_pagelist_high_fraction, vm.max_map_count; CPUs against memory allowed
 (/proc/self/status), memoryless nodes, nodes without CPUs. Of this machine also: the system calls mbind,
-membarrier and move_pages, rseq, RLIMIT_AS. What a copy lacks is not judged.
+membarrier and move_pages, rseq, RLIMIT_AS. What a copy lacks is not judged; that it has no /proc, no size of a
+node, or not both lists of /proc/self/status is a finding (missing, of level note).
 
 JSON (--json):
   schema                 1

@@ -3,9 +3,11 @@
 use nearpage_linux::calls::Call;
 use nearpage_linux::environment::Environment;
 use nearpage_linux::memory::StorageInUse;
-use nearpage_linux::sysfs::{Machine, Source, SysfsError, TextFile, read_machine};
+use nearpage_linux::sysfs::{Machine, TextFile};
 use nearpage_linux::tree::FileTree;
 
+use super::allowed::{self, Allowed};
+use super::machine;
 use super::reader::Reader;
 
 /// What a machine tells; `None` where it does not.
@@ -31,17 +33,10 @@ pub struct Facts {
     pub allowed: Option<Allowed>,
     /// What this process found out by trying, if the machine is the one that it runs on.
     pub process: Option<Process>,
+    /// What every copy should have and this one has not, with what is expected there.
+    pub missing: Vec<String>,
     /// Files that cannot be read or understood: the place, what stands there, what would be accepted.
     pub unreadable: Vec<String>,
-}
-
-/// CPUs and nodes that a process may use: `/proc/self/status`.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Allowed {
-    /// `Cpus_allowed_list`.
-    pub cpus: Vec<u32>,
-    /// `Mems_allowed_list`.
-    pub nodes: Vec<u32>,
 }
 
 /// What a process finds out by trying.
@@ -56,24 +51,46 @@ pub struct Process {
 }
 
 impl Facts {
-    /// Reads a tree of /sys and /proc, as far as it can be understood.
+    /// Reads a tree of /sys and /proc, as far as it can be understood. What stands in a file must be what the kernel
+    /// accepts or writes there: `Documentation/admin-guide/sysctl/kernel.rst`, `vm.rst` and `mm/transhuge.rst`, 6.12.
     pub fn read(tree: &dyn FileTree) -> Facts {
         let mut reader = Reader::new(tree);
-        let mut number = |path: &str| ask(&mut reader, path, |file| file.number("a number"));
+        let mut number = |path: &str, accepts: fn(u64) -> bool, expected: &str| {
+            reader.file(path, |file| match file.number(expected)? {
+                value if accepts(value) => Ok(value),
+                value => Err(file.syntax(1, 1, &value.to_string(), expected)),
+            })
+        };
         let mut facts = Facts {
             machine: None,
-            numa_balancing: number("proc/sys/kernel/numa_balancing"),
-            zone_reclaim_mode: number("proc/sys/vm/zone_reclaim_mode"),
-            overcommit_memory: number("proc/sys/vm/overcommit_memory"),
-            percpu_pagelist_high_fraction: number("proc/sys/vm/percpu_pagelist_high_fraction"),
-            max_map_count: number("proc/sys/vm/max_map_count"),
-            huge_pages: chosen(&mut reader, "enabled"),
-            huge_page_defrag: chosen(&mut reader, "defrag"),
-            allowed: ask(&mut reader, "proc/self/status", allowed).flatten(),
+            numa_balancing: number("proc/sys/kernel/numa_balancing", |mode| mode <= 3, "0 to 3"),
+            zone_reclaim_mode: number("proc/sys/vm/zone_reclaim_mode", |mode| mode <= 7, "0 to 7"),
+            overcommit_memory: number("proc/sys/vm/overcommit_memory", |mode| mode <= 2, "0 to 2"),
+            percpu_pagelist_high_fraction: number(
+                "proc/sys/vm/percpu_pagelist_high_fraction",
+                |fraction| fraction == 0 || fraction >= 8,
+                "0, or 8 or more",
+            ),
+            max_map_count: number(
+                "proc/sys/vm/max_map_count",
+                |count| count <= i32::MAX as u64,
+                "0 to 2147483647",
+            ),
+            huge_pages: chosen(&mut reader, "enabled", &["always", "madvise", "never"]),
+            huge_page_defrag: chosen(
+                &mut reader,
+                "defrag",
+                &["always", "defer", "defer+madvise", "madvise", "never"],
+            ),
+            allowed: None,
             process: None,
+            missing: Vec::new(),
             unreadable: Vec::new(),
         };
-        facts.machine = reader.ask(read_machine);
+        facts.machine = machine::read(&mut reader);
+        let machine = facts.machine.as_ref();
+        facts.missing = machine::missing(&reader, machine);
+        facts.allowed = allowed::read(&mut reader, machine, &mut facts.missing);
         facts.unreadable = reader.into_refused().iter().map(ToString::to_string).collect();
         facts
     }
@@ -103,38 +120,19 @@ fn address_limit() -> Option<u64> {
     (limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
 }
 
-/// What `parse` makes of a file; `None` where there is none.
-fn ask<T>(
-    reader: &mut Reader<'_>,
-    path: &str,
-    parse: impl Fn(&TextFile) -> Result<T, SysfsError>,
-) -> Option<T> {
-    let read = |tree: &dyn FileTree| {
-        Source::new(tree).read_if_allowed(path)?.as_ref().map(&parse).transpose()
-    };
-    reader.ask(read).flatten()
-}
-
 /// The word in brackets: `always [madvise] never`.
-fn chosen(reader: &mut Reader<'_>, name: &str) -> Option<String> {
+fn chosen(reader: &mut Reader<'_>, name: &str, words: &[&str]) -> Option<String> {
     let word = |file: &TextFile| {
-        let (_, rest) = file.text.split_once('[')?;
-        Some(rest.split_once(']')?.0.to_owned())
+        let chosen = file.text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
+        match chosen {
+            Some((word, _)) if words.contains(&word) => Ok(word.to_owned()),
+            _ => {
+                let expected = format!("one of {} in brackets", words.join(", "));
+                Err(file.syntax(1, 1, file.text.trim(), expected))
+            }
+        }
     };
-    let path = format!("sys/kernel/mm/transparent_hugepage/{name}");
-    ask(reader, &path, |file| Ok(word(file))).flatten()
-}
-
-fn allowed(status: &TextFile) -> Result<Option<Allowed>, SysfsError> {
-    let list = |key: &str| -> Result<Option<Vec<u32>>, SysfsError> {
-        let mut lines = status.text.lines().enumerate();
-        let found = lines.find_map(|(at, line)| Some((at, line.strip_prefix(key)?.trim())));
-        let Some((at, text)) = found else { return Ok(None) };
-        let wrong = |_| status.syntax(at + 1, key.len() + 2, text, "a list of ids such as 0-3,8");
-        nearpage_linux::idlist::parse(text).map(Some).map_err(wrong)
-    };
-    let (cpus, nodes) = (list("Cpus_allowed_list:")?, list("Mems_allowed_list:")?);
-    Ok(cpus.zip(nodes).map(|(cpus, nodes)| Allowed { cpus, nodes }))
+    reader.file(&format!("sys/kernel/mm/transparent_hugepage/{name}"), word)
 }
 
 #[cfg(test)]
@@ -155,7 +153,7 @@ mod tests {
         let facts = Facts::read(&tree());
         assert_eq!((facts.numa_balancing, facts.huge_pages, facts.allowed), (None, None, None));
         assert!(facts.process.is_none());
-        assert_eq!(facts.unreadable, [""; 0]);
+        assert_eq!((facts.missing, facts.unreadable), (vec![], vec![]));
     }
 
     #[test]
@@ -163,20 +161,14 @@ mod tests {
         let mut tree = tree();
         tree.insert("proc/sys/kernel/numa_balancing", "1\n");
         tree.insert("sys/kernel/mm/transparent_hugepage/defrag", "always defer [never]\n");
-        tree.insert(
-            "proc/self/status",
-            "Name:\tcp\nCpus_allowed_list:\t0\nMems_allowed_list:\t1,3\n",
-        );
         let facts = Facts::read(&tree);
         assert_eq!(facts.numa_balancing, Some(1));
         assert_eq!(facts.huge_page_defrag.as_deref(), Some("never"));
-        assert_eq!(facts.allowed, Some(Allowed { cpus: vec![0], nodes: vec![1, 3] }));
     }
 
     #[test]
     fn what_cannot_be_understood_is_named_and_the_rest_is_read() {
         let mut tree = tree();
-        tree.insert("proc/self/status", "Cpus_allowed_list:\t0\nMems_allowed_list:\t3-1\n");
         tree.insert("proc/sys/vm/overcommit_memory", "no");
         tree.insert("proc/sys/vm/zone_reclaim_mode", "0");
         tree.insert("proc/meminfo", "MemTotal: x kB\n");
@@ -184,12 +176,41 @@ mod tests {
         assert_eq!(
             facts.unreadable,
             [
-                "box: proc/sys/vm/overcommit_memory:1:1: found \"no\", expected a number",
-                "box: proc/self/status:2:20: found \"3-1\", expected a list of ids such as 0-3,8",
+                "box: proc/sys/vm/overcommit_memory:1:1: found \"no\", expected 0 to 2",
                 "box: proc/meminfo:1:11: found \"x\", expected a number of kB",
             ]
         );
         assert_eq!(facts.zone_reclaim_mode, Some(0));
         assert_eq!(facts.machine.unwrap().nodes[0].memory_bytes, None);
+    }
+
+    #[test]
+    fn what_no_kernel_writes_is_not_judged() {
+        let cases = [
+            ("proc/sys/kernel/numa_balancing", "99", "0 to 3"),
+            ("proc/sys/vm/zone_reclaim_mode", "8", "0 to 7"),
+            ("proc/sys/vm/overcommit_memory", "7", "0 to 2"),
+            ("proc/sys/vm/percpu_pagelist_high_fraction", "7", "0, or 8 or more"),
+            ("proc/sys/vm/max_map_count", "-1", "0 to 2147483647"),
+            (
+                "sys/kernel/mm/transparent_hugepage/enabled",
+                "[bogus]",
+                "one of always, madvise, never in brackets",
+            ),
+            (
+                "sys/kernel/mm/transparent_hugepage/defrag",
+                "nothing",
+                "one of always, defer, defer+madvise, madvise, never in brackets",
+            ),
+        ];
+        for (path, text, expected) in cases {
+            let mut tree = tree();
+            tree.insert(path, format!("{text}\n"));
+            let facts = Facts::read(&tree);
+            let refused = format!("box: {path}:1:1: found {text:?}, expected {expected}");
+            assert_eq!(facts.unreadable, [refused]);
+            let unread = Facts { unreadable: vec![], ..facts };
+            assert_eq!(unread, Facts::read(&self::tree()), "nothing of it is believed");
+        }
     }
 }

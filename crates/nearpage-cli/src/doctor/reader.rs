@@ -2,7 +2,7 @@
 
 use std::io;
 
-use nearpage_linux::sysfs::SysfsError;
+use nearpage_linux::sysfs::{Source, SysfsError, TextFile};
 use nearpage_linux::tree::FileTree;
 
 /// Reads before an answer is given up: a copy whose every file is wrong is not worth a line for each.
@@ -33,6 +33,18 @@ impl<'a> Reader<'a> {
             }
         }
         None
+    }
+
+    /// What `parse` makes of a file; `None` if there is none, or it is refused.
+    pub(super) fn file<T>(
+        &mut self,
+        path: &str,
+        parse: impl Fn(&TextFile) -> Result<T, SysfsError>,
+    ) -> Option<T> {
+        let read = |tree: &dyn FileTree| {
+            Source::new(tree).read_if_allowed(path)?.as_ref().map(&parse).transpose()
+        };
+        self.ask(read).flatten()
     }
 
     /// What was refused, and why.
@@ -66,7 +78,7 @@ impl FileTree for Reader<'_> {
 
 #[cfg(test)]
 mod tests {
-    use nearpage_linux::sysfs::{Source, read_machine};
+    use nearpage_linux::sysfs::read_machine;
     use nearpage_linux::tree::MemoryTree;
 
     use super::*;
