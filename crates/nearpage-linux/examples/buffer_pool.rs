@@ -112,7 +112,7 @@ impl Pool {
                     waited += LOOK_AGAIN;
                 }
                 Err(error) => {
-                    let why = format!("no page was given back for {waited:?}: {error}");
+                    let why = format!("no page after {waited:?}: {error}");
                     return Err(io::Error::other(why));
                 }
                 Ok((page, fresh)) => {
