@@ -48,8 +48,10 @@ pub(super) fn missing(tree: &dyn FileTree, machine: Option<&Machine>) -> Vec<Str
     let unknown = nodes.iter().filter(|node| node.memory_bytes.is_none()).map(|node| node.id.0);
     let unknown: Vec<u32> = unknown.collect();
     if !unknown.is_empty() {
-        let (folder, nodes) = (tree.display(NODES), list(&unknown));
-        missing.push(format!("{folder}/node[{nodes}]/meminfo: no MemTotal, expected a size in kB"));
+        let has_nodes = tree.names(NODES).is_ok_and(|names| !names.is_empty());
+        let of_nodes = format!("{NODES}/node[{}]/meminfo", list(&unknown));
+        let file = tree.display(if has_nodes { &of_nodes } else { "proc/meminfo" });
+        missing.push(format!("{file}: no MemTotal, expected a size in kB"));
     }
     missing
 }
@@ -158,5 +160,10 @@ mod tests {
             "box: sys/devices/system/node/node[0]/meminfo: no MemTotal, expected a size in kB",
         ];
         assert_eq!(absent(&tree), expected);
+        let mut tree = MemoryTree::new("box");
+        tree.insert(CPUS_ONLINE, "0");
+        tree.insert("proc/meminfo", "nothing");
+        let expected = "box: proc/meminfo: no MemTotal, expected a size in kB";
+        assert_eq!(absent(&tree), [expected]);
     }
 }
