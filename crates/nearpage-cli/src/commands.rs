@@ -71,7 +71,7 @@ pub enum CommandError {
     Lab(#[from] lab::LabFailure),
     /// The machine was looked at, and something should be done.
     #[error(transparent)]
-    Doctor(#[from] doctor::ProblemsFound),
+    Doctor(#[from] doctor::DoctorFailure),
     /// The page of `--report` could not be written.
     #[error(transparent)]
     Report(#[from] crate::report::file::WriteError),
@@ -94,7 +94,8 @@ impl CommandError {
             CommandError::Bench(error) => error.exit_code(),
             CommandError::Lab(failure) => failure.exit_code(),
             CommandError::Placement(error) => error.exit_code(),
-            CommandError::Doctor(_) | CommandError::Output(_) => ExitCode::from(1),
+            CommandError::Doctor(failure) => failure.exit_code(),
+            CommandError::Output(_) => ExitCode::from(1),
         }
     }
 }

@@ -5,12 +5,16 @@
 //! Rules are in [`kernel`] (settings), [`nodes`] (the machine and who may use what) and [`process`] (what
 //! only a running process can find out).
 
+mod allowed;
 mod facts;
 mod kernel;
+mod machine;
 mod nodes;
 mod process;
+mod reader;
 
-pub use facts::{Allowed, Facts, Process};
+pub use allowed::Allowed;
+pub use facts::{Facts, Process};
 
 /// How good it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -19,7 +23,7 @@ pub enum Level {
     Good,
     /// Worth knowing; it depends on the program whether something should be done.
     Note,
-    /// Costs an allocator speed, memory or placement: something should be done.
+    /// Costs an allocator speed, memory or placement, or cannot be judged: something should be done.
     Problem,
 }
 
@@ -70,10 +74,21 @@ impl Finding {
 
 /// What follows from the facts, in the order of the rules.
 pub fn findings(facts: &Facts) -> Vec<Finding> {
-    let mut findings: Vec<Finding> = kernel::RULES.iter().filter_map(|rule| rule(facts)).collect();
+    let mut findings: Vec<Finding> = facts.unreadable.iter().map(unreadable).collect();
+    findings.extend(facts.missing.iter().map(missing));
+    findings.extend(kernel::RULES.iter().filter_map(|rule| rule(facts)));
     findings.extend(nodes::findings(facts));
     findings.extend(process::findings(facts));
     findings
+}
+
+fn unreadable(error: &String) -> Finding {
+    Finding::problem("unreadable", error, "what it says is not judged")
+        .advise("look at it, or copy it again")
+}
+
+fn missing(what: &String) -> Finding {
+    Finding::note("missing", what, "what it would say is not judged")
 }
 
 /// Ids the way that the kernel lists them.

@@ -107,12 +107,80 @@ fn wrong_input_is_refused_with_2() {
     let expected =
         "not an archive, expected a folder or a tar archive with a copy of /sys and /proc\n";
     assert!(refusal(file.path()).ends_with(expected));
+    assert_eq!(doctor(&["--sysroot"]).status.code(), Some(2));
+}
+
+#[test]
+fn a_bad_file_is_a_line_and_the_others_are_judged() {
     let folder = copy();
     write(folder.path(), "proc/sys/vm/zone_reclaim_mode", "yes");
-    let message = refusal(folder.path());
-    assert!(
-        message.ends_with("zone_reclaim_mode:1:1: found \"yes\", expected a number\n"),
-        "{message}"
+    let path = folder.path().to_str().unwrap();
+    let output = doctor(&["--sysroot", path, "--json"]);
+    let bad = format!("{path}/proc/sys/vm/zone_reclaim_mode:1:1: found \"yes\", expected 0 to 7");
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(String::from_utf8_lossy(&output.stderr), format!("nearpage: {bad}\n"));
+    let document = json(&output);
+    assert_eq!(document["findings"][0]["found"], bad);
+    assert_eq!(level(&document, "unreadable"), Some("problem"));
+    assert_eq!(level(&document, "vm.zone_reclaim_mode"), None);
+    assert_eq!(level(&document, "kernel.numa_balancing"), Some("problem"));
+    assert_eq!(level(&document, "cpus and memory allowed"), Some("problem"));
+    assert_eq!(document["problems"], 3);
+}
+
+#[test]
+fn a_machine_that_cannot_be_read_is_a_line_too() {
+    let folder = copy();
+    write(folder.path(), "sys/devices/system/node/node1/cpulist", "none");
+    let output = doctor(&["--sysroot", folder.path().to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(2));
+    let text = String::from_utf8(output.stdout).unwrap();
+    let lines: Vec<&str> = text.lines().skip(2).collect();
+    assert_eq!(lines.len(), 3, "{text}");
+    assert!(lines[0].contains("node1/cpulist:1:1: found \"none\", expected an id"), "{text}");
+    assert!(lines[1].starts_with("problem   kernel.numa_balancing = 1"), "{text}");
+}
+
+#[test]
+fn nothing_that_cannot_be_judged_is_good() {
+    let folder = copy();
+    let wrong = [
+        ("proc/sys/kernel/numa_balancing", "99"),
+        ("proc/sys/vm/zone_reclaim_mode", "8"),
+        ("proc/sys/vm/overcommit_memory", "7"),
+        ("proc/self/status", "garbage"),
+        ("sys/kernel/mm/transparent_hugepage/enabled", "nothing"),
+        ("sys/kernel/mm/transparent_hugepage/defrag", "[bogus]"),
+        ("sys/devices/system/node/online", ""),
+        ("sys/devices/system/cpu/online", "0-2"),
+        ("sys/devices/system/cpu/possible", ""),
+    ];
+    for (path, text) in wrong {
+        write(folder.path(), path, text);
+    }
+    let output = doctor(&["--sysroot", folder.path().to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(2));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(!text.contains("good "), "{text}");
+    for (path, content) in wrong {
+        let found = if path.ends_with("cpu/online") { "2" } else { content };
+        let line = format!("{path}:1:1: found {found:?}, expected ");
+        assert_eq!(text.matches(&line).count(), 1, "{line} in {text}");
+    }
+    assert_eq!(text.lines().skip(2).count(), wrong.len(), "{text}");
+}
+
+#[test]
+fn a_copy_without_proc_says_so() {
+    let folder = copy();
+    fs::remove_dir_all(folder.path().join("proc")).unwrap();
+    let path = folder.path().to_str().unwrap();
+    let output = doctor(&["--sysroot", path]);
+    assert_eq!(output.status.code(), Some(0));
+    let text = String::from_utf8(output.stdout).unwrap();
+    let line = format!(
+        "note      missing = {path}/proc: missing, expected a copy of /proc with sys and self/status: \
+         what it would say is not judged"
     );
-    assert_eq!(doctor(&["--sysroot"]).status.code(), Some(2));
+    assert_eq!(text.lines().skip(2).collect::<Vec<_>>(), [line]);
 }

@@ -4,6 +4,7 @@ mod json;
 mod text;
 
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 use clap::Args;
 use nearpage_linux::environment::Environment;
@@ -30,12 +31,14 @@ pub struct DoctorArgs {
 }
 
 const AFTER_HELP: &str = "\
-Exit status: 0 no problem, 1 at least one problem, 2 wrong usage or unreadable input.
+Exit status: 0 no problem, 1 at least one problem, 2 wrong usage or unreadable input. A file that cannot be
+read or understood is a finding (unreadable, of level problem), and the others are judged all the same.
 
 What is looked at: kernel.numa_balancing, vm.zone_reclaim_mode, transparent_hugepage/enabled and defrag,
 vm.overcommit_memory, vm.percpu_pagelist_high_fraction, vm.max_map_count; CPUs against memory allowed
 (/proc/self/status), memoryless nodes, nodes without CPUs. Of this machine also: the system calls mbind,
-membarrier and move_pages, rseq, RLIMIT_AS. What a copy lacks is not judged.
+membarrier and move_pages, rseq, RLIMIT_AS. What a copy lacks is not judged; that it has no /proc, no size of a
+node, or not both lists of /proc/self/status is a finding (missing, of level note).
 
 JSON (--json):
   schema                 1
@@ -43,15 +46,31 @@ JSON (--json):
   problems               how many findings are of level problem
   findings[]             check, level (good, note, problem), found, meaning, advice (null if none)";
 
-/// Problems were found.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{0} {noun} found", noun = if *.0 == 1 { "problem" } else { "problems" })]
-pub struct ProblemsFound(usize);
+/// Why the command does not end with 0, with all findings printed.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum DoctorFailure {
+    /// Problems were found.
+    #[error("{0} {noun} found", noun = if *.0 == 1 { "problem" } else { "problems" })]
+    Problems(usize),
+    /// Not all could be judged: the files, and what is wrong there.
+    #[error("{}", .0.join("; "))]
+    Unreadable(Vec<String>),
+}
+
+impl DoctorFailure {
+    pub(super) fn exit_code(&self) -> ExitCode {
+        match self {
+            DoctorFailure::Problems(_) => ExitCode::from(1),
+            DoctorFailure::Unreadable(_) => ExitCode::from(2),
+        }
+    }
+}
 
 /// What every format prints.
 struct Report {
     source: String,
     findings: Vec<Finding>,
+    unreadable: Vec<String>,
 }
 
 impl Report {
@@ -69,8 +88,11 @@ pub fn run(arguments: &DoctorArgs) -> Result<(), CommandError> {
     let report = report(arguments)?;
     super::print(&if arguments.json { json::format(&report) } else { text::format(&report) })?;
     match report.problems() {
+        _ if !report.unreadable.is_empty() => {
+            Err(DoctorFailure::Unreadable(report.unreadable).into())
+        }
         0 => Ok(()),
-        problems => Err(ProblemsFound(problems).into()),
+        problems => Err(DoctorFailure::Problems(problems).into()),
     }
 }
 
@@ -79,7 +101,7 @@ fn report(arguments: &DoctorArgs) -> Result<Report, CommandError> {
         Some(path) => open_tree(path)?,
         None => Box::new(FolderTree::new("/")),
     };
-    let mut facts = Facts::read(&*tree).map_err(crate::topology::InputError::Sysfs)?;
+    let mut facts = Facts::read(&*tree);
     let source = match &arguments.sysroot {
         Some(path) => path.display().to_string(),
         None => {
@@ -89,5 +111,5 @@ fn report(arguments: &DoctorArgs) -> Result<Report, CommandError> {
             "this machine".into()
         }
     };
-    Ok(Report { source, findings: findings(&facts) })
+    Ok(Report { source, findings: findings(&facts), unreadable: facts.unreadable })
 }

@@ -3,20 +3,26 @@
 use nearpage_linux::calls::Call;
 use nearpage_linux::environment::Environment;
 use nearpage_linux::memory::StorageInUse;
-use nearpage_linux::sysfs::{Machine, Source, SysfsError, TextFile, read_machine};
+use nearpage_linux::sysfs::{Machine, TextFile};
 use nearpage_linux::tree::FileTree;
+
+use super::allowed::{self, Allowed};
+use super::machine;
+use super::reader::Reader;
 
 /// What a machine tells; `None` where it does not.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Facts {
     /// Nodes, CPUs, memory.
-    pub machine: Machine,
+    pub machine: Option<Machine>,
     /// `kernel.numa_balancing`: bit 0 moves pages to who uses them, bit 1 promotes from slow nodes.
-    pub numa_balancing: Option<u32>,
+    pub numa_balancing: Option<u64>,
     /// `vm.zone_reclaim_mode`.
-    pub zone_reclaim_mode: Option<u32>,
+    pub zone_reclaim_mode: Option<u64>,
     /// `vm.overcommit_memory`.
-    pub overcommit_memory: Option<u32>,
+    pub overcommit_memory: Option<u64>,
+    /// `vm.percpu_pagelist_high_fraction`.
+    pub percpu_pagelist_high_fraction: Option<u64>,
     /// `vm.max_map_count`.
     pub max_map_count: Option<u64>,
     /// The word chosen in `transparent_hugepage/enabled`.
@@ -27,15 +33,10 @@ pub struct Facts {
     pub allowed: Option<Allowed>,
     /// What this process found out by trying, if the machine is the one that it runs on.
     pub process: Option<Process>,
-}
-
-/// CPUs and nodes that a process may use: `/proc/self/status`.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Allowed {
-    /// `Cpus_allowed_list`.
-    pub cpus: Vec<u32>,
-    /// `Mems_allowed_list`.
-    pub nodes: Vec<u32>,
+    /// What every copy should have and this one has not, with what is expected there.
+    pub missing: Vec<String>,
+    /// Files that cannot be read or understood: the place, what stands there, what would be accepted.
+    pub unreadable: Vec<String>,
 }
 
 /// What a process finds out by trying.
@@ -50,26 +51,53 @@ pub struct Process {
 }
 
 impl Facts {
-    /// Reads a tree of /sys and /proc.
-    ///
-    /// # Errors
-    ///
-    /// [`SysfsError`] if it describes no machine, or a file cannot be understood.
-    pub fn read(tree: &dyn FileTree) -> Result<Facts, SysfsError> {
-        let source = Source::new(tree);
-        let file = |path: &str| source.read_if_allowed(path);
-        let chosen = |name| file(&format!("sys/kernel/mm/transparent_hugepage/{name}"));
-        Ok(Facts {
-            machine: read_machine(tree)?,
-            numa_balancing: number(file("proc/sys/kernel/numa_balancing")?)?,
-            zone_reclaim_mode: number(file("proc/sys/vm/zone_reclaim_mode")?)?,
-            overcommit_memory: number(file("proc/sys/vm/overcommit_memory")?)?,
-            max_map_count: number(file("proc/sys/vm/max_map_count")?)?,
-            huge_pages: chosen("enabled")?.and_then(|file| chosen_word(&file)),
-            huge_page_defrag: chosen("defrag")?.and_then(|file| chosen_word(&file)),
-            allowed: file("proc/self/status")?.map(|file| allowed(&file)).transpose()?.flatten(),
+    /// Reads a tree of /sys and /proc, as far as it can be understood. What stands in a file must be what the kernel
+    /// accepts or writes there: `Documentation/admin-guide/sysctl/kernel.rst`, `vm.rst` and `mm/transhuge.rst`, 6.12.
+    pub fn read(tree: &dyn FileTree) -> Facts {
+        let mut reader = Reader::new(tree);
+        let mut number = |path: &str, accepts: fn(u64) -> bool, expected: &str| {
+            reader.file(path, |file| match file.number(expected)? {
+                value if accepts(value) => Ok(value),
+                value => Err(file.syntax(1, 1, &value.to_string(), expected)),
+            })
+        };
+        let mut facts = Facts {
+            machine: None,
+            numa_balancing: number("proc/sys/kernel/numa_balancing", |mode| mode <= 3, "0 to 3"),
+            zone_reclaim_mode: number("proc/sys/vm/zone_reclaim_mode", |mode| mode <= 7, "0 to 7"),
+            overcommit_memory: number("proc/sys/vm/overcommit_memory", |mode| mode <= 2, "0 to 2"),
+            percpu_pagelist_high_fraction: number(
+                "proc/sys/vm/percpu_pagelist_high_fraction",
+                |fraction| fraction == 0 || fraction >= 8,
+                "0, or 8 or more",
+            ),
+            max_map_count: number(
+                "proc/sys/vm/max_map_count",
+                |count| count <= i32::MAX as u64,
+                "0 to 2147483647",
+            ),
+            huge_pages: chosen(&mut reader, "enabled", &["always", "madvise", "never"]),
+            huge_page_defrag: chosen(
+                &mut reader,
+                "defrag",
+                &["always", "defer", "defer+madvise", "madvise", "never"],
+            ),
+            allowed: None,
             process: None,
-        })
+            missing: Vec::new(),
+            unreadable: Vec::new(),
+        };
+        facts.machine = machine::read(&mut reader);
+        let machine = facts.machine.as_ref();
+        facts.missing = machine::missing(&reader, machine);
+        facts.allowed = allowed::read(&mut reader, machine, &mut facts.missing);
+        facts.unreadable = reader.into_refused().iter().map(ToString::to_string).collect();
+        facts
+    }
+
+    /// Whether there are several nodes, or may be.
+    pub(super) fn has_many_nodes(&self) -> bool {
+        self.machine.as_ref().is_none_or(|machine| machine.nodes.len() > 1)
     }
 }
 
@@ -92,26 +120,19 @@ fn address_limit() -> Option<u64> {
     (limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
 }
 
-fn number<T: std::str::FromStr>(file: Option<TextFile>) -> Result<Option<T>, SysfsError> {
-    file.map(|file| file.number("a number")).transpose()
-}
-
 /// The word in brackets: `always [madvise] never`.
-fn chosen_word(file: &TextFile) -> Option<String> {
-    let (_, rest) = file.text.split_once('[')?;
-    Some(rest.split_once(']')?.0.to_owned())
-}
-
-fn allowed(status: &TextFile) -> Result<Option<Allowed>, SysfsError> {
-    let list = |key: &str| -> Result<Option<Vec<u32>>, SysfsError> {
-        let mut lines = status.text.lines().enumerate();
-        let found = lines.find_map(|(at, line)| Some((at, line.strip_prefix(key)?.trim())));
-        let Some((at, text)) = found else { return Ok(None) };
-        let wrong = |_| status.syntax(at + 1, key.len() + 2, text, "a list of ids such as 0-3,8");
-        nearpage_linux::idlist::parse(text).map(Some).map_err(wrong)
+fn chosen(reader: &mut Reader<'_>, name: &str, words: &[&str]) -> Option<String> {
+    let word = |file: &TextFile| {
+        let chosen = file.text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
+        match chosen {
+            Some((word, _)) if words.contains(&word) => Ok(word.to_owned()),
+            _ => {
+                let expected = format!("one of {} in brackets", words.join(", "));
+                Err(file.syntax(1, 1, file.text.trim(), expected))
+            }
+        }
     };
-    let (cpus, nodes) = (list("Cpus_allowed_list:")?, list("Mems_allowed_list:")?);
-    Ok(cpus.zip(nodes).map(|(cpus, nodes)| Allowed { cpus, nodes }))
+    reader.file(&format!("sys/kernel/mm/transparent_hugepage/{name}"), word)
 }
 
 #[cfg(test)]
@@ -129,9 +150,10 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_unknown() {
-        let facts = Facts::read(&tree()).unwrap();
+        let facts = Facts::read(&tree());
         assert_eq!((facts.numa_balancing, facts.huge_pages, facts.allowed), (None, None, None));
         assert!(facts.process.is_none());
+        assert_eq!((facts.missing, facts.unreadable), (vec![], vec![]));
     }
 
     #[test]
@@ -139,29 +161,56 @@ mod tests {
         let mut tree = tree();
         tree.insert("proc/sys/kernel/numa_balancing", "1\n");
         tree.insert("sys/kernel/mm/transparent_hugepage/defrag", "always defer [never]\n");
-        tree.insert(
-            "proc/self/status",
-            "Name:\tcp\nCpus_allowed_list:\t0\nMems_allowed_list:\t1,3\n",
-        );
-        let facts = Facts::read(&tree).unwrap();
+        let facts = Facts::read(&tree);
         assert_eq!(facts.numa_balancing, Some(1));
         assert_eq!(facts.huge_page_defrag.as_deref(), Some("never"));
-        assert_eq!(facts.allowed, Some(Allowed { cpus: vec![0], nodes: vec![1, 3] }));
     }
 
     #[test]
-    fn what_cannot_be_understood_is_named() {
+    fn what_cannot_be_understood_is_named_and_the_rest_is_read() {
         let mut tree = tree();
-        tree.insert("proc/self/status", "Cpus_allowed_list:\t0\nMems_allowed_list:\t3-1\n");
-        assert_eq!(
-            Facts::read(&tree).unwrap_err().to_string(),
-            "box: proc/self/status:2:20: found \"3-1\", expected a list of ids such as 0-3,8"
-        );
         tree.insert("proc/sys/vm/overcommit_memory", "no");
-        let message = Facts::read(&tree).unwrap_err().to_string();
+        tree.insert("proc/sys/vm/zone_reclaim_mode", "0");
+        tree.insert("proc/meminfo", "MemTotal: x kB\n");
+        let facts = Facts::read(&tree);
         assert_eq!(
-            message,
-            "box: proc/sys/vm/overcommit_memory:1:1: found \"no\", expected a number"
+            facts.unreadable,
+            [
+                "box: proc/sys/vm/overcommit_memory:1:1: found \"no\", expected 0 to 2",
+                "box: proc/meminfo:1:11: found \"x\", expected a number of kB",
+            ]
         );
+        assert_eq!(facts.zone_reclaim_mode, Some(0));
+        assert_eq!(facts.machine.unwrap().nodes[0].memory_bytes, None);
+    }
+
+    #[test]
+    fn what_no_kernel_writes_is_not_judged() {
+        let cases = [
+            ("proc/sys/kernel/numa_balancing", "99", "0 to 3"),
+            ("proc/sys/vm/zone_reclaim_mode", "8", "0 to 7"),
+            ("proc/sys/vm/overcommit_memory", "7", "0 to 2"),
+            ("proc/sys/vm/percpu_pagelist_high_fraction", "7", "0, or 8 or more"),
+            ("proc/sys/vm/max_map_count", "-1", "0 to 2147483647"),
+            (
+                "sys/kernel/mm/transparent_hugepage/enabled",
+                "[bogus]",
+                "one of always, madvise, never in brackets",
+            ),
+            (
+                "sys/kernel/mm/transparent_hugepage/defrag",
+                "nothing",
+                "one of always, defer, defer+madvise, madvise, never in brackets",
+            ),
+        ];
+        for (path, text, expected) in cases {
+            let mut tree = tree();
+            tree.insert(path, format!("{text}\n"));
+            let facts = Facts::read(&tree);
+            let refused = format!("box: {path}:1:1: found {text:?}, expected {expected}");
+            assert_eq!(facts.unreadable, [refused]);
+            let unread = Facts { unreadable: vec![], ..facts };
+            assert_eq!(unread, Facts::read(&self::tree()), "nothing of it is believed");
+        }
     }
 }

@@ -3,10 +3,13 @@
 use nearpage::units::CpuId;
 use nearpage_linux::sysfs::MachineNode;
 
-use super::{Facts, Finding, list};
+use super::{Allowed, Facts, Finding, list};
 
-pub(super) fn findings(facts: &Facts) -> impl Iterator<Item = Finding> {
-    [binding(facts), memoryless(facts), private(facts)].into_iter().flatten()
+pub(super) fn findings(facts: &Facts) -> Vec<Finding> {
+    let Some(machine) = &facts.machine else { return Vec::new() };
+    let allowed = facts.allowed.as_ref();
+    let binding = allowed.map(|allowed| binding(&machine.nodes, allowed));
+    [binding, memoryless(&machine.nodes), private(&machine.nodes)].into_iter().flatten().collect()
 }
 
 fn has_memory(node: &MachineNode) -> bool {
@@ -17,18 +20,17 @@ fn ids<'a>(nodes: impl Iterator<Item = &'a MachineNode>) -> Vec<u32> {
     nodes.map(|node| node.id.0).collect()
 }
 
-/// Whether the process may use memory where it may run.
-fn binding(facts: &Facts) -> Option<Finding> {
+/// Whether the process may use memory where it may run. A node whose size is unknown may have memory.
+fn binding(nodes: &[MachineNode], allowed: &Allowed) -> Finding {
     let check = "cpus and memory allowed";
-    let allowed = facts.allowed.as_ref()?;
     let found = format!("CPUs {}, nodes {}", list(&allowed.cpus), list(&allowed.nodes));
     let runs_on = |node: &&MachineNode| allowed.cpus.iter().any(|&cpu| node.has_cpu(CpuId(cpu)));
     let is_allowed = |node: &&MachineNode| allowed.nodes.contains(&node.id.0);
-    let nodes = || facts.machine.nodes.iter().filter(|node| has_memory(node));
+    let nodes = || nodes.iter().filter(|node| node.memory_bytes != Some(0));
     let denied = ids(nodes().filter(runs_on).filter(|node| !is_allowed(node)));
     let far =
         ids(nodes().filter(is_allowed).filter(|node| !runs_on(node) && !node.cpus.is_empty()));
-    Some(match (denied.as_slice(), far.as_slice()) {
+    match (denied.as_slice(), far.as_slice()) {
         ([], []) => Finding::good(check, found, "who runs here may have memory of its own node"),
         ([], far) => Finding::note(
             check,
@@ -50,11 +52,11 @@ fn binding(facts: &Facts) -> Option<Finding> {
             ),
         )
         .advise("bind memory as CPUs are bound (`numactl --membind`, cpuset.mems)"),
-    })
+    }
 }
 
-fn memoryless(facts: &Facts) -> Option<Finding> {
-    let memoryless = ids(facts.machine.nodes.iter().filter(|node| node.memory_bytes == Some(0)));
+fn memoryless(nodes: &[MachineNode]) -> Option<Finding> {
+    let memoryless = ids(nodes.iter().filter(|node| node.memory_bytes == Some(0)));
     (!memoryless.is_empty()).then(|| {
         Finding::note(
             "memoryless nodes",
@@ -65,9 +67,8 @@ fn memoryless(facts: &Facts) -> Option<Finding> {
     })
 }
 
-fn private(facts: &Facts) -> Option<Finding> {
-    let cpuless =
-        ids(facts.machine.nodes.iter().filter(|node| node.cpus.is_empty() && has_memory(node)));
+fn private(nodes: &[MachineNode]) -> Option<Finding> {
+    let cpuless = ids(nodes.iter().filter(|node| node.cpus.is_empty() && has_memory(node)));
     (!cpuless.is_empty()).then(|| {
         Finding::note(
             "nodes without CPUs",
@@ -83,11 +84,11 @@ fn private(facts: &Facts) -> Option<Finding> {
 mod tests {
     use nearpage_linux::tree::MemoryTree;
 
-    use super::super::{Allowed, Level};
+    use super::super::Level;
     use super::*;
 
     /// CPUs 0-1 on node 0, CPUs 2-3 on node 1, memory without CPUs on node 2, CPU 4 alone on node 8.
-    fn facts(cpus: &[u32], nodes: &[u32]) -> Facts {
+    fn tree() -> MemoryTree {
         let mut tree = MemoryTree::new("box");
         for (node, cpus, kilobytes) in
             [(0, "0-1", 4096), (1, "2-3", 4096), (2, "", 4096), (8, "4", 0)]
@@ -97,26 +98,41 @@ mod tests {
             let meminfo = format!("Node {node} MemTotal: {kilobytes} kB");
             tree.insert(format!("{folder}/meminfo"), meminfo);
         }
-        let allowed = Some(Allowed { cpus: cpus.into(), nodes: nodes.into() });
-        Facts { allowed, ..Facts::read(&tree).unwrap() }
+        tree
+    }
+
+    fn nodes(tree: &MemoryTree) -> Vec<MachineNode> {
+        Facts::read(tree).machine.unwrap().nodes
+    }
+
+    fn judged(tree: &MemoryTree, cpus: &[u32], allowed: &[u32]) -> Finding {
+        binding(&nodes(tree), &Allowed { cpus: cpus.into(), nodes: allowed.into() })
     }
 
     #[test]
     fn memory_is_to_be_where_threads_are() {
-        let level = |cpus: &[u32], nodes: &[u32]| binding(&facts(cpus, nodes)).unwrap().level;
+        let level = |cpus: &[u32], nodes: &[u32]| judged(&tree(), cpus, nodes).level;
         assert_eq!(level(&[0, 1, 2, 3, 4], &[0, 1, 2]), Level::Good);
         assert_eq!(level(&[0, 1], &[0, 2]), Level::Good);
         assert_eq!(level(&[0, 1], &[0, 1]), Level::Note);
         assert_eq!(level(&[0, 1, 2], &[0]), Level::Problem);
-        let apart = binding(&facts(&[2], &[0])).unwrap();
+        let apart = judged(&tree(), &[2], &[0]);
         assert_eq!(apart.found, "CPUs 2, nodes 0");
         assert!(apart.meaning.starts_with("threads run on node 1 and"), "{}", apart.meaning);
     }
 
     #[test]
+    fn a_node_of_unknown_size_may_have_memory() {
+        let mut tree = tree();
+        assert_eq!(judged(&tree, &[0, 4], &[0]).level, Level::Good);
+        tree.insert("sys/devices/system/node/node8/meminfo", "");
+        assert_eq!(judged(&tree, &[0, 4], &[0]).level, Level::Problem);
+    }
+
+    #[test]
     fn odd_nodes_are_named() {
-        let facts = facts(&[0], &[0]);
-        assert_eq!(memoryless(&facts).unwrap().found, "8");
-        assert_eq!(private(&facts).unwrap().found, "2");
+        let nodes = nodes(&tree());
+        assert_eq!(memoryless(&nodes).unwrap().found, "8");
+        assert_eq!(private(&nodes).unwrap().found, "2");
     }
 }

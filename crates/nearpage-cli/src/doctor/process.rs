@@ -21,7 +21,7 @@ fn of_call(facts: &Facts, call: Call, errno: Option<i32>) -> Finding {
     let found = format!("refused ({})", io::Error::from_raw_os_error(errno));
     let (meaning, advice) = refused(call);
     // Where there is one node nothing can lie on a wrong one.
-    let matters = call == Call::Membarrier || facts.machine.nodes.len() > 1;
+    let matters = call == Call::Membarrier || facts.has_many_nodes();
     let finding = if matters { Finding::problem } else { Finding::note };
     finding(call.name(), found, meaning).advise(advice)
 }
@@ -107,7 +107,7 @@ mod tests {
             let folder = format!("sys/devices/system/node/node{node}");
             tree.insert(format!("{folder}/cpulist"), node.to_string());
         }
-        Facts { process: Some(process), ..Facts::read(&tree).unwrap() }
+        Facts { process: Some(process), ..Facts::read(&tree) }
     }
 
     fn levels(nodes: u32, process: &Process) -> Vec<Level> {

@@ -58,3 +58,16 @@ pub enum SysfsError {
         root: String,
     },
 }
+
+impl SysfsError {
+    /// The file that is wrong or missing, as messages show it; `None` where it is no single one.
+    pub fn file(&self) -> Option<&str> {
+        match self {
+            SysfsError::Unreadable { file, .. }
+            | SysfsError::Syntax { file, .. }
+            | SysfsError::NodeWithoutCpuList { file, .. }
+            | SysfsError::CpuOnTwoNodes { file, .. } => Some(file),
+            SysfsError::NoMachine { .. } => None,
+        }
+    }
+}
