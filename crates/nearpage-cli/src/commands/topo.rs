@@ -75,7 +75,7 @@ pub struct TopoArgs {
     rebuilt: bool,
 
     /// Take this much memory on each node of this machine, touch it, and ask the kernel where it is; 16M if no
-    /// size is given. Exit status 1 if some is elsewhere than asked
+    /// size is given. Exit status 1 if some is elsewhere than asked, 2 if there is not so much available
     #[arg(long, value_name = "SIZE", num_args = 0..=1, default_missing_value = "16M",
           value_parser = super::bench::parse_bytes,
           conflicts_with_all = ["topology", "numa", "sysroot", "bundle", "model", "rebuilt", "format"])]

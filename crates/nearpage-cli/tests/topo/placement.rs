@@ -60,3 +60,13 @@ fn too_little_to_look_at() {
         );
     }
 }
+
+/// Before anything is touched: else the kernel would kill somebody.
+#[test]
+fn more_than_there_is() {
+    for size in ["1024T", "16777215T"] {
+        let told = refusal(&["--verify-placement", size], "");
+        assert!(told.contains(" TiB on each of ") && told.contains(" are available ("), "{told}");
+        assert!(told.contains("), expected a size of 2M to "), "{told}");
+    }
+}

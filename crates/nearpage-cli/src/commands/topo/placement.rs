@@ -5,16 +5,22 @@ use std::process::ExitCode;
 use nearpage::alloc::Request;
 use nearpage::gfp::Gfp;
 use nearpage::units::{NodeId, Order};
+use nearpage_linux::description::size;
+use nearpage_linux::environment::Environment;
 use nearpage_linux::placement::{Placement, PlacementReport};
-use nearpage_linux::{Memory, MemoryError};
+use nearpage_linux::tree::FolderTree;
+use nearpage_linux::{HostMachine, Memory, MemoryError};
 use serde::Serialize;
 
 use crate::commands::CommandError;
+use crate::room::Room;
+use crate::topology::InputError;
 
 /// The most pages of a node that the kernel is asked about.
 const PAGES_MAX: u64 = 1 << 16;
 /// The least memory of a node that says anything: of less, most stays free below the watermarks.
 const BYTES_MIN: u64 = 2 << 20;
+const MEBIBYTE: u64 = 1 << 20;
 
 /// Placement could not be verified, or is wrong.
 #[derive(Debug, thiserror::Error)]
@@ -24,6 +30,24 @@ pub enum PlacementError {
     TooLittle {
         /// What was asked for.
         bytes: u64,
+    },
+    /// More memory than there is: the kernel would kill this process or another one for it.
+    #[error(
+        "--verify-placement: found {} on each of {nodes} nodes, and {} are available ({}), expected {}",
+        size::format(*bytes),
+        size::format(room.bytes),
+        room.source,
+        accepted(*most)
+    )]
+    TooMuch {
+        /// What was asked for.
+        bytes: u64,
+        /// On how many nodes.
+        nodes: u64,
+        /// What there is.
+        room: Room,
+        /// The most that is accepted.
+        most: u64,
     },
     /// The memory could not be made.
     #[error("{0}")]
@@ -43,12 +67,29 @@ pub enum PlacementError {
 
 impl PlacementError {
     pub(in crate::commands) fn exit_code(&self) -> ExitCode {
-        ExitCode::from(if matches!(self, Self::TooLittle { .. }) { 2 } else { 1 })
+        let is_usage = matches!(self, Self::TooLittle { .. } | Self::TooMuch { .. });
+        ExitCode::from(if is_usage { 2 } else { 1 })
+    }
+}
+
+/// What to ask for, if no more than `most` bytes are there for each node.
+fn accepted(most: u64) -> String {
+    match most / MEBIBYTE {
+        0 | 1 => "2M or more, which is not there".into(),
+        most => format!("a size of 2M to {most}M"),
     }
 }
 
 /// Runs the command with this much memory on each node.
 pub(super) fn run(bytes: u64, json: bool) -> Result<(), CommandError> {
+    if bytes < BYTES_MIN {
+        return Err(PlacementError::TooLittle { bytes }.into());
+    }
+    let environment = Environment::read().map_err(InputError::from)?;
+    let machine = environment.machine().map_err(InputError::from)?;
+    if let Some(room) = Room::of(&FolderTree::new("/")) {
+        check_room(bytes, &machine, room)?;
+    }
     let (report, binding) = verify(bytes)?;
     let text = if json { document(&report, &binding) } else { lines(&report, &binding) };
     super::super::print(&text)?;
@@ -62,10 +103,18 @@ pub(super) fn run(bytes: u64, json: bool) -> Result<(), CommandError> {
     }
 }
 
-fn verify(bytes: u64) -> Result<(PlacementReport, String), PlacementError> {
-    if bytes < BYTES_MIN {
-        return Err(PlacementError::TooLittle { bytes });
+/// Whether there is room for that much on each node, and a sixteenth of the room for what describes the pages, the
+/// kernel's page tables and everybody else.
+fn check_room(bytes: u64, machine: &HostMachine, room: Room) -> Result<(), PlacementError> {
+    let nodes = machine.nodes.iter().filter(|node| node.has_memory).count() as u64;
+    let most = (room.bytes - room.bytes / 16) / nodes.max(1);
+    if bytes > most {
+        return Err(PlacementError::TooMuch { bytes, nodes, room, most });
     }
+    Ok(())
+}
+
+fn verify(bytes: u64) -> Result<(PlacementReport, String), PlacementError> {
     let memory = Memory::builder().bytes_per_node(bytes).build()?;
     let nodes: Vec<NodeId> = memory.topology().nodes().iter().map(|node| node.id).collect();
     let mut blocks = Vec::new();
@@ -120,4 +169,38 @@ fn document(report: &PlacementReport, binding: &str) -> String {
     let document = Document { schema: 1, binding, nodes: report.nodes.iter().map(node).collect() };
     let text = serde_json::to_string_pretty(&document);
     text.expect("plain numbers and strings can be written") + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use nearpage_linux::HostNode;
+    use nearpage_linux::description::size;
+
+    use super::*;
+
+    #[test]
+    fn more_than_there_is_is_refused_with_what_is_accepted() {
+        let node = |id, has_memory| HostNode { id: NodeId(id), cpus: Vec::new(), has_memory };
+        let nodes = vec![node(0, true), node(1, false), node(2, true)];
+        let machine = HostMachine { nodes, distances: vec![10; 9], emulated: false };
+        let check = |bytes, available| {
+            let room = Room { bytes: available, source: "memory.max in /a".into() };
+            check_room(size::parse(bytes).unwrap(), &machine, room).map_err(|error| {
+                assert_eq!(error.exit_code(), ExitCode::from(2));
+                error.to_string()
+            })
+        };
+        let told = |asked, available, expected| {
+            Err(format!(
+                "--verify-placement: found {asked} on each of 2 nodes, and {available} are available \
+                 (memory.max in /a), expected {expected}"
+            ))
+        };
+        assert_eq!(check("480M", 1 << 30), Ok(()));
+        assert_eq!(check("481M", 1 << 30), told("481 MiB", "1 GiB", "a size of 2M to 480M"));
+        let most = told("16777215 TiB", "1 GiB", "a size of 2M to 480M");
+        assert_eq!(check("16777215T", 1 << 30), most);
+        let none = "2M or more, which is not there";
+        assert_eq!(check("2M", 1 << 20), told("2 MiB", "1 MiB", none));
+    }
 }
