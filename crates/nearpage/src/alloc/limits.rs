@@ -7,7 +7,7 @@ use crate::limit::Ledger;
 use crate::platform::{Lock, Platform, Shortage};
 use crate::units::{Order, PageCount};
 use crate::watermark::AllocFlags;
-use crate::zone::{Limiting, Zone, ZoneEvents};
+use crate::zone::{Zone, ZoneEvents};
 
 /// How much memory may be in use: with callers, or cached by CPUs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -17,6 +17,16 @@ pub struct Limits {
     pub hard_bytes: Option<u64>,
     /// Above this, in bytes, each trip for pages wakes background reclaim.
     pub soft_bytes: Option<u64>,
+}
+
+/// A limit that a block would exceed.
+pub(super) struct Exceeded {
+    /// Whose limit.
+    pub(super) of: LimitOf,
+    /// The limit.
+    pub(super) hard: PageCount,
+    /// Pages by which the block would exceed it.
+    pub(super) excess: PageCount,
 }
 
 impl<'m, P: Platform> PageAllocator<'m, P> {
@@ -92,13 +102,25 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         zone: &Zone<'m, P>,
         order: Order,
     ) -> Option<(LimitOf, PageCount)> {
-        let limiting = zone.limiting(order.pages())?;
-        let (of, at) = match limiting {
-            Limiting::Node => (LimitOf::Node(self.node_id(zone.node())), zone.node().0 as usize),
-            Limiting::All => (LimitOf::Allocator, self.nodes.len()),
-        };
-        let [hard, _] = self.ledgers[at].limits();
-        Some((of, hard.unwrap_or_default()))
+        self.limits_exceeded(zone, order).next().map(|limit| (limit.of, limit.hard))
+    }
+
+    /// The limits that a block from a zone would exceed: the node's, and that of the allocator.
+    pub(super) fn limits_exceeded(
+        &self,
+        zone: &Zone<'m, P>,
+        order: Order,
+    ) -> impl Iterator<Item = Exceeded> + use<'m, P> {
+        let node = (LimitOf::Node(self.node_id(zone.node())), zone.node().0 as usize);
+        let ledgers = self.ledgers;
+        let is_counted = zone.is_counted();
+        let both = [node, (LimitOf::Allocator, self.nodes.len())].into_iter();
+        both.filter(move |_| is_counted).filter_map(move |(of, at)| {
+            let [hard, _] = ledgers[at].limits();
+            let (hard, out) = (hard?, ledgers[at].out());
+            let excess = PageCount((out.0 + order.pages().0).saturating_sub(hard.0));
+            (excess.0 > 0).then_some(Exceeded { of, hard, excess })
+        })
     }
 
     /// Wakes background reclaim after a trip that took pages above a soft limit.
