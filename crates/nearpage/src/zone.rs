@@ -423,6 +423,11 @@ impl<'m, P: Platform> Zone<'m, P> {
         self.has(COUNTED) && (node.refuses(pages) || all.refuses(pages))
     }
 
+    /// Whether more is out than a hard limit allows: a limit that was lowered, or requests with `__GFP_NOFAIL`.
+    pub fn is_over_limit(&self) -> bool {
+        self.is_limited(PageCount(0))
+    }
+
     /// Whether a soft limit is exceeded.
     pub fn is_above_soft_limit(&self) -> bool {
         let Ledgers { node, all } = self.ledgers;
