@@ -121,8 +121,9 @@ JSON (--format json), counted in pages unless a name says otherwise:
 JSON with --verify-placement, counted in the kernel's pages:
   schema                 1
   binding                how memory is bound, and why
-  nodes[]                asked, pages (placed on any node), misplaced, untouched, unknown,
-                         pages_on[] {node, pages}
+  note                   why there is nothing to verify, on emulated nodes; else null
+  nodes[]                asked, pages (of the sample, placed on any node), misplaced (0 of emulated nodes),
+                         untouched, unknown, touched (the sample is of these), pages_on[] {node, pages}
 
 JSON with --bundle, counted in pages:
   schema                 1
