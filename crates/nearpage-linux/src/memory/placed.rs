@@ -142,6 +142,7 @@ impl Memory {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Barrier;
     use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
     use std::thread;
 
@@ -279,29 +280,26 @@ mod tests {
                 // SAFETY: the page is its thread's.
                 unsafe { memory.free_frames(pfn, Order(0)) }.unwrap();
             };
+            let all_hold = Barrier::new(THREADS as usize + 1);
+            let (all_hold, is_set) = (&all_hold, &is_set);
             let work = |seed: u64| {
-                let mut pages: Vec<Pfn> = (0..HELD).filter_map(|_| take()).collect();
-                for round in 0..200 * HELD {
-                    if (round * 7 + seed) % 10 < 5 && pages.len() < HELD as usize {
+                let mut pages: Vec<Pfn> = (0..HELD).map(|_| take().unwrap()).collect();
+                all_hold.wait();
+                let (mut round, mut since) = (seed, 0);
+                while since < 50 * HELD {
+                    if round * 7 % 10 < 5 && pages.len() < HELD as usize {
                         pages.extend(take());
                     } else if let Some(pfn) = pages.pop() {
                         give(pfn);
                     }
-                    if is_set.load(Ordering::Relaxed) && round % HELD == 0 {
-                        thread::yield_now();
-                    }
+                    round += 1;
+                    since += u64::from(is_set.load(Ordering::Relaxed));
                 }
                 pages.into_iter().for_each(give);
             };
             thread::scope(|scope| {
-                let threads: Vec<_> =
-                    (0..THREADS).map(|seed| scope.spawn(move || work(seed))).collect();
-                while held.load(Ordering::SeqCst) < limit + HELD {
-                    thread::yield_now();
-                    if threads.iter().all(|thread| thread.is_finished()) {
-                        break;
-                    }
-                }
+                (0..THREADS).for_each(|seed| drop(scope.spawn(move || work(seed))));
+                all_hold.wait();
                 let hard = Limits { hard_bytes: Some(limit * FRAME_BYTES), soft_bytes: None };
                 memory.set_limits(of, hard).unwrap();
                 is_set.store(true, Ordering::SeqCst);
