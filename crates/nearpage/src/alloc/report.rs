@@ -240,13 +240,14 @@ impl<'m, P: Platform> AllocReport<'_, 'm, P> {
                 "the hard limit of {of}, {hard} pages, is in the way: {used} are in use, {cached} of them cached by CPUs"
             )?;
         }
-        for (at, limit) in self.allocator.limits_exceeded(zone, order).enumerate() {
-            let Exceeded { of, hard, excess } = limit;
+        let mut lead = "";
+        for Exceeded { of, hard, excess } in self.allocator.limits_exceeded(zone, order) {
             let bytes = PageCount(hard.0 + excess.0).bytes(self.allocator.page_shift());
-            let and = if at > 0 { "and " } else { "" };
-            write!(f, "{and}the limit of {of} raised by {excess} pages, to {bytes} bytes, ")?;
+            write!(f, "{lead}the limit of {of} raised by {excess} pages, to {bytes} bytes, ")?;
+            lead = "and ";
         }
-        writeln!(f, "would let the request pass")
+        // Somebody may have raised it meanwhile.
+        if lead.is_empty() { Ok(()) } else { writeln!(f, "would let the request pass") }
     }
 
     /// The zone that would give the block to a request that can use no higher one.
