@@ -9,5 +9,6 @@ pub mod predict;
 pub mod record;
 pub mod replay;
 pub mod report;
+pub mod room;
 pub mod topology;
 pub mod trace;

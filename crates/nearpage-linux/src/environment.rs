@@ -104,11 +104,11 @@ impl Environment {
                 RSEQ => match value {
                     "auto" => {}
                     "off" => environment.use_rseq = Some(false),
-                    _ => warnings.push(Warning::value(RSEQ, value, "auto or off")),
+                    _ => warnings.push(Warning::word(RSEQ, value, ["auto", "off"], "auto or off")),
                 },
                 ENV => match value {
                     "strict" => environment.strict = true,
-                    _ => warnings.push(Warning::value(ENV, value, "strict")),
+                    _ => warnings.push(Warning::word(ENV, value, ["strict"], "strict")),
                 },
                 _ => warnings.push(Warning::unknown_variable(&name)),
             }
@@ -198,6 +198,19 @@ mod tests {
                     "NEARPAGE_ENV: found \"lax\", expected strict".into(),
                 ]
             )
+        );
+    }
+
+    #[test]
+    fn values_that_are_nearly_right() {
+        let hinted = |variable: &str, value: &str| parse(&[(variable, value)]).1;
+        assert_eq!(
+            hinted("NEARPAGE_RSEQ", "OFF"),
+            ["NEARPAGE_RSEQ: found \"OFF\" (did you mean off?), expected auto or off"]
+        );
+        assert_eq!(
+            hinted("NEARPAGE_ENV", "Strict"),
+            ["NEARPAGE_ENV: found \"Strict\" (did you mean strict?), expected strict"]
         );
     }
 

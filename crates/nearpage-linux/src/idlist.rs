@@ -33,7 +33,7 @@ pub enum IdListProblem {
         expected: &'static str,
     },
     /// An id above [`MAX_ID`].
-    #[error("{found} is too large, expected an id up to {MAX_ID}")]
+    #[error("the id {found} is too large, expected 0 to {MAX_ID}")]
     TooLarge {
         /// The number as written.
         found: String,
@@ -292,7 +292,7 @@ mod tests {
         assert_eq!(message("3-1"), "column 1: the range 3-1 runs backwards, expected 1-3");
         assert_eq!(
             message("0,99999999999"),
-            "column 3: 99999999999 is too large, expected an id up to 1048575"
+            "column 3: the id 99999999999 is too large, expected 0 to 1048575"
         );
         assert_eq!(
             message("0,,1"),

@@ -29,7 +29,7 @@ use crate::locked::LockedStorage;
 use crate::numa::Binding;
 use crate::placement::{Placement, PlacementReport};
 use crate::prefault::Progress;
-use crate::region::{Region, whole_pages};
+use crate::region::{Region, page_size, whole_pages};
 use crate::rseq::{Area, RingStorage, Unavailable};
 use crate::slab::Objects;
 use crate::trim::trim_zone;
@@ -137,10 +137,11 @@ impl Memory {
         MemoryBuilder::new()
     }
 
-    /// Allocates `pages` pages near the CPU that asks: the smallest block that has them.
+    /// Allocates `pages` pages near the CPU that asks: the smallest block that has them. A block has 1, 2, 4 and so on up
+    /// to 1024 pages, so that 0 pages are 1, and 5 are 8.
     ///
     /// # Errors
-    /// [`AllocError`].
+    /// [`AllocError`]; [`AllocError::TooManyPages`] above 1024.
     #[inline]
     pub fn alloc_pages(&self, pages: u64) -> Result<PageBlock<'_>, AllocError> {
         self.alloc(Request::new(order_of(pages)?, Gfp::HIGHUSER_MOVABLE))
@@ -273,12 +274,16 @@ impl Memory {
     /// ended.
     ///
     /// # Errors
-    /// [`MemoryError`] if the node has not so much left, or the kernel gives no memory.
+    /// [`MemoryError`] if that is no page, the node has not so much left, or the kernel gives no memory.
     pub fn bring_online(&self, node: NodeId, bytes: u64) -> Result<PageCount, MemoryError> {
         let _growth = self.growth.hold();
         let range = self.range_of(node)?;
         let online = self.online_pages(range);
         let start = Pfn(range.start.0 + online.0);
+        let least = page_size() as u64;
+        if bytes < least {
+            return Err(MemoryError::NoPage { node, asked: bytes, least, what: "bring online" });
+        }
         let wanted = PfnRange { start, end: Pfn(start.0 + (whole_pages(bytes) >> FRAME_SHIFT)) };
         if wanted.end > range.end {
             let left = PageCount(range.pages().0 - online.0).bytes(FRAME_SHIFT);
@@ -292,13 +297,16 @@ impl Memory {
     /// meanwhile. Returns pages.
     ///
     /// # Errors
-    /// [`MemoryError`]: there is not so much online, or some of it is in use; then all of it stays.
+    /// [`MemoryError`]: it is nothing, there is not so much online, or some of it is in use; then all of it stays.
     pub fn take_offline(&self, node: NodeId, bytes: u64) -> Result<PageCount, MemoryError> {
         let _growth = self.growth.hold();
         let range = self.range_of(node)?;
         let end = range.start.plus(self.online_pages(range));
         let online = PageCount(end.0 - range.start.0);
         let pages = bytes.div_ceil(FRAME_BYTES);
+        if bytes == 0 {
+            return Err(MemoryError::NoPage { node, asked: 0, least: 1, what: "take offline" });
+        }
         if pages > online.0 {
             let online = online.bytes(FRAME_SHIFT);
             return Err(MemoryError::NotOnline { node, asked: bytes, online });
@@ -306,8 +314,9 @@ impl Memory {
         // A node's range begins at a section, and so at a pageblock.
         let start = Pfn((end.0 - pages) / PAGEBLOCK_FRAMES * PAGEBLOCK_FRAMES);
         let part = PfnRange { start, end };
+        let rounded = part.pages().bytes(FRAME_SHIFT);
         let pages = with_allocator!(self, allocator => allocator.offline(part))
-            .map_err(MemoryError::Offline)?;
+            .map_err(|error| MemoryError::Offline { node, asked: bytes, rounded, error })?;
         let offset = self.address(start).as_ptr().addr() - self.region.start().as_ptr().addr();
         self.region.retire(offset, pages.bytes(FRAME_SHIFT) as usize);
         Ok(pages)
@@ -600,7 +609,7 @@ pub(crate) fn text(write: impl FnOnce(&mut String) -> fmt::Result) -> String {
 
 /// The order of the smallest block with `pages` pages; 0 pages are 1.
 pub(crate) fn order_of(pages: u64) -> Result<Order, AllocError> {
-    let too_many = AllocError::SizeOverflow { bytes: pages.saturating_mul(FRAME_BYTES) };
+    let too_many = AllocError::TooManyPages { pages };
     let order = pages.checked_next_power_of_two().ok_or(too_many)?.trailing_zeros();
     if order > nearpage::units::MAX_ORDER.0 as u32 { Err(too_many) } else { Ok(Order(order as u8)) }
 }
@@ -705,6 +714,17 @@ pub enum MemoryError {
         /// Bytes left.
         left: u64,
     },
+    /// A size that is no page.
+    NoPage {
+        /// The node.
+        node: NodeId,
+        /// Bytes asked for.
+        asked: u64,
+        /// The least that is accepted.
+        least: u64,
+        /// What they were to do.
+        what: &'static str,
+    },
     /// The kernel gave no addresses for what should be reserved.
     NoAddresses {
         /// Bytes asked for.
@@ -749,7 +769,16 @@ pub enum MemoryError {
         online: u64,
     },
     /// The core did not let the range go.
-    Offline(OfflineError),
+    Offline {
+        /// The node.
+        node: NodeId,
+        /// Bytes asked for.
+        asked: u64,
+        /// Bytes of the whole pageblocks that they lie in: what was to go.
+        rounded: u64,
+        /// Why not.
+        error: OfflineError,
+    },
 }
 
 impl fmt::Display for MemoryError {
@@ -765,6 +794,10 @@ impl fmt::Display for MemoryError {
                     "{asked} bytes to bring online on node {node}: its reserve has {left} left"
                 )
             }
+            Self::NoPage { node, asked, least, what } => write!(
+                f,
+                "{asked} bytes to {what} on node {node}: that is no page; {least} or more are accepted"
+            ),
             Self::NoAddresses { bytes, error } => write!(
                 f,
                 "{bytes} bytes of addresses could not be reserved: {error}; ask for less, or look at \
@@ -793,7 +826,11 @@ impl fmt::Display for MemoryError {
                 f,
                 "{asked} bytes to take offline on node {node}: it has {online} online"
             ),
-            Self::Offline(error) => error.fmt(f),
+            Self::Offline { asked, rounded, error, .. } if asked == rounded => error.fmt(f),
+            Self::Offline { node, asked, rounded, error } => write!(
+                f,
+                "{asked} bytes to take offline on node {node} are {rounded} in whole pageblocks; {error}"
+            ),
         }
     }
 }

@@ -10,6 +10,9 @@ use std::ptr::NonNull;
 
 use nearpage::units::NodeId;
 
+/// What the kernel tells about are pages of its own size.
+pub use crate::region::page_size;
+
 /// Pages asked about in one call.
 const PAGES_PER_CALL: usize = 1024;
 
@@ -28,6 +31,11 @@ impl Placement {
     /// Pages that have memory whose node is known.
     pub fn placed(&self) -> u64 {
         self.pages_on.values().sum()
+    }
+
+    /// Pages that the kernel was asked about.
+    pub fn asked_about(&self) -> u64 {
+        self.placed() + self.untouched + self.unknown
     }
 
     /// Pages that are on other nodes than `wanted`.

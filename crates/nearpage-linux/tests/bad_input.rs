@@ -64,12 +64,12 @@ fn requests_that_nobody_can_meet() {
         }
         assert_eq!(
             memory.alloc_pages(1025).unwrap_err().to_string(),
-            "4198400 bytes are more than the largest block, 1024 pages"
+            "1025 pages in a block: 1 to 1024 are possible"
         );
-        assert_eq!(
-            memory.alloc_pages(u64::MAX).unwrap_err().to_string(),
-            "18446744073709551615 bytes are more than the largest block, 1024 pages"
-        );
+        for pages in [1 << 63, u64::MAX] {
+            let told = format!("{pages} pages in a block: 1 to 1024 are possible");
+            assert_eq!(memory.alloc_pages(pages).unwrap_err().to_string(), told);
+        }
         assert_eq!(memory.alloc_pages(0).unwrap().order(), Order(0));
         for node in [1, u32::MAX] {
             assert_eq!(
@@ -314,9 +314,13 @@ fn memory_that_cannot_be_brought_online() {
         assert_eq!(told(0, 4096), full(4096, 0));
         assert_eq!(told(0, u64::MAX), full(u64::MAX, 0));
         assert_eq!(told(9, 4096), full(4096, 9));
-        let nothing =
-            |node, bytes| told(node, bytes).ends_with("to bring online: the range is empty");
-        assert!([0, 5, 9].into_iter().all(|node| nothing(node, 0) && nothing(node, 4095)));
+        for (node, bytes) in [(0, 0), (5, 1), (9, 0), (9, 4095)] {
+            let page = 4096;
+            let nothing = format!(
+                "{bytes} bytes to bring online on node {node}: that is no page; {page} or more are accepted"
+            );
+            assert_eq!(told(node, bytes), nothing);
+        }
     });
 }
 
@@ -330,7 +334,7 @@ fn nothing_to_bring_online_behind_the_last_address() {
     };
     let memory = Memory::builder().machine(machine).bytes_per_node(128 << 20).build().unwrap();
     let told = memory.bring_online(NodeId(0), 0).unwrap_err().to_string();
-    assert!(told.ends_with("to bring online: the range is empty"), "{told}");
+    assert!(told.ends_with("that is no page; 4096 or more are accepted"), "{told}");
 }
 
 #[test]
@@ -343,7 +347,8 @@ fn memory_that_cannot_go_offline() {
         };
         assert_eq!(told(9, 4096), beyond(4096, 9, 0));
         assert_eq!(told(5, u64::MAX), beyond(u64::MAX, 5, NODE_BYTES));
-        assert!(told(5, 0).ends_with("to take offline: the range is empty"), "{}", told(5, 0));
+        let nothing = "0 bytes to take offline on node 5: that is no page; 1 or more are accepted";
+        assert_eq!(told(5, 0), nothing);
         let request = Request::new(Order(0), Gfp::KERNEL.or(Gfp::THISNODE)).on(NodeId(5));
         let blocks = [(); 3].map(|()| memory.alloc(request).unwrap());
         let first = blocks.iter().map(|block| block.pfn()).min().unwrap();
@@ -352,6 +357,10 @@ fn memory_that_cannot_go_offline() {
             format!("memory to take offline: 3 pages are in use, the first is frame {first}")
         );
         drop(blocks);
+        let all: Vec<_> = std::iter::from_fn(|| memory.alloc(request).ok()).collect();
+        let rounded = "1 bytes to take offline on node 5 are 2097152 in whole pageblocks; memory to take offline: ";
+        assert!(told(5, 1).starts_with(rounded), "{}", told(5, 1));
+        drop(all);
         assert_eq!(memory.take_offline(NodeId(5), NODE_BYTES).unwrap().0, NODE_BYTES / 4096);
         let nothing = "node 5 has no memory for GFP_KERNEL|__GFP_THISNODE, and __GFP_THISNODE allows no other node";
         assert_eq!(refusal(memory, request), nothing);

@@ -51,6 +51,11 @@ pub enum AllocError {
         /// The size asked for.
         bytes: u64,
     },
+    /// More pages than a block can have.
+    TooManyPages {
+        /// How many were asked for.
+        pages: u64,
+    },
     /// A zone had room, and a hard limit did not let the block leave.
     LimitReached {
         /// Whose limit.
@@ -192,6 +197,9 @@ impl fmt::Display for AllocError {
                 "{bytes} bytes are more than the largest block, {} pages",
                 MAX_ORDER.pages()
             ),
+            Self::TooManyPages { pages } => {
+                write!(f, "{pages} pages in a block: 1 to {} are possible", MAX_ORDER.pages())
+            }
             Self::LimitReached { limit, pages, order, gfp } => write!(
                 f,
                 "no block of order {order} for {gfp}: with it, more than the {pages} pages of the hard limit of \

@@ -10,6 +10,10 @@
 //! `__GFP_NOFAIL` took. What it costs: pages that CPUs cache count too. They are drained before a request fails for a
 //! limit, so that callers lack at most what could not be drained at that moment.
 //!
+//! A limit that is set below what is out closes the pagesets that it is of: they are drained, and what is freed goes
+//! to its zone until no more is out than allowed. Until then nobody finds a page, cached or not. The fast path pays
+//! nothing for it: to a free a closed list looks like a full one.
+//!
 //! Zones count only from the first limit on: until then no ledger is written.
 
 use crate::sync::{AtomicU64, Ordering};
@@ -47,7 +51,7 @@ impl Ledger {
         })
     }
 
-    /// Sets both limits. Pages that are out beyond them stay out.
+    /// Sets both limits. Pages that are out beyond them stay out, until their holders give them back.
     pub fn set_limits(&self, hard: Option<PageCount>, soft: Option<PageCount>) {
         for (cell, limit) in [(&self.hard, hard), (&self.soft, soft)] {
             cell.store(limit.map_or(NONE, |pages| pages.0), Ordering::Relaxed);

@@ -112,15 +112,6 @@ pub struct Ledgers<'m> {
     pub all: &'m Ledger,
 }
 
-/// Which limit stands in the way.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Limiting {
-    /// The node's.
-    Node,
-    /// That of all nodes.
-    All,
-}
-
 /// `ZONE_BELOW_HIGH`: an allocation found the zone below its high watermark (facts 4.2, 7.4).
 const BELOW_HIGH: u8 = 1;
 /// `ZONE_RECLAIM_ACTIVE`: background reclaim works on this zone.
@@ -426,17 +417,15 @@ impl<'m, P: Platform> Zone<'m, P> {
         PageCount(self.managed().0.saturating_sub(self.free_pages().0))
     }
 
-    /// The limit that does not allow so many more pages to leave, if there is one.
-    pub fn limiting(&self, pages: PageCount) -> Option<Limiting> {
-        if !self.has(COUNTED) {
-            None
-        } else if self.ledgers.node.refuses(pages) {
-            Some(Limiting::Node)
-        } else if self.ledgers.all.refuses(pages) {
-            Some(Limiting::All)
-        } else {
-            None
-        }
+    /// Whether a limit does not allow so many more pages to leave.
+    pub fn is_limited(&self, pages: PageCount) -> bool {
+        let Ledgers { node, all } = self.ledgers;
+        self.has(COUNTED) && (node.refuses(pages) || all.refuses(pages))
+    }
+
+    /// Whether more is out than a hard limit allows: a limit that was lowered, or requests with `__GFP_NOFAIL`.
+    pub fn is_over_limit(&self) -> bool {
+        self.is_limited(PageCount(0))
     }
 
     /// Whether a soft limit is exceeded.

@@ -55,7 +55,8 @@ pub struct BenchArgs {
     #[arg(long = "loop", value_name = "HOW", value_enum, default_value_t = SingleLoop::Exact)]
     single_loop: SingleLoop,
 
-    /// Memory on each node: addresses, of which only what is used becomes memory
+    /// Memory on each node, up to 16383G: addresses, of which only what is used becomes memory; the emulated nodes of
+    /// zonelist have 8M each beside that
     #[arg(long, value_name = "SIZE", default_value = "2G", value_parser = parse_bytes)]
     bytes: u64,
 

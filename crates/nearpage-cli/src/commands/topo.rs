@@ -75,7 +75,7 @@ pub struct TopoArgs {
     rebuilt: bool,
 
     /// Take this much memory on each node of this machine, touch it, and ask the kernel where it is; 16M if no
-    /// size is given. Exit status 1 if some is elsewhere than asked
+    /// size is given. Exit status 1 if some is elsewhere than asked, 2 if there is not so much available
     #[arg(long, value_name = "SIZE", num_args = 0..=1, default_missing_value = "16M",
           value_parser = super::bench::parse_bytes,
           conflicts_with_all = ["topology", "numa", "sysroot", "bundle", "model", "rebuilt", "format"])]
@@ -121,8 +121,9 @@ JSON (--format json), counted in pages unless a name says otherwise:
 JSON with --verify-placement, counted in the kernel's pages:
   schema                 1
   binding                how memory is bound, and why
-  nodes[]                asked, pages (placed on any node), misplaced, untouched, unknown,
-                         pages_on[] {node, pages}
+  note                   why there is nothing to verify, on emulated nodes; else null
+  nodes[]                asked, pages (of the sample, placed on any node), misplaced (0 of emulated nodes),
+                         untouched, unknown, touched (the sample is of these), pages_on[] {node, pages}
 
 JSON with --bundle, counted in pages:
   schema                 1

@@ -5,6 +5,7 @@ use std::io;
 use nearpage_linux::calls::Call;
 use nearpage_linux::description::size;
 use nearpage_linux::memory::StorageInUse;
+use nearpage_linux::rseq::Unavailable;
 
 use super::{Facts, Finding, Process};
 
@@ -67,6 +68,12 @@ fn storage(process: &Process) -> Finding {
             "pagesets need a lock: a pair of allocation and free takes several times as long",
         )
         .advise("unset NEARPAGE_RSEQ"),
+        // One refusal is one problem, and the call is judged by itself.
+        StorageInUse::LockedBecause(why @ Unavailable::NoMembarrier(_))
+            if process.calls.iter().any(|call| matches!(call, (Call::Membarrier, Some(_)))) =>
+        {
+            Finding::note(check, why, "pagesets need a lock: see membarrier")
+        }
         StorageInUse::LockedBecause(why) => Finding::problem(
             check,
             why,
@@ -86,7 +93,7 @@ fn address_limit(process: &Process) -> Finding {
         ),
         Some(bytes) => Finding::note(
             check,
-            format!("{} bytes", size::format(bytes)),
+            size::format(bytes),
             "addresses that are only reserved count: a large reserve may be refused",
         )
         .advise("`ulimit -v unlimited`, and limit memory by a cgroup; or reserve less"),
@@ -95,7 +102,6 @@ fn address_limit(process: &Process) -> Finding {
 
 #[cfg(test)]
 mod tests {
-    use nearpage_linux::rseq::Unavailable;
     use nearpage_linux::tree::MemoryTree;
 
     use super::super::Level;
@@ -131,8 +137,16 @@ mod tests {
         use Level::{Note, Problem};
         assert_eq!(levels(2, &process), [Problem, Problem, Problem, Problem, Note]);
         assert_eq!(levels(1, &process), [Note, Problem, Note, Problem, Note]);
-        let all = findings(&facts(1, process));
+        let all = findings(&facts(1, process.clone()));
+        assert_eq!(all[4].found, "1 GiB");
         assert_eq!(all[0].found, "refused (Operation not permitted (os error 1))");
         assert!(all.iter().all(|finding| finding.advice.is_some()));
+        // What follows from a refused call is no second problem, and is one where the call as such is granted.
+        let storage = StorageInUse::LockedBecause(Unavailable::NoMembarrier(libc::EPERM));
+        let process = Process { storage, ..process };
+        assert_eq!(levels(1, &process), [Note, Problem, Note, Note, Note]);
+        let calls = Call::ALL.map(|call| (call, None)).into();
+        let process = Process { calls, ..process };
+        assert_eq!(levels(1, &process)[3], Problem);
     }
 }

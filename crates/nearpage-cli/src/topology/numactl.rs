@@ -177,7 +177,8 @@ fn check_available(line: &str, place: &Place) -> Result<(), InputError> {
 fn parse_node(id: &str, place: &Place) -> Result<NodeId, InputError> {
     match id.trim().parse() {
         Ok(number) if number <= idlist::MAX_ID => Ok(NodeId(number)),
-        _ => Err(Problem::syntax(id.trim(), "the number of a node").at(place)),
+        _ => Err(Problem::syntax(id.trim(), format!("the id of a node, 0 to {}", idlist::MAX_ID))
+            .at(place)),
     }
 }
 

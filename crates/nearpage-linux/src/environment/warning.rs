@@ -40,6 +40,17 @@ impl Warning {
         let found = Some(excerpt(found));
         Warning { variable: variable.into(), found, nearest: None, expected }
     }
+
+    /// A value that is none of some words.
+    pub(super) fn word<const N: usize>(
+        variable: &str,
+        found: &str,
+        known: [&'static str; N],
+        expected: &'static str,
+    ) -> Warning {
+        let nearest = nearest(found, known.map(|word| (word, word)));
+        Warning { nearest, ..Self::value(variable, found, expected) }
+    }
 }
 
 impl fmt::Display for Warning {

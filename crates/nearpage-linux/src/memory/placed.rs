@@ -76,8 +76,8 @@ impl Memory {
     }
 
     /// Limits the memory in use of a node or of all of them, with callers or cached by CPUs; see
-    /// [`nearpage::limit`]. A limit below what is out takes nothing back: what CPUs cache goes on being used unless it is
-    /// [drained](Self::drain_all) first.
+    /// [`nearpage::limit`]. A hard limit below what is in use drains the caches of CPUs, and they take nothing until enough
+    /// came back: no request passes before.
     ///
     /// # Errors
     /// [`LimitError`]; nothing is changed then.
@@ -142,6 +142,8 @@ impl Memory {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Barrier;
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
     use std::thread;
 
     use nearpage::alloc::Reason;
@@ -248,6 +250,87 @@ mod tests {
             memory.drain_all().unwrap();
             assert_eq!(memory.in_use(LimitOf::Allocator), Ok(PageCount(0)));
             assert_eq!((memory.check().unwrap().allocated.0, memory.misuses()), (0, 0));
+        }
+    }
+
+    /// Threads give back and ask again. Once more is out than allowed, whoever gets a page got one of those that the
+    /// limit leaves.
+    #[test]
+    fn a_limit_below_what_is_out_is_kept_from_that_moment_on() {
+        const THREADS: u64 = 4;
+        const HELD: u64 = 1000;
+        let limit = THREADS * HELD / 2;
+        for use_rseq in [true, false] {
+            let memory = memory(use_rseq);
+            let of = LimitOf::Node(NodeId(0));
+            // Neither waits nor drains.
+            let gfp = Gfp::NOWAIT.or(Gfp::THISNODE).or(Gfp::NORETRY);
+            let own = Request::new(Order(0), gfp).on(NodeId(0));
+            // Counted out before it is given back, and in after it was got: never more than there is.
+            let (held, is_set) = (AtomicU64::new(0), AtomicBool::new(false));
+            let take = || {
+                let was_set = is_set.load(Ordering::SeqCst);
+                let pfn = memory.alloc_frames(own).ok()?;
+                let now = held.fetch_add(1, Ordering::SeqCst) + 1;
+                assert!(!was_set || now <= limit, "{now} pages are held");
+                Some(pfn)
+            };
+            let give = |pfn| {
+                held.fetch_sub(1, Ordering::SeqCst);
+                // SAFETY: the page is its thread's.
+                unsafe { memory.free_frames(pfn, Order(0)) }.unwrap();
+            };
+            let all_hold = Barrier::new(THREADS as usize + 1);
+            let (all_hold, is_set) = (&all_hold, &is_set);
+            let work = |seed: u64| {
+                let mut pages: Vec<Pfn> = (0..HELD).map(|_| take().unwrap()).collect();
+                all_hold.wait();
+                let (mut round, mut since) = (seed, 0);
+                while since < 50 * HELD {
+                    if round * 7 % 10 < 5 && pages.len() < HELD as usize {
+                        pages.extend(take());
+                    } else if let Some(pfn) = pages.pop() {
+                        give(pfn);
+                    }
+                    round += 1;
+                    since += u64::from(is_set.load(Ordering::Relaxed));
+                }
+                pages.into_iter().for_each(give);
+            };
+            thread::scope(|scope| {
+                (0..THREADS).for_each(|seed| drop(scope.spawn(move || work(seed))));
+                all_hold.wait();
+                let hard = Limits { hard_bytes: Some(limit * FRAME_BYTES), soft_bytes: None };
+                memory.set_limits(of, hard).unwrap();
+                is_set.store(true, Ordering::SeqCst);
+            });
+            memory.drain_all().unwrap();
+            assert_eq!(memory.in_use(of), Ok(PageCount(0)));
+            assert_eq!((memory.check().unwrap().allocated.0, memory.misuses()), (0, 0));
+        }
+    }
+
+    #[test]
+    fn cached_pages_are_behind_a_lowered_limit_too() {
+        for use_rseq in [true, false] {
+            let memory = memory(use_rseq);
+            let of = LimitOf::Node(NodeId(0));
+            let own = Request::new(Order(0), Gfp::KERNEL.or(Gfp::THISNODE)).on(NodeId(0));
+            let mut blocks: Vec<_> = (0..300).map(|_| memory.alloc(own).unwrap()).collect();
+            blocks.truncate(200);
+            assert!(memory.in_use(of).unwrap().0 > 200, "some are cached");
+            let hard = Limits { hard_bytes: Some(150 * FRAME_BYTES), soft_bytes: None };
+            memory.set_limits(of, hard).unwrap();
+            for left in (150..200).rev() {
+                let error = memory.alloc(own).unwrap_err();
+                assert!(matches!(error, AllocError::LimitReached { .. }), "{error}");
+                blocks.pop();
+                assert_eq!(memory.in_use(of).unwrap().0, left);
+            }
+            assert!(memory.alloc(own).is_err());
+            blocks.pop();
+            drop(memory.alloc(own).unwrap());
+            assert_eq!(memory.in_use(of).unwrap().0, 150, "cached again");
         }
     }
 }

@@ -145,10 +145,8 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             let got = self.bulk_from_zone(zone, wanted, room, &mut out[..share]);
             if got > 0 {
                 self.note_fallback(wanted, zone, PageCount(got as u64), || {
-                    match preferred.limiting(SINGLE.pages()) {
-                        None => Reason::Watermark,
-                        Some(_) => Reason::Limit,
-                    }
+                    let is_limited = preferred.is_limited(SINGLE.pages());
+                    if is_limited { Reason::Limit } else { Reason::Watermark }
                 });
                 return got;
             }

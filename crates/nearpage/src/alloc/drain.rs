@@ -6,6 +6,7 @@ use super::{Cpu, PageAllocator};
 use crate::buddy::Placement;
 use crate::pcp::pageset::{List, Pageset};
 use crate::pcp::storage::EachList;
+use crate::pcp::tuning::Tuning;
 use crate::pcp::{CountedList, LISTS, Storage, list_order};
 use crate::platform::{Access, Platform};
 use crate::units::{CpuId, Order, PAGEBLOCK_ORDER, PageCount, Pfn, ZoneIndex};
@@ -47,7 +48,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     ) {
         let before = pageset.tuning();
         let (mut tuning, count) = (before, pageset.count());
-        let drain = tuning.after_free(&self.model.pcp, order, count, pageset.zone().view());
+        let drain = self.drain_after_free(&mut tuning, pageset.zone(), order, count);
         pageset.set_tuning(tuning);
         if let Some(pages) = drain {
             if before.empties_for(&self.model.pcp, order, count) {
@@ -55,6 +56,21 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             }
             self.drain_exact(on, pageset, list, pages);
         }
+    }
+
+    /// What a free drains: as the tuning decides, but while more is out than a hard limit allows, all that there is,
+    /// as far as it goes in one hold.
+    #[inline]
+    fn drain_after_free(
+        &self,
+        tuning: &mut Tuning,
+        zone: &Zone<'m, P>,
+        order: Order,
+        count: PageCount,
+    ) -> Option<PageCount> {
+        let rules = &self.model.pcp;
+        let drain = tuning.after_free(rules, order, count, zone.view());
+        if zone.is_over_limit() { Some(count.min(tuning.hold_max(rules))) } else { drain }
     }
 
     #[cold]
@@ -98,7 +114,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     ) {
         let (mut tuning, totals) = pageset.tuning_for_decision(&self.model.pcp);
         let count = PageCount(totals.count.0 + order.pages().0);
-        let drain = tuning.after_free(&self.model.pcp, order, count, pageset.zone().view());
+        let drain = self.drain_after_free(&mut tuning, pageset.zone(), order, count);
         pageset.set_tuning(tuning);
         pageset.share_high(&tuning, list);
         let full = pageset.list(list).counts().count >= pageset.list(list).limit();
@@ -222,6 +238,14 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         self.drain_each_cpu(|pageset| is_wanted(pageset.zone()))
     }
 
+    /// The same, of each CPU that can be stopped now; also those that cache nothing are stopped, so that what their
+    /// threads had begun has ended.
+    pub(super) fn stop_and_drain_where(&self, is_wanted: impl Fn(&Zone<'m, P>) -> bool) {
+        for cpu in self.known_cpus() {
+            let _ = self.stop_and_drain(cpu, |pageset| is_wanted(pageset.zone()));
+        }
+    }
+
     fn drain_each_cpu(
         &self,
         wanted: impl Fn(&Pageset<'m, P>) -> bool,
@@ -244,10 +268,18 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         cpu: &Cpu<'m, P>,
         wanted: impl Fn(&Pageset<'m, P>) -> bool,
     ) -> Result<PageCount, DrainBusy> {
-        let filled = |pageset: &&Pageset<'m, P>| pageset.count().0 > 0 && wanted(pageset);
-        if !cpu.pagesets.iter().any(|pageset| filled(&pageset)) {
-            return Ok(PageCount(0));
+        match cpu.pagesets.iter().any(|pageset| pageset.count().0 > 0 && wanted(pageset)) {
+            true => self.stop_and_drain(cpu, wanted),
+            false => Ok(PageCount(0)),
         }
+    }
+
+    fn stop_and_drain(
+        &self,
+        cpu: &Cpu<'m, P>,
+        wanted: impl Fn(&Pageset<'m, P>) -> bool,
+    ) -> Result<PageCount, DrainBusy> {
+        let filled = |pageset: &&Pageset<'m, P>| pageset.count().0 > 0 && wanted(pageset);
         let storage = self.platform.storage();
         let lists = |each: &mut dyn FnMut(&List<'m, P>)| {
             cpu.pagesets
@@ -272,7 +304,8 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             }
         }
         storage.resume(on, &lists);
-        for pageset in cpu.pagesets.iter().filter(|pageset| wanted(pageset)) {
+        // Who had nothing to drain does not look at the zones either.
+        for pageset in cpu.pagesets.iter().filter(|pageset| drained.0 > 0 && wanted(pageset)) {
             settle(pageset.zone());
         }
         Ok(drained)

@@ -4,23 +4,36 @@ use super::PageAllocator;
 use crate::error::{LimitError, LimitOf, UnknownNode};
 use crate::gfp::Gfp;
 use crate::limit::Ledger;
+use crate::pcp::pageset::Pageset;
 use crate::platform::{Lock, Platform, Shortage};
 use crate::units::{Order, PageCount};
 use crate::watermark::AllocFlags;
-use crate::zone::{Limiting, Zone, ZoneEvents};
+use crate::zone::{Zone, ZoneEvents};
 
 /// How much memory may be in use: with callers, or cached by CPUs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Limits {
-    /// No more than this, in bytes, rounded down to pages. Only requests with `__GFP_NOFAIL` exceed it. What is in use
-    /// already stays.
+    /// No more than this, in bytes, rounded down to pages. Only requests with `__GFP_NOFAIL` exceed it. What callers
+    /// have already stays theirs; what they give back goes home as long as more than this is in use.
     pub hard_bytes: Option<u64>,
     /// Above this, in bytes, each trip for pages wakes background reclaim.
     pub soft_bytes: Option<u64>,
 }
 
+/// A limit that a block would exceed.
+pub(super) struct Exceeded {
+    /// Whose limit.
+    pub(super) of: LimitOf,
+    /// The limit.
+    pub(super) hard: PageCount,
+    /// Pages by which the block would exceed it.
+    pub(super) excess: PageCount,
+}
+
 impl<'m, P: Platform> PageAllocator<'m, P> {
-    /// Limits the memory in use of a node or of the allocator.
+    /// Limits the memory in use of a node or of the allocator. If more is in use than the hard limit allows, pagesets
+    /// are drained and take nothing until enough came back, so that no request passes before. Pages that a CPU caches
+    /// whose pagesets cannot be drained now ([`DrainBusy`](super::DrainBusy)) may still be handed out there.
     ///
     /// # Errors
     /// [`LimitError`]; nothing is changed then.
@@ -39,7 +52,30 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         if limits != Limits::default() {
             self.zones.iter().for_each(|zone| zone.count_in_ledgers());
         }
+        if ledger.refuses(PageCount(0)) {
+            self.take_back_cached(of);
+        }
         Ok(())
+    }
+
+    /// Brings home what CPUs cache of what a limit is of, and closes their lists.
+    fn take_back_cached(&self, of: LimitOf) {
+        let concerned = |zone: &Zone<'m, P>| match of {
+            LimitOf::Allocator => true,
+            LimitOf::Node(node) => self.node_id(zone.node()) == node,
+        };
+        let close = || {
+            let pagesets = self.known_cpus().flat_map(|cpu| cpu.pagesets);
+            pagesets.filter(|pageset| concerned(pageset.zone())).for_each(Pageset::close);
+        };
+        // A refill that asked the old limit has put its pages on a list once its zone's lock was ours.
+        let zones = self.zones.iter().filter(|zone| concerned(zone));
+        zones.for_each(|zone| drop(zone.lock()));
+        close();
+        // A CPU that cannot be stopped keeps what it has: a request that is refused tries once more.
+        self.stop_and_drain_where(concerned);
+        // A slow event that asked the old limit may have opened its lists since.
+        close();
     }
 
     /// The limits of a node or of the allocator.
@@ -92,13 +128,25 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         zone: &Zone<'m, P>,
         order: Order,
     ) -> Option<(LimitOf, PageCount)> {
-        let limiting = zone.limiting(order.pages())?;
-        let (of, at) = match limiting {
-            Limiting::Node => (LimitOf::Node(self.node_id(zone.node())), zone.node().0 as usize),
-            Limiting::All => (LimitOf::Allocator, self.nodes.len()),
-        };
-        let [hard, _] = self.ledgers[at].limits();
-        Some((of, hard.unwrap_or_default()))
+        self.limits_exceeded(zone, order).next().map(|limit| (limit.of, limit.hard))
+    }
+
+    /// The limits that a block from a zone would exceed: the node's, and that of the allocator.
+    pub(super) fn limits_exceeded(
+        &self,
+        zone: &Zone<'m, P>,
+        order: Order,
+    ) -> impl Iterator<Item = Exceeded> + use<'m, P> {
+        let node = (LimitOf::Node(self.node_id(zone.node())), zone.node().0 as usize);
+        let ledgers = self.ledgers;
+        let is_counted = zone.is_counted();
+        let both = [node, (LimitOf::Allocator, self.nodes.len())].into_iter();
+        both.filter(move |_| is_counted).filter_map(move |(of, at)| {
+            let [hard, _] = ledgers[at].limits();
+            let (hard, out) = (hard?, ledgers[at].out());
+            let excess = PageCount((out.0 + order.pages().0).saturating_sub(hard.0));
+            (excess.0 > 0).then_some(Exceeded { of, hard, excess })
+        })
     }
 
     /// Wakes background reclaim after a trip that took pages above a soft limit.
@@ -153,16 +201,58 @@ mod tests {
             let insists = Request { gfp: Gfp::KERNEL.or(Gfp::NOFAIL), ..PAGE };
             pages.push(allocator.alloc(insists).unwrap());
             assert_eq!(allocator.in_use(LimitOf::Allocator), Ok(PageCount(1501)));
+            // More is out than allowed, so the page goes home.
             allocator.free(early, Order(0)).unwrap();
+            assert_eq!(allocator.in_use(LimitOf::Allocator), Ok(PageCount(1500)));
+            assert_eq!(allocator.alloc(PAGE), Err(expected));
+            let cached = pages.pop().unwrap();
+            allocator.free(cached, Order(0)).unwrap();
             // The page is cached, so it is in use already: to hand it out again exceeds nothing.
+            assert_eq!(allocator.in_use(LimitOf::Allocator), Ok(PageCount(1500)));
             assert!(allocator.alloc(PAGE).is_ok());
             assert_eq!(allocator.alloc(PAGE), Err(expected));
             pages.drain(..2).for_each(|pfn| allocator.free(pfn, Order(0)).unwrap());
             allocator.drain_all().unwrap();
-            assert_eq!(allocator.in_use(LimitOf::Allocator), Ok(PageCount(1499)));
-            assert!(allocator.alloc(PAGE).is_ok());
+            assert_eq!(allocator.in_use(LimitOf::Allocator), Ok(PageCount(1498)));
+            assert!(allocator.alloc(PAGE).is_ok() && allocator.alloc(PAGE).is_ok());
             assert_eq!(allocator.alloc(PAGE), Err(expected));
         });
+    }
+
+    #[test]
+    fn below_a_lowered_limit_nothing_passes_until_enough_came_back() {
+        for of in [LimitOf::Node(NodeId(0)), LimitOf::Allocator] {
+            TestMachine::new().node(0, 8192, &[0, 1]).node(8, 8192, &[2]).run(|allocator| {
+                let own = Request { gfp: Gfp::KERNEL.or(Gfp::THISNODE), ..PAGE }.on(NodeId(0));
+                let mut pages = Vec::new();
+                for cpu in [0, 1, 2].map(CpuId) {
+                    allocator.platform().run_on(cpu);
+                    pages.extend((0..200).map(|_| allocator.alloc(own).unwrap()));
+                    pages.drain(..100).for_each(|pfn| allocator.free(pfn, Order(0)).unwrap());
+                }
+                let in_use = || allocator.in_use(of).unwrap().0;
+                assert!(in_use() > 300, "some are cached");
+                allocator.set_limits(of, hard(200)).unwrap();
+                assert_eq!(in_use(), 300);
+                let refused = |cpu| {
+                    allocator.platform().run_on(CpuId(cpu));
+                    let mut out = [Pfn(0); 4];
+                    assert!(allocator.alloc(own).is_err() && in_use() >= 200);
+                    assert!(allocator.alloc_bulk(own, &mut out).is_err());
+                };
+                for left in (200..300).rev() {
+                    (0..3).for_each(refused);
+                    allocator.free(pages.pop().unwrap(), Order(0)).unwrap();
+                    assert_eq!(in_use(), left, "each goes home");
+                }
+                (0..3).for_each(refused);
+                allocator.free_bulk(&pages.split_off(pages.len() - 2)).unwrap();
+                assert_eq!(in_use(), 200, "they are cached as ever");
+                assert!(allocator.alloc(own).is_ok() && allocator.alloc(own).is_ok());
+                refused(2);
+                allocator.check().unwrap();
+            });
+        }
     }
 
     #[test]

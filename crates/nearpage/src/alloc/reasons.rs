@@ -77,7 +77,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     ) -> Reason {
         let passes = |order, kind| zone.passes(order, flags, kind);
         if passes(wanted.order, wanted.kind) {
-            let is_limited = zone.limiting(wanted.order.pages()).is_some();
+            let is_limited = zone.is_limited(wanted.order.pages());
             if is_limited { Reason::Limit } else { Reason::Fragmentation }
         } else if passes(wanted.order, zone.kind()) {
             // Nothing is kept from requests that could use no higher zone.

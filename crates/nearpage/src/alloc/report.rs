@@ -3,6 +3,7 @@
 
 use core::fmt;
 
+use super::limits::Exceeded;
 use super::scan::{Wanted, first_flags};
 use super::{PageAllocator, Request};
 use crate::error::{AllocError, LimitOf};
@@ -92,10 +93,22 @@ impl<'m, P: Platform> AllocReport<'_, 'm, P> {
         zone.would_pass(order, self.flags(), self.wanted.kind, more)
     }
 
-    /// Whether a zone would give the block now.
-    fn has_room(&self, zone: &Zone<'m, P>) -> bool {
-        let order = self.wanted.order;
-        self.passes(zone, order, PageCount(0)) && zone.limiting(order.pages()).is_none()
+    /// Whether a zone would give a block if so many more of its pages were free, and so many fewer were counted by
+    /// each limit.
+    fn gives(
+        &self,
+        zone: &Zone<'m, P>,
+        order: Order,
+        more: PageCount,
+        back: impl Fn(LimitOf) -> PageCount,
+    ) -> bool {
+        let mut exceeded = self.allocator.limits_exceeded(zone, order);
+        self.passes(zone, order, more) && exceeded.all(|limit| limit.excess <= back(limit.of))
+    }
+
+    /// Whether a zone would give a block now.
+    fn has_room(&self, zone: &Zone<'m, P>, order: Order) -> bool {
+        self.gives(zone, order, PageCount(0), |_| PageCount(0))
     }
 
     fn fmt_zones(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -118,7 +131,7 @@ impl<'m, P: Platform> AllocReport<'_, 'm, P> {
     }
 
     fn verdict(&self, zone: &Zone<'m, P>) -> &'static str {
-        if self.has_room(zone) {
+        if self.has_room(zone, self.wanted.order) {
             "has room"
         } else if self.passes(zone, self.wanted.order, PageCount(0)) {
             "limit"
@@ -173,64 +186,97 @@ impl<'m, P: Platform> AllocReport<'_, 'm, P> {
         if zones == 0 { Ok(()) } else { writeln!(f, "and {zones} zones with {free} free pages") }
     }
 
-    /// What would have let this request succeed, the cheapest first.
+    /// What would have let this request succeed, the cheapest first: each by itself, if nothing else happens.
     fn fmt_help(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Wanted { order, gfp, .. } = self.wanted;
-        let nothing = PageCount(0);
-        if self.zones().any(|zone| self.has_room(zone)) {
+        let order = self.wanted.order;
+        if self.zones().any(|zone| self.has_room(zone, order)) {
             return writeln!(f, "there is room now: the same request would succeed");
         }
-        self.fmt_limit(f)?;
-        if self.zones().any(|zone| self.passes(zone, order, self.allocator.cached_pages(zone))) {
+        self.fmt_limits(f)?;
+        let drained = |zone: &Zone<'m, P>| {
+            let more = self.allocator.cached_pages(zone);
+            self.gives(zone, order, more, |of| self.cached_within(of))
+        };
+        if self.zones().any(drained) {
             writeln!(f, "a drain of the pagesets would help: enough pages are cached by CPUs")?;
         }
-        if self.zones().any(|zone| self.passes(zone, Order(0), nothing)) {
-            match self.largest_order() {
-                Some(largest) => writeln!(f, "blocks up to order {largest} are there to be had")?,
-                None => {
-                    writeln!(f, "compaction would help: pages are free, but no block of any size")?
-                }
-            }
+        if let Some(largest) = self.largest_order() {
+            writeln!(f, "blocks up to order {largest} are there to be had")?;
         }
-        let beyond_reserve =
-            |zone: &Zone<'m, P>| zone.would_pass(order, self.flags(), zone.kind(), nothing);
-        if let Some(zone) = self.zones().find(|zone| beyond_reserve(zone)) {
-            let (id, kind) = (self.id(zone), zone.kind().name());
-            writeln!(
-                f,
-                "node {id}, zone {kind} has room, but keeps it for requests that can use no higher zone"
-            )?;
-        }
+        self.fmt_reserve(f)?;
         self.fmt_elsewhere(f)?;
-        if !gfp.has(Gfp::DIRECT_RECLAIM) {
-            writeln!(f, "with __GFP_DIRECT_RECLAIM the request could have waited for reclaim")?;
-        }
+        self.fmt_reclaim(f)?;
         self.fmt_missing(f)
     }
 
-    /// The highest order of which a zone would give a block.
+    /// The highest order, below the one that was asked for, of which a zone would give a block.
     fn largest_order(&self) -> Option<Order> {
         let mut orders = (0..self.wanted.order.0.min(MAX_ORDER.0)).rev().map(Order);
-        orders.find(|&order| self.zones().any(|zone| self.passes(zone, order, PageCount(0))))
+        orders.find(|&order| self.zones().any(|zone| self.has_room(zone, order)))
     }
 
-    /// The limit without which a zone would give the block.
-    fn fmt_limit(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let order = self.wanted.order;
-        let mut zones = self.zones().filter(|zone| self.passes(zone, order, PageCount(0)));
-        let limit = zones.find_map(|zone| self.allocator.limit_reached(zone, order));
-        let Some((of, pages)) = limit else { return Ok(()) };
-        let used = self.allocator.in_use(of).unwrap_or_default();
+    /// Pages that CPUs cache of what a limit is of.
+    fn cached_within(&self, of: LimitOf) -> PageCount {
         let counts = |zone: &&&Zone<'m, P>| match of {
             LimitOf::Allocator => true,
             LimitOf::Node(node) => self.id(zone) == node,
         };
         let zones = self.allocator.zones().iter().filter(counts);
-        let cached: u64 = zones.map(|zone| self.allocator.cached_pages(zone).0).sum();
+        PageCount(zones.map(|zone| self.allocator.cached_pages(zone).0).sum())
+    }
+
+    /// The limits without which a zone would give the block, and how much higher they would have to be.
+    fn fmt_limits(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let order = self.wanted.order;
+        let mut zones = self.zones();
+        let Some(zone) = zones.find(|zone| self.passes(zone, order, PageCount(0))) else {
+            return Ok(());
+        };
+        for Exceeded { of, hard, .. } in self.allocator.limits_exceeded(zone, order) {
+            let used = self.allocator.in_use(of).unwrap_or_default();
+            let cached = self.cached_within(of);
+            writeln!(
+                f,
+                "the hard limit of {of}, {hard} pages, is in the way: {used} are in use, {cached} of them cached by CPUs"
+            )?;
+        }
+        let mut lead = "";
+        for Exceeded { of, hard, excess } in self.allocator.limits_exceeded(zone, order) {
+            let bytes = PageCount(hard.0 + excess.0).bytes(self.allocator.page_shift());
+            write!(f, "{lead}the limit of {of} raised by {excess} pages, to {bytes} bytes, ")?;
+            lead = "and ";
+        }
+        // Somebody may have raised it meanwhile.
+        if lead.is_empty() { Ok(()) } else { writeln!(f, "would let the request pass") }
+    }
+
+    /// The zone that would give the block to a request that can use no higher one.
+    fn fmt_reserve(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (order, nothing) = (self.wanted.order, PageCount(0));
+        let keeps = |zone: &&Zone<'m, P>| {
+            !self.passes(zone, order, nothing)
+                && zone.would_pass(order, self.flags(), zone.kind(), nothing)
+                && !zone.is_limited(order.pages())
+        };
+        let Some(zone) = self.zones().find(keeps) else { return Ok(()) };
+        let (id, kind) = (self.id(zone), zone.kind().name());
         writeln!(
             f,
-            "the hard limit of {of}, {pages} pages, is in the way: {used} are in use, {cached} of them cached by CPUs"
+            "node {id}, zone {kind} has room, but keeps it for requests that can use no higher zone"
         )
+    }
+
+    /// Whether reclaim would have helped a request that may not wait for it.
+    fn fmt_reclaim(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Wanted { order, gfp, .. } = self.wanted;
+        let helps = |zone: &Zone<'m, P>| {
+            let more = self.allocator.platform.reclaimable(self.id(zone), zone.kind());
+            self.gives(zone, order, more, |_| more)
+        };
+        if gfp.has(Gfp::DIRECT_RECLAIM) || !self.zones().any(helps) {
+            return Ok(());
+        }
+        writeln!(f, "with __GFP_DIRECT_RECLAIM the request could have waited for reclaim")
     }
 
     /// Nodes that the request left out and that would give the block.
@@ -262,7 +308,7 @@ impl<'m, P: Platform> AllocReport<'_, 'm, P> {
             let (node, pages) = (zone.node(), order.pages());
             let is_closed = self.allocator.is_private(node) && !scope.names(node);
             let has_room = zone.would_pass(order, flags, kind, PageCount(0));
-            is_closed && zone.kind() <= kind && has_room && zone.limiting(pages).is_none()
+            is_closed && zone.kind() <= kind && has_room && !zone.is_limited(pages)
         };
         Some(self.id(self.allocator.zones().iter().find(gives)?))
     }
@@ -272,30 +318,27 @@ impl<'m, P: Platform> AllocReport<'_, 'm, P> {
         let gives = |zone: &&Zone<'m, P>| {
             let flags = first_flags(freer.gfp, *zone);
             zone.would_pass(freer.order, flags, freer.kind, PageCount(0))
-                && zone.limiting(freer.order.pages()).is_none()
+                && !zone.is_limited(freer.order.pages())
         };
         Some(self.id(self.allocator.zonelist(freer).find(gives)?))
     }
 
-    /// How many free pages were missing where the fewest were.
+    /// How many free pages were missing where the fewest were, if nothing else was.
     fn fmt_missing(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Wanted { order, kind, .. } = self.wanted;
         let missing = |zone: &Zone<'m, P>| {
             let needed =
                 zone.marks().min.0 + zone.reserve(kind).0 + zone.kept_back().0 + order.pages().0;
-            needed.saturating_sub(zone.free_pages().0)
+            PageCount(needed.saturating_sub(zone.free_pages().0))
         };
-        let nearest = self.zones().map(|zone| (missing(zone), zone)).min_by_key(|pair| pair.0);
-        match nearest {
-            Some((missing, zone)) if missing > 0 => {
-                let (id, kind) = (self.id(zone), zone.kind().name());
-                writeln!(
-                    f,
-                    "{missing} more free pages in node {id}, zone {kind} would be enough above its min mark"
-                )
-            }
-            _ => Ok(()),
-        }
+        let zones = self.zones().map(|zone| (missing(zone), zone));
+        let enough = zones.filter(|&(more, zone)| self.gives(zone, order, more, |_| more));
+        let Some((missing, zone)) = enough.min_by_key(|pair| pair.0) else { return Ok(()) };
+        let (id, kind) = (self.id(zone), zone.kind().name());
+        writeln!(
+            f,
+            "{missing} more free pages in node {id}, zone {kind} would be enough above its min mark"
+        )
     }
 }
 
@@ -347,14 +390,19 @@ mod tests {
             }
             let single = Request::new(Order(0), Gfp::KERNEL);
             let mut free = |pfn| allocator.free(pfn, Order(0)).unwrap();
+            let urgent = Request::new(Order(0), Gfp::NOWAIT);
+            let waits = "with __GFP_DIRECT_RECLAIM the request could have waited for reclaim\n";
+            assert!(!report(allocator, urgent).contains(waits));
+            allocator.platform().says_reclaimable.set(PageCount(1));
+            assert!(report(allocator, urgent).contains(waits));
+            assert!(!report(allocator, single).contains(waits));
             free(pages.pop().unwrap());
             assert!(report(allocator, single).contains("a drain of the pagesets would help"));
             pages.iter().step_by(2).copied().for_each(&mut free);
             allocator.drain_all().unwrap();
             let text = report(allocator, Request::new(Order(9), Gfp::NOWAIT));
             assert!(text.contains("  no block\n"), "{text}");
-            assert!(text.contains("blocks up to order 7 are there to be had\n"), "{text}");
-            assert!(text.contains("with __GFP_DIRECT_RECLAIM the request could"), "{text}");
+            assert!(text.ends_with("blocks up to order 7 are there to be had\n"), "{text}");
             assert!(report(allocator, single).contains("there is room now"));
         });
     }
@@ -381,9 +429,94 @@ mod tests {
             let bound = Placement::by(Policy::Bind(eight));
             while allocator.alloc_with(&bound, request).is_ok() {}
             let text = allocator.report_with(&bound, request).unwrap().to_string();
-            let line = "the hard limit of node 8, 20 pages, is in the way: 20 are in use, 0 of them cached by CPUs\n";
+            let line = "the hard limit of node 8, 20 pages, is in the way: 20 are in use, 0 of them cached by CPUs\n\
+                        the limit of node 8 raised by 1 pages, to 86016 bytes, would let the request pass\n";
             assert!(text.contains(line) && text.contains("  limit\n"), "{text}");
         });
+    }
+
+    /// Each number in a line.
+    fn numbers(line: &str) -> std_alloc::vec::Vec<u64> {
+        line.split(|c: char| !c.is_ascii_digit()).filter_map(|word| word.parse().ok()).collect()
+    }
+
+    #[test]
+    fn a_limit_in_the_way_is_the_only_help_and_says_by_how_much() {
+        TestMachine::new().node(0, 32_768, &[0]).node(8, 32_768, &[]).run(|allocator| {
+            let set = |of, pages: u64| {
+                let hard = Limits { hard_bytes: Some(pages << 12), soft_bytes: None };
+                allocator.set_limits(of, hard).unwrap();
+            };
+            let (zero, all) = (LimitOf::Node(NodeId(0)), LimitOf::Allocator);
+            set(zero, 20);
+            while allocator.alloc(Request::new(Order(0), OWN)).is_ok() {}
+            for order in [0, 4].map(Order) {
+                let request = Request::new(order, OWN);
+                let text = report(allocator, request);
+                let (_, help) = text.split_once("is in the way").unwrap();
+                let mut lines = help.lines().skip(1);
+                let raise = lines.next().unwrap();
+                let more = order.pages().0;
+                let bytes = (20 + more) << 12;
+                let expected = std_alloc::format!(
+                    "the limit of node 0 raised by {more} pages, to {bytes} bytes, would let the request pass"
+                );
+                assert_eq!(raise, expected, "{text}");
+                assert_eq!(lines.next(), Some("without __GFP_THISNODE node 8 would have given it"));
+                assert_eq!(lines.next(), None, "{text}");
+                set(zero, 20 + more - 1);
+                assert!(allocator.alloc(request).is_err());
+                set(zero, 20 + more);
+                allocator.free(allocator.alloc(request).unwrap(), order).unwrap();
+                allocator.drain_all().unwrap();
+                set(zero, 20);
+            }
+            // Two limits: neither alone would help.
+            set(all, 18);
+            let request = Request::new(Order(0), OWN);
+            let text = report(allocator, request);
+            let line = text.lines().last().unwrap();
+            let expected = "the limit of node 0 raised by 1 pages, to 86016 bytes, and the limit of the allocator \
+                            raised by 3 pages, to 86016 bytes, would let the request pass";
+            assert_eq!(line, expected, "{text}");
+            set(all, 21);
+            assert!(allocator.alloc(request).is_err());
+            set(zero, 21);
+            assert!(allocator.alloc(request).is_ok());
+        });
+    }
+
+    /// Whatever fills a machine: what a report says would be enough is enough.
+    #[test]
+    fn what_a_report_says_is_enough_is_enough() {
+        for held in [0, 100, 3000, 4000] {
+            TestMachine::new().node(0, 4096, &[0]).node(8, 4096, &[]).run(|allocator| {
+                let request = Request::new(Order(3), OWN);
+                let zero = LimitOf::Node(NodeId(0));
+                let limits = Limits { hard_bytes: Some(held << 12), soft_bytes: None };
+                allocator.set_limits(zero, limits).unwrap();
+                let single = Request::new(Order(0), OWN);
+                let pages: std_alloc::vec::Vec<_> =
+                    core::iter::from_fn(|| allocator.alloc(single).ok()).collect();
+                assert!(allocator.alloc(request).is_err());
+                let text = report(allocator, request);
+                let has = |hint: &str| text.lines().find(|line| line.contains(hint));
+                if let Some(line) = has("raised by ") {
+                    let hard_bytes = Some(numbers(line)[2]);
+                    allocator.set_limits(zero, Limits { hard_bytes, soft_bytes: None }).unwrap();
+                } else {
+                    // By the last ones, so that they merge.
+                    assert!(has("blocks up to order").is_none(), "{text}");
+                    let missing = has("more free pages").map(|line| numbers(line)[0]);
+                    let freed = missing.unwrap_or(pages.len() as u64) as usize;
+                    for &pfn in pages.iter().rev().take(freed) {
+                        allocator.free(pfn, Order(0)).unwrap();
+                    }
+                    allocator.drain_all().unwrap();
+                }
+                assert!(allocator.alloc(request).is_ok(), "{held}: {text}");
+            });
+        }
     }
 
     #[test]

@@ -7,7 +7,8 @@
 //!
 //! **Limits.** Such a storage also cannot look at the pageset's `high` when it pushes. So `high` is split
 //! over the lists as limits ([`Pageset::share_high`]): the list at hand gets what the others do not hold,
-//! the others keep room for a batch. The pageset never holds more than `high` and a batch per list.
+//! the others keep room for a batch. The pageset never holds more than `high` and a batch per list. While more is
+//! out than a hard limit allows, these limits are 0, so that what comes back goes home.
 //!
 //! All of this state is written by threads on the pageset's CPU only (and by who stopped that CPU). A
 //! thread preempted in the middle of a slow event may lose an update of the tuning or of an event counter
@@ -301,11 +302,30 @@ impl<'m, P: Platform> Pageset<'m, P> {
         }
     }
 
-    /// Splits `high` over the lists as their limits; most of it goes to list `busy`.
+    /// Splits `high` over the lists as their limits; most of it goes to list `busy`. As long as more is out than a
+    /// hard limit allows, the lists are closed instead.
     pub fn share_high(&self, tuning: &Tuning, busy: usize) {
         if P::Storage::EXACT {
             return;
         }
+        if !self.zone.is_over_limit() {
+            self.open(tuning, busy);
+        }
+        // A limit may have come meanwhile.
+        if self.zone.is_over_limit() {
+            self.close();
+        }
+    }
+
+    /// Lets the lists take nothing, until [`share_high`](Self::share_high): each free is a slow event then. Nothing on
+    /// storages that are exact, which ask after each free.
+    pub fn close(&self) {
+        for list in &self.lists {
+            list.set_limit(0);
+        }
+    }
+
+    fn open(&self, tuning: &Tuning, busy: usize) {
         let mut left = tuning.high.0;
         for (index, list) in self.lists.iter().enumerate().filter(|(index, _)| *index != busy) {
             let order = list_order(index).0;

@@ -342,7 +342,9 @@ impl<'a, 'm> Pair<'a, 'm> {
             AllocError::BadFlags { .. } => ("BadFlags", 2),
             AllocError::UnknownNode { .. } => ("UnknownNode", 3),
             AllocError::MemorylessNode { .. } => ("MemorylessNode", 4),
-            AllocError::SizeOverflow { .. } => ("SizeOverflow", 5),
+            AllocError::SizeOverflow { .. } | AllocError::TooManyPages { .. } => {
+                ("SizeOverflow", 5)
+            }
             AllocError::UnknownCpu { .. } => ("UnknownCpu", 6),
             AllocError::EmptyNodeSet { .. } => ("EmptyNodeSet", 7),
             AllocError::LimitReached { pages, .. } => ("LimitReached", pages.0),

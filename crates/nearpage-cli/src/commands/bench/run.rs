@@ -51,7 +51,7 @@ impl Run {
     ///
     /// # Errors
     ///
-    /// [`BenchError::Cpus`] and [`BenchError::TooSmall`].
+    /// [`BenchError::Cpus`], [`BenchError::TooSmall`] and [`BenchError::TooLarge`].
     pub fn new(arguments: &BenchArgs) -> Result<Self, BenchError> {
         let named = |bench: &Bench| match arguments.benches.as_slice() {
             [] => *bench != Bench::Zonelist,
@@ -72,6 +72,9 @@ impl Run {
     }
 
     fn check_bytes(&self, bench: Bench) -> Result<(), BenchError> {
+        if self.bytes_per_node > BYTES_MAX {
+            return Err(BenchError::TooLarge { bytes: self.bytes_per_node });
+        }
         let pages = bench.pages(&self.effort, self.cpus.count());
         let (bytes, needed) = (self.bytes_per_node, needed_bytes(pages));
         if bytes < needed {
@@ -144,6 +147,9 @@ impl Run {
     }
 }
 
+/// A zone has at most 2^32 - 1 frames: whole sections of what is below.
+const BYTES_MAX: u64 = (1 << 32) * FRAME_BYTES - (1 << 30);
+
 /// Memory that lets `pages` be held: watermarks and pagesets keep some to themselves.
 fn needed_bytes(pages: usize) -> u64 {
     const MEBIBYTE: u64 = 1 << 20;
@@ -172,6 +178,16 @@ pub enum BenchError {
         pages: usize,
         /// What it needs.
         needed: u64,
+    },
+    /// The memory that was asked for is more than a node can have.
+    #[error(
+        "--bytes {}: a node has at most 2^32 - 1 frames of 4 KiB, expected {}G or less",
+        size::format(*bytes),
+        BYTES_MAX >> 30
+    )]
+    TooLarge {
+        /// What was asked for.
+        bytes: u64,
     },
     /// There is no such memory.
     #[error("{}{error}", blame(*bytes, error))]
@@ -218,7 +234,9 @@ impl BenchError {
     /// 2 for what the user can say otherwise, 1 for what went wrong.
     pub fn exit_code(&self) -> ExitCode {
         match self {
-            Self::Cpus(_) | Self::TooSmall { .. } | Self::Memory { .. } => ExitCode::from(2),
+            Self::Cpus(_) | Self::TooSmall { .. } | Self::TooLarge { .. } | Self::Memory { .. } => {
+                ExitCode::from(2)
+            }
             Self::Nodes(_) | Self::Step { .. } | Self::Refused { .. } => ExitCode::from(1),
         }
     }

@@ -1,20 +1,28 @@
 //! `--verify-placement`: whether memory lies on the nodes that it was asked from.
 
+use std::io;
 use std::process::ExitCode;
+use std::ptr::NonNull;
 
 use nearpage::alloc::Request;
 use nearpage::gfp::Gfp;
 use nearpage::units::{NodeId, Order};
-use nearpage_linux::placement::{Placement, PlacementReport};
-use nearpage_linux::{Memory, MemoryError};
+use nearpage_linux::description::size;
+use nearpage_linux::environment::Environment;
+use nearpage_linux::placement::{Placement, PlacementReport, page_size};
+use nearpage_linux::tree::FolderTree;
+use nearpage_linux::{HostMachine, Memory, MemoryError, PageBlock};
 use serde::Serialize;
 
 use crate::commands::CommandError;
+use crate::room::Room;
+use crate::topology::InputError;
 
 /// The most pages of a node that the kernel is asked about.
-const PAGES_MAX: u64 = 1 << 16;
+const PAGES_MAX: usize = 1 << 16;
 /// The least memory of a node that says anything: of less, most stays free below the watermarks.
 const BYTES_MIN: u64 = 2 << 20;
+const MEBIBYTE: u64 = 1 << 20;
 
 /// Placement could not be verified, or is wrong.
 #[derive(Debug, thiserror::Error)]
@@ -25,12 +33,30 @@ pub enum PlacementError {
         /// What was asked for.
         bytes: u64,
     },
+    /// More memory than there is: the kernel would kill this process or another one for it.
+    #[error(
+        "--verify-placement: found {} on each of {nodes} nodes, and {} are available ({}), expected {}",
+        size::format(*bytes),
+        size::format(room.bytes),
+        room.source,
+        accepted(*most)
+    )]
+    TooMuch {
+        /// What was asked for.
+        bytes: u64,
+        /// On how many nodes.
+        nodes: u64,
+        /// What there is.
+        room: Room,
+        /// The most that is accepted.
+        most: u64,
+    },
     /// The memory could not be made.
     #[error("{0}")]
     Memory(#[from] MemoryError),
     /// The kernel does not tell.
     #[error("the kernel does not tell where pages are: move_pages: {0}")]
-    Denied(std::io::Error),
+    Denied(io::Error),
     /// Some pages are elsewhere.
     #[error("{misplaced} of {placed} pages are on other nodes than asked")]
     Misplaced {
@@ -43,51 +69,127 @@ pub enum PlacementError {
 
 impl PlacementError {
     pub(in crate::commands) fn exit_code(&self) -> ExitCode {
-        ExitCode::from(if matches!(self, Self::TooLittle { .. }) { 2 } else { 1 })
+        let is_usage = matches!(self, Self::TooLittle { .. } | Self::TooMuch { .. });
+        ExitCode::from(if is_usage { 2 } else { 1 })
     }
+}
+
+/// What to ask for, if no more than `most` bytes are there for each node.
+fn accepted(most: u64) -> String {
+    match most / MEBIBYTE {
+        0 | 1 => "2M or more, which is not there".into(),
+        most => format!("a size of 2M to {most}M"),
+    }
+}
+
+/// Where memory is that was asked for.
+struct Verified {
+    report: PlacementReport,
+    /// Pages of the kernel that were touched, node by node as in the report.
+    touched: Vec<u64>,
+    binding: String,
+    /// Why there is nothing to verify, on nodes that the kernel does not know.
+    note: Option<String>,
 }
 
 /// Runs the command with this much memory on each node.
 pub(super) fn run(bytes: u64, json: bool) -> Result<(), CommandError> {
-    let (report, binding) = verify(bytes)?;
-    let text = if json { document(&report, &binding) } else { lines(&report, &binding) };
-    super::super::print(&text)?;
-    let sum = |of: fn(&(NodeId, Placement)) -> u64| report.nodes.iter().map(of).sum();
+    if bytes < BYTES_MIN {
+        return Err(PlacementError::TooLittle { bytes }.into());
+    }
+    let environment = Environment::read().map_err(InputError::from)?;
+    let machine = environment.machine().map_err(InputError::from)?;
+    if let Some(room) = Room::of(&FolderTree::new("/")) {
+        check_room(bytes, &machine, room)?;
+    }
+    let note = machine.emulated.then(|| {
+        format!(
+            "NEARPAGE_NUMA={} emulates these nodes: the kernel does not know them and nothing can be asked of them, so \
+             what follows tells only on which real nodes their memory lies",
+            environment.nodes
+        )
+    });
+    let verified = verify(bytes, note)?;
+    super::super::print(&if json { document(&verified) } else { lines(&verified) })?;
+    let sum = |of: fn(&(NodeId, Placement)) -> u64| verified.report.nodes.iter().map(of).sum();
     match sum(|(node, placement)| placement.misplaced(*node)) {
-        0 => Ok(()),
-        misplaced => {
+        misplaced if misplaced > 0 && verified.note.is_none() => {
             let placed = sum(|(_, placement)| placement.placed());
             Err(PlacementError::Misplaced { misplaced, placed }.into())
         }
+        _ => Ok(()),
     }
 }
 
-fn verify(bytes: u64) -> Result<(PlacementReport, String), PlacementError> {
-    if bytes < BYTES_MIN {
-        return Err(PlacementError::TooLittle { bytes });
+/// Whether there is room for that much on each node, and a sixteenth of the room for what describes the pages, the
+/// kernel's page tables and everybody else.
+fn check_room(bytes: u64, machine: &HostMachine, room: Room) -> Result<(), PlacementError> {
+    let nodes = machine.nodes.iter().filter(|node| node.has_memory).count() as u64;
+    let most = (room.bytes - room.bytes / 16) / nodes.max(1);
+    if bytes > most {
+        return Err(PlacementError::TooMuch { bytes, nodes, room, most });
     }
+    Ok(())
+}
+
+fn verify(bytes: u64, note: Option<String>) -> Result<Verified, PlacementError> {
     let memory = Memory::builder().bytes_per_node(bytes).build()?;
-    let nodes: Vec<NodeId> = memory.topology().nodes().iter().map(|node| node.id).collect();
-    let mut blocks = Vec::new();
-    for node in nodes {
-        let all = Gfp::HIGHUSER_MOVABLE.or(Gfp::THISNODE).or(Gfp::NORETRY);
-        while let Ok(mut block) = memory.alloc(Request::new(Order(0), all).on(node)) {
-            block[0] = 1;
-            blocks.push(block);
-        }
-    }
-    let report = memory.verify_placement(PAGES_MAX).map_err(PlacementError::Denied)?;
-    Ok((report, memory.binding().to_string()))
+    let nodes = memory.topology().nodes().iter().map(|node| node.id);
+    let nodes: Vec<NodeId> = nodes.filter(|node| memory.managed_pages(*node).0 > 0).collect();
+    // All of them are held until all were asked about.
+    let blocks: Vec<Vec<PageBlock<'_>>> =
+        nodes.iter().map(|&node| touch_all(&memory, node)).collect();
+    let pages: Vec<Vec<NonNull<u8>>> = blocks.iter().map(|blocks| kernel_pages(blocks)).collect();
+    let placed = |(&node, pages): (&NodeId, &Vec<_>)| {
+        Placement::of_pages(&sample(pages)).map(|placement| (node, placement))
+    };
+    let nodes = nodes.iter().zip(&pages).map(placed).collect::<io::Result<_>>();
+    Ok(Verified {
+        report: PlacementReport { nodes: nodes.map_err(PlacementError::Denied)? },
+        touched: pages.iter().map(|pages| pages.len() as u64).collect(),
+        binding: memory.binding().to_string(),
+        note,
+    })
 }
 
-fn lines(report: &PlacementReport, binding: &str) -> String {
-    format!("Binding   {binding}\n\n{report}")
+/// Takes all that a node gives, and writes to each page.
+fn touch_all(memory: &Memory, node: NodeId) -> Vec<PageBlock<'_>> {
+    let all = Gfp::HIGHUSER_MOVABLE.or(Gfp::THISNODE).or(Gfp::NORETRY);
+    let take = || {
+        let mut block = memory.alloc(Request::new(Order(0), all).on(node)).ok()?;
+        block[0] = 1;
+        Some(block)
+    };
+    std::iter::from_fn(take).collect()
+}
+
+/// The blocks that begin a page of the kernel, which may be larger than theirs.
+fn kernel_pages(blocks: &[PageBlock<'_>]) -> Vec<NonNull<u8>> {
+    let starts = blocks.iter().map(PageBlock::as_ptr);
+    starts.filter(|start| start.as_ptr().addr().is_multiple_of(page_size())).collect()
+}
+
+/// Some of them, evenly spread.
+fn sample(pages: &[NonNull<u8>]) -> Vec<NonNull<u8>> {
+    let count = pages.len().min(PAGES_MAX);
+    (0..count).map(|at| pages[at * pages.len() / count]).collect()
+}
+
+fn lines(verified: &Verified) -> String {
+    let Verified { report, touched, binding, note } = verified;
+    let asked: u64 = report.nodes.iter().map(|(_, placement)| placement.asked_about()).sum();
+    let touched: u64 = touched.iter().sum();
+    let note = note.as_ref().map_or(String::new(), |note| format!("Note      {note}\n"));
+    format!(
+        "Binding   {binding}\n{note}Sample    {asked} of {touched} pages that were touched\n\n{report}"
+    )
 }
 
 #[derive(Serialize)]
 struct Document<'a> {
     schema: u32,
     binding: &'a str,
+    note: Option<&'a str>,
     nodes: Vec<Node>,
 }
 
@@ -98,6 +200,7 @@ struct Node {
     misplaced: u64,
     untouched: u64,
     unknown: u64,
+    touched: u64,
     pages_on: Vec<PagesOn>,
 }
 
@@ -107,17 +210,54 @@ struct PagesOn {
     pages: u64,
 }
 
-fn document(report: &PlacementReport, binding: &str) -> String {
+fn document(verified: &Verified) -> String {
+    let Verified { report, touched, binding, note } = verified;
     let pages_on = |(node, pages): (&NodeId, &u64)| PagesOn { node: node.0, pages: *pages };
-    let node = |(asked, placement): &(NodeId, Placement)| Node {
+    let node = |((asked, placement), touched): (&(NodeId, Placement), &u64)| Node {
         asked: asked.0,
         pages: placement.placed(),
-        misplaced: placement.misplaced(*asked),
+        misplaced: if note.is_some() { 0 } else { placement.misplaced(*asked) },
         untouched: placement.untouched,
         unknown: placement.unknown,
+        touched: *touched,
         pages_on: placement.pages_on.iter().map(pages_on).collect(),
     };
-    let document = Document { schema: 1, binding, nodes: report.nodes.iter().map(node).collect() };
+    let nodes = report.nodes.iter().zip(touched).map(node).collect();
+    let document = Document { schema: 1, binding, note: note.as_deref(), nodes };
     let text = serde_json::to_string_pretty(&document);
     text.expect("plain numbers and strings can be written") + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use nearpage_linux::HostNode;
+    use nearpage_linux::description::size;
+
+    use super::*;
+
+    #[test]
+    fn more_than_there_is_is_refused_with_what_is_accepted() {
+        let node = |id, has_memory| HostNode { id: NodeId(id), cpus: Vec::new(), has_memory };
+        let nodes = vec![node(0, true), node(1, false), node(2, true)];
+        let machine = HostMachine { nodes, distances: vec![10; 9], emulated: false };
+        let check = |bytes, available| {
+            let room = Room { bytes: available, source: "memory.max in /a".into() };
+            check_room(size::parse(bytes).unwrap(), &machine, room).map_err(|error| {
+                assert_eq!(error.exit_code(), ExitCode::from(2));
+                error.to_string()
+            })
+        };
+        let told = |asked, available, expected| {
+            Err(format!(
+                "--verify-placement: found {asked} on each of 2 nodes, and {available} are available \
+                 (memory.max in /a), expected {expected}"
+            ))
+        };
+        assert_eq!(check("480M", 1 << 30), Ok(()));
+        assert_eq!(check("481M", 1 << 30), told("481 MiB", "1 GiB", "a size of 2M to 480M"));
+        let most = told("16777215 TiB", "1 GiB", "a size of 2M to 480M");
+        assert_eq!(check("16777215T", 1 << 30), most);
+        let none = "2M or more, which is not there";
+        assert_eq!(check("2M", 1 << 20), told("2 MiB", "1 MiB", none));
+    }
 }

@@ -74,13 +74,17 @@ impl NaiveAllocator {
     }
 
     pub(super) fn put_into_pageset(&mut self, cpu: CpuId, zone: usize, list: usize, pfn: Pfn) {
+        // A page on its way into a pageset is out of its zone as it was before.
+        let is_over_limit = self.is_over_limit(zone);
         let Some(cpu) = self.cpus.get_mut(&cpu) else { return };
         let (pageset, zone) = (&mut cpu.pagesets[zone], &mut self.zones[zone]);
         let order = list_order(list);
         pageset.lists[list].push_front(pfn);
         pageset.count.0 += order.pages().0;
         let NaivePageset { tuning, count, .. } = pageset;
-        if let Some(pages) = tuning.after_free(&self.model.pcp, order, *count, zone.view) {
+        let usual = tuning.after_free(&self.model.pcp, order, *count, zone.view);
+        let most = tuning.hold_max(&self.model.pcp);
+        if let Some(pages) = if is_over_limit { Some(most.min(*count)) } else { usual } {
             pageset.drain(zone, &mut self.pageblocks, list, pages.0);
             zone.clear_below_high();
         }

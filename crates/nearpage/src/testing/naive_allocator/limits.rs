@@ -1,5 +1,7 @@
 //! Limits: what is out is what is managed and not free.
 
+use std_alloc::vec::Vec;
+
 use super::NaiveAllocator;
 use crate::alloc::Limits;
 use crate::error::{LimitError, LimitOf, UnknownNode};
@@ -23,7 +25,21 @@ impl NaiveAllocator {
             return Err(LimitError::SoftNotBelowHard { of, soft: pages(soft), hard: pages(hard) });
         }
         self.limits.insert(node, (hard, soft));
+        if self.is_exceeded(node) {
+            let nodes: Vec<NodeIndex> = self.zones.iter().map(|zone| zone.node).collect();
+            self.drain_where(|_, zone| node.is_none_or(|node| nodes[zone] == node));
+        }
         Ok(())
+    }
+
+    fn is_exceeded(&self, of: Option<NodeIndex>) -> bool {
+        let hard = self.limits.get(&of).and_then(|(hard, _)| *hard);
+        hard.is_some_and(|hard| self.out(of).0 > hard)
+    }
+
+    /// Whether more is out than a hard limit allows that a zone counts for.
+    pub(super) fn is_over_limit(&self, zone: usize) -> bool {
+        self.is_exceeded(Some(self.zones[zone].node)) || self.is_exceeded(None)
     }
 
     /// Pages that are out of the zones of a node, or of all.
