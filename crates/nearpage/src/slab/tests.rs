@@ -809,6 +809,10 @@ fn there_is_one_slab_allocator() {
         let none = SlabAllocator::new(pages, config, |_, _| &mut []);
         let expected = crate::alloc::BuildError::TooManyCaches { caches_max: 0 };
         assert_eq!(none.err(), Some(expected));
+        let config = SlabConfig { caches_max: usize::MAX, ..config };
+        let size = metadata_size::<PlainPlatform>(pages.topology(), NodeIndex(0), &config);
+        let expected = crate::alloc::BuildError::TooManyCaches { caches_max: usize::MAX };
+        assert_eq!(size, Err(expected));
     });
 }
 
