@@ -55,13 +55,17 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         let index = self.pages.topology().index_of(node).ok_or(AllocError::UnknownNode { node })?;
         let is_open = gfp.has(Gfp::THISNODE) || self.pages.memory_node(index).is_some();
         let index = if is_open { index } else { self.effective_of(index) };
-        let cpu = self.this_cpu();
-        if cpu.is_some_and(|cpu| cpu.effective() == index) {
+        let is_here = || self.this_cpu().is_some_and(|cpu| cpu.effective() == index);
+        if is_here() {
             let object = self.alloc(cache, gfp);
-            if !gfp.has(Gfp::THISNODE) || object.is_ok_and(|object| self.is_on(object, index)) {
+            // Meanwhile the thread may have moved to a CPU of another node.
+            let is_right = match object {
+                Ok(object) => self.is_on(object, index),
+                Err(_) => is_here(),
+            };
+            if is_right || !gfp.has(Gfp::THISNODE) {
                 return object;
             }
-            // The thread has moved to a CPU of another node meanwhile, or the node has none left.
             if let Ok(object) = object {
                 self.free(cache, object).expect("it was just given out");
             }
