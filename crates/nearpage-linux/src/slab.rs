@@ -331,7 +331,8 @@ impl<'a> SlabAllocator<'a> {
         text(|out| with_slab!(self, core => core.write_stats(out)))
     }
 
-    /// Walks all caches; see [`slab::SlabAllocator::check_all`]. Only while no other thread uses them.
+    /// Walks all caches; see [`slab::SlabAllocator::check_all`]. Only while no other thread allocates, frees or shrinks: an
+    /// object could be given out twice. The memory's background thread waits meanwhile.
     ///
     /// # Errors
     /// The first thing found wrong; this memory must not be used any further.

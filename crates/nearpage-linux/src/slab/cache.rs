@@ -231,7 +231,8 @@ impl<'s> KmemCache<'s> {
         Some(with_cache!(self, core, cache => core.node_stats(cache, node)))
     }
 
-    /// Walks the cache; see [`slab::SlabAllocator::check`]. Only while no other thread uses it.
+    /// Walks the cache; see [`slab::SlabAllocator::check`]. Only while no other thread allocates, frees or shrinks: an
+    /// object could be given out twice.
     ///
     /// # Errors
     /// The first thing found wrong.

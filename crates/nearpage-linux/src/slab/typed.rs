@@ -73,10 +73,23 @@ impl<T> DerefMut for ObjectBox<'_, T> {
 
 impl<T> Drop for ObjectBox<'_, T> {
     fn drop(&mut self) {
+        // Also if the end of the value panics.
+        let _freed_after = Freed { object: self.object.cast(), cache: self.cache };
         // SAFETY: the box owns the value, and its end is the end of all use of it.
         unsafe { self.object.drop_in_place() };
-        // SAFETY: the object is this box's alone.
-        let freed = unsafe { self.cache.free(self.object.cast()) };
+    }
+}
+
+/// An object without a value; dropping it frees it.
+struct Freed<'c> {
+    object: NonNull<u8>,
+    cache: &'c KmemCache<'c>,
+}
+
+impl Drop for Freed<'_> {
+    fn drop(&mut self) {
+        // SAFETY: the object was a box's alone, whose end this is.
+        let freed = unsafe { self.cache.free(self.object) };
         // An error means that somebody freed it behind our back; it has been reported.
         debug_assert!(freed.is_ok());
     }

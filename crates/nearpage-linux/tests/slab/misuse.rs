@@ -171,6 +171,26 @@ fn values_are_dropped_and_free_themselves() {
     assert!(slab.slabinfo().contains("\nstrings "));
 }
 
+/// A value whose end panics.
+struct Bomb(u64);
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        panic!("bomb {}", self.0);
+    }
+}
+
+#[test]
+fn a_value_whose_end_panics_leaves_its_object() {
+    let memory = Memory::builder().bytes_per_node(64 << 20).build().unwrap();
+    let slab = memory.slab(SlabConfig::default()).unwrap();
+    let bombs = slab.typed::<Bomb>("bombs").unwrap();
+    let bomb = bombs.alloc(Bomb(7)).unwrap();
+    let end = std::panic::AssertUnwindSafe(|| drop(bomb));
+    assert!(std::panic::catch_unwind(end).is_err());
+    assert_eq!(bombs.cache().check().unwrap().held, 0);
+}
+
 #[test]
 fn objects_are_cleared_if_asked() {
     for use_rseq in [true, false] {

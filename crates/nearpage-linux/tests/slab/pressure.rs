@@ -1,5 +1,6 @@
 //! Memory is short: what caches keep goes back, also from within an allocation of a cache.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -11,6 +12,8 @@ use nearpage::watermark::Settings;
 use nearpage_linux::Memory;
 use nearpage_linux::reclaim::{Reclaim, ReclaimOptions, Shrinker};
 use nearpage_linux::slab::{KmemCache, SlabAllocator};
+
+use super::load::Stop;
 
 /// Gives back what the caches of a slab allocator keep.
 #[derive(Default)]
@@ -88,6 +91,36 @@ fn idle_caches_are_reaped_by_the_background_thread() {
         };
         let before = came_home();
         wait_until("nobody reaps", || came_home() > before);
+    }
+}
+
+/// The walker puts objects of stacks into slabs for a while: who reaps must not take them from there.
+#[test]
+fn upkeep_waits_for_the_walker() {
+    for use_rseq in [true, false] {
+        let memory = Memory::builder().bytes_per_node(32 << 20).use_rseq(use_rseq).build().unwrap();
+        let slab = memory.slab(SlabConfig::default()).unwrap();
+        let cache = slab.create(CacheOptions::new("walked", 256)).unwrap();
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    let _ = (slab.reap(), slab.shrink_all(), slab.apply_budget());
+                }
+            });
+            let _stop = Stop(&stop);
+            let start = Instant::now();
+            while start.elapsed() < Duration::from_millis(500) {
+                let held: Vec<_> = (0..500).map(|_| cache.alloc(Gfp::KERNEL).unwrap()).collect();
+                // SAFETY: just allocated, and freed once.
+                held.into_iter().for_each(|object| unsafe { cache.free(object) }.unwrap());
+                for _ in 0..10 {
+                    assert_eq!(cache.check().unwrap().held, 0);
+                    assert_eq!(slab.check().unwrap().held, 0);
+                }
+            }
+        });
+        assert_eq!(memory.misuses(), 0);
     }
 }
 

@@ -280,6 +280,8 @@ impl<'t, K: Parking> Wait<'t, K> {
 
     /// What a wake-up brought: whether the wait is over.
     fn take(&self, signal: u32) -> bool {
+        // It is not listed any more, also if the caller's word panics.
+        self.state.set(State::Idle);
         let is_over = match &self.awaited {
             Awaited::Unlock(page) if signal == OWNER => {
                 page.unlock();
@@ -290,10 +292,11 @@ impl<'t, K: Parking> Wait<'t, K> {
             Awaited::Lock(page) => signal == OWNER || try_lock(page.word),
             Awaited::Clear(_, is_clear) => is_clear(),
         };
-        if !is_over {
+        if is_over {
+            self.state.set(State::Done);
+        } else {
             self.overtaken.set(self.overtaken.get() + 1);
         }
-        self.state.set(if is_over { State::Done } else { State::Idle });
         is_over
     }
 
@@ -308,6 +311,8 @@ impl<'t, K: Parking> Wait<'t, K> {
         // SAFETY: 1. The bucket is that of the entry's key, and the entry is not listed: the state is `Idle`.
         // 2. It is taken out in `leave`, at the latest when the wait is dropped.
         unsafe { bucket.push(entry, self.kind(), thread) };
+        // From here on: the caller's word may panic when it is asked, and the entry must not stay behind then.
+        self.state.set(State::Queued);
         bucket.announce();
         if self.is_there() {
             bucket.remove(entry.get_ref());
@@ -316,7 +321,6 @@ impl<'t, K: Parking> Wait<'t, K> {
             return Poll::Ready(());
         }
         site.table.events.queued(&bucket.company(site.key));
-        self.state.set(State::Queued);
         Poll::Pending
     }
 

@@ -55,12 +55,29 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         let index = self.pages.topology().index_of(node).ok_or(AllocError::UnknownNode { node })?;
         let is_open = gfp.has(Gfp::THISNODE) || self.pages.memory_node(index).is_some();
         let index = if is_open { index } else { self.effective_of(index) };
-        let cpu = self.this_cpu();
-        if cpu.is_some_and(|cpu| cpu.effective() == index) {
-            return self.alloc(cache, gfp);
+        let is_here = || self.this_cpu().is_some_and(|cpu| cpu.effective() == index);
+        if is_here() {
+            let object = self.alloc(cache, gfp);
+            // Meanwhile the thread may have moved to a CPU of another node.
+            let is_right = match object {
+                Ok(object) => self.is_on(object, index),
+                Err(_) => is_here(),
+            };
+            if is_right || !gfp.has(Gfp::THISNODE) {
+                return object;
+            }
+            if let Ok(object) = object {
+                self.free(cache, object).expect("it was just given out");
+            }
         }
         let entry = self.alloc_on(cache.cache, index, gfp, RemoteReason::Asked)?;
         Ok(self.handed_out(cache.cache, entry))
+    }
+
+    /// Whether an object lies on a node.
+    fn is_on(&self, object: Address, node: NodeIndex) -> bool {
+        let frame = self.pages.frame(object.pfn(self.frames.page_shift));
+        frame.is_some_and(|frame| Tag::of(frame).node() == node)
     }
 
     #[cold]
@@ -205,14 +222,23 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
                 return Ok((entry, node));
             }
         }
-        let (slab, from) = self.new_slab(cache, node, gfp.without(Gfp::THISNODE))?;
+        let gfp = Self::gfp_of_pages(cache, gfp.without(Gfp::THISNODE));
+        let (slab, from) = self.new_slab(cache, node, gfp)?;
         let entry = self.take_one(cache, from, Some(slab)).expect("a new slab has objects");
         Ok((entry, from))
+    }
+
+    /// The flags of the pages for a request: with those of the cache, whose `__GFP_THISNODE` means nothing.
+    fn gfp_of_pages(cache: &Cache<'m, P>, gfp: Gfp) -> Gfp {
+        let this_node = Gfp(gfp.0 & Gfp::THISNODE.0);
+        let of_cache = Gfp(cache.gfp.load(Ordering::Relaxed));
+        gfp.or(of_cache).without(NOT_FOR_SLABS).or(this_node)
     }
 
     /// Makes a slab of pages of exactly this node; it stands on no list yet. Who may go to other nodes tries no harder here:
     /// reclaim is for when no node has memory, and a request that may not fail would stay for ever.
     fn grow(&self, cache: &Cache<'m, P>, node: NodeIndex, gfp: Gfp) -> Result<u32, AllocError> {
+        let gfp = Self::gfp_of_pages(cache, gfp);
         let gfp = if gfp.has(Gfp::THISNODE) {
             gfp
         } else {
@@ -226,7 +252,7 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         Ok(grown?.0)
     }
 
-    /// Makes a slab of pages near a node; returns whose they are.
+    /// Makes a slab of pages near a node, with flags of [`gfp_of_pages`](Self::gfp_of_pages); returns whose they are.
     fn new_slab(
         &self,
         cache: &Cache<'m, P>,
@@ -235,9 +261,6 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
     ) -> Result<(u32, NodeIndex), AllocError> {
         let geometry = cache.geometry.get();
         let order = geometry.order;
-        let this_node = Gfp(gfp.0 & Gfp::THISNODE.0);
-        let of_cache = Gfp(cache.gfp.load(Ordering::Relaxed));
-        let gfp = gfp.or(of_cache).without(NOT_FOR_SLABS).or(this_node);
         let colour = cache.node(node).next_colour(geometry.colours);
         let id = self.pages.topology().node(node).id;
         let pfn = self.pages.alloc(Request { order, gfp, node: Some(id) })?;

@@ -33,13 +33,21 @@ const LARGE_MACHINE_BYTES: u64 = 32 << 20;
 /// without memory.
 ///
 /// # Errors
-/// [`BuildError`] if no allocator can be made for this topology.
+/// [`BuildError`] if no allocator can be made for this topology, or with this configuration.
 pub fn metadata_size<P: Platform<Storage: ObjectStorage>>(
     topology: &Topology<'_>,
     node: NodeIndex,
     config: &SlabConfig,
 ) -> Result<usize, BuildError> {
+    check_config(config)?;
     Ok(need::<P>(&Plan::new(topology)?, node, config).bytes())
+}
+
+fn check_config(config: &SlabConfig) -> Result<(), BuildError> {
+    match config.caches_max {
+        1..=CACHES_MAX => Ok(()),
+        caches_max => Err(BuildError::TooManyCaches { caches_max }),
+    }
 }
 
 fn need<P: Platform<Storage: ObjectStorage>>(
@@ -98,9 +106,7 @@ impl<'a, 'm, P: Platform<Storage: ObjectStorage>> SlabAllocator<'a, 'm, P> {
         config: SlabConfig,
         mut buffer: impl FnMut(NodeIndex, usize) -> &'m mut [u8],
     ) -> Result<Self, BuildError> {
-        if !(1..=CACHES_MAX).contains(&config.caches_max) {
-            return Err(BuildError::TooManyCaches { caches_max: config.caches_max });
-        }
+        check_config(&config)?;
         let plan = Plan::new(pages.topology())?;
         let need = |node| need::<P>(&plan, node, &config).bytes();
         let (mut carver, mut hub) = Carver::open(plan, need, &mut buffer)?;

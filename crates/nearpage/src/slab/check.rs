@@ -2,7 +2,8 @@
 //!
 //! An object lies in its slab, stands in one stack, or is in somebody's hands. The walker puts what stands in
 //! stacks into the slabs, where a second one of the same object shows, and takes it out again. It takes time by the
-//! number of slabs and may run only while nobody else uses the allocator.
+//! number of slabs and may run only while nobody else allocates or frees. Upkeep by other threads waits for it: it goes
+//! over all caches under the registry's lock too.
 
 use core::fmt;
 
@@ -116,22 +117,25 @@ impl fmt::Display for SlabCheckError {
 impl core::error::Error for SlabCheckError {}
 
 impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
-    /// Walks over a cache.
+    /// Walks over a cache. Only while no other thread allocates, frees or [shrinks](Self::shrink) objects of it: an object
+    /// could be given out twice.
     ///
     /// # Errors
     /// The first thing that is not in order.
     pub fn check(&self, cache: &KmemCache<'m, P>) -> Result<SlabChecked, SlabCheckError> {
+        let _registry = self.registry.lock();
         match cache.cache.info() {
             Some(info) => self.check_cache(cache.cache, &info),
             None => Ok(SlabChecked::default()),
         }
     }
 
-    /// Walks over all caches; sums.
+    /// Walks over all caches; sums. Only while no other thread uses them, as [`check`](Self::check).
     ///
     /// # Errors
     /// The first thing that is not in order.
     pub fn check_all(&self) -> Result<SlabChecked, SlabCheckError> {
+        let _registry = self.registry.lock();
         let mut all = SlabChecked::default();
         for (cache, info) in self.live_caches() {
             let checked = self.check_cache(cache, &info)?;

@@ -114,12 +114,13 @@ impl NodeEvents {
     }
 }
 
-/// What a cache did since it was made, on all CPUs.
+/// What a cache did since it was made, on all CPUs of the topology. What a request for another node gets
+/// ([`alloc_node`](SlabAllocator::alloc_node)) is not counted here, but under [`RemoteReason::Asked`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CacheStats {
-    /// Allocations that a CPU's stack served.
+    /// Allocations near a CPU that its stack served.
     pub alloc_hits: u64,
-    /// All others.
+    /// All others near a CPU.
     pub alloc_misses: u64,
     /// Frees that a CPU's stack took at once.
     pub free_hits: u64,

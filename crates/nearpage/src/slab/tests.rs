@@ -600,19 +600,46 @@ fn objects_come_from_elsewhere_when_a_node_is_full() {
 #[test]
 fn nobody_waits_for_a_full_node_while_another_has_room() {
     let machine = TestMachine::new().node(0, 1024, &[0]).node(1, 16_384, &[1]);
+    // The flags may be those of the cache.
+    for of_cache in [Gfp(0), Gfp::KERNEL, Gfp::KERNEL.or(Gfp::NOFAIL)] {
+        machine.run_slab(SlabConfig::default(), |slab| {
+            let options = CacheOptions { gfp: of_cache, ..CacheOptions::new("pages", 4096) };
+            let cache = slab.create(options).unwrap();
+            run_on(slab, 0);
+            let mut objects = Vec::new();
+            while objects.last().is_none_or(|&object| node_of(slab, object) == 0) {
+                objects.extend(slab.alloc(&cache, Gfp::NOWAIT));
+            }
+            let reclaims = || slab.pages().stall_counts(NodeIndex(0));
+            let before = reclaims();
+            for gfp in [Gfp::KERNEL, Gfp::KERNEL.or(Gfp::NOFAIL)] {
+                let object = slab.alloc(&cache, gfp).unwrap();
+                assert_eq!(node_of(slab, object), 1);
+                objects.push(object);
+            }
+            assert_eq!(reclaims(), before);
+            give(slab, &cache, objects);
+            slab.destroy(cache).unwrap();
+        });
+    }
+}
+
+#[test]
+fn an_object_of_one_node_alone_is_of_that_node_though_the_thread_moves() {
+    let machine = TestMachine::new().node(0, 16_384, &[0]).node(1, 16_384, &[1]);
     machine.run_slab(SlabConfig::default(), |slab| {
-        let cache = slab.create(CacheOptions::new("pages", 4096)).unwrap();
-        run_on(slab, 0);
-        let mut objects = take(slab, &cache, 1200);
-        let reclaims = || slab.pages().stall_counts(NodeIndex(0));
-        let before = reclaims();
-        for gfp in [Gfp::KERNEL, Gfp::KERNEL.or(Gfp::NOFAIL)] {
-            let object = slab.alloc(&cache, gfp).unwrap();
-            assert_eq!(node_of(slab, object), 1);
-            objects.push(object);
-        }
-        assert_eq!(reclaims(), before);
+        let cache = cache64(slab);
+        run_on(slab, 1);
+        let objects = take(slab, &cache, 20);
         give(slab, &cache, objects);
+        run_on(slab, 0);
+        slab.pages().platform().move_after(1, CpuId(1));
+        let this_node = Gfp::KERNEL.or(Gfp::THISNODE);
+        let object = slab.alloc_node(&cache, this_node, NodeId(0)).unwrap();
+        assert_eq!(slab.storage().current_cpu(), CpuId(1), "it moved");
+        assert_eq!(node_of(slab, object), 0);
+        assert_eq!(slab.check(&cache).unwrap().held, 1);
+        slab.free(&cache, object).unwrap();
         slab.destroy(cache).unwrap();
     });
 }
@@ -809,6 +836,10 @@ fn there_is_one_slab_allocator() {
         let none = SlabAllocator::new(pages, config, |_, _| &mut []);
         let expected = crate::alloc::BuildError::TooManyCaches { caches_max: 0 };
         assert_eq!(none.err(), Some(expected));
+        let config = SlabConfig { caches_max: usize::MAX, ..config };
+        let size = metadata_size::<PlainPlatform>(pages.topology(), NodeIndex(0), &config);
+        let expected = crate::alloc::BuildError::TooManyCaches { caches_max: usize::MAX };
+        assert_eq!(size, Err(expected));
     });
 }
 
