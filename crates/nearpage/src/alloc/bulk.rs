@@ -328,58 +328,61 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     /// # Errors
     /// [`BulkFreeError`] if some were not in the caller's hands; each of those is told to the host.
     pub fn free_bulk(&self, pages: &[Pfn]) -> Result<(), BulkFreeError> {
-        let near = match pages.len() {
+        match pages.len() {
+            0 => Ok(()),
             n if n <= FEW => self.free_near::<FEW>(pages),
             n if n <= SOME => self.free_near::<SOME>(pages),
-            n if n < pageblocks::PAGES => self.free_near::<CHUNK>(pages),
-            _ => 0,
-        };
-        if near == pages.len() { Ok(()) } else { self.free_each(pages, near) }
+            n if n <= CHUNK => self.free_near::<CHUNK>(pages),
+            _ => self.free_each(pages, &[], None),
+        }
     }
 
-    /// Puts the pages that `pages` begin with into this CPU's pageset, at most `STEP` at a time, as far as each goes
-    /// where a single [`free`](Self::free) looks first. Returns how many.
+    /// Frees up to `MOST` pages, all of which most often go where a single [`free`](Self::free) looks first.
     #[inline(always)]
-    fn free_near<const STEP: usize>(&self, pages: &[Pfn]) -> usize {
-        // Hardened, a page may still be refused once it is taken back.
-        if P::HARDENED {
-            return 0;
-        }
-        let Some(pageset) = self.home(ZoneKind::Normal) else { return 0 };
-        let Some(list) = list_index(SINGLE, Migratetype::Movable) else { return 0 };
+    fn free_near<const MOST: usize>(&self, pages: &[Pfn]) -> Result<(), BulkFreeError> {
+        let list = list_index(SINGLE, Migratetype::Movable);
+        let (Some(list), Some(pageset)) = (list, self.home(ZoneKind::Normal)) else {
+            return self.free_each(pages, &[], None);
+        };
         let cached = pageset.held_word(list).given_back(SINGLE, Migratetype::Movable);
-        let mut numbers = [0; STEP];
-        let mut freed = 0;
-        for step in pages.chunks(STEP) {
-            let mut len = 0;
-            for &pfn in step {
-                let Some((word, number)) = pageset.frames().locate(pfn) else { break };
-                if !goes_to_list(pageset, list, word, number, SINGLE)
-                    || self.take_back(word, cached, pfn, SINGLE).is_err()
-                {
-                    break;
-                }
-                numbers[len] = number;
-                len += 1;
-            }
-            if len > 0 {
-                self.free_batch(pageset.zone().index(), list, &numbers[..len]);
-            }
-            freed += len;
-            if len < step.len() {
+        let mut numbers = [0; MOST];
+        let mut len = 0;
+        for (&pfn, slot) in pages.iter().zip(&mut numbers) {
+            // Hardened, a page may still be refused when it is taken back.
+            let Some((word, number)) = pageset.frames().locate(pfn).filter(|_| !P::HARDENED) else {
+                break;
+            };
+            if !goes_to_list(pageset, list, word, number, SINGLE)
+                || self.take_back(word, cached, pfn, SINGLE).is_err()
+            {
                 break;
             }
+            *slot = number;
+            len += 1;
         }
-        freed
+        let zone = pageset.zone().index();
+        if len < pages.len() {
+            return self.free_each(pages, &numbers[..len], Some((zone, list)));
+        }
+        self.free_batch(zone, list, &numbers[..len]);
+        Ok(())
     }
 
-    /// Frees the pages after the first `done`, each wherever it belongs.
+    /// Frees pages wherever each belongs, after the first ones, which are taken back and stand in `taken`: they go
+    /// to `target`.
     #[inline(never)]
-    fn free_each(&self, pages: &[Pfn], done: usize) -> Result<(), BulkFreeError> {
-        let mut bulk = BulkFree { allocator: self, batch: [0; CHUNK], len: 0, target: None };
+    fn free_each(
+        &self,
+        pages: &[Pfn],
+        taken: &[u32],
+        target: Option<(ZoneIndex, usize)>,
+    ) -> Result<(), BulkFreeError> {
+        let mut batch = [0; CHUNK];
+        batch[..taken.len()].copy_from_slice(taken);
+        let mut bulk = BulkFree { allocator: self, batch, len: taken.len(), target };
         let (mut refused, mut first) = (0, None);
         let mut whole = PageblocksBack::new(self);
-        let mut rest = &pages[done..];
+        let mut rest = &pages[taken.len()..];
         while let [pfn, others @ ..] = rest {
             if whole.take(rest) {
                 rest = &rest[pageblocks::PAGES..];
