@@ -81,10 +81,10 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             return None;
         }
         let on = pageset.enter(self.platform.storage())?;
-        let got = match out.len() {
-            n if n <= FEW => self.pop_into::<FEW>(&on, pageset, migratetype, list, out),
-            n if n <= SOME => self.pop_into::<SOME>(&on, pageset, migratetype, list, out),
-            _ => self.pop_into::<CHUNK>(&on, pageset, migratetype, list, out),
+        let got = if out.len() <= FEW {
+            self.pop_into::<FEW>(&on, pageset, migratetype, list, out)
+        } else {
+            self.pop_many(&on, pageset, migratetype, list, out)
         };
         (got > 0).then_some(got)
     }
@@ -185,7 +185,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             let pageset = &cpu.pagesets[zone.index().0 as usize];
             if let Some(on) = pageset.enter(self.platform.storage()) {
                 let rest = &mut out[got..];
-                got += self.pop_into::<CHUNK>(&on, pageset, wanted.migratetype, list, rest);
+                got += self.pop_many(&on, pageset, wanted.migratetype, list, rest);
                 if !self.model.departures.bulk_from_zone {
                     return got + self.bulk_by_refills(&on, pageset, wanted, list, &mut out[got..]);
                 }
@@ -240,11 +240,28 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let zone = pageset.zone();
         self.wake_above_soft_limit(zone, first_flags(wanted.gfp, zone));
         out[0] = hand_out(pageset.frames(), number, SINGLE, wanted.migratetype);
-        1 + self.pop_into::<CHUNK>(on, pageset, wanted.migratetype, list, &mut out[1..])
+        1 + self.pop_many(on, pageset, wanted.migratetype, list, &mut out[1..])
+    }
+
+    /// Copies more than a few pages from the pageset.
+    #[inline(never)]
+    fn pop_many(
+        &self,
+        on: &<P::Storage as Storage>::OnCpu<'_>,
+        pageset: &Pageset<'m, P>,
+        migratetype: Migratetype,
+        list: usize,
+        out: &mut [Pfn],
+    ) -> usize {
+        if out.len() <= SOME {
+            self.pop_into::<SOME>(on, pageset, migratetype, list, out)
+        } else {
+            self.pop_into::<CHUNK>(on, pageset, migratetype, list, out)
+        }
     }
 
     /// Copies pages from the pageset until `out` is full or the list is empty, at most `STEP` at a time.
-    #[inline]
+    #[inline(always)]
     fn pop_into<const STEP: usize>(
         &self,
         on: &<P::Storage as Storage>::OnCpu<'_>,
