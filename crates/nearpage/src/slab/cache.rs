@@ -220,9 +220,9 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
     /// The cache, and [`LiveObjects`], if somebody still has objects of it.
     #[expect(clippy::result_large_err, reason = "the handle goes back to its owner")]
     pub fn destroy(&self, cache: KmemCache<'m, P>) -> Result<(), (KmemCache<'m, P>, LiveObjects)> {
-        // A CPU that could not be stopped keeps objects, which count as live.
-        let _ = self.shrink(&cache);
         let mut registry = self.registry.lock();
+        // A CPU that could not be stopped keeps objects, which count as live.
+        let _ = self.shrink_alone(&registry, &cache);
         let (mut objects, mut slabs) = (0, 0);
         for node in cache.cache.nodes {
             let lists = node.lock();

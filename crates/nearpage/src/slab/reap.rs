@@ -356,6 +356,15 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
     /// # Errors
     /// [`StacksBusy`] of the first CPU whose stacks could not be had; all else went back.
     pub fn shrink(&self, cache: &KmemCache<'m, P>) -> Result<PageCount, StacksBusy> {
+        self.shrink_alone(&self.registry.lock(), cache)
+    }
+
+    /// With the registry, so that no other upkeep has a CPU's stacks for longer than this waits.
+    pub(super) fn shrink_alone(
+        &self,
+        _registry: &Registry,
+        cache: &KmemCache<'m, P>,
+    ) -> Result<PageCount, StacksBusy> {
         let stopped = self.each_cpu(|cpu| {
             let stack = &cache.cache.stacks[cpu.id.0 as usize];
             if stack.stack.counts().count == 0 {
