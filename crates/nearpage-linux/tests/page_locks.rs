@@ -2,6 +2,8 @@
 //!
 //! `NEARPAGE_FORKS=n` forks so often instead of for a second each way.
 
+mod child_threads;
+
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -365,12 +367,11 @@ fn live(memory: &Memory, pages: &LockablePages<'_>, own: &LockablePages<'_>) {
             Err(error) => assert_eq!(error, PageLockError::TimedOut.into()),
         }
     }
-    let fresh = memory.alloc_pages(2).unwrap().lockable();
-    thread::scope(|scope| {
-        for _ in 0..2 {
-            scope.spawn(|| (0..100).for_each(|_| add_one(&mut fresh.lock(1).unwrap())));
-        }
-    });
+    let request = Request::new(Order(1), Gfp::KERNEL.or(Gfp::ZERO));
+    let fresh = memory.alloc(request).unwrap().lockable();
+    let adds = || (0..100).for_each(|_| add_one(&mut fresh.lock(1).unwrap()));
+    child_threads::beside(2, adds, adds);
+    assert_eq!(number_in(&fresh, 1), 300);
     assert!(memory.vmstat().contains("page_lock_waits"));
 }
 
