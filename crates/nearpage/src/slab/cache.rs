@@ -220,23 +220,39 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
     /// The cache, and [`LiveObjects`], if somebody still has objects of it.
     #[expect(clippy::result_large_err, reason = "the handle goes back to its owner")]
     pub fn destroy(&self, cache: KmemCache<'m, P>) -> Result<(), (KmemCache<'m, P>, LiveObjects)> {
-        // A CPU that could not be stopped keeps objects, which count as live.
-        let _ = self.shrink(&cache);
+        match self.destroy_all(cache.name(), core::slice::from_ref(&cache)) {
+            Ok(()) => Ok(()),
+            Err(live) => Err((cache, live)),
+        }
+    }
+
+    /// Empties caches and gives up their places, or, if somebody has objects of one, none of them. The caller gives up
+    /// the handles if this succeeds.
+    pub(super) fn destroy_all(
+        &self,
+        name: &'static str,
+        caches: &[KmemCache<'m, P>],
+    ) -> Result<(), LiveObjects> {
+        for cache in caches {
+            // A CPU that could not be stopped keeps objects, which count as live.
+            let _ = self.shrink(cache);
+        }
         let mut registry = self.registry.lock();
         let (mut objects, mut slabs) = (0, 0);
-        for node in cache.cache.nodes {
+        for node in caches.iter().flat_map(|cache| cache.cache.nodes) {
             let lists = node.lock();
             objects += lists.objects_out();
             slabs += lists.full.len() as u64 + lists.partial.len() as u64;
         }
         if objects > 0 {
-            let live = LiveObjects { cache: cache.name(), objects, slabs };
-            return Err((cache, live));
+            return Err(LiveObjects { cache: name, objects, slabs });
         }
-        // Nobody has objects, so none come back: the slabs that are left are free.
-        self.shrink_nodes(cache.cache);
-        *cache.cache.info.lock() = None;
-        registry.caches -= 1;
+        for KmemCache { cache, .. } in caches {
+            // Nobody has objects, so none come back: the slabs that are left are free.
+            self.shrink_nodes(cache);
+            *cache.info.lock() = None;
+        }
+        registry.caches -= caches.len();
         let _ = self.deal_out_budget(&mut registry);
         Ok(())
     }
