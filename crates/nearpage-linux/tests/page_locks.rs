@@ -212,7 +212,12 @@ fn bad_input_is_refused_by_name() {
         assert_eq!(memory.wake_up_bit(&elsewhere, 0), Err(outside));
         let no_bit = PageLockError::NoSuchBit { bit: 64, bits: 64 };
         assert_eq!(memory.wait_on_bit(&elsewhere, 64, None), Err(no_bit));
-        assert_eq!(no_bit.to_string(), "wait for bit 64: the word has bits 0 to 63");
+        assert_eq!(memory.wake_up_bit(&elsewhere, 64), Err(no_bit));
+        assert_eq!(no_bit.to_string(), "bit 64 of a word of 64 bits, which are counted from 0");
+        // SAFETY: nobody uses a page of that number.
+        let refused = unsafe { memory.unlock_page(foreign) }.unwrap_err();
+        let text = format!("page {foreign} has no lock: it belongs to no memory of this allocator");
+        assert_eq!(refused.to_string(), text);
     }
 }
 
