@@ -12,7 +12,8 @@
 //! | `NEARPAGE_ENV` | `strict` | what would only be told and ignored is an error |
 //!
 //! `NEARPAGE_NUMA` may have several items with commas between them, so a path in it has none. An empty
-//! variable is as good as none. What cannot be understood is told once on standard error and ignored.
+//! variable is as good as none. What cannot be understood is told once on standard error and ignored. The variables of
+//! nearpage's own tests are left to these.
 //!
 //! A topology file names the CPUs of this machine by their ids. It may name others too, where nobody
 //! runs, and leave some out; both are told. A size of 0 makes a node memoryless, and other sizes count
@@ -38,6 +39,24 @@ const PREFIX: &str = "NEARPAGE_";
 const NUMA: &str = "NEARPAGE_NUMA";
 const RSEQ: &str = "NEARPAGE_RSEQ";
 const ENV: &str = "NEARPAGE_ENV";
+/// What only nearpage's own tests read.
+const OF_TESTS: [&str; 15] = [
+    "NEARPAGE_BUNDLES",
+    "NEARPAGE_FORKS",
+    "NEARPAGE_FUZZ_SECONDS",
+    "NEARPAGE_FUZZ_SEED",
+    "NEARPAGE_HOTPLUG_SECONDS",
+    "NEARPAGE_LOOM_CANARY",
+    "NEARPAGE_OBJECTS",
+    "NEARPAGE_ORACLE",
+    "NEARPAGE_OVERCOMMIT",
+    "NEARPAGE_SCHEDULES",
+    "NEARPAGE_SEED",
+    "NEARPAGE_SEEDS",
+    "NEARPAGE_STRESS_SECONDS",
+    "NEARPAGE_TEST_CANARY",
+    "NEARPAGE_TRACE_BYTES",
+];
 
 /// What the environment says; nothing of it is the default.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -110,6 +129,7 @@ impl Environment {
                     "strict" => environment.strict = true,
                     _ => warnings.push(Warning::word(ENV, value, ["strict"], "strict")),
                 },
+                name if OF_TESTS.contains(&name) => {}
                 _ => warnings.push(Warning::unknown_variable(&name)),
             }
         }
@@ -135,7 +155,9 @@ fn tell_once(told: &Once, lines: impl IntoIterator<Item = impl Display>) {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
     use std::fs;
+    use std::path::Path;
     use std::process::Command;
 
     use proptest::prelude::*;
@@ -232,6 +254,36 @@ mod tests {
                 format!("NEARPAGE_CONF: there is no such variable, {expected}"),
             ]
         );
+    }
+
+    /// Adds the variables that the sources in a folder, with folders in it, read.
+    fn read_by(folder: &Path, names: &mut BTreeSet<String>) {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                read_by(&path, names);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let text = fs::read_to_string(&path).unwrap();
+                let reads = ["var(", "var_os(", "number(", "&str = "];
+                let after =
+                    |read| text.split(read).skip(1).filter_map(|rest| rest.split('"').nth(1));
+                let named = |rest: &&str| rest.starts_with(PREFIX);
+                names.extend(reads.into_iter().flat_map(after).filter(named).map(String::from));
+            }
+        }
+    }
+
+    #[test]
+    fn variables_of_tests_are_left_to_them() {
+        let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        let mut read = BTreeSet::new();
+        for name in ["nearpage", "nearpage-sim", "nearpage-linux", "nearpage-cli"] {
+            read_by(&crates.join(name).join("tests"), &mut read);
+        }
+        assert_eq!(read.iter().map(String::as_str).collect::<Vec<_>>(), OF_TESTS);
+        let set: Vec<(&str, &str)> = OF_TESTS.iter().map(|name| (*name, "1")).collect();
+        assert_eq!(parse(&set), (Environment::default(), vec![]));
+        assert_eq!(parse(&[("NEARPAGE_FORK", "1")]).1.len(), 1);
     }
 
     #[test]

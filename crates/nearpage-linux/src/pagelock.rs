@@ -426,9 +426,9 @@ impl Memory {
     /// Wakes all who wait for a bit of a word in this memory, which the caller has cleared before.
     ///
     /// # Errors
-    /// [`PageLockError::OutsideMemory`] if the word is elsewhere.
+    /// [`PageLockError::OutsideMemory`] if the word is elsewhere, [`PageLockError::NoSuchBit`].
     pub fn wake_up_bit<W: BitWord>(&self, word: &W, bit: u32) -> Result<(), PageLockError> {
-        with_allocator!(self, allocator => allocator.wake_up_bit(address_of(word), bit))
+        with_allocator!(self, allocator => allocator.wake_up_bit::<W>(address_of(word), bit))
     }
 
     /// What happened at the wait table of a node's pages, or `None` if there is no such node.

@@ -1,7 +1,10 @@
 //! Child processes: a memory goes on in a child of a quiet process, and in one that a sandbox denies
 //! drains from outside.
 
+mod child_threads;
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use nearpage::alloc::Request;
@@ -62,15 +65,13 @@ fn a_child_of_a_quiet_process_goes_on() {
             assert_eq!(mine[7], 42);
             work(&memory);
             memory.drain_all().unwrap();
-            thread::scope(|scope| {
-                for _ in 0..4 {
-                    scope.spawn(|| work(&memory));
-                }
-                // The kernel lets the child stop CPUs as it let its parent.
-                for _ in 0..100 {
+            // The kernel lets the child stop CPUs as it let its parent.
+            let drain = || {
+                (0..100).for_each(|_| {
                     memory.drain_all().unwrap();
-                }
-            });
+                })
+            };
+            child_threads::beside(4, || work(&memory), drain);
             memory.drain_all().unwrap();
             let checked = memory.check().unwrap();
             assert_eq!((checked.cached.0, checked.allocated.0), (0, 1));
@@ -86,6 +87,35 @@ fn a_child_of_a_quiet_process_goes_on() {
         memory.drain_all().unwrap();
         assert_eq!(memory.check().unwrap().allocated.0, 0);
     }
+}
+
+/// What threads of the parent held as they began or ended, those of the child do not need.
+#[test]
+fn children_start_threads_while_those_of_the_parent_begin_and_end() {
+    let memories = memories();
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    // Several at once, so that they wait for each other's locks.
+                    let some: Vec<_> = (0..8).map(|_| thread::spawn(|| ())).collect();
+                    some.into_iter().for_each(|thread| thread.join().unwrap());
+                }
+            });
+        }
+        let child = |memory: &Memory| {
+            let few = || (0..20).for_each(|_| drop(memory.alloc_pages(1).unwrap()));
+            child_threads::beside(2, few, few);
+        };
+        let lived = catch_unwind(AssertUnwindSafe(|| {
+            for round in 0..1500 {
+                in_child(|| child(&memories[round % 2]));
+            }
+        }));
+        stop.store(true, Ordering::Relaxed);
+        lived.expect("all children live");
+    });
 }
 
 /// Denies `membarrier` to the calling process from now on: `EPERM`.

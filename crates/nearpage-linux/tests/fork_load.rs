@@ -1,6 +1,6 @@
 //! Forks while threads allocate, free, drain and bring memory online: each child goes on.
 //!
-//! `NEARPAGE_FORKS=n` forks so often instead of for two seconds each way.
+//! `NEARPAGE_FORKS=n` forks so often instead of for two seconds, and ten times at least, each way.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -12,6 +12,7 @@ use nearpage::units::{NodeId, Order};
 use nearpage_linux::sysfs::read_this_machine;
 use nearpage_linux::{HostMachine, Memory};
 
+const FORKS_LEAST: u32 = 10;
 const ORDERS: [u8; 7] = [0, 0, 0, 1, 3, 5, 9];
 
 /// Two emulated nodes, the second with a reserve that grows.
@@ -89,7 +90,8 @@ fn fork_under_load(memory: &Memory) -> u32 {
         let mut forks = 0;
         let goes_on = |forks| match wanted {
             Some(wanted) => forks < wanted,
-            None => start.elapsed() < Duration::from_secs(2),
+            // On a crowded machine a fork takes long.
+            None => forks < FORKS_LEAST || start.elapsed() < Duration::from_secs(2),
         };
         while goes_on(forks) {
             let lived = fork(memory);
@@ -110,7 +112,6 @@ fn children_of_a_busy_process_go_on() {
         let memory = memory(use_rseq);
         let forks = fork_under_load(&memory);
         println!("{forks} forks, {}", memory.storage());
-        assert!(forks > 10);
         memory.drain_all().unwrap();
         let checked = memory.check().unwrap();
         assert_eq!((checked.allocated.0, checked.cached.0), (0, 0));

@@ -2,6 +2,8 @@
 //!
 //! `NEARPAGE_FORKS=n` forks so often instead of for a second each way.
 
+mod child_threads;
+
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -210,7 +212,12 @@ fn bad_input_is_refused_by_name() {
         assert_eq!(memory.wake_up_bit(&elsewhere, 0), Err(outside));
         let no_bit = PageLockError::NoSuchBit { bit: 64, bits: 64 };
         assert_eq!(memory.wait_on_bit(&elsewhere, 64, None), Err(no_bit));
-        assert_eq!(no_bit.to_string(), "wait for bit 64: the word has bits 0 to 63");
+        assert_eq!(memory.wake_up_bit(&elsewhere, 64), Err(no_bit));
+        assert_eq!(no_bit.to_string(), "bit 64 of a word of 64 bits, which are counted from 0");
+        // SAFETY: nobody uses a page of that number.
+        let refused = unsafe { memory.unlock_page(foreign) }.unwrap_err();
+        let text = format!("page {foreign} has no lock: it belongs to no memory of this allocator");
+        assert_eq!(refused.to_string(), text);
     }
 }
 
@@ -365,12 +372,11 @@ fn live(memory: &Memory, pages: &LockablePages<'_>, own: &LockablePages<'_>) {
             Err(error) => assert_eq!(error, PageLockError::TimedOut.into()),
         }
     }
-    let fresh = memory.alloc_pages(2).unwrap().lockable();
-    thread::scope(|scope| {
-        for _ in 0..2 {
-            scope.spawn(|| (0..100).for_each(|_| add_one(&mut fresh.lock(1).unwrap())));
-        }
-    });
+    let request = Request::new(Order(1), Gfp::KERNEL.or(Gfp::ZERO));
+    let fresh = memory.alloc(request).unwrap().lockable();
+    let adds = || (0..100).for_each(|_| add_one(&mut fresh.lock(1).unwrap()));
+    child_threads::beside(2, adds, adds);
+    assert_eq!(number_in(&fresh, 1), 300);
     assert!(memory.vmstat().contains("page_lock_waits"));
 }
 

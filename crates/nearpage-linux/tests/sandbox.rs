@@ -3,6 +3,8 @@
 //! Each test runs in a child, so that what it denies is denied to nobody else. The parent makes no memory: what
 //! a process found out about its system calls it does not ask again.
 
+mod child_threads;
+
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
@@ -229,16 +231,13 @@ fn masks_that_shrink() {
     in_child(|| {
         let memory = small().build().unwrap();
         let cpus = allowed_cpus();
-        std::thread::scope(|scope| {
-            for _ in 0..3 {
-                scope.spawn(|| {
-                    for cpu in cpus.iter().cycle().take(12) {
-                        run_on(&[*cpu]);
-                        work(&memory);
-                    }
-                });
+        let wander = || {
+            for cpu in cpus.iter().cycle().take(12) {
+                run_on(&[*cpu]);
+                work(&memory);
             }
-        });
+        };
+        child_threads::beside(3, wander, || ());
         memory.drain_all().unwrap();
         let checked = memory.check().unwrap();
         assert_eq!((checked.allocated.0, checked.cached.0), (0, 0));
@@ -260,14 +259,12 @@ fn a_cpuset_that_shrinks() {
             (list_of_status("Cpus_allowed_list:"), list_of_status("Mems_allowed_list:"));
         let memory = small().reserve_per_node(64 << 20).build().unwrap();
         let is_over = AtomicBool::new(false);
-        std::thread::scope(|scope| {
-            for _ in 0..3 {
-                scope.spawn(|| {
-                    while !is_over.load(Ordering::Relaxed) {
-                        work(&memory);
-                    }
-                });
+        let work_on = || {
+            while !is_over.load(Ordering::Relaxed) {
+                work(&memory);
             }
+        };
+        child_threads::beside(3, work_on, || {
             for _ in 0..10 {
                 for (cpus, nodes) in [(&cpus[..1], &nodes[..1]), (&cpus[..], &nodes[..])] {
                     cpuset.shrink_to(cpus, nodes);
@@ -442,22 +439,13 @@ fn threads_that_end() {
     in_child(|| {
         let memory = small().build().unwrap();
         let most_cached = |memory: &Memory| memory.check().unwrap().cached.0;
+        let take_and_free = || drop((0..50).map(|_| memory.alloc_pages(1)).collect::<Vec<_>>());
         for _ in 0..20 {
-            std::thread::scope(|scope| {
-                for _ in 0..20 {
-                    scope
-                        .spawn(|| drop((0..50).map(|_| memory.alloc_pages(1)).collect::<Vec<_>>()));
-                }
-            });
+            child_threads::beside(20, take_and_free, || ());
         }
         let after_few = most_cached(&memory);
         for _ in 0..20 {
-            std::thread::scope(|scope| {
-                for _ in 0..20 {
-                    scope
-                        .spawn(|| drop((0..50).map(|_| memory.alloc_pages(1)).collect::<Vec<_>>()));
-                }
-            });
+            child_threads::beside(20, take_and_free, || ());
         }
         let bound = after_few.max(2000 * allowed_cpus().len() as u64);
         assert!(most_cached(&memory) <= bound, "{} cached", most_cached(&memory));

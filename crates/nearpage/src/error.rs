@@ -335,12 +335,12 @@ pub enum PageLockError {
         /// The frame.
         pfn: Pfn,
     },
-    /// The word waited for lies in no memory of this allocator.
+    /// The word waited for, or woken by, lies in no memory of this allocator.
     OutsideMemory {
         /// Its address.
         address: u64,
     },
-    /// The word waited for has no such bit.
+    /// The word has no such bit.
     NoSuchBit {
         /// The bit.
         bit: u32,
@@ -357,18 +357,18 @@ impl fmt::Display for PageLockError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::Foreign { pfn } => {
-                write!(f, "lock of page {pfn}: it belongs to no memory of this allocator")
+                write!(f, "page {pfn} has no lock: it belongs to no memory of this allocator")
             }
             Self::NotAllocated { pfn } => {
-                write!(f, "lock of page {pfn}: it is not in an allocated block")
+                write!(f, "page {pfn} has no lock: it is not in an allocated block")
             }
             Self::NotLocked { pfn } => write!(f, "unlock of page {pfn}: it is not locked"),
             Self::OutsideMemory { address } => write!(
                 f,
-                "wait for a bit of the word at {address:#x}: the address is in no memory of this allocator"
+                "bit of the word at {address:#x}: the address is in no memory of this allocator"
             ),
             Self::NoSuchBit { bit, bits } => {
-                write!(f, "wait for bit {bit}: the word has bits 0 to {}", bits - 1)
+                write!(f, "bit {bit} of a word of {bits} bits, which are counted from 0")
             }
             Self::TimedOut => f.write_str("wait for a page: the time was up"),
             Self::Cancelled => f.write_str("wait for a page: cancelled"),

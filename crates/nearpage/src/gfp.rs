@@ -53,6 +53,9 @@ impl Gfp {
             & !Gfp::RECLAIM.0);
     pub const TRANSHUGE: Gfp = Gfp::TRANSHUGE_LIGHT.or(Gfp::DIRECT_RECLAIM);
 
+    /// All flags that have a name.
+    pub const KNOWN: Gfp = Gfp(0x7f_fdff);
+
     /// The flags of both.
     #[inline]
     pub const fn or(self, other: Gfp) -> Gfp {
@@ -174,6 +177,12 @@ mod tests {
         assert_eq!(Gfp::HIGHUSER_MOVABLE.migratetype(), Some(Migratetype::Movable));
         assert_eq!(Gfp::RECLAIMABLE.migratetype(), Some(Migratetype::Reclaimable));
         assert_eq!(Gfp::MOVABLE.or(Gfp::RECLAIMABLE).migratetype(), None);
+    }
+
+    #[test]
+    fn known_flags_are_those_with_a_name() {
+        let named = NAMES.iter().fold(Gfp(0), |all, (_, flag)| all.or(*flag));
+        assert_eq!(named.0, Gfp::KNOWN.0);
     }
 
     #[test]

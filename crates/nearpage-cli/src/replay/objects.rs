@@ -9,6 +9,7 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::sync::LazyLock;
 
 use nearpage::gfp::Gfp;
 use nearpage::slab::{
@@ -28,6 +29,9 @@ use crate::trace::{Event, TraceEvent, read_trace};
 
 /// Caches that a replay makes; objects of further ones are left out.
 const CACHES_MOST: usize = 1024;
+/// Names for them: what the trace calls them does not live as long.
+static NAMES: LazyLock<Vec<String>> =
+    LazyLock::new(|| (0..CACHES_MOST).map(|at| format!("replayed-{at}")).collect());
 
 /// How the events of objects went together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -233,7 +237,10 @@ impl Player<'_, '_> {
         match self.by_name.entry((name.into(), bytes)) {
             Entry::Occupied(known) => *known.get(),
             Entry::Vacant(new) => {
-                let cache = self.slab.create(CacheOptions::new("replayed", bytes)).ok();
+                let name = NAMES.get(self.caches.len());
+                let create =
+                    |name: &'static String| self.slab.create(CacheOptions::new(name, bytes)).ok();
+                let cache = name.and_then(create);
                 let index = cache.map(|cache| {
                     self.caches.push(cache);
                     self.caches.len() - 1

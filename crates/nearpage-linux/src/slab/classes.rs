@@ -4,7 +4,7 @@ use std::ptr::NonNull;
 
 use nearpage::gfp::Gfp;
 use nearpage::slab::classes::{SizeError, SizeFreeError};
-use nearpage::slab::{self, CreateError};
+use nearpage::slab::{self, CreateError, LiveObjects};
 use nearpage::units::{Address, NodeId};
 
 use super::{Core, Shape, SlabAllocator, address_of};
@@ -34,6 +34,9 @@ macro_rules! with_classes {
 }
 
 /// A cache for each size class, and pages for what is larger than 8 KiB.
+///
+/// Dropped without [`destroy`](Self::destroy), it leaves its objects and the 13 places of its caches in the allocator as
+/// they are.
 pub struct SizeClasses<'s> {
     shape: ClassesShape<'s>,
     memory: &'s Memory,
@@ -129,6 +132,33 @@ impl<'s> SizeClasses<'s> {
     #[inline(never)]
     fn free_otherwise(&self, address: Address) -> Result<(), SizeFreeError> {
         with_classes!(self, core, _classes => core.free_bytes(address))
+    }
+
+    /// Destroys the caches, so that their places can be had again. Memory that is larger than 8 KiB is not of the
+    /// caches: it stays allocated, and size classes that are made later free it.
+    ///
+    /// # Errors
+    /// All of it, and what is alive in all caches together as of `kmalloc-*`, if somebody still has objects.
+    #[expect(clippy::result_large_err, reason = "the handle goes back to its owner")]
+    pub fn destroy(self) -> Result<(), (Self, LiveObjects)> {
+        let memory = self.memory;
+        let back = |shape| Self { shape, memory };
+        match self.shape {
+            ClassesShape::Rseq(core, classes) => core
+                .destroy_classes(classes)
+                .map_err(|(classes, live)| (back(ClassesShape::Rseq(core, classes)), live)),
+            ClassesShape::RseqHardened(core, classes) => core
+                .destroy_classes(classes)
+                .map_err(|(classes, live)| (back(ClassesShape::RseqHardened(core, classes)), live)),
+            ClassesShape::Locked(core, classes) => core
+                .destroy_classes(classes)
+                .map_err(|(classes, live)| (back(ClassesShape::Locked(core, classes)), live)),
+            ClassesShape::LockedHardened(core, classes) => {
+                core.destroy_classes(classes).map_err(|(classes, live)| {
+                    (back(ClassesShape::LockedHardened(core, classes)), live)
+                })
+            }
+        }
     }
 
     /// Bytes that may be used from the beginning of what was allocated on; `None` if nothing begins there.

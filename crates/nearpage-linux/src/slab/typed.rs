@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 
 use nearpage::error::AllocError;
 use nearpage::gfp::Gfp;
-use nearpage::slab::{CacheOptions, CreateError};
+use nearpage::slab::{CacheOptions, CreateError, LiveObjects};
 
 use super::{KmemCache, SlabAllocator};
 
@@ -35,6 +35,16 @@ impl<'s, T> TypedCache<'s, T> {
         // SAFETY: the object is ours alone, as large as a `T` and aligned for it (`create`).
         unsafe { object.write(value) };
         Ok(ObjectBox { object, cache: &self.cache, value: PhantomData })
+    }
+
+    /// Destroys the cache.
+    ///
+    /// # Errors
+    /// The cache and what is alive, if objects are left: of boxes that were forgotten, or of the cache itself.
+    #[expect(clippy::result_large_err, reason = "the handle goes back to its owner")]
+    pub fn destroy(self) -> Result<(), (Self, LiveObjects)> {
+        let back = |(cache, live)| (Self { cache, values: PhantomData }, live);
+        self.cache.destroy().map_err(back)
     }
 
     /// The cache itself.

@@ -110,9 +110,9 @@ fn upkeep(slab: &SlabAllocator<'_>, caches: &[KmemCache<'_>], stop: &AtomicBool)
 fn stress(builder: MemoryBuilder, config: SlabConfig) {
     let memory = builder.reserve_per_node(256 << 20).build().unwrap();
     let slab = memory.slab(config).unwrap();
-    let caches: Vec<KmemCache<'_>> = [64, 200, 3000]
+    let caches: Vec<KmemCache<'_>> = [("small", 64), ("odd", 200), ("large", 3000)]
         .into_iter()
-        .map(|size| slab.create(CacheOptions::new("stress", size)).unwrap())
+        .map(|(name, size)| slab.create(CacheOptions::new(name, size)).unwrap())
         .collect();
     let left: Vec<Mutex<Vec<Stamped>>> = caches.iter().map(|_| Mutex::default()).collect();
     let stop = AtomicBool::new(false);

@@ -4,7 +4,7 @@ use std::ptr::NonNull;
 
 use nearpage::gfp::Gfp;
 use nearpage::slab::classes::{SizeError, SizeFreeError};
-use nearpage::slab::{CacheOptions, CreateError, ObjectError, SlabConfig};
+use nearpage::slab::{CacheOptions, CreateError, LiveObjects, ObjectError, SlabConfig};
 use nearpage_linux::Memory;
 use nearpage_linux::host::OnMisuse;
 use nearpage_linux::memory::MemoryError;
@@ -104,6 +104,42 @@ fn a_panic_of_the_host_leaves_no_cpu_stopped() {
         cache.shrink().expect("the CPU goes on");
         cache.destroy().expect("all objects are home");
     }
+}
+
+#[test]
+fn size_classes_are_destroyed_and_made_again() {
+    for (use_rseq, hardened) in [(true, false), (true, true), (false, false), (false, true)] {
+        let memory = Memory::builder().use_rseq(use_rseq).hardened(hardened);
+        let memory = memory.bytes_per_node(64 << 20).build().unwrap();
+        let slab = memory.slab(SlabConfig { caches_max: 14, ..SlabConfig::default() }).unwrap();
+        for _ in 0..3 {
+            let classes = slab.size_classes().unwrap();
+            let some = [8, 8, 3000].map(|bytes| classes.alloc(bytes, Gfp::KERNEL).unwrap());
+            let (classes, live) = classes.destroy().unwrap_err();
+            let expected = LiveObjects { cache: "kmalloc-*", objects: 3, slabs: 2 };
+            assert_eq!(live, expected);
+            // SAFETY: each is freed once, and not used.
+            some.into_iter().for_each(|memory| unsafe { classes.free(memory) }.unwrap());
+            classes.destroy().unwrap();
+        }
+        assert_eq!(slab.slabinfo().lines().count(), 2, "no cache is left");
+        memory.drain_all().unwrap();
+        assert_eq!(memory.check().unwrap().allocated.0, 0);
+    }
+}
+
+#[test]
+fn a_typed_cache_is_destroyed() {
+    let memory = Memory::builder().bytes_per_node(64 << 20).build().unwrap();
+    let slab = memory.slab(SlabConfig { caches_max: 1, ..SlabConfig::default() }).unwrap();
+    let numbers = slab.typed::<u64>("numbers").unwrap();
+    drop(numbers.alloc(1).unwrap());
+    numbers.destroy().unwrap();
+    // The place is free again.
+    let bytes = slab.typed::<u8>("bytes").unwrap();
+    std::mem::forget(bytes.alloc(2).unwrap());
+    let (_, live) = bytes.destroy().unwrap_err();
+    assert_eq!(live, LiveObjects { cache: "bytes", objects: 1, slabs: 1 });
 }
 
 #[test]

@@ -317,22 +317,30 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         bit: u32,
         timeout: Option<Duration>,
     ) -> Result<(), PageLockError> {
-        if bit >= W::BITS {
-            return Err(PageLockError::NoSuchBit { bit, bits: W::BITS });
-        }
-        let site = self.bit_site(address, bit)?;
+        let site = self.bit_site_of::<W>(address, bit)?;
         let is_clear = || word.is_clear(bit);
         if is_clear() { Ok(()) } else { self.block(Awaited::Clear(site, &is_clear), timeout) }
     }
 
-    /// Wakes all who wait for a bit of the word at `address`, which the caller has cleared before. Nobody's bucket is
-    /// locked if nobody waits.
+    /// Wakes all who wait for a bit of the word of type `W` at `address`, which the caller has cleared before. Nobody's
+    /// bucket is locked if nobody waits.
     ///
     /// # Errors
-    /// [`PageLockError::OutsideMemory`].
-    pub fn wake_up_bit(&self, address: u64, bit: u32) -> Result<(), PageLockError> {
-        self.bit_site(address, bit)?.wake_all();
+    /// [`PageLockError::OutsideMemory`], [`PageLockError::NoSuchBit`].
+    pub fn wake_up_bit<W: BitWord>(&self, address: u64, bit: u32) -> Result<(), PageLockError> {
+        self.bit_site_of::<W>(address, bit)?.wake_all();
         Ok(())
+    }
+
+    fn bit_site_of<W: BitWord>(
+        &self,
+        address: u64,
+        bit: u32,
+    ) -> Result<Site<'_, P>, PageLockError> {
+        if bit >= W::BITS {
+            return Err(PageLockError::NoSuchBit { bit, bits: W::BITS });
+        }
+        self.bit_site(address, bit)
     }
 
     /// Where a bit of the word at `address` is waited for: for waits that the caller drives ([`Wait`]).
@@ -530,7 +538,9 @@ mod tests {
             assert_eq!(allocator.wait_on_bit(&word, inside, 32, None), Err(no_bit));
             let outside = PageLockError::OutsideMemory { address: 8 };
             assert_eq!(allocator.wait_on_bit(&word, 8, 0, None), Err(outside));
-            assert_eq!(allocator.wake_up_bit(8, 0), Err(outside));
+            assert_eq!(allocator.wake_up_bit::<AtomicU32>(8, 0), Err(outside));
+            assert_eq!(allocator.wake_up_bit::<AtomicU32>(inside, 31), Ok(()));
+            assert_eq!(allocator.wake_up_bit::<AtomicU32>(inside, 32), Err(no_bit));
         });
     }
 

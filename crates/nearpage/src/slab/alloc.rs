@@ -16,7 +16,7 @@ use crate::sync::Ordering;
 use crate::units::{Address, NodeId, NodeIndex, Order, PageCount};
 
 /// Flags that mean nothing for the pages of a slab: nobody can move them, and what is to be cleared are objects.
-const NOT_FOR_SLABS: Gfp = Gfp::HIGHMEM.or(Gfp::MOVABLE).or(Gfp::THISNODE).or(Gfp::ZERO);
+pub(super) const NOT_FOR_SLABS: Gfp = Gfp::HIGHMEM.or(Gfp::MOVABLE).or(Gfp::THISNODE).or(Gfp::ZERO);
 
 impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
     /// Allocates an object near the CPU that asks. Its memory is not touched: who sees it clears it if `gfp` has
@@ -228,7 +228,7 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         Ok((entry, from))
     }
 
-    /// The flags of the pages for a request: with those of the cache, whose `__GFP_THISNODE` means nothing.
+    /// The flags of the pages for a request: with those of the cache.
     fn gfp_of_pages(cache: &Cache<'m, P>, gfp: Gfp) -> Gfp {
         let this_node = Gfp(gfp.0 & Gfp::THISNODE.0);
         let of_cache = Gfp(cache.gfp.load(Ordering::Relaxed));

@@ -1,5 +1,6 @@
 //! A cache: made, found again, destroyed.
 
+use super::alloc::NOT_FOR_SLABS;
 use super::entry::{EntryCode, unit_min};
 use super::error::{CreateError, LiveObjects};
 use super::geometry::{Geometry, GeometryCell, ObjectLayout, size_max};
@@ -18,7 +19,7 @@ use crate::units::NodeIndex;
 /// What somebody wants a cache for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CacheOptions {
-    /// The name that reports and `slabinfo` show.
+    /// The name that reports and `slabinfo` show: one word, which no other cache of the allocator has.
     pub name: &'static str,
     /// Bytes of an object, at least 1.
     pub size: u64,
@@ -29,7 +30,8 @@ pub struct CacheOptions {
     /// Whether its user frees objects when memory gets short (`SLAB_RECLAIM_ACCOUNT`): small slabs of
     /// reclaimable pages.
     pub reclaimable: bool,
-    /// Flags of all pages of the cache, with those of a request: `GFP_DMA` and the like.
+    /// Flags of all pages of the cache, with those of a request: `GFP_DMA` and the like. `__GFP_ZERO`,
+    /// `__GFP_THISNODE`, `__GFP_HIGHMEM` and `__GFP_MOVABLE` mean nothing for them and are refused.
     pub gfp: Gfp,
 }
 
@@ -160,6 +162,9 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
     pub fn create(&self, options: CacheOptions) -> Result<KmemCache<'m, P>, CreateError> {
         let (geometry, code) = self.lay_out(&options)?;
         let mut registry = self.registry.lock();
+        if self.live_caches().any(|(_, info)| info.options.name == options.name) {
+            return Err(CreateError::NameTaken { cache: options.name });
+        }
         let cache = self.caches.iter().find(|cache| cache.info.lock().is_none());
         let too_many =
             CreateError::TooManyCaches { cache: options.name, caches_max: self.caches.len() };
@@ -190,7 +195,13 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
     }
 
     fn lay_out(&self, options: &CacheOptions) -> Result<(Geometry, EntryCode), CreateError> {
-        let CacheOptions { name: cache, size, align, line_aligned, reclaimable, .. } = *options;
+        let CacheOptions { name: cache, size, align, line_aligned, reclaimable, gfp } = *options;
+        if cache.is_empty() || cache.contains(|c: char| c.is_whitespace() || c.is_control()) {
+            return Err(CreateError::BadName { cache });
+        }
+        if let Some(gfp) = refused_flags(gfp) {
+            return Err(CreateError::Flags { cache, gfp });
+        }
         if size == 0 {
             return Err(CreateError::ZeroSize { cache });
         }
@@ -220,23 +231,39 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
     /// The cache, and [`LiveObjects`], if somebody still has objects of it.
     #[expect(clippy::result_large_err, reason = "the handle goes back to its owner")]
     pub fn destroy(&self, cache: KmemCache<'m, P>) -> Result<(), (KmemCache<'m, P>, LiveObjects)> {
+        match self.destroy_all(cache.name(), core::slice::from_ref(&cache)) {
+            Ok(()) => Ok(()),
+            Err(live) => Err((cache, live)),
+        }
+    }
+
+    /// Empties caches and gives up their places, or, if somebody has objects of one, none of them. The caller gives up
+    /// the handles if this succeeds.
+    pub(super) fn destroy_all(
+        &self,
+        name: &'static str,
+        caches: &[KmemCache<'m, P>],
+    ) -> Result<(), LiveObjects> {
         let mut registry = self.registry.lock();
-        // A CPU that could not be stopped keeps objects, which count as live.
-        let _ = self.shrink_alone(&registry, &cache);
+        for cache in caches {
+            // A CPU that could not be stopped keeps objects, which count as live.
+            let _ = self.shrink_alone(&registry, cache);
+        }
         let (mut objects, mut slabs) = (0, 0);
-        for node in cache.cache.nodes {
+        for node in caches.iter().flat_map(|cache| cache.cache.nodes) {
             let lists = node.lock();
             objects += lists.objects_out();
             slabs += lists.full.len() as u64 + lists.partial.len() as u64;
         }
         if objects > 0 {
-            let live = LiveObjects { cache: cache.name(), objects, slabs };
-            return Err((cache, live));
+            return Err(LiveObjects { cache: name, objects, slabs });
         }
-        // Nobody has objects, so none come back: the slabs that are left are free.
-        self.shrink_nodes(cache.cache);
-        *cache.cache.info.lock() = None;
-        registry.caches -= 1;
+        for KmemCache { cache, .. } in caches {
+            // Nobody has objects, so none come back: the slabs that are left are free.
+            self.shrink_nodes(cache);
+            *cache.info.lock() = None;
+        }
+        registry.caches -= caches.len();
         let _ = self.deal_out_budget(&mut registry);
         Ok(())
     }
@@ -251,6 +278,16 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
     /// The unit that all objects of this machine begin at a multiple of.
     pub(super) fn align_min(bytes: u64) -> u64 {
         unit_min(bytes)
+    }
+}
+
+/// Those of a cache's flags that its pages cannot have, if there are any.
+fn refused_flags(gfp: Gfp) -> Option<Gfp> {
+    let refused = Gfp(gfp.0 & (NOT_FOR_SLABS.0 | !Gfp::KNOWN.0));
+    match gfp.zone_kind() {
+        _ if refused.0 != 0 => Some(refused),
+        Some(_) => None,
+        None => Some(Gfp(gfp.0 & Gfp::DMA.or(Gfp::DMA32).0)),
     }
 }
 

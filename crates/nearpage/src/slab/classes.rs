@@ -8,7 +8,9 @@ use core::fmt;
 
 use super::cache::Cache;
 use super::tag::{Tag, owner_in, slab_of};
-use super::{CacheOptions, CreateError, KmemCache, ObjectError, ObjectStorage, SlabAllocator};
+use super::{
+    CacheOptions, CreateError, KmemCache, LiveObjects, ObjectError, ObjectStorage, SlabAllocator,
+};
 use crate::alloc::Request;
 use crate::error::{AllocError, FreeError};
 use crate::frame::FrameState;
@@ -114,7 +116,8 @@ impl From<ObjectError> for SizeFreeError {
     }
 }
 
-/// A cache for each size class.
+/// A cache for each size class. They take 13 of the allocator's places for caches until they are
+/// [destroyed](SlabAllocator::destroy_classes), whether this is dropped or not.
 pub struct SizeClasses<'m, P: Platform<Storage: ObjectStorage>> {
     caches: [KmemCache<'m, P>; CLASSES],
 }
@@ -144,7 +147,7 @@ const fn natural_align(size: u64) -> u64 {
 }
 
 impl<'m, P: Platform<Storage: ObjectStorage>> SizeClasses<'m, P> {
-    /// Makes the caches.
+    /// Makes the caches. There is one such set an allocator at a time: its caches have names.
     ///
     /// # Errors
     /// [`CreateError`]; the caches that were made are destroyed.
@@ -170,6 +173,23 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SizeClasses<'m, P> {
 }
 
 impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
+    /// Destroys the caches and gives up their places. Blocks of pages, which larger sizes are, are not of the caches: they
+    /// stay with who has them, and [`free_bytes`](Self::free_bytes) frees them as before.
+    ///
+    /// # Errors
+    /// All caches, none of them destroyed, and [`LiveObjects`] of all together as those of `kmalloc-*`, if somebody
+    /// still has objects.
+    #[expect(clippy::result_large_err, reason = "the handles go back to their owner")]
+    pub fn destroy_classes(
+        &self,
+        classes: SizeClasses<'m, P>,
+    ) -> Result<(), (SizeClasses<'m, P>, LiveObjects)> {
+        match self.destroy_all("kmalloc-*", &classes.caches) {
+            Ok(()) => Ok(()),
+            Err(live) => Err((classes, live)),
+        }
+    }
+
     /// Allocates `size` bytes near the CPU that asks, aligned to 8 bytes at least and to the size if that is a
     /// power of two.
     ///

@@ -2,6 +2,7 @@
 
 use core::fmt;
 
+use crate::gfp::Gfp;
 use crate::units::Address;
 
 /// Why a free of an object was refused. The object stays where it is.
@@ -68,6 +69,24 @@ impl core::error::Error for ObjectError {}
 /// Why a cache could not be made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CreateError {
+    /// A name that `slabinfo` cannot show as one word: none at all, or with white space or control characters.
+    BadName {
+        /// The name.
+        cache: &'static str,
+    },
+    /// A cache of this name is there already.
+    NameTaken {
+        /// The cache.
+        cache: &'static str,
+    },
+    /// Flags that pages of a cache cannot have: `__GFP_ZERO` and `__GFP_THISNODE` are those of a request, nobody can
+    /// move a slab, and no pages are of two zones.
+    Flags {
+        /// The cache.
+        cache: &'static str,
+        /// Those of the flags.
+        gfp: Gfp,
+    },
     /// Objects of no bytes.
     ZeroSize {
         /// The cache.
@@ -103,6 +122,19 @@ pub enum CreateError {
 impl fmt::Display for CreateError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
+            Self::BadName { cache } => write!(
+                f,
+                "cache {cache:?}: a name is one word, without white space and control characters"
+            ),
+            Self::NameTaken { cache } => write!(
+                f,
+                "cache {cache}: there is a cache of this name already; each needs a name of its own"
+            ),
+            Self::Flags { cache, gfp } => write!(
+                f,
+                "cache {cache}: flags {gfp} for all of its pages; possible are one of __GFP_DMA and __GFP_DMA32, \
+                 and those of reclaim and urgency"
+            ),
             Self::ZeroSize { cache } => {
                 write!(f, "cache {cache}: objects of 0 bytes; 1 byte is the least")
             }

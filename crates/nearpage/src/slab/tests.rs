@@ -159,12 +159,66 @@ fn bad_options_are_refused() {
         assert_eq!(refused(new((4 << 20) + 1)), too_large((4 << 20) + 1, 1));
         assert_eq!(refused(new(u64::MAX)), too_large(u64::MAX, 1));
         assert_eq!(refused(new(8).align(1 << 63)), too_large(8, 1 << 63));
-        let _two = [cache64(slab), cache64(slab)];
+        let _two = [cache64(slab), slab.create(CacheOptions::new("second", 8)).unwrap()];
         assert_eq!(refused(new(8)), CreateError::TooManyCaches { cache: "bad", caches_max: 2 });
         assert_eq!(
             refused(new(0)).to_string(),
             "cache bad: objects of 0 bytes; 1 byte is the least"
         );
+    });
+}
+
+#[test]
+fn names_that_slabinfo_cannot_show_are_refused() {
+    one_node().run_slab(SlabConfig::default(), |slab| {
+        let named = |name| slab.create(CacheOptions::new(name, 8));
+        for cache in ["", " ", "two words", "a\nb", "tab\t", "\0", "no\u{a0}break"] {
+            assert_eq!(named(cache).unwrap_err(), CreateError::BadName { cache });
+        }
+        assert_eq!(
+            named("a\nb").unwrap_err().to_string(),
+            "cache \"a\\nb\": a name is one word, without white space and control characters"
+        );
+        let umlauts = named("Grüße").unwrap();
+        let taken = named("Grüße").unwrap_err();
+        assert_eq!(taken, CreateError::NameTaken { cache: "Grüße" });
+        slab.destroy(umlauts).unwrap();
+        let again = named("Grüße").unwrap();
+        slab.destroy(again).unwrap();
+
+        // The size classes have names too, and leave none behind that is refused.
+        let own = named("kmalloc-192").unwrap();
+        let refused = SizeClasses::new(slab).err();
+        assert_eq!(refused, Some(CreateError::NameTaken { cache: "kmalloc-192" }));
+        slab.destroy(own).unwrap();
+        let classes = SizeClasses::new(slab).unwrap();
+        let second = SizeClasses::new(slab).err();
+        assert_eq!(second, Some(CreateError::NameTaken { cache: "kmalloc-8" }));
+        assert!(slab.destroy_classes(classes).is_ok());
+    });
+}
+
+#[test]
+fn flags_that_mean_nothing_for_all_pages_of_a_cache_are_refused() {
+    one_node().run_slab(SlabConfig::default(), |slab| {
+        let with = |gfp| slab.create(CacheOptions { gfp, ..CacheOptions::new("flags", 8) });
+        for bad in [Gfp::ZERO, Gfp::THISNODE, Gfp::MOVABLE, Gfp::HIGHMEM, Gfp(0x200), Gfp(1 << 31)] {
+            for gfp in [bad, bad.or(Gfp::KERNEL), bad.or(Gfp::DMA32)] {
+                assert_eq!(with(gfp).unwrap_err(), CreateError::Flags { cache: "flags", gfp: bad });
+            }
+        }
+        let zones = Gfp::DMA.or(Gfp::DMA32);
+        let refused = with(zones.or(Gfp::KERNEL)).unwrap_err();
+        assert_eq!(refused, CreateError::Flags { cache: "flags", gfp: zones });
+        assert_eq!(
+            refused.to_string(),
+            "cache flags: flags __GFP_DMA|__GFP_DMA32 for all of its pages; possible are one of __GFP_DMA and \
+             __GFP_DMA32, and those of reclaim and urgency"
+        );
+        for good in [Gfp::DMA, Gfp::DMA32, Gfp::RECLAIMABLE, Gfp::ATOMIC, Gfp::KERNEL.or(Gfp::ACCOUNT)] {
+            let cache = with(good).unwrap();
+            slab.destroy(cache).unwrap();
+        }
     });
 }
 

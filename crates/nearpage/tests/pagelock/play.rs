@@ -381,7 +381,7 @@ impl<'a, 'm> Play<'a, 'm> {
             }
             None => {
                 self.word.fetch_and(!(1 << place.bit), Ordering::Relaxed);
-                self.allocator.wake_up_bit(place.address, place.bit).expect("online");
+                self.allocator.wake_up_bit::<AtomicU32>(place.address, place.bit).expect("online");
                 place.naive.is_locked = false;
                 place.naive.queue.drain(..).collect()
             }
@@ -498,7 +498,7 @@ impl<'a, 'm> Play<'a, 'm> {
         assert_eq!(allocator.lock_page(foreign), Err(PageLockError::Foreign { pfn: foreign }));
         assert_eq!(allocator.unlock_page(foreign), Err(PageLockError::Foreign { pfn: foreign }));
         let outside = PageLockError::OutsideMemory { address: u64::MAX };
-        assert_eq!(allocator.wake_up_bit(u64::MAX, 0), Err(outside));
+        assert_eq!(allocator.wake_up_bit::<AtomicU32>(u64::MAX, 0), Err(outside));
         let mut misuses = 1;
         if let Some(pfn) = self.places[at].page.filter(|_| !self.places[at].naive.is_locked) {
             assert_eq!(allocator.unlock_page(pfn), Err(PageLockError::NotLocked { pfn }));

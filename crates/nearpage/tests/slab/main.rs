@@ -46,6 +46,7 @@ const PIECE_FRAMES: u64 = SECTION_FRAMES as u64 / 2;
 const HELD: usize = 1500;
 /// Caches beside the size classes, of which as many take part.
 const OWN_CACHES: usize = 3;
+const NAMES: [&str; OWN_CACHES] = ["first", "second", "third"];
 
 /// Half of a node's memory.
 #[derive(Clone, Copy)]
@@ -110,7 +111,7 @@ fn draw(random: &mut Random) -> Drawn {
     Drawn { topology, pieces, config, has_classes: random.below(2) == 0 }
 }
 
-fn options(random: &mut Random) -> CacheOptions {
+fn options(name: &'static str, random: &mut Random) -> CacheOptions {
     let size = match random.below(3) {
         0 => random.one_of(&[8, 64, 256, 1024, 2048]),
         1 => 1 + random.below(300),
@@ -118,7 +119,7 @@ fn options(random: &mut Random) -> CacheOptions {
     };
     let align = random.one_of(&[1, 1, 8, 64]);
     let (line_aligned, reclaimable) = (random.below(4) == 0, random.below(4) == 0);
-    CacheOptions { line_aligned, reclaimable, ..CacheOptions::new("random", size).align(align) }
+    CacheOptions { line_aligned, reclaimable, ..CacheOptions::new(name, size).align(align) }
 }
 
 /// A cache, by its handle or as one of the size classes.
@@ -481,7 +482,12 @@ impl<'a, 's, 'm, const H: bool> Pair<'a, 's, 'm, H> {
     }
 
     fn create(&mut self, random: &mut Random) {
-        let cache = self.slab.create(options(random)).unwrap();
+        let is_free = |name: &&str| {
+            let has = |handle: &Handle<'m, H>| matches!(handle, Handle::Own(cache) if cache.name() == *name);
+            !self.caches.iter().any(|(handle, _)| has(handle))
+        };
+        let name = NAMES.into_iter().find(is_free).expect("as many names as caches");
+        let cache = self.slab.create(options(name, random)).unwrap();
         let model = naive::Cache::new(*cache.geometry(), &self.machine);
         self.caches.push((Handle::Own(cache), model));
         self.deal_out();
@@ -712,6 +718,9 @@ impl<'a, 's, 'm, const H: bool> Pair<'a, 's, 'm, H> {
             if let Handle::Own(cache) = handle {
                 self.slab.destroy(cache).unwrap();
             }
+        }
+        if let Some(classes) = self.classes {
+            assert!(self.slab.destroy_classes(classes).is_ok());
         }
         let pages = self.slab.pages();
         pages.drain_all().unwrap();
