@@ -491,6 +491,25 @@ fn a_flush_that_a_change_of_nodes_overtook_moves_nothing() {
 }
 
 #[test]
+fn the_walker_changes_nothing_whatever_it_finds() {
+    one_node().run_slab(SlabConfig::default(), |slab| {
+        let cache = cache64(slab);
+        let [kept, freed] = take(slab, &cache, 2)[..] else { unreachable!("two were asked for") };
+        slab.free(&cache, freed).unwrap();
+        slab.shrink(&cache).unwrap();
+        // Now it lies in its slab, and stands in a stack.
+        slab.free(&cache, freed).unwrap();
+        let twice = SlabCheckError::Twice { cache: "test-64", address: freed };
+        assert_eq!(slab.check(&cache), Err(twice));
+        assert_eq!(slab.check(&cache), Err(twice), "as it was before");
+        slab.shrink(&cache).unwrap();
+        assert_eq!((misuses(slab), slab.check(&cache).unwrap().held), (1, 1));
+        slab.free(&cache, kept).unwrap();
+        slab.destroy(cache).unwrap();
+    });
+}
+
+#[test]
 fn addresses_of_slabs_that_go_meanwhile_are_nobodys() {
     one_node().run_slab(SlabConfig::default(), |slab| {
         let cache = cache64(slab);
