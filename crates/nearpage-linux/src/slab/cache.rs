@@ -194,7 +194,7 @@ impl<'s> KmemCache<'s> {
     /// Destroys the cache.
     ///
     /// # Errors
-    /// The cache and what is alive, if somebody still has objects.
+    /// The cache and what is alive, if somebody still has objects, or has locked their pages.
     #[expect(clippy::result_large_err, reason = "the handle goes back to its owner")]
     pub fn destroy(self) -> Result<(), NotDestroyed<'s>> {
         let (memory, slab) = (self.memory, self.slab);

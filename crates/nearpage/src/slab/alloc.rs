@@ -8,7 +8,8 @@ use super::tag::{Tag, mark, owner_in};
 use super::tunables::{BATCH_IDLE, BATCH_MAX};
 use super::{CpuStack, KmemCache, ObjectStorage, SlabAllocator, SlabCpu};
 use crate::alloc::Request;
-use crate::error::AllocError;
+use crate::error::{AllocError, FreeError};
+use crate::frame::FrameState;
 use crate::gfp::Gfp;
 use crate::pcp::{CountedList, Storage};
 use crate::platform::{Access, Platform};
@@ -279,13 +280,38 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         }
     }
 
-    /// Gives the pages of slabs back, which stand on no list any more.
-    pub(super) fn free_slabs(&self, order: Order, slabs: &[u32]) {
+    /// Gives the pages of slabs of a node back, which stand on no list any more. A refusal is told to the host: somebody
+    /// locked pages, or freed them, that were not theirs. A slab whose page is locked goes back onto its list, to be given
+    /// back another time.
+    pub(super) fn free_slabs(
+        &self,
+        cache: &Cache<'m, P>,
+        node: NodeIndex,
+        order: Order,
+        slabs: &[u32],
+    ) {
+        let mut freed = 0;
         for &slab in slabs {
             self.mark_frames(slab, order, Tag::NONE, 0);
-            // A refusal is told to the host: somebody freed pages that were not theirs.
-            let _ = self.pages.free(self.frames.pfn(slab), order);
+            match self.pages.free(self.frames.pfn(slab), order) {
+                Ok(()) => freed += 1,
+                // Of a page that was unlocked before the reason was looked for, the reason says that it is allocated.
+                Err(
+                    FreeError::Locked { .. }
+                    | FreeError::NotAllocated { state: FrameState::Allocated, .. },
+                ) => self.keep_slab(cache, node, order, slab),
+                Err(_) => {}
+            }
         }
+        NodeEvents::add(&cache.node(node).events.reaped, freed);
+    }
+
+    /// Puts a slab whose objects are all free back onto its list. In front: who takes slabs to give them back takes them
+    /// off the end, and is to come to the others.
+    #[cold]
+    fn keep_slab(&self, cache: &Cache<'m, P>, node: NodeIndex, order: Order, slab: u32) {
+        self.mark_frames(slab, order, cache.tag(node), slab);
+        cache.node(node).lock().add_in_front(&self.codes(self.code_of(cache)), slab);
     }
 
     /// What the frame with this number says of its slab. Of a frame whose slab comes or goes meanwhile, nothing.

@@ -217,7 +217,7 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
     /// Empties a cache and gives up its place.
     ///
     /// # Errors
-    /// The cache, and [`LiveObjects`], if somebody still has objects of it.
+    /// The cache, and [`LiveObjects`], if somebody still has objects of it, or has locked pages of it.
     #[expect(clippy::result_large_err, reason = "the handle goes back to its owner")]
     pub fn destroy(&self, cache: KmemCache<'m, P>) -> Result<(), (KmemCache<'m, P>, LiveObjects)> {
         // A CPU that could not be stopped keeps objects, which count as live.
@@ -235,6 +235,11 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         }
         // Nobody has objects, so none come back: the slabs that are left are free.
         self.shrink_nodes(cache.cache);
+        let slabs = cache.cache.nodes.iter().map(|node| node.look().slabs() as u64).sum();
+        if slabs > 0 {
+            let live = LiveObjects { cache: cache.name(), objects: 0, slabs };
+            return Err((cache, live));
+        }
         *cache.cache.info.lock() = None;
         registry.caches -= 1;
         let _ = self.deal_out_budget(&mut registry);

@@ -251,7 +251,8 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
             owner.tag == cache.tag(node) && owner.slab == slab
         };
         let first = self.pages.frame(self.frames.pfn(slab));
-        let is_allocated = first.is_some_and(|frame| frame.word().is_allocated(order));
+        let is_allocated =
+            first.is_some_and(|frame| frame.word().without_lock().is_allocated(order));
         let of_node = self.pages.node_of_block(self.frames.pfn(slab)) == Some(node);
         if is_allocated && of_node && (0..order.pages().0 as u32).all(is_marked) {
             return Ok(());

@@ -9,7 +9,6 @@ use super::alloc::is_touched;
 use super::cache::{Cache, Registry};
 use super::hold::StoppedStacks;
 use super::lists::Few;
-use super::stats::NodeEvents;
 use super::tunables::{ALIEN_MAX, BATCH_MAX, SHARED_MAX, Tunables};
 use super::{CpuStack, KmemCache, ObjectStorage, SlabAllocator, SlabCpu};
 use crate::alloc::{Access, CpuError, PageAllocator};
@@ -17,7 +16,7 @@ use crate::error::{OfflineError, OnlineError, UnknownNode};
 use crate::pcp::CountedList;
 use crate::platform::{Lock, Platform};
 use crate::sync::Ordering;
-use crate::units::{CpuId, NodeId, NodeIndex, Order, PageCount, PfnRange};
+use crate::units::{CpuId, NodeId, NodeIndex, PageCount, PfnRange};
 
 /// Between two rounds of a CPU. `mm/slab.c: REAPTIMEOUT_CPUC`.
 pub const REAP_PERIOD_NS: u64 = 2_000_000_000;
@@ -342,13 +341,7 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         let order = lists.geometry.order;
         drop(lists);
         self.give_home(cache, &shared[..taken]);
-        self.free_reaped(cache, node, order, &emptied);
-    }
-
-    fn free_reaped(&self, cache: &Cache<'m, P>, node: NodeIndex, order: Order, emptied: &Few) {
-        let slabs = emptied.as_slice();
-        NodeEvents::add(&cache.node(node).events.reaped, slabs.len() as u64);
-        self.free_slabs(order, slabs);
+        self.free_slabs(cache, node, order, emptied.as_slice());
     }
 
     /// Brings all free objects of a cache home and gives its free slabs back; returns pages.
@@ -402,7 +395,7 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
                 break;
             }
             left -= emptied.as_slice().len();
-            self.free_reaped(cache, node, order, &emptied);
+            self.free_slabs(cache, node, order, emptied.as_slice());
         }
         cache.node(node).events.reaped.load(Ordering::Relaxed) - before
     }

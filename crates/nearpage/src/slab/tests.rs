@@ -510,6 +510,32 @@ fn the_walker_changes_nothing_whatever_it_finds() {
 }
 
 #[test]
+fn a_slab_whose_page_somebody_locked_stays_until_it_is_unlocked() {
+    one_node().run_slab(SlabConfig::default(), |slab| {
+        let cache = slab.create(CacheOptions::new("page", 4096)).unwrap();
+        let objects = take(slab, &cache, 100);
+        let pfn = objects[40].pfn(12);
+        slab.pages().lock_page(pfn).unwrap();
+        give(slab, &cache, objects);
+        assert!(slab.shrink(&cache).unwrap() > PageCount(90));
+        let checked = slab.check(&cache).unwrap();
+        assert_eq!((checked.slabs, checked.held), (1, 0));
+        assert!(misuses(slab) > 0);
+        let (cache, live) = slab.destroy(cache).unwrap_err();
+        assert_eq!((live.objects, live.slabs), (0, 1));
+        assert!(live.to_string().ends_with("1 of its slabs are locked"), "{live}");
+        // It is used like any other.
+        let objects = take(slab, &cache, 1);
+        assert_eq!(objects[0].pfn(12), pfn);
+        give(slab, &cache, objects);
+        slab.pages().unlock_page(pfn).unwrap();
+        slab.destroy(cache).unwrap();
+        slab.pages().drain_all().unwrap();
+        assert_eq!(slab.pages().check().unwrap().allocated, PageCount(0));
+    });
+}
+
+#[test]
 fn addresses_of_slabs_that_go_meanwhile_are_nobodys() {
     one_node().run_slab(SlabConfig::default(), |slab| {
         let cache = cache64(slab);
