@@ -160,8 +160,37 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         Some(entry)
     }
 
-    /// One object from the lists of a node, without the stacks; from others if it has none.
+    /// One object from the lists of a node, without the stacks; from others if it has none. A request that may not fail
+    /// looks again for objects each time that no pages were found.
     fn alloc_on(
+        &self,
+        cache: &Cache<'m, P>,
+        node: NodeIndex,
+        gfp: Gfp,
+        reason: RemoteReason,
+    ) -> Result<u32, AllocError> {
+        loop {
+            match self.try_alloc_on(cache, node, gfp, reason) {
+                Err(AllocError::OutOfMemory { .. } | AllocError::LimitReached { .. })
+                    if Self::gfp_of_pages(cache, gfp).may_not_fail() =>
+                {
+                    self.gather(cache);
+                }
+                tried => return tried,
+            }
+        }
+    }
+
+    /// Between two tries of a request that may not fail: what others freed meanwhile may stand in stacks, where the next
+    /// try does not look.
+    #[cold]
+    fn gather(&self, cache: &Cache<'m, P>) {
+        // A CPU whose stacks cannot be had keeps them until the next time.
+        let _ = self.shrink_cache(cache);
+        self.pages.platform().relax();
+    }
+
+    fn try_alloc_on(
         &self,
         cache: &Cache<'m, P>,
         node: NodeIndex,
@@ -237,7 +266,7 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
     }
 
     /// Makes a slab of pages of exactly this node; it stands on no list yet. Who may go to other nodes tries no harder here:
-    /// reclaim is for when no node has memory, and a request that may not fail would stay for ever.
+    /// reclaim is for when no node has memory.
     fn grow(&self, cache: &Cache<'m, P>, node: NodeIndex, gfp: Gfp) -> Result<u32, AllocError> {
         let gfp = Self::gfp_of_pages(cache, gfp);
         let gfp = if gfp.has(Gfp::THISNODE) {
@@ -253,7 +282,8 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         Ok(grown?.0)
     }
 
-    /// Makes a slab of pages near a node, with flags of [`gfp_of_pages`](Self::gfp_of_pages); returns whose they are.
+    /// Makes a slab of pages near a node, with flags of [`gfp_of_pages`](Self::gfp_of_pages); returns whose they are. Asks
+    /// once, also for who may not fail: objects may come back before pages do.
     fn new_slab(
         &self,
         cache: &Cache<'m, P>,
@@ -264,7 +294,7 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         let order = geometry.order;
         let colour = cache.node(node).next_colour(geometry.colours);
         let id = self.pages.topology().node(node).id;
-        let pfn = self.pages.alloc(Request { order, gfp, node: Some(id) })?;
+        let pfn = self.pages.alloc_once(Request { order, gfp, node: Some(id) })?;
         let node = self.pages.node_of_block(pfn).unwrap_or(node);
         let slab = self.frames.number(pfn);
         self.mark_frames(slab, order, cache.tag(node), slab);

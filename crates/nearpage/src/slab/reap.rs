@@ -349,18 +349,22 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
     /// # Errors
     /// [`StacksBusy`] of the first CPU whose stacks could not be had; all else went back.
     pub fn shrink(&self, cache: &KmemCache<'m, P>) -> Result<PageCount, StacksBusy> {
+        self.shrink_cache(cache.cache)
+    }
+
+    pub(super) fn shrink_cache(&self, cache: &Cache<'m, P>) -> Result<PageCount, StacksBusy> {
         let stopped = self.each_cpu(|cpu| {
-            let stack = &cache.cache.stacks[cpu.id.0 as usize];
+            let stack = &cache.stacks[cpu.id.0 as usize];
             if stack.stack.counts().count == 0 {
                 return Ok(());
             }
             self.with_stopped(cpu, |on, other, stack| {
-                if other.index == cache.cache.index {
+                if other.index == cache.index {
                     self.flush_stack(on, other, stack, u32::MAX);
                 }
             })
         });
-        let pages = self.shrink_nodes(cache.cache);
+        let pages = self.shrink_nodes(cache);
         stopped.map(|()| pages)
     }
 

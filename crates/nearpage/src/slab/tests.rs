@@ -670,6 +670,39 @@ fn nobody_waits_for_a_full_node_while_another_has_room() {
 }
 
 #[test]
+fn who_may_not_fail_gets_the_objects_that_there_are() {
+    TestMachine::new().node(0, 4096, &[0, 1]).run_slab(SlabConfig::default(), |slab| {
+        let cache = cache64(slab);
+        run_on(slab, 1);
+        let mut objects = take(slab, &cache, cache.geometry().objects as usize);
+        let kept = objects.pop().unwrap();
+        give(slab, &cache, objects);
+        let checked = slab.check(&cache).unwrap();
+        assert_eq!((checked.in_slabs, checked.slabs), (0, 1), "all stand in the stack of CPU 1");
+        run_on(slab, 0);
+        let pages = slab.pages();
+        let page = |gfp| pages.alloc(crate::alloc::Request::new(Order(0), gfp));
+        // To the last page.
+        while page(Gfp::KERNEL.or(Gfp::MEMALLOC)).is_ok() {}
+        for gfp in [Gfp::NOFAIL, Gfp::NOFAIL.or(Gfp::THISNODE)] {
+            let object = slab.alloc_node(&cache, Gfp::KERNEL.or(gfp), NodeId(0)).unwrap();
+            assert_eq!(object.pfn(12), kept.pfn(12));
+            // All go to the stack of CPU 1 again.
+            let mut others = vec![object];
+            others.extend(
+                (1..cache.geometry().objects - 1).map(|_| slab.alloc(&cache, Gfp::NOWAIT).unwrap()),
+            );
+            run_on(slab, 1);
+            give(slab, &cache, others);
+            assert_eq!(slab.check(&cache).unwrap().in_slabs, 0);
+            run_on(slab, 0);
+        }
+        give(slab, &cache, vec![kept]);
+        slab.destroy(cache).unwrap();
+    });
+}
+
+#[test]
 fn an_object_of_one_node_alone_is_of_that_node_though_the_thread_moves() {
     let machine = TestMachine::new().node(0, 16_384, &[0]).node(1, 16_384, &[1]);
     machine.run_slab(SlabConfig::default(), |slab| {
