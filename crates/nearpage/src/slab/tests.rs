@@ -811,6 +811,29 @@ fn stacks_keep_within_the_budget() {
 }
 
 #[test]
+fn a_small_budget_is_dealt_out_over_many_caches() {
+    let machine =
+        (0..4).fold(TestMachine::new(), |machine, node| machine.node(node, 16_384, &[node]));
+    machine.run_slab(SlabConfig::default(), |slab| {
+        let sizes = (0..19).map(|at| [8, 32, 64, 192, 256, 1024, 2048, 8192][at % 8]);
+        let caches: Vec<_> = sizes
+            .map(|size| slab.create(CacheOptions::new("one of many", size)).unwrap())
+            .collect();
+        let settings = slab.pages().settings();
+        for kbytes in [64, 100, 1000] {
+            let pageset_budget_kbytes = Some(kbytes);
+            let settings = crate::watermark::Settings { pageset_budget_kbytes, ..settings };
+            slab.pages().set_settings(settings).unwrap();
+            slab.apply_budget().unwrap();
+            // Whole pages of half of it.
+            let (most, room) = (slab.stack_bytes_max(), kbytes * 1024 / 2 / 4096 * 4096);
+            assert!(most <= room && most > room * 3 / 4, "{kbytes} kB: {most} of {room}");
+        }
+        caches.into_iter().for_each(|cache| slab.destroy(cache).unwrap());
+    });
+}
+
+#[test]
 fn memory_that_arrives_becomes_the_node_of_its_cpus() {
     let section = SECTION_FRAMES as u64;
     let machine = TestMachine::new().node(0, section, &[0]).node(9, section, &[1]);
