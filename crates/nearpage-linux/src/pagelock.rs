@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use nearpage::alloc::BitWord;
 use nearpage::error::PageLockError;
-use nearpage::pagelock::{LockBits, WaitCounts, WaitersBit, lock_idle, try_lock, unlock_idle};
+use nearpage::pagelock::{LockBits, WaitCounts, WaitersBit, lock_idle, unlock_idle};
 use nearpage::sync::{AtomicU32, Ordering};
 use nearpage::units::{NodeId, Pfn};
 
@@ -101,7 +101,7 @@ impl<'a> LockablePages<'a> {
     #[inline]
     pub fn try_lock(&self, index: usize) -> Result<Option<LockedPage<'_>>, LockError> {
         let page = self.page(index)?;
-        Ok(page.try_lock().then(|| self.locked(page)))
+        Ok(page.try_lock()?.then(|| self.locked(page)))
     }
 
     /// Locks a page; waits while it is locked.
@@ -168,7 +168,7 @@ impl<'a> LockablePages<'a> {
         if index >= pages {
             return Err(LockError::NoSuchPage { index, pages });
         }
-        Ok(self.memory().page_handle(Pfn(self.block.pfn().0 + index as u64))?)
+        Ok(self.memory().handle(Pfn(self.block.pfn().0 + index as u64), Freed::OnlyWithIt)?)
     }
 
     #[inline]
@@ -244,10 +244,23 @@ impl Drop for LockedPage<'_> {
 pub struct PageHandle<'a> {
     memory: &'a Memory,
     word: &'a AtomicU32,
-    /// The word while nobody has or wants the lock: that of an allocated page does not change otherwise.
+    /// The word while nobody has or wants the lock: that of an allocated page does not change otherwise. Of a page whose
+    /// word does not tell when it is freed, [`NEVER`].
     idle: u32,
     waiters_bit: WaitersBit,
     pfn: Pfn,
+}
+
+/// What no word of a frame is: its last bits are zero.
+const NEVER: u32 = u32::MAX;
+
+/// Whether a page may be freed while there is a handle.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Freed {
+    /// The owner of the block has the handle.
+    OnlyWithIt,
+    /// By anybody.
+    AtAnyTime,
 }
 
 impl PageHandle<'_> {
@@ -256,10 +269,19 @@ impl PageHandle<'_> {
         self.pfn
     }
 
-    /// As [`Memory::try_lock_page`], of a page that is still allocated.
+    /// As [`Memory::try_lock_page`].
+    ///
+    /// # Errors
+    /// As [`Memory::try_lock_page`].
     #[inline(always)]
-    pub fn try_lock(&self) -> bool {
-        lock_idle(self.word, self.idle) || try_lock(self.word)
+    pub fn try_lock(&self) -> Result<bool, PageLockError> {
+        if lock_idle(self.word, self.idle) { Ok(true) } else { self.try_lock_slow() }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn try_lock_slow(self) -> Result<bool, PageLockError> {
+        self.memory.try_lock_page(self.pfn)
     }
 
     /// As [`Memory::lock_page`].
@@ -311,15 +333,24 @@ impl fmt::Debug for PageHandle<'_> {
 
 /// Locks by frame number.
 impl Memory {
-    /// The lock of a page of an allocated block, which must stay allocated as long as the handle is used.
+    /// The lock of a page of an allocated block, which should stay allocated as long as the handle is used: when it is
+    /// free, locks are refused, and when it is allocated again, they are its new owner's.
     ///
     /// # Errors
     /// [`PageLockError::Foreign`] and [`PageLockError::NotAllocated`].
     pub fn page_handle(&self, pfn: Pfn) -> Result<PageHandle<'_>, PageLockError> {
-        let (word, waiters_bit): (&AtomicU32, _) = with_allocator!(self, allocator => {
-            (allocator.page_lock(pfn)?.word(), allocator.model().page_lock.waiters_bit)
+        self.handle(pfn, Freed::AtAnyTime)
+    }
+
+    fn handle(&self, pfn: Pfn, freed: Freed) -> Result<PageHandle<'_>, PageLockError> {
+        let (word, first, waiters_bit): (&AtomicU32, _, _) = with_allocator!(self, allocator => {
+            let page = allocator.page_lock(pfn)?;
+            (page.word(), page.idle_of_first(), allocator.model().page_lock.waiters_bit)
         });
-        let idle = LockBits(word.load(Ordering::Relaxed)).idle();
+        let idle = match freed {
+            Freed::OnlyWithIt => LockBits(word.load(Ordering::Relaxed)).idle(),
+            Freed::AtAnyTime => first.unwrap_or(NEVER),
+        };
         Ok(PageHandle { memory: self, word, idle, waiters_bit, pfn })
     }
 

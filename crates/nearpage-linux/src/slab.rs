@@ -331,11 +331,11 @@ impl<'a> SlabAllocator<'a> {
         text(|out| with_slab!(self, core => core.write_stats(out)))
     }
 
-    /// Walks all caches; see [`slab::SlabAllocator::check_all`]. Only while no other thread allocates, frees or shrinks: an
-    /// object could be given out twice. The memory's background thread waits meanwhile.
+    /// Walks all caches; see [`slab::SlabAllocator::check_all`]. Nothing is changed; while other threads use caches, what is
+    /// told may be wrong. The memory's background thread waits meanwhile.
     ///
     /// # Errors
-    /// The first thing found wrong; this memory must not be used any further.
+    /// The first thing found wrong; this memory must not be used any further, if no other thread used it.
     pub fn check(&self) -> Result<SlabChecked, SlabCheckError> {
         with_slab!(self, core => core.check_all())
     }

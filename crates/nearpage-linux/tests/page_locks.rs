@@ -266,6 +266,28 @@ fn a_locked_page_is_not_freed() {
 }
 
 #[test]
+fn a_handle_does_not_lock_a_page_that_was_freed() {
+    for memory in memories() {
+        for (order, inside) in [(Order(0), 0), (Order(2), 0), (Order(2), 3)] {
+            let first = memory.alloc_frames(Request::new(order, Gfp::KERNEL)).unwrap();
+            let pfn = Pfn(first.0 + inside);
+            let handle = memory.page_handle(pfn).unwrap();
+            assert_eq!((handle.try_lock(), handle.try_lock()), (Ok(true), Ok(false)));
+            // SAFETY: locked above, and nobody uses the block.
+            unsafe {
+                handle.unlock().unwrap();
+                handle.lock().unwrap();
+                handle.unlock().unwrap();
+                memory.free_frames(first, order).unwrap();
+            }
+            let refused = PageLockError::NotAllocated { pfn };
+            assert_eq!((handle.try_lock(), handle.lock()), (Err(refused), Err(refused)));
+            assert_eq!(memory.check().unwrap().allocated.0, 0, "{order:?} {inside}");
+        }
+    }
+}
+
+#[test]
 fn forgotten_guards_do_not_outlive_their_block() {
     for memory in memories() {
         let pages = memory.alloc_pages(4).unwrap().lockable();

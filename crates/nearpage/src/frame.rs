@@ -168,7 +168,6 @@ impl Word {
     }
 
     /// The bits.
-    #[cfg(test)]
     pub(crate) const fn bits(self) -> u32 {
         self.0
     }

@@ -74,6 +74,12 @@ impl Gfp {
         self.0 & other.0 == other.0
     }
 
+    /// Whether the request may not fail; who may not must be able to wait.
+    #[inline]
+    pub(crate) const fn may_not_fail(self) -> bool {
+        self.has(Gfp::NOFAIL.or(Gfp::DIRECT_RECLAIM))
+    }
+
     /// The highest zone kind that the request may use, or `None` for a combination that Linux forbids:
     /// two of DMA, HIGHMEM and DMA32. `include/linux/gfp.h: gfp_zone`, x86-64.
     #[inline]

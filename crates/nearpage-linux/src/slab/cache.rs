@@ -194,7 +194,7 @@ impl<'s> KmemCache<'s> {
     /// Destroys the cache.
     ///
     /// # Errors
-    /// The cache and what is alive, if somebody still has objects.
+    /// The cache and what is alive, if somebody still has objects, or has locked their pages.
     #[expect(clippy::result_large_err, reason = "the handle goes back to its owner")]
     pub fn destroy(self) -> Result<(), NotDestroyed<'s>> {
         let (memory, slab) = (self.memory, self.slab);
@@ -231,11 +231,11 @@ impl<'s> KmemCache<'s> {
         Some(with_cache!(self, core, cache => core.node_stats(cache, node)))
     }
 
-    /// Walks the cache; see [`slab::SlabAllocator::check`]. Only while no other thread allocates, frees or shrinks: an
-    /// object could be given out twice.
+    /// Walks the cache; see [`slab::SlabAllocator::check`]. Nothing is changed; while other threads use the cache, what is
+    /// told may be wrong.
     ///
     /// # Errors
-    /// The first thing found wrong.
+    /// The first thing found wrong, if no other thread uses the cache.
     pub fn check(&self) -> Result<SlabChecked, SlabCheckError> {
         with_cache!(self, core, cache => core.check(cache))
     }

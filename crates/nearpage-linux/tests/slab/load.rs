@@ -88,7 +88,8 @@ fn come_and_go(cache: &KmemCache<'_>, stop: &AtomicBool) {
     }
 }
 
-/// What a program does from outside: reaps, shrinks, brings memory to the node that has none.
+/// What a program does from outside: reaps, shrinks, brings memory to the node that has none; and looks whether all is in
+/// order, which it cannot know while others work, but must harm nobody.
 fn upkeep(slab: &SlabAllocator<'_>, caches: &[KmemCache<'_>], stop: &AtomicBool) {
     let mut round = 0_u32;
     while !stop.load(Ordering::Relaxed) {
@@ -102,6 +103,7 @@ fn upkeep(slab: &SlabAllocator<'_>, caches: &[KmemCache<'_>], stop: &AtomicBool)
             let _ = slab.refresh_nodes();
             let _ = slab.bring_online(NodeId(0), 1 << 20);
         }
+        let _ = slab.check();
         assert!(slab.slabinfo().lines().count() >= 2);
         thread::sleep(Duration::from_millis(1));
     }

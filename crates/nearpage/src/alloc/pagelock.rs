@@ -70,6 +70,13 @@ impl<'a, 'm, P: Platform> PageLock<'a, 'm, P> {
         self.word
     }
 
+    /// The word while nobody has or wants the lock, of the first page of a block: as long as the block is allocated it is
+    /// that, and not any more when it is free. The words of the other pages say nothing of that.
+    pub fn idle_of_first(&self) -> Option<u32> {
+        let word = self.allocator.frame_word(self.pfn)?;
+        (word.state() == FrameState::Allocated).then(|| word.without_lock().bits())
+    }
+
     /// Whether somebody has locked the page.
     #[inline]
     pub fn is_locked(&self) -> bool {

@@ -31,6 +31,17 @@ pub(super) struct Wanted<'a> {
     pub(super) node: NodeIndex,
     /// The nodes that may be used.
     pub(super) scope: Scope<'a>,
+    /// Of a request that may not fail.
+    pub(super) climbs: Climbs,
+}
+
+/// How often a request that may not fail climbs the ladder.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Climbs {
+    /// Until it has a page.
+    UntilItHas,
+    /// Once: its caller looks elsewhere before it asks again.
+    One,
 }
 
 impl Wanted<'_> {
@@ -83,13 +94,24 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     #[cold]
     #[inline(never)]
     pub(super) fn alloc_scan(&self, request: Request) -> Result<Pfn, AllocError> {
-        let wanted = self.wanted(request)?;
+        self.scan(request, &self.wanted(request)?)
+    }
+
+    /// As [`alloc`](Self::alloc), but a request that may not fail does, after everything was tried once.
+    pub(crate) fn alloc_once(&self, request: Request) -> Result<Pfn, AllocError> {
+        if let Some(pfn) = self.alloc_fast(request) {
+            return Ok(pfn);
+        }
+        self.scan(request, &Wanted { climbs: Climbs::One, ..self.wanted(request)? })
+    }
+
+    fn scan(&self, request: Request, wanted: &Wanted<'_>) -> Result<Pfn, AllocError> {
         let first_zone = self.first_zone_after_fast_path(request);
-        let found = self.zonelist(&wanted).next().and_then(|preferred| {
+        let found = self.zonelist(wanted).next().and_then(|preferred| {
             let flags = first_flags(wanted.gfp, preferred);
-            self.get_page(&wanted, flags, first_zone).ok()
+            self.get_page(wanted, flags, first_zone).ok()
         });
-        found.map_or_else(|| self.alloc_slow(&wanted), Ok)
+        found.map_or_else(|| self.alloc_slow(wanted), Ok)
     }
 
     /// What the fast path did. If storage and tuning move together the trip that it made must not be made
@@ -117,7 +139,8 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             Some(id) => self.node_index(id).ok_or(AllocError::UnknownNode { node: id })?,
             None => self.this_node(),
         };
-        let wanted = Wanted { order, gfp, migratetype, kind, node, scope: Scope::default() };
+        let (scope, climbs) = (Scope::default(), Climbs::UntilItHas);
+        let wanted = Wanted { order, gfp, migratetype, kind, node, scope, climbs };
         if gfp.has(Gfp::THISNODE) && self.zonelist(&wanted).next().is_none() {
             return Err(AllocError::MemorylessNode { node: self.node_id(node), gfp });
         }

@@ -15,7 +15,7 @@
 //! [`ROUNDS_MAX`] rounds, whatever the host says that it freed: Linux has no such bound, but its reclaim is its own.
 
 use super::PageAllocator;
-use super::scan::{FirstZone, Refusals, Wanted};
+use super::scan::{Climbs, FirstZone, Refusals, Wanted};
 use super::stalls::{StallEvents, count};
 use crate::buddy::Force;
 use crate::error::AllocError;
@@ -120,7 +120,7 @@ impl<P: Platform> Ladder<'_, '_, P> {
         let mut step = self.look().and_then(|()| self.compact_early());
         loop {
             step = match step.and_then(|()| self.round()) {
-                Err(End::NoPage) if may_not_fail(self.wanted.gfp) => self.insist(),
+                Err(End::NoPage) if self.wanted.gfp.may_not_fail() => self.insist(),
                 ended => ended,
             };
             if let Err(end) = step {
@@ -348,9 +348,13 @@ impl<P: Platform> Ladder<'_, '_, P> {
         self.look_far(AllocFlags::NO_WATERMARKS.or(AllocFlags::OVER_LIMIT))
     }
 
-    /// A request that may not fail gets a part of the reserves, whatever the limits, and begins anew.
+    /// A request that may not fail gets a part of the reserves, whatever the limits, and begins anew, unless its caller
+    /// does that.
     fn insist(&mut self) -> Result<(), End> {
         self.look_far(AllocFlags::MIN_RESERVE.or(AllocFlags::OVER_LIMIT))?;
+        if self.wanted.climbs == Climbs::One {
+            return Err(End::NoPage);
+        }
         self.allocator.platform.relax();
         self.rounds = 0;
         Ok(())
@@ -397,11 +401,6 @@ fn slow_flags(wanted: &Wanted<'_>) -> AllocFlags {
 /// Whether the request may take the last pages: it helps to free others. Facts 4.4 e.
 fn ignores_watermarks(gfp: Gfp) -> bool {
     gfp.has(Gfp::MEMALLOC) && !gfp.has(Gfp::NOMEMALLOC)
-}
-
-/// Who may not fail must be able to wait.
-fn may_not_fail(gfp: Gfp) -> bool {
-    gfp.has(Gfp::NOFAIL) && gfp.has(Gfp::DIRECT_RECLAIM)
 }
 
 /// Requests that prefer failing to more work, and large ones that more work rarely helps. Facts 4.4 i.

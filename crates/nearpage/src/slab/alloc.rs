@@ -8,7 +8,8 @@ use super::tag::{Tag, mark, owner_in};
 use super::tunables::{BATCH_IDLE, BATCH_MAX};
 use super::{CpuStack, KmemCache, ObjectStorage, SlabAllocator, SlabCpu};
 use crate::alloc::Request;
-use crate::error::AllocError;
+use crate::error::{AllocError, FreeError};
+use crate::frame::FrameState;
 use crate::gfp::Gfp;
 use crate::pcp::{CountedList, Storage};
 use crate::platform::{Access, Platform};
@@ -159,8 +160,37 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         Some(entry)
     }
 
-    /// One object from the lists of a node, without the stacks; from others if it has none.
+    /// One object from the lists of a node, without the stacks; from others if it has none. A request that may not fail
+    /// looks again for objects each time that no pages were found.
     fn alloc_on(
+        &self,
+        cache: &Cache<'m, P>,
+        node: NodeIndex,
+        gfp: Gfp,
+        reason: RemoteReason,
+    ) -> Result<u32, AllocError> {
+        loop {
+            match self.try_alloc_on(cache, node, gfp, reason) {
+                Err(AllocError::OutOfMemory { .. } | AllocError::LimitReached { .. })
+                    if Self::gfp_of_pages(cache, gfp).may_not_fail() =>
+                {
+                    self.gather(cache);
+                }
+                tried => return tried,
+            }
+        }
+    }
+
+    /// Between two tries of a request that may not fail: what others freed meanwhile may stand in stacks, where the next
+    /// try does not look.
+    #[cold]
+    fn gather(&self, cache: &Cache<'m, P>) {
+        // A CPU whose stacks cannot be had keeps them until the next time.
+        let _ = self.shrink_cache(cache);
+        self.pages.platform().relax();
+    }
+
+    fn try_alloc_on(
         &self,
         cache: &Cache<'m, P>,
         node: NodeIndex,
@@ -236,7 +266,7 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
     }
 
     /// Makes a slab of pages of exactly this node; it stands on no list yet. Who may go to other nodes tries no harder here:
-    /// reclaim is for when no node has memory, and a request that may not fail would stay for ever.
+    /// reclaim is for when no node has memory.
     fn grow(&self, cache: &Cache<'m, P>, node: NodeIndex, gfp: Gfp) -> Result<u32, AllocError> {
         let gfp = Self::gfp_of_pages(cache, gfp);
         let gfp = if gfp.has(Gfp::THISNODE) {
@@ -252,7 +282,8 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         Ok(grown?.0)
     }
 
-    /// Makes a slab of pages near a node, with flags of [`gfp_of_pages`](Self::gfp_of_pages); returns whose they are.
+    /// Makes a slab of pages near a node, with flags of [`gfp_of_pages`](Self::gfp_of_pages); returns whose they are. Asks
+    /// once, also for who may not fail: objects may come back before pages do.
     fn new_slab(
         &self,
         cache: &Cache<'m, P>,
@@ -263,7 +294,7 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         let order = geometry.order;
         let colour = cache.node(node).next_colour(geometry.colours);
         let id = self.pages.topology().node(node).id;
-        let pfn = self.pages.alloc(Request { order, gfp, node: Some(id) })?;
+        let pfn = self.pages.alloc_once(Request { order, gfp, node: Some(id) })?;
         let node = self.pages.node_of_block(pfn).unwrap_or(node);
         let slab = self.frames.number(pfn);
         self.mark_frames(slab, order, cache.tag(node), slab);
@@ -279,13 +310,38 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         }
     }
 
-    /// Gives the pages of slabs back, which stand on no list any more.
-    pub(super) fn free_slabs(&self, order: Order, slabs: &[u32]) {
+    /// Gives the pages of slabs of a node back, which stand on no list any more. A refusal is told to the host: somebody
+    /// locked pages, or freed them, that were not theirs. A slab whose page is locked goes back onto its list, to be given
+    /// back another time.
+    pub(super) fn free_slabs(
+        &self,
+        cache: &Cache<'m, P>,
+        node: NodeIndex,
+        order: Order,
+        slabs: &[u32],
+    ) {
+        let mut freed = 0;
         for &slab in slabs {
             self.mark_frames(slab, order, Tag::NONE, 0);
-            // A refusal is told to the host: somebody freed pages that were not theirs.
-            let _ = self.pages.free(self.frames.pfn(slab), order);
+            match self.pages.free(self.frames.pfn(slab), order) {
+                Ok(()) => freed += 1,
+                // Of a page that was unlocked before the reason was looked for, the reason says that it is allocated.
+                Err(
+                    FreeError::Locked { .. }
+                    | FreeError::NotAllocated { state: FrameState::Allocated, .. },
+                ) => self.keep_slab(cache, node, order, slab),
+                Err(_) => {}
+            }
         }
+        NodeEvents::add(&cache.node(node).events.reaped, freed);
+    }
+
+    /// Puts a slab whose objects are all free back onto its list. In front: who takes slabs to give them back takes them
+    /// off the end, and is to come to the others.
+    #[cold]
+    fn keep_slab(&self, cache: &Cache<'m, P>, node: NodeIndex, order: Order, slab: u32) {
+        self.mark_frames(slab, order, cache.tag(node), slab);
+        cache.node(node).lock().add_in_front(&self.codes(self.code_of(cache)), slab);
     }
 
     /// What the frame with this number says of its slab. Of a frame whose slab comes or goes meanwhile, nothing.

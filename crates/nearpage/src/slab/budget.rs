@@ -7,7 +7,7 @@
 
 use super::cache::{Cache, CacheInfo, Registry};
 use super::geometry::Geometry;
-use super::tunables::Tunables;
+use super::tunables::{Tunables, part_for};
 use super::{CpuStack, ObjectStorage, SlabAllocator, SlabCpu, StacksBusy};
 use crate::pcp::CountedList;
 use crate::platform::{Lock, Platform};
@@ -46,8 +46,13 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         let wanted: u64 = wanted.sum();
         let pages = PageCount(wanted.div_ceil(page_bytes as u64));
         let granted = self.pages.share_budget(pages).bytes(self.frames.page_shift).min(wanted);
+        let kept = |part| {
+            let scaled = |info: &CacheInfo| full(info).scaled(part, wanted);
+            self.live_caches().map(|(_, info)| self.bytes_of(&scaled(&info), &info.geometry)).sum()
+        };
+        let part = part_for(granted, wanted, kept);
         for (cache, info) in self.live_caches() {
-            let tunables = full(&info).scaled(granted, wanted);
+            let tunables = full(&info).scaled(part, wanted);
             *cache.info.lock() = Some(CacheInfo { tunables, ..info });
             self.set_tunables(cache, &tunables, &info.geometry);
         }

@@ -228,7 +228,7 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
     /// Empties a cache and gives up its place.
     ///
     /// # Errors
-    /// The cache, and [`LiveObjects`], if somebody still has objects of it.
+    /// The cache, and [`LiveObjects`], if somebody still has objects of it, or has locked pages of it.
     #[expect(clippy::result_large_err, reason = "the handle goes back to its owner")]
     pub fn destroy(&self, cache: KmemCache<'m, P>) -> Result<(), (KmemCache<'m, P>, LiveObjects)> {
         match self.destroy_all(cache.name(), core::slice::from_ref(&cache)) {
@@ -247,7 +247,7 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         let mut registry = self.registry.lock();
         for cache in caches {
             // A CPU that could not be stopped keeps objects, which count as live.
-            let _ = self.shrink_alone(&registry, cache);
+            let _ = self.shrink_alone(&registry, cache.cache);
         }
         let (mut objects, mut slabs) = (0, 0);
         for node in caches.iter().flat_map(|cache| cache.cache.nodes) {
@@ -258,10 +258,17 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         if objects > 0 {
             return Err(LiveObjects { cache: name, objects, slabs });
         }
-        for KmemCache { cache, .. } in caches {
-            // Nobody has objects, so none come back: the slabs that are left are free.
-            self.shrink_nodes(cache);
-            *cache.info.lock() = None;
+        // Nobody has objects, so none come back: the slabs that are left are free, or have locked pages.
+        for cache in caches {
+            self.shrink_nodes(cache.cache);
+        }
+        let nodes = caches.iter().flat_map(|cache| cache.cache.nodes);
+        let slabs = nodes.map(|node| node.look().slabs() as u64).sum();
+        if slabs > 0 {
+            return Err(LiveObjects { cache: name, objects: 0, slabs });
+        }
+        for cache in caches {
+            *cache.cache.info.lock() = None;
         }
         registry.caches -= caches.len();
         let _ = self.deal_out_budget(&mut registry);

@@ -1,15 +1,17 @@
 //! The walker: every object is in exactly one place.
 //!
-//! An object lies in its slab, stands in one stack, or is in somebody's hands. The walker puts what stands in
-//! stacks into the slabs, where a second one of the same object shows, and takes it out again. It takes time by the
-//! number of slabs and may run only while nobody else allocates or frees. Upkeep by other threads waits for it: it goes
-//! over all caches under the registry's lock too.
+//! An object lies in its slab, stands in one stack, or is in somebody's hands. What stands in stacks must not lie in its
+//! slab, which is a look at its bit; and not in a second stack, which is looked for by rounds over all stacks
+//! ([`twice`](super::twice)). The walker changes nothing. It may run while others allocate and free; what they move
+//! meanwhile it may see in two places or in none, which is a false report and harms nobody. It takes time by the number
+//! of slabs, and by the square of what stacks hold.
 
 use core::fmt;
 
 use super::cache::{Cache, CacheInfo};
 use super::descriptor::SlabList;
-use super::lists::{Codes, Lists};
+use super::lists::Lists;
+use super::twice::Lowest;
 use super::{KmemCache, ObjectStorage, SlabAllocator};
 use crate::pcp::CountedList;
 use crate::platform::{Lock, Platform};
@@ -99,12 +101,30 @@ pub enum SlabCheckError {
         /// The CPU.
         cpu: CpuId,
     },
-    /// Of a hardened host: an object is marked as in somebody's hands and is not, or the other way round.
+    /// More objects lie in slabs and stacks than the slabs have.
+    TooMany {
+        /// The cache.
+        cache: &'static str,
+        /// Objects of all slabs.
+        objects: u64,
+        /// What lies in slabs and stacks.
+        found: u64,
+    },
+    /// Of a hardened host: an object is marked as in somebody's hands and is in its slab or in a stack.
     Hands {
         /// The cache.
         cache: &'static str,
         /// The slab.
         slab: Address,
+    },
+    /// Of a hardened host: not as many objects are marked as in somebody's hands as are in no slab and no stack.
+    HandsCount {
+        /// The cache.
+        cache: &'static str,
+        /// Objects that are marked.
+        counted: u64,
+        /// Objects that are nowhere else.
+        found: u64,
     },
 }
 
@@ -117,8 +137,8 @@ impl fmt::Display for SlabCheckError {
 impl core::error::Error for SlabCheckError {}
 
 impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
-    /// Walks over a cache. Only while no other thread allocates, frees or [shrinks](Self::shrink) objects of it: an object
-    /// could be given out twice.
+    /// Walks over a cache. While other threads allocate, free or [shrink](Self::shrink) objects of it, what is told may be
+    /// wrong; nothing is changed.
     ///
     /// # Errors
     /// The first thing that is not in order.
@@ -130,7 +150,8 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         }
     }
 
-    /// Walks over all caches; sums. Only while no other thread uses them, as [`check`](Self::check).
+    /// Walks over all caches; sums. What is told may be wrong while other threads use them, as with
+    /// [`check`](Self::check).
     ///
     /// # Errors
     /// The first thing that is not in order.
@@ -154,30 +175,36 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         cache: &Cache<'m, P>,
         info: &CacheInfo,
     ) -> Result<SlabChecked, SlabCheckError> {
-        let mut checked = SlabChecked::default();
+        let name = info.options.name;
+        let (mut checked, mut in_hands) = (SlabChecked::default(), 0);
         for at in 0..self.node_count() {
-            self.check_node(cache, info, NodeIndex(at as u16), &mut checked)?;
+            in_hands += self.check_node(cache, info, NodeIndex(at as u16), &mut checked)?;
         }
-        let put = self.put_stacks(cache, info, &mut checked);
-        let hands = put.and_then(|()| self.check_hands(cache, info));
-        self.take_stacks_out(cache, info);
-        hands?;
-        let all = checked.slabs * info.geometry.objects as u64;
-        checked.held = all - checked.in_slabs - checked.in_stacks - checked.shared;
+        self.check_stacks(cache, info, &mut checked)?;
+        self.check_twice(cache, info)?;
+        let objects = checked.slabs * info.geometry.objects as u64;
+        let found = checked.in_slabs + checked.in_stacks + checked.shared;
+        let held = objects.checked_sub(found);
+        checked.held = held.ok_or(SlabCheckError::TooMany { cache: name, objects, found })?;
+        if P::HARDENED && in_hands != checked.held {
+            let (counted, found) = (in_hands, checked.held);
+            return Err(SlabCheckError::HandsCount { cache: name, counted, found });
+        }
         Ok(checked)
     }
 
+    /// Walks over the slabs of a node; returns how many of their objects are marked as in somebody's hands.
     fn check_node(
         &self,
         cache: &Cache<'m, P>,
         info: &CacheInfo,
         node: NodeIndex,
         checked: &mut SlabChecked,
-    ) -> Result<(), SlabCheckError> {
+    ) -> Result<u64, SlabCheckError> {
         let name = info.options.name;
         let objects = info.geometry.objects;
         let lists = cache.node(node).look();
-        let mut found = 0;
+        let (mut found, mut in_hands) = (0, 0);
         for (list, slabs, is_right) in lists_of(&lists) {
             let wrong = SlabCheckError::List { cache: name, node, list };
             let mut seen = 0;
@@ -192,6 +219,7 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
                     return Err(wrong);
                 }
                 self.check_frames(cache, info, node, slab, here)?;
+                in_hands += self.check_hands(info, slab, here)?;
                 found += descriptor.free() as u64;
                 seen += 1;
                 next = slabs.after(self.descriptors, slab);
@@ -206,7 +234,7 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         }
         checked.in_slabs += found;
         checked.slabs += lists.slabs() as u64;
-        Ok(())
+        Ok(in_hands)
     }
 
     fn check_frames(
@@ -223,7 +251,8 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
             owner.tag == cache.tag(node) && owner.slab == slab
         };
         let first = self.pages.frame(self.frames.pfn(slab));
-        let is_allocated = first.is_some_and(|frame| frame.word().is_allocated(order));
+        let is_allocated =
+            first.is_some_and(|frame| frame.word().without_lock().is_allocated(order));
         let of_node = self.pages.node_of_block(self.frames.pfn(slab)) == Some(node);
         if is_allocated && of_node && (0..order.pages().0 as u32).all(is_marked) {
             return Ok(());
@@ -231,121 +260,122 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         Err(SlabCheckError::Tag { cache: info.options.name, slab: here })
     }
 
-    /// Puts all that stands in stacks into the slabs.
-    fn put_stacks(
+    /// Of hardened hosts: how many objects of a slab are marked as in somebody's hands; none that lies in the slab may.
+    fn check_hands(
+        &self,
+        info: &CacheInfo,
+        slab: u32,
+        here: Address,
+    ) -> Result<u64, SlabCheckError> {
+        let descriptor = self.descriptors.get(slab);
+        let mut in_hands = 0;
+        for index in 0..info.geometry.objects {
+            if self.is_in_hands(slab, index) == Some(true) {
+                if descriptor.contains(index) {
+                    return Err(SlabCheckError::Hands { cache: info.options.name, slab: here });
+                }
+                in_hands += 1;
+            }
+        }
+        Ok(in_hands)
+    }
+
+    /// Looks at all that stands in stacks, each for itself.
+    fn check_stacks(
         &self,
         cache: &Cache<'m, P>,
         info: &CacheInfo,
         checked: &mut SlabChecked,
     ) -> Result<(), SlabCheckError> {
-        let name = info.options.name;
-        let mut result = Ok(());
         for (stack, cpu) in cache.stacks.iter().zip(self.cpus) {
-            let counts = stack.stack.counts();
-            checked.in_stacks += counts.count as u64;
             if let Some(cpu) = cpu
-                && counts.count > stack.stack.limit()
+                && stack.stack.counts().count > stack.stack.limit()
             {
-                result = result.and(Err(SlabCheckError::OverLimit { cache: name, cpu: cpu.id }));
+                return Err(SlabCheckError::OverLimit { cache: info.options.name, cpu: cpu.id });
             }
         }
-        let mut put = |entry, place| {
-            if result.is_ok() {
-                result = self.put_entry(cache, info, entry, place, &mut checked.foreign);
-            }
-            result.is_ok()
-        };
-        self.each_entry(cache, &mut put);
-        let shared = |node: &&super::node::CacheNode<'m, P>| {
-            let aliens: usize = node.aliens().map(|(_, alien)| alien.lock().entries().len()).sum();
-            (node.look().shared().len() + aliens) as u64
-        };
-        checked.shared = cache.nodes.iter().map(shared).sum();
-        result
+        self.each_entry(cache, &mut |entry, place| {
+            let home = self.check_entry(cache, info, entry)?;
+            let near = match place {
+                StackPlace::Cpu(node) => {
+                    checked.in_stacks += 1;
+                    node
+                }
+                StackPlace::Shared(node) => {
+                    checked.shared += 1;
+                    node
+                }
+                StackPlace::Alien(node) => {
+                    checked.shared += 1;
+                    let (cache, address) = (info.options.name, info.code.address(entry));
+                    let wrong = SlabCheckError::WrongAlien { cache, address };
+                    return if node == home { Ok(()) } else { Err(wrong) };
+                }
+            };
+            checked.foreign += (near != home) as u64;
+            Ok(())
+        })
     }
 
-    fn put_entry(
+    /// Looks at an entry in a stack: it is an object, and neither lies in its slab nor is in somebody's hands. Returns the
+    /// node that it is of.
+    fn check_entry(
         &self,
         cache: &Cache<'m, P>,
         info: &CacheInfo,
         entry: u32,
-        place: StackPlace,
-        foreign: &mut u64,
-    ) -> Result<(), SlabCheckError> {
+    ) -> Result<NodeIndex, SlabCheckError> {
         let (name, address) = (info.options.name, info.code.address(entry));
         let owner = self.owner_of(info.code.frame(entry, self.frames.page_shift).0);
-        let not_an_object = SlabCheckError::NotAnObject { cache: name, address };
-        if !owner.tag.is_slab() || owner.tag.cache() != cache.index {
-            return Err(not_an_object);
+        let is_of_cache = owner.tag.is_slab() && owner.tag.cache() == cache.index;
+        let found = self.codes(info.code).find(&info.geometry, owner.slab, entry);
+        let Some((descriptor, index)) = found.filter(|_| is_of_cache) else {
+            return Err(SlabCheckError::NotAnObject { cache: name, address });
+        };
+        if descriptor.contains(index) {
+            return Err(SlabCheckError::Twice { cache: name, address });
         }
-        match place {
-            StackPlace::Alien(home) if home != owner.tag.node() => {
-                return Err(SlabCheckError::WrongAlien { cache: name, address });
+        if self.is_in_hands(owner.slab, index) == Some(true) {
+            let slab = Address::of(self.frames.pfn(owner.slab), self.frames.page_shift);
+            return Err(SlabCheckError::Hands { cache: name, slab });
+        }
+        Ok(owner.tag.node())
+    }
+
+    /// Looks for an object that stands in two stacks.
+    fn check_twice(&self, cache: &Cache<'m, P>, info: &CacheInfo) -> Result<(), SlabCheckError> {
+        let mut lowest = Lowest::new();
+        loop {
+            self.each_entry(cache, &mut |entry, _| {
+                let (cache, address) = (info.options.name, info.code.address(entry));
+                let twice = SlabCheckError::Twice { cache, address };
+                if lowest.is_second(entry) { Err(twice) } else { Ok(()) }
+            })?;
+            if !lowest.goes_on() {
+                return Ok(());
             }
-            StackPlace::Near(node) if node != owner.tag.node() => *foreign += 1,
-            _ => {}
-        }
-        match self.codes(info.code).find(&info.geometry, owner.slab, entry) {
-            None => Err(not_an_object),
-            Some((descriptor, index)) if descriptor.put(index) => Ok(()),
-            Some(_) => Err(SlabCheckError::Twice { cache: name, address }),
         }
     }
 
-    /// Takes out of the slabs what [`put_stacks`](Self::put_stacks) put there. What stood there twice, or where it
-    /// stopped, is out of order anyway.
-    fn take_stacks_out(&self, cache: &Cache<'m, P>, info: &CacheInfo) {
-        let codes: Codes<'_> = self.codes(info.code);
-        self.each_entry(cache, &mut |entry, _| {
-            let owner = self.owner_of(info.code.frame(entry, self.frames.page_shift).0);
-            if owner.tag.is_slab()
-                && let Some((descriptor, index)) = codes.find(&info.geometry, owner.slab, entry)
-                && descriptor.contains(index)
-            {
-                descriptor.unput(index);
-            }
-            true
-        });
-    }
-
-    /// Calls `each` with every entry in any stack, and where that is, until it says no.
-    fn each_entry(&self, cache: &Cache<'m, P>, each: &mut dyn FnMut(u32, StackPlace) -> bool) {
-        let mut goes_on = true;
+    /// Calls `each` with every entry in any stack, and where that is, until it finds something.
+    fn each_entry(&self, cache: &Cache<'m, P>, each: EachEntry<'_>) -> Result<(), SlabCheckError> {
+        let mut result = Ok(());
         for (stack, cpu) in cache.stacks.iter().zip(self.cpus) {
             let Some(cpu) = cpu else { continue };
             P::Storage::each_entry(&stack.stack, &mut |entry| {
-                goes_on = goes_on && each(entry, StackPlace::Near(cpu.effective()));
+                if result.is_ok() {
+                    result = each(entry, StackPlace::Cpu(cpu.effective()));
+                }
             });
         }
+        result?;
         for (index, node) in self.node_indexes().zip(cache.nodes) {
             for &entry in node.look().shared() {
-                goes_on = goes_on && each(entry, StackPlace::Near(index));
+                each(entry, StackPlace::Shared(index))?;
             }
             for (home, alien) in node.aliens() {
                 for &entry in alien.lock().entries() {
-                    goes_on = goes_on && each(entry, StackPlace::Alien(home));
-                }
-            }
-        }
-    }
-
-    /// Of hardened hosts, while the stacks are in the slabs: what is not there must be in somebody's hands.
-    fn check_hands(&self, cache: &Cache<'m, P>, info: &CacheInfo) -> Result<(), SlabCheckError> {
-        for node in cache.nodes {
-            let lists = node.look();
-            for (_, slabs, _) in lists_of(&lists) {
-                let mut next = slabs.head();
-                while let Some(slab) = next {
-                    let descriptor = self.descriptors.get(slab);
-                    let agrees = |index| match self.is_in_hands(slab, index) {
-                        Some(held) => held != descriptor.contains(index),
-                        None => true,
-                    };
-                    if !(0..info.geometry.objects).all(agrees) {
-                        let slab = Address::of(self.frames.pfn(slab), self.frames.page_shift);
-                        return Err(SlabCheckError::Hands { cache: info.options.name, slab });
-                    }
-                    next = slabs.after(self.descriptors, slab);
+                    each(entry, StackPlace::Alien(home))?;
                 }
             }
         }
@@ -356,11 +386,15 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
 /// Where an entry stands.
 #[derive(Clone, Copy)]
 enum StackPlace {
-    /// In a stack of a CPU that looks to a node, or on the shared stack of a node.
-    Near(NodeIndex),
+    /// In a stack of a CPU that looks to a node.
+    Cpu(NodeIndex),
+    /// On the shared stack of a node.
+    Shared(NodeIndex),
     /// On an alien stack for a node.
     Alien(NodeIndex),
 }
+
+type EachEntry<'e> = &'e mut dyn FnMut(u32, StackPlace) -> Result<(), SlabCheckError>;
 
 type ListRule = fn(u32, u32) -> bool;
 

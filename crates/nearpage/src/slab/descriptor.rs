@@ -104,13 +104,6 @@ impl Descriptor {
         true
     }
 
-    /// Takes object `index` out again. For the walker.
-    pub fn unput(&self, index: u32) {
-        let word = &self.bits[index as usize / 64 % BIT_WORDS];
-        word.store(word.load(Ordering::Relaxed) & !(1 << (index % 64)), Ordering::Relaxed);
-        self.set_free(self.free() - 1);
-    }
-
     /// Whether object `index` lies in the slab.
     pub fn contains(&self, index: u32) -> bool {
         self.bits[index as usize / 64 % BIT_WORDS].load(Ordering::Relaxed) >> (index % 64) & 1 == 1

@@ -156,20 +156,23 @@ impl fmt::Display for CreateError {
 
 impl core::error::Error for CreateError {}
 
-/// A cache still has objects in somebody's hands; it was not destroyed.
+/// A cache still has objects in somebody's hands, or pages that somebody has locked; it was not destroyed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LiveObjects {
     /// The cache.
     pub cache: &'static str,
     /// Objects in somebody's hands, or in stacks of a CPU that could not be stopped.
     pub objects: u64,
-    /// Slabs that they lie in.
+    /// Slabs that they lie in; if there are none, slabs whose pages are locked.
     pub slabs: u64,
 }
 
 impl fmt::Display for LiveObjects {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { cache, objects, slabs } = self;
+        if *objects == 0 {
+            return write!(f, "cache {cache} is not destroyed: {slabs} of its slabs are locked");
+        }
         write!(
             f,
             "cache {cache} is not destroyed: {objects} of its objects in {slabs} slabs are not free"

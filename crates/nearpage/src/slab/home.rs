@@ -4,7 +4,6 @@ use super::cache::Cache;
 use super::entry::EntryCode;
 use super::error::ObjectError;
 use super::lists::Given;
-use super::stats::NodeEvents;
 use super::tunables::BATCH_MAX;
 use super::{ObjectStorage, SlabAllocator};
 use crate::platform::Platform;
@@ -58,8 +57,7 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
     ) {
         let emptied = given.emptied.as_slice();
         if !emptied.is_empty() {
-            NodeEvents::add(&cache.node(node).events.reaped, emptied.len() as u64);
-            self.free_slabs(order, emptied);
+            self.free_slabs(cache, node, order, emptied);
         }
         if !given.strays.as_slice().is_empty() {
             self.give_home(cache, given.strays.as_slice());

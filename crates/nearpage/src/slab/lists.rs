@@ -304,6 +304,12 @@ impl Lists {
         self.objects_free += self.geometry.objects;
     }
 
+    /// Adds a slab all of whose objects lie in it, to be used next.
+    pub fn add_in_front(&mut self, codes: &Codes<'_>, slab: u32) {
+        self.free.push_head(codes.descriptors, slab);
+        self.objects_free += self.geometry.objects;
+    }
+
     /// Takes up to `most` free slabs, a batch at most, off the end of their list: their pages are to be freed.
     pub fn take_free_slabs(
         &mut self,

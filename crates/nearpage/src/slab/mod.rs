@@ -59,6 +59,7 @@ pub mod tag;
 #[cfg(test)]
 mod tests;
 pub mod tunables;
+mod twice;
 
 pub use build::metadata_size;
 pub use bulk::BulkObjectError;

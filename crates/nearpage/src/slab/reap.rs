@@ -9,7 +9,6 @@ use super::alloc::is_touched;
 use super::cache::{Cache, Registry};
 use super::hold::StoppedStacks;
 use super::lists::Few;
-use super::stats::NodeEvents;
 use super::tunables::{ALIEN_MAX, BATCH_MAX, SHARED_MAX, Tunables};
 use super::{CpuStack, KmemCache, ObjectStorage, SlabAllocator, SlabCpu};
 use crate::alloc::{Access, CpuError, PageAllocator};
@@ -17,7 +16,7 @@ use crate::error::{OfflineError, OnlineError, UnknownNode};
 use crate::pcp::CountedList;
 use crate::platform::{Lock, Platform};
 use crate::sync::Ordering;
-use crate::units::{CpuId, NodeId, NodeIndex, Order, PageCount, PfnRange};
+use crate::units::{CpuId, NodeId, NodeIndex, PageCount, PfnRange};
 
 /// Between two rounds of a CPU. `mm/slab.c: REAPTIMEOUT_CPUC`.
 pub const REAP_PERIOD_NS: u64 = 2_000_000_000;
@@ -342,13 +341,7 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         let order = lists.geometry.order;
         drop(lists);
         self.give_home(cache, &shared[..taken]);
-        self.free_reaped(cache, node, order, &emptied);
-    }
-
-    fn free_reaped(&self, cache: &Cache<'m, P>, node: NodeIndex, order: Order, emptied: &Few) {
-        let slabs = emptied.as_slice();
-        NodeEvents::add(&cache.node(node).events.reaped, slabs.len() as u64);
-        self.free_slabs(order, slabs);
+        self.free_slabs(cache, node, order, emptied.as_slice());
     }
 
     /// Brings all free objects of a cache home and gives its free slabs back; returns pages.
@@ -356,6 +349,10 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
     /// # Errors
     /// [`StacksBusy`] of the first CPU whose stacks could not be had; all else went back.
     pub fn shrink(&self, cache: &KmemCache<'m, P>) -> Result<PageCount, StacksBusy> {
+        self.shrink_cache(cache.cache)
+    }
+
+    pub(super) fn shrink_cache(&self, cache: &Cache<'m, P>) -> Result<PageCount, StacksBusy> {
         self.shrink_alone(&self.registry.lock(), cache)
     }
 
@@ -363,20 +360,20 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
     pub(super) fn shrink_alone(
         &self,
         _registry: &Registry,
-        cache: &KmemCache<'m, P>,
+        cache: &Cache<'m, P>,
     ) -> Result<PageCount, StacksBusy> {
         let stopped = self.each_cpu(|cpu| {
-            let stack = &cache.cache.stacks[cpu.id.0 as usize];
+            let stack = &cache.stacks[cpu.id.0 as usize];
             if stack.stack.counts().count == 0 {
                 return Ok(());
             }
             self.with_stopped(cpu, |on, other, stack| {
-                if other.index == cache.cache.index {
+                if other.index == cache.index {
                     self.flush_stack(on, other, stack, u32::MAX);
                 }
             })
         });
-        let pages = self.shrink_nodes(cache.cache);
+        let pages = self.shrink_nodes(cache);
         stopped.map(|()| pages)
     }
 
@@ -411,7 +408,7 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
                 break;
             }
             left -= emptied.as_slice().len();
-            self.free_reaped(cache, node, order, &emptied);
+            self.free_slabs(cache, node, order, emptied.as_slice());
         }
         cache.node(node).events.reaped.load(Ordering::Relaxed) - before
     }

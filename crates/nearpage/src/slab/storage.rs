@@ -33,7 +33,8 @@ pub trait ObjectStorage: Storage {
     /// As [`Storage::pop_cold`]: the oldest entries.
     fn pop_oldest(&self, on: &Self::OnCpu<'_>, stack: &Self::Stack<'_>, out: &mut [u32]) -> usize;
 
-    /// Calls `each` for every entry, hottest first. Only while nobody uses the stack.
+    /// Calls `each` for every entry, hottest first. While others use the stack, some may be missing or told that are not
+    /// there any more.
     fn each_entry(stack: &Self::Stack<'_>, each: &mut dyn FnMut(u32));
 
     /// As [`Storage::stop`].

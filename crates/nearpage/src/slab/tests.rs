@@ -545,6 +545,51 @@ fn a_flush_that_a_change_of_nodes_overtook_moves_nothing() {
 }
 
 #[test]
+fn the_walker_changes_nothing_whatever_it_finds() {
+    one_node().run_slab(SlabConfig::default(), |slab| {
+        let cache = cache64(slab);
+        let [kept, freed] = take(slab, &cache, 2)[..] else { unreachable!("two were asked for") };
+        slab.free(&cache, freed).unwrap();
+        slab.shrink(&cache).unwrap();
+        // Now it lies in its slab, and stands in a stack.
+        slab.free(&cache, freed).unwrap();
+        let twice = SlabCheckError::Twice { cache: "test-64", address: freed };
+        assert_eq!(slab.check(&cache), Err(twice));
+        assert_eq!(slab.check(&cache), Err(twice), "as it was before");
+        slab.shrink(&cache).unwrap();
+        assert_eq!((misuses(slab), slab.check(&cache).unwrap().held), (1, 1));
+        slab.free(&cache, kept).unwrap();
+        slab.destroy(cache).unwrap();
+    });
+}
+
+#[test]
+fn a_slab_whose_page_somebody_locked_stays_until_it_is_unlocked() {
+    one_node().run_slab(SlabConfig::default(), |slab| {
+        let cache = slab.create(CacheOptions::new("page", 4096)).unwrap();
+        let objects = take(slab, &cache, 100);
+        let pfn = objects[40].pfn(12);
+        slab.pages().lock_page(pfn).unwrap();
+        give(slab, &cache, objects);
+        assert!(slab.shrink(&cache).unwrap() > PageCount(90));
+        let checked = slab.check(&cache).unwrap();
+        assert_eq!((checked.slabs, checked.held), (1, 0));
+        assert!(misuses(slab) > 0);
+        let (cache, live) = slab.destroy(cache).unwrap_err();
+        assert_eq!((live.objects, live.slabs), (0, 1));
+        assert!(live.to_string().ends_with("1 of its slabs are locked"), "{live}");
+        // It is used like any other.
+        let objects = take(slab, &cache, 1);
+        assert_eq!(objects[0].pfn(12), pfn);
+        give(slab, &cache, objects);
+        slab.pages().unlock_page(pfn).unwrap();
+        slab.destroy(cache).unwrap();
+        slab.pages().drain_all().unwrap();
+        assert_eq!(slab.pages().check().unwrap().allocated, PageCount(0));
+    });
+}
+
+#[test]
 fn addresses_of_slabs_that_go_meanwhile_are_nobodys() {
     one_node().run_slab(SlabConfig::default(), |slab| {
         let cache = cache64(slab);
@@ -679,6 +724,39 @@ fn nobody_waits_for_a_full_node_while_another_has_room() {
 }
 
 #[test]
+fn who_may_not_fail_gets_the_objects_that_there_are() {
+    TestMachine::new().node(0, 4096, &[0, 1]).run_slab(SlabConfig::default(), |slab| {
+        let cache = cache64(slab);
+        run_on(slab, 1);
+        let mut objects = take(slab, &cache, cache.geometry().objects as usize);
+        let kept = objects.pop().unwrap();
+        give(slab, &cache, objects);
+        let checked = slab.check(&cache).unwrap();
+        assert_eq!((checked.in_slabs, checked.slabs), (0, 1), "all stand in the stack of CPU 1");
+        run_on(slab, 0);
+        let pages = slab.pages();
+        let page = |gfp| pages.alloc(crate::alloc::Request::new(Order(0), gfp));
+        // To the last page.
+        while page(Gfp::KERNEL.or(Gfp::MEMALLOC)).is_ok() {}
+        for gfp in [Gfp::NOFAIL, Gfp::NOFAIL.or(Gfp::THISNODE)] {
+            let object = slab.alloc_node(&cache, Gfp::KERNEL.or(gfp), NodeId(0)).unwrap();
+            assert_eq!(object.pfn(12), kept.pfn(12));
+            // All go to the stack of CPU 1 again.
+            let mut others = vec![object];
+            others.extend(
+                (1..cache.geometry().objects - 1).map(|_| slab.alloc(&cache, Gfp::NOWAIT).unwrap()),
+            );
+            run_on(slab, 1);
+            give(slab, &cache, others);
+            assert_eq!(slab.check(&cache).unwrap().in_slabs, 0);
+            run_on(slab, 0);
+        }
+        give(slab, &cache, vec![kept]);
+        slab.destroy(cache).unwrap();
+    });
+}
+
+#[test]
 fn an_object_of_one_node_alone_is_of_that_node_though_the_thread_moves() {
     let machine = TestMachine::new().node(0, 16_384, &[0]).node(1, 16_384, &[1]);
     machine.run_slab(SlabConfig::default(), |slab| {
@@ -783,6 +861,29 @@ fn stacks_keep_within_the_budget() {
         slab.pages().set_settings(settings).unwrap();
         slab.reap_cpu(CpuId(0)).unwrap();
         assert_eq!(slab.stack_bytes_max(), unbounded);
+    });
+}
+
+#[test]
+fn a_small_budget_is_dealt_out_over_many_caches() {
+    let machine =
+        (0..4).fold(TestMachine::new(), |machine, node| machine.node(node, 16_384, &[node]));
+    machine.run_slab(SlabConfig::default(), |slab| {
+        let sizes = (0..19).map(|at| [8, 32, 64, 192, 256, 1024, 2048, 8192][at % 8]);
+        let caches: Vec<_> = sizes
+            .map(|size| slab.create(CacheOptions::new("one of many", size)).unwrap())
+            .collect();
+        let settings = slab.pages().settings();
+        for kbytes in [64, 100, 1000] {
+            let pageset_budget_kbytes = Some(kbytes);
+            let settings = crate::watermark::Settings { pageset_budget_kbytes, ..settings };
+            slab.pages().set_settings(settings).unwrap();
+            slab.apply_budget().unwrap();
+            // Whole pages of half of it.
+            let (most, room) = (slab.stack_bytes_max(), kbytes * 1024 / 2 / 4096 * 4096);
+            assert!(most <= room && most > room * 3 / 4, "{kbytes} kB: {most} of {room}");
+        }
+        caches.into_iter().for_each(|cache| slab.destroy(cache).unwrap());
     });
 }
 

@@ -83,6 +83,25 @@ impl Tunables {
     }
 }
 
+/// The part of `whole` that all tunables are to be [scaled](Tunables::scaled) by, so that they keep as much as there is
+/// room for and no more: more than `room`, since each limit is rounded down for itself. `kept` says what they keep if
+/// scaled by a part.
+pub fn part_for(room: u64, whole: u64, kept: impl Fn(u64) -> u64) -> u64 {
+    if room >= whole {
+        return whole;
+    }
+    let (mut fits, mut too_much) = (room, whole);
+    while too_much - fits > 1 {
+        let middle = fits.midpoint(too_much);
+        if kept(middle) <= room {
+            fits = middle;
+        } else {
+            too_much = middle;
+        }
+    }
+    fits
+}
+
 const fn batch_of(limit: u32) -> u32 {
     limit.div_ceil(2)
 }

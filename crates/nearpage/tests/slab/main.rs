@@ -20,7 +20,7 @@ use nearpage::alloc::{Access, Request};
 use nearpage::error::OfflineError;
 use nearpage::gfp::Gfp;
 use nearpage::slab::geometry::Descriptors;
-use nearpage::slab::tunables::Tunables;
+use nearpage::slab::tunables::{Tunables, part_for};
 use nearpage::slab::{
     CacheOptions, KmemCache, LocalNode, ObjectError, REAP_PERIOD_NS, SizeClasses, SlabAllocator,
     SlabConfig,
@@ -261,18 +261,24 @@ impl<'a, 's, 'm, const H: bool> Pair<'a, 's, 'm, H> {
         let (cpus, nodes) = (self.machine.cpus.len(), self.ids.len());
         let on = self.machine.cpus_on();
         let full = |size| Tunables::of(size, cpus, nodes, 4096);
-        let bytes = |size: u32| full(size).most_kept(on, nodes as u64) * size as u64;
+        let kept =
+            |tunables: Tunables, size: u32| tunables.most_kept(on, nodes as u64) * size as u64;
+        let bytes = |size: u32| kept(full(size), size);
         let own = self.caches.iter().filter_map(|(handle, model)| {
             matches!(handle, Handle::Own(_)).then_some(model.geometry.size)
         });
         let classes = self.classes.iter().flat_map(|classes| classes.caches());
         let sizes = own.chain(classes.map(|cache| cache.geometry().size));
-        let wanted: u64 = sizes.map(bytes).sum();
+        let sizes: Vec<u32> = sizes.collect();
+        let wanted: u64 = sizes.iter().map(|&size| bytes(size)).sum();
         let pages = wanted.div_ceil(4096);
         let share = self.budget_kbytes.map_or(pages, |kbytes| pages.min(kbytes / 4 / 2));
         let granted = (share * 4096).min(wanted);
+        let part = part_for(granted, wanted, |part| {
+            sizes.iter().map(|&size| kept(full(size).scaled(part, wanted), size)).sum()
+        });
         for (_, model) in &mut self.caches {
-            let tunables = full(model.geometry.size).scaled(granted, wanted);
+            let tunables = full(model.geometry.size).scaled(part, wanted);
             model.set_limits(&self.machine, tunables);
         }
     }
