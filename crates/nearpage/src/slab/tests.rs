@@ -869,10 +869,12 @@ fn a_small_budget_is_dealt_out_over_many_caches() {
     let machine =
         (0..4).fold(TestMachine::new(), |machine, node| machine.node(node, 16_384, &[node]));
     machine.run_slab(SlabConfig::default(), |slab| {
-        let sizes = (0..19).map(|at| [8, 32, 64, 192, 256, 1024, 2048, 8192][at % 8]);
-        let caches: Vec<_> = sizes
-            .map(|size| slab.create(CacheOptions::new("one of many", size)).unwrap())
+        let sizes = [8, 32, 64, 192, 256, 1024, 2048, 8192];
+        let names = "abcdefghijklmnopqrs".split_inclusive(char::is_alphabetic);
+        let caches: Vec<_> = (names.zip(sizes.into_iter().cycle()))
+            .map(|(name, size)| slab.create(CacheOptions::new(name, size)).unwrap())
             .collect();
+        assert_eq!(caches.len(), 19);
         let settings = slab.pages().settings();
         for kbytes in [64, 100, 1000] {
             let pageset_budget_kbytes = Some(kbytes);
