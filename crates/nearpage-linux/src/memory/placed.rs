@@ -54,7 +54,7 @@ impl Memory {
     }
 
     /// Allocates up to `out.len()` single pages where a policy and a cpuset say; see
-    /// [`PageAllocator::alloc_bulk_with`].
+    /// [`PageAllocator::alloc_bulk_with`](nearpage::alloc::PageAllocator::alloc_bulk_with).
     ///
     /// # Errors
     /// [`AllocError`] if not even one page could be had.

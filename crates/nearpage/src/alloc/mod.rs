@@ -1,6 +1,6 @@
 //! The entry: allocate and free.
 //!
-//! In call order: [`fast`](self::fast) is the whole life of a page while its CPU's pageset has pages and
+//! In call order: [`fast`] is the whole life of a page while its CPU's pageset has pages and
 //! the zone has room; [`refill`] and [`drain`] move pages between a pageset and its zone; [`scan`] walks
 //! the zonelist, with the [`hints`] of its cache; [`placed`] is what has a policy or a cpuset; [`slow`] is the
 //! ladder when nothing was found, of which [`stalls`] counts the steps, [`balance`] what reclaim and it agree on; [`bulk`] is many pages at once;

@@ -14,10 +14,10 @@
 //! **Words.** An *entry* is the 32-bit number of an object ([`entry`]). A frame's *tag* says of which cache and
 //! node it is ([`tag`]). The *effective node* of a CPU is the nearest node with memory (`numa_mem_id`).
 //!
-//! **Allocation**: this CPU's stack gives an entry, which becomes an address by arithmetic ([`alloc`](self::alloc)).
+//! **Allocation**: this CPU's stack gives an entry, which becomes an address by arithmetic ([`alloc`]).
 //! An empty stack takes a batch from the shared stack of the CPU's effective node, else from its slabs, else from
 //! a new slab of exactly that node. Only where that node has no memory left, one object comes from elsewhere.
-//! **Free**: the tag of the frame must be that of this CPU's stack, which is then pushed to ([`free`](self::free)).
+//! **Free**: the tag of the frame must be that of this CPU's stack, which is then pushed to ([`free`]).
 //! A full stack gives its oldest batch to the shared stack, or to the slabs. An object of another node goes onto an
 //! alien stack, and home when that is full.
 //!
