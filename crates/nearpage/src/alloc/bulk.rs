@@ -243,7 +243,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         1 + self.pop_many(on, pageset, wanted.migratetype, list, &mut out[1..])
     }
 
-    /// Copies more than a few pages from the pageset.
+    /// Copies pages from the pageset, a call away from who asks for a few.
     #[inline(never)]
     fn pop_many(
         &self,

@@ -199,8 +199,13 @@ impl Tuning {
         self.high_min != self.high_max
     }
 
+    /// `high` within its bounds, which may have changed since it was set.
+    fn clamped_high(&self) -> PageCount {
+        self.high.min(self.high_max).max(self.high_min)
+    }
+
     pub(super) fn clamp_high(&mut self) -> PageCount {
-        self.high = self.high.min(self.high_max).max(self.high_min);
+        self.high = self.clamped_high();
         self.high
     }
 

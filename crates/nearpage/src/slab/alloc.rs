@@ -139,8 +139,8 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         }
         drop(lists);
         // Else the CPU waits for the objects' lines one by one as they are written to, and for none of them here.
-        let code = self.code_of(cache);
-        got.iter().rev().for_each(|&entry| self.pages.platform().prefetch(code.address(entry)));
+        let prefetch = |&entry| self.pages.platform().prefetch(codes.entries.address(entry));
+        got.iter().rev().for_each(prefetch);
         let (&entry, rest) = got.split_last()?;
         stack.refilled.store(1, Ordering::Relaxed);
         let events = self.events_of(cache, cpu.id)?;

@@ -55,9 +55,8 @@ impl Tuning {
 
     /// Whether a refill gives `lacking` single pages or more, of a zone with `room` for whatever it takes.
     pub fn refills_for(&self, rules: &PcpRules, lacking: u64, room: PageCount) -> bool {
-        let high = self.high.min(self.high_max).max(self.high_min);
         lacking <= self.whole_units(rules, self.batch.0)
-            && self.batch <= high
+            && self.batch <= self.clamped_high()
             && self.hold_max(rules) <= room
     }
 
