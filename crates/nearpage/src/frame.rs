@@ -24,11 +24,11 @@
 //! a larger block and pages that a refill took from one keep what their word held before. Only heads
 //! of free blocks and allocated blocks are exact. This keeps a refill from touching each frame.
 
+mod loose;
 pub mod section;
 
-pub use section::{
-    LooseMap, Section, SectionFrames, SectionLists, SectionMap, SectionRun, ZoneFrames,
-};
+pub use loose::{Filled, LooseMap};
+pub use section::{Section, SectionFrames, SectionLists, SectionMap, SectionRun, ZoneFrames};
 
 use crate::sync::{AtomicU32, Ordering};
 use crate::units::{Order, ZoneIndex};

@@ -307,6 +307,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
                 return 0;
             }
             let most_runs = Runs::MOST as u32;
+            guard.buddy().serve(self.platform.storage().current_cpu());
             let taken = guard.buddy().take(
                 *zone.frames(),
                 wanted.trip(AllocFlags::default()).block(),

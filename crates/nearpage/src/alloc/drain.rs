@@ -180,7 +180,6 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             for &number in &chunk[..got] {
                 self.platform.touch_page(frames.pfn(number), Access::Write);
             }
-            guard.buddy().serve(pageset.owner().cpu);
             guard.buddy().free_batch(frames, &chunk[..got], order);
             blocks_left -= got as u64;
             moved += (got as u64) << order.0;

@@ -89,6 +89,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             if blocks == 0 {
                 return 0;
             }
+            guard.buddy().serve(self.platform.storage().current_cpu());
             let taken = guard.buddy().take_pageblocks(
                 *zone.frames(),
                 wanted.migratetype,

@@ -434,6 +434,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
                 return None;
             }
             self.platform.touch(zone.published_line(), Access::Write);
+            guard.buddy().serve(self.platform.storage().current_cpu());
             let number = take_block(guard.buddy(), *zone.frames(), wanted.trip(flags))?;
             guard.note_moved(wanted.order.pages().0);
             number

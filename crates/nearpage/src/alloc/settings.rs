@@ -300,7 +300,8 @@ mod tests {
             let request = Request::new(Order(0), Gfp::KERNEL);
             let pages: std_alloc::vec::Vec<_> =
                 (0..20_000).map(|_| allocator.alloc(request).unwrap()).collect();
-            pages.iter().for_each(|&page| allocator.free(page, Order(0)).unwrap());
+            // Few enough that the CPU does not take itself for one that only frees.
+            pages[..5000].iter().for_each(|&page| allocator.free(page, Order(0)).unwrap());
             let cached = || allocator.totals().cached_pages;
             let budget = PageCount(2048);
             assert!(cached() > budget, "{:?}", cached());

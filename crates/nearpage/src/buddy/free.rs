@@ -7,7 +7,6 @@
 //! freed as the largest aligned blocks that they make up, in the same order, and each list is the
 //! same to the last place. Pageblocks are not exceeded: their types may differ.
 
-use super::loose::LONG_RUN;
 use super::{Buddy, Merging, Placement, counted_pages, frame_count};
 use crate::frame::{FrameState, ListEnd, Migratetype, SectionFrames, ZoneFrames};
 use crate::units::{MAX_ORDER, Order, PAGEBLOCK_ORDER, Pfn};
@@ -64,23 +63,49 @@ impl Buddy {
     /// As [`free`](Self::free), and if the order is above [`PAGEBLOCK_ORDER`].
     pub fn free_batch(&mut self, frames: ZoneFrames<'_>, numbers: &[u32], order: Order) {
         assert!(order <= PAGEBLOCK_ORDER);
-        let step = frame_count(order);
+        if self.merging == Merging::Deferred && order == Order(0) {
+            return self.loosen_batch(frames, numbers);
+        }
         let mut rest = numbers;
         while let Some(&first) = rest.first() {
-            let run = run_length(rest, step);
-            if self.merging == Merging::Deferred && order == Order(0) && run < LONG_RUN {
-                rest[..run].iter().for_each(|&number| self.loosen(frames, number));
-            } else if run == 1 {
+            let run = run_length(rest, frame_count(order));
+            if run == 1 {
                 if let Some(&ahead) = rest.get(LOAD_AHEAD) {
                     core::hint::black_box(frames.frame(ahead).word());
                 }
                 self.merge(frames, first, order, Placement::Usual);
-            } else if first < rest[1] {
-                self.free_run(frames, first, run as u32 * step);
             } else {
-                self.free_run_downward(frames, first + step, run as u32 * step);
+                self.free_numbers(frames, &rest[..run], order);
             }
             rest = &rest[run..];
+        }
+    }
+
+    /// Gives single pages back without merging them.
+    fn loosen_batch(&mut self, frames: ZoneFrames<'_>, numbers: &[u32]) {
+        let mut rest = numbers;
+        while let Some((&first, others)) = rest.split_first() {
+            // One up or one down.
+            if others.first().is_some_and(|next| next.wrapping_sub(first).wrapping_add(1) & !2 == 0)
+            {
+                let run = run_length(rest, 1);
+                self.loosen_run(frames, &rest[..run]);
+                rest = &rest[run..];
+            } else {
+                self.loosen(frames, first);
+                rest = others;
+            }
+        }
+    }
+
+    /// Gives back two or more blocks that adjoin, all upward or all downward.
+    pub(super) fn free_numbers(&mut self, frames: ZoneFrames<'_>, numbers: &[u32], order: Order) {
+        let step = frame_count(order);
+        let (first, blocks) = (numbers[0], numbers.len() as u32);
+        if first < numbers[1] {
+            self.free_run(frames, first, blocks * step);
+        } else {
+            self.free_run_downward(frames, first + step, blocks * step);
         }
     }
 

@@ -10,9 +10,10 @@
 //!   pageblock, until there is a block; before another migratetype is asked, all of them are.
 //!
 //! **Lanes.** Frames of pages that adjoin share lines, so CPUs that take pages of one pageblock take its lines from each
-//! other, at every allocation and free. Therefore a pageblock is listed in the lane of the CPU whose pageset gave its
-//! first loose page back, and a refill looks in its own CPU's lane first. From another lane it takes the pageblock over.
-//! Two threads that free and allocate at random then keep to their own pageblocks.
+//! other, at every allocation and free. Therefore a pageblock is in the lane of the CPU that took pages of it last, and
+//! a CPU looks in its own lane first; from another lane it takes the pageblock over. Who gives pages back does not
+//! matter: a few pages in another CPU's cache would move the pageblock away from who has the others. Two threads that
+//! allocate and free at random then keep to their own pageblocks.
 //!
 //! Invariants: the bit of a page is set if and only if it is loose; a pageblock is on the list of its
 //! migratetype, in one lane, if and only if it has a bit set, and then does not change its type. Loose pages count as
@@ -22,7 +23,7 @@
 
 use super::take::first_order_from;
 use super::{BlockRequest, Buddy, Placement, frame_count};
-use crate::frame::{FrameState, ListEnd, LooseMap, Migratetype, NO_FRAME, ZoneFrames};
+use crate::frame::{Filled, FrameState, ListEnd, LooseMap, Migratetype, NO_FRAME, ZoneFrames};
 use crate::units::{CpuId, Order, PAGEBLOCK_ORDER};
 
 /// When a single page that comes back is merged with its buddies.
@@ -34,9 +35,6 @@ pub enum Merging {
     Deferred,
 }
 
-/// Adjoining pages of a batch that are freed as blocks at once: merging a run costs next to nothing.
-pub(super) const LONG_RUN: usize = 32;
-
 /// Lanes of a migratetype; CPUs whose ids differ by a multiple of it share one.
 const LANES: usize = 8;
 
@@ -46,7 +44,7 @@ pub(super) struct Loose {
     /// pageblock, so that the first frame has no number.
     heads: [[u32; LANES]; Migratetype::PCP_COUNT],
     pages: [u32; Migratetype::PCP_COUNT],
-    /// The lane of the CPU whose pageset was served last.
+    /// The lane of the CPU that takes now, or took last.
     lane: usize,
 }
 
@@ -75,15 +73,15 @@ impl Loose {
         lanes.map(|lane| (heads[lane], lane)).find(|(head, _)| *head != NO_FRAME)
     }
 
-    /// Puts a pageblock, whose last frame is `last`, at the head of the list of its type, in the lane at hand.
+    /// Puts a pageblock, whose last frame is `last`, at the head of the list of its type, in its lane.
     fn list(
         &mut self,
         frames: ZoneFrames<'_>,
-        map: &LooseMap,
+        map: LooseMap<'_>,
         last: u32,
         migratetype: Migratetype,
     ) {
-        let head = &mut self.heads[migratetype.index()][self.lane];
+        let head = &mut self.heads[migratetype.index()][map.lane()];
         map.set_link(ListEnd::Head, *head);
         map.set_link(ListEnd::Tail, NO_FRAME);
         if *head != NO_FRAME {
@@ -96,7 +94,7 @@ impl Loose {
     fn unlist(
         &mut self,
         frames: ZoneFrames<'_>,
-        map: &LooseMap,
+        map: LooseMap<'_>,
         last: u32,
         migratetype: Migratetype,
     ) {
@@ -135,12 +133,18 @@ impl Loose {
 
 /// The map of the pageblock whose last frame is `last`.
 #[inline]
-fn map_of<'m>(frames: ZoneFrames<'m>, last: u32) -> &'m LooseMap {
+fn map_of<'m>(frames: ZoneFrames<'m>, last: u32) -> LooseMap<'m> {
     let (home, at) = frames.section(last);
     home.loose(at)
 }
 
 const PAGEBLOCK_FRAMES: u32 = frame_count(PAGEBLOCK_ORDER);
+
+/// The last frame of the pageblock that frame `number` is of.
+#[inline]
+const fn last_of(number: u32) -> u32 {
+    number | (PAGEBLOCK_FRAMES - 1)
+}
 
 /// The frame number of a page of the pageblock whose last frame is `last`.
 #[inline]
@@ -149,40 +153,96 @@ const fn page_of(last: u32, page: u32) -> u32 {
 }
 
 impl Buddy {
-    /// From now on loose pages are those of this CPU's lane first: its pageset is filled or drained.
+    /// From now on it is this CPU that takes: loose pages are those of its lane first.
     pub fn serve(&mut self, cpu: CpuId) {
         self.loose.lane = cpu.0 as usize % LANES;
     }
 
+    /// Puts the pageblocks of `pages` pages, which are taken from a larger block, into the lane at hand.
+    pub(super) fn move_to_lane(&self, frames: ZoneFrames<'_>, first: u32, pages: u32) {
+        if self.merging == Merging::AtOnce {
+            return;
+        }
+        for pageblock in first / PAGEBLOCK_FRAMES..=(first + pages - 1) / PAGEBLOCK_FRAMES {
+            let map = map_of(frames, last_of(pageblock * PAGEBLOCK_FRAMES));
+            if map.lane() != self.loose.lane && map.is_empty() {
+                map.set_lane(self.loose.lane);
+            }
+        }
+    }
+
     /// Gives a single page back without merging it; merges it if its pageblock has no map of its own: it is
     /// isolated, reserved, or shared by zones.
-    #[inline]
+    #[inline(always)]
     pub(super) fn loosen(&mut self, frames: ZoneFrames<'_>, number: u32) {
-        let (home, at) = frames.section(number);
-        let migratetype = home.pageblock(at);
-        let index = migratetype.index();
-        if index >= Migratetype::PCP_COUNT || home.is_pageblock_shared(at) {
+        let Some((migratetype, map)) = frames.loose_home(number) else {
             return self.free(frames, number, Order(0), Placement::Usual);
-        }
+        };
         // The word's line may be in another CPU's cache by now; that the page was in use, its free has tested.
-        debug_assert!(home.frame(at).word().state() != FrameState::Free, "freed twice");
-        self.free_pages += 1;
-        self.loose.pages[index] += 1;
-        let map = home.loose(at);
-        let last = number + (PAGEBLOCK_FRAMES - 1 - at % PAGEBLOCK_FRAMES);
-        match map.insert(at) {
-            1 => {
-                self.loose.list(frames, map, last, migratetype);
+        debug_assert!(frames.word(number).get().state() != FrameState::Free, "freed twice");
+        let filled = map.insert(number);
+        self.note_loose(frames, map, number, 1, migratetype, filled);
+    }
+
+    /// Gives two or more single pages back that adjoin, all upward or all downward: as if each came alone.
+    pub(super) fn loosen_run(&mut self, frames: ZoneFrames<'_>, numbers: &[u32]) {
+        let mut rest = numbers;
+        while let Some(&first) = rest.first() {
+            let is_up = rest.get(1).is_none_or(|&next| next > first);
+            let in_pageblock = first % PAGEBLOCK_FRAMES;
+            let room = if is_up { PAGEBLOCK_FRAMES - in_pageblock } else { in_pageblock + 1 };
+            let (part, others) = rest.split_at(rest.len().min(room as usize));
+            let pages = part.len() as u32;
+            let lowest = if is_up { first } else { first + 1 - pages };
+            match frames.loose_home(lowest) {
+                Some((_, map)) if pages == PAGEBLOCK_FRAMES => {
+                    assert!(map.is_empty(), "freed twice");
+                    self.free(frames, lowest, PAGEBLOCK_ORDER, Placement::Usual);
+                }
+                Some((migratetype, map)) => {
+                    let filled = map.insert_run(lowest, pages);
+                    self.note_loose(frames, map, lowest, pages, migratetype, filled);
+                }
+                None if pages == 1 => self.free(frames, first, Order(0), Placement::Usual),
+                None => self.free_numbers(frames, part, Order(0)),
             }
-            PAGEBLOCK_FRAMES => {
-                map.clear();
-                self.loose.unlist(frames, map, last, migratetype);
-                self.forget_loose(migratetype, PAGEBLOCK_FRAMES);
-                let first = number - at % PAGEBLOCK_FRAMES;
-                self.free(frames, first, PAGEBLOCK_ORDER, Placement::Usual);
-            }
-            _ => {}
+            rest = others;
         }
+    }
+
+    /// Books pages of a pageblock as loose that are in its map now.
+    #[inline(always)]
+    fn note_loose(
+        &mut self,
+        frames: ZoneFrames<'_>,
+        map: LooseMap<'_>,
+        number: u32,
+        pages: u32,
+        migratetype: Migratetype,
+        filled: Filled,
+    ) {
+        self.free_pages += pages as u64;
+        self.loose.pages[migratetype.index()] += pages;
+        match filled {
+            Filled::More => {}
+            Filled::First => self.loose.list(frames, map, last_of(number), migratetype),
+            Filled::All => self.merge_loose(frames, map, last_of(number), migratetype),
+        }
+    }
+
+    /// Frees a pageblock, whose last frame is `last` and whose pages are all loose, as one block.
+    #[inline(never)]
+    fn merge_loose(
+        &mut self,
+        frames: ZoneFrames<'_>,
+        map: LooseMap<'_>,
+        last: u32,
+        migratetype: Migratetype,
+    ) {
+        map.clear();
+        self.loose.unlist(frames, map, last, migratetype);
+        self.forget_loose(migratetype, PAGEBLOCK_FRAMES);
+        self.free(frames, page_of(last, 0), PAGEBLOCK_ORDER, Placement::Usual);
     }
 
     /// Takes up to `pages` loose pages of a type: `sink(first, n)` gets adjoining ones, at most
@@ -203,9 +263,10 @@ impl Buddy {
             sink(page_of(last, page), run);
             taken += run;
             runs += 1;
-            let is_gone = map.len() == 0;
+            let is_gone = map.is_empty();
             if is_gone || lane != self.loose.lane {
                 self.loose.unlist(frames, map, last, migratetype);
+                map.set_lane(self.loose.lane);
             }
             if !is_gone && lane != self.loose.lane {
                 self.loose.list(frames, map, last, migratetype);
@@ -263,7 +324,7 @@ impl Buddy {
     pub(super) fn settle_pageblock(&mut self, frames: ZoneFrames<'_>, first: u32) {
         let (home, at) = frames.section(first);
         let (map, migratetype) = (home.loose(at), home.pageblock(at));
-        if home.is_pageblock_shared(at) || map.len() == 0 {
+        if home.is_pageblock_shared(at) || map.is_empty() {
             return;
         }
         self.loose.unlist(frames, map, first + PAGEBLOCK_FRAMES - 1, migratetype);
@@ -336,6 +397,12 @@ mod tests {
                 } else {
                     self.buddy.free(self.frames, first, order, Placement::Usual);
                 }
+            }
+            // Runs, upward or downward.
+            match random.below(3) {
+                0 => numbers.sort_unstable(),
+                1 => numbers.sort_unstable_by(|one, other| other.cmp(one)),
+                _ => {}
             }
             self.buddy.free_batch(self.frames, &numbers, Order(0));
         }
@@ -438,6 +505,40 @@ mod tests {
     }
 
     /// A block is found although all its pages came back loose.
+    /// Who gives the first page of a pageblock back does not get the others.
+    #[test]
+    fn a_pageblock_stays_with_the_cpu_that_took_its_pages() {
+        with_buddy(|held| {
+            let take = |held: &mut Held<'_>, cpu, pages| {
+                let mut taken = Vec::new();
+                held.buddy.serve(CpuId(cpu));
+                let sink = |first, pages| taken.extend(first..first + pages);
+                let wanted = request(0, Migratetype::Movable);
+                held.buddy.take(held.frames, wanted, &mut Search::Own, pages, 64, sink);
+                taken
+            };
+            // The zone begins and ends within a pageblock: those smaller blocks go first.
+            take(held, 0, 512 - FIRST as u32 + (FIRST as u32 + PAGES) % 512);
+            let taken = [0, 1].map(|cpu| take(held, cpu, 512));
+            let pageblock = |page: u32| page / 512;
+            let is_whole =
+                |pages: &[u32]| pages.iter().all(|&page| pageblock(page) == pageblock(pages[0]));
+            assert!(taken.iter().all(|pages| is_whole(pages)));
+            // A page of each stays away, and one comes back with those of the other CPU.
+            let [mut first, mut second] = taken.clone().map(|pages| pages[1..].to_vec());
+            core::mem::swap(&mut first[100], &mut second[0]);
+            held.buddy.free_batch(held.frames, &second, Order(0));
+            held.buddy.free_batch(held.frames, &first, Order(0));
+            for cpu in [0, 1] {
+                let again = take(held, cpu as u32, 511);
+                assert!(
+                    again.iter().all(|&page| pageblock(page) == pageblock(taken[cpu][0])),
+                    "{cpu}"
+                );
+            }
+        });
+    }
+
     #[test]
     fn larger_requests_merge_what_they_need() {
         with_buddy(|held| {

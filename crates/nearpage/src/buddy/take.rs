@@ -44,6 +44,9 @@ impl Buddy {
         }
         let block = self.find(frames, request, &mut Search::Own)?;
         self.put_rest_back(frames, &block, frame_count(request.order));
+        if request.order == Order(0) {
+            self.move_to_lane(frames, block.number, 1);
+        }
         Some(block.number)
     }
 
@@ -75,6 +78,9 @@ impl Buddy {
             // been found. So the next allocations would use this block up, from its start.
             let run = (blocks - taken).min(1 << (block.order.0 - request.order.0));
             self.put_rest_back(frames, &block, run << request.order.0);
+            if request.order == Order(0) {
+                self.move_to_lane(frames, block.number, run);
+            }
             sink(block.number, run);
             taken += run;
             runs += 1;
@@ -99,6 +105,7 @@ impl Buddy {
         {
             let run = (pageblocks - taken).min(1 << (block.order.0 - PAGEBLOCK_ORDER.0));
             self.put_rest_back(frames, &block, run << PAGEBLOCK_ORDER.0);
+            self.move_to_lane(frames, block.number, run << PAGEBLOCK_ORDER.0);
             sink(block.number, run << PAGEBLOCK_ORDER.0);
             taken += run;
             runs += 1;

@@ -5,15 +5,16 @@
 //! the part of a run that begins with its first section; numbers in it are found by one comparison and one
 //! addition. Beyond it (holes, nodes that share a section) the table of sections is asked.
 
+use super::loose::{LooseEntry, LooseMap, LoosePages};
 use super::{
-    Frame, FrameState, HELD_MASK, ListEnd, Migratetype, NO_FRAME, Word, WordCell, ZONE_MASK,
-    ZONE_SHIFT,
+    Frame, FrameState, HELD_MASK, Migratetype, NO_FRAME, Word, WordCell, ZONE_MASK, ZONE_SHIFT,
 };
-use crate::sync::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use crate::sync::{AtomicU8, AtomicU32, Ordering};
 use crate::units::{Order, PAGEBLOCK_ORDER, Pfn, SECTION_FRAMES, SECTION_SHIFT, ZoneIndex};
 
 /// Pageblocks of a section.
 pub(crate) const PAGEBLOCKS: usize = SECTION_FRAMES >> PAGEBLOCK_ORDER.0;
+const PAGEBLOCK_PAGES: usize = 1 << PAGEBLOCK_ORDER.0;
 
 /// Bit of a pageblock's byte: frames of several zones lie in it, so that no lock guards its type and it
 /// stays movable.
@@ -24,14 +25,15 @@ const BEFORE_SHIFT: u32 = 4;
 /// The metadata of 128 MiB that only who holds the zone's lock looks at: maps of loose pages, then links.
 #[repr(C, align(64))]
 pub struct SectionLists {
-    loose: [LooseMap; PAGEBLOCKS],
+    loose: [LoosePages; PAGEBLOCKS],
+    listed: [LooseEntry; PAGEBLOCKS],
     links: [[AtomicU32; 2]; SECTION_FRAMES],
 }
 
 const _: () = assert!(
     size_of::<SectionLists>() + PAGEBLOCKS + 4 * SECTION_FRAMES
-        == 129 * PAGEBLOCKS + 12 * SECTION_FRAMES,
-    "12 bytes a frame, and a quarter of one for the maps"
+        == 77 * PAGEBLOCKS + 12 * SECTION_FRAMES,
+    "12 bytes a frame, and 77 a pageblock"
 );
 
 /// The metadata of adjoining sections, each part in one array.
@@ -76,82 +78,6 @@ pub struct Section<'m> {
     lists: &'m SectionLists,
 }
 
-/// Which pages of a pageblock are loose: free, and not merged yet (`buddy::loose`). Written under the lock of
-/// the zone; a pageblock that zones share has none.
-#[repr(C, align(128))]
-pub struct LooseMap {
-    bits: [AtomicU64; PAGEBLOCK_PAGES / 64],
-    pages: AtomicU32,
-    /// Next and previous pageblock on the list, by [`ListEnd`]; they mean something while there are pages.
-    links: [AtomicU32; 2],
-}
-
-const PAGEBLOCK_PAGES: usize = 1 << PAGEBLOCK_ORDER.0;
-
-impl LooseMap {
-    /// Adds the page at `at` (modulo a pageblock); returns how many there are now.
-    ///
-    /// # Panics
-    /// If it is there already: it was freed twice.
-    #[inline]
-    pub fn insert(&self, at: u32) -> u32 {
-        let word = &self.bits[at as usize % PAGEBLOCK_PAGES / 64];
-        let (before, bit) = (word.load(Ordering::Relaxed), 1 << (at % 64));
-        assert!(before & bit == 0, "freed twice");
-        word.store(before | bit, Ordering::Relaxed);
-        let pages = self.len() + 1;
-        self.pages.store(pages, Ordering::Relaxed);
-        pages
-    }
-
-    /// Takes all pages out.
-    pub fn clear(&self) {
-        self.bits.iter().for_each(|word| word.store(0, Ordering::Relaxed));
-        self.pages.store(0, Ordering::Relaxed);
-    }
-
-    /// Takes out the first adjoining pages, at most `most` and not over a bound of 64; returns the first
-    /// of them and how many.
-    #[inline]
-    pub fn take_run(&self, most: u32) -> Option<(u32, u32)> {
-        let index = self.bits.iter().position(|word| word.load(Ordering::Relaxed) != 0)?;
-        let bits = self.bits[index].load(Ordering::Relaxed);
-        let first = bits.trailing_zeros();
-        let run = (bits >> first).trailing_ones().min(most);
-        let taken = if run == 64 { u64::MAX } else { ((1 << run) - 1) << first };
-        self.bits[index].store(bits & !taken, Ordering::Relaxed);
-        self.pages.store(self.len() - run, Ordering::Relaxed);
-        Some((index as u32 * 64 + first, run))
-    }
-
-    /// How many pages there are.
-    #[inline]
-    #[expect(clippy::len_without_is_empty, reason = "an empty map is not listed, so nobody asks")]
-    pub fn len(&self) -> u32 {
-        self.pages.load(Ordering::Relaxed)
-    }
-
-    /// The pages, ascending.
-    pub fn pages(&self) -> impl Iterator<Item = u32> + use<'_> {
-        let is_in = |page: &u32| {
-            self.bits[*page as usize / 64].load(Ordering::Relaxed) >> (page % 64) & 1 == 1
-        };
-        (0..PAGEBLOCK_PAGES as u32).filter(is_in)
-    }
-
-    /// As [`Frame::link`].
-    #[inline]
-    pub fn link(&self, end: ListEnd) -> u32 {
-        self.links[end as usize].load(Ordering::Relaxed)
-    }
-
-    /// As [`Frame::set_link`].
-    #[inline]
-    pub fn set_link(&self, end: ListEnd, number: u32) {
-        self.links[end as usize].store(number, Ordering::Relaxed);
-    }
-}
-
 impl<'m> Section<'m> {
     /// The frame at `offset`, modulo the size of a section.
     #[inline(always)]
@@ -171,6 +97,13 @@ impl<'m> Section<'m> {
         stored_type(self.pageblock_byte(offset))
     }
 
+    /// The loose pages of the pageblock of the frame at `offset`, modulo the size of a section.
+    #[inline(always)]
+    fn loose(self, offset: u32) -> LooseMap<'m> {
+        let at = (offset as usize % SECTION_FRAMES) >> PAGEBLOCK_ORDER.0;
+        LooseMap::new(&self.lists.loose[at], &self.lists.listed[at])
+    }
+
     #[inline]
     fn set_pageblock(self, offset: u32, migratetype: Migratetype) {
         let pageblock = self.pageblock_byte(offset);
@@ -185,6 +118,10 @@ impl<'m> Section<'m> {
         self.pageblock_byte(offset).store(byte, Ordering::Relaxed);
     }
 }
+
+/// The types whose pageblocks may have loose pages, by their numbers.
+const PCP_TYPES: [Migratetype; Migratetype::PCP_COUNT] =
+    [Migratetype::Unmovable, Migratetype::Movable, Migratetype::Reclaimable];
 
 /// A pageblock's migratetype as it is stored: movable and unmovable change places, so that a byte of
 /// zero, untouched memory, is movable, as Linux starts every pageblock.
@@ -437,6 +374,20 @@ impl<'m> ZoneFrames<'m> {
         (SectionFrames { section, first: number - offset }, offset)
     }
 
+    /// Type and map of the pageblock of frame `number`, or `None` if it has no map of its own: it is isolated, reserved,
+    /// or shared by zones.
+    ///
+    /// # Panics
+    /// If no section covers the frame.
+    #[inline(always)]
+    pub fn loose_home(&self, number: u32) -> Option<(Migratetype, LooseMap<'m>)> {
+        let section = self.managed_section(number);
+        // Whatever else the byte says makes it larger.
+        let byte = swap_first_two(section.pageblock_byte(number).load(Ordering::Relaxed));
+        let migratetype = *PCP_TYPES.get(byte as usize)?;
+        Some((migratetype, section.loose(number)))
+    }
+
     /// The migratetype of the pageblock of frame `number`.
     #[inline]
     pub fn pageblock(&self, number: u32) -> Migratetype {
@@ -516,8 +467,8 @@ impl<'m> SectionFrames<'m> {
 
     /// The map of loose pages of the pageblock that holds the frame at `offset`.
     #[inline]
-    pub fn loose(&self, offset: u32) -> &'m LooseMap {
-        &self.section.lists.loose[offset as usize % SECTION_FRAMES / PAGEBLOCK_PAGES]
+    pub fn loose(&self, offset: u32) -> LooseMap<'m> {
+        self.section.loose(offset)
     }
 
     /// Sets the migratetype of the pageblock that holds the frame at `offset`.

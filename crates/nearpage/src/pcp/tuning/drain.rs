@@ -7,6 +7,10 @@ use crate::units::{COSTLY_ORDER, Order, PageCount};
 /// `mm/vmstat.c: refresh_cpu_vm_stats`, 6.12.
 const REMOTE_TURNS: u8 = 3;
 
+/// Drains after which [`DrainSize::FullHold`] takes a CPU for one that only frees: bursts of up to two full holds, up and
+/// down at random, seldom come to so many.
+const DRAINS_IN_A_ROW: u8 = 8;
+
 impl Tuning {
     /// Notes a free of one block of `order`, already in the pageset, which holds `count` pages with it.
     /// Returns how many pages to drain, at most `count`, or `None` if the pageset may keep them.
@@ -37,6 +41,7 @@ impl Tuning {
         } else {
             self.drain_pages(rules, high)
         };
+        self.end_keeping(rules);
         Some(PageCount(pages).min(count))
     }
 
@@ -109,6 +114,22 @@ impl Tuning {
     fn end_refill_run(&mut self, rules: &PcpRules) {
         if rules.refill == RefillScale::HalvedByDrain {
             self.alloc_factor >>= 1;
+        }
+    }
+
+    /// A CPU that drains and drains, with no refill in between, has no use for a large cache: `high` falls with each
+    /// drain, down to what a full hold needs.
+    fn end_keeping(&mut self, rules: &PcpRules) {
+        if rules.drain != DrainSize::FullHold || !self.is_tuned() {
+            return;
+        }
+        self.free_factor = self.free_factor.saturating_add(1);
+        if self.free_factor >= DRAINS_IN_A_ROW {
+            let hold = self.hold_max(rules).0;
+            let least = self.high.0.min(hold.saturating_add(self.batch.0));
+            // Room for a batch stays, or the free that drained finds its list full again.
+            self.lower_high(hold.saturating_sub(self.batch.0));
+            self.high.0 = self.high.0.max(least);
         }
     }
 

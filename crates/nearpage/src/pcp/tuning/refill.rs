@@ -70,6 +70,9 @@ impl Tuning {
     /// Raises `high` by what the zone had to give because the pageset was empty, so that the pages can stay
     /// when they come back. Not under pressure.
     pub fn raise_high(&mut self, rules: &PcpRules, pages: u64, zone: ZoneView) {
+        if rules.drain == DrainSize::FullHold {
+            self.free_factor = 0;
+        }
         let pressed = if rules.below_high { zone.below_high } else { zone.reclaim_active };
         if self.is_tuned() && !pressed {
             self.high = PageCount(self.high.0.saturating_add(pages)).min(self.high_max);

@@ -14,7 +14,8 @@ pub enum DrainSize {
     Factor,
     /// `free_count`: pages freed, halved by each allocation. Linux from 6.7 (6ccdcb6d3a74).
     FreeCount,
-    /// `batch << batch_scale_max`, always.
+    /// `batch << batch_scale_max`, always. From the eighth drain in a row, without a refill in between, `high` falls by as
+    /// much, down to what such a drain needs.
     FullHold,
 }
 
@@ -166,11 +167,17 @@ impl PcpRules {
     /// | 30 % allocations among frees | 12728 | 398 |
     /// | 60 % allocations for 20000 operations, then 60 % frees, and so on | 106 | 10 |
     /// | bursts of one kind, of random length up to 4096 | 329 | 102 |
-    /// | 100000 allocations, then 100000 frees, and so on | 698 | 698 |
+    /// | 100000 allocations, then 100000 frees, and so on | 698 | 1021 |
     ///
     /// What it costs: a CPU that allocates little by little keeps up to a full hold of pages where 6.12
     /// keeps a batch, until the decay has halved its refills; and a drain may give back pages that are soon
     /// wanted again, one refill's worth.
+    ///
+    /// A CPU that drains eight times without a refill only frees. From then on `high` falls with each drain, to what a
+    /// full hold needs: else 128 MiB of pages, in the order of their frees, would stay with a CPU that does not
+    /// want them, in each pageblock some, and each line of frame words would be written to by two CPUs from then
+    /// on. Two threads that fill and free 100000 pages each did so in 11 and 12 ns a page; now in 4 and 5. It
+    /// costs what the last row of the table says.
     ///
     /// No free of a high order empties the pageset. On a CPU that only frees blocks of order 3 that means
     /// 31 times fewer drains, but the blocks wait until they are cold. Linux decided otherwise, for its

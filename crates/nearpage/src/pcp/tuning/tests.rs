@@ -468,6 +468,24 @@ fn nearpage_refills_shrink_with_drains_and_decay_only() {
     assert_eq!((pageset.drains.len(), pageset.tuning.alloc_factor), (1, 1));
 }
 
+/// A CPU that only frees ends with a small pageset; one that allocates again gets a large one.
+#[test]
+fn nearpage_keeps_little_where_pages_are_only_freed() {
+    let rules = &PcpRules::NEARPAGE;
+    let mut pageset = Pageset::new(rules, sized(rules, 252, 32_000, 63));
+    pageset.run(times(100_000, Alloc(0)));
+    assert_eq!(pageset.tuning.high, PageCount(32_000));
+    let drains = |pageset: &Pageset<'_>| pageset.drains.len();
+    pageset.run(times(32_000 + 5 * 2016, Free(0)));
+    assert_eq!((drains(&pageset), pageset.tuning.high), (6, PageCount(32_000)));
+    pageset.run(times(58_000, Free(0)));
+    assert_eq!(pageset.tuning.high, PageCount(2016 + 63));
+    assert!(pageset.count <= 2016 + 63);
+    assert!(pageset.longest_hold() <= 2016);
+    pageset.run(times(50_000, Alloc(0)));
+    assert_eq!(pageset.tuning.high, PageCount(32_000));
+}
+
 const OPERATIONS: usize = 2_000_000;
 
 /// Splitmix64: enough for tests, and the same everywhere.
@@ -535,7 +553,7 @@ fn nearpage_takes_the_lock_less_often_with_no_longer_holds() {
         (Mixed(70), 12_728, 398),
         (Tides(20_000), 106, 10),
         (Bursts(12), 329, 102),
-        (UpAndDown(100_000), 698, 698),
+        (UpAndDown(100_000), 698, 1021),
     ] {
         for (rules, locks) in [(&PcpRules::LINUX_6_12, linux), (&PcpRules::NEARPAGE, nearpage)] {
             let pageset = ran(rules, Noting::Each, workload, 1);

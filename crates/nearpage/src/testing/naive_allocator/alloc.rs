@@ -452,6 +452,7 @@ impl NaiveAllocator {
         let (order, migratetype) = (asked.order, asked.migratetype);
         let blocks = self.may_leave(zone, blocks, order, flags);
         let wanted = Blocks { order, migratetype, flags, blocks, runs_max };
+        self.zones[zone].serve(asked.cpu);
         let taken = self.zones[zone].take(wanted, &mut self.pageblocks);
         self.count_direct(zone, asked, taken.len() as u64);
         taken

@@ -182,7 +182,6 @@ impl NaivePageset {
                 drained += order.pages().0;
             }
             for piece in gone.chunks(PIECE) {
-                zone.serve(self.cpu);
                 zone.free_batch(piece, order, pageblocks);
             }
         }

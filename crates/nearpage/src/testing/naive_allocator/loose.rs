@@ -19,8 +19,10 @@ const WORD: u64 = 64;
 pub struct Loose {
     /// By type and lane, pageblocks that have loose pages: the one that was listed last is the first.
     pageblocks: [[VecDeque<u64>; LANES]; Migratetype::PCP_COUNT],
-    /// The lane of the CPU whose pageset was filled or drained last.
+    /// The lane of the CPU that takes, or took last.
     pub lane: usize,
+    /// The lane of the CPU that took pages of a pageblock last.
+    lanes: BTreeMap<u64, usize>,
     pages: BTreeMap<u64, BTreeSet<Pfn>>,
 }
 
@@ -52,7 +54,8 @@ impl Loose {
         let pageblock = pfn.0 / PAGEBLOCK;
         let pages = self.pages.entry(pageblock).or_default();
         if pages.is_empty() {
-            self.pageblocks[of.index()][self.lane].push_front(pageblock);
+            let lane = self.lanes.get(&pageblock).copied().unwrap_or(0);
+            self.pageblocks[of.index()][lane].push_front(pageblock);
         }
         assert!(pages.insert(pfn), "{pfn} is loose already");
         if pages.len() as u64 == PAGEBLOCK {
@@ -71,6 +74,7 @@ impl Loose {
     /// Takes the first adjoining pages of a type, at most `most`. What is left there changes to the lane at hand.
     pub fn take_run(&mut self, of: Migratetype, most: u64) -> Vec<Pfn> {
         let Some(pageblock) = self.first(of) else { return Vec::new() };
+        self.lanes.insert(pageblock, self.lane);
         let pages = self.pages.entry(pageblock).or_default();
         let mut run: Vec<Pfn> = Vec::new();
         while let Some(&pfn) = pages.first() {
@@ -88,6 +92,14 @@ impl Loose {
             self.pageblocks[of.index()][self.lane].push_front(pageblock);
         }
         run
+    }
+
+    /// A page is taken from a larger block: its pageblock changes to the lane at hand, if no page of it is loose.
+    pub fn move_to_lane(&mut self, pfn: Pfn) {
+        let pageblock = pfn.0 / PAGEBLOCK;
+        if !self.pages.contains_key(&pageblock) {
+            self.lanes.insert(pageblock, self.lane);
+        }
     }
 
     /// Takes all pages of the first pageblock of a type, ascending.

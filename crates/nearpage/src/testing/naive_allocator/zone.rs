@@ -18,8 +18,6 @@ use crate::watermark::{AllocFlags, Marks, WatermarkCheck, watermark_fast, waterm
 use crate::zone::LockHolds;
 
 const PAGEBLOCK: u64 = 512;
-/// So many adjoining pages of a batch are merged at once even where merging is deferred.
-const LONG_RUN: usize = 32;
 /// Pageblocks whose loose pages are merged in one hold of the lock after a drain.
 const PAGEBLOCKS_PER_HOLD: u64 = 4;
 
@@ -404,24 +402,19 @@ impl NaiveZone {
         self.free_block(pfn, order, ListEnd::Head, pageblocks);
     }
 
-    /// Fills or drains a pageset of a CPU.
+    /// It is this CPU that takes now.
     pub fn serve(&mut self, cpu: CpuId) {
         self.loose.lane = cpu.0 as usize % LANES;
     }
 
     /// Frees blocks of one order that come back together.
     pub fn free_batch(&mut self, pages: &[Pfn], order: Order, pageblocks: &mut Pageblocks) {
-        let mut rest = pages;
-        while !rest.is_empty() {
-            let (run, others) = rest.split_at(run_length(rest, order));
-            for &pfn in run {
-                if self.may_loosen(pfn, order, pageblocks) && run.len() < LONG_RUN {
-                    self.loosen(pfn, pageblocks);
-                } else {
-                    self.free(pfn, order, pageblocks);
-                }
+        for &pfn in pages {
+            if self.may_loosen(pfn, order, pageblocks) {
+                self.loosen(pfn, pageblocks);
+            } else {
+                self.free(pfn, order, pageblocks);
             }
-            rest = others;
         }
     }
 
@@ -596,6 +589,9 @@ impl NaiveZone {
                 assert_eq!(pfn, last.plus(wanted.order.pages()), "a block is used up in order");
             }
             left_in_run -= 1;
+            if wanted.order == Order(0) {
+                self.loose.move_to_lane(pfn);
+            }
             taken.push(pfn);
         }
         taken
@@ -611,6 +607,7 @@ impl NaiveZone {
                 left_in_run = 1 << (found.0 - 9);
             }
             left_in_run -= 1;
+            self.loose.move_to_lane(pfn);
             taken.push(pfn);
         }
         taken
@@ -828,17 +825,6 @@ impl NaiveZone {
 fn pageblock(pfn: Pfn) -> impl Iterator<Item = Pfn> {
     let first = pfn.0 - pfn.0 % PAGEBLOCK;
     (first..first + PAGEBLOCK).map(Pfn)
-}
-
-/// How many of the first blocks adjoin, all upward or all downward.
-fn run_length(blocks: &[Pfn], order: Order) -> usize {
-    let step = order.pages().0;
-    let distance = |pair: &[Pfn]| pair[1].0.wrapping_sub(pair[0].0);
-    let Some(first) = blocks.get(..2).map(distance) else { return 1 };
-    if first != step && first != step.wrapping_neg() {
-        return 1;
-    }
-    1 + blocks.windows(2).take_while(|pair| distance(pair) == first).count()
 }
 
 /// Who gives when a type has nothing, first choice first.

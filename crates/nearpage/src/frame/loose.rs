@@ -1,0 +1,155 @@
+//! Which pages of a pageblock are loose: free, and not merged yet (`buddy::loose`).
+
+use super::ListEnd;
+use crate::sync::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use crate::units::PAGEBLOCK_ORDER;
+
+const PAGEBLOCK_PAGES: usize = 1 << PAGEBLOCK_ORDER.0;
+
+/// A bit for each page of a pageblock. A line, and to add or to take a page touches no other: CPUs that free pages of
+/// each other's pageblocks take these lines from each other.
+#[repr(C, align(64))]
+pub struct LoosePages {
+    bits: [AtomicU64; PAGEBLOCK_PAGES / 64],
+}
+
+/// A pageblock's place on the list of those that have loose pages.
+pub struct LooseEntry {
+    /// Next and previous pageblock, by [`ListEnd`]; they mean something while there are pages.
+    links: [AtomicU32; 2],
+    lane: AtomicU8,
+}
+
+/// The loose pages of a pageblock. Written under the lock of the zone; of a pageblock that zones share nothing is used.
+#[derive(Clone, Copy)]
+pub struct LooseMap<'m> {
+    bits: &'m [AtomicU64; PAGEBLOCK_PAGES / 64],
+    entry: &'m LooseEntry,
+}
+
+/// What a [`LooseMap`] is after a page was added.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Filled {
+    /// The page is the only one.
+    First,
+    /// There were some and there is room.
+    More,
+    /// All pages of the pageblock are there.
+    All,
+}
+
+impl<'m> LooseMap<'m> {
+    #[inline(always)]
+    pub(super) fn new(pages: &'m LoosePages, entry: &'m LooseEntry) -> Self {
+        Self { bits: &pages.bits, entry }
+    }
+
+    /// Adds the page at `at` (modulo a pageblock).
+    ///
+    /// # Panics
+    /// If it is there already: it was freed twice.
+    #[inline]
+    pub fn insert(&self, at: u32) -> Filled {
+        let index = at as usize % PAGEBLOCK_PAGES / 64;
+        let (before, after) = self.add(index, 1 << (at % 64));
+        let others_are = |value: u64| {
+            let mut others = self.bits.iter().enumerate().filter(|(other, _)| *other != index);
+            others.all(|(_, word)| word.load(Ordering::Relaxed) == value)
+        };
+        if before == 0 && others_are(0) {
+            Filled::First
+        } else if after == u64::MAX && others_are(u64::MAX) {
+            Filled::All
+        } else {
+            Filled::More
+        }
+    }
+
+    /// Adds `pages` adjoining pages, fewer than all, from `at` (modulo a pageblock) on. [`Filled::First`] if there were
+    /// none before.
+    ///
+    /// # Panics
+    /// As [`insert`](Self::insert).
+    pub fn insert_run(&self, at: u32, pages: u32) -> Filled {
+        let at = at as usize % PAGEBLOCK_PAGES;
+        let was_empty = self.is_empty();
+        let (mut first, end) = (at, at + pages as usize);
+        while first < end {
+            let count = (end - first).min(64 - first % 64);
+            self.add(first / 64, (u64::MAX >> (64 - count)) << (first % 64));
+            first += count;
+        }
+        match was_empty {
+            true => Filled::First,
+            false if self.bits.iter().all(|word| word.load(Ordering::Relaxed) == u64::MAX) => {
+                Filled::All
+            }
+            false => Filled::More,
+        }
+    }
+
+    /// Adds pages of one word; returns the word before and after.
+    #[inline]
+    fn add(&self, index: usize, pages: u64) -> (u64, u64) {
+        let before = self.bits[index].load(Ordering::Relaxed);
+        assert!(before & pages == 0, "freed twice");
+        self.bits[index].store(before | pages, Ordering::Relaxed);
+        (before, before | pages)
+    }
+
+    /// Takes all pages out.
+    pub fn clear(&self) {
+        self.bits.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+    }
+
+    /// Takes out the first adjoining pages, at most `most` and not over a bound of 64; returns the first
+    /// of them and how many.
+    #[inline]
+    pub fn take_run(&self, most: u32) -> Option<(u32, u32)> {
+        let index = self.bits.iter().position(|word| word.load(Ordering::Relaxed) != 0)?;
+        let bits = self.bits[index].load(Ordering::Relaxed);
+        let first = bits.trailing_zeros();
+        let run = (bits >> first).trailing_ones().min(most);
+        let taken = if run == 64 { u64::MAX } else { ((1 << run) - 1) << first };
+        self.bits[index].store(bits & !taken, Ordering::Relaxed);
+        Some((index as u32 * 64 + first, run))
+    }
+
+    /// Whether there are no pages.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.bits.iter().all(|word| word.load(Ordering::Relaxed) == 0)
+    }
+
+    /// The pages, ascending.
+    pub fn pages(self) -> impl Iterator<Item = u32> + use<'m> {
+        let is_in = move |page: &u32| {
+            self.bits[*page as usize / 64].load(Ordering::Relaxed) >> (page % 64) & 1 == 1
+        };
+        (0..PAGEBLOCK_PAGES as u32).filter(is_in)
+    }
+
+    /// As [`Frame::link`].
+    #[inline]
+    pub fn link(&self, end: ListEnd) -> u32 {
+        self.entry.links[end as usize].load(Ordering::Relaxed)
+    }
+
+    /// As [`Frame::set_link`].
+    #[inline]
+    pub fn set_link(&self, end: ListEnd, number: u32) {
+        self.entry.links[end as usize].store(number, Ordering::Relaxed);
+    }
+
+    /// The lane that the pageblock is listed in while there are pages.
+    #[inline]
+    pub fn lane(&self) -> usize {
+        self.entry.lane.load(Ordering::Relaxed) as usize
+    }
+
+    /// Sets [`lane`](Self::lane); the pageblock is not listed.
+    #[inline]
+    pub fn set_lane(&self, lane: usize) {
+        self.entry.lane.store(lane as u8, Ordering::Relaxed);
+    }
+}
