@@ -13,6 +13,7 @@ use nearpage::slab::ObjectError;
 use nearpage::units::{Address, PageCount};
 
 use crate::futex;
+use crate::memory::FRAME_SHIFT;
 use crate::rseq::RingStorage;
 use crate::slab::Objects;
 use crate::tell::tell;
@@ -184,6 +185,7 @@ impl<S: Storage, const HARDENED: bool> Platform for Host<S, HARDENED> {
     type Lock<T> = HostLock<T>;
     type Storage = S;
     const HARDENED: bool = HARDENED;
+    const PAGE_SHIFT: Option<u32> = Some(FRAME_SHIFT);
     // A page is locked for about as long as a copy of it takes; a sleep costs ten times as much.
     const PAGE_LOCK_SPINS: u32 = 5;
 

@@ -108,6 +108,10 @@ pub trait Platform: Sized {
     type Lock<T>: Lock<T>;
     /// The storage of per-CPU pagesets.
     type Storage: Storage;
+    /// Log2 of the page size in bytes, if this host knows it when it is compiled: then
+    /// [`Config::page_shift`](crate::alloc::Config::page_shift) is not looked at. A shift by a number that is not known
+    /// takes x86-64 three steps, and each free of an object needs one.
+    const PAGE_SHIFT: Option<u32> = None;
     /// Whether the test at a free is one atomic exchange, so that two frees of one page in the same
     /// instant cannot both pass it.
     const HARDENED: bool = false;

@@ -42,7 +42,7 @@ pub struct Config {
     pub model: Model,
     /// Sizes of watermarks and pagesets.
     pub settings: Settings,
-    /// Log2 of the page size in bytes.
+    /// Log2 of the page size in bytes, where [`Platform::PAGE_SHIFT`] does not say it.
     pub page_shift: u32,
 }
 
@@ -205,7 +205,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             node_reclaim: &node_reclaim[0],
             state: &state[0],
             wait_tables: parts.wait_tables,
-            page_shift: config.page_shift,
+            page_shift: P::PAGE_SHIFT.unwrap_or(config.page_shift),
         })
     }
 }

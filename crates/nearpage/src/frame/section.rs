@@ -73,9 +73,9 @@ impl<'m> SectionRun<'m> {
 /// The metadata of one section, wherever its parts lie.
 #[derive(Clone, Copy)]
 pub struct Section<'m> {
-    words: &'m [AtomicU32; SECTION_FRAMES],
-    pageblocks: &'m [AtomicU8; PAGEBLOCKS],
     lists: &'m SectionLists,
+    pageblocks: &'m [AtomicU8; PAGEBLOCKS],
+    words: &'m [AtomicU32; SECTION_FRAMES],
 }
 
 impl<'m> Section<'m> {

@@ -26,18 +26,20 @@ pub const fn unit_min(bytes: u64) -> u64 {
 pub struct EntryCode {
     base: u64,
     shift: u32,
+    /// `1 << shift`: to multiply by it is one step, to shift by a number that is not known three.
+    unit: u64,
 }
 
 impl EntryCode {
     /// For objects at multiples of `1 << shift` bytes in a machine whose memory begins at `base`.
     pub const fn new(base: Address, shift: u32) -> Self {
-        Self { base: base.0, shift }
+        Self { base: base.0, shift, unit: 1 << (shift & 63) }
     }
 
     /// The address of an object.
     #[inline(always)]
     pub const fn address(self, entry: u32) -> Address {
-        Address(self.base + ((entry as u64) << (self.shift & 63)))
+        Address(self.base + entry as u64 * self.unit)
     }
 
     /// The number of an address, if an object may begin there.
