@@ -81,23 +81,6 @@ impl Buddy {
         }
     }
 
-    /// Gives single pages back without merging them.
-    fn loosen_batch(&mut self, frames: ZoneFrames<'_>, numbers: &[u32]) {
-        let mut rest = numbers;
-        while let Some((&first, others)) = rest.split_first() {
-            // One up or one down.
-            if others.first().is_some_and(|next| next.wrapping_sub(first).wrapping_add(1) & !2 == 0)
-            {
-                let run = run_length(rest, 1);
-                self.loosen_run(frames, &rest[..run]);
-                rest = &rest[run..];
-            } else {
-                self.loosen(frames, first);
-                rest = others;
-            }
-        }
-    }
-
     /// Gives back two or more blocks that adjoin, all upward or all downward.
     pub(super) fn free_numbers(&mut self, frames: ZoneFrames<'_>, numbers: &[u32], order: Order) {
         let step = frame_count(order);
@@ -223,7 +206,7 @@ pub(super) fn largest_block(pfn: Pfn, frames: u32, most: Order) -> Order {
 
 /// How many of the first numbers are `step` apart, all upward or all downward. At least one.
 #[inline]
-fn run_length(numbers: &[u32], step: u32) -> usize {
+pub(super) fn run_length(numbers: &[u32], step: u32) -> usize {
     let distance = |pair: &[u32]| pair[1].wrapping_sub(pair[0]);
     match numbers.get(..2).map(distance) {
         Some(first) if first == step || first == step.wrapping_neg() => {

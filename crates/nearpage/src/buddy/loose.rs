@@ -21,6 +21,7 @@
 //!
 //! This is nearpage's own: it departs from Linux, whose buddy merges at once. [`Merging`] switches it off.
 
+use super::free::run_length;
 use super::take::first_order_from;
 use super::{BlockRequest, Buddy, Placement, frame_count};
 use crate::frame::{Filled, FrameState, ListEnd, LooseMap, Migratetype, NO_FRAME, ZoneFrames};
@@ -171,17 +172,39 @@ impl Buddy {
         }
     }
 
-    /// Gives a single page back without merging it; merges it if its pageblock has no map of its own: it is
+    /// Gives single pages back without merging them; merges those whose pageblocks have no maps of their own: they are
     /// isolated, reserved, or shared by zones.
-    #[inline(always)]
-    pub(super) fn loosen(&mut self, frames: ZoneFrames<'_>, number: u32) {
-        let Some((migratetype, map)) = frames.loose_home(number) else {
-            return self.free(frames, number, Order(0), Placement::Usual);
-        };
-        // The word's line may be in another CPU's cache by now; that the page was in use, its free has tested.
-        debug_assert!(frames.word(number).get().state() != FrameState::Free, "freed twice");
-        let filled = map.insert(number);
-        self.note_loose(frames, map, number, 1, migratetype, filled);
+    pub(super) fn loosen_batch(&mut self, frames: ZoneFrames<'_>, numbers: &[u32]) {
+        let (mut rest, mut of, mut pages) = (numbers, Migratetype::Movable, 0);
+        while let Some((&first, others)) = rest.split_first() {
+            // One up or one down.
+            let adjoins = |next: &u32| next.wrapping_sub(first).wrapping_add(1) & !2 == 0;
+            if others.first().is_some_and(adjoins) {
+                let run = run_length(rest, 1);
+                self.loosen_run(frames, &rest[..run]);
+                rest = &rest[run..];
+                continue;
+            }
+            rest = others;
+            let Some((migratetype, map)) = frames.loose_home(first) else {
+                self.free(frames, first, Order(0), Placement::Usual);
+                continue;
+            };
+            // The word's line may be in another CPU's cache by now; that the page was in use, its free has tested.
+            debug_assert!(frames.word(first).get().state() != FrameState::Free, "freed twice");
+            // Pages of one type are booked together, not one by one in memory.
+            if migratetype != of {
+                self.book_loose(of, core::mem::take(&mut pages));
+                of = migratetype;
+            }
+            let filled = map.insert(first);
+            pages += 1;
+            if filled != Filled::More {
+                self.book_loose(of, core::mem::take(&mut pages));
+                self.after_insert(frames, map, first, migratetype, filled);
+            }
+        }
+        self.book_loose(of, pages);
     }
 
     /// Gives two or more single pages back that adjoin, all upward or all downward: as if each came alone.
@@ -201,7 +224,8 @@ impl Buddy {
                 }
                 Some((migratetype, map)) => {
                     let filled = map.insert_run(lowest, pages);
-                    self.note_loose(frames, map, lowest, pages, migratetype, filled);
+                    self.book_loose(migratetype, pages);
+                    self.after_insert(frames, map, lowest, migratetype, filled);
                 }
                 None if pages == 1 => self.free(frames, first, Order(0), Placement::Usual),
                 None => self.free_numbers(frames, part, Order(0)),
@@ -210,19 +234,23 @@ impl Buddy {
         }
     }
 
-    /// Books pages of a pageblock as loose that are in its map now.
+    /// Books pages of a type as loose.
     #[inline(always)]
-    fn note_loose(
+    fn book_loose(&mut self, migratetype: Migratetype, pages: u32) {
+        self.free_pages += pages as u64;
+        self.loose.pages[migratetype.index()] += pages;
+    }
+
+    /// Lists the pageblock of frame `number`, or merges it, as what is in its map now asks for.
+    #[inline]
+    fn after_insert(
         &mut self,
         frames: ZoneFrames<'_>,
         map: LooseMap<'_>,
         number: u32,
-        pages: u32,
         migratetype: Migratetype,
         filled: Filled,
     ) {
-        self.free_pages += pages as u64;
-        self.loose.pages[migratetype.index()] += pages;
         match filled {
             Filled::More => {}
             Filled::First => self.loose.list(frames, map, last_of(number), migratetype),
