@@ -429,3 +429,47 @@ fn explicit_huge_pages_or_an_error() {
     let error = builder().bytes_per_node((64 << 20) + 4096).huge_pages(HugePages::Explicit);
     assert!(matches!(error.build(), Err(MemoryError::NotHugePages { .. })));
 }
+
+/// What this CPU's pageset holds is not free in the zone: no watermark keeps it from the one who asks here.
+#[test]
+fn pages_at_hand_are_handed_out_below_the_watermarks() {
+    /// So many stay in the pageset of a zone that is below its watermarks.
+    const AT_HAND: usize = 2;
+    for use_rseq in [true, false] {
+        let memory = builder().use_rseq(use_rseq).build().unwrap();
+        stay_on_this_cpu();
+        let request = Request::new(Order(0), Gfp::KERNEL.or(Gfp::NORETRY));
+        let mut held = Vec::new();
+        while let Ok(page) = memory.alloc_frames(request) {
+            held.push(page);
+        }
+        let lock_holds = || {
+            let vmstat = memory.vmstat().to_string();
+            let line = vmstat.lines().find_map(|line| line.strip_prefix("zone_lock_acquisitions "));
+            line.and_then(|count| count.parse::<u64>().ok()).expect("vmstat counts them")
+        };
+        let before = lock_holds();
+        for _ in 0..3 {
+            let given = held.split_off(held.len() - AT_HAND);
+            for page in given {
+                // SAFETY: the loops here allocated these pages, and nobody else knows of them.
+                unsafe { memory.free_frames(page, Order(0)) }.unwrap();
+            }
+            held.extend((0..AT_HAND).map(|_| memory.alloc_frames(request).expect("it is at hand")));
+        }
+        assert_eq!(lock_holds(), before, "nobody went to the zone");
+        assert!(memory.alloc_frames(request).is_err(), "a watermark keeps the rest");
+        // SAFETY: as above.
+        unsafe { memory.free_frames_bulk(&held) }.unwrap();
+        memory.check().unwrap();
+    }
+}
+
+fn stay_on_this_cpu() {
+    // SAFETY: a set of zeroes is one without CPUs; the calls read or write nothing but the set.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(libc::sched_getcpu() as usize, &mut set);
+        assert_eq!(libc::sched_setaffinity(0, size_of_val(&set), &set), 0);
+    }
+}

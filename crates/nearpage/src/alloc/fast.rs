@@ -42,11 +42,13 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         }
     }
 
-    /// A block from this CPU's pageset for the preferred zone, if that zone has room to spare.
+    /// A block from this CPU's pageset for the preferred zone, if that zone has room to spare. On storages that are not
+    /// exact that is asked only where the pageset is to be refilled: what it holds is not free in the zone, so to hand it
+    /// out takes nothing that a watermark keeps, and it is the nearest that there is.
     #[inline(always)]
     pub(super) fn alloc_fast(&self, request: Request) -> Option<Pfn> {
         let Near { pageset, list, migratetype } = self.near(request)?;
-        if request.order.0 >= pageset.zone().headroom_orders() {
+        if P::Storage::EXACT && !has_headroom(pageset, request.order) {
             return None;
         }
         let (on, popped) = self.pop(pageset, list)?;
@@ -73,6 +75,9 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         trip: Trip,
         popped: Pop,
     ) -> Option<Pfn> {
+        if !has_headroom(pageset, trip.order) {
+            return None;
+        }
         match self.popped_or_refilled(on, pageset, list, trip, popped) {
             FromPageset::Block(number) => {
                 Some(hand_out(pageset.frames(), number, trip.order, trip.migratetype))
@@ -278,6 +283,12 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             state => FreeError::NotAllocated { pfn, order, state },
         }
     }
+}
+
+/// Whether the zone of a pageset has room to spare for a block.
+#[inline(always)]
+pub(super) fn has_headroom<P: Platform>(pageset: &Pageset<'_, P>, order: Order) -> bool {
+    order.0 < pageset.zone().headroom_orders()
 }
 
 /// Marks a block as allocated and gives its frame number to the outside.

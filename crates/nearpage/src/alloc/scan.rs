@@ -3,7 +3,7 @@
 use core::iter::Chain;
 use core::ops::Range;
 
-use super::fast::{FromPageset, Near, hand_out};
+use super::fast::{FromPageset, Near, hand_out, has_headroom};
 use super::hints::{Hints, Others, Refusal};
 use super::placed::Scope;
 use super::{PageAllocator, Request};
@@ -117,9 +117,8 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     /// What the fast path did. If storage and tuning move together the trip that it made must not be made
     /// twice; otherwise the fast path may have been disturbed, and once more does no harm.
     pub(super) fn first_zone_after_fast_path(&self, request: Request) -> FirstZone {
-        let has_headroom =
-            |near: Near<'m, P>| request.order.0 < near.pageset.zone().headroom_orders();
-        if P::Storage::EXACT && self.near(request).is_some_and(has_headroom) {
+        let had_room = |near: Near<'m, P>| has_headroom(near.pageset, request.order);
+        if P::Storage::EXACT && self.near(request).is_some_and(had_room) {
             FirstZone::PagesetTried
         } else {
             FirstZone::Untried
