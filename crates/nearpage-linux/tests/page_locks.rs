@@ -455,3 +455,39 @@ fn stop_and_fail(stop: &AtomicBool) -> bool {
     stop.store(true, Ordering::Relaxed);
     false
 }
+
+/// A reader that waits by frame number never has the lock: so it cannot unlock the page that somebody else has locked since
+/// the block's owner took off all locks.
+#[test]
+fn a_page_has_one_guard_however_many_wait_for_it() {
+    const TIME: Duration = Duration::from_millis(700);
+    for use_rseq in [true, false] {
+        let memory = Memory::builder().bytes_per_node(32 << 20).use_rseq(use_rseq).build().unwrap();
+        let block = memory.alloc_pages(1).unwrap();
+        let (pfn, start) = (block.pfn(), Instant::now());
+        let (memory, mut block) = (&memory, Some(block));
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(move || {
+                    while start.elapsed() < TIME {
+                        memory.wait_on_page(pfn).unwrap();
+                    }
+                });
+            }
+            while start.elapsed() < TIME {
+                let pages = block.take().expect("it comes back each time").lockable();
+                let guard = pages.lock(0).unwrap();
+                let locked = Instant::now();
+                while locked.elapsed() < Duration::from_micros(100) {
+                    assert!(pages.try_lock(0).unwrap().is_none(), "two guards at once");
+                }
+                drop(guard);
+                block = Some(pages.into_block());
+            }
+            // Those who wait ask for an allocated page.
+            std::thread::sleep(Duration::from_millis(50));
+        });
+        drop(block);
+        assert_eq!(memory.misuses(), 0);
+    }
+}

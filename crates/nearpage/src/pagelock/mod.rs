@@ -24,8 +24,9 @@
 //!
 //! **Order.** An unlock wakes all readers ([`Kind::Reader`]) and the oldest of those who want the lock. Anybody
 //! may take the lock until that one runs: then it queues again, at the end. After five times it is handed
-//! the lock by whoever unlocks, so that nobody comes between ([`OVERTAKEN_MAX`]). A reader who finds the page locked
-//! again, or still, since an unlock from before its wait woke it, does the same. This is the protocol of Linux 5.9
+//! the lock by whoever unlocks, so that nobody comes between ([`OVERTAKEN_MAX`]). For a reader who found the page locked
+//! again so often, or still, since unlocks from before its wait woke it, whoever unlocks looks whether the page is unlocked;
+//! a reader never has the lock. This is the protocol of Linux 5.9
 //! and later (`mm/filemap.c: folio_wait_bit_common`, facts 10.3), without references to pages: who waits for a page
 //! sees to it that it is not freed, and a free of a page that is locked or waited for is refused.
 //!

@@ -22,6 +22,8 @@ use crate::units::NodeIndex;
 pub enum Kind {
     /// To see it unlocked.
     Reader,
+    /// The same, and it was overtaken too often to look for itself: whoever unlocks looks for it.
+    LateReader,
     /// To have a chance to lock it.
     Exclusive,
     /// To be given the lock: it was overtaken too often.
@@ -32,7 +34,7 @@ pub enum Kind {
 pub(super) const WAITING: u32 = 0;
 /// Woken.
 pub(super) const WOKEN: u32 = 1;
-/// Woken, and the lock is the waiter's.
+/// Woken, and the lock is the waiter's; a reader's wait is over.
 pub(super) const OWNER: u32 = 2;
 
 /// What a waker makes of an entry.

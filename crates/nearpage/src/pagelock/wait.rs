@@ -106,9 +106,17 @@ impl<K: Parking> PageSite<'_, K> {
             return;
         }
         let mut lock_is_given = false;
+        let mut was_unlocked = None;
         site.wake(
             |kind| match kind {
                 Kind::Reader => Verdict::Wake(WOKEN),
+                // The first look is before the lock is handed to anybody.
+                _ if *was_unlocked.get_or_insert_with(|| !read(word).is_locked())
+                    && kind == Kind::LateReader =>
+                {
+                    Verdict::Wake(OWNER)
+                }
+                Kind::LateReader => Verdict::Stay,
                 _ if lock_is_given => Verdict::Stay,
                 _ => {
                     // Whoever took the lock meanwhile will wake the next.
@@ -283,12 +291,8 @@ impl<'t, K: Parking> Wait<'t, K> {
         // It is not listed any more, also if the caller's word panics.
         self.state.set(State::Idle);
         let is_over = match &self.awaited {
-            Awaited::Unlock(page) if signal == OWNER => {
-                page.unlock();
-                true
-            }
-            // The unlock may have been before this wait began: only a look tells.
-            Awaited::Unlock(page) => !read(page.word).is_locked(),
+            // The unlock may have been before this wait began: only a look tells, ours or that of who woke us.
+            Awaited::Unlock(page) => signal == OWNER || !read(page.word).is_locked(),
             Awaited::Lock(page) => signal == OWNER || try_lock(page.word),
             Awaited::Clear(_, is_clear) => is_clear(),
         };
@@ -327,9 +331,10 @@ impl<'t, K: Parking> Wait<'t, K> {
     fn kind(&self) -> Kind {
         match self.awaited {
             Awaited::Clear(..) => Kind::Reader,
-            // A reader too: it unlocks the page at once.
-            _ if self.overtaken.get() >= OVERTAKEN_MAX => Kind::HandOver,
+            Awaited::Lock(_) if self.overtaken.get() >= OVERTAKEN_MAX => Kind::HandOver,
             Awaited::Lock(_) => Kind::Exclusive,
+            // It is never given the lock: who owns the block may take off locks that are nobody's.
+            Awaited::Unlock(_) if self.overtaken.get() >= OVERTAKEN_MAX => Kind::LateReader,
             Awaited::Unlock(_) => Kind::Reader,
         }
     }

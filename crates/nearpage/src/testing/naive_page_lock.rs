@@ -24,7 +24,7 @@ pub struct Waiter {
     pub wants: Wants,
     /// How often somebody else had the lock when this one ran.
     pub overtaken: u32,
-    /// The lock was given to it.
+    /// The lock was given to it, or, if it does not want that, was seen unlocked for it.
     pub is_owner: bool,
 }
 
@@ -56,21 +56,21 @@ impl NaiveLock {
     }
 
     /// Unlocks it; returns who is woken, or `None` if it was not locked. All who wait for that, and the first who
-    /// wants the lock or was overtaken five times: that one gets it at once.
+    /// wants the lock. Who was overtaken five times has what it wants at once.
     pub fn unlock(&mut self) -> Option<Vec<Waiter>> {
         if !core::mem::replace(&mut self.is_locked, false) {
             return None;
         }
-        let wants_lock = |waiter: &Waiter| waiter.wants == Wants::Lock || waiter.overtaken >= 5;
+        let wants_lock = |waiter: &Waiter| waiter.wants == Wants::Lock;
         let first = self.queue.iter().position(wants_lock);
         let mut woken = Vec::new();
         let mut at = 0;
         self.queue.retain(|waiter| {
             let is_first = first == Some(at);
             at += 1;
-            let is_owner = is_first && waiter.overtaken >= 5;
+            let is_owner = waiter.overtaken >= 5;
             if is_first || !wants_lock(waiter) {
-                self.is_locked |= is_owner;
+                self.is_locked |= is_owner && is_first;
                 woken.push(Waiter { is_owner, ..*waiter });
                 return false;
             }
