@@ -78,7 +78,7 @@ pub struct ReclaimCounts {
     pub grown_pages: u64,
     /// Pages whose memory went back to the kernel.
     pub trimmed_pages: u64,
-    /// Shrinkers that panicked in the background, and are not asked any more.
+    /// Panics in the background: of shrinkers, which are not asked any more, and of upkeep that found a misuse.
     pub panics: u64,
 }
 
@@ -290,12 +290,21 @@ impl Worker {
             std::thread::park_timeout(self.options.interval.saturating_sub(last.elapsed()));
             let Some(memory) = self.memory.upgrade() else { return };
             if self.reclaim.shared.is_wanted.swap(false, Ordering::Acquire) {
-                self.balance(&memory);
+                self.outlive(|| self.balance(&memory));
             }
             if last.elapsed() >= self.options.interval {
                 last = Instant::now();
-                self.tidy(&memory);
+                self.outlive(|| self.tidy(&memory));
             }
+        }
+    }
+
+    /// Who wants a panic for each misuse ([`OnMisuse::Panic`](crate::host::OnMisuse::Panic)) still wants upkeep after
+    /// one that only the reaper finds.
+    fn outlive(&self, work: impl FnOnce()) {
+        if catch_unwind(AssertUnwindSafe(work)).is_err() {
+            add(&self.reclaim.shared.panics, 1);
+            tell("the background thread panicked: what it did is given up, and it goes on");
         }
     }
 

@@ -1,10 +1,12 @@
 //! What is refused, through the pointers of a program.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 
 use nearpage::gfp::Gfp;
 use nearpage::slab::classes::{SizeError, SizeFreeError};
 use nearpage::slab::{CacheOptions, CreateError, LiveObjects, ObjectError, SlabConfig};
+use nearpage::units::PageCount;
 use nearpage_linux::Memory;
 use nearpage_linux::host::OnMisuse;
 use nearpage_linux::memory::MemoryError;
@@ -277,4 +279,33 @@ fn bulk_gives_as_many_as_asked() {
     // SAFETY: allocated above, and freed once.
     unsafe { cache.free_bulk(&objects) }.unwrap();
     assert_eq!(cache.check().unwrap().held, 0);
+}
+
+/// A host that panics when it is told of a misuse loses no pages by it: neither those of the slab that somebody locked nor
+/// those that were to be freed with it.
+#[test]
+fn a_panic_over_a_locked_slab_loses_no_pages() {
+    for locked in [0, 50, 100] {
+        let builder = Memory::builder().bytes_per_node(64 << 20).on_misuse(OnMisuse::Panic);
+        let memory = builder.build().unwrap();
+        let slab = memory.slab(SlabConfig::default()).unwrap();
+        let cache = slab.create(CacheOptions::new("pages", 4096)).unwrap();
+        let objects: Vec<_> =
+            (0..100 + locked).map(|_| cache.alloc(Gfp::KERNEL).unwrap()).collect();
+        let page = memory.frame_of(objects[locked]);
+        memory.lock_page(page).unwrap();
+        for &object in &objects {
+            // SAFETY: the caller has the object. A panic comes after it is free.
+            let _ = catch_unwind(AssertUnwindSafe(|| unsafe { cache.free(object) }));
+        }
+        let shrunk = catch_unwind(AssertUnwindSafe(|| cache.shrink()));
+        assert!(shrunk.is_err() || memory.misuses() > 0, "somebody was told");
+        // SAFETY: it was locked above.
+        unsafe { memory.unlock_page(page) }.unwrap();
+        cache.shrink().unwrap();
+        cache.destroy().map_err(|(_, live)| live).unwrap();
+        slab.check().unwrap();
+        memory.drain_all().unwrap();
+        assert_eq!(memory.check().unwrap().allocated, PageCount(0));
+    }
 }

@@ -321,9 +321,17 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         slabs: &[u32],
     ) {
         let mut freed = 0;
-        for &slab in slabs {
+        for (at, &slab) in slabs.iter().enumerate() {
+            let pfn = self.frames.pfn(slab);
+            if self.pages.frame(pfn).is_some_and(|frame| frame.word().is_locked()) {
+                self.keep_slab(cache, node, order, slab);
+                NodeEvents::add(&cache.node(node).events.reaped, freed);
+                // The host may panic when it is told: what nobody else knows of goes before that.
+                self.free_slabs(cache, node, order, &slabs[at + 1..]);
+                return self.pages.platform().misuse(&FreeError::Locked { pfn, order });
+            }
             self.mark_frames(slab, order, Tag::NONE, 0);
-            match self.pages.free(self.frames.pfn(slab), order) {
+            match self.pages.free(pfn, order) {
                 Ok(()) => freed += 1,
                 // Of a page that was unlocked before the reason was looked for, the reason says that it is allocated.
                 Err(
