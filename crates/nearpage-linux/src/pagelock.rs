@@ -372,7 +372,10 @@ impl Memory {
         with_allocator!(self, allocator => allocator.try_lock_page(pfn))
     }
 
-    /// Locks a page of an allocated block; sleeps while it is locked. The block must stay allocated meanwhile.
+    /// Locks a page of an allocated block; sleeps while it is locked. The block must stay allocated meanwhile, and until
+    /// the page is unlocked: a block that ends while its first page is locked is reported and not freed (then
+    /// [`free_frames`](Self::free_frames) frees it, once the page is unlocked), and a lock on another page is found by
+    /// whoever gets the frames next, who takes it off by [`PageBlock::lockable`].
     ///
     /// # Errors
     /// As [`try_lock_page`](Self::try_lock_page).

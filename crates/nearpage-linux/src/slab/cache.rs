@@ -63,7 +63,8 @@ impl<'s> KmemCache<'s> {
         Ok(Self { shape, memory: slab.memory, slab })
     }
 
-    /// Allocates an object near the CPU that asks. Its bytes are anything, or zeroes with `__GFP_ZERO`.
+    /// Allocates an object near the CPU that asks. Its bytes are anything, or zeroes with `__GFP_ZERO`. What `gfp` says of
+    /// zones and urgency counts where pages for a new slab are asked for, and nowhere else: an object at hand is handed out.
     ///
     /// # Errors
     /// [`AllocError`] of the pages for a new slab.

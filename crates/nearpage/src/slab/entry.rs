@@ -6,7 +6,7 @@
 //! number by a subtraction and a rotation, which also finds addresses off the unit.
 //!
 //! What it costs: 32 bits reach 32 GiB in units of 8 bytes. On a machine whose memory spans more, all objects are
-//! aligned to more ([`unit_min`]): 16 bytes up to 64 GiB, 64 bytes up to 256 GiB. One base for the whole machine,
+//! aligned to more ([`unit_min`]): 16 bytes up to 64 GiB, 32 up to 128 GiB, and so on. One base for the whole machine,
 //! not one a node: a thread that has taken a number and not yet made an address of it may meanwhile see its CPU's
 //! node change.
 
