@@ -684,8 +684,8 @@ impl fmt::Debug for PageBlock<'_> {
 impl Drop for PageBlock<'_> {
     #[inline]
     fn drop(&mut self) {
-        // An error means that somebody freed the frames, or has locked the first page, behind our back. It has been reported, as the memory was told to
-        // ([`OnMisuse`](crate::OnMisuse)); there is nobody here to hand it to.
+        // An error means that somebody freed the frames, or has locked the first page, behind our back. It has been
+        // reported, as the memory was told to ([`OnMisuse`](crate::OnMisuse)); there is nobody here to hand it to.
         // SAFETY: this owner has the block, and its end is the end of all use of its memory.
         let _ = unsafe { self.memory.free_frames(self.pfn, self.order) };
     }

@@ -205,7 +205,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             node_reclaim: &node_reclaim[0],
             state: &state[0],
             wait_tables: parts.wait_tables,
-            page_shift: P::PAGE_SHIFT.unwrap_or(config.page_shift),
+            page_shift: config.page_shift,
         })
     }
 }

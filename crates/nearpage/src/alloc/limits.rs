@@ -41,7 +41,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let ledger = self.ledger(of)?;
         // One at a time.
         let _settings = self.state.lock();
-        let pages = |bytes: Option<u64>| bytes.map(|bytes| PageCount(bytes >> self.page_shift));
+        let pages = |bytes: Option<u64>| bytes.map(|bytes| PageCount(bytes >> self.page_shift()));
         let (hard, soft) = (pages(limits.hard_bytes), pages(limits.soft_bytes));
         if let (Some(hard), Some(soft)) = (hard, soft)
             && soft >= hard

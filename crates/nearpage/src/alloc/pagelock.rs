@@ -355,7 +355,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     /// # Errors
     /// [`PageLockError::OutsideMemory`].
     pub fn bit_site(&self, address: u64, bit: u32) -> Result<Site<'_, P>, PageLockError> {
-        let pfn = Pfn(address >> self.page_shift);
+        let pfn = Pfn(address >> self.page_shift());
         if !self.is_online(pfn) {
             return Err(PageLockError::OutsideMemory { address });
         }

@@ -38,8 +38,9 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     }
 
     /// Log2 of the page size in bytes.
+    #[inline(always)]
     pub fn page_shift(&self) -> u32 {
-        self.page_shift
+        P::PAGE_SHIFT.unwrap_or(self.page_shift)
     }
 
     /// Changes the settings and everything that follows from them. `movable_min` stays that of the model.
@@ -60,7 +61,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     }
 
     fn min_free_kbytes_of(&self, state: &State<'m>) -> u64 {
-        watermark::boot_min_free_kbytes(self.zone_sizes(), &state.settings, self.page_shift)
+        watermark::boot_min_free_kbytes(self.zone_sizes(), &state.settings, self.page_shift())
     }
 
     /// Makes all zonelists anew, as after a change of the machine at run time. `linux-*` models count
@@ -80,7 +81,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         self.node_reclaim.store(state.settings.node_reclaim_mode != 0, Ordering::Relaxed);
         let kbytes = self.min_free_kbytes_of(state);
         let watermarks =
-            Watermarks::new(self.zone_sizes(), kbytes, &state.settings, self.page_shift);
+            Watermarks::new(self.zone_sizes(), kbytes, &state.settings, self.page_shift());
         for zone in self.zones {
             let size = ZoneSize { kind: zone.kind(), managed: zone.managed() };
             let managed = self.managed_by_kind(zone.node());
@@ -111,7 +112,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     /// the budget if there is one. Returns how much that is.
     pub(crate) fn share_budget(&self, wanted: PageCount) -> PageCount {
         let mut state = self.state.lock();
-        let budget = state.settings.pageset_budget(self.page_shift);
+        let budget = state.settings.pageset_budget(self.page_shift());
         let share = budget.map_or(wanted, |budget| wanted.min(PageCount(budget.0 / 2)));
         state.object_share = Some(share);
         if budget.is_some() {
@@ -123,7 +124,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     /// The sizes of all pagesets, within the budget if there is one.
     pub(super) fn resize_pagesets(&self, state: &State<'m>) {
         let objects = state.object_share.unwrap_or_default();
-        let budget = state.settings.pageset_budget(self.page_shift);
+        let budget = state.settings.pageset_budget(self.page_shift());
         let budget = budget.map(|budget| PageCount(budget.0.saturating_sub(objects.0)));
         let cpus = self.cpus_on().count() as u64;
         let most = |zone: &&Zone<'m, P>| self.sizes_of(zone, state).most_kept().0;
@@ -145,7 +146,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let cpus = if near > 0 { near } else { self.cpus_on().count() };
         let share = ZoneShare { managed: zone.managed(), low: zone.marks().low, cpus: cpus as u32 };
         let fraction = state.settings.percpu_pagelist_high_fraction;
-        Sizes::of(share, fraction, self.page_shift)
+        Sizes::of(share, fraction, self.page_shift())
     }
 
     /// Zones that have memory.

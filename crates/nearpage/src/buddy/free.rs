@@ -81,11 +81,11 @@ impl Buddy {
         }
     }
 
-    /// Gives back two or more blocks that adjoin, all upward or all downward.
+    /// Gives back blocks that adjoin, all upward or all downward; at least one.
     pub(super) fn free_numbers(&mut self, frames: ZoneFrames<'_>, numbers: &[u32], order: Order) {
         let step = frame_count(order);
         let (first, blocks) = (numbers[0], numbers.len() as u32);
-        if first < numbers[1] {
+        if first <= numbers[numbers.len() - 1] {
             self.free_run(frames, first, blocks * step);
         } else {
             self.free_run_downward(frames, first + step, blocks * step);

@@ -208,7 +208,7 @@ impl Buddy {
     }
 
     /// Gives two or more single pages back that adjoin, all upward or all downward: as if each came alone.
-    pub(super) fn loosen_run(&mut self, frames: ZoneFrames<'_>, numbers: &[u32]) {
+    fn loosen_run(&mut self, frames: ZoneFrames<'_>, numbers: &[u32]) {
         let mut rest = numbers;
         while let Some(&first) = rest.first() {
             let is_up = rest.get(1).is_none_or(|&next| next > first);
@@ -227,7 +227,6 @@ impl Buddy {
                     self.book_loose(migratetype, pages);
                     self.after_insert(frames, map, lowest, migratetype, filled);
                 }
-                None if pages == 1 => self.free(frames, first, Order(0), Placement::Usual),
                 None => self.free_numbers(frames, part, Order(0)),
             }
             rest = others;
@@ -355,7 +354,7 @@ impl Buddy {
         if home.is_pageblock_shared(at) || map.is_empty() {
             return;
         }
-        self.loose.unlist(frames, map, first + PAGEBLOCK_FRAMES - 1, migratetype);
+        self.loose.unlist(frames, map, last_of(first), migratetype);
         while let Some((page, run)) = map.take_run(PAGEBLOCK_FRAMES) {
             self.forget_loose(migratetype, run);
             self.free_run(frames, first + page, run);
@@ -532,7 +531,6 @@ mod tests {
         }
     }
 
-    /// A block is found although all its pages came back loose.
     /// Who gives the first page of a pageblock back does not get the others.
     #[test]
     fn a_pageblock_stays_with_the_cpu_that_took_its_pages() {
@@ -567,6 +565,7 @@ mod tests {
         });
     }
 
+    /// A block is found although all its pages came back loose.
     #[test]
     fn larger_requests_merge_what_they_need() {
         with_buddy(|held| {

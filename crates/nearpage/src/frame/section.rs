@@ -119,10 +119,6 @@ impl<'m> Section<'m> {
     }
 }
 
-/// The types whose pageblocks may have loose pages, by their numbers.
-const PCP_TYPES: [Migratetype; Migratetype::PCP_COUNT] =
-    [Migratetype::Unmovable, Migratetype::Movable, Migratetype::Reclaimable];
-
 /// A pageblock's migratetype as it is stored: movable and unmovable change places, so that a byte of
 /// zero, untouched memory, is movable, as Linux starts every pageblock.
 #[inline]
@@ -384,7 +380,7 @@ impl<'m> ZoneFrames<'m> {
         let section = self.managed_section(number);
         // Whatever else the byte says makes it larger.
         let byte = swap_first_two(section.pageblock_byte(number).load(Ordering::Relaxed));
-        let migratetype = *PCP_TYPES.get(byte as usize)?;
+        let migratetype = *Migratetype::ALL[..Migratetype::PCP_COUNT].get(byte as usize)?;
         Some((migratetype, section.loose(number)))
     }
 

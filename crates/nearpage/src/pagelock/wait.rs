@@ -108,20 +108,19 @@ impl<K: Parking> PageSite<'_, K> {
         let mut lock_is_given = false;
         let mut was_unlocked = None;
         site.wake(
-            |kind| match kind {
-                Kind::Reader => Verdict::Wake(WOKEN),
+            |kind| {
                 // The first look is before the lock is handed to anybody.
-                _ if *was_unlocked.get_or_insert_with(|| !read(word).is_locked())
-                    && kind == Kind::LateReader =>
-                {
-                    Verdict::Wake(OWNER)
-                }
-                Kind::LateReader => Verdict::Stay,
-                _ if lock_is_given => Verdict::Stay,
-                _ => {
-                    // Whoever took the lock meanwhile will wake the next.
-                    lock_is_given = true;
-                    self.judge_exclusive(kind)
+                let was_unlocked = *was_unlocked.get_or_insert_with(|| !read(word).is_locked());
+                match kind {
+                    Kind::Reader => Verdict::Wake(WOKEN),
+                    Kind::LateReader if was_unlocked => Verdict::Wake(OWNER),
+                    Kind::LateReader => Verdict::Stay,
+                    _ if lock_is_given => Verdict::Stay,
+                    _ => {
+                        // Whoever took the lock meanwhile will wake the next.
+                        lock_is_given = true;
+                        self.judge_exclusive(kind)
+                    }
                 }
             },
             |bucket| settle(bucket, site.key, word),

@@ -120,7 +120,7 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
 
     /// The entry of an object, if it says `tag`.
     fn near_entry(&self, cache: &KmemCache<'m, P>, tag: Tag, object: Address) -> Option<u32> {
-        let frame = self.pages.frame(object.pfn(self.page_shift()))?;
+        let frame = self.pages.frame(object.pfn(self.pages.page_shift()))?;
         if tag.is_slab() && Tag::of(frame) == tag { cache.code.entry(object) } else { None }
     }
 

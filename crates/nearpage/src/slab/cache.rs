@@ -220,12 +220,6 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         Codes { descriptors: self.descriptors, entries: code, page_shift: self.frames.page_shift }
     }
 
-    /// Log2 of the page size in bytes.
-    #[inline(always)]
-    pub(super) fn page_shift(&self) -> u32 {
-        P::PAGE_SHIFT.unwrap_or(self.frames.page_shift)
-    }
-
     /// The code of the entries of a cache.
     pub(super) fn code_of(&self, cache: &Cache<'m, P>) -> EntryCode {
         EntryCode::new(self.frames.start(), cache.shift.load(Ordering::Relaxed))

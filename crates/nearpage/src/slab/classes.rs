@@ -262,7 +262,7 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
     pub fn free_bytes(&self, address: Address) -> Result<(), SizeFreeError> {
         let storage = self.storage();
         let cpu = storage.current_cpu();
-        if let Some(frame) = self.pages.frame(address.pfn(self.page_shift()))
+        if let Some(frame) = self.pages.frame(address.pfn(self.pages.page_shift()))
             && let tag = Tag::of(frame)
             && let Some(cache) = self.cache_of(tag)
             && let code = self.code_of(cache)

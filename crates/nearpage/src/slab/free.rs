@@ -26,7 +26,7 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         let cpu = storage.current_cpu();
         if let Some(entry) = cache.code.entry(address)
             && let Some(stack) = cache.stacks.get(cpu.0 as usize)
-            && let Some(frame) = self.pages.frame(address.pfn(self.page_shift()))
+            && let Some(frame) = self.pages.frame(address.pfn(self.pages.page_shift()))
             && Tag::of(frame) == stack.tag()
         {
             if P::HARDENED {

@@ -124,12 +124,12 @@ impl Tuning {
             return;
         }
         self.free_factor = self.free_factor.saturating_add(1);
-        if self.free_factor >= DRAINS_IN_A_ROW {
-            let hold = self.hold_max(rules).0;
-            let least = self.high.0.min(hold.saturating_add(self.batch.0));
+        let hold = self.hold_max(rules).0;
+        let least = PageCount(hold.saturating_add(self.batch.0));
+        if self.free_factor >= DRAINS_IN_A_ROW && self.high > least {
             // Room for a batch stays, or the free that drained finds its list full again.
             self.lower_high(hold.saturating_sub(self.batch.0));
-            self.high.0 = self.high.0.max(least);
+            self.high = self.high.max(least);
         }
     }
 
