@@ -1,4 +1,4 @@
-//! The six restartable sequences on aarch64.
+//! The seven restartable sequences on aarch64.
 //!
 //! As on x86-64, where the steps are explained. Two things differ:
 //!
@@ -13,8 +13,8 @@ use core::arch::asm;
 
 use nearpage::pcp::{Pop, Push};
 
-use super::MOVED;
-use crate::ring::RingList;
+use super::{IN_HOT_PLACE, MOVED};
+use crate::ring::{BATCH_MOST, HALF_ROUND, ONE_POP, RingList};
 
 /// The CPU that this thread runs on: `rseq->cpu_id`.
 #[inline(always)]
@@ -72,28 +72,45 @@ macro_rules! sequence {
 /// Takes the hottest entry: what is in a [`Pop`].
 #[inline(always)]
 pub fn pop(area: isize, list: &RingList<'_>) -> u32 {
-    let number: u32;
-    // SAFETY: `area` as in `current_cpu`. The sequence reads and writes only the cursor of `list` and
+    let after: u32;
+    // SAFETY: `area` as in `current_cpu`. The sequence writes only the cursor of `list` and what it has seen of it, and
     // reads one slot of its ring, below `mask + 1` entries; `RingStorage::list` tied ring and mask together.
     unsafe {
         asm!(
             sequence!(
                 [
                     "ldr {c}, [{list}, #{cursor}]",
+                    // One more than the entry in the hot place.
+                    "lsr {n:x}, {c}, #32",
+                    "cbnz {n:w}, 33f",
                     "ldr {t}, [{list}, #{cold}]",
                     "eor {t:w}, {t:w}, {c:w}",
                     "tst {t:w}, #0xffff",
                     "b.eq 8f",
-                    // One pop: the position goes down by one, the count of pops above it up by one.
-                    "sub {c}, {c}, #1",
-                    "add {c}, {c}, #16, lsl #12",
+                    "sub {v:w}, {c:w}, #1",
+                    "bfi {c:w}, {v:w}, #0, #16",
                     "ldrh {v:w}, [{list}, #{mask}]",
                     "and {v:w}, {v:w}, {c:w}",
                     "ldr {t}, [{list}, #{ring}]",
                     "ldr {n:w}, [{t}, {v:w}, uxtw #2]",
-                    "str {c}, [{list}, #{cursor}]",
+                    "add {n:w}, {n:w}, #1",
+                    "b 33f",
+                    // Half of a round of pops is over. If the sequence starts over, it finds nothing more to add.
+                    "32: sub {t:w}, {c:w}, #{ONE_POP} >> 12, lsl #12",
+                    "lsr {t:w}, {t:w}, #16",
+                    "ldr {v}, [{list}, #{pops_seen}]",
+                    "sub {t:w}, {t:w}, {v:w}",
+                    "and {t:w}, {t:w}, #0xffff",
+                    "add {v}, {v}, {t}",
+                    "str {v}, [{list}, #{pops_seen}]",
+                    "b 34f",
+                    // One pop. This also empties the hot place.
+                    "33: add {c:w}, {c:w}, #{ONE_POP} >> 12, lsl #12",
+                    "tst {c:w}, #{HALF_ROUND}",
+                    "b.eq 32b",
+                    "34: str {c}, [{list}, #{cursor}]",
                 ],
-                ["7: mov {n:w}, #{MOVED}", "b 9f", "8: mov {n:w}, #{EMPTY}"],
+                ["7: mov {n:w}, #{AFTER_MOVED}", "b 9f", "8: mov {n:w}, #{AFTER_EMPTY}"],
             ),
             area = in(reg) area,
             list = in(reg) list,
@@ -101,26 +118,29 @@ pub fn pop(area: isize, list: &RingList<'_>) -> u32 {
             t = out(reg) _,
             v = out(reg) _,
             c = out(reg) _,
-            n = out(reg) number,
+            n = out(reg) after,
             owner = const core::mem::offset_of!(RingList, owner),
             cursor = const core::mem::offset_of!(RingList, cursor),
             cold = const core::mem::offset_of!(RingList, cold),
             mask = const core::mem::offset_of!(RingList, mask),
             ring = const core::mem::offset_of!(RingList, ring),
-            MOVED = const Pop::MOVED.0,
-            EMPTY = const Pop::EMPTY.0,
+            pops_seen = const core::mem::offset_of!(RingList, pops_seen),
+            ONE_POP = const ONE_POP,
+            HALF_ROUND = const HALF_ROUND,
+            AFTER_MOVED = const Pop::MOVED.0.wrapping_add(1),
+            AFTER_EMPTY = const Pop::EMPTY.0.wrapping_add(1),
             options(nostack),
         );
     }
-    number
+    after.wrapping_sub(1)
 }
 
 /// Puts an entry at the hot end: what is in a [`Push`].
 #[inline(always)]
 pub fn push(area: isize, list: &RingList<'_>, number: u32) -> u32 {
     let answer: u32;
-    // SAFETY: as in `pop`. The slot written is above the hot end and below `limit <= mask + 1` entries
-    // from the cold end, so it belongs to nobody until the cursor is stored.
+    // SAFETY: as in `pop`. The slot written is above the ring's hot end, and the list holds less than `limit <= mask + 1`
+    // entries, so it belongs to nobody until the cursor is stored.
     unsafe {
         asm!(
             sequence!(
@@ -129,15 +149,24 @@ pub fn push(area: isize, list: &RingList<'_>, number: u32) -> u32 {
                     "ldr {t}, [{list}, #{cold}]",
                     "sub {t:w}, {c:w}, {t:w}",
                     "and {t:w}, {t:w}, #0xffff",
+                    "lsr {r:x}, {c}, #32",
+                    // What is in the hot place counts too, and goes to the ring.
+                    "cmp {r:w}, #0",
+                    "cinc {t:w}, {t:w}, ne",
                     "ldrh {v:w}, [{list}, #{limit}]",
                     "cmp {t:w}, {v:w}",
                     "b.hs 8f",
+                    "cbz {r:w}, 33f",
                     "ldrh {v:w}, [{list}, #{mask}]",
                     "and {v:w}, {v:w}, {c:w}",
                     "ldr {t}, [{list}, #{ring}]",
-                    "str {n:w}, [{t}, {v:w}, uxtw #2]",
+                    "sub {r:w}, {r:w}, #1",
+                    "str {r:w}, [{t}, {v:w}, uxtw #2]",
+                    "add {v:w}, {c:w}, #1",
+                    "bfi {c:w}, {v:w}, #0, #16",
+                    "33: add {v:w}, {n:w}, #1",
+                    "bfi {c}, {v}, #32, #32",
                     "mov {r:w}, #0",
-                    "add {c}, {c}, #1",
                     "str {c}, [{list}, #{cursor}]",
                 ],
                 ["7: mov {r:w}, #{MOVED}", "b 9f", "8: mov {r:w}, #{FULL}"],
@@ -164,8 +193,46 @@ pub fn push(area: isize, list: &RingList<'_>, number: u32) -> u32 {
     answer
 }
 
-/// Takes up to `out.len()` entries from the hot end, hottest first: how many, or [`MOVED`]. What is in
-/// the rest of `out` afterwards is anything.
+/// Moves the entry in the hot place, if there is one, to the ring; nothing if this thread has moved.
+#[inline(never)]
+pub fn settle(area: isize, list: &RingList<'_>) {
+    // SAFETY: as in `push`.
+    unsafe {
+        asm!(
+            sequence!(
+                [
+                    "ldr {c}, [{list}, #{cursor}]",
+                    "lsr {n}, {c}, #32",
+                    "cbz {n:w}, 7f",
+                    "ldrh {v:w}, [{list}, #{mask}]",
+                    "and {v:w}, {v:w}, {c:w}",
+                    "ldr {t}, [{list}, #{ring}]",
+                    "sub {n:w}, {n:w}, #1",
+                    "str {n:w}, [{t}, {v:w}, uxtw #2]",
+                    "add {v:w}, {c:w}, #1",
+                    "bfi {c:w}, {v:w}, #0, #16",
+                    "str {c}, [{list}, #{cursor}]",
+                ],
+                ["7:"],
+            ),
+            area = in(reg) area,
+            list = in(reg) list,
+            rseq = out(reg) _,
+            t = out(reg) _,
+            v = out(reg) _,
+            c = out(reg) _,
+            n = out(reg) _,
+            owner = const core::mem::offset_of!(RingList, owner),
+            cursor = const core::mem::offset_of!(RingList, cursor),
+            mask = const core::mem::offset_of!(RingList, mask),
+            ring = const core::mem::offset_of!(RingList, ring),
+            options(nostack),
+        );
+    }
+}
+
+/// Takes up to `out.len()` entries from the hot end, at most [`BATCH_MOST`], hottest first: how many, [`MOVED`], or
+/// [`IN_HOT_PLACE`]. What is in the rest of `out` afterwards is anything.
 #[inline(always)]
 pub fn pop_batch(area: isize, list: &RingList<'_>, out: &mut [u32]) -> u32 {
     let popped: u32;
@@ -175,6 +242,15 @@ pub fn pop_batch(area: isize, list: &RingList<'_>, out: &mut [u32]) -> u32 {
             sequence!(
                 [
                     "ldr {c}, [{list}, #{cursor}]",
+                    "lsr {t}, {c}, #32",
+                    "cbnz {t:w}, 31f",
+                    // What the cursor has counted of pops is noted first, as in `pop`.
+                    "lsr {t:w}, {c:w}, #16",
+                    "ldr {v}, [{list}, #{pops_seen}]",
+                    "sub {t:w}, {t:w}, {v:w}",
+                    "and {t:w}, {t:w}, #0xffff",
+                    "add {v}, {v}, {t}",
+                    "str {v}, [{list}, #{pops_seen}]",
                     "ldr {k:x}, [{list}, #{cold}]",
                     "sub {k:w}, {c:w}, {k:w}",
                     "and {k:w}, {k:w}, #0xffff",
@@ -191,17 +267,17 @@ pub fn pop_batch(area: isize, list: &RingList<'_>, out: &mut [u32]) -> u32 {
                     "sub {i:w}, {i:w}, #1",
                     "str {v:w}, [{out}, {i:w}, uxtw #2]",
                     "cbnz {i:w}, 22b",
-                    // So many pops: the position goes down by k, the count of pops above it up by k.
-                    "23: sub {c}, {c}, {k:x}",
-                    "add {c}, {c}, {k:x}, lsl #16",
+                    "23: sub {t:w}, {c:w}, {k:w}",
+                    "bfi {c:w}, {t:w}, #0, #16",
+                    "add {c:w}, {c:w}, {k:w}, lsl #16",
                     "str {c}, [{list}, #{cursor}]",
                 ],
-                ["7: mov {k:w}, #{MOVED}"],
+                ["7: mov {k:w}, #{MOVED}", "b 9f", "31: mov {k:w}, #{IN_HOT_PLACE}"],
             ),
             area = in(reg) area,
             list = in(reg) list,
             out = in(reg) out.as_mut_ptr(),
-            most = in(reg) out.len().min(u16::MAX as usize),
+            most = in(reg) out.len().min(BATCH_MOST),
             rseq = out(reg) _,
             t = out(reg) _,
             v = out(reg) _,
@@ -215,15 +291,17 @@ pub fn pop_batch(area: isize, list: &RingList<'_>, out: &mut [u32]) -> u32 {
             cold = const core::mem::offset_of!(RingList, cold),
             mask = const core::mem::offset_of!(RingList, mask),
             ring = const core::mem::offset_of!(RingList, ring),
+            pops_seen = const core::mem::offset_of!(RingList, pops_seen),
             MOVED = const MOVED,
+            IN_HOT_PLACE = const IN_HOT_PLACE,
             options(nostack),
         );
     }
     popped
 }
 
-/// Pushes entries at the hot end, the last one hottest, as far as the limit allows; returns how many,
-/// or [`MOVED`].
+/// Pushes entries at the hot end, the last one hottest, as far as the limit allows; returns how many, [`MOVED`], or
+/// [`IN_HOT_PLACE`].
 #[inline(always)]
 pub fn push_batch(area: isize, list: &RingList<'_>, numbers: &[u32]) -> u32 {
     let pushed: u32;
@@ -234,6 +312,8 @@ pub fn push_batch(area: isize, list: &RingList<'_>, numbers: &[u32]) -> u32 {
             sequence!(
                 [
                     "ldr {c}, [{list}, #{cursor}]",
+                    "lsr {t}, {c}, #32",
+                    "cbnz {t:w}, 31f",
                     "ldr {t}, [{list}, #{cold}]",
                     "sub {t:w}, {c:w}, {t:w}",
                     "and {t:w}, {t:w}, #0xffff",
@@ -253,10 +333,17 @@ pub fn push_batch(area: isize, list: &RingList<'_>, numbers: &[u32]) -> u32 {
                     "str {v:w}, [{base}, {t:w}, uxtw #2]",
                     "add {i:w}, {i:w}, #1",
                     "b 22b",
-                    "23: add {c}, {c}, {k:w}, uxtw",
+                    "23: add {t:w}, {c:w}, {k:w}",
+                    "bfi {c:w}, {t:w}, #0, #16",
                     "str {c}, [{list}, #{cursor}]",
                 ],
-                ["7: mov {k:w}, #{MOVED}", "b 9f", "8: mov {k:w}, #0"],
+                [
+                    "7: mov {k:w}, #{MOVED}",
+                    "b 9f",
+                    "8: mov {k:w}, #0",
+                    "b 9f",
+                    "31: mov {k:w}, #{IN_HOT_PLACE}",
+                ],
             ),
             area = in(reg) area,
             list = in(reg) list,
@@ -277,6 +364,7 @@ pub fn push_batch(area: isize, list: &RingList<'_>, numbers: &[u32]) -> u32 {
             mask = const core::mem::offset_of!(RingList, mask),
             ring = const core::mem::offset_of!(RingList, ring),
             MOVED = const MOVED,
+            IN_HOT_PLACE = const IN_HOT_PLACE,
             options(nostack),
         );
     }
@@ -284,7 +372,7 @@ pub fn push_batch(area: isize, list: &RingList<'_>, numbers: &[u32]) -> u32 {
 }
 
 /// Appends `first`, `first + step`, … at the cold end, `first` hottest, as far as there is room; returns
-/// how many, or [`MOVED`].
+/// how many, [`MOVED`], or [`IN_HOT_PLACE`].
 #[inline(always)]
 pub fn append_run(area: isize, list: &RingList<'_>, first: u32, step: u32, blocks: u32) -> u32 {
     let appended: u32;
@@ -294,8 +382,10 @@ pub fn append_run(area: isize, list: &RingList<'_>, first: u32, step: u32, block
         asm!(
             sequence!(
                 [
-                    "ldr {c}, [{list}, #{cold}]",
                     "ldr {t}, [{list}, #{cursor}]",
+                    "lsr {c}, {t}, #32",
+                    "cbnz {c:w}, 31f",
+                    "ldr {c}, [{list}, #{cold}]",
                     "sub {t:w}, {t:w}, {c:w}",
                     "and {t:w}, {t:w}, #0xffff",
                     "ldrh {m:w}, [{list}, #{mask}]",
@@ -315,7 +405,7 @@ pub fn append_run(area: isize, list: &RingList<'_>, first: u32, step: u32, block
                     "b 22b",
                     "23: str {c}, [{list}, #{cold}]",
                 ],
-                ["7: mov {k:w}, #{MOVED}"],
+                ["7: mov {k:w}, #{MOVED}", "b 9f", "31: mov {k:w}, #{IN_HOT_PLACE}"],
             ),
             area = in(reg) area,
             list = in(reg) list,
@@ -336,14 +426,15 @@ pub fn append_run(area: isize, list: &RingList<'_>, first: u32, step: u32, block
             mask = const core::mem::offset_of!(RingList, mask),
             ring = const core::mem::offset_of!(RingList, ring),
             MOVED = const MOVED,
+            IN_HOT_PLACE = const IN_HOT_PLACE,
             options(nostack),
         );
     }
     appended
 }
 
-/// Takes up to `out.len()` entries from the cold end, coldest first: how many, or [`MOVED`]. What is in
-/// the rest of `out` afterwards is anything.
+/// Takes up to `out.len()` entries from the cold end, coldest first: how many, [`MOVED`], or [`IN_HOT_PLACE`]. What is
+/// in the rest of `out` afterwards is anything.
 #[inline(always)]
 pub fn pop_cold(area: isize, list: &RingList<'_>, out: &mut [u32]) -> u32 {
     let taken: u32;
@@ -352,8 +443,10 @@ pub fn pop_cold(area: isize, list: &RingList<'_>, out: &mut [u32]) -> u32 {
         asm!(
             sequence!(
                 [
-                    "ldr {c}, [{list}, #{cold}]",
                     "ldr {k:x}, [{list}, #{cursor}]",
+                    "lsr {c}, {k:x}, #32",
+                    "cbnz {c:w}, 31f",
+                    "ldr {c}, [{list}, #{cold}]",
                     "sub {k:w}, {k:w}, {c:w}",
                     "and {k:w}, {k:w}, #0xffff",
                     "cmp {k:w}, {most:w}",
@@ -372,7 +465,7 @@ pub fn pop_cold(area: isize, list: &RingList<'_>, out: &mut [u32]) -> u32 {
                     "23: add {c}, {c}, {k:w}, uxtw",
                     "str {c}, [{list}, #{cold}]",
                 ],
-                ["7: mov {k:w}, #{MOVED}"],
+                ["7: mov {k:w}, #{MOVED}", "b 9f", "31: mov {k:w}, #{IN_HOT_PLACE}"],
             ),
             area = in(reg) area,
             list = in(reg) list,
@@ -392,6 +485,7 @@ pub fn pop_cold(area: isize, list: &RingList<'_>, out: &mut [u32]) -> u32 {
             mask = const core::mem::offset_of!(RingList, mask),
             ring = const core::mem::offset_of!(RingList, ring),
             MOVED = const MOVED,
+            IN_HOT_PLACE = const IN_HOT_PLACE,
             options(nostack),
         );
     }

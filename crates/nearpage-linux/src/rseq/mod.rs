@@ -1,6 +1,7 @@
 //! Pageset storage by restartable sequences.
 //!
-//! A list is a [ring](crate::ring). Each operation commits with **one** store, to its cursor or to its cold end.
+//! A list is a [ring](crate::ring). Each operation commits with **one** store, to its cursor or to its cold end. A batch
+//! that finds an entry in the hot place does nothing: the entry goes to the ring first, with a sequence of its own.
 //!
 //! **Owner.** A sequence compares the CPU that it runs on with the `owner` of the list. A drain from
 //! outside stores [`STOPPED`] there, calls `membarrier(PRIVATE_EXPEDITED_RSEQ)`, which aborts what
@@ -36,6 +37,8 @@ use crate::ring::RingList;
 
 /// Answer of a batch: not on the owner's CPU, or stopped.
 const MOVED: u32 = u32::MAX;
+/// Answer of a batch: it begins with the ring, and the hottest entry is in the hot place.
+const IN_HOT_PLACE: u32 = u32::MAX - 1;
 /// Owner of a list that is being drained from outside: no CPU has this id, and the kernel does not put it
 /// in place of one either (-1: no area is registered, -2: registering failed).
 const STOPPED: u32 = 1 << 31;
@@ -75,6 +78,18 @@ impl RingStorage {
     #[doc(hidden)]
     pub fn with_area(area: Area) -> Self {
         Self { area }
+    }
+}
+
+/// What a batch on a list answers once all entries are in the ring; 0 if this thread has moved.
+#[inline(always)]
+fn batch(on: &Here<'_>, list: &RingList<'_>, mut sequence: impl FnMut() -> u32) -> u32 {
+    loop {
+        match sequence() {
+            IN_HOT_PLACE => sequences::settle(on.area, list),
+            MOVED => return 0,
+            entries => return entries,
+        }
     }
 }
 
@@ -133,10 +148,7 @@ impl Storage for RingStorage {
         _frames: &ZoneFrames<'_>,
         out: &mut [u32],
     ) -> usize {
-        match sequences::pop_batch(on.area, list, out) {
-            MOVED => 0,
-            popped => popped as usize,
-        }
+        batch(on, list, || sequences::pop_batch(on.area, list, out)) as usize
     }
 
     #[inline]
@@ -147,10 +159,7 @@ impl Storage for RingStorage {
         _frames: &ZoneFrames<'_>,
         numbers: &[u32],
     ) -> usize {
-        match sequences::push_batch(on.area, list, numbers) {
-            MOVED => 0,
-            pushed => pushed as usize,
-        }
+        batch(on, list, || sequences::push_batch(on.area, list, numbers)) as usize
     }
 
     fn append_run(
@@ -162,10 +171,7 @@ impl Storage for RingStorage {
         order: Order,
         blocks: u32,
     ) -> u32 {
-        match sequences::append_run(on.area, list, first, 1 << order.0, blocks) {
-            MOVED => 0,
-            appended => appended,
-        }
+        batch(on, list, || sequences::append_run(on.area, list, first, 1 << order.0, blocks))
     }
 
     fn pop_cold(
@@ -179,10 +185,7 @@ impl Storage for RingStorage {
             // Nobody else writes the lists of a stopped CPU.
             return list.pop_cold(out);
         }
-        match sequences::pop_cold(on.area, list, out) {
-            MOVED => 0,
-            taken => taken as usize,
-        }
+        batch(on, list, || sequences::pop_cold(on.area, list, out)) as usize
     }
 
     fn for_each(list: &RingList<'_>, _frames: &ZoneFrames<'_>, each: &mut dyn FnMut(u32)) {

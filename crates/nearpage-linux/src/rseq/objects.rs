@@ -5,7 +5,7 @@ use nearpage::slab::ObjectStorage;
 use nearpage::sync::AtomicU32;
 use nearpage::units::CpuId;
 
-use super::{CpuState, Here, MOVED, RingStorage, sequences};
+use super::{CpuState, Here, RingStorage, batch, sequences};
 use crate::ring::RingList;
 
 impl ObjectStorage for RingStorage {
@@ -26,27 +26,18 @@ impl ObjectStorage for RingStorage {
     }
 
     fn pop_objects(&self, on: &Here<'_>, stack: &RingList<'_>, out: &mut [u32]) -> usize {
-        match sequences::pop_batch(on.area, stack, out) {
-            MOVED => 0,
-            popped => popped as usize,
-        }
+        batch(on, stack, || sequences::pop_batch(on.area, stack, out)) as usize
     }
 
     fn push_objects(&self, on: &Here<'_>, stack: &RingList<'_>, entries: &[u32]) -> usize {
-        match sequences::push_batch(on.area, stack, entries) {
-            MOVED => 0,
-            pushed => pushed as usize,
-        }
+        batch(on, stack, || sequences::push_batch(on.area, stack, entries)) as usize
     }
 
     fn pop_oldest(&self, on: &Here<'_>, stack: &RingList<'_>, out: &mut [u32]) -> usize {
         if on.stopped.is_some() {
             return stack.pop_cold(out);
         }
-        match sequences::pop_cold(on.area, stack, out) {
-            MOVED => 0,
-            taken => taken as usize,
-        }
+        batch(on, stack, || sequences::pop_cold(on.area, stack, out)) as usize
     }
 
     fn each_entry(stack: &RingList<'_>, each: &mut dyn FnMut(u32)) {

@@ -1,4 +1,4 @@
-//! The six restartable sequences on x86-64.
+//! The seven restartable sequences on x86-64.
 //!
 //! Each loads the address of its descriptor into `rseq->rseq_cs`, compares the CPU with the list's owner,
 //! works in registers and in slots that belong to nobody, and commits with one store. The kernel jumps
@@ -13,8 +13,8 @@ use core::hint::cold_path;
 
 use nearpage::pcp::{Pop, Push};
 
-use super::MOVED;
-use crate::ring::RingList;
+use super::{IN_HOT_PLACE, MOVED};
+use crate::ring::{BATCH_MOST, HALF_ROUND, ONE_POP, RingList};
 
 /// Where `limit` and `mask` begin in the 64 bits from `owner` on.
 const LIMIT_SHIFT: usize =
@@ -77,73 +77,102 @@ macro_rules! sequence {
 /// Takes the hottest entry: what is in a [`Pop`].
 #[inline(always)]
 pub fn pop(area: isize, list: &RingList<'_>) -> u32 {
-    let number: u64;
-    // SAFETY: `area` as in `current_cpu`. The sequence reads and writes only the cursor of `list` and
+    let after: u64;
+    // SAFETY: `area` as in `current_cpu`. The sequence writes only the cursor of `list` and what it has seen of it, and
     // reads one slot of its ring, below `mask + 1` entries; `RingStorage::list` tied ring and mask together.
     unsafe {
         asm!(
-            sequence_from!(
-                // One load for all that a list has beside its ends: loads are what a pair is short of.
-                "mov {n}, qword ptr [{list} + {owner}]\ncmp {t:e}, {n:e}",
-                "7f",
+            sequence!(
                 "mov {c}, qword ptr [{list} + {cursor}]",
+                // One more than the entry in the hot place.
+                "mov {n}, {c}",
+                "shr {n}, 32",
+                "jne 33f",
                 "cmp {c:x}, word ptr [{list} + {cold}]",
                 "je 8f",
-                // One pop: the position goes down by one, the count of pops above it up by one.
-                "add {c}, 0xffff",
-                "shr {n}, {MASK_SHIFT}",
+                "dec {c:x}",
+                "movzx {n:e}, word ptr [{list} + {mask}]",
                 "and {n:e}, {c:e}",
                 "mov {t}, qword ptr [{list} + {ring}]",
                 "mov {n:e}, dword ptr [{t} + {n} * 4]",
-                "mov qword ptr [{list} + {cursor}], {c}",
+                "inc {n:e}",
+                "jmp 33f",
+                // Half of a round of pops is over. If the sequence starts over, it finds nothing more to add.
+                "32: lea {t:e}, [{c:r} - {ONE_POP}]",
+                "shr {t:e}, 16",
+                "sub {t:x}, word ptr [{list} + {pops_seen}]",
+                "movzx {t:e}, {t:x}",
+                "add qword ptr [{list} + {pops_seen}], {t}",
+                "jmp 34f",
+                // This also empties the hot place.
+                "33: add {c:e}, {ONE_POP}",
+                "test {c:e}, {HALF_ROUND}",
+                "je 32b",
+                "34: mov qword ptr [{list} + {cursor}], {c}",
             ),
-            "7: mov {n:e}, {MOVED}",
+            "7: mov {n:e}, {AFTER_MOVED}",
             "jmp 9b",
-            "8: mov {n:e}, {EMPTY}",
+            "8: mov {n:e}, {AFTER_EMPTY}",
             "jmp 9b",
             ".popsection",
             area = in(reg) area,
             list = in(reg) list,
             t = out(reg) _,
             c = out(reg) _,
-            n = out(reg) number,
+            n = out(reg) after,
             owner = const core::mem::offset_of!(RingList, owner),
             cursor = const core::mem::offset_of!(RingList, cursor),
             cold = const core::mem::offset_of!(RingList, cold),
+            mask = const core::mem::offset_of!(RingList, mask),
             ring = const core::mem::offset_of!(RingList, ring),
-            MASK_SHIFT = const MASK_SHIFT,
-            MOVED = const Pop::MOVED.0,
-            EMPTY = const Pop::EMPTY.0,
+            pops_seen = const core::mem::offset_of!(RingList, pops_seen),
+            ONE_POP = const ONE_POP,
+            HALF_ROUND = const HALF_ROUND,
+            AFTER_MOVED = const Pop::MOVED.0.wrapping_add(1),
+            AFTER_EMPTY = const Pop::EMPTY.0.wrapping_add(1),
             options(nostack),
         );
         // As in `current_cpu`.
-        core::hint::assert_unchecked(number <= u32::MAX as u64);
+        core::hint::assert_unchecked(after <= u32::MAX as u64);
     }
-    number as u32
+    (after as u32).wrapping_sub(1)
 }
 
 /// Puts an entry at the hot end: what is in a [`Push`].
 #[inline(always)]
 pub fn push(area: isize, list: &RingList<'_>, number: u32) -> u32 {
-    // SAFETY: as in `pop`. The slot written is above the hot end and below `limit <= mask + 1` entries
-    // from the cold end, so it belongs to nobody until the cursor is stored.
+    // SAFETY: as in `pop`. The slot written is above the ring's hot end, and the list holds less than `limit <= mask + 1`
+    // entries, so it belongs to nobody until the cursor is stored.
     unsafe {
         asm!(
             sequence_from!(
+                // One load for all that a list has beside its ends: loads are what a pair is short of.
                 "mov {m}, qword ptr [{list} + {owner}]\ncmp {t:e}, {m:e}",
                 "{moved}",
                 "mov {c}, qword ptr [{list} + {cursor}]",
                 "mov {r:e}, {c:e}",
-                "sub {r:x}, word ptr [{list} + {cold}]",
+                "mov {t:e}, {c:e}",
+                "sub {t:x}, word ptr [{list} + {cold}]",
                 // The limit, and above it the mask.
                 "shr {m}, {LIMIT_SHIFT}",
-                "cmp {r:x}, {m:x}",
+                "cmp {t:x}, {m:x}",
+                "jae {full}",
+                "cmp {r}, {c}",
+                "je 33f",
+                // What is in the hot place counts too, and goes to the ring.
+                "inc {t:e}",
+                "cmp {t:x}, {m:x}",
                 "jae {full}",
                 "shr {m:e}, {MASK_SHIFT} - {LIMIT_SHIFT}",
-                "and {m:e}, {c:e}",
+                "and {m:e}, {r:e}",
                 "mov {t}, qword ptr [{list} + {ring}]",
-                "mov dword ptr [{t} + {m} * 4], {n:e}",
-                "inc {c}",
+                "shr {c}, 32",
+                "dec {c:e}",
+                "mov dword ptr [{t} + {m} * 4], {c:e}",
+                "inc {r:x}",
+                "33: lea {c:e}, [{n:r} + 1]",
+                "shl {c}, 32",
+                "or {c}, {r}",
                 "mov qword ptr [{list} + {cursor}], {c}",
             ),
             ".popsection",
@@ -168,8 +197,46 @@ pub fn push(area: isize, list: &RingList<'_>, number: u32) -> u32 {
     Push::DONE.0
 }
 
-/// Takes up to `out.len()` entries from the hot end, hottest first: how many, or [`MOVED`]. What is in
-/// the rest of `out` afterwards is anything.
+/// Moves the entry in the hot place, if there is one, to the ring; nothing if this thread has moved.
+#[inline(never)]
+pub fn settle(area: isize, list: &RingList<'_>) {
+    // SAFETY: as in `push`.
+    unsafe {
+        asm!(
+            sequence_from!(
+                "cmp {t:e}, dword ptr [{list} + {owner}]",
+                "9f",
+                "mov {c}, qword ptr [{list} + {cursor}]",
+                "mov {n}, {c}",
+                "shr {n}, 32",
+                "je 9f",
+                "movzx {m:e}, word ptr [{list} + {mask}]",
+                "and {m:e}, {c:e}",
+                "mov {t}, qword ptr [{list} + {ring}]",
+                "dec {n:e}",
+                "mov dword ptr [{t} + {m} * 4], {n:e}",
+                "inc {c:x}",
+                "mov {c:e}, {c:e}",
+                "mov qword ptr [{list} + {cursor}], {c}",
+            ),
+            ".popsection",
+            area = in(reg) area,
+            list = in(reg) list,
+            t = out(reg) _,
+            c = out(reg) _,
+            n = out(reg) _,
+            m = out(reg) _,
+            owner = const core::mem::offset_of!(RingList, owner),
+            cursor = const core::mem::offset_of!(RingList, cursor),
+            mask = const core::mem::offset_of!(RingList, mask),
+            ring = const core::mem::offset_of!(RingList, ring),
+            options(nostack),
+        );
+    }
+}
+
+/// Takes up to `out.len()` entries from the hot end, at most [`BATCH_MOST`], hottest first: how many, [`MOVED`], or
+/// [`IN_HOT_PLACE`]. What is in the rest of `out` afterwards is anything.
 ///
 /// The copy is part of the sequence. Copied before, with a commit that only compares both ends, it could be
 /// of entries that a drain took and a refill replaced meanwhile: then both ends are where they were.
@@ -181,6 +248,15 @@ pub fn pop_batch(area: isize, list: &RingList<'_>, out: &mut [u32]) -> u32 {
         asm!(
             sequence!(
                 "mov {c}, qword ptr [{list} + {cursor}]",
+                "mov {t}, {c}",
+                "shr {t}, 32",
+                "jne 31f",
+                // What the cursor has counted of pops is noted first, as in `pop`.
+                "mov {t:e}, {c:e}",
+                "shr {t:e}, 16",
+                "sub {t:x}, word ptr [{list} + {pops_seen}]",
+                "movzx {t:e}, {t:x}",
+                "add qword ptr [{list} + {pops_seen}], {t}",
                 "mov {k:e}, {c:e}",
                 "sub {k:x}, word ptr [{list} + {cold}]",
                 "movzx {k:e}, {k:x}",
@@ -218,18 +294,21 @@ pub fn pop_batch(area: isize, list: &RingList<'_>, out: &mut [u32]) -> u32 {
                 "25: movzx {i:e}, word ptr [{list} + {mask}]",
                 "test {left:e}, {left:e}",
                 "jne 21b",
-                // So many pops: the position goes down by k, the count of pops above it up by k.
-                "imul {t}, {k:r}, 0xffff",
-                "add {c}, {t}",
+                "sub {c:x}, {k:x}",
+                "mov {t:e}, {k:e}",
+                "shl {t:e}, 16",
+                "add {c:e}, {t:e}",
                 "mov qword ptr [{list} + {cursor}], {c}",
             ),
             "7: mov {k:e}, {MOVED}",
+            "jmp 9b",
+            "31: mov {k:e}, {IN_HOT_PLACE}",
             "jmp 9b",
             ".popsection",
             area = in(reg) area,
             list = in(reg) list,
             out = in(reg) out.as_mut_ptr(),
-            most = in(reg) out.len().min(u16::MAX as usize),
+            most = in(reg) out.len().min(BATCH_MOST),
             t = out(reg) _,
             c = out(reg) _,
             i = out(reg) _,
@@ -243,15 +322,17 @@ pub fn pop_batch(area: isize, list: &RingList<'_>, out: &mut [u32]) -> u32 {
             cold = const core::mem::offset_of!(RingList, cold),
             mask = const core::mem::offset_of!(RingList, mask),
             ring = const core::mem::offset_of!(RingList, ring),
+            pops_seen = const core::mem::offset_of!(RingList, pops_seen),
             MOVED = const MOVED,
+            IN_HOT_PLACE = const IN_HOT_PLACE,
             options(nostack),
         );
     }
     popped
 }
 
-/// Pushes entries at the hot end, the last one hottest, as far as the limit allows; returns how many,
-/// or [`MOVED`].
+/// Pushes entries at the hot end, the last one hottest, as far as the limit allows; returns how many, [`MOVED`], or
+/// [`IN_HOT_PLACE`].
 #[inline(always)]
 pub fn push_batch(area: isize, list: &RingList<'_>, numbers: &[u32]) -> u32 {
     let pushed: u32;
@@ -261,6 +342,9 @@ pub fn push_batch(area: isize, list: &RingList<'_>, numbers: &[u32]) -> u32 {
         asm!(
             sequence!(
                 "mov {c}, qword ptr [{list} + {cursor}]",
+                "mov {t}, {c}",
+                "shr {t}, 32",
+                "jne 31f",
                 "mov {t:e}, {c:e}",
                 "sub {t:x}, word ptr [{list} + {cold}]",
                 "movzx {t:e}, {t:x}",
@@ -280,12 +364,14 @@ pub fn push_batch(area: isize, list: &RingList<'_>, numbers: &[u32]) -> u32 {
                 "mov dword ptr [{base} + {t} * 4], {v:e}",
                 "inc {i:e}",
                 "jmp 22b",
-                "23: add {c}, {k:r}",
+                "23: add {c:x}, {k:x}",
                 "mov qword ptr [{list} + {cursor}], {c}",
             ),
             "7: mov {k:e}, {MOVED}",
             "jmp 9b",
             "8: xor {k:e}, {k:e}",
+            "jmp 9b",
+            "31: mov {k:e}, {IN_HOT_PLACE}",
             "jmp 9b",
             ".popsection",
             area = in(reg) area,
@@ -306,6 +392,7 @@ pub fn push_batch(area: isize, list: &RingList<'_>, numbers: &[u32]) -> u32 {
             mask = const core::mem::offset_of!(RingList, mask),
             ring = const core::mem::offset_of!(RingList, ring),
             MOVED = const MOVED,
+            IN_HOT_PLACE = const IN_HOT_PLACE,
             options(nostack),
         );
     }
@@ -313,7 +400,7 @@ pub fn push_batch(area: isize, list: &RingList<'_>, numbers: &[u32]) -> u32 {
 }
 
 /// Appends `first`, `first + step`, … at the cold end, `first` hottest, as far as there is room; returns
-/// how many, or [`MOVED`].
+/// how many, [`MOVED`], or [`IN_HOT_PLACE`].
 #[inline(always)]
 pub fn append_run(area: isize, list: &RingList<'_>, first: u32, step: u32, blocks: u32) -> u32 {
     let appended: u32;
@@ -322,8 +409,11 @@ pub fn append_run(area: isize, list: &RingList<'_>, first: u32, step: u32, block
     unsafe {
         asm!(
             sequence!(
+                "mov {t}, qword ptr [{list} + {cursor}]",
+                "mov {c}, {t}",
+                "shr {c}, 32",
+                "jne 31f",
                 "mov {c}, qword ptr [{list} + {cold}]",
-                "mov {t:e}, dword ptr [{list} + {cursor}]",
                 "sub {t:x}, {c:x}",
                 "movzx {t:e}, {t:x}",
                 "movzx {m:e}, word ptr [{list} + {mask}]",
@@ -347,6 +437,8 @@ pub fn append_run(area: isize, list: &RingList<'_>, first: u32, step: u32, block
             ),
             "7: mov {k:e}, {MOVED}",
             "jmp 9b",
+            "31: mov {k:e}, {IN_HOT_PLACE}",
+            "jmp 9b",
             ".popsection",
             area = in(reg) area,
             list = in(reg) list,
@@ -366,14 +458,15 @@ pub fn append_run(area: isize, list: &RingList<'_>, first: u32, step: u32, block
             mask = const core::mem::offset_of!(RingList, mask),
             ring = const core::mem::offset_of!(RingList, ring),
             MOVED = const MOVED,
+            IN_HOT_PLACE = const IN_HOT_PLACE,
             options(nostack),
         );
     }
     appended
 }
 
-/// Takes up to `out.len()` entries from the cold end, coldest first: how many, or [`MOVED`]. What is in
-/// the rest of `out` afterwards is anything.
+/// Takes up to `out.len()` entries from the cold end, coldest first: how many, [`MOVED`], or [`IN_HOT_PLACE`]. What is
+/// in the rest of `out` afterwards is anything.
 #[inline(always)]
 pub fn pop_cold(area: isize, list: &RingList<'_>, out: &mut [u32]) -> u32 {
     let taken: u32;
@@ -381,8 +474,11 @@ pub fn pop_cold(area: isize, list: &RingList<'_>, out: &mut [u32]) -> u32 {
     unsafe {
         asm!(
             sequence!(
+                "mov {k:r}, qword ptr [{list} + {cursor}]",
+                "mov {c}, {k:r}",
+                "shr {c}, 32",
+                "jne 31f",
                 "mov {c}, qword ptr [{list} + {cold}]",
-                "mov {k:e}, dword ptr [{list} + {cursor}]",
                 "sub {k:x}, {c:x}",
                 "movzx {k:e}, {k:x}",
                 "cmp {k:e}, {most:e}",
@@ -404,6 +500,8 @@ pub fn pop_cold(area: isize, list: &RingList<'_>, out: &mut [u32]) -> u32 {
             ),
             "7: mov {k:e}, {MOVED}",
             "jmp 9b",
+            "31: mov {k:e}, {IN_HOT_PLACE}",
+            "jmp 9b",
             ".popsection",
             area = in(reg) area,
             list = in(reg) list,
@@ -421,6 +519,7 @@ pub fn pop_cold(area: isize, list: &RingList<'_>, out: &mut [u32]) -> u32 {
             mask = const core::mem::offset_of!(RingList, mask),
             ring = const core::mem::offset_of!(RingList, ring),
             MOVED = const MOVED,
+            IN_HOT_PLACE = const IN_HOT_PLACE,
             options(nostack),
         );
     }

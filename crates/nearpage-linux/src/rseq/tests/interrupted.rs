@@ -5,6 +5,7 @@ use std::cell::Cell;
 
 use nearpage::frame::ZoneFrames;
 use nearpage::pcp::{self, CountedList, list_order};
+use nearpage::sync::AtomicU64;
 use nearpage::testing::naive_list::{Answer, NaiveList, Operation};
 use nearpage::testing::sections::Sections;
 use nearpage::testing::storage::{Lists, rings};
@@ -56,9 +57,22 @@ fn meanwhile() -> impl Iterator<Item = Meanwhile> {
     others.chain([Meanwhile::Moved, Meanwhile::Stopped])
 }
 
-/// Blocks on the list before, and how far its ends have come by then.
-const BEFORE: [(u32, i32); 7] =
-    [(0, 0), (1, -1), (3, 2), (5, 65_534), (5, -65_540), (7, 131_070), (8, -3)];
+/// Blocks on the list before, how far its ends have come by then, and whether the hottest is in the hot place.
+const BEFORE: [(u32, i32, bool); 12] = [
+    (0, 0, false),
+    (1, -1, false),
+    (1, 1, true),
+    (3, 2, false),
+    (3, -2, true),
+    (5, 65_534, false),
+    (5, -65_540, true),
+    // The next pop ends half of a round.
+    (4, -32_767, false),
+    (4, -65_535, true),
+    (7, 131_070, true),
+    (8, -3, false),
+    (8, 5, true),
+];
 
 /// A list beside its naive twin.
 struct Twins<'a> {
@@ -116,12 +130,16 @@ impl<'a> Twins<'a> {
     }
 
     /// Moves both ends, up by pushes and drains or down by refills and pops, and pushes some blocks.
-    fn prepare(&mut self, (blocks, distance): (u32, i32)) {
+    fn prepare(&mut self, (blocks, distance, is_hot): (u32, i32, bool)) {
         let turn = if distance > 0 { [Push(0), PopCold(1)] } else { [AppendRun(0, 1), Pop] };
         for operation in turn.iter().cycle().take(2 * distance.unsigned_abs() as usize) {
             self.both(operation);
         }
-        self.both(&PushBatch((1..=blocks).collect()));
+        let in_ring = if is_hot { blocks - 1 } else { blocks };
+        self.both(&PushBatch((1..=in_ring).collect()));
+        if is_hot {
+            self.both(&Push(blocks));
+        }
     }
 }
 
@@ -129,21 +147,29 @@ impl<'a> Twins<'a> {
 struct Saved {
     cursor: u64,
     cold: u64,
+    pops_seen: u64,
     entries: Vec<u32>,
     naive: NaiveList,
 }
 
 impl Saved {
-    fn of(twins: &Twins<'_>) -> Self {
-        let (cursor, cold) = twins.list().ends();
-        let entries = (0..ENTRIES as u64).map(|position| twins.list().entry(position)).collect();
-        Self { cursor, cold, entries, naive: twins.naive.clone() }
+    fn of(twins: &Twins<'_>, ring: &[AtomicU32]) -> Self {
+        let now = |cell: &AtomicU64| cell.load(Ordering::Relaxed);
+        let list = twins.list();
+        Self {
+            cursor: now(&list.cursor),
+            cold: now(&list.cold),
+            pops_seen: now(&list.pops_seen),
+            entries: ring.iter().map(|entry| entry.load(Ordering::Relaxed)).collect(),
+            naive: twins.naive.clone(),
+        }
     }
 
     fn put_back(&self, twins: &mut Twins<'_>, ring: &[AtomicU32]) {
         let list = twins.list();
         list.cursor.store(self.cursor, Ordering::Relaxed);
         list.cold.store(self.cold, Ordering::Relaxed);
+        list.pops_seen.store(self.pops_seen, Ordering::Relaxed);
         list.limit.store(ENTRIES as u16, Ordering::Relaxed);
         list.owner.store(HERE.0, Ordering::Relaxed);
         for (slot, entry) in ring.iter().zip(&self.entries) {
@@ -187,7 +213,7 @@ fn moved(operation: &Operation) -> Answer {
 struct Interrupted {
     answer: Answer,
     taken: Vec<u32>,
-    /// Whether an end of the list had moved by then.
+    /// Whether the list had changed by then, more than by moving an entry from the hot place to the ring.
     had_committed: bool,
 }
 
@@ -200,12 +226,12 @@ fn interrupt(
     instructions: u32,
 ) -> Option<Interrupted> {
     let (lists, index, list) = (&twins.lists, twins.index, twins.list());
-    let (before, had_committed) = (list.ends(), Cell::new(false));
+    let (before, had_committed) = (list.counts(), Cell::new(false));
     let interruption = Interruption {
         rseq,
         signals_before: Cell::new(instructions),
         meanwhile: &|| {
-            had_committed.set(list.ends() != before);
+            had_committed.set(list.counts() != before);
             match meanwhile {
                 Meanwhile::Others(others) => {
                     let mut out = [0; ENTRIES];
@@ -279,13 +305,12 @@ fn an_interrupted_operation_happens_as_a_whole() {
         let rings = rings::<RingStorage>(ENTRIES as u32);
         let mut twins = Twins::new(&storage, index, &rings, frames);
         twins.prepare(before);
-        let saved = Saved::of(&twins);
+        let saved = Saved::of(&twins, &rings[index]);
         let pairs = operations()
             .into_iter()
             .flat_map(|operation| meanwhile().map(move |meanwhile| (operation.clone(), meanwhile)));
-        // A step takes microseconds, so each pair meets two of the lists.
-        let mine =
-            pairs.enumerate().filter(|(pair, _)| [0, 3].contains(&((pair + which) % BEFORE.len())));
+        // A step takes microseconds, so each pair meets four of the lists.
+        let mine = pairs.enumerate().filter(|(pair, _)| (pair + which).is_multiple_of(3));
         for (_, (operation, meanwhile)) in mine {
             interruptions += interrupt_everywhere(
                 &rseq,
