@@ -22,12 +22,13 @@ use crate::tell::tell;
 /// does not stall whoever waits. Before that it is tried for a while: a hold is of at most 2016 pages, some
 /// microseconds, and to be put to sleep and woken costs several times as much.
 ///
-/// Each try takes the line of the lock from the holder, so what the holder works on lies on other lines.
+/// Each try takes the line of the lock from the holder, so what the holder works on lies on other lines: on other pairs
+/// of lines, since processors fetch the second of a pair with the first.
 #[derive(Debug)]
 pub struct HostLock<T>(Mutex<OwnLines<T>>);
 
 #[derive(Debug)]
-#[repr(align(64))]
+#[repr(align(128))]
 struct OwnLines<T>(T);
 
 /// Proof of holding a [`HostLock`].

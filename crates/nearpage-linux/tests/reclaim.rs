@@ -449,13 +449,19 @@ fn pages_at_hand_are_handed_out_below_the_watermarks() {
             line.and_then(|count| count.parse::<u64>().ok()).expect("vmstat counts them")
         };
         let before = lock_holds();
-        for _ in 0..3 {
+        for is_bulk in [false, true, false] {
             let given = held.split_off(held.len() - AT_HAND);
             for page in given {
                 // SAFETY: the loops here allocated these pages, and nobody else knows of them.
                 unsafe { memory.free_frames(page, Order(0)) }.unwrap();
             }
-            held.extend((0..AT_HAND).map(|_| memory.alloc_frames(request).expect("it is at hand")));
+            let mut pages = [Pfn(0); AT_HAND];
+            if is_bulk {
+                assert_eq!(memory.alloc_frames_bulk(request, &mut pages), Ok(AT_HAND));
+            } else {
+                pages.fill_with(|| memory.alloc_frames(request).expect("it is at hand"));
+            }
+            held.extend(pages);
         }
         assert_eq!(lock_holds(), before, "nobody went to the zone");
         assert!(memory.alloc_frames(request).is_err(), "a watermark keeps the rest");

@@ -28,7 +28,9 @@ mod loose;
 pub mod section;
 
 pub use loose::{Filled, LooseMap};
-pub use section::{Section, SectionFrames, SectionLists, SectionMap, SectionRun, ZoneFrames};
+pub use section::{
+    PageblockByte, Section, SectionFrames, SectionLists, SectionMap, SectionRun, ZoneFrames,
+};
 
 use crate::sync::{AtomicU32, Ordering};
 use crate::units::{Order, ZoneIndex};

@@ -65,9 +65,10 @@ impl ZoneEvents {
     }
 }
 
-/// Written at each change of the free lists, so on a line of its own; only the holder of the lock writes.
+/// Written at each change of the free lists, so on a pair of lines of its own: processors fetch the second of a pair with
+/// the first. Only the holder of the lock writes.
 #[derive(Debug, Default)]
-#[repr(align(64))]
+#[repr(align(128))]
 struct Published {
     free: AtomicU64,
     /// One more than the largest order with a free block of types 0 to 2; 0 if there is none.

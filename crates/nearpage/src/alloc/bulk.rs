@@ -61,48 +61,54 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     /// As [`alloc`](Self::alloc), and [`AllocError::BulkOrder`] for any order but 0.
     #[inline]
     pub fn alloc_bulk(&self, request: Request, out: &mut [Pfn]) -> Result<usize, AllocError> {
-        match self.bulk_near(request, out) {
-            Some(got) => Ok(got),
-            None => self.bulk_scan(request, out),
-        }
+        let near = self.bulk_near(request, out).unwrap_or(0);
+        if near > 0 && near == out.len() { Ok(near) } else { self.bulk_scan(request, out, near) }
     }
 
-    /// All of the request from this CPU's pageset, if the preferred zone has room for as many pages: what the
-    /// scan would find, without walking to it.
+    /// Pages from this CPU's pageset: what the scan would find first, without walking to it. On exact storages all that
+    /// are asked for, or none.
     #[inline]
     fn bulk_near(&self, request: Request, out: &mut [Pfn]) -> Option<usize> {
         let Near { pageset, list, migratetype } = self.near(request)?;
-        let held = pageset.list(list).count() as usize;
         if request.order != SINGLE
-            || out.is_empty()
-            || held < out.len()
+            || P::Storage::EXACT && (pageset.list(list).count() as usize) < out.len()
             || !self.has_near_room(pageset.zone(), out.len())
         {
             return None;
         }
         let on = pageset.enter(self.platform.storage())?;
-        let got = if out.len() <= FEW {
+        Some(if out.len() <= FEW {
             self.pop_into::<FEW>(&on, pageset, migratetype, list, out)
         } else {
             self.pop_many(&on, pageset, migratetype, list, out)
-        };
-        (got > 0).then_some(got)
+        })
     }
 
-    /// Whether a bulk request for `pages` pages may take them from this CPU's pageset for `zone`.
+    /// Whether a bulk request for `pages` pages may take them from this CPU's pageset for `zone`. Under nearpage's own
+    /// rules it may as far as a [single one](Self::alloc_fast) may.
     #[inline]
     fn has_near_room(&self, zone: &Zone<'m, P>, pages: usize) -> bool {
         if self.model.departures.bulk_from_zone {
-            return pages < pageblocks::PAGES && zone.has_headroom_for(pages);
+            return pages < pageblocks::PAGES
+                && (!P::Storage::EXACT || zone.has_headroom_for(pages));
         }
         self.bulk_share(zone.room(AllocFlags::WMARK_LOW, zone.kind()), pages) == pages
     }
 
-    /// What the pageset at hand does not have.
+    /// What the pageset at hand did not have: it gave the first `near` pages.
     #[cold]
     #[inline(never)]
-    fn bulk_scan(&self, request: Request, out: &mut [Pfn]) -> Result<usize, AllocError> {
+    fn bulk_scan(
+        &self,
+        request: Request,
+        out: &mut [Pfn],
+        near: usize,
+    ) -> Result<usize, AllocError> {
         let wanted = self.wanted(request)?;
+        if near > 0 {
+            // Nobody reclaims for the rest of a request that got something.
+            return Ok(near + self.bulk_from_first_zone(&wanted, &mut out[near..]));
+        }
         self.bulk_wanted(&wanted, out)
     }
 
@@ -243,7 +249,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         1 + self.pop_many(on, pageset, wanted.migratetype, list, &mut out[1..])
     }
 
-    /// Copies pages from the pageset, a call away from who asks for a few.
+    /// Copies pages from the pageset until `out` is full or the list is empty; a call away from who asks for a few.
     #[inline(never)]
     fn pop_many(
         &self,
@@ -254,15 +260,22 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         out: &mut [Pfn],
     ) -> usize {
         if out.len() <= SOME {
-            self.pop_into::<SOME>(on, pageset, migratetype, list, out)
-        } else {
-            self.pop_into::<CHUNK>(on, pageset, migratetype, list, out)
+            return self.pop_into::<SOME>(on, pageset, migratetype, list, out);
         }
+        let mut got = 0;
+        for part in out.chunks_mut(CHUNK) {
+            let popped = self.pop_into::<CHUNK>(on, pageset, migratetype, list, part);
+            got += popped;
+            if popped < part.len() {
+                break;
+            }
+        }
+        got
     }
 
-    /// Copies pages from the pageset until `out` is full or the list is empty, at most `STEP` at a time.
+    /// Copies as many pages as `out` has room for, at most `MOST`, or as the list has.
     #[inline(always)]
-    fn pop_into<const STEP: usize>(
+    fn pop_into<const MOST: usize>(
         &self,
         on: &<P::Storage as Storage>::OnCpu<'_>,
         pageset: &Pageset<'m, P>,
@@ -270,21 +283,12 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         list: usize,
         out: &mut [Pfn],
     ) -> usize {
-        let frames = pageset.frames();
-        let mut numbers = [0; STEP];
-        let mut got = 0;
-        while got < out.len() {
-            let want = (out.len() - got).min(STEP);
-            let storage = self.platform.storage();
-            let popped = pageset.pop_batch(storage, on, list, &mut numbers[..want]);
-            let word = frames.allocated(SINGLE, migratetype);
-            frames.hand_out_all(numbers[..popped].iter().copied(), word, &mut out[got..]);
-            got += popped;
-            if popped < want {
-                break;
-            }
-        }
-        got
+        let (storage, frames) = (self.platform.storage(), pageset.frames());
+        let mut numbers = [0; MOST];
+        let popped = pageset.pop_batch(storage, on, list, &mut numbers[..out.len()]);
+        let word = frames.allocated(SINGLE, migratetype);
+        frames.hand_out_all(numbers[..popped].iter().copied(), word, out);
+        popped
     }
 
     /// A pageset that a bulk request emptied grows as it would by refills of as many pages, so that it can

@@ -24,7 +24,9 @@
 use super::free::run_length;
 use super::take::first_order_from;
 use super::{BlockRequest, Buddy, Placement, frame_count};
-use crate::frame::{Filled, FrameState, ListEnd, LooseMap, Migratetype, NO_FRAME, ZoneFrames};
+use crate::frame::{
+    Filled, FrameState, ListEnd, LooseMap, Migratetype, NO_FRAME, PageblockByte, ZoneFrames,
+};
 use crate::units::{CpuId, Order, PAGEBLOCK_ORDER};
 
 /// When a single page that comes back is merged with its buddies.
@@ -135,8 +137,7 @@ impl Loose {
 /// The map of the pageblock whose last frame is `last`.
 #[inline]
 fn map_of<'m>(frames: ZoneFrames<'m>, last: u32) -> LooseMap<'m> {
-    let (home, at) = frames.section(last);
-    home.loose(at)
+    frames.loose(last)
 }
 
 const PAGEBLOCK_FRAMES: u32 = frame_count(PAGEBLOCK_ORDER);
@@ -175,7 +176,9 @@ impl Buddy {
     /// Gives single pages back without merging them; merges those whose pageblocks have no maps of their own: they are
     /// isolated, reserved, or shared by zones.
     pub(super) fn loosen_batch(&mut self, frames: ZoneFrames<'_>, numbers: &[u32]) {
-        let (mut rest, mut of, mut pages) = (numbers, Migratetype::Movable, 0);
+        // Pages from pageblocks of one kind are booked together, not one by one in memory.
+        let mut of = PageblockByte::MOVABLE;
+        let (mut rest, mut migratetype, mut pages) = (numbers, of.loose_type(), 0);
         while let Some((&first, others)) = rest.split_first() {
             // One up or one down.
             let adjoins = |next: &u32| next.wrapping_sub(first).wrapping_add(1) & !2 == 0;
@@ -186,25 +189,26 @@ impl Buddy {
                 continue;
             }
             rest = others;
-            let Some((migratetype, map)) = frames.loose_home(first) else {
+            let byte = frames.pageblock_byte(first);
+            if byte != of {
+                self.book_loose(migratetype, core::mem::take(&mut pages));
+                (of, migratetype) = (byte, byte.loose_type());
+            }
+            let Some(migratetype) = migratetype else {
                 self.free(frames, first, Order(0), Placement::Usual);
                 continue;
             };
             // The word's line may be in another CPU's cache by now; that the page was in use, its free has tested.
             debug_assert!(frames.word(first).get().state() != FrameState::Free, "freed twice");
-            // Pages of one type are booked together, not one by one in memory.
-            if migratetype != of {
-                self.book_loose(of, core::mem::take(&mut pages));
-                of = migratetype;
-            }
+            let map = frames.loose(first);
             let filled = map.insert(first);
             pages += 1;
             if filled != Filled::More {
-                self.book_loose(of, core::mem::take(&mut pages));
+                self.book_loose(Some(migratetype), core::mem::take(&mut pages));
                 self.after_insert(frames, map, first, migratetype, filled);
             }
         }
-        self.book_loose(of, pages);
+        self.book_loose(migratetype, pages);
     }
 
     /// Gives two or more single pages back that adjoin, all upward or all downward: as if each came alone.
@@ -217,14 +221,15 @@ impl Buddy {
             let (part, others) = rest.split_at(rest.len().min(room as usize));
             let pages = part.len() as u32;
             let lowest = if is_up { first } else { first + 1 - pages };
-            match frames.loose_home(lowest) {
-                Some((_, map)) if pages == PAGEBLOCK_FRAMES => {
-                    assert!(map.is_empty(), "freed twice");
+            match frames.pageblock_byte(lowest).loose_type() {
+                Some(_) if pages == PAGEBLOCK_FRAMES => {
+                    assert!(frames.loose(lowest).is_empty(), "freed twice");
                     self.free(frames, lowest, PAGEBLOCK_ORDER, Placement::Usual);
                 }
-                Some((migratetype, map)) => {
+                Some(migratetype) => {
+                    let map = frames.loose(lowest);
                     let filled = map.insert_run(lowest, pages);
-                    self.book_loose(migratetype, pages);
+                    self.book_loose(Some(migratetype), pages);
                     self.after_insert(frames, map, lowest, migratetype, filled);
                 }
                 None => self.free_numbers(frames, part, Order(0)),
@@ -233,11 +238,13 @@ impl Buddy {
         }
     }
 
-    /// Books pages of a type as loose.
+    /// Books pages as loose ones of a type; without one there are none.
     #[inline(always)]
-    fn book_loose(&mut self, migratetype: Migratetype, pages: u32) {
-        self.free_pages += pages as u64;
-        self.loose.pages[migratetype.index()] += pages;
+    fn book_loose(&mut self, migratetype: Option<Migratetype>, pages: u32) {
+        if let Some(migratetype) = migratetype {
+            self.free_pages += pages as u64;
+            self.loose.pages[migratetype.index()] += pages;
+        }
     }
 
     /// Lists the pageblock of frame `number`, or merges it, as what is in its map now asks for.

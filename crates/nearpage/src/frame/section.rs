@@ -30,6 +30,15 @@ pub struct SectionLists {
     links: [[AtomicU32; 2]; SECTION_FRAMES],
 }
 
+impl SectionLists {
+    /// The loose pages of the pageblock of the frame at `offset`, modulo the size of a section.
+    #[inline(always)]
+    fn loose(&self, offset: u32) -> LooseMap<'_> {
+        let at = (offset as usize % SECTION_FRAMES) >> PAGEBLOCK_ORDER.0;
+        LooseMap::new(&self.loose[at], &self.listed[at])
+    }
+}
+
 const _: () = assert!(
     size_of::<SectionLists>() + PAGEBLOCKS + 4 * SECTION_FRAMES
         == 77 * PAGEBLOCKS + 12 * SECTION_FRAMES,
@@ -62,11 +71,12 @@ impl<'m> SectionRun<'m> {
         }
     }
 
-    /// Words and bytes of pageblocks from section number `first` on.
-    fn from(&self, first: u64) -> Option<(&'m [AtomicU32], &'m [AtomicU8])> {
+    /// What there is from section number `first` on.
+    fn from(&self, first: u64) -> Option<Self> {
         let skipped = usize::try_from(first.checked_sub(self.first)?).ok()?;
         let words = self.words.get(skipped..).filter(|words| !words.is_empty())?;
-        Some((words.as_flattened(), self.pageblocks.get(skipped..)?.as_flattened()))
+        let (pageblocks, lists) = (self.pageblocks.get(skipped..)?, self.lists.get(skipped..)?);
+        Some(Self { first, words, pageblocks, lists })
     }
 }
 
@@ -94,14 +104,7 @@ impl<'m> Section<'m> {
 
     #[inline]
     fn pageblock(self, offset: u32) -> Migratetype {
-        stored_type(self.pageblock_byte(offset))
-    }
-
-    /// The loose pages of the pageblock of the frame at `offset`, modulo the size of a section.
-    #[inline(always)]
-    fn loose(self, offset: u32) -> LooseMap<'m> {
-        let at = (offset as usize % SECTION_FRAMES) >> PAGEBLOCK_ORDER.0;
-        LooseMap::new(&self.lists.loose[at], &self.lists.listed[at])
+        PageblockByte(self.pageblock_byte(offset).load(Ordering::Relaxed)).migratetype()
     }
 
     #[inline]
@@ -126,9 +129,26 @@ const fn swap_first_two(bits: u8) -> u8 {
     bits ^ 1
 }
 
-#[inline]
-fn stored_type(pageblock: &AtomicU8) -> Migratetype {
-    Migratetype::from_bits(swap_first_two(pageblock.load(Ordering::Relaxed)) as u32)
+/// What is stored of a pageblock: its migratetype, and whether it is shared or was isolated.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PageblockByte(u8);
+
+impl PageblockByte {
+    /// Of a pageblock that nobody has touched.
+    pub const MOVABLE: PageblockByte = PageblockByte(0);
+
+    #[inline]
+    fn migratetype(self) -> Migratetype {
+        Migratetype::from_bits(swap_first_two(self.0) as u32)
+    }
+
+    /// The type whose lists the pageblock's pages go to when they are loose, or `None` if it has no map of its own: it
+    /// is isolated, reserved, or shared by zones.
+    #[inline]
+    pub fn loose_type(self) -> Option<Migratetype> {
+        // Whatever else the byte says makes it larger.
+        Migratetype::ALL[..Migratetype::PCP_COUNT].get(swap_first_two(self.0) as usize).copied()
+    }
 }
 
 /// All sections of a machine by section number: the way from a PFN to its frame.
@@ -201,6 +221,8 @@ pub struct ZoneFrames<'m> {
     /// The zone, where words have it: saves a shift on the fast path.
     zone_bits: u32,
     first: u32,
+    /// The rest of the same sections.
+    lists: &'m [SectionLists],
     /// From the zone's first section on.
     sections: &'m [Option<Section<'m>>],
 }
@@ -209,14 +231,18 @@ impl<'m> ZoneFrames<'m> {
     /// The frames of `zone`, whose first PFN is `start`.
     pub fn new(map: SectionMap<'m>, start: Pfn, zone: ZoneIndex) -> Self {
         let first = usize::try_from(start.section().wrapping_sub(map.first)).ok();
-        let (words, pageblocks) =
-            map.runs.iter().find_map(|run| run.from(start.section())).unwrap_or_default();
+        let (words, pageblocks, lists) =
+            match map.runs.iter().find_map(|run| run.from(start.section())) {
+                Some(run) => (run.words.as_flattened(), run.pageblocks.as_flattened(), run.lists),
+                None => (&[][..], &[][..], &[][..]),
+            };
         // What is no frame's number stays beyond the end: `near_word`.
         let words = words.get(..NO_FRAME as usize - 1).unwrap_or(words);
         Self {
             base: Pfn(start.section() << SECTION_SHIFT),
             words,
             pageblocks,
+            lists,
             zone_bits: (zone.0 as u32) << ZONE_SHIFT,
             first: start.section_offset() as u32,
             sections: first.and_then(|first| map.sections.get(first..)).unwrap_or_default(),
@@ -370,27 +396,35 @@ impl<'m> ZoneFrames<'m> {
         (SectionFrames { section, first: number - offset }, offset)
     }
 
-    /// Type and map of the pageblock of frame `number`, or `None` if it has no map of its own: it is isolated, reserved,
-    /// or shared by zones.
+    /// What is stored of the pageblock of frame `number`.
     ///
     /// # Panics
     /// If no section covers the frame.
     #[inline(always)]
-    pub fn loose_home(&self, number: u32) -> Option<(Migratetype, LooseMap<'m>)> {
-        let section = self.managed_section(number);
-        // Whatever else the byte says makes it larger.
-        let byte = swap_first_two(section.pageblock_byte(number).load(Ordering::Relaxed));
-        let migratetype = *Migratetype::ALL[..Migratetype::PCP_COUNT].get(byte as usize)?;
-        Some((migratetype, section.loose(number)))
+    pub fn pageblock_byte(&self, number: u32) -> PageblockByte {
+        let byte = match self.pageblocks.get((number >> PAGEBLOCK_ORDER.0) as usize) {
+            Some(byte) => byte,
+            None => self.managed_section(number).pageblock_byte(number),
+        };
+        PageblockByte(byte.load(Ordering::Relaxed))
+    }
+
+    /// The map of loose pages of the pageblock of frame `number`.
+    ///
+    /// # Panics
+    /// As [`pageblock_byte`](Self::pageblock_byte).
+    #[inline(always)]
+    pub fn loose(&self, number: u32) -> LooseMap<'m> {
+        match self.lists.get((number >> SECTION_SHIFT) as usize) {
+            Some(lists) => lists.loose(number),
+            None => self.managed_section(number).lists.loose(number),
+        }
     }
 
     /// The migratetype of the pageblock of frame `number`.
     #[inline]
     pub fn pageblock(&self, number: u32) -> Migratetype {
-        match self.pageblocks.get((number >> PAGEBLOCK_ORDER.0) as usize) {
-            Some(byte) => stored_type(byte),
-            None => self.managed_section(number).pageblock(number),
-        }
+        self.pageblock_byte(number).migratetype()
     }
 
     /// Sets the migratetype of the pageblock of frame `number`, which is not shared.
@@ -464,7 +498,7 @@ impl<'m> SectionFrames<'m> {
     /// The map of loose pages of the pageblock that holds the frame at `offset`.
     #[inline]
     pub fn loose(&self, offset: u32) -> LooseMap<'m> {
-        self.section.loose(offset)
+        self.section.lists.loose(offset)
     }
 
     /// Sets the migratetype of the pageblock that holds the frame at `offset`.

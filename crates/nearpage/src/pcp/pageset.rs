@@ -60,8 +60,8 @@ pub struct Owner<P: Platform> {
 /// The pages that one CPU caches of one zone.
 ///
 /// The fast path loads nothing but this, the list's entry and the frame's word: so the way to the zone's frames
-/// is kept here too.
-#[repr(C, align(64))]
+/// is kept here too. The pagesets of two CPUs share no pair of lines.
+#[repr(C, align(128))]
 pub struct Pageset<'m, P: Platform> {
     zone: &'m Zone<'m, P>,
     frames: ZoneFrames<'m>,
