@@ -1,12 +1,15 @@
 //! Wrong requests and wrong frees, on real memory with each storage, plain and hardened: what the caller is
 //! told, and that nothing was changed. The walker proves that no page is lost.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use nearpage::alloc::{Access, Limits, Request};
 use nearpage::error::LimitOf;
 use nearpage::gfp::Gfp;
 use nearpage::policy::{Cursor, NodeSet, Placement, Policy, Turn};
-use nearpage::units::{CpuId, NodeId, Order, Pfn};
+use nearpage::units::{CpuId, NodeId, Order, PAGEBLOCK_ORDER, Pfn};
 use nearpage::watermark::Settings;
+use nearpage_linux::host::OnMisuse;
 use nearpage_linux::machine::{HostMachine, HostNode};
 use nearpage_linux::numa::BindMode;
 use nearpage_linux::{HugePages, Memory, MemoryBuilder, MemoryError};
@@ -437,4 +440,36 @@ fn many_nodes() {
     let last = NodeId(3 * (NODES - 2));
     assert_eq!(memory.alloc(SINGLE.on(last)).unwrap().node(), last);
     memory.check().unwrap();
+}
+
+/// What was looked at before the wrong page is free, and what comes after it is still the caller's.
+#[test]
+fn a_panic_in_a_bulk_free_loses_no_pages() {
+    for (use_rseq, hardened) in [(true, false), (true, true), (false, false), (false, true)] {
+        let builder = Memory::builder().machine(machine()).bytes_per_node(NODE_BYTES);
+        let builder = builder.use_rseq(use_rseq).hardened(hardened);
+        let memory = builder.on_misuse(OnMisuse::Panic).build().unwrap();
+        let block = memory.alloc_frames(Request::new(PAGEBLOCK_ORDER, Gfp::KERNEL)).unwrap();
+        // SAFETY: the block is this test's, and nothing of it is used again.
+        unsafe { memory.free_frames(block, PAGEBLOCK_ORDER) }.unwrap();
+        for wrong_at in [0, 1, 15, 600, 1100] {
+            let mut pages = vec![Pfn(0); 1200];
+            let mut got = 0;
+            while got < pages.len() {
+                got += memory.alloc_frames_bulk(SINGLE, &mut pages[got..]).unwrap();
+            }
+            pages[..1024].sort_unstable();
+            pages.insert(wrong_at, Pfn(1 << 40));
+            // SAFETY: the pages are this test's; the wrong one is refused.
+            let freed =
+                catch_unwind(AssertUnwindSafe(|| unsafe { memory.free_frames_bulk(&pages) }));
+            assert!(freed.is_err(), "the wrong page is told by a panic");
+            let (before, after) = (&pages[..wrong_at], &pages[wrong_at + 1..]);
+            // SAFETY: these were not reached.
+            unsafe { memory.free_frames_bulk(after) }.unwrap();
+            let checked = memory.check().unwrap();
+            let all = 2 * NODE_BYTES / 4096;
+            assert_eq!(checked.free.0 + checked.cached.0, all, "{} came before", before.len());
+        }
+    }
 }

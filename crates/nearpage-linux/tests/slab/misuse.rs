@@ -309,3 +309,29 @@ fn a_panic_over_a_locked_slab_loses_no_pages() {
         assert_eq!(memory.check().unwrap().allocated, PageCount(0));
     }
 }
+
+/// As of single objects: those before the wrong one are free, those after it still the caller's.
+#[test]
+fn a_panic_in_a_bulk_free_loses_no_objects() {
+    for (use_rseq, hardened) in [(true, false), (true, true), (false, false), (false, true)] {
+        let builder = Memory::builder().bytes_per_node(64 << 20).use_rseq(use_rseq);
+        let builder = builder.hardened(hardened).on_misuse(OnMisuse::Panic);
+        let memory = builder.build().unwrap();
+        let slab = memory.slab(SlabConfig::default()).unwrap();
+        let cache = slab.create(CacheOptions::new("bulk", 64)).unwrap();
+        for wrong_at in [0, 1, 40, 99] {
+            let mut objects: Vec<_> =
+                (0..100).map(|_| cache.alloc(Gfp::KERNEL).unwrap().as_ptr()).collect();
+            let mut nobodys = 0u64;
+            objects.insert(wrong_at, (&raw mut nobodys).cast());
+            // SAFETY: the objects are this test's; the wrong one is refused.
+            let freed = catch_unwind(AssertUnwindSafe(|| unsafe { cache.free_bulk(&objects) }));
+            assert!(freed.is_err(), "the wrong object is told by a panic");
+            // SAFETY: these were not reached.
+            unsafe { cache.free_bulk(&objects[wrong_at + 1..]) }.unwrap();
+        }
+        cache.shrink().unwrap();
+        cache.destroy().map_err(|(_, live)| live).unwrap();
+        slab.check().unwrap();
+    }
+}

@@ -416,8 +416,8 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             }
             rest = others;
         }
-        bulk.flush();
-        whole.give_back();
+        drop(bulk);
+        drop(whole);
         match first {
             None => Ok(()),
             Some(first) => Err(BulkFreeError { freed: pages.len() - refused, refused, first }),
@@ -459,7 +459,8 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     }
 }
 
-/// Pages on their way back, gathered while they go to the same list.
+/// Pages on their way back, gathered while they go to the same list. They get there also if the host panics over a page
+/// that is refused.
 struct BulkFree<'a, 'm, P: Platform> {
     allocator: &'a PageAllocator<'m, P>,
     batch: [u32; CHUNK],
@@ -516,6 +517,12 @@ impl<P: Platform> BulkFree<'_, '_, P> {
             self.allocator.free_batch(zone, list, &self.batch[..self.len]);
         }
         self.len = 0;
+    }
+}
+
+impl<P: Platform> Drop for BulkFree<'_, '_, P> {
+    fn drop(&mut self) {
+        self.flush();
     }
 }
 

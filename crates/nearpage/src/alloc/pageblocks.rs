@@ -183,7 +183,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     }
 }
 
-/// Pageblocks of one zone on their way back.
+/// Pageblocks of one zone on their way back. They get there also if the host panics over a page that is refused.
 pub(super) struct PageblocksBack<'a, 'm, P: Platform> {
     allocator: &'a PageAllocator<'m, P>,
     target: (ZoneIndex, Option<usize>),
@@ -237,11 +237,16 @@ impl<'a, 'm, P: Platform> PageblocksBack<'a, 'm, P> {
         true
     }
 
-    /// Gives them back.
-    pub(super) fn give_back(&mut self) {
+    fn give_back(&mut self) {
         let (zone, list) = self.target;
         self.allocator.give_pageblocks_back(zone, list, &self.blocks[..self.len]);
         self.len = 0;
+    }
+}
+
+impl<P: Platform> Drop for PageblocksBack<'_, '_, P> {
+    fn drop(&mut self) {
+        self.give_back();
     }
 }
 

@@ -1,5 +1,6 @@
 //! Many objects at once.
 
+use super::lists::Few;
 use super::tag::Tag;
 use super::tunables::BATCH_MAX;
 use super::{CpuStack, KmemCache, ObjectStorage, SlabAllocator};
@@ -94,17 +95,16 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
     ) -> Result<(), BulkObjectError> {
         let (mut refused, mut first) = (0, None);
         for chunk in objects.chunks(BATCH_MAX) {
-            let mut near = super::lists::Few::new();
-            let tag = self.near_tag(cache);
+            let mut near =
+                Near { slab: self, cache, tag: self.near_tag(cache), entries: Few::new() };
             for &object in chunk {
-                if let Some(entry) = self.near_entry(cache, tag, object) {
-                    near.push(entry);
+                if let Some(entry) = self.near_entry(cache, near.tag, object) {
+                    near.entries.push(entry);
                 } else if let Err(error) = self.free(cache, object) {
                     refused += 1;
                     first = first.or(Some(error));
                 }
             }
-            self.push_near(cache, tag, near.as_slice());
         }
         match first {
             None => Ok(()),
@@ -140,5 +140,20 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
             let node = self.node_of_entry(cache.code, entry);
             self.place(cache.cache, cache.code, node, entry);
         }
+    }
+}
+
+/// Objects that say `tag` on their way to this CPU's stack. They get there also if the host panics over an object that is
+/// refused.
+struct Near<'c, 'a, 'm, P: Platform<Storage: ObjectStorage>> {
+    slab: &'c SlabAllocator<'a, 'm, P>,
+    cache: &'c KmemCache<'m, P>,
+    tag: Tag,
+    entries: Few,
+}
+
+impl<P: Platform<Storage: ObjectStorage>> Drop for Near<'_, '_, '_, P> {
+    fn drop(&mut self) {
+        self.slab.push_near(self.cache, self.tag, self.entries.as_slice());
     }
 }
