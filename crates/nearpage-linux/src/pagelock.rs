@@ -137,6 +137,14 @@ impl<'a> LockablePages<'a> {
         Ok(self.memory().wait_on_page(self.page(index)?.pfn)?)
     }
 
+    /// As [`wait_on`](Self::wait_on), but no longer than `timeout`.
+    ///
+    /// # Errors
+    /// [`PageLockError::TimedOut`], and as [`lock`](Self::lock).
+    pub fn wait_on_timeout(&self, index: usize, timeout: Duration) -> Result<(), LockError> {
+        Ok(self.memory().wait_on_page_timeout(self.page(index)?.pfn, timeout)?)
+    }
+
     /// Whether somebody has a page locked.
     ///
     /// # Errors
@@ -431,6 +439,14 @@ impl Memory {
     /// As [`lock_page`](Self::lock_page).
     pub fn wait_on_page(&self, pfn: Pfn) -> Result<(), PageLockError> {
         with_allocator!(self, allocator => allocator.wait_on_page(pfn))
+    }
+
+    /// As [`wait_on_page`](Self::wait_on_page), but no longer than `timeout`.
+    ///
+    /// # Errors
+    /// [`PageLockError::TimedOut`], and as [`lock_page`](Self::lock_page).
+    pub fn wait_on_page_timeout(&self, pfn: Pfn, timeout: Duration) -> Result<(), PageLockError> {
+        with_allocator!(self, allocator => allocator.wait_on_page_timeout(pfn, timeout))
     }
 
     /// Whether somebody has a page locked.

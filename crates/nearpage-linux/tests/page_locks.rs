@@ -313,7 +313,11 @@ fn time_is_up_after_it_and_leaves_nothing() {
         let late = pages.lock_timeout(0, Duration::from_millis(20));
         assert_eq!(late.unwrap_err(), PageLockError::TimedOut.into());
         assert!(start.elapsed() >= Duration::from_millis(20));
+        let late = pages.wait_on_timeout(0, Duration::from_millis(20));
+        assert_eq!(late, Err(PageLockError::TimedOut.into()));
+        assert!(start.elapsed() >= Duration::from_millis(40));
         drop(held);
+        assert_eq!(pages.wait_on_timeout(0, Duration::from_secs(60)), Ok(()));
         drop(pages.lock(0).unwrap());
         drop(pages);
         memory.check().unwrap();

@@ -370,8 +370,10 @@ impl fmt::Display for PageLockError {
             Self::NoSuchBit { bit, bits } => {
                 write!(f, "bit {bit} of a word of {bits} bits, which are counted from 0")
             }
-            Self::TimedOut => f.write_str("wait for a page: the time was up"),
-            Self::Cancelled => f.write_str("wait for a page: cancelled"),
+            Self::TimedOut => {
+                f.write_str("wait for a page, or for a bit of a word: the time was up")
+            }
+            Self::Cancelled => f.write_str("wait for a page, or for a bit of a word: cancelled"),
         }
     }
 }

@@ -311,6 +311,14 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         self.page_lock(pfn)?.wait()
     }
 
+    /// As [`wait_on_page`](Self::wait_on_page), for a limited time.
+    ///
+    /// # Errors
+    /// [`PageLockError::TimedOut`], and as [`lock_page`](Self::lock_page).
+    pub fn wait_on_page_timeout(&self, pfn: Pfn, timeout: Duration) -> Result<(), PageLockError> {
+        self.page_lock(pfn)?.wait_timeout(timeout)
+    }
+
     /// Waits until a bit of a word is clear. The word lies in managed memory, at `address`: its frame number
     /// times the page size, and the offset. Who clears the bit calls [`wake_up_bit`](Self::wake_up_bit)
     /// after it.

@@ -43,7 +43,7 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
 
     /// Allocates an object on a node: as [`alloc`](Self::alloc) if that is the effective node of this CPU. With
     /// `__GFP_THISNODE` it comes from no other; without, nothing comes from a [private](crate::alloc::Access::Private)
-    /// node, as with pages.
+    /// node, as with pages: unless all nodes are private, when what partial slabs have is given still.
     ///
     /// # Errors
     /// [`AllocError`] of the pages for a new slab, or of the node.

@@ -196,7 +196,8 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
 
     fn lay_out(&self, options: &CacheOptions) -> Result<(Geometry, EntryCode), CreateError> {
         let CacheOptions { name: cache, size, align, line_aligned, reclaimable, gfp } = *options;
-        if cache.is_empty() || cache.contains(|c: char| c.is_whitespace() || c.is_control()) {
+        let breaks_line = |c: char| c.is_whitespace() || c.is_control();
+        if cache.is_empty() || cache.starts_with('#') || cache.contains(breaks_line) {
             return Err(CreateError::BadName { cache });
         }
         if let Some(gfp) = refused_flags(gfp) {

@@ -69,7 +69,8 @@ impl core::error::Error for ObjectError {}
 /// Why a cache could not be made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CreateError {
-    /// A name that `slabinfo` cannot show as one word: none at all, or with white space or control characters.
+    /// A name that `slabinfo` cannot show as one word: none at all, or with white space or control characters, or one that
+    /// begins as its comments do.
     BadName {
         /// The name.
         cache: &'static str,
@@ -124,7 +125,7 @@ impl fmt::Display for CreateError {
         match *self {
             Self::BadName { cache } => write!(
                 f,
-                "cache {cache:?}: a name is one word, without white space and control characters"
+                "cache {cache:?}: a name is one word, without white space and control characters, and does not begin with #"
             ),
             Self::NameTaken { cache } => write!(
                 f,

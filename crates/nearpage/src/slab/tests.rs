@@ -172,12 +172,12 @@ fn bad_options_are_refused() {
 fn names_that_slabinfo_cannot_show_are_refused() {
     one_node().run_slab(SlabConfig::default(), |slab| {
         let named = |name| slab.create(CacheOptions::new(name, 8));
-        for cache in ["", " ", "two words", "a\nb", "tab\t", "\0", "no\u{a0}break"] {
+        for cache in ["", " ", "two words", "a\nb", "tab\t", "\0", "no\u{a0}break", "#comment"] {
             assert_eq!(named(cache).unwrap_err(), CreateError::BadName { cache });
         }
         assert_eq!(
             named("a\nb").unwrap_err().to_string(),
-            "cache \"a\\nb\": a name is one word, without white space and control characters"
+            "cache \"a\\nb\": a name is one word, without white space and control characters, and does not begin with #"
         );
         let umlauts = named("Grüße").unwrap();
         let taken = named("Grüße").unwrap_err();
