@@ -183,6 +183,8 @@ impl Buddy {
             // One up or one down.
             let adjoins = |next: &u32| next.wrapping_sub(first).wrapping_add(1) & !2 == 0;
             if others.first().is_some_and(adjoins) {
+                // It may fill a pageblock, which takes all of its pages off the books.
+                self.book_loose(migratetype, core::mem::take(&mut pages));
                 let run = run_length(rest, 1);
                 self.loosen_run(frames, &rest[..run]);
                 rest = &rest[run..];
@@ -569,6 +571,20 @@ mod tests {
                     "{cpu}"
                 );
             }
+        });
+    }
+
+    /// A run that fills a pageblock merges also the pages that came before it in the same batch.
+    #[test]
+    fn a_run_after_single_pages_fills_their_pageblock() {
+        with_buddy(|held| {
+            let block = request(PAGEBLOCK_ORDER.0, Migratetype::Movable);
+            let first = held.buddy.alloc(held.frames, block).unwrap();
+            let pages = (7..PAGEBLOCK_FRAMES).chain([5, 3, 6, 4, 2]).chain([0, 1]);
+            let numbers: Vec<u32> = pages.map(|page| first + page).collect();
+            held.buddy.free_batch(held.frames, &numbers, Order(0));
+            assert!(!held.buddy.has_loose());
+            held.check();
         });
     }
 
