@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 use std::ops::{Deref, DerefMut};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Instant;
@@ -80,7 +81,9 @@ impl<T> Lock<T> for HostLock<T> {
 /// What a user of memory can do when it gets short. Called with no lock held, from the thread that
 /// allocates. The callbacks may free pages and drain, not allocate.
 pub trait Pressure: Send + Sync {
-    /// A node fell below its low watermark. Return soon: wake who reclaims.
+    /// A node fell below its low watermark, or a soft limit was passed. Return soon: wake who reclaims. A panic in it is told
+    /// on standard error, and the request goes on. Without restartable sequences a bulk request may be at its CPU's pagesets
+    /// meanwhile: a drain from here finds them busy.
     fn background(&self, shortage: &Shortage) {
         let _ = shortage;
     }
@@ -222,8 +225,12 @@ impl<S: Storage, const HARDENED: bool> Platform for Host<S, HARDENED> {
         std::thread::yield_now();
     }
 
+    /// A request may have taken pages by now that nobody would ever get after a panic.
     fn wake_reclaim(&self, shortage: Shortage) {
-        self.pressure.background(&shortage);
+        let woken = AssertUnwindSafe(|| self.pressure.background(&shortage));
+        if catch_unwind(woken).is_err() {
+            tell("a pressure callback panicked where it was to wake background reclaim");
+        }
     }
 
     fn direct_reclaim(&self, shortage: Shortage) -> PageCount {

@@ -2,14 +2,16 @@
 
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use nearpage::alloc::{Limits, Request};
 use nearpage::error::LimitOf;
 use nearpage::gfp::Gfp;
+use nearpage::platform::Shortage;
 use nearpage::units::{CpuId, NodeId, Order, PageCount, Pfn};
 use nearpage::watermark::Settings;
+use nearpage_linux::host::Pressure;
 use nearpage_linux::reclaim::{Reclaim, ReclaimOptions, Shrinker};
 use nearpage_linux::{HostMachine, HostNode, HugePages, Memory, MemoryBuilder, MemoryError};
 
@@ -24,7 +26,7 @@ fn builder() -> MemoryBuilder {
 
 /// A cache of single pages.
 struct Cache {
-    memory: Mutex<std::sync::Weak<Memory>>,
+    memory: Mutex<Weak<Memory>>,
     pages: Mutex<Vec<Pfn>>,
     asked: AtomicU64,
 }
@@ -477,5 +479,53 @@ fn stay_on_this_cpu() {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
         libc::CPU_SET(libc::sched_getcpu() as usize, &mut set);
         assert_eq!(libc::sched_setaffinity(0, size_of_val(&set), &set), 0);
+    }
+}
+
+/// Wakes nobody: it panics, or drains all pagesets.
+#[derive(Clone, Default)]
+struct Rude {
+    memory: Arc<OnceLock<Weak<Memory>>>,
+    panics: bool,
+    woken: Arc<AtomicU64>,
+}
+
+impl Pressure for Rude {
+    fn background(&self, _shortage: &Shortage) {
+        self.woken.fetch_add(1, Ordering::Relaxed);
+        assert!(!self.panics, "a callback that panics");
+        let memory = self.memory.get().and_then(Weak::upgrade).unwrap();
+        memory.drain_all().expect("nobody is at the pagesets of this CPU");
+    }
+}
+
+/// Pages that a request has taken when it wakes reclaim reach the caller, whatever the callback does.
+#[test]
+fn a_callback_that_is_to_wake_may_panic_or_drain() {
+    for (use_rseq, panics) in [(true, true), (true, false), (false, true), (false, false)] {
+        let rude = Rude { panics, ..Rude::default() };
+        let memory = builder().use_rseq(use_rseq).pressure(rude.clone()).build().unwrap();
+        let memory = Arc::new(memory);
+        rude.memory.set(Arc::downgrade(&memory)).unwrap();
+        let limits = Limits { hard_bytes: None, soft_bytes: Some(1 << 20) };
+        memory.set_limits(LimitOf::Allocator, limits).unwrap();
+        stay_on_this_cpu();
+        let request = Request::new(Order(0), Gfp::KERNEL);
+        let mut held = Vec::new();
+        for pages in [1, 7, 300, 2000, 0] {
+            for _ in 0..3 {
+                let mut some = vec![Pfn(0); pages.max(1)];
+                let got = match pages {
+                    0 => memory.alloc_frames(request).map(|page| some[0] = page).map(|()| 1),
+                    _ => memory.alloc_frames_bulk(request, &mut some),
+                };
+                held.extend(&some[..got.unwrap()]);
+            }
+        }
+        assert!(rude.woken.load(Ordering::Relaxed) > 3);
+        assert_eq!(memory.check().unwrap().allocated.0, held.len() as u64);
+        // SAFETY: the loops here allocated these pages, and nobody else knows of them.
+        unsafe { memory.free_frames_bulk(&held) }.unwrap();
+        assert_eq!(memory.check().unwrap().allocated, PageCount(0));
     }
 }

@@ -48,6 +48,14 @@ pub enum Problem {
         /// The node.
         node: NodeId,
     },
+    /// The text begins with the number of nodes, and describes fewer.
+    #[error("{announced} nodes are announced and {described} described, expected the whole text")]
+    NodesMissing {
+        /// How many there are.
+        announced: usize,
+        /// How many are described.
+        described: usize,
+    },
     /// A row of the table of distances has too many or too few values.
     #[error("the row of node {node} has {found} distances, expected {expected}, one for each node")]
     DistanceCount {

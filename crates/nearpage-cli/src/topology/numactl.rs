@@ -34,6 +34,10 @@ struct Reader {
     columns: Option<Vec<NodeId>>,
     /// The nodes whose row was read.
     rows: Vec<NodeId>,
+    /// How many nodes there are, if the text says so.
+    announced: Option<usize>,
+    /// Whether the line above the table of distances was read.
+    has_table: bool,
 }
 
 /// Reads the text; `input` is its name.
@@ -46,11 +50,10 @@ pub fn parse(input: &str, text: &str) -> Result<Machine, InputError> {
         reader.read_line(line.trim(), &place).map_err(|error| with_column(error, line))?;
     }
     // What is missing from the end is missing at the end.
-    reader.check_rows(&Place::Line { input: input.into(), line: last_line })?;
+    reader.check_end(&Place::Line { input: input.into(), line: last_line })?;
     Ok(reader.draft.finish(&Place::Input(input.into()), EXPECTED)?)
 }
 
-/// Lines that people paste along, and that say nothing of the machine.
 /// The error with the column of what it quotes of its line.
 fn with_column(error: InputError, text: &str) -> InputError {
     let InputError::Content { place: Place::Line { input, line }, problem } = error else {
@@ -69,16 +72,21 @@ fn with_column(error: InputError, text: &str) -> InputError {
     InputError::Content { place: Place::Column { input, line, column }, problem }
 }
 
+/// Lines that people paste along, and that say nothing of the machine.
 fn is_noise(line: &str) -> bool {
     line.is_empty() || line.starts_with(['#', '$', '>']) || line.starts_with("libnuma:")
 }
 
 impl Reader {
     fn read_line(&mut self, line: &str, place: &Place) -> Result<(), InputError> {
-        if is_noise(line) || line == "node distances:" || line.starts_with("No distance ") {
+        if is_noise(line) || line.starts_with("No distance ") {
+            Ok(())
+        } else if line == "node distances:" {
+            self.has_table = true;
             Ok(())
         } else if line.starts_with("available:") {
-            check_available(line, place)
+            self.announced = Some(parse_available(line, place)?);
+            Ok(())
         } else if line.starts_with("No NUMA ") {
             Err(Problem::NoNuma.at(place))
         } else if let Some((heading, rest)) = line.split_once(':') {
@@ -152,9 +160,16 @@ impl Reader {
         Err(description::Problem::UnknownNode { node, known }.at(place).into())
     }
 
-    /// Checks that the table, if there is one, has a row and a column for each node.
-    fn check_rows(&self, place: &Place) -> Result<(), InputError> {
-        let Some(columns) = &self.columns else { return Ok(()) };
+    /// Checks that all nodes are described, and that the table, if there is one, has a row and a column for each.
+    fn check_end(&self, place: &Place) -> Result<(), InputError> {
+        let described = self.draft.ids().count();
+        if let Some(announced) = self.announced.filter(|announced| *announced > described) {
+            return Err(Problem::NodesMissing { announced, described }.at(place));
+        }
+        if self.columns.is_none() && !self.has_table {
+            return Ok(());
+        }
+        let columns = self.columns.as_deref().unwrap_or_default();
         let is_missing = |node: &NodeId| !self.rows.contains(node) || !columns.contains(node);
         match self.draft.ids().find(is_missing) {
             Some(node) => Err(Problem::DistancesMissing { node }.at(place)),
@@ -163,15 +178,16 @@ impl Reader {
     }
 }
 
-/// Checks `available: 3 nodes (0,8,252)`. The nodes themselves are taken from their own lines: old
+/// Reads the number of `available: 3 nodes (0,8,252)`. The nodes themselves are taken from their own lines: old
 /// versions print the first and last id and leave out the holes between.
-fn check_available(line: &str, place: &Place) -> Result<(), InputError> {
+fn parse_available(line: &str, place: &Place) -> Result<usize, InputError> {
     const EXPECTED: &str = "available: N nodes (LIST)";
     let words: Vec<&str> = line.split_whitespace().collect();
-    match words[..] {
-        [_, count, "nodes", ..] if count.parse::<u32>().is_ok() => Ok(()),
-        _ => Err(Problem::syntax(line, EXPECTED).at(place)),
-    }
+    let count = match words[..] {
+        [_, count, "nodes", ..] => count.parse::<u32>().ok(),
+        _ => None,
+    };
+    count.map(|count| count as usize).ok_or_else(|| Problem::syntax(line, EXPECTED).at(place))
 }
 
 fn parse_node(id: &str, place: &Place) -> Result<NodeId, InputError> {
@@ -249,6 +265,28 @@ node   0   8  252  253  254  255
  254:  80  80  80  80  10  80
  255:  80  80  80  80  80  10
 ";
+
+    /// A text is whole, or says that nodes or distances are missing. Old versions print no table.
+    #[test]
+    fn a_cut_text_is_no_smaller_machine() {
+        let lines: Vec<&str> = POWER9.split_inclusive('\n').collect();
+        let table = lines.iter().position(|line| line.starts_with("node distances")).unwrap();
+        for cut in 1..lines.len() {
+            let read = parse("box.txt", &lines[..cut].concat());
+            // What memory node 255 has may be missing: that is noted.
+            assert_eq!(read.is_ok(), (table - 2..=table).contains(&cut), "{cut} lines: {read:?}");
+        }
+        let message =
+            |cut: usize| parse("box.txt", &lines[..cut].concat()).unwrap_err().to_string();
+        assert_eq!(
+            message(4),
+            "box.txt:4: 6 nodes are announced and 1 described, expected the whole text"
+        );
+        assert_eq!(
+            message(table + 1),
+            "box.txt:20: the table of distances has no row for node 0, expected one for each node"
+        );
+    }
 
     /// Two sockets and a CXL expander, as numactl 2.0.19 prints it with --cpu-compress.
     const CXL: &str = "\

@@ -15,6 +15,7 @@ use crate::frame::Migratetype;
 use crate::pcp::pageset::Pageset;
 use crate::pcp::{CountedList, Storage, list_index};
 use crate::platform::Platform;
+use crate::sync::Ordering;
 use crate::units::{Order, PAGEBLOCK_ORDER, PageCount, Pfn, ZoneIndex};
 use crate::zone::{Zone, ZoneEvents};
 
@@ -72,7 +73,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
                 break;
             }
         }
-        pageset.events().bulk_allocs.add(got as u64 * UNCOUNTED);
+        pageset.events().bulk_allocs.fetch_add(got as u64 * UNCOUNTED, Ordering::Relaxed);
         got * PAGES
     }
 

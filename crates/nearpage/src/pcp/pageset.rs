@@ -32,8 +32,9 @@ pub type List<'m, P> = <<P as Platform>::Storage as Storage>::List<'m>;
 /// Events of a pageset, counted by its CPU.
 #[derive(Debug, Default)]
 pub struct PagesetEvents {
-    /// Single pages handed out as part of a pageblock, without the first, which its list counts.
-    pub bulk_allocs: OwnedCounter,
+    /// Single pages handed out as part of a pageblock, without the first, which its list counts. Exact: who counts them
+    /// may have moved to another CPU since they were popped.
+    pub bulk_allocs: AtomicU64,
     /// Trips to the zone to refill a list.
     pub refills: OwnedCounter,
     /// Pages that refills brought.

@@ -75,7 +75,7 @@ impl ZoneStats {
     /// Adds what was counted by the pageset of a CPU of node `near`.
     fn add_pageset<P: Platform>(&mut self, pageset: &Pageset<'_, P>, near: NodeIndex) {
         let (totals, events) = (pageset.totals(), pageset.events());
-        let allocs = totals.allocs.wrapping_add(events.bulk_allocs.get());
+        let allocs = totals.allocs.wrapping_add(events.bulk_allocs.load(Ordering::Relaxed));
         if near == pageset.zone().node() {
             self.numa_local += allocs;
         } else {
