@@ -88,7 +88,7 @@ impl Loose {
         map.set_link(ListEnd::Head, *head);
         map.set_link(ListEnd::Tail, NO_FRAME);
         if *head != NO_FRAME {
-            map_of(frames, *head).set_link(ListEnd::Tail, last);
+            frames.loose(*head).set_link(ListEnd::Tail, last);
         }
         *head = last;
     }
@@ -108,10 +108,10 @@ impl Loose {
                 let head = heads.iter_mut().find(|head| **head == last);
                 *head.expect("what has none before it is the head of a lane") = next;
             }
-            prev => map_of(frames, prev).set_link(ListEnd::Head, next),
+            prev => frames.loose(prev).set_link(ListEnd::Head, next),
         }
         if next != NO_FRAME {
-            map_of(frames, next).set_link(ListEnd::Tail, prev);
+            frames.loose(next).set_link(ListEnd::Tail, prev);
         }
     }
 
@@ -123,21 +123,15 @@ impl Loose {
     ) -> impl Iterator<Item = u32> + use<'m> {
         let heads = self.heads.get(migratetype.index()).copied().unwrap_or([NO_FRAME; LANES]);
         let next = move |&last: &u32| {
-            let next = map_of(frames, last).link(ListEnd::Head);
+            let next = frames.loose(last).link(ListEnd::Head);
             (next != NO_FRAME).then_some(next)
         };
         heads
             .into_iter()
             .filter(|head| *head != NO_FRAME)
             .flat_map(move |head| core::iter::successors(Some(head), next))
-            .flat_map(move |last| map_of(frames, last).pages().map(move |page| page_of(last, page)))
+            .flat_map(move |last| frames.loose(last).pages().map(move |page| page_of(last, page)))
     }
-}
-
-/// The map of the pageblock whose last frame is `last`.
-#[inline]
-fn map_of<'m>(frames: ZoneFrames<'m>, last: u32) -> LooseMap<'m> {
-    frames.loose(last)
 }
 
 const PAGEBLOCK_FRAMES: u32 = frame_count(PAGEBLOCK_ORDER);
@@ -166,7 +160,7 @@ impl Buddy {
             return;
         }
         for pageblock in first / PAGEBLOCK_FRAMES..=(first + pages - 1) / PAGEBLOCK_FRAMES {
-            let map = map_of(frames, last_of(pageblock * PAGEBLOCK_FRAMES));
+            let map = frames.loose(pageblock * PAGEBLOCK_FRAMES);
             if map.lane() != self.loose.lane && map.is_empty() {
                 map.set_lane(self.loose.lane);
             }
@@ -294,7 +288,7 @@ impl Buddy {
         let (mut taken, mut runs) = (0, 0);
         while taken < pages && runs < max_runs && self.loose.pages(migratetype) > taken {
             let Some((last, lane)) = self.loose.first(migratetype) else { break };
-            let map = map_of(frames, last);
+            let map = frames.loose(last);
             let Some((page, run)) = map.take_run(pages - taken) else { break };
             sink(page_of(last, page), run);
             taken += run;
@@ -348,7 +342,7 @@ impl Buddy {
     /// Merges the loose pages of the pageblock that was listed last.
     fn settle_first(&mut self, frames: ZoneFrames<'_>, migratetype: Migratetype) {
         let Some((last, _)) = self.loose.first(migratetype) else { return };
-        let map = map_of(frames, last);
+        let map = frames.loose(last);
         while let Some((page, run)) = map.take_run(PAGEBLOCK_FRAMES) {
             self.forget_loose(migratetype, run);
             self.free_run(frames, page_of(last, page), run);
@@ -359,7 +353,7 @@ impl Buddy {
     /// Merges the loose pages of the pageblock that starts at `first`.
     pub(super) fn settle_pageblock(&mut self, frames: ZoneFrames<'_>, first: u32) {
         let (home, at) = frames.section(first);
-        let (map, migratetype) = (home.loose(at), home.pageblock(at));
+        let (map, migratetype) = (frames.loose(first), home.pageblock(at));
         if home.is_pageblock_shared(at) || map.is_empty() {
             return;
         }

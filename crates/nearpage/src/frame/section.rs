@@ -495,12 +495,6 @@ impl<'m> SectionFrames<'m> {
         byte.load(Ordering::Relaxed) & SHARED != 0
     }
 
-    /// The map of loose pages of the pageblock that holds the frame at `offset`.
-    #[inline]
-    pub fn loose(&self, offset: u32) -> LooseMap<'m> {
-        self.section.lists.loose(offset)
-    }
-
     /// Sets the migratetype of the pageblock that holds the frame at `offset`.
     #[inline]
     pub fn set_pageblock(&self, offset: u32, migratetype: Migratetype) {
