@@ -307,18 +307,21 @@ impl<'m> ZoneFrames<'m> {
     ///
     /// # Panics
     /// As [`frame`](Self::frame).
-    #[inline]
+    #[inline(always)]
     pub fn hand_out_all(
         &self,
         numbers: impl IntoIterator<Item = u32>,
         word: Word,
         out: &mut [Pfn],
     ) {
+        // Loaded once: the compiler cannot tell that writing words leaves them as they are.
+        let (base, words) = (self.base.0, self.words);
         for (slot, number) in out.iter_mut().zip(numbers) {
-            let cell = self.word(number);
+            let near = words.get(number as usize).map(WordCell);
+            let cell = near.unwrap_or_else(|| self.word_beyond(number));
             debug_assert!(cell.get().state() != FrameState::Allocated, "handed out twice");
             cell.set(word);
-            *slot = self.pfn(number);
+            *slot = Pfn(base + number as u64);
         }
     }
 
