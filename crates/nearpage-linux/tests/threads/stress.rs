@@ -176,11 +176,12 @@ fn all_is_back(pages: &impl Pages, shadow: &Shadow, tally: Tally) -> Result<(), 
     if checked.cached.0 + checked.allocated.0 > 0 {
         return Err(format!("pages were lost: {checked:?}"));
     }
-    let (text, mut allocated) = (pages.vmstat(), 0);
+    let (text, mut allocated, mut allocations) = (pages.vmstat(), 0, 0);
     for line in text.lines() {
         let (name, value) = line.split_once(' ').expect("a name and a number");
         let value = value.parse::<u64>().expect("a name and a number");
         allocated += if name.starts_with("pgalloc_") { value } else { 0 };
+        allocations += if matches!(name, "numa_hit" | "numa_miss") { value } else { 0 };
         if name == "pgfree" && value != tally.pages_freed {
             return Err(format!("{} pages were freed, counted {value}", tally.pages_freed));
         }
@@ -188,12 +189,16 @@ fn all_is_back(pages: &impl Pages, shadow: &Shadow, tally: Tally) -> Result<(), 
     if allocated != tally.pages_allocated {
         return Err(format!("{} pages were allocated, counted {allocated}", tally.pages_allocated));
     }
+    if allocations != tally.allocations {
+        return Err(format!("{} allocations, hits and misses {allocations}", tally.allocations));
+    }
     Ok(())
 }
 
 impl Tally {
     fn add(&mut self, other: Tally) {
         self.operations += other.operations;
+        self.allocations += other.allocations;
         self.pages_allocated += other.pages_allocated;
         self.pages_freed += other.pages_freed;
         self.refused += other.refused;

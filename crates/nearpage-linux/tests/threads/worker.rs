@@ -32,6 +32,8 @@ pub struct Shared<'a, P> {
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Tally {
     pub operations: u64,
+    /// Blocks, as `numa_hit` and `numa_miss` count them.
+    pub allocations: u64,
     pub pages_allocated: u64,
     pub pages_freed: u64,
     /// Requests that found no memory.
@@ -129,6 +131,7 @@ impl<'a, P: Pages> Worker<'a, P> {
         if strays {
             return Err(format!("{request:?} got {block:x?} of node {:?}", self.node_of(first)));
         }
+        self.tally.allocations += 1;
         self.tally.pages_allocated += order.pages().0;
         self.hold(block);
         Ok(())
