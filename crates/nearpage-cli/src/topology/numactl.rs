@@ -352,6 +352,24 @@ node     0    1    2
     }
 
     #[test]
+    fn no_more_is_free_than_there_is() {
+        assert_eq!(
+            changed("node 8 free: 121003 MB", "node 8 free: 130719 MB"),
+            "box.txt:7: node 8 has 130719 MB free and a size of 130718 MB, \
+             expected at most its size to be free"
+        );
+        // Whichever line comes second is to blame.
+        assert_eq!(
+            machine("node 0 free: 3 MB\nnode 0 size: 2 MB\n").unwrap_err(),
+            "box.txt:2: node 0 has 3 MB free and a size of 2 MB, expected at most its size to be free"
+        );
+        // Both are rounded down, and of an unknown size nothing is known.
+        for text in ["node 0 size: 2 MB\nnode 0 free: 2 MB\n", "node 0 free: 3 MB\n"] {
+            assert!(machine(text).is_ok(), "{text}");
+        }
+    }
+
+    #[test]
     fn unknown_sizes_are_noted() {
         let machine = machine("node 0 cpus: 0\nnode 0 size: <not available>\n").unwrap();
         assert_eq!(machine.notes.len(), 1);

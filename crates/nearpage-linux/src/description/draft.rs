@@ -30,6 +30,18 @@ struct DraftNode {
     free_bytes: Option<Option<u64>>,
 }
 
+impl DraftNode {
+    /// Checks that no more memory is free than there is, once both are known: either may come first.
+    fn check_free(&self, node: NodeId) -> Result<(), Problem> {
+        match (self.free_bytes.flatten(), self.memory_bytes.flatten()) {
+            (Some(free), Some(size)) if free > size => {
+                Err(Problem::FreeExceedsSize { node, free, size })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
 impl Draft {
     /// Makes sure that there is a node `id`.
     pub fn add_node(&mut self, id: NodeId) {
@@ -62,7 +74,7 @@ impl Draft {
     ///
     /// # Errors
     ///
-    /// A node that has been given memory.
+    /// A node that has been given memory, or less than is free of it.
     pub fn set_memory(
         &mut self,
         id: NodeId,
@@ -70,14 +82,15 @@ impl Draft {
         place: &Place,
     ) -> Result<(), DescriptionError> {
         let node = self.nodes.entry(id).or_default();
-        set_once(&mut node.memory_bytes, bytes, format!("the size of node {id}"), place)
+        set_once(&mut node.memory_bytes, bytes, format!("the size of node {id}"), place)?;
+        node.check_free(id).map_err(|problem| problem.at(place))
     }
 
     /// Tells how much of a node's memory is free; `None` if the text says that it is not known.
     ///
     /// # Errors
     ///
-    /// A node whose free memory has been told.
+    /// A node whose free memory has been told, or more of it than the node has.
     pub fn set_free(
         &mut self,
         id: NodeId,
@@ -85,7 +98,8 @@ impl Draft {
         place: &Place,
     ) -> Result<(), DescriptionError> {
         let node = self.nodes.entry(id).or_default();
-        set_once(&mut node.free_bytes, bytes, format!("the free memory of node {id}"), place)
+        set_once(&mut node.free_bytes, bytes, format!("the free memory of node {id}"), place)?;
+        node.check_free(id).map_err(|problem| problem.at(place))
     }
 
     /// Sets the distance from one node to another. [`finish`](Self::finish) checks it.

@@ -90,6 +90,19 @@ pub enum Problem {
         /// The node that has it.
         first: NodeId,
     },
+    /// More of a node's memory is free than it has.
+    #[error(
+        "node {node} has {} MB free and a size of {} MB, expected at most its size to be free",
+        .free >> 20, .size >> 20
+    )]
+    FreeExceedsSize {
+        /// The node.
+        node: NodeId,
+        /// What is free, in bytes.
+        free: u64,
+        /// What there is, in bytes.
+        size: u64,
+    },
     /// A distance names a node that is not there.
     #[error("node {node} is not there, expected some of {known}")]
     UnknownNode {
