@@ -8,7 +8,7 @@ mod error;
 pub mod short_form;
 pub mod size;
 
-pub use draft::Draft;
+pub use draft::{Draft, NODES_MAX};
 pub use error::{DescriptionError, Place, Problem};
 
 /// Bytes of a page: descriptions do not tell.

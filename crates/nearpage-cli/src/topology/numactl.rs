@@ -107,7 +107,7 @@ impl Reader {
             return Err(Problem::syntax(heading, EXPECTED_LINE).at(place));
         };
         let id = parse_node(id, place)?;
-        self.draft.add_node(id);
+        self.draft.add_node(id, place)?;
         match what.trim() {
             "cpus" => self.draft.set_cpus(id, parse_cpus(value, place)?, place)?,
             "size" => self.draft.set_memory(id, parse_megabytes(value, place)?, place)?,
@@ -152,7 +152,7 @@ impl Reader {
     /// A node that the table names: it was described before.
     fn known_node(&self, id: &str, place: &Place) -> Result<NodeId, InputError> {
         let node = parse_node(id, place)?;
-        if self.draft.ids().any(|known| known == node) {
+        if self.draft.contains(node) {
             return Ok(node);
         }
         let known: Vec<u32> = self.draft.ids().map(|id| id.0).collect();
@@ -437,6 +437,18 @@ node     0    1    2
         assert_eq!(
             machine("\n").unwrap_err(),
             "box.txt: describes no node, expected the output of `numactl --hardware`"
+        );
+    }
+
+    #[test]
+    fn machines_have_no_more_nodes_than_linux() {
+        let nodes = |ids: std::ops::Range<u32>| -> String {
+            ids.map(|id| format!("node {id} size: 1 MB\nnode {id} free: 1 MB\n")).collect()
+        };
+        assert_eq!(machine(&nodes(1000..2024)).unwrap().nodes.len(), 1024);
+        assert_eq!(
+            machine(&nodes(1000..2025)).unwrap_err(),
+            "box.txt:2049: one node more than 1024, expected at most 1024, as Linux has (MAX_NUMNODES)"
         );
     }
 

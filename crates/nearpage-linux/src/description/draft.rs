@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use nearpage::topology::{LOCAL_DISTANCE, MAX_NODES};
+use nearpage::topology::LOCAL_DISTANCE;
 use nearpage::units::{CpuId, NodeId};
 
 use super::PAGE_BYTES;
@@ -13,13 +13,20 @@ use crate::sysfs::{KernelSettings, Machine, MachineNode, Note};
 /// The distance between nodes that nobody gave: `include/linux/topology.h: REMOTE_DISTANCE`.
 const REMOTE_DISTANCE: u8 = 20;
 
+/// The most nodes that a machine may have: `MAX_NUMNODES` of Linux with the largest `CONFIG_NODES_SHIFT`, 10.
+/// The core would take more, but no machine has them, and distances and fallback orders grow with the square.
+pub const NODES_MAX: usize = 1024;
+
 /// A machine that is being read.
 #[derive(Debug, Default)]
 pub struct Draft {
     nodes: BTreeMap<NodeId, DraftNode>,
     /// The node that a CPU was given to.
     owners: BTreeMap<CpuId, NodeId>,
-    distances: BTreeMap<(NodeId, NodeId), (u64, Place)>,
+    /// Each distance, and which of `places` it stands at.
+    distances: BTreeMap<(NodeId, NodeId), (u64, usize)>,
+    /// Where distances stand. A row of them has one place: a place is long, and there are up to a million distances.
+    places: Vec<Place>,
 }
 
 /// A node that is being read.
@@ -44,15 +51,27 @@ impl DraftNode {
 
 impl Draft {
     /// Makes sure that there is a node `id`.
-    pub fn add_node(&mut self, id: NodeId) {
-        self.nodes.entry(id).or_default();
+    ///
+    /// # Errors
+    ///
+    /// One node more than [`NODES_MAX`].
+    pub fn add_node(&mut self, id: NodeId, place: &Place) -> Result<(), DescriptionError> {
+        self.node(id, place).map(|_| ())
+    }
+
+    /// The node `id`, which is added if it is not there.
+    fn node(&mut self, id: NodeId, place: &Place) -> Result<&mut DraftNode, DescriptionError> {
+        if self.nodes.len() == NODES_MAX && !self.contains(id) {
+            return Err(Problem::TooManyNodes.at(place));
+        }
+        Ok(self.nodes.entry(id).or_default())
     }
 
     /// Gives a node its CPUs.
     ///
     /// # Errors
     ///
-    /// A CPU that some node has, or a node that has been given CPUs.
+    /// A CPU that some node has, or a node that has been given CPUs; too many nodes.
     pub fn set_cpus(
         &mut self,
         id: NodeId,
@@ -66,7 +85,7 @@ impl Draft {
             }
         }
         cpus.sort_unstable();
-        let node = self.nodes.entry(id).or_default();
+        let node = self.node(id, place)?;
         set_once(&mut node.cpus, cpus, format!("the list of CPUs of node {id}"), place)
     }
 
@@ -74,14 +93,14 @@ impl Draft {
     ///
     /// # Errors
     ///
-    /// A node that has been given memory, or less than is free of it.
+    /// A node that has been given memory, or less than is free of it; too many nodes.
     pub fn set_memory(
         &mut self,
         id: NodeId,
         bytes: Option<u64>,
         place: &Place,
     ) -> Result<(), DescriptionError> {
-        let node = self.nodes.entry(id).or_default();
+        let node = self.node(id, place)?;
         set_once(&mut node.memory_bytes, bytes, format!("the size of node {id}"), place)?;
         node.check_free(id).map_err(|problem| problem.at(place))
     }
@@ -90,14 +109,14 @@ impl Draft {
     ///
     /// # Errors
     ///
-    /// A node whose free memory has been told, or more of it than the node has.
+    /// A node whose free memory has been told, or more of it than the node has; too many nodes.
     pub fn set_free(
         &mut self,
         id: NodeId,
         bytes: Option<u64>,
         place: &Place,
     ) -> Result<(), DescriptionError> {
-        let node = self.nodes.entry(id).or_default();
+        let node = self.node(id, place)?;
         set_once(&mut node.free_bytes, bytes, format!("the free memory of node {id}"), place)?;
         node.check_free(id).map_err(|problem| problem.at(place))
     }
@@ -114,7 +133,10 @@ impl Draft {
         distance: u64,
         place: &Place,
     ) -> Result<(), DescriptionError> {
-        match self.distances.insert((from, to), (distance, place.clone())) {
+        if self.places.last() != Some(place) {
+            self.places.push(place.clone());
+        }
+        match self.distances.insert((from, to), (distance, self.places.len() - 1)) {
             Some(_) => {
                 let what = format!("the distance from node {from} to node {to}");
                 Err(Problem::Repeated { what }.at(place))
@@ -128,13 +150,18 @@ impl Draft {
         self.nodes.keys().copied()
     }
 
+    /// Whether there is a node `id` so far.
+    pub fn contains(&self, id: NodeId) -> bool {
+        self.nodes.contains_key(&id)
+    }
+
     /// Checks everything and makes a machine of it. A distance that was not given is that of the other
     /// direction, or else 20. `input` is the place of what no line is to blame for, and `expected` is what
     /// the text should have said if it describes no node.
     ///
     /// # Errors
     ///
-    /// No node, too many nodes, or a distance that is out of range or names an unknown node.
+    /// No node, or a distance that is out of range or names an unknown node.
     pub fn finish(
         self,
         input: &Place,
@@ -142,10 +169,6 @@ impl Draft {
     ) -> Result<Machine, DescriptionError> {
         if self.nodes.is_empty() {
             return Err(Problem::NoNodes { expected }.at(input));
-        }
-        if self.nodes.len() > MAX_NODES {
-            let found = format!("{} nodes", self.nodes.len());
-            return Err(Problem::syntax(&found, format!("at most {MAX_NODES}")).at(input));
         }
         let distances = self.check_distances()?;
         let notes = self.notes();
@@ -174,14 +197,20 @@ impl Draft {
         let local =
             |entry| if entry / count == entry % count { LOCAL_DISTANCE } else { REMOTE_DISTANCE };
         let mut distances: Vec<u8> = (0..count * count).map(local).collect();
-        for (&(from, to), (distance, place)) in &self.distances {
+        let mut given = Vec::with_capacity(self.distances.len());
+        for (&(from, to), &(distance, place)) in &self.distances {
+            let place = &self.places[place];
             let entry = (position(from, place)?, position(to, place)?);
             let distance =
-                check_distance(from, to, *distance).map_err(|problem| problem.at(place))?;
-            distances[entry.0 * count + entry.1] = distance;
-            if !self.distances.contains_key(&(to, from)) {
-                distances[entry.1 * count + entry.0] = distance;
-            }
+                check_distance(from, to, distance).map_err(|problem| problem.at(place))?;
+            given.push((entry, distance));
+        }
+        // First as the other direction, so that one that was given itself is written over it.
+        for &((from, to), distance) in &given {
+            distances[to * count + from] = distance;
+        }
+        for &((from, to), distance) in &given {
+            distances[from * count + to] = distance;
         }
         Ok(distances)
     }

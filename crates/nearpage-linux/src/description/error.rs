@@ -4,6 +4,7 @@ use std::fmt;
 
 use nearpage::units::{CpuId, NodeId};
 
+use super::draft::NODES_MAX;
 use crate::idlist::{IdListProblem, excerpt};
 
 /// Where in the input something stands.
@@ -129,6 +130,9 @@ pub enum Problem {
         /// The distance as written.
         distance: String,
     },
+    /// There are more nodes than a machine may have.
+    #[error("one node more than {NODES_MAX}, expected at most {NODES_MAX}, as Linux has (MAX_NUMNODES)")]
+    TooManyNodes,
     /// No node is described.
     #[error("describes no node, expected {expected}")]
     NoNodes {

@@ -25,9 +25,9 @@ const EXPECTED_DISTANCE: &str = "NODE,NODE=DISTANCE such as 0,1=21";
 /// [`DescriptionError`] names the option.
 pub fn parse_options(nodes: &[String], distances: &[String]) -> Result<Machine, DescriptionError> {
     let mut draft = Draft::default();
-    for (index, value) in nodes.iter().enumerate() {
-        let place = Place::Option { name: "--numa", number: index + 1 };
-        add_node(&mut draft, index, value, &place)?;
+    for (id, value) in (0..).map(NodeId).zip(nodes) {
+        let place = Place::Option { name: "--numa", number: id.0 as usize + 1 };
+        add_node(&mut draft, id, value, &place)?;
     }
     for (index, value) in distances.iter().enumerate() {
         let place = Place::Option { name: "--numa-distance", number: index + 1 };
@@ -43,7 +43,7 @@ pub fn parse_options(nodes: &[String], distances: &[String]) -> Result<Machine, 
 /// [`DescriptionError`] names the line.
 pub fn parse_text(input: &str, text: &str) -> Result<Machine, DescriptionError> {
     let mut draft = Draft::default();
-    let mut nodes = 0;
+    let mut nodes = (0..).map(NodeId);
     for (index, line) in text.lines().enumerate() {
         let place = Place::Line { input: input.into(), line: index + 1 };
         let line = line.split_once('#').map_or(line, |(options, _comment)| options);
@@ -58,8 +58,8 @@ pub fn parse_text(input: &str, text: &str) -> Result<Machine, DescriptionError> 
                 || value.ok_or_else(|| Problem::syntax(word, format!("{word} VALUE")).at(&place));
             match option {
                 "--numa" => {
-                    add_node(&mut draft, nodes, value()?, &place)?;
-                    nodes += 1;
+                    let id = nodes.next().expect("too many nodes are refused long before");
+                    add_node(&mut draft, id, value()?, &place)?;
                 }
                 "--numa-distance" => add_distance(&mut draft, value()?, &place)?,
                 _ => return Err(Problem::syntax(word, EXPECTED).at(&place)),
@@ -72,14 +72,10 @@ pub fn parse_text(input: &str, text: &str) -> Result<Machine, DescriptionError> 
 /// Reads `2G,cpus=0-1`.
 fn add_node(
     draft: &mut Draft,
-    index: usize,
+    id: NodeId,
     value: &str,
     place: &Place,
 ) -> Result<(), DescriptionError> {
-    let id = u32::try_from(index).ok().filter(|&id| id <= idlist::MAX_ID);
-    let Some(id) = id.map(NodeId) else {
-        return Err(Problem::syntax("--numa", "fewer nodes").at(place));
-    };
     let mut parts = value.split(',');
     // `split` has a first part even of nothing.
     draft.set_memory(id, Some(parse_size(parts.next().unwrap_or(""), place)?), place)?;
@@ -234,6 +230,21 @@ mod tests {
             text("# nothing\n").unwrap_err(),
             "lab.numa: describes no node, expected --numa SIZE[,cpus=LIST] and \
              --numa-distance NODE,NODE=DISTANCE"
+        );
+    }
+
+    #[test]
+    fn machines_have_no_more_nodes_than_linux() {
+        let nodes = "--numa 4K\n".repeat(1024);
+        assert_eq!(text(&nodes).unwrap().nodes.len(), 1024);
+        assert_eq!(
+            text(&(nodes + "--numa 4K\n--numa 4K\n")).unwrap_err(),
+            "lab.numa:1025: one node more than 1024, expected at most 1024, as Linux has (MAX_NUMNODES)"
+        );
+        let options = vec!["4K".to_owned(); 1025];
+        assert_eq!(
+            parse_options(&options, &[]).unwrap_err().to_string(),
+            "--numa number 1025: one node more than 1024, expected at most 1024, as Linux has (MAX_NUMNODES)"
         );
     }
 
