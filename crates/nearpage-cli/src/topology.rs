@@ -25,8 +25,9 @@ pub use nearpage_linux::description::Place;
 
 /// Bytes of a page where nothing tells otherwise.
 const PAGE_BYTES: u64 = 4096;
-/// The longest input that is read: an archive of a whole /sys is far smaller.
-const INPUT_BYTES_MAX: u64 = 1 << 30;
+/// The longest input that is read, in MiB. A plain archive of what describes 512 CPUs has about half of that, a
+/// compressed one far less; a device without an end is refused within a fraction of a second.
+const INPUT_MEBIBYTES_MAX: u64 = 256;
 const EXPECTED: &str = "the output of `numactl --hardware`, the short form \
                         (--numa SIZE,cpus=LIST ...), or a tar archive (.gz, .bz2, .zst) of /sys and /proc";
 
@@ -220,9 +221,13 @@ fn tree_below(folder: &Path) -> PathBuf {
 
 fn read_content(source: impl Read) -> io::Result<Vec<u8>> {
     let mut content = Vec::new();
-    source.take(INPUT_BYTES_MAX + 1).read_to_end(&mut content)?;
-    if content.len() as u64 > INPUT_BYTES_MAX {
-        let message = format!("longer than {INPUT_BYTES_MAX} bytes");
+    let bytes_max = INPUT_MEBIBYTES_MAX << 20;
+    source.take(bytes_max + 1).read_to_end(&mut content)?;
+    if content.len() as u64 > bytes_max {
+        let message = format!(
+            "longer than {INPUT_MEBIBYTES_MAX} MiB, the most that is read of a machine's description, \
+             expected a shorter one (of a long archive: a compressed one)"
+        );
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
     }
     Ok(content)

@@ -88,6 +88,25 @@ fn inputs_that_are_no_machine() {
 }
 
 #[test]
+fn inputs_without_an_end() {
+    let expected = |input| {
+        format!(
+            "nearpage: {input}: longer than 256 MiB, the most that is read of a machine's description, \
+             expected a shorter one (of a long archive: a compressed one)\n"
+        )
+    };
+    assert_eq!(refusal(&["--topology", "/dev/zero"], ""), expected("/dev/zero"));
+    let endless = std::fs::File::open("/dev/zero").unwrap();
+    let output = std::process::Command::new(assert_cmd::cargo::cargo_bin!("nearpage"))
+        .args(["topo", "--topology", "-"])
+        .stdin(endless)
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(String::from_utf8_lossy(&output.stderr), expected("standard input"));
+}
+
+#[test]
 fn settings_out_of_range() {
     let folder = tempfile::tempdir().unwrap();
     let write = |path: &str, content: &str| {
