@@ -31,6 +31,8 @@ const INPUT_MEBIBYTES_MAX: u64 = 256;
 const EXPECTED: &str = "the output of `numactl --hardware`, the short form \
                         (--numa SIZE,cpus=LIST ...), or a tar archive (.gz, .bz2, .zst) of /sys and /proc";
 
+const EXPECTED_TREE: &str = "a folder or a tar archive with a copy of /sys and /proc";
+
 /// Where a machine's description comes from.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum MachineInput {
@@ -201,7 +203,10 @@ pub fn open_tree(path: &Path) -> Result<Box<dyn FileTree>, InputError> {
         .map_err(|error| InputError::Unreadable { input: name.clone(), error })?;
     match archive::Packing::of(&content) {
         Some(packing) => Ok(Box::new(archive::unpack(&name, packing, &content)?)),
-        None => Err(Problem::NoTree.at(&Place::Input(name))),
+        None => {
+            let problem = check_not_zeros(&content, EXPECTED_TREE).err().unwrap_or(Problem::NoTree);
+            Err(problem.at(&Place::Input(name)))
+        }
     }
 }
 
@@ -265,7 +270,16 @@ fn read_text(name: &str, content: &[u8]) -> Result<Machine, InputError> {
     }
 }
 
+/// Zeros alone are what tar writes when it finds no file: no machine, but no riddle either.
+fn check_not_zeros(content: &[u8], expected: &'static str) -> Result<(), Problem> {
+    match content.iter().any(|&byte| byte != 0) || content.is_empty() {
+        true => Ok(()),
+        false => Err(Problem::Zeros { bytes: content.len(), expected }),
+    }
+}
+
 fn check_text(content: &[u8]) -> Result<&str, Problem> {
+    check_not_zeros(content, EXPECTED)?;
     let binary =
         |offset: usize| Problem::Binary { offset, byte: content[offset], expected: EXPECTED };
     if let Some(offset) = content.iter().position(|&byte| byte == 0) {
@@ -309,6 +323,12 @@ mod tests {
         assert_eq!(
             read(b"a\0").unwrap_err(),
             format!("box: byte 1 is 0x00: neither text nor an archive, expected {EXPECTED}")
+        );
+        assert_eq!(
+            read(&[0; 10240]).unwrap_err(),
+            format!(
+                "box: all 10240 bytes are zero, as of a tar archive without files, expected {EXPECTED}"
+            )
         );
         assert_eq!(read(b"").unwrap_err(), format!("box: describes no node, expected {EXPECTED}"));
         assert_eq!(

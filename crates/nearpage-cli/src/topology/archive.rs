@@ -3,16 +3,21 @@
 //! The tree may stand at the root of the archive or one folder deep, as `hwloc-gather-topology` makes it.
 //! Only the files that describe a machine are kept, so that a copy of a whole /proc does not matter.
 
-use std::io::{self, Read};
+use std::error::Error;
+use std::io::{self, ErrorKind, Read};
 use std::path::{Component, Path};
 
 use nearpage_linux::description::Place;
 use nearpage_linux::tree::{FILE_BYTES_MAX, MemoryTree};
+use ruzstd::decoding::{FrameDecoder, StreamingDecoder};
 
 use super::error::{InputError, Problem};
 
 /// The most that an archive may unpack to: what a small one can be made to unpack to has no bound.
 const UNPACKED_BYTES_MAX: u64 = 1 << 30;
+
+/// Bytes of a block of a tar archive; the first one is a header.
+const TAR_BLOCK_BYTES: usize = 512;
 
 /// How an archive is packed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -58,10 +63,32 @@ impl Packing {
             Packing::Gzip => Box::new(flate2::read::MultiGzDecoder::new(packed)),
             Packing::Bzip2 => Box::new(bzip2::read::MultiBzDecoder::new(packed)),
             Packing::Zstd => {
-                let decoder = ruzstd::decoding::StreamingDecoder::new(packed);
-                Box::new(decoder.map_err(io::Error::other)?)
+                let decoder = StreamingDecoder::new(packed).map_err(|error| in_words(&error))?;
+                Box::new(ZstdStream(decoder))
             }
         })
+    }
+}
+
+/// A zstd stream whose errors are for people: the decoder's have debug texts of its types in them.
+struct ZstdStream<R: Read>(StreamingDecoder<R, FrameDecoder>);
+
+impl<R: Read> Read for ZstdStream<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.0.read(buffer).map_err(|error| in_words(&error))
+    }
+}
+
+/// Says what an error of the zstd decoder means. Below it is an error of the stream that it reads, or none if what
+/// it read makes no sense.
+fn in_words(error: &(dyn Error + 'static)) -> io::Error {
+    let mut causes = std::iter::successors(error.source(), |cause| cause.source());
+    match causes.find_map(|cause| cause.downcast_ref::<io::Error>()) {
+        Some(cause) if cause.kind() == ErrorKind::UnexpectedEof => {
+            io::Error::new(ErrorKind::UnexpectedEof, "the packed data end early")
+        }
+        Some(cause) => io::Error::new(cause.kind(), cause.to_string()),
+        None => io::Error::new(ErrorKind::InvalidData, "the packed data are damaged"),
     }
 }
 
@@ -77,8 +104,12 @@ pub(super) fn unpack(
     })
 }
 
-fn read_tar(input: &str, content: impl Read) -> io::Result<MemoryTree> {
+fn read_tar(input: &str, mut content: impl Read) -> io::Result<MemoryTree> {
+    let mut head = Vec::new();
+    content.by_ref().take(TAR_BLOCK_BYTES as u64).read_to_end(&mut head)?;
+    check_head(&head)?;
     let mut tree = MemoryTree::new(input);
+    let content = io::Cursor::new(head).chain(content);
     let mut archive = tar::Archive::new(content.take(UNPACKED_BYTES_MAX));
     let mut top = None;
     for entry in archive.entries()? {
@@ -94,6 +125,18 @@ fn read_tar(input: &str, content: impl Read) -> io::Result<MemoryTree> {
         tree.insert(path, file);
     }
     Ok(tree)
+}
+
+/// Checks that the first block of what was packed may be one of a tar archive. Archives of 1979's format have no
+/// magic, but like all others a checksum.
+fn check_head(head: &[u8]) -> io::Result<()> {
+    let is_empty = head.iter().all(|&byte| byte == 0);
+    let has_checksum =
+        || head.len() == TAR_BLOCK_BYTES && tar::Header::from_byte_slice(head).cksum().is_ok();
+    match is_empty || Packing::of(head) == Some(Packing::Tar) || has_checksum() {
+        true => Ok(()),
+        false => Err(io::Error::new(ErrorKind::InvalidData, "what is packed is no tar archive")),
+    }
 }
 
 /// The path below the tree's root, if the file helps to describe a machine. `top` is the folder that the
@@ -215,6 +258,27 @@ mod tests {
         let message = unpack(&packed[..packed.len() / 2]).unwrap_err();
         assert!(message.starts_with("box: gzip: "), "{message}");
         assert!(unpack(&plain[..1000]).unwrap_err().starts_with("box: tar archive: "));
+    }
+
+    #[test]
+    fn damage_of_zstd_is_told_in_words() {
+        let refused = |packed: &[u8], problem: &str| {
+            assert_eq!(
+                unpack(packed).unwrap_err(),
+                format!(
+                    "box: zstd: {problem}, expected a whole tar archive of /sys and /proc, plain or \
+                     packed with gzip, bzip2 or zstd"
+                )
+            );
+        };
+        let packed = zstd(&tar(&[("sys/devices/system/node/online", b"0-1\n")]));
+        for length in [4, 5, 7, 20, packed.len() / 2] {
+            refused(&packed[..length], "the packed data end early");
+        }
+        // Behind magic and frame header: a block of the reserved type.
+        let reserved = [&[0x28, 0xb5, 0x2f, 0xfd, 0, 0][..], &[0xff; 100]].concat();
+        refused(&reserved, "the packed data are damaged");
+        refused(&zstd(&[b'x'; 5000]), "what is packed is no tar archive");
     }
 
     proptest::proptest! {

@@ -88,11 +88,22 @@ pub enum Problem {
         /// What would be accepted.
         expected: &'static str,
     },
+    /// Zeros and nothing else.
+    #[error("all {bytes} bytes are zero, as of a tar archive without files, expected {expected}")]
+    Zeros {
+        /// How many there are.
+        bytes: usize,
+        /// What would be accepted.
+        expected: &'static str,
+    },
     /// A file that is no copy of /sys and /proc.
     #[error("not an archive, expected a folder or a tar archive with a copy of /sys and /proc")]
     NoTree,
     /// An archive that cannot be unpacked.
-    #[error("{what}: {error}")]
+    #[error(
+        "{what}: {error}, expected a whole tar archive of /sys and /proc, plain or packed with \
+         gzip, bzip2 or zstd"
+    )]
     Archive {
         /// What kind of archive it was taken for.
         what: &'static str,

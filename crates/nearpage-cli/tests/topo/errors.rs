@@ -84,6 +84,11 @@ fn inputs_that_are_no_machine() {
     assert!(
         message("hello\n").starts_with("nearpage: standard input:1: found \"hello\", expected ")
     );
+    assert!(
+        message("\0\0\0").starts_with(
+            "nearpage: standard input: all 3 bytes are zero, as of a tar archive without files, expected "
+        )
+    );
     assert!(message("a\0b").starts_with("nearpage: standard input: byte 1 is 0x00: "));
 }
 

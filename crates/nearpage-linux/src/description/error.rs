@@ -131,7 +131,9 @@ pub enum Problem {
         distance: String,
     },
     /// There are more nodes than a machine may have.
-    #[error("one node more than {NODES_MAX}, expected at most {NODES_MAX}, as Linux has (MAX_NUMNODES)")]
+    #[error(
+        "one node more than {NODES_MAX}, expected at most {NODES_MAX}, as Linux has (MAX_NUMNODES)"
+    )]
     TooManyNodes,
     /// No node is described.
     #[error("describes no node, expected {expected}")]
