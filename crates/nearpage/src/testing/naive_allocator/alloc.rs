@@ -452,7 +452,10 @@ impl NaiveAllocator {
         let (order, migratetype) = (asked.order, asked.migratetype);
         let blocks = self.may_leave(zone, blocks, order, flags);
         let wanted = Blocks { order, migratetype, flags, blocks, runs_max };
-        self.zones[zone].serve(asked.cpu);
+        // Whom a limit refuses takes nothing.
+        if blocks > 0 {
+            self.zones[zone].serve(asked.cpu);
+        }
         let taken = self.zones[zone].take(wanted, &mut self.pageblocks);
         self.count_direct(zone, asked, taken.len() as u64);
         taken

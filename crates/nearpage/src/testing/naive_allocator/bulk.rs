@@ -216,7 +216,9 @@ impl NaiveAllocator {
         let left = pageblocks - blocks.len() as u64;
         if left > 0 {
             let left = self.may_leave(zone, left, Order(9), AllocFlags::default());
-            self.zones[zone].serve(asked.cpu);
+            if left > 0 {
+                self.zones[zone].serve(asked.cpu);
+            }
             let direct = self.zones[zone].take_pageblocks(asked.migratetype, left, RUNS_MAX);
             self.count_direct(zone, asked, direct.len() as u64 * PAGEBLOCK);
             if !direct.is_empty() {
