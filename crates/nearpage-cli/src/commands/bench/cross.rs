@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rtrb::{Consumer, Producer, RingBuffer};
 
 use super::field::Context;
-use super::measure::{Phase, SAMPLE_OPERATIONS, Stopwatch, ns_per_operation};
+use super::measure::{Phase, Stopwatch};
 use super::rows::{Key, Sample, Work};
 use super::source::{Glibc, Source};
 use super::step::{Step, StepError};
@@ -19,6 +19,8 @@ use super::step::{Step, StepError};
 const QUEUE: usize = 1024;
 /// Pages that travel together.
 const BATCH: usize = 64;
+/// Pages in a sample. Were it no more than the queue holds, a sample that finds the queue full would be of frees alone.
+pub const SAMPLE_PAGES: usize = 8 * QUEUE;
 /// Who allocates, and who frees.
 pub const THREADS: usize = 2;
 
@@ -46,13 +48,10 @@ fn step<'a, S: Source>(context: Context<'a>, allocator: &'static str, source: &'
 
 fn step_of<'a, S: Source>(context: Context<'a>, key: Key, source: &'a S) -> Step<'a> {
     let run = move || {
-        let phases = travel(context, source)?;
+        let mut sample = Sample::of(key, travel(context, source)?);
         // Both threads were at work for the whole of the one phase that there is.
-        let threads = THREADS as f64;
-        let ns = ns_per_operation(context.clock, &phases) * threads;
-        let samples_ns =
-            phases.into_iter().flat_map(|phase| phase.samples_ns).map(|ns| ns * threads).collect();
-        Ok(vec![Sample { key, ns, samples_ns }])
+        sample.samples_ns.iter_mut().for_each(|ns| *ns *= THREADS as f64);
+        Ok(vec![sample])
     };
     Step { allocator: key.allocator, run: Box::new(run) }
 }
@@ -104,10 +103,10 @@ fn free<S: Source>(
     let mut phase = |duration| {
         let mut watch = Stopwatch::start(context.clock);
         loop {
-            for _ in 0..SAMPLE_OPERATIONS / BATCH {
+            for _ in 0..SAMPLE_PAGES / BATCH {
                 free_batch(source, &mut queue)?;
             }
-            if watch.lap(SAMPLE_OPERATIONS) >= duration {
+            if watch.lap(SAMPLE_PAGES) >= duration {
                 return Ok(watch.stop());
             }
         }
@@ -162,7 +161,7 @@ mod tests {
         assert_eq!(phases.unwrap().len(), 1);
         assert!(source.held().is_empty());
         let freed = source.freed();
-        assert!(freed.len() >= 2 * SAMPLE_OPERATIONS);
+        assert!(freed.len() >= 2 * SAMPLE_PAGES);
         assert!(freed.is_sorted());
     }
 

@@ -8,6 +8,7 @@ use nearpage_linux::description::size;
 use nearpage_linux::sysfs::read_this_machine;
 use serde::Serialize;
 
+use super::cross::SAMPLE_PAGES;
 use super::measure::SAMPLE_OPERATIONS;
 use super::run::Run;
 
@@ -40,7 +41,7 @@ pub struct Machine {
     clock_look_ns: u64,
     /// Memory of nearpage on each node.
     bytes_per_node: u64,
-    /// Rounds that the medians are of.
+    /// Rounds whose samples count.
     rounds: usize,
 }
 
@@ -103,8 +104,8 @@ impl fmt::Display for Machine {
         writeln!(f, "clock    {} ns a look, taken off", self.clock_look_ns)?;
         writeln!(
             f,
-            "rounds   {}: median, min and max are over them, p99 over samples of {SAMPLE_OPERATIONS} \
-             operations",
+            "rounds   {}: median, min, max and p99 are over the samples of all rounds, of {SAMPLE_OPERATIONS} \
+             operations of a thread each ({SAMPLE_PAGES} in cross); bulk: means of rounds",
             self.rounds
         )
     }

@@ -1,7 +1,7 @@
 //! `pairs`: a page is allocated and freed, again and again: what the fastest path costs.
 
 use super::field::Context;
-use super::measure::{Clock, Phase, SAMPLE_OPERATIONS, Stopwatch, ns_per_operation};
+use super::measure::{Phase, SAMPLE_OPERATIONS, Stopwatch};
 use super::rows::{Key, Sample, Work};
 use super::source::{Blocks, Glibc, Mmap, Pair};
 use super::step::{Step, StepError};
@@ -31,7 +31,7 @@ pub fn step<'a>(context: Context<'a>, key: Key, pair: impl Pair + 'a) -> Step<'a
             gate.wait();
             phase(context, &pair)
         })?;
-        Ok(vec![joint_sample(context.clock, key, phases)])
+        Ok(vec![Sample::of(key, phases)])
     };
     Step { allocator: key.allocator, run: Box::new(run) }
 }
@@ -54,11 +54,4 @@ fn sample(pair: &impl Pair) -> Result<(), StepError> {
         }
     }
     Ok(())
-}
-
-/// What threads that worked side by side say of a key.
-pub fn joint_sample(clock: Clock, key: Key, phases: Vec<Phase>) -> Sample {
-    let ns = ns_per_operation(clock, &phases);
-    let samples_ns = phases.into_iter().flat_map(|phase| phase.samples_ns).collect();
-    Sample { key, ns, samples_ns }
 }

@@ -5,8 +5,7 @@
 
 use super::field::Context;
 use super::measure::{Clock, Phase, SAMPLE_OPERATIONS, Stopwatch};
-use super::pairs::joint_sample;
-use super::rows::{Key, Work};
+use super::rows::{Key, Sample, Work};
 use super::source::{Glibc, Source};
 use super::step::{Step, StepError};
 use super::threads::Gate;
@@ -45,7 +44,7 @@ fn step<'a, S: Source>(
             random.push(thread_random);
         }
         let phases = [(Work::Fill, fill), (Work::FreeLifo, lifo), (Work::FreeRandom, random)];
-        let sample = |(work, phases)| joint_sample(context.clock, key(work), phases);
+        let sample = |(work, phases)| Sample::of(key(work), phases);
         Ok(phases.into_iter().map(sample).collect())
     };
     Step { allocator, run: Box::new(run) }
@@ -69,7 +68,7 @@ pub fn object_step<'a, S: Source>(
         }
         let key = |work| Key { work, allocator, threads: 1, n };
         let phases = [(Work::ObjFill, fill), (Work::ObjFreeRandom, random)];
-        let sample = |(work, phases)| joint_sample(context.clock, key(work), phases);
+        let sample = |(work, phases)| Sample::of(key(work), phases);
         Ok(phases.into_iter().map(sample).collect())
     };
     Step { allocator, run: Box::new(run) }

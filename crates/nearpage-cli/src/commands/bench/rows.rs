@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 
-use super::measure::{Summary, percentile_99};
+use super::measure::{Phase, Summary};
 
 /// What was done.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -112,10 +112,16 @@ pub struct Key {
 pub struct Sample {
     /// What it is of.
     pub key: Key,
-    /// Nanoseconds per page, or per pair.
-    pub ns: f64,
-    /// The same, sample by sample within the round; empty where a round is not divided.
+    /// Nanoseconds per page, or per pair, sample by sample; one sample where a round is not divided.
     pub samples_ns: Vec<f64>,
+}
+
+impl Sample {
+    /// What threads that worked side by side say of a key.
+    pub fn of(key: Key, phases: Vec<Phase>) -> Self {
+        let samples_ns = phases.into_iter().flat_map(|phase| phase.samples_ns).collect();
+        Self { key, samples_ns }
+    }
 }
 
 /// All rounds of one thing.
@@ -124,12 +130,9 @@ pub struct Row {
     /// What it is of.
     #[serde(flatten)]
     pub key: Key,
-    /// Of the rounds.
+    /// Of the samples of all rounds.
     #[serde(flatten, serialize_with = "serialize_summary")]
     pub summary: Summary,
-    /// The 99th percentile of the samples within all rounds.
-    #[serde(skip)]
-    pub p99: Option<f64>,
 }
 
 fn serialize_summary<S: Serializer>(summary: &Summary, serializer: S) -> Result<S::Ok, S::Error> {
@@ -146,13 +149,13 @@ fn serialize_summary<S: Serializer>(summary: &Summary, serializer: S) -> Result<
 /// Collects the samples of all rounds.
 #[derive(Debug, Default)]
 pub struct Samples {
-    series: Vec<(Key, Vec<f64>, Vec<f64>)>,
+    series: Vec<(Key, Vec<f64>)>,
 }
 
 impl Samples {
     /// Gives a thing its place among the rows.
     pub fn declare(&mut self, key: Key) {
-        self.series.push((key, Vec::new(), Vec::new()));
+        self.series.push((key, Vec::new()));
     }
 
     /// Adds one round of a thing that was declared.
@@ -163,15 +166,14 @@ impl Samples {
     pub fn add(&mut self, sample: Sample) {
         let mut series = self.series.iter_mut();
         let series = series.find(|(key, ..)| *key == sample.key);
-        let (_, rounds, samples) = series.expect("each round measures the same things");
-        rounds.push(sample.ns);
+        let (_, samples) = series.expect("each round measures the same things");
         samples.extend(sample.samples_ns);
     }
 
     /// The rows that have samples, in the order in which they were declared.
     pub fn rows(&self) -> Vec<Row> {
-        let row = |(key, rounds, samples): &(Key, Vec<f64>, Vec<f64>)| {
-            Some(Row { key: *key, summary: Summary::of(rounds)?, p99: percentile_99(samples) })
+        let row = |(key, samples): &(Key, Vec<f64>)| {
+            Some(Row { key: *key, summary: Summary::of(samples)? })
         };
         self.series.iter().filter_map(row).collect()
     }
@@ -183,7 +185,7 @@ mod tests {
 
     fn sample(work: Work, ns: f64) -> Sample {
         let key = Key { work, allocator: "nearpage", threads: 1, n: 64 };
-        Sample { key, ns, samples_ns: vec![ns * 10.0] }
+        Sample { key, samples_ns: vec![ns] }
     }
 
     #[test]
@@ -198,9 +200,23 @@ mod tests {
         }
         let rows = samples.rows();
         let figures: Vec<_> =
-            rows.iter().map(|row| (row.key.work, row.summary.median, row.p99)).collect();
-        let expected = [(Work::BulkFree, 2.0, Some(30.0)), (Work::BulkAlloc, 20.0, Some(300.0))];
+            rows.iter().map(|row| (row.key.work, row.summary.median, row.summary.p99)).collect();
+        let expected = [(Work::BulkFree, 2.0, 3.0), (Work::BulkAlloc, 20.0, 30.0)];
         assert_eq!(figures, expected);
+    }
+
+    /// One slow sample raises the mean of its round above all others.
+    #[test]
+    fn all_figures_are_of_the_same_samples() {
+        let mut samples = Samples::default();
+        let key = sample(Work::Cross, 0.0).key;
+        samples.declare(key);
+        for slow in [1.0, 5000.0] {
+            let samples_ns = (0..200).map(|at| if at == 7 { slow } else { 2.0 }).collect();
+            samples.add(Sample { key, samples_ns });
+        }
+        let Summary { median, min, p99, max, .. } = samples.rows()[0].summary;
+        assert_eq!([min, median, p99, max], [1.0, 2.0, 2.0, 5000.0]);
     }
 
     #[test]
