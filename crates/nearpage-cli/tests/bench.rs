@@ -105,6 +105,13 @@ fn everything_as_json() {
 fn check_n(row: &Value) {
     let (n, threads) = (row["n"].as_u64().unwrap(), row["threads"].as_u64().unwrap());
     match row["bench"].as_str().unwrap() {
+        _ if row["allocator"] == "rseq-limit-pair" => assert_eq!(n, 1, "{row}"),
+        "fill" | "free_lifo" | "free_random" if row["allocator"] == "mmap" => {
+            assert!((200 - threads..=200).contains(&n), "{row}");
+        }
+        "single_alloc" | "single_free" | "bulk_alloc" | "bulk_free" => {
+            assert!(n.is_power_of_two() && n <= 16384 && threads == 1, "{row}");
+        }
         "fill" | "free_lifo" | "free_random" => {
             assert!((20_000 - threads..=20_000).contains(&n), "{row}");
         }
@@ -116,6 +123,39 @@ fn check_n(row: &Value) {
         bench if bench.starts_with("obj_") => assert_eq!(n, 64, "{row}"),
         _ => assert_eq!(n, 1, "{row}"),
     }
+}
+
+/// What a page costs is said beside the limit, glibc and the kernel, whatever is done with it.
+#[test]
+fn pages_are_measured_beside_the_limit_glibc_and_mmap() {
+    let document = json(&["pairs", "random", "cross", "orders"]);
+    let uses_rseq = document["machine"]["storage"].as_str().unwrap().starts_with("rseq");
+    let rows = document["rows"].as_array().unwrap();
+    let has = |work: &Value, threads: &Value, allocator: &str| {
+        let is_it = |row: &&Value| {
+            row["bench"] == *work && row["threads"] == *threads && row["allocator"] == allocator
+        };
+        rows.iter().filter(is_it).count() == 1
+    };
+    for row in rows.iter().filter(|row| row["allocator"] == "nearpage") {
+        let (work, threads) = (&row["bench"], &row["threads"]);
+        let limit = if work == "pair" { "rseq-limit" } else { "rseq-limit-pair" };
+        for allocator in ["glibc", "mmap"].into_iter().chain(uses_rseq.then_some(limit)) {
+            assert!(has(work, threads, allocator), "{allocator} beside {row}");
+        }
+    }
+}
+
+/// Tables have the rows of all who took part under one title, also of those who hold fewer pages.
+#[test]
+fn a_table_names_who_holds_fewer_pages() {
+    let text = stdout(&["random"]);
+    let tables: Vec<&str> = text.split("\n\n").filter(|part| part.contains(": ns per")).collect();
+    for table in &tables {
+        assert!(table.trim_start().contains(" per page, 20000 pages, "), "{table}");
+        assert!(table.contains("\n mmap, 200 pages "), "{table}");
+    }
+    assert!(tables.len() >= 3, "{text}");
 }
 
 /// The figures of each row, as a table has them: median, min, max, p99.

@@ -82,10 +82,13 @@ between two looks and freed between the next two; all turns of a round are one s
 What the looks cost is taken off.
 
   rseq-limit         a pop and a push by restartable sequences, and nothing around them
+  rseq-limit-pair    in random, cross and orders: the same, each CPU with its own numbers. Without zones there is
+                     nothing to fill, to send to another CPU, or to split
   nearpage-hardened  the test at a free is an atomic exchange
   nearpage-locked    without restartable sequences
   glibc              posix_memalign(4096) and free
-  mmap               mmap with the page in it, and munmap
+  mmap               mmap with the pages in it, and munmap; fewer of them, since they are slow: a hundredth
+                     of the pages in random; samples of 64 pages or of one larger block, of 512 in cross
   off, original, keyed
                      in zonelist: the rules of the zonelist cache. Nodes are emulated, 8 MiB each; in near
                      the first alone has room, in far the last alone
@@ -103,7 +106,8 @@ JSON (--json): {\"schema\": 1, \"machine\": {...}, \"rows\": [...], \"scans\": [
                      lock_contended; obj_pair, obj_fill, obj_free_random, obj_cross, obj_pair_near,
                      obj_pair_memoryless, obj_pair_memoryless_old
   rows[].allocator   as above
-  rows[].threads, n  n is pages per call in single_* and bulk_*, pages held in fill and free_*, nodes in near and
+  rows[].threads, n  n is pages per call in single_* and bulk_*, pages held in fill and free_* (1 for
+                     rseq-limit-pair), nodes in near and
                      far, bytes of an object in obj_*, 0 in lock_*, else 1
   rows[].ns_median, ns_min, ns_max
                      over the samples of all rounds: nanoseconds per page; per allocation and free for
@@ -184,10 +188,9 @@ impl Bench {
         let rows = measured.rows.as_slice();
         match self {
             Self::Bulk => table::bulk(rows, single_loop),
-            Self::Random => {
-                let pages = rows.first().map_or(0, |row| row.key.n);
-                table::figures(rows, |key| format!("{}: ns per page, {pages} pages", key.work))
-            }
+            Self::Random => table::figures(rows, |Key { work, n, .. }| {
+                format!("{work}: ns per page, {n} pages")
+            }),
             Self::Pairs | Self::Cross => {
                 table::figures(rows, |key| format!("{}: ns per allocation and free", key.work))
             }

@@ -1,8 +1,7 @@
 //! `cross`: pages are allocated on one CPU and freed on another, without end.
 //!
 //! They travel through a bounded queue in batches, so that what the queue costs is shared by many pages.
-//! At most [`QUEUE`] pages and two batches are under way: an allocator that needs more keeps it in its
-//! caches.
+//! At most a full queue and two batches are under way: an allocator that needs more keeps it in its caches.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,24 +10,25 @@ use rtrb::{Consumer, Producer, RingBuffer};
 
 use super::field::Context;
 use super::measure::{Phase, Stopwatch};
+use super::pairs;
 use super::rows::{Key, Sample, Work};
-use super::source::{Glibc, Source};
+use super::source::{Glibc, Mmap, Source};
 use super::step::{Step, StepError};
 
-/// Pages in the queue at most.
-const QUEUE: usize = 1024;
 /// Pages that travel together.
 const BATCH: usize = 64;
-/// Pages in a sample. Were it no more than the queue holds, a sample that finds the queue full would be of frees alone.
-pub const SAMPLE_PAGES: usize = 8 * QUEUE;
+/// Full queues in a sample. Were it one, a sample that finds the queue full would be of frees alone.
+pub const SAMPLE_QUEUES: usize = 8;
 /// Who allocates, and who frees.
 pub const THREADS: usize = 2;
 
 /// All allocators.
 pub fn steps<'a>(context: Context<'a>) -> Vec<Step<'a>> {
     let mut steps: Vec<_> =
-        context.field.memories().map(|(name, memory)| step(context, name, memory)).collect();
+        pairs::limit_step(context, [Work::Cross], THREADS).into_iter().collect();
+    steps.extend(context.field.memories().map(|(name, memory)| step(context, name, memory)));
     steps.push(step(context, "glibc", &Glibc));
+    steps.push(step(context, "mmap", &Mmap));
     steps
 }
 
@@ -56,9 +56,14 @@ fn step_of<'a, S: Source>(context: Context<'a>, key: Key, source: &'a S) -> Step
     Step { allocator: key.allocator, run: Box::new(run) }
 }
 
+/// Pages in the queue at most: those of a sample of other works, which are fewer where pages are slow.
+fn queue_pages<S: Source>() -> usize {
+    S::sample_operations::<0>()
+}
+
 /// Lets pages travel for as long as it takes; the phase is that of the thread that frees.
 fn travel<S: Source>(context: Context<'_>, source: &S) -> Result<Vec<Phase>, StepError> {
-    let (producer, consumer) = RingBuffer::<S::Block>::new(QUEUE);
+    let (producer, consumer) = RingBuffer::<S::Block>::new(queue_pages::<S>());
     let ends = Mutex::new((Some(producer), Some(consumer)));
     let stop = AtomicBool::new(false);
     let ends = || ends.lock().expect("nobody panics with the lock");
@@ -100,13 +105,14 @@ fn free<S: Source>(
     mut queue: Consumer<S::Block>,
     stop: &AtomicBool,
 ) -> Result<Phase, StepError> {
+    let sample_pages = SAMPLE_QUEUES * queue_pages::<S>();
     let mut phase = |duration| {
         let mut watch = Stopwatch::start(context.clock);
         loop {
-            for _ in 0..SAMPLE_PAGES / BATCH {
+            for _ in 0..sample_pages / BATCH {
                 free_batch(source, &mut queue)?;
             }
-            if watch.lap(SAMPLE_PAGES) >= duration {
+            if watch.lap(sample_pages) >= duration {
                 return Ok(watch.stop());
             }
         }
@@ -156,12 +162,12 @@ mod tests {
 
     #[test]
     fn what_one_thread_allocates_the_other_frees_in_order() {
-        let source = Counting::new(QUEUE + 2 * BATCH);
+        let source = Counting::new(queue_pages::<Counting>() + 2 * BATCH);
         let Some(phases) = travel_from(&source) else { return };
         assert_eq!(phases.unwrap().len(), 1);
         assert!(source.held().is_empty());
         let freed = source.freed();
-        assert!(freed.len() >= 2 * SAMPLE_PAGES);
+        assert!(freed.len() >= 2 * SAMPLE_QUEUES * queue_pages::<Counting>());
         assert!(freed.is_sorted());
     }
 

@@ -8,9 +8,10 @@ use nearpage_linux::description::size;
 use nearpage_linux::sysfs::read_this_machine;
 use serde::Serialize;
 
-use super::cross::SAMPLE_PAGES;
+use super::cross::SAMPLE_QUEUES;
 use super::measure::SAMPLE_OPERATIONS;
 use super::run::Run;
+use super::source::MMAP_SAMPLE_PAGES;
 
 /// The machine, and the program that runs on it.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -102,11 +103,15 @@ impl fmt::Display for Machine {
         let bytes = size::format(self.bytes_per_node);
         writeln!(f, "nearpage {}{commit}, {bytes} a node", self.version)?;
         writeln!(f, "clock    {} ns a look, taken off", self.clock_look_ns)?;
+        let rounds = self.rounds;
         writeln!(
             f,
-            "rounds   {}: median, min, max and p99 are over the samples of all rounds, of {SAMPLE_OPERATIONS} \
-             operations of a thread each ({SAMPLE_PAGES} in cross); bulk: means of rounds",
-            self.rounds
+            "rounds   {rounds}: median, min, max and p99 are over the samples of all of them"
+        )?;
+        writeln!(
+            f,
+            "sample   {SAMPLE_OPERATIONS} operations of a thread (mmap: {MMAP_SAMPLE_PAGES} or fewer), \
+             {SAMPLE_QUEUES} times as many in cross, a round in bulk"
         )
     }
 }

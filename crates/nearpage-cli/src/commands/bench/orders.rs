@@ -5,7 +5,7 @@ use nearpage::units::MAX_ORDER;
 use super::field::Context;
 use super::pairs;
 use super::rows::{Key, Work};
-use super::source::{Blocks, Glibc, Source};
+use super::source::{Blocks, Glibc, Mmap, Source};
 use super::step::Step;
 
 /// Orders 0 to [`MAX_ORDER`].
@@ -18,7 +18,11 @@ pub fn steps<'a>(context: Context<'a>) -> Vec<Step<'a>> {
         for (name, memory) in context.field.memories() {
             steps.extend(of_all_orders(context, name, threads, memory));
         }
+        // Behind nearpage: the table begins with it.
+        let works = (0..=MAX_ORDER.0).map(Work::OrderPair);
+        steps.extend(pairs::limit_step(context, works, threads));
         steps.extend(of_all_orders(context, "glibc", threads, &Glibc));
+        steps.extend(of_all_orders(context, "mmap", threads, &Mmap));
     }
     steps
 }

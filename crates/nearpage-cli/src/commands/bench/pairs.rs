@@ -1,7 +1,7 @@
 //! `pairs`: a page is allocated and freed, again and again: what the fastest path costs.
 
 use super::field::Context;
-use super::measure::{Phase, SAMPLE_OPERATIONS, Stopwatch};
+use super::measure::{Phase, Stopwatch};
 use super::rows::{Key, Sample, Work};
 use super::source::{Blocks, Glibc, Mmap, Pair};
 use super::step::{Step, StepError};
@@ -25,30 +25,49 @@ pub fn steps<'a>(context: Context<'a>) -> Vec<Step<'a>> {
 
 /// Repeats a pair on as many threads as the key says.
 pub fn step<'a>(context: Context<'a>, key: Key, pair: impl Pair + 'a) -> Step<'a> {
-    let run = move || {
-        let phases = context.cpus.run(key.threads, |_, gate| {
-            sample(&pair)?;
-            gate.wait();
-            phase(context, &pair)
-        })?;
-        Ok(vec![Sample::of(key, phases)])
-    };
+    let run = move || Ok(vec![Sample::of(key, phases(context, key.threads, &pair)?)]);
     Step { allocator: key.allocator, run: Box::new(run) }
 }
 
-fn phase(context: Context<'_>, pair: &impl Pair) -> Result<Phase, StepError> {
+/// The limit beside works that its lists of numbers cannot do: they fill no zone, know no orders, and a number stays on
+/// its CPU. Its pair, measured once a round, is a row of each of `works`. `None` without restartable sequences.
+pub fn limit_step<'a>(
+    context: Context<'a>,
+    works: impl IntoIterator<Item = Work>,
+    threads: usize,
+) -> Option<Step<'a>> {
+    let limit = context.field.limit.as_ref()?;
+    let allocator = "rseq-limit-pair";
+    let key = |work| Key { work, allocator, threads, n: 1 };
+    let keys: Vec<Key> = works.into_iter().map(key).collect();
+    let run = move || {
+        let phases = phases(context, threads, &limit)?;
+        Ok(keys.iter().map(|&key| Sample::of(key, phases.clone())).collect())
+    };
+    Some(Step { allocator, run: Box::new(run) })
+}
+
+fn phases(context: Context<'_>, threads: usize, pair: &impl Pair) -> Result<Vec<Phase>, StepError> {
+    context.cpus.run(threads, |_, gate| {
+        sample(pair)?;
+        gate.wait();
+        phase(context, pair)
+    })
+}
+
+fn phase<P: Pair>(context: Context<'_>, pair: &P) -> Result<Phase, StepError> {
     let mut watch = Stopwatch::start(context.clock);
     loop {
         sample(pair)?;
-        if watch.lap(SAMPLE_OPERATIONS) >= context.effort.pair {
+        if watch.lap(P::sample_operations()) >= context.effort.pair {
             return Ok(watch.stop());
         }
     }
 }
 
 #[inline(never)]
-fn sample(pair: &impl Pair) -> Result<(), StepError> {
-    for _ in 0..SAMPLE_OPERATIONS {
+fn sample<P: Pair>(pair: &P) -> Result<(), StepError> {
+    for _ in 0..P::sample_operations() {
         if !pair.pair() {
             return Err(StepError::Exhausted);
         }

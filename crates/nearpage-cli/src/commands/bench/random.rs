@@ -4,34 +4,44 @@
 //! pages from an allocator that got them back in order. Several threads hold equal shares.
 
 use super::field::Context;
-use super::measure::{Clock, Phase, SAMPLE_OPERATIONS, Stopwatch};
+use super::measure::{Clock, Phase, Stopwatch};
+use super::pairs;
 use super::rows::{Key, Sample, Work};
-use super::source::{Glibc, Source};
+use super::source::{Glibc, Mmap, Source};
 use super::step::{Step, StepError};
 use super::threads::Gate;
 
 /// The random order is the same for all allocators: it follows from this and the number of the thread.
 const SEED: u64 = 2017;
 
+/// A mapping costs hundreds of times what a page costs: so many times fewer are held.
+const MMAP_SHARE: usize = 100;
+
 /// All that hold pages, at one CPU and at all.
 pub fn steps<'a>(context: Context<'a>) -> Vec<Step<'a>> {
     let mut steps = Vec::new();
+    let pages = context.effort.fill_pages;
     for threads in context.thread_counts() {
+        let works = [Work::Fill, Work::FreeLifo, Work::FreeRandom];
+        steps.extend(pairs::limit_step(context, works, threads));
         for (name, memory) in context.field.memories() {
-            steps.push(step(context, name, threads, memory));
+            steps.push(step(context, name, threads, pages, memory));
         }
-        steps.push(step(context, "glibc", threads, &Glibc));
+        steps.push(step(context, "glibc", threads, pages, &Glibc));
+        steps.push(step(context, "mmap", threads, pages / MMAP_SHARE, &Mmap));
     }
     steps
 }
 
+/// `pages` are of all threads together.
 fn step<'a, S: Source>(
     context: Context<'a>,
     allocator: &'static str,
     threads: usize,
+    pages: usize,
     source: &'a S,
 ) -> Step<'a> {
-    let pages = context.effort.fill_pages / threads;
+    let pages = pages / threads;
     let key = move |work| Key { work, allocator, threads, n: pages * threads };
     let run = move || {
         let cycles = context.cpus.run(threads, |thread, gate| {
@@ -85,21 +95,21 @@ fn cycle<S: Source>(
     fill(source, &mut held)?;
     gate.wait();
     let mut lifo = Stopwatch::start(clock);
-    for sample in held.rchunks(SAMPLE_OPERATIONS) {
+    for sample in held.rchunks(S::sample_operations::<0>()) {
         // SAFETY: the fill above allocated each of these pages, and this frees each once.
         sample.iter().rev().for_each(|&page| unsafe { source.free::<0>(page) });
         lifo.lap(sample.len());
     }
     gate.wait();
     let mut filling = Stopwatch::start(clock);
-    for sample in held.chunks_mut(SAMPLE_OPERATIONS) {
+    for sample in held.chunks_mut(S::sample_operations::<0>()) {
         fill(source, sample)?;
         filling.lap(sample.len());
     }
     fastrand::Rng::with_seed(seed).shuffle(&mut held);
     gate.wait();
     let mut random = Stopwatch::start(clock);
-    for sample in held.chunks(SAMPLE_OPERATIONS) {
+    for sample in held.chunks(S::sample_operations::<0>()) {
         // SAFETY: the second fill allocated each of these pages, and this frees each once.
         sample.iter().for_each(|&page| unsafe { source.free::<0>(page) });
         random.lap(sample.len());

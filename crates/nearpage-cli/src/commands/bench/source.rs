@@ -12,6 +12,8 @@ use nearpage_linux::Memory;
 use nearpage_linux::memory::FRAME_BYTES;
 use nearpage_linux::rseq::BareLists;
 
+use super::measure::SAMPLE_OPERATIONS;
+
 /// Pages that benchmarks ask for: as a user's data.
 pub const GFP: Gfp = Gfp::HIGHUSER_MOVABLE;
 
@@ -31,6 +33,11 @@ pub trait Source: Sync {
     ///
     /// * The block comes from [`alloc`](Self::alloc) with the same order, and was not freed since.
     unsafe fn free<const ORDER: u8>(&self, block: Self::Block);
+
+    /// Operations in a sample.
+    fn sample_operations<const ORDER: u8>() -> usize {
+        SAMPLE_OPERATIONS
+    }
 }
 
 impl Source for Memory {
@@ -102,7 +109,15 @@ impl Source for Mmap {
         // SAFETY: passed on from the caller; the mapping is a block's, whole.
         unsafe { libc::munmap(block.0.map_or(null_mut(), NonNull::as_ptr), bytes::<ORDER>()) };
     }
+
+    /// So many that a sample of any order is far longer than a look at the clock, and the run stays short.
+    fn sample_operations<const ORDER: u8>() -> usize {
+        (MMAP_SAMPLE_PAGES >> ORDER).max(1)
+    }
 }
+
+/// Pages of a sample of mappings; of blocks that are larger, one.
+pub const MMAP_SAMPLE_PAGES: usize = 64;
 
 const fn bytes<const ORDER: u8>() -> usize {
     (FRAME_BYTES as usize) << ORDER
@@ -112,6 +127,11 @@ const fn bytes<const ORDER: u8>() -> usize {
 pub trait Pair: Sync {
     /// Allocates a block and frees it; false if there was none.
     fn pair(&self) -> bool;
+
+    /// Pairs in a sample.
+    fn sample_operations() -> usize {
+        SAMPLE_OPERATIONS
+    }
 }
 
 /// Blocks of one order from an allocator.
@@ -127,6 +147,10 @@ impl<S: Source, const ORDER: u8> Pair for Blocks<'_, S, ORDER> {
         // SAFETY: the block was just allocated with this order.
         unsafe { self.0.free::<ORDER>(block) };
         true
+    }
+
+    fn sample_operations() -> usize {
+        S::sample_operations::<ORDER>()
     }
 }
 

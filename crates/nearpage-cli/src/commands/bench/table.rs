@@ -61,22 +61,48 @@ fn mmtests_line(name: &str, single: f64, bulk: f64) -> String {
 /// The figures of some rows, a table for each number of threads and each work.
 pub fn figures(rows: &[Row], title: impl Fn(Key) -> String) -> String {
     let mut rows = rows.to_vec();
-    rows.sort_by_key(|row| (row.key.threads, row.key.work, row.key.n));
+    rows.sort_by_key(table_of);
     let of_work = |rows: &[Row]| {
-        let nearpage = rows.iter().find(|row| row.key.allocator == "nearpage");
+        let nearpage = nearpage(rows);
         let mut table = empty(["allocator", "median", "min", "max", "p99", "to nearpage"], 1);
         for row in rows {
             let ratio = nearpage.map_or("-".to_owned(), |nearpage| {
                 format!("{:.2}x", row.summary.median / nearpage.summary.median)
             });
-            let cells = [row.key.allocator.to_owned()].into_iter().chain(figures_of(row));
+            let cells = [name_beside(nearpage, row)].into_iter().chain(figures_of(row));
             table.add_row(cells.chain([ratio]));
         }
         table
     };
-    let of = |row: &Row| (row.key.threads, row.key.work, row.key.n);
-    let section = |rows: &[Row]| section(&title(rows[0].key), rows, of_work);
-    rows.chunk_by(|a, b| of(a) == of(b)).map(section).collect::<Vec<_>>().join("\n")
+    let section = |rows: &[Row]| {
+        let lead = nearpage(rows).unwrap_or(&rows[0]);
+        section(&title(lead.key), rows, of_work)
+    };
+    rows.chunk_by(|a, b| table_of(a) == table_of(b)).map(section).collect::<Vec<_>>().join("\n")
+}
+
+/// Rows with the same answer share a table. Who holds fewer pages stands beside the others.
+fn table_of(row: &Row) -> (usize, Work, usize) {
+    let Key { work, threads, n, .. } = row.key;
+    match work {
+        Work::Fill | Work::FreeLifo | Work::FreeRandom => (threads, work, 0),
+        _ => (threads, work, n),
+    }
+}
+
+fn nearpage(rows: &[Row]) -> Option<&Row> {
+    rows.iter().find(|row| row.key.allocator == "nearpage")
+}
+
+/// The allocator, and its pages if they are others than nearpage's.
+fn name_beside(nearpage: Option<&Row>, row: &Row) -> String {
+    let Key { allocator, n, .. } = row.key;
+    match nearpage {
+        Some(nearpage) if nearpage.key.n != n => {
+            format!("{allocator}, {n} page{}", if n == 1 { "" } else { "s" })
+        }
+        _ => allocator.to_owned(),
+    }
 }
 
 /// The pairs of all orders: nearpage's figures, and the medians of the others.
@@ -238,6 +264,26 @@ mod tests {
              \x20  ( 51.51%)   ( 27.27%)",
         ];
         assert_eq!(table, expected);
+    }
+
+    #[test]
+    fn who_holds_fewer_pages_is_in_the_same_table() {
+        let rows = [
+            row(Work::Fill, "rseq-limit-pair", 1, 2.0),
+            row(Work::Fill, "nearpage", 600, 4.0),
+            row(Work::Fill, "mmap", 30, 1234.0),
+        ];
+        let text = figures(&rows, |key| format!("{} pages", key.n));
+        let names: Vec<_> =
+            text.lines().map(|line| line.split("  ").next().unwrap().trim()).collect();
+        let expected = [
+            "600 pages, 1 CPU",
+            "allocator",
+            "rseq-limit-pair, 1 page",
+            "nearpage",
+            "mmap, 30 pages",
+        ];
+        assert_eq!(names[..5], expected);
     }
 
     #[test]
