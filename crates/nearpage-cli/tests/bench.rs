@@ -304,6 +304,24 @@ fn wrong_usage() {
     assert!(refusal(&["--bytes", "2X"]).contains("a size such as 0, 512M, 2G or 1T"));
 }
 
+/// An option that nothing of what is measured looks at is refused.
+#[test]
+fn options_of_other_benches() {
+    for arguments in [["pairs", "--loop", "2017"], ["pairs", "--loop", "exact"]] {
+        let expected = format!("nearpage: --loop {}: it belongs to bulk", arguments[2]);
+        let message = refusal(&arguments);
+        assert!(message.starts_with(&expected), "{message}");
+    }
+    let message = refusal(&["zonelist", "--bytes", "1G"]);
+    assert!(
+        message.starts_with("nearpage: --bytes 1 GiB: it belongs to all but zonelist"),
+        "{message}"
+    );
+    stdout(&["pairs", "bulk", "--loop", "2017"]);
+    stdout(&["zonelist", "pagelock", "--bytes", "64M"]);
+    assert!(json(&["--loop", "2017"]).to_string().contains("single_alloc_2017"));
+}
+
 #[test]
 fn memory_of_impossible_sizes() {
     assert_eq!(

@@ -51,14 +51,14 @@ pub struct BenchArgs {
     #[arg(value_enum, value_name = "BENCH")]
     benches: Vec<Bench>,
 
-    /// How bulk handles pages one at a time
-    #[arg(long = "loop", value_name = "HOW", value_enum, default_value_t = SingleLoop::Exact)]
-    single_loop: SingleLoop,
+    /// How bulk handles pages one at a time; refused without bulk [default: exact]
+    #[arg(long = "loop", value_name = "HOW", value_enum)]
+    single_loop: Option<SingleLoop>,
 
-    /// Memory on each node, up to 16383G: addresses, of which only what is used becomes memory; the emulated nodes of
-    /// zonelist have 8M each beside that
-    #[arg(long, value_name = "SIZE", default_value = "2G", value_parser = parse_bytes)]
-    bytes: u64,
+    /// Memory on each node, up to 16383G: addresses, of which only what is used becomes memory; refused with zonelist
+    /// alone, whose emulated nodes have 8M each [default: 2G]
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    bytes: Option<u64>,
 
     /// Rounds that count; one more comes before them [default: 5]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
@@ -304,10 +304,14 @@ pub(super) fn published_bulk() -> PublishedBulk {
 
 /// Measures `bulk` as the command does: allocations and frees, ns.
 pub(super) fn measure_bulk(single_loop: SingleLoop) -> Result<[Vec<BulkLine>; 2], BenchError> {
-    let bytes = 2 << 30;
-    let (benches, rounds) = (vec![Bench::Bulk], None);
-    let run =
-        Run::new(&BenchArgs { benches, single_loop, bytes, rounds, quick: false, json: false })?;
+    let run = Run::new(&BenchArgs {
+        benches: vec![Bench::Bulk],
+        single_loop: Some(single_loop),
+        bytes: None,
+        rounds: None,
+        quick: false,
+        json: false,
+    })?;
     let rows = run.measure(Bench::Bulk)?.rows;
     let ns = |work, n| {
         let is_it = |row: &&Row| row.key.work == work && row.key.n == n;

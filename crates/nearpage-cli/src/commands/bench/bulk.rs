@@ -33,6 +33,14 @@ pub enum SingleLoop {
 }
 
 impl SingleLoop {
+    /// As its option has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Exact => "exact",
+            Self::Of2017 => "2017",
+        }
+    }
+
     /// What its allocations and its frees are called.
     pub fn works(self) -> [Work; 2] {
         match self {

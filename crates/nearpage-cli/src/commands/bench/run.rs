@@ -51,7 +51,7 @@ impl Run {
     ///
     /// # Errors
     ///
-    /// [`BenchError::Cpus`], [`BenchError::TooSmall`] and [`BenchError::TooLarge`].
+    /// [`BenchError::Cpus`], [`BenchError::TooSmall`], [`BenchError::TooLarge`] and [`BenchError::Unused`].
     pub fn new(arguments: &BenchArgs) -> Result<Self, BenchError> {
         let named = |bench: &Bench| match arguments.benches.as_slice() {
             [] => *bench != Bench::Zonelist,
@@ -61,20 +61,35 @@ impl Run {
         effort.rounds = arguments.rounds.map_or(effort.rounds, usize::from);
         let run = Self {
             benches: Bench::value_variants().iter().copied().filter(named).collect(),
-            single_loop: arguments.single_loop,
+            single_loop: arguments.single_loop.unwrap_or(SingleLoop::Exact),
             effort,
-            bytes_per_node: arguments.bytes,
+            bytes_per_node: arguments.bytes.unwrap_or(BYTES_DEFAULT),
             cpus: Cpus::allowed().map_err(BenchError::Cpus)?,
             clock: Clock::calibrate(),
         };
+        if run.bytes_per_node > BYTES_MAX {
+            return Err(BenchError::TooLarge { bytes: run.bytes_per_node });
+        }
+        run.check_unused(arguments)?;
         run.benches.iter().try_for_each(|&bench| run.check_bytes(bench))?;
         Ok(run)
     }
 
-    fn check_bytes(&self, bench: Bench) -> Result<(), BenchError> {
-        if self.bytes_per_node > BYTES_MAX {
-            return Err(BenchError::TooLarge { bytes: self.bytes_per_node });
+    /// An option that changes nothing of what is measured would let its user believe that it did.
+    fn check_unused(&self, arguments: &BenchArgs) -> Result<(), BenchError> {
+        let names: Vec<_> = self.benches.iter().map(|bench| bench.name()).collect();
+        let unused =
+            |option, user| Err(BenchError::Unused { option, user, benches: names.join(", ") });
+        if let Some(how) = arguments.single_loop.filter(|_| !self.benches.contains(&Bench::Bulk)) {
+            return unused(format!("--loop {}", how.name()), "bulk");
         }
+        if let Some(bytes) = arguments.bytes.filter(|_| self.benches == [Bench::Zonelist]) {
+            return unused(format!("--bytes {}", size::format(bytes)), "all but zonelist");
+        }
+        Ok(())
+    }
+
+    fn check_bytes(&self, bench: Bench) -> Result<(), BenchError> {
         let pages = bench.pages(&self.effort, self.cpus.count());
         let (bytes, needed) = (self.bytes_per_node, needed_bytes(pages));
         if bytes < needed {
@@ -147,6 +162,8 @@ impl Run {
     }
 }
 
+/// Memory on each node if nothing is said.
+const BYTES_DEFAULT: u64 = 2 << 30;
 /// A zone has at most 2^32 - 1 frames: whole sections of what is below.
 const BYTES_MAX: u64 = (1 << 32) * FRAME_BYTES - (1 << 30);
 
@@ -188,6 +205,16 @@ pub enum BenchError {
     TooLarge {
         /// What was asked for.
         bytes: u64,
+    },
+    /// Nothing of what is measured looks at an option.
+    #[error("{option}: it belongs to {user}, and changes nothing in {benches}")]
+    Unused {
+        /// The option as it was given.
+        option: String,
+        /// The benchmarks that look at it.
+        user: &'static str,
+        /// What is measured.
+        benches: String,
     },
     /// There is no such memory.
     #[error("{}{error}", blame(*bytes, error))]
@@ -234,9 +261,11 @@ impl BenchError {
     /// 2 for what the user can say otherwise, 1 for what went wrong.
     pub fn exit_code(&self) -> ExitCode {
         match self {
-            Self::Cpus(_) | Self::TooSmall { .. } | Self::TooLarge { .. } | Self::Memory { .. } => {
-                ExitCode::from(2)
-            }
+            Self::Cpus(_)
+            | Self::TooSmall { .. }
+            | Self::TooLarge { .. }
+            | Self::Unused { .. }
+            | Self::Memory { .. } => ExitCode::from(2),
             Self::Nodes(_) | Self::Step { .. } | Self::Refused { .. } => ExitCode::from(1),
         }
     }
