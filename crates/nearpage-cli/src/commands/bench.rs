@@ -76,8 +76,8 @@ pub struct BenchArgs {
 const AFTER_HELP: &str = "\
 How it is measured: a round does each step once, on threads with a CPU of their own. Nobody touches the
 pages; objects are written to once. A look at the clock costs some ten allocations, so a sample is 1024 operations
-of one thread; in cross it is 8192, of which a full queue is an eighth. Median, min, max and p99 are over the
-samples of all rounds and threads. bulk times turns: n pages (or as many batches of n as make 512) are allocated
+of one thread; in cross it is 8192, of which a full queue is an eighth. Median, min and max are over the rounds,
+each the mean of its samples; p99 is over the samples of all rounds. bulk times turns: n pages (or as many batches of n as make 512) are allocated
 between two looks and freed between the next two; all turns of a round are one sample, and the table has means.
 What the looks cost is taken off.
 
@@ -110,10 +110,9 @@ JSON (--json): {\"schema\": 1, \"machine\": {...}, \"rows\": [...], \"scans\": [
                      rseq-limit-pair), nodes in near and
                      far, bytes of an object in obj_*, 0 in lock_*, else 1
   rows[].ns_median, ns_min, ns_max
-                     over the samples of all rounds: nanoseconds per page; per allocation and free for
-                     *pair and *cross, per lock and unlock for lock_*;
-                     with several threads the time of one per operation of its own; in *cross, where two
-                     share an operation, twice the time
+                     over the rounds: nanoseconds per page; per allocation and free for *pair and *cross,
+                     per lock and unlock for lock_*;
+                     with several threads wall time x threads / operations
   scans[]            only with zonelist: bench, allocator, n; pages allocated, zones_visited and
                      zones_skipped behind the first, second_passes, zaps";
 

@@ -82,7 +82,7 @@ impl<R: Read> Read for ZstdStream<R> {
 /// Says what an error of the zstd decoder means. Below it is an error of the stream that it reads, or none if what
 /// it read makes no sense.
 fn in_words(error: &(dyn Error + 'static)) -> io::Error {
-    let mut causes = std::iter::successors(error.source(), |cause| cause.source());
+    let mut causes = std::iter::successors(error.source(), |&cause| cause.source());
     match causes.find_map(|cause| cause.downcast_ref::<io::Error>()) {
         Some(cause) if cause.kind() == ErrorKind::UnexpectedEof => {
             io::Error::new(ErrorKind::UnexpectedEof, "the packed data end early")

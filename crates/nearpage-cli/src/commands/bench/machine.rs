@@ -103,10 +103,10 @@ impl fmt::Display for Machine {
         let bytes = size::format(self.bytes_per_node);
         writeln!(f, "nearpage {}{commit}, {bytes} a node", self.version)?;
         writeln!(f, "clock    {} ns a look, taken off", self.clock_look_ns)?;
-        let rounds = self.rounds;
         writeln!(
             f,
-            "rounds   {rounds}: median, min, max and p99 are over the samples of all of them"
+            "rounds   {}: median, min and max are over them, p99 is over their samples",
+            self.rounds
         )?;
         writeln!(
             f,
