@@ -86,7 +86,7 @@ What the looks cost is taken off.
                      nothing to fill, to send to another CPU, or to split
   nearpage-hardened  the test at a free is an atomic exchange
   nearpage-locked    without restartable sequences
-  glibc              posix_memalign(4096) and free
+  glibc              posix_memalign(4096) and free; in random a tenth of the pages, since all would be memory
   mmap               mmap with the pages in it, and munmap; fewer of them, since they are slow: a hundredth
                      of the pages in random; samples of 64 pages or of one larger block, of 512 in cross
   off, original, keyed

@@ -16,6 +16,8 @@ const SEED: u64 = 2017;
 
 /// A mapping costs hundreds of times what a page costs: so many times fewer are held.
 const MMAP_SHARE: usize = 100;
+/// A block of glibc's has a header beside it, which brings memory in: so many times fewer are held.
+const GLIBC_SHARE: usize = 10;
 
 /// All that hold pages, at one CPU and at all.
 pub fn steps<'a>(context: Context<'a>) -> Vec<Step<'a>> {
@@ -27,7 +29,7 @@ pub fn steps<'a>(context: Context<'a>) -> Vec<Step<'a>> {
         for (name, memory) in context.field.memories() {
             steps.push(step(context, name, threads, pages, memory));
         }
-        steps.push(step(context, "glibc", threads, pages, &Glibc));
+        steps.push(step(context, "glibc", threads, pages / GLIBC_SHARE, &Glibc));
         steps.push(step(context, "mmap", threads, pages / MMAP_SHARE, &Mmap));
     }
     steps
