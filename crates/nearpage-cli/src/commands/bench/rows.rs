@@ -180,7 +180,7 @@ impl Samples {
         let mut series = self.series.iter_mut();
         let series = series.find(|series| series.key == sample.key);
         let series = series.expect("each round measures the same things");
-        // Samples are of equally many operations.
+        // Samples are of equally many operations, but for the last of `random`.
         series.rounds_ns.extend(Summary::of(&sample.samples_ns).map(|round| round.mean));
         series.samples_ns.extend(sample.samples_ns);
     }
