@@ -43,7 +43,7 @@ pub(super) use threads::Cpus;
 /// Measure what pages cost on this machine's real memory, beside the limit, glibc and the kernel.
 ///
 /// bulk is the table of the bulk page allocator of 2017; the others are times of allocations and frees at
-/// one CPU and at all, of pages and, in slab, of objects. Without a name: all of them but zonelist, in a few seconds.
+/// one CPU and at all, of pages and, in slab, of objects. Without a name: all of them but zonelist, in some twenty seconds.
 #[derive(Args, Debug)]
 #[command(after_long_help = AFTER_HELP)]
 pub struct BenchArgs {

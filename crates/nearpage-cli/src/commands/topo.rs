@@ -59,11 +59,11 @@ pub struct TopoArgs {
     bundle: Option<PathBuf>,
 
     /// Which capture of the recording; the default is restored where there is one, else boot, or before
-    #[arg(long, value_name = "NAME", requires = "bundle")]
+    #[arg(long, value_name = "NAME", requires = "bundle", conflicts_with_all = ["topology", "numa", "sysroot"])]
     capture: Option<String>,
 
     /// Put a setting over the recorded one: vm.watermark_scale_factor=200
-    #[arg(long, value_name = "vm.KEY=VALUE", requires = "bundle")]
+    #[arg(long, value_name = "vm.KEY=VALUE", requires = "bundle", conflicts_with_all = ["topology", "numa", "sysroot"])]
     set: Vec<String>,
 
     /// Whose rules; the default is nearpage, and with --bundle auto, by the recorded kernel's version

@@ -48,9 +48,11 @@ pub enum Problem {
         /// The node.
         node: NodeId,
     },
-    /// The text begins with the number of nodes, and describes fewer.
-    #[error("{announced} nodes are announced and {described} described, expected the whole text")]
-    NodesMissing {
+    /// The text begins with the number of nodes, and describes fewer, or more.
+    #[error(
+        "{announced} nodes are announced and {described} described, expected the whole text of one machine"
+    )]
+    NodeCount {
         /// How many there are.
         announced: usize,
         /// How many are described.

@@ -18,7 +18,7 @@
 use nearpage::units::NodeId;
 use nearpage_linux::description::{self, Draft, Place};
 use nearpage_linux::idlist;
-use nearpage_linux::sysfs::Machine;
+use nearpage_linux::sysfs::{Machine, Note};
 
 use super::error::{InputError, Problem};
 
@@ -51,7 +51,13 @@ pub fn parse(input: &str, text: &str) -> Result<Machine, InputError> {
     }
     // What is missing from the end is missing at the end.
     reader.check_end(&Place::Line { input: input.into(), line: last_line })?;
-    Ok(reader.draft.finish(&Place::Input(input.into()), EXPECTED)?)
+    let has_distances = reader.columns.is_some();
+    let mut machine = reader.draft.finish(&Place::Input(input.into()), EXPECTED)?;
+    if !has_distances && machine.nodes.len() > 1 {
+        let nodes = machine.nodes.iter();
+        machine.notes.extend(nodes.map(|node| Note::DistancesAssumed { node: node.id }));
+    }
+    Ok(machine)
 }
 
 /// The error with the column of what it quotes of its line.
@@ -163,8 +169,8 @@ impl Reader {
     /// Checks that all nodes are described, and that the table, if there is one, has a row and a column for each.
     fn check_end(&self, place: &Place) -> Result<(), InputError> {
         let described = self.draft.ids().count();
-        if let Some(announced) = self.announced.filter(|announced| *announced > described) {
-            return Err(Problem::NodesMissing { announced, described }.at(place));
+        if let Some(announced) = self.announced.filter(|announced| *announced != described) {
+            return Err(Problem::NodeCount { announced, described }.at(place));
         }
         if self.columns.is_none() && !self.has_table {
             return Ok(());
@@ -280,7 +286,12 @@ node   0   8  252  253  254  255
             |cut: usize| parse("box.txt", &lines[..cut].concat()).unwrap_err().to_string();
         assert_eq!(
             message(4),
-            "box.txt:4: 6 nodes are announced and 1 described, expected the whole text"
+            "box.txt:4: 6 nodes are announced and 1 described, expected the whole text of one machine"
+        );
+        let others = POWER9.replacen("available: 6 nodes", "available: 2 nodes", 1);
+        assert_eq!(
+            parse("box.txt", &others).unwrap_err().to_string(),
+            "box.txt:27: 2 nodes are announced and 6 described, expected the whole text of one machine"
         );
         assert_eq!(
             message(table + 1),
@@ -349,6 +360,15 @@ node     0    1    2
         assert_eq!(machine.nodes[0].cpus, []);
         assert_eq!(machine.nodes[1].memory_bytes, Some(0));
         assert_eq!(machine.distances, [10, 20, 20, 10]);
+        let notes: Vec<_> = machine.notes.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            notes,
+            [0, 1].map(|node| {
+                format!(
+                    "the distances of node {node} are unknown: taken as 10 to itself, 20 to others"
+                )
+            })
+        );
     }
 
     #[test]

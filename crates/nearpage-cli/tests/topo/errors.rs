@@ -92,6 +92,17 @@ fn inputs_that_are_no_machine() {
     assert!(message("a\0b").starts_with("nearpage: standard input: byte 1 is 0x00: "));
 }
 
+/// Else their user would take a machine with other settings for the one that was asked for.
+#[test]
+fn settings_and_captures_are_of_recordings_alone() {
+    for option in [["--set", "vm.min_free_kbytes=1"], ["--capture", "boot"]] {
+        for source in [["--numa", "2G"], ["--sysroot", "/"], ["--topology", "-"]] {
+            let message = refusal(&[source, option].concat(), "");
+            assert!(message.contains("cannot be used with"), "{message}");
+        }
+    }
+}
+
 #[test]
 fn inputs_without_an_end() {
     let expected = |input| {
