@@ -43,7 +43,8 @@ pub(super) use threads::Cpus;
 /// Measure what pages cost on this machine's real memory, beside the limit, glibc and the kernel.
 ///
 /// bulk is the table of the bulk page allocator of 2017; the others are times of allocations and frees at
-/// one CPU and at all, of pages and, in slab, of objects. Without a name: all of them but zonelist, in some twenty seconds.
+/// one CPU and at all, of pages and, in slab, of objects. Without a name: all of them but zonelist, in some
+/// twenty seconds.
 #[derive(Args, Debug)]
 #[command(after_long_help = AFTER_HELP)]
 pub struct BenchArgs {
@@ -77,9 +78,9 @@ const AFTER_HELP: &str = "\
 How it is measured: a round does each step once, on threads with a CPU of their own. Nobody touches the
 pages; objects are written to once. A look at the clock costs some ten allocations, so a sample is 1024 operations
 of one thread; in cross it is 8192, of which a full queue is an eighth. Median, min and max are over the rounds,
-each the mean of its samples; p99 is over the samples of all rounds. bulk times turns: n pages (or as many batches of n as make 512) are allocated
-between two looks and freed between the next two; all turns of a round are one sample, and the table has means.
-What the looks cost is taken off.
+p99 is over the samples of all rounds. bulk times turns: n pages (or as many batches of n as make 512) are allocated
+between two looks and freed between the next two; a round is all its turns, and the table has means. What the looks
+cost is taken off.
 
   rseq-limit         a pop and a push by restartable sequences, and nothing around them
   rseq-limit-pair    in random, cross and orders: the same, each CPU with its own numbers. Without zones there is
@@ -107,8 +108,7 @@ JSON (--json): {\"schema\": 1, \"machine\": {...}, \"rows\": [...], \"scans\": [
                      obj_pair_memoryless, obj_pair_memoryless_old
   rows[].allocator   as above
   rows[].threads, n  n is pages per call in single_* and bulk_*, pages held in fill and free_* (1 for
-                     rseq-limit-pair), nodes in near and
-                     far, bytes of an object in obj_*, 0 in lock_*, else 1
+                     rseq-limit-pair), nodes in near and far, bytes of an object in obj_*, 0 in lock_*, else 1
   rows[].ns_median, ns_min, ns_max
                      over the rounds: nanoseconds per page; per allocation and free for *pair and *cross,
                      per lock and unlock for lock_*;

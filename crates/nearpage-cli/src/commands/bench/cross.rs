@@ -48,9 +48,10 @@ fn step<'a, S: Source>(context: Context<'a>, allocator: &'static str, source: &'
 
 fn step_of<'a, S: Source>(context: Context<'a>, key: Key, source: &'a S) -> Step<'a> {
     let run = move || {
-        let mut sample = Sample::of(key, travel(context, source)?);
+        let mut sample = Sample::of(context.clock, key, travel(context, source)?);
         // Both threads were at work for the whole of the one phase that there is.
-        sample.samples_ns.iter_mut().for_each(|ns| *ns *= THREADS as f64);
+        let figures = sample.samples_ns.iter_mut().chain([&mut sample.ns]);
+        figures.for_each(|ns| *ns *= THREADS as f64);
         Ok(vec![sample])
     };
     Step { allocator: key.allocator, run: Box::new(run) }

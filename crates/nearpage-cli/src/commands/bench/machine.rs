@@ -42,7 +42,7 @@ pub struct Machine {
     clock_look_ns: u64,
     /// Memory of nearpage on each node.
     bytes_per_node: u64,
-    /// Rounds whose samples count.
+    /// Rounds that the medians are of.
     rounds: usize,
 }
 

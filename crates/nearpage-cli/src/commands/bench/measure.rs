@@ -4,8 +4,8 @@
 //! and what a look costs is measured once and taken off. A *sample* is [`SAMPLE_OPERATIONS`] operations
 //! of one thread, if nothing else is said; a *phase* is a run of samples; a *round* does every step of a
 //! benchmark once, so that what drifts (the CPU's clock, other load) hits all allocators alike. Median, min and
-//! max are over the rounds, each the mean of its samples: some samples have a drain in them and some have none, and
-//! a median of samples would be of those without. Only the 99th percentile is over samples.
+//! max are over the rounds: some samples have a drain in them and some have none, and a median of samples would
+//! be of those without. Only the 99th percentile is over samples.
 
 use std::time::{Duration, Instant};
 
@@ -28,11 +28,20 @@ impl Clock {
         looks.sort_unstable();
         Self { look: looks[looks.len() / 2] }
     }
+
+    /// Time between two looks with `looks` looks in it, the last one included.
+    fn ns_without(self, looks: u32, time: Duration) -> f64 {
+        time.saturating_sub(self.look * looks).as_nanos() as f64
+    }
 }
 
-/// What one thread did.
+/// What one thread did, and when.
 #[derive(Clone, Debug)]
 pub struct Phase {
+    start: Instant,
+    end: Instant,
+    looks: u32,
+    operations: usize,
     /// Nanoseconds per operation, sample by sample.
     pub samples_ns: Vec<f64>,
 }
@@ -40,10 +49,7 @@ pub struct Phase {
 /// Takes the time of a phase.
 pub struct Stopwatch {
     clock: Clock,
-    start: Instant,
-    /// When the last sample ended.
-    end: Instant,
-    samples_ns: Vec<f64>,
+    phase: Phase,
 }
 
 impl Stopwatch {
@@ -51,28 +57,41 @@ impl Stopwatch {
     pub fn start(clock: Clock) -> Self {
         let samples_ns = Vec::with_capacity(SAMPLES_KEPT);
         let now = Instant::now();
-        Self { clock, start: now, end: now, samples_ns }
+        Self { clock, phase: Phase { start: now, end: now, looks: 0, operations: 0, samples_ns } }
     }
 
     /// Ends a sample, in which `operations` were done; returns how long the phase has lasted.
     #[inline]
     pub fn lap(&mut self, operations: usize) -> Duration {
+        let phase = &mut self.phase;
         let now = Instant::now();
-        if self.samples_ns.len() < SAMPLES_KEPT {
-            let time = (now - self.end).saturating_sub(self.clock.look);
-            self.samples_ns.push(time.as_nanos() as f64 / operations as f64);
+        if phase.samples_ns.len() < SAMPLES_KEPT {
+            let ns = self.clock.ns_without(1, now - phase.end);
+            phase.samples_ns.push(ns / operations as f64);
         }
-        self.end = now;
-        now - self.start
+        phase.end = now;
+        phase.looks += 1;
+        phase.operations += operations;
+        now - phase.start
     }
 
     /// Ends the phase with its last sample.
     pub fn stop(self) -> Phase {
-        Phase { samples_ns: self.samples_ns }
+        self.phase
     }
 }
 
-/// What is said of one thing.
+/// Nanoseconds per operation of threads that worked side by side: wall time x threads / operations.
+pub fn ns_per_operation(clock: Clock, phases: &[Phase]) -> f64 {
+    let operations: usize = phases.iter().map(|phase| phase.operations).sum();
+    let looks = phases.iter().map(|phase| phase.looks).min().unwrap_or(0);
+    let start = phases.iter().map(|phase| phase.start).min();
+    let end = phases.iter().map(|phase| phase.end).max();
+    let wall = end.zip(start).map_or(Duration::ZERO, |(end, start)| end - start);
+    clock.ns_without(looks, wall) * phases.len() as f64 / operations as f64
+}
+
+/// What is said of the rounds of one thing.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Summary {
     /// The middle one; of an even number, the mean of the two in the middle.
@@ -90,20 +109,15 @@ impl Summary {
     pub fn of(values: &[f64]) -> Option<Self> {
         let sorted = sorted(values);
         let (&min, &max) = (sorted.first()?, sorted.last()?);
-        let count = sorted.len();
-        Some(Self {
-            median: (sorted[(count - 1) / 2] + sorted[count / 2]) / 2.0,
-            min,
-            max,
-            mean: values.iter().sum::<f64>() / count as f64,
-        })
+        let median = (sorted[(sorted.len() - 1) / 2] + sorted[sorted.len() / 2]) / 2.0;
+        Some(Self { median, min, max, mean: values.iter().sum::<f64>() / values.len() as f64 })
     }
 }
 
-/// The smallest value that 99 % do not exceed; `None` if there are none.
+/// The smallest value that 99 % of `values` do not exceed; `None` if there are none.
 pub fn percentile_99(values: &[f64]) -> Option<f64> {
-    let sorted = sorted(values);
-    sorted.get((sorted.len() * 99).div_ceil(100).checked_sub(1)?).copied()
+    let rank = (values.len() * 99).div_ceil(100);
+    sorted(values).get(rank.checked_sub(1)?).copied()
 }
 
 fn sorted(values: &[f64]) -> Vec<f64> {
@@ -134,6 +148,24 @@ mod tests {
         assert_eq!(percentile_99(&[]), None);
     }
 
+    fn phase(start: Instant, from_us: u64, to_us: u64, looks: u32) -> Phase {
+        let at = |us| start + Duration::from_micros(us);
+        let (start, end) = (at(from_us), at(to_us));
+        Phase { start, end, looks, operations: 1000, samples_ns: Vec::new() }
+    }
+
+    #[test]
+    fn threads_share_the_wall_time_from_the_first_start_to_the_last_end() {
+        let now = Instant::now();
+        let phases = [phase(now, 0, 80, 1), phase(now, 20, 100, 2)];
+        let free = Clock { look: Duration::ZERO };
+        assert_eq!(ns_per_operation(free, &phases), 100.0);
+        assert_eq!(ns_per_operation(free, &phases[..1]), 80.0);
+        let dear = Clock { look: Duration::from_micros(10) };
+        assert_eq!(ns_per_operation(dear, &phases), 90.0);
+        assert_eq!(ns_per_operation(dear, &phases[..1]), 70.0);
+    }
+
     #[test]
     fn samples_are_per_operation_and_without_the_look() {
         let clock = Clock { look: Duration::from_micros(100) };
@@ -141,6 +173,7 @@ mod tests {
         std::thread::sleep(Duration::from_millis(2));
         let lasted = watch.lap(10);
         let phase = watch.stop();
+        assert_eq!(phase.operations, 10);
         assert_eq!(phase.samples_ns, [(lasted.as_nanos() as f64 - 100_000.0) / 10.0]);
     }
 }

@@ -25,7 +25,10 @@ pub fn steps<'a>(context: Context<'a>) -> Vec<Step<'a>> {
 
 /// Repeats a pair on as many threads as the key says.
 pub fn step<'a>(context: Context<'a>, key: Key, pair: impl Pair + 'a) -> Step<'a> {
-    let run = move || Ok(vec![Sample::of(key, phases(context, key.threads, &pair)?)]);
+    let run = move || {
+        let phases = phases(context, key.threads, &pair)?;
+        Ok(vec![Sample::of(context.clock, key, phases)])
+    };
     Step { allocator: key.allocator, run: Box::new(run) }
 }
 
@@ -42,7 +45,7 @@ pub fn limit_step<'a>(
     let keys: Vec<Key> = works.into_iter().map(key).collect();
     let run = move || {
         let phases = phases(context, threads, &limit)?;
-        Ok(keys.iter().map(|&key| Sample::of(key, phases.clone())).collect())
+        Ok(keys.iter().map(|&key| Sample::of(context.clock, key, phases.clone())).collect())
     };
     Some(Step { allocator, run: Box::new(run) })
 }

@@ -56,7 +56,7 @@ fn step<'a, S: Source>(
             random.push(thread_random);
         }
         let phases = [(Work::Fill, fill), (Work::FreeLifo, lifo), (Work::FreeRandom, random)];
-        let sample = |(work, phases)| Sample::of(key(work), phases);
+        let sample = |(work, phases)| Sample::of(context.clock, key(work), phases);
         Ok(phases.into_iter().map(sample).collect())
     };
     Step { allocator, run: Box::new(run) }
@@ -80,7 +80,7 @@ pub fn object_step<'a, S: Source>(
         }
         let key = |work| Key { work, allocator, threads: 1, n };
         let phases = [(Work::ObjFill, fill), (Work::ObjFreeRandom, random)];
-        let sample = |(work, phases)| Sample::of(key(work), phases);
+        let sample = |(work, phases)| Sample::of(context.clock, key(work), phases);
         Ok(phases.into_iter().map(sample).collect())
     };
     Step { allocator, run: Box::new(run) }

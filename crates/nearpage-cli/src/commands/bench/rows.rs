@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 
-use super::measure::{Phase, Summary, percentile_99};
+use super::measure::{Clock, Phase, Summary, ns_per_operation, percentile_99};
 
 /// What was done.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -112,15 +112,18 @@ pub struct Key {
 pub struct Sample {
     /// What it is of.
     pub key: Key,
-    /// Nanoseconds per page, or per pair, sample by sample; one sample where a round is not divided.
+    /// Nanoseconds per page, or per pair.
+    pub ns: f64,
+    /// The same, sample by sample within the round; empty where a round is not divided.
     pub samples_ns: Vec<f64>,
 }
 
 impl Sample {
     /// What threads that worked side by side say of a key.
-    pub fn of(key: Key, phases: Vec<Phase>) -> Self {
+    pub fn of(clock: Clock, key: Key, phases: Vec<Phase>) -> Self {
+        let ns = ns_per_operation(clock, &phases);
         let samples_ns = phases.into_iter().flat_map(|phase| phase.samples_ns).collect();
-        Self { key, samples_ns }
+        Self { key, ns, samples_ns }
     }
 }
 
@@ -133,9 +136,9 @@ pub struct Row {
     /// Of the rounds.
     #[serde(flatten, serialize_with = "serialize_summary")]
     pub summary: Summary,
-    /// The 99th percentile of the samples of all rounds.
+    /// The 99th percentile of the samples within all rounds.
     #[serde(skip)]
-    pub p99: f64,
+    pub p99: Option<f64>,
 }
 
 fn serialize_summary<S: Serializer>(summary: &Summary, serializer: S) -> Result<S::Ok, S::Error> {
@@ -149,26 +152,16 @@ fn serialize_summary<S: Serializer>(summary: &Summary, serializer: S) -> Result<
     map.end()
 }
 
-/// What was measured of one thing.
-#[derive(Debug)]
-struct Series {
-    key: Key,
-    /// Means of the rounds.
-    rounds_ns: Vec<f64>,
-    /// Of all rounds.
-    samples_ns: Vec<f64>,
-}
-
 /// Collects the samples of all rounds.
 #[derive(Debug, Default)]
 pub struct Samples {
-    series: Vec<Series>,
+    series: Vec<(Key, Vec<f64>, Vec<f64>)>,
 }
 
 impl Samples {
     /// Gives a thing its place among the rows.
     pub fn declare(&mut self, key: Key) {
-        self.series.push(Series { key, rounds_ns: Vec::new(), samples_ns: Vec::new() });
+        self.series.push((key, Vec::new(), Vec::new()));
     }
 
     /// Adds one round of a thing that was declared.
@@ -178,21 +171,16 @@ impl Samples {
     /// If it was not.
     pub fn add(&mut self, sample: Sample) {
         let mut series = self.series.iter_mut();
-        let series = series.find(|series| series.key == sample.key);
-        let series = series.expect("each round measures the same things");
-        // Samples are of equally many operations, but for the last of `random`.
-        series.rounds_ns.extend(Summary::of(&sample.samples_ns).map(|round| round.mean));
-        series.samples_ns.extend(sample.samples_ns);
+        let series = series.find(|(key, ..)| *key == sample.key);
+        let (_, rounds, samples) = series.expect("each round measures the same things");
+        rounds.push(sample.ns);
+        samples.extend(sample.samples_ns);
     }
 
     /// The rows that have samples, in the order in which they were declared.
     pub fn rows(&self) -> Vec<Row> {
-        let row = |series: &Series| {
-            Some(Row {
-                key: series.key,
-                summary: Summary::of(&series.rounds_ns)?,
-                p99: percentile_99(&series.samples_ns)?,
-            })
+        let row = |(key, rounds, samples): &(Key, Vec<f64>, Vec<f64>)| {
+            Some(Row { key: *key, summary: Summary::of(rounds)?, p99: percentile_99(samples) })
         };
         self.series.iter().filter_map(row).collect()
     }
@@ -204,7 +192,7 @@ mod tests {
 
     fn sample(work: Work, ns: f64) -> Sample {
         let key = Key { work, allocator: "nearpage", threads: 1, n: 64 };
-        Sample { key, samples_ns: vec![ns] }
+        Sample { key, ns, samples_ns: vec![ns * 10.0] }
     }
 
     #[test]
@@ -220,22 +208,8 @@ mod tests {
         let rows = samples.rows();
         let figures: Vec<_> =
             rows.iter().map(|row| (row.key.work, row.summary.median, row.p99)).collect();
-        let expected = [(Work::BulkFree, 2.0, 3.0), (Work::BulkAlloc, 20.0, 30.0)];
+        let expected = [(Work::BulkFree, 2.0, Some(30.0)), (Work::BulkAlloc, 20.0, Some(300.0))];
         assert_eq!(figures, expected);
-    }
-
-    /// Every other sample has a drain in it, and its cost counts.
-    #[test]
-    fn a_round_is_the_mean_of_its_samples() {
-        let mut samples = Samples::default();
-        let key = sample(Work::Cross, 0.0).key;
-        samples.declare(key);
-        for drain in [4.0, 6.0, 8.0] {
-            let samples_ns = (0..200).map(|at| if at % 2 == 0 { drain } else { 2.0 }).collect();
-            samples.add(Sample { key, samples_ns });
-        }
-        let Row { summary, p99, .. } = samples.rows()[0];
-        assert_eq!([summary.min, summary.median, summary.max, p99], [3.0, 4.0, 5.0, 8.0]);
     }
 
     #[test]

@@ -80,7 +80,7 @@ mod tests {
                 return Err(StepError::Exhausted);
             }
             let key = Key { work: Work::Pair, allocator, threads: 1, n: 1 };
-            Ok(vec![Sample { key, samples_ns: vec![log.borrow().len() as f64] }])
+            Ok(vec![Sample { key, ns: log.borrow().len() as f64, samples_ns: vec![] }])
         };
         Step { allocator, run: Box::new(run) }
     }

@@ -187,7 +187,8 @@ fn section(title: &str, rows: &[Row], table: impl Fn(&[Row]) -> Table) -> String
 /// Median, min, max, p99.
 fn figures_of(row: &Row) -> [String; 4] {
     let summary = row.summary;
-    [summary.median, summary.min, summary.max, row.p99].map(nanoseconds)
+    let p99 = row.p99.map_or("-".to_owned(), nanoseconds);
+    [nanoseconds(summary.median), nanoseconds(summary.min), nanoseconds(summary.max), p99]
 }
 
 /// A table without frame; from column `left` on, cells are aligned right.
@@ -239,7 +240,7 @@ mod tests {
 
     fn row(work: Work, allocator: &'static str, n: usize, ns: f64) -> Row {
         let summary = Summary { median: ns, min: ns / 2.0, max: ns * 4.0, mean: ns };
-        Row { key: Key { work, allocator, threads: 1, n }, summary, p99: ns * 3.0 }
+        Row { key: Key { work, allocator, threads: 1, n }, summary, p99: Some(ns * 3.0) }
     }
 
     #[test]
