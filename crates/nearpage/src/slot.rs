@@ -49,6 +49,8 @@ unsafe impl<T: Sync> Sync for Slot<'_, T> {}
 #[derive(Debug)]
 pub struct SlotRing<'m, T> {
     slots: &'m [Slot<'m, T>],
+    /// One less than there are slots.
+    mask: usize,
 }
 
 impl<'m, T> SlotRing<'m, T> {
@@ -56,13 +58,13 @@ impl<'m, T> SlotRing<'m, T> {
     /// If the number of slots is not a power of two.
     pub fn new(slots: &'m [Slot<'m, T>]) -> Self {
         assert!(slots.len().is_power_of_two());
-        Self { slots }
+        Self { slots, mask: slots.len() - 1 }
     }
 
     /// The slot of a number.
     #[inline(always)]
     pub fn slot(&self, number: usize) -> &'m Slot<'m, T> {
-        let at = number & (self.slots.len() - 1);
+        let at = number & self.mask;
         // SAFETY: the length is a power of two (`new`), so one less is the mask of all indexes. To say so saves
         // the fast path a branch.
         unsafe { core::hint::assert_unchecked(at < self.slots.len()) };
