@@ -6,7 +6,7 @@
 
 use core::marker::PhantomData;
 
-use crate::frame::SectionLists;
+use crate::frame::{LoosePages, SectionLists};
 use crate::slab::descriptor::DescriptorSection;
 use crate::sync::{AtomicU8, AtomicU32, AtomicU64};
 
@@ -23,6 +23,8 @@ pub unsafe trait AnyBytes {}
 
 // SAFETY: an array of atomics and atomics: integers of any value.
 unsafe impl AnyBytes for SectionLists {}
+// SAFETY: an array of atomics: integers of any value.
+unsafe impl AnyBytes for LoosePages {}
 // SAFETY: an array of such values.
 unsafe impl<T: AnyBytes, const N: usize> AnyBytes for [T; N] {}
 // SAFETY: an array of structures of atomics: integers of any value.

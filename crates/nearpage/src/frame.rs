@@ -27,7 +27,7 @@
 mod loose;
 pub mod section;
 
-pub use loose::{Filled, LooseMap};
+pub use loose::{Filled, LooseMap, LoosePages};
 pub use section::{
     PageblockByte, Section, SectionFrames, SectionLists, SectionMap, SectionRun, ZoneFrames,
 };

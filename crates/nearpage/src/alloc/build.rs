@@ -17,7 +17,7 @@ use super::{
 };
 use crate::arena::{Arena, Need, OutOfMetadata};
 use crate::frame::section::PAGEBLOCKS;
-use crate::frame::{Section, SectionLists, SectionMap, SectionRun, ZoneFrames};
+use crate::frame::{LoosePages, Section, SectionLists, SectionMap, SectionRun, ZoneFrames};
 use crate::limit::Ledger;
 use crate::model::Model;
 use crate::pagelock::{BUCKETS, Bucket, WaitTable, WaitTables};
@@ -351,6 +351,7 @@ impl<'m> Plan<'m> {
         for (_, count) in self.runs(node) {
             need.add::<[AtomicU32; SECTION_FRAMES]>(count);
             need.add::<[AtomicU8; PAGEBLOCKS]>(count);
+            need.add::<[LoosePages; PAGEBLOCKS]>(count);
             need.add::<SectionLists>(count);
         }
         zones(&self.topology).filter(|zone| zone.0 == node).for_each(|_| {
@@ -489,7 +490,8 @@ impl<'m> Carver<'_, 'm> {
             let (node, first, count) = keys.next().ok_or(OutOfMetadata)?;
             let arena = self.arena(node, hub);
             let (words, pageblocks) = (arena.untouched(count)?, arena.untouched(count)?);
-            Ok(SectionRun { first, words, pageblocks, lists: arena.untouched(count)? })
+            let (loose, lists) = (arena.untouched(count)?, arena.untouched(count)?);
+            Ok(SectionRun { first, words, pageblocks, loose, lists })
         })?;
         let table = hub.slice(plan.sections as usize, |_, _| Ok(None))?;
         runs.iter().for_each(|run| run.enter(plan.first_section, table));

@@ -207,11 +207,49 @@ pub(super) fn largest_block(pfn: Pfn, frames: u32, most: Order) -> Order {
 /// How many of the first numbers are `step` apart, all upward or all downward. At least one.
 #[inline]
 pub(super) fn run_length(numbers: &[u32], step: u32) -> usize {
-    let distance = |pair: &[u32]| pair[1].wrapping_sub(pair[0]);
-    match numbers.get(..2).map(distance) {
-        Some(first) if first == step || first == step.wrapping_neg() => {
-            1 + numbers.windows(2).take_while(|&pair| distance(pair) == first).count()
+    /// So many at a time are a few instructions.
+    const PIECE: usize = 16;
+    let distance = match *numbers {
+        [first, second, ..] => second.wrapping_sub(first),
+        _ => return 1,
+    };
+    if distance != step && distance != step.wrapping_neg() {
+        return 1;
+    }
+    let expected = |at: usize| numbers[0].wrapping_add(distance.wrapping_mul(at as u32));
+    let differs = |from: usize, piece: &[u32]| {
+        piece.iter().enumerate().fold(0, |any, (at, number)| any | number ^ expected(from + at))
+            != 0
+    };
+    let mut pieces = numbers.chunks(PIECE).enumerate();
+    let whole = pieces.find(|(at, piece)| differs(at * PIECE, piece));
+    let Some((at, piece)) = whole else { return numbers.len() };
+    let from = at * PIECE;
+    from + (0..piece.len()).take_while(|&at| piece[at] == expected(from + at)).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::run_length;
+    use std_alloc::vec::Vec;
+
+    /// Runs of each length up to a few pieces, both ways, whatever comes after them.
+    #[test]
+    fn runs_end_where_the_distance_changes() {
+        for (length, step) in (2..70).flat_map(|length| [(length, 1), (length, 8)]) {
+            let up: Vec<u32> = (0..length).map(|at| 1000 + at * step).collect();
+            let down: Vec<u32> = up.iter().rev().copied().collect();
+            for run in [up, down] {
+                assert_eq!(run_length(&run, step), length as usize);
+                for other in [run[0], 0, u32::MAX, run[run.len() - 1]] {
+                    let numbers: Vec<u32> = run.iter().copied().chain([other; 20]).collect();
+                    assert_eq!(run_length(&numbers, step), length as usize);
+                }
+            }
         }
-        _ => 1,
+        assert_eq!(
+            [&[][..], &[5], &[5, 7], &[5, 5], &[7, 5, 3]].map(|of| run_length(of, 1)),
+            [1; 5]
+        );
     }
 }

@@ -134,6 +134,26 @@ impl Loose {
     }
 }
 
+/// Adds the first of `numbers` to their maps, as far as each is far from the next one, lies in a pageblock of the kind
+/// `of`, and is neither its first loose page nor the last that was missing; returns how many. A function of its own, so
+/// that all it needs stays in registers: in random order a drain spends its time here.
+#[inline(never)]
+fn insert_scattered(frames: &ZoneFrames<'_>, numbers: &[u32], of: PageblockByte) -> usize {
+    let is_usual = |at: usize| {
+        let number = numbers[at];
+        // One up or one down.
+        let adjoins = |next: &u32| next.wrapping_sub(number).wrapping_add(1) & !2 == 0;
+        if numbers.get(at + 1).is_some_and(adjoins) {
+            return false;
+        }
+        // The word's line may be in another CPU's cache by now; that the page was in use, its free has tested.
+        debug_assert!(frames.word(number).get().state() != FrameState::Free, "freed twice");
+        let (byte, loose) = frames.pageblock_state(number);
+        byte == of && loose.insert_among_others(number)
+    };
+    (0..numbers.len()).find(|&at| !is_usual(at)).unwrap_or(numbers.len())
+}
+
 const PAGEBLOCK_FRAMES: u32 = frame_count(PAGEBLOCK_ORDER);
 
 /// The last frame of the pageblock that frame `number` is of.
@@ -170,44 +190,28 @@ impl Buddy {
     /// Gives single pages back without merging them; merges those whose pageblocks have no maps of their own: they are
     /// isolated, reserved, or shared by zones.
     pub(super) fn loosen_batch(&mut self, frames: ZoneFrames<'_>, numbers: &[u32]) {
-        // Pages from pageblocks of one kind are booked together, not one by one in memory.
-        let mut of = PageblockByte::MOVABLE;
-        let (mut rest, mut migratetype, mut pages) = (numbers, of.loose_type(), 0);
-        while let Some((&first, others)) = rest.split_first() {
-            // One up or one down.
-            let adjoins = |next: &u32| next.wrapping_sub(first).wrapping_add(1) & !2 == 0;
-            if others.first().is_some_and(adjoins) {
-                // It may fill a pageblock, which takes all of its pages off the books.
-                self.book_loose(migratetype, core::mem::take(&mut pages));
+        let mut rest = numbers;
+        while let Some(&first) = rest.first() {
+            // Most pages are of one kind and far from each other.
+            let byte = frames.pageblock_byte(first);
+            let scattered = match byte.loose_type() {
+                Some(migratetype) => {
+                    let scattered = insert_scattered(&frames, rest, byte);
+                    self.book_loose(migratetype, scattered as u32);
+                    scattered
+                }
+                None => 0,
+            };
+            rest = &rest[scattered..];
+            if !rest.is_empty() {
                 let run = run_length(rest, 1);
                 self.loosen_run(frames, &rest[..run]);
                 rest = &rest[run..];
-                continue;
-            }
-            rest = others;
-            let byte = frames.pageblock_byte(first);
-            if byte != of {
-                self.book_loose(migratetype, core::mem::take(&mut pages));
-                (of, migratetype) = (byte, byte.loose_type());
-            }
-            let Some(migratetype) = migratetype else {
-                self.free(frames, first, Order(0), Placement::Usual);
-                continue;
-            };
-            // The word's line may be in another CPU's cache by now; that the page was in use, its free has tested.
-            debug_assert!(frames.word(first).get().state() != FrameState::Free, "freed twice");
-            let map = frames.loose(first);
-            let filled = map.insert(first);
-            pages += 1;
-            if filled != Filled::More {
-                self.book_loose(Some(migratetype), core::mem::take(&mut pages));
-                self.after_insert(frames, map, first, migratetype, filled);
             }
         }
-        self.book_loose(migratetype, pages);
     }
 
-    /// Gives two or more single pages back that adjoin, all upward or all downward: as if each came alone.
+    /// Gives single pages back that adjoin, all upward or all downward: as if each came alone.
     fn loosen_run(&mut self, frames: ZoneFrames<'_>, numbers: &[u32]) {
         let mut rest = numbers;
         while let Some(&first) = rest.first() {
@@ -225,7 +229,8 @@ impl Buddy {
                 Some(migratetype) => {
                     let map = frames.loose(lowest);
                     let filled = map.insert_run(lowest, pages);
-                    self.book_loose(Some(migratetype), pages);
+                    // It may fill a pageblock, which takes all of its pages off the books.
+                    self.book_loose(migratetype, pages);
                     self.after_insert(frames, map, lowest, migratetype, filled);
                 }
                 None => self.free_numbers(frames, part, Order(0)),
@@ -234,13 +239,11 @@ impl Buddy {
         }
     }
 
-    /// Books pages as loose ones of a type; without one there are none.
+    /// Books pages as loose ones of a type.
     #[inline(always)]
-    fn book_loose(&mut self, migratetype: Option<Migratetype>, pages: u32) {
-        if let Some(migratetype) = migratetype {
-            self.free_pages += pages as u64;
-            self.loose.pages[migratetype.index()] += pages;
-        }
+    fn book_loose(&mut self, migratetype: Migratetype, pages: u32) {
+        self.free_pages += pages as u64;
+        self.loose.pages[migratetype.index()] += pages;
     }
 
     /// Lists the pageblock of frame `number`, or merges it, as what is in its map now asks for.
@@ -614,6 +617,19 @@ mod tests {
             let page = held.buddy.alloc(held.frames, request(0, Migratetype::Movable)).unwrap();
             held.buddy.free_batch(held.frames, &[page], Order(0));
             held.buddy.free_batch(held.frames, &[page], Order(0));
+        });
+    }
+
+    /// Also if all pages around it are loose.
+    #[test]
+    #[should_panic(expected = "freed twice")]
+    fn a_page_among_loose_ones_is_not_freed_again() {
+        with_buddy(|held| {
+            let block = request(PAGEBLOCK_ORDER.0, Migratetype::Movable);
+            let first = held.buddy.alloc(held.frames, block).unwrap();
+            let numbers: Vec<u32> = (first..first + 128).collect();
+            held.buddy.free_batch(held.frames, &numbers, Order(0));
+            held.buddy.free_batch(held.frames, &[first + 70, first + 200], Order(0));
         });
     }
 }

@@ -13,6 +13,28 @@ pub struct LoosePages {
     bits: [AtomicU64; PAGEBLOCK_PAGES / 64],
 }
 
+impl LoosePages {
+    /// Adds the page at `at` (modulo a pageblock) if it is neither there already nor the first one nor the last one that
+    /// was missing; returns whether.
+    #[inline(always)]
+    pub fn insert_among_others(&self, at: u32) -> bool {
+        let index = at as usize % PAGEBLOCK_PAGES / 64;
+        let before = self.bits[index].load(Ordering::Relaxed);
+        let after = before | 1 << (at % 64);
+        let mut words = self.bits.iter().map(|word| word.load(Ordering::Relaxed));
+        let is_usual = match before {
+            _ if before == after => false,
+            0 => words.any(|word| word != 0),
+            _ if after == u64::MAX => words.filter(|&word| word != u64::MAX).count() > 1,
+            _ => true,
+        };
+        if is_usual {
+            self.bits[index].store(after, Ordering::Relaxed);
+        }
+        is_usual
+    }
+}
+
 /// A pageblock's place on the list of those that have loose pages.
 pub struct LooseEntry {
     /// Next and previous pageblock, by [`ListEnd`]; they mean something while there are pages.
@@ -44,32 +66,11 @@ impl<'m> LooseMap<'m> {
         Self { bits: &pages.bits, entry }
     }
 
-    /// Adds the page at `at` (modulo a pageblock).
-    ///
-    /// # Panics
-    /// If it is there already: it was freed twice.
-    #[inline]
-    pub fn insert(&self, at: u32) -> Filled {
-        let index = at as usize % PAGEBLOCK_PAGES / 64;
-        let (before, after) = self.add(index, 1 << (at % 64));
-        let others_are = |value: u64| {
-            let mut others = self.bits.iter().enumerate().filter(|(other, _)| *other != index);
-            others.all(|(_, word)| word.load(Ordering::Relaxed) == value)
-        };
-        if before == 0 && others_are(0) {
-            Filled::First
-        } else if after == u64::MAX && others_are(u64::MAX) {
-            Filled::All
-        } else {
-            Filled::More
-        }
-    }
-
     /// Adds `pages` adjoining pages, fewer than all, from `at` (modulo a pageblock) on. [`Filled::First`] if there were
     /// none before.
     ///
     /// # Panics
-    /// As [`insert`](Self::insert).
+    /// If one of them is there already: it was freed twice.
     pub fn insert_run(&self, at: u32, pages: u32) -> Filled {
         let at = at as usize % PAGEBLOCK_PAGES;
         let was_empty = self.is_empty();

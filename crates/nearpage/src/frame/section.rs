@@ -22,25 +22,15 @@ const SHARED: u8 = 0x80;
 /// Where the byte of an isolated pageblock keeps the type that it had.
 const BEFORE_SHIFT: u32 = 4;
 
-/// The metadata of 128 MiB that only who holds the zone's lock looks at: maps of loose pages, then links.
+/// What links the frames and the pageblocks of 128 MiB to lists: only who holds the zone's lock looks at it.
 #[repr(C, align(64))]
 pub struct SectionLists {
-    loose: [LoosePages; PAGEBLOCKS],
     listed: [LooseEntry; PAGEBLOCKS],
     links: [[AtomicU32; 2]; SECTION_FRAMES],
 }
 
-impl SectionLists {
-    /// The loose pages of the pageblock of the frame at `offset`, modulo the size of a section.
-    #[inline(always)]
-    fn loose(&self, offset: u32) -> LooseMap<'_> {
-        let at = (offset as usize % SECTION_FRAMES) >> PAGEBLOCK_ORDER.0;
-        LooseMap::new(&self.loose[at], &self.listed[at])
-    }
-}
-
 const _: () = assert!(
-    size_of::<SectionLists>() + PAGEBLOCKS + 4 * SECTION_FRAMES
+    size_of::<SectionLists>() + (size_of::<LoosePages>() + 1) * PAGEBLOCKS + 4 * SECTION_FRAMES
         == 77 * PAGEBLOCKS + 12 * SECTION_FRAMES,
     "12 bytes a frame, and 77 a pageblock"
 );
@@ -54,6 +44,8 @@ pub struct SectionRun<'m> {
     pub words: &'m [[AtomicU32; SECTION_FRAMES]],
     /// Bytes of the pageblocks.
     pub pageblocks: &'m [[AtomicU8; PAGEBLOCKS]],
+    /// Their loose pages.
+    pub loose: &'m [[LoosePages; PAGEBLOCKS]],
     /// The rest.
     pub lists: &'m [SectionLists],
 }
@@ -65,9 +57,9 @@ impl<'m> SectionRun<'m> {
     /// If the table does not reach as far as the run.
     pub fn enter(&self, first: u64, table: &mut [Option<Section<'m>>]) {
         let entries = &mut table[(self.first - first) as usize..][..self.words.len()];
-        let parts = self.words.iter().zip(self.pageblocks).zip(self.lists);
-        for (entry, ((words, pageblocks), lists)) in entries.iter_mut().zip(parts) {
-            *entry = Some(Section { words, pageblocks, lists });
+        let parts = self.words.iter().zip(self.pageblocks).zip(self.loose).zip(self.lists);
+        for (entry, (((words, pageblocks), loose), lists)) in entries.iter_mut().zip(parts) {
+            *entry = Some(Section { words, pageblocks, loose, lists });
         }
     }
 
@@ -75,8 +67,8 @@ impl<'m> SectionRun<'m> {
     fn from(&self, first: u64) -> Option<Self> {
         let skipped = usize::try_from(first.checked_sub(self.first)?).ok()?;
         let words = self.words.get(skipped..).filter(|words| !words.is_empty())?;
-        let (pageblocks, lists) = (self.pageblocks.get(skipped..)?, self.lists.get(skipped..)?);
-        Some(Self { first, words, pageblocks, lists })
+        let (pageblocks, loose) = (self.pageblocks.get(skipped..)?, self.loose.get(skipped..)?);
+        Some(Self { first, words, pageblocks, loose, lists: self.lists.get(skipped..)? })
     }
 }
 
@@ -85,6 +77,7 @@ impl<'m> SectionRun<'m> {
 pub struct Section<'m> {
     lists: &'m SectionLists,
     pageblocks: &'m [AtomicU8; PAGEBLOCKS],
+    loose: &'m [LoosePages; PAGEBLOCKS],
     words: &'m [AtomicU32; SECTION_FRAMES],
 }
 
@@ -99,7 +92,14 @@ impl<'m> Section<'m> {
     /// The byte of the pageblock of the frame at `offset`, modulo the size of a section.
     #[inline(always)]
     fn pageblock_byte(self, offset: u32) -> &'m AtomicU8 {
-        &self.pageblocks[(offset as usize % SECTION_FRAMES) >> PAGEBLOCK_ORDER.0]
+        &self.pageblocks[pageblock_at(offset)]
+    }
+
+    /// The loose pages of the pageblock of the frame at `offset`, modulo the size of a section.
+    #[inline]
+    fn loose(self, offset: u32) -> LooseMap<'m> {
+        let at = pageblock_at(offset);
+        LooseMap::new(&self.loose[at], &self.lists.listed[at])
     }
 
     #[inline]
@@ -120,6 +120,12 @@ impl<'m> Section<'m> {
         let byte = swap_first_two(Migratetype::Isolate as u8) | before << BEFORE_SHIFT;
         self.pageblock_byte(offset).store(byte, Ordering::Relaxed);
     }
+}
+
+/// Which pageblock of its section the frame at `offset` lies in.
+#[inline(always)]
+const fn pageblock_at(offset: u32) -> usize {
+    (offset as usize % SECTION_FRAMES) >> PAGEBLOCK_ORDER.0
 }
 
 /// A pageblock's migratetype as it is stored: movable and unmovable change places, so that a byte of
@@ -221,8 +227,8 @@ pub struct ZoneFrames<'m> {
     /// The zone, where words have it: saves a shift on the fast path.
     zone_bits: u32,
     first: u32,
-    /// The rest of the same sections.
-    lists: &'m [SectionLists],
+    /// The loose pages of the same pageblocks.
+    loose: &'m [LoosePages],
     /// From the zone's first section on.
     sections: &'m [Option<Section<'m>>],
 }
@@ -231,18 +237,17 @@ impl<'m> ZoneFrames<'m> {
     /// The frames of `zone`, whose first PFN is `start`.
     pub fn new(map: SectionMap<'m>, start: Pfn, zone: ZoneIndex) -> Self {
         let first = usize::try_from(start.section().wrapping_sub(map.first)).ok();
-        let (words, pageblocks, lists) =
-            match map.runs.iter().find_map(|run| run.from(start.section())) {
-                Some(run) => (run.words.as_flattened(), run.pageblocks.as_flattened(), run.lists),
-                None => (&[][..], &[][..], &[][..]),
-            };
+        let run = map.runs.iter().find_map(|run| run.from(start.section()));
+        let words = run.map_or(&[][..], |run| run.words.as_flattened());
+        let pageblocks = run.map_or(&[][..], |run| run.pageblocks.as_flattened());
+        let loose = run.map_or(&[][..], |run| run.loose.as_flattened());
         // What is no frame's number stays beyond the end: `near_word`.
         let words = words.get(..NO_FRAME as usize - 1).unwrap_or(words);
         Self {
             base: Pfn(start.section() << SECTION_SHIFT),
             words,
             pageblocks,
-            lists,
+            loose,
             zone_bits: (zone.0 as u32) << ZONE_SHIFT,
             first: start.section_offset() as u32,
             sections: first.and_then(|first| map.sections.get(first..)).unwrap_or_default(),
@@ -416,12 +421,29 @@ impl<'m> ZoneFrames<'m> {
     ///
     /// # Panics
     /// As [`pageblock_byte`](Self::pageblock_byte).
-    #[inline(always)]
+    #[inline]
     pub fn loose(&self, number: u32) -> LooseMap<'m> {
-        match self.lists.get((number >> SECTION_SHIFT) as usize) {
-            Some(lists) => lists.loose(number),
-            None => self.managed_section(number).lists.loose(number),
+        self.managed_section(number).loose(number)
+    }
+
+    /// What is stored of the pageblock of frame `number`, and which of its pages are loose.
+    ///
+    /// # Panics
+    /// If no section covers the frame.
+    #[inline(always)]
+    pub fn pageblock_state(&self, number: u32) -> (PageblockByte, &'m LoosePages) {
+        let at = (number >> PAGEBLOCK_ORDER.0) as usize;
+        match (self.pageblocks.get(at), self.loose.get(at)) {
+            (Some(byte), Some(loose)) => (PageblockByte(byte.load(Ordering::Relaxed)), loose),
+            _ => self.pageblock_beyond(number),
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn pageblock_beyond(&self, number: u32) -> (PageblockByte, &'m LoosePages) {
+        let (section, at) = (self.managed_section(number), pageblock_at(number));
+        (PageblockByte(section.pageblocks[at].load(Ordering::Relaxed)), &section.loose[at])
     }
 
     /// The migratetype of the pageblock of frame `number`.

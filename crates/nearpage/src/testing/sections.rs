@@ -5,7 +5,7 @@ use std_alloc::vec::Vec;
 
 use crate::arena::AnyBytes;
 use crate::frame::section::PAGEBLOCKS;
-use crate::frame::{Section, SectionLists, SectionMap, SectionRun};
+use crate::frame::{LoosePages, Section, SectionLists, SectionMap, SectionRun};
 use crate::sync::{AtomicU8, AtomicU32};
 use crate::units::SECTION_FRAMES;
 
@@ -19,6 +19,7 @@ struct OwnedRun {
     first: usize,
     words: Box<[[AtomicU32; SECTION_FRAMES]]>,
     pageblocks: Box<[[AtomicU8; PAGEBLOCKS]]>,
+    loose: Box<[[LoosePages; PAGEBLOCKS]]>,
     lists: Box<[SectionLists]>,
 }
 
@@ -36,7 +37,8 @@ impl Sections {
         while first < count {
             let end = (first..count).find(|&at| is_hole(at)).unwrap_or(count);
             let (words, pageblocks) = (zeroed(end - first), zeroed(end - first));
-            runs.push(OwnedRun { first, words, pageblocks, lists: zeroed(end - first) });
+            let (loose, lists) = (zeroed(end - first), zeroed(end - first));
+            runs.push(OwnedRun { first, words, pageblocks, loose, lists });
             first = end + 1;
         }
         Sections { runs, count }
@@ -53,8 +55,13 @@ impl Sections {
 
 impl OwnedRun {
     fn parts(&self) -> SectionRun<'_> {
-        let (words, pageblocks, lists) = (&self.words, &self.pageblocks, &self.lists);
-        SectionRun { first: self.first as u64, words, pageblocks, lists }
+        SectionRun {
+            first: self.first as u64,
+            words: &self.words,
+            pageblocks: &self.pageblocks,
+            loose: &self.loose,
+            lists: &self.lists,
+        }
     }
 }
 
