@@ -317,13 +317,12 @@ impl Buddy {
             return false;
         }
         let own = request.migratetype;
-        while self.loose.pages(own) > 0 {
-            self.settle_first(frames, own);
+        while self.settle_first(frames, own) {
             if first_order_from(self.lists.orders(own), request.order).is_some() {
                 return true;
             }
         }
-        while self.settle(frames, u32::MAX) {}
+        self.settle(frames, u32::MAX);
         true
     }
 
@@ -334,23 +333,27 @@ impl Buddy {
 
     /// Merges loose pages of up to `pageblocks` pageblocks. Returns whether any are left.
     pub fn settle(&mut self, frames: ZoneFrames<'_>, pageblocks: u32) -> bool {
+        let types = &Migratetype::ALL[..Migratetype::PCP_COUNT];
         for _ in 0..pageblocks {
-            let loose = Migratetype::ALL.into_iter().find(|&of| self.loose.pages(of) > 0);
-            let Some(migratetype) = loose else { return false };
-            self.settle_first(frames, migratetype);
+            if !types.iter().any(|&of| self.settle_first(frames, of)) {
+                return false;
+            }
         }
         self.loose.any()
     }
 
-    /// Merges the loose pages of the pageblock that was listed last.
-    fn settle_first(&mut self, frames: ZoneFrames<'_>, migratetype: Migratetype) {
-        let Some((last, _)) = self.loose.first(migratetype) else { return };
+    /// Merges the loose pages of the pageblock of a type that was listed last. Returns whether one was listed: a count that
+    /// no list stands behind, after a panic in the middle of a change, is the walker's to report, not a reason to go on
+    /// for ever.
+    fn settle_first(&mut self, frames: ZoneFrames<'_>, migratetype: Migratetype) -> bool {
+        let Some((last, _)) = self.loose.first(migratetype) else { return false };
         let map = frames.loose(last);
         while let Some((page, run)) = map.take_run(PAGEBLOCK_FRAMES) {
             self.forget_loose(migratetype, run);
             self.free_run(frames, page_of(last, page), run);
         }
         self.loose.unlist(frames, map, last, migratetype);
+        true
     }
 
     /// Merges the loose pages of the pageblock that starts at `first`.
@@ -630,6 +633,17 @@ mod tests {
             let numbers: Vec<u32> = (first..first + 128).collect();
             held.buddy.free_batch(held.frames, &numbers, Order(0));
             held.buddy.free_batch(held.frames, &[first + 70, first + 200], Order(0));
+        });
+    }
+
+    /// As after a panic under the zone's lock.
+    #[test]
+    fn a_count_without_pages_ends_and_is_found() {
+        with_buddy(|held| {
+            held.buddy.loose.pages[Migratetype::Movable.index()] += 1;
+            assert!(!held.buddy.settle(held.frames, u32::MAX));
+            assert!(held.buddy.settle_for(held.frames, request(3, Migratetype::Movable)));
+            held.buddy.check(held.frames).unwrap_err();
         });
     }
 }

@@ -1,9 +1,9 @@
 //! Where the metadata of frames lies, and the ways to it.
 //!
 //! Memory comes in sections of 128 MiB that may be there or not. Adjoining sections whose metadata lies with the
-//! same node are a **run**: their words are one array, and so are the bytes of their pageblocks. A zone keeps
-//! the part of a run that begins with its first section; numbers in it are found by one comparison and one
-//! addition. Beyond it (holes, nodes that share a section) the table of sections is asked.
+//! same node are a **run**: their words are one array, and so are the bytes and the loose pages of their
+//! pageblocks. A zone keeps the part of a run that begins with its first section; numbers in it are found by one
+//! comparison and one addition. Beyond it (holes, nodes that share a section) the table of sections is asked.
 
 use super::loose::{LooseEntry, LooseMap, LoosePages};
 use super::{
