@@ -23,6 +23,8 @@ pub use settings::KernelSettings;
 pub use source::{Source, TextFile, words};
 pub use zoneinfo::ZoneExtent;
 
+use nearpage::units::CpuId;
+
 use crate::tree::{FileTree, FolderTree};
 
 /// Reads this machine.
@@ -40,8 +42,9 @@ pub fn read_this_machine() -> Result<Machine, SysfsError> {
 ///
 /// # Errors
 ///
-/// [`SysfsError`] if a file cannot be read or understood, if two nodes claim one CPU, or if the tree has
-/// neither nodes nor CPUs.
+/// [`SysfsError`] if a file cannot be read or understood or was cut off, if two nodes claim one CPU or one claims
+/// a CPU that is not possible, or if the tree has neither nodes nor CPUs. What the files of a running kernel can
+/// disagree about, because it changes between reading one and the next, is a [`Note`].
 pub fn read_machine(tree: &dyn FileTree) -> Result<Machine, SysfsError> {
     read(tree, None)
 }
@@ -50,16 +53,19 @@ fn read(tree: &dyn FileTree, page_bytes: Option<u64>) -> Result<Machine, SysfsEr
     let source = Source::new(tree);
     let mut notes = Vec::new();
     let online_cpus = nodes::online_cpus(&source)?;
-    let mut nodes = nodes::read(&source, online_cpus.as_deref())?;
+    let possible_cpus = nodes::possible_cpus(&source)?;
+    let mut nodes = nodes::read(&source, online_cpus.as_deref(), possible_cpus.as_deref())?;
     let distances = nodes::distances(&source, &nodes, &mut notes)?;
     nodes::settle_cpus(&source, &mut nodes, &distances, &mut notes)?;
-    let zones = zoneinfo::read(&source)?;
+    let zones = zoneinfo::read(&source, &mut notes)?;
     let page_bytes = page_bytes.unwrap_or_else(|| machine::page_bytes(&nodes, &zones));
     machine::attach_zones(&mut nodes, zones, page_bytes, &mut notes);
+    machine::settle_free(&mut nodes, &mut notes);
     let cpus: Vec<_> = nodes.iter().flat_map(|node| node.cpus.iter().copied()).collect();
+    let possible_cpus = possible_cpus.or(online_cpus).unwrap_or_default();
     Ok(Machine {
         possible_nodes: nodes::possible_nodes(&source, &nodes)?,
-        possible_cpus: nodes::possible_cpus(&source, online_cpus.as_deref())?,
+        possible_cpus: possible_cpus.into_iter().map(CpuId).collect(),
         last_level_caches: cache::read(&source, &cpus)?,
         settings: settings::read(&source)?,
         nodes,
@@ -73,7 +79,7 @@ fn read(tree: &dyn FileTree, page_bytes: Option<u64>) -> Result<Machine, SysfsEr
 mod tests {
     use std::num::NonZeroU16;
 
-    use nearpage::units::{CpuId, NodeId};
+    use nearpage::units::NodeId;
     use proptest::prelude::*;
 
     use super::*;
@@ -262,6 +268,66 @@ mod tests {
             "empty: has no sys/devices/system/node and no sys/devices/system/cpu, \
              expected the root of a copy of /sys and /proc"
         );
+    }
+
+    #[test]
+    fn cpus_that_can_never_be_there() {
+        let mut tree = sparse();
+        add_node(&mut tree, 8, "4-7,15-17,20", "40 10 80", 0);
+        assert_eq!(
+            message(&tree),
+            "box: sys/devices/system/node/node8/cpulist:1:1: found \"16-17,20\", \
+             expected CPUs that sys/devices/system/cpu/possible has: 0-15"
+        );
+        // CPU 15 may be on its way, or gone.
+        add_node(&mut tree, 8, "4-7,15", "40 10 80", 0);
+        assert_eq!(read_machine(&tree).unwrap().nodes[1].cpus, [4, 6, 7].map(CpuId));
+    }
+
+    /// Both change while they are read.
+    #[test]
+    fn more_free_than_there_is_is_noted() {
+        let mut tree = sparse();
+        let meminfo = "Node 252 MemTotal: 1024 kB\nNode 252 MemFree: 1028 kB\n";
+        tree.insert("sys/devices/system/node/node252/meminfo", meminfo);
+        let machine = read_machine(&tree).unwrap();
+        assert_eq!(machine.nodes[2].free_bytes, Some(1 << 20));
+        assert_eq!(
+            machine.notes.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            ["node 252 has 1028 kB free and a size of 1024 kB: taken as all free"]
+        );
+    }
+
+    /// Memory may come and go between the two files: that is noted. A file that ends too early is refused.
+    #[test]
+    fn zones_without_some_of_the_memory() {
+        let mut tree = sparse();
+        let zone = |managed| {
+            format!(
+                "Node 0, zone Normal\n pages free 8\n spanned {managed}\n present {managed}\n \
+                 managed {managed}\n start_pfn: 0\n"
+            )
+        };
+        let notes = |tree: &MemoryTree| {
+            let machine = read_machine(tree).unwrap();
+            assert_eq!(machine.page_bytes, 4096);
+            let has_zones = machine.nodes.iter().any(|node| !node.zones.is_empty());
+            let notes: Vec<String> = machine.notes.iter().map(ToString::to_string).collect();
+            (has_zones, notes)
+        };
+        tree.insert("proc/zoneinfo", zone(1 << 18));
+        let of_252 = "proc/zoneinfo tells of 0 kB of node 252, which has 524288 kB: \
+                      zones and addresses are taken as unknown";
+        assert_eq!(notes(&tree), (false, vec![of_252.into()]));
+        tree.insert("proc/zoneinfo", zone(100_000));
+        let of_0 = "proc/zoneinfo tells of 400000 kB of node 0, which has 1048576 kB: \
+                    zones and addresses are taken as unknown";
+        assert_eq!(notes(&tree), (false, vec![of_0.into(), of_252.into()]));
+        add_node(&mut tree, 252, "", "80 80 10", 0);
+        for pages in [(1 << 18) - 9, 1 << 18, (1 << 18) + 9] {
+            tree.insert("proc/zoneinfo", zone(pages));
+            assert_eq!(notes(&tree), (true, vec![]));
+        }
     }
 
     #[test]

@@ -30,6 +30,16 @@ pub enum SysfsError {
         /// What would be accepted.
         expected: String,
     },
+    /// The file ends before its content does.
+    #[error("{file}:{line}: ends here, expected {expected}")]
+    CutOff {
+        /// The file.
+        file: String,
+        /// Its last line, from 1.
+        line: usize,
+        /// What should follow.
+        expected: String,
+    },
     /// A node is listed as online, and its folder lacks a file that every node has.
     #[error("{file}: missing, expected the CPUs of node {node}, which is online")]
     NodeWithoutCpuList {
@@ -65,6 +75,7 @@ impl SysfsError {
         match self {
             SysfsError::Unreadable { file, .. }
             | SysfsError::Syntax { file, .. }
+            | SysfsError::CutOff { file, .. }
             | SysfsError::NodeWithoutCpuList { file, .. }
             | SysfsError::CpuOnTwoNodes { file, .. } => Some(file),
             SysfsError::NoMachine { .. } => None,

@@ -66,7 +66,7 @@ impl MachineNode {
     }
 }
 
-/// Something that the machine does not tell and that had to be assumed.
+/// Something that the machine does not tell, or tells in two ways, and that had to be assumed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Note {
     /// A node has no file of distances: 10 to itself, 20 to others.
@@ -81,10 +81,35 @@ pub enum Note {
         /// The node that keeps them.
         first: NodeId,
     },
+    /// A node's CPUs are unknown and taken for none.
+    CpusUnknown {
+        /// The node.
+        node: NodeId,
+    },
     /// A node's memory is unknown and taken for none.
     MemoryUnknown {
         /// The node.
         node: NodeId,
+    },
+    /// More of a node's memory is free than it has: it is all taken for free.
+    FreeExceedsSize {
+        /// The node.
+        node: NodeId,
+        /// What is free, in bytes.
+        free: u64,
+        /// What there is, in bytes.
+        size: u64,
+    },
+    /// /proc/zoneinfo does not tell where each zone lies: they are left out.
+    ZonesUnknown,
+    /// The zones lack much of a node's memory: they are left out.
+    ZonesIncomplete {
+        /// The node.
+        node: NodeId,
+        /// What its zones manage, in bytes.
+        managed: u64,
+        /// What there is, in bytes.
+        size: u64,
     },
 }
 
@@ -103,6 +128,27 @@ impl fmt::Display for Note {
             Note::MemoryUnknown { node } => {
                 write!(f, "the memory of node {node} is unknown: taken as none")
             }
+            Note::CpusUnknown { node } => {
+                write!(f, "the CPUs of node {node} are unknown: taken as none")
+            }
+            Note::FreeExceedsSize { node, free, size } => {
+                let (free, size) = (free >> 10, size >> 10);
+                write!(
+                    f,
+                    "node {node} has {free} kB free and a size of {size} kB: taken as all free"
+                )
+            }
+            Note::ZonesUnknown => f.write_str(
+                "proc/zoneinfo does not tell where each zone lies: zones and addresses are taken as unknown",
+            ),
+            Note::ZonesIncomplete { node, managed, size } => {
+                let (managed, size) = (managed >> 10, size >> 10);
+                write!(
+                    f,
+                    "proc/zoneinfo tells of {managed} kB of node {node}, which has {size} kB: \
+                     zones and addresses are taken as unknown"
+                )
+            }
         }
     }
 }
@@ -117,26 +163,57 @@ pub(super) fn page_bytes(nodes: &[MachineNode], zones: &[ZoneExtent]) -> u64 {
             .filter(of_node)
             .fold(0, |sum: u64, zone| sum.saturating_add(zone.managed.0));
         // The two files are read one after the other: memory may be added between.
-        let bytes = node.memory_bytes?.checked_div(managed)?.checked_next_power_of_two()?;
-        (PAGE_BYTES_DEFAULT..=PAGE_BYTES_MAX).contains(&bytes).then_some(bytes)
+        let ratio = node.memory_bytes?.checked_div(managed)?;
+        let bytes = ratio.checked_next_power_of_two()?;
+        let is_size = (PAGE_BYTES_DEFAULT..=PAGE_BYTES_MAX).contains(&bytes);
+        (is_size && is_most(ratio, bytes)).then_some(bytes)
     };
     nodes.iter().find_map(ratio).unwrap_or(PAGE_BYTES_DEFAULT)
 }
 
-/// Gives each node its zones, and sizes to nodes whose meminfo is missing.
+/// Whether a part is nearly the whole: what memory comes or goes between reading two files is far less.
+fn is_most(part: u64, whole: u64) -> bool {
+    part >= whole - whole / 8
+}
+
+/// Gives each node its zones, and sizes to nodes whose meminfo is missing. Zones that lack much of a node's memory
+/// are those of a text without its end, or of a node that just came: without them all addresses are unknown.
 pub(super) fn attach_zones(
     nodes: &mut [MachineNode],
     zones: Vec<ZoneExtent>,
     page_bytes: u64,
     notes: &mut Vec<Note>,
 ) {
-    for node in nodes {
+    let has_zones = !zones.is_empty();
+    for node in &mut *nodes {
         node.zones = zones.iter().copied().filter(|zone| zone.node == node.id).collect();
         if node.memory_bytes.is_none() {
             node.memory_bytes = managed_bytes(&node.zones, page_bytes);
         }
         if node.memory_bytes.is_none() {
             notes.push(Note::MemoryUnknown { node: node.id });
+        }
+    }
+    let incomplete = |node: &MachineNode| {
+        let managed = managed_bytes(&node.zones, page_bytes).unwrap_or(0);
+        let size = node.memory_bytes.filter(|&size| has_zones && !is_most(managed, size))?;
+        Some(Note::ZonesIncomplete { node: node.id, managed, size })
+    };
+    let incomplete: Vec<Note> = nodes.iter().filter_map(incomplete).collect();
+    if !incomplete.is_empty() {
+        nodes.iter_mut().for_each(|node| node.zones.clear());
+        notes.extend(incomplete);
+    }
+}
+
+/// Leaves no more of a node free than it has. The kernel counts both at two moments, and free pages on each CPU
+/// apart, so that a node that is all free can have too many.
+pub(super) fn settle_free(nodes: &mut [MachineNode], notes: &mut Vec<Note>) {
+    for node in nodes {
+        let (Some(free), Some(size)) = (node.free_bytes, node.memory_bytes) else { continue };
+        if free > size {
+            notes.push(Note::FreeExceedsSize { node: node.id, free, size });
+            node.free_bytes = Some(size);
         }
     }
 }

@@ -15,17 +15,26 @@ pub(super) fn parse(file: &TextFile) -> Result<Meminfo, SysfsError> {
     let mut meminfo = Meminfo::default();
     for (index, line) in file.text.lines().enumerate() {
         let mut words = words(line).skip_while(|(_, word)| !word.ends_with(':'));
-        let slot = match words.next() {
-            Some((_, "MemTotal:")) => &mut meminfo.total,
-            Some((_, "MemFree:")) => &mut meminfo.free,
+        let Some((column_of_key, key)) = words.next() else { continue };
+        let slot = match key {
+            "MemTotal:" => &mut meminfo.total,
+            "MemFree:" => &mut meminfo.free,
             _ => continue,
         };
-        let (column, word) = words.next().unwrap_or((line.chars().count() + 1, ""));
+        let end = line.chars().count() + 1;
+        let (column, word) = words.next().unwrap_or((end, ""));
         let kilobytes = word.parse::<u64>().ok().and_then(|count| count.checked_mul(1024));
         let Some(bytes) = kilobytes else {
             return Err(file.syntax(index + 1, column, word, "a number of kB"));
         };
-        *slot = Some(bytes);
+        let (column, unit) = words.next().unwrap_or((end, ""));
+        if unit != "kB" {
+            // A line that was cut off may have a part of its number.
+            return Err(file.syntax(index + 1, column, unit, "kB"));
+        }
+        if slot.replace(bytes).is_some() {
+            return Err(file.syntax(index + 1, column_of_key, key, "each line once"));
+        }
     }
     Ok(meminfo)
 }
@@ -59,5 +68,14 @@ mod tests {
             "meminfo:1:10: found \"\", expected a number of kB"
         );
         assert!(meminfo("MemTotal: 18446744073709551615 kB").is_err());
+        assert_eq!(
+            meminfo("MemTotal: 4 kB\nMemFree: 9925").unwrap_err(),
+            "meminfo:2:14: found \"\", expected kB"
+        );
+        assert_eq!(
+            meminfo("Node 1 MemFree: 1 kB\nNode 1 MemTotal: 4 kB\nNode 1 MemFree: 1 kB\n")
+                .unwrap_err(),
+            "meminfo:3:8: found \"MemFree:\", expected each line once"
+        );
     }
 }

@@ -6,6 +6,7 @@ use super::error::SysfsError;
 use super::machine::{MachineNode, Note};
 use super::meminfo::{self, Meminfo};
 use super::source::Source;
+use crate::idlist;
 
 const NODES: &str = "sys/devices/system/node";
 const CPUS: &str = "sys/devices/system/cpu";
@@ -30,16 +31,9 @@ pub(super) fn online_cpus(source: &Source<'_>) -> Result<Option<Vec<u32>>, Sysfs
     Ok(if cpus.is_empty() { None } else { Some(cpus) })
 }
 
-/// The CPUs that may come online, ascending; the online ones where the tree does not tell.
-pub(super) fn possible_cpus(
-    source: &Source<'_>,
-    online: Option<&[u32]>,
-) -> Result<Vec<CpuId>, SysfsError> {
-    let ids = match source.read(&format!("{CPUS}/possible"))? {
-        Some(list) => list.ids()?,
-        None => online.unwrap_or_default().to_vec(),
-    };
-    Ok(ids.into_iter().map(CpuId).collect())
+/// The CPUs that may come online, ascending; `None` if the tree does not tell.
+pub(super) fn possible_cpus(source: &Source<'_>) -> Result<Option<Vec<u32>>, SysfsError> {
+    source.read(&format!("{CPUS}/possible"))?.map(|list| list.ids()).transpose()
 }
 
 /// The nodes that may come online, ascending; the online ones where the tree does not tell.
@@ -57,6 +51,7 @@ pub(super) fn possible_nodes(
 pub(super) fn read(
     source: &Source<'_>,
     online_cpus: Option<&[u32]>,
+    possible_cpus: Option<&[u32]>,
 ) -> Result<Vec<MachineNode>, SysfsError> {
     let ids = match source.read(&format!("{NODES}/online"))? {
         Some(list) => list.ids()?,
@@ -65,7 +60,8 @@ pub(super) fn read(
     if ids.is_empty() {
         return Ok(vec![whole_machine(source, online_cpus)?]);
     }
-    ids.into_iter().map(|id| read_node(source, NodeId(id), online_cpus)).collect()
+    let node = |id| read_node(source, NodeId(id), online_cpus, possible_cpus);
+    ids.into_iter().map(node).collect()
 }
 
 fn whole_machine(
@@ -84,10 +80,11 @@ fn read_node(
     source: &Source<'_>,
     id: NodeId,
     online_cpus: Option<&[u32]>,
+    possible_cpus: Option<&[u32]>,
 ) -> Result<MachineNode, SysfsError> {
     let folder = format!("{NODES}/node{id}");
-    let mut cpus = read_cpus(source, id, &folder)?;
-    // Some kernels keep offline CPUs in the list.
+    let mut cpus = read_cpus(source, id, &folder, possible_cpus)?;
+    // Some kernels keep offline CPUs in the list, and one may come online between two files.
     cpus.retain(|cpu| online_cpus.is_none_or(|online| online.binary_search(cpu).is_ok()));
     let memory = read_meminfo(source, &format!("{folder}/meminfo"))?;
     let cpus = cpus.into_iter().map(CpuId).collect();
@@ -119,18 +116,32 @@ pub(super) fn settle_cpus(
     Ok(())
 }
 
-/// A node's CPUs, from a list or, of old kernels, a mask.
-fn read_cpus(source: &Source<'_>, node: NodeId, folder: &str) -> Result<Vec<u32>, SysfsError> {
-    if let Some(list) = source.read(&format!("{folder}/cpulist"))? {
-        return list.ids();
+/// A node's CPUs, from a list or, of old kernels, a mask. Which CPUs are possible does not change while a
+/// kernel runs, so that a node never has others.
+fn read_cpus(
+    source: &Source<'_>,
+    node: NodeId,
+    folder: &str,
+    possible: Option<&[u32]>,
+) -> Result<Vec<u32>, SysfsError> {
+    let (cpus, file) = match source.read(&format!("{folder}/cpulist"))? {
+        Some(list) => (list.ids()?, list),
+        None => match source.read(&format!("{folder}/cpumap"))? {
+            Some(mask) => (mask.mask()?, mask),
+            None => {
+                let file = source.display(&format!("{folder}/cpulist"));
+                return Err(SysfsError::NodeWithoutCpuList { file, node });
+            }
+        },
+    };
+    let Some(possible) = possible else { return Ok(cpus) };
+    let is_impossible = |cpu: &u32| possible.binary_search(cpu).is_err();
+    let impossible: Vec<u32> = cpus.iter().copied().filter(is_impossible).collect();
+    if !impossible.is_empty() {
+        let expected = format!("CPUs that {CPUS}/possible has: {}", idlist::format(possible));
+        return Err(file.syntax(1, 1, &idlist::format(&impossible), expected));
     }
-    match source.read(&format!("{folder}/cpumap"))? {
-        Some(mask) => mask.mask(),
-        None => {
-            let file = source.display(&format!("{folder}/cpulist"));
-            Err(SysfsError::NodeWithoutCpuList { file, node })
-        }
-    }
+    Ok(cpus)
 }
 
 fn read_meminfo(source: &Source<'_>, path: &str) -> Result<Meminfo, SysfsError> {

@@ -3,6 +3,7 @@
 use nearpage::units::{CpuId, NodeId, PageCount, Pfn, ZoneKind};
 
 use super::error::SysfsError;
+use super::machine::Note;
 use super::source::{Source, TextFile, words};
 use crate::idlist;
 
@@ -174,13 +175,42 @@ impl ZoneRecord {
     }
 }
 
-/// The populated zones. None if the file is absent, or if it is of a kernel too old or too foreign to
+/// The populated zones. None if the file is absent or, with a note, if it is of a kernel too old or too foreign to
 /// tell the extents of each of its zones (32-bit kernels have HighMem).
-pub(super) fn read(source: &Source<'_>) -> Result<Vec<ZoneExtent>, SysfsError> {
-    match source.read_if_allowed("proc/zoneinfo")? {
-        Some(file) => Ok(extents(&parse(&file)?).unwrap_or_default()),
-        None => Ok(Vec::new()),
+pub(super) fn read(
+    source: &Source<'_>,
+    notes: &mut Vec<Note>,
+) -> Result<Vec<ZoneExtent>, SysfsError> {
+    let Some(file) = source.read_if_allowed("proc/zoneinfo")? else { return Ok(Vec::new()) };
+    let zones = parse(&file)?;
+    check_end(&file, &zones)?;
+    let extents = extents(&zones);
+    if extents.is_none() {
+        notes.push(Note::ZonesUnknown);
     }
+    Ok(extents.unwrap_or_default())
+}
+
+/// Checks that the text was not cut off. The kernel writes the zones of a node at once, so that not even a node that
+/// comes or goes meanwhile leaves a part of them. Without a whole node there is nothing to see here.
+fn check_end(file: &TextFile, zones: &[ZoneRecord]) -> Result<(), SysfsError> {
+    let Some(last) = zones.last() else { return Ok(()) };
+    let cut_off = |expected: String| {
+        let line = file.text.lines().count();
+        Err(SysfsError::CutOff { file: file.name.clone(), line, expected })
+    };
+    let tells_start = zones.iter().any(|zone| zone.start_pfn.is_some());
+    if last.is_populated() && last.start_pfn.is_none() && tells_start {
+        return cut_off(format!("start_pfn: of the last zone of node {}", last.node));
+    }
+    // From 4.12 on kernels print also the unpopulated zones: of each node as many as `protection:` has entries.
+    let prints_all = zones.iter().any(|zone| !zone.is_populated());
+    let kinds = zones.iter().find_map(|zone| zone.protection.as_ref()).map_or(0, Vec::len);
+    let of_last = zones.iter().rev().take_while(|zone| zone.node == last.node).count();
+    if prints_all && of_last < kinds {
+        return cut_off(format!("{kinds} zones of node {}, as protection: has entries", last.node));
+    }
+    Ok(())
 }
 
 fn extents(zones: &[ZoneRecord]) -> Option<Vec<ZoneExtent>> {
@@ -273,6 +303,7 @@ fn parse_protection(file: &TextFile, line: usize, text: &str) -> Result<Vec<u64>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tree::MemoryTree;
 
     /// Shortened from a recording of 6.12: unpopulated zones, a memoryless node, a node of its own.
     const RECORDED: &str = "\
@@ -367,6 +398,70 @@ Node 2, zone    DMA32
             }
         );
         assert_eq!((zones[1].node, zones[1].start), (NodeId(2), Pfn(262_144)));
+    }
+
+    /// As 6.12 prints two nodes of 2 kinds of zones, in short.
+    const WHOLE: &str = "\
+Node 0, zone   Normal
+  pages free     7
+        spanned  9
+        present  9
+        managed  9
+        protection: (0, 0)
+  start_pfn:           1
+Node 0, zone  Movable
+  pages free     0
+        present  0
+        protection: (0, 0)
+Node 1, zone   Normal
+  pages free     7
+        spanned  9
+        present  9
+        managed  9
+        protection: (0, 0)
+  start_pfn:           20
+Node 1, zone  Movable
+  pages free     0
+        present  0
+        protection: (0, 0)
+";
+
+    /// The zones of a copy, and whether there is a note.
+    fn cut(text: &str) -> Result<(Vec<ZoneExtent>, bool), String> {
+        let (mut tree, mut notes) = (MemoryTree::new("box"), Vec::new());
+        tree.insert("proc/zoneinfo", text);
+        let zones = read(&Source::new(&tree), &mut notes).map_err(|error| error.to_string())?;
+        Ok((zones, notes == [Note::ZonesUnknown]))
+    }
+
+    #[test]
+    fn a_text_that_is_cut_off_within_a_node_is_refused() {
+        let lines: Vec<&str> = WHOLE.split_inclusive('\n').collect();
+        for kept in 1..lines.len() {
+            let read = cut(&lines[..kept].concat());
+            // Not after a zone that may be the last of its node, nor in the last one, which has no memory. A text that
+            // ends in its first zone may be of a kernel that does not tell where zones lie: that is noted.
+            assert_eq!(
+                read.is_ok(),
+                kept <= 7 || (10..=11).contains(&kept) || kept >= 21,
+                "{kept}: {read:?}"
+            );
+            assert_eq!(read.is_ok_and(|(_, is_noted)| is_noted), kept < 7, "{kept}");
+        }
+        let message = |kept: usize| cut(&lines[..kept].concat()).unwrap_err();
+        assert_eq!(
+            message(15),
+            "box: proc/zoneinfo:15: ends here, expected start_pfn: of the last zone of node 1"
+        );
+        assert_eq!(
+            message(18),
+            "box: proc/zoneinfo:18: ends here, expected 2 zones of node 1, as protection: has entries"
+        );
+        // Recordings may lack the last newline.
+        for whole in [WHOLE, WHOLE.trim_end()] {
+            let (zones, is_noted) = cut(whole).unwrap();
+            assert_eq!((zones.len(), is_noted), (2, false));
+        }
     }
 
     #[test]
