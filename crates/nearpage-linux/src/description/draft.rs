@@ -216,9 +216,12 @@ impl Draft {
     }
 
     fn notes(&self) -> Vec<Note> {
-        let is_unknown = |node: &DraftNode| node.memory_bytes.flatten().is_none();
-        let unknown = self.nodes.iter().filter(|(_, node)| is_unknown(node));
-        unknown.map(|(&node, _)| Note::MemoryUnknown { node }).collect()
+        let of_node = |(&node, draft): (&NodeId, &DraftNode)| {
+            let cpus = draft.cpus.is_none().then_some(Note::CpusUnknown { node });
+            let memory = draft.memory_bytes.flatten().is_none();
+            cpus.into_iter().chain(memory.then_some(Note::MemoryUnknown { node }))
+        };
+        self.nodes.iter().flat_map(of_node).collect()
     }
 }
 
