@@ -1,8 +1,9 @@
 //! Where the files of /sys and /proc come from: this machine, a copied folder, or an archive.
 
 use std::collections::BTreeMap;
-use std::fs::File;
+use std::fs::{self, FileType, OpenOptions};
 use std::io::{self, Read};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::PathBuf;
 
 /// The longest file that is read. A `/proc/zoneinfo` of thousands of CPUs has a few MiB.
@@ -35,7 +36,12 @@ impl FolderTree {
 
 impl FileTree for FolderTree {
     fn read(&self, path: &str) -> io::Result<Option<Vec<u8>>> {
-        let Some(file) = found(File::open(self.root.join(path)))? else { return Ok(None) };
+        let path = self.root.join(path);
+        let Some(metadata) = found(fs::metadata(&path))? else { return Ok(None) };
+        check_kind(metadata.file_type())?;
+        // Neither does a device make its reader wait.
+        let open = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path);
+        let Some(file) = found(open)? else { return Ok(None) };
         let mut content = Vec::new();
         file.take(FILE_BYTES_MAX + 1).read_to_end(&mut content)?;
         if content.len() as u64 > FILE_BYTES_MAX {
@@ -48,12 +54,11 @@ impl FileTree for FolderTree {
     }
 
     fn names(&self, path: &str) -> io::Result<Vec<String>> {
-        let Some(entries) = found(std::fs::read_dir(self.root.join(path)))? else {
+        let Some(entries) = found(fs::read_dir(self.root.join(path)))? else {
             return Ok(Vec::new());
         };
         // A name that is not UTF-8 is none that sysfs has.
-        let name =
-            |entry: io::Result<std::fs::DirEntry>| entry.map(|e| e.file_name().into_string());
+        let name = |entry: io::Result<fs::DirEntry>| entry.map(|e| e.file_name().into_string());
         entries.map(name).filter_map(|name| name.map(Result::ok).transpose()).collect()
     }
 
@@ -63,6 +68,18 @@ impl FileTree for FolderTree {
             _ => self.root.join(path).display().to_string(),
         }
     }
+}
+
+/// Refuses what may have no content, or none yet: opening a FIFO waits for somebody who writes into it. Devices of
+/// characters are read: containers lay /dev/null over files that they hide.
+fn check_kind(kind: FileType) -> io::Result<()> {
+    let found = match kind {
+        _ if kind.is_fifo() => "a FIFO",
+        _ if kind.is_socket() => "a socket",
+        _ if kind.is_block_device() => "a block device",
+        _ => return Ok(()),
+    };
+    Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{found}, expected a regular file")))
 }
 
 /// Files in memory: an archive that was unpacked, or a machine made up for a test.
@@ -124,7 +141,12 @@ fn is_absent(error: &io::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::CString;
+    use std::os::unix::fs::symlink;
+    use std::os::unix::net::UnixListener;
+
     use super::*;
+    use crate::sysfs::Source;
 
     #[test]
     fn files_in_memory_have_folders() {
@@ -155,5 +177,24 @@ mod tests {
         assert_eq!(tree.read("sys/b").unwrap().unwrap(), b"text");
         assert!(tree.read("sys/b/c").unwrap().is_none());
         assert!(tree.read("sys/a").is_err());
+    }
+
+    #[test]
+    fn what_is_no_file_is_refused_and_not_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let tree = FolderTree::new(folder.path());
+        let fifo = folder.path().join("zoneinfo");
+        let name = CString::new(fifo.to_str().unwrap()).unwrap();
+        // SAFETY: the name is a string that lives through the call.
+        assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+        let _socket = UnixListener::bind(folder.path().join("meminfo")).unwrap();
+        symlink("/dev/null", folder.path().join("hidden")).unwrap();
+        let refused = |path: &str| {
+            let error = Source::new(&tree).read(path).unwrap_err().to_string();
+            error.strip_prefix(folder.path().to_str().unwrap()).unwrap().to_owned()
+        };
+        assert_eq!(refused("zoneinfo"), "/zoneinfo: a FIFO, expected a regular file");
+        assert_eq!(refused("meminfo"), "/meminfo: a socket, expected a regular file");
+        assert_eq!(tree.read("hidden").unwrap().unwrap(), b"");
     }
 }
