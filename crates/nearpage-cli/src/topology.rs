@@ -180,6 +180,12 @@ fn read_this_machine(environment: &Environment) -> Result<MachineDescription, In
     description.warnings.push(format!(
         "{variable} emulates these nodes: the kernel does not know them, and memory is not bound to them"
     ));
+    if let Nodes::File(_) = environment.nodes {
+        description.warnings.push(
+            "sizes in a topology file count for nothing in a memory, but 0 for a memoryless node"
+                .into(),
+        );
+    }
     Ok(description)
 }
 

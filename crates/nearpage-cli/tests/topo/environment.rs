@@ -48,6 +48,10 @@ fn an_emulated_topology_has_memoryless_nodes() {
     assert_eq!(code, 0);
     assert_eq!(document["source"], format!("this machine, NEARPAGE_NUMA={item}"));
     assert_eq!(document["nodes"][1]["effective_node"], 0);
+    assert_eq!(
+        document["warnings"].as_array().unwrap().last().unwrap(),
+        "sizes in a topology file count for nothing in a memory, but 0 for a memoryless node"
+    );
     assert_eq!(document["distances"], serde_json::json!([[10, 17], [17, 10]]));
 }
 
