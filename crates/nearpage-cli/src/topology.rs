@@ -86,7 +86,10 @@ impl MachineDescription {
     pub fn read(input: &MachineInput) -> Result<MachineDescription, InputError> {
         match input {
             MachineInput::ThisMachine(environment) => read_this_machine(environment),
-            MachineInput::Sysroot(folder) => read_folder(folder),
+            MachineInput::Sysroot(folder) => {
+                check_folder(folder)?;
+                read_folder(folder)
+            }
             MachineInput::Path(path) if path.is_dir() => read_folder(&tree_below(path)),
             MachineInput::Path(path) => {
                 let name = path.display().to_string();
@@ -187,6 +190,15 @@ fn read_this_machine(environment: &Environment) -> Result<MachineDescription, In
         );
     }
     Ok(description)
+}
+
+fn check_folder(path: &Path) -> Result<(), InputError> {
+    let name = path.display().to_string();
+    match std::fs::metadata(path) {
+        Ok(metadata) if metadata.is_dir() => Ok(()),
+        Ok(_) => Err(Problem::NotAFolder.at(&Place::Input(name))),
+        Err(error) => Err(InputError::Unreadable { input: name, error }),
+    }
 }
 
 fn read_folder(folder: &Path) -> Result<MachineDescription, InputError> {

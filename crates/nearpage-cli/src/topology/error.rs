@@ -101,6 +101,11 @@ pub enum Problem {
     /// A file that is no copy of /sys and /proc.
     #[error("not an archive, expected a folder or a tar archive with a copy of /sys and /proc")]
     NoTree,
+    /// A file where a folder belongs.
+    #[error(
+        "not a folder, expected a folder with a copy of /sys and /proc (an archive of one: --topology)"
+    )]
+    NotAFolder,
     /// An archive that cannot be unpacked.
     #[error(
         "{what}: {error}, expected a whole tar archive of /sys and /proc, plain or packed with \

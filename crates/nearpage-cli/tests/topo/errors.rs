@@ -80,6 +80,15 @@ fn inputs_that_are_no_machine() {
             )
         );
     }
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let path = file.path().to_str().unwrap();
+    assert_eq!(
+        refusal(&["--sysroot", path], ""),
+        format!(
+            "nearpage: {path}: not a folder, expected a folder with a copy of /sys and /proc \
+             (an archive of one: --topology)\n"
+        )
+    );
     assert!(message("").starts_with("nearpage: standard input: describes no node, expected "));
     assert!(
         message("hello\n").starts_with("nearpage: standard input:1: found \"hello\", expected ")
