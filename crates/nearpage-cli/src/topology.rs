@@ -16,6 +16,7 @@ use nearpage::topology::{AddressMap, NodeBuf, TopologyBuf};
 use nearpage::units::{PageCount, ZoneKind};
 use nearpage_linux::description::{self, short_form};
 use nearpage_linux::environment::{Environment, Nodes};
+use nearpage_linux::shown::shown;
 use nearpage_linux::sysfs::{Machine, MachineNode, ZoneExtent, read_machine};
 use nearpage_linux::tree::{FileTree, FolderTree};
 
@@ -92,7 +93,7 @@ impl MachineDescription {
             }
             MachineInput::Path(path) if path.is_dir() => read_folder(&tree_below(path)),
             MachineInput::Path(path) => {
-                let name = path.display().to_string();
+                let name = shown(path).to_string();
                 let content = File::open(path).and_then(read_content);
                 read_bytes(&name, content)
             }
@@ -193,7 +194,7 @@ fn read_this_machine(environment: &Environment) -> Result<MachineDescription, In
 }
 
 fn check_folder(path: &Path) -> Result<(), InputError> {
-    let name = path.display().to_string();
+    let name = shown(path).to_string();
     match std::fs::metadata(path) {
         Ok(metadata) if metadata.is_dir() => Ok(()),
         Ok(_) => Err(Problem::NotAFolder.at(&Place::Input(name))),
@@ -203,7 +204,7 @@ fn check_folder(path: &Path) -> Result<(), InputError> {
 
 fn read_folder(folder: &Path) -> Result<MachineDescription, InputError> {
     let machine = read_machine(&FolderTree::new(folder))?;
-    MachineDescription::new(folder.display().to_string(), machine)
+    MachineDescription::new(shown(folder).to_string(), machine)
 }
 
 /// Opens a copy of /sys and /proc: a folder, or an archive of one.
@@ -215,7 +216,7 @@ pub fn open_tree(path: &Path) -> Result<Box<dyn FileTree>, InputError> {
     if path.is_dir() {
         return Ok(Box::new(FolderTree::new(tree_below(path))));
     }
-    let name = path.display().to_string();
+    let name = shown(path).to_string();
     let content = File::open(path)
         .and_then(read_content)
         .map_err(|error| InputError::Unreadable { input: name.clone(), error })?;

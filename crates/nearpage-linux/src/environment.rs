@@ -30,6 +30,7 @@ use std::num::NonZeroU16;
 use std::sync::Once;
 
 use crate::numa::BindMode;
+use crate::shown::shown;
 use crate::tell::tell;
 
 pub use error::{EnvironmentError, TopologyNote};
@@ -90,7 +91,7 @@ impl fmt::Display for Nodes {
             Nodes::Kernel => Ok(()),
             Nodes::Shares(NonZeroU16::MIN) => f.write_str("off"),
             Nodes::Shares(count) => write!(f, "fake={count}"),
-            Nodes::File(path) => write!(f, "topology={path}"),
+            Nodes::File(path) => write!(f, "topology={}", shown(path)),
         }
     }
 }

@@ -23,6 +23,7 @@ pub mod reclaim;
 mod region;
 mod ring;
 pub mod rseq;
+pub mod shown;
 pub mod slab;
 pub mod sysfs;
 mod tell;

@@ -6,6 +6,8 @@ use std::io::{self, Read};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::PathBuf;
 
+use crate::shown::shown;
+
 /// The longest file that is read. A `/proc/zoneinfo` of thousands of CPUs has a few MiB.
 pub const FILE_BYTES_MAX: u64 = 64 << 20;
 
@@ -64,8 +66,8 @@ impl FileTree for FolderTree {
 
     fn display(&self, path: &str) -> String {
         match path {
-            "" => self.root.display().to_string(),
-            _ => self.root.join(path).display().to_string(),
+            "" => shown(&self.root).to_string(),
+            _ => shown(&self.root.join(path)).to_string(),
         }
     }
 }

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Component, Path};
 
+use nearpage_linux::shown::shown;
 use nearpage_linux::tree::{FileTree, FolderTree, MemoryTree};
 
 use super::error::BundleError;
@@ -20,7 +21,7 @@ const KEPT_BYTES_MAX: u64 = 256 << 20;
 const HEAD_BYTES: u64 = 512;
 
 pub(super) fn read(path: &Path) -> Result<Recording, BundleError> {
-    let source = path.display().to_string();
+    let source = shown(path).to_string();
     let unreadable = |error| BundleError::Unreadable { input: source.clone(), error };
     if std::fs::metadata(path).map_err(unreadable)?.is_dir() {
         return read_tree(&source, Box::new(FolderTree::new(path)));

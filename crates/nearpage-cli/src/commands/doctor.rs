@@ -8,6 +8,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use nearpage_linux::environment::Environment;
+use nearpage_linux::shown::shown;
 use nearpage_linux::tree::{FileTree, FolderTree};
 
 use super::CommandError;
@@ -103,7 +104,7 @@ fn report(arguments: &DoctorArgs) -> Result<Report, CommandError> {
     };
     let mut facts = Facts::read(&*tree);
     let source = match &arguments.sysroot {
-        Some(path) => path.display().to_string(),
+        Some(path) => shown(path).to_string(),
         None => {
             let environment =
                 Environment::read().map_err(|error| CommandError::Usage(error.to_string()))?;

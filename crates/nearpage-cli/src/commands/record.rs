@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use clap::Args;
 use indicatif::ProgressBar;
+use nearpage_linux::shown::shown;
 
 use super::CommandError;
 use crate::record::{
@@ -122,7 +123,7 @@ fn summary(path: &Path, recorded: &Recorded) -> String {
         }
     };
     let kilobytes = recorded.bundle_bytes.div_ceil(1000);
-    let path = path.display();
+    let path = shown(path);
     format!(
         "{path}: {kilobytes} kB, {events} events, {lost}; {samples} samples\nnext: nearpage replay {path}\n"
     )

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use clap::Args;
+use nearpage_linux::shown::shown;
 
 use super::{CommandError, print};
 use crate::bundle::{Capture, Recording};
@@ -182,7 +183,7 @@ fn verify_all(paths: &[PathBuf], wishes: &Wishes) -> Vec<Report> {
 }
 
 fn verify(path: &Path, wishes: &Wishes) -> Report {
-    let source = path.display().to_string();
+    let source = shown(path).to_string();
     match Recording::read(path) {
         Ok(recording) => Report {
             path: source,

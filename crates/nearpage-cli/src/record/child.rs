@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::mpsc::Sender;
 
+use nearpage_linux::shown::shown;
+
 use super::error::RecordError;
 use super::signals::Message;
 use super::system;
@@ -27,7 +29,7 @@ impl Program {
     /// There is none, or it cannot be executed.
     pub fn find(words: &[OsString]) -> Result<Program, RecordError> {
         let name = words.first().map(OsString::as_os_str).unwrap_or_default();
-        let why = |why| RecordError::NoProgram { program: name.to_string_lossy().into(), why };
+        let why = |why| RecordError::NoProgram { program: shown(name).to_string(), why };
         let path = if name.as_encoded_bytes().contains(&b'/') {
             check(Path::new(name)).map(|()| name.into())
         } else {
@@ -53,7 +55,7 @@ impl Program {
         output: &File,
         sender: Sender<Message>,
     ) -> Result<Child, RecordError> {
-        let program = || self.words[0].to_string_lossy().into_owned();
+        let program = || shown(&self.words[0]).to_string();
         let mut command = Command::new(&self.path);
         command.arg0(&self.words[0]).args(&self.words[1..]).stdin(Stdio::null());
         command.stdout(output.try_clone().map_err(RecordError::Setup)?);

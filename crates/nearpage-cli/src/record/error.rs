@@ -3,6 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use nearpage_linux::shown::shown;
+
 /// A failed recording. Nothing is left of it.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
@@ -23,7 +25,7 @@ pub enum RecordError {
         error: io::Error,
     },
     /// The file of the bundle cannot be made.
-    #[error("{path}: {why}", path = path.display())]
+    #[error("{path}: {why}", path = shown(path))]
     NoOutput {
         /// The bundle.
         path: PathBuf,
@@ -40,7 +42,7 @@ pub enum RecordError {
     #[error(
         "no tracefs: {path}: {error}. Mount it (`mount -t tracefs nodev /sys/kernel/tracing`); in a container, record \
          on the host or with all privileges; a kernel needs CONFIG_TRACING and CONFIG_EVENT_TRACING",
-        path = path.display()
+        path = shown(path)
     )]
     NoTracefs {
         /// Where it should be.
@@ -49,7 +51,7 @@ pub enum RecordError {
         error: io::Error,
     },
     /// The kernel lacks an event.
-    #[error("{path}: this kernel has no event {event}, without which a trace cannot be replayed", path = path.display())]
+    #[error("{path}: this kernel has no event {event}, without which a trace cannot be replayed", path = shown(path))]
     NoEvent {
         /// Where it should be.
         path: PathBuf,
@@ -57,7 +59,7 @@ pub enum RecordError {
         event: &'static str,
     },
     /// A file cannot be read or written.
-    #[error("{path}: cannot {action}: {error}", path = path.display())]
+    #[error("{path}: cannot {action}: {error}", path = shown(path))]
     File {
         /// The file.
         path: PathBuf,

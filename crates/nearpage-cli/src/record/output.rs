@@ -4,6 +4,8 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Seek};
 use std::path::{Path, PathBuf};
 
+use nearpage_linux::shown::shown;
+
 use super::compress::zstd;
 use super::error::RecordError;
 use super::system;
@@ -55,7 +57,7 @@ impl Output {
         match OpenOptions::new().write(true).create(true).truncate(false).open(path) {
             Ok(file) => Ok(Output { path: path.into(), file, end }),
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                let folder = folder_of(path).display();
+                let folder = shown(folder_of(path));
                 Err(refused(format!("there is no folder {folder}; make it first (mkdir -p)")))
             }
             Err(error) if is_for_root(&error) => Err(RecordError::NotRoot),

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use nearpage_linux::shown::shown;
 use nearpage_linux::sysfs::TextFile;
 use nearpage_linux::sysfs::zoneinfo::{self, ZoneRecord};
 
@@ -46,7 +47,7 @@ impl Bundle {
         let recording = Recording::read(path)?;
         if recording.kind != RecordingKind::Bundle {
             return Err(ReplayError::Incomplete {
-                input: path.display().to_string(),
+                input: shown(path).to_string(),
                 what: "is a recording without a trace".into(),
                 expected: "a bundle: a folder with meta.json and trace.txt.zst, or a tar of one",
             });
@@ -57,7 +58,7 @@ impl Bundle {
 
     /// Its name, for messages.
     pub fn name(&self) -> String {
-        self.path.display().to_string()
+        shown(&self.path).to_string()
     }
 
     /// Calls `f` with the text of the trace and its name.
@@ -75,7 +76,7 @@ impl Bundle {
         };
         if let Some(path) = &self.trace {
             let mut file = File::open(path).map_err(|error| unreadable(path, error))?;
-            return read(path.display().to_string(), &mut file);
+            return read(shown(path).to_string(), &mut file);
         }
         self.with_file(&TRACE_NAMES, read)?.ok_or_else(|| ReplayError::Incomplete {
             input: self.name(),
@@ -110,7 +111,7 @@ impl Bundle {
             for name in names {
                 let path = self.path.join(name);
                 match File::open(&path) {
-                    Ok(mut file) => return f(path.display().to_string(), &mut file).map(Some),
+                    Ok(mut file) => return f(shown(&path).to_string(), &mut file).map(Some),
                     Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                     Err(error) => return Err(unreadable(&path, error)),
                 }
@@ -125,7 +126,7 @@ impl Bundle {
             let path = entry.path().map_err(broken)?.into_owned();
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
             if names.contains(&name) && entry.header().entry_type().is_file() {
-                let name = format!("{}: {}", self.name(), path.display());
+                let name = format!("{}: {}", self.name(), shown(&path));
                 return f(name, &mut entry).map(Some);
             }
         }
@@ -134,7 +135,7 @@ impl Bundle {
 }
 
 fn unreadable(path: &Path, error: io::Error) -> ReplayError {
-    BundleError::Unreadable { input: path.display().to_string(), error }.into()
+    BundleError::Unreadable { input: shown(path).to_string(), error }.into()
 }
 
 fn unpack_error(name: &str, error: io::Error) -> ReplayError {

@@ -4,6 +4,8 @@ use std::fs::{self, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use nearpage_linux::shown::shown;
+
 /// A page could not be written.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot write {path}: {error}")]
@@ -42,7 +44,7 @@ impl PageFile {
 }
 
 fn write_error(path: &Path, error: io::Error) -> WriteError {
-    WriteError { path: path.display().to_string(), error }
+    WriteError { path: shown(path).to_string(), error }
 }
 
 #[cfg(test)]

@@ -89,6 +89,11 @@ fn inputs_that_are_no_machine() {
              (an archive of one: --topology)\n"
         )
     );
+    for option in ["--topology", "--sysroot", "--bundle"] {
+        let message = refusal(&[option, "no/su\nch\u{1b}file"], "");
+        let expected = "nearpage: no/su\\nch\\u{1b}file: No such file or directory";
+        assert!(message.starts_with(expected), "{option}: {message:?}");
+    }
     assert!(message("").starts_with("nearpage: standard input: describes no node, expected "));
     assert!(
         message("hello\n").starts_with("nearpage: standard input:1: found \"hello\", expected ")

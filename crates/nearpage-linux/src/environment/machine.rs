@@ -10,6 +10,7 @@ use super::{Environment, EnvironmentError, Nodes, TopologyNote, tell_once};
 use crate::description::short_form;
 use crate::idlist;
 use crate::machine::HostMachine;
+use crate::shown::shown;
 use crate::sysfs::{Machine, SysfsError, read_this_machine};
 use crate::tree::FILE_BYTES_MAX;
 
@@ -52,19 +53,21 @@ impl Environment {
             Nodes::Kernel => Ok((this()?, Vec::new())),
             Nodes::Shares(count) => Ok((this()?.split(*count), Vec::new())),
             Nodes::File(path) => {
-                let machine = read_topology(path)?;
+                let name = shown(path).to_string();
+                let machine = read_topology(path, &name)?;
                 // Without /sys there is nothing to compare the file with.
-                let notes = this().map(|this| compare_cpus(path, &machine, &this));
+                let notes = this().map(|this| compare_cpus(&name, &machine, &this));
                 Ok((machine, notes.unwrap_or_default()))
             }
         }
     }
 }
 
-fn read_topology(path: &str) -> Result<Machine, EnvironmentError> {
+/// Reads a topology file; `name` is its path for messages.
+fn read_topology(path: &str, name: &str) -> Result<Machine, EnvironmentError> {
     let text = read_text(path)
-        .map_err(|error| EnvironmentError::Unreadable { file: path.into(), error })?;
-    Ok(short_form::parse_text(path, &text)?)
+        .map_err(|error| EnvironmentError::Unreadable { file: name.into(), error })?;
+    Ok(short_form::parse_text(name, &text)?)
 }
 
 fn read_text(path: &str) -> io::Result<String> {
@@ -226,6 +229,10 @@ mod tests {
         assert_eq!(
             machine_for("topology=/no/such.numa", four_cpus).unwrap_err(),
             "NEARPAGE_NUMA: /no/such.numa: No such file or directory (os error 2)"
+        );
+        assert_eq!(
+            machine_for("topology=/no/su\u{1b}ch.numa", four_cpus).unwrap_err(),
+            "NEARPAGE_NUMA: /no/su\\u{1b}ch.numa: No such file or directory (os error 2)"
         );
     }
 }
