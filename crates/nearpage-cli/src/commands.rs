@@ -9,10 +9,12 @@ pub mod topo;
 pub mod verify;
 
 use std::ffi::OsString;
-use std::io::{self, Write};
+use std::fmt::Display;
+use std::io::{self, BufWriter, StdoutLock, Write};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use serde::Serialize;
 
 /// The NUMA page allocator of a kernel, as software that anyone can embed, run and study.
 #[derive(Parser, Debug)]
@@ -128,11 +130,29 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-/// Writes a command's output. A reader that has seen enough (`| head`) is no failure.
-fn print(text: &str) -> Result<(), CommandError> {
-    let mut output = io::stdout().lock();
-    match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
+/// Writes a command's output as it is made: texts of large machines have more than a gigabyte.
+fn print(text: &(impl Display + ?Sized)) -> Result<(), CommandError> {
+    write_output(|output| write!(output, "{text}"))
+}
+
+/// The same of a JSON document, with a newline at its end.
+fn print_json(document: &impl Serialize) -> Result<(), CommandError> {
+    write_output(|output| {
+        serde_json::to_writer_pretty(&mut *output, document)?;
+        writeln!(output)
+    })
+}
+
+/// A reader that has seen enough (`| head`) is no failure.
+fn write_output(
+    write: impl FnOnce(&mut BufWriter<StdoutLock<'_>>) -> io::Result<()>,
+) -> Result<(), CommandError> {
+    let mut output = BufWriter::with_capacity(OUTPUT_BUFFER_BYTES, io::stdout().lock());
+    match write(&mut output).and_then(|()| output.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
         _ => Ok(()),
     }
 }
+
+/// As much as a pipe takes.
+const OUTPUT_BUFFER_BYTES: usize = 64 << 10;

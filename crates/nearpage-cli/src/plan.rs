@@ -3,6 +3,8 @@
 
 pub(crate) mod described;
 
+use std::fmt::{self, Display};
+
 use nearpage::model::Model;
 use nearpage::pcp::sizes::{self, Sizes as PagesetSizes, ZoneShare};
 use nearpage::topology::{AddressMap, NodeBuf, Topology, TopologyBuf, TopologyError};
@@ -225,17 +227,16 @@ impl Plan {
     }
 
     /// The lines that the kernel logs of its fallback orders.
-    pub fn fallback_lines(&self) -> String {
-        let mut text = String::new();
-        let write = |topology: &Topology<'_>| {
-            for (local, node) in topology.indexes().zip(&self.nodes) {
+    pub fn fallback_lines(&self) -> impl Display {
+        fmt::from_fn(|out| {
+            let write = |topology: &Topology<'_>| {
                 let memoryless = self.model.memoryless_line;
-                write_fallback_order(&mut text, topology, local, &node.fallback, memoryless)
-                    .expect("writing to a string cannot fail");
-            }
-        };
-        self.distances.with(write).expect("a plan's nodes and distances are valid");
-        text
+                topology.indexes().zip(&self.nodes).try_for_each(|(local, node)| {
+                    write_fallback_order(out, topology, local, &node.fallback, memoryless)
+                })
+            };
+            self.distances.with(write).expect("a plan's nodes and distances are valid")
+        })
     }
 }
 

@@ -110,7 +110,10 @@ JSON (--format json), counted in pages unless a name says otherwise:
   settings               min_free_kbytes, watermark_scale_factor, lowmem_reserve_ratio,
                          percpu_pagelist_high_fraction, transparent_hugepage
   nodes[]                id, cpus, memory_bytes, free_bytes (null if unknown), effective_node (whose
-                         memory is local to its CPUs; null if there is none), fallback (node ids),
+                         memory is local to its CPUs; null if there is none), fallback (ids of nodes with
+                         memory, nearest first, as in --format text; --format fallback has the line that
+                         the kernel logs, in which linux-6.1 puts a memoryless node itself first: its
+                         requests go to the same nodes all the same),
                          zonelist and zonelist_this_node (node, zone), zones[]
   nodes[].zones[]        the populated ones: name, start_pfn, spanned, present, managed,
                          watermarks {min, low, high, promo}, protection (one a kind of zone),
@@ -187,7 +190,15 @@ pub fn run(arguments: &TopoArgs) -> Result<(), CommandError> {
             eprintln!("nearpage: {}: {warning}", report.description.source);
         }
     }
-    super::print(&report.format(format))
+    let (machine, plan) = (&report.description.machine, &report.plan);
+    match format {
+        Format::Text => super::print(&text::format(&report)),
+        Format::Zoneinfo => super::print(&zoneinfo::format(plan, zoneinfo::Unknown::AllFree)),
+        Format::Fallback => super::print(&plan.fallback_lines()),
+        Format::Numactl => super::print(&numactl::format(machine)),
+        Format::Json => super::print_json(&json::document(&report)),
+        Format::Dot => super::print(&dot::format(machine)),
+    }
 }
 
 impl TopoArgs {
@@ -222,16 +233,5 @@ impl Report {
         })?;
         let binding = Binding::of_this_process(&environment).to_string();
         Ok(Report { description, plan, storage, binding })
-    }
-
-    fn format(&self, format: Format) -> String {
-        match format {
-            Format::Text => text::format(self),
-            Format::Zoneinfo => zoneinfo::format(&self.plan, zoneinfo::Unknown::AllFree),
-            Format::Fallback => self.plan.fallback_lines(),
-            Format::Numactl => numactl::format(&self.description.machine),
-            Format::Json => json::format(self),
-            Format::Dot => dot::format(&self.description.machine),
-        }
     }
 }

@@ -32,6 +32,19 @@ fn fallback_lines_are_the_kernels() {
     assert_eq!(format("fallback", &["--model", "linux-6.1"]), older);
 }
 
+/// As Linux's own zonelists: only the line that 6.1 logs names a node that has nothing to give.
+#[test]
+fn the_fallback_order_of_a_memoryless_node_is_of_nodes_with_memory() {
+    for model in ["linux-6.1", "linux-6.12", "nearpage"] {
+        let json: Value = serde_json::from_str(&format("json", &["--model", model])).unwrap();
+        let node = &json["nodes"][1];
+        assert_eq!((node["id"].as_u64(), &node["fallback"]), (Some(1), &serde_json::json!([0, 2])));
+        let text = format("text", &["--model", model]);
+        let cells: Vec<&str> = text.lines().nth(8).unwrap().split_whitespace().collect();
+        assert_eq!(cells, ["1", "2-3", "0", "B", "unknown", "0", "0", "2"], "{model}: {text}");
+    }
+}
+
 #[test]
 fn nodes_without_cpus_are_preferred_by_nearpage_and_after_a_rebuild() {
     let machine =

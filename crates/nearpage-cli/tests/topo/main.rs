@@ -4,6 +4,7 @@ mod environment;
 mod errors;
 mod formats;
 mod inputs;
+mod large;
 mod placement;
 mod recorded;
 

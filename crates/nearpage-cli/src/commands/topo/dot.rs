@@ -1,19 +1,17 @@
 //! The machine as a graph: nodes with their CPUs and memory, edges with distances.
 
-use std::fmt::{self, Write};
+use std::fmt::{self, Display, Formatter};
 
 use nearpage_linux::description::size;
 use nearpage_linux::idlist;
 use nearpage_linux::sysfs::{Machine, MachineNode};
 
 /// The graph, directed if some distance depends on the direction.
-pub(super) fn format(machine: &Machine) -> String {
-    let mut text = String::new();
-    write_graph(&mut text, machine).expect("writing to a string cannot fail");
-    text
+pub(super) fn format(machine: &Machine) -> impl Display {
+    fmt::from_fn(|out| write_graph(out, machine))
 }
 
-fn write_graph(out: &mut String, machine: &Machine) -> fmt::Result {
+fn write_graph(out: &mut Formatter<'_>, machine: &Machine) -> fmt::Result {
     let count = machine.nodes.len();
     let distance = |from: usize, to: usize| machine.distances[from * count + to];
     let is_symmetric =

@@ -3,7 +3,7 @@
 use nearpage::topology::AddressMap;
 use nearpage::units::{NodeIndex, PageCount};
 use nearpage::zonelist::ZoneRef;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::Report;
 use crate::plan::{Lists, Plan, PlannedNode, PlannedZone};
@@ -12,7 +12,7 @@ use crate::topology::Addresses;
 const SCHEMA: u32 = 1;
 
 #[derive(Serialize)]
-struct Document<'a> {
+pub(super) struct Document<'a> {
     schema: u32,
     source: &'a str,
     model: &'a str,
@@ -23,7 +23,7 @@ struct Document<'a> {
     address_map: &'a str,
     addresses: &'a str,
     settings: Settings,
-    nodes: Vec<Node>,
+    nodes: Nodes<'a>,
     distances: Vec<&'a [u8]>,
     warnings: &'a [String],
 }
@@ -35,6 +35,15 @@ struct Settings {
     lowmem_reserve_ratio: Vec<u32>,
     percpu_pagelist_high_fraction: u32,
     transparent_hugepage: bool,
+}
+
+/// Each node is made when it is written: a thousand of them have a million entries in their zonelists.
+struct Nodes<'a>(&'a Report);
+
+impl Serialize for Nodes<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq((0..self.0.plan.nodes.len()).map(|index| node(self.0, index)))
+    }
 }
 
 #[derive(Serialize)]
@@ -85,11 +94,11 @@ struct ZoneName {
     zone: &'static str,
 }
 
-/// The whole document, with a newline at its end.
-pub(super) fn format(report: &Report) -> String {
+/// The whole document.
+pub(super) fn document(report: &Report) -> Document<'_> {
     let Report { description, plan, storage, binding } = report;
     let machine = &description.machine;
-    let document = Document {
+    Document {
         schema: SCHEMA,
         source: &description.source,
         model: plan.model.name,
@@ -109,12 +118,10 @@ pub(super) fn format(report: &Report) -> String {
             Addresses::Assumed => "assumed",
         },
         settings: settings(plan),
-        nodes: (0..plan.nodes.len()).map(|index| node(report, index)).collect(),
+        nodes: Nodes(report),
         distances: machine.distances.chunks(machine.nodes.len()).collect(),
         warnings: &description.warnings,
-    };
-    let text = serde_json::to_string_pretty(&document);
-    text.expect("plain numbers and strings can be written") + "\n"
+    }
 }
 
 fn settings(plan: &Plan) -> Settings {

@@ -1,18 +1,16 @@
 //! The text of `numactl --hardware`, as its version 2.0.19 and later print it.
 
-use std::fmt::{self, Write};
+use std::fmt::{self, Display, Formatter};
 
 use nearpage_linux::idlist;
 use nearpage_linux::sysfs::{Machine, MachineNode};
 
 /// The whole text.
-pub(super) fn format(machine: &Machine) -> String {
-    let mut text = String::new();
-    write_machine(&mut text, machine).expect("writing to a string cannot fail");
-    text
+pub(super) fn format(machine: &Machine) -> impl Display {
+    fmt::from_fn(|out| write_machine(out, machine))
 }
 
-fn write_machine(out: &mut String, machine: &Machine) -> fmt::Result {
+fn write_machine(out: &mut Formatter<'_>, machine: &Machine) -> fmt::Result {
     let ids: Vec<u32> = machine.nodes.iter().map(|node| node.id.0).collect();
     writeln!(out, "available: {} nodes ({})", ids.len(), idlist::format(&ids))?;
     for node in &machine.nodes {
@@ -34,7 +32,7 @@ fn write_machine(out: &mut String, machine: &Machine) -> fmt::Result {
     Ok(())
 }
 
-fn write_node(out: &mut String, node: &MachineNode) -> fmt::Result {
+fn write_node(out: &mut Formatter<'_>, node: &MachineNode) -> fmt::Result {
     write!(out, "node {} cpus:", node.id)?;
     for cpu in &node.cpus {
         write!(out, " {cpu}")?;

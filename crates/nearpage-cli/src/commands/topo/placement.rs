@@ -14,7 +14,7 @@ use nearpage_linux::tree::FolderTree;
 use nearpage_linux::{HostMachine, Memory, MemoryError, PageBlock};
 use serde::Serialize;
 
-use crate::commands::CommandError;
+use crate::commands::{CommandError, print, print_json};
 use crate::room::Room;
 use crate::topology::InputError;
 
@@ -110,7 +110,10 @@ pub(super) fn run(bytes: u64, json: bool) -> Result<(), CommandError> {
         )
     });
     let verified = verify(bytes, note)?;
-    super::super::print(&if json { document(&verified) } else { lines(&verified) })?;
+    match json {
+        true => print_json(&document(&verified))?,
+        false => print(&lines(&verified))?,
+    }
     let sum = |of: fn(&(NodeId, Placement)) -> u64| verified.report.nodes.iter().map(of).sum();
     match sum(|(node, placement)| placement.misplaced(*node)) {
         misplaced if misplaced > 0 && verified.note.is_none() => {
@@ -210,7 +213,7 @@ struct PagesOn {
     pages: u64,
 }
 
-fn document(verified: &Verified) -> String {
+fn document(verified: &Verified) -> Document<'_> {
     let Verified { report, touched, binding, note } = verified;
     let pages_on = |(node, pages): (&NodeId, &u64)| PagesOn { node: node.0, pages: *pages };
     let node = |((asked, placement), touched): (&(NodeId, Placement), &u64)| Node {
@@ -223,9 +226,7 @@ fn document(verified: &Verified) -> String {
         pages_on: placement.pages_on.iter().map(pages_on).collect(),
     };
     let nodes = report.nodes.iter().zip(touched).map(node).collect();
-    let document = Document { schema: 1, binding, note: note.as_deref(), nodes };
-    let text = serde_json::to_string_pretty(&document);
-    text.expect("plain numbers and strings can be written") + "\n"
+    Document { schema: 1, binding, note: note.as_deref(), nodes }
 }
 
 #[cfg(test)]

@@ -33,8 +33,8 @@ pub(super) fn run(path: &Path, arguments: &TopoArgs, format: Format) -> Result<(
         prediction.plan = prediction.rebuilt();
     }
     let text = match format {
-        Format::Zoneinfo => zoneinfo::format(&prediction.plan, zoneinfo::Unknown::Zero),
-        Format::Fallback => prediction.plan.fallback_lines(),
+        Format::Zoneinfo => zoneinfo::format(&prediction.plan, zoneinfo::Unknown::Zero).to_string(),
+        Format::Fallback => prediction.plan.fallback_lines().to_string(),
         Format::Json => json(&prediction),
         Format::Text | Format::Numactl | Format::Dot => {
             let problem = "--bundle has --format zoneinfo, fallback and json";

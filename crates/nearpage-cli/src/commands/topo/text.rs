@@ -1,6 +1,6 @@
 //! Tables for people.
 
-use std::fmt::Write;
+use std::fmt::{self, Display, Formatter};
 
 use comfy_table::{CellAlignment, Table, presets};
 use nearpage::topology::AddressMap;
@@ -13,25 +13,20 @@ use crate::plan::{Lists, Plan, PlannedNode, PlannedZone};
 use crate::topology::Addresses;
 
 /// The whole text.
-pub(super) fn format(report: &Report) -> String {
-    let mut text = heading(report);
-    let tables = [
-        ("Nodes", nodes(report)),
-        ("Distances", distances(report)),
-        ("Zones, in pages", zones(&report.plan)),
-        ("Pagesets, in pages a CPU", pagesets(&report.plan)),
-    ];
-    for (title, table) in tables {
-        // Writing to a string cannot fail.
-        let _ = write!(text, "\n{title}\n{}\n", table.trim_fmt());
-    }
-    for warning in &report.description.warnings {
-        let _ = write!(text, "\nNote: {warning}.");
-    }
-    if !report.description.warnings.is_empty() {
-        text.push('\n');
-    }
-    text
+pub(super) fn format(report: &Report) -> impl Display {
+    fmt::from_fn(|out| {
+        write!(out, "{}\nNodes\n{}\n", heading(report), nodes(report).trim_fmt())?;
+        write_distances(out, report)?;
+        write!(out, "\nZones, in pages\n{}\n", zones(&report.plan).trim_fmt())?;
+        write!(out, "\nPagesets, in pages a CPU\n{}\n", pagesets(&report.plan).trim_fmt())?;
+        for warning in &report.description.warnings {
+            write!(out, "\nNote: {warning}.")?;
+        }
+        if !report.description.warnings.is_empty() {
+            writeln!(out)?;
+        }
+        Ok(())
+    })
 }
 
 fn heading(report: &Report) -> String {
@@ -98,15 +93,31 @@ fn id(plan: &Plan, index: NodeIndex) -> String {
     plan.nodes[index.0 as usize].id.to_string()
 }
 
-fn distances(report: &Report) -> Table {
+/// Looks as [`table`] does, which would take some 250 MB for a million cells.
+fn write_distances(out: &mut Formatter<'_>, report: &Report) -> fmt::Result {
+    const CORNER: &str = "from \\ to";
     let nodes = &report.plan.nodes;
-    let ids = nodes.iter().map(|node| node.id.to_string());
-    let mut table = table(&["from \\ to".into()].into_iter().chain(ids).collect::<Vec<_>>(), 1);
-    let rows = report.description.machine.distances.chunks(nodes.len());
-    for (node, row) in nodes.iter().zip(rows) {
-        table.add_row([node.id.to_string()].into_iter().chain(row.iter().map(ToString::to_string)));
+    let rows = || report.description.machine.distances.chunks(nodes.len());
+    let digits = |node: &PlannedNode| node.id.to_string().len();
+    let first = nodes.iter().map(digits).fold(CORNER.len(), usize::max);
+    let width = |(to, node): (usize, &PlannedNode)| {
+        let largest = rows().map(|row| row[to]).max().unwrap_or(0);
+        largest.to_string().len().max(digits(node))
+    };
+    let widths: Vec<usize> = nodes.iter().enumerate().map(width).collect();
+    write!(out, "\nDistances\n {CORNER:<first$}")?;
+    for (node, width) in nodes.iter().zip(&widths) {
+        write!(out, "  {:>width$}", node.id.0)?;
     }
-    table
+    writeln!(out)?;
+    for (node, row) in nodes.iter().zip(rows()) {
+        write!(out, " {:<first$}", node.id.0)?;
+        for (distance, width) in row.iter().zip(&widths) {
+            write!(out, "  {distance:>width$}")?;
+        }
+        writeln!(out)?;
+    }
+    Ok(())
 }
 
 fn zones(plan: &Plan) -> Table {

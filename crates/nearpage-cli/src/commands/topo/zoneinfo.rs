@@ -1,6 +1,6 @@
 //! `/proc/zoneinfo` of a machine: what follows from sizes and settings, and 0 for what only running tells.
 
-use std::fmt;
+use std::fmt::{self, Display, Formatter};
 
 use nearpage::units::PageCount;
 use nearpage::vmstat::{PagesetLines, ZonePages, ZoneStats, ZoneinfoWriter};
@@ -18,21 +18,19 @@ pub(super) enum Unknown {
 }
 
 /// The whole text.
-pub(super) fn format(plan: &Plan, unknown: Unknown) -> String {
-    let mut text = String::new();
-    let writer = ZoneinfoWriter::new(&mut text, plan.model.text_layout);
-    let mut writer = match unknown {
-        Unknown::Zero if plan.model.pcp.tunes_high => writer.with_pageset_bounds(),
-        _ => writer,
-    };
-    for node in &plan.nodes {
-        write_node(&mut writer, plan, node, unknown).expect("writing to a string cannot fail");
-    }
-    text
+pub(super) fn format(plan: &Plan, unknown: Unknown) -> impl Display {
+    fmt::from_fn(move |out| {
+        let writer = ZoneinfoWriter::new(out, plan.model.text_layout);
+        let mut writer = match unknown {
+            Unknown::Zero if plan.model.pcp.tunes_high => writer.with_pageset_bounds(),
+            _ => writer,
+        };
+        plan.nodes.iter().try_for_each(|node| write_node(&mut writer, plan, node, unknown))
+    })
 }
 
 fn write_node(
-    writer: &mut ZoneinfoWriter<'_, String>,
+    writer: &mut ZoneinfoWriter<'_, Formatter<'_>>,
     plan: &Plan,
     node: &PlannedNode,
     unknown: Unknown,
