@@ -60,8 +60,14 @@ fn everything_as_json() {
     assert_eq!(keys(&document), BTreeSet::from(["machine", "rows", "schema"]));
     assert_eq!(document["schema"], 1);
     for row in document["rows"].as_array().unwrap() {
-        let expected = ["allocator", "bench", "n", "ns_max", "ns_median", "ns_min", "threads"];
-        assert_eq!(keys(row), BTreeSet::from(expected));
+        let ns = ["ns_max", "ns_median", "ns_min", "ns_p99"];
+        let expected = ["allocator", "bench", "n", "threads"].into_iter().chain(ns);
+        assert_eq!(keys(row), BTreeSet::from_iter(expected));
+        let works = ["single_alloc", "single_free", "bulk_alloc", "bulk_free"];
+        match works.contains(&row["bench"].as_str().unwrap()) {
+            true => assert!(row["ns_p99"].is_null(), "{row}"),
+            false => assert!(row["ns_p99"].as_f64().unwrap() > 0.0, "{row}"),
+        }
         let ns = |name: &str| row[name].as_f64().unwrap();
         assert!(0.0 < ns("ns_median"), "{row}");
         assert!(ns("ns_min") <= ns("ns_median") && ns("ns_median") <= ns("ns_max"), "{row}");
@@ -323,6 +329,35 @@ fn options_of_other_benches() {
     stdout(&["pairs", "bulk", "--loop", "2017"]);
     stdout(&["zonelist", "pagelock", "--bytes", "64M"]);
     assert!(json(&["--loop", "2017"]).to_string().contains("single_alloc_2017"));
+}
+
+/// The size that a refusal names fits, also with tables, which are printed while memories are made.
+#[test]
+fn a_limit_of_addresses() {
+    let within = |arguments: &[&str], bytes: u64| {
+        let limit = libc::rlimit { rlim_cur: bytes, rlim_max: bytes };
+        // SAFETY: the call reads the limits, which the closure holds.
+        let set = move || match unsafe { libc::setrlimit(libc::RLIMIT_AS, &limit) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        };
+        let mut command = quick(arguments);
+        // SAFETY: between fork and exec the closure makes a system call and allocates nothing.
+        let output = unsafe { command.pre_exec(set) }.output().unwrap();
+        let (stdout, stderr) = texts(&output);
+        (output.status.code(), stdout, stderr)
+    };
+    for bench in ["pairs", "slab"] {
+        let (code, stdout, stderr) = within(&[bench], 4 << 30);
+        assert_eq!((code, stdout.as_str()), (Some(2), ""), "{stderr}");
+        let start = format!("nearpage: --bytes 2 GiB: {bench} reserves ");
+        assert!(stderr.starts_with(&start), "{stderr}");
+        assert!(stderr.contains(" memories of this size at once, "), "{stderr}");
+        assert!(stderr.contains("`ulimit -v` allows 4 GiB, expected "), "{stderr}");
+        let size = stderr.rsplit_once("expected ").unwrap().1.strip_suffix(" or less\n").unwrap();
+        let (code, _, stderr) = within(&[bench, "--bytes", size], 4 << 30);
+        assert_eq!((code, stderr.as_str()), (Some(0), ""), "--bytes {size}");
+    }
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! `nearpage bench`: what allocating and freeing pages costs on this machine's real memory.
 
+mod addresses;
 mod bulk;
 mod counts;
 mod cross;
@@ -20,14 +21,13 @@ mod table;
 mod threads;
 mod zonelist;
 
-use std::io;
-
 use clap::{Args, ValueEnum};
 use nearpage_linux::description::size;
+use nearpage_linux::memory::StorageInUse;
 use serde::Serialize;
 
 use super::CommandError;
-use field::{Context, Effort};
+use field::{Context, Effort, Field};
 use machine::Machine;
 use rows::{Key, Row, Work};
 use run::{Measured, Run};
@@ -56,8 +56,9 @@ pub struct BenchArgs {
     #[arg(long = "loop", value_name = "HOW", value_enum)]
     single_loop: Option<SingleLoop>,
 
-    /// Memory on each node, up to 16383G: addresses, of which only what is used becomes memory; refused with zonelist
-    /// alone, whose emulated nodes have 8M each [default: 2G]
+    /// Memory on each node, up to 16383G: addresses, of which only what is used becomes memory. nearpage, its locked
+    /// and its hardened variant have as much each, and in slab objects 4 and 3 a node more. Refused with zonelist alone,
+    /// whose emulated nodes have 8M each [default: 2G]
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     bytes: Option<u64>,
 
@@ -113,6 +114,8 @@ JSON (--json): {\"schema\": 1, \"machine\": {...}, \"rows\": [...], \"scans\": [
                      over the rounds: nanoseconds per page; per allocation and free for *pair and *cross,
                      per lock and unlock for lock_*;
                      with several threads wall time x threads / operations
+  rows[].ns_p99      over the samples of all rounds, per operation as ns_median; null in single_* and bulk_*,
+                     where a round is not divided
   scans[]            only with zonelist: bench, allocator, n; pages allocated, zones_visited and
                      zones_skipped behind the first, second_passes, zaps";
 
@@ -162,6 +165,12 @@ impl Bench {
             // A page has 64 objects.
             Self::Slab => effort.objects / 64 + 4096,
         }
+    }
+
+    /// Memories of `--bytes` that are there at once: those of the field, and of `slab` those of objects beside them.
+    fn memories(self, nodes: usize, storage: StorageInUse) -> usize {
+        let of_field = Field::memories_on(nodes, storage);
+        if self == Self::Slab { of_field + Caches::memories_on(nodes) } else { of_field }
     }
 
     fn steps<'a>(
@@ -231,11 +240,7 @@ pub fn run(arguments: &BenchArgs) -> Result<(), CommandError> {
 
 /// Each table as soon as it is there.
 fn print_text(run: &Run) -> Result<(), CommandError> {
-    let field = run.field()?;
-    super::print(&Machine::this(&field.nearpage, run).to_string())?;
-    for absent in &field.absent {
-        super::print(&format!("absent   {absent}\n"))?;
-    }
+    super::print(&heading(run)?)?;
     for &bench in &run.benches {
         let text = match run.why_not(bench) {
             Some(why) => format!("\n{}: skipped, {why}\n", bench.name()),
@@ -254,6 +259,14 @@ fn print_text(run: &Run) -> Result<(), CommandError> {
     Ok(())
 }
 
+/// Where is measured. The memories that it looks at are gone when those of the first table are made: a limit of
+/// addresses (`ulimit -v`) has room for them once.
+fn heading(run: &Run) -> Result<String, BenchError> {
+    let field = run.field()?;
+    let absent = field.absent.iter().map(|absent| format!("absent   {absent}\n"));
+    Ok(Machine::this(&field.nearpage, run).to_string() + &absent.collect::<String>())
+}
+
 fn print_json(run: &Run) -> Result<(), CommandError> {
     let machine = Machine::this(&run.field()?.nearpage, run);
     let (mut rows, mut scans) = (Vec::new(), Vec::new());
@@ -268,8 +281,7 @@ fn print_json(run: &Run) -> Result<(), CommandError> {
         }
     }
     let document = Document { schema: SCHEMA, machine, rows, scans };
-    let text = serde_json::to_string_pretty(&document).map_err(io::Error::from)?;
-    super::print(&(text + "\n"))
+    super::print_json(&document)
 }
 
 pub(super) fn parse_bytes(text: &str) -> Result<u64, String> {

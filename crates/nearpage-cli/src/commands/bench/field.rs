@@ -114,6 +114,11 @@ impl Field {
         Ok(Self { nearpage, locked, hardened, page_locks, limit, absent })
     }
 
+    /// Memories of `bytes` that [`new`](Self::new) makes, each node's counted for itself.
+    pub fn memories_on(nodes: usize, storage: StorageInUse) -> usize {
+        nodes * if storage == StorageInUse::Rseq { 3 } else { 2 }
+    }
+
     /// The variants by their names.
     pub fn memories(&self) -> impl Iterator<Item = (&'static str, &Memory)> {
         let locked = self.locked.as_ref().map(|locked| ("nearpage-locked", locked));

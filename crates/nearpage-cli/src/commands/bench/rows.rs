@@ -136,8 +136,8 @@ pub struct Row {
     /// Of the rounds.
     #[serde(flatten, serialize_with = "serialize_summary")]
     pub summary: Summary,
-    /// The 99th percentile of the samples within all rounds.
-    #[serde(skip)]
+    /// The 99th percentile of the samples within all rounds; `None` if rounds are not divided.
+    #[serde(rename = "ns_p99", serialize_with = "serialize_p99")]
     pub p99: Option<f64>,
 }
 
@@ -146,10 +146,19 @@ fn serialize_summary<S: Serializer>(summary: &Summary, serializer: S) -> Result<
     let mut map = serializer.serialize_map(Some(3))?;
     let figures = [("ns_median", summary.median), ("ns_min", summary.min), ("ns_max", summary.max)];
     for (name, ns) in figures {
-        // A picosecond is far below what repeats.
-        map.serialize_entry(name, &((ns * 1000.0).round() / 1000.0))?;
+        map.serialize_entry(name, &round_ns(ns))?;
     }
     map.end()
+}
+
+#[allow(clippy::ref_option, reason = "the signature is serde's")]
+fn serialize_p99<S: Serializer>(p99: &Option<f64>, serializer: S) -> Result<S::Ok, S::Error> {
+    p99.map(round_ns).serialize(serializer)
+}
+
+/// Rounds to a picosecond, far below what repeats.
+fn round_ns(ns: f64) -> f64 {
+    (ns * 1000.0).round() / 1000.0
 }
 
 /// Collects the samples of all rounds.
@@ -217,10 +226,15 @@ mod tests {
         let mut samples = Samples::default();
         samples.declare(sample(Work::OrderPair(9), 0.0).key);
         samples.add(sample(Work::OrderPair(9), 1.23456));
+        let undivided = Sample { samples_ns: Vec::new(), ..sample(Work::BulkFree, 2.0) };
+        samples.declare(undivided.key);
+        samples.add(undivided);
         assert_eq!(
             serde_json::to_string(&samples.rows()).unwrap(),
             "[{\"bench\":\"order9_pair\",\"allocator\":\"nearpage\",\"threads\":1,\"n\":64,\
-             \"ns_median\":1.235,\"ns_min\":1.235,\"ns_max\":1.235}]"
+             \"ns_median\":1.235,\"ns_min\":1.235,\"ns_max\":1.235,\"ns_p99\":12.346},\
+             {\"bench\":\"bulk_free\",\"allocator\":\"nearpage\",\"threads\":1,\"n\":64,\
+             \"ns_median\":2.0,\"ns_min\":2.0,\"ns_max\":2.0,\"ns_p99\":null}]"
         );
     }
 }

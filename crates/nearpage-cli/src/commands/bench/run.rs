@@ -4,10 +4,12 @@ use std::io;
 use std::process::ExitCode;
 
 use clap::ValueEnum;
-use nearpage_linux::MemoryError;
 use nearpage_linux::description::size;
-use nearpage_linux::memory::FRAME_BYTES;
+use nearpage_linux::environment::Environment;
+use nearpage_linux::memory::{FRAME_BYTES, StorageInUse};
+use nearpage_linux::{HostNode, MemoryError};
 
+use super::addresses::{self, Memories, NoAddresses};
 use super::bulk::SingleLoop;
 use super::counts::Counts;
 use super::cross;
@@ -51,7 +53,8 @@ impl Run {
     ///
     /// # Errors
     ///
-    /// [`BenchError::Cpus`], [`BenchError::TooSmall`], [`BenchError::TooLarge`] and [`BenchError::Unused`].
+    /// [`BenchError::Cpus`], [`BenchError::TooSmall`], [`BenchError::TooLarge`], [`BenchError::Unused`] and
+    /// [`BenchError::NoAddresses`].
     pub fn new(arguments: &BenchArgs) -> Result<Self, BenchError> {
         let named = |bench: &Bench| match arguments.benches.as_slice() {
             [] => *bench != Bench::Zonelist,
@@ -72,6 +75,7 @@ impl Run {
         }
         run.check_unused(arguments)?;
         run.benches.iter().try_for_each(|&bench| run.check_bytes(bench))?;
+        run.memories().check(addresses::limit()).map_err(BenchError::NoAddresses)?;
         Ok(run)
     }
 
@@ -87,6 +91,38 @@ impl Run {
             return unused(format!("--bytes {}", size::format(bytes)), "all but zonelist");
         }
         Ok(())
+    }
+
+    /// The most memories that there are at once.
+    fn memories(&self) -> Memories {
+        // Who cannot read the environment or the machine is told when the memories are made.
+        let environment = Environment::read().unwrap_or_default();
+        let has_memory = |node: &&HostNode| node.has_memory;
+        let nodes = environment
+            .machine()
+            .map_or(1, |machine| machine.nodes.iter().filter(has_memory).count());
+        let storage = StorageInUse::of_this_process(&environment);
+        let count = |bench: Bench| bench.memories(nodes, storage);
+        let largest = self.benches.iter().copied().rev().max_by_key(|&bench| count(bench));
+        let largest = largest.unwrap_or(Bench::Bulk);
+        let least = |&bench: &Bench| needed_bytes(bench.pages(&self.effort, self.cpus.count()));
+        Memories {
+            bench: largest.name(),
+            count: count(largest) as u64,
+            bytes: self.bytes_per_node,
+            least: self.benches.iter().map(least).max().unwrap_or(0),
+            cpus: self.cpus.count() as u64,
+        }
+    }
+
+    /// Why memories could not be made.
+    fn refused(&self, error: MemoryError) -> BenchError {
+        match error {
+            MemoryError::NoAddresses { error, .. } | MemoryError::NoMemory { error, .. } => {
+                BenchError::NoAddresses(self.memories().refused(addresses::limit(), Some(&error)))
+            }
+            error => BenchError::Memory { bytes: self.bytes_per_node, error },
+        }
     }
 
     fn check_bytes(&self, bench: Bench) -> Result<(), BenchError> {
@@ -108,10 +144,9 @@ impl Run {
     ///
     /// # Errors
     ///
-    /// [`BenchError::Memory`].
+    /// [`BenchError::NoAddresses`] and [`BenchError::Memory`].
     pub fn field(&self) -> Result<Field, BenchError> {
-        let bytes = self.bytes_per_node;
-        Field::new(bytes, &self.cpus).map_err(|error| BenchError::Memory { bytes, error })
+        Field::new(self.bytes_per_node, &self.cpus).map_err(|error| self.refused(error))
     }
 
     /// Measures on fresh memories, so that the figures don't depend on what was measured before.
@@ -126,9 +161,8 @@ impl Run {
             Context { field: &field, cpus: &self.cpus, effort: self.effort, clock: self.clock };
         let caches = match bench {
             Bench::Slab => {
-                let bytes = self.bytes_per_node;
-                let caches = Caches::new(bytes, &self.cpus);
-                Some(caches.map_err(|error| BenchError::Memory { bytes, error })?)
+                let caches = Caches::new(self.bytes_per_node, &self.cpus);
+                Some(caches.map_err(|error| self.refused(error))?)
             }
             _ => None,
         };
@@ -216,6 +250,9 @@ pub enum BenchError {
         /// What is measured.
         benches: String,
     },
+    /// There are not enough addresses for the memories.
+    #[error(transparent)]
+    NoAddresses(NoAddresses),
     /// There is no such memory.
     #[error("{}{error}", blame(*bytes, error))]
     Memory {
@@ -225,7 +262,10 @@ pub enum BenchError {
         error: MemoryError,
     },
     /// There are no such nodes.
-    #[error("zonelist: emulated nodes: {0}")]
+    #[error(
+        "zonelist: emulated nodes: {0}; all its memories together reserve {reserved} of addresses, whatever --bytes is",
+        reserved = size::format(zonelist::ADDRESS_BYTES)
+    )]
     Nodes(#[source] MemoryError),
     /// A step could not be done.
     #[error("{bench}, {allocator}: {error}")]
@@ -265,6 +305,7 @@ impl BenchError {
             | Self::TooSmall { .. }
             | Self::TooLarge { .. }
             | Self::Unused { .. }
+            | Self::NoAddresses(_)
             | Self::Memory { .. } => ExitCode::from(2),
             Self::Nodes(_) | Self::Step { .. } | Self::Refused { .. } => ExitCode::from(1),
         }

@@ -74,6 +74,12 @@ impl Caches {
         })))
     }
 
+    /// Memories of `bytes` that [`new`](Self::new) makes, each node's counted for itself.
+    pub fn memories_on(nodes: usize) -> usize {
+        // near has memory on both of its nodes, the memoryless ones on one.
+        3 * nodes + 2 + 1 + 1
+    }
+
     fn variants(&self) -> [(&'static str, &[KmemCache<'static>; 3]); 3] {
         [
             ("nearpage", &self.nearpage),

@@ -14,6 +14,7 @@ use nearpage_linux::machine::{HostMachine, HostNode};
 use nearpage_linux::{Memory, MemoryError};
 use serde::Serialize;
 
+use super::addresses::SECTION_BYTES;
 use super::field::Context;
 use super::pairs;
 use super::rows::{Key, Work};
@@ -26,6 +27,9 @@ const NODES: [u32; 2] = [28, 256];
 const RULES: [(&str, CacheRule); 3] =
     [("off", CacheRule::Off), ("original", CacheRule::Original), ("keyed", CacheRule::Keyed)];
 const BYTES_PER_NODE: u64 = 8 << 20;
+/// Of all memories, for each rule and both places; a node has whole sections.
+pub const ADDRESS_BYTES: u64 =
+    (NODES[0] + NODES[1]) as u64 * 2 * RULES.len() as u64 * SECTION_BYTES;
 /// Distances to all nodes but the last, and to that one.
 const FAR: u8 = 20;
 const FARTHEST: u8 = 40;
