@@ -1,6 +1,6 @@
 //! The musts: what nearpage has to reach beside its peers, as data, and their evaluation.
 //!
-//! Each figure is made of medians of one run. A row that is not there is a miss with its reason: a
+//! Each figure is made of medians of one run. A row that is not there is a miss with its reason, shown as `n/a`: a
 //! promise that nothing has measured is not kept.
 
 mod musts;
@@ -8,6 +8,7 @@ mod objects;
 
 use serde::Serialize;
 
+use crate::pages::Run;
 use crate::sample::{Bench, Key, Row};
 use crate::source::Role;
 pub use musts::MUSTS;
@@ -138,17 +139,36 @@ pub fn words(bound: Bound, unit: &str) -> String {
     }
 }
 
+const NO_SEQUENCES: &str = "nearpage ran without restartable sequences, NEARPAGE_RSEQ=off or not to be had here: `nearpage topo` says why";
+
 /// All that a run has measured.
 pub struct Results<'a> {
     /// Times per page.
     pub rows: &'a [Row],
     /// The rest.
     pub facts: &'a [Fact],
+    /// nearpage's pageset storage, as [`crate::nearpage::storage`] names it.
+    pub storage: Option<&'static str>,
 }
 
-impl Results<'_> {
+impl<'a> Results<'a> {
+    /// Those of a run.
+    pub fn of(run: &'a Run) -> Self {
+        Self { rows: &run.rows, facts: &run.facts, storage: run.machine.storage }
+    }
+
+    /// The promises about nearpage are about its restartable sequences. Without them its rows are those of
+    /// nearpage-locked, and a ratio made of them says nothing about a promise.
+    fn check_judgeable(&self, allocator: &str) -> Result<(), String> {
+        match self.storage {
+            Some("locked") if allocator == "nearpage" => Err(NO_SEQUENCES.into()),
+            _ => Ok(()),
+        }
+    }
+
     /// Median of `allocator`; `Err` names the row that is missing.
     fn median(&self, key: Key, allocator: &str) -> Result<f64, String> {
+        self.check_judgeable(allocator)?;
         let of = |row: &&Row| row.key() == key && row.allocator == allocator;
         let row = self.rows.iter().find(of);
         let Key { bench, threads, n } = key;
@@ -169,6 +189,7 @@ impl Results<'_> {
 
     /// The one row of `allocator` for `bench` on `threads` threads, whatever its `n`.
     fn only(&self, bench: Bench, threads: usize, allocator: &str) -> Result<(Key, f64), String> {
+        self.check_judgeable(allocator)?;
         let of =
             |row: &&Row| (row.bench, row.threads, row.allocator) == (bench, threads, allocator);
         let row = self.rows.iter().find(of);
@@ -178,6 +199,7 @@ impl Results<'_> {
 
     /// The one row of `allocator` for `bench`, whatever its threads and `n`.
     fn only_any(&self, bench: Bench, allocator: &str) -> Result<(Key, f64), String> {
+        self.check_judgeable(allocator)?;
         let row = self.rows.iter().find(|row| (row.bench, row.allocator) == (bench, allocator));
         row.map(|row| (row.key(), row.ns_median))
             .ok_or_else(|| format!("no row {} of {allocator}", bench.name()))
@@ -197,6 +219,8 @@ mod tests {
     fn row(bench: Bench, allocator: &'static str, threads: usize, n: usize, ns: f64) -> Row {
         Row { bench, allocator, threads, n, ns_median: ns, ns_min: ns, ns_max: ns }
     }
+
+    const RSEQ: Option<&str> = Some("rseq");
 
     /// Rows with which every promise and every aim is kept.
     fn good_rows() -> Vec<Row> {
@@ -237,7 +261,7 @@ mod tests {
     /// Names of the promises that are missed with these rows.
     fn missed(rows: &[Row]) -> Vec<&'static str> {
         let facts = good_facts();
-        let verdicts = evaluate(&Results { rows, facts: &facts });
+        let verdicts = evaluate(&Results { rows, facts: &facts, storage: RSEQ });
         verdicts.iter().filter(|verdict| !verdict.ok).map(|verdict| verdict.name).collect()
     }
 
@@ -260,7 +284,7 @@ mod tests {
     #[test]
     fn good_rows_keep_all_promises_and_reach_all_aims() {
         let (rows, facts) = (good_rows(), good_facts());
-        for verdict in evaluate(&Results { rows: &rows, facts: &facts }) {
+        for verdict in evaluate(&Results { rows: &rows, facts: &facts, storage: RSEQ }) {
             assert!(verdict.ok && verdict.aim_reached, "{verdict:?}");
         }
     }
@@ -297,7 +321,7 @@ mod tests {
     fn a_missing_row_is_a_miss_that_names_it() {
         let rows: Vec<Row> =
             good_rows().into_iter().filter(|row| !row.allocator.starts_with("nearpage")).collect();
-        let verdicts = evaluate(&Results { rows: &rows, facts: &[] });
+        let verdicts = evaluate(&Results { rows: &rows, facts: &[], storage: RSEQ });
         assert!(
             verdicts.iter().filter(|verdict| verdict.must.is_some()).all(|verdict| !verdict.ok)
         );
@@ -309,10 +333,26 @@ mod tests {
     }
 
     #[test]
+    fn without_sequences_only_what_is_not_about_them_is_judged() {
+        let (rows, facts) = (good_rows(), good_facts());
+        let verdicts = evaluate(&Results { rows: &rows, facts: &facts, storage: Some("locked") });
+        let judged = verdicts.iter().filter(|verdict| verdict.value.is_some());
+        let names: Vec<_> = judged.map(|verdict| verdict.name).collect();
+        assert_eq!(names, ["locked-pair", "online-time", "online-memory"]);
+        let mut text = Vec::new();
+        crate::report::write_checks(&mut text, &verdicts).expect("memory takes all");
+        let text = String::from_utf8(text).expect("text");
+        let pair = text.lines().find(|line| line.contains("pair-limit")).expect("a line");
+        assert!(pair.starts_with("n/a "), "{pair}");
+        assert!(pair.contains("without restartable sequences, NEARPAGE_RSEQ=off or"), "{pair}");
+        assert!(text.ends_with("\n12 of 16 missed, 12 of them cannot be judged (n/a)\n"), "{text}");
+    }
+
+    #[test]
     fn what_is_only_aimed_at_is_never_missed() {
         let rows = with(0.7, is(Bench::BulkAlloc, "nearpage", 1));
         let facts = good_facts();
-        let verdicts = evaluate(&Results { rows: &rows, facts: &facts });
+        let verdicts = evaluate(&Results { rows: &rows, facts: &facts, storage: RSEQ });
         let aim = verdicts.iter().find(|verdict| verdict.name == "bulk-ns").expect("bulk-ns");
         assert!(aim.ok && !aim.aim_reached && aim.must.is_none(), "{aim:?}");
     }
@@ -320,7 +360,7 @@ mod tests {
     #[test]
     fn a_bound_is_not_a_peer() {
         let (rows, facts) = (good_rows(), good_facts());
-        let results = Results { rows: &rows, facts: &facts };
+        let results = Results { rows: &rows, facts: &facts, storage: RSEQ };
         let pair = Key { bench: Bench::Pair, threads: 1, n: 1 };
         assert_eq!(results.best(pair, &[Role::Peer]), Ok(("snmalloc", 7.0)));
     }
@@ -332,7 +372,7 @@ mod tests {
         rows.push(row(Bench::Fill, "dpdk", 1, 200_000, 3.5));
         assert_eq!(missed(&rows), ["pair-peer"]);
         let facts = good_facts();
-        let verdicts = evaluate(&Results { rows: &rows, facts: &facts });
+        let verdicts = evaluate(&Results { rows: &rows, facts: &facts, storage: RSEQ });
         let fill = verdicts.iter().find(|verdict| verdict.name == "fill-peer").expect("fill-peer");
         assert_eq!(fill.made_of, "nearpage 4 ns; bitmap-allocator 17 ns; not counted: dpdk 3.5 ns");
     }

@@ -51,7 +51,8 @@ struct ObjectsArguments {
     /// Writes JSON instead of tables.
     #[arg(long)]
     json: bool,
-    /// Tells which promises hold; the exit status is 1 if one does not.
+    /// Tells which promises hold; the exit status is 1 if one does not, or cannot be judged (n/a): what it is about was
+    /// not measured, as with NEARPAGE_RSEQ=off the restartable sequences.
     #[arg(long)]
     check: bool,
 }
@@ -65,7 +66,8 @@ struct ObjectsArguments {
 ///
 /// The JSON is {"schema": 1, "machine": {...}, "rows": [...], "resident": [...], "facts": [...],
 /// "absent": [...]}. A row has `bench`, `allocator`, `threads`, `n` (pages per call in `single_*` and
-/// `bulk_*`, pages held in `fill` and `free_*`, else 1), `ns_median`, `ns_min`, `ns_max`. `resident` has,
+/// `bulk_*`, pages held in `fill` and `free_*`, else 1), `ns_median`, `ns_min`, `ns_max`. There is no `ns_p99` as
+/// in `nearpage bench`: a round is one measurement, not divided into samples. `resident` has,
 /// by `allocator`, `resident_bytes` and `beside_pages_bytes` with `pages` pages given out and not
 /// touched by their user. `absent` says which allocators did not take part, and why. With --check,
 /// "checks" has one verdict per promise.
@@ -76,7 +78,8 @@ struct PagesArguments {
     /// Writes JSON instead of tables.
     #[arg(long)]
     json: bool,
-    /// Tells which promises hold; the exit status is 1 if one does not.
+    /// Tells which promises hold; the exit status is 1 if one does not, or cannot be judged (n/a): what it is about was
+    /// not measured, as with NEARPAGE_RSEQ=off the restartable sequences.
     #[arg(long)]
     check: bool,
 }
@@ -99,14 +102,14 @@ fn main() -> ExitCode {
 
 fn pages(arguments: &PagesArguments) -> io::Result<ExitCode> {
     let run = pages::run(&Effort::FULL)?;
-    let results = Results { rows: &run.rows, facts: &run.facts };
+    let results = Results::of(&run);
     let checks = arguments.check.then(|| check::evaluate(&results));
     report(&run, checks.as_deref(), arguments.json)
 }
 
 fn objects(arguments: &ObjectsArguments) -> io::Result<ExitCode> {
     let run = objects::run(&objects::ObjectEffort::FULL)?;
-    let results = Results { rows: &run.rows, facts: &run.facts };
+    let results = Results::of(&run);
     let checks = arguments.check.then(|| check::evaluate_objects(&results));
     report(&run, checks.as_deref(), arguments.json)
 }

@@ -141,19 +141,31 @@ fn resident_table(resident: &[Resident]) -> Table {
 pub fn write_checks(out: &mut impl Write, checks: &[Verdict]) -> io::Result<()> {
     writeln!(out)?;
     for check in checks {
-        let word = if check.ok { "ok  " } else { "MISS" };
+        let word = match check.value {
+            None => "n/a ",
+            Some(_) if check.ok => "ok  ",
+            Some(_) => "MISS",
+        };
         let figure =
             check.value.map_or("-".to_owned(), |value| format!("{value:.2}{}", check.unit));
         let must = check.must.as_deref().unwrap_or("-");
-        let aim = if check.aim_reached { "reached" } else { "not reached" };
+        let aim = match check.value {
+            None => "",
+            Some(_) if check.aim_reached => "reached",
+            Some(_) => "not reached",
+        };
         writeln!(
             out,
             "{word} {figure:>10}  must {must:<9} aim {:<9} {aim:<11}  {}: {} ({})",
             check.aim, check.name, check.what, check.made_of
         )?;
     }
-    let missed = checks.iter().filter(|check| !check.ok).count();
-    writeln!(out, "{missed} of {} missed", checks.len())
+    let missed = || checks.iter().filter(|check| !check.ok);
+    let unjudged = match missed().filter(|check| check.value.is_none()).count() {
+        0 => String::new(),
+        count => format!(", {count} of them cannot be judged (n/a)"),
+    };
+    writeln!(out, "{} of {} missed{unjudged}", missed().count(), checks.len())
 }
 
 /// A table without frame.
