@@ -28,7 +28,8 @@ use measure::Row;
 /// one round of eight they want two pages only.
 ///
 /// The JSON is {"schema": 1, "machine": {...}, "rows": [...], "hand_overs": {...}}. A row has `bench`,
-/// `allocator` (whose lock it is), `threads`, `n` (0), `ns_median`, `ns_min`, `ns_max`. `hand_overs` has `threads`,
+/// `allocator` (whose lock it is), `threads`, `n` (0), `ns_median`, `ns_min`, `ns_max`; as in `pages` there is no
+/// `ns_p99`. `hand_overs` has `threads`,
 /// `pages`, `locks` (pages locked), `slept` (wake-ups: hand-overs to a thread that slept in the kernel),
 /// `handed_over` (of those, to one that had been overtaken five times), `longest_wait_ms`, `seconds`, `rests` (times that
 /// all threads came to rest, so that no wake-up can have been lost before), `lost` (threads that were never woken). With --check, "checks" has one verdict per promise.

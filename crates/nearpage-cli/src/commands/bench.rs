@@ -57,8 +57,8 @@ pub struct BenchArgs {
     single_loop: Option<SingleLoop>,
 
     /// Memory on each node, up to 16383G: addresses, of which only what is used becomes memory. nearpage, its locked
-    /// and its hardened variant have as much each, and in slab objects 4 and 3 a node more. Refused with zonelist alone,
-    /// whose emulated nodes have 8M each [default: 2G]
+    /// and its hardened variant have as much each; slab has as many memories again, and 4 more. Refused with zonelist
+    /// alone, whose emulated nodes have 8M each [default: 2G]
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     bytes: Option<u64>,
 
