@@ -139,7 +139,8 @@ pub fn words(bound: Bound, unit: &str) -> String {
     }
 }
 
-const NO_SEQUENCES: &str = "nearpage ran without restartable sequences, NEARPAGE_RSEQ=off or not to be had here: `nearpage topo` says why";
+const NO_SEQUENCES: &str = "nearpage ran without restartable sequences, NEARPAGE_RSEQ=off \
+     or not to be had here: `nearpage topo` says why";
 
 /// All that a run has measured.
 pub struct Results<'a> {

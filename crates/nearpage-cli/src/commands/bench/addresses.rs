@@ -121,7 +121,8 @@ mod tests {
 
     #[test]
     fn a_size_that_fits_is_named_or_the_limit_in_which_one_does() {
-        let start = "--bytes 2 GiB: slab reserves 10 memories of this size at once, 20 GiB of addresses, and `ulimit -v`";
+        let start = "--bytes 2 GiB: slab reserves 10 memories of this size \
+                     at once, 20 GiB of addresses, and `ulimit -v`";
         assert_eq!(told(20 * GIBIBYTE), Ok(()));
         assert_eq!(
             told(8_000_000 << 10),
