@@ -358,6 +358,11 @@ fn a_limit_of_addresses() {
         let (code, _, stderr) = within(&[bench, "--bytes", size], 4 << 30);
         assert_eq!((code, stderr.as_str()), (Some(0), ""), "--bytes {size}");
     }
+    // Its nodes are as many and as large whatever is said.
+    let (code, stdout, stderr) = within(&["pairs", "zonelist"], 4 << 30);
+    let expected = "nearpage: zonelist: its memories reserve 213 GiB of addresses, whatever --bytes is, and `ulimit -v` \
+         allows 4 GiB, expected `ulimit -v unlimited`, or the other benchmarks alone\n";
+    assert_eq!((code, stdout.as_str(), stderr.as_str()), (Some(2), "", expected));
 }
 
 #[test]

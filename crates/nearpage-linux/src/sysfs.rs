@@ -144,6 +144,27 @@ mod tests {
         assert_eq!(machine.notes, []);
     }
 
+    /// As in containers that lay /dev/null over what they hide: the other files tell what they can.
+    #[test]
+    fn a_file_without_bytes_is_not_there() {
+        for path in [
+            "sys/devices/system/node/online",
+            "sys/devices/system/node/possible",
+            "sys/devices/system/cpu/online",
+            "sys/devices/system/cpu/possible",
+            "proc/sys/vm/min_free_kbytes",
+        ] {
+            let mut hidden = sparse();
+            hidden.insert(path, "");
+            let machine = read_machine(&hidden).unwrap();
+            assert_eq!(machine.nodes.len(), 3, "{path}");
+            assert_eq!(machine.nodes[0].cpus, [0, 1, 2, 3].map(CpuId), "{path}");
+        }
+        let mut hidden = sparse();
+        hidden.insert("sys/devices/system/node/node8/distance", "");
+        assert_ne!(read_machine(&hidden).unwrap().notes, []);
+    }
+
     #[test]
     fn a_kernel_without_numa_is_one_node() {
         let tree = tree(&[

@@ -5,7 +5,7 @@ use nearpage::units::{CpuId, NodeId};
 use super::error::SysfsError;
 use super::machine::{MachineNode, Note};
 use super::meminfo::{self, Meminfo};
-use super::source::Source;
+use super::source::{Source, unless_hidden};
 use crate::idlist;
 
 const NODES: &str = "sys/devices/system/node";
@@ -17,7 +17,7 @@ const REMOTE_DISTANCE: u8 = 20;
 
 /// The online CPUs, ascending; `None` if the tree does not tell.
 pub(super) fn online_cpus(source: &Source<'_>) -> Result<Option<Vec<u32>>, SysfsError> {
-    if let Some(list) = source.read(&format!("{CPUS}/online"))? {
+    if let Some(list) = unless_hidden(source.read(&format!("{CPUS}/online"))?) {
         return list.ids().map(Some);
     }
     // Old kernels have no list, and no `online` for a CPU that cannot go offline.
@@ -33,7 +33,7 @@ pub(super) fn online_cpus(source: &Source<'_>) -> Result<Option<Vec<u32>>, Sysfs
 
 /// The CPUs that may come online, ascending; `None` if the tree does not tell.
 pub(super) fn possible_cpus(source: &Source<'_>) -> Result<Option<Vec<u32>>, SysfsError> {
-    source.read(&format!("{CPUS}/possible"))?.map(|list| list.ids()).transpose()
+    unless_hidden(source.read(&format!("{CPUS}/possible"))?).map(|list| list.ids()).transpose()
 }
 
 /// The nodes that may come online, ascending; the online ones where the tree does not tell.
@@ -41,7 +41,7 @@ pub(super) fn possible_nodes(
     source: &Source<'_>,
     online: &[MachineNode],
 ) -> Result<Vec<NodeId>, SysfsError> {
-    match source.read(&format!("{NODES}/possible"))? {
+    match unless_hidden(source.read(&format!("{NODES}/possible"))?) {
         Some(list) => Ok(list.ids()?.into_iter().map(NodeId).collect()),
         None => Ok(online.iter().map(|node| node.id).collect()),
     }
@@ -53,7 +53,7 @@ pub(super) fn read(
     online_cpus: Option<&[u32]>,
     possible_cpus: Option<&[u32]>,
 ) -> Result<Vec<MachineNode>, SysfsError> {
-    let ids = match source.read(&format!("{NODES}/online"))? {
+    let ids = match unless_hidden(source.read(&format!("{NODES}/online"))?) {
         Some(list) => list.ids()?,
         None => source.numbered(NODES, "node")?,
     };
@@ -185,7 +185,8 @@ fn read_row(
     row: usize,
     count: usize,
 ) -> Result<Option<Vec<u8>>, SysfsError> {
-    let Some(file) = source.read_if_allowed(&format!("{NODES}/node{node}/distance"))? else {
+    let file = source.read_if_allowed(&format!("{NODES}/node{node}/distance"))?;
+    let Some(file) = unless_hidden(file) else {
         return Ok(None);
     };
     let values: Vec<u8> = file.numbers("a distance from 10 to 255")?;

@@ -1,7 +1,7 @@
 //! The kernel's own settings that its watermarks and pagesets follow from.
 
 use super::error::SysfsError;
-use super::source::{Source, TextFile};
+use super::source::{Source, TextFile, unless_hidden};
 
 /// Settings of the kernel; `None` where the machine does not tell.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -20,7 +20,7 @@ pub struct KernelSettings {
 
 /// Reads what the machine tells of its settings.
 pub(super) fn read(source: &Source<'_>) -> Result<KernelSettings, SysfsError> {
-    let vm = |name: &str| source.read_if_allowed(&format!("proc/sys/vm/{name}"));
+    let vm = |name: &str| source.read_if_allowed(&format!("proc/sys/vm/{name}")).map(unless_hidden);
     let hugepages = source.read_if_allowed("sys/kernel/mm/transparent_hugepage/enabled")?;
     let ratios = vm("lowmem_reserve_ratio")?;
     Ok(KernelSettings {

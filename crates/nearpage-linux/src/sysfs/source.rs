@@ -79,6 +79,12 @@ impl<'a> Source<'a> {
     }
 }
 
+/// The file, or `None` also where it has no bytes. The kernel ends even an empty list with a newline: a file without
+/// one is hidden, as containers do by laying /dev/null over it.
+pub(super) fn unless_hidden(file: Option<TextFile>) -> Option<TextFile> {
+    file.filter(|file| !file.text.is_empty())
+}
+
 impl TextFile {
     /// The error for `found` at a line and column, both from 1.
     pub fn syntax(

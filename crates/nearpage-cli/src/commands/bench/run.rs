@@ -53,8 +53,8 @@ impl Run {
     ///
     /// # Errors
     ///
-    /// [`BenchError::Cpus`], [`BenchError::TooSmall`], [`BenchError::TooLarge`], [`BenchError::Unused`] and
-    /// [`BenchError::NoAddresses`].
+    /// [`BenchError::Cpus`], [`BenchError::TooSmall`], [`BenchError::TooLarge`], [`BenchError::Unused`],
+    /// [`BenchError::NoAddressesForNodes`] and [`BenchError::NoAddresses`].
     pub fn new(arguments: &BenchArgs) -> Result<Self, BenchError> {
         let named = |bench: &Bench| match arguments.benches.as_slice() {
             [] => *bench != Bench::Zonelist,
@@ -75,7 +75,13 @@ impl Run {
         }
         run.check_unused(arguments)?;
         run.benches.iter().try_for_each(|&bench| run.check_bytes(bench))?;
-        run.memories().check(addresses::limit()).map_err(BenchError::NoAddresses)?;
+        let limit = addresses::limit();
+        if let Some(bytes) = limit.filter(|&bytes| bytes < zonelist::ADDRESS_BYTES)
+            && run.benches.contains(&Bench::Zonelist)
+        {
+            return Err(BenchError::NoAddressesForNodes { bytes });
+        }
+        run.memories().check(limit).map_err(BenchError::NoAddresses)?;
         Ok(run)
     }
 
@@ -253,6 +259,17 @@ pub enum BenchError {
     /// There are not enough addresses for the memories.
     #[error(transparent)]
     NoAddresses(NoAddresses),
+    /// There are not enough addresses for emulated nodes.
+    #[error(
+        "zonelist: its memories reserve {reserved} of addresses, whatever --bytes is, and `ulimit -v` allows {bytes}, \
+         expected `ulimit -v unlimited`, or the other benchmarks alone",
+        reserved = size::format(zonelist::ADDRESS_BYTES),
+        bytes = size::format(*bytes)
+    )]
+    NoAddressesForNodes {
+        /// The limit.
+        bytes: u64,
+    },
     /// There is no such memory.
     #[error("{}{error}", blame(*bytes, error))]
     Memory {
@@ -306,6 +323,7 @@ impl BenchError {
             | Self::TooLarge { .. }
             | Self::Unused { .. }
             | Self::NoAddresses(_)
+            | Self::NoAddressesForNodes { .. }
             | Self::Memory { .. } => ExitCode::from(2),
             Self::Nodes(_) | Self::Step { .. } | Self::Refused { .. } => ExitCode::from(1),
         }
