@@ -89,13 +89,12 @@ impl<'m> LooseMap<'m> {
         }
     }
 
-    /// Adds pages of one word; returns the word before and after.
+    /// Adds pages of one word.
     #[inline]
-    fn add(&self, index: usize, pages: u64) -> (u64, u64) {
+    fn add(&self, index: usize, pages: u64) {
         let before = self.bits[index].load(Ordering::Relaxed);
         assert!(before & pages == 0, "freed twice");
         self.bits[index].store(before | pages, Ordering::Relaxed);
-        (before, before | pages)
     }
 
     /// Takes all pages out.

@@ -410,11 +410,7 @@ impl<'m> ZoneFrames<'m> {
     /// If no section covers the frame.
     #[inline(always)]
     pub fn pageblock_byte(&self, number: u32) -> PageblockByte {
-        let byte = match self.pageblocks.get((number >> PAGEBLOCK_ORDER.0) as usize) {
-            Some(byte) => byte,
-            None => self.managed_section(number).pageblock_byte(number),
-        };
-        PageblockByte(byte.load(Ordering::Relaxed))
+        self.pageblock_state(number).0
     }
 
     /// The map of loose pages of the pageblock of frame `number`.
