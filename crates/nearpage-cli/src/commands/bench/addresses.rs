@@ -46,27 +46,33 @@ impl Memories {
     /// [`NoAddresses`] if it certainly cannot.
     pub fn check(&self, limit: Option<u64>) -> Result<(), NoAddresses> {
         match limit {
-            Some(bytes) if bytes < self.all() => Err(self.refused(limit, None)),
+            Some(bytes) if bytes < self.all() => Err(self.beyond(bytes)),
             _ => Ok(()),
         }
     }
 
     /// What to say when the memories could not be made.
-    pub fn refused(&self, limit: Option<u64>, error: Option<&io::Error>) -> NoAddresses {
-        let bound = match (limit, error) {
-            (Some(limit), _) => format!("`ulimit -v` allows {}", size::format(limit)),
-            (None, Some(error)) => format!("the kernel gives less: {error}"),
-            (None, None) => "the kernel gives less".into(),
-        };
-        let expected = match limit.map(|limit| self.fitting(limit)) {
-            Some(bytes) if bytes >= self.least => format!("{}M or less", bytes / MEBIBYTE),
-            Some(_) => {
-                let (least, limit) = (size::format(self.least), self.limit_for(self.least) / 1024);
-                format!(
-                    "`ulimit -v {limit}` or more, in which the least size that is accepted, {least}, fits"
-                )
+    pub fn refused(&self, limit: Option<u64>, error: &io::Error) -> NoAddresses {
+        match limit {
+            Some(limit) => self.beyond(limit),
+            None => {
+                let bound = format!("the kernel gives less: {error}");
+                NoAddresses { memories: *self, bound, expected: "a smaller size".into() }
             }
-            None => "a smaller size".into(),
+        }
+    }
+
+    /// What to say where a limit is the reason.
+    fn beyond(&self, limit: u64) -> NoAddresses {
+        let bound = format!("`ulimit -v` allows {}", size::format(limit));
+        let fitting = self.fitting(limit);
+        let expected = if fitting >= self.least {
+            format!("{}M or less", fitting / MEBIBYTE)
+        } else {
+            let (least, limit) = (size::format(self.least), self.limit_for(self.least) / 1024);
+            format!(
+                "`ulimit -v {limit}` or more, in which the least size that is accepted, {least}, fits"
+            )
         };
         NoAddresses { memories: *self, bound, expected }
     }

@@ -161,16 +161,26 @@ fn round_ns(ns: f64) -> f64 {
     (ns * 1000.0).round() / 1000.0
 }
 
+/// What was measured of one thing.
+#[derive(Debug)]
+struct Series {
+    key: Key,
+    /// Round by round.
+    rounds_ns: Vec<f64>,
+    /// Of all rounds.
+    samples_ns: Vec<f64>,
+}
+
 /// Collects the samples of all rounds.
 #[derive(Debug, Default)]
 pub struct Samples {
-    series: Vec<(Key, Vec<f64>, Vec<f64>)>,
+    series: Vec<Series>,
 }
 
 impl Samples {
     /// Gives a thing its place among the rows.
     pub fn declare(&mut self, key: Key) {
-        self.series.push((key, Vec::new(), Vec::new()));
+        self.series.push(Series { key, rounds_ns: Vec::new(), samples_ns: Vec::new() });
     }
 
     /// Adds one round of a thing that was declared.
@@ -180,16 +190,17 @@ impl Samples {
     /// If it was not.
     pub fn add(&mut self, sample: Sample) {
         let mut series = self.series.iter_mut();
-        let series = series.find(|(key, ..)| *key == sample.key);
-        let (_, rounds, samples) = series.expect("each round measures the same things");
-        rounds.push(sample.ns);
-        samples.extend(sample.samples_ns);
+        let series = series.find(|series| series.key == sample.key);
+        let series = series.expect("each round measures the same things");
+        series.rounds_ns.push(sample.ns);
+        series.samples_ns.extend(sample.samples_ns);
     }
 
     /// The rows that have samples, in the order in which they were declared.
     pub fn rows(&self) -> Vec<Row> {
-        let row = |(key, rounds, samples): &(Key, Vec<f64>, Vec<f64>)| {
-            Some(Row { key: *key, summary: Summary::of(rounds)?, p99: percentile_99(samples) })
+        let row = |series: &Series| {
+            let summary = Summary::of(&series.rounds_ns)?;
+            Some(Row { key: series.key, summary, p99: percentile_99(&series.samples_ns) })
         };
         self.series.iter().filter_map(row).collect()
     }

@@ -125,7 +125,7 @@ impl Run {
     fn refused(&self, error: MemoryError) -> BenchError {
         match error {
             MemoryError::NoAddresses { error, .. } | MemoryError::NoMemory { error, .. } => {
-                BenchError::NoAddresses(self.memories().refused(addresses::limit(), Some(&error)))
+                BenchError::NoAddresses(self.memories().refused(addresses::limit(), &error))
             }
             error => BenchError::Memory { bytes: self.bytes_per_node, error },
         }
