@@ -14,6 +14,7 @@ use std::io::{self, BufWriter, StdoutLock, Write};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use nearpage_linux::environment::EnvironmentError;
 use serde::Serialize;
 
 /// The NUMA page allocator of a kernel, as software that anyone can embed, run and study.
@@ -43,19 +44,22 @@ enum Command {
 pub enum CommandError {
     /// The input is wrong.
     #[error(transparent)]
-    Input(#[from] crate::topology::InputError),
+    Input(#[from] nearpage_machine::topology::InputError),
+    /// The environment asks for what cannot be understood, or this machine cannot be read.
+    #[error(transparent)]
+    Environment(#[from] EnvironmentError),
     /// The options contradict each other.
     #[error("{0}")]
     Usage(String),
     /// A recording cannot be read.
     #[error(transparent)]
-    Bundle(#[from] crate::bundle::BundleError),
+    Bundle(#[from] nearpage_bundle::BundleError),
     /// A recorded machine cannot be predicted.
     #[error(transparent)]
-    Predict(#[from] crate::predict::PredictError),
+    Predict(#[from] nearpage_bundle::predict::PredictError),
     /// A bundle cannot be replayed.
     #[error(transparent)]
-    Replay(#[from] crate::replay::error::ReplayError),
+    Replay(#[from] nearpage_replay::error::ReplayError),
     /// Nothing was recorded, or the recorded command failed.
     #[error(transparent)]
     Record(#[from] record::RecordFailure),
@@ -76,7 +80,7 @@ pub enum CommandError {
     Doctor(#[from] doctor::DoctorFailure),
     /// The page of `--report` could not be written.
     #[error(transparent)]
-    Report(#[from] crate::report::file::WriteError),
+    Report(#[from] nearpage_report::file::WriteError),
     /// The output could not be written.
     #[error("cannot write the output: {0}")]
     Output(#[from] io::Error),
@@ -86,6 +90,7 @@ impl CommandError {
     fn exit_code(&self) -> ExitCode {
         match self {
             CommandError::Input(_)
+            | CommandError::Environment(_)
             | CommandError::Usage(_)
             | CommandError::Bundle(_)
             | CommandError::Predict(_)

@@ -2,9 +2,9 @@
 
 use std::num::NonZeroUsize;
 
-use nearpage_cli::lab::report::{Report, Verdict};
-use nearpage_cli::lab::scenario::{Scenario, Workload};
-use nearpage_cli::lab::{self, Options, catalog};
+use nearpage_lab::report::{Report, Verdict};
+use nearpage_lab::scenario::{Scenario, Workload};
+use nearpage_lab::{Options, catalog};
 
 fn scenario(name: &str) -> Scenario {
     catalog::scenario(name).expect("it is built in")
@@ -20,7 +20,7 @@ fn run(scenario: &Scenario) -> Report {
 fn run_any(scenario: &Scenario) -> Report {
     let threads = NonZeroUsize::new(2).expect("two");
     let options = Options { seed: 1, threads, costs: None, samples: false, progress: &|_, _| () };
-    lab::run(scenario, &options).expect("it can be run")
+    nearpage_lab::run(scenario, &options).expect("it can be run")
 }
 
 /// Rows that are off, known misses aside, among those whose column begins so.

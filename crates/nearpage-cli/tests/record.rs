@@ -227,6 +227,6 @@ fn an_interrupted_recording_is_kept() {
 
 fn unpack(bundle: &Path, folder: &Path) {
     let packed = fs::File::open(bundle).unwrap();
-    let archive = nearpage_cli::trace::unpacked(packed).unwrap();
+    let archive = nearpage_trace::unpacked(packed).unwrap();
     tar::Archive::new(archive).unpack(folder).unwrap();
 }

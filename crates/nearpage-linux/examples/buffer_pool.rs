@@ -27,9 +27,9 @@ use nearpage::error::{AllocError, LimitOf};
 use nearpage::gfp::Gfp;
 use nearpage::units::{NodeId, Order, PageCount, Pfn};
 use nearpage_linux::Memory;
-use nearpage_linux::description::size;
 use nearpage_linux::environment::Environment;
 use nearpage_linux::reclaim::{Reclaim, ReclaimOptions, ReclaimThread, Shrinker};
+use nearpage_machine::description::size;
 
 const PAGE: usize = 4096;
 const FILE_BYTES: u64 = 2_000_000_000;

@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | `NEARPAGE_NUMA` | `off` | one node with all CPUs and memory, as the kernel's `numa=off` |
 //! | | `fake=N` | this machine as N emulated nodes of equal shares, as the kernel's `numa=fake=N` |
-//! | | `topology=PATH` | the emulated nodes of a file in the [short form](crate::description::short_form) |
+//! | | `topology=PATH` | the emulated nodes of a file in the [short form](nearpage_machine::description::short_form) |
 //! | | `bind=strict`, `bind=advisory`, `bind=none` | the [`BindMode`] |
 //! | | `strict`, `advisory`, `no-binding` | the same, in the words of tcmalloc |
 //! | `NEARPAGE_RSEQ` | `auto` | restartable sequences where there are some |
@@ -30,8 +30,8 @@ use std::num::NonZeroU16;
 use std::sync::Once;
 
 use crate::numa::BindMode;
-use crate::shown::shown;
 use crate::tell::tell;
+use nearpage_machine::shown::shown;
 
 pub use error::{EnvironmentError, TopologyNote};
 pub use warning::Warning;

@@ -2,7 +2,6 @@
 
 pub mod builder;
 pub mod calls;
-pub mod description;
 pub mod environment;
 mod fork;
 mod futex;
@@ -11,7 +10,6 @@ mod growth;
 mod handle;
 pub mod host;
 pub mod huge;
-pub mod idlist;
 pub mod locked;
 pub mod machine;
 pub mod memory;
@@ -23,11 +21,8 @@ pub mod reclaim;
 mod region;
 mod ring;
 pub mod rseq;
-pub mod shown;
 pub mod slab;
-pub mod sysfs;
 mod tell;
-pub mod tree;
 mod trim;
 
 #[cfg(feature = "allocator-api2")]

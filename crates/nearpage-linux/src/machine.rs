@@ -6,7 +6,7 @@
 
 use nearpage::units::{CpuId, NodeId};
 
-use crate::sysfs::{Machine, MachineNode};
+use nearpage_machine::sysfs::{Machine, MachineNode};
 
 /// A node of the machine that a memory is made for.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -68,8 +68,8 @@ mod tests {
     use std::thread;
 
     use super::*;
-    use crate::sysfs::{read_machine, read_this_machine};
-    use crate::tree::MemoryTree;
+    use nearpage_machine::sysfs::{read_machine, read_this_machine};
+    use nearpage_machine::tree::MemoryTree;
 
     const NODES: &str = "sys/devices/system/node";
 

@@ -17,8 +17,8 @@ use nearpage::testing::random::Random;
 use nearpage::units::{Order, Pfn};
 use nearpage_linux::host::OnMisuse;
 use nearpage_linux::pagelock::LockError;
-use nearpage_linux::sysfs::read_this_machine;
 use nearpage_linux::{HostMachine, LockablePages, Memory, MemoryBuilder};
+use nearpage_machine::sysfs::read_this_machine;
 
 /// Two emulated nodes.
 fn builder() -> MemoryBuilder {

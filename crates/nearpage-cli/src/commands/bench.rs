@@ -22,8 +22,8 @@ mod threads;
 mod zonelist;
 
 use clap::{Args, ValueEnum};
-use nearpage_linux::description::size;
 use nearpage_linux::memory::StorageInUse;
+use nearpage_machine::description::size;
 use serde::Serialize;
 
 use super::CommandError;

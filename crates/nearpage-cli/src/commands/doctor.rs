@@ -8,12 +8,12 @@ use std::process::ExitCode;
 
 use clap::Args;
 use nearpage_linux::environment::Environment;
-use nearpage_linux::shown::shown;
-use nearpage_linux::tree::{FileTree, FolderTree};
+use nearpage_machine::shown::shown;
+use nearpage_machine::tree::{FileTree, FolderTree};
 
 use super::CommandError;
-use crate::doctor::{Facts, Finding, Level, Process, findings};
-use crate::topology::open_tree;
+use nearpage_doctor::{Facts, Finding, Level, Process, findings};
+use nearpage_machine::topology::open_tree;
 
 /// Say what about a machine helps or hinders an allocator, and what to do.
 ///

@@ -21,12 +21,12 @@ use output::Output;
 
 use super::CommandError;
 use super::bench::SingleLoop;
-use crate::lab::error::LabError;
-use crate::lab::report::Report;
-use crate::lab::scenario::{MachineOf, Scenario, Workload};
-use crate::lab::sweep::{self, Over};
-use crate::lab::{self, Options, catalog};
-use crate::report::MachineView;
+use nearpage_lab::error::LabError;
+use nearpage_lab::report::Report;
+use nearpage_lab::scenario::{MachineOf, Scenario, Workload};
+use nearpage_lab::sweep::{self, Over};
+use nearpage_lab::{Options, catalog};
+use nearpage_report::MachineView;
 
 /// Run published results and scenarios on simulated machines, and compare.
 ///
@@ -254,7 +254,7 @@ fn simulate(
     let samples = arguments.report.is_some();
     let options = Options { seed: arguments.seed, threads, costs, samples, progress: &progress };
     let report = if arguments.over.is_empty() {
-        lab::run(scenario, &options)?
+        nearpage_lab::run(scenario, &options)?
     } else {
         sweep::run(scenario, &arguments.over, &options)?
     };

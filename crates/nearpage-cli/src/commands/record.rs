@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use clap::Args;
 use indicatif::ProgressBar;
-use nearpage_linux::shown::shown;
+use nearpage_machine::shown::shown;
 
 use super::CommandError;
-use crate::record::{
+use nearpage_trace::record::{
     Ended, EventChoice, Inbox, Output, Program, Progress, RecordError, Recorded, Recorder, SCRIPT,
 };
 

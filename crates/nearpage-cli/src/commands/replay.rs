@@ -16,21 +16,21 @@ use nearpage_sim::machine::NodeSpec;
 
 use super::lab::LabFailure;
 use super::{CommandError, print};
-use crate::lab::catalog;
-use crate::predict::ModelChoice;
-use crate::replay::cpus::CpuRule;
-use crate::replay::explain::Subject;
-use crate::replay::fidelity::{Fidelity, SCORED_FROM, Truth};
-use crate::replay::objects::Objects;
-use crate::replay::recorded::Flow;
-use crate::replay::run::{Totals, ZoneChoice};
-use crate::replay::session::{Replayed, replay};
-use crate::replay::setting::Setting;
-use crate::replay::source::{Bundle, Sample};
-use crate::replay::start::{Start, free_pages_after, settings};
-use crate::replay::whatif::{Answer, Wish, ask};
-use crate::report::file::PageFile;
-use crate::topology::{MachineDescription, MachineInput};
+use nearpage_bundle::predict::ModelChoice;
+use nearpage_lab::catalog;
+use nearpage_machine::topology::{MachineDescription, MachineInput};
+use nearpage_replay::cpus::CpuRule;
+use nearpage_replay::explain::Subject;
+use nearpage_replay::fidelity::{Fidelity, SCORED_FROM, Truth};
+use nearpage_replay::objects::Objects;
+use nearpage_replay::recorded::Flow;
+use nearpage_replay::run::{Totals, ZoneChoice};
+use nearpage_replay::session::{Replayed, replay};
+use nearpage_replay::setting::Setting;
+use nearpage_replay::source::{Bundle, Sample};
+use nearpage_replay::start::{Start, free_pages_after, settings};
+use nearpage_replay::whatif::{Answer, Wish, ask};
+use nearpage_report::file::PageFile;
 
 /// Replay a recorded trace on the recorded machine, and compare with what its kernel logged.
 ///

@@ -19,9 +19,9 @@ use nearpage_linux::numa::Binding;
 pub use placement::PlacementError;
 
 use super::CommandError;
-use crate::plan::{Lists, Plan};
-use crate::predict::ModelChoice;
-use crate::topology::{InputError, MachineDescription, MachineInput, Place, Problem};
+use nearpage_bundle::predict::ModelChoice;
+use nearpage_machine::plan::{Lists, Plan};
+use nearpage_machine::topology::{MachineDescription, MachineInput, Place, Problem};
 
 /// Show a machine's nodes, zones, watermarks and fallback orders.
 ///
@@ -202,25 +202,29 @@ pub fn run(arguments: &TopoArgs) -> Result<(), CommandError> {
 }
 
 impl TopoArgs {
-    fn input(&self, environment: &Environment) -> MachineInput {
-        match (&self.topology, &self.sysroot) {
+    /// The machine that is named; without one it is this machine.
+    fn input(&self) -> Option<MachineInput> {
+        Some(match (&self.topology, &self.sysroot) {
             (Some(path), _) if path.as_os_str() == "-" => MachineInput::StandardInput,
             (Some(path), _) => MachineInput::Path(path.clone()),
             (None, Some(folder)) => MachineInput::Sysroot(folder.clone()),
-            (None, None) if self.numa.is_empty() => MachineInput::ThisMachine(environment.clone()),
+            (None, None) if self.numa.is_empty() => return None,
             (None, None) => MachineInput::ShortForm {
                 nodes: self.numa.clone(),
                 distances: self.numa_distance.clone(),
             },
-        }
+        })
     }
 }
 
 impl Report {
     fn new(arguments: &TopoArgs) -> Result<Report, CommandError> {
-        let environment = Environment::read().map_err(InputError::from)?;
+        let environment = Environment::read()?;
         let storage = StorageInUse::of_this_process(&environment);
-        let description = MachineDescription::read(&arguments.input(&environment))?;
+        let description = match arguments.input() {
+            Some(input) => MachineDescription::read(&input)?,
+            None => environment.described()?,
+        };
         let lists = if arguments.rebuilt { Lists::Rebuilt } else { Lists::Boot };
         let choice = arguments.model.unwrap_or(ModelChoice::Nearpage);
         if choice == ModelChoice::Auto {

@@ -8,13 +8,13 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use clap::Args;
-use nearpage_linux::shown::shown;
+use nearpage_machine::shown::shown;
 
 use super::{CommandError, print};
-use crate::bundle::{Capture, Recording};
-use crate::predict::{
+use nearpage_bundle::predict::{
     Class, Comparisons, KernelModel, ModelChoice, PredictError, Prediction, Wishes, compare,
 };
+use nearpage_bundle::{Capture, Recording};
 
 /// Predict what recorded kernels printed, and compare field by field.
 ///
@@ -229,8 +229,9 @@ fn verify_capture(
 fn sum<'a>(
     compared: impl Iterator<Item = &'a Compared>,
     class: Class,
-) -> (crate::predict::Counts, crate::predict::Counts) {
-    let mut sums = (crate::predict::Counts::default(), crate::predict::Counts::default());
+) -> (nearpage_bundle::predict::Counts, nearpage_bundle::predict::Counts) {
+    let mut sums =
+        (nearpage_bundle::predict::Counts::default(), nearpage_bundle::predict::Counts::default());
     for compared in compared {
         sums.0 += compared.comparisons.counts(class);
         sums.1 += compared.comparisons.apart(class);

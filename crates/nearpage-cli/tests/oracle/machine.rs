@@ -4,7 +4,7 @@ use nearpage::pcp::sizes::Sizes;
 use nearpage::topology::{AddressMap, NodeBuf, TopologyBuf};
 use nearpage::units::{CpuId, NodeId, PageCount, PfnRange, ZoneKind};
 use nearpage::watermark::Marks;
-use nearpage_linux::idlist;
+use nearpage_machine::idlist;
 
 use super::fields::{Line, lines};
 use super::layout::Layout;

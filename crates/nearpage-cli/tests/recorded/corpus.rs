@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use nearpage_linux::sysfs::TextFile;
+use nearpage_machine::sysfs::TextFile;
 use serde_json::Value;
 
 use super::{corpus, json, read, recording, run, stdout, unpacked};
@@ -177,8 +177,8 @@ fn json_has_what_the_kernel_answers() {
 /// The library reads the texts of lists too, of every capture.
 #[test]
 fn texts_of_free_lists_are_read() {
-    use nearpage_cli::bundle::{parse_buddyinfo, parse_pagetypeinfo};
-    use nearpage_linux::sysfs::Source;
+    use nearpage_bundle::{parse_buddyinfo, parse_pagetypeinfo};
+    use nearpage_machine::sysfs::Source;
     for path in corpus() {
         for capture in &read(&path).captures {
             let source = Source::new(&*capture.tree);

@@ -128,7 +128,7 @@ fn check(name: &str, seed: u64) {
     let zones = zones(&document, capture);
     let listed = |node: u64| document["sys"][format!("node{node}")]["cpulist"].as_str().unwrap();
     let count = |list: &str| {
-        let ids = nearpage_linux::idlist::parse(list).unwrap();
+        let ids = nearpage_machine::idlist::parse(list).unwrap();
         ids.len() as u64
     };
     let online = count(document["sys"]["cpu_online"].as_str().unwrap());

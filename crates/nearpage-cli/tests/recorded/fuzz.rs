@@ -5,14 +5,12 @@
 
 use std::time::{Duration, Instant};
 
-use nearpage_cli::bundle::{
-    Recording, parse_buddyinfo, parse_info, parse_pagetypeinfo, parse_rebuild,
-};
-use nearpage_cli::predict::{Prediction, Wishes, compare};
-use nearpage_cli::topology::{MachineDescription, MachineInput};
-use nearpage_cli::trace::{TraceError, read_trace, unpacked as unpacked_stream};
-use nearpage_linux::idlist;
-use nearpage_linux::sysfs::{TextFile, zoneinfo};
+use nearpage_bundle::predict::{Prediction, Wishes, compare};
+use nearpage_bundle::{Recording, parse_buddyinfo, parse_info, parse_pagetypeinfo, parse_rebuild};
+use nearpage_machine::idlist;
+use nearpage_machine::sysfs::{TextFile, zoneinfo};
+use nearpage_machine::topology::{MachineDescription, MachineInput};
+use nearpage_trace::{TraceError, read_trace, unpacked as unpacked_stream};
 use serde_json::Value;
 
 use super::{recording, unpacked};

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Output;
 
 use assert_cmd::Command;
-use nearpage_cli::bundle::Recording;
+use nearpage_bundle::Recording;
 use serde_json::Value;
 
 fn nearpage(arguments: &[&str]) -> Output {

@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 
 use nearpage::model::Model;
 use nearpage::slab::LocalNode;
-use nearpage_cli::replay::cpus::CpuRule;
-use nearpage_cli::replay::error::ReplayError;
-use nearpage_cli::replay::objects::{Place, replay_objects};
-use nearpage_cli::replay::run::ZoneChoice;
-use nearpage_cli::replay::session::replay;
-use nearpage_cli::replay::source::Bundle;
-use nearpage_cli::replay::start::Start;
+use nearpage_replay::cpus::CpuRule;
+use nearpage_replay::error::ReplayError;
+use nearpage_replay::objects::{Place, replay_objects};
+use nearpage_replay::run::ZoneChoice;
+use nearpage_replay::session::replay;
+use nearpage_replay::source::Bundle;
+use nearpage_replay::start::Start;
 
 use super::{trace, unpack_shipped};
 

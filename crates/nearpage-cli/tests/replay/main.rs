@@ -40,7 +40,7 @@ fn shipped() -> PathBuf {
 /// The same, unpacked into a folder.
 fn unpack_shipped(folder: &Path) -> PathBuf {
     let file = std::fs::File::open(shipped()).unwrap();
-    let text = nearpage_cli::trace::unpacked(file).unwrap();
+    let text = nearpage_trace::unpacked(file).unwrap();
     tar::Archive::new(text).unpack(folder).unwrap();
     folder.join("q612-n2-mixed")
 }

@@ -4,7 +4,7 @@
 use std::io::Read;
 use std::time::Instant;
 
-use nearpage_cli::trace::{TraceError, read_trace};
+use nearpage_trace::{TraceError, read_trace};
 
 use super::{trace, unpack_shipped};
 

@@ -3,8 +3,9 @@
 use std::io;
 
 use super::Warning;
-use crate::description::DescriptionError;
-use crate::sysfs::SysfsError;
+use nearpage_machine::description::DescriptionError;
+use nearpage_machine::sysfs::SysfsError;
+use nearpage_machine::topology::InputError;
 
 /// Why the environment does not tell what machine there is.
 #[derive(Debug, thiserror::Error)]
@@ -29,6 +30,9 @@ pub enum EnvironmentError {
     /// The topology file describes no machine.
     #[error("NEARPAGE_NUMA: {0}")]
     Topology(#[from] DescriptionError),
+    /// No machine can be made of what was read.
+    #[error(transparent)]
+    Machine(#[from] InputError),
 }
 
 fn list(warnings: &[Warning]) -> String {

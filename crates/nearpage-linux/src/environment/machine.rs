@@ -7,12 +7,13 @@ use std::sync::Once;
 use nearpage::units::CpuId;
 
 use super::{Environment, EnvironmentError, Nodes, TopologyNote, tell_once};
-use crate::description::short_form;
-use crate::idlist;
 use crate::machine::HostMachine;
-use crate::shown::shown;
-use crate::sysfs::{Machine, SysfsError, read_this_machine};
-use crate::tree::FILE_BYTES_MAX;
+use nearpage_machine::description::short_form;
+use nearpage_machine::idlist;
+use nearpage_machine::shown::shown;
+use nearpage_machine::sysfs::{Machine, SysfsError, read_this_machine};
+use nearpage_machine::topology::MachineDescription;
+use nearpage_machine::tree::FILE_BYTES_MAX;
 
 impl Environment {
     /// The machine to make a memory for. Where a topology file and this machine have different CPUs, that
@@ -43,6 +44,32 @@ impl Environment {
         let (machine, notes) = self.description_on(read_this_machine)?;
         tell_once(&TOLD, notes);
         Ok(machine)
+    }
+
+    /// The machine as a memory of this process would have its nodes, laid out and checked. Its warnings say what an
+    /// emulated node is not.
+    ///
+    /// # Errors
+    ///
+    /// As [`machine`](Self::machine), and [`EnvironmentError::Machine`] if the core refuses the machine.
+    pub fn described(&self) -> Result<MachineDescription, EnvironmentError> {
+        let machine = self.description()?;
+        if self.nodes == Nodes::Kernel {
+            return Ok(MachineDescription::new("this machine".into(), machine)?);
+        }
+        let variable = format!("NEARPAGE_NUMA={}", self.nodes);
+        let mut description =
+            MachineDescription::new(format!("this machine, {variable}"), machine)?;
+        description.warnings.push(format!(
+            "{variable} emulates these nodes: the kernel does not know them, and memory is not bound to them"
+        ));
+        if let Nodes::File(_) = self.nodes {
+            description.warnings.push(
+                "sizes in a topology file count for nothing in a memory, but 0 for a memoryless node"
+                    .into(),
+            );
+        }
+        Ok(description)
     }
 
     fn description_on(
@@ -107,8 +134,8 @@ mod tests {
     use nearpage::units::NodeId;
 
     use super::*;
-    use crate::sysfs::read_machine;
-    use crate::tree::MemoryTree;
+    use nearpage_machine::sysfs::read_machine;
+    use nearpage_machine::tree::MemoryTree;
 
     /// What `NEARPAGE_NUMA` asks for on `this` machine, and the notes.
     fn machine_for(

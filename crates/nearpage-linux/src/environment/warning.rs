@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::{ENV, NUMA, PREFIX, RSEQ};
-use crate::idlist::excerpt;
+use nearpage_machine::idlist::excerpt;
 
 /// How alike two words must be, from 0 to 1, for one to be taken for a slip of the other.
 const LIKENESS_MIN: f64 = 0.7;

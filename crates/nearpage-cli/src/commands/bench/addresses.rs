@@ -3,8 +3,8 @@
 use std::io;
 
 use nearpage::units::SECTION_FRAMES;
-use nearpage_linux::description::size;
 use nearpage_linux::memory::FRAME_BYTES;
+use nearpage_machine::description::size;
 
 /// Memories of one size that are there at once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -4,8 +4,8 @@ use std::fmt;
 use std::fs;
 
 use nearpage_linux::Memory;
-use nearpage_linux::description::size;
-use nearpage_linux::sysfs::read_this_machine;
+use nearpage_machine::description::size;
+use nearpage_machine::sysfs::read_this_machine;
 use serde::Serialize;
 
 use super::cross::SAMPLE_QUEUES;
@@ -50,7 +50,7 @@ impl Machine {
     /// This machine, as `memory` sees it.
     pub fn this(memory: &Memory, run: &Run) -> Self {
         let machine = read_this_machine().ok();
-        let bytes = |machine: &nearpage_linux::sysfs::Machine| {
+        let bytes = |machine: &nearpage_machine::sysfs::Machine| {
             machine.nodes.iter().filter_map(|node| node.memory_bytes).reduce(u64::saturating_add)
         };
         Self {

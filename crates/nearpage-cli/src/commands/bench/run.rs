@@ -4,10 +4,10 @@ use std::io;
 use std::process::ExitCode;
 
 use clap::ValueEnum;
-use nearpage_linux::description::size;
 use nearpage_linux::environment::Environment;
 use nearpage_linux::memory::{FRAME_BYTES, StorageInUse};
 use nearpage_linux::{HostNode, MemoryError};
+use nearpage_machine::description::size;
 
 use super::addresses::{self, Memories, NoAddresses};
 use super::bulk::SingleLoop;

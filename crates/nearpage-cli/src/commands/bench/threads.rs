@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use nearpage::units::CpuId;
-use nearpage_linux::idlist;
+use nearpage_machine::idlist;
 
 use super::step::StepError;
 

@@ -23,8 +23,8 @@ struct Finding<'a> {
     advice: Option<&'a str>,
 }
 
-impl<'a> From<&'a crate::doctor::Finding> for Finding<'a> {
-    fn from(finding: &'a crate::doctor::Finding) -> Self {
+impl<'a> From<&'a nearpage_doctor::Finding> for Finding<'a> {
+    fn from(finding: &'a nearpage_doctor::Finding) -> Self {
         Self {
             check: finding.check,
             level: finding.level.name(),

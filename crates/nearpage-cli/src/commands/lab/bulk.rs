@@ -2,8 +2,8 @@
 
 use crate::commands::CommandError;
 use crate::commands::bench::{self, BulkLine, PublishedBulk, SingleLoop};
-use crate::lab::fit::{Fit, Loop};
-use crate::lab::report::{Report, Tolerance};
+use nearpage_lab::fit::{Fit, Loop};
+use nearpage_lab::report::{Report, Tolerance};
 
 /// The reference's columns with the coefficients of its published forms: page, call, zone, and how its loop counted.
 const FORMS: [(&str, Loop, f64, f64); 4] = [

@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use super::super::CommandError;
 use super::super::bench::{Cpus, StepError};
-use crate::lab::catalog;
+use nearpage_lab::catalog;
 
 const LINE_BYTES: usize = 64;
 /// Loads of a chain that are timed, and how often.

@@ -1,6 +1,6 @@
 //! Figures as comma-separated values.
 
-use crate::lab::report::Report;
+use nearpage_lab::report::Report;
 
 /// A line a figure, after a line of headings: rows of tables, then what must hold, then counts.
 pub(super) fn reports(reports: &[Report]) -> String {
@@ -43,7 +43,7 @@ fn quoted(field: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lab::report::Tolerance;
+    use nearpage_lab::report::Tolerance;
 
     #[test]
     fn all_figures_have_a_line_of_six_fields() {

@@ -7,7 +7,7 @@ use signal_hook::consts::SIGINT;
 use signal_hook::iterator::Signals;
 
 use super::output::Output;
-use crate::lab::report::Report;
+use nearpage_lab::report::Report;
 
 /// As shells do for a signal: 128 and its number.
 const EXIT_CODE: i32 = 128 + SIGINT;

@@ -2,10 +2,10 @@
 
 use super::{CommandError, LabArgs, csv, text};
 use crate::commands::print;
-use crate::lab::report::Report;
-use crate::report::file::PageFile;
-use crate::report::lab::page_of;
-use crate::report::{MachineView, Origin};
+use nearpage_lab::report::Report;
+use nearpage_report::file::PageFile;
+use nearpage_report::lab::page_of;
+use nearpage_report::{MachineView, Origin};
 
 /// Where they go.
 #[derive(Clone, Debug)]

@@ -3,9 +3,9 @@
 use comfy_table::{CellAlignment, Table, presets};
 
 use super::bulk;
-use crate::lab::catalog;
-use crate::lab::error::LabError;
-use crate::lab::report::{Report, Row, Verdict};
+use nearpage_lab::catalog;
+use nearpage_lab::error::LabError;
+use nearpage_lab::report::{Report, Row, Verdict};
 
 /// All scenarios, a line each.
 pub(super) fn list() -> Result<String, LabError> {

@@ -7,9 +7,9 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{OPEN_LOOP, Report, objects};
-use crate::replay::fidelity::{Fidelity, Row};
-use crate::replay::run::Totals;
-use crate::replay::whatif::Costs;
+use nearpage_replay::fidelity::{Fidelity, Row};
+use nearpage_replay::run::Totals;
+use nearpage_replay::whatif::Costs;
 
 #[derive(Serialize)]
 struct Document<'a> {

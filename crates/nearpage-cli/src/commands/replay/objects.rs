@@ -6,12 +6,12 @@ use nearpage::slab::LocalNode;
 use serde_json::{Value, json};
 
 use super::CommandError;
-use crate::replay::cpus::CpuRule;
-use crate::replay::objects::{ObjectTotals, Objects, Place, replay_objects};
-use crate::replay::source::Bundle;
-use crate::replay::start::{Start, settings};
-use crate::replay::survey::Survey;
-use crate::replay::whatif::{Wish, start_of};
+use nearpage_replay::cpus::CpuRule;
+use nearpage_replay::objects::{ObjectTotals, Objects, Place, replay_objects};
+use nearpage_replay::source::Bundle;
+use nearpage_replay::start::{Start, settings};
+use nearpage_replay::survey::Survey;
+use nearpage_replay::whatif::{Wish, start_of};
 
 /// Replays the objects, if the trace has any: on the recorded machine, and on that of the wish by both rules.
 pub(super) fn of(

@@ -1,14 +1,14 @@
 //! The report as a page.
 
 use nearpage::units::CpuId;
-use nearpage_linux::sysfs::zoneinfo::ZoneRecord;
+use nearpage_machine::sysfs::zoneinfo::ZoneRecord;
 
 use super::{OPEN_LOOP, Report, objects, text};
-use crate::replay::session::Snapshot;
-use crate::replay::source::Sample;
-use crate::replay::start::StartZone;
-use crate::report::replay::{ReplayPage, WhatIfTable, page_of};
-use crate::report::{Lines, MachineView, Origin, Series, Shade};
+use nearpage_replay::session::Snapshot;
+use nearpage_replay::source::Sample;
+use nearpage_replay::start::StartZone;
+use nearpage_report::replay::{ReplayPage, WhatIfTable, page_of};
+use nearpage_report::{Lines, MachineView, Origin, Series, Shade};
 
 /// The page; the recorded side of its series is from `samples`.
 pub(super) fn render(report: &Report, samples: &[Sample]) -> String {

@@ -8,13 +8,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use clap::Args;
 
 use super::{CommandError, OPEN_LOOP, print, start_of};
-use crate::replay::error::ReplayError;
-use crate::replay::run::Totals;
-use crate::replay::setting::Setting;
-use crate::replay::source::Bundle;
-use crate::replay::start::{Start, settings};
-use crate::replay::survey::Survey;
-use crate::replay::whatif::{Costs, Wish, ask};
+use nearpage_replay::error::ReplayError;
+use nearpage_replay::run::Totals;
+use nearpage_replay::setting::Setting;
+use nearpage_replay::source::Bundle;
+use nearpage_replay::start::{Start, settings};
+use nearpage_replay::survey::Survey;
+use nearpage_replay::whatif::{Costs, Wish, ask};
 
 /// The most combinations.
 const COMBINATIONS_MOST: usize = 4096;

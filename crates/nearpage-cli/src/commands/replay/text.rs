@@ -6,10 +6,10 @@ use nearpage::alloc::Reason;
 use nearpage::units::NodeId;
 
 use super::{OPEN_LOOP, Report, objects};
-use crate::replay::explain::Subject;
-use crate::replay::fidelity::Row;
-use crate::replay::run::Totals;
-use crate::replay::whatif::{Answer, Costs};
+use nearpage_replay::explain::Subject;
+use nearpage_replay::fidelity::Row;
+use nearpage_replay::run::Totals;
+use nearpage_replay::whatif::{Answer, Costs};
 
 /// The report as a screen or two.
 pub(super) fn render(report: &Report) -> String {

@@ -2,9 +2,9 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use nearpage_linux::description::size;
-use nearpage_linux::idlist;
-use nearpage_linux::sysfs::{Machine, MachineNode};
+use nearpage_machine::description::size;
+use nearpage_machine::idlist;
+use nearpage_machine::sysfs::{Machine, MachineNode};
 
 /// The graph, directed if some distance depends on the direction.
 pub(super) fn format(machine: &Machine) -> impl Display {

@@ -6,8 +6,8 @@ use nearpage::zonelist::ZoneRef;
 use serde::{Serialize, Serializer};
 
 use super::Report;
-use crate::plan::{Lists, Plan, PlannedNode, PlannedZone};
-use crate::topology::Addresses;
+use nearpage_machine::plan::{Lists, Plan, PlannedNode, PlannedZone};
+use nearpage_machine::topology::Addresses;
 
 const SCHEMA: u32 = 1;
 

@@ -2,8 +2,8 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use nearpage_linux::idlist;
-use nearpage_linux::sysfs::{Machine, MachineNode};
+use nearpage_machine::idlist;
+use nearpage_machine::sysfs::{Machine, MachineNode};
 
 /// The whole text.
 pub(super) fn format(machine: &Machine) -> impl Display {

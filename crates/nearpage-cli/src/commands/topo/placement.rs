@@ -7,16 +7,15 @@ use std::ptr::NonNull;
 use nearpage::alloc::Request;
 use nearpage::gfp::Gfp;
 use nearpage::units::{NodeId, Order};
-use nearpage_linux::description::size;
 use nearpage_linux::environment::Environment;
 use nearpage_linux::placement::{Placement, PlacementReport, page_size};
-use nearpage_linux::tree::FolderTree;
 use nearpage_linux::{HostMachine, Memory, MemoryError, PageBlock};
+use nearpage_machine::description::size;
+use nearpage_machine::tree::FolderTree;
 use serde::Serialize;
 
 use crate::commands::{CommandError, print, print_json};
-use crate::room::Room;
-use crate::topology::InputError;
+use nearpage_doctor::room::Room;
 
 /// The most pages of a node that the kernel is asked about.
 const PAGES_MAX: usize = 1 << 16;
@@ -97,8 +96,8 @@ pub(super) fn run(bytes: u64, json: bool) -> Result<(), CommandError> {
     if bytes < BYTES_MIN {
         return Err(PlacementError::TooLittle { bytes }.into());
     }
-    let environment = Environment::read().map_err(InputError::from)?;
-    let machine = environment.machine().map_err(InputError::from)?;
+    let environment = Environment::read()?;
+    let machine = environment.machine()?;
     if let Some(room) = Room::of(&FolderTree::new("/")) {
         check_room(bytes, &machine, room)?;
     }
@@ -232,7 +231,7 @@ fn document(verified: &Verified) -> Document<'_> {
 #[cfg(test)]
 mod tests {
     use nearpage_linux::HostNode;
-    use nearpage_linux::description::size;
+    use nearpage_machine::description::size;
 
     use super::*;
 

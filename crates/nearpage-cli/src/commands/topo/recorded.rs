@@ -7,12 +7,12 @@ use nearpage::units::PageCount;
 use serde::Serialize;
 
 use super::{Format, TopoArgs, zoneinfo};
-use crate::bundle::{Capture, RecordedMachine, Recording};
 use crate::commands::{CommandError, print};
-use crate::plan::{Lists, Plan, PlannedNode, PlannedZone};
-use crate::predict::{
+use nearpage_bundle::predict::{
     ModelChoice, Override, PredictError, Prediction, Wishes, compare, zone_names,
 };
+use nearpage_bundle::{Capture, RecordedMachine, Recording};
+use nearpage_machine::plan::{Lists, Plan, PlannedNode, PlannedZone};
 
 const SCHEMA: u32 = 1;
 

@@ -5,12 +5,12 @@ use std::fmt::{self, Display, Formatter};
 use comfy_table::{CellAlignment, Table, presets};
 use nearpage::topology::AddressMap;
 use nearpage::units::NodeIndex;
-use nearpage_linux::description::size;
-use nearpage_linux::idlist;
+use nearpage_machine::description::size;
+use nearpage_machine::idlist;
 
 use super::Report;
-use crate::plan::{Lists, Plan, PlannedNode, PlannedZone};
-use crate::topology::Addresses;
+use nearpage_machine::plan::{Lists, Plan, PlannedNode, PlannedZone};
+use nearpage_machine::topology::Addresses;
 
 /// The whole text.
 pub(super) fn format(report: &Report) -> impl Display {

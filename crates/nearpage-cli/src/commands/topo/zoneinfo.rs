@@ -5,7 +5,7 @@ use std::fmt::{self, Display, Formatter};
 use nearpage::units::PageCount;
 use nearpage::vmstat::{PagesetLines, ZonePages, ZoneStats, ZoneinfoWriter};
 
-use crate::plan::{Plan, PlannedNode, PlannedZone};
+use nearpage_machine::plan::{Plan, PlannedNode, PlannedZone};
 
 /// What the text says of things that do not follow from sizes and settings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{Compared, Report};
-use crate::predict::{Class, Comparison};
+use nearpage_bundle::predict::{Class, Comparison};
 
 #[derive(Serialize)]
 struct Document<'a> {

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::{Compared, Report, sum};
-use crate::predict::{Class, Comparison, Counts};
+use nearpage_bundle::predict::{Class, Comparison, Counts};
 
 /// The whole text.
 pub(super) fn format(reports: &[Report], explain: bool, strict: bool) -> String {

@@ -1,0 +1,6 @@
+//! Recordings of machines: read, predicted and compared.
+
+pub mod predict;
+pub mod recording;
+
+pub use recording::*;

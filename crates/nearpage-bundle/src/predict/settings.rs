@@ -1,0 +1,147 @@
+//! The settings that a prediction starts from: the recorded ones, and `--set` over them.
+
+use nearpage::model::Model;
+use nearpage::units::ZoneKind;
+use nearpage::watermark::Settings;
+
+use super::PredictError;
+use crate::RecordedMachine;
+use nearpage_machine::plan::described::settings_of;
+
+/// The keys that something follows from.
+pub(super) const KEYS: [&str; 5] = [
+    "min_free_kbytes",
+    "watermark_scale_factor",
+    "watermark_boost_factor",
+    "lowmem_reserve_ratio",
+    "percpu_pagelist_high_fraction",
+];
+
+/// A setting over the recorded one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Override {
+    /// `vm.min_free_kbytes`.
+    MinFreeKbytes(u64),
+    /// `vm.watermark_scale_factor`.
+    WatermarkScaleFactor(u32),
+    /// `vm.watermark_boost_factor`: nothing that is printed at rest follows from it.
+    WatermarkBoostFactor(u32),
+    /// The first entries of `vm.lowmem_reserve_ratio`; the others stay.
+    LowmemReserveRatio([Option<u32>; ZoneKind::COUNT]),
+    /// `vm.percpu_pagelist_high_fraction`.
+    PercpuPagelistHighFraction(u32),
+}
+
+impl Override {
+    /// Reads `vm.KEY=VALUE`.
+    ///
+    /// # Errors
+    ///
+    /// An unknown key, or a value that is none.
+    pub fn parse(given: &str) -> Result<Override, PredictError> {
+        let wrong = |problem: String| PredictError::Override { given: given.into(), problem };
+        let Some((key, value)) = given.split_once('=') else {
+            return Err(wrong("has no =".into()));
+        };
+        let not_a_number = || wrong(format!("{value:?} is no number"));
+        let number = || value.trim().parse().map_err(|_| not_a_number());
+        match key.trim().strip_prefix("vm.") {
+            Some("min_free_kbytes") => {
+                value.trim().parse().map(Override::MinFreeKbytes).map_err(|_| not_a_number())
+            }
+            Some("watermark_scale_factor") => number().map(Override::WatermarkScaleFactor),
+            Some("watermark_boost_factor") => number().map(Override::WatermarkBoostFactor),
+            Some("percpu_pagelist_high_fraction") => {
+                number().map(Override::PercpuPagelistHighFraction)
+            }
+            Some("lowmem_reserve_ratio") => match parse_ratios(value) {
+                Some(ratios) => Ok(Override::LowmemReserveRatio(ratios)),
+                None => Err(wrong(format!("{value:?} are no one to five numbers"))),
+            },
+            _ => Err(wrong(format!("{key} is no setting that watermarks or pagesets follow from"))),
+        }
+    }
+
+    /// Puts the setting over the recorded one.
+    pub fn apply(&self, settings: &mut Settings) {
+        match *self {
+            Override::MinFreeKbytes(kbytes) => settings.min_free_kbytes = Some(kbytes),
+            Override::WatermarkScaleFactor(factor) => settings.watermark_scale_factor = factor,
+            Override::WatermarkBoostFactor(factor) => settings.watermark_boost_factor = factor,
+            Override::LowmemReserveRatio(ratios) => {
+                for (slot, ratio) in settings.lowmem_reserve_ratio.iter_mut().zip(ratios) {
+                    *slot = ratio.unwrap_or(*slot);
+                }
+            }
+            Override::PercpuPagelistHighFraction(fraction) => {
+                settings.percpu_pagelist_high_fraction = fraction;
+            }
+        }
+    }
+}
+
+fn parse_ratios(list: &str) -> Option<[Option<u32>; ZoneKind::COUNT]> {
+    let is_gap = |c: char| c == ',' || c.is_whitespace();
+    let words: Vec<&str> = list.split(is_gap).filter(|word| !word.is_empty()).collect();
+    let mut ratios = [None; ZoneKind::COUNT];
+    if words.is_empty() || words.len() > ratios.len() {
+        return None;
+    }
+    for (slot, word) in ratios.iter_mut().zip(words) {
+        *slot = Some(word.parse().ok()?);
+    }
+    Some(ratios)
+}
+
+/// The settings of a capture; Linux's defaults where it does not tell.
+pub(super) fn recorded(machine: &RecordedMachine, kinds: &[ZoneKind], model: Model) -> Settings {
+    let mut settings = settings_of(&machine.settings, model);
+    // A kernel that is built without some kind of zone has no ratio for it.
+    if let Some(ratios) = &machine.settings.lowmem_reserve_ratio
+        && ratios.len() == kinds.len()
+    {
+        for (kind, &ratio) in kinds.iter().zip(ratios) {
+            settings.lowmem_reserve_ratio[kind.index()] = ratio;
+        }
+    }
+    settings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_put_over_the_recorded_ones() {
+        let mut settings = Settings::default();
+        for given in [
+            "vm.min_free_kbytes=65536",
+            "vm.watermark_scale_factor= 200",
+            "vm.lowmem_reserve_ratio=32 64\t16",
+            "vm.percpu_pagelist_high_fraction=8",
+            "vm.watermark_boost_factor=0",
+        ] {
+            Override::parse(given).unwrap().apply(&mut settings);
+        }
+        assert_eq!(settings.min_free_kbytes, Some(65_536));
+        assert_eq!(settings.watermark_scale_factor, 200);
+        assert_eq!(settings.lowmem_reserve_ratio, [32, 64, 16, 0, 0]);
+        assert_eq!(settings.percpu_pagelist_high_fraction, 8);
+        assert_eq!(settings.watermark_boost_factor, 0);
+    }
+
+    #[test]
+    fn others_are_refused() {
+        let message = |given: &str| Override::parse(given).unwrap_err().to_string();
+        assert_eq!(
+            message("vm.swappiness=1"),
+            "--set vm.swappiness=1: vm.swappiness is no setting that watermarks or pagesets follow \
+             from, expected vm.KEY=VALUE with a KEY of min_free_kbytes, watermark_scale_factor, \
+             watermark_boost_factor, lowmem_reserve_ratio, percpu_pagelist_high_fraction"
+        );
+        assert!(message("vm.min_free_kbytes").contains("has no ="));
+        assert!(message("vm.min_free_kbytes=-1").contains("\"-1\" is no number"));
+        assert!(message("vm.lowmem_reserve_ratio=1 2 3 4 5 6").contains("are no one to five"));
+        assert!(message("min_free_kbytes=1").contains("is no setting"));
+    }
+}

@@ -1,0 +1,379 @@
+//! The JSON of one boot: captures under several settings, and the answers of a kernel module.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::marker::PhantomData;
+
+use nearpage::units::{CpuId, NodeId, ZoneKind};
+use nearpage_machine::sysfs::zoneinfo::{PagesetRecord, ZoneRecord};
+use serde::de::{Error, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+
+use super::error::BundleError;
+use super::log::KernelLog;
+use super::tree::RecordedTree;
+use super::{Capture, Computed, Recording, RecordingKind, folder};
+
+#[derive(Deserialize)]
+struct OracleFile {
+    captures: BTreeMap<String, OracleCapture>,
+    sys: Option<BTreeMap<String, Value>>,
+    dmesg: Option<Dmesg>,
+    module: Option<BTreeMap<String, Value>>,
+    spec: Option<Spec>,
+    kernel: Option<String>,
+}
+
+/// The log, with what was read of it.
+#[derive(Deserialize, Default)]
+struct Dmesg {
+    fallback: Option<BTreeMap<u32, Vec<u32>>>,
+    raw: Option<String>,
+}
+
+/// What the boot was asked to do; a made-up recording may have none.
+#[derive(Deserialize, Default)]
+struct Spec {
+    #[serde(default)]
+    module: Vec<ModuleCall>,
+    #[serde(default, deserialize_with = "in_order")]
+    sysctl: Vec<(String, Value)>,
+    #[serde(default, deserialize_with = "in_order")]
+    phases: Vec<(String, BTreeMap<String, Value>)>,
+}
+
+#[derive(Deserialize)]
+struct ModuleCall {
+    #[serde(default)]
+    name: String,
+}
+
+#[derive(Deserialize)]
+struct OracleCapture {
+    zoneinfo: Option<String>,
+    buddyinfo: Option<String>,
+    pagetypeinfo: Option<String>,
+    vmstat: Option<String>,
+    meminfo: Option<String>,
+    parsed: Option<Parsed>,
+    #[serde(default)]
+    sysctl_vm: BTreeMap<String, Value>,
+}
+
+/// `/proc/zoneinfo`, as somebody read it.
+#[derive(Deserialize)]
+struct Parsed {
+    zones: Vec<ParsedZone>,
+}
+
+#[derive(Deserialize)]
+struct ParsedZone {
+    node: u32,
+    #[serde(deserialize_with = "zone_kind")]
+    zone: ZoneKind,
+    free: Option<u64>,
+    boost: Option<u64>,
+    min: Option<u64>,
+    low: Option<u64>,
+    high: Option<u64>,
+    promo: Option<u64>,
+    spanned: Option<u64>,
+    present: Option<u64>,
+    managed: Option<u64>,
+    protection: Option<Vec<u64>>,
+    start_pfn: Option<u64>,
+    pcp: Option<Vec<ParsedPageset>>,
+}
+
+#[derive(Deserialize)]
+struct ParsedPageset {
+    cpu: u32,
+    count: Option<u64>,
+    high: Option<u64>,
+    batch: Option<u64>,
+    high_min: Option<u64>,
+    high_max: Option<u64>,
+    stat_threshold: Option<u64>,
+}
+
+fn zone_kind<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ZoneKind, D::Error> {
+    let name = String::deserialize(deserializer)?;
+    let kind = ZoneKind::ALL.into_iter().find(|kind| kind.name() == name);
+    kind.ok_or_else(|| {
+        let expected = "DMA, DMA32, Normal, Movable or Device";
+        D::Error::custom(format!("found zone {name:?}, expected {expected}"))
+    })
+}
+
+impl From<ParsedZone> for ZoneRecord {
+    fn from(zone: ParsedZone) -> ZoneRecord {
+        ZoneRecord {
+            free: zone.free,
+            boost: zone.boost,
+            min: zone.min,
+            low: zone.low,
+            high: zone.high,
+            promo: zone.promo,
+            spanned: zone.spanned,
+            present: zone.present,
+            managed: zone.managed,
+            protection: zone.protection,
+            pagesets: zone.pcp.into_iter().flatten().map(PagesetRecord::from).collect(),
+            start_pfn: zone.start_pfn,
+            ..ZoneRecord::new(NodeId(zone.node), Some(zone.zone))
+        }
+    }
+}
+
+impl From<ParsedPageset> for PagesetRecord {
+    fn from(pageset: ParsedPageset) -> PagesetRecord {
+        let ParsedPageset { cpu, count, high, batch, high_min, high_max, stat_threshold } = pageset;
+        let cpu = CpuId(cpu);
+        PagesetRecord { cpu, count, high, batch, high_min, high_max, stat_threshold }
+    }
+}
+
+/// The entries of an object as they stand: phases came one after the other. `null` is none.
+fn in_order<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<Vec<(String, T)>, D::Error> {
+    struct Entries<T>(PhantomData<T>);
+    impl<'de, T: Deserialize<'de>> Visitor<'de> for Entries<T> {
+        type Value = Vec<(String, T)>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("an object")
+        }
+
+        fn visit_unit<E>(self) -> Result<Self::Value, E> {
+            Ok(Vec::new())
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            let mut entries = Vec::new();
+            while let Some(entry) = map.next_entry()? {
+                entries.push(entry);
+            }
+            Ok(entries)
+        }
+    }
+    deserializer.deserialize_any(Entries(PhantomData))
+}
+
+/// Reads the JSON; `source` is the file's name.
+pub(super) fn read(source: &str, content: &[u8]) -> Result<Recording, BundleError> {
+    let file: OracleFile =
+        serde_json::from_slice(content).map_err(|error| BundleError::json(source, &error))?;
+    let (sys, dmesg) = (file.sys.unwrap_or_default(), file.dmesg.unwrap_or_default());
+    let (module, spec) = (file.module.unwrap_or_default(), file.spec.unwrap_or_default());
+    if file.captures.is_empty() {
+        let (input, what) = (source.into(), "no captures".into());
+        return Err(BundleError::Incomplete { input, what, expected: "captures.NAME" });
+    }
+    let system = system_tree(source, &sys);
+    let mut captures: Vec<Capture> = file
+        .captures
+        .into_iter()
+        .map(|(name, capture)| read_capture(source, name, capture, &system))
+        .collect();
+    let phases: Vec<&str> = spec.phases.iter().map(|(name, _)| name.as_str()).collect();
+    captures.sort_by_key(|capture| stage(&capture.name, &phases));
+    tell_computed(&mut captures, &spec);
+    attach_answers(&mut captures, &module, &spec.module);
+    let kernel = release(&sys, &dmesg).or(file.kernel).unwrap_or_default();
+    let log = log(dmesg);
+    let (source, kind) = (source.into(), RecordingKind::Oracle);
+    Ok(Recording { source, kind, kernel, page_bytes: None, lost_events: 0, log, captures })
+}
+
+/// The kernel's release, from its version or from the log's first line.
+fn release(sys: &BTreeMap<String, Value>, dmesg: &Dmesg) -> Option<String> {
+    let texts = [sys.get("version").and_then(Value::as_str), dmesg.raw.as_deref()];
+    let releases = texts.into_iter().flatten().map(folder::release_of);
+    releases.into_iter().find(|release| !release.is_empty())
+}
+
+/// The log; orders as somebody read them, and those of the text where they differ.
+fn log(dmesg: Dmesg) -> KernelLog {
+    let mut log = KernelLog::parse(dmesg.raw.as_deref().unwrap_or_default());
+    if let Some(read) = dmesg.fallback {
+        let ids = |ids: Vec<u32>| ids.into_iter().map(NodeId).collect();
+        let read = read.into_iter().map(|(node, order)| (NodeId(node), ids(order)));
+        let of_text = std::mem::replace(&mut log.fallback, read.collect());
+        for order in of_text {
+            if !log.fallback.contains(&order) {
+                log.fallback.push(order);
+            }
+        }
+    }
+    log
+}
+
+/// When a capture was made: the settings of `spec.sysctl` were written after boot, then came the phases
+/// as they stand in `spec`, then the restored settings. Phases that `spec` does not have come last of them.
+fn stage(name: &str, phases: &[&str]) -> (u8, usize) {
+    let phase = name.strip_prefix("phase_");
+    let place = phases.iter().position(|known| Some(*known) == phase);
+    match name {
+        "boot" => (0, 0),
+        "sysctl" => (1, 0),
+        "restored" => (3, 0),
+        "after_module" => (4, 0),
+        _ => (2, place.unwrap_or(phases.len())),
+    }
+}
+
+const MIN_FREE_KBYTES: &str = "vm.min_free_kbytes";
+
+/// Tells each capture what the kernel had computed anew by then, and whether somebody had written
+/// `min_free_kbytes`. The settings of a phase are taken back
+/// after it, so what a phase began goes on.
+fn tell_computed(captures: &mut [Capture], spec: &Spec) {
+    let mut computed = Computed::default();
+    let written_for_good = spec.sysctl.iter().any(|(key, _)| key == MIN_FREE_KBYTES);
+    for capture in captures {
+        let phase = capture.name.strip_prefix("phase_");
+        let settings = spec.phases.iter().find(|(name, _)| Some(name.as_str()) == phase);
+        match (capture.name.as_str(), settings) {
+            ("sysctl", _) => computed.write(spec.sysctl.iter().map(|(key, _)| key)),
+            ("restored", _) if spec.phases.is_empty() => computed = Computed::ALL,
+            (_, Some((_, settings))) => computed.write(settings.keys()),
+            // A phase that nobody describes.
+            (_, None) if phase.is_some() => computed = Computed::ALL,
+            _ => {}
+        }
+        capture.min_free_written = match (capture.name.as_str(), settings) {
+            ("boot", _) => Some(false),
+            ("sysctl", _) => Some(written_for_good),
+            // The settings of a phase are taken back after it.
+            ("restored", _) if !spec.phases.is_empty() => Some(written_for_good),
+            (_, Some((_, settings))) => {
+                Some(written_for_good || settings.contains_key(MIN_FREE_KBYTES))
+            }
+            _ => None,
+        };
+        capture.computed = Some(match capture.name.as_str() {
+            // What the settings of the user's choice made anew is not told apart.
+            "boot" | "sysctl" => Computed::default(),
+            _ => computed,
+        });
+        // Each capture ends with reading the settings.
+        computed.protection = true;
+    }
+}
+
+impl Computed {
+    const ALL: Computed = Computed { marks: true, protection: true };
+
+    fn write<'a>(&mut self, keys: impl Iterator<Item = &'a String>) {
+        for key in keys {
+            self.marks |= [MIN_FREE_KBYTES, "vm.watermark_scale_factor"].contains(&&**key);
+            self.protection |= key == "vm.lowmem_reserve_ratio";
+        }
+    }
+}
+
+/// What does not change from capture to capture.
+fn system_tree(source: &str, sys: &BTreeMap<String, Value>) -> RecordedTree {
+    let mut tree = RecordedTree::new(source);
+    for (key, value) in sys {
+        let path = match key.as_str() {
+            "version" | "cmdline" | "iomem" | "cpuinfo" => format!("proc/{key}"),
+            "cpu_online" => "sys/devices/system/cpu/online".into(),
+            "thp" => "sys/kernel/mm/transparent_hugepage/enabled".into(),
+            "cache" => "sys/devices/system/cpu/cpu0/cache".into(),
+            "memory" => "sys/devices/system/memory".into(),
+            "llc" => continue,
+            _ => format!("sys/devices/system/node/{key}"),
+        };
+        insert_values(&mut tree, source, &format!("sys.{key}"), &path, value);
+    }
+    add_caches(&mut tree, source, sys);
+    tree
+}
+
+/// Adds a string as a file, and an object as a folder.
+fn insert_values(tree: &mut RecordedTree, source: &str, key: &str, path: &str, value: &Value) {
+    match value {
+        Value::String(text) => tree.insert(path, format!("{source}: {key}"), text.as_bytes()),
+        Value::Object(entries) => {
+            for (name, value) in entries {
+                let (key, path) = (format!("{key}.{name}"), format!("{path}/{name}"));
+                insert_values(tree, source, &key, &path, value);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// CPUs other than 0 have the last cache that CPU 0 has, shared as `llc` tells.
+fn add_caches(tree: &mut RecordedTree, source: &str, sys: &BTreeMap<String, Value>) {
+    let first = sys.get("cache").and_then(Value::as_object);
+    let last = first.and_then(|leaves| leaves.iter().max_by_key(|(name, _)| name.as_str()));
+    let sharers = sys.get("llc").and_then(Value::as_object);
+    let (Some((index, leaf)), Some(sharers)) = (last, sharers) else { return };
+    for (cpu, list) in sharers.iter().filter(|(cpu, _)| cpu.as_str() != "cpu0") {
+        let folder = format!("sys/devices/system/cpu/{cpu}/cache/{index}");
+        for name in ["type", "size"] {
+            if let Some(value) = leaf.get(name) {
+                let key = format!("sys.cache.{index}.{name}");
+                insert_values(tree, source, &key, &format!("{folder}/{name}"), value);
+            }
+        }
+        let key = format!("sys.llc.{cpu}");
+        insert_values(tree, source, &key, &format!("{folder}/shared_cpu_list"), list);
+    }
+}
+
+fn read_capture(
+    source: &str,
+    name: String,
+    capture: OracleCapture,
+    system: &RecordedTree,
+) -> Capture {
+    let mut tree = system.clone();
+    let texts = [
+        ("zoneinfo", capture.zoneinfo),
+        ("buddyinfo", capture.buddyinfo),
+        ("pagetypeinfo", capture.pagetypeinfo),
+        ("vmstat", capture.vmstat),
+        ("meminfo", capture.meminfo),
+    ];
+    for (file, text) in texts {
+        if let Some(text) = text {
+            tree.insert(&format!("proc/{file}"), format!("{source}: captures.{name}.{file}"), text);
+        }
+    }
+    for (key, value) in capture.sysctl_vm {
+        let place = format!("{source}: captures.{name}.sysctl_vm.{key}");
+        let text = match value {
+            Value::String(text) => text,
+            other => other.to_string(),
+        };
+        tree.insert(&format!("proc/sys/vm/{key}"), place, text);
+    }
+    let parsed_zones =
+        capture.parsed.map(|parsed| parsed.zones.into_iter().map(ZoneRecord::from).collect());
+    Capture { parsed_zones, ..Capture::of_tree(name, Box::new(tree)) }
+}
+
+/// Gives each text of the module to the capture whose state it was asked in: `info_NAME` to the capture
+/// NAME, others to the last one before the module ran.
+fn attach_answers(captures: &mut [Capture], texts: &BTreeMap<String, Value>, calls: &[ModuleCall]) {
+    let order = |name: &str| calls.iter().position(|call| call.name == name);
+    let mut texts: Vec<(&String, &str)> =
+        texts.iter().filter_map(|(name, text)| Some((name, text.as_str()?))).collect();
+    // A stable sort: by name, which the map gave, where the order of the calls is not told.
+    texts.sort_by_key(|(name, _)| order(name));
+    for (name, text) in texts.into_iter().filter(|(name, _)| !name.ends_with(".err")) {
+        let asked_in = name.strip_prefix("info_");
+        let named = captures.iter().position(|capture| Some(capture.name.as_str()) == asked_in);
+        let before = captures
+            .iter()
+            .rposition(|capture| matches!(capture.name.as_str(), "boot" | "sysctl" | "restored"));
+        if let Some(capture) = named.or(before).and_then(|at| captures.get_mut(at)) {
+            capture.module_texts.push((name.clone(), text.into()));
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Nodes and CPUs, with the doubts that [`read_machine`] does not have.
+
+use nearpage_machine::sysfs::{Machine, SysfsError, TextFile, read_machine};
+use nearpage_machine::tree::FileTree;
+
+use super::list;
+use super::reader::Reader;
+
+const NODES: &str = "sys/devices/system/node";
+const CPUS_ONLINE: &str = "sys/devices/system/cpu/online";
+/// Lists that are never empty. Where one is, the folders tell what there is.
+const LISTS: [&str; 4] = [
+    "sys/devices/system/node/online",
+    "sys/devices/system/node/possible",
+    CPUS_ONLINE,
+    "sys/devices/system/cpu/possible",
+];
+
+/// The machine, as far as it can be understood.
+pub(super) fn read(reader: &mut Reader<'_>) -> Option<Machine> {
+    for path in LISTS {
+        reader.file(path, not_empty);
+    }
+    let mut machine = reader.ask(read_machine)?;
+    let cpus = cpus(&machine);
+    let is_lost = |cpu: u32| cpus.binary_search(&cpu).is_err();
+    let online = reader.file(CPUS_ONLINE, TextFile::ids).unwrap_or_default();
+    let lost: Vec<u32> = online.into_iter().filter(|&cpu| is_lost(cpu)).collect();
+    machine.possible_cpus.retain(|cpu| lost.binary_search(&cpu.0).is_err());
+    let expected = format!("CPUs that a node has: {}", shown(&cpus));
+    reader.file(CPUS_ONLINE, |file| refuse((file, 1, 1), &lost, &expected));
+    if cpus.is_empty() && lost.is_empty() {
+        let folder = format!("{NODES}/node{}", machine.nodes[0].id);
+        reader.file(&format!("{folder}/cpulist"), no_cpu);
+        reader.file(&format!("{folder}/cpumap"), no_cpu);
+    }
+    Some(machine)
+}
+
+/// What every copy should have, and this one lacks.
+pub(super) fn missing(tree: &dyn FileTree, machine: Option<&Machine>) -> Vec<String> {
+    let mut missing = Vec::new();
+    if tree.names("proc").is_ok_and(|names| names.is_empty()) {
+        let expected = "missing, expected a copy of /proc with sys and self/status";
+        missing.push(format!("{}: {expected}", tree.display("proc")));
+    }
+    let nodes = machine.map_or(&[][..], |machine| &machine.nodes);
+    let unknown = nodes.iter().filter(|node| node.memory_bytes.is_none()).map(|node| node.id.0);
+    let unknown: Vec<u32> = unknown.collect();
+    if !unknown.is_empty() {
+        let has_nodes = tree.names(NODES).is_ok_and(|names| !names.is_empty());
+        let of_nodes = format!("{NODES}/node[{}]/meminfo", list(&unknown));
+        let file = tree.display(if has_nodes { &of_nodes } else { "proc/meminfo" });
+        missing.push(format!("{file}: no MemTotal, expected a size in kB"));
+    }
+    missing
+}
+
+/// The CPUs of all nodes, ascending.
+pub(super) fn cpus(machine: &Machine) -> Vec<u32> {
+    let cpus = machine.nodes.iter().flat_map(|node| &node.cpus);
+    let mut cpus: Vec<u32> = cpus.map(|cpu| cpu.0).collect();
+    cpus.sort_unstable();
+    cpus
+}
+
+/// Refuses ids that stand at a line and column of a file, if there are any.
+pub(super) fn refuse(
+    (file, line, column): (&TextFile, usize, usize),
+    ids: &[u32],
+    expected: &str,
+) -> Result<(), SysfsError> {
+    if ids.is_empty() { Ok(()) } else { Err(file.syntax(line, column, &list(ids), expected)) }
+}
+
+fn not_empty(file: &TextFile) -> Result<(), SysfsError> {
+    match file.ids()?.is_empty() {
+        true => Err(file.syntax(1, 1, file.text.trim(), "at least one id, such as 0 or 0-3")),
+        false => Ok(()),
+    }
+}
+
+fn no_cpu(file: &TextFile) -> Result<(), SysfsError> {
+    Err(file.syntax(1, 1, file.text.trim(), "an online CPU on this node or on another"))
+}
+
+/// Ids for a message.
+pub(super) fn shown(ids: &[u32]) -> String {
+    if ids.is_empty() { "none".into() } else { list(ids) }
+}
+
+#[cfg(test)]
+mod tests {
+    use nearpage_machine::tree::MemoryTree;
+
+    use super::*;
+
+    /// Nodes 0 and 1 with CPUs 0-1 and 2-3.
+    fn tree() -> MemoryTree {
+        let mut tree = MemoryTree::new("box");
+        for (node, cpus) in [(0, "0-1"), (1, "2-3")] {
+            let folder = format!("{NODES}/node{node}");
+            tree.insert(format!("{folder}/cpulist"), cpus);
+            tree.insert(format!("{folder}/meminfo"), format!("Node {node} MemTotal: 4096 kB"));
+        }
+        tree.insert("proc/meminfo", "");
+        tree
+    }
+
+    /// What is refused of the tree, and the machine.
+    fn refused(tree: &MemoryTree) -> (Vec<String>, Option<Machine>) {
+        let mut reader = Reader::new(tree);
+        let machine = read(&mut reader);
+        (reader.into_refused().iter().map(ToString::to_string).collect(), machine)
+    }
+
+    #[test]
+    fn lists_of_nothing_are_refused_and_the_folders_tell() {
+        assert_eq!(refused(&tree()).0, [""; 0]);
+        for path in LISTS {
+            let mut tree = tree();
+            tree.insert(path, "\n");
+            let expected =
+                format!("box: {path}:1:1: found \"\", expected at least one id, such as 0 or 0-3");
+            let (refused, machine) = refused(&tree);
+            assert_eq!(refused, [expected]);
+            assert_eq!(cpus(&machine.unwrap()), [0, 1, 2, 3]);
+        }
+    }
+
+    #[test]
+    fn every_online_cpu_is_on_a_node() {
+        let mut tree = tree();
+        tree.insert(CPUS_ONLINE, "0-1,3-5\n");
+        let (refused, machine) = refused(&tree);
+        let expected = "found \"4-5\", expected CPUs that a node has: 0-1,3";
+        assert_eq!(refused, [format!("box: {CPUS_ONLINE}:1:1: {expected}")]);
+        assert_eq!(machine.unwrap().possible_cpus.len(), 3);
+    }
+
+    #[test]
+    fn some_node_has_a_cpu() {
+        let mut tree = tree();
+        for node in 0..2 {
+            tree.insert(format!("{NODES}/node{node}/cpulist"), "\n");
+        }
+        let expected = "found \"\", expected an online CPU on this node or on another";
+        assert_eq!(refused(&tree).0, [format!("box: {NODES}/node0/cpulist:1:1: {expected}")]);
+    }
+
+    #[test]
+    fn what_a_copy_lacks_is_named() {
+        let absent = |tree: &MemoryTree| missing(tree, refused(tree).1.as_ref());
+        assert_eq!(absent(&tree()), [""; 0]);
+        let mut tree = MemoryTree::new("box");
+        tree.insert(format!("{NODES}/node0/cpulist"), "0");
+        tree.insert(format!("{NODES}/node0/meminfo"), "nothing");
+        let expected = [
+            "box: proc: missing, expected a copy of /proc with sys and self/status",
+            "box: sys/devices/system/node/node[0]/meminfo: no MemTotal, expected a size in kB",
+        ];
+        assert_eq!(absent(&tree), expected);
+        let mut tree = MemoryTree::new("box");
+        tree.insert(CPUS_ONLINE, "0");
+        tree.insert("proc/meminfo", "nothing");
+        let expected = "box: proc/meminfo: no MemTotal, expected a size in kB";
+        assert_eq!(absent(&tree), [expected]);
+    }
+}

@@ -1,0 +1,142 @@
+//! Reading a tree of /sys and /proc as far as it can be understood.
+
+use std::io;
+
+use nearpage_machine::sysfs::{Source, SysfsError, TextFile};
+use nearpage_machine::tree::FileTree;
+
+/// Reads before an answer is given up: a copy whose every file is wrong is not worth a line for each.
+const READS_MAX: usize = 32;
+
+/// A tree without the files that were refused, so that what the others say is judged all the same.
+pub(super) struct Reader<'a> {
+    tree: &'a dyn FileTree,
+    refused: Vec<SysfsError>,
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(tree: &'a dyn FileTree) -> Self {
+        Self { tree, refused: Vec::new() }
+    }
+
+    /// What `read` makes of the tree. A file that it refuses is left out, and it reads again; `None` if it
+    /// cannot do without.
+    pub(super) fn ask<T>(
+        &mut self,
+        read: impl Fn(&dyn FileTree) -> Result<T, SysfsError>,
+    ) -> Option<T> {
+        for _ in 0..READS_MAX {
+            match read(self) {
+                Ok(answer) => return Some(answer),
+                Err(error) if self.is_told(&error) => return None,
+                Err(error) => self.refused.push(error),
+            }
+        }
+        None
+    }
+
+    /// What `parse` makes of a file; `None` if there is none, or it is refused.
+    pub(super) fn file<T>(
+        &mut self,
+        path: &str,
+        parse: impl Fn(&TextFile) -> Result<T, SysfsError>,
+    ) -> Option<T> {
+        let read = |tree: &dyn FileTree| {
+            Source::new(tree).read_if_allowed(path)?.as_ref().map(&parse).transpose()
+        };
+        self.ask(read).flatten()
+    }
+
+    /// What was refused, and why.
+    pub(super) fn into_refused(self) -> Vec<SysfsError> {
+        self.refused
+    }
+
+    /// Whether the cause is known: without a file that was refused, others may not be enough.
+    fn is_told(&self, error: &SysfsError) -> bool {
+        error.file().map_or(!self.refused.is_empty(), |file| self.is_refused(file))
+    }
+
+    fn is_refused(&self, file: &str) -> bool {
+        self.refused.iter().any(|error| error.file() == Some(file))
+    }
+}
+
+impl FileTree for Reader<'_> {
+    fn read(&self, path: &str) -> io::Result<Option<Vec<u8>>> {
+        if self.is_refused(&self.display(path)) { Ok(None) } else { self.tree.read(path) }
+    }
+
+    fn names(&self, path: &str) -> io::Result<Vec<String>> {
+        if self.is_refused(&self.display(path)) { Ok(Vec::new()) } else { self.tree.names(path) }
+    }
+
+    fn display(&self, path: &str) -> String {
+        self.tree.display(path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nearpage_machine::sysfs::read_machine;
+    use nearpage_machine::tree::MemoryTree;
+
+    use super::*;
+
+    const ONLINE: &str = "sys/devices/system/node/online";
+
+    /// Two nodes with a CPU each.
+    fn tree() -> MemoryTree {
+        let mut tree = MemoryTree::new("box");
+        for node in 0..2 {
+            let folder = format!("sys/devices/system/node/node{node}");
+            tree.insert(format!("{folder}/cpulist"), node.to_string());
+        }
+        tree
+    }
+
+    fn refused(reader: Reader<'_>) -> Vec<String> {
+        reader.into_refused().iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn files_are_left_out_one_after_the_other() {
+        let mut tree = tree();
+        tree.insert(ONLINE, "0-x");
+        tree.insert("proc/sys/vm/min_free_kbytes", "many");
+        let mut reader = Reader::new(&tree);
+        assert_eq!(reader.ask(read_machine).unwrap().nodes.len(), 2);
+        let online = reader.ask(|tree| Source::new(tree).read(ONLINE));
+        assert_eq!(online, Some(None), "it was refused");
+        let refused = refused(reader);
+        assert_eq!(refused.len(), 2, "{refused:?}");
+        assert!(refused[0].starts_with("box: sys/devices/system/node/online:1:1: "), "{refused:?}");
+        assert!(refused[1].starts_with("box: proc/sys/vm/min_free_kbytes:1:1: "), "{refused:?}");
+    }
+
+    #[test]
+    fn what_nothing_stands_in_for_is_told_once() {
+        let mut tree = tree();
+        tree.insert("sys/devices/system/node/node1/cpulist", "1-");
+        let mut reader = Reader::new(&tree);
+        assert_eq!(reader.ask(read_machine), None);
+        let refused = refused(reader);
+        assert_eq!(refused.len(), 1, "{refused:?}");
+        assert!(refused[0].contains("node1/cpulist:1:1: found \"1-\""), "{refused:?}");
+    }
+
+    #[test]
+    fn reading_ends() {
+        let mut tree = tree();
+        for cpu in 0..100 {
+            tree.insert(format!("sys/devices/system/cpu/cpu{cpu}/online"), "1");
+            let cache = format!("sys/devices/system/cpu/cpu{cpu}/cache/index0");
+            tree.insert(format!("{cache}/type"), "Data");
+            tree.insert(format!("{cache}/size"), "large");
+        }
+        tree.insert("sys/devices/system/node/node0/cpulist", "0,2-99");
+        let mut reader = Reader::new(&tree);
+        assert_eq!(reader.ask(read_machine), None);
+        assert_eq!(reader.into_refused().len(), READS_MAX);
+    }
+}

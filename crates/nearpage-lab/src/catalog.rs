@@ -1,0 +1,83 @@
+//! What is built in: scenarios and tables of costs.
+
+use std::path::Path;
+
+use nearpage_sim::Costs;
+
+use super::error::LabError;
+use super::scenario::Scenario;
+
+/// Scenarios, in the order of `lab all`.
+const SCENARIOS: [(&str, &str); 14] = [
+    ("zonelist-cache", include_str!("../scenarios/zonelist-cache.toml")),
+    ("memoryless-slab", include_str!("../scenarios/memoryless-slab.toml")),
+    ("pcp-autotune", include_str!("../scenarios/pcp-autotune.toml")),
+    ("page-waitqueue", include_str!("../scenarios/page-waitqueue.toml")),
+    ("memoryless-8n2m", include_str!("../scenarios/memoryless-8n2m.toml")),
+    ("gb200-34n", include_str!("../scenarios/gb200-34n.toml")),
+    ("cxl-2s+1", include_str!("../scenarios/cxl-2s+1.toml")),
+    ("p9-sparse", include_str!("../scenarios/p9-sparse.toml")),
+    ("node0-empty", include_str!("../scenarios/node0-empty.toml")),
+    ("hot-add-later", include_str!("../scenarios/hot-add-later.toml")),
+    ("container-exit-18x6GB", include_str!("../scenarios/container-exit-18x6GB.toml")),
+    ("jemalloc-purger", include_str!("../scenarios/jemalloc-purger.toml")),
+    ("thp-then-order0", include_str!("../scenarios/thp-then-order0.toml")),
+    ("skb-order3", include_str!("../scenarios/skb-order3.toml")),
+];
+
+/// Tables of costs.
+const COSTS: [(&str, &str); 6] = [
+    ("altix-sn2", include_str!("../costs/altix-sn2.toml")),
+    ("amd-8x6", include_str!("../costs/amd-8x6.toml")),
+    ("hp-sx2000", include_str!("../costs/hp-sx2000.toml")),
+    ("intel-8s160", include_str!("../costs/intel-8s160.toml")),
+    ("intel-2s224", include_str!("../costs/intel-2s224.toml")),
+    ("intel-2s128", include_str!("../costs/intel-2s128.toml")),
+];
+
+/// The names of all scenarios.
+pub fn names() -> impl Iterator<Item = &'static str> + Clone {
+    SCENARIOS.iter().map(|(name, _)| *name)
+}
+
+/// The scenario of a name, or in a file.
+///
+/// # Errors
+/// [`LabError`] if there is none, or it is wrong.
+pub fn scenario(name: &str) -> Result<Scenario, LabError> {
+    if let Some((name, text)) = SCENARIOS.iter().find(|(known, _)| *known == name) {
+        return Scenario::parse(name, text);
+    }
+    if !Path::new(name).exists() {
+        let known = names().collect::<Vec<_>>().join(", ");
+        return Err(LabError::Unknown { name: name.into(), known });
+    }
+    Scenario::parse(name, &read(name)?)
+}
+
+/// The table of costs of a name, or in a file.
+///
+/// # Errors
+/// [`LabError`] if there is none, or it is wrong.
+pub fn costs(name: &str) -> Result<Costs, LabError> {
+    let text = costs_text(name)?;
+    Costs::parse(&text).map_err(|error| LabError::Costs { name: name.into(), error })
+}
+
+/// The text of a table of costs.
+///
+/// # Errors
+/// [`LabError`] if there is none.
+pub fn costs_text(name: &str) -> Result<String, LabError> {
+    let built_in = COSTS.iter().find(|(known, _)| *known == name);
+    built_in.map_or_else(|| read(name), |(_, text)| Ok((*text).to_owned()))
+}
+
+/// The names of all tables of costs.
+pub fn cost_names() -> impl Iterator<Item = &'static str> {
+    COSTS.iter().map(|(name, _)| *name)
+}
+
+fn read(path: &str) -> Result<String, LabError> {
+    std::fs::read_to_string(path).map_err(|error| LabError::Read { path: path.into(), error })
+}

@@ -1,0 +1,467 @@
+//! What an allocator makes of a machine before anybody allocates: zones, watermarks, reserves, sizes of
+//! pagesets, zonelists. The rules are the core's; this module applies them to a described machine.
+
+pub mod described;
+
+use std::fmt::{self, Display};
+
+use nearpage::model::Model;
+use nearpage::pcp::sizes::{self, Sizes as PagesetSizes, ZoneShare};
+use nearpage::topology::{AddressMap, NodeBuf, Topology, TopologyBuf, TopologyError};
+use nearpage::units::{CpuId, NodeId, NodeIndex, PageCount, Pfn, ZoneKind};
+use nearpage::watermark::{
+    self, HugePages, Marks, MinFree, SettingError, Settings, Watermarks, ZoneSize, boot_min_free,
+};
+use nearpage::zonelist::{
+    self, CpuTerm, MemorylessCpu, NodeOrder, Online, ZoneRef, fallback_zones, nofallback_zones,
+    write_fallback_order,
+};
+
+use crate::topology::MachineDescription;
+
+/// When the zonelists were made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Lists {
+    /// At boot.
+    Boot,
+    /// At run time, after memory came or went.
+    Rebuilt,
+}
+
+/// A machine as the rules see it: what they compute from.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Sizes {
+    /// The nodes, ascending by id.
+    pub nodes: Vec<NodeSizes>,
+    /// Distances between them, row by row.
+    pub distances: Vec<u8>,
+    /// All online CPUs, ascending.
+    pub cpus: Vec<CpuId>,
+    /// The settings. Without a `min_free_kbytes`, the one of boot holds.
+    pub settings: Settings,
+    /// Whether the machine has huge pages.
+    pub huge_pages: HugePages,
+    /// Whether background reclaim ever ran: when it goes to sleep again, Linux computes counter thresholds
+    /// anew; writes to settings leave them as boot made them. `mm/vmscan.c: kswapd_try_to_sleep`.
+    pub has_reclaimed: bool,
+    /// Log2 of the bytes of a page.
+    pub page_shift: u32,
+}
+
+/// A node of [`Sizes`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NodeSizes {
+    /// The node's id.
+    pub id: NodeId,
+    /// CPUs that are near the node. Emulated nodes share those of the real one.
+    pub cpus: Vec<CpuId>,
+    /// One entry a kind of zone, populated or not, lowest first.
+    pub zones: Vec<Extent>,
+}
+
+/// Where a zone lies and what it has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Extent {
+    /// The kind.
+    pub kind: ZoneKind,
+    /// First frame.
+    pub start: Pfn,
+    /// Frames from first to last.
+    pub spanned: PageCount,
+    /// Frames that are memory.
+    pub present: PageCount,
+    /// Frames that the allocator is given.
+    pub managed: PageCount,
+    /// Those of them that it was given after its watermarks were first computed, at the end of boot.
+    pub late: PageCount,
+    /// What the marks are raised by at the moment.
+    pub boost: PageCount,
+}
+
+impl Extent {
+    /// The zone of a kind that a node does not have.
+    pub fn empty(kind: ZoneKind) -> Extent {
+        let none = PageCount(0);
+        let (spanned, present, managed, late, boost) = (none, none, none, none, none);
+        Extent { kind, start: Pfn(0), spanned, present, managed, late, boost }
+    }
+
+    fn size(&self) -> ZoneSize {
+        ZoneSize { kind: self.kind, managed: self.managed }
+    }
+
+    fn size_at_boot(&self) -> ZoneSize {
+        let managed = PageCount(self.managed.0.saturating_sub(self.late.0));
+        ZoneSize { kind: self.kind, managed }
+    }
+}
+
+/// A machine as an allocator sees it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Plan {
+    /// Whose rules.
+    pub model: Model,
+    /// When the zonelists were made.
+    pub lists: Lists,
+    /// `vm.min_free_kbytes`: the machine's, or what the model ends up with after boot.
+    pub min_free_kbytes: u64,
+    /// What the model ends up with after boot, whatever the machine's setting.
+    pub boot_min_free: MinFree,
+    /// The other settings: the machine's where it tells, else Linux's defaults.
+    pub settings: Settings,
+    /// The nodes, in the order of the topology.
+    pub nodes: Vec<PlannedNode>,
+    /// All online CPUs, ascending.
+    pub cpus: Vec<CpuId>,
+    /// The nodes and their distances; memory and CPUs are left out.
+    distances: TopologyBuf,
+}
+
+/// A node of a [`Plan`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PlannedNode {
+    /// The node's id.
+    pub id: NodeId,
+    /// Its online CPUs.
+    pub cpus: Vec<CpuId>,
+    /// All zones, populated or not, lowest first.
+    pub zones: Vec<PlannedZone>,
+    /// The nodes with memory, nearest first.
+    pub fallback: Vec<NodeIndex>,
+    /// The node whose memory is local to this one's CPUs; `None` if no node has any.
+    pub effective: Option<NodeIndex>,
+    /// The zones that a request tries.
+    pub zonelist: Vec<ZoneRef>,
+    /// The zones that a request with `__GFP_THISNODE` tries.
+    pub zonelist_this_node: Vec<ZoneRef>,
+}
+
+/// A zone of a [`Plan`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PlannedZone {
+    /// Where it lies and what it has.
+    pub extent: Extent,
+    /// Watermarks, without the boost.
+    pub marks: Marks,
+    /// What it keeps from requests, by the highest kind that they could have used.
+    pub protection: [PageCount; ZoneKind::COUNT],
+    /// Sizes of every CPU's pageset.
+    pub pageset: PagesetSizes,
+    /// How far a CPU's counters may lag behind.
+    pub stat_threshold: u32,
+}
+
+impl PlannedZone {
+    /// Whether the zone has memory.
+    pub fn is_populated(&self) -> bool {
+        self.extent.present > PageCount(0)
+    }
+}
+
+impl Plan {
+    /// Applies the rules of `model` to a described machine.
+    ///
+    /// # Errors
+    ///
+    /// A setting of the machine that no Linux accepts.
+    pub fn new(
+        description: &MachineDescription,
+        model: Model,
+        lists: Lists,
+    ) -> Result<Plan, SettingError> {
+        let sizes = described::sizes(description, model);
+        sizes.settings.check()?;
+        let plan = Plan::of(&sizes, model, lists);
+        Ok(plan.expect("a description's nodes and distances are valid"))
+    }
+
+    /// Applies the rules of `model` to a machine's sizes.
+    ///
+    /// # Errors
+    ///
+    /// Nodes or distances that the core refuses.
+    pub fn of(sizes: &Sizes, model: Model, lists: Lists) -> Result<Plan, TopologyError> {
+        let cpu_term = match lists {
+            Lists::Boot => model.cpu_term_at_boot,
+            Lists::Rebuilt => CpuTerm::Counted,
+        };
+        let distances = sizes.bare_topology();
+        let orders = fallback_orders(sizes, &distances, cpu_term)?;
+        let rules = Rules::new(sizes, &model);
+        let node = |(node, fallback): (&NodeSizes, Vec<NodeIndex>)| PlannedNode {
+            id: node.id,
+            cpus: node.cpus.clone(),
+            zones: node.zones.iter().map(|zone| rules.zone(zone, node)).collect(),
+            effective: zonelist::effective_node(&fallback, sizes),
+            zonelist: fallback_zones(&fallback, sizes).collect(),
+            zonelist_this_node: sizes.own_zones(node.id),
+            fallback,
+        };
+        Ok(Plan {
+            model,
+            lists,
+            min_free_kbytes: rules.min_free_kbytes,
+            boot_min_free: sizes.boot_min_free(),
+            settings: sizes.settings,
+            nodes: sizes.nodes.iter().zip(orders).map(node).collect(),
+            cpus: sizes.cpus.clone(),
+            distances,
+        })
+    }
+
+    /// What `numa_mem_id()` answers on the CPUs of a node.
+    pub fn numa_mem_id(&self, node: &PlannedNode) -> NodeId {
+        match (self.model.memoryless_cpu, node.effective) {
+            (MemorylessCpu::NearestMemory, Some(nearest)) => self.nodes[nearest.0 as usize].id,
+            _ => node.id,
+        }
+    }
+
+    /// The order of a node as the kernel logs it.
+    pub fn logged_order(&self, node: usize) -> Vec<NodeId> {
+        let order = &self.nodes[node].fallback;
+        let local = NodeIndex(node as u16);
+        zonelist::logged_order(local, order, self.model.memoryless_line)
+            .map(|node| self.nodes[node.0 as usize].id)
+            .collect()
+    }
+
+    /// The lines that the kernel logs of its fallback orders.
+    pub fn fallback_lines(&self) -> impl Display {
+        fmt::from_fn(|out| {
+            let write = |topology: &Topology<'_>| {
+                let memoryless = self.model.memoryless_line;
+                topology.indexes().zip(&self.nodes).try_for_each(|(local, node)| {
+                    write_fallback_order(out, topology, local, &node.fallback, memoryless)
+                })
+            };
+            self.distances.with(write).expect("a plan's nodes and distances are valid")
+        })
+    }
+}
+
+/// What is there is what the zones have.
+impl Online for Sizes {
+    fn is_populated(&self, node: NodeIndex, kind: ZoneKind) -> bool {
+        let zones = &self.nodes[node.0 as usize].zones;
+        zones.iter().any(|zone| zone.kind == kind && zone.present > PageCount(0))
+    }
+
+    fn has_cpus(&self, node: NodeIndex) -> bool {
+        !self.nodes[node.0 as usize].cpus.is_empty()
+    }
+}
+
+impl Sizes {
+    fn zones(&self) -> impl Iterator<Item = &Extent> + Clone {
+        self.nodes.iter().flat_map(|node| &node.zones)
+    }
+
+    fn own_zones(&self, id: NodeId) -> Vec<ZoneRef> {
+        let index = self.nodes.iter().position(|node| node.id == id);
+        let index = NodeIndex(index.expect("a node of these") as u16);
+        nofallback_zones(index, self).collect()
+    }
+
+    /// The nodes and their distances: what the order follows from, beside what [`Online`] tells.
+    fn bare_topology(&self) -> TopologyBuf {
+        let node = |node: &NodeSizes| NodeBuf { id: node.id, ..NodeBuf::default() };
+        TopologyBuf {
+            nodes: self.nodes.iter().map(node).collect(),
+            distances: self.distances.clone(),
+            address_map: AddressMap::Flat,
+        }
+    }
+
+    /// The sizes as of the end of boot, without what the zones were given late.
+    pub fn at_boot(&self) -> Sizes {
+        let mut sizes = self.clone();
+        for zone in sizes.nodes.iter_mut().flat_map(|node| &mut node.zones) {
+            zone.managed = zone.size_at_boot().managed;
+            zone.late = PageCount(0);
+        }
+        sizes
+    }
+
+    /// `min_free_kbytes` as boot leaves it, whatever was written later: no setting but that of huge pages
+    /// can be given before.
+    fn boot_min_free(&self) -> MinFree {
+        let settings = Settings { movable_min: self.settings.movable_min, ..Settings::default() };
+        let zones = self.zones().map(Extent::size_at_boot);
+        boot_min_free(zones, &settings, self.huge_pages, self.page_shift)
+    }
+}
+
+/// What the zones of a machine have in common.
+struct Rules<'a> {
+    sizes: &'a Sizes,
+    model: &'a Model,
+    min_free_kbytes: u64,
+    watermarks: Watermarks,
+}
+
+impl<'a> Rules<'a> {
+    fn new(sizes: &'a Sizes, model: &'a Model) -> Self {
+        let written = sizes.settings.min_free_kbytes;
+        let min_free_kbytes = written.unwrap_or_else(|| sizes.boot_min_free().kbytes);
+        let zones = sizes.zones().map(Extent::size);
+        let watermarks = Watermarks::new(zones, min_free_kbytes, &sizes.settings, sizes.page_shift);
+        Self { sizes, model, min_free_kbytes, watermarks }
+    }
+
+    fn zone(&self, zone: &Extent, node: &NodeSizes) -> PlannedZone {
+        let marks = self.watermarks.marks(zone.size());
+        let mut managed = [PageCount(0); ZoneKind::COUNT];
+        for other in &node.zones {
+            managed[other.kind.index()] = other.managed;
+        }
+        let cpus_online = self.sizes.cpus.len() as u32;
+        let counted = match self.sizes.has_reclaimed {
+            true => zone.managed,
+            false => zone.size_at_boot().managed,
+        };
+        PlannedZone {
+            extent: *zone,
+            marks,
+            protection: watermark::lowmem_reserve(zone.kind, &managed, &self.sizes.settings),
+            pageset: self.pageset(zone, marks, node.cpus.len() as u32),
+            stat_threshold: sizes::stat_threshold(counted, cpus_online, self.sizes.page_shift),
+        }
+    }
+
+    fn pageset(&self, zone: &Extent, marks: Marks, cpus_of_node: u32) -> PagesetSizes {
+        let cpus = if cpus_of_node == 0 { self.sizes.cpus.len() as u32 } else { cpus_of_node };
+        // Marks and pagesets are computed together, at a moment when no zone is boosted.
+        let share = ZoneShare { managed: zone.managed, low: marks.low, cpus };
+        let fraction = self.sizes.settings.percpu_pagelist_high_fraction;
+        let sizes = PagesetSizes::of(share, fraction, self.sizes.page_shift);
+        // Before the tuning of 6.7 the limit is fixed.
+        let high_max = if self.model.pcp.tunes_high { sizes.high_max } else { sizes.high_min };
+        PagesetSizes { high_max, ..sizes }
+    }
+}
+
+/// The fallback order of every node.
+fn fallback_orders(
+    sizes: &Sizes,
+    topology: &TopologyBuf,
+    cpu_term: CpuTerm,
+) -> Result<Vec<Vec<NodeIndex>>, TopologyError> {
+    let count = sizes.nodes.len();
+    topology.with(|topology| {
+        let mut orders = Vec::with_capacity(count);
+        NodeOrder { topology, online: sizes, cpu_term }.rebuild(
+            &mut vec![0; count],
+            &mut vec![NodeIndex(0); count],
+            |_, order| orders.push(order.to_vec()),
+        );
+        orders
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::topology::MachineInput;
+
+    fn description(nodes: &[&str]) -> MachineDescription {
+        let nodes = nodes.iter().map(ToString::to_string).collect();
+        let input = MachineInput::ShortForm { nodes, distances: Vec::new() };
+        MachineDescription::read(&input).unwrap()
+    }
+
+    fn plan(nodes: &[&str], model: Model) -> Plan {
+        Plan::new(&description(nodes), model, Lists::Boot).unwrap()
+    }
+
+    fn zone(plan: &Plan, node: usize, kind: ZoneKind) -> PlannedZone {
+        plan.nodes[node].zones[kind.index()]
+    }
+
+    #[test]
+    fn sizes_become_zones() {
+        let plan = plan(&["5G,cpus=0", "3G,cpus=1"], Model::LINUX_6_12);
+        let dma32 = zone(&plan, 0, ZoneKind::Dma32);
+        assert_eq!((dma32.extent.start, dma32.extent.spanned), (Pfn(4096), PageCount(1_044_480)));
+        assert_eq!(
+            (dma32.extent.present, dma32.extent.managed),
+            (PageCount(782_336), PageCount(782_336))
+        );
+        assert!(!zone(&plan, 1, ZoneKind::Dma32).is_populated());
+        assert_eq!(zone(&plan, 1, ZoneKind::Normal).extent.start, Pfn(1_572_864));
+        // Huge pages ask for 11 pageblocks in each of four zones.
+        assert_eq!(plan.min_free_kbytes, 4 * 11 * 2048);
+        let movable = zone(&plan, 1, ZoneKind::Movable);
+        assert_eq!((movable.marks.min, movable.marks.promo), (PageCount(32), PageCount(32)));
+    }
+
+    #[test]
+    fn little_memory_has_no_huge_pages() {
+        let small = plan(&["511M,cpus=0"], Model::LINUX_6_12);
+        assert!(!small.settings.transparent_hugepage);
+        // Four times the root of the KiB.
+        assert_eq!(small.min_free_kbytes, 2893);
+        assert!(plan(&["513M,cpus=0"], Model::LINUX_6_12).settings.transparent_hugepage);
+    }
+
+    #[test]
+    fn models_differ() {
+        let nodes = ["2G,cpus=0", "2G"];
+        let (old, new) = (plan(&nodes, Model::LINUX_6_1), plan(&nodes, Model::LINUX_6_12));
+        let pageset = |plan: &Plan| zone(plan, 0, ZoneKind::Dma32).pageset;
+        assert_eq!(pageset(&old).high_max, pageset(&old).high_min);
+        assert_eq!(pageset(&old).high_min, pageset(&new).high_min);
+        assert!(pageset(&new).high_max > pageset(&new).high_min);
+        assert_eq!(zone(&old, 0, ZoneKind::Movable).marks.min, PageCount(0));
+    }
+
+    #[test]
+    fn settings_are_the_machines_where_it_tells() {
+        let mut description = description(&["2G,cpus=0"]);
+        let settings = &mut description.machine.settings;
+        settings.min_free_kbytes = Some(4096);
+        settings.watermark_scale_factor = Some(200);
+        settings.lowmem_reserve_ratio = Some(vec![1, 2, 3, 4, 5]);
+        settings.percpu_pagelist_high_fraction = Some(100);
+        let plan = Plan::new(&description, Model::LINUX_6_12, Lists::Boot).unwrap();
+        assert_eq!(plan.min_free_kbytes, 4096);
+        assert_eq!(plan.settings.lowmem_reserve_ratio, [1, 2, 3, 4, 5]);
+        let dma32 = zone(&plan, 0, ZoneKind::Dma32);
+        assert_eq!(dma32.marks.low.0 - dma32.marks.min.0, dma32.extent.managed.0 / 50);
+        assert_eq!(dma32.pageset.high_max.0, dma32.extent.managed.0 / 100);
+
+        // A kernel without one of the kinds does not tell which ratio is whose.
+        description.machine.settings.lowmem_reserve_ratio = Some(vec![1, 2, 3, 4]);
+        let plan = Plan::new(&description, Model::LINUX_6_12, Lists::Boot).unwrap();
+        assert_eq!(plan.settings.lowmem_reserve_ratio, [256, 256, 32, 0, 0]);
+
+        description.machine.settings.percpu_pagelist_high_fraction = Some(7);
+        let error = Plan::new(&description, Model::LINUX_6_12, Lists::Boot).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "percpu_pagelist_high_fraction is 7; accepted: 0, or 8 and more"
+        );
+    }
+
+    proptest! {
+        /// Whatever the sizes: every node with memory is once on every list, the local one first.
+        #[test]
+        fn lists_have_every_node_with_memory(
+            nodes in proptest::collection::vec("0|[1-9][0-9]{0,3}[MG]", 1..12),
+        ) {
+            let nodes: Vec<&str> = nodes.iter().map(String::as_str).collect();
+            let plan = plan(&nodes, Model::NEARPAGE);
+            let has_memory = |node: &PlannedNode| node.zones.iter().any(PlannedZone::is_populated);
+            let with_memory = plan.nodes.iter().filter(|node| has_memory(node)).count();
+            for (index, node) in plan.nodes.iter().enumerate() {
+                let mut order = node.fallback.clone();
+                prop_assert!(!has_memory(node) || order[0] == NodeIndex(index as u16));
+                order.sort_unstable();
+                order.dedup();
+                prop_assert_eq!(order.len(), with_memory);
+            }
+        }
+    }
+}

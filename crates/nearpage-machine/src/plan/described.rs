@@ -1,0 +1,101 @@
+//! The sizes of a described machine: its zones where they were recorded, else those of its topology.
+
+use crate::sysfs::KernelSettings;
+use nearpage::model::Model;
+use nearpage::topology::Topology;
+use nearpage::units::{NodeIndex, PageCount, ZoneKind};
+use nearpage::watermark::{HUGEPAGE_BYTES_MIN, HugePages, Settings};
+
+use super::{Extent, NodeSizes, Sizes};
+use crate::topology::MachineDescription;
+
+pub(super) fn sizes(description: &MachineDescription, model: Model) -> Sizes {
+    let nodes: Vec<NodeSizes> = description
+        .topology
+        .with(|topology| {
+            topology.indexes().map(|node| sizes_of(description, topology, node)).collect()
+        })
+        .expect("a description's topology is valid");
+    let (settings, huge_pages) = settings(description, model, &nodes);
+    let mut cpus: Vec<_> = nodes.iter().flat_map(|node| node.cpus.iter().copied()).collect();
+    cpus.sort_unstable();
+    Sizes {
+        cpus,
+        settings,
+        huge_pages,
+        has_reclaimed: true,
+        distances: description.machine.distances.clone(),
+        page_shift: description.machine.page_bytes.trailing_zeros(),
+        nodes,
+    }
+}
+
+fn sizes_of(
+    description: &MachineDescription,
+    topology: &Topology<'_>,
+    index: NodeIndex,
+) -> NodeSizes {
+    let node = topology.node(index);
+    let recorded = &description.machine.nodes[index.0 as usize].zones;
+    let extent = |kind| match recorded.iter().find(|zone| zone.kind == kind) {
+        Some(zone) => Extent {
+            start: zone.start,
+            spanned: zone.spanned,
+            present: zone.present,
+            managed: zone.managed,
+            ..Extent::empty(kind)
+        },
+        None => {
+            let span = topology.span(index, kind);
+            let present = topology.present(index, kind);
+            let (start, spanned) = (span.start, span.pages());
+            Extent { start, spanned, present, managed: present, ..Extent::empty(kind) }
+        }
+    };
+    let zones = ZoneKind::ALL.map(extent).to_vec();
+    NodeSizes { id: node.id, cpus: node.cpus.to_vec(), zones }
+}
+
+/// The machine's settings, and Linux's defaults where it does not tell.
+fn settings(
+    description: &MachineDescription,
+    model: Model,
+    nodes: &[NodeSizes],
+) -> (Settings, HugePages) {
+    let known = &description.machine.settings;
+    let pages = nodes.iter().flat_map(|node| &node.zones).map(|zone| zone.managed.0).sum();
+    // The sum is of addressable memory: it fits.
+    let bytes = PageCount(pages).bytes(description.machine.page_bytes.trailing_zeros());
+    let huge_pages = huge_pages(known.transparent_hugepages, bytes);
+    let settings = settings_of(known, model);
+    (Settings { transparent_hugepage: huge_pages == HugePages::Enabled, ..settings }, huge_pages)
+}
+
+/// Whether a machine with this much memory has huge pages; they are `always` if it does not tell.
+pub fn huge_pages(setting: Option<bool>, bytes: u64) -> HugePages {
+    match setting {
+        // Where they were not set up, somebody may have enabled them since.
+        Some(true) => HugePages::Enabled,
+        _ if bytes < HUGEPAGE_BYTES_MIN => HugePages::Unavailable,
+        Some(false) => HugePages::Disabled,
+        None => HugePages::Enabled,
+    }
+}
+
+/// Settings that do not depend on sizes.
+pub fn settings_of(known: &KernelSettings, model: Model) -> Settings {
+    let defaults = Settings::default();
+    // A kernel that is built without some kind of zone has no ratio for it; which one, it does not tell.
+    let ratios =
+        known.lowmem_reserve_ratio.as_ref().and_then(|list| list.as_slice().try_into().ok());
+    Settings {
+        min_free_kbytes: known.min_free_kbytes,
+        watermark_scale_factor: known
+            .watermark_scale_factor
+            .unwrap_or(defaults.watermark_scale_factor),
+        lowmem_reserve_ratio: ratios.unwrap_or(defaults.lowmem_reserve_ratio),
+        percpu_pagelist_high_fraction: known.percpu_pagelist_high_fraction.unwrap_or(0),
+        movable_min: model.movable_min,
+        ..defaults
+    }
+}

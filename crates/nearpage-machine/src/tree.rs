@@ -1,0 +1,224 @@
+//! Where the files of /sys and /proc come from: this machine, a copied folder, or an archive.
+
+use std::collections::BTreeMap;
+use std::fs::{self, FileType, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::PathBuf;
+
+use crate::shown::shown;
+
+/// The longest file that is read. A `/proc/zoneinfo` of thousands of CPUs has a few MiB.
+pub const FILE_BYTES_MAX: u64 = 64 << 20;
+
+/// A file system with copies of /sys and /proc. Paths are relative to its root: `proc/meminfo`.
+pub trait FileTree {
+    /// The file's content, or `None` where there is no such file.
+    fn read(&self, path: &str) -> io::Result<Option<Vec<u8>>>;
+
+    /// The names of a folder's entries, in any order; none where there is no such folder.
+    fn names(&self, path: &str) -> io::Result<Vec<String>>;
+
+    /// The path as a message should show it.
+    fn display(&self, path: &str) -> String;
+}
+
+/// A folder: `/` for this machine, or a copy of one.
+#[derive(Clone, Debug)]
+pub struct FolderTree {
+    root: PathBuf,
+}
+
+impl FolderTree {
+    /// The tree below `root`.
+    pub fn new(root: impl Into<PathBuf>) -> FolderTree {
+        FolderTree { root: root.into() }
+    }
+}
+
+impl FileTree for FolderTree {
+    fn read(&self, path: &str) -> io::Result<Option<Vec<u8>>> {
+        let path = self.root.join(path);
+        let Some(metadata) = found(fs::metadata(&path))? else { return Ok(None) };
+        check_kind(metadata.file_type())?;
+        // Neither does a device make its reader wait.
+        let open = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path);
+        let Some(file) = found(open)? else { return Ok(None) };
+        let mut content = Vec::new();
+        file.take(FILE_BYTES_MAX + 1).read_to_end(&mut content)?;
+        if content.len() as u64 > FILE_BYTES_MAX {
+            return Err(io::Error::new(
+                io::ErrorKind::FileTooLarge,
+                format!("longer than {FILE_BYTES_MAX} bytes"),
+            ));
+        }
+        Ok(Some(content))
+    }
+
+    fn names(&self, path: &str) -> io::Result<Vec<String>> {
+        let Some(entries) = found(fs::read_dir(self.root.join(path)))? else {
+            return Ok(Vec::new());
+        };
+        // A name that is not UTF-8 is none that sysfs has.
+        let name = |entry: io::Result<fs::DirEntry>| entry.map(|e| e.file_name().into_string());
+        entries.map(name).filter_map(|name| name.map(Result::ok).transpose()).collect()
+    }
+
+    fn display(&self, path: &str) -> String {
+        match path {
+            "" => shown(&self.root).to_string(),
+            _ => shown(&self.root.join(path)).to_string(),
+        }
+    }
+}
+
+/// Refuses what may have no content, or none yet: opening a FIFO waits for somebody who writes into it. Devices of
+/// characters are read: containers lay /dev/null over files that they hide.
+fn check_kind(kind: FileType) -> io::Result<()> {
+    let found = match kind {
+        _ if kind.is_fifo() => "a FIFO",
+        _ if kind.is_socket() => "a socket",
+        _ if kind.is_block_device() => "a block device",
+        _ => return Ok(()),
+    };
+    Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{found}, expected a regular file")))
+}
+
+/// Files in memory: an archive that was unpacked, or a machine made up for a test.
+#[derive(Clone, Debug, Default)]
+pub struct MemoryTree {
+    name: String,
+    files: BTreeMap<String, Vec<u8>>,
+}
+
+impl MemoryTree {
+    /// A tree without files, called `name` in messages.
+    pub fn new(name: impl Into<String>) -> MemoryTree {
+        MemoryTree { name: name.into(), files: BTreeMap::new() }
+    }
+
+    /// Adds a file, or replaces it. `path` is relative to the root, as in [`FileTree`].
+    pub fn insert(&mut self, path: impl Into<String>, content: impl Into<Vec<u8>>) {
+        self.files.insert(path.into(), content.into());
+    }
+}
+
+impl FileTree for MemoryTree {
+    fn read(&self, path: &str) -> io::Result<Option<Vec<u8>>> {
+        Ok(self.files.get(path).cloned())
+    }
+
+    fn names(&self, path: &str) -> io::Result<Vec<String>> {
+        let below = format!("{path}/");
+        let entries =
+            self.files.range(below.clone()..).map_while(|(file, _)| file.strip_prefix(&below));
+        let mut names: Vec<String> =
+            entries.filter_map(|entry| entry.split('/').next()).map(String::from).collect();
+        names.dedup();
+        Ok(names)
+    }
+
+    fn display(&self, path: &str) -> String {
+        match path {
+            "" => self.name.clone(),
+            _ => format!("{}: {path}", self.name),
+        }
+    }
+}
+
+/// Whether a file of a copy of /sys and /proc helps to describe a machine.
+pub fn is_machine_file(path: &str) -> bool {
+    const FOLDERS: [&str; 5] = [
+        "sys/devices/system/node/",
+        "sys/devices/system/cpu/",
+        "sys/kernel/mm/transparent_hugepage/",
+        "proc/sys/vm/",
+        "proc/sys/kernel/osrelease",
+    ];
+    const FILES: [&str; 8] = [
+        "proc/meminfo",
+        "proc/zoneinfo",
+        "proc/version",
+        "proc/buddyinfo",
+        "proc/pagetypeinfo",
+        "proc/iomem",
+        "proc/self/status",
+        "proc/sys/kernel/numa_balancing",
+    ];
+    FOLDERS.iter().any(|folder| path.starts_with(folder)) || FILES.contains(&path)
+}
+
+/// Turns "there is none" into `None`, and leaves other errors.
+fn found<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if is_absent(&error) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Sysfs answers ENODEV or ENXIO for a file whose device went away between listing and reading.
+fn is_absent(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+        || matches!(error.raw_os_error(), Some(libc::ENODEV | libc::ENXIO))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::CString;
+    use std::os::unix::fs::symlink;
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+    use crate::sysfs::Source;
+
+    #[test]
+    fn files_in_memory_have_folders() {
+        let mut tree = MemoryTree::new("box.tar");
+        for path in
+            ["sys/node/node0/cpulist", "sys/node/node0/distance", "sys/node/online", "sys/nodes"]
+        {
+            tree.insert(path, "0");
+        }
+        assert_eq!(tree.names("sys/node").unwrap(), ["node0", "online"]);
+        assert_eq!(tree.names("sys").unwrap(), ["node", "nodes"]);
+        assert_eq!(tree.read("sys/node/online").unwrap().unwrap(), b"0");
+        assert!(tree.read("sys/node").unwrap().is_none());
+        assert_eq!(tree.display("sys/nodes"), "box.tar: sys/nodes");
+    }
+
+    #[test]
+    fn absent_files_and_folders_are_no_errors() {
+        let folder = tempfile::tempdir().unwrap();
+        let tree = FolderTree::new(folder.path());
+        assert!(tree.read("proc/meminfo").unwrap().is_none());
+        assert!(tree.names("sys").unwrap().is_empty());
+        std::fs::create_dir_all(folder.path().join("sys/a")).unwrap();
+        std::fs::write(folder.path().join("sys/b"), "text").unwrap();
+        let mut names = tree.names("sys").unwrap();
+        names.sort();
+        assert_eq!(names, ["a", "b"]);
+        assert_eq!(tree.read("sys/b").unwrap().unwrap(), b"text");
+        assert!(tree.read("sys/b/c").unwrap().is_none());
+        assert!(tree.read("sys/a").is_err());
+    }
+
+    #[test]
+    fn what_is_no_file_is_refused_and_not_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let tree = FolderTree::new(folder.path());
+        let fifo = folder.path().join("zoneinfo");
+        let name = CString::new(fifo.to_str().unwrap()).unwrap();
+        // SAFETY: the name is a string that lives through the call.
+        assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+        let _socket = UnixListener::bind(folder.path().join("meminfo")).unwrap();
+        symlink("/dev/null", folder.path().join("hidden")).unwrap();
+        let refused = |path: &str| {
+            let error = Source::new(&tree).read(path).unwrap_err().to_string();
+            error.strip_prefix(folder.path().to_str().unwrap()).unwrap().to_owned()
+        };
+        assert_eq!(refused("zoneinfo"), "/zoneinfo: a FIFO, expected a regular file");
+        assert_eq!(refused("meminfo"), "/meminfo: a socket, expected a regular file");
+        assert_eq!(tree.read("hidden").unwrap().unwrap(), b"");
+    }
+}

@@ -1,0 +1,81 @@
+//! Why a bundle cannot be replayed.
+
+use nearpage::alloc::BuildError;
+use nearpage::topology::TopologyError;
+
+use nearpage_bundle::BundleError;
+use nearpage_trace::TraceError;
+
+/// A bundle that cannot be replayed.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplayError {
+    /// Its captures cannot be read.
+    #[error(transparent)]
+    Bundle(#[from] BundleError),
+    /// Its trace cannot be read.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    /// Something is missing that a replay needs.
+    #[error("{input}: {what}, expected {expected}")]
+    Incomplete {
+        /// The bundle, or a file of it.
+        input: String,
+        /// What is missing.
+        what: String,
+        /// What is needed.
+        expected: &'static str,
+    },
+    /// The frames of a trace are not those of the machine beside it.
+    #[error(
+        "{input}: byte {offset}: {foreign} of {blocks} blocks lie in no zone of before/zoneinfo: the trace is of another \
+         machine or kernel, expected frames between start_pfn and start_pfn + spanned of a zone"
+    )]
+    OtherMachine {
+        /// The trace.
+        input: String,
+        /// The line of the first such block.
+        offset: u64,
+        /// Blocks in no zone.
+        foreign: u64,
+        /// All blocks.
+        blocks: u64,
+    },
+    /// A trace that begins with a marker and ends before the other.
+    #[error(
+        "{input}: byte {offset}: the trace ends without the marker nearpage: after begin: it is cut off, expected all of it, \
+         or lost_events in meta.json"
+    )]
+    CutOff {
+        /// The trace.
+        input: String,
+        /// Its length.
+        offset: u64,
+    },
+    /// A trace without what a replay is driven by.
+    #[error(
+        "{input}: byte {offset}: the trace ends without an event of a block, expected kmem:mm_page_alloc and \
+         kmem:mm_page_free"
+    )]
+    NoBlocks {
+        /// The trace.
+        input: String,
+        /// Its length.
+        offset: u64,
+    },
+    /// Nodes, CPUs or distances that no machine has.
+    #[error("{input}: {error}")]
+    Topology {
+        /// The bundle.
+        input: String,
+        /// What is wrong.
+        error: TopologyError,
+    },
+    /// The core cannot be made for such a machine.
+    #[error("{input}: {error}")]
+    Build {
+        /// The bundle.
+        input: String,
+        /// Why not.
+        error: BuildError,
+    },
+}

@@ -1,0 +1,270 @@
+//! The fidelity of a replay: what was predicted beside what the kernel logged, row by row, and one score.
+
+use nearpage::units::CpuId;
+use nearpage_machine::sysfs::zoneinfo::ZoneRecord;
+
+use super::recorded::Flow;
+use super::run::ZoneChoice;
+use super::session::{Outcome, Replayed, Snapshot};
+use super::source::Sample;
+use super::start::Start;
+
+/// Rows with less recorded are not part of the score.
+pub const SCORED_FROM: u64 = 500;
+
+/// One quantity at one place.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Row {
+    /// Its name.
+    pub quantity: &'static str,
+    /// `all`, `node N zone Z` or `cpu C node N zone Z`.
+    pub place: String,
+    /// The moment, of quantities that have one: `sample K` or `end`.
+    pub moment: Option<String>,
+    /// What the replay came to; `None` where it took the answer from the recording.
+    pub predicted: Option<u64>,
+    /// What the kernel logged.
+    pub recorded: Option<u64>,
+    /// The least and the most that any of the starts comes to.
+    pub start_bound: Option<[u64; 2]>,
+}
+
+impl Row {
+    /// |predicted − recorded| / recorded, in percent.
+    pub fn error_percent(&self) -> Option<f64> {
+        let (predicted, recorded) = (self.predicted?, self.recorded.filter(|&count| count > 0)?);
+        Some(predicted.abs_diff(recorded) as f64 / recorded as f64 * 100.0)
+    }
+
+    fn is_scored(&self) -> bool {
+        self.place == "all" && self.recorded.is_some_and(|count| count >= SCORED_FROM)
+    }
+}
+
+/// All rows, and the score.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Fidelity {
+    /// 100 − mean of min(error, 100) over the scored rows; `None` without any.
+    pub percent: Option<f64>,
+    /// The same over refills and drains of pagesets whose state no longer depends on the start.
+    pub percent_known_state: Option<f64>,
+    /// The rows.
+    pub rows: Vec<Row>,
+    /// Allocations without an event in the trace, by zone: taken off the recorded `numa_hit`.
+    pub unlogged_allocs: Vec<i64>,
+}
+
+/// What the captures and the samples say of the end.
+pub struct Truth<'a> {
+    /// The zones of `before` and `after`, if there is an `after`.
+    pub before: &'a [ZoneRecord],
+    /// As above.
+    pub after: Option<&'a [ZoneRecord]>,
+    /// Free pages by the lists of `after`, in the order of the zones.
+    pub free_after: Option<Vec<u64>>,
+    /// The samples.
+    pub samples: &'a [Sample],
+}
+
+impl Fidelity {
+    /// Compares a replay with what was recorded.
+    pub fn of(
+        start: &Start,
+        replayed: &Replayed,
+        truth: &Truth<'_>,
+        choice: ZoneChoice,
+    ) -> Fidelity {
+        let mut table = Table { start, outcomes: &replayed.outcomes, rows: Vec::new() };
+        let recorded = &replayed.recorded;
+        let log = recorded.has_kernel_events;
+        let flow = |of: fn(&Flow) -> u64| move |zone: usize| log.then(|| of(&recorded.flows[zone]));
+        for (quantity, part) in PARTS {
+            let predicted = move |outcome: &Outcome, zone: usize| part(&outcome.flows[zone]);
+            table.by_zone(quantity, Some(&predicted), flow(part), None);
+        }
+        table.pagesets(truth);
+        let free = |outcome: &Outcome, zone: usize| outcome.free_pages[zone];
+        let free_after = truth.free_after.clone();
+        let at_end = |zone: usize| free_after.as_ref().map(|pages| pages[zone]);
+        table.by_zone("free_pages", Some(&free), at_end, Some("end"));
+        let unlogged = unlogged_allocs(start, replayed, truth);
+        table.numa(truth, &unlogged, choice);
+        let fallback = |outcome: &Outcome, zone: usize| outcome.fallback_pages[zone];
+        let fallback = placed(&fallback, choice);
+        // The frames of allocations tell, but they are also what is replayed: without a log of the kernel there is nothing
+        // to compare with.
+        let has_log = log || truth.after.is_some();
+        let from = |zone: usize| has_log.then(|| recorded.fallback_pages[zone]);
+        table.by_zone("fallback_pages", fallback, from, None);
+        let extfrag: Vec<u64> = replayed.outcomes.iter().map(|outcome| outcome.extfrag).collect();
+        table.add("extfrag", "all".into(), None, Some(&extfrag), log.then_some(recorded.extfrag));
+        let rows = table.rows;
+        let percent_known_state = score(&known_rows(replayed));
+        Fidelity { percent: score(&rows), percent_known_state, rows, unlogged_allocs: unlogged }
+    }
+}
+
+type Part = (&'static str, fn(&Flow) -> u64);
+const PARTS: [Part; 4] = [
+    ("refills", |flow| flow.refills),
+    ("refill_pages", |flow| flow.refill_pages),
+    ("drains", |flow| flow.drains),
+    ("drain_pages", |flow| flow.drain_pages),
+];
+
+/// Refills and drains of pagesets whose state is known by then, over all zones.
+fn known_rows(replayed: &Replayed) -> Vec<Row> {
+    let sum = |flows: &[Flow]| flows.iter().fold(Flow::default(), |sum, flow| sum.plus(*flow));
+    let (Some(outcome), recorded) = (replayed.outcomes.first(), &replayed.recorded) else {
+        return Vec::new();
+    };
+    let (predicted, kernel) = (sum(&outcome.known_flows), sum(&recorded.known_flows));
+    let row = |(quantity, part): Part| Row {
+        quantity,
+        place: "all".into(),
+        moment: None,
+        predicted: Some(part(&predicted)),
+        recorded: recorded.has_kernel_events.then(|| part(&kernel)),
+        start_bound: None,
+    };
+    PARTS.map(row).to_vec()
+}
+
+/// The mean of the scored rows' errors, taken off 100.
+fn score(rows: &[Row]) -> Option<f64> {
+    let errors: Vec<f64> =
+        rows.iter().filter(|row| row.is_scored()).filter_map(Row::error_percent).collect();
+    let mean = errors.iter().map(|error| error.min(100.0)).sum::<f64>() / errors.len() as f64;
+    (!errors.is_empty()).then_some(100.0 - mean)
+}
+
+type OfZone<'a> = &'a dyn Fn(&Outcome, usize) -> u64;
+
+/// A prediction about placement: none if the recording placed the pages.
+fn placed(of: OfZone<'_>, choice: ZoneChoice) -> Option<OfZone<'_>> {
+    (choice == ZoneChoice::Model).then_some(of)
+}
+
+/// By zone, how many more allocations the kernel counted than the trace has events or calls of.
+fn unlogged_allocs(start: &Start, replayed: &Replayed, truth: &Truth<'_>) -> Vec<i64> {
+    let of_zone = |zone: usize| {
+        let hit = numa_change(start, truth, zone, 0)?;
+        let miss = numa_change(start, truth, zone, 1)?;
+        let logged = replayed.recorded.allocs[zone] + replayed.outcomes[0].untold_allocs[zone];
+        Some(hit as i64 + miss as i64 - logged as i64)
+    };
+    (0..start.zones.len()).map(|zone| of_zone(zone).unwrap_or(0)).collect()
+}
+
+fn find<'z>(zones: &'z [ZoneRecord], start: &Start, zone: usize) -> Option<&'z ZoneRecord> {
+    let wanted = &start.zones[zone];
+    zones.iter().find(|record| (record.node, record.kind) == (wanted.node, Some(wanted.kind)))
+}
+
+/// By how much a counter of a zone changed from `before` to `after`.
+fn numa_change(start: &Start, truth: &Truth<'_>, zone: usize, counter: usize) -> Option<u64> {
+    let of = |zones| {
+        let zone = find(zones, start, zone)?;
+        [zone.numa_hit, zone.numa_miss, zone.numa_foreign][counter]
+    };
+    Some(of(truth.after?)?.saturating_sub(of(truth.before)?))
+}
+
+struct Table<'a> {
+    start: &'a Start,
+    outcomes: &'a [Outcome],
+    rows: Vec<Row>,
+}
+
+impl Table<'_> {
+    fn add(
+        &mut self,
+        quantity: &'static str,
+        place: String,
+        moment: Option<String>,
+        predicted: Option<&[u64]>,
+        recorded: Option<u64>,
+    ) {
+        let bound = |values: &[u64]| Some([*values.iter().min()?, *values.iter().max()?]);
+        let start_bound = predicted.and_then(bound);
+        let predicted = predicted.and_then(|values| values.first().copied());
+        self.rows.push(Row { quantity, place, moment, predicted, recorded, start_bound });
+    }
+
+    /// A row for each zone, and their sum.
+    fn by_zone(
+        &mut self,
+        quantity: &'static str,
+        predicted: Option<OfZone<'_>>,
+        recorded: impl Fn(usize) -> Option<u64>,
+        moment: Option<&str>,
+    ) {
+        let zones = 0..self.start.zones.len();
+        let moment = moment.map(str::to_owned);
+        let values = |zones: std::ops::Range<usize>| {
+            let sum = |outcome, of: OfZone<'_>| zones.clone().map(|zone| of(outcome, zone)).sum();
+            predicted.map(|of| self.outcomes.iter().map(|o| sum(o, of)).collect::<Vec<u64>>())
+        };
+        let all = values(zones.clone());
+        let each: Vec<_> = zones.clone().map(|zone| values(zone..zone + 1)).collect();
+        let total = zones.clone().map(&recorded).sum::<Option<u64>>();
+        self.add(quantity, "all".into(), moment.clone(), all.as_deref(), total);
+        for (zone, predicted) in zones.zip(each) {
+            let place = self.start.zones[zone].name();
+            self.add(quantity, place, moment.clone(), predicted.as_deref(), recorded(zone));
+        }
+    }
+
+    fn numa(&mut self, truth: &Truth<'_>, unlogged: &[i64], choice: ZoneChoice) {
+        for (counter, quantity) in ["numa_hit", "numa_miss", "numa_foreign"].into_iter().enumerate()
+        {
+            let start = self.start;
+            let recorded = |zone: usize| {
+                let change = numa_change(start, truth, zone, counter)?;
+                let without_event = if counter == 0 { unlogged[zone] } else { 0 };
+                Some(change.saturating_add_signed(-without_event))
+            };
+            let predicted = |outcome: &Outcome, zone: usize| outcome.numa[zone][counter];
+            self.by_zone(quantity, placed(&predicted, choice), recorded, None);
+        }
+    }
+
+    /// Limit and pages of each pageset at each sample and at the end, and all pages at the end.
+    fn pagesets(&mut self, truth: &Truth<'_>) {
+        let mut total = (vec![0; self.outcomes.len()], Some(0));
+        let Some(first) = self.outcomes.first() else { return };
+        for (at, snapshot) in first.snapshots.iter().enumerate() {
+            let zones = match snapshot.sample {
+                Some(number) => {
+                    truth.samples.iter().find(|sample| sample.number == number).map(|s| &*s.zones)
+                }
+                None => truth.after,
+            };
+            let moment =
+                snapshot.sample.map_or("end".to_owned(), |number| format!("sample {number}"));
+            for (index, &(cpu, zone, ..)) in snapshot.pagesets.iter().enumerate() {
+                let of = |part: fn(&(CpuId, usize, u64, u64)) -> u64| -> Vec<u64> {
+                    let values = |outcome: &Outcome| part(&outcome.snapshots[at].pagesets[index]);
+                    self.outcomes.iter().map(values).collect()
+                };
+                let (counts, highs) = (of(|pageset| pageset.2), of(|pageset| pageset.3));
+                let record = zones
+                    .and_then(|zones| find(zones, self.start, zone))
+                    .and_then(|zone| zone.pagesets.iter().find(|pageset| pageset.cpu == cpu));
+                let count = record.and_then(|record| record.count);
+                let high = record.and_then(|record| record.high);
+                if snapshot.sample.is_none() {
+                    total.0.iter_mut().zip(&counts).for_each(|(sum, count)| *sum += count);
+                    total.1 = total.1.zip(count).map(|(sum, count)| sum + count);
+                }
+                let place = format!("cpu {cpu} {}", self.start.zones[zone].name());
+                self.add("pcp_high", place.clone(), Some(moment.clone()), Some(&highs), high);
+                self.add("pcp_count", place, Some(moment.clone()), Some(&counts), count);
+            }
+        }
+        let has_end = first.snapshots.iter().any(|snapshot: &Snapshot| snapshot.sample.is_none());
+        if has_end {
+            self.add("pcp_count", "all".into(), Some("end".into()), Some(&total.0), total.1);
+        }
+    }
+}

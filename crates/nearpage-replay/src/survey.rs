@@ -1,0 +1,273 @@
+//! The first pass over a trace: what there is.
+
+use std::collections::HashMap;
+
+use nearpage::frame::Migratetype;
+use nearpage::pcp::{LISTS, list_index};
+use nearpage::units::{CpuId, NodeId, PAGEBLOCK_ORDER, Pfn};
+
+use super::error::ReplayError;
+use super::guess::Demand;
+use super::old_pages::OldPages;
+use super::source::Bundle;
+use super::start::Start;
+use super::strays::reclaimed_node;
+use nearpage_trace::{Event, TraceEvent, read_trace};
+
+/// What a trace has, found in the first pass.
+#[derive(Clone, Debug, Default)]
+pub struct Survey {
+    /// Whether it has the markers between which `before` and `after` were read.
+    pub has_window: bool,
+    /// Whether the window ends before the trace does: otherwise nothing tells what `after` is the end of.
+    pub is_whole: bool,
+    /// The time of the window's first event.
+    pub begin_ns: u64,
+    /// The time of its last one.
+    pub end_ns: u64,
+    /// The types that were asked for, by pageblock of the recorded machine.
+    types: HashMap<u64, [u32; 3]>,
+    /// By CPU and zone, what was taken of each list beyond what came back: now, and at most.
+    demands: HashMap<(CpuId, usize), [ListUse; LISTS]>,
+    /// Blocks that were in pagesets at the start.
+    old_pages: OldPages,
+    /// Blocks of the window in no zone of the machine, and all of them.
+    foreign_blocks: [u64; 2],
+    /// Where the first of the former stands in the trace.
+    first_foreign: Option<u64>,
+    /// Whether the window has events of objects.
+    pub has_objects: bool,
+    /// Where page descriptors lie, if the trace has their addresses.
+    descriptors: Option<u64>,
+    /// When background reclaim freed blocks, by node: begin and end of each pass.
+    passes: HashMap<NodeId, Vec<[u64; 2]>>,
+}
+
+/// Background reclaim that frees nothing for so long rests: its blocks come microseconds apart, in batches a few
+/// milliseconds apart at most, and when it rests it sleeps for a tenth of a second unless it is woken
+/// (`mm/vmscan.c: kswapd_try_to_sleep`, 6.12).
+const REST_NS: u64 = 30_000_000;
+
+/// What went through a list of a pageset.
+#[derive(Clone, Copy, Debug, Default)]
+struct ListUse {
+    /// Blocks, in either direction.
+    blocks: u64,
+    /// Pages taken beyond those given back.
+    taken: i64,
+    /// The most that this was.
+    taken_most: i64,
+}
+
+/// Bytes of a page descriptor on 64-bit machines.
+const DESCRIPTOR_BYTES: u64 = 64;
+
+/// A part of a trace between two markers.
+#[derive(Default)]
+pub(super) struct Window {
+    whole: bool,
+    is_open: bool,
+    is_over: bool,
+}
+
+impl Window {
+    /// A window that begins and ends with markers, or the whole trace if there are none.
+    pub(super) fn new(has_markers: bool) -> Window {
+        Window { whole: !has_markers, ..Window::default() }
+    }
+
+    /// Whether an event is inside.
+    pub(super) fn admits(&mut self, event: &Event<'_>) -> bool {
+        if let Event::Marker(text) = event {
+            if text.starts_with(b"nearpage: before begin") {
+                self.is_open = true;
+            } else if text.starts_with(b"nearpage: after begin") && self.is_open {
+                self.is_open = false;
+                self.is_over = true;
+            }
+        }
+        self.whole || self.is_open
+    }
+}
+
+impl Survey {
+    /// Looks through a trace.
+    ///
+    /// # Errors
+    ///
+    /// The trace cannot be read.
+    pub fn of(bundle: &Bundle, start: &Start) -> Result<Survey, ReplayError> {
+        let mut survey = Survey::default();
+        let mut bases: Vec<u64> = Vec::new();
+        let mut first_ns = None;
+        let mut window = Window::new(true);
+        bundle.with_trace(|name, text| {
+            let counts = read_trace::<ReplayError>(name, text, |event| {
+                first_ns.get_or_insert(event.time_ns);
+                let was_open = window.is_open;
+                if window.admits(&event.event) && !was_open {
+                    survey.has_window = true;
+                    survey.begin_ns = event.time_ns;
+                    survey.demands.clear();
+                    survey.old_pages.clear();
+                }
+                if !window.is_over {
+                    survey.note_demand(start, event);
+                    if let Event::Free { .. } = event.event
+                        && let Some(node) = reclaimed_node(event.comm)
+                    {
+                        survey.note_reclaim(node, event.time_ns);
+                    }
+                }
+                if !window.is_over {
+                    survey.end_ns = event.time_ns;
+                    survey.has_objects |= matches!(event.event, Event::ObjectAlloc { .. });
+                }
+                if let Event::Alloc { pfn: Some(pfn), page, migratetype, .. } = event.event {
+                    survey.note_type(pfn, migratetype);
+                    if bases.len() < 8 {
+                        bases.push(page.wrapping_sub(pfn.0 * DESCRIPTOR_BYTES));
+                    }
+                }
+                Ok(())
+            })?;
+            survey.is_whole = !survey.has_window || window.is_over;
+            let told_losses = counts.lost_events + counts.lost_lines + bundle.recording.lost_events;
+            survey.check(name, counts.bytes, told_losses > 0)?;
+            Ok(counts)
+        })?;
+        if !survey.has_window {
+            survey.begin_ns = first_ns.unwrap_or(0);
+        }
+        // Hashed addresses have no common base.
+        bases.dedup();
+        survey.descriptors = if let [base] = bases[..] { Some(base) } else { None };
+        Ok(survey)
+    }
+
+    /// A trace that is cut off, has nothing of pages, or is not of this machine: most of it is of no zone.
+    fn check(&self, input: &str, bytes: u64, told_losses: bool) -> Result<(), ReplayError> {
+        let [foreign, blocks] = self.foreign_blocks;
+        if blocks == 0 {
+            return Err(ReplayError::NoBlocks { input: input.into(), offset: bytes });
+        }
+        match self.first_foreign {
+            Some(offset) if foreign > blocks / 2 => {
+                Err(ReplayError::OtherMachine { input: input.into(), offset, foreign, blocks })
+            }
+            _ if !self.is_whole && !told_losses => {
+                Err(ReplayError::CutOff { input: input.into(), offset: bytes })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn note_reclaim(&mut self, node: NodeId, now_ns: u64) {
+        let passes = self.passes.entry(node).or_default();
+        match passes.last_mut() {
+            Some([_, end]) if now_ns < *end + REST_NS => *end = now_ns.max(*end),
+            _ => passes.push([now_ns, now_ns]),
+        }
+    }
+
+    /// When the pass of a node's background reclaim ends that is under way at a time.
+    pub(super) fn end_of_pass(&self, node: NodeId, now_ns: u64) -> Option<u64> {
+        let passes = self.passes.get(&node)?;
+        let after = passes.partition_point(|[begin, _]| *begin <= now_ns);
+        let [_, end] = passes.get(after.checked_sub(1)?)?;
+        (now_ns <= *end).then_some(*end)
+    }
+
+    fn note_type(&mut self, pfn: Pfn, migratetype: u8) {
+        let seen = self.types.entry(pfn.0 >> PAGEBLOCK_ORDER.0).or_default();
+        if let Some(count) = seen.get_mut(migratetype as usize) {
+            *count = count.saturating_add(1);
+        }
+    }
+
+    fn note_demand(&mut self, start: &Start, event: &TraceEvent<'_>) {
+        let (pfn, order, migratetype, sign) = match event.event {
+            Event::Alloc { pfn: Some(pfn), order, migratetype, .. } => {
+                (pfn, order, Migratetype::ALL[migratetype.min(2) as usize], 1)
+            }
+            Event::Free { pfn, order } => (pfn, order, self.type_of(pfn), -1),
+            _ => return,
+        };
+        self.foreign_blocks[1] += 1;
+        let Some(zone) = start.map.zone_of(pfn) else {
+            self.foreign_blocks[0] += 1;
+            self.first_foreign.get_or_insert(event.offset);
+            return;
+        };
+        let list = list_index(order, migratetype);
+        match (sign, list) {
+            (1, Some(list)) => {
+                let most = start.zones[zone].pageset(event.cpu).map_or(0, |of| of.count.0);
+                self.old_pages.note_alloc((event.cpu, zone, list), pfn, most);
+            }
+            _ => {
+                self.old_pages.note(pfn, order.pages().0);
+            }
+        }
+        let Some(list) = list else { return };
+        let lists = self.demands.entry((event.cpu, zone)).or_default();
+        let list = &mut lists[list];
+        list.blocks += 1;
+        list.taken += sign << order.0;
+        list.taken_most = list.taken_most.max(list.taken);
+    }
+
+    /// What a CPU took of each list of its pageset for a zone, at most.
+    pub fn demand(&self, cpu: CpuId, zone: usize) -> Demand {
+        let lists = self.demands.get(&(cpu, zone));
+        lists.map_or([0; LISTS], |lists| lists.map(|list| list.taken_most as u64))
+    }
+
+    /// How many pages each list of a pageset of `most` pages held at the start, where the trace tells.
+    pub fn old_pages(&self, cpu: CpuId, zone: usize, most: u64) -> [Option<u64>; LISTS] {
+        std::array::from_fn(|list| self.old_pages.pages((cpu, zone, list), most))
+    }
+
+    /// The lists of a pageset through which at least a sixteenth of its blocks go, one bit each.
+    pub fn busy_lists(&self, cpu: CpuId, zone: usize) -> u16 {
+        let Some(lists) = self.demands.get(&(cpu, zone)) else { return 0 };
+        let all: u64 = lists.iter().map(|list| list.blocks).sum();
+        let busy = lists.iter().enumerate().filter(|(_, list)| list.blocks * 16 >= all.max(1));
+        busy.fold(0, |bits, (index, _)| bits | 1 << index)
+    }
+
+    /// The type of the pageblock of a frame, as far as others of it tell: the one that most were asked for.
+    pub fn type_of(&self, pfn: Pfn) -> Migratetype {
+        let seen = self.types.get(&(pfn.0 >> PAGEBLOCK_ORDER.0));
+        let most = seen.and_then(|seen| (0..seen.len()).max_by_key(|&at| (seen[at], at == 1)));
+        Migratetype::ALL[most.unwrap_or(Migratetype::Movable.index())]
+    }
+
+    /// The frame of a descriptor.
+    pub(super) fn frame_of(&self, descriptor: u64) -> Option<Pfn> {
+        let offset = descriptor.checked_sub(self.descriptors?).filter(|_| descriptor != 0)?;
+        (offset % DESCRIPTOR_BYTES == 0).then_some(Pfn(offset / DESCRIPTOR_BYTES))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passes_of_reclaim_end_with_their_last_block() {
+        let mut survey = Survey::default();
+        let node = NodeId(3);
+        // Two passes; a line out of order belongs to the one that is under way.
+        for ms in [100, 101, 110, 105, 120, 200, 229] {
+            survey.note_reclaim(node, ms * 1_000_000);
+        }
+        let end = |ms: u64| survey.end_of_pass(node, ms * 1_000_000).map(|ns| ns / 1_000_000);
+        assert_eq!(
+            [99, 100, 115, 120, 121].map(end),
+            [None, Some(120), Some(120), Some(120), None]
+        );
+        assert_eq!([199, 200, 229, 230].map(end), [None, Some(229), Some(229), None]);
+        assert_eq!(survey.end_of_pass(NodeId(0), 0), None);
+    }
+}

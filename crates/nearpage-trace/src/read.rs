@@ -1,0 +1,272 @@
+//! Reading: lines of a stream, one after the other.
+
+use std::io::{self, ErrorKind, Read};
+
+use memchr::memchr;
+
+use super::error::{EXPECTED, TraceError};
+use super::event::{Event, TraceCounts, TraceEvent};
+use super::gfp::{Flags, GfpTexts};
+use super::{fields, head};
+use nearpage_machine::packing::Packing;
+
+/// Bytes that are read at once; the longest line, too.
+const BUFFER_BYTES: usize = 1 << 20;
+/// Names of flags that are counted each for itself.
+const UNKNOWN_NAMES_MOST: usize = 64;
+
+/// Reads a trace and hands on each of its events. `input` names it in messages.
+///
+/// # Errors
+///
+/// [`TraceError`]; events before the place were handed on. An error of `each` ends the reading.
+pub fn read_trace<E: From<TraceError>>(
+    input: &str,
+    text: impl Read,
+    each: impl FnMut(&TraceEvent<'_>) -> Result<(), E>,
+) -> Result<TraceCounts, E> {
+    let mut lines = Lines {
+        input,
+        counts: TraceCounts::default(),
+        texts: GfpTexts::default(),
+        last_time_ns: 0,
+        each,
+    };
+    lines.read(text)?;
+    if lines.counts.events == 0 {
+        let offset = lines.counts.bytes;
+        return Err(TraceError::Empty { input: input.into(), offset }.into());
+    }
+    Ok(lines.counts)
+}
+
+/// A reader of what is packed, if anything is: zstd, gzip or bzip2, by the first bytes.
+///
+/// # Errors
+///
+/// The beginning cannot be read.
+pub fn unpacked<'a>(mut packed: impl Read + 'a) -> io::Result<Box<dyn Read + 'a>> {
+    let mut magic = [0; 4];
+    let mut got = 0;
+    while got < magic.len() {
+        match packed.read(&mut magic[got..]) {
+            Ok(0) => break,
+            Ok(more) => got += more,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    let packing = Packing::of(&magic[..got]);
+    let whole = io::Cursor::new(magic).take(got as u64).chain(packed);
+    match packing {
+        None | Some(Packing::Tar) => Ok(Box::new(whole)),
+        Some(packing) => packing.stream(whole),
+    }
+}
+
+struct Lines<'i, F> {
+    input: &'i str,
+    counts: TraceCounts,
+    texts: GfpTexts,
+    last_time_ns: u64,
+    each: F,
+}
+
+impl<F> Lines<'_, F> {
+    fn read<E: From<TraceError>>(&mut self, mut text: impl Read) -> Result<(), E>
+    where
+        F: FnMut(&TraceEvent<'_>) -> Result<(), E>,
+    {
+        let mut buffer = vec![0; BUFFER_BYTES];
+        let mut filled = 0;
+        loop {
+            let got = match text.read(&mut buffer[filled..]) {
+                Ok(got) => got,
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) => {
+                    let (input, offset) = (self.input.into(), self.counts.bytes + filled as u64);
+                    return Err(TraceError::Unreadable { input, offset, error }.into());
+                }
+            };
+            filled += got;
+            let whole = memchr::memrchr(b'\n', &buffer[..filled]).map_or(0, |end| end + 1);
+            // What follows the last end of a line waits for the rest, unless nothing comes any more.
+            let ready = if got == 0 { filled } else { whole };
+            self.lines(&buffer[..ready])?;
+            buffer.copy_within(ready..filled, 0);
+            filled -= ready;
+            if got == 0 {
+                return Ok(());
+            }
+            if filled == buffer.len() {
+                return Err(self.syntax(&buffer, "lines of less than 1 MiB").into());
+            }
+        }
+    }
+
+    fn lines<E: From<TraceError>>(&mut self, mut text: &[u8]) -> Result<(), E>
+    where
+        F: FnMut(&TraceEvent<'_>) -> Result<(), E>,
+    {
+        while !text.is_empty() {
+            let end = memchr(b'\n', text).unwrap_or(text.len());
+            let line = text[..end].strip_suffix(b"\r").unwrap_or(&text[..end]);
+            self.line(line)?;
+            let next = (end + 1).min(text.len());
+            self.counts.bytes += next as u64;
+            text = &text[next..];
+        }
+        Ok(())
+    }
+
+    fn line<E: From<TraceError>>(&mut self, line: &[u8]) -> Result<(), E>
+    where
+        F: FnMut(&TraceEvent<'_>) -> Result<(), E>,
+    {
+        if line.first() == Some(&b'#') {
+            return Ok(());
+        }
+        let Some(head) = head::parse(line) else {
+            return self.other_line(line).map_err(E::from);
+        };
+        let (event, flags) = match fields::parse(head.name, head.fields, &mut self.texts) {
+            Ok(parsed) => parsed,
+            Err(expected) => return Err(self.syntax(line, expected).into()),
+        };
+        let counts = &mut self.counts;
+        counts.events += 1;
+        counts.unsorted += u64::from(head.time_ns < self.last_time_ns);
+        self.last_time_ns = self.last_time_ns.max(head.time_ns);
+        match event {
+            Event::Alloc { pfn: None, .. } => counts.failed_allocs += 1,
+            Event::FreeBatched => counts.batched_frees += 1,
+            _ => {}
+        }
+        if let Some(flags) = flags.filter(|flags| !flags.unknown.is_empty()) {
+            count_unknown(counts, flags);
+        }
+        let head::Head { comm, pid, cpu, time_ns, .. } = head;
+        (self.each)(&TraceEvent { offset: counts.bytes, comm, pid, cpu, time_ns, event })
+    }
+
+    fn other_line(&mut self, line: &[u8]) -> Result<(), TraceError> {
+        if let Some(at) = line.iter().position(|&byte| byte < b' ' && byte != b'\t' || byte == 0x7f)
+        {
+            let mut error = self.syntax(line, EXPECTED);
+            if let TraceError::Syntax { offset, .. } = &mut error {
+                *offset += at as u64;
+            }
+            return Err(error);
+        }
+        if let Some(lost) = lost_events(line) {
+            self.counts.lost_lines += 1;
+            self.counts.lost_events = self.counts.lost_events.saturating_add(lost);
+        } else if !line.trim_ascii().is_empty() {
+            self.counts.other_lines += 1;
+        }
+        Ok(())
+    }
+
+    fn syntax(&self, line: &[u8], expected: &'static str) -> TraceError {
+        const SHOWN: usize = 80;
+        let found = String::from_utf8_lossy(&line[..line.len().min(SHOWN)]).trim().to_owned();
+        TraceError::Syntax { input: self.input.into(), offset: self.counts.bytes, found, expected }
+    }
+}
+
+fn count_unknown(counts: &mut TraceCounts, flags: &Flags) {
+    for name in &flags.unknown {
+        let names = &mut counts.unknown_gfp_names;
+        let key = if names.len() < UNKNOWN_NAMES_MOST || names.contains_key(name) {
+            name
+        } else {
+            "others"
+        };
+        *names.entry(key.into()).or_default() += 1;
+    }
+}
+
+/// How many events a line says were lost: `CPU:3 [LOST 12 EVENTS]`, `CPU:3 [12 EVENTS DROPPED]`, or a record of
+/// perf. 0 if it does not say how many.
+fn lost_events(line: &[u8]) -> Option<u64> {
+    let line = std::str::from_utf8(line).ok()?.trim();
+    let is_cpu = line.starts_with("CPU:") && line.contains("EVENTS");
+    if !is_cpu && !line.contains("PERF_RECORD_LOST") {
+        return None;
+    }
+    let (_, told) = line.split_once(if is_cpu { "[" } else { "LOST" })?;
+    let mut words = told.split(|c: char| !c.is_ascii_digit());
+    Some(words.find_map(|word| word.parse().ok()).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "# tracer: nop\n#\n sh-7   [001] .....  1.000001: tracing_mark_write: nearpage: before begin\n\
+        CPU:3 [LOST 12 EVENTS]\nCPU:1 [EVENTS DROPPED]\n => stack\n\n\
+        my task-8   [001] .....  1.000003: mm_page_alloc: page=1 pfn=0x10 order=0 migratetype=0 gfp_flags=GFP_KERNEL|__GFP_FRESH\n\
+        my task-8   [001] .....  1.000002: mm_page_alloc: page=(null) pfn=0x0 order=9 migratetype=1 gfp_flags=GFP_TRANSHUGE\n\
+        my task-8   [001] .....  1.000004: mm_page_free_batched: page=1 pfn=0x10 order=0\n\
+        my task-8   [001] .....  1.000005: sched_process_exit: comm=x\n";
+
+    fn read(text: &[u8]) -> (Result<TraceCounts, TraceError>, Vec<u64>) {
+        let mut offsets = Vec::new();
+        let counts = read_trace("t", text, |event| {
+            offsets.push(event.offset);
+            Ok(())
+        });
+        (counts, offsets)
+    }
+
+    #[test]
+    fn everything_is_counted() {
+        let (counts, offsets) = read(TEXT.as_bytes());
+        let counts = counts.unwrap();
+        let unknown = [("__GFP_FRESH".to_owned(), 1)].into();
+        let expected = TraceCounts {
+            bytes: TEXT.len() as u64,
+            events: 5,
+            other_lines: 1,
+            lost_lines: 2,
+            lost_events: 12,
+            failed_allocs: 1,
+            batched_frees: 1,
+            unsorted: 1,
+            unknown_gfp_names: unknown,
+        };
+        assert_eq!(counts, expected);
+        assert_eq!(offsets[0] as usize, TEXT.find(" sh-7").unwrap());
+        assert_eq!(offsets[1] as usize, TEXT.find("my task").unwrap());
+    }
+
+    #[test]
+    fn a_text_comes_in_any_pieces() {
+        struct Bytewise<'a>(&'a [u8]);
+        impl Read for Bytewise<'_> {
+            fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+                let most = buffer.len().min(1);
+                self.0.read(&mut buffer[..most])
+            }
+        }
+        let mut events = 0;
+        let counts = read_trace::<TraceError>("t", Bytewise(TEXT.as_bytes()), |_| {
+            events += 1;
+            Ok(())
+        });
+        assert_eq!((counts.unwrap().bytes, events), (TEXT.len() as u64, 5));
+    }
+
+    #[test]
+    fn damage_is_told_with_its_place() {
+        let message = |text: &[u8]| read(text).0.unwrap_err().to_string();
+        assert!(message(b"").starts_with("t: byte 0: the text ends without an event"));
+        assert!(message(b"# tracer: nop\n").starts_with("t: byte 14: the text ends"));
+        assert!(message(b"abc\n\x00\x01").starts_with("t: byte 4: found"));
+        let cut = &TEXT[..TEXT.find("pfn=0x10 order").unwrap() + 10];
+        let offset = TEXT.find("my task").unwrap();
+        assert!(
+            message(cut.as_bytes()).starts_with(&format!("t: byte {offset}: found \"my task-8"))
+        );
+    }
+}
