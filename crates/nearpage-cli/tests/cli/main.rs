@@ -1,0 +1,10 @@
+//! The commands as users run them, and what a program can judge about the sources. One binary: linking is most of
+//! what a small test costs.
+
+mod bench;
+mod doctor;
+mod lab;
+mod record;
+mod report;
+mod tidy;
+mod topo;
