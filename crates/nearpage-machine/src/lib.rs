@@ -9,3 +9,4 @@ pub mod shown;
 pub mod sysfs;
 pub mod topology;
 pub mod tree;
+pub mod work;
