@@ -15,6 +15,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use nearpage_linux::environment::EnvironmentError;
+use nearpage_report::file::WriteError;
 use serde::Serialize;
 
 /// The NUMA page allocator of a kernel, as software that anyone can embed, run and study.
@@ -80,7 +81,7 @@ pub enum CommandError {
     Doctor(#[from] doctor::DoctorFailure),
     /// The page of `--report` could not be written.
     #[error(transparent)]
-    Report(#[from] nearpage_report::file::WriteError),
+    Report(#[from] WriteError),
     /// The output could not be written.
     #[error("cannot write the output: {0}")]
     Output(#[from] io::Error),
@@ -89,6 +90,9 @@ pub enum CommandError {
 impl CommandError {
     fn exit_code(&self) -> ExitCode {
         match self {
+            CommandError::Report(WriteError::Unwritten { .. }) | CommandError::Output(_) => {
+                ExitCode::from(1)
+            }
             CommandError::Input(_)
             | CommandError::Environment(_)
             | CommandError::Usage(_)
@@ -102,7 +106,6 @@ impl CommandError {
             CommandError::Lab(failure) => failure.exit_code(),
             CommandError::Placement(error) => error.exit_code(),
             CommandError::Doctor(failure) => failure.exit_code(),
-            CommandError::Output(_) => ExitCode::from(1),
         }
     }
 }

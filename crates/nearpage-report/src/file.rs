@@ -1,72 +1,281 @@
 //! The file of a page.
+//!
+//! A page takes its name when it is complete: [`PageFile::write`] writes beside it, and renames. So a reader finds the
+//! older page or the new one, and what stops the work earlier (an error, Ctrl-C, a full disk) leaves no file behind.
 
-use std::fs::{self, OpenOptions};
-use std::io;
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use nearpage_machine::shown::shown;
 
 /// A page could not be written.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot write {path}: {error}")]
-pub struct WriteError {
-    path: String,
-    error: io::Error,
+#[non_exhaustive]
+pub enum WriteError {
+    /// No file can be written at this path. The work need not begin.
+    #[error("cannot write {path}: {source}")]
+    Unwritable {
+        /// The path, as messages show it.
+        path: String,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The path names a file that the work reads.
+    #[error("cannot write {path}: it is the input {input}, which the page would replace")]
+    IsInput {
+        /// The path, as messages show it.
+        path: String,
+        /// The input, by the name that it was given under.
+        input: String,
+    },
+    /// The page was made and could not be written, or not all of it.
+    #[error("cannot write {path}: {source}")]
+    Unwritten {
+        /// The path, as messages show it.
+        path: String,
+        /// What the system says.
+        source: io::Error,
+    },
 }
 
-/// Where a page goes to.
+/// The file that a page goes to.
 #[derive(Clone, Debug)]
 pub struct PageFile {
+    /// The name that the page was asked for under.
+    asked: PathBuf,
+    /// The file itself, behind symbolic links.
     path: PathBuf,
 }
 
 impl PageFile {
-    /// A file that can be written: said before the work is done, not after. What it holds stays until then.
+    /// Checks that a page can be written to `path`, before the work that makes the page. No file is made, and an older
+    /// one stays as it is.
+    ///
+    /// `inputs` are files that the work reads; those that do not exist are passed over.
     ///
     /// # Errors
     ///
-    /// There can be no such file, or it cannot be written.
-    pub fn at(path: &Path) -> Result<PageFile, WriteError> {
-        match OpenOptions::new().append(true).create(true).open(path) {
-            Ok(_) => Ok(PageFile { path: path.into() }),
-            Err(error) => Err(write_error(path, error)),
+    /// [`WriteError::Unwritable`]: `path` names a folder, or a place where no file can be made or written.
+    /// [`WriteError::IsInput`]: `path` is one of `inputs`, also under another name.
+    pub fn at(path: &Path, inputs: &[&Path]) -> Result<PageFile, WriteError> {
+        let unwritable = |source| WriteError::Unwritable { path: shown(path).to_string(), source };
+        let file = PageFile { asked: path.into(), path: behind_links(path).map_err(unwritable)? };
+        let Ok(older) = fs::metadata(&file.path) else {
+            // Only the file system can say whether a file may be made here.
+            Beside::of(&file.path, None).map_err(unwritable)?;
+            return Ok(file);
+        };
+        if let Some(input) = inputs.iter().find(|input| is_same_file(input, &older)) {
+            let (path, input) = (shown(path).to_string(), shown(input).to_string());
+            return Err(WriteError::IsInput { path, input });
         }
+        // A FIFO waits for its reader when it is opened, and ends for the reader when it is closed.
+        if !older.file_type().is_fifo() {
+            OpenOptions::new().append(true).open(&file.path).map_err(unwritable)?;
+        }
+        if older.is_file() {
+            Beside::of(&file.path, Some(&older)).map_err(unwritable)?;
+        }
+        Ok(file)
     }
 
-    /// Writes the page.
+    /// Writes the page. The file has it completely, or is as it was before.
+    ///
+    /// Devices and FIFOs get the page as it is written.
     ///
     /// # Errors
     ///
-    /// It cannot be written, or not all of it.
+    /// [`WriteError::Unwritten`]: the page, or a part of it, cannot be written.
     pub fn write(&self, page: &str) -> Result<(), WriteError> {
-        fs::write(&self.path, page).map_err(|error| write_error(&self.path, error))
+        self.replace(page).map_err(|source| {
+            let path = shown(&self.asked).to_string();
+            WriteError::Unwritten { path, source }
+        })
+    }
+
+    fn replace(&self, page: &str) -> io::Result<()> {
+        let older = fs::metadata(&self.path).ok();
+        if older.as_ref().is_some_and(|older| !older.is_file()) {
+            return OpenOptions::new().write(true).open(&self.path)?.write_all(page.as_bytes());
+        }
+        let mut beside = Beside::of(&self.path, older.as_ref())?;
+        beside.file.write_all(page.as_bytes())?;
+        // Some file systems say only here that they are full.
+        beside.file.sync_all()?;
+        beside.rename_to(&self.path)
     }
 }
 
-fn write_error(path: &Path, error: io::Error) -> WriteError {
-    WriteError { path: shown(path).to_string(), error }
+/// So many unfinished pages of one process and name are tried before a page is given up.
+const NAMES_MOST: u32 = 64;
+
+/// An unfinished file in the folder of another. Dropped, it is removed.
+struct Beside {
+    file: File,
+    path: PathBuf,
+}
+
+impl Beside {
+    /// A new file that may be read by whom the older one allows.
+    fn of(path: &Path, older: Option<&Metadata>) -> io::Result<Self> {
+        let no_name = || io::Error::from(io::ErrorKind::IsADirectory);
+        let name = path.file_name().ok_or_else(no_name)?;
+        let mut numbers = 0..NAMES_MOST;
+        loop {
+            let mut name = name.to_owned();
+            name.push(format!(".{}-{}.part", std::process::id(), numbers.start));
+            let path = path.with_file_name(name);
+            match OpenOptions::new().write(true).create_new(true).open(&path) {
+                Ok(file) => {
+                    let beside = Self { file, path };
+                    if let Some(older) = older {
+                        beside.file.set_permissions(older.permissions())?;
+                    }
+                    return Ok(beside);
+                }
+                // Another thread's, or of a process that was killed.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    match numbers.next() {
+                        Some(_) => (),
+                        None => return Err(error),
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn rename_to(self, path: &Path) -> io::Result<()> {
+        // Dropped after the rename, this finds no file to remove.
+        fs::rename(&self.path, path)
+    }
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        // Without an error to return, and with nothing that the next page needs.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Where a path leads to: a page that replaced a symbolic link would leave the older one where the link points.
+fn behind_links(path: &Path) -> io::Result<PathBuf> {
+    match fs::canonicalize(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => match fs::read_link(path) {
+            // A link to a file that is not there yet.
+            Ok(target) => Ok(path.parent().unwrap_or(Path::new("")).join(target)),
+            Err(_) => Ok(path.into()),
+        },
+        other => other,
+    }
+}
+
+fn is_same_file(path: &Path, other: &Metadata) -> bool {
+    fs::metadata(path)
+        .is_ok_and(|metadata| (metadata.dev(), metadata.ino()) == (other.dev(), other.ino()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    fn names(folder: &Path) -> Vec<String> {
+        let entries = fs::read_dir(folder).unwrap();
+        let mut names: Vec<String> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
     #[test]
     fn an_older_page_stays_until_the_new_one_is_there() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("page.html");
         fs::write(&path, "an older and longer page").unwrap();
-        let file = PageFile::at(&path).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        let file = PageFile::at(&path, &[]).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "an older and longer page");
         file.write("new").unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "new");
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o640);
+        assert_eq!(names(folder.path()), ["page.html"]);
+    }
+
+    #[test]
+    fn a_page_that_is_never_written_leaves_no_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = PageFile::at(&folder.path().join("page.html"), &[]).unwrap();
+        assert!(names(folder.path()).is_empty(), "already while the work goes on");
+        drop(file);
+        assert!(names(folder.path()).is_empty());
+    }
+
+    #[test]
+    fn a_page_that_cannot_be_finished_leaves_the_older_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("page.html");
+        let file = PageFile::at(&path, &[]).unwrap();
+        // The name of a folder with something in it: the rename fails, after all is written.
+        fs::create_dir(&path).unwrap();
+        fs::write(path.join("inside"), "").unwrap();
+        assert!(matches!(file.write("new"), Err(WriteError::Unwritten { .. })));
+        assert_eq!(names(folder.path()), ["page.html"]);
+        assert_eq!(names(&path), ["inside"]);
+    }
+
+    #[test]
+    fn a_full_device_is_an_error_of_the_write() {
+        let file = PageFile::at(Path::new("/dev/full"), &[]).unwrap();
+        let error = file.write("page").unwrap_err();
+        assert!(matches!(error, WriteError::Unwritten { .. }), "{error:?}");
+        assert!(error.to_string().starts_with("cannot write /dev/full: No space left"), "{error}");
+        let file = PageFile::at(Path::new("/dev/null"), &[]).unwrap();
+        file.write("page").unwrap();
+    }
+
+    #[test]
+    fn inputs_are_refused_under_every_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let (input, link) = (folder.path().join("b.tar.zst"), folder.path().join("link"));
+        fs::write(&input, "recorded").unwrap();
+        symlink(&input, &link).unwrap();
+        fs::hard_link(&input, folder.path().join("hard")).unwrap();
+        let inputs = [Path::new("/none/such"), &input];
+        for name in ["b.tar.zst", "link", "hard", "../b.tar.zst"] {
+            let path = match name.strip_prefix("../") {
+                Some(name) => folder.path().join("none").join("..").join(name),
+                None => folder.path().join(name),
+            };
+            fs::create_dir_all(folder.path().join("none")).unwrap();
+            let error = PageFile::at(&path, &inputs).unwrap_err();
+            assert!(matches!(error, WriteError::IsInput { .. }), "{name}: {error:?}");
+        }
+        assert_eq!(fs::read_to_string(&input).unwrap(), "recorded");
+        PageFile::at(&folder.path().join("other"), &inputs).unwrap().write("page").unwrap();
+    }
+
+    #[test]
+    fn links_stay_links() {
+        let folder = tempfile::tempdir().unwrap();
+        let (target, link) = (folder.path().join("target"), folder.path().join("link"));
+        symlink("target", &link).unwrap();
+        for page in ["first", "second"] {
+            PageFile::at(&link, &[]).unwrap().write(page).unwrap();
+            assert_eq!(fs::read_to_string(&target).unwrap(), page);
+            assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        }
     }
 
     #[test]
     fn errors_name_path_and_reason() {
         let folder = tempfile::tempdir().unwrap();
-        let error = PageFile::at(&folder.path().join("none/page.html")).unwrap_err().to_string();
+        let error =
+            PageFile::at(&folder.path().join("none/page.html"), &[]).unwrap_err().to_string();
         assert!(error.contains("none/page.html: No such file"), "{error}");
-        assert!(PageFile::at(folder.path()).is_err());
+        assert!(PageFile::at(folder.path(), &[]).is_err());
     }
 }

@@ -238,7 +238,10 @@ pub fn run(arguments: &ReplayArgs) -> Result<(), CommandError> {
         Placement::Recorded => ZoneChoice::Recorded,
     };
     let (start, is_of_other_kernel) = start_of(&bundle)?;
-    let file = arguments.report.as_deref().map(PageFile::at).transpose()?;
+    let inputs: Vec<&Path> =
+        [Some(path), arguments.trace.as_deref()].into_iter().flatten().collect();
+    let file =
+        arguments.report.as_deref().map(|report| PageFile::at(report, &inputs)).transpose()?;
     let wish = arguments.what_if.wish(&bundle, &start)?;
     let explained = arguments.explain.as_deref().map(Subject::parse).transpose()?;
     let replayed = replay(&bundle, &start, choice, explained)?;

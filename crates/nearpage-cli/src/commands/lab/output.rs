@@ -50,7 +50,7 @@ impl Output {
         let page = match &arguments.report {
             Some(path) => {
                 let origin = Origin::new(std::env::args_os(), arguments.seed.to_string());
-                Some(Page { file: PageFile::at(path)?, origin, machines })
+                Some(Page { file: PageFile::at(path, &[])?, origin, machines })
             }
             None => None,
         };
@@ -62,18 +62,20 @@ impl Output {
         if self.format == Format::Text { print(&text::report(report)) } else { Ok(()) }
     }
 
-    /// Writes the page, and prints what comes at the end.
+    /// Writes the page, and prints what comes at the end, also if the page cannot be written.
     pub(super) fn end(&self, reports: &[Report]) -> Result<(), CommandError> {
-        if let Some(page) = &self.page {
-            page.file.write(&page_of(reports, &page.machines, &page.origin))?;
-        }
+        let written = match &self.page {
+            Some(page) => page.file.write(&page_of(reports, &page.machines, &page.origin)),
+            None => Ok(()),
+        };
         match self.format {
-            Format::Text => Ok(()),
+            Format::Text => (),
             Format::Json => {
                 let json = serde_json::to_string_pretty(reports).expect("figures and text");
-                print(&format!("{json}\n"))
+                print(&format!("{json}\n"))?;
             }
-            Format::Csv => print(&csv::reports(reports)),
+            Format::Csv => print(&csv::reports(reports))?,
         }
+        Ok(written?)
     }
 }
