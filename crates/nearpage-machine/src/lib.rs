@@ -2,6 +2,7 @@
 
 pub mod description;
 pub mod idlist;
+pub mod over;
 #[cfg(feature = "archive")]
 pub mod packing;
 pub mod plan;
