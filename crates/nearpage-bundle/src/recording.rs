@@ -33,6 +33,7 @@ pub use module::{
 pub use pagetypeinfo::{Pageblocks, TypeBlocks, TypeCounts, parse_pagetypeinfo};
 pub use tree::RecordedTree;
 
+use std::io::Read;
 use std::path::Path;
 
 use nearpage_machine::sysfs::zoneinfo::ZoneRecord;
@@ -108,7 +109,17 @@ impl Recording {
     ///
     /// The content is none.
     pub fn read_bytes(source: &str, content: &[u8]) -> Result<Recording, BundleError> {
-        open::read_bytes(source, content)
+        open::read_stream(source, content)
+    }
+
+    /// Reads a recording from the beginning of `content` to its end; `source` names it in messages. The content is
+    /// read once, from front to back, so a pipe serves as well as a file.
+    ///
+    /// # Errors
+    ///
+    /// The content cannot be read, or is none.
+    pub fn read_from(source: &str, content: impl Read) -> Result<Recording, BundleError> {
+        open::read_stream(source, content)
     }
 
     /// The capture called `name`, or the one that is looked at if none is named: the state after all

@@ -31,12 +31,8 @@ pub(super) fn read(path: &Path) -> Result<Recording, BundleError> {
     read_stream(&source, io::BufReader::new(file))
 }
 
-pub(super) fn read_bytes(source: &str, content: &[u8]) -> Result<Recording, BundleError> {
-    read_stream(source, content)
-}
-
 /// Reads what is packed or plain, without ever holding all of it: the trace in an archive may be as long as it likes.
-fn read_stream(source: &str, content: impl Read) -> Result<Recording, BundleError> {
+pub(super) fn read_stream(source: &str, content: impl Read) -> Result<Recording, BundleError> {
     let unreadable = |error| BundleError::Unreadable { input: source.into(), error };
     let (packing, content) = recognised(content).map_err(unreadable)?;
     let Some(packing) = packing else {
