@@ -9,12 +9,12 @@ use std::ops::Range;
 
 use nearpage::alloc::Config;
 use nearpage::model::Model;
-use nearpage::units::{CpuId, MAX_ORDER, NodeId, Order};
+use nearpage::units::{MAX_ORDER, NodeId, Order};
 use nearpage::watermark::Settings;
+use nearpage_machine::catalog;
 use nearpage_machine::description::size;
-use nearpage_machine::idlist;
+use nearpage_machine::table::{self, DistanceTable, NodesTable};
 use nearpage_sim::Machine;
-use nearpage_sim::machine::NodeSpec;
 use nearpage_sim::sim;
 use nearpage_sim::workload::messages::{Block, FreedBy};
 use serde::Deserialize;
@@ -143,7 +143,7 @@ struct File {
     schema: Spanned<u32>,
     name: String,
     title: String,
-    machine: MachineTable,
+    machine: Spanned<MachineTable>,
     #[serde(default)]
     allocator: AllocatorTable,
     #[serde(default)]
@@ -153,39 +153,15 @@ struct File {
     reference: Option<Spanned<Reference>>,
 }
 
+/// A machine of the catalogue, or one of its own.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct MachineTable {
-    page_size: Option<Spanned<String>>,
     costs: String,
-    nodes: Spanned<Vec<NodesTable>>,
-    distance: Spanned<DistanceTable>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct NodesTable {
-    ids: Spanned<String>,
-    #[serde(default)]
-    cpus_each: u32,
-    memory: Spanned<String>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct DistanceTable {
-    local: Option<Spanned<u8>>,
-    #[serde(default)]
-    groups: Vec<GroupTable>,
-    other: Option<u8>,
-    matrix: Option<Vec<Vec<u8>>>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct GroupTable {
-    nodes: Spanned<u32>,
-    distance: u8,
+    catalog: Option<Spanned<String>>,
+    page_size: Option<Spanned<String>>,
+    nodes: Option<Spanned<Vec<NodesTable>>>,
+    distance: Option<Spanned<DistanceTable>>,
 }
 
 #[derive(Default, Deserialize)]
@@ -223,17 +199,18 @@ struct SlabTable {
     published_messages: Spanned<f64>,
     message_ns: Option<Spanned<f64>>,
     #[serde(default)]
-    others: Vec<NamedMachineTable>,
+    others: Vec<Spanned<NamedMachineTable>>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct NamedMachineTable {
     name: String,
-    page_size: Option<Spanned<String>>,
     costs: String,
-    nodes: Spanned<Vec<NodesTable>>,
-    distance: Spanned<DistanceTable>,
+    catalog: Option<Spanned<String>>,
+    page_size: Option<Spanned<String>>,
+    nodes: Option<Spanned<Vec<NodesTable>>>,
+    distance: Option<Spanned<DistanceTable>>,
 }
 
 impl SlabTable {
@@ -256,22 +233,24 @@ impl SlabTable {
             objects: self.objects.into_inner(),
             published_messages: published,
             message_ns: time_ns_or_0("message_ns", self.message_ns.as_ref())?,
-            others: self
-                .others
-                .into_iter()
-                .map(NamedMachineTable::check)
-                .collect::<Checked<_>>()?,
+            others: self.others.into_iter().map(named_machine).collect::<Checked<_>>()?,
         })
     }
 }
 
+fn named_machine(table: Spanned<NamedMachineTable>) -> Checked<(String, MachineOf)> {
+    let span = table.span();
+    table.into_inner().check(span)
+}
+
 impl NamedMachineTable {
-    fn check(self) -> Checked<(String, MachineOf)> {
-        let Self { name, page_size, costs, nodes, distance } = self;
-        let span = nodes.span();
-        let machine = MachineTable { page_size, costs: costs.clone(), nodes, distance }.check()?;
-        can_be(&machine, span)?;
-        Ok((name, MachineOf { machine, costs }))
+    fn check(self, span: Range<usize>) -> Checked<(String, MachineOf)> {
+        let Self { name, costs, catalog, page_size, nodes, distance } = self;
+        let span = nodes.as_ref().map_or(span, Spanned::span);
+        let table = MachineTable { costs, catalog, page_size, nodes, distance };
+        let machine = table.check(span.clone())?;
+        can_be(&machine.machine, span)?;
+        Ok((name, machine))
     }
 }
 
@@ -407,9 +386,6 @@ struct CellTable {
     threads: Spanned<usize>,
 }
 
-/// What Linux stops at.
-const MOST_NODES: usize = 1024;
-const MOST_CPUS: u64 = 8192;
 /// Writes to a page: more than a page has bytes say nothing.
 const MOST_STORES: u64 = 65_536;
 
@@ -452,8 +428,9 @@ impl File {
             let message = format!("schema is {}; accepted: 1", self.schema.get_ref());
             return wrong(self.schema.span(), message);
         }
-        let (costs, nodes) = (self.machine.costs.clone(), self.machine.nodes.span());
-        let machine = self.machine.check()?;
+        let span = self.machine.span();
+        let nodes = self.machine.get_ref().nodes.as_ref().map_or(span, Spanned::span);
+        let MachineOf { machine, costs } = self.machine.into_inner().check(nodes.clone())?;
         let config = self.allocator.check()?;
         let span = self.workload.span();
         let workload = check_workload(self.workload, &machine)?;
@@ -530,81 +507,43 @@ fn can_be(machine: &Machine, nodes: Range<usize>) -> Checked<()> {
 }
 
 impl MachineTable {
-    fn check(self) -> Checked<Machine> {
-        let page_shift = match &self.page_size {
-            None => 12,
-            Some(text) => page_shift(text)?,
-        };
-        let mut nodes: Vec<NodeSpec> = Vec::new();
-        let mut next_cpu: u32 = 0;
-        for table in self.nodes.get_ref() {
-            let bytes = bytes_of("memory", &table.memory)?;
-            let ids = idlist::parse(table.ids.get_ref()).or_else(|error| {
-                wrong(table.ids.span(), format!("ids: {error}; accepted: a list such as 0-3,8"))
-            })?;
-            let cpus = u64::from(next_cpu) + ids.len() as u64 * u64::from(table.cpus_each);
-            let count = nodes.len() + ids.len();
-            if count > MOST_NODES || cpus > MOST_CPUS {
-                let message = format!(
-                    "machine: {count} nodes and {cpus} CPUs up to here; accepted: {MOST_NODES} and {MOST_CPUS}"
-                );
-                return wrong(table.ids.span(), message);
-            }
-            for id in ids {
-                let cpus = (next_cpu..next_cpu + table.cpus_each).map(CpuId).collect();
-                next_cpu += table.cpus_each;
-                nodes.push(NodeSpec { id: NodeId(id), bytes, cpus });
-            }
-        }
-        nodes.sort_by_key(|node| node.id);
-        let distances = self.distance.get_ref().check(self.distance.span(), nodes.len())?;
-        let machine = Machine { nodes, distances, page_shift };
+    /// The machine; `span` is the place of what no key is to blame for.
+    fn check(self, span: Range<usize>) -> Checked<MachineOf> {
+        let described = self.described(span.clone())?;
+        let machine = Machine::from(&described);
         if machine.cpus().next().is_none() {
-            return wrong(
-                self.nodes.span(),
-                "machine.nodes: no node has a CPU (`cpus_each`); at least one must",
-            );
+            let message = "machine.nodes: no node has a CPU (`cpus_each`); at least one must";
+            return wrong(span, message);
         }
         match machine.topology().with(|_| ()) {
-            Ok(()) => Ok(machine),
-            Err(error) => wrong(self.nodes.span(), format!("machine: {error}")),
+            Ok(()) => Ok(MachineOf { machine, costs: self.costs }),
+            Err(error) => wrong(span, format!("machine: {error}")),
+        }
+    }
+
+    fn described(&self, span: Range<usize>) -> Checked<nearpage_machine::sysfs::Machine> {
+        let Self { catalog, page_size, nodes, distance, .. } = self;
+        match (catalog, page_size, nodes, distance) {
+            (Some(name), None, None, None) => {
+                catalog::machine(name.get_ref()).map_or_else(|| unknown(name), Ok)
+            }
+            (None, page_size, Some(nodes), Some(distance)) => {
+                let (page_size, nodes) = (page_size.clone(), nodes.clone());
+                let table = table::MachineTable { page_size, nodes, distance: distance.clone() };
+                table.machine().or_else(|error| wrong(error.span.clone(), error.to_string()))
+            }
+            _ => {
+                let message = "machine: accepted: `catalog`, or `nodes` and `distance` with optional `page_size`";
+                wrong(span, message)
+            }
         }
     }
 }
 
-impl DistanceTable {
-    fn check(&self, span: Range<usize>, nodes: usize) -> Checked<Vec<u8>> {
-        if let Some(matrix) = &self.matrix {
-            if self.other.is_some() || self.local.is_some() || !self.groups.is_empty() {
-                let message = "machine.distance: accepted: `matrix`, or `other` with optional `local` and `groups`, not both";
-                return wrong(span, message);
-            }
-            if matrix.len() != nodes || matrix.iter().any(|row| row.len() != nodes) {
-                let message =
-                    format!("machine.distance.matrix must be {nodes} rows of {nodes} distances");
-                return wrong(span, message);
-            }
-            return Ok(matrix.concat());
-        }
-        let Some(other) = self.other else {
-            let message = "machine.distance: distances are missing; accepted: `matrix`, or `other` with optional `groups`";
-            return wrong(span, message);
-        };
-        if let Some(group) = self.groups.iter().find(|group| *group.nodes.get_ref() == 0) {
-            return wrong(group.nodes.span(), "groups: nodes is 0; accepted: 1 or more");
-        }
-        let local = self.local.as_ref().map_or(10, |local| *local.get_ref());
-        let mut distances = Vec::with_capacity(nodes * nodes);
-        for (from, to) in (0..nodes).flat_map(|from| (0..nodes).map(move |to| (from, to))) {
-            let shares = |group: &&GroupTable| {
-                let size = *group.nodes.get_ref() as usize;
-                from / size == to / size
-            };
-            let group = self.groups.iter().find(shares).map_or(other, |group| group.distance);
-            distances.push(if from == to { local } else { group });
-        }
-        Ok(distances)
-    }
+fn unknown<T>(name: &Spanned<String>) -> Checked<T> {
+    let known: Vec<&str> = catalog::names().collect();
+    let (span, name) = (name.span(), name.get_ref());
+    wrong(span, format!("catalog has no machine {name:?}; accepted: {}", known.join(", ")))
 }
 
 impl AllocatorTable {
@@ -759,15 +698,4 @@ fn bytes_of(key: &str, text: &Spanned<String>) -> Checked<u64> {
             format!("{key} is {:?}; accepted: {}", text.get_ref(), size::EXPECTED),
         ),
     }
-}
-
-fn page_shift(text: &Spanned<String>) -> Checked<u32> {
-    let bytes = bytes_of("page_size", text)?;
-    if bytes.is_power_of_two() && (1 << 12..=1 << 16).contains(&bytes) {
-        return Ok(bytes.trailing_zeros());
-    }
-    wrong(
-        text.span(),
-        format!("page_size is {:?}; accepted: 4K, 8K, 16K, 32K or 64K", text.get_ref()),
-    )
 }

@@ -79,6 +79,22 @@ impl Machine {
     }
 }
 
+/// Nodes, CPUs, distances, page size and memory by size. Memory that is not known is none.
+impl From<&nearpage_machine::sysfs::Machine> for Machine {
+    fn from(described: &nearpage_machine::sysfs::Machine) -> Self {
+        let node = |node: &nearpage_machine::sysfs::MachineNode| NodeSpec {
+            id: node.id,
+            bytes: node.memory_bytes.unwrap_or(0),
+            cpus: node.cpus.clone(),
+        };
+        Self {
+            nodes: described.nodes.iter().map(node).collect(),
+            distances: described.distances.clone(),
+            page_shift: described.page_bytes.trailing_zeros(),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

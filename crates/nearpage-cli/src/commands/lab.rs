@@ -94,7 +94,8 @@ other has as much work a model second, as few pages in its worst hold, and as li
 Scenario files (TOML):
   schema             1
   name, title        text
-  [machine]          page_size (4K to 64K), costs (a name or a file)
+  [machine]          costs (a name or a file), and catalog = \"p9-sparse\", a machine that comes with nearpage, or
+    page_size        4K to 64K
     nodes            [{ ids = \"0-3,8\", cpus_each = 2, memory = \"4G\" }, ...]
     distance         { matrix = [[10, 20], [20, 10]] }, or { local = 10, groups = [{ nodes = 4, distance =
                      22 }], other = 30 }: nodes that share a group of 4 are at 22, others at 30

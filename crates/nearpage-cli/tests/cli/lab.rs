@@ -63,6 +63,11 @@ fn wrong_files_are_named_with_line_and_key() {
             "line 8: machine.distance.matrix must be 2 rows of 2",
         ),
         ("{ other = 20 }", "{ other = 5 }", "line 7: machine: "),
+        (
+            "[machine]",
+            "[machine]\ncatalog = \"p9-sparse\"",
+            "line 8: machine: accepted: `catalog`, or",
+        ),
         ("cpus_each = 2", "cpus_each = 0", "line 7: machine.nodes: no node has a CPU"),
         ("\"0,8\"", "\"8-0\"", "line 7: ids: "),
         ("altix-sn2", "nowhere.toml", "nowhere.toml: "),
@@ -99,6 +104,14 @@ fn wrong_files_are_named_with_line_and_key() {
         let error = error_of(&SMALL.replacen(good, bad, 1));
         assert!(error.contains(expected), "{bad}: {error}");
     }
+    let of_catalog = SMALL.lines().filter(|line| !line.starts_with("distance = "));
+    let of_catalog = of_catalog.map(|line| match line.starts_with("nodes = ") {
+        true => "catalog = \"p10-sparse\"",
+        false => line,
+    });
+    let error = error_of(&of_catalog.collect::<Vec<_>>().join("\n"));
+    let expected = "line 7: catalog has no machine \"p10-sparse\"; accepted: altix-28n, ";
+    assert!(error.contains(expected), "{error}");
 }
 
 /// Pairs that send each other blocks.

@@ -6,7 +6,8 @@ use toml::Spanned;
 
 use super::reference::{self, Reference};
 use super::{
-    Checked, MachineOf, NamedMachineTable, at_least_one, lock_percent, time_ns, time_ns_or_0, wrong,
+    Checked, MachineOf, NamedMachineTable, at_least_one, lock_percent, named_machine, time_ns,
+    time_ns_or_0, wrong,
 };
 
 /// Processes as in a recorded compile, under the patches of 2023.
@@ -39,7 +40,7 @@ pub struct LifetimesWorkload {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct LifetimesTable {
-    machine: NamedMachineTable,
+    machine: Spanned<NamedMachineTable>,
     cpus: Spanned<usize>,
     trace: Spanned<String>,
     warm_up: u64,
@@ -53,7 +54,7 @@ pub(super) struct LifetimesTable {
 
 impl LifetimesTable {
     pub(super) fn check(self) -> Checked<LifetimesWorkload> {
-        let (name, machine) = self.machine.check()?;
+        let (name, machine) = named_machine(self.machine)?;
         let most = machine.machine.cpus().count();
         let cpus = *self.cpus.get_ref();
         if !(1..=most).contains(&cpus) {

@@ -8,7 +8,7 @@ use nearpage::units::{CpuId, NodeId};
 use super::PAGE_BYTES;
 use super::error::{DescriptionError, Place, Problem};
 use crate::idlist;
-use crate::sysfs::{KernelSettings, Machine, MachineNode, Note};
+use crate::sysfs::{Machine, MachineNode, Note};
 
 /// The distance between nodes that nobody gave: `include/linux/topology.h: REMOTE_DISTANCE`.
 const REMOTE_DISTANCE: u8 = 20;
@@ -173,16 +173,7 @@ impl Draft {
         let distances = self.check_distances()?;
         let notes = self.notes();
         let nodes: Vec<MachineNode> = self.nodes.into_iter().map(finish_node).collect();
-        Ok(Machine {
-            possible_nodes: nodes.iter().map(|node| node.id).collect(),
-            possible_cpus: self.owners.into_keys().collect(),
-            nodes,
-            distances,
-            page_bytes: PAGE_BYTES,
-            settings: KernelSettings::default(),
-            last_level_caches: Vec::new(),
-            notes,
-        })
+        Ok(Machine { notes, ..Machine::new(nodes, distances, PAGE_BYTES) })
     }
 
     fn check_distances(&self) -> Result<Vec<u8>, DescriptionError> {
@@ -249,11 +240,6 @@ fn check_distance(from: NodeId, to: NodeId, distance: u64) -> Result<u8, Problem
 }
 
 fn finish_node((id, node): (NodeId, DraftNode)) -> MachineNode {
-    MachineNode {
-        id,
-        cpus: node.cpus.unwrap_or_default(),
-        memory_bytes: node.memory_bytes.flatten(),
-        free_bytes: node.free_bytes.flatten(),
-        zones: Vec::new(),
-    }
+    let (memory, free) = (node.memory_bytes.flatten(), node.free_bytes.flatten());
+    MachineNode::new(id, node.cpus.unwrap_or_default(), memory, free)
 }

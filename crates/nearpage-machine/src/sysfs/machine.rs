@@ -34,6 +34,25 @@ pub struct Machine {
     pub notes: Vec<Note>,
 }
 
+impl Machine {
+    /// A machine of which nothing but this is known: all of its nodes and CPUs are online.
+    pub fn new(nodes: Vec<MachineNode>, distances: Vec<u8>, page_bytes: u64) -> Machine {
+        let mut possible_cpus: Vec<CpuId> =
+            nodes.iter().flat_map(|node| node.cpus.iter().copied()).collect();
+        possible_cpus.sort_unstable();
+        Machine {
+            possible_nodes: nodes.iter().map(|node| node.id).collect(),
+            possible_cpus,
+            nodes,
+            distances,
+            page_bytes,
+            settings: KernelSettings::default(),
+            last_level_caches: Vec::new(),
+            notes: Vec::new(),
+        }
+    }
+}
+
 /// A node of a [`Machine`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MachineNode {
@@ -51,7 +70,8 @@ pub struct MachineNode {
 }
 
 impl MachineNode {
-    pub(super) fn new(
+    /// A node of whose zones nothing is known. `cpus` ascend.
+    pub fn new(
         id: NodeId,
         cpus: Vec<CpuId>,
         memory_bytes: Option<u64>,
