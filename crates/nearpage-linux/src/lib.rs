@@ -22,6 +22,7 @@ mod region;
 mod ring;
 pub mod rseq;
 pub mod slab;
+mod storage;
 mod tell;
 mod trim;
 

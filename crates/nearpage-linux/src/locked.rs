@@ -1,17 +1,15 @@
 //! Storage under a try-lock per CPU, for processes without restartable sequences.
 //!
-//! The lists are the same [rings](crate::ring). A thread that finds the lock of its CPU taken (the holder lost the CPU,
-//! or somebody drains it from elsewhere) does not wait: it goes to the zone instead.
+//! A thread that finds the lock of its CPU taken (the holder lost the CPU, or another thread drains it) does not wait: it
+//! goes to the zone instead.
 
-use nearpage::frame::ZoneFrames;
 use nearpage::pcp::serial::{CpuLock, CurrentCpu, Exclusion, Locked, TryLock};
-use nearpage::pcp::storage::{EachList, Pop, Push, Storage};
-use nearpage::slab::ObjectStorage;
-use nearpage::sync::AtomicU32;
-use nearpage::units::{CpuId, Order};
+use nearpage::pcp::storage::{EachList, Pop, Push};
+use nearpage::units::CpuId;
 
 use crate::ring::RingList;
 use crate::rseq::Area;
+use crate::storage::{RingAccess, Rings};
 
 /// The CPU that a thread runs on: from its `struct rseq` if the C library registered one, else as
 /// `sched_getcpu(3)` tells it.
@@ -39,28 +37,17 @@ impl CurrentCpu for GetCpu {
     }
 }
 
-/// Rings under a try-lock per CPU.
+/// A try-lock per CPU.
 #[derive(Debug, Default)]
-pub struct LockedStorage(TryLock<GetCpu>);
+pub struct CpuLocks(TryLock<GetCpu>);
 
-impl Storage for LockedStorage {
-    type List<'m> = RingList<'m>;
+/// Rings under a try-lock per CPU.
+pub type LockedStorage = Rings<CpuLocks>;
+
+impl RingAccess for CpuLocks {
     type PerCpu = CpuLock;
     type OnCpu<'a> = Locked<'a>;
-    // The tuning could move with each operation under the lock, but that made a pair half as slow again.
-    const EXACT: bool = false;
-
-    fn ring_entries(order: Order, high_max: u32) -> u32 {
-        RingList::entries_for(order, high_max)
-    }
-
-    fn per_cpu(_cpu: CpuId) -> CpuLock {
-        CpuLock::default()
-    }
-
-    fn list<'m>(cpu: CpuId, ring: &'m [AtomicU32]) -> RingList<'m> {
-        RingList::new(cpu, ring)
-    }
+    const CHECKS_CPU: bool = false;
 
     #[inline(always)]
     fn current_cpu(&self) -> CpuId {
@@ -68,70 +55,34 @@ impl Storage for LockedStorage {
     }
 
     #[inline(always)]
-    fn enter<'a>(&'a self, _cpu: CpuId, lock: &'a CpuLock) -> Option<Locked<'a>> {
+    fn enter<'a>(&'a self, lock: &'a CpuLock) -> Option<Locked<'a>> {
         self.0.enter(lock)
     }
 
     #[inline(always)]
-    fn pop(&self, _on: &Locked<'_>, list: &RingList<'_>, _frames: &ZoneFrames<'_>) -> Pop {
+    fn pop(_on: &Locked<'_>, list: &RingList<'_>) -> Pop {
         list.pop()
     }
 
     #[inline(always)]
-    fn push(
-        &self,
-        _on: &Locked<'_>,
-        list: &RingList<'_>,
-        _frames: &ZoneFrames<'_>,
-        number: u32,
-    ) -> Push {
+    fn push(_on: &Locked<'_>, list: &RingList<'_>, number: u32) -> Push {
         list.push(number)
     }
 
-    fn pop_batch(
-        &self,
-        _on: &Locked<'_>,
-        list: &RingList<'_>,
-        _frames: &ZoneFrames<'_>,
-        out: &mut [u32],
-    ) -> usize {
+    fn pop_batch(_on: &Locked<'_>, list: &RingList<'_>, out: &mut [u32]) -> usize {
         list.pop_batch(out)
     }
 
-    fn push_batch(
-        &self,
-        _on: &Locked<'_>,
-        list: &RingList<'_>,
-        _frames: &ZoneFrames<'_>,
-        numbers: &[u32],
-    ) -> usize {
+    fn push_batch(_on: &Locked<'_>, list: &RingList<'_>, numbers: &[u32]) -> usize {
         list.push_batch(numbers)
     }
 
-    fn append_run(
-        &self,
-        _on: &Locked<'_>,
-        list: &RingList<'_>,
-        _frames: &ZoneFrames<'_>,
-        first: u32,
-        order: Order,
-        blocks: u32,
-    ) -> u32 {
-        list.append_run(first, 1 << order.0, blocks)
+    fn append_run(_on: &Locked<'_>, list: &RingList<'_>, first: u32, step: u32, count: u32) -> u32 {
+        list.append_run(first, step, count)
     }
 
-    fn pop_cold(
-        &self,
-        _on: &Locked<'_>,
-        list: &RingList<'_>,
-        _frames: &ZoneFrames<'_>,
-        out: &mut [u32],
-    ) -> usize {
+    fn pop_cold(_on: &Locked<'_>, list: &RingList<'_>, out: &mut [u32]) -> usize {
         list.pop_cold(out)
-    }
-
-    fn for_each(list: &RingList<'_>, _frames: &ZoneFrames<'_>, each: &mut dyn FnMut(u32)) {
-        list.for_each(each);
     }
 
     fn stop<'a>(
@@ -144,49 +95,4 @@ impl Storage for LockedStorage {
     }
 
     fn resume(&self, _on: Locked<'_>, _lists: &EachList<'_, RingList<'_>>) {}
-}
-
-impl ObjectStorage for LockedStorage {
-    type Stack<'m> = RingList<'m>;
-
-    fn stack<'m>(cpu: CpuId, entries: &'m [AtomicU32]) -> RingList<'m> {
-        RingList::new(cpu, entries)
-    }
-
-    #[inline(always)]
-    fn pop_object(&self, _on: &Locked<'_>, stack: &RingList<'_>) -> Pop {
-        stack.pop()
-    }
-
-    #[inline(always)]
-    fn push_object(&self, _on: &Locked<'_>, stack: &RingList<'_>, entry: u32) -> Push {
-        stack.push(entry)
-    }
-
-    fn pop_objects(&self, _on: &Locked<'_>, stack: &RingList<'_>, out: &mut [u32]) -> usize {
-        stack.pop_batch(out)
-    }
-
-    fn push_objects(&self, _on: &Locked<'_>, stack: &RingList<'_>, entries: &[u32]) -> usize {
-        stack.push_batch(entries)
-    }
-
-    fn pop_oldest(&self, _on: &Locked<'_>, stack: &RingList<'_>, out: &mut [u32]) -> usize {
-        stack.pop_cold(out)
-    }
-
-    fn each_entry(stack: &RingList<'_>, each: &mut dyn FnMut(u32)) {
-        stack.for_each(each);
-    }
-
-    fn stop_stacks<'a>(
-        &'a self,
-        _cpu: CpuId,
-        lock: &'a CpuLock,
-        _stacks: &EachList<'_, RingList<'_>>,
-    ) -> Option<Locked<'a>> {
-        self.0.enter(lock)
-    }
-
-    fn resume_stacks(&self, _on: Locked<'_>, _stacks: &EachList<'_, RingList<'_>>) {}
 }

@@ -76,7 +76,7 @@ pub fn pop(area: isize, list: &RingList<'_>) -> u32 {
     // SAFETY: `area` as in `current_cpu`. The sequence writes only the cursor of `list` and what it has seen of it, and
     // reads one slot of its ring, below `mask + 1` entries; `RingStorage::list` tied ring and mask together.
     unsafe {
-        asm!(
+        list_asm!(
             sequence!(
                 [
                     "ldr {c}, [{list}, #{cursor}]",
@@ -119,17 +119,10 @@ pub fn pop(area: isize, list: &RingList<'_>) -> u32 {
             v = out(reg) _,
             c = out(reg) _,
             n = out(reg) after,
-            owner = const core::mem::offset_of!(RingList, owner),
-            cursor = const core::mem::offset_of!(RingList, cursor),
-            cold = const core::mem::offset_of!(RingList, cold),
-            mask = const core::mem::offset_of!(RingList, mask),
-            ring = const core::mem::offset_of!(RingList, ring),
-            pops_seen = const core::mem::offset_of!(RingList, pops_seen),
             ONE_POP = const ONE_POP,
             HALF_ROUND = const HALF_ROUND,
             AFTER_MOVED = const Pop::MOVED.0.wrapping_add(1),
             AFTER_EMPTY = const Pop::EMPTY.0.wrapping_add(1),
-            options(nostack),
         );
     }
     after.wrapping_sub(1)
@@ -142,7 +135,7 @@ pub fn push(area: isize, list: &RingList<'_>, number: u32) -> u32 {
     // SAFETY: as in `pop`. The slot written is above the ring's hot end, and the list holds less than `limit <= mask + 1`
     // entries, so it belongs to nobody until the cursor is stored.
     unsafe {
-        asm!(
+        list_asm!(
             sequence!(
                 [
                     "ldr {c}, [{list}, #{cursor}]",
@@ -169,7 +162,7 @@ pub fn push(area: isize, list: &RingList<'_>, number: u32) -> u32 {
                     "mov {r:w}, #0",
                     "str {c}, [{list}, #{cursor}]",
                 ],
-                ["7: mov {r:w}, #{MOVED}", "b 9f", "8: mov {r:w}, #{FULL}"],
+                ["7: mov {r:w}, #{PUSH_MOVED}", "b 9f", "8: mov {r:w}, #{FULL}"],
             ),
             area = in(reg) area,
             list = in(reg) list,
@@ -179,15 +172,8 @@ pub fn push(area: isize, list: &RingList<'_>, number: u32) -> u32 {
             v = out(reg) _,
             c = out(reg) _,
             r = out(reg) answer,
-            owner = const core::mem::offset_of!(RingList, owner),
-            cursor = const core::mem::offset_of!(RingList, cursor),
-            cold = const core::mem::offset_of!(RingList, cold),
-            limit = const core::mem::offset_of!(RingList, limit),
-            mask = const core::mem::offset_of!(RingList, mask),
-            ring = const core::mem::offset_of!(RingList, ring),
-            MOVED = const Push::MOVED.0,
+            PUSH_MOVED = const Push::MOVED.0,
             FULL = const Push::FULL.0,
-            options(nostack),
         );
     }
     answer
@@ -198,7 +184,7 @@ pub fn push(area: isize, list: &RingList<'_>, number: u32) -> u32 {
 pub fn settle(area: isize, list: &RingList<'_>) {
     // SAFETY: as in `push`.
     unsafe {
-        asm!(
+        list_asm!(
             sequence!(
                 [
                     "ldr {c}, [{list}, #{cursor}]",
@@ -222,11 +208,6 @@ pub fn settle(area: isize, list: &RingList<'_>) {
             v = out(reg) _,
             c = out(reg) _,
             n = out(reg) _,
-            owner = const core::mem::offset_of!(RingList, owner),
-            cursor = const core::mem::offset_of!(RingList, cursor),
-            mask = const core::mem::offset_of!(RingList, mask),
-            ring = const core::mem::offset_of!(RingList, ring),
-            options(nostack),
         );
     }
 }
@@ -238,7 +219,7 @@ pub fn pop_batch(area: isize, list: &RingList<'_>, out: &mut [u32]) -> u32 {
     let popped: u32;
     // SAFETY: as in `pop`; it reads entries between the two ends, and writes at most `out.len()` to `out`.
     unsafe {
-        asm!(
+        list_asm!(
             sequence!(
                 [
                     "ldr {c}, [{list}, #{cursor}]",
@@ -286,15 +267,6 @@ pub fn pop_batch(area: isize, list: &RingList<'_>, out: &mut [u32]) -> u32 {
             m = out(reg) _,
             base = out(reg) _,
             k = out(reg) popped,
-            owner = const core::mem::offset_of!(RingList, owner),
-            cursor = const core::mem::offset_of!(RingList, cursor),
-            cold = const core::mem::offset_of!(RingList, cold),
-            mask = const core::mem::offset_of!(RingList, mask),
-            ring = const core::mem::offset_of!(RingList, ring),
-            pops_seen = const core::mem::offset_of!(RingList, pops_seen),
-            MOVED = const MOVED,
-            IN_HOT_PLACE = const IN_HOT_PLACE,
-            options(nostack),
         );
     }
     popped
@@ -308,7 +280,7 @@ pub fn push_batch(area: isize, list: &RingList<'_>, numbers: &[u32]) -> u32 {
     // SAFETY: as in `push`; it writes at most `limit` minus the count of slots, all above the hot end,
     // and reads at most `numbers.len()` entries of `numbers`.
     unsafe {
-        asm!(
+        list_asm!(
             sequence!(
                 [
                     "ldr {c}, [{list}, #{cursor}]",
@@ -357,15 +329,6 @@ pub fn push_batch(area: isize, list: &RingList<'_>, numbers: &[u32]) -> u32 {
             m = out(reg) _,
             base = out(reg) _,
             k = out(reg) pushed,
-            owner = const core::mem::offset_of!(RingList, owner),
-            cursor = const core::mem::offset_of!(RingList, cursor),
-            cold = const core::mem::offset_of!(RingList, cold),
-            limit = const core::mem::offset_of!(RingList, limit),
-            mask = const core::mem::offset_of!(RingList, mask),
-            ring = const core::mem::offset_of!(RingList, ring),
-            MOVED = const MOVED,
-            IN_HOT_PLACE = const IN_HOT_PLACE,
-            options(nostack),
         );
     }
     pushed
@@ -379,7 +342,7 @@ pub fn append_run(area: isize, list: &RingList<'_>, first: u32, step: u32, block
     // SAFETY: as in `push`; it writes at most capacity (`mask + 1`) minus the count of slots, all below
     // the cold end.
     unsafe {
-        asm!(
+        list_asm!(
             sequence!(
                 [
                     "ldr {t}, [{list}, #{cursor}]",
@@ -420,14 +383,6 @@ pub fn append_run(area: isize, list: &RingList<'_>, first: u32, step: u32, block
             m = out(reg) _,
             base = out(reg) _,
             k = out(reg) appended,
-            owner = const core::mem::offset_of!(RingList, owner),
-            cursor = const core::mem::offset_of!(RingList, cursor),
-            cold = const core::mem::offset_of!(RingList, cold),
-            mask = const core::mem::offset_of!(RingList, mask),
-            ring = const core::mem::offset_of!(RingList, ring),
-            MOVED = const MOVED,
-            IN_HOT_PLACE = const IN_HOT_PLACE,
-            options(nostack),
         );
     }
     appended
@@ -440,7 +395,7 @@ pub fn pop_cold(area: isize, list: &RingList<'_>, out: &mut [u32]) -> u32 {
     let taken: u32;
     // SAFETY: as in `pop_batch`; the sequence moves the cold end.
     unsafe {
-        asm!(
+        list_asm!(
             sequence!(
                 [
                     "ldr {k:x}, [{list}, #{cursor}]",
@@ -479,14 +434,6 @@ pub fn pop_cold(area: isize, list: &RingList<'_>, out: &mut [u32]) -> u32 {
             m = out(reg) _,
             base = out(reg) _,
             k = out(reg) taken,
-            owner = const core::mem::offset_of!(RingList, owner),
-            cursor = const core::mem::offset_of!(RingList, cursor),
-            cold = const core::mem::offset_of!(RingList, cold),
-            mask = const core::mem::offset_of!(RingList, mask),
-            ring = const core::mem::offset_of!(RingList, ring),
-            MOVED = const MOVED,
-            IN_HOT_PLACE = const IN_HOT_PLACE,
-            options(nostack),
         );
     }
     taken

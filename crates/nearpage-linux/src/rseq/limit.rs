@@ -1,15 +1,15 @@
 //! The bare restartable sequences, with nothing around them: the limit that benchmarks compare with.
 
-use nearpage::pcp::{LISTS, Pop, Push, Storage};
+use nearpage::pcp::{LISTS, Pop, Push};
 use nearpage::sync::AtomicU32;
 use nearpage::units::CpuId;
 
-use super::{RingStorage, Unavailable, sequences};
+use super::{Area, Unavailable, sequences};
 use crate::ring::RingList;
 
 /// A list of numbers for each CPU, and nothing else: no frames, no zones, no tuning.
 pub struct BareLists {
-    storage: RingStorage,
+    area: Area,
     lists: Vec<[RingList<'static>; LISTS]>,
 }
 
@@ -20,25 +20,25 @@ impl BareLists {
     /// # Errors
     /// [`Unavailable`] without restartable sequences.
     pub fn new(cpus: u32, entries: u32) -> Result<Self, Unavailable> {
-        let storage = RingStorage::new()?;
+        let area = Area::of_glibc()?;
         let lists = (0..cpus).map(CpuId).map(|cpu| {
             std::array::from_fn(|_| {
                 let ring: Vec<AtomicU32> =
                     (0..(2 * entries).next_power_of_two()).map(AtomicU32::new).collect();
-                RingStorage::list(cpu, ring.leak())
+                RingList::new(cpu, ring.leak())
             })
         });
         let lists: Vec<[RingList<'static>; LISTS]> = lists.collect();
         for list in lists.iter().flatten() {
             list.cursor.store(entries as u64, nearpage::sync::Ordering::Relaxed);
         }
-        Ok(Self { storage, lists })
+        Ok(Self { area, lists })
     }
 
     /// Takes a number from this CPU's list. `None` if it is empty, or this thread was moved meanwhile.
     #[inline(always)]
     pub fn pop(&self) -> Option<u32> {
-        let area = self.storage.area.offset();
+        let area = self.area.offset();
         let lists = self.lists.get(sequences::current_cpu(area) as usize)?;
         Pop(sequences::pop(area, &lists[0])).frame()
     }
@@ -46,7 +46,7 @@ impl BareLists {
     /// Puts a number on this CPU's list; returns whether it is there.
     #[inline(always)]
     pub fn push(&self, number: u32) -> bool {
-        let area = self.storage.area.offset();
+        let area = self.area.offset();
         let Some(lists) = self.lists.get(sequences::current_cpu(area) as usize) else {
             return false;
         };

@@ -11,6 +11,9 @@
 //! **Who may use it.** glibc 2.35 and later registers `struct rseq` of every thread and tells where in
 //! `__rseq_offset` and `__rseq_size`; we use its registration and never make our own.
 
+#[macro_use]
+mod list_asm;
+
 #[cfg(target_arch = "aarch64")]
 #[path = "aarch64.rs"]
 mod sequences;
@@ -23,17 +26,16 @@ mod sequences;
 
 mod area;
 mod limit;
-mod objects;
 
 pub use area::{Area, Unavailable};
 pub use limit::BareLists;
 
-use nearpage::frame::ZoneFrames;
-use nearpage::pcp::storage::{EachList, Pop, Push, Storage};
-use nearpage::sync::{AtomicBool, AtomicU32, Ordering};
-use nearpage::units::{CpuId, Order};
+use nearpage::pcp::storage::{EachList, Pop, Push};
+use nearpage::sync::{AtomicBool, Ordering};
+use nearpage::units::CpuId;
 
 use crate::ring::RingList;
+use crate::storage::{RingAccess, Rings};
 
 /// Answer of a batch: not on the owner's CPU, or stopped.
 const MOVED: u32 = u32::MAX;
@@ -43,11 +45,14 @@ const IN_HOT_PLACE: u32 = u32::MAX - 1;
 /// in place of one either (-1: no area is registered, -2: registering failed).
 const STOPPED: u32 = 1 << 31;
 
-/// The storage: the distance of each thread's `struct rseq` from its thread pointer.
+/// Restartable sequences: the distance of each thread's `struct rseq` from its thread pointer.
 #[derive(Debug)]
-pub struct RingStorage {
+pub struct Sequences {
     area: Area,
 }
+
+/// Rings by restartable sequences.
+pub type RingStorage = Rings<Sequences>;
 
 /// Proof of being on a CPU, as far as there is one: each sequence checks again.
 #[derive(Debug)]
@@ -66,18 +71,18 @@ pub struct CpuState {
 impl RingStorage {
     /// The storage, if this process can use restartable sequences and drain from outside.
     pub fn new() -> Result<Self, Unavailable> {
-        Ok(Self { area: Area::of_glibc()? })
-    }
-
-    /// A storage like this one.
-    pub(crate) fn twin(&self) -> Self {
-        Self { area: self.area }
+        Area::of_glibc().map(Self::with_area)
     }
 
     /// The storage with an area of the caller's.
     #[doc(hidden)]
     pub fn with_area(area: Area) -> Self {
-        Self { area }
+        Rings(Sequences { area })
+    }
+
+    /// A storage like this one.
+    pub(crate) fn twin(&self) -> Self {
+        Self::with_area(self.0.area)
     }
 }
 
@@ -93,24 +98,10 @@ fn batch(on: &Here<'_>, list: &RingList<'_>, mut sequence: impl FnMut() -> u32) 
     }
 }
 
-impl Storage for RingStorage {
-    type List<'m> = RingList<'m>;
+impl RingAccess for Sequences {
     type PerCpu = CpuState;
     type OnCpu<'a> = Here<'a>;
-    const EXACT: bool = false;
     const CHECKS_CPU: bool = true;
-
-    fn ring_entries(order: Order, high_max: u32) -> u32 {
-        RingList::entries_for(order, high_max)
-    }
-
-    fn per_cpu(_cpu: CpuId) -> CpuState {
-        CpuState::default()
-    }
-
-    fn list<'m>(cpu: CpuId, ring: &'m [AtomicU32]) -> RingList<'m> {
-        RingList::new(cpu, ring)
-    }
 
     #[inline(always)]
     fn current_cpu(&self) -> CpuId {
@@ -118,78 +109,42 @@ impl Storage for RingStorage {
     }
 
     #[inline(always)]
-    fn enter<'a>(&'a self, _cpu: CpuId, _state: &'a CpuState) -> Option<Here<'a>> {
+    fn enter<'a>(&'a self, _state: &'a CpuState) -> Option<Here<'a>> {
         Some(Here { area: self.area.offset(), stopped: None })
     }
 
     #[inline(always)]
-    fn pop(&self, on: &Here<'_>, list: &RingList<'_>, _frames: &ZoneFrames<'_>) -> Pop {
+    fn pop(on: &Here<'_>, list: &RingList<'_>) -> Pop {
         debug_assert!(on.stopped.is_none(), "a stopped CPU's lists are only drained");
         Pop(sequences::pop(on.area, list))
     }
 
     #[inline(always)]
-    fn push(
-        &self,
-        on: &Here<'_>,
-        list: &RingList<'_>,
-        _frames: &ZoneFrames<'_>,
-        number: u32,
-    ) -> Push {
+    fn push(on: &Here<'_>, list: &RingList<'_>, number: u32) -> Push {
         debug_assert!(on.stopped.is_none(), "a stopped CPU's lists are only drained");
         Push(sequences::push(on.area, list, number))
     }
 
     #[inline]
-    fn pop_batch(
-        &self,
-        on: &Here<'_>,
-        list: &RingList<'_>,
-        _frames: &ZoneFrames<'_>,
-        out: &mut [u32],
-    ) -> usize {
+    fn pop_batch(on: &Here<'_>, list: &RingList<'_>, out: &mut [u32]) -> usize {
         batch(on, list, || sequences::pop_batch(on.area, list, out)) as usize
     }
 
     #[inline]
-    fn push_batch(
-        &self,
-        on: &Here<'_>,
-        list: &RingList<'_>,
-        _frames: &ZoneFrames<'_>,
-        numbers: &[u32],
-    ) -> usize {
+    fn push_batch(on: &Here<'_>, list: &RingList<'_>, numbers: &[u32]) -> usize {
         batch(on, list, || sequences::push_batch(on.area, list, numbers)) as usize
     }
 
-    fn append_run(
-        &self,
-        on: &Here<'_>,
-        list: &RingList<'_>,
-        _frames: &ZoneFrames<'_>,
-        first: u32,
-        order: Order,
-        blocks: u32,
-    ) -> u32 {
-        batch(on, list, || sequences::append_run(on.area, list, first, 1 << order.0, blocks))
+    fn append_run(on: &Here<'_>, list: &RingList<'_>, first: u32, step: u32, count: u32) -> u32 {
+        batch(on, list, || sequences::append_run(on.area, list, first, step, count))
     }
 
-    fn pop_cold(
-        &self,
-        on: &Here<'_>,
-        list: &RingList<'_>,
-        _frames: &ZoneFrames<'_>,
-        out: &mut [u32],
-    ) -> usize {
+    fn pop_cold(on: &Here<'_>, list: &RingList<'_>, out: &mut [u32]) -> usize {
         if on.stopped.is_some() {
             // Nobody else writes the lists of a stopped CPU.
             return list.pop_cold(out);
         }
         batch(on, list, || sequences::pop_cold(on.area, list, out)) as usize
-    }
-
-    fn for_each(list: &RingList<'_>, _frames: &ZoneFrames<'_>, each: &mut dyn FnMut(u32)) {
-        list.for_each(each);
     }
 
     fn stop<'a>(

@@ -4,8 +4,8 @@
 use std::cell::Cell;
 
 use nearpage::frame::ZoneFrames;
-use nearpage::pcp::{self, CountedList, list_order};
-use nearpage::sync::AtomicU64;
+use nearpage::pcp::{self, CountedList, Storage, list_order};
+use nearpage::sync::{AtomicU32, AtomicU64};
 use nearpage::testing::naive_list::{Answer, NaiveList, Operation};
 use nearpage::testing::sections::Sections;
 use nearpage::testing::storage::{Lists, rings};
@@ -101,8 +101,11 @@ impl<'a> Twins<'a> {
 
     /// As [`Lists::apply_into`], in as few instructions as can be: each costs a signal.
     fn apply_in_steps(&self, operation: &Operation, out: &mut [u32; ENTRIES]) -> Answer {
-        let (storage, frames, on) =
-            (self.storage, &self.frames, &Here { area: self.storage.area.offset(), stopped: None });
+        let (storage, frames, on) = (
+            self.storage,
+            &self.frames,
+            &Here { area: self.storage.0.area.offset(), stopped: None },
+        );
         let list = self.list();
         let number = |blocks: usize| Answer::Number(blocks as u32);
         match operation {
