@@ -3,6 +3,8 @@
 use std::fmt;
 use std::io;
 
+use crate::ffi;
+
 /// A system call that nearpage can do without.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Call {
@@ -32,23 +34,11 @@ impl Call {
     /// # Errors
     /// The refusal: `EPERM` or `ENOSYS` of a sandbox, `ENOSYS` of a kernel without NUMA.
     pub fn probe(self) -> io::Result<()> {
-        const MEMBARRIER_CMD_QUERY: libc::c_long = 0;
-        const NONE: libc::c_long = 0;
-        let answer = match self {
-            // SAFETY: binds the 0 bytes from address 0 on to the default policy: nothing.
-            Call::Mbind => unsafe {
-                libc::syscall(libc::SYS_mbind, NONE, NONE, libc::MPOL_DEFAULT, NONE, NONE, NONE)
-            },
-            // SAFETY: tells which commands there are.
-            Call::Membarrier => unsafe {
-                libc::syscall(libc::SYS_membarrier, MEMBARRIER_CMD_QUERY, NONE, NONE)
-            },
-            // SAFETY: asks about 0 pages of this process.
-            Call::MovePages => unsafe {
-                libc::syscall(libc::SYS_move_pages, NONE, NONE, NONE, NONE, NONE, NONE)
-            },
-        };
-        if answer >= 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+        match self {
+            Call::Mbind => ffi::mbind_nothing(),
+            Call::Membarrier => ffi::query_membarrier(),
+            Call::MovePages => ffi::nodes_of_pages(&[], &mut []),
+        }
     }
 }
 

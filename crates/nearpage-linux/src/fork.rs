@@ -21,7 +21,7 @@
 use std::any::Any;
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, Once, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use nearpage::alloc::{PageAllocator, SettingsLock};
@@ -33,6 +33,7 @@ use nearpage::units::CpuId;
 use nearpage::zone::{Zone, ZoneGuard};
 
 use crate::calls::Call;
+use crate::ffi;
 
 /// How long a fork waits for the thread that has a CPU's pagesets. On a crowded machine that thread may not
 /// run for a while.
@@ -87,13 +88,8 @@ impl Registration {
 
     /// Lets anything take part.
     pub fn of(memory: Box<dyn Hold>) -> Self {
-        static HANDLERS: Once = Once::new();
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        HANDLERS.call_once(|| {
-            // SAFETY: the handlers are functions of this program, and stay as long as it.
-            let answer = unsafe { libc::pthread_atfork(Some(before), Some(after), Some(after)) };
-            assert_eq!(answer, 0, "pthread_atfork has no memory");
-        });
+        ffi::at_forks(before, after);
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
         registry().push(Entry { id, memory });
         Self(id)

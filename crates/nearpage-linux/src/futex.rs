@@ -1,41 +1,26 @@
 //! Sleeping on a word of memory: `futex(2)`.
 
-use std::ptr;
 use std::sync::atomic::AtomicU32;
+
+use rustix::thread::futex::{Flags, Timespec, wait};
+
+use crate::ffi;
 
 /// Sleeps while `word` is 0, for at most `nanoseconds`; may return for no reason.
 pub(crate) fn wait_while_zero(word: &AtomicU32, nanoseconds: Option<u64>) {
     const NANOSECONDS: u64 = 1_000_000_000;
-    let timeout = nanoseconds.map(|time| libc::timespec {
-        tv_sec: libc::time_t::try_from(time / NANOSECONDS).unwrap_or(libc::time_t::MAX),
-        tv_nsec: (time % NANOSECONDS) as libc::c_long,
+    let timeout = nanoseconds.map(|time| Timespec {
+        tv_sec: (time / NANOSECONDS).cast_signed(),
+        tv_nsec: (time % NANOSECONDS).cast_signed(),
     });
-    let timeout = timeout.as_ref().map_or(ptr::null(), ptr::from_ref);
-    // SAFETY: the kernel reads the word and the time, which are there; the answer does not matter: whoever
-    // sleeps looks at the word again.
-    unsafe {
-        libc::syscall(
-            libc::SYS_futex,
-            word.as_ptr(),
-            libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG,
-            0,
-            timeout,
-        );
-    }
+    // The answer does not matter: whoever sleeps looks at the word again.
+    let _ = wait(word, Flags::PRIVATE, 0, timeout.as_ref());
 }
 
 /// Wakes a thread that sleeps on the word at `address`. If there is no such word, or nobody sleeps, nothing happens;
 /// if another thread sleeps on another word there by now, it wakes for no reason.
 pub(crate) fn wake_one(address: usize) {
-    // SAFETY: the kernel takes the address as a name and reads nothing from it.
-    unsafe {
-        libc::syscall(
-            libc::SYS_futex,
-            ptr::without_provenance::<u32>(address),
-            libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG,
-            1,
-        );
-    }
+    ffi::futex_wake_one(address);
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 pub mod builder;
 pub mod calls;
 pub mod environment;
+mod ffi;
 mod fork;
 mod futex;
 mod growth;

@@ -7,6 +7,7 @@ use nearpage::pcp::serial::{CpuLock, CurrentCpu, Exclusion, Locked, TryLock};
 use nearpage::pcp::storage::{EachList, Pop, Push};
 use nearpage::units::CpuId;
 
+use crate::ffi;
 use crate::ring::RingList;
 use crate::rseq::Area;
 use crate::storage::{RingAccess, Rings};
@@ -30,10 +31,7 @@ impl CurrentCpu for GetCpu {
         if let Some(area) = self.area {
             return area.current_cpu();
         }
-        // SAFETY: sched_getcpu reads; it has no preconditions.
-        let cpu = unsafe { libc::sched_getcpu() };
-        // It fails on kernels that have no such call; no CPU has the id that -1 becomes.
-        CpuId(cpu as u32)
+        ffi::sched_getcpu()
     }
 }
 

@@ -67,6 +67,8 @@ impl From<&Machine> for HostMachine {
 mod tests {
     use std::thread;
 
+    use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
     use super::*;
     use nearpage_machine::sysfs::{read_machine, read_this_machine};
     use nearpage_machine::tree::MemoryTree;
@@ -130,17 +132,10 @@ mod tests {
 
     /// Leaves the calling thread one of the CPUs that it may use.
     fn pin_to_one_cpu() {
-        // SAFETY: an empty cpu_set_t is all zeroes; the calls read or write only this one, of this size, and
-        // change only where this thread runs.
-        unsafe {
-            let mut allowed: libc::cpu_set_t = std::mem::zeroed();
-            assert_eq!(libc::sched_getaffinity(0, size_of_val(&allowed), &mut allowed), 0);
-            let ids = 0..libc::CPU_SETSIZE as usize;
-            let first = ids.into_iter().find(|&cpu| libc::CPU_ISSET(cpu, &allowed)).unwrap();
-            libc::CPU_ZERO(&mut allowed);
-            libc::CPU_SET(first, &mut allowed);
-            assert_eq!(libc::sched_setaffinity(0, size_of_val(&allowed), &allowed), 0);
-        }
+        let allowed = sched_getaffinity(None).unwrap();
+        let mut one = CpuSet::new();
+        one.set((0..CpuSet::MAX_CPU).find(|&cpu| allowed.is_set(cpu)).unwrap());
+        sched_setaffinity(None, &one).unwrap();
     }
 
     /// A cpuset looks to a process like an affinity mask that it cannot widen.

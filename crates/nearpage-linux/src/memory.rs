@@ -18,6 +18,7 @@ use nearpage::topology::Topology;
 use nearpage::units::{CpuId, NodeId, Order, PAGEBLOCK_ORDER, PageCount, Pfn, PfnRange};
 use nearpage::watermark::{Marks, SettingError, Settings};
 use nearpage::zone::Zone;
+use rustix::io::Errno;
 
 use crate::builder::{HugePagesByNode, MemoryBuilder, for_a_process};
 use crate::environment::{Environment, EnvironmentError};
@@ -837,13 +838,13 @@ impl fmt::Display for MemoryError {
 
 /// What to do about a refusal of `mbind`.
 fn binding_advice(error: &io::Error) -> &'static str {
-    match error.raw_os_error() {
+    match Errno::from_io_error(error) {
         // man 2 mbind: no node of the mask is online, in the cpuset and with memory.
-        Some(libc::EINVAL) => {
+        Some(Errno::INVAL) => {
             "the kernel has no such node with memory, or the cpuset of this process does not allow it \
              (`Mems_allowed_list` in /proc/self/status lists those it does)"
         }
-        Some(libc::ENOSYS) => "this kernel was built without NUMA",
+        Some(Errno::NOSYS) => "this kernel was built without NUMA",
         _ => "containers allow mbind with CAP_SYS_NICE",
     }
 }
@@ -942,7 +943,7 @@ mod tests {
         let node = HostNode { id: NodeId(1000), cpus: vec![CpuId(0)], has_memory: true };
         let machine = HostMachine { nodes: vec![node], distances: vec![10], emulated: false };
         let error = Memory::builder().machine(machine).bind(BindMode::Strict).build().unwrap_err();
-        let is_refused = |what: &std::io::Error| what.raw_os_error() == Some(libc::EINVAL);
+        let is_refused = |what: &io::Error| Errno::from_io_error(what) == Some(Errno::INVAL);
         let MemoryError::CannotBind { node: NodeId(1000), error: what } = &error else {
             panic!("{error}");
         };

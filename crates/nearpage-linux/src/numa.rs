@@ -9,6 +9,7 @@ use nearpage::units::NodeId;
 
 use crate::calls::Call;
 use crate::environment::{Environment, Nodes};
+use crate::ffi::{self, NodePolicy};
 use crate::tell::tell;
 
 /// How memory is bound to its node.
@@ -79,11 +80,11 @@ impl Binding {
     /// The refusal, if the mode is strict.
     pub fn bind(&mut self, start: NonNull<u8>, bytes: usize, node: NodeId) -> io::Result<()> {
         let policy = match self.effective {
-            BindMode::Strict => libc::MPOL_BIND,
-            BindMode::Advisory => libc::MPOL_PREFERRED,
+            BindMode::Strict => NodePolicy::Bind,
+            BindMode::Advisory => NodePolicy::Preferred,
             BindMode::None => return Ok(()),
         };
-        let Err(error) = mbind(start, bytes, policy, node) else { return Ok(()) };
+        let Err(error) = ffi::mbind(start, bytes, policy, node) else { return Ok(()) };
         self.refused = error.raw_os_error();
         if self.effective == BindMode::Strict {
             return Err(error);
@@ -112,21 +113,6 @@ fn say_once(error: &io::Error) {
             "mbind is refused ({error}); the first thread to touch a page places it"
         ));
     });
-}
-
-/// `mbind(start, bytes, policy, {node})`.
-fn mbind(start: NonNull<u8>, bytes: usize, policy: libc::c_int, node: NodeId) -> io::Result<()> {
-    const BITS: usize = libc::c_ulong::BITS as usize;
-    let mut mask = vec![0 as libc::c_ulong; node.0 as usize / BITS + 1];
-    mask[node.0 as usize / BITS] = 1 << (node.0 as usize % BITS);
-    // The kernel reads one bit less than it is told (`get_nodes`, man 2 mbind: "maxnode").
-    let maxnode = mask.len() * BITS + 1;
-    // SAFETY: mbind reads `maxnode - 1` bits of the mask and changes how the kernel will place the pages
-    // of a range, not what is in them.
-    let answer = unsafe {
-        libc::syscall(libc::SYS_mbind, start.as_ptr(), bytes, policy, mask.as_ptr(), maxnode, 0)
-    };
-    if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 #[cfg(test)]

@@ -18,9 +18,11 @@ use nearpage::units::{NodeId, Pfn};
 use crate::memory::{Allocator, FRAME_BYTES, Memory, PageBlock, with_allocator};
 
 /// Why a page of a block could not be locked or waited for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum LockError {
     /// The block has no such page.
+    #[error("page {index} of a block: it has pages 0 to {}", pages - 1)]
     NoSuchPage {
         /// The index.
         index: usize,
@@ -28,26 +30,8 @@ pub enum LockError {
         pages: usize,
     },
     /// The core refused, or the time was up.
-    Page(PageLockError),
-}
-
-impl fmt::Display for LockError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoSuchPage { index, pages } => {
-                write!(f, "page {index} of a block: it has pages 0 to {}", pages - 1)
-            }
-            Self::Page(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for LockError {}
-
-impl From<PageLockError> for LockError {
-    fn from(error: PageLockError) -> Self {
-        Self::Page(error)
-    }
+    #[error(transparent)]
+    Page(#[from] PageLockError),
 }
 
 impl<'a> PageBlock<'a> {

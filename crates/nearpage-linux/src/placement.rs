@@ -4,11 +4,15 @@
 //! than asked (a refused binding, a full node, balancing) shows only here.
 
 use std::collections::BTreeMap;
+use std::ffi::c_int;
 use std::fmt;
 use std::io;
 use std::ptr::NonNull;
 
 use nearpage::units::NodeId;
+use rustix::io::Errno;
+
+use crate::ffi;
 
 /// What the kernel tells about are pages of its own size.
 pub use crate::region::page_size;
@@ -52,40 +56,22 @@ impl Placement {
         for pages in pages.chunks(PAGES_PER_CALL) {
             let mut nodes = [0; PAGES_PER_CALL];
             let nodes = &mut nodes[..pages.len()];
-            ask(pages, nodes)?;
+            ffi::nodes_of_pages(pages, nodes)?;
             nodes.iter().for_each(|&node| placement.count(node));
         }
         Ok(placement)
     }
 
-    fn count(&mut self, status: libc::c_int) {
+    fn count(&mut self, status: c_int) {
         match status {
             0.. => *self.pages_on.entry(NodeId(status as u32)).or_default() += 1,
             // ENOENT: no memory. EFAULT: the zero page, which a read of untouched memory finds.
-            _ if -status == libc::ENOENT || -status == libc::EFAULT => self.untouched += 1,
+            _ if [Errno::NOENT, Errno::FAULT].contains(&Errno::from_raw_os_error(-status)) => {
+                self.untouched += 1;
+            }
             _ => self.unknown += 1,
         }
     }
-}
-
-/// Writes the node of each page, or a negative errno.
-fn ask(pages: &[NonNull<u8>], nodes: &mut [libc::c_int]) -> io::Result<()> {
-    assert_eq!(pages.len(), nodes.len());
-    let (this_process, no_nodes, no_flags) = (0, std::ptr::null::<libc::c_int>(), 0);
-    // SAFETY: without nodes to move to, move_pages reads the addresses and writes as many numbers; it does not
-    // touch what lies at the addresses.
-    let answer = unsafe {
-        libc::syscall(
-            libc::SYS_move_pages,
-            this_process,
-            pages.len(),
-            pages.as_ptr(),
-            no_nodes,
-            nodes.as_mut_ptr(),
-            no_flags,
-        )
-    };
-    if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// A sample of a memory's pages, by the node that they were wanted on.

@@ -6,6 +6,7 @@ use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use nearpage::units::{CpuId, NodeId, PageCount, Pfn, PfnRange};
+use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::memory::{FRAME_SHIFT, Memory};
 
@@ -115,13 +116,10 @@ impl Share {
     /// this saves the way, and places what is not bound.
     fn go_there(&self, memory: &Memory) {
         debug_assert!(memory.topology().index_of(self.node).is_some());
-        let fits = |cpu: &&CpuId| (cpu.0 as usize) < libc::CPU_SETSIZE as usize;
-        // SAFETY: an empty set is all zeroes; the call reads it, and changes only where this thread runs.
-        unsafe {
-            let mut set: libc::cpu_set_t = std::mem::zeroed();
-            self.cpus.iter().filter(fits).for_each(|cpu| libc::CPU_SET(cpu.0 as usize, &mut set));
-            // Without a CPU of the node that this thread may use it stays where it is.
-            let _ = libc::sched_setaffinity(0, size_of_val(&set), &set);
-        }
+        let mut set = CpuSet::new();
+        let ids = self.cpus.iter().map(|cpu| cpu.0 as usize);
+        ids.filter(|&id| id < CpuSet::MAX_CPU).for_each(|id| set.set(id));
+        // Without a CPU of the node that this thread may use it stays where it is.
+        let _ = sched_setaffinity(None, &set);
     }
 }

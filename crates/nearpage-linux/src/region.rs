@@ -3,6 +3,12 @@
 use std::io;
 use std::ptr::NonNull;
 
+use rustix::mm::{
+    Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap_anonymous, mprotect, munmap,
+};
+/// The page size of the kernel in bytes.
+pub use rustix::param::page_size;
+
 /// A reserved range of addresses; unmapped when dropped.
 #[derive(Debug)]
 pub struct Region {
@@ -25,13 +31,10 @@ impl Region {
         assert!(alignment.is_power_of_two());
         let bytes = bytes.max(1).next_multiple_of(page_size());
         let padded = bytes.checked_add(alignment).ok_or(io::ErrorKind::OutOfMemory)?;
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
         // SAFETY: a new anonymous mapping at an address of the kernel's choice replaces nothing.
         let mapped =
-            unsafe { libc::mmap(std::ptr::null_mut(), padded, libc::PROT_NONE, flags, -1, 0) };
-        if mapped == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
+            unsafe { mmap_anonymous(std::ptr::null_mut(), padded, ProtFlags::empty(), flags) }?;
         let mapped: *mut u8 = mapped.cast();
         let before = mapped.align_offset(alignment);
         let after = padded - before - bytes;
@@ -63,17 +66,20 @@ impl Region {
     /// If the part reaches beyond the region.
     pub fn make_usable(&self, offset: usize, bytes: usize) -> io::Result<()> {
         assert!(offset <= self.bytes && bytes <= self.bytes - offset);
-        let protection = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: the part lies within our own mapping.
-        let answer =
-            unsafe { libc::mprotect(self.start.as_ptr().add(offset).cast(), bytes, protection) };
-        if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+        Ok(unsafe {
+            mprotect(
+                self.at(offset).as_ptr().cast(),
+                bytes,
+                MprotectFlags::READ | MprotectFlags::WRITE,
+            )
+        }?)
     }
 
     /// Asks for huge pages, or for none, behind `bytes` from `offset` on. A kernel without them says no, which
     /// changes nothing.
     pub fn advise_huge(&self, offset: usize, bytes: usize, wanted: bool) {
-        let advice = if wanted { libc::MADV_HUGEPAGE } else { libc::MADV_NOHUGEPAGE };
+        let advice = if wanted { Advice::LinuxHugepage } else { Advice::LinuxNoHugepage };
         let _ = self.advise(self.at(offset), bytes, advice);
     }
 
@@ -83,10 +89,10 @@ impl Region {
     /// # Errors
     /// What `mmap` says: `ENOMEM` if the pool has no more. The range is as after [`reserve`](Self::reserve).
     pub fn map_huge(&self, offset: usize, bytes: usize) -> io::Result<()> {
-        let huge = libc::MAP_HUGETLB | libc::MAP_HUGE_2MB;
-        self.map_again(offset, bytes, libc::PROT_READ | libc::PROT_WRITE, huge).inspect_err(|_| {
+        let huge = MapFlags::HUGETLB | MapFlags::HUGE_2MB;
+        self.map_again(offset, bytes, ProtFlags::READ | ProtFlags::WRITE, huge).inspect_err(|_| {
             // A failed mapping may leave a hole where others could map.
-            let reserved = self.map_again(offset, bytes, libc::PROT_NONE, libc::MAP_NORESERVE);
+            let reserved = self.map_again(offset, bytes, ProtFlags::empty(), MapFlags::NORESERVE);
             reserved.expect("addresses that were just given up are free");
         })
     }
@@ -95,15 +101,15 @@ impl Region {
         &self,
         offset: usize,
         bytes: usize,
-        protection: i32,
-        flags: i32,
+        protection: ProtFlags,
+        flags: MapFlags,
     ) -> io::Result<()> {
         let start = self.at(offset).as_ptr().cast();
-        let flags = flags | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
+        let flags = flags | MapFlags::PRIVATE | MapFlags::FIXED;
         assert!(bytes <= self.bytes - offset);
         // SAFETY: replaces a part of our own mapping that nobody uses yet.
-        let mapped = unsafe { libc::mmap(start, bytes, protection, flags, -1, 0) };
-        if mapped == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(()) }
+        unsafe { mmap_anonymous(start, bytes, protection, flags) }?;
+        Ok(())
     }
 
     /// Gives the memory of a part back to the kernel: it is zeroes until it is written again.
@@ -111,7 +117,7 @@ impl Region {
     /// # Errors
     /// What `madvise` says: `EINVAL` for locked memory.
     pub fn discard(&self, start: NonNull<u8>, bytes: usize) -> io::Result<()> {
-        self.advise(start, bytes, libc::MADV_DONTNEED)
+        self.advise(start, bytes, Advice::LinuxDontNeed)
     }
 
     /// Gives the memory of a part back to the kernel, and makes its addresses unusable until
@@ -120,7 +126,7 @@ impl Region {
         let start = self.at(offset);
         let _ = self.discard(start, bytes);
         // SAFETY: the part lies within our own mapping, as `discard` saw, and nobody has anything in it any more.
-        let _ = unsafe { libc::mprotect(start.as_ptr().cast(), bytes, libc::PROT_NONE) };
+        let _ = unsafe { mprotect(start.as_ptr().cast(), bytes, MprotectFlags::empty()) };
     }
 
     /// Gives a part its pages now, without a change of what is in them.
@@ -128,7 +134,7 @@ impl Region {
     /// # Errors
     /// What `madvise` says: `EINVAL` before Linux 5.14.
     pub fn populate(&self, start: NonNull<u8>, bytes: usize) -> io::Result<()> {
-        self.advise(start, bytes, libc::MADV_POPULATE_WRITE)
+        self.advise(start, bytes, Advice::LinuxPopulateWrite)
     }
 
     fn at(&self, offset: usize) -> NonNull<u8> {
@@ -137,13 +143,12 @@ impl Region {
         unsafe { self.start.add(offset) }
     }
 
-    fn advise(&self, start: NonNull<u8>, bytes: usize, advice: libc::c_int) -> io::Result<()> {
+    fn advise(&self, start: NonNull<u8>, bytes: usize, advice: Advice) -> io::Result<()> {
         let offset = start.as_ptr().addr() - self.start.as_ptr().addr();
         assert!(offset <= self.bytes && bytes <= self.bytes - offset);
         // SAFETY: a part of our own mapping. Whoever discards it has it to himself; other advice changes
         // nothing that is in it.
-        let answer = unsafe { libc::madvise(start.as_ptr().cast(), bytes, advice) };
-        if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+        Ok(unsafe { madvise(start.as_ptr().cast(), bytes, advice) }?)
     }
 }
 
@@ -159,8 +164,8 @@ impl Drop for Region {
 unsafe fn unmap(start: *mut u8, bytes: usize) {
     if bytes > 0 {
         // SAFETY: as the caller promised. It fails only for unaligned or absurd ranges.
-        let answer = unsafe { libc::munmap(start.cast(), bytes) };
-        debug_assert_eq!(answer, 0, "munmap: {}", io::Error::last_os_error());
+        let answer = unsafe { munmap(start.cast(), bytes) };
+        debug_assert_eq!(answer, Ok(()), "munmap");
     }
 }
 
@@ -172,13 +177,6 @@ pub fn whole_pages(bytes: u64) -> u64 {
 
 const fn whole(bytes: u64, page_bytes: u64) -> u64 {
     bytes - bytes % page_bytes
-}
-
-/// The page size of the kernel in bytes.
-pub fn page_size() -> usize {
-    // SAFETY: sysconf reads a constant.
-    let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    usize::try_from(size).expect("every kernel has a page size")
 }
 
 #[cfg(test)]

@@ -1,16 +1,12 @@
 //! Where glibc registered `struct rseq`, and what the kernel must offer for drains from outside.
 
-use core::fmt;
 use std::sync::OnceLock;
 
 use nearpage::units::CpuId;
+use rustix::io::Errno;
+use rustix::thread::{MembarrierCommand, membarrier};
 
-/// `MEMBARRIER_CMD_PRIVATE_EXPEDITED_RSEQ`, `linux/membarrier.h`, 5.10.
-const MEMBARRIER_CMD_PRIVATE_EXPEDITED_RSEQ: libc::c_int = 1 << 7;
-/// `MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_RSEQ`.
-const MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_RSEQ: libc::c_int = 1 << 8;
-/// `MEMBARRIER_CMD_FLAG_CPU`: only the CPU given.
-const MEMBARRIER_CMD_FLAG_CPU: libc::c_uint = 1;
+use crate::ffi;
 
 /// The distance of every thread's `struct rseq` from its thread pointer.
 #[derive(Clone, Copy, Debug)]
@@ -21,34 +17,24 @@ pub struct Area {
 }
 
 /// Why restartable sequences cannot be used.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Unavailable {
     /// The C library has no `__rseq_offset`: glibc before 2.35, or another library.
+    #[error("the C library does not register rseq (glibc 2.35 does)")]
     NoLibrarySupport,
     /// The C library did not register this thread: a kernel before 4.18, a sandbox or valgrind without
     /// rseq, or the tunable `glibc.pthread.rseq=0`.
+    #[error("rseq is not registered for this thread")]
     NotRegistered,
     /// `membarrier(PRIVATE_EXPEDITED_RSEQ)` is refused, with this errno: no drain from outside.
+    #[error(
+        "membarrier(PRIVATE_EXPEDITED_RSEQ) is refused: {}",
+        std::io::Error::from_raw_os_error(*.0)
+    )]
     NoMembarrier(i32),
     /// There are no sequences for this architecture.
+    #[error("no restartable sequences for this architecture")]
     Architecture,
-}
-
-impl fmt::Display for Unavailable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoLibrarySupport => {
-                f.write_str("the C library does not register rseq (glibc 2.35 does)")
-            }
-            Self::NotRegistered => f.write_str("rseq is not registered for this thread"),
-            Self::NoMembarrier(errno) => write!(
-                f,
-                "membarrier(PRIVATE_EXPEDITED_RSEQ) is refused: {}",
-                std::io::Error::from_raw_os_error(*errno)
-            ),
-            Self::Architecture => f.write_str("no restartable sequences for this architecture"),
-        }
-    }
 }
 
 impl Area {
@@ -62,17 +48,13 @@ impl Area {
         if cfg!(not(any(target_arch = "x86_64", target_arch = "aarch64"))) {
             return Err(Unavailable::Architecture);
         }
-        let offset = symbol(c"__rseq_offset").ok_or(Unavailable::NoLibrarySupport)?;
-        let size = symbol(c"__rseq_size").ok_or(Unavailable::NoLibrarySupport)?;
-        // SAFETY: glibc declares `const ptrdiff_t __rseq_offset` and `const unsigned int __rseq_size`
-        // (sys/rseq.h, 2.35), constant once the program runs.
-        let (offset, size) = unsafe { (*offset.cast::<isize>(), *size.cast::<u32>()) };
+        let (offset, size) = ffi::rseq_of_library().ok_or(Unavailable::NoLibrarySupport)?;
         if size == 0 {
             return Err(Unavailable::NotRegistered);
         }
         // Registering is idempotent and process-wide.
-        membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_RSEQ, 0, 0)
-            .map_err(Unavailable::NoMembarrier)?;
+        membarrier(MembarrierCommand::RegisterPrivateExpeditedRseq)
+            .map_err(|refusal| Unavailable::NoMembarrier(refusal.raw_os_error()))?;
         Ok(Self { offset, registered: true })
     }
 
@@ -107,28 +89,10 @@ impl Area {
         if !self.registered {
             return true;
         }
-        let result = membarrier(
-            MEMBARRIER_CMD_PRIVATE_EXPEDITED_RSEQ,
-            MEMBARRIER_CMD_FLAG_CPU,
-            cpu.0 as libc::c_int,
-        );
-        // ENXIO: the CPU is offline, so nothing runs there.
-        matches!(result, Ok(()) | Err(libc::ENXIO))
-    }
-}
-
-fn symbol(name: &core::ffi::CStr) -> Option<*mut libc::c_void> {
-    // SAFETY: dlsym with a terminated name; RTLD_DEFAULT searches the loaded objects.
-    let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
-    (!address.is_null()).then_some(address)
-}
-
-fn membarrier(command: libc::c_int, flags: libc::c_uint, cpu: libc::c_int) -> Result<(), i32> {
-    // SAFETY: membarrier takes three integers and touches no memory of ours.
-    let answer = unsafe { libc::syscall(libc::SYS_membarrier, command, flags, cpu) };
-    if answer == 0 {
-        Ok(())
-    } else {
-        Err(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EINVAL))
+        match ffi::abort_sequences_on(cpu) {
+            Ok(()) => true,
+            // The CPU is offline, so nothing runs there.
+            Err(error) => Errno::from_io_error(&error) == Some(Errno::NXIO),
+        }
     }
 }
