@@ -3,6 +3,7 @@
 pub mod bench;
 pub mod doctor;
 pub mod lab;
+mod progress;
 pub mod record;
 pub mod replay;
 pub mod topo;
@@ -69,7 +70,7 @@ pub enum CommandError {
     Verify(#[from] verify::VerifyError),
     /// Nothing, or not all, could be measured.
     #[error(transparent)]
-    Bench(#[from] bench::BenchError),
+    Bench(#[from] bench::BenchFailure),
     /// Memory is elsewhere than asked, or nobody could tell.
     #[error(transparent)]
     Placement(#[from] topo::PlacementError),

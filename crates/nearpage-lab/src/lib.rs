@@ -6,7 +6,6 @@
 
 pub mod catalog;
 pub mod error;
-pub mod fit;
 mod hog;
 mod homes;
 mod huge;

@@ -6,11 +6,12 @@
 //! is used, `C` calibrated (to which cell, it says).
 
 use std::collections::BTreeMap;
+use std::fmt;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// A figure and where it comes from.
-#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Figure<T> {
     /// The figure.
@@ -26,8 +27,15 @@ impl<T> Figure<T> {
     }
 }
 
+impl Figure<f64> {
+    /// The figure of what costs nothing because it is not modelled.
+    pub fn not_modelled() -> Self {
+        Self { value: 0.0, source: "K not modelled".into() }
+    }
+}
+
 /// A table of costs.
-#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Costs {
     /// Version of the table's layout: 1.
@@ -58,21 +66,17 @@ pub struct Costs {
     /// What each further waiter adds to a hand-over by reading the lock's line; 0 for queued locks.
     pub reread_ns: Figure<f64>,
     /// How long a line from memory keeps its home node's controller busy; 0: any number at once.
-    #[serde(default = "nothing")]
+    #[serde(default = "Figure::not_modelled")]
     pub home_service_ns: Figure<f64>,
     /// By how much each further CPU that clears a page of another node at the same time slows accesses between nodes:
     /// 0.05 is 5 %.
-    #[serde(default = "nothing")]
+    #[serde(default = "Figure::not_modelled")]
     pub load_slowdown: Figure<f64>,
     /// To clear a page, by class of the distance to it.
     pub page_clear_ns: Figure<Vec<f64>>,
     /// Figures that some scenario needs, by name.
     #[serde(default)]
     pub more: BTreeMap<String, Figure<f64>>,
-}
-
-fn nothing() -> Figure<f64> {
-    Figure { value: 0.0, source: "K not modelled".into() }
 }
 
 /// A table of costs that cannot be used.
@@ -187,6 +191,46 @@ impl Costs {
     }
 }
 
+/// The table as a file, which [`Costs::parse`] reads.
+impl fmt::Display for Costs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "schema = {}\nname = {}", self.schema, quoted(&self.name))?;
+        line(f, "line_bytes", &self.line_bytes)?;
+        line(f, "frame_bytes", &self.frame_bytes)?;
+        line(f, "private_cache_kb", &self.private_cache_kb)?;
+        line(f, "node_cache_kb", &self.node_cache_kb)?;
+        line(f, "own_hit_ns", &self.own_hit_ns)?;
+        line(f, "node_hit_ns", &self.node_hit_ns)?;
+        line(f, "transfer_ns", &self.transfer_ns)?;
+        line(f, "memory_ns", &self.memory_ns)?;
+        line(f, "atomic_ns", &self.atomic_ns)?;
+        line(f, "handoff_ns", &self.handoff_ns)?;
+        line(f, "reread_ns", &self.reread_ns)?;
+        for (key, figure) in
+            [("home_service_ns", &self.home_service_ns), ("load_slowdown", &self.load_slowdown)]
+        {
+            if *figure != Figure::not_modelled() {
+                line(f, key, figure)?;
+            }
+        }
+        line(f, "page_clear_ns", &self.page_clear_ns)?;
+        if !self.more.is_empty() {
+            writeln!(f, "\n[more]")?;
+        }
+        self.more.iter().try_for_each(|(name, figure)| line(f, &quoted(name), figure))
+    }
+}
+
+fn line(f: &mut fmt::Formatter<'_>, key: &str, figure: &Figure<impl fmt::Debug>) -> fmt::Result {
+    let Figure { value, source } = figure;
+    writeln!(f, "{key} = {{ value = {value:?}, source = {} }}", quoted(source))
+}
+
+/// A basic string of TOML.
+fn quoted(text: &str) -> String {
+    toml::Value::from(text).to_string()
+}
+
 fn is_time(ns: f64) -> bool {
     (0.0..=1e9).contains(&ns)
 }
@@ -199,4 +243,20 @@ pub fn picoseconds(ns: f64) -> u64 {
 /// A table by class in picoseconds, for so many classes.
 pub fn by_class(figures: &[f64], classes: usize) -> Vec<u64> {
     (0..classes).map(|class| picoseconds(figures[class.min(figures.len() - 1)])).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_is_written_as_it_is_read() {
+        let mut costs = Costs::flat();
+        costs.name = "a \"name\" with \\ and\ttab".into();
+        costs.load_slowdown = Figure { value: 0.05, source: "M".into() };
+        costs.more.insert("page fault".into(), Figure { value: 1e-7, source: "S 'x'".into() });
+        let text = costs.to_string();
+        assert_eq!(Costs::parse(&text).unwrap_or_else(|error| panic!("{error}: {text}")), costs);
+        assert!(!text.contains("home_service_ns"), "{text}");
+    }
 }

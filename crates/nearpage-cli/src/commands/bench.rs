@@ -1,44 +1,15 @@
 //! `nearpage bench`: what allocating and freeing pages costs on this machine's real memory.
 
-mod addresses;
-mod bulk;
-mod counts;
-mod cross;
-mod field;
-mod machine;
-mod measure;
-mod orders;
-mod pagelock;
-mod pairs;
-mod random;
-mod reference;
-mod rows;
-mod run;
-mod slab;
-mod source;
-mod step;
 mod table;
-mod threads;
-mod zonelist;
+
+use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
-use nearpage_linux::memory::StorageInUse;
+use nearpage_bench::{BenchError, Document, Key, Measured, Options, Run, Work};
 use nearpage_machine::description::size;
-use serde::Serialize;
 
 use super::CommandError;
-use field::{Context, Effort, Field};
-use machine::Machine;
-use rows::{Key, Row, Work};
-use run::{Measured, Run};
-use slab::Caches;
-use step::Step;
-use zonelist::Scans;
-
-pub use bulk::SingleLoop;
-pub use run::BenchError;
-pub(super) use step::StepError;
-pub(super) use threads::Cpus;
+use super::progress::Bar;
 
 /// Measure what pages cost on this machine's real memory, beside the limit, glibc and the kernel.
 ///
@@ -140,113 +111,152 @@ pub enum Bench {
     Slab,
 }
 
-impl Bench {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Bulk => "bulk",
-            Self::Pairs => "pairs",
-            Self::Random => "random",
-            Self::Cross => "cross",
-            Self::Orders => "orders",
-            Self::Zonelist => "zonelist",
-            Self::Pagelock => "pagelock",
-            Self::Slab => "slab",
-        }
-    }
-
-    /// Pages that are held at once, at most.
-    fn pages(self, effort: &Effort, cpus: usize) -> usize {
-        match self {
-            Self::Bulk => effort.batch_max + 1,
-            Self::Random => effort.fill_pages,
-            Self::Pairs | Self::Cross | Self::Zonelist => 4096,
-            Self::Orders => 1024 * cpus,
-            Self::Pagelock => 1,
-            // A page has 64 objects.
-            Self::Slab => effort.objects / 64 + 4096,
-        }
-    }
-
-    /// Memories of `--bytes` that are there at once: those of the field, and of `slab` those of objects beside them.
-    fn memories(self, nodes: usize, storage: StorageInUse) -> usize {
-        let of_field = Field::memories_on(nodes, storage);
-        if self == Self::Slab { of_field + Caches::memories_on(nodes) } else { of_field }
-    }
-
-    fn steps<'a>(
-        self,
-        context: Context<'a>,
-        single_loop: SingleLoop,
-        caches: Option<&'static Caches>,
-    ) -> Vec<Step<'a>> {
-        match self {
-            Self::Bulk => bulk::steps(context, single_loop),
-            Self::Pairs => pairs::steps(context),
-            Self::Random => random::steps(context),
-            Self::Cross => cross::steps(context),
-            Self::Orders => orders::steps(context),
-            // Its steps are on memories of its own: `Run::measure`.
-            Self::Zonelist => Vec::new(),
-            Self::Pagelock => pagelock::steps(context),
-            Self::Slab => caches.map_or(Vec::new(), |caches| slab::steps(context, caches)),
-        }
-    }
-
-    fn text(self, measured: &Measured, single_loop: SingleLoop) -> String {
-        let rows = measured.rows.as_slice();
-        match self {
-            Self::Bulk => table::bulk(rows, single_loop),
-            Self::Random => table::figures(rows, |Key { work, n, .. }| {
-                format!("{work}: ns per page, {n} pages")
-            }),
-            Self::Pairs | Self::Cross => {
-                table::figures(rows, |key| format!("{}: ns per allocation and free", key.work))
-            }
-            Self::Pagelock => {
-                table::figures(rows, |key| format!("{}: ns per lock and unlock", key.work))
-            }
-            Self::Orders => table::orders(rows, "orders: ns per allocation and free"),
-            Self::Zonelist => table::zonelist(rows, &measured.scans),
-            Self::Slab => table::figures(rows, |Key { work, n, .. }| match work {
-                Work::ObjFill | Work::ObjFreeRandom => {
-                    format!("{work}: ns per object of {n} bytes")
-                }
-                _ => format!("{work}: ns per allocation and free, {n} bytes"),
-            }),
+impl From<Bench> for nearpage_bench::Bench {
+    fn from(bench: Bench) -> Self {
+        match bench {
+            Bench::Bulk => Self::Bulk,
+            Bench::Pairs => Self::Pairs,
+            Bench::Random => Self::Random,
+            Bench::Cross => Self::Cross,
+            Bench::Orders => Self::Orders,
+            Bench::Zonelist => Self::Zonelist,
+            Bench::Pagelock => Self::Pagelock,
+            Bench::Slab => Self::Slab,
         }
     }
 }
 
-#[derive(Serialize)]
-struct Document {
-    schema: u32,
-    machine: Machine,
-    rows: Vec<Row>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    scans: Vec<Scans>,
+/// `--loop`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum SingleLoop {
+    /// n pages, divided by n
+    Exact,
+    /// As the original's: n + 1 pages, divided by n
+    #[value(name = "2017")]
+    Of2017,
 }
 
-const SCHEMA: u32 = 1;
+impl From<SingleLoop> for nearpage_bench::SingleLoop {
+    fn from(single_loop: SingleLoop) -> Self {
+        match single_loop {
+            SingleLoop::Exact => Self::Exact,
+            SingleLoop::Of2017 => Self::Of2017,
+        }
+    }
+}
+
+/// Why nothing, or not all, was measured.
+#[derive(Debug, thiserror::Error)]
+pub enum BenchFailure {
+    /// Nothing of what is measured looks at an option.
+    #[error("{option}: it belongs to {user}, and changes nothing in {benches}")]
+    Unused {
+        /// The option as it was given.
+        option: String,
+        /// The benchmarks that look at it.
+        user: &'static str,
+        /// What is measured.
+        benches: String,
+    },
+    /// The benchmarks say why.
+    #[error("{}", by_option(.0))]
+    Bench(#[from] BenchError),
+}
+
+/// What an error says, with the option that it is about.
+fn by_option(error: &BenchError) -> String {
+    match error {
+        BenchError::Size { bytes, why } => format!("--bytes {}: {why}", size::format(*bytes)),
+        BenchError::NoAddressesForNodes { reserved, allowed } => format!(
+            "zonelist: its memories reserve {} of addresses, whatever --bytes is, and `ulimit -v` allows {}, expected \
+             `ulimit -v unlimited`, or the other benchmarks alone",
+            size::format(*reserved),
+            size::format(*allowed)
+        ),
+        BenchError::Nodes { reserved, error } => format!(
+            "zonelist: emulated nodes: {error}; all its memories together reserve {} of addresses, whatever --bytes is",
+            size::format(*reserved)
+        ),
+        error => error.to_string(),
+    }
+}
+
+impl BenchFailure {
+    /// 2 for what the user can say otherwise, 1 for what went wrong.
+    pub(super) fn exit_code(&self) -> ExitCode {
+        match self {
+            Self::Unused { .. }
+            | Self::Bench(
+                BenchError::Cpus(_)
+                | BenchError::Size { .. }
+                | BenchError::Environment(_)
+                | BenchError::NoAddressesForNodes { .. },
+            ) => ExitCode::from(2),
+            Self::Bench(_) => ExitCode::from(1),
+        }
+    }
+}
 
 /// Runs the command.
 ///
 /// # Errors
 ///
-/// [`BenchError`], or the output cannot be written.
+/// [`BenchFailure`], or the output cannot be written.
 pub fn run(arguments: &BenchArgs) -> Result<(), CommandError> {
-    let run = Run::new(arguments)?;
+    let options = arguments.options();
+    arguments.check_unused(options.chosen())?;
+    let run = Run::new(&options).map_err(BenchFailure::from)?;
     if arguments.json { print_json(&run) } else { print_text(&run) }
+}
+
+impl BenchArgs {
+    fn options(&self) -> Options {
+        let mut options =
+            Options::default().quick(self.quick).built_from(option_env!("BUILT_FROM_COMMIT"));
+        if !self.benches.is_empty() {
+            let benches: Vec<_> = self.benches.iter().map(|&bench| bench.into()).collect();
+            options = options.benches(&benches);
+        }
+        if let Some(single_loop) = self.single_loop {
+            options = options.single_loop(single_loop.into());
+        }
+        if let Some(bytes) = self.bytes {
+            options = options.bytes_per_node(bytes);
+        }
+        if let Some(rounds) = self.rounds {
+            options = options.rounds(usize::from(rounds));
+        }
+        options
+    }
+
+    /// An option that changes nothing of what is measured would let its user believe that it did.
+    fn check_unused(&self, benches: &[nearpage_bench::Bench]) -> Result<(), BenchFailure> {
+        use nearpage_bench::Bench;
+        let names: Vec<_> = benches.iter().map(|bench| bench.name()).collect();
+        let unused =
+            |option, user| Err(BenchFailure::Unused { option, user, benches: names.join(", ") });
+        if let Some(how) = self.single_loop.filter(|_| !benches.contains(&Bench::Bulk)) {
+            let how = nearpage_bench::SingleLoop::from(how).name();
+            return unused(format!("--loop {how}"), "bulk");
+        }
+        if let Some(bytes) = self.bytes.filter(|_| benches == [Bench::Zonelist]) {
+            return unused(format!("--bytes {}", size::format(bytes)), "all but zonelist");
+        }
+        Ok(())
+    }
 }
 
 /// Each table as soon as it is there.
 fn print_text(run: &Run) -> Result<(), CommandError> {
-    super::print(&heading(run)?)?;
-    for &bench in &run.benches {
+    let (machine, absent) = run.machine().map_err(BenchFailure::from)?;
+    let absent = absent.iter().map(|absent| format!("absent   {absent}\n"));
+    super::print(&(machine.to_string() + &absent.collect::<String>()))?;
+    for &bench in run.benches() {
         let text = match run.why_not(bench) {
-            Some(why) => format!("\n{}: skipped, {why}\n", bench.name()),
+            Some(why) => format!("\n{bench}: skipped, {why}\n"),
             None => {
-                let measured = run.measure(bench)?;
-                let figures = bench.text(&measured, run.single_loop);
+                let measured = measure(run, bench)?;
+                let figures = figures(bench, &measured, run.single_loop());
                 let counts = match measured.counts.as_slice() {
                     [] => String::new(),
                     counts => table::counts(counts),
@@ -259,79 +269,49 @@ fn print_text(run: &Run) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// Where is measured. The memories that it looks at are gone when those of the first table are made: a limit of
-/// addresses (`ulimit -v`) has room for them once.
-fn heading(run: &Run) -> Result<String, BenchError> {
-    let field = run.field()?;
-    let absent = field.absent.iter().map(|absent| format!("absent   {absent}\n"));
-    Ok(Machine::this(&field.nearpage, run).to_string() + &absent.collect::<String>())
-}
-
 fn print_json(run: &Run) -> Result<(), CommandError> {
-    let machine = Machine::this(&run.field()?.nearpage, run);
-    let (mut rows, mut scans) = (Vec::new(), Vec::new());
-    for &bench in &run.benches {
+    let (machine, _) = run.machine().map_err(BenchFailure::from)?;
+    let mut document = Document::of(machine);
+    for &bench in run.benches() {
         match run.why_not(bench) {
-            Some(why) => eprintln!("nearpage: {}: skipped, {why}", bench.name()),
-            None => {
-                let measured = run.measure(bench)?;
-                rows.extend(measured.rows);
-                scans.extend(measured.scans);
-            }
+            Some(why) => eprintln!("nearpage: {bench}: skipped, {why}"),
+            None => document.add(measure(run, bench)?),
         }
     }
-    let document = Document { schema: SCHEMA, machine, rows, scans };
     super::print_json(&document)
+}
+
+fn measure(run: &Run, bench: nearpage_bench::Bench) -> Result<Measured, BenchFailure> {
+    Ok(run.measure(bench, &Bar::of(&format!("{bench:>8}"), "steps"))?)
+}
+
+/// The tables of a benchmark.
+fn figures(
+    bench: nearpage_bench::Bench,
+    measured: &Measured,
+    single_loop: nearpage_bench::SingleLoop,
+) -> String {
+    use nearpage_bench::Bench;
+    let rows = measured.rows.as_slice();
+    match bench {
+        Bench::Bulk => table::bulk(rows, single_loop),
+        Bench::Random => {
+            table::figures(rows, |Key { work, n, .. }| format!("{work}: ns per page, {n} pages"))
+        }
+        Bench::Pagelock => {
+            table::figures(rows, |key| format!("{}: ns per lock and unlock", key.work))
+        }
+        Bench::Orders => table::orders(rows, "orders: ns per allocation and free"),
+        Bench::Zonelist => table::zonelist(rows, &measured.scans),
+        Bench::Slab => table::figures(rows, |Key { work, n, .. }| match work {
+            Work::ObjFill | Work::ObjFreeRandom => format!("{work}: ns per object of {n} bytes"),
+            _ => format!("{work}: ns per allocation and free, {n} bytes"),
+        }),
+        // Pairs, cross, and what is measured as they are.
+        _ => table::figures(rows, |key| format!("{}: ns per allocation and free", key.work)),
+    }
 }
 
 pub(super) fn parse_bytes(text: &str) -> Result<u64, String> {
     size::parse(text).ok_or_else(|| format!("expected {}", size::EXPECTED))
-}
-
-/// A line of the table of 2017.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) struct BulkLine {
-    /// Pages a call.
-    pub(super) n: usize,
-    /// What a page costs, one at a time.
-    pub(super) single: f64,
-    /// What it costs in bulk.
-    pub(super) bulk: f64,
-}
-
-/// Allocations and frees as published, in cycles.
-pub(super) type PublishedBulk = [Vec<BulkLine>; 2];
-
-pub(super) fn published_bulk() -> PublishedBulk {
-    [reference::ALLOC, reference::FREE].map(|lines| {
-        let line = |line: &reference::Published| BulkLine {
-            n: line.n,
-            single: line.single_cycles,
-            bulk: line.bulk_cycles,
-        };
-        lines.iter().map(line).collect()
-    })
-}
-
-/// Measures `bulk` as the command does: allocations and frees, ns.
-pub(super) fn measure_bulk(single_loop: SingleLoop) -> Result<[Vec<BulkLine>; 2], BenchError> {
-    let run = Run::new(&BenchArgs {
-        benches: vec![Bench::Bulk],
-        single_loop: Some(single_loop),
-        bytes: None,
-        rounds: None,
-        quick: false,
-        json: false,
-    })?;
-    let rows = run.measure(Bench::Bulk)?.rows;
-    let ns = |work, n| {
-        let is_it = |row: &&Row| row.key.work == work && row.key.n == n;
-        rows.iter().find(is_it).map(|row| row.summary.median)
-    };
-    let [alloc, free] = single_loop.works();
-    let columns = [(alloc, rows::Work::BulkAlloc), (free, rows::Work::BulkFree)];
-    Ok(columns.map(|(single, bulk)| {
-        let line = |n| Some(BulkLine { n, single: ns(single, n)?, bulk: ns(bulk, n)? });
-        bulk::sizes(run.effort.batch_max).filter_map(line).collect()
-    }))
 }

@@ -1,26 +1,25 @@
 //! `nearpage lab`: published results and named scenarios on simulated machines.
 
-mod bulk;
-mod costs;
 mod csv;
 mod interrupt;
 mod output;
 mod text;
 
-use std::io::IsTerminal;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::{MutexGuard, PoisonError};
 
 use clap::Args;
-use indicatif::{ProgressBar, ProgressStyle};
+use nearpage_bench::comparison;
+use nearpage_machine::work::Observer;
 use nearpage_sim::Costs;
 
 use output::Output;
 
 use super::CommandError;
-use super::bench::SingleLoop;
+use super::bench::{BenchFailure, SingleLoop};
+use super::progress::Bar;
 use nearpage_lab::error::LabError;
 use nearpage_lab::report::Report;
 use nearpage_lab::scenario::{MachineOf, Scenario, Workload};
@@ -126,6 +125,9 @@ pub enum LabFailure {
     /// A scenario cannot be run as it is written.
     #[error(transparent)]
     Input(#[from] LabError),
+    /// Costs of this machine cannot be measured.
+    #[error("costs cannot be measured: {0}")]
+    Costs(#[source] nearpage_bench::costs::MeasureError),
     /// A figure is off, or something does not hold.
     #[error("{0}: something is off that is not in the list of known misses, or does not hold")]
     Off(String),
@@ -134,7 +136,7 @@ pub enum LabFailure {
 impl LabFailure {
     pub(super) fn exit_code(&self) -> ExitCode {
         match self {
-            Self::Input(_) => ExitCode::from(2),
+            Self::Input(_) | Self::Costs(_) => ExitCode::from(2),
             Self::Off(_) => ExitCode::from(1),
         }
     }
@@ -179,7 +181,7 @@ pub(super) fn run(arguments: &LabArgs) -> Result<(), CommandError> {
                     "bulk is measured on real memory: there is nothing to sweep".into(),
                 ));
             }
-            Entry::Bulk => bulk::run(arguments.single_loop)?,
+            Entry::Bulk => bulk(arguments.single_loop)?,
             Entry::Simulated(scenario) => simulate(scenario, arguments, costs.as_ref())?,
         };
         output.print_one(&report)?;
@@ -220,7 +222,7 @@ impl Entry {
     fn name(&self) -> &str {
         match self {
             Self::Simulated(scenario) => &scenario.name,
-            Self::Bulk => bulk::NAME,
+            Self::Bulk => comparison::NAME,
         }
     }
 
@@ -240,27 +242,28 @@ impl Entry {
     }
 }
 
+fn bulk(single_loop: SingleLoop) -> Result<Report, BenchFailure> {
+    Ok(comparison::run(single_loop.into(), &Bar::of(comparison::NAME, "steps"))?)
+}
+
 fn simulate(
     scenario: &Scenario,
     arguments: &LabArgs,
     costs: Option<&Costs>,
 ) -> Result<Report, LabFailure> {
     let threads = arguments.threads.or_else(|| std::thread::available_parallelism().ok());
-    let bar = progress_bar(&scenario.name);
+    let bar = Bar::of(&scenario.name, "runs");
     let progress = |done: usize, all: usize| {
-        bar.set_length(all as u64);
-        bar.set_position(done as u64);
+        let _ = bar.progress(done as u64, all as u64);
     };
     let threads = threads.unwrap_or(NonZeroUsize::MIN);
     let samples = arguments.report.is_some();
     let options = Options { seed: arguments.seed, threads, costs, samples, progress: &progress };
-    let report = if arguments.over.is_empty() {
-        nearpage_lab::run(scenario, &options)?
+    if arguments.over.is_empty() {
+        Ok(nearpage_lab::run(scenario, &options)?)
     } else {
-        sweep::run(scenario, &arguments.over, &options)?
-    };
-    bar.finish_and_clear();
-    Ok(report)
+        Ok(sweep::run(scenario, &arguments.over, &options)?)
+    }
 }
 
 fn print_costs(arguments: &LabArgs) -> Result<(), CommandError> {
@@ -271,9 +274,13 @@ fn print_costs(arguments: &LabArgs) -> Result<(), CommandError> {
         ));
     }
     match (arguments.measure, &arguments.scenarios[1..]) {
-        (true, []) => super::print(&costs::measure()?),
-        (false, []) => super::print(&costs::show(None)?),
-        (false, [name]) => super::print(&costs::show(Some(name))?),
+        (true, []) => {
+            let costs = nearpage_bench::costs::measure(&Bar::of("costs", "figures"));
+            let costs = costs.map_err(LabFailure::Costs)?;
+            super::print(&format!("# Measured by `nearpage lab costs --measure`.\n{costs}"))
+        }
+        (false, []) => super::print(&text::cost_names()),
+        (false, [name]) => super::print(&catalog::costs_text(name).map_err(LabFailure::from)?),
         _ => Err(CommandError::Usage("lab costs takes one name, or `--measure`".into())),
     }
 }
@@ -283,23 +290,14 @@ fn lock(work: &interrupt::Shared) -> MutexGuard<'_, interrupt::Work> {
 }
 
 fn scenarios(names: &[String]) -> Result<Vec<Entry>, LabError> {
-    let all = catalog::names().chain([bulk::NAME]);
+    let all = catalog::names().chain([comparison::NAME]);
     let each = |name: &String| match name.as_str() {
         "all" => all.clone().map(str::to_owned).collect(),
         _ => vec![name.clone()],
     };
     let entry = |name: String| match name.as_str() {
-        bulk::NAME => Ok(Entry::Bulk),
+        comparison::NAME => Ok(Entry::Bulk),
         _ => catalog::scenario(&name).map(|scenario| Entry::Simulated(Box::new(scenario))),
     };
     names.iter().flat_map(each).map(entry).collect()
-}
-
-fn progress_bar(name: &str) -> ProgressBar {
-    if !std::io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let style = ProgressStyle::with_template("{msg} {bar:40} {pos}/{len} runs, {eta} left");
-    let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
-    ProgressBar::new(1).with_style(style).with_message(name.to_owned())
 }

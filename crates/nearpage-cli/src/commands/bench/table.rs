@@ -2,12 +2,8 @@
 
 use comfy_table::{CellAlignment, Table, presets};
 use nearpage::units::{MAX_ORDER, Order};
-
-use super::bulk::SingleLoop;
-use super::counts::Counts;
-use super::reference::{self, Published};
-use super::rows::{Key, Row, Work};
-use super::zonelist::Scans;
+use nearpage_bench::published::{self, Published};
+use nearpage_bench::{Counts, Key, Row, Scans, SingleLoop, Work};
 
 /// The table of `bulk` in the shape of mmtests, the gains of 2017 beside it.
 pub fn bulk(rows: &[Row], single_loop: SingleLoop) -> String {
@@ -23,12 +19,12 @@ pub fn bulk(rows: &[Row], single_loop: SingleLoop) -> String {
     text += &format!("{:>52}{:>27}{:>12}{:>12}\n", "one-at-a-time", "bulk", "2017", "n/n");
     // Which of allocations and frees a part is of.
     let parts = [
-        ("alloc", reference::ALLOC, 0..1),
-        ("free", reference::FREE, 1..2),
-        ("total", reference::TOTAL, 0..2),
+        ("alloc", published::ALLOC, 0..1),
+        ("free", published::FREE, 1..2),
+        ("total", published::TOTAL, 0..2),
     ];
-    for (operation, published, range) in parts {
-        for line in published {
+    for (operation, lines, range) in parts {
+        for line in lines {
             let figure = |works: [Work; 2]| {
                 let works = &works[range.clone()];
                 works.iter().map(|&work| mean_of(rows, work, line.n)).sum::<Option<f64>>()
@@ -212,8 +208,8 @@ fn nanoseconds(ns: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::measure::Summary;
     use super::*;
+    use nearpage_bench::Summary;
 
     /// Lines of the reference, character by character.
     #[test]
@@ -226,11 +222,11 @@ mod tests {
             "Amean    total-odr0-8               192.54 (  0.00%)            93.00 ( 51.70%)",
         ];
         let lines = [
-            ("alloc", reference::ALLOC[0]),
-            ("alloc", reference::ALLOC[14]),
-            ("free", reference::FREE[7]),
-            ("free", reference::FREE[11]),
-            ("total", reference::TOTAL[3]),
+            ("alloc", published::ALLOC[0]),
+            ("alloc", published::ALLOC[14]),
+            ("free", published::FREE[7]),
+            ("free", published::FREE[11]),
+            ("total", published::TOTAL[3]),
         ];
         for (printed, (operation, line)) in printed.into_iter().zip(lines) {
             let name = format!("{operation}-odr0-{}", line.n);

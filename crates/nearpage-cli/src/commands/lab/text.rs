@@ -2,7 +2,7 @@
 
 use comfy_table::{CellAlignment, Table, presets};
 
-use super::bulk;
+use nearpage_bench::comparison;
 use nearpage_lab::catalog;
 use nearpage_lab::error::LabError;
 use nearpage_lab::report::{Report, Row, Verdict};
@@ -13,8 +13,17 @@ pub(super) fn list() -> Result<String, LabError> {
     for name in catalog::names() {
         text += &format!("  {name:<20} {}\n", catalog::scenario(name)?.title);
     }
-    text += &format!("  {:<20} {}\n", bulk::NAME, bulk::TITLE);
+    text += &format!("  {:<20} {}\n", comparison::NAME, comparison::TITLE);
     Ok(text)
+}
+
+/// The tables of costs that come along.
+pub(super) fn cost_names() -> String {
+    let names: Vec<&str> = catalog::cost_names().collect();
+    format!(
+        "Tables of costs (`nearpage lab costs NAME`): {}\nMeasure one here: `nearpage lab costs --measure`\n",
+        names.join(", ")
+    )
 }
 
 /// Counts first, then the reference beside the model, then what must hold.

@@ -13,27 +13,26 @@ use nearpage::alloc::Request;
 use nearpage::units::{Order, Pfn};
 use nearpage_linux::Memory;
 
-use super::field::Context;
-use super::rows::{Key, Sample, Work};
-use super::source::{GFP, Source};
-use super::step::{Step, StepError};
+use crate::field::Context;
+use crate::rows::{Key, Sample, Work};
+use crate::source::{GFP, Source};
+use crate::step::{Step, StepError};
 
 /// Pages in a turn at least.
 const TURN_PAGES: usize = 512;
 const REQUEST: Request = Request::new(Order(0), GFP);
 
 /// Which loop handles single pages.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SingleLoop {
-    /// n pages, divided by n
+    /// `n` pages, divided by `n`.
     Exact,
-    /// As the original's: n + 1 pages, divided by n
-    #[value(name = "2017")]
+    /// As the original's: `n + 1` pages, divided by `n`.
     Of2017,
 }
 
 impl SingleLoop {
-    /// As its option has it.
+    /// The name: `exact` or `2017`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Exact => "exact",
@@ -175,15 +174,15 @@ fn free_bulk(memory: &Memory, batch: &[Pfn]) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::field::{Effort, Field};
-    use super::super::measure::Clock;
-    use super::super::threads::Cpus;
     use super::*;
+    use crate::field::{Effort, Field};
+    use crate::measure::Clock;
+    use crate::threads::Cpus;
 
     /// Does every step once on a memory of so many bytes.
     fn run(bytes: u64, single_loop: SingleLoop) -> Result<Vec<Key>, StepError> {
         let cpus = Cpus::allowed().unwrap();
-        let field = Field::new(bytes, &cpus).unwrap();
+        let field = Field::new(Memory::builder, bytes, &cpus).unwrap();
         let effort = Effort { batch: Duration::ZERO, batch_max: 2048, ..Effort::QUICK };
         let context = Context { field: &field, cpus: &cpus, effort, clock: Clock::calibrate() };
         let mut keys = Vec::new();

@@ -7,8 +7,10 @@
 //! Its loop for single pages handles `n + 1` pages and divides by `n`, its loop for bulk does not. So the
 //! published gain is too large for small `n`; [`Published::exact_gain_percent`] takes that out.
 
+use serde::Serialize;
+
 /// A line of the table.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Published {
     /// Pages per batch.
     pub n: usize,

@@ -7,11 +7,11 @@ use nearpage::alloc::Request;
 use nearpage::units::Order;
 use nearpage_linux::{Memory, PageHandle};
 
-use super::field::Context;
 use super::pairs::step;
-use super::rows::{Key, Work};
-use super::source::{GFP, Pair};
-use super::step::Step;
+use crate::field::Context;
+use crate::rows::{Key, Work};
+use crate::source::{GFP, Pair};
+use crate::step::Step;
 
 /// Threads that want one page.
 const CONTENDERS: usize = 2;

@@ -3,13 +3,13 @@
 //! A round is: fill (not timed), free LIFO, fill, free in random order. So the fill that is timed takes
 //! pages from an allocator that got them back in order. Several threads hold equal shares.
 
-use super::field::Context;
-use super::measure::{Clock, Phase, Stopwatch};
 use super::pairs;
-use super::rows::{Key, Sample, Work};
-use super::source::{Glibc, Mmap, Source};
-use super::step::{Step, StepError};
-use super::threads::Gate;
+use crate::field::Context;
+use crate::measure::{Clock, Phase, Stopwatch};
+use crate::rows::{Key, Sample, Work};
+use crate::source::{Glibc, Mmap, Source};
+use crate::step::{Step, StepError};
+use crate::threads::Gate;
 
 /// The random order is the same for all allocators: it follows from this and the number of the thread.
 const SEED: u64 = 2017;
@@ -29,25 +29,25 @@ pub fn steps<'a>(context: Context<'a>) -> Vec<Step<'a>> {
         for (name, memory) in context.field.memories() {
             steps.push(step(context, name, threads, pages, memory));
         }
-        steps.push(step(context, "glibc", threads, pages / GLIBC_SHARE, &Glibc));
-        steps.push(step(context, "mmap", threads, pages / MMAP_SHARE, &Mmap));
+        steps.push(step(context, "glibc", threads, pages / GLIBC_SHARE, Glibc));
+        steps.push(step(context, "mmap", threads, pages / MMAP_SHARE, Mmap));
     }
     steps
 }
 
 /// `pages` are of all threads together.
-fn step<'a, S: Source>(
+fn step<'a, S: Source + 'a>(
     context: Context<'a>,
     allocator: &'static str,
     threads: usize,
     pages: usize,
-    source: &'a S,
+    source: S,
 ) -> Step<'a> {
     let pages = pages / threads;
     let key = move |work| Key { work, allocator, threads, n: pages * threads };
     let run = move || {
         let cycles = context.cpus.run(threads, |thread, gate| {
-            cycle(context.clock, source, vec![S::BLANK; pages], gate, SEED + thread as u64)
+            cycle(context.clock, &source, vec![S::BLANK; pages], gate, SEED + thread as u64)
         })?;
         let (mut lifo, mut fill, mut random) = (Vec::new(), Vec::new(), Vec::new());
         for [thread_lifo, thread_fill, thread_random] in cycles {
@@ -62,23 +62,23 @@ fn step<'a, S: Source>(
     Step { allocator, run: Box::new(run) }
 }
 
-/// Objects of 64 bytes instead of pages, by one thread, and without the best order.
-pub fn object_step<'a, S: Source>(
+/// Objects of so many bytes instead of pages, by one thread, and without the best order.
+pub fn object_step<'a, S: Source + 'a>(
     context: Context<'a>,
     allocator: &'static str,
-    source: &'a S,
+    bytes: usize,
+    source: S,
 ) -> Step<'a> {
-    let n = super::slab::OBJECT_BYTES;
     let run = move || {
         let cycles = context.cpus.run(1, |_, gate| {
-            cycle(context.clock, source, vec![S::BLANK; context.effort.objects], gate, SEED)
+            cycle(context.clock, &source, vec![S::BLANK; context.effort.objects], gate, SEED)
         })?;
         let (mut fill, mut random) = (Vec::new(), Vec::new());
         for [_, thread_fill, thread_random] in cycles {
             fill.push(thread_fill);
             random.push(thread_random);
         }
-        let key = |work| Key { work, allocator, threads: 1, n };
+        let key = |work| Key { work, allocator, threads: 1, n: bytes };
         let phases = [(Work::ObjFill, fill), (Work::ObjFreeRandom, random)];
         let sample = |(work, phases)| Sample::of(context.clock, key(work), phases);
         Ok(phases.into_iter().map(sample).collect())
@@ -134,9 +134,9 @@ fn fill<S: Source>(source: &S, slots: &mut [S::Block]) -> Result<(), StepError> 
 
 #[cfg(test)]
 mod tests {
-    use super::super::source::counting::Counting;
-    use super::super::threads::Cpus;
     use super::*;
+    use crate::source::counting::Counting;
+    use crate::threads::Cpus;
 
     fn cycle_of(source: &Counting, pages: usize) -> Result<[Phase; 3], StepError> {
         let clock = Clock::calibrate();

@@ -1,9 +1,10 @@
 //! What nearpage has counted meanwhile: how often zone locks were taken, and for how much at a time.
 
 use nearpage_linux::Memory;
+use serde::Serialize;
 
 /// Counts of one memory since it was made: the first round, which does not count for times, is in them.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Counts {
     /// Whose.
     pub allocator: &'static str,

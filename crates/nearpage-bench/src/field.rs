@@ -6,10 +6,10 @@ use nearpage::model::Model;
 use nearpage::pagelock::{PageLockRules, WaitTables, WaitersBit};
 use nearpage_linux::memory::StorageInUse;
 use nearpage_linux::rseq::BareLists;
-use nearpage_linux::{Memory, MemoryError};
+use nearpage_linux::{Memory, MemoryBuilder, MemoryError};
 
-use super::measure::Clock;
-use super::threads::Cpus;
+use crate::measure::Clock;
+use crate::threads::Cpus;
 
 /// How much is done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -85,13 +85,17 @@ const PAGE_LOCK_RULES: [(&str, PageLockRules); 3] = [
 const PAGE_LOCK_BYTES: u64 = 16 << 20;
 
 impl Field {
-    /// Makes memories of `bytes` on each node.
+    /// Makes memories of `bytes` on each node, each beginning as `begin` says.
     ///
     /// # Errors
     ///
     /// [`MemoryError`].
-    pub fn new(bytes: u64, cpus: &Cpus) -> Result<Self, MemoryError> {
-        let builder = || Memory::builder().bytes_per_node(bytes);
+    pub fn new(
+        begin: impl Fn() -> MemoryBuilder,
+        bytes: u64,
+        cpus: &Cpus,
+    ) -> Result<Self, MemoryError> {
+        let builder = || begin().bytes_per_node(bytes);
         let nearpage = builder().build()?;
         let mut absent = Vec::new();
         let locked = match nearpage.storage() {
@@ -107,7 +111,7 @@ impl Field {
         let hardened = builder().hardened(true).build()?;
         let page_locks = PAGE_LOCK_RULES.into_iter().map(|(name, page_lock)| {
             let model = Model { page_lock, ..Model::NEARPAGE };
-            let builder = Memory::builder().bytes_per_node(PAGE_LOCK_BYTES).model(model);
+            let builder = begin().bytes_per_node(PAGE_LOCK_BYTES).model(model);
             builder.build().map(|memory| (name, memory))
         });
         let page_locks = page_locks.collect::<Result<_, _>>()?;

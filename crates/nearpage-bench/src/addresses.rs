@@ -1,4 +1,4 @@
-//! Addresses that the memories of a run reserve side by side, and what this process may reserve (`ulimit -v`).
+//! Addresses that the memories of a run reserve side by side, and how many this process may reserve (`ulimit -v`).
 
 use std::io;
 
@@ -6,11 +6,13 @@ use nearpage::units::SECTION_FRAMES;
 use nearpage_linux::memory::FRAME_BYTES;
 use nearpage_machine::description::size;
 
+use crate::bench::Bench;
+
 /// Memories of one size that are there at once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Memories {
     /// The benchmark that has the most.
-    pub bench: &'static str,
+    pub bench: Bench,
     /// How many, each node's counted for itself.
     pub count: u64,
     /// The size of each.
@@ -24,8 +26,7 @@ pub struct Memories {
 /// More memories than there are addresses for.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "--bytes {}: {} reserves {} memories of this size at once, {} of addresses, and {bound}, expected {expected}",
-    size::format(memories.bytes),
+    "{} reserves {} memories of this size at once, {} of addresses, and {bound}, expected {expected}",
     memories.bench,
     memories.count,
     size::format(memories.all()),
@@ -121,13 +122,13 @@ mod tests {
 
     fn told(limit: u64) -> Result<(), String> {
         let (bytes, least) = (2 * GIBIBYTE, 97 * MEBIBYTE);
-        let memories = Memories { bench: "slab", count: 10, bytes, least, cpus: 2 };
+        let memories = Memories { bench: Bench::Slab, count: 10, bytes, least, cpus: 2 };
         memories.check(Some(limit)).map_err(|error| error.to_string())
     }
 
     #[test]
     fn a_size_that_fits_is_named_or_the_limit_in_which_one_does() {
-        let start = "--bytes 2 GiB: slab reserves 10 memories of this size \
+        let start = "slab reserves 10 memories of this size \
                      at once, 20 GiB of addresses, and `ulimit -v`";
         assert_eq!(told(20 * GIBIBYTE), Ok(()));
         assert_eq!(
@@ -142,7 +143,8 @@ mod tests {
     fn the_least_size_fits_the_limit_that_is_named_for_it() {
         for least in [36, 97, 1025] {
             let least = least * MEBIBYTE;
-            let memories = Memories { bench: "bulk", count: 3, bytes: GIBIBYTE, least, cpus: 4 };
+            let memories =
+                Memories { bench: Bench::Bulk, count: 3, bytes: GIBIBYTE, least, cpus: 4 };
             assert!(memories.fitting(memories.limit_for(least) / 1024 * 1024) >= least);
         }
     }

@@ -2,11 +2,11 @@
 
 use nearpage::units::MAX_ORDER;
 
-use super::field::Context;
 use super::pairs;
-use super::rows::{Key, Work};
-use super::source::{Blocks, Glibc, Mmap, Source};
-use super::step::Step;
+use crate::field::Context;
+use crate::rows::{Key, Work};
+use crate::source::{Blocks, Glibc, Mmap, Source};
+use crate::step::Step;
 
 /// Orders 0 to [`MAX_ORDER`].
 const ORDERS: usize = MAX_ORDER.0 as usize + 1;
@@ -21,17 +21,17 @@ pub fn steps<'a>(context: Context<'a>) -> Vec<Step<'a>> {
         // Behind nearpage: the table begins with it.
         let works = (0..=MAX_ORDER.0).map(Work::OrderPair);
         steps.extend(pairs::limit_step(context, works, threads));
-        steps.extend(of_all_orders(context, "glibc", threads, &Glibc));
-        steps.extend(of_all_orders(context, "mmap", threads, &Mmap));
+        steps.extend(of_all_orders(context, "glibc", threads, Glibc));
+        steps.extend(of_all_orders(context, "mmap", threads, Mmap));
     }
     steps
 }
 
-fn of_all_orders<'a, S: Source>(
+fn of_all_orders<'a, S: Source + Copy + 'a>(
     context: Context<'a>,
     allocator: &'static str,
     threads: usize,
-    source: &'a S,
+    source: S,
 ) -> [Step<'a>; ORDERS] {
     let key = |order| Key { work: Work::OrderPair(order), allocator, threads, n: 1 };
     [

@@ -1,10 +1,10 @@
 //! `pairs`: a page is allocated and freed, again and again: what the fastest path costs.
 
-use super::field::Context;
-use super::measure::{Phase, Stopwatch};
-use super::rows::{Key, Sample, Work};
-use super::source::{Blocks, Glibc, Mmap, Pair};
-use super::step::{Step, StepError};
+use crate::field::Context;
+use crate::measure::{Phase, Stopwatch};
+use crate::rows::{Key, Sample, Work};
+use crate::source::{Blocks, Glibc, Mmap, Pair};
+use crate::step::{Step, StepError};
 
 /// All pairs, at one CPU and at all.
 pub fn steps<'a>(context: Context<'a>) -> Vec<Step<'a>> {
@@ -17,8 +17,8 @@ pub fn steps<'a>(context: Context<'a>) -> Vec<Step<'a>> {
         for (name, memory) in context.field.memories() {
             steps.push(step(context, key(name), Blocks::<_, 0>(memory)));
         }
-        steps.push(step(context, key("glibc"), Blocks::<_, 0>(&Glibc)));
-        steps.push(step(context, key("mmap"), Blocks::<_, 0>(&Mmap)));
+        steps.push(step(context, key("glibc"), Blocks::<_, 0>(Glibc)));
+        steps.push(step(context, key("mmap"), Blocks::<_, 0>(Mmap)));
     }
     steps
 }

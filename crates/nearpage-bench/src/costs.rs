@@ -1,84 +1,112 @@
-//! `lab costs`: tables of costs that come along, and one measured on the machine at hand.
+//! A table of costs of this machine, for simulated ones.
 //!
-//! Measured are what a program without privileges can: hits in caches by chains of loads (each address is in the line
+//! It has what a program without privileges can measure: hits in caches by chains of loads (each address is in the line
 //! before), memory by such a chain far larger than the caches, an atomic operation, a line that two CPUs take from each
-//! other, and clearing pages. Each is the best of a few rounds: others on the machine only make it slower. Distances beyond
-//! the own node are scaled by the machine's table of distances, and say so.
+//! other, and clearing pages. Each figure is the best of a few rounds: other work on the machine only makes it slower.
+//! Figures for other nodes are scaled by the machine's table of distances; their source says so.
 
-use std::fmt::Write;
+use std::collections::BTreeMap;
 use std::fs;
 use std::hint::black_box;
+use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use super::super::CommandError;
-use super::super::bench::{Cpus, StepError};
-use nearpage_lab::catalog;
+use nearpage_machine::work::{Observer, Stopped};
+use nearpage_sim::Costs;
+use nearpage_sim::costs::Figure;
+
+use crate::step::StepError;
+use crate::threads::Cpus;
 
 const LINE_BYTES: usize = 64;
 /// Loads of a chain that are timed, and how often.
 const LOADS: usize = 1 << 20;
 const ROUNDS: usize = 5;
+/// Figures that are measured: own hit, node hit, transfer, memory, atomic, clear.
+const MEASURED: u64 = 6;
 
-/// A table of a name or in a file, as text; without one, the names.
-pub(super) fn show(name: Option<&str>) -> Result<String, CommandError> {
-    let Some(name) = name else {
-        let names: Vec<&str> = catalog::cost_names().collect();
-        return Ok(format!(
-            "Tables of costs (`nearpage lab costs NAME`): {}\nMeasure one here: `nearpage lab costs --measure`\n",
-            names.join(", ")
-        ));
-    };
-    let text = catalog::costs_text(name).map_err(super::LabFailure::from)?;
-    Ok(text)
+/// Why costs were not measured.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MeasureError {
+    /// This process does not learn where it may run.
+    #[error(transparent)]
+    Cpus(io::Error),
+    /// Two threads could not run on CPUs of their own.
+    #[error(transparent)]
+    Step(#[from] StepError),
+    /// The observer ended it.
+    #[error(transparent)]
+    Stopped(#[from] Stopped),
 }
 
-/// A table for this machine.
-pub(super) fn measure() -> Result<String, CommandError> {
+/// Measures a table for this machine. It takes some seconds.
+///
+/// # Errors
+///
+/// [`MeasureError`].
+pub fn measure(observer: &dyn Observer) -> Result<Costs, MeasureError> {
     let caches = Caches::read();
-    let mut text = format!(
-        "# Measured by `nearpage lab costs --measure`.\nschema = 1\nname = \"this machine, {} CPUs\"\n",
-        std::thread::available_parallelism().map_or(1, usize::from)
-    );
-    let mut line = |key: &str, value: String, source: &str| {
-        let _ = writeln!(text, "{key} = {{ value = {value}, source = \"{source}\" }}");
+    let distances = Distances::read();
+    let mut done = 0;
+    let mut next = || {
+        done += 1;
+        observer.step(done - 1, MEASURED)
     };
-    line("line_bytes", LINE_BYTES.to_string(), "K");
-    line("frame_bytes", "64".into(), "K struct page of Linux on 64 bits");
-    line("private_cache_kb", caches.private_kb.to_string(), caches.source);
-    line("node_cache_kb", caches.node_kb.to_string(), caches.source);
+    next()?;
     let own_ns = chain_ns((caches.private_kb as usize) << 9);
-    line("own_hit_ns", format!("{own_ns:.1}"), "M chain of loads over half of the private cache");
+    next()?;
     let node_bytes = ((caches.private_kb as usize) << 12).min((caches.node_kb as usize) << 9);
     let node_ns = chain_ns(node_bytes);
-    line(
-        "node_hit_ns",
-        format!("{node_ns:.1}"),
-        "M chain of loads over four private caches, at most half of the node's",
-    );
+    next()?;
     let (transfer_ns, transfer_source) = match ping_pong_ns()? {
         Some(ns) => (ns, "M two CPUs take a line from each other"),
         None => (node_ns, "D as a hit in the node's cache: there is one CPU only"),
     };
-    let classes = Distances::read();
-    line("transfer_ns", classes.scaled(transfer_ns), &classes.source(transfer_source));
+    next()?;
     // No larger than twice the cache that the kernel reports, which on a shared machine may be others' too.
     let memory_ns = chain_ns(((caches.node_kb as usize) << 11).clamp(64 << 20, 1 << 30));
-    line(
-        "memory_ns",
-        classes.scaled(memory_ns),
-        &classes.source("M chain of loads over twice the node's cache, 64 MB to 1 GB"),
-    );
+    next()?;
     let atomic_ns = atomic_ns();
-    line("atomic_ns", format!("{atomic_ns:.1}"), "M fetch_add on a line of the CPU's own");
-    line("handoff_ns", classes.scaled(transfer_ns + atomic_ns), "D transfer and atomic");
-    line("reread_ns", "0.0".into(), "K queued locks");
-    line(
-        "page_clear_ns",
-        classes.scaled(clear_ns()),
-        &classes.source("M zeroes over 64 MB, a page"),
-    );
-    Ok(text)
+    next()?;
+    let clear_ns = clear_ns();
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    Ok(Costs {
+        schema: 1,
+        name: format!("this machine, {cpus} CPUs"),
+        line_bytes: figure(LINE_BYTES as u32, "K"),
+        frame_bytes: figure(64, "K struct page of Linux on 64 bits"),
+        private_cache_kb: figure(caches.private_kb, caches.source),
+        node_cache_kb: figure(caches.node_kb, caches.source),
+        own_hit_ns: figure(tenths(own_ns), "M chain of loads over half of the private cache"),
+        node_hit_ns: figure(
+            tenths(node_ns),
+            "M chain of loads over four private caches, at most half of the node's",
+        ),
+        transfer_ns: distances.figure(transfer_ns, transfer_source),
+        memory_ns: distances
+            .figure(memory_ns, "M chain of loads over twice the node's cache, 64 MB to 1 GB"),
+        atomic_ns: figure(tenths(atomic_ns), "M fetch_add on a line of the CPU's own"),
+        handoff_ns: Figure {
+            value: distances.scaled(transfer_ns + atomic_ns),
+            source: "D transfer and atomic".into(),
+        },
+        reread_ns: figure(0.0, "K queued locks"),
+        home_service_ns: Figure::not_modelled(),
+        load_slowdown: Figure::not_modelled(),
+        page_clear_ns: distances.figure(clear_ns, "M zeroes over 64 MB, a page"),
+        more: BTreeMap::new(),
+    })
+}
+
+fn figure<T>(value: T, source: &str) -> Figure<T> {
+    Figure { value, source: source.into() }
+}
+
+/// A tenth of a nanosecond is far below what repeats.
+fn tenths(ns: f64) -> f64 {
+    (ns * 10.0).round() / 10.0
 }
 
 /// What the kernel says of the first CPU's caches.
@@ -120,17 +148,17 @@ impl Distances {
         Self(all)
     }
 
-    fn scaled(&self, ns: f64) -> String {
-        let own = f64::from(self.0[0]);
-        let all = self.0.iter().map(|&distance| format!("{:.1}", ns * f64::from(distance) / own));
-        format!("[{}]", all.collect::<Vec<_>>().join(", "))
+    fn figure(&self, own_ns: f64, source: &str) -> Figure<Vec<f64>> {
+        let source = match self.0.len() {
+            1 => source.to_owned(),
+            _ => format!("{source}; other nodes D: times distance / 10"),
+        };
+        Figure { value: self.scaled(own_ns), source }
     }
 
-    fn source(&self, of_own: &str) -> String {
-        match self.0.len() {
-            1 => of_own.to_owned(),
-            _ => format!("{of_own}; other nodes D: times distance / 10"),
-        }
+    fn scaled(&self, own_ns: f64) -> Vec<f64> {
+        let own = f64::from(self.0[0]);
+        self.0.iter().map(|&distance| tenths(own_ns * f64::from(distance) / own)).collect()
     }
 }
 
@@ -186,11 +214,11 @@ fn best_ns(count: usize, mut work: impl FnMut()) -> f64 {
 }
 
 /// How long a line takes from one CPU to the other; `None` if there is one CPU only.
-fn ping_pong_ns() -> Result<Option<f64>, CommandError> {
+fn ping_pong_ns() -> Result<Option<f64>, MeasureError> {
     // Rounds are short: on a busy machine some of many pass while nobody takes a CPU away.
     const TURNS: u64 = 2000;
     const ROUNDS: usize = 40;
-    let cpus = Cpus::allowed().map_err(StepError::from).map_err(unmeasured)?;
+    let cpus = Cpus::allowed().map_err(MeasureError::Cpus)?;
     if cpus.count() < 2 {
         return Ok(None);
     }
@@ -208,12 +236,8 @@ fn ping_pong_ns() -> Result<Option<f64>, CommandError> {
     let mut best = f64::INFINITY;
     for _ in 0..ROUNDS {
         turn.store(0, Ordering::Relaxed);
-        let times = cpus.run(2, |number, _| Ok(play(number))).map_err(unmeasured)?;
+        let times = cpus.run(2, |number, _| Ok(play(number)))?;
         best = times.into_iter().fold(best, f64::min);
     }
     Ok(Some(best))
-}
-
-fn unmeasured(error: StepError) -> CommandError {
-    CommandError::Usage(format!("costs cannot be measured: {error}"))
 }

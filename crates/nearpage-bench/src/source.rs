@@ -12,7 +12,7 @@ use nearpage_linux::Memory;
 use nearpage_linux::memory::FRAME_BYTES;
 use nearpage_linux::rseq::BareLists;
 
-use super::measure::SAMPLE_OPERATIONS;
+use crate::measure::SAMPLE_OPERATIONS;
 
 /// Pages that benchmarks ask for: as a user's data.
 pub const GFP: Gfp = Gfp::HIGHUSER_MOVABLE;
@@ -57,7 +57,28 @@ impl Source for Memory {
     }
 }
 
+impl<S: Source> Source for &S {
+    type Block = S::Block;
+    const BLANK: S::Block = S::BLANK;
+
+    #[inline(always)]
+    fn alloc<const ORDER: u8>(&self) -> Option<S::Block> {
+        S::alloc::<ORDER>(self)
+    }
+
+    #[inline(always)]
+    unsafe fn free<const ORDER: u8>(&self, block: S::Block) {
+        // SAFETY: passed on from the caller.
+        unsafe { S::free::<ORDER>(self, block) };
+    }
+
+    fn sample_operations<const ORDER: u8>() -> usize {
+        S::sample_operations::<ORDER>()
+    }
+}
+
 /// glibc's malloc as it comes: blocks aligned to a page, and freed.
+#[derive(Clone, Copy)]
 pub struct Glibc;
 
 /// The address of a block.
@@ -88,6 +109,7 @@ impl Source for Glibc {
 }
 
 /// The kernel: a mapping for each block, with its pages in it.
+#[derive(Clone, Copy)]
 pub struct Mmap;
 
 impl Source for Mmap {
@@ -135,9 +157,9 @@ pub trait Pair: Sync {
 }
 
 /// Blocks of one order from an allocator.
-pub struct Blocks<'a, S, const ORDER: u8>(pub &'a S);
+pub struct Blocks<S, const ORDER: u8>(pub S);
 
-impl<S: Source, const ORDER: u8> Pair for Blocks<'_, S, ORDER> {
+impl<S: Source, const ORDER: u8> Pair for Blocks<S, ORDER> {
     #[inline(always)]
     fn pair(&self) -> bool {
         let Some(block) = self.0.alloc::<ORDER>() else { return false };

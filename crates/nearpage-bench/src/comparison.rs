@@ -1,9 +1,16 @@
-//! `bulk`: the table of 2017 on this machine's real memory, and the form that both tables have.
+//! The table of 2017 beside this machine's: a report of the lab's kind, with the form that both tables have.
 
-use crate::commands::CommandError;
-use crate::commands::bench::{self, BulkLine, PublishedBulk, SingleLoop};
-use nearpage_lab::fit::{Fit, Loop};
 use nearpage_lab::report::{Report, Tolerance};
+use nearpage_machine::work::Observer;
+
+use crate::bench::Bench;
+use crate::error::BenchError;
+use crate::fit::{Fit, Loop};
+use crate::options::Options;
+use crate::published::{self, Published};
+use crate::rows::{Row, Work};
+use crate::run::Run;
+use crate::work::bulk::SingleLoop;
 
 /// The reference's columns with the coefficients of its published forms: page, call, zone, and how its loop counted.
 const FORMS: [(&str, Loop, f64, f64); 4] = [
@@ -15,14 +22,35 @@ const FORMS: [(&str, Loop, f64, f64); 4] = [
 /// The worst of its forms is off by this at one point.
 const FORM_ERROR: f64 = 0.034;
 
-pub(super) const NAME: &str = "bulk";
-pub(super) const TITLE: &str = "2017: many pages by one call, on this machine's real memory";
+/// The report's name: that of a scenario which is measured, not simulated.
+pub const NAME: &str = "bulk";
+/// The report's title.
+pub const TITLE: &str = "2017: many pages by one call, on this machine's real memory";
 
-pub(super) fn run(single_loop: SingleLoop) -> Result<Report, CommandError> {
+/// A line of the table of 2017.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct Line {
+    /// Pages a call.
+    n: usize,
+    /// What a page costs, one at a time.
+    single: f64,
+    /// What it costs in bulk.
+    bulk: f64,
+}
+
+/// Allocations and frees.
+type Lines = [Vec<Line>; 2];
+
+/// Measures [`Bench::Bulk`] here, and puts it beside the published table.
+///
+/// # Errors
+///
+/// [`BenchError`].
+pub fn run(single_loop: SingleLoop, observer: &dyn Observer) -> Result<Report, BenchError> {
     let mut report = Report::new(NAME, TITLE);
-    let published = bench::published_bulk();
+    let published = published();
     fit_reference(&published, &mut report);
-    let lines = bench::measure_bulk(single_loop)?;
+    let lines = measured(single_loop, observer)?;
     let header = [
         "operation",
         "n",
@@ -56,16 +84,44 @@ pub(super) fn run(single_loop: SingleLoop) -> Result<Report, CommandError> {
     Ok(report)
 }
 
-fn gain(line: &BulkLine) -> f64 {
+/// As published, in cycles.
+fn published() -> Lines {
+    [published::ALLOC, published::FREE].map(|lines| {
+        let line = |line: &Published| Line {
+            n: line.n,
+            single: line.single_cycles,
+            bulk: line.bulk_cycles,
+        };
+        lines.iter().map(line).collect()
+    })
+}
+
+/// As measured here, in nanoseconds.
+fn measured(single_loop: SingleLoop, observer: &dyn Observer) -> Result<Lines, BenchError> {
+    let run = Run::new(&Options::default().benches(&[Bench::Bulk]).single_loop(single_loop))?;
+    let rows = run.measure(Bench::Bulk, observer)?.rows;
+    let ns = |work, n| {
+        let is_it = |row: &&Row| row.key.work == work && row.key.n == n;
+        rows.iter().find(is_it).map(|row| row.summary.median)
+    };
+    let [alloc, free] = single_loop.works();
+    let columns = [(alloc, Work::BulkAlloc), (free, Work::BulkFree)];
+    Ok(columns.map(|(single, bulk)| {
+        let line = |n| Some(Line { n, single: ns(single, n)?, bulk: ns(bulk, n)? });
+        published::ALLOC.iter().filter_map(|published| line(published.n)).collect()
+    }))
+}
+
+fn gain(line: &Line) -> f64 {
     100.0 * (1.0 - line.bulk / line.single)
 }
 
 /// Ours and the reference's, the latter with the loop that we use.
 fn beside(
-    lines: &[Vec<BulkLine>; 2],
-    published: &PublishedBulk,
+    lines: &Lines,
+    published: &Lines,
     single_loop: SingleLoop,
-) -> Vec<(&'static str, BulkLine, BulkLine)> {
+) -> Vec<(&'static str, Line, Line)> {
     let mut all = Vec::new();
     for (operation, (ours, theirs)) in
         ["alloc", "free"].into_iter().zip(lines.iter().zip(published))
@@ -73,15 +129,15 @@ fn beside(
         for (line, published) in ours.iter().zip(theirs) {
             let n = published.n as f64;
             let exact = if single_loop == SingleLoop::Exact { n / (n + 1.0) } else { 1.0 };
-            let published = BulkLine { single: published.single * exact, ..*published };
+            let published = Line { single: published.single * exact, ..*published };
             all.push((operation, *line, published));
         }
     }
     all
 }
 
-fn columns(lines: &[Vec<BulkLine>; 2]) -> [Vec<(f64, f64)>; 4] {
-    let column = |lines: &[BulkLine], of: fn(&BulkLine) -> f64| {
+fn columns(lines: &Lines) -> [Vec<(f64, f64)>; 4] {
+    let column = |lines: &[Line], of: fn(&Line) -> f64| {
         lines.iter().map(|line| (line.n as f64, of(line))).collect()
     };
     let [alloc, free] = lines;
@@ -93,7 +149,7 @@ fn columns(lines: &[Vec<BulkLine>; 2]) -> [Vec<(f64, f64)>; 4] {
     ]
 }
 
-fn fit_reference(published: &PublishedBulk, report: &mut Report) {
+fn fit_reference(published: &Lines, report: &mut Report) {
     let mut worst = 0.0f64;
     for (points, (name, how, page, zone)) in columns(published).iter().zip(FORMS) {
         let fit = Fit::of(points, how);
@@ -106,7 +162,7 @@ fn fit_reference(published: &PublishedBulk, report: &mut Report) {
     report.hold(what, worst, worst <= FORM_ERROR);
 }
 
-fn fit_here(lines: &[Vec<BulkLine>; 2], single_loop: SingleLoop, report: &mut Report) {
+fn fit_here(lines: &Lines, single_loop: SingleLoop, report: &mut Report) {
     for (at, points) in columns(lines).iter().enumerate() {
         let is_single = at % 2 == 0;
         let how =
@@ -133,7 +189,7 @@ mod tests {
     #[test]
     fn the_reference_has_the_form() {
         let mut report = Report::new(NAME, TITLE);
-        fit_reference(&bench::published_bulk(), &mut report);
+        fit_reference(&published(), &mut report);
         assert!(!report.has_failed(), "{report:?}");
     }
 }

@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rtrb::{Consumer, Producer, RingBuffer};
 
-use super::field::Context;
-use super::measure::{Phase, Stopwatch};
 use super::pairs;
-use super::rows::{Key, Sample, Work};
-use super::source::{Glibc, Mmap, Source};
-use super::step::{Step, StepError};
+use crate::field::Context;
+use crate::measure::{Phase, Stopwatch};
+use crate::rows::{Key, Sample, Work};
+use crate::source::{Glibc, Mmap, Source};
+use crate::step::{Step, StepError};
 
 /// Pages that travel together.
 const BATCH: usize = 64;
@@ -27,28 +27,28 @@ pub fn steps<'a>(context: Context<'a>) -> Vec<Step<'a>> {
     let mut steps: Vec<_> =
         pairs::limit_step(context, [Work::Cross], THREADS).into_iter().collect();
     steps.extend(context.field.memories().map(|(name, memory)| step(context, name, memory)));
-    steps.push(step(context, "glibc", &Glibc));
-    steps.push(step(context, "mmap", &Mmap));
+    steps.push(step(context, "glibc", Glibc));
+    steps.push(step(context, "mmap", Mmap));
     steps
 }
 
-/// Objects of 64 bytes instead of pages.
-pub fn object_step<'a, S: Source>(
+/// Objects of so many bytes instead of pages.
+pub fn object_step<'a>(
     context: Context<'a>,
     allocator: &'static str,
-    source: &'a S,
+    bytes: usize,
+    source: impl Source + 'a,
 ) -> Step<'a> {
-    let n = super::slab::OBJECT_BYTES;
-    step_of(context, Key { work: Work::ObjCross, allocator, threads: THREADS, n }, source)
+    step_of(context, Key { work: Work::ObjCross, allocator, threads: THREADS, n: bytes }, source)
 }
 
-fn step<'a, S: Source>(context: Context<'a>, allocator: &'static str, source: &'a S) -> Step<'a> {
+fn step<'a>(context: Context<'a>, allocator: &'static str, source: impl Source + 'a) -> Step<'a> {
     step_of(context, Key { work: Work::Cross, allocator, threads: THREADS, n: 1 }, source)
 }
 
-fn step_of<'a, S: Source>(context: Context<'a>, key: Key, source: &'a S) -> Step<'a> {
+fn step_of<'a>(context: Context<'a>, key: Key, source: impl Source + 'a) -> Step<'a> {
     let run = move || {
-        let mut sample = Sample::of(context.clock, key, travel(context, source)?);
+        let mut sample = Sample::of(context.clock, key, travel(context, &source)?);
         // Both threads were at work for the whole of the one phase that there is.
         let figures = sample.samples_ns.iter_mut().chain([&mut sample.ns]);
         figures.for_each(|ns| *ns *= THREADS as f64);
@@ -147,15 +147,15 @@ fn free_batch<S: Source>(source: &S, queue: &mut Consumer<S::Block>) -> Result<(
 mod tests {
     use std::time::Duration;
 
-    use super::super::field::{Effort, Field};
-    use super::super::measure::Clock;
-    use super::super::source::counting::Counting;
-    use super::super::threads::Cpus;
     use super::*;
+    use crate::field::{Effort, Field};
+    use crate::measure::Clock;
+    use crate::source::counting::Counting;
+    use crate::threads::Cpus;
 
     fn travel_from(source: &Counting) -> Option<Result<Vec<Phase>, StepError>> {
         let cpus = Cpus::allowed().unwrap();
-        let field = Field::new(32 << 20, &cpus).unwrap();
+        let field = Field::new(nearpage_linux::Memory::builder, 32 << 20, &cpus).unwrap();
         let effort = Effort { cross: Duration::from_micros(100), ..Effort::QUICK };
         let context = Context { field: &field, cpus: &cpus, effort, clock: Clock::calibrate() };
         (cpus.count() >= THREADS).then(|| travel(context, source))

@@ -11,16 +11,16 @@ use nearpage::model::Model;
 use nearpage::units::{NodeId, Order};
 use nearpage::zonelist::cache::CacheRule;
 use nearpage_linux::machine::{HostMachine, HostNode};
-use nearpage_linux::{Memory, MemoryError};
+use nearpage_linux::{Memory, MemoryBuilder, MemoryError};
 use serde::Serialize;
 
-use super::addresses::SECTION_BYTES;
-use super::field::Context;
 use super::pairs;
-use super::rows::{Key, Work};
-use super::source::{Blocks, GFP};
-use super::step::Step;
-use super::threads::Cpus;
+use crate::addresses::SECTION_BYTES;
+use crate::field::Context;
+use crate::rows::{Key, Work};
+use crate::source::{Blocks, GFP};
+use crate::step::Step;
+use crate::threads::Cpus;
 
 /// The number of nodes of a large machine of today, and of the largest that the cache was made for.
 const NODES: [u32; 2] = [28, 256];
@@ -62,18 +62,18 @@ pub struct Scans {
     pub zaps: u64,
 }
 
-/// Makes the memories and fills them.
+/// Makes the memories, each beginning as `begin` says, and fills them.
 ///
 /// # Errors
 ///
 /// [`MemoryError`].
-pub fn fill(cpus: &Cpus) -> Result<Vec<Filled>, MemoryError> {
+pub fn fill(begin: impl Fn() -> MemoryBuilder, cpus: &Cpus) -> Result<Vec<Filled>, MemoryError> {
     let mut filled = Vec::new();
     for nodes in NODES {
         for (work, with_room) in [(Work::Near, 0), (Work::Far, nodes - 1)] {
             for (allocator, rule) in RULES {
                 let key = Key { work, allocator, threads: 1, n: nodes as usize };
-                let memory = memory(cpus, nodes, rule)?;
+                let memory = memory(begin(), cpus, nodes, rule)?;
                 (0..nodes)
                     .filter(|&node| node != with_room)
                     .for_each(|node| fill_node(&memory, node));
@@ -85,7 +85,12 @@ pub fn fill(cpus: &Cpus) -> Result<Vec<Filled>, MemoryError> {
     Ok(filled)
 }
 
-fn memory(cpus: &Cpus, nodes: u32, rule: CacheRule) -> Result<Memory, MemoryError> {
+fn memory(
+    builder: MemoryBuilder,
+    cpus: &Cpus,
+    nodes: u32,
+    rule: CacheRule,
+) -> Result<Memory, MemoryError> {
     let cpus_of = |id| if id == 0 { cpus.ids().to_vec() } else { Vec::new() };
     let node = |id| HostNode { id: NodeId(id), cpus: cpus_of(id), has_memory: true };
     let distance = |at: u32| match (at / nodes, at % nodes) {
@@ -99,7 +104,7 @@ fn memory(cpus: &Cpus, nodes: u32, rule: CacheRule) -> Result<Memory, MemoryErro
         emulated: true,
     };
     let model = Model { zonelist_cache: rule, ..Model::NEARPAGE };
-    Memory::builder().machine(machine).bytes_per_node(BYTES_PER_NODE).model(model).build()
+    builder.machine(machine).bytes_per_node(BYTES_PER_NODE).model(model).build()
 }
 
 /// Takes all that a node gives. It stays taken until the memory goes.
@@ -155,7 +160,7 @@ mod tests {
     fn far_pages_come_from_the_last_node_past_all_others() {
         let cpus = Cpus::allowed().unwrap();
         for (_, rule) in RULES {
-            let memory = memory(&cpus, 5, rule).unwrap();
+            let memory = memory(Memory::builder(), &cpus, 5, rule).unwrap();
             (0..4).for_each(|node| fill_node(&memory, node));
             for _ in 0..2 {
                 let pfn = memory.alloc_frames(Request::new(Order(0), GFP)).unwrap();

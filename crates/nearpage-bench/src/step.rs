@@ -2,9 +2,9 @@
 
 use std::io;
 
-use indicatif::{ProgressBar, ProgressStyle};
+use nearpage_machine::work::{Observer, Stopped};
 
-use super::rows::{Row, Sample, Samples};
+use crate::rows::{Row, Sample, Samples};
 
 /// One thing that a benchmark measures, on one allocator.
 pub struct Step<'a> {
@@ -16,6 +16,7 @@ pub struct Step<'a> {
 
 /// Why a step could not be done.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum StepError {
     /// The allocator had no page to give.
     #[error("there was no page left")]
@@ -25,49 +26,60 @@ pub enum StepError {
     Threads(#[from] io::Error),
 }
 
+/// Why rounds ended early.
+#[derive(Debug)]
+pub enum Ended {
+    /// The step of an allocator could not be done.
+    Step { allocator: &'static str, error: StepError },
+    /// The observer asked for it.
+    Stopped(Stopped),
+}
+
+impl From<Stopped> for Ended {
+    fn from(stopped: Stopped) -> Self {
+        Self::Stopped(stopped)
+    }
+}
+
 /// Does `rounds` rounds, and one before them that does not count: it brings memory and caches in.
 ///
-/// # Errors
-///
-/// The allocator whose step failed, and why.
+/// The observer hears of each step before it begins, on this thread: it takes no time from a step.
 pub fn run_rounds(
-    name: &'static str,
     steps: &[Step<'_>],
     rounds: usize,
-) -> Result<Vec<Row>, (&'static str, StepError)> {
-    let progress = progress_bar(name, (rounds + 1) * steps.len());
+    observer: &dyn Observer,
+) -> Result<Vec<Row>, Ended> {
+    let all = ((rounds + 1) * steps.len()) as u64;
+    let mut done = 0;
     let mut samples = Samples::default();
     for round in 0..=rounds {
         // Each round starts with another step, so that nobody always comes first.
         for step in steps.iter().cycle().skip(round % steps.len().max(1)).take(steps.len()) {
-            let measured = (step.run)().map_err(|error| (step.allocator, error))?;
+            observer.step(done, all)?;
+            let allocator = step.allocator;
+            let measured = (step.run)().map_err(|error| Ended::Step { allocator, error })?;
             for sample in measured {
                 match round {
                     0 => samples.declare(sample.key),
                     _ => samples.add(sample),
                 }
             }
-            progress.inc(1);
+            done += 1;
         }
     }
-    progress.finish_and_clear();
+    observer.step(done, all)?;
     Ok(samples.rows())
-}
-
-/// On standard error, and only on a terminal. It has no thread of its own that would take time away.
-fn progress_bar(name: &'static str, steps: usize) -> ProgressBar {
-    let style = ProgressStyle::with_template("{prefix:>8} {bar:40} {percent:>3} %  {eta} left");
-    ProgressBar::new(steps as u64)
-        .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
-        .with_prefix(name)
 }
 
 #[cfg(test)]
 mod tests {
     use std::cell::RefCell;
+    use std::ops::ControlFlow;
 
-    use super::super::rows::{Key, Work};
+    use nearpage_machine::work::Unwatched;
+
     use super::*;
+    use crate::rows::{Key, Work};
 
     fn step<'a>(
         allocator: &'static str,
@@ -89,7 +101,7 @@ mod tests {
     fn steps_take_turns_and_the_first_round_does_not_count() {
         let log = RefCell::default();
         let steps = [step("a", &log, 0), step("b", &log, 0)];
-        let rows = run_rounds("pairs", &steps, 2).unwrap();
+        let rows = run_rounds(&steps, 2, &Unwatched).unwrap();
         assert_eq!(*log.borrow(), ["a", "b", "b", "a", "a", "b"]);
         let medians: Vec<_> =
             rows.iter().map(|row| (row.key.allocator, row.summary.median)).collect();
@@ -100,8 +112,22 @@ mod tests {
     fn a_step_that_fails_ends_it() {
         let log = RefCell::default();
         let steps = [step("a", &log, 4), step("b", &log, 0)];
-        let (allocator, error) = run_rounds("pairs", &steps, 2).unwrap_err();
+        let Err(Ended::Step { allocator, error }) = run_rounds(&steps, 2, &Unwatched) else {
+            panic!("the second step of a fails");
+        };
         assert_eq!((allocator, error.to_string()), ("a", "there was no page left".into()));
-        assert!(run_rounds("pairs", &[], 2).unwrap().is_empty());
+        assert!(run_rounds(&[], 2, &Unwatched).unwrap().is_empty());
+    }
+
+    #[test]
+    fn an_observer_ends_it_between_two_steps() {
+        let log = RefCell::default();
+        let steps = [step("a", &log, 0), step("b", &log, 0)];
+        let until_3 = |done: u64, all: u64| {
+            assert_eq!(all, 6);
+            if done < 3 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        };
+        assert!(matches!(run_rounds(&steps, 2, &until_3), Err(Ended::Stopped(_))));
+        assert_eq!(log.borrow().len(), 3);
     }
 }

@@ -8,10 +8,19 @@ use nearpage_machine::description::size;
 use nearpage_machine::sysfs::read_this_machine;
 use serde::Serialize;
 
-use super::cross::SAMPLE_QUEUES;
-use super::measure::SAMPLE_OPERATIONS;
-use super::run::Run;
-use super::source::MMAP_SAMPLE_PAGES;
+use crate::measure::{Clock, SAMPLE_OPERATIONS};
+use crate::source::MMAP_SAMPLE_PAGES;
+use crate::threads::Cpus;
+use crate::work::cross::SAMPLE_QUEUES;
+
+/// What figures are measured under, beside the machine.
+pub(crate) struct Conditions<'a> {
+    pub(crate) cpus: &'a Cpus,
+    pub(crate) clock: Clock,
+    pub(crate) bytes_per_node: u64,
+    pub(crate) rounds: usize,
+    pub(crate) commit: Option<&'static str>,
+}
 
 /// The machine, and the program that runs on it.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -48,7 +57,7 @@ pub struct Machine {
 
 impl Machine {
     /// This machine, as `memory` sees it.
-    pub fn this(memory: &Memory, run: &Run) -> Self {
+    pub(crate) fn this(memory: &Memory, run: &Conditions<'_>) -> Self {
         let machine = read_this_machine().ok();
         let bytes = |machine: &nearpage_machine::sysfs::Machine| {
             machine.nodes.iter().filter_map(|node| node.memory_bytes).reduce(u64::saturating_add)
@@ -64,16 +73,16 @@ impl Machine {
             storage: memory.storage().to_string(),
             binding: memory.binding().to_string(),
             version: env!("CARGO_PKG_VERSION"),
-            commit: option_env!("BUILT_FROM_COMMIT"),
+            commit: run.commit,
             clock_look_ns: run.clock.look.as_nanos() as u64,
             bytes_per_node: run.bytes_per_node,
-            rounds: run.effort.rounds,
+            rounds: run.rounds,
         }
     }
 }
 
-/// Not all architectures have a line with the model.
-fn cpu_model(cpuinfo: &str) -> Option<String> {
+/// The first processor that `/proc/cpuinfo` names. Not all architectures have a line with the model.
+pub fn cpu_model(cpuinfo: &str) -> Option<String> {
     let model = |line: &str| {
         let (name, value) = line.split_once(':')?;
         (name.trim() == "model name").then(|| value.trim().to_owned())

@@ -8,7 +8,7 @@ use std::thread;
 use nearpage::units::CpuId;
 use nearpage_machine::idlist;
 
-use super::step::StepError;
+use crate::step::StepError;
 
 /// The CPUs that this process may use, ascending.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -106,6 +106,7 @@ fn pin(cpu: CpuId) -> io::Result<()> {
 /// Lets threads start at the same time, again and again.
 ///
 /// It spins: a thread that sleeps starts tens of microseconds after the one that wakes it.
+#[derive(Debug)]
 pub struct Gate {
     threads: usize,
     arrived: AtomicUsize,
@@ -115,7 +116,8 @@ pub struct Gate {
 const OPEN: usize = 1 << (usize::BITS - 1);
 
 impl Gate {
-    fn new(threads: usize) -> Self {
+    /// A gate for so many threads.
+    pub fn new(threads: usize) -> Self {
         Self { threads, arrived: AtomicUsize::new(0) }
     }
 

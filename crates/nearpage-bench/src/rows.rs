@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 
-use super::measure::{Clock, Phase, Summary, ns_per_operation, percentile_99};
+use crate::measure::{Clock, Phase, Summary, ns_per_operation, percentile_99};
 
 /// What was done.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -157,7 +157,7 @@ fn serialize_p99<S: Serializer>(p99: &Option<f64>, serializer: S) -> Result<S::O
 }
 
 /// Rounds to a picosecond, far below what repeats.
-fn round_ns(ns: f64) -> f64 {
+pub fn round_ns(ns: f64) -> f64 {
     (ns * 1000.0).round() / 1000.0
 }
 

@@ -1,0 +1,39 @@
+//! A run as a document.
+
+use serde::Serialize;
+
+use crate::machine::Machine;
+use crate::rows::Row;
+use crate::run::Measured;
+use crate::work::zonelist::Scans;
+
+/// Version of the layout.
+const SCHEMA: u32 = 1;
+
+/// The JSON document of a run: the machine, and what all benchmarks came to.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct Document {
+    /// Version of this layout.
+    pub schema: u32,
+    /// What was measured on.
+    pub machine: Machine,
+    /// Times.
+    pub rows: Vec<Row>,
+    /// What scans did; none without [`Bench::Zonelist`](crate::Bench::Zonelist).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub scans: Vec<Scans>,
+}
+
+impl Document {
+    /// A document without figures.
+    pub fn of(machine: Machine) -> Self {
+        Self { schema: SCHEMA, machine, rows: Vec::new(), scans: Vec::new() }
+    }
+
+    /// Adds what a benchmark came to.
+    pub fn add(&mut self, measured: Measured) {
+        self.rows.extend(measured.rows);
+        self.scans.extend(measured.scans);
+    }
+}

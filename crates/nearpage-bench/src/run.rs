@@ -1,0 +1,227 @@
+//! One run: what is measured, on what, and what it comes to.
+
+use nearpage_linux::environment::Environment;
+use nearpage_linux::memory::{FRAME_BYTES, StorageInUse};
+use nearpage_linux::{HostNode, Memory, MemoryBuilder, MemoryError};
+use nearpage_machine::work::Observer;
+
+use crate::addresses::{self, Memories};
+use crate::bench::Bench;
+use crate::counts::Counts;
+use crate::error::{BYTES_MAX, BenchError, SizeError};
+use crate::field::{Context, Effort, Field};
+use crate::machine::{Conditions, Machine};
+use crate::measure::Clock;
+use crate::options::Options;
+use crate::rows::Row;
+use crate::step::{Ended, Step, run_rounds};
+use crate::threads::Cpus;
+use crate::work::bulk::SingleLoop;
+use crate::work::zonelist::Scans;
+use crate::work::{cross, slab, zonelist};
+
+/// Options that make sense on this machine.
+#[derive(Debug)]
+pub struct Run {
+    benches: Vec<Bench>,
+    single_loop: SingleLoop,
+    effort: Effort,
+    bytes_per_node: u64,
+    commit: Option<&'static str>,
+    cpus: Cpus,
+    clock: Clock,
+}
+
+/// What a benchmark came to.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Measured {
+    /// Times.
+    pub rows: Vec<Row>,
+    /// What the allocators counted themselves.
+    pub counts: Vec<Counts>,
+    /// What scans did, in [`Bench::Zonelist`].
+    pub scans: Vec<Scans>,
+}
+
+impl Run {
+    /// Looks at the machine, and whether the options fit it.
+    ///
+    /// # Errors
+    ///
+    /// [`BenchError::Cpus`], [`BenchError::Size`] and [`BenchError::NoAddressesForNodes`].
+    pub fn new(options: &Options) -> Result<Self, BenchError> {
+        let run = Self {
+            benches: options.chosen().to_vec(),
+            single_loop: options.how_single(),
+            effort: options.effort(),
+            bytes_per_node: options.bytes(),
+            commit: options.commit(),
+            cpus: Cpus::allowed().map_err(BenchError::Cpus)?,
+            clock: Clock::calibrate(),
+        };
+        if run.bytes_per_node > BYTES_MAX {
+            return Err(run.of_size(SizeError::TooLarge));
+        }
+        run.benches.iter().try_for_each(|&bench| run.check_bytes(bench))?;
+        let limit = addresses::limit();
+        if let Some(bytes) = limit.filter(|&bytes| bytes < zonelist::ADDRESS_BYTES)
+            && run.benches.contains(&Bench::Zonelist)
+        {
+            return Err(BenchError::no_addresses_for_nodes(bytes));
+        }
+        let enough = run.memories().check(limit);
+        enough.map_err(|error| run.of_size(SizeError::NoAddresses(error)))?;
+        Ok(run)
+    }
+
+    /// What is measured, in this order.
+    pub fn benches(&self) -> &[Bench] {
+        &self.benches
+    }
+
+    /// How [`Bench::Bulk`] handles pages one at a time.
+    pub fn single_loop(&self) -> SingleLoop {
+        self.single_loop
+    }
+
+    /// Why a benchmark is impossible here; `None` if it is possible.
+    pub fn why_not(&self, bench: Bench) -> Option<&'static str> {
+        let too_few = bench == Bench::Cross && self.cpus.count() < cross::THREADS;
+        too_few.then_some("it takes two CPUs and this process may use one")
+    }
+
+    /// Describes this machine, and what takes no part in its runs, with the reasons.
+    ///
+    /// The memories that it looks at are gone when it returns: a limit of addresses (`ulimit -v`) has room for those
+    /// of one benchmark at a time.
+    ///
+    /// # Errors
+    ///
+    /// [`BenchError::Size`] and [`BenchError::Environment`].
+    pub fn machine(&self) -> Result<(Machine, Vec<String>), BenchError> {
+        let field = self.field()?;
+        let conditions = Conditions {
+            cpus: &self.cpus,
+            clock: self.clock,
+            bytes_per_node: self.bytes_per_node,
+            rounds: self.effort.rounds,
+            commit: self.commit,
+        };
+        Ok((Machine::this(&field.nearpage, &conditions), field.absent))
+    }
+
+    /// Measures on fresh memories, so that the figures don't depend on what was measured before.
+    ///
+    /// The observer hears of each step, a measurement of some milliseconds.
+    ///
+    /// # Errors
+    ///
+    /// [`BenchError`].
+    pub fn measure(&self, bench: Bench, observer: &dyn Observer) -> Result<Measured, BenchError> {
+        let field = self.field()?;
+        let context =
+            Context { field: &field, cpus: &self.cpus, effort: self.effort, clock: self.clock };
+        let rounds = |steps: Vec<Step<'_>>| {
+            run_rounds(&steps, self.effort.rounds, observer).map_err(|ended| match ended {
+                Ended::Step { allocator, error } => BenchError::Step { bench, allocator, error },
+                Ended::Stopped(stopped) => stopped.into(),
+            })
+        };
+        let refuse = |allocator, misuses| match misuses {
+            0 => Ok(()),
+            misuses => Err(BenchError::Refused { bench, allocator, misuses }),
+        };
+        let mut scans = Vec::new();
+        let rows = match bench {
+            Bench::Zonelist => {
+                let filled = zonelist::fill(builder, &self.cpus).map_err(BenchError::nodes)?;
+                let rows = rounds(zonelist::steps(context, &filled))?;
+                for filled in &filled {
+                    refuse(filled.scans().allocator, filled.misuses())?;
+                    scans.push(filled.scans());
+                }
+                rows
+            }
+            Bench::Slab => {
+                let refused = |error| self.refused(error);
+                let memories = slab::Memories::new(builder, self.bytes_per_node, &self.cpus);
+                let memories = memories.map_err(refused)?;
+                let allocators = memories.allocators().map_err(refused)?;
+                let caches = slab::Caches::of(&allocators);
+                let rows = rounds(slab::steps(context, &caches))?;
+                refuse("nearpage", memories.misuses())?;
+                rows
+            }
+            _ => rounds(bench.steps(context, self.single_loop))?,
+        };
+        for (allocator, memory) in field.memories() {
+            refuse(allocator, memory.misuses())?;
+        }
+        let counts = field.memories().filter_map(|(name, memory)| Counts::of(name, memory));
+        Ok(Measured { rows, counts: counts.collect(), scans })
+    }
+
+    fn field(&self) -> Result<Field, BenchError> {
+        Field::new(builder, self.bytes_per_node, &self.cpus).map_err(|error| self.refused(error))
+    }
+
+    fn check_bytes(&self, bench: Bench) -> Result<(), BenchError> {
+        let pages = bench.pages(&self.effort, self.cpus.count());
+        let needed = needed_bytes(pages);
+        if self.bytes_per_node < needed {
+            return Err(self.of_size(SizeError::TooSmall { bench, pages, needed }));
+        }
+        Ok(())
+    }
+
+    /// The most memories that there are at once.
+    fn memories(&self) -> Memories {
+        // An environment or a machine that cannot be read is an error when the memories are made.
+        let environment = Environment::read().unwrap_or_default();
+        let has_memory = |node: &&HostNode| node.has_memory;
+        let nodes = environment
+            .machine()
+            .map_or(1, |machine| machine.nodes.iter().filter(has_memory).count());
+        let storage = StorageInUse::of_this_process(&environment);
+        let count = |bench: Bench| bench.memories(nodes, storage);
+        let largest = self.benches.iter().copied().rev().max_by_key(|&bench| count(bench));
+        let largest = largest.unwrap_or(Bench::Bulk);
+        let least = |&bench: &Bench| needed_bytes(bench.pages(&self.effort, self.cpus.count()));
+        Memories {
+            bench: largest,
+            count: count(largest) as u64,
+            bytes: self.bytes_per_node,
+            least: self.benches.iter().map(least).max().unwrap_or(0),
+            cpus: self.cpus.count() as u64,
+        }
+    }
+
+    /// Why memories could not be made.
+    fn refused(&self, error: MemoryError) -> BenchError {
+        match error {
+            MemoryError::NoAddresses { error, .. } | MemoryError::NoMemory { error, .. } => {
+                let why = self.memories().refused(addresses::limit(), &error);
+                self.of_size(SizeError::NoAddresses(why))
+            }
+            error @ MemoryError::Environment(_) => BenchError::Environment(error),
+            error => self.of_size(SizeError::Memory(error)),
+        }
+    }
+
+    fn of_size(&self, why: SizeError) -> BenchError {
+        BenchError::Size { bytes: self.bytes_per_node, why }
+    }
+}
+
+/// How each memory of a run begins.
+fn builder() -> MemoryBuilder {
+    Memory::builder()
+}
+
+/// Memory that lets `pages` be held: watermarks and pagesets keep some to themselves.
+fn needed_bytes(pages: usize) -> u64 {
+    const MEBIBYTE: u64 = 1 << 20;
+    let pages_bytes = pages as u64 * FRAME_BYTES;
+    (pages_bytes + pages_bytes / 4).next_multiple_of(MEBIBYTE) + 16 * MEBIBYTE
+}

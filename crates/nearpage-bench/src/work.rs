@@ -1,0 +1,10 @@
+//! The benchmarks: each file has the steps of one.
+
+pub mod bulk;
+pub mod cross;
+pub mod orders;
+pub mod pagelock;
+pub mod pairs;
+pub mod random;
+pub mod slab;
+pub mod zonelist;
