@@ -1,6 +1,7 @@
 //! What is to be measured, and how thoroughly.
 
 use crate::bench::Bench;
+use crate::error::{BYTES_MAX, BenchError, SizeError};
 use crate::field::Effort;
 use crate::work::bulk::SingleLoop;
 
@@ -79,6 +80,18 @@ impl Options {
     /// The benchmarks, in the order in which they are measured.
     pub fn chosen(&self) -> &[Bench] {
         &self.benches
+    }
+
+    /// Whether any machine could do what is asked for; [`Run::new`](crate::Run::new) asks whether this one can.
+    ///
+    /// # Errors
+    ///
+    /// [`SizeError::TooLarge`].
+    pub fn check(&self) -> Result<(), BenchError> {
+        match self.bytes_per_node {
+            bytes if bytes > BYTES_MAX => Err(BenchError::Size { bytes, why: SizeError::TooLarge }),
+            _ => Ok(()),
+        }
     }
 
     pub(crate) fn effort(&self) -> Effort {

@@ -8,7 +8,7 @@ use nearpage_machine::work::Observer;
 use crate::addresses::{self, Memories};
 use crate::bench::Bench;
 use crate::counts::Counts;
-use crate::error::{BYTES_MAX, BenchError, SizeError};
+use crate::error::{BenchError, SizeError};
 use crate::field::{Context, Effort, Field};
 use crate::machine::{Conditions, Machine};
 use crate::measure::Clock;
@@ -51,6 +51,7 @@ impl Run {
     ///
     /// [`BenchError::Cpus`], [`BenchError::Size`] and [`BenchError::NoAddressesForNodes`].
     pub fn new(options: &Options) -> Result<Self, BenchError> {
+        options.check()?;
         let run = Self {
             benches: options.chosen().to_vec(),
             single_loop: options.how_single(),
@@ -60,9 +61,6 @@ impl Run {
             cpus: Cpus::allowed().map_err(BenchError::Cpus)?,
             clock: Clock::calibrate(),
         };
-        if run.bytes_per_node > BYTES_MAX {
-            return Err(run.of_size(SizeError::TooLarge));
-        }
         run.benches.iter().try_for_each(|&bench| run.check_bytes(bench))?;
         let limit = addresses::limit();
         if let Some(bytes) = limit.filter(|&bytes| bytes < zonelist::ADDRESS_BYTES)

@@ -1,7 +1,6 @@
 //! Tasks on virtual CPUs.
 #![allow(unsafe_code)]
 
-use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::ptr;
@@ -32,7 +31,7 @@ impl<'a> Tasks<'a> {
 /// A task in a run.
 struct Task {
     cpu: usize,
-    /// `None` once it has ended, and while it runs.
+    /// `None` once it has ended.
     coroutine: Option<Coroutine<(), Stop, ()>>,
     yielder: *const Yielder<(), Stop>,
     is_blocked: bool,
@@ -65,24 +64,18 @@ pub struct Deadlock {
 }
 
 /// The tasks of a run.
-pub(crate) struct Executor<'w> {
+struct Executor<'w> {
     world: &'w World,
-    /// Told of the CPU that runs next and of its clock when a sample is due.
-    look: &'w dyn Fn(CpuId, u64),
-    tasks: RefCell<Vec<Task>>,
-    queues: RefCell<Queues>,
-    switches: Cell<u64>,
-}
-
-/// What waits for its turn.
-struct Queues {
-    /// Tasks with work, by CPU.
+    tasks: Vec<Task>,
+    /// Tasks with work, by CPU; the first is the one that runs, or runs next.
     of_cpus: Vec<VecDeque<TaskId>>,
     /// When, whose, and for which of its waits.
     timers: BinaryHeap<Reverse<(u64, TaskId, u32)>>,
+    switches: u64,
 }
 
-/// Runs all tasks to their ends; returns how often one was resumed.
+/// Runs all tasks to their ends; returns how often one was resumed. `look` hears of the CPU that runs next, and of its
+/// clock, when a sample is due.
 ///
 /// # Errors
 /// [`Deadlock`].
@@ -94,20 +87,23 @@ pub(crate) fn run(
     tasks: Tasks<'_>,
     look: &dyn Fn(CpuId, u64),
 ) -> Result<u64, Deadlock> {
-    let of_cpus = vec![VecDeque::new(); world.cpus().len()];
-    let queues = RefCell::new(Queues { of_cpus, timers: BinaryHeap::new() });
-    let (started, switches) = (RefCell::default(), Cell::new(0));
-    let executor = Executor { world, look, tasks: started, queues, switches };
+    let mut executor = Executor {
+        world,
+        tasks: Vec::with_capacity(tasks.list.len()),
+        of_cpus: vec![VecDeque::new(); world.cpus().len()],
+        timers: BinaryHeap::new(),
+        switches: 0,
+    };
     for (cpu, body) in tasks.list {
         let cpu = world.position(cpu).expect("a task is for a CPU of the machine");
         executor.add(cpu, body);
     }
-    executor.run()?;
-    Ok(executor.switches.get())
+    executor.run(look)?;
+    Ok(executor.switches)
 }
 
 impl Executor<'_> {
-    fn add(&self, cpu: usize, body: Box<dyn FnOnce() + '_>) {
+    fn add(&mut self, cpu: usize, body: Box<dyn FnOnce() + '_>) {
         let stack = DefaultStack::new(STACK_BYTES).expect("address space for a stack");
         let world: *const World = self.world;
         let func = move |yielder: &Yielder<(), Stop>, ()| {
@@ -118,110 +114,115 @@ impl Executor<'_> {
         // SAFETY: what `body` borrows outlives the call of `run` that it was passed to; all coroutines are
         // finished or dropped when that returns, and never forgotten.
         let coroutine = unsafe { Coroutine::with_stack_unchecked(stack, func) };
-        let id = TaskId(self.tasks.borrow().len() as u32);
+        let id = TaskId(self.tasks.len() as u32);
         let (coroutine, yielder, is_blocked) = (Some(coroutine), ptr::null(), false);
-        self.tasks.borrow_mut().push(Task { cpu, coroutine, yielder, is_blocked, waits: 0 });
-        self.queues.borrow_mut().enqueue(self.world, cpu, id);
+        self.tasks.push(Task { cpu, coroutine, yielder, is_blocked, waits: 0 });
+        self.enqueue(cpu, id);
     }
 
-    fn run(&self) -> Result<(), Deadlock> {
+    fn run(&mut self, look: &dyn Fn(CpuId, u64)) -> Result<(), Deadlock> {
         loop {
             self.admit_woken();
             self.wake_timers();
             let next = self.world.scheduler.borrow_mut().next();
             let Some(cpu) = next else { return self.at_rest() };
-            if self.world.clock_ps(cpu) >= self.world.next_sample_ps() {
-                (self.look)(self.world.cpus()[cpu], self.world.clock_ps(cpu));
+            let clock_ps = self.world.clock_ps(cpu);
+            if clock_ps >= self.world.next_sample_ps() {
+                look(self.world.cpus()[cpu], clock_ps);
             }
             self.run_on(cpu);
         }
     }
 
-    fn admit_woken(&self) {
-        for (id, at_ps) in self.world.woken.borrow_mut().drain(..) {
-            let task = &mut self.tasks.borrow_mut()[id.0 as usize];
+    fn admit_woken(&mut self) {
+        if self.world.woken.borrow().is_empty() {
+            return;
+        }
+        let mut woken = self.world.woken.take();
+        for (id, at_ps) in woken.drain(..) {
+            let task = &mut self.tasks[id.0 as usize];
             if task.is_blocked {
                 task.is_blocked = false;
-                self.queues.borrow_mut().wake(self.world, task.cpu, id, at_ps);
+                let cpu = task.cpu;
+                self.wake(cpu, id, at_ps);
             }
         }
+        // No task ran meanwhile, so none was woken: the list goes back with the room that it has.
+        self.world.woken.replace(woken);
     }
 
     /// Wakes those whose time has come before any CPU's.
-    fn wake_timers(&self) {
-        let queues = &mut *self.queues.borrow_mut();
-        while let Some(&Reverse((at_ps, id, wait))) = queues.timers.peek() {
-            let task = &mut self.tasks.borrow_mut()[id.0 as usize];
+    fn wake_timers(&mut self) {
+        while let Some(&Reverse((at_ps, id, wait))) = self.timers.peek() {
+            let task = &mut self.tasks[id.0 as usize];
             if !task.is_blocked || task.waits != wait {
-                queues.timers.pop();
+                self.timers.pop();
                 continue;
             }
             let earliest = self.world.scheduler.borrow().earliest_ps();
             if earliest.is_some_and(|earliest| earliest < at_ps) {
                 return;
             }
-            queues.timers.pop();
+            self.timers.pop();
             task.is_blocked = false;
-            queues.wake(self.world, task.cpu, id, at_ps);
+            let cpu = task.cpu;
+            self.wake(cpu, id, at_ps);
         }
     }
 
-    fn run_on(&self, cpu: usize) {
-        let queues = &mut *self.queues.borrow_mut();
-        let id = queues.of_cpus[cpu].pop_front().expect("a CPU that is ready has a task");
-        let at = id.0 as usize;
-        let (mut coroutine, yielder) = {
-            let task = &mut self.tasks.borrow_mut()[at];
-            (task.coroutine.take().expect("a task with work has not ended"), task.yielder)
-        };
-        self.switches.set(self.switches.get() + 1);
-        self.world.dispatch(cpu, id, yielder);
+    /// Lets the first task of a CPU run until it stops.
+    fn run_on(&mut self, cpu: usize) {
+        let id = *self.of_cpus[cpu].front().expect("a CPU that is ready has a task");
+        let task = &mut self.tasks[id.0 as usize];
+        let coroutine = task.coroutine.as_mut().expect("a task with work has not ended");
+        self.switches += 1;
+        self.world.dispatch(cpu, id, task.yielder);
         let result = coroutine.resume(());
         self.world.leave();
-        if let CoroutineResult::Yield(stop) = result {
-            let task = &mut self.tasks.borrow_mut()[at];
-            task.yielder = self.world.yielder();
-            task.coroutine = Some(coroutine);
-            if stop == Stop::Preempted {
-                queues.of_cpus[cpu].push_front(id);
-            } else {
+        match result {
+            CoroutineResult::Yield(Stop::Preempted) => task.yielder = self.world.yielder(),
+            CoroutineResult::Yield(stop) => {
+                task.yielder = self.world.yielder();
                 task.is_blocked = true;
                 task.waits = task.waits.wrapping_add(1);
+                if let Stop::Until(ps) = stop {
+                    self.timers.push(Reverse((ps, id, task.waits)));
+                }
+                self.of_cpus[cpu].pop_front();
             }
-            if let Stop::Until(ps) = stop {
-                queues.timers.push(Reverse((ps, id, task.waits)));
+            CoroutineResult::Return(()) => {
+                task.coroutine = None;
+                self.of_cpus[cpu].pop_front();
             }
         }
-        if !queues.of_cpus[cpu].is_empty() {
+        if !self.of_cpus[cpu].is_empty() {
             self.world.scheduler.borrow_mut().ready(cpu, self.world.clock_ps(cpu));
         }
     }
 
     fn at_rest(&self) -> Result<(), Deadlock> {
-        let tasks = self.tasks.borrow();
-        let waiting = || tasks.iter().filter(|task| task.coroutine.is_some());
+        let waiting = || self.tasks.iter().filter(|task| task.coroutine.is_some());
         match waiting().next() {
             Some(first) => {
-                Err(Deadlock { blocked: waiting().count(), tasks: tasks.len(), cpu: first.cpu })
+                let (blocked, tasks) = (waiting().count(), self.tasks.len());
+                Err(Deadlock { blocked, tasks, cpu: first.cpu })
             }
             None => Ok(()),
         }
     }
-}
 
-impl Queues {
-    fn enqueue(&mut self, world: &World, cpu: usize, id: TaskId) {
+    fn enqueue(&mut self, cpu: usize, id: TaskId) {
         self.of_cpus[cpu].push_back(id);
         if self.of_cpus[cpu].len() == 1 {
-            world.scheduler.borrow_mut().ready(cpu, world.clock_ps(cpu));
+            self.world.scheduler.borrow_mut().ready(cpu, self.world.clock_ps(cpu));
         }
     }
 
     /// A CPU that had nothing to do has waited until now.
-    fn wake(&mut self, world: &World, cpu: usize, id: TaskId, at_ps: u64) {
+    fn wake(&mut self, cpu: usize, id: TaskId, at_ps: u64) {
         if self.of_cpus[cpu].is_empty() {
-            world.set_clock_ps(cpu, world.clock_ps(cpu).max(at_ps));
+            self.world.set_clock_ps(cpu, self.world.clock_ps(cpu).max(at_ps));
         }
-        self.enqueue(world, cpu, id);
+        self.enqueue(cpu, id);
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! line    version (32) | shared (1) | owner + 1 (16)      the owner wrote this version
-//! copy    line + 1 (32) | version (32), bytes streamed     one slot of a cache
+//! copy    line + 1 (32) | version (32), bytes streamed     one slot of a cache, in two tables
 //! ```
 //!
 //! A write makes a new version, which makes all copies of older ones worthless: so nobody keeps a list of sharers,
@@ -69,13 +69,6 @@ const OWNER_MASK: u64 = 0xffff;
 const SHARED: u64 = 1 << 16;
 const VERSION_SHIFT: u32 = 32;
 
-/// A slot of a cache.
-#[derive(Clone, Copy, Default)]
-struct Copy {
-    tag: u64,
-    streamed: u64,
-}
-
 /// All lines and caches of a machine.
 pub struct Lines {
     lines: Vec<u64>,
@@ -85,9 +78,12 @@ pub struct Lines {
     streamed: Vec<u64>,
 }
 
-/// Caches of one kind.
+/// Caches of one kind, one slot after the other.
 struct Caches {
-    copies: Vec<Copy>,
+    /// Which version of which line lies in a slot; 0 for none.
+    tags: Vec<u64>,
+    /// What had streamed through the node's cache when the slot was last used. Where nothing streams, nobody looks.
+    streamed: Vec<u64>,
     /// Slots of one cache: a power of two.
     slots: usize,
     /// Streamed bytes that a copy survives.
@@ -100,14 +96,34 @@ impl Caches {
         const SLOTS_MAX: usize = 1 << 12;
         let lines = ((kb as usize) << 10) / line_bytes as usize;
         let slots = lines.next_power_of_two().clamp(1, SLOTS_MAX);
-        Self { copies: vec![Copy::default(); caches * slots], slots, bytes: u64::from(kb) << 10 }
+        let all = || vec![0; caches * slots];
+        Self { tags: all(), streamed: all(), slots, bytes: u64::from(kb) << 10 }
     }
 
     #[inline]
-    fn slot(&mut self, cache: usize, line: u32) -> &mut Copy {
+    fn slot(&self, cache: usize, line: u32) -> usize {
         // Fibonacci hashing: neighbouring lines and equal offsets in nodes' buffers spread.
         let hash = (line.wrapping_mul(0x9e37_79b9) >> 16) as usize;
-        &mut self.copies[cache * self.slots + (hash & (self.slots - 1))]
+        cache * self.slots + (hash & (self.slots - 1))
+    }
+
+    /// Whether a slot has that version of that line, and no more than `bytes` streamed since.
+    #[inline]
+    fn has(&self, slot: usize, tag: u64, streamed: u64, bytes: u64) -> bool {
+        self.tags[slot] == tag && (streamed == 0 || streamed - self.streamed[slot] < bytes)
+    }
+
+    #[inline]
+    fn use_now(&mut self, slot: usize, streamed: u64) {
+        if streamed > 0 {
+            self.streamed[slot] = streamed;
+        }
+    }
+
+    #[inline]
+    fn put(&mut self, slot: usize, tag: u64, streamed: u64) {
+        self.tags[slot] = tag;
+        self.use_now(slot, streamed);
     }
 }
 
@@ -132,17 +148,27 @@ impl Lines {
     #[inline]
     pub fn access(&mut self, cpu: usize, node: usize, line: u32, access: Access) -> Source {
         let state = self.lines[line as usize];
-        let tag = (u64::from(line) + 1) << 32 | state >> VERSION_SHIFT;
-        let streamed = self.streamed[node];
-        let shared_bytes = self.shared.bytes;
+        let tag = tag_of(line, state);
+        let (streamed, bytes) = (self.streamed[node], self.shared.bytes);
         let own = self.private.slot(cpu, line);
-        let has_own = own.tag == tag && streamed - own.streamed < shared_bytes;
+        let has_own = self.private.has(own, tag, streamed, bytes);
         let me = cpu as u64 + 1;
         if has_own && (access == Access::Read || state & (OWNER_MASK | SHARED) == me) {
-            own.streamed = streamed;
+            self.private.use_now(own, streamed);
             return Source::Own;
         }
-        let source = self.source(has_own, cpu, node, line, state, tag);
+        let near = self.shared.slot(node, line);
+        let source = match state & OWNER_MASK {
+            // A write to a line that others share: their copies must go.
+            0 if has_own => Source::Memory,
+            owner if has_own && owner == me => Source::Memory,
+            owner if has_own => Source::Owner(owner as u16 - 1),
+            owner if owner != 0 && owner != me && state & SHARED == 0 => {
+                Source::Owner(owner as u16 - 1)
+            }
+            _ if self.shared.has(near, tag, streamed, bytes) => Source::Node,
+            _ => Source::Memory,
+        };
         let state = match access {
             // The owner's copy is clean from now on: memory has it too.
             Access::Read => state | SHARED,
@@ -151,42 +177,17 @@ impl Lines {
             }
         };
         self.lines[line as usize] = state;
-        let tag = (u64::from(line) + 1) << 32 | (state >> VERSION_SHIFT & u64::from(u32::MAX));
-        *self.private.slot(cpu, line) = Copy { tag, streamed };
-        *self.shared.slot(node, line) = Copy { tag, streamed };
+        let tag = tag_of(line, state);
+        self.private.put(own, tag, streamed);
+        self.shared.put(near, tag, streamed);
         source
     }
+}
 
-    fn source(
-        &mut self,
-        has_own: bool,
-        cpu: usize,
-        node: usize,
-        line: u32,
-        state: u64,
-        tag: u64,
-    ) -> Source {
-        let owner = state & OWNER_MASK;
-        if has_own {
-            // A write to a line that others share: their copies must go.
-            return if owner == 0 || owner == cpu as u64 + 1 {
-                Source::Memory
-            } else {
-                Source::Owner(owner as u16 - 1)
-            };
-        }
-        if owner != 0 && state & SHARED == 0 && owner != cpu as u64 + 1 {
-            return Source::Owner(owner as u16 - 1);
-        }
-        let streamed = self.streamed[node];
-        let shared_bytes = self.shared.bytes;
-        let near = self.shared.slot(node, line);
-        if near.tag == tag && streamed - near.streamed < shared_bytes {
-            near.streamed = streamed;
-            return Source::Node;
-        }
-        Source::Memory
-    }
+/// What names a version of a line in a cache. Never 0.
+#[inline]
+fn tag_of(line: u32, state: u64) -> u64 {
+    (u64::from(line) + 1) << 32 | state >> VERSION_SHIFT
 }
 
 #[cfg(test)]

@@ -204,6 +204,7 @@ impl BenchFailure {
 /// [`BenchFailure`], or the output cannot be written.
 pub fn run(arguments: &BenchArgs) -> Result<(), CommandError> {
     let options = arguments.options();
+    options.check().map_err(BenchFailure::from)?;
     arguments.check_unused(options.chosen())?;
     let run = Run::new(&options).map_err(BenchFailure::from)?;
     if arguments.json { print_json(&run) } else { print_text(&run) }

@@ -67,9 +67,15 @@ impl SlabMessagesResult {
 
 type Caches<'m, 't> = [KmemCache<'m, SimPlatform<'t>>];
 
+/// Caches at most.
+const CACHES_MAX: usize = 4;
+const NAMES: [&str; CACHES_MAX] = ["message-0", "message-1", "message-2", "message-3"];
+
+/// Objects of messages that were sent to a CPU: for each message one of each cache, in their order; `None` where there
+/// was none to be had. One list, so that a message allocates nothing and the next one's objects lie beside it.
+#[derive(Default)]
 struct Inbox {
-    /// Time (ps) of messages, and for each cache the object, if it was to be had.
-    messages: RefCell<Vec<(u64, Vec<Option<Address>>)>>,
+    objects: RefCell<Vec<Option<Address>>>,
 }
 
 impl SlabMessages {
@@ -79,24 +85,27 @@ impl SlabMessages {
     /// [`Deadlock`]: that would be a bug here.
     ///
     /// # Panics
-    /// If the run has no slab allocator.
+    /// If the run has no slab allocator, or a message has no objects or more than four.
     pub fn run<'t, 'm>(&self, sim: &Sim<'t, 'm>) -> Result<SlabMessagesResult, Deadlock> {
         let slab = sim.slab.expect("the run has a slab allocator");
-        const NAMES: [&str; 4] = ["message-0", "message-1", "message-2", "message-3"];
+        assert!((1..=CACHES_MAX).contains(&self.objects.len()), "one to four objects a message");
         let create = |(&size, name): (&u64, &'static str)| {
             slab.create(CacheOptions::new(name, size)).expect("room for a few caches")
         };
         let caches: Vec<_> = self.objects.iter().zip(NAMES).map(create).collect();
-        let inbox = |_| Inbox { messages: RefCell::default() };
-        let inboxes: Vec<Inbox> = sim.world.cpus().iter().map(inbox).collect();
+        let inboxes: Vec<Inbox> = sim.world.cpus().iter().map(|_| Inbox::default()).collect();
         self.phase(sim, &caches, &inboxes, self.warm_up)?;
         let (begin_ps, before) = (sim.world.now_ps(), counts(sim, &caches));
         let SlabMessagesResult { messages, refused, .. } =
             self.phase(sim, &caches, &inboxes, self.messages)?;
         let (end_ps, after) = (sim.world.now_ps(), counts(sim, &caches));
         // What is still on its way when all have sent is received by nobody: free it.
-        for (_, objects) in inboxes.iter().flat_map(|inbox| inbox.messages.take()) {
-            free(sim, &caches, objects);
+        for inbox in inboxes {
+            inbox
+                .objects
+                .take()
+                .chunks_exact(caches.len())
+                .for_each(|objects| free(sim, &caches, objects));
         }
         let counts = after.since(&before);
         Ok(SlabMessagesResult { messages, refused, real_ps: end_ps - begin_ps, ..counts })
@@ -135,19 +144,25 @@ impl SlabMessages {
         let mut rng = Rng::with_seed(self.seed.wrapping_add(me as u64));
         // The first burst has any length, so that at any time some send and some receive.
         let (mut sent, mut burst) = (0, rng.u64(1..=self.burst));
+        let mut received = Vec::new();
         while sent < messages {
             let this_burst = std::mem::replace(&mut burst, self.burst);
             for _ in 0..this_burst.min(messages - sent) {
                 sim.world.point();
                 sim.world.charge_ps(self.message_ps / 2);
-                let objects = allocate(sim, caches, result);
+                let mut objects = [None; CACHES_MAX];
+                let objects = &mut objects[..caches.len()];
+                allocate(sim, caches, objects, result);
                 // Another one than this, if there is one.
                 let others = (inboxes.len() - 1).max(1);
                 let to = (me + 1 + rng.usize(..others)) % inboxes.len();
-                inboxes[to].messages.borrow_mut().push((sim.world.now_ps(), objects));
+                inboxes[to].objects.borrow_mut().extend_from_slice(objects);
                 sent += 1;
             }
-            self.receive(sim, caches, &inboxes[me], result);
+            // Messages that come meanwhile are received after the next burst.
+            std::mem::swap(&mut received, &mut *inboxes[me].objects.borrow_mut());
+            self.receive(sim, caches, &received, result);
+            received.clear();
         }
     }
 
@@ -155,11 +170,10 @@ impl SlabMessages {
         &self,
         sim: &Sim<'t, 'm>,
         caches: &Caches<'m, 't>,
-        inbox: &Inbox,
+        received: &[Option<Address>],
         result: &Cell<SlabMessagesResult>,
     ) {
-        let messages = inbox.messages.take();
-        for (_, objects) in messages {
+        for objects in received.chunks_exact(caches.len()) {
             sim.world.point();
             sim.world.charge_ps(self.message_ps / 2);
             free(sim, caches, objects);
@@ -172,20 +186,22 @@ impl SlabMessages {
 fn allocate<'t, 'm>(
     sim: &Sim<'t, 'm>,
     caches: &Caches<'m, 't>,
+    objects: &mut [Option<Address>],
     result: &Cell<SlabMessagesResult>,
-) -> Vec<Option<Address>> {
-    let slab = sim.slab.expect("the run has a slab allocator");
-    let objects = caches.iter().map(|cache| slab.alloc(cache, Gfp::KERNEL).ok());
-    let objects: Vec<Option<Address>> = objects.collect();
-    let all = result.get();
-    let refused = all.refused + objects.iter().filter(|object| object.is_none()).count() as u64;
-    result.set(SlabMessagesResult { refused, ..all });
-    objects
-}
-
-fn free<'t, 'm>(sim: &Sim<'t, 'm>, caches: &Caches<'m, 't>, objects: Vec<Option<Address>>) {
+) {
     let slab = sim.slab.expect("the run has a slab allocator");
     for (cache, object) in caches.iter().zip(objects) {
+        *object = slab.alloc(cache, Gfp::KERNEL).ok();
+        if object.is_none() {
+            let all = result.get();
+            result.set(SlabMessagesResult { refused: all.refused + 1, ..all });
+        }
+    }
+}
+
+fn free<'t, 'm>(sim: &Sim<'t, 'm>, caches: &Caches<'m, 't>, objects: &[Option<Address>]) {
+    let slab = sim.slab.expect("the run has a slab allocator");
+    for (cache, &object) in caches.iter().zip(objects) {
         let Some(object) = object else { continue };
         slab.free(cache, object).expect("the object was allocated");
     }
