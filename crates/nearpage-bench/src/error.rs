@@ -33,7 +33,7 @@ pub enum BenchError {
     },
     /// The environment, or this machine, does not let memories be made.
     #[error(transparent)]
-    Environment(MemoryError),
+    Environment(Box<MemoryError>),
     /// There are not enough addresses for emulated nodes.
     #[error(
         "zonelist: its memories reserve {reserved} of addresses, whatever the size of others is, and `ulimit -v` \
@@ -58,7 +58,7 @@ pub enum BenchError {
         reserved: u64,
         /// Why there are none.
         #[source]
-        error: MemoryError,
+        error: Box<MemoryError>,
     },
     /// A step could not be done.
     #[error("{bench}, {allocator}: {error}")]
@@ -92,7 +92,7 @@ impl BenchError {
     }
 
     pub(crate) fn nodes(error: MemoryError) -> Self {
-        Self::Nodes { reserved: zonelist::ADDRESS_BYTES, error }
+        Self::Nodes { reserved: zonelist::ADDRESS_BYTES, error: error.into() }
     }
 }
 
@@ -115,8 +115,8 @@ pub enum SizeError {
     TooLarge,
     /// There are not enough addresses for memories of this size.
     #[error(transparent)]
-    NoAddresses(NoAddresses),
+    NoAddresses(Box<NoAddresses>),
     /// There is no such memory.
     #[error(transparent)]
-    Memory(MemoryError),
+    Memory(Box<MemoryError>),
 }

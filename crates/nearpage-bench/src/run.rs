@@ -69,7 +69,7 @@ impl Run {
             return Err(BenchError::no_addresses_for_nodes(bytes));
         }
         let enough = run.memories().check(limit);
-        enough.map_err(|error| run.of_size(SizeError::NoAddresses(error)))?;
+        enough.map_err(|error| run.of_size(SizeError::NoAddresses(error.into())))?;
         Ok(run)
     }
 
@@ -200,10 +200,10 @@ impl Run {
         match error {
             MemoryError::NoAddresses { error, .. } | MemoryError::NoMemory { error, .. } => {
                 let why = self.memories().refused(addresses::limit(), &error);
-                self.of_size(SizeError::NoAddresses(why))
+                self.of_size(SizeError::NoAddresses(why.into()))
             }
-            error @ MemoryError::Environment(_) => BenchError::Environment(error),
-            error => self.of_size(SizeError::Memory(error)),
+            error @ MemoryError::Environment(_) => BenchError::Environment(error.into()),
+            error => self.of_size(SizeError::Memory(error.into())),
         }
     }
 
