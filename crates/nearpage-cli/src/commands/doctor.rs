@@ -4,7 +4,6 @@ mod json;
 mod text;
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use clap::Args;
 use nearpage_linux::environment::Environment;
@@ -59,10 +58,10 @@ pub enum DoctorFailure {
 }
 
 impl DoctorFailure {
-    pub(super) fn exit_code(&self) -> ExitCode {
+    pub(super) fn exit_code(&self) -> u8 {
         match self {
-            DoctorFailure::Problems(_) => ExitCode::from(1),
-            DoctorFailure::Unreadable(_) => ExitCode::from(2),
+            DoctorFailure::Problems(_) => 1,
+            DoctorFailure::Unreadable(_) => 2,
         }
     }
 }

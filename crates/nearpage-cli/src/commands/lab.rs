@@ -7,7 +7,6 @@ mod text;
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::sync::{MutexGuard, PoisonError};
 
 use clap::Args;
@@ -134,10 +133,10 @@ pub enum LabFailure {
 }
 
 impl LabFailure {
-    pub(super) fn exit_code(&self) -> ExitCode {
+    pub(super) fn exit_code(&self) -> u8 {
         match self {
-            Self::Input(_) | Self::Costs(_) => ExitCode::from(2),
-            Self::Off(_) => ExitCode::from(1),
+            Self::Input(_) | Self::Costs(_) => 2,
+            Self::Off(_) => 1,
         }
     }
 }

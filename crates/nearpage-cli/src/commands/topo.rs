@@ -19,6 +19,7 @@ use nearpage_linux::numa::Binding;
 pub use placement::PlacementError;
 
 use super::CommandError;
+use crate::terminal;
 use nearpage_bundle::predict::ModelChoice;
 use nearpage_machine::plan::{Lists, Plan};
 use nearpage_machine::topology::{MachineDescription, MachineInput, Place, Problem};
@@ -187,7 +188,7 @@ pub fn run(arguments: &TopoArgs) -> Result<(), CommandError> {
     if !matches!(format, Format::Text | Format::Json) {
         // The other formats have no place for them.
         for warning in &report.description.warnings {
-            eprintln!("nearpage: {}: {warning}", report.description.source);
+            terminal::note(format_args!("{}: {warning}", report.description.source));
         }
     }
     let (machine, plan) = (&report.description.machine, &report.plan);

@@ -4,13 +4,13 @@ mod json;
 mod text;
 
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use clap::Args;
 use nearpage_machine::shown::shown;
 
 use super::{CommandError, print};
+use crate::terminal;
 use nearpage_bundle::predict::{
     Class, Comparisons, KernelModel, ModelChoice, PredictError, Prediction, Wishes, compare,
 };
@@ -80,10 +80,10 @@ pub enum VerifyError {
 
 impl VerifyError {
     /// The exit code of the command.
-    pub fn exit_code(self) -> ExitCode {
+    pub fn exit_code(self) -> u8 {
         match self {
-            VerifyError::Different(_) => ExitCode::from(1),
-            VerifyError::Unreadable(_) => ExitCode::from(2),
+            VerifyError::Different(_) => 1,
+            VerifyError::Unreadable(_) => 2,
         }
     }
 }
@@ -126,7 +126,7 @@ pub fn run(arguments: &VerifyArgs) -> Result<(), CommandError> {
     };
     print(&text)?;
     for error in reports.iter().flat_map(Report::errors) {
-        eprintln!("nearpage: {error}");
+        terminal::error(error);
     }
     Ok(outcome(&reports, arguments.strict)?)
 }

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::{Format, TopoArgs, zoneinfo};
 use crate::commands::{CommandError, print};
+use crate::terminal;
 use nearpage_bundle::predict::{
     ModelChoice, Override, PredictError, Prediction, Wishes, compare, zone_names,
 };
@@ -41,9 +42,9 @@ pub(super) fn run(path: &Path, arguments: &TopoArgs, format: Format) -> Result<(
             return Err(CommandError::Usage(problem.into()));
         }
     };
-    eprintln!("nearpage: {}", summary(&prediction));
+    terminal::note(summary(&prediction));
     if prediction.model.is_of_other_kernel && arguments.set.is_empty() {
-        eprintln!("nearpage: {}", differences(&recording, capture, &machine, &prediction)?);
+        terminal::note(differences(&recording, capture, &machine, &prediction)?);
     }
     print(&text)
 }
