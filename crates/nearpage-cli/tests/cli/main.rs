@@ -5,6 +5,7 @@ mod bench;
 mod doctor;
 mod globals;
 mod lab;
+mod layers;
 mod record;
 mod report;
 mod tidy;
