@@ -1,9 +1,9 @@
 //! What the allocator and reclaim agree on: when a node has enough, and when its own memory is reclaimed before
 //! another node is asked.
 
-use super::PageAllocator;
-use super::scan::Wanted;
+use super::allocator::PageAllocator;
 use super::stalls::count;
+use super::wanted::Wanted;
 use crate::platform::{NodeReclaimed, Platform, Shortage};
 use crate::sync::Ordering;
 use crate::units::{NodeIndex, Order, PageCount, ZoneKind};

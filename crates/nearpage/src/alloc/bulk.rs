@@ -6,10 +6,13 @@
 
 use core::fmt;
 
-use super::fast::{FromPageset, Near, goes_to_list, hand_out};
+use super::allocator::PageAllocator;
+use super::free::goes_to_list;
+use super::near::{Near, hand_out};
 use super::pageblocks::{self, PageblocksBack};
-use super::scan::{Wanted, first_flags};
-use super::{PageAllocator, Request, refill::Runs};
+use super::refill::{FromPageset, Runs};
+use super::request::Request;
+use super::wanted::{Wanted, first_flags};
 use crate::buddy::Search;
 use crate::error::{AllocError, FreeError};
 use crate::frame::{Migratetype, WordCell, ZoneFrames};

@@ -10,7 +10,8 @@
 
 use core::fmt;
 
-use super::{Cpu, DrainBusy, PageAllocator};
+use super::allocator::{Cpu, PageAllocator};
+use super::drain::DrainBusy;
 use crate::platform::{Lock, Platform};
 use crate::sync::Ordering;
 use crate::units::{CpuId, PageCount};

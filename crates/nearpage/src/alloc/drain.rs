@@ -2,8 +2,8 @@
 
 use core::fmt;
 
-use super::{Cpu, PageAllocator};
-use crate::buddy::Placement;
+use super::allocator::{Cpu, PageAllocator};
+use crate::buddy::Insertion;
 use crate::pcp::pageset::{List, Pageset};
 use crate::pcp::storage::EachList;
 use crate::pcp::tuning::Tuning;
@@ -196,7 +196,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let mut guard = zone.lock_to_move();
         self.platform.touch(zone.published_line(), Access::Write);
         let number = zone.frames().number(pfn);
-        guard.buddy().free(*zone.frames(), number, order, Placement::Usual);
+        guard.buddy().free(*zone.frames(), number, order, Insertion::Usual);
         guard.note_moved(order.pages().0);
     }
 

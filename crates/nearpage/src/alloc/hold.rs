@@ -1,7 +1,7 @@
 //! Holding settings still from outside: for hosts whose memory can be copied while threads run (`fork`).
 
-use super::PageAllocator;
-use super::settings::State;
+use super::allocator::PageAllocator;
+use super::state::State;
 use crate::platform::{Lock, Platform};
 
 /// The lock under which settings, zonelists and what is online change. It does not belong to the value of the

@@ -1,6 +1,6 @@
 //! Limits on the memory in use: of a node, and of the allocator. [`crate::limit`] says what counts and how exactly.
 
-use super::PageAllocator;
+use super::allocator::PageAllocator;
 use crate::error::{LimitError, LimitOf, UnknownNode};
 use crate::gfp::Gfp;
 use crate::limit::Ledger;

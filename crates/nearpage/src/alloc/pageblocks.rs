@@ -8,9 +8,9 @@
 //!
 //! nearpage's own (`Departures::bulk_from_zone`); Linux passes each page through the pageset.
 
-use super::PageAllocator;
+use super::allocator::PageAllocator;
 use super::refill::Runs;
-use super::scan::{Wanted, first_flags};
+use super::wanted::{Wanted, first_flags};
 use crate::frame::Migratetype;
 use crate::pcp::pageset::Pageset;
 use crate::pcp::{CountedList, Storage, list_index};

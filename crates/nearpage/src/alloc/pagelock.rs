@@ -3,7 +3,7 @@
 use core::pin::pin;
 use core::time::Duration;
 
-use super::PageAllocator;
+use super::allocator::PageAllocator;
 use crate::error::PageLockError;
 use crate::frame::{Frame, FrameState, Word};
 use crate::pagelock::{

@@ -1,81 +1,16 @@
 //! Requests with a policy or a cpuset. They end in the same scan as all others, which leaves out the zones that are
 //! not theirs; a request whose nearest zone is its own takes the fast path before.
 
-use super::fast::Near;
-use super::scan::{FirstZone, Wanted, first_flags};
-use super::{PageAllocator, REQUEST_KINDS, Request};
+use super::allocator::{PageAllocator, REQUEST_KINDS};
+use super::near::Near;
+use super::request::Request;
+use super::wanted::{FirstZone, Scope, Wanted, first_flags};
 use crate::error::{AllocError, SetOfNodes};
 use crate::gfp::Gfp;
 use crate::platform::Platform;
 use crate::policy::{Cursor, NodeSet, Placement, Policy, Position, Round, Turn};
-use crate::reason::{CallSite, Reason};
 use crate::units::{NodeIndex, Order, PageCount, Pfn, ZoneKind};
 use crate::zone::{Zone, ZoneEvents};
-
-/// The nodes that a request may use.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Scope<'a> {
-    /// No others: a policy's set.
-    only: Option<NodeSet<'a>>,
-    /// No others: the cpuset.
-    allowed: Option<NodeSet<'a>>,
-    /// Of the private nodes, no others.
-    pub(super) named: Option<NodeSet<'a>>,
-    /// Where to count beside the matrix.
-    pub(super) site: Option<&'a CallSite>,
-}
-
-impl Scope<'_> {
-    /// All nodes but private ones.
-    #[inline]
-    pub(super) fn is_general(&self) -> bool {
-        self.only.is_none() && self.allowed.is_none() && self.named.is_none()
-    }
-
-    /// Whether a policy or a cpuset leaves out nodes that requests with the same names may use.
-    pub(super) fn is_limited(&self) -> bool {
-        self.only.is_some() || self.has_cpuset()
-    }
-
-    /// Whether there is a cpuset.
-    pub(super) fn has_cpuset(&self) -> bool {
-        self.allowed.is_some()
-    }
-
-    /// Whether the request names a node.
-    pub(super) fn names(&self, node: NodeIndex) -> bool {
-        self.named.is_some_and(|nodes| nodes.contains(node))
-    }
-
-    /// Why a node is not one of them, if it is not.
-    pub(super) fn excludes(&self, node: NodeIndex, is_private: bool) -> Option<Reason> {
-        let is_outside = |nodes: NodeSet<'_>| !nodes.contains(node);
-        if is_private && !self.names(node) {
-            Some(Reason::PrivateNode)
-        } else if self.only.is_some_and(is_outside) {
-            Some(Reason::Policy)
-        } else if self.allowed.is_some_and(is_outside) {
-            Some(Reason::Cpuset)
-        } else {
-            None
-        }
-    }
-
-    /// Without the cpuset.
-    pub(super) fn beyond_cpuset(self) -> Self {
-        Self { allowed: None, ..self }
-    }
-
-    /// Without the policy's set.
-    pub(super) fn beyond_policy(self) -> Self {
-        Self { only: None, ..self }
-    }
-
-    /// All nodes but private ones that the request does not name.
-    pub(super) fn anywhere(self) -> Self {
-        self.beyond_policy().beyond_cpuset()
-    }
-}
 
 impl<'m, P: Platform> PageAllocator<'m, P> {
     /// Allocates a block where a policy and a cpuset say.
@@ -356,6 +291,7 @@ mod tests {
 
     use super::*;
     use crate::alloc::Access;
+    use crate::reason::{CallSite, Reason};
     use crate::testing::machine::TestMachine;
     use crate::testing::plain::PlainPlatform;
     use crate::units::{CpuId, NodeId};

@@ -4,34 +4,15 @@
 //! not. Where both are the same node, another zone of it gave. A page that a pageset hands out on the fast path is
 //! from the nearest zone and counted nowhere.
 
-use super::PageAllocator;
-use super::scan::Wanted;
+use super::allocator::PageAllocator;
+use super::wanted::Wanted;
 use crate::gfp::Gfp;
 use crate::platform::Platform;
 use crate::reason::{Fallbacks, Reason};
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::Ordering;
 use crate::units::{NodeIndex, Order, PageCount};
 use crate::watermark::AllocFlags;
 use crate::zone::Zone;
-
-/// A node's row of the matrix: [`Fallbacks`] by the node that gave.
-pub(super) struct FallbackRow<'m>(&'m [AtomicU64]);
-
-impl<'m> FallbackRow<'m> {
-    /// Cells for so many nodes.
-    pub(super) const fn cells(nodes: usize) -> usize {
-        nodes * Reason::COUNT
-    }
-
-    /// A row from zeroes.
-    pub(super) const fn new(cells: &'m [AtomicU64]) -> Self {
-        Self(cells)
-    }
-
-    fn cell(&self, to: NodeIndex, reason: Reason) -> &'m AtomicU64 {
-        &self.0[to.0 as usize * Reason::COUNT + reason as usize]
-    }
-}
 
 impl<'m, P: Platform> PageAllocator<'m, P> {
     /// Pages that were wanted from `from` and came from `to`, by reason. If both are the same node: pages that

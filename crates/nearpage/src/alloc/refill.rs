@@ -1,13 +1,22 @@
 //! Refill: from the zone to a pageset.
 
-use super::PageAllocator;
-use super::fast::FromPageset;
-use super::scan::Trip;
+use super::allocator::PageAllocator;
+use super::wanted::Trip;
 use crate::buddy::Search;
 use crate::pcp::Storage;
 use crate::pcp::pageset::Pageset;
 use crate::platform::{Access, Platform};
 use crate::zone::ZoneGuard;
+
+/// What a pageset had for an allocation.
+pub(super) enum FromPageset {
+    /// A block.
+    Block(u32),
+    /// Nothing, nor had the zone.
+    Nothing,
+    /// Somebody else is at this CPU's pagesets.
+    Busy,
+}
 
 /// Runs of blocks that are taken from the buddy before they are put on a list: 512 bytes of stack.
 const RUNS: usize = 64;

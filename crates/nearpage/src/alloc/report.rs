@@ -3,9 +3,10 @@
 
 use core::fmt;
 
+use super::allocator::PageAllocator;
 use super::limits::Exceeded;
-use super::scan::{Wanted, first_flags};
-use super::{PageAllocator, Request};
+use super::request::Request;
+use super::wanted::{Wanted, first_flags};
 use crate::error::{AllocError, LimitOf};
 use crate::frame::Migratetype;
 use crate::gfp::Gfp;

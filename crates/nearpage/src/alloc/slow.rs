@@ -14,9 +14,10 @@
 //! the first round, `__GFP_NORETRY` after it, and `__GFP_NOFAIL` never leaves without a page. All others leave after
 //! [`ROUNDS_MAX`] rounds, whatever the host says that it freed: Linux has no such bound, but its reclaim is its own.
 
-use super::PageAllocator;
-use super::scan::{Climbs, FirstZone, Refusals, Wanted};
+use super::allocator::PageAllocator;
+use super::scan::Refusals;
 use super::stalls::{StallEvents, count};
+use super::wanted::{Climbs, FirstZone, Wanted};
 use crate::buddy::Force;
 use crate::error::AllocError;
 use crate::frame::Migratetype;

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use super::{Buddy, frame_count};
+use super::state::{Buddy, frame_count};
 use crate::frame::{Migratetype, NO_FRAME, Word, ZoneFrames};
 use crate::units::{MAX_ORDER, Order, PAGEBLOCK_ORDER, PageCount};
 

@@ -7,7 +7,8 @@
 //!
 //! `mm/page_alloc.c: reserve_highatomic_pageblock, unreserve_highatomic_pageblock`, 6.12 and 6.1.
 
-use super::{Buddy, FallbackModel, frame_count};
+use super::rules::FallbackModel;
+use super::state::{Buddy, frame_count};
 use crate::frame::{Migratetype, ZoneFrames};
 use crate::units::{MAX_ORDER, Order, PAGEBLOCK_ORDER, PageCount};
 

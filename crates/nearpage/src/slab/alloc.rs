@@ -1,23 +1,22 @@
 //! Allocation: this CPU's stack, then a batch from its node, then a new slab, then other nodes. Facts 9.3.
 
-use super::cache::Cache;
+use super::allocator::SlabAllocator;
+use super::config::NOT_FOR_SLABS;
+use super::cpu::{CpuStack, SlabCpu, is_touched};
 use super::entry::EntryCode;
-use super::lists::Owner;
-use super::stats::{NodeEvents, RemoteReason};
-use super::tag::{Tag, mark, owner_in};
+use super::events::{NodeEvents, RemoteReason};
+use super::place::{Cache, KmemCache};
+use super::storage::ObjectStorage;
+use super::tag::{Owner, Tag, mark, owner_in};
 use super::tunables::{BATCH_IDLE, BATCH_MAX};
-use super::{CpuStack, KmemCache, ObjectStorage, SlabAllocator, SlabCpu};
 use crate::alloc::Request;
 use crate::error::{AllocError, FreeError};
 use crate::frame::FrameState;
 use crate::gfp::Gfp;
-use crate::pcp::{CountedList, Storage};
+use crate::pcp::Storage;
 use crate::platform::{Access, Platform};
 use crate::sync::Ordering;
 use crate::units::{Address, NodeId, NodeIndex, Order, PageCount};
-
-/// Flags that mean nothing for the pages of a slab: nobody can move them, and what is to be cleared are objects.
-pub(super) const NOT_FOR_SLABS: Gfp = Gfp::HIGHMEM.or(Gfp::MOVABLE).or(Gfp::THISNODE).or(Gfp::ZERO);
 
 impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
     /// Allocates an object near the CPU that asks. Its memory is not touched: who sees it clears it if `gfp` has
@@ -373,10 +372,4 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
 /// Objects of a refill: fewer if nobody took from the stack lately.
 fn batch_for<P: Platform<Storage: ObjectStorage>>(batch: u32, stack: &CpuStack<'_, P>) -> u32 {
     if is_touched(stack) { batch } else { batch.min(BATCH_IDLE) }
-}
-
-/// Whether a stack was taken from since the last round of reaping.
-pub(super) fn is_touched<P: Platform<Storage: ObjectStorage>>(stack: &CpuStack<'_, P>) -> bool {
-    stack.refilled.load(Ordering::Relaxed) != 0
-        || stack.stack.counts().pops != stack.pops_reaped.get()
 }

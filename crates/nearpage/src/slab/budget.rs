@@ -5,10 +5,13 @@
 //! allow, and the pagesets what is left. Like the pagesets' it is dealt out when caches come and go, so that no
 //! counter is shared.
 
-use super::cache::{Cache, CacheInfo, Registry};
+use super::allocator::SlabAllocator;
+use super::cpu::{CpuStack, SlabCpu};
 use super::geometry::Geometry;
+use super::place::{Cache, CacheInfo, Registry};
+use super::reap::StacksBusy;
+use super::storage::ObjectStorage;
 use super::tunables::{Tunables, part_for};
-use super::{CpuStack, ObjectStorage, SlabAllocator, SlabCpu, StacksBusy};
 use crate::pcp::CountedList;
 use crate::platform::{Lock, Platform};
 use crate::sync::Ordering;

@@ -4,16 +4,19 @@
 //! entries of its CPUs' stacks. Tables, and the first line of each stack, lie with the first node that has memory.
 //! Descriptors are carved and not touched: a line a frame, of which only slabs use theirs.
 
-use super::cache::{Cache, Registry};
+use super::allocator::SlabAllocator;
+use super::config::SlabConfig;
+use super::cpu::{CpuStack, SlabCpu};
 use super::descriptor::{BIT_WORDS, DescriptorMap, DescriptorSection};
 use super::entry::Frames;
+use super::events::CpuEvents;
 use super::geometry::{GeometryCell, Rules};
 use super::lists::Alien;
 use super::node::CacheNode;
-use super::stats::CpuEvents;
+use super::place::{Cache, Registry};
+use super::storage::ObjectStorage;
 use super::tag::Tag;
 use super::tunables::LIMIT_MAX;
-use super::{CpuStack, ObjectStorage, SlabAllocator, SlabConfig, SlabCpu};
 use crate::alloc::{BuildError, CACHES_MAX, COUNTED, Carver, PageAllocator, Plan};
 use crate::arena::{Arena, Need, OutOfMetadata};
 use crate::pcp::{CountedList, Storage};

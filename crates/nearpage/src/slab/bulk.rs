@@ -1,9 +1,12 @@
 //! Many objects at once.
 
+use super::allocator::SlabAllocator;
+use super::cpu::CpuStack;
 use super::lists::Few;
+use super::place::KmemCache;
+use super::storage::ObjectStorage;
 use super::tag::Tag;
 use super::tunables::BATCH_MAX;
-use super::{CpuStack, KmemCache, ObjectStorage, SlabAllocator};
 use crate::error::AllocError;
 use crate::gfp::Gfp;
 use crate::pcp::Storage;

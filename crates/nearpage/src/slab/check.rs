@@ -8,11 +8,12 @@
 
 use core::fmt;
 
-use super::cache::{Cache, CacheInfo};
+use super::allocator::SlabAllocator;
 use super::descriptor::SlabList;
 use super::lists::Lists;
+use super::place::{Cache, CacheInfo, KmemCache};
+use super::storage::ObjectStorage;
 use super::twice::Lowest;
-use super::{KmemCache, ObjectStorage, SlabAllocator};
 use crate::pcp::CountedList;
 use crate::platform::{Lock, Platform};
 use crate::units::{Address, CpuId, NodeIndex};

@@ -6,11 +6,11 @@
 
 use core::fmt;
 
-use super::cache::Cache;
+use super::allocator::SlabAllocator;
+use super::error::{CreateError, LiveObjects, ObjectError};
+use super::place::{Cache, CacheOptions, KmemCache};
+use super::storage::ObjectStorage;
 use super::tag::{Tag, owner_in, slab_of};
-use super::{
-    CacheOptions, CreateError, KmemCache, LiveObjects, ObjectError, ObjectStorage, SlabAllocator,
-};
 use crate::alloc::Request;
 use crate::error::{AllocError, FreeError};
 use crate::frame::FrameState;

@@ -1,14 +1,16 @@
 //! Free: onto this CPU's stack if the object is of its node, else onto an alien stack. Facts 9.4.
 
-use super::cache::Cache;
+use super::allocator::SlabAllocator;
+use super::cpu::{CpuStack, SlabCpu};
 use super::descriptor::BIT_WORDS;
 use super::entry::EntryCode;
 use super::error::ObjectError;
+use super::events::NodeEvents;
 use super::lists::Given;
-use super::stats::NodeEvents;
+use super::place::{Cache, KmemCache};
+use super::storage::ObjectStorage;
 use super::tag::{Tag, slab_of};
 use super::tunables::{ALIEN_MAX, BATCH_MAX};
-use super::{CpuStack, KmemCache, ObjectStorage, SlabAllocator, SlabCpu};
 use crate::pcp::{Push, Storage};
 use crate::platform::{Lock, Platform};
 use crate::sync::{AtomicU64, Ordering};

@@ -1,9 +1,11 @@
 //! Holding a slab allocator still from outside: for hosts whose memory can be copied while threads run (`fork`).
 
-use super::cache::{Cache, CacheInfo, Registry};
+use super::allocator::SlabAllocator;
+use super::cpu::{CpuStack, SlabCpu};
 use super::lists::Alien;
 use super::node::ListsGuard;
-use super::{CpuStack, ObjectStorage, SlabAllocator, SlabCpu};
+use super::place::{Cache, CacheInfo, Registry};
+use super::storage::ObjectStorage;
 use crate::platform::{Lock, Platform};
 
 /// What of a slab allocator threads change; all of it lies in its metadata.

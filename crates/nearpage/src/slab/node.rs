@@ -1,7 +1,7 @@
 //! A cache on a node: its lists and alien stacks, with what they count.
 
+use super::events::NodeEvents;
 use super::lists::{Alien, Lists};
-use super::stats::NodeEvents;
 use crate::platform::{Lock, Platform};
 use crate::sync::{AtomicU32, Ordering};
 use crate::units::NodeIndex;

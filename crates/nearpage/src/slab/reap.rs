@@ -5,12 +5,13 @@
 
 use core::fmt;
 
-use super::alloc::is_touched;
-use super::cache::{Cache, Registry};
+use super::allocator::SlabAllocator;
+use super::cpu::{CpuStack, SlabCpu, is_touched};
 use super::hold::StoppedStacks;
 use super::lists::Few;
+use super::place::{Cache, KmemCache, Registry};
+use super::storage::ObjectStorage;
 use super::tunables::{ALIEN_MAX, BATCH_MAX, SHARED_MAX, Tunables};
-use super::{CpuStack, KmemCache, ObjectStorage, SlabAllocator, SlabCpu};
 use crate::alloc::{Access, CpuError, PageAllocator};
 use crate::error::{OfflineError, OnlineError, UnknownNode};
 use crate::pcp::CountedList;

@@ -3,9 +3,11 @@
 
 use core::fmt;
 
-use super::cache::{Cache, CacheInfo};
-use super::stats::{NodeStats, RemoteReason};
-use super::{KmemCache, ObjectStorage, SlabAllocator};
+use super::allocator::SlabAllocator;
+use super::events::RemoteReason;
+use super::place::{Cache, CacheInfo, KmemCache};
+use super::stats::NodeStats;
+use super::storage::ObjectStorage;
 use crate::platform::Platform;
 use crate::units::NodeIndex;
 

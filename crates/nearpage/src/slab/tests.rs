@@ -10,9 +10,12 @@ use super::*;
 use crate::alloc::{Access, CpuError};
 use crate::error::AllocError;
 use crate::gfp::Gfp;
+use crate::pcp::Storage;
+use crate::sync::Ordering;
 use crate::testing::machine::{TestMachine, TestSlab};
 use crate::testing::plain::PlainPlatform;
 use crate::units::{Address, NodeId, Order, PageCount, Pfn, PfnRange, SECTION_FRAMES};
+use crate::units::{CpuId, NodeIndex};
 
 type TestCache<'m> = KmemCache<'m, PlainPlatform>;
 
@@ -369,7 +372,7 @@ fn before_2010_a_memoryless_node_had_no_fast_path() {
         assert_eq!((stats.alloc_hits, stats.free_hits), (0, 0));
         let node = slab.node_stats(&cache, NodeIndex(1));
         assert_eq!((node.alien_frees, node.alien_locks), (1000, 1000));
-        assert_eq!(node.remote[stats::RemoteReason::Memoryless as usize], 1000);
+        assert_eq!(node.remote[RemoteReason::Memoryless as usize], 1000);
         assert_eq!(slab.check(&cache).unwrap().held, 0);
     });
 }
@@ -684,7 +687,7 @@ fn objects_come_from_elsewhere_when_a_node_is_full() {
         let far = objects.iter().filter(|&&object| node_of(slab, object) == 1).count();
         assert!(far > 900, "{far}");
         let node = slab.node_stats(&cache, NodeIndex(0));
-        assert_eq!(node.remote[stats::RemoteReason::Exhausted as usize], far as u64);
+        assert_eq!(node.remote[RemoteReason::Exhausted as usize], far as u64);
         // Who goes nowhere else drains pagesets, so that there may be a few more.
         let this_node = || slab.alloc_node(&cache, Gfp::KERNEL.or(Gfp::THISNODE), NodeId(0));
         objects.extend((0..100).map_while(|_| this_node().ok()));

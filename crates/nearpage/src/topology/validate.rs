@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use super::{LOCAL_DISTANCE, MAX_NODES, Node};
+use super::node::{LOCAL_DISTANCE, MAX_NODES, Node};
 use crate::units::{CpuId, NodeId, PfnRange};
 
 /// Checks everything that [`Topology::new`](super::Topology::new) promises.

@@ -2,40 +2,19 @@
 
 use std_alloc::vec::Vec;
 
-use super::hints::{Refusals, Scan};
-use super::policy::NaiveScope;
+use super::asked::{Asked, NaiveScope};
+use super::hints::Scan;
+use super::refusals::Refusals;
 use super::zone::{Begins, Blocks};
 use super::{NaiveAllocator, NaivePageset};
 use crate::alloc::{Reason, Request};
 use crate::error::{AllocError, LimitOf};
-use crate::frame::Migratetype;
 use crate::gfp::Gfp;
 use crate::pcp::list_index;
 use crate::pcp::tuning::Decay;
 use crate::platform::NodeReclaimed;
-use crate::units::{CpuId, MAX_ORDER, NodeIndex, Order, PageCount, Pfn, ZoneKind};
+use crate::units::{CpuId, MAX_ORDER, NodeIndex, Order, PageCount, Pfn};
 use crate::watermark::AllocFlags;
-
-/// A request that makes sense.
-#[derive(Clone)]
-pub(super) struct Asked {
-    pub cpu: CpuId,
-    pub order: Order,
-    pub gfp: Gfp,
-    pub migratetype: Migratetype,
-    pub kind: ZoneKind,
-    pub node: NodeIndex,
-    /// Zone numbers in the order of the scan.
-    pub zonelist: Vec<usize>,
-    /// Beside them those that are left out, and why.
-    pub walk: Vec<(usize, Option<Reason>)>,
-    /// The zone that stands first on the list.
-    pub head: Option<usize>,
-    /// The zone that requests of the node prefer.
-    pub near: Option<usize>,
-    /// The nodes that may be used.
-    pub scope: NaiveScope,
-}
 
 /// What a scan saw.
 #[derive(Default)]

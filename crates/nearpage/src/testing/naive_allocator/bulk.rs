@@ -4,7 +4,7 @@ use std_alloc::vec;
 use std_alloc::vec::Vec;
 
 use super::NaiveAllocator;
-use super::alloc::Asked;
+use super::asked::Asked;
 use super::free::PIECE;
 use crate::alloc::{BulkFreeError, Reason, Request};
 use crate::error::AllocError;

@@ -1,17 +1,15 @@
 //! Policies and cpusets: sets of nodes, and turns that are taken one by one.
 
-use std_alloc::collections::{BTreeMap, BTreeSet};
+use std_alloc::collections::BTreeMap;
 use std_alloc::vec;
 use std_alloc::vec::Vec;
 
 use super::NaiveAllocator;
-use super::alloc::Asked;
+use super::asked::{Asked, NaiveScope, Nodes};
 use crate::alloc::{Access, Reason, Request};
 use crate::error::{AllocError, SetOfNodes, UnknownNode};
 use crate::gfp::Gfp;
 use crate::units::{CpuId, NodeId, NodeIndex, Order, Pfn, ZoneKind};
-
-type Nodes = BTreeSet<NodeIndex>;
 
 /// Where pages are to come from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,27 +40,6 @@ pub struct NaivePlacement {
     pub allowed: Option<Nodes>,
     /// On whose behalf.
     pub cpu: Option<CpuId>,
-}
-
-/// The nodes that a request may use.
-#[derive(Clone, Default)]
-pub(super) struct NaiveScope {
-    pub only: Option<Nodes>,
-    pub allowed: Option<Nodes>,
-    pub named: Nodes,
-}
-
-impl NaiveScope {
-    fn excludes(&self, node: NodeIndex, is_private: bool) -> Option<Reason> {
-        let is_outside = |nodes: &Option<Nodes>| nodes.as_ref().is_some_and(|n| !n.contains(&node));
-        if is_private && !self.named.contains(&node) {
-            return Some(Reason::PrivateNode);
-        }
-        if is_outside(&self.only) {
-            return Some(Reason::Policy);
-        }
-        is_outside(&self.allowed).then_some(Reason::Cpuset)
-    }
 }
 
 impl NaivePlacement {

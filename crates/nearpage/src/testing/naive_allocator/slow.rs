@@ -3,8 +3,8 @@
 use std_alloc::vec::Vec;
 
 use super::NaiveAllocator;
-use super::alloc::{Asked, Seen};
-use super::policy::NaiveScope;
+use super::alloc::Seen;
+use super::asked::{Asked, NaiveScope};
 use crate::frame::Migratetype;
 use crate::gfp::Gfp;
 use crate::platform::{CompactEffort, Compacted};

@@ -1,0 +1,45 @@
+//! What a slab allocator is made with.
+
+use super::geometry::Descriptors;
+use crate::gfp::Gfp;
+
+/// Which node a CPU's objects come from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum LocalNode {
+    /// The nearest node that has memory (`numa_mem_id`, 2.6.35).
+    #[default]
+    NearestMemory,
+    /// The node of the CPU, whether it has memory or not (`numa_node_id`, before).
+    OwnNode,
+}
+
+/// What a slab allocator is made with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SlabConfig {
+    /// Places for caches.
+    pub caches_max: usize,
+    /// Where slabs keep what describes them.
+    pub descriptors: Descriptors,
+    /// Which node a CPU's objects come from.
+    pub local: LocalNode,
+}
+
+impl Default for SlabConfig {
+    /// nearpage's own rules, and 32 caches.
+    fn default() -> Self {
+        let (descriptors, local) = (Descriptors::Beside, LocalNode::NearestMemory);
+        Self { caches_max: 32, descriptors, local }
+    }
+}
+
+impl SlabConfig {
+    /// As Linux 2.6.35.
+    pub const LINUX_2_6_35: SlabConfig = SlabConfig {
+        caches_max: 32,
+        descriptors: Descriptors::Within,
+        local: LocalNode::NearestMemory,
+    };
+}
+
+/// Flags that mean nothing for the pages of a slab: nobody can move them, and what is to be cleared are objects.
+pub(super) const NOT_FOR_SLABS: Gfp = Gfp::HIGHMEM.or(Gfp::MOVABLE).or(Gfp::THISNODE).or(Gfp::ZERO);
