@@ -10,9 +10,9 @@ use core::fmt;
 use crate::alloc::PageAllocator;
 use crate::buddy::BuddyError;
 use crate::frame::{FrameState, Migratetype, Place, Word, ZoneFrames};
-use crate::pagelock::{Key, WaitersBit};
+use crate::host::Platform;
+use crate::page_wait::{Key, WaitersBit};
 use crate::pcp::{CountedList, LISTS, Storage, list_order};
-use crate::platform::Platform;
 use crate::units::{CpuId, MAX_ORDER, NodeId, Order, PageCount, Pfn, ZoneKind};
 use crate::zone::Zone;
 

@@ -349,7 +349,7 @@ pub enum PageLockError {
     },
     /// The time was up.
     TimedOut,
-    /// The host cancelled the wait ([`Parked::Cancelled`](crate::platform::Parked::Cancelled)).
+    /// The host cancelled the wait ([`Parked::Cancelled`](crate::host::Parked::Cancelled)).
     Cancelled,
 }
 

@@ -1,7 +1,7 @@
 //! Models: named sets of rules to reproduce.
 
 use crate::buddy::{FallbackModel, FallbackRules, HeldMovable, Merging};
-use crate::pagelock::PageLockRules;
+use crate::page_wait::PageLockRules;
 use crate::pcp::tuning::{PcpRules, Series2023};
 use crate::watermark::MovableMin;
 use crate::zonelist::cache::CacheRule;

@@ -213,7 +213,7 @@ impl Cursor {
     }
 
     /// Replaces the position by what follows; returns what it was.
-    pub fn advance(&self, next: impl Fn(Position) -> Position) -> Position {
+    pub(crate) fn advance(&self, next: impl Fn(Position) -> Position) -> Position {
         let step = |word| Some(next(Position::unpack(word)).pack());
         let before = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, step);
         Position::unpack(before.unwrap_or_else(|word| word))

@@ -12,7 +12,8 @@
 mod node;
 mod validate;
 
-pub use node::{AddressMap, LOCAL_DISTANCE, MAX_NODES, Node};
+pub use node::{AddressMap, Node};
+use node::{LOCAL_DISTANCE, MAX_NODES};
 pub use validate::TopologyError;
 
 use crate::units::{CpuId, NodeId, NodeIndex, PageCount, Pfn, PfnRange, ZoneKind};
@@ -28,6 +29,11 @@ pub struct Topology<'a> {
 }
 
 impl<'a> Topology<'a> {
+    /// Most nodes that a topology may have: four zones of each must fit a [`ZoneIndex`](crate::ZoneIndex).
+    pub const NODES_MAX: usize = MAX_NODES;
+    /// The distance of a node to itself. `include/linux/topology.h: LOCAL_DISTANCE`.
+    pub const LOCAL_DISTANCE: u8 = LOCAL_DISTANCE;
+
     /// Makes a topology of `nodes`, ascending by id, and `distances`, row by row in the order of
     /// `nodes`: entry `from * nodes.len() + to`. Distances may be asymmetric; a range may start and
     /// end at any frame.

@@ -15,16 +15,17 @@
 mod events;
 mod guard;
 
-pub use events::{LockHolds, ZoneEvents};
-pub use guard::ZoneGuard;
+pub(crate) use events::ZoneEvents;
+pub use events::{LockHolds, ZoneCounts};
+pub(crate) use guard::ZoneGuard;
 
 use crate::buddy::{Buddy, FallbackRules, Merging};
 use crate::frame::{Migratetype, ZoneFrames};
+use crate::host::{Lock, Platform};
 use crate::limit::Ledger;
 use crate::pcp::tuning::ZoneView;
-use crate::platform::{Lock, Platform};
 use crate::sync::{AtomicU8, AtomicU32, AtomicU64, Ordering, OwnedCounter};
-use crate::units::{NodeIndex, Order, PageCount, PfnRange, ZoneIndex, ZoneKind};
+use crate::units::{NodeIndex, Order, PageCount, Pfn, PfnRange, ZoneIndex, ZoneKind};
 use crate::watermark::{
     AllocFlags, Marks, WatermarkCheck, raised_boost, watermark_fast, watermark_ok,
 };
@@ -68,6 +69,19 @@ pub struct Zone<'m, P: Platform> {
     buddy: P::Lock<Buddy>,
 }
 
+impl<P: Platform> core::fmt::Debug for Zone<'_, P> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Zone")
+            .field("node", &self.node)
+            .field("kind", &self.kind)
+            .field("span", &self.span)
+            .field("managed", &self.managed())
+            .field("free", &self.free_pages())
+            .field("marks", &self.marks())
+            .finish_non_exhaustive()
+    }
+}
+
 /// The ledgers that pages of a zone are counted in.
 #[derive(Clone, Copy, Debug)]
 pub struct Ledgers<'m> {
@@ -90,7 +104,7 @@ const COUNTED: u8 = 16;
 
 impl<'m, P: Platform> Zone<'m, P> {
     /// An empty zone: all memory of its span is offline.
-    pub fn new(
+    pub(crate) fn new(
         kind: ZoneKind,
         node: NodeIndex,
         frames: ZoneFrames<'m>,
@@ -139,7 +153,7 @@ impl<'m, P: Platform> Zone<'m, P> {
 
     /// The zone's frames.
     #[inline]
-    pub fn frames(&self) -> &ZoneFrames<'m> {
+    pub(crate) fn frames(&self) -> &ZoneFrames<'m> {
         &self.frames
     }
 
@@ -148,9 +162,23 @@ impl<'m, P: Platform> Zone<'m, P> {
         self.span
     }
 
-    /// Rare events.
-    pub fn events(&self) -> &ZoneEvents {
+    /// How often rare things happened so far.
+    pub fn counts(&self) -> ZoneCounts {
+        self.events.counts()
+    }
+
+    /// Rare events, to be counted.
+    pub(crate) fn events(&self) -> &ZoneEvents {
         &self.events
+    }
+
+    /// The type of the pageblock of a frame.
+    ///
+    /// # Panics
+    /// If the frame is not within the zone's span, or lies in a hole of the machine.
+    pub fn pageblock_type(&self, pfn: Pfn) -> Migratetype {
+        assert!(self.span.contains(pfn), "a frame of the zone");
+        self.frames.pageblock(self.frames.number(pfn))
     }
 
     /// Free pages in the buddy: those in pagesets are not free.
@@ -206,7 +234,7 @@ impl<'m, P: Platform> Zone<'m, P> {
 
     /// Ends a boost, or a part of it: to be called by background reclaim when it has balanced the zone, with
     /// the boost that it saw when it began. `mm/vmscan.c: balance_pgdat`, 6.12.
-    pub fn lower_boost(&self, pages: PageCount) {
+    pub(crate) fn lower_boost(&self, pages: PageCount) {
         // The guard publishes the headroom that the lower marks leave.
         let _guard = self.lock();
         self.boost.store(self.boost().0.saturating_sub(pages.0), Ordering::Relaxed);
@@ -227,7 +255,7 @@ impl<'m, P: Platform> Zone<'m, P> {
     }
 
     /// Whether a request boosted the watermarks since this was last asked.
-    pub fn take_boosted(&self) -> bool {
+    pub(crate) fn take_boosted(&self) -> bool {
         self.has(BOOSTED) && {
             self.put(BOOSTED, false);
             true
@@ -241,7 +269,7 @@ impl<'m, P: Platform> Zone<'m, P> {
     }
 
     /// Sets [`avoids_fragmentation`](Self::avoids_fragmentation).
-    pub fn set_avoids_fragmentation(&self, avoids: bool) {
+    pub(crate) fn set_avoids_fragmentation(&self, avoids: bool) {
         self.put(AVOIDS_FRAGMENTATION, avoids);
     }
 
@@ -274,12 +302,12 @@ impl<'m, P: Platform> Zone<'m, P> {
     }
 
     /// Notes that an allocation found the zone below its high watermark.
-    pub fn set_below_high(&self) {
+    pub(crate) fn set_below_high(&self) {
         self.put(BELOW_HIGH, true);
     }
 
     /// Clears the note if the zone is above its high watermark again; after a drain.
-    pub fn clear_below_high(&self) {
+    pub(crate) fn clear_below_high(&self) {
         if self.view().below_high
             && self.passes(Order(0), AllocFlags::WMARK_HIGH, ZoneKind::Movable)
         {
@@ -288,7 +316,7 @@ impl<'m, P: Platform> Zone<'m, P> {
     }
 
     /// Says whether background reclaim works on this zone.
-    pub fn set_reclaim_active(&self, active: bool) {
+    pub(crate) fn set_reclaim_active(&self, active: bool) {
         self.put(RECLAIM_ACTIVE, active);
     }
 
@@ -342,7 +370,7 @@ impl<'m, P: Platform> Zone<'m, P> {
 
     /// Sets watermarks and reserves, and ends a boost. `boost_factor` limits later ones
     /// ([`raised_boost`]). The caller holds the lock that serializes settings.
-    pub fn set_marks(
+    pub(crate) fn set_marks(
         &self,
         marks: Marks,
         reserve: [PageCount; ZoneKind::COUNT],

@@ -3,13 +3,13 @@
 
 use std::collections::BTreeMap;
 
-use nearpage::alloc::Config;
-use nearpage::model::{Model, TextLayout};
+use nearpage::rules::TextLayout;
+use nearpage::stats::{PagesetLines, ZonePages, ZoneStats, ZoneinfoWriter};
 use nearpage::testing::machine::TestMachine;
-use nearpage::topology::{AddressMap, NodeBuf, TopologyBuf};
-use nearpage::units::{CpuId, NodeId, PageCount, Pfn, PfnRange, ZoneKind};
-use nearpage::vmstat::{PagesetLines, ZonePages, ZoneStats, ZoneinfoWriter};
-use nearpage::watermark::{Marks, Settings};
+use nearpage::{
+    AddressMap, Config, CpuId, Marks, Model, NodeBuf, NodeId, PageCount, Pfn, PfnRange, Settings,
+    TopologyBuf, ZoneKind,
+};
 
 const LINUX_6_1: &str = include_str!("data/zoneinfo-6.1.txt");
 const LINUX_6_12: &str = include_str!("data/zoneinfo-6.12.txt");

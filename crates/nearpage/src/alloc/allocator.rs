@@ -1,12 +1,12 @@
 //! The allocator's parts, and the ways to them.
 
 use crate::frame::{Frame, SectionMap};
+use crate::host::Platform;
 use crate::limit::Ledger;
 use crate::model::Model;
-use crate::pagelock::WaitTable;
+use crate::page_wait::WaitTable;
 use crate::pcp::Storage;
 use crate::pcp::pageset::{Owner, Pageset};
-use crate::platform::Platform;
 use crate::slot::SlotRing;
 use crate::sync::{AtomicBool, AtomicU16, Ordering};
 use crate::topology::Topology;
@@ -22,7 +22,7 @@ use super::state::State;
 
 /// Who may use the memory of a node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Access {
+pub enum NodeAccess {
     /// All requests.
     General,
     /// Only requests that name the node: by a policy whose set has it, or with `__GFP_THISNODE`. What the node's
@@ -125,6 +125,17 @@ pub struct PageAllocator<'m, P: Platform> {
     /// By zone index; several zones may share one.
     pub(super) wait_tables: &'m [&'m WaitTable<'m, P>],
     pub(super) page_shift: u32,
+}
+
+impl<P: Platform> core::fmt::Debug for PageAllocator<'_, P> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("PageAllocator")
+            .field("model", &self.model.name)
+            .field("nodes", &self.nodes.len())
+            .field("zones", &self.zones.len())
+            .field("page_shift", &self.page_shift)
+            .finish_non_exhaustive()
+    }
 }
 
 impl<'m, P: Platform> PageAllocator<'m, P> {

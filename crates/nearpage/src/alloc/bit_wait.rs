@@ -4,8 +4,8 @@ use core::time::Duration;
 
 use super::allocator::PageAllocator;
 use crate::error::PageLockError;
-use crate::pagelock::{Awaited, Key, Site};
-use crate::platform::Platform;
+use crate::host::Platform;
+use crate::page_wait::{Awaited, Key, Site};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::units::Pfn;
 

@@ -13,7 +13,7 @@ use super::plan::Plan;
 use super::plugged::HotplugCounts;
 use super::state::State;
 use crate::arena::OutOfMetadata;
-use crate::platform::{Lock, Platform};
+use crate::host::{Lock, Platform};
 use crate::sync::AtomicBool;
 use crate::topology::Topology;
 use crate::units::NodeIndex;

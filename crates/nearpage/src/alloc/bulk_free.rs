@@ -8,8 +8,8 @@ use super::free::goes_to_list;
 use super::pageblocks::{self, PageblocksBack};
 use crate::error::FreeError;
 use crate::frame::{Migratetype, WordCell, ZoneFrames};
+use crate::host::Platform;
 use crate::pcp::{Storage, list_index};
-use crate::platform::Platform;
 use crate::units::{Pfn, ZoneIndex, ZoneKind};
 use crate::zone::{Zone, ZoneEvents};
 

@@ -10,7 +10,7 @@ pub struct Config {
     pub model: Model,
     /// Sizes of watermarks and pagesets.
     pub settings: Settings,
-    /// Log2 of the page size in bytes, where [`Platform::PAGE_SHIFT`](crate::platform::Platform::PAGE_SHIFT) does not say it.
+    /// Log2 of the page size in bytes, where [`Platform::PAGE_SHIFT`](crate::host::Platform::PAGE_SHIFT) does not say it.
     pub page_shift: u32,
 }
 

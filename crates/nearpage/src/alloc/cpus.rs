@@ -12,7 +12,7 @@ use core::fmt;
 
 use super::allocator::{Cpu, PageAllocator};
 use super::drain::DrainBusy;
-use crate::platform::{Lock, Platform};
+use crate::host::{Lock, Platform};
 use crate::sync::Ordering;
 use crate::units::{CpuId, PageCount};
 

@@ -6,9 +6,9 @@ use super::refill::FromPageset;
 use super::request::Request;
 use super::wanted::{Climbs, FirstZone, Trip, Wanted, first_flags};
 use crate::error::AllocError;
+use crate::host::{Access, Platform};
 use crate::pcp::pageset::Pageset;
 use crate::pcp::{Pop, Storage};
-use crate::platform::{Access, Platform};
 use crate::units::Pfn;
 
 impl<'m, P: Platform> PageAllocator<'m, P> {
@@ -117,7 +117,7 @@ mod tests {
         let machine = TestMachine::new().node(0, 4096, &[0]).node(1, 0, &[1]);
         machine.run(|allocator| {
             allocator.platform().run_on(CpuId(1));
-            let gfp = Gfp::KERNEL.or(Gfp::THISNODE);
+            let gfp = Gfp::KERNEL.union(Gfp::THISNODE);
             let request = Request::new(Order(0), gfp);
             let refused = AllocError::MemorylessNode { node: NodeId(1), gfp };
             assert_eq!(allocator.alloc(request), Err(refused));

@@ -5,9 +5,9 @@ use core::hint::cold_path;
 use super::allocator::PageAllocator;
 use crate::error::FreeError;
 use crate::frame::{FrameState, Migratetype, Word, WordCell};
+use crate::host::{Access, Platform};
 use crate::pcp::pageset::Pageset;
 use crate::pcp::{Push, Storage, list_index};
-use crate::platform::{Access, Platform};
 use crate::units::{MAX_ORDER, Order, Pfn, ZoneKind};
 
 impl<'m, P: Platform> PageAllocator<'m, P> {

@@ -13,6 +13,7 @@
 //! locks are held at once.
 
 mod allocator;
+mod arrange;
 mod balance;
 mod bit_wait;
 mod build;
@@ -28,6 +29,7 @@ mod fast;
 mod free;
 mod hints;
 mod hold;
+mod lend;
 mod limits;
 mod near;
 mod offline;
@@ -53,8 +55,8 @@ mod walk;
 mod wanted;
 
 pub use crate::reason::{Fallbacks, Reason};
-pub use crate::watermark::SettingError;
-pub use allocator::{Access, PageAllocator};
+pub use allocator::{NodeAccess, PageAllocator};
+pub use balance::ReclaimPass;
 pub use bit_wait::BitWord;
 pub use build::metadata_size;
 pub use build_error::BuildError;
@@ -65,9 +67,10 @@ pub use config::Config;
 pub use cpus::CpuError;
 pub use drain::DrainBusy;
 pub use hints::ScanCounts;
-pub use hold::SettingsLock;
+pub use hold::{CpuPagesets, Stillness, StoppedPagesets, ZoneHold};
+pub use lend::LentBlock;
 pub use limits::Limits;
-pub use page_lock::PageLock;
+pub use page_lock::{LockWord, PageLock};
 pub(crate) use plan::Plan;
 pub use plugged::HotplugCounts;
 pub use report::AllocReport;

@@ -6,9 +6,9 @@ use super::request::Request;
 use super::wanted::Trip;
 use crate::frame::{Migratetype, Word, WordCell, ZoneFrames};
 use crate::gfp::Gfp;
+use crate::host::{Access, Platform};
 use crate::pcp::pageset::Pageset;
 use crate::pcp::{Pop, Storage, list_index};
-use crate::platform::{Access, Platform};
 use crate::units::{Order, Pfn};
 
 /// Where the fast path looks: the pageset of this CPU for the zone that a request prefers, and the list in it.
@@ -37,7 +37,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             }
         };
         // A node without memory of this kind prefers a zone of another node.
-        if request.gfp.has(Gfp::THISNODE) && pageset.zone().node() != node {
+        if request.gfp.contains(Gfp::THISNODE) && pageset.zone().node() != node {
             return None;
         }
         Some(Near { pageset, list, migratetype })

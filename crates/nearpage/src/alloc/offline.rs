@@ -16,7 +16,7 @@ use super::online_map::{PAGEBLOCK_FRAMES, by_pageblock};
 use super::state::State;
 use crate::buddy::Isolated;
 use crate::error::OfflineError;
-use crate::platform::{Lock, Platform};
+use crate::host::{Lock, Platform};
 use crate::units::{CpuId, NodeId, PageCount, Pfn, PfnRange};
 use crate::zone::Zone;
 

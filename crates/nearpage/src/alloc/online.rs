@@ -3,7 +3,7 @@
 use super::allocator::PageAllocator;
 use super::online_map::PAGEBLOCK_FRAMES;
 use crate::error::OnlineError;
-use crate::platform::{Lock, Platform};
+use crate::host::{Lock, Platform};
 use crate::units::{NodeId, PAGEBLOCK_ORDER, PageCount, Pfn, PfnRange, ZoneKind};
 
 impl<'m, P: Platform> PageAllocator<'m, P> {
@@ -193,7 +193,7 @@ mod tests {
                     alloc(Gfp::KERNEL).unwrap();
                 }
                 allocator.online_node(NodeId(3)).unwrap();
-                while alloc(Gfp::KERNEL.or(Gfp::THISNODE)).is_ok() {}
+                while alloc(Gfp::KERNEL.union(Gfp::THISNODE)).is_ok() {}
                 let next = alloc(Gfp::KERNEL).unwrap();
                 assert_eq!(next, Some(NodeIndex(expected)), "{} {runs}", model.name);
             });
@@ -208,7 +208,7 @@ mod tests {
         machine.config(config).run(|allocator| {
             let node_of = |pfn| allocator.topology().node_of_pfn(pfn);
             let alloc = |gfp| allocator.alloc(Request::new(Order(0), gfp)).map(node_of);
-            while alloc(Gfp::KERNEL.or(Gfp::THISNODE)).is_ok() {}
+            while alloc(Gfp::KERNEL.union(Gfp::THISNODE)).is_ok() {}
             assert_eq!(alloc(Gfp::KERNEL), Ok(Some(NodeIndex(1))));
             allocator.offline_node(NodeId(3)).unwrap();
             assert_eq!(alloc(Gfp::KERNEL), Ok(Some(NodeIndex(2))));
@@ -227,7 +227,8 @@ mod tests {
                 (0..8).filter(|at| frames.is_pageblock_shared(at * 512)).collect();
             assert_eq!(shared, [1]);
             // Node 0 claims all pageblocks that it can.
-            let request = Request::new(Order(0), Gfp::KERNEL.or(Gfp::THISNODE).or(Gfp::MEMALLOC));
+            let request =
+                Request::new(Order(0), Gfp::KERNEL.union(Gfp::THISNODE).union(Gfp::MEMALLOC));
             while allocator.alloc(request).is_ok() {}
             assert_eq!(frames.pageblock(0), Migratetype::Unmovable);
             assert_eq!(frames.pageblock(512), Migratetype::Movable);

@@ -5,8 +5,10 @@ use core::time::Duration;
 use super::allocator::PageAllocator;
 use crate::error::PageLockError;
 use crate::frame::FrameState;
-use crate::pagelock::{Awaited, Key, LockBits, PageSite, Unlocked, Wait, try_lock, try_unlock};
-use crate::platform::Platform;
+use crate::host::Platform;
+use crate::page_wait::{
+    Awaited, Key, LockBits, PageSite, Unlocked, Wait, lock_idle, try_lock, try_unlock, unlock_idle,
+};
 use crate::sync::{AtomicU32, Ordering};
 use crate::units::Pfn;
 
@@ -18,6 +20,40 @@ pub struct PageLock<'a, 'm, P: Platform> {
     pub(super) allocator: &'a PageAllocator<'m, P>,
     pub(super) word: &'m AtomicU32,
     pub(super) pfn: Pfn,
+}
+
+impl<P: Platform> core::fmt::Debug for PageLock<'_, '_, P> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("PageLock")
+            .field("pfn", &self.pfn)
+            .field("is_locked", &self.is_locked())
+            .field("has_waiters", &self.has_waiters())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The word of a frame, as far as the lock of its page is concerned: no other bit can be changed by it.
+#[derive(Clone, Copy, Debug)]
+pub struct LockWord<'m>(&'m AtomicU32);
+
+impl LockWord<'_> {
+    /// The word as it would be if nobody had or wanted the lock.
+    #[inline]
+    pub fn idle(self) -> u32 {
+        LockBits(self.0.load(Ordering::Relaxed)).idle()
+    }
+
+    /// Locks a page whose word is `idle` while nobody has or wants the lock; returns whether it was so.
+    #[inline(always)]
+    pub fn lock_idle(self, idle: u32) -> bool {
+        lock_idle(self.0, idle)
+    }
+
+    /// Unlocks such a page, if it is locked and nobody waits; returns whether it was so.
+    #[inline(always)]
+    pub fn unlock_idle(self, idle: u32) -> bool {
+        unlock_idle(self.0, idle)
+    }
 }
 
 impl<P: Platform> Clone for PageLock<'_, '_, P> {
@@ -35,14 +71,16 @@ impl<'a, 'm, P: Platform> PageLock<'a, 'm, P> {
         self.pfn
     }
 
-    /// The frame's word; its lock bits are as [`crate::pagelock::LockBits`] says.
+    /// The part of the frame's word that is the lock: for hosts that lock one page many times.
+    #[doc(hidden)]
     #[inline]
-    pub fn word(&self) -> &'m AtomicU32 {
-        self.word
+    pub fn lock_word(&self) -> LockWord<'m> {
+        LockWord(self.word)
     }
 
     /// The word while nobody has or wants the lock, of the first page of a block: as long as the block is allocated it is
     /// that, and not any more when it is free. The words of the other pages say nothing of that.
+    #[doc(hidden)]
     pub fn idle_of_first(&self) -> Option<u32> {
         let word = self.allocator.frame_word(self.pfn)?;
         (word.state() == FrameState::Allocated).then(|| word.without_lock().bits())

@@ -1,4 +1,4 @@
-//! Locking pages: from a frame number to the word and the wait table, and the rest is [`crate::pagelock`].
+//! Locking pages: from a frame number to the word and the wait table, and the rest is [`crate::page_wait`].
 
 use core::time::Duration;
 
@@ -6,8 +6,8 @@ use super::allocator::PageAllocator;
 use super::page_lock::PageLock;
 use crate::error::PageLockError;
 use crate::frame::{Frame, FrameState};
-use crate::pagelock::Key;
-use crate::platform::Platform;
+use crate::host::Platform;
+use crate::page_wait::Key;
 use crate::units::{Order, Pfn};
 
 impl<'m, P: Platform> PageAllocator<'m, P> {
@@ -137,8 +137,8 @@ mod tests {
     use crate::error::FreeError;
     use crate::gfp::Gfp;
     use crate::model::Model;
-    use crate::pagelock::{PageLockRules, WaitersBit};
-    use crate::pagelock::{WaitCounts, WaitTables};
+    use crate::page_wait::{PageLockRules, WaitersBit};
+    use crate::page_wait::{WaitCounts, WaitTables};
     use crate::sync::{AtomicU32, Ordering};
     use crate::testing::machine::TestMachine;
     use crate::units::NodeIndex;
@@ -164,7 +164,7 @@ mod tests {
                 let [a, b, c] = allocator.wait_tables() else { panic!("three zones") };
                 assert_eq!([core::ptr::eq(*a, *b), core::ptr::eq(*b, *c)], shared);
                 let all = shared.iter().filter(|shared| !**shared).count() + 1;
-                assert_eq!(allocator.wait_buckets().count(), all * 256);
+                assert_eq!(allocator.stillness().buckets().count(), all * 256);
             });
         }
     }
@@ -176,10 +176,10 @@ mod tests {
             let page = allocator.page_lock(pfn).unwrap();
             allocator.lock_page(pfn).unwrap();
             let soon = Duration::from_nanos(100);
-            let before = allocator.platform().now_ns.get();
+            let before = allocator.platform().now_ns();
             assert_eq!(page.lock_timeout(soon), Err(PageLockError::TimedOut));
             assert_eq!(page.wait_timeout(soon), Err(PageLockError::TimedOut));
-            assert_eq!(allocator.platform().now_ns.get() - before, 200);
+            assert_eq!(allocator.platform().now_ns() - before, 200);
             allocator.platform().cancels.set(true);
             assert_eq!(page.lock(), Err(PageLockError::Cancelled));
             assert_eq!(allocator.wait_on_page(pfn), Err(PageLockError::Cancelled));
@@ -226,7 +226,7 @@ mod tests {
             }
             page.unlock().unwrap();
             // As after a fork: the waiter is not there any more.
-            page.word().fetch_or(crate::frame::WAITERS, Ordering::Relaxed);
+            page.word.fetch_or(crate::frame::WAITERS, Ordering::Relaxed);
             assert_eq!(allocator.free(pfn, Order(0)), Ok(()));
             allocator.check().unwrap();
         });

@@ -7,7 +7,7 @@
 use super::allocator::PageAllocator;
 use super::wanted::Wanted;
 use crate::gfp::Gfp;
-use crate::platform::Platform;
+use crate::host::Platform;
 use crate::reason::{Fallbacks, Reason};
 use crate::sync::Ordering;
 use crate::units::{NodeIndex, Order, PageCount};
@@ -34,7 +34,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         pages: PageCount,
         why: impl FnOnce() -> Reason,
     ) {
-        let is_nameless = !wanted.gfp.has(Gfp::THISNODE) && !wanted.scope.names(wanted.node);
+        let is_nameless = !wanted.gfp.contains(Gfp::THISNODE) && !wanted.scope.names(wanted.node);
         let (from, reason) = match self.nearest(wanted) {
             _ if is_nameless && self.is_private(wanted.node) => (wanted.node, Reason::PrivateNode),
             Some((nearest, excluded)) if nearest.index() != zone.index() => {
@@ -87,21 +87,21 @@ mod tests {
         let machine = TestMachine::new().node(0, 4096, &[0]).node(8, 4096, &[]).movable(1024);
         machine.run(|allocator| {
             let [zero, eight] = [NodeIndex(0), NodeIndex(1)];
-            let wanted = |gfp: Gfp| Request::new(Order(0), gfp.or(Gfp::THISNODE));
+            let wanted = |gfp: Gfp| Request::new(Order(0), gfp.union(Gfp::THISNODE));
             while allocator.alloc(wanted(Gfp::KERNEL)).is_ok() {}
             assert_eq!(allocator.fallbacks(zero, eight), Fallbacks::default());
             for _ in 0..3 {
                 allocator.alloc(PAGE).unwrap();
             }
             let mut expected = Fallbacks::default();
-            expected.add(Reason::Watermark, PageCount(3));
+            expected.record(Reason::Watermark, PageCount(3));
             assert_eq!(allocator.fallbacks(zero, eight), expected);
             // The Movable zone of node 8 has no block of order 10 above its watermark: Normal gives it.
-            let gfp = Gfp::HIGHUSER_MOVABLE.or(Gfp::THISNODE);
+            let gfp = Gfp::HIGHUSER_MOVABLE.union(Gfp::THISNODE);
             let large = Request::new(Order(10), gfp).on(NodeId(8));
             allocator.alloc(large).unwrap();
             let mut expected = Fallbacks::default();
-            expected.add(Reason::Fragmentation, PageCount(1024));
+            expected.record(Reason::Fragmentation, PageCount(1024));
             assert_eq!(allocator.fallbacks(eight, eight), expected);
             assert_eq!(allocator.fallbacks(eight, zero).total(), PageCount(0));
         });

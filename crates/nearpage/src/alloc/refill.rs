@@ -3,9 +3,9 @@
 use super::allocator::PageAllocator;
 use super::wanted::Trip;
 use crate::buddy::Search;
+use crate::host::{Access, Platform};
 use crate::pcp::Storage;
 use crate::pcp::pageset::Pageset;
-use crate::platform::{Access, Platform};
 use crate::zone::ZoneGuard;
 
 /// What a pageset had for an allocation.
@@ -165,8 +165,8 @@ mod tests {
     use crate::units::{CpuId, Order, PageCount, Pfn};
     use crate::watermark::Settings;
 
-    const UNMOVABLE: Gfp = Gfp::KERNEL.or(Gfp::MEMALLOC);
-    const MOVABLE: Gfp = UNMOVABLE.or(Gfp::MOVABLE);
+    const UNMOVABLE: Gfp = Gfp::KERNEL.union(Gfp::MEMALLOC);
+    const MOVABLE: Gfp = UNMOVABLE.union(Gfp::MOVABLE);
     /// A CPU without pagesets.
     const NO_CPU: CpuId = CpuId(9);
 

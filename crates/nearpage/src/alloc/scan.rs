@@ -9,8 +9,8 @@ use crate::buddy::Buddy;
 use crate::error::LimitOf;
 use crate::frame::ZoneFrames;
 use crate::gfp::Gfp;
+use crate::host::{Access, Platform, Shortage};
 use crate::pcp::{Storage, list_index};
-use crate::platform::{Access, Platform, Shortage};
 use crate::reason::Reason;
 use crate::units::{Order, PageCount, Pfn};
 use crate::watermark::AllocFlags;
@@ -67,8 +67,8 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let result = loop {
             let result = self.get_page_once(list, wanted, flags, first_zone, &mut hints);
             first_zone = FirstZone::Untried;
-            if result.is_err() && flags.has(AllocFlags::NOFRAGMENT) {
-                flags = flags.without(AllocFlags::NOFRAGMENT);
+            if result.is_err() && flags.contains(AllocFlags::NOFRAGMENT) {
+                flags = flags.difference(AllocFlags::NOFRAGMENT);
             } else if result.is_ok() || !hints.begin_second_pass() {
                 break result;
             }
@@ -90,7 +90,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let cache = &self.list(wanted).cache;
         let mut refusals = Refusals::default();
         let Some(first) = self.zone_at(list, hints.first()) else { return Err(refusals) };
-        let avoids = flags.has(AllocFlags::NOFRAGMENT);
+        let avoids = flags.contains(AllocFlags::NOFRAGMENT);
         for position in self.positions(list, wanted) {
             // A list that was written over is not in force any more: the caller looks again.
             let Some(zone) = self.zone_at(list, position) else { return Err(refusals) };
@@ -164,7 +164,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         flags: AllocFlags,
         number: u32,
     ) -> Pfn {
-        if flags.has(AllocFlags::HIGHATOMIC) {
+        if flags.contains(AllocFlags::HIGHATOMIC) {
             let (frames, managed) = (*zone.frames(), zone.managed());
             zone.lock().buddy().reserve(frames, number, wanted.order, managed);
         }
@@ -194,13 +194,14 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     /// stop growing.
     fn may_take(&self, zone: &Zone<'m, P>, wanted: &Wanted<'_>, flags: AllocFlags) -> bool {
         if !zone.view().below_high {
-            let high = flags.without(AllocFlags(AllocFlags::WMARK_MASK)).or(AllocFlags::WMARK_HIGH);
+            let high =
+                flags.difference(AllocFlags(AllocFlags::WMARK_MASK)).union(AllocFlags::WMARK_HIGH);
             if zone.passes(wanted.order, high, wanted.kind) {
                 return true;
             }
             zone.set_below_high();
         }
-        flags.has(AllocFlags::NO_WATERMARKS) || zone.passes(wanted.order, flags, wanted.kind)
+        flags.contains(AllocFlags::NO_WATERMARKS) || zone.passes(wanted.order, flags, wanted.kind)
     }
 
     /// A block from a zone: through this CPU's pageset where pagesets have the order, else from the buddy.
@@ -267,7 +268,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
 
     /// Wakes background reclaim of a zone whose watermarks were boosted. `mm/page_alloc.c: rmqueue`, 6.12.
     pub(super) fn wake_if_boosted(&self, zone: &Zone<'m, P>, flags: AllocFlags) {
-        if flags.has(AllocFlags::KSWAPD) && zone.take_boosted() {
+        if flags.contains(AllocFlags::KSWAPD) && zone.take_boosted() {
             let (node, kind) = (self.node_id(zone.node()), zone.kind());
             let shortage = Shortage { node, kind, order: Order(0), gfp: Gfp(0) };
             self.platform.wake_reclaim(shortage);
@@ -283,7 +284,7 @@ fn take_block(buddy: &mut Buddy, frames: ZoneFrames<'_>, trip: Trip) -> Option<u
     };
     reserved(buddy, AllocFlags::HIGHATOMIC)
         .or_else(|| buddy.alloc(frames, trip.block()))
-        .or_else(|| reserved(buddy, AllocFlags::OOM.or(AllocFlags::NON_BLOCK)))
+        .or_else(|| reserved(buddy, AllocFlags::OOM.union(AllocFlags::NON_BLOCK)))
 }
 
 #[cfg(test)]

@@ -1,14 +1,14 @@
 //! What follows from sizes and settings: watermarks, reserves, pageset sizes, zonelists. All of it is
 //! computed anew when memory comes online or a setting changes, under one lock.
 
-use super::allocator::{Access, Cpu, PageAllocator};
+use super::allocator::{Cpu, NodeAccess, PageAllocator};
 use super::plugged::HotplugCounts;
 use super::state::State;
 use crate::error::UnknownNode;
+use crate::host::{Lock, Platform};
 use crate::pcp::pageset::Pageset;
 use crate::pcp::sizes::{Sizes, ZoneShare};
 use crate::pcp::{CountedList, LISTS, list_order};
-use crate::platform::{Lock, Platform};
 use crate::sync::Ordering;
 use crate::units::{NodeId, NodeIndex, PageCount, ZoneIndex, ZoneKind};
 use crate::watermark::{self, SettingError, Settings, Watermarks, ZoneSize};
@@ -136,7 +136,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let cpus = if near > 0 { near } else { self.cpus_on().count() };
         let share = ZoneShare { managed: zone.managed(), low: zone.marks().low, cpus: cpus as u32 };
         let fraction = state.settings.percpu_pagelist_high_fraction;
-        Sizes::of(share, fraction, self.page_shift())
+        Sizes::new(share, fraction, self.page_shift())
     }
 
     /// Zones that have memory.
@@ -214,10 +214,10 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     ///
     /// # Errors
     /// [`UnknownNode`] if the topology has no such node; nothing is changed then.
-    pub fn set_access(&self, node: NodeId, access: Access) -> Result<(), UnknownNode> {
+    pub fn set_access(&self, node: NodeId, access: NodeAccess) -> Result<(), UnknownNode> {
         let index = self.node_index(node).ok_or(UnknownNode { node })?;
         let mut state = self.state.lock();
-        let is_private = access == Access::Private;
+        let is_private = access == NodeAccess::Private;
         self.nodes[index.0 as usize].private.store(is_private, Ordering::Relaxed);
         self.rebuild(&mut state);
         Ok(())
@@ -296,7 +296,7 @@ mod tests {
             let cached = || allocator.totals().cached_pages;
             let budget = PageCount(2048);
             assert!(cached() > budget, "{:?}", cached());
-            let kbytes = Some(budget.bytes(12) / 1024);
+            let kbytes = Some(budget.to_bytes(12) / 1024);
             let settings = Settings { pageset_budget_kbytes: kbytes, ..allocator.settings() };
             allocator.set_settings(settings).unwrap();
             for _ in 0..20 {

@@ -10,7 +10,7 @@ pub struct StallCounts {
     pub reclaims: [u64; ZoneKind::COUNT],
     /// Times that the host compacted, with or without success.
     pub compactions: u64,
-    /// Times that reclaim of one node brought something ([`Platform::node_reclaim`](crate::platform::Platform::node_reclaim)).
+    /// Times that reclaim of one node brought something ([`Platform::node_reclaim`](crate::host::Platform::node_reclaim)).
     pub node_reclaims: u64,
     /// Times that reclaim of one node brought nothing.
     pub node_reclaims_failed: u64,
@@ -22,10 +22,10 @@ pub struct StallCounts {
     pub last_resorts: u64,
 }
 
-impl StallCounts {
-    /// The sum of both.
-    #[must_use]
-    pub fn plus(self, other: StallCounts) -> StallCounts {
+impl core::ops::Add for StallCounts {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
         StallCounts {
             reclaims: core::array::from_fn(|kind| self.reclaims[kind] + other.reclaims[kind]),
             compactions: self.compactions + other.compactions,
@@ -35,6 +35,18 @@ impl StallCounts {
             drains: self.drains + other.drains,
             last_resorts: self.last_resorts + other.last_resorts,
         }
+    }
+}
+
+impl core::ops::AddAssign for StallCounts {
+    fn add_assign(&mut self, other: Self) {
+        *self = *self + other;
+    }
+}
+
+impl core::iter::Sum for StallCounts {
+    fn sum<I: Iterator<Item = Self>>(counts: I) -> Self {
+        counts.fold(Self::default(), |sum, counts| sum + counts)
     }
 }
 

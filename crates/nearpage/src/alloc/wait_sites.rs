@@ -6,10 +6,8 @@ use core::time::Duration;
 use super::allocator::PageAllocator;
 use crate::error::PageLockError;
 use crate::frame::{Frame, FrameState, Word};
-use crate::pagelock::{
-    Awaited, Bucket, Interrupted, Key, Site, Wait, WaitCounts, WaitTable, WaitTables,
-};
-use crate::platform::{Access, Platform};
+use crate::host::{Access, Platform};
+use crate::page_wait::{Awaited, Interrupted, Key, Site, Wait, WaitCounts, WaitTable, WaitTables};
 use crate::units::{MAX_ORDER, NodeIndex, Order, Pfn, ZoneIndex};
 
 impl<'m, P: Platform> PageAllocator<'m, P> {
@@ -67,18 +65,12 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     }
 
     /// The wait table of each zone's pages, by zone index; zones may share one.
-    pub fn wait_tables(&self) -> &'m [&'m WaitTable<'m, P>] {
+    pub(crate) fn wait_tables(&self) -> &'m [&'m WaitTable<'m, P>] {
         self.wait_tables
     }
 
-    /// The buckets of all wait tables.
-    pub fn wait_buckets(&self) -> impl Iterator<Item = &'m Bucket<P>> + use<'_, 'm, P> {
-        let own = (0..self.zones.len()).filter(|zone| self.is_own(*zone));
-        own.flat_map(|zone| self.wait_tables[zone].buckets())
-    }
-
     /// What happened at the wait tables of a node's zones: waits, collisions, wake-ups. With
-    /// [`WaitTables::Global`](crate::pagelock::WaitTables) all of it is the first node's.
+    /// [`WaitTables::Global`](crate::page_wait::WaitTables) all of it is the first node's.
     ///
     /// # Panics
     /// If the topology has no such node.
@@ -87,7 +79,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let tables = self.zones.iter().zip(self.wait_tables).enumerate();
         let counts = tables.filter(|(index, (zone, _))| zone.node() == node && self.is_own(*index));
         let counts = counts.map(|(_, (_, table))| table.counts());
-        counts.fold(WaitCounts::default(), WaitCounts::plus)
+        counts.fold(WaitCounts::default(), WaitCounts::merged)
     }
 
     /// Whether a zone is the first of those that share its wait table.

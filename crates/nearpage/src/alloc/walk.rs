@@ -8,8 +8,8 @@ use super::request::Request;
 use super::wanted::{Climbs, Scope, Wanted};
 use crate::error::AllocError;
 use crate::gfp::Gfp;
+use crate::host::Platform;
 use crate::pcp::Storage;
-use crate::platform::Platform;
 use crate::reason::Reason;
 use crate::units::{MAX_ORDER, NodeIndex};
 use crate::zone::Zone;
@@ -31,7 +31,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         };
         let (scope, climbs) = (Scope::default(), Climbs::UntilItHas);
         let wanted = Wanted { order, gfp, migratetype, kind, node, scope, climbs };
-        if gfp.has(Gfp::THISNODE) && self.zonelist(&wanted).next().is_none() {
+        if gfp.contains(Gfp::THISNODE) && self.zonelist(&wanted).next().is_none() {
             return Err(AllocError::MemorylessNode { node: self.node_id(node), gfp });
         }
         Ok(wanted)
@@ -88,7 +88,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         wanted: &Wanted<'_>,
     ) -> Chain<Range<usize>, Range<usize>> {
         let general = 0..list.len();
-        if wanted.gfp.has(Gfp::THISNODE) {
+        if wanted.gfp.contains(Gfp::THISNODE) {
             list.own().chain(0..0)
         } else if wanted.scope.named.is_none() {
             general.chain(0..0)
@@ -106,7 +106,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             return None;
         }
         let node = zone.node();
-        let is_private = self.is_private(node) && !wanted.gfp.has(Gfp::THISNODE);
+        let is_private = self.is_private(node) && !wanted.gfp.contains(Gfp::THISNODE);
         wanted.scope.excludes(node, is_private)
     }
 

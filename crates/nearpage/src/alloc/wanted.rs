@@ -3,7 +3,7 @@
 use crate::buddy::{BlockRequest, Fragmentation};
 use crate::frame::Migratetype;
 use crate::gfp::Gfp;
-use crate::platform::Platform;
+use crate::host::Platform;
 use crate::policy::NodeSet;
 use crate::reason::{CallSite, Reason};
 use crate::units::{NodeIndex, Order, ZoneKind};
@@ -51,7 +51,7 @@ pub(super) struct Trip {
 
 impl Trip {
     pub(super) fn block(self) -> BlockRequest {
-        let fragmentation = if self.flags.has(AllocFlags::NOFRAGMENT) {
+        let fragmentation = if self.flags.contains(AllocFlags::NOFRAGMENT) {
             Fragmentation::Avoided
         } else {
             Fragmentation::Allowed
@@ -139,6 +139,6 @@ impl Scope<'_> {
 pub(super) fn first_flags<P: Platform>(gfp: Gfp, preferred: &Zone<'_, P>) -> AllocFlags {
     let when = |condition, flags| if condition { flags } else { AllocFlags::WMARK_MIN };
     AllocFlags::WMARK_LOW
-        .or(when(gfp.has(Gfp::KSWAPD_RECLAIM), AllocFlags::KSWAPD))
-        .or(when(preferred.avoids_fragmentation(), AllocFlags::NOFRAGMENT))
+        .union(when(gfp.contains(Gfp::KSWAPD_RECLAIM), AllocFlags::KSWAPD))
+        .union(when(preferred.avoids_fragmentation(), AllocFlags::NOFRAGMENT))
 }

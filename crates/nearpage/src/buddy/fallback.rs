@@ -277,6 +277,15 @@ impl Buddy {
         census
     }
 
+    /// Whether a block that begins in the pageblock of frame `number` is free.
+    pub(super) fn has_free_in_pageblock(&self, frames: ZoneFrames<'_>, number: u32) -> bool {
+        let mut has_free = false;
+        for_each_head(frames, number - number % PAGEBLOCK_FRAMES, |_, word| {
+            has_free |= word.state() == FrameState::Free;
+        });
+        has_free
+    }
+
     /// The first frame of the pageblock of `number`, unless the pageblock reaches out of the zone or
     /// holds frames of another zone whose span it lies in too: on that zone's lists stand blocks of its
     /// type.

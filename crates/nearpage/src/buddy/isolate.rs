@@ -123,7 +123,7 @@ mod tests {
             for merging in [Merging::AtOnce, Merging::Deferred] {
                 let sections = Sections::new(1, |_| false);
                 let table = sections.table();
-                let frames = ZoneFrames::new(table.map(), Pfn(0), ZoneIndex(0));
+                let frames = table.frames(Pfn(0), ZoneIndex(0));
                 let rules = FallbackRules { model, held: HeldMovable::Never };
                 let mut buddy = Buddy::new(rules, merging);
                 buddy.online(frames, 0..PAGES);

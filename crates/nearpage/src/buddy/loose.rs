@@ -340,7 +340,7 @@ mod tests {
     fn with_buddy(run: impl FnOnce(&mut Held<'_>)) {
         let sections = Sections::new(3, |_| false);
         let table = sections.table();
-        let frames = ZoneFrames::new(table.map(), Pfn(FIRST), ZoneIndex(0));
+        let frames = table.frames(Pfn(FIRST), ZoneIndex(0));
         let mut buddy = Buddy::new(RULES, Merging::Deferred);
         buddy.online(frames, 0..PAGES);
         let is_held = std_alloc::vec![false; PAGES as usize];

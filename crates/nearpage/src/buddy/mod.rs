@@ -47,6 +47,5 @@ pub use check::BuddyError;
 pub use isolate::Isolated;
 pub use reserve::Force;
 pub use rules::{FallbackModel, FallbackRules, HeldMovable, Merging};
-pub use state::Insertion as Placement;
 pub use state::{BlockRequest, Buddy, Fragmentation, Insertion};
 pub use take::Search;

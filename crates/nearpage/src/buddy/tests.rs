@@ -457,7 +457,7 @@ fn recorded_kernels_fall_back_differently() {
     {
         let sections = Sections::new(1, |_| false);
         let table = sections.table();
-        let frames = ZoneFrames::new(table.map(), Pfn(0), ZONE);
+        let frames = table.frames(Pfn(0), ZONE);
         let mut buddy =
             Buddy::new(FallbackRules { model, held: HeldMovable::Never }, Merging::AtOnce);
         buddy.online(frames, 0..1024);

@@ -40,7 +40,7 @@ mod tests {
         BlockRequest, Buddy, FallbackModel, FallbackRules, Fragmentation, HeldMovable, Insertion,
         Merging,
     };
-    use crate::frame::{Migratetype, ZoneFrames};
+    use crate::frame::{Migratetype};
     use crate::testing::sections::Sections;
     use crate::units::{Order, Pfn, ZoneIndex};
 
@@ -48,7 +48,7 @@ mod tests {
     fn touched_blocks_are_found_in_order_and_go_back() {
         let sections = Sections::new(1, |_| false);
         let table = sections.table();
-        let frames = ZoneFrames::new(table.map(), Pfn(0), ZoneIndex(0));
+        let frames = table.frames(Pfn(0), ZoneIndex(0));
         let (model, held) = (FallbackModel::Linux6_12, HeldMovable::Never);
         let rules = FallbackRules { model, held };
         let mut buddy = Buddy::new(rules, Merging::AtOnce);

@@ -335,7 +335,7 @@ fn fill(out: &mut [u32], mut next: impl FnMut() -> Option<u32>) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::plain::ChosenCpu;
+    use crate::single::ChosenCpu;
 
     #[test]
     fn a_lock_stays_with_its_holder() {

@@ -9,8 +9,8 @@ use super::geometry::Rules;
 use super::place::{Cache, Registry};
 use super::storage::ObjectStorage;
 use crate::alloc::PageAllocator;
+use crate::host::Platform;
 use crate::pcp::Storage;
-use crate::platform::Platform;
 use crate::sync::AtomicU64;
 use crate::units::{CpuId, NodeIndex, ZoneKind};
 
@@ -28,6 +28,15 @@ pub struct SlabAllocator<'a, 'm, P: Platform<Storage: ObjectStorage>> {
     pub(super) cpu_count: u64,
     pub(super) caches: &'m [Cache<'m, P>],
     pub(super) registry: &'m P::Lock<Registry>,
+}
+
+impl<P: Platform<Storage: ObjectStorage>> core::fmt::Debug for SlabAllocator<'_, '_, P> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("SlabAllocator")
+            .field("local", &self.local)
+            .field("caches_max", &self.caches.len())
+            .finish_non_exhaustive()
+    }
 }
 
 impl<'a, 'm, P: Platform<Storage: ObjectStorage>> SlabAllocator<'a, 'm, P> {

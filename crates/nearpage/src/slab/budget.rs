@@ -12,8 +12,8 @@ use super::place::{Cache, CacheInfo, Registry};
 use super::reap::StacksBusy;
 use super::storage::ObjectStorage;
 use super::tunables::{Tunables, part_for};
+use crate::host::{Lock, Platform};
 use crate::pcp::CountedList;
-use crate::platform::{Lock, Platform};
 use crate::sync::Ordering;
 use crate::units::PageCount;
 
@@ -48,7 +48,7 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
             self.live_caches().map(|(_, info)| self.bytes_of(&full(&info), &info.geometry));
         let wanted: u64 = wanted.sum();
         let pages = PageCount(wanted.div_ceil(page_bytes as u64));
-        let granted = self.pages.share_budget(pages).bytes(self.frames.page_shift).min(wanted);
+        let granted = self.pages.share_budget(pages).to_bytes(self.frames.page_shift).min(wanted);
         let kept = |part| {
             let scaled = |info: &CacheInfo| full(info).scaled(part, wanted);
             self.live_caches().map(|(_, info)| self.bytes_of(&scaled(&info), &info.geometry)).sum()

@@ -9,8 +9,8 @@ use super::tag::Tag;
 use super::tunables::BATCH_MAX;
 use crate::error::AllocError;
 use crate::gfp::Gfp;
+use crate::host::Platform;
 use crate::pcp::Storage;
-use crate::platform::Platform;
 use crate::units::Address;
 
 /// Why some objects of a bulk free were refused. All others were freed.
@@ -123,7 +123,7 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
 
     /// The entry of an object, if it says `tag`.
     fn near_entry(&self, cache: &KmemCache<'m, P>, tag: Tag, object: Address) -> Option<u32> {
-        let frame = self.pages.frame(object.pfn(self.pages.page_shift()))?;
+        let frame = self.pages.frame(object.to_pfn(self.pages.page_shift()))?;
         if tag.is_slab() && Tag::of(frame) == tag { cache.code.entry(object) } else { None }
     }
 

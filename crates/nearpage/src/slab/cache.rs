@@ -11,8 +11,8 @@ use super::storage::ObjectStorage;
 use super::tag::Tag;
 use super::tunables::Tunables;
 use crate::gfp::Gfp;
+use crate::host::{Lock, Platform};
 use crate::pcp::CountedList;
-use crate::platform::{Lock, Platform};
 use crate::sync::Ordering;
 
 impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
@@ -47,7 +47,7 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         cache.shift.store(unit_shift(&geometry), Ordering::Relaxed);
         cache.geometry.set(&geometry);
         let reclaimable = if options.reclaimable { Gfp::RECLAIMABLE } else { Gfp(0) };
-        cache.gfp.store(options.gfp.or(reclaimable).0, Ordering::Relaxed);
+        cache.gfp.store(options.gfp.union(reclaimable).0, Ordering::Relaxed);
         *cache.info.lock() = Some(CacheInfo { options, geometry, tunables, code });
         registry.caches += 1;
         // What other caches hold above their limits goes home as they free.
@@ -156,7 +156,7 @@ fn refused_flags(gfp: Gfp) -> Option<Gfp> {
     match gfp.zone_kind() {
         _ if refused.0 != 0 => Some(refused),
         Some(_) => None,
-        None => Some(Gfp(gfp.0 & Gfp::DMA.or(Gfp::DMA32).0)),
+        None => Some(Gfp(gfp.0 & Gfp::DMA.union(Gfp::DMA32).0)),
     }
 }
 

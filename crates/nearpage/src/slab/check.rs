@@ -14,8 +14,8 @@ use super::lists::Lists;
 use super::place::{Cache, CacheInfo, KmemCache};
 use super::storage::ObjectStorage;
 use super::twice::Lowest;
+use crate::host::{Lock, Platform};
 use crate::pcp::CountedList;
-use crate::platform::{Lock, Platform};
 use crate::units::{Address, CpuId, NodeIndex};
 
 /// What the walker counted of a cache.
@@ -212,7 +212,7 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
             let mut next = slabs.head();
             while let Some(slab) = next {
                 let descriptor = self.descriptors.get(slab);
-                let here = Address::of(self.frames.pfn(slab), self.frames.page_shift);
+                let here = Address::from_pfn(self.frames.pfn(slab), self.frames.page_shift);
                 if descriptor.free() != descriptor.bits_set() {
                     return Err(SlabCheckError::Descriptor { cache: name, slab: here });
                 }
@@ -337,7 +337,7 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
             return Err(SlabCheckError::Twice { cache: name, address });
         }
         if self.is_in_hands(owner.slab, index) == Some(true) {
-            let slab = Address::of(self.frames.pfn(owner.slab), self.frames.page_shift);
+            let slab = Address::from_pfn(self.frames.pfn(owner.slab), self.frames.page_shift);
             return Err(SlabCheckError::Hands { cache: name, slab });
         }
         Ok(owner.tag.node())

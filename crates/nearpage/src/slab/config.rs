@@ -42,4 +42,5 @@ impl SlabConfig {
 }
 
 /// Flags that mean nothing for the pages of a slab: nobody can move them, and what is to be cleared are objects.
-pub(super) const NOT_FOR_SLABS: Gfp = Gfp::HIGHMEM.or(Gfp::MOVABLE).or(Gfp::THISNODE).or(Gfp::ZERO);
+pub(super) const NOT_FOR_SLABS: Gfp =
+    Gfp::HIGHMEM.union(Gfp::MOVABLE).union(Gfp::THISNODE).union(Gfp::ZERO);

@@ -2,8 +2,8 @@
 
 use super::storage::ObjectStorage;
 use super::tag::Tag;
+use crate::host::Platform;
 use crate::pcp::{CountedList, Storage};
-use crate::platform::Platform;
 use crate::sync::{AtomicBool, AtomicU16, AtomicU32, Ordering, OwnedCounter};
 use crate::units::{CpuId, NodeIndex};
 

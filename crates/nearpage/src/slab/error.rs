@@ -24,7 +24,7 @@ pub enum ObjectError {
     },
     /// The address is inside an object, or between objects. Of objects whose size is a power of two that is
     /// found at the free; of others at the free if the host is
-    /// [`HARDENED`](crate::platform::Platform::HARDENED), else when the object goes back to its slab.
+    /// [`HARDENED`](crate::host::Platform::HARDENED), else when the object goes back to its slab.
     NotAnObject {
         /// The address.
         address: Address,

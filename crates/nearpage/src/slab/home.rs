@@ -7,7 +7,7 @@ use super::lists::Given;
 use super::place::Cache;
 use super::storage::ObjectStorage;
 use super::tunables::BATCH_MAX;
-use crate::platform::Platform;
+use crate::host::Platform;
 use crate::units::{NodeIndex, Order};
 
 impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {

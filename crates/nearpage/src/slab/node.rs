@@ -2,7 +2,7 @@
 
 use super::events::NodeEvents;
 use super::lists::{Alien, Lists};
-use crate::platform::{Lock, Platform};
+use crate::host::{Lock, Platform};
 use crate::sync::{AtomicU32, Ordering};
 use crate::units::NodeIndex;
 

@@ -9,7 +9,7 @@ use super::storage::ObjectStorage;
 use super::tag::Tag;
 use super::tunables::Tunables;
 use crate::gfp::Gfp;
-use crate::platform::{Lock, Platform};
+use crate::host::{Lock, Platform};
 use crate::sync::{AtomicU32, Ordering};
 use crate::units::NodeIndex;
 

@@ -8,7 +8,7 @@ use super::events::RemoteReason;
 use super::place::{Cache, CacheInfo, KmemCache};
 use super::stats::NodeStats;
 use super::storage::ObjectStorage;
-use crate::platform::Platform;
+use crate::host::Platform;
 use crate::units::NodeIndex;
 
 const HEADER: &str = "slabinfo - version: 2.1\n\

@@ -4,8 +4,8 @@ use super::allocator::SlabAllocator;
 use super::events::RemoteReason;
 use super::place::{Cache, KmemCache};
 use super::storage::ObjectStorage;
+use crate::host::{Lock, Platform};
 use crate::pcp::storage::{CountedList, ListCounts};
-use crate::platform::{Lock, Platform};
 use crate::sync::{AtomicU64, Ordering};
 use crate::units::NodeIndex;
 

@@ -212,7 +212,7 @@ fn any_model(random: &mut Random) -> Model {
 /// Settings, each at its default or far from it, all acceptable.
 pub fn any_settings(random: &mut Random, topology: &TopologyBuf, page_shift: u32) -> Settings {
     let ranges = topology.nodes.iter().flat_map(|node| &node.memory);
-    let kbytes = ranges.map(|range| range.pages().bytes(page_shift) / 1024).sum::<u64>();
+    let kbytes = ranges.map(|range| range.pages().to_bytes(page_shift) / 1024).sum::<u64>();
     let mut settings = Settings {
         transparent_hugepage: random.one_in(4),
         min_free_kbytes: (!random.one_in(3)).then(|| random.below(kbytes / 4 + 2)),

@@ -5,7 +5,7 @@ use std_alloc::vec::Vec;
 
 use super::plain::{HardenedPlatform, Plain, PlainPlatform};
 use crate::alloc::{BuildError, Config, PageAllocator, metadata_size};
-use crate::slab::{self, SlabAllocator, SlabConfig};
+use crate::slab::{SlabAllocator, SlabConfig};
 use crate::topology::{AddressMap, Node, NodeBuf, Topology, TopologyBuf};
 use crate::units::{CpuId, NodeId, NodeIndex, Pfn, PfnRange, SECTION_FRAMES};
 
@@ -155,7 +155,7 @@ impl TestMachine {
         let mut metadata = zeroes(&|node| metadata_size::<Plain<HARDENED>>(&topology, node));
         let mut slab_metadata = match &slab {
             Some(config) => {
-                zeroes(&|node| slab::metadata_size::<Plain<HARDENED>>(&topology, node, config))
+                zeroes(&|node| config.metadata_size::<Plain<HARDENED>>(&topology, node))
             }
             None => Vec::new(),
         };

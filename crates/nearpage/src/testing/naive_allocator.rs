@@ -41,10 +41,10 @@ use std_alloc::collections::{BTreeMap, VecDeque};
 use std_alloc::vec::Vec;
 
 use crate::alloc::{Fallbacks, HotplugCounts, ScanCounts};
+use crate::host::{CompactEffort, Compacted, NodeReclaimed};
 use crate::model::Model;
 use crate::pcp::LISTS;
 use crate::pcp::tuning::Tuning;
-use crate::platform::{CompactEffort, Compacted, NodeReclaimed};
 use crate::units::{CpuId, NodeId, NodeIndex, PageCount, Pfn, PfnRange, ZoneKind};
 use crate::watermark::Settings;
 
@@ -96,6 +96,7 @@ impl HostCalls {
 }
 
 /// A node: its zonelists, as zone numbers.
+#[derive(Debug)]
 struct NaiveNode {
     id: NodeId,
     /// Whether only requests that name it reach it.
@@ -113,6 +114,7 @@ struct NaiveNode {
 }
 
 /// The pages of one zone that one CPU caches.
+#[derive(Debug)]
 pub struct NaivePageset {
     /// Whose it is.
     pub cpu: CpuId,
@@ -129,6 +131,7 @@ pub struct NaivePageset {
 }
 
 /// A CPU: its pagesets by zone number.
+#[derive(Debug)]
 struct NaiveCpu {
     node: NodeIndex,
     is_on: bool,
@@ -136,6 +139,7 @@ struct NaiveCpu {
 }
 
 /// The model.
+#[derive(Debug)]
 pub struct NaiveAllocator {
     model: Model,
     settings: Settings,

@@ -13,6 +13,7 @@ use crate::buddy::{
 use crate::frame::Migratetype::{self, HighAtomic, Isolate, Movable, Reclaimable, Unmovable};
 
 /// The naive model of one zone. Orders are numbers, blocks are their first PFN.
+#[derive(Debug)]
 pub struct NaiveBuddy {
     rules: FallbackRules,
     /// The PFNs from the first to the last of the zone, holes included.

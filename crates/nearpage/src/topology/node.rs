@@ -5,10 +5,10 @@ use crate::units::{CpuId, NodeId, Pfn, PfnRange, ZoneKind};
 /// Most nodes that a topology may have: four zones of each must fit a [`ZoneIndex`].
 ///
 /// [`ZoneIndex`]: crate::units::ZoneIndex
-pub const MAX_NODES: usize = 1 << 14;
+pub(super) const MAX_NODES: usize = 1 << 14;
 
 /// The distance of a node to itself. `include/linux/topology.h: LOCAL_DISTANCE`.
-pub const LOCAL_DISTANCE: u8 = 10;
+pub(super) const LOCAL_DISTANCE: u8 = 10;
 
 /// One node of a machine.
 #[derive(Clone, Copy, Debug)]

@@ -65,7 +65,7 @@ impl Default for Settings {
 impl Settings {
     /// [`pageset_budget_kbytes`](Self::pageset_budget_kbytes) in pages of `1 << page_shift` bytes.
     pub fn pageset_budget(&self, page_shift: u32) -> Option<PageCount> {
-        let page_bytes = PageCount(1).bytes(page_shift);
+        let page_bytes = PageCount(1).to_bytes(page_shift);
         Some(PageCount(self.pageset_budget_kbytes?.saturating_mul(1024) / page_bytes))
     }
 

@@ -1,16 +1,19 @@
 //! A zone's lock, and what is published when it goes.
 
+use core::ops::ControlFlow;
+
 use super::events::ZoneEvents;
 use super::{BOOSTED, COUNTED, Ledgers, Zone};
 use crate::buddy::Buddy;
-use crate::platform::{Lock, Platform};
+use crate::frame::Migratetype;
+use crate::host::{Lock, Platform};
 use crate::sync::Ordering;
-use crate::units::{Order, PageCount};
+use crate::units::{Order, PageCount, Pfn};
 use crate::watermark::AllocFlags;
 
 impl<'m, P: Platform> Zone<'m, P> {
     /// Takes the lock to look or to change what is not a move of pages.
-    pub fn lock(&self) -> ZoneGuard<'_, 'm, P> {
+    pub(crate) fn lock(&self) -> ZoneGuard<'_, 'm, P> {
         let buddy = self.buddy.lock();
         let free_before = if self.has(COUNTED) { Some(buddy.unused_pages()) } else { None };
         let (flags, claimed) = (AllocFlags::default(), PageCount(0));
@@ -18,21 +21,21 @@ impl<'m, P: Platform> Zone<'m, P> {
     }
 
     /// Takes the lock to move pages between the buddy and somebody: counted.
-    pub fn lock_to_move(&self) -> ZoneGuard<'_, 'm, P> {
+    pub(crate) fn lock_to_move(&self) -> ZoneGuard<'_, 'm, P> {
         let guard = self.lock();
         self.published.acquisitions.add(1);
         guard
     }
 
     /// Takes the lock to take blocks for a request with `flags`: counted.
-    pub fn lock_to_take(&self, flags: AllocFlags) -> ZoneGuard<'_, 'm, P> {
+    pub(crate) fn lock_to_take(&self, flags: AllocFlags) -> ZoneGuard<'_, 'm, P> {
         let mut guard = self.lock_to_move();
         guard.flags = flags;
         guard
     }
 
     /// From now on, pages that leave and come back are counted in the ledgers; those that are out are too.
-    pub fn count_in_ledgers(&self) {
+    pub(crate) fn count_in_ledgers(&self) {
         let guard = self.lock();
         if guard.free_before.is_none() {
             let out = PageCount(self.managed().0 - guard.buddy.unused_pages().0);
@@ -40,6 +43,41 @@ impl<'m, P: Platform> Zone<'m, P> {
             self.ledgers.all.add(out);
             self.put(COUNTED, true);
         }
+    }
+
+    /// Free blocks of an order on the lists of a type. Takes the zone's lock.
+    ///
+    /// # Panics
+    /// If the order is above [`Order::MAX`].
+    pub fn free_blocks(&self, order: Order, migratetype: Migratetype) -> u32 {
+        self.lock().buddy.blocks(order, migratetype)
+    }
+
+    /// Calls `each` with the first frame of every free block of an order on the list of a type, in the order in which
+    /// they would be handed out, until it breaks. Takes the zone's lock: `each` must not call the allocator.
+    ///
+    /// # Panics
+    /// If the order is above [`Order::MAX`].
+    pub fn for_each_free_block(
+        &self,
+        order: Order,
+        migratetype: Migratetype,
+        mut each: impl FnMut(Pfn) -> ControlFlow<()>,
+    ) {
+        let guard = self.lock();
+        let mut blocks = guard.buddy.list(self.frames, order, migratetype);
+        let _ = blocks.try_for_each(|number| each(self.frames.pfn(number)));
+    }
+
+    /// Pages of pageblocks that are reserved for urgent requests of higher order, free or not. Takes the zone's lock.
+    pub fn reserved_pages(&self) -> PageCount {
+        self.lock().buddy.reserved()
+    }
+
+    /// How often a block of another type was taken, or made the request's own, since the zone began: what Linux logs as
+    /// `mm_page_alloc_extfrag` (`mm/page_alloc.c: __rmqueue_claim, __rmqueue_steal`, 6.12). Takes the zone's lock.
+    pub fn type_fallbacks(&self) -> u64 {
+        self.lock().buddy.fallbacks()
     }
 
     fn publish(&self, buddy: &Buddy) {
@@ -77,7 +115,7 @@ impl<'m, P: Platform> Zone<'m, P> {
 }
 
 /// The zone's lock, held. Dropping it publishes what other threads read without it.
-pub struct ZoneGuard<'a, 'm, P: Platform> {
+pub(crate) struct ZoneGuard<'a, 'm, P: Platform> {
     zone: &'a Zone<'m, P>,
     buddy: <P::Lock<Buddy> as Lock<Buddy>>::Guard<'a>,
     /// Of the request that blocks are taken for.
@@ -112,7 +150,7 @@ impl<'a, 'm, P: Platform> ZoneGuard<'a, 'm, P> {
         let claimed = all.claim(of_node, order);
         node.sub(order.pages_in(of_node - claimed));
         self.claimed.0 += order.pages_in(claimed).0;
-        let least = blocks.min(self.flags.has(AllocFlags::OVER_LIMIT).into());
+        let least = blocks.min(self.flags.contains(AllocFlags::OVER_LIMIT).into());
         if claimed.max(least) == 0 {
             ZoneEvents::add(&self.zone.events.limit_refused, 1);
         }
@@ -162,7 +200,7 @@ impl<'a, 'm, P: Platform> ZoneGuard<'a, 'm, P> {
 impl<P: Platform> Drop for ZoneGuard<'_, '_, P> {
     fn drop(&mut self) {
         let claims = self.buddy.drain_claims_tried();
-        if claims > 0 && self.zone.raise_boost(claims) && self.flags.has(AllocFlags::KSWAPD) {
+        if claims > 0 && self.zone.raise_boost(claims) && self.flags.contains(AllocFlags::KSWAPD) {
             self.zone.put(BOOSTED, true);
         }
         self.settle();

@@ -4,8 +4,9 @@ use std::marker::PhantomData;
 
 use loom::sync::atomic::{AtomicU32, fence};
 use loom::sync::{Mutex, MutexGuard};
+use nearpage::internals::Cell32;
 use nearpage::platform::Lock;
-use nearpage::sync::{Cell32, Ordering};
+use std::sync::atomic::Ordering;
 
 /// A cell that does what it should.
 pub struct Honest(AtomicU32);

@@ -8,13 +8,14 @@ use std::task::Poll;
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
-use nearpage::pagelock::{
-    Awaited, Bucket, Key, OVERTAKEN_MAX, PageSite, Parking, Site, Wait, WaitTable, WaitersBit,
-    try_lock,
+use nearpage::internals::{
+    Awaited, Bucket, Cell32, Key, OVERTAKEN_MAX, PageSite, WaitTable, try_lock,
 };
+use nearpage::pagelock::{Parking, Site, Wait};
 use nearpage::platform::{Parked, ParkedThread};
-use nearpage::sync::{Cell32, Ordering};
-use nearpage::units::{NodeIndex, Pfn};
+use nearpage::rules::WaitersBit;
+use nearpage::{NodeIndex, Pfn};
+use std::sync::atomic::Ordering;
 
 use crate::cells::{Honest, ModelLock, Mutant, Mutation};
 use crate::{assert_found, explore};

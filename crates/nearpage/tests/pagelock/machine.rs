@@ -1,12 +1,9 @@
 //! Random machines, and the pages that are fought over.
 
-use nearpage::alloc::{Config, Request};
-use nearpage::gfp::Gfp;
-use nearpage::model::Model;
-use nearpage::pagelock::{PageLockRules, WaitTables, WaitersBit};
+use nearpage::rules::{PageLockRules, WaitTables, WaitersBit};
 use nearpage::testing::machine::TestMachine;
 use nearpage::testing::random::Random;
-use nearpage::units::Order;
+use nearpage::{Config, Gfp, Model, Order, Request};
 
 use super::play::{Block, Play, Tally};
 

@@ -23,15 +23,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 use std::{env, thread};
 
-use nearpage::alloc::Request;
-use nearpage::check::CheckError;
-use nearpage::gfp::Gfp;
-use nearpage::model::Model;
-use nearpage::pcp::tuning::PcpRules;
+use nearpage::rules::{CacheRule, PcpRules};
+use nearpage::stats::CheckError;
 use nearpage::testing::generate::RandomMachine;
 use nearpage::testing::random::Random;
-use nearpage::units::Order;
-use nearpage::zonelist::cache::CacheRule;
+use nearpage::{Gfp, Model, Order, Request};
 
 use run::{Plan, Planted, Tally, Thoroughness, run, with_allocator};
 

@@ -109,7 +109,7 @@ impl NaiveAllocator {
     }
 
     fn wake_for_bulk(&mut self, zone: usize, asked: &Asked) {
-        if asked.gfp.has(Gfp::KSWAPD_RECLAIM) {
+        if asked.gfp.contains(Gfp::KSWAPD_RECLAIM) {
             self.wake_above_soft(zone, AllocFlags::KSWAPD);
         }
     }

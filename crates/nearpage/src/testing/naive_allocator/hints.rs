@@ -25,7 +25,7 @@ pub(super) struct Scan {
 
 impl Scan {
     pub(super) fn new(rule: CacheRule, asked: &Asked, flags: AllocFlags) -> Self {
-        let urgent = AllocFlags::RESERVES.or(AllocFlags::NO_WATERMARKS);
+        let urgent = AllocFlags::RESERVES.union(AllocFlags::NO_WATERMARKS);
         let keeps_out = flags.intersects(urgent) || asked.zonelist.len() == 1;
         Self {
             rule: if rule == CacheRule::Keyed && keeps_out { CacheRule::Off } else { rule },

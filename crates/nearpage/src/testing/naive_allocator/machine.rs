@@ -6,13 +6,14 @@ use std_alloc::vec::Vec;
 
 use super::refusals::Refusals;
 use super::{HostCalls, NaiveAllocator, NaiveCpu, NaiveNode, NaivePageset, NaiveZone, Pageblocks};
-use crate::alloc::{Config, Fallbacks, HotplugCounts, ScanCounts, SettingError};
+use crate::alloc::{Config, Fallbacks, HotplugCounts, ScanCounts};
 use crate::error::OnlineError;
 use crate::model::Model;
 use crate::pcp::sizes::{Sizes, ZoneShare};
 use crate::pcp::tuning::Tuning;
 use crate::topology::Topology;
 use crate::units::{CpuId, NodeIndex, PageCount, PfnRange, ZoneKind};
+use crate::watermark::SettingError;
 use crate::watermark::{self, Settings, Watermarks, ZoneSize};
 use crate::zonelist::CpuTerm;
 
@@ -227,7 +228,7 @@ impl NaiveAllocator {
         let cpus = if near > 0 { near } else { all } as u32;
         let share = ZoneShare { managed: zone.managed, low: zone.marks().low, cpus };
         let fraction = self.settings.percpu_pagelist_high_fraction;
-        Sizes::of(share, fraction, self.page_shift)
+        Sizes::new(share, fraction, self.page_shift)
     }
 
     /// All zonelists: for each node, ascending, the node with the best score again and again.

@@ -6,7 +6,7 @@ use std_alloc::vec::Vec;
 
 use super::NaiveAllocator;
 use super::asked::{Asked, NaiveScope, Nodes};
-use crate::alloc::{Access, Reason, Request};
+use crate::alloc::{NodeAccess, Reason, Request};
 use crate::error::{AllocError, SetOfNodes, UnknownNode};
 use crate::gfp::Gfp;
 use crate::units::{CpuId, NodeId, NodeIndex, Order, Pfn, ZoneKind};
@@ -91,9 +91,9 @@ impl NaivePlacement {
 
 impl NaiveAllocator {
     /// Says who may use a node.
-    pub fn set_access(&mut self, node: NodeId, access: Access) -> Result<(), UnknownNode> {
+    pub fn set_access(&mut self, node: NodeId, access: NodeAccess) -> Result<(), UnknownNode> {
         let found = self.nodes.iter_mut().find(|known| known.id == node);
-        found.ok_or(UnknownNode { node })?.is_private = access == Access::Private;
+        found.ok_or(UnknownNode { node })?.is_private = access == NodeAccess::Private;
         self.build_zonelists();
         Ok(())
     }
@@ -222,8 +222,8 @@ impl NaiveAllocator {
     }
 
     fn preferring(&self, placement: &NaivePlacement, asked: &Asked) -> Asked {
-        let gfp = asked.gfp.without(Gfp::DIRECT_RECLAIM).without(Gfp::NOFAIL);
-        let gfp = gfp.or(Gfp::NOWARN).or(Gfp::NORETRY);
+        let gfp = asked.gfp.difference(Gfp::DIRECT_RECLAIM).difference(Gfp::NOFAIL);
+        let gfp = gfp.union(Gfp::NOWARN).union(Gfp::NORETRY);
         let only = Some(placement.nodes.clone());
         let asked = self.rescoped(asked, NaiveScope { only, ..asked.scope.clone() });
         Asked { gfp, ..asked }
@@ -238,7 +238,7 @@ impl NaiveAllocator {
     pub(super) fn rescoped(&self, asked: &Asked, scope: NaiveScope) -> Asked {
         let lists = &self.nodes[asked.node.0 as usize];
         let is_private = |zone: &usize| self.nodes[self.zones[*zone].node.0 as usize].is_private;
-        let is_own_only = asked.gfp.has(Gfp::THISNODE);
+        let is_own_only = asked.gfp.contains(Gfp::THISNODE);
         let (private, general): (Vec<usize>, Vec<usize>) = lists
             .fallback
             .iter()
@@ -268,5 +268,5 @@ impl NaiveAllocator {
 }
 
 fn mode_of(placement: &NaivePlacement, request: Request) -> NaiveMode {
-    if request.gfp.has(Gfp::THISNODE) { NaiveMode::Local } else { placement.mode }
+    if request.gfp.contains(Gfp::THISNODE) { NaiveMode::Local } else { placement.mode }
 }

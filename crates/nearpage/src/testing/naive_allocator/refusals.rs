@@ -7,7 +7,7 @@ use crate::units::Order;
 const SECOND_NS: u64 = 1_000_000_000;
 
 /// What is remembered of the zones of one list.
-#[derive(Default)]
+#[derive(Default, Debug)]
 pub struct Refusals {
     /// Zone number, mark, order.
     pub(super) seen: BTreeSet<(usize, u32, Order)>,

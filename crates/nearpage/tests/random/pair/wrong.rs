@@ -1,7 +1,6 @@
 //! Frees that must be refused and change nothing.
 
-use nearpage::error::FreeError;
-use nearpage::units::{Order, Pfn, PfnRange};
+use nearpage::{FreeError, Order, Pfn, PfnRange};
 
 use super::Pair;
 use crate::compare::{self, Difference, same};

@@ -10,7 +10,7 @@ use super::hash::Key;
 use super::queue::{Entry, Kind, LockedBucket, OWNER, Verdict, WAITING, WOKEN, Woken};
 use super::table::WaitTable;
 use super::{OVERTAKEN_MAX, Parking};
-use crate::platform::{Access, Parked};
+use crate::host::{Access, Parked};
 use crate::sync::{Cell32, Ordering};
 use crate::units::NodeIndex;
 
@@ -26,6 +26,15 @@ pub struct Site<'t, K: Parking> {
     pub here: NodeIndex,
 }
 
+impl<K: Parking> core::fmt::Debug for Site<'_, K> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Site")
+            .field("key", &self.key)
+            .field("here", &self.here)
+            .finish_non_exhaustive()
+    }
+}
+
 /// The lock of a page, and where it is waited for.
 pub struct PageSite<'t, K: Parking> {
     /// Where.
@@ -34,6 +43,15 @@ pub struct PageSite<'t, K: Parking> {
     pub word: &'t K::Word,
     /// Whether it tells that somebody waits.
     pub waiters_bit: WaitersBit,
+}
+
+impl<K: Parking> core::fmt::Debug for PageSite<'_, K> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("PageSite")
+            .field("site", &self.site)
+            .field("waiters_bit", &self.waiters_bit)
+            .finish_non_exhaustive()
+    }
 }
 
 impl<K: Parking> Clone for Site<'_, K> {
@@ -197,6 +215,17 @@ pub enum Awaited<'t, K: Parking> {
     Clear(Site<'t, K>, &'t dyn Fn() -> bool),
 }
 
+impl<K: Parking> core::fmt::Debug for Awaited<'_, K> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let name = match self {
+            Self::Lock(_) => "Lock",
+            Self::Unlock(_) => "Unlock",
+            Self::Clear(..) => "Clear",
+        };
+        f.debug_tuple(name).field(&self.site()).finish()
+    }
+}
+
 impl<'t, K: Parking> Awaited<'t, K> {
     fn site(&self) -> Site<'t, K> {
         match self {
@@ -232,6 +261,16 @@ pub struct Wait<'t, K: Parking> {
     entry: Entry<K>,
     state: Cell<State>,
     overtaken: Cell<u32>,
+}
+
+impl<K: Parking> core::fmt::Debug for Wait<'_, K> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Wait")
+            .field("awaited", &self.awaited)
+            .field("state", &self.state)
+            .field("overtaken", &self.overtaken)
+            .finish_non_exhaustive()
+    }
 }
 
 impl<'t, K: Parking> Wait<'t, K> {

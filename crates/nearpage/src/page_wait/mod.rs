@@ -46,11 +46,11 @@ mod wait;
 
 pub use bits::{LockBits, WaitersBit, lock_idle, unlock_idle};
 pub use hash::{BUCKETS, Key};
-pub use queue::{Bucket, HeldBucket, Kind, Queue};
+pub use queue::{Bucket, HeldBucket};
 pub use table::{WaitCounts, WaitTable};
 pub use wait::{Awaited, Interrupted, PageSite, Site, Unlocked, Wait, try_lock, try_unlock};
 
-use crate::platform::{Access, Lock, Parked, ParkedThread, Platform};
+use crate::host::{Access, Lock, Parked, ParkedThread, Platform};
 use crate::sync::{AtomicU32, Cell32};
 
 /// How often a waiter may find that somebody else took the lock that it was woken for. The unfairness of

@@ -13,7 +13,7 @@ use core::ptr::NonNull;
 
 use super::Parking;
 use super::hash::Key;
-use crate::platform::{Lock, ParkedThread};
+use crate::host::{Lock, ParkedThread};
 use crate::sync::{Cell32, Ordering};
 use crate::units::NodeIndex;
 
@@ -104,6 +104,14 @@ pub struct Bucket<K: Parking> {
     queue: K::Lock<Queue<K>>,
 }
 
+impl<K: Parking> core::fmt::Debug for Bucket<K> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Bucket")
+            .field("entries", &self.waiting.load(Ordering::Relaxed))
+            .finish_non_exhaustive()
+    }
+}
+
 impl<K: Parking> Bucket<K> {
     /// An empty bucket.
     pub fn new() -> Self {
@@ -143,9 +151,20 @@ impl<K: Parking> Default for Bucket<K> {
 /// A bucket that nobody changes.
 pub struct HeldBucket<'b, K: Parking + 'b>(LockedBucket<'b, K>);
 
+impl<K: Parking> core::fmt::Debug for HeldBucket<'_, K> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("HeldBucket").field("entries", &self.0.queue.len).finish_non_exhaustive()
+    }
+}
+
 impl<K: Parking> HeldBucket<'_, K> {
-    /// Forgets all who wait here without looking at them: they are threads of another process.
-    pub fn forget_all(&mut self) {
+    /// Forgets all entries without looking at them.
+    ///
+    /// # Safety
+    /// * No entry belongs to a thread of this process: the memory was copied from another process (`fork`), in which the
+    ///   threads that wait are. A thread that is forgotten while it waits would take its entry out of a queue that does not
+    ///   have it.
+    pub unsafe fn forget_all(&mut self) {
         let queue = &mut *self.0.queue;
         (queue.first, queue.last, queue.len) = (None, None, 0);
         self.0.publish();

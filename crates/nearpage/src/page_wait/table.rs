@@ -23,9 +23,9 @@ pub struct WaitCounts {
 }
 
 impl WaitCounts {
-    /// The sum of both; of the longest chains, the longer.
+    /// The counts of both tables together: sums, and of the longest chains the longer.
     #[must_use]
-    pub fn plus(self, other: Self) -> Self {
+    pub fn merged(self, other: Self) -> Self {
         Self {
             waits: self.waits + other.waits,
             collisions: self.collisions + other.collisions,
@@ -73,6 +73,15 @@ impl WaitEvents {
 pub struct WaitTable<'m, K: Parking> {
     buckets: &'m [Bucket<K>],
     pub(super) events: WaitEvents,
+}
+
+impl<K: Parking> core::fmt::Debug for WaitTable<'_, K> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("WaitTable")
+            .field("buckets", &self.buckets.len())
+            .field("events", &self.events)
+            .finish_non_exhaustive()
+    }
 }
 
 impl<'m, K: Parking> WaitTable<'m, K> {
