@@ -12,10 +12,10 @@ use crate::units::{CpuId, NodeId, NodeIndex, Pfn, PfnRange, SECTION_FRAMES};
 /// Describes a machine, and runs tests on it.
 ///
 /// ```
-/// use nearpage::alloc::Request;
-/// use nearpage::gfp::Gfp;
+/// use nearpage::Request;
+/// use nearpage::Gfp;
 /// use nearpage::testing::machine::TestMachine;
-/// use nearpage::units::Order;
+/// use nearpage::Order;
 ///
 /// let machine = TestMachine::new().node(0, 4096, &[0, 1]).node(1, 0, &[2]);
 /// machine.run(|allocator| {
