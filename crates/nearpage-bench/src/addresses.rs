@@ -2,7 +2,7 @@
 
 use std::io;
 
-use nearpage::units::SECTION_FRAMES;
+use nearpage::internals::SECTION_FRAMES;
 use nearpage_linux::memory::FRAME_BYTES;
 use nearpage_machine::description::size;
 

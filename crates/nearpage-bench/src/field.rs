@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use nearpage::model::Model;
-use nearpage::pagelock::{PageLockRules, WaitTables, WaitersBit};
+use nearpage::Model;
+use nearpage::rules::{PageLockRules, WaitTables, WaitersBit};
 use nearpage_linux::memory::StorageInUse;
 use nearpage_linux::rseq::BareLists;
 use nearpage_linux::{Memory, MemoryBuilder, MemoryError};

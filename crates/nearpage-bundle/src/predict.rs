@@ -12,9 +12,8 @@ pub use compare::{Class, Comparison, Comparisons, Counts, compare, zone_names};
 pub use kernel::{KernelModel, ModelChoice};
 pub use settings::Override;
 
-use nearpage::topology::TopologyError;
-use nearpage::units::{CpuId, NodeId, PageCount, Pfn, ZoneKind};
-use nearpage::watermark::{HugePages, SettingError, Settings};
+use nearpage::rules::watermarks::HugePages;
+use nearpage::{CpuId, NodeId, PageCount, Pfn, SettingError, Settings, TopologyError, ZoneKind};
 use nearpage_machine::sysfs::zoneinfo::ZoneRecord;
 
 use crate::{BundleError, Capture, KernelLog, RecordedMachine, Recording, RecordingKind};
@@ -185,7 +184,8 @@ fn sizes(recording: &Recording, machine: &RecordedMachine, settings: Settings) -
         nodes,
         distances: machine.distances.clone(),
         cpus: machine.cpus.clone(),
-        settings: Settings { transparent_hugepage: huge_pages == HugePages::Enabled, ..settings },
+        settings: settings
+            .with(|changed| changed.transparent_hugepage = huge_pages == HugePages::Enabled),
         huge_pages,
         has_reclaimed: machine.has_reclaimed,
         page_shift,

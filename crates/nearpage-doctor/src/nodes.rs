@@ -1,6 +1,6 @@
 //! The machine's nodes, and which of them and of its CPUs the process may use.
 
-use nearpage::units::CpuId;
+use nearpage::CpuId;
 use nearpage_machine::sysfs::MachineNode;
 
 use super::{Allowed, Facts, Finding, list};

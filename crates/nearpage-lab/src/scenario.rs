@@ -7,10 +7,7 @@ mod reference;
 
 use std::ops::Range;
 
-use nearpage::alloc::Config;
-use nearpage::model::Model;
-use nearpage::units::{MAX_ORDER, NodeId, Order};
-use nearpage::watermark::Settings;
+use nearpage::{Config, Model, NodeId, Order};
 use nearpage_machine::catalog;
 use nearpage_machine::description::size;
 use nearpage_machine::table::{self, DistanceTable, NodesTable};
@@ -311,8 +308,8 @@ impl MessagesTable {
         }
         let block = |table: &BlockTable| {
             let order = Order(*table.order.get_ref());
-            if order > MAX_ORDER {
-                let message = format!("order is {order}; accepted: 0 to {MAX_ORDER}");
+            if order > Order::MAX {
+                let message = format!("order is {order}; accepted: 0 to {}", Order::MAX);
                 return wrong(table.order.span(), message);
             }
             let freed_by = match table.freed_by {
@@ -554,8 +551,9 @@ impl AllocatorTable {
         };
         let default = Config::default();
         let node_reclaim_mode = self.zone_reclaim.into();
-        let settings = Settings { node_reclaim_mode, ..default.settings };
-        Ok(Config { model, settings, ..default })
+        let settings =
+            default.settings.with(|changed| changed.node_reclaim_mode = node_reclaim_mode);
+        Ok(default.with_model(model).with_settings(settings))
     }
 }
 

@@ -22,10 +22,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
-use nearpage::alloc::{Limits, Request};
-use nearpage::error::{AllocError, LimitOf};
-use nearpage::gfp::Gfp;
-use nearpage::units::{NodeId, Order, PageCount, Pfn};
+use nearpage::{AllocError, Gfp, LimitOf, Limits, NodeId, Order, PageCount, Pfn, Request};
 use nearpage_linux::Memory;
 use nearpage_linux::environment::Environment;
 use nearpage_linux::reclaim::{Reclaim, ReclaimOptions, ReclaimThread, Shrinker};

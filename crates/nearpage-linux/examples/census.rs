@@ -11,10 +11,8 @@
 use std::process::ExitCode;
 use std::ptr::NonNull;
 
-use nearpage::alloc::Request;
-use nearpage::gfp::Gfp;
 use nearpage::slab::{CacheOptions, SlabConfig};
-use nearpage::units::{Order, Pfn};
+use nearpage::{Gfp, Order, Pfn, Request};
 use nearpage_linux::pagelock::PageHandle;
 use nearpage_linux::rseq::Area;
 use nearpage_linux::slab::KmemCache;

@@ -2,12 +2,12 @@
 
 use std::sync::Once;
 
-use nearpage::alloc::{Config, PageAllocator, metadata_size};
-use nearpage::model::Model;
+use nearpage::internals::SECTION_FRAMES;
 use nearpage::platform::Platform;
-use nearpage::topology::{AddressMap, Node, NodeBuf, Topology, TopologyBuf};
-use nearpage::units::{NodeId, NodeIndex, Pfn, PfnRange, SECTION_FRAMES};
-use nearpage::watermark::Settings;
+use nearpage::{
+    AddressMap, Config, Model, Node, NodeBuf, NodeId, NodeIndex, PageAllocator, Pfn, PfnRange,
+    Settings, Topology, TopologyBuf, metadata_size,
+};
 
 use crate::environment::Environment;
 use crate::fork::Registration;
@@ -193,7 +193,7 @@ impl MemoryBuilder {
             let start = (range.start.0 << FRAME_SHIFT) as usize;
             let start = region.start().map_addr(|_| start.try_into().expect("addresses are not 0"));
             binding
-                .bind(start, range.pages().bytes(FRAME_SHIFT) as usize, *node)
+                .bind(start, range.pages().to_bytes(FRAME_SHIFT) as usize, *node)
                 .map_err(|error| MemoryError::CannotBind { node: *node, error })?;
         }
 
@@ -269,11 +269,10 @@ impl MemoryBuilder {
         use_rseq: bool,
         objects: &Objects,
     ) -> Result<(Allocator, Vec<Region>, StorageInUse, Registration), MemoryError> {
-        let config = Config {
-            model: self.model,
-            settings: for_a_process(self.settings),
-            page_shift: FRAME_SHIFT,
-        };
+        let config = Config::new()
+            .with_model(self.model)
+            .with_settings(for_a_process(self.settings))
+            .with_page_shift(FRAME_SHIFT);
         let storage = match self.area {
             Some(area) => Ok(area),
             None => StorageInUse::choose(use_rseq),
@@ -359,7 +358,7 @@ impl Maker<'_> {
 
 /// The settings in force of those asked for: see [`MemoryBuilder::settings`].
 pub(crate) fn for_a_process(settings: Settings) -> Settings {
-    Settings { transparent_hugepage: false, ..settings }
+    settings.with(|changed| changed.transparent_hugepage = false)
 }
 
 fn say_once(errno: i32) {
@@ -458,7 +457,7 @@ impl Drop for OwnedTopology {
 
 #[cfg(test)]
 mod tests {
-    use nearpage::units::CpuId;
+    use nearpage::CpuId;
 
     use super::*;
 

@@ -4,10 +4,7 @@ use std::alloc::Layout;
 use std::ptr::NonNull;
 
 use allocator_api2::alloc::{AllocError, Allocator};
-use nearpage::alloc::Request;
-use nearpage::gfp::Gfp;
-use nearpage::policy::Placement;
-use nearpage::units::{NodeId, Order, Pfn};
+use nearpage::{Gfp, NodeId, Order, Pfn, Placement, Request};
 
 use crate::memory::{FRAME_BYTES, Memory, order_of};
 
@@ -85,8 +82,7 @@ unsafe impl Allocator for NodeAllocator<'_> {
 mod tests {
     use allocator_api2::boxed::Box;
     use allocator_api2::vec::Vec;
-    use nearpage::policy::{NodeSet, Policy};
-    use nearpage::units::CpuId;
+    use nearpage::{CpuId, NodeSet, Policy};
 
     use super::*;
     use crate::machine::{HostMachine, HostNode};

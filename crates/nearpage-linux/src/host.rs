@@ -7,11 +7,10 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Instant;
 
-use nearpage::error::{FreeError, PageLockError};
-use nearpage::pcp::Storage;
-use nearpage::platform::{Lock, NodeReclaimed, Parked, ParkedThread, Platform, Shortage};
+use nearpage::pagelock::PageLockError;
+use nearpage::platform::{Lock, NodeReclaimed, Parked, ParkedThread, Platform, Shortage, Storage};
 use nearpage::slab::ObjectError;
-use nearpage::units::{Address, PageCount};
+use nearpage::{Address, FreeError, PageCount};
 
 use crate::futex;
 use crate::memory::FRAME_SHIFT;
@@ -95,7 +94,7 @@ pub trait Pressure: Send + Sync {
     }
 
     /// Give back memory of the node in the shortage, whose turn is before that of a node further away; asked only with
-    /// [`node_reclaim_mode`](nearpage::watermark::Settings::node_reclaim_mode).
+    /// [`node_reclaim_mode`](nearpage::Settings::node_reclaim_mode).
     fn node(&self, shortage: &Shortage) -> NodeReclaimed {
         let _ = shortage;
         NodeReclaimed::NotTried

@@ -4,7 +4,7 @@
 //! restricts where threads run now, and may change while they run. CPUs that are possible but offline are
 //! left out, and so is the size of memory: a memory has sizes of its own.
 
-use nearpage::units::{CpuId, NodeId};
+use nearpage::{CpuId, NodeId};
 
 use nearpage_machine::sysfs::{Machine, MachineNode};
 

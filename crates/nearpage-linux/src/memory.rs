@@ -9,10 +9,6 @@ use std::io;
 use std::num::NonZeroUsize;
 use std::ptr::NonNull;
 
-use nearpage::alloc::{BuildError, BulkFreeError, CpuError, DrainBusy, PageAllocator, Request};
-use nearpage::check::{CheckError, Checked};
-use nearpage::error::{AllocError, FreeError, OfflineError, OnlineError};
-use nearpage::gfp::Gfp;
 use nearpage::platform::Platform;
 use nearpage::topology::Topology;
 use nearpage::units::{CpuId, NodeId, Order, PAGEBLOCK_ORDER, PageCount, Pfn, PfnRange};
@@ -39,7 +35,7 @@ use crate::trim::trim_zone;
 pub const FRAME_BYTES: u64 = 1 << FRAME_SHIFT;
 /// Log2 of [`FRAME_BYTES`].
 pub const FRAME_SHIFT: u32 = 12;
-const PAGEBLOCK_FRAMES: u64 = PAGEBLOCK_ORDER.pages().0;
+const PAGEBLOCK_FRAMES: u64 = Order::PAGEBLOCK.pages().0;
 
 /// Which storage the pagesets have, and why.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -162,7 +158,7 @@ impl Memory {
     #[inline]
     fn block(&self, pfn: Pfn, request: Request) -> PageBlock<'_> {
         let mut block = PageBlock { memory: self, pfn, order: request.order };
-        if request.gfp.has(Gfp::ZERO) {
+        if request.gfp.contains(Gfp::ZERO) {
             block.fill(0);
         }
         block
@@ -287,7 +283,7 @@ impl Memory {
         }
         let wanted = PfnRange { start, end: Pfn(start.0 + (whole_pages(bytes) >> FRAME_SHIFT)) };
         if wanted.end > range.end {
-            let left = PageCount(range.pages().0 - online.0).bytes(FRAME_SHIFT);
+            let left = PageCount(range.pages().0 - online.0).to_bytes(FRAME_SHIFT);
             return Err(MemoryError::ReserveUsedUp { node, asked: bytes, left });
         }
         self.bring_all_online(&[(node, wanted)])
@@ -302,24 +298,24 @@ impl Memory {
     pub fn take_offline(&self, node: NodeId, bytes: u64) -> Result<PageCount, MemoryError> {
         let _growth = self.growth.hold();
         let range = self.range_of(node)?;
-        let end = range.start.plus(self.online_pages(range));
+        let end = range.start + self.online_pages(range);
         let online = PageCount(end.0 - range.start.0);
         let pages = bytes.div_ceil(FRAME_BYTES);
         if bytes == 0 {
             return Err(MemoryError::NoPage { node, asked: 0, least: 1, what: "take offline" });
         }
         if pages > online.0 {
-            let online = online.bytes(FRAME_SHIFT);
+            let online = online.to_bytes(FRAME_SHIFT);
             return Err(MemoryError::NotOnline { node, asked: bytes, online });
         }
         // A node's range begins at a section, and so at a pageblock.
         let start = Pfn((end.0 - pages) / PAGEBLOCK_FRAMES * PAGEBLOCK_FRAMES);
         let part = PfnRange { start, end };
-        let rounded = part.pages().bytes(FRAME_SHIFT);
+        let rounded = part.pages().to_bytes(FRAME_SHIFT);
         let pages = with_allocator!(self, allocator => allocator.offline(part))
             .map_err(|error| MemoryError::Offline { node, asked: bytes, rounded, error })?;
         let offset = self.address(start).as_ptr().addr() - self.region.start().as_ptr().addr();
-        self.region.retire(offset, pages.bytes(FRAME_SHIFT) as usize);
+        self.region.retire(offset, pages.to_bytes(FRAME_SHIFT) as usize);
         Ok(pages)
     }
 
@@ -347,7 +343,7 @@ impl Memory {
     ) -> Result<PageCount, MemoryError> {
         // An empty part may lie anywhere: it is the core's to refuse.
         for (node, part) in parts.iter().filter(|(_, part)| !part.is_empty()) {
-            self.make_usable(*node, part.start, part.pages().bytes(FRAME_SHIFT))?;
+            self.make_usable(*node, part.start, part.pages().to_bytes(FRAME_SHIFT))?;
         }
         let ranges: Vec<PfnRange> = parts.iter().map(|(_, part)| *part).collect();
         with_allocator!(self, allocator => allocator.online_all(&ranges))
@@ -391,7 +387,7 @@ impl Memory {
     pub fn reserve_left(&self, node: NodeId) -> u64 {
         let range = self.node_ranges.iter().find(|(id, _)| *id == node);
         let left = |range: PfnRange| PageCount(range.pages().0 - self.online_pages(range).0);
-        range.map_or(0, |(_, range)| left(*range).bytes(FRAME_SHIFT))
+        range.map_or(0, |(_, range)| left(*range).to_bytes(FRAME_SHIFT))
     }
 
     /// Gives all memory that is online its pages now, each node's by `threads` threads that run there.
@@ -406,7 +402,7 @@ impl Memory {
         progress: impl Fn(Progress) + Sync,
     ) -> io::Result<u64> {
         let online = |&(node, range): &(NodeId, PfnRange)| {
-            (node, PfnRange { end: range.start.plus(self.online_pages(range)), ..range })
+            (node, PfnRange { end: range.start + self.online_pages(range), ..range })
         };
         let ranges = self.node_ranges.iter().map(online).filter(|(_, range)| !range.is_empty());
         crate::prefault::prefault(self, ranges.collect(), threads, &progress)
@@ -425,7 +421,7 @@ impl Memory {
     pub(crate) fn trim_free(&self) -> PageCount {
         let zones = |pages: &mut dyn Iterator<Item = PageCount>| pages.map(|pages| pages.0).sum();
         PageCount(with_allocator!(self, allocator => zones(
-            &mut allocator.zones().iter().map(|zone| trim_zone(self, zone))
+            &mut allocator.zones().iter().map(|zone| trim_zone(self, allocator, zone))
         )))
     }
 
@@ -559,7 +555,7 @@ impl Memory {
     pub fn verify_placement(&self, pages_max: u64) -> io::Result<PlacementReport> {
         let page_bytes = crate::region::page_size() as u64;
         let sample = |range: PfnRange| {
-            let pages = self.online_pages(range).bytes(FRAME_SHIFT) / page_bytes;
+            let pages = self.online_pages(range).to_bytes(FRAME_SHIFT) / page_bytes;
             let count = pages.min(pages_max);
             let start = self.address(range.start);
             // SAFETY: the page lies within what is online of the node.
@@ -612,7 +608,7 @@ pub(crate) fn text(write: impl FnOnce(&mut String) -> fmt::Result) -> String {
 pub(crate) fn order_of(pages: u64) -> Result<Order, AllocError> {
     let too_many = AllocError::TooManyPages { pages };
     let order = pages.checked_next_power_of_two().ok_or(too_many)?.trailing_zeros();
-    if order > nearpage::units::MAX_ORDER.0 as u32 { Err(too_many) } else { Ok(Order(order as u8)) }
+    if order > nearpage::Order::MAX.0 as u32 { Err(too_many) } else { Ok(Order(order as u8)) }
 }
 
 /// A block of pages that is the owner's alone, and is freed when dropped.
@@ -655,7 +651,7 @@ impl PageBlock<'_> {
     }
 
     fn bytes(&self) -> usize {
-        self.order.pages().bytes(FRAME_SHIFT) as usize
+        self.order.pages().to_bytes(FRAME_SHIFT) as usize
     }
 }
 
@@ -698,7 +694,7 @@ pub enum MemoryError {
     /// The environment, or the machine that it names, cannot be understood.
     Environment(EnvironmentError),
     /// The topology is not one.
-    Topology(nearpage::topology::TopologyError),
+    Topology(nearpage::TopologyError),
     /// The core refused.
     Build(BuildError),
     /// There is no such node.
@@ -930,7 +926,7 @@ mod tests {
             block.fill(7);
             let pfn = block.pfn();
             drop(block);
-            let request = Request { gfp: request.gfp.or(Gfp::ZERO), ..request };
+            let request = Request { gfp: request.gfp.union(Gfp::ZERO), ..request };
             let block = memory.alloc(request).unwrap();
             assert_eq!(block.pfn(), pfn, "the block that was freed last");
             assert!(block.iter().all(|byte| *byte == 0));
@@ -993,7 +989,7 @@ mod tests {
         let untouched = memory.verify_placement(100).unwrap();
         assert!(untouched.nodes.iter().all(|(_, placement)| placement.placed() == 0));
         let node = untouched.nodes[0].0;
-        let all = Request::new(Order(0), Gfp::KERNEL.or(Gfp::THISNODE)).on(node);
+        let all = Request::new(Order(0), Gfp::KERNEL.union(Gfp::THISNODE)).on(node);
         let mut blocks = Vec::new();
         while let Ok(mut block) = memory.alloc(all) {
             block[0] = 1;

@@ -5,7 +5,7 @@ use std::io;
 use std::ptr::NonNull;
 use std::sync::Once;
 
-use nearpage::units::NodeId;
+use nearpage::NodeId;
 
 use crate::calls::Call;
 use crate::environment::{Environment, Nodes};

@@ -9,11 +9,10 @@ use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::time::Duration;
 
-use nearpage::alloc::BitWord;
-use nearpage::error::PageLockError;
-use nearpage::pagelock::{LockBits, WaitCounts, WaitersBit, lock_idle, unlock_idle};
-use nearpage::sync::{AtomicU32, Ordering};
-use nearpage::units::{NodeId, Pfn};
+use nearpage::internals::LockWord;
+use nearpage::pagelock::{BitWord, PageLockError, WaitCounts};
+use nearpage::rules::WaitersBit;
+use nearpage::{NodeId, Pfn};
 
 use crate::memory::{Allocator, FRAME_BYTES, Memory, PageBlock, with_allocator};
 
@@ -235,7 +234,7 @@ impl Drop for LockedPage<'_> {
 #[derive(Clone, Copy)]
 pub struct PageHandle<'a> {
     memory: &'a Memory,
-    word: &'a AtomicU32,
+    word: LockWord<'a>,
     /// The word while nobody has or wants the lock: that of an allocated page does not change otherwise. Of a page whose
     /// word does not tell when it is freed, [`NEVER`].
     idle: u32,
@@ -267,7 +266,7 @@ impl PageHandle<'_> {
     /// As [`Memory::try_lock_page`].
     #[inline(always)]
     pub fn try_lock(&self) -> Result<bool, PageLockError> {
-        if lock_idle(self.word, self.idle) { Ok(true) } else { self.try_lock_slow() }
+        if self.word.lock_idle(self.idle) { Ok(true) } else { self.try_lock_slow() }
     }
 
     #[cold]
@@ -282,7 +281,7 @@ impl PageHandle<'_> {
     /// As [`Memory::lock_page`].
     #[inline(always)]
     pub fn lock(&self) -> Result<(), PageLockError> {
-        if !lock_idle(self.word, self.idle) {
+        if !self.word.lock_idle(self.idle) {
             self.lock_slow()?;
         }
         Ok(())
@@ -304,7 +303,7 @@ impl PageHandle<'_> {
     /// * As [`Memory::unlock_page`].
     #[inline(always)]
     pub unsafe fn unlock(&self) -> Result<(), PageLockError> {
-        if self.waiters_bit == WaitersBit::Off || !unlock_idle(self.word, self.idle) {
+        if self.waiters_bit == WaitersBit::Off || !self.word.unlock_idle(self.idle) {
             self.unlock_slow()?;
         }
         Ok(())
@@ -335,12 +334,12 @@ impl Memory {
     }
 
     fn handle(&self, pfn: Pfn, freed: Freed) -> Result<PageHandle<'_>, PageLockError> {
-        let (word, first, waiters_bit): (&AtomicU32, _, _) = with_allocator!(self, allocator => {
+        let (word, first, waiters_bit): (LockWord<'_>, _, _) = with_allocator!(self, allocator => {
             let page = allocator.page_lock(pfn)?;
-            (page.word(), page.idle_of_first(), allocator.model().page_lock.waiters_bit)
+            (page.lock_word(), page.idle_of_first(), allocator.model().page_lock.waiters_bit)
         });
         let idle = match freed {
-            Freed::OnlyWithIt => LockBits(word.load(Ordering::Relaxed)).idle(),
+            Freed::OnlyWithIt => word.idle(),
             Freed::AtAnyTime => first.unwrap_or(NEVER),
         };
         Ok(PageHandle { memory: self, word, idle, waiters_bit, pfn })

@@ -51,7 +51,7 @@ pub(crate) fn prefault(
         next: AtomicU64::new(0),
     };
     let shares: Vec<Share> = ranges.into_iter().map(share).collect();
-    let total = shares.iter().map(|share| share.range.pages().bytes(FRAME_SHIFT)).sum();
+    let total = shares.iter().map(|share| share.range.pages().to_bytes(FRAME_SHIFT)).sum();
     let done = AtomicU64::new(0);
     let report = |bytes| {
         let done = done.fetch_add(bytes, Ordering::Relaxed) + bytes;
@@ -83,12 +83,12 @@ fn frames(bytes: u64) -> PageCount {
 
 impl Share {
     fn pieces(&self) -> u64 {
-        self.range.pages().bytes(FRAME_SHIFT).div_ceil(PIECE_BYTES)
+        self.range.pages().to_bytes(FRAME_SHIFT).div_ceil(PIECE_BYTES)
     }
 
     fn populate(&self, memory: &Memory, report: &(dyn Fn(u64) + Sync)) -> io::Result<()> {
         self.go_there(memory);
-        let total = self.range.pages().bytes(FRAME_SHIFT);
+        let total = self.range.pages().to_bytes(FRAME_SHIFT);
         loop {
             let at = self.next.fetch_add(PIECE_BYTES, Ordering::Relaxed);
             if at >= total {
@@ -96,7 +96,7 @@ impl Share {
             }
             let bytes = PIECE_BYTES.min(total - at);
             let start = Pfn(self.range.start.0 + (at >> FRAME_SHIFT));
-            self.populate_piece(memory, PfnRange { start, end: start.plus(frames(bytes)) })?;
+            self.populate_piece(memory, PfnRange { start, end: start + frames(bytes) })?;
             report(bytes);
         }
     }
@@ -104,11 +104,11 @@ impl Share {
     fn populate_piece(&self, memory: &Memory, piece: PfnRange) -> io::Result<()> {
         let _stays_online = memory.growth.keep();
         // A node's range is online from its start on.
-        let end = piece.end.min(self.range.start.plus(memory.online_pages(self.range)));
+        let end = piece.end.min(self.range.start + memory.online_pages(self.range));
         if end <= piece.start {
             return Ok(());
         }
-        let bytes = PfnRange { end, ..piece }.pages().bytes(FRAME_SHIFT);
+        let bytes = PfnRange { end, ..piece }.pages().to_bytes(FRAME_SHIFT);
         memory.region.populate(memory.address(piece.start), bytes as usize)
     }
 

@@ -2,9 +2,9 @@
 //!
 //! Programs register [`Shrinker`]s, who can give pages back. At `low` a background thread
 //! ([`Reclaim::start`]) brings a section of the node's reserve online, if it has one left, or asks the
-//! shrinkers until `high` is passed (`promo` with [`memory_tiering`](nearpage::watermark::Settings::memory_tiering)); above a soft limit it
+//! shrinkers until `high` is passed (`promo` with [`memory_tiering`](nearpage::Settings::memory_tiering)); above a soft limit it
 //! asks them until no more is in use than that. A request that finds nothing at all asks them itself: a stall, which
-//! is counted; with [`node_reclaim_mode`](nearpage::watermark::Settings::node_reclaim_mode) it does so before it goes to another node. Once
+//! is counted; with [`node_reclaim_mode`](nearpage::Settings::node_reclaim_mode) it does so before it goes to another node. Once
 //! per interval caches decay, and what is free above `high` goes back to the kernel.
 //!
 //! Locks: the list of shrinkers is copied before they are called, so none is held while they run. A child
@@ -18,10 +18,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{JoinHandle, Thread};
 use std::time::{Duration, Instant};
 
-use nearpage::error::LimitOf;
-use nearpage::gfp::Gfp;
+use nearpage::internals::SECTION_FRAMES;
 use nearpage::platform::{NodeReclaimed, Shortage};
-use nearpage::units::{NodeId, PageCount, SECTION_FRAMES};
+use nearpage::{Gfp, LimitOf, NodeId, PageCount};
 
 use crate::fork::{Hold, Registration};
 use crate::host::Pressure;
@@ -239,7 +238,7 @@ impl Pressure for Reclaim {
 
     /// Only for requests that may wait, and do not help to free memory themselves. `mm/vmscan.c: node_reclaim`, 6.12.
     fn node(&self, shortage: &Shortage) -> NodeReclaimed {
-        if !shortage.gfp.has(Gfp::DIRECT_RECLAIM) || shortage.gfp.has(Gfp::MEMALLOC) {
+        if !shortage.gfp.contains(Gfp::DIRECT_RECLAIM) || shortage.gfp.contains(Gfp::MEMALLOC) {
             return NodeReclaimed::NotTried;
         }
         let wanted = shortage.order.pages().0;
@@ -326,7 +325,7 @@ impl Worker {
     fn keep_soft_limit(&self, memory: &Memory, of: LimitOf) {
         let Ok(Some(soft)) = memory.limits(of).map(|limits| limits.soft_bytes) else { return };
         while !self.stop.load(Ordering::Relaxed) {
-            let in_use = memory.in_use(of).unwrap_or_default().bytes(FRAME_SHIFT);
+            let in_use = memory.in_use(of).unwrap_or_default().to_bytes(FRAME_SHIFT);
             let excess = in_use.saturating_sub(soft).div_ceil(FRAME_BYTES);
             let Some(node) = fullest(memory, of).filter(|_| excess > 0) else { return };
             let freed = self.reclaim.shrink_in_background(node, excess.max(CLUSTER_PAGES));
@@ -341,7 +340,7 @@ impl Worker {
     /// Brings a section of the reserve online, or what is left of it; returns whether there was some.
     fn grow(&self, memory: &Memory, node: NodeId) -> bool {
         let section = PageCount(SECTION_FRAMES as u64);
-        let bytes = memory.reserve_left(node).min(section.bytes(FRAME_SHIFT));
+        let bytes = memory.reserve_left(node).min(section.to_bytes(FRAME_SHIFT));
         let grown = if bytes > 0 { memory.bring_online(node, bytes).ok() } else { None };
         add(&self.reclaim.shared.grown_pages, grown.map_or(0, |pages| pages.0));
         grown.is_some()

@@ -25,13 +25,12 @@ mod upkeep;
 use std::fmt;
 use std::ptr::NonNull;
 
-use nearpage::alloc::{Access, CpuError};
-use nearpage::error::UnknownNode;
 use nearpage::slab::{
-    self, CacheOptions, CreateError, LiveObjects, SlabCheckError, SlabChecked, SlabConfig,
-    StacksBusy,
+    CacheOptions, CreateError, LiveObjects, SlabCheckError, SlabChecked, SlabConfig, StacksBusy,
 };
-use nearpage::units::{Address, CpuId, NodeId, NodeIndex, PageCount};
+use nearpage::{
+    Address, CpuError, CpuId, NodeAccess, NodeId, NodeIndex, PageCount, UnknownNode, slab,
+};
 
 use crate::builder::metadata_region;
 use crate::fork::Registration;
@@ -158,7 +157,7 @@ impl<'a> Maker<'a> {
     /// `storage` is for forks: one like the platform's own.
     fn make<S, const HARDENED: bool>(
         &mut self,
-        pages: &'a nearpage::alloc::PageAllocator<'static, Host<S, HARDENED>>,
+        pages: &'a nearpage::PageAllocator<'static, Host<S, HARDENED>>,
         storage: S,
     ) -> Result<(Core<'a, S, HARDENED>, Registration), MemoryError>
     where
@@ -167,7 +166,9 @@ impl<'a> Maker<'a> {
         let topology = self.memory.topology();
         let mut buffers = Vec::new();
         for index in topology.indexes() {
-            let bytes = slab::metadata_size::<Host<S, HARDENED>>(topology, index, &self.config)
+            let bytes = self
+                .config
+                .metadata_size::<Host<S, HARDENED>>(topology, index)
                 .map_err(MemoryError::Build)?;
             if bytes > 0 {
                 let region = metadata_region(topology.node(index).id, bytes, &mut self.binding)?;
@@ -228,7 +229,7 @@ impl<'a> SlabAllocator<'a> {
     }
 
     /// The cache and the object that an address is of, or `None`; in a time that depends on nothing.
-    pub fn owner(&self, address: *const u8) -> Option<slab::classes::ObjectOwner> {
+    pub fn owner(&self, address: *const u8) -> Option<slab::ObjectOwner> {
         with_slab!(self, core => core.owner(address_of(address)))
     }
 
@@ -276,7 +277,7 @@ impl<'a> SlabAllocator<'a> {
     ///
     /// # Errors
     /// [`UnknownNode`]; nothing is changed then.
-    pub fn set_access(&self, node: NodeId, access: Access) -> Result<(), UnknownNode> {
+    pub fn set_access(&self, node: NodeId, access: NodeAccess) -> Result<(), UnknownNode> {
         with_slab!(self, core => core.set_access(node, access))
     }
 

@@ -5,51 +5,51 @@
 //! misses at most one block while a trim runs, and no lock is held for longer than it takes to look through a
 //! section. Nothing goes offline while a block is out: it would look as if somebody used it.
 
-use nearpage::buddy::Placement;
+use nearpage::internals::SECTION_FRAMES;
 use nearpage::platform::Platform;
-use nearpage::units::{MAX_ORDER, PageCount, SECTION_FRAMES};
-use nearpage::zone::Zone;
+use nearpage::stats::Zone;
+use nearpage::{Order, PageAllocator, PageCount, Pfn, PfnRange};
 
 use crate::memory::{FRAME_SHIFT, Memory};
 
-/// Pageblocks whose loose pages are merged in one hold of the lock.
-const PAGEBLOCKS_PER_HOLD: u32 = 16;
-
 /// Trims a zone down to its high mark; returns the pages whose memory went back.
-pub(crate) fn trim_zone<P: Platform>(memory: &Memory, zone: &Zone<'static, P>) -> PageCount {
-    let frames = *zone.frames();
-    while zone.lock().buddy().settle(frames, PAGEBLOCKS_PER_HOLD) {}
-    let kept = zone.marks().high.0 + MAX_ORDER.pages().0;
-    let to_trim = zone.free_pages().0.saturating_sub(kept);
-    let (first, end) = (frames.first(), frames.number(zone.span().end));
-    let section = SECTION_FRAMES as u32;
-    let mut trimmed = 0;
-    for start in (first / section * section..end).step_by(SECTION_FRAMES).rev() {
+pub(crate) fn trim_zone<P: Platform>(
+    memory: &Memory,
+    allocator: &PageAllocator<'static, P>,
+    zone: &Zone<'static, P>,
+) -> PageCount {
+    allocator.merge_free_pages(zone.index());
+    let kept = zone.marks().high + Order::MAX.pages();
+    let to_trim = zone.free_pages().saturating_sub(kept);
+    let section = PageCount(SECTION_FRAMES as u64);
+    let mut trimmed = PageCount(0);
+    let sections = zone.span().start.section()..zone.span().end.0.div_ceil(section.0);
+    for start in sections.rev().map(|number| Pfn(number * section.0)) {
         let mut at = start;
-        while trimmed < to_trim && zone.free_pages().0 > kept {
+        while trimmed < to_trim && zone.free_pages() > kept {
             let _stays_online = memory.growth.keep();
-            let taken = zone.lock().buddy().take_between(frames, at..end.min(start + section));
-            let Some((number, order)) = taken else { break };
-            let bytes = order.pages().bytes(FRAME_SHIFT) as usize;
-            if memory.region.discard(memory.address(frames.pfn(number)), bytes).is_ok() {
-                trimmed += order.pages().0;
+            let range = PfnRange { start: at, end: start + section };
+            let Some(block) = allocator.lend_free_block(zone.index(), range) else { break };
+            let (pfn, pages) = (block.pfn(), block.order().pages());
+            let bytes = pages.to_bytes(FRAME_SHIFT) as usize;
+            if memory.region.discard(memory.address(pfn), bytes).is_ok() {
+                trimmed += pages;
             }
-            zone.lock().buddy().free(frames, number, order, Placement::Tail);
-            at = number + order.pages().0 as u32;
+            at = pfn + pages;
         }
     }
-    PageCount(trimmed)
+    trimmed
 }
 
 #[cfg(test)]
 mod tests {
-    use nearpage::units::NodeId;
+    use nearpage::NodeId;
 
     use super::*;
     use crate::{HostMachine, HostNode};
 
     fn memory(use_rseq: bool) -> Memory {
-        let cpus = (0..256).map(nearpage::units::CpuId).collect();
+        let cpus = (0..256).map(nearpage::CpuId).collect();
         let node = HostNode { id: NodeId(4), cpus, has_memory: true };
         let machine = HostMachine { nodes: vec![node], distances: vec![10], emulated: true };
         let builder = Memory::builder().machine(machine).use_rseq(use_rseq);
@@ -77,7 +77,7 @@ mod tests {
             let trimmed = memory.trim().0;
             let high = memory.watermarks(NodeId(4)).high.0;
             let left = resident(&memory);
-            assert!(left <= high + 3 * MAX_ORDER.pages().0, "{left} pages left, high is {high}");
+            assert!(left <= high + 3 * Order::MAX.pages().0, "{left} pages left, high is {high}");
             assert!(trimmed + left >= filled, "{trimmed} {left} {filled}");
             assert_eq!(kept[9], 9, "what is in use stays");
             let checked = memory.check().unwrap();

@@ -3,12 +3,10 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use nearpage::alloc::{Access, Limits, Request};
-use nearpage::error::LimitOf;
-use nearpage::gfp::Gfp;
-use nearpage::policy::{Cursor, NodeSet, Placement, Policy, Turn};
-use nearpage::units::{CpuId, NodeId, Order, PAGEBLOCK_ORDER, Pfn};
-use nearpage::watermark::Settings;
+use nearpage::{
+    CpuId, Cursor, Gfp, LimitOf, Limits, NodeAccess, NodeId, NodeSet, Order, Pfn, Placement,
+    Policy, Request, Settings, Turn,
+};
 use nearpage_linux::host::OnMisuse;
 use nearpage_linux::machine::{HostMachine, HostNode};
 use nearpage_linux::numa::BindMode;
@@ -82,7 +80,7 @@ fn requests_that_nobody_can_meet() {
         }
         let contradiction = "contradict each other: at most one of __GFP_DMA, __GFP_HIGHMEM and \
                              __GFP_DMA32, and not both of __GFP_MOVABLE and __GFP_RECLAIMABLE";
-        for gfp in [Gfp::DMA.or(Gfp::DMA32), Gfp::MOVABLE.or(Gfp::RECLAIMABLE)] {
+        for gfp in [Gfp::DMA.union(Gfp::DMA32), Gfp::MOVABLE.union(Gfp::RECLAIMABLE)] {
             let request = Request::new(Order(0), gfp);
             assert_eq!(refusal(memory, request), format!("flags {gfp} {contradiction}"));
         }
@@ -103,7 +101,7 @@ fn bulk_is_for_single_pages() {
 #[test]
 fn this_node_is_memoryless() {
     on_each(|memory| {
-        let request = Request::new(Order(0), Gfp::KERNEL.or(Gfp::THISNODE)).on(NodeId(9));
+        let request = Request::new(Order(0), Gfp::KERNEL.union(Gfp::THISNODE)).on(NodeId(9));
         let told = "node 9 has no memory for GFP_KERNEL|__GFP_THISNODE, and __GFP_THISNODE allows \
                     no other node";
         assert_eq!(refusal(memory, request), told);
@@ -176,8 +174,7 @@ fn policies_that_nobody_can_follow() {
             assert_eq!(in_bulk.unwrap_err().to_string(), bulk_order);
         }
         // No turn was taken.
-        let before = cursor.advance(|position| position);
-        assert_eq!(Cursor::new().advance(|position| position), before);
+        assert_eq!(format!("{:?}", Cursor::new()), format!("{cursor:?}"));
     });
 }
 
@@ -190,7 +187,7 @@ fn limits_that_there_cannot_be() {
         assert_eq!(told(LimitOf::Node(NodeId(7)), limits(Some(1 << 20), None)), unknown);
         assert_eq!(memory.limits(LimitOf::Node(NodeId(7))).unwrap_err().to_string(), unknown);
         assert_eq!(memory.in_use(LimitOf::Node(NodeId(7))).unwrap_err().to_string(), unknown);
-        let refused = memory.set_access(NodeId(7), Access::Private).unwrap_err();
+        let refused = memory.set_access(NodeId(7), NodeAccess::Private).unwrap_err();
         assert_eq!(refused.to_string(), unknown);
         assert_eq!(
             told(LimitOf::Allocator, limits(Some(8192), Some(1 << 20))),
@@ -207,7 +204,7 @@ fn limits_that_are_reached() {
         let five = LimitOf::Node(NodeId(5));
         let bytes = |pages: u64| Limits { hard_bytes: Some(pages << 12), soft_bytes: None };
         memory.set_limits(five, bytes(100)).unwrap();
-        let request = Request::new(Order(0), Gfp::KERNEL.or(Gfp::THISNODE)).on(NodeId(5));
+        let request = Request::new(Order(0), Gfp::KERNEL.union(Gfp::THISNODE)).on(NodeId(5));
         let blocks: Vec<_> = std::iter::from_fn(|| memory.alloc(request).ok()).collect();
         assert_eq!((blocks.len(), memory.in_use(five).unwrap().0), (100, 100));
         assert_eq!(
@@ -231,7 +228,7 @@ fn limits_that_are_reached() {
 #[test]
 fn memory_that_is_used_up() {
     on_each(|memory| {
-        let request = Request::new(Order(10), Gfp::KERNEL.or(Gfp::THISNODE)).on(NodeId(5));
+        let request = Request::new(Order(10), Gfp::KERNEL.union(Gfp::THISNODE)).on(NodeId(5));
         let blocks: Vec<_> = std::iter::from_fn(|| memory.alloc(request).ok()).collect();
         let free = memory.free_pages(NodeId(5)).0;
         assert_eq!(free, NODE_BYTES / 4096 - 1024 * blocks.len() as u64);
@@ -265,7 +262,7 @@ fn frees_of_what_was_not_given() {
             refused_free(memory, block.pfn(), Order(0)),
             "free of frame P with order 0: it was allocated with order 3; the block stays allocated"
         );
-        let inside = block.pfn().plus(Order(0).pages());
+        let inside = block.pfn() + Order(0).pages();
         assert_eq!(
             refused_free(memory, inside, Order(3)),
             "free of frame P: not aligned to order 3"
@@ -352,7 +349,7 @@ fn memory_that_cannot_go_offline() {
         assert_eq!(told(5, u64::MAX), beyond(u64::MAX, 5, NODE_BYTES));
         let nothing = "0 bytes to take offline on node 5: that is no page; 1 or more are accepted";
         assert_eq!(told(5, 0), nothing);
-        let request = Request::new(Order(0), Gfp::KERNEL.or(Gfp::THISNODE)).on(NodeId(5));
+        let request = Request::new(Order(0), Gfp::KERNEL.union(Gfp::THISNODE)).on(NodeId(5));
         let blocks = [(); 3].map(|()| memory.alloc(request).unwrap());
         let first = blocks.iter().map(|block| block.pfn()).min().unwrap();
         assert_eq!(
@@ -390,7 +387,7 @@ fn settings_and_binding_that_there_cannot_be() {
         builder.machine(machine()).build().map(|_| ()).unwrap_err().to_string()
     };
     let builder = || Memory::builder().bytes_per_node(NODE_BYTES);
-    let settings = Settings { watermark_scale_factor: 0, ..Settings::default() };
+    let settings = Settings::default().with(|changed| changed.watermark_scale_factor = 0);
     let scale = told(builder().settings(settings));
     assert!(scale.ends_with("watermark_scale_factor is 0; accepted: 1 to 3000"), "{scale}");
     assert_eq!(
@@ -449,9 +446,9 @@ fn a_panic_in_a_bulk_free_loses_no_pages() {
         let builder = Memory::builder().machine(machine()).bytes_per_node(NODE_BYTES);
         let builder = builder.use_rseq(use_rseq).hardened(hardened);
         let memory = builder.on_misuse(OnMisuse::Panic).build().unwrap();
-        let block = memory.alloc_frames(Request::new(PAGEBLOCK_ORDER, Gfp::KERNEL)).unwrap();
+        let block = memory.alloc_frames(Request::new(Order::PAGEBLOCK, Gfp::KERNEL)).unwrap();
         // SAFETY: the block is this test's, and nothing of it is used again.
-        unsafe { memory.free_frames(block, PAGEBLOCK_ORDER) }.unwrap();
+        unsafe { memory.free_frames(block, Order::PAGEBLOCK) }.unwrap();
         for wrong_at in [0, 1, 15, 600, 1100] {
             let mut pages = vec![Pfn(0); 1200];
             let mut got = 0;

@@ -7,9 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use nearpage::alloc::Request;
-use nearpage::gfp::Gfp;
-use nearpage::units::Order;
+use nearpage::{Gfp, Order, Request};
 use nearpage_linux::Memory;
 use nearpage_linux::memory::StorageInUse;
 

@@ -6,9 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nearpage::alloc::Request;
-use nearpage::gfp::Gfp;
-use nearpage::units::{NodeId, Order};
+use nearpage::{Gfp, NodeId, Order, Request};
 use nearpage_linux::{HostMachine, Memory};
 use nearpage_machine::sysfs::read_this_machine;
 

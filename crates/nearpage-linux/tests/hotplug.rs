@@ -7,9 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nearpage::alloc::Request;
-use nearpage::gfp::Gfp;
-use nearpage::units::{CpuId, NodeId, Order, Pfn};
+use nearpage::{CpuId, Gfp, NodeId, Order, Pfn, Request};
 use nearpage_linux::{HostMachine, HostNode, Memory};
 
 const THREADS: u64 = 4;
@@ -78,7 +76,7 @@ impl Play<'_> {
             while held.len() < most {
                 let order = Order(if next() % 16 == 0 { (next() % 4) as u8 } else { 0 });
                 let gfp = if next() % 2 == 0 { Gfp::HIGHUSER_MOVABLE } else { Gfp::KERNEL };
-                let request = Request::new(order, gfp.or(Gfp::NORETRY)).on(preferred);
+                let request = Request::new(order, gfp.union(Gfp::NORETRY)).on(preferred);
                 let Ok(pfn) = self.memory.alloc_frames(request) else {
                     self.refused.fetch_add(1, Ordering::Relaxed);
                     break;

@@ -8,13 +8,10 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nearpage::alloc::Request;
-use nearpage::error::{FreeError, PageLockError};
-use nearpage::gfp::Gfp;
-use nearpage::model::Model;
-use nearpage::pagelock::{PageLockRules, WaitCounts, WaitTables, WaitersBit};
+use nearpage::pagelock::{PageLockError, WaitCounts};
+use nearpage::rules::{PageLockRules, WaitTables, WaitersBit};
 use nearpage::testing::random::Random;
-use nearpage::units::{Order, Pfn};
+use nearpage::{FreeError, Gfp, Model, Order, Pfn, Request};
 use nearpage_linux::host::OnMisuse;
 use nearpage_linux::pagelock::LockError;
 use nearpage_linux::{HostMachine, LockablePages, Memory, MemoryBuilder};
@@ -35,7 +32,7 @@ fn memories() -> Vec<Memory> {
     rules
         .enumerate()
         .map(|(at, page_lock)| {
-            let model = Model { page_lock, ..Model::NEARPAGE };
+            let model = Model::NEARPAGE.with(|changed| changed.page_lock = page_lock);
             builder().use_rseq(at % 2 == 0).hardened(at % 3 == 0).model(model).build().unwrap()
         })
         .collect()
@@ -44,7 +41,7 @@ fn memories() -> Vec<Memory> {
 fn counts(memory: &Memory) -> WaitCounts {
     let nodes = memory.topology().nodes().iter();
     let counts = nodes.map(|node| memory.wait_counts(node.id).unwrap());
-    counts.fold(WaitCounts::default(), WaitCounts::plus)
+    counts.fold(WaitCounts::default(), WaitCounts::merged)
 }
 
 /// Adds to a number in the page that only its lock keeps whole.
@@ -65,7 +62,7 @@ fn one_thread_at_a_time_has_a_page() {
     const THREADS: u64 = 8;
     const ROUNDS: u64 = 5000;
     for memory in memories() {
-        let request = Request::new(Order(2), Gfp::KERNEL.or(Gfp::ZERO));
+        let request = Request::new(Order(2), Gfp::KERNEL.union(Gfp::ZERO));
         let pages = memory.alloc(request).unwrap().lockable();
         thread::scope(|scope| {
             for thread in 0..THREADS {
@@ -398,7 +395,7 @@ fn live(memory: &Memory, pages: &LockablePages<'_>, own: &LockablePages<'_>) {
             Err(error) => assert_eq!(error, PageLockError::TimedOut.into()),
         }
     }
-    let request = Request::new(Order(1), Gfp::KERNEL.or(Gfp::ZERO));
+    let request = Request::new(Order(1), Gfp::KERNEL.union(Gfp::ZERO));
     let fresh = memory.alloc(request).unwrap().lockable();
     let adds = || (0..100).for_each(|_| add_one(&mut fresh.lock(1).unwrap()));
     child_threads::beside(2, adds, adds);

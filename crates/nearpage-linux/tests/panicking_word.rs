@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 
-use nearpage::alloc::BitWord;
+use nearpage::pagelock::BitWord;
 use nearpage_linux::Memory;
 
 /// A word that panics when it is asked once more than so often.

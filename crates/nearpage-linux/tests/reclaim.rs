@@ -5,12 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
-use nearpage::alloc::{Limits, Request};
-use nearpage::error::LimitOf;
-use nearpage::gfp::Gfp;
 use nearpage::platform::Shortage;
-use nearpage::units::{CpuId, NodeId, Order, PageCount, Pfn};
-use nearpage::watermark::Settings;
+use nearpage::{CpuId, Gfp, LimitOf, Limits, NodeId, Order, PageCount, Pfn, Request, Settings};
 use nearpage_linux::host::Pressure;
 use nearpage_linux::reclaim::{Reclaim, ReclaimOptions, Shrinker};
 use nearpage_linux::{HostMachine, HostNode, HugePages, Memory, MemoryBuilder, MemoryError};
@@ -115,11 +111,13 @@ fn the_thread_keeps_the_node_above_its_marks() {
 #[test]
 fn the_thread_works_up_to_promo_with_tiering() {
     let (reclaim, memory, cache) = with_cache(builder());
-    let tiering =
-        Settings { memory_tiering: true, watermark_scale_factor: 500, ..memory.settings() };
+    let tiering = memory.settings().with(|changed| {
+        changed.memory_tiering = true;
+        changed.watermark_scale_factor = 500;
+    });
     memory.set_settings(tiering).unwrap();
     assert_eq!(memory.settings(), tiering);
-    assert!(memory.set_settings(Settings { node_reclaim_mode: 8, ..tiering }).is_err());
+    assert!(memory.set_settings(tiering.with(|changed| changed.node_reclaim_mode = 8)).is_err());
     assert_eq!(memory.settings(), tiering);
     let marks = memory.watermarks(NODE);
     assert!(marks.promo.0 > marks.high.0 + 500, "{marks:?}");
@@ -146,7 +144,7 @@ fn the_thread_works_where_the_watermark_refuses() {
     let _thread = reclaim.start(&memory, QUIET).unwrap();
     let low = memory.watermarks(NODE).low;
     let mut held = Vec::new();
-    let request = Request::new(Order(0), Gfp::ATOMIC.or(Gfp::NORETRY));
+    let request = Request::new(Order(0), Gfp::ATOMIC.union(Gfp::NORETRY));
     while cache.pages.lock().unwrap().len() < 2000 {
         assert!(cache.fill(&memory));
     }
@@ -181,7 +179,8 @@ fn node_reclaim_keeps_requests_on_their_node() {
     for (node_reclaim_mode, stays) in [(0, false), (1, true)] {
         let distances = vec![10, 20, 20, 10];
         let machine = HostMachine { nodes: nodes.clone(), distances, emulated: true };
-        let settings = Settings { node_reclaim_mode, ..Settings::default() };
+        let settings =
+            Settings::default().with(|changed| changed.node_reclaim_mode = node_reclaim_mode);
         let builder = Memory::builder().machine(machine).bytes_per_node(32 << 20);
         let (reclaim, memory, cache) = with_cache(builder.settings(settings));
         let wanted = (32 << 20) / 4096 + 1000;
@@ -440,7 +439,7 @@ fn pages_at_hand_are_handed_out_below_the_watermarks() {
     for use_rseq in [true, false] {
         let memory = builder().use_rseq(use_rseq).build().unwrap();
         stay_on_this_cpu();
-        let request = Request::new(Order(0), Gfp::KERNEL.or(Gfp::NORETRY));
+        let request = Request::new(Order(0), Gfp::KERNEL.union(Gfp::NORETRY));
         let mut held = Vec::new();
         while let Ok(page) = memory.alloc_frames(request) {
             held.push(page);

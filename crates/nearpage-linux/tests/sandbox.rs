@@ -13,9 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use nearpage::alloc::{DrainBusy, Request};
-use nearpage::gfp::Gfp;
-use nearpage::units::{CpuId, NodeId, Order};
+use nearpage::{CpuId, DrainBusy, Gfp, NodeId, Order, Request};
 use nearpage_linux::calls::Call;
 use nearpage_linux::memory::StorageInUse;
 use nearpage_linux::numa::BindMode;

@@ -5,16 +5,15 @@ pub mod described;
 
 use std::fmt::{self, Display};
 
-use nearpage::model::Model;
-use nearpage::pcp::sizes::{self, Sizes as PagesetSizes, ZoneShare};
-use nearpage::topology::{AddressMap, NodeBuf, Topology, TopologyBuf, TopologyError};
-use nearpage::units::{CpuId, NodeId, NodeIndex, PageCount, Pfn, ZoneKind};
-use nearpage::watermark::{
-    self, HugePages, Marks, MinFree, SettingError, Settings, Watermarks, ZoneSize, boot_min_free,
+use nearpage::rules::pagesets::{Sizes as PagesetSizes, ZoneShare};
+use nearpage::rules::watermarks::{HugePages, MinFree, Watermarks, ZoneSize, boot_min_free};
+use nearpage::rules::zonelists::{
+    NodeOrder, Online, ZoneRef, fallback_zones, nofallback_zones, write_fallback_order,
 };
-use nearpage::zonelist::{
-    self, CpuTerm, MemorylessCpu, NodeOrder, Online, ZoneRef, fallback_zones, nofallback_zones,
-    write_fallback_order,
+use nearpage::rules::{CpuTerm, MemorylessCpu, pagesets, watermarks, zonelists};
+use nearpage::{
+    AddressMap, CpuId, Marks, Model, NodeBuf, NodeId, NodeIndex, PageCount, Pfn, SettingError,
+    Settings, Topology, TopologyBuf, TopologyError, ZoneKind,
 };
 
 use crate::topology::MachineDescription;
@@ -192,7 +191,7 @@ impl Plan {
             id: node.id,
             cpus: node.cpus.clone(),
             zones: node.zones.iter().map(|zone| rules.zone(zone, node)).collect(),
-            effective: zonelist::effective_node(&fallback, sizes),
+            effective: zonelists::effective_node(&fallback, sizes),
             zonelist: fallback_zones(&fallback, sizes).collect(),
             zonelist_this_node: sizes.own_zones(node.id),
             fallback,
@@ -221,7 +220,7 @@ impl Plan {
     pub fn logged_order(&self, node: usize) -> Vec<NodeId> {
         let order = &self.nodes[node].fallback;
         let local = NodeIndex(node as u16);
-        zonelist::logged_order(local, order, self.model.memoryless_line)
+        zonelists::logged_order(local, order, self.model.memoryless_line)
             .map(|node| self.nodes[node.0 as usize].id)
             .collect()
     }
@@ -286,7 +285,8 @@ impl Sizes {
     /// `min_free_kbytes` as boot leaves it, whatever was written later: no setting but that of huge pages
     /// can be given before.
     fn boot_min_free(&self) -> MinFree {
-        let settings = Settings { movable_min: self.settings.movable_min, ..Settings::default() };
+        let settings =
+            Settings::default().with(|changed| changed.movable_min = self.settings.movable_min);
         let zones = self.zones().map(Extent::size_at_boot);
         boot_min_free(zones, &settings, self.huge_pages, self.page_shift)
     }
@@ -323,9 +323,9 @@ impl<'a> Rules<'a> {
         PlannedZone {
             extent: *zone,
             marks,
-            protection: watermark::lowmem_reserve(zone.kind, &managed, &self.sizes.settings),
+            protection: watermarks::lowmem_reserve(zone.kind, &managed, &self.sizes.settings),
             pageset: self.pageset(zone, marks, node.cpus.len() as u32),
-            stat_threshold: sizes::stat_threshold(counted, cpus_online, self.sizes.page_shift),
+            stat_threshold: pagesets::stat_threshold(counted, cpus_online, self.sizes.page_shift),
         }
     }
 
@@ -334,7 +334,7 @@ impl<'a> Rules<'a> {
         // Marks and pagesets are computed together, at a moment when no zone is boosted.
         let share = ZoneShare { managed: zone.managed, low: marks.low, cpus };
         let fraction = self.sizes.settings.percpu_pagelist_high_fraction;
-        let sizes = PagesetSizes::of(share, fraction, self.sizes.page_shift);
+        let sizes = PagesetSizes::new(share, fraction, self.sizes.page_shift);
         // Before the tuning of 6.7 the limit is fixed.
         let high_max = if self.model.pcp.tunes_high { sizes.high_max } else { sizes.high_min };
         PagesetSizes { high_max, ..sizes }

@@ -23,7 +23,7 @@ pub use settings::KernelSettings;
 pub use source::{Source, TextFile, words};
 pub use zoneinfo::ZoneExtent;
 
-use nearpage::units::CpuId;
+use nearpage::CpuId;
 
 use crate::tree::{FileTree, FolderTree};
 
@@ -79,7 +79,7 @@ fn read(tree: &dyn FileTree, page_bytes: Option<u64>) -> Result<Machine, SysfsEr
 mod tests {
     use std::num::NonZeroU16;
 
-    use nearpage::units::NodeId;
+    use nearpage::NodeId;
     use proptest::prelude::*;
 
     use super::*;

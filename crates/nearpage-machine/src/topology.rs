@@ -17,8 +17,7 @@ use crate::description::{self, short_form};
 use crate::shown::shown;
 use crate::sysfs::{Machine, MachineNode, ZoneExtent, read_machine, read_this_machine};
 use crate::tree::{FileTree, FolderTree, MemoryTree};
-use nearpage::topology::{AddressMap, NodeBuf, TopologyBuf};
-use nearpage::units::{PageCount, ZoneKind};
+use nearpage::{AddressMap, NodeBuf, PageCount, TopologyBuf, ZoneKind};
 
 pub use crate::description::Place;
 pub use error::{InputError, Problem};
@@ -302,7 +301,7 @@ fn check_text(content: &[u8]) -> Result<&str, Problem> {
 #[cfg(test)]
 mod tests {
     use crate::tree::MemoryTree;
-    use nearpage::units::{NodeId, Pfn, PfnRange};
+    use nearpage::{NodeId, Pfn, PfnRange};
     use proptest::prelude::*;
 
     use super::*;

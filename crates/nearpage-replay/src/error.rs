@@ -1,7 +1,6 @@
 //! Why a bundle cannot be replayed.
 
-use nearpage::alloc::BuildError;
-use nearpage::topology::TopologyError;
+use nearpage::{BuildError, TopologyError};
 
 use nearpage_bundle::BundleError;
 use nearpage_trace::TraceError;

@@ -6,9 +6,7 @@
 
 use std::collections::VecDeque;
 
-use nearpage::alloc::{Fallbacks, Reason};
-use nearpage::frame::Migratetype;
-use nearpage::units::{CpuId, Order, PageCount, Pfn};
+use nearpage::{CpuId, Fallbacks, Migratetype, Order, PageCount, Pfn, Reason};
 
 use super::error::ReplayError;
 use super::run::Run;
@@ -124,7 +122,7 @@ impl Scene {
 
 fn zone_scene(run: &Run<'_>, cpu: CpuId, zone: usize) -> Option<ZoneScene> {
     let pageset = &run.core.pagesets(cpu)?[zone];
-    let (zone, tuning, events) = (run.core.zones()[zone], pageset.tuning(), pageset.events());
+    let (zone, tuning, counts) = (run.core.zones()[zone], pageset.tuning(), pageset.counts());
     let view = zone.view();
     Some(ZoneScene {
         free: zone.free_pages().0,
@@ -134,8 +132,8 @@ fn zone_scene(run: &Run<'_>, cpu: CpuId, zone: usize) -> Option<ZoneScene> {
         high: tuning.high.0,
         alloc_factor: tuning.alloc_factor,
         free_count: tuning.free_count.0,
-        refilled: [events.refills.get(), events.refilled_pages.get()],
-        drained: [events.drains.get(), events.drained_pages.get()],
+        refilled: [counts.refills, counts.refilled_pages.0],
+        drained: [counts.drains, counts.drained_pages.0],
     })
 }
 

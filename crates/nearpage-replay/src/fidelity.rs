@@ -1,6 +1,6 @@
 //! The fidelity of a replay: what was predicted beside what the kernel logged, row by row, and one score.
 
-use nearpage::units::CpuId;
+use nearpage::CpuId;
 use nearpage_machine::sysfs::zoneinfo::ZoneRecord;
 
 use super::recorded::Flow;

@@ -2,12 +2,11 @@
 
 use std::collections::VecDeque;
 
-use nearpage::alloc::{Fallbacks, Request};
-use nearpage::frame::Migratetype;
-use nearpage::gfp::Gfp;
-use nearpage::pcp::{list_index, list_order};
-use nearpage::units::{CpuId, NodeId, Order, PageCount, Pfn, ZoneKind};
-use nearpage::watermark::AllocFlags;
+use nearpage::rules::pagesets::{list_index, list_order};
+use nearpage::rules::watermarks::AllocFlags;
+use nearpage::{
+    CpuId, Fallbacks, Gfp, Migratetype, NodeId, Order, PageCount, Pfn, Request, ZoneKind,
+};
 
 use super::blocks::{Blocks, CoreBlock};
 use super::guess::{Clues, Guess};
@@ -250,7 +249,7 @@ impl<'m> Run<'m> {
         let request = self.request(order, gfp, near);
         let given = self.core.alloc(request).or_else(|_| {
             self.counts.refused_allocs += 1;
-            let gfp = request.gfp.without(Gfp::NOMEMALLOC).or(Gfp::MEMALLOC);
+            let gfp = request.gfp.difference(Gfp::NOMEMALLOC).union(Gfp::MEMALLOC);
             self.core.alloc(Request { gfp, ..request })
         });
         if let Ok(given) = given {
@@ -267,9 +266,9 @@ impl<'m> Run<'m> {
 
     fn request(&self, order: Order, gfp: Gfp, near: Near) -> Request {
         // A request that never gives up would never come back if the core has less memory than the kernel had.
-        let gfp = gfp.without(Gfp::NOFAIL);
+        let gfp = gfp.difference(Gfp::NOFAIL);
         match near {
-            Near::Cpu => Request::new(order, gfp.without(Gfp::THISNODE)),
+            Near::Cpu => Request::new(order, gfp.difference(Gfp::THISNODE)),
             Near::Node(node) => Request::new(order, gfp).on(node),
             Near::Zone(zone) => {
                 let zone = self.core.zones()[zone];
@@ -277,12 +276,12 @@ impl<'m> Run<'m> {
                     ZoneKind::Dma => Gfp::DMA,
                     ZoneKind::Dma32 => Gfp::DMA32,
                     ZoneKind::Normal | ZoneKind::Device => Gfp(0),
-                    ZoneKind::Movable => Gfp::HIGHMEM.or(Gfp::MOVABLE),
+                    ZoneKind::Movable => Gfp::HIGHMEM.union(Gfp::MOVABLE),
                 };
-                let kinds = Gfp::DMA.or(Gfp::DMA32).or(Gfp::HIGHMEM);
+                let kinds = Gfp::DMA.union(Gfp::DMA32).union(Gfp::HIGHMEM);
                 // With the right to everything: the kernel has found room there.
-                let rights = Gfp::THISNODE.or(Gfp::MEMALLOC);
-                let gfp = gfp.without(kinds.or(Gfp::NOMEMALLOC)).or(kind).or(rights);
+                let rights = Gfp::THISNODE.union(Gfp::MEMALLOC);
+                let gfp = gfp.difference(kinds.union(Gfp::NOMEMALLOC)).union(kind).union(rights);
                 Request::new(order, gfp).on(self.core.topology().node(zone.node()).id)
             }
         }
@@ -385,8 +384,7 @@ impl<'m> Run<'m> {
 
     fn kind(&self, block: CoreBlock) -> Option<Kind> {
         let zone = self.map.zone_of(block.pfn)?;
-        let frames = self.core.zones()[zone].frames();
-        let migratetype = frames.pageblock(frames.number(block.pfn));
+        let migratetype = self.core.zones()[zone].pageblock_type(block.pfn);
         Some((zone, block.order, migratetype.index() as u8))
     }
 
@@ -403,9 +401,8 @@ impl<'m> Run<'m> {
         {
             return Some(CoreBlock { pfn, order });
         }
-        let core_zone = self.core.zones()[zone];
-        let number = self.held.zones[zone].take(core_zone, order, migratetype)?;
-        Some(CoreBlock { pfn: core_zone.frames().pfn(number), order })
+        let pfn = self.held.zones[zone].take(&self.core, order, migratetype)?;
+        Some(CoreBlock { pfn, order })
     }
 
     /// Takes a piece of `order` at `pfn` out of the block that begins at `head`; the other pieces stay allocated.
@@ -415,12 +412,13 @@ impl<'m> Run<'m> {
             return Some(block);
         }
         let zone = self.core.zones()[self.map.zone_of(block.pfn)?];
-        let frames = zone.frames();
+        let split = self.core.split_block(block.pfn, block.order, order);
+        split.expect("what stands for a live block is allocated");
         let mut freed = None;
         for at in (0..block.order.pages().0).step_by(1 << order.0) {
             let piece = CoreBlock { pfn: Pfn(block.pfn.0 + at), order };
-            let frame = frames.frame(frames.number(piece.pfn));
-            frame.set_word(frames.allocated(order, frames.pageblock(frames.number(piece.pfn))));
+            let retyped = self.core.retype_block(piece.pfn, order, zone.pageblock_type(piece.pfn));
+            retyped.expect("a piece of an allocated block");
             if head.0 + at == pfn.0 {
                 freed = Some(piece);
             } else {
@@ -442,7 +440,7 @@ impl<'m> Run<'m> {
         self.core.platform().play(actor.cpu, actor.now_ns);
         let wanted = pfns.len() + untold as usize;
         let mut pages = vec![Pfn(0); wanted];
-        let request = Request::new(Order(0), gfp.without(Gfp::NOFAIL));
+        let request = Request::new(Order(0), gfp.difference(Gfp::NOFAIL));
         let request = match node.map(NodeId) {
             Some(node) if self.core.topology().index_of(node).is_some() => request.on(node),
             _ => request,
@@ -490,12 +488,12 @@ impl<'m> Run<'m> {
             self.holds_seen[zone] = holds;
             let zones = self.flows.len();
             let Some(pagesets) = self.core.pagesets(actor.cpu) else { continue };
-            let events = pagesets[zone].events();
+            let counts = pagesets[zone].counts();
             let now = Seen {
-                refills: events.refills.get(),
-                refilled_pages: events.refilled_pages.get(),
-                drains: events.drains.get(),
-                drained_pages: events.drained_pages.get(),
+                refills: counts.refills,
+                refilled_pages: counts.refilled_pages.0,
+                drains: counts.drains,
+                drained_pages: counts.drained_pages.0,
             };
             let seen = &mut self.seen[actor.cpu.0 as usize * zones + zone];
             let before = std::mem::replace(seen, now);
@@ -551,9 +549,9 @@ impl<'m> Run<'m> {
         let Some(index) = self.core.topology().index_of(node) else { return };
         for zone in self.core.zones() {
             if zone.node() == index && zone.kind() <= kind {
-                zone.set_reclaim_active(active);
+                self.core.set_reclaim_active(zone.index(), active);
                 if !active {
-                    zone.lower_boost(zone.boost());
+                    self.core.lower_boost(zone.index(), zone.boost());
                 }
             }
         }
@@ -593,7 +591,7 @@ impl<'m> Run<'m> {
 
     /// How often a block of another type was taken, over all zones: each time, Linux logs an event.
     pub fn extfrag(&self) -> u64 {
-        self.core.zones().iter().map(|zone| zone.lock().buddy().fallbacks()).sum()
+        self.core.zones().iter().map(|zone| zone.type_fallbacks()).sum()
     }
 
     /// The zone of the block that stands for the one at `pfn`, by its position.
@@ -605,7 +603,7 @@ impl<'m> Run<'m> {
     pub fn reasons(&self) -> Fallbacks {
         let nodes = || self.core.topology().indexes();
         let pairs = nodes().flat_map(|from| nodes().map(move |to| (from, to)));
-        pairs.fold(Fallbacks::default(), |sum, (from, to)| sum.plus(self.core.fallbacks(from, to)))
+        pairs.map(|(from, to)| self.core.fallbacks(from, to)).sum()
     }
 
     /// What the run came to, for comparison with other machines and rules, after [`finish`](Self::finish).
@@ -620,7 +618,7 @@ impl<'m> Run<'m> {
             refill_pages: flow.refill_pages,
             drains: flow.drains,
             drain_pages: flow.drain_pages,
-            cached_bytes: stats.cached_pages.bytes(self.core.page_shift()),
+            cached_bytes: stats.cached_pages.to_bytes(self.core.page_shift()),
             remote_pages: self.remote_pages,
             reasons: self.reasons(),
             operations: self.counts.allocs + self.counts.frees + self.counts.bulk_pages,
@@ -676,10 +674,6 @@ fn core_map(core: &Core<'_>) -> ZoneMap {
 }
 
 /// The zone that requests near a node prefer.
-pub fn preferred(
-    core: &Core<'_>,
-    node: nearpage::units::NodeIndex,
-    kind: ZoneKind,
-) -> Option<usize> {
+pub fn preferred(core: &Core<'_>, node: nearpage::NodeIndex, kind: ZoneKind) -> Option<usize> {
     core.fallback_zones(node).find(|zone| zone.kind() <= kind).map(|zone| zone.index().0 as usize)
 }

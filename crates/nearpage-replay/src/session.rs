@@ -2,8 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use nearpage::gfp::Gfp;
-use nearpage::units::{CpuId, NodeIndex, Pfn, ZoneKind};
+use nearpage::{CpuId, Gfp, NodeIndex, Pfn, ZoneKind};
 
 use super::error::ReplayError;
 use super::explain::{Explainer, Scene, Subject};
@@ -257,7 +256,9 @@ impl Session<'_, '_> {
     fn near(&self, zone: Option<usize>, gfp: Gfp) -> Near {
         match (self.choice, zone) {
             (ZoneChoice::Recorded, Some(zone)) => Near::Zone(zone),
-            (_, Some(zone)) if gfp.has(Gfp::THISNODE) => Near::Node(self.start.zones[zone].node),
+            (_, Some(zone)) if gfp.contains(Gfp::THISNODE) => {
+                Near::Node(self.start.zones[zone].node)
+            }
             _ => Near::Cpu,
         }
     }
@@ -280,7 +281,7 @@ impl Session<'_, '_> {
         }
         let kind = gfp.zone_kind().unwrap_or(ZoneKind::Normal);
         let core = &self.runs[0].0.core;
-        let node = match gfp.has(Gfp::THISNODE) {
+        let node = match gfp.contains(Gfp::THISNODE) {
             true => Some(core.zones()[zone].node()),
             false => self.node_of(actor.cpu),
         };
@@ -418,5 +419,5 @@ pub(super) fn with_type(gfp: Gfp, migratetype: u8) -> Gfp {
         2 => Gfp::RECLAIMABLE,
         _ => Gfp(0),
     };
-    gfp.without(Gfp::MOVABLE.or(Gfp::RECLAIMABLE)).or(of)
+    gfp.difference(Gfp::MOVABLE.union(Gfp::RECLAIMABLE)).union(of)
 }

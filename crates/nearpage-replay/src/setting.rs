@@ -1,8 +1,7 @@
 //! Tunables of a what-if: `KEY=VALUE`.
 
-use nearpage::model::Model;
-use nearpage::pcp::sizes::Sizes;
-use nearpage::units::PageCount;
+use nearpage::rules::pagesets::Sizes;
+use nearpage::{Model, PageCount};
 
 use super::error::ReplayError;
 use nearpage_bundle::predict::Override;

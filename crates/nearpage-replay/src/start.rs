@@ -1,11 +1,10 @@
 //! The start state of a replay: what `before` says of the machine.
 
-use nearpage::frame::Migratetype;
-use nearpage::model::Model;
-use nearpage::pcp::sizes::{Sizes, ZoneShare};
-use nearpage::topology::{AddressMap, NodeBuf, TopologyBuf};
-use nearpage::units::{CpuId, NodeId, ORDERS, PageCount, PfnRange, ZoneKind};
-use nearpage::watermark::{Marks, Settings};
+use nearpage::rules::pagesets::{Sizes, ZoneShare};
+use nearpage::{
+    AddressMap, CpuId, Marks, Migratetype, Model, NodeBuf, NodeId, Order, PageCount, PfnRange,
+    Settings, TopologyBuf, ZoneKind,
+};
 use nearpage_machine::sysfs::TextFile;
 use nearpage_machine::sysfs::zoneinfo::{PagesetRecord, ZoneRecord};
 
@@ -84,7 +83,7 @@ impl StartZone {
 
     /// Free pages.
     pub fn free_pages(&self) -> u64 {
-        let pages = |blocks: &[u64; ORDERS]| -> u64 {
+        let pages = |blocks: &[u64; Order::COUNT]| -> u64 {
             blocks.iter().enumerate().map(|(order, count)| count << order).sum()
         };
         self.free.iter().map(pages).sum()
@@ -238,7 +237,7 @@ fn derived_sizes(
     let near = own.map_or(0, |node| node.listed_cpus.len());
     let cpus = if near > 0 { near } else { machine.cpus.len() } as u32;
     let fraction = machine.settings.percpu_pagelist_high_fraction.unwrap_or(0);
-    Sizes::of(ZoneShare { managed, low, cpus }, fraction, page_shift)
+    Sizes::new(ZoneShare { managed, low, cpus }, fraction, page_shift)
 }
 
 fn start_pageset(record: &PagesetRecord, derived: Sizes) -> StartPageset {
@@ -265,7 +264,7 @@ fn topology(
         let mut buffer = NodeBuf { id: node.id, cpus: node.own_cpus.clone(), ..NodeBuf::default() };
         for (index, zone) in zones.iter().enumerate().filter(|(_, zone)| zone.node == node.id) {
             if zone.kind == ZoneKind::Movable {
-                buffer.movable_from = records[index].start_pfn.map(nearpage::units::Pfn);
+                buffer.movable_from = records[index].start_pfn.map(nearpage::Pfn);
             }
             let memory = memory_of(zone, records[index], map.ranges(index));
             for range in &memory {
@@ -359,7 +358,7 @@ impl FreeLists {
             }
             // The two texts are read one after the other, and the second one stops counting at 100000: the total
             // holds, and what differs is movable.
-            for (order, &total) in zone.blocks.iter().enumerate().take(ORDERS) {
+            for (order, &total) in zone.blocks.iter().enumerate().take(Order::COUNT) {
                 settle(&mut blocks, order, total.min(BLOCKS_MOST));
             }
             free.push((zone.node, zone.kind, blocks));
@@ -423,7 +422,8 @@ pub fn free_pages_after(
 pub fn settings(bundle: &Bundle, start: &Start) -> Result<Settings, ReplayError> {
     let machine = bundle.recording.capture(Some("before"))?.machine()?;
     let boost = start.boost_factor;
-    Ok(Settings { watermark_boost_factor: boost, ..settings_of(&machine.settings, start.model) })
+    Ok(settings_of(&machine.settings, start.model)
+        .with(|changed| changed.watermark_boost_factor = boost))
 }
 
 /// Makes the blocks of an order `total` in all, by changing the movable ones first.

@@ -2,13 +2,12 @@
 
 use std::collections::HashMap;
 
-use nearpage::gfp::Gfp;
-use nearpage::model::Model;
-use nearpage::pcp::sizes::{Sizes, ZoneShare};
-use nearpage::topology::TopologyBuf;
-use nearpage::units::{CpuId, NodeId, PageCount, Pfn, PfnRange, ZoneKind};
-use nearpage::watermark::{self, Settings, Watermarks, ZoneSize};
-use nearpage::zonelist::cache::CacheRule;
+use nearpage::rules::pagesets::{Sizes, ZoneShare};
+use nearpage::rules::watermarks::{Watermarks, ZoneSize};
+use nearpage::rules::{CacheRule, watermarks};
+use nearpage::{
+    CpuId, Gfp, Model, NodeId, PageCount, Pfn, PfnRange, Settings, TopologyBuf, ZoneKind,
+};
 
 use super::cpus::{CpuMap, CpuRule};
 use super::error::ReplayError;
@@ -175,7 +174,7 @@ impl Player<'_, '_> {
 
     /// A page that had to be of one node has to be of the node that stands for it.
     fn near(&self, pfn: Pfn, gfp: Gfp) -> Near {
-        let zone = self.recorded.map.zone_of(pfn).filter(|_| gfp.has(Gfp::THISNODE));
+        let zone = self.recorded.map.zone_of(pfn).filter(|_| gfp.contains(Gfp::THISNODE));
         let Some(zone) = zone else { return Near::Cpu };
         let node = self.recorded.zones[zone].node;
         if !self.is_elsewhere {
@@ -201,7 +200,7 @@ pub fn start_of(
     let mut model = wish.model.unwrap_or(recorded.model);
     wish.settings.iter().for_each(|setting| setting.apply_to_model(&mut model));
     model.zonelist_cache = wish.zonelist_cache.unwrap_or(model.zonelist_cache);
-    let mut settings = Settings { movable_min: model.movable_min, ..settings };
+    let mut settings = settings.with(|changed| changed.movable_min = model.movable_min);
     let mut is_sized = false;
     for setting in &wish.settings {
         if let Setting::Kernel(change) = setting {
@@ -235,7 +234,8 @@ fn incomplete(bundle: &Bundle, what: String) -> ReplayError {
 fn resize(start: &mut Start, settings: &Settings) {
     let sizes = start.zones.iter().map(|zone| ZoneSize { kind: zone.kind, managed: zone.managed });
     let sizes: Vec<ZoneSize> = sizes.collect();
-    let kbytes = watermark::boot_min_free_kbytes(sizes.iter().copied(), settings, start.page_shift);
+    let kbytes =
+        watermarks::boot_min_free_kbytes(sizes.iter().copied(), settings, start.page_shift);
     let marks = Watermarks::new(sizes.iter().copied(), kbytes, settings, start.page_shift);
     let managed_of = |zones: &[StartZone], node: NodeId| {
         let mut managed = [PageCount(0); ZoneKind::COUNT];
@@ -253,9 +253,10 @@ fn resize(start: &mut Start, settings: &Settings) {
         let cpus = if near > 0 { near } else { all_cpus } as u32;
         let zone = &mut start.zones[index];
         zone.marks = marks.marks(size);
-        zone.reserve = watermark::lowmem_reserve(zone.kind, &managed, settings);
+        zone.reserve = watermarks::lowmem_reserve(zone.kind, &managed, settings);
         let share = ZoneShare { managed: zone.managed, low: zone.marks.low, cpus };
-        let of_pageset = Sizes::of(share, settings.percpu_pagelist_high_fraction, start.page_shift);
+        let of_pageset =
+            Sizes::new(share, settings.percpu_pagelist_high_fraction, start.page_shift);
         zone.pagesets.iter_mut().for_each(|pageset| pageset.sizes = of_pageset);
     }
 }

@@ -10,9 +10,9 @@
 //! together), [`workload`] (building blocks), [`pool`] (independent runs on threads).
 //!
 //! ```
-//! use nearpage::alloc::{Config, Request};
-//! use nearpage::gfp::Gfp;
-//! use nearpage::units::{CpuId, Order};
+//! use nearpage::{Config, Request};
+//! use nearpage::Gfp;
+//! use nearpage::{CpuId, Order};
 //! use nearpage_sim::costs::Costs;
 //! use nearpage_sim::executor::Tasks;
 //! use nearpage_sim::machine::Machine;

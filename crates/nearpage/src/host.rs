@@ -38,6 +38,7 @@ pub enum Access {
 
 /// Why memory is short: what the core tells a host that it asks for help.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Shortage {
     /// The node that the request preferred, or that is below its watermark.
     pub node: NodeId,

@@ -85,6 +85,7 @@ impl<'a> NodeSet<'a> {
 
 /// Why there is no such set of nodes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum NodeSetError {
     /// No node was named.
     Empty,
@@ -118,6 +119,7 @@ impl core::error::Error for NodeSetError {}
 
 /// Where pages are to come from.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub enum Policy<'a> {
     /// Near the CPU that asks.
     Local,
@@ -157,6 +159,7 @@ pub enum Turn<'a> {
 
 /// How a request is placed.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Placement<'a> {
     /// The policy. Requests with `__GFP_THISNODE` have none.
     pub policy: Policy<'a>,

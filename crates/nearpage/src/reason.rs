@@ -6,6 +6,7 @@ use crate::units::PageCount;
 /// Why a page did not come from the zone that its request preferred.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[repr(u8)]
+#[non_exhaustive]
 pub enum Reason {
     /// The preferred zone was below its watermark.
     Watermark,

@@ -3,9 +3,7 @@
 
 use std::time::Instant;
 
-use nearpage::alloc::Request;
-use nearpage::gfp::Gfp;
-use nearpage::units::{Order, Pfn};
+use nearpage::{Gfp, Order, Pfn, Request};
 use nearpage_linux::memory::StorageInUse;
 use nearpage_linux::rseq::BareLists;
 use nearpage_linux::{Memory, MemoryBuilder};

@@ -4,9 +4,8 @@
 
 use std::ptr::{NonNull, null_mut};
 
-use nearpage::gfp::Gfp;
 use nearpage::slab::{CacheOptions, LocalNode, SlabConfig};
-use nearpage::units::NodeId;
+use nearpage::{Gfp, NodeId};
 use nearpage_linux::slab::{KmemCache, SlabAllocator};
 use nearpage_linux::{HostMachine, HostNode, Memory, MemoryBuilder, MemoryError};
 

@@ -5,11 +5,9 @@
 //! leave of them. A page is allocated and freed, again and again, so that beside the scan there is a pop and a
 //! push only.
 
-use nearpage::alloc::{Request, ScanCounts};
-use nearpage::gfp::Gfp;
-use nearpage::model::Model;
-use nearpage::units::{NodeId, Order};
-use nearpage::zonelist::cache::CacheRule;
+use nearpage::rules::CacheRule;
+use nearpage::stats::ScanCounts;
+use nearpage::{Gfp, Model, NodeId, Order, Request};
 use nearpage_linux::machine::{HostMachine, HostNode};
 use nearpage_linux::{Memory, MemoryBuilder, MemoryError};
 use serde::Serialize;
@@ -109,7 +107,7 @@ fn memory(
 
 /// Takes all that a node gives. It stays taken until the memory goes.
 fn fill_node(memory: &Memory, node: u32) {
-    let request = Request::new(Order(0), GFP.or(Gfp::THISNODE)).on(NodeId(node));
+    let request = Request::new(Order(0), GFP.union(Gfp::THISNODE)).on(NodeId(node));
     while memory.alloc_frames(request).is_ok() {}
 }
 

@@ -9,9 +9,9 @@
 mod earlier;
 mod zones;
 
-use nearpage::units::{NodeId, ZoneKind};
-use nearpage::watermark::MinFreeRule;
-use nearpage::zonelist::ZoneRef;
+use nearpage::rules::watermarks::MinFreeRule;
+use nearpage::rules::zonelists::ZoneRef;
+use nearpage::{NodeId, ZoneKind};
 use nearpage_machine::sysfs::TextFile;
 use serde_json::{Value, json};
 

@@ -1,7 +1,7 @@
 //! Which model a kernel gets.
 
 use clap::ValueEnum;
-use nearpage::model::Model;
+use nearpage::Model;
 
 /// Whose rules a user wants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum)]

@@ -1,8 +1,6 @@
 //! The settings that a prediction starts from: the recorded ones, and `--set` over them.
 
-use nearpage::model::Model;
-use nearpage::units::ZoneKind;
-use nearpage::watermark::Settings;
+use nearpage::{Model, Settings, ZoneKind};
 
 use super::PredictError;
 use crate::RecordedMachine;

@@ -1,6 +1,6 @@
 //! What a kernel logged at boot and that nothing else tells.
 
-use nearpage::units::NodeId;
+use nearpage::NodeId;
 
 /// Bytes of a page of the kernels that log in KiB.
 const KIB_PER_PAGE: u64 = 4;

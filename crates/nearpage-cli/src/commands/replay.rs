@@ -10,8 +10,8 @@ mod text;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand, ValueEnum};
-use nearpage::units::{NodeId, PageCount};
-use nearpage::zonelist::cache::CacheRule;
+use nearpage::rules::CacheRule;
+use nearpage::{NodeId, PageCount};
 use nearpage_sim::machine::NodeSpec;
 
 use super::lab::LabFailure;
@@ -203,7 +203,7 @@ impl Report {
             drains: flow.drains,
             drain_pages: flow.drain_pages,
             pages_by_node,
-            cached_bytes: cached.bytes(self.start.page_shift),
+            cached_bytes: cached.to_bytes(self.start.page_shift),
             remote_pages: recorded.remote_pages,
             ..Totals::default()
         }

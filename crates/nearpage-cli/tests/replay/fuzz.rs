@@ -6,7 +6,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use nearpage::model::Model;
+use nearpage::Model;
 use nearpage::slab::LocalNode;
 use nearpage_replay::cpus::CpuRule;
 use nearpage_replay::error::ReplayError;

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::sync::Once;
 
-use nearpage::units::CpuId;
+use nearpage::CpuId;
 
 use super::{Environment, EnvironmentError, Nodes, TopologyNote, tell_once};
 use crate::machine::HostMachine;
@@ -131,7 +131,7 @@ fn list_without(cpus: &[CpuId], others: &[CpuId]) -> String {
 mod tests {
     use std::fs;
 
-    use nearpage::units::NodeId;
+    use nearpage::NodeId;
 
     use super::*;
     use nearpage_machine::sysfs::read_machine;

@@ -1,10 +1,11 @@
 //! Where pages come from, how many there may be, and why they came from elsewhere: policies, cpusets, private nodes,
 //! limits and reasons of a [`Memory`].
 
-use nearpage::alloc::{Access, Fallbacks, Limits, Request, ScanCounts};
-use nearpage::error::{AllocError, LimitError, LimitOf, UnknownNode};
-use nearpage::policy::Placement;
-use nearpage::units::{NodeId, PageCount, Pfn};
+use nearpage::stats::ScanCounts;
+use nearpage::{
+    AllocError, Fallbacks, LimitError, LimitOf, Limits, NodeAccess, NodeId, PageCount, Pfn,
+    Placement, Request, UnknownNode,
+};
 
 use super::{Memory, PageBlock, text};
 
@@ -13,10 +14,10 @@ impl Memory {
     /// [`topology`](Self::topology).
     ///
     /// ```
-    /// # use nearpage::alloc::Request;
-    /// # use nearpage::gfp::Gfp;
+    /// # use nearpage::Request;
+    /// # use nearpage::Gfp;
     /// # use nearpage::policy::{NodeSet, Placement, Policy};
-    /// # use nearpage::reason::CallSite;
+    /// # use nearpage::CallSite;
     /// # use nearpage::units::{NodeId, Order};
     /// # let memory = nearpage_linux::Memory::builder().bytes_per_node(16 << 20).build()?;
     /// # let first = memory.topology().nodes()[0].id;
@@ -54,7 +55,7 @@ impl Memory {
     }
 
     /// Allocates up to `out.len()` single pages where a policy and a cpuset say; see
-    /// [`PageAllocator::alloc_bulk_with`](nearpage::alloc::PageAllocator::alloc_bulk_with).
+    /// [`PageAllocator::alloc_bulk_with`](nearpage::PageAllocator::alloc_bulk_with).
     ///
     /// # Errors
     /// [`AllocError`] if not even one page could be had.
@@ -71,7 +72,7 @@ impl Memory {
     ///
     /// # Errors
     /// [`UnknownNode`]; nothing is changed then.
-    pub fn set_access(&self, node: NodeId, access: Access) -> Result<(), UnknownNode> {
+    pub fn set_access(&self, node: NodeId, access: NodeAccess) -> Result<(), UnknownNode> {
         with_allocator!(self, allocator => allocator.set_access(node, access))
     }
 
@@ -146,11 +147,7 @@ mod tests {
     use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
     use std::thread;
 
-    use nearpage::alloc::Reason;
-    use nearpage::gfp::Gfp;
-    use nearpage::policy::{NodeSet, Policy};
-    use nearpage::reason::CallSite;
-    use nearpage::units::Order;
+    use nearpage::{CallSite, Gfp, NodeSet, Order, Policy, Reason};
 
     use super::*;
     use crate::memory::FRAME_BYTES;
@@ -184,7 +181,7 @@ mod tests {
             assert!(memory.fallbacks_text().starts_with("Node 0 -> Node 3 "));
             // SAFETY: the pages are this test's.
             unsafe { memory.free_frames_bulk(&pages[..got]) }.unwrap();
-            memory.set_access(far, Access::Private).unwrap();
+            memory.set_access(far, NodeAccess::Private).unwrap();
             assert_eq!(memory.alloc(request.on(far)).unwrap().node(), NodeId(0));
             assert!(memory.report(request).unwrap().starts_with("page allocation: order 0"));
             assert!(memory.pagetypeinfo().contains("Node    3, zone   Normal"));
@@ -200,7 +197,7 @@ mod tests {
         block.fill(7);
         let pfn = block.pfn();
         drop(block);
-        let zeroes = Request { gfp: request.gfp.or(Gfp::ZERO), ..request };
+        let zeroes = Request { gfp: request.gfp.union(Gfp::ZERO), ..request };
         let block = memory.alloc_with(&local, zeroes).unwrap();
         assert!(block.pfn() == pfn && block.iter().all(|&byte| byte == 0));
     }
@@ -264,7 +261,7 @@ mod tests {
             let memory = memory(use_rseq);
             let of = LimitOf::Node(NodeId(0));
             // Neither waits nor drains.
-            let gfp = Gfp::NOWAIT.or(Gfp::THISNODE).or(Gfp::NORETRY);
+            let gfp = Gfp::NOWAIT.union(Gfp::THISNODE).union(Gfp::NORETRY);
             let own = Request::new(Order(0), gfp).on(NodeId(0));
             // Counted out before it is given back, and in after it was got: never more than there is.
             let (held, is_set) = (AtomicU64::new(0), AtomicBool::new(false));
@@ -315,7 +312,7 @@ mod tests {
         for use_rseq in [true, false] {
             let memory = memory(use_rseq);
             let of = LimitOf::Node(NodeId(0));
-            let own = Request::new(Order(0), Gfp::KERNEL.or(Gfp::THISNODE)).on(NodeId(0));
+            let own = Request::new(Order(0), Gfp::KERNEL.union(Gfp::THISNODE)).on(NodeId(0));
             let mut blocks: Vec<_> = (0..300).map(|_| memory.alloc(own).unwrap()).collect();
             blocks.truncate(200);
             assert!(memory.in_use(of).unwrap().0 > 200, "some are cached");

@@ -30,7 +30,7 @@ impl BareLists {
         });
         let lists: Vec<[RingList<'static>; LISTS]> = lists.collect();
         for list in lists.iter().flatten() {
-            list.cursor.store(entries as u64, nearpage::sync::Ordering::Relaxed);
+            list.cursor.store(entries as u64, std::sync::atomic::Ordering::Relaxed);
         }
         Ok(Self { area, lists })
     }

@@ -2,15 +2,11 @@
 
 use std::ptr::NonNull;
 
-use nearpage::error::AllocError;
-use nearpage::gfp::Gfp;
-use nearpage::slab::geometry::Geometry;
-use nearpage::slab::stats::{CacheStats, NodeStats};
 use nearpage::slab::{
-    self, BulkObjectError, CacheOptions, CreateError, ObjectError, SlabCheckError, SlabChecked,
-    StacksBusy,
+    BulkObjectError, CacheOptions, CacheStats, CreateError, Geometry, NodeStats, ObjectError,
+    SlabCheckError, SlabChecked, StacksBusy,
 };
-use nearpage::units::{Address, NodeId, PageCount};
+use nearpage::{Address, AllocError, Gfp, NodeId, PageCount, slab};
 
 use super::{Core, NotDestroyed, Shape, SlabAllocator, address_of};
 use crate::host::Host;
@@ -81,7 +77,7 @@ impl<'s> KmemCache<'s> {
     /// An object that nobody else has yet, cleared if that was asked for.
     #[inline(always)]
     fn cleared(&self, object: NonNull<u8>, gfp: Gfp) -> NonNull<u8> {
-        if gfp.has(Gfp::ZERO) {
+        if gfp.contains(Gfp::ZERO) {
             self.clear(object);
         }
         object

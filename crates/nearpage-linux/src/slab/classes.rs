@@ -2,10 +2,8 @@
 
 use std::ptr::NonNull;
 
-use nearpage::gfp::Gfp;
-use nearpage::slab::classes::{SizeError, SizeFreeError};
-use nearpage::slab::{self, CreateError, LiveObjects};
-use nearpage::units::{Address, NodeId};
+use nearpage::slab::{CreateError, LiveObjects, SizeError, SizeFreeError};
+use nearpage::{Address, Gfp, NodeId, slab};
 
 use super::{Core, Shape, SlabAllocator, address_of};
 use crate::host::Host;
@@ -74,7 +72,7 @@ impl<'s> SizeClasses<'s> {
     #[inline(always)]
     fn cleared(&self, address: Address, gfp: Gfp) -> NonNull<u8> {
         let memory = self.memory.pointer(address);
-        if gfp.has(Gfp::ZERO) {
+        if gfp.contains(Gfp::ZERO) {
             self.clear(memory);
         }
         memory

@@ -3,8 +3,9 @@
 use std::any::Any;
 use std::time::Instant;
 
+use nearpage::internals::{SlabHeld, SlabParts};
 use nearpage::platform::Platform;
-use nearpage::slab::{ObjectStorage, SlabHeld, SlabParts};
+use nearpage::slab::ObjectStorage;
 
 use crate::calls::Call;
 use crate::fork::{Hold, Registration, WAIT_MAX};
@@ -33,7 +34,7 @@ where
         let wait = || {
             std::thread::yield_now();
             // Sequences need the kernel's help, which a sandbox that was entered later may deny.
-            let is_denied = <P::Storage as nearpage::pcp::Storage>::CHECKS_CPU
+            let is_denied = <P::Storage as nearpage::platform::Storage>::CHECKS_CPU
                 && Call::Membarrier.probe().is_err();
             !is_denied && start.elapsed() < WAIT_MAX
         };

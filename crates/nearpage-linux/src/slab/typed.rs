@@ -4,9 +4,8 @@ use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
-use nearpage::error::AllocError;
-use nearpage::gfp::Gfp;
 use nearpage::slab::{CacheOptions, CreateError, LiveObjects};
+use nearpage::{AllocError, Gfp};
 
 use super::{KmemCache, SlabAllocator};
 

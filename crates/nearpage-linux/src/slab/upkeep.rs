@@ -12,9 +12,9 @@ use std::any::Any;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use nearpage::PageCount;
 use nearpage::platform::Platform;
 use nearpage::slab::REAP_PERIOD_NS;
-use nearpage::units::PageCount;
 
 use super::Shape;
 use crate::fork::{Hold, Registration};

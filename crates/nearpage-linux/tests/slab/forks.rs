@@ -4,7 +4,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use nearpage::gfp::Gfp;
+use nearpage::Gfp;
 use nearpage::slab::{CacheOptions, SlabConfig};
 use nearpage_linux::slab::{KmemCache, SlabAllocator};
 

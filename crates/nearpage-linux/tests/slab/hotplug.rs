@@ -5,9 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nearpage::gfp::Gfp;
 use nearpage::slab::{CacheOptions, SlabConfig};
-use nearpage::units::{CpuId, NodeId};
+use nearpage::{CpuId, Gfp, NodeId};
 use nearpage_linux::slab::{KmemCache, SlabAllocator};
 use nearpage_linux::{HostMachine, HostNode, Memory};
 

@@ -6,9 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nearpage::gfp::Gfp;
 use nearpage::slab::{CacheOptions, LocalNode, SlabConfig};
-use nearpage::units::NodeId;
+use nearpage::{Gfp, NodeId};
 use nearpage_linux::builder::MemoryBuilder;
 use nearpage_linux::slab::{KmemCache, SlabAllocator};
 use nearpage_linux::{HostMachine, HostNode, Memory};
@@ -158,7 +157,7 @@ fn nothing_is_lost_hardened() {
 
 #[test]
 fn nothing_is_lost_as_before_2010() {
-    let config = SlabConfig { local: LocalNode::OwnNode, ..SlabConfig::LINUX_2_6_35 };
+    let config = SlabConfig::LINUX_2_6_35.with_local(LocalNode::OwnNode);
     stress(three_nodes(), config);
 }
 

@@ -7,7 +7,7 @@ mod load;
 mod misuse;
 mod pressure;
 
-use nearpage::units::{CpuId, NodeId};
+use nearpage::{CpuId, NodeId};
 use nearpage_linux::builder::MemoryBuilder;
 use nearpage_linux::{HostMachine, HostNode, Memory};
 

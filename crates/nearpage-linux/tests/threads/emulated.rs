@@ -1,6 +1,6 @@
 //! Stress on machines that are not this one.
 
-use nearpage::units::{CpuId, NodeId};
+use nearpage::{CpuId, NodeId};
 use nearpage_linux::Memory;
 use nearpage_linux::builder::MemoryBuilder;
 use nearpage_linux::machine::{HostMachine, HostNode};

@@ -2,12 +2,13 @@
 
 use std::ptr::NonNull;
 
-use nearpage::alloc::{BulkFreeError, Config, DrainBusy, PageAllocator, Request, metadata_size};
-use nearpage::check::{CheckError, Checked};
-use nearpage::error::{AllocError, FreeError};
-use nearpage::pcp::Storage;
-use nearpage::topology::{AddressMap, Node, Topology};
-use nearpage::units::{CpuId, NodeId, Order, PageCount, Pfn, PfnRange, SECTION_FRAMES};
+use nearpage::internals::SECTION_FRAMES;
+use nearpage::platform::Storage;
+use nearpage::stats::{CheckError, Checked};
+use nearpage::{
+    AddressMap, AllocError, BulkFreeError, Config, CpuId, DrainBusy, FreeError, Node, NodeId,
+    Order, PageAllocator, PageCount, Pfn, PfnRange, Request, Topology, metadata_size,
+};
 use nearpage_linux::Memory;
 use nearpage_linux::host::{Host, NoPressure, OnMisuse};
 

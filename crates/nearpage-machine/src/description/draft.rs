@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use nearpage::topology::LOCAL_DISTANCE;
-use nearpage::units::{CpuId, NodeId};
+use nearpage::{CpuId, NodeId, Topology};
 
 use super::PAGE_BYTES;
 use super::error::{DescriptionError, Place, Problem};
@@ -185,8 +184,9 @@ impl Draft {
                 Problem::UnknownNode { node, known: idlist::format(&ids) }.at(place)
             })
         };
-        let local =
-            |entry| if entry / count == entry % count { LOCAL_DISTANCE } else { REMOTE_DISTANCE };
+        let local = |entry| {
+            if entry / count == entry % count { Topology::LOCAL_DISTANCE } else { REMOTE_DISTANCE }
+        };
         let mut distances: Vec<u8> = (0..count * count).map(local).collect();
         let mut given = Vec::with_capacity(self.distances.len());
         for (&(from, to), &(distance, place)) in &self.distances {
@@ -232,9 +232,9 @@ fn set_once<T>(
 fn check_distance(from: NodeId, to: NodeId, distance: u64) -> Result<u8, Problem> {
     let written = distance.to_string();
     match u8::try_from(distance) {
-        Ok(LOCAL_DISTANCE) if from == to => Ok(LOCAL_DISTANCE),
+        Ok(Topology::LOCAL_DISTANCE) if from == to => Ok(Topology::LOCAL_DISTANCE),
         _ if from == to => Err(Problem::LocalDistance { node: from, distance: written }),
-        Ok(distance) if distance >= LOCAL_DISTANCE => Ok(distance),
+        Ok(distance) if distance >= Topology::LOCAL_DISTANCE => Ok(distance),
         _ => Err(Problem::Distance { from, to, distance: written }),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use nearpage::units::{CpuId, NodeId};
+use nearpage::{CpuId, NodeId};
 
 use super::draft::NODES_MAX;
 use crate::idlist::{IdListProblem, excerpt};

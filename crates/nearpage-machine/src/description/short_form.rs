@@ -5,7 +5,7 @@
 //! directions unless the other one is given too; distances that are not given are 20. On the command
 //! line each option is an argument; in a file they stand on one line or several, `#` starts a comment.
 
-use nearpage::units::NodeId;
+use nearpage::NodeId;
 
 use super::draft::Draft;
 use super::error::{DescriptionError, Place, Problem};
@@ -124,7 +124,7 @@ fn add_distance(draft: &mut Draft, value: &str, place: &Place) -> Result<(), Des
 
 #[cfg(test)]
 mod tests {
-    use nearpage::units::CpuId;
+    use nearpage::CpuId;
     use proptest::prelude::*;
 
     use super::*;

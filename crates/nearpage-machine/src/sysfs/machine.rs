@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use nearpage::units::{CpuId, NodeId};
+use nearpage::{CpuId, NodeId};
 
 use super::cache::LastLevelCache;
 use super::settings::KernelSettings;

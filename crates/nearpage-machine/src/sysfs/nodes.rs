@@ -1,6 +1,6 @@
 //! Which nodes and CPUs are online, which CPUs and how much memory a node has, and the distances.
 
-use nearpage::units::{CpuId, NodeId};
+use nearpage::{CpuId, NodeId};
 
 use super::error::SysfsError;
 use super::machine::{MachineNode, Note};

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU16;
 
-use nearpage::units::{CpuId, NodeId};
+use nearpage::{CpuId, NodeId};
 
 use super::machine::{Machine, MachineNode};
 use super::nodes::default_distance;

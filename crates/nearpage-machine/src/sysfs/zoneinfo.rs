@@ -1,6 +1,6 @@
 //! /proc/zoneinfo: the zones as the kernel has them, and the one place where it tells addresses.
 
-use nearpage::units::{CpuId, NodeId, PageCount, Pfn, ZoneKind};
+use nearpage::{CpuId, NodeId, PageCount, Pfn, ZoneKind};
 
 use super::error::SysfsError;
 use super::machine::Note;

@@ -4,9 +4,7 @@ use std::io;
 
 use crate::description::{self, DescriptionError, Place};
 use crate::sysfs::SysfsError;
-use nearpage::topology::TopologyError;
-use nearpage::units::NodeId;
-use nearpage::watermark::SettingError;
+use nearpage::{NodeId, SettingError, TopologyError};
 
 /// An input that describes no machine.
 #[derive(Debug, thiserror::Error)]

@@ -1,8 +1,7 @@
 //! Where memory lies: the addresses that a machine tells, or those of a PC where it tells only sizes.
 
 use crate::sysfs::{MachineNode, ZoneExtent};
-use nearpage::topology::AddressMap;
-use nearpage::units::{PageCount, Pfn, PfnRange, ZoneKind};
+use nearpage::{AddressMap, PageCount, Pfn, PfnRange, ZoneKind};
 
 use super::PAGE_BYTES;
 
@@ -119,7 +118,7 @@ fn is_x86(zone: &ZoneExtent) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use nearpage::units::NodeId;
+    use nearpage::NodeId;
 
     use super::*;
 

@@ -18,7 +18,7 @@
 use crate::description::{self, Draft, Place};
 use crate::idlist;
 use crate::sysfs::{Machine, Note};
-use nearpage::units::NodeId;
+use nearpage::NodeId;
 
 use super::error::{InputError, Problem};
 
@@ -236,7 +236,7 @@ fn parse_megabytes(size: &str, place: &Place) -> Result<Option<u64>, InputError>
 
 #[cfg(test)]
 mod tests {
-    use nearpage::units::CpuId;
+    use nearpage::CpuId;
     use proptest::prelude::*;
 
     use super::*;

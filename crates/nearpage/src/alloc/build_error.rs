@@ -7,6 +7,7 @@ use crate::watermark::SettingError;
 
 /// Why an allocator could not be made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum BuildError {
     /// No node of the topology has memory.
     NoMemory,
@@ -77,7 +78,14 @@ impl fmt::Display for BuildError {
     }
 }
 
-impl core::error::Error for BuildError {}
+impl core::error::Error for BuildError {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        match self {
+            Self::Setting(error) => Some(error),
+            _ => None,
+        }
+    }
+}
 
 /// Places for caches at most: the numbers that fit a frame's tag ([`crate::slab::tag`]).
 pub(crate) const CACHES_MAX: usize = (1 << 15) - 1;

@@ -34,7 +34,11 @@ impl fmt::Display for BulkFreeError {
     }
 }
 
-impl core::error::Error for BulkFreeError {}
+impl core::error::Error for BulkFreeError {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        Some(&self.first)
+    }
+}
 
 impl<'m, P: Platform> PageAllocator<'m, P> {
     /// Frees single pages of any zones, in any order. All pages are looked at.

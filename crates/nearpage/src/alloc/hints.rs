@@ -9,6 +9,7 @@ use crate::zonelist::cache::{CacheRule, Hint, ZonelistCache};
 /// What scans of the zonelists of a node, or of several, did so far. A request that the first zone of its list
 /// serves does not count.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub struct ScanCounts {
     /// Zones behind the first of their list that were asked.
     pub zones_visited: u64,

@@ -4,6 +4,7 @@ use crate::units::PageCount;
 
 /// What came and went since the allocator was made; what came first, came too.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub struct HotplugCounts {
     /// Times that memory came online.
     pub memory_onlines: u64,

@@ -5,6 +5,7 @@ use crate::units::ZoneKind;
 
 /// Steps of requests that began at a node, or at several.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub struct StallCounts {
     /// Times that the host was asked to reclaim, by the highest kind of zone that the request may use.
     pub reclaims: [u64; ZoneKind::COUNT],

@@ -8,6 +8,7 @@ use crate::units::{MAX_ORDER, Order, PAGEBLOCK_ORDER, PageCount};
 
 /// Something that [`Buddy::check`] found. `number` is a frame number within the zone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum BuddyError {
     /// A block does not link back to the one that links to it.
     Link {

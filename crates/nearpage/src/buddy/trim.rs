@@ -40,7 +40,7 @@ mod tests {
         BlockRequest, Buddy, FallbackModel, FallbackRules, Fragmentation, HeldMovable, Insertion,
         Merging,
     };
-    use crate::frame::{Migratetype};
+    use crate::frame::Migratetype;
     use crate::testing::sections::Sections;
     use crate::units::{Order, Pfn, ZoneIndex};
 

@@ -7,6 +7,7 @@ use crate::sync::{AtomicU64, Ordering};
 
 /// What happened at a wait table, or at several.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub struct WaitCounts {
     /// Times that somebody queued.
     pub waits: u64,

@@ -421,6 +421,7 @@ impl<'m, P: Platform> Pageset<'m, P> {
 
 /// Sums over the lists of a pageset.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub struct Totals {
     /// Pages on the lists now.
     pub count: PageCount,

@@ -31,7 +31,11 @@ impl core::fmt::Display for BulkObjectError {
     }
 }
 
-impl core::error::Error for BulkObjectError {}
+impl core::error::Error for BulkObjectError {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        Some(&self.first)
+    }
+}
 
 impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
     /// Allocates `out.len()` objects near the CPU that asks, as many as there are: fewer only if memory is short,

@@ -20,6 +20,7 @@ use crate::units::{Address, CpuId, NodeIndex};
 
 /// What the walker counted of a cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub struct SlabChecked {
     /// Objects that lie in slabs.
     pub in_slabs: u64,
@@ -39,6 +40,7 @@ pub struct SlabChecked {
 
 /// What the walker found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum SlabCheckError {
     /// A list does not hold what its count says, or a slab stands on a list that its objects do not allow.
     List {

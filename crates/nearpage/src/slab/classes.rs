@@ -60,6 +60,7 @@ const CLASS_OF_256: u32 = 7;
 
 /// Why memory of some size was refused. Nothing was changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum SizeError {
     /// No bytes were asked for.
     ZeroSize,
@@ -82,7 +83,14 @@ impl fmt::Display for SizeError {
     }
 }
 
-impl core::error::Error for SizeError {}
+impl core::error::Error for SizeError {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        match self {
+            Self::Pages(error) => Some(error),
+            _ => None,
+        }
+    }
+}
 
 impl From<AllocError> for SizeError {
     fn from(error: AllocError) -> Self {
@@ -92,6 +100,7 @@ impl From<AllocError> for SizeError {
 
 /// Why a free by address alone was refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum SizeFreeError {
     /// It is of a slab.
     Object(ObjectError),
@@ -108,7 +117,14 @@ impl fmt::Display for SizeFreeError {
     }
 }
 
-impl core::error::Error for SizeFreeError {}
+impl core::error::Error for SizeFreeError {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        match self {
+            Self::Object(error) => Some(error),
+            Self::Pages(error) => Some(error),
+        }
+    }
+}
 
 impl From<ObjectError> for SizeFreeError {
     fn from(error: ObjectError) -> Self {

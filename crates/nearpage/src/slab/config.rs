@@ -15,6 +15,7 @@ pub enum LocalNode {
 
 /// What a slab allocator is made with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct SlabConfig {
     /// Places for caches.
     pub caches_max: usize,
@@ -33,6 +34,24 @@ impl Default for SlabConfig {
 }
 
 impl SlabConfig {
+    /// The same with room for so many caches, 1 to 32 767.
+    #[must_use]
+    pub const fn with_caches_max(self, caches_max: usize) -> Self {
+        Self { caches_max, ..self }
+    }
+
+    /// The same with descriptors of slabs kept there.
+    #[must_use]
+    pub const fn with_descriptors(self, descriptors: Descriptors) -> Self {
+        Self { descriptors, ..self }
+    }
+
+    /// The same with the objects of CPUs coming from there.
+    #[must_use]
+    pub const fn with_local(self, local: LocalNode) -> Self {
+        Self { local, ..self }
+    }
+
     /// As Linux 2.6.35.
     pub const LINUX_2_6_35: SlabConfig = SlabConfig {
         caches_max: 32,

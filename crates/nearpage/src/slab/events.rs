@@ -7,6 +7,7 @@ use crate::sync::{AtomicU64, OwnedCounter};
 /// Why an object came from another node than the effective one of the CPU that asked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
+#[non_exhaustive]
 pub enum RemoteReason {
     /// It was asked for on that node.
     Asked = 0,

@@ -15,6 +15,7 @@ use crate::units::NodeIndex;
 
 /// What somebody wants a cache for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct CacheOptions {
     /// The name that reports and `slabinfo` show: one word, which no other cache of the allocator has.
     pub name: &'static str,
@@ -42,6 +43,24 @@ impl CacheOptions {
     #[must_use]
     pub const fn align(self, align: u64) -> Self {
         Self { align, ..self }
+    }
+
+    /// The same with objects that begin at a cache line, unless they are much smaller.
+    #[must_use]
+    pub const fn line_aligned(self) -> Self {
+        Self { line_aligned: true, ..self }
+    }
+
+    /// The same for objects that their user frees when memory gets short.
+    #[must_use]
+    pub const fn reclaimable(self) -> Self {
+        Self { reclaimable: true, ..self }
+    }
+
+    /// The same with `gfp` among the flags of all pages of the cache.
+    #[must_use]
+    pub const fn gfp(self, gfp: Gfp) -> Self {
+        Self { gfp, ..self }
     }
 }
 

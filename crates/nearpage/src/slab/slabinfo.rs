@@ -17,6 +17,7 @@ const HEADER: &str = "slabinfo - version: 2.1\n\
 
 /// What a line says of a cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub struct SlabCounts {
     /// Objects that do not lie in slabs: in somebody's hands, or in a stack.
     pub active_objects: u64,

@@ -12,6 +12,7 @@ use crate::units::NodeIndex;
 /// What a cache did since it was made, on all CPUs of the topology. What a request for another node gets
 /// ([`alloc_node`](SlabAllocator::alloc_node)) is not counted here, but under [`RemoteReason::Asked`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub struct CacheStats {
     /// Allocations near a CPU that its stack served.
     pub alloc_hits: u64,
@@ -29,6 +30,7 @@ pub struct CacheStats {
 
 /// What a cache did on a node since it was made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub struct NodeStats {
     /// Acquisitions of the node's list lock.
     pub list_locks: u64,

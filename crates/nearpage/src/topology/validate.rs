@@ -106,6 +106,7 @@ fn check_disjoint(a: &Node<'_>, b: &Node<'_>) -> Result<(), TopologyError> {
 
 /// What is wrong with the data of a topology.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum TopologyError {
     /// There is no node.
     NoNodes,

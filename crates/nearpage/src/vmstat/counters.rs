@@ -9,6 +9,7 @@ use crate::zone::{LockHolds, Zone, ZoneEvents};
 
 /// What was counted for one zone, or for several together, since the allocator was made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub struct ZoneStats {
     /// Allocations from here that preferred this node.
     pub numa_hit: u64,

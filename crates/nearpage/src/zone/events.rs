@@ -5,6 +5,7 @@ use crate::units::PageCount;
 
 /// How often the lock of a zone was taken, and for how much at a time: the two objectives of all tuning.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub struct LockHolds {
     /// Times that the lock was taken to move pages.
     pub acquisitions: u64,

@@ -349,6 +349,7 @@ impl<'a, 'm> Pair<'a, 'm> {
             AllocError::EmptyNodeSet { .. } => ("EmptyNodeSet", 7),
             AllocError::LimitReached { pages, .. } => ("LimitReached", pages.0),
             AllocError::OutOfMemory { free, .. } => ("OutOfMemory", free.0),
+            other => panic!("an error without a name: {other}"),
         };
         self.tally.count(name);
         self.done(operation, answer);

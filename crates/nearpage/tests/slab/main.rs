@@ -26,7 +26,7 @@ use nearpage::testing::plain::Plain;
 use nearpage::testing::random::Random;
 use nearpage::{
     Address, AddressMap, CpuId, Gfp, NodeAccess, NodeBuf, NodeId, NodeIndex, OfflineError, Order,
-    PageCount, Pfn, PfnRange, Request, Settings, TopologyBuf,
+    PageCount, Pfn, PfnRange, Request, TopologyBuf,
 };
 
 const SEEDS: u64 = 10;
@@ -94,15 +94,14 @@ fn draw(random: &mut Random) -> Drawn {
     };
     let distances = (0..count * count).map(|at| distance(at, random)).collect();
     let topology = TopologyBuf { nodes, distances, address_map: AddressMap::Flat };
-    let config = SlabConfig {
-        caches_max: OWN_CACHES + nearpage::slab::CLASSES,
-        descriptors: random.one_of(&[Descriptors::Beside, Descriptors::Within]),
-        local: random.one_of(&[
+    let config = SlabConfig::default()
+        .with_caches_max(OWN_CACHES + nearpage::slab::CLASSES)
+        .with_descriptors(random.one_of(&[Descriptors::Beside, Descriptors::Within]))
+        .with_local(random.one_of(&[
             LocalNode::NearestMemory,
             LocalNode::NearestMemory,
             LocalNode::OwnNode,
-        ]),
-    };
+        ]));
     Drawn { topology, pieces, config, has_classes: random.below(2) == 0 }
 }
 
@@ -114,7 +113,9 @@ fn options(name: &'static str, random: &mut Random) -> CacheOptions {
     };
     let align = random.one_of(&[1, 1, 8, 64]);
     let (line_aligned, reclaimable) = (random.below(4) == 0, random.below(4) == 0);
-    CacheOptions { line_aligned, reclaimable, ..CacheOptions::new(name, size).align(align) }
+    let mut options = CacheOptions::new(name, size).align(align);
+    (options.line_aligned, options.reclaimable) = (line_aligned, reclaimable);
+    options
 }
 
 /// A cache, by its handle or as one of the size classes.
@@ -527,7 +528,7 @@ impl<'a, 's, 'm, const H: bool> Pair<'a, 's, 'm, H> {
     fn change_budget(&mut self, random: &mut Random) {
         self.budget_kbytes = random.one_of(&[None, Some(0), Some(64), Some(300), Some(2000)]);
         let settings = self.slab.pages().settings();
-        let settings = Settings { pageset_budget_kbytes: self.budget_kbytes, ..settings };
+        let settings = settings.with(|changed| changed.pageset_budget_kbytes = self.budget_kbytes);
         self.slab.pages().set_settings(settings).unwrap();
         self.slab.apply_budget().unwrap();
         self.deal_out();

@@ -3,11 +3,8 @@
 use std::cell::UnsafeCell;
 use std::io;
 
-use nearpage::alloc::Request;
-use nearpage::gfp::Gfp;
-use nearpage::model::Model;
-use nearpage::pagelock::{PageLockRules, WaitTables, WaitersBit};
-use nearpage::units::{Order, Pfn};
+use nearpage::rules::{PageLockRules, WaitTables, WaitersBit};
+use nearpage::{Gfp, Model, Order, Pfn, Request};
 use nearpage_linux::{Memory, PageHandle};
 use parking_lot::lock_api::RawMutex as _;
 
@@ -122,7 +119,7 @@ struct Page {
 
 impl Page {
     fn new(page_lock: PageLockRules) -> io::Result<Self> {
-        let model = Model { page_lock, ..Model::NEARPAGE };
+        let model = Model::NEARPAGE.with(|changed| changed.page_lock = page_lock);
         let memory = Memory::builder().bytes_per_node(16 << 20).model(model).build();
         let memory = memory.map_err(io::Error::other)?;
         let pfn = memory.alloc_frames(Request::new(Order(0), Gfp::KERNEL));

@@ -11,10 +11,8 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nearpage::alloc::Request;
-use nearpage::gfp::Gfp;
 use nearpage::pagelock::WaitCounts;
-use nearpage::units::{Order, Pfn};
+use nearpage::{Gfp, Order, Pfn, Request};
 use nearpage_linux::Memory;
 use serde::Serialize;
 
@@ -166,7 +164,7 @@ pub fn run(wanted: u64) -> io::Result<HandOvers> {
 fn counts(memory: &Memory) -> WaitCounts {
     let nodes = memory.topology().nodes().iter();
     let counts = nodes.filter_map(|node| memory.wait_counts(node.id));
-    counts.fold(WaitCounts::default(), WaitCounts::plus)
+    counts.fold(WaitCounts::default(), WaitCounts::merged)
 }
 
 impl Player {

@@ -1,8 +1,8 @@
 //! CPUs on nodes without memory, as they are now and as they were before 2010, beside CPUs on nodes with memory: emulated
 //! nodes, real threads.
 
+use nearpage::NodeId;
 use nearpage::slab::{LocalNode, SlabConfig};
-use nearpage::units::NodeId;
 use nearpage_linux::{HostMachine, HostNode, Memory};
 
 use super::ObjectEffort;
@@ -30,7 +30,7 @@ fn caches(near: bool, local: LocalNode) -> Result<&'static Caches, String> {
     ];
     let machine = HostMachine { nodes, distances: vec![10, 20, 20, 10], emulated: true };
     let builder = Memory::builder().machine(machine).bytes_per_node(NODE_BYTES);
-    let slab = slab(builder, SlabConfig { local, ..SlabConfig::default() })?;
+    let slab = slab(builder, SlabConfig::default().with_local(local))?;
     Ok(Box::leak(Box::new(Caches::new(slab)?)))
 }
 

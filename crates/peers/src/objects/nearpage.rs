@@ -2,7 +2,7 @@
 
 use std::ptr::NonNull;
 
-use nearpage::gfp::Gfp;
+use nearpage::Gfp;
 use nearpage::slab::{CacheOptions, SlabConfig};
 use nearpage_linux::slab::{KmemCache, SizeClasses, SlabAllocator};
 use nearpage_linux::{Memory, MemoryBuilder};

@@ -1,8 +1,8 @@
 //! What no earlier `managed` explains: marks that a kernel computed at boot need not fit what its zones
 //! manage now, but they fit each other.
 
-use nearpage::units::{NodeId, ZoneKind};
-use nearpage::watermark::{MovableMin, Settings};
+use nearpage::rules::MovableMin;
+use nearpage::{NodeId, Settings, ZoneKind};
 use nearpage_machine::sysfs::zoneinfo::ZoneRecord;
 
 use super::{Class, Comparison, zone_field};

@@ -109,7 +109,7 @@ pub fn orders(rows: &[Row], title: &str) -> String {
         let others = of_order(0).skip(1).map(|row| row.key.allocator);
         let heading = ["order", "pages", "nearpage", "min", "max", "p99"];
         let mut table = empty(heading.into_iter().chain(others), 0);
-        for order in 0..=MAX_ORDER.0 {
+        for order in 0..=Order::MAX.0 {
             let mut cells = vec![order.to_string(), Order(order).pages().to_string()];
             for (at, row) in of_order(order).enumerate() {
                 let figures = figures_of(row);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use nearpage::alloc::Reason;
+use nearpage::Reason;
 use serde::Serialize;
 use serde_json::Value;
 

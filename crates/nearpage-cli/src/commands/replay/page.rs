@@ -1,6 +1,6 @@
 //! The report as a page.
 
-use nearpage::units::CpuId;
+use nearpage::CpuId;
 use nearpage_machine::sysfs::zoneinfo::ZoneRecord;
 
 use super::{OPEN_LOOP, Report, objects, text};

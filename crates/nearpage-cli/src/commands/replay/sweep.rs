@@ -107,7 +107,7 @@ fn point(
     bundle: &Bundle,
     survey: &Survey,
     start: &Start,
-    kernel: nearpage::watermark::Settings,
+    kernel: nearpage::Settings,
     given: &[String],
 ) -> Result<Point, ReplayError> {
     let settings = given.iter().map(|given| Setting::parse(given)).collect::<Result<_, _>>()?;

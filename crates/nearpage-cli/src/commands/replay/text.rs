@@ -2,8 +2,7 @@
 
 use std::fmt::Write;
 
-use nearpage::alloc::Reason;
-use nearpage::units::NodeId;
+use nearpage::{NodeId, Reason};
 
 use super::{OPEN_LOOP, Report, objects};
 use nearpage_replay::explain::Subject;

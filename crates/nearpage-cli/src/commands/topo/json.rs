@@ -1,8 +1,7 @@
 //! The machine as JSON. Keys only ever get more; a change of meaning gets a new `schema`.
 
-use nearpage::topology::AddressMap;
-use nearpage::units::{NodeIndex, PageCount};
-use nearpage::zonelist::ZoneRef;
+use nearpage::rules::zonelists::ZoneRef;
+use nearpage::{AddressMap, NodeIndex, PageCount};
 use serde::{Serialize, Serializer};
 
 use super::Report;

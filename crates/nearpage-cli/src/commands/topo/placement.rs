@@ -3,9 +3,7 @@
 use std::io;
 use std::ptr::NonNull;
 
-use nearpage::alloc::Request;
-use nearpage::gfp::Gfp;
-use nearpage::units::{NodeId, Order};
+use nearpage::{Gfp, NodeId, Order, Request};
 use nearpage_linux::environment::Environment;
 use nearpage_linux::placement::{Placement, PlacementReport, page_size};
 use nearpage_linux::{HostMachine, Memory, MemoryError, PageBlock};
@@ -155,7 +153,7 @@ fn verify(bytes: u64, note: Option<String>) -> Result<Verified, PlacementError> 
 
 /// Takes all that a node gives, and writes to each page.
 fn touch_all(memory: &Memory, node: NodeId) -> Vec<PageBlock<'_>> {
-    let all = Gfp::HIGHUSER_MOVABLE.or(Gfp::THISNODE).or(Gfp::NORETRY);
+    let all = Gfp::HIGHUSER_MOVABLE.union(Gfp::THISNODE).union(Gfp::NORETRY);
     let take = || {
         let mut block = memory.alloc(Request::new(Order(0), all).on(node)).ok()?;
         block[0] = 1;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use nearpage::units::PageCount;
+use nearpage::PageCount;
 use serde::Serialize;
 
 use super::{Format, TopoArgs, zoneinfo};

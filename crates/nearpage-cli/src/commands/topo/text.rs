@@ -3,8 +3,7 @@
 use std::fmt::{self, Display, Formatter};
 
 use comfy_table::{CellAlignment, Table, presets};
-use nearpage::topology::AddressMap;
-use nearpage::units::NodeIndex;
+use nearpage::{AddressMap, NodeIndex};
 use nearpage_machine::description::size;
 use nearpage_machine::idlist;
 

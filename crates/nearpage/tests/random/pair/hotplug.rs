@@ -110,6 +110,7 @@ impl Pair<'_, '_> {
             Err(OfflineError::PartOfPageblock { .. }) => ("PartOfPageblock", 0),
             Err(OfflineError::InUse { pages, .. }) => ("InUse", pages.0),
             Err(OfflineError::UnknownNode { .. }) => ("UnknownNode (offline)", 0),
+            Err(other) => panic!("an error without a name: {other}"),
         };
         self.done(name, answer);
     }

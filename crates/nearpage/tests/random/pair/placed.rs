@@ -92,8 +92,8 @@ impl Pair<'_, '_> {
             NaiveMode::Interleave => Policy::Interleave { nodes, turn },
             NaiveMode::WeightedInterleave => Policy::WeightedInterleave { nodes, weights, turn },
         };
-        let site = Some(&prepared.site);
-        let placement = Placement { policy, allowed, cpu: prepared.naive.cpu, site };
+        let mut placement = Placement::by(policy).counted_at(&prepared.site);
+        (placement.allowed, placement.cpu) = (allowed, prepared.naive.cpu);
         let (before, pages) = (self.naive.all_fallbacks, self.tally.pages);
         let result = each(self, &placement, &mut prepared.naive)?;
         for reason in Reason::ALL {

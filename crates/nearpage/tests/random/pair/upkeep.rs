@@ -2,7 +2,8 @@
 
 use nearpage::testing::generate::any_settings;
 use nearpage::{
-    LimitError, LimitOf, Limits, NodeId, NodeIndex, OnlineError, PageCount, Pfn, PfnRange, ZoneIndex,
+    LimitError, LimitOf, Limits, NodeId, NodeIndex, OnlineError, PageCount, Pfn, PfnRange,
+    ZoneIndex,
 };
 
 use super::Pair;
@@ -174,6 +175,7 @@ impl Pair<'_, '_> {
                     OnlineError::NotInTopology { .. } => "NotInTopology",
                     OnlineError::AlreadyOnline { .. } => "AlreadyOnline",
                     OnlineError::UnknownNode { .. } => "UnknownNode (online)",
+                    other => panic!("an error without a name: {other}"),
                 });
                 self.done("online", 0);
             }

@@ -28,6 +28,7 @@ impl Pair<'_, '_> {
             FreeError::WrongOrder { .. } => "WrongOrder",
             FreeError::NotAllocated { .. } => "NotAllocated",
             FreeError::Locked { .. } => "Locked",
+            other => panic!("an error without a name: {other}"),
         };
         self.tally.count(name);
         self.done("free", pfn.0);
