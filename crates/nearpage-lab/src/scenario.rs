@@ -7,7 +7,7 @@ mod reference;
 
 use std::ops::Range;
 
-use nearpage::{Config, Model, NodeId, Order};
+use nearpage::{Config, Model, NodeId, Order, Settings};
 use nearpage_machine::catalog;
 use nearpage_machine::description::size;
 use nearpage_machine::table::{self, DistanceTable, NodesTable};
@@ -309,7 +309,7 @@ impl MessagesTable {
         let block = |table: &BlockTable| {
             let order = Order(*table.order.get_ref());
             if order > Order::MAX {
-                let message = format!("order is {order}; accepted: 0 to {}", Order::MAX);
+                let message = format!("order is {order}; accepted: 0 to {Order::MAX}");
                 return wrong(table.order.span(), message);
             }
             let freed_by = match table.freed_by {
@@ -551,9 +551,8 @@ impl AllocatorTable {
         };
         let default = Config::default();
         let node_reclaim_mode = self.zone_reclaim.into();
-        let settings =
-            default.settings.with(|changed| changed.node_reclaim_mode = node_reclaim_mode);
-        Ok(default.with_model(model).with_settings(settings))
+        let settings = Settings { node_reclaim_mode, ..default.settings };
+        Ok(Config { model, settings, ..default })
     }
 }
 

@@ -10,10 +10,12 @@ use std::num::NonZeroUsize;
 use std::ptr::NonNull;
 
 use nearpage::platform::Platform;
-use nearpage::topology::Topology;
-use nearpage::units::{CpuId, NodeId, Order, PAGEBLOCK_ORDER, PageCount, Pfn, PfnRange};
-use nearpage::watermark::{Marks, SettingError, Settings};
-use nearpage::zone::Zone;
+use nearpage::stats::{CheckError, Checked, Zone};
+use nearpage::{
+    AllocError, BuildError, BulkFreeError, CpuError, CpuId, DrainBusy, FreeError, Gfp, Marks,
+    NodeId, OfflineError, OnlineError, Order, PageAllocator, PageCount, Pfn, PfnRange, Request,
+    SettingError, Settings, Topology,
+};
 use rustix::io::Errno;
 
 use crate::builder::{HugePagesByNode, MemoryBuilder, for_a_process};

@@ -9,7 +9,7 @@ use std::fmt;
 use std::io;
 use std::ptr::NonNull;
 
-use nearpage::units::NodeId;
+use nearpage::NodeId;
 use rustix::io::Errno;
 
 use crate::ffi;

@@ -5,7 +5,7 @@ use std::io;
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use nearpage::units::{CpuId, NodeId, PageCount, Pfn, PfnRange};
+use nearpage::{CpuId, NodeId, PageCount, Pfn, PfnRange};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::memory::{FRAME_SHIFT, Memory};

@@ -4,11 +4,10 @@
 //! ([`Sequences`](crate::rseq::Sequences)) and a lock per CPU ([`CpuLocks`](crate::locked::CpuLocks)). [`Rings`] is the
 //! storage of either.
 
-use nearpage::frame::ZoneFrames;
-use nearpage::pcp::storage::{EachList, Pop, Push, Storage};
+use nearpage::platform::{EachList, Pop, Push, Storage, ZoneFrames};
 use nearpage::slab::ObjectStorage;
-use nearpage::sync::AtomicU32;
-use nearpage::units::{CpuId, Order};
+use nearpage::{CpuId, Order};
+use std::sync::atomic::AtomicU32;
 
 use crate::ring::RingList;
 

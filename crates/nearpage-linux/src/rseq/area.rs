@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use nearpage::units::CpuId;
+use nearpage::CpuId;
 use rustix::io::Errno;
 use rustix::thread::{MembarrierCommand, membarrier};
 

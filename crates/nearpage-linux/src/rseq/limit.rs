@@ -1,8 +1,9 @@
 //! The bare restartable sequences, with nothing around them: the limit that benchmarks compare with.
 
-use nearpage::pcp::{LISTS, Pop, Push};
-use nearpage::sync::AtomicU32;
-use nearpage::units::CpuId;
+use nearpage::CpuId;
+use nearpage::platform::{Pop, Push};
+use nearpage::rules::pagesets::LISTS;
+use std::sync::atomic::AtomicU32;
 
 use super::{Area, Unavailable, sequences};
 use crate::ring::RingList;

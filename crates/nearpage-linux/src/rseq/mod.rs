@@ -30,9 +30,9 @@ mod limit;
 pub use area::{Area, Unavailable};
 pub use limit::BareLists;
 
-use nearpage::pcp::storage::{EachList, Pop, Push};
-use nearpage::sync::{AtomicBool, Ordering};
-use nearpage::units::CpuId;
+use nearpage::CpuId;
+use nearpage::platform::{EachList, Pop, Push};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::ring::RingList;
 use crate::storage::{RingAccess, Rings};

@@ -8,7 +8,7 @@ use nearpage_linux::{HostMachine, HostNode, Memory};
 use super::ObjectEffort;
 use super::nearpage::{Caches, slab};
 use super::work::{OBJECT_BYTES, pair};
-use crate::check::Fact;
+use crate::fact::Fact;
 use crate::sample::{Bench, Key, Sample};
 use crate::workers::{Workers, allowed_cpus};
 
@@ -30,7 +30,7 @@ fn caches(near: bool, local: LocalNode) -> Result<&'static Caches, String> {
     ];
     let machine = HostMachine { nodes, distances: vec![10, 20, 20, 10], emulated: true };
     let builder = Memory::builder().machine(machine).bytes_per_node(NODE_BYTES);
-    let slab = slab(builder, SlabConfig::default().with_local(local))?;
+    let slab = slab(builder, SlabConfig { local, ..SlabConfig::default() })?;
     Ok(Box::leak(Box::new(Caches::new(slab)?)))
 }
 

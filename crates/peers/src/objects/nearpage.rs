@@ -7,7 +7,8 @@ use nearpage::slab::{CacheOptions, SlabConfig};
 use nearpage_linux::slab::{KmemCache, SizeClasses, SlabAllocator};
 use nearpage_linux::{Memory, MemoryBuilder};
 
-use super::source::{Build, Entry, ObjectSource};
+use super::peers::{Build, Entry};
+use super::source::ObjectSource;
 use super::work::{Contestant, enlist};
 
 /// Bytes of each node.

@@ -1,7 +1,7 @@
 //! Tables for people.
 
 use comfy_table::{CellAlignment, Table, presets};
-use nearpage::units::{MAX_ORDER, Order};
+use nearpage::Order;
 use nearpage_bench::published::{self, Published};
 use nearpage_bench::{Counts, Key, Row, Scans, SingleLoop, Work};
 

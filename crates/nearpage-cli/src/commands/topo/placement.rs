@@ -153,7 +153,7 @@ fn verify(bytes: u64, note: Option<String>) -> Result<Verified, PlacementError> 
 
 /// Takes all that a node gives, and writes to each page.
 fn touch_all(memory: &Memory, node: NodeId) -> Vec<PageBlock<'_>> {
-    let all = Gfp::HIGHUSER_MOVABLE.union(Gfp::THISNODE).union(Gfp::NORETRY);
+    let all = Gfp::HIGHUSER_MOVABLE.or(Gfp::THISNODE).or(Gfp::NORETRY);
     let take = || {
         let mut block = memory.alloc(Request::new(Order(0), all).on(node)).ok()?;
         block[0] = 1;

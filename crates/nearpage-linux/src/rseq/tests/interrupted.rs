@@ -3,14 +3,13 @@
 
 use std::cell::Cell;
 
-use nearpage::frame::ZoneFrames;
-use nearpage::pcp::{self, CountedList, Storage, list_order};
-use nearpage::sync::{AtomicU32, AtomicU64};
+use nearpage::platform::{CountedList, Storage, ZoneFrames};
+use nearpage::rules::pagesets::list_order;
 use nearpage::testing::naive_list::{Answer, NaiveList, Operation};
 use nearpage::testing::sections::Sections;
 use nearpage::testing::storage::{Lists, rings};
 use nearpage::{Pfn, ZoneIndex};
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use super::super::*;
 use super::emulation::{Interruption, Rseq, in_steps};
