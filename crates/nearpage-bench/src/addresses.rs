@@ -3,7 +3,7 @@
 use std::io;
 
 use nearpage::units::SECTION_FRAMES;
-use nearpage_linux::memory::FRAME_BYTES;
+use nearpage_linux::FRAME_BYTES;
 use nearpage_machine::description::size;
 
 use crate::bench::Bench;

@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use nearpage::model::Model;
 use nearpage::pagelock::{PageLockRules, WaitTables, WaitersBit};
-use nearpage_linux::memory::StorageInUse;
-use nearpage_linux::rseq::BareLists;
-use nearpage_linux::{Memory, MemoryBuilder, MemoryError};
+use nearpage_linux::internals::BareLists;
+use nearpage_linux::{Memory, MemoryBuilder, MemoryError, StorageInUse};
 
 use crate::measure::Clock;
 use crate::threads::Cpus;

@@ -2,6 +2,7 @@
 
 pub mod bench;
 pub mod doctor;
+mod environment;
 pub mod lab;
 mod progress;
 pub mod record;
@@ -15,7 +16,7 @@ use std::io::{self, BufWriter, StdoutLock, Write};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use nearpage_linux::environment::EnvironmentError;
+use nearpage_linux::EnvironmentError;
 use nearpage_report::file::WriteError;
 use serde::Serialize;
 

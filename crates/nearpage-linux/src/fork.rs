@@ -32,12 +32,29 @@ use nearpage::platform::Platform;
 use nearpage::units::CpuId;
 use nearpage::zone::{Zone, ZoneGuard};
 
-use crate::calls::Call;
+use crate::calls::SystemCall;
 use crate::ffi;
 
-/// How long a fork waits for the thread that has a CPU's pagesets. On a crowded machine that thread may not
-/// run for a while.
-pub(crate) const WAIT_MAX: Duration = Duration::from_secs(10);
+/// How long a fork waits for threads that have a CPU's lists. On a crowded machine such a thread may not run for a while.
+const WAIT_MAX: Duration = Duration::from_secs(10);
+
+/// A fork's wait for a thread that has a CPU's lists.
+pub(crate) struct Patience(Instant);
+
+impl Patience {
+    /// Begins to wait.
+    pub fn begin() -> Self {
+        Self(Instant::now())
+    }
+
+    /// Lets other threads run; returns whether to try once more.
+    pub fn is_left<S: Storage>(&self) -> bool {
+        std::thread::yield_now();
+        // Sequences need the kernel's help, which a sandbox that was entered later may deny.
+        let is_denied = S::CHECKS_CPU && SystemCall::Membarrier.probe().is_err();
+        !is_denied && self.0.elapsed() < WAIT_MAX
+    }
+}
 
 /// The memories of this process.
 static MEMORIES: Mutex<Vec<Entry>> = Mutex::new(Vec::new());
@@ -193,18 +210,15 @@ impl<P: Platform + 'static> StoppedCpu<P> {
     ) -> Option<Self> {
         let owner = pagesets.first()?.owner();
         let cpu: CpuId = owner.cpu;
-        let start = Instant::now();
+        let patience = Patience::begin();
         loop {
             let on = storage.stop(cpu, &owner.exclusion, &|each| each_list(pagesets, each));
             if on.is_some() {
                 return Some(Self { storage, pagesets, on });
             }
-            // Sequences need the kernel's help, which a sandbox that was entered later may deny.
-            let is_denied = P::Storage::CHECKS_CPU && Call::Membarrier.probe().is_err();
-            if is_denied || start.elapsed() > WAIT_MAX {
+            if !patience.is_left::<P::Storage>() {
                 return None;
             }
-            std::thread::yield_now();
         }
     }
 }

@@ -14,15 +14,12 @@ use rustix::io::Errno;
 
 use crate::ffi;
 
-/// What the kernel tells about are pages of its own size.
-pub use crate::region::page_size;
-
 /// Pages asked about in one call.
 const PAGES_PER_CALL: usize = 1024;
 
 /// Where the pages of a sample are that were wanted on one node.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Placement {
+pub struct NodeSample {
     /// Pages by the node that they are on.
     pub pages_on: BTreeMap<NodeId, u64>,
     /// Pages without memory: not touched yet, or swapped out.
@@ -31,7 +28,7 @@ pub struct Placement {
     pub unknown: u64,
 }
 
-impl Placement {
+impl NodeSample {
     /// Pages that have memory whose node is known.
     pub fn placed(&self) -> u64 {
         self.pages_on.values().sum()
@@ -51,8 +48,8 @@ impl Placement {
     ///
     /// # Errors
     /// What `move_pages` says: `EPERM` or `ENOSYS` in a sandbox that denies it, `ENOSYS` without NUMA.
-    pub fn of_pages(pages: &[NonNull<u8>]) -> io::Result<Placement> {
-        let mut placement = Placement::default();
+    pub fn of_pages(pages: &[NonNull<u8>]) -> io::Result<NodeSample> {
+        let mut placement = NodeSample::default();
         for pages in pages.chunks(PAGES_PER_CALL) {
             let mut nodes = [0; PAGES_PER_CALL];
             let nodes = &mut nodes[..pages.len()];
@@ -78,7 +75,7 @@ impl Placement {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PlacementReport {
     /// Nodes with memory online, in the order of the memory.
-    pub nodes: Vec<(NodeId, Placement)>,
+    pub nodes: Vec<(NodeId, NodeSample)>,
 }
 
 impl PlacementReport {
@@ -134,7 +131,7 @@ mod tests {
             // SAFETY: the page is usable and ours.
             unsafe { page.write(1) };
         }
-        let placement = Placement::of_pages(&pages).unwrap();
+        let placement = NodeSample::of_pages(&pages).unwrap();
         assert_eq!((placement.placed(), placement.untouched, placement.unknown), (2500, 500, 0));
         let node = *placement.pages_on.keys().next().unwrap();
         assert_eq!(placement.misplaced(NodeId(node.0 + 1000)), 2500);
@@ -143,8 +140,8 @@ mod tests {
     #[test]
     fn shares_are_told() {
         let pages_on = [(NodeId(0), 32), (NodeId(1), 968)].into();
-        let placement = Placement { pages_on, untouched: 24, unknown: 0 };
-        let none = Placement::default();
+        let placement = NodeSample { pages_on, untouched: 24, unknown: 0 };
+        let none = NodeSample::default();
         let report = PlacementReport { nodes: vec![(NodeId(1), placement), (NodeId(8), none)] };
         assert_eq!(
             report.to_string(),

@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use nearpage::units::{CpuId, NodeId, PageCount, Pfn, PfnRange};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
-use crate::memory::{FRAME_SHIFT, Memory};
+use crate::frame::FRAME_SHIFT;
+use crate::memory::Memory;
 
 /// Bytes that a thread populates at once: progress is told after each.
 const PIECE_BYTES: u64 = 16 << 20;
@@ -20,6 +21,26 @@ pub struct Progress {
     pub done: u64,
     /// What will have.
     pub total: u64,
+}
+
+impl Memory {
+    /// Gives all memory that is online its pages now, each node's by `threads` threads that run there.
+    /// `progress` is called after each piece of some MiB, by any of them. Returns bytes.
+    ///
+    /// # Errors
+    /// What the kernel says: `EINVAL` before Linux 5.14, `ENOMEM` where a node has no more memory and binding
+    /// is strict.
+    pub fn prefault(
+        &self,
+        threads: NonZeroUsize,
+        progress: impl Fn(Progress) + Sync,
+    ) -> io::Result<u64> {
+        let online = |&(node, range): &(NodeId, PfnRange)| {
+            (node, PfnRange { end: range.start.plus(self.online_pages(range)), ..range })
+        };
+        let ranges = self.node_ranges.iter().map(online).filter(|(_, range)| !range.is_empty());
+        prefault(self, ranges.collect(), threads, &progress)
+    }
 }
 
 /// A node's memory that is online, and who works on it.
@@ -35,7 +56,7 @@ struct Share {
 /// # Errors
 /// The first refusal: `EINVAL` before Linux 5.14, `ENOMEM` where a node has no more memory, `EAGAIN` if no more
 /// threads can be started.
-pub(crate) fn prefault(
+fn prefault(
     memory: &Memory,
     ranges: Vec<(NodeId, PfnRange)>,
     threads: NonZeroUsize,

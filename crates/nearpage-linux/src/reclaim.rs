@@ -24,9 +24,9 @@ use nearpage::platform::{NodeReclaimed, Shortage};
 use nearpage::units::{NodeId, PageCount, SECTION_FRAMES};
 
 use crate::fork::{Hold, Registration};
-use crate::host::Pressure;
-use crate::memory::{FRAME_BYTES, FRAME_SHIFT, Memory};
-use crate::tell::tell;
+use crate::frame::{FRAME_BYTES, FRAME_SHIFT};
+use crate::memory::Memory;
+use crate::pressure::Pressure;
 
 /// Pages that are asked for at once, at least. `include/linux/swap.h: SWAP_CLUSTER_MAX`, 6.12.
 const CLUSTER_PAGES: u64 = 32;
@@ -186,7 +186,6 @@ impl Reclaim {
             let caught = catch_unwind(AssertUnwindSafe(|| shrinker.shrink(node, pages)));
             caught.unwrap_or_else(|_| {
                 add(&self.shared.panics, 1);
-                tell("a shrinker panicked: it is not asked for pages any more");
                 self.forget(shrinker);
                 PageCount(0)
             })
@@ -299,12 +298,11 @@ impl Worker {
         }
     }
 
-    /// Who wants a panic for each misuse ([`OnMisuse::Panic`](crate::host::OnMisuse::Panic)) still wants upkeep after
+    /// Who wants a panic for each misuse ([`OnMisuse::Panic`](crate::OnMisuse::Panic)) still wants upkeep after
     /// one that only the reaper finds.
     fn outlive(&self, work: impl FnOnce()) {
         if catch_unwind(AssertUnwindSafe(work)).is_err() {
             add(&self.reclaim.shared.panics, 1);
-            tell("the background thread panicked: what it did is given up, and it goes on");
         }
     }
 

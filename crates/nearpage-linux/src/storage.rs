@@ -13,9 +13,9 @@ use nearpage::units::{CpuId, Order};
 use crate::ring::RingList;
 
 /// How the rings of a CPU are kept to one thread at a time. The operations are those of [`Storage`] with the same names.
-pub trait RingAccess {
+pub trait RingAccess: Send + Sync + Sized + 'static {
     /// State of one CPU.
-    type PerCpu: Sync + Default;
+    type PerCpu: Sync + Default + 'static;
     /// Proof that this thread may use the rings of a CPU.
     type OnCpu<'a>
     where

@@ -10,13 +10,19 @@ use nearpage::platform::Platform;
 use nearpage::units::{MAX_ORDER, PageCount, SECTION_FRAMES};
 use nearpage::zone::Zone;
 
-use crate::memory::{FRAME_SHIFT, Memory};
+use crate::frame::FRAME_SHIFT;
+use crate::growth::Growth;
+use crate::region::Region;
 
 /// Pageblocks whose loose pages are merged in one hold of the lock.
 const PAGEBLOCKS_PER_HOLD: u32 = 16;
 
 /// Trims a zone down to its high mark; returns the pages whose memory went back.
-pub(crate) fn trim_zone<P: Platform>(memory: &Memory, zone: &Zone<'static, P>) -> PageCount {
+pub(crate) fn trim_zone<P: Platform>(
+    zone: &Zone<'static, P>,
+    region: &Region,
+    growth: &Growth,
+) -> PageCount {
     let frames = *zone.frames();
     while zone.lock().buddy().settle(frames, PAGEBLOCKS_PER_HOLD) {}
     let kept = zone.marks().high.0 + MAX_ORDER.pages().0;
@@ -27,11 +33,11 @@ pub(crate) fn trim_zone<P: Platform>(memory: &Memory, zone: &Zone<'static, P>) -
     for start in (first / section * section..end).step_by(SECTION_FRAMES).rev() {
         let mut at = start;
         while trimmed < to_trim && zone.free_pages().0 > kept {
-            let _stays_online = memory.growth.keep();
+            let _stays_online = growth.keep();
             let taken = zone.lock().buddy().take_between(frames, at..end.min(start + section));
             let Some((number, order)) = taken else { break };
             let bytes = order.pages().bytes(FRAME_SHIFT) as usize;
-            if memory.region.discard(memory.address(frames.pfn(number)), bytes).is_ok() {
+            if region.discard(region.address(frames.pfn(number)), bytes).is_ok() {
                 trimmed += order.pages().0;
             }
             zone.lock().buddy().free(frames, number, order, Placement::Tail);
@@ -46,7 +52,7 @@ mod tests {
     use nearpage::units::NodeId;
 
     use super::*;
-    use crate::{HostMachine, HostNode};
+    use crate::{HostMachine, HostNode, Memory};
 
     fn memory(use_rseq: bool) -> Memory {
         let cpus = (0..256).map(nearpage::units::CpuId).collect();

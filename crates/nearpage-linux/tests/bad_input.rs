@@ -9,10 +9,9 @@ use nearpage::gfp::Gfp;
 use nearpage::policy::{Cursor, NodeSet, Placement, Policy, Turn};
 use nearpage::units::{CpuId, NodeId, Order, PAGEBLOCK_ORDER, Pfn};
 use nearpage::watermark::Settings;
-use nearpage_linux::host::OnMisuse;
-use nearpage_linux::machine::{HostMachine, HostNode};
-use nearpage_linux::numa::BindMode;
-use nearpage_linux::{HugePages, Memory, MemoryBuilder, MemoryError};
+use nearpage_linux::{
+    BindMode, HostMachine, HostNode, HugePages, Memory, MemoryBuilder, MemoryError, OnMisuse,
+};
 
 const SINGLE: Request = Request::new(Order(0), Gfp::KERNEL);
 const NODE_BYTES: u64 = 32 << 20;

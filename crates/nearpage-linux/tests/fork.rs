@@ -10,8 +10,7 @@ use std::thread;
 use nearpage::alloc::Request;
 use nearpage::gfp::Gfp;
 use nearpage::units::Order;
-use nearpage_linux::Memory;
-use nearpage_linux::memory::StorageInUse;
+use nearpage_linux::{Memory, StorageInUse};
 
 /// Runs `work` in a child process, which must end well within a minute.
 fn in_child(work: impl FnOnce()) {

@@ -15,9 +15,7 @@ use nearpage::model::Model;
 use nearpage::pagelock::{PageLockRules, WaitCounts, WaitTables, WaitersBit};
 use nearpage::testing::random::Random;
 use nearpage::units::{Order, Pfn};
-use nearpage_linux::host::OnMisuse;
-use nearpage_linux::pagelock::LockError;
-use nearpage_linux::{HostMachine, LockablePages, Memory, MemoryBuilder};
+use nearpage_linux::{HostMachine, LockError, LockablePages, Memory, MemoryBuilder, OnMisuse};
 use nearpage_machine::sysfs::read_this_machine;
 
 /// Two emulated nodes.

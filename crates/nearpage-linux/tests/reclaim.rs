@@ -11,9 +11,10 @@ use nearpage::gfp::Gfp;
 use nearpage::platform::Shortage;
 use nearpage::units::{CpuId, NodeId, Order, PageCount, Pfn};
 use nearpage::watermark::Settings;
-use nearpage_linux::host::Pressure;
-use nearpage_linux::reclaim::{Reclaim, ReclaimOptions, Shrinker};
-use nearpage_linux::{HostMachine, HostNode, HugePages, Memory, MemoryBuilder, MemoryError};
+use nearpage_linux::{
+    HostMachine, HostNode, HugePages, Memory, MemoryBuilder, MemoryError, Pressure, Reclaim,
+    ReclaimOptions, Shrinker,
+};
 
 const NODE: NodeId = NodeId(2);
 

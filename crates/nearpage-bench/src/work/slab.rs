@@ -7,8 +7,9 @@ use std::ptr::{NonNull, null_mut};
 use nearpage::gfp::Gfp;
 use nearpage::slab::{CacheOptions, LocalNode, SlabConfig};
 use nearpage::units::NodeId;
-use nearpage_linux::slab::{KmemCache, SlabAllocator};
-use nearpage_linux::{HostMachine, HostNode, Memory, MemoryBuilder, MemoryError};
+use nearpage_linux::{
+    HostMachine, HostNode, KmemCache, Memory, MemoryBuilder, MemoryError, SlabAllocator,
+};
 
 use super::cross;
 use super::pairs;

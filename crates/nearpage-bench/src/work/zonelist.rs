@@ -10,8 +10,7 @@ use nearpage::gfp::Gfp;
 use nearpage::model::Model;
 use nearpage::units::{NodeId, Order};
 use nearpage::zonelist::cache::CacheRule;
-use nearpage_linux::machine::{HostMachine, HostNode};
-use nearpage_linux::{Memory, MemoryBuilder, MemoryError};
+use nearpage_linux::{HostMachine, HostNode, Memory, MemoryBuilder, MemoryError};
 use serde::Serialize;
 
 use super::pairs;

@@ -7,11 +7,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use nearpage_linux::environment::Environment;
 use nearpage_machine::shown::shown;
 use nearpage_machine::tree::{FileTree, FolderTree};
 
-use super::CommandError;
+use super::{CommandError, environment};
 use nearpage_doctor::{Facts, Finding, Level, Process, findings};
 use nearpage_machine::topology::open_tree;
 
@@ -107,7 +106,7 @@ fn report(arguments: &DoctorArgs) -> Result<Report, CommandError> {
         Some(path) => shown(path).to_string(),
         None => {
             let environment =
-                Environment::read().map_err(|error| CommandError::Usage(error.to_string()))?;
+                environment::read().map_err(|error| CommandError::Usage(error.to_string()))?;
             facts.process = Some(Process::probe(&environment));
             "this machine".into()
         }

@@ -12,13 +12,11 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use nearpage_linux::environment::Environment;
-use nearpage_linux::memory::StorageInUse;
-use nearpage_linux::numa::Binding;
+use nearpage_linux::{Binding, StorageInUse};
 
 pub use placement::PlacementError;
 
-use super::CommandError;
+use super::{CommandError, environment};
 use nearpage_bundle::predict::ModelChoice;
 use nearpage_machine::plan::{Lists, Plan};
 use nearpage_machine::topology::{MachineDescription, MachineInput, Place, Problem};
@@ -219,11 +217,14 @@ impl TopoArgs {
 
 impl Report {
     fn new(arguments: &TopoArgs) -> Result<Report, CommandError> {
-        let environment = Environment::read()?;
+        let environment = environment::read()?;
         let storage = StorageInUse::of_this_process(&environment);
         let description = match arguments.input() {
             Some(input) => MachineDescription::read(&input)?,
-            None => environment.described()?,
+            None => {
+                environment::tell(environment.warnings());
+                environment.described()?
+            }
         };
         let lists = if arguments.rebuilt { Lists::Rebuilt } else { Lists::Boot };
         let choice = arguments.model.unwrap_or(ModelChoice::Nearpage);

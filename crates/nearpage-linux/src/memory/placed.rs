@@ -1,12 +1,13 @@
-//! Where pages come from, how many there may be, and why they came from elsewhere: policies, cpusets, private nodes,
+//! Where pages come from, how many there may be, and why they came from elsewhere: policies, cpusets,
 //! limits and reasons of a [`Memory`].
 
-use nearpage::alloc::{Access, Fallbacks, Limits, Request, ScanCounts};
+use nearpage::alloc::{Fallbacks, Limits, Request, ScanCounts};
 use nearpage::error::{AllocError, LimitError, LimitOf, UnknownNode};
 use nearpage::policy::Placement;
 use nearpage::units::{NodeId, PageCount, Pfn};
 
-use super::{Memory, PageBlock, text};
+use super::texts::text;
+use super::{Memory, PageBlock};
 
 impl Memory {
     /// Allocates a block where a policy and a cpuset say. Their sets are of this memory's
@@ -50,7 +51,7 @@ impl Memory {
         placement: &Placement<'_>,
         request: Request,
     ) -> Result<Pfn, AllocError> {
-        with_allocator!(self, allocator => allocator.alloc_with(placement, request))
+        self.pages().alloc_with(placement, request)
     }
 
     /// Allocates up to `out.len()` single pages where a policy and a cpuset say; see
@@ -64,15 +65,7 @@ impl Memory {
         request: Request,
         out: &mut [Pfn],
     ) -> Result<usize, AllocError> {
-        with_allocator!(self, allocator => allocator.alloc_bulk_with(placement, request, out))
-    }
-
-    /// Says who may use the memory of a node.
-    ///
-    /// # Errors
-    /// [`UnknownNode`]; nothing is changed then.
-    pub fn set_access(&self, node: NodeId, access: Access) -> Result<(), UnknownNode> {
-        with_allocator!(self, allocator => allocator.set_access(node, access))
+        self.pages().alloc_bulk_with(placement, request, out)
     }
 
     /// Limits the memory in use of a node or of all of them, with callers or cached by CPUs; see
@@ -82,7 +75,7 @@ impl Memory {
     /// # Errors
     /// [`LimitError`]; nothing is changed then.
     pub fn set_limits(&self, of: LimitOf, limits: Limits) -> Result<(), LimitError> {
-        with_allocator!(self, allocator => allocator.set_limits(of, limits))
+        self.pages().set_limits(of, limits)
     }
 
     /// The limits of a node or of all of them.
@@ -90,7 +83,7 @@ impl Memory {
     /// # Errors
     /// [`UnknownNode`].
     pub fn limits(&self, of: LimitOf) -> Result<Limits, UnknownNode> {
-        with_allocator!(self, allocator => allocator.limits(of))
+        self.pages().limits(of)
     }
 
     /// Pages in use of a node or of all of them: with callers, or cached by CPUs.
@@ -98,7 +91,7 @@ impl Memory {
     /// # Errors
     /// [`UnknownNode`].
     pub fn in_use(&self, of: LimitOf) -> Result<PageCount, UnknownNode> {
-        with_allocator!(self, allocator => allocator.in_use(of))
+        self.pages().in_use(of)
     }
 
     /// A report on a request, to be printed when it failed: what was asked, what there is, what would have helped.
@@ -106,7 +99,7 @@ impl Memory {
     /// # Errors
     /// [`AllocError`] if the request contradicts itself: that error is the whole story.
     pub fn report(&self, request: Request) -> Result<String, AllocError> {
-        with_allocator!(self, allocator => Ok(allocator.report(request)?.to_string()))
+        self.pages().report(None, request)
     }
 
     /// The same of a request with a policy or a cpuset.
@@ -118,25 +111,25 @@ impl Memory {
         placement: &Placement<'_>,
         request: Request,
     ) -> Result<String, AllocError> {
-        with_allocator!(self, allocator => Ok(allocator.report_with(placement, request)?.to_string()))
+        self.pages().report(Some(placement), request)
     }
 
     /// Pages that were wanted from one node and came from another, by reason, or `None` if there is no such node.
     pub fn fallbacks(&self, from: NodeId, to: NodeId) -> Option<Fallbacks> {
         let index = |node| self.topology().index_of(node);
         let (from, to) = (index(from)?, index(to)?);
-        Some(with_allocator!(self, allocator => allocator.fallbacks(from, to)))
+        Some(self.pages().fallbacks(from, to))
     }
 
     /// All of those as text, a line for each pair of nodes between which there were any.
     pub fn fallbacks_text(&self) -> String {
-        text(|out| with_allocator!(self, allocator => allocator.write_fallbacks(out)))
+        text(|out| self.pages().write_fallbacks(out))
     }
 
     /// What scans of the zonelists of a node did, or `None` if there is no such node.
     pub fn scan_counts(&self, node: NodeId) -> Option<ScanCounts> {
         let node = self.topology().index_of(node)?;
-        Some(with_allocator!(self, allocator => allocator.scan_counts(node)))
+        Some(self.pages().scan_counts(node))
     }
 }
 
@@ -146,14 +139,14 @@ mod tests {
     use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
     use std::thread;
 
-    use nearpage::alloc::Reason;
+    use nearpage::alloc::{Access, Reason};
     use nearpage::gfp::Gfp;
     use nearpage::policy::{NodeSet, Policy};
     use nearpage::reason::CallSite;
     use nearpage::units::Order;
 
     use super::*;
-    use crate::memory::FRAME_BYTES;
+    use crate::frame::FRAME_BYTES;
     use crate::memory::tests::memory;
 
     #[test]

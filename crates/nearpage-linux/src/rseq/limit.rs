@@ -4,7 +4,7 @@ use nearpage::pcp::{LISTS, Pop, Push};
 use nearpage::sync::AtomicU32;
 use nearpage::units::CpuId;
 
-use super::{Area, Unavailable, sequences};
+use super::{Area, RseqUnavailable, sequences};
 use crate::ring::RingList;
 
 /// A list of numbers for each CPU, and nothing else: no frames, no zones, no tuning.
@@ -18,8 +18,8 @@ impl BareLists {
     /// memory is never freed.
     ///
     /// # Errors
-    /// [`Unavailable`] without restartable sequences.
-    pub fn new(cpus: u32, entries: u32) -> Result<Self, Unavailable> {
+    /// [`RseqUnavailable`] without restartable sequences.
+    pub fn new(cpus: u32, entries: u32) -> Result<Self, RseqUnavailable> {
         let area = Area::of_glibc()?;
         let lists = (0..cpus).map(CpuId).map(|cpu| {
             std::array::from_fn(|_| {

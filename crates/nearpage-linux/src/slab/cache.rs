@@ -7,38 +7,25 @@ use nearpage::gfp::Gfp;
 use nearpage::slab::geometry::Geometry;
 use nearpage::slab::stats::{CacheStats, NodeStats};
 use nearpage::slab::{
-    self, BulkObjectError, CacheOptions, CreateError, ObjectError, SlabCheckError, SlabChecked,
-    StacksBusy,
+    BulkObjectError, CacheOptions, CreateError, LiveObjects, ObjectError, SlabCheckError,
+    SlabChecked, StacksBusy,
 };
 use nearpage::units::{Address, NodeId, PageCount};
 
-use super::{Core, NotDestroyed, Shape, SlabAllocator, address_of};
-use crate::host::Host;
-use crate::locked::LockedStorage;
+use super::address::address_of;
+use super::allocator::{Shape, SlabAllocator};
+use super::calls::{BoundCache, CacheCalls};
 use crate::memory::Memory;
-use crate::rseq::RingStorage;
+use crate::rseq::Sequences;
 
-type CoreCache<S, const HARDENED: bool> = slab::KmemCache<'static, Host<S, HARDENED>>;
-
-/// The core's cache with its allocator, in the four shapes.
+/// The core's cache with its allocator: of the common type, or of any other.
 enum CacheShape<'s> {
-    Rseq(&'s Core<'s, RingStorage, false>, CoreCache<RingStorage, false>),
-    RseqHardened(&'s Core<'s, RingStorage, true>, CoreCache<RingStorage, true>),
-    Locked(&'s Core<'s, LockedStorage, false>, CoreCache<LockedStorage, false>),
-    LockedHardened(&'s Core<'s, LockedStorage, true>, CoreCache<LockedStorage, true>),
+    Rseq(BoundCache<'s, Sequences, false>),
+    Other(Box<dyn CacheCalls + 's>),
 }
 
-/// Calls one expression on whichever shape there is.
-macro_rules! with_cache {
-    ($cache:expr, $core:ident, $kmem:ident => $body:expr) => {
-        match &$cache.shape {
-            CacheShape::Rseq($core, $kmem) => $body,
-            CacheShape::RseqHardened($core, $kmem) => $body,
-            CacheShape::Locked($core, $kmem) => $body,
-            CacheShape::LockedHardened($core, $kmem) => $body,
-        }
-    };
-}
+/// A cache that was not destroyed, and why.
+pub type NotDestroyed<'s> = (KmemCache<'s>, LiveObjects);
 
 /// A cache of objects of one size (`struct kmem_cache`). Threads share it by reference.
 ///
@@ -54,13 +41,18 @@ impl<'s> KmemCache<'s> {
         slab: &'s SlabAllocator<'_>,
         options: CacheOptions,
     ) -> Result<Self, CreateError> {
-        let shape = match &slab.shape {
-            Shape::Rseq(core) => CacheShape::Rseq(core, core.create(options)?),
-            Shape::RseqHardened(core) => CacheShape::RseqHardened(core, core.create(options)?),
-            Shape::Locked(core) => CacheShape::Locked(core, core.create(options)?),
-            Shape::LockedHardened(core) => CacheShape::LockedHardened(core, core.create(options)?),
+        let shape = match slab.shape() {
+            Shape::Rseq(core) => CacheShape::Rseq(BoundCache::new(core, options)?),
+            Shape::Other(core) => CacheShape::Other(core.create(options)?),
         };
-        Ok(Self { shape, memory: slab.memory, slab })
+        Ok(Self { shape, memory: slab.memory(), slab })
+    }
+
+    fn calls(&self) -> &(dyn CacheCalls + 's) {
+        match &self.shape {
+            CacheShape::Rseq(bound) => bound,
+            CacheShape::Other(cache) => &**cache,
+        }
     }
 
     /// Allocates an object near the CPU that asks. Its bytes are anything, or zeroes with `__GFP_ZERO`. What `gfp` says of
@@ -72,7 +64,7 @@ impl<'s> KmemCache<'s> {
     pub fn alloc(&self, gfp: Gfp) -> Result<NonNull<u8>, AllocError> {
         // The common shape is inlined into the caller, the others are a call away.
         let address = match &self.shape {
-            CacheShape::Rseq(core, cache) => core.alloc(cache, gfp)?,
+            CacheShape::Rseq(bound) => bound.core.alloc(&bound.cache, gfp)?,
             _ => self.alloc_otherwise(gfp)?,
         };
         Ok(self.cleared(self.memory.pointer(address), gfp))
@@ -90,7 +82,7 @@ impl<'s> KmemCache<'s> {
     #[cold]
     #[inline(never)]
     fn clear(&self, object: NonNull<u8>) {
-        let bytes = with_cache!(self, _core, cache => cache.object_size()) as usize;
+        let bytes = self.calls().object_size() as usize;
         // SAFETY: the object is as long, and its new owner does not have it yet.
         unsafe { object.write_bytes(0, bytes) };
     }
@@ -98,7 +90,7 @@ impl<'s> KmemCache<'s> {
     #[cold]
     #[inline(never)]
     fn alloc_otherwise(&self, gfp: Gfp) -> Result<Address, AllocError> {
-        with_cache!(self, core, cache => core.alloc(cache, gfp))
+        self.calls().alloc(gfp)
     }
 
     /// Allocates an object on a node, or from elsewhere if it has none; with `__GFP_THISNODE` from nowhere else.
@@ -106,7 +98,7 @@ impl<'s> KmemCache<'s> {
     /// # Errors
     /// [`AllocError`] of the pages for a new slab, or of the node.
     pub fn alloc_node(&self, gfp: Gfp, node: NodeId) -> Result<NonNull<u8>, AllocError> {
-        let address = with_cache!(self, core, cache => core.alloc_node(cache, gfp, node))?;
+        let address = self.calls().alloc_node(gfp, node)?;
         Ok(self.cleared(self.memory.pointer(address), gfp))
     }
 
@@ -119,9 +111,7 @@ impl<'s> KmemCache<'s> {
         let mut addresses = [Address(0); 64];
         while got < out.len() {
             let want = (out.len() - got).min(addresses.len());
-            let more = with_cache!(self, core, cache => {
-                core.alloc_bulk(cache, gfp, &mut addresses[..want])
-            });
+            let more = self.calls().alloc_bulk(gfp, &mut addresses[..want]);
             match more {
                 Ok(more) => {
                     for (place, address) in out[got..].iter_mut().zip(&addresses[..more]) {
@@ -150,7 +140,7 @@ impl<'s> KmemCache<'s> {
     pub unsafe fn free(&self, object: NonNull<u8>) -> Result<(), ObjectError> {
         let address = address_of(object.as_ptr());
         match &self.shape {
-            CacheShape::Rseq(core, cache) => core.free(cache, address),
+            CacheShape::Rseq(bound) => bound.core.free(&bound.cache, address),
             _ => self.free_otherwise(address),
         }
     }
@@ -158,7 +148,7 @@ impl<'s> KmemCache<'s> {
     #[cold]
     #[inline(never)]
     fn free_otherwise(&self, address: Address) -> Result<(), ObjectError> {
-        with_cache!(self, core, cache => core.free(cache, address))
+        self.calls().free(address)
     }
 
     /// Frees objects of this cache.
@@ -176,8 +166,7 @@ impl<'s> KmemCache<'s> {
             for (address, object) in addresses.iter_mut().zip(chunk) {
                 *address = address_of(*object);
             }
-            let freed =
-                with_cache!(self, core, cache => core.free_bulk(cache, &addresses[..chunk.len()]));
+            let freed = self.calls().free_bulk(&addresses[..chunk.len()]);
             result = add_up(result, before, freed, chunk.len());
             before += chunk.len();
         }
@@ -189,7 +178,7 @@ impl<'s> KmemCache<'s> {
     /// # Errors
     /// [`StacksBusy`] of the first CPU whose stacks could not be had; all else went back.
     pub fn shrink(&self) -> Result<PageCount, StacksBusy> {
-        with_cache!(self, core, cache => core.shrink(cache))
+        self.calls().shrink()
     }
 
     /// Destroys the cache.
@@ -201,44 +190,38 @@ impl<'s> KmemCache<'s> {
         let (memory, slab) = (self.memory, self.slab);
         let back = |shape| Self { shape, memory, slab };
         match self.shape {
-            CacheShape::Rseq(core, cache) => core
-                .destroy(cache)
-                .map_err(|(cache, live)| (back(CacheShape::Rseq(core, cache)), live)),
-            CacheShape::RseqHardened(core, cache) => core
-                .destroy(cache)
-                .map_err(|(cache, live)| (back(CacheShape::RseqHardened(core, cache)), live)),
-            CacheShape::Locked(core, cache) => core
-                .destroy(cache)
-                .map_err(|(cache, live)| (back(CacheShape::Locked(core, cache)), live)),
-            CacheShape::LockedHardened(core, cache) => core
-                .destroy(cache)
-                .map_err(|(cache, live)| (back(CacheShape::LockedHardened(core, cache)), live)),
+            CacheShape::Rseq(bound) => {
+                bound.destroy().map_err(|(bound, live)| (back(CacheShape::Rseq(bound)), live))
+            }
+            CacheShape::Other(cache) => cache
+                .destroy_boxed()
+                .map_err(|(cache, live)| (back(CacheShape::Other(cache)), live)),
         }
     }
 
     /// How objects lie in slabs.
     pub fn geometry(&self) -> Geometry {
-        with_cache!(self, _core, cache => *cache.geometry())
+        self.calls().geometry()
     }
 
     /// What the cache did.
     pub fn stats(&self) -> CacheStats {
-        with_cache!(self, core, cache => core.stats(cache))
+        self.calls().stats()
     }
 
     /// What the cache did on a node, or `None` if there is no such node.
     pub fn node_stats(&self, node: NodeId) -> Option<NodeStats> {
         let node = self.memory.topology().index_of(node)?;
-        Some(with_cache!(self, core, cache => core.node_stats(cache, node)))
+        Some(self.calls().node_stats(node))
     }
 
-    /// Walks the cache; see [`slab::SlabAllocator::check`]. Nothing is changed; while other threads use the cache, what is
+    /// Walks the cache; see [`SlabAllocator::check`](nearpage::slab::SlabAllocator::check). Nothing is changed; while other threads use the cache, what is
     /// told may be wrong.
     ///
     /// # Errors
     /// The first thing found wrong, if no other thread uses the cache.
     pub fn check(&self) -> Result<SlabChecked, SlabCheckError> {
-        with_cache!(self, core, cache => core.check(cache))
+        self.calls().check()
     }
 
     /// The slab allocator.
@@ -268,6 +251,6 @@ fn add_up(
 
 impl std::fmt::Debug for KmemCache<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        with_cache!(self, _core, cache => cache.fmt(f))
+        self.calls().fmt(f)
     }
 }

@@ -4,33 +4,19 @@ use std::ptr::NonNull;
 
 use nearpage::gfp::Gfp;
 use nearpage::slab::classes::{SizeError, SizeFreeError};
-use nearpage::slab::{self, CreateError, LiveObjects};
+use nearpage::slab::{CreateError, LiveObjects};
 use nearpage::units::{Address, NodeId};
 
-use super::{Core, Shape, SlabAllocator, address_of};
-use crate::host::Host;
-use crate::locked::LockedStorage;
+use super::address::address_of;
+use super::allocator::{Shape, SlabAllocator};
+use super::calls::{BoundClasses, ClassesCalls};
 use crate::memory::Memory;
-use crate::rseq::RingStorage;
+use crate::rseq::Sequences;
 
-type CoreClasses<S, const HARDENED: bool> = slab::SizeClasses<'static, Host<S, HARDENED>>;
-
+/// The core's size classes with their allocator: of the common type, or of any other.
 enum ClassesShape<'s> {
-    Rseq(&'s Core<'s, RingStorage, false>, CoreClasses<RingStorage, false>),
-    RseqHardened(&'s Core<'s, RingStorage, true>, CoreClasses<RingStorage, true>),
-    Locked(&'s Core<'s, LockedStorage, false>, CoreClasses<LockedStorage, false>),
-    LockedHardened(&'s Core<'s, LockedStorage, true>, CoreClasses<LockedStorage, true>),
-}
-
-macro_rules! with_classes {
-    ($classes:expr, $core:ident, $kmalloc:ident => $body:expr) => {
-        match &$classes.shape {
-            ClassesShape::Rseq($core, $kmalloc) => $body,
-            ClassesShape::RseqHardened($core, $kmalloc) => $body,
-            ClassesShape::Locked($core, $kmalloc) => $body,
-            ClassesShape::LockedHardened($core, $kmalloc) => $body,
-        }
-    };
+    Rseq(BoundClasses<'s, Sequences, false>),
+    Other(Box<dyn ClassesCalls + 's>),
 }
 
 /// A cache for each size class, and pages for what is larger than 8 KiB.
@@ -44,17 +30,18 @@ pub struct SizeClasses<'s> {
 
 impl<'s> SizeClasses<'s> {
     pub(super) fn create(slab: &'s SlabAllocator<'_>) -> Result<Self, CreateError> {
-        let shape = match &slab.shape {
-            Shape::Rseq(core) => ClassesShape::Rseq(core, slab::SizeClasses::new(core)?),
-            Shape::RseqHardened(core) => {
-                ClassesShape::RseqHardened(core, slab::SizeClasses::new(core)?)
-            }
-            Shape::Locked(core) => ClassesShape::Locked(core, slab::SizeClasses::new(core)?),
-            Shape::LockedHardened(core) => {
-                ClassesShape::LockedHardened(core, slab::SizeClasses::new(core)?)
-            }
+        let shape = match slab.shape() {
+            Shape::Rseq(core) => ClassesShape::Rseq(BoundClasses::new(core)?),
+            Shape::Other(core) => ClassesShape::Other(core.size_classes()?),
         };
-        Ok(Self { shape, memory: slab.memory })
+        Ok(Self { shape, memory: slab.memory() })
+    }
+
+    fn calls(&self) -> &(dyn ClassesCalls + 's) {
+        match &self.shape {
+            ClassesShape::Rseq(bound) => bound,
+            ClassesShape::Other(classes) => &**classes,
+        }
     }
 
     /// Allocates `size` bytes near the CPU that asks. They are anything, or zeroes with `__GFP_ZERO`.
@@ -64,7 +51,9 @@ impl<'s> SizeClasses<'s> {
     #[inline(always)]
     pub fn alloc(&self, size: usize, gfp: Gfp) -> Result<NonNull<u8>, SizeError> {
         let address = match &self.shape {
-            ClassesShape::Rseq(core, classes) => core.alloc_bytes(classes, size as u64, gfp)?,
+            ClassesShape::Rseq(bound) => {
+                bound.core.alloc_bytes(&bound.classes, size as u64, gfp)?
+            }
             _ => self.alloc_otherwise(size as u64, gfp)?,
         };
         Ok(self.cleared(address, gfp))
@@ -91,7 +80,7 @@ impl<'s> SizeClasses<'s> {
     #[cold]
     #[inline(never)]
     fn alloc_otherwise(&self, size: u64, gfp: Gfp) -> Result<Address, SizeError> {
-        with_classes!(self, core, classes => core.alloc_bytes(classes, size, gfp))
+        self.calls().alloc(size, gfp)
     }
 
     /// Allocates `size` bytes aligned to `align`, a power of two, near the CPU that asks or on a node.
@@ -106,9 +95,7 @@ impl<'s> SizeClasses<'s> {
         node: Option<NodeId>,
     ) -> Result<NonNull<u8>, SizeError> {
         let (size, align) = (size as u64, align as u64);
-        let address = with_classes!(self, core, classes => {
-            core.alloc_bytes_aligned(classes, size, align, gfp, node)
-        })?;
+        let address = self.calls().alloc_aligned(size, align, gfp, node)?;
         Ok(self.cleared(address, gfp))
     }
 
@@ -123,7 +110,7 @@ impl<'s> SizeClasses<'s> {
     pub unsafe fn free(&self, memory: NonNull<u8>) -> Result<(), SizeFreeError> {
         let address = address_of(memory.as_ptr());
         match &self.shape {
-            ClassesShape::Rseq(core, _) => core.free_bytes(address),
+            ClassesShape::Rseq(bound) => bound.core.free_bytes(address),
             _ => self.free_otherwise(address),
         }
     }
@@ -131,7 +118,7 @@ impl<'s> SizeClasses<'s> {
     #[cold]
     #[inline(never)]
     fn free_otherwise(&self, address: Address) -> Result<(), SizeFreeError> {
-        with_classes!(self, core, _classes => core.free_bytes(address))
+        self.calls().free(address)
     }
 
     /// Destroys the caches, so that their places can be had again. Memory that is larger than 8 KiB is not of the
@@ -144,27 +131,19 @@ impl<'s> SizeClasses<'s> {
         let memory = self.memory;
         let back = |shape| Self { shape, memory };
         match self.shape {
-            ClassesShape::Rseq(core, classes) => core
-                .destroy_classes(classes)
-                .map_err(|(classes, live)| (back(ClassesShape::Rseq(core, classes)), live)),
-            ClassesShape::RseqHardened(core, classes) => core
-                .destroy_classes(classes)
-                .map_err(|(classes, live)| (back(ClassesShape::RseqHardened(core, classes)), live)),
-            ClassesShape::Locked(core, classes) => core
-                .destroy_classes(classes)
-                .map_err(|(classes, live)| (back(ClassesShape::Locked(core, classes)), live)),
-            ClassesShape::LockedHardened(core, classes) => {
-                core.destroy_classes(classes).map_err(|(classes, live)| {
-                    (back(ClassesShape::LockedHardened(core, classes)), live)
-                })
+            ClassesShape::Rseq(bound) => {
+                bound.destroy().map_err(|(bound, live)| (back(ClassesShape::Rseq(bound)), live))
             }
+            ClassesShape::Other(classes) => classes
+                .destroy_boxed()
+                .map_err(|(classes, live)| (back(ClassesShape::Other(classes)), live)),
         }
     }
 
     /// Bytes that may be used from the beginning of what was allocated on; `None` if nothing begins there.
     pub fn usable_size(&self, memory: *const u8) -> Option<usize> {
         let address = address_of(memory);
-        with_classes!(self, core, _classes => core.usable_size(address)).map(|size| size as usize)
+        self.calls().usable_size(address).map(|size| size as usize)
     }
 }
 

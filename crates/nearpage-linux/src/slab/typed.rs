@@ -8,7 +8,8 @@ use nearpage::error::AllocError;
 use nearpage::gfp::Gfp;
 use nearpage::slab::{CacheOptions, CreateError, LiveObjects};
 
-use super::{KmemCache, SlabAllocator};
+use super::allocator::SlabAllocator;
+use super::cache::KmemCache;
 
 /// A cache of values.
 #[derive(Debug)]

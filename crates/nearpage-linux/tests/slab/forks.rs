@@ -6,7 +6,7 @@ use std::thread;
 
 use nearpage::gfp::Gfp;
 use nearpage::slab::{CacheOptions, SlabConfig};
-use nearpage_linux::slab::{KmemCache, SlabAllocator};
+use nearpage_linux::{KmemCache, SlabAllocator};
 
 use super::{number, three_nodes};
 

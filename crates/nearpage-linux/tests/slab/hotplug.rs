@@ -8,8 +8,7 @@ use std::time::{Duration, Instant};
 use nearpage::gfp::Gfp;
 use nearpage::slab::{CacheOptions, SlabConfig};
 use nearpage::units::{CpuId, NodeId};
-use nearpage_linux::slab::{KmemCache, SlabAllocator};
-use nearpage_linux::{HostMachine, HostNode, Memory};
+use nearpage_linux::{HostMachine, HostNode, KmemCache, Memory, SlabAllocator};
 
 use super::load::{Stamped, Stop};
 use super::{allowed_cpus, restrict};
@@ -84,7 +83,7 @@ fn plug(slab: &SlabAllocator<'_>, cache: &KmemCache<'_>, leaving: &AtomicBool) -
         soon(|| slabs_of_guest() > 0, "the guest has no objects");
         leaving.store(true, Ordering::Relaxed);
         let is_gone = || {
-            let answer = slab.take_offline(GUEST, GUEST_BYTES);
+            let answer = slab.memory().take_offline(GUEST, GUEST_BYTES);
             refused += u64::from(answer.is_err());
             answer.is_ok()
         };
@@ -95,7 +94,7 @@ fn plug(slab: &SlabAllocator<'_>, cache: &KmemCache<'_>, leaving: &AtomicBool) -
         // Its CPU works with the other node's memory.
         thread::sleep(Duration::from_millis(30));
         assert_eq!(slabs_of_guest(), 0);
-        slab.bring_online(GUEST, GUEST_BYTES).unwrap();
+        slab.memory().bring_online(GUEST, GUEST_BYTES).unwrap();
         effective_becomes(slab, cpu, GUEST);
     }
     refused
@@ -155,12 +154,12 @@ fn cpus_are_switched_while_threads_allocate() {
             let _stop = Stop(&stop);
             for round in 0..10 * ROUNDS {
                 let cpu = cpus[round % cpus.len()];
-                soon(|| slab.offline_cpu(cpu).is_ok(), "the CPU stays on");
-                assert!(slab.offline_cpu(cpu).is_err());
+                soon(|| slab.memory().offline_cpu(cpu).is_ok(), "the CPU stays on");
+                assert!(slab.memory().offline_cpu(cpu).is_err());
                 let is_counted = || slab.refresh_nodes().is_ok() && slab.stack_bytes_max() < most;
                 soon(is_counted, "its stacks cannot be had");
                 thread::sleep(Duration::from_millis(2));
-                slab.online_cpu(cpu).unwrap();
+                slab.memory().online_cpu(cpu).unwrap();
             }
         });
         left.into_inner().unwrap().into_iter().for_each(|object: Stamped| object.free(&cache));

@@ -9,9 +9,7 @@ use std::time::{Duration, Instant};
 use nearpage::gfp::Gfp;
 use nearpage::slab::{CacheOptions, LocalNode, SlabConfig};
 use nearpage::units::NodeId;
-use nearpage_linux::builder::MemoryBuilder;
-use nearpage_linux::slab::{KmemCache, SlabAllocator};
-use nearpage_linux::{HostMachine, HostNode, Memory};
+use nearpage_linux::{HostMachine, HostNode, KmemCache, Memory, MemoryBuilder, SlabAllocator};
 
 use super::{allowed_cpus, number, restrict, three_nodes};
 
@@ -101,7 +99,7 @@ fn upkeep(slab: &SlabAllocator<'_>, caches: &[KmemCache<'_>], stop: &AtomicBool)
         }
         if round.is_multiple_of(7) {
             let _ = slab.refresh_nodes();
-            let _ = slab.bring_online(NodeId(0), 1 << 20);
+            let _ = slab.memory().bring_online(NodeId(0), 1 << 20);
         }
         let _ = slab.check();
         assert!(slab.slabinfo().lines().count() >= 2);
@@ -194,7 +192,7 @@ fn memory_arrives_under_load() {
         }
         let _stop = Stop(&stop);
         thread::sleep(Duration::from_millis(200));
-        slab.bring_online(HOME, 64 << 20).unwrap();
+        slab.memory().bring_online(HOME, 64 << 20).unwrap();
         let start = Instant::now();
         while effective() != HOME {
             // The CPUs of a crowded machine may be busy for a while.
@@ -242,14 +240,14 @@ fn fill_and_empty(slab: &SlabAllocator<'_>, leave: &AtomicBool, time: Duration) 
     let effective = || slab.effective_node(allowed_cpus()[0]).unwrap();
     let begun = Instant::now();
     while begun.elapsed() < time {
-        slab.bring_online(HOME, 32 << 20).unwrap();
+        slab.memory().bring_online(HOME, 32 << 20).unwrap();
         while effective() != HOME {
             let _ = slab.refresh_nodes();
         }
         leave.store(false, Ordering::Relaxed);
         thread::sleep(Duration::from_millis(20));
         leave.store(true, Ordering::Relaxed);
-        while slab.take_offline(HOME, 32 << 20).is_err() {
+        while slab.memory().take_offline(HOME, 32 << 20).is_err() {
             in_use += 1;
             assert!(begun.elapsed() < Duration::from_secs(60), "home is never empty");
         }

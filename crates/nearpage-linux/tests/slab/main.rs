@@ -8,8 +8,7 @@ mod misuse;
 mod pressure;
 
 use nearpage::units::{CpuId, NodeId};
-use nearpage_linux::builder::MemoryBuilder;
-use nearpage_linux::{HostMachine, HostNode, Memory};
+use nearpage_linux::{HostMachine, HostNode, Memory, MemoryBuilder};
 
 /// The CPUs that the calling thread may run on, ascending.
 pub fn allowed_cpus() -> Vec<CpuId> {

@@ -7,9 +7,7 @@ use nearpage::gfp::Gfp;
 use nearpage::slab::classes::{SizeError, SizeFreeError};
 use nearpage::slab::{CacheOptions, CreateError, LiveObjects, ObjectError, SlabConfig};
 use nearpage::units::PageCount;
-use nearpage_linux::Memory;
-use nearpage_linux::host::OnMisuse;
-use nearpage_linux::memory::MemoryError;
+use nearpage_linux::{Memory, MemoryError, OnMisuse};
 
 fn at(object: NonNull<u8>, offset: usize) -> NonNull<u8> {
     // SAFETY: tests stay within the page of the object.

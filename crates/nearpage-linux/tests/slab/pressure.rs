@@ -9,9 +9,7 @@ use nearpage::gfp::Gfp;
 use nearpage::slab::{CacheOptions, SlabConfig};
 use nearpage::units::{NodeId, Order, PageCount};
 use nearpage::watermark::Settings;
-use nearpage_linux::Memory;
-use nearpage_linux::reclaim::{Reclaim, ReclaimOptions, Shrinker};
-use nearpage_linux::slab::{KmemCache, SlabAllocator};
+use nearpage_linux::{KmemCache, Memory, Reclaim, ReclaimOptions, Shrinker, SlabAllocator};
 
 use super::load::Stop;
 

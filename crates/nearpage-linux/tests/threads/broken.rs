@@ -6,8 +6,7 @@ use nearpage::pcp::storage::EachList;
 use nearpage::pcp::{Pop, Push, Storage};
 use nearpage::sync::AtomicU32;
 use nearpage::units::{CpuId, Order};
-use nearpage_linux::locked::GetCpu;
-use nearpage_linux::rseq::RingStorage;
+use nearpage_linux::internals::{GetCpu, RingStorage};
 
 /// Linked lists that anybody enters at any time.
 #[derive(Default)]

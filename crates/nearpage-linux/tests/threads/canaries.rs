@@ -9,8 +9,7 @@ use std::time::{Duration, Instant};
 use nearpage::pcp::Storage;
 use nearpage::pcp::serial::SerialStorage;
 use nearpage::units::PageCount;
-use nearpage_linux::locked::LockedStorage;
-use nearpage_linux::rseq::RingStorage;
+use nearpage_linux::internals::{LockedStorage, RingStorage};
 
 use super::affinity;
 use super::broken::{BrokenRings, Bug, Unlocked};

@@ -11,8 +11,7 @@ use nearpage::testing::naive_list::{Answer, Operation};
 use nearpage::testing::sections::Sections;
 use nearpage::testing::storage::{Coverage, Lists, check_exclusion, check_storage, rings};
 use nearpage::units::{CpuId, Pfn, ZoneIndex};
-use nearpage_linux::locked::LockedStorage;
-use nearpage_linux::rseq::RingStorage;
+use nearpage_linux::internals::{LockedStorage, RingStorage};
 
 const SEEDS: u64 = 24;
 const OPERATIONS: u32 = 100_000;

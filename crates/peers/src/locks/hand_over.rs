@@ -15,7 +15,7 @@ use nearpage::alloc::Request;
 use nearpage::gfp::Gfp;
 use nearpage::pagelock::WaitCounts;
 use nearpage::units::{Order, Pfn};
-use nearpage_linux::Memory;
+use nearpage_linux::{Memory, MemoryBuilder};
 use serde::Serialize;
 
 /// Hand-overs that are wanted.
@@ -120,7 +120,8 @@ struct Page {
 ///
 /// If two threads have a page at once.
 pub fn run(wanted: u64) -> io::Result<HandOvers> {
-    let memory = Memory::builder().bytes_per_node(32 << 20).build().map_err(io::Error::other)?;
+    let builder = MemoryBuilder::from_env().map_err(io::Error::other)?;
+    let memory = builder.bytes_per_node(32 << 20).build().map_err(io::Error::other)?;
     // Those of a wake-up that got lost would use it for ever.
     let memory: &'static Memory = Box::leak(Box::new(memory));
     let request = Request::new(Order(0), Gfp::KERNEL);

@@ -3,12 +3,13 @@
 
 use nearpage::slab::{LocalNode, SlabConfig};
 use nearpage::units::NodeId;
-use nearpage_linux::{HostMachine, HostNode, Memory};
+use nearpage_linux::{HostMachine, HostNode};
 
 use super::ObjectEffort;
 use super::nearpage::{Caches, slab};
 use super::work::{OBJECT_BYTES, pair};
 use crate::check::Fact;
+use crate::nearpage::builder;
 use crate::sample::{Bench, Key, Sample};
 use crate::workers::{Workers, allowed_cpus};
 
@@ -29,7 +30,7 @@ fn caches(near: bool, local: LocalNode) -> Result<&'static Caches, String> {
         HostNode { id: NodeId(1), cpus: Vec::new(), has_memory: true },
     ];
     let machine = HostMachine { nodes, distances: vec![10, 20, 20, 10], emulated: true };
-    let builder = Memory::builder().machine(machine).bytes_per_node(NODE_BYTES);
+    let builder = builder()?.machine(machine).bytes_per_node(NODE_BYTES);
     let slab = slab(builder, SlabConfig { local, ..SlabConfig::default() })?;
     Ok(Box::leak(Box::new(Caches::new(slab)?)))
 }

@@ -3,43 +3,13 @@
 use std::fmt;
 use std::io;
 use std::ptr::NonNull;
-use std::sync::Once;
 
 use nearpage::units::NodeId;
 
-use crate::calls::Call;
+use crate::bind::BindMode;
+use crate::calls::SystemCall;
 use crate::environment::{Environment, Nodes};
 use crate::ffi::{self, NodePolicy};
-use crate::tell::tell;
-
-/// How memory is bound to its node.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum BindMode {
-    /// `MPOL_BIND`: memory comes from the node or not at all. A kernel that refuses to bind is an error.
-    Strict,
-    /// `MPOL_PREFERRED`: another node may help out. Where binding is refused (containers often do),
-    /// the first thread to touch a page decides.
-    #[default]
-    Advisory,
-    /// No binding: the first thread to touch a page decides. The only mode for emulated nodes.
-    None,
-}
-
-impl BindMode {
-    /// The modes by the names that options and the environment use.
-    pub const NAMES: [(&'static str, BindMode); 3] =
-        [("strict", Self::Strict), ("advisory", Self::Advisory), ("none", Self::None)];
-}
-
-impl fmt::Display for BindMode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Strict => "strict",
-            Self::Advisory => "advisory",
-            Self::None => "none",
-        })
-    }
-}
 
 /// What became of the binding: stays visible.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -66,7 +36,7 @@ impl Binding {
         };
         let mut binding = Self::new(requested);
         if requested != BindMode::None
-            && let Err(error) = Call::Mbind.probe()
+            && let Err(error) = SystemCall::Mbind.probe()
         {
             binding.refused = error.raw_os_error();
             binding.effective = BindMode::None;
@@ -90,7 +60,6 @@ impl Binding {
             return Err(error);
         }
         self.effective = BindMode::None;
-        say_once(&error);
         Ok(())
     }
 }
@@ -104,15 +73,6 @@ impl fmt::Display for Binding {
         }
         Ok(())
     }
-}
-
-fn say_once(error: &io::Error) {
-    static SAID: Once = Once::new();
-    SAID.call_once(|| {
-        tell(format_args!(
-            "mbind is refused ({error}); the first thread to touch a page places it"
-        ));
-    });
 }
 
 #[cfg(test)]

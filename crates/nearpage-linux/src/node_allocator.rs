@@ -9,7 +9,8 @@ use nearpage::gfp::Gfp;
 use nearpage::policy::Placement;
 use nearpage::units::{NodeId, Order, Pfn};
 
-use crate::memory::{FRAME_BYTES, Memory, order_of};
+use crate::frame::{FRAME_BYTES, order_of};
+use crate::memory::Memory;
 
 /// Whole pages of a memory, near the CPU that asks, near one node or by a policy, for collections: what is allocated
 /// is rounded up to a block of 2^n pages. Blocks of more than 4 MiB are refused.

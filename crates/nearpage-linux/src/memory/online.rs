@@ -1,0 +1,183 @@
+//! Memory and CPUs that come and go, and who may use a node.
+
+use nearpage::alloc::{Access, CpuError};
+use nearpage::error::UnknownNode;
+use nearpage::units::{CpuId, NodeId, PAGEBLOCK_ORDER, PageCount, Pfn, PfnRange};
+
+use super::Memory;
+use crate::error::MemoryError;
+use crate::frame::{FRAME_BYTES, FRAME_SHIFT};
+use crate::huge::{HUGE_PAGE_BYTES, HugePages};
+use crate::region::{page_size, whole_pages};
+
+const PAGEBLOCK_FRAMES: u64 = PAGEBLOCK_ORDER.pages().0;
+
+/// A memory's [slab allocator](crate::SlabAllocator) follows each of these changes by itself. A CPU whose stacks of objects
+/// cannot be had just then keeps its node until the next reap.
+impl Memory {
+    /// Brings `bytes` of a node's reserve online, rounded down to whole pages of the kernel, from where the last ones
+    /// ended.
+    ///
+    /// # Errors
+    /// [`MemoryError`] if that is no page, the node has not so much left, or the kernel gives no memory.
+    pub fn bring_online(&self, node: NodeId, bytes: u64) -> Result<PageCount, MemoryError> {
+        self.with_objects(|objects| objects.flush_stacks());
+        let pages = self.bring_online_now(node, bytes)?;
+        self.with_objects(|objects| objects.refresh_nodes());
+        Ok(pages)
+    }
+
+    fn bring_online_now(&self, node: NodeId, bytes: u64) -> Result<PageCount, MemoryError> {
+        let _growth = self.growth.hold();
+        let range = self.range_of(node)?;
+        let online = self.online_pages(range);
+        let start = Pfn(range.start.0 + online.0);
+        let least = page_size() as u64;
+        if bytes < least {
+            return Err(MemoryError::NoPage { node, asked: bytes, least, what: "bring online" });
+        }
+        let wanted = PfnRange { start, end: Pfn(start.0 + (whole_pages(bytes) >> FRAME_SHIFT)) };
+        if wanted.end > range.end {
+            let left = PageCount(range.pages().0 - online.0).bytes(FRAME_SHIFT);
+            return Err(MemoryError::ReserveUsedUp { node, asked: bytes, left });
+        }
+        self.bring_all_online(&[(node, wanted)])
+    }
+
+    /// Takes the last `bytes` that are online on a node offline, rounded up to pageblocks of 2 MiB, and gives their memory
+    /// back to the kernel; [`bring_online`](Self::bring_online) brings them again. Other threads allocate and free
+    /// meanwhile. Returns pages.
+    ///
+    /// # Errors
+    /// [`MemoryError`]: it is nothing, there is not so much online, or some of it is in use; then all of it stays.
+    pub fn take_offline(&self, node: NodeId, bytes: u64) -> Result<PageCount, MemoryError> {
+        self.with_objects(|objects| objects.shrink_all());
+        let pages = self.take_offline_now(node, bytes)?;
+        self.with_objects(|objects| objects.refresh_nodes());
+        Ok(pages)
+    }
+
+    fn take_offline_now(&self, node: NodeId, bytes: u64) -> Result<PageCount, MemoryError> {
+        let _growth = self.growth.hold();
+        let range = self.range_of(node)?;
+        let end = range.start.plus(self.online_pages(range));
+        let online = PageCount(end.0 - range.start.0);
+        let pages = bytes.div_ceil(FRAME_BYTES);
+        if bytes == 0 {
+            return Err(MemoryError::NoPage { node, asked: 0, least: 1, what: "take offline" });
+        }
+        if pages > online.0 {
+            let online = online.bytes(FRAME_SHIFT);
+            return Err(MemoryError::NotOnline { node, asked: bytes, online });
+        }
+        // A node's range begins at a section, and so at a pageblock.
+        let start = Pfn((end.0 - pages) / PAGEBLOCK_FRAMES * PAGEBLOCK_FRAMES);
+        let part = PfnRange { start, end };
+        let rounded = part.pages().bytes(FRAME_SHIFT);
+        let pages = self.pages().offline(part).map_err(|error| MemoryError::Offline {
+            node,
+            asked: bytes,
+            rounded,
+            error,
+        })?;
+        let offset = self.address(start).as_ptr().addr() - self.region.start().as_ptr().addr();
+        self.region.retire(offset, pages.bytes(FRAME_SHIFT) as usize);
+        Ok(pages)
+    }
+
+    /// Switches a CPU off: its caches are drained and not used until it is [on](Self::online_cpu) again; threads that
+    /// still run there go to the zones. Returns the pages that went back.
+    ///
+    /// # Errors
+    /// [`CpuError`].
+    pub fn offline_cpu(&self, cpu: CpuId) -> Result<PageCount, CpuError> {
+        let pages = self.pages().offline_cpu(cpu)?;
+        self.with_objects(|objects| objects.refresh_nodes());
+        Ok(pages)
+    }
+
+    /// Switches a CPU on again.
+    ///
+    /// # Errors
+    /// [`CpuError`].
+    pub fn online_cpu(&self, cpu: CpuId) -> Result<(), CpuError> {
+        self.pages().online_cpu(cpu)?;
+        self.with_objects(|objects| objects.refresh_nodes());
+        Ok(())
+    }
+
+    /// Says who may use the memory of a node.
+    ///
+    /// # Errors
+    /// [`UnknownNode`]; nothing is changed then.
+    pub fn set_access(&self, node: NodeId, access: Access) -> Result<(), UnknownNode> {
+        self.with_objects(|objects| objects.flush_stacks());
+        self.pages().set_access(node, access)?;
+        self.with_objects(|objects| objects.refresh_nodes());
+        Ok(())
+    }
+
+    /// Brings parts of nodes' ranges online that are not yet.
+    pub(crate) fn bring_all_online(
+        &self,
+        parts: &[(NodeId, PfnRange)],
+    ) -> Result<PageCount, MemoryError> {
+        // An empty part may lie anywhere: it is the core's to refuse.
+        for (node, part) in parts.iter().filter(|(_, part)| !part.is_empty()) {
+            self.make_usable(*node, part.start, part.pages().bytes(FRAME_SHIFT))?;
+        }
+        let ranges: Vec<PfnRange> = parts.iter().map(|(_, part)| *part).collect();
+        self.pages().online_all(&ranges).map_err(MemoryError::Online)
+    }
+
+    /// The range of a node; an empty one if the node has no addresses here.
+    fn range_of(&self, node: NodeId) -> Result<PfnRange, MemoryError> {
+        match self.node_ranges.iter().find(|(id, _)| *id == node) {
+            Some((_, range)) => Ok(*range),
+            None if self.topology().index_of(node).is_some() => Ok(PfnRange::new(0, 0)),
+            None => Err(MemoryError::UnknownNode { node }),
+        }
+    }
+
+    /// Puts memory behind addresses of a node, of the kind that was asked for.
+    fn make_usable(&self, node: NodeId, start: Pfn, bytes: u64) -> Result<(), MemoryError> {
+        let offset = self.address(start).as_ptr().addr() - self.region.start().as_ptr().addr();
+        let no_memory = |error| MemoryError::NoMemory { node, bytes, error };
+        let huge = self.huge_pages.of(node);
+        if huge == HugePages::Explicit {
+            if !bytes.is_multiple_of(HUGE_PAGE_BYTES) {
+                return Err(MemoryError::NotHugePages { node, bytes });
+            }
+            self.region.map_huge(offset, bytes as usize).map_err(no_memory)?;
+            let mut binding = self.binding;
+            return binding
+                .bind(self.address(start), bytes as usize, node)
+                .map_err(|error| MemoryError::CannotBind { node, error });
+        }
+        self.region.make_usable(offset, bytes as usize).map_err(no_memory)?;
+        match huge {
+            HugePages::Advised => self.region.advise_huge(offset, bytes as usize, true),
+            HugePages::Never => self.region.advise_huge(offset, bytes as usize, false),
+            HugePages::AsConfigured | HugePages::Explicit => {}
+        }
+        Ok(())
+    }
+
+    /// Bytes of a node's reserve that are not online yet. 0 if there is no such node.
+    pub fn reserve_left(&self, node: NodeId) -> u64 {
+        let range = self.node_ranges.iter().find(|(id, _)| *id == node);
+        let left = |range: PfnRange| PageCount(range.pages().0 - self.online_pages(range).0);
+        range.map_or(0, |(_, range)| left(*range).bytes(FRAME_SHIFT))
+    }
+
+    /// Pages of a node's range that are online; they are its first ones.
+    pub(crate) fn online_pages(&self, range: PfnRange) -> PageCount {
+        let (mut low, mut high) = (range.start.0, range.end.0);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            let is_online = self.pages().is_online(Pfn(middle));
+            if is_online { low = middle + 1 } else { high = middle }
+        }
+        PageCount(low - range.start.0)
+    }
+}

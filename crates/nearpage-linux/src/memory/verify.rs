@@ -1,0 +1,32 @@
+//! Where the kernel says that a memory's pages are.
+
+use std::io;
+
+use nearpage::units::PfnRange;
+
+use super::Memory;
+use crate::frame::FRAME_SHIFT;
+use crate::placement::{NodeSample, PlacementReport};
+use crate::region::page_size;
+
+impl Memory {
+    /// Asks the kernel where up to `pages_max` pages of each node are, spread evenly over what is online.
+    /// Pages that nobody touched yet are nowhere; see [`Placement`].
+    ///
+    /// # Errors
+    /// What `move_pages` says: `EPERM` or `ENOSYS` where it is denied.
+    pub fn verify_placement(&self, pages_max: u64) -> io::Result<PlacementReport> {
+        let page_bytes = page_size() as u64;
+        let sample = |range: PfnRange| {
+            let pages = self.online_pages(range).bytes(FRAME_SHIFT) / page_bytes;
+            let count = pages.min(pages_max);
+            let start = self.address(range.start);
+            // SAFETY: the page lies within what is online of the node.
+            let page = |at: u64| unsafe { start.add((at * pages / count * page_bytes) as usize) };
+            NodeSample::of_pages(&(0..count).map(page).collect::<Vec<_>>())
+        };
+        let nodes = self.node_ranges.iter();
+        let nodes = nodes.map(|(node, range)| Ok((*node, sample(*range)?)));
+        Ok(PlacementReport { nodes: nodes.collect::<io::Result<_>>()? })
+    }
+}

@@ -1,0 +1,126 @@
+//! The lock of one page, found once.
+
+use std::fmt;
+
+use nearpage::error::PageLockError;
+use nearpage::pagelock::{WaitersBit, lock_idle, unlock_idle};
+use nearpage::sync::AtomicU32;
+use nearpage::units::Pfn;
+
+use crate::memory::Memory;
+use crate::pages::LockOfPage;
+
+/// The lock of a page of an allocated block, found once: for those who lock a page often.
+///
+/// The lock is the page's, not the handle's: it stays locked when the handle is dropped.
+#[derive(Clone, Copy)]
+pub struct PageHandle<'a> {
+    memory: &'a Memory,
+    word: &'a AtomicU32,
+    /// The word while nobody has or wants the lock: that of an allocated page does not change otherwise. Of a page whose
+    /// word does not tell when it is freed, [`NEVER`].
+    idle: u32,
+    waiters_bit: WaitersBit,
+    pfn: Pfn,
+}
+
+/// What no word of a frame is: its last bits are zero.
+const NEVER: u32 = u32::MAX;
+
+/// Whether a page may be freed while there is a handle.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Freed {
+    /// The owner of the block has the handle.
+    OnlyWithIt,
+    /// By anybody.
+    AtAnyTime,
+}
+
+impl PageHandle<'_> {
+    /// The frame.
+    pub fn pfn(&self) -> Pfn {
+        self.pfn
+    }
+
+    /// As [`Memory::try_lock_page`].
+    ///
+    /// # Errors
+    /// As [`Memory::try_lock_page`].
+    #[inline(always)]
+    pub fn try_lock(&self) -> Result<bool, PageLockError> {
+        if lock_idle(self.word, self.idle) { Ok(true) } else { self.try_lock_slow() }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn try_lock_slow(self) -> Result<bool, PageLockError> {
+        self.memory.try_lock_page(self.pfn)
+    }
+
+    /// As [`Memory::lock_page`].
+    ///
+    /// # Errors
+    /// As [`Memory::lock_page`].
+    #[inline(always)]
+    pub fn lock(&self) -> Result<(), PageLockError> {
+        if !lock_idle(self.word, self.idle) {
+            self.lock_slow()?;
+        }
+        Ok(())
+    }
+
+    // By value, and with an answer of its own: nothing is written to the stack before the exchange, which would wait for it.
+    #[cold]
+    #[inline(never)]
+    fn lock_slow(self) -> Result<(), PageLockError> {
+        self.memory.lock_page(self.pfn)
+    }
+
+    /// As [`Memory::unlock_page`].
+    ///
+    /// # Errors
+    /// As [`Memory::unlock_page`].
+    ///
+    /// # Safety
+    /// * As [`Memory::unlock_page`].
+    #[inline(always)]
+    pub unsafe fn unlock(&self) -> Result<(), PageLockError> {
+        if self.waiters_bit == WaitersBit::Off || !unlock_idle(self.word, self.idle) {
+            self.unlock_slow()?;
+        }
+        Ok(())
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn unlock_slow(self) -> Result<(), PageLockError> {
+        self.memory.pages().unlock_page(self.pfn)
+    }
+}
+
+impl fmt::Debug for PageHandle<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PageHandle({})", self.pfn)
+    }
+}
+
+impl Memory {
+    /// The lock of a page of an allocated block, which should stay allocated as long as the handle is used: when it is
+    /// free, locks are refused, and when it is allocated again, they are its new owner's.
+    ///
+    /// # Errors
+    /// [`PageLockError::Foreign`] and [`PageLockError::NotAllocated`].
+    pub fn page_handle(&self, pfn: Pfn) -> Result<PageHandle<'_>, PageLockError> {
+        self.handle(pfn, Freed::AtAnyTime)
+    }
+
+    pub(super) fn handle(&self, pfn: Pfn, freed: Freed) -> Result<PageHandle<'_>, PageLockError> {
+        let LockOfPage { word, idle, idle_of_first, waiters_bit } =
+            self.pages().lock_of_page(pfn)?;
+        let idle = match freed {
+            Freed::OnlyWithIt => idle,
+            Freed::AtAnyTime => idle_of_first.unwrap_or(NEVER),
+        };
+        Ok(PageHandle { memory: self, word, idle, waiters_bit, pfn })
+    }
+}

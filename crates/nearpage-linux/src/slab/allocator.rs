@@ -1,0 +1,256 @@
+//! [`SlabAllocator`]: caches of objects on a memory.
+
+use std::fmt;
+
+use nearpage::slab::classes::ObjectOwner;
+use nearpage::slab::{
+    self, CacheOptions, CreateError, SlabCheckError, SlabChecked, SlabConfig, StacksBusy,
+};
+use nearpage::units::{CpuId, NodeId, PageCount};
+
+use super::address::address_of;
+use super::cache::KmemCache;
+use super::calls::{Core, SlabCalls};
+use super::classes::SizeClasses;
+use super::hold;
+use super::typed::TypedCache;
+use crate::error::MemoryError;
+use crate::fork::Registration;
+use crate::host::Host;
+use crate::locked::LockedStorage;
+use crate::memory::{Memory, text};
+use crate::metadata::Metadata;
+use crate::objects::Place;
+use crate::pages::{Allocator, PagesOn};
+use crate::rseq::Sequences;
+use crate::storage::{RingAccess, Rings};
+
+/// The core's allocator: of the common type, or of any other.
+pub(super) enum Shape<'a> {
+    Rseq(Core<'a, Sequences, false>),
+    Other(Box<dyn SlabCalls + 'a>),
+}
+
+impl<'a> Shape<'a> {
+    fn calls(&self) -> &(dyn SlabCalls + 'a) {
+        match self {
+            Self::Rseq(core) => core,
+            Self::Other(core) => &**core,
+        }
+    }
+}
+
+/// Caches of objects on a memory. A memory can have one in its life.
+///
+/// The memory's background thread ([`Reclaim::start`](crate::Reclaim::start)) reaps it, and a request that
+/// finds no memory has what it keeps given back. It follows what happens to the memory: nodes that grow, shrink or become
+/// private, CPUs that are switched, settings. Without that thread, call [`reap`](Self::reap) every two seconds.
+///
+/// ```
+/// use nearpage::slab::{CacheOptions, SlabConfig};
+/// use nearpage_linux::Memory;
+///
+/// let memory = Memory::builder().bytes_per_node(64 << 20).build()?;
+/// let slab = memory.slab(SlabConfig::default())?;
+/// let numbers = slab.typed::<u64>("numbers")?;
+/// let seven = numbers.alloc(7)?;
+/// assert_eq!(*seven, 7);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct SlabAllocator<'a> {
+    // Dropped in this order: whoever looks after it, forks and the core refer to the metadata.
+    _place: Place,
+    _registration: Registration,
+    shape: Shape<'a>,
+    memory: &'a Memory,
+    _metadata: Metadata,
+}
+
+impl Memory {
+    /// Makes the slab allocator of this memory.
+    ///
+    /// # Errors
+    /// [`MemoryError`] if there is or was one already, or there is no memory for its metadata.
+    pub fn slab(&self, config: SlabConfig) -> Result<SlabAllocator<'_>, MemoryError> {
+        let maker = Maker { memory: self, config };
+        let Made { shape, metadata, registration } = match &self.allocator {
+            Allocator::Rseq(pages) => {
+                maker.make(pages, pages.platform().storage_twin(), Shape::Rseq)
+            }
+            Allocator::RseqHardened(pages) => {
+                maker.make(pages, pages.platform().storage_twin(), other)
+            }
+            Allocator::Locked(pages) => maker.make(pages, LockedStorage::default(), other),
+            Allocator::LockedHardened(pages) => maker.make(pages, LockedStorage::default(), other),
+        }?;
+        let calls = shape.calls();
+        Ok(SlabAllocator {
+            _place: Place::take(&self.objects, calls.twin(), calls.platform_address()),
+            _registration: registration,
+            shape,
+            memory: self,
+            _metadata: metadata,
+        })
+    }
+}
+
+/// A slab allocator that is not of the common type.
+fn other<A: RingAccess, const HARDENED: bool>(core: Core<'_, A, HARDENED>) -> Shape<'_> {
+    Shape::Other(Box::new(core))
+}
+
+/// An allocator, and what belongs to it.
+struct Made<'a> {
+    shape: Shape<'a>,
+    metadata: Metadata,
+    registration: Registration,
+}
+
+/// What the core's allocator is made of.
+struct Maker<'a> {
+    memory: &'a Memory,
+    config: SlabConfig,
+}
+
+impl<'a> Maker<'a> {
+    /// `storage` is for forks: one like the platform's own.
+    fn make<A: RingAccess, const HARDENED: bool>(
+        &self,
+        pages: &'a PagesOn<A, HARDENED>,
+        storage: Rings<A>,
+        shape: fn(Core<'a, A, HARDENED>) -> Shape<'a>,
+    ) -> Result<Made<'a>, MemoryError> {
+        let topology = self.memory.topology();
+        let mut binding = self.memory.binding;
+        let metadata = Metadata::new(topology, &mut binding, |node| {
+            slab::metadata_size::<Host<Rings<A>, HARDENED>>(topology, node, &self.config)
+        })?;
+        // SAFETY: the core asks for each node once. `SlabAllocator` drops the metadata after the allocator, and if it is
+        // never dropped, that is not either.
+        let buffer = |node, bytes| unsafe { metadata.of_node(node, bytes) };
+        let core =
+            slab::SlabAllocator::new(pages, self.config, buffer).map_err(MemoryError::Build)?;
+        // `SlabAllocator` drops the registration before the metadata.
+        let registration = hold::register(core.parts(), storage);
+        Ok(Made { shape: shape(core), metadata, registration })
+    }
+}
+
+impl<'a> SlabAllocator<'a> {
+    pub(super) fn shape(&self) -> &Shape<'a> {
+        &self.shape
+    }
+
+    /// The memory below.
+    pub fn memory(&self) -> &'a Memory {
+        self.memory
+    }
+
+    fn calls(&self) -> &(dyn SlabCalls + 'a) {
+        self.shape.calls()
+    }
+
+    /// Makes a cache.
+    ///
+    /// # Errors
+    /// [`CreateError`].
+    pub fn create(&self, options: CacheOptions) -> Result<KmemCache<'_>, CreateError> {
+        KmemCache::create(self, options)
+    }
+
+    /// Makes a cache of values.
+    ///
+    /// # Errors
+    /// [`CreateError`], of values without a size too.
+    pub fn typed<T>(&self, name: &'static str) -> Result<TypedCache<'_, T>, CreateError> {
+        TypedCache::create(self, name)
+    }
+
+    /// Makes caches for all sizes.
+    ///
+    /// # Errors
+    /// [`CreateError`].
+    pub fn size_classes(&self) -> Result<SizeClasses<'_>, CreateError> {
+        SizeClasses::create(self)
+    }
+
+    /// The node that objects come from for a CPU, or `None` if the topology has no such CPU.
+    pub fn effective_node(&self, cpu: CpuId) -> Option<NodeId> {
+        let node = self.calls().effective_node(cpu)?;
+        Some(self.memory.topology().node(node).id)
+    }
+
+    /// The cache and the object that an address is of, or `None`; in a time that depends on nothing.
+    pub fn owner(&self, address: *const u8) -> Option<ObjectOwner> {
+        self.calls().owner(address_of(address))
+    }
+
+    /// Upkeep of all CPUs, to be called every 2 seconds: what nobody uses goes back.
+    ///
+    /// # Errors
+    /// [`StacksBusy`] of the first CPU whose stacks could not be had; the others were reaped.
+    pub fn reap(&self) -> Result<(), StacksBusy> {
+        self.calls().reap()
+    }
+
+    /// Brings all free objects home and gives all free slabs back; returns pages. A [`Shrinker`](crate::Shrinker) may call this.
+    pub fn shrink_all(&self) -> PageCount {
+        self.calls().shrink_all()
+    }
+
+    /// Computes the nodes of CPUs anew. The memory does so when it grows, shrinks or becomes private and when a CPU is
+    /// switched; a CPU whose stacks could not be had just then keeps its node until this is called, or
+    /// [`reap`](Self::reap).
+    ///
+    /// # Errors
+    /// [`StacksBusy`] of the first CPU whose stacks could not be had; it keeps its node.
+    pub fn refresh_nodes(&self) -> Result<(), StacksBusy> {
+        self.calls().refresh_nodes()
+    }
+
+    /// Deals the byte budget of the pagesets out anew, and brings home what stacks hold above their new limits. The memory
+    /// does so when its settings change.
+    ///
+    /// # Errors
+    /// [`StacksBusy`] of the first CPU whose stacks could not be had: what it holds above its limit goes home as it
+    /// frees, or with the next call.
+    pub fn apply_budget(&self) -> Result<(), StacksBusy> {
+        self.calls().apply_budget()
+    }
+
+    /// The most bytes that stacks keep.
+    pub fn stack_bytes_max(&self) -> u64 {
+        self.calls().stack_bytes_max()
+    }
+
+    /// All caches as `/proc/slabinfo` would print them.
+    pub fn slabinfo(&self) -> String {
+        text(|out| self.calls().write_slabinfo(out))
+    }
+
+    /// What caches did: see [`slab::SlabAllocator::write_stats`].
+    pub fn statistics(&self) -> String {
+        text(|out| self.calls().write_stats(out))
+    }
+
+    /// Walks all caches; see [`slab::SlabAllocator::check_all`]. Nothing is changed; while other threads use caches, what is
+    /// told may be wrong. The memory's background thread waits meanwhile.
+    ///
+    /// # Errors
+    /// The first thing found wrong; this memory must not be used any further, if no other thread used it.
+    pub fn check(&self) -> Result<SlabChecked, SlabCheckError> {
+        self.calls().check_all()
+    }
+}
+
+impl Drop for SlabAllocator<'_> {
+    fn drop(&mut self) {
+        self.shrink_all();
+    }
+}
+
+impl fmt::Debug for SlabAllocator<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SlabAllocator").field("memory", self.memory).finish_non_exhaustive()
+    }
+}
