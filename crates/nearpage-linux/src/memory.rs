@@ -87,14 +87,15 @@ impl Memory {
         // The common type is inlined into the caller, the others are a call away.
         match &self.allocator {
             Allocator::Rseq(pages) => pages.alloc(request),
-            _ => self.alloc_frames_otherwise(request),
+            // By reference: a copy would be made before it is known to be needed.
+            _ => self.alloc_frames_otherwise(&request),
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn alloc_frames_otherwise(&self, request: Request) -> Result<Pfn, AllocError> {
-        self.pages().alloc(request)
+    fn alloc_frames_otherwise(&self, request: &Request) -> Result<Pfn, AllocError> {
+        self.pages().alloc(*request)
     }
 
     /// Allocates up to `out.len()` single pages; see

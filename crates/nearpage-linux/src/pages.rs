@@ -36,7 +36,6 @@ use crate::trim::trim_zone;
 pub(crate) type PagesOn<A, const HARDENED: bool> = PageAllocator<'static, Host<Rings<A>, HARDENED>>;
 
 /// The allocator, in the four types that it can have.
-#[expect(clippy::large_enum_variant, reason = "all four are about as large")]
 pub(crate) enum Allocator {
     Rseq(PagesOn<Sequences, false>),
     RseqHardened(PagesOn<Sequences, true>),

@@ -3,17 +3,12 @@
 use std::fmt;
 
 use nearpage::slab::classes::ObjectOwner;
-use nearpage::slab::{
-    self, CacheOptions, CreateError, SlabCheckError, SlabChecked, SlabConfig, StacksBusy,
-};
+use nearpage::slab::{self, SlabCheckError, SlabChecked, SlabConfig, StacksBusy};
 use nearpage::units::{CpuId, NodeId, PageCount};
 
 use super::address::address_of;
-use super::cache::KmemCache;
 use super::calls::{Core, SlabCalls};
-use super::classes::SizeClasses;
 use super::hold;
-use super::typed::TypedCache;
 use crate::error::MemoryError;
 use crate::fork::Registration;
 use crate::host::Host;
@@ -148,30 +143,6 @@ impl<'a> SlabAllocator<'a> {
 
     fn calls(&self) -> &(dyn SlabCalls + 'a) {
         self.shape.calls()
-    }
-
-    /// Makes a cache.
-    ///
-    /// # Errors
-    /// [`CreateError`].
-    pub fn create(&self, options: CacheOptions) -> Result<KmemCache<'_>, CreateError> {
-        KmemCache::create(self, options)
-    }
-
-    /// Makes a cache of values.
-    ///
-    /// # Errors
-    /// [`CreateError`], of values without a size too.
-    pub fn typed<T>(&self, name: &'static str) -> Result<TypedCache<'_, T>, CreateError> {
-        TypedCache::create(self, name)
-    }
-
-    /// Makes caches for all sizes.
-    ///
-    /// # Errors
-    /// [`CreateError`].
-    pub fn size_classes(&self) -> Result<SizeClasses<'_>, CreateError> {
-        SizeClasses::create(self)
     }
 
     /// The node that objects come from for a CPU, or `None` if the topology has no such CPU.

@@ -36,6 +36,16 @@ pub struct KmemCache<'s> {
     slab: &'s SlabAllocator<'s>,
 }
 
+impl SlabAllocator<'_> {
+    /// Makes a cache.
+    ///
+    /// # Errors
+    /// [`CreateError`].
+    pub fn create(&self, options: CacheOptions) -> Result<KmemCache<'_>, CreateError> {
+        KmemCache::create(self, options)
+    }
+}
+
 impl<'s> KmemCache<'s> {
     pub(super) fn create(
         slab: &'s SlabAllocator<'_>,

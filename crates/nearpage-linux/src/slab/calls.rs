@@ -71,7 +71,6 @@ pub(super) trait CacheCalls: fmt::Debug + Send + Sync {
     fn stats(&self) -> CacheStats;
     fn node_stats(&self, node: NodeIndex) -> NodeStats;
     fn check(&self) -> Result<SlabChecked, SlabCheckError>;
-    #[expect(clippy::type_complexity, reason = "the cache comes back if it cannot go")]
     fn destroy_boxed<'s>(self: Box<Self>) -> Result<(), (Box<dyn CacheCalls + 's>, LiveObjects)>
     where
         Self: 's;
@@ -89,7 +88,6 @@ pub(super) trait ClassesCalls: Send + Sync {
     ) -> Result<Address, SizeError>;
     fn free(&self, address: Address) -> Result<(), SizeFreeError>;
     fn usable_size(&self, address: Address) -> Option<u64>;
-    #[expect(clippy::type_complexity, reason = "the classes come back if they cannot go")]
     fn destroy_boxed<'s>(self: Box<Self>) -> Result<(), (Box<dyn ClassesCalls + 's>, LiveObjects)>
     where
         Self: 's;
@@ -228,7 +226,7 @@ impl<A: RingAccess, const HARDENED: bool> CacheCalls for BoundCache<'_, A, HARDE
     }
 
     fn object_size(&self) -> u64 {
-        self.cache.object_size().into()
+        self.cache.object_size()
     }
 
     fn geometry(&self) -> Geometry {

@@ -14,6 +14,7 @@ use crate::memory::Memory;
 use crate::rseq::Sequences;
 
 /// The core's size classes with their allocator: of the common type, or of any other.
+#[expect(clippy::large_enum_variant, reason = "the common type is reached without a pointer")]
 enum ClassesShape<'s> {
     Rseq(BoundClasses<'s, Sequences, false>),
     Other(Box<dyn ClassesCalls + 's>),
@@ -26,6 +27,16 @@ enum ClassesShape<'s> {
 pub struct SizeClasses<'s> {
     shape: ClassesShape<'s>,
     memory: &'s Memory,
+}
+
+impl SlabAllocator<'_> {
+    /// Makes caches for all sizes.
+    ///
+    /// # Errors
+    /// [`CreateError`].
+    pub fn size_classes(&self) -> Result<SizeClasses<'_>, CreateError> {
+        SizeClasses::create(self)
+    }
 }
 
 impl<'s> SizeClasses<'s> {

@@ -18,6 +18,16 @@ pub struct TypedCache<'s, T> {
     values: PhantomData<fn() -> T>,
 }
 
+impl SlabAllocator<'_> {
+    /// Makes a cache of values.
+    ///
+    /// # Errors
+    /// [`CreateError`], of values without a size too.
+    pub fn typed<T>(&self, name: &'static str) -> Result<TypedCache<'_, T>, CreateError> {
+        TypedCache::create(self, name)
+    }
+}
+
 impl<'s, T> TypedCache<'s, T> {
     pub(super) fn create(
         slab: &'s SlabAllocator<'_>,
