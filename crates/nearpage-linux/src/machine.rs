@@ -20,6 +20,20 @@ pub struct HostNode {
 }
 
 /// The machine that a memory is made for.
+///
+/// ```
+/// use nearpage::units::{CpuId, NodeId};
+/// use nearpage_linux::{HostMachine, HostNode, Memory};
+///
+/// // Two emulated nodes; the CPUs of this machine are on the first.
+/// let near = HostNode { id: NodeId(0), cpus: (0..256).map(CpuId).collect(), has_memory: true };
+/// let far = HostNode { id: NodeId(1), cpus: Vec::new(), has_memory: true };
+/// let machine =
+///     HostMachine { nodes: vec![near, far], distances: vec![10, 20, 20, 10], emulated: true };
+/// let memory = Memory::builder().machine(machine).bytes_per_node(16 << 20).build()?;
+/// assert_eq!(memory.alloc_pages(1)?.node(), NodeId(0));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HostMachine {
     /// Nodes, ascending by id.

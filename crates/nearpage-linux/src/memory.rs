@@ -95,7 +95,7 @@ impl Memory {
     #[cold]
     #[inline(never)]
     fn alloc_frames_otherwise(&self, request: &Request) -> Result<Pfn, AllocError> {
-        self.pages().alloc(*request)
+        self.pages().alloc(request)
     }
 
     /// Allocates up to `out.len()` single pages; see

@@ -14,6 +14,17 @@ use crate::memory::Memory;
 
 /// Whole pages of a memory, near the CPU that asks, near one node or by a policy, for collections: what is allocated
 /// is rounded up to a block of 2^n pages. Blocks of more than 4 MiB are refused.
+///
+/// ```
+/// use allocator_api2::vec::Vec;
+/// use nearpage_linux::Memory;
+///
+/// let memory = Memory::builder().bytes_per_node(16 << 20).build()?;
+/// let mut numbers = Vec::new_in(memory.allocator(None));
+/// numbers.push(7);
+/// assert_eq!(numbers[0], 7);
+/// # Ok::<(), nearpage_linux::MemoryError>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct NodeAllocator<'a> {
     memory: &'a Memory,

@@ -85,7 +85,6 @@ macro_rules! calls_of_the_core {
 }
 
 calls_of_the_core! {
-    fn alloc(&self, request: Request) -> Result<Pfn, AllocError>;
     fn alloc_bulk(&self, request: Request, out: &mut [Pfn]) -> Result<usize, AllocError>;
     fn alloc_with(&self, placement: &Placement<'_>, request: Request) -> Result<Pfn, AllocError>;
     fn alloc_bulk_with(
@@ -137,6 +136,8 @@ calls_of_the_core! {
 
 /// All calls of the allocator but those that must be fast: the core's own, and what this host makes of them.
 pub(crate) trait Pages: CorePages {
+    /// Allocates a block. By reference: the request is copied once, where it is known to be needed.
+    fn alloc(&self, request: &Request) -> Result<Pfn, AllocError>;
     /// The address of the platform, which is in the allocator itself.
     fn platform_address(&self) -> usize;
     /// What was refused so far.
@@ -185,6 +186,10 @@ impl BitWord for AnyBit<'_> {
 }
 
 impl<A: RingAccess, const HARDENED: bool> Pages for PagesOn<A, HARDENED> {
+    fn alloc(&self, request: &Request) -> Result<Pfn, AllocError> {
+        PageAllocator::alloc(self, *request)
+    }
+
     fn platform_address(&self) -> usize {
         std::ptr::from_ref(self.platform()).addr()
     }

@@ -7,6 +7,33 @@ use nearpage::units::PageCount;
 /// allocates. The callbacks may free pages and drain, not allocate.
 ///
 /// [`Reclaim`](crate::Reclaim) is one with shrinkers and a background thread.
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::sync::atomic::{AtomicU64, Ordering};
+///
+/// use nearpage::platform::Shortage;
+/// use nearpage_linux::{Memory, Pressure};
+///
+/// /// Counts shortages.
+/// #[derive(Clone, Default)]
+/// struct Alarm(Arc<AtomicU64>);
+///
+/// impl Pressure for Alarm {
+///     fn background(&self, _shortage: &Shortage) {
+///         self.0.fetch_add(1, Ordering::Relaxed);
+///     }
+/// }
+///
+/// let alarm = Alarm::default();
+/// let memory = Memory::builder().bytes_per_node(4 << 20).pressure(alarm.clone()).build()?;
+/// let mut blocks = Vec::new();
+/// while let Ok(block) = memory.alloc_pages(1) {
+///     blocks.push(block);
+/// }
+/// assert!(alarm.0.load(Ordering::Relaxed) > 0);
+/// # Ok::<(), nearpage_linux::MemoryError>(())
+/// ```
 pub trait Pressure: Send + Sync {
     /// A node fell below its low watermark, or a soft limit was passed. Return soon: wake who reclaims. A panic in it is
     /// counted ([`Memory::pressure_panics`](crate::Memory::pressure_panics)), and the request goes on. Without

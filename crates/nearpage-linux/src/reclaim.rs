@@ -11,6 +11,7 @@
 //! process has no background thread until it starts one.
 
 use std::any::Any;
+use std::fmt;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -83,6 +84,32 @@ pub struct ReclaimCounts {
 }
 
 /// Reclaim of a memory: give a clone to [`MemoryBuilder::pressure`](crate::MemoryBuilder::pressure), keep one.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use nearpage::units::{NodeId, PageCount};
+/// use nearpage_linux::{Memory, Reclaim, ReclaimOptions, Shrinker};
+///
+/// /// A cache, which is empty here.
+/// struct Cache;
+///
+/// impl Shrinker for Cache {
+///     fn shrink(&self, _node: NodeId, _pages: PageCount) -> PageCount {
+///         PageCount(0)
+///     }
+/// }
+///
+/// let reclaim = Reclaim::new();
+/// let memory = Memory::builder().bytes_per_node(16 << 20).pressure(reclaim.clone()).build()?;
+/// let memory = Arc::new(memory);
+/// reclaim.add_shrinker(Arc::new(Cache));
+/// let thread = reclaim.start(&memory, ReclaimOptions::default())?;
+/// drop(memory.alloc_pages(1)?);
+/// assert_eq!(reclaim.counts().stalls, 0);
+/// drop(thread); // ends it
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct Reclaim {
     shared: Arc<Shared>,
@@ -103,6 +130,12 @@ struct Shared {
     grown_pages: AtomicU64,
     trimmed_pages: AtomicU64,
     panics: AtomicU64,
+}
+
+impl fmt::Debug for Reclaim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reclaim").field("counts", &self.counts()).finish_non_exhaustive()
+    }
 }
 
 impl Default for Reclaim {

@@ -13,6 +13,6 @@ mod hold;
 mod typed;
 
 pub use allocator::SlabAllocator;
-pub use cache::{KmemCache, NotDestroyed};
+pub use cache::KmemCache;
 pub use classes::SizeClasses;
 pub use typed::{ObjectBox, TypedCache};

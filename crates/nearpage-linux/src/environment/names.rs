@@ -5,7 +5,7 @@ pub(super) const NUMA: &str = "NEARPAGE_NUMA";
 pub(super) const RSEQ: &str = "NEARPAGE_RSEQ";
 pub(super) const ENV: &str = "NEARPAGE_ENV";
 /// What only nearpage's own tests read.
-pub(super) const OF_TESTS: [&str; 15] = [
+pub(super) const OF_TESTS: [&str; 16] = [
     "NEARPAGE_BUNDLES",
     "NEARPAGE_FORKS",
     "NEARPAGE_FUZZ_SECONDS",
@@ -19,6 +19,7 @@ pub(super) const OF_TESTS: [&str; 15] = [
     "NEARPAGE_SEED",
     "NEARPAGE_SEEDS",
     "NEARPAGE_STRESS_SECONDS",
+    "NEARPAGE_TEST_ALONE",
     "NEARPAGE_TEST_CANARY",
     "NEARPAGE_TRACE_BYTES",
 ];

@@ -18,6 +18,18 @@ impl Memory {
     /// Brings `bytes` of a node's reserve online, rounded down to whole pages of the kernel, from where the last ones
     /// ended.
     ///
+    /// ```
+    /// use nearpage_linux::Memory;
+    ///
+    /// let builder = Memory::builder().bytes_per_node(16 << 20).reserve_per_node(64 << 20);
+    /// let memory = builder.build()?;
+    /// let node = memory.topology().nodes()[0].id;
+    /// assert_eq!(memory.bring_online(node, 32 << 20)?.0, 8192);
+    /// assert_eq!(memory.reserve_left(node), 16 << 20);
+    /// memory.take_offline(node, 32 << 20)?;
+    /// # Ok::<(), nearpage_linux::MemoryError>(())
+    /// ```
+    ///
     /// # Errors
     /// [`MemoryError`] if that is no page, the node has not so much left, or the kernel gives no memory.
     pub fn bring_online(&self, node: NodeId, bytes: u64) -> Result<PageCount, MemoryError> {

@@ -72,6 +72,19 @@ impl Memory {
     /// [`nearpage::limit`]. A hard limit below what is in use drains the caches of CPUs, and they take nothing until enough
     /// came back: no request passes before.
     ///
+    /// ```
+    /// use nearpage::alloc::Limits;
+    /// use nearpage::error::LimitOf;
+    ///
+    /// let memory = nearpage_linux::Memory::builder().bytes_per_node(16 << 20).build()?;
+    /// let limits = Limits { hard_bytes: Some(8 << 20), soft_bytes: Some(6 << 20) };
+    /// memory.set_limits(LimitOf::Allocator, limits)?;
+    /// let block = memory.alloc_pages(16)?;
+    /// assert!(memory.in_use(LimitOf::Allocator)?.0 >= 16);
+    /// # drop(block);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// [`LimitError`]; nothing is changed then.
     pub fn set_limits(&self, of: LimitOf, limits: Limits) -> Result<(), LimitError> {

@@ -13,6 +13,18 @@ impl Memory {
     /// Asks the kernel where up to `pages_max` pages of each node are, spread evenly over what is online.
     /// Pages that nobody touched yet are nowhere; see [`Placement`].
     ///
+    /// ```
+    /// use nearpage_linux::Memory;
+    ///
+    /// let memory = Memory::builder().bytes_per_node(16 << 20).build()?;
+    /// memory.alloc_pages(1)?[0] = 1;
+    /// match memory.verify_placement(1000) {
+    ///     Ok(report) => print!("{report}"),
+    ///     Err(refusal) => println!("the kernel does not tell: {refusal}"),
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// What `move_pages` says: `EPERM` or `ENOSYS` where it is denied.
     pub fn verify_placement(&self, pages_max: u64) -> io::Result<PlacementReport> {

@@ -13,6 +13,19 @@ use crate::pages::LockOfPage;
 /// The lock of a page of an allocated block, found once: for those who lock a page often.
 ///
 /// The lock is the page's, not the handle's: it stays locked when the handle is dropped.
+///
+/// ```
+/// use nearpage_linux::Memory;
+///
+/// let memory = Memory::builder().bytes_per_node(16 << 20).build()?;
+/// let block = memory.alloc_pages(1)?;
+/// let handle = memory.page_handle(block.pfn())?;
+/// handle.lock()?;
+/// assert_eq!(memory.try_lock_page(block.pfn())?, false);
+/// // SAFETY: locked above.
+/// unsafe { handle.unlock() }?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy)]
 pub struct PageHandle<'a> {
     memory: &'a Memory,

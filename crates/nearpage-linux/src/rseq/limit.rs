@@ -8,6 +8,7 @@ use super::{Area, RseqUnavailable, sequences};
 use crate::ring::RingList;
 
 /// A list of numbers for each CPU, and nothing else: no frames, no zones, no tuning.
+#[derive(Debug)]
 pub struct BareLists {
     area: Area,
     lists: Vec<[RingList<'static>; LISTS]>,

@@ -24,10 +24,25 @@ enum CacheShape<'s> {
     Other(Box<dyn CacheCalls + 's>),
 }
 
-/// A cache that was not destroyed, and why.
-pub type NotDestroyed<'s> = (KmemCache<'s>, LiveObjects);
-
 /// A cache of objects of one size (`struct kmem_cache`). Threads share it by reference.
+///
+/// ```
+/// use nearpage::gfp::Gfp;
+/// use nearpage::slab::{CacheOptions, SlabConfig};
+/// use nearpage_linux::Memory;
+///
+/// let memory = Memory::builder().bytes_per_node(16 << 20).build()?;
+/// let slab = memory.slab(SlabConfig::default())?;
+/// let cache = slab.create(CacheOptions::new("packets", 256))?;
+/// let packet = cache.alloc(Gfp::KERNEL)?;
+/// // SAFETY: the object is 256 bytes that nobody else has, and is freed once.
+/// unsafe {
+///     packet.write_bytes(0, 256);
+///     cache.free(packet)?;
+/// }
+/// assert!(cache.destroy().is_ok(), "no object is left");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 ///
 /// Dropped without [`destroy`](Self::destroy), it leaves its objects and its place in the allocator as they are.
 pub struct KmemCache<'s> {
@@ -196,7 +211,7 @@ impl<'s> KmemCache<'s> {
     /// # Errors
     /// The cache and what is alive, if somebody still has objects, or has locked their pages.
     #[expect(clippy::result_large_err, reason = "the handle goes back to its owner")]
-    pub fn destroy(self) -> Result<(), NotDestroyed<'s>> {
+    pub fn destroy(self) -> Result<(), (Self, LiveObjects)> {
         let (memory, slab) = (self.memory, self.slab);
         let back = |shape| Self { shape, memory, slab };
         match self.shape {

@@ -22,6 +22,21 @@ enum ClassesShape<'s> {
 
 /// A cache for each size class, and pages for what is larger than 8 KiB.
 ///
+/// ```
+/// use nearpage::gfp::Gfp;
+/// use nearpage::slab::SlabConfig;
+/// use nearpage_linux::Memory;
+///
+/// let memory = Memory::builder().bytes_per_node(16 << 20).build()?;
+/// let slab = memory.slab(SlabConfig::default())?;
+/// let sizes = slab.size_classes()?;
+/// let bytes = sizes.alloc(100, Gfp::KERNEL)?;
+/// assert_eq!(sizes.usable_size(bytes.as_ptr()), Some(128));
+/// // SAFETY: just allocated, and freed once.
+/// unsafe { sizes.free(bytes) }?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// Dropped without [`destroy`](Self::destroy), it leaves its objects and the 13 places of its caches in the allocator as
 /// they are.
 pub struct SizeClasses<'s> {

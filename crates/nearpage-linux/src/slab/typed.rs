@@ -11,7 +11,7 @@ use nearpage::slab::{CacheOptions, CreateError, LiveObjects};
 use super::allocator::SlabAllocator;
 use super::cache::KmemCache;
 
-/// A cache of values.
+/// A cache of values of one type: see [`SlabAllocator`] for an example.
 #[derive(Debug)]
 pub struct TypedCache<'s, T> {
     cache: KmemCache<'s>,

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use nearpage::alloc::Access;
 use nearpage::gfp::Gfp;
 use nearpage::slab::{CacheOptions, SlabConfig};
 use nearpage::units::{CpuId, NodeId};
@@ -135,6 +136,26 @@ fn a_node_is_emptied_and_refilled_while_threads_allocate() {
         cache.destroy().unwrap();
         memory.drain_all().unwrap();
         assert_eq!((memory.check().unwrap().allocated.0, memory.misuses()), (0, 0));
+    }
+}
+
+#[test]
+fn objects_follow_a_node_that_becomes_private() {
+    for use_rseq in [true, false] {
+        let memory = memory(use_rseq);
+        let slab = memory.slab(SlabConfig::default()).unwrap();
+        let cache = slab.create(CacheOptions::new("private", 64)).unwrap();
+        let cpu = allowed_cpus()[0];
+        restrict(&[cpu]);
+        for (access, node) in [(Access::Private, STAYS), (Access::General, GUEST)] {
+            memory.set_access(GUEST, access).unwrap();
+            assert_eq!(slab.effective_node(cpu), Some(node), "the memory told the slab allocator");
+            let object = cache.alloc(Gfp::KERNEL).unwrap();
+            assert_eq!(slab.owner(object.as_ptr()).unwrap().node, node);
+            // SAFETY: just allocated, and freed once.
+            unsafe { cache.free(object) }.unwrap();
+        }
+        cache.destroy().unwrap();
     }
 }
 

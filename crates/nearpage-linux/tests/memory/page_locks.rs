@@ -2,8 +2,6 @@
 //!
 //! `NEARPAGE_FORKS=n` forks so often instead of for a second each way.
 
-mod child_threads;
-
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -17,6 +15,10 @@ use nearpage::testing::random::Random;
 use nearpage::units::{Order, Pfn};
 use nearpage_linux::{HostMachine, LockError, LockablePages, Memory, MemoryBuilder, OnMisuse};
 use nearpage_machine::sysfs::read_this_machine;
+
+use super::affinity::{allowed_cpus, run_on};
+use super::alone::alone;
+use super::child_threads;
 
 /// Two emulated nodes.
 fn builder() -> MemoryBuilder {
@@ -368,25 +370,6 @@ fn threads_come_and_go_and_move() {
     }
 }
 
-fn allowed_cpus() -> Vec<usize> {
-    // SAFETY: an empty set is all zeroes; the call writes no more than its size.
-    unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        assert_eq!(libc::sched_getaffinity(0, size_of_val(&set), &mut set), 0);
-        (0..libc::CPU_SETSIZE as usize).filter(|cpu| libc::CPU_ISSET(*cpu, &set)).collect()
-    }
-}
-
-/// Lets the calling thread run on these CPUs only.
-fn run_on(cpus: &[usize]) {
-    // SAFETY: an empty set is all zeroes; the call reads it, and changes only where the thread runs.
-    unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        cpus.iter().for_each(|cpu| libc::CPU_SET(*cpu, &mut set));
-        assert_eq!(libc::sched_setaffinity(0, size_of_val(&set), &set), 0);
-    }
-}
-
 /// What a child does: the pages that others had locked stay so; all others are as good as new.
 fn live(memory: &Memory, pages: &LockablePages<'_>, own: &LockablePages<'_>) {
     add_one(&mut own.lock(0).unwrap());
@@ -426,31 +409,35 @@ fn fork(memory: &Memory, pages: &LockablePages<'_>, own: &LockablePages<'_>) -> 
 
 #[test]
 fn children_of_a_process_that_fights_over_pages_go_on() {
-    let wanted: Option<u32> = std::env::var("NEARPAGE_FORKS").ok().map(|n| n.parse().unwrap());
-    for use_rseq in [true, false] {
-        let memory = builder().use_rseq(use_rseq).build().unwrap();
-        let pages = memory.alloc_pages(4).unwrap().lockable();
-        // A page that only the forking thread has.
-        let own = memory.alloc_pages(1).unwrap().lockable();
-        let stop = AtomicBool::new(false);
-        let (mut forks, start) = (0, Instant::now());
-        thread::scope(|scope| {
-            for seed in 0..4 {
-                let (pages, stop) = (&pages, &stop);
-                scope.spawn(move || fight(pages, stop, seed));
-            }
-            while wanted.map_or(start.elapsed() < Duration::from_secs(1), |wanted| forks < wanted) {
-                drop(own.lock(0).unwrap());
-                let lived = fork(&memory, &pages, &own) || stop_and_fail(&stop);
-                assert!(lived, "the child of fork {forks} did not live");
-                forks += 1;
-            }
-            stop.store(true, Ordering::Relaxed);
-        });
-        println!("{forks} forks, {:?}", counts(&memory));
-        drop((pages, own));
-        assert_eq!(memory.check().unwrap().allocated.0, 0);
-    }
+    alone("page_locks::children_of_a_process_that_fights_over_pages_go_on", || {
+        let wanted: Option<u32> = std::env::var("NEARPAGE_FORKS").ok().map(|n| n.parse().unwrap());
+        for use_rseq in [true, false] {
+            let memory = builder().use_rseq(use_rseq).build().unwrap();
+            let pages = memory.alloc_pages(4).unwrap().lockable();
+            // A page that only the forking thread has.
+            let own = memory.alloc_pages(1).unwrap().lockable();
+            let stop = AtomicBool::new(false);
+            let (mut forks, start) = (0, Instant::now());
+            thread::scope(|scope| {
+                for seed in 0..4 {
+                    let (pages, stop) = (&pages, &stop);
+                    scope.spawn(move || fight(pages, stop, seed));
+                }
+                while wanted
+                    .map_or(start.elapsed() < Duration::from_secs(1), |wanted| forks < wanted)
+                {
+                    drop(own.lock(0).unwrap());
+                    let lived = fork(&memory, &pages, &own) || stop_and_fail(&stop);
+                    assert!(lived, "the child of fork {forks} did not live");
+                    forks += 1;
+                }
+                stop.store(true, Ordering::Relaxed);
+            });
+            println!("{forks} forks, {:?}", counts(&memory));
+            drop((pages, own));
+            assert_eq!(memory.check().unwrap().allocated.0, 0);
+        }
+    });
 }
 
 fn stop_and_fail(stop: &AtomicBool) -> bool {

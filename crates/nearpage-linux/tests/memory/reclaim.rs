@@ -1,6 +1,7 @@
 //! Pressure: shrinkers, growth, stalls, prefault and huge pages, on real memory.
 
 use std::num::NonZeroUsize;
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::{Duration, Instant};
@@ -12,9 +13,13 @@ use nearpage::platform::Shortage;
 use nearpage::units::{CpuId, NodeId, Order, PageCount, Pfn};
 use nearpage::watermark::Settings;
 use nearpage_linux::{
-    HostMachine, HostNode, HugePages, Memory, MemoryBuilder, MemoryError, Pressure, Reclaim,
-    ReclaimOptions, Shrinker,
+    HostMachine, HostNode, HugePages, Memory, MemoryBuilder, MemoryError, PrefaultError, Pressure,
+    Reclaim, ReclaimOptions, Shrinker,
 };
+use nearpage_machine::work::Unwatched;
+
+use super::affinity::stay_on_this_cpu;
+use super::alone::alone;
 
 const NODE: NodeId = NodeId(2);
 
@@ -318,29 +323,31 @@ fn a_shrinker_may_own_a_memory() {
 /// The memory's last owner may be the thread itself; and a child does not wait for a thread that it lacks.
 #[test]
 fn threads_and_memories_end_in_any_order() {
-    for _ in 0..50 {
-        let (reclaim, memory, _) = with_cache(builder());
-        let options = ReclaimOptions { interval: Duration::from_millis(1), trims: true };
-        let thread = reclaim.start(&memory, options).unwrap();
-        drop(memory);
-        drop(thread);
-    }
-    let (reclaim, memory, cache) = with_cache(builder());
-    let thread = reclaim.start(&memory, QUIET).unwrap();
-    // SAFETY: the child allocates with glibc's malloc, which is made for this.
-    let child = unsafe { libc::fork() };
-    if child == 0 {
-        // SAFETY: has no preconditions.
-        unsafe { libc::alarm(30) };
-        let filled = (0..32_768).all(|_| cache.fill(&memory));
-        drop(thread);
-        // SAFETY: ends the child without the parent's exit handlers.
-        unsafe { libc::_exit(!filled as i32) };
-    }
-    let mut status = 0;
-    // SAFETY: writes the status of our own child.
-    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
-    assert_eq!(status, 0);
+    alone("reclaim::threads_and_memories_end_in_any_order", || {
+        for _ in 0..50 {
+            let (reclaim, memory, _) = with_cache(builder());
+            let options = ReclaimOptions { interval: Duration::from_millis(1), trims: true };
+            let thread = reclaim.start(&memory, options).unwrap();
+            drop(memory);
+            drop(thread);
+        }
+        let (reclaim, memory, cache) = with_cache(builder());
+        let thread = reclaim.start(&memory, QUIET).unwrap();
+        // SAFETY: the child allocates with glibc's malloc, which is made for this.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            // SAFETY: has no preconditions.
+            unsafe { libc::alarm(30) };
+            let filled = (0..32_768).all(|_| cache.fill(&memory));
+            drop(thread);
+            // SAFETY: ends the child without the parent's exit handlers.
+            unsafe { libc::_exit(!filled as i32) };
+        }
+        let mut status = 0;
+        // SAFETY: writes the status of our own child.
+        assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+        assert_eq!(status, 0);
+    });
 }
 
 #[test]
@@ -349,10 +356,12 @@ fn prefault_gives_all_that_is_online_its_pages() {
     let mut kept = memory.alloc_pages(1).unwrap();
     kept[1] = 5;
     let most = AtomicU64::new(0);
-    let bytes = memory.prefault(NonZeroUsize::new(2).unwrap(), |progress| {
-        assert_eq!(progress.total, 64 << 20);
-        most.fetch_max(progress.done, Ordering::Relaxed);
-    });
+    let observer = |done: u64, all: u64| {
+        assert_eq!(all, 64 << 20);
+        most.fetch_max(done, Ordering::Relaxed);
+        ControlFlow::Continue(())
+    };
+    let bytes = memory.prefault(NonZeroUsize::new(2).unwrap(), &observer);
     assert_eq!(bytes.unwrap(), 64 << 20);
     assert_eq!(most.load(Ordering::Relaxed), 64 << 20);
     let placement = &memory.verify_placement(1 << 20).unwrap().nodes[0].1;
@@ -360,7 +369,22 @@ fn prefault_gives_all_that_is_online_its_pages() {
     assert_eq!(kept[1], 5);
     // There are no more threads than pieces of work.
     let crowd = NonZeroUsize::new(10_000_000).unwrap();
-    assert_eq!(memory.prefault(crowd, |_| {}).unwrap(), 64 << 20);
+    assert_eq!(memory.prefault(crowd, &Unwatched).unwrap(), 64 << 20);
+}
+
+#[test]
+fn prefault_ends_when_its_observer_wants_it() {
+    let memory = builder().bytes_per_node(256 << 20).build().unwrap();
+    let calls = AtomicU64::new(0);
+    let impatient = |_done: u64, _all: u64| {
+        calls.fetch_add(1, Ordering::Relaxed);
+        ControlFlow::Break(())
+    };
+    let stopped = memory.prefault(NonZeroUsize::new(2).unwrap(), &impatient);
+    assert!(matches!(stopped, Err(PrefaultError::Stopped(_))), "{stopped:?}");
+    assert!(calls.load(Ordering::Relaxed) <= 2, "each thread asked once");
+    let resident = memory.verify_placement(1 << 20).unwrap().nodes[0].1.placed();
+    assert!(resident < (256 << 20) / 4096, "{resident}");
 }
 
 #[test]
@@ -375,7 +399,7 @@ fn prefault_passes_over_what_goes_offline() {
             }
         });
         let two = NonZeroUsize::new(2).unwrap();
-        let done = (0..20).try_for_each(|_| memory.prefault(two, |_| {}).map(|_| ()));
+        let done = (0..20).try_for_each(|_| memory.prefault(two, &Unwatched).map(|_| ()));
         is_over.store(true, Ordering::Relaxed);
         done.unwrap();
     });
@@ -414,7 +438,7 @@ fn transparent_huge_pages_where_they_are_asked_for() {
     for (huge_pages, expected) in [(HugePages::Advised, true), (HugePages::Never, false)] {
         let memory = builder().huge_pages(HugePages::Never).huge_pages_on(NODE, huge_pages);
         let memory = memory.build().unwrap();
-        memory.prefault(NonZeroUsize::MIN, |_| {}).unwrap();
+        memory.prefault(NonZeroUsize::MIN, &Unwatched).unwrap();
         let block = memory.alloc_pages(1).unwrap();
         assert_eq!(huge_bytes(block.as_ptr().as_ptr().addr()) > 0, expected, "{huge_pages:?}");
     }
@@ -474,15 +498,6 @@ fn pages_at_hand_are_handed_out_below_the_watermarks() {
     }
 }
 
-fn stay_on_this_cpu() {
-    // SAFETY: a set of zeroes is one without CPUs; the calls read or write nothing but the set.
-    unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        libc::CPU_SET(libc::sched_getcpu() as usize, &mut set);
-        assert_eq!(libc::sched_setaffinity(0, size_of_val(&set), &set), 0);
-    }
-}
-
 /// Wakes nobody: it panics, or drains all pagesets.
 #[derive(Clone, Default)]
 struct Rude {
@@ -523,7 +538,9 @@ fn a_callback_that_is_to_wake_may_panic_or_drain() {
                 held.extend(&some[..got.unwrap()]);
             }
         }
-        assert!(rude.woken.load(Ordering::Relaxed) > 3);
+        let woken = rude.woken.load(Ordering::Relaxed);
+        assert!(woken > 3);
+        assert_eq!(memory.pressure_panics(), if panics { woken } else { 0 });
         assert_eq!(memory.check().unwrap().allocated.0, held.len() as u64);
         // SAFETY: the loops here allocated these pages, and nobody else knows of them.
         unsafe { memory.free_frames_bulk(&held) }.unwrap();

@@ -1,7 +1,7 @@
 //! Nodes and CPUs that come and go under threads that fill, spill and free, with forks: nothing is lost or doubled, and
 //! the reasons add up to the pages that came from elsewhere.
 //!
-//! `NEARPAGE_HOTPLUG_SECONDS=60 cargo test -p nearpage-linux --test hotplug -- --nocapture` runs for a minute.
+//! `NEARPAGE_HOTPLUG_SECONDS=60 cargo test -p nearpage-linux --test memory hotplug -- --nocapture` runs for a minute.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::thread;
@@ -11,6 +11,8 @@ use nearpage::alloc::Request;
 use nearpage::gfp::Gfp;
 use nearpage::units::{CpuId, NodeId, Order, Pfn};
 use nearpage_linux::{HostMachine, HostNode, Memory};
+
+use super::alone::alone;
 
 const THREADS: u64 = 4;
 const MEBIBYTE: u64 = 1 << 20;
@@ -245,11 +247,14 @@ fn run(use_rseq: bool, time: Duration) {
 
 #[test]
 fn nothing_is_lost_while_memory_and_cpus_come_and_go() {
-    let seconds = std::env::var("NEARPAGE_HOTPLUG_SECONDS").ok();
-    let seconds = seconds
-        .map_or(2, |text| text.parse().expect("NEARPAGE_HOTPLUG_SECONDS is a number of seconds"));
-    run(true, Duration::from_secs(seconds));
-    run(false, Duration::from_secs(seconds.min(10)));
+    alone("hotplug::nothing_is_lost_while_memory_and_cpus_come_and_go", || {
+        let seconds = std::env::var("NEARPAGE_HOTPLUG_SECONDS").ok();
+        let seconds = seconds.map_or(2, |text| {
+            text.parse().expect("NEARPAGE_HOTPLUG_SECONDS is a number of seconds")
+        });
+        run(true, Duration::from_secs(seconds));
+        run(false, Duration::from_secs(seconds.min(10)));
+    });
 }
 
 #[test]

@@ -12,6 +12,8 @@ use nearpage::units::{NodeId, Order};
 use nearpage_linux::{HostMachine, Memory};
 use nearpage_machine::sysfs::read_this_machine;
 
+use super::alone::alone;
+
 const FORKS_LEAST: u32 = 10;
 const ORDERS: [u8; 7] = [0, 0, 0, 1, 3, 5, 9];
 
@@ -108,32 +110,36 @@ fn fork_under_load(memory: &Memory) -> u32 {
 
 #[test]
 fn children_of_a_busy_process_go_on() {
-    for use_rseq in [true, false] {
-        let memory = memory(use_rseq);
-        let forks = fork_under_load(&memory);
-        println!("{forks} forks, {}", memory.storage());
-        memory.drain_all().unwrap();
-        let checked = memory.check().unwrap();
-        assert_eq!((checked.allocated.0, checked.cached.0), (0, 0));
-    }
+    alone("fork_load::children_of_a_busy_process_go_on", || {
+        for use_rseq in [true, false] {
+            let memory = memory(use_rseq);
+            let forks = fork_under_load(&memory);
+            println!("{forks} forks, {}", memory.storage());
+            memory.drain_all().unwrap();
+            let checked = memory.check().unwrap();
+            assert_eq!((checked.allocated.0, checked.cached.0), (0, 0));
+        }
+    });
 }
 
 /// Memories that come and go in other threads do not matter to a fork, nor it to them.
 #[test]
 fn memories_come_and_go_while_a_process_forks() {
-    let stop = AtomicBool::new(false);
-    let kept = memory(true);
-    thread::scope(|scope| {
-        for thread in 0..2 {
-            let stop = &stop;
-            scope.spawn(move || {
-                while !stop.load(Ordering::Relaxed) {
-                    work(&memory(thread == 0), 20, thread);
-                }
-            });
-        }
-        let lived = (0..100).all(|_| fork(&kept));
-        stop.store(true, Ordering::Relaxed);
-        assert!(lived);
+    alone("fork_load::memories_come_and_go_while_a_process_forks", || {
+        let stop = AtomicBool::new(false);
+        let kept = memory(true);
+        thread::scope(|scope| {
+            for thread in 0..2 {
+                let stop = &stop;
+                scope.spawn(move || {
+                    while !stop.load(Ordering::Relaxed) {
+                        work(&memory(thread == 0), 20, thread);
+                    }
+                });
+            }
+            let lived = (0..100).all(|_| fork(&kept));
+            stop.store(true, Ordering::Relaxed);
+            assert!(lived);
+        });
     });
 }

@@ -1,8 +1,6 @@
 //! Child processes: a memory goes on in a child of a quiet process, and in one that a sandbox denies
 //! drains from outside.
 
-mod child_threads;
-
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -11,6 +9,9 @@ use nearpage::alloc::Request;
 use nearpage::gfp::Gfp;
 use nearpage::units::Order;
 use nearpage_linux::{Memory, StorageInUse};
+
+use super::alone::alone;
+use super::child_threads;
 
 /// Runs `work` in a child process, which must end well within a minute.
 fn in_child(work: impl FnOnce()) {
@@ -56,64 +57,68 @@ fn work(memory: &Memory) {
 
 #[test]
 fn a_child_of_a_quiet_process_goes_on() {
-    for memory in memories() {
-        work(&memory);
-        let mut mine = memory.alloc_pages(1).unwrap();
-        mine[7] = 42;
-        in_child(|| {
+    alone("fork::a_child_of_a_quiet_process_goes_on", || {
+        for memory in memories() {
+            work(&memory);
+            let mut mine = memory.alloc_pages(1).unwrap();
+            mine[7] = 42;
+            in_child(|| {
+                assert_eq!(mine[7], 42);
+                work(&memory);
+                memory.drain_all().unwrap();
+                // The kernel lets the child stop CPUs as it let its parent.
+                let drain = || {
+                    (0..100).for_each(|_| {
+                        memory.drain_all().unwrap();
+                    })
+                };
+                child_threads::beside(4, || work(&memory), drain);
+                memory.drain_all().unwrap();
+                let checked = memory.check().unwrap();
+                assert_eq!((checked.cached.0, checked.allocated.0), (0, 1));
+                // The child has a copy of the page, and may free that.
+                mine[7] = 1;
+                // SAFETY: the child ends without dropping `mine`, and nobody uses the page any more.
+                unsafe { memory.free_frames(mine.pfn(), mine.order()) }.unwrap();
+                assert_eq!(memory.check().unwrap().allocated.0, 0);
+            });
             assert_eq!(mine[7], 42);
+            drop(mine);
             work(&memory);
             memory.drain_all().unwrap();
-            // The kernel lets the child stop CPUs as it let its parent.
-            let drain = || {
-                (0..100).for_each(|_| {
-                    memory.drain_all().unwrap();
-                })
-            };
-            child_threads::beside(4, || work(&memory), drain);
-            memory.drain_all().unwrap();
-            let checked = memory.check().unwrap();
-            assert_eq!((checked.cached.0, checked.allocated.0), (0, 1));
-            // The child has a copy of the page, and may free that.
-            mine[7] = 1;
-            // SAFETY: the child ends without dropping `mine`, and nobody uses the page any more.
-            unsafe { memory.free_frames(mine.pfn(), mine.order()) }.unwrap();
             assert_eq!(memory.check().unwrap().allocated.0, 0);
-        });
-        assert_eq!(mine[7], 42);
-        drop(mine);
-        work(&memory);
-        memory.drain_all().unwrap();
-        assert_eq!(memory.check().unwrap().allocated.0, 0);
-    }
+        }
+    });
 }
 
 /// What threads of the parent held as they began or ended, those of the child do not need.
 #[test]
 fn children_start_threads_while_those_of_the_parent_begin_and_end() {
-    let memories = memories();
-    let stop = AtomicBool::new(false);
-    thread::scope(|scope| {
-        for _ in 0..4 {
-            scope.spawn(|| {
-                while !stop.load(Ordering::Relaxed) {
-                    // Several at once, so that they wait for each other's locks.
-                    let some: Vec<_> = (0..8).map(|_| thread::spawn(|| ())).collect();
-                    some.into_iter().for_each(|thread| thread.join().unwrap());
-                }
-            });
-        }
-        let child = |memory: &Memory| {
-            let few = || (0..20).for_each(|_| drop(memory.alloc_pages(1).unwrap()));
-            child_threads::beside(2, few, few);
-        };
-        let lived = catch_unwind(AssertUnwindSafe(|| {
-            for round in 0..1500 {
-                in_child(|| child(&memories[round % 2]));
+    alone("fork::children_start_threads_while_those_of_the_parent_begin_and_end", || {
+        let memories = memories();
+        let stop = AtomicBool::new(false);
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    while !stop.load(Ordering::Relaxed) {
+                        // Several at once, so that they wait for each other's locks.
+                        let some: Vec<_> = (0..8).map(|_| thread::spawn(|| ())).collect();
+                        some.into_iter().for_each(|thread| thread.join().unwrap());
+                    }
+                });
             }
-        }));
-        stop.store(true, Ordering::Relaxed);
-        lived.expect("all children live");
+            let child = |memory: &Memory| {
+                let few = || (0..20).for_each(|_| drop(memory.alloc_pages(1).unwrap()));
+                child_threads::beside(2, few, few);
+            };
+            let lived = catch_unwind(AssertUnwindSafe(|| {
+                for round in 0..1500 {
+                    in_child(|| child(&memories[round % 2]));
+                }
+            }));
+            stop.store(true, Ordering::Relaxed);
+            lived.expect("all children live");
+        });
     });
 }
 
@@ -140,23 +145,25 @@ fn deny_membarrier() {
 
 #[test]
 fn a_sandbox_that_denies_drains_denies_nothing_else() {
-    for memory in memories() {
-        work(&memory);
-        in_child(|| {
-            deny_membarrier();
+    alone("fork::a_sandbox_that_denies_drains_denies_nothing_else", || {
+        for memory in memories() {
             work(&memory);
-            let cached = memory.check().unwrap().cached.0;
-            assert!(cached > 0);
-            match memory.storage() {
-                StorageInUse::Rseq => {
-                    memory.drain_all().unwrap_err();
-                    assert_eq!(memory.check().unwrap().cached.0, cached);
+            in_child(|| {
+                deny_membarrier();
+                work(&memory);
+                let cached = memory.check().unwrap().cached.0;
+                assert!(cached > 0);
+                match memory.storage() {
+                    StorageInUse::Rseq => {
+                        memory.drain_all().unwrap_err();
+                        assert_eq!(memory.check().unwrap().cached.0, cached);
+                    }
+                    _ => assert_eq!(memory.drain_all().unwrap().0, cached),
                 }
-                _ => assert_eq!(memory.drain_all().unwrap().0, cached),
-            }
-            work(&memory);
-            let checked = memory.check().unwrap();
-            assert_eq!(checked.allocated.0, 0);
-        });
-    }
+                work(&memory);
+                let checked = memory.check().unwrap();
+                assert_eq!(checked.allocated.0, 0);
+            });
+        }
+    });
 }

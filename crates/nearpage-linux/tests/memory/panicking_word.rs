@@ -1,5 +1,4 @@
-//! A word of the caller's that panics while it is waited for. In a program of its own: others fork, and a child of a
-//! process that unwinds may find locks of the C library taken.
+//! A word of the caller's that panics while it is waited for.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, Ordering};
