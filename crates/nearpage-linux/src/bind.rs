@@ -16,7 +16,7 @@ pub enum BindMode {
 }
 
 impl BindMode {
-    /// The modes by the names that options and the environment use.
+    /// The modes, by the names that the environment uses.
     pub const NAMES: [(&'static str, BindMode); 3] =
         [("strict", Self::Strict), ("advisory", Self::Advisory), ("none", Self::None)];
 }

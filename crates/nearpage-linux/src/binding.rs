@@ -11,24 +11,24 @@ use crate::calls::SystemCall;
 use crate::environment::{Environment, Nodes};
 use crate::ffi::{self, NodePolicy};
 
-/// What became of the binding: stays visible.
+/// How a memory is bound to its nodes, and what the kernel refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Binding {
-    /// What was asked for.
+    /// The mode that was asked for.
     pub requested: BindMode,
-    /// What is in force.
+    /// The mode in force.
     pub effective: BindMode,
     /// The errno of the first refusal.
     pub refused: Option<i32>,
 }
 
 impl Binding {
-    /// A binding that nobody has refused yet.
-    pub fn new(requested: BindMode) -> Self {
+    /// A binding that the kernel has not refused yet.
+    pub(crate) fn new(requested: BindMode) -> Self {
         Self { requested, effective: requested, refused: None }
     }
 
-    /// What a memory of this process would have, as far as can be told without one.
+    /// The binding that a memory of this process would have, as far as one can tell without making it.
     pub fn of_this_process(environment: &Environment) -> Self {
         let requested = match environment.nodes {
             Nodes::Kernel => environment.bind.unwrap_or_default(),
@@ -44,11 +44,16 @@ impl Binding {
         binding
     }
 
-    /// Binds `bytes` from `start` on to `node`, or notes that this process may not.
+    /// Binds `bytes` from `start` on to `node`. If the kernel refuses and the mode is advisory, this notes the refusal.
     ///
     /// # Errors
     /// The refusal, if the mode is strict.
-    pub fn bind(&mut self, start: NonNull<u8>, bytes: usize, node: NodeId) -> io::Result<()> {
+    pub(crate) fn bind(
+        &mut self,
+        start: NonNull<u8>,
+        bytes: usize,
+        node: NodeId,
+    ) -> io::Result<()> {
         let policy = match self.effective {
             BindMode::Strict => NodePolicy::Bind,
             BindMode::Advisory => NodePolicy::Preferred,

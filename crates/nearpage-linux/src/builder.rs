@@ -35,11 +35,11 @@ use crate::warning::Warning;
 
 /// Bytes of a section: nodes' ranges begin at multiples of it, so that no two share a section.
 const SECTION_BYTES: u64 = (SECTION_FRAMES as u64) << FRAME_SHIFT;
-/// Memory per node where nothing was said: enough to try things.
+/// Memory per node by default: enough to try things.
 const BYTES_PER_NODE_DEFAULT: u64 = 256 << 20;
 
-/// Describes a [`Memory`]. What is not said is as [`MemoryBuilder::new`] says, whatever the environment of the process
-/// has; [`from_env`](Self::from_env) begins with what that asks for.
+/// Describes a [`Memory`]. [`new`](Self::new) begins with defaults that do not depend on the environment of the process;
+/// [`from_env`](Self::from_env) begins with what the environment asks for.
 ///
 /// ```
 /// use nearpage_linux::{BindMode, Memory};
@@ -98,8 +98,8 @@ impl fmt::Debug for MemoryBuilder {
 }
 
 impl MemoryBuilder {
-    /// A memory of this machine: 256 MiB on each node that has some, advisory binding, restartable sequences where there
-    /// are some, nearpage's own rules.
+    /// The defaults: this machine's nodes, 256 MiB on each node with memory, advisory binding, restartable sequences where
+    /// they are available, nearpage's own rules.
     pub fn new() -> Self {
         let config = Config::default();
         Self {
@@ -120,98 +120,98 @@ impl MemoryBuilder {
         }
     }
 
-    /// As [`new`](Self::new), with what the environment of this process asks for (`NEARPAGE_NUMA`, `NEARPAGE_RSEQ`).
+    /// The defaults, changed by the environment of this process (`NEARPAGE_NUMA`, `NEARPAGE_RSEQ`). A value that is not
+    /// understood becomes one of the memory's [warnings](Memory::warnings).
     ///
     /// # Errors
-    /// [`EnvironmentError::Strict`] if something is not understood, with `NEARPAGE_ENV=strict`; else that is one of the
-    /// memory's [warnings](Memory::warnings).
+    /// [`EnvironmentError::Strict`] if a value is not understood and `NEARPAGE_ENV` is `strict`.
     pub fn from_env() -> Result<Self, EnvironmentError> {
         Ok(Self::new().environment(Environment::from_env()?))
     }
 
-    /// What an environment asks for: nodes, binding and storage. What is said of these by other methods counts more, but
-    /// for `NEARPAGE_RSEQ=off`.
+    /// Sets nodes, binding and storage to what an environment asks for. Other methods override it, except that
+    /// `NEARPAGE_RSEQ=off` overrides [`use_rseq`](Self::use_rseq).
     pub fn environment(self, environment: Environment) -> Self {
         Self { environment, ..self }
     }
 
-    /// The machine, instead of the one that this process runs on.
+    /// The nodes and CPUs to make the memory for. The default is the machine that this process runs on.
     pub fn machine(self, machine: HostMachine) -> Self {
         Self { machine: Some(machine), ..self }
     }
 
-    /// Memory on each node that has some, rounded down to whole pages of the kernel. 256 MiB if nothing is said.
+    /// Bytes online at start on each node with memory, rounded down to whole pages of the kernel. The default is 256 MiB.
     pub fn bytes_per_node(self, bytes: u64) -> Self {
         Self { bytes_per_node: bytes, ..self }
     }
 
-    /// Memory on one node, instead of [`bytes_per_node`](Self::bytes_per_node). 0 makes it memoryless.
+    /// Bytes online at start on one node, instead of [`bytes_per_node`](Self::bytes_per_node). 0 makes the node
+    /// memoryless.
     pub fn bytes_on(mut self, node: NodeId, bytes: u64) -> Self {
         self.bytes_on.push((node, bytes));
         self
     }
 
-    /// Addresses reserved on each node with memory, so that [`Memory::bring_online`] can add to it
-    /// later; at least what the node has at start.
+    /// Bytes of addresses to reserve on each node with memory. [`Memory::bring_online`] can later bring so much online. A
+    /// node reserves at least what it has online at start.
     pub fn reserve_per_node(self, bytes: u64) -> Self {
         Self { reserve_per_node: bytes, ..self }
     }
 
-    /// How memory is bound to its node; advisory if nothing is said, none on emulated nodes.
+    /// How memory is bound to its node. The default is advisory; emulated nodes are never bound.
     pub fn bind(self, mode: BindMode) -> Self {
         Self { bind: Some(mode), ..self }
     }
 
-    /// Which pages of the kernel's are behind the memory of all nodes.
+    /// Which kind of the kernel's pages is behind the memory of all nodes.
     pub fn huge_pages(mut self, huge_pages: HugePages) -> Self {
         self.huge_pages.all = huge_pages;
         self
     }
 
-    /// The same for one node, instead of [`huge_pages`](Self::huge_pages).
+    /// Which kind of the kernel's pages is behind one node's memory, instead of [`huge_pages`](Self::huge_pages).
     pub fn huge_pages_on(mut self, node: NodeId, huge_pages: HugePages) -> Self {
         self.huge_pages.on.push((node, huge_pages));
         self
     }
 
-    /// Whether pagesets use restartable sequences: where available if nothing is said.
+    /// Whether the CPUs' caches use restartable sequences. By default they do where that is possible.
     pub fn use_rseq(self, use_rseq: bool) -> Self {
         Self { use_rseq: Some(use_rseq), ..self }
     }
 
-    /// Restartable sequences with a `struct rseq` of the caller's, see [`Area::unregistered`].
+    /// Restartable sequences with a `struct rseq` that the caller provides; see [`Area::unregistered`].
     #[doc(hidden)]
     pub fn rseq_area(self, area: Area) -> Self {
         Self { area: Some(area), ..self }
     }
 
-    /// Makes the test at a free one atomic exchange, so that two frees of one page in the same instant are
-    /// told apart too.
+    /// Makes the test at a free one atomic exchange. It then refuses one of two frees of a page in the same instant too.
     pub fn hardened(self, hardened: bool) -> Self {
         Self { hardened, ..self }
     }
 
-    /// What happens at a wrong free.
+    /// What happens at a wrong free or unlock.
     pub fn on_misuse(self, on_misuse: OnMisuse) -> Self {
         Self { on_misuse, ..self }
     }
 
-    /// Who helps when memory gets short.
+    /// The callbacks for when memory gets short.
     pub fn pressure(self, pressure: impl Pressure + 'static) -> Self {
         Self { pressure: Box::new(pressure), ..self }
     }
 
-    /// The rules; nearpage's own if nothing is said.
+    /// The rules. The default is nearpage's own.
     pub fn model(self, model: Model) -> Self {
         Self { model, ..self }
     }
 
-    /// Sizes of watermarks and pagesets, and what reclaim aims at; [`Memory::set_settings`] changes them later.
+    /// Sizes of watermarks and caches, and the target of reclaim. [`Memory::set_settings`] changes them later.
     ///
-    /// Two of them have no effect here. `transparent_hugepage` is off whatever is said: it keeps up to a twentieth of
-    /// memory free for the kernel thread that collapses pages, which has nothing to collapse in here;
-    /// [`huge_pages`](Self::huge_pages) is the choice of a memory. And there are no boosts
-    /// (`watermark_boost_factor`): they make background reclaim free whole pageblocks, which shrinkers cannot aim at.
+    /// Two settings have no effect on this host. `transparent_hugepage` is always off: it keeps up to a twentieth of memory
+    /// free for a kernel thread that collapses pages, and no such thread works here; use
+    /// [`huge_pages`](Self::huge_pages). `watermark_boost_factor` is ignored: boosts make background reclaim free whole
+    /// pageblocks, and a shrinker cannot aim at those.
     pub fn settings(self, settings: Settings) -> Self {
         Self { settings, ..self }
     }
@@ -349,7 +349,7 @@ impl MemoryBuilder {
     }
 }
 
-/// How memory is bound of what was asked for.
+/// The binding that a machine allows of what was asked for.
 fn bind_mode(asked: Option<BindMode>, machine: &HostMachine) -> Result<BindMode, MemoryError> {
     match asked {
         Some(BindMode::Strict) if machine.emulated => Err(MemoryError::CannotBindEmulated),
@@ -358,7 +358,7 @@ fn bind_mode(asked: Option<BindMode>, machine: &HostMachine) -> Result<BindMode,
     }
 }
 
-/// What the kernel refused, and the memory does without.
+/// The system calls that the kernel refused.
 fn refusals(binding: &Binding, storage: StorageInUse) -> impl Iterator<Item = Warning> {
     let membarrier = match storage {
         StorageInUse::LockedBecause(RseqUnavailable::NoMembarrier(errno)) => {

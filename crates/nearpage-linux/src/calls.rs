@@ -1,11 +1,11 @@
-//! System calls that nearpage would use and that sandboxes may deny: asked here without any effect.
+//! System calls that a sandbox may deny, and whether it does: each is tried without any effect.
 
 use std::fmt;
 use std::io;
 
 use crate::ffi;
 
-/// A system call that nearpage can do without.
+/// A system call that a memory uses if it is granted, and does without otherwise.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SystemCall {
     /// `mbind(2)`: puts memory on a node.
@@ -30,7 +30,7 @@ impl SystemCall {
         }
     }
 
-    /// Asks the kernel to do nothing by this call.
+    /// Tries the call without any effect.
     ///
     /// # Errors
     /// The refusal: `EPERM` or `ENOSYS` of a sandbox, `ENOSYS` of a kernel without NUMA.

@@ -15,13 +15,13 @@ use crate::huge::HUGE_PAGE_BYTES;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MemoryError {
-    /// The environment, or the machine that it names, cannot be understood.
+    /// The environment is not understood, or the machine that it names cannot be read.
     #[error(transparent)]
     Environment(#[from] EnvironmentError),
-    /// The topology is not one.
+    /// The nodes contradict each other.
     #[error("the topology is not one: {0}")]
     Topology(#[source] TopologyError),
-    /// The core refused.
+    /// The core refused to make an allocator.
     #[error(transparent)]
     Build(BuildError),
     /// There is no such node.
@@ -30,7 +30,7 @@ pub enum MemoryError {
         /// The node.
         node: NodeId,
     },
-    /// More was asked than a node's reserve has left.
+    /// More was to come online than a node's reserve has left.
     #[error("{asked} bytes to bring online on node {node}: its reserve has {left} left")]
     ReserveUsedUp {
         /// The node.
@@ -40,7 +40,7 @@ pub enum MemoryError {
         /// Bytes left.
         left: u64,
     },
-    /// A size that is no page.
+    /// A size below one page.
     #[error(
         "{asked} bytes to {what} on node {node}: that is no page; {least} or more are accepted"
     )]
@@ -51,10 +51,10 @@ pub enum MemoryError {
         asked: u64,
         /// The least that is accepted.
         least: u64,
-        /// What they were to do.
+        /// The operation.
         what: &'static str,
     },
-    /// The kernel gave no addresses for what should be reserved.
+    /// The kernel reserved no addresses.
     #[error(
         "{bytes} bytes of addresses could not be reserved: {error}; ask for less, or look at \
          `ulimit -v`"
@@ -62,7 +62,7 @@ pub enum MemoryError {
     NoAddresses {
         /// Bytes asked for.
         bytes: u64,
-        /// What the kernel said.
+        /// The kernel's answer.
         #[source]
         error: io::Error,
     },
@@ -76,7 +76,7 @@ pub enum MemoryError {
         node: NodeId,
         /// Bytes asked for.
         bytes: u64,
-        /// What the kernel said.
+        /// The kernel's answer.
         #[source]
         error: io::Error,
     },
@@ -88,11 +88,11 @@ pub enum MemoryError {
     CannotBind {
         /// The node.
         node: NodeId,
-        /// What the kernel said.
+        /// The kernel's answer.
         #[source]
         error: io::Error,
     },
-    /// Memory of explicit huge pages that is not a multiple of their size.
+    /// A size of explicit huge pages that is not a multiple of theirs.
     #[error(
         "{bytes} bytes of explicit huge pages for node {node}: a multiple of {HUGE_PAGE_BYTES} is accepted"
     )]
@@ -121,16 +121,16 @@ pub enum MemoryError {
         /// Bytes that are online.
         online: u64,
     },
-    /// The core did not let the range go.
+    /// The core refused to take the range offline.
     #[error("{}{error}", rounding(*node, *asked, *rounded))]
     Offline {
         /// The node.
         node: NodeId,
         /// Bytes asked for.
         asked: u64,
-        /// Bytes of the whole pageblocks that they lie in: what was to go.
+        /// The same, rounded up to whole pageblocks.
         rounded: u64,
-        /// Why not.
+        /// The reason.
         #[source]
         error: OfflineError,
     },

@@ -5,14 +5,14 @@ use std::fmt;
 use crate::environment::Environment;
 use crate::rseq::{Area, RseqUnavailable};
 
-/// Which storage the pagesets have, and why.
+/// How the CPUs' caches are kept to one thread at a time, and why so.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StorageInUse {
     /// Restartable sequences.
     Rseq,
     /// A try-lock per CPU, because restartable sequences are not available.
     LockedBecause(RseqUnavailable),
-    /// A try-lock per CPU, because it was asked for.
+    /// A try-lock per CPU, by choice.
     LockedByChoice,
 }
 

@@ -5,12 +5,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 use nearpage::platform::Lock;
 
-/// The lock of a zone: the standard library's, which sleeps on a futex, so that a holder that lost its CPU
-/// does not stall whoever waits. Before that it is tried for a while: a hold is of at most 2016 pages, some
-/// microseconds, and to be put to sleep and woken costs several times as much.
+/// The lock of a zone: a mutex of the standard library. A thread that waits sleeps on a futex, so it does not stall when the
+/// holder has lost its CPU. Before it sleeps it tries the lock for a while: a hold takes some microseconds (at most 2016
+/// pages), and sleeping and waking takes several times as long.
 ///
-/// Each try takes the line of the lock from the holder, so what the holder works on lies on other lines: on other pairs
-/// of lines, since processors fetch the second of a pair with the first.
+/// Each try takes the lock's line from the holder. The data under the lock therefore lies on other lines, and on other pairs
+/// of lines: processors fetch the second line of a pair with the first.
 #[derive(Debug)]
 pub struct HostLock<T>(Mutex<OwnLines<T>>);
 

@@ -1,8 +1,8 @@
 //! The machine that a memory is made for: nodes, the CPUs that are near them, and which have memory.
 //!
-//! The kernel's view of the whole machine, not this process's share of it: a cpuset or an affinity mask
-//! restricts where threads run now, and may change while they run. CPUs that are possible but offline are
-//! left out, and so is the size of memory: a memory has sizes of its own.
+//! It is the whole machine as the kernel describes it, not this process's share. A cpuset or an affinity mask restricts
+//! where threads run now, and may change while they run. Offline CPUs are left out. So is the size of each node: a memory
+//! has sizes of its own.
 
 use nearpage::units::{CpuId, NodeId};
 
@@ -11,11 +11,11 @@ use nearpage_machine::sysfs::{Machine, MachineNode};
 /// A node of the machine that a memory is made for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HostNode {
-    /// The node's id; for emulated nodes any.
+    /// The node's id. Emulated nodes may have any ids.
     pub id: NodeId,
     /// Its CPUs, ascending.
     pub cpus: Vec<CpuId>,
-    /// Whether the memory may have a part here.
+    /// Whether a memory has a part on this node.
     pub has_memory: bool,
 }
 
@@ -40,12 +40,12 @@ pub struct HostMachine {
     pub nodes: Vec<HostNode>,
     /// Distances, row by row in the order of `nodes`.
     pub distances: Vec<u8>,
-    /// Whether the nodes are not the kernel's: then memory is not bound.
+    /// Whether the nodes are emulated: the kernel does not know them, so memory is not bound to them.
     pub emulated: bool,
 }
 
 impl HostMachine {
-    /// A machine whose nodes the kernel of this one does not know.
+    /// A machine of emulated nodes.
     pub fn emulated(machine: &Machine) -> HostMachine {
         HostMachine { emulated: true, ..HostMachine::from(machine) }
     }
@@ -60,8 +60,8 @@ impl HostMachine {
 }
 
 impl From<&Machine> for HostMachine {
-    /// A node of unknown size has no memory, but if all sizes are unknown (a sandbox may hide them)
-    /// every node has: the process itself lies somewhere.
+    /// A node of unknown size has no memory. If all sizes are unknown (a sandbox may hide them), every node has memory: the
+    /// process itself must lie somewhere.
     fn from(machine: &Machine) -> HostMachine {
         let tells_no_size = machine.nodes.iter().all(|node| node.memory_bytes.is_none());
         let host_node = |node: &MachineNode| HostNode {

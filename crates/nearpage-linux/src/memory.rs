@@ -37,8 +37,9 @@ pub(crate) use texts::text;
 
 /// An allocator on real memory of this machine.
 ///
-/// Blocks come as [`PageBlock`]s, which free themselves; below them is the level of frames
-/// ([`alloc_frames`](Self::alloc_frames)), for those who keep frame numbers.
+/// [`alloc`](Self::alloc) and [`alloc_pages`](Self::alloc_pages) give blocks that free themselves.
+/// [`alloc_frames`](Self::alloc_frames) gives frame numbers, for pools that keep those. All methods may be called by many
+/// threads at once, and a memory may move while no thread uses it.
 ///
 /// ```
 /// use nearpage_linux::Memory;
@@ -77,8 +78,8 @@ impl Memory {
         self.objects.with(self.pages().platform_address(), act)
     }
 
-    /// Allocates a block and returns its first frame, which is the caller's to free. Its memory is not touched,
-    /// whatever the flags say.
+    /// Allocates a block and returns its first frame; the caller must free it. The call does not touch the block's memory:
+    /// `__GFP_ZERO` clears nothing here.
     ///
     /// # Errors
     /// [`AllocError`].
@@ -115,13 +116,13 @@ impl Memory {
         }
     }
 
-    /// Frees a block by its first frame.
+    /// Frees a block by its first frame and its order.
     ///
     /// # Errors
-    /// [`FreeError`] if the block is not allocated with this order; then nothing is changed.
+    /// [`FreeError`] if no block with this first frame and this order is allocated; the call then changes nothing.
     ///
     /// # Safety
-    /// * The caller has the block: nobody uses its memory any more, and no [`PageBlock`] stands for it.
+    /// * The caller owns the block. No thread uses its memory any more, and no [`PageBlock`] owns it.
     #[inline(always)]
     pub unsafe fn free_frames(&self, first: Pfn, order: Order) -> Result<(), FreeError> {
         match &self.allocator {
@@ -136,10 +137,10 @@ impl Memory {
         self.pages().free(first, order)
     }
 
-    /// Frees single pages of any nodes.
+    /// Frees single pages, of any nodes and in any order.
     ///
     /// # Errors
-    /// [`BulkFreeError`] if some were refused; the others were freed.
+    /// [`BulkFreeError`] if some frees were refused; the other pages are free then.
     ///
     /// # Safety
     /// * As [`free_frames`](Self::free_frames), for each page.
@@ -150,7 +151,7 @@ impl Memory {
     /// The address of a frame.
     ///
     /// # Panics
-    /// If the frame is outside the addresses of this memory; [`node_of`](Self::node_of) tells.
+    /// If the frame is outside the addresses of this memory; [`node_of`](Self::node_of) returns `None` for such a frame.
     #[inline]
     pub fn address(&self, pfn: Pfn) -> NonNull<u8> {
         self.region.address(pfn)
@@ -162,12 +163,12 @@ impl Memory {
         Pfn(address.as_ptr().addr() as u64 >> FRAME_SHIFT)
     }
 
-    /// The node whose range a frame lies in, or `None` for a frame of no node.
+    /// The node that a frame belongs to, or `None` if the frame is not in the range of any node.
     pub fn node_of(&self, pfn: Pfn) -> Option<NodeId> {
         self.node_ranges.iter().find(|(_, range)| range.contains(pfn)).map(|(node, _)| *node)
     }
 
-    /// The machine as the allocator sees it.
+    /// The nodes and CPUs that the allocator works with.
     pub fn topology(&self) -> &Topology<'_> {
         self.pages().topology()
     }
@@ -182,8 +183,8 @@ impl Memory {
         &self.binding
     }
 
-    /// What is not as it was asked for: variables of the environment that mean nothing, and what the kernel refused and
-    /// this memory does without. Nothing of it keeps the memory from working.
+    /// Where this memory differs from what was asked for: variables of the environment that mean nothing, and system calls
+    /// that the kernel refused. The memory works all the same.
     pub fn warnings(&self) -> &[Warning] {
         &self.warnings
     }

@@ -11,24 +11,24 @@ use nearpage::slab::ObjectError;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Misuse {
-    /// A free of pages that are not in the caller's hands.
+    /// A free of pages that are not allocated.
     #[error(transparent)]
     Free(#[from] FreeError),
     /// An unlock of a page that is not locked.
     #[error(transparent)]
     Lock(#[from] PageLockError),
-    /// A free of an object that is not in the caller's hands.
+    /// A free of an object that is not allocated.
     #[error(transparent)]
     Object(#[from] ObjectError),
 }
 
-/// What happens at a free of a page or an object that is not in the caller's hands, and at an unlock of a page that
-/// is not locked. The page or object stays where it is, whatever is chosen here.
+/// What happens at a free of a page or object that is not allocated, and at an unlock of a page that is not locked. The
+/// memory refuses such a call and changes nothing, whatever the choice here.
 ///
 /// ```
 /// use nearpage_linux::{Memory, OnMisuse};
 ///
-/// // Tells it, and ends the process: nothing may go on after a double free.
+/// // Prints the misuse and ends the process.
 /// let strict = OnMisuse::call(|misuse| {
 ///     eprintln!("memory: {misuse}");
 ///     std::process::abort();
@@ -40,13 +40,13 @@ pub enum Misuse {
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub enum OnMisuse {
-    /// It is counted ([`Memory::misuses`](crate::Memory::misuses)), and the first ones are kept
+    /// The memory counts it ([`Memory::misuses`](crate::Memory::misuses)) and keeps the first ones
     /// ([`Memory::first_misuses`](crate::Memory::first_misuses)).
     #[default]
     Record,
-    /// It is recorded, and the thread panics.
+    /// The memory records it, and the thread panics.
     Panic,
-    /// It is recorded, and this function is called. The function may not allocate from the same memory, or free to it.
+    /// The memory records it and calls this function. The function must not allocate from the same memory or free to it.
     Call(Arc<dyn Fn(&Misuse) + Send + Sync>),
 }
 
@@ -70,7 +70,7 @@ impl fmt::Debug for OnMisuse {
 /// Misuses that are kept before they are only counted.
 const MISUSES_KEPT: usize = 10;
 
-/// What was refused so far. Without a lock, which a fork could leave taken.
+/// The refused calls so far. It has no lock: a fork could leave that taken.
 #[derive(Debug, Default)]
 pub(crate) struct MisuseLog {
     count: AtomicU64,

@@ -12,8 +12,8 @@ use nearpage::units::{NodeId, Order, Pfn};
 use crate::frame::{FRAME_BYTES, order_of};
 use crate::memory::Memory;
 
-/// Whole pages of a memory, near the CPU that asks, near one node or by a policy, for collections: what is allocated
-/// is rounded up to a block of 2^n pages. Blocks of more than 4 MiB are refused.
+/// A memory as an allocator of collections. It gives whole pages: near the calling thread's CPU, near one node, or by a
+/// placement. Sizes are rounded up to 2^n pages, and more than 4 MiB are refused.
 ///
 /// ```
 /// use allocator_api2::vec::Vec;
@@ -33,19 +33,19 @@ pub struct NodeAllocator<'a> {
 }
 
 impl Memory {
-    /// This memory as an allocator: near the CPU that asks, or near `node`.
+    /// This memory as an allocator of collections, near `node` or near the calling thread's CPU.
     pub fn allocator(&self, node: Option<NodeId>) -> NodeAllocator<'_> {
         self.allocator_for(Request { node, ..Request::new(Order(0), Gfp::HIGHUSER_MOVABLE) })
     }
 
-    /// This memory as an allocator of requests like this one, whatever its order.
+    /// This memory as an allocator of collections. Each allocation is a request like this one, of the order that it needs.
     pub fn allocator_for(&self, request: Request) -> NodeAllocator<'_> {
         NodeAllocator { memory: self, request, placement: None }
     }
 }
 
 impl<'a> NodeAllocator<'a> {
-    /// The same where a policy and a cpuset say.
+    /// The same by a placement.
     #[must_use]
     pub fn placed(self, placement: Placement<'a>) -> Self {
         Self { placement: Some(placement), ..self }

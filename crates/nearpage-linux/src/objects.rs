@@ -1,10 +1,10 @@
-//! A memory looks after its slab allocator: the background thread reaps it, it gives back what it keeps when memory is
-//! short, and it is told when memory or CPUs come and go.
+//! The place in a memory where its slab allocator is found. The background thread reaps the slab allocator, a request that
+//! finds no memory takes pages back from it, and the memory tells it when memory or CPUs come and go.
 //!
-//! A slab allocator borrows its memory, and stands above it, so the way from there to the slab allocator is this place
-//! in the memory. The slab allocator takes it when it is made and leaves it when it is dropped. One that is never
-//! dropped (`mem::forget`) stays there, while its memory may move: so each caller says where the platform of the memory
-//! is now, and finds nothing if that was elsewhere when the place was taken.
+//! A slab allocator borrows its memory, so the memory cannot own it. The slab allocator takes the place when it is made and
+//! leaves it when it is dropped. A slab allocator that is never dropped (`mem::forget`) stays in the place while its memory
+//! may move. Each caller therefore passes the current address of the memory's platform, and finds nothing if that has
+//! changed.
 //!
 //! Locks: the place's comes before all of the core, also around a fork.
 
@@ -20,7 +20,7 @@ use crate::fork::{Hold, Registration};
 
 const REAP_PERIOD: Duration = Duration::from_nanos(REAP_PERIOD_NS);
 
-/// What a memory asks of its slab allocator. Stacks that cannot be had just then are left to the next reap.
+/// What a memory asks of its slab allocator. Each call skips CPUs whose stacks are busy; the next reap does those.
 pub(crate) trait Upkeep: Send {
     /// Brings all free objects home and gives all free slabs back; returns pages.
     fn shrink_all(&self) -> PageCount;
@@ -52,8 +52,8 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Takes the place; to be done after the slab allocator takes part in forks: locks of what was made later are
-    /// taken first. `platform` is the address of the platform of the memory that `allocator` borrows.
+    /// Takes the place. The slab allocator must take part in forks before: a fork takes the locks of what was made last
+    /// first. `platform` is the address of the platform of the memory that `allocator` borrows.
     pub fn take(objects: &Objects, allocator: Box<dyn Upkeep + '_>, platform: usize) -> Self {
         // SAFETY: the allocator is used only while the memory that it borrows is where it was (`Objects::with`), by
         // callers who have that memory.

@@ -1,7 +1,7 @@
 //! The core's page allocator of a memory, whatever its storage and its test at a free.
 //!
-//! An allocator has one of four types ([`Allocator`]). The calls that a program makes all the time look at which one it
-//! is, and call it; the others go through one table of functions, [`Pages`].
+//! An allocator has one of four types ([`Allocator`]). Calls that must be fast are made on the common type directly. All
+//! others go through one trait, [`Pages`].
 
 use std::fmt;
 use std::time::Duration;

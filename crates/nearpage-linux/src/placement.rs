@@ -1,7 +1,4 @@
 //! Where pages really are: `move_pages(2)`.
-//!
-//! The kernel is asked for the node of a sample of pages, without moving any. What a kernel places elsewhere
-//! than asked (a refused binding, a full node, balancing) shows only here.
 
 use std::collections::BTreeMap;
 use std::ffi::c_int;
@@ -17,19 +14,19 @@ use crate::ffi;
 /// Pages asked about in one call.
 const PAGES_PER_CALL: usize = 1024;
 
-/// Where the pages of a sample are that were wanted on one node.
+/// Where a sample of pages is that were all wanted on one node.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct NodeSample {
     /// Pages by the node that they are on.
     pub pages_on: BTreeMap<NodeId, u64>,
-    /// Pages without memory: not touched yet, or swapped out.
+    /// Pages without memory: no thread has touched them yet, or they are swapped out.
     pub untouched: u64,
-    /// Pages that the kernel did not tell about.
+    /// Pages about which the kernel said nothing.
     pub unknown: u64,
 }
 
 impl NodeSample {
-    /// Pages that have memory whose node is known.
+    /// Pages whose node is known.
     pub fn placed(&self) -> u64 {
         self.pages_on.values().sum()
     }
@@ -39,15 +36,15 @@ impl NodeSample {
         self.placed() + self.untouched + self.unknown
     }
 
-    /// Pages that are on other nodes than `wanted`.
+    /// Pages on other nodes than `wanted`.
     pub fn misplaced(&self, wanted: NodeId) -> u64 {
         self.placed() - self.pages_on.get(&wanted).copied().unwrap_or(0)
     }
 
-    /// Asks where pages are, one page of the kernel's each.
+    /// Asks the kernel on which nodes pages are. Each address stands for one page of the kernel's size.
     ///
     /// # Errors
-    /// What `move_pages` says: `EPERM` or `ENOSYS` in a sandbox that denies it, `ENOSYS` without NUMA.
+    /// The refusal of `move_pages`: `EPERM` or `ENOSYS` in a sandbox that denies it, `ENOSYS` without NUMA.
     pub fn of_pages(pages: &[NonNull<u8>]) -> io::Result<NodeSample> {
         let mut placement = NodeSample::default();
         for pages in pages.chunks(PAGES_PER_CALL) {
@@ -71,7 +68,8 @@ impl NodeSample {
     }
 }
 
-/// A sample of a memory's pages, by the node that they were wanted on.
+/// Where a sample of a memory's pages is, by the node that they were wanted on. Only this shows what the kernel places
+/// elsewhere than asked: after a refused binding, from a full node, or by balancing.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PlacementReport {
     /// Nodes with memory online, in the order of the memory.
@@ -79,7 +77,7 @@ pub struct PlacementReport {
 }
 
 impl PlacementReport {
-    /// Whether some page is on another node than wanted.
+    /// Whether a page is on another node than wanted.
     pub fn has_misplaced(&self) -> bool {
         self.nodes.iter().any(|(wanted, placement)| placement.misplaced(*wanted) > 0)
     }

@@ -3,8 +3,8 @@
 use nearpage::platform::{NodeReclaimed, Shortage};
 use nearpage::units::PageCount;
 
-/// What a user of memory can do when it gets short. Called with no lock held, from the thread that
-/// allocates. The callbacks may free pages and drain, not allocate.
+/// Callbacks for when memory gets short. The allocating thread calls them and holds no lock of the memory. They may free
+/// pages and drain caches, and must not allocate from the same memory.
 ///
 /// [`Reclaim`](crate::Reclaim) is one with shrinkers and a background thread.
 ///
@@ -35,27 +35,28 @@ use nearpage::units::PageCount;
 /// # Ok::<(), nearpage_linux::MemoryError>(())
 /// ```
 pub trait Pressure: Send + Sync {
-    /// A node fell below its low watermark, or a soft limit was passed. Return soon: wake who reclaims. A panic in it is
-    /// counted ([`Memory::pressure_panics`](crate::Memory::pressure_panics)), and the request goes on. Without
-    /// restartable sequences a bulk request may be at its CPU's pagesets meanwhile: a drain from here finds them busy.
+    /// A node fell below its low watermark, or more than a soft limit is in use. This should only wake a thread that
+    /// reclaims, and return. If it panics, the memory counts that
+    /// ([`Memory::pressure_panics`](crate::Memory::pressure_panics)) and the request goes on. Without restartable sequences a
+    /// drain from here may find this CPU's caches busy: a bulk request may be using them.
     fn background(&self, shortage: &Shortage) {
         let _ = shortage;
     }
 
-    /// Give back memory now; returns how many pages were freed.
+    /// A request found no memory: free some now. Returns how many pages were freed.
     fn direct(&self, shortage: &Shortage) -> PageCount {
         let _ = shortage;
         PageCount(0)
     }
 
-    /// Give back memory of the node in the shortage, whose turn is before that of a node further away; asked only with
+    /// A request would go to a node further away: free memory of the shortage's node instead. The memory asks only with
     /// [`node_reclaim_mode`](nearpage::watermark::Settings::node_reclaim_mode).
     fn node(&self, shortage: &Shortage) -> NodeReclaimed {
         let _ = shortage;
         NodeReclaimed::NotTried
     }
 
-    /// The last resort before an allocation fails; returns whether something was freed.
+    /// An allocation is about to fail: the last chance to free something. Returns whether that was done.
     fn out_of_memory(&self, shortage: &Shortage) -> bool {
         let _ = shortage;
         false

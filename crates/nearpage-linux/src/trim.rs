@@ -1,9 +1,9 @@
 //! Memory of free blocks goes back to the kernel; addresses and frames stay.
 //!
-//! Free blocks of a pageblock or more are taken from the buddy one at a time, from the highest address down,
-//! emptied by `madvise(MADV_DONTNEED)` with no lock held, and put back at the tail of their list. So a request
-//! misses at most one block while a trim runs, and no lock is held for longer than it takes to look through a
-//! section. Nothing goes offline while a block is out: it would look as if somebody used it.
+//! A trim takes free blocks of a pageblock or more from the buddy, one at a time and from the highest address down. It
+//! empties each by `madvise(MADV_DONTNEED)` without a lock, and puts it back at the tail of its list. So a request misses at
+//! most one block while a trim runs, and a trim holds a zone's lock only while it looks through a section. The memory cannot
+//! shrink while a trim has a block: the block would seem to be in use.
 
 use nearpage::buddy::Placement;
 use nearpage::platform::Platform;

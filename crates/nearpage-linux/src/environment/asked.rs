@@ -8,7 +8,28 @@ use nearpage_machine::shown::shown;
 use crate::bind::BindMode;
 use crate::warning::VariableWarning;
 
-/// What the environment asks for; by default nothing.
+/// What the environment of a process asks for; the default asks for nothing.
+///
+/// Nothing reads the environment unless the program asks for it: [`from_env`](Self::from_env),
+/// [`MemoryBuilder::from_env`](crate::MemoryBuilder::from_env).
+///
+/// | variable | value | meaning |
+/// |---|---|---|
+/// | `NEARPAGE_NUMA` | `off` | one node with all CPUs and memory, as the kernel's `numa=off` |
+/// | | `fake=N` | this machine as N emulated nodes of equal shares, as the kernel's `numa=fake=N` |
+/// | | `topology=PATH` | the emulated nodes of a file in the [short form](nearpage_machine::description::short_form) |
+/// | | `bind=strict`, `bind=advisory`, `bind=none` | the [`BindMode`] |
+/// | | `strict`, `advisory`, `no-binding` | the same, in the words of tcmalloc |
+/// | `NEARPAGE_RSEQ` | `auto` | restartable sequences where they are available |
+/// | | `off` | the locked storage |
+/// | `NEARPAGE_ENV` | `strict` | a value that is not understood is an error instead of a warning |
+///
+/// Items of `NEARPAGE_NUMA` are joined with commas, so a path in it has none. An empty variable counts as unset. Values that
+/// are not understood are ignored, and listed in [`ignored`](Self::ignored).
+///
+/// A topology file names the CPUs of this machine by their ids. It may name CPUs that are not there and leave some out; both
+/// are [warnings](Self::warnings). A size of 0 makes a node memoryless. Other sizes have no effect: a memory has sizes of its
+/// own.
 ///
 /// ```
 /// use nearpage_linux::{Environment, Memory};
@@ -24,33 +45,33 @@ use crate::warning::VariableWarning;
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct Environment {
-    /// Whether pagesets use restartable sequences.
+    /// Whether the CPUs' caches use restartable sequences.
     pub use_rseq: Option<bool>,
     /// How memory is bound to its node.
     pub bind: Option<BindMode>,
-    /// Which nodes there are.
+    /// Which nodes a memory has.
     pub nodes: Nodes,
-    /// Whether a variable that is not understood is an error.
+    /// Whether a value that is not understood is an error.
     pub strict: bool,
-    /// What is not understood.
+    /// Variables and values that are not understood.
     pub ignored: Vec<VariableWarning>,
 }
 
-/// Which nodes there are.
+/// Which nodes a memory has.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub enum Nodes {
-    /// Those of the kernel.
+    /// The kernel's nodes.
     #[default]
     Kernel,
-    /// Emulated ones: this many equal shares of this machine.
+    /// Emulated nodes: this many equal shares of this machine.
     Shares(NonZeroU16),
-    /// Emulated ones: those that the file at this path describes.
+    /// Emulated nodes: those that the file at this path describes.
     File(String),
 }
 
 impl fmt::Display for Nodes {
-    /// The item of `NEARPAGE_NUMA` that asks for them; nothing for those of the kernel.
+    /// The item of `NEARPAGE_NUMA` that asks for these nodes; nothing for the kernel's.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Nodes::Kernel => Ok(()),

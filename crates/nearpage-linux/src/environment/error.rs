@@ -8,14 +8,14 @@ use nearpage_machine::topology::InputError;
 
 use crate::warning::VariableWarning;
 
-/// Why the environment does not tell what machine there is.
+/// Why the environment does not name a machine.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EnvironmentError {
-    /// With `NEARPAGE_ENV=strict`, something that is not understood.
+    /// A value is not understood, and `NEARPAGE_ENV` is `strict`.
     #[error("{}; NEARPAGE_ENV=strict makes this an error", list(warnings))]
     Strict {
-        /// What is not understood; at least one.
+        /// The values; at least one.
         warnings: Vec<VariableWarning>,
     },
     /// This machine cannot be read.
@@ -33,7 +33,7 @@ pub enum EnvironmentError {
     /// The topology file describes no machine.
     #[error("NEARPAGE_NUMA: {0}")]
     Topology(#[from] DescriptionError),
-    /// No machine can be made of what was read.
+    /// The description of the machine contradicts itself.
     #[error(transparent)]
     Machine(#[from] InputError),
 }

@@ -26,7 +26,7 @@ impl Environment {
         Ok(self.machine_and_warnings()?.0)
     }
 
-    /// The machine, and where a topology file and this machine have different CPUs.
+    /// The machine, and warnings about CPUs that only the topology file or only this machine has.
     pub(crate) fn machine_and_warnings(
         &self,
     ) -> Result<(HostMachine, Vec<Warning>), EnvironmentError> {
@@ -34,8 +34,8 @@ impl Environment {
         Ok((self.host_machine(&machine), warnings))
     }
 
-    /// All that is to be told about it: variables that are not understood, and where a topology file and this machine have
-    /// different CPUs. A topology file that cannot be read has no warning: it is an error of [`machine`](Self::machine).
+    /// What a user should know: variables and values that are not understood, and CPUs that only the topology file or only
+    /// this machine has. A topology file that cannot be read gives no warning; [`machine`](Self::machine) fails then.
     pub fn warnings(&self) -> Vec<Warning> {
         let of_file = match self.nodes {
             Nodes::File(_) => {
@@ -53,8 +53,7 @@ impl Environment {
         }
     }
 
-    /// The machine as a memory of this process would have its nodes, laid out and checked. Its warnings say what an
-    /// emulated node is not.
+    /// The same machine, laid out and checked. Its warnings say how emulated nodes differ from the kernel's.
     ///
     /// # Errors
     ///

@@ -13,14 +13,14 @@ impl Environment {
     ///
     /// # Errors
     ///
-    /// [`EnvironmentError::Strict`] if something is not understood, with `NEARPAGE_ENV=strict`.
+    /// [`EnvironmentError::Strict`] if a value is not understood and `NEARPAGE_ENV` is `strict`.
     pub fn from_env() -> Result<Environment, EnvironmentError> {
         let text = |text: OsString| text.to_string_lossy().into_owned();
         let variables = std::env::vars_os().map(|(name, value)| (text(name), text(value)));
         Self::from_variables(variables)
     }
 
-    /// Reads names and values of variables, whatever their order; others than nearpage's do not count.
+    /// Reads variables from names and values, in any order. Names that do not begin with `NEARPAGE_` are ignored.
     ///
     /// # Errors
     ///

@@ -13,17 +13,17 @@ use super::Memory;
 use crate::frame::{FRAME_SHIFT, order_of};
 
 impl Memory {
-    /// Allocates `pages` pages near the CPU that asks: the smallest block that has them. A block has 1, 2, 4 and so on up
-    /// to 1024 pages, so that 0 pages are 1, and 5 are 8.
+    /// Allocates the smallest block that has `pages` pages, near the calling thread's CPU. A block has 2^n pages, from 1 to
+    /// 1024: a request for 5 pages gets 8, and one for 0 pages gets 1.
     ///
     /// # Errors
-    /// [`AllocError`]; [`AllocError::TooManyPages`] above 1024.
+    /// [`AllocError`]: [`AllocError::TooManyPages`] above 1024 pages.
     #[inline]
     pub fn alloc_pages(&self, pages: u64) -> Result<PageBlock<'_>, AllocError> {
         self.alloc(Request::new(order_of(pages)?, Gfp::HIGHUSER_MOVABLE))
     }
 
-    /// Allocates a block. Its bytes are what was last written there, or zeroes with `__GFP_ZERO`.
+    /// Allocates a block. `__GFP_ZERO` clears it; otherwise its bytes are what an earlier owner left there.
     ///
     /// # Errors
     /// [`AllocError`].
@@ -33,7 +33,7 @@ impl Memory {
         Ok(self.block(pfn, request))
     }
 
-    /// A block that a request got, cleared if it asked for that.
+    /// The owner of a block that a request got; clears the block if the request asked for that.
     #[inline]
     pub(crate) fn block(&self, pfn: Pfn, request: Request) -> PageBlock<'_> {
         let mut block = PageBlock { memory: self, pfn, order: request.order };
@@ -44,7 +44,7 @@ impl Memory {
     }
 }
 
-/// A block of pages that is the owner's alone, and is freed when dropped.
+/// The owner of a block of pages. Dropping it frees the block. It derefs to the block's bytes.
 pub struct PageBlock<'a> {
     pub(crate) memory: &'a Memory,
     pfn: Pfn,
@@ -64,7 +64,7 @@ impl PageBlock<'_> {
         self.order
     }
 
-    /// The node that the block came from.
+    /// The node that the block lies on.
     pub fn node(&self) -> NodeId {
         self.memory.node_of(self.pfn).expect("a block lies in the range of a node")
     }
@@ -75,7 +75,8 @@ impl PageBlock<'_> {
         self.memory.address(self.pfn)
     }
 
-    /// Gives up ownership: the block stays allocated and is the caller's to free by its frame.
+    /// Gives up ownership and returns the first frame. The block stays allocated until
+    /// [`free_frames`](Memory::free_frames) frees it.
     #[inline]
     pub fn into_frames(self) -> Pfn {
         let pfn = self.pfn;

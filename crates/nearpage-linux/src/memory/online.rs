@@ -1,4 +1,4 @@
-//! Memory and CPUs that come and go, and who may use a node.
+//! Memory and CPUs that come and go, and nodes that become private.
 
 use nearpage::alloc::{Access, CpuError};
 use nearpage::error::UnknownNode;
@@ -12,11 +12,11 @@ use crate::region::{page_size, whole_pages};
 
 const PAGEBLOCK_FRAMES: u64 = PAGEBLOCK_ORDER.pages().0;
 
-/// A memory's [slab allocator](crate::SlabAllocator) follows each of these changes by itself. A CPU whose stacks of objects
-/// cannot be had just then keeps its node until the next reap.
+/// Memory and CPUs that come and go. The memory tells its [slab allocator](crate::SlabAllocator) of each change. A CPU whose
+/// stacks of objects are busy at that moment keeps its node until the next reap.
 impl Memory {
-    /// Brings `bytes` of a node's reserve online, rounded down to whole pages of the kernel, from where the last ones
-    /// ended.
+    /// Brings the next `bytes` of a node's reserve online, rounded down to whole pages of the kernel. Returns the pages that
+    /// came online.
     ///
     /// ```
     /// use nearpage_linux::Memory;
@@ -31,7 +31,7 @@ impl Memory {
     /// ```
     ///
     /// # Errors
-    /// [`MemoryError`] if that is no page, the node has not so much left, or the kernel gives no memory.
+    /// [`MemoryError`] if `bytes` is less than a page or more than the reserve has left, or if the kernel gives no memory.
     pub fn bring_online(&self, node: NodeId, bytes: u64) -> Result<PageCount, MemoryError> {
         self.with_objects(|objects| objects.flush_stacks());
         let pages = self.bring_online_now(node, bytes)?;
@@ -56,12 +56,13 @@ impl Memory {
         self.bring_all_online(&[(node, wanted)])
     }
 
-    /// Takes the last `bytes` that are online on a node offline, rounded up to pageblocks of 2 MiB, and gives their memory
-    /// back to the kernel; [`bring_online`](Self::bring_online) brings them again. Other threads allocate and free
-    /// meanwhile. Returns pages.
+    /// Takes the last `bytes` of a node's online memory offline, rounded up to pageblocks of 2 MiB, and gives them back to
+    /// the kernel. [`bring_online`](Self::bring_online) brings them online again. Other threads may allocate and free
+    /// meanwhile. Returns the pages that went offline.
     ///
     /// # Errors
-    /// [`MemoryError`]: it is nothing, there is not so much online, or some of it is in use; then all of it stays.
+    /// [`MemoryError`] if `bytes` is 0 or more than is online, or if a page of that part is in use. All of it then stays
+    /// online.
     pub fn take_offline(&self, node: NodeId, bytes: u64) -> Result<PageCount, MemoryError> {
         self.with_objects(|objects| objects.shrink_all());
         let pages = self.take_offline_now(node, bytes)?;
@@ -97,8 +98,8 @@ impl Memory {
         Ok(pages)
     }
 
-    /// Switches a CPU off: its caches are drained and not used until it is [on](Self::online_cpu) again; threads that
-    /// still run there go to the zones. Returns the pages that went back.
+    /// Switches a CPU off: drains its caches and leaves them unused until the CPU is [on](Self::online_cpu) again. Threads
+    /// that still run there allocate from the zones. Returns the drained pages.
     ///
     /// # Errors
     /// [`CpuError`].
@@ -118,10 +119,10 @@ impl Memory {
         Ok(())
     }
 
-    /// Says who may use the memory of a node.
+    /// Sets which requests may use the memory of a node: all, or only those that name it.
     ///
     /// # Errors
-    /// [`UnknownNode`]; nothing is changed then.
+    /// [`UnknownNode`]; the call then changes nothing.
     pub fn set_access(&self, node: NodeId, access: Access) -> Result<(), UnknownNode> {
         self.with_objects(|objects| objects.flush_stacks());
         self.pages().set_access(node, access)?;
@@ -129,7 +130,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Brings parts of nodes' ranges online that are not yet.
+    /// Brings parts of nodes' ranges online.
     pub(crate) fn bring_all_online(
         &self,
         parts: &[(NodeId, PfnRange)],

@@ -10,8 +10,8 @@ use super::texts::text;
 use super::{Memory, PageBlock};
 
 impl Memory {
-    /// Allocates a block where a policy and a cpuset say. Their sets are of this memory's
-    /// [`topology`](Self::topology).
+    /// Allocates a block by a placement: a policy, a cpuset, or a CPU to allocate for. The sets of nodes in it must be made
+    /// for this memory's [`topology`](Self::topology).
     ///
     /// ```
     /// # use nearpage::alloc::Request;
@@ -42,7 +42,7 @@ impl Memory {
         Ok(self.block(pfn, request))
     }
 
-    /// The same, as its first frame, which is the caller's to free.
+    /// Allocates a block by a placement and returns its first frame; the caller must free it.
     ///
     /// # Errors
     /// [`AllocError`].
@@ -54,7 +54,7 @@ impl Memory {
         self.pages().alloc_with(placement, request)
     }
 
-    /// Allocates up to `out.len()` single pages where a policy and a cpuset say; see
+    /// Allocates up to `out.len()` single pages by a placement; see
     /// [`PageAllocator::alloc_bulk_with`](nearpage::alloc::PageAllocator::alloc_bulk_with).
     ///
     /// # Errors
@@ -68,9 +68,11 @@ impl Memory {
         self.pages().alloc_bulk_with(placement, request, out)
     }
 
-    /// Limits the memory in use of a node or of all of them, with callers or cached by CPUs; see
-    /// [`nearpage::limit`]. A hard limit below what is in use drains the caches of CPUs, and they take nothing until enough
-    /// came back: no request passes before.
+    /// Limits how much of a node, or of all nodes together, may be in use. Pages that CPUs cache count as in use. See
+    /// [`nearpage::limit`].
+    ///
+    /// A hard limit below current use reclaims nothing. It drains the caches of all CPUs, and every request fails until
+    /// enough pages are freed.
     ///
     /// ```
     /// use nearpage::alloc::Limits;
@@ -86,12 +88,12 @@ impl Memory {
     /// ```
     ///
     /// # Errors
-    /// [`LimitError`]; nothing is changed then.
+    /// [`LimitError`]; the call then changes nothing.
     pub fn set_limits(&self, of: LimitOf, limits: Limits) -> Result<(), LimitError> {
         self.pages().set_limits(of, limits)
     }
 
-    /// The limits of a node or of all of them.
+    /// The limits of a node, or of all nodes together.
     ///
     /// # Errors
     /// [`UnknownNode`].
@@ -99,7 +101,7 @@ impl Memory {
         self.pages().limits(of)
     }
 
-    /// Pages in use of a node or of all of them: with callers, or cached by CPUs.
+    /// Pages of a node, or of all nodes together, that callers have or CPUs cache.
     ///
     /// # Errors
     /// [`UnknownNode`].
@@ -107,15 +109,15 @@ impl Memory {
         self.pages().in_use(of)
     }
 
-    /// A report on a request, to be printed when it failed: what was asked, what there is, what would have helped.
+    /// Explains why a request fails, for the program to print: what it asks for, what each zone has, and what would help.
     ///
     /// # Errors
-    /// [`AllocError`] if the request contradicts itself: that error is the whole story.
+    /// [`AllocError`] if the request contradicts itself. The error then says all there is to say.
     pub fn report(&self, request: Request) -> Result<String, AllocError> {
         self.pages().report(None, request)
     }
 
-    /// The same of a request with a policy or a cpuset.
+    /// Explains why a request with a placement fails.
     ///
     /// # Errors
     /// As [`report`](Self::report).
@@ -127,19 +129,19 @@ impl Memory {
         self.pages().report(Some(placement), request)
     }
 
-    /// Pages that were wanted from one node and came from another, by reason, or `None` if there is no such node.
+    /// Pages that were wanted from node `from` and came from node `to`, by reason. `None` if one of the nodes is unknown.
     pub fn fallbacks(&self, from: NodeId, to: NodeId) -> Option<Fallbacks> {
         let index = |node| self.topology().index_of(node);
         let (from, to) = (index(from)?, index(to)?);
         Some(self.pages().fallbacks(from, to))
     }
 
-    /// All of those as text, a line for each pair of nodes between which there were any.
+    /// The same for all pairs of nodes, as text: a line for each pair that has such pages.
     pub fn fallbacks_text(&self) -> String {
         text(|out| self.pages().write_fallbacks(out))
     }
 
-    /// What scans of the zonelists of a node did, or `None` if there is no such node.
+    /// What scans of a node's zonelists did. `None` if the node is unknown.
     pub fn scan_counts(&self, node: NodeId) -> Option<ScanCounts> {
         let node = self.topology().index_of(node)?;
         Some(self.pages().scan_counts(node))

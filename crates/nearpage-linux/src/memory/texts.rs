@@ -1,4 +1,4 @@
-//! What a memory counts and how it looks, as numbers and as the kernel's texts.
+//! What a memory counts, as numbers and in the layout of the kernel's texts.
 
 use std::fmt;
 
@@ -10,68 +10,68 @@ use super::Memory;
 use crate::misuse::Misuse;
 
 impl Memory {
-    /// Pages of a node that are free: neither handed out nor cached by a CPU. 0 if there is no such node.
+    /// Free pages of a node: callers do not have them and CPUs do not cache them. 0 if the node is unknown.
     pub fn free_pages(&self, node: NodeId) -> PageCount {
         self.pages().free_pages(node)
     }
 
-    /// Pages of a node that were brought online. 0 if there is no such node.
+    /// Online pages of a node. 0 if the node is unknown.
     pub fn managed_pages(&self, node: NodeId) -> PageCount {
         self.pages().managed_pages(node)
     }
 
-    /// Walks all frames; see [`PageAllocator::check`](nearpage::alloc::PageAllocator::check). Only while no other thread uses this memory.
+    /// Walks all frames and re-derives all counters; see
+    /// [`PageAllocator::check`](nearpage::alloc::PageAllocator::check). No other thread may use this memory meanwhile.
     ///
     /// # Errors
-    /// The first thing found wrong; this memory must not be used any further.
+    /// The first contradiction. The memory must not be used after it.
     pub fn check(&self) -> Result<Checked, CheckError> {
         self.pages().check()
     }
 
-    /// This memory as `/proc/zoneinfo` would print it.
+    /// The zones of this memory, in the layout of `/proc/zoneinfo`.
     pub fn zoneinfo(&self) -> String {
         text(|out| self.pages().write_zoneinfo(out))
     }
 
-    /// The free blocks of this memory as `/proc/buddyinfo` would print them.
+    /// The free blocks of this memory by order, in the layout of `/proc/buddyinfo`.
     pub fn buddyinfo(&self) -> String {
         text(|out| self.pages().write_buddyinfo(out))
     }
 
-    /// The free blocks and pageblocks of this memory by migratetype, as `/proc/pagetypeinfo` would print them.
+    /// The free blocks and pageblocks of this memory by migratetype, in the layout of `/proc/pagetypeinfo`.
     pub fn pagetypeinfo(&self) -> String {
         text(|out| self.pages().write_pagetypeinfo(out))
     }
 
-    /// The NUMA events of a node as `/sys/devices/system/node/nodeN/numastat` would print them, or `None` if
-    /// there is no such node.
+    /// The NUMA events of a node, in the layout of `/sys/devices/system/node/nodeN/numastat`. `None` if the node is unknown.
     pub fn numastat(&self, node: NodeId) -> Option<String> {
         let node = self.topology().index_of(node)?;
         Some(text(|out| self.pages().write_numastat(node, out)))
     }
 
-    /// The counters of this memory as `/proc/vmstat` would print them, and those that only nearpage has:
-    /// see [`PageAllocator::write_vmstat`](nearpage::alloc::PageAllocator::write_vmstat).
+    /// The counters of this memory, in the layout of `/proc/vmstat`. Counters that Linux does not have follow at the end; see
+    /// [`PageAllocator::write_vmstat`](nearpage::alloc::PageAllocator::write_vmstat).
     pub fn vmstat(&self) -> String {
         text(|out| self.pages().write_vmstat(out))
     }
 
-    /// The watermarks of a node, all zones together. Zeroes if there is no such node.
+    /// The watermarks of a node, summed over its zones. Zeroes if the node is unknown.
     pub fn watermarks(&self, node: NodeId) -> Marks {
         self.pages().watermarks(node)
     }
 
-    /// Frees and unlocks that were refused so far.
+    /// How many frees and unlocks were refused so far.
     pub fn misuses(&self) -> u64 {
         self.pages().misuses().count()
     }
 
-    /// The first of them, at most ten.
+    /// The first refused frees and unlocks, at most ten.
     pub fn first_misuses(&self) -> Vec<Misuse> {
         self.pages().misuses().first()
     }
 
-    /// Panics of [`Pressure::background`](crate::Pressure::background) so far.
+    /// How often [`Pressure::background`](crate::Pressure::background) panicked so far.
     pub fn pressure_panics(&self) -> u64 {
         self.pages().pressure_panics()
     }

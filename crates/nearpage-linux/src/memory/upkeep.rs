@@ -13,11 +13,11 @@ impl Memory {
         self.pages().settings()
     }
 
-    /// Changes the settings, and everything that follows from them, while others allocate. The same of them have no
-    /// effect as for [`MemoryBuilder::settings`](crate::MemoryBuilder::settings).
+    /// Changes the settings. Watermarks and caches follow at once, while other threads allocate. Settings that
+    /// [`MemoryBuilder::settings`](crate::MemoryBuilder::settings) ignores are ignored here too.
     ///
     /// # Errors
-    /// [`SettingError`] for a value that is out of range; nothing is changed then.
+    /// [`SettingError`] for a value that is out of range; the call then changes nothing.
     pub fn set_settings(&self, settings: Settings) -> Result<(), SettingError> {
         let settings = for_a_process(settings);
         self.pages().set_settings(settings)?;
@@ -25,15 +25,15 @@ impl Memory {
         Ok(())
     }
 
-    /// Gives back all pages that CPUs cache; returns how many.
+    /// Returns all pages that CPUs cache to their zones; returns how many.
     ///
     /// # Errors
-    /// [`DrainBusy`] if a CPU was being drained by another thread.
+    /// [`DrainBusy`] if another thread was draining one of the CPUs. The other CPUs are drained.
     pub fn drain_all(&self) -> Result<PageCount, DrainBusy> {
         self.pages().drain_all()
     }
 
-    /// Gives back all pages that a CPU caches; returns how many.
+    /// Returns all pages that a CPU caches to their zones; returns how many.
     ///
     /// # Errors
     /// As [`drain_all`](Self::drain_all).
@@ -41,20 +41,20 @@ impl Memory {
         self.pages().drain_cpu(cpu)
     }
 
-    /// Lets the caches of all CPUs decay by one step; to be called once a second. Returns the pages that
-    /// went back.
+    /// Lets the caches of all CPUs decay by one step. Without a [`Reclaim`](crate::Reclaim) thread, a program should call
+    /// this once a second. Returns the pages that went back to their zones.
     ///
     /// # Errors
-    /// As [`drain_all`](Self::drain_all); the CPUs before were done.
+    /// As [`drain_all`](Self::drain_all). The CPUs before the busy one have decayed.
     pub fn decay(&self) -> Result<PageCount, DrainBusy> {
         let cpus = self.topology().nodes().iter().flat_map(|node| node.cpus);
         cpus.map(|&cpu| self.pages().decay_cpu(cpu))
             .try_fold(PageCount(0), |sum, pages| Ok(PageCount(sum.0 + pages?.0)))
     }
 
-    /// Drains all caches and gives the memory of free blocks back to the kernel, as far as more is free than
-    /// the high mark; returns the pages of those blocks, touched or not. They stay free, and are zeroes when
-    /// they are used again. Blocks below 2 MiB stay as they are.
+    /// Drains all caches, and gives the memory behind free blocks back to the kernel until only the high watermark is left.
+    /// Returns the pages of those blocks, touched or not. They stay free, and are zeroes when they are next used. Blocks
+    /// below 2 MiB keep their memory.
     pub fn trim(&self) -> PageCount {
         // A CPU that another thread drains just now needs no second drain.
         let _ = self.drain_all();

@@ -10,8 +10,8 @@ use crate::placement::{NodeSample, PlacementReport};
 use crate::region::page_size;
 
 impl Memory {
-    /// Asks the kernel where up to `pages_max` pages of each node are, spread evenly over what is online.
-    /// Pages that nobody touched yet are nowhere; see [`Placement`].
+    /// Asks the kernel on which node up to `pages_max` pages of each node are, spread evenly over its online memory. A page
+    /// that no thread has touched is on no node yet; see [`NodeSample`].
     ///
     /// ```
     /// use nearpage_linux::Memory;
@@ -26,7 +26,7 @@ impl Memory {
     /// ```
     ///
     /// # Errors
-    /// What `move_pages` says: `EPERM` or `ENOSYS` where it is denied.
+    /// The refusal of `move_pages`: `EPERM` or `ENOSYS` where a sandbox denies it.
     pub fn verify_placement(&self, pages_max: u64) -> io::Result<PlacementReport> {
         let page_bytes = page_size() as u64;
         let sample = |range: PfnRange| {

@@ -12,7 +12,7 @@ use crate::pages::Allocator;
 
 /// Locks by frame number.
 impl Memory {
-    /// Locks a page of an allocated block unless it is locked; returns whether it did.
+    /// Locks a page of an allocated block if it is not locked; returns whether this call locked it.
     ///
     /// # Errors
     /// [`PageLockError::Foreign`] and [`PageLockError::NotAllocated`].
@@ -30,10 +30,11 @@ impl Memory {
         self.pages().try_lock_page(pfn)
     }
 
-    /// Locks a page of an allocated block; sleeps while it is locked. The block must stay allocated meanwhile, and until
-    /// the page is unlocked: a block that ends while its first page is locked is reported and not freed (then
-    /// [`free_frames`](Self::free_frames) frees it, once the page is unlocked), and a lock on another page is found by
-    /// whoever gets the frames next, who takes it off by [`PageBlock::lockable`].
+    /// Locks a page of an allocated block; sleeps while another thread has it locked.
+    ///
+    /// The block must stay allocated until the page is unlocked. A free of a block whose first page is locked is refused and
+    /// recorded as a misuse; [`free_frames`](Self::free_frames) frees the block once the page is unlocked. A lock on another
+    /// page of a freed block stays, and the next owner of the frames finds it; [`PageBlock::lockable`] removes it.
     ///
     /// # Errors
     /// As [`try_lock_page`](Self::try_lock_page).
@@ -60,14 +61,14 @@ impl Memory {
         self.pages().lock_page_timeout(pfn, timeout)
     }
 
-    /// Unlocks a page and wakes who waits for it.
+    /// Unlocks a page and wakes threads that wait for it.
     ///
     /// # Errors
-    /// [`PageLockError::NotLocked`], and as [`try_lock_page`](Self::try_lock_page); it is counted and reported as a
-    /// wrong free is.
+    /// [`PageLockError::NotLocked`], and as [`try_lock_page`](Self::try_lock_page). The memory records the error as a
+    /// [misuse](crate::OnMisuse).
     ///
     /// # Safety
-    /// * The caller has locked the page, and no [`LockedPage`] stands for that.
+    /// * The caller has locked the page, and no [`LockedPage`] owns that lock.
     #[inline(always)]
     pub unsafe fn unlock_page(&self, pfn: Pfn) -> Result<(), PageLockError> {
         match &self.allocator {
@@ -83,7 +84,7 @@ impl Memory {
         self.pages().unlock_page(pfn)
     }
 
-    /// Waits until a page is unlocked: to read what whoever had it has written.
+    /// Waits until a page is unlocked, for example to read what the thread that had it locked wrote.
     ///
     /// # Errors
     /// As [`lock_page`](Self::lock_page).
@@ -99,7 +100,7 @@ impl Memory {
         self.pages().wait_on_page_timeout(pfn, timeout)
     }
 
-    /// Whether somebody has a page locked.
+    /// Whether a page is locked.
     ///
     /// # Errors
     /// As [`try_lock_page`](Self::try_lock_page).
@@ -107,11 +108,11 @@ impl Memory {
         self.pages().is_page_locked(pfn)
     }
 
-    /// Waits until a bit of a word in this memory is clear, but no longer than `timeout`. Who clears it calls
-    /// [`wake_up_bit`](Self::wake_up_bit) after it.
+    /// Waits until a bit of a word in this memory is clear, but no longer than `timeout`. The thread that clears the bit must
+    /// call [`wake_up_bit`](Self::wake_up_bit) after that.
     ///
     /// # Errors
-    /// [`PageLockError::OutsideMemory`] if the word is elsewhere, [`PageLockError::NoSuchBit`],
+    /// [`PageLockError::OutsideMemory`] if the word is not in this memory, [`PageLockError::NoSuchBit`],
     /// [`PageLockError::TimedOut`].
     pub fn wait_on_bit<W: BitWord>(
         &self,
@@ -123,16 +124,16 @@ impl Memory {
         self.pages().wait_on_bit(&|| word.is_clear(bit), address_of(word), bit, timeout)
     }
 
-    /// Wakes all who wait for a bit of a word in this memory, which the caller has cleared before.
+    /// Wakes all threads that wait for a bit of a word in this memory. The caller has cleared the bit before.
     ///
     /// # Errors
-    /// [`PageLockError::OutsideMemory`] if the word is elsewhere, [`PageLockError::NoSuchBit`].
+    /// [`PageLockError::OutsideMemory`] if the word is not in this memory, [`PageLockError::NoSuchBit`].
     pub fn wake_up_bit<W: BitWord>(&self, word: &W, bit: u32) -> Result<(), PageLockError> {
         check_bit::<W>(bit)?;
         self.pages().wake_up_bit(address_of(word), bit)
     }
 
-    /// What happened at the wait table of a node's pages, or `None` if there is no such node.
+    /// What happened at the wait table of a node's pages. `None` if the node is unknown.
     pub fn wait_counts(&self, node: NodeId) -> Option<WaitCounts> {
         let node = self.topology().index_of(node)?;
         Some(self.pages().wait_counts(node))

@@ -10,9 +10,9 @@ use nearpage::units::Pfn;
 use crate::memory::Memory;
 use crate::pages::LockOfPage;
 
-/// The lock of a page of an allocated block, found once: for those who lock a page often.
+/// The lock of a page of an allocated block, looked up once. Use it where a thread locks the same page often.
 ///
-/// The lock is the page's, not the handle's: it stays locked when the handle is dropped.
+/// The lock belongs to the page. Dropping the handle does not unlock it.
 ///
 /// ```
 /// use nearpage_linux::Memory;
@@ -30,22 +30,22 @@ use crate::pages::LockOfPage;
 pub struct PageHandle<'a> {
     memory: &'a Memory,
     word: &'a AtomicU32,
-    /// The word while nobody has or wants the lock: that of an allocated page does not change otherwise. Of a page whose
-    /// word does not tell when it is freed, [`NEVER`].
+    /// The word while no thread has or wants the lock. Nothing else changes the word of an allocated page. [`NEVER`] for a
+    /// page whose word does not change when its block is freed.
     idle: u32,
     waiters_bit: WaitersBit,
     pfn: Pfn,
 }
 
-/// What no word of a frame is: its last bits are zero.
+/// A value that no frame's word has: its last bits are zero.
 const NEVER: u32 = u32::MAX;
 
 /// Whether a page may be freed while there is a handle.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Freed {
-    /// The owner of the block has the handle.
+    /// Only together with the handle: the block's owner has both.
     OnlyWithIt,
-    /// By anybody.
+    /// At any time.
     AtAnyTime,
 }
 
@@ -118,8 +118,8 @@ impl fmt::Debug for PageHandle<'_> {
 }
 
 impl Memory {
-    /// The lock of a page of an allocated block, which should stay allocated as long as the handle is used: when it is
-    /// free, locks are refused, and when it is allocated again, they are its new owner's.
+    /// Looks up the lock of a page of an allocated block. The block should stay allocated as long as the handle is used: once
+    /// the block is free, locking fails, and once it is allocated again, the handle locks its new owner's page.
     ///
     /// # Errors
     /// [`PageLockError::Foreign`] and [`PageLockError::NotAllocated`].

@@ -23,20 +23,22 @@ pub enum LockError {
         /// Pages of the block.
         pages: usize,
     },
-    /// The core refused, or the time was up.
+    /// The lock was refused, or the time was up.
     #[error(transparent)]
     Page(#[from] PageLockError),
 }
 
 impl<'a> PageBlock<'a> {
-    /// Lets threads share the block, a page at a time: each page has a lock. Locks that somebody took by frame
-    /// number are not theirs any more.
+    /// Lets threads share the block: each of its pages gets a lock. This removes locks that were taken by frame number.
     pub fn lockable(self) -> LockablePages<'a> {
         LockablePages::new(self)
     }
 }
 
-/// A block of pages that threads share: the bytes of a page are reached while it is locked.
+/// A block of pages that threads share. A thread reaches the bytes of a page while it has the page locked.
+///
+/// The lock is a bit of the frame's metadata, so it needs no memory of its own. A thread that waits sleeps in the kernel on a
+/// word of its own stack. Pools that keep frame numbers use [`Memory::lock_page`] and its companions instead.
 ///
 /// ```
 /// use nearpage_linux::Memory;
@@ -72,7 +74,7 @@ impl<'a> LockablePages<'a> {
         self.block.order().pages().0 as usize
     }
 
-    /// Locks a page, unless it is locked.
+    /// Locks a page if it is not locked.
     ///
     /// # Errors
     /// [`LockError::NoSuchPage`].
@@ -123,7 +125,7 @@ impl<'a> LockablePages<'a> {
         Ok(self.memory().wait_on_page_timeout(self.page(index)?.pfn(), timeout)?)
     }
 
-    /// Whether somebody has a page locked.
+    /// Whether a page is locked.
     ///
     /// # Errors
     /// [`LockError::NoSuchPage`].
@@ -131,7 +133,7 @@ impl<'a> LockablePages<'a> {
         Ok(self.memory().is_page_locked(self.page(index)?.pfn())?)
     }
 
-    /// The block again, for its one owner.
+    /// Ends the sharing and returns the block.
     pub fn into_block(self) -> PageBlock<'a> {
         self.reset();
         let pages = std::mem::ManuallyDrop::new(self);
@@ -162,8 +164,7 @@ impl<'a> LockablePages<'a> {
         LockedPage { bytes: self.memory().address(handle.pfn()), handle }
     }
 
-    /// Unlocks what guards that were forgotten left locked, here or with the frames' last owner: nobody has the
-    /// block but the caller.
+    /// Removes locks that forgotten guards left, of this block or of the frames' last owner. Only the caller has the block.
     fn reset(&self) {
         let (pfn, order) = (self.block.pfn(), self.block.order());
         let reset = self.memory().pages().reset_page_locks(pfn, order);
@@ -177,7 +178,7 @@ impl Drop for LockablePages<'_> {
     }
 }
 
-/// A page that the caller has locked; dropping it unlocks the page.
+/// A page that this thread has locked. Dropping it unlocks the page.
 #[derive(Debug)]
 pub struct LockedPage<'p> {
     handle: PageHandle<'p>,

@@ -35,11 +35,15 @@ impl<'a> Shape<'a> {
     }
 }
 
-/// Caches of objects on a memory. A memory can have one in its life.
+/// Caches of objects on a memory. A memory can have one slab allocator in its life.
 ///
-/// The memory's background thread ([`Reclaim::start`](crate::Reclaim::start)) reaps it, and a request that
-/// finds no memory has what it keeps given back. It follows what happens to the memory: nodes that grow, shrink or become
-/// private, CPUs that are switched, settings. Without that thread, call [`reap`](Self::reap) every two seconds.
+/// The memory looks after it. The background thread ([`Reclaim::start`](crate::Reclaim::start)) reaps it every two seconds; a
+/// program without that thread should call [`reap`](Self::reap). A request that finds no memory takes back the pages that
+/// caches keep. When memory or CPUs come and go, a node becomes private, or settings change, the memory tells the slab
+/// allocator.
+///
+/// Its metadata lies on the node that it describes: a line of 64 bytes for each frame. Only the lines of slabs are ever
+/// touched.
 ///
 /// ```
 /// use nearpage::slab::{CacheOptions, SlabConfig};
@@ -145,70 +149,72 @@ impl<'a> SlabAllocator<'a> {
         self.shape.calls()
     }
 
-    /// The node that objects come from for a CPU, or `None` if the topology has no such CPU.
+    /// The node that a CPU gets objects from. `None` if the CPU is unknown.
     pub fn effective_node(&self, cpu: CpuId) -> Option<NodeId> {
         let node = self.calls().effective_node(cpu)?;
         Some(self.memory.topology().node(node).id)
     }
 
-    /// The cache and the object that an address is of, or `None`; in a time that depends on nothing.
+    /// The cache and the object that an address belongs to, in constant time. `None` if it belongs to no object.
     pub fn owner(&self, address: *const u8) -> Option<ObjectOwner> {
         self.calls().owner(address_of(address))
     }
 
-    /// Upkeep of all CPUs, to be called every 2 seconds: what nobody uses goes back.
+    /// Returns objects and slabs that the caches did not use lately. Without a [`Reclaim`](crate::Reclaim) thread, a program
+    /// should call this every two seconds.
     ///
     /// # Errors
-    /// [`StacksBusy`] of the first CPU whose stacks could not be had; the others were reaped.
+    /// [`StacksBusy`] for the first CPU whose stacks are busy; the other CPUs are reaped.
     pub fn reap(&self) -> Result<(), StacksBusy> {
         self.calls().reap()
     }
 
-    /// Brings all free objects home and gives all free slabs back; returns pages. A [`Shrinker`](crate::Shrinker) may call this.
+    /// Returns all free objects to their slabs and all free slabs to the memory; returns the freed pages. A
+    /// [`Shrinker`](crate::Shrinker) may call this.
     pub fn shrink_all(&self) -> PageCount {
         self.calls().shrink_all()
     }
 
-    /// Computes the nodes of CPUs anew. The memory does so when it grows, shrinks or becomes private and when a CPU is
-    /// switched; a CPU whose stacks could not be had just then keeps its node until this is called, or
-    /// [`reap`](Self::reap).
+    /// Computes again from which node each CPU gets objects. The memory does so when it grows or shrinks, when a node
+    /// becomes private, and when a CPU is switched. A CPU whose stacks were busy then keeps its old node until this or
+    /// [`reap`](Self::reap) is called.
     ///
     /// # Errors
-    /// [`StacksBusy`] of the first CPU whose stacks could not be had; it keeps its node.
+    /// [`StacksBusy`] for the first CPU whose stacks are busy; it keeps its node.
     pub fn refresh_nodes(&self) -> Result<(), StacksBusy> {
         self.calls().refresh_nodes()
     }
 
-    /// Deals the byte budget of the pagesets out anew, and brings home what stacks hold above their new limits. The memory
+    /// Divides the byte budget of the CPUs' caches again, and returns objects above the new limits to their slabs. The memory
     /// does so when its settings change.
     ///
     /// # Errors
-    /// [`StacksBusy`] of the first CPU whose stacks could not be had: what it holds above its limit goes home as it
-    /// frees, or with the next call.
+    /// [`StacksBusy`] for the first CPU whose stacks are busy. Its objects above the limit go back as it frees, or with the
+    /// next call.
     pub fn apply_budget(&self) -> Result<(), StacksBusy> {
         self.calls().apply_budget()
     }
 
-    /// The most bytes that stacks keep.
+    /// The most bytes of objects that the CPUs' stacks may keep.
     pub fn stack_bytes_max(&self) -> u64 {
         self.calls().stack_bytes_max()
     }
 
-    /// All caches as `/proc/slabinfo` would print them.
+    /// All caches, in the layout of `/proc/slabinfo`.
     pub fn slabinfo(&self) -> String {
         text(|out| self.calls().write_slabinfo(out))
     }
 
-    /// What caches did: see [`slab::SlabAllocator::write_stats`].
+    /// What the caches did; see [`slab::SlabAllocator::write_stats`].
     pub fn statistics(&self) -> String {
         text(|out| self.calls().write_stats(out))
     }
 
-    /// Walks all caches; see [`slab::SlabAllocator::check_all`]. Nothing is changed; while other threads use caches, what is
-    /// told may be wrong. The memory's background thread waits meanwhile.
+    /// Walks all caches and changes nothing; see [`slab::SlabAllocator::check_all`]. Results may be inaccurate while other
+    /// threads use caches. The memory's background thread waits meanwhile.
     ///
     /// # Errors
-    /// The first thing found wrong; this memory must not be used any further, if no other thread used it.
+    /// The first contradiction. If no other thread used the caches, the memory must not be used after it.
     pub fn check(&self) -> Result<SlabChecked, SlabCheckError> {
         self.calls().check_all()
     }

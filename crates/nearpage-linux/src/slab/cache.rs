@@ -44,7 +44,7 @@ enum CacheShape<'s> {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// Dropped without [`destroy`](Self::destroy), it leaves its objects and its place in the allocator as they are.
+/// A cache that is dropped without [`destroy`](Self::destroy) keeps its objects and its place in the allocator.
 pub struct KmemCache<'s> {
     shape: CacheShape<'s>,
     memory: &'s Memory,
@@ -80,11 +80,11 @@ impl<'s> KmemCache<'s> {
         }
     }
 
-    /// Allocates an object near the CPU that asks. Its bytes are anything, or zeroes with `__GFP_ZERO`. What `gfp` says of
-    /// zones and urgency counts where pages for a new slab are asked for, and nowhere else: an object at hand is handed out.
+    /// Allocates an object near the calling thread's CPU. `__GFP_ZERO` clears it; otherwise its bytes are undefined. The zones
+    /// and the urgency in `gfp` matter only when the cache needs pages for a new slab.
     ///
     /// # Errors
-    /// [`AllocError`] of the pages for a new slab.
+    /// The [`AllocError`] of the pages for a new slab.
     #[inline(always)]
     pub fn alloc(&self, gfp: Gfp) -> Result<NonNull<u8>, AllocError> {
         // The common shape is inlined into the caller, the others are a call away.
@@ -95,7 +95,7 @@ impl<'s> KmemCache<'s> {
         Ok(self.cleared(self.memory.pointer(address), gfp))
     }
 
-    /// An object that nobody else has yet, cleared if that was asked for.
+    /// Clears a new object if the request asked for that.
     #[inline(always)]
     fn cleared(&self, object: NonNull<u8>, gfp: Gfp) -> NonNull<u8> {
         if gfp.has(Gfp::ZERO) {
@@ -118,19 +118,20 @@ impl<'s> KmemCache<'s> {
         self.calls().alloc(gfp)
     }
 
-    /// Allocates an object on a node, or from elsewhere if it has none; with `__GFP_THISNODE` from nowhere else.
+    /// Allocates an object on a node. If the node has no memory left the object comes from another node, except with
+    /// `__GFP_THISNODE`.
     ///
     /// # Errors
-    /// [`AllocError`] of the pages for a new slab, or of the node.
+    /// The [`AllocError`] of the pages for a new slab, or an unknown node.
     pub fn alloc_node(&self, gfp: Gfp, node: NodeId) -> Result<NonNull<u8>, AllocError> {
         let address = self.calls().alloc_node(gfp, node)?;
         Ok(self.cleared(self.memory.pointer(address), gfp))
     }
 
-    /// Allocates up to `out.len()` objects, fewer only if memory is short; returns how many.
+    /// Allocates `out.len()` objects, or fewer if memory is short; returns how many.
     ///
     /// # Errors
-    /// [`AllocError`] if not even one could be had.
+    /// [`AllocError`] if there is no memory for even one.
     pub fn alloc_bulk(&self, gfp: Gfp, out: &mut [*mut u8]) -> Result<usize, AllocError> {
         let mut got = 0;
         let mut addresses = [Address(0); 64];
@@ -154,13 +155,13 @@ impl<'s> KmemCache<'s> {
         Ok(got)
     }
 
-    /// Frees an object of this cache; any thread may.
+    /// Frees an object of this cache, from any thread.
     ///
     /// # Errors
-    /// [`ObjectError`] if it is none; then nothing is changed.
+    /// [`ObjectError`] if the pointer is no allocated object of this cache; the call then changes nothing.
     ///
     /// # Safety
-    /// * The caller has the object, and nobody uses it any more.
+    /// * The caller owns the object, and no thread uses it any more.
     #[inline(always)]
     pub unsafe fn free(&self, object: NonNull<u8>) -> Result<(), ObjectError> {
         let address = address_of(object.as_ptr());
@@ -179,7 +180,7 @@ impl<'s> KmemCache<'s> {
     /// Frees objects of this cache.
     ///
     /// # Errors
-    /// [`BulkObjectError`] if some are none; the others were freed.
+    /// [`BulkObjectError`] if some pointers are no objects of this cache; the others are free then.
     ///
     /// # Safety
     /// * As [`free`](Self::free), for each of them.
@@ -198,10 +199,10 @@ impl<'s> KmemCache<'s> {
         result
     }
 
-    /// Brings all free objects home and gives free slabs back; returns pages.
+    /// Returns all free objects to their slabs and free slabs to the memory; returns the freed pages.
     ///
     /// # Errors
-    /// [`StacksBusy`] of the first CPU whose stacks could not be had; all else went back.
+    /// [`StacksBusy`] for the first CPU whose stacks are busy; everything else went back.
     pub fn shrink(&self) -> Result<PageCount, StacksBusy> {
         self.calls().shrink()
     }
@@ -209,7 +210,7 @@ impl<'s> KmemCache<'s> {
     /// Destroys the cache.
     ///
     /// # Errors
-    /// The cache and what is alive, if somebody still has objects, or has locked their pages.
+    /// The cache and the number of its live objects, if objects are still allocated or their pages are locked.
     #[expect(clippy::result_large_err, reason = "the handle goes back to its owner")]
     pub fn destroy(self) -> Result<(), (Self, LiveObjects)> {
         let (memory, slab) = (self.memory, self.slab);
@@ -234,22 +235,22 @@ impl<'s> KmemCache<'s> {
         self.calls().stats()
     }
 
-    /// What the cache did on a node, or `None` if there is no such node.
+    /// What the cache did on a node. `None` if the node is unknown.
     pub fn node_stats(&self, node: NodeId) -> Option<NodeStats> {
         let node = self.memory.topology().index_of(node)?;
         Some(self.calls().node_stats(node))
     }
 
-    /// Walks the cache; see [`SlabAllocator::check`](nearpage::slab::SlabAllocator::check). Nothing is changed; while other threads use the cache, what is
-    /// told may be wrong.
+    /// Walks the cache and changes nothing; see [`SlabAllocator::check`](nearpage::slab::SlabAllocator::check). Results may be
+    /// inaccurate while other threads use the cache.
     ///
     /// # Errors
-    /// The first thing found wrong, if no other thread uses the cache.
+    /// The first contradiction.
     pub fn check(&self) -> Result<SlabChecked, SlabCheckError> {
         self.calls().check()
     }
 
-    /// The slab allocator.
+    /// The slab allocator that the cache belongs to.
     pub fn slab(&self) -> &'s SlabAllocator<'s> {
         self.slab
     }

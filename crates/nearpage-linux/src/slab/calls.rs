@@ -1,7 +1,7 @@
 //! The core's slab allocator, caches and size classes, whatever the memory's storage and its test at a free.
 //!
-//! There are four types of each. A cache of the common one is a [`BoundCache`] that its owner calls directly; all others,
-//! and all calls that need not be fast, go through the traits here.
+//! There are four types of each. Calls that must be fast are made on the common type directly. All others go through the
+//! traits here.
 
 use std::fmt;
 

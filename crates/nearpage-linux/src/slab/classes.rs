@@ -20,7 +20,7 @@ enum ClassesShape<'s> {
     Other(Box<dyn ClassesCalls + 's>),
 }
 
-/// A cache for each size class, and pages for what is larger than 8 KiB.
+/// Memory of any size (`kmalloc`): a cache for each size class, and pages above 8 KiB.
 ///
 /// ```
 /// use nearpage::gfp::Gfp;
@@ -37,8 +37,8 @@ enum ClassesShape<'s> {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// Dropped without [`destroy`](Self::destroy), it leaves its objects and the 13 places of its caches in the allocator as
-/// they are.
+/// Size classes that are dropped without [`destroy`](Self::destroy) keep their objects, and the 13 places of their caches in
+/// the allocator.
 pub struct SizeClasses<'s> {
     shape: ClassesShape<'s>,
     memory: &'s Memory,
@@ -70,7 +70,7 @@ impl<'s> SizeClasses<'s> {
         }
     }
 
-    /// Allocates `size` bytes near the CPU that asks. They are anything, or zeroes with `__GFP_ZERO`.
+    /// Allocates `size` bytes near the calling thread's CPU. `__GFP_ZERO` clears them; otherwise they are undefined.
     ///
     /// # Errors
     /// [`SizeError`].
@@ -85,7 +85,7 @@ impl<'s> SizeClasses<'s> {
         Ok(self.cleared(address, gfp))
     }
 
-    /// Memory that nobody else has yet, cleared to its end if that was asked for.
+    /// Clears new memory to its end if the request asked for that.
     #[inline(always)]
     fn cleared(&self, address: Address, gfp: Gfp) -> NonNull<u8> {
         let memory = self.memory.pointer(address);
@@ -109,7 +109,7 @@ impl<'s> SizeClasses<'s> {
         self.calls().alloc(size, gfp)
     }
 
-    /// Allocates `size` bytes aligned to `align`, a power of two, near the CPU that asks or on a node.
+    /// Allocates `size` bytes aligned to `align`, a power of two, on a node or near the calling thread's CPU.
     ///
     /// # Errors
     /// [`SizeError`].
@@ -128,10 +128,10 @@ impl<'s> SizeClasses<'s> {
     /// Frees memory by its address.
     ///
     /// # Errors
-    /// [`SizeFreeError`]; then nothing is changed.
+    /// [`SizeFreeError`]; the call then changes nothing.
     ///
     /// # Safety
-    /// * The caller has the memory, and nobody uses it any more.
+    /// * The caller owns the memory, and no thread uses it any more.
     #[inline(always)]
     pub unsafe fn free(&self, memory: NonNull<u8>) -> Result<(), SizeFreeError> {
         let address = address_of(memory.as_ptr());
@@ -147,11 +147,11 @@ impl<'s> SizeClasses<'s> {
         self.calls().free(address)
     }
 
-    /// Destroys the caches, so that their places can be had again. Memory that is larger than 8 KiB is not of the
-    /// caches: it stays allocated, and size classes that are made later free it.
+    /// Destroys the caches and frees their places. Allocations above 8 KiB do not belong to a cache: they stay allocated, and
+    /// size classes that are made later can free them.
     ///
     /// # Errors
-    /// All of it, and what is alive in all caches together as of `kmalloc-*`, if somebody still has objects.
+    /// The size classes and the number of live objects in all caches (named `kmalloc-*`), if objects are still allocated.
     #[expect(clippy::result_large_err, reason = "the handle goes back to its owner")]
     pub fn destroy(self) -> Result<(), (Self, LiveObjects)> {
         let memory = self.memory;
@@ -166,7 +166,7 @@ impl<'s> SizeClasses<'s> {
         }
     }
 
-    /// Bytes that may be used from the beginning of what was allocated on; `None` if nothing begins there.
+    /// How many bytes an allocation has, which may be more than were asked for. `None` if none begins at this address.
     pub fn usable_size(&self, memory: *const u8) -> Option<usize> {
         let address = address_of(memory);
         self.calls().usable_size(address).map(|size| size as usize)
