@@ -1,6 +1,5 @@
 //! `nearpage lab`: published results and named scenarios on simulated machines.
 
-mod csv;
 mod interrupt;
 mod output;
 mod text;
@@ -11,7 +10,8 @@ use std::sync::{MutexGuard, PoisonError};
 
 use clap::Args;
 use nearpage_bench::comparison;
-use nearpage_machine::work::Observer;
+use nearpage_lab::{LabError, Options, Over, Report, Scenario, catalog, named_twice};
+use nearpage_report::MachineView;
 use nearpage_sim::Costs;
 
 use output::Output;
@@ -19,12 +19,6 @@ use output::Output;
 use super::CommandError;
 use super::bench::{BenchFailure, SingleLoop};
 use super::progress::Bar;
-use nearpage_lab::error::LabError;
-use nearpage_lab::report::Report;
-use nearpage_lab::scenario::{MachineOf, Scenario, Workload};
-use nearpage_lab::sweep::{self, Over};
-use nearpage_lab::{Options, catalog};
-use nearpage_report::MachineView;
 
 /// Run published results and scenarios on simulated machines, and compare.
 ///
@@ -199,7 +193,7 @@ pub(super) fn run(arguments: &LabArgs) -> Result<(), CommandError> {
 
 fn check_sweep(arguments: &LabArgs, names: &[String], is_sweep: bool) -> Result<(), CommandError> {
     let usage = |message: &str| Err(CommandError::Usage(message.into()));
-    if let Some(key) = sweep::named_twice(&arguments.over) {
+    if let Some(key) = named_twice(&arguments.over) {
         return Err(CommandError::Usage(format!("`--over {key}=...` is there twice")));
     }
     match (is_sweep, arguments.over.is_empty(), names.len()) {
@@ -228,16 +222,8 @@ impl Entry {
     /// The scenario's name, and its machines with theirs.
     fn machines(&self) -> Option<(String, Vec<(String, MachineView)>)> {
         let Self::Simulated(scenario) = self else { return None };
-        let mut machines = vec![(scenario.name.clone(), &scenario.machine)];
-        if let Workload::SlabMessages(work) = &scenario.workload {
-            machines.extend(work.others.iter().map(|(name, machine)| (name.clone(), machine)));
-        }
-        if let Workload::Messages(_, Some(work)) = &scenario.workload {
-            machines.push((work.name.clone(), &work.machine));
-        }
-        let view =
-            |(name, of): (String, &MachineOf)| (name, MachineView::of_simulated(&of.machine));
-        Some((scenario.name.clone(), machines.into_iter().map(view).collect()))
+        let view = |(name, machine): (&str, &_)| (name.into(), MachineView::of_simulated(machine));
+        Some((scenario.name.clone(), scenario.machines().into_iter().map(view).collect()))
     }
 }
 
@@ -252,16 +238,17 @@ fn simulate(
 ) -> Result<Report, LabFailure> {
     let threads = arguments.threads.or_else(|| std::thread::available_parallelism().ok());
     let bar = Bar::of(&scenario.name, "runs");
-    let progress = |done: usize, all: usize| {
-        let _ = bar.progress(done as u64, all as u64);
+    let options = Options {
+        seed: arguments.seed,
+        threads: threads.unwrap_or(NonZeroUsize::MIN),
+        costs,
+        samples: arguments.report.is_some(),
+        observer: &bar,
     };
-    let threads = threads.unwrap_or(NonZeroUsize::MIN);
-    let samples = arguments.report.is_some();
-    let options = Options { seed: arguments.seed, threads, costs, samples, progress: &progress };
     if arguments.over.is_empty() {
         Ok(nearpage_lab::run(scenario, &options)?)
     } else {
-        Ok(sweep::run(scenario, &arguments.over, &options)?)
+        Ok(nearpage_lab::sweep(scenario, &arguments.over, &options)?)
     }
 }
 

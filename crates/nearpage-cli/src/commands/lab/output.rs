@@ -1,8 +1,8 @@
 //! Where reports go: text as they come, JSON or figures at the end, and a page.
 
-use super::{CommandError, LabArgs, csv, text};
+use super::{CommandError, LabArgs, text};
 use crate::commands::print;
-use nearpage_lab::report::Report;
+use nearpage_lab::Report;
 use nearpage_report::file::PageFile;
 use nearpage_report::lab::page_of;
 use nearpage_report::{MachineView, Origin};
@@ -74,7 +74,7 @@ impl Output {
                 let json = serde_json::to_string_pretty(reports).expect("figures and text");
                 print(&format!("{json}\n"))?;
             }
-            Format::Csv => print(&csv::reports(reports))?,
+            Format::Csv => print(&nearpage_lab::csv(reports))?,
         }
         Ok(written?)
     }

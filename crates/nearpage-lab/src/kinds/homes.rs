@@ -7,7 +7,7 @@ use nearpage::units::CpuId;
 use nearpage_sim::machine::{Machine, NodeSpec};
 use nearpage_sim::workload::hog::HogResult;
 
-use super::report::Report;
+use crate::report::Report;
 
 /// Room enough for pagesets and watermarks: so much of a node's memory, of four parts, is used at most.
 const AMPLE: u64 = 3;
