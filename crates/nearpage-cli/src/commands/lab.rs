@@ -1,5 +1,6 @@
 //! `nearpage lab`: published results and named scenarios on simulated machines.
 
+mod input;
 mod interrupt;
 mod output;
 mod text;
@@ -11,7 +12,6 @@ use std::sync::{MutexGuard, PoisonError};
 use clap::Args;
 use nearpage_bench::comparison;
 use nearpage_lab::{LabError, Options, Over, Report, Scenario, catalog, named_twice};
-use nearpage_report::MachineView;
 use nearpage_sim::Costs;
 
 use output::Output;
@@ -26,7 +26,7 @@ use super::progress::Bar;
 #[derive(Args, Debug)]
 #[command(after_long_help = AFTER_HELP)]
 pub struct LabArgs {
-    /// Scenarios by name, files, or `all`
+    /// Scenarios by name, files, or `all`; - is a file on standard input
     #[arg(value_name = "NAME|FILE|all|sweep NAME|costs [NAME]")]
     scenarios: Vec<String>,
 
@@ -42,7 +42,8 @@ pub struct LabArgs {
     #[arg(long)]
     csv: bool,
 
-    /// Also write a page of HTML: tables, plots, the machines; it needs no network
+    /// Also write a page of HTML: tables, plots, the machines; it needs no network. - is standard output, instead of
+    /// text
     #[arg(long, value_name = "PATH")]
     report: Option<PathBuf>,
 
@@ -51,14 +52,14 @@ pub struct LabArgs {
     seed: u64,
 
     /// Worker threads for independent runs [default: as many as CPUs]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = parse_threads)]
     threads: Option<NonZeroUsize>,
 
-    /// How `bulk` handles pages one at a time
-    #[arg(long = "loop", value_name = "HOW", value_enum, default_value_t = SingleLoop::Exact)]
-    single_loop: SingleLoop,
+    /// How `bulk` handles pages one at a time; refused without bulk [default: exact]
+    #[arg(long = "loop", value_name = "HOW", value_enum)]
+    single_loop: Option<SingleLoop>,
 
-    /// A table of costs instead of the scenario's own: a name or a file
+    /// A table of costs instead of the scenario's own: a name or a file; - is standard input
     #[arg(long, value_name = "FILE")]
     costs: Option<String>,
 
@@ -139,7 +140,7 @@ pub(super) fn run(arguments: &LabArgs) -> Result<(), CommandError> {
     if arguments.scenarios.is_empty() {
         let is_plain =
             arguments.report.is_none() && arguments.over.is_empty() && !arguments.measure;
-        if !is_plain || arguments.json || arguments.csv {
+        if !is_plain || arguments.json || arguments.csv || arguments.single_loop.is_some() {
             return Err(CommandError::Usage(
                 "which scenario? Accepted: names, files, or `all`; `lab` alone lists the names"
                     .into(),
@@ -158,14 +159,15 @@ pub(super) fn run(arguments: &LabArgs) -> Result<(), CommandError> {
         _ => (&*arguments.scenarios, false),
     };
     check_sweep(arguments, names, is_sweep)?;
+    check_standard_input(arguments, names)?;
     let scenarios = scenarios(names).map_err(LabFailure::from)?;
-    let costs = arguments.costs.as_deref().map(catalog::costs).transpose();
+    check_loop(arguments, &scenarios)?;
+    let costs = arguments.costs.as_deref().map(input::costs).transpose();
     let costs = costs.map_err(LabFailure::from)?;
     let work = interrupt::Shared::default();
     let names = scenarios.iter().map(|entry| entry.name().to_owned()).collect();
     lock(&work).left = names;
-    let machines = scenarios.iter().filter_map(Entry::machines).collect();
-    let output = Output::of(arguments, machines)?;
+    let output = Output::of(arguments, &scenarios)?;
     interrupt::watch(&work, output.clone()).map_err(CommandError::Output)?;
     for scenario in &scenarios {
         let report = match scenario {
@@ -174,7 +176,7 @@ pub(super) fn run(arguments: &LabArgs) -> Result<(), CommandError> {
                     "bulk is measured on real memory: there is nothing to sweep".into(),
                 ));
             }
-            Entry::Bulk => bulk(arguments.single_loop)?,
+            Entry::Bulk => bulk(arguments.single_loop.unwrap_or(SingleLoop::Exact))?,
             Entry::Simulated(scenario) => simulate(scenario, arguments, costs.as_ref())?,
         };
         output.print_one(&report)?;
@@ -189,6 +191,33 @@ pub(super) fn run(arguments: &LabArgs) -> Result<(), CommandError> {
     let failed: Vec<&str> =
         reports.iter().filter(|report| report.has_failed()).map(|report| &*report.name).collect();
     if failed.is_empty() { Ok(()) } else { Err(LabFailure::Off(failed.join(", ")).into()) }
+}
+
+fn parse_threads(text: &str) -> Result<NonZeroUsize, String> {
+    text.parse().map_err(|_| "expected a number of threads, 1 or more".into())
+}
+
+/// What comes from standard input comes once.
+fn check_standard_input(arguments: &LabArgs, names: &[String]) -> Result<(), CommandError> {
+    let of_scenarios = names.iter().filter(|name| *name == input::STANDARD_INPUT).count();
+    let of_costs = usize::from(arguments.costs.as_deref() == Some(input::STANDARD_INPUT));
+    if of_scenarios + of_costs > 1 {
+        return Err(CommandError::Usage("standard input (-) can be read once".into()));
+    }
+    Ok(())
+}
+
+/// An option that changes nothing of what is run would let its user believe that it did.
+fn check_loop(arguments: &LabArgs, scenarios: &[Entry]) -> Result<(), CommandError> {
+    let Some(single_loop) = arguments.single_loop else { return Ok(()) };
+    if scenarios.iter().any(|entry| matches!(entry, Entry::Bulk)) {
+        return Ok(());
+    }
+    let how = nearpage_bench::SingleLoop::from(single_loop).name();
+    let names: Vec<&str> = scenarios.iter().map(Entry::name).collect();
+    let names = names.join(", ");
+    let message = format!("--loop {how}: it belongs to bulk, and changes nothing in {names}");
+    Err(CommandError::Usage(message))
 }
 
 fn check_sweep(arguments: &LabArgs, names: &[String], is_sweep: bool) -> Result<(), CommandError> {
@@ -219,11 +248,11 @@ impl Entry {
         }
     }
 
-    /// The scenario's name, and its machines with theirs.
-    fn machines(&self) -> Option<(String, Vec<(String, MachineView)>)> {
-        let Self::Simulated(scenario) = self else { return None };
-        let view = |(name, machine): (&str, &_)| (name.into(), MachineView::of_simulated(machine));
-        Some((scenario.name.clone(), scenario.machines().into_iter().map(view).collect()))
+    fn scenario(&self) -> Option<&Scenario> {
+        match self {
+            Self::Simulated(scenario) => Some(scenario),
+            Self::Bulk => None,
+        }
     }
 }
 
@@ -253,9 +282,15 @@ fn simulate(
 }
 
 fn print_costs(arguments: &LabArgs) -> Result<(), CommandError> {
-    if arguments.json || arguments.csv || arguments.report.is_some() || !arguments.over.is_empty() {
+    let is_plain = !arguments.json && !arguments.csv && arguments.report.is_none();
+    let is_unchanged = arguments.over.is_empty()
+        && arguments.single_loop.is_none()
+        && arguments.costs.is_none()
+        && arguments.threads.is_none();
+    if !is_plain || !is_unchanged {
         return Err(CommandError::Usage(
-            "lab costs prints TOML; it takes none of `--json`, `--csv`, `--report`, `--over`"
+            "lab costs prints TOML; it takes none of `--json`, `--csv`, `--report`, `--over`, `--loop`, `--costs`, \
+             `--threads`"
                 .into(),
         ));
     }
@@ -266,7 +301,7 @@ fn print_costs(arguments: &LabArgs) -> Result<(), CommandError> {
             super::print(&format!("# Measured by `nearpage lab costs --measure`.\n{costs}"))
         }
         (false, []) => super::print(&text::cost_names()),
-        (false, [name]) => super::print(&catalog::costs_text(name).map_err(LabFailure::from)?),
+        (false, [name]) => super::print(&input::costs_text(name).map_err(LabFailure::from)?),
         _ => Err(CommandError::Usage("lab costs takes one name, or `--measure`".into())),
     }
 }
@@ -283,7 +318,7 @@ fn scenarios(names: &[String]) -> Result<Vec<Entry>, LabError> {
     };
     let entry = |name: String| match name.as_str() {
         comparison::NAME => Ok(Entry::Bulk),
-        _ => catalog::scenario(&name).map(|scenario| Entry::Simulated(Box::new(scenario))),
+        _ => input::scenario(&name).map(|scenario| Entry::Simulated(Box::new(scenario))),
     };
     names.iter().flat_map(each).map(entry).collect()
 }
