@@ -4,8 +4,7 @@ use std::path::PathBuf;
 
 use nearpage_machine::shown::shown;
 use nearpage_machine::work::Stopped;
-use nearpage_sim::costs::CostsError;
-use nearpage_sim::sim::MachineError;
+use nearpage_sim::{CostsError, MachineError};
 
 /// What is wrong, where, and what would be accepted.
 #[derive(Debug, thiserror::Error)]

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand, ValueEnum};
 use nearpage::units::{NodeId, PageCount};
 use nearpage::zonelist::cache::CacheRule;
-use nearpage_sim::machine::NodeSpec;
+use nearpage_sim::NodeSpec;
 
 use super::lab::LabFailure;
 use super::{CommandError, print};

@@ -14,14 +14,11 @@ use nearpage::alloc::{Config, ScanCounts};
 use nearpage::platform::{NodeReclaimed, Shortage};
 use nearpage::zonelist::cache::CacheRule;
 use nearpage_machine::description::size;
-use nearpage_sim::costs::{Costs, CostsError};
-use nearpage_sim::lines::LineCounts;
-use nearpage_sim::machine::Machine;
-use nearpage_sim::platform::Help;
 use nearpage_sim::scheduler::VirtualTime;
-use nearpage_sim::sim::{self, Setup, Sim};
 use nearpage_sim::workload::hog::{Hog, HogResult};
-use nearpage_sim::world::World;
+use nearpage_sim::{
+    Costs, CostsError, Help, LineCounts, Machine, Setup, Sim, World, simulate_with_help,
+};
 
 use super::homes::Demand;
 use super::huge::{self, Case, RULES, with_rule};
@@ -216,7 +213,7 @@ impl Bench<'_> {
             };
             Ok((outcome, samples))
         };
-        let outcome = sim::with_help(&setup, Box::new(VirtualTime::default()), &help, run);
+        let outcome = simulate_with_help(&setup, Box::new(VirtualTime::default()), &help, run);
         let name = || self.scenario.name.clone();
         outcome
             .map_err(|error| LabError::Machine { name: name(), error })?

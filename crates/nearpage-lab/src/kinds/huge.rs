@@ -8,11 +8,8 @@ use nearpage::gfp::Gfp;
 use nearpage::model::Model;
 use nearpage::units::{CpuId, NodeId, Order, Pfn};
 use nearpage::zonelist::cache::CacheRule;
-use nearpage_sim::costs::Costs;
-use nearpage_sim::executor::Tasks;
-use nearpage_sim::machine::Machine;
 use nearpage_sim::scheduler::VirtualTime;
-use nearpage_sim::sim::{self, MachineError, Setup, Sim};
+use nearpage_sim::{Costs, Machine, MachineError, Setup, Sim, Tasks, simulate};
 
 use crate::error::LabError;
 use crate::kind::{Kind, Probe};
@@ -119,7 +116,7 @@ fn near_pages(case: &Case<'_>, config: Config) -> Result<Sampled<u64>, MachineEr
         let (_, samples) = sampled(sim, is_sampled, run);
         (near.get(), samples)
     };
-    sim::with(&setup, Box::new(VirtualTime::default()), run)
+    simulate(&setup, Box::new(VirtualTime::default()), run)
 }
 
 /// The first node has nothing left; the second one has every other page.

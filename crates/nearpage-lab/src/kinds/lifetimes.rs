@@ -7,10 +7,9 @@
 //! **Calibrated** is the time for a page, to the share of time that CPUs wait for zone locks in the "base" row. All else is
 //! predicted.
 
-use nearpage_sim::costs::{Costs, picoseconds};
 use nearpage_sim::scheduler::VirtualTime;
-use nearpage_sim::sim::{self, Setup, Sim};
 use nearpage_sim::workload::lifetimes::{Lifetimes, LifetimesResult};
+use nearpage_sim::{Costs, Setup, Sim, picoseconds, simulate};
 
 use super::messages::{
     HOLD_MOST, PageCounts, is_shown, part, row_name, set_slices, slice_of, with_patches,
@@ -139,7 +138,7 @@ impl Bench<'_> {
             let (cached_later, kept) = (later(sim), kept(sim));
             (Outcome { result, waited_ps, counts, cached_later, kept }, samples)
         };
-        sim::with(&setup, Box::new(VirtualTime::default()), run)
+        simulate(&setup, Box::new(VirtualTime::default()), run)
             .map_err(|error| LabError::Machine { name: self.scenario.name.clone(), error })
     }
 }

@@ -11,11 +11,9 @@
 use nearpage::alloc::Config;
 use nearpage::model::Model;
 use nearpage::pagelock::{PageLockRules, WaitTables, WaitersBit};
-use nearpage_sim::costs::{Costs, CostsError, picoseconds};
-use nearpage_sim::machine::Machine;
 use nearpage_sim::scheduler::VirtualTime;
-use nearpage_sim::sim::{self, Setup, Sim};
 use nearpage_sim::workload::page_locks::{PageLocks, PageLocksResult};
+use nearpage_sim::{Costs, CostsError, Machine, Setup, Sim, picoseconds, simulate};
 
 use crate::error::LabError;
 use crate::kind::{Kind, Probe};
@@ -193,7 +191,7 @@ impl<'a> Bench<'a> {
             let cached_pages = sim.allocator.totals().cached_pages.0;
             (Outcome { result, worst_hold_pages, cached_pages }, samples)
         };
-        sim::with(&setup, Box::new(VirtualTime::default()), run)
+        simulate(&setup, Box::new(VirtualTime::default()), run)
             .map_err(|error| LabError::Machine { name: self.scenario.name.clone(), error })
     }
 

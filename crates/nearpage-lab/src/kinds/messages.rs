@@ -11,11 +11,9 @@ use nearpage::alloc::Config;
 use nearpage::model::Model;
 use nearpage::pcp::tuning::{PcpRules, Series2023};
 use nearpage::units::{COSTLY_ORDER, CpuId, Order, PageCount};
-use nearpage_sim::costs::{Costs, picoseconds};
-use nearpage_sim::machine::Machine;
 use nearpage_sim::scheduler::VirtualTime;
-use nearpage_sim::sim::{self, Setup, Sim};
 use nearpage_sim::workload::messages::{Block, FreedBy, Messages, MessagesResult};
+use nearpage_sim::{Costs, Machine, Setup, Sim, picoseconds, simulate};
 
 use crate::error::LabError;
 use crate::kind::Probe;
@@ -238,7 +236,7 @@ fn measure(
         let waited_ps = sim.world.lock_counts().waited_ps;
         (Outcome { result, waited_ps, counts: PageCounts::of(sim) }, samples)
     };
-    sim::with(&setup, Box::new(VirtualTime::default()), run)
+    simulate(&setup, Box::new(VirtualTime::default()), run)
         .map_err(|error| LabError::Machine { name: scenario.name.clone(), error })
 }
 

@@ -8,11 +8,9 @@
 
 use nearpage::alloc::Config;
 use nearpage::slab::{LocalNode, SlabConfig};
-use nearpage_sim::costs::{Costs, picoseconds};
-use nearpage_sim::machine::{Machine, NodeSpec};
 use nearpage_sim::scheduler::VirtualTime;
-use nearpage_sim::sim::{self, Setup};
 use nearpage_sim::workload::slab_messages::{SlabMessages, SlabMessagesResult};
+use nearpage_sim::{Costs, Machine, NodeSpec, Setup, Sim, picoseconds, simulate};
 
 use crate::catalog;
 use crate::error::LabError;
@@ -214,14 +212,14 @@ fn measure(
         message_ps: picoseconds(message_ns),
         seed,
     };
-    let run = |sim: &sim::Sim<'_, '_>| {
+    let run = |sim: &Sim<'_, '_>| {
         let run = || work.run(sim).expect("nobody waits for anybody");
         let (result, samples) = sampled(sim, is_sampled, run);
         let holds = sim.allocator.zones().iter().map(|zone| zone.holds().most_pages.0);
         (result, holds.max().unwrap_or(0), sim.allocator.totals().cached_pages.0, samples)
     };
     let (result, worst_hold_pages, cached_pages, samples) =
-        sim::with(&setup, Box::new(VirtualTime::default()), run)
+        simulate(&setup, Box::new(VirtualTime::default()), run)
             .map_err(|error| LabError::Machine { name: scenario.name.clone(), error })?;
     let sent = (messages * place.machine.cpus().count() as u64) as f64;
     let seconds = result.real_ps as f64 * 1e-12 * workload.published_messages / sent;

@@ -4,8 +4,7 @@ use std::ops::Range;
 
 use nearpage_machine::catalog;
 use nearpage_machine::table::{self, DistanceTable, NodesTable};
-use nearpage_sim::Machine;
-use nearpage_sim::sim;
+use nearpage_sim::{Machine, check_machine};
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -107,5 +106,5 @@ impl NamedMachineTable {
 
 /// Whether such a machine can be simulated.
 pub(super) fn can_be(machine: &Machine, nodes: Range<usize>) -> Checked<()> {
-    sim::check(machine).or_else(|error| wrong(nodes, format!("machine: {error}")))
+    check_machine(machine).or_else(|error| wrong(nodes, format!("machine: {error}")))
 }
