@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use nearpage_machine::shown::shown;
+use nearpage_machine::shown;
 use nearpage_machine::work::Stopped;
 use nearpage_sim::{CostsError, MachineError};
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use indicatif::ProgressBar;
-use nearpage_machine::shown::shown;
+use nearpage_machine::shown;
 
 use super::CommandError;
 use crate::terminal;

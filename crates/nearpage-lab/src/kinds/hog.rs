@@ -13,7 +13,7 @@ use std::cell::Cell;
 use nearpage::alloc::{Config, ScanCounts};
 use nearpage::platform::{NodeReclaimed, Shortage};
 use nearpage::zonelist::cache::CacheRule;
-use nearpage_machine::description::size;
+use nearpage_machine::size;
 use nearpage_sim::scheduler::VirtualTime;
 use nearpage_sim::workload::hog::{Hog, HogResult};
 use nearpage_sim::{

@@ -1,6 +1,6 @@
 //! Figures with bounds.
 
-use nearpage_machine::description::size;
+use nearpage_machine::size;
 use toml::Spanned;
 
 use super::wrong::{Checked, wrong};

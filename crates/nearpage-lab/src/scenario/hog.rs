@@ -1,7 +1,7 @@
 //! The keys of a memory hog.
 
 use nearpage::units::NodeId;
-use nearpage_machine::description::size;
+use nearpage_machine::size;
 use nearpage_sim::Machine;
 use serde::Deserialize;
 use toml::Spanned;

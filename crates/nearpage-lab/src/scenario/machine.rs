@@ -50,7 +50,7 @@ impl MachineTable {
         }
     }
 
-    fn described(&self, span: Range<usize>) -> Checked<nearpage_machine::sysfs::Machine> {
+    fn described(&self, span: Range<usize>) -> Checked<nearpage_machine::Machine> {
         let Self { catalog, page_size, nodes, distance, .. } = self;
         match (catalog, page_size, nodes, distance) {
             (Some(name), None, None, None) => {
