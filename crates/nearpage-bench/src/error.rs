@@ -3,7 +3,7 @@
 use std::io;
 
 use nearpage_linux::{FRAME_BYTES, MemoryError};
-use nearpage_machine::description::size;
+use nearpage_machine::size;
 use nearpage_machine::work::Stopped;
 
 use crate::addresses::NoAddresses;

@@ -1,9 +1,13 @@
 //! The commands: each parses its arguments, runs, and says how it went.
 
 pub mod bench;
+mod completions;
 pub mod doctor;
 mod environment;
+mod failure;
+mod input;
 pub mod lab;
+mod man;
 mod progress;
 pub mod record;
 pub mod replay;
@@ -14,11 +18,14 @@ use std::ffi::OsString;
 use std::fmt::Display;
 use std::io::{self, BufWriter, StdoutLock, Write};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use clap::{Parser, Subcommand};
+use clap::{ColorChoice, CommandFactory, FromArgMatches, Parser, Subcommand};
 use nearpage_linux::EnvironmentError;
 use nearpage_report::file::WriteError;
 use serde::Serialize;
+
+use crate::terminal;
 
 /// The NUMA page allocator of a kernel, as software that anyone can embed, run and study.
 #[derive(Parser, Debug)]
@@ -26,6 +33,14 @@ use serde::Serialize;
 struct Cli {
     #[command(subcommand)]
     command: Command,
+
+    /// Show results and errors only: no notes, no progress
+    #[arg(short, long, global = true)]
+    quiet: bool,
+
+    /// Use colours on a terminal; NO_COLOR counts where this is auto
+    #[arg(long, global = true, value_name = "WHEN", value_enum, default_value_t)]
+    color: ColorChoice,
 }
 
 const EXIT_CODES: &str =
@@ -40,6 +55,8 @@ enum Command {
     Verify(verify::VerifyArgs),
     Replay(replay::ReplayArgs),
     Record(record::RecordArgs),
+    Completions(completions::CompletionsArgs),
+    Man(man::ManArgs),
 }
 
 /// Why a command did not do what it should.
@@ -47,7 +64,7 @@ enum Command {
 pub enum CommandError {
     /// The input is wrong.
     #[error(transparent)]
-    Input(#[from] nearpage_machine::topology::InputError),
+    Input(#[from] input::DescriptionFailure),
     /// The environment asks for what cannot be understood, or this machine cannot be read.
     #[error(transparent)]
     Environment(#[from] EnvironmentError),
@@ -84,24 +101,33 @@ pub enum CommandError {
     /// The page of `--report` could not be written.
     #[error(transparent)]
     Report(#[from] WriteError),
+    /// A manual page could not be written.
+    #[error(transparent)]
+    Man(#[from] man::ManError),
     /// The output could not be written.
     #[error("cannot write the output: {0}")]
     Output(#[from] io::Error),
 }
 
+impl From<nearpage_machine::InputError> for CommandError {
+    fn from(error: nearpage_machine::InputError) -> CommandError {
+        CommandError::Input(error.into())
+    }
+}
+
 impl CommandError {
-    fn exit_code(&self) -> ExitCode {
+    fn exit_code(&self) -> u8 {
         match self {
-            CommandError::Report(WriteError::Unwritten { .. }) | CommandError::Output(_) => {
-                ExitCode::from(1)
-            }
+            CommandError::Report(WriteError::Unwritten { .. })
+            | CommandError::Man(_)
+            | CommandError::Output(_) => 1,
             CommandError::Input(_)
             | CommandError::Environment(_)
             | CommandError::Usage(_)
             | CommandError::Bundle(_)
             | CommandError::Predict(_)
             | CommandError::Replay(_)
-            | CommandError::Report(_) => ExitCode::from(2),
+            | CommandError::Report(_) => 2,
             CommandError::Record(failure) => failure.exit_code(),
             CommandError::Verify(error) => error.exit_code(),
             CommandError::Bench(error) => error.exit_code(),
@@ -114,14 +140,15 @@ impl CommandError {
 
 /// Runs the program with these arguments, the first being its name.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let cli = match Cli::try_parse_from(arguments) {
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    let is_json = failure::wants_json(&arguments);
+    let program = Cli::command().color(terminal::color_of(&arguments));
+    let parsed = program.try_get_matches_from(arguments);
+    let cli = match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
-        Err(error) => {
-            // Help goes to standard output, which may be closed; a usage error to standard error.
-            let _ = error.print();
-            return ExitCode::from(error.exit_code() as u8);
-        }
+        Err(error) => return not_parsed(&error, is_json),
     };
+    terminal::set(cli.quiet, cli.color);
     let result = match cli.command {
         Command::Topo(arguments) => topo::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
@@ -130,13 +157,39 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Verify(arguments) => verify::run(&arguments),
         Command::Replay(arguments) => replay::run(&arguments),
         Command::Record(arguments) => record::run(&arguments),
+        Command::Completions(arguments) => completions::run(&arguments),
+        Command::Man(arguments) => man::run(&arguments),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("nearpage: {error}");
-            error.exit_code()
+            let code = error.exit_code();
+            if is_json && !HAS_PRINTED.load(Ordering::Relaxed) {
+                failure::print(&error, code);
+            }
+            terminal::error(&error);
+            ExitCode::from(code)
         }
+    }
+}
+
+/// Shows help, or what is wrong with the arguments.
+fn not_parsed(error: &clap::Error, is_json: bool) -> ExitCode {
+    if error.use_stderr() {
+        let code = error.exit_code() as u8;
+        if is_json {
+            failure::print(&failure::Usage::of(error), code);
+        }
+        // Nobody may be listening: the exit code tells all the same.
+        let _ = error.print();
+        return ExitCode::from(code);
+    }
+    match error.print().and_then(|()| io::stdout().flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            terminal::error(CommandError::Output(error));
+            ExitCode::from(1)
+        }
+        _ => ExitCode::SUCCESS,
     }
 }
 
@@ -157,12 +210,16 @@ fn print_json(document: &impl Serialize) -> Result<(), CommandError> {
 fn write_output(
     write: impl FnOnce(&mut BufWriter<StdoutLock<'_>>) -> io::Result<()>,
 ) -> Result<(), CommandError> {
+    HAS_PRINTED.store(true, Ordering::Relaxed);
     let mut output = BufWriter::with_capacity(OUTPUT_BUFFER_BYTES, io::stdout().lock());
     match write(&mut output).and_then(|()| output.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
         _ => Ok(()),
     }
 }
+
+/// Whether a result, or a part of one, is on standard output: then no document of an error may follow it.
+static HAS_PRINTED: AtomicBool = AtomicBool::new(false);
 
 /// As much as a pipe takes.
 const OUTPUT_BUFFER_BYTES: usize = 64 << 10;

@@ -1,3 +1,4 @@
 //! nearpage on the command line.
 
 pub mod commands;
+mod terminal;

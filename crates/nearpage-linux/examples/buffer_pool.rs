@@ -27,7 +27,7 @@ use nearpage::error::{AllocError, LimitOf};
 use nearpage::gfp::Gfp;
 use nearpage::units::{NodeId, Order, PageCount, Pfn};
 use nearpage_linux::{Environment, Memory, Reclaim, ReclaimOptions, ReclaimThread, Shrinker};
-use nearpage_machine::description::size;
+use nearpage_machine::size;
 
 const PAGE: usize = 4096;
 const FILE_BYTES: u64 = 2_000_000_000;

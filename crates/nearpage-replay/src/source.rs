@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use nearpage_machine::shown::shown;
+use nearpage_machine::shown;
 use nearpage_machine::sysfs::TextFile;
 use nearpage_machine::sysfs::zoneinfo::{self, ZoneRecord};
 

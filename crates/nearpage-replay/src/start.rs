@@ -14,7 +14,7 @@ use super::layout::Blocks;
 use super::source::Bundle;
 use super::zones::ZoneMap;
 use nearpage_bundle::{Capture, RecordedMachine, parse_buddyinfo, parse_pagetypeinfo};
-use nearpage_machine::plan::described::settings_of;
+use nearpage_machine::plan::settings_of;
 
 /// A machine at the moment of `before`.
 #[derive(Clone, Debug)]
@@ -237,7 +237,7 @@ fn derived_sizes(
     let own = machine.nodes.iter().find(|node| node.id == record.node);
     let near = own.map_or(0, |node| node.listed_cpus.len());
     let cpus = if near > 0 { near } else { machine.cpus.len() } as u32;
-    let fraction = machine.settings.percpu_pagelist_high_fraction.unwrap_or(0);
+    let fraction = machine.machine.settings.percpu_pagelist_high_fraction.unwrap_or(0);
     Sizes::of(ZoneShare { managed, low, cpus }, fraction, page_shift)
 }
 
@@ -276,7 +276,7 @@ fn topology(
         buffer.memory.sort_by_key(|range| range.start);
         nodes.push(buffer);
     }
-    let distances = machine.distances.clone();
+    let distances = machine.machine.distances.clone();
     let topology = TopologyBuf { nodes, distances, address_map: AddressMap::X86 };
     topology.with(|_| ()).map_err(|error| ReplayError::Topology { input: input.into(), error })?;
     Ok(topology)
@@ -319,7 +319,7 @@ fn check_place(input: &str, zone: &StartZone, range: PfnRange) -> Result<(), Rep
 
 fn cache_slices(machine: &RecordedMachine, page_shift: u32) -> Vec<(CpuId, PageCount)> {
     let mut slices = Vec::new();
-    for cache in &machine.last_level_caches {
+    for cache in &machine.machine.last_level_caches {
         let pages = (cache.bytes >> page_shift) / cache.cpus.len().max(1) as u64;
         slices.extend(cache.cpus.iter().map(|&cpu| (cpu, PageCount(pages))));
     }
@@ -423,7 +423,10 @@ pub fn free_pages_after(
 pub fn settings(bundle: &Bundle, start: &Start) -> Result<Settings, ReplayError> {
     let machine = bundle.recording.capture(Some("before"))?.machine()?;
     let boost = start.boost_factor;
-    Ok(Settings { watermark_boost_factor: boost, ..settings_of(&machine.settings, start.model) })
+    Ok(Settings {
+        watermark_boost_factor: boost,
+        ..settings_of(&machine.machine.settings, start.model)
+    })
 }
 
 /// Makes the blocks of an order `total` in all, by changing the movable ones first.

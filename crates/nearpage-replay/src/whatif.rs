@@ -21,8 +21,8 @@ use super::source::Bundle;
 use super::start::{Start, StartPageset, StartZone};
 use super::survey::{Survey, Window};
 use super::zones::ZoneMap;
+use nearpage_machine::MachineDescription;
 use nearpage_machine::plan::{Lists, Plan};
-use nearpage_machine::topology::MachineDescription;
 use nearpage_trace::{Event, TraceEvent, read_trace};
 
 /// What is to be different.

@@ -5,8 +5,9 @@
 use crate::footprint::{self, Footprint};
 use crate::sample::Sample;
 use crate::source::PageSource;
+use crate::task::Work;
 use crate::timing::Effort;
-use crate::work::Work;
+use crate::work;
 use crate::workers::Workers;
 
 /// An allocator that takes part.
@@ -40,7 +41,7 @@ impl<S: PageSource> Contestant for Enlisted<S> {
 
     fn measure(&self, work: Work, workers: &Workers, effort: &Effort) -> Vec<Sample> {
         match self.0.runs(work) {
-            true => work.measure(self.0, workers, effort),
+            true => work::measure(work, self.0, workers, effort),
             false => Vec::new(),
         }
     }

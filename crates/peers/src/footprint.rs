@@ -7,7 +7,7 @@ use std::{fs, io};
 use serde::Serialize;
 
 use crate::source::{HUGE_PAGE, PAGE, PAGE_BYTES, PageSource, alloc_each, block_bytes};
-use crate::work::Work;
+use crate::task::Work;
 use crate::workers::Workers;
 
 /// Memory of an allocator that has given out `pages` pages which nobody has touched yet.

@@ -2,6 +2,7 @@
 
 mod check;
 mod contestant;
+mod fact;
 mod footprint;
 mod locks;
 mod machine;
@@ -14,6 +15,7 @@ mod report;
 mod sample;
 mod source;
 mod stats;
+mod task;
 mod timing;
 mod work;
 mod workers;

@@ -9,13 +9,13 @@ use nearpage::units::{Order, Pfn};
 use nearpage_linux::internals::BareLists;
 use nearpage_linux::{Memory, MemoryBuilder, StorageInUse};
 
-use crate::check::Fact;
 use crate::contestant::{Contestant, enlist};
+use crate::fact::Fact;
 use crate::footprint;
 use crate::peers::Entry;
 use crate::region::POOL_PAGES;
 use crate::source::{HUGE_PAGE, PAGE, PAGE_BYTES, PageSource};
-use crate::work::Work;
+use crate::task::Work;
 
 /// nearpage's variants and the bare restartable sequence, on a node of 2 GiB each.
 pub fn all() -> Vec<Entry> {

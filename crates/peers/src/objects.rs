@@ -3,6 +3,7 @@
 mod memoryless;
 mod messages;
 mod nearpage;
+mod peers;
 mod source;
 mod work;
 
@@ -10,14 +11,14 @@ use std::io;
 
 use ::nearpage::slab::LocalNode;
 
-use crate::check::Fact;
+use crate::fact::Fact;
 use crate::machine::Machine;
 use crate::pages::{Absent, Run, progress_bar};
 use crate::sample::{Row, Samples};
 use crate::timing::Effort;
 use crate::workers::Workers;
 
-use source::Entry;
+use peers::Entry;
 use work::Work;
 
 /// How much work is done to measure something.
@@ -43,7 +44,7 @@ pub fn run(effort: &ObjectEffort) -> io::Result<Run> {
     let workers = Workers::start()?;
     let machine = Machine::this();
     let (mut contestants, mut absent) = (Vec::new(), Vec::new());
-    for Entry { name, build } in nearpage::all().into_iter().chain(source::peers()) {
+    for Entry { name, build } in nearpage::all().into_iter().chain(peers::all()) {
         match build() {
             Ok(contestant) => contestants.push((name, contestant)),
             Err(reason) => absent.push(Absent { allocator: name, reason }),
@@ -124,7 +125,7 @@ mod tests {
         let run = run(&TINY).expect("a run");
         assert!(run.absent.is_empty(), "{:?}", run.absent);
         let keys: BTreeSet<_> = run.rows.iter().map(Row::key).collect();
-        for name in source::peers().iter().map(|entry| entry.name) {
+        for name in peers::all().iter().map(|entry| entry.name) {
             let has: BTreeSet<_> =
                 run.rows.iter().filter(|row| row.allocator == name).map(Row::key).collect();
             let nearpage_alone = keys.iter().filter(|key| key.bench.is_of_nearpage_alone()).count();

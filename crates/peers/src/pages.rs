@@ -9,14 +9,14 @@ use std::io;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
-use crate::check::Fact;
 use crate::contestant::Contestant;
+use crate::fact::Fact;
 use crate::footprint::{Footprint, resident_bytes};
 use crate::machine::Machine;
 use crate::sample::{Row, Samples};
 use crate::source::Role;
+use crate::task::Work;
 use crate::timing::Effort;
-use crate::work::Work;
 use crate::workers::Workers;
 use crate::{nearpage, peers};
 

@@ -2,7 +2,7 @@
 
 use nearpage::units::Order;
 
-use crate::work::Work;
+use crate::task::Work;
 
 /// Bytes in a page.
 pub const PAGE_BYTES: usize = 4096;

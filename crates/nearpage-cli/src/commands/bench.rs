@@ -2,14 +2,13 @@
 
 mod table;
 
-use std::process::ExitCode;
-
 use clap::{Args, ValueEnum};
 use nearpage_bench::{BenchError, Document, Key, Measured, Options, Run, Work};
-use nearpage_machine::description::size;
+use nearpage_machine::size;
 
 use super::progress::Bar;
 use super::{CommandError, environment};
+use crate::terminal;
 
 /// Measure what pages cost on this machine's real memory, beside the limit, glibc and the kernel.
 ///
@@ -183,7 +182,7 @@ fn by_option(error: &BenchError) -> String {
 
 impl BenchFailure {
     /// 2 for what the user can say otherwise, 1 for what went wrong.
-    pub(super) fn exit_code(&self) -> ExitCode {
+    pub(super) fn exit_code(&self) -> u8 {
         match self {
             Self::Unused { .. }
             | Self::Bench(
@@ -191,8 +190,8 @@ impl BenchFailure {
                 | BenchError::Size { .. }
                 | BenchError::Environment(_)
                 | BenchError::NoAddressesForNodes { .. },
-            ) => ExitCode::from(2),
-            Self::Bench(_) => ExitCode::from(1),
+            ) => 2,
+            Self::Bench(_) => 1,
         }
     }
 }
@@ -277,7 +276,7 @@ fn print_json(run: &Run) -> Result<(), CommandError> {
     let mut document = Document::of(machine);
     for &bench in run.benches() {
         match run.why_not(bench) {
-            Some(why) => eprintln!("nearpage: {bench}: skipped, {why}"),
+            Some(why) => terminal::note(format_args!("{bench}: skipped, {why}")),
             None => document.add(measure(run, bench)?),
         }
     }

@@ -1,10 +1,11 @@
 //! What the environment asks for, and what is told of it.
 
 use std::collections::BTreeSet;
-use std::io::{self, Write};
 use std::sync::{Mutex, PoisonError};
 
 use nearpage_linux::{Environment, EnvironmentError, Warning};
+
+use crate::terminal;
 
 /// Reads the variables of this process, and tells what is not understood.
 ///
@@ -22,10 +23,10 @@ pub fn tell(warnings: impl IntoIterator<Item = Warning>) {
     static TOLD: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
     for warning in warnings {
-        let line = format!("nearpage: {warning}\n");
-        if told.insert(line.clone()) {
-            // Where nobody listens the program goes on.
-            _ = io::stderr().write_all(line.as_bytes());
+        let text = warning.to_string();
+        if !told.contains(&text) {
+            terminal::note(&text);
+            told.insert(text);
         }
     }
 }

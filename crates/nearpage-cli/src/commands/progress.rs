@@ -1,10 +1,11 @@
-//! How far long work is: a bar on standard error, if that is a terminal.
+//! How far long work is: a bar on standard error, where [`terminal`] shows it.
 
-use std::io::IsTerminal;
 use std::ops::ControlFlow;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use nearpage_machine::work::Observer;
+
+use crate::terminal;
 
 /// A bar for one piece of work, cleared when it is dropped. It has no thread of its own that would take time away.
 pub(super) struct Bar(ProgressBar);
@@ -12,7 +13,7 @@ pub(super) struct Bar(ProgressBar);
 impl Bar {
     /// A bar behind a name; `unit` is what the work's steps are called.
     pub(super) fn of(name: &str, unit: &str) -> Self {
-        if !std::io::stderr().is_terminal() {
+        if terminal::is_hidden() {
             return Self(ProgressBar::hidden());
         }
         let template = format!("{{msg}} {{bar:40}} {{pos}}/{{len}} {unit}, {{eta}} left");

@@ -1,16 +1,15 @@
 //! `nearpage record`: what the kernel's page allocator does while a command runs, as a bundle for `nearpage replay`.
 
 use std::ffi::OsString;
-use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
 use indicatif::ProgressBar;
-use nearpage_machine::shown::shown;
+use nearpage_machine::shown;
 
 use super::CommandError;
+use crate::terminal;
 use nearpage_trace::record::{
     Ended, EventChoice, Inbox, Output, Program, Progress, RecordError, Recorded, Recorder, SCRIPT,
 };
@@ -76,7 +75,7 @@ pub enum RecordFailure {
 }
 
 impl RecordFailure {
-    pub(super) fn exit_code(&self) -> ExitCode {
+    pub(super) fn exit_code(&self) -> u8 {
         let code = match self {
             Self::Refused(RecordError::File { .. } | RecordError::Setup(_)) => 1,
             Self::Refused(RecordError::Abandoned) => 130,
@@ -84,7 +83,7 @@ impl RecordFailure {
             Self::Command(code) => *code,
             Self::Interrupted(signal) => 128 + signal,
         };
-        ExitCode::from(u8::try_from(code).unwrap_or(1))
+        u8::try_from(code).unwrap_or(1)
     }
 }
 
@@ -99,7 +98,7 @@ pub(super) fn run(arguments: &RecordArgs) -> Result<(), CommandError> {
     };
     let output = output.map_err(RecordFailure::from)?;
     let path = output.path().to_path_buf();
-    let bar = progress_bar();
+    let bar = terminal::spinner();
     let mut recorder = Recorder {
         program,
         events: EventChoice { slab: arguments.slab, lock: arguments.lock },
@@ -147,15 +146,11 @@ fn tell_failure(recorded: &Recorded) -> Result<(), CommandError> {
     }
 }
 
-fn progress_bar() -> ProgressBar {
-    if std::io::stderr().is_terminal() { ProgressBar::new_spinner() } else { ProgressBar::hidden() }
-}
-
 fn show(bar: &ProgressBar, progress: Progress) {
     const STEP_BYTES: u64 = 1 << 20;
     match progress {
         Progress::Mounted => {
-            bar.suspend(|| eprintln!("nearpage: mounted tracefs at /sys/kernel/tracing; it stays"));
+            bar.suspend(|| terminal::note("mounted tracefs at /sys/kernel/tracing; it stays"));
         }
         Progress::Running(time, samples) => {
             let seconds = time.as_secs_f64();

@@ -12,13 +12,13 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand, ValueEnum};
 use nearpage::units::{NodeId, PageCount};
 use nearpage::zonelist::cache::CacheRule;
-use nearpage_sim::machine::NodeSpec;
+use nearpage_sim::NodeSpec;
 
 use super::lab::LabFailure;
 use super::{CommandError, print};
 use nearpage_bundle::predict::ModelChoice;
 use nearpage_lab::catalog;
-use nearpage_machine::topology::{MachineDescription, MachineInput};
+use nearpage_machine::{MachineDescription, MachineInput};
 use nearpage_replay::cpus::CpuRule;
 use nearpage_replay::explain::Subject;
 use nearpage_replay::fidelity::{Fidelity, SCORED_FROM, Truth};
@@ -77,7 +77,7 @@ pub struct ReplayArgs {
 #[command(next_help_heading = "What if")]
 struct WhatIfArgs {
     /// Whose rules, instead of the recorded kernel's
-    #[arg(long, value_enum, default_value_t)]
+    #[arg(long, value_parser = super::input::models(), default_value_t)]
     model: ModelChoice,
 
     /// A tunable: pcp.batch_scale_max=0, vm.watermark_scale_factor=200; --set help lists them

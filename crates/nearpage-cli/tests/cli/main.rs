@@ -3,6 +3,7 @@
 
 mod bench;
 mod doctor;
+mod globals;
 mod lab;
 mod record;
 mod report;

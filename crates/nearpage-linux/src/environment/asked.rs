@@ -3,7 +3,7 @@
 use std::fmt;
 use std::num::NonZeroU16;
 
-use nearpage_machine::shown::shown;
+use nearpage_machine::shown;
 
 use crate::bind::BindMode;
 use crate::warning::VariableWarning;
@@ -17,7 +17,7 @@ use crate::warning::VariableWarning;
 /// |---|---|---|
 /// | `NEARPAGE_NUMA` | `off` | one node with all CPUs and memory, as the kernel's `numa=off` |
 /// | | `fake=N` | this machine as N emulated nodes of equal shares, as the kernel's `numa=fake=N` |
-/// | | `topology=PATH` | the emulated nodes of a file in the [short form](nearpage_machine::description::short_form) |
+/// | | `topology=PATH` | the emulated nodes of a file in the [short form](nearpage_machine::short_form) |
 /// | | `bind=strict`, `bind=advisory`, `bind=none` | the [`BindMode`] |
 /// | | `strict`, `advisory`, `no-binding` | the same, in the words of tcmalloc |
 /// | `NEARPAGE_RSEQ` | `auto` | restartable sequences where they are available |

@@ -2,9 +2,9 @@
 
 use std::io;
 
-use nearpage_machine::description::DescriptionError;
-use nearpage_machine::sysfs::SysfsError;
-use nearpage_machine::topology::InputError;
+use nearpage_machine::DescriptionError;
+use nearpage_machine::InputError;
+use nearpage_machine::SysfsError;
 
 use crate::warning::VariableWarning;
 

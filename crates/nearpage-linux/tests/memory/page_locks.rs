@@ -14,7 +14,7 @@ use nearpage::pagelock::{PageLockRules, WaitCounts, WaitTables, WaitersBit};
 use nearpage::testing::random::Random;
 use nearpage::units::{Order, Pfn};
 use nearpage_linux::{HostMachine, LockError, LockablePages, Memory, MemoryBuilder, OnMisuse};
-use nearpage_machine::sysfs::read_this_machine;
+use nearpage_machine::read_this_machine;
 
 use super::affinity::{allowed_cpus, run_on};
 use super::alone::alone;

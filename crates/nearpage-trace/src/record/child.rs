@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::mpsc::Sender;
 
-use nearpage_machine::shown::shown;
+use nearpage_machine::shown;
 
 use super::error::RecordError;
 use super::signals::Message;

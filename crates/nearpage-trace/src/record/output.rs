@@ -4,7 +4,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Seek};
 use std::path::{Path, PathBuf};
 
-use nearpage_machine::shown::shown;
+use nearpage_machine::shown;
 
 use super::compress::zstd;
 use super::error::RecordError;

@@ -1,7 +1,8 @@
 //! The table of promises, and the figures in it.
 
 use super::Bound::{AtLeast, AtMost};
-use super::{Fact, Figure, Must, Results};
+use super::{Figure, Must, Results};
+use crate::fact::Fact;
 use crate::sample::{Bench, Key};
 use crate::source::Role;
 

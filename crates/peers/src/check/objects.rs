@@ -1,7 +1,8 @@
 //! The promises about objects.
 
 use super::Bound::{AtLeast, AtMost};
-use super::{Fact, Figure, Must, Results};
+use super::{Figure, Must, Results};
+use crate::fact::Fact;
 use crate::sample::{Bench, Key};
 
 const NEARPAGE: &str = "nearpage";

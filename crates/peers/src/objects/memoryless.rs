@@ -8,7 +8,7 @@ use nearpage_linux::{HostMachine, HostNode};
 use super::ObjectEffort;
 use super::nearpage::{Caches, slab};
 use super::work::{OBJECT_BYTES, pair};
-use crate::check::Fact;
+use crate::fact::Fact;
 use crate::nearpage::builder;
 use crate::sample::{Bench, Key, Sample};
 use crate::workers::{Workers, allowed_cpus};

@@ -6,7 +6,8 @@ use nearpage::gfp::Gfp;
 use nearpage::slab::{CacheOptions, SlabConfig};
 use nearpage_linux::{KmemCache, Memory, MemoryBuilder, SizeClasses, SlabAllocator};
 
-use super::source::{Build, Entry, ObjectSource};
+use super::peers::{Build, Entry};
+use super::source::ObjectSource;
 use super::work::{Contestant, enlist};
 use crate::nearpage::builder;
 

@@ -23,7 +23,7 @@ mod linked {
     use crate::peers::heap::Address;
     use crate::region::{POOL_PAGES, Region};
     use crate::source::{PAGE_BYTES, PageSource};
-    use crate::work::Work;
+    use crate::task::Work;
     use crate::workers::allowed_cpus;
 
     #[repr(C)]

@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 use nearpage::units::Order;
 
 use crate::source::{PageSource, block_bytes};
-use crate::work::Work;
+use crate::task::Work;
 
 /// The two functions of an allocator that the process has one of.
 pub trait Heap: Send + Sync + 'static {

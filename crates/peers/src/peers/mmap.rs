@@ -13,7 +13,7 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 use crate::contestant::{Contestant, enlist};
 use crate::peers::heap::Heap;
 use crate::source::PAGE_BYTES;
-use crate::work::Work;
+use crate::task::Work;
 
 struct Mmap;
 

@@ -7,7 +7,8 @@ use signal_hook::consts::SIGINT;
 use signal_hook::iterator::Signals;
 
 use super::output::Output;
-use nearpage_lab::report::Report;
+use crate::terminal;
+use nearpage_lab::Report;
 
 /// As shells do for a signal: 128 and its number.
 const EXIT_CODE: i32 = 128 + SIGINT;
@@ -39,9 +40,7 @@ fn end(work: &Work, output: &Output) {
     let _ = output.end(&work.reports);
     let names: Vec<&str> = work.reports.iter().map(|report| &*report.name).collect();
     let finished = if names.is_empty() { "nothing".into() } else { names.join(", ") };
-    eprintln!(
-        "nearpage: interrupted. Finished: {finished}; not finished: {}",
-        work.left.join(", ")
-    );
+    let left = work.left.join(", ");
+    terminal::error(format_args!("interrupted. Finished: {finished}; not finished: {left}"));
     std::process::exit(EXIT_CODE);
 }

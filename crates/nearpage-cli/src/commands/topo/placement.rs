@@ -1,7 +1,6 @@
 //! `--verify-placement`: whether memory lies on the nodes that it was asked from.
 
 use std::io;
-use std::process::ExitCode;
 use std::ptr::NonNull;
 
 use nearpage::alloc::Request;
@@ -11,12 +10,12 @@ use nearpage_linux::internals::page_size;
 use nearpage_linux::{
     Environment, HostMachine, Memory, MemoryError, NodeSample, PageBlock, PlacementReport,
 };
-use nearpage_machine::description::size;
-use nearpage_machine::tree::FolderTree;
+use nearpage_machine::FolderTree;
+use nearpage_machine::size;
 use serde::Serialize;
 
 use crate::commands::{CommandError, environment, print, print_json};
-use nearpage_doctor::room::Room;
+use nearpage_doctor::Room;
 
 /// The most pages of a node that the kernel is asked about.
 const PAGES_MAX: usize = 1 << 16;
@@ -24,7 +23,7 @@ const PAGES_MAX: usize = 1 << 16;
 const BYTES_MIN: u64 = 2 << 20;
 const MEBIBYTE: u64 = 1 << 20;
 
-/// NodeSample could not be verified, or is wrong.
+/// Placement could not be verified, or is wrong.
 #[derive(Debug, thiserror::Error)]
 pub enum PlacementError {
     /// So little memory that nothing would be looked at.
@@ -68,9 +67,9 @@ pub enum PlacementError {
 }
 
 impl PlacementError {
-    pub(in crate::commands) fn exit_code(&self) -> ExitCode {
+    pub(in crate::commands) fn exit_code(&self) -> u8 {
         let is_usage = matches!(self, Self::TooLittle { .. } | Self::TooMuch { .. });
-        ExitCode::from(if is_usage { 2 } else { 1 })
+        if is_usage { 2 } else { 1 }
     }
 }
 
@@ -237,7 +236,7 @@ fn document(verified: &Verified) -> Document<'_> {
 #[cfg(test)]
 mod tests {
     use nearpage_linux::HostNode;
-    use nearpage_machine::description::size;
+    use nearpage_machine::size;
 
     use super::*;
 
@@ -249,7 +248,7 @@ mod tests {
         let check = |bytes, available| {
             let room = Room { bytes: available, source: "memory.max in /a".into() };
             check_room(size::parse(bytes).unwrap(), &machine, room).map_err(|error| {
-                assert_eq!(error.exit_code(), ExitCode::from(2));
+                assert_eq!(error.exit_code(), 2);
                 error.to_string()
             })
         };

@@ -1,0 +1,37 @@
+//! What is measured: pieces of work, as data.
+
+use crate::timing::Effort;
+
+/// One piece of work; it gives one or more rows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Work {
+    /// Pages allocated and freed at once, by so many threads.
+    Pair { threads: usize },
+    /// 2 MiB blocks allocated and freed at once.
+    HugePair,
+    /// Many pages held, and freed in both orders.
+    Fill { threads: usize },
+    /// Pages allocated on one CPU and freed on another.
+    Cross,
+    /// `n` pages at a time, page by page.
+    Single { n: usize },
+    /// `n` pages at a time by one call, by so many threads.
+    Bulk { threads: usize, n: usize },
+}
+
+impl Work {
+    /// All work on a machine where `cpus` threads can run side by side.
+    pub fn all(cpus: usize, effort: &Effort) -> Vec<Work> {
+        let series = || (0..).map(|shift| 1 << shift).take_while(|&n| n <= effort.batch_max);
+        let mut all = vec![Work::HugePair];
+        for threads in 1..=cpus {
+            all.extend([Work::Pair { threads }, Work::Fill { threads }]);
+            all.extend(series().map(|n| Work::Bulk { threads, n }));
+        }
+        all.extend(series().map(|n| Work::Single { n }));
+        if cpus >= 2 {
+            all.push(Work::Cross);
+        }
+        all
+    }
+}
