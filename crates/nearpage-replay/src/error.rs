@@ -2,12 +2,14 @@
 
 use nearpage::alloc::BuildError;
 use nearpage::topology::TopologyError;
-
+use nearpage::watermark::SettingError;
 use nearpage_bundle::BundleError;
+use nearpage_machine::work::Stopped;
 use nearpage_trace::TraceError;
 
-/// A bundle that cannot be replayed.
+/// A bundle that cannot be replayed, or a replay that was stopped.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ReplayError {
     /// Its captures cannot be read.
     #[error(transparent)]
@@ -62,20 +64,38 @@ pub enum ReplayError {
         /// Its length.
         offset: u64,
     },
+    /// Tunables that Linux would refuse on such a machine.
+    #[error("{input}: {source}, expected a machine and settings that Linux accepts")]
+    Settings {
+        /// The bundle.
+        input: String,
+        /// What is wrong.
+        source: SettingError,
+    },
     /// Nodes, CPUs or distances that no machine has.
-    #[error("{input}: {error}")]
+    #[error("{input}: {source}")]
     Topology {
         /// The bundle.
         input: String,
         /// What is wrong.
-        error: TopologyError,
+        source: TopologyError,
     },
     /// The core cannot be made for such a machine.
-    #[error("{input}: {error}")]
+    #[error("{input}: {source}")]
     Build {
         /// The bundle.
         input: String,
         /// Why not.
-        error: BuildError,
+        source: BuildError,
     },
+    /// The observer asked the replay to stop.
+    #[error(transparent)]
+    Stopped(#[from] Stopped),
+}
+
+impl ReplayError {
+    /// Something is missing that a replay needs.
+    pub(crate) fn incomplete(input: &str, what: String, expected: &'static str) -> ReplayError {
+        ReplayError::Incomplete { input: input.into(), what, expected }
+    }
 }

@@ -1,39 +1,56 @@
 //! The fidelity of a replay: what was predicted beside what the kernel logged, row by row, and one score.
 
-use nearpage::units::CpuId;
 use nearpage_machine::sysfs::zoneinfo::ZoneRecord;
+use serde::Serialize;
 
-use super::recorded::Flow;
-use super::run::ZoneChoice;
-use super::session::{Outcome, Replayed, Snapshot};
-use super::source::Sample;
-use super::start::Start;
+use crate::flow::Flow;
+use crate::outcome::{Outcome, PagesetAt};
+use crate::samples::Sample;
+use crate::session::{Replayed, ZoneChoice};
+use crate::start::Start;
 
 /// Rows with less recorded are not part of the score.
-pub const SCORED_FROM: u64 = 500;
+pub(crate) const SCORED_FROM: u64 = 500;
 
-/// One quantity at one place.
-#[derive(Clone, PartialEq, Eq, Debug)]
+/// One quantity at one place: what was predicted, and what the kernel logged.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+#[non_exhaustive]
 pub struct Row {
     /// Its name.
     pub quantity: &'static str,
     /// `all`, `node N zone Z` or `cpu C node N zone Z`.
+    #[serde(rename = "where")]
     pub place: String,
     /// The moment, of quantities that have one: `sample K` or `end`.
+    #[serde(rename = "at", skip_serializing_if = "Option::is_none")]
     pub moment: Option<String>,
     /// What the replay came to; `None` where it took the answer from the recording.
     pub predicted: Option<u64>,
-    /// What the kernel logged.
+    /// What the kernel logged; `None` where the recording does not tell.
     pub recorded: Option<u64>,
+    /// |predicted − recorded| / recorded in percent; `None` without one of them, and if nothing was recorded.
+    pub error_percent: Option<f64>,
     /// The least and the most that any of the starts comes to.
     pub start_bound: Option<[u64; 2]>,
 }
 
 impl Row {
-    /// |predicted − recorded| / recorded, in percent.
-    pub fn error_percent(&self) -> Option<f64> {
-        let (predicted, recorded) = (self.predicted?, self.recorded.filter(|&count| count > 0)?);
-        Some(predicted.abs_diff(recorded) as f64 / recorded as f64 * 100.0)
+    /// A row with its error. `predicted` is what each of the starts comes to, the prediction first.
+    fn new(
+        quantity: &'static str,
+        place: String,
+        moment: Option<String>,
+        predicted: Option<&[u64]>,
+        recorded: Option<u64>,
+    ) -> Row {
+        let bound = |values: &[u64]| Some([*values.iter().min()?, *values.iter().max()?]);
+        let start_bound = predicted.and_then(bound);
+        let predicted = predicted.and_then(|values| values.first().copied());
+        let error = |predicted: u64, recorded: u64| {
+            (recorded > 0).then(|| predicted.abs_diff(recorded) as f64 / recorded as f64 * 100.0)
+        };
+        let error_percent = predicted.zip(recorded).and_then(|(of, than)| error(of, than));
+        Row { quantity, place, moment, predicted, recorded, error_percent, start_bound }
     }
 
     fn is_scored(&self) -> bool {
@@ -41,67 +58,70 @@ impl Row {
     }
 }
 
-/// All rows, and the score.
-#[derive(Clone, PartialEq, Debug)]
+/// How exactly a replay predicts what its kernel logged.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+#[non_exhaustive]
 pub struct Fidelity {
-    /// 100 − mean of min(error, 100) over the scored rows; `None` without any.
+    /// The score: 100 − mean of min(error, 100) over the scored rows; `None` without any.
     pub percent: Option<f64>,
     /// The same over refills and drains of pagesets whose state no longer depends on the start.
     pub percent_known_state: Option<f64>,
     /// The rows.
     pub rows: Vec<Row>,
-    /// Allocations without an event in the trace, by zone: taken off the recorded `numa_hit`.
-    pub unlogged_allocs: Vec<i64>,
-}
-
-/// What the captures and the samples say of the end.
-pub struct Truth<'a> {
-    /// The zones of `before` and `after`, if there is an `after`.
-    pub before: &'a [ZoneRecord],
-    /// As above.
-    pub after: Option<&'a [ZoneRecord]>,
-    /// Free pages by the lists of `after`, in the order of the zones.
-    pub free_after: Option<Vec<u64>>,
-    /// The samples.
-    pub samples: &'a [Sample],
 }
 
 impl Fidelity {
-    /// Compares a replay with what was recorded.
-    pub fn of(
-        start: &Start,
-        replayed: &Replayed,
-        truth: &Truth<'_>,
-        choice: ZoneChoice,
-    ) -> Fidelity {
-        let mut table = Table { start, outcomes: &replayed.outcomes, rows: Vec::new() };
-        let recorded = &replayed.recorded;
-        let log = recorded.has_kernel_events;
-        let flow = |of: fn(&Flow) -> u64| move |zone: usize| log.then(|| of(&recorded.flows[zone]));
-        for (quantity, part) in PARTS {
-            let predicted = move |outcome: &Outcome, zone: usize| part(&outcome.flows[zone]);
-            table.by_zone(quantity, Some(&predicted), flow(part), None);
-        }
-        table.pagesets(truth);
-        let free = |outcome: &Outcome, zone: usize| outcome.free_pages[zone];
-        let free_after = truth.free_after.clone();
-        let at_end = |zone: usize| free_after.as_ref().map(|pages| pages[zone]);
-        table.by_zone("free_pages", Some(&free), at_end, Some("end"));
-        let unlogged = unlogged_allocs(start, replayed, truth);
-        table.numa(truth, &unlogged, choice);
-        let fallback = |outcome: &Outcome, zone: usize| outcome.fallback_pages[zone];
-        let fallback = placed(&fallback, choice);
-        // The frames of allocations tell, but they are also what is replayed: without a log of the kernel there is nothing
-        // to compare with.
-        let has_log = log || truth.after.is_some();
-        let from = |zone: usize| has_log.then(|| recorded.fallback_pages[zone]);
-        table.by_zone("fallback_pages", fallback, from, None);
-        let extfrag: Vec<u64> = replayed.outcomes.iter().map(|outcome| outcome.extfrag).collect();
-        table.add("extfrag", "all".into(), None, Some(&extfrag), log.then_some(recorded.extfrag));
-        let rows = table.rows;
-        let percent_known_state = score(&known_rows(replayed));
-        Fidelity { percent: score(&rows), percent_known_state, rows, unlogged_allocs: unlogged }
+    /// The row of a quantity over all zones.
+    pub fn over_all(&self, quantity: &str) -> Option<&Row> {
+        self.rows.iter().find(|row| row.quantity == quantity && row.place == "all")
     }
+}
+
+/// What the captures and the samples say of the end.
+pub(crate) struct Truth<'a> {
+    /// The zones of `before`.
+    pub(crate) before: &'a [ZoneRecord],
+    /// Those of `after`, if there is an `after`.
+    pub(crate) after: Option<&'a [ZoneRecord]>,
+    /// Free pages by the lists of `after`, in the order of the zones.
+    pub(crate) free_after: Option<Vec<u64>>,
+    /// The samples.
+    pub(crate) samples: &'a [Sample],
+}
+
+/// Compares a replay with what was recorded. `unlogged` are the [`unlogged_allocs`].
+pub(crate) fn compare(
+    start: &Start,
+    replayed: &Replayed,
+    truth: &Truth<'_>,
+    unlogged: &[i64],
+    choice: ZoneChoice,
+) -> Fidelity {
+    let mut table = Table { start, outcomes: &replayed.outcomes, rows: Vec::new() };
+    let recorded = &replayed.recorded;
+    let log = recorded.has_kernel_events;
+    let flow = |of: fn(&Flow) -> u64| move |zone: usize| log.then(|| of(&recorded.flows[zone]));
+    for (quantity, part) in PARTS {
+        let predicted = move |outcome: &Outcome, zone: usize| part(&outcome.flows[zone]);
+        table.by_zone(quantity, Some(&predicted), flow(part), None);
+    }
+    table.pagesets(truth);
+    let free = |outcome: &Outcome, zone: usize| outcome.free_pages[zone];
+    let at_end = |zone: usize| truth.free_after.as_ref().map(|pages| pages[zone]);
+    table.by_zone("free_pages", Some(&free), at_end, Some("end"));
+    table.numa(truth, unlogged, choice);
+    let fallback = |outcome: &Outcome, zone: usize| outcome.fallback_pages[zone];
+    let fallback = placed(&fallback, choice);
+    // The frames of allocations tell, but they are also what is replayed: without a log of the kernel there is nothing
+    // to compare with.
+    let has_log = log || truth.after.is_some();
+    let from = |zone: usize| has_log.then(|| recorded.fallback_pages[zone]);
+    table.by_zone("fallback_pages", fallback, from, None);
+    let extfrag: Vec<u64> = replayed.outcomes.iter().map(|outcome| outcome.extfrag).collect();
+    table.add("extfrag", "all".into(), None, Some(&extfrag), log.then_some(recorded.extfrag));
+    let rows = table.rows;
+    let percent_known_state = score(&known_rows(replayed));
+    Fidelity { percent: score(&rows), percent_known_state, rows }
 }
 
 type Part = (&'static str, fn(&Flow) -> u64);
@@ -119,13 +139,9 @@ fn known_rows(replayed: &Replayed) -> Vec<Row> {
         return Vec::new();
     };
     let (predicted, kernel) = (sum(&outcome.known_flows), sum(&recorded.known_flows));
-    let row = |(quantity, part): Part| Row {
-        quantity,
-        place: "all".into(),
-        moment: None,
-        predicted: Some(part(&predicted)),
-        recorded: recorded.has_kernel_events.then(|| part(&kernel)),
-        start_bound: None,
+    let row = |(quantity, part): Part| {
+        let recorded = recorded.has_kernel_events.then(|| part(&kernel));
+        Row::new(quantity, "all".into(), None, Some(&[part(&predicted)]), recorded)
     };
     PARTS.map(row).to_vec()
 }
@@ -133,7 +149,7 @@ fn known_rows(replayed: &Replayed) -> Vec<Row> {
 /// The mean of the scored rows' errors, taken off 100.
 fn score(rows: &[Row]) -> Option<f64> {
     let errors: Vec<f64> =
-        rows.iter().filter(|row| row.is_scored()).filter_map(Row::error_percent).collect();
+        rows.iter().filter(|row| row.is_scored()).filter_map(|row| row.error_percent).collect();
     let mean = errors.iter().map(|error| error.min(100.0)).sum::<f64>() / errors.len() as f64;
     (!errors.is_empty()).then_some(100.0 - mean)
 }
@@ -145,8 +161,9 @@ fn placed(of: OfZone<'_>, choice: ZoneChoice) -> Option<OfZone<'_>> {
     (choice == ZoneChoice::Model).then_some(of)
 }
 
-/// By zone, how many more allocations the kernel counted than the trace has events or calls of.
-fn unlogged_allocs(start: &Start, replayed: &Replayed, truth: &Truth<'_>) -> Vec<i64> {
+/// By zone, how many more allocations the kernel counted than the trace has events or calls of. They are taken off the
+/// recorded `numa_hit`.
+pub(crate) fn unlogged_allocs(start: &Start, replayed: &Replayed, truth: &Truth<'_>) -> Vec<i64> {
     let of_zone = |zone: usize| {
         let hit = numa_change(start, truth, zone, 0)?;
         let miss = numa_change(start, truth, zone, 1)?;
@@ -185,10 +202,7 @@ impl Table<'_> {
         predicted: Option<&[u64]>,
         recorded: Option<u64>,
     ) {
-        let bound = |values: &[u64]| Some([*values.iter().min()?, *values.iter().max()?]);
-        let start_bound = predicted.and_then(bound);
-        let predicted = predicted.and_then(|values| values.first().copied());
-        self.rows.push(Row { quantity, place, moment, predicted, recorded, start_bound });
+        self.rows.push(Row::new(quantity, place, moment, predicted, recorded));
     }
 
     /// A row for each zone, and their sum.
@@ -242,12 +256,12 @@ impl Table<'_> {
             };
             let moment =
                 snapshot.sample.map_or("end".to_owned(), |number| format!("sample {number}"));
-            for (index, &(cpu, zone, ..)) in snapshot.pagesets.iter().enumerate() {
-                let of = |part: fn(&(CpuId, usize, u64, u64)) -> u64| -> Vec<u64> {
+            for (index, &PagesetAt { cpu, zone, .. }) in snapshot.pagesets.iter().enumerate() {
+                let of = |part: fn(&PagesetAt) -> u64| -> Vec<u64> {
                     let values = |outcome: &Outcome| part(&outcome.snapshots[at].pagesets[index]);
                     self.outcomes.iter().map(values).collect()
                 };
-                let (counts, highs) = (of(|pageset| pageset.2), of(|pageset| pageset.3));
+                let (counts, highs) = (of(|pageset| pageset.count), of(|pageset| pageset.high));
                 let record = zones
                     .and_then(|zones| find(zones, self.start, zone))
                     .and_then(|zone| zone.pagesets.iter().find(|pageset| pageset.cpu == cpu));
@@ -262,7 +276,7 @@ impl Table<'_> {
                 self.add("pcp_count", place, Some(moment.clone()), Some(&counts), count);
             }
         }
-        let has_end = first.snapshots.iter().any(|snapshot: &Snapshot| snapshot.sample.is_none());
+        let has_end = first.snapshots.iter().any(|snapshot| snapshot.sample.is_none());
         if has_end {
             self.add("pcp_count", "all".into(), Some("end".into()), Some(&total.0), total.1);
         }
