@@ -11,6 +11,7 @@ pub mod record;
 pub mod replay;
 pub mod topo;
 pub mod verify;
+mod work;
 
 use std::ffi::OsString;
 use std::fmt::Display;
@@ -77,7 +78,7 @@ pub enum CommandError {
     Predict(#[from] nearpage_bundle::predict::PredictError),
     /// A bundle cannot be replayed.
     #[error(transparent)]
-    Replay(#[from] nearpage_replay::error::ReplayError),
+    Replay(#[from] replay::ReplayFailure),
     /// Nothing was recorded, or the recorded command failed.
     #[error(transparent)]
     Record(#[from] record::RecordFailure),
@@ -118,12 +119,12 @@ impl CommandError {
             | CommandError::Usage(_)
             | CommandError::Bundle(_)
             | CommandError::Predict(_)
-            | CommandError::Replay(_)
             | CommandError::Report(_) => 2,
             CommandError::Record(failure) => failure.exit_code(),
             CommandError::Verify(error) => error.exit_code(),
             CommandError::Bench(error) => error.exit_code(),
             CommandError::Lab(failure) => failure.exit_code(),
+            CommandError::Replay(failure) => failure.exit_code(),
             CommandError::Placement(error) => error.exit_code(),
             CommandError::Doctor(failure) => failure.exit_code(),
         }

@@ -133,6 +133,11 @@ impl Bundle {
         &self.recording
     }
 
+    /// The name of the trace, if it is not the bundle's own.
+    pub(crate) fn other_trace(&self) -> Option<&str> {
+        self.trace.as_ref().map(Packed::name)
+    }
+
     /// Bytes of the file that a pass over the trace reads; 0 if there is none.
     pub(crate) fn pass_bytes(&self) -> u64 {
         match (&self.trace, &self.place) {

@@ -42,6 +42,34 @@ pub enum ReplayError {
         /// All blocks.
         blocks: u64,
     },
+    /// The CPUs of a trace are not those of the machine beside it.
+    #[error(
+        "{input}: {foreign} of {blocks} blocks were moved by CPUs that before/sysfs does not have: the trace is of another \
+         machine, expected the CPUs of cpu/online"
+    )]
+    OtherCpus {
+        /// The trace.
+        input: String,
+        /// Events of blocks on CPUs that the machine does not have.
+        foreign: u64,
+        /// Events of all blocks.
+        blocks: u64,
+    },
+    /// A trace that was given for a bundle, and is of another recording.
+    #[error(
+        "{input}: {of_trace} {what} in the trace, {of_bundle} in the captures: the trace is of another machine or recording, \
+         expected the trace of what happened between before and after"
+    )]
+    OtherRecording {
+        /// The trace.
+        input: String,
+        /// What was counted on both sides.
+        what: &'static str,
+        /// How many the trace has.
+        of_trace: u64,
+        /// How many the captures or samples tell of.
+        of_bundle: u64,
+    },
     /// A trace that begins with a marker and ends before the other.
     #[error(
         "{input}: byte {offset}: the trace ends without the marker nearpage: after begin: it is cut off, expected all of it, \

@@ -1,15 +1,14 @@
 //! The fidelity of a replay: what was predicted beside what the kernel logged, row by row, and one score.
 
-use nearpage_machine::sysfs::zoneinfo::ZoneRecord;
 use serde::Serialize;
 
 use crate::flow::Flow;
 use crate::outcome::{Outcome, PagesetAt};
-use crate::samples::Sample;
 use crate::session::{Replayed, ZoneChoice};
 use crate::start::Start;
+use crate::truth::{Truth, find};
 
-/// Rows with less recorded are not part of the score.
+/// A row counts for the score if this much of its quantity was recorded or predicted: less is noise.
 pub(crate) const SCORED_FROM: u64 = 500;
 
 /// One quantity at one place: what was predicted, and what the kernel logged.
@@ -53,8 +52,14 @@ impl Row {
         Row { quantity, place, moment, predicted, recorded, error_percent, start_bound }
     }
 
-    fn is_scored(&self) -> bool {
-        self.place == "all" && self.recorded.is_some_and(|count| count >= SCORED_FROM)
+    /// The error that counts for the score, in percent: of what was recorded, or of [`SCORED_FROM`] where less was
+    /// recorded. So a large prediction of what did not happen counts as wholly wrong, and the error of a quantity does
+    /// not jump where its record passes the limit.
+    fn scored_error(&self) -> Option<f64> {
+        let (predicted, recorded) = self.predicted.zip(self.recorded)?;
+        let is_scored = self.place == "all" && predicted.max(recorded) >= SCORED_FROM;
+        let error = predicted.abs_diff(recorded) as f64 / recorded.max(SCORED_FROM) as f64 * 100.0;
+        is_scored.then_some(error.min(100.0))
     }
 }
 
@@ -62,7 +67,9 @@ impl Row {
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Fidelity {
-    /// The score: 100 − mean of min(error, 100) over the scored rows; `None` without any.
+    /// The score: 100 less the mean of the errors of the quantities, over all zones, of which at least 500 were recorded
+    /// or predicted. An error is |predicted − recorded| in percent of what was recorded, or of 500 where less was
+    /// recorded, and at most 100. `None` without such a quantity.
     pub percent: Option<f64>,
     /// The same over refills and drains of pagesets whose state no longer depends on the start.
     pub percent_known_state: Option<f64>,
@@ -77,23 +84,11 @@ impl Fidelity {
     }
 }
 
-/// What the captures and the samples say of the end.
-pub(crate) struct Truth<'a> {
-    /// The zones of `before`.
-    pub(crate) before: &'a [ZoneRecord],
-    /// Those of `after`, if there is an `after`.
-    pub(crate) after: Option<&'a [ZoneRecord]>,
-    /// Free pages by the lists of `after`, in the order of the zones.
-    pub(crate) free_after: Option<Vec<u64>>,
-    /// The samples.
-    pub(crate) samples: &'a [Sample],
-}
-
 /// Compares a replay with what was recorded. `unlogged` are the [`unlogged_allocs`].
 pub(crate) fn compare(
     start: &Start,
     replayed: &Replayed,
-    truth: &Truth<'_>,
+    truth: &Truth,
     unlogged: &[i64],
     choice: ZoneChoice,
 ) -> Fidelity {
@@ -148,9 +143,8 @@ fn known_rows(replayed: &Replayed) -> Vec<Row> {
 
 /// The mean of the scored rows' errors, taken off 100.
 fn score(rows: &[Row]) -> Option<f64> {
-    let errors: Vec<f64> =
-        rows.iter().filter(|row| row.is_scored()).filter_map(|row| row.error_percent).collect();
-    let mean = errors.iter().map(|error| error.min(100.0)).sum::<f64>() / errors.len() as f64;
+    let errors: Vec<f64> = rows.iter().filter_map(Row::scored_error).collect();
+    let mean = errors.iter().sum::<f64>() / errors.len() as f64;
     (!errors.is_empty()).then_some(100.0 - mean)
 }
 
@@ -163,28 +157,13 @@ fn placed(of: OfZone<'_>, choice: ZoneChoice) -> Option<OfZone<'_>> {
 
 /// By zone, how many more allocations the kernel counted than the trace has events or calls of. They are taken off the
 /// recorded `numa_hit`.
-pub(crate) fn unlogged_allocs(start: &Start, replayed: &Replayed, truth: &Truth<'_>) -> Vec<i64> {
+pub(crate) fn unlogged_allocs(start: &Start, replayed: &Replayed, truth: &Truth) -> Vec<i64> {
     let of_zone = |zone: usize| {
-        let hit = numa_change(start, truth, zone, 0)?;
-        let miss = numa_change(start, truth, zone, 1)?;
+        let [hit, miss, _] = truth.numa_changes(&start.zones[zone]);
         let logged = replayed.recorded.allocs[zone] + replayed.outcomes[0].untold_allocs[zone];
-        Some(hit as i64 + miss as i64 - logged as i64)
+        Some(hit? as i64 + miss? as i64 - logged as i64)
     };
     (0..start.zones.len()).map(|zone| of_zone(zone).unwrap_or(0)).collect()
-}
-
-fn find<'z>(zones: &'z [ZoneRecord], start: &Start, zone: usize) -> Option<&'z ZoneRecord> {
-    let wanted = &start.zones[zone];
-    zones.iter().find(|record| (record.node, record.kind) == (wanted.node, Some(wanted.kind)))
-}
-
-/// By how much a counter of a zone changed from `before` to `after`.
-fn numa_change(start: &Start, truth: &Truth<'_>, zone: usize, counter: usize) -> Option<u64> {
-    let of = |zones| {
-        let zone = find(zones, start, zone)?;
-        [zone.numa_hit, zone.numa_miss, zone.numa_foreign][counter]
-    };
-    Some(of(truth.after?)?.saturating_sub(of(truth.before)?))
 }
 
 struct Table<'a> {
@@ -229,12 +208,12 @@ impl Table<'_> {
         }
     }
 
-    fn numa(&mut self, truth: &Truth<'_>, unlogged: &[i64], choice: ZoneChoice) {
+    fn numa(&mut self, truth: &Truth, unlogged: &[i64], choice: ZoneChoice) {
         for (counter, quantity) in ["numa_hit", "numa_miss", "numa_foreign"].into_iter().enumerate()
         {
             let start = self.start;
             let recorded = |zone: usize| {
-                let change = numa_change(start, truth, zone, counter)?;
+                let change = truth.numa_changes(&start.zones[zone])[counter]?;
                 let without_event = if counter == 0 { unlogged[zone] } else { 0 };
                 Some(change.saturating_add_signed(-without_event))
             };
@@ -244,7 +223,7 @@ impl Table<'_> {
     }
 
     /// Limit and pages of each pageset at each sample and at the end, and all pages at the end.
-    fn pagesets(&mut self, truth: &Truth<'_>) {
+    fn pagesets(&mut self, truth: &Truth) {
         let mut total = (vec![0; self.outcomes.len()], Some(0));
         let Some(first) = self.outcomes.first() else { return };
         for (at, snapshot) in first.snapshots.iter().enumerate() {
@@ -252,7 +231,7 @@ impl Table<'_> {
                 Some(number) => {
                     truth.samples.iter().find(|sample| sample.number == number).map(|s| &*s.zones)
                 }
-                None => truth.after,
+                None => truth.after.as_deref(),
             };
             let moment =
                 snapshot.sample.map_or("end".to_owned(), |number| format!("sample {number}"));
@@ -263,7 +242,7 @@ impl Table<'_> {
                 };
                 let (counts, highs) = (of(|pageset| pageset.count), of(|pageset| pageset.high));
                 let record = zones
-                    .and_then(|zones| find(zones, self.start, zone))
+                    .and_then(|zones| find(zones, &self.start.zones[zone]))
                     .and_then(|zone| zone.pagesets.iter().find(|pageset| pageset.cpu == cpu));
                 let count = record.and_then(|record| record.count);
                 let high = record.and_then(|record| record.high);
@@ -280,5 +259,35 @@ impl Table<'_> {
         if has_end {
             self.add("pcp_count", "all".into(), Some("end".into()), Some(&total.0), total.1);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(predicted: u64, recorded: u64) -> Row {
+        Row::new("drains", "all".into(), None, Some(&[predicted]), Some(recorded))
+    }
+
+    #[test]
+    fn predictions_of_what_did_not_happen_lower_the_score() {
+        let of = |rows: &[(u64, u64)]| {
+            score(
+                &rows
+                    .iter()
+                    .map(|&(predicted, recorded)| row(predicted, recorded))
+                    .collect::<Vec<_>>(),
+            )
+        };
+        assert_eq!(of(&[(1000, 1000)]), Some(100.0));
+        assert_eq!(of(&[(1000, 1000), (100_000, 0)]), Some(50.0));
+        assert_eq!(of(&[(1000, 1000), (499, 0)]), Some(100.0), "noise");
+        assert_eq!(of(&[(499, 0)]), None);
+        // On both sides of the limit, about the same.
+        assert_eq!((of(&[(550, 500)]), of(&[(549, 499)])), (Some(90.0), Some(90.0)));
+        assert_eq!(of(&[(0, 500)]), Some(0.0));
+        assert_eq!(row(100_000, 0).error_percent, None);
+        assert_eq!(row(499, 998).error_percent, Some(50.0));
     }
 }

@@ -10,15 +10,15 @@ use nearpage_machine::work::Observer;
 use crate::bundle::Bundle;
 use crate::error::ReplayError;
 use crate::explain::Subject;
-use crate::fidelity::{self, Fidelity, Truth};
+use crate::fidelity;
 use crate::objects::{self, replay_objects};
 use crate::report::{Machine, OPEN_LOOP, Report, TraceFacts, WhatIf, placement_disagrees};
-use crate::samples::Sample;
 use crate::series::Series;
-use crate::session::{Replayed, ZoneChoice, replay};
-use crate::start::{Start, free_pages};
+use crate::session::{ZoneChoice, replay};
+use crate::start::Start;
 use crate::survey::Survey;
 use crate::sweep::{Combinations, Sweep, sweep};
+use crate::truth::Truth;
 use crate::watch::Watch;
 use crate::whatif::{Wish, ask, start_of};
 
@@ -110,9 +110,14 @@ impl Replay {
         let survey = Survey::of(bundle, start, &watch)?;
         let elsewhere = other.as_ref().filter(|_| wish.machine.is_some());
         watch.expect_more(objects::passes(&survey, elsewhere.is_some()));
-        let samples = bundle.samples(&watch)?;
+        let truth = Truth::read(bundle, start, bundle.samples(&watch)?, survey.is_whole)?;
+        // The bundle's own trace is of its own recording, whatever it lacks.
+        if let Some(input) = bundle.other_trace() {
+            survey.check_recording(input, truth.samples.len() as u64, truth.allocs())?;
+        }
         let replayed = replay(bundle, start, &survey, options.zones, options.explain, &watch)?;
-        let (fidelity, unlogged) = self.compare(&survey, &replayed, &samples, options.zones)?;
+        let unlogged = fidelity::unlogged_allocs(start, &replayed, &truth);
+        let fidelity = fidelity::compare(start, &replayed, &truth, &unlogged, options.zones);
         let what_if = match &other {
             Some(other) => {
                 let answer = ask(bundle, &survey, start, other, wish, &watch)?;
@@ -136,7 +141,8 @@ impl Replay {
             open_loop: OPEN_LOOP,
             is_nearest_model: self.is_nearest_model,
             explained: options.explain.map(|subject| subject.name(start)),
-            series: Series::of(start, &replayed.outcomes[0].snapshots, &samples),
+            changed_zones: truth.changed_zones(),
+            series: Series::of(start, &replayed.outcomes[0].snapshots, &truth.samples),
             machine: Machine::of(start),
             explain: options.explain.map(|_| replayed.explained),
         })
@@ -156,29 +162,5 @@ impl Replay {
         observer: &dyn Observer,
     ) -> Result<Sweep, ReplayError> {
         sweep(&self.bundle, &self.start, combinations, threads, observer)
-    }
-
-    /// Compares with what was recorded; also tells the allocations without an event, by zone.
-    fn compare(
-        &self,
-        survey: &Survey,
-        replayed: &Replayed,
-        samples: &[Sample],
-        choice: ZoneChoice,
-    ) -> Result<(Fidelity, Vec<i64>), ReplayError> {
-        let (start, recording) = (&self.start, self.bundle.recording());
-        let before = recording.capture(Some("before"))?.machine()?;
-        let after = recording.capture(Some("after")).ok().filter(|_| survey.is_whole);
-        let machine = after.map(|after| after.machine()).transpose()?;
-        let zones = || start.zones.iter().map(|zone| (zone.node, zone.kind));
-        let free_after = after.map(|after| free_pages(after, zones())).transpose()?.flatten();
-        let truth = Truth {
-            before: &before.zones,
-            after: machine.as_ref().map(|machine| &*machine.zones),
-            free_after,
-            samples,
-        };
-        let unlogged = fidelity::unlogged_allocs(start, replayed, &truth);
-        Ok((fidelity::compare(start, replayed, &truth, &unlogged, choice), unlogged))
     }
 }

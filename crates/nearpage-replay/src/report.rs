@@ -14,6 +14,7 @@ use crate::session::Replayed;
 use crate::start::Start;
 use crate::survey::Survey;
 use crate::totals::{Costs, Totals};
+use crate::truth::ChangedZone;
 use crate::whatif::Answer;
 
 /// What a replay cannot say: the allocations and frees are not the model's.
@@ -51,6 +52,8 @@ pub struct Report {
     /// Whether so many pages came from elsewhere than predicted that memory policies are likely, which are in no event:
     /// [`ZoneChoice::Recorded`](crate::ZoneChoice::Recorded) goes by the pages.
     pub placement_disagrees: bool,
+    /// Zones whose memory was not the same before and after.
+    pub changed_zones: Vec<ChangedZone>,
     /// What was recorded and predicted at each sample.
     #[serde(skip)]
     pub series: Series,

@@ -8,6 +8,7 @@ use nearpage_machine::sysfs::zoneinfo::{PagesetRecord, ZoneRecord};
 use crate::outcome::{PagesetAt, Snapshot};
 use crate::samples::Sample;
 use crate::start::{Start, StartZone};
+use crate::truth::find;
 
 /// So many pagesets, those with the highest limits, have series.
 const PAGESETS_MOST: usize = 6;
@@ -31,7 +32,7 @@ pub struct ZoneSeries {
     /// Its `min` and `high` marks.
     pub marks: [u64; 2],
     /// Free pages.
-    pub free: Vec<Point>,
+    pub free: Vec<SeriesPoint>,
 }
 
 /// A CPU's pageset for a zone.
@@ -43,15 +44,15 @@ pub struct PagesetSeries {
     /// `node 0 zone Normal`.
     pub zone: String,
     /// Pages in it.
-    pub count: Vec<Point>,
+    pub count: Vec<SeriesPoint>,
     /// The limit.
-    pub high: Vec<Point>,
+    pub high: Vec<SeriesPoint>,
 }
 
 /// A figure at a sample.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
-pub struct Point {
+pub struct SeriesPoint {
     /// The number of the sample.
     pub sample: u32,
     /// What the kernel printed, if it did.
@@ -94,9 +95,7 @@ struct Moment<'a> {
 
 impl Moment<'_> {
     fn zone(&self, zone: &StartZone) -> Option<&ZoneRecord> {
-        let is_it =
-            |record: &&ZoneRecord| (record.node, record.kind) == (zone.node, Some(zone.kind));
-        self.sample.zones.iter().find(is_it)
+        find(&self.sample.zones, zone)
     }
 
     fn predicted(&self, cpu: CpuId, zone: usize) -> Option<&PagesetAt> {
@@ -105,7 +104,7 @@ impl Moment<'_> {
 }
 
 fn free_pages(moments: &[Moment<'_>], at: usize, zone: &StartZone) -> ZoneSeries {
-    let point = |moment: &Moment<'_>| Point {
+    let point = |moment: &Moment<'_>| SeriesPoint {
         sample: moment.number,
         recorded: moment.zone(zone).and_then(|record| record.free),
         predicted: moment.snapshot.free_pages.get(at).copied(),
@@ -121,7 +120,7 @@ fn pageset(moments: &[Moment<'_>], cpu: CpuId, at: usize, zone: &StartZone) -> P
             // A record without one of the two is damaged, and no point.
             let record = records.iter().find(|record| record.cpu == cpu);
             let record = record.filter(|record| record.count.is_some() && record.high.is_some());
-            Point {
+            SeriesPoint {
                 sample: moment.number,
                 recorded: record.and_then(told),
                 predicted: moment.predicted(cpu, at).map(predicted),

@@ -9,6 +9,7 @@ use nearpage::units::{CpuId, NodeId, PAGEBLOCK_ORDER, Pfn};
 use crate::bundle::Bundle;
 use crate::error::ReplayError;
 use crate::guess::Demand;
+use crate::identity::Evidence;
 use crate::old_pages::OldPages;
 use crate::start::Start;
 use crate::strays::reclaimed_node;
@@ -32,10 +33,10 @@ pub(crate) struct Survey {
     demands: HashMap<(CpuId, usize), [ListUse; LISTS]>,
     /// Blocks that were in pagesets at the start.
     old_pages: OldPages,
-    /// Blocks of the window in no zone of the machine, and all of them.
-    foreign_blocks: [u64; 2],
-    /// Where the first of the former stands in the trace.
-    first_foreign: Option<u64>,
+    /// Whether the trace or its recorder tells of lost events.
+    has_losses: bool,
+    /// What tells where the trace comes from.
+    evidence: Evidence,
     /// Whether the window has events of objects.
     pub(crate) has_objects: bool,
     /// Where page descriptors lie, if the trace has their addresses.
@@ -103,6 +104,8 @@ impl Survey {
         watch: &Watch<'_>,
     ) -> Result<Survey, ReplayError> {
         let mut survey = Survey::default();
+        let mut cpus = start.topology.nodes.iter().flat_map(|node| &node.cpus).collect::<Vec<_>>();
+        cpus.sort_unstable();
         let mut bases: Vec<u64> = Vec::new();
         let mut first_ns = None;
         let mut window = Window::new(true);
@@ -115,9 +118,11 @@ impl Survey {
                     survey.begin_ns = event.time_ns;
                     survey.demands.clear();
                     survey.old_pages.clear();
+                    survey.evidence.begin_window();
                 }
                 if !window.is_over {
-                    survey.note_demand(start, event);
+                    survey.note_block(start, event, cpus.binary_search(&&event.cpu).is_ok());
+                    survey.evidence.note_counted(&event.event);
                     if let Event::Free { .. } = event.event
                         && let Some(node) = reclaimed_node(event.comm)
                     {
@@ -137,9 +142,13 @@ impl Survey {
                 Ok(())
             })?;
             survey.is_whole = !survey.has_window || window.is_over;
-            let told_losses = counts.lost_events + counts.lost_lines + bundle.recording.lost_events;
-            survey.check(name, counts.bytes, told_losses > 0)?;
-            Ok(counts)
+            let losses = [counts.lost_events, counts.lost_lines, bundle.recording().lost_events];
+            survey.has_losses = losses.iter().any(|&count| count > 0);
+            survey.evidence.check_machine(name, counts.bytes)?;
+            match survey.is_whole || survey.has_losses {
+                true => Ok(()),
+                false => Err(ReplayError::CutOff { input: name.into(), offset: counts.bytes }),
+            }
         })?;
         if !survey.has_window {
             survey.begin_ns = first_ns.unwrap_or(0);
@@ -150,21 +159,22 @@ impl Survey {
         Ok(survey)
     }
 
-    /// A trace that is cut off, has nothing of pages, or is not of this machine: most of it is of no zone.
-    fn check(&self, input: &str, bytes: u64, told_losses: bool) -> Result<(), ReplayError> {
-        let [foreign, blocks] = self.foreign_blocks;
-        if blocks == 0 {
-            return Err(ReplayError::NoBlocks { input: input.into(), offset: bytes });
+    /// Refuses a trace that is of another recording than the captures beside it: see [`Evidence::check_recording`]. Of a
+    /// trace that may be a part nothing is known.
+    ///
+    /// # Errors
+    ///
+    /// The trace is of another recording.
+    pub(crate) fn check_recording(
+        &self,
+        input: &str,
+        samples: u64,
+        counted: Option<u64>,
+    ) -> Result<(), ReplayError> {
+        if self.has_window && self.is_whole && !self.has_losses {
+            self.evidence.check_recording(input, samples, counted)?;
         }
-        match self.first_foreign {
-            Some(offset) if foreign > blocks / 2 => {
-                Err(ReplayError::OtherMachine { input: input.into(), offset, foreign, blocks })
-            }
-            _ if !self.is_whole && !told_losses => {
-                Err(ReplayError::CutOff { input: input.into(), offset: bytes })
-            }
-            _ => Ok(()),
-        }
+        Ok(())
     }
 
     fn note_reclaim(&mut self, node: NodeId, now_ns: u64) {
@@ -190,7 +200,7 @@ impl Survey {
         }
     }
 
-    fn note_demand(&mut self, start: &Start, event: &TraceEvent<'_>) {
+    fn note_block(&mut self, start: &Start, event: &TraceEvent<'_>, has_cpu: bool) {
         let (pfn, order, migratetype, sign) = match event.event {
             Event::Alloc { pfn: Some(pfn), order, migratetype, .. } => {
                 (pfn, order, Migratetype::ALL[migratetype.min(2) as usize], 1)
@@ -198,12 +208,9 @@ impl Survey {
             Event::Free { pfn, order } => (pfn, order, self.type_of(pfn), -1),
             _ => return,
         };
-        self.foreign_blocks[1] += 1;
-        let Some(zone) = start.map.zone_of(pfn) else {
-            self.foreign_blocks[0] += 1;
-            self.first_foreign.get_or_insert(event.offset);
-            return;
-        };
+        let zone = start.map.zone_of(pfn);
+        self.evidence.note_block(event, zone.is_some(), has_cpu);
+        let Some(zone) = zone else { return };
         let list = list_index(order, migratetype);
         match (sign, list) {
             (1, Some(list)) => {

@@ -70,7 +70,8 @@ impl Combinations {
             }
             let with = |before: &Vec<_>| {
                 let settings = settings.iter();
-                let with = |setting: &(String, Tunable)| [&before[..], &[setting.clone()]].concat();
+                let with =
+                    |setting: &(String, Tunable)| [before, std::slice::from_ref(setting)].concat();
                 settings.map(with).collect::<Vec<_>>()
             };
             all = all.iter().flat_map(with).collect();
