@@ -241,8 +241,8 @@ fn unreadable(path: &Path, error: io::Error) -> ReplayError {
     BundleError::Unreadable { input: shown(path).to_string(), error }.into()
 }
 
-fn unpack_error(name: &str, error: io::Error) -> ReplayError {
-    TraceError::Unreadable { input: name.into(), offset: 0, error }.into()
+fn unpack_error(name: &str, source: io::Error) -> ReplayError {
+    TraceError::Unreadable { input: name.into(), offset: 0, source }.into()
 }
 
 #[cfg(test)]
