@@ -243,10 +243,14 @@ mod tests {
     fn another_process_is_watched_and_not_disturbed() {
         let control = Control::new().unwrap();
         let output = tempfile::tempfile().unwrap();
-        let mut other = Command::new("/bin/sleep").arg("0.2").spawn().unwrap();
+        let mut other = Command::new("/bin/sleep").arg("0.5").spawn().unwrap();
         let mut target = Target::Process(other.id());
         target.check().unwrap();
-        assert_eq!(target.words(), ["/bin/sleep", "0.2"]);
+        // A process that just began has no command line yet.
+        while target.words().is_empty() {
+            std::thread::yield_now();
+        }
+        assert_eq!(target.words(), ["/bin/sleep", "0.5"]);
         let running = target.begin(&output, &control).unwrap();
         assert!(!running.stop(false));
         until_ended(&running);
