@@ -4,6 +4,7 @@ pub mod bench;
 mod completions;
 pub mod doctor;
 mod failure;
+mod interrupt;
 pub mod lab;
 mod man;
 mod progress;
@@ -11,7 +12,6 @@ pub mod record;
 pub mod replay;
 pub mod topo;
 pub mod verify;
-mod work;
 
 use std::ffi::OsString;
 use std::fmt::Display;

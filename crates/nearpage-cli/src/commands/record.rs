@@ -5,15 +5,16 @@ mod signals;
 
 use std::ffi::OsString;
 use std::fs;
-use std::io::{self, IsTerminal};
+use std::io;
 use std::path::PathBuf;
-use std::process::{Command, ExitCode};
+use std::process::Command;
 use std::time::Duration;
 
 use clap::Args;
 use indicatif::ProgressBar;
 
 use super::{CommandError, print, print_json};
+use crate::terminal;
 use nearpage_trace::record::{
     Control, Ended, EventChoice, Output, OutputError, Progress, RecordError, Recorded, Recorder,
     SCRIPT, Target,
@@ -142,7 +143,7 @@ fn hint(error: &RecordError) -> &'static str {
 }
 
 impl RecordFailure {
-    pub(super) fn exit_code(&self) -> ExitCode {
+    pub(super) fn exit_code(&self) -> u8 {
         let code = match self {
             Self::Refused(
                 RecordError::File { .. }
@@ -155,7 +156,7 @@ impl RecordFailure {
             Self::Command(code) => *code,
             Self::Interrupted(signal) => 128 + signal,
         };
-        ExitCode::from(u8::try_from(code).unwrap_or(1))
+        u8::try_from(code).unwrap_or(1)
     }
 }
 
@@ -180,13 +181,13 @@ pub(super) fn run(arguments: &RecordArgs) -> Result<(), CommandError> {
     };
     let control = Control::new().map_err(RecordFailure::Signals)?;
     let signal = signals::watch(&control).map_err(RecordFailure::Signals)?;
-    let bar = progress_bar();
+    let bar = terminal::spinner();
     let recorded = recorder.record(output, &control, &mut |progress| show(&bar, progress));
     bar.finish_and_clear();
     let recorded = recorded.map_err(RecordFailure::from)?;
     arguments.print(&recorded)?;
     if let Some(left) = &recorded.left {
-        eprintln!("nearpage: {left}");
+        terminal::error(left);
     }
     tell_failure(&recorded, signal.get())
 }
@@ -234,7 +235,7 @@ impl RecordArgs {
                 print(&(summary(path, recorded) + &next))
             }
             None => {
-                eprint!("{}", summary("standard output", recorded));
+                terminal::note(summary("standard output", recorded).trim_end());
                 Ok(())
             }
         }
@@ -277,15 +278,11 @@ fn tell_failure(recorded: &Recorded, signal: Option<i32>) -> Result<(), CommandE
     }
 }
 
-fn progress_bar() -> ProgressBar {
-    if io::stderr().is_terminal() { ProgressBar::new_spinner() } else { ProgressBar::hidden() }
-}
-
 fn show(bar: &ProgressBar, progress: Progress) {
     const STEP_BYTES: u64 = 1 << 20;
     match progress {
         Progress::Mounted => {
-            bar.suspend(|| eprintln!("nearpage: mounted tracefs at /sys/kernel/tracing; it stays"));
+            bar.suspend(|| terminal::note("mounted tracefs at /sys/kernel/tracing; it stays"));
         }
         Progress::Running(time, samples) => {
             let seconds = time.as_secs_f64();

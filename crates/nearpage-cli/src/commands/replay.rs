@@ -15,7 +15,8 @@ use clap::{Args, Subcommand, ValueEnum};
 use nearpage_replay::{Options, Replay, Report, ZoneChoice};
 use nearpage_report::file::PageFile;
 
-use super::work::Watched;
+use super::interrupt::Interruptible;
+use super::progress::Bar;
 use super::{CommandError, print, print_json};
 use input::Input;
 use what_if::WhatIfArgs;
@@ -144,10 +145,9 @@ pub fn run(arguments: &ReplayArgs) -> Result<(), CommandError> {
         Placement::Recorded => ZoneChoice::Recorded,
     };
     let options = Options { zones, explain, wish: arguments.what_if.wish(&replay)? };
-    let watched = Watched::begin("replaying")?;
-    let report = replay.run(&options, &watched);
-    watched.end();
-    let report = report.map_err(ReplayFailure::from)?;
+    let watched = Interruptible::begin(Bar::percent("replay"))?;
+    let report = replay.run(&options, &watched).map_err(ReplayFailure::from)?;
+    drop(watched);
     // A page that cannot be written is no reason to keep the result.
     let written = page.map(|page| page.write(&page::render(&report))).transpose();
     arguments.print(&report)?;

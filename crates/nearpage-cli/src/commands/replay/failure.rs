@@ -1,11 +1,9 @@
 //! Why there is no result: the errors of the library, by the options that they come from.
 
-use std::process::ExitCode;
-
 use nearpage_machine::over::OverError;
 use nearpage_replay::{CombinationError, ReplayError, SubjectError, TunableError};
 
-use crate::commands::work::INTERRUPTED;
+use crate::commands::interrupt::INTERRUPTED;
 
 /// A replay without a result.
 #[derive(Debug, thiserror::Error)]
@@ -50,10 +48,10 @@ impl From<ReplayError> for ReplayFailure {
 }
 
 impl ReplayFailure {
-    pub(in crate::commands) fn exit_code(&self) -> ExitCode {
+    pub(in crate::commands) fn exit_code(&self) -> u8 {
         match self {
-            Self::Interrupted => ExitCode::from(INTERRUPTED),
-            _ => ExitCode::from(2),
+            Self::Interrupted => INTERRUPTED,
+            _ => 2,
         }
     }
 }

@@ -10,7 +10,8 @@ use nearpage_replay::{Combinations, Replay, Sweep};
 
 use super::input::Input;
 use super::{CommandError, ReplayFailure, print, print_json, what_if};
-use crate::commands::work::Watched;
+use crate::commands::interrupt::Interruptible;
+use crate::commands::progress::Bar;
 
 /// Replay under every combination of some tunables.
 #[derive(Args, Debug)]
@@ -42,10 +43,10 @@ pub(super) fn run(arguments: &SweepArgs) -> Result<(), CommandError> {
     let input = Input { bundle: Some(bundle), trace: None };
     let replay = Replay::of(input.open()?).map_err(ReplayFailure::from)?;
     let threads = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
-    let watched = Watched::begin(&format!("{} combinations", combinations.count()))?;
-    let sweep = replay.sweep(&combinations, threads, &watched);
-    watched.end();
-    let sweep = sweep.map_err(ReplayFailure::from)?;
+    let bar = Bar::percent(&format!("{} combinations", combinations.count()));
+    let watched = Interruptible::begin(bar)?;
+    let sweep = replay.sweep(&combinations, threads, &watched).map_err(ReplayFailure::from)?;
+    drop(watched);
     if arguments.json { print_json(&sweep) } else { print(&text(&sweep)) }
 }
 
