@@ -4,7 +4,7 @@ use std::io;
 
 use nearpage::units::SECTION_FRAMES;
 use nearpage_linux::memory::FRAME_BYTES;
-use nearpage_machine::description::size;
+use nearpage_machine::size;
 
 use crate::bench::Bench;
 

@@ -4,7 +4,7 @@ use std::io;
 
 use nearpage_linux::MemoryError;
 use nearpage_linux::memory::FRAME_BYTES;
-use nearpage_machine::description::size;
+use nearpage_machine::size;
 use nearpage_machine::work::Stopped;
 
 use crate::addresses::NoAddresses;

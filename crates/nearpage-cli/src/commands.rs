@@ -4,6 +4,7 @@ pub mod bench;
 mod completions;
 pub mod doctor;
 mod failure;
+mod input;
 mod interrupt;
 pub mod lab;
 mod man;
@@ -63,7 +64,7 @@ enum Command {
 pub enum CommandError {
     /// The input is wrong.
     #[error(transparent)]
-    Input(#[from] nearpage_machine::topology::InputError),
+    Input(#[from] nearpage_machine::InputError),
     /// The environment asks for what cannot be understood, or this machine cannot be read.
     #[error(transparent)]
     Environment(#[from] EnvironmentError),

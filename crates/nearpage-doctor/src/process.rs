@@ -5,9 +5,10 @@ use std::io;
 use nearpage_linux::calls::Call;
 use nearpage_linux::memory::StorageInUse;
 use nearpage_linux::rseq::Unavailable;
-use nearpage_machine::description::size;
+use nearpage_machine::size;
 
-use super::{Facts, Finding, Process};
+use crate::facts::{Facts, Process};
+use crate::finding::Finding;
 
 pub(super) fn findings(facts: &Facts) -> Vec<Finding> {
     let Some(process) = &facts.process else { return Vec::new() };
@@ -21,7 +22,7 @@ fn of_call(facts: &Facts, call: Call, errno: Option<i32>) -> Finding {
     let Some(errno) = errno else { return Finding::good(call.name(), "granted", granted(call)) };
     let found = format!("refused ({})", io::Error::from_raw_os_error(errno));
     let (meaning, advice) = refused(call);
-    // Where there is one node nothing can lie on a wrong one.
+    // On one node no page can be on a wrong one.
     let matters = call == Call::Membarrier || facts.has_many_nodes();
     let finding = if matters { Finding::problem } else { Finding::note };
     finding(call.name(), found, meaning).advise(advice)
@@ -68,7 +69,7 @@ fn storage(process: &Process) -> Finding {
             "pagesets need a lock: a pair of allocation and free takes several times as long",
         )
         .advise("unset NEARPAGE_RSEQ"),
-        // One refusal is one problem, and the call is judged by itself.
+        // The refused call is a problem of its own already.
         StorageInUse::LockedBecause(why @ Unavailable::NoMembarrier(_))
             if process.calls.iter().any(|call| matches!(call, (Call::Membarrier, Some(_)))) =>
         {
@@ -102,10 +103,10 @@ fn address_limit(process: &Process) -> Finding {
 
 #[cfg(test)]
 mod tests {
-    use nearpage_machine::tree::MemoryTree;
+    use nearpage_machine::MemoryTree;
 
-    use super::super::Level;
     use super::*;
+    use crate::finding::Level;
 
     fn facts(nodes: u32, process: Process) -> Facts {
         let mut tree = MemoryTree::new("box");
@@ -141,7 +142,7 @@ mod tests {
         assert_eq!(all[4].found, "1 GiB");
         assert_eq!(all[0].found, "refused (Operation not permitted (os error 1))");
         assert!(all.iter().all(|finding| finding.advice.is_some()));
-        // What follows from a refused call is no second problem, and is one where the call as such is granted.
+        // The storage is no second problem if the call is refused, and it is one if the call is granted.
         let storage = StorageInUse::LockedBecause(Unavailable::NoMembarrier(libc::EPERM));
         let process = Process { storage, ..process };
         assert_eq!(levels(1, &process), [Note, Problem, Note, Note, Note]);

@@ -13,7 +13,7 @@ use std::cell::Cell;
 use nearpage::alloc::{Config, ScanCounts};
 use nearpage::platform::{NodeReclaimed, Shortage};
 use nearpage::zonelist::cache::CacheRule;
-use nearpage_machine::description::size;
+use nearpage_machine::size;
 use nearpage_sim::costs::{Costs, CostsError};
 use nearpage_sim::lines::LineCounts;
 use nearpage_sim::machine::Machine;

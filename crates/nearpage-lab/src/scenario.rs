@@ -12,7 +12,7 @@ use nearpage::model::Model;
 use nearpage::units::{MAX_ORDER, NodeId, Order};
 use nearpage::watermark::Settings;
 use nearpage_machine::catalog;
-use nearpage_machine::description::size;
+use nearpage_machine::size;
 use nearpage_machine::table::{self, DistanceTable, NodesTable};
 use nearpage_sim::Machine;
 use nearpage_sim::sim;
@@ -521,7 +521,7 @@ impl MachineTable {
         }
     }
 
-    fn described(&self, span: Range<usize>) -> Checked<nearpage_machine::sysfs::Machine> {
+    fn described(&self, span: Range<usize>) -> Checked<nearpage_machine::Machine> {
         let Self { catalog, page_size, nodes, distance, .. } = self;
         match (catalog, page_size, nodes, distance) {
             (Some(name), None, None, None) => {

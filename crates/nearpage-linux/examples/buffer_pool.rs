@@ -29,7 +29,7 @@ use nearpage::units::{NodeId, Order, PageCount, Pfn};
 use nearpage_linux::Memory;
 use nearpage_linux::environment::Environment;
 use nearpage_linux::reclaim::{Reclaim, ReclaimOptions, ReclaimThread, Shrinker};
-use nearpage_machine::description::size;
+use nearpage_machine::size;
 
 const PAGE: usize = 4096;
 const FILE_BYTES: u64 = 2_000_000_000;

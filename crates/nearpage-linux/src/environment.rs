@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | `NEARPAGE_NUMA` | `off` | one node with all CPUs and memory, as the kernel's `numa=off` |
 //! | | `fake=N` | this machine as N emulated nodes of equal shares, as the kernel's `numa=fake=N` |
-//! | | `topology=PATH` | the emulated nodes of a file in the [short form](nearpage_machine::description::short_form) |
+//! | | `topology=PATH` | the emulated nodes of a file in the [short form](nearpage_machine::short_form) |
 //! | | `bind=strict`, `bind=advisory`, `bind=none` | the [`BindMode`] |
 //! | | `strict`, `advisory`, `no-binding` | the same, in the words of tcmalloc |
 //! | `NEARPAGE_RSEQ` | `auto` | restartable sequences where there are some |
@@ -31,7 +31,7 @@ use std::sync::Once;
 
 use crate::numa::BindMode;
 use crate::tell::tell;
-use nearpage_machine::shown::shown;
+use nearpage_machine::shown;
 
 pub use error::{EnvironmentError, TopologyNote};
 pub use warning::Warning;

@@ -6,7 +6,7 @@
 
 use nearpage::units::{CpuId, NodeId};
 
-use nearpage_machine::sysfs::{Machine, MachineNode};
+use nearpage_machine::{Machine, MachineNode};
 
 /// A node of the machine that a memory is made for.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -70,8 +70,8 @@ mod tests {
     use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
     use super::*;
-    use nearpage_machine::sysfs::{read_machine, read_this_machine};
-    use nearpage_machine::tree::MemoryTree;
+    use nearpage_machine::MemoryTree;
+    use nearpage_machine::{read_machine, read_this_machine};
 
     const NODES: &str = "sys/devices/system/node";
 

@@ -988,7 +988,7 @@ mod tests {
 
     #[test]
     fn placement_is_sampled_over_what_is_online() {
-        let machine = HostMachine::from(&nearpage_machine::sysfs::read_this_machine().unwrap());
+        let machine = HostMachine::from(&nearpage_machine::read_this_machine().unwrap());
         let memory = Memory::builder().machine(machine).bytes_per_node(16 << 20).build().unwrap();
         let untouched = memory.verify_placement(100).unwrap();
         assert!(untouched.nodes.iter().all(|(_, placement)| placement.placed() == 0));

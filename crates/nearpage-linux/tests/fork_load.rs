@@ -10,7 +10,7 @@ use nearpage::alloc::Request;
 use nearpage::gfp::Gfp;
 use nearpage::units::{NodeId, Order};
 use nearpage_linux::{HostMachine, Memory};
-use nearpage_machine::sysfs::read_this_machine;
+use nearpage_machine::read_this_machine;
 
 const FORKS_LEAST: u32 = 10;
 const ORDERS: [u8; 7] = [0, 0, 0, 1, 3, 5, 9];

@@ -18,7 +18,7 @@ use nearpage::units::{Order, Pfn};
 use nearpage_linux::host::OnMisuse;
 use nearpage_linux::pagelock::LockError;
 use nearpage_linux::{HostMachine, LockablePages, Memory, MemoryBuilder};
-use nearpage_machine::sysfs::read_this_machine;
+use nearpage_machine::read_this_machine;
 
 /// Two emulated nodes.
 fn builder() -> MemoryBuilder {

@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use nearpage_bundle::{BundleError, Recording, RecordingKind};
-use nearpage_machine::shown::shown;
+use nearpage_machine::shown;
 use nearpage_machine::work::Stopped;
 use nearpage_trace::{TraceError, unpacked};
 

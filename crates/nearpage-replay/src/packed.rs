@@ -5,7 +5,7 @@ use std::io::{self, Read, Seek};
 use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::Path;
 
-use nearpage_machine::shown::shown;
+use nearpage_machine::shown;
 
 /// A file as it is stored, packed or not.
 pub(crate) struct Packed {

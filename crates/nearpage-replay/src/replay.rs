@@ -4,8 +4,8 @@ use std::num::NonZeroUsize;
 use std::path::Path;
 
 use nearpage_bundle::predict::ModelChoice;
-use nearpage_machine::topology::{InputError, MachineDescription};
 use nearpage_machine::work::Observer;
+use nearpage_machine::{InputError, MachineDescription};
 
 use crate::bundle::Bundle;
 use crate::error::ReplayError;

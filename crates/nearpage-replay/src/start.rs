@@ -14,9 +14,9 @@ use nearpage::topology::TopologyBuf;
 use nearpage::units::{CpuId, PageCount, PfnRange, ZoneKind};
 use nearpage::watermark::{Marks, Settings};
 use nearpage_bundle::{Capture, RecordedMachine};
-use nearpage_machine::plan::described::settings_of;
+use nearpage_machine::MachineInput;
+use nearpage_machine::plan::settings_of;
 use nearpage_machine::sysfs::zoneinfo::{PagesetRecord, ZoneRecord};
-use nearpage_machine::topology::MachineInput;
 
 use crate::error::ReplayError;
 use crate::zones::ZoneMap;
@@ -80,7 +80,7 @@ impl Start {
         }
         let topology = memory::topology(input, &machine, &zones, &records, &map)?;
         let boost_factor = boost_factor(capture).unwrap_or(DEFAULT_BOOST_FACTOR);
-        let settings = settings_of(&machine.settings, model);
+        let settings = settings_of(&machine.machine.settings, model);
         Ok(Start {
             model,
             topology,
@@ -171,7 +171,7 @@ fn derived_sizes(
     let own = machine.nodes.iter().find(|node| node.id == record.node);
     let near = own.map_or(0, |node| node.listed_cpus.len());
     let cpus = if near > 0 { near } else { machine.cpus.len() } as u32;
-    let fraction = machine.settings.percpu_pagelist_high_fraction.unwrap_or(0);
+    let fraction = machine.machine.settings.percpu_pagelist_high_fraction.unwrap_or(0);
     Sizes::of(ZoneShare { managed, low, cpus }, fraction, page_shift)
 }
 
@@ -188,7 +188,7 @@ fn start_pageset(record: &PagesetRecord, derived: Sizes) -> StartPageset {
 
 fn cache_slices(machine: &RecordedMachine, page_shift: u32) -> Vec<(CpuId, PageCount)> {
     let mut slices = Vec::new();
-    for cache in &machine.last_level_caches {
+    for cache in &machine.machine.last_level_caches {
         let pages = (cache.bytes >> page_shift) / cache.cpus.len().max(1) as u64;
         slices.extend(cache.cpus.iter().map(|&cpu| (cpu, PageCount(pages))));
     }

@@ -5,7 +5,7 @@ use std::str::FromStr;
 use nearpage::model::Model;
 use nearpage::pcp::sizes::Sizes;
 use nearpage::units::PageCount;
-use nearpage_bundle::predict::{Override, PredictError};
+use nearpage_bundle::predict::Override;
 
 /// A tunable with a value. It is read from `KEY=VALUE`; [`Tunable::KEYS`] lists the keys.
 ///
@@ -128,10 +128,7 @@ impl FromStr for Tunable {
             "pcp.below_high" => switch().map(Tunable::BelowHigh),
             "pcp.free_high" => switch().map(Tunable::FreeHigh),
             key if key.starts_with("vm.") => {
-                Override::parse(given).map(Tunable::Kernel).map_err(|error| match error {
-                    PredictError::Override { problem, .. } => wrong(problem),
-                    other => wrong(other.to_string()),
-                })
+                Override::parse(given).map(Tunable::Kernel).map_err(|error| wrong(error.problem))
             }
             key => Err(wrong(format!("{key:?} is no tunable"))),
         }

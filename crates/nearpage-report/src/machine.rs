@@ -2,8 +2,8 @@
 
 use maud::{Markup, html};
 use nearpage::topology::TopologyBuf;
-use nearpage_machine::description::size;
 use nearpage_machine::idlist;
+use nearpage_machine::size;
 use nearpage_sim::Machine;
 
 /// What is drawn of a machine.

@@ -80,9 +80,9 @@ impl Machine {
 }
 
 /// Nodes, CPUs, distances, page size and memory by size. Memory that is not known is none.
-impl From<&nearpage_machine::sysfs::Machine> for Machine {
-    fn from(described: &nearpage_machine::sysfs::Machine) -> Self {
-        let node = |node: &nearpage_machine::sysfs::MachineNode| NodeSpec {
+impl From<&nearpage_machine::Machine> for Machine {
+    fn from(described: &nearpage_machine::Machine) -> Self {
+        let node = |node: &nearpage_machine::MachineNode| NodeSpec {
             id: node.id,
             bytes: node.memory_bytes.unwrap_or(0),
             cpus: node.cpus.clone(),

@@ -8,7 +8,7 @@ use super::error::{EXPECTED, TraceError};
 use super::event::{Event, TraceCounts, TraceEvent};
 use super::gfp::{Flags, GfpTexts};
 use super::{fields, head};
-use nearpage_machine::packing::Packing;
+use nearpage_machine::Packing;
 
 /// The longest line.
 const BUFFER_BYTES: usize = 1 << 20;

@@ -4,7 +4,7 @@ mod table;
 
 use clap::{Args, ValueEnum};
 use nearpage_bench::{BenchError, Document, Key, Measured, Options, Run, Work};
-use nearpage_machine::description::size;
+use nearpage_machine::size;
 
 use super::CommandError;
 use super::progress::Bar;

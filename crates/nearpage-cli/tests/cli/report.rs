@@ -107,10 +107,13 @@ fn another_machine_is_drawn_beside_the_recorded_one() {
 
 #[test]
 fn a_page_that_cannot_be_written_is_said_before_the_work() {
-    for arguments in [["lab", "zonelist-cache"], ["replay", "--json"]] {
+    for (arguments, documents) in [(["lab", "zonelist-cache"], 0), (["replay", "--json"], 1)] {
         let output = nearpage(&[&arguments[..], &["--report", "/nowhere/out.html"]].concat());
         assert_eq!(output.status.code(), Some(2), "{output:?}");
-        assert!(output.stdout.is_empty());
+        // Of a failed command standard output holds the document of the error alone, where JSON was asked for.
+        let shown = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(shown.matches("\"exit_code\": 2").count(), documents, "{shown}");
+        assert_eq!(shown.is_empty(), documents == 0, "{shown}");
         let message = String::from_utf8(output.stderr).unwrap();
         assert!(message.contains("cannot write /nowhere/out.html: No such file"), "{message}");
     }

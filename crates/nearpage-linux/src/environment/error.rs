@@ -3,9 +3,9 @@
 use std::io;
 
 use super::Warning;
-use nearpage_machine::description::DescriptionError;
-use nearpage_machine::sysfs::SysfsError;
-use nearpage_machine::topology::InputError;
+use nearpage_machine::DescriptionError;
+use nearpage_machine::InputError;
+use nearpage_machine::SysfsError;
 
 /// Why the environment does not tell what machine there is.
 #[derive(Debug, thiserror::Error)]

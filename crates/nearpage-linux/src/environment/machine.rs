@@ -8,12 +8,12 @@ use nearpage::units::CpuId;
 
 use super::{Environment, EnvironmentError, Nodes, TopologyNote, tell_once};
 use crate::machine::HostMachine;
-use nearpage_machine::description::short_form;
+use nearpage_machine::FILE_BYTES_MAX;
+use nearpage_machine::MachineDescription;
 use nearpage_machine::idlist;
-use nearpage_machine::shown::shown;
-use nearpage_machine::sysfs::{Machine, SysfsError, read_this_machine};
-use nearpage_machine::topology::MachineDescription;
-use nearpage_machine::tree::FILE_BYTES_MAX;
+use nearpage_machine::short_form;
+use nearpage_machine::shown;
+use nearpage_machine::{Machine, SysfsError, read_this_machine};
 
 impl Environment {
     /// The machine to make a memory for. Where a topology file and this machine have different CPUs, that
@@ -134,8 +134,8 @@ mod tests {
     use nearpage::units::NodeId;
 
     use super::*;
-    use nearpage_machine::sysfs::read_machine;
-    use nearpage_machine::tree::MemoryTree;
+    use nearpage_machine::MemoryTree;
+    use nearpage_machine::read_machine;
 
     /// What `NEARPAGE_NUMA` asks for on `this` machine, and the notes.
     fn machine_for(

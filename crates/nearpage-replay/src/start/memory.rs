@@ -33,7 +33,7 @@ pub(super) fn topology(
         buffer.memory.sort_by_key(|range| range.start);
         nodes.push(buffer);
     }
-    let distances = machine.distances.clone();
+    let distances = machine.machine.distances.clone();
     let topology = TopologyBuf { nodes, distances, address_map: AddressMap::X86 };
     topology
         .with(|_| ())

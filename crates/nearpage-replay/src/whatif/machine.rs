@@ -4,8 +4,8 @@ use nearpage::model::Model;
 use nearpage::pcp::sizes::{Sizes, ZoneShare};
 use nearpage::units::{CpuId, NodeId, PageCount, PfnRange, ZoneKind};
 use nearpage::watermark::{self, Settings, Watermarks, ZoneSize};
+use nearpage_machine::MachineDescription;
 use nearpage_machine::plan::{Lists, Plan};
-use nearpage_machine::topology::MachineDescription;
 
 use super::wish::Wish;
 use crate::error::ReplayError;

@@ -2,7 +2,7 @@
 
 use nearpage::model::Model;
 use nearpage::zonelist::cache::CacheRule;
-use nearpage_machine::topology::MachineDescription;
+use nearpage_machine::MachineDescription;
 
 use crate::cpus::CpuRule;
 use crate::tunable::Tunable;

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use nearpage_machine::shown::shown;
+use nearpage_machine::shown;
 
 /// A failed recording. Nothing is left of it.
 #[derive(Debug, thiserror::Error)]

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Read, Seek};
 use std::time::Duration;
 
-use nearpage_machine::shown::shown;
+use nearpage_machine::shown;
 use serde::Serialize;
 
 use super::archive::{Files, packed};

@@ -8,7 +8,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use nearpage_machine::shown::shown;
+use nearpage_machine::shown;
 
 /// A program that exists, and its arguments.
 #[derive(Debug)]

@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use nearpage::zonelist::cache::CacheRule;
 use nearpage_bundle::predict::ModelChoice;
 use nearpage_machine::catalog;
-use nearpage_machine::topology::{MachineDescription, MachineInput};
+use nearpage_machine::{MachineDescription, MachineInput};
 use nearpage_replay::{CpuRule, Replay, Tunable, Wish};
 
 use super::ReplayFailure;
@@ -17,7 +17,7 @@ use crate::commands::CommandError;
 #[command(next_help_heading = "What if")]
 pub(super) struct WhatIfArgs {
     /// Whose rules, instead of the recorded kernel's
-    #[arg(long, value_enum, default_value_t)]
+    #[arg(long, value_parser = super::super::input::models(), default_value_t)]
     model: ModelChoice,
 
     /// A tunable: pcp.batch_scale_max=0, vm.watermark_scale_factor=200; --set help lists them
@@ -122,7 +122,7 @@ impl WhatIfArgs {
 
     fn machine(&self, replay: &Replay) -> Result<Option<MachineDescription>, CommandError> {
         let input = match (self.topology.as_deref(), self.cpus) {
-            (Some("-"), _) => MachineInput::StandardInput,
+            (Some("-"), _) => return Ok(Some(input::read_machine(Path::new("-"))?)),
             (Some(text), _) if text.trim_start().starts_with("--numa") => short_form(text),
             (Some(name), _) => match catalog::machine(name) {
                 Some(machine) => return Ok(Some(MachineDescription::new(name.into(), machine)?)),

@@ -9,12 +9,12 @@ use nearpage::units::{NodeId, Order};
 use nearpage_linux::environment::Environment;
 use nearpage_linux::placement::{Placement, PlacementReport, page_size};
 use nearpage_linux::{HostMachine, Memory, MemoryError, PageBlock};
-use nearpage_machine::description::size;
-use nearpage_machine::tree::FolderTree;
+use nearpage_machine::FolderTree;
+use nearpage_machine::size;
 use serde::Serialize;
 
 use crate::commands::{CommandError, print, print_json};
-use nearpage_doctor::room::Room;
+use nearpage_doctor::Room;
 
 /// The most pages of a node that the kernel is asked about.
 const PAGES_MAX: usize = 1 << 16;
@@ -230,7 +230,7 @@ fn document(verified: &Verified) -> Document<'_> {
 #[cfg(test)]
 mod tests {
     use nearpage_linux::HostNode;
-    use nearpage_machine::description::size;
+    use nearpage_machine::size;
 
     use super::*;
 
