@@ -57,7 +57,7 @@ const MOST: (u64, u64, u64) = (1024, 8192, 1 << 28);
 ///
 /// # Errors
 /// [`MachineError`].
-pub fn check(machine: &Machine) -> Result<(), MachineError> {
+pub fn check_machine(machine: &Machine) -> Result<(), MachineError> {
     let at_most = |count: u64, of, most| match count {
         count if count > most => Err(MachineError::TooLarge { count, of, most }),
         _ => Ok(()),
@@ -115,7 +115,8 @@ impl Sim<'_, '_> {
 
     fn look(&self, cpu: CpuId, at_ps: u64) {
         if let Some(samples) = &mut *self.samples.borrow_mut() {
-            self.world.set_next_sample_ps(samples.look(self, cpu, at_ps));
+            let next_ps = samples.look(self.world, self.allocator, cpu, at_ps);
+            self.world.set_next_sample_ps(next_ps);
         }
     }
 }
@@ -124,25 +125,25 @@ impl Sim<'_, '_> {
 ///
 /// # Errors
 /// [`MachineError`] if there can be no such machine.
-pub fn with<R>(
+pub fn simulate<R>(
     setup: &Setup<'_>,
     scheduler: Box<dyn Scheduler>,
     f: impl FnOnce(&Sim<'_, '_>) -> R,
 ) -> Result<R, MachineError> {
-    with_help(setup, scheduler, &NoHelp, f)
+    simulate_with_help(setup, scheduler, &NoHelp, f)
 }
 
-/// As [`with`], on a host that helps when memory is short.
+/// As [`simulate`], on a host that helps when memory is short.
 ///
 /// # Errors
-/// As [`with`].
-pub fn with_help<R>(
+/// As [`simulate`].
+pub fn simulate_with_help<R>(
     setup: &Setup<'_>,
     scheduler: Box<dyn Scheduler>,
     help: &dyn Help,
     f: impl FnOnce(&Sim<'_, '_>) -> R,
 ) -> Result<R, MachineError> {
-    check(setup.machine)?;
+    check_machine(setup.machine)?;
     let topology = setup.machine.topology();
     let run = |topology: &Topology<'_>| {
         let sizes: Vec<usize> = topology

@@ -14,12 +14,8 @@ use nearpage::gfp::Gfp;
 use nearpage::model::Model;
 use nearpage::platform::Platform;
 use nearpage::units::{NodeId, Order, Pfn};
-use nearpage_sim::costs::Costs;
-use nearpage_sim::executor::Tasks;
-use nearpage_sim::machine::Machine;
 use nearpage_sim::scheduler::{Decisions, Pct, Random, Recorded, Replay, Scheduler};
-use nearpage_sim::sim::{self, Setup, Sim};
-use nearpage_sim::world::TaskId;
+use nearpage_sim::{Costs, Machine, Setup, Sim, TaskId, Tasks, simulate};
 
 /// A bug that is put in on purpose: whoever finds nothing then, finds nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -72,7 +68,7 @@ fn hunt_with(seed: u64, plant: Plant, scheduler: Box<dyn Scheduler>) -> Verdict 
         }
         script(sim, rng.u64(..), plant)
     };
-    match catch_unwind(AssertUnwindSafe(|| sim::with(&setup, scheduler, run))) {
+    match catch_unwind(AssertUnwindSafe(|| simulate(&setup, scheduler, run))) {
         Ok(result) => result.map_err(|error| error.to_string())?,
         Err(panic) => Err(message(&*panic)),
     }

@@ -13,6 +13,7 @@ use std::time::Duration;
 use clap::Args;
 use indicatif::ProgressBar;
 
+use super::input::is_standard;
 use super::{CommandError, print, print_json};
 use crate::terminal;
 use nearpage_trace::record::{
@@ -206,7 +207,7 @@ fn target<'a>(
 
 impl RecordArgs {
     fn is_to_standard_output(&self) -> bool {
-        self.output.as_deref().is_some_and(|path| path.as_os_str() == "-")
+        self.output.as_deref().is_some_and(is_standard)
     }
 
     fn output(&self, program: Option<&Program>) -> Result<Output, RecordError> {

@@ -15,6 +15,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use nearpage_replay::{Options, Replay, Report, ZoneChoice};
 use nearpage_report::file::PageFile;
 
+use super::input::is_standard;
 use super::interrupt::Interruptible;
 use super::progress::Bar;
 use super::{CommandError, print, print_json};
@@ -189,9 +190,4 @@ impl ReplayArgs {
         }
         if self.json { print_json(report) } else { print(&text::render(report)) }
     }
-}
-
-/// Whether a path stands for standard input or output.
-fn is_standard(path: &Path) -> bool {
-    path.as_os_str() == "-"
 }

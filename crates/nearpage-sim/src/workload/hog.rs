@@ -180,7 +180,7 @@ mod tests {
             };
             mebibytes.iter().map(|size| hog(size).run(sim, &costs).expect("all costs")).collect()
         };
-        sim::with(&setup, Box::new(VirtualTime::default()), run).expect("a machine")
+        sim::simulate(&setup, Box::new(VirtualTime::default()), run).expect("a machine")
     }
 
     #[test]

@@ -343,6 +343,6 @@ mod tests {
             assert!(result.used_most >= result.cached_most && result.cached_most > 0);
             assert_eq!(sim.allocator.check().unwrap().allocated.0, 0);
         };
-        sim::with(&setup, Box::new(VirtualTime::default()), run).unwrap();
+        sim::simulate(&setup, Box::new(VirtualTime::default()), run).unwrap();
     }
 }

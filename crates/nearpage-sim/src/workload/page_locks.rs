@@ -162,7 +162,7 @@ mod tests {
             assert!(sim.allocator.check().is_ok());
             result
         };
-        sim::with(&setup, Box::new(VirtualTime::default()), run).expect("a machine")
+        sim::simulate(&setup, Box::new(VirtualTime::default()), run).expect("a machine")
     }
 
     #[test]

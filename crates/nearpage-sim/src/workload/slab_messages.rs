@@ -255,7 +255,7 @@ mod tests {
             assert_eq!(sim.allocator.platform().misuses.get(), 0);
             result
         };
-        sim::with(&setup, Box::new(VirtualTime::default()), run).expect("a machine")
+        sim::simulate(&setup, Box::new(VirtualTime::default()), run).expect("a machine")
     }
 
     #[test]

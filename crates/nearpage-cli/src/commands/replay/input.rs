@@ -6,10 +6,8 @@ use std::path::{Path, PathBuf};
 
 use nearpage_replay::Bundle;
 
-use super::{ReplayFailure, is_standard};
-
-/// The name of standard input in messages.
-const STANDARD_INPUT: &str = "standard input";
+use super::ReplayFailure;
+use crate::commands::input::{STANDARD_INPUT, is_standard};
 
 /// As named on the command line.
 #[derive(Clone, Copy, Debug)]

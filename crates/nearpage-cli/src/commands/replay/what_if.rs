@@ -1,6 +1,7 @@
 //! The options of a what-if.
 
 use std::fmt::Write;
+use std::path::Path;
 
 use clap::{Args, ValueEnum};
 use nearpage::zonelist::cache::CacheRule;
@@ -11,13 +12,14 @@ use nearpage_replay::{CpuRule, Replay, Tunable, Wish};
 
 use super::ReplayFailure;
 use crate::commands::CommandError;
+use crate::commands::input::{STANDARD, models, read_machine};
 
 /// What is to be different.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "What if")]
 pub(super) struct WhatIfArgs {
     /// Whose rules, instead of the recorded kernel's
-    #[arg(long, value_parser = super::super::input::models(), default_value_t)]
+    #[arg(long, value_parser = models(), default_value_t)]
     model: ModelChoice,
 
     /// A tunable: pcp.batch_scale_max=0, vm.watermark_scale_factor=200; --set help lists them
@@ -79,7 +81,7 @@ impl WhatIfArgs {
 
     /// Whether the machine comes from standard input.
     pub(super) fn reads_standard_input(&self) -> bool {
-        self.topology.as_deref() == Some("-")
+        self.topology.as_deref() == Some(STANDARD)
     }
 
     /// Options that mean nothing without others.
@@ -122,7 +124,7 @@ impl WhatIfArgs {
 
     fn machine(&self, replay: &Replay) -> Result<Option<MachineDescription>, CommandError> {
         let input = match (self.topology.as_deref(), self.cpus) {
-            (Some("-"), _) => return Ok(Some(input::read_machine(Path::new("-"))?)),
+            (Some(STANDARD), _) => return Ok(Some(read_machine(Path::new(STANDARD))?)),
             (Some(text), _) if text.trim_start().starts_with("--numa") => short_form(text),
             (Some(name), _) => match catalog::machine(name) {
                 Some(machine) => return Ok(Some(MachineDescription::new(name.into(), machine)?)),

@@ -1,9 +1,12 @@
 //! Figures as comma-separated values.
 
-use nearpage_lab::report::Report;
+use crate::report::Report;
 
-/// A line a figure, after a line of headings: rows of tables, then what must hold, then counts.
-pub(super) fn reports(reports: &[Report]) -> String {
+/// All figures of reports as comma-separated values: `scenario,row,column,reference,model,verdict`.
+///
+/// After the headings each report has its rows; then what must hold, with an empty column and reference, the value as
+/// model, and `holds` or `fails` as verdict; then its counts, with `count` as verdict.
+pub fn csv(reports: &[Report]) -> String {
     let mut text = String::from("scenario,row,column,reference,model,verdict\n");
     for report in reports {
         let mut line =
@@ -43,7 +46,7 @@ fn quoted(field: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nearpage_lab::report::Tolerance;
+    use crate::report::Tolerance;
 
     #[test]
     fn all_figures_have_a_line_of_six_fields() {
@@ -52,6 +55,6 @@ mod tests {
         report.hold("h", 1.5, false);
         report.count("n", 7.0);
         let expected = "scenario,row,column,reference,model,verdict\na,\"r, \"\"1\"\"\",c,2,3,off by\na,h,,,1.5,fails\na,n,,,7,count\n";
-        assert_eq!(reports(&[report]), expected);
+        assert_eq!(csv(&[report]), expected);
     }
 }

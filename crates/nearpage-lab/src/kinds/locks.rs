@@ -11,18 +11,15 @@
 use nearpage::alloc::Config;
 use nearpage::model::Model;
 use nearpage::pagelock::{PageLockRules, WaitTables, WaitersBit};
-use nearpage_sim::costs::{Costs, CostsError, picoseconds};
-use nearpage_sim::machine::Machine;
-use nearpage_sim::pool;
 use nearpage_sim::scheduler::VirtualTime;
-use nearpage_sim::sim::{self, Setup, Sim};
 use nearpage_sim::workload::page_locks::{PageLocks, PageLocksResult};
+use nearpage_sim::{Costs, CostsError, Machine, Setup, Sim, picoseconds, simulate};
 
-use super::error::LabError;
-use super::report::{Report, Tolerance};
-use super::scenario::{LocksWorkload, Scenario};
-use super::sweep::Probe;
-use super::{Options, Sampled, sampled};
+use crate::error::LabError;
+use crate::kind::{Kind, Probe};
+use crate::options::{Options, Sampled, sampled};
+use crate::report::{Report, Tolerance};
+use crate::scenario::{LocksWorkload, Scenario};
 
 /// Kinds of tables, in the order of the reference's rows, and without and with the bit.
 const TABLES: [(&str, WaitTables); 3] = [
@@ -69,7 +66,29 @@ struct Bench<'a> {
     seed: u64,
 }
 
-pub(super) fn run(
+impl Kind for LocksWorkload {
+    fn run(
+        &self,
+        scenario: &Scenario,
+        costs: &Costs,
+        options: &Options<'_>,
+    ) -> Result<Report, LabError> {
+        run(scenario, self, costs, options)
+    }
+
+    /// As many processes as possible.
+    fn probe(
+        &self,
+        scenario: &Scenario,
+        costs: &Costs,
+        config: Config,
+        seed: u64,
+    ) -> Result<Probe, LabError> {
+        probe(scenario, self, costs, config, seed)
+    }
+}
+
+fn run(
     scenario: &Scenario,
     workload: &LocksWorkload,
     costs: &Costs,
@@ -78,7 +97,7 @@ pub(super) fn run(
     let mut report = Report::new(&scenario.name, &scenario.title);
     let mut bench = Bench::new(scenario, workload, costs, options.seed)?;
     if workload.calibrates {
-        bench.calibrate(&mut report)?;
+        bench.calibrate(options, &mut report)?;
     }
     let mut variants = Vec::new();
     for &processes in &workload.processes {
@@ -91,10 +110,8 @@ pub(super) fn run(
             }));
         }
     }
-    let done = |finished| (options.progress)(finished, variants.len());
     let run = |variant: &Variant| bench.run(variant, options.samples && bench.is_shown(variant));
-    let outcomes = pool::run(options.threads, &variants, run, done);
-    let outcomes = outcomes.into_iter().collect::<Result<_, _>>()?;
+    let outcomes = options.each(&variants, run)?;
     let name = |at: usize| format!("{} processes, one table", variants[at].processes);
     let outcomes: Vec<Outcome> = report.keep_samples(outcomes, name);
     tabulate(workload, &outcomes, &mut report);
@@ -106,8 +123,7 @@ pub(super) fn run(
     Ok(report)
 }
 
-/// As many processes as possible under other rules and settings.
-pub(super) fn probe(
+fn probe(
     scenario: &Scenario,
     workload: &LocksWorkload,
     costs: &Costs,
@@ -175,7 +191,7 @@ impl<'a> Bench<'a> {
             let cached_pages = sim.allocator.totals().cached_pages.0;
             (Outcome { result, worst_hold_pages, cached_pages }, samples)
         };
-        sim::with(&setup, Box::new(VirtualTime::default()), run)
+        simulate(&setup, Box::new(VirtualTime::default()), run)
             .map_err(|error| LabError::Machine { name: self.scenario.name.clone(), error })
     }
 
@@ -187,7 +203,7 @@ impl<'a> Bench<'a> {
     }
 
     /// Sets how long a home is busy with a line.
-    fn calibrate(&mut self, report: &mut Report) -> Result<(), LabError> {
+    fn calibrate(&mut self, options: &Options<'_>, report: &mut Report) -> Result<(), LabError> {
         let Some(wanted) = published(self.scenario, 1) else { return Ok(()) };
         let of_table = self.costs.home_service_ns.value;
         let streamed = self.workload.streamed_bytes;
@@ -198,6 +214,7 @@ impl<'a> Bench<'a> {
         report.count("uncalibrated: global, percent of per zone", global_percent(self)?);
         let (mut low, mut high) = (0.0, 200.0);
         for _ in 0..10 {
+            options.observer.step(0, 0)?;
             self.costs.home_service_ns.value = (low + high) / 2.0;
             let is_fast = global_percent(self)? > wanted;
             *(if is_fast { &mut low } else { &mut high }) = self.costs.home_service_ns.value;

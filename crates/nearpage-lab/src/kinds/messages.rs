@@ -11,18 +11,15 @@ use nearpage::alloc::Config;
 use nearpage::model::Model;
 use nearpage::pcp::tuning::{PcpRules, Series2023};
 use nearpage::units::{COSTLY_ORDER, CpuId, Order, PageCount};
-use nearpage_sim::costs::{Costs, picoseconds};
-use nearpage_sim::machine::Machine;
-use nearpage_sim::pool;
 use nearpage_sim::scheduler::VirtualTime;
-use nearpage_sim::sim::{self, Setup, Sim};
 use nearpage_sim::workload::messages::{Block, FreedBy, Messages, MessagesResult};
+use nearpage_sim::{Costs, Machine, Setup, Sim, picoseconds, simulate};
 
-use super::error::LabError;
-use super::report::{Report, Tolerance};
-use super::scenario::{MessagesWorkload, Reference, Scenario};
-use super::sweep::Probe;
-use super::{Options, Sampled, sampled};
+use crate::error::LabError;
+use crate::kind::Probe;
+use crate::options::{Options, Sampled, sampled};
+use crate::report::{Report, Tolerance};
+use crate::scenario::{MessagesWorkload, Reference, Scenario};
 
 /// What came out of one workload under one choice of patches.
 #[derive(Clone, Copy, Debug, Default)]
@@ -96,7 +93,7 @@ pub(super) fn run(
     let patches = &scenario.patches;
     let mut jobs: Vec<(usize, u8, f64)> = Vec::new();
     for (index, workload) in workloads.iter().enumerate() {
-        let copy_ns = calibrated(scenario, workload, costs)?;
+        let copy_ns = calibrated(scenario, workload, costs, options)?;
         if let Some(percent) = workload.zone_lock_percent {
             report.notes.push(format!(
                 "calibrated: {copy_ns:.0} ns a message on each side ({}, zone lock {percent} % in the base row); all \
@@ -107,15 +104,13 @@ pub(super) fn run(
         }
         jobs.extend(patches.iter().map(|&patch| (index, patch, copy_ns)));
     }
-    let done = |finished| (options.progress)(finished, jobs.len());
     let measure = |&(index, patch, copy_ns): &(usize, u8, f64)| {
         let workload = &workloads[index];
         let config = with_patches(scenario, patch);
         let how = How { config, copy_ns, messages: workload.messages };
         measure(scenario, workload, costs, how, options.samples && is_shown(patches, patch))
     };
-    let outcomes = pool::run(options.threads, &jobs, measure, done);
-    let outcomes = outcomes.into_iter().collect::<Result<_, _>>()?;
+    let outcomes = options.each(&jobs, measure)?;
     let outcomes: Vec<Outcome> = report.keep_samples(outcomes, |at| {
         let (index, patch, _) = jobs[at];
         row_name(&workloads[index].name, patch)
@@ -149,10 +144,12 @@ fn calibrated(
     scenario: &Scenario,
     workload: &MessagesWorkload,
     costs: &Costs,
+    options: &Options<'_>,
 ) -> Result<f64, LabError> {
     let Some(wanted) = workload.zone_lock_percent else { return Ok(workload.copy_ns) };
     let (mut low, mut high) = (10.0f64, 1e6f64);
     for _ in 0..14 {
+        options.observer.step(0, 0)?;
         let middle = (low * high).sqrt();
         let messages = workload.messages / 10;
         let how = How { config: with_patches(scenario, 0), copy_ns: middle, messages };
@@ -239,7 +236,7 @@ fn measure(
         let waited_ps = sim.world.lock_counts().waited_ps;
         (Outcome { result, waited_ps, counts: PageCounts::of(sim) }, samples)
     };
-    sim::with(&setup, Box::new(VirtualTime::default()), run)
+    simulate(&setup, Box::new(VirtualTime::default()), run)
         .map_err(|error| LabError::Machine { name: scenario.name.clone(), error })
 }
 

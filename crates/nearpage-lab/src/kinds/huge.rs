@@ -8,17 +8,14 @@ use nearpage::gfp::Gfp;
 use nearpage::model::Model;
 use nearpage::units::{CpuId, NodeId, Order, Pfn};
 use nearpage::zonelist::cache::CacheRule;
-use nearpage_sim::costs::Costs;
-use nearpage_sim::executor::Tasks;
-use nearpage_sim::machine::Machine;
 use nearpage_sim::scheduler::VirtualTime;
-use nearpage_sim::sim::{self, MachineError, Setup, Sim};
+use nearpage_sim::{Costs, Machine, MachineError, Setup, Sim, Tasks, simulate};
 
-use super::error::LabError;
-use super::report::Report;
-use super::scenario::Scenario;
-use super::sweep::Probe;
-use super::{Options, Sampled, sampled};
+use crate::error::LabError;
+use crate::kind::{Kind, Probe};
+use crate::options::{Options, Sampled, sampled};
+use crate::report::Report;
+use crate::scenario::{HugeWorkload, Scenario};
 
 /// Rules of the cache, in the order of tables.
 pub(super) const RULES: [(&str, CacheRule); 3] =
@@ -29,30 +26,34 @@ pub(super) fn with_rule(config: Config, rule: CacheRule) -> Config {
     Config { model: Model { zonelist_cache: rule, ..config.model }, ..config }
 }
 
-pub(super) fn run(
-    scenario: &Scenario,
-    pages: u64,
-    costs: &Costs,
-    options: &Options<'_>,
-) -> Result<Report, LabError> {
-    let mut report = Report::new(&scenario.name, &scenario.title);
-    let machine = &scenario.machine.machine;
-    let case = Case { machine, costs, pages, is_sampled: options.samples };
-    hold(&scenario.name, &case, scenario.config, &mut report)?;
-    Ok(report)
-}
+impl Kind for HugeWorkload {
+    fn run(
+        &self,
+        scenario: &Scenario,
+        costs: &Costs,
+        options: &Options<'_>,
+    ) -> Result<Report, LabError> {
+        let mut report = Report::new(&scenario.name, &scenario.title);
+        let machine = &scenario.machine.machine;
+        let case = Case { machine, costs, pages: self.pages, is_sampled: options.samples };
+        hold(&scenario.name, &case, scenario.config, &mut report)?;
+        Ok(report)
+    }
 
-/// The work is pages from the near node: there is one CPU, and time tells nothing.
-pub(super) fn probe(
-    scenario: &Scenario,
-    pages: u64,
-    costs: &Costs,
-    config: Config,
-) -> Result<Probe, LabError> {
-    let machine = &scenario.machine.machine;
-    let (near, _) = near_pages(&Case { machine, costs, pages, is_sampled: false }, config)
-        .map_err(|error| LabError::Machine { name: scenario.name.clone(), error })?;
-    Ok(Probe { work_per_second: near as f64, worst_hold_pages: 0, cached_bytes: 0 })
+    /// The work is pages from the near node: there is one CPU, and time tells nothing.
+    fn probe(
+        &self,
+        scenario: &Scenario,
+        costs: &Costs,
+        config: Config,
+        _seed: u64,
+    ) -> Result<Probe, LabError> {
+        let machine = &scenario.machine.machine;
+        let case = Case { machine, costs, pages: self.pages, is_sampled: false };
+        let (near, _) = near_pages(&case, config)
+            .map_err(|error| LabError::Machine { name: scenario.name.clone(), error })?;
+        Ok(Probe { work_per_second: near as f64, worst_hold_pages: 0, cached_bytes: 0 })
+    }
 }
 
 /// What is common to all rules.
@@ -115,7 +116,7 @@ fn near_pages(case: &Case<'_>, config: Config) -> Result<Sampled<u64>, MachineEr
         let (_, samples) = sampled(sim, is_sampled, run);
         (near.get(), samples)
     };
-    sim::with(&setup, Box::new(VirtualTime::default()), run)
+    simulate(&setup, Box::new(VirtualTime::default()), run)
 }
 
 /// The first node has nothing left; the second one has every other page.

@@ -8,22 +8,23 @@
 
 use nearpage::alloc::Config;
 use nearpage::slab::{LocalNode, SlabConfig};
-use nearpage_sim::costs::{Costs, picoseconds};
-use nearpage_sim::machine::{Machine, NodeSpec};
-use nearpage_sim::pool;
 use nearpage_sim::scheduler::VirtualTime;
-use nearpage_sim::sim::{self, Setup};
 use nearpage_sim::workload::slab_messages::{SlabMessages, SlabMessagesResult};
+use nearpage_sim::{Costs, Machine, NodeSpec, Setup, Sim, picoseconds, simulate};
 
-use super::error::LabError;
-use super::report::{Report, Tolerance};
-use super::scenario::{Scenario, SlabWorkload};
-use super::sweep::Probe;
-use super::{Options, Sampled, catalog, sampled};
+use crate::catalog;
+use crate::error::LabError;
+use crate::kind::{Kind, Probe};
+use crate::options::{Options, Sampled, sampled};
+use crate::report::{Report, Tolerance};
+use crate::scenario::{Scenario, SlabWorkload};
 
 /// Before the change and after it.
 const VARIANTS: [(&str, LocalNode); 2] =
     [("before", LocalNode::OwnNode), ("after", LocalNode::NearestMemory)];
+
+/// Steps of a calibration at most.
+const CALIBRATION_STEPS_MAX: usize = 5;
 
 /// A machine of the table.
 struct Place<'a> {
@@ -57,7 +58,29 @@ impl Outcome {
     }
 }
 
-pub(super) fn run(
+impl Kind for SlabWorkload {
+    fn run(
+        &self,
+        scenario: &Scenario,
+        costs: &Costs,
+        options: &Options<'_>,
+    ) -> Result<Report, LabError> {
+        run(scenario, self, costs, options)
+    }
+
+    /// The scenario's machine, objects by the nearest node with memory.
+    fn probe(
+        &self,
+        scenario: &Scenario,
+        costs: &Costs,
+        config: Config,
+        seed: u64,
+    ) -> Result<Probe, LabError> {
+        probe(scenario, self, costs, config, seed)
+    }
+}
+
+fn run(
     scenario: &Scenario,
     workload: &SlabWorkload,
     costs: &Costs,
@@ -81,16 +104,15 @@ pub(super) fn run(
             objects: workload.objects.len(),
         });
     }
-    calibrate(scenario, workload, &mut places, options.seed, &mut report)?;
+    calibrate(scenario, workload, &mut places, options, &mut report)?;
     let jobs: Vec<(usize, LocalNode)> =
         (0..places.len()).flat_map(|place| VARIANTS.map(|(_, local)| (place, local))).collect();
-    let done = |finished| (options.progress)(finished, jobs.len());
     let run = |&(place, local): &(usize, LocalNode)| {
-        let how = How { local, seed: options.seed, messages: workload.messages };
+        let message_ns = places[place].message_ns;
+        let how = How { local, seed: options.seed, messages: workload.messages, message_ns };
         measure(scenario, workload, &places[place], how, options.samples && place == 0)
     };
-    let outcomes = pool::run(options.threads, &jobs, run, done);
-    let outcomes = outcomes.into_iter().collect::<Result<_, _>>()?;
+    let outcomes = options.each(&jobs, run)?;
     let outcomes = report.keep_samples(outcomes, |at| {
         format!("{}, {}", places[0].name, VARIANTS[at % VARIANTS.len()].0)
     });
@@ -101,34 +123,24 @@ pub(super) fn run(
     Ok(report)
 }
 
-/// Sets the time of a message, for each table of costs from the first machine without memoryless nodes.
+/// Sets the time of a message, for each table of costs from the machine without memoryless nodes.
 fn calibrate(
     scenario: &Scenario,
     workload: &SlabWorkload,
     places: &mut [Place<'_>],
-    seed: u64,
+    options: &Options<'_>,
     report: &mut Report,
 ) -> Result<(), LabError> {
     let Some(reference) = &scenario.reference else { return Ok(()) };
-    for at in 0..places.len() {
-        if places[at].is_memoryless() {
-            continue;
-        }
-        let row = reference.rows.iter().find(|row| row[0] == at as f64);
-        let Some(wanted) = row.map(|row| row[1]) else { continue };
-        // Without any waiting a message would take its part of all CPUs' time; what the allocator takes of that is
-        // found in a few steps, each of which corrects by what the one before was off.
-        let a_message =
-            1e9 / workload.published_messages * places[at].machine.cpus().count() as f64;
-        places[at].message_ns = wanted * a_message;
-        for _ in 0..5 {
-            let how = How { local: LocalNode::OwnNode, seed, messages: workload.burst };
-            let (outcome, _) = measure(scenario, workload, &places[at], how, false)?;
-            let correction = (wanted - outcome.seconds) * a_message;
-            places[at].message_ns = (places[at].message_ns + correction).max(1.0);
-        }
-        let (message_ns, costs, name) =
-            (places[at].message_ns, places[at].costs.name.clone(), places[at].name);
+    let published = |at: usize| reference.rows.iter().find(|row| row[0] == at as f64);
+    let calibrates = |&at: &usize| !places[at].is_memoryless() && published(at).is_some();
+    let calibrated: Vec<usize> = (0..places.len()).filter(calibrates).collect();
+    let times = options.each_before(&calibrated, |&at| {
+        let wanted = published(at).map_or(0.0, |row| row[1]);
+        calibrated_ns(scenario, workload, &places[at], wanted, options)
+    })?;
+    for (at, message_ns) in calibrated.into_iter().zip(times) {
+        let (costs, name) = (places[at].costs.name.clone(), places[at].name);
         report.notes.push(format!(
             "calibrated: {message_ns:.0} ns a message ({name}, before); all else of this machine is predicted"
         ));
@@ -140,6 +152,37 @@ fn calibrate(
     Ok(())
 }
 
+/// The time of a message with which a place takes as many seconds as it should (ns).
+fn calibrated_ns(
+    scenario: &Scenario,
+    workload: &SlabWorkload,
+    place: &Place<'_>,
+    wanted: f64,
+    options: &Options<'_>,
+) -> Result<f64, LabError> {
+    // Without any waiting a message would take its part of all CPUs' time; what the allocator takes of that is
+    // found in a few steps, each of which corrects by what the one before was off. Mostly the second is off by next to
+    // nothing: what the allocator takes hardly depends on the time of a message.
+    let a_message = 1e9 / workload.published_messages * place.machine.cpus().count() as f64;
+    let mut message_ns = wanted * a_message;
+    for _ in 0..CALIBRATION_STEPS_MAX {
+        options.observer.step(0, 0)?;
+        let how = How {
+            local: LocalNode::OwnNode,
+            seed: options.seed,
+            messages: workload.burst,
+            message_ns,
+        };
+        let (outcome, _) = measure(scenario, workload, place, how, false)?;
+        let correction = (wanted - outcome.seconds) * a_message;
+        message_ns = (message_ns + correction).max(1.0);
+        if correction.abs() <= 0.005 * message_ns {
+            break;
+        }
+    }
+    Ok(message_ns)
+}
+
 /// One run of a place.
 #[derive(Clone, Copy)]
 struct How {
@@ -147,13 +190,15 @@ struct How {
     seed: u64,
     /// Of each CPU.
     messages: u64,
+    /// Time of a message.
+    message_ns: f64,
 }
 
 fn measure(
     scenario: &Scenario,
     workload: &SlabWorkload,
     place: &Place<'_>,
-    How { local, seed, messages }: How,
+    How { local, seed, messages, message_ns }: How,
     is_sampled: bool,
 ) -> Result<Sampled<Outcome>, LabError> {
     let slab = SlabConfig { local, ..SlabConfig::LINUX_2_6_35 };
@@ -164,25 +209,24 @@ fn measure(
         warm_up: 2 * workload.burst,
         messages,
         burst: workload.burst,
-        message_ps: picoseconds(place.message_ns),
+        message_ps: picoseconds(message_ns),
         seed,
     };
-    let run = |sim: &sim::Sim<'_, '_>| {
+    let run = |sim: &Sim<'_, '_>| {
         let run = || work.run(sim).expect("nobody waits for anybody");
         let (result, samples) = sampled(sim, is_sampled, run);
         let holds = sim.allocator.zones().iter().map(|zone| zone.holds().most_pages.0);
         (result, holds.max().unwrap_or(0), sim.allocator.totals().cached_pages.0, samples)
     };
     let (result, worst_hold_pages, cached_pages, samples) =
-        sim::with(&setup, Box::new(VirtualTime::default()), run)
+        simulate(&setup, Box::new(VirtualTime::default()), run)
             .map_err(|error| LabError::Machine { name: scenario.name.clone(), error })?;
     let sent = (messages * place.machine.cpus().count() as u64) as f64;
     let seconds = result.real_ps as f64 * 1e-12 * workload.published_messages / sent;
     Ok((Outcome { result, seconds, worst_hold_pages, cached_pages }, samples))
 }
 
-/// The scenario's machine, objects by the nearest node with memory, under other rules and settings.
-pub(super) fn probe(
+fn probe(
     scenario: &Scenario,
     workload: &SlabWorkload,
     costs: &Costs,
@@ -194,7 +238,8 @@ pub(super) fn probe(
     let objects = workload.objects.len();
     let place = Place { name: "", machine, costs: costs.clone(), message_ns, objects };
     let scenario = &Scenario { config, ..scenario.clone() };
-    let how = How { local: LocalNode::NearestMemory, seed, messages: workload.messages };
+    let local = LocalNode::NearestMemory;
+    let how = How { local, seed, messages: workload.messages, message_ns };
     let (outcome, _) = measure(scenario, workload, &place, how, false)?;
     Ok(Probe {
         work_per_second: workload.published_messages / outcome.seconds,

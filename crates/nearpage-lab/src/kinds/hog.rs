@@ -14,23 +14,20 @@ use nearpage::alloc::{Config, ScanCounts};
 use nearpage::platform::{NodeReclaimed, Shortage};
 use nearpage::zonelist::cache::CacheRule;
 use nearpage_machine::size;
-use nearpage_sim::costs::{Costs, CostsError};
-use nearpage_sim::lines::LineCounts;
-use nearpage_sim::machine::Machine;
-use nearpage_sim::platform::Help;
-use nearpage_sim::pool;
 use nearpage_sim::scheduler::VirtualTime;
-use nearpage_sim::sim::{self, Setup, Sim};
 use nearpage_sim::workload::hog::{Hog, HogResult};
-use nearpage_sim::world::World;
+use nearpage_sim::{
+    Costs, CostsError, Help, LineCounts, Machine, Setup, Sim, World, simulate_with_help,
+};
 
-use super::error::LabError;
 use super::homes::Demand;
 use super::huge::{self, Case, RULES, with_rule};
-use super::report::{Report, Tolerance};
-use super::scenario::{HogCalibration, HogWorkload, Scenario};
-use super::sweep::Probe;
-use super::{Options, Sampled, catalog, sampled};
+use crate::catalog;
+use crate::error::LabError;
+use crate::kind::{Kind, Probe};
+use crate::options::{Options, Sampled, sampled};
+use crate::report::{Report, Tolerance};
+use crate::scenario::{HogCalibration, HogWorkload, Scenario};
 
 /// One amount of memory, one number of threads, one rule.
 #[derive(Clone, Copy, Debug)]
@@ -77,15 +74,36 @@ struct Bench<'a> {
     call_ns: f64,
 }
 
-pub(super) fn run(
+impl Kind for HogWorkload {
+    fn run(
+        &self,
+        scenario: &Scenario,
+        costs: &Costs,
+        options: &Options<'_>,
+    ) -> Result<Report, LabError> {
+        run(scenario, self, costs, options)
+    }
+
+    /// The largest cell.
+    fn probe(
+        &self,
+        scenario: &Scenario,
+        costs: &Costs,
+        config: Config,
+        _seed: u64,
+    ) -> Result<Probe, LabError> {
+        probe(scenario, self, costs, config)
+    }
+}
+
+fn run(
     scenario: &Scenario,
     workload: &HogWorkload,
     costs: &Costs,
     options: &Options<'_>,
 ) -> Result<Report, LabError> {
     let missing = |error: CostsError| LabError::Costs { name: costs.name.clone(), error };
-    let mut machine = scenario.machine.machine.clone();
-    machine.nodes.iter_mut().for_each(|node| node.bytes /= workload.scale);
+    let machine = workload.scaled(&scenario.machine.machine);
     let call_ns = costs.more("zone_reclaim_ns").map_err(missing)?;
     costs
         .more("fault_ns")
@@ -95,7 +113,7 @@ pub(super) fn run(
     let mut bench = Bench { scenario, workload, machine, costs: costs.clone(), call_ns };
     let mut report = Report::new(&scenario.name, &scenario.title);
     let scale = match &workload.calibrate {
-        Some(cells) => bench.calibrate(cells, &mut report)?,
+        Some(cells) => bench.calibrate(cells, options, &mut report)?,
         None => 1.0,
     };
     let mut cells = Vec::new();
@@ -104,11 +122,8 @@ pub(super) fn run(
     {
         cells.extend(RULES.map(|(_, rule)| Variant { bytes, threads, rule }));
     }
-    let total = cells.len();
-    let done = |finished| (options.progress)(finished, total);
     let run = |cell: &Variant| bench.run(cell, options.samples && bench.is_shown(cell));
-    let outcomes = pool::run(options.threads, &cells, run, done);
-    let outcomes = outcomes.into_iter().collect::<Result<_, _>>()?;
+    let outcomes = options.each(&cells, run)?;
     let outcomes = report.keep_samples(outcomes, |at| {
         let Variant { bytes, threads, rule } = cells[at];
         let rule = RULES.iter().find(|(_, known)| *known == rule).map_or("", |(name, _)| name);
@@ -125,15 +140,13 @@ pub(super) fn run(
     Ok(report)
 }
 
-/// The largest cell under other rules and settings.
-pub(super) fn probe(
+fn probe(
     scenario: &Scenario,
     workload: &HogWorkload,
     costs: &Costs,
     config: Config,
 ) -> Result<Probe, LabError> {
-    let mut machine = scenario.machine.machine.clone();
-    machine.nodes.iter_mut().for_each(|node| node.bytes /= workload.scale);
+    let machine = workload.scaled(&scenario.machine.machine);
     let call_ns = costs
         .more("zone_reclaim_ns")
         .map_err(|error| LabError::Costs { name: costs.name.clone(), error })?;
@@ -200,7 +213,7 @@ impl Bench<'_> {
             };
             Ok((outcome, samples))
         };
-        let outcome = sim::with_help(&setup, Box::new(VirtualTime::default()), &help, run);
+        let outcome = simulate_with_help(&setup, Box::new(VirtualTime::default()), &help, run);
         let name = || self.scenario.name.clone();
         outcome
             .map_err(|error| LabError::Machine { name: name(), error })?
@@ -236,7 +249,12 @@ impl Bench<'_> {
     }
 
     /// Sets the slowdown by load; returns the factor between the model's seconds and the reference's.
-    fn calibrate(&mut self, cells: &HogCalibration, report: &mut Report) -> Result<f64, LabError> {
+    fn calibrate(
+        &mut self,
+        cells: &HogCalibration,
+        options: &Options<'_>,
+        report: &mut Report,
+    ) -> Result<f64, LabError> {
         let (Some(one), Some(other)) =
             (self.published(cells.scale), self.published(cells.load_slowdown))
         else {
@@ -245,6 +263,7 @@ impl Bench<'_> {
         let scale = one / self.sys_before(cells.scale)?;
         let (mut low, mut high) = (0.0, 1.0);
         for _ in 0..10 {
+            options.observer.step(0, 0)?;
             self.costs.load_slowdown.value = (low + high) / 2.0;
             let is_low = self.sys_before(cells.load_slowdown)? * scale < other;
             *(if is_low { &mut low } else { &mut high }) = self.costs.load_slowdown.value;
@@ -277,7 +296,7 @@ fn label(bytes: u64, threads: usize) -> String {
     format!("{memory}, {threads} threads")
 }
 
-fn row_of(reference: &super::scenario::Reference, bytes: u64, threads: usize) -> Option<&[f64]> {
+fn row_of(reference: &crate::scenario::Reference, bytes: u64, threads: usize) -> Option<&[f64]> {
     let (gb, count) = (reference.column("memory_gb")?, reference.column("threads")?);
     let is_it = |row: &&Vec<f64>| row[gb] == (bytes >> 30) as f64 && row[count] == threads as f64;
     reference.rows.iter().find(is_it).map(Vec::as_slice)
@@ -463,8 +482,7 @@ fn today(bench: &Bench<'_>, options: &Options<'_>, report: &mut Report) -> Resul
                 [CacheRule::Off, CacheRule::Keyed].map(|rule| Variant { bytes, threads, rule })
             })
             .collect();
-        let outcomes = pool::run(options.threads, &cells, |cell| today.measure(cell), |_| ());
-        let outcomes: Vec<Outcome> = outcomes.into_iter().collect::<Result<_, _>>()?;
+        let outcomes = options.each_before(&cells, |cell| today.measure(cell))?;
         for (cells, pair) in cells.chunks(2).zip(outcomes.chunks(2)) {
             let sys = |at: usize| pair[at].hog.sys_ps as f64;
             let saved = 100.0 * (1.0 - sys(1) / sys(0));

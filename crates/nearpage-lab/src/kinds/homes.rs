@@ -4,10 +4,10 @@
 //! nodes without CPUs (CXL, GPUs) lies further away than all other, it comes last. Pagesets keep pages of zones, up to a few thousand a CPU, and zones keep pages back: so figures are exact only where much is left over.
 
 use nearpage::units::CpuId;
-use nearpage_sim::machine::{Machine, NodeSpec};
 use nearpage_sim::workload::hog::HogResult;
+use nearpage_sim::{Machine, NodeSpec};
 
-use super::report::Report;
+use crate::report::Report;
 
 /// Room enough for pagesets and watermarks: so much of a node's memory, of four parts, is used at most.
 const AMPLE: u64 = 3;

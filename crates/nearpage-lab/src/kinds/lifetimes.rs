@@ -7,19 +7,18 @@
 //! **Calibrated** is the time for a page, to the share of time that CPUs wait for zone locks in the "base" row. All else is
 //! predicted.
 
-use nearpage_sim::costs::{Costs, picoseconds};
-use nearpage_sim::pool;
 use nearpage_sim::scheduler::VirtualTime;
-use nearpage_sim::sim::{self, Setup, Sim};
 use nearpage_sim::workload::lifetimes::{Lifetimes, LifetimesResult};
+use nearpage_sim::{Costs, Setup, Sim, picoseconds, simulate};
 
-use super::error::LabError;
 use super::messages::{
     HOLD_MOST, PageCounts, is_shown, part, row_name, set_slices, slice_of, with_patches,
 };
-use super::report::{Report, Tolerance};
-use super::scenario::{LifetimesWorkload, Reference, Scenario};
-use super::{Options, Sampled, catalog, sampled};
+use crate::catalog;
+use crate::error::LabError;
+use crate::options::{Options, Sampled, sampled};
+use crate::report::{Report, Tolerance};
+use crate::scenario::{LifetimesWorkload, Reference, Scenario};
 
 /// Seconds without work after the run.
 const IDLE_SECONDS: u64 = 60;
@@ -64,11 +63,9 @@ pub(super) fn add(
     let bench = Bench { scenario, workload, costs, seed: options.seed };
     let page_ns = bench.calibrated(options, report)?;
     let patches = &scenario.patches;
-    let done = |finished| (options.progress)(finished, patches.len());
     let measure =
         |&patch: &u8| bench.measure(patch, page_ns, options.samples && is_shown(patches, patch));
-    let outcomes = pool::run(options.threads, patches, measure, done);
-    let outcomes = outcomes.into_iter().collect::<Result<_, _>>()?;
+    let outcomes = options.each(patches, measure)?;
     let name = |at: usize| row_name(&workload.name, patches[at]);
     let outcomes: Vec<Outcome> = report.keep_samples(outcomes, name);
     tabulate(workload, patches, &outcomes, report);
@@ -92,9 +89,9 @@ impl Bench<'_> {
         for _ in 0..5 {
             let thirds = [1.0, 2.0].map(|part: f64| low * (high / low).powf(part / 3.0));
             let measure = |&page_ns: &f64| self.measure(0, page_ns, false);
-            let outcomes = pool::run(options.threads, &thirds, measure, |_| ());
-            for (page_ns, outcome) in thirds.into_iter().zip(outcomes) {
-                if outcome?.0.zone_lock_percent() > wanted {
+            let outcomes = options.each_before(&thirds, measure)?;
+            for (page_ns, (outcome, _)) in thirds.into_iter().zip(outcomes) {
+                if outcome.zone_lock_percent() > wanted {
                     low = page_ns;
                 } else {
                     high = high.min(page_ns);
@@ -141,7 +138,7 @@ impl Bench<'_> {
             let (cached_later, kept) = (later(sim), kept(sim));
             (Outcome { result, waited_ps, counts, cached_later, kept }, samples)
         };
-        sim::with(&setup, Box::new(VirtualTime::default()), run)
+        simulate(&setup, Box::new(VirtualTime::default()), run)
             .map_err(|error| LabError::Machine { name: self.scenario.name.clone(), error })
     }
 }
