@@ -64,7 +64,7 @@ enum Command {
 pub enum CommandError {
     /// The input is wrong.
     #[error(transparent)]
-    Input(#[from] nearpage_machine::InputError),
+    Input(#[from] input::DescriptionFailure),
     /// The environment asks for what cannot be understood, or this machine cannot be read.
     #[error(transparent)]
     Environment(#[from] EnvironmentError),
@@ -107,6 +107,12 @@ pub enum CommandError {
     /// The output could not be written.
     #[error("cannot write the output: {0}")]
     Output(#[from] io::Error),
+}
+
+impl From<nearpage_machine::InputError> for CommandError {
+    fn from(error: nearpage_machine::InputError) -> CommandError {
+        CommandError::Input(error.into())
+    }
 }
 
 impl CommandError {

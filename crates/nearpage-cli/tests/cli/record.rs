@@ -22,7 +22,11 @@ fn output(command: &mut Command) -> (Option<i32>, String, String) {
 
 fn refused(arguments: &[&str]) -> String {
     let (code, printed, message) = output(&mut nearpage(arguments));
-    assert_eq!((code, &*printed), (Some(2), ""), "{message}");
+    assert_eq!(code, Some(2), "{message}");
+    // Standard output has the document of the error where JSON was asked for, and nothing else.
+    let documents = usize::from(arguments.contains(&"--json"));
+    assert_eq!(printed.matches("\"exit_code\": 2").count(), documents, "{printed}");
+    assert_eq!(printed.is_empty(), documents == 0, "{printed}");
     message
 }
 

@@ -13,7 +13,11 @@ fn refused(arguments: &[&str]) -> String {
     let output = nearpage(arguments);
     let message = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(2), "{arguments:?}: {message}");
-    assert!(output.stdout.is_empty());
+    // Standard output has the document of the error where JSON was asked for, and nothing else.
+    let documents = usize::from(arguments.contains(&"--json"));
+    let shown = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(shown.matches("\"exit_code\": 2").count(), documents, "{shown}");
+    assert_eq!(shown.is_empty(), documents == 0, "{shown}");
     message
 }
 
