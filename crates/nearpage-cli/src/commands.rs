@@ -6,6 +6,7 @@ pub mod doctor;
 mod environment;
 mod failure;
 mod input;
+mod interrupt;
 pub mod lab;
 mod man;
 mod progress;
@@ -79,7 +80,7 @@ pub enum CommandError {
     Predict(#[from] nearpage_bundle::predict::PredictError),
     /// A bundle cannot be replayed.
     #[error(transparent)]
-    Replay(#[from] nearpage_replay::error::ReplayError),
+    Replay(#[from] replay::ReplayFailure),
     /// Nothing was recorded, or the recorded command failed.
     #[error(transparent)]
     Record(#[from] record::RecordFailure),
@@ -126,12 +127,12 @@ impl CommandError {
             | CommandError::Usage(_)
             | CommandError::Bundle(_)
             | CommandError::Predict(_)
-            | CommandError::Replay(_)
             | CommandError::Report(_) => 2,
             CommandError::Record(failure) => failure.exit_code(),
             CommandError::Verify(error) => error.exit_code(),
             CommandError::Bench(error) => error.exit_code(),
             CommandError::Lab(failure) => failure.exit_code(),
+            CommandError::Replay(failure) => failure.exit_code(),
             CommandError::Placement(error) => error.exit_code(),
             CommandError::Doctor(failure) => failure.exit_code(),
         }

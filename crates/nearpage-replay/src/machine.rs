@@ -7,13 +7,13 @@ use nearpage::pcp::pageset::Pageset;
 use nearpage::pcp::{LISTS, list_index, list_order};
 use nearpage::platform::Platform;
 use nearpage::topology::{Node, NodeBuf, Topology};
-use nearpage::units::{CpuId, MAX_ORDER, ORDERS, Order, PAGEBLOCK_ORDER, PageCount, Pfn};
+use nearpage::units::{CpuId, MAX_ORDER, ORDERS, Order, PAGEBLOCK_ORDER, Pfn};
 use nearpage::zone::Zone;
 
-use super::error::ReplayError;
-use super::layout::{Block, Layout, lay_out};
-use super::platform::ReplayPlatform;
-use super::start::{Start, StartPageset};
+use crate::error::ReplayError;
+use crate::layout::{Block, Layout, lay_out};
+use crate::platform::ReplayPlatform;
+use crate::start::{Start, StartPageset};
 
 /// The core of a replay.
 pub type Core<'m> = PageAllocator<'m, ReplayPlatform>;
@@ -101,8 +101,8 @@ fn zeroes(input: &str, bytes: usize) -> Result<Vec<u8>, ReplayError> {
     Ok(vec![0; bytes])
 }
 
-fn build_error(input: &str, error: BuildError) -> ReplayError {
-    ReplayError::Build { input: input.into(), error }
+fn build_error(input: &str, source: BuildError) -> ReplayError {
+    ReplayError::Build { input: input.into(), source }
 }
 
 fn borrow(node: &NodeBuf) -> Node<'_> {
@@ -116,7 +116,7 @@ fn topology<'a>(
     nodes: &'a [Node<'a>],
 ) -> Result<Topology<'a>, ReplayError> {
     let topology = Topology::new(nodes, &start.topology.distances, start.topology.address_map);
-    topology.map_err(|error| ReplayError::Topology { input: input.into(), error })
+    topology.map_err(|source| ReplayError::Topology { input: input.into(), source })
 }
 
 /// Brings a core whose memory is all free into the start state, with empty pagesets.
@@ -278,13 +278,5 @@ impl HeldZone {
         debug_assert!(frame.word().state() == FrameState::Allocated);
         frame.set_word(frames.allocated(order, migratetype));
         Some(number)
-    }
-
-    /// Pages held.
-    pub fn pages(&self) -> PageCount {
-        let of_type = |lists: &[Vec<u32>; ORDERS]| -> u64 {
-            lists.iter().enumerate().map(|(order, list)| (list.len() as u64) << order).sum()
-        };
-        PageCount(self.blocks.iter().map(of_type).sum())
     }
 }

@@ -2,7 +2,7 @@
 
 use nearpage::pcp::{CountedList, LISTS, list_order};
 
-use super::machine::CorePageset;
+use crate::machine::CorePageset;
 
 /// The lists of a pageset that may still hold pages of the start. They go when a list is found empty; and drains take
 /// the coldest pages first, which they are.

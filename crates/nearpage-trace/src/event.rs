@@ -25,6 +25,7 @@ pub struct TraceEvent<'a> {
 /// What happened. Migratetypes are numbers, as the trace has them: 0 unmovable, 1 movable, 2 reclaimable, 3
 /// highatomic.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum Event<'a> {
     /// `mm_page_alloc`: a block was handed out.
     Alloc {
@@ -115,6 +116,7 @@ pub const BULK_PAGES_TOLD: usize = 16;
 
 /// What was met in a trace.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub struct TraceCounts {
     /// Bytes of text.
     pub bytes: u64,

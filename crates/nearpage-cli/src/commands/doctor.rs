@@ -96,14 +96,14 @@ fn report(arguments: &DoctorArgs) -> Result<(Report, Vec<String>), CommandError>
         let facts = Facts::of_this_machine(&environment);
         return Ok((Report::new("this machine", &facts), facts.unreadable));
     };
-    let source = match input::is_standard_input(path) {
+    let source = match input::is_standard(path) {
         true => STANDARD_INPUT.into(),
         false => path.to_string_lossy(),
     };
     match input::read_recording(path) {
         Ok(recording) => of_recording(&source, &recording, arguments.capture.as_deref()),
         // A folder may have fewer files, or have them one folder deeper.
-        Err(BundleError::NoRecording { .. }) if !input::is_standard_input(path) => {
+        Err(BundleError::NoRecording { .. }) if !input::is_standard(path) => {
             let facts = Facts::read(&*open_tree(path)?);
             Ok((Report::new(source, &facts), facts.unreadable))
         }

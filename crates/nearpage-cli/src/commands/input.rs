@@ -12,14 +12,17 @@ use nearpage_machine::{InputError, MachineDescription, MachineInput, Place};
 /// What messages and documents call standard input.
 pub(super) const STANDARD_INPUT: &str = "standard input";
 
-/// Whether a path means standard input.
-pub(super) fn is_standard_input(path: &Path) -> bool {
-    path.as_os_str() == "-"
+/// What stands for standard input and output on the command line.
+pub(super) const STANDARD: &str = "-";
+
+/// Whether a path means standard input, or standard output.
+pub(super) fn is_standard(path: &Path) -> bool {
+    path.as_os_str() == STANDARD
 }
 
 /// Reads a machine from a file of any kind, or from standard input.
 pub(super) fn read_machine(path: &Path) -> Result<MachineDescription, InputError> {
-    match is_standard_input(path) {
+    match is_standard(path) {
         true => MachineDescription::from_reader(STANDARD_INPUT, io::stdin().lock()),
         false => MachineDescription::read(&MachineInput::Path(path.into())),
     }
@@ -27,7 +30,7 @@ pub(super) fn read_machine(path: &Path) -> Result<MachineDescription, InputError
 
 /// Reads a recording of any kind from a path, or from standard input.
 pub(super) fn read_recording(path: &Path) -> Result<Recording, BundleError> {
-    match is_standard_input(path) {
+    match is_standard(path) {
         true => Recording::read_from(STANDARD_INPUT, io::stdin().lock()),
         false => Recording::read(path),
     }

@@ -18,6 +18,7 @@ use output::Output;
 
 use super::CommandError;
 use super::bench::{BenchFailure, SingleLoop};
+use super::input::STANDARD;
 use super::progress::Bar;
 
 /// Run published results and scenarios on simulated machines, and compare.
@@ -199,8 +200,8 @@ fn parse_threads(text: &str) -> Result<NonZeroUsize, String> {
 
 /// What comes from standard input comes once.
 fn check_standard_input(arguments: &LabArgs, names: &[String]) -> Result<(), CommandError> {
-    let of_scenarios = names.iter().filter(|name| *name == input::STANDARD_INPUT).count();
-    let of_costs = usize::from(arguments.costs.as_deref() == Some(input::STANDARD_INPUT));
+    let of_scenarios = names.iter().filter(|name| *name == STANDARD).count();
+    let of_costs = usize::from(arguments.costs.as_deref() == Some(STANDARD));
     if of_scenarios + of_costs > 1 {
         return Err(CommandError::Usage("standard input (-) can be read once".into()));
     }

@@ -219,7 +219,7 @@ impl TopoArgs {
     fn described(&self) -> Result<Option<MachineDescription>, CommandError> {
         Ok(Some(match (&self.topology, &self.sysroot) {
             (Some(path), _) => input::read_machine(path)?,
-            (None, Some(path)) if input::is_standard_input(path) => {
+            (None, Some(path)) if input::is_standard(path) => {
                 let machine = read_machine(&input::standard_input_tree()?);
                 let machine = machine.map_err(nearpage_machine::InputError::from)?;
                 MachineDescription::new(input::STANDARD_INPUT.into(), machine)?

@@ -95,7 +95,7 @@ pub fn run(arguments: &VerifyArgs) -> Result<(), CommandError> {
         let problem = "recordings are of Linux: --model takes a linux-* model or auto";
         return Err(CommandError::Usage(problem.into()));
     }
-    if arguments.paths.iter().filter(|path| input::is_standard_input(path)).count() > 1 {
+    if arguments.paths.iter().filter(|path| input::is_standard(path)).count() > 1 {
         let problem = "standard input (-) is given again, expected it once";
         return Err(CommandError::Usage(problem.into()));
     }

@@ -5,21 +5,18 @@ use std::io::{self, Read};
 use nearpage_lab::{LabError, Scenario, catalog};
 use nearpage_sim::Costs;
 
-/// Names standard input.
-pub(super) const STANDARD_INPUT: &str = "-";
-/// What messages call it.
-const NAME: &str = "standard input";
+use crate::commands::input::{STANDARD, STANDARD_INPUT};
 
 pub(super) fn scenario(name: &str) -> Result<Scenario, LabError> {
     match name {
-        STANDARD_INPUT => Scenario::from_bytes(NAME, &read()?),
+        STANDARD => Scenario::from_bytes(STANDARD_INPUT, &read()?),
         _ => catalog::scenario(name),
     }
 }
 
 pub(super) fn costs(name: &str) -> Result<Costs, LabError> {
     match name {
-        STANDARD_INPUT => catalog::costs_from_bytes(NAME, &read()?),
+        STANDARD => catalog::costs_from_bytes(STANDARD_INPUT, &read()?),
         _ => catalog::costs(name),
     }
 }
@@ -27,7 +24,7 @@ pub(super) fn costs(name: &str) -> Result<Costs, LabError> {
 /// The text of a table of costs.
 pub(super) fn costs_text(name: &str) -> Result<String, LabError> {
     match name {
-        STANDARD_INPUT => Ok(costs(name)?.to_string()),
+        STANDARD => Ok(costs(name)?.to_string()),
         _ => catalog::costs_text(name),
     }
 }
@@ -35,6 +32,6 @@ pub(super) fn costs_text(name: &str) -> Result<String, LabError> {
 fn read() -> Result<Vec<u8>, LabError> {
     let mut bytes = Vec::new();
     let read = io::stdin().lock().read_to_end(&mut bytes);
-    read.map_err(|error| LabError::Read { path: NAME.into(), error })?;
+    read.map_err(|error| LabError::Read { path: STANDARD_INPUT.into(), error })?;
     Ok(bytes)
 }

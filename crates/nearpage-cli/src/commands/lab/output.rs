@@ -8,6 +8,7 @@ use nearpage_report::lab::page_of;
 use nearpage_report::{MachineView, Origin};
 
 use super::{CommandError, Entry, LabArgs, text};
+use crate::commands::input::is_standard;
 use crate::commands::{print, print_json};
 
 /// Where they go.
@@ -53,7 +54,7 @@ impl Output {
         let Some(path) = arguments.report.as_deref() else {
             return Ok(Output { format, page: None });
         };
-        let file = match path.as_os_str() == "-" {
+        let file = match is_standard(path) {
             false => Some(PageFile::at(path, &inputs(arguments, scenarios))?),
             true if format == Format::Text => {
                 format = Format::Page;
