@@ -2,8 +2,8 @@
 
 use std::io;
 
-use nearpage::units::SECTION_FRAMES;
-use nearpage_linux::memory::FRAME_BYTES;
+use nearpage::internals::SECTION_FRAMES;
+use nearpage_linux::FRAME_BYTES;
 use nearpage_machine::size;
 
 use crate::bench::Bench;

@@ -2,8 +2,7 @@
 
 use std::io;
 
-use nearpage_linux::MemoryError;
-use nearpage_linux::memory::FRAME_BYTES;
+use nearpage_linux::{FRAME_BYTES, MemoryError};
 use nearpage_machine::size;
 use nearpage_machine::work::Stopped;
 

@@ -3,6 +3,7 @@
 pub mod bench;
 mod completions;
 pub mod doctor;
+mod environment;
 mod failure;
 mod input;
 mod interrupt;
@@ -21,7 +22,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::{ColorChoice, CommandFactory, FromArgMatches, Parser, Subcommand};
-use nearpage_linux::environment::EnvironmentError;
+use nearpage_linux::EnvironmentError;
 use nearpage_report::file::WriteError;
 use serde::Serialize;
 

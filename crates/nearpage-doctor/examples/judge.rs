@@ -6,13 +6,13 @@ use std::error::Error;
 use std::path::Path;
 
 use nearpage_doctor::{Facts, Level, findings};
-use nearpage_linux::environment::Environment;
+use nearpage_linux::Environment;
 use nearpage_machine::open_tree;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let facts = match std::env::args_os().nth(1) {
         Some(path) => Facts::read(&*open_tree(Path::new(&path))?),
-        None => Facts::of_this_machine(&Environment::read()?),
+        None => Facts::of_this_machine(&Environment::from_env()?),
     };
     for finding in findings(&facts).iter().filter(|finding| finding.level == Level::Problem) {
         println!("{} = {}: {}", finding.check, finding.found, finding.meaning);

@@ -1,8 +1,6 @@
 //! The facts that the rules judge.
 
-use nearpage_linux::calls::Call;
-use nearpage_linux::environment::Environment;
-use nearpage_linux::memory::StorageInUse;
+use nearpage_linux::{Environment, StorageInUse, SystemCall};
 use nearpage_machine::Machine;
 use nearpage_machine::sysfs::TextFile;
 use nearpage_machine::{FileTree, FolderTree};
@@ -44,7 +42,7 @@ pub struct Facts {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Process {
     /// System calls with the errno of their refusal.
-    pub calls: Vec<(Call, Option<i32>)>,
+    pub calls: Vec<(SystemCall, Option<i32>)>,
     /// The storage that pagesets get.
     pub storage: StorageInUse,
     /// `RLIMIT_AS` in bytes, if there is a limit.
@@ -115,9 +113,9 @@ impl Facts {
 impl Process {
     /// Tries system calls, the storage and the limit on this machine.
     pub fn probe(environment: &Environment) -> Process {
-        let errno = |call: Call| call.probe().err().and_then(|error| error.raw_os_error());
+        let errno = |call: SystemCall| call.probe().err().and_then(|error| error.raw_os_error());
         Process {
-            calls: Call::ALL.map(|call| (call, errno(call))).into(),
+            calls: SystemCall::ALL.map(|call| (call, errno(call))).into(),
             storage: StorageInUse::of_this_process(environment),
             address_limit: address_limit(),
         }

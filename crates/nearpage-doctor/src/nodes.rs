@@ -1,6 +1,6 @@
 //! The machine's nodes, and the nodes and CPUs that the process may use.
 
-use nearpage::units::CpuId;
+use nearpage::CpuId;
 use nearpage_machine::MachineNode;
 
 use nearpage_machine::idlist::format as list;

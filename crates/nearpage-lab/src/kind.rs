@@ -1,6 +1,6 @@
 //! What each kind of work does for the lab.
 
-use nearpage::alloc::Config;
+use nearpage::Config;
 use nearpage_sim::Costs;
 
 use crate::error::LabError;

@@ -18,9 +18,7 @@ mod wrong;
 
 use std::path::Path;
 
-use nearpage::alloc::Config;
-use nearpage::model::Model;
-use nearpage::watermark::Settings;
+use nearpage::{Config, Model};
 use nearpage_sim::Machine;
 use serde::Deserialize;
 use toml::Spanned;
@@ -199,10 +197,11 @@ impl AllocatorTable {
             None => Model::NEARPAGE,
             Some(name) => model(name)?,
         };
-        let default = Config::default();
+        let config = Config::new().with_model(model);
         let node_reclaim_mode = self.zone_reclaim.into();
-        let settings = Settings { node_reclaim_mode, ..default.settings };
-        Ok(Config { model, settings, ..default })
+        Ok(config.with_settings(
+            config.settings.with(|changed| changed.node_reclaim_mode = node_reclaim_mode),
+        ))
     }
 }
 

@@ -3,9 +3,8 @@
 //! A combination is on the Pareto front if none other is at least as good in all three: work a second of model time,
 //! most pages moved in one hold of a zone's lock, and the most that pagesets held at the end.
 
-use nearpage::alloc::Config;
-use nearpage::model::Model;
-use nearpage::zonelist::cache::CacheRule;
+use nearpage::rules::CacheRule;
+use nearpage::{Config, Model};
 use nearpage_machine::over;
 
 use crate::error::LabError;

@@ -5,7 +5,7 @@
 
 use std::error::Error;
 
-use nearpage::model::Model;
+use nearpage::Model;
 use nearpage_machine::{Lists, MachineDescription, MachineInput, Plan};
 
 fn main() -> Result<(), Box<dyn Error>> {

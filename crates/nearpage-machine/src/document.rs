@@ -1,8 +1,7 @@
 //! A machine and its plan as a document for programs. New keys may be added; a change of meaning gets a new `schema`.
 
-use nearpage::topology::AddressMap;
-use nearpage::units::{NodeIndex, PageCount};
-use nearpage::zonelist::ZoneRef;
+use nearpage::rules::zonelists::ZoneRef;
+use nearpage::{AddressMap, NodeIndex, PageCount};
 use serde::{Serialize, Serializer};
 
 use crate::input::{Addresses, MachineDescription};

@@ -2,9 +2,7 @@
 
 use std::io;
 
-use nearpage::topology::TopologyError;
-use nearpage::units::NodeId;
-use nearpage::watermark::SettingError;
+use nearpage::{NodeId, SettingError, TopologyError};
 
 use crate::description::{DescriptionError, DescriptionProblem, Place};
 use crate::sysfs::SysfsError;

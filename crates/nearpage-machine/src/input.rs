@@ -11,8 +11,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use nearpage::topology::{AddressMap, NodeBuf, TopologyBuf};
-use nearpage::units::{PageCount, ZoneKind};
+use nearpage::{AddressMap, NodeBuf, PageCount, TopologyBuf, ZoneKind};
 
 use crate::description::{DescriptionProblem, Place};
 use crate::error::{InputError, InputProblem as Problem};
@@ -307,7 +306,7 @@ fn check_text(content: &[u8]) -> Result<&str, Problem> {
 #[cfg(test)]
 mod tests {
     use crate::tree::MemoryTree;
-    use nearpage::units::{NodeId, Pfn, PfnRange};
+    use nearpage::{NodeId, Pfn, PfnRange};
     use proptest::prelude::*;
 
     use super::*;

@@ -3,8 +3,7 @@
 mod note;
 mod split;
 
-use nearpage::topology::LOCAL_DISTANCE;
-use nearpage::units::{CpuId, NodeId, PageCount, Pfn, ZoneKind};
+use nearpage::{CpuId, NodeId, PageCount, Pfn, Topology, ZoneKind};
 
 pub use note::Note;
 
@@ -133,7 +132,7 @@ pub struct KernelSettings {
 
 /// The distance that the kernel assumes between two nodes, by their positions, without firmware's table.
 pub(crate) fn default_distance(row: usize, column: usize) -> u8 {
-    if row == column { LOCAL_DISTANCE } else { REMOTE_DISTANCE }
+    if row == column { Topology::LOCAL_DISTANCE } else { REMOTE_DISTANCE }
 }
 
 /// Limits the free memory of each node to its size, with a note. The kernel counts the two at different moments, and

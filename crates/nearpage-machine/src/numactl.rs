@@ -15,7 +15,7 @@
 //! tables that are not symmetric, texts without a table (old versions, `No distance information available.`),
 //! libnuma's warnings, blank and comment lines, and the prompt of a pasted session.
 
-use nearpage::units::NodeId;
+use nearpage::NodeId;
 
 use crate::description::{DescriptionProblem, Draft, Place};
 use crate::error::{InputError, InputProblem as Problem};
@@ -236,7 +236,7 @@ fn parse_megabytes(size: &str, place: &Place) -> Result<Option<u64>, InputError>
 
 #[cfg(test)]
 mod tests {
-    use nearpage::units::CpuId;
+    use nearpage::CpuId;
     use proptest::prelude::*;
 
     use super::*;

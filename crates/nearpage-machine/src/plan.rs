@@ -7,12 +7,11 @@ mod zone;
 
 use std::fmt::{self, Display};
 
-use nearpage::model::Model;
-use nearpage::topology::{Topology, TopologyBuf, TopologyError};
-use nearpage::units::{CpuId, NodeId, NodeIndex};
-use nearpage::watermark::{MinFree, SettingError, Settings};
-use nearpage::zonelist::{
-    self, CpuTerm, MemorylessCpu, ZoneRef, fallback_zones, write_fallback_order,
+use nearpage::rules::watermarks::MinFree;
+use nearpage::rules::zonelists::{ZoneRef, fallback_zones, write_fallback_order};
+use nearpage::rules::{CpuTerm, MemorylessCpu, zonelists};
+use nearpage::{
+    CpuId, Model, NodeId, NodeIndex, SettingError, Settings, Topology, TopologyBuf, TopologyError,
 };
 
 use crate::input::MachineDescription;
@@ -107,7 +106,7 @@ impl Plan {
             id: node.id,
             cpus: node.cpus.clone(),
             zones: node.zones.iter().map(|zone| rules.zone(zone, node)).collect(),
-            effective: zonelist::effective_node(&fallback, sizes),
+            effective: zonelists::effective_node(&fallback, sizes),
             zonelist: fallback_zones(&fallback, sizes).collect(),
             zonelist_this_node: sizes.own_zones(node.id),
             fallback,
@@ -136,7 +135,7 @@ impl Plan {
     pub fn logged_order(&self, node: usize) -> Vec<NodeId> {
         let order = &self.nodes[node].fallback;
         let local = NodeIndex(node as u16);
-        zonelist::logged_order(local, order, self.model.memoryless_line)
+        zonelists::logged_order(local, order, self.model.memoryless_line)
             .map(|node| self.nodes[node.0 as usize].id)
             .collect()
     }
@@ -159,7 +158,7 @@ impl Plan {
 mod tests {
     use proptest::prelude::*;
 
-    use nearpage::units::{PageCount, Pfn, ZoneKind};
+    use nearpage::{PageCount, Pfn, ZoneKind};
 
     use super::*;
     use crate::input::MachineInput;

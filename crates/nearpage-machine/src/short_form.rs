@@ -5,7 +5,7 @@
 //! the text gives the other one too. A distance that is not given is 20. In a file the words stand on one line or on
 //! several, and `#` starts a comment. A program may also hand over the values alone ([`parse_options`]).
 
-use nearpage::units::NodeId;
+use nearpage::NodeId;
 
 use crate::description::{DescriptionError, DescriptionProblem as Problem, Draft, Place};
 use crate::machine::{Machine, PAGE_BYTES_DEFAULT};
@@ -121,7 +121,7 @@ fn add_distance(draft: &mut Draft, value: &str, place: &Place) -> Result<(), Des
 
 #[cfg(test)]
 mod tests {
-    use nearpage::units::CpuId;
+    use nearpage::CpuId;
     use proptest::prelude::*;
 
     use super::*;

@@ -28,7 +28,7 @@ mod zones;
 pub use error::SysfsError;
 pub use source::{Source, TextFile, words};
 
-use nearpage::units::CpuId;
+use nearpage::CpuId;
 
 use crate::machine::{Machine, settle_free};
 use crate::tree::{FileTree, FolderTree};
@@ -89,7 +89,7 @@ fn read(tree: &dyn FileTree, page_bytes: Option<u64>) -> Result<Machine, SysfsEr
 mod tests {
     use std::num::NonZeroU16;
 
-    use nearpage::units::NodeId;
+    use nearpage::NodeId;
     use proptest::prelude::*;
 
     use super::*;

@@ -22,7 +22,7 @@
 
 use std::ops::Range;
 
-use nearpage::units::{CpuId, NodeId};
+use nearpage::{CpuId, NodeId};
 use serde::Deserialize;
 use toml::Spanned;
 

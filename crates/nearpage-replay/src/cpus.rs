@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use nearpage::topology::TopologyBuf;
-use nearpage::units::CpuId;
+use nearpage::{CpuId, TopologyBuf};
 
 /// Which CPU of another machine plays a CPU of the recorded one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -91,8 +90,7 @@ fn in_turns(nodes: &[Vec<CpuId>]) -> Vec<CpuId> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nearpage::topology::{AddressMap, NodeBuf};
-    use nearpage::units::NodeId;
+    use nearpage::{AddressMap, NodeBuf, NodeId};
 
     fn machine(nodes: &[&[u32]]) -> TopologyBuf {
         let node = |(id, cpus): (usize, &&[u32])| NodeBuf {

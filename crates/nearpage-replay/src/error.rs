@@ -1,8 +1,6 @@
 //! Why a bundle cannot be replayed.
 
-use nearpage::alloc::BuildError;
-use nearpage::topology::TopologyError;
-use nearpage::watermark::SettingError;
+use nearpage::{BuildError, SettingError, TopologyError};
 use nearpage_bundle::BundleError;
 use nearpage_machine::work::Stopped;
 use nearpage_trace::TraceError;

@@ -1,7 +1,6 @@
 //! What a replay takes of the events of a trace.
 
-use nearpage::gfp::Gfp;
-use nearpage::units::CpuId;
+use nearpage::{CpuId, Gfp};
 use nearpage_trace::{Event, TraceEvent};
 
 /// Pages of one bulk allocation that are believed.
@@ -39,5 +38,5 @@ pub(crate) fn with_type(gfp: Gfp, migratetype: u8) -> Gfp {
         2 => Gfp::RECLAIMABLE,
         _ => Gfp(0),
     };
-    gfp.without(Gfp::MOVABLE.or(Gfp::RECLAIMABLE)).or(of)
+    gfp.difference(Gfp::MOVABLE.union(Gfp::RECLAIMABLE)).union(of)
 }

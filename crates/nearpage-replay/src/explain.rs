@@ -10,7 +10,7 @@ mod teller;
 use std::collections::VecDeque;
 use std::str::FromStr;
 
-use nearpage::units::{CpuId, Pfn};
+use nearpage::{CpuId, Pfn};
 use nearpage_trace::{Event, TraceEvent};
 
 use crate::start::Start;
@@ -229,7 +229,7 @@ impl Explainer {
 
 #[cfg(test)]
 mod tests {
-    use nearpage::units::Order;
+    use nearpage::Order;
 
     use super::*;
 

@@ -4,7 +4,7 @@
 //! as they are by one task and of one order, and one *drain* as long as they are by one task and of one zone; an
 //! allocation, or the other of the two, ends it.
 
-use nearpage::units::{CpuId, Order};
+use nearpage::{CpuId, Order};
 
 /// Pages through the lock of a zone, and runs of them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

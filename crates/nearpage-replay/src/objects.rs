@@ -11,12 +11,10 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::LazyLock;
 
-use nearpage::gfp::Gfp;
 use nearpage::slab::{
-    CacheOptions, KmemCache, LocalNode, REAP_PERIOD_NS, SlabAllocator, SlabConfig, metadata_size,
+    CacheOptions, KmemCache, LocalNode, REAP_PERIOD_NS, SlabAllocator, SlabConfig,
 };
-use nearpage::topology::TopologyBuf;
-use nearpage::units::{Address, CpuId, NodeIndex};
+use nearpage::{Address, CpuId, Gfp, NodeIndex, TopologyBuf};
 use nearpage_trace::{Event, TraceEvent, read_trace};
 use serde::Serialize;
 
@@ -171,14 +169,17 @@ fn replay_at(
     let input = bundle.name();
     let build_error = |source| ReplayError::Build { input: input.into(), source };
     let descriptors = SlabConfig::LINUX_2_6_35.descriptors;
-    let config = SlabConfig { caches_max: CACHES_MOST, descriptors, local: place.local };
+    let config = SlabConfig::default()
+        .with_caches_max(CACHES_MOST)
+        .with_descriptors(descriptors)
+        .with_local(place.local);
     let mut buffers: Vec<Vec<u8>> = Vec::new();
     let mut memory = Memory::new(input, place.start, 1)?;
     let Some((core, _)) = memory.cores(input)?.pop() else {
         unreachable!("one core was asked for")
     };
     for node in core.topology().indexes() {
-        let bytes = metadata_size::<ReplayPlatform>(core.topology(), node, &config);
+        let bytes = config.metadata_size::<ReplayPlatform>(core.topology(), node);
         buffers.push(vec![0; bytes.map_err(build_error)?]);
     }
     let mut slots: Vec<&mut [u8]> = buffers.iter_mut().map(Vec::as_mut_slice).collect();

@@ -1,6 +1,6 @@
 //! What a run of the core came to.
 
-use nearpage::units::CpuId;
+use nearpage::CpuId;
 
 use crate::flow::Flow;
 use crate::run::{Run, RunCounts};

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use nearpage::topology::TopologyBuf;
+use nearpage::TopologyBuf;
 use serde::Serialize;
 
 use crate::fidelity::{Fidelity, SCORED_FROM};

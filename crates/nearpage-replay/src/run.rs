@@ -5,10 +5,10 @@ mod reclaim;
 mod stand_ins;
 mod upkeep;
 
-use nearpage::alloc::{Fallbacks, Reason, Request};
-use nearpage::gfp::Gfp;
-use nearpage::pcp::list_index;
-use nearpage::units::{CpuId, NodeId, NodeIndex, Order, PageCount, Pfn, ZoneKind};
+use nearpage::rules::pagesets::list_index;
+use nearpage::{
+    CpuId, Fallbacks, Gfp, NodeId, NodeIndex, Order, PageCount, Pfn, Reason, Request, ZoneKind,
+};
 
 use crate::blocks::CoreBlock;
 use crate::events::Actor;
@@ -132,7 +132,7 @@ impl<'m> Run<'m> {
         let request = self.request(order, gfp, near);
         let given = self.core.alloc(request).or_else(|_| {
             self.counts.refused_allocs += 1;
-            let gfp = request.gfp.without(Gfp::NOMEMALLOC).or(Gfp::MEMALLOC);
+            let gfp = request.gfp.difference(Gfp::NOMEMALLOC).union(Gfp::MEMALLOC);
             self.core.alloc(Request { gfp, ..request })
         });
         if let Ok(given) = given {
@@ -148,9 +148,9 @@ impl<'m> Run<'m> {
 
     fn request(&self, order: Order, gfp: Gfp, near: Near) -> Request {
         // A request that never gives up would never come back if the core has less memory than the kernel had.
-        let gfp = gfp.without(Gfp::NOFAIL);
+        let gfp = gfp.difference(Gfp::NOFAIL);
         match near {
-            Near::Cpu => Request::new(order, gfp.without(Gfp::THISNODE)),
+            Near::Cpu => Request::new(order, gfp.difference(Gfp::THISNODE)),
             Near::Node(node) => Request::new(order, gfp).on(node),
             Near::Zone(zone) => {
                 let zone = self.core.zones()[zone];
@@ -158,12 +158,12 @@ impl<'m> Run<'m> {
                     ZoneKind::Dma => Gfp::DMA,
                     ZoneKind::Dma32 => Gfp::DMA32,
                     ZoneKind::Normal | ZoneKind::Device => Gfp(0),
-                    ZoneKind::Movable => Gfp::HIGHMEM.or(Gfp::MOVABLE),
+                    ZoneKind::Movable => Gfp::HIGHMEM.union(Gfp::MOVABLE),
                 };
-                let kinds = Gfp::DMA.or(Gfp::DMA32).or(Gfp::HIGHMEM);
+                let kinds = Gfp::DMA.union(Gfp::DMA32).union(Gfp::HIGHMEM);
                 // With the right to everything: the kernel has found room there.
-                let rights = Gfp::THISNODE.or(Gfp::MEMALLOC);
-                let gfp = gfp.without(kinds.or(Gfp::NOMEMALLOC)).or(kind).or(rights);
+                let rights = Gfp::THISNODE.union(Gfp::MEMALLOC);
+                let gfp = gfp.difference(kinds.union(Gfp::NOMEMALLOC)).union(kind).union(rights);
                 Request::new(order, gfp).on(self.core.topology().node(zone.node()).id)
             }
         }
@@ -221,7 +221,7 @@ impl<'m> Run<'m> {
         self.core.platform().play(actor.cpu, actor.now_ns);
         let wanted = pfns.len() + untold as usize;
         let mut pages = vec![Pfn(0); wanted];
-        let request = Request::new(Order(0), gfp.without(Gfp::NOFAIL));
+        let request = Request::new(Order(0), gfp.difference(Gfp::NOFAIL));
         let request = match node.map(NodeId) {
             Some(node) if self.core.topology().index_of(node).is_some() => request.on(node),
             _ => request,
@@ -306,7 +306,7 @@ impl<'m> Run<'m> {
 
     /// How often a block of another type was taken, over all zones: each time, Linux logs an event.
     pub(crate) fn extfrag(&self) -> u64 {
-        self.core.zones().iter().map(|zone| zone.lock().buddy().fallbacks()).sum()
+        self.core.zones().iter().map(|zone| zone.type_fallbacks()).sum()
     }
 
     /// The zone of the block that stands for the one at `pfn`, by its position.
@@ -324,7 +324,7 @@ impl<'m> Run<'m> {
     pub(crate) fn reasons(&self) -> Fallbacks {
         let nodes = || self.core.topology().indexes();
         let pairs = nodes().flat_map(|from| nodes().map(move |to| (from, to)));
-        pairs.fold(Fallbacks::default(), |sum, (from, to)| sum.plus(self.core.fallbacks(from, to)))
+        pairs.map(|(from, to)| self.core.fallbacks(from, to)).sum()
     }
 
     /// What the run came to, for comparison with other machines and rules, after [`finish`](Self::finish).
@@ -345,7 +345,7 @@ impl<'m> Run<'m> {
             drain_pages: flow.drain_pages,
             pages_by_node: topology.indexes().map(by_node).collect(),
             pages_by_reason: Reason::ALL.into_iter().map(by_reason).collect(),
-            cached_bytes: stats.cached_pages.bytes(self.core.page_shift()),
+            cached_bytes: stats.cached_pages.to_bytes(self.core.page_shift()),
             remote_pages: self.remote_pages,
             model_ms: None,
         };

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use nearpage::units::CpuId;
+use nearpage::CpuId;
 use nearpage_machine::sysfs::zoneinfo::{PagesetRecord, ZoneRecord};
 
 use crate::outcome::{PagesetAt, Snapshot};

@@ -2,8 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use nearpage::gfp::Gfp;
-use nearpage::units::{CpuId, NodeIndex, Pfn, ZoneKind};
+use nearpage::{CpuId, Gfp, NodeIndex, Pfn, ZoneKind};
 use nearpage_trace::{Event, TraceCounts, TraceEvent, read_trace};
 
 use crate::bundle::Bundle;
@@ -199,7 +198,9 @@ impl Session<'_, '_> {
     fn near(&self, zone: Option<usize>, gfp: Gfp) -> Near {
         match (self.choice, zone) {
             (ZoneChoice::Recorded, Some(zone)) => Near::Zone(zone),
-            (_, Some(zone)) if gfp.has(Gfp::THISNODE) => Near::Node(self.start.zones[zone].node),
+            (_, Some(zone)) if gfp.contains(Gfp::THISNODE) => {
+                Near::Node(self.start.zones[zone].node)
+            }
             _ => Near::Cpu,
         }
     }
@@ -217,7 +218,7 @@ impl Session<'_, '_> {
         let core = &self.runs[0].0.core;
         let (own, home) = (core.topology().node_of_cpu(actor.cpu), core.zones()[zone].node());
         let kind = gfp.zone_kind().unwrap_or(ZoneKind::Normal);
-        let node = if gfp.has(Gfp::THISNODE) { Some(home) } else { own };
+        let node = if gfp.contains(Gfp::THISNODE) { Some(home) } else { own };
         let first = node.and_then(|node| preferred(core, node, kind));
         self.recorded.allocs[zone] += 1;
         self.recorded.pages[zone] += pages;

@@ -8,11 +8,8 @@ mod zone;
 pub(crate) use free_lists::free_pages;
 pub(crate) use zone::{StartPageset, StartZone};
 
-use nearpage::model::Model;
-use nearpage::pcp::sizes::{Sizes, ZoneShare};
-use nearpage::topology::TopologyBuf;
-use nearpage::units::{CpuId, PageCount, PfnRange, ZoneKind};
-use nearpage::watermark::{Marks, Settings};
+use nearpage::rules::pagesets::{Sizes, ZoneShare};
+use nearpage::{CpuId, Marks, Model, PageCount, PfnRange, Settings, TopologyBuf, ZoneKind};
 use nearpage_bundle::{Capture, RecordedMachine};
 use nearpage_machine::MachineInput;
 use nearpage_machine::plan::settings_of;
@@ -88,7 +85,7 @@ impl Start {
             map,
             page_shift,
             boost_factor,
-            settings: Settings { watermark_boost_factor: boost_factor, ..settings },
+            settings: settings.with(|changed| changed.watermark_boost_factor = boost_factor),
             cache_slices: cache_slices(&machine, page_shift),
         })
     }
@@ -172,7 +169,7 @@ fn derived_sizes(
     let near = own.map_or(0, |node| node.listed_cpus.len());
     let cpus = if near > 0 { near } else { machine.cpus.len() } as u32;
     let fraction = machine.machine.settings.percpu_pagelist_high_fraction.unwrap_or(0);
-    Sizes::of(ZoneShare { managed, low, cpus }, fraction, page_shift)
+    Sizes::new(ZoneShare { managed, low, cpus }, fraction, page_shift)
 }
 
 fn start_pageset(record: &PagesetRecord, derived: Sizes) -> StartPageset {

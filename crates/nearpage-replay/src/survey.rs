@@ -2,9 +2,8 @@
 
 use std::collections::HashMap;
 
-use nearpage::frame::Migratetype;
-use nearpage::pcp::{LISTS, list_index};
-use nearpage::units::{CpuId, NodeId, PAGEBLOCK_ORDER, Pfn};
+use nearpage::rules::pagesets::{LISTS, list_index};
+use nearpage::{CpuId, Migratetype, NodeId, Order, Pfn};
 
 use crate::bundle::Bundle;
 use crate::error::ReplayError;
@@ -194,7 +193,7 @@ impl Survey {
     }
 
     fn note_type(&mut self, pfn: Pfn, migratetype: u8) {
-        let seen = self.types.entry(pfn.0 >> PAGEBLOCK_ORDER.0).or_default();
+        let seen = self.types.entry(pfn.0 >> Order::PAGEBLOCK.0).or_default();
         if let Some(count) = seen.get_mut(migratetype as usize) {
             *count = count.saturating_add(1);
         }
@@ -250,7 +249,7 @@ impl Survey {
 
     /// The type of the pageblock of a frame, as far as others of it tell: the one that most were asked for.
     pub(crate) fn type_of(&self, pfn: Pfn) -> Migratetype {
-        let seen = self.types.get(&(pfn.0 >> PAGEBLOCK_ORDER.0));
+        let seen = self.types.get(&(pfn.0 >> Order::PAGEBLOCK.0));
         let most = seen.and_then(|seen| (0..seen.len()).max_by_key(|&at| (seen[at], at == 1)));
         Migratetype::ALL[most.unwrap_or(Migratetype::Movable.index())]
     }

@@ -2,9 +2,8 @@
 
 use std::str::FromStr;
 
-use nearpage::model::Model;
-use nearpage::pcp::sizes::Sizes;
-use nearpage::units::PageCount;
+use nearpage::rules::pagesets::Sizes;
+use nearpage::{Model, PageCount};
 use nearpage_bundle::predict::Override;
 
 /// A tunable with a value. It is read from `KEY=VALUE`; [`Tunable::KEYS`] lists the keys.

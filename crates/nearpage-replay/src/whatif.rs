@@ -4,8 +4,7 @@ mod machine;
 mod player;
 mod wish;
 
-use nearpage::model::Model;
-use nearpage::topology::TopologyBuf;
+use nearpage::{Model, TopologyBuf};
 use nearpage_trace::read_trace;
 
 use crate::bundle::Bundle;

@@ -2,17 +2,14 @@
 
 use std::time::Instant;
 
-use nearpage::alloc::{Config, Request};
-use nearpage::gfp::Gfp;
-use nearpage::model::Model;
-use nearpage::units::{Order, Pfn};
+use nearpage::{Config, Gfp, Model, Order, Pfn, Request};
 use nearpage_sim::scheduler::VirtualTime;
 use nearpage_sim::{Costs, Machine, Setup, Sim, Tasks, simulate};
 
 fn main() {
     let machine = Machine::uniform(28, 2, 3 << 30);
     for (name, model) in [("nearpage", Model::NEARPAGE), ("linux-6.12", Model::LINUX_6_12)] {
-        let config = Config { model, ..Config::default() };
+        let config = Config::new().with_model(model);
         let costs = Costs::flat();
         let setup = Setup { machine: &machine, costs: &costs, config, slab: None };
         for batch in [1, 500] {

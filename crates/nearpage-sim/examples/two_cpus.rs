@@ -1,8 +1,6 @@
 //! Two CPUs of two nodes take a page each and give it back, in virtual time.
 
-use nearpage::alloc::{Config, Request};
-use nearpage::gfp::Gfp;
-use nearpage::units::{CpuId, Order};
+use nearpage::{Config, CpuId, Gfp, Order, Request};
 use nearpage_sim::scheduler::VirtualTime;
 use nearpage_sim::{Costs, Machine, MachineError, Setup, Tasks, simulate};
 

@@ -1,7 +1,7 @@
 //! A machine as data.
 
-use nearpage::topology::{AddressMap, NodeBuf, TopologyBuf};
-use nearpage::units::{CpuId, NodeId, PfnRange, SECTION_FRAMES};
+use nearpage::internals::SECTION_FRAMES;
+use nearpage::{AddressMap, CpuId, NodeBuf, NodeId, PfnRange, TopologyBuf};
 
 /// A node of a [`Machine`].
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -4,8 +4,7 @@
 //! taken, so a run that is looked at does what it does otherwise. When there are too many samples, every other
 //! one goes and the distance doubles: nobody needs to know beforehand how long a run takes.
 
-use nearpage::alloc::PageAllocator;
-use nearpage::units::CpuId;
+use nearpage::{CpuId, PageAllocator};
 
 use crate::platform::SimPlatform;
 use crate::world::World;
@@ -130,9 +129,7 @@ mod tests {
     use crate::machine::Machine;
     use crate::scheduler::VirtualTime;
     use crate::sim::{self, Setup, Sim};
-    use nearpage::alloc::{Config, Request};
-    use nearpage::gfp::Gfp;
-    use nearpage::units::{Order, Pfn};
+    use nearpage::{Config, Gfp, Order, Pfn, Request};
 
     /// CPUs allocate and free by turns; answers clocks, lines and locks at the end, and the samples.
     fn run(cpus: u32, is_sampled: bool) -> (String, Option<Samples>) {

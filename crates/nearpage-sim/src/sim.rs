@@ -2,10 +2,10 @@
 
 use std::cell::RefCell;
 
-use nearpage::alloc::{BuildError, Config, PageAllocator, metadata_size};
-use nearpage::slab::{self, SlabAllocator, SlabConfig};
-use nearpage::topology::{Topology, TopologyError};
-use nearpage::units::{CpuId, PfnRange};
+use nearpage::slab::{SlabAllocator, SlabConfig};
+use nearpage::{
+    BuildError, Config, CpuId, PageAllocator, PfnRange, Topology, TopologyError, metadata_size,
+};
 
 use crate::costs::Costs;
 use crate::executor::{self, Deadlock, Tasks};
@@ -154,7 +154,7 @@ pub fn simulate_with_help<R>(
         let object_sizes: Vec<usize> = match &setup.slab {
             Some(config) => topology
                 .indexes()
-                .map(|node| slab::metadata_size::<SimPlatform<'_>>(topology, node, config))
+                .map(|node| config.metadata_size::<SimPlatform<'_>>(topology, node))
                 .collect::<Result<_, _>>()
                 .map_err(MachineError::Build)?,
             None => Vec::new(),
@@ -165,7 +165,7 @@ pub fn simulate_with_help<R>(
         let world = World::new(setup.machine, setup.costs, layout, scheduler);
         let _installed = world.install();
         let (mut buffers, mut object_buffers) = (metadata.buffers(), object_metadata.buffers());
-        let config = Config { page_shift: setup.machine.page_shift, ..setup.config };
+        let config = setup.config.with_page_shift(setup.machine.page_shift);
         let platform = SimPlatform::new(&world, help);
         let allocator = PageAllocator::new(platform, *topology, config, |node, _| {
             std::mem::take(&mut buffers[node.0 as usize])

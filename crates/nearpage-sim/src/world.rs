@@ -17,7 +17,7 @@ use std::ptr;
 
 use corosensei::Yielder;
 use nearpage::platform::Access;
-use nearpage::units::{CpuId, Pfn};
+use nearpage::{CpuId, Pfn};
 
 use crate::costs::{Costs, by_class, picoseconds};
 use crate::lines::{LineCounts, Lines, Source};

@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use nearpage::gfp::Gfp;
-use nearpage::units::{CpuId, Order, Pfn};
+use nearpage::{CpuId, Gfp, Order, Pfn};
 
 /// An event of a trace. What it borrows lives until the next one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -9,9 +9,9 @@ mod earlier;
 mod field;
 mod zones;
 
-use nearpage::units::NodeId;
-use nearpage::watermark::MinFreeRule;
-use nearpage::zonelist::ZoneRef;
+use nearpage::NodeId;
+use nearpage::rules::watermarks::MinFreeRule;
+use nearpage::rules::zonelists::ZoneRef;
 use nearpage_machine::Plan;
 use nearpage_machine::sysfs::TextFile;
 use serde_json::json;

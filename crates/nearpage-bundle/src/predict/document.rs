@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use nearpage::units::PageCount;
+use nearpage::PageCount;
 use nearpage_machine::Plan;
 use nearpage_machine::plan::{PlannedNode, PlannedZone};
 use serde::Serialize;

@@ -1,7 +1,6 @@
 //! Why a capture cannot be predicted.
 
-use nearpage::topology::TopologyError;
-use nearpage::watermark::SettingError;
+use nearpage::{SettingError, TopologyError};
 
 use crate::BundleError;
 

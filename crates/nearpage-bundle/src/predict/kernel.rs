@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use nearpage::model::Model;
+use nearpage::Model;
 
 /// The choice of a model.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

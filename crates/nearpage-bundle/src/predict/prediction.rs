@@ -1,7 +1,7 @@
 //! A prediction: the recorded sizes and settings in, a plan out.
 
-use nearpage::units::{CpuId, NodeId, PageCount, Pfn, ZoneKind};
-use nearpage::watermark::{HugePages, Settings};
+use nearpage::rules::watermarks::HugePages;
+use nearpage::{CpuId, NodeId, PageCount, Pfn, Settings, ZoneKind};
 use nearpage_machine::plan::{Extent, NodeSizes, Sizes, huge_pages};
 use nearpage_machine::sysfs::zoneinfo::ZoneRecord;
 use nearpage_machine::{Lists, Plan};
@@ -145,7 +145,8 @@ fn sizes(recording: &Recording, machine: &RecordedMachine, settings: Settings) -
         nodes,
         distances: machine.machine.distances.clone(),
         cpus: machine.cpus.clone(),
-        settings: Settings { transparent_hugepage: huge_pages == HugePages::Enabled, ..settings },
+        settings: settings
+            .with(|changed| changed.transparent_hugepage = huge_pages == HugePages::Enabled),
         huge_pages,
         has_reclaimed: machine.has_reclaimed,
         page_shift,

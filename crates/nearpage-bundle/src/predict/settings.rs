@@ -1,8 +1,6 @@
 //! The settings of a prediction: the recorded ones, and those of a user that replace them.
 
-use nearpage::model::Model;
-use nearpage::units::ZoneKind;
-use nearpage::watermark::Settings;
+use nearpage::{Model, Settings, ZoneKind};
 
 use nearpage_machine::plan::settings_of;
 

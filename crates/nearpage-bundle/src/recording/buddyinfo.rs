@@ -1,6 +1,6 @@
 //! `/proc/buddyinfo`: how many free blocks of each order a zone has.
 
-use nearpage::units::{NodeId, ZoneKind};
+use nearpage::{NodeId, ZoneKind};
 use nearpage_machine::sysfs::{SysfsError, TextFile, words};
 
 /// The free blocks of a zone.

@@ -1,6 +1,6 @@
 //! The parts of a kernel's log that no other file has.
 
-use nearpage::units::NodeId;
+use nearpage::NodeId;
 
 /// KiB of a page, of the kernels that log in KiB.
 const KIB_PER_PAGE: u64 = 4;

@@ -1,6 +1,6 @@
 //! The machine of a capture: what a prediction starts from, and what the kernel printed.
 
-use nearpage::units::{CpuId, NodeId};
+use nearpage::{CpuId, NodeId};
 use nearpage_machine::sysfs::zoneinfo::{self, ZoneRecord};
 use nearpage_machine::sysfs::{Source, TextFile};
 use nearpage_machine::{FileTree, Machine, MachineNode, Note, read_machine};

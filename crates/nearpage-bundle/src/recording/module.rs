@@ -9,7 +9,7 @@
 //! ZL_BOOT node=0 order=0:DMA32,0:DMA      (ZL_REBUILT, ZL_REBUILT_TWICE)
 //! ```
 
-use nearpage::units::{CpuId, NodeId, ZoneKind};
+use nearpage::{CpuId, NodeId, ZoneKind};
 use nearpage_machine::sysfs::{SysfsError, TextFile, words};
 
 /// Words `key=value` of a line.

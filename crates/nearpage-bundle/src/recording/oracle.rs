@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
 
-use nearpage::units::{CpuId, NodeId, ZoneKind};
+use nearpage::{CpuId, NodeId, ZoneKind};
 use nearpage_machine::sysfs::zoneinfo::{PagesetRecord, ZoneRecord};
 use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};

@@ -1,6 +1,6 @@
 //! `/proc/pagetypeinfo`: free blocks by migratetype and order, and pageblocks by migratetype.
 
-use nearpage::units::{NodeId, ZoneKind};
+use nearpage::{NodeId, ZoneKind};
 use nearpage_machine::sysfs::{SysfsError, TextFile, words};
 
 use super::buddyinfo::{block_count, check_orders, zone_heading};

@@ -3,10 +3,9 @@
 
 use std::sync::OnceLock;
 
-use nearpage::buddy::{FallbackModel, FallbackRules, HeldMovable, Merging};
-use nearpage::model::{Departures, Model};
-use nearpage::pcp::tuning::{FreeHigh, PcpRules, RefillScale};
-use nearpage::zonelist::CpuTerm;
+use nearpage::Model;
+use nearpage::rules::pagesets::{FreeHigh, RefillScale};
+use nearpage::rules::{CpuTerm, FallbackModel, FallbackRules, HeldMovable, Merging, PcpRules};
 
 use crate::lab;
 use crate::recordings::{self, Collection, Recording};
@@ -87,7 +86,7 @@ fn a_scale_that_is_one_too_small() {
 #[test]
 fn bulk_requests_that_take_what_there_is() {
     let ours = |model: &mut Model| {
-        model.departures = Departures { bulk_from_zone: true, ..model.departures };
+        model.departures = model.departures.with(|changed| changed.bulk_from_zone = true);
     };
     must_find("bulk", replay::bulk::replay, ours);
 }

@@ -2,23 +2,21 @@
 
 use std::cell::RefCell;
 
-use nearpage::alloc::{Config, PageAllocator, Request};
-use nearpage::buddy::{BlockRequest, FallbackRules, Fragmentation, HeldMovable, Placement};
-use nearpage::frame::Migratetype;
-use nearpage::gfp::Gfp;
-use nearpage::model::Model;
-use nearpage::pcp::pageset::Pageset;
-use nearpage::pcp::sizes::Sizes;
-use nearpage::pcp::tuning::{PcpRules, Tuning};
+use nearpage::internals::Insertion;
+use nearpage::rules::pagesets::{Sizes, Tuning};
+use nearpage::rules::{FallbackRules, HeldMovable, PcpRules};
+use nearpage::stats::Pageset;
 use nearpage::testing::machine::TestMachine;
 use nearpage::testing::plain::PlainPlatform;
-use nearpage::topology::TopologyBuf;
-use nearpage::units::{CpuId, MAX_ORDER, NodeId, Order, PageCount, Pfn, PfnRange};
+use nearpage::{
+    Config, CpuId, Gfp, Migratetype, Model, NodeId, Order, PageAllocator, PageCount, Pfn, PfnRange,
+    Request, TopologyBuf,
+};
 
 use super::machine::{Machine, ZoneName};
 
 /// A zone of the core.
-pub type CoreZone<'m> = nearpage::zone::Zone<'m, PlainPlatform>;
+pub type CoreZone<'m> = nearpage::stats::Zone<'m, PlainPlatform>;
 
 /// The rules of a recorded kernel.
 pub fn model(kernel: &str) -> Result<Model, String> {
@@ -29,7 +27,7 @@ pub fn model(kernel: &str) -> Result<Model, String> {
     };
     // The pages that the module holds stand on no LRU: none counts as movable.
     let fallback = FallbackRules { held: HeldMovable::Never, ..model.fallback };
-    Ok(Model { fallback, ..model })
+    Ok(model.with(|changed| changed.fallback = fallback))
 }
 
 /// What stands on which CPU of the core.
@@ -38,8 +36,8 @@ pub struct Lab<'a, 'm> {
     pub core: &'a PageAllocator<'m, PlainPlatform>,
     /// The CPU that all operations run on.
     pub cpu: CpuId,
-    /// Blocks taken straight from the buddy, by frame number.
-    held: RefCell<Vec<(u32, Order)>>,
+    /// Blocks taken straight from the buddy, by their first frames.
+    held: RefCell<Vec<(Pfn, Order)>>,
 }
 
 /// Makes the core of `memory` with the marks and pageset sizes that `machine` was recorded with, and
@@ -51,13 +49,18 @@ pub fn with<R>(
     cpu: CpuId,
     f: impl FnOnce(&Lab<'_, '_>) -> R,
 ) -> R {
-    let config = Config { model, ..Config::default() };
+    let config = Config::new().with_model(model);
     TestMachine::from(memory).config(config).run(|core| {
         let lab = Lab { core, cpu, held: RefCell::default() };
         core.platform().run_on(cpu);
         for zone in core.zones() {
             if let Ok(recorded) = machine.zone(lab.name(zone)) {
-                zone.set_marks(recorded.marks, recorded.reserve, machine.boost_factor);
+                core.set_marks(
+                    zone.index(),
+                    recorded.marks,
+                    recorded.reserve,
+                    machine.boost_factor,
+                );
                 lab.set_sizes(zone, recorded.sizes);
             }
         }
@@ -114,11 +117,10 @@ impl<'m> Lab<'_, 'm> {
     }
 
     fn tune(&self, zone: &CoreZone<'_>, change: impl Fn(&PcpRules, &mut Tuning)) {
-        for (_, _, pagesets) in self.core.cpus() {
-            let pageset = &pagesets[zone.index().0 as usize];
-            let mut tuning = pageset.tuning();
+        for (cpu, _, pagesets) in self.core.cpus() {
+            let mut tuning = pagesets[zone.index().0 as usize].tuning();
             change(self.rules(), &mut tuning);
-            pageset.set_settings(tuning);
+            self.core.set_tuning(cpu, zone.index(), tuning);
         }
     }
 
@@ -129,15 +131,9 @@ impl<'m> Lab<'_, 'm> {
         let old = pageset.tuning();
         let high = if self.rules().tunes_high { old.high_min } else { old.high };
         let Tuning { high_min, high_max, batch, expire, .. } = old;
-        pageset.set_settings(Tuning {
-            high_min,
-            high_max,
-            batch,
-            high,
-            expire,
-            free_high_batch,
-            ..Tuning::BOOT
-        });
+        let tuning =
+            Tuning { high_min, high_max, batch, high, expire, free_high_batch, ..Tuning::BOOT };
+        self.core.set_tuning(self.cpu, zone.index(), tuning);
     }
 
     /// Allocates near a node.
@@ -153,37 +149,29 @@ impl<'m> Lab<'_, 'm> {
     /// Takes pages straight from the buddy, in blocks as large as can be, until `free` are left.
     pub fn hold_all_but(&self, zone: &CoreZone<'_>, free: u64) {
         let mut held = self.held.borrow_mut();
-        let mut guard = zone.lock();
-        for order in (0..=MAX_ORDER.0).rev().map(Order) {
-            let request = BlockRequest {
-                order,
-                migratetype: Migratetype::Movable,
-                fragmentation: Fragmentation::Allowed,
-            };
-            while guard.buddy().free_pages().0 >= free + order.pages().0
-                && let Some(number) = guard.buddy().alloc(*zone.frames(), request)
+        for order in (0..=Order::MAX.0).rev().map(Order) {
+            while zone.free_pages().0 >= free + order.pages().0
+                && let Some(pfn) =
+                    self.core.take_from_zone(zone.index(), order, Migratetype::Movable)
             {
-                held.push((number, order));
+                held.push((pfn, order));
             }
         }
     }
 
     /// Gives back what [`hold_all_but`](Self::hold_all_but) took of a zone.
     pub fn give_back(&self, zone: &CoreZone<'_>) {
-        let mut guard = zone.lock();
-        for (number, order) in self.held.borrow_mut().drain(..) {
-            guard.buddy().free(*zone.frames(), number, order, Placement::Usual);
+        for (pfn, order) in self.held.borrow_mut().drain(..) {
+            let returned = self.core.return_to_zone(pfn, order, Insertion::Usual);
+            returned.expect("the block was taken");
         }
-        drop(guard);
-        zone.clear_below_high();
+        self.core.note_free_pages(zone.index());
     }
 
     /// Makes the pageblocks of some ranges a type's own.
     pub fn retype(&self, zone: &CoreZone<'_>, ranges: &[PfnRange], migratetype: Migratetype) {
-        let frames = *zone.frames();
-        let mut guard = zone.lock();
         for range in ranges {
-            guard.buddy().retype_pageblock(frames, frames.number(range.start), migratetype);
+            self.core.retype_pageblock(zone.index(), range.start, migratetype);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Where the free memory of a zone lies at the start: in blocks as large as can be, unless a recording tells
 //! that some of it was in small ones.
 
-use nearpage::units::{MAX_ORDER, Order, Pfn, PfnRange};
+use nearpage::{Order, Pfn, PfnRange};
 
 /// Free memory of a zone by the size of its blocks.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -33,11 +33,11 @@ impl Layout {
         ranges.extend(self.rest(span));
         let (pages, aligned) = match self {
             Self::Whole(pages) => (*pages, Order(0)),
-            Self::Largest(blocks) => (blocks << MAX_ORDER.0, MAX_ORDER),
+            Self::Largest(blocks) => (blocks << Order::MAX.0, Order::MAX),
             Self::Fragmented { whole, limit, .. } => (*whole, *limit),
             Self::Blocks(types) => {
                 let blocks = types.first().and_then(|blocks| blocks.last());
-                (blocks.unwrap_or(&0) << MAX_ORDER.0, MAX_ORDER)
+                (blocks.unwrap_or(&0) << Order::MAX.0, Order::MAX)
             }
         };
         let end = align_down(span.end.0, aligned);
@@ -63,7 +63,7 @@ impl Layout {
         let Self::Blocks(types) = self else { return Vec::new() };
         let mut from = span.start.0;
         let lone = |(number, blocks): (usize, &Vec<u64>)| {
-            let orders = if number == 0 { MAX_ORDER.0 as usize } else { blocks.len() };
+            let orders = if number == 0 { Order::MAX.0 as usize } else { blocks.len() };
             let ranges = lone_blocks(PfnRange { start: Pfn(from), ..span }, &blocks[..orders]);
             from = ranges.last().map_or(from, |range| range.end.0);
             ranges
@@ -98,7 +98,7 @@ fn shortened_blocks(span: PfnRange, pages: u64, order: Order) -> Vec<PfnRange> {
 /// Blocks whose buddies are missing, largest first.
 fn lone_blocks(span: PfnRange, blocks: &[u64]) -> Vec<PfnRange> {
     let mut ranges = Vec::new();
-    let mut at = span.start.0.next_multiple_of(MAX_ORDER.pages().0);
+    let mut at = span.start.0.next_multiple_of(Order::MAX.pages().0);
     for (order, &blocks) in blocks.iter().enumerate().rev() {
         for _ in 0..blocks {
             ranges.push(PfnRange::new(at, at + (1 << order)));

@@ -1,9 +1,9 @@
 //! The machine of a recording: nodes, CPUs, distances; zones with their sizes and marks.
 
-use nearpage::pcp::sizes::Sizes;
-use nearpage::topology::{AddressMap, NodeBuf, TopologyBuf};
-use nearpage::units::{CpuId, NodeId, PageCount, PfnRange, ZoneKind};
-use nearpage::watermark::Marks;
+use nearpage::rules::pagesets::Sizes;
+use nearpage::{
+    AddressMap, CpuId, Marks, NodeBuf, NodeId, PageCount, PfnRange, TopologyBuf, ZoneKind,
+};
 use nearpage_machine::idlist;
 
 use super::fields::{Line, lines};

@@ -24,7 +24,7 @@ mod text;
 use std::io::Write;
 use std::sync::OnceLock;
 
-use nearpage::model::Model;
+use nearpage::Model;
 
 use recordings::{Collection, Recording};
 use tally::Tally;

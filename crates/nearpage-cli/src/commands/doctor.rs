@@ -7,11 +7,10 @@ use std::path::PathBuf;
 use clap::Args;
 use nearpage_bundle::{BundleError, Recording, RecordingKind};
 use nearpage_doctor::{Facts, Report};
-use nearpage_linux::environment::Environment;
 use nearpage_machine::open_tree;
 
 use super::input::{self, STANDARD_INPUT};
-use super::{CommandError, print, print_json};
+use super::{CommandError, environment, print, print_json};
 
 /// Say what about a machine helps or hinders an allocator, and what to do.
 ///
@@ -93,7 +92,7 @@ pub fn run(arguments: &DoctorArgs) -> Result<(), CommandError> {
 fn report(arguments: &DoctorArgs) -> Result<(Report, Vec<String>), CommandError> {
     let Some(path) = &arguments.sysroot else {
         let environment =
-            Environment::read().map_err(|error| CommandError::Usage(error.to_string()))?;
+            environment::read().map_err(|error| CommandError::Usage(error.to_string()))?;
         let facts = Facts::of_this_machine(&environment);
         return Ok((Report::new("this machine", &facts), facts.unreadable));
     };

@@ -9,16 +9,14 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use nearpage_bundle::predict::{ModelChoice, Override};
-use nearpage_linux::environment::Environment;
-use nearpage_linux::memory::StorageInUse;
-use nearpage_linux::numa::Binding;
+use nearpage_linux::{Binding, StorageInUse};
 use nearpage_machine::text::{Unknown, dot, numactl, zoneinfo};
 use nearpage_machine::{
     InputProblem, Lists, MachineDescription, MachineDocument, MachineInput, Place, Plan,
     read_machine, shown,
 };
 
-use super::{CommandError, input};
+use super::{CommandError, environment, input};
 use crate::terminal;
 
 pub use placement::PlacementError;
@@ -242,11 +240,14 @@ impl TopoArgs {
 
 impl Report {
     fn new(arguments: &TopoArgs) -> Result<Report, CommandError> {
-        let environment = Environment::read()?;
+        let environment = environment::read()?;
         let storage = StorageInUse::of_this_process(&environment);
         let description = match arguments.described()? {
             Some(description) => description,
-            None => environment.described()?,
+            None => {
+                environment::tell(environment.warnings());
+                environment.described()?
+            }
         };
         let lists = if arguments.rebuilt { Lists::Rebuilt } else { Lists::Boot };
         let choice = arguments.model.unwrap_or(ModelChoice::Nearpage);

@@ -10,9 +10,10 @@
 
 use std::cell::Cell;
 
-use nearpage::alloc::{Config, ScanCounts};
+use nearpage::Config;
 use nearpage::platform::{NodeReclaimed, Shortage};
-use nearpage::zonelist::cache::CacheRule;
+use nearpage::rules::CacheRule;
+use nearpage::stats::ScanCounts;
 use nearpage_machine::size;
 use nearpage_sim::scheduler::VirtualTime;
 use nearpage_sim::workload::hog::{Hog, HogResult};
@@ -199,7 +200,7 @@ impl Bench<'_> {
             let (before, result) = results?;
             let counts = |node| sim.allocator.scan_counts(node);
             let scans = sim.allocator.topology().indexes().map(counts);
-            let scans = scans.fold(ScanCounts::default(), ScanCounts::plus);
+            let scans: ScanCounts = scans.sum();
             let lines = sim.world.line_counts();
             let holds = sim.allocator.zones().iter().map(|zone| zone.holds().most_pages.0);
             let outcome = Outcome {

@@ -3,7 +3,7 @@
 //! A thread's node has room or not; what no node of the threads has room for is far, and nothing else need be. Where memory of
 //! nodes without CPUs (CXL, GPUs) lies further away than all other, it comes last. Pagesets keep pages of zones, up to a few thousand a CPU, and zones keep pages back: so figures are exact only where much is left over.
 
-use nearpage::units::CpuId;
+use nearpage::CpuId;
 use nearpage_sim::workload::hog::HogResult;
 use nearpage_sim::{Machine, NodeSpec};
 

@@ -3,11 +3,8 @@
 
 use std::cell::Cell;
 
-use nearpage::alloc::{Config, Request};
-use nearpage::gfp::Gfp;
-use nearpage::model::Model;
-use nearpage::units::{CpuId, NodeId, Order, Pfn};
-use nearpage::zonelist::cache::CacheRule;
+use nearpage::rules::CacheRule;
+use nearpage::{Config, CpuId, Gfp, NodeId, Order, Pfn, Request};
 use nearpage_sim::scheduler::VirtualTime;
 use nearpage_sim::{Costs, Machine, MachineError, Setup, Sim, Tasks, simulate};
 
@@ -23,7 +20,7 @@ pub(super) const RULES: [(&str, CacheRule); 3] =
 
 /// The rules of a configuration with another cache.
 pub(super) fn with_rule(config: Config, rule: CacheRule) -> Config {
-    Config { model: Model { zonelist_cache: rule, ..config.model }, ..config }
+    config.with_model(config.model.with(|changed| changed.zonelist_cache = rule))
 }
 
 impl Kind for HugeWorkload {
@@ -97,7 +94,7 @@ fn near_pages(case: &Case<'_>, config: Config) -> Result<Sampled<u64>, MachineEr
     let near = Cell::new(0u64);
     let task = |sim: &Sim<'_, '_>| {
         fill_near(sim, machine);
-        let huge = Gfp::TRANSHUGE_LIGHT.or(Gfp::NORETRY);
+        let huge = Gfp::TRANSHUGE_LIGHT.union(Gfp::NORETRY);
         // Whether it is got does not matter: the second node has no such block.
         let _ = sim.allocator.alloc(Request::new(Order(9), huge));
         for _ in 0..pages {
@@ -122,7 +119,7 @@ fn near_pages(case: &Case<'_>, config: Config) -> Result<Sampled<u64>, MachineEr
 /// The first node has nothing left; the second one has every other page.
 fn fill_near(sim: &Sim<'_, '_>, machine: &Machine) {
     let take = |node: NodeId| {
-        let request = Request::new(Order(0), Gfp::HIGHUSER_MOVABLE.or(Gfp::THISNODE)).on(node);
+        let request = Request::new(Order(0), Gfp::HIGHUSER_MOVABLE.union(Gfp::THISNODE)).on(node);
         core::iter::from_fn(|| sim.allocator.alloc(request).ok()).collect::<Vec<Pfn>>()
     };
     take(machine.nodes[0].id);

@@ -157,8 +157,8 @@ fn later(sim: &Sim<'_, '_>) -> u64 {
 fn kept(sim: &Sim<'_, '_>) -> u64 {
     let pagesets = sim.allocator.cpus().flat_map(|(_, _, pagesets)| pagesets);
     // Filled by refills, or by what processes that moved here freed.
-    let used = pagesets
-        .filter(|pageset| pageset.events().refilled_pages.get() > 0 || pageset.count().0 > 0);
+    let used =
+        pagesets.filter(|pageset| pageset.counts().refilled_pages.0 > 0 || pageset.count().0 > 0);
     used.map(|pageset| pageset.tuning().high_min.0).sum()
 }
 

@@ -8,9 +8,8 @@
 //! **Calibrated** is one figure, how long a home is busy with a line, to the step from per zone to global at the
 //! largest number of processes. All else is predicted; who reads what from where depends on no time at all.
 
-use nearpage::alloc::Config;
-use nearpage::model::Model;
-use nearpage::pagelock::{PageLockRules, WaitTables, WaitersBit};
+use nearpage::Config;
+use nearpage::rules::{PageLockRules, WaitTables, WaitersBit};
 use nearpage_sim::scheduler::VirtualTime;
 use nearpage_sim::workload::page_locks::{PageLocks, PageLocksResult};
 use nearpage_sim::{Costs, CostsError, Machine, Setup, Sim, picoseconds, simulate};
@@ -170,8 +169,8 @@ impl<'a> Bench<'a> {
     fn run(&self, variant: &Variant, is_sampled: bool) -> Result<Sampled<Outcome>, LabError> {
         let Variant { tables, waiters_bit, processes, streamed_bytes } = *variant;
         let page_lock = PageLockRules { tables, waiters_bit };
-        let model = Model { page_lock, ..self.scenario.config.model };
-        let config = Config { model, ..self.scenario.config };
+        let model = self.scenario.config.model.with(|changed| changed.page_lock = page_lock);
+        let config = self.scenario.config.with_model(model);
         let setup = Setup { machine: self.machine, costs: &self.costs, config, slab: None };
         let work = PageLocks {
             cpus: self.machine.cpus().take(processes).map(|(cpu, _)| cpu).collect(),

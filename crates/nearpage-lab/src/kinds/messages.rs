@@ -7,10 +7,9 @@
 //! **Calibrated** is one figure a workload: the time a message takes besides, to the share of time that CPUs wait for
 //! zone locks in the "base" row. All else is predicted; the ratios of drains to pages depend on no time at all.
 
-use nearpage::alloc::Config;
-use nearpage::model::Model;
-use nearpage::pcp::tuning::{PcpRules, Series2023};
-use nearpage::units::{COSTLY_ORDER, CpuId, Order, PageCount};
+use nearpage::rules::PcpRules;
+use nearpage::rules::pagesets::Series2023;
+use nearpage::{Config, CpuId, Order, PageCount};
 use nearpage_sim::scheduler::VirtualTime;
 use nearpage_sim::workload::messages::{Block, FreedBy, Messages, MessagesResult};
 use nearpage_sim::{Costs, Machine, Setup, Sim, picoseconds, simulate};
@@ -48,9 +47,9 @@ impl PageCounts {
         let mut counts = Self::default();
         for (_, _, pagesets) in sim.allocator.cpus() {
             for pageset in pagesets {
-                counts.high_order_drains += pageset.events().high_order_drains.get();
-                counts.drains += pageset.events().drains.get();
-                counts.from_zone += pageset.events().refilled_pages.get();
+                counts.high_order_drains += pageset.counts().high_order_drains;
+                counts.drains += pageset.counts().drains;
+                counts.from_zone += pageset.counts().refilled_pages.0;
                 counts.cached_pages += pageset.count().0;
             }
         }
@@ -162,8 +161,8 @@ fn calibrated(
 /// The rules of a scenario with all patches up to one.
 pub(super) fn with_patches(scenario: &Scenario, patch: u8) -> Config {
     let pcp = PcpRules::series_2023(Series2023::up_to(patch));
-    let model = Model { pcp, ..scenario.config.model };
-    Config { model, ..scenario.config }
+    let model = scenario.config.model.with(|changed| changed.pcp = pcp);
+    scenario.config.with_model(model)
 }
 
 /// What a row of the table is called.
@@ -272,11 +271,11 @@ pub(super) fn slice_of(costs: &Costs, machine: &Machine) -> PageCount {
 
 pub(super) fn set_slices(sim: &Sim<'_, '_>, slice: PageCount) {
     let rules = &sim.allocator.model().pcp;
-    for (_, _, pagesets) in sim.allocator.cpus() {
+    for (cpu, _, pagesets) in sim.allocator.cpus() {
         for pageset in pagesets {
             let mut tuning = pageset.tuning();
             tuning.set_cache_slice(rules, slice);
-            pageset.set_settings(tuning);
+            sim.allocator.set_tuning(cpu, pageset.zone().index(), tuning);
         }
     }
 }
@@ -359,7 +358,7 @@ fn hold_flow(
     report: &mut Report,
 ) {
     let freed = |block: &&Block| block.freed_by == FreedBy::Receiver;
-    let cached = |block: &&Block| block.order <= COSTLY_ORDER;
+    let cached = |block: &&Block| block.order <= Order::COSTLY;
     let sum = |of: fn(&Block) -> f64| -> f64 {
         let flow = workload.blocks.iter().filter(freed).filter(cached);
         flow.map(|block| of(block) / block.every as f64).sum()

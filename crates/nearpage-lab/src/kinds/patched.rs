@@ -1,6 +1,6 @@
 //! Work under the patches of 2023: messages, and processes after them.
 
-use nearpage::alloc::Config;
+use nearpage::Config;
 use nearpage_sim::Costs;
 
 use super::{lifetimes, messages};

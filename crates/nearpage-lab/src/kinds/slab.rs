@@ -6,7 +6,7 @@
 //! objects' own lines, copying and scheduling are one time a message, **calibrated** to the machine without
 //! memoryless nodes before the change; all else is predicted, and the counts depend on no time at all.
 
-use nearpage::alloc::Config;
+use nearpage::Config;
 use nearpage::slab::{LocalNode, SlabConfig};
 use nearpage_sim::scheduler::VirtualTime;
 use nearpage_sim::workload::slab_messages::{SlabMessages, SlabMessagesResult};
@@ -201,8 +201,8 @@ fn measure(
     How { local, seed, messages, message_ns }: How,
     is_sampled: bool,
 ) -> Result<Sampled<Outcome>, LabError> {
-    let slab = SlabConfig { local, ..SlabConfig::LINUX_2_6_35 };
-    let config = Config { ..scenario.config };
+    let slab = SlabConfig::LINUX_2_6_35.with_local(local);
+    let config = scenario.config;
     let setup = Setup { machine: place.machine, costs: &place.costs, config, slab: Some(slab) };
     let work = SlabMessages {
         objects: workload.objects.clone(),

@@ -1,6 +1,6 @@
 //! The keys of a memory hog.
 
-use nearpage::units::NodeId;
+use nearpage::NodeId;
 use nearpage_machine::size;
 use nearpage_sim::Machine;
 use serde::Deserialize;

@@ -1,6 +1,6 @@
 //! The keys of messages between CPUs, and of the patches that they are compared under.
 
-use nearpage::units::{MAX_ORDER, Order};
+use nearpage::Order;
 use nearpage_sim::Machine;
 use nearpage_sim::workload::messages::{Block, FreedBy};
 use serde::Deserialize;
@@ -81,8 +81,8 @@ impl MessagesTable {
         }
         let block = |table: &BlockTable| {
             let order = Order(*table.order.get_ref());
-            if order > MAX_ORDER {
-                let message = format!("order is {order}; accepted: 0 to {MAX_ORDER}");
+            if order > Order::MAX {
+                let message = format!("order is {order}; accepted: 0 to {}", Order::MAX);
                 return wrong(table.order.span(), message);
             }
             let freed_by = match table.freed_by {

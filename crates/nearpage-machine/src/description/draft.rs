@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use nearpage::topology::LOCAL_DISTANCE;
-use nearpage::units::{CpuId, NodeId};
+use nearpage::{CpuId, NodeId, Topology};
 
 use super::error::{DescriptionError, DescriptionProblem as Problem, Place};
 use crate::idlist;
@@ -215,9 +214,9 @@ fn set_once<T>(
 fn check_distance(from: NodeId, to: NodeId, distance: u64) -> Result<u8, Problem> {
     let written = distance.to_string();
     match u8::try_from(distance) {
-        Ok(LOCAL_DISTANCE) if from == to => Ok(LOCAL_DISTANCE),
+        Ok(Topology::LOCAL_DISTANCE) if from == to => Ok(Topology::LOCAL_DISTANCE),
         _ if from == to => Err(Problem::LocalDistance { node: from, distance: written }),
-        Ok(distance) if distance >= LOCAL_DISTANCE => Ok(distance),
+        Ok(distance) if distance >= Topology::LOCAL_DISTANCE => Ok(distance),
         _ => Err(Problem::Distance { from, to, distance: written }),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use nearpage::units::{CpuId, NodeId};
+use nearpage::{CpuId, NodeId};
 
 use crate::idlist::{IdListProblem, excerpt};
 use crate::machine::NODES_MAX;

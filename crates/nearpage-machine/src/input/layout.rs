@@ -1,7 +1,6 @@
 //! Addresses of memory: those of the machine's zones, or those of a PC where only sizes are known.
 
-use nearpage::topology::AddressMap;
-use nearpage::units::{PageCount, Pfn, PfnRange, ZoneKind};
+use nearpage::{AddressMap, PageCount, Pfn, PfnRange, ZoneKind};
 
 use crate::machine::{MachineNode, PAGE_BYTES_DEFAULT, ZoneExtent};
 
@@ -117,7 +116,7 @@ fn is_x86(zone: &ZoneExtent) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use nearpage::units::NodeId;
+    use nearpage::NodeId;
 
     use super::*;
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use nearpage::units::NodeId;
+use nearpage::NodeId;
 
 /// An assumption of a reader, where the input lacks something or contradicts itself.
 #[derive(Clone, PartialEq, Eq, Debug)]

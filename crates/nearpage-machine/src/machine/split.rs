@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU16;
 
-use nearpage::units::{CpuId, NodeId};
+use nearpage::{CpuId, NodeId};
 
 use super::{Machine, MachineNode, default_distance};
 

@@ -1,9 +1,12 @@
 //! The input of the rules: sizes, CPUs, distances and settings of a machine.
 
-use nearpage::topology::{AddressMap, NodeBuf, TopologyBuf, TopologyError};
-use nearpage::units::{CpuId, NodeId, NodeIndex, PageCount, Pfn, ZoneKind};
-use nearpage::watermark::{HugePages, MinFree, Settings, ZoneSize, boot_min_free};
-use nearpage::zonelist::{CpuTerm, NodeOrder, Online, ZoneRef, nofallback_zones};
+use nearpage::rules::CpuTerm;
+use nearpage::rules::watermarks::{HugePages, MinFree, ZoneSize, boot_min_free};
+use nearpage::rules::zonelists::{NodeOrder, Online, ZoneRef, nofallback_zones};
+use nearpage::{
+    AddressMap, CpuId, NodeBuf, NodeId, NodeIndex, PageCount, Pfn, Settings, TopologyBuf,
+    TopologyError, ZoneKind,
+};
 
 /// The parts of a machine that the rules compute from.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -118,7 +121,8 @@ impl Sizes {
 
     /// The `min_free_kbytes` that boot computes. Of all settings only that of huge pages can be set before boot.
     pub(super) fn boot_min_free(&self) -> MinFree {
-        let settings = Settings { movable_min: self.settings.movable_min, ..Settings::default() };
+        let settings =
+            Settings::default().with(|changed| changed.movable_min = self.settings.movable_min);
         let zones = self.zones().map(Extent::size_at_boot);
         boot_min_free(zones, &settings, self.huge_pages, self.page_shift)
     }

@@ -1,9 +1,9 @@
 //! The rules for one zone: watermarks, reserves, sizes of pagesets, counter thresholds.
 
-use nearpage::model::Model;
-use nearpage::pcp::sizes::{self, Sizes as PagesetSizes, ZoneShare};
-use nearpage::units::{PageCount, ZoneKind};
-use nearpage::watermark::{self, Marks, Watermarks};
+use nearpage::rules::pagesets::{Sizes as PagesetSizes, ZoneShare};
+use nearpage::rules::watermarks::Watermarks;
+use nearpage::rules::{pagesets, watermarks};
+use nearpage::{Marks, Model, PageCount, ZoneKind};
 
 use super::sizes::{Extent, NodeSizes, Sizes};
 
@@ -61,9 +61,9 @@ impl<'a> Rules<'a> {
         PlannedZone {
             extent: *zone,
             marks,
-            protection: watermark::lowmem_reserve(zone.kind, &managed, &self.sizes.settings),
+            protection: watermarks::lowmem_reserve(zone.kind, &managed, &self.sizes.settings),
             pageset: self.pageset(zone, marks, node.cpus.len() as u32),
-            stat_threshold: sizes::stat_threshold(counted, cpus_online, self.sizes.page_shift),
+            stat_threshold: pagesets::stat_threshold(counted, cpus_online, self.sizes.page_shift),
         }
     }
 
@@ -72,7 +72,7 @@ impl<'a> Rules<'a> {
         // Marks and pagesets are computed together, at a moment when no zone is boosted.
         let share = ZoneShare { managed: zone.managed, low: marks.low, cpus };
         let fraction = self.sizes.settings.percpu_pagelist_high_fraction;
-        let sizes = PagesetSizes::of(share, fraction, self.sizes.page_shift);
+        let sizes = PagesetSizes::new(share, fraction, self.sizes.page_shift);
         // Before the tuning of 6.7 the limit is fixed.
         let high_max = if self.model.pcp.tunes_high { sizes.high_max } else { sizes.high_min };
         PagesetSizes { high_max, ..sizes }

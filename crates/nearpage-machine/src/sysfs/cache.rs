@@ -1,6 +1,6 @@
 //! Last-level caches and the CPUs that share them.
 
-use nearpage::units::CpuId;
+use nearpage::CpuId;
 
 use super::error::SysfsError;
 use super::source::Source;

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use nearpage::units::{CpuId, NodeId};
+use nearpage::{CpuId, NodeId};
 
 /// Why a tree of files describes no machine. The message names the file, the place, and what would be
 /// accepted.

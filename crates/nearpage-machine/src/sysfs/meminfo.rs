@@ -1,6 +1,6 @@
 //! `MemTotal` and `MemFree` of a node's meminfo, and of /proc/meminfo.
 
-use nearpage::units::NodeId;
+use nearpage::NodeId;
 
 use super::error::SysfsError;
 use super::source::{TextFile, words};

@@ -1,7 +1,6 @@
 //! Which nodes and CPUs are online, which CPUs and how much memory a node has, and the distances.
 
-use nearpage::topology::LOCAL_DISTANCE;
-use nearpage::units::{CpuId, NodeId};
+use nearpage::{CpuId, NodeId, Topology};
 
 use super::error::SysfsError;
 use super::meminfo::{self, Meminfo};
@@ -128,7 +127,7 @@ pub(super) fn settle_cpus(
         let node = &mut rest[0];
         for (position, first) in before.iter().enumerate() {
             let Some(&cpu) = node.cpus.iter().find(|cpu| first.has_cpu(**cpu)) else { continue };
-            if distances[position * count + index] != LOCAL_DISTANCE {
+            if distances[position * count + index] != Topology::LOCAL_DISTANCE {
                 let file = source.display(&cpu_list(node.id));
                 return Err(SysfsError::CpuOnTwoNodes { file, cpu, first: first.id });
             }
@@ -204,7 +203,7 @@ pub(super) fn distances(
 ) -> Result<Vec<u8>, SysfsError> {
     if nodes.len() == 1 {
         // Old kernels without NUMA print 0 for their only node.
-        return Ok(vec![LOCAL_DISTANCE]);
+        return Ok(vec![Topology::LOCAL_DISTANCE]);
     }
     let mut distances = Vec::with_capacity(nodes.len() * nodes.len());
     for (row, node) in nodes.iter().enumerate() {
@@ -238,7 +237,7 @@ fn read_row(
         values.iter().zip(super::source::words(&file.text)).enumerate()
     {
         let is_local = column == row;
-        if *value < LOCAL_DISTANCE || is_local && *value != LOCAL_DISTANCE {
+        if *value < Topology::LOCAL_DISTANCE || is_local && *value != Topology::LOCAL_DISTANCE {
             let expected =
                 if is_local { "10, the distance of a node to itself" } else { "10 to 255" };
             return Err(file.syntax(1, place, word, expected));

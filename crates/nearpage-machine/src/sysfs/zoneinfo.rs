@@ -1,6 +1,6 @@
 //! /proc/zoneinfo: the zones of the kernel. No other file has their addresses.
 
-use nearpage::units::{CpuId, NodeId, PageCount, Pfn, ZoneKind};
+use nearpage::{CpuId, NodeId, PageCount, Pfn, ZoneKind};
 
 use super::error::SysfsError;
 use super::source::{TextFile, words};

@@ -1,6 +1,6 @@
 //! The zones of a machine: read from /proc/zoneinfo, and checked against the memory of its nodes.
 
-use nearpage::units::ZoneKind;
+use nearpage::ZoneKind;
 
 use super::error::SysfsError;
 use super::source::{Source, TextFile};
@@ -119,7 +119,7 @@ fn managed_bytes(zones: &[ZoneExtent], page_bytes: u64) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use nearpage::units::{NodeId, PageCount, Pfn};
+    use nearpage::{NodeId, PageCount, Pfn};
 
     use super::*;
     use crate::tree::MemoryTree;

@@ -2,8 +2,8 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use nearpage::units::PageCount;
-use nearpage::vmstat::{PagesetLines, ZonePages, ZoneStats, ZoneinfoWriter};
+use nearpage::PageCount;
+use nearpage::stats::{PagesetLines, ZonePages, ZoneStats, ZoneinfoWriter};
 
 use crate::plan::{Plan, PlannedNode, PlannedZone};
 

@@ -1,7 +1,6 @@
 //! What an event may change, and how it stands.
 
-use nearpage::alloc::Fallbacks;
-use nearpage::units::{CpuId, Order, Pfn};
+use nearpage::{CpuId, Fallbacks, Order, Pfn};
 use nearpage_trace::{Event, TraceEvent};
 
 use crate::run::Run;
@@ -50,7 +49,7 @@ impl Scene {
 
 fn zone_scene(run: &Run<'_>, cpu: CpuId, zone: usize) -> Option<ZoneScene> {
     let pageset = &run.core.pagesets(cpu)?[zone];
-    let (zone, tuning, events) = (run.core.zones()[zone], pageset.tuning(), pageset.events());
+    let (zone, tuning, counts) = (run.core.zones()[zone], pageset.tuning(), pageset.counts());
     let view = zone.view();
     Some(ZoneScene {
         free: zone.free_pages().0,
@@ -60,8 +59,8 @@ fn zone_scene(run: &Run<'_>, cpu: CpuId, zone: usize) -> Option<ZoneScene> {
         high: tuning.high.0,
         alloc_factor: tuning.alloc_factor,
         free_count: tuning.free_count.0,
-        refilled: [events.refills.get(), events.refilled_pages.get()],
-        drained: [events.drains.get(), events.drained_pages.get()],
+        refilled: [counts.refills, counts.refilled_pages.0],
+        drained: [counts.drains, counts.drained_pages.0],
     })
 }
 

@@ -1,8 +1,6 @@
 //! An event and what it changed, in words.
 
-use nearpage::alloc::Reason;
-use nearpage::frame::Migratetype;
-use nearpage::units::{CpuId, Order, PageCount, Pfn};
+use nearpage::{CpuId, Migratetype, Order, PageCount, Pfn, Reason};
 use nearpage_trace::{Event, TraceEvent};
 
 use super::scene::Scene;

@@ -1,7 +1,7 @@
 //! What moves between pagesets and zones, counted as a kernel's log would be.
 
-use nearpage::pcp::{LISTS, list_order};
-use nearpage::units::{CpuId, Order};
+use nearpage::rules::pagesets::{LISTS, list_order};
+use nearpage::{CpuId, Order};
 
 use crate::events::Actor;
 use crate::flow::{Bursts, Flow};
@@ -68,13 +68,13 @@ impl Moves {
 
     fn note_zone(&mut self, core: &Core<'_>, actor: Actor, zone: usize, list: Option<usize>) {
         let Some(pagesets) = core.pagesets(actor.cpu) else { return };
-        let events = pagesets[zone].events();
+        let counts = pagesets[zone].counts();
         let seen = &mut self.pagesets[actor.cpu.0 as usize * self.flows.len() + zone];
         let trip = |count: u64, seen: &mut u64| count - std::mem::replace(seen, count);
-        let refills = trip(events.refills.get(), &mut seen.refills);
-        let refilled_pages = trip(events.refilled_pages.get(), &mut seen.refilled_pages);
-        let drains = trip(events.drains.get(), &mut seen.drains);
-        let drained_pages = trip(events.drained_pages.get(), &mut seen.drained_pages);
+        let refills = trip(counts.refills, &mut seen.refills);
+        let refilled_pages = trip(counts.refilled_pages.0, &mut seen.refilled_pages);
+        let drains = trip(counts.drains, &mut seen.drains);
+        let drained_pages = trip(counts.drained_pages.0, &mut seen.drained_pages);
         let who = (actor.cpu, actor.pid);
         if drains > 0 {
             self.bursts.drain(who, zone, drained_pages, &mut self.flows);

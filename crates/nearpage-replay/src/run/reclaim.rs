@@ -1,6 +1,6 @@
 //! On which nodes background reclaim works, and what that does to their zones.
 
-use nearpage::units::{NodeId, Order, ZoneKind};
+use nearpage::{NodeId, Order, ZoneKind};
 
 use crate::machine::Core;
 
@@ -62,9 +62,9 @@ fn switch(core: &Core<'_>, node: NodeId, kind: ZoneKind, active: bool) {
     let Some(index) = core.topology().index_of(node) else { return };
     for zone in core.zones() {
         if zone.node() == index && zone.kind() <= kind {
-            zone.set_reclaim_active(active);
+            core.set_reclaim_active(zone.index(), active);
             if !active {
-                zone.lower_boost(zone.boost());
+                core.lower_boost(zone.index(), zone.boost());
             }
         }
     }

@@ -6,8 +6,7 @@
 
 use std::collections::VecDeque;
 
-use nearpage::frame::Migratetype;
-use nearpage::units::{Order, Pfn};
+use nearpage::{Migratetype, Order, Pfn};
 
 use crate::blocks::{Blocks, CoreBlock};
 use crate::machine::{Core, Held};
@@ -140,9 +139,8 @@ impl StandIns {
         {
             return Some(CoreBlock { pfn, order });
         }
-        let core_zone = core.zones()[zone];
-        let number = self.held.zones[zone].take(core_zone, order, migratetype)?;
-        Some(CoreBlock { pfn: core_zone.frames().pfn(number), order })
+        let pfn = self.held.zones[zone].take(core, order, migratetype)?;
+        Some(CoreBlock { pfn, order })
     }
 
     /// Takes a piece of `order` at `pfn` out of the block that begins at `head`; the other pieces stay allocated.
@@ -159,12 +157,13 @@ impl StandIns {
             return Some(block);
         }
         let zone = core.zones()[self.map.zone_of(block.pfn)?];
-        let frames = zone.frames();
+        let split = core.split_block(block.pfn, block.order, order);
+        split.expect("what stands for a live block is allocated");
         let mut freed = None;
         for at in (0..block.order.pages().0).step_by(1 << order.0) {
             let piece = CoreBlock { pfn: Pfn(block.pfn.0 + at), order };
-            let frame = frames.frame(frames.number(piece.pfn));
-            frame.set_word(frames.allocated(order, frames.pageblock(frames.number(piece.pfn))));
+            let retyped = core.retype_block(piece.pfn, order, zone.pageblock_type(piece.pfn));
+            retyped.expect("a piece of an allocated block");
             if head.0 + at == pfn.0 {
                 freed = Some(piece);
             } else {
@@ -208,8 +207,7 @@ impl StandIns {
 
     fn kind(&self, core: &Core<'_>, block: CoreBlock) -> Option<Kind> {
         let zone = self.map.zone_of(block.pfn)?;
-        let frames = core.zones()[zone].frames();
-        let migratetype = frames.pageblock(frames.number(block.pfn));
+        let migratetype = core.zones()[zone].pageblock_type(block.pfn);
         Some((zone, block.order, migratetype.index() as u8))
     }
 }

@@ -1,6 +1,6 @@
 //! The once-a-second work of each CPU, done on the core.
 
-use nearpage::units::CpuId;
+use nearpage::CpuId;
 
 use crate::events::Actor;
 use crate::machine::{Core, CoreZone};

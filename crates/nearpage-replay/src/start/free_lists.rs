@@ -1,7 +1,6 @@
 //! What buddyinfo and pagetypeinfo say of free blocks, zone by zone.
 
-use nearpage::frame::Migratetype;
-use nearpage::units::{NodeId, ORDERS, ZoneKind};
+use nearpage::{Migratetype, NodeId, Order, ZoneKind};
 use nearpage_bundle::{BundleError, Capture, parse_buddyinfo, parse_pagetypeinfo};
 use nearpage_machine::sysfs::TextFile;
 
@@ -39,7 +38,7 @@ impl FreeLists {
             }
             // The two texts are read one after the other, and the second one stops counting at 100000: the total
             // holds, and what differs is movable.
-            for (order, &total) in zone.blocks.iter().enumerate().take(ORDERS) {
+            for (order, &total) in zone.blocks.iter().enumerate().take(Order::COUNT) {
                 settle(&mut blocks, order, total.min(BLOCKS_MOST));
             }
             free.push((zone.node, zone.kind, blocks));

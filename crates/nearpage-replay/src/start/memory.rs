@@ -1,7 +1,6 @@
 //! Which frames the core is given for the memory of a recorded machine.
 
-use nearpage::topology::{AddressMap, NodeBuf, TopologyBuf};
-use nearpage::units::{PfnRange, ZoneKind};
+use nearpage::{AddressMap, NodeBuf, PfnRange, TopologyBuf, ZoneKind};
 use nearpage_bundle::RecordedMachine;
 use nearpage_machine::sysfs::zoneinfo::ZoneRecord;
 
@@ -22,7 +21,7 @@ pub(super) fn topology(
         let mut buffer = NodeBuf { id: node.id, cpus: node.own_cpus.clone(), ..NodeBuf::default() };
         for (index, zone) in zones.iter().enumerate().filter(|(_, zone)| zone.node == node.id) {
             if zone.kind == ZoneKind::Movable {
-                buffer.movable_from = records[index].start_pfn.map(nearpage::units::Pfn);
+                buffer.movable_from = records[index].start_pfn.map(nearpage::Pfn);
             }
             let memory = memory_of(zone, records[index], map.ranges(index));
             for range in &memory {

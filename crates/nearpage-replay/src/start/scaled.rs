@@ -1,6 +1,6 @@
 //! A recorded machine with another number of CPUs, in short form.
 
-use nearpage::topology::{NodeBuf, TopologyBuf};
+use nearpage::{NodeBuf, TopologyBuf};
 
 /// The nodes, with `cpus` CPUs dealt out over those that have any, and `times` as much memory.
 pub(super) fn nodes(topology: &TopologyBuf, page_shift: u32, cpus: u32, times: u32) -> Vec<String> {

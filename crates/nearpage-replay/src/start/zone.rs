@@ -1,9 +1,7 @@
 //! A zone and its pagesets at the moment of `before`.
 
-use nearpage::frame::Migratetype;
-use nearpage::pcp::sizes::Sizes;
-use nearpage::units::{CpuId, NodeId, ORDERS, PageCount, ZoneKind};
-use nearpage::watermark::Marks;
+use nearpage::rules::pagesets::Sizes;
+use nearpage::{CpuId, Marks, Migratetype, NodeId, Order, PageCount, ZoneKind};
 
 use crate::layout::Blocks;
 
@@ -56,7 +54,7 @@ impl StartZone {
 
     /// Free pages.
     pub fn free_pages(&self) -> u64 {
-        let pages = |blocks: &[u64; ORDERS]| -> u64 {
+        let pages = |blocks: &[u64; Order::COUNT]| -> u64 {
             blocks.iter().enumerate().map(|(order, count)| count << order).sum()
         };
         self.free.iter().map(pages).sum()

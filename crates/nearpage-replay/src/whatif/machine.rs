@@ -1,9 +1,9 @@
 //! The start state of a what-if: other rules on the recorded machine, or another machine with all memory free.
 
-use nearpage::model::Model;
-use nearpage::pcp::sizes::{Sizes, ZoneShare};
-use nearpage::units::{CpuId, NodeId, PageCount, PfnRange, ZoneKind};
-use nearpage::watermark::{self, Settings, Watermarks, ZoneSize};
+use nearpage::rules::pagesets::{Sizes, ZoneShare};
+use nearpage::rules::watermarks;
+use nearpage::rules::watermarks::{Watermarks, ZoneSize};
+use nearpage::{CpuId, Model, NodeId, PageCount, PfnRange, Settings, ZoneKind};
 use nearpage_machine::MachineDescription;
 use nearpage_machine::plan::{Lists, Plan};
 
@@ -22,7 +22,7 @@ pub(crate) fn start_of(input: &str, recorded: &Start, wish: &Wish) -> Result<Sta
     let mut model = wish.model.unwrap_or(recorded.model);
     wish.tunables.iter().for_each(|tunable| tunable.apply_to_model(&mut model));
     model.zonelist_cache = wish.zonelist_cache.unwrap_or(model.zonelist_cache);
-    let mut settings = Settings { movable_min: model.movable_min, ..recorded.settings };
+    let mut settings = recorded.settings.with(|changed| changed.movable_min = model.movable_min);
     let mut is_sized = false;
     for tunable in &wish.tunables {
         if let Tunable::Kernel(change) = tunable {
@@ -55,7 +55,8 @@ fn refused(input: &str, what: String) -> ReplayError {
 fn resize(start: &mut Start, settings: &Settings) {
     let sizes = start.zones.iter().map(|zone| ZoneSize { kind: zone.kind, managed: zone.managed });
     let sizes: Vec<ZoneSize> = sizes.collect();
-    let kbytes = watermark::boot_min_free_kbytes(sizes.iter().copied(), settings, start.page_shift);
+    let kbytes =
+        watermarks::boot_min_free_kbytes(sizes.iter().copied(), settings, start.page_shift);
     let marks = Watermarks::new(sizes.iter().copied(), kbytes, settings, start.page_shift);
     let managed_of = |zones: &[StartZone], node: NodeId| {
         let mut managed = [PageCount(0); ZoneKind::COUNT];
@@ -73,9 +74,10 @@ fn resize(start: &mut Start, settings: &Settings) {
         let cpus = if near > 0 { near } else { all_cpus } as u32;
         let zone = &mut start.zones[index];
         zone.marks = marks.marks(size);
-        zone.reserve = watermark::lowmem_reserve(zone.kind, &managed, settings);
+        zone.reserve = watermarks::lowmem_reserve(zone.kind, &managed, settings);
         let share = ZoneShare { managed: zone.managed, low: zone.marks.low, cpus };
-        let of_pageset = Sizes::of(share, settings.percpu_pagelist_high_fraction, start.page_shift);
+        let of_pageset =
+            Sizes::new(share, settings.percpu_pagelist_high_fraction, start.page_shift);
         zone.pagesets.iter_mut().for_each(|pageset| pageset.sizes = of_pageset);
     }
 }

@@ -2,9 +2,7 @@
 
 use std::collections::HashMap;
 
-use nearpage::gfp::Gfp;
-use nearpage::topology::TopologyBuf;
-use nearpage::units::{CpuId, NodeId, Pfn};
+use nearpage::{CpuId, Gfp, NodeId, Pfn, TopologyBuf};
 use nearpage_trace::{Event, TraceEvent};
 
 use crate::cpus::CpuMap;
@@ -83,7 +81,7 @@ impl<'a, 'm> Player<'a, 'm> {
 
     /// A page that had to be of one node has to be of the node that stands for it.
     fn near(&self, pfn: Pfn, gfp: Gfp) -> Near {
-        let zone = self.recorded.map.zone_of(pfn).filter(|_| gfp.has(Gfp::THISNODE));
+        let zone = self.recorded.map.zone_of(pfn).filter(|_| gfp.contains(Gfp::THISNODE));
         let Some(zone) = zone else { return Near::Cpu };
         let node = self.recorded.zones[zone].node;
         if !self.is_elsewhere {

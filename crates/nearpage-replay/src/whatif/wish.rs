@@ -1,7 +1,7 @@
 //! What is to be different in a what-if.
 
-use nearpage::model::Model;
-use nearpage::zonelist::cache::CacheRule;
+use nearpage::Model;
+use nearpage::rules::CacheRule;
 use nearpage_machine::MachineDescription;
 
 use crate::cpus::CpuRule;

@@ -1,8 +1,8 @@
 //! Values that no earlier sizes explain. Watermarks that boot computed need not fit the pages that zones manage now, but
 //! they must fit each other.
 
-use nearpage::units::{NodeId, ZoneKind};
-use nearpage::watermark::{MovableMin, Settings};
+use nearpage::rules::MovableMin;
+use nearpage::{NodeId, Settings, ZoneKind};
 use nearpage_machine::sysfs::zoneinfo::ZoneRecord;
 
 use super::field::{Class, Comparison, zone_field};

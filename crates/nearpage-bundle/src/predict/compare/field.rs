@@ -1,6 +1,6 @@
 //! One field, as predicted and as recorded, and how many of them are the same.
 
-use nearpage::units::{NodeId, ZoneKind};
+use nearpage::{NodeId, ZoneKind};
 use serde_json::Value;
 
 /// The classes of fields.

@@ -1,6 +1,6 @@
 //! The fields of zones: watermarks, protection, pageset sizes, thresholds.
 
-use nearpage::units::{CpuId, NodeId, PageCount, ZoneKind};
+use nearpage::{CpuId, NodeId, PageCount, ZoneKind};
 use nearpage_machine::sysfs::zoneinfo::{PagesetRecord, ZoneRecord};
 use serde_json::json;
 

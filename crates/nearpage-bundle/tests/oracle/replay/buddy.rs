@@ -1,8 +1,6 @@
 //! Scripts and random operations: where the blocks lie, and the movable free lists after each.
 
-use nearpage::frame::Migratetype;
-use nearpage::model::Model;
-use nearpage::units::{MAX_ORDER, Order, Pfn};
+use nearpage::{Migratetype, Model, Order, Pfn};
 
 use super::HERE;
 use super::lists::{Numbers, lists};
@@ -155,8 +153,8 @@ impl Run<'_, '_> {
     }
 
     fn take_small_blocks(&mut self) {
-        for order in (0..MAX_ORDER.0).map(Order) {
-            while self.zone.lock().buddy().blocks(order, Migratetype::Movable) > 0
+        for order in (0..Order::MAX.0).map(Order) {
+            while self.zone.free_blocks(order, Migratetype::Movable) > 0
                 && self.lab.alloc(order, HERE, self.node).is_some()
             {}
         }

@@ -4,10 +4,7 @@
 //! and the next such request takes a whole refill more. Which pageblocks are of which type is not recorded and
 //! differs from boot to boot; so where boots differ, the count is compared up to whole batches.
 
-use nearpage::alloc::Request;
-use nearpage::gfp::Gfp;
-use nearpage::model::Model;
-use nearpage::units::{NodeId, Order, Pfn};
+use nearpage::{Gfp, Model, NodeId, Order, Pfn, Request};
 
 use super::HERE;
 use super::pageset::{is_old, state};

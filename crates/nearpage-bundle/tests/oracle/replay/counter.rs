@@ -2,8 +2,7 @@
 //! changes, and passes them on when they are more than a threshold (`mm/vmstat.c: __mod_zone_page_state`).
 //! The core counts exactly, so a counter that shows less is the same as marks that are higher.
 
-use nearpage::units::PageCount;
-use nearpage::watermark::Marks;
+use nearpage::{Marks, PageCount};
 
 /// By how much the counter differs from what is free.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -12,8 +12,11 @@ pub mod steal;
 pub mod steal2;
 pub mod target;
 
-use nearpage::gfp::Gfp;
+use nearpage::Gfp;
 
 /// What the module asks for of its zone under test: pages of users, on this node only, and nobody reclaims.
-const HERE: Gfp =
-    Gfp::HIGHUSER_MOVABLE.without(Gfp::KERNEL).or(Gfp::THISNODE).or(Gfp::NORETRY).or(Gfp::NOWARN);
+const HERE: Gfp = Gfp::HIGHUSER_MOVABLE
+    .difference(Gfp::KERNEL)
+    .union(Gfp::THISNODE)
+    .union(Gfp::NORETRY)
+    .union(Gfp::NOWARN);

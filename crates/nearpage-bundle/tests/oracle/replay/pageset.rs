@@ -1,7 +1,7 @@
 //! The state of the core's pageset in the words of the recordings.
 
-use nearpage::model::Model;
-use nearpage::pcp::tuning::RefillScale;
+use nearpage::Model;
+use nearpage::rules::pagesets::RefillScale;
 
 use crate::lab::{CoreZone, Lab};
 use crate::text::pcp::{FREE_HIGH_BATCH, PREV_FREE_HIGH, State};

@@ -1,8 +1,6 @@
 //! Bursts of allocations and frees: the state of the pageset after each refill, each drain and each burst.
 
-use nearpage::frame::Migratetype;
-use nearpage::model::Model;
-use nearpage::units::{Order, PAGEBLOCK_ORDER, PageCount, Pfn};
+use nearpage::{Migratetype, Model, Order, PageCount, Pfn};
 
 use super::HERE;
 use super::counter::Counter;
@@ -105,9 +103,9 @@ impl Bench<'_> {
         }
         let fragments = self.foreign.unwrap_or(0);
         let others = pages.saturating_sub(fragments);
-        let large = self.large.map(|blocks| blocks << PAGEBLOCK_ORDER.0);
+        let large = self.large.map(|blocks| blocks << Order::PAGEBLOCK.0);
         let whole = large.map_or(others, |pages| pages.min(others));
-        Layout::Fragmented { whole, fragments, rest: others - whole, limit: PAGEBLOCK_ORDER }
+        Layout::Fragmented { whole, fragments, rest: others - whole, limit: Order::PAGEBLOCK }
     }
 
     /// Near its high mark a few pages decide, and the kernel's checks read a counter that is a few pages off.
@@ -171,7 +169,7 @@ fn large_blocks(experiment: &Experiment) -> Option<u64> {
         _ => None,
     });
     for burst in bursts {
-        let is_one = burst.operations == 1 && burst.order == PAGEBLOCK_ORDER;
+        let is_one = burst.operations == 1 && burst.order == Order::PAGEBLOCK;
         match (is_one && burst.burst == Burst::Alloc, burst.ending) {
             (true, Ending::Complete) => blocks += 1,
             (true, _) if burst.after.count == 0 => return Some(blocks),
@@ -264,7 +262,8 @@ impl Run<'_, '_> {
     }
 
     fn burst(&mut self, experiment: &str, record: &BurstRecord, tally: &mut Tally) {
-        self.zone.set_reclaim_active(record.zone_flags & RECLAIM_ACTIVE != 0);
+        let active = record.zone_flags & RECLAIM_ACTIVE != 0;
+        self.lab.core.set_reclaim_active(self.zone.index(), active);
         let (events, ending) = match record.burst {
             Burst::Alloc => self.allocate(record),
             Burst::Free | Burst::FreeInOrder => self.give_back(record),
@@ -338,7 +337,7 @@ impl Run<'_, '_> {
     fn show_counter(&self, counter: Counter) {
         let marks = counter.marks(self.target.marks);
         if self.bounded && self.zone.marks() != marks {
-            self.zone.set_marks(marks, self.recorded.reserve, 0);
+            self.lab.core.set_marks(self.zone.index(), marks, self.recorded.reserve, 0);
         }
     }
 

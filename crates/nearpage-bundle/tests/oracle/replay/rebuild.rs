@@ -1,7 +1,6 @@
 //! Zonelists at boot and after a rebuild at run time.
 
-use nearpage::model::Model;
-use nearpage::units::CpuId;
+use nearpage::{CpuId, Model};
 
 use crate::fields::lines;
 use crate::lab::{self, Lab};
@@ -57,7 +56,7 @@ fn number_cpus(machine: &mut Machine, text: &str) -> Result<(), String> {
 }
 
 fn zonelist(lab: &Lab<'_, '_>, node: u32) -> Result<String, String> {
-    let index = lab.core.topology().index_of(nearpage::units::NodeId(node));
+    let index = lab.core.topology().index_of(nearpage::NodeId(node));
     let index = index.ok_or_else(|| format!("the core has no node {node}"))?;
     let name = |zone: &lab::CoreZone<'_>| {
         let zone = lab.name(zone);

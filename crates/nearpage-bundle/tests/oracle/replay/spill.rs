@@ -8,10 +8,8 @@
 
 use std::collections::BTreeMap;
 
-use nearpage::frame::Migratetype;
-use nearpage::model::Model;
-use nearpage::pcp::tuning::RefillScale;
-use nearpage::units::{CpuId, Order, PAGEBLOCK_ORDER, ZoneKind};
+use nearpage::rules::pagesets::RefillScale;
+use nearpage::{CpuId, Migratetype, Model, Order, ZoneKind};
 
 use crate::lab::{self, Lab};
 use crate::layout::Layout;
@@ -60,7 +58,7 @@ fn layout(spill: &Spill, zone: &Zone) -> Layout {
     let free = before.map_or(0, |level| level.free);
     match short_of_blocks(spill, zone) {
         Some(fragments) => {
-            let limit = if spill.order == Order(0) { PAGEBLOCK_ORDER } else { spill.order };
+            let limit = if spill.order == Order(0) { Order::PAGEBLOCK } else { spill.order };
             let given = free.saturating_sub(fragments);
             let rest = given % limit.pages().0;
             Layout::Fragmented { whole: given - rest, fragments, rest, limit }

@@ -1,9 +1,6 @@
 //! Requests of types that have nothing: what they take, and what is left to whom.
 
-use nearpage::frame::Migratetype;
-use nearpage::gfp::Gfp;
-use nearpage::model::Model;
-use nearpage::units::{MAX_ORDER, Order, Pfn};
+use nearpage::{Gfp, Migratetype, Model, Order, Pfn};
 
 use super::target;
 use crate::lab::{CoreZone, Lab};
@@ -13,9 +10,9 @@ use crate::tally::Tally;
 use crate::text::steal::{Given, Steal, Table, read};
 
 /// Kernel pages on this node only; nobody reclaims.
-pub const UNMOVABLE: Gfp = Gfp::THISNODE.or(Gfp::NORETRY).or(Gfp::NOWARN);
+pub const UNMOVABLE: Gfp = Gfp::THISNODE.union(Gfp::NORETRY).union(Gfp::NOWARN);
 /// The same for pages that could be reclaimed.
-pub const RECLAIMABLE: Gfp = UNMOVABLE.or(Gfp::RECLAIMABLE);
+pub const RECLAIMABLE: Gfp = UNMOVABLE.union(Gfp::RECLAIMABLE);
 
 /// Types that have blocks at the start. Those of kernel pages have some where the module could take none,
 /// because they are of a Movable zone.
@@ -63,8 +60,8 @@ fn again(
         other => return Err(format!("a request for {} pages", other.name())),
     };
     let place = |pfn: Pfn| {
-        let pageblock = zone.frames().pageblock(zone.frames().number(pfn));
-        (pfn.0 % MAX_ORDER.pages().0, pageblock)
+        let pageblock = zone.pageblock_type(pfn);
+        (pfn.0 % Order::MAX.pages().0, pageblock)
     };
     let given = lab.alloc(steal.order, gfp, node).map(|pfn| Given {
         place: zone.span().contains(pfn).then(|| place(pfn)),
@@ -82,8 +79,8 @@ pub fn take_all(
     migratetype: Migratetype,
     gfp: Gfp,
 ) {
-    let has_block = |order| zone.lock().buddy().blocks(order, migratetype) > 0;
-    for order in (0..=MAX_ORDER.0).map(Order) {
+    let has_block = |order| zone.free_blocks(order, migratetype) > 0;
+    for order in (0..=Order::MAX.0).map(Order) {
         while has_block(order)
             && let Some(pfn) = lab.alloc(order, gfp, node)
         {
@@ -102,10 +99,9 @@ fn table(zone: &CoreZone<'_>) -> Table {
         Migratetype::Reclaimable,
         Migratetype::HighAtomic,
     ];
-    let mut guard = zone.lock();
-    let mut blocks = |of| {
-        let orders = (0..=MAX_ORDER.0).map(Order);
-        orders.map(|order| u64::from(guard.buddy().blocks(order, of))).collect()
+    let blocks = |of| {
+        let orders = (0..=Order::MAX.0).map(Order);
+        orders.map(|order| u64::from(zone.free_blocks(order, of))).collect()
     };
     types.map(|of| (of.index(), blocks(of))).into()
 }

@@ -1,9 +1,6 @@
 //! Scenarios between migratetypes in a zone where nothing else is free.
 
-use nearpage::frame::Migratetype;
-use nearpage::gfp::Gfp;
-use nearpage::model::Model;
-use nearpage::units::{MAX_ORDER, Order, PAGEBLOCK_ORDER, Pfn, PfnRange};
+use nearpage::{Gfp, Migratetype, Model, Order, Pfn, PfnRange};
 
 use super::HERE;
 use super::lists::{Numbers, lists};
@@ -48,13 +45,13 @@ fn gfp(migratetype: Migratetype) -> Gfp {
         Migratetype::Reclaimable => RECLAIMABLE,
         _ => HERE,
     };
-    gfp.or(Gfp::MEMALLOC)
+    gfp.union(Gfp::MEMALLOC)
 }
 
 /// The blocks of the highest order in a zone of nothing else.
 fn blocks(lab: &Lab<'_, '_>, zone: &CoreZone<'_>) -> Vec<Pfn> {
     let ranges = lab.core.topology().ranges(zone.node(), zone.kind());
-    let starts = |PfnRange { start, end }: PfnRange| (start.0..end.0).step_by(1 << MAX_ORDER.0);
+    let starts = |PfnRange { start, end }: PfnRange| (start.0..end.0).step_by(1 << Order::MAX.0);
     ranges.flat_map(starts).map(Pfn).collect()
 }
 
@@ -82,7 +79,7 @@ impl Run<'_, '_> {
         }
         self.free_all(&mut given);
         let held = |page: &u64| !scenario.free.contains(page);
-        for page in (0..MAX_ORDER.pages().0).filter(held) {
+        for page in (0..Order::MAX.pages().0).filter(held) {
             self.lab.free(self.page(page), Order(0));
         }
         tally.at(format!("{place}: end"));
@@ -116,9 +113,9 @@ impl Run<'_, '_> {
     }
 
     fn view(&mut self) -> View {
-        let (zone, frames) = (self.zone, self.zone.frames());
-        let pageblocks = [0, PAGEBLOCK_ORDER.pages().0];
-        let pageblocks = pageblocks.map(|page| frames.pageblock(frames.number(self.page(page))));
+        let zone = self.zone;
+        let pageblocks = [0, Order::PAGEBLOCK.pages().0];
+        let pageblocks = pageblocks.map(|page| zone.pageblock_type(self.page(page)));
         let lists = TYPES.map(|(_, of)| lists(zone, of, SHOWN, &mut self.numbers));
         View { pageblocks: pageblocks.to_vec(), lists }
     }

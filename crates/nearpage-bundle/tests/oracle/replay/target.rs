@@ -1,7 +1,6 @@
 //! The zone under test: what a text says of it, and the core laid out around it.
 
-use nearpage::model::Model;
-use nearpage::units::ZoneKind;
+use nearpage::{Model, ZoneKind};
 
 use crate::lab::{self, CoreZone, Lab};
 use crate::layout::Layout;

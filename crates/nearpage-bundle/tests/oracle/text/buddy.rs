@@ -1,6 +1,6 @@
 //! `buddy`, `buddypcp`: free lists after every operation, and positions of the blocks handed out.
 
-use nearpage::units::Order;
+use nearpage::Order;
 
 use super::lists::{self, Lists, Position};
 use super::pcp::{State, Target};

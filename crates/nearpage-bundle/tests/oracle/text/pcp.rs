@@ -1,8 +1,7 @@
 //! `pcp`: the state of one pageset after bursts of allocations and frees.
 
-use nearpage::pcp::sizes::Sizes;
-use nearpage::units::{CpuId, Order, PageCount};
-use nearpage::watermark::Marks;
+use nearpage::rules::pagesets::Sizes;
+use nearpage::{CpuId, Marks, Order, PageCount};
 
 use crate::fields::{Line, cpu, lines};
 use crate::machine::ZoneName;

@@ -1,7 +1,6 @@
 //! `spill`, `spill_nopcp`: allocations from one preferred node until the first failure, in runs by zone.
 
-use nearpage::gfp::Gfp;
-use nearpage::units::Order;
+use nearpage::{Gfp, Order};
 
 use crate::fields::{Line, lines};
 use crate::machine::ZoneName;

@@ -3,8 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use nearpage::frame::Migratetype;
-use nearpage::units::Order;
+use nearpage::{Migratetype, Order};
 
 use super::pcp::Target;
 use crate::fields::{Line, lines};

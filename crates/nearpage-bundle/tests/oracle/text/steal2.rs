@@ -1,8 +1,7 @@
 //! `steal2`: in a zone where nothing is free but what a scenario frees, requests of all types; free lists
 //! and types of both pageblocks after each.
 
-use nearpage::frame::Migratetype;
-use nearpage::units::Order;
+use nearpage::{Migratetype, Order};
 
 use super::lists::{self, Lists, Position};
 use super::pcp::Target;

@@ -18,7 +18,7 @@ pub enum ReplayFailure {
         /// The bundle.
         input: String,
         /// What is wrong.
-        source: nearpage::watermark::SettingError,
+        source: nearpage::SettingError,
     },
     /// `--set` with something else than a tunable.
     #[error("--set {0}")]

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use nearpage::alloc::Reason;
+use nearpage::Reason;
 use nearpage_replay::{Report, Row, Totals, WhatIf};
 
 use super::objects;

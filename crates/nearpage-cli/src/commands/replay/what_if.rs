@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use clap::{Args, ValueEnum};
-use nearpage::zonelist::cache::CacheRule;
+use nearpage::rules::CacheRule;
 use nearpage_bundle::predict::ModelChoice;
 use nearpage_machine::catalog;
 use nearpage_machine::{MachineDescription, MachineInput};

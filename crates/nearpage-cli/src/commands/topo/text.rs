@@ -3,8 +3,7 @@
 use std::fmt::{self, Display, Formatter};
 
 use comfy_table::{CellAlignment, Table, presets};
-use nearpage::topology::AddressMap;
-use nearpage::units::NodeIndex;
+use nearpage::{AddressMap, NodeIndex};
 use nearpage_machine::plan::{PlannedNode, PlannedZone};
 use nearpage_machine::{Addresses, Lists, Machine, MachineDescription, Plan, idlist, size};
 
