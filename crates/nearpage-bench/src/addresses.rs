@@ -2,9 +2,9 @@
 
 use std::io;
 
-use nearpage::units::SECTION_FRAMES;
-use nearpage_linux::memory::FRAME_BYTES;
-use nearpage_machine::description::size;
+use nearpage::internals::SECTION_FRAMES;
+use nearpage_linux::FRAME_BYTES;
+use nearpage_machine::size;
 
 use crate::bench::Bench;
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use nearpage_linux::memory::StorageInUse;
+use nearpage_linux::StorageInUse;
 
 use crate::field::{Context, Effort, Field};
 use crate::step::Step;

@@ -13,8 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use nearpage_machine::work::{Observer, Stopped};
-use nearpage_sim::Costs;
-use nearpage_sim::costs::Figure;
+use nearpage_sim::{Costs, Figure};
 
 use crate::step::StepError;
 use crate::threads::Cpus;

@@ -2,9 +2,8 @@
 
 use std::io;
 
-use nearpage_linux::MemoryError;
-use nearpage_linux::memory::FRAME_BYTES;
-use nearpage_machine::description::size;
+use nearpage_linux::{FRAME_BYTES, MemoryError};
+use nearpage_machine::size;
 use nearpage_machine::work::Stopped;
 
 use crate::addresses::NoAddresses;

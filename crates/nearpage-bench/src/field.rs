@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use nearpage::model::Model;
-use nearpage::pagelock::{PageLockRules, WaitTables, WaitersBit};
-use nearpage_linux::memory::StorageInUse;
-use nearpage_linux::rseq::BareLists;
-use nearpage_linux::{Memory, MemoryBuilder, MemoryError};
+use nearpage::Model;
+use nearpage::rules::{PageLockRules, WaitTables, WaitersBit};
+use nearpage_linux::internals::BareLists;
+use nearpage_linux::{Memory, MemoryBuilder, MemoryError, StorageInUse};
 
 use crate::measure::Clock;
 use crate::threads::Cpus;
@@ -110,7 +109,7 @@ impl Field {
             .ok();
         let hardened = builder().hardened(true).build()?;
         let page_locks = PAGE_LOCK_RULES.into_iter().map(|(name, page_lock)| {
-            let model = Model { page_lock, ..Model::NEARPAGE };
+            let model = Model::NEARPAGE.with(|changed| changed.page_lock = page_lock);
             let builder = begin().bytes_per_node(PAGE_LOCK_BYTES).model(model);
             builder.build().map(|memory| (name, memory))
         });

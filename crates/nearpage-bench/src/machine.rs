@@ -4,8 +4,8 @@ use std::fmt;
 use std::fs;
 
 use nearpage_linux::Memory;
-use nearpage_machine::description::size;
-use nearpage_machine::sysfs::read_this_machine;
+use nearpage_machine::read_this_machine;
+use nearpage_machine::size;
 use serde::Serialize;
 
 use crate::measure::{Clock, SAMPLE_OPERATIONS};
@@ -59,7 +59,7 @@ impl Machine {
     /// This machine, as `memory` sees it.
     pub(crate) fn this(memory: &Memory, run: &Conditions<'_>) -> Self {
         let machine = read_this_machine().ok();
-        let bytes = |machine: &nearpage_machine::sysfs::Machine| {
+        let bytes = |machine: &nearpage_machine::Machine| {
             machine.nodes.iter().filter_map(|node| node.memory_bytes).reduce(u64::saturating_add)
         };
         Self {

@@ -1,5 +1,7 @@
 //! What is to be measured, and how thoroughly.
 
+use nearpage_linux::Environment;
+
 use crate::bench::Bench;
 use crate::error::{BYTES_MAX, BenchError, SizeError};
 use crate::field::Effort;
@@ -16,6 +18,7 @@ pub struct Options {
     rounds: Option<usize>,
     is_quick: bool,
     commit: Option<&'static str>,
+    environment: Environment,
 }
 
 /// Memory on each node.
@@ -30,6 +33,7 @@ impl Default for Options {
             rounds: None,
             is_quick: false,
             commit: None,
+            environment: Environment::default(),
         }
     }
 }
@@ -77,6 +81,14 @@ impl Options {
         self
     }
 
+    /// Makes all memories as an environment asks for: nodes, storage, binding. Nothing is read from that of the process
+    /// unless it is given here: [`Environment::from_env`].
+    #[must_use]
+    pub fn environment(mut self, environment: Environment) -> Self {
+        self.environment = environment;
+        self
+    }
+
     /// The benchmarks, in the order in which they are measured.
     pub fn chosen(&self) -> &[Bench] {
         &self.benches
@@ -105,6 +117,10 @@ impl Options {
 
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes_per_node
+    }
+
+    pub(crate) fn asked(&self) -> &Environment {
+        &self.environment
     }
 
     pub(crate) fn commit(&self) -> Option<&'static str> {

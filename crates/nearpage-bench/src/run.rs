@@ -1,8 +1,8 @@
 //! One run: what is measured, on what, and what it comes to.
 
-use nearpage_linux::environment::Environment;
-use nearpage_linux::memory::{FRAME_BYTES, StorageInUse};
-use nearpage_linux::{HostNode, Memory, MemoryBuilder, MemoryError};
+use nearpage_linux::{
+    Environment, FRAME_BYTES, HostNode, Memory, MemoryBuilder, MemoryError, StorageInUse,
+};
 use nearpage_machine::work::Observer;
 
 use crate::addresses::{self, Memories};
@@ -28,6 +28,7 @@ pub struct Run {
     effort: Effort,
     bytes_per_node: u64,
     commit: Option<&'static str>,
+    environment: Environment,
     cpus: Cpus,
     clock: Clock,
 }
@@ -58,6 +59,7 @@ impl Run {
             effort: options.effort(),
             bytes_per_node: options.bytes(),
             commit: options.commit(),
+            environment: options.asked().clone(),
             cpus: Cpus::allowed().map_err(BenchError::Cpus)?,
             clock: Clock::calibrate(),
         };
@@ -133,7 +135,8 @@ impl Run {
         let mut scans = Vec::new();
         let rows = match bench {
             Bench::Zonelist => {
-                let filled = zonelist::fill(builder, &self.cpus).map_err(BenchError::nodes)?;
+                let filled =
+                    zonelist::fill(|| self.builder(), &self.cpus).map_err(BenchError::nodes)?;
                 let rows = rounds(zonelist::steps(context, &filled))?;
                 for filled in &filled {
                     refuse(filled.scans().allocator, filled.misuses())?;
@@ -143,7 +146,8 @@ impl Run {
             }
             Bench::Slab => {
                 let refused = |error| self.refused(error);
-                let memories = slab::Memories::new(builder, self.bytes_per_node, &self.cpus);
+                let memories =
+                    slab::Memories::new(|| self.builder(), self.bytes_per_node, &self.cpus);
                 let memories = memories.map_err(refused)?;
                 let allocators = memories.allocators().map_err(refused)?;
                 let caches = slab::Caches::of(&allocators);
@@ -161,7 +165,8 @@ impl Run {
     }
 
     fn field(&self) -> Result<Field, BenchError> {
-        Field::new(builder, self.bytes_per_node, &self.cpus).map_err(|error| self.refused(error))
+        let field = Field::new(|| self.builder(), self.bytes_per_node, &self.cpus);
+        field.map_err(|error| self.refused(error))
     }
 
     fn check_bytes(&self, bench: Bench) -> Result<(), BenchError> {
@@ -175,13 +180,13 @@ impl Run {
 
     /// The most memories that there are at once.
     fn memories(&self) -> Memories {
-        // An environment or a machine that cannot be read is an error when the memories are made.
-        let environment = Environment::read().unwrap_or_default();
+        // A machine that cannot be read is an error when the memories are made.
+        let environment = &self.environment;
         let has_memory = |node: &&HostNode| node.has_memory;
         let nodes = environment
             .machine()
             .map_or(1, |machine| machine.nodes.iter().filter(has_memory).count());
-        let storage = StorageInUse::of_this_process(&environment);
+        let storage = StorageInUse::of_this_process(environment);
         let count = |bench: Bench| bench.memories(nodes, storage);
         let largest = self.benches.iter().copied().rev().max_by_key(|&bench| count(bench));
         let largest = largest.unwrap_or(Bench::Bulk);
@@ -207,14 +212,14 @@ impl Run {
         }
     }
 
+    /// How each memory of this run begins.
+    fn builder(&self) -> MemoryBuilder {
+        Memory::builder().environment(self.environment.clone())
+    }
+
     fn of_size(&self, why: SizeError) -> BenchError {
         BenchError::Size { bytes: self.bytes_per_node, why }
     }
-}
-
-/// How each memory of a run begins.
-fn builder() -> MemoryBuilder {
-    Memory::builder()
 }
 
 /// Memory that lets `pages` be held: watermarks and pagesets keep some to themselves.

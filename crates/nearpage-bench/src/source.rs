@@ -5,12 +5,9 @@
 
 use std::ptr::{NonNull, null_mut};
 
-use nearpage::alloc::Request;
-use nearpage::gfp::Gfp;
-use nearpage::units::{Order, Pfn};
-use nearpage_linux::Memory;
-use nearpage_linux::memory::FRAME_BYTES;
-use nearpage_linux::rseq::BareLists;
+use nearpage::{Gfp, Order, Pfn, Request};
+use nearpage_linux::internals::BareLists;
+use nearpage_linux::{FRAME_BYTES, Memory};
 
 use crate::measure::SAMPLE_OPERATIONS;
 

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use nearpage::units::CpuId;
+use nearpage::CpuId;
 use nearpage_machine::idlist;
 
 use crate::step::StepError;

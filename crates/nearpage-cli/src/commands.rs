@@ -3,7 +3,10 @@
 pub mod bench;
 mod completions;
 pub mod doctor;
+mod environment;
 mod failure;
+mod input;
+mod interrupt;
 pub mod lab;
 mod man;
 mod progress;
@@ -19,7 +22,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::{ColorChoice, CommandFactory, FromArgMatches, Parser, Subcommand};
-use nearpage_linux::environment::EnvironmentError;
+use nearpage_linux::EnvironmentError;
 use nearpage_report::file::WriteError;
 use serde::Serialize;
 
@@ -62,7 +65,7 @@ enum Command {
 pub enum CommandError {
     /// The input is wrong.
     #[error(transparent)]
-    Input(#[from] nearpage_machine::topology::InputError),
+    Input(#[from] input::DescriptionFailure),
     /// The environment asks for what cannot be understood, or this machine cannot be read.
     #[error(transparent)]
     Environment(#[from] EnvironmentError),
@@ -77,7 +80,7 @@ pub enum CommandError {
     Predict(#[from] nearpage_bundle::predict::PredictError),
     /// A bundle cannot be replayed.
     #[error(transparent)]
-    Replay(#[from] nearpage_replay::error::ReplayError),
+    Replay(#[from] replay::ReplayFailure),
     /// Nothing was recorded, or the recorded command failed.
     #[error(transparent)]
     Record(#[from] record::RecordFailure),
@@ -107,6 +110,12 @@ pub enum CommandError {
     Output(#[from] io::Error),
 }
 
+impl From<nearpage_machine::InputError> for CommandError {
+    fn from(error: nearpage_machine::InputError) -> CommandError {
+        CommandError::Input(error.into())
+    }
+}
+
 impl CommandError {
     fn exit_code(&self) -> u8 {
         match self {
@@ -118,12 +127,12 @@ impl CommandError {
             | CommandError::Usage(_)
             | CommandError::Bundle(_)
             | CommandError::Predict(_)
-            | CommandError::Replay(_)
             | CommandError::Report(_) => 2,
             CommandError::Record(failure) => failure.exit_code(),
             CommandError::Verify(error) => error.exit_code(),
             CommandError::Bench(error) => error.exit_code(),
             CommandError::Lab(failure) => failure.exit_code(),
+            CommandError::Replay(failure) => failure.exit_code(),
             CommandError::Placement(error) => error.exit_code(),
             CommandError::Doctor(failure) => failure.exit_code(),
         }

@@ -1,11 +1,12 @@
-//! What a process may use: `/proc/self/status`.
+//! The CPUs and nodes that a process may use, from `/proc/self/status`.
 
+use nearpage_machine::FileTree;
+use nearpage_machine::Machine;
 use nearpage_machine::idlist;
-use nearpage_machine::sysfs::{Machine, SysfsError, TextFile};
-use nearpage_machine::tree::FileTree;
+use nearpage_machine::sysfs::{SysfsError, TextFile};
 
-use super::machine::{cpus, refuse, shown};
-use super::reader::Reader;
+use crate::machine::{cpus, refuse, shown};
+use crate::reader::Reader;
 
 const STATUS: &str = "proc/self/status";
 const CPUS: &str = "Cpus_allowed_list";
@@ -28,7 +29,7 @@ struct List {
     ids: Vec<u32>,
 }
 
-/// What the file allows, if it has both lines. Some kernels and sandboxes leave one out, which makes it `missing`.
+/// The two lists, if the file has both. Some kernels and sandboxes leave one out; it is then `missing`.
 pub(super) fn read(
     reader: &mut Reader<'_>,
     machine: Option<&Machine>,
@@ -44,7 +45,7 @@ pub(super) fn read(
     Some(Allowed { cpus: cpus?, nodes: nodes? })
 }
 
-/// The lists of CPUs and of nodes, which must be possible ones of the machine, if it is known.
+/// The lists of CPUs and of nodes. All of them must be possible on the machine, if it is known.
 fn lists(status: &TextFile, machine: Option<&Machine>) -> Result<[Option<List>; 2], SysfsError> {
     let (allowed_cpus, allowed_nodes) = (list(status, CPUS)?, list(status, NODES)?);
     if allowed_cpus.is_none() && allowed_nodes.is_none() {
@@ -77,7 +78,7 @@ fn list(status: &TextFile, key: &str) -> Result<Option<List>, SysfsError> {
     }
 }
 
-/// Refuses ids that are neither online nor possible. Lists of CPUs have those that are offline, too.
+/// Refuses ids that are neither online nor possible. The kernel lists offline CPUs too.
 fn check(
     status: &TextFile,
     list: &List,
@@ -96,8 +97,8 @@ fn check(
 
 #[cfg(test)]
 mod tests {
-    use nearpage_machine::sysfs::read_machine;
-    use nearpage_machine::tree::MemoryTree;
+    use nearpage_machine::MemoryTree;
+    use nearpage_machine::read_machine;
 
     use super::*;
 

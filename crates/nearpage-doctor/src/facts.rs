@@ -1,21 +1,20 @@
-//! What is looked at.
+//! The facts that the rules judge.
 
-use nearpage_linux::calls::Call;
-use nearpage_linux::environment::Environment;
-use nearpage_linux::memory::StorageInUse;
-use nearpage_machine::sysfs::{Machine, TextFile};
-use nearpage_machine::tree::FileTree;
+use nearpage_linux::{Environment, StorageInUse, SystemCall};
+use nearpage_machine::Machine;
+use nearpage_machine::sysfs::TextFile;
+use nearpage_machine::{FileTree, FolderTree};
 
-use super::allowed::{self, Allowed};
-use super::machine;
-use super::reader::Reader;
+use crate::allowed::{self, Allowed};
+use crate::machine::{self, Of};
+use crate::reader::Reader;
 
-/// What a machine tells; `None` where it does not.
+/// The facts about a machine; `None` where unknown.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Facts {
     /// Nodes, CPUs, memory.
     pub machine: Option<Machine>,
-    /// `kernel.numa_balancing`: bit 0 moves pages to who uses them, bit 1 promotes from slow nodes.
+    /// `kernel.numa_balancing`: bit 0 moves pages to the node that uses them, bit 1 promotes pages from slow nodes.
     pub numa_balancing: Option<u64>,
     /// `vm.zone_reclaim_mode`.
     pub zone_reclaim_mode: Option<u64>,
@@ -29,31 +28,41 @@ pub struct Facts {
     pub huge_pages: Option<String>,
     /// The word chosen in `transparent_hugepage/defrag`.
     pub huge_page_defrag: Option<String>,
-    /// What the process that read or copied the files may use.
+    /// The CPUs and nodes of the process that read or copied the files.
     pub allowed: Option<Allowed>,
-    /// What this process found out by trying, if the machine is the one that it runs on.
+    /// What this process found out by trying, if it runs on this machine.
     pub process: Option<Process>,
-    /// What every copy should have and this one has not, with what is expected there.
+    /// Files that every copy should have and this one lacks, with their expected content.
     pub missing: Vec<String>,
-    /// Files that cannot be read or understood: the place, what stands there, what would be accepted.
+    /// Files that cannot be read or understood: the place, the text there, and what is accepted.
     pub unreadable: Vec<String>,
 }
 
-/// What a process finds out by trying.
+/// What a process found out by trying.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Process {
     /// System calls with the errno of their refusal.
-    pub calls: Vec<(Call, Option<i32>)>,
-    /// The storage that pagesets would have.
+    pub calls: Vec<(SystemCall, Option<i32>)>,
+    /// The storage that pagesets get.
     pub storage: StorageInUse,
     /// `RLIMIT_AS` in bytes, if there is a limit.
     pub address_limit: Option<u64>,
 }
 
 impl Facts {
-    /// Reads a tree of /sys and /proc, as far as it can be understood. What stands in a file must be what the kernel
-    /// accepts or writes there: `Documentation/admin-guide/sysctl/kernel.rst`, `vm.rst` and `mm/transhuge.rst`, 6.12.
+    /// Reads a tree of /sys and /proc, as far as it can be understood. A value that the kernel never writes is refused:
+    /// `Documentation/admin-guide/sysctl/kernel.rst`, `vm.rst` and `mm/transhuge.rst`, 6.12.
     pub fn read(tree: &dyn FileTree) -> Facts {
+        Self::of(tree, Of::Copy)
+    }
+
+    /// Reads /sys and /proc of this machine, and tries what a process with this environment can do.
+    pub fn of_this_machine(environment: &Environment) -> Facts {
+        let facts = Self::of(&FolderTree::new("/"), Of::ThisMachine);
+        Facts { process: Some(Process::probe(environment)), ..facts }
+    }
+
+    fn of(tree: &dyn FileTree, of: Of) -> Facts {
         let mut reader = Reader::new(tree);
         let mut number = |path: &str, accepts: fn(u64) -> bool, expected: &str| {
             reader.file(path, |file| match file.number(expected)? {
@@ -87,26 +96,26 @@ impl Facts {
             missing: Vec::new(),
             unreadable: Vec::new(),
         };
-        facts.machine = machine::read(&mut reader);
+        facts.machine = machine::read(&mut reader, of);
         let machine = facts.machine.as_ref();
-        facts.missing = machine::missing(&reader, machine);
+        facts.missing = machine::missing(&reader, of, machine);
         facts.allowed = allowed::read(&mut reader, machine, &mut facts.missing);
         facts.unreadable = reader.into_refused().iter().map(ToString::to_string).collect();
         facts
     }
 
-    /// Whether there are several nodes, or may be.
+    /// Whether there are several nodes. An unknown machine counts as one with several.
     pub(super) fn has_many_nodes(&self) -> bool {
         self.machine.as_ref().is_none_or(|machine| machine.nodes.len() > 1)
     }
 }
 
 impl Process {
-    /// Tries on this machine.
+    /// Tries system calls, the storage and the limit on this machine.
     pub fn probe(environment: &Environment) -> Process {
-        let errno = |call: Call| call.probe().err().and_then(|error| error.raw_os_error());
+        let errno = |call: SystemCall| call.probe().err().and_then(|error| error.raw_os_error());
         Process {
-            calls: Call::ALL.map(|call| (call, errno(call))).into(),
+            calls: SystemCall::ALL.map(|call| (call, errno(call))).into(),
             storage: StorageInUse::of_this_process(environment),
             address_limit: address_limit(),
         }
@@ -115,7 +124,7 @@ impl Process {
 
 fn address_limit() -> Option<u64> {
     let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
-    // SAFETY: writes the limit, which is ours.
+    // SAFETY: getrlimit writes to `limit`, which lives through the call.
     unsafe { libc::getrlimit(libc::RLIMIT_AS, &mut limit) };
     (limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
 }
@@ -137,7 +146,7 @@ fn chosen(reader: &mut Reader<'_>, name: &str, words: &[&str]) -> Option<String>
 
 #[cfg(test)]
 mod tests {
-    use nearpage_machine::tree::MemoryTree;
+    use nearpage_machine::MemoryTree;
 
     use super::*;
 

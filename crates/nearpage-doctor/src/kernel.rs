@@ -1,9 +1,10 @@
 //! Settings of the kernel: `Documentation/admin-guide/sysctl/vm.rst`, `kernel.rst` and
 //! `mm/transhuge.rst`, 6.12.
 
-use super::{Facts, Finding};
+use crate::facts::Facts;
+use crate::finding::Finding;
 
-/// A look at one setting.
+/// A rule about one setting; `None` if the setting is unknown.
 type Rule = fn(&Facts) -> Option<Finding>;
 
 pub(super) const RULES: [Rule; 7] = [
@@ -155,10 +156,10 @@ fn max_map_count(facts: &Facts) -> Option<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use nearpage_machine::tree::MemoryTree;
+    use nearpage_machine::MemoryTree;
 
-    use super::super::Level::{Good, Note, Problem};
     use super::*;
+    use crate::finding::Level::{self, Good, Note, Problem};
 
     fn facts(nodes: u32) -> Facts {
         let mut tree = MemoryTree::new("box");
@@ -171,7 +172,7 @@ mod tests {
     }
 
     /// The level of a rule on machines with one and with two nodes.
-    fn levels(rule: Rule, set: impl Fn(&mut Facts)) -> [super::super::Level; 2] {
+    fn levels(rule: Rule, set: impl Fn(&mut Facts)) -> [Level; 2] {
         [1, 2].map(|nodes| {
             let mut facts = facts(nodes);
             assert_eq!(rule(&facts), None, "what is unknown is not judged");

@@ -1,14 +1,16 @@
-//! Nodes and CPUs, with the doubts that [`read_machine`] does not have.
+//! Nodes and CPUs, with more checks than [`read_machine`] has.
 
-use nearpage_machine::sysfs::{Machine, SysfsError, TextFile, read_machine};
-use nearpage_machine::tree::FileTree;
+use nearpage_machine::FileTree;
+use nearpage_machine::sysfs::{SysfsError, TextFile};
+use nearpage_machine::{Machine, read_machine};
 
-use super::list;
-use super::reader::Reader;
+use nearpage_machine::idlist::format as list;
+
+use crate::reader::Reader;
 
 const NODES: &str = "sys/devices/system/node";
 const CPUS_ONLINE: &str = "sys/devices/system/cpu/online";
-/// Lists that are never empty. Where one is, the folders tell what there is.
+/// Lists that are never empty. An empty one is refused, and the folders are read in its place.
 const LISTS: [&str; 4] = [
     "sys/devices/system/node/online",
     "sys/devices/system/node/possible",
@@ -16,12 +18,26 @@ const LISTS: [&str; 4] = [
     "sys/devices/system/cpu/possible",
 ];
 
+/// The origin of a tree: messages about an empty tree differ.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Of {
+    /// A copy of /sys and /proc.
+    Copy,
+    /// The machine that runs this.
+    ThisMachine,
+}
+
 /// The machine, as far as it can be understood.
-pub(super) fn read(reader: &mut Reader<'_>) -> Option<Machine> {
+pub(crate) fn read(reader: &mut Reader<'_>, of: Of) -> Option<Machine> {
     for path in LISTS {
         reader.file(path, not_empty);
     }
-    let mut machine = reader.ask(read_machine)?;
+    let mut machine = reader.ask(|tree| {
+        read_machine(tree).map_err(|error| match error {
+            SysfsError::NoMachine { .. } if of == Of::ThisMachine => SysfsError::NoSysfs,
+            other => other,
+        })
+    })?;
     let cpus = cpus(&machine);
     let is_lost = |cpu: u32| cpus.binary_search(&cpu).is_err();
     let online = reader.file(CPUS_ONLINE, TextFile::ids).unwrap_or_default();
@@ -37,11 +53,14 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Option<Machine> {
     Some(machine)
 }
 
-/// What every copy should have, and this one lacks.
-pub(super) fn missing(tree: &dyn FileTree, machine: Option<&Machine>) -> Vec<String> {
+/// The files that every machine should have and this one lacks.
+pub(crate) fn missing(tree: &dyn FileTree, of: Of, machine: Option<&Machine>) -> Vec<String> {
     let mut missing = Vec::new();
     if tree.names("proc").is_ok_and(|names| names.is_empty()) {
-        let expected = "missing, expected a copy of /proc with sys and self/status";
+        let expected = match of {
+            Of::Copy => "missing, expected a copy of /proc with sys and self/status",
+            Of::ThisMachine => "empty, expected proc to be mounted there",
+        };
         missing.push(format!("{}: {expected}", tree.display("proc")));
     }
     let nodes = machine.map_or(&[][..], |machine| &machine.nodes);
@@ -91,7 +110,7 @@ pub(super) fn shown(ids: &[u32]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use nearpage_machine::tree::MemoryTree;
+    use nearpage_machine::MemoryTree;
 
     use super::*;
 
@@ -110,7 +129,7 @@ mod tests {
     /// What is refused of the tree, and the machine.
     fn refused(tree: &MemoryTree) -> (Vec<String>, Option<Machine>) {
         let mut reader = Reader::new(tree);
-        let machine = read(&mut reader);
+        let machine = read(&mut reader, Of::Copy);
         (reader.into_refused().iter().map(ToString::to_string).collect(), machine)
     }
 
@@ -139,6 +158,26 @@ mod tests {
     }
 
     #[test]
+    fn an_empty_machine_is_no_copy() {
+        let tree = MemoryTree::new("/");
+        let told = |of| {
+            let mut reader = Reader::new(&tree);
+            assert_eq!(read(&mut reader, of), None);
+            let missing = missing(&tree, of, None);
+            let refused = reader.into_refused().iter().map(ToString::to_string).collect::<Vec<_>>();
+            [refused, missing].concat().join("; ")
+        };
+        assert!(
+            told(Of::Copy).contains("a copy of /sys and /proc; /: proc: missing, expected a copy")
+        );
+        assert_eq!(
+            told(Of::ThisMachine),
+            "this machine: /sys has no devices/system/node and no devices/system/cpu, expected sysfs to be \
+             mounted there; /: proc: empty, expected proc to be mounted there"
+        );
+    }
+
+    #[test]
     fn some_node_has_a_cpu() {
         let mut tree = tree();
         for node in 0..2 {
@@ -150,7 +189,7 @@ mod tests {
 
     #[test]
     fn what_a_copy_lacks_is_named() {
-        let absent = |tree: &MemoryTree| missing(tree, refused(tree).1.as_ref());
+        let absent = |tree: &MemoryTree| missing(tree, Of::Copy, refused(tree).1.as_ref());
         assert_eq!(absent(&tree()), [""; 0]);
         let mut tree = MemoryTree::new("box");
         tree.insert(format!("{NODES}/node0/cpulist"), "0");

@@ -1,9 +1,13 @@
-//! The machine's nodes, and which of them and of its CPUs the process may use.
+//! The machine's nodes, and the nodes and CPUs that the process may use.
 
-use nearpage::units::CpuId;
-use nearpage_machine::sysfs::MachineNode;
+use nearpage::CpuId;
+use nearpage_machine::MachineNode;
 
-use super::{Allowed, Facts, Finding, list};
+use nearpage_machine::idlist::format as list;
+
+use crate::allowed::Allowed;
+use crate::facts::Facts;
+use crate::finding::Finding;
 
 pub(super) fn findings(facts: &Facts) -> Vec<Finding> {
     let Some(machine) = &facts.machine else { return Vec::new() };
@@ -82,10 +86,10 @@ fn private(nodes: &[MachineNode]) -> Option<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use nearpage_machine::tree::MemoryTree;
+    use nearpage_machine::MemoryTree;
 
-    use super::super::Level;
     use super::*;
+    use crate::finding::Level;
 
     /// CPUs 0-1 on node 0, CPUs 2-3 on node 1, memory without CPUs on node 2, CPU 4 alone on node 8.
     fn tree() -> MemoryTree {

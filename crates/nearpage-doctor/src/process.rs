@@ -2,12 +2,11 @@
 
 use std::io;
 
-use nearpage_linux::calls::Call;
-use nearpage_linux::memory::StorageInUse;
-use nearpage_linux::rseq::Unavailable;
-use nearpage_machine::description::size;
+use nearpage_linux::{RseqUnavailable, StorageInUse, SystemCall};
+use nearpage_machine::size;
 
-use super::{Facts, Finding, Process};
+use crate::facts::{Facts, Process};
+use crate::finding::Finding;
 
 pub(super) fn findings(facts: &Facts) -> Vec<Finding> {
     let Some(process) = &facts.process else { return Vec::new() };
@@ -17,37 +16,39 @@ pub(super) fn findings(facts: &Facts) -> Vec<Finding> {
     findings
 }
 
-fn of_call(facts: &Facts, call: Call, errno: Option<i32>) -> Finding {
+fn of_call(facts: &Facts, call: SystemCall, errno: Option<i32>) -> Finding {
     let Some(errno) = errno else { return Finding::good(call.name(), "granted", granted(call)) };
     let found = format!("refused ({})", io::Error::from_raw_os_error(errno));
     let (meaning, advice) = refused(call);
-    // Where there is one node nothing can lie on a wrong one.
-    let matters = call == Call::Membarrier || facts.has_many_nodes();
+    // On one node no page can be on a wrong one.
+    let matters = call == SystemCall::Membarrier || facts.has_many_nodes();
     let finding = if matters { Finding::problem } else { Finding::note };
     finding(call.name(), found, meaning).advise(advice)
 }
 
-fn granted(call: Call) -> &'static str {
+fn granted(call: SystemCall) -> &'static str {
     match call {
-        Call::Mbind => "memory can be bound to its node",
-        Call::Membarrier => "caches of other CPUs can be drained",
-        Call::MovePages => "where pages are can be verified (`nearpage topo --verify-placement`)",
+        SystemCall::Mbind => "memory can be bound to its node",
+        SystemCall::Membarrier => "caches of other CPUs can be drained",
+        SystemCall::MovePages => {
+            "where pages are can be verified (`nearpage topo --verify-placement`)"
+        }
     }
 }
 
-fn refused(call: Call) -> (&'static str, &'static str) {
+fn refused(call: SystemCall) -> (&'static str, &'static str) {
     match call {
-        Call::Mbind => (
+        SystemCall::Mbind => (
             "memory cannot be bound: a page lies where the first thread to touch it runs",
             "run the container with CAP_SYS_NICE or a seccomp profile that grants mbind; else let a thread \
              of each node touch that node's memory (`Memory::prefault`)",
         ),
-        Call::Membarrier => (
+        SystemCall::Membarrier => (
             "no CPU can be stopped from outside, so pagesets need a lock: a pair of allocation and free \
              takes several times as long",
             "grant membarrier in the seccomp profile",
         ),
-        Call::MovePages => (
+        SystemCall::MovePages => (
             "nobody can tell where pages are",
             "grant move_pages in the seccomp profile, as CAP_SYS_NICE does in most containers",
         ),
@@ -68,9 +69,12 @@ fn storage(process: &Process) -> Finding {
             "pagesets need a lock: a pair of allocation and free takes several times as long",
         )
         .advise("unset NEARPAGE_RSEQ"),
-        // One refusal is one problem, and the call is judged by itself.
-        StorageInUse::LockedBecause(why @ Unavailable::NoMembarrier(_))
-            if process.calls.iter().any(|call| matches!(call, (Call::Membarrier, Some(_)))) =>
+        // The refused call is a problem of its own already.
+        StorageInUse::LockedBecause(why @ RseqUnavailable::NoMembarrier(_))
+            if process
+                .calls
+                .iter()
+                .any(|call| matches!(call, (SystemCall::Membarrier, Some(_)))) =>
         {
             Finding::note(check, why, "pagesets need a lock: see membarrier")
         }
@@ -102,10 +106,10 @@ fn address_limit(process: &Process) -> Finding {
 
 #[cfg(test)]
 mod tests {
-    use nearpage_machine::tree::MemoryTree;
+    use nearpage_machine::MemoryTree;
 
-    use super::super::Level;
     use super::*;
+    use crate::finding::Level;
 
     fn facts(nodes: u32, process: Process) -> Facts {
         let mut tree = MemoryTree::new("box");
@@ -122,7 +126,7 @@ mod tests {
 
     #[test]
     fn all_granted_is_good() {
-        let calls = Call::ALL.map(|call| (call, None)).into();
+        let calls = SystemCall::ALL.map(|call| (call, None)).into();
         let process = Process { calls, storage: StorageInUse::Rseq, address_limit: None };
         assert_eq!(levels(2, &process), [Level::Good; 5]);
     }
@@ -130,8 +134,8 @@ mod tests {
     #[test]
     fn refusals_are_problems_where_they_matter() {
         let process = Process {
-            calls: Call::ALL.map(|call| (call, Some(libc::EPERM))).into(),
-            storage: StorageInUse::LockedBecause(Unavailable::NotRegistered),
+            calls: SystemCall::ALL.map(|call| (call, Some(libc::EPERM))).into(),
+            storage: StorageInUse::LockedBecause(RseqUnavailable::NotRegistered),
             address_limit: Some(1 << 30),
         };
         use Level::{Note, Problem};
@@ -141,11 +145,11 @@ mod tests {
         assert_eq!(all[4].found, "1 GiB");
         assert_eq!(all[0].found, "refused (Operation not permitted (os error 1))");
         assert!(all.iter().all(|finding| finding.advice.is_some()));
-        // What follows from a refused call is no second problem, and is one where the call as such is granted.
-        let storage = StorageInUse::LockedBecause(Unavailable::NoMembarrier(libc::EPERM));
+        // The storage is no second problem if the call is refused, and it is one if the call is granted.
+        let storage = StorageInUse::LockedBecause(RseqUnavailable::NoMembarrier(libc::EPERM));
         let process = Process { storage, ..process };
         assert_eq!(levels(1, &process), [Note, Problem, Note, Note, Note]);
-        let calls = Call::ALL.map(|call| (call, None)).into();
+        let calls = SystemCall::ALL.map(|call| (call, None)).into();
         let process = Process { calls, ..process };
         assert_eq!(levels(1, &process)[3], Problem);
     }

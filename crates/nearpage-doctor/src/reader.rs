@@ -2,13 +2,13 @@
 
 use std::io;
 
+use nearpage_machine::FileTree;
 use nearpage_machine::sysfs::{Source, SysfsError, TextFile};
-use nearpage_machine::tree::FileTree;
 
-/// Reads before an answer is given up: a copy whose every file is wrong is not worth a line for each.
+/// The most reads for one answer. A copy in which every file is wrong need not name each.
 const READS_MAX: usize = 32;
 
-/// A tree without the files that were refused, so that what the others say is judged all the same.
+/// A tree without the files that were refused, so that the others are judged all the same.
 pub(super) struct Reader<'a> {
     tree: &'a dyn FileTree,
     refused: Vec<SysfsError>,
@@ -19,8 +19,7 @@ impl<'a> Reader<'a> {
         Self { tree, refused: Vec::new() }
     }
 
-    /// What `read` makes of the tree. A file that it refuses is left out, and it reads again; `None` if it
-    /// cannot do without.
+    /// The answer of `read`. If it refuses a file, it reads again without that file. `None` if it needs the file.
     pub(super) fn ask<T>(
         &mut self,
         read: impl Fn(&dyn FileTree) -> Result<T, SysfsError>,
@@ -35,7 +34,7 @@ impl<'a> Reader<'a> {
         None
     }
 
-    /// What `parse` makes of a file; `None` if there is none, or it is refused.
+    /// The answer of `parse` about a file; `None` if the file is missing or refused.
     pub(super) fn file<T>(
         &mut self,
         path: &str,
@@ -47,12 +46,12 @@ impl<'a> Reader<'a> {
         self.ask(read).flatten()
     }
 
-    /// What was refused, and why.
+    /// The errors of the refused files.
     pub(super) fn into_refused(self) -> Vec<SysfsError> {
         self.refused
     }
 
-    /// Whether the cause is known: without a file that was refused, others may not be enough.
+    /// Whether an error follows from a file that was refused before.
     fn is_told(&self, error: &SysfsError) -> bool {
         error.file().map_or(!self.refused.is_empty(), |file| self.is_refused(file))
     }
@@ -78,8 +77,8 @@ impl FileTree for Reader<'_> {
 
 #[cfg(test)]
 mod tests {
-    use nearpage_machine::sysfs::read_machine;
-    use nearpage_machine::tree::MemoryTree;
+    use nearpage_machine::MemoryTree;
+    use nearpage_machine::read_machine;
 
     use super::*;
 

@@ -1,28 +1,28 @@
-//! How much memory this process may still take before the kernel kills somebody for it.
+//! How much memory this process may still take before the kernel kills a process for it.
 //!
-//! | source | what it says |
+//! | source | content |
 //! |---|---|
-//! | `MemAvailable` of `/proc/meminfo` | what the machine has without swapping |
-//! | `memory.max` and `memory.current` of the process's cgroup, and of those above it | what is left of a limit |
+//! | `MemAvailable` of `/proc/meminfo` | memory that is available without swapping |
+//! | `memory.max` and `memory.current` of the process's cgroup, and of those above it | the rest of a limit |
 //! | `memory.limit_in_bytes` and `memory.usage_in_bytes` there, cgroups of version 1 | the same |
 //!
-//! The least of them counts. A cgroup's use has files in it that nobody read lately; they go first when it comes to its
-//! limit, so they count as left.
+//! The smallest of them counts. The use of a cgroup includes the cache of files that were not read lately. The kernel
+//! drops them first when the cgroup reaches its limit, so they count as available.
 
 use std::path::Path;
 
-use nearpage_machine::tree::FileTree;
+use nearpage_machine::FileTree;
 
 /// Memory that may still be taken.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Room {
     /// How much.
     pub bytes: u64,
-    /// What says so, for messages.
+    /// The source of the number, for messages.
     pub source: String,
 }
 
-/// Where a version of cgroups tells limit and use of memory.
+/// The files of a version of cgroups that have the limit and the use of memory.
 struct Files {
     mount: &'static str,
     limit: &'static str,
@@ -44,7 +44,7 @@ const VERSION_2: Files = Files {
 };
 
 impl Room {
-    /// What a tree of /sys and /proc tells, or `None` if it tells nothing of that.
+    /// The room according to a tree of /sys and /proc; `None` if the tree has no source.
     pub fn of(tree: &dyn FileTree) -> Option<Room> {
         let cgroups = text(tree, "proc/self/cgroup").unwrap_or_default();
         let of_cgroups = cgroups.lines().filter_map(|line| of_cgroup(tree, line));
@@ -58,8 +58,8 @@ fn of_machine(tree: &dyn FileTree) -> Option<Room> {
     Some(Room { bytes: kilobytes.saturating_mul(1024), source })
 }
 
-/// What a line of `/proc/self/cgroup`, `NUMBER:CONTROLLERS:PATH`, leads to. In a container the path may be that of
-/// outside: then only the root of the mount is there, which is the container's.
+/// The room of the cgroup in a line of `/proc/self/cgroup`, `NUMBER:CONTROLLERS:PATH`. In a container the path may be the
+/// one outside. Then only the root of the mount exists, which is the container's cgroup.
 fn of_cgroup(tree: &dyn FileTree, line: &str) -> Option<Room> {
     let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
     let files = match controllers {
@@ -89,14 +89,14 @@ fn value(text: &str, key: &str) -> Option<u64> {
     lines.find_map(|mut words| (words.next() == Some(key)).then(|| words.next()?.parse().ok())?)
 }
 
-/// A file, if it is there and this process may read it: what it does not tell is not judged.
+/// A file, if it exists and this process may read it.
 fn text(tree: &dyn FileTree, path: &str) -> Option<String> {
     Some(String::from_utf8_lossy(&tree.read(path).ok()??).into_owned())
 }
 
 #[cfg(test)]
 mod tests {
-    use nearpage_machine::tree::MemoryTree;
+    use nearpage_machine::MemoryTree;
 
     use super::*;
 

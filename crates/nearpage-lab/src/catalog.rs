@@ -1,11 +1,12 @@
-//! What is built in: scenarios and tables of costs.
+//! Scenarios and tables of costs by name: built in, or in a file.
 
 use std::path::Path;
 
 use nearpage_sim::Costs;
 
-use super::error::LabError;
-use super::scenario::Scenario;
+use crate::error::LabError;
+use crate::scenario::Scenario;
+use crate::text;
 
 /// Scenarios, in the order of `lab all`.
 const SCENARIOS: [(&str, &str); 14] = [
@@ -43,6 +44,7 @@ pub fn names() -> impl Iterator<Item = &'static str> + Clone {
 /// The scenario of a name, or in a file.
 ///
 /// # Errors
+///
 /// [`LabError`] if there is none, or it is wrong.
 pub fn scenario(name: &str) -> Result<Scenario, LabError> {
     if let Some((name, text)) = SCENARIOS.iter().find(|(known, _)| *known == name) {
@@ -52,25 +54,46 @@ pub fn scenario(name: &str) -> Result<Scenario, LabError> {
         let known = names().collect::<Vec<_>>().join(", ");
         return Err(LabError::Unknown { name: name.into(), known });
     }
-    Scenario::parse(name, &read(name)?)
+    Scenario::from_bytes(name, &read(name)?)
 }
 
 /// The table of costs of a name, or in a file.
 ///
 /// # Errors
+///
 /// [`LabError`] if there is none, or it is wrong.
 pub fn costs(name: &str) -> Result<Costs, LabError> {
-    let text = costs_text(name)?;
-    Costs::parse(&text).map_err(|error| LabError::Costs { name: name.into(), error })
+    match COSTS.iter().find(|(known, _)| *known == name) {
+        Some((name, text)) => costs_from_bytes(name, text.as_bytes()),
+        None => costs_from_bytes(name, &read(name)?),
+    }
+}
+
+/// The table of costs that a file has; `name` is the name that errors begin with.
+///
+/// # Errors
+///
+/// [`LabError`] if it is wrong.
+pub fn costs_from_bytes(name: &str, bytes: &[u8]) -> Result<Costs, LabError> {
+    let text = text::of(name, bytes, "a table of costs")?;
+    Costs::parse(text).map_err(|error| LabError::Costs { name: name.into(), error })
 }
 
 /// The text of a table of costs.
 ///
 /// # Errors
+///
 /// [`LabError`] if there is none.
 pub fn costs_text(name: &str) -> Result<String, LabError> {
-    let built_in = COSTS.iter().find(|(known, _)| *known == name);
-    built_in.map_or_else(|| read(name), |(_, text)| Ok((*text).to_owned()))
+    match COSTS.iter().find(|(known, _)| *known == name) {
+        Some((_, text)) => Ok((*text).to_owned()),
+        None => text::of(name, &read(name)?, "a table of costs").map(str::to_owned),
+    }
+}
+
+/// Whether a name stands for what is built in, not for a file.
+pub fn is_built_in(name: &str) -> bool {
+    names().chain(cost_names()).any(|known| known == name)
 }
 
 /// The names of all tables of costs.
@@ -78,6 +101,6 @@ pub fn cost_names() -> impl Iterator<Item = &'static str> {
     COSTS.iter().map(|(name, _)| *name)
 }
 
-fn read(path: &str) -> Result<String, LabError> {
-    std::fs::read_to_string(path).map_err(|error| LabError::Read { path: path.into(), error })
+fn read(path: &str) -> Result<Vec<u8>, LabError> {
+    std::fs::read(path).map_err(|error| LabError::Read { path: path.into(), error })
 }

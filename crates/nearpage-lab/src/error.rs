@@ -2,19 +2,32 @@
 
 use std::path::PathBuf;
 
-use nearpage_sim::costs::CostsError;
-use nearpage_sim::sim::MachineError;
+use nearpage_machine::shown;
+use nearpage_machine::work::Stopped;
+use nearpage_sim::{CostsError, MachineError};
 
 /// What is wrong, where, and what would be accepted.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum LabError {
     /// A file cannot be read.
-    #[error("{path}: {error}")]
+    #[error("{}: {error}", shown(path))]
     Read {
         /// The file.
         path: PathBuf,
         /// Why.
+        #[source]
         error: std::io::Error,
+    },
+    /// A file is no text.
+    #[error("{}: byte {at} is no UTF-8 text, expected {expected} as TOML", shown(path))]
+    NoText {
+        /// The file.
+        path: PathBuf,
+        /// Where the text ends that there is.
+        at: usize,
+        /// What the file should have.
+        expected: &'static str,
     },
     /// No scenario, no file.
     #[error("there is no scenario called {name:?} and no such file; scenarios: {known}")]
@@ -38,6 +51,7 @@ pub enum LabError {
         /// The table.
         name: String,
         /// Why.
+        #[source]
         error: CostsError,
     },
     /// There can be no such machine.
@@ -46,6 +60,10 @@ pub enum LabError {
         /// The scenario.
         name: String,
         /// Why.
+        #[source]
         error: MachineError,
     },
+    /// The observer ended the run.
+    #[error(transparent)]
+    Stopped(#[from] Stopped),
 }

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::report::{Report, Verdict};
+use crate::report::{Report, Verdict};
 
 /// The list, as the README quotes it.
 const LIST: &str = include_str!("known-misses.toml");

@@ -3,18 +3,18 @@
 //! A combination is on the Pareto front if none other is at least as good in all three: work a second of model time,
 //! most pages moved in one hold of a zone's lock, and the most that pagesets held at the end.
 
-use nearpage::alloc::Config;
-use nearpage::model::Model;
-use nearpage::zonelist::cache::CacheRule;
-use nearpage_sim::Costs;
-use nearpage_sim::pool;
+use nearpage::rules::CacheRule;
+use nearpage::{Config, Model};
+use nearpage_machine::over;
 
-use super::error::LabError;
-use super::report::Report;
-use super::scenario::{Scenario, Workload};
-use super::{Options, catalog, hog, huge, locks, messages, slab};
+use crate::error::LabError;
+use crate::kind::Probe;
+use crate::options::Options;
+use crate::report::Report;
+use crate::scenario::Scenario;
+use crate::{catalog, kinds};
 
-/// A setting and the values that it takes.
+/// A setting and the values that it takes, as `KEY=VALUES`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Over {
     key: Key,
@@ -36,59 +36,48 @@ const KEYS: [(&str, Key, &str); 4] = [
     ("vm.percpu_pagelist_high_fraction", Key::HighFraction, "0, or 8 and more"),
 ];
 
-/// What a combination came to.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Probe {
-    /// Pages or messages a second of model time.
-    pub(super) work_per_second: f64,
-    /// Most pages in one hold.
-    pub(super) worst_hold_pages: u64,
-    /// Bytes in pagesets at the end.
-    pub(super) cached_bytes: u64,
+/// A text that is no setting with values that a sweep could take.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum OverError {
+    /// The text has no key and values.
+    #[error("{0}; keys: {keys}", keys = known())]
+    Text(#[from] over::OverError),
+    /// There is no such key.
+    #[error("{key:?} is no key; keys: {keys}", keys = known())]
+    Key {
+        /// The key.
+        key: String,
+    },
+    /// The setting does not take such a value.
+    #[error("{key} cannot be {value:?}; accepted: {accepted}")]
+    Value {
+        /// The key.
+        key: &'static str,
+        /// The value.
+        value: String,
+        /// What would be accepted.
+        accepted: &'static str,
+    },
 }
 
-impl Probe {
-    fn beats(&self, other: &Probe) -> bool {
-        let as_good = self.work_per_second >= other.work_per_second
-            && self.worst_hold_pages <= other.worst_hold_pages
-            && self.cached_bytes <= other.cached_bytes;
-        let better = self.work_per_second > other.work_per_second
-            || self.worst_hold_pages < other.worst_hold_pages
-            || self.cached_bytes < other.cached_bytes;
-        as_good && better
-    }
+fn known() -> String {
+    KEYS.map(|(name, ..)| name).join(", ")
 }
 
 impl std::str::FromStr for Over {
-    type Err = String;
+    type Err = OverError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        let known = || KEYS.map(|(name, ..)| name).join(", ");
-        let (name, values) = text
-            .split_once('=')
-            .ok_or_else(|| format!("expected KEY=VALUES; keys: {}", known()))?;
-        let found = KEYS.iter().find(|(key, ..)| *key == name);
-        let (_, key, accepted) =
-            found.ok_or_else(|| format!("{name:?} is no key; keys: {}", known()))?;
-        let values = match values.split_once("..") {
-            Some((first, last)) => range(first, last)
-                .ok_or_else(|| format!("{values:?} is no range; accepted: {accepted}"))?,
-            None => values.split(',').map(str::to_owned).collect(),
+    fn from_str(text: &str) -> Result<Self, OverError> {
+        let over::Over { key: name, values } = text.parse()?;
+        let Some(&(key_name, key, accepted)) = KEYS.iter().find(|(key, ..)| *key == name) else {
+            return Err(OverError::Key { key: name });
         };
-        let over = Self { key: *key, values };
-        for value in &over.values {
-            apply(Config::default(), over.key, value)
-                .ok_or_else(|| format!("{name} cannot be {value:?}; accepted: {accepted}"))?;
+        match values.iter().find(|value| apply(Config::default(), key, value).is_none()) {
+            Some(value) => Err(OverError::Value { key: key_name, value: value.clone(), accepted }),
+            None => Ok(Self { key, values }),
         }
-        Ok(over)
     }
-}
-
-/// All numbers from the first to the last one; `None` if there are none.
-fn range(first: &str, last: &str) -> Option<Vec<String>> {
-    let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
-    let all = first..=last.min(first.saturating_add(1000));
-    (first <= last).then(|| all.map(|value| value.to_string()).collect())
 }
 
 /// The first key that is there more than once.
@@ -151,10 +140,9 @@ pub fn run(scenario: &Scenario, over: &[Over], options: &Options<'_>) -> Result<
     let own = catalog::costs(&scenario.machine.costs)?;
     let costs = options.costs.unwrap_or(&own);
     let combinations = combinations(scenario.config, over);
-    let done = |finished| (options.progress)(finished, combinations.len());
-    let run = |(_, config): &(String, Config)| probe(scenario, *config, costs, options.seed);
-    let probes = pool::run(options.threads, &combinations, run, done);
-    let probes: Vec<Probe> = probes.into_iter().collect::<Result<_, _>>()?;
+    let kind = kinds::of(&scenario.workload);
+    let probes: Vec<Probe> = options
+        .each(&combinations, |(_, config)| kind.probe(scenario, costs, *config, options.seed))?;
     let mut report = Report::new(&format!("sweep {}", scenario.name), &scenario.title);
     let header =
         ["settings", "work a model second", "worst hold, pages", "cached, KiB", "on the front"];
@@ -177,16 +165,6 @@ pub fn run(scenario: &Scenario, over: &[Over], options: &Options<'_>) -> Result<
     Ok(report)
 }
 
-fn probe(scenario: &Scenario, config: Config, costs: &Costs, seed: u64) -> Result<Probe, LabError> {
-    match &scenario.workload {
-        Workload::MemoryHog(work) => hog::probe(scenario, work, costs, config),
-        Workload::Messages(all, _) => messages::probe(scenario, all, costs, config),
-        Workload::HugeThenSingle(pages) => huge::probe(scenario, *pages, costs, config),
-        Workload::PageLocks(work) => locks::probe(scenario, work, costs, config, seed),
-        Workload::SlabMessages(work) => slab::probe(scenario, work, costs, config, seed),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -201,26 +179,15 @@ mod tests {
         assert_eq!(all[3].0, "pcp.batch_scale_max=1, zonelist_cache=keyed");
         assert_eq!(all[3].1.model.pcp.batch_scale_max, 1);
         for (text, expected) in [
-            ("pcp.batch", "expected KEY=VALUES"),
+            ("pcp.batch", "expected KEY=VALUE,VALUE... or KEY=FIRST..LAST; keys: model, pcp"),
             ("pcp.batch=1", "is no key; keys: model"),
             ("pcp.batch_scale_max=7", "cannot be \"7\"; accepted: 0 to 6"),
             ("pcp.batch_scale_max=a..b", "is no range"),
             ("zonelist_cache=on", "accepted: off, original, keyed"),
             ("pcp.batch_scale_max=6..0", "is no range"),
         ] {
-            assert!(over(text).unwrap_err().contains(expected), "{text}");
+            let error = over(text).unwrap_err().to_string();
+            assert!(error.contains(expected), "{text}: {error}");
         }
-    }
-
-    #[test]
-    fn the_front_is_what_nothing_beats() {
-        let probe = |work, hold, cached| Probe {
-            work_per_second: work,
-            worst_hold_pages: hold,
-            cached_bytes: cached,
-        };
-        assert!(probe(2.0, 1, 1).beats(&probe(1.0, 1, 1)));
-        assert!(!probe(1.0, 1, 1).beats(&probe(1.0, 1, 1)));
-        assert!(!probe(2.0, 2, 1).beats(&probe(1.0, 1, 1)));
     }
 }

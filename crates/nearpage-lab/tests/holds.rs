@@ -1,10 +1,8 @@
 //! What must hold of each published result and scenario, on shortened ones: the whole ones are `nearpage lab all`.
 
-use std::num::NonZeroUsize;
-
-use nearpage_lab::report::{Report, Verdict};
-use nearpage_lab::scenario::{Scenario, Workload};
-use nearpage_lab::{Options, catalog};
+use nearpage_lab::report::Verdict;
+use nearpage_lab::scenario::Workload;
+use nearpage_lab::{Options, Report, Scenario, catalog};
 
 fn scenario(name: &str) -> Scenario {
     catalog::scenario(name).expect("it is built in")
@@ -18,9 +16,7 @@ fn run(scenario: &Scenario) -> Report {
 }
 
 fn run_any(scenario: &Scenario) -> Report {
-    let threads = NonZeroUsize::new(2).expect("two");
-    let options = Options { seed: 1, threads, costs: None, samples: false, progress: &|_, _| () };
-    nearpage_lab::run(scenario, &options).expect("it can be run")
+    nearpage_lab::run(scenario, &Options::default()).expect("it can be run")
 }
 
 /// Rows that are off, known misses aside, among those whose column begins so.
@@ -54,11 +50,11 @@ fn memoryless_slab() {
 #[test]
 fn pcp_autotune() {
     let mut scenario = scenario("pcp-autotune");
-    let Workload::Messages(all, lifetimes) = &mut scenario.workload else { panic!("messages") };
-    for work in all.iter_mut() {
+    let Workload::Patched(all) = &mut scenario.workload else { panic!("messages") };
+    for work in &mut all.messages {
         (work.messages, work.turn) = (work.messages / 5, work.turn / 5);
     }
-    *lifetimes = None;
+    all.lifetimes = None;
     let report = run(&scenario);
     assert_eq!(off(&report, "free_high_per_page"), Vec::<String>::new());
 }
@@ -67,8 +63,9 @@ fn pcp_autotune() {
 fn a_compile_keeps_its_pages_and_gives_them_back() {
     let mut scenario = scenario("pcp-autotune");
     scenario.patches = vec![0, 1, 10];
-    let Workload::Messages(all, Some(work)) = &mut scenario.workload else { panic!("a compile") };
-    all.clear();
+    let Workload::Patched(all) = &mut scenario.workload else { panic!("messages") };
+    all.messages.clear();
+    let work = all.lifetimes.as_mut().expect("a compile");
     // A time for a page instead of the calibrated one; fewer CPUs hardly wait, so times say nothing here.
     (work.cpus, work.warm_up, work.count, work.page_ns) = (12, 1, 1, 3000.0);
     work.zone_lock_percent = None;
@@ -106,12 +103,12 @@ fn scenarios_by_name() {
         match &mut scenario.workload {
             _ if scenario.reference.is_some() => continue,
             Workload::MemoryHog(work) => work.scale *= 4,
-            Workload::Messages(all, lifetimes) => {
-                all.iter_mut().for_each(|work| work.messages /= 10);
-                lifetimes.iter_mut().for_each(|work| work.count = 1);
+            Workload::Patched(all) => {
+                all.messages.iter_mut().for_each(|work| work.messages /= 10);
+                all.lifetimes.iter_mut().for_each(|work| work.count = 1);
             }
             Workload::SlabMessages(work) => (work.messages, work.burst) = (2000, 1000),
-            Workload::PageLocks(_) | Workload::HugeThenSingle(_) => {}
+            _ => {}
         }
         let report = run(&scenario);
         assert!(report.holds.len() >= 3, "{name} asserts something: {:#?}", report.holds);

@@ -22,14 +22,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
-use nearpage::alloc::{Limits, Request};
-use nearpage::error::{AllocError, LimitOf};
-use nearpage::gfp::Gfp;
-use nearpage::units::{NodeId, Order, PageCount, Pfn};
-use nearpage_linux::Memory;
-use nearpage_linux::environment::Environment;
-use nearpage_linux::reclaim::{Reclaim, ReclaimOptions, ReclaimThread, Shrinker};
-use nearpage_machine::description::size;
+use nearpage::{AllocError, Gfp, LimitOf, Limits, NodeId, Order, PageCount, Pfn, Request};
+use nearpage_linux::{Environment, Memory, Reclaim, ReclaimOptions, ReclaimThread, Shrinker};
+use nearpage_machine::size;
 
 const PAGE: usize = 4096;
 const FILE_BYTES: u64 = 2_000_000_000;
@@ -237,10 +232,11 @@ fn open(path: &Path, limit_bytes: u64) -> io::Result<(Arc<Pool>, Reclaim, Reclai
     let (file, bytes_in_file) = open_file(path).map_err(|error| about(path, error))?;
     let reclaim = Reclaim::new();
     // The nodes that the memory will have: emulated ones, if the environment asks for some.
-    let machine = Environment::read().and_then(|said| said.machine()).map_err(io::Error::other)?;
+    let environment = Environment::from_env().map_err(io::Error::other)?;
+    let machine = environment.machine().map_err(io::Error::other)?;
     let nodes = machine.nodes.iter().filter(|node| node.has_memory).count().max(1);
     let memory = Memory::builder()
-        .machine(machine)
+        .environment(environment)
         .bytes_per_node((limit_bytes.saturating_mul(2) / nodes as u64).max(NODE_BYTES_MIN))
         .pressure(reclaim.clone())
         .build()

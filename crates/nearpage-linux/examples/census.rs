@@ -11,14 +11,10 @@
 use std::process::ExitCode;
 use std::ptr::NonNull;
 
-use nearpage::alloc::Request;
-use nearpage::gfp::Gfp;
 use nearpage::slab::{CacheOptions, SlabConfig};
-use nearpage::units::{Order, Pfn};
-use nearpage_linux::pagelock::PageHandle;
-use nearpage_linux::rseq::Area;
-use nearpage_linux::slab::KmemCache;
-use nearpage_linux::{Memory, MemoryBuilder};
+use nearpage::{Gfp, Order, Pfn, Request};
+use nearpage_linux::internals::Area;
+use nearpage_linux::{KmemCache, Memory, MemoryBuilder, PageHandle};
 
 const REQUEST: Request = Request::new(Order(0), Gfp::HIGHUSER_MOVABLE);
 

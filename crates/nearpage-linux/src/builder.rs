@@ -1,35 +1,56 @@
 //! Describing a memory, and making it.
 
-use std::sync::Once;
+use std::fmt;
 
-use nearpage::alloc::{Config, PageAllocator, metadata_size};
-use nearpage::model::Model;
-use nearpage::platform::Platform;
-use nearpage::topology::{AddressMap, Node, NodeBuf, Topology, TopologyBuf};
-use nearpage::units::{NodeId, NodeIndex, Pfn, PfnRange, SECTION_FRAMES};
-use nearpage::watermark::Settings;
+use nearpage::internals::SECTION_FRAMES;
+use nearpage::{Config, Model, NodeId, PageAllocator, PfnRange, Settings, Topology, metadata_size};
 
-use crate::environment::Environment;
+use crate::bind::BindMode;
+use crate::binding::Binding;
+use crate::environment::{Environment, EnvironmentError};
+use crate::error::MemoryError;
 use crate::fork::Registration;
+use crate::frame::FRAME_SHIFT;
 use crate::growth::Growth;
-use crate::host::{Host, NoPressure, OnMisuse, Pressure};
-use crate::huge::HugePages;
+use crate::host::Host;
+use crate::huge::{HugePages, HugePagesByNode};
+use crate::in_use::StorageInUse;
 use crate::locked::LockedStorage;
 use crate::machine::{HostMachine, HostNode};
-use crate::memory::{Allocator, FRAME_SHIFT, Memory, MemoryError, StorageInUse};
-use crate::numa::{BindMode, Binding};
+use crate::memory::Memory;
+use crate::metadata::Metadata;
+use crate::misuse::OnMisuse;
+use crate::objects::Objects;
+use crate::pages::{Allocator, PagesOn};
+use crate::pressure::{NoPressure, Pressure};
 use crate::region::{Region, whole_pages};
-use crate::rseq::{Area, RingStorage, Unavailable};
-use crate::slab::Objects;
-use crate::tell::tell;
+use crate::rseq::{Area, RingStorage, RseqUnavailable};
+use crate::settings::for_a_process;
+use crate::storage::{RingAccess, Rings};
+use crate::topology::OwnedTopology;
+use crate::warning::Warning;
 
 /// Bytes of a section: nodes' ranges begin at multiples of it, so that no two share a section.
 const SECTION_BYTES: u64 = (SECTION_FRAMES as u64) << FRAME_SHIFT;
-/// Memory per node where nothing was said: enough to try things.
+/// Memory per node by default: enough to try things.
 const BYTES_PER_NODE_DEFAULT: u64 = 256 << 20;
 
-/// Describes a [`Memory`].
+/// Describes a [`Memory`]. [`new`](Self::new) begins with defaults that do not depend on the environment of the process;
+/// [`from_env`](Self::from_env) begins with what the environment asks for.
+///
+/// ```
+/// use nearpage_linux::{BindMode, Memory};
+///
+/// let memory = Memory::builder()
+///     .bytes_per_node(64 << 20)
+///     .reserve_per_node(1 << 30)
+///     .bind(BindMode::Advisory)
+///     .build()?;
+/// assert!(memory.topology().nodes().len() >= 1);
+/// # Ok::<(), nearpage_linux::MemoryError>(())
+/// ```
 pub struct MemoryBuilder {
+    environment: Environment,
     machine: Option<HostMachine>,
     bytes_per_node: u64,
     bytes_on: Vec<(NodeId, u64)>,
@@ -45,25 +66,41 @@ pub struct MemoryBuilder {
     settings: Settings,
 }
 
-/// Which pages are behind each node's memory.
-#[derive(Debug, Default)]
-pub(crate) struct HugePagesByNode {
-    all: HugePages,
-    on: Vec<(NodeId, HugePages)>,
+impl Memory {
+    /// Starts to describe a memory.
+    pub fn builder() -> MemoryBuilder {
+        MemoryBuilder::new()
+    }
 }
 
-impl HugePagesByNode {
-    /// What was said last of a node.
-    pub fn of(&self, node: NodeId) -> HugePages {
-        let said = self.on.iter().rev().find(|(id, _)| *id == node);
-        said.map_or(self.all, |(_, huge_pages)| *huge_pages)
+impl Default for MemoryBuilder {
+    /// As [`MemoryBuilder::new`].
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for MemoryBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryBuilder")
+            .field("environment", &self.environment)
+            .field("machine", &self.machine)
+            .field("bytes_per_node", &self.bytes_per_node)
+            .field("bytes_on", &self.bytes_on)
+            .field("reserve_per_node", &self.reserve_per_node)
+            .field("bind", &self.bind)
+            .field("hardened", &self.hardened)
+            .finish_non_exhaustive()
     }
 }
 
 impl MemoryBuilder {
-    pub(crate) fn new() -> Self {
+    /// The defaults: this machine's nodes, 256 MiB on each node with memory, advisory binding, restartable sequences where
+    /// they are available, nearpage's own rules.
+    pub fn new() -> Self {
         let config = Config::default();
         Self {
+            environment: Environment::default(),
             machine: None,
             bytes_per_node: BYTES_PER_NODE_DEFAULT,
             bytes_on: Vec::new(),
@@ -80,150 +117,170 @@ impl MemoryBuilder {
         }
     }
 
-    /// The machine, instead of the one that this process runs on.
+    /// The defaults, changed by the environment of this process (`NEARPAGE_NUMA`, `NEARPAGE_RSEQ`). A value that is not
+    /// understood becomes one of the memory's [warnings](Memory::warnings).
+    ///
+    /// # Errors
+    /// [`EnvironmentError::Strict`] if a value is not understood and `NEARPAGE_ENV` is `strict`.
+    pub fn from_env() -> Result<Self, EnvironmentError> {
+        Ok(Self::new().environment(Environment::from_env()?))
+    }
+
+    /// Sets nodes, binding and storage to what an environment asks for. Other methods override it, except that
+    /// `NEARPAGE_RSEQ=off` overrides [`use_rseq`](Self::use_rseq).
+    pub fn environment(self, environment: Environment) -> Self {
+        Self { environment, ..self }
+    }
+
+    /// The nodes and CPUs to make the memory for. The default is the machine that this process runs on.
     pub fn machine(self, machine: HostMachine) -> Self {
         Self { machine: Some(machine), ..self }
     }
 
-    /// Memory on each node that has some, rounded down to whole pages of the kernel. 256 MiB if nothing is said.
+    /// Bytes online at start on each node with memory, rounded down to whole pages of the kernel. The default is 256 MiB.
     pub fn bytes_per_node(self, bytes: u64) -> Self {
         Self { bytes_per_node: bytes, ..self }
     }
 
-    /// Memory on one node, instead of [`bytes_per_node`](Self::bytes_per_node). 0 makes it memoryless.
+    /// Bytes online at start on one node, instead of [`bytes_per_node`](Self::bytes_per_node). 0 makes the node
+    /// memoryless.
     pub fn bytes_on(mut self, node: NodeId, bytes: u64) -> Self {
         self.bytes_on.push((node, bytes));
         self
     }
 
-    /// Addresses reserved on each node with memory, so that [`Memory::bring_online`] can add to it
-    /// later; at least what the node has at start.
+    /// Bytes of addresses to reserve on each node with memory. [`Memory::bring_online`] can later bring so much online. A
+    /// node reserves at least what it has online at start.
     pub fn reserve_per_node(self, bytes: u64) -> Self {
         Self { reserve_per_node: bytes, ..self }
     }
 
-    /// How memory is bound to its node; advisory if nothing is said, none on emulated nodes.
+    /// How memory is bound to its node. The default is advisory; emulated nodes are never bound.
     pub fn bind(self, mode: BindMode) -> Self {
         Self { bind: Some(mode), ..self }
     }
 
-    /// Which pages of the kernel's are behind the memory of all nodes.
+    /// Which kind of the kernel's pages is behind the memory of all nodes.
     pub fn huge_pages(mut self, huge_pages: HugePages) -> Self {
         self.huge_pages.all = huge_pages;
         self
     }
 
-    /// The same for one node, instead of [`huge_pages`](Self::huge_pages).
+    /// Which kind of the kernel's pages is behind one node's memory, instead of [`huge_pages`](Self::huge_pages).
     pub fn huge_pages_on(mut self, node: NodeId, huge_pages: HugePages) -> Self {
         self.huge_pages.on.push((node, huge_pages));
         self
     }
 
-    /// Whether pagesets use restartable sequences: where available if nothing is said.
+    /// Whether the CPUs' caches use restartable sequences. By default they do where that is possible.
     pub fn use_rseq(self, use_rseq: bool) -> Self {
         Self { use_rseq: Some(use_rseq), ..self }
     }
 
-    /// Restartable sequences with a `struct rseq` of the caller's, see [`Area::unregistered`].
+    /// Restartable sequences with a `struct rseq` that the caller provides; see [`Area::unregistered`].
     #[doc(hidden)]
     pub fn rseq_area(self, area: Area) -> Self {
         Self { area: Some(area), ..self }
     }
 
-    /// Makes the test at a free one atomic exchange, so that two frees of one page in the same instant are
-    /// told apart too.
+    /// Makes the test at a free one atomic exchange. It then refuses one of two frees of a page in the same instant too.
     pub fn hardened(self, hardened: bool) -> Self {
         Self { hardened, ..self }
     }
 
-    /// What happens at a wrong free.
+    /// What happens at a wrong free or unlock.
     pub fn on_misuse(self, on_misuse: OnMisuse) -> Self {
         Self { on_misuse, ..self }
     }
 
-    /// Who helps when memory gets short.
+    /// The callbacks for when memory gets short.
     pub fn pressure(self, pressure: impl Pressure + 'static) -> Self {
         Self { pressure: Box::new(pressure), ..self }
     }
 
-    /// The rules; nearpage's own if nothing is said.
+    /// The rules. The default is nearpage's own.
     pub fn model(self, model: Model) -> Self {
         Self { model, ..self }
     }
 
-    /// Sizes of watermarks and pagesets, and what reclaim aims at; [`Memory::set_settings`] changes them later.
+    /// Sizes of watermarks and caches, and the target of reclaim. [`Memory::set_settings`] changes them later.
     ///
-    /// Two of them have no effect here. `transparent_hugepage` is off whatever is said: it keeps up to a twentieth of
-    /// memory free for the kernel thread that collapses pages, which has nothing to collapse in here;
-    /// [`huge_pages`](Self::huge_pages) is the choice of a memory. And there are no boosts
-    /// (`watermark_boost_factor`): they make background reclaim free whole pageblocks, which shrinkers cannot aim at.
+    /// Two settings have no effect on this host. `transparent_hugepage` is always off: it keeps up to a twentieth of memory
+    /// free for a kernel thread that collapses pages, and no such thread works here; use
+    /// [`huge_pages`](Self::huge_pages). `watermark_boost_factor` is ignored: boosts make background reclaim free whole
+    /// pageblocks, and a shrinker cannot aim at those.
     pub fn settings(self, settings: Settings) -> Self {
         Self { settings, ..self }
     }
 
-    /// Makes the memory. What was not said is taken from the environment (`NEARPAGE_NUMA`,
-    /// `NEARPAGE_RSEQ`) and from the machine.
+    /// Makes the memory.
     ///
     /// # Errors
     /// [`MemoryError`].
     pub fn build(mut self) -> Result<Memory, MemoryError> {
-        let environment = Environment::read()?;
+        let environment = std::mem::take(&mut self.environment);
+        let mut warnings: Vec<Warning> =
+            environment.ignored.iter().cloned().map(Warning::Ignored).collect();
         let machine = match self.machine.take() {
             Some(machine) => machine,
-            None => environment.machine()?,
+            None => {
+                let (machine, of_machine) = environment.machine_and_warnings()?;
+                warnings.extend(of_machine);
+                machine
+            }
         };
         if let Some((node, _)) =
             self.bytes_on.iter().find(|(id, _)| !machine.nodes.iter().any(|node| node.id == *id))
         {
             return Err(MemoryError::UnknownNode { node: *node });
         }
+        let bind = bind_mode(self.bind.or(environment.bind), &machine)?;
         // `NEARPAGE_RSEQ=off` is for who runs a program, to look for the cause of a problem: it wins.
         let use_rseq = self.use_rseq.unwrap_or(true) && environment.use_rseq != Some(false);
-        let bind = self.bind.or(environment.bind);
-        let bind = match (machine.emulated, bind) {
-            (true, Some(BindMode::Strict)) => return Err(MemoryError::CannotBindEmulated),
-            (true, _) => BindMode::None,
-            (false, bind) => bind.unwrap_or_default(),
+        let storage = match self.area {
+            Some(area) => Ok(area),
+            None => StorageInUse::choose(use_rseq),
         };
 
         let (region, node_ranges) = self.lay_out(&machine)?;
-        let topology = OwnedTopology::new(&machine, &node_ranges)?;
+        let topology = OwnedTopology::new(&machine, &node_ranges).map_err(MemoryError::Topology)?;
         let mut binding = Binding::new(bind);
         for (node, range) in &node_ranges {
-            let start = (range.start.0 << FRAME_SHIFT) as usize;
-            let start = region.start().map_addr(|_| start.try_into().expect("addresses are not 0"));
+            let bytes = range.pages().to_bytes(FRAME_SHIFT) as usize;
             binding
-                .bind(start, range.pages().bytes(FRAME_SHIFT) as usize, *node)
+                .bind(region.address(range.start), bytes, *node)
                 .map_err(|error| MemoryError::CannotBind { node: *node, error })?;
         }
-
-        let online: Vec<_> = node_ranges
-            .iter()
-            .map(|(node, range)| {
-                let end = range.start.0 + (self.bytes(*node) >> FRAME_SHIFT);
-                (*node, PfnRange::new(range.start.0, end))
-            })
-            .filter(|(_, range)| !range.is_empty())
-            .collect();
+        let online = self.online_at_start(&node_ranges);
         let huge_pages = std::mem::take(&mut self.huge_pages);
         let objects = Objects::default();
-        let (allocator, metadata, storage, registration) =
-            self.allocator(topology.get(), &mut binding, use_rseq, &objects)?;
+        let made = self.allocator(topology.get(), &mut binding, storage, &objects)?;
+        warnings.extend(refusals(&binding, made.storage));
         let memory = Memory {
-            _registration: registration,
-            allocator,
+            _registration: made.registration,
+            allocator: made.allocator,
             binding,
-            storage,
+            storage: made.storage,
+            warnings,
             node_ranges,
             huge_pages,
             growth: Growth::new(),
             objects,
             region,
-            _metadata: metadata,
+            _metadata: made.metadata,
             _topology: topology,
         };
         memory.bring_all_online(&online)?;
         Ok(memory)
+    }
+
+    /// What is online at start of nodes' ranges.
+    fn online_at_start(&self, node_ranges: &[(NodeId, PfnRange)]) -> Vec<(NodeId, PfnRange)> {
+        let online = node_ranges.iter().map(|(node, range)| {
+            let end = range.start.0 + (self.bytes(*node) >> FRAME_SHIFT);
+            (*node, PfnRange::new(range.start.0, end))
+        });
+        online.filter(|(_, range)| !range.is_empty()).collect()
     }
 
     /// Bytes that are online at start on a node with memory.
@@ -266,51 +323,55 @@ impl MemoryBuilder {
         self,
         topology: Topology<'static>,
         binding: &mut Binding,
-        use_rseq: bool,
+        storage: Result<Area, StorageInUse>,
         objects: &Objects,
-    ) -> Result<(Allocator, Vec<Region>, StorageInUse, Registration), MemoryError> {
-        let config = Config {
-            model: self.model,
-            settings: for_a_process(self.settings),
-            page_shift: FRAME_SHIFT,
-        };
-        let storage = match self.area {
-            Some(area) => Ok(area),
-            None => StorageInUse::choose(use_rseq),
-        };
-        if let Err(StorageInUse::LockedBecause(Unavailable::NoMembarrier(errno))) = storage {
-            say_once(errno);
-        }
-        let rings = |area| (RingStorage::with_area(area), RingStorage::with_area(area));
+    ) -> Result<Made, MemoryError> {
+        let config = Config::new()
+            .with_model(self.model)
+            .with_settings(for_a_process(self.settings))
+            .with_page_shift(FRAME_SHIFT);
         let (pressure, on_misuse) = (self.pressure, self.on_misuse);
-        let mut metadata = Vec::new();
-        let mut maker = Maker { topology, config, binding, metadata: &mut metadata };
-        let (allocator, in_use, registration) = match (storage.map(rings), self.hardened) {
-            (Ok((storage, twin)), false) => {
-                let host = Host::new(storage, pressure, on_misuse).with_objects(objects);
-                let (made, registration) = maker.make(host, twin)?;
-                (Allocator::Rseq(made), StorageInUse::Rseq, registration)
+        let maker = Maker { topology, config, binding, pressure, on_misuse, objects };
+        let rings = |area| (RingStorage::with_area(area), RingStorage::with_area(area));
+        let locked = || (LockedStorage::default(), LockedStorage::default());
+        match (storage, self.hardened) {
+            (Ok(area), false) => maker.make(rings(area), StorageInUse::Rseq, Allocator::Rseq),
+            (Ok(area), true) => {
+                maker.make(rings(area), StorageInUse::Rseq, Allocator::RseqHardened)
             }
-            (Ok((storage, twin)), true) => {
-                let host = Host::new(storage, pressure, on_misuse).with_objects(objects);
-                let (made, registration) = maker.make(host, twin)?;
-                (Allocator::RseqHardened(made), StorageInUse::Rseq, registration)
-            }
-            (Err(why), false) => {
-                let host =
-                    Host::new(LockedStorage::default(), pressure, on_misuse).with_objects(objects);
-                let (made, registration) = maker.make(host, LockedStorage::default())?;
-                (Allocator::Locked(made), why, registration)
-            }
-            (Err(why), true) => {
-                let host =
-                    Host::new(LockedStorage::default(), pressure, on_misuse).with_objects(objects);
-                let (made, registration) = maker.make(host, LockedStorage::default())?;
-                (Allocator::LockedHardened(made), why, registration)
-            }
-        };
-        Ok((allocator, metadata, in_use, registration))
+            (Err(why), false) => maker.make(locked(), why, Allocator::Locked),
+            (Err(why), true) => maker.make(locked(), why, Allocator::LockedHardened),
+        }
     }
+}
+
+/// The binding that a machine allows of what was asked for.
+fn bind_mode(asked: Option<BindMode>, machine: &HostMachine) -> Result<BindMode, MemoryError> {
+    match asked {
+        Some(BindMode::Strict) if machine.emulated => Err(MemoryError::CannotBindEmulated),
+        _ if machine.emulated => Ok(BindMode::None),
+        asked => Ok(asked.unwrap_or_default()),
+    }
+}
+
+/// The system calls that the kernel refused.
+fn refusals(binding: &Binding, storage: StorageInUse) -> impl Iterator<Item = Warning> {
+    let membarrier = match storage {
+        StorageInUse::LockedBecause(RseqUnavailable::NoMembarrier(errno)) => {
+            Some(Warning::MembarrierRefused { errno })
+        }
+        _ => None,
+    };
+    let mbind = binding.refused.map(|errno| Warning::MbindRefused { errno });
+    membarrier.into_iter().chain(mbind)
+}
+
+/// An allocator, and what belongs to it.
+struct Made {
+    allocator: Allocator,
+    storage: StorageInUse,
+    metadata: Metadata,
+    registration: Registration,
 }
 
 /// What the core's allocator is made of.
@@ -318,147 +379,38 @@ struct Maker<'a> {
     topology: Topology<'static>,
     config: Config,
     binding: &'a mut Binding,
-    metadata: &'a mut Vec<Region>,
+    pressure: Box<dyn Pressure>,
+    on_misuse: OnMisuse,
+    objects: &'a Objects,
 }
 
 impl Maker<'_> {
-    /// Makes the allocator, its metadata on the nodes that it describes. `storage` is for forks: one like the
-    /// platform's own.
-    fn make<P>(
-        &mut self,
-        platform: P,
-        storage: P::Storage,
-    ) -> Result<(PageAllocator<'static, P>, Registration), MemoryError>
-    where
-        P: Platform + 'static,
-        P::Storage: Send,
-    {
-        let mut buffers = Vec::new();
-        for index in self.topology.indexes() {
-            let bytes = metadata_size::<P>(&self.topology, index).map_err(MemoryError::Build)?;
-            if bytes > 0 {
-                let node = self.topology.node(index).id;
-                buffers.push((index, metadata_region(node, bytes, self.binding)?));
-            }
-        }
-        let buffer = |index: NodeIndex, bytes| {
-            let (_, region) =
-                buffers.iter().find(|(of, _)| *of == index).expect("metadata_size named this node");
-            // SAFETY: the region is `bytes` long, usable, zero, and nobody else's: the core asks for each
-            // node once. It stays mapped as long as the allocator is there (`Memory` drops it after).
-            unsafe { std::slice::from_raw_parts_mut(region.start().as_ptr(), bytes) }
-        };
-        let allocator = PageAllocator::new(platform, self.topology, self.config, buffer)
+    /// Makes the allocator, its metadata on the nodes that it describes. Of the two storages, which are alike, one is the
+    /// platform's and the other is for forks.
+    fn make<A: RingAccess, const HARDENED: bool>(
+        self,
+        (storage, twin): (Rings<A>, Rings<A>),
+        in_use: StorageInUse,
+        shape: fn(PagesOn<A, HARDENED>) -> Allocator,
+    ) -> Result<Made, MemoryError> {
+        let metadata = Metadata::new(&self.topology, self.binding, |node| {
+            metadata_size::<Host<Rings<A>, HARDENED>>(&self.topology, node)
+        })?;
+        // SAFETY: the core asks for each node once. `Memory` drops the metadata after the allocator.
+        let buffer = |node, bytes| unsafe { metadata.of_node(node, bytes) };
+        let platform = Host::new(storage, self.pressure, self.on_misuse, self.objects.clone());
+        let pages = PageAllocator::new(platform, self.topology, self.config, buffer)
             .map_err(MemoryError::Build)?;
         // SAFETY: the metadata lies in the regions, and `Memory` drops the registration before them.
-        let registration = unsafe { Registration::new(&allocator, storage) };
-        self.metadata.extend(buffers.into_iter().map(|(_, region)| region));
-        Ok((allocator, registration))
-    }
-}
-
-/// The settings in force of those asked for: see [`MemoryBuilder::settings`].
-pub(crate) fn for_a_process(settings: Settings) -> Settings {
-    Settings { transparent_hugepage: false, ..settings }
-}
-
-fn say_once(errno: i32) {
-    static SAID: Once = Once::new();
-    SAID.call_once(|| {
-        let error = std::io::Error::from_raw_os_error(errno);
-        tell(format_args!("membarrier is refused ({error}); pagesets use a lock per CPU"));
-    });
-}
-
-pub(crate) fn metadata_region(
-    node: NodeId,
-    bytes: usize,
-    binding: &mut Binding,
-) -> Result<Region, MemoryError> {
-    let no_memory = |error| MemoryError::NoMemory { node, bytes: bytes as u64, error };
-    let region = Region::reserve(bytes, crate::region::page_size()).map_err(no_memory)?;
-    region.make_usable(0, bytes).map_err(no_memory)?;
-    binding
-        .bind(region.start(), bytes.next_multiple_of(crate::region::page_size()), node)
-        .map_err(|error| MemoryError::CannotBind { node, error })?;
-    Ok(region)
-}
-
-/// A topology that lives as long as the allocator that borrows it.
-pub(crate) struct OwnedTopology {
-    topology: Topology<'static>,
-    nodes: *mut [Node<'static>],
-    buf: *mut TopologyBuf,
-}
-
-// SAFETY: plain data that nobody writes; the pointers are its owners.
-unsafe impl Send for OwnedTopology {}
-// SAFETY: as for Send.
-unsafe impl Sync for OwnedTopology {}
-
-impl OwnedTopology {
-    fn new(machine: &HostMachine, ranges: &[(NodeId, PfnRange)]) -> Result<Self, MemoryError> {
-        let memory_of = |id: NodeId| {
-            ranges.iter().filter(|(node, _)| *node == id).map(|(_, range)| *range).collect()
-        };
-        let nodes = machine.nodes.iter().map(|node| NodeBuf {
-            id: node.id,
-            memory: memory_of(node.id),
-            cpus: node.cpus.clone(),
-            movable_from: None::<Pfn>,
-        });
-        let buf: &'static TopologyBuf = Box::leak(Box::new(TopologyBuf {
-            nodes: nodes.collect(),
-            distances: machine.distances.clone(),
-            address_map: AddressMap::Flat,
-        }));
-        let nodes: &'static [Node<'static>] = Box::leak(
-            buf.nodes
-                .iter()
-                .map(|node| Node {
-                    id: node.id,
-                    memory: &node.memory,
-                    cpus: &node.cpus,
-                    movable_from: node.movable_from,
-                })
-                .collect(),
-        );
-        let owners = (std::ptr::from_ref(nodes).cast_mut(), std::ptr::from_ref(buf).cast_mut());
-        match Topology::new(nodes, &buf.distances, buf.address_map) {
-            Ok(topology) => Ok(Self { topology, nodes: owners.0, buf: owners.1 }),
-            Err(error) => {
-                // SAFETY: both were just leaked from boxes, and nothing borrows them any more.
-                unsafe { free_leaked(owners.0, owners.1) };
-                Err(MemoryError::Topology(error))
-            }
-        }
-    }
-
-    fn get(&self) -> Topology<'static> {
-        self.topology
-    }
-}
-
-/// # Safety
-/// * Both pointers come from leaked boxes, and nothing borrows from them any more.
-unsafe fn free_leaked(nodes: *mut [Node<'static>], buf: *mut TopologyBuf) {
-    // SAFETY: as the caller promised.
-    unsafe {
-        drop(Box::from_raw(nodes));
-        drop(Box::from_raw(buf));
-    }
-}
-
-impl Drop for OwnedTopology {
-    fn drop(&mut self) {
-        // SAFETY: `new` leaked both; `Memory` drops the allocator, the only borrower, before this.
-        unsafe { free_leaked(self.nodes, self.buf) };
+        let registration = unsafe { Registration::new(&pages, twin) };
+        Ok(Made { allocator: shape(pages), storage: in_use, metadata, registration })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use nearpage::units::CpuId;
+    use nearpage::platform::Platform;
+    use nearpage::{AddressMap, CpuId, NodeBuf, TopologyBuf};
 
     use super::*;
 

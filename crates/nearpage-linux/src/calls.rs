@@ -1,13 +1,13 @@
-//! System calls that nearpage would use and that sandboxes may deny: asked here without any effect.
+//! System calls that a sandbox may deny, and whether it does: each is tried without any effect.
 
 use std::fmt;
 use std::io;
 
 use crate::ffi;
 
-/// A system call that nearpage can do without.
+/// A system call that a memory uses if it is granted, and does without otherwise.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Call {
+pub enum SystemCall {
     /// `mbind(2)`: puts memory on a node.
     Mbind,
     /// `membarrier(2)`: stops a CPU's restartable sequences, so that its pageset can be drained.
@@ -16,33 +16,34 @@ pub enum Call {
     MovePages,
 }
 
-impl Call {
+impl SystemCall {
     /// All of them.
-    pub const ALL: [Call; 3] = [Call::Mbind, Call::Membarrier, Call::MovePages];
+    pub const ALL: [SystemCall; 3] =
+        [SystemCall::Mbind, SystemCall::Membarrier, SystemCall::MovePages];
 
     /// The call's name.
     pub const fn name(self) -> &'static str {
         match self {
-            Call::Mbind => "mbind",
-            Call::Membarrier => "membarrier",
-            Call::MovePages => "move_pages",
+            SystemCall::Mbind => "mbind",
+            SystemCall::Membarrier => "membarrier",
+            SystemCall::MovePages => "move_pages",
         }
     }
 
-    /// Asks the kernel to do nothing by this call.
+    /// Tries the call without any effect.
     ///
     /// # Errors
     /// The refusal: `EPERM` or `ENOSYS` of a sandbox, `ENOSYS` of a kernel without NUMA.
     pub fn probe(self) -> io::Result<()> {
         match self {
-            Call::Mbind => ffi::mbind_nothing(),
-            Call::Membarrier => ffi::query_membarrier(),
-            Call::MovePages => ffi::nodes_of_pages(&[], &mut []),
+            SystemCall::Mbind => ffi::mbind_nothing(),
+            SystemCall::Membarrier => ffi::query_membarrier(),
+            SystemCall::MovePages => ffi::nodes_of_pages(&[], &mut []),
         }
     }
 }
 
-impl fmt::Display for Call {
+impl fmt::Display for SystemCall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }

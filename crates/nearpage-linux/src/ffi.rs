@@ -5,7 +5,7 @@ use std::io;
 use std::ptr::{self, NonNull};
 use std::sync::Once;
 
-use nearpage::units::{CpuId, NodeId};
+use nearpage::{CpuId, NodeId};
 
 /// What the kernel answered to a system call.
 fn answer(answer: c_long) -> io::Result<()> {

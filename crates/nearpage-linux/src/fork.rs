@@ -24,20 +24,33 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use nearpage::alloc::{PageAllocator, SettingsLock};
-use nearpage::pagelock::{Bucket, HeldBucket};
-use nearpage::pcp::pageset::Pageset;
-use nearpage::pcp::{LISTS, Storage};
-use nearpage::platform::Platform;
-use nearpage::units::CpuId;
-use nearpage::zone::{Zone, ZoneGuard};
+use nearpage::PageAllocator;
+use nearpage::internals::{CpuPagesets, HeldBucket, Stillness, StoppedPagesets, ZoneHold};
+use nearpage::platform::{Platform, Storage};
 
-use crate::calls::Call;
+use crate::calls::SystemCall;
 use crate::ffi;
 
-/// How long a fork waits for the thread that has a CPU's pagesets. On a crowded machine that thread may not
-/// run for a while.
-pub(crate) const WAIT_MAX: Duration = Duration::from_secs(10);
+/// How long a fork waits for threads that have a CPU's lists. On a crowded machine such a thread may not run for a while.
+const WAIT_MAX: Duration = Duration::from_secs(10);
+
+/// A fork's wait for a thread that has a CPU's lists.
+pub(crate) struct Patience(Instant);
+
+impl Patience {
+    /// Begins to wait.
+    pub fn begin() -> Self {
+        Self(Instant::now())
+    }
+
+    /// Lets other threads run; returns whether to try once more.
+    pub fn is_left<S: Storage>(&self) -> bool {
+        std::thread::yield_now();
+        // Sequences need the kernel's help, which a sandbox that was entered later may deny.
+        let is_denied = S::CHECKS_CPU && SystemCall::Membarrier.probe().is_err();
+        !is_denied && self.0.elapsed() < WAIT_MAX
+    }
+}
 
 /// The memories of this process.
 static MEMORIES: Mutex<Vec<Entry>> = Mutex::new(Vec::new());
@@ -77,13 +90,7 @@ impl Registration {
         P: Platform + 'static,
         P::Storage: Send,
     {
-        Self::of(Box::new(Stoppable {
-            storage,
-            settings: allocator.settings_lock(),
-            cpus: allocator.cpus().map(|(_, _, pagesets)| pagesets).collect(),
-            zones: allocator.zones(),
-            buckets: allocator.wait_buckets().collect(),
-        }))
+        Self::of(Box::new(Stoppable { storage, stillness: allocator.stillness() }))
     }
 
     /// Lets anything take part.
@@ -125,24 +132,21 @@ extern "C" fn after() {
     let _ = HELD.try_with(|cell| cell.take());
 }
 
-/// What of an allocator other threads change; all of it lies in its metadata.
+/// An allocator that can be held still. Its parts lie in its metadata.
 struct Stoppable<P: Platform + 'static> {
     storage: P::Storage,
-    settings: SettingsLock<'static, P>,
-    cpus: Vec<&'static [Pageset<'static, P>]>,
-    zones: &'static [&'static Zone<'static, P>],
-    buckets: Vec<&'static Bucket<P>>,
+    stillness: Stillness<'static, P>,
 }
 
-// SAFETY: references to what threads share (`Pageset`, `Zone`, `Bucket` and the lock are made for that), and a
+// SAFETY: references to what threads share (pagesets, zones, buckets and the lock are made for that), and a
 // storage that is `Send`.
 unsafe impl<P: Platform + 'static> Send for Stoppable<P> where P::Storage: Send {}
 
 /// Dropped in this order.
 struct Stopped<P: Platform + 'static> {
     _buckets: StoppedBuckets<P>,
-    _zones: Vec<ZoneGuard<'static, 'static, P>>,
-    _cpus: Vec<StoppedCpu<P>>,
+    _zones: Vec<ZoneHold<'static, P>>,
+    _cpus: Vec<StoppedPagesets<'static, 'static, P>>,
     _settings: Box<dyn Any>,
 }
 
@@ -153,11 +157,10 @@ where
     fn hold(&self) -> Box<dyn Any> {
         // SAFETY: who asks drops the answer before `self`.
         let storage: &'static P::Storage = unsafe { &*std::ptr::from_ref(&self.storage) };
-        let settings = Box::new(self.settings.hold());
-        let cpus = self.cpus.iter().filter_map(|pagesets| StoppedCpu::stop(storage, pagesets));
-        let cpus = cpus.collect();
-        let zones = self.zones.iter().map(|zone| zone.lock()).collect();
-        let buckets = self.buckets.iter().map(|bucket| bucket.hold()).collect();
+        let settings = Box::new(self.stillness.hold_settings());
+        let cpus = self.stillness.cpus().filter_map(|cpu| stop(&cpu, storage)).collect();
+        let zones = self.stillness.hold_zones().collect();
+        let buckets = self.stillness.buckets().map(|bucket| bucket.hold()).collect();
         let buckets = StoppedBuckets { buckets, process: std::process::id() };
         Box::new(Stopped { _buckets: buckets, _zones: zones, _cpus: cpus, _settings: settings })
     }
@@ -172,56 +175,23 @@ struct StoppedBuckets<P: Platform + 'static> {
 impl<P: Platform + 'static> Drop for StoppedBuckets<P> {
     fn drop(&mut self) {
         if std::process::id() != self.process {
-            self.buckets.iter_mut().for_each(HeldBucket::forget_all);
+            // SAFETY: this process is a child, whose only thread forked: those that wait are threads of its parent.
+            self.buckets.iter_mut().for_each(|bucket| unsafe { bucket.forget_all() });
         }
     }
 }
 
-/// A CPU whose pagesets nobody uses until this is dropped.
-struct StoppedCpu<P: Platform + 'static> {
+/// Takes hold of a CPU's pagesets. `None` if they cannot be had: then another thread has them, which the child will not
+/// get back, or the kernel does not let us.
+fn stop<P: Platform>(
+    cpu: &CpuPagesets<'static, P>,
     storage: &'static P::Storage,
-    pagesets: &'static [Pageset<'static, P>],
-    on: Option<<P::Storage as Storage>::OnCpu<'static>>,
-}
-
-impl<P: Platform + 'static> StoppedCpu<P> {
-    /// `None` if it cannot be had: then another thread has it, which the child will not get back, or the
-    /// kernel does not let us.
-    fn stop(
-        storage: &'static P::Storage,
-        pagesets: &'static [Pageset<'static, P>],
-    ) -> Option<Self> {
-        let owner = pagesets.first()?.owner();
-        let cpu: CpuId = owner.cpu;
-        let start = Instant::now();
-        loop {
-            let on = storage.stop(cpu, &owner.exclusion, &|each| each_list(pagesets, each));
-            if on.is_some() {
-                return Some(Self { storage, pagesets, on });
-            }
-            // Sequences need the kernel's help, which a sandbox that was entered later may deny.
-            let is_denied = P::Storage::CHECKS_CPU && Call::Membarrier.probe().is_err();
-            if is_denied || start.elapsed() > WAIT_MAX {
-                return None;
-            }
-            std::thread::yield_now();
+) -> Option<StoppedPagesets<'static, 'static, P>> {
+    let patience = Patience::begin();
+    loop {
+        let stopped = cpu.try_stop(storage);
+        if stopped.is_some() || !patience.is_left::<P::Storage>() {
+            return stopped;
         }
     }
-}
-
-impl<P: Platform + 'static> Drop for StoppedCpu<P> {
-    fn drop(&mut self) {
-        if let Some(on) = self.on.take() {
-            self.storage.resume(on, &|each| each_list(self.pagesets, each));
-        }
-    }
-}
-
-/// Calls `each` with every list of a CPU.
-fn each_list<P: Platform>(
-    pagesets: &[Pageset<'static, P>],
-    each: &mut dyn FnMut(&<P::Storage as Storage>::List<'static>),
-) {
-    let lists = |pageset| -> &[_; LISTS] { Pageset::lists(pageset) };
-    pagesets.iter().flat_map(lists).for_each(each);
 }

@@ -1,13 +1,13 @@
-//! One thread at a time brings a memory's parts online or takes them offline: it looks where what is online ends,
-//! makes memory usable there, and hands it to the core. Two at once would hand the same frames over. Who works on
-//! memory that must stay online meanwhile, a trim or a prefault, holds on to it for a piece at a time.
+//! One lock serializes growing and shrinking a memory. A thread that grows it finds the end of its online part, makes memory
+//! usable there, and hands it to the core; two threads at once would hand over the same frames. A trim and a prefault need
+//! their memory to stay online: they share the lock, for one piece at a time.
 
 use std::any::Any;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::fork::{Hold, Registration};
 
-/// The lock for that. It comes before all locks of the core, and is kept still around a fork.
+/// The lock. It comes before all locks of the core, and forks hold it.
 #[derive(Debug)]
 pub(crate) struct Growth {
     lock: Arc<RwLock<()>>,
@@ -15,20 +15,20 @@ pub(crate) struct Growth {
 }
 
 impl Growth {
-    /// To be made after the allocator takes part in forks: locks of what was made later are taken first.
+    /// Must be made after the allocator takes part in forks: a fork takes the locks of what was made last first.
     pub fn new() -> Self {
         let lock = Arc::<RwLock<()>>::default();
         let _registration = Registration::of(Box::new(HeldGrowth(lock.clone())));
         Self { lock, _registration }
     }
 
-    /// Keeps others out until the answer is dropped.
+    /// Keeps other threads from growing or shrinking the memory until the guard is dropped.
     pub fn hold(&self) -> RwLockWriteGuard<'_, ()> {
         self.lock.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is online stays so until the answer is dropped; nobody may change it or fork meanwhile, so not for long.
-    /// No thread has two of these: the second would wait for who waits for the first.
+    /// Keeps online memory online until the guard is dropped. Other threads cannot grow the memory or fork meanwhile, so the
+    /// guard should not live long. No thread may have two: the second would wait for a writer that waits for the first.
     pub fn keep(&self) -> RwLockReadGuard<'_, ()> {
         self.lock.read().unwrap_or_else(PoisonError::into_inner)
     }

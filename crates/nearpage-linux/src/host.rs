@@ -1,134 +1,22 @@
 //! The platform: how the core runs in a Linux process.
 
-use std::fmt::Display;
-use std::ops::{Deref, DerefMut};
+use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Instant;
 
-use nearpage::error::{FreeError, PageLockError};
-use nearpage::pcp::Storage;
-use nearpage::platform::{Lock, NodeReclaimed, Parked, ParkedThread, Platform, Shortage};
+use nearpage::pagelock::PageLockError;
+use nearpage::platform::{NodeReclaimed, Parked, ParkedThread, Platform, Shortage, Storage};
 use nearpage::slab::ObjectError;
-use nearpage::units::{Address, PageCount};
+use nearpage::{Address, FreeError, PageCount};
 
+use crate::frame::FRAME_SHIFT;
 use crate::futex;
-use crate::memory::FRAME_SHIFT;
+use crate::lock::HostLock;
+use crate::misuse::{Misuse, MisuseLog, OnMisuse};
+use crate::objects::Objects;
+use crate::pressure::{NoPressure, Pressure};
 use crate::rseq::RingStorage;
-use crate::slab::Objects;
-use crate::tell::tell;
-
-/// The lock of a zone: the standard library's, which sleeps on a futex, so that a holder that lost its CPU
-/// does not stall whoever waits. Before that it is tried for a while: a hold is of at most 2016 pages, some
-/// microseconds, and to be put to sleep and woken costs several times as much.
-///
-/// Each try takes the line of the lock from the holder, so what the holder works on lies on other lines: on other pairs
-/// of lines, since processors fetch the second of a pair with the first.
-#[derive(Debug)]
-pub struct HostLock<T>(Mutex<OwnLines<T>>);
-
-#[derive(Debug)]
-#[repr(align(128))]
-struct OwnLines<T>(T);
-
-/// Proof of holding a [`HostLock`].
-#[derive(Debug)]
-pub struct HostGuard<'a, T>(MutexGuard<'a, OwnLines<T>>);
-
-impl<T> Deref for HostGuard<'_, T> {
-    type Target = T;
-
-    #[inline(always)]
-    fn deref(&self) -> &T {
-        &self.0.0
-    }
-}
-
-impl<T> DerefMut for HostGuard<'_, T> {
-    #[inline(always)]
-    fn deref_mut(&mut self) -> &mut T {
-        &mut self.0.0
-    }
-}
-
-impl<T> Lock<T> for HostLock<T> {
-    type Guard<'a>
-        = HostGuard<'a, T>
-    where
-        T: 'a;
-
-    fn new(value: T) -> Self {
-        Self(Mutex::new(OwnLines(value)))
-    }
-
-    fn lock(&self) -> HostGuard<'_, T> {
-        // A pause is 10 to 50 ns. A wait of two long holds, or about what a sleep and a wake-up cost on a virtual
-        // machine; with a third of it every third acquisition of two busy threads slept.
-        const TRIES: u32 = 1000;
-        // The core's own assertions may panic under the lock; they panic before they change anything.
-        for _ in 0..TRIES {
-            match self.0.try_lock() {
-                Ok(guard) => return HostGuard(guard),
-                Err(TryLockError::Poisoned(poisoned)) => return HostGuard(poisoned.into_inner()),
-                Err(TryLockError::WouldBlock) => std::hint::spin_loop(),
-            }
-        }
-        HostGuard(self.0.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
-/// What a user of memory can do when it gets short. Called with no lock held, from the thread that
-/// allocates. The callbacks may free pages and drain, not allocate.
-pub trait Pressure: Send + Sync {
-    /// A node fell below its low watermark, or a soft limit was passed. Return soon: wake who reclaims. A panic in it is told
-    /// on standard error, and the request goes on. Without restartable sequences a bulk request may be at its CPU's pagesets
-    /// meanwhile: a drain from here finds them busy.
-    fn background(&self, shortage: &Shortage) {
-        let _ = shortage;
-    }
-
-    /// Give back memory now; returns how many pages were freed.
-    fn direct(&self, shortage: &Shortage) -> PageCount {
-        let _ = shortage;
-        PageCount(0)
-    }
-
-    /// Give back memory of the node in the shortage, whose turn is before that of a node further away; asked only with
-    /// [`node_reclaim_mode`](nearpage::watermark::Settings::node_reclaim_mode).
-    fn node(&self, shortage: &Shortage) -> NodeReclaimed {
-        let _ = shortage;
-        NodeReclaimed::NotTried
-    }
-
-    /// The last resort before an allocation fails; returns whether something was freed.
-    fn out_of_memory(&self, shortage: &Shortage) -> bool {
-        let _ = shortage;
-        false
-    }
-}
-
-/// No pressure callbacks.
-#[derive(Debug, Default)]
-pub struct NoPressure;
-
-impl Pressure for NoPressure {}
-
-/// What happens at a free of a page or an object that is not in the caller's hands, and at an unlock of a page that
-/// is not locked.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum OnMisuse {
-    /// It is counted, and the first ones are told on standard error. The page stays where it is.
-    #[default]
-    Report,
-    /// The thread panics.
-    Panic,
-    /// The process aborts.
-    Abort,
-}
-
-/// Misuses that are told on standard error before they are only counted.
-const MISUSES_TOLD: u64 = 10;
 
 /// A Linux process. `HARDENED` makes the test at a free one atomic exchange.
 pub struct Host<S, const HARDENED: bool> {
@@ -136,45 +24,47 @@ pub struct Host<S, const HARDENED: bool> {
     pressure: Box<dyn Pressure>,
     on_misuse: OnMisuse,
     /// Boxed, so that nothing in a `Memory` changes: see `PageAllocator`.
-    misuses: Box<AtomicU64>,
+    log: Box<HostLog>,
     objects: Objects,
     start: Instant,
 }
 
+/// What the host saw go wrong.
+#[derive(Debug, Default)]
+struct HostLog {
+    misuses: MisuseLog,
+    pressure_panics: AtomicU64,
+}
+
 impl<S, const HARDENED: bool> Host<S, HARDENED> {
-    /// A host with this storage.
-    pub fn new(storage: S, pressure: Box<dyn Pressure>, on_misuse: OnMisuse) -> Self {
-        Self {
-            storage,
-            pressure,
-            on_misuse,
-            misuses: Box::new(AtomicU64::new(0)),
-            objects: Objects::default(),
-            start: Instant::now(),
-        }
+    /// A host with this storage and nothing else.
+    pub fn bare(storage: S) -> Self {
+        Self::new(storage, Box::new(NoPressure), OnMisuse::default(), Objects::default())
     }
 
-    /// The host of a memory with this place for a slab allocator.
-    pub(crate) fn with_objects(self, objects: &Objects) -> Self {
-        Self { objects: objects.clone(), ..self }
+    /// A host with this storage, and with this place for a slab allocator.
+    pub(crate) fn new(
+        storage: S,
+        pressure: Box<dyn Pressure>,
+        on_misuse: OnMisuse,
+        objects: Objects,
+    ) -> Self {
+        let (log, start) = (Box::default(), Instant::now());
+        Self { storage, pressure, on_misuse, log, objects, start }
     }
 
     /// Frees and unlocks that were refused so far.
-    pub fn misuses(&self) -> u64 {
-        self.misuses.load(Ordering::Relaxed)
+    pub(crate) fn misuses(&self) -> &MisuseLog {
+        &self.log.misuses
     }
 
-    fn report(&self, error: impl Display) {
-        let before = self.misuses.fetch_add(1, Ordering::Relaxed);
-        match self.on_misuse {
-            OnMisuse::Report if before < MISUSES_TOLD => tell(error),
-            OnMisuse::Report => {}
-            OnMisuse::Panic => panic!("nearpage: {error}"),
-            OnMisuse::Abort => {
-                tell(error);
-                std::process::abort();
-            }
-        }
+    /// Panics of callbacks that were to wake background reclaim.
+    pub(crate) fn pressure_panics(&self) -> u64 {
+        self.log.pressure_panics.load(Ordering::Relaxed)
+    }
+
+    fn report(&self, misuse: impl Into<Misuse>) {
+        self.log.misuses.report(misuse.into(), &self.on_misuse);
     }
 }
 
@@ -182,6 +72,12 @@ impl<const HARDENED: bool> Host<RingStorage, HARDENED> {
     /// A storage like this one's.
     pub(crate) fn storage_twin(&self) -> RingStorage {
         self.storage.twin()
+    }
+}
+
+impl<S, const HARDENED: bool> fmt::Debug for Host<S, HARDENED> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Host").field("on_misuse", &self.on_misuse).finish_non_exhaustive()
     }
 }
 
@@ -229,7 +125,7 @@ impl<S: Storage, const HARDENED: bool> Platform for Host<S, HARDENED> {
     fn wake_reclaim(&self, shortage: Shortage) {
         let woken = AssertUnwindSafe(|| self.pressure.background(&shortage));
         if catch_unwind(woken).is_err() {
-            tell("a pressure callback panicked where it was to wake background reclaim");
+            self.log.pressure_panics.fetch_add(1, Ordering::Relaxed);
         }
     }
 
@@ -237,7 +133,11 @@ impl<S: Storage, const HARDENED: bool> Platform for Host<S, HARDENED> {
         let freed = self.pressure.direct(&shortage);
         let wanted = shortage.order.pages();
         // Stacks that threads work with are the last to be emptied.
-        if freed >= wanted { freed } else { PageCount(freed.0 + self.objects.shrink(self).0) }
+        if freed >= wanted {
+            return freed;
+        }
+        let here = std::ptr::from_ref(self).addr();
+        PageCount(freed.0 + self.objects.with(here, |objects| objects.shrink_all()).0)
     }
 
     fn node_reclaim(&self, shortage: Shortage) -> NodeReclaimed {
@@ -249,11 +149,11 @@ impl<S: Storage, const HARDENED: bool> Platform for Host<S, HARDENED> {
     }
 
     fn misuse(&self, error: &FreeError) {
-        self.report(error);
+        self.report(*error);
     }
 
     fn lock_misuse(&self, error: &PageLockError) {
-        self.report(error);
+        self.report(*error);
     }
 
     /// The word's address: the kernel finds the sleeper by it, or nobody.
@@ -272,6 +172,6 @@ impl<S: Storage, const HARDENED: bool> Platform for Host<S, HARDENED> {
     }
 
     fn misuse_of_object(&self, error: &ObjectError) {
-        self.report(error);
+        self.report(*error);
     }
 }

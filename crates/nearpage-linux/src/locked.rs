@@ -3,9 +3,8 @@
 //! A thread that finds the lock of its CPU taken (the holder lost the CPU, or another thread drains it) does not wait: it
 //! goes to the zone instead.
 
-use nearpage::pcp::serial::{CpuLock, CurrentCpu, Exclusion, Locked, TryLock};
-use nearpage::pcp::storage::{EachList, Pop, Push};
-use nearpage::units::CpuId;
+use nearpage::CpuId;
+use nearpage::platform::{CpuLock, CurrentCpu, EachList, Exclusion, Locked, Pop, Push, TryLock};
 
 use crate::ffi;
 use crate::ring::RingList;

@@ -1,37 +1,51 @@
 //! The machine that a memory is made for: nodes, the CPUs that are near them, and which have memory.
 //!
-//! The kernel's view of the whole machine, not this process's share of it: a cpuset or an affinity mask
-//! restricts where threads run now, and may change while they run. CPUs that are possible but offline are
-//! left out, and so is the size of memory: a memory has sizes of its own.
+//! It is the whole machine as the kernel describes it, not this process's share. A cpuset or an affinity mask restricts
+//! where threads run now, and may change while they run. Offline CPUs are left out. So is the size of each node: a memory
+//! has sizes of its own.
 
-use nearpage::units::{CpuId, NodeId};
+use nearpage::{CpuId, NodeId};
 
-use nearpage_machine::sysfs::{Machine, MachineNode};
+use nearpage_machine::{Machine, MachineNode};
 
 /// A node of the machine that a memory is made for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HostNode {
-    /// The node's id; for emulated nodes any.
+    /// The node's id. Emulated nodes may have any ids.
     pub id: NodeId,
     /// Its CPUs, ascending.
     pub cpus: Vec<CpuId>,
-    /// Whether the memory may have a part here.
+    /// Whether a memory has a part on this node.
     pub has_memory: bool,
 }
 
 /// The machine that a memory is made for.
+///
+/// ```
+/// use nearpage::{CpuId, NodeId};
+/// use nearpage_linux::{HostMachine, HostNode, Memory};
+///
+/// // Two emulated nodes; the CPUs of this machine are on the first.
+/// let near = HostNode { id: NodeId(0), cpus: (0..256).map(CpuId).collect(), has_memory: true };
+/// let far = HostNode { id: NodeId(1), cpus: Vec::new(), has_memory: true };
+/// let machine =
+///     HostMachine { nodes: vec![near, far], distances: vec![10, 20, 20, 10], emulated: true };
+/// let memory = Memory::builder().machine(machine).bytes_per_node(16 << 20).build()?;
+/// assert_eq!(memory.alloc_pages(1)?.node(), NodeId(0));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HostMachine {
     /// Nodes, ascending by id.
     pub nodes: Vec<HostNode>,
     /// Distances, row by row in the order of `nodes`.
     pub distances: Vec<u8>,
-    /// Whether the nodes are not the kernel's: then memory is not bound.
+    /// Whether the nodes are emulated: the kernel does not know them, so memory is not bound to them.
     pub emulated: bool,
 }
 
 impl HostMachine {
-    /// A machine whose nodes the kernel of this one does not know.
+    /// A machine of emulated nodes.
     pub fn emulated(machine: &Machine) -> HostMachine {
         HostMachine { emulated: true, ..HostMachine::from(machine) }
     }
@@ -46,8 +60,8 @@ impl HostMachine {
 }
 
 impl From<&Machine> for HostMachine {
-    /// A node of unknown size has no memory, but if all sizes are unknown (a sandbox may hide them)
-    /// every node has: the process itself lies somewhere.
+    /// A node of unknown size has no memory. If all sizes are unknown (a sandbox may hide them), every node has memory: the
+    /// process itself must lie somewhere.
     fn from(machine: &Machine) -> HostMachine {
         let tells_no_size = machine.nodes.iter().all(|node| node.memory_bytes.is_none());
         let host_node = |node: &MachineNode| HostNode {
@@ -70,8 +84,8 @@ mod tests {
     use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
     use super::*;
-    use nearpage_machine::sysfs::{read_machine, read_this_machine};
-    use nearpage_machine::tree::MemoryTree;
+    use nearpage_machine::MemoryTree;
+    use nearpage_machine::{read_machine, read_this_machine};
 
     const NODES: &str = "sys/devices/system/node";
 

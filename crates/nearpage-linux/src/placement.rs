@@ -1,7 +1,4 @@
 //! Where pages really are: `move_pages(2)`.
-//!
-//! The kernel is asked for the node of a sample of pages, without moving any. What a kernel places elsewhere
-//! than asked (a refused binding, a full node, balancing) shows only here.
 
 use std::collections::BTreeMap;
 use std::ffi::c_int;
@@ -9,30 +6,27 @@ use std::fmt;
 use std::io;
 use std::ptr::NonNull;
 
-use nearpage::units::NodeId;
+use nearpage::NodeId;
 use rustix::io::Errno;
 
 use crate::ffi;
 
-/// What the kernel tells about are pages of its own size.
-pub use crate::region::page_size;
-
 /// Pages asked about in one call.
 const PAGES_PER_CALL: usize = 1024;
 
-/// Where the pages of a sample are that were wanted on one node.
+/// Where a sample of pages is that were all wanted on one node.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Placement {
+pub struct NodeSample {
     /// Pages by the node that they are on.
     pub pages_on: BTreeMap<NodeId, u64>,
-    /// Pages without memory: not touched yet, or swapped out.
+    /// Pages without memory: no thread has touched them yet, or they are swapped out.
     pub untouched: u64,
-    /// Pages that the kernel did not tell about.
+    /// Pages about which the kernel said nothing.
     pub unknown: u64,
 }
 
-impl Placement {
-    /// Pages that have memory whose node is known.
+impl NodeSample {
+    /// Pages whose node is known.
     pub fn placed(&self) -> u64 {
         self.pages_on.values().sum()
     }
@@ -42,17 +36,17 @@ impl Placement {
         self.placed() + self.untouched + self.unknown
     }
 
-    /// Pages that are on other nodes than `wanted`.
+    /// Pages on other nodes than `wanted`.
     pub fn misplaced(&self, wanted: NodeId) -> u64 {
         self.placed() - self.pages_on.get(&wanted).copied().unwrap_or(0)
     }
 
-    /// Asks where pages are, one page of the kernel's each.
+    /// Asks the kernel on which nodes pages are. Each address stands for one page of the kernel's size.
     ///
     /// # Errors
-    /// What `move_pages` says: `EPERM` or `ENOSYS` in a sandbox that denies it, `ENOSYS` without NUMA.
-    pub fn of_pages(pages: &[NonNull<u8>]) -> io::Result<Placement> {
-        let mut placement = Placement::default();
+    /// The refusal of `move_pages`: `EPERM` or `ENOSYS` in a sandbox that denies it, `ENOSYS` without NUMA.
+    pub fn of_pages(pages: &[NonNull<u8>]) -> io::Result<NodeSample> {
+        let mut placement = NodeSample::default();
         for pages in pages.chunks(PAGES_PER_CALL) {
             let mut nodes = [0; PAGES_PER_CALL];
             let nodes = &mut nodes[..pages.len()];
@@ -74,15 +68,16 @@ impl Placement {
     }
 }
 
-/// A sample of a memory's pages, by the node that they were wanted on.
+/// Where a sample of a memory's pages is, by the node that they were wanted on. Only this shows what the kernel places
+/// elsewhere than asked: after a refused binding, from a full node, or by balancing.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PlacementReport {
     /// Nodes with memory online, in the order of the memory.
-    pub nodes: Vec<(NodeId, Placement)>,
+    pub nodes: Vec<(NodeId, NodeSample)>,
 }
 
 impl PlacementReport {
-    /// Whether some page is on another node than wanted.
+    /// Whether a page is on another node than wanted.
     pub fn has_misplaced(&self) -> bool {
         self.nodes.iter().any(|(wanted, placement)| placement.misplaced(*wanted) > 0)
     }
@@ -134,7 +129,7 @@ mod tests {
             // SAFETY: the page is usable and ours.
             unsafe { page.write(1) };
         }
-        let placement = Placement::of_pages(&pages).unwrap();
+        let placement = NodeSample::of_pages(&pages).unwrap();
         assert_eq!((placement.placed(), placement.untouched, placement.unknown), (2500, 500, 0));
         let node = *placement.pages_on.keys().next().unwrap();
         assert_eq!(placement.misplaced(NodeId(node.0 + 1000)), 2500);
@@ -143,8 +138,8 @@ mod tests {
     #[test]
     fn shares_are_told() {
         let pages_on = [(NodeId(0), 32), (NodeId(1), 968)].into();
-        let placement = Placement { pages_on, untouched: 24, unknown: 0 };
-        let none = Placement::default();
+        let placement = NodeSample { pages_on, untouched: 24, unknown: 0 };
+        let none = NodeSample::default();
         let report = PlacementReport { nodes: vec![(NodeId(1), placement), (NodeId(8), none)] };
         assert_eq!(
             report.to_string(),

@@ -1,16 +1,9 @@
 //! Reclaim: what happens when memory gets short, driven by the watermarks.
 //!
-//! Programs register [`Shrinker`]s, who can give pages back. At `low` a background thread
-//! ([`Reclaim::start`]) brings a section of the node's reserve online, if it has one left, or asks the
-//! shrinkers until `high` is passed (`promo` with [`memory_tiering`](nearpage::watermark::Settings::memory_tiering)); above a soft limit it
-//! asks them until no more is in use than that. A request that finds nothing at all asks them itself: a stall, which
-//! is counted; with [`node_reclaim_mode`](nearpage::watermark::Settings::node_reclaim_mode) it does so before it goes to another node. Once
-//! per interval caches decay, and what is free above `high` goes back to the kernel.
-//!
-//! Locks: the list of shrinkers is copied before they are called, so none is held while they run. A child
-//! process has no background thread until it starts one.
+//! Locks: a call copies the list of shrinkers before it asks them, so they run without a lock of this module.
 
 use std::any::Any;
+use std::fmt;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,37 +11,36 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{JoinHandle, Thread};
 use std::time::{Duration, Instant};
 
-use nearpage::error::LimitOf;
-use nearpage::gfp::Gfp;
+use nearpage::internals::SECTION_FRAMES;
 use nearpage::platform::{NodeReclaimed, Shortage};
-use nearpage::units::{NodeId, PageCount, SECTION_FRAMES};
+use nearpage::{Gfp, LimitOf, NodeId, PageCount};
 
 use crate::fork::{Hold, Registration};
-use crate::host::Pressure;
-use crate::memory::{FRAME_BYTES, FRAME_SHIFT, Memory};
-use crate::tell::tell;
+use crate::frame::{FRAME_BYTES, FRAME_SHIFT};
+use crate::memory::Memory;
+use crate::pressure::Pressure;
 
-/// Pages that are asked for at once, at least. `include/linux/swap.h: SWAP_CLUSTER_MAX`, 6.12.
+/// The least pages to ask shrinkers for. `include/linux/swap.h: SWAP_CLUSTER_MAX`, 6.12.
 const CLUSTER_PAGES: u64 = 32;
 
-/// The thread would do nothing else.
+/// With a shorter interval the thread would do nothing else.
 const INTERVAL_MIN: Duration = Duration::from_millis(1);
 
-/// Somebody who has pages that can be given back: a cache.
+/// A part of the program that can give pages back: a cache.
 pub trait Shrinker: Send + Sync {
-    /// Gives back about `pages` pages, of `node` if possible; returns how many.
+    /// Frees about `pages` pages, of `node` if possible; returns how many it freed.
     ///
-    /// Called by the background thread, and by any thread that allocates: whatever lock the program holds
-    /// while it allocates can only be tried here. Must not allocate from the same memory.
+    /// The background thread calls this, and so does any thread whose request finds no memory. If the program allocates
+    /// while it holds a lock, this may only try that lock. It must not allocate from the same memory.
     fn shrink(&self, node: NodeId, pages: PageCount) -> PageCount;
 }
 
-/// When the background thread works, besides when it is woken.
+/// What the background thread does on its own, besides what it is woken for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReclaimOptions {
-    /// How often caches decay and free memory is trimmed; at least a millisecond.
+    /// The interval at which caches decay and free memory is trimmed; at least a millisecond.
     pub interval: Duration,
-    /// Whether what is free above `high` goes back to the kernel once per interval.
+    /// Whether memory that is free above the high watermark goes back to the kernel once per interval.
     pub trims: bool,
 }
 
@@ -62,27 +54,64 @@ impl Default for ReclaimOptions {
 /// What reclaim did so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ReclaimCounts {
-    /// Times that a node fell below `low`, or more was in use than a soft limit says.
+    /// How often a node fell below its low watermark, or more than a soft limit was in use.
     pub wakeups: u64,
     /// Pages that shrinkers freed in the background.
     pub background_pages: u64,
-    /// Requests that had to ask shrinkers themselves.
+    /// Requests that asked shrinkers themselves, because they found no memory.
     pub stalls: u64,
-    /// How long those took, together.
+    /// The time that these requests spent in shrinkers, summed.
     pub stalled: Duration,
     /// Pages that shrinkers freed in stalls.
     pub direct_pages: u64,
     /// Pages that shrinkers freed so that a request stayed on its node.
     pub node_pages: u64,
-    /// Pages that were brought online because a node was below `low`.
+    /// Pages that came online because a node was below its low watermark.
     pub grown_pages: u64,
     /// Pages whose memory went back to the kernel.
     pub trimmed_pages: u64,
-    /// Panics in the background: of shrinkers, which are not asked any more, and of upkeep that found a misuse.
+    /// Panics in the background thread: of shrinkers, which are not asked again, and of upkeep that found a misuse.
     pub panics: u64,
 }
 
-/// Reclaim of a memory: give a clone to [`MemoryBuilder::pressure`](crate::MemoryBuilder::pressure), keep one.
+/// Reclaim of a memory. Give a clone to [`MemoryBuilder::pressure`](crate::MemoryBuilder::pressure) and keep one.
+///
+/// Programs register [`Shrinker`]s. When a node falls below its low watermark, a background thread
+/// ([`start`](Self::start)) brings a section of the node's reserve online. If the node has no reserve left, the thread asks
+/// the shrinkers until the node is above its high watermark (`promo` with
+/// [`memory_tiering`](nearpage::Settings::memory_tiering)). Above a soft limit it asks them until no more than the
+/// limit is in use. Once per interval it lets caches decay and gives free memory above the high watermark back to the
+/// kernel.
+///
+/// A request that finds no memory at all asks the shrinkers itself; this is counted as a stall. With
+/// [`node_reclaim_mode`](nearpage::Settings::node_reclaim_mode) a request asks them before it goes to another
+/// node. A child process has no background thread until it starts one.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use nearpage::{NodeId, PageCount};
+/// use nearpage_linux::{Memory, Reclaim, ReclaimOptions, Shrinker};
+///
+/// /// A cache, which is empty here.
+/// struct Cache;
+///
+/// impl Shrinker for Cache {
+///     fn shrink(&self, _node: NodeId, _pages: PageCount) -> PageCount {
+///         PageCount(0)
+///     }
+/// }
+///
+/// let reclaim = Reclaim::new();
+/// let memory = Memory::builder().bytes_per_node(16 << 20).pressure(reclaim.clone()).build()?;
+/// let memory = Arc::new(memory);
+/// reclaim.add_shrinker(Arc::new(Cache));
+/// let thread = reclaim.start(&memory, ReclaimOptions::default())?;
+/// drop(memory.alloc_pages(1)?);
+/// assert_eq!(reclaim.counts().stalls, 0);
+/// drop(thread); // ends it
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct Reclaim {
     shared: Arc<Shared>,
@@ -105,6 +134,12 @@ struct Shared {
     panics: AtomicU64,
 }
 
+impl fmt::Debug for Reclaim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reclaim").field("counts", &self.counts()).finish_non_exhaustive()
+    }
+}
+
 impl Default for Reclaim {
     fn default() -> Self {
         Self::new()
@@ -112,19 +147,19 @@ impl Default for Reclaim {
 }
 
 impl Reclaim {
-    /// Without shrinkers, and without a thread.
+    /// A reclaim without shrinkers and without a thread.
     pub fn new() -> Self {
         let shared = Arc::<Shared>::default();
         let registration = Registration::of(Box::new(HeldShared(shared.clone())));
         Self { shared, _registration: Arc::new(registration) }
     }
 
-    /// Adds somebody who is asked for pages, after those before.
+    /// Adds a shrinker, which is asked after those that were added before.
     pub fn add_shrinker(&self, shrinker: Arc<dyn Shrinker>) {
         lock(&self.shared.shrinkers).push(shrinker);
     }
 
-    /// What was done so far.
+    /// What reclaim did so far.
     pub fn counts(&self) -> ReclaimCounts {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let shared = &self.shared;
@@ -141,14 +176,15 @@ impl Reclaim {
         }
     }
 
-    /// Starts the background thread of `memory`, which was built with a clone of this. It ends when the answer
-    /// is dropped, or the memory.
+    /// Starts the background thread of `memory`, which must be built with a clone of this. The thread ends when the returned
+    /// value or the memory is dropped.
     ///
-    /// A shrinker that panics there is not asked any more, by anybody; in a request that asks it itself the panic is
-    /// that of the request.
+    /// A shrinker that panics in the background thread is never asked again. A shrinker that panics in a request unwinds
+    /// through the request.
     ///
     /// # Errors
-    /// No thread can be started; or [`InvalidInput`](io::ErrorKind::InvalidInput) for an interval that is too short.
+    /// The system's error if no thread can be started; [`InvalidInput`](io::ErrorKind::InvalidInput) if the interval is too
+    /// short.
     pub fn start(
         &self,
         memory: &Arc<Memory>,
@@ -174,19 +210,17 @@ impl Reclaim {
         Ok(ReclaimThread { handle: Some(handle), stop, process: std::process::id() })
     }
 
-    /// Asks the shrinkers until `pages` are freed, or nobody has any; returns how many.
+    /// Asks the shrinkers, one after the other, until `pages` are freed; returns how many were.
     fn shrink(&self, node: NodeId, pages: u64) -> u64 {
         self.shrink_by(pages, |shrinker, pages| shrinker.shrink(node, pages))
     }
 
-    /// The same in the background, where nobody would see a panic: the others would not be asked, and the thread would
-    /// be gone.
+    /// The same in the background. A panic there would end the thread before it asked the other shrinkers.
     fn shrink_in_background(&self, node: NodeId, pages: u64) -> u64 {
         let freed = self.shrink_by(pages, |shrinker, pages| {
             let caught = catch_unwind(AssertUnwindSafe(|| shrinker.shrink(node, pages)));
             caught.unwrap_or_else(|_| {
                 add(&self.shared.panics, 1);
-                tell("a shrinker panicked: it is not asked for pages any more");
                 self.forget(shrinker);
                 PageCount(0)
             })
@@ -237,9 +271,9 @@ impl Pressure for Reclaim {
         PageCount(freed)
     }
 
-    /// Only for requests that may wait, and do not help to free memory themselves. `mm/vmscan.c: node_reclaim`, 6.12.
+    /// Only for requests that may wait and are not themselves part of freeing memory. `mm/vmscan.c: node_reclaim`, 6.12.
     fn node(&self, shortage: &Shortage) -> NodeReclaimed {
-        if !shortage.gfp.has(Gfp::DIRECT_RECLAIM) || shortage.gfp.has(Gfp::MEMALLOC) {
+        if !shortage.gfp.contains(Gfp::DIRECT_RECLAIM) || shortage.gfp.contains(Gfp::MEMALLOC) {
             return NodeReclaimed::NotTried;
         }
         let wanted = shortage.order.pages().0;
@@ -253,12 +287,12 @@ impl Pressure for Reclaim {
     }
 }
 
-/// The background thread; dropping it ends it.
+/// The background thread. Dropping this ends it.
 #[derive(Debug)]
 pub struct ReclaimThread {
     handle: Option<JoinHandle<()>>,
     stop: Arc<AtomicBool>,
-    /// A child of this process has the handle, and not the thread.
+    /// The process that has the thread; a child has a copy of the handle only.
     process: u32,
 }
 
@@ -299,16 +333,15 @@ impl Worker {
         }
     }
 
-    /// Who wants a panic for each misuse ([`OnMisuse::Panic`](crate::host::OnMisuse::Panic)) still wants upkeep after
-    /// one that only the reaper finds.
+    /// Upkeep goes on after a panic: with [`OnMisuse::Panic`](crate::OnMisuse::Panic) a misuse that only the reaper finds
+    /// panics here.
     fn outlive(&self, work: impl FnOnce()) {
         if catch_unwind(AssertUnwindSafe(work)).is_err() {
             add(&self.reclaim.shared.panics, 1);
-            tell("the background thread panicked: what it did is given up, and it goes on");
         }
     }
 
-    /// Brings each node that is at `low` or below above its target, as far as that can be done.
+    /// Brings each node that is at its low watermark or below to its target, as far as possible.
     fn balance(&self, memory: &Memory) {
         for node in memory.topology().nodes().iter().map(|node| node.id) {
             while is_low(memory, node) {
@@ -322,11 +355,11 @@ impl Worker {
         self.keep_soft_limit(memory, LimitOf::Allocator);
     }
 
-    /// Asks shrinkers until no more is in use than a soft limit says. What CPUs cache counts as in use.
+    /// Asks shrinkers until no more than a soft limit is in use. Pages that CPUs cache count as in use.
     fn keep_soft_limit(&self, memory: &Memory, of: LimitOf) {
         let Ok(Some(soft)) = memory.limits(of).map(|limits| limits.soft_bytes) else { return };
         while !self.stop.load(Ordering::Relaxed) {
-            let in_use = memory.in_use(of).unwrap_or_default().bytes(FRAME_SHIFT);
+            let in_use = memory.in_use(of).unwrap_or_default().to_bytes(FRAME_SHIFT);
             let excess = in_use.saturating_sub(soft).div_ceil(FRAME_BYTES);
             let Some(node) = fullest(memory, of).filter(|_| excess > 0) else { return };
             let freed = self.reclaim.shrink_in_background(node, excess.max(CLUSTER_PAGES));
@@ -341,7 +374,7 @@ impl Worker {
     /// Brings a section of the reserve online, or what is left of it; returns whether there was some.
     fn grow(&self, memory: &Memory, node: NodeId) -> bool {
         let section = PageCount(SECTION_FRAMES as u64);
-        let bytes = memory.reserve_left(node).min(section.bytes(FRAME_SHIFT));
+        let bytes = memory.reserve_left(node).min(section.to_bytes(FRAME_SHIFT));
         let grown = if bytes > 0 { memory.bring_online(node, bytes).ok() } else { None };
         add(&self.reclaim.shared.grown_pages, grown.map_or(0, |pages| pages.0));
         grown.is_some()
@@ -377,7 +410,7 @@ impl Worker {
     }
 }
 
-/// Whether requests find the node at its mark. A node without memory has nothing to be short of.
+/// Whether a node is at its low watermark or below. A node without memory never is.
 fn is_low(memory: &Memory, node: NodeId) -> bool {
     let has_memory = memory.managed_pages(node).0 > 0;
     has_memory && memory.free_pages(node) <= memory.watermarks(node).low

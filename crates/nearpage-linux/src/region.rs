@@ -3,9 +3,13 @@
 use std::io;
 use std::ptr::NonNull;
 
+use nearpage::Pfn;
 use rustix::mm::{
     Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap_anonymous, mprotect, munmap,
 };
+
+use crate::frame::FRAME_SHIFT;
+
 /// The page size of the kernel in bytes.
 pub use rustix::param::page_size;
 
@@ -52,9 +56,18 @@ impl Region {
         self.start
     }
 
-    /// Its length in bytes.
-    pub fn bytes(&self) -> usize {
-        self.bytes
+    /// The address of a frame.
+    ///
+    /// # Panics
+    /// If the frame is not one of this region.
+    #[inline]
+    pub fn address(&self, pfn: Pfn) -> NonNull<u8> {
+        let first = self.start.as_ptr().addr() as u64 >> FRAME_SHIFT;
+        let number = pfn.0.wrapping_sub(first);
+        let frames = self.bytes as u64 >> FRAME_SHIFT;
+        assert!(number < frames, "frame {pfn} is not of this memory");
+        // SAFETY: the region is that long, and it was just checked that the frame lies in it.
+        unsafe { self.start.add((number << FRAME_SHIFT) as usize) }
     }
 
     /// Makes `bytes` from `offset` on readable and writable: zeroes until they are written.

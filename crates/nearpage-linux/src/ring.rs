@@ -25,9 +25,9 @@
 
 use core::marker::PhantomData;
 
-use nearpage::pcp::storage::{CountedList, ListCounts, Pop, Push};
-use nearpage::sync::{AtomicU16, AtomicU32, AtomicU64, Ordering};
-use nearpage::units::{CpuId, Order};
+use nearpage::platform::{CountedList, ListCounts, Pop, Push};
+use nearpage::{CpuId, Order};
+use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 /// Largest ring: positions are compared in 16 bits, so a count must stay well below 65536.
 const ENTRIES_MAX: u32 = 32768;

@@ -4,18 +4,17 @@
 //! ([`Sequences`](crate::rseq::Sequences)) and a lock per CPU ([`CpuLocks`](crate::locked::CpuLocks)). [`Rings`] is the
 //! storage of either.
 
-use nearpage::frame::ZoneFrames;
-use nearpage::pcp::storage::{EachList, Pop, Push, Storage};
+use nearpage::platform::{EachList, Pop, Push, Storage, ZoneFrames};
 use nearpage::slab::ObjectStorage;
-use nearpage::sync::AtomicU32;
-use nearpage::units::{CpuId, Order};
+use nearpage::{CpuId, Order};
+use std::sync::atomic::AtomicU32;
 
 use crate::ring::RingList;
 
 /// How the rings of a CPU are kept to one thread at a time. The operations are those of [`Storage`] with the same names.
-pub trait RingAccess {
+pub trait RingAccess: Send + Sync + Sized + 'static {
     /// State of one CPU.
-    type PerCpu: Sync + Default;
+    type PerCpu: Sync + Default + 'static;
     /// Proof that this thread may use the rings of a CPU.
     type OnCpu<'a>
     where

@@ -1,55 +1,58 @@
 //! Memory of free blocks goes back to the kernel; addresses and frames stay.
 //!
-//! Free blocks of a pageblock or more are taken from the buddy one at a time, from the highest address down,
-//! emptied by `madvise(MADV_DONTNEED)` with no lock held, and put back at the tail of their list. So a request
-//! misses at most one block while a trim runs, and no lock is held for longer than it takes to look through a
-//! section. Nothing goes offline while a block is out: it would look as if somebody used it.
+//! A trim takes free blocks of a pageblock or more from the buddy, one at a time and from the highest address down. It
+//! empties each by `madvise(MADV_DONTNEED)` without a lock, and puts it back at the tail of its list. So a request misses at
+//! most one block while a trim runs, and a trim holds a zone's lock only while it looks through a section. The memory cannot
+//! shrink while a trim has a block: the block would seem to be in use.
 
-use nearpage::buddy::Placement;
+use nearpage::internals::SECTION_FRAMES;
 use nearpage::platform::Platform;
-use nearpage::units::{MAX_ORDER, PageCount, SECTION_FRAMES};
-use nearpage::zone::Zone;
+use nearpage::stats::Zone;
+use nearpage::{Order, PageAllocator, PageCount, Pfn, PfnRange};
 
-use crate::memory::{FRAME_SHIFT, Memory};
-
-/// Pageblocks whose loose pages are merged in one hold of the lock.
-const PAGEBLOCKS_PER_HOLD: u32 = 16;
+use crate::frame::FRAME_SHIFT;
+use crate::growth::Growth;
+use crate::region::Region;
 
 /// Trims a zone down to its high mark; returns the pages whose memory went back.
-pub(crate) fn trim_zone<P: Platform>(memory: &Memory, zone: &Zone<'static, P>) -> PageCount {
-    let frames = *zone.frames();
-    while zone.lock().buddy().settle(frames, PAGEBLOCKS_PER_HOLD) {}
-    let kept = zone.marks().high.0 + MAX_ORDER.pages().0;
-    let to_trim = zone.free_pages().0.saturating_sub(kept);
-    let (first, end) = (frames.first(), frames.number(zone.span().end));
-    let section = SECTION_FRAMES as u32;
-    let mut trimmed = 0;
-    for start in (first / section * section..end).step_by(SECTION_FRAMES).rev() {
+pub(crate) fn trim_zone<P: Platform>(
+    allocator: &PageAllocator<'static, P>,
+    zone: &Zone<'static, P>,
+    region: &Region,
+    growth: &Growth,
+) -> PageCount {
+    allocator.merge_free_pages(zone.index());
+    let kept = zone.marks().high + Order::MAX.pages();
+    let to_trim = zone.free_pages().saturating_sub(kept);
+    let section = PageCount(SECTION_FRAMES as u64);
+    let mut trimmed = PageCount(0);
+    let sections = zone.span().start.section()..zone.span().end.0.div_ceil(section.0);
+    for start in sections.rev().map(|number| Pfn(number * section.0)) {
         let mut at = start;
-        while trimmed < to_trim && zone.free_pages().0 > kept {
-            let _stays_online = memory.growth.keep();
-            let taken = zone.lock().buddy().take_between(frames, at..end.min(start + section));
-            let Some((number, order)) = taken else { break };
-            let bytes = order.pages().bytes(FRAME_SHIFT) as usize;
-            if memory.region.discard(memory.address(frames.pfn(number)), bytes).is_ok() {
-                trimmed += order.pages().0;
+        while trimmed < to_trim && zone.free_pages() > kept {
+            let _stays_online = growth.keep();
+            let range = PfnRange { start: at, end: start + section };
+            let Some(block) = allocator.lend_free_block(zone.index(), range) else { break };
+            let (pfn, pages) = (block.pfn(), block.order().pages());
+            let bytes = pages.to_bytes(FRAME_SHIFT) as usize;
+            if region.discard(region.address(pfn), bytes).is_ok() {
+                trimmed += pages;
             }
-            zone.lock().buddy().free(frames, number, order, Placement::Tail);
-            at = number + order.pages().0 as u32;
+            at = pfn + pages;
         }
     }
-    PageCount(trimmed)
+    trimmed
 }
 
 #[cfg(test)]
 mod tests {
-    use nearpage::units::NodeId;
+    use nearpage::NodeId;
 
     use super::*;
-    use crate::{HostMachine, HostNode};
+    use crate::{HostMachine, HostNode, Memory};
 
     fn memory(use_rseq: bool) -> Memory {
-        let cpus = (0..256).map(nearpage::units::CpuId).collect();
+        let cpus = (0..256).map(nearpage::CpuId).collect();
         let node = HostNode { id: NodeId(4), cpus, has_memory: true };
         let machine = HostMachine { nodes: vec![node], distances: vec![10], emulated: true };
         let builder = Memory::builder().machine(machine).use_rseq(use_rseq);
@@ -77,7 +80,7 @@ mod tests {
             let trimmed = memory.trim().0;
             let high = memory.watermarks(NodeId(4)).high.0;
             let left = resident(&memory);
-            assert!(left <= high + 3 * MAX_ORDER.pages().0, "{left} pages left, high is {high}");
+            assert!(left <= high + 3 * Order::MAX.pages().0, "{left} pages left, high is {high}");
             assert!(trimmed + left >= filled, "{trimmed} {left} {filled}");
             assert_eq!(kept[9], 9, "what is in use stays");
             let checked = memory.check().unwrap();

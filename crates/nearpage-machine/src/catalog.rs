@@ -1,7 +1,7 @@
-//! Machines by name: those of published results, and those that people ask about.
+//! Machines by name: the machines of published results, and unusual machines such as memoryless ones.
 //!
-//! Each is a [table](crate::table) in the folder `machines`. A scenario of `nearpage-lab` that has no machine of its
-//! own gives its name to the machine that it runs on.
+//! Each machine is a [table](crate::table) in the folder `machines`. Scenarios of `nearpage-lab` refer to it, and their
+//! names find the machine that they run on.
 //!
 //! ```
 //! use nearpage_machine::catalog;
@@ -11,7 +11,7 @@
 //! assert_eq!((machine.nodes.len(), with_memory.count()), (8, 2));
 //! ```
 
-use crate::sysfs::Machine;
+use crate::machine::Machine;
 use crate::table::MachineTable;
 
 /// Each machine's name and table.
@@ -63,7 +63,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::topology::MachineDescription;
+    use crate::input::MachineDescription;
 
     #[test]
     fn every_name_is_a_machine_that_the_core_takes() {

@@ -18,11 +18,13 @@ pub struct IdListError {
     /// Where, in characters from 1.
     pub column: usize,
     /// What is wrong there.
+    #[source]
     pub problem: IdListProblem,
 }
 
 /// What is wrong with a list of ids.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum IdListProblem {
     /// Something else stands where an id or a range belongs.
     #[error("found {found:?}, expected {expected}")]
@@ -46,6 +48,12 @@ pub enum IdListProblem {
         /// The last id as written.
         last: u32,
     },
+    /// An id that the list names before.
+    #[error("the id {id} is named again, expected each id once")]
+    Repeated {
+        /// The id.
+        id: u32,
+    },
     /// An id, or with `+` a position, that is not among the available ones.
     #[error("{id} is not there, expected some of {available}")]
     NotAvailable {
@@ -64,13 +72,20 @@ struct IdRange {
     column: usize,
 }
 
-/// Reads a list as the kernel writes it: ascending afterwards, each id once; nothing is the empty list.
+/// Reads a list as the kernel writes it, its ranges in any order. The ids of the answer ascend; nothing is the empty
+/// list.
+///
+/// # Errors
+///
+/// [`IdListError`] with the column: something else than ids and ranges, or an id that is named twice.
 pub fn parse(text: &str) -> Result<Vec<u32>, IdListError> {
     let text = text.trim_end();
     if text.is_empty() {
         return Ok(Vec::new());
     }
-    Ok(expand(parse_ranges(text, 1, "an id such as 0 or a range such as 0-3")?))
+    let mut ranges = parse_ranges(text, 1, "an id such as 0 or a range such as 0-3")?;
+    ranges.sort_by_key(|range| range.first);
+    Ok(ranges.iter().flat_map(|range| range.first..=range.last).collect())
 }
 
 /// Writes ids the way the kernel does: `[0, 1, 2, 8]` becomes `0-2,8`. Expects ascending ids.
@@ -89,6 +104,10 @@ pub fn format(ids: &[u32]) -> String {
 }
 
 /// Reads a mask as old kernels write it: words of 32 bits in hexadecimal, the highest first.
+///
+/// # Errors
+///
+/// [`IdListError`] with the column of a word that is no mask.
 pub fn parse_mask(text: &str) -> Result<Vec<u32>, IdListError> {
     let mut ids = Vec::new();
     let mut end = text.trim_end().len();
@@ -122,6 +141,10 @@ pub struct IdSelection {
 
 impl IdSelection {
     /// Reads `0-3,8`, `all`, `!0-3`, `+0-1` or `!+0`.
+    ///
+    /// # Errors
+    ///
+    /// [`IdListError`] with the column: no choice of that grammar, or an id or position that is named twice.
     pub fn parse(text: &str) -> Result<IdSelection, IdListError> {
         const EXPECTED: &str = "ids such as 0-3,8, all, !0-3 or +0-1";
         let (inverted, rest) = strip_sign(text.trim_end(), '!');
@@ -206,7 +229,20 @@ fn parse_ranges(
         ranges.push(IdRange { first, last, column });
         column += part.chars().count() + 1;
     }
+    check_each_once(&ranges)?;
     Ok(ranges)
+}
+
+/// Checks that no two ranges have an id in common. The later one in the text is to blame.
+fn check_each_once(ranges: &[IdRange]) -> Result<(), IdListError> {
+    let mut ascending = ranges.to_vec();
+    ascending.sort_by_key(|range| range.first);
+    let pairs = ascending.windows(2).filter(|pair| pair[1].first <= pair[0].last);
+    let errors = pairs.map(|pair| IdListError {
+        column: pair[0].column.max(pair[1].column),
+        problem: IdListProblem::Repeated { id: pair[1].first },
+    });
+    errors.min_by_key(|error| error.column).map_or(Ok(()), Err)
 }
 
 /// Why a text is no id.
@@ -248,18 +284,6 @@ pub fn excerpt(text: &str) -> String {
     short
 }
 
-/// All ids of some ranges, ascending, each once.
-fn expand(mut ranges: Vec<IdRange>) -> Vec<u32> {
-    ranges.sort_by_key(|range| range.first);
-    let mut ids: Vec<u32> = Vec::new();
-    for range in ranges {
-        // Overlapping ranges must not make the list longer than the ids there are.
-        let next = ids.last().map_or(0, |last| last + 1);
-        ids.extend(range.first.max(next)..=range.last);
-    }
-    ids
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -270,7 +294,7 @@ mod tests {
         assert_eq!(parse("0-3,8\n").unwrap(), [0, 1, 2, 3, 8]);
         assert_eq!(parse("252-255").unwrap(), [252, 253, 254, 255]);
         assert_eq!(parse("\n").unwrap(), []);
-        assert_eq!(parse("8,0-2,1-3").unwrap(), [0, 1, 2, 3, 8]);
+        assert_eq!(parse("8,0-2,3").unwrap(), [0, 1, 2, 3, 8]);
     }
 
     #[test]
@@ -294,6 +318,12 @@ mod tests {
             message("0,99999999999"),
             "column 3: the id 99999999999 is too large, expected 0 to 1048575"
         );
+        for (list, column, id) in [("0-3,2", 5, 2), ("8,4,0-4", 5, 4), ("1,1", 3, 1)] {
+            assert_eq!(
+                message(list),
+                format!("column {column}: the id {id} is named again, expected each id once")
+            );
+        }
         assert_eq!(
             message("0,,1"),
             "column 3: found \"\", expected an id such as 0 or a range such as 0-3"
@@ -317,6 +347,10 @@ mod tests {
         assert_eq!(
             select("!+4").unwrap_err().to_string(),
             "column 3: 4 is not there, expected some of 0-3"
+        );
+        assert_eq!(
+            IdSelection::parse("!+0-3,2").unwrap_err().to_string(),
+            "column 7: the id 2 is named again, expected each id once"
         );
         assert!(IdSelection::parse("+all").is_err());
         assert!(IdSelection::parse("").is_err());

@@ -1,17 +1,82 @@
-//! Descriptions of NUMA machines, and the texts in which kernels and tools print them.
+//! NUMA machines as data: where descriptions of them come from, what an allocator makes of them, and the texts in
+//! which kernels and tools print them.
+//!
+//! Use it to read a machine from a copy of its /sys and /proc, from `numactl --hardware`, or from a line of text; to
+//! compute the zones, watermarks and fallback orders that a kernel has on it; and to write those in the kernel's own
+//! formats. It allocates no pages: [`nearpage`] does, and `nearpage-linux` does on real memory. Recordings of a running
+//! kernel are read by `nearpage-bundle`.
+//!
+//! ```
+#![doc = include_str!("../examples/plan.rs")]
+//! ```
+//!
+//! # Map
+//!
+//! | to | use |
+//! |---|---|
+//! | read a machine of any kind | [`MachineDescription`], [`MachineInput`] |
+//! | take a machine by its name | [`catalog`] |
+//! | describe a machine yourself | [`Machine::new`], [`short_form`], [`table`] (TOML) |
+//! | read /sys and /proc from a folder, an archive or memory | [`FileTree`], [`open_tree`], [`read_machine`] |
+//! | read single files of theirs, such as /proc/zoneinfo | [`sysfs`], [`idlist`] |
+//! | compute zones, watermarks, pagesets and zonelists | [`Plan`], [`plan`] |
+//! | write zoneinfo, `numactl --hardware` or a graph | [`text`], [`Plan::fallback_lines`] |
+//! | write JSON | [`MachineDocument`] |
+//! | read and write sizes, read ranges of settings, show paths | [`size`], [`over`], [`shown`] |
+//! | watch and stop long work | [`work`] |
+//!
+//! # Features
+//!
+//! | feature | adds | default |
+//! |---|---|---|
+//! | `archive` | tar archives as input, plain or compressed by gzip, bzip2 or zstd | yes |
+//! | `catalog` | [`catalog`] and [`table`] | yes |
+//! | `serde` | [`MachineDocument`] | yes |
+//!
+//! # Cost and limits
+//!
+//! Reading a machine costs some system calls a node and CPU. A machine has at most [`NODES_MAX`] nodes and 4 PiB of
+//! memory. An input has at most 256 MiB, and each file of a tree 64 MiB. Fallback orders and zonelists grow with the
+//! square of the nodes; the text of zoneinfo grows with nodes times CPUs and is written as it is made.
+//!
+//! Errors name the file, the line and the column, what stands there, and what is accepted. What a running kernel can
+//! print because it changes between two reads is no error but a [`Note`].
 
 #[cfg(feature = "catalog")]
 pub mod catalog;
-pub mod description;
+mod description;
+#[cfg(feature = "serde")]
+mod document;
+mod error;
 pub mod idlist;
+mod input;
+mod machine;
+mod numactl;
 pub mod over;
 #[cfg(feature = "archive")]
-pub mod packing;
+mod packing;
 pub mod plan;
-pub mod shown;
+pub mod short_form;
+mod shown;
+pub mod size;
 pub mod sysfs;
 #[cfg(feature = "catalog")]
 pub mod table;
-pub mod topology;
-pub mod tree;
+pub mod text;
+mod tree;
 pub mod work;
+
+pub use description::{DescriptionError, DescriptionProblem, Place};
+#[cfg(feature = "serde")]
+pub use document::MachineDocument;
+pub use error::{InputError, InputProblem};
+pub use input::{Addresses, MachineDescription, MachineInput, open_tree, read_tree};
+pub use machine::{
+    KernelSettings, LastLevelCache, Machine, MachineNode, NODES_MAX, Note, ZoneExtent,
+};
+#[cfg(feature = "archive")]
+pub use packing::Packing;
+pub use plan::{Lists, Plan};
+pub use shown::{Shown, shown};
+pub use sysfs::{SysfsError, read_machine, read_this_machine};
+pub use tree::{FILE_BYTES_MAX, FileTree, FolderTree, MemoryTree, is_machine_file};

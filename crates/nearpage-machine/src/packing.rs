@@ -59,7 +59,7 @@ impl Packing {
     }
 }
 
-/// A zstd stream whose errors are for people: the decoder's have debug texts of its types in them.
+/// A zstd stream with readable errors: those of the decoder contain debug texts of its types.
 struct ZstdStream<R: Read>(StreamingDecoder<R, FrameDecoder>);
 
 impl<R: Read> Read for ZstdStream<R> {
@@ -68,8 +68,8 @@ impl<R: Read> Read for ZstdStream<R> {
     }
 }
 
-/// Says what an error of the zstd decoder means. Below it is an error of the stream that it reads, or none if what
-/// it read makes no sense.
+/// Puts an error of the zstd decoder into words. Its source is an error of the stream that the decoder reads. An error
+/// without a source means that the data are damaged.
 fn in_words(error: &(dyn Error + 'static)) -> io::Error {
     let mut causes = std::iter::successors(error.source(), |&cause| cause.source());
     match causes.find_map(|cause| cause.downcast_ref::<io::Error>()) {

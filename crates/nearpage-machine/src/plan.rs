@@ -1,113 +1,49 @@
-//! What an allocator makes of a machine before anybody allocates: zones, watermarks, reserves, sizes of
+//! What an allocator makes of a machine before the first allocation: zones, watermarks, reserves, sizes of
 //! pagesets, zonelists. The rules are the core's; this module applies them to a described machine.
 
-pub mod described;
+mod described;
+mod sizes;
+mod zone;
 
 use std::fmt::{self, Display};
 
-use nearpage::model::Model;
-use nearpage::pcp::sizes::{self, Sizes as PagesetSizes, ZoneShare};
-use nearpage::topology::{AddressMap, NodeBuf, Topology, TopologyBuf, TopologyError};
-use nearpage::units::{CpuId, NodeId, NodeIndex, PageCount, Pfn, ZoneKind};
-use nearpage::watermark::{
-    self, HugePages, Marks, MinFree, SettingError, Settings, Watermarks, ZoneSize, boot_min_free,
-};
-use nearpage::zonelist::{
-    self, CpuTerm, MemorylessCpu, NodeOrder, Online, ZoneRef, fallback_zones, nofallback_zones,
-    write_fallback_order,
+use nearpage::rules::watermarks::MinFree;
+use nearpage::rules::zonelists::{ZoneRef, fallback_zones, write_fallback_order};
+use nearpage::rules::{CpuTerm, MemorylessCpu, zonelists};
+use nearpage::{
+    CpuId, Model, NodeId, NodeIndex, SettingError, Settings, Topology, TopologyBuf, TopologyError,
 };
 
-use crate::topology::MachineDescription;
+use crate::input::MachineDescription;
+
+pub use described::{huge_pages, settings_of};
+pub use sizes::{Extent, NodeSizes, Sizes};
+pub use zone::PlannedZone;
+
+use sizes::fallback_orders;
+use zone::Rules;
 
 /// When the zonelists were made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Lists {
     /// At boot.
     Boot,
-    /// At run time, after memory came or went.
+    /// At run time, after memory was added or removed.
     Rebuilt,
-}
-
-/// A machine as the rules see it: what they compute from.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Sizes {
-    /// The nodes, ascending by id.
-    pub nodes: Vec<NodeSizes>,
-    /// Distances between them, row by row.
-    pub distances: Vec<u8>,
-    /// All online CPUs, ascending.
-    pub cpus: Vec<CpuId>,
-    /// The settings. Without a `min_free_kbytes`, the one of boot holds.
-    pub settings: Settings,
-    /// Whether the machine has huge pages.
-    pub huge_pages: HugePages,
-    /// Whether background reclaim ever ran: when it goes to sleep again, Linux computes counter thresholds
-    /// anew; writes to settings leave them as boot made them. `mm/vmscan.c: kswapd_try_to_sleep`.
-    pub has_reclaimed: bool,
-    /// Log2 of the bytes of a page.
-    pub page_shift: u32,
-}
-
-/// A node of [`Sizes`].
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct NodeSizes {
-    /// The node's id.
-    pub id: NodeId,
-    /// CPUs that are near the node. Emulated nodes share those of the real one.
-    pub cpus: Vec<CpuId>,
-    /// One entry a kind of zone, populated or not, lowest first.
-    pub zones: Vec<Extent>,
-}
-
-/// Where a zone lies and what it has.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Extent {
-    /// The kind.
-    pub kind: ZoneKind,
-    /// First frame.
-    pub start: Pfn,
-    /// Frames from first to last.
-    pub spanned: PageCount,
-    /// Frames that are memory.
-    pub present: PageCount,
-    /// Frames that the allocator is given.
-    pub managed: PageCount,
-    /// Those of them that it was given after its watermarks were first computed, at the end of boot.
-    pub late: PageCount,
-    /// What the marks are raised by at the moment.
-    pub boost: PageCount,
-}
-
-impl Extent {
-    /// The zone of a kind that a node does not have.
-    pub fn empty(kind: ZoneKind) -> Extent {
-        let none = PageCount(0);
-        let (spanned, present, managed, late, boost) = (none, none, none, none, none);
-        Extent { kind, start: Pfn(0), spanned, present, managed, late, boost }
-    }
-
-    fn size(&self) -> ZoneSize {
-        ZoneSize { kind: self.kind, managed: self.managed }
-    }
-
-    fn size_at_boot(&self) -> ZoneSize {
-        let managed = PageCount(self.managed.0.saturating_sub(self.late.0));
-        ZoneSize { kind: self.kind, managed }
-    }
 }
 
 /// A machine as an allocator sees it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Plan {
-    /// Whose rules.
+    /// The rules.
     pub model: Model,
     /// When the zonelists were made.
     pub lists: Lists,
-    /// `vm.min_free_kbytes`: the machine's, or what the model ends up with after boot.
+    /// `vm.min_free_kbytes`: the machine's setting, or the value that boot computes.
     pub min_free_kbytes: u64,
-    /// What the model ends up with after boot, whatever the machine's setting.
+    /// The `min_free_kbytes` that boot computes, whatever the machine's setting.
     pub boot_min_free: MinFree,
-    /// The other settings: the machine's where it tells, else Linux's defaults.
+    /// The other settings: the machine's where they are known, else Linux's defaults.
     pub settings: Settings,
     /// The nodes, in the order of the topology.
     pub nodes: Vec<PlannedNode>,
@@ -134,28 +70,6 @@ pub struct PlannedNode {
     pub zonelist: Vec<ZoneRef>,
     /// The zones that a request with `__GFP_THISNODE` tries.
     pub zonelist_this_node: Vec<ZoneRef>,
-}
-
-/// A zone of a [`Plan`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct PlannedZone {
-    /// Where it lies and what it has.
-    pub extent: Extent,
-    /// Watermarks, without the boost.
-    pub marks: Marks,
-    /// What it keeps from requests, by the highest kind that they could have used.
-    pub protection: [PageCount; ZoneKind::COUNT],
-    /// Sizes of every CPU's pageset.
-    pub pageset: PagesetSizes,
-    /// How far a CPU's counters may lag behind.
-    pub stat_threshold: u32,
-}
-
-impl PlannedZone {
-    /// Whether the zone has memory.
-    pub fn is_populated(&self) -> bool {
-        self.extent.present > PageCount(0)
-    }
 }
 
 impl Plan {
@@ -192,7 +106,7 @@ impl Plan {
             id: node.id,
             cpus: node.cpus.clone(),
             zones: node.zones.iter().map(|zone| rules.zone(zone, node)).collect(),
-            effective: zonelist::effective_node(&fallback, sizes),
+            effective: zonelists::effective_node(&fallback, sizes),
             zonelist: fallback_zones(&fallback, sizes).collect(),
             zonelist_this_node: sizes.own_zones(node.id),
             fallback,
@@ -221,7 +135,7 @@ impl Plan {
     pub fn logged_order(&self, node: usize) -> Vec<NodeId> {
         let order = &self.nodes[node].fallback;
         let local = NodeIndex(node as u16);
-        zonelist::logged_order(local, order, self.model.memoryless_line)
+        zonelists::logged_order(local, order, self.model.memoryless_line)
             .map(|node| self.nodes[node.0 as usize].id)
             .collect()
     }
@@ -240,131 +154,14 @@ impl Plan {
     }
 }
 
-/// What is there is what the zones have.
-impl Online for Sizes {
-    fn is_populated(&self, node: NodeIndex, kind: ZoneKind) -> bool {
-        let zones = &self.nodes[node.0 as usize].zones;
-        zones.iter().any(|zone| zone.kind == kind && zone.present > PageCount(0))
-    }
-
-    fn has_cpus(&self, node: NodeIndex) -> bool {
-        !self.nodes[node.0 as usize].cpus.is_empty()
-    }
-}
-
-impl Sizes {
-    fn zones(&self) -> impl Iterator<Item = &Extent> + Clone {
-        self.nodes.iter().flat_map(|node| &node.zones)
-    }
-
-    fn own_zones(&self, id: NodeId) -> Vec<ZoneRef> {
-        let index = self.nodes.iter().position(|node| node.id == id);
-        let index = NodeIndex(index.expect("a node of these") as u16);
-        nofallback_zones(index, self).collect()
-    }
-
-    /// The nodes and their distances: what the order follows from, beside what [`Online`] tells.
-    fn bare_topology(&self) -> TopologyBuf {
-        let node = |node: &NodeSizes| NodeBuf { id: node.id, ..NodeBuf::default() };
-        TopologyBuf {
-            nodes: self.nodes.iter().map(node).collect(),
-            distances: self.distances.clone(),
-            address_map: AddressMap::Flat,
-        }
-    }
-
-    /// The sizes as of the end of boot, without what the zones were given late.
-    pub fn at_boot(&self) -> Sizes {
-        let mut sizes = self.clone();
-        for zone in sizes.nodes.iter_mut().flat_map(|node| &mut node.zones) {
-            zone.managed = zone.size_at_boot().managed;
-            zone.late = PageCount(0);
-        }
-        sizes
-    }
-
-    /// `min_free_kbytes` as boot leaves it, whatever was written later: no setting but that of huge pages
-    /// can be given before.
-    fn boot_min_free(&self) -> MinFree {
-        let settings = Settings { movable_min: self.settings.movable_min, ..Settings::default() };
-        let zones = self.zones().map(Extent::size_at_boot);
-        boot_min_free(zones, &settings, self.huge_pages, self.page_shift)
-    }
-}
-
-/// What the zones of a machine have in common.
-struct Rules<'a> {
-    sizes: &'a Sizes,
-    model: &'a Model,
-    min_free_kbytes: u64,
-    watermarks: Watermarks,
-}
-
-impl<'a> Rules<'a> {
-    fn new(sizes: &'a Sizes, model: &'a Model) -> Self {
-        let written = sizes.settings.min_free_kbytes;
-        let min_free_kbytes = written.unwrap_or_else(|| sizes.boot_min_free().kbytes);
-        let zones = sizes.zones().map(Extent::size);
-        let watermarks = Watermarks::new(zones, min_free_kbytes, &sizes.settings, sizes.page_shift);
-        Self { sizes, model, min_free_kbytes, watermarks }
-    }
-
-    fn zone(&self, zone: &Extent, node: &NodeSizes) -> PlannedZone {
-        let marks = self.watermarks.marks(zone.size());
-        let mut managed = [PageCount(0); ZoneKind::COUNT];
-        for other in &node.zones {
-            managed[other.kind.index()] = other.managed;
-        }
-        let cpus_online = self.sizes.cpus.len() as u32;
-        let counted = match self.sizes.has_reclaimed {
-            true => zone.managed,
-            false => zone.size_at_boot().managed,
-        };
-        PlannedZone {
-            extent: *zone,
-            marks,
-            protection: watermark::lowmem_reserve(zone.kind, &managed, &self.sizes.settings),
-            pageset: self.pageset(zone, marks, node.cpus.len() as u32),
-            stat_threshold: sizes::stat_threshold(counted, cpus_online, self.sizes.page_shift),
-        }
-    }
-
-    fn pageset(&self, zone: &Extent, marks: Marks, cpus_of_node: u32) -> PagesetSizes {
-        let cpus = if cpus_of_node == 0 { self.sizes.cpus.len() as u32 } else { cpus_of_node };
-        // Marks and pagesets are computed together, at a moment when no zone is boosted.
-        let share = ZoneShare { managed: zone.managed, low: marks.low, cpus };
-        let fraction = self.sizes.settings.percpu_pagelist_high_fraction;
-        let sizes = PagesetSizes::of(share, fraction, self.sizes.page_shift);
-        // Before the tuning of 6.7 the limit is fixed.
-        let high_max = if self.model.pcp.tunes_high { sizes.high_max } else { sizes.high_min };
-        PagesetSizes { high_max, ..sizes }
-    }
-}
-
-/// The fallback order of every node.
-fn fallback_orders(
-    sizes: &Sizes,
-    topology: &TopologyBuf,
-    cpu_term: CpuTerm,
-) -> Result<Vec<Vec<NodeIndex>>, TopologyError> {
-    let count = sizes.nodes.len();
-    topology.with(|topology| {
-        let mut orders = Vec::with_capacity(count);
-        NodeOrder { topology, online: sizes, cpu_term }.rebuild(
-            &mut vec![0; count],
-            &mut vec![NodeIndex(0); count],
-            |_, order| orders.push(order.to_vec()),
-        );
-        orders
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
+    use nearpage::{PageCount, Pfn, ZoneKind};
+
     use super::*;
-    use crate::topology::MachineInput;
+    use crate::input::MachineInput;
 
     fn description(nodes: &[&str]) -> MachineDescription {
         let nodes = nodes.iter().map(ToString::to_string).collect();

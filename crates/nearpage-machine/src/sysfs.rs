@@ -1,30 +1,36 @@
 //! What /sys and /proc say about a machine: nodes, CPUs, distances, memory, caches, settings.
 //!
 //! Any [`FileTree`] will do: this machine, a copied folder, an archive. Nodes may have any ids, no
-//! memory or no CPU; offline CPUs are left out; a kernel without NUMA, or a container without the
-//! folder of nodes, is one node 0 with all CPUs and all memory. What only refines the picture
-//! (zones, caches, settings) may be missing; what is there and cannot be understood is an error that
-//! names file, line and column.
+//! memory or no CPU. Offline CPUs are left out. A kernel without NUMA, or a container without the
+//! folder of nodes, is one node 0 with all CPUs and all memory. Zones, caches and settings may be
+//! missing. A file that cannot be understood is an error that names file, line and column.
+//!
+//! ```
+//! use nearpage_machine::{MemoryTree, read_machine};
+//!
+//! let mut tree = MemoryTree::new("box");
+//! tree.insert("sys/devices/system/node/node0/cpulist", "0-3\n");
+//! tree.insert("sys/devices/system/node/node0/meminfo", "Node 0 MemTotal: 4096 kB\n");
+//! let machine = read_machine(&tree)?;
+//! assert_eq!(machine.nodes[0].cpus.len(), 4);
+//! # Ok::<(), nearpage_machine::SysfsError>(())
+//! ```
 
 mod cache;
 mod error;
-mod machine;
 mod meminfo;
 mod nodes;
 mod settings;
 mod source;
-mod split;
 pub mod zoneinfo;
+mod zones;
 
-pub use cache::LastLevelCache;
 pub use error::SysfsError;
-pub use machine::{Machine, MachineNode, Note};
-pub use settings::KernelSettings;
 pub use source::{Source, TextFile, words};
-pub use zoneinfo::ZoneExtent;
 
-use nearpage::units::CpuId;
+use nearpage::CpuId;
 
+use crate::machine::{Machine, settle_free};
 use crate::tree::{FileTree, FolderTree};
 
 /// Reads this machine.
@@ -35,16 +41,19 @@ use crate::tree::{FileTree, FolderTree};
 pub fn read_this_machine() -> Result<Machine, SysfsError> {
     // SAFETY: sysconf reads a constant of the process and takes no pointer.
     let page_bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    read(&FolderTree::new("/"), u64::try_from(page_bytes).ok())
+    read(&FolderTree::new("/"), u64::try_from(page_bytes).ok()).map_err(|error| match error {
+        SysfsError::NoMachine { .. } => SysfsError::NoSysfs,
+        other => other,
+    })
 }
 
 /// Reads the machine that a tree of files describes.
 ///
 /// # Errors
 ///
-/// [`SysfsError`] if a file cannot be read or understood or was cut off, if two nodes claim one CPU or one claims
-/// a CPU that is not possible, or if the tree has neither nodes nor CPUs. What the files of a running kernel can
-/// disagree about, because it changes between reading one and the next, is a [`Note`].
+/// [`SysfsError`] if a file cannot be read or understood or was cut off, if two nodes have the same CPU or a node has an
+/// impossible one, or if the tree has neither nodes nor CPUs. Files of a running kernel may disagree, because it changes
+/// between two reads: such disagreements are [notes](crate::Note).
 pub fn read_machine(tree: &dyn FileTree) -> Result<Machine, SysfsError> {
     read(tree, None)
 }
@@ -54,13 +63,14 @@ fn read(tree: &dyn FileTree, page_bytes: Option<u64>) -> Result<Machine, SysfsEr
     let mut notes = Vec::new();
     let online_cpus = nodes::online_cpus(&source)?;
     let possible_cpus = nodes::possible_cpus(&source)?;
-    let mut nodes = nodes::read(&source, online_cpus.as_deref(), possible_cpus.as_deref())?;
+    let mut nodes =
+        nodes::read(&source, online_cpus.as_deref(), possible_cpus.as_deref(), &mut notes)?;
     let distances = nodes::distances(&source, &nodes, &mut notes)?;
     nodes::settle_cpus(&source, &mut nodes, &distances, &mut notes)?;
-    let zones = zoneinfo::read(&source, &mut notes)?;
-    let page_bytes = page_bytes.unwrap_or_else(|| machine::page_bytes(&nodes, &zones));
-    machine::attach_zones(&mut nodes, zones, page_bytes, &mut notes);
-    machine::settle_free(&mut nodes, &mut notes);
+    let zones = zones::read(&source, &mut notes)?;
+    let page_bytes = page_bytes.unwrap_or_else(|| zones::page_bytes(&nodes, &zones));
+    zones::attach_zones(&mut nodes, zones, page_bytes, &mut notes);
+    settle_free(&mut nodes, &mut notes);
     let cpus: Vec<_> = nodes.iter().flat_map(|node| node.cpus.iter().copied()).collect();
     let possible_cpus = possible_cpus.or(online_cpus).unwrap_or_default();
     Ok(Machine {
@@ -79,10 +89,11 @@ fn read(tree: &dyn FileTree, page_bytes: Option<u64>) -> Result<Machine, SysfsEr
 mod tests {
     use std::num::NonZeroU16;
 
-    use nearpage::units::NodeId;
+    use nearpage::NodeId;
     use proptest::prelude::*;
 
     use super::*;
+    use crate::machine::{LastLevelCache, Note};
     use crate::tree::MemoryTree;
 
     const NODES: &str = "sys/devices/system/node";
@@ -163,6 +174,40 @@ mod tests {
         let mut hidden = sparse();
         hidden.insert("sys/devices/system/node/node8/distance", "");
         assert_ne!(read_machine(&hidden).unwrap().notes, []);
+    }
+
+    /// Hidden lists leave the entries of the nodes' folders; the only node has all CPUs; else some node must tell.
+    #[test]
+    fn hidden_lists_of_cpus_are_not_empty_ones() {
+        let mut hidden = sparse();
+        for node in [0, 8, 252] {
+            hidden.insert(format!("{NODES}/node{node}/cpulist"), "");
+        }
+        assert_eq!(
+            message(&hidden),
+            "box: sys/devices/system/node/node0/cpulist: has no bytes, nor have the others of its kind, \
+             expected a node with CPUs"
+        );
+        for (node, cpu) in [(0, 0), (0, 1), (8, 4), (8, 5)] {
+            hidden.insert(format!("{NODES}/node{node}/cpu{cpu}/uevent"), "");
+        }
+        let machine = read_machine(&hidden).unwrap();
+        assert_eq!(machine.nodes[0].cpus, [0, 1].map(CpuId));
+        assert_eq!(machine.nodes[1].cpus, [CpuId(4)], "CPU 5 is offline");
+        assert_eq!(machine.notes, [Note::CpusUnknown { node: NodeId(252) }]);
+
+        let mut only = tree(&[("sys/devices/system/cpu/online", "0-2\n")]);
+        only.insert(format!("{NODES}/node0/cpulist"), "");
+        assert_eq!(read_machine(&only).unwrap().nodes[0].cpus, [0, 1, 2].map(CpuId));
+    }
+
+    #[test]
+    fn an_empty_zoneinfo_is_noted() {
+        let mut tree = sparse();
+        tree.insert("proc/zoneinfo", "");
+        let machine = read_machine(&tree).unwrap();
+        assert_eq!(machine.notes, [Note::ZonesEmpty]);
+        assert!(machine.nodes.iter().all(|node| node.zones.is_empty()));
     }
 
     #[test]

@@ -13,7 +13,7 @@
 //! | `nodes[].cpus_each` | CPUs of each of these nodes, numbered through the whole table from 0 | 0 |
 //! | `nodes[].memory` | memory of each of these nodes; 0 makes them memoryless | |
 //! | `distance.matrix` | one row of distances a node, in place of the other keys | |
-//! | `distance.groups[]` | `distance` between nodes that share a group of so many `nodes`; the first rule that fits holds | |
+//! | `distance.groups[]` | `distance` between nodes in the same group of that many `nodes`; the first rule that fits holds | |
 //! | `distance.other` | the distance between other nodes | |
 //! | `distance.local` | the distance of a node to itself | 10 |
 //!
@@ -22,16 +22,14 @@
 
 use std::ops::Range;
 
-use nearpage::units::{CpuId, NodeId};
+use nearpage::{CpuId, NodeId};
 use serde::Deserialize;
 use toml::Spanned;
 
-use crate::description::{NODES_MAX, size};
 use crate::idlist::{self, IdListError, excerpt};
-use crate::sysfs::{Machine, MachineNode};
+use crate::machine::{Machine, MachineNode, NODES_MAX, PAGE_BYTES_DEFAULT};
+use crate::size;
 
-/// Bytes of a page where the table does not tell.
-const PAGE_BYTES_DEFAULT: u64 = 4096;
 /// The most CPUs that a machine may have: `NR_CPUS` of x86's largest configuration (`CONFIG_MAXSMP`).
 const CPUS_MAX: u64 = 8192;
 
@@ -167,7 +165,7 @@ impl MachineTable {
     ///
     /// # Errors
     ///
-    /// [`TableError`] with the place in the text. Distances that the core refuses are not looked for here.
+    /// [`TableError`] with the place in the text. Distances are not checked: the core does that.
     pub fn machine(&self) -> Checked<Machine> {
         let page_bytes = self.page_size.as_ref().map_or(Ok(PAGE_BYTES_DEFAULT), page_bytes)?;
         let nodes = self.nodes()?;

@@ -16,7 +16,7 @@ pub trait FileTree {
     /// The file's content, or `None` where there is no such file.
     fn read(&self, path: &str) -> io::Result<Option<Vec<u8>>>;
 
-    /// The names of a folder's entries, in any order; none where there is no such folder.
+    /// The names of a folder's entries, in any order. A folder that does not exist has none.
     fn names(&self, path: &str) -> io::Result<Vec<String>>;
 
     /// The path as a message should show it.
@@ -41,7 +41,7 @@ impl FileTree for FolderTree {
         let path = self.root.join(path);
         let Some(metadata) = found(fs::metadata(&path))? else { return Ok(None) };
         check_kind(metadata.file_type())?;
-        // Neither does a device make its reader wait.
+        // Reading a device must not wait either.
         let open = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path);
         let Some(file) = found(open)? else { return Ok(None) };
         let mut content = Vec::new();
@@ -59,7 +59,7 @@ impl FileTree for FolderTree {
         let Some(entries) = found(fs::read_dir(self.root.join(path)))? else {
             return Ok(Vec::new());
         };
-        // A name that is not UTF-8 is none that sysfs has.
+        // Names in sysfs are ASCII: other names are skipped.
         let name = |entry: io::Result<fs::DirEntry>| entry.map(|e| e.file_name().into_string());
         entries.map(name).filter_map(|name| name.map(Result::ok).transpose()).collect()
     }
@@ -72,8 +72,8 @@ impl FileTree for FolderTree {
     }
 }
 
-/// Refuses what may have no content, or none yet: opening a FIFO waits for somebody who writes into it. Devices of
-/// characters are read: containers lay /dev/null over files that they hide.
+/// Refuses FIFOs, sockets and block devices: opening a FIFO waits for a writer. Character devices are allowed, because
+/// containers mount /dev/null over files that they hide.
 fn check_kind(kind: FileType) -> io::Result<()> {
     let found = match kind {
         _ if kind.is_fifo() => "a FIFO",
@@ -148,7 +148,7 @@ pub fn is_machine_file(path: &str) -> bool {
     FOLDERS.iter().any(|folder| path.starts_with(folder)) || FILES.contains(&path)
 }
 
-/// Turns "there is none" into `None`, and leaves other errors.
+/// Turns the error of an absent file into `None`, and passes on other errors.
 fn found<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     match result {
         Ok(value) => Ok(Some(value)),
@@ -157,7 +157,8 @@ fn found<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     }
 }
 
-/// Sysfs answers ENODEV or ENXIO for a file whose device went away between listing and reading.
+/// Whether a file does not exist. Sysfs answers ENODEV or ENXIO for the file of a device that was removed since the
+/// folder was listed.
 fn is_absent(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
         || matches!(error.raw_os_error(), Some(libc::ENODEV | libc::ENXIO))

@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
-use nearpage::units::{Order, PAGEBLOCK_ORDER, Pfn};
+use nearpage::{Order, Pfn};
 
 /// Frames of a chunk of the table.
-const CHUNK: usize = 1 << PAGEBLOCK_ORDER.0;
+const CHUNK: usize = 1 << Order::PAGEBLOCK.0;
 
 /// A block of the core.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,7 +42,7 @@ impl Blocks {
 
     /// The block that a frame lies in without being its first: its first frame, and the block.
     pub fn around(&self, pfn: Pfn) -> Option<(Pfn, CoreBlock)> {
-        (1..=nearpage::units::MAX_ORDER.0).find_map(|order| {
+        (1..=nearpage::Order::MAX.0).find_map(|order| {
             let head = Pfn(pfn.0 & !((1 << order) - 1));
             let block = self.get(head)?;
             (head.0 + block.order.pages().0 > pfn.0).then_some((head, block))

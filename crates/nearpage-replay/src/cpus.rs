@@ -2,25 +2,24 @@
 
 use std::collections::BTreeMap;
 
-use clap::ValueEnum;
-use nearpage::topology::TopologyBuf;
-use nearpage::units::CpuId;
+use nearpage::{CpuId, TopologyBuf};
 
-/// How CPUs are mapped.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum)]
+/// Which CPU of another machine plays a CPU of the recorded one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub enum CpuRule {
-    /// CPUs that share a node stay together: those of the n-th recorded node with CPUs go to the n-th one
+    /// CPUs that share a node stay together: those of the n-th recorded node with CPUs go to the n-th one.
     #[default]
     Socket,
-    /// Each task has a CPU of its own, by its number
+    /// Each task has a CPU of its own, by its number.
     Comm,
-    /// One after the other over the nodes
+    /// One after the other over the nodes.
     RoundRobin,
 }
 
 /// The CPUs of a machine, and how recorded ones go to them.
 #[derive(Clone, Debug)]
-pub struct CpuMap {
+pub(crate) struct CpuMap {
     rule: CpuRule,
     /// By recorded CPU, for the first copy.
     fixed: BTreeMap<CpuId, usize>,
@@ -31,7 +30,7 @@ pub struct CpuMap {
 
 impl CpuMap {
     /// A map from one machine to another.
-    pub fn new(rule: CpuRule, recorded: &TopologyBuf, machine: &TopologyBuf) -> CpuMap {
+    pub(crate) fn new(rule: CpuRule, recorded: &TopologyBuf, machine: &TopologyBuf) -> CpuMap {
         let by_node = |topology: &TopologyBuf| -> Vec<Vec<CpuId>> {
             let lists = topology.nodes.iter().map(|node| node.cpus.clone());
             lists.filter(|cpus| !cpus.is_empty()).collect()
@@ -55,7 +54,7 @@ impl CpuMap {
     }
 
     /// The CPU that plays `cpu` in a copy of the trace; `pid` is the task that runs.
-    pub fn cpu(&self, cpu: CpuId, pid: u32, copy: u32) -> CpuId {
+    pub(crate) fn cpu(&self, cpu: CpuId, pid: u32, copy: u32) -> CpuId {
         let base = match self.rule {
             CpuRule::Comm => pid as usize,
             CpuRule::Socket | CpuRule::RoundRobin => self.fixed.get(&cpu).copied().unwrap_or(0),
@@ -64,7 +63,7 @@ impl CpuMap {
     }
 
     /// The map in words.
-    pub fn describe(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         if self.rule == CpuRule::Comm {
             return format!("each task on CPU number (pid mod {})", self.cpus.len());
         }
@@ -91,8 +90,7 @@ fn in_turns(nodes: &[Vec<CpuId>]) -> Vec<CpuId> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nearpage::topology::{AddressMap, NodeBuf};
-    use nearpage::units::NodeId;
+    use nearpage::{AddressMap, NodeBuf, NodeId};
 
     fn machine(nodes: &[&[u32]]) -> TopologyBuf {
         let node = |(id, cpus): (usize, &&[u32])| NodeBuf {

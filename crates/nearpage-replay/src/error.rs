@@ -1,13 +1,13 @@
 //! Why a bundle cannot be replayed.
 
-use nearpage::alloc::BuildError;
-use nearpage::topology::TopologyError;
-
+use nearpage::{BuildError, SettingError, TopologyError};
 use nearpage_bundle::BundleError;
+use nearpage_machine::work::Stopped;
 use nearpage_trace::TraceError;
 
-/// A bundle that cannot be replayed.
+/// A bundle that cannot be replayed, or a replay that was stopped.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ReplayError {
     /// Its captures cannot be read.
     #[error(transparent)]
@@ -40,6 +40,34 @@ pub enum ReplayError {
         /// All blocks.
         blocks: u64,
     },
+    /// The CPUs of a trace are not those of the machine beside it.
+    #[error(
+        "{input}: {foreign} of {blocks} blocks were moved by CPUs that before/sysfs does not have: the trace is of another \
+         machine, expected the CPUs of cpu/online"
+    )]
+    OtherCpus {
+        /// The trace.
+        input: String,
+        /// Events of blocks on CPUs that the machine does not have.
+        foreign: u64,
+        /// Events of all blocks.
+        blocks: u64,
+    },
+    /// A trace that was given for a bundle, and is of another recording.
+    #[error(
+        "{input}: {of_trace} {what} in the trace, {of_bundle} in the captures: the trace is of another machine or recording, \
+         expected the trace of what happened between before and after"
+    )]
+    OtherRecording {
+        /// The trace.
+        input: String,
+        /// What was counted on both sides.
+        what: &'static str,
+        /// How many the trace has.
+        of_trace: u64,
+        /// How many the captures or samples tell of.
+        of_bundle: u64,
+    },
     /// A trace that begins with a marker and ends before the other.
     #[error(
         "{input}: byte {offset}: the trace ends without the marker nearpage: after begin: it is cut off, expected all of it, \
@@ -62,20 +90,38 @@ pub enum ReplayError {
         /// Its length.
         offset: u64,
     },
+    /// Tunables that Linux would refuse on such a machine.
+    #[error("{input}: {source}, expected a machine and settings that Linux accepts")]
+    Settings {
+        /// The bundle.
+        input: String,
+        /// What is wrong.
+        source: SettingError,
+    },
     /// Nodes, CPUs or distances that no machine has.
-    #[error("{input}: {error}")]
+    #[error("{input}: {source}")]
     Topology {
         /// The bundle.
         input: String,
         /// What is wrong.
-        error: TopologyError,
+        source: TopologyError,
     },
     /// The core cannot be made for such a machine.
-    #[error("{input}: {error}")]
+    #[error("{input}: {source}")]
     Build {
         /// The bundle.
         input: String,
         /// Why not.
-        error: BuildError,
+        source: BuildError,
     },
+    /// The observer asked the replay to stop.
+    #[error(transparent)]
+    Stopped(#[from] Stopped),
+}
+
+impl ReplayError {
+    /// Something is missing that a replay needs.
+    pub(crate) fn incomplete(input: &str, what: String, expected: &'static str) -> ReplayError {
+        ReplayError::Incomplete { input: input.into(), what, expected }
+    }
 }

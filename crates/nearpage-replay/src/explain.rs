@@ -4,19 +4,25 @@
 //! `mm/vmstat.c`. What the model did is found by looking at the state before and after an event: nothing in the core
 //! writes a log.
 
+mod scene;
+mod teller;
+
 use std::collections::VecDeque;
+use std::str::FromStr;
 
-use nearpage::alloc::{Fallbacks, Reason};
-use nearpage::frame::Migratetype;
-use nearpage::units::{CpuId, Order, PageCount, Pfn};
-
-use super::error::ReplayError;
-use super::run::Run;
-use super::start::Start;
+use nearpage::{CpuId, Pfn};
 use nearpage_trace::{Event, TraceEvent};
 
-/// What is to be explained.
+use crate::start::Start;
+use scene::block_of;
+use teller::{Teller, block, seconds, who};
+
+pub(crate) use scene::Scene;
+
+/// What of a replay is to be explained. It is read from a frame (`0x14a04`, `84484`) or a time of the trace in seconds
+/// (`5310.881638`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum Subject {
     /// The life of the page at a recorded frame.
     Page(Pfn),
@@ -31,18 +37,22 @@ const MOMENT_NS: u64 = 100_000_000;
 /// The most that is told of a page.
 const TOLD_MOST: usize = 1000;
 
-impl Subject {
-    /// Reads a frame (`0x14a04`, `84484`) or a time in seconds (`5310.881638`).
-    ///
-    /// # Errors
-    ///
-    /// It is neither.
-    pub fn parse(given: &str) -> Result<Subject, ReplayError> {
-        let wrong = || ReplayError::Incomplete {
-            input: format!("--explain {given}"),
-            what: "is no page and no time".into(),
-            expected: "a frame (0x14a04 or 84484) or a time of the trace in seconds with a point (5310.881638)",
-        };
+/// A text that is neither a page nor a time.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error(
+    "{given}: is no page and no time, expected a frame (0x14a04 or 84484) or a time of the trace in seconds with a point \
+     (5310.881638)"
+)]
+pub struct SubjectError {
+    /// The text.
+    pub given: String,
+}
+
+impl FromStr for Subject {
+    type Err = SubjectError;
+
+    fn from_str(given: &str) -> Result<Subject, SubjectError> {
+        let wrong = || SubjectError { given: given.into() };
         if let Some(digits) = given.strip_prefix("0x") {
             return u64::from_str_radix(digits, 16).map(page).map_err(|_| wrong());
         }
@@ -51,9 +61,11 @@ impl Subject {
             Some((seconds, fraction)) => time(seconds, fraction).ok_or_else(wrong),
         }
     }
+}
 
+impl Subject {
     /// In words.
-    pub fn name(self, start: &Start) -> String {
+    pub(crate) fn name(self, start: &Start) -> String {
         match self {
             Subject::Page(pfn) => {
                 let zone = start.map.zone_of(pfn).map(|zone| start.zones[zone].name());
@@ -78,82 +90,9 @@ fn time(seconds: &str, fraction: &str) -> Option<Subject> {
     Some(Subject::Moment(whole.checked_mul(1_000_000_000)?.checked_add(part)?))
 }
 
-fn seconds(ns: u64) -> String {
-    format!("{}.{:06}", ns / 1_000_000_000, ns % 1_000_000_000 / 1000)
-}
-
-/// What an event may change, of one CPU.
-#[derive(Clone, Debug)]
-pub struct Scene {
-    zones: Vec<ZoneScene>,
-    reasons: Fallbacks,
-    other_types: u64,
-    refused: u64,
-    /// The zone of the core's block that stands for the block of the event.
-    block: Option<usize>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct ZoneScene {
-    free: u64,
-    below_high: bool,
-    reclaim: bool,
-    count: u64,
-    high: u64,
-    alloc_factor: u8,
-    free_count: u64,
-    refilled: [u64; 2],
-    drained: [u64; 2],
-}
-
-impl Scene {
-    /// How things stand.
-    pub fn of(run: &Run<'_>, event: &TraceEvent<'_>) -> Scene {
-        let pfn = block_of(&event.event).map(|(pfn, _)| pfn);
-        Scene {
-            zones: (0..run.core.zones().len())
-                .filter_map(|zone| zone_scene(run, event.cpu, zone))
-                .collect(),
-            reasons: run.reasons(),
-            other_types: run.extfrag(),
-            refused: run.counts.refused_allocs,
-            block: pfn.and_then(|pfn| run.zone_of_block(pfn)),
-        }
-    }
-}
-
-fn zone_scene(run: &Run<'_>, cpu: CpuId, zone: usize) -> Option<ZoneScene> {
-    let pageset = &run.core.pagesets(cpu)?[zone];
-    let (zone, tuning, events) = (run.core.zones()[zone], pageset.tuning(), pageset.events());
-    let view = zone.view();
-    Some(ZoneScene {
-        free: zone.free_pages().0,
-        below_high: view.below_high,
-        reclaim: view.reclaim_active,
-        count: pageset.count().0,
-        high: tuning.high.0,
-        alloc_factor: tuning.alloc_factor,
-        free_count: tuning.free_count.0,
-        refilled: [events.refills.get(), events.refilled_pages.get()],
-        drained: [events.drains.get(), events.drained_pages.get()],
-    })
-}
-
-/// The block that an event is about.
-fn block_of(event: &Event<'_>) -> Option<(Pfn, Order)> {
-    match *event {
-        Event::Alloc { pfn: Some(pfn), order, .. }
-        | Event::Free { pfn, order }
-        | Event::ZoneLocked { pfn, order, .. }
-        | Event::PcpuDrain { pfn, order }
-        | Event::Extfrag { pfn, order } => Some((pfn, order)),
-        _ => None,
-    }
-}
-
 /// Listens to a replay and tells what concerns its subject.
 #[derive(Clone, Debug)]
-pub struct Explainer {
+pub(crate) struct Explainer {
     subject: Subject,
     told: VecDeque<Vec<String>>,
     left_out: u64,
@@ -204,12 +143,12 @@ impl LogRun {
 
 impl Explainer {
     /// One that has heard nothing yet.
-    pub fn new(subject: Subject) -> Explainer {
+    pub(crate) fn new(subject: Subject) -> Explainer {
         Explainer { subject, told: VecDeque::new(), left_out: 0, later: 0, run: None }
     }
 
     /// Whether an event concerns the subject.
-    pub fn wants(&self, event: &TraceEvent<'_>) -> bool {
+    pub(crate) fn wants(&self, event: &TraceEvent<'_>) -> bool {
         match self.subject {
             Subject::Page(page) => block_of(&event.event)
                 .is_some_and(|(pfn, order)| (pfn.0..pfn.0 + order.pages().0).contains(&page.0)),
@@ -223,7 +162,7 @@ impl Explainer {
     }
 
     /// Tells an event: the state before it, after the once-a-second work that was due, and after it.
-    pub fn tell(&mut self, event: &TraceEvent<'_>, scenes: [&Scene; 3], start: &Start) {
+    pub(crate) fn tell(&mut self, event: &TraceEvent<'_>, scenes: [&Scene; 3], start: &Start) {
         let mut lines = Vec::new();
         let [before, ticked, after] = scenes;
         let teller = Teller { start, cpu: event.cpu };
@@ -276,7 +215,7 @@ impl Explainer {
     }
 
     /// What was told, line by line.
-    pub fn lines(self) -> Vec<String> {
+    pub(crate) fn lines(self) -> Vec<String> {
         let mut lines: Vec<String> = self.told.into_iter().flatten().collect();
         if lines.is_empty() {
             lines.push("no event of the window concerns it".into());
@@ -288,169 +227,20 @@ impl Explainer {
     }
 }
 
-struct Teller<'a> {
-    start: &'a Start,
-    cpu: CpuId,
-}
-
-impl Teller<'_> {
-    fn zone(&self, zone: Option<usize>) -> String {
-        zone.map_or("no zone".into(), |zone| self.start.zones[zone].name())
-    }
-
-    fn heading(&self, event: &TraceEvent<'_>) -> String {
-        let what = match event.event {
-            Event::Alloc { pfn: Some(pfn), order, migratetype, .. } => {
-                let of = Migratetype::ALL.get(usize::from(migratetype)).map_or("", |of| of.name());
-                format!("allocates {} ({of})", block(pfn, order))
-            }
-            Event::Free { pfn, order } => format!("frees {}", block(pfn, order)),
-            Event::BulkDone { got, .. } => format!("allocates {got} pages in bulk"),
-            Event::Marker(text) => format!("marker: {}", String::from_utf8_lossy(text)),
-            _ => "other".into(),
-        };
-        format!("{}: {what}", who(event))
-    }
-
-    fn alloc(&self, pfn: Pfn, before: &Scene, after: &Scene, lines: &mut Vec<String>) {
-        let recorded = self.zone(self.start.map.zone_of(pfn));
-        if after.refused > before.refused {
-            lines.push(format!(
-                "    recorded: {recorded}; model: refused, no zone passes its mark [get_page_from_freelist]"
-            ));
-            return;
-        }
-        let reason = Reason::ALL
-            .into_iter()
-            .find(|&reason| after.reasons.pages(reason) > before.reasons.pages(reason));
-        let why = match reason {
-            Some(reason) => format!("not the nearest zone, because of: {}", reason.name()),
-            None => "the nearest zone that is allowed".into(),
-        };
-        lines.push(format!(
-            "    recorded: {recorded}; model: {}, {why} [get_page_from_freelist]",
-            self.zone(after.block)
-        ));
-        self.changes(before, after, "nr_pcp_alloc", lines);
-        if let Some(zone) = after.block.filter(|&zone| is_quiet(before, after, zone)) {
-            lines.push(self.without_trip(zone, before, after, "rmqueue"));
-        }
-    }
-
-    fn free(&self, order: Order, before: &Scene, after: &Scene, lines: &mut Vec<String>) {
-        match before.block {
-            Some(zone) => {
-                lines.push(format!("    model: it stands for a block of {}", self.zone(Some(zone))))
-            }
-            None => lines.push(format!(
-                "    model: a block of order {} that was allocated before the window stands for it",
-                order.0
-            )),
-        }
-        self.changes(before, after, "nr_pcp_high, nr_pcp_free", lines);
-        if let Some(zone) = before.block.filter(|&zone| is_quiet(before, after, zone)) {
-            lines.push(self.without_trip(zone, before, after, "free_unref_page"));
-        }
-    }
-
-    /// What happened without a trip of the pageset to its zone.
-    fn without_trip(&self, zone: usize, before: &Scene, after: &Scene, rule: &str) -> String {
-        let (Some(was), Some(is)) = (before.zones.get(zone), after.zones.get(zone)) else {
-            return String::new();
-        };
-        if was.count == is.count {
-            let free = is.free;
-            return format!("    past the pageset, free pages of the zone {free} [{rule}_buddy]");
-        }
-        format!(
-            "    by the pageset alone: {} -> {} pages, limit {} [{rule}]",
-            was.count, is.count, is.high
-        )
-    }
-
-    /// The once-a-second work of the CPU, if it was due.
-    fn turn(&self, before: &Scene, after: &Scene, lines: &mut Vec<String>) {
-        let first = lines.len();
-        self.changes(before, after, "decay_pcp_high", lines);
-        if lines.len() > first {
-            let title = format!("cpu {}: once-a-second work [refresh_cpu_vm_stats]", self.cpu);
-            lines.insert(first, title);
-        }
-    }
-
-    /// Trips of pagesets to their zones, moved limits and marks that were crossed.
-    fn changes(&self, before: &Scene, after: &Scene, rule: &str, lines: &mut Vec<String>) {
-        for (index, (was, is)) in before.zones.iter().zip(&after.zones).enumerate() {
-            let zone = self.zone(Some(index));
-            let trips = |is: [u64; 2], was: [u64; 2]| (is[0] - was[0], is[1] - was[1]);
-            let (refills, pages) = trips(is.refilled, was.refilled);
-            if refills > 0 {
-                lines.push(format!(
-                    "    {zone}: its list was empty: {pages} pages from the zone in {refills} hold(s), factor {} -> {}, {} free left [{rule}, rmqueue_bulk]",
-                    was.alloc_factor, is.alloc_factor, is.free
-                ));
-            }
-            let (drains, pages) = trips(is.drained, was.drained);
-            if drains > 0 {
-                lines.push(format!(
-                    "    {zone}: {pages} pages back to the zone in {drains} hold(s), coldest first; {} freed in a row; pageset {} -> {} [{rule}, free_pcppages_bulk]",
-                    was.free_count, was.count, is.count
-                ));
-            }
-            if was.high != is.high {
-                lines.push(format!("    {zone}: limit {} -> {} [{rule}]", was.high, is.high));
-            }
-            if was.below_high != is.below_high {
-                let side = if is.below_high { "below" } else { "above" };
-                lines.push(format!("    {zone}: now {side} its high mark [ZONE_BELOW_HIGH]"));
-            }
-            if was.reclaim != is.reclaim {
-                let what = if is.reclaim { "begins" } else { "ends" };
-                lines.push(format!("    {zone}: background reclaim {what} [ZONE_RECLAIM_ACTIVE]"));
-            }
-        }
-        if after.other_types > before.other_types {
-            let count = after.other_types - before.other_types;
-            lines.push(format!(
-                "    {count} block(s) of another type taken [__rmqueue_claim, __rmqueue_steal]"
-            ));
-        }
-    }
-}
-
-/// When, where and who.
-fn who(event: &TraceEvent<'_>) -> String {
-    let comm = String::from_utf8_lossy(event.comm);
-    format!("{}  cpu {} {comm}-{}", seconds(event.time_ns), event.cpu, event.pid)
-}
-
-fn is_quiet(before: &Scene, after: &Scene, zone: usize) -> bool {
-    before
-        .zones
-        .get(zone)
-        .zip(after.zones.get(zone))
-        .is_some_and(|(was, is)| (was.refilled, was.drained) == (is.refilled, is.drained))
-}
-
-fn block(pfn: Pfn, order: Order) -> String {
-    match order.pages() {
-        PageCount(1) => format!("page {:#x}", pfn.0),
-        PageCount(pages) => format!("{pages} pages from {:#x}", pfn.0),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use nearpage::Order;
+
     use super::*;
 
     #[test]
     fn pages_and_times_are_told_apart() {
-        let parsed = |text| Subject::parse(text).unwrap();
+        let parsed = |text: &str| text.parse::<Subject>().unwrap();
         assert_eq!(parsed("0x14a04"), Subject::Page(Pfn(0x14a04)));
         assert_eq!(parsed("84484"), Subject::Page(Pfn(84_484)));
         assert_eq!(parsed("5310.881638"), Subject::Moment(5_310_881_638_000));
         for wrong in ["", "x", "0x", "1.2.3", "1.x", "-1", "1.0123456789"] {
-            let message = Subject::parse(wrong).unwrap_err().to_string();
+            let message = wrong.parse::<Subject>().unwrap_err().to_string();
             assert!(message.contains("0x14a04"), "{message}");
         }
     }

@@ -1,8 +1,7 @@
 //! What is in the pagesets at the start: the guess, and the bounds.
 
-use nearpage::frame::Migratetype;
-use nearpage::pcp::{LISTS, list_index, list_order};
-use nearpage::units::{Order, PageCount};
+use nearpage::rules::pagesets::{LISTS, list_index, list_order};
+use nearpage::{Migratetype, Order, PageCount};
 
 /// A run's start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -5,11 +5,10 @@
 //! from the highest order down, each as half of a block that is not free, of its own type; its other half is the next
 //! place for smaller ones. Whatever the recorded machine looked like, there is room.
 
-use nearpage::frame::Migratetype;
-use nearpage::units::{MAX_ORDER, ORDERS, Order, PAGEBLOCK_ORDER, PfnRange};
+use nearpage::{Migratetype, Order, PfnRange};
 
 /// Free blocks by type and order.
-pub type Blocks = [[u64; ORDERS]; Migratetype::COUNT];
+pub type Blocks = [[u64; Order::COUNT]; Migratetype::COUNT];
 
 /// A block of frames.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,7 +42,7 @@ pub fn lay_out(
     let halves = plan.place_largest(free);
     plan.place_pageblocks(halves, free, pageblocks);
     for migratetype in Migratetype::ALL {
-        for order in (0..PAGEBLOCK_ORDER.0).rev().map(Order) {
+        for order in (0..Order::PAGEBLOCK.0).rev().map(Order) {
             for _ in 0..free[migratetype.index()][order.0 as usize] {
                 plan.place(order, migratetype);
             }
@@ -54,7 +53,7 @@ pub fn lay_out(
 }
 
 /// Blocks that are not free as a whole, by order.
-type Places = [Vec<u64>; PAGEBLOCK_ORDER.0 as usize + 1];
+type Places = [Vec<u64>; Order::PAGEBLOCK.0 as usize + 1];
 
 struct Plan<'a> {
     ranges: &'a [PfnRange],
@@ -76,7 +75,7 @@ impl Plan<'_> {
     /// Places the free blocks of the highest order, at the top of the zone; returns the pageblocks that are left, in
     /// pairs.
     fn place_largest(&mut self, free: &Blocks) -> Vec<[u64; 2]> {
-        let size = MAX_ORDER.pages().0;
+        let size = Order::MAX.pages().0;
         let mut starts: Vec<u64> = Vec::new();
         for range in self.ranges {
             starts.extend((range.start.0 / size..range.end.0.div_ceil(size)).map(|at| at * size));
@@ -84,11 +83,11 @@ impl Plan<'_> {
         starts.sort_unstable();
         starts.dedup();
         for migratetype in Migratetype::ALL {
-            for _ in 0..free[migratetype.index()][MAX_ORDER.0 as usize] {
-                match starts.iter().rposition(|&start| self.is_whole(start, MAX_ORDER)) {
+            for _ in 0..free[migratetype.index()][Order::MAX.0 as usize] {
+                match starts.iter().rposition(|&start| self.is_whole(start, Order::MAX)) {
                     Some(at) => {
                         let start = starts.remove(at);
-                        self.layout.free.push(Block { start, order: MAX_ORDER, migratetype });
+                        self.layout.free.push(Block { start, order: Order::MAX, migratetype });
                     }
                     None => self.layout.left_out += size,
                 }
@@ -104,7 +103,7 @@ impl Plan<'_> {
         free: &Blocks,
         pageblocks: &[u64; Migratetype::COUNT],
     ) {
-        let at = PAGEBLOCK_ORDER.0 as usize;
+        let at = Order::PAGEBLOCK.0 as usize;
         let mut left = pageblocks.map(|count| count as i64);
         for block in &self.layout.free {
             left[block.migratetype.index()] -= 2;
@@ -116,34 +115,34 @@ impl Plan<'_> {
             while wanted[migratetype.index()] > 0 {
                 let Some(pair) = pairs.next() else { break };
                 let Some(half) =
-                    (0..2).rev().find(|&half| self.is_whole(pair[half], PAGEBLOCK_ORDER))
+                    (0..2).rev().find(|&half| self.is_whole(pair[half], Order::PAGEBLOCK))
                 else {
                     rest.extend(pair);
                     continue;
                 };
-                let (start, order) = (pair[half], PAGEBLOCK_ORDER);
+                let (start, order) = (pair[half], Order::PAGEBLOCK);
                 self.layout.free.push(Block { start, order, migratetype });
                 wanted[migratetype.index()] -= 1;
                 left[migratetype.index()] -= 1;
                 rest.push(pair[1 - half]);
             }
         }
-        self.layout.left_out += wanted.iter().sum::<u64>() * PAGEBLOCK_ORDER.pages().0;
+        self.layout.left_out += wanted.iter().sum::<u64>() * Order::PAGEBLOCK.pages().0;
         rest.extend(pairs.flatten());
-        rest.retain(|&start| self.has_memory(start, PAGEBLOCK_ORDER));
+        rest.retain(|&start| self.has_memory(start, Order::PAGEBLOCK));
         self.type_pageblocks(rest, left);
     }
 
     /// Whole pageblocks get the types first that have free blocks to be placed there; what no type claims is movable.
     fn type_pageblocks(&mut self, mut starts: Vec<u64>, left: [i64; Migratetype::COUNT]) {
-        starts.sort_unstable_by_key(|&start| (self.is_whole(start, PAGEBLOCK_ORDER), start));
+        starts.sort_unstable_by_key(|&start| (self.is_whole(start, Order::PAGEBLOCK), start));
         for migratetype in Migratetype::ALL.into_iter().filter(|&of| of != Migratetype::Movable) {
             for _ in 0..left[migratetype.index()].max(0) {
                 let Some(start) = starts.pop() else { break };
-                self.places[migratetype.index()][PAGEBLOCK_ORDER.0 as usize].push(start);
+                self.places[migratetype.index()][Order::PAGEBLOCK.0 as usize].push(start);
             }
         }
-        self.places[Migratetype::Movable.index()][PAGEBLOCK_ORDER.0 as usize].extend(starts);
+        self.places[Migratetype::Movable.index()][Order::PAGEBLOCK.0 as usize].extend(starts);
     }
 
     /// Places a free block as half of a larger one that is not free.
@@ -217,7 +216,7 @@ mod tests {
             // Its buddy is not free as a whole.
             let buddy = block.start ^ block.order.pages().0;
             assert!(
-                block.order == MAX_ORDER
+                block.order == Order::MAX
                     || !layout
                         .free
                         .iter()

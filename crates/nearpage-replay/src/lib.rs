@@ -1,5 +1,33 @@
-//! Replay: the core in the start state of a recorded machine, driven by the allocations and frees of its trace, and
-//! what it does compared with what the kernel logged.
+//! Replays the trace of a kernel's page allocator through the nearpage core: how exactly does the model predict what the
+//! kernel did, and what would it have done under other rules, with other tunables, on another machine?
+//!
+//! # When to use it, and when not
+//!
+//! Use it with a [`Bundle`]: captures of a machine before and after a load, and the trace of its page allocator between.
+//! `nearpage record` makes one on a live kernel; [`Replay::shipped`] is one to begin with.
+//!
+//! The replay is an **open loop**: allocations and frees come as they were recorded, whatever the model answers. Reclaim,
+//! tasks and CPUs do not react. It tells what an allocator does with a given load, not how the load would change. For
+//! loads that react, there is the simulated machine of `nearpage-lab`.
+//!
+//! # Example
+//!
+//! ```
+//! use nearpage_machine::work::Unwatched;
+//! use nearpage_replay::{Options, Replay};
+//!
+//! let report = Replay::shipped().run(&Options::default(), &Unwatched)?;
+//! assert!(report.fidelity.percent > Some(98.0));
+//! let drained = report.fidelity.over_all("drain_pages").expect("a row of each quantity");
+//! println!("pages drained: predicted {:?}, recorded {:?}", drained.predicted, drained.recorded);
+//! # Ok::<(), nearpage_replay::ReplayError>(())
+//! ```
+//!
+//! [`Options`] ask for more: [`Options::explain`] for the life of a page or the decisions around a time,
+//! [`Options::wish`] for a second run that is different. [`Replay::sweep`] runs all combinations of some [`Tunable`]s.
+//! [`Report`] and [`Sweep`] serialize as the JSON of `nearpage replay`.
+//!
+//! # How it works
 //!
 //! ```text
 //! before/ --start--> layout --machine--> core on plain storage, one thread playing all CPUs
@@ -8,40 +36,88 @@
 //!                          run and recorded --> fidelity: rows, one score
 //! ```
 //!
-//! **What is predicted.** Zones of allocations, refills, drains, sizes of pagesets, free pages: from `before`, the
-//! events of the window `before begin` to `after begin` that say who allocated and freed, and the times of the markers.
-//! Nothing that is compared goes into it.
+//! **What is predicted.** Zones of allocations, refills, drains, sizes of pagesets, free pages. A prediction uses
+//! `before`, the events of the window `before begin` to `after begin` that say who allocated and freed, and the times of
+//! the markers. It uses nothing that it is compared with.
 //!
-//! **Blocks.** A frame of the trace names a block and nothing else: the core hands out frames of its own, and a map
-//! leads from the one to the other until the block is freed. A block that was allocated before the window is one of
-//! those that the core's zone does not have free at the start.
+//! **Blocks.** A frame of the trace names a block and nothing else. The core hands out frames of its own, and a map
+//! leads from the recorded frame to the core's block until the block is freed. A block that was allocated before the
+//! window is represented by one that is not free in the core's zone at the start.
 //!
-//! **Unknown start.** Sizes of pagesets are recorded, not what is in them. Four runs go side by side over one pass of
-//! the trace: a guess, and all order-0 movable, all order-0 unmovable, all that is asked for later; see [`guess`].
+//! **Unknown start.** Sizes of pagesets are recorded, their content is not. Four runs go side by side over one pass of the
+//! trace: a guess, all order-0 pages movable, all unmovable, and all of what is asked for later. The first is the
+//! prediction, all four bound it ([`Row::start_bound`]).
 //!
-//! **Open loop.** What the kernel would have done differently (reclaim, other CPUs, other tasks) had the allocator
-//! answered otherwise is not in a trace: it stays as it was recorded.
+//! # The modules, bottom to top
+//!
+//! | modules | own |
+//! |---|---|
+//! | `packed`, `samples`, `bundle`, `watch` | the files of a bundle; passes over them that report and stop |
+//! | `zones`, `layout`, `start` | the machine at the moment of `before`; places for its free blocks |
+//! | `strays`, `old_pages`, `guess`, `identity`, `survey` | the first pass: the window, what pagesets held, whether the trace is of this recording |
+//! | `platform`, `machine` | the core in the start state |
+//! | `blocks`, `old`, `flow`, `ticks`, `run` | one core driven by events |
+//! | `explain`, `recorded`, `outcome`, `session` | the second pass: four runs, the kernel's log, explanations |
+//! | `truth`, `fidelity`, `series` | predicted beside recorded |
+//! | `tunable`, `cpus`, `whatif`, `totals`, `objects` | other rules and machines; slab events |
+//! | `report`, `sweep`, `replay` | the entry and its results |
+//!
+//! # Cost and limits
+//!
+//! The length of a trace costs time and no memory: each pass reads it from the packed file. A replay makes two passes,
+//! a what-if one more, the objects of a trace one more for each machine; 16 million events take some 11 s of CPU time.
+//! Traces are of x86-64: zones lie where x86-64 has them. Memory policies are in no event ([`ZoneChoice::Recorded`]
+//! goes by the recorded pages instead).
 
-pub mod blocks;
-pub mod cpus;
-pub mod error;
-pub mod explain;
-pub mod fidelity;
-pub mod guess;
-pub mod layout;
-pub mod machine;
-pub mod objects;
-pub mod old;
-pub mod old_pages;
-pub mod platform;
-pub mod recorded;
-pub mod run;
-pub mod session;
-pub mod setting;
-pub mod source;
-pub mod start;
+mod blocks;
+mod bundle;
+mod cpus;
+mod error;
+mod events;
+mod explain;
+mod fidelity;
+mod flow;
+mod guess;
+mod identity;
+mod layout;
+mod machine;
+mod objects;
+mod old;
+mod old_pages;
+mod outcome;
+mod packed;
+mod platform;
+mod recorded;
+mod replay;
+mod report;
+mod run;
+mod samples;
+mod series;
+mod session;
+mod start;
 mod strays;
-pub mod survey;
-pub mod ticks;
-pub mod whatif;
-pub mod zones;
+mod survey;
+mod sweep;
+mod ticks;
+mod totals;
+mod truth;
+mod tunable;
+mod watch;
+mod whatif;
+mod zones;
+
+pub use bundle::Bundle;
+pub use cpus::CpuRule;
+pub use error::ReplayError;
+pub use explain::{Subject, SubjectError};
+pub use fidelity::{Fidelity, Row};
+pub use objects::{ObjectTotals, Objects};
+pub use replay::{Options, Replay};
+pub use report::{Machine, OPEN_LOOP, Report, TraceFacts, WhatIf};
+pub use series::{PagesetSeries, Series, SeriesPoint, ZoneSeries};
+pub use session::ZoneChoice;
+pub use sweep::{CombinationError, Combinations, Point, Sweep};
+pub use totals::{Costs, Totals};
+pub use truth::ChangedZone;
+pub use tunable::{Tunable, TunableError, TunableKey};
+pub use whatif::Wish;

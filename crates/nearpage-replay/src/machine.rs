@@ -1,19 +1,19 @@
 //! The core in a start state.
 
-use nearpage::alloc::{BuildError, Config, PageAllocator, metadata_size};
-use nearpage::buddy::{BlockRequest, Fragmentation, Placement};
-use nearpage::frame::{FrameState, Migratetype};
-use nearpage::pcp::pageset::Pageset;
-use nearpage::pcp::{LISTS, list_index, list_order};
-use nearpage::platform::Platform;
-use nearpage::topology::{Node, NodeBuf, Topology};
-use nearpage::units::{CpuId, MAX_ORDER, ORDERS, Order, PAGEBLOCK_ORDER, PageCount, Pfn};
-use nearpage::zone::Zone;
+use std::collections::HashMap;
 
-use super::error::ReplayError;
-use super::layout::{Block, Layout, lay_out};
-use super::platform::ReplayPlatform;
-use super::start::{Start, StartPageset};
+use nearpage::internals::Insertion;
+use nearpage::rules::pagesets::{LISTS, list_index, list_order};
+use nearpage::stats::{Pageset, Zone};
+use nearpage::{
+    BuildError, Config, CpuId, Migratetype, Node, NodeBuf, Order, PageAllocator, Pfn, Topology,
+    metadata_size,
+};
+
+use crate::error::ReplayError;
+use crate::layout::{Block, Layout, lay_out};
+use crate::platform::ReplayPlatform;
+use crate::start::{Start, StartPageset};
 
 /// The core of a replay.
 pub type Core<'m> = PageAllocator<'m, ReplayPlatform>;
@@ -64,17 +64,12 @@ impl<'s> Memory<'s> {
     {
         let Memory { start, nodes, metadata } = self;
         let topology = topology(input, start, nodes)?;
-        let config = Config {
-            model: start.model,
-            page_shift: start.page_shift,
-            settings: Config::default().settings,
-        };
+        let config = Config::new().with_model(start.model).with_page_shift(start.page_shift);
         let mut cores = Vec::new();
         for buffers in metadata {
             let mut buffers: Vec<&'m mut [u8]> =
                 buffers.iter_mut().map(Vec::as_mut_slice).collect();
-            let take =
-                |node: nearpage::units::NodeIndex, _| std::mem::take(&mut buffers[node.0 as usize]);
+            let take = |node: nearpage::NodeIndex, _| std::mem::take(&mut buffers[node.0 as usize]);
             let core = PageAllocator::new(ReplayPlatform::default(), topology, config, take);
             let core = core.map_err(|error| build_error(input, error))?;
             for range in start.topology.nodes.iter().flat_map(|node| &node.memory) {
@@ -101,8 +96,8 @@ fn zeroes(input: &str, bytes: usize) -> Result<Vec<u8>, ReplayError> {
     Ok(vec![0; bytes])
 }
 
-fn build_error(input: &str, error: BuildError) -> ReplayError {
-    ReplayError::Build { input: input.into(), error }
+fn build_error(input: &str, source: BuildError) -> ReplayError {
+    ReplayError::Build { input: input.into(), source }
 }
 
 fn borrow(node: &NodeBuf) -> Node<'_> {
@@ -116,7 +111,7 @@ fn topology<'a>(
     nodes: &'a [Node<'a>],
 ) -> Result<Topology<'a>, ReplayError> {
     let topology = Topology::new(nodes, &start.topology.distances, start.topology.address_map);
-    topology.map_err(|error| ReplayError::Topology { input: input.into(), error })
+    topology.map_err(|source| ReplayError::Topology { input: input.into(), source })
 }
 
 /// Brings a core whose memory is all free into the start state, with empty pagesets.
@@ -128,11 +123,11 @@ fn arrange(core: &Core<'_>, start: &Start) -> Held {
             held.zones.push(HeldZone::default());
         } else {
             let ranges: Vec<_> = core.topology().ranges(zone.node(), zone.kind()).collect();
-            take_all(zone);
+            let taken = take_all(core, zone);
             let layout = lay_out(&ranges, &recorded.free, &recorded.pageblocks);
-            held.zones.push(put(zone, layout));
+            held.zones.push(put(core, zone, taken, layout));
         }
-        zone.set_marks(recorded.marks, recorded.reserve, start.boost_factor);
+        core.set_marks(zone.index(), recorded.marks, recorded.reserve, start.boost_factor);
         for pageset in &recorded.pagesets {
             set_sizes(core, zone, pageset, start);
         }
@@ -140,38 +135,59 @@ fn arrange(core: &Core<'_>, start: &Start) -> Held {
     held
 }
 
-fn take_all(zone: &CoreZone<'_>) {
-    let mut guard = zone.lock();
-    for order in (0..=MAX_ORDER.0).rev().map(Order) {
-        let (migratetype, fragmentation) = (Migratetype::Movable, Fragmentation::Allowed);
-        let request = BlockRequest { order, migratetype, fragmentation };
-        while guard.buddy().alloc(*zone.frames(), request).is_some() {}
-    }
-}
+/// Blocks that were taken from a zone, by their first frames.
+type Taken = HashMap<Pfn, Order>;
 
-/// Makes blocks free and others held, in a zone of which nothing is free.
-fn put(zone: &CoreZone<'_>, layout: Layout) -> HeldZone {
-    let frames = *zone.frames();
-    let Layout { free, held, left_out } = layout;
-    for block in free.iter().chain(&held) {
-        let first = frames.number(Pfn(block.start));
-        for at in (0..block.order.pages().0 as u32).step_by(1 << PAGEBLOCK_ORDER.0) {
-            frames.set_pageblock(first + at, block.migratetype);
+fn take_all(core: &Core<'_>, zone: &CoreZone<'_>) -> Taken {
+    let mut taken = Taken::new();
+    for order in (0..=Order::MAX.0).rev().map(Order) {
+        while let Some(pfn) = core.take_from_zone(zone.index(), order, Migratetype::Movable) {
+            taken.insert(pfn, order);
         }
     }
-    let mut guard = zone.lock();
-    for block in &free {
-        let number = frames.number(Pfn(block.start));
-        guard.buddy().free(frames, number, block.order, Placement::Tail);
+    taken
+}
+
+/// Makes blocks free and others held, in a zone of which nothing is free: all of it was `taken`.
+fn put(core: &Core<'_>, zone: &CoreZone<'_>, mut taken: Taken, layout: Layout) -> HeldZone {
+    let Layout { free, held, left_out } = layout;
+    for block in free.iter().chain(&held) {
+        for at in (0..block.order.pages().0).step_by(1 << Order::PAGEBLOCK.0) {
+            let pfn = Pfn(block.start + at);
+            if zone.pageblock_type(pfn) != block.migratetype {
+                core.retype_pageblock(zone.index(), pfn, block.migratetype);
+            }
+        }
+        cut_out(core, &mut taken, Pfn(block.start), block.order);
     }
-    drop(guard);
+    for block in &free {
+        let freed = core.return_to_zone(Pfn(block.start), block.order, Insertion::Tail);
+        freed.expect("the block was cut out of what was taken");
+    }
     let mut pool = HeldZone { left_out, ..HeldZone::default() };
     for Block { start, order, migratetype } in held {
-        let number = frames.number(Pfn(start));
-        frames.frame(number).set_word(frames.allocated(order, migratetype));
-        pool.blocks[migratetype.index()][order.0 as usize].push(number);
+        let retyped = core.retype_block(Pfn(start), order, migratetype);
+        retyped.expect("the block was cut out of what was taken");
+        pool.blocks[migratetype.index()][order.0 as usize].push(Pfn(start));
     }
     pool
+}
+
+/// Splits the block that was taken and has this one in it, so that this one is a block of its own.
+fn cut_out(core: &Core<'_>, taken: &mut Taken, pfn: Pfn, order: Order) {
+    let head_of = |order: Order| Pfn(pfn.0 - pfn.0 % order.pages().0);
+    let mut orders = (order.0..=Order::MAX.0).map(Order);
+    let from = orders.find(|&order| taken.get(&head_of(order)) == Some(&order));
+    let from = from.expect("all of the zone was taken");
+    taken.remove(&head_of(from));
+    for half in (order.0..from.0).rev().map(Order) {
+        let whole = head_of(Order(half.0 + 1));
+        let split = core.split_block(whole, Order(half.0 + 1), half);
+        split.expect("a block that was taken");
+        let own = head_of(half);
+        let other = if own == whole { whole + half.pages() } else { whole };
+        taken.insert(other, half);
+    }
 }
 
 fn set_sizes(core: &Core<'_>, zone: &CoreZone<'_>, recorded: &StartPageset, start: &Start) {
@@ -186,7 +202,7 @@ fn set_sizes(core: &Core<'_>, zone: &CoreZone<'_>, recorded: &StartPageset, star
     if let Some((_, slice)) = start.cache_slices.iter().find(|(cpu, _)| *cpu == recorded.cpu) {
         tuning.set_cache_slice(rules, *slice);
     }
-    pageset.set_settings(tuning);
+    core.set_tuning(recorded.cpu, zone.index(), tuning);
 }
 
 /// A CPU's pageset for a zone.
@@ -206,18 +222,16 @@ pub fn fill_pageset(
     cpu: CpuId,
     pages: &[u64; LISTS],
 ) {
-    let core_zone = core.zones()[zone];
-    let Some(pageset) = pageset(core, core_zone, cpu) else { return };
-    let storage = core.platform().storage();
-    let Some(on) = pageset.enter(storage) else { return };
-    let frames = pageset.frames();
+    if core.pagesets(cpu).is_none() {
+        return;
+    }
     for (index, &pages) in pages.iter().enumerate() {
-        let order = list_order(index);
+        let (order, migratetype) = (list_order(index), type_of_list(index));
         for _ in 0..pages >> order.0 {
-            let taken = held.zones[zone].take(core_zone, order, type_of_list(index));
-            let Some(number) = taken else { break };
-            frames.frame(number).set_word(frames.cached(order));
-            pageset.append_run(storage, &on, index, number, 1);
+            let taken = held.zones[zone].take(core, order, migratetype);
+            let Some(pfn) = taken else { break };
+            let cached = core.cache_block(cpu, pfn, order, migratetype);
+            cached.expect("a held block is allocated");
         }
     }
 }
@@ -237,54 +251,32 @@ pub struct Held {
 /// What is not free of a zone, by type and order.
 #[derive(Debug, Default)]
 pub struct HeldZone {
-    blocks: [[Vec<u32>; ORDERS]; Migratetype::COUNT],
+    blocks: [[Vec<Pfn>; Order::COUNT]; Migratetype::COUNT],
     /// Free pages of the recording for which there was no place.
     pub left_out: u64,
 }
 
 impl HeldZone {
     /// Takes a held block out, as one that is allocated: of a pageblock of that type if there is any.
-    pub fn take(
-        &mut self,
-        zone: &CoreZone<'_>,
-        order: Order,
-        migratetype: Migratetype,
-    ) -> Option<u32> {
+    pub fn take(&mut self, core: &Core<'_>, order: Order, migratetype: Migratetype) -> Option<Pfn> {
         let others = Migratetype::ALL.into_iter().filter(|&of| of != migratetype);
         for of in std::iter::once(migratetype).chain(others) {
-            if let Some(number) = self.take_of(zone, order, of) {
-                return Some(number);
+            if let Some(pfn) = self.take_of(core, order, of) {
+                return Some(pfn);
             }
         }
         None
     }
 
-    fn take_of(
-        &mut self,
-        zone: &CoreZone<'_>,
-        order: Order,
-        migratetype: Migratetype,
-    ) -> Option<u32> {
-        let frames = zone.frames();
+    fn take_of(&mut self, core: &Core<'_>, order: Order, migratetype: Migratetype) -> Option<Pfn> {
         let lists = &mut self.blocks[migratetype.index()];
-        let from = (order.0 as usize..ORDERS).find(|&order| !lists[order].is_empty())?;
-        let number = lists[from].pop()?;
-        for half in (order.0 as usize..from).rev() {
-            let upper = number + (1 << half);
-            frames.frame(upper).set_word(frames.allocated(Order(half as u8), migratetype));
-            lists[half].push(upper);
+        let from = (order.0 as usize..Order::COUNT).find(|&order| !lists[order].is_empty())?;
+        let pfn = lists[from].pop()?;
+        for half in (order.0..from as u8).rev().map(Order) {
+            let split = core.split_block(pfn, Order(half.0 + 1), half);
+            split.expect("a held block is allocated");
+            lists[half.0 as usize].push(pfn + half.pages());
         }
-        let frame = frames.frame(number);
-        debug_assert!(frame.word().state() == FrameState::Allocated);
-        frame.set_word(frames.allocated(order, migratetype));
-        Some(number)
-    }
-
-    /// Pages held.
-    pub fn pages(&self) -> PageCount {
-        let of_type = |lists: &[Vec<u32>; ORDERS]| -> u64 {
-            lists.iter().enumerate().map(|(order, list)| (list.len() as u64) << order).sum()
-        };
-        PageCount(self.blocks.iter().map(of_type).sum())
+        Some(pfn)
     }
 }

@@ -11,21 +11,21 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::LazyLock;
 
-use nearpage::gfp::Gfp;
 use nearpage::slab::{
-    CacheOptions, KmemCache, LocalNode, REAP_PERIOD_NS, SlabAllocator, SlabConfig, metadata_size,
+    CacheOptions, KmemCache, LocalNode, REAP_PERIOD_NS, SlabAllocator, SlabConfig,
 };
-use nearpage::topology::TopologyBuf;
-use nearpage::units::{Address, CpuId, NodeIndex};
-
-use super::cpus::{CpuMap, CpuRule};
-use super::error::ReplayError;
-use super::machine::{Core, Memory};
-use super::platform::ReplayPlatform;
-use super::source::Bundle;
-use super::start::Start;
-use super::survey::{Survey, Window};
+use nearpage::{Address, CpuId, Gfp, NodeIndex, TopologyBuf};
 use nearpage_trace::{Event, TraceEvent, read_trace};
+use serde::Serialize;
+
+use crate::bundle::Bundle;
+use crate::cpus::{CpuMap, CpuRule};
+use crate::error::ReplayError;
+use crate::machine::{Core, Memory};
+use crate::platform::ReplayPlatform;
+use crate::start::Start;
+use crate::survey::{Survey, Window};
+use crate::watch::Watch;
 
 /// Caches that a replay makes; objects of further ones are left out.
 const CACHES_MOST: usize = 1024;
@@ -33,89 +33,127 @@ const CACHES_MOST: usize = 1024;
 static NAMES: LazyLock<Vec<String>> =
     LazyLock::new(|| (0..CACHES_MOST).map(|at| format!("replayed-{at}")).collect());
 
-/// How the events of objects went together.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Pairing {
+/// The replay of a trace's objects: how its events went together, and what the slab came to on each machine.
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+#[non_exhaustive]
+pub struct Objects {
     /// Objects allocated in the window.
-    pub allocs: u64,
-    /// Objects freed in it.
-    pub frees: u64,
-    /// Frees of objects whose allocation is not in the window.
-    pub unpaired_frees: u64,
-    /// Allocations at an address that was not freed before: the free had no event.
-    pub lost_frees: u64,
+    pub allocated: u64,
+    /// A column for each machine and rule: the recorded machine, then the one that is asked about.
+    pub columns: Vec<ObjectTotals>,
+    /// Objects freed in the window.
+    pub freed: u64,
     /// Objects that no cache takes: too large, or of too many caches.
     pub left_out: u64,
+    /// Allocations at an address that was not freed before: the free had no event.
+    pub lost_frees: u64,
+    /// Frees of objects whose allocation is not in the window.
+    pub unpaired_frees: u64,
+    /// Frees and lost frees that could not be paired, in percent of all frees.
+    pub unpaired_percent: f64,
+}
+
+/// What the slab came to on a machine.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+#[non_exhaustive]
+pub struct ObjectTotals {
+    /// Acquisitions of locks of alien stacks.
+    pub alien_locks: u64,
+    /// Objects allocated.
+    pub allocated: u64,
+    /// Slabs that could not be had from one node alone.
+    pub failed_this_node: u64,
+    /// Acquisitions of list locks of nodes with memory.
+    pub memory_node_locks: u64,
+    /// Acquisitions of list locks of memoryless nodes.
+    pub memoryless_node_locks: u64,
+    /// The machine and the rule, in words.
+    pub name: &'static str,
+    /// Objects that were not to be had.
+    pub refused: u64,
+    /// Those of `allocated` that a CPU's stack served.
+    pub stack_hits: u64,
+}
+
+/// How the events of objects went together.
+#[derive(Clone, Copy, Debug, Default)]
+struct Pairing {
+    allocs: u64,
+    frees: u64,
+    unpaired_frees: u64,
+    lost_frees: u64,
+    left_out: u64,
 }
 
 impl Pairing {
-    /// Frees and lost frees that could not be paired, in percent of all frees.
-    pub fn unpaired_percent(&self) -> f64 {
+    fn unpaired_percent(&self) -> f64 {
         let frees = (self.frees + self.lost_frees).max(1);
         (self.unpaired_frees + self.lost_frees) as f64 / frees as f64 * 100.0
     }
 }
 
-/// What the slab came to on a machine.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct ObjectTotals {
-    /// The machine and the rule, in words.
-    pub name: String,
-    /// Objects allocated.
-    pub allocs: u64,
-    /// Those that a CPU's stack served.
-    pub stack_hits: u64,
-    /// Acquisitions of list locks of nodes with memory.
-    pub memory_locks: u64,
-    /// Acquisitions of list locks of memoryless nodes.
-    pub memoryless_locks: u64,
-    /// Slabs that could not be had from one node alone.
-    pub failed_this_node: u64,
-    /// Acquisitions of locks of alien stacks.
-    pub alien_locks: u64,
-    /// Objects that were not to be had.
-    pub refused: u64,
-}
-
-/// The replay of a trace's objects.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Objects {
-    /// How events went together.
-    pub pairing: Pairing,
-    /// The columns of the table.
-    pub columns: Vec<ObjectTotals>,
-}
-
 /// A machine for a column.
-pub struct Place<'a> {
-    /// Its name.
-    pub name: String,
-    /// Its start state.
-    pub start: &'a Start,
+#[derive(Clone, Copy)]
+struct Place<'a> {
+    name: &'static str,
+    start: &'a Start,
     /// How CPUs go to it.
-    pub cpus: CpuRule,
+    cpus: CpuRule,
     /// Whose objects a CPU gets.
-    pub local: LocalNode,
+    local: LocalNode,
 }
 
-/// Replays the objects of a trace, recorded on `recorded`, on each of some machines; `None` if it has none.
+/// How many passes [`replay_objects`] makes.
+pub(crate) fn passes(survey: &Survey, has_other: bool) -> u64 {
+    match (survey.has_objects, has_other) {
+        (false, _) => 0,
+        (true, false) => 1,
+        (true, true) => 3,
+    }
+}
+
+/// Replays the objects of a trace on the recorded machine, and by both rules on `other`, if that is given, where CPUs go
+/// by `cpus`; `None` if the trace has no objects.
 ///
 /// # Errors
 ///
-/// The trace cannot be read, or there can be no such machine.
-pub fn replay_objects(
+/// The trace cannot be read, or there can be no such machine; [`ReplayError::Stopped`].
+pub(crate) fn replay_objects(
     bundle: &Bundle,
     survey: &Survey,
-    recorded: &TopologyBuf,
-    places: &[Place<'_>],
+    recorded: &Start,
+    other: Option<(&Start, CpuRule)>,
+    watch: &Watch<'_>,
 ) -> Result<Option<Objects>, ReplayError> {
     if !survey.has_objects {
         return Ok(None);
     }
-    let mut objects = Objects { pairing: Pairing::default(), columns: Vec::new() };
-    for place in places {
-        let (pairing, totals) = replay_at(bundle, survey, recorded, place)?;
-        objects.pairing = pairing;
+    // The recorded machine plays its own CPUs.
+    let (nearest, own) = (LocalNode::NearestMemory, LocalNode::OwnNode);
+    let mut places = vec![Place {
+        name: "recorded machine",
+        start: recorded,
+        cpus: CpuRule::Socket,
+        local: nearest,
+    }];
+    if let Some((start, cpus)) = other {
+        places.push(Place { name: "own node: 2010, 2026", start, cpus, local: own });
+        places.push(Place { name: "nearest memory", start, cpus, local: nearest });
+    }
+    let mut objects = Objects::default();
+    for place in &places {
+        let (pairing, totals) = replay_at(bundle, survey, &recorded.topology, place, watch)?;
+        // The same in all places: it depends on the trace alone.
+        let Pairing { allocs, frees, unpaired_frees, lost_frees, left_out } = pairing;
+        objects = Objects {
+            allocated: allocs,
+            freed: frees,
+            unpaired_frees,
+            lost_frees,
+            left_out,
+            unpaired_percent: pairing.unpaired_percent(),
+            ..objects
+        };
         objects.columns.push(totals);
     }
     Ok(Some(objects))
@@ -126,18 +164,22 @@ fn replay_at(
     survey: &Survey,
     recorded: &TopologyBuf,
     place: &Place<'_>,
+    watch: &Watch<'_>,
 ) -> Result<(Pairing, ObjectTotals), ReplayError> {
     let input = bundle.name();
-    let build_error = |error| ReplayError::Build { input: bundle.name(), error };
+    let build_error = |source| ReplayError::Build { input: input.into(), source };
     let descriptors = SlabConfig::LINUX_2_6_35.descriptors;
-    let config = SlabConfig { caches_max: CACHES_MOST, descriptors, local: place.local };
+    let config = SlabConfig::default()
+        .with_caches_max(CACHES_MOST)
+        .with_descriptors(descriptors)
+        .with_local(place.local);
     let mut buffers: Vec<Vec<u8>> = Vec::new();
-    let mut memory = Memory::new(&input, place.start, 1)?;
-    let Some((core, _)) = memory.cores(&input)?.pop() else {
+    let mut memory = Memory::new(input, place.start, 1)?;
+    let Some((core, _)) = memory.cores(input)?.pop() else {
         unreachable!("one core was asked for")
     };
     for node in core.topology().indexes() {
-        let bytes = metadata_size::<ReplayPlatform>(core.topology(), node, &config);
+        let bytes = config.metadata_size::<ReplayPlatform>(core.topology(), node);
         buffers.push(vec![0; bytes.map_err(build_error)?]);
     }
     let mut slots: Vec<&mut [u8]> = buffers.iter_mut().map(Vec::as_mut_slice).collect();
@@ -155,7 +197,7 @@ fn replay_at(
         refused: 0,
     };
     let mut window = Window::new(survey.has_window);
-    bundle.with_trace(|name, text| {
+    bundle.with_trace_text(watch, |name, text| {
         read_trace::<ReplayError>(name, text, |event| {
             if window.admits(&event.event) {
                 player.note(event);
@@ -163,7 +205,7 @@ fn replay_at(
             Ok(())
         })
     })?;
-    Ok((player.pairing, player.totals(&place.name)))
+    Ok((player.pairing, player.totals(place.name)))
 }
 
 type Cache<'m> = KmemCache<'m, ReplayPlatform>;
@@ -250,21 +292,20 @@ impl Player<'_, '_> {
         }
     }
 
-    fn totals(&self, name: &str) -> ObjectTotals {
+    fn totals(&self, name: &'static str) -> ObjectTotals {
         let topology = self.core.topology();
-        let mut totals =
-            ObjectTotals { name: name.into(), refused: self.refused, ..ObjectTotals::default() };
+        let mut totals = ObjectTotals { name, refused: self.refused, ..ObjectTotals::default() };
         for cache in &self.caches {
             let stats = self.slab.stats(cache);
             totals.stack_hits += stats.alloc_hits;
-            totals.allocs += stats.alloc_hits + stats.alloc_misses;
+            totals.allocated += stats.alloc_hits + stats.alloc_misses;
             for node in topology.indexes() {
                 let stats = self.slab.node_stats(cache, node);
                 let has_memory = !topology.node(node).memory.is_empty();
                 let locks = if has_memory {
-                    &mut totals.memory_locks
+                    &mut totals.memory_node_locks
                 } else {
-                    &mut totals.memoryless_locks
+                    &mut totals.memoryless_node_locks
                 };
                 *locks += stats.list_locks;
                 totals.alien_locks += stats.alien_locks;

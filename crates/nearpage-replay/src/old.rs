@@ -1,8 +1,8 @@
 //! What is left in a pageset of the pages that it started with.
 
-use nearpage::pcp::{CountedList, LISTS, list_order};
+use nearpage::rules::pagesets::{LISTS, list_order};
 
-use super::machine::CorePageset;
+use crate::machine::CorePageset;
 
 /// The lists of a pageset that may still hold pages of the start. They go when a list is found empty; and drains take
 /// the coldest pages first, which they are.
@@ -35,9 +35,9 @@ impl OldLists {
             self.refilled[list] += pages >> list_order(list).0;
             self.lists &= !(1 << list);
         }
-        for (index, list) in pageset.lists().iter().enumerate() {
+        for index in 0..LISTS {
             if self.lists >> index & 1 == 1 {
-                let counts = list.counts();
+                let counts = pageset.list_counts(index);
                 let came = self.started[index] + self.refilled[index] + counts.pushes;
                 let drained = came.saturating_sub(counts.pops + u64::from(counts.count));
                 if counts.count == 0 || drained >= self.started[index] {

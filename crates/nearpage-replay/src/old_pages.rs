@@ -8,13 +8,13 @@
 
 use std::collections::HashMap;
 
-use nearpage::pcp::list_order;
-use nearpage::units::{CpuId, PAGEBLOCK_ORDER, Pfn};
+use nearpage::rules::pagesets::list_order;
+use nearpage::{CpuId, Order, Pfn};
 
 /// Fewer odd pairs than this tell nothing.
 const PAIRS_LEAST: usize = 4;
 /// Frames of a chunk.
-const CHUNK: usize = 1 << PAGEBLOCK_ORDER.0;
+const CHUNK: usize = 1 << Order::PAGEBLOCK.0;
 
 /// A list of a pageset: CPU, zone and index.
 pub type ListKey = (CpuId, usize, usize);

@@ -1,125 +1,109 @@
-//! What the kernel logged of the zones' locks, counted the same way for the recording and for a run.
-//!
-//! The kernel logs a line for each page, not for each hold of the lock. A run of lines on one CPU is one *refill* as long
-//! as they are by one task and of one order, and one *drain* as long as they are by one task and of one zone; an
-//! allocation, or the other of the two, ends it.
+//! What the kernel's own log says, and what only the trace tells of placement.
 
-use nearpage::units::{CpuId, Order};
+use nearpage_trace::Event;
 
-/// Pages through the lock of a zone, and runs of them.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Flow {
-    /// Runs of pages from the zone.
-    pub refills: u64,
-    /// Pages from the zone, through pagesets or past them.
-    pub refill_pages: u64,
-    /// Runs of pages to the zone.
-    pub drains: u64,
-    /// Pages to the zone, from pagesets.
-    pub drain_pages: u64,
+use crate::events::Actor;
+use crate::flow::{Bursts, Flow};
+
+/// What a trace tells of the kernel.
+#[derive(Debug)]
+pub(crate) struct Recorded {
+    /// Refills and drains, by zone.
+    pub(crate) flows: Vec<Flow>,
+    /// The same, of pagesets whose state is known by then.
+    pub(crate) known_flows: Vec<Flow>,
+    bursts: Bursts,
+    known_bursts: Bursts,
+    /// Events of fallback to another type.
+    pub(crate) extfrag: u64,
+    /// Whether the trace has any event of the three kinds that are predicted.
+    pub(crate) has_kernel_events: bool,
+    /// Allocations from each zone, those in bulk that are told included.
+    pub(crate) allocs: Vec<u64>,
+    /// Pages from each zone, those in bulk that are told included.
+    pub(crate) pages: Vec<u64>,
+    /// Pages from a zone that the request did not prefer, by zone.
+    pub(crate) fallback_pages: Vec<u64>,
+    /// Pages from another node than the CPU's.
+    pub(crate) remote_pages: u64,
+    /// Pages freed.
+    pub(crate) freed_pages: u64,
+    /// Pages allocated in bulk, as far as the trace tells.
+    pub(crate) bulk_pages: u64,
+    /// Blocks outside of all zones.
+    pub(crate) foreign_frames: u64,
+    /// Events on CPUs that `before` does not have.
+    pub(crate) foreign_cpus: u64,
 }
 
-impl Flow {
-    /// The sum of both.
-    #[must_use]
-    pub fn plus(self, other: Flow) -> Flow {
-        Flow {
-            refills: self.refills + other.refills,
-            refill_pages: self.refill_pages + other.refill_pages,
-            drains: self.drains + other.drains,
-            drain_pages: self.drain_pages + other.drain_pages,
+impl Recorded {
+    /// Nothing yet, of so many zones.
+    pub(crate) fn new(zones: usize) -> Recorded {
+        Recorded {
+            flows: vec![Flow::default(); zones],
+            known_flows: vec![Flow::default(); zones],
+            bursts: Bursts::default(),
+            known_bursts: Bursts::default(),
+            extfrag: 0,
+            has_kernel_events: false,
+            allocs: vec![0; zones],
+            pages: vec![0; zones],
+            fallback_pages: vec![0; zones],
+            remote_pages: 0,
+            freed_pages: 0,
+            bulk_pages: 0,
+            foreign_frames: 0,
+            foreign_cpus: 0,
         }
     }
-}
 
-/// The run of lines that is under way on each CPU.
-#[derive(Debug, Default)]
-pub struct Bursts {
-    open: Vec<(CpuId, Burst)>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Burst {
-    Refill { pid: u32, order: Order, zone: usize },
-    Drain { pid: u32, zone: usize },
-}
-
-impl Bursts {
-    /// Pages came from a zone.
-    pub fn refill(
-        &mut self,
-        (cpu, pid): (CpuId, u32),
-        order: Order,
-        zone: usize,
-        pages: u64,
-        flows: &mut [Flow],
-    ) {
-        flows[zone].refill_pages += pages;
-        let goes_on = |open: Burst| matches!(open, Burst::Refill { pid: of, order: size, .. } if (of, size) == (pid, order));
-        self.go_on(cpu, Burst::Refill { pid, order, zone }, goes_on, flows);
+    /// An allocation ends the run of lines on its CPU.
+    pub(crate) fn note_alloc(&mut self, actor: Actor) {
+        self.bursts.close(actor.cpu, &mut self.flows);
+        self.known_bursts.close(actor.cpu, &mut self.known_flows);
     }
 
-    /// Pages went to a zone.
-    pub fn drain(&mut self, (cpu, pid): (CpuId, u32), zone: usize, pages: u64, flows: &mut [Flow]) {
-        flows[zone].drain_pages += pages;
-        let burst = Burst::Drain { pid, zone };
-        self.go_on(cpu, burst, |open| open == burst, flows);
-    }
-
-    fn go_on(
+    /// A line of the kernel's log about a block of `zone`; `is_known` says whether the state of the CPU's pageset no
+    /// longer depends on the start.
+    pub(crate) fn note_log(
         &mut self,
-        cpu: CpuId,
-        burst: Burst,
-        goes_on: impl Fn(Burst) -> bool,
-        flows: &mut [Flow],
+        actor: Actor,
+        event: &Event<'_>,
+        zone: Option<usize>,
+        is_known: bool,
     ) {
-        if let Some((_, open)) = self.open.iter().find(|(of, _)| *of == cpu) {
-            if goes_on(*open) {
-                return;
+        let who = (actor.cpu, actor.pid);
+        match (*event, zone) {
+            (Event::ZoneLocked { order, percpu_refill: true, .. }, Some(zone)) => {
+                let pages = order.pages().0;
+                self.bursts.refill(who, order, zone, pages, &mut self.flows);
+                if is_known {
+                    self.known_bursts.refill(who, order, zone, pages, &mut self.known_flows);
+                }
             }
-            self.close(cpu, flows);
+            (Event::ZoneLocked { .. }, Some(_)) => self.note_alloc(actor),
+            (Event::PcpuDrain { order, .. }, Some(zone)) => {
+                let pages = order.pages().0;
+                self.bursts.drain(who, zone, pages, &mut self.flows);
+                if is_known {
+                    self.known_bursts.drain(who, zone, pages, &mut self.known_flows);
+                }
+            }
+            (Event::Extfrag { .. }, _) => self.extfrag += 1,
+            (Event::ZoneLocked { .. } | Event::PcpuDrain { .. }, None) => {}
+            _ => return,
         }
-        self.open.push((cpu, burst));
+        self.has_kernel_events = true;
     }
 
-    /// Ends the run that is under way on a CPU.
-    pub fn close(&mut self, cpu: CpuId, flows: &mut [Flow]) {
-        if let Some(at) = self.open.iter().position(|(of, _)| *of == cpu) {
-            count(self.open.swap_remove(at).1, flows);
-        }
+    /// Ends all runs of lines.
+    pub(crate) fn finish(&mut self) {
+        self.bursts.close_all(&mut self.flows);
+        self.known_bursts.close_all(&mut self.known_flows);
     }
 
-    /// Ends all runs.
-    pub fn close_all(&mut self, flows: &mut [Flow]) {
-        self.open.drain(..).for_each(|(_, burst)| count(burst, flows));
-    }
-}
-
-fn count(burst: Burst, flows: &mut [Flow]) {
-    match burst {
-        Burst::Refill { zone, .. } => flows[zone].refills += 1,
-        Burst::Drain { zone, .. } => flows[zone].drains += 1,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lines_make_runs() {
-        let (mut bursts, mut flows) = (Bursts::default(), [Flow::default(); 2]);
-        let (a, b) = ((CpuId(0), 7), (CpuId(1), 8));
-        for _ in 0..3 {
-            bursts.refill(a, Order(0), 0, 1, &mut flows);
-            bursts.drain(b, 1, 8, &mut flows);
-        }
-        bursts.refill(a, Order(1), 0, 2, &mut flows);
-        bursts.close(a.0, &mut flows);
-        bursts.refill(a, Order(1), 0, 2, &mut flows);
-        bursts.drain((a.0, 9), 0, 1, &mut flows);
-        bursts.close_all(&mut flows);
-        assert_eq!(flows[0], Flow { refills: 3, refill_pages: 7, drains: 1, drain_pages: 1 });
-        assert_eq!(flows[1], Flow { refills: 0, refill_pages: 0, drains: 1, drain_pages: 24 });
+    /// Refills and drains of all zones.
+    pub(crate) fn flow(&self) -> Flow {
+        self.flows.iter().fold(Flow::default(), |sum, flow| sum.plus(*flow))
     }
 }

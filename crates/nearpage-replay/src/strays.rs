@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use nearpage::units::{NodeId, Order, Pfn};
+use nearpage::{NodeId, Order, Pfn};
 
 /// Where the block of the core lies and what it is: zone, order, type of its pageblock.
 pub type Kind = (usize, Order, u8);

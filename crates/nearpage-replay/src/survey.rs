@@ -2,41 +2,42 @@
 
 use std::collections::HashMap;
 
-use nearpage::frame::Migratetype;
-use nearpage::pcp::{LISTS, list_index};
-use nearpage::units::{CpuId, NodeId, PAGEBLOCK_ORDER, Pfn};
+use nearpage::rules::pagesets::{LISTS, list_index};
+use nearpage::{CpuId, Migratetype, NodeId, Order, Pfn};
 
-use super::error::ReplayError;
-use super::guess::Demand;
-use super::old_pages::OldPages;
-use super::source::Bundle;
-use super::start::Start;
-use super::strays::reclaimed_node;
+use crate::bundle::Bundle;
+use crate::error::ReplayError;
+use crate::guess::Demand;
+use crate::identity::Evidence;
+use crate::old_pages::OldPages;
+use crate::start::Start;
+use crate::strays::reclaimed_node;
+use crate::watch::Watch;
 use nearpage_trace::{Event, TraceEvent, read_trace};
 
 /// What a trace has, found in the first pass.
 #[derive(Clone, Debug, Default)]
-pub struct Survey {
+pub(crate) struct Survey {
     /// Whether it has the markers between which `before` and `after` were read.
-    pub has_window: bool,
+    pub(crate) has_window: bool,
     /// Whether the window ends before the trace does: otherwise nothing tells what `after` is the end of.
-    pub is_whole: bool,
+    pub(crate) is_whole: bool,
     /// The time of the window's first event.
-    pub begin_ns: u64,
+    pub(crate) begin_ns: u64,
     /// The time of its last one.
-    pub end_ns: u64,
+    pub(crate) end_ns: u64,
     /// The types that were asked for, by pageblock of the recorded machine.
     types: HashMap<u64, [u32; 3]>,
     /// By CPU and zone, what was taken of each list beyond what came back: now, and at most.
     demands: HashMap<(CpuId, usize), [ListUse; LISTS]>,
     /// Blocks that were in pagesets at the start.
     old_pages: OldPages,
-    /// Blocks of the window in no zone of the machine, and all of them.
-    foreign_blocks: [u64; 2],
-    /// Where the first of the former stands in the trace.
-    first_foreign: Option<u64>,
+    /// Whether the trace or its recorder tells of lost events.
+    has_losses: bool,
+    /// What tells where the trace comes from.
+    evidence: Evidence,
     /// Whether the window has events of objects.
-    pub has_objects: bool,
+    pub(crate) has_objects: bool,
     /// Where page descriptors lie, if the trace has their addresses.
     descriptors: Option<u64>,
     /// When background reclaim freed blocks, by node: begin and end of each pass.
@@ -64,7 +65,7 @@ const DESCRIPTOR_BYTES: u64 = 64;
 
 /// A part of a trace between two markers.
 #[derive(Default)]
-pub(super) struct Window {
+pub(crate) struct Window {
     whole: bool,
     is_open: bool,
     is_over: bool,
@@ -72,12 +73,12 @@ pub(super) struct Window {
 
 impl Window {
     /// A window that begins and ends with markers, or the whole trace if there are none.
-    pub(super) fn new(has_markers: bool) -> Window {
+    pub(crate) fn new(has_markers: bool) -> Window {
         Window { whole: !has_markers, ..Window::default() }
     }
 
     /// Whether an event is inside.
-    pub(super) fn admits(&mut self, event: &Event<'_>) -> bool {
+    pub(crate) fn admits(&mut self, event: &Event<'_>) -> bool {
         if let Event::Marker(text) = event {
             if text.starts_with(b"nearpage: before begin") {
                 self.is_open = true;
@@ -95,13 +96,19 @@ impl Survey {
     ///
     /// # Errors
     ///
-    /// The trace cannot be read.
-    pub fn of(bundle: &Bundle, start: &Start) -> Result<Survey, ReplayError> {
+    /// The trace cannot be read; [`ReplayError::Stopped`].
+    pub(crate) fn of(
+        bundle: &Bundle,
+        start: &Start,
+        watch: &Watch<'_>,
+    ) -> Result<Survey, ReplayError> {
         let mut survey = Survey::default();
+        let mut cpus = start.topology.nodes.iter().flat_map(|node| &node.cpus).collect::<Vec<_>>();
+        cpus.sort_unstable();
         let mut bases: Vec<u64> = Vec::new();
         let mut first_ns = None;
         let mut window = Window::new(true);
-        bundle.with_trace(|name, text| {
+        bundle.with_trace_text(watch, |name, text| {
             let counts = read_trace::<ReplayError>(name, text, |event| {
                 first_ns.get_or_insert(event.time_ns);
                 let was_open = window.is_open;
@@ -110,9 +117,11 @@ impl Survey {
                     survey.begin_ns = event.time_ns;
                     survey.demands.clear();
                     survey.old_pages.clear();
+                    survey.evidence.begin_window();
                 }
                 if !window.is_over {
-                    survey.note_demand(start, event);
+                    survey.note_block(start, event, cpus.binary_search(&&event.cpu).is_ok());
+                    survey.evidence.note_counted(&event.event);
                     if let Event::Free { .. } = event.event
                         && let Some(node) = reclaimed_node(event.comm)
                     {
@@ -132,9 +141,13 @@ impl Survey {
                 Ok(())
             })?;
             survey.is_whole = !survey.has_window || window.is_over;
-            let told_losses = counts.lost_events + counts.lost_lines + bundle.recording.lost_events;
-            survey.check(name, counts.bytes, told_losses > 0)?;
-            Ok(counts)
+            let losses = [counts.lost_events, counts.lost_lines, bundle.recording().lost_events];
+            survey.has_losses = losses.iter().any(|&count| count > 0);
+            survey.evidence.check_machine(name, counts.bytes)?;
+            match survey.is_whole || survey.has_losses {
+                true => Ok(()),
+                false => Err(ReplayError::CutOff { input: name.into(), offset: counts.bytes }),
+            }
         })?;
         if !survey.has_window {
             survey.begin_ns = first_ns.unwrap_or(0);
@@ -145,21 +158,22 @@ impl Survey {
         Ok(survey)
     }
 
-    /// A trace that is cut off, has nothing of pages, or is not of this machine: most of it is of no zone.
-    fn check(&self, input: &str, bytes: u64, told_losses: bool) -> Result<(), ReplayError> {
-        let [foreign, blocks] = self.foreign_blocks;
-        if blocks == 0 {
-            return Err(ReplayError::NoBlocks { input: input.into(), offset: bytes });
+    /// Refuses a trace that is of another recording than the captures beside it: see [`Evidence::check_recording`]. Of a
+    /// trace that may be a part nothing is known.
+    ///
+    /// # Errors
+    ///
+    /// The trace is of another recording.
+    pub(crate) fn check_recording(
+        &self,
+        input: &str,
+        samples: u64,
+        counted: Option<u64>,
+    ) -> Result<(), ReplayError> {
+        if self.has_window && self.is_whole && !self.has_losses {
+            self.evidence.check_recording(input, samples, counted)?;
         }
-        match self.first_foreign {
-            Some(offset) if foreign > blocks / 2 => {
-                Err(ReplayError::OtherMachine { input: input.into(), offset, foreign, blocks })
-            }
-            _ if !self.is_whole && !told_losses => {
-                Err(ReplayError::CutOff { input: input.into(), offset: bytes })
-            }
-            _ => Ok(()),
-        }
+        Ok(())
     }
 
     fn note_reclaim(&mut self, node: NodeId, now_ns: u64) {
@@ -171,7 +185,7 @@ impl Survey {
     }
 
     /// When the pass of a node's background reclaim ends that is under way at a time.
-    pub(super) fn end_of_pass(&self, node: NodeId, now_ns: u64) -> Option<u64> {
+    pub(crate) fn end_of_pass(&self, node: NodeId, now_ns: u64) -> Option<u64> {
         let passes = self.passes.get(&node)?;
         let after = passes.partition_point(|[begin, _]| *begin <= now_ns);
         let [_, end] = passes.get(after.checked_sub(1)?)?;
@@ -179,13 +193,13 @@ impl Survey {
     }
 
     fn note_type(&mut self, pfn: Pfn, migratetype: u8) {
-        let seen = self.types.entry(pfn.0 >> PAGEBLOCK_ORDER.0).or_default();
+        let seen = self.types.entry(pfn.0 >> Order::PAGEBLOCK.0).or_default();
         if let Some(count) = seen.get_mut(migratetype as usize) {
             *count = count.saturating_add(1);
         }
     }
 
-    fn note_demand(&mut self, start: &Start, event: &TraceEvent<'_>) {
+    fn note_block(&mut self, start: &Start, event: &TraceEvent<'_>, has_cpu: bool) {
         let (pfn, order, migratetype, sign) = match event.event {
             Event::Alloc { pfn: Some(pfn), order, migratetype, .. } => {
                 (pfn, order, Migratetype::ALL[migratetype.min(2) as usize], 1)
@@ -193,12 +207,9 @@ impl Survey {
             Event::Free { pfn, order } => (pfn, order, self.type_of(pfn), -1),
             _ => return,
         };
-        self.foreign_blocks[1] += 1;
-        let Some(zone) = start.map.zone_of(pfn) else {
-            self.foreign_blocks[0] += 1;
-            self.first_foreign.get_or_insert(event.offset);
-            return;
-        };
+        let zone = start.map.zone_of(pfn);
+        self.evidence.note_block(event, zone.is_some(), has_cpu);
+        let Some(zone) = zone else { return };
         let list = list_index(order, migratetype);
         match (sign, list) {
             (1, Some(list)) => {
@@ -218,18 +229,18 @@ impl Survey {
     }
 
     /// What a CPU took of each list of its pageset for a zone, at most.
-    pub fn demand(&self, cpu: CpuId, zone: usize) -> Demand {
+    pub(crate) fn demand(&self, cpu: CpuId, zone: usize) -> Demand {
         let lists = self.demands.get(&(cpu, zone));
         lists.map_or([0; LISTS], |lists| lists.map(|list| list.taken_most as u64))
     }
 
     /// How many pages each list of a pageset of `most` pages held at the start, where the trace tells.
-    pub fn old_pages(&self, cpu: CpuId, zone: usize, most: u64) -> [Option<u64>; LISTS] {
+    pub(crate) fn old_pages(&self, cpu: CpuId, zone: usize, most: u64) -> [Option<u64>; LISTS] {
         std::array::from_fn(|list| self.old_pages.pages((cpu, zone, list), most))
     }
 
     /// The lists of a pageset through which at least a sixteenth of its blocks go, one bit each.
-    pub fn busy_lists(&self, cpu: CpuId, zone: usize) -> u16 {
+    pub(crate) fn busy_lists(&self, cpu: CpuId, zone: usize) -> u16 {
         let Some(lists) = self.demands.get(&(cpu, zone)) else { return 0 };
         let all: u64 = lists.iter().map(|list| list.blocks).sum();
         let busy = lists.iter().enumerate().filter(|(_, list)| list.blocks * 16 >= all.max(1));
@@ -237,14 +248,14 @@ impl Survey {
     }
 
     /// The type of the pageblock of a frame, as far as others of it tell: the one that most were asked for.
-    pub fn type_of(&self, pfn: Pfn) -> Migratetype {
-        let seen = self.types.get(&(pfn.0 >> PAGEBLOCK_ORDER.0));
+    pub(crate) fn type_of(&self, pfn: Pfn) -> Migratetype {
+        let seen = self.types.get(&(pfn.0 >> Order::PAGEBLOCK.0));
         let most = seen.and_then(|seen| (0..seen.len()).max_by_key(|&at| (seen[at], at == 1)));
         Migratetype::ALL[most.unwrap_or(Migratetype::Movable.index())]
     }
 
     /// The frame of a descriptor.
-    pub(super) fn frame_of(&self, descriptor: u64) -> Option<Pfn> {
+    pub(crate) fn frame_of(&self, descriptor: u64) -> Option<Pfn> {
         let offset = descriptor.checked_sub(self.descriptors?).filter(|_| descriptor != 0)?;
         (offset % DESCRIPTOR_BYTES == 0).then_some(Pfn(offset / DESCRIPTOR_BYTES))
     }

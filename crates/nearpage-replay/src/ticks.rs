@@ -6,7 +6,7 @@
 //! of the clock of traces, and a little more: the counter starts later at boot, and the timer may be some ticks late. The timer does not wake an idle CPU: work that was due is done, once, when the CPU is seen
 //! to run again.
 
-use nearpage::units::CpuId;
+use nearpage::CpuId;
 
 /// Ticks a second of most distributions. `kernel/Kconfig.hz`.
 const TICKS_PER_SECOND: u64 = 250;

@@ -1,6 +1,6 @@
 //! Which zone a frame of the recorded machine is of.
 
-use nearpage::units::{Pfn, PfnRange};
+use nearpage::{Pfn, PfnRange};
 
 /// Disjoint ranges of frames, ascending, each of a zone by its position in the recording.
 #[derive(Clone, Debug, Default)]

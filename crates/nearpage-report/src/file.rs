@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use nearpage_machine::shown::shown;
+use nearpage_machine::shown;
 
 /// A page could not be written.
 #[derive(Debug, thiserror::Error)]

@@ -1,9 +1,9 @@
 //! A machine: its nodes with CPUs and memory, and their distances as a table whose cells are the darker the farther.
 
 use maud::{Markup, html};
-use nearpage::topology::TopologyBuf;
-use nearpage_machine::description::size;
+use nearpage::TopologyBuf;
 use nearpage_machine::idlist;
+use nearpage_machine::size;
 use nearpage_sim::Machine;
 
 /// What is drawn of a machine.

@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use super::MachineView;
 use super::charts::{self, Bars, Lines, Pair};
 use super::page::{Cell, Origin, figure, page, table};
-use nearpage_replay::fidelity::{Fidelity, Row};
+use nearpage_replay::{Fidelity, Row};
 
 /// What the page shows.
 pub struct ReplayPage<'a> {
@@ -73,8 +73,8 @@ fn score(fidelity: &Fidelity) -> Markup {
         p.score { "Fidelity " (percent(fidelity.percent)) }
         p {
             "Once the start no longer matters: " (percent(fidelity.percent_known_state)) ". The score is 100 less the mean of \
-             min(error, 100) over the rows of all zones that have at least 500 recorded; the error is |predicted − recorded| / \
-             recorded."
+             min(error, 100) over the rows of all zones that have at least 500 recorded or predicted; the error is \
+             |predicted − recorded| / recorded, or / 500 where less was recorded."
         }
     }
 }
@@ -132,7 +132,7 @@ fn row_cells(row: &Row) -> Vec<Cell> {
         None => row.place.clone(),
     };
     let bound = row.start_bound.map_or("–".into(), |[low, high]| format!("{low} to {high}"));
-    let error = row.error_percent().map_or("–".into(), |error| format!("{} %", figure(error)));
+    let error = row.error_percent.map_or("–".into(), |error| format!("{} %", figure(error)));
     vec![
         Cell::from(row.quantity),
         Cell::from(&*place),

@@ -1,8 +1,7 @@
 //! Plots of a run over its time: pages of each node, free pages with watermarks, a pageset, who waits.
 
 use maud::{Markup, html};
-use nearpage_sim::Samples;
-use nearpage_sim::samples::{Sample, ZoneSample};
+use nearpage_sim::{Sample, Samples, ZoneSample};
 
 use super::MachineView;
 use super::charts::{self, Lines, Series, Shade};

@@ -2,25 +2,19 @@
 
 use std::time::Instant;
 
-use nearpage::alloc::{Config, Request};
-use nearpage::gfp::Gfp;
-use nearpage::model::Model;
-use nearpage::units::{Order, Pfn};
-use nearpage_sim::costs::Costs;
-use nearpage_sim::executor::Tasks;
-use nearpage_sim::machine::Machine;
+use nearpage::{Config, Gfp, Model, Order, Pfn, Request};
 use nearpage_sim::scheduler::VirtualTime;
-use nearpage_sim::sim::{self, Setup};
+use nearpage_sim::{Costs, Machine, Setup, Sim, Tasks, simulate};
 
 fn main() {
     let machine = Machine::uniform(28, 2, 3 << 30);
     for (name, model) in [("nearpage", Model::NEARPAGE), ("linux-6.12", Model::LINUX_6_12)] {
-        let config = Config { model, ..Config::default() };
+        let config = Config::new().with_model(model);
         let costs = Costs::flat();
         let setup = Setup { machine: &machine, costs: &costs, config, slab: None };
         for batch in [1, 500] {
             let rounds = 2_000_000 / 56 / batch;
-            let run = |sim: &sim::Sim<'_, '_>| {
+            let run = |sim: &Sim<'_, '_>| {
                 let mut tasks = Tasks::default();
                 for &cpu in sim.world.cpus() {
                     tasks.add(cpu, move || work(sim, batch, rounds));
@@ -36,12 +30,12 @@ fn main() {
                     sim.world.line_counts(),
                 );
             };
-            sim::with(&setup, Box::new(VirtualTime::default()), run).expect("a machine");
+            simulate(&setup, Box::new(VirtualTime::default()), run).expect("a machine");
         }
     }
 }
 
-fn work(sim: &sim::Sim<'_, '_>, batch: usize, rounds: usize) {
+fn work(sim: &Sim<'_, '_>, batch: usize, rounds: usize) {
     let mut pages: Vec<Pfn> = Vec::with_capacity(batch);
     for _ in 0..rounds {
         for _ in 0..batch {

@@ -183,8 +183,8 @@ impl Costs {
             atomic_ns: ns(5.0),
             handoff_ns: Figure::assumed(vec![60.0, 120.0]),
             reread_ns: ns(0.0),
-            home_service_ns: ns(0.0),
-            load_slowdown: ns(0.0),
+            home_service_ns: Figure::not_modelled(),
+            load_slowdown: Figure::not_modelled(),
             page_clear_ns: Figure::assumed(vec![100.0, 300.0]),
             more: BTreeMap::new(),
         }

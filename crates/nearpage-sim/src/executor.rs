@@ -7,7 +7,7 @@ use std::ptr;
 
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
-use nearpage::units::CpuId;
+use nearpage::CpuId;
 
 use crate::world::{Stop, TaskId, World};
 

@@ -1,57 +1,48 @@
 //! Simulated NUMA machines that run the nearpage core unchanged.
 //!
 //! A [`Machine`] is data: nodes, CPUs, distances, memory, page size. Its virtual CPUs are coroutines that a
-//! [`Scheduler`](scheduler::Scheduler) picks from: in *virtual time* the one whose clock is lowest, for questions
-//! of performance; at random, for bugs in interleavings. What time an operation takes comes from a table of
-//! [`Costs`], in which each figure has a source. Same seed, same bytes, on any machine.
+//! [`Scheduler`](scheduler::Scheduler) picks from: in *virtual time* the one whose clock is lowest, for questions of
+//! performance; at random, for bugs in interleavings. A table of [`Costs`], in which each figure names its source, says
+//! what time an operation takes. The same seed gives the same bytes, on any machine.
 //!
-//! Bottom to top: [`machine`], [`costs`], [`lines`] (where each cache line is), [`scheduler`], [`world`] (the state of
-//! a run), [`executor`] (tasks on virtual CPUs), [`platform`] (what the core sees), [`sim`] (all of it put
-//! together), [`workload`] (building blocks), [`pool`] (independent runs on threads).
+//! Use it to write a workload of your own for machines that you do not have, or to hunt for bugs in code that stands on
+//! the core. To run published scenarios with verdicts, `nearpage-lab` has them ready; for real memory, `nearpage-linux`.
 //!
 //! ```
-//! use nearpage::alloc::{Config, Request};
-//! use nearpage::gfp::Gfp;
-//! use nearpage::units::{CpuId, Order};
-//! use nearpage_sim::costs::Costs;
-//! use nearpage_sim::executor::Tasks;
-//! use nearpage_sim::machine::Machine;
-//! use nearpage_sim::scheduler::VirtualTime;
-//! use nearpage_sim::sim::{self, Setup};
-//!
-//! let machine = Machine::uniform(2, 1, 64 << 20);
-//! let setup = Setup { machine: &machine, costs: &Costs::flat(), config: Config::default(), slab: None };
-//! let elapsed_ns = sim::with(&setup, Box::new(VirtualTime::default()), |sim| {
-//!     let mut tasks = Tasks::default();
-//!     for cpu in [CpuId(0), CpuId(1)] {
-//!         tasks.add(cpu, || {
-//!             let request = Request::new(Order(0), Gfp::KERNEL);
-//!             let page = sim.allocator.alloc(request).unwrap();
-//!             sim.world.charge_ns(1000.0);
-//!             sim.allocator.free(page, Order(0)).unwrap();
-//!         });
-//!     }
-//!     sim.run(tasks).unwrap();
-//!     sim.world.now_ns()
-//! });
-//! assert!(elapsed_ns.unwrap() >= 1000);
+#![doc = include_str!("../examples/two_cpus.rs")]
 //! ```
+//!
+//! | module | what it has |
+//! |---|---|
+//! | root | the parts of a run ([`Machine`], [`Costs`], [`Setup`]), the run ([`simulate`], [`Sim`], [`World`], [`Tasks`]), and what it leaves ([`LockCounts`], [`LineCounts`], [`Samples`]) |
+//! | [`scheduler`] | who runs next: [`VirtualTime`](scheduler::VirtualTime), and those that hunt and replay |
+//! | [`workload`] | building blocks: a memory hog, messages of pages and of objects, page locks, processes |
+//! | [`pool`] | independent runs on threads |
+//!
+//! **Cost.** A switch between two CPUs takes some 100 ns, a touched line some 10 ns. A line that a run touches takes 8
+//! bytes. **Limits.** At most 1024 nodes, 8192 CPUs and 2^28 pages. Between two points a CPU runs ahead of others by what it
+//! charges there (see [`World`]). Prefetching and address translation are not modelled.
 #![deny(unsafe_code)]
 
-pub mod costs;
-pub mod executor;
-pub mod lines;
-pub mod machine;
-pub mod platform;
+mod costs;
+mod executor;
+mod lines;
+mod machine;
+mod platform;
 pub mod pool;
-pub mod samples;
+mod samples;
 pub mod scheduler;
-pub mod sim;
-pub mod storage;
+mod sim;
+mod storage;
 pub mod workload;
-pub mod world;
+mod world;
 
-pub use costs::Costs;
-pub use machine::Machine;
-pub use samples::Samples;
-pub use sim::Sim;
+pub use costs::{Costs, CostsError, Figure, picoseconds};
+pub use executor::{Deadlock, Tasks};
+pub use lines::LineCounts;
+pub use machine::{Machine, NodeSpec};
+pub use platform::{Help, NoHelp, SimGuard, SimLock, SimPlatform};
+pub use samples::{PagesetSample, Sample, Samples, ZoneSample};
+pub use sim::{MachineError, Setup, Sim, check_machine, simulate, simulate_with_help};
+pub use storage::SimStorage;
+pub use world::{LockCounts, TaskId, World};

@@ -1,7 +1,7 @@
 //! A machine as data.
 
-use nearpage::topology::{AddressMap, NodeBuf, TopologyBuf};
-use nearpage::units::{CpuId, NodeId, PfnRange, SECTION_FRAMES};
+use nearpage::internals::SECTION_FRAMES;
+use nearpage::{AddressMap, CpuId, NodeBuf, NodeId, PfnRange, TopologyBuf};
 
 /// A node of a [`Machine`].
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -80,9 +80,9 @@ impl Machine {
 }
 
 /// Nodes, CPUs, distances, page size and memory by size. Memory that is not known is none.
-impl From<&nearpage_machine::sysfs::Machine> for Machine {
-    fn from(described: &nearpage_machine::sysfs::Machine) -> Self {
-        let node = |node: &nearpage_machine::sysfs::MachineNode| NodeSpec {
+impl From<&nearpage_machine::Machine> for Machine {
+    fn from(described: &nearpage_machine::Machine) -> Self {
+        let node = |node: &nearpage_machine::MachineNode| NodeSpec {
             id: node.id,
             bytes: node.memory_bytes.unwrap_or(0),
             cpus: node.cpus.clone(),

@@ -3,10 +3,9 @@
 use std::cell::{Cell, RefCell, RefMut};
 use std::ops::{Deref, DerefMut};
 
-use nearpage::error::FreeError;
 use nearpage::platform::{Access, Lock, NodeReclaimed, Parked, ParkedThread, Platform, Shortage};
-use nearpage::sync::{AtomicU32, Ordering};
-use nearpage::units::{PageCount, Pfn};
+use nearpage::{FreeError, PageCount, Pfn};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::storage::SimStorage;
 use crate::world::{LockCounts, TaskId, World, with_current};

@@ -4,9 +4,10 @@
 //! taken, so a run that is looked at does what it does otherwise. When there are too many samples, every other
 //! one goes and the distance doubles: nobody needs to know beforehand how long a run takes.
 
-use nearpage::units::CpuId;
+use nearpage::{CpuId, PageAllocator};
 
-use crate::sim::Sim;
+use crate::platform::SimPlatform;
+use crate::world::World;
 
 /// Samples of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,9 +72,15 @@ impl Default for Samples {
 
 impl Samples {
     /// Takes a sample; returns when the next one is due (ps).
-    pub(crate) fn look(&mut self, sim: &Sim<'_, '_>, cpu: CpuId, at_ps: u64) -> u64 {
+    pub(crate) fn look(
+        &mut self,
+        world: &World,
+        allocator: &PageAllocator<'_, SimPlatform<'_>>,
+        cpu: CpuId,
+        at_ps: u64,
+    ) -> u64 {
         let cpu = *self.cpu.get_or_insert(cpu);
-        let zones = sim.allocator.zones().iter().map(|zone| {
+        let zones = allocator.zones().iter().map(|zone| {
             let marks = zone.marks();
             ZoneSample {
                 node: zone.node().0 as usize,
@@ -82,11 +89,11 @@ impl Samples {
                 marks: [marks.min.0, marks.low.0, marks.high.0],
             }
         });
-        let pagesets = sim.allocator.pagesets(cpu).unwrap_or_default().iter();
+        let pagesets = allocator.pagesets(cpu).unwrap_or_default().iter();
         let pagesets =
             pagesets.map(|set| PagesetSample { count: set.count().0, high: set.tuning().high.0 });
         let (zones, pagesets) = (zones.collect(), pagesets.collect());
-        let longest_queue = sim.world.take_longest_queue();
+        let longest_queue = world.take_longest_queue();
         self.all.push(Sample { at_ps, zones, pagesets, longest_queue });
         if self.all.len() >= MOST {
             self.thin();
@@ -121,10 +128,8 @@ mod tests {
     use crate::executor::Tasks;
     use crate::machine::Machine;
     use crate::scheduler::VirtualTime;
-    use crate::sim::{self, Setup};
-    use nearpage::alloc::{Config, Request};
-    use nearpage::gfp::Gfp;
-    use nearpage::units::{Order, Pfn};
+    use crate::sim::{self, Setup, Sim};
+    use nearpage::{Config, Gfp, Order, Pfn, Request};
 
     /// CPUs allocate and free by turns; answers clocks, lines and locks at the end, and the samples.
     fn run(cpus: u32, is_sampled: bool) -> (String, Option<Samples>) {
@@ -155,7 +160,7 @@ mod tests {
             let end = (sim.world.now_ps(), sim.world.line_counts(), sim.world.lock_counts());
             (format!("{end:?}"), sim.take_samples())
         };
-        sim::with(&setup, Box::new(VirtualTime::default()), run).unwrap()
+        sim::simulate(&setup, Box::new(VirtualTime::default()), run).unwrap()
     }
 
     #[test]

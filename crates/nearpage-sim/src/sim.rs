@@ -2,10 +2,10 @@
 
 use std::cell::RefCell;
 
-use nearpage::alloc::{BuildError, Config, PageAllocator, metadata_size};
-use nearpage::slab::{self, SlabAllocator, SlabConfig};
-use nearpage::topology::{Topology, TopologyError};
-use nearpage::units::{CpuId, PfnRange};
+use nearpage::slab::{SlabAllocator, SlabConfig};
+use nearpage::{
+    BuildError, Config, CpuId, PageAllocator, PfnRange, Topology, TopologyError, metadata_size,
+};
 
 use crate::costs::Costs;
 use crate::executor::{self, Deadlock, Tasks};
@@ -57,7 +57,7 @@ const MOST: (u64, u64, u64) = (1024, 8192, 1 << 28);
 ///
 /// # Errors
 /// [`MachineError`].
-pub fn check(machine: &Machine) -> Result<(), MachineError> {
+pub fn check_machine(machine: &Machine) -> Result<(), MachineError> {
     let at_most = |count: u64, of, most| match count {
         count if count > most => Err(MachineError::TooLarge { count, of, most }),
         _ => Ok(()),
@@ -115,7 +115,8 @@ impl Sim<'_, '_> {
 
     fn look(&self, cpu: CpuId, at_ps: u64) {
         if let Some(samples) = &mut *self.samples.borrow_mut() {
-            self.world.set_next_sample_ps(samples.look(self, cpu, at_ps));
+            let next_ps = samples.look(self.world, self.allocator, cpu, at_ps);
+            self.world.set_next_sample_ps(next_ps);
         }
     }
 }
@@ -124,25 +125,25 @@ impl Sim<'_, '_> {
 ///
 /// # Errors
 /// [`MachineError`] if there can be no such machine.
-pub fn with<R>(
+pub fn simulate<R>(
     setup: &Setup<'_>,
     scheduler: Box<dyn Scheduler>,
     f: impl FnOnce(&Sim<'_, '_>) -> R,
 ) -> Result<R, MachineError> {
-    with_help(setup, scheduler, &NoHelp, f)
+    simulate_with_help(setup, scheduler, &NoHelp, f)
 }
 
-/// As [`with`], on a host that helps when memory is short.
+/// As [`simulate`], on a host that helps when memory is short.
 ///
 /// # Errors
-/// As [`with`].
-pub fn with_help<R>(
+/// As [`simulate`].
+pub fn simulate_with_help<R>(
     setup: &Setup<'_>,
     scheduler: Box<dyn Scheduler>,
     help: &dyn Help,
     f: impl FnOnce(&Sim<'_, '_>) -> R,
 ) -> Result<R, MachineError> {
-    check(setup.machine)?;
+    check_machine(setup.machine)?;
     let topology = setup.machine.topology();
     let run = |topology: &Topology<'_>| {
         let sizes: Vec<usize> = topology
@@ -153,7 +154,7 @@ pub fn with_help<R>(
         let object_sizes: Vec<usize> = match &setup.slab {
             Some(config) => topology
                 .indexes()
-                .map(|node| slab::metadata_size::<SimPlatform<'_>>(topology, node, config))
+                .map(|node| config.metadata_size::<SimPlatform<'_>>(topology, node))
                 .collect::<Result<_, _>>()
                 .map_err(MachineError::Build)?,
             None => Vec::new(),
@@ -164,7 +165,7 @@ pub fn with_help<R>(
         let world = World::new(setup.machine, setup.costs, layout, scheduler);
         let _installed = world.install();
         let (mut buffers, mut object_buffers) = (metadata.buffers(), object_metadata.buffers());
-        let config = Config { page_shift: setup.machine.page_shift, ..setup.config };
+        let config = setup.config.with_page_shift(setup.machine.page_shift);
         let platform = SimPlatform::new(&world, help);
         let allocator = PageAllocator::new(platform, *topology, config, |node, _| {
             std::mem::take(&mut buffers[node.0 as usize])

@@ -6,13 +6,12 @@
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use nearpage::frame::ZoneFrames;
-use nearpage::pcp::serial::{CurrentCpu, Exclusion, LinkedList, SerialStorage};
-use nearpage::pcp::storage::{CountedList, EachList};
-use nearpage::pcp::{Pop, Push, Storage};
-use nearpage::slab::ObjectStorage;
-use nearpage::slab::storage::ArrayStack;
-use nearpage::units::{CpuId, Order};
+use nearpage::platform::{
+    CountedList, CurrentCpu, EachList, Exclusion, LinkedList, Pop, Push, SerialStorage, Storage,
+    ZoneFrames,
+};
+use nearpage::slab::{ArrayStack, ObjectStorage};
+use nearpage::{CpuId, Order};
 
 use crate::world::World;
 

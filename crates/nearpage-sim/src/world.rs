@@ -17,7 +17,7 @@ use std::ptr;
 
 use corosensei::Yielder;
 use nearpage::platform::Access;
-use nearpage::units::{CpuId, Pfn};
+use nearpage::{CpuId, Pfn};
 
 use crate::costs::{Costs, by_class, picoseconds};
 use crate::lines::{LineCounts, Lines, Source};
@@ -185,7 +185,7 @@ impl Drop for Installed {
 #[inline]
 pub(crate) fn with_current<R>(f: impl FnOnce(&World) -> R) -> Option<R> {
     let world = CURRENT.get();
-    // SAFETY: null, or a world that `Installed` keeps in place: it is not dropped before its guard, which `sim::with`
+    // SAFETY: null, or a world that `Installed` keeps in place: it is not dropped before its guard, which `sim::simulate`
     // holds on this thread's stack in the same scope.
     unsafe { world.as_ref() }.map(f)
 }

@@ -9,17 +9,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
 use fastrand::Rng;
-use nearpage::alloc::{Config, Request};
-use nearpage::gfp::Gfp;
-use nearpage::model::Model;
 use nearpage::platform::Platform;
-use nearpage::units::{NodeId, Order, Pfn};
-use nearpage_sim::costs::Costs;
-use nearpage_sim::executor::Tasks;
-use nearpage_sim::machine::Machine;
+use nearpage::{Config, Gfp, Model, NodeId, Order, Pfn, Request};
 use nearpage_sim::scheduler::{Decisions, Pct, Random, Recorded, Replay, Scheduler};
-use nearpage_sim::sim::{self, Setup, Sim};
-use nearpage_sim::world::TaskId;
+use nearpage_sim::{Costs, Machine, Setup, Sim, TaskId, Tasks, simulate};
 
 /// A bug that is put in on purpose: whoever finds nothing then, finds nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -59,7 +52,7 @@ fn hunt_with(seed: u64, plant: Plant, scheduler: Box<dyn Scheduler>) -> Verdict 
     let mut rng = Rng::with_seed(!seed);
     let machine = machine(&mut rng);
     let models = [Model::NEARPAGE, Model::LINUX_6_12, Model::LINUX_6_1];
-    let config = Config { model: models[rng.usize(..models.len())], ..Config::default() };
+    let config = Config::new().with_model(models[rng.usize(..models.len())]);
     let costs = Costs::flat();
     let setup = Setup { machine: &machine, costs: &costs, config, slab: None };
     let run = |sim: &Sim<'_, '_>| {
@@ -72,7 +65,7 @@ fn hunt_with(seed: u64, plant: Plant, scheduler: Box<dyn Scheduler>) -> Verdict 
         }
         script(sim, rng.u64(..), plant)
     };
-    match catch_unwind(AssertUnwindSafe(|| sim::with(&setup, scheduler, run))) {
+    match catch_unwind(AssertUnwindSafe(|| simulate(&setup, scheduler, run))) {
         Ok(result) => result.map_err(|error| error.to_string())?,
         Err(panic) => Err(message(&*panic)),
     }
@@ -147,7 +140,7 @@ fn work(sim: &Sim<'_, '_>, rng: &mut Rng, mailbox: &RefCell<Mailbox>) {
 
 fn allocate(sim: &Sim<'_, '_>, rng: &mut Rng) -> Option<(Pfn, Order)> {
     let order = Order([0, 0, 0, 1, 2, 3, 4, 9][rng.usize(..8)]);
-    let gfp = [Gfp::KERNEL, Gfp::HIGHUSER_MOVABLE, Gfp::ATOMIC][rng.usize(..3)].or(Gfp::NORETRY);
+    let gfp = [Gfp::KERNEL, Gfp::HIGHUSER_MOVABLE, Gfp::ATOMIC][rng.usize(..3)].union(Gfp::NORETRY);
     let mut request = Request::new(order, gfp);
     if rng.u8(..4) == 0 {
         request = request.on(NodeId(0));
@@ -157,7 +150,7 @@ fn allocate(sim: &Sim<'_, '_>, rng: &mut Rng) -> Option<(Pfn, Order)> {
 
 fn bulk(sim: &Sim<'_, '_>, rng: &mut Rng, own: &mut Vec<(Pfn, Order)>) {
     let mut pages = vec![Pfn(0); rng.usize(1..40)];
-    let request = Request::new(Order(0), Gfp::KERNEL.or(Gfp::NORETRY));
+    let request = Request::new(Order(0), Gfp::KERNEL.union(Gfp::NORETRY));
     if let Ok(got) = sim.allocator.alloc_bulk(request, &mut pages) {
         own.extend(pages[..got].iter().map(|&page| (page, Order(0))));
     }

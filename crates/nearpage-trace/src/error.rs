@@ -8,16 +8,17 @@ pub(super) const EXPECTED: &str =
 
 /// A trace that cannot be read. Offsets are of the text, unpacked, from 0.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum TraceError {
     /// The file cannot be opened, read or unpacked any further.
-    #[error("{input}: byte {offset}: {error}")]
+    #[error("{input}: byte {offset}: {source}")]
     Unreadable {
         /// Its name.
         input: String,
         /// How much of the text came before.
         offset: u64,
         /// Why not.
-        error: io::Error,
+        source: io::Error,
     },
     /// Something that is no text of a trace.
     #[error("{input}: byte {offset}: found {found:?}, expected {expected}")]

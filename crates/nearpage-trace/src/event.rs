@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use nearpage::gfp::Gfp;
-use nearpage::units::{CpuId, Order, Pfn};
+use nearpage::{CpuId, Gfp, Order, Pfn};
 
 /// An event of a trace. What it borrows lives until the next one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,6 +24,7 @@ pub struct TraceEvent<'a> {
 /// What happened. Migratetypes are numbers, as the trace has them: 0 unmovable, 1 movable, 2 reclaimable, 3
 /// highatomic.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum Event<'a> {
     /// `mm_page_alloc`: a block was handed out.
     Alloc {
@@ -115,6 +115,7 @@ pub const BULK_PAGES_TOLD: usize = 16;
 
 /// What was met in a trace.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub struct TraceCounts {
     /// Bytes of text.
     pub bytes: u64,

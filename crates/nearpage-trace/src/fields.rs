@@ -1,7 +1,7 @@
 //! The fields of an event: `page=… pfn=0x14a04 order=0 migratetype=0 gfp_flags=GFP_KERNEL`.
 
 use memchr::memchr;
-use nearpage::units::{MAX_ORDER, Order, Pfn};
+use nearpage::{Order, Pfn};
 
 use super::event::{BULK_PAGES_TOLD, Event};
 use super::gfp::{Flags, GfpTexts};
@@ -97,7 +97,7 @@ fn bulk(fields: &[u8]) -> Result<Event<'_>, &'static str> {
     // -1 is the CPU's own node.
     let node =
         number(node).and_then(|node| u32::try_from(node).ok()).filter(|&node| node < 1 << 20);
-    Ok(Event::Bulk { gfp: nearpage::gfp::Gfp(gfp as u32), node, wanted })
+    Ok(Event::Bulk { gfp: nearpage::Gfp(gfp as u32), node, wanted })
 }
 
 fn bulk_done(fields: &[u8]) -> Result<Event<'_>, &'static str> {
@@ -135,7 +135,7 @@ impl<'a> Block<'a> {
     }
 
     fn order(&mut self, key: &'static str) -> Result<Order, &'static str> {
-        let order = self.rest.number(key).filter(|&order| order <= u64::from(MAX_ORDER.0));
+        let order = self.rest.number(key).filter(|&order| order <= u64::from(Order::MAX.0));
         order.map(|order| Order(order as u8)).ok_or("order= from 0 to 10")
     }
 
@@ -217,7 +217,7 @@ fn number(text: &[u8]) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nearpage::gfp::Gfp;
+    use nearpage::Gfp;
 
     fn event<'a>(name: &'a str, fields: &'a str) -> Result<Event<'a>, &'static str> {
         let mut texts = GfpTexts::default();
@@ -225,7 +225,7 @@ mod tests {
     }
 
     fn allocated(pfn: Option<u64>) -> Event<'static> {
-        let (order, gfp) = (Order(3), Gfp::KERNEL.or(Gfp::COMP));
+        let (order, gfp) = (Order(3), Gfp::KERNEL.union(Gfp::COMP));
         let page = if pfn.is_some() { 0xffff_ea00_040a_9640 } else { 0 };
         Event::Alloc { pfn: pfn.map(Pfn), page, order, migratetype: 0, gfp }
     }

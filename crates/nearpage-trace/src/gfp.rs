@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use nearpage::gfp::Gfp;
+use nearpage::Gfp;
 
 /// Texts that are kept: traces have some dozens.
 const KEPT_MOST: usize = 4096;
@@ -39,7 +39,7 @@ fn parse(text: &[u8]) -> Flags {
     for name in text.split(|&byte| byte == b'|').filter(|name| !name.is_empty()) {
         let name = String::from_utf8_lossy(name);
         match by_name(&name) {
-            Some(gfp) => flags.gfp = flags.gfp.or(gfp),
+            Some(gfp) => flags.gfp = flags.gfp.union(gfp),
             None => flags.unknown.push(name.into_owned()),
         }
     }
@@ -63,16 +63,16 @@ const NAMES: [(&str, Gfp); 54] = [
     ("GFP_HIGHUSER_MOVABLE", Gfp::HIGHUSER_MOVABLE),
     ("GFP_HIGHUSER", Gfp::HIGHUSER),
     ("GFP_USER", Gfp::USER),
-    ("GFP_KERNEL_ACCOUNT", Gfp::KERNEL.or(Gfp::ACCOUNT)),
+    ("GFP_KERNEL_ACCOUNT", Gfp::KERNEL.union(Gfp::ACCOUNT)),
     ("GFP_KERNEL", Gfp::KERNEL),
-    ("GFP_TEMPORARY", Gfp::KERNEL.or(Gfp::RECLAIMABLE)),
+    ("GFP_TEMPORARY", Gfp::KERNEL.union(Gfp::RECLAIMABLE)),
     ("GFP_NOFS", Gfp::NOFS),
     ("GFP_NOIO", Gfp::NOIO),
     ("GFP_ATOMIC", Gfp::ATOMIC),
     ("GFP_NOWAIT", Gfp::NOWAIT),
     ("GFP_DMA", Gfp::DMA),
     ("GFP_DMA32", Gfp::DMA32),
-    ("GFP_THISNODE", Gfp::THISNODE.or(Gfp::NOWARN).or(Gfp::NORETRY)),
+    ("GFP_THISNODE", Gfp::THISNODE.union(Gfp::NOWARN).union(Gfp::NORETRY)),
     ("__GFP_DMA", Gfp::DMA),
     ("__GFP_HIGHMEM", Gfp::HIGHMEM),
     ("__GFP_DMA32", Gfp::DMA32),
@@ -121,8 +121,8 @@ mod tests {
     #[test]
     fn names_of_several_kernels_are_known() {
         let gfp = |text: &str| parse(text.as_bytes()).gfp;
-        assert_eq!(gfp("GFP_KERNEL|__GFP_ZERO"), Gfp::KERNEL.or(Gfp::ZERO));
-        assert_eq!(gfp("GFP_KERNEL_ACCOUNT"), Gfp::KERNEL.or(Gfp::ACCOUNT));
+        assert_eq!(gfp("GFP_KERNEL|__GFP_ZERO"), Gfp::KERNEL.union(Gfp::ZERO));
+        assert_eq!(gfp("GFP_KERNEL_ACCOUNT"), Gfp::KERNEL.union(Gfp::ACCOUNT));
         assert_eq!(gfp("__GFP_HIGH|__GFP_ATOMIC|__GFP_KSWAPD_RECLAIM"), Gfp::ATOMIC);
         assert_eq!(gfp("0x2dc2"), Gfp(0x2dc2));
         assert_eq!(gfp("none"), Gfp(0));

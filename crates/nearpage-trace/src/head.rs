@@ -11,7 +11,7 @@
 //! `[digits]` behind a task of at most 15 characters that has everything else around it.
 
 use memchr::{memchr, memchr_iter};
-use nearpage::units::CpuId;
+use nearpage::CpuId;
 
 /// The longest name of a task. `include/linux/sched.h: TASK_COMM_LEN`, less the end.
 const COMM_MOST: usize = 15;

@@ -8,10 +8,12 @@ use super::error::{EXPECTED, TraceError};
 use super::event::{Event, TraceCounts, TraceEvent};
 use super::gfp::{Flags, GfpTexts};
 use super::{fields, head};
-use nearpage_machine::packing::Packing;
+use nearpage_machine::Packing;
 
-/// Bytes that are read at once; the longest line, too.
+/// The longest line.
 const BUFFER_BYTES: usize = 1 << 20;
+/// Bytes that are read at once: a source that ends early, at somebody's wish, does so between two reads.
+const READ_BYTES: usize = 64 << 10;
 /// Names of flags that are counted each for itself.
 const UNKNOWN_NAMES_MOST: usize = 64;
 
@@ -80,12 +82,13 @@ impl<F> Lines<'_, F> {
         let mut buffer = vec![0; BUFFER_BYTES];
         let mut filled = 0;
         loop {
-            let got = match text.read(&mut buffer[filled..]) {
+            let end = buffer.len().min(filled + READ_BYTES);
+            let got = match text.read(&mut buffer[filled..end]) {
                 Ok(got) => got,
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 Err(error) => {
                     let (input, offset) = (self.input.into(), self.counts.bytes + filled as u64);
-                    return Err(TraceError::Unreadable { input, offset, error }.into());
+                    return Err(TraceError::Unreadable { input, offset, source: error }.into());
                 }
             };
             filled += got;

@@ -1,42 +1,46 @@
-//! Recording: what the page allocator of the running kernel does while a command runs, as a bundle.
+//! Recording: what the page allocator of the running kernel does while something runs, as a bundle.
 //!
 //! ```text
 //! tracing on ─ before ─ command ──────────── cmdend ─ quiet tail ─ after ─ tracing off ─ bundle
 //!              └ hot files, between two markers └─ samples of zoneinfo, each between two markers
 //! ```
 //!
-//! The recorder is in its own trace, so it does as little as it can while tracing is on: it forks nothing but the
+//! A [`Recorder`] records a [`Target`] into an [`Output`]; a [`Control`] stops it from another thread or a handler of a
+//! signal. The recorder installs no handler itself.
+//!
+//! The recorder is in its own trace, so it does as little as it can while tracing is on. It forks nothing but the
 //! command, keeps its files open and has read them once, so that their buffers exist, and writes into memory that
 //! it has touched before. What changes slowly is read before tracing begins and after it ends.
 //!
-//! [`Instance`] owns what is left in the kernel, and removes it however the recording ends. What a recorder left
+//! [`Instance`] owns what is in the kernel, and removes it however the recording ends. What a recorder left
 //! that was killed is removed by the next one. The `sh` script [`SCRIPT`] does the same with a shell's means.
 
 mod archive;
 mod capture;
-mod child;
 mod compress;
+mod control;
 mod count;
 mod error;
 mod instance;
 mod kernel_log;
+mod leftovers;
 mod meta;
 mod output;
 mod probes;
 mod recorder;
 mod session;
-mod signals;
 mod surroundings;
 mod system;
+mod target;
 mod tracefs;
 
-pub use child::Program;
-pub use error::RecordError;
+pub use control::Control;
+pub use error::{Kept, OutputError, RecordError};
 pub use instance::EventChoice;
 pub use output::Output;
 pub use recorder::{Recorded, Recorder};
 pub use session::{Ended, Progress};
-pub use signals::Inbox;
+pub use target::Target;
 
 #[cfg(doc)]
 use instance::Instance;

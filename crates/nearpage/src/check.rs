@@ -10,14 +10,15 @@ use core::fmt;
 use crate::alloc::PageAllocator;
 use crate::buddy::BuddyError;
 use crate::frame::{FrameState, Migratetype, Place, Word, ZoneFrames};
-use crate::pagelock::{Key, WaitersBit};
+use crate::host::Platform;
+use crate::page_wait::{Key, WaitersBit};
 use crate::pcp::{CountedList, LISTS, Storage, list_order};
-use crate::platform::Platform;
 use crate::units::{CpuId, MAX_ORDER, NodeId, Order, PageCount, Pfn, ZoneKind};
 use crate::zone::Zone;
 
 /// What the walker counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub struct Checked {
     /// Pages on free lists.
     pub free: PageCount,
@@ -29,6 +30,7 @@ pub struct Checked {
 
 /// What the walker found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum CheckError {
     /// The buddy of a zone is not in order.
     Buddy {
@@ -157,7 +159,14 @@ impl fmt::Display for CheckError {
     }
 }
 
-impl core::error::Error for CheckError {}
+impl core::error::Error for CheckError {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        match self {
+            Self::Buddy { error, .. } => Some(error),
+            _ => None,
+        }
+    }
+}
 
 impl<'m, P: Platform> PageAllocator<'m, P> {
     /// Walks everything. Only while nobody else uses the allocator: a page on its way is nowhere.

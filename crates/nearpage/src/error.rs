@@ -8,6 +8,7 @@ use crate::units::{CpuId, MAX_ORDER, NodeId, Order, PageCount, Pfn, PfnRange};
 
 /// Why an allocation failed. Nothing was changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum AllocError {
     /// The order is above [`MAX_ORDER`].
     OrderTooLarge {
@@ -130,6 +131,7 @@ impl core::error::Error for UnknownNode {}
 
 /// Why there are no such limits. Nothing was changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum LimitError {
     /// The topology has no such node.
     UnknownNode(UnknownNode),
@@ -162,7 +164,14 @@ impl fmt::Display for LimitError {
     }
 }
 
-impl core::error::Error for LimitError {}
+impl core::error::Error for LimitError {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        match self {
+            Self::UnknownNode(error) => Some(error),
+            _ => None,
+        }
+    }
+}
 
 impl fmt::Display for AllocError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -227,6 +236,7 @@ impl core::error::Error for AllocError {}
 
 /// Why a free was refused. The page stays where it is: with its holder, or free.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum FreeError {
     /// No memory of this allocator has this frame number.
     Foreign {
@@ -319,6 +329,7 @@ impl core::error::Error for FreeError {}
 
 /// Why a page was not locked, unlocked or waited for. Nothing was changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum PageLockError {
     /// No memory of this allocator has this frame number.
     Foreign {
@@ -349,7 +360,7 @@ pub enum PageLockError {
     },
     /// The time was up.
     TimedOut,
-    /// The host cancelled the wait ([`Parked::Cancelled`](crate::platform::Parked::Cancelled)).
+    /// The host cancelled the wait ([`Parked::Cancelled`](crate::host::Parked::Cancelled)).
     Cancelled,
 }
 
@@ -382,6 +393,7 @@ impl core::error::Error for PageLockError {}
 
 /// Why memory could not be brought online. Nothing was changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum OnlineError {
     /// The range has no page.
     Empty {
@@ -429,6 +441,7 @@ impl core::error::Error for OnlineError {}
 
 /// Why memory could not be taken offline. It is online as before, all of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum OfflineError {
     /// The range has no page.
     Empty {

@@ -40,44 +40,65 @@ impl Gfp {
     pub const ACCOUNT: Gfp = Gfp(0x400000);
 
     pub const RECLAIM: Gfp = Gfp(0xc00);
-    pub const ATOMIC: Gfp = Gfp::HIGH.or(Gfp::KSWAPD_RECLAIM);
-    pub const KERNEL: Gfp = Gfp::RECLAIM.or(Gfp::IO).or(Gfp::FS);
-    pub const NOWAIT: Gfp = Gfp::KSWAPD_RECLAIM.or(Gfp::NOWARN);
+    pub const ATOMIC: Gfp = Gfp::HIGH.union(Gfp::KSWAPD_RECLAIM);
+    pub const KERNEL: Gfp = Gfp::RECLAIM.union(Gfp::IO).union(Gfp::FS);
+    pub const NOWAIT: Gfp = Gfp::KSWAPD_RECLAIM.union(Gfp::NOWARN);
     pub const NOIO: Gfp = Gfp::RECLAIM;
-    pub const NOFS: Gfp = Gfp::RECLAIM.or(Gfp::IO);
-    pub const USER: Gfp = Gfp::KERNEL.or(Gfp::HARDWALL);
-    pub const HIGHUSER: Gfp = Gfp::USER.or(Gfp::HIGHMEM);
-    pub const HIGHUSER_MOVABLE: Gfp = Gfp::HIGHUSER.or(Gfp::MOVABLE);
+    pub const NOFS: Gfp = Gfp::RECLAIM.union(Gfp::IO);
+    pub const USER: Gfp = Gfp::KERNEL.union(Gfp::HARDWALL);
+    pub const HIGHUSER: Gfp = Gfp::USER.union(Gfp::HIGHMEM);
+    pub const HIGHUSER_MOVABLE: Gfp = Gfp::HIGHUSER.union(Gfp::MOVABLE);
     pub const TRANSHUGE_LIGHT: Gfp =
-        Gfp(Gfp::HIGHUSER_MOVABLE.or(Gfp::COMP).or(Gfp::NOMEMALLOC).or(Gfp::NOWARN).0
+        Gfp(Gfp::HIGHUSER_MOVABLE.union(Gfp::COMP).union(Gfp::NOMEMALLOC).union(Gfp::NOWARN).0
             & !Gfp::RECLAIM.0);
-    pub const TRANSHUGE: Gfp = Gfp::TRANSHUGE_LIGHT.or(Gfp::DIRECT_RECLAIM);
+    pub const TRANSHUGE: Gfp = Gfp::TRANSHUGE_LIGHT.union(Gfp::DIRECT_RECLAIM);
 
     /// All flags that have a name.
     pub const KNOWN: Gfp = Gfp(0x7f_fdff);
 
-    /// The flags of both.
+    /// No flag.
+    pub const NONE: Gfp = Gfp(0);
+
+    /// The flags of both sets.
     #[inline]
-    pub const fn or(self, other: Gfp) -> Gfp {
+    pub const fn union(self, other: Gfp) -> Gfp {
         Gfp(self.0 | other.0)
     }
 
-    /// These flags without those of `other`.
+    /// The flags that are in this set and not in `other`.
     #[inline]
-    pub const fn without(self, other: Gfp) -> Gfp {
+    pub const fn difference(self, other: Gfp) -> Gfp {
         Gfp(self.0 & !other.0)
     }
 
-    /// Whether all flags of `other` are set.
+    /// The flags that are in both sets.
     #[inline]
-    pub const fn has(self, other: Gfp) -> bool {
+    pub const fn intersection(self, other: Gfp) -> Gfp {
+        Gfp(self.0 & other.0)
+    }
+
+    /// Whether all flags of `other` are set. True for an empty `other`.
+    #[inline]
+    pub const fn contains(self, other: Gfp) -> bool {
         self.0 & other.0 == other.0
+    }
+
+    /// Whether any flag of `other` is set.
+    #[inline]
+    pub const fn intersects(self, other: Gfp) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    /// Whether no flag is set.
+    #[inline]
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
     }
 
     /// Whether the request may not fail; who may not must be able to wait.
     #[inline]
     pub(crate) const fn may_not_fail(self) -> bool {
-        self.has(Gfp::NOFAIL.or(Gfp::DIRECT_RECLAIM))
+        self.contains(Gfp::NOFAIL.union(Gfp::DIRECT_RECLAIM))
     }
 
     /// The highest zone kind that the request may use, or `None` for a combination that Linux forbids:
@@ -102,6 +123,40 @@ impl Gfp {
             2 => Some(Migratetype::Reclaimable),
             _ => None,
         }
+    }
+}
+
+impl core::ops::BitOr for Gfp {
+    type Output = Self;
+
+    #[inline]
+    fn bitor(self, other: Self) -> Self {
+        self.union(other)
+    }
+}
+
+impl core::ops::BitOrAssign for Gfp {
+    #[inline]
+    fn bitor_assign(&mut self, other: Self) {
+        *self = self.union(other);
+    }
+}
+
+impl core::ops::BitAnd for Gfp {
+    type Output = Self;
+
+    #[inline]
+    fn bitand(self, other: Self) -> Self {
+        self.intersection(other)
+    }
+}
+
+impl core::ops::Sub for Gfp {
+    type Output = Self;
+
+    #[inline]
+    fn sub(self, other: Self) -> Self {
+        self.difference(other)
     }
 }
 
@@ -149,9 +204,9 @@ impl core::fmt::Display for Gfp {
         let mut rest = *self;
         let mut separator = "";
         for (name, flags) in COMPOUNDS.iter().chain(&NAMES) {
-            if flags.0 != 0 && rest.has(*flags) {
+            if flags.0 != 0 && rest.contains(*flags) {
                 write!(f, "{separator}{name}")?;
-                rest = rest.without(*flags);
+                rest = rest.difference(*flags);
                 separator = "|";
             }
         }
@@ -176,18 +231,18 @@ mod tests {
     fn zones_and_types_follow_the_low_bits() {
         assert_eq!(Gfp::KERNEL.zone_kind(), Some(ZoneKind::Normal));
         assert_eq!(Gfp::HIGHUSER_MOVABLE.zone_kind(), Some(ZoneKind::Movable));
-        assert_eq!(Gfp::KERNEL.or(Gfp::DMA32).zone_kind(), Some(ZoneKind::Dma32));
-        assert_eq!(Gfp::DMA.or(Gfp::MOVABLE).zone_kind(), Some(ZoneKind::Dma));
-        assert_eq!(Gfp::DMA.or(Gfp::DMA32).zone_kind(), None);
+        assert_eq!(Gfp::KERNEL.union(Gfp::DMA32).zone_kind(), Some(ZoneKind::Dma32));
+        assert_eq!(Gfp::DMA.union(Gfp::MOVABLE).zone_kind(), Some(ZoneKind::Dma));
+        assert_eq!(Gfp::DMA.union(Gfp::DMA32).zone_kind(), None);
         assert_eq!(Gfp::KERNEL.migratetype(), Some(Migratetype::Unmovable));
         assert_eq!(Gfp::HIGHUSER_MOVABLE.migratetype(), Some(Migratetype::Movable));
         assert_eq!(Gfp::RECLAIMABLE.migratetype(), Some(Migratetype::Reclaimable));
-        assert_eq!(Gfp::MOVABLE.or(Gfp::RECLAIMABLE).migratetype(), None);
+        assert_eq!(Gfp::MOVABLE.union(Gfp::RECLAIMABLE).migratetype(), None);
     }
 
     #[test]
     fn known_flags_are_those_with_a_name() {
-        let named = NAMES.iter().fold(Gfp(0), |all, (_, flag)| all.or(*flag));
+        let named = NAMES.iter().fold(Gfp(0), |all, (_, flag)| all.union(*flag));
         assert_eq!(named.0, Gfp::KNOWN.0);
     }
 
@@ -195,8 +250,8 @@ mod tests {
     fn flags_print_as_in_traces() {
         use std_alloc::string::ToString;
         assert_eq!(Gfp::HIGHUSER_MOVABLE.to_string(), "GFP_HIGHUSER_MOVABLE");
-        assert_eq!(Gfp::ATOMIC.or(Gfp::NOWARN).to_string(), "GFP_ATOMIC|__GFP_NOWARN");
-        assert_eq!(Gfp::KERNEL.or(Gfp::THISNODE).to_string(), "GFP_KERNEL|__GFP_THISNODE");
+        assert_eq!(Gfp::ATOMIC.union(Gfp::NOWARN).to_string(), "GFP_ATOMIC|__GFP_NOWARN");
+        assert_eq!(Gfp::KERNEL.union(Gfp::THISNODE).to_string(), "GFP_KERNEL|__GFP_THISNODE");
         assert_eq!(Gfp(0x200).to_string(), "0x200");
         assert_eq!(Gfp(0).to_string(), "0x0");
     }

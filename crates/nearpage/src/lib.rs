@@ -1,33 +1,62 @@
-//! The NUMA page allocator of a kernel, as a library.
+#![doc = include_str!("../README.md")]
 #![no_std]
 #![deny(unsafe_code)]
+#![warn(missing_debug_implementations)]
 
 #[cfg(any(test, feature = "alloc"))]
 extern crate alloc as std_alloc;
 
-pub mod alloc;
-pub mod arena;
-pub mod buddy;
-pub mod check;
-pub mod error;
-pub mod frame;
-pub mod gfp;
-pub mod limit;
-pub mod model;
-pub mod pagelock;
-pub mod pcp;
-pub mod platform;
-pub mod policy;
-pub mod reason;
-pub mod slab;
+mod alloc;
+mod arena;
+mod buddy;
+mod check;
+mod error;
+mod frame;
+mod gfp;
+mod host;
+mod limit;
+mod model;
+mod page_wait;
+mod pcp;
+mod policy;
+mod reason;
+mod single;
 mod slot;
-pub mod sync;
-pub mod topology;
-pub mod units;
-pub mod vmstat;
-pub mod watermark;
-pub mod zone;
-pub mod zonelist;
+mod sync;
+mod topology;
+mod units;
+mod vmstat;
+mod watermark;
+mod zone;
+mod zonelist;
 
+pub mod pagelock;
+pub mod platform;
+pub mod rules;
+pub mod slab;
+pub mod stats;
+
+#[doc(hidden)]
+pub mod internals;
 #[cfg(feature = "testing")]
 pub mod testing;
+
+pub use alloc::{
+    BuildError, BulkFreeError, Config, CpuError, DrainBusy, LentBlock, Limits, NodeAccess,
+    PageAllocator, ReclaimPass, Request, metadata_size,
+};
+pub use error::{
+    AllocError, FreeError, LimitError, LimitOf, OfflineError, OnlineError, SetOfNodes, UnknownNode,
+};
+pub use frame::{FrameState, Migratetype};
+pub use gfp::Gfp;
+pub use model::Model;
+pub use policy::{Cursor, NodeSet, NodeSetError, Placement, Policy, Turn};
+pub use reason::{CallSite, Fallbacks, Reason};
+pub use topology::{AddressMap, Node, Topology, TopologyError};
+#[cfg(any(test, feature = "alloc"))]
+pub use topology::{NodeBuf, TopologyBuf};
+pub use units::{
+    Address, CpuId, NodeId, NodeIndex, Order, PageCount, Pfn, PfnRange, ZoneIndex, ZoneKind,
+};
+pub use watermark::{Marks, SettingError, Settings};

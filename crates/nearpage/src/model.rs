@@ -1,7 +1,7 @@
 //! Models: named sets of rules to reproduce.
 
 use crate::buddy::{FallbackModel, FallbackRules, HeldMovable, Merging};
-use crate::pagelock::PageLockRules;
+use crate::page_wait::PageLockRules;
 use crate::pcp::tuning::{PcpRules, Series2023};
 use crate::watermark::MovableMin;
 use crate::zonelist::cache::CacheRule;
@@ -9,6 +9,7 @@ use crate::zonelist::{CpuTerm, MemorylessCpu, MemorylessLine};
 
 /// What differs between the kernels that nearpage reproduces, and itself: data, so that no path pays for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct Model {
     /// The name by which `--model` knows it.
     pub name: &'static str,
@@ -36,6 +37,7 @@ pub struct Model {
 
 /// The kernel whose `/proc` texts are printed ([`crate::vmstat`]): their lines differ by release.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[non_exhaustive]
 pub enum TextLayout {
     /// Linux 6.1.
     Linux6_1,
@@ -47,6 +49,7 @@ pub enum TextLayout {
 
 /// Where nearpage departs from Linux on purpose (design 16), each with a switch back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct Departures {
     /// When a single page that comes back is merged with its buddies.
     pub merging: Merging,
@@ -62,6 +65,13 @@ pub struct Departures {
 }
 
 impl Departures {
+    /// The same after a change: `Model::NEARPAGE.departures.with(|departures| departures.bulk_from_zone = false)`.
+    #[must_use]
+    pub fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
+        change(&mut self);
+        self
+    }
+
     const NONE: Self = Self {
         merging: Merging::AtOnce,
         bulk_from_zone: false,
@@ -82,6 +92,13 @@ const fn fallback(model: FallbackModel) -> FallbackRules {
 }
 
 impl Model {
+    /// The same after a change: `Model::NEARPAGE.with(|model| model.zonelist_cache = CacheRule::Off)`.
+    #[must_use]
+    pub fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
+        change(&mut self);
+        self
+    }
+
     /// Linux 6.1.
     pub const LINUX_6_1: Self = Self {
         name: "linux-6.1",

@@ -1,212 +1,60 @@
-//! The one seam: what the core needs from the place it runs in.
+//! The seam: what the core needs from the place that it runs in.
 //!
-//! A host implements [`Platform`] and [`crate::pcp::Storage`]; everything is static dispatch. The core
-//! calls the platform with no lock held, except [`Platform::touch`] and [`Platform::touch_page`].
+//! A host implements [`Platform`]. The trait has two types, two methods that a host must write, and callbacks that it may
+//! write:
+//!
+//! | item | what it is | what a host may choose |
+//! |---|---|---|
+//! | [`Platform::Lock`] | a mutual exclusion lock around a value | a spin lock, a mutex; [`SingleLock`] for one thread |
+//! | [`Platform::Storage`] | how a CPU's pagesets are kept, and how they are exclusive | [`SerialStorage`] over an [`Exclusion`], or a [`Storage`] of its own |
+//! | [`Platform::storage`] | the storage | |
+//! | [`Platform::now_ns`] | monotonic time | a clock; a counter in tests |
+//! | callbacks | calls for help, waits, reports of misuse | nothing, or what the host can do |
+//!
+//! [`SingleThreaded`] is a complete platform for one thread.
+//!
+//! # What the core promises to a host
+//!
+//! * It holds no zone's lock while it calls back, except for [`touch`](Platform::touch) and
+//!   [`touch_page`](Platform::touch_page), which must not call the allocator.
+//! * It never waits for a CPU's pagesets while it holds a zone's lock, and never holds two zone locks.
+//! * It never waits for pagesets that are held: it goes to the zone instead. Only a drain from outside waits, for at most
+//!   200 ms.
+//!
+//! # What a host promises to the core
+//!
+//! * The lock lets one thread at a time at the value. Where an interrupt handler may allocate, the lock keeps interrupts off.
+//! * A [`Storage`] is atomic with respect to its CPU: a thread that is interrupted or moved leaves each list whole. A storage that
+//!   gives one entry to two callers hands one page out twice.
+//! * No callback calls back into the allocator that it was called from, except to free pages or to drain.
+//!
+//! # One thread
+//!
+//! ```
+#![doc = include_str!("../examples/one_thread.rs")]
+//! ```
+//!
+//! # A toy kernel
+//!
+//! Spin locks that keep interrupts off, several CPUs, and a node without memory. The example runs on a host: threads play CPUs,
+//! and a counter stands for the interrupt flag.
+//!
+//! ```
+#![doc = include_str!("../examples/toy_kernel.rs")]
+//! ```
+//!
+//! # Does it conform?
+//!
+//! With the feature `testing`, `testing::storage::check_storage` compares a storage with naive lists in random operations, and
+//! `testing::storage::check_exclusion` looks whether a stopped CPU is left alone. Both run on the storage of the toy
+//! kernel in `tests/platform.rs`.
 
-use crate::error::{FreeError, PageLockError};
-use crate::gfp::Gfp;
-use crate::pcp::Storage;
-use crate::slab::error::ObjectError;
-use crate::sync::AtomicU32;
-use crate::units::{Address, NodeId, Order, PageCount, Pfn, ZoneKind};
-
-/// A mutual exclusion lock around a value. Hosts with interrupts pass one that disables them.
-pub trait Lock<T> {
-    /// Access to the value; dropping it unlocks.
-    type Guard<'a>: core::ops::DerefMut<Target = T>
-    where
-        Self: 'a,
-        T: 'a;
-
-    /// An unlocked lock.
-    fn new(value: T) -> Self;
-
-    /// Waits for the lock.
-    fn lock(&self) -> Self::Guard<'_>;
-}
-
-/// How the core touches a cache line, for hosts that charge for it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Access {
-    /// A plain read.
-    Read,
-    /// A plain write.
-    Write,
-    /// An atomic read-modify-write.
-    Atomic,
-}
-
-/// Why memory is short: what the core tells a host that it asks for help.
-#[derive(Clone, Copy, Debug)]
-pub struct Shortage {
-    /// The node that the request preferred, or that is below its watermark.
-    pub node: NodeId,
-    /// The highest zone kind that the request may use.
-    pub kind: ZoneKind,
-    /// The order asked for.
-    pub order: Order,
-    /// The flags of the request.
-    pub gfp: Gfp,
-}
-
-/// How hard compaction tries. `include/linux/compaction.h: enum compact_priority`, 6.12.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum CompactEffort {
-    /// Never waits.
-    Async,
-    /// Waits for little.
-    SyncLight,
-    /// Waits for all that can be moved.
-    SyncFull,
-}
-
-/// What compaction did. `include/linux/compaction.h: enum compact_result`, 6.12.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Compacted {
-    /// Nothing: there is not enough free memory to move pages to.
-    Skipped,
-    /// Nothing: it failed too often lately.
-    Deferred,
-    /// It went over the zones and made no block that is large enough.
-    Failed,
-    /// It made a block that is large enough.
-    Success,
-}
-
-/// What reclaim of one node did. `mm/internal.h: NODE_RECLAIM_*`, 6.12.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum NodeReclaimed {
-    /// It did not try: it may not now, or somebody else does.
-    NotTried,
-    /// The node has nothing worth reclaiming.
-    Nothing,
-    /// It freed some pages, or none.
-    Some,
-    /// It freed as many as asked for.
-    Enough,
-}
-
-/// What a host needs to find a parked thread again: an address, a number, whatever it likes. It may be used after
-/// the thread has gone on, or ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct ParkedThread(pub usize);
-
-/// Why a thread that parked goes on.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Parked {
-    /// It was woken, its time is up, or for no reason at all.
-    Awake,
-    /// Whoever runs it wants it to give up what it waits for.
-    Cancelled,
-}
-
-/// A host of the core.
-///
-/// No callback may call back into the allocator that it was called from, except to free pages or drain.
-pub trait Platform: Sized {
-    /// The lock of a zone.
-    type Lock<T>: Lock<T>;
-    /// The storage of per-CPU pagesets.
-    type Storage: Storage;
-    /// Log2 of the page size in bytes, if this host knows it when it is compiled: then
-    /// [`Config::page_shift`](crate::alloc::Config::page_shift) is not looked at. A shift by a number that is not known
-    /// takes x86-64 three steps, and each free of an object needs one.
-    const PAGE_SHIFT: Option<u32> = None;
-    /// Whether the test at a free is one atomic exchange, so that two frees of one page in the same
-    /// instant cannot both pass it.
-    const HARDENED: bool = false;
-    /// Whether [`wake_reclaim`](Self::wake_reclaim) leads to background reclaim. Only then do requests that mix
-    /// pageblocks boost the watermarks: background reclaim ends a boost
-    /// ([`lower_boost`](crate::zone::Zone::lower_boost)), nobody else does.
-    const BACKGROUND_RECLAIM: bool = false;
-    /// Whether [`compact`](Self::compact) can make larger blocks by moving pages.
-    const COMPACTS: bool = false;
-
-    /// The storage of per-CPU pagesets.
-    fn storage(&self) -> &Self::Storage;
-
-    /// Monotonic time in nanoseconds, from any start.
-    fn now_ns(&self) -> u64;
-
-    /// Passes time while another CPU holds what this one needs.
-    fn relax(&self) {
-        core::hint::spin_loop();
-    }
-
-    /// Memory of a node fell below its low watermark: wake background reclaim. Returns at once.
-    fn wake_reclaim(&self, _shortage: Shortage) {}
-
-    /// Gives back memory in the caller's context; returns how many pages were freed. A request that finds none of them
-    /// asks again, up to 256 times.
-    fn direct_reclaim(&self, _shortage: Shortage) -> PageCount {
-        PageCount(0)
-    }
-
-    /// Pages of a node's zone that [`direct_reclaim`](Self::direct_reclaim) could still free, as far as is
-    /// known: as long as they would be enough, a request goes on asking.
-    fn reclaimable(&self, _node: NodeId, _kind: ZoneKind) -> PageCount {
-        PageCount(0)
-    }
-
-    /// Gives back memory of the node in the shortage, which another node's turn would be after: only if
-    /// [`node_reclaim_mode`](crate::watermark::Settings::node_reclaim_mode) is set.
-    fn node_reclaim(&self, _shortage: Shortage) -> NodeReclaimed {
-        NodeReclaimed::NotTried
-    }
-
-    /// Moves pages so that larger blocks become free.
-    fn compact(&self, _shortage: Shortage, _effort: CompactEffort) -> Compacted {
-        Compacted::Skipped
-    }
-
-    /// The last resort. Returns whether something was freed, so that trying again makes sense.
-    fn out_of_memory(&self, _shortage: Shortage) -> bool {
-        false
-    }
-
-    /// How often a thread looks at a locked page again before it parks; from look to look it waits twice as long. 0
-    /// where nobody else runs meanwhile.
-    const PAGE_LOCK_SPINS: u32 = 0;
-
-    /// The calling thread, which may park on `word` from now on.
-    fn this_thread(&self, _word: &AtomicU32) -> ParkedThread {
-        ParkedThread::default()
-    }
-
-    /// Lets the calling thread sleep while `word`, which is its own, is 0: until it is unparked, until the time
-    /// is `deadline_ns` ([`now_ns`](Self::now_ns)), or for any shorter time. The word is written before the
-    /// thread is unparked. A host that cannot park passes time instead.
-    fn park(&self, _word: &AtomicU32, _deadline_ns: Option<u64>) -> Parked {
-        self.relax();
-        Parked::Awake
-    }
-
-    /// Wakes a thread, if it is parked on the word that its answer to [`this_thread`](Self::this_thread) was made
-    /// of. That word may be gone, and the thread may be parked for another reason or have ended: so the host
-    /// must not look at the word, and waking for no reason must be harmless.
-    fn unpark(&self, _thread: ParkedThread) {}
-
-    /// A page lock was misused: a page unlocked that is not locked. Nothing was changed; the host may report or
-    /// abort.
-    fn lock_misuse(&self, _error: &PageLockError) {}
-
-    /// A free was refused. The page stays where it is; the host may report or abort.
-    fn misuse(&self, _error: &FreeError) {}
-
-    /// A free of an object was refused. The object stays where it is; the host may report or abort.
-    fn misuse_of_object(&self, _error: &ObjectError) {}
-
-    /// A cache line of the allocator's metadata that CPUs share is touched; empty everywhere but in the lab.
-    #[inline(always)]
-    fn touch(&self, _line: *const (), _access: Access) {}
-
-    /// The metadata of a page is touched; empty everywhere but in the lab. Apart from [`touch`](Self::touch),
-    /// since a kernel's frames are larger than nearpage's, and the lab shows kernels.
-    #[inline(always)]
-    fn touch_page(&self, _page: Pfn, _access: Access) {}
-
-    /// An object came onto the stack of this CPU, whose threads will soon write to it: a host may have its line
-    /// brought near. What is at the address may not be there; nothing is asked of it.
-    #[inline(always)]
-    fn prefetch(&self, _object: Address) {}
-}
+pub use crate::frame::ZoneFrames;
+pub use crate::host::{
+    Access, CompactEffort, Compacted, Lock, NodeReclaimed, Parked, ParkedThread, Platform, Shortage,
+};
+pub use crate::pcp::serial::{
+    CpuLock, CurrentCpu, Exclusion, LinkedList, Locked, SerialStorage, Single, TryLock,
+};
+pub use crate::pcp::storage::{CountedList, EachList, ListCounts, Pop, Push, Storage};
+pub use crate::single::{ChosenCpu, SingleLock, SingleStorage, SingleThreaded};

@@ -85,6 +85,7 @@ impl<'a> NodeSet<'a> {
 
 /// Why there is no such set of nodes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum NodeSetError {
     /// No node was named.
     Empty,
@@ -118,6 +119,7 @@ impl core::error::Error for NodeSetError {}
 
 /// Where pages are to come from.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub enum Policy<'a> {
     /// Near the CPU that asks.
     Local,
@@ -157,6 +159,7 @@ pub enum Turn<'a> {
 
 /// How a request is placed.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Placement<'a> {
     /// The policy. Requests with `__GFP_THISNODE` have none.
     pub policy: Policy<'a>,
@@ -213,7 +216,7 @@ impl Cursor {
     }
 
     /// Replaces the position by what follows; returns what it was.
-    pub fn advance(&self, next: impl Fn(Position) -> Position) -> Position {
+    pub(crate) fn advance(&self, next: impl Fn(Position) -> Position) -> Position {
         let step = |word| Some(next(Position::unpack(word)).pack());
         let before = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, step);
         Position::unpack(before.unwrap_or_else(|word| word))

@@ -6,6 +6,7 @@ use crate::units::PageCount;
 /// Why a page did not come from the zone that its request preferred.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[repr(u8)]
+#[non_exhaustive]
 pub enum Reason {
     /// The preferred zone was below its watermark.
     Watermark,
@@ -75,18 +76,32 @@ impl Fallbacks {
         PageCount(self.0.iter().sum())
     }
 
-    /// Adds pages.
-    pub const fn add(&mut self, reason: Reason, pages: PageCount) {
+    /// Counts pages that came from elsewhere for a reason.
+    pub const fn record(&mut self, reason: Reason, pages: PageCount) {
         self.0[reason as usize] += pages.0;
     }
+}
 
-    /// The sum of both.
-    #[must_use]
-    pub fn plus(mut self, other: Fallbacks) -> Fallbacks {
+impl core::ops::Add for Fallbacks {
+    type Output = Self;
+
+    fn add(mut self, other: Self) -> Self {
         for reason in Reason::ALL {
-            self.add(reason, other.pages(reason));
+            self.record(reason, other.pages(reason));
         }
         self
+    }
+}
+
+impl core::ops::AddAssign for Fallbacks {
+    fn add_assign(&mut self, other: Self) {
+        *self = *self + other;
+    }
+}
+
+impl core::iter::Sum for Fallbacks {
+    fn sum<I: Iterator<Item = Self>>(counts: I) -> Self {
+        counts.fold(Self::default(), |sum, counts| sum + counts)
     }
 }
 

@@ -5,16 +5,17 @@
 //! by this allocator in ascending order of ids, and never leave it as ids.
 
 use core::fmt;
+use core::iter::Sum;
+use core::ops::{Add, AddAssign, Mul, Sub, SubAssign};
 
-/// Highest order that the buddy hands out: 2^10 pages. `include/linux/mmzone.h: MAX_PAGE_ORDER`, 6.12.
-pub const MAX_ORDER: Order = Order(10);
-/// Number of orders, 0 to [`MAX_ORDER`].
-pub const ORDERS: usize = 11;
-/// Order of a pageblock, the unit of migratetype grouping: 2 MiB of 4 KiB pages on x86-64.
-pub const PAGEBLOCK_ORDER: Order = Order(9);
-/// Orders above this one are "costly": Linux tries less hard for them.
-/// `include/linux/mmzone.h: PAGE_ALLOC_COSTLY_ORDER`.
-pub const COSTLY_ORDER: Order = Order(3);
+/// [`Order::MAX`].
+pub(crate) const MAX_ORDER: Order = Order::MAX;
+/// [`Order::COUNT`].
+pub(crate) const ORDERS: usize = Order::COUNT;
+/// [`Order::PAGEBLOCK`].
+pub(crate) const PAGEBLOCK_ORDER: Order = Order::PAGEBLOCK;
+/// [`Order::COSTLY`].
+pub(crate) const COSTLY_ORDER: Order = Order::COSTLY;
 /// Log2 of the frames in a section, the unit in which memory is described: 128 MiB of 4 KiB pages.
 pub const SECTION_SHIFT: u32 = 15;
 /// Frames in a section.
@@ -27,9 +28,9 @@ pub const SECTION_FRAMES: usize = 1 << SECTION_SHIFT;
 pub struct Pfn(pub u64);
 
 impl Pfn {
-    /// The frame `count` pages above this one.
+    /// The frame `count` pages above this one, in constants.
     #[inline]
-    pub const fn plus(self, count: PageCount) -> Pfn {
+    pub(crate) const fn plus(self, count: PageCount) -> Pfn {
         Pfn(self.0 + count.0)
     }
 
@@ -58,6 +59,43 @@ impl Pfn {
     }
 }
 
+impl Add<PageCount> for Pfn {
+    type Output = Pfn;
+
+    /// The frame `pages` above this one.
+    #[inline]
+    fn add(self, pages: PageCount) -> Pfn {
+        self.plus(pages)
+    }
+}
+
+impl AddAssign<PageCount> for Pfn {
+    #[inline]
+    fn add_assign(&mut self, pages: PageCount) {
+        self.0 += pages.0;
+    }
+}
+
+impl Sub<PageCount> for Pfn {
+    type Output = Pfn;
+
+    /// The frame `pages` below this one.
+    #[inline]
+    fn sub(self, pages: PageCount) -> Pfn {
+        Pfn(self.0 - pages.0)
+    }
+}
+
+impl Sub for Pfn {
+    type Output = PageCount;
+
+    /// The pages from `other`, which is not above this frame, up to it.
+    #[inline]
+    fn sub(self, other: Pfn) -> PageCount {
+        PageCount(self.0 - other.0)
+    }
+}
+
 impl fmt::Display for Pfn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:#x}", self.0)
@@ -72,13 +110,13 @@ pub struct Address(pub u64);
 impl Address {
     /// The first address of a frame of `1 << page_shift` bytes.
     #[inline]
-    pub const fn of(pfn: Pfn, page_shift: u32) -> Address {
+    pub const fn from_pfn(pfn: Pfn, page_shift: u32) -> Address {
         Address(pfn.0 << page_shift)
     }
 
     /// The frame that holds the address.
     #[inline]
-    pub const fn pfn(self, page_shift: u32) -> Pfn {
+    pub const fn to_pfn(self, page_shift: u32) -> Pfn {
         Pfn(self.0 >> page_shift)
     }
 }
@@ -97,8 +135,83 @@ pub struct PageCount(pub u64);
 impl PageCount {
     /// The bytes of this many pages of `1 << page_shift` bytes each.
     #[inline]
-    pub const fn bytes(self, page_shift: u32) -> u64 {
+    pub const fn to_bytes(self, page_shift: u32) -> u64 {
         self.0 << page_shift
+    }
+
+    /// The whole pages of `1 << page_shift` bytes each that fit into this many bytes.
+    #[inline]
+    pub const fn from_bytes(bytes: u64, page_shift: u32) -> PageCount {
+        PageCount(bytes >> page_shift)
+    }
+
+    /// The difference, or none if `other` is more.
+    #[inline]
+    #[must_use]
+    pub const fn saturating_sub(self, other: PageCount) -> PageCount {
+        PageCount(self.0.saturating_sub(other.0))
+    }
+
+    /// The sum, or `None` if it does not fit 64 bits.
+    #[inline]
+    pub const fn checked_add(self, other: PageCount) -> Option<PageCount> {
+        match self.0.checked_add(other.0) {
+            Some(pages) => Some(PageCount(pages)),
+            None => None,
+        }
+    }
+}
+
+impl Add for PageCount {
+    type Output = PageCount;
+
+    #[inline]
+    fn add(self, other: PageCount) -> PageCount {
+        PageCount(self.0 + other.0)
+    }
+}
+
+impl AddAssign for PageCount {
+    #[inline]
+    fn add_assign(&mut self, other: PageCount) {
+        self.0 += other.0;
+    }
+}
+
+impl Sub for PageCount {
+    type Output = PageCount;
+
+    #[inline]
+    fn sub(self, other: PageCount) -> PageCount {
+        PageCount(self.0 - other.0)
+    }
+}
+
+impl SubAssign for PageCount {
+    #[inline]
+    fn sub_assign(&mut self, other: PageCount) {
+        self.0 -= other.0;
+    }
+}
+
+impl Mul<u64> for PageCount {
+    type Output = PageCount;
+
+    #[inline]
+    fn mul(self, times: u64) -> PageCount {
+        PageCount(self.0 * times)
+    }
+}
+
+impl Sum for PageCount {
+    fn sum<I: Iterator<Item = PageCount>>(counts: I) -> PageCount {
+        PageCount(counts.map(|count| count.0).sum())
+    }
+}
+
+impl<'a> Sum<&'a PageCount> for PageCount {
+    fn sum<I: Iterator<Item = &'a PageCount>>(counts: I) -> PageCount {
+        counts.copied().sum()
     }
 }
 
@@ -114,6 +227,16 @@ impl fmt::Display for PageCount {
 pub struct Order(pub u8);
 
 impl Order {
+    /// The highest order that the allocator hands out: 2^10 pages. `include/linux/mmzone.h: MAX_PAGE_ORDER`, 6.12.
+    pub const MAX: Order = Order(10);
+    /// How many orders there are, 0 to [`MAX`](Self::MAX).
+    pub const COUNT: usize = 11;
+    /// The order of a pageblock, the unit of migratetype grouping: 2 MiB of 4 KiB pages on x86-64.
+    pub const PAGEBLOCK: Order = Order(9);
+    /// Orders above this one are "costly": the allocator tries less hard for them.
+    /// `include/linux/mmzone.h: PAGE_ALLOC_COSTLY_ORDER`.
+    pub const COSTLY: Order = Order(3);
+
     /// Pages in a block of this order.
     #[inline]
     pub const fn pages(self) -> PageCount {

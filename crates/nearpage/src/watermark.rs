@@ -292,11 +292,11 @@ fn mul_div(value: u64, numerator: u64, denominator: u64) -> u64 {
 }
 
 const fn pages_in_kib(kib: u64, page_shift: u32) -> PageCount {
-    PageCount(kib.saturating_mul(1024) / PageCount(1).bytes(page_shift))
+    PageCount(kib.saturating_mul(1024) / PageCount(1).to_bytes(page_shift))
 }
 
 const fn kib_of_pages(pages: PageCount, page_shift: u32) -> u64 {
-    pages.bytes(page_shift) / 1024
+    pages.to_bytes(page_shift) / 1024
 }
 
 #[cfg(test)]

@@ -12,58 +12,23 @@
 //! when it changes: the number of orders that pass the *high* watermark plus the largest reserve. A request
 //! within it passes any check that it could face; a request outside it takes the exact check.
 
+mod events;
+mod guard;
+
+pub(crate) use events::ZoneEvents;
+pub use events::{LockHolds, ZoneCounts};
+pub(crate) use guard::ZoneGuard;
+
 use crate::buddy::{Buddy, FallbackRules, Merging};
 use crate::frame::{Migratetype, ZoneFrames};
+use crate::host::{Lock, Platform};
 use crate::limit::Ledger;
 use crate::pcp::tuning::ZoneView;
-use crate::platform::{Lock, Platform};
 use crate::sync::{AtomicU8, AtomicU32, AtomicU64, Ordering, OwnedCounter};
-use crate::units::{NodeIndex, Order, PageCount, PfnRange, ZoneIndex, ZoneKind};
+use crate::units::{NodeIndex, Order, PageCount, Pfn, PfnRange, ZoneIndex, ZoneKind};
 use crate::watermark::{
     AllocFlags, Marks, WatermarkCheck, raised_boost, watermark_fast, watermark_ok,
 };
-
-/// How often the lock of a zone was taken, and for how much at a time: the two objectives of all tuning.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct LockHolds {
-    /// Times that the lock was taken to move pages.
-    pub acquisitions: u64,
-    /// Most pages that moved in one hold.
-    pub most_pages: PageCount,
-}
-
-/// Events of a zone that no pageset counts: they are rare, so anybody adds to them.
-///
-/// A page that a pageset hands out is not an event here; `vmstat` derives those from the pagesets.
-#[derive(Debug, Default)]
-pub struct ZoneEvents {
-    /// Allocations straight from the buddy.
-    pub direct_allocs: AtomicU64,
-    /// Pages of those.
-    pub direct_alloc_pages: AtomicU64,
-    /// Pages freed straight to the buddy.
-    pub direct_free_pages: AtomicU64,
-    /// Of the direct allocations, those by CPUs of another node.
-    pub direct_other: AtomicU64,
-    /// Allocations that came from here although another node was preferred: `numa_miss`.
-    pub miss: AtomicU64,
-    /// Allocations that preferred this zone and came from another node: `numa_foreign`.
-    pub foreign: AtomicU64,
-    /// Allocations that were interleaved to here: `numa_interleave`.
-    pub interleave: AtomicU64,
-    /// Trips for blocks that a hard limit sent away with none.
-    pub limit_refused: AtomicU64,
-    /// Trips above a soft limit, which woke background reclaim.
-    pub soft_limit_wakes: AtomicU64,
-}
-
-impl ZoneEvents {
-    /// Adds `n` to one of the events.
-    #[inline]
-    pub fn add(event: &AtomicU64, n: u64) {
-        event.fetch_add(n, Ordering::Relaxed);
-    }
-}
 
 /// Written at each change of the free lists, so on a pair of lines of its own: processors fetch the second of a pair with
 /// the first. Only the holder of the lock writes.
@@ -104,6 +69,19 @@ pub struct Zone<'m, P: Platform> {
     buddy: P::Lock<Buddy>,
 }
 
+impl<P: Platform> core::fmt::Debug for Zone<'_, P> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Zone")
+            .field("node", &self.node)
+            .field("kind", &self.kind)
+            .field("span", &self.span)
+            .field("managed", &self.managed())
+            .field("free", &self.free_pages())
+            .field("marks", &self.marks())
+            .finish_non_exhaustive()
+    }
+}
+
 /// The ledgers that pages of a zone are counted in.
 #[derive(Clone, Copy, Debug)]
 pub struct Ledgers<'m> {
@@ -126,7 +104,7 @@ const COUNTED: u8 = 16;
 
 impl<'m, P: Platform> Zone<'m, P> {
     /// An empty zone: all memory of its span is offline.
-    pub fn new(
+    pub(crate) fn new(
         kind: ZoneKind,
         node: NodeIndex,
         frames: ZoneFrames<'m>,
@@ -175,7 +153,7 @@ impl<'m, P: Platform> Zone<'m, P> {
 
     /// The zone's frames.
     #[inline]
-    pub fn frames(&self) -> &ZoneFrames<'m> {
+    pub(crate) fn frames(&self) -> &ZoneFrames<'m> {
         &self.frames
     }
 
@@ -184,9 +162,23 @@ impl<'m, P: Platform> Zone<'m, P> {
         self.span
     }
 
-    /// Rare events.
-    pub fn events(&self) -> &ZoneEvents {
+    /// How often rare things happened so far.
+    pub fn counts(&self) -> ZoneCounts {
+        self.events.counts()
+    }
+
+    /// Rare events, to be counted.
+    pub(crate) fn events(&self) -> &ZoneEvents {
         &self.events
+    }
+
+    /// The type of the pageblock of a frame.
+    ///
+    /// # Panics
+    /// If the frame is not within the zone's span, or lies in a hole of the machine.
+    pub fn pageblock_type(&self, pfn: Pfn) -> Migratetype {
+        assert!(self.span.contains(pfn), "a frame of the zone");
+        self.frames.pageblock(self.frames.number(pfn))
     }
 
     /// Free pages in the buddy: those in pagesets are not free.
@@ -242,7 +234,7 @@ impl<'m, P: Platform> Zone<'m, P> {
 
     /// Ends a boost, or a part of it: to be called by background reclaim when it has balanced the zone, with
     /// the boost that it saw when it began. `mm/vmscan.c: balance_pgdat`, 6.12.
-    pub fn lower_boost(&self, pages: PageCount) {
+    pub(crate) fn lower_boost(&self, pages: PageCount) {
         // The guard publishes the headroom that the lower marks leave.
         let _guard = self.lock();
         self.boost.store(self.boost().0.saturating_sub(pages.0), Ordering::Relaxed);
@@ -263,7 +255,7 @@ impl<'m, P: Platform> Zone<'m, P> {
     }
 
     /// Whether a request boosted the watermarks since this was last asked.
-    pub fn take_boosted(&self) -> bool {
+    pub(crate) fn take_boosted(&self) -> bool {
         self.has(BOOSTED) && {
             self.put(BOOSTED, false);
             true
@@ -277,7 +269,7 @@ impl<'m, P: Platform> Zone<'m, P> {
     }
 
     /// Sets [`avoids_fragmentation`](Self::avoids_fragmentation).
-    pub fn set_avoids_fragmentation(&self, avoids: bool) {
+    pub(crate) fn set_avoids_fragmentation(&self, avoids: bool) {
         self.put(AVOIDS_FRAGMENTATION, avoids);
     }
 
@@ -310,12 +302,12 @@ impl<'m, P: Platform> Zone<'m, P> {
     }
 
     /// Notes that an allocation found the zone below its high watermark.
-    pub fn set_below_high(&self) {
+    pub(crate) fn set_below_high(&self) {
         self.put(BELOW_HIGH, true);
     }
 
     /// Clears the note if the zone is above its high watermark again; after a drain.
-    pub fn clear_below_high(&self) {
+    pub(crate) fn clear_below_high(&self) {
         if self.view().below_high
             && self.passes(Order(0), AllocFlags::WMARK_HIGH, ZoneKind::Movable)
         {
@@ -324,7 +316,7 @@ impl<'m, P: Platform> Zone<'m, P> {
     }
 
     /// Says whether background reclaim works on this zone.
-    pub fn set_reclaim_active(&self, active: bool) {
+    pub(crate) fn set_reclaim_active(&self, active: bool) {
         self.put(RECLAIM_ACTIVE, active);
     }
 
@@ -378,7 +370,7 @@ impl<'m, P: Platform> Zone<'m, P> {
 
     /// Sets watermarks and reserves, and ends a boost. `boost_factor` limits later ones
     /// ([`raised_boost`]). The caller holds the lock that serializes settings.
-    pub fn set_marks(
+    pub(crate) fn set_marks(
         &self,
         marks: Marks,
         reserve: [PageCount; ZoneKind::COUNT],
@@ -394,17 +386,6 @@ impl<'m, P: Platform> Zone<'m, P> {
         }
         for (cell, pages) in self.reserve.iter().zip(reserve) {
             cell.store(pages.0, Ordering::Relaxed);
-        }
-    }
-
-    /// From now on, pages that leave and come back are counted in the ledgers; those that are out are too.
-    pub fn count_in_ledgers(&self) {
-        let guard = self.lock();
-        if guard.free_before.is_none() {
-            let out = PageCount(self.managed().0 - guard.buddy.unused_pages().0);
-            self.ledgers.node.add(out);
-            self.ledgers.all.add(out);
-            self.put(COUNTED, true);
         }
     }
 
@@ -447,158 +428,9 @@ impl<'m, P: Platform> Zone<'m, P> {
         (&raw const self.marks).cast()
     }
 
-    /// Takes the lock to look or to change what is not a move of pages.
-    pub fn lock(&self) -> ZoneGuard<'_, 'm, P> {
-        let buddy = self.buddy.lock();
-        let free_before = if self.has(COUNTED) { Some(buddy.unused_pages()) } else { None };
-        let (flags, claimed) = (AllocFlags::default(), PageCount(0));
-        ZoneGuard { zone: self, buddy, flags, free_before, claimed }
-    }
-
-    /// Takes the lock to move pages between the buddy and somebody: counted.
-    pub fn lock_to_move(&self) -> ZoneGuard<'_, 'm, P> {
-        let guard = self.lock();
-        self.published.acquisitions.add(1);
-        guard
-    }
-
-    /// Takes the lock to take blocks for a request with `flags`: counted.
-    pub fn lock_to_take(&self, flags: AllocFlags) -> ZoneGuard<'_, 'm, P> {
-        let mut guard = self.lock_to_move();
-        guard.flags = flags;
-        guard
-    }
-
     /// How often the lock was taken, as of a moment ago: reading does not take it.
     pub fn holds(&self) -> LockHolds {
         let Published { acquisitions, most_pages, .. } = &self.published;
         LockHolds { acquisitions: acquisitions.get(), most_pages: PageCount(most_pages.get()) }
-    }
-
-    fn publish(&self, buddy: &Buddy) {
-        let free = buddy.free_pages().0;
-        let orders = buddy.largest_available_order().map_or(0, |order| order.0 + 1);
-        self.published.free.store(free, Ordering::Relaxed);
-        if self.published.orders.load(Ordering::Relaxed) != orders {
-            self.published.orders.store(orders, Ordering::Relaxed);
-        }
-        self.publish_reserve(buddy);
-        let headroom = self.headroom_now(free, orders);
-        if self.headroom.load(Ordering::Relaxed) != headroom {
-            self.headroom.store(headroom, Ordering::Relaxed);
-        }
-    }
-
-    fn publish_reserve(&self, buddy: &Buddy) {
-        let reserved_orders = buddy.largest_reserved_order().map_or(0, |order| order.0 + 1);
-        if reserved_orders == 0 && buddy.reserved().0 == 0 && self.kept_back().0 == 0 {
-            return;
-        }
-        self.published.reserved_orders.store(reserved_orders, Ordering::Relaxed);
-        self.published.kept_back.store(buddy.kept_back().0, Ordering::Relaxed);
-    }
-
-    fn headroom_now(&self, free: u64, orders: u8) -> u8 {
-        let most_reserved = self.reserve.iter().map(|pages| pages.load(Ordering::Relaxed)).max();
-        let floor = self.marks().high.0 + most_reserved.unwrap_or(0) + self.kept_back().0;
-        // A request for order o passes if free - (2^o - 1) > floor.
-        match free.checked_sub(floor) {
-            None | Some(0) => 0,
-            Some(above) => orders.min(above.ilog2() as u8 + 1),
-        }
-    }
-}
-
-/// The zone's lock, held. Dropping it publishes what other threads read without it.
-pub struct ZoneGuard<'a, 'm, P: Platform> {
-    zone: &'a Zone<'m, P>,
-    buddy: <P::Lock<Buddy> as Lock<Buddy>>::Guard<'a>,
-    /// Of the request that blocks are taken for.
-    flags: AllocFlags,
-    /// Free pages when the lock was taken, if the zone is counted.
-    free_before: Option<PageCount>,
-    /// Pages that are counted as out already.
-    claimed: PageCount,
-}
-
-impl<'a, 'm, P: Platform> ZoneGuard<'a, 'm, P> {
-    /// The zone.
-    #[inline]
-    pub fn zone(&self) -> &'a Zone<'m, P> {
-        self.zone
-    }
-
-    /// The free blocks.
-    #[inline]
-    pub fn buddy(&mut self) -> &mut Buddy {
-        &mut self.buddy
-    }
-
-    /// Asks the limits for blocks; returns how many of them may be taken in this hold. A request that may exceed them
-    /// gets one in any case.
-    pub fn claim(&mut self, blocks: u32, order: Order) -> u32 {
-        if self.free_before.is_none() {
-            return blocks;
-        }
-        let Ledgers { node, all } = self.zone.ledgers;
-        let of_node = node.claim(blocks, order);
-        let claimed = all.claim(of_node, order);
-        node.sub(order.pages_in(of_node - claimed));
-        self.claimed.0 += order.pages_in(claimed).0;
-        let least = blocks.min(self.flags.has(AllocFlags::OVER_LIMIT).into());
-        if claimed.max(least) == 0 {
-            ZoneEvents::add(&self.zone.events.limit_refused, 1);
-        }
-        claimed.max(least)
-    }
-
-    /// Counts pages that were given to the buddy in this hold: they did not come back, they are new.
-    pub fn add_managed(&mut self, pages: PageCount) {
-        self.zone.managed.fetch_add(pages.0, Ordering::Relaxed);
-        let gone = self.zone.gone().0.saturating_sub(pages.0);
-        self.zone.gone.store(gone, Ordering::Relaxed);
-        if let Some(free) = &mut self.free_before {
-            free.0 += pages.0;
-        }
-    }
-
-    /// Counts pages that were taken out of the zone in this hold: nobody has them.
-    pub fn sub_managed(&mut self, pages: PageCount) {
-        self.zone.managed.fetch_sub(pages.0, Ordering::Relaxed);
-        self.zone.gone.fetch_add(pages.0, Ordering::Relaxed);
-        if let Some(free) = &mut self.free_before {
-            free.0 -= pages.0;
-        }
-    }
-
-    /// Brings the ledgers in line with what left and came back.
-    fn settle(&self) {
-        let Some(before) = self.free_before else { return };
-        // Free pages as they would be if just what was claimed had left.
-        let now = PageCount(self.buddy.unused_pages().0 + self.claimed.0);
-        for ledger in [self.zone.ledgers.node, self.zone.ledgers.all] {
-            if now > before {
-                ledger.sub(PageCount(now.0 - before.0));
-            } else if now < before {
-                ledger.add(PageCount(before.0 - now.0));
-            }
-        }
-    }
-
-    /// Notes how many pages moved in this hold.
-    #[inline]
-    pub fn note_moved(&mut self, pages: u64) {
-        self.zone.published.most_pages.raise_to(pages);
-    }
-}
-
-impl<P: Platform> Drop for ZoneGuard<'_, '_, P> {
-    fn drop(&mut self) {
-        let claims = self.buddy.drain_claims_tried();
-        if claims > 0 && self.zone.raise_boost(claims) && self.flags.has(AllocFlags::KSWAPD) {
-            self.zone.put(BOOSTED, true);
-        }
-        self.settle();
-        self.zone.publish(&self.buddy);
     }
 }

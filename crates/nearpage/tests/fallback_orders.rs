@@ -3,11 +3,9 @@
 use std::collections::BTreeMap;
 use std::str::FromStr;
 
-use nearpage::topology::{AddressMap, NodeBuf, Topology, TopologyBuf};
-use nearpage::units::{NodeId, NodeIndex, ZoneKind};
-use nearpage::zonelist::{
-    CpuTerm, MemorylessLine, NodeOrder, Online, fallback_zones, write_fallback_order,
-};
+use nearpage::rules::zonelists::{NodeOrder, Online, fallback_zones, write_fallback_order};
+use nearpage::rules::{CpuTerm, MemorylessLine};
+use nearpage::{AddressMap, NodeBuf, NodeId, NodeIndex, Topology, TopologyBuf, ZoneKind};
 
 const RECORDINGS: &str = include_str!("data/fallback-orders.txt");
 

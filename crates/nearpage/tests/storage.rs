@@ -1,10 +1,8 @@
 //! The storage of linked lists beside naive lists.
 
-use nearpage::pcp::Storage;
-use nearpage::pcp::serial::{SerialStorage, Single, TryLock};
-use nearpage::testing::plain::ChosenCpu;
+use nearpage::CpuId;
+use nearpage::platform::{ChosenCpu, SerialStorage, Single, Storage, TryLock};
 use nearpage::testing::storage::{check_exclusion, check_storage};
-use nearpage::units::CpuId;
 
 const SEEDS: u64 = 20;
 const OPERATIONS: u32 = 100_000;

@@ -3,13 +3,13 @@
 
 use std::collections::BTreeMap;
 
-use nearpage::alloc::Config;
-use nearpage::model::{Model, TextLayout};
+use nearpage::rules::TextLayout;
+use nearpage::stats::{PagesetLines, ZonePages, ZoneStats, ZoneinfoWriter};
 use nearpage::testing::machine::TestMachine;
-use nearpage::topology::{AddressMap, NodeBuf, TopologyBuf};
-use nearpage::units::{CpuId, NodeId, PageCount, Pfn, PfnRange, ZoneKind};
-use nearpage::vmstat::{PagesetLines, ZonePages, ZoneStats, ZoneinfoWriter};
-use nearpage::watermark::{Marks, Settings};
+use nearpage::{
+    AddressMap, Config, CpuId, Marks, Model, NodeBuf, NodeId, PageCount, Pfn, PfnRange, Settings,
+    TopologyBuf, ZoneKind,
+};
 
 const LINUX_6_1: &str = include_str!("data/zoneinfo-6.1.txt");
 const LINUX_6_12: &str = include_str!("data/zoneinfo-6.12.txt");
@@ -91,15 +91,13 @@ impl Zone {
     }
 
     fn write_populated(&self, writer: &mut ZoneinfoWriter<'_, String>) -> std::fmt::Result {
-        let stats = ZoneStats {
-            numa_hit: self.pages("numa_hit").0,
-            numa_miss: self.pages("numa_miss").0,
-            numa_foreign: self.pages("numa_foreign").0,
-            numa_interleave: self.pages("numa_interleave").0,
-            numa_local: self.pages("numa_local").0,
-            numa_other: self.pages("numa_other").0,
-            ..ZoneStats::default()
-        };
+        let mut stats = ZoneStats::default();
+        stats.numa_hit = self.pages("numa_hit").0;
+        stats.numa_miss = self.pages("numa_miss").0;
+        stats.numa_foreign = self.pages("numa_foreign").0;
+        stats.numa_interleave = self.pages("numa_interleave").0;
+        stats.numa_local = self.pages("numa_local").0;
+        stats.numa_other = self.pages("numa_other").0;
         writer.items(self.pages("nr_free_pages"), self.pages("nr_free_pages_blocks"), &stats)?;
         for (cpu, values) in &self.pagesets {
             let pages = |name: &str| PageCount(values.get(name).copied().unwrap_or_default());
@@ -195,12 +193,11 @@ fn an_allocator_of_the_same_machine_prints_what_the_kernel_printed() {
                 || sizes.contains(&name)
                 || of_state[..states].contains(&name)
         };
-        let settings = Settings {
-            min_free_kbytes: Some(min_free_kbytes),
-            transparent_hugepage: false,
-            ..Settings::default()
-        };
-        let config = Config { model, settings, ..Config::default() };
+        let settings = Settings::default().with(|changed| {
+            changed.min_free_kbytes = Some(min_free_kbytes);
+            changed.transparent_hugepage = false;
+        });
+        let config = Config::new().with_model(model).with_settings(settings);
         let text = machine_of(&zones(recorded)).config(config).run(|allocator| {
             let mut text = String::new();
             allocator.write_zoneinfo(&mut text).unwrap();

@@ -3,12 +3,9 @@
 
 use std::time::Instant;
 
-use nearpage::alloc::Request;
-use nearpage::gfp::Gfp;
-use nearpage::units::{Order, Pfn};
-use nearpage_linux::memory::StorageInUse;
-use nearpage_linux::rseq::BareLists;
-use nearpage_linux::{Memory, MemoryBuilder};
+use nearpage::{Gfp, Order, Pfn, Request};
+use nearpage_linux::internals::BareLists;
+use nearpage_linux::{Memory, MemoryBuilder, StorageInUse};
 
 use crate::contestant::{Contestant, enlist};
 use crate::fact::Fact;
@@ -21,11 +18,16 @@ use crate::task::Work;
 /// nearpage's variants and the bare restartable sequence, on a node of 2 GiB each.
 pub fn all() -> Vec<Entry> {
     vec![
-        Entry { name: "nearpage", build: || build(Memory::builder()) },
-        Entry { name: "nearpage-locked", build: || build(Memory::builder().use_rseq(false)) },
-        Entry { name: "nearpage-hardened", build: || build(Memory::builder().hardened(true)) },
+        Entry { name: "nearpage", build: || build(builder()?) },
+        Entry { name: "nearpage-locked", build: || build(builder()?.use_rseq(false)) },
+        Entry { name: "nearpage-hardened", build: || build(builder()?.hardened(true)) },
         Entry { name: "rseq-limit", build: build_limit },
     ]
+}
+
+/// A memory as the environment asks for it.
+pub fn builder() -> Result<MemoryBuilder, String> {
+    MemoryBuilder::from_env().map_err(|error| error.to_string())
 }
 
 struct Nearpage(Memory);
@@ -124,7 +126,8 @@ impl PageSource for Limit {
 pub fn facts() -> Vec<Fact> {
     let Ok(before) = footprint::resident_bytes() else { return Vec::new() };
     let start = Instant::now();
-    let Ok(memory) = Memory::builder().bytes_per_node(64 << 30).build() else { return Vec::new() };
+    let Ok(builder) = builder() else { return Vec::new() };
+    let Ok(memory) = builder.bytes_per_node(64 << 30).build() else { return Vec::new() };
     let took = start.elapsed();
     let Ok(after) = footprint::resident_bytes() else { return Vec::new() };
     let grown = after.saturating_sub(before);
@@ -135,9 +138,10 @@ pub fn facts() -> Vec<Fact> {
     ]
 }
 
-/// The pageset storage in use: `rseq` or `locked`.
+/// The pageset storage in use: `rseq` or `locked`. What is not as it was asked for is told on standard error.
 pub fn storage() -> Option<&'static str> {
-    let memory = Memory::builder().bytes_per_node(1 << 20).build().ok()?;
+    let memory = builder().ok()?.bytes_per_node(1 << 20).build().ok()?;
+    memory.warnings().iter().for_each(|warning| eprintln!("nearpage: {warning}"));
     Some(match memory.storage() {
         StorageInUse::Rseq => "rseq",
         StorageInUse::LockedBecause(_) | StorageInUse::LockedByChoice => "locked",

@@ -1,6 +1,6 @@
 //! What a benchmark needs from an allocator, and nothing more.
 
-use nearpage::units::Order;
+use nearpage::Order;
 
 use crate::task::Work;
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Sender};
 use std::{io, thread};
 
-use nearpage::units::CpuId;
+use nearpage::CpuId;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 type Job = Box<dyn FnOnce() + Send>;

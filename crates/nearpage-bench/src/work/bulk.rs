@@ -9,8 +9,7 @@
 
 use std::time::{Duration, Instant};
 
-use nearpage::alloc::Request;
-use nearpage::units::{Order, Pfn};
+use nearpage::{Order, Pfn, Request};
 use nearpage_linux::Memory;
 
 use crate::field::Context;

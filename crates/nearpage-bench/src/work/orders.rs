@@ -1,6 +1,6 @@
 //! `orders`: pairs of every order. Pagesets keep orders 0 to 3 and 9; the others go to the zone.
 
-use nearpage::units::MAX_ORDER;
+use nearpage::Order;
 
 use super::pairs;
 use crate::field::Context;
@@ -8,8 +8,8 @@ use crate::rows::{Key, Work};
 use crate::source::{Blocks, Glibc, Mmap, Source};
 use crate::step::Step;
 
-/// Orders 0 to [`MAX_ORDER`].
-const ORDERS: usize = MAX_ORDER.0 as usize + 1;
+/// Orders 0 to [`Order::MAX`].
+const ORDERS: usize = Order::MAX.0 as usize + 1;
 
 /// All pairs of all orders, at one CPU and at all.
 pub fn steps<'a>(context: Context<'a>) -> Vec<Step<'a>> {
@@ -19,7 +19,7 @@ pub fn steps<'a>(context: Context<'a>) -> Vec<Step<'a>> {
             steps.extend(of_all_orders(context, name, threads, memory));
         }
         // Behind nearpage: the table begins with it.
-        let works = (0..=MAX_ORDER.0).map(Work::OrderPair);
+        let works = (0..=Order::MAX.0).map(Work::OrderPair);
         steps.extend(pairs::limit_step(context, works, threads));
         steps.extend(of_all_orders(context, "glibc", threads, Glibc));
         steps.extend(of_all_orders(context, "mmap", threads, Mmap));

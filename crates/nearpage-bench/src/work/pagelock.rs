@@ -3,8 +3,7 @@
 use std::cell::UnsafeCell;
 use std::sync::Mutex;
 
-use nearpage::alloc::Request;
-use nearpage::units::Order;
+use nearpage::{Order, Request};
 use nearpage_linux::{Memory, PageHandle};
 
 use super::pairs::step;

@@ -4,11 +4,11 @@
 
 use std::ptr::{NonNull, null_mut};
 
-use nearpage::gfp::Gfp;
 use nearpage::slab::{CacheOptions, LocalNode, SlabConfig};
-use nearpage::units::NodeId;
-use nearpage_linux::slab::{KmemCache, SlabAllocator};
-use nearpage_linux::{HostMachine, HostNode, Memory, MemoryBuilder, MemoryError};
+use nearpage::{Gfp, NodeId};
+use nearpage_linux::{
+    HostMachine, HostNode, KmemCache, Memory, MemoryBuilder, MemoryError, SlabAllocator,
+};
 
 use super::cross;
 use super::pairs;
@@ -107,7 +107,7 @@ fn two_nodes(cpus: &Cpus, near: bool) -> HostMachine {
 }
 
 fn of(memory: &Memory, local: LocalNode) -> Result<SlabAllocator<'_>, MemoryError> {
-    memory.slab(SlabConfig { local, ..SlabConfig::default() })
+    memory.slab(SlabConfig::default().with_local(local))
 }
 
 /// The slab allocators of [`Memories`].

@@ -5,13 +5,10 @@
 //! leave of them. A page is allocated and freed, again and again, so that beside the scan there is a pop and a
 //! push only.
 
-use nearpage::alloc::{Request, ScanCounts};
-use nearpage::gfp::Gfp;
-use nearpage::model::Model;
-use nearpage::units::{NodeId, Order};
-use nearpage::zonelist::cache::CacheRule;
-use nearpage_linux::machine::{HostMachine, HostNode};
-use nearpage_linux::{Memory, MemoryBuilder, MemoryError};
+use nearpage::rules::CacheRule;
+use nearpage::stats::ScanCounts;
+use nearpage::{Gfp, Model, NodeId, Order, Request};
+use nearpage_linux::{HostMachine, HostNode, Memory, MemoryBuilder, MemoryError};
 use serde::Serialize;
 
 use super::pairs;
@@ -103,13 +100,13 @@ fn memory(
         distances: (0..nodes * nodes).map(distance).collect(),
         emulated: true,
     };
-    let model = Model { zonelist_cache: rule, ..Model::NEARPAGE };
+    let model = Model::NEARPAGE.with(|changed| changed.zonelist_cache = rule);
     builder.machine(machine).bytes_per_node(BYTES_PER_NODE).model(model).build()
 }
 
 /// Takes all that a node gives. It stays taken until the memory goes.
 fn fill_node(memory: &Memory, node: u32) {
-    let request = Request::new(Order(0), GFP.or(Gfp::THISNODE)).on(NodeId(node));
+    let request = Request::new(Order(0), GFP.union(Gfp::THISNODE)).on(NodeId(node));
     while memory.alloc_frames(request).is_ok() {}
 }
 

@@ -1,178 +1,28 @@
 //! Predicted against recorded, field by field.
 //!
-//! What a kernel prints of a zone follows from what the zone managed when it was last computed. After a
-//! write to the right setting that is what the same text prints as `managed`. Before the first such write
-//! it may be less: watermarks are computed during boot, and at its end the memory that served boot is
-//! freed. Such fields are compared *apart*, with what the log says was freed late; but what no smaller sizes
-//! could have given is a difference like any other.
+//! A kernel computes the fields of a zone from the pages that the zone manages at that time. A write to the right setting
+//! recomputes them; after it, the same text prints these pages as `managed`. Before the first such write the zone may
+//! have managed fewer pages: boot computes watermarks, and frees its own memory later. Such fields are compared *apart*,
+//! with the sizes that the log implies. A value that no smaller sizes could give is a difference like any other.
 
 mod earlier;
+mod field;
 mod zones;
 
-use nearpage::units::{NodeId, ZoneKind};
-use nearpage::watermark::MinFreeRule;
-use nearpage::zonelist::ZoneRef;
+use nearpage::NodeId;
+use nearpage::rules::watermarks::MinFreeRule;
+use nearpage::rules::zonelists::ZoneRef;
+use nearpage_machine::Plan;
 use nearpage_machine::sysfs::TextFile;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use self::earlier::Contradictions;
-use super::{PredictError, Prediction};
-use crate::{
-    Asked, AskedZonelist, Capture, Computed, RecordedMachine, Recording, parse_info, parse_rebuild,
-};
-use nearpage_machine::plan::Plan;
+use super::error::PredictError;
+use super::prediction::{Prediction, written_min_free};
+use crate::module::{Asked, AskedZonelist, parse_info, parse_rebuild};
+use crate::{BundleError, Capture, Computed, RecordedMachine, Recording};
+use earlier::Contradictions;
 
-/// What a field belongs to.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Class {
-    /// min, low, high, promo.
-    Watermarks,
-    /// Lowmem reserve.
-    Protection,
-    /// batch, high_min, high_max; 6.1's high.
-    PagesetSizes,
-    /// vm stats threshold.
-    Thresholds,
-    /// As logged at boot.
-    FallbackOrder,
-    /// As the kernel has them.
-    Zonelists,
-    /// As boot left it.
-    MinFreeKbytes,
-    /// Of each CPU.
-    NumaMemId,
-}
-
-impl Class {
-    /// All classes.
-    pub const ALL: [Class; 8] = [
-        Class::Watermarks,
-        Class::Protection,
-        Class::PagesetSizes,
-        Class::Thresholds,
-        Class::FallbackOrder,
-        Class::Zonelists,
-        Class::MinFreeKbytes,
-        Class::NumaMemId,
-    ];
-
-    /// The name in JSON.
-    pub const fn key(self) -> &'static str {
-        match self {
-            Class::Watermarks => "watermarks",
-            Class::Protection => "protection",
-            Class::PagesetSizes => "pageset_sizes",
-            Class::Thresholds => "thresholds",
-            Class::FallbackOrder => "fallback_order",
-            Class::Zonelists => "zonelists",
-            Class::MinFreeKbytes => "min_free_kbytes",
-            Class::NumaMemId => "numa_mem_id",
-        }
-    }
-
-    /// The name for people.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Class::PagesetSizes => "pageset sizes",
-            Class::FallbackOrder => "fallback order",
-            other => other.key(),
-        }
-    }
-}
-
-/// A field, as predicted and as recorded.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Comparison {
-    /// What it belongs to.
-    pub class: Class,
-    /// Its name.
-    pub field: String,
-    /// Ours.
-    pub predicted: Value,
-    /// The kernel's.
-    pub recorded: Value,
-    /// What gave ours.
-    pub rule: &'static str,
-    /// Whether the kernel computed it from sizes that it no longer prints.
-    pub is_apart: bool,
-}
-
-impl Comparison {
-    fn new(
-        class: Class,
-        field: String,
-        predicted: impl Into<Value>,
-        recorded: impl Into<Value>,
-        rule: &'static str,
-    ) -> Comparison {
-        let (predicted, recorded) = (predicted.into(), recorded.into());
-        Comparison { class, field, predicted, recorded, rule, is_apart: false }
-    }
-
-    /// Whether both are the same.
-    pub fn is_match(&self) -> bool {
-        self.predicted == self.recorded
-    }
-}
-
-/// All fields of a capture that can be compared.
-#[derive(Clone, PartialEq, Debug, Default)]
-pub struct Comparisons {
-    /// The fields.
-    pub fields: Vec<Comparison>,
-}
-
-/// How many fields there are.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Counts {
-    /// The same.
-    pub matched: usize,
-    /// All.
-    pub total: usize,
-}
-
-impl Counts {
-    fn count(&mut self, comparison: &Comparison) {
-        self.total += 1;
-        self.matched += usize::from(comparison.is_match());
-    }
-}
-
-impl std::ops::AddAssign for Counts {
-    fn add_assign(&mut self, other: Counts) {
-        self.matched += other.matched;
-        self.total += other.total;
-    }
-}
-
-impl std::fmt::Display for Counts {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}/{}", self.matched, self.total)
-    }
-}
-
-impl Comparisons {
-    /// The fields of a class, without those that are compared apart.
-    pub fn counts(&self, class: Class) -> Counts {
-        self.sum(|field| field.class == class && !field.is_apart)
-    }
-
-    /// The fields of a class that are compared apart.
-    pub fn apart(&self, class: Class) -> Counts {
-        self.sum(|field| field.class == class && field.is_apart)
-    }
-
-    /// The differences, apart or not.
-    pub fn mismatches(&self, apart: bool) -> impl Iterator<Item = &Comparison> {
-        self.fields.iter().filter(move |field| field.is_apart == apart && !field.is_match())
-    }
-
-    fn sum(&self, is_counted: impl Fn(&Comparison) -> bool) -> Counts {
-        let mut counts = Counts::default();
-        self.fields.iter().filter(|field| is_counted(field)).for_each(|field| counts.count(field));
-        counts
-    }
-}
+pub use field::{Class, Comparison, Comparisons, Counts};
 
 /// Compares all fields of a capture.
 ///
@@ -200,7 +50,7 @@ fn is_first(recording: &Recording, capture: &Capture) -> bool {
     recording.captures.first().is_some_and(|first| first.name == capture.name)
 }
 
-/// What a kernel module answered in the state of a capture.
+/// The answers of a kernel module in the state of a capture.
 #[derive(Default)]
 struct Answers {
     /// About zones, pagesets and CPUs.
@@ -222,19 +72,19 @@ impl Answers {
                 text: text.clone(),
             };
             if name == "info" || name.starts_with("info_") {
-                let mut asked = parse_info(&file).map_err(crate::BundleError::from)?;
+                let mut asked = parse_info(&file).map_err(BundleError::from)?;
                 let lists = std::mem::take(&mut asked.zonelists);
                 let of_state =
                     if is_rebuilt { &mut answers.rebuilt_lists } else { &mut answers.boot_lists };
                 of_state.extend(lists);
                 answers.asked.push(asked);
             } else if name == "rebuild" {
-                let lists = parse_rebuild(&file).map_err(crate::BundleError::from)?;
+                let lists = parse_rebuild(&file).map_err(BundleError::from)?;
                 let (boot, rebuilt): (Vec<_>, Vec<_>) =
                     lists.into_iter().partition(|list| list.kind == "ZL_BOOT");
                 answers.boot_lists.extend(boot);
                 answers.rebuilt_lists.extend(rebuilt);
-                // Whoever asks after that is told the new lists.
+                // Answers after a rebuild have the new lists.
                 is_rebuilt = true;
             }
         }
@@ -242,7 +92,7 @@ impl Answers {
     }
 }
 
-/// The fields that follow from what zones manage.
+/// The fields that follow from the managed pages of zones.
 fn sized_fields(
     recording: &Recording,
     capture: &Capture,
@@ -252,7 +102,7 @@ fn sized_fields(
 ) -> Vec<Comparison> {
     let fields = |plan: &Plan| zones::fields(plan, &prediction.kinds, machine, &answers.asked);
     let mut now = fields(&prediction.plan);
-    // Nothing but background reclaim makes thresholds anew, and what boot made them from the log tells.
+    // Only background reclaim recomputes thresholds. The sizes at boot are known from the log alone.
     let has_old_thresholds = !machine.has_reclaimed && recording.log.late.is_empty();
     let is_apart = |field: &Comparison| match (capture.computed, field.class) {
         (_, Class::Thresholds) if has_old_thresholds && !field.is_match() => true,
@@ -261,12 +111,12 @@ fn sized_fields(
         (Some(computed), _) => computed == Computed::default(),
         (None, _) => true,
     };
-    // Where nobody tells what was computed anew, the watermarks show it.
+    // If the recording does not say what was recomputed, the watermarks show it.
     let fits = |field: &Comparison| field.class != Class::Watermarks || field.is_match();
     if capture.computed.is_none() && now.iter().all(fits) {
         return now;
     }
-    // Some may have been computed since, by a write or a read of their setting.
+    // A write to or a read of a setting may have recomputed some of them.
     let at_boot = fields(&prediction.at_boot());
     let sizes = &prediction.sizes;
     let contradictions = Contradictions::of(machine, &sizes.settings, sizes.page_shift);
@@ -280,15 +130,15 @@ fn sized_fields(
     now
 }
 
-/// `min_free_kbytes` where it is still what boot made it: a later value that differs was written.
+/// `min_free_kbytes`, unless it was written after boot.
 fn min_free(
     recording: &Recording,
     capture: &Capture,
     machine: &RecordedMachine,
     prediction: &Prediction,
 ) -> Option<Comparison> {
-    let recorded = machine.settings.min_free_kbytes?;
-    if super::written_min_free(recording, capture, machine).is_some() {
+    let recorded = machine.machine.settings.min_free_kbytes?;
+    if written_min_free(recording, capture, machine).is_some() {
         return None;
     }
     let predicted = prediction.plan.boot_min_free;
@@ -360,7 +210,7 @@ fn compare_lists(plan: &Plan, lists: &[AskedZonelist]) -> Vec<Comparison> {
 }
 
 /// Zones as `NODE:ZONE`.
-pub fn zone_names(plan: &Plan, zones: &[ZoneRef]) -> Vec<String> {
+pub(super) fn zone_names(plan: &Plan, zones: &[ZoneRef]) -> Vec<String> {
     let name =
         |zone: &ZoneRef| format!("{}:{}", plan.nodes[zone.node.0 as usize].id, zone.kind.name());
     zones.iter().map(name).collect()
@@ -379,9 +229,4 @@ fn numa_mem_ids(prediction: &Prediction, asked: &[Asked]) -> Vec<Comparison> {
         )
     };
     recorded.map(compare).collect()
-}
-
-/// `node 0 zone DMA32 min`.
-fn zone_field(node: NodeId, kind: ZoneKind, what: &str) -> String {
-    format!("node {node} zone {} {what}", kind.name())
 }

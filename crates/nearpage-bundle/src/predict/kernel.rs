@@ -1,43 +1,87 @@
-//! Which model a kernel gets.
+//! The model of a kernel's release.
 
-use clap::ValueEnum;
-use nearpage::model::Model;
+use std::fmt;
+use std::str::FromStr;
 
-/// Whose rules a user wants.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum)]
+use nearpage::Model;
+
+/// The choice of a model.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum ModelChoice {
     /// Linux 6.1.
-    #[value(name = "linux-6.1")]
     Linux6_1,
     /// Linux 6.6: as 6.1, with drains that nothing but `high` limits.
-    #[value(name = "linux-6.6")]
     Linux6_6,
     /// Linux 6.6 with the ten patches of the pageset series of 2023 as posted.
-    #[value(name = "series-2023")]
     Series2023,
     /// Linux 6.12.
-    #[value(name = "linux-6.12")]
     Linux6_12,
     /// Linux 6.18, as far as its traces show.
-    #[value(name = "linux-6.18")]
     Linux6_18,
     /// nearpage's own: as 6.12, and nodes without CPUs are always preferred for spilling.
     Nearpage,
-    /// Those of the recorded kernel, or of the nearest one that is modelled.
+    /// The rules of the recorded kernel, or of the nearest one that is modelled.
     #[default]
     Auto,
 }
 
-/// A model, and whether it is of the very kernel that was recorded.
+/// A model, and whether it is that of the recorded kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct KernelModel {
     /// The rules.
     pub model: Model,
-    /// Whether they are those of another kernel.
+    /// Whether they are the rules of another kernel.
     pub is_of_other_kernel: bool,
 }
 
+/// A name that is no model's.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{found:?} is no model, expected one of: {}", ModelChoice::ALL.map(ModelChoice::name).join(", "))]
+pub struct UnknownModel {
+    /// The name.
+    pub found: String,
+}
+
+impl fmt::Display for ModelChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for ModelChoice {
+    type Err = UnknownModel;
+
+    fn from_str(name: &str) -> Result<ModelChoice, UnknownModel> {
+        let found = ModelChoice::ALL.into_iter().find(|choice| choice.name() == name);
+        found.ok_or_else(|| UnknownModel { found: name.into() })
+    }
+}
+
 impl ModelChoice {
+    /// All choices.
+    pub const ALL: [ModelChoice; 7] = [
+        ModelChoice::Linux6_1,
+        ModelChoice::Linux6_6,
+        ModelChoice::Series2023,
+        ModelChoice::Linux6_12,
+        ModelChoice::Linux6_18,
+        ModelChoice::Nearpage,
+        ModelChoice::Auto,
+    ];
+
+    /// The name that [`FromStr`] reads: the model's, or `auto`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            ModelChoice::Linux6_1 => Model::LINUX_6_1.name,
+            ModelChoice::Linux6_6 => Model::LINUX_6_6.name,
+            ModelChoice::Series2023 => Model::SERIES_2023.name,
+            ModelChoice::Linux6_12 => Model::LINUX_6_12.name,
+            ModelChoice::Linux6_18 => Model::LINUX_6_18.name,
+            ModelChoice::Nearpage => Model::NEARPAGE.name,
+            ModelChoice::Auto => "auto",
+        }
+    }
+
     /// The rules for a kernel of this release.
     pub fn for_kernel(self, release: &str) -> KernelModel {
         /// The release with which pagesets began to tune themselves: the largest step between the models.
@@ -80,6 +124,18 @@ fn version(release: &str) -> Option<(u32, u32)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_are_read_back() {
+        for choice in ModelChoice::ALL {
+            assert_eq!(choice.to_string().parse(), Ok(choice));
+        }
+        let error = "linux-2.6".parse::<ModelChoice>().unwrap_err().to_string();
+        assert!(
+            error.starts_with("\"linux-2.6\" is no model, expected one of: linux-6.1, "),
+            "{error}"
+        );
+    }
 
     #[test]
     fn kernels_get_their_own_or_the_nearest_model() {

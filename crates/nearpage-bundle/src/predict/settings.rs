@@ -1,45 +1,56 @@
-//! The settings that a prediction starts from: the recorded ones, and `--set` over them.
+//! The settings of a prediction: the recorded ones, and those of a user that replace them.
 
-use nearpage::model::Model;
-use nearpage::units::ZoneKind;
-use nearpage::watermark::Settings;
+use nearpage::{Model, Settings, ZoneKind};
 
-use super::PredictError;
+use nearpage_machine::plan::settings_of;
+
 use crate::RecordedMachine;
-use nearpage_machine::plan::described::settings_of;
 
-/// The keys that something follows from.
-pub(super) const KEYS: [&str; 5] = [
-    "min_free_kbytes",
-    "watermark_scale_factor",
-    "watermark_boost_factor",
-    "lowmem_reserve_ratio",
-    "percpu_pagelist_high_fraction",
-];
+/// A text that is not a setting, or not one that predictions depend on.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error(
+    "{given}: {problem}, expected vm.KEY=VALUE with a KEY of {}",
+    Override::KEYS.map(|(key, _)| key).join(", ")
+)]
+pub struct OverrideError {
+    /// The text.
+    pub given: String,
+    /// What is wrong with it.
+    pub problem: String,
+}
 
-/// A setting over the recorded one.
+/// A setting that replaces the recorded one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Override {
     /// `vm.min_free_kbytes`.
     MinFreeKbytes(u64),
     /// `vm.watermark_scale_factor`.
     WatermarkScaleFactor(u32),
-    /// `vm.watermark_boost_factor`: nothing that is printed at rest follows from it.
+    /// `vm.watermark_boost_factor`. It changes no value of a machine at rest.
     WatermarkBoostFactor(u32),
-    /// The first entries of `vm.lowmem_reserve_ratio`; the others stay.
+    /// The first entries of `vm.lowmem_reserve_ratio`; the others keep their values.
     LowmemReserveRatio([Option<u32>; ZoneKind::COUNT]),
     /// `vm.percpu_pagelist_high_fraction`.
     PercpuPagelistHighFraction(u32),
 }
 
 impl Override {
+    /// The keys of all settings, and the values that each takes.
+    pub const KEYS: [(&str, &str); 5] = [
+        ("min_free_kbytes", "KiB"),
+        ("watermark_scale_factor", "fractions of 10000 of a zone"),
+        ("watermark_boost_factor", "fractions of 10000 of the high mark; 0 is off"),
+        ("lowmem_reserve_ratio", "one to five numbers, lowest zone first"),
+        ("percpu_pagelist_high_fraction", "0, or 8 and more"),
+    ];
+
     /// Reads `vm.KEY=VALUE`.
     ///
     /// # Errors
     ///
-    /// An unknown key, or a value that is none.
-    pub fn parse(given: &str) -> Result<Override, PredictError> {
-        let wrong = |problem: String| PredictError::Override { given: given.into(), problem };
+    /// An unknown key, or a value of the wrong form.
+    pub fn parse(given: &str) -> Result<Override, OverrideError> {
+        let wrong = |problem: String| OverrideError { given: given.into(), problem };
         let Some((key, value)) = given.split_once('=') else {
             return Err(wrong("has no =".into()));
         };
@@ -62,7 +73,7 @@ impl Override {
         }
     }
 
-    /// Puts the setting over the recorded one.
+    /// Replaces the recorded setting.
     pub fn apply(&self, settings: &mut Settings) {
         match *self {
             Override::MinFreeKbytes(kbytes) => settings.min_free_kbytes = Some(kbytes),
@@ -93,11 +104,11 @@ fn parse_ratios(list: &str) -> Option<[Option<u32>; ZoneKind::COUNT]> {
     Some(ratios)
 }
 
-/// The settings of a capture; Linux's defaults where it does not tell.
+/// The settings of a capture; Linux's defaults where they are unknown.
 pub(super) fn recorded(machine: &RecordedMachine, kinds: &[ZoneKind], model: Model) -> Settings {
-    let mut settings = settings_of(&machine.settings, model);
-    // A kernel that is built without some kind of zone has no ratio for it.
-    if let Some(ratios) = &machine.settings.lowmem_reserve_ratio
+    let mut settings = settings_of(&machine.machine.settings, model);
+    // A kernel that is built without a kind of zone lacks its ratio.
+    if let Some(ratios) = &machine.machine.settings.lowmem_reserve_ratio
         && ratios.len() == kinds.len()
     {
         for (kind, &ratio) in kinds.iter().zip(ratios) {
@@ -135,7 +146,7 @@ mod tests {
         let message = |given: &str| Override::parse(given).unwrap_err().to_string();
         assert_eq!(
             message("vm.swappiness=1"),
-            "--set vm.swappiness=1: vm.swappiness is no setting that watermarks or pagesets follow \
+            "vm.swappiness=1: vm.swappiness is no setting that watermarks or pagesets follow \
              from, expected vm.KEY=VALUE with a KEY of min_free_kbytes, watermark_scale_factor, \
              watermark_boost_factor, lowmem_reserve_ratio, percpu_pagelist_high_fraction"
         );

@@ -1,6 +1,6 @@
 //! `/proc/buddyinfo`: how many free blocks of each order a zone has.
 
-use nearpage::units::{NodeId, ZoneKind};
+use nearpage::{NodeId, ZoneKind};
 use nearpage_machine::sysfs::{SysfsError, TextFile, words};
 
 /// The free blocks of a zone.
@@ -30,7 +30,7 @@ pub fn parse_buddyinfo(file: &TextFile) -> Result<Vec<FreeBlocks>, SysfsError> {
     Ok(zones)
 }
 
-/// All lines of a text have as many orders: one with fewer is cut off.
+/// Checks that a line has as many orders as the lines before it. A line with fewer was cut off.
 pub(super) fn check_orders(
     file: &TextFile,
     line: usize,
@@ -63,7 +63,7 @@ pub(super) fn block_count(
     word.parse().map_err(|_| file.syntax(line, column, word, "a number of blocks"))
 }
 
-/// Reads `Node 0, zone   Normal,`; the comma at the end is of `/proc/pagetypeinfo`.
+/// Reads `Node 0, zone   Normal,`. Only `/proc/pagetypeinfo` has the comma at the end.
 pub(super) fn zone_heading<'t>(
     file: &TextFile,
     line: usize,

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use nearpage_machine::sysfs::SysfsError;
+use nearpage_machine::SysfsError;
 
 /// What a path of a recording may be.
 pub(super) const EXPECTED: &str = "a bundle (a folder with meta.json, or a tar of one), an oracle JSON, or a folder \
@@ -10,6 +10,7 @@ pub(super) const EXPECTED: &str = "a bundle (a folder with meta.json, or a tar o
 
 /// A recording that cannot be read.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum BundleError {
     /// A file or folder cannot be opened or read.
     #[error("{input}: {error}")]
@@ -17,6 +18,7 @@ pub enum BundleError {
         /// Its name.
         input: String,
         /// Why not.
+        #[source]
         error: io::Error,
     },
     /// A file that cannot be unpacked.
@@ -27,9 +29,10 @@ pub enum BundleError {
         /// What it was taken for.
         what: &'static str,
         /// Why not.
+        #[source]
         error: io::Error,
     },
-    /// JSON that is damaged, or that lacks something.
+    /// JSON that is damaged or incomplete.
     #[error("{input}:{line}:{column}: {problem}")]
     Json {
         /// The file.
@@ -60,7 +63,7 @@ pub enum BundleError {
         /// The captures that there are.
         available: Vec<String>,
     },
-    /// A capture without zones, or whose zones lack what everything follows from.
+    /// A capture without zones, or whose zones lack a value that every prediction needs.
     #[error("{input}: {what}, expected {expected}")]
     Incomplete {
         /// The file.
@@ -75,13 +78,13 @@ pub enum BundleError {
 impl BundleError {
     /// JSON that could not be read.
     pub(super) fn json(input: &str, error: &serde_json::Error) -> BundleError {
-        // The message repeats the place at its end.
+        // The message of serde_json ends with the place.
         let text = error.to_string();
         let problem = text.rsplit_once(" at line ").map_or(&*text, |(problem, _)| problem);
         BundleError::Json {
             input: input.into(),
             line: error.line().max(1),
-            // A text that ends with a line ends before the first column of the next.
+            // The end of a text that ends with a newline is column 0 of the next line.
             column: error.column().max(1),
             problem: problem.into(),
         }

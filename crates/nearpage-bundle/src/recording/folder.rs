@@ -1,13 +1,13 @@
 //! Bundles and roots: recordings that are folders, on disk or in an archive.
 
+use nearpage_machine::FileTree;
 use nearpage_machine::sysfs::{Source, TextFile};
-use nearpage_machine::tree::FileTree;
 use serde::Deserialize;
 
+use super::data::{Capture, Recording, RecordingKind};
 use super::error::BundleError;
 use super::log::KernelLog;
 use super::tree::RecordedTree;
-use super::{Capture, Recording, RecordingKind};
 
 /// The captures of a bundle, as they were made.
 const CAPTURES: [&str; 3] = ["before", "cmdend", "after"];
@@ -24,7 +24,7 @@ const PROC_FILES: [&str; 9] = [
     "iomem",
 ];
 
-/// What matters of `meta.json`.
+/// The keys of `meta.json` that are read.
 #[derive(Deserialize)]
 struct Meta {
     kernel: Option<String>,
@@ -39,11 +39,13 @@ pub(super) fn read_bundle(source: &str, tree: &dyn FileTree) -> Result<Recording
         .map_err(|error| BundleError::json(&tree.display("meta.json"), &error))?;
     let mut captures = Vec::new();
     for name in CAPTURES {
-        if read(tree, &format!("{name}/zoneinfo"))?.is_some() {
+        let unreadable = |error| BundleError::Unreadable { input: tree.display(name), error };
+        // Reading the machine of a capture without zones is an error.
+        if !tree.names(name).map_err(unreadable)?.is_empty() {
             captures.push(read_capture(source, tree, name)?);
         }
     }
-    if captures.is_empty() {
+    if !captures.iter().any(Capture::has_zones) {
         require(tree, "before/zoneinfo")?;
     }
     let version = read(tree, "before/version")?.map(|file| release_of(&file.text));
@@ -82,7 +84,7 @@ pub(super) fn read_root(
     })
 }
 
-/// The release in `Linux version 6.12.95+deb12-amd64 (…`; a log has other lines and words before it.
+/// The release in `Linux version 6.12.95+deb12-amd64 (…`, which may stand anywhere in a log.
 pub(super) fn release_of(text: &str) -> String {
     let release = text.split_once("Linux version ").map(|(_, rest)| rest);
     release.and_then(|rest| rest.split_whitespace().next()).unwrap_or_default().into()
@@ -116,7 +118,7 @@ fn read_capture(source: &str, tree: &dyn FileTree, name: &str) -> Result<Capture
     Ok(Capture::of_tree(name.into(), Box::new(files)))
 }
 
-/// A file of a capture; what a capture of fewer files does not have is as it was before.
+/// A file of a capture, or that of `before` if the capture lacks it. The zones are never taken from `before`.
 fn read_near(
     tree: &dyn FileTree,
     capture: &str,
@@ -124,6 +126,7 @@ fn read_near(
 ) -> Result<Option<TextFile>, BundleError> {
     match read(tree, &format!("{capture}/{file}"))? {
         Some(text) => Ok(Some(text)),
+        None if file == "zoneinfo" => Ok(None),
         None => read(tree, &format!("before/{file}")),
     }
 }

@@ -1,8 +1,8 @@
-//! What a kernel logged at boot and that nothing else tells.
+//! The parts of a kernel's log that no other file has.
 
-use nearpage::units::NodeId;
+use nearpage::NodeId;
 
-/// Bytes of a page of the kernels that log in KiB.
+/// KiB of a page, of the kernels that log in KiB.
 const KIB_PER_PAGE: u64 = 4;
 
 /// Parts of a kernel's log.
@@ -10,24 +10,24 @@ const KIB_PER_PAGE: u64 = 4;
 pub struct KernelLog {
     /// `Fallback order for Node N:`, as printed, each once.
     pub fallback: Vec<(NodeId, Vec<NodeId>)>,
-    /// Memory that the allocator was given after the watermarks were first computed.
+    /// Memory that boot freed after it had computed the watermarks.
     pub late: Vec<LateMemory>,
 }
 
-/// Memory that served boot and was freed at its end.
+/// Memory that was used during boot and freed at its end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LateMemory {
     /// How much, in pages.
     pub pages: u64,
-    /// A frame of it, if the log tells.
+    /// A frame of it, if the log has an address.
     pub pfn: Option<u64>,
 }
 
 impl KernelLog {
-    /// Reads the lines that matter out of a log; all others are left.
+    /// Reads a log; most of its lines are skipped.
     pub fn parse(text: &str) -> KernelLog {
         let initrd = text.lines().find_map(initrd_pfn);
-        // Whoever builds zonelists anew makes the kernel log them again, in an order of run time.
+        // A rebuild at run time logs the orders again, and those may differ.
         let mut fallback = Vec::<(NodeId, Vec<NodeId>)>::new();
         for (node, order) in text.lines().filter_map(fallback_order) {
             if fallback.iter().all(|(known, _)| *known != node) {

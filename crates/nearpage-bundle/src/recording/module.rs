@@ -1,4 +1,4 @@
-//! What a kernel module answered when it was asked for the kernel's own structures.
+//! The answers of a kernel module that reads the kernel's own structures.
 //!
 //! ```text
 //! ZONE node=0 idx=0 zone=DMA … min=32 low=40 high=48 promo=56 boost=0 … reserve=0,190,190,190,190
@@ -9,11 +9,11 @@
 //! ZL_BOOT node=0 order=0:DMA32,0:DMA      (ZL_REBUILT, ZL_REBUILT_TWICE)
 //! ```
 
-use nearpage::units::{CpuId, NodeId, ZoneKind};
+use nearpage::{CpuId, NodeId, ZoneKind};
 use nearpage_machine::sysfs::{SysfsError, TextFile, words};
 
 /// Words `key=value` of a line.
-pub struct KeyValues<'a> {
+struct KeyValues<'a> {
     file: &'a TextFile,
     line: usize,
     text: &'a str,
@@ -21,12 +21,12 @@ pub struct KeyValues<'a> {
 
 impl<'a> KeyValues<'a> {
     /// The words of a line of a text.
-    pub fn new(file: &'a TextFile, line: usize, text: &'a str) -> Self {
+    fn new(file: &'a TextFile, line: usize, text: &'a str) -> Self {
         Self { file, line, text }
     }
 
     /// The value of a key and its column, if the line has it.
-    pub fn text(&self, key: &str) -> Option<(usize, &'a str)> {
+    fn text(&self, key: &str) -> Option<(usize, &'a str)> {
         words(self.text).find_map(|(column, word)| {
             let value = word.strip_prefix(key)?.strip_prefix('=')?;
             Some((column + word.len() - value.len(), value))
@@ -34,32 +34,20 @@ impl<'a> KeyValues<'a> {
     }
 
     /// The value of a key as a number, if the line has it.
-    ///
-    /// # Errors
-    ///
-    /// It is no number.
-    pub fn number(&self, key: &str) -> Result<Option<u64>, SysfsError> {
+    fn number(&self, key: &str) -> Result<Option<u64>, SysfsError> {
         let Some((column, value)) = self.text(key) else { return Ok(None) };
         let number = value.parse();
         number.map(Some).map_err(|_| self.file.syntax(self.line, column, value, "a number"))
     }
 
     /// The value of a key that every such line has.
-    ///
-    /// # Errors
-    ///
-    /// It is missing, or no id.
-    pub fn id(&self, key: &str) -> Result<u32, SysfsError> {
+    fn id(&self, key: &str) -> Result<u32, SysfsError> {
         let id = self.number(key)?.and_then(|id| u32::try_from(id).ok());
         id.ok_or_else(|| self.file.syntax(self.line, 1, self.text, format!("{key}=NUMBER")))
     }
 
     /// The numbers of a list separated by commas.
-    ///
-    /// # Errors
-    ///
-    /// One is no number.
-    pub fn numbers(&self, key: &str) -> Result<Option<Vec<u64>>, SysfsError> {
+    fn numbers(&self, key: &str) -> Result<Option<Vec<u64>>, SysfsError> {
         let Some((column, list)) = self.text(key) else { return Ok(None) };
         let number = |word: &str| {
             word.parse()
@@ -107,9 +95,9 @@ pub struct AskedZone {
     pub reserve: Option<Vec<u64>>,
     /// Batch of its pagesets.
     pub batch: Option<u64>,
-    /// Least `high` of its pagesets; on 6.1 the only one.
+    /// Lower bound of its pagesets' `high`; on 6.1 `high` itself.
     pub high_min: Option<u64>,
-    /// Largest `high` of its pagesets; 6.12.
+    /// Upper bound of its pagesets' `high`; 6.12.
     pub high_max: Option<u64>,
 }
 
@@ -124,9 +112,9 @@ pub struct AskedPageset {
     pub cpu: CpuId,
     /// Its batch.
     pub batch: Option<u64>,
-    /// Its least `high`; on 6.1 the only one.
+    /// Lower bound of its `high`; on 6.1 `high` itself.
     pub high_min: Option<u64>,
-    /// Its largest `high`; 6.12.
+    /// Upper bound of its `high`; 6.12.
     pub high_max: Option<u64>,
     /// Its counters' threshold.
     pub stat_threshold: Option<u64>,
@@ -135,15 +123,15 @@ pub struct AskedPageset {
 /// A zonelist, its zones written as `NODE:ZONE`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AskedZonelist {
-    /// The node that it is of.
+    /// The node whose list it is.
     pub node: NodeId,
-    /// What it is: `FALLBACK`, `NOFALLBACK`, `ZL_BOOT`, `ZL_REBUILT`, `ZL_REBUILT_TWICE`.
+    /// Its kind: `FALLBACK`, `NOFALLBACK`, `ZL_BOOT`, `ZL_REBUILT`, `ZL_REBUILT_TWICE`.
     pub kind: String,
     /// Its zones.
     pub order: Vec<String>,
 }
 
-/// Reads the text of `what=info`; lines of other kinds are left.
+/// Reads the text of `what=info`; lines of other kinds are skipped.
 ///
 /// # Errors
 ///

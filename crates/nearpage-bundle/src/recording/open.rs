@@ -1,27 +1,55 @@
-//! Tells what a path holds, and unpacks it.
+//! Finds out which kind of recording a path is, and unpacks it.
 
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Component, Path};
 
-use nearpage_machine::shown::shown;
-use nearpage_machine::tree::{FileTree, FolderTree, MemoryTree};
+use nearpage_machine::{FileTree, FolderTree, MemoryTree, Packing, is_machine_file, shown};
 
+use super::data::Recording;
 use super::error::BundleError;
-use super::{Recording, folder, oracle};
-use nearpage_machine::packing::Packing;
-use nearpage_machine::tree::is_machine_file;
+use super::{folder, oracle};
 
-/// The longest file that is read and is no archive, and the most that one may unpack to.
+/// The longest file that is read and is no archive, packed or not.
 const BYTES_MAX: u64 = 1 << 30;
-/// The longest file that is kept of an archive: traces are longer, and are not read here.
+/// The longest file that is kept from an archive. Traces are longer, but they are not read here.
 const MEMBER_BYTES_MAX: u64 = 64 << 20;
-/// The most that is kept of an archive: captures of the largest machines are a tenth of it.
+/// The most that is kept from an archive. Captures of the largest machines have a tenth of that.
 const KEPT_BYTES_MAX: u64 = 256 << 20;
-/// A block of a tar, which has the mark of one.
+/// Bytes of a tar's first block, which has the magic number.
 const HEAD_BYTES: u64 = 512;
 
-pub(super) fn read(path: &Path) -> Result<Recording, BundleError> {
+impl Recording {
+    /// Reads a recording of any kind.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be read, or is none.
+    pub fn read(path: &Path) -> Result<Recording, BundleError> {
+        read(path)
+    }
+
+    /// Reads a recording from the content of a file; `source` is its name.
+    ///
+    /// # Errors
+    ///
+    /// The content is none.
+    pub fn read_bytes(source: &str, content: &[u8]) -> Result<Recording, BundleError> {
+        read_stream(source, content)
+    }
+
+    /// Reads a recording from the beginning of `content` to its end; `source` names it in messages. The content is
+    /// read once, from front to back, so a pipe serves as well as a file.
+    ///
+    /// # Errors
+    ///
+    /// The content cannot be read, or is none.
+    pub fn read_from(source: &str, content: impl Read) -> Result<Recording, BundleError> {
+        read_stream(source, content)
+    }
+}
+
+fn read(path: &Path) -> Result<Recording, BundleError> {
     let source = shown(path).to_string();
     let unreadable = |error| BundleError::Unreadable { input: source.clone(), error };
     if std::fs::metadata(path).map_err(unreadable)?.is_dir() {
@@ -31,8 +59,8 @@ pub(super) fn read(path: &Path) -> Result<Recording, BundleError> {
     read_stream(&source, io::BufReader::new(file))
 }
 
-/// Reads what is packed or plain, without ever holding all of it: the trace in an archive may be as long as it likes.
-pub(super) fn read_stream(source: &str, content: impl Read) -> Result<Recording, BundleError> {
+/// Reads packed or plain content. An archive is never held as a whole, so its trace may have any length.
+fn read_stream(source: &str, content: impl Read) -> Result<Recording, BundleError> {
     let unreadable = |error| BundleError::Unreadable { input: source.into(), error };
     let (packing, content) = recognised(content).map_err(unreadable)?;
     let Some(packing) = packing else {
@@ -49,7 +77,7 @@ pub(super) fn read_stream(source: &str, content: impl Read) -> Result<Recording,
     }
 }
 
-/// What the first bytes of a stream say that it is, and the stream with them.
+/// Recognises a stream by its first bytes, and returns the stream with them.
 fn recognised<'a>(mut content: impl Read + 'a) -> io::Result<(Option<Packing>, impl Read + 'a)> {
     let mut head = Vec::new();
     content.by_ref().take(HEAD_BYTES).read_to_end(&mut head)?;
@@ -88,8 +116,8 @@ fn read_limited(source: impl Read) -> io::Result<Vec<u8>> {
     Ok(content)
 }
 
-/// Unpacks the files of a tar that are read of a bundle or of a root, which stands at the archive's root
-/// or one folder deep.
+/// Unpacks those files of a tar that belong to captures. The bundle or root stands at the archive's root or one folder
+/// deep.
 fn unpack(source: &str, content: impl Read) -> io::Result<MemoryTree> {
     let mut archive = tar::Archive::new(content);
     let mut members = Vec::new();
@@ -107,7 +135,7 @@ fn unpack(source: &str, content: impl Read) -> io::Result<MemoryTree> {
             let message = format!("captures longer than {KEPT_BYTES_MAX} bytes");
             return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
         }
-        // tar pads files of /sys, which tell a size of 4096 and have less, with zeros.
+        // Files of /sys have a size of 4096 and less content: tar fills the rest with zeros.
         file.truncate(file.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1));
         members.push((path, file));
     }
@@ -146,7 +174,7 @@ fn top_folder(members: &[(String, Vec<u8>)]) -> String {
     found.unwrap_or_default()
 }
 
-/// Whether a file is read: those of captures, not the trace between them, nor the whole of /proc.
+/// Whether a file belongs to a capture: the trace and most of /proc do not.
 fn is_wanted(path: &str) -> bool {
     const CAPTURES: [&str; 3] = ["before/", "cmdend/", "after/"];
     let is_wanted = |path: &str| {

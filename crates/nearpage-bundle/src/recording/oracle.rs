@@ -4,16 +4,17 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
 
-use nearpage::units::{CpuId, NodeId, ZoneKind};
+use nearpage::{CpuId, NodeId, ZoneKind};
 use nearpage_machine::sysfs::zoneinfo::{PagesetRecord, ZoneRecord};
 use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
+use super::data::{Capture, Computed, Recording, RecordingKind};
 use super::error::BundleError;
+use super::folder;
 use super::log::KernelLog;
 use super::tree::RecordedTree;
-use super::{Capture, Computed, Recording, RecordingKind, folder};
 
 #[derive(Deserialize)]
 struct OracleFile {
@@ -25,14 +26,14 @@ struct OracleFile {
     kernel: Option<String>,
 }
 
-/// The log, with what was read of it.
+/// The log, with the values that the recorder read.
 #[derive(Deserialize, Default)]
 struct Dmesg {
     fallback: Option<BTreeMap<u32, Vec<u32>>>,
     raw: Option<String>,
 }
 
-/// What the boot was asked to do; a made-up recording may have none.
+/// The settings and calls of the recording; a recording made by hand may have none.
 #[derive(Deserialize, Default)]
 struct Spec {
     #[serde(default)]
@@ -56,12 +57,13 @@ struct OracleCapture {
     pagetypeinfo: Option<String>,
     vmstat: Option<String>,
     meminfo: Option<String>,
+    error: Option<Value>,
     parsed: Option<Parsed>,
     #[serde(default)]
     sysctl_vm: BTreeMap<String, Value>,
 }
 
-/// `/proc/zoneinfo`, as somebody read it.
+/// `/proc/zoneinfo`, as the recorder read it.
 #[derive(Deserialize)]
 struct Parsed {
     zones: Vec<ParsedZone>,
@@ -134,7 +136,7 @@ impl From<ParsedPageset> for PagesetRecord {
     }
 }
 
-/// The entries of an object as they stand: phases came one after the other. `null` is none.
+/// The entries of an object in the order of the text, because phases follow each other. `null` has no entries.
 fn in_order<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer: D,
 ) -> Result<Vec<(String, T)>, D::Error> {
@@ -194,7 +196,7 @@ fn release(sys: &BTreeMap<String, Value>, dmesg: &Dmesg) -> Option<String> {
     releases.into_iter().find(|release| !release.is_empty())
 }
 
-/// The log; orders as somebody read them, and those of the text where they differ.
+/// The log: the orders that the recorder read, and those of the text where they differ.
 fn log(dmesg: Dmesg) -> KernelLog {
     let mut log = KernelLog::parse(dmesg.raw.as_deref().unwrap_or_default());
     if let Some(read) = dmesg.fallback {
@@ -210,8 +212,8 @@ fn log(dmesg: Dmesg) -> KernelLog {
     log
 }
 
-/// When a capture was made: the settings of `spec.sysctl` were written after boot, then came the phases
-/// as they stand in `spec`, then the restored settings. Phases that `spec` does not have come last of them.
+/// When a capture was made. The settings of `spec.sysctl` are written after boot, then the phases follow in the order of
+/// `spec`, then the restored settings. Phases that `spec` lacks count as the last ones.
 fn stage(name: &str, phases: &[&str]) -> (u8, usize) {
     let phase = name.strip_prefix("phase_");
     let place = phases.iter().position(|known| Some(*known) == phase);
@@ -226,9 +228,8 @@ fn stage(name: &str, phases: &[&str]) -> (u8, usize) {
 
 const MIN_FREE_KBYTES: &str = "vm.min_free_kbytes";
 
-/// Tells each capture what the kernel had computed anew by then, and whether somebody had written
-/// `min_free_kbytes`. The settings of a phase are taken back
-/// after it, so what a phase began goes on.
+/// Notes at each capture what the kernel had recomputed by then, and whether `min_free_kbytes` had been written. The
+/// settings of a phase are restored after it, which are writes too.
 fn tell_computed(captures: &mut [Capture], spec: &Spec) {
     let mut computed = Computed::default();
     let written_for_good = spec.sysctl.iter().any(|(key, _)| key == MIN_FREE_KBYTES);
@@ -239,7 +240,7 @@ fn tell_computed(captures: &mut [Capture], spec: &Spec) {
             ("sysctl", _) => computed.write(spec.sysctl.iter().map(|(key, _)| key)),
             ("restored", _) if spec.phases.is_empty() => computed = Computed::ALL,
             (_, Some((_, settings))) => computed.write(settings.keys()),
-            // A phase that nobody describes.
+            // A phase that `spec` lacks may have written anything.
             (_, None) if phase.is_some() => computed = Computed::ALL,
             _ => {}
         }
@@ -254,11 +255,11 @@ fn tell_computed(captures: &mut [Capture], spec: &Spec) {
             _ => None,
         };
         capture.computed = Some(match capture.name.as_str() {
-            // What the settings of the user's choice made anew is not told apart.
+            // The settings of `spec.sysctl` may or may not have caused a recomputation: these fields are compared apart.
             "boot" | "sysctl" => Computed::default(),
             _ => computed,
         });
-        // Each capture ends with reading the settings.
+        // The recorder reads the settings at the end of each capture.
         computed.protection = true;
     }
 }
@@ -274,7 +275,7 @@ impl Computed {
     }
 }
 
-/// What does not change from capture to capture.
+/// The files that all captures share.
 fn system_tree(source: &str, sys: &BTreeMap<String, Value>) -> RecordedTree {
     let mut tree = RecordedTree::new(source);
     for (key, value) in sys {
@@ -296,7 +297,8 @@ fn system_tree(source: &str, sys: &BTreeMap<String, Value>) -> RecordedTree {
 /// Adds a string as a file, and an object as a folder.
 fn insert_values(tree: &mut RecordedTree, source: &str, key: &str, path: &str, value: &Value) {
     match value {
-        Value::String(text) => tree.insert(path, format!("{source}: {key}"), text.as_bytes()),
+        // The recorder removes the last newline. Without it an empty list would look like a hidden one.
+        Value::String(text) => tree.insert(path, format!("{source}: {key}"), format!("{text}\n")),
         Value::Object(entries) => {
             for (name, value) in entries {
                 let (key, path) = (format!("{key}.{name}"), format!("{path}/{name}"));
@@ -347,24 +349,29 @@ fn read_capture(
     }
     for (key, value) in capture.sysctl_vm {
         let place = format!("{source}: captures.{name}.sysctl_vm.{key}");
-        let text = match value {
-            Value::String(text) => text,
-            other => other.to_string(),
-        };
-        tree.insert(&format!("proc/sys/vm/{key}"), place, text);
+        tree.insert(&format!("proc/sys/vm/{key}"), place, text_of(value));
     }
     let parsed_zones =
         capture.parsed.map(|parsed| parsed.zones.into_iter().map(ZoneRecord::from).collect());
-    Capture { parsed_zones, ..Capture::of_tree(name, Box::new(tree)) }
+    let failed = capture.error.map(text_of);
+    Capture { parsed_zones, failed, ..Capture::of_tree(name, Box::new(tree)) }
 }
 
-/// Gives each text of the module to the capture whose state it was asked in: `info_NAME` to the capture
-/// NAME, others to the last one before the module ran.
+/// A string without its quotes, anything else as it is written.
+fn text_of(value: Value) -> String {
+    match value {
+        Value::String(text) => text,
+        other => other.to_string(),
+    }
+}
+
+/// Attaches each text of the module to the capture of the same state: `info_NAME` to the capture NAME, others to the
+/// last capture before the module ran.
 fn attach_answers(captures: &mut [Capture], texts: &BTreeMap<String, Value>, calls: &[ModuleCall]) {
     let order = |name: &str| calls.iter().position(|call| call.name == name);
     let mut texts: Vec<(&String, &str)> =
         texts.iter().filter_map(|(name, text)| Some((name, text.as_str()?))).collect();
-    // A stable sort: by name, which the map gave, where the order of the calls is not told.
+    // The sort is stable: texts of unknown calls stay in the order of their names.
     texts.sort_by_key(|(name, _)| order(name));
     for (name, text) in texts.into_iter().filter(|(name, _)| !name.ends_with(".err")) {
         let asked_in = name.strip_prefix("info_");

@@ -1,14 +1,14 @@
 //! `/proc/pagetypeinfo`: free blocks by migratetype and order, and pageblocks by migratetype.
 
-use nearpage::units::{NodeId, ZoneKind};
+use nearpage::{NodeId, ZoneKind};
 use nearpage_machine::sysfs::{SysfsError, TextFile, words};
 
 use super::buddyinfo::{block_count, check_orders, zone_heading};
 
-/// What the text tells. Migratetypes are named as the kernel names them.
+/// The content of the text. Migratetypes have the kernel's names.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct TypeCounts {
-    /// Log2 of the pages of a pageblock (`Page block order`), if it is told.
+    /// Log2 of the pages of a pageblock (`Page block order`), if the text has it.
     pub pageblock_order: Option<u64>,
     /// Free blocks of each zone and migratetype.
     pub free: Vec<TypeBlocks>,
@@ -38,12 +38,11 @@ pub struct TypeBlocks {
     pub migratetype: String,
     /// Free blocks by order, from 0.
     pub blocks: Vec<u64>,
-    /// Whether some order has more blocks than the kernel counts; `blocks` has the number at which it
-    /// stopped.
+    /// Whether the kernel stopped counting some order; `blocks` has the number at which it stopped.
     pub has_more: bool,
 }
 
-/// Reads the text of any number of nodes, each of which repeats the headings.
+/// Reads the text. Each node repeats the headings.
 ///
 /// # Errors
 ///

@@ -1,13 +1,13 @@
-//! A capture as a tree of files, whatever it was made of.
+//! A capture of any kind as a tree of files.
 
 use std::collections::BTreeMap;
 use std::io;
 
-use nearpage_machine::tree::FileTree;
+use nearpage_machine::FileTree;
 
 /// Files by their paths below `/`, each with the place in the recording where it stands.
 #[derive(Clone, Debug, Default)]
-pub struct RecordedTree {
+pub(super) struct RecordedTree {
     source: String,
     files: BTreeMap<String, RecordedFile>,
 }
@@ -20,17 +20,17 @@ struct RecordedFile {
 
 impl RecordedTree {
     /// A tree without files; `source` names it in messages.
-    pub fn new(source: impl Into<String>) -> RecordedTree {
+    pub(super) fn new(source: impl Into<String>) -> RecordedTree {
         RecordedTree { source: source.into(), files: BTreeMap::new() }
     }
 
     /// Adds a file that stands at `place` of the recording, or replaces it.
-    pub fn insert(&mut self, path: &str, place: String, content: impl Into<Vec<u8>>) {
+    pub(super) fn insert(&mut self, path: &str, place: String, content: impl Into<Vec<u8>>) {
         self.files.insert(path.into(), RecordedFile { place, content: content.into() });
     }
 
     /// Adds a line to a file, which begins at `place` if it is not there yet.
-    pub fn append_line(&mut self, path: &str, place: impl FnOnce() -> String, line: &str) {
+    pub(super) fn append_line(&mut self, path: &str, place: impl FnOnce() -> String, line: &str) {
         let new = || RecordedFile { place: place(), content: Vec::new() };
         let file = self.files.entry(path.into()).or_insert_with(new);
         file.content.extend_from_slice(line.as_bytes());

@@ -4,10 +4,10 @@ mod table;
 
 use clap::{Args, ValueEnum};
 use nearpage_bench::{BenchError, Document, Key, Measured, Options, Run, Work};
-use nearpage_machine::description::size;
+use nearpage_machine::size;
 
-use super::CommandError;
 use super::progress::Bar;
+use super::{CommandError, environment};
 use crate::terminal;
 
 /// Measure what pages cost on this machine's real memory, beside the limit, glibc and the kernel.
@@ -205,7 +205,9 @@ pub fn run(arguments: &BenchArgs) -> Result<(), CommandError> {
     let options = arguments.options();
     options.check().map_err(BenchFailure::from)?;
     arguments.check_unused(options.chosen())?;
-    let run = Run::new(&options).map_err(BenchFailure::from)?;
+    let environment = environment::read()?;
+    environment::tell(environment.warnings());
+    let run = Run::new(&options.environment(environment)).map_err(BenchFailure::from)?;
     if arguments.json { print_json(&run) } else { print_text(&run) }
 }
 

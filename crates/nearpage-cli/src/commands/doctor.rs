@@ -1,18 +1,16 @@
 //! `nearpage doctor`: what about a machine helps or hinders an allocator.
 
-mod json;
 mod text;
 
 use std::path::PathBuf;
 
 use clap::Args;
-use nearpage_linux::environment::Environment;
-use nearpage_machine::shown::shown;
-use nearpage_machine::tree::{FileTree, FolderTree};
+use nearpage_bundle::{BundleError, Recording, RecordingKind};
+use nearpage_doctor::{Facts, Report};
+use nearpage_machine::open_tree;
 
-use super::CommandError;
-use nearpage_doctor::{Facts, Finding, Level, Process, findings};
-use nearpage_machine::topology::open_tree;
+use super::input::{self, STANDARD_INPUT};
+use super::{CommandError, environment, print, print_json};
 
 /// Say what about a machine helps or hinders an allocator, and what to do.
 ///
@@ -21,9 +19,14 @@ use nearpage_machine::topology::open_tree;
 #[derive(Args, Debug)]
 #[command(after_long_help = AFTER_HELP)]
 pub struct DoctorArgs {
-    /// Read a copy of /sys and /proc: a folder, or a tar (.gz, .bz2, .zst) of one
-    #[arg(long, value_name = "PATH")]
+    /// Read a copy of /sys and /proc, or a recording: a folder, a tar (.gz, .bz2, .zst) of one, or an oracle JSON; - is
+    /// standard input
+    #[arg(long, value_name = "PATH|-")]
     sysroot: Option<PathBuf>,
+
+    /// Which capture of a recording; the default is restored where there is one, else boot, or before
+    #[arg(long, value_name = "NAME", requires = "sysroot")]
+    capture: Option<String>,
 
     /// Print one JSON object; --help says what is in it
     #[arg(long)]
@@ -44,7 +47,8 @@ JSON (--json):
   schema                 1
   source                 where the machine comes from
   problems               how many findings are of level problem
-  findings[]             check, level (good, note, problem), found, meaning, advice (null if none)";
+  findings[]             check, level (good, note, problem), found, meaning, advice (null if none)
+  capture                which capture of a recording was looked at; only of recordings";
 
 /// Why the command does not end with 0, with all findings printed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -52,7 +56,7 @@ pub enum DoctorFailure {
     /// Problems were found.
     #[error("{0} {noun} found", noun = if *.0 == 1 { "problem" } else { "problems" })]
     Problems(usize),
-    /// Not all could be judged: the files, and what is wrong there.
+    /// Some files could not be judged: their names, and what is wrong there.
     #[error("{}", .0.join("; "))]
     Unreadable(Vec<String>),
 }
@@ -66,50 +70,58 @@ impl DoctorFailure {
     }
 }
 
-/// What every format prints.
-struct Report {
-    source: String,
-    findings: Vec<Finding>,
-    unreadable: Vec<String>,
-}
-
-impl Report {
-    fn problems(&self) -> usize {
-        self.findings.iter().filter(|finding| finding.level == Level::Problem).count()
-    }
-}
-
 /// Runs the command.
 ///
 /// # Errors
 ///
 /// The input is wrong, problems were found, or the output cannot be written.
 pub fn run(arguments: &DoctorArgs) -> Result<(), CommandError> {
-    let report = report(arguments)?;
-    super::print(&if arguments.json { json::format(&report) } else { text::format(&report) })?;
-    match report.problems() {
-        _ if !report.unreadable.is_empty() => {
-            Err(DoctorFailure::Unreadable(report.unreadable).into())
-        }
+    let (report, unreadable) = report(arguments)?;
+    match arguments.json {
+        true => print_json(&report)?,
+        false => print(&text::format(&report))?,
+    }
+    match report.problems {
+        _ if !unreadable.is_empty() => Err(DoctorFailure::Unreadable(unreadable).into()),
         0 => Ok(()),
         problems => Err(DoctorFailure::Problems(problems).into()),
     }
 }
 
-fn report(arguments: &DoctorArgs) -> Result<Report, CommandError> {
-    let tree: Box<dyn FileTree> = match &arguments.sysroot {
-        Some(path) => open_tree(path)?,
-        None => Box::new(FolderTree::new("/")),
+/// The report, and the files that it leaves out because they cannot be understood.
+fn report(arguments: &DoctorArgs) -> Result<(Report, Vec<String>), CommandError> {
+    let Some(path) = &arguments.sysroot else {
+        let environment =
+            environment::read().map_err(|error| CommandError::Usage(error.to_string()))?;
+        let facts = Facts::of_this_machine(&environment);
+        return Ok((Report::new("this machine", &facts), facts.unreadable));
     };
-    let mut facts = Facts::read(&*tree);
-    let source = match &arguments.sysroot {
-        Some(path) => shown(path).to_string(),
-        None => {
-            let environment =
-                Environment::read().map_err(|error| CommandError::Usage(error.to_string()))?;
-            facts.process = Some(Process::probe(&environment));
-            "this machine".into()
+    let source = match input::is_standard(path) {
+        true => STANDARD_INPUT.into(),
+        false => path.to_string_lossy(),
+    };
+    match input::read_recording(path) {
+        Ok(recording) => of_recording(&source, &recording, arguments.capture.as_deref()),
+        // A folder may have fewer files, or have them one folder deeper.
+        Err(BundleError::NoRecording { .. }) if !input::is_standard(path) => {
+            let facts = Facts::read(&*open_tree(path)?);
+            Ok((Report::new(source, &facts), facts.unreadable))
         }
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn of_recording(
+    source: &str,
+    recording: &Recording,
+    capture: Option<&str>,
+) -> Result<(Report, Vec<String>), CommandError> {
+    let capture = recording.capture(capture)?;
+    let facts = Facts::read(&*capture.tree);
+    let report = Report::new(source, &facts);
+    let report = match recording.kind {
+        RecordingKind::Root => report,
+        RecordingKind::Bundle | RecordingKind::Oracle => report.of_capture(&capture.name),
     };
-    Ok(Report { source, findings: findings(&facts), unreadable: facts.unreadable })
+    Ok((report, facts.unreadable))
 }

@@ -1,6 +1,6 @@
 //! `nearpage lab`: published results and named scenarios on simulated machines.
 
-mod csv;
+mod input;
 mod interrupt;
 mod output;
 mod text;
@@ -11,20 +11,15 @@ use std::sync::{MutexGuard, PoisonError};
 
 use clap::Args;
 use nearpage_bench::comparison;
-use nearpage_machine::work::Observer;
+use nearpage_lab::{LabError, Options, Over, Report, Scenario, catalog, named_twice};
 use nearpage_sim::Costs;
 
 use output::Output;
 
 use super::CommandError;
 use super::bench::{BenchFailure, SingleLoop};
+use super::input::STANDARD;
 use super::progress::Bar;
-use nearpage_lab::error::LabError;
-use nearpage_lab::report::Report;
-use nearpage_lab::scenario::{MachineOf, Scenario, Workload};
-use nearpage_lab::sweep::{self, Over};
-use nearpage_lab::{Options, catalog};
-use nearpage_report::MachineView;
 
 /// Run published results and scenarios on simulated machines, and compare.
 ///
@@ -32,7 +27,7 @@ use nearpage_report::MachineView;
 #[derive(Args, Debug)]
 #[command(after_long_help = AFTER_HELP)]
 pub struct LabArgs {
-    /// Scenarios by name, files, or `all`
+    /// Scenarios by name, files, or `all`; - is a file on standard input
     #[arg(value_name = "NAME|FILE|all|sweep NAME|costs [NAME]")]
     scenarios: Vec<String>,
 
@@ -48,7 +43,8 @@ pub struct LabArgs {
     #[arg(long)]
     csv: bool,
 
-    /// Also write a page of HTML: tables, plots, the machines; it needs no network
+    /// Also write a page of HTML: tables, plots, the machines; it needs no network. - is standard output, instead of
+    /// text
     #[arg(long, value_name = "PATH")]
     report: Option<PathBuf>,
 
@@ -57,14 +53,14 @@ pub struct LabArgs {
     seed: u64,
 
     /// Worker threads for independent runs [default: as many as CPUs]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = parse_threads)]
     threads: Option<NonZeroUsize>,
 
-    /// How `bulk` handles pages one at a time
-    #[arg(long = "loop", value_name = "HOW", value_enum, default_value_t = SingleLoop::Exact)]
-    single_loop: SingleLoop,
+    /// How `bulk` handles pages one at a time; refused without bulk [default: exact]
+    #[arg(long = "loop", value_name = "HOW", value_enum)]
+    single_loop: Option<SingleLoop>,
 
-    /// A table of costs instead of the scenario's own: a name or a file
+    /// A table of costs instead of the scenario's own: a name or a file; - is standard input
     #[arg(long, value_name = "FILE")]
     costs: Option<String>,
 
@@ -145,7 +141,7 @@ pub(super) fn run(arguments: &LabArgs) -> Result<(), CommandError> {
     if arguments.scenarios.is_empty() {
         let is_plain =
             arguments.report.is_none() && arguments.over.is_empty() && !arguments.measure;
-        if !is_plain || arguments.json || arguments.csv {
+        if !is_plain || arguments.json || arguments.csv || arguments.single_loop.is_some() {
             return Err(CommandError::Usage(
                 "which scenario? Accepted: names, files, or `all`; `lab` alone lists the names"
                     .into(),
@@ -164,14 +160,15 @@ pub(super) fn run(arguments: &LabArgs) -> Result<(), CommandError> {
         _ => (&*arguments.scenarios, false),
     };
     check_sweep(arguments, names, is_sweep)?;
+    check_standard_input(arguments, names)?;
     let scenarios = scenarios(names).map_err(LabFailure::from)?;
-    let costs = arguments.costs.as_deref().map(catalog::costs).transpose();
+    check_loop(arguments, &scenarios)?;
+    let costs = arguments.costs.as_deref().map(input::costs).transpose();
     let costs = costs.map_err(LabFailure::from)?;
     let work = interrupt::Shared::default();
     let names = scenarios.iter().map(|entry| entry.name().to_owned()).collect();
     lock(&work).left = names;
-    let machines = scenarios.iter().filter_map(Entry::machines).collect();
-    let output = Output::of(arguments, machines)?;
+    let output = Output::of(arguments, &scenarios)?;
     interrupt::watch(&work, output.clone()).map_err(CommandError::Output)?;
     for scenario in &scenarios {
         let report = match scenario {
@@ -180,7 +177,7 @@ pub(super) fn run(arguments: &LabArgs) -> Result<(), CommandError> {
                     "bulk is measured on real memory: there is nothing to sweep".into(),
                 ));
             }
-            Entry::Bulk => bulk(arguments.single_loop)?,
+            Entry::Bulk => bulk(arguments.single_loop.unwrap_or(SingleLoop::Exact))?,
             Entry::Simulated(scenario) => simulate(scenario, arguments, costs.as_ref())?,
         };
         output.print_one(&report)?;
@@ -197,9 +194,36 @@ pub(super) fn run(arguments: &LabArgs) -> Result<(), CommandError> {
     if failed.is_empty() { Ok(()) } else { Err(LabFailure::Off(failed.join(", ")).into()) }
 }
 
+fn parse_threads(text: &str) -> Result<NonZeroUsize, String> {
+    text.parse().map_err(|_| "expected a number of threads, 1 or more".into())
+}
+
+/// What comes from standard input comes once.
+fn check_standard_input(arguments: &LabArgs, names: &[String]) -> Result<(), CommandError> {
+    let of_scenarios = names.iter().filter(|name| *name == STANDARD).count();
+    let of_costs = usize::from(arguments.costs.as_deref() == Some(STANDARD));
+    if of_scenarios + of_costs > 1 {
+        return Err(CommandError::Usage("standard input (-) can be read once".into()));
+    }
+    Ok(())
+}
+
+/// An option that changes nothing of what is run would let its user believe that it did.
+fn check_loop(arguments: &LabArgs, scenarios: &[Entry]) -> Result<(), CommandError> {
+    let Some(single_loop) = arguments.single_loop else { return Ok(()) };
+    if scenarios.iter().any(|entry| matches!(entry, Entry::Bulk)) {
+        return Ok(());
+    }
+    let how = nearpage_bench::SingleLoop::from(single_loop).name();
+    let names: Vec<&str> = scenarios.iter().map(Entry::name).collect();
+    let names = names.join(", ");
+    let message = format!("--loop {how}: it belongs to bulk, and changes nothing in {names}");
+    Err(CommandError::Usage(message))
+}
+
 fn check_sweep(arguments: &LabArgs, names: &[String], is_sweep: bool) -> Result<(), CommandError> {
     let usage = |message: &str| Err(CommandError::Usage(message.into()));
-    if let Some(key) = sweep::named_twice(&arguments.over) {
+    if let Some(key) = named_twice(&arguments.over) {
         return Err(CommandError::Usage(format!("`--over {key}=...` is there twice")));
     }
     match (is_sweep, arguments.over.is_empty(), names.len()) {
@@ -225,19 +249,11 @@ impl Entry {
         }
     }
 
-    /// The scenario's name, and its machines with theirs.
-    fn machines(&self) -> Option<(String, Vec<(String, MachineView)>)> {
-        let Self::Simulated(scenario) = self else { return None };
-        let mut machines = vec![(scenario.name.clone(), &scenario.machine)];
-        if let Workload::SlabMessages(work) = &scenario.workload {
-            machines.extend(work.others.iter().map(|(name, machine)| (name.clone(), machine)));
+    fn scenario(&self) -> Option<&Scenario> {
+        match self {
+            Self::Simulated(scenario) => Some(scenario),
+            Self::Bulk => None,
         }
-        if let Workload::Messages(_, Some(work)) = &scenario.workload {
-            machines.push((work.name.clone(), &work.machine));
-        }
-        let view =
-            |(name, of): (String, &MachineOf)| (name, MachineView::of_simulated(&of.machine));
-        Some((scenario.name.clone(), machines.into_iter().map(view).collect()))
     }
 }
 
@@ -252,23 +268,30 @@ fn simulate(
 ) -> Result<Report, LabFailure> {
     let threads = arguments.threads.or_else(|| std::thread::available_parallelism().ok());
     let bar = Bar::of(&scenario.name, "runs");
-    let progress = |done: usize, all: usize| {
-        let _ = bar.progress(done as u64, all as u64);
+    let options = Options {
+        seed: arguments.seed,
+        threads: threads.unwrap_or(NonZeroUsize::MIN),
+        costs,
+        samples: arguments.report.is_some(),
+        observer: &bar,
     };
-    let threads = threads.unwrap_or(NonZeroUsize::MIN);
-    let samples = arguments.report.is_some();
-    let options = Options { seed: arguments.seed, threads, costs, samples, progress: &progress };
     if arguments.over.is_empty() {
         Ok(nearpage_lab::run(scenario, &options)?)
     } else {
-        Ok(sweep::run(scenario, &arguments.over, &options)?)
+        Ok(nearpage_lab::sweep(scenario, &arguments.over, &options)?)
     }
 }
 
 fn print_costs(arguments: &LabArgs) -> Result<(), CommandError> {
-    if arguments.json || arguments.csv || arguments.report.is_some() || !arguments.over.is_empty() {
+    let is_plain = !arguments.json && !arguments.csv && arguments.report.is_none();
+    let is_unchanged = arguments.over.is_empty()
+        && arguments.single_loop.is_none()
+        && arguments.costs.is_none()
+        && arguments.threads.is_none();
+    if !is_plain || !is_unchanged {
         return Err(CommandError::Usage(
-            "lab costs prints TOML; it takes none of `--json`, `--csv`, `--report`, `--over`"
+            "lab costs prints TOML; it takes none of `--json`, `--csv`, `--report`, `--over`, `--loop`, `--costs`, \
+             `--threads`"
                 .into(),
         ));
     }
@@ -279,7 +302,7 @@ fn print_costs(arguments: &LabArgs) -> Result<(), CommandError> {
             super::print(&format!("# Measured by `nearpage lab costs --measure`.\n{costs}"))
         }
         (false, []) => super::print(&text::cost_names()),
-        (false, [name]) => super::print(&catalog::costs_text(name).map_err(LabFailure::from)?),
+        (false, [name]) => super::print(&input::costs_text(name).map_err(LabFailure::from)?),
         _ => Err(CommandError::Usage("lab costs takes one name, or `--measure`".into())),
     }
 }
@@ -296,7 +319,7 @@ fn scenarios(names: &[String]) -> Result<Vec<Entry>, LabError> {
     };
     let entry = |name: String| match name.as_str() {
         comparison::NAME => Ok(Entry::Bulk),
-        _ => catalog::scenario(&name).map(|scenario| Entry::Simulated(Box::new(scenario))),
+        _ => input::scenario(&name).map(|scenario| Entry::Simulated(Box::new(scenario))),
     };
     names.iter().flat_map(each).map(entry).collect()
 }

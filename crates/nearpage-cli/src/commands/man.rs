@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, CommandFactory};
 use clap_mangen::Man;
-use nearpage_machine::shown::shown;
+use nearpage_machine::shown;
 
 use super::{Cli, CommandError, write_output};
 

@@ -1,27 +1,40 @@
-//! `nearpage record`: what the kernel's page allocator does while a command runs, as a bundle for `nearpage replay`.
+//! `nearpage record`: what the kernel's page allocator does while something runs, as a bundle for `nearpage replay`.
+
+mod program;
+mod signals;
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+use std::process::Command;
 use std::time::Duration;
 
 use clap::Args;
 use indicatif::ProgressBar;
-use nearpage_machine::shown::shown;
 
-use super::CommandError;
+use super::input::is_standard;
+use super::{CommandError, print, print_json};
 use crate::terminal;
 use nearpage_trace::record::{
-    Ended, EventChoice, Inbox, Output, Program, Progress, RecordError, Recorded, Recorder, SCRIPT,
+    Control, Ended, EventChoice, Output, OutputError, Progress, RecordError, Recorded, Recorder,
+    SCRIPT, Target,
 };
+use program::Program;
+
+pub use program::NoProgram;
 
 /// Record what the page allocator of this machine does while a command runs.
 ///
 /// Needs root and tracefs. The bundle is what `nearpage replay`, `nearpage verify` and `nearpage topo --bundle` read.
+///
+/// Without a command: for the time of --duration, or until the process of --pid ends.
 #[derive(Args, Debug)]
 #[command(after_long_help = AFTER_HELP)]
 pub struct RecordArgs {
-    /// The bundle [default: nearpage-CMD.tar.zst in this folder, with a number if there is one]
-    #[arg(short, long, value_name = "PATH")]
+    /// The bundle: NAME.tar.zst, NAME.tar.gz or NAME.tar, a folder if it ends in /, or - for standard output [default:
+    /// nearpage-CMD.tar.zst in this folder, with a number if there is one]
+    #[arg(short, long, value_name = "PATH|-")]
     output: Option<PathBuf>,
 
     /// Record the slab, too: ten times as many events
@@ -32,40 +45,76 @@ pub struct RecordArgs {
     #[arg(long)]
     lock: bool,
 
-    /// End the command after this time: 500ms, 10s, 2m, 1h
+    /// End the recording, and the command, after this time: 500ms, 10s, 2m, 1h
     #[arg(long, value_name = "T", value_parser = duration)]
     duration: Option<Duration>,
+
+    /// Record until this process ends, which is not disturbed
+    #[arg(long, value_name = "PID", conflicts_with = "command")]
+    pid: Option<u32>,
+
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
 
     /// Print a sh script that does the same, for machines without nearpage
     #[arg(long, exclusive = true)]
     print_script: bool,
 
     /// The command and its arguments
-    #[arg(last = true, value_name = "CMD", required_unless_present = "print_script")]
+    #[arg(
+        last = true,
+        value_name = "CMD",
+        required_unless_present_any = ["print_script", "duration", "pid"]
+    )]
     command: Vec<OsString>,
 }
 
 const AFTER_HELP: &str = "\
-What is recorded: events of page allocation, free, refills, drains, fragmentation, tasks; bulk allocation by
-kprobes where the kernel has them; all in a trace instance of its own, which is removed at the end, also after
-Ctrl-C. Captures of /proc and /sys before the command, at its end and a second later; zoneinfo every 0.5 s. The
+What is recorded: events of page allocation, free, refills, drains, fragmentation, tasks, of the whole machine; bulk
+allocation by kprobes where the kernel has them; all in a trace instance of its own, which is removed at the end, also
+after Ctrl-C. Captures of /proc and /sys before the command, at its end and a second later; zoneinfo every 0.5 s. The
 buffers take up to 1/32 of memory; when one is full, later events are lost, counted and said.
 
 The bundle holds names of tasks, the kernel's command line and log, addresses of the kernel, and the first 64 KiB
 that the command printed, which go to cmd.txt instead of the terminal. Its input is empty.
 
-Ctrl-C, or the end of --duration: the command and what it started are asked to end (SIGTERM), after 5 s or a second
-Ctrl-C they are killed; the bundle holds what happened until then. Ctrl-C while the bundle is written gives it up.
+Ctrl-C, SIGTERM, SIGHUP, SIGQUIT or the end of --duration: the command and what it started are asked to end (SIGTERM),
+after 5 s or a second Ctrl-C they are killed; the bundle holds what happened until then. Ctrl-C while the bundle is
+written gives it up. SIGABRT leaves no bundle, and nothing in the kernel; what a recorder left that was killed with
+SIGKILL, the next one removes.
+
+Examples:
+  nearpage record -- make -j8
+  nearpage record --duration 10s
+  nearpage record --pid 1234 --duration 1m -o busy.tar.zst
+  nearpage record -o - -- make | ssh HOST nearpage replay -
+
+JSON (--json):
+  schema               1
+  bundle               where it is, or null for standard output; bundle_bytes
+  kernel, command, pid what was recorded; pid of --pid, or null
+  ended                by-itself, after-duration or stopped; exit_code of the command
+  events, lost_events  in the trace, and not in it; samples, seconds
+  has_mounted_tracefs  whether a tracefs was mounted, which stays
+  left                 null, or what could not be removed
 
 Exit status: that of the command, 128 + N if signal N ended it or the recorder, 0 after --duration; before anything
 is recorded 2 for wrong usage or a machine that does not allow it; 1 if a file could not be read or written.";
 
 /// A recording that failed, or was made of a command that failed.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum RecordFailure {
     /// There is no bundle.
+    #[error("{0}{hint}", hint = hint(.0))]
+    Refused(#[source] RecordError),
+    /// There is no such program.
     #[error(transparent)]
-    Refused(#[from] RecordError),
+    NoProgram(#[from] NoProgram),
+    /// Signals cannot be caught.
+    #[error("cannot prepare the recorder: {0}")]
+    Signals(#[source] io::Error),
     /// There is one.
     #[error("the command ended with exit code {0}; the bundle is whole")]
     Command(i32),
@@ -74,12 +123,37 @@ pub enum RecordFailure {
     Interrupted(i32),
 }
 
+impl From<RecordError> for RecordFailure {
+    fn from(error: RecordError) -> Self {
+        Self::Refused(error)
+    }
+}
+
+/// What an option does about an error.
+fn hint(error: &RecordError) -> &'static str {
+    match error {
+        RecordError::NotRoot => {
+            ". Run it with sudo; for a machine without nearpage, `nearpage record --print-script > record.sh` there: `sudo \
+             sh record.sh -- CMD`"
+        }
+        RecordError::Output(OutputError::NoName { .. } | OutputError::Unwritable { .. }) => {
+            "; -o names another place"
+        }
+        _ => "",
+    }
+}
+
 impl RecordFailure {
     pub(super) fn exit_code(&self) -> u8 {
         let code = match self {
-            Self::Refused(RecordError::File { .. } | RecordError::Setup(_)) => 1,
+            Self::Refused(
+                RecordError::File { .. }
+                | RecordError::Setup(_)
+                | RecordError::Output(OutputError::Taken { .. }),
+            )
+            | Self::Signals(_) => 1,
             Self::Refused(RecordError::Abandoned) => 130,
-            Self::Refused(_) => 2,
+            Self::Refused(_) | Self::NoProgram(_) => 2,
             Self::Command(code) => *code,
             Self::Interrupted(signal) => 128 + signal,
         };
@@ -89,52 +163,111 @@ impl RecordFailure {
 
 pub(super) fn run(arguments: &RecordArgs) -> Result<(), CommandError> {
     if arguments.print_script {
-        return super::print(SCRIPT);
+        return print(SCRIPT);
     }
-    let program = Program::find(&arguments.command).map_err(RecordFailure::from)?;
-    let output = match &arguments.output {
-        Some(path) => Output::claim(path),
-        None => Output::claim_new(&program.name()),
+    if arguments.json && arguments.is_to_standard_output() {
+        let problem = "--json and -o - both go to standard output: -o takes a PATH";
+        return Err(CommandError::Usage(problem.into()));
+    }
+    let program = match arguments.command.is_empty() {
+        true => None,
+        false => Some(Program::find(&arguments.command).map_err(RecordFailure::from)?),
     };
-    let output = output.map_err(RecordFailure::from)?;
-    let path = output.path().to_path_buf();
-    let bar = terminal::spinner();
-    let mut recorder = Recorder {
-        program,
+    let output = arguments.output(program.as_ref()).map_err(RecordFailure::from)?;
+    let mut command = program.as_ref().map(Program::command);
+    let recorder = Recorder {
+        target: target(program.as_ref(), command.as_mut(), arguments.pid),
         events: EventChoice { slab: arguments.slab, lock: arguments.lock },
         duration: arguments.duration,
-        inbox: Inbox::open().map_err(RecordFailure::from)?,
-        progress: &mut |progress| show(&bar, progress),
     };
-    let recorded = recorder.record(output);
+    let control = Control::new().map_err(RecordFailure::Signals)?;
+    let signal = signals::watch(&control).map_err(RecordFailure::Signals)?;
+    let bar = terminal::spinner();
+    let recorded = recorder.record(output, &control, &mut |progress| show(&bar, progress));
     bar.finish_and_clear();
     let recorded = recorded.map_err(RecordFailure::from)?;
-    super::print(&summary(&path, &recorded))?;
-    tell_failure(&recorded)
+    arguments.print(&recorded)?;
+    if let Some(left) = &recorded.left {
+        terminal::error(left);
+    }
+    tell_failure(&recorded, signal.get())
 }
 
-fn summary(path: &Path, recorded: &Recorded) -> String {
-    let Recorded { events, lost, samples, .. } = *recorded;
-    let lost = match lost {
+fn target<'a>(
+    program: Option<&Program>,
+    command: Option<&'a mut Command>,
+    pid: Option<u32>,
+) -> Target<'a> {
+    match (program, command, pid) {
+        (Some(program), Some(command), _) => Target::Command { command, words: program.words() },
+        (.., Some(pid)) => Target::Process(pid),
+        _ => Target::Machine,
+    }
+}
+
+impl RecordArgs {
+    fn is_to_standard_output(&self) -> bool {
+        self.output.as_deref().is_some_and(is_standard)
+    }
+
+    fn output(&self, program: Option<&Program>) -> Result<Output, RecordError> {
+        let name = || match (program, self.pid) {
+            (Some(program), _) => program.name(),
+            (None, Some(pid)) => name_of(pid),
+            (None, None) => "machine".into(),
+        };
+        match &self.output {
+            Some(_) if self.is_to_standard_output() => {
+                Ok(Output::stream(&name(), Box::new(io::stdout())))
+            }
+            Some(path) => Output::claim(path),
+            None => Output::claim_new(&name()),
+        }
+    }
+
+    /// The result on standard output; if the bundle went there, on standard error.
+    fn print(&self, recorded: &Recorded) -> Result<(), CommandError> {
+        if self.json {
+            return print_json(recorded);
+        }
+        match &recorded.bundle {
+            Some(path) => {
+                let next = format!("next: nearpage replay {path}\n");
+                print(&(summary(path, recorded) + &next))
+            }
+            None => {
+                terminal::note(summary("standard output", recorded).trim_end());
+                Ok(())
+            }
+        }
+    }
+}
+
+/// The name of a process.
+fn name_of(pid: u32) -> String {
+    let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    if name.trim().is_empty() { pid.to_string() } else { name.trim().into() }
+}
+
+fn summary(path: &str, recorded: &Recorded) -> String {
+    let Recorded { events, lost_events, samples, .. } = *recorded;
+    let lost = match lost_events {
         0 => "none lost".into(),
         lost => {
             format!("{lost} LOST: record less, a shorter time or without --slab and --lock")
         }
     };
     let kilobytes = recorded.bundle_bytes.div_ceil(1000);
-    let path = shown(path);
-    format!(
-        "{path}: {kilobytes} kB, {events} events, {lost}; {samples} samples\nnext: nearpage replay {path}\n"
-    )
+    format!("{path}: {kilobytes} kB, {events} events, {lost}; {samples} samples\n")
 }
 
 /// The lines that a command printed last are shown if it failed: they say why.
 const LINES_SHOWN: usize = 10;
 
-fn tell_failure(recorded: &Recorded) -> Result<(), CommandError> {
-    match recorded.ended {
-        Ended::Interrupted(signal) => Err(RecordFailure::Interrupted(signal).into()),
-        Ended::ByItself if recorded.exit_code != 0 => {
+fn tell_failure(recorded: &Recorded, signal: Option<i32>) -> Result<(), CommandError> {
+    match (recorded.ended, signal) {
+        (Ended::Stopped, Some(signal)) => Err(RecordFailure::Interrupted(signal).into()),
+        (Ended::ByItself, _) if recorded.exit_code != 0 => {
             let printed = String::from_utf8_lossy(&recorded.printed);
             let lines: Vec<&str> = printed.lines().collect();
             for line in &lines[lines.len().saturating_sub(LINES_SHOWN)..] {
@@ -142,7 +275,7 @@ fn tell_failure(recorded: &Recorded) -> Result<(), CommandError> {
             }
             Err(RecordFailure::Command(recorded.exit_code).into())
         }
-        Ended::ByItself | Ended::AfterDuration => Ok(()),
+        _ => Ok(()),
     }
 }
 
@@ -162,7 +295,7 @@ fn show(bar: &ProgressBar, progress: Progress) {
             bar.set_position(bytes / STEP_BYTES);
             bar.set_message(format!("writing the trace: {} MiB of text", bytes / STEP_BYTES));
         }
-        Progress::Copying(_) => {}
+        _ => {}
     }
 }
 

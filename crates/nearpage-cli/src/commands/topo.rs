@@ -1,39 +1,36 @@
 //! `nearpage topo`: a machine's nodes, zones, watermarks and fallback orders.
 
-mod dot;
-mod json;
-mod numactl;
 mod placement;
 mod recorded;
 mod text;
-mod zoneinfo;
 
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use nearpage_linux::environment::Environment;
-use nearpage_linux::memory::StorageInUse;
-use nearpage_linux::numa::Binding;
+use nearpage_bundle::predict::{ModelChoice, Override};
+use nearpage_linux::{Binding, StorageInUse};
+use nearpage_machine::text::{Unknown, dot, numactl, zoneinfo};
+use nearpage_machine::{
+    InputProblem, Lists, MachineDescription, MachineDocument, MachineInput, Place, Plan,
+    read_machine, shown,
+};
+
+use super::{CommandError, environment, input};
+use crate::terminal;
 
 pub use placement::PlacementError;
-
-use super::CommandError;
-use crate::terminal;
-use nearpage_bundle::predict::ModelChoice;
-use nearpage_machine::plan::{Lists, Plan};
-use nearpage_machine::topology::{MachineDescription, MachineInput, Place, Problem};
 
 /// Show a machine's nodes, zones, watermarks and fallback orders.
 ///
 /// Without --topology, --numa, --sysroot or --bundle: this machine, with the nodes that NEARPAGE_NUMA asks for.
-/// Nothing is allocated; what is shown is what an allocator with the rules of --model makes of the machine
-/// before anybody allocates.
+/// Nothing is allocated: the output is the machine as an allocator with the rules of --model has it before the
+/// first allocation.
 ///
-/// With --bundle: what Linux prints of a recorded machine, derived from its sizes and settings.
+/// With --bundle: what Linux prints about a recorded machine, derived from its sizes and settings.
 ///
-/// Where only sizes are known, memory is laid out as a PC's: the nodes one after the other from address 0
-/// up, around a hole from 3 to 4 GiB, without the first page; all of it is managed.
+/// If only sizes are known, memory gets the addresses of a PC: the nodes lie one after the other from address 0
+/// up, around a hole from 3 to 4 GiB, without the first page. All of it is managed.
 #[derive(Args, Debug)]
 #[command(after_long_help = AFTER_HELP)]
 pub struct TopoArgs {
@@ -50,25 +47,26 @@ pub struct TopoArgs {
     #[arg(long, value_name = "NODE,NODE=DISTANCE", requires = "numa")]
     numa_distance: Vec<String>,
 
-    /// Read the machine from a folder with a copy of /sys and /proc
-    #[arg(long, value_name = "DIR")]
+    /// Read the machine from a copy of /sys and /proc: a folder, or a tar (.gz, .bz2, .zst) of one; - is a tar on
+    /// standard input
+    #[arg(long, value_name = "PATH|-")]
     sysroot: Option<PathBuf>,
 
     /// Read a recorded machine: a folder with meta.json or a tar of one, an oracle JSON (.zst), or a root with
-    /// proc/ and sys/; / is this machine
-    #[arg(long, value_name = "PATH", conflicts_with_all = ["topology", "numa", "numa_distance", "sysroot"])]
+    /// proc/ and sys/; / is this machine, - is standard input
+    #[arg(long, value_name = "PATH|-", conflicts_with_all = ["topology", "numa", "numa_distance", "sysroot"])]
     bundle: Option<PathBuf>,
 
     /// Which capture of the recording; the default is restored where there is one, else boot, or before
     #[arg(long, value_name = "NAME", requires = "bundle", conflicts_with_all = ["topology", "numa", "sysroot"])]
     capture: Option<String>,
 
-    /// Put a setting over the recorded one: vm.watermark_scale_factor=200
-    #[arg(long, value_name = "vm.KEY=VALUE", requires = "bundle", conflicts_with_all = ["topology", "numa", "sysroot"])]
+    /// Replace a recorded setting: vm.watermark_scale_factor=200; --set help lists the settings
+    #[arg(long, value_name = "vm.KEY=VALUE", conflicts_with_all = ["topology", "numa", "sysroot"])]
     set: Vec<String>,
 
-    /// Whose rules; the default is nearpage, and with --bundle auto, by the recorded kernel's version
-    #[arg(long, value_enum)]
+    /// The rules; the default is nearpage, and with --bundle auto, by the recorded kernel's version
+    #[arg(long, value_parser = input::models())]
     model: Option<ModelChoice>,
 
     /// Zonelists as after a rebuild at run time, when Linux knows which nodes have CPUs
@@ -82,7 +80,7 @@ pub struct TopoArgs {
           conflicts_with_all = ["topology", "numa", "sysroot", "bundle", "model", "rebuilt", "format"])]
     verify_placement: Option<u64>,
 
-    /// What to print; the default is text, and with --bundle, which has zoneinfo, fallback and json, zoneinfo
+    /// What to print; the default is text, and with --bundle zoneinfo
     #[arg(long, value_enum)]
     format: Option<Format>,
 
@@ -160,7 +158,7 @@ pub enum Format {
     Dot,
 }
 
-/// A machine and what is made of it: what every format prints.
+/// A machine and its plan, which every format prints.
 struct Report {
     description: MachineDescription,
     plan: Plan,
@@ -176,9 +174,16 @@ struct Report {
 ///
 /// The input is wrong, or the output cannot be written.
 pub fn run(arguments: &TopoArgs) -> Result<(), CommandError> {
+    if arguments.set.iter().any(|given| given == "help") {
+        return super::print(&settings());
+    }
     let format = if arguments.json { Some(Format::Json) } else { arguments.format };
     if let Some(path) = &arguments.bundle {
         return recorded::run(path, arguments, format.unwrap_or(Format::Zoneinfo));
+    }
+    if !arguments.set.is_empty() {
+        let problem = "--set is put over what --bundle PATH recorded: expected both";
+        return Err(CommandError::Usage(problem.into()));
     }
     if let Some(bytes) = arguments.verify_placement {
         return placement::run(bytes, arguments.json);
@@ -186,45 +191,63 @@ pub fn run(arguments: &TopoArgs) -> Result<(), CommandError> {
     let report = Report::new(arguments)?;
     let format = format.unwrap_or(Format::Text);
     if !matches!(format, Format::Text | Format::Json) {
-        // The other formats have no place for them.
+        // The other formats have no place for warnings.
         for warning in &report.description.warnings {
-            terminal::note(format_args!("{}: {warning}", report.description.source));
+            terminal::note(format_args!("{}: {warning}", shown(&report.description.source)));
         }
     }
     let (machine, plan) = (&report.description.machine, &report.plan);
     match format {
-        Format::Text => super::print(&text::format(&report)),
-        Format::Zoneinfo => super::print(&zoneinfo::format(plan, zoneinfo::Unknown::AllFree)),
+        Format::Text => super::print(&report.text().format()),
+        Format::Zoneinfo => super::print(&zoneinfo(plan, Unknown::AllFree)),
         Format::Fallback => super::print(&plan.fallback_lines()),
-        Format::Numactl => super::print(&numactl::format(machine)),
-        Format::Json => super::print_json(&json::document(&report)),
-        Format::Dot => super::print(&dot::format(machine)),
+        Format::Numactl => super::print(&numactl(machine)),
+        Format::Json => super::print_json(&report.document()),
+        Format::Dot => super::print(&dot(machine)),
     }
 }
 
+/// The settings that `--set` takes, one a line.
+fn settings() -> String {
+    let width = Override::KEYS.iter().map(|(key, _)| key.len()).max().unwrap_or(0);
+    let line = |(key, values): &(&str, &str)| format!("vm.{key:<width$}  {values}\n");
+    Override::KEYS.iter().map(line).collect()
+}
+
 impl TopoArgs {
-    /// The machine that is named; without one it is this machine.
-    fn input(&self) -> Option<MachineInput> {
-        Some(match (&self.topology, &self.sysroot) {
-            (Some(path), _) if path.as_os_str() == "-" => MachineInput::StandardInput,
-            (Some(path), _) => MachineInput::Path(path.clone()),
-            (None, Some(folder)) => MachineInput::Sysroot(folder.clone()),
-            (None, None) if self.numa.is_empty() => return None,
-            (None, None) => MachineInput::ShortForm {
-                nodes: self.numa.clone(),
-                distances: self.numa_distance.clone(),
-            },
-        })
+    /// The machine that the options name; `None` for this machine.
+    fn described(&self) -> Result<Option<MachineDescription>, CommandError> {
+        Ok(Some(match (&self.topology, &self.sysroot) {
+            (Some(path), _) => input::read_machine(path)?,
+            (None, Some(path)) if input::is_standard(path) => {
+                let machine = read_machine(&input::standard_input_tree()?);
+                let machine = machine.map_err(nearpage_machine::InputError::from)?;
+                MachineDescription::new(input::STANDARD_INPUT.into(), machine)?
+            }
+            (None, Some(path)) => MachineDescription::read(&MachineInput::Sysroot(path.clone()))?,
+            (None, None) if self.numa.is_empty() => return Ok(None),
+            (None, None) => {
+                let (nodes, distances) = (self.numa.clone(), self.numa_distance.clone());
+                let input = MachineInput::ShortForm { nodes, distances };
+                MachineDescription {
+                    source: "command line".into(),
+                    ..MachineDescription::read(&input)?
+                }
+            }
+        }))
     }
 }
 
 impl Report {
     fn new(arguments: &TopoArgs) -> Result<Report, CommandError> {
-        let environment = Environment::read()?;
+        let environment = environment::read()?;
         let storage = StorageInUse::of_this_process(&environment);
-        let description = match arguments.input() {
-            Some(input) => MachineDescription::read(&input)?,
-            None => environment.described()?,
+        let description = match arguments.described()? {
+            Some(description) => description,
+            None => {
+                environment::tell(environment.warnings());
+                environment.described()?
+            }
         };
         let lists = if arguments.rebuilt { Lists::Rebuilt } else { Lists::Boot };
         let choice = arguments.model.unwrap_or(ModelChoice::Nearpage);
@@ -234,9 +257,26 @@ impl Report {
         }
         let model = choice.for_kernel("").model;
         let plan = Plan::new(&description, model, lists).map_err(|error| {
-            Problem::Setting(error).at(&Place::Input(description.source.clone()))
+            let place = Place::Input(shown(&description.source).to_string());
+            InputProblem::Setting(error).at(&place)
         })?;
         let binding = Binding::of_this_process(&environment).to_string();
         Ok(Report { description, plan, storage, binding })
+    }
+
+    fn document(&self) -> MachineDocument<'_> {
+        let document = MachineDocument::new(&self.description, &self.plan);
+        document.in_process(&self.storage, &self.binding)
+    }
+
+    fn text(&self) -> text::Text<'_> {
+        text::Text {
+            source: shown(&self.description.source).to_string(),
+            addresses: text::addresses(&self.description),
+            process: Some((self.storage.to_string(), &self.binding)),
+            machine: &self.description.machine,
+            plan: &self.plan,
+            warnings: &self.description.warnings,
+        }
     }
 }

@@ -67,6 +67,36 @@ fn a_copy_is_judged_as_a_folder_and_as_an_archive() {
     judge_copy(archive.path().to_str().unwrap());
 }
 
+/// A recording tells settings and nodes; which of its states is looked at is told and can be chosen.
+#[test]
+fn recordings_are_judged() {
+    let oracle = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../oracle");
+    let bundle = oracle.join("bundles/q612-memless2.tar.zst");
+    let bundle = bundle.to_str().unwrap();
+    let document = json(&doctor(&["--sysroot", bundle, "--json"]));
+    assert_eq!((&document["source"], &document["capture"]), (&bundle.into(), &"before".into()));
+    assert!(level(&document, "vm.overcommit_memory").is_some(), "{document}");
+    let after = doctor(&["--sysroot", bundle, "--capture", "after"]);
+    let text = String::from_utf8(after.stdout).unwrap();
+    assert!(text.starts_with(&format!("Machine   {bundle}, capture after\n")), "{text}");
+    let mut piped = Command::new(assert_cmd::cargo::cargo_bin!("nearpage"));
+    let piped = piped.args(["doctor", "--sysroot", "-", "--json"]).pipe_stdin(bundle).unwrap();
+    let mut of_pipe = json(&piped.output().unwrap());
+    assert_eq!(of_pipe["source"], "standard input");
+    of_pipe["source"] = bundle.into();
+    assert_eq!(of_pipe, document);
+    let boot = oracle.join("corpus/n2-2g-4c-6.12.json.zst");
+    let document = json(&doctor(&["--sysroot", boot.to_str().unwrap(), "--json"]));
+    assert_eq!(document["capture"], "restored");
+    let none = doctor(&["--sysroot", bundle, "--capture", "boot"]);
+    assert_eq!(none.status.code(), Some(2));
+    let error = String::from_utf8(none.stderr).unwrap();
+    assert!(
+        error.ends_with("has no capture boot, expected one of: before, cmdend, after\n"),
+        "{error}"
+    );
+}
+
 #[test]
 fn every_finding_is_one_line() {
     let folder = copy();

@@ -290,6 +290,49 @@ fn costs_are_listed_printed_and_measured() {
 }
 
 #[test]
+fn what_is_no_text_is_said() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("garbage");
+    fs::write(&path, b"schema = 1\n\xff\xfe").expect("a file in it");
+    let garbage = path.to_str().expect("a path of text");
+    let cases: [(&[&str], &str); 3] = [
+        (&[garbage], "garbage: byte 11 is no UTF-8 text, expected a scenario as TOML"),
+        (
+            &["thp-then-order0", "--costs", garbage],
+            "garbage: byte 11 is no UTF-8 text, expected a table of costs as TOML",
+        ),
+        (&["costs", garbage], "expected a table of costs as TOML"),
+    ];
+    for (arguments, expected) in cases {
+        let output = lab().args(arguments).output().expect("it runs");
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(error.contains(expected), "{arguments:?}: {error}");
+    }
+}
+
+/// Runs with this on standard input, and answers what is on standard output.
+fn fed(arguments: &[&str], input: &str) -> String {
+    let output = lab().args(arguments).write_stdin(input).output().expect("it runs");
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    String::from_utf8(output.stdout).expect("text")
+}
+
+#[test]
+fn a_dash_is_standard_input() {
+    let (_folder, path) = file(STORM);
+    let of_file = fed(&[&path, "--json"], "");
+    assert_eq!(fed(&["-", "--json"], STORM), of_file);
+    let costs = fed(&["costs", "intel-8s160"], "");
+    assert_eq!(fed(&[&path, "--json", "--costs", "-"], &costs), of_file);
+    // As it is read, without comments.
+    assert!(fed(&["costs", "-"], &costs).starts_with("schema = 1\nname = "));
+    let output = lab().arg("-").write_stdin("schema = 2").output().expect("it runs");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(error.contains("standard input: line 1: "), "{error}");
+}
+
+#[test]
 fn an_interrupted_run_says_what_was_finished() {
     let (_folder, path) = file(SMALL);
     let mut command = std::process::Command::new(assert_cmd::cargo::cargo_bin("nearpage"));
@@ -336,7 +379,18 @@ fn without_a_name_scenarios_are_listed() {
 
 #[test]
 fn wrong_usage_is_said() {
-    let cases: [(&[&str], &str); 6] = [
+    let cases: [(&[&str], &str); 14] = [
+        (&["--loop", "2017"], "which scenario?"),
+        (
+            &["thp-then-order0", "node0-empty", "--loop", "2017"],
+            "--loop 2017: it belongs to bulk, and changes nothing in thp-then-order0, node0-empty",
+        ),
+        (&["thp-then-order0", "--loop", "exact"], "--loop exact: it belongs to bulk"),
+        (&["costs", "--loop", "exact"], "lab costs prints TOML"),
+        (&["costs", "--costs", "amd-8x6"], "lab costs prints TOML"),
+        (&["thp-then-order0", "--threads", "0"], "expected a number of threads, 1 or more"),
+        (&["-", "--costs", "-"], "standard input (-) can be read once"),
+        (&["thp-then-order0", "--csv", "--report", "-"], "--csv and --report - both go to"),
         (&["--json"], "which scenario?"),
         (&["--measure"], "which scenario?"),
         (&["costs", "--json"], "lab costs prints TOML"),

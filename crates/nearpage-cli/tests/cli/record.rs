@@ -22,7 +22,11 @@ fn output(command: &mut Command) -> (Option<i32>, String, String) {
 
 fn refused(arguments: &[&str]) -> String {
     let (code, printed, message) = output(&mut nearpage(arguments));
-    assert_eq!((code, &*printed), (Some(2), ""), "{message}");
+    assert_eq!(code, Some(2), "{message}");
+    // Standard output has the document of the error where JSON was asked for, and nothing else.
+    let documents = usize::from(arguments.contains(&"--json"));
+    assert_eq!(printed.matches("\"exit_code\": 2").count(), documents, "{printed}");
+    assert_eq!(printed.is_empty(), documents == 0, "{printed}");
     message
 }
 
@@ -78,6 +82,16 @@ fn wrong_usage_is_told_before_anything_is_recorded() {
     assert!(message.contains("exists and is not empty"), "{message}");
     assert_eq!(fs::read(path("taken")).unwrap(), b"precious");
     assert!(refused(&["record", "-o", &path(""), "--", "true"]).contains("is no file"));
+    for name in ["a.zip", "a.tar.xz", "a.json"] {
+        let message = refused(&["record", "-o", &path(name), "--", "true"]);
+        assert!(
+            message.contains("expected a name that ends in .tar.zst, .tar.gz or .tar"),
+            "{message}"
+        );
+    }
+    assert!(refused(&["record", "--pid", "1", "--", "true"]).contains("--pid"));
+    assert!(refused(&["record", "--pid", "4194999"]).contains("there is no process 4194999"));
+    assert!(refused(&["record", "-o", "-", "--json", "--", "true"]).contains("standard output"));
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
 }
 
@@ -223,6 +237,133 @@ fn an_interrupted_recording_is_kept() {
     assert!(state.is_empty() || state.contains(" Z "), "{state}");
     let (code, _, message) = output(&mut nearpage(&["topo", "--bundle", path.to_str().unwrap()]));
     assert_eq!(code, Some(0), "{message}");
+}
+
+/// Starts a recorder of a command that runs for minutes, and waits until the command runs.
+fn recorder(folder: &Path, options: &[&str]) -> (std::process::Child, String) {
+    let work = "echo $$ > pid; exec sleep 71.5";
+    let mut command = nearpage(&[&["record"], options, &["--", "sh", "-c", work]].concat());
+    command.current_dir(folder).stdout(Stdio::null()).stderr(Stdio::piped());
+    let recorder = command.spawn().unwrap();
+    let begun = Instant::now();
+    while fs::read_to_string(folder.join("pid")).unwrap_or_default().trim().is_empty() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "the command did not start");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    (recorder, fs::read_to_string(folder.join("pid")).unwrap().trim().to_owned())
+}
+
+fn send(signal: &str, pid: u32) {
+    assert!(Command::new("kill").args([signal, &pid.to_string()]).status().unwrap().success());
+}
+
+fn runs(pid: &str) -> bool {
+    let state = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    !state.is_empty() && !state.contains(" Z ")
+}
+
+/// What ends other programs with a core ends a recording like Ctrl-C: the bundle is kept, and the kernel is clean.
+#[test]
+fn a_quit_recording_is_kept() {
+    if !can_trace("a_quit_recording_is_kept") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (recorder, sleeper) = recorder(folder.path(), &["-o", "quit.tar.gz"]);
+    let pid = recorder.id();
+    send("-QUIT", pid);
+    let recorded = recorder.wait_with_output().unwrap();
+    let message = String::from_utf8_lossy(&recorded.stderr).into_owned();
+    assert_eq!(recorded.status.code(), Some(131), "{message}");
+    assert!(message.contains("interrupted by signal 3"), "{message}");
+    assert_eq!(left_in_kernel(pid), Vec::<String>::new());
+    assert!(!runs(&sleeper));
+    let path = folder.path().join("quit.tar.gz");
+    assert!(fs::read(&path).unwrap().starts_with(&[0x1f, 0x8b]));
+    let (code, _, message) = output(&mut nearpage(&["topo", "--bundle", path.to_str().unwrap()]));
+    assert_eq!(code, Some(0), "{message}");
+}
+
+/// A recorder that aborts has no bundle to give, but leaves neither instance nor probes nor command nor file.
+#[test]
+fn an_aborted_recorder_leaves_nothing() {
+    if !can_trace("an_aborted_recorder_leaves_nothing") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (mut recorder, sleeper) = recorder(folder.path(), &["-o", "aborted.tar.zst"]);
+    let pid = recorder.id();
+    assert!(!left_in_kernel(pid).is_empty());
+    send("-ABRT", pid);
+    let status = recorder.wait().unwrap();
+    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(6), "{status:?}");
+    assert_eq!(left_in_kernel(pid), Vec::<String>::new());
+    std::thread::sleep(Duration::from_millis(200));
+    assert!(!runs(&sleeper));
+    let names: Vec<_> =
+        fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names, ["pid"]);
+}
+
+/// Without a command: for a time, or until a process ends, which is not disturbed.
+#[test]
+fn what_is_no_command_is_recorded_too() {
+    if !can_trace("what_is_no_command_is_recorded_too") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let record = |arguments: &[&str]| {
+        let mut command = nearpage(&[&["record", "--json"], arguments].concat());
+        let (code, printed, message) = output(command.current_dir(folder.path()));
+        assert_eq!(code, Some(0), "{arguments:?}: {message}");
+        json(&printed)
+    };
+    let recorded = record(&["--duration", "600ms"]);
+    assert_eq!(recorded["bundle"], "nearpage-machine.tar.zst");
+    assert_eq!((&recorded["ended"], &recorded["schema"]), (&"after-duration".into(), &1.into()));
+    assert!(recorded["seconds"].as_f64() > Some(0.6) && recorded["events"].as_u64() > Some(0));
+    assert!(recorded["left"].is_null() && recorded["pid"].is_null(), "{recorded}");
+
+    let mut sleeper = Command::new("sleep").arg("0.7").spawn().unwrap();
+    let pid = sleeper.id().to_string();
+    let recorded = record(&["--pid", &pid, "--duration", "60s", "-o", "of-pid/"]);
+    assert_eq!((&recorded["ended"], &recorded["exit_code"]), (&"by-itself".into(), &0.into()));
+    assert_eq!(recorded["pid"].to_string(), pid);
+    assert!(sleeper.wait().unwrap().success());
+    let meta = json(&fs::read_to_string(folder.path().join("of-pid/meta.json")).unwrap());
+    assert_eq!((&meta["name"], meta["pid"].to_string()), (&"of-pid".into(), pid));
+
+    let mut sleeper = Command::new("sleep").arg("71.5").spawn().unwrap();
+    let pid = sleeper.id().to_string();
+    let recorded = record(&["--pid", &pid, "--duration", "300ms", "-o", "cut.tar"]);
+    assert_eq!(recorded["ended"], "after-duration");
+    assert!(runs(&pid), "the process goes on");
+    sleeper.kill().unwrap();
+    sleeper.wait().unwrap();
+    for bundle in ["nearpage-machine.tar.zst", "of-pid", "cut.tar"] {
+        let path = folder.path().join(bundle).display().to_string();
+        let (code, _, message) = output(&mut nearpage(&["topo", "--bundle", &path]));
+        assert_eq!(code, Some(0), "{bundle}: {message}");
+    }
+}
+
+#[test]
+fn a_bundle_goes_through_a_pipe() {
+    if !can_trace("a_bundle_goes_through_a_pipe") {
+        return;
+    }
+    let work = "head -c 40000000 /dev/zero | tail -c 1";
+    let recorded = nearpage(&["record", "-o", "-", "--", "sh", "-c", work]).output().unwrap();
+    let message = String::from_utf8_lossy(&recorded.stderr).into_owned();
+    assert_eq!(recorded.status.code(), Some(0), "{message}");
+    assert!(message.contains("standard output: ") && message.contains(" events, "), "{message}");
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("piped");
+    fs::write(&path, &recorded.stdout).unwrap();
+    let mut replay = nearpage(&["replay", "-", "--json"]);
+    let (code, printed, message) = output(replay.stdin(fs::File::open(&path).unwrap()));
+    assert_eq!(code, Some(0), "{message}");
+    assert_eq!(json(&printed)["bundle"], "standard input");
 }
 
 fn unpack(bundle: &Path, folder: &Path) {

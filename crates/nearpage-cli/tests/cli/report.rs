@@ -2,7 +2,8 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Output;
+use std::process::{Output, Stdio};
+use std::time::Duration;
 
 use assert_cmd::Command;
 use roxmltree::Document;
@@ -106,11 +107,66 @@ fn another_machine_is_drawn_beside_the_recorded_one() {
 }
 
 #[test]
+fn a_page_replaces_no_input() {
+    let folder = tempfile::tempdir().unwrap();
+    let (scenario, costs) = (folder.path().join("hostile.toml"), folder.path().join("costs.toml"));
+    fs::write(&scenario, HOSTILE.replace("altix-sn2", costs.to_str().unwrap())).unwrap();
+    fs::write(&costs, nearpage(&["lab", "costs", "altix-sn2"]).stdout).unwrap();
+    let name = scenario.to_str().unwrap();
+    for input in [&scenario, &costs] {
+        let before = fs::read(input).unwrap();
+        let output = nearpage(&["lab", name, "--report", input.to_str().unwrap()]);
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert!(message.contains("it is the input "), "{message}");
+        assert_eq!(fs::read(input).unwrap(), before);
+    }
+}
+
+#[test]
+fn a_page_that_does_not_fit_is_an_error_and_the_result_is_printed() {
+    let output = nearpage(&["lab", "thp-then-order0", "--json", "--report", "/dev/full"]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert!(message.contains("cannot write /dev/full: No space left"), "{message}");
+    assert!(serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap().is_array());
+}
+
+#[test]
+fn a_page_goes_to_standard_output() {
+    let output = nearpage(&["lab", "thp-then-order0", "node0-empty", "--report", "-"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let page = String::from_utf8(output.stdout).unwrap();
+    check(&page);
+    assert!(page.trim_end().ends_with("</html>"), "nothing but the page");
+}
+
+#[test]
+fn an_interrupted_run_without_results_leaves_no_page() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("out.html");
+    let mut command = std::process::Command::new(assert_cmd::cargo::cargo_bin!("nearpage"));
+    command.args(["lab", "zonelist-cache", "--report"]).arg(&path);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn().unwrap();
+    std::thread::sleep(Duration::from_secs(2));
+    let pid = child.id().cast_signed();
+    // SAFETY: it sends a signal to the child, which has not been waited for.
+    assert_eq!(unsafe { libc::kill(pid, libc::SIGINT) }, 0);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{output:?}");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "{output:?}");
+}
+
+#[test]
 fn a_page_that_cannot_be_written_is_said_before_the_work() {
-    for arguments in [["lab", "zonelist-cache"], ["replay", "--json"]] {
+    for (arguments, documents) in [(["lab", "zonelist-cache"], 0), (["replay", "--json"], 1)] {
         let output = nearpage(&[&arguments[..], &["--report", "/nowhere/out.html"]].concat());
         assert_eq!(output.status.code(), Some(2), "{output:?}");
-        assert!(output.stdout.is_empty());
+        // Of a failed command standard output holds the document of the error alone, where JSON was asked for.
+        let shown = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(shown.matches("\"exit_code\": 2").count(), documents, "{shown}");
+        assert_eq!(shown.is_empty(), documents == 0, "{shown}");
         let message = String::from_utf8(output.stderr).unwrap();
         assert!(message.contains("cannot write /nowhere/out.html: No such file"), "{message}");
     }

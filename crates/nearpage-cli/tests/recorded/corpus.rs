@@ -211,7 +211,6 @@ fn wrong_wishes_are_refused() {
         )
     );
     assert!(refusal(&["--model", "nearpage"]).contains("predicts what Linux prints"));
-    assert!(refusal(&["--format", "dot"]).contains("--format zoneinfo, fallback and json"));
     assert!(refusal(&["--set", "vm.swappiness=1"]).contains("expected vm.KEY=VALUE"));
     assert_eq!(
         refusal(&["--set", "vm.percpu_pagelist_high_fraction=7"]),

@@ -150,6 +150,36 @@ fn damaged_bundles_name_file_line_and_column() {
     assert!(run(&["topo", "--bundle", &shown(&bundle)]).2.contains("has no capture restored"));
 }
 
+/// A capture of which nothing can be compared is a failure, not one that agrees.
+#[test]
+fn a_capture_without_zones_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let bundle = bundle_folder(folder.path());
+    let verified = || run(&["verify", &shown(&bundle)]);
+    assert_eq!(verified().0, 0);
+    let bundle_shown = shown(&bundle);
+    std::fs::write(bundle.join("after/zoneinfo"), "").unwrap();
+    let empty = verified();
+    std::fs::remove_file(bundle.join("after/zoneinfo")).unwrap();
+    for ((code, stdout, stderr), problem) in [
+        (empty, "/after/zoneinfo: has no bytes, as tar leaves"),
+        (verified(), ": after: proc/zoneinfo: no zones, expected "),
+    ] {
+        assert_eq!(code, 2, "{stderr}");
+        assert!(stderr.contains(&format!("nearpage: {bundle_shown}{problem}")), "{stderr}");
+        assert!(stderr.ends_with("nearpage: 1 recordings or captures could not be read\n"));
+        assert!(stdout.contains(": linux-6.12 ("), "the others are compared: {stdout}");
+    }
+    let mut document = unpacked(&recording("n2-2g-4c-6.12"));
+    let boot = document["captures"]["boot"].as_object_mut().unwrap();
+    boot.remove("parsed");
+    boot.remove("zoneinfo");
+    let path = write(folder.path(), "box.json", &document);
+    let (code, _, stderr) = run(&["verify", &path]);
+    assert_eq!(code, 2);
+    assert!(stderr.contains("proc/zoneinfo: no zones, expected zones"), "{stderr}");
+}
+
 #[test]
 fn what_is_no_recording_is_named() {
     let expected = "is no recording, expected a bundle (a folder with meta.json, or a tar of one), an \

@@ -5,11 +5,12 @@
 
 use std::time::{Duration, Instant};
 
+use nearpage_bundle::module::{parse_info, parse_rebuild};
 use nearpage_bundle::predict::{Prediction, Wishes, compare};
-use nearpage_bundle::{Recording, parse_buddyinfo, parse_info, parse_pagetypeinfo, parse_rebuild};
+use nearpage_bundle::{Recording, parse_buddyinfo, parse_pagetypeinfo};
 use nearpage_machine::idlist;
 use nearpage_machine::sysfs::{TextFile, zoneinfo};
-use nearpage_machine::topology::{MachineDescription, MachineInput};
+use nearpage_machine::{MachineDescription, MachineInput};
 use nearpage_trace::{TraceError, read_trace, unpacked as unpacked_stream};
 use serde_json::Value;
 

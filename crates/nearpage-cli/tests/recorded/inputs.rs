@@ -65,6 +65,69 @@ fn bundles_are_folders_and_tars() {
     assert_eq!(document["capture"], "after");
 }
 
+/// Every format of a recorded machine is that of its copy of /sys and /proc, as far as both have it.
+#[test]
+fn recordings_have_every_format() {
+    let path = shown(&root("linux-6.12-memoryless"));
+    for format in ["numactl", "dot"] {
+        let of_bundle = stdout(&["topo", "--bundle", &path, "--format", format]);
+        assert_eq!(
+            of_bundle,
+            stdout(&["topo", "--sysroot", &path, "--format", format]),
+            "{format}"
+        );
+    }
+    let text = |source: &str| {
+        let arguments = ["topo", source, &path, "--model", "linux-6.12", "--format", "text"];
+        stdout(&arguments)
+    };
+    let (of_bundle, of_copy) = (text("--bundle"), text("--sysroot"));
+    let tables = |text: &str| text[text.find("\nNodes\n").unwrap()..].to_owned();
+    assert_eq!(tables(&of_bundle), tables(&of_copy));
+    assert!(of_bundle.starts_with(&format!("Machine   {path}, capture root; pages of 4 KiB; ")));
+    assert!(!of_bundle.contains("Storage") && of_copy.contains("Storage"), "{of_bundle}");
+    // Nodes whose memory only the zones tell.
+    let mut document = unpacked(&recording("n2-2g-4c-6.12"));
+    let whole = text_of(&document, "numactl");
+    for node in ["node0", "node1"] {
+        document["sys"][node].as_object_mut().unwrap().remove("meminfo");
+    }
+    let sizes = |text: &str| -> Vec<String> {
+        text.lines().filter(|line| line.contains(" size: ")).map(String::from).collect()
+    };
+    assert_eq!(sizes(&text_of(&document, "numactl")), sizes(&whole));
+    assert_eq!(sizes(&whole).len(), 2);
+}
+
+fn text_of(document: &serde_json::Value, format: &str) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let path = write(folder.path(), "box.json", document);
+    stdout(&["topo", "--bundle", &path, "--format", format])
+}
+
+/// A pipe cannot be read twice or from its end.
+#[test]
+fn recordings_come_from_standard_input_too() {
+    let path = oracle().join("bundles/q612-memless2.tar.zst");
+    let piped = |arguments: &[&str]| {
+        let mut command = assert_cmd::Command::new(assert_cmd::cargo::cargo_bin!("nearpage"));
+        let output = command.args(arguments).pipe_stdin(&path).unwrap().output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let path = shown(&path);
+    let predicted = ["topo", "--format", "json", "--bundle"];
+    assert_eq!(
+        piped(&[&predicted[..], &["-"]].concat()),
+        stdout(&[&predicted[..], &[&path]].concat())
+    );
+    let verified = piped(&["verify", "-"]);
+    assert_eq!(verified, stdout(&["verify", &path]).replace(&path, "-"));
+    let (code, _, stderr) = run(&["verify", "-", "-"]);
+    assert_eq!(code, 2);
+    assert_eq!(stderr, "nearpage: standard input (-) is given again, expected it once\n");
+}
+
 #[test]
 fn oracles_are_plain_or_packed() {
     let folder = tempfile::tempdir().unwrap();

@@ -230,8 +230,9 @@ fn sparse_ids_and_made_up_distances() {
     for key in ["online", "possible"] {
         sys.insert(key.into(), json!("0,8,252"));
     }
-    sys.insert("node8".into(), sys["node1"].clone());
-    sys.remove("node1");
+    let mut node = sys.remove("node1").unwrap();
+    node["meminfo"] = json!(node["meminfo"].as_str().unwrap().replace("Node 1 ", "Node 8 "));
+    sys.insert("node8".into(), node);
     sys["node0"]["distance"] = json!("10 40 15");
     sys["node8"]["distance"] = json!("40 10 80");
     sys.insert("node252".into(), json!({ "cpulist": "", "distance": "15 80 10" }));
@@ -328,8 +329,11 @@ fn failed_captures_have_nothing_to_compare() {
     }
     let folder = tempfile::tempdir().unwrap();
     let path = write(folder.path(), "partly.json", &document);
-    let text = stdout(&["verify", "--explain", &path]);
+    let (code, text, stderr) = run(&["verify", "--explain", &path]);
+    assert_eq!(code, 0, "{stderr}");
     assert!(text.contains("\n  phase_combo: nothing to compare\n"), "{text}");
+    let told = "capture phase_combo failed when it was recorded: the machine was lost\n";
+    assert_eq!(stderr, format!("nearpage: {path}: {told}"));
     let captures = document["captures"].as_object_mut().unwrap();
     captures.retain(|name, _| name == "phase_combo");
     let path = write(folder.path(), "failed.json", &document);

@@ -6,15 +6,8 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use nearpage::model::Model;
-use nearpage::slab::LocalNode;
-use nearpage_replay::cpus::CpuRule;
-use nearpage_replay::error::ReplayError;
-use nearpage_replay::objects::{Place, replay_objects};
-use nearpage_replay::run::ZoneChoice;
-use nearpage_replay::session::replay;
-use nearpage_replay::source::Bundle;
-use nearpage_replay::start::Start;
+use nearpage_machine::work::Unwatched;
+use nearpage_replay::{Options, Replay, ReplayError};
 
 use super::{trace, unpack_shipped};
 
@@ -60,14 +53,7 @@ fn damage(text: &str, random: &mut fastrand::Rng) -> Vec<u8> {
 }
 
 fn play(path: &Path) -> Result<(), ReplayError> {
-    let bundle = Bundle::open(path, None)?;
-    let capture = bundle.recording.capture(Some("before"))?;
-    let start = Start::read(&bundle.name(), capture, 4096, Model::LINUX_6_12)?;
-    let replayed = replay(&bundle, &start, ZoneChoice::Model, None)?;
-    let local = LocalNode::NearestMemory;
-    let place = Place { name: "same".into(), start: &start, cpus: CpuRule::Socket, local };
-    replay_objects(&bundle, &replayed.survey, &start.topology, &[place])?;
-    Ok(())
+    Replay::open(path)?.run(&Options::default(), &Unwatched).map(|_| ())
 }
 
 #[test]

@@ -4,6 +4,8 @@ mod damaged;
 mod deleted;
 mod explained;
 mod fuzz;
+mod inputs;
+mod interrupted;
 mod musts;
 mod objects;
 mod rate;

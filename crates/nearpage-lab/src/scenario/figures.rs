@@ -1,8 +1,9 @@
 //! Figures with bounds.
 
+use nearpage_machine::size;
 use toml::Spanned;
 
-use super::{Checked, wrong};
+use super::wrong::{Checked, wrong};
 
 /// A time in nanoseconds: at most a second, so that sums of many stay far from what a clock can count.
 pub(super) fn time_ns(key: &str, value: &Spanned<f64>) -> Checked<f64> {
@@ -33,5 +34,30 @@ pub(super) fn at_least_one(key: &str, value: &Spanned<u64>) -> Checked<u64> {
     match *value.get_ref() {
         0 => wrong(value.span(), format!("{key} is 0; accepted: 1 or more")),
         n => Ok(n),
+    }
+}
+
+/// A number of threads, one a CPU.
+pub(super) fn threads_of(threads: &Spanned<usize>, cpus: usize) -> Checked<usize> {
+    match *threads.get_ref() {
+        0 => wrong(
+            threads.span(),
+            format!("threads is 0; accepted: 1 to {cpus}, the CPUs of the machine"),
+        ),
+        n if n > cpus => {
+            wrong(threads.span(), format!("threads is {n}; the machine has {cpus} CPUs"))
+        }
+        n => Ok(n),
+    }
+}
+
+/// A size of memory.
+pub(super) fn bytes_of(key: &str, text: &Spanned<String>) -> Checked<u64> {
+    match size::parse(text.get_ref()) {
+        Some(bytes) => Ok(bytes),
+        None => wrong(
+            text.span(),
+            format!("{key} is {:?}; accepted: {}", text.get_ref(), size::EXPECTED),
+        ),
     }
 }

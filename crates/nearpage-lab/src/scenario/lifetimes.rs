@@ -4,11 +4,10 @@ use nearpage_sim::workload::lifetimes::{self, Lifetime};
 use serde::Deserialize;
 use toml::Spanned;
 
+use super::figures::{at_least_one, lock_percent, time_ns, time_ns_or_0};
+use super::machine::{MachineOf, NamedMachineTable, named_machine};
 use super::reference::{self, Reference};
-use super::{
-    Checked, MachineOf, NamedMachineTable, at_least_one, lock_percent, named_machine, time_ns,
-    time_ns_or_0, wrong,
-};
+use super::wrong::{Checked, wrong};
 
 /// Processes as in a recorded compile, under the patches of 2023.
 #[derive(Clone, Debug)]
@@ -19,6 +18,8 @@ pub struct LifetimesWorkload {
     pub machine: MachineOf,
     /// CPUs that run processes, from the first one on.
     pub cpus: usize,
+    /// The recording: a name or a file.
+    pub trace: String,
     /// Groups of processes.
     pub groups: Vec<Vec<Lifetime>>,
     /// Groups that each CPU runs before anything counts.
@@ -70,6 +71,7 @@ impl LifetimesTable {
             machine,
             cpus,
             groups: groups(&self.trace)?,
+            trace: self.trace.into_inner(),
             warm_up: self.warm_up,
             count: at_least_one("count", &self.count)?,
             moves_percent,

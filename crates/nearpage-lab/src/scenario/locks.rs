@@ -3,7 +3,8 @@
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::{Checked, at_least_one, bytes_of, time_ns_or_0, wrong};
+use super::figures::{at_least_one, bytes_of, time_ns_or_0};
+use super::wrong::{Checked, wrong};
 
 /// A page-lock storm: each number of processes under each rule.
 #[derive(Clone, Debug)]

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::{Checked, wrong};
+use super::wrong::{Checked, wrong};
 
 /// A published table. Its first columns, the keys, say which run a row is about.
 #[derive(Clone, Debug, Deserialize)]

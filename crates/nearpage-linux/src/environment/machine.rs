@@ -2,28 +2,48 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::sync::Once;
 
-use nearpage::units::CpuId;
+use nearpage::CpuId;
 
-use super::{Environment, EnvironmentError, Nodes, TopologyNote, tell_once};
+use super::asked::{Environment, Nodes};
+use super::error::EnvironmentError;
 use crate::machine::HostMachine;
-use nearpage_machine::description::short_form;
+use crate::warning::Warning;
+use nearpage_machine::FILE_BYTES_MAX;
+use nearpage_machine::MachineDescription;
 use nearpage_machine::idlist;
-use nearpage_machine::shown::shown;
-use nearpage_machine::sysfs::{Machine, SysfsError, read_this_machine};
-use nearpage_machine::topology::MachineDescription;
-use nearpage_machine::tree::FILE_BYTES_MAX;
+use nearpage_machine::short_form;
+use nearpage_machine::shown;
+use nearpage_machine::{Machine, SysfsError, read_this_machine};
 
 impl Environment {
-    /// The machine to make a memory for. Where a topology file and this machine have different CPUs, that
-    /// is told on standard error, once in the life of the process.
+    /// The machine to make a memory for.
     ///
     /// # Errors
     ///
     /// [`EnvironmentError`] if this machine or the topology file cannot be read.
     pub fn machine(&self) -> Result<HostMachine, EnvironmentError> {
-        Ok(self.host_machine(&self.description()?))
+        Ok(self.machine_and_warnings()?.0)
+    }
+
+    /// The machine, and warnings about CPUs that only the topology file or only this machine has.
+    pub(crate) fn machine_and_warnings(
+        &self,
+    ) -> Result<(HostMachine, Vec<Warning>), EnvironmentError> {
+        let (machine, warnings) = self.description_on(read_this_machine)?;
+        Ok((self.host_machine(&machine), warnings))
+    }
+
+    /// What a user should know: variables and values that are not understood, and CPUs that only the topology file or only
+    /// this machine has. A topology file that cannot be read gives no warning; [`machine`](Self::machine) fails then.
+    pub fn warnings(&self) -> Vec<Warning> {
+        let of_file = match self.nodes {
+            Nodes::File(_) => {
+                self.machine_and_warnings().map(|(_, warnings)| warnings).unwrap_or_default()
+            }
+            Nodes::Kernel | Nodes::Shares(_) => Vec::new(),
+        };
+        self.ignored.iter().cloned().map(Warning::Ignored).chain(of_file).collect()
     }
 
     fn host_machine(&self, machine: &Machine) -> HostMachine {
@@ -33,27 +53,13 @@ impl Environment {
         }
     }
 
-    /// The same machine with all that is known of it: of emulated nodes also their sizes, which count for
-    /// nothing in a memory.
-    ///
-    /// # Errors
-    ///
-    /// As [`machine`](Self::machine).
-    pub fn description(&self) -> Result<Machine, EnvironmentError> {
-        static TOLD: Once = Once::new();
-        let (machine, notes) = self.description_on(read_this_machine)?;
-        tell_once(&TOLD, notes);
-        Ok(machine)
-    }
-
-    /// The machine as a memory of this process would have its nodes, laid out and checked. Its warnings say what an
-    /// emulated node is not.
+    /// The same machine, laid out and checked. Its warnings say how emulated nodes differ from the kernel's.
     ///
     /// # Errors
     ///
     /// As [`machine`](Self::machine), and [`EnvironmentError::Machine`] if the core refuses the machine.
     pub fn described(&self) -> Result<MachineDescription, EnvironmentError> {
-        let machine = self.description()?;
+        let (machine, _) = self.description_on(read_this_machine)?;
         if self.nodes == Nodes::Kernel {
             return Ok(MachineDescription::new("this machine".into(), machine)?);
         }
@@ -75,7 +81,7 @@ impl Environment {
     fn description_on(
         &self,
         this: impl FnOnce() -> Result<Machine, SysfsError>,
-    ) -> Result<(Machine, Vec<TopologyNote>), EnvironmentError> {
+    ) -> Result<(Machine, Vec<Warning>), EnvironmentError> {
         match &self.nodes {
             Nodes::Kernel => Ok((this()?, Vec::new())),
             Nodes::Shares(count) => Ok((this()?.split(*count), Vec::new())),
@@ -107,16 +113,16 @@ fn read_text(path: &str) -> io::Result<String> {
 }
 
 /// Where the CPUs of a topology file differ from those that are online.
-fn compare_cpus(file: &str, emulated: &Machine, this: &Machine) -> Vec<TopologyNote> {
+fn compare_cpus(file: &str, emulated: &Machine, this: &Machine) -> Vec<Warning> {
     let cpus = |machine| HostMachine::from(machine).cpus();
     let (named, online) = (cpus(emulated), cpus(this));
     let (absent, unnamed) = (list_without(&named, &online), list_without(&online, &named));
     let mut notes = Vec::new();
     if !absent.is_empty() {
-        notes.push(TopologyNote::AbsentCpus { file: file.into(), cpus: absent });
+        notes.push(Warning::AbsentCpus { file: file.into(), cpus: absent });
     }
     if !unnamed.is_empty() {
-        notes.push(TopologyNote::UnnamedCpus { file: file.into(), cpus: unnamed });
+        notes.push(Warning::UnnamedCpus { file: file.into(), cpus: unnamed });
     }
     notes
 }
@@ -131,11 +137,11 @@ fn list_without(cpus: &[CpuId], others: &[CpuId]) -> String {
 mod tests {
     use std::fs;
 
-    use nearpage::units::NodeId;
+    use nearpage::NodeId;
 
     use super::*;
-    use nearpage_machine::sysfs::read_machine;
-    use nearpage_machine::tree::MemoryTree;
+    use nearpage_machine::MemoryTree;
+    use nearpage_machine::read_machine;
 
     /// What `NEARPAGE_NUMA` asks for on `this` machine, and the notes.
     fn machine_for(
@@ -143,8 +149,8 @@ mod tests {
         this: fn() -> Result<Machine, SysfsError>,
     ) -> Result<(HostMachine, Vec<String>), String> {
         let variable = ("NEARPAGE_NUMA".into(), value.into());
-        let (environment, warnings) = Environment::parse([variable].into_iter());
-        assert_eq!(warnings, []);
+        let environment = Environment::from_variables([variable]).unwrap();
+        assert_eq!(environment.ignored, []);
         let (machine, notes) =
             environment.description_on(this).map_err(|error| error.to_string())?;
         let machine = environment.host_machine(&machine);

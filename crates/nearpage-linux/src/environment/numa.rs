@@ -2,9 +2,11 @@
 
 use std::num::NonZeroU16;
 
-use super::warning::{Warning, nearest};
-use super::{Environment, NUMA, Nodes};
-use crate::numa::BindMode;
+use super::asked::{Environment, Nodes};
+use super::misread::{misread_value, nearest};
+use super::names::NUMA;
+use crate::bind::BindMode;
+use crate::warning::VariableWarning;
 
 /// Most shares that a machine is split into: as many nodes as Linux can be built for
 /// (`NODES_SHIFT` of 10).
@@ -36,17 +38,17 @@ enum Item {
 }
 
 /// Reads the items. One that contradicts an earlier one is ignored.
-pub(super) fn parse(value: &str, environment: &mut Environment, warnings: &mut Vec<Warning>) {
+pub(super) fn parse(value: &str, environment: &mut Environment) {
     let (mut nodes, mut bind) = (None, None);
     for item in value.split(',').map(str::trim).filter(|item| !item.is_empty()) {
         let added = parse_item(item).and_then(|parsed| match parsed {
             Item::Nodes(said) => set_once(&mut nodes, item, said, EXPECTED_NODES_ONCE),
             Item::Bind(said) => set_once(&mut bind, item, said, EXPECTED_MODE_ONCE),
         });
-        warnings.extend(added.err());
+        environment.ignored.extend(added.err());
     }
     if let (Some(_), Some((item, BindMode::Strict | BindMode::Advisory))) = (&nodes, bind) {
-        warnings.push(Warning::value(NUMA, item, EXPECTED_NO_BINDING));
+        environment.ignored.push(misread_value(NUMA, item, EXPECTED_NO_BINDING));
         bind = None;
     }
     environment.nodes = nodes.map_or(Nodes::Kernel, |(_, said)| said);
@@ -59,9 +61,9 @@ fn set_once<'a, T: PartialEq>(
     item: &'a str,
     said: T,
     expected: &'static str,
-) -> Result<(), Warning> {
+) -> Result<(), VariableWarning> {
     match slot {
-        Some((_, before)) if *before != said => Err(Warning::value(NUMA, item, expected)),
+        Some((_, before)) if *before != said => Err(misread_value(NUMA, item, expected)),
         _ => {
             *slot = Some((item, said));
             Ok(())
@@ -69,7 +71,7 @@ fn set_once<'a, T: PartialEq>(
     }
 }
 
-fn parse_item(item: &str) -> Result<Item, Warning> {
+fn parse_item(item: &str) -> Result<Item, VariableWarning> {
     let one = Nodes::Shares(NonZeroU16::MIN);
     match item.split_once('=') {
         None if item == "off" => Ok(Item::Nodes(one)),
@@ -81,24 +83,24 @@ fn parse_item(item: &str) -> Result<Item, Warning> {
         Some(("bind", mode)) => parse_mode(item, mode).map(Item::Bind),
         key_and_value => {
             let word = key_and_value.map_or(item, |(key, _)| key);
-            let warning = Warning::value(NUMA, item, EXPECTED_ITEM);
-            Err(Warning { nearest: nearest(word, ITEMS), ..warning })
+            let warning = misread_value(NUMA, item, EXPECTED_ITEM);
+            Err(VariableWarning { nearest: nearest(word, ITEMS), ..warning })
         }
     }
 }
 
-fn parse_shares(item: &str, count: &str) -> Result<Nodes, Warning> {
+fn parse_shares(item: &str, count: &str) -> Result<Nodes, VariableWarning> {
     match count.parse::<NonZeroU16>() {
         Ok(count) if count.get() <= SHARES_MAX => Ok(Nodes::Shares(count)),
-        _ => Err(Warning::value(NUMA, item, EXPECTED_SHARES)),
+        _ => Err(misread_value(NUMA, item, EXPECTED_SHARES)),
     }
 }
 
-fn parse_mode(item: &str, name: &str) -> Result<BindMode, Warning> {
+fn parse_mode(item: &str, name: &str) -> Result<BindMode, VariableWarning> {
     let named = BindMode::NAMES.into_iter().find(|(known, _)| *known == name);
     named.map(|(_, mode)| mode).ok_or_else(|| {
-        let warning = Warning::value(NUMA, item, EXPECTED_MODE);
-        Warning {
+        let warning = misread_value(NUMA, item, EXPECTED_MODE);
+        VariableWarning {
             nearest: nearest(name, BindMode::NAMES.map(|(known, _)| (known, known))),
             ..warning
         }
@@ -111,9 +113,9 @@ mod tests {
 
     /// What `value` sets, and the warnings.
     fn parse(value: &str) -> (Nodes, Option<BindMode>, Vec<String>) {
-        let (mut environment, mut warnings) = (Environment::default(), Vec::new());
-        super::parse(value, &mut environment, &mut warnings);
-        let warnings = warnings.iter().map(ToString::to_string).collect();
+        let mut environment = Environment::default();
+        super::parse(value, &mut environment);
+        let warnings = environment.ignored.iter().map(ToString::to_string).collect();
         (environment.nodes, environment.bind, warnings)
     }
 

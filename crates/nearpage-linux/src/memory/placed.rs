@@ -1,22 +1,24 @@
-//! Where pages come from, how many there may be, and why they came from elsewhere: policies, cpusets, private nodes,
+//! Where pages come from, how many there may be, and why they came from elsewhere: policies, cpusets,
 //! limits and reasons of a [`Memory`].
 
-use nearpage::alloc::{Access, Fallbacks, Limits, Request, ScanCounts};
-use nearpage::error::{AllocError, LimitError, LimitOf, UnknownNode};
-use nearpage::policy::Placement;
-use nearpage::units::{NodeId, PageCount, Pfn};
+use nearpage::stats::ScanCounts;
+use nearpage::{
+    AllocError, Fallbacks, LimitError, LimitOf, Limits, NodeId, PageCount, Pfn, Placement, Request,
+    UnknownNode,
+};
 
-use super::{Memory, PageBlock, text};
+use super::texts::text;
+use super::{Memory, PageBlock};
 
 impl Memory {
-    /// Allocates a block where a policy and a cpuset say. Their sets are of this memory's
-    /// [`topology`](Self::topology).
+    /// Allocates a block by a placement: a policy, a cpuset, or a CPU to allocate for. The sets of nodes in it must be made
+    /// for this memory's [`topology`](Self::topology).
     ///
     /// ```
-    /// # use nearpage::alloc::Request;
-    /// # use nearpage::gfp::Gfp;
+    /// # use nearpage::Request;
+    /// # use nearpage::Gfp;
     /// # use nearpage::policy::{NodeSet, Placement, Policy};
-    /// # use nearpage::reason::CallSite;
+    /// # use nearpage::CallSite;
     /// # use nearpage::units::{NodeId, Order};
     /// # let memory = nearpage_linux::Memory::builder().bytes_per_node(16 << 20).build()?;
     /// # let first = memory.topology().nodes()[0].id;
@@ -41,7 +43,7 @@ impl Memory {
         Ok(self.block(pfn, request))
     }
 
-    /// The same, as its first frame, which is the caller's to free.
+    /// Allocates a block by a placement and returns its first frame; the caller must free it.
     ///
     /// # Errors
     /// [`AllocError`].
@@ -50,11 +52,11 @@ impl Memory {
         placement: &Placement<'_>,
         request: Request,
     ) -> Result<Pfn, AllocError> {
-        with_allocator!(self, allocator => allocator.alloc_with(placement, request))
+        self.pages().alloc_with(placement, request)
     }
 
-    /// Allocates up to `out.len()` single pages where a policy and a cpuset say; see
-    /// [`PageAllocator::alloc_bulk_with`](nearpage::alloc::PageAllocator::alloc_bulk_with).
+    /// Allocates up to `out.len()` single pages by a placement; see
+    /// [`PageAllocator::alloc_bulk_with`](nearpage::PageAllocator::alloc_bulk_with).
     ///
     /// # Errors
     /// [`AllocError`] if not even one page could be had.
@@ -64,52 +66,59 @@ impl Memory {
         request: Request,
         out: &mut [Pfn],
     ) -> Result<usize, AllocError> {
-        with_allocator!(self, allocator => allocator.alloc_bulk_with(placement, request, out))
+        self.pages().alloc_bulk_with(placement, request, out)
     }
 
-    /// Says who may use the memory of a node.
+    /// Limits how much of a node, or of all nodes together, may be in use. Pages that CPUs cache count as in use. See
+    /// [`nearpage::limit`].
+    ///
+    /// A hard limit below current use reclaims nothing. It drains the caches of all CPUs, and every request fails until
+    /// enough pages are freed.
+    ///
+    /// ```
+    /// use nearpage::Limits;
+    /// use nearpage::LimitOf;
+    ///
+    /// let memory = nearpage_linux::Memory::builder().bytes_per_node(16 << 20).build()?;
+    /// let limits = Limits { hard_bytes: Some(8 << 20), soft_bytes: Some(6 << 20) };
+    /// memory.set_limits(LimitOf::Allocator, limits)?;
+    /// let block = memory.alloc_pages(16)?;
+    /// assert!(memory.in_use(LimitOf::Allocator)?.0 >= 16);
+    /// # drop(block);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
-    /// [`UnknownNode`]; nothing is changed then.
-    pub fn set_access(&self, node: NodeId, access: Access) -> Result<(), UnknownNode> {
-        with_allocator!(self, allocator => allocator.set_access(node, access))
-    }
-
-    /// Limits the memory in use of a node or of all of them, with callers or cached by CPUs; see
-    /// [`nearpage::limit`]. A hard limit below what is in use drains the caches of CPUs, and they take nothing until enough
-    /// came back: no request passes before.
-    ///
-    /// # Errors
-    /// [`LimitError`]; nothing is changed then.
+    /// [`LimitError`]; the call then changes nothing.
     pub fn set_limits(&self, of: LimitOf, limits: Limits) -> Result<(), LimitError> {
-        with_allocator!(self, allocator => allocator.set_limits(of, limits))
+        self.pages().set_limits(of, limits)
     }
 
-    /// The limits of a node or of all of them.
+    /// The limits of a node, or of all nodes together.
     ///
     /// # Errors
     /// [`UnknownNode`].
     pub fn limits(&self, of: LimitOf) -> Result<Limits, UnknownNode> {
-        with_allocator!(self, allocator => allocator.limits(of))
+        self.pages().limits(of)
     }
 
-    /// Pages in use of a node or of all of them: with callers, or cached by CPUs.
+    /// Pages of a node, or of all nodes together, that callers have or CPUs cache.
     ///
     /// # Errors
     /// [`UnknownNode`].
     pub fn in_use(&self, of: LimitOf) -> Result<PageCount, UnknownNode> {
-        with_allocator!(self, allocator => allocator.in_use(of))
+        self.pages().in_use(of)
     }
 
-    /// A report on a request, to be printed when it failed: what was asked, what there is, what would have helped.
+    /// Explains why a request fails, for the program to print: what it asks for, what each zone has, and what would help.
     ///
     /// # Errors
-    /// [`AllocError`] if the request contradicts itself: that error is the whole story.
+    /// [`AllocError`] if the request contradicts itself. The error then says all there is to say.
     pub fn report(&self, request: Request) -> Result<String, AllocError> {
-        with_allocator!(self, allocator => Ok(allocator.report(request)?.to_string()))
+        self.pages().report(None, request)
     }
 
-    /// The same of a request with a policy or a cpuset.
+    /// Explains why a request with a placement fails.
     ///
     /// # Errors
     /// As [`report`](Self::report).
@@ -118,25 +127,25 @@ impl Memory {
         placement: &Placement<'_>,
         request: Request,
     ) -> Result<String, AllocError> {
-        with_allocator!(self, allocator => Ok(allocator.report_with(placement, request)?.to_string()))
+        self.pages().report(Some(placement), request)
     }
 
-    /// Pages that were wanted from one node and came from another, by reason, or `None` if there is no such node.
+    /// Pages that were wanted from node `from` and came from node `to`, by reason. `None` if one of the nodes is unknown.
     pub fn fallbacks(&self, from: NodeId, to: NodeId) -> Option<Fallbacks> {
         let index = |node| self.topology().index_of(node);
         let (from, to) = (index(from)?, index(to)?);
-        Some(with_allocator!(self, allocator => allocator.fallbacks(from, to)))
+        Some(self.pages().fallbacks(from, to))
     }
 
-    /// All of those as text, a line for each pair of nodes between which there were any.
+    /// The same for all pairs of nodes, as text: a line for each pair that has such pages.
     pub fn fallbacks_text(&self) -> String {
-        text(|out| with_allocator!(self, allocator => allocator.write_fallbacks(out)))
+        text(|out| self.pages().write_fallbacks(out))
     }
 
-    /// What scans of the zonelists of a node did, or `None` if there is no such node.
+    /// What scans of a node's zonelists did. `None` if the node is unknown.
     pub fn scan_counts(&self, node: NodeId) -> Option<ScanCounts> {
         let node = self.topology().index_of(node)?;
-        Some(with_allocator!(self, allocator => allocator.scan_counts(node)))
+        Some(self.pages().scan_counts(node))
     }
 }
 
@@ -146,14 +155,10 @@ mod tests {
     use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
     use std::thread;
 
-    use nearpage::alloc::Reason;
-    use nearpage::gfp::Gfp;
-    use nearpage::policy::{NodeSet, Policy};
-    use nearpage::reason::CallSite;
-    use nearpage::units::Order;
+    use nearpage::{CallSite, Gfp, NodeAccess, NodeSet, Order, Policy, Reason};
 
     use super::*;
-    use crate::memory::FRAME_BYTES;
+    use crate::frame::FRAME_BYTES;
     use crate::memory::tests::memory;
 
     #[test]
@@ -184,7 +189,7 @@ mod tests {
             assert!(memory.fallbacks_text().starts_with("Node 0 -> Node 3 "));
             // SAFETY: the pages are this test's.
             unsafe { memory.free_frames_bulk(&pages[..got]) }.unwrap();
-            memory.set_access(far, Access::Private).unwrap();
+            memory.set_access(far, NodeAccess::Private).unwrap();
             assert_eq!(memory.alloc(request.on(far)).unwrap().node(), NodeId(0));
             assert!(memory.report(request).unwrap().starts_with("page allocation: order 0"));
             assert!(memory.pagetypeinfo().contains("Node    3, zone   Normal"));
@@ -200,7 +205,7 @@ mod tests {
         block.fill(7);
         let pfn = block.pfn();
         drop(block);
-        let zeroes = Request { gfp: request.gfp.or(Gfp::ZERO), ..request };
+        let zeroes = Request { gfp: request.gfp.union(Gfp::ZERO), ..request };
         let block = memory.alloc_with(&local, zeroes).unwrap();
         assert!(block.pfn() == pfn && block.iter().all(|&byte| byte == 0));
     }
@@ -264,7 +269,7 @@ mod tests {
             let memory = memory(use_rseq);
             let of = LimitOf::Node(NodeId(0));
             // Neither waits nor drains.
-            let gfp = Gfp::NOWAIT.or(Gfp::THISNODE).or(Gfp::NORETRY);
+            let gfp = Gfp::NOWAIT.union(Gfp::THISNODE).union(Gfp::NORETRY);
             let own = Request::new(Order(0), gfp).on(NodeId(0));
             // Counted out before it is given back, and in after it was got: never more than there is.
             let (held, is_set) = (AtomicU64::new(0), AtomicBool::new(false));
@@ -315,7 +320,7 @@ mod tests {
         for use_rseq in [true, false] {
             let memory = memory(use_rseq);
             let of = LimitOf::Node(NodeId(0));
-            let own = Request::new(Order(0), Gfp::KERNEL.or(Gfp::THISNODE)).on(NodeId(0));
+            let own = Request::new(Order(0), Gfp::KERNEL.union(Gfp::THISNODE)).on(NodeId(0));
             let mut blocks: Vec<_> = (0..300).map(|_| memory.alloc(own).unwrap()).collect();
             blocks.truncate(200);
             assert!(memory.in_use(of).unwrap().0 > 200, "some are cached");

@@ -11,7 +11,7 @@
 
 use core::arch::asm;
 
-use nearpage::pcp::{Pop, Push};
+use nearpage::platform::{Pop, Push};
 
 use super::{IN_HOT_PLACE, MOVED};
 use crate::ring::{BATCH_MOST, HALF_ROUND, ONE_POP, RingList};

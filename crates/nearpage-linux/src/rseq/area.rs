@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use nearpage::units::CpuId;
+use nearpage::CpuId;
 use rustix::io::Errno;
 use rustix::thread::{MembarrierCommand, membarrier};
 
@@ -18,7 +18,7 @@ pub struct Area {
 
 /// Why restartable sequences cannot be used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum Unavailable {
+pub enum RseqUnavailable {
     /// The C library has no `__rseq_offset`: glibc before 2.35, or another library.
     #[error("the C library does not register rseq (glibc 2.35 does)")]
     NoLibrarySupport,
@@ -39,22 +39,22 @@ pub enum Unavailable {
 
 impl Area {
     /// The area that glibc registered, once the kernel agreed to drains from outside.
-    pub fn of_glibc() -> Result<Self, Unavailable> {
-        static AREA: OnceLock<Result<Area, Unavailable>> = OnceLock::new();
+    pub fn of_glibc() -> Result<Self, RseqUnavailable> {
+        static AREA: OnceLock<Result<Area, RseqUnavailable>> = OnceLock::new();
         *AREA.get_or_init(Self::probe)
     }
 
-    fn probe() -> Result<Self, Unavailable> {
+    fn probe() -> Result<Self, RseqUnavailable> {
         if cfg!(not(any(target_arch = "x86_64", target_arch = "aarch64"))) {
-            return Err(Unavailable::Architecture);
+            return Err(RseqUnavailable::Architecture);
         }
-        let (offset, size) = ffi::rseq_of_library().ok_or(Unavailable::NoLibrarySupport)?;
+        let (offset, size) = ffi::rseq_of_library().ok_or(RseqUnavailable::NoLibrarySupport)?;
         if size == 0 {
-            return Err(Unavailable::NotRegistered);
+            return Err(RseqUnavailable::NotRegistered);
         }
         // Registering is idempotent and process-wide.
         membarrier(MembarrierCommand::RegisterPrivateExpeditedRseq)
-            .map_err(|refusal| Unavailable::NoMembarrier(refusal.raw_os_error()))?;
+            .map_err(|refusal| RseqUnavailable::NoMembarrier(refusal.raw_os_error()))?;
         Ok(Self { offset, registered: true })
     }
 

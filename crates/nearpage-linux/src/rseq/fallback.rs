@@ -1,6 +1,6 @@
 //! Architectures without sequences: [`super::Area::of_glibc`] refuses, so nothing here is ever called.
 
-use nearpage::pcp::Push;
+use nearpage::platform::Push;
 
 use super::MOVED;
 use crate::ring::RingList;

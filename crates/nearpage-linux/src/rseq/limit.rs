@@ -1,13 +1,15 @@
 //! The bare restartable sequences, with nothing around them: the limit that benchmarks compare with.
 
-use nearpage::pcp::{LISTS, Pop, Push};
-use nearpage::sync::AtomicU32;
-use nearpage::units::CpuId;
+use nearpage::CpuId;
+use nearpage::platform::{Pop, Push};
+use nearpage::rules::pagesets::LISTS;
+use std::sync::atomic::AtomicU32;
 
-use super::{Area, Unavailable, sequences};
+use super::{Area, RseqUnavailable, sequences};
 use crate::ring::RingList;
 
 /// A list of numbers for each CPU, and nothing else: no frames, no zones, no tuning.
+#[derive(Debug)]
 pub struct BareLists {
     area: Area,
     lists: Vec<[RingList<'static>; LISTS]>,
@@ -18,8 +20,8 @@ impl BareLists {
     /// memory is never freed.
     ///
     /// # Errors
-    /// [`Unavailable`] without restartable sequences.
-    pub fn new(cpus: u32, entries: u32) -> Result<Self, Unavailable> {
+    /// [`RseqUnavailable`] without restartable sequences.
+    pub fn new(cpus: u32, entries: u32) -> Result<Self, RseqUnavailable> {
         let area = Area::of_glibc()?;
         let lists = (0..cpus).map(CpuId).map(|cpu| {
             std::array::from_fn(|_| {
@@ -30,7 +32,7 @@ impl BareLists {
         });
         let lists: Vec<[RingList<'static>; LISTS]> = lists.collect();
         for list in lists.iter().flatten() {
-            list.cursor.store(entries as u64, nearpage::sync::Ordering::Relaxed);
+            list.cursor.store(entries as u64, std::sync::atomic::Ordering::Relaxed);
         }
         Ok(Self { area, lists })
     }

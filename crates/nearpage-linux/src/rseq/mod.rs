@@ -27,12 +27,12 @@ mod sequences;
 mod area;
 mod limit;
 
-pub use area::{Area, Unavailable};
+pub use area::{Area, RseqUnavailable};
 pub use limit::BareLists;
 
-use nearpage::pcp::storage::{EachList, Pop, Push};
-use nearpage::sync::{AtomicBool, Ordering};
-use nearpage::units::CpuId;
+use nearpage::CpuId;
+use nearpage::platform::{EachList, Pop, Push};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::ring::RingList;
 use crate::storage::{RingAccess, Rings};
@@ -70,7 +70,7 @@ pub struct CpuState {
 
 impl RingStorage {
     /// The storage, if this process can use restartable sequences and drain from outside.
-    pub fn new() -> Result<Self, Unavailable> {
+    pub fn new() -> Result<Self, RseqUnavailable> {
         Area::of_glibc().map(Self::with_area)
     }
 

@@ -8,8 +8,8 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
+use nearpage::CpuId;
 use nearpage::testing::storage::check_storage;
-use nearpage::units::CpuId;
 
 use emulation::{Interruption, Rseq};
 

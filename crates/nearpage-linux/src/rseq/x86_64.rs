@@ -12,7 +12,7 @@ use core::arch::asm;
 use core::arch::x86_64::{_mm_set_epi32, _mm_set1_epi32};
 use core::hint::cold_path;
 
-use nearpage::pcp::{Pop, Push};
+use nearpage::platform::{Pop, Push};
 
 use super::{IN_HOT_PLACE, MOVED};
 use crate::ring::{BATCH_MOST, HALF_ROUND, ONE_POP, RingList};

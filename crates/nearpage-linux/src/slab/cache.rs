@@ -2,51 +2,59 @@
 
 use std::ptr::NonNull;
 
-use nearpage::error::AllocError;
-use nearpage::gfp::Gfp;
-use nearpage::slab::geometry::Geometry;
-use nearpage::slab::stats::{CacheStats, NodeStats};
 use nearpage::slab::{
-    self, BulkObjectError, CacheOptions, CreateError, ObjectError, SlabCheckError, SlabChecked,
-    StacksBusy,
+    BulkObjectError, CacheOptions, CacheStats, CreateError, Geometry, LiveObjects, NodeStats,
+    ObjectError, SlabCheckError, SlabChecked, StacksBusy,
 };
-use nearpage::units::{Address, NodeId, PageCount};
+use nearpage::{Address, AllocError, Gfp, NodeId, PageCount};
 
-use super::{Core, NotDestroyed, Shape, SlabAllocator, address_of};
-use crate::host::Host;
-use crate::locked::LockedStorage;
+use super::address::address_of;
+use super::allocator::{Shape, SlabAllocator};
+use super::calls::{BoundCache, CacheCalls};
 use crate::memory::Memory;
-use crate::rseq::RingStorage;
+use crate::rseq::Sequences;
 
-type CoreCache<S, const HARDENED: bool> = slab::KmemCache<'static, Host<S, HARDENED>>;
-
-/// The core's cache with its allocator, in the four shapes.
+/// The core's cache with its allocator: of the common type, or of any other.
 enum CacheShape<'s> {
-    Rseq(&'s Core<'s, RingStorage, false>, CoreCache<RingStorage, false>),
-    RseqHardened(&'s Core<'s, RingStorage, true>, CoreCache<RingStorage, true>),
-    Locked(&'s Core<'s, LockedStorage, false>, CoreCache<LockedStorage, false>),
-    LockedHardened(&'s Core<'s, LockedStorage, true>, CoreCache<LockedStorage, true>),
-}
-
-/// Calls one expression on whichever shape there is.
-macro_rules! with_cache {
-    ($cache:expr, $core:ident, $kmem:ident => $body:expr) => {
-        match &$cache.shape {
-            CacheShape::Rseq($core, $kmem) => $body,
-            CacheShape::RseqHardened($core, $kmem) => $body,
-            CacheShape::Locked($core, $kmem) => $body,
-            CacheShape::LockedHardened($core, $kmem) => $body,
-        }
-    };
+    Rseq(BoundCache<'s, Sequences, false>),
+    Other(Box<dyn CacheCalls + 's>),
 }
 
 /// A cache of objects of one size (`struct kmem_cache`). Threads share it by reference.
 ///
-/// Dropped without [`destroy`](Self::destroy), it leaves its objects and its place in the allocator as they are.
+/// ```
+/// use nearpage::Gfp;
+/// use nearpage::slab::{CacheOptions, SlabConfig};
+/// use nearpage_linux::Memory;
+///
+/// let memory = Memory::builder().bytes_per_node(16 << 20).build()?;
+/// let slab = memory.slab(SlabConfig::default())?;
+/// let cache = slab.create(CacheOptions::new("packets", 256))?;
+/// let packet = cache.alloc(Gfp::KERNEL)?;
+/// // SAFETY: the object is 256 bytes that nobody else has, and is freed once.
+/// unsafe {
+///     packet.write_bytes(0, 256);
+///     cache.free(packet)?;
+/// }
+/// assert!(cache.destroy().is_ok(), "no object is left");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// A cache that is dropped without [`destroy`](Self::destroy) keeps its objects and its place in the allocator.
 pub struct KmemCache<'s> {
     shape: CacheShape<'s>,
     memory: &'s Memory,
     slab: &'s SlabAllocator<'s>,
+}
+
+impl SlabAllocator<'_> {
+    /// Makes a cache.
+    ///
+    /// # Errors
+    /// [`CreateError`].
+    pub fn create(&self, options: CacheOptions) -> Result<KmemCache<'_>, CreateError> {
+        KmemCache::create(self, options)
+    }
 }
 
 impl<'s> KmemCache<'s> {
@@ -54,34 +62,39 @@ impl<'s> KmemCache<'s> {
         slab: &'s SlabAllocator<'_>,
         options: CacheOptions,
     ) -> Result<Self, CreateError> {
-        let shape = match &slab.shape {
-            Shape::Rseq(core) => CacheShape::Rseq(core, core.create(options)?),
-            Shape::RseqHardened(core) => CacheShape::RseqHardened(core, core.create(options)?),
-            Shape::Locked(core) => CacheShape::Locked(core, core.create(options)?),
-            Shape::LockedHardened(core) => CacheShape::LockedHardened(core, core.create(options)?),
+        let shape = match slab.shape() {
+            Shape::Rseq(core) => CacheShape::Rseq(BoundCache::new(core, options)?),
+            Shape::Other(core) => CacheShape::Other(core.create(options)?),
         };
-        Ok(Self { shape, memory: slab.memory, slab })
+        Ok(Self { shape, memory: slab.memory(), slab })
     }
 
-    /// Allocates an object near the CPU that asks. Its bytes are anything, or zeroes with `__GFP_ZERO`. What `gfp` says of
-    /// zones and urgency counts where pages for a new slab are asked for, and nowhere else: an object at hand is handed out.
+    fn calls(&self) -> &(dyn CacheCalls + 's) {
+        match &self.shape {
+            CacheShape::Rseq(bound) => bound,
+            CacheShape::Other(cache) => &**cache,
+        }
+    }
+
+    /// Allocates an object near the calling thread's CPU. `__GFP_ZERO` clears it; otherwise its bytes are undefined. The zones
+    /// and the urgency in `gfp` matter only when the cache needs pages for a new slab.
     ///
     /// # Errors
-    /// [`AllocError`] of the pages for a new slab.
+    /// The [`AllocError`] of the pages for a new slab.
     #[inline(always)]
     pub fn alloc(&self, gfp: Gfp) -> Result<NonNull<u8>, AllocError> {
         // The common shape is inlined into the caller, the others are a call away.
         let address = match &self.shape {
-            CacheShape::Rseq(core, cache) => core.alloc(cache, gfp)?,
+            CacheShape::Rseq(bound) => bound.core.alloc(&bound.cache, gfp)?,
             _ => self.alloc_otherwise(gfp)?,
         };
         Ok(self.cleared(self.memory.pointer(address), gfp))
     }
 
-    /// An object that nobody else has yet, cleared if that was asked for.
+    /// Clears a new object if the request asked for that.
     #[inline(always)]
     fn cleared(&self, object: NonNull<u8>, gfp: Gfp) -> NonNull<u8> {
-        if gfp.has(Gfp::ZERO) {
+        if gfp.contains(Gfp::ZERO) {
             self.clear(object);
         }
         object
@@ -90,7 +103,7 @@ impl<'s> KmemCache<'s> {
     #[cold]
     #[inline(never)]
     fn clear(&self, object: NonNull<u8>) {
-        let bytes = with_cache!(self, _core, cache => cache.object_size()) as usize;
+        let bytes = self.calls().object_size() as usize;
         // SAFETY: the object is as long, and its new owner does not have it yet.
         unsafe { object.write_bytes(0, bytes) };
     }
@@ -98,30 +111,29 @@ impl<'s> KmemCache<'s> {
     #[cold]
     #[inline(never)]
     fn alloc_otherwise(&self, gfp: Gfp) -> Result<Address, AllocError> {
-        with_cache!(self, core, cache => core.alloc(cache, gfp))
+        self.calls().alloc(gfp)
     }
 
-    /// Allocates an object on a node, or from elsewhere if it has none; with `__GFP_THISNODE` from nowhere else.
+    /// Allocates an object on a node. If the node has no memory left the object comes from another node, except with
+    /// `__GFP_THISNODE`.
     ///
     /// # Errors
-    /// [`AllocError`] of the pages for a new slab, or of the node.
+    /// The [`AllocError`] of the pages for a new slab, or an unknown node.
     pub fn alloc_node(&self, gfp: Gfp, node: NodeId) -> Result<NonNull<u8>, AllocError> {
-        let address = with_cache!(self, core, cache => core.alloc_node(cache, gfp, node))?;
+        let address = self.calls().alloc_node(gfp, node)?;
         Ok(self.cleared(self.memory.pointer(address), gfp))
     }
 
-    /// Allocates up to `out.len()` objects, fewer only if memory is short; returns how many.
+    /// Allocates `out.len()` objects, or fewer if memory is short; returns how many.
     ///
     /// # Errors
-    /// [`AllocError`] if not even one could be had.
+    /// [`AllocError`] if there is no memory for even one.
     pub fn alloc_bulk(&self, gfp: Gfp, out: &mut [*mut u8]) -> Result<usize, AllocError> {
         let mut got = 0;
         let mut addresses = [Address(0); 64];
         while got < out.len() {
             let want = (out.len() - got).min(addresses.len());
-            let more = with_cache!(self, core, cache => {
-                core.alloc_bulk(cache, gfp, &mut addresses[..want])
-            });
+            let more = self.calls().alloc_bulk(gfp, &mut addresses[..want]);
             match more {
                 Ok(more) => {
                     for (place, address) in out[got..].iter_mut().zip(&addresses[..more]) {
@@ -139,18 +151,18 @@ impl<'s> KmemCache<'s> {
         Ok(got)
     }
 
-    /// Frees an object of this cache; any thread may.
+    /// Frees an object of this cache, from any thread.
     ///
     /// # Errors
-    /// [`ObjectError`] if it is none; then nothing is changed.
+    /// [`ObjectError`] if the pointer is no allocated object of this cache; the call then changes nothing.
     ///
     /// # Safety
-    /// * The caller has the object, and nobody uses it any more.
+    /// * The caller owns the object, and no thread uses it any more.
     #[inline(always)]
     pub unsafe fn free(&self, object: NonNull<u8>) -> Result<(), ObjectError> {
         let address = address_of(object.as_ptr());
         match &self.shape {
-            CacheShape::Rseq(core, cache) => core.free(cache, address),
+            CacheShape::Rseq(bound) => bound.core.free(&bound.cache, address),
             _ => self.free_otherwise(address),
         }
     }
@@ -158,13 +170,13 @@ impl<'s> KmemCache<'s> {
     #[cold]
     #[inline(never)]
     fn free_otherwise(&self, address: Address) -> Result<(), ObjectError> {
-        with_cache!(self, core, cache => core.free(cache, address))
+        self.calls().free(address)
     }
 
     /// Frees objects of this cache.
     ///
     /// # Errors
-    /// [`BulkObjectError`] if some are none; the others were freed.
+    /// [`BulkObjectError`] if some pointers are no objects of this cache; the others are free then.
     ///
     /// # Safety
     /// * As [`free`](Self::free), for each of them.
@@ -176,72 +188,65 @@ impl<'s> KmemCache<'s> {
             for (address, object) in addresses.iter_mut().zip(chunk) {
                 *address = address_of(*object);
             }
-            let freed =
-                with_cache!(self, core, cache => core.free_bulk(cache, &addresses[..chunk.len()]));
+            let freed = self.calls().free_bulk(&addresses[..chunk.len()]);
             result = add_up(result, before, freed, chunk.len());
             before += chunk.len();
         }
         result
     }
 
-    /// Brings all free objects home and gives free slabs back; returns pages.
+    /// Returns all free objects to their slabs and free slabs to the memory; returns the freed pages.
     ///
     /// # Errors
-    /// [`StacksBusy`] of the first CPU whose stacks could not be had; all else went back.
+    /// [`StacksBusy`] for the first CPU whose stacks are busy; everything else went back.
     pub fn shrink(&self) -> Result<PageCount, StacksBusy> {
-        with_cache!(self, core, cache => core.shrink(cache))
+        self.calls().shrink()
     }
 
     /// Destroys the cache.
     ///
     /// # Errors
-    /// The cache and what is alive, if somebody still has objects, or has locked their pages.
+    /// The cache and the number of its live objects, if objects are still allocated or their pages are locked.
     #[expect(clippy::result_large_err, reason = "the handle goes back to its owner")]
-    pub fn destroy(self) -> Result<(), NotDestroyed<'s>> {
+    pub fn destroy(self) -> Result<(), (Self, LiveObjects)> {
         let (memory, slab) = (self.memory, self.slab);
         let back = |shape| Self { shape, memory, slab };
         match self.shape {
-            CacheShape::Rseq(core, cache) => core
-                .destroy(cache)
-                .map_err(|(cache, live)| (back(CacheShape::Rseq(core, cache)), live)),
-            CacheShape::RseqHardened(core, cache) => core
-                .destroy(cache)
-                .map_err(|(cache, live)| (back(CacheShape::RseqHardened(core, cache)), live)),
-            CacheShape::Locked(core, cache) => core
-                .destroy(cache)
-                .map_err(|(cache, live)| (back(CacheShape::Locked(core, cache)), live)),
-            CacheShape::LockedHardened(core, cache) => core
-                .destroy(cache)
-                .map_err(|(cache, live)| (back(CacheShape::LockedHardened(core, cache)), live)),
+            CacheShape::Rseq(bound) => {
+                bound.destroy().map_err(|(bound, live)| (back(CacheShape::Rseq(bound)), live))
+            }
+            CacheShape::Other(cache) => cache
+                .destroy_boxed()
+                .map_err(|(cache, live)| (back(CacheShape::Other(cache)), live)),
         }
     }
 
     /// How objects lie in slabs.
     pub fn geometry(&self) -> Geometry {
-        with_cache!(self, _core, cache => *cache.geometry())
+        self.calls().geometry()
     }
 
     /// What the cache did.
     pub fn stats(&self) -> CacheStats {
-        with_cache!(self, core, cache => core.stats(cache))
+        self.calls().stats()
     }
 
-    /// What the cache did on a node, or `None` if there is no such node.
+    /// What the cache did on a node. `None` if the node is unknown.
     pub fn node_stats(&self, node: NodeId) -> Option<NodeStats> {
         let node = self.memory.topology().index_of(node)?;
-        Some(with_cache!(self, core, cache => core.node_stats(cache, node)))
+        Some(self.calls().node_stats(node))
     }
 
-    /// Walks the cache; see [`slab::SlabAllocator::check`]. Nothing is changed; while other threads use the cache, what is
-    /// told may be wrong.
+    /// Walks the cache and changes nothing; see [`SlabAllocator::check`](nearpage::slab::SlabAllocator::check). Results may be
+    /// inaccurate while other threads use the cache.
     ///
     /// # Errors
-    /// The first thing found wrong, if no other thread uses the cache.
+    /// The first contradiction.
     pub fn check(&self) -> Result<SlabChecked, SlabCheckError> {
-        with_cache!(self, core, cache => core.check(cache))
+        self.calls().check()
     }
 
-    /// The slab allocator.
+    /// The slab allocator that the cache belongs to.
     pub fn slab(&self) -> &'s SlabAllocator<'s> {
         self.slab
     }
@@ -268,6 +273,6 @@ fn add_up(
 
 impl std::fmt::Debug for KmemCache<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        with_cache!(self, _core, cache => cache.fmt(f))
+        self.calls().fmt(f)
     }
 }

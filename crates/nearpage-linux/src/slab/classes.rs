@@ -2,79 +2,92 @@
 
 use std::ptr::NonNull;
 
-use nearpage::gfp::Gfp;
-use nearpage::slab::classes::{SizeError, SizeFreeError};
-use nearpage::slab::{self, CreateError, LiveObjects};
-use nearpage::units::{Address, NodeId};
+use nearpage::slab::{CreateError, LiveObjects, SizeError, SizeFreeError};
+use nearpage::{Address, Gfp, NodeId};
 
-use super::{Core, Shape, SlabAllocator, address_of};
-use crate::host::Host;
-use crate::locked::LockedStorage;
+use super::address::address_of;
+use super::allocator::{Shape, SlabAllocator};
+use super::calls::{BoundClasses, ClassesCalls};
 use crate::memory::Memory;
-use crate::rseq::RingStorage;
+use crate::rseq::Sequences;
 
-type CoreClasses<S, const HARDENED: bool> = slab::SizeClasses<'static, Host<S, HARDENED>>;
-
+/// The core's size classes with their allocator: of the common type, or of any other.
+#[expect(clippy::large_enum_variant, reason = "the common type is reached without a pointer")]
 enum ClassesShape<'s> {
-    Rseq(&'s Core<'s, RingStorage, false>, CoreClasses<RingStorage, false>),
-    RseqHardened(&'s Core<'s, RingStorage, true>, CoreClasses<RingStorage, true>),
-    Locked(&'s Core<'s, LockedStorage, false>, CoreClasses<LockedStorage, false>),
-    LockedHardened(&'s Core<'s, LockedStorage, true>, CoreClasses<LockedStorage, true>),
+    Rseq(BoundClasses<'s, Sequences, false>),
+    Other(Box<dyn ClassesCalls + 's>),
 }
 
-macro_rules! with_classes {
-    ($classes:expr, $core:ident, $kmalloc:ident => $body:expr) => {
-        match &$classes.shape {
-            ClassesShape::Rseq($core, $kmalloc) => $body,
-            ClassesShape::RseqHardened($core, $kmalloc) => $body,
-            ClassesShape::Locked($core, $kmalloc) => $body,
-            ClassesShape::LockedHardened($core, $kmalloc) => $body,
-        }
-    };
-}
-
-/// A cache for each size class, and pages for what is larger than 8 KiB.
+/// Memory of any size (`kmalloc`): a cache for each size class, and pages above 8 KiB.
 ///
-/// Dropped without [`destroy`](Self::destroy), it leaves its objects and the 13 places of its caches in the allocator as
-/// they are.
+/// ```
+/// use nearpage::Gfp;
+/// use nearpage::slab::SlabConfig;
+/// use nearpage_linux::Memory;
+///
+/// let memory = Memory::builder().bytes_per_node(16 << 20).build()?;
+/// let slab = memory.slab(SlabConfig::default())?;
+/// let sizes = slab.size_classes()?;
+/// let bytes = sizes.alloc(100, Gfp::KERNEL)?;
+/// assert_eq!(sizes.usable_size(bytes.as_ptr()), Some(128));
+/// // SAFETY: just allocated, and freed once.
+/// unsafe { sizes.free(bytes) }?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// Size classes that are dropped without [`destroy`](Self::destroy) keep their objects, and the 13 places of their caches in
+/// the allocator.
 pub struct SizeClasses<'s> {
     shape: ClassesShape<'s>,
     memory: &'s Memory,
 }
 
+impl SlabAllocator<'_> {
+    /// Makes caches for all sizes.
+    ///
+    /// # Errors
+    /// [`CreateError`].
+    pub fn size_classes(&self) -> Result<SizeClasses<'_>, CreateError> {
+        SizeClasses::create(self)
+    }
+}
+
 impl<'s> SizeClasses<'s> {
     pub(super) fn create(slab: &'s SlabAllocator<'_>) -> Result<Self, CreateError> {
-        let shape = match &slab.shape {
-            Shape::Rseq(core) => ClassesShape::Rseq(core, slab::SizeClasses::new(core)?),
-            Shape::RseqHardened(core) => {
-                ClassesShape::RseqHardened(core, slab::SizeClasses::new(core)?)
-            }
-            Shape::Locked(core) => ClassesShape::Locked(core, slab::SizeClasses::new(core)?),
-            Shape::LockedHardened(core) => {
-                ClassesShape::LockedHardened(core, slab::SizeClasses::new(core)?)
-            }
+        let shape = match slab.shape() {
+            Shape::Rseq(core) => ClassesShape::Rseq(BoundClasses::new(core)?),
+            Shape::Other(core) => ClassesShape::Other(core.size_classes()?),
         };
-        Ok(Self { shape, memory: slab.memory })
+        Ok(Self { shape, memory: slab.memory() })
     }
 
-    /// Allocates `size` bytes near the CPU that asks. They are anything, or zeroes with `__GFP_ZERO`.
+    fn calls(&self) -> &(dyn ClassesCalls + 's) {
+        match &self.shape {
+            ClassesShape::Rseq(bound) => bound,
+            ClassesShape::Other(classes) => &**classes,
+        }
+    }
+
+    /// Allocates `size` bytes near the calling thread's CPU. `__GFP_ZERO` clears them; otherwise they are undefined.
     ///
     /// # Errors
     /// [`SizeError`].
     #[inline(always)]
     pub fn alloc(&self, size: usize, gfp: Gfp) -> Result<NonNull<u8>, SizeError> {
         let address = match &self.shape {
-            ClassesShape::Rseq(core, classes) => core.alloc_bytes(classes, size as u64, gfp)?,
+            ClassesShape::Rseq(bound) => {
+                bound.core.alloc_bytes(&bound.classes, size as u64, gfp)?
+            }
             _ => self.alloc_otherwise(size as u64, gfp)?,
         };
         Ok(self.cleared(address, gfp))
     }
 
-    /// Memory that nobody else has yet, cleared to its end if that was asked for.
+    /// Clears new memory to its end if the request asked for that.
     #[inline(always)]
     fn cleared(&self, address: Address, gfp: Gfp) -> NonNull<u8> {
         let memory = self.memory.pointer(address);
-        if gfp.has(Gfp::ZERO) {
+        if gfp.contains(Gfp::ZERO) {
             self.clear(memory);
         }
         memory
@@ -91,10 +104,10 @@ impl<'s> SizeClasses<'s> {
     #[cold]
     #[inline(never)]
     fn alloc_otherwise(&self, size: u64, gfp: Gfp) -> Result<Address, SizeError> {
-        with_classes!(self, core, classes => core.alloc_bytes(classes, size, gfp))
+        self.calls().alloc(size, gfp)
     }
 
-    /// Allocates `size` bytes aligned to `align`, a power of two, near the CPU that asks or on a node.
+    /// Allocates `size` bytes aligned to `align`, a power of two, on a node or near the calling thread's CPU.
     ///
     /// # Errors
     /// [`SizeError`].
@@ -106,24 +119,22 @@ impl<'s> SizeClasses<'s> {
         node: Option<NodeId>,
     ) -> Result<NonNull<u8>, SizeError> {
         let (size, align) = (size as u64, align as u64);
-        let address = with_classes!(self, core, classes => {
-            core.alloc_bytes_aligned(classes, size, align, gfp, node)
-        })?;
+        let address = self.calls().alloc_aligned(size, align, gfp, node)?;
         Ok(self.cleared(address, gfp))
     }
 
     /// Frees memory by its address.
     ///
     /// # Errors
-    /// [`SizeFreeError`]; then nothing is changed.
+    /// [`SizeFreeError`]; the call then changes nothing.
     ///
     /// # Safety
-    /// * The caller has the memory, and nobody uses it any more.
+    /// * The caller owns the memory, and no thread uses it any more.
     #[inline(always)]
     pub unsafe fn free(&self, memory: NonNull<u8>) -> Result<(), SizeFreeError> {
         let address = address_of(memory.as_ptr());
         match &self.shape {
-            ClassesShape::Rseq(core, _) => core.free_bytes(address),
+            ClassesShape::Rseq(bound) => bound.core.free_bytes(address),
             _ => self.free_otherwise(address),
         }
     }
@@ -131,40 +142,32 @@ impl<'s> SizeClasses<'s> {
     #[cold]
     #[inline(never)]
     fn free_otherwise(&self, address: Address) -> Result<(), SizeFreeError> {
-        with_classes!(self, core, _classes => core.free_bytes(address))
+        self.calls().free(address)
     }
 
-    /// Destroys the caches, so that their places can be had again. Memory that is larger than 8 KiB is not of the
-    /// caches: it stays allocated, and size classes that are made later free it.
+    /// Destroys the caches and frees their places. Allocations above 8 KiB do not belong to a cache: they stay allocated, and
+    /// size classes that are made later can free them.
     ///
     /// # Errors
-    /// All of it, and what is alive in all caches together as of `kmalloc-*`, if somebody still has objects.
+    /// The size classes and the number of live objects in all caches (named `kmalloc-*`), if objects are still allocated.
     #[expect(clippy::result_large_err, reason = "the handle goes back to its owner")]
     pub fn destroy(self) -> Result<(), (Self, LiveObjects)> {
         let memory = self.memory;
         let back = |shape| Self { shape, memory };
         match self.shape {
-            ClassesShape::Rseq(core, classes) => core
-                .destroy_classes(classes)
-                .map_err(|(classes, live)| (back(ClassesShape::Rseq(core, classes)), live)),
-            ClassesShape::RseqHardened(core, classes) => core
-                .destroy_classes(classes)
-                .map_err(|(classes, live)| (back(ClassesShape::RseqHardened(core, classes)), live)),
-            ClassesShape::Locked(core, classes) => core
-                .destroy_classes(classes)
-                .map_err(|(classes, live)| (back(ClassesShape::Locked(core, classes)), live)),
-            ClassesShape::LockedHardened(core, classes) => {
-                core.destroy_classes(classes).map_err(|(classes, live)| {
-                    (back(ClassesShape::LockedHardened(core, classes)), live)
-                })
+            ClassesShape::Rseq(bound) => {
+                bound.destroy().map_err(|(bound, live)| (back(ClassesShape::Rseq(bound)), live))
             }
+            ClassesShape::Other(classes) => classes
+                .destroy_boxed()
+                .map_err(|(classes, live)| (back(ClassesShape::Other(classes)), live)),
         }
     }
 
-    /// Bytes that may be used from the beginning of what was allocated on; `None` if nothing begins there.
+    /// How many bytes an allocation has, which may be more than were asked for. `None` if none begins at this address.
     pub fn usable_size(&self, memory: *const u8) -> Option<usize> {
         let address = address_of(memory);
-        with_classes!(self, core, _classes => core.usable_size(address)).map(|size| size as usize)
+        self.calls().usable_size(address).map(|size| size as usize)
     }
 }
 

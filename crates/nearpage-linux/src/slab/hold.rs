@@ -1,13 +1,12 @@
 //! A slab allocator takes part in forks.
 
 use std::any::Any;
-use std::time::Instant;
 
+use nearpage::internals::{SlabHeld, SlabParts};
 use nearpage::platform::Platform;
-use nearpage::slab::{ObjectStorage, SlabHeld, SlabParts};
+use nearpage::slab::ObjectStorage;
 
-use crate::calls::Call;
-use crate::fork::{Hold, Registration, WAIT_MAX};
+use crate::fork::{Hold, Patience, Registration};
 
 struct HeldSlab<P: Platform<Storage: ObjectStorage> + 'static> {
     parts: SlabParts<'static, P>,
@@ -29,14 +28,8 @@ where
         // SAFETY: who asks drops the answer before `self`.
         let storage: &'static P::Storage = unsafe { &*std::ptr::from_ref(&self.storage) };
         let mut held: Vec<SlabHeld<'static, P>> = Vec::new();
-        let start = Instant::now();
-        let wait = || {
-            std::thread::yield_now();
-            // Sequences need the kernel's help, which a sandbox that was entered later may deny.
-            let is_denied = <P::Storage as nearpage::pcp::Storage>::CHECKS_CPU
-                && Call::Membarrier.probe().is_err();
-            !is_denied && start.elapsed() < WAIT_MAX
-        };
+        let patience = Patience::begin();
+        let wait = || patience.is_left::<P::Storage>();
         self.parts.hold(storage, wait, |piece| held.push(piece));
         Box::new(held)
     }

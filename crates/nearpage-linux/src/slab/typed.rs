@@ -4,17 +4,27 @@ use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
-use nearpage::error::AllocError;
-use nearpage::gfp::Gfp;
 use nearpage::slab::{CacheOptions, CreateError, LiveObjects};
+use nearpage::{AllocError, Gfp};
 
-use super::{KmemCache, SlabAllocator};
+use super::allocator::SlabAllocator;
+use super::cache::KmemCache;
 
-/// A cache of values.
+/// A cache of values of one type: see [`SlabAllocator`] for an example.
 #[derive(Debug)]
 pub struct TypedCache<'s, T> {
     cache: KmemCache<'s>,
     values: PhantomData<fn() -> T>,
+}
+
+impl SlabAllocator<'_> {
+    /// Makes a cache of values.
+    ///
+    /// # Errors
+    /// [`CreateError`], also for types without a size.
+    pub fn typed<T>(&self, name: &'static str) -> Result<TypedCache<'_, T>, CreateError> {
+        TypedCache::create(self, name)
+    }
 }
 
 impl<'s, T> TypedCache<'s, T> {
@@ -26,10 +36,10 @@ impl<'s, T> TypedCache<'s, T> {
         Ok(Self { cache: KmemCache::create(slab, options)?, values: PhantomData })
     }
 
-    /// Puts a value into an object near the CPU that asks.
+    /// Allocates an object near the calling thread's CPU and moves a value into it.
     ///
     /// # Errors
-    /// [`AllocError`]; the value is dropped.
+    /// [`AllocError`]; the value is dropped then.
     pub fn alloc(&self, value: T) -> Result<ObjectBox<'_, T>, AllocError> {
         let object = self.cache.alloc(Gfp::KERNEL)?.cast::<T>();
         // SAFETY: the object is ours alone, as large as a `T` and aligned for it (`create`).
@@ -40,20 +50,21 @@ impl<'s, T> TypedCache<'s, T> {
     /// Destroys the cache.
     ///
     /// # Errors
-    /// The cache and what is alive, if objects are left: of boxes that were forgotten, or of the cache itself.
+    /// The cache and the number of its live objects, if some are still allocated: boxes that were forgotten, or objects that
+    /// were allocated through [`cache`](Self::cache).
     #[expect(clippy::result_large_err, reason = "the handle goes back to its owner")]
     pub fn destroy(self) -> Result<(), (Self, LiveObjects)> {
         let back = |(cache, live)| (Self { cache, values: PhantomData }, live);
         self.cache.destroy().map_err(back)
     }
 
-    /// The cache itself.
+    /// The cache below.
     pub fn cache(&self) -> &KmemCache<'s> {
         &self.cache
     }
 }
 
-/// A value in an object; dropping it frees the object.
+/// The owner of a value in an object. Dropping it drops the value and frees the object.
 pub struct ObjectBox<'c, T> {
     object: NonNull<T>,
     cache: &'c KmemCache<'c>,

@@ -7,7 +7,7 @@ use std::ptr::NonNull;
 use std::sync::mpsc::sync_channel;
 use std::thread;
 
-use nearpage::gfp::Gfp;
+use nearpage::Gfp;
 use nearpage::slab::{CacheOptions, SlabConfig};
 use nearpage_linux::Memory;
 

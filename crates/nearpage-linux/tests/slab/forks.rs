@@ -4,9 +4,9 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use nearpage::gfp::Gfp;
+use nearpage::Gfp;
 use nearpage::slab::{CacheOptions, SlabConfig};
-use nearpage_linux::slab::{KmemCache, SlabAllocator};
+use nearpage_linux::{KmemCache, SlabAllocator};
 
 use super::{number, three_nodes};
 

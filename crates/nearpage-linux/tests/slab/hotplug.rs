@@ -5,11 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nearpage::gfp::Gfp;
 use nearpage::slab::{CacheOptions, SlabConfig};
-use nearpage::units::{CpuId, NodeId};
-use nearpage_linux::slab::{KmemCache, SlabAllocator};
-use nearpage_linux::{HostMachine, HostNode, Memory};
+use nearpage::{CpuId, Gfp, NodeAccess, NodeId};
+use nearpage_linux::{HostMachine, HostNode, KmemCache, Memory, SlabAllocator};
 
 use super::load::{Stamped, Stop};
 use super::{allowed_cpus, restrict};
@@ -84,7 +82,7 @@ fn plug(slab: &SlabAllocator<'_>, cache: &KmemCache<'_>, leaving: &AtomicBool) -
         soon(|| slabs_of_guest() > 0, "the guest has no objects");
         leaving.store(true, Ordering::Relaxed);
         let is_gone = || {
-            let answer = slab.take_offline(GUEST, GUEST_BYTES);
+            let answer = slab.memory().take_offline(GUEST, GUEST_BYTES);
             refused += u64::from(answer.is_err());
             answer.is_ok()
         };
@@ -95,7 +93,7 @@ fn plug(slab: &SlabAllocator<'_>, cache: &KmemCache<'_>, leaving: &AtomicBool) -
         // Its CPU works with the other node's memory.
         thread::sleep(Duration::from_millis(30));
         assert_eq!(slabs_of_guest(), 0);
-        slab.bring_online(GUEST, GUEST_BYTES).unwrap();
+        slab.memory().bring_online(GUEST, GUEST_BYTES).unwrap();
         effective_becomes(slab, cpu, GUEST);
     }
     refused
@@ -140,6 +138,26 @@ fn a_node_is_emptied_and_refilled_while_threads_allocate() {
 }
 
 #[test]
+fn objects_follow_a_node_that_becomes_private() {
+    for use_rseq in [true, false] {
+        let memory = memory(use_rseq);
+        let slab = memory.slab(SlabConfig::default()).unwrap();
+        let cache = slab.create(CacheOptions::new("private", 64)).unwrap();
+        let cpu = allowed_cpus()[0];
+        restrict(&[cpu]);
+        for (access, node) in [(NodeAccess::Private, STAYS), (NodeAccess::General, GUEST)] {
+            memory.set_access(GUEST, access).unwrap();
+            assert_eq!(slab.effective_node(cpu), Some(node), "the memory told the slab allocator");
+            let object = cache.alloc(Gfp::KERNEL).unwrap();
+            assert_eq!(slab.owner(object.as_ptr()).unwrap().node, node);
+            // SAFETY: just allocated, and freed once.
+            unsafe { cache.free(object) }.unwrap();
+        }
+        cache.destroy().unwrap();
+    }
+}
+
+#[test]
 fn cpus_are_switched_while_threads_allocate() {
     for use_rseq in [true, false] {
         let memory = memory(use_rseq);
@@ -155,12 +173,12 @@ fn cpus_are_switched_while_threads_allocate() {
             let _stop = Stop(&stop);
             for round in 0..10 * ROUNDS {
                 let cpu = cpus[round % cpus.len()];
-                soon(|| slab.offline_cpu(cpu).is_ok(), "the CPU stays on");
-                assert!(slab.offline_cpu(cpu).is_err());
+                soon(|| slab.memory().offline_cpu(cpu).is_ok(), "the CPU stays on");
+                assert!(slab.memory().offline_cpu(cpu).is_err());
                 let is_counted = || slab.refresh_nodes().is_ok() && slab.stack_bytes_max() < most;
                 soon(is_counted, "its stacks cannot be had");
                 thread::sleep(Duration::from_millis(2));
-                slab.online_cpu(cpu).unwrap();
+                slab.memory().online_cpu(cpu).unwrap();
             }
         });
         left.into_inner().unwrap().into_iter().for_each(|object: Stamped| object.free(&cache));

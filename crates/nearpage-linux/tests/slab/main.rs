@@ -7,30 +7,21 @@ mod load;
 mod misuse;
 mod pressure;
 
-use nearpage::units::{CpuId, NodeId};
-use nearpage_linux::builder::MemoryBuilder;
-use nearpage_linux::{HostMachine, HostNode, Memory};
+use nearpage::{CpuId, NodeId};
+use nearpage_linux::{HostMachine, HostNode, Memory, MemoryBuilder};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// The CPUs that the calling thread may run on, ascending.
 pub fn allowed_cpus() -> Vec<CpuId> {
-    // SAFETY: an empty set is all zeroes; the call writes no more than its size.
-    unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        assert_eq!(libc::sched_getaffinity(0, size_of_val(&set), &mut set), 0);
-        let ids = (0..libc::CPU_SETSIZE as u32).map(CpuId);
-        ids.filter(|cpu| libc::CPU_ISSET(cpu.0 as usize, &set)).collect()
-    }
+    let allowed = sched_getaffinity(None).unwrap();
+    (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu)).map(|cpu| CpuId(cpu as u32)).collect()
 }
 
 /// Lets the calling thread run on these CPUs only.
 pub fn restrict(cpus: &[CpuId]) {
-    // SAFETY: an empty set is all zeroes; the call reads it, and changes only where the thread runs.
-    let answer = unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        cpus.iter().for_each(|cpu| libc::CPU_SET(cpu.0 as usize, &mut set));
-        libc::sched_setaffinity(0, size_of_val(&set), &set)
-    };
-    assert_eq!(answer, 0);
+    let mut set = CpuSet::new();
+    cpus.iter().for_each(|cpu| set.set(cpu.0 as usize));
+    sched_setaffinity(None, &set).unwrap();
 }
 
 /// A CPU with memory, the other CPUs without, and memory without a CPU; a reserve to grow into.

@@ -3,13 +3,11 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 
-use nearpage::gfp::Gfp;
-use nearpage::slab::classes::{SizeError, SizeFreeError};
-use nearpage::slab::{CacheOptions, CreateError, LiveObjects, ObjectError, SlabConfig};
-use nearpage::units::PageCount;
-use nearpage_linux::Memory;
-use nearpage_linux::host::OnMisuse;
-use nearpage_linux::memory::MemoryError;
+use nearpage::slab::{
+    CacheOptions, CreateError, LiveObjects, ObjectError, SizeError, SizeFreeError, SlabConfig,
+};
+use nearpage::{Gfp, PageCount};
+use nearpage_linux::{Memory, MemoryError, OnMisuse};
 
 fn at(object: NonNull<u8>, offset: usize) -> NonNull<u8> {
     // SAFETY: tests stay within the page of the object.
@@ -113,7 +111,7 @@ fn size_classes_are_destroyed_and_made_again() {
     for (use_rseq, hardened) in [(true, false), (true, true), (false, false), (false, true)] {
         let memory = Memory::builder().use_rseq(use_rseq).hardened(hardened);
         let memory = memory.bytes_per_node(64 << 20).build().unwrap();
-        let slab = memory.slab(SlabConfig { caches_max: 14, ..SlabConfig::default() }).unwrap();
+        let slab = memory.slab(SlabConfig::default().with_caches_max(14)).unwrap();
         for _ in 0..3 {
             let classes = slab.size_classes().unwrap();
             let some = [8, 8, 3000].map(|bytes| classes.alloc(bytes, Gfp::KERNEL).unwrap());
@@ -133,7 +131,7 @@ fn size_classes_are_destroyed_and_made_again() {
 #[test]
 fn a_typed_cache_is_destroyed() {
     let memory = Memory::builder().bytes_per_node(64 << 20).build().unwrap();
-    let slab = memory.slab(SlabConfig { caches_max: 1, ..SlabConfig::default() }).unwrap();
+    let slab = memory.slab(SlabConfig::default().with_caches_max(1)).unwrap();
     let numbers = slab.typed::<u64>("numbers").unwrap();
     drop(numbers.alloc(1).unwrap());
     numbers.destroy().unwrap();
@@ -147,7 +145,7 @@ fn a_typed_cache_is_destroyed() {
 #[test]
 fn bad_options_and_sizes_are_typed() {
     let memory = Memory::builder().bytes_per_node(64 << 20).build().unwrap();
-    let slab = memory.slab(SlabConfig { caches_max: 14, ..SlabConfig::default() }).unwrap();
+    let slab = memory.slab(SlabConfig::default().with_caches_max(14)).unwrap();
     let new = |size, align| slab.create(CacheOptions::new("bad", size).align(align)).unwrap_err();
     assert_eq!(new(0, 1), CreateError::ZeroSize { cache: "bad" });
     for align in [0, 3] {
@@ -237,7 +235,7 @@ fn objects_are_cleared_if_asked() {
         let cache = slab.create(CacheOptions::new("cleared", 100)).unwrap();
         let classes = slab.size_classes().unwrap();
         let node = memory.topology().nodes()[0].id;
-        let zero = Gfp::KERNEL.or(Gfp::ZERO);
+        let zero = Gfp::KERNEL.union(Gfp::ZERO);
         let one = |gfp| {
             let mut objects = [std::ptr::null_mut()];
             assert_eq!(cache.alloc_bulk(gfp, &mut objects), Ok(1));

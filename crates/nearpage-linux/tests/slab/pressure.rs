@@ -4,14 +4,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use nearpage::alloc::Request;
-use nearpage::gfp::Gfp;
 use nearpage::slab::{CacheOptions, SlabConfig};
-use nearpage::units::{NodeId, Order, PageCount};
-use nearpage::watermark::Settings;
-use nearpage_linux::Memory;
-use nearpage_linux::reclaim::{Reclaim, ReclaimOptions, Shrinker};
-use nearpage_linux::slab::{KmemCache, SlabAllocator};
+use nearpage::{Gfp, NodeId, Order, PageCount, Request};
+use nearpage_linux::{KmemCache, Memory, Reclaim, ReclaimOptions, Shrinker, SlabAllocator};
 
 use super::load::Stop;
 
@@ -176,7 +171,7 @@ fn a_new_budget_is_kept_at_once() {
             (checked.in_stacks + checked.shared) * 1024
         };
         let before = kept();
-        let settings = Settings { pageset_budget_kbytes: Some(32), ..memory.settings() };
+        let settings = memory.settings().with(|changed| changed.pageset_budget_kbytes = Some(32));
         memory.set_settings(settings).unwrap();
         assert!(slab.stack_bytes_max() <= 16 << 10 && kept() <= 16 << 10 && kept() < before);
         cache.destroy().unwrap();

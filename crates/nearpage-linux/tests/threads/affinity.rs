@@ -1,6 +1,6 @@
 //! Where threads run.
 
-use nearpage::units::CpuId;
+use nearpage::CpuId;
 
 /// The CPUs that the calling thread may run on, ascending.
 pub fn allowed_cpus() -> Vec<CpuId> {

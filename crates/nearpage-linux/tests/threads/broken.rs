@@ -1,13 +1,9 @@
 //! Storages with a bug each, which a stress must find.
 
-use nearpage::frame::ZoneFrames;
-use nearpage::pcp::serial::{CurrentCpu, Exclusion};
-use nearpage::pcp::storage::EachList;
-use nearpage::pcp::{Pop, Push, Storage};
-use nearpage::sync::AtomicU32;
-use nearpage::units::{CpuId, Order};
-use nearpage_linux::locked::GetCpu;
-use nearpage_linux::rseq::RingStorage;
+use nearpage::platform::{CurrentCpu, EachList, Exclusion, Pop, Push, Storage, ZoneFrames};
+use nearpage::{CpuId, Order};
+use nearpage_linux::internals::{GetCpu, RingStorage};
+use std::sync::atomic::AtomicU32;
 
 /// Linked lists that anybody enters at any time.
 #[derive(Default)]

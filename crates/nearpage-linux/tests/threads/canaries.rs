@@ -6,11 +6,9 @@ use std::io::Read;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use nearpage::pcp::Storage;
-use nearpage::pcp::serial::SerialStorage;
-use nearpage::units::PageCount;
-use nearpage_linux::locked::LockedStorage;
-use nearpage_linux::rseq::RingStorage;
+use nearpage::PageCount;
+use nearpage::platform::{SerialStorage, Storage};
+use nearpage_linux::internals::{LockedStorage, RingStorage};
 
 use super::affinity;
 use super::broken::{BrokenRings, Bug, Unlocked};

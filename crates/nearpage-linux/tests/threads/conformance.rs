@@ -5,14 +5,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use super::{affinity, alone, seed, signals};
-use nearpage::frame::ZoneFrames;
-use nearpage::pcp::{Pop, Push, Storage, list_order};
+use nearpage::platform::{Pop, Push, Storage};
+use nearpage::rules::pagesets::list_order;
 use nearpage::testing::naive_list::{Answer, Operation};
 use nearpage::testing::sections::Sections;
 use nearpage::testing::storage::{Coverage, Lists, check_exclusion, check_storage, rings};
-use nearpage::units::{CpuId, Pfn, ZoneIndex};
-use nearpage_linux::locked::LockedStorage;
-use nearpage_linux::rseq::RingStorage;
+use nearpage::{CpuId, Pfn, ZoneIndex};
+use nearpage_linux::internals::{LockedStorage, RingStorage};
 
 const SEEDS: u64 = 24;
 const OPERATIONS: u32 = 100_000;
@@ -127,7 +126,7 @@ fn rings_of_another_cpu_are_left_alone() {
         let rings = rings::<RingStorage>(8);
         let sections = Sections::new(1, |_| false);
         let table = sections.table();
-        let frames = ZoneFrames::new(table.map(), Pfn(0), ZoneIndex(0));
+        let frames = table.frames(Pfn(0), ZoneIndex(0));
         let lists = Lists::new(&storage, there, &rings, frames);
         let answers = |index| {
             use Operation::{AppendRun, Pop, PopBatch, PopCold, Push, PushBatch};

@@ -1,9 +1,7 @@
 //! Stress on machines that are not this one.
 
-use nearpage::units::{CpuId, NodeId};
-use nearpage_linux::Memory;
-use nearpage_linux::builder::MemoryBuilder;
-use nearpage_linux::machine::{HostMachine, HostNode};
+use nearpage::{CpuId, NodeId};
+use nearpage_linux::{HostMachine, HostNode, Memory, MemoryBuilder};
 
 use super::affinity;
 use super::stress::stress_memory;

@@ -2,14 +2,15 @@
 
 use std::ptr::NonNull;
 
-use nearpage::alloc::{BulkFreeError, Config, DrainBusy, PageAllocator, Request, metadata_size};
-use nearpage::check::{CheckError, Checked};
-use nearpage::error::{AllocError, FreeError};
-use nearpage::pcp::Storage;
-use nearpage::topology::{AddressMap, Node, Topology};
-use nearpage::units::{CpuId, NodeId, Order, PageCount, Pfn, PfnRange, SECTION_FRAMES};
+use nearpage::internals::SECTION_FRAMES;
+use nearpage::platform::Storage;
+use nearpage::stats::{CheckError, Checked};
+use nearpage::{
+    AddressMap, AllocError, BulkFreeError, Config, CpuId, DrainBusy, FreeError, Node, NodeId,
+    Order, PageAllocator, PageCount, Pfn, PfnRange, Request, Topology, metadata_size,
+};
 use nearpage_linux::Memory;
-use nearpage_linux::host::{Host, NoPressure, OnMisuse};
+use nearpage_linux::internals::Host;
 
 /// An allocator that threads use and drain.
 pub trait Pages: Sync {
@@ -90,7 +91,7 @@ pub fn core<S: Storage>(storage: S, cpus: &[CpuId], pages: PageCount) -> Core<S>
         movable_from: None,
     };
     let topology = Topology::new(vec![node].leak(), &[10], AddressMap::Flat).unwrap();
-    let host = Host::new(storage, Box::new(NoPressure), OnMisuse::Report);
+    let host = Host::bare(storage);
     let config = Config::default();
     let size = |node| metadata_size::<Host<S, false>>(&topology, node).unwrap();
     let buffer = |node, bytes| {

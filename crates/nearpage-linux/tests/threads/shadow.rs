@@ -2,8 +2,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use nearpage::topology::Topology;
-use nearpage::units::{Order, PageCount, Pfn, PfnRange};
+use nearpage::{Order, PageCount, Pfn, PfnRange, Topology};
 
 use super::pages::Pages;
 

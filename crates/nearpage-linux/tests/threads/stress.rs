@@ -8,13 +8,9 @@ use std::sync::{Barrier, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nearpage::model::Model;
 use nearpage::testing::random::Random;
-use nearpage::units::NodeId;
-use nearpage::units::{CpuId, PageCount};
-use nearpage_linux::Memory;
-use nearpage_linux::builder::MemoryBuilder;
-use nearpage_linux::machine::{HostMachine, HostNode};
+use nearpage::{CpuId, Model, NodeId, PageCount};
+use nearpage_linux::{HostMachine, HostNode, Memory, MemoryBuilder};
 
 use super::pages::Pages;
 use super::shadow::{Block, Shadow};

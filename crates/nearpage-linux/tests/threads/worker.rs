@@ -3,11 +3,8 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use nearpage::alloc::Request;
-use nearpage::error::AllocError;
-use nearpage::gfp::Gfp;
 use nearpage::testing::random::Random;
-use nearpage::units::{NodeId, Order, PageCount, Pfn};
+use nearpage::{AllocError, Gfp, NodeId, Order, PageCount, Pfn, Request};
 
 use super::pages::Pages;
 use super::shadow::{Block, Shadow};
@@ -99,7 +96,7 @@ impl<'a, P: Pages> Worker<'a, P> {
         let nodes = self.shared.pages.topology().nodes();
         let node = nodes[self.random.below(nodes.len() as u64) as usize].id;
         match self.random.below(10) {
-            0 => Request { gfp: gfp.or(Gfp::THISNODE), ..request.on(node) },
+            0 => Request { gfp: gfp.union(Gfp::THISNODE), ..request.on(node) },
             1 | 2 => request.on(node),
             _ => request,
         }
@@ -127,7 +124,7 @@ impl<'a, P: Pages> Worker<'a, P> {
         self.stamps = self.stamps % 0xff_ffff + 1;
         let block = Block { first, order, stamp: self.number << 24 | self.stamps };
         self.shared.shadow.take(self.shared.pages, block)?;
-        let strays = request.gfp.has(Gfp::THISNODE) && self.node_of(first) != request.node;
+        let strays = request.gfp.contains(Gfp::THISNODE) && self.node_of(first) != request.node;
         if strays {
             return Err(format!("{request:?} got {block:x?} of node {:?}", self.node_of(first)));
         }

@@ -2,30 +2,24 @@
 
 use std::collections::BTreeMap;
 
-use nearpage::topology::LOCAL_DISTANCE;
-use nearpage::units::{CpuId, NodeId};
+use nearpage::{CpuId, NodeId, Topology};
 
-use super::PAGE_BYTES;
-use super::error::{DescriptionError, Place, Problem};
+use super::error::{DescriptionError, DescriptionProblem as Problem, Place};
 use crate::idlist;
-use crate::sysfs::{Machine, MachineNode, Note};
-
-/// The distance between nodes that nobody gave: `include/linux/topology.h: REMOTE_DISTANCE`.
-const REMOTE_DISTANCE: u8 = 20;
-
-/// The most nodes that a machine may have: `MAX_NUMNODES` of Linux with the largest `CONFIG_NODES_SHIFT`, 10.
-/// The core would take more, but no machine has them, and distances and fallback orders grow with the square.
-pub const NODES_MAX: usize = 1024;
+use crate::machine::{
+    Machine, MachineNode, NODES_MAX, Note, PAGE_BYTES_DEFAULT, default_distance, settle_free,
+};
 
 /// A machine that is being read.
 #[derive(Debug, Default)]
-pub struct Draft {
+pub(crate) struct Draft {
     nodes: BTreeMap<NodeId, DraftNode>,
-    /// The node that a CPU was given to.
+    /// The node of each CPU so far.
     owners: BTreeMap<CpuId, NodeId>,
-    /// Each distance, and which of `places` it stands at.
+    /// Each distance, and the index of its place in `places`.
     distances: BTreeMap<(NodeId, NodeId), (u64, usize)>,
-    /// Where distances stand. A row of them has one place: a place is long, and there are up to a million distances.
+    /// The places of distances. A row shares one place, because a place is long and a machine has up to a million
+    /// distances.
     places: Vec<Place>,
 }
 
@@ -37,25 +31,13 @@ struct DraftNode {
     free_bytes: Option<Option<u64>>,
 }
 
-impl DraftNode {
-    /// Checks that no more memory is free than there is, once both are known: either may come first.
-    fn check_free(&self, node: NodeId) -> Result<(), Problem> {
-        match (self.free_bytes.flatten(), self.memory_bytes.flatten()) {
-            (Some(free), Some(size)) if free > size => {
-                Err(Problem::FreeExceedsSize { node, free, size })
-            }
-            _ => Ok(()),
-        }
-    }
-}
-
 impl Draft {
     /// Makes sure that there is a node `id`.
     ///
     /// # Errors
     ///
     /// One node more than [`NODES_MAX`].
-    pub fn add_node(&mut self, id: NodeId, place: &Place) -> Result<(), DescriptionError> {
+    pub(crate) fn add_node(&mut self, id: NodeId, place: &Place) -> Result<(), DescriptionError> {
         self.node(id, place).map(|_| ())
     }
 
@@ -67,12 +49,12 @@ impl Draft {
         Ok(self.nodes.entry(id).or_default())
     }
 
-    /// Gives a node its CPUs.
+    /// Sets a node's CPUs.
     ///
     /// # Errors
     ///
-    /// A CPU that some node has, or a node that has been given CPUs; too many nodes.
-    pub fn set_cpus(
+    /// A CPU that has a node already, a node that has its CPUs already, or too many nodes.
+    pub(crate) fn set_cpus(
         &mut self,
         id: NodeId,
         ids: Vec<u32>,
@@ -89,36 +71,34 @@ impl Draft {
         set_once(&mut node.cpus, cpus, format!("the list of CPUs of node {id}"), place)
     }
 
-    /// Gives a node its memory; `None` if the text says that it is not known.
+    /// Sets a node's memory; `None` if the text calls it unknown.
     ///
     /// # Errors
     ///
-    /// A node that has been given memory, or less than is free of it; too many nodes.
-    pub fn set_memory(
+    /// A node that has its memory already, or too many nodes.
+    pub(crate) fn set_memory(
         &mut self,
         id: NodeId,
         bytes: Option<u64>,
         place: &Place,
     ) -> Result<(), DescriptionError> {
         let node = self.node(id, place)?;
-        set_once(&mut node.memory_bytes, bytes, format!("the size of node {id}"), place)?;
-        node.check_free(id).map_err(|problem| problem.at(place))
+        set_once(&mut node.memory_bytes, bytes, format!("the size of node {id}"), place)
     }
 
-    /// Tells how much of a node's memory is free; `None` if the text says that it is not known.
+    /// Sets a node's free memory; `None` if the text calls it unknown.
     ///
     /// # Errors
     ///
-    /// A node whose free memory has been told, or more of it than the node has; too many nodes.
-    pub fn set_free(
+    /// A node that has its free memory already, or too many nodes.
+    pub(crate) fn set_free(
         &mut self,
         id: NodeId,
         bytes: Option<u64>,
         place: &Place,
     ) -> Result<(), DescriptionError> {
         let node = self.node(id, place)?;
-        set_once(&mut node.free_bytes, bytes, format!("the free memory of node {id}"), place)?;
-        node.check_free(id).map_err(|problem| problem.at(place))
+        set_once(&mut node.free_bytes, bytes, format!("the free memory of node {id}"), place)
     }
 
     /// Sets the distance from one node to another. [`finish`](Self::finish) checks it.
@@ -126,7 +106,7 @@ impl Draft {
     /// # Errors
     ///
     /// A distance that was set before.
-    pub fn set_distance(
+    pub(crate) fn set_distance(
         &mut self,
         from: NodeId,
         to: NodeId,
@@ -146,23 +126,23 @@ impl Draft {
     }
 
     /// The nodes so far, ascending.
-    pub fn ids(&self) -> impl Iterator<Item = NodeId> {
+    pub(crate) fn ids(&self) -> impl Iterator<Item = NodeId> {
         self.nodes.keys().copied()
     }
 
     /// Whether there is a node `id` so far.
-    pub fn contains(&self, id: NodeId) -> bool {
+    pub(crate) fn contains(&self, id: NodeId) -> bool {
         self.nodes.contains_key(&id)
     }
 
-    /// Checks everything and makes a machine of it. A distance that was not given is that of the other
-    /// direction, or else 20. `input` is the place of what no line is to blame for, and `expected` is what
-    /// the text should have said if it describes no node.
+    /// Checks the whole draft and returns the machine. A distance without a value is that of the other direction, or
+    /// else 20. Errors that belong to no line name `input` as their place. `expected` says what a text should contain
+    /// that describes no node.
     ///
     /// # Errors
     ///
     /// No node, or a distance that is out of range or names an unknown node.
-    pub fn finish(
+    pub(crate) fn finish(
         self,
         input: &Place,
         expected: &'static str,
@@ -171,9 +151,11 @@ impl Draft {
             return Err(Problem::NoNodes { expected }.at(input));
         }
         let distances = self.check_distances()?;
-        let notes = self.notes();
-        let nodes: Vec<MachineNode> = self.nodes.into_iter().map(finish_node).collect();
-        Ok(Machine { notes, ..Machine::new(nodes, distances, PAGE_BYTES) })
+        let mut notes = self.notes();
+        let mut nodes: Vec<MachineNode> = self.nodes.into_iter().map(finish_node).collect();
+        settle_free(&mut nodes, &mut notes);
+        // Descriptions do not tell the size of a page.
+        Ok(Machine { notes, ..Machine::new(nodes, distances, PAGE_BYTES_DEFAULT) })
     }
 
     fn check_distances(&self) -> Result<Vec<u8>, DescriptionError> {
@@ -185,9 +167,9 @@ impl Draft {
                 Problem::UnknownNode { node, known: idlist::format(&ids) }.at(place)
             })
         };
-        let local =
-            |entry| if entry / count == entry % count { LOCAL_DISTANCE } else { REMOTE_DISTANCE };
-        let mut distances: Vec<u8> = (0..count * count).map(local).collect();
+        let entries = 0..count * count;
+        let mut distances: Vec<u8> =
+            entries.map(|entry| default_distance(entry / count, entry % count)).collect();
         let mut given = Vec::with_capacity(self.distances.len());
         for (&(from, to), &(distance, place)) in &self.distances {
             let place = &self.places[place];
@@ -196,7 +178,7 @@ impl Draft {
                 check_distance(from, to, distance).map_err(|problem| problem.at(place))?;
             given.push((entry, distance));
         }
-        // First as the other direction, so that one that was given itself is written over it.
+        // The other direction first: a distance that has its own value overwrites it.
         for &((from, to), distance) in &given {
             distances[to * count + from] = distance;
         }
@@ -216,7 +198,7 @@ impl Draft {
     }
 }
 
-/// Fills a slot, or says that it was filled before.
+/// Fills a slot once; a second value is an error.
 fn set_once<T>(
     slot: &mut Option<T>,
     value: T,
@@ -232,9 +214,9 @@ fn set_once<T>(
 fn check_distance(from: NodeId, to: NodeId, distance: u64) -> Result<u8, Problem> {
     let written = distance.to_string();
     match u8::try_from(distance) {
-        Ok(LOCAL_DISTANCE) if from == to => Ok(LOCAL_DISTANCE),
+        Ok(Topology::LOCAL_DISTANCE) if from == to => Ok(Topology::LOCAL_DISTANCE),
         _ if from == to => Err(Problem::LocalDistance { node: from, distance: written }),
-        Ok(distance) if distance >= LOCAL_DISTANCE => Ok(distance),
+        Ok(distance) if distance >= Topology::LOCAL_DISTANCE => Ok(distance),
         _ => Err(Problem::Distance { from, to, distance: written }),
     }
 }

@@ -2,13 +2,14 @@
 
 use std::fmt;
 
-use nearpage::units::{CpuId, NodeId};
+use nearpage::{CpuId, NodeId};
 
-use super::draft::NODES_MAX;
 use crate::idlist::{IdListProblem, excerpt};
+use crate::machine::NODES_MAX;
 
 /// Where in the input something stands.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum Place {
     /// The whole input.
     Input(String),
@@ -28,13 +29,12 @@ pub enum Place {
         /// The byte in it.
         column: usize,
     },
-    /// An option of the command line: the `number`th of its name, from 1.
-    Option {
-        /// The option, `--numa` or `--numa-distance`.
-        name: &'static str,
-        /// Which one of them.
-        number: usize,
-    },
+    /// The values of the short form as a whole, where a program hands them over without a text.
+    Values,
+    /// One of the values that describe a node, from 1.
+    NodeValue(usize),
+    /// One of the values that set a distance, from 1.
+    DistanceValue(usize),
 }
 
 impl fmt::Display for Place {
@@ -43,7 +43,9 @@ impl fmt::Display for Place {
             Place::Input(input) => f.write_str(input),
             Place::Line { input, line } => write!(f, "{input}:{line}"),
             Place::Column { input, line, column } => write!(f, "{input}:{line}:{column}"),
-            Place::Option { name, number } => write!(f, "{name} number {number}"),
+            Place::Values => f.write_str("short form"),
+            Place::NodeValue(number) => write!(f, "node number {number}"),
+            Place::DistanceValue(number) => write!(f, "distance number {number}"),
         }
     }
 }
@@ -55,13 +57,15 @@ pub struct DescriptionError {
     /// Where.
     pub place: Place,
     /// What is wrong.
-    pub problem: Problem,
+    #[source]
+    pub problem: DescriptionProblem,
 }
 
 /// What is wrong with a description.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum Problem {
-    /// Something else stands where something known belongs.
+#[non_exhaustive]
+pub enum DescriptionProblem {
+    /// The text is wrong at its place.
     #[error("found {found:?}, expected {expected}")]
     Syntax {
         /// What stands there.
@@ -75,9 +79,10 @@ pub enum Problem {
         /// The list.
         list: String,
         /// What is wrong with it.
+        #[source]
         problem: IdListProblem,
     },
-    /// Something is said twice.
+    /// The text says something twice.
     #[error("{what} is given again, expected it once")]
     Repeated {
         /// What is repeated.
@@ -90,19 +95,6 @@ pub enum Problem {
         cpu: CpuId,
         /// The node that has it.
         first: NodeId,
-    },
-    /// More of a node's memory is free than it has.
-    #[error(
-        "node {node} has {} MB free and a size of {} MB, expected at most its size to be free",
-        .free >> 20, .size >> 20
-    )]
-    FreeExceedsSize {
-        /// The node.
-        node: NodeId,
-        /// What is free, in bytes.
-        free: u64,
-        /// What there is, in bytes.
-        size: u64,
     },
     /// A distance names a node that is not there.
     #[error("node {node} is not there, expected some of {known}")]
@@ -143,10 +135,10 @@ pub enum Problem {
     },
 }
 
-impl Problem {
-    /// `found`, shortened for a message, where `expected` belongs.
-    pub fn syntax(found: &str, expected: impl Into<String>) -> Problem {
-        Problem::Syntax { found: excerpt(found), expected: expected.into() }
+impl DescriptionProblem {
+    /// The problem of a text that has `found`, here shortened, where `expected` belongs.
+    pub fn syntax(found: &str, expected: impl Into<String>) -> DescriptionProblem {
+        DescriptionProblem::Syntax { found: excerpt(found), expected: expected.into() }
     }
 
     /// This problem at a place.

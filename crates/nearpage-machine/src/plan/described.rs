@@ -1,13 +1,11 @@
 //! The sizes of a described machine: its zones where they were recorded, else those of its topology.
 
-use crate::sysfs::KernelSettings;
-use nearpage::model::Model;
-use nearpage::topology::Topology;
-use nearpage::units::{NodeIndex, PageCount, ZoneKind};
-use nearpage::watermark::{HUGEPAGE_BYTES_MIN, HugePages, Settings};
+use nearpage::rules::watermarks::{HUGEPAGE_BYTES_MIN, HugePages};
+use nearpage::{Model, NodeIndex, PageCount, Settings, Topology, ZoneKind};
 
-use super::{Extent, NodeSizes, Sizes};
-use crate::topology::MachineDescription;
+use super::sizes::{Extent, NodeSizes, Sizes};
+use crate::input::MachineDescription;
+use crate::machine::KernelSettings;
 
 pub(super) fn sizes(description: &MachineDescription, model: Model) -> Sizes {
     let nodes: Vec<NodeSizes> = description
@@ -56,7 +54,7 @@ fn sizes_of(
     NodeSizes { id: node.id, cpus: node.cpus.to_vec(), zones }
 }
 
-/// The machine's settings, and Linux's defaults where it does not tell.
+/// The machine's settings, and Linux's defaults where they are unknown.
 fn settings(
     description: &MachineDescription,
     model: Model,
@@ -65,16 +63,19 @@ fn settings(
     let known = &description.machine.settings;
     let pages = nodes.iter().flat_map(|node| &node.zones).map(|zone| zone.managed.0).sum();
     // The sum is of addressable memory: it fits.
-    let bytes = PageCount(pages).bytes(description.machine.page_bytes.trailing_zeros());
+    let bytes = PageCount(pages).to_bytes(description.machine.page_bytes.trailing_zeros());
     let huge_pages = huge_pages(known.transparent_hugepages, bytes);
     let settings = settings_of(known, model);
-    (Settings { transparent_hugepage: huge_pages == HugePages::Enabled, ..settings }, huge_pages)
+    (
+        settings.with(|changed| changed.transparent_hugepage = huge_pages == HugePages::Enabled),
+        huge_pages,
+    )
 }
 
-/// Whether a machine with this much memory has huge pages; they are `always` if it does not tell.
+/// Whether a machine with this much memory has huge pages. An unknown setting is taken as `always`.
 pub fn huge_pages(setting: Option<bool>, bytes: u64) -> HugePages {
     match setting {
-        // Where they were not set up, somebody may have enabled them since.
+        // A small machine has them off after boot, and they may have been enabled since.
         Some(true) => HugePages::Enabled,
         _ if bytes < HUGEPAGE_BYTES_MIN => HugePages::Unavailable,
         Some(false) => HugePages::Disabled,
@@ -85,17 +86,15 @@ pub fn huge_pages(setting: Option<bool>, bytes: u64) -> HugePages {
 /// Settings that do not depend on sizes.
 pub fn settings_of(known: &KernelSettings, model: Model) -> Settings {
     let defaults = Settings::default();
-    // A kernel that is built without some kind of zone has no ratio for it; which one, it does not tell.
+    // A kernel that is built without a kind of zone lacks its ratio, and a shorter list does not say which.
     let ratios =
         known.lowmem_reserve_ratio.as_ref().and_then(|list| list.as_slice().try_into().ok());
-    Settings {
-        min_free_kbytes: known.min_free_kbytes,
-        watermark_scale_factor: known
-            .watermark_scale_factor
-            .unwrap_or(defaults.watermark_scale_factor),
-        lowmem_reserve_ratio: ratios.unwrap_or(defaults.lowmem_reserve_ratio),
-        percpu_pagelist_high_fraction: known.percpu_pagelist_high_fraction.unwrap_or(0),
-        movable_min: model.movable_min,
-        ..defaults
-    }
+    defaults.with(|changed| {
+        changed.min_free_kbytes = known.min_free_kbytes;
+        changed.watermark_scale_factor =
+            known.watermark_scale_factor.unwrap_or(defaults.watermark_scale_factor);
+        changed.lowmem_reserve_ratio = ratios.unwrap_or(defaults.lowmem_reserve_ratio);
+        changed.percpu_pagelist_high_fraction = known.percpu_pagelist_high_fraction.unwrap_or(0);
+        changed.movable_min = model.movable_min;
+    })
 }

@@ -1,20 +1,12 @@
 //! Last-level caches and the CPUs that share them.
 
-use nearpage::units::CpuId;
+use nearpage::CpuId;
 
 use super::error::SysfsError;
 use super::source::Source;
+use crate::machine::LastLevelCache;
 
-/// A last-level cache that holds data.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct LastLevelCache {
-    /// Its size.
-    pub bytes: u64,
-    /// The online CPUs that share it, ascending.
-    pub cpus: Vec<CpuId>,
-}
-
-/// The last-level caches of some CPUs; none for CPUs whose caches the machine does not tell.
+/// The last-level caches of some CPUs; none for CPUs whose caches are unknown.
 pub(super) fn read(source: &Source<'_>, cpus: &[CpuId]) -> Result<Vec<LastLevelCache>, SysfsError> {
     let mut caches: Vec<LastLevelCache> = Vec::new();
     let mut remaining: std::collections::BTreeSet<CpuId> = cpus.iter().copied().collect();
@@ -28,7 +20,7 @@ pub(super) fn read(source: &Source<'_>, cpus: &[CpuId]) -> Result<Vec<LastLevelC
     Ok(caches)
 }
 
-/// Size and sharers of a CPU's cache of the highest level, unless it holds instructions only.
+/// Size and sharers of a CPU's cache of the highest level; `None` if it holds instructions only.
 /// `drivers/base/cacheinfo.c`: the last leaf counts.
 fn last_level(source: &Source<'_>, cpu: CpuId) -> Result<Option<(u64, Vec<u32>)>, SysfsError> {
     let folder = format!("sys/devices/system/cpu/cpu{cpu}/cache");

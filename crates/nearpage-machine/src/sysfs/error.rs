@@ -2,11 +2,12 @@
 
 use std::io;
 
-use nearpage::units::{CpuId, NodeId};
+use nearpage::{CpuId, NodeId};
 
 /// Why a tree of files describes no machine. The message names the file, the place, and what would be
 /// accepted.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum SysfsError {
     /// The file is there and cannot be read.
     #[error("{file}: {error}")]
@@ -14,9 +15,10 @@ pub enum SysfsError {
         /// The file.
         file: String,
         /// Why not.
+        #[source]
         error: io::Error,
     },
-    /// The file's content is not what the kernel writes there.
+    /// The kernel never writes such a content.
     #[error("{file}:{line}:{column}: found {found:?}, expected {expected}")]
     Syntax {
         /// The file.
@@ -48,6 +50,12 @@ pub enum SysfsError {
         /// The node.
         node: NodeId,
     },
+    /// No node's list of CPUs has any bytes: a container mounted /dev/null over them.
+    #[error("{file}: has no bytes, nor have the others of its kind, expected a node with CPUs")]
+    CpuListsHidden {
+        /// The first of the lists.
+        file: String,
+    },
     /// Two nodes list the same CPU.
     #[error("{file}: CPU {cpu} is already on node {first}, expected each CPU on one node")]
     CpuOnTwoNodes {
@@ -67,10 +75,16 @@ pub enum SysfsError {
         /// Where they were looked for.
         root: String,
     },
+    /// Neither nodes nor CPUs, on the machine that runs this.
+    #[error(
+        "this machine: /sys has no devices/system/node and no devices/system/cpu, \
+         expected sysfs to be mounted there"
+    )]
+    NoSysfs,
 }
 
 impl SysfsError {
-    /// The file that is wrong or missing, as messages show it; `None` where it is no single one.
+    /// The file that is wrong or missing, as messages show it; `None` if the error is about several files.
     pub fn file(&self) -> Option<&str> {
         match self {
             SysfsError::Unreadable { file, .. }
@@ -78,7 +92,8 @@ impl SysfsError {
             | SysfsError::CutOff { file, .. }
             | SysfsError::NodeWithoutCpuList { file, .. }
             | SysfsError::CpuOnTwoNodes { file, .. } => Some(file),
-            SysfsError::NoMachine { .. } => None,
+            SysfsError::CpuListsHidden { file } => Some(file),
+            SysfsError::NoMachine { .. } | SysfsError::NoSysfs => None,
         }
     }
 }

@@ -1,5 +1,7 @@
 //! `MemTotal` and `MemFree` of a node's meminfo, and of /proc/meminfo.
 
+use nearpage::NodeId;
+
 use super::error::SysfsError;
 use super::source::{TextFile, words};
 
@@ -10,10 +12,11 @@ pub(super) struct Meminfo {
     pub(super) free: Option<u64>,
 }
 
-/// Reads lines such as `Node 0 MemTotal:  992500 kB` or `MemTotal:  992500 kB`.
-pub(super) fn parse(file: &TextFile) -> Result<Meminfo, SysfsError> {
+/// Reads lines such as `MemTotal:  992500 kB`. In the file of a node they begin with `Node 0`.
+pub(super) fn parse(file: &TextFile, node: Option<NodeId>) -> Result<Meminfo, SysfsError> {
     let mut meminfo = Meminfo::default();
     for (index, line) in file.text.lines().enumerate() {
+        check_node(file, index + 1, line, node)?;
         let mut words = words(line).skip_while(|(_, word)| !word.ends_with(':'));
         let Some((column_of_key, key)) = words.next() else { continue };
         let slot = match key {
@@ -29,7 +32,7 @@ pub(super) fn parse(file: &TextFile) -> Result<Meminfo, SysfsError> {
         };
         let (column, unit) = words.next().unwrap_or((end, ""));
         if unit != "kB" {
-            // A line that was cut off may have a part of its number.
+            // A line without its end may also lack digits.
             return Err(file.syntax(index + 1, column, unit, "kB"));
         }
         if slot.replace(bytes).is_some() {
@@ -39,13 +42,31 @@ pub(super) fn parse(file: &TextFile) -> Result<Meminfo, SysfsError> {
     Ok(meminfo)
 }
 
+/// Checks that a line of a node's file names that node. If not, the file of another node was copied in its place.
+fn check_node(
+    file: &TextFile,
+    line: usize,
+    text: &str,
+    node: Option<NodeId>,
+) -> Result<(), SysfsError> {
+    let mut words = words(text);
+    let (Some(node), Some((_, "Node")), Some((column, id))) = (node, words.next(), words.next())
+    else {
+        return Ok(());
+    };
+    match id.parse() {
+        Ok(id) if NodeId(id) == node => Ok(()),
+        _ => Err(file.syntax(line, column, id, format!("{node}, the node that the file is of"))),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn meminfo(text: &str) -> Result<Meminfo, String> {
         let file = TextFile { name: "meminfo".into(), text: text.into() };
-        parse(&file).map_err(|error| error.to_string())
+        parse(&file, Some(NodeId(0))).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -73,9 +94,13 @@ mod tests {
             "meminfo:2:14: found \"\", expected kB"
         );
         assert_eq!(
-            meminfo("Node 1 MemFree: 1 kB\nNode 1 MemTotal: 4 kB\nNode 1 MemFree: 1 kB\n")
+            meminfo("Node 0 MemFree: 1 kB\nNode 0 MemTotal: 4 kB\nNode 0 MemFree: 1 kB\n")
                 .unwrap_err(),
             "meminfo:3:8: found \"MemFree:\", expected each line once"
+        );
+        assert_eq!(
+            meminfo("Node 1 MemTotal: 4 kB\n").unwrap_err(),
+            "meminfo:1:6: found \"1\", expected 0, the node that the file is of"
         );
     }
 }

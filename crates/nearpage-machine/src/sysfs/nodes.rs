@@ -1,21 +1,16 @@
 //! Which nodes and CPUs are online, which CPUs and how much memory a node has, and the distances.
 
-use nearpage::units::{CpuId, NodeId};
+use nearpage::{CpuId, NodeId, Topology};
 
 use super::error::SysfsError;
-use super::machine::{MachineNode, Note};
 use super::meminfo::{self, Meminfo};
 use super::source::{Source, unless_hidden};
 use crate::idlist;
+use crate::machine::{MachineNode, Note, default_distance};
 
 const NODES: &str = "sys/devices/system/node";
 const CPUS: &str = "sys/devices/system/cpu";
-/// The distance of a node to itself. `include/linux/topology.h: LOCAL_DISTANCE`.
-const LOCAL_DISTANCE: u8 = 10;
-/// The distance between nodes where firmware tells none. `include/linux/topology.h: REMOTE_DISTANCE`.
-const REMOTE_DISTANCE: u8 = 20;
-
-/// The online CPUs, ascending; `None` if the tree does not tell.
+/// The online CPUs, ascending; `None` if unknown.
 pub(super) fn online_cpus(source: &Source<'_>) -> Result<Option<Vec<u32>>, SysfsError> {
     if let Some(list) = unless_hidden(source.read(&format!("{CPUS}/online"))?) {
         return list.ids().map(Some);
@@ -31,12 +26,12 @@ pub(super) fn online_cpus(source: &Source<'_>) -> Result<Option<Vec<u32>>, Sysfs
     Ok(if cpus.is_empty() { None } else { Some(cpus) })
 }
 
-/// The CPUs that may come online, ascending; `None` if the tree does not tell.
+/// The CPUs that may come online, ascending; `None` if unknown.
 pub(super) fn possible_cpus(source: &Source<'_>) -> Result<Option<Vec<u32>>, SysfsError> {
     unless_hidden(source.read(&format!("{CPUS}/possible"))?).map(|list| list.ids()).transpose()
 }
 
-/// The nodes that may come online, ascending; the online ones where the tree does not tell.
+/// The nodes that may come online, ascending; if unknown, the online ones.
 pub(super) fn possible_nodes(
     source: &Source<'_>,
     online: &[MachineNode],
@@ -52,6 +47,7 @@ pub(super) fn read(
     source: &Source<'_>,
     online_cpus: Option<&[u32]>,
     possible_cpus: Option<&[u32]>,
+    notes: &mut Vec<Note>,
 ) -> Result<Vec<MachineNode>, SysfsError> {
     let ids = match unless_hidden(source.read(&format!("{NODES}/online"))?) {
         Some(list) => list.ids()?,
@@ -60,8 +56,36 @@ pub(super) fn read(
     if ids.is_empty() {
         return Ok(vec![whole_machine(source, online_cpus)?]);
     }
-    let node = |id| read_node(source, NodeId(id), online_cpus, possible_cpus);
-    ids.into_iter().map(node).collect()
+    let (mut nodes, mut hidden) = (Vec::with_capacity(ids.len()), Vec::new());
+    for id in ids.into_iter().map(NodeId) {
+        let cpus = read_cpus(source, id, possible_cpus)?;
+        if cpus.is_none() {
+            hidden.push(id);
+        }
+        nodes.push(read_node(source, id, cpus.unwrap_or_default(), online_cpus)?);
+    }
+    settle_hidden(source, &mut nodes, &hidden, online_cpus, notes)?;
+    Ok(nodes)
+}
+
+/// Assigns CPUs to nodes whose lists are hidden. The only node of a machine gets all online CPUs. One of several nodes
+/// gets none, and then another node must have some.
+fn settle_hidden(
+    source: &Source<'_>,
+    nodes: &mut [MachineNode],
+    hidden: &[NodeId],
+    online_cpus: Option<&[u32]>,
+    notes: &mut Vec<Note>,
+) -> Result<(), SysfsError> {
+    let Some(&first) = hidden.first() else { return Ok(()) };
+    match (nodes, online_cpus) {
+        ([only], Some(online)) => only.cpus = online.iter().copied().map(CpuId).collect(),
+        (nodes, _) if nodes.iter().all(|node| node.cpus.is_empty()) => {
+            return Err(SysfsError::CpuListsHidden { file: source.display(&cpu_list(first)) });
+        }
+        _ => notes.extend(hidden.iter().map(|&node| Note::CpusUnknown { node })),
+    }
+    Ok(())
 }
 
 fn whole_machine(
@@ -71,7 +95,7 @@ fn whole_machine(
     let Some(cpus) = online_cpus else {
         return Err(SysfsError::NoMachine { root: source.display("") });
     };
-    let memory = read_meminfo(source, "proc/meminfo")?;
+    let memory = read_meminfo(source, "proc/meminfo", None)?;
     let cpus = cpus.iter().copied().map(CpuId).collect();
     Ok(MachineNode::new(NodeId(0), cpus, memory.total, memory.free))
 }
@@ -79,14 +103,12 @@ fn whole_machine(
 fn read_node(
     source: &Source<'_>,
     id: NodeId,
+    mut cpus: Vec<u32>,
     online_cpus: Option<&[u32]>,
-    possible_cpus: Option<&[u32]>,
 ) -> Result<MachineNode, SysfsError> {
-    let folder = format!("{NODES}/node{id}");
-    let mut cpus = read_cpus(source, id, &folder, possible_cpus)?;
-    // Some kernels keep offline CPUs in the list, and one may come online between two files.
+    // Some kernels keep offline CPUs in the list, and a CPU may come online between two reads.
     cpus.retain(|cpu| online_cpus.is_none_or(|online| online.binary_search(cpu).is_ok()));
-    let memory = read_meminfo(source, &format!("{folder}/meminfo"))?;
+    let memory = read_meminfo(source, &format!("{NODES}/node{id}/meminfo"), Some(id))?;
     let cpus = cpus.into_iter().map(CpuId).collect();
     Ok(MachineNode::new(id, cpus, memory.total, memory.free))
 }
@@ -105,8 +127,8 @@ pub(super) fn settle_cpus(
         let node = &mut rest[0];
         for (position, first) in before.iter().enumerate() {
             let Some(&cpu) = node.cpus.iter().find(|cpu| first.has_cpu(**cpu)) else { continue };
-            if distances[position * count + index] != LOCAL_DISTANCE {
-                let file = source.display(&format!("{NODES}/node{}/cpulist", node.id));
+            if distances[position * count + index] != Topology::LOCAL_DISTANCE {
+                let file = source.display(&cpu_list(node.id));
                 return Err(SysfsError::CpuOnTwoNodes { file, cpu, first: first.id });
             }
             node.cpus.retain(|cpu| !first.has_cpu(*cpu));
@@ -116,37 +138,59 @@ pub(super) fn settle_cpus(
     Ok(())
 }
 
-/// A node's CPUs, from a list or, of old kernels, a mask. Which CPUs are possible does not change while a
-/// kernel runs, so that a node never has others.
+/// A node's CPUs, from its list, from the mask of an old kernel, or from the entries of its folder. `None` if list and
+/// mask are hidden and the folder has no entry of a CPU. The possible CPUs never change while a kernel runs, so a node
+/// with another CPU is an error.
 fn read_cpus(
     source: &Source<'_>,
     node: NodeId,
-    folder: &str,
     possible: Option<&[u32]>,
-) -> Result<Vec<u32>, SysfsError> {
-    let (cpus, file) = match source.read(&format!("{folder}/cpulist"))? {
+) -> Result<Option<Vec<u32>>, SysfsError> {
+    let folder = format!("{NODES}/node{node}");
+    let list = source.read(&cpu_list(node))?;
+    let mut is_hidden = list.is_some();
+    let (cpus, file) = match unless_hidden(list) {
         Some(list) => (list.ids()?, list),
-        None => match source.read(&format!("{folder}/cpumap"))? {
-            Some(mask) => (mask.mask()?, mask),
-            None => {
-                let file = source.display(&format!("{folder}/cpulist"));
-                return Err(SysfsError::NodeWithoutCpuList { file, node });
+        None => {
+            let mask = source.read(&format!("{folder}/cpumap"))?;
+            is_hidden |= mask.is_some();
+            match unless_hidden(mask) {
+                Some(mask) => (mask.mask()?, mask),
+                None => {
+                    let cpus = source.numbered(&folder, "cpu")?;
+                    return match cpus.is_empty() {
+                        true if is_hidden => Ok(None),
+                        true => Err(SysfsError::NodeWithoutCpuList {
+                            file: source.display(&cpu_list(node)),
+                            node,
+                        }),
+                        false => Ok(Some(cpus)),
+                    };
+                }
             }
-        },
+        }
     };
-    let Some(possible) = possible else { return Ok(cpus) };
+    let Some(possible) = possible else { return Ok(Some(cpus)) };
     let is_impossible = |cpu: &u32| possible.binary_search(cpu).is_err();
     let impossible: Vec<u32> = cpus.iter().copied().filter(is_impossible).collect();
     if !impossible.is_empty() {
         let expected = format!("CPUs that {CPUS}/possible has: {}", idlist::format(possible));
         return Err(file.syntax(1, 1, &idlist::format(&impossible), expected));
     }
-    Ok(cpus)
+    Ok(Some(cpus))
 }
 
-fn read_meminfo(source: &Source<'_>, path: &str) -> Result<Meminfo, SysfsError> {
+fn cpu_list(node: NodeId) -> String {
+    format!("{NODES}/node{node}/cpulist")
+}
+
+fn read_meminfo(
+    source: &Source<'_>,
+    path: &str,
+    node: Option<NodeId>,
+) -> Result<Meminfo, SysfsError> {
     match source.read_if_allowed(path)? {
-        Some(file) => meminfo::parse(&file),
+        Some(file) => meminfo::parse(&file, node),
         None => Ok(Meminfo::default()),
     }
 }
@@ -159,7 +203,7 @@ pub(super) fn distances(
 ) -> Result<Vec<u8>, SysfsError> {
     if nodes.len() == 1 {
         // Old kernels without NUMA print 0 for their only node.
-        return Ok(vec![LOCAL_DISTANCE]);
+        return Ok(vec![Topology::LOCAL_DISTANCE]);
     }
     let mut distances = Vec::with_capacity(nodes.len() * nodes.len());
     for (row, node) in nodes.iter().enumerate() {
@@ -172,11 +216,6 @@ pub(super) fn distances(
         }
     }
     Ok(distances)
-}
-
-/// What the kernel assumes between two nodes where firmware tells nothing.
-pub(super) fn default_distance(row: usize, column: usize) -> u8 {
-    if row == column { LOCAL_DISTANCE } else { REMOTE_DISTANCE }
 }
 
 fn read_row(
@@ -198,7 +237,7 @@ fn read_row(
         values.iter().zip(super::source::words(&file.text)).enumerate()
     {
         let is_local = column == row;
-        if *value < LOCAL_DISTANCE || is_local && *value != LOCAL_DISTANCE {
+        if *value < Topology::LOCAL_DISTANCE || is_local && *value != Topology::LOCAL_DISTANCE {
             let expected =
                 if is_local { "10, the distance of a node to itself" } else { "10 to 255" };
             return Err(file.syntax(1, place, word, expected));

@@ -44,7 +44,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// The file if this process may read it: containers deny what only refines the picture.
+    /// The file, or `None` if it does not exist or this process may not read it, as in many containers.
     ///
     /// # Errors
     ///
@@ -79,8 +79,8 @@ impl<'a> Source<'a> {
     }
 }
 
-/// The file, or `None` also where it has no bytes. The kernel ends even an empty list with a newline: a file without
-/// one is hidden, as containers do by laying /dev/null over it.
+/// The file; `None` also for a file without bytes. The kernel ends even an empty list with a newline, so such a file is
+/// hidden: containers mount /dev/null over files.
 pub(super) fn unless_hidden(file: Option<TextFile>) -> Option<TextFile> {
     file.filter(|file| !file.text.is_empty())
 }
@@ -124,6 +124,7 @@ impl TextFile {
             IdListProblem::Backwards { first, last } => {
                 (format!("{first}-{last}"), format!("{last}-{first}"))
             }
+            IdListProblem::Repeated { id } => (id.to_string(), "each id once".into()),
             IdListProblem::NotAvailable { id, available } => (id.to_string(), available),
         };
         self.syntax(1, error.column, &found, expected)

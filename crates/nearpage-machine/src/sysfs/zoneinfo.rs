@@ -1,33 +1,14 @@
-//! /proc/zoneinfo: the zones as the kernel has them, and the one place where it tells addresses.
+//! /proc/zoneinfo: the zones of the kernel. No other file has their addresses.
 
-use nearpage::units::{CpuId, NodeId, PageCount, Pfn, ZoneKind};
+use nearpage::{CpuId, NodeId, PageCount, Pfn, ZoneKind};
 
 use super::error::SysfsError;
-use super::machine::Note;
-use super::source::{Source, TextFile, words};
+use super::source::{TextFile, words};
 use crate::idlist;
+use crate::machine::ZoneExtent;
 
-/// A populated zone as the kernel prints it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ZoneExtent {
-    /// The node that has the zone.
-    pub node: NodeId,
-    /// The kind of zone.
-    pub kind: ZoneKind,
-    /// First frame (`start_pfn`).
-    pub start: Pfn,
-    /// Frames from first to last, holes included.
-    pub spanned: PageCount,
-    /// Frames that are memory of this node.
-    pub present: PageCount,
-    /// Frames that the allocator was given.
-    pub managed: PageCount,
-    /// Frames free when it was read.
-    pub free: PageCount,
-}
-
-/// Everything of a zone that a kernel computes and prints, and what it computes it from. A field is
-/// `None` where the text does not have it: kernels differ, and so do the zones of one kernel.
+/// A zone in the text: what the kernel computes, and what it computes from. A field that the text lacks is `None`:
+/// kernels differ, and so do the zones of one kernel.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ZoneRecord {
     /// The node that has the zone.
@@ -36,7 +17,7 @@ pub struct ZoneRecord {
     pub kind: Option<ZoneKind>,
     /// `pages free`.
     pub free: Option<u64>,
-    /// What the marks are raised by.
+    /// The boost of its watermarks, in pages.
     pub boost: Option<u64>,
     /// The `min` mark, boost included.
     pub min: Option<u64>,
@@ -50,7 +31,7 @@ pub struct ZoneRecord {
     pub spanned: Option<u64>,
     /// Frames that are memory of this node.
     pub present: Option<u64>,
-    /// Frames that the allocator was given.
+    /// Frames that the allocator manages.
     pub managed: Option<u64>,
     /// Pages kept from requests, one entry a kind of zone that the kernel is built with.
     pub protection: Option<Vec<u64>>,
@@ -60,7 +41,7 @@ pub struct ZoneRecord {
     pub numa_miss: Option<u64>,
     /// Allocations that preferred this zone and came from another node, since boot.
     pub numa_foreign: Option<u64>,
-    /// Of each online CPU; none for an unpopulated zone.
+    /// One a CPU that is online; none for an unpopulated zone.
     pub pagesets: Vec<PagesetRecord>,
     /// First frame.
     pub start_pfn: Option<u64>,
@@ -86,7 +67,7 @@ pub struct PagesetRecord {
 }
 
 impl PagesetRecord {
-    /// A pageset of which nothing is known.
+    /// A pageset without known values.
     pub fn new(cpu: CpuId) -> PagesetRecord {
         PagesetRecord {
             cpu,
@@ -113,7 +94,7 @@ impl PagesetRecord {
 }
 
 impl ZoneRecord {
-    /// A zone of which nothing is known.
+    /// A zone without known values.
     pub fn new(node: NodeId, kind: Option<ZoneKind>) -> ZoneRecord {
         ZoneRecord {
             node,
@@ -136,12 +117,12 @@ impl ZoneRecord {
         }
     }
 
-    /// Whether the zone has memory, or may have: a text may not tell.
+    /// Whether the zone has memory. A zone of unknown size counts as populated.
     pub fn is_populated(&self) -> bool {
         self.present != Some(0)
     }
 
-    /// The slot of a line's first word; other lines differ from kernel to kernel, and are left.
+    /// The field that a line's first word names; `None` for lines that are not read.
     fn field(&mut self, key: &str) -> Option<&mut Option<u64>> {
         match key {
             "free" => Some(&mut self.free),
@@ -161,8 +142,8 @@ impl ZoneRecord {
         }
     }
 
-    /// Where it lies; `None` if the text does not tell all of it.
-    fn extent(&self) -> Option<ZoneExtent> {
+    /// The extent; `None` if the text lacks a part of it.
+    pub(super) fn extent(&self) -> Option<ZoneExtent> {
         Some(ZoneExtent {
             node: self.node,
             kind: self.kind?,
@@ -175,52 +156,7 @@ impl ZoneRecord {
     }
 }
 
-/// The populated zones. None if the file is absent or, with a note, if it is of a kernel too old or too foreign to
-/// tell the extents of each of its zones (32-bit kernels have HighMem).
-pub(super) fn read(
-    source: &Source<'_>,
-    notes: &mut Vec<Note>,
-) -> Result<Vec<ZoneExtent>, SysfsError> {
-    let Some(file) = source.read_if_allowed("proc/zoneinfo")? else { return Ok(Vec::new()) };
-    let zones = parse(&file)?;
-    check_end(&file, &zones)?;
-    let extents = extents(&zones);
-    if extents.is_none() {
-        notes.push(Note::ZonesUnknown);
-    }
-    Ok(extents.unwrap_or_default())
-}
-
-/// Checks that the text was not cut off. The kernel writes the zones of a node at once, so that not even a node that
-/// comes or goes meanwhile leaves a part of them. Without a whole node there is nothing to see here.
-fn check_end(file: &TextFile, zones: &[ZoneRecord]) -> Result<(), SysfsError> {
-    let Some(last) = zones.last() else { return Ok(()) };
-    let cut_off = |expected: String| {
-        let line = file.text.lines().count();
-        Err(SysfsError::CutOff { file: file.name.clone(), line, expected })
-    };
-    let tells_start = zones.iter().any(|zone| zone.start_pfn.is_some());
-    if last.is_populated() && last.start_pfn.is_none() && tells_start {
-        return cut_off(format!("start_pfn: of the last zone of node {}", last.node));
-    }
-    // From 4.12 on kernels print also the unpopulated zones: of each node as many as `protection:` has entries.
-    let prints_all = zones.iter().any(|zone| !zone.is_populated());
-    let kinds = zones.iter().find_map(|zone| zone.protection.as_ref()).map_or(0, Vec::len);
-    let of_last = zones.iter().rev().take_while(|zone| zone.node == last.node).count();
-    if prints_all && of_last < kinds {
-        return cut_off(format!("{kinds} zones of node {}, as protection: has entries", last.node));
-    }
-    Ok(())
-}
-
-fn extents(zones: &[ZoneRecord]) -> Option<Vec<ZoneExtent>> {
-    // An unpopulated zone has no `start_pfn`. Device memory is in no zonelist.
-    let counts = |zone: &&ZoneRecord| zone.is_populated() && zone.kind != Some(ZoneKind::Device);
-    zones.iter().filter(counts).map(ZoneRecord::extent).collect()
-}
-
-/// Reads `/proc/zoneinfo` of any kernel: all zones in the order of the text. Lines with unknown keys are
-/// left.
+/// Reads `/proc/zoneinfo` of any kernel: all zones in the order of the text. Lines with unknown keys are skipped.
 ///
 /// # Errors
 ///
@@ -303,7 +239,6 @@ fn parse_protection(file: &TextFile, line: usize, text: &str) -> Result<Vec<u64>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tree::MemoryTree;
 
     /// Shortened from a recording of 6.12: unpopulated zones, a memoryless node, a node of its own.
     const RECORDED: &str = "\
@@ -338,10 +273,6 @@ Node 2, zone    DMA32
   start_pfn:           262144
 ";
 
-    fn zones(text: &str) -> Result<Option<Vec<ZoneExtent>>, String> {
-        records(text).map(|zones| extents(&zones))
-    }
-
     fn records(text: &str) -> Result<Vec<ZoneRecord>, String> {
         let file = TextFile { name: "zoneinfo".into(), text: text.into() };
         parse(&file).map_err(|error| error.to_string())
@@ -360,7 +291,7 @@ Node 2, zone    DMA32
         assert!(zones[1].pagesets.is_empty() && !zones[1].is_populated());
     }
 
-    /// As 6.18 prints it, with keys that nobody knows.
+    /// As 6.18 prints it, with unknown keys.
     #[test]
     fn keys_of_newer_kernels_are_read_or_left() {
         let text = "Node 0, zone Normal\n        high     90\n        demote   8\n      nr_new 9\n  \
@@ -382,114 +313,25 @@ Node 2, zone    DMA32
     }
 
     #[test]
-    fn populated_zones_are_read() {
-        let zones = zones(RECORDED).unwrap().unwrap();
-        assert_eq!(zones.len(), 2);
-        assert_eq!(
-            zones[0],
-            ZoneExtent {
-                node: NodeId(0),
-                kind: ZoneKind::Dma,
-                start: Pfn(1),
-                spanned: PageCount(4095),
-                present: PageCount(3998),
-                managed: PageCount(3840),
-                free: PageCount(3776),
-            }
-        );
-        assert_eq!((zones[1].node, zones[1].start), (NodeId(2), Pfn(262_144)));
-    }
-
-    /// As 6.12 prints two nodes of 2 kinds of zones, in short.
-    const WHOLE: &str = "\
-Node 0, zone   Normal
-  pages free     7
-        spanned  9
-        present  9
-        managed  9
-        protection: (0, 0)
-  start_pfn:           1
-Node 0, zone  Movable
-  pages free     0
-        present  0
-        protection: (0, 0)
-Node 1, zone   Normal
-  pages free     7
-        spanned  9
-        present  9
-        managed  9
-        protection: (0, 0)
-  start_pfn:           20
-Node 1, zone  Movable
-  pages free     0
-        present  0
-        protection: (0, 0)
-";
-
-    /// The zones of a copy, and whether there is a note.
-    fn cut(text: &str) -> Result<(Vec<ZoneExtent>, bool), String> {
-        let (mut tree, mut notes) = (MemoryTree::new("box"), Vec::new());
-        tree.insert("proc/zoneinfo", text);
-        let zones = read(&Source::new(&tree), &mut notes).map_err(|error| error.to_string())?;
-        Ok((zones, notes == [Note::ZonesUnknown]))
-    }
-
-    #[test]
-    fn a_text_that_is_cut_off_within_a_node_is_refused() {
-        let lines: Vec<&str> = WHOLE.split_inclusive('\n').collect();
-        for kept in 1..lines.len() {
-            let read = cut(&lines[..kept].concat());
-            // Not after a zone that may be the last of its node, nor in the last one, which has no memory. A text that
-            // ends in its first zone may be of a kernel that does not tell where zones lie: that is noted.
-            assert_eq!(
-                read.is_ok(),
-                kept <= 7 || (10..=11).contains(&kept) || kept >= 21,
-                "{kept}: {read:?}"
-            );
-            assert_eq!(read.is_ok_and(|(_, is_noted)| is_noted), kept < 7, "{kept}");
-        }
-        let message = |kept: usize| cut(&lines[..kept].concat()).unwrap_err();
-        assert_eq!(
-            message(15),
-            "box: proc/zoneinfo:15: ends here, expected start_pfn: of the last zone of node 1"
-        );
-        assert_eq!(
-            message(18),
-            "box: proc/zoneinfo:18: ends here, expected 2 zones of node 1, as protection: has entries"
-        );
-        // Recordings may lack the last newline.
-        for whole in [WHOLE, WHOLE.trim_end()] {
-            let (zones, is_noted) = cut(whole).unwrap();
-            assert_eq!((zones.len(), is_noted), (2, false));
-        }
-    }
-
-    #[test]
-    fn foreign_kernels_tell_nothing() {
-        assert_eq!(zones("Node 0, zone  HighMem\n  pages free 1\n  present 5\n"), Ok(None));
-        assert_eq!(zones("Node 0, zone  Normal\n  pages free 1\n  present 5\n"), Ok(None));
-    }
-
-    #[test]
     fn errors_name_the_place() {
         assert_eq!(
-            zones("Node x, zone Normal\n").unwrap_err(),
+            records("Node x, zone Normal\n").unwrap_err(),
             "zoneinfo:1:6: found \"x\", expected a heading such as Node 0, zone Normal"
         );
         assert_eq!(
-            zones("Node 0, zone Normal\n  pages free     -1\n").unwrap_err(),
+            records("Node 0, zone Normal\n  pages free     -1\n").unwrap_err(),
             "zoneinfo:2:18: found \"-1\", expected a number of pages"
         );
         assert_eq!(
-            zones("Node 0, zone Normal\n        protection: (0, x, 5)\n").unwrap_err(),
+            records("Node 0, zone Normal\n        protection: (0, x, 5)\n").unwrap_err(),
             "zoneinfo:2:25: found \"x\", expected pages such as protection: (0, 954, 954)"
         );
         assert_eq!(
-            zones("Node 0, zone Normal\n cpu: 99999999999\n").unwrap_err(),
+            records("Node 0, zone Normal\n cpu: 99999999999\n").unwrap_err(),
             "zoneinfo:2:1: found \" cpu: 99999999999\", expected a CPU's number"
         );
         assert_eq!(
-            zones("Node 0, zone Normal\nNode 0, zone  Normal\n").unwrap_err(),
+            records("Node 0, zone Normal\nNode 0, zone  Normal\n").unwrap_err(),
             "zoneinfo:2:1: found \"Node 0, zone  Normal\", expected each zone once"
         );
     }

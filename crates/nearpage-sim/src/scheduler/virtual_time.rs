@@ -1,38 +1,50 @@
 //! Virtual time: the CPU whose clock is lowest runs.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::VecDeque;
 
 use super::Scheduler;
 
-/// A CPU and the time (ps) from which on it has work, which comes first: so they are compared.
-type Ready = Reverse<(u64, u32)>;
+/// A CPU that has work, and since when (ps). As one number, which is compared without a branch: the time above the CPU.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Ready(u128);
+
+impl Ready {
+    #[inline]
+    fn new(clock_ps: u64, cpu: usize) -> Self {
+        Self(u128::from(clock_ps) << 64 | cpu as u128)
+    }
+
+    #[inline]
+    fn clock_ps(self) -> u64 {
+        (self.0 >> 64) as u64
+    }
+
+    #[inline]
+    fn cpu(self) -> usize {
+        self.0 as u64 as usize
+    }
+}
 
 /// Lowest clock first; among equals the lowest CPU.
+///
+/// CPUs stand in order, not in a heap: who stops is mostly later than all others, so that next to nothing moves.
 #[derive(Debug, Default)]
 pub struct VirtualTime {
-    ready: BinaryHeap<Ready>,
-    /// The last one that had work, outside of the heap: mostly who just stopped, whose way in and the next one's
-    /// way out are then a single move within it.
-    last: Option<Ready>,
+    ready: VecDeque<Ready>,
 }
 
 impl Scheduler for VirtualTime {
     fn ready(&mut self, cpu: usize, clock_ps: u64) {
-        let before = self.last.replace(Reverse((clock_ps, cpu as u32)));
-        self.ready.extend(before);
+        let new = Ready::new(clock_ps, cpu);
+        if self.ready.back().is_none_or(|last| *last < new) {
+            return self.ready.push_back(new);
+        }
+        let at = self.ready.partition_point(|other| *other < new);
+        self.ready.insert(at, new);
     }
 
     fn next(&mut self) -> Option<usize> {
-        let Some(last) = self.last.take() else {
-            return self.ready.pop().map(|Reverse((_, cpu))| cpu as usize);
-        };
-        let Reverse((_, cpu)) = match self.ready.peek_mut() {
-            // The greatest of what is reversed is the earliest.
-            Some(mut first) if *first > last => std::mem::replace(&mut *first, last),
-            _ => last,
-        };
-        Some(cpu as usize)
+        self.ready.pop_front().map(Ready::cpu)
     }
 
     fn slice_end_ps(&self) -> u64 {
@@ -44,8 +56,7 @@ impl Scheduler for VirtualTime {
     }
 
     fn earliest_ps(&self) -> Option<u64> {
-        let first = self.ready.peek().into_iter().chain(&self.last).max();
-        first.map(|Reverse((clock, _))| *clock)
+        self.ready.front().map(|first| first.clock_ps())
     }
 
     fn stops_at_touches(&self) -> bool {

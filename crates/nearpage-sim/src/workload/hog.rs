@@ -2,9 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 
-use nearpage::alloc::Request;
-use nearpage::gfp::Gfp;
-use nearpage::units::{CpuId, Order, Pfn};
+use nearpage::{CpuId, Gfp, Order, Pfn, Request};
 
 use crate::costs::{Costs, CostsError, picoseconds};
 use crate::executor::{Deadlock, Tasks};
@@ -95,7 +93,7 @@ impl Hog {
         pages: &RefCell<Vec<Pfn>>,
         result: &Cell<HogResult>,
     ) {
-        let request = Request::new(Order(0), Gfp::HIGHUSER.or(Gfp::ZERO));
+        let request = Request::new(Order(0), Gfp::HIGHUSER.union(Gfp::ZERO));
         let (mut own, mut sum) = (Vec::new(), HogResult::default());
         let node = sim.world.running().map_or(0, |cpu| sim.world.node_of(cpu));
         for written in 0..share {
@@ -156,7 +154,7 @@ mod tests {
     use crate::machine::Machine;
     use crate::scheduler::VirtualTime;
     use crate::sim::{self, Setup};
-    use nearpage::alloc::Config;
+    use nearpage::Config;
 
     fn costs() -> Costs {
         let mut costs = Costs::flat();
@@ -180,7 +178,7 @@ mod tests {
             };
             mebibytes.iter().map(|size| hog(size).run(sim, &costs).expect("all costs")).collect()
         };
-        sim::with(&setup, Box::new(VirtualTime::default()), run).expect("a machine")
+        sim::simulate(&setup, Box::new(VirtualTime::default()), run).expect("a machine")
     }
 
     #[test]

@@ -8,9 +8,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
 use fastrand::Rng;
-use nearpage::alloc::Request;
-use nearpage::gfp::Gfp;
-use nearpage::units::{CpuId, MAX_ORDER, Order, Pfn};
+use nearpage::{CpuId, Gfp, Order, Pfn, Request};
 
 use super::ticks;
 use crate::executor::{Deadlock, Tasks};
@@ -77,7 +75,7 @@ pub fn parse(text: &str) -> Result<Vec<Vec<Lifetime>>, LifetimesError> {
 fn run_of(token: &str) -> Option<Run> {
     let (sign, rest) = token.split_at_checked(1)?;
     let (blocks, order) = rest.split_once('@').unwrap_or((rest, "0"));
-    let order = order.parse().ok().map(Order).filter(|&order| order <= MAX_ORDER)?;
+    let order = order.parse().ok().map(Order).filter(|&order| order <= Order::MAX)?;
     let allocates = sign == "+";
     (allocates || sign == "-").then_some(())?;
     Some(Run { allocates, blocks: blocks.parse().ok()?, order })
@@ -120,7 +118,7 @@ pub struct LifetimesResult {
 }
 
 /// Pages of a process, by order, oldest first.
-type Own = [VecDeque<Pfn>; MAX_ORDER.0 as usize + 1];
+type Own = [VecDeque<Pfn>; Order::MAX.0 as usize + 1];
 
 /// What another CPU does for a process that moved: the rest of its runs.
 struct Moved<'a> {
@@ -228,7 +226,7 @@ impl<'a> Build<'a> {
     /// The exit, and what is left then.
     fn end(&self, sim: &Sim<'_, '_>, rest: &[Run], own: &mut Own) {
         self.play(sim, rest, own);
-        for order in (0..=MAX_ORDER.0).map(Order) {
+        for order in (0..=Order::MAX.0).map(Order) {
             self.free(sim, own, order, u32::MAX);
         }
     }
@@ -245,8 +243,8 @@ impl<'a> Build<'a> {
 
     fn allocate(&self, sim: &Sim<'_, '_>, own: &mut Own, order: Order, blocks: u32) {
         let user = Gfp::HIGHUSER_MOVABLE;
-        let gfp = if order == Order(0) { user } else { Gfp::KERNEL.or(Gfp::COMP) };
-        let request = Request::new(order, gfp.or(Gfp::NOWARN));
+        let gfp = if order == Order(0) { user } else { Gfp::KERNEL.union(Gfp::COMP) };
+        let request = Request::new(order, gfp.union(Gfp::NOWARN));
         let mut got = 0;
         for _ in 0..blocks {
             sim.world.point();
@@ -304,7 +302,7 @@ mod tests {
     use crate::machine::Machine;
     use crate::scheduler::VirtualTime;
     use crate::sim::{self, Setup};
-    use nearpage::alloc::Config;
+    use nearpage::Config;
 
     #[test]
     fn recordings_are_read() {
@@ -343,6 +341,6 @@ mod tests {
             assert!(result.used_most >= result.cached_most && result.cached_most > 0);
             assert_eq!(sim.allocator.check().unwrap().allocated.0, 0);
         };
-        sim::with(&setup, Box::new(VirtualTime::default()), run).unwrap();
+        sim::simulate(&setup, Box::new(VirtualTime::default()), run).unwrap();
     }
 }

@@ -3,9 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
-use nearpage::alloc::Request;
-use nearpage::gfp::Gfp;
-use nearpage::units::{CpuId, Order, Pfn};
+use nearpage::{CpuId, Gfp, Order, Pfn, Request};
 
 use super::ticks;
 use crate::executor::{Deadlock, Tasks};
@@ -174,7 +172,8 @@ impl Pair<'_> {
 
     fn fill(&self, sim: &Sim<'_, '_>, number: u64, blocks: &mut Vec<(Pfn, Block)>) {
         for &block in self.work.blocks.iter().filter(|block| number.is_multiple_of(block.every)) {
-            let request = Request::new(block.order, Gfp::KERNEL.or(Gfp::COMP).or(Gfp::NOWARN));
+            let request =
+                Request::new(block.order, Gfp::KERNEL.union(Gfp::COMP).union(Gfp::NOWARN));
             match sim.allocator.alloc(request) {
                 Ok(page) => blocks.push((page, block)),
                 Err(_) => {

@@ -6,10 +6,8 @@
 use std::cell::{Cell, RefCell};
 
 use fastrand::Rng;
-use nearpage::alloc::Request;
-use nearpage::gfp::Gfp;
 use nearpage::pagelock::WaitCounts;
-use nearpage::units::{CpuId, Order, Pfn};
+use nearpage::{CpuId, Gfp, Order, Pfn, Request};
 
 use crate::executor::{Deadlock, Tasks};
 use crate::lines::LineCounts;
@@ -92,7 +90,7 @@ impl PageLocks {
     }
 
     fn first_pass(&self, sim: &Sim<'_, '_>) -> Vec<Pfn> {
-        let request = Request::new(Order(0), Gfp::HIGHUSER_MOVABLE.or(Gfp::NOWARN));
+        let request = Request::new(Order(0), Gfp::HIGHUSER_MOVABLE.union(Gfp::NOWARN));
         let page = |_| {
             sim.world.point();
             sim.allocator.alloc(request).ok()
@@ -127,7 +125,7 @@ impl PageLocks {
 
 fn waits(sim: &Sim<'_, '_>) -> WaitCounts {
     let of_nodes = sim.allocator.topology().indexes().map(|node| sim.allocator.wait_counts(node));
-    of_nodes.fold(WaitCounts::default(), WaitCounts::plus)
+    of_nodes.fold(WaitCounts::default(), WaitCounts::merged)
 }
 
 #[cfg(test)]
@@ -137,15 +135,14 @@ mod tests {
     use crate::machine::Machine;
     use crate::scheduler::VirtualTime;
     use crate::sim::{self, Setup};
-    use nearpage::alloc::Config;
-    use nearpage::model::Model;
-    use nearpage::pagelock::{PageLockRules, WaitTables, WaitersBit};
+    use nearpage::rules::{PageLockRules, WaitTables, WaitersBit};
+    use nearpage::{Config, Model};
 
     fn run(tables: WaitTables, waiters_bit: WaitersBit, sharers: usize) -> PageLocksResult {
         let machine = Machine::uniform(4, 2, 64 << 20);
         let page_lock = PageLockRules { tables, waiters_bit };
-        let model = Model { page_lock, ..Model::NEARPAGE };
-        let config = Config { model, ..Config::default() };
+        let model = Model::NEARPAGE.with(|changed| changed.page_lock = page_lock);
+        let config = Config::new().with_model(model);
         let setup = Setup { machine: &machine, costs: &Costs::flat(), config, slab: None };
         let work = PageLocks {
             cpus: machine.cpus().map(|(cpu, _)| cpu).collect(),
@@ -162,7 +159,7 @@ mod tests {
             assert!(sim.allocator.check().is_ok());
             result
         };
-        sim::with(&setup, Box::new(VirtualTime::default()), run).expect("a machine")
+        sim::simulate(&setup, Box::new(VirtualTime::default()), run).expect("a machine")
     }
 
     #[test]

@@ -4,9 +4,8 @@
 use std::cell::{Cell, RefCell};
 
 use fastrand::Rng;
-use nearpage::gfp::Gfp;
 use nearpage::slab::{CacheOptions, KmemCache};
-use nearpage::units::Address;
+use nearpage::{Address, Gfp};
 
 use crate::executor::{Deadlock, Tasks};
 use crate::platform::SimPlatform;
@@ -235,7 +234,7 @@ mod tests {
     use crate::machine::Machine;
     use crate::scheduler::VirtualTime;
     use crate::sim::{self, Setup};
-    use nearpage::alloc::Config;
+    use nearpage::Config;
     use nearpage::slab::SlabConfig;
 
     fn run(machine: &Machine, burst: u64) -> SlabMessagesResult {
@@ -255,7 +254,7 @@ mod tests {
             assert_eq!(sim.allocator.platform().misuses.get(), 0);
             result
         };
-        sim::with(&setup, Box::new(VirtualTime::default()), run).expect("a machine")
+        sim::simulate(&setup, Box::new(VirtualTime::default()), run).expect("a machine")
     }
 
     #[test]

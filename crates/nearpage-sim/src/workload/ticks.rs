@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use nearpage::units::CpuId;
+use nearpage::CpuId;
 
 use crate::executor::Tasks;
 use crate::sim::Sim;

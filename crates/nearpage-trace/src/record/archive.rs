@@ -1,11 +1,15 @@
 //! The files of a bundle, and the archive that they become.
 
-use std::fs::File;
-use std::io::{self, Read, Seek, Write};
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::Path;
 
 use super::capture::{NAMES, Snapshot};
 use super::compress::zstd;
 use super::surroundings;
+
+/// The trace, packed.
+const TRACE_NAME: &str = "trace.txt.zst";
 
 /// Files that are small enough to be held, in the order of the archive.
 pub(super) struct Files(Vec<(String, Vec<u8>)>);
@@ -43,13 +47,17 @@ impl Files {
     }
 
     /// Writes all into an archive below one folder, the packed trace last.
-    pub(super) fn write(
+    ///
+    /// # Errors
+    ///
+    /// The archive cannot be written, or the trace not be read.
+    pub(super) fn write_archive<W: Write>(
         &self,
-        archive: File,
+        archive: W,
         folder: &str,
         epoch_s: u64,
         trace: &mut File,
-    ) -> io::Result<File> {
+    ) -> io::Result<W> {
         let mut builder = tar::Builder::new(archive);
         let mut add = |name: &str, bytes: u64, content: &mut dyn Read| {
             let mut header = tar::Header::new_gnu();
@@ -61,12 +69,29 @@ impl Files {
         for (name, content) in &self.0 {
             add(name, content.len() as u64, &mut &**content)?;
         }
-        let bytes = trace.stream_position()?;
+        let bytes = trace.seek(SeekFrom::End(0))?;
         trace.rewind()?;
-        add("trace.txt.zst", bytes, trace)?;
+        add(TRACE_NAME, bytes, trace)?;
         let mut archive = builder.into_inner()?;
         archive.flush()?;
         Ok(archive)
+    }
+
+    /// Writes all into a folder; returns the bytes.
+    ///
+    /// # Errors
+    ///
+    /// A file cannot be written, or the trace not be read.
+    pub(super) fn write_folder(&self, folder: &Path, trace: &mut File) -> io::Result<u64> {
+        let mut bytes = 0;
+        for (name, content) in &self.0 {
+            let path = folder.join(name);
+            fs::create_dir_all(path.parent().unwrap_or(folder))?;
+            fs::write(path, content)?;
+            bytes += content.len() as u64;
+        }
+        trace.rewind()?;
+        Ok(bytes + io::copy(trace, &mut File::create(folder.join(TRACE_NAME))?)?)
     }
 }
 

@@ -7,7 +7,8 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
-use super::error::RecordError;
+use super::error::{Kept, RecordError};
+use super::leftovers::{Leftovers, instance_name};
 use super::probes::{Probes, is_since};
 use super::tracefs::{Tracefs, write};
 
@@ -60,13 +61,16 @@ pub(super) struct BufferStats {
     bytes: u64,
 }
 
-/// An instance; removed, with its probes, when dropped.
+/// An instance. [`remove`](Self::remove) removes it with its probes, and says if the kernel keeps it; when it is dropped
+/// before, that is done as far as it goes.
 pub(super) struct Instance {
     path: PathBuf,
+    leftovers: Leftovers,
+    is_removed: bool,
     /// Must be closed before the instance can be removed.
     marker: Option<File>,
-    /// Fields are dropped after the instance is removed, which uses the probes.
-    _probes: Option<Probes>,
+    /// Dropped after the instance is removed, which uses the probes.
+    probes: Option<Probes>,
     /// `kmem:mm_page_alloc` and so on.
     pub events: Vec<String>,
     /// KB of each CPU's buffer.
@@ -87,13 +91,14 @@ impl Instance {
         choice: EventChoice,
         buffer_kb: u64,
     ) -> Result<Instance, RecordError> {
-        let name = format!("nearpage.{}", std::process::id());
-        let path = tracefs.path.join("instances").join(name);
+        let path = tracefs.path.join("instances").join(instance_name(std::process::id()));
         fs::create_dir(&path).map_err(RecordError::file(&path, "make a trace instance"))?;
         let mut instance = Instance {
             path,
+            leftovers: Leftovers::of_this_process(&tracefs.path),
+            is_removed: false,
             marker: None,
-            _probes: None,
+            probes: None,
             events: Vec::new(),
             buffer_kb,
             has_raw_pointers: false,
@@ -107,8 +112,8 @@ impl Instance {
         instance.has_raw_pointers =
             is_since(release, (6, 12)) && instance.set("options/hash-ptr", "0").is_ok();
         instance.enable(choice)?;
-        instance._probes = Probes::set(&tracefs.path, release);
-        let bulk: Vec<String> = instance._probes.iter().flat_map(Probes::events).collect();
+        instance.probes = Probes::set(&tracefs.path, release);
+        let bulk: Vec<String> = instance.probes.iter().flat_map(Probes::events).collect();
         bulk.iter().for_each(|event| instance.enable_if_there(event));
         let marker = instance.path.join("trace_marker");
         let opened = OpenOptions::new().write(true).open(&marker);
@@ -194,19 +199,29 @@ impl Instance {
         Ok(buffers)
     }
 
-    fn remove(&mut self) -> io::Result<()> {
+    /// Removes it, and its probes.
+    ///
+    /// # Errors
+    ///
+    /// The kernel keeps it: somebody has a file of it open.
+    pub(super) fn remove(mut self) -> Result<(), Kept> {
+        self.clear().map_err(|source| Kept { path: self.path.clone(), source })
+    }
+
+    fn clear(&mut self) -> io::Result<()> {
+        self.is_removed = true;
         self.marker = None;
-        let _ = write(&self.path.join("tracing_on"), "0");
-        let _ = write(&self.path.join("events/enable"), "0");
-        fs::remove_dir(&self.path)
+        let removed = self.leftovers.remove_instance();
+        self.probes = None;
+        Ok(removed?)
     }
 }
 
 impl Drop for Instance {
     fn drop(&mut self) {
-        if let Err(error) = self.remove() {
-            let path = self.path.display();
-            eprintln!("nearpage: {path}: cannot be removed: {error}; `rmdir {path}` does it");
+        if !self.is_removed {
+            // An earlier error is on its way to the caller; the next recorder removes what is left.
+            let _ = self.clear();
         }
     }
 }

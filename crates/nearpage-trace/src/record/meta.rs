@@ -19,6 +19,9 @@ pub(super) struct Meta {
     #[serde(flatten)]
     pub machine: Machine,
     pub command: Vec<String>,
+    /// Of a process that ran already.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
     pub exit_status: i32,
     #[serde(flatten)]
     pub times: Times,

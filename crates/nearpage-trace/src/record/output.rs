@@ -1,71 +1,112 @@
-//! The file of the bundle: claimed before anything else, as it was unless it is finished.
+//! Where the bundle goes: claimed before anything else, as it was unless the bundle is finished.
+//!
+//! A bundle takes its name when it is complete. It is written beside that name and renamed, so nobody finds a part of it.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{ErrorKind, Seek};
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io::{self, ErrorKind, Seek, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use nearpage_machine::shown::shown;
+use flate2::Compression;
+use flate2::write::GzEncoder;
 
+use super::archive::Files;
 use super::compress::zstd;
-use super::error::RecordError;
+use super::control::Control;
+use super::error::{OutputError, RecordError};
 use super::system;
 
-const ENDING: &str = ".tar.zst";
 /// How many numbers are tried behind a name.
 const NUMBERS_TRIED: u32 = 10_000;
 
-/// The file of a bundle, empty as yet.
+/// A place for a bundle, empty as yet. Dropped, it is as it was.
 pub struct Output {
-    path: PathBuf,
-    file: File,
-    end: End,
+    place: Place,
+    /// The name of the bundle.
+    name: String,
 }
 
-/// What becomes of the file when it is dropped.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum End {
-    /// It is left.
-    Finished,
-    /// It was there before, and is emptied.
-    Emptied,
-    /// It is removed.
-    Removed,
+enum Place {
+    Path(Claim),
+    Stream(Box<dyn Write + Send>),
+}
+
+/// A path that was claimed.
+struct Claim {
+    /// As it was asked for.
+    asked: PathBuf,
+    /// The file or folder itself, behind symbolic links.
+    path: PathBuf,
+    format: Format,
+    /// Whether the path was there before.
+    was_there: bool,
+    is_finished: bool,
+}
+
+/// What a bundle is written as.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Format {
+    Archive(Packing),
+    Folder,
+}
+
+/// How an archive is packed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Packing {
+    Zstd,
+    Gzip,
+    Plain,
+}
+
+/// Names of archives end so.
+const ENDINGS: [(&str, Packing); 4] = [
+    (".tar.zst", Packing::Zstd),
+    (".tar.gz", Packing::Gzip),
+    (".tgz", Packing::Gzip),
+    (".tar", Packing::Plain),
+];
+
+impl std::fmt::Debug for Output {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Output").field("name", &self.name).field("path", &self.path()).finish()
+    }
 }
 
 impl Output {
-    /// Makes the file. One that exists is taken only if it is empty, as `mktemp` leaves it.
+    /// Claims a path. Its name says what the bundle is: `.tar.zst`, `.tar.gz` or `.tar`, without any of these the first; or a
+    /// folder, with a `/` at its end. A file that exists is taken only if it is empty, as `mktemp` leaves it, and a folder
+    /// likewise.
     ///
     /// # Errors
     ///
-    /// There is no such folder, it may not be written, or something is there.
+    /// There is no such folder, it may not be written, something is there, or the name ends in another way.
     pub fn claim(path: &Path) -> Result<Output, RecordError> {
-        let refused = |why: String| RecordError::NoOutput { path: path.into(), why };
-        let found = fs::metadata(path);
-        let end = if found.is_ok() { End::Emptied } else { End::Removed };
-        if let Ok(found) = found {
-            if !found.is_file() {
-                return Err(refused(
-                    "is no file; expected a name for the bundle, which is made".into(),
-                ));
+        let found = fs::metadata(path).ok();
+        let format = format(path, found.as_ref())?;
+        let made = match format {
+            Format::Folder if found.is_some() => Ok(()),
+            Format::Folder => fs::create_dir(path),
+            Format::Archive(_) => {
+                OpenOptions::new().write(true).create(true).truncate(false).open(path).map(|_| ())
             }
-            if found.len() > 0 {
-                return Err(refused(
-                    "exists and is not empty; remove it, or give another name".into(),
-                ));
+        };
+        match made.and_then(|()| fs::canonicalize(path)) {
+            Ok(behind_links) => {
+                let name = bundle_name(path);
+                let (asked, path, was_there) = (path.into(), behind_links, found.is_some());
+                let claim = Claim { asked, path, format, was_there, is_finished: false };
+                Ok(Output { place: Place::Path(claim), name })
             }
-        }
-        match OpenOptions::new().write(true).create(true).truncate(false).open(path) {
-            Ok(file) => Ok(Output { path: path.into(), file, end }),
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                let folder = shown(folder_of(path));
-                Err(refused(format!("there is no folder {folder}; make it first (mkdir -p)")))
+                let folder = folder_of(path).into();
+                Err(OutputError::NoFolder { path: path.into(), folder }.into())
             }
             Err(error) if is_for_root(&error) => Err(RecordError::NotRoot),
-            Err(error) => Err(refused(format!("cannot be written: {error}"))),
+            Err(source) => Err(OutputError::Unwritable { path: path.into(), source }.into()),
         }
     }
 
-    /// Makes a file in this folder whose name nobody has: `nearpage-NAME.tar.zst`, or with a number.
+    /// Claims a file in this folder whose name nobody has: `nearpage-NAME.tar.zst`, or with a number.
     ///
     /// # Errors
     ///
@@ -75,61 +116,220 @@ impl Output {
         let name: String = name.chars().map(plain).collect();
         for number in 1..NUMBERS_TRIED {
             let number = if number == 1 { String::new() } else { format!("-{number}") };
-            let path = PathBuf::from(format!("nearpage-{name}{number}{ENDING}"));
+            let path = PathBuf::from(format!("nearpage-{name}{number}.tar.zst"));
             match OpenOptions::new().write(true).create_new(true).open(&path) {
-                Ok(file) => return Ok(Output { path, file, end: End::Removed }),
+                Ok(_) => {
+                    let (format, name) = (Format::Archive(Packing::Zstd), bundle_name(&path));
+                    let (asked, was_there) = (path.clone(), false);
+                    let claim = Claim { asked, path, format, was_there, is_finished: false };
+                    return Ok(Output { place: Place::Path(claim), name });
+                }
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
                 Err(error) if is_for_root(&error) => return Err(RecordError::NotRoot),
-                Err(error) => {
-                    let why = format!("cannot be written: {error}; -o names another place");
-                    return Err(RecordError::NoOutput { path, why });
-                }
+                Err(source) => return Err(OutputError::Unwritable { path, source }.into()),
             }
         }
-        let path = format!("nearpage-{name}{ENDING}").into();
-        Err(RecordError::NoOutput { path, why: "exists, with all numbers; -o names it".into() })
+        Err(OutputError::NoName { path: format!("nearpage-{name}.tar.zst").into() }.into())
     }
 
-    /// Where it is.
-    pub fn path(&self) -> &Path {
-        &self.path
+    /// A stream that gets the bundle as `.tar.zst`, when it is complete. `name` is what the bundle calls itself.
+    pub fn stream(name: &str, stream: Box<dyn Write + Send>) -> Output {
+        Output { place: Place::Stream(stream), name: name.into() }
+    }
+
+    /// Where it is; `None` for a stream.
+    pub fn path(&self) -> Option<&Path> {
+        match &self.place {
+            Place::Path(claim) => Some(&claim.asked),
+            Place::Stream(_) => None,
+        }
     }
 
     /// The name of the bundle.
-    pub(super) fn name(&self) -> String {
-        let name = self.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        name.strip_suffix(ENDING).map(str::to_owned).unwrap_or(name)
+    pub(super) fn name(&self) -> &str {
+        &self.name
     }
 
-    /// A file beside it that has no name, so that nothing is left of it.
+    /// Tells `control` what is to be removed if this process ends at once.
+    pub(super) fn register(&self, control: &Control) {
+        if let Place::Path(claim) = &self.place {
+            let made = (!claim.was_there).then_some(&*claim.path);
+            control.set_unfinished(made.into_iter().chain([&*claim.part()]));
+        }
+    }
+
+    /// A file without a name, where the bundle has room.
+    ///
+    /// # Errors
+    ///
+    /// None can be made.
     pub(super) fn scratch(&self) -> Result<File, RecordError> {
-        nameless(folder_of(&self.path))
+        let folder = match &self.place {
+            Place::Path(claim) => folder_of(&claim.path).to_path_buf(),
+            Place::Stream(_) => std::env::temp_dir(),
+        };
+        tempfile::tempfile_in(&folder).map_err(RecordError::file(&folder, "make a file in it"))
     }
 
-    /// Compresses the archive into it. Gives its bytes.
-    pub(super) fn finish(mut self, archive: &mut File) -> Result<u64, RecordError> {
-        let written = archive.rewind().and_then(|()| zstd(archive, &mut self.file));
-        let bytes = written.and_then(|()| self.file.metadata());
-        let bytes = bytes.map_err(RecordError::file(&self.path, "write it"))?.len();
-        self.end = End::Finished;
+    /// Writes the bundle. Gives its bytes.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be written, or not all of it.
+    pub(super) fn finish(
+        self,
+        files: &Files,
+        epoch_s: u64,
+        trace: &mut File,
+    ) -> Result<u64, RecordError> {
+        let mut archive = self.scratch()?;
+        let (name, place) = (self.name, self.place);
+        let mut claim = match place {
+            Place::Path(claim) => claim,
+            Place::Stream(stream) => {
+                let shown = Path::new("standard output");
+                let error = |error| RecordError::file(shown, "write it")(error);
+                files.write_archive(&mut archive, &name, epoch_s, trace).map_err(error)?;
+                return pack(Packing::Zstd, &mut archive, stream).map_err(error);
+            }
+        };
+        let part = claim.part();
+        let written = match claim.format {
+            Format::Folder => fs::create_dir(&part).and_then(|()| files.write_folder(&part, trace)),
+            Format::Archive(packing) => files
+                .write_archive(&mut archive, &name, epoch_s, trace)
+                .and_then(|_| claim.create_part(&part))
+                .and_then(|file| pack(packing, &mut archive, file)),
+        };
+        let bytes = written.map_err(RecordError::file(&claim.asked, "write it"))?;
+        if !is_empty(&claim.path) {
+            // Both are kept.
+            claim.is_finished = true;
+            return Err(OutputError::Taken { path: claim.asked.clone(), bundle: part }.into());
+        }
+        fs::rename(&part, &claim.path).map_err(RecordError::file(&claim.asked, "write it"))?;
+        claim.is_finished = true;
         Ok(bytes)
     }
 }
 
-/// Whether what is refused here would not be to root, who is needed anyway: another place for the bundle does not help.
-fn is_for_root(error: &std::io::Error) -> bool {
-    error.kind() == ErrorKind::PermissionDenied && !system::is_root()
+impl Claim {
+    /// The name of the unfinished bundle.
+    fn part(&self) -> PathBuf {
+        let mut name = self.path.file_name().unwrap_or_default().to_owned();
+        name.push(format!(".{}.part", std::process::id()));
+        self.path.with_file_name(name)
+    }
+
+    /// The unfinished file, which may be read by whom the claimed one allows.
+    fn create_part(&self, part: &Path) -> io::Result<File> {
+        let file = OpenOptions::new().write(true).create_new(true).open(part)?;
+        file.set_permissions(fs::metadata(&self.path)?.permissions())?;
+        Ok(file)
+    }
 }
 
-impl Drop for Output {
+impl Drop for Claim {
     fn drop(&mut self) {
-        // Nobody is left to be told if this fails.
-        let _ = match self.end {
-            End::Finished => Ok(()),
-            End::Emptied => self.file.set_len(0),
-            End::Removed => fs::remove_file(&self.path),
+        if self.is_finished {
+            return;
+        }
+        // An error is on its way to the caller; a second one would hide it.
+        let part = self.part();
+        let _ = match self.format {
+            Format::Folder => fs::remove_dir_all(part),
+            Format::Archive(_) => fs::remove_file(part),
         };
+        if !self.was_there && is_empty(&self.path) {
+            let _ = match self.format {
+                Format::Folder => fs::remove_dir(&self.path),
+                Format::Archive(_) => fs::remove_file(&self.path),
+            };
+        }
     }
+}
+
+/// Packs an archive into a file or stream. Gives the bytes.
+fn pack(packing: Packing, archive: &mut File, drain: impl Write) -> io::Result<u64> {
+    archive.rewind()?;
+    let mut drain = Counting { drain, bytes: 0 };
+    match packing {
+        Packing::Zstd => zstd(archive, &mut drain)?,
+        Packing::Gzip => {
+            let mut encoder = GzEncoder::new(&mut drain, Compression::default());
+            io::copy(archive, &mut encoder)?;
+            encoder.finish()?;
+        }
+        Packing::Plain => _ = io::copy(archive, &mut drain)?,
+    }
+    drain.flush()?;
+    Ok(drain.bytes)
+}
+
+struct Counting<W> {
+    drain: W,
+    bytes: u64,
+}
+
+impl<W: Write> Write for Counting<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.drain.write(bytes)?;
+        self.bytes += written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.drain.flush()
+    }
+}
+
+/// What the bundle at a path is to be, if it can be there.
+fn format(path: &Path, found: Option<&Metadata>) -> Result<Format, OutputError> {
+    let own = || path.to_path_buf();
+    let is_folder = path.as_os_str().as_encoded_bytes().ends_with(b"/");
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let ending = ENDINGS.iter().find(|(ending, _)| name.ends_with(ending));
+    match found {
+        Some(found) if found.is_dir() => match fs::read_dir(path).map(|mut all| all.next()) {
+            Ok(None) => Ok(Format::Folder),
+            _ => Err(OutputError::NotAFile { path: own() }),
+        },
+        Some(found) if !found.is_file() || is_folder => Err(OutputError::NotAFile { path: own() }),
+        Some(found) if found.len() > 0 => Err(OutputError::NotEmpty { path: own() }),
+        None if is_folder => Ok(Format::Folder),
+        _ => match (ending, path.extension()) {
+            (Some((_, packing)), _) => Ok(Format::Archive(*packing)),
+            // Names that `mktemp` makes end in anything, and a name without an end promises nothing.
+            (None, extension) if found.is_some() || extension.is_none() => {
+                Ok(Format::Archive(Packing::Zstd))
+            }
+            (None, extension) => {
+                let suffix = extension.unwrap_or_default().to_string_lossy();
+                Err(OutputError::Suffix { path: own(), suffix: format!(".{suffix}") })
+            }
+        },
+    }
+}
+
+fn bundle_name(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let plain = ENDINGS.iter().find_map(|(ending, _)| name.strip_suffix(ending));
+    plain.map(str::to_owned).unwrap_or(name)
+}
+
+fn is_empty(path: &Path) -> bool {
+    match fs::metadata(path) {
+        Ok(found) if found.is_dir() => {
+            fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none())
+        }
+        Ok(found) => found.size() == 0,
+        Err(_) => true,
+    }
+}
+
+/// Whether what is refused here would not be to root, who is needed anyway: another place for the bundle does not help.
+fn is_for_root(error: &io::Error) -> bool {
+    error.kind() == ErrorKind::PermissionDenied && !system::is_root()
 }
 
 fn folder_of(path: &Path) -> &Path {
@@ -137,33 +337,54 @@ fn folder_of(path: &Path) -> &Path {
 }
 
 /// A file for what the command prints: in memory where there is such a place, so that no disk is written.
+///
+/// # Errors
+///
+/// None can be made.
 pub(super) fn memory_file() -> Result<File, RecordError> {
-    let in_memory = Path::new("/dev/shm");
-    nameless(in_memory).or_else(|_| nameless(&std::env::temp_dir()))
-}
-
-fn nameless(folder: &Path) -> Result<File, RecordError> {
-    let path = folder.join(format!(".nearpage.{}", std::process::id()));
-    let made = OpenOptions::new().read(true).write(true).create_new(true).open(&path);
-    let removed = made.and_then(|file| fs::remove_file(&path).map(|()| file));
-    removed.map_err(RecordError::file(&path, "make it"))
+    let in_memory = tempfile::tempfile_in("/dev/shm");
+    in_memory.or_else(|_| tempfile::tempfile()).map_err(RecordError::Setup)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
+
     use super::*;
+    use crate::unpacked;
 
     fn why(path: &Path) -> String {
-        Output::claim(path).err().unwrap().to_string()
+        Output::claim(path).unwrap_err().to_string()
+    }
+
+    fn names(folder: &Path) -> Vec<String> {
+        let entries = fs::read_dir(folder).unwrap();
+        let mut names: Vec<String> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    fn files() -> Files {
+        let mut files = Files::new();
+        files.add("meta.json", b"{}".to_vec());
+        files.add("before/zoneinfo", b"Node 0".to_vec());
+        files
+    }
+
+    fn trace() -> File {
+        let mut trace = tempfile::tempfile().unwrap();
+        trace.write_all(b"a packed trace").unwrap();
+        trace
     }
 
     #[test]
     fn a_bundle_takes_nobodys_place() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.tar.zst");
-        assert!(why(folder.path()).contains("is no file"));
         assert!(why(&folder.path().join("b/a.tar.zst")).contains("there is no folder"));
         fs::write(&path, "x").unwrap();
+        assert!(why(folder.path()).contains("is no file"), "a folder with something in it");
         assert!(why(&path).contains("is not empty"));
         assert_eq!(fs::read(&path).unwrap(), b"x");
         fs::write(&path, "").unwrap();
@@ -173,6 +394,75 @@ mod tests {
         assert!(path.exists());
         fs::remove_file(&path).unwrap();
         drop(Output::claim(&path).unwrap());
-        assert!(!path.exists());
+        assert!(names(folder.path()).is_empty());
+        drop(Output::claim(&folder.path().join("folder/")).unwrap());
+        assert!(names(folder.path()).is_empty());
+    }
+
+    #[test]
+    fn a_bundle_is_what_its_name_says() {
+        let folder = tempfile::tempdir().unwrap();
+        let name = |name: &str| folder.path().join(name);
+        fs::write(name("tmp.AbC"), "").unwrap();
+        for (path, begin) in [
+            ("a.tar.zst", &[0x28, 0xb5, 0x2f, 0xfd][..]),
+            ("b.tar.gz", &[0x1f, 0x8b]),
+            ("c.tar", b"c/meta.json"),
+            ("plain", &[0x28, 0xb5, 0x2f, 0xfd]),
+            ("tmp.AbC", &[0x28, 0xb5, 0x2f, 0xfd]),
+        ] {
+            let output = Output::claim(&name(path)).unwrap();
+            let bytes = output.finish(&files(), 7, &mut trace()).unwrap();
+            let content = fs::read(name(path)).unwrap();
+            assert_eq!((content.len() as u64, &content[..begin.len()]), (bytes, begin), "{path}");
+            let mut archive = tar::Archive::new(unpacked(&*content).unwrap());
+            let last = archive.entries().unwrap().last().unwrap().unwrap();
+            assert!(last.path().unwrap().ends_with("trace.txt.zst"), "{path}");
+        }
+        let output = Output::claim(&name("d/")).unwrap();
+        assert_eq!(output.finish(&files(), 7, &mut trace()).unwrap(), 2 + 6 + 14);
+        assert_eq!(names(&name("d")), ["before", "meta.json", "trace.txt.zst"]);
+        assert_eq!(fs::read(name("d/trace.txt.zst")).unwrap(), b"a packed trace");
+        assert_eq!(names(folder.path()).len(), 6, "{:?}", names(folder.path()));
+        for other in ["a.zip", "a.tar.bz2", "a.zst", "run-6.12"] {
+            let message = why(&name(other));
+            assert!(message.contains("expected a name that ends in .tar.zst"), "{message}");
+        }
+    }
+
+    #[test]
+    fn a_stream_gets_the_whole_bundle() {
+        let (mut reader, writer) = io::pipe().unwrap();
+        let reading = std::thread::spawn(move || {
+            let mut content = Vec::new();
+            reader.read_to_end(&mut content).map(|_| content)
+        });
+        let output = Output::stream("s", Box::new(writer));
+        let bytes = output.finish(&files(), 7, &mut trace()).unwrap();
+        let content = reading.join().unwrap().unwrap();
+        assert_eq!(content.len() as u64, bytes);
+        let mut archive = tar::Archive::new(unpacked(&*content).unwrap());
+        let first = archive.entries().unwrap().next().unwrap().unwrap();
+        assert_eq!(first.path().unwrap().to_str(), Some("s/meta.json"));
+    }
+
+    #[test]
+    fn a_file_that_others_wrote_is_left() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.tar.zst");
+        let output = Output::claim(&path).unwrap();
+        fs::write(&path, "precious").unwrap();
+        let error = output.finish(&files(), 7, &mut trace()).unwrap_err();
+        let RecordError::Output(OutputError::Taken { bundle, .. }) = error else {
+            panic!("{error}");
+        };
+        assert_eq!(fs::read(&path).unwrap(), b"precious");
+        assert!(fs::read(bundle).unwrap().starts_with(&[0x28, 0xb5, 0x2f, 0xfd]));
+        // Nor is it removed if there is no bundle.
+        let other = folder.path().join("b.tar.zst");
+        let output = Output::claim(&other).unwrap();
+        fs::write(&other, "precious").unwrap();
+        drop(output);
+        assert_eq!(fs::read(&other).unwrap(), b"precious");
     }
 }

@@ -6,25 +6,29 @@
 
 use std::path::{Path, PathBuf};
 
+use super::leftovers::{Leftovers, PROBE_EVENTS, probe_group};
 use super::tracefs::append;
 
 const FUNCTIONS: [&str; 2] = ["alloc_pages_bulk_noprof", "__alloc_pages_bulk"];
 const PAGES_TOLD: u64 = 16;
 
 /// Probes of this process; removed when dropped. Whatever uses them must have let them go before.
+#[derive(Debug)]
 pub(super) struct Probes {
     list: PathBuf,
     /// The group of their events.
-    pub group: String,
+    group: String,
     events: Vec<&'static str>,
+    leftovers: Leftovers,
 }
 
 impl Probes {
     /// Sets them, if the kernel allows probes and has the function.
     pub(super) fn set(tracefs: &Path, release: &str) -> Option<Probes> {
         let list = tracefs.join("kprobe_events");
-        let group = format!("nearpage{}", std::process::id());
-        let mut probes = Probes { list, group, events: Vec::new() };
+        let (group, leftovers) =
+            (probe_group(std::process::id()), Leftovers::of_this_process(tracefs));
+        let mut probes = Probes { list, group, events: Vec::new(), leftovers };
         let function = FUNCTIONS.into_iter().find(|function| probes.set_entry(function))?;
         probes.set_return(function, array_parameter(release)).then_some(probes)
     }
@@ -36,7 +40,7 @@ impl Probes {
 
     fn set_entry(&mut self, function: &str) -> bool {
         let fields = "gfp=$arg1:x32 nid=$arg2:s32 nr=$arg4:s32";
-        self.add("p", "nearpage_bulk", &format!("{function} {fields}"))
+        self.add("p", PROBE_EVENTS[0], &format!("{function} {fields}"))
     }
 
     /// Arguments at the return of a function are new; without them, the number of pages is all there is.
@@ -44,8 +48,8 @@ impl Probes {
         let got = format!("{function} n=$retval:s32");
         let page = |at: u64| format!(" p{at}=+{}($arg{array}):x64", 8 * at);
         let pages: String = (0..PAGES_TOLD).map(page).collect();
-        self.add("r", "nearpage_bulk_done", &format!("{got}{pages}"))
-            || self.add("r", "nearpage_bulk_done", &got)
+        self.add("r", PROBE_EVENTS[1], &format!("{got}{pages}"))
+            || self.add("r", PROBE_EVENTS[1], &got)
     }
 
     fn add(&mut self, kind: &str, event: &'static str, what: &str) -> bool {
@@ -59,8 +63,8 @@ impl Probes {
 
 impl Drop for Probes {
     fn drop(&mut self) {
-        for event in self.events.iter().rev() {
-            let _ = append(&self.list, &format!("-:{}/{event}\n", self.group));
+        if !self.events.is_empty() {
+            self.leftovers.remove_probes();
         }
     }
 }

@@ -3,11 +3,14 @@
 # nothing but a POSIX shell, coreutils (or busybox), awk and tar. Needs root and tracefs.
 #
 #   sh record.sh [-o PATH] [--slab] [--lock] [--duration T] -- CMD...
+#   sh record.sh [...] --pid PID [--duration T]
+#   sh record.sh [...] --duration T
 #
 #   -o PATH       the bundle (default: nearpage-CMD.tar.zst; without zstd: .tar.gz)
 #   --slab        record the slab, too: ten times as many events
 #   --lock        record contention of locks, too
-#   --duration T  end the command after T: 500ms, 10s, 2m, 1h
+#   --duration T  end the recording, and the command, after T: 500ms, 10s, 2m, 1h
+#   --pid PID     record until this process ends, which is not disturbed
 #
 # The bundle holds names of tasks, the kernel's command line and log, addresses of the kernel, and the first 64 KiB
 # that the command printed. Exit status: that of the command; 2 if nothing was recorded.
@@ -19,13 +22,13 @@ die() {
     echo "record.sh: $*" >&2
     exit 2
 }
-usage() { sed -n '2,13s/^# \{0,1\}//p' "$0"; }
+usage() { sed -n '2,16s/^# \{0,1\}//p' "$0"; }
 have() { command -v "$1" >/dev/null 2>&1; }
 # A text as JSON.
 quoted() { printf '%s\n' "$1" | tr '\n\t\r' '   ' | sed 's/ $//; s/\\/\\\\/g; s/"/\\"/g; s/^/"/; s/$/"/'; }
 
 # --- what is asked for ---------------------------------------------------------------------------
-out='' slab=0 lock=0 seconds=''
+out='' slab=0 lock=0 seconds='' pid=''
 while [ $# -gt 0 ]; do
     case $1 in
     -o | --output)
@@ -46,6 +49,12 @@ while [ $# -gt 0 ]; do
         [ -n "$seconds" ] || die "--duration $2: expected a number above 0 and ms, s, m or h: 500ms, 10s"
         shift
         ;;
+    --pid)
+        [ $# -ge 2 ] || die "$1: expected the number of a process"
+        pid=$2
+        [ -d "/proc/$pid" ] || die "there is no process $pid"
+        shift
+        ;;
     -h | --help)
         usage
         exit 0
@@ -54,15 +63,23 @@ while [ $# -gt 0 ]; do
         shift
         break
         ;;
-    *) die "$1: unknown; expected -o PATH, --slab, --lock, --duration T, then -- CMD..." ;;
+    *) die "$1: unknown; expected -o PATH, --slab, --lock, --duration T, --pid PID, then -- CMD..." ;;
     esac
     shift
 done
-[ $# -ge 1 ] || die "no command; expected -- CMD..."
-command -v "$1" >/dev/null 2>&1 || die "$1: no such program"
-case $1 in */*) [ -f "$1" ] && [ -x "$1" ] || die "$1: is not executable" ;; esac
+if [ -n "$pid" ]; then
+    [ $# = 0 ] || die "--pid and a command: expected one of them"
+    what=$(cat "/proc/$pid/comm")
+elif [ $# = 0 ]; then
+    [ -n "$seconds" ] || die "no command; expected -- CMD..., --pid PID or --duration T"
+    what=machine
+else
+    command -v "$1" >/dev/null 2>&1 || die "$1: no such program"
+    case $1 in */*) [ -f "$1" ] && [ -x "$1" ] || die "$1: is not executable" ;; esac
+    what=${1##*/}
+fi
 if have zstd; then ending=tar.zst pack='zstd -q -9' packed=zst; else ending=tar.gz pack='gzip -9' packed=gz; fi
-[ -n "$out" ] || out=nearpage-${1##*/}.$ending
+[ -n "$out" ] || out=nearpage-$what.$ending
 [ ! -d "$out" ] || die "$out: is a folder; expected a name for the bundle"
 [ ! -s "$out" ] || die "$out: exists and is not empty; remove it, or give another name with -o"
 folder=.
@@ -109,6 +126,8 @@ trap cleanup EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 trap 'exit 129' HUP
+trap 'exit 131' QUIT
+trap 'exit 134' ABRT
 mkdir "$I" || die "cannot make $I"
 
 cpus=$(grep -c '^processor' /proc/cpuinfo)
@@ -269,7 +288,15 @@ sampling=$!
 running="$running $sampling"
 mark "cmd begin"
 stopped=
-"$@" >"$b/cmd.txt" 2>&1 </dev/null &
+# Of what is no command, this waits for the end.
+watch() {
+    while [ -z "$pid" ] || kill -0 "$pid"; do sleep 0.2; done
+}
+if [ $# = 0 ]; then
+    watch >"$b/cmd.txt" 2>/dev/null </dev/null &
+else
+    "$@" >"$b/cmd.txt" 2>&1 </dev/null &
+fi
 command=$!
 stop() {
     stopped=$1
@@ -278,6 +305,7 @@ stop() {
 trap 'stop 130' INT
 trap 'stop 143' TERM
 trap 'stop 129' HUP
+trap 'stop 131' QUIT
 if [ -n "$seconds" ]; then
     { sleep "$seconds" && : >"$work/over" && kill "$command"; } 2>/dev/null &
     clock=$!
@@ -290,6 +318,8 @@ while kill -0 "$command" 2>/dev/null; do
     wait "$command"
     rc=$?
 done
+# The end of the time is none of a command's.
+[ $# != 0 ] || rc=0
 mark "cmd end rc=$rc"
 fire cmdend "$cmdend"
 sleep 1
@@ -328,6 +358,7 @@ lost=0
     printf '  "nodes_online": %s,\n' "$(quoted "$(node_list online)")"
     printf '  "nodes_with_memory": %s,\n' "$(quoted "$(node_list has_memory)")"
     printf '  "mem_total_kb": %s,\n  "command": [%s],\n' "$memory_kb" "$(list "$@")"
+    [ -z "$pid" ] || printf '  "pid": %s,\n' "$pid"
     printf '  "exit_status": %s,\n  "start_epoch": %s,\n  "end_epoch": %s,\n' "$rc" "$t0" "$t1"
     printf '  "start_uptime": %s,\n  "end_uptime": %s,\n' "$u0" "$u1"
     printf '  "sample_every_s": 0.5,\n  "tail_s": 1,\n  "streamed": 0,\n  "raw_pointers": %s,\n' $raw

@@ -4,65 +4,99 @@ use std::fs::File;
 use std::io::{self, Read, Seek};
 use std::time::Duration;
 
+use nearpage_machine::shown;
+use serde::Serialize;
+
 use super::archive::{Files, packed};
-use super::child::Program;
 use super::compress::zstd;
+use super::control::Control;
 use super::count::{Counted, TraceSize};
-use super::error::RecordError;
+use super::error::{Kept, RecordError};
 use super::instance::{EventChoice, Instance, buffer_kb};
 use super::kernel_log::KernelLog;
 use super::meta::{Machine, Meta, Times};
 use super::output::{Output, memory_file};
 use super::session::{Ended, Observed, Progress, SAMPLE_EVERY, SNAPSHOTS, Session, TAIL};
-use super::signals::Inbox;
+use super::target::Target;
 use super::tracefs::Tracefs;
 
-/// What is kept of the command's output.
+/// What is kept of a command's output.
 const OUTPUT_BYTES_MAX: u64 = 65_536;
 
-/// What to record, and whom to tell.
+/// What to record.
+#[derive(Debug)]
 pub struct Recorder<'a> {
-    /// The command.
-    pub program: Program,
+    /// What says when the recording begins and ends.
+    pub target: Target<'a>,
     /// Events beside those of pages.
     pub events: EventChoice,
-    /// After so long the command is ended.
+    /// After so long the recording ends, and with it a command.
     pub duration: Option<Duration>,
-    /// Signals.
-    pub inbox: Inbox,
-    /// Called with what is going on.
-    pub progress: &'a mut dyn FnMut(Progress),
 }
 
-/// A finished recording.
-#[derive(Debug)]
+/// A finished recording. Its serialization is the JSON of `nearpage record`.
+#[derive(Debug, Serialize)]
+#[non_exhaustive]
 pub struct Recorded {
-    /// Why the command ended.
+    /// The version of the JSON: 1. Fields are added without another number.
+    pub schema: u32,
+    /// Where the bundle is; `None` if a stream got it.
+    pub bundle: Option<String>,
+    /// Its bytes.
+    pub bundle_bytes: u64,
+    /// The release of the kernel.
+    pub kernel: String,
+    /// The words of the command, or of the process.
+    pub command: Vec<String>,
+    /// The number of a process that ran already.
+    pub pid: Option<u32>,
+    /// Why the recording ended.
     pub ended: Ended,
-    /// Its exit code, as a shell has it.
+    /// The exit code of a child, as a shell has it; 0 of what is no child.
     pub exit_code: i32,
-    /// What it printed, cut after 64 KiB.
-    pub printed: Vec<u8>,
     /// Events in the trace.
     pub events: u64,
-    /// Events that are not in it.
-    pub lost: u64,
+    /// Events that are not in it, since a buffer was full.
+    pub lost_events: u64,
     /// Samples.
     pub samples: u32,
-    /// The bundle's bytes.
-    pub bundle_bytes: u64,
+    /// Seconds from the begin of tracing to its end.
+    pub seconds: f64,
+    /// Whether a tracefs was mounted, which stays.
+    pub has_mounted_tracefs: bool,
+    /// What the kernel keeps of the recorder although it should be gone.
+    #[serde(serialize_with = "in_words")]
+    pub left: Option<Kept>,
+    /// What a command printed, cut after 64 KiB.
+    #[serde(skip)]
+    pub printed: Vec<u8>,
+}
+
+fn in_words<S: serde::Serializer>(left: &Option<Kept>, to: S) -> Result<S::Ok, S::Error> {
+    left.as_ref().map(ToString::to_string).serialize(to)
 }
 
 impl Recorder<'_> {
-    /// Records the command into `output`. However it ends, nothing is left in the kernel but a mounted tracefs.
+    /// Records into `output`, until the target or the duration ends or `control` stops it. `progress` is called with what
+    /// is going on.
+    ///
+    /// However a recording ends, nothing is left in the kernel but a mounted tracefs ([`Recorded::left`] tells if the
+    /// kernel refuses to remove something).
     ///
     /// # Errors
     ///
     /// Nothing could be recorded: there is no bundle then.
-    pub fn record(&mut self, output: Output) -> Result<Recorded, RecordError> {
+    pub fn record(
+        mut self,
+        output: Output,
+        control: &Control,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Recorded, RecordError> {
+        output.register(control);
+        self.target.check()?;
         let tracefs = Tracefs::open()?;
         if tracefs.is_mounted_now {
-            (self.progress)(Progress::Mounted);
+            progress(Progress::Mounted);
         }
         tracefs.remove_abandoned();
         let machine = Machine::read();
@@ -72,96 +106,107 @@ impl Recorder<'_> {
         let (mut slow, mut log) = (Files::new(), KernelLog::open());
         slow.add_surroundings("before", "dmesg", log.read_new());
         let mut printed = memory_file()?;
+        let words = self.target.words();
         let times = Times::now();
-        let session = Session::open(&mut instance, &self.inbox, self.duration, self.progress)?;
-        let observed = session.run(&self.program, &printed)?;
+        let session = Session::open(&mut instance, control, self.duration, progress)?;
+        let observed = session.run(&mut self.target, &printed)?;
         let times = times.until_now();
         slow.add_surroundings("after", "dmesg.new", log.read_new());
 
         let mut trace = output.scratch()?;
-        let size = self.copy_trace(&instance, &mut trace)?;
-        let meta = self.meta(&output, machine, times, &instance, &observed, size)?;
-        drop(instance);
+        let size = copy_trace(&instance, &mut trace, control, progress)?;
+        let (name, pid) = (output.name().to_owned(), self.target.pid());
+        let meta = meta(name, (words, pid), machine, times, &instance, &observed, size)?;
+        let left = instance.remove().err();
 
         let printed = beginning(&mut printed).map_err(RecordError::Setup)?;
         let files = files(&meta, slow, &observed, &printed);
-        let scratch = output.scratch()?;
-        let archive = files.write(scratch, &output.name(), times.end_epoch, &mut trace);
-        let mut archive = archive.map_err(RecordError::file(output.path(), "write it"))?;
+        let bundle = output.path().map(|path| shown(path).to_string());
+        let bundle_bytes = output.finish(&files, times.end_epoch, &mut trace)?;
+        control.set_finished();
         Ok(Recorded {
+            schema: 1,
+            bundle,
+            bundle_bytes,
+            kernel: meta.machine.kernel,
+            command: meta.command,
+            pid,
             ended: observed.ended,
             exit_code: observed.exit_code,
-            printed,
             events: meta.trace.event_lines,
-            lost: meta.lost_events,
+            lost_events: meta.lost_events,
             samples: observed.sample_count,
-            bundle_bytes: output.finish(&mut archive)?,
+            seconds: (times.end_uptime - times.start_uptime).max(0.0),
+            has_mounted_tracefs: tracefs.is_mounted_now,
+            left,
+            printed,
         })
     }
+}
 
-    /// Reads the trace, packs it and counts what is in it.
-    fn copy_trace(
-        &mut self,
-        instance: &Instance,
-        packed: &mut File,
-    ) -> Result<TraceSize, RecordError> {
-        let (path, file) = instance.trace()?;
-        let (inbox, progress) = (&self.inbox, &mut *self.progress);
-        let signals_before = inbox.signals();
-        let mut text = Watched { text: Counted::new(file), inbox, signals_before, progress };
-        let copied = zstd(&mut text, packed);
-        if text.is_given_up() {
-            return Err(RecordError::Abandoned);
-        }
-        copied.map_err(RecordError::file(&path, "copy it"))?;
-        Ok(text.text.size)
+/// Reads the trace, packs it and counts what is in it.
+fn copy_trace(
+    instance: &Instance,
+    packed: &mut File,
+    control: &Control,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<TraceSize, RecordError> {
+    let (path, file) = instance.trace()?;
+    let stops_before = control.stops();
+    let mut text = Watched { text: Counted::new(file), control, stops_before, progress };
+    let copied = zstd(&mut text, packed);
+    if text.is_given_up() {
+        return Err(RecordError::Abandoned);
     }
+    copied.map_err(RecordError::file(&path, "copy it"))?;
+    Ok(text.text.size)
+}
 
-    fn meta(
-        &self,
-        output: &Output,
-        machine: Machine,
-        times: Times,
-        instance: &Instance,
-        observed: &Observed,
-        trace: TraceSize,
-    ) -> Result<Meta, RecordError> {
-        let per_cpu = instance.buffers()?;
-        Ok(Meta {
-            format: "nearpage-bundle 1",
-            name: output.name(),
-            note: "",
-            machine,
-            command: self.program.words().collect(),
-            exit_status: observed.exit_code,
-            times,
-            sample_every_s: SAMPLE_EVERY.as_secs_f64(),
-            tail_s: TAIL.as_secs(),
-            streamed: 0,
-            raw_pointers: instance.has_raw_pointers.into(),
-            recorder_pid: std::process::id(),
-            snapshots: SNAPSHOTS,
-            buffer_kb_per_cpu: instance.buffer_kb,
-            events_enabled: instance.events.clone(),
-            lost_events: per_cpu.values().map(|buffer| buffer.lost()).sum(),
-            per_cpu,
-            trace,
-        })
-    }
+fn meta(
+    name: String,
+    (command, pid): (Vec<String>, Option<u32>),
+    machine: Machine,
+    times: Times,
+    instance: &Instance,
+    observed: &Observed,
+    trace: TraceSize,
+) -> Result<Meta, RecordError> {
+    let per_cpu = instance.buffers()?;
+    Ok(Meta {
+        format: "nearpage-bundle 1",
+        name,
+        note: "",
+        machine,
+        command,
+        pid,
+        exit_status: observed.exit_code,
+        times,
+        sample_every_s: SAMPLE_EVERY.as_secs_f64(),
+        tail_s: TAIL.as_secs(),
+        streamed: 0,
+        raw_pointers: instance.has_raw_pointers.into(),
+        recorder_pid: std::process::id(),
+        snapshots: SNAPSHOTS,
+        buffer_kb_per_cpu: instance.buffer_kb,
+        events_enabled: instance.events.clone(),
+        lost_events: per_cpu.values().map(|buffer| buffer.lost()).sum(),
+        per_cpu,
+        trace,
+    })
 }
 
 /// A trace that is read: tells how far, and ends when it is given up.
 struct Watched<'a> {
     text: Counted<File>,
-    inbox: &'a Inbox,
-    /// Those that were meant for the command.
-    signals_before: usize,
+    control: &'a Control,
+    /// Wishes to stop that were meant for the command.
+    stops_before: u32,
     progress: &'a mut dyn FnMut(Progress),
 }
 
 impl Watched<'_> {
     fn is_given_up(&self) -> bool {
-        self.inbox.signals() > self.signals_before
+        self.control.stops() > self.stops_before
     }
 }
 

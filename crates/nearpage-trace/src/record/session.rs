@@ -2,18 +2,23 @@
 
 use std::array;
 use std::fs::File;
+use std::io;
 use std::path::Path;
-use std::process::ExitStatus;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::time::Timespec;
+use serde::Serialize;
+
 use super::capture::{HotFiles, Snapshot, Text};
-use super::child::{Program, exit_code};
+use super::control::Control;
 use super::error::RecordError;
 use super::instance::{Instance, Switch};
 use super::meta::uptime_s;
-use super::signals::{Inbox, Message};
 use super::system::Urgent;
+use super::target::{Running, Target};
 use super::tracefs;
 
 pub(super) const SAMPLE_EVERY: Duration = Duration::from_millis(500);
@@ -23,31 +28,43 @@ pub(super) const TAIL: Duration = Duration::from_secs(1);
 const SETTLING: Duration = Duration::from_millis(300);
 /// A command that was asked to end gets as long before it is killed.
 const GRACE: Duration = Duration::from_secs(5);
-/// For when there is nothing to wait for but messages.
-const LONG: Duration = Duration::from_secs(3600);
 
 pub(super) const SNAPSHOTS: [&str; 3] = ["before", "cmdend", "after"];
 
 /// What a recorder does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum Progress {
     /// It mounted a tracefs, which stays.
     Mounted,
-    /// The command has run so long, with so many samples.
+    /// It records since so long, with so many samples.
     Running(Duration, u32),
     /// The trace is copied: bytes so far.
     Copying(u64),
 }
 
-/// Why the command ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// Why a recording ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum Ended {
-    /// By itself.
+    /// What was recorded ended by itself.
     ByItself,
     /// The time was over.
     AfterDuration,
-    /// This signal came to the recorder.
-    Interrupted(i32),
+    /// It was asked to stop.
+    Stopped,
+}
+
+/// What a wait ended with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Woken {
+    /// The target has ended.
+    TargetEnded,
+    /// The recording is asked to stop.
+    Stop,
+    /// The time is over.
+    Deadline,
 }
 
 /// What was read.
@@ -60,11 +77,14 @@ pub(super) struct Observed {
     pub exit_code: i32,
 }
 
+/// A recording under way.
 pub(super) struct Session<'a> {
-    pub instance: &'a mut Instance,
-    pub inbox: &'a Inbox,
-    pub duration: Option<Duration>,
-    pub progress: &'a mut dyn FnMut(Progress),
+    instance: &'a mut Instance,
+    control: &'a Control,
+    duration: Option<Duration>,
+    progress: &'a mut dyn FnMut(Progress),
+    /// Wishes to stop that were heard.
+    stops_heard: u32,
     hot: HotFiles,
     sample: Text,
     samples: Vec<u8>,
@@ -81,7 +101,7 @@ impl<'a> Session<'a> {
     /// One cannot be read.
     pub(super) fn open(
         instance: &'a mut Instance,
-        inbox: &'a Inbox,
+        control: &'a Control,
         duration: Option<Duration>,
         progress: &'a mut dyn FnMut(Progress),
     ) -> Result<Session<'a>, RecordError> {
@@ -91,9 +111,10 @@ impl<'a> Session<'a> {
         let (samples, sample_count) = (Vec::new(), 0);
         let session = Session {
             instance,
-            inbox,
+            control,
             duration,
             progress,
+            stops_heard: 0,
             hot,
             sample,
             samples,
@@ -104,12 +125,16 @@ impl<'a> Session<'a> {
         Ok(session)
     }
 
-    /// Runs the program between the captures. What it prints goes to `output`.
+    /// Records the target between the captures. What a command prints goes to `output`.
     ///
     /// # Errors
     ///
-    /// The program cannot be started, or a file of the kernel not be read or written.
-    pub(super) fn run(mut self, program: &Program, output: &File) -> Result<Observed, RecordError> {
+    /// The target cannot be started or found, or a file of the kernel not be read or written.
+    pub(super) fn run(
+        mut self,
+        target: &mut Target<'_>,
+        output: &File,
+    ) -> Result<Observed, RecordError> {
         let mut snapshots: [Snapshot; 3] = array::from_fn(|_| self.hot.snapshot());
         let [before, cmdend, after] = &mut snapshots;
         // Folds counters of CPUs into those of zones; a kernel without it shows them a little late.
@@ -120,8 +145,7 @@ impl<'a> Session<'a> {
         self.begun = Instant::now();
         self.next_sample = self.begun + SAMPLE_EVERY;
         self.instance.mark(format_args!("cmd begin"))?;
-        let (ended, status) = self.command(program, output)?;
-        let exit_code = exit_code(status);
+        let (ended, exit_code) = self.target(target, output)?;
         self.instance.mark(format_args!("cmd end rc={exit_code}"))?;
         self.capture(SNAPSHOTS[1], cmdend)?;
         self.quiet_tail()?;
@@ -131,52 +155,82 @@ impl<'a> Session<'a> {
         Ok(Observed { snapshots, samples, sample_count, ended, exit_code })
     }
 
-    fn command(
+    fn target(
         &mut self,
-        program: &Program,
+        target: &mut Target<'_>,
         output: &File,
-    ) -> Result<(Ended, ExitStatus), RecordError> {
-        let child = program.start(output, self.inbox.sender())?;
+    ) -> Result<(Ended, i32), RecordError> {
+        let running = target.begin(output, self.control)?;
         let mut ended = Ended::ByItself;
         let mut deadline = self.duration.map(|duration| self.begun + duration);
         let mut is_asked = false;
         loop {
-            match self.wait(deadline)? {
-                Some(Message::Ended(status)) => {
-                    child.has_ended();
-                    return status.map(|status| (ended, status)).map_err(RecordError::Setup);
+            match self.wait(Some(&running), deadline)? {
+                Woken::TargetEnded => {
+                    let code = running.exit_code().map_err(RecordError::Setup)?;
+                    return Ok((ended, code));
                 }
-                Some(Message::Signal(signal)) => ended = Ended::Interrupted(signal),
-                None if is_asked => {}
-                None => ended = Ended::AfterDuration,
+                Woken::Stop => ended = Ended::Stopped,
+                Woken::Deadline if is_asked => {}
+                Woken::Deadline => ended = Ended::AfterDuration,
             }
-            child.stop(is_asked);
+            if !running.stop(is_asked) {
+                return Ok((ended, 0));
+            }
             is_asked = true;
             deadline = Some(Instant::now() + GRACE);
         }
     }
 
-    /// Waits for a message while samples are taken; `None` at the deadline.
-    fn wait(&mut self, deadline: Option<Instant>) -> Result<Option<Message>, RecordError> {
-        let deadline = deadline.unwrap_or_else(|| Instant::now() + LONG);
+    /// Waits while samples are taken.
+    fn wait(
+        &mut self,
+        running: Option<&Running<'_>>,
+        deadline: Option<Instant>,
+    ) -> Result<Woken, RecordError> {
         loop {
-            if let Some(message) = self.inbox.wait(deadline.min(self.next_sample)) {
-                return Ok(Some(message));
+            if self.control.stops() > self.stops_heard {
+                self.stops_heard += 1;
+                return Ok(Woken::Stop);
+            }
+            let until =
+                deadline.map_or(self.next_sample, |deadline| deadline.min(self.next_sample));
+            if self.sleep(running, until).map_err(RecordError::Setup)? {
+                return Ok(Woken::TargetEnded);
             }
             let now = Instant::now();
             if now >= self.next_sample {
                 self.take_sample()?;
                 self.next_sample = now + SAMPLE_EVERY;
             }
-            if now >= deadline {
-                return Ok(None);
+            if deadline.is_some_and(|deadline| now >= deadline) {
+                return Ok(Woken::Deadline);
             }
+        }
+    }
+
+    /// Sleeps until a time, the end of the target, or a wish to stop. Returns whether the target has ended.
+    fn sleep(&self, running: Option<&Running<'_>>, until: Instant) -> io::Result<bool> {
+        let left = until.saturating_duration_since(Instant::now());
+        let left = Timespec::try_from(left).unwrap_or(Timespec { tv_sec: 3600, tv_nsec: 0 });
+        let wake = PollFd::from_borrowed_fd(self.control.wake(), PollFlags::IN);
+        let woken = match running.and_then(Running::handle) {
+            Some(target) => {
+                let mut both = [wake, PollFd::from_borrowed_fd(target, PollFlags::IN)];
+                poll(&mut both, Some(&left)).map(|_| both[1].revents().contains(PollFlags::IN))
+            }
+            None => poll(&mut [wake], Some(&left)).map(|_| false),
+        };
+        self.control.clear();
+        match woken {
+            Err(Errno::INTR) => Ok(false),
+            other => Ok(other?),
         }
     }
 
     /// Lets pagesets decay; whoever is in a hurry interrupts it.
     fn quiet_tail(&mut self) -> Result<(), RecordError> {
-        self.wait(Some(Instant::now() + TAIL)).map(|_| ())
+        self.wait(None, Some(Instant::now() + TAIL)).map(|_| ())
     }
 
     fn capture(&mut self, name: &str, snapshot: &mut Snapshot) -> Result<(), RecordError> {

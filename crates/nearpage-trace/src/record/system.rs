@@ -1,33 +1,35 @@
-//! System calls that the standard library lacks.
+//! Calls to the system that the standard library lacks.
 
 use std::ffi::CStr;
 use std::io;
 
+use rustix::mount::MountFlags;
+use rustix::process::{Pid, Signal};
+
 /// Whether this process is root's.
 pub(super) fn is_root() -> bool {
-    // SAFETY: takes nothing and cannot fail.
-    unsafe { libc::geteuid() == 0 }
+    rustix::process::geteuid().is_root()
 }
 
 /// Bytes of a page.
 pub(super) fn page_bytes() -> u64 {
-    // SAFETY: sysconf reads a constant.
-    unsafe { libc::sysconf(libc::_SC_PAGESIZE) as u64 }
+    rustix::param::page_size() as u64
 }
 
 /// Mounts a tracefs.
 pub(super) fn mount_tracefs(target: &CStr) -> io::Result<()> {
-    // SAFETY: four texts that end, which the kernel only reads; tracefs takes no data.
-    let result = unsafe {
-        libc::mount(c"nodev".as_ptr(), target.as_ptr(), c"tracefs".as_ptr(), 0, std::ptr::null())
-    };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    rustix::mount::mount(c"nodev", target, c"tracefs", MountFlags::empty(), None::<&CStr>)?;
+    Ok(())
 }
 
-/// Sends a signal to a group of processes. One that has ended is no error.
-pub(super) fn signal_group(group: u32, signal: i32) {
-    // SAFETY: takes numbers only. Group 0 would be our own, and no child has the number 0.
-    unsafe { libc::kill(-(group as i32), signal) };
+/// Sends a signal to a process, and to its group if it leads one. A process that has ended is no error.
+pub(super) fn signal(process: Pid, signal: Signal) {
+    let leads = rustix::process::getpgid(Some(process)).is_ok_and(|group| group == process);
+    // The process may be gone, and its group not.
+    let _ = match leads || rustix::process::test_kill_process_group(process).is_ok() {
+        true => rustix::process::kill_process_group(process, signal),
+        false => rustix::process::kill_process(process, signal),
+    };
 }
 
 /// This thread goes first, as long as this lives: what others do between a marker and the reading of a file
@@ -48,6 +50,7 @@ impl Drop for Urgent {
     }
 }
 
+/// The one call here that rustix lacks.
 fn set_scheduler(policy: i32, priority: i32) {
     // SAFETY: a structure of numbers, for which zeros are valid where it has more than the priority.
     let mut parameters: libc::sched_param = unsafe { std::mem::zeroed() };

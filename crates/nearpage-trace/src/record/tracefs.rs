@@ -8,8 +8,8 @@ use super::error::RecordError;
 use super::system;
 
 const TRACEFS: &str = "/sys/kernel/tracing";
-/// Where it was before 4.1, and still is if debugfs is mounted.
-const IN_DEBUGFS: &str = "/sys/kernel/debug/tracing";
+/// Where it is, and where it was before 4.1, and still is if debugfs is mounted.
+pub(super) const PLACES: [&str; 2] = [TRACEFS, "/sys/kernel/debug/tracing"];
 
 /// A mounted tracefs.
 pub(super) struct Tracefs {
@@ -31,16 +31,16 @@ impl Tracefs {
         }
         let is_there = |path: &str| Path::new(path).join("instances").is_dir();
         let mut is_mounted_now = false;
-        if ![TRACEFS, IN_DEBUGFS].into_iter().any(is_there) {
+        if !PLACES.into_iter().any(is_there) {
             system::mount_tracefs(c"/sys/kernel/tracing")
-                .map_err(|error| RecordError::NoTracefs { path: TRACEFS.into(), error })?;
+                .map_err(|source| RecordError::NoTracefs { path: TRACEFS.into(), source })?;
             is_mounted_now = true;
         }
-        match [TRACEFS, IN_DEBUGFS].into_iter().find(|path| is_there(path)) {
+        match PLACES.into_iter().find(|path| is_there(path)) {
             Some(path) => Ok(Tracefs { path: path.into(), is_mounted_now }),
             None => Err(RecordError::NoTracefs {
                 path: Path::new(TRACEFS).join("instances"),
-                error: ErrorKind::NotFound.into(),
+                source: ErrorKind::NotFound.into(),
             }),
         }
     }

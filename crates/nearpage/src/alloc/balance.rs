@@ -1,10 +1,10 @@
 //! What the allocator and reclaim agree on: when a node has enough, and when its own memory is reclaimed before
 //! another node is asked.
 
-use super::PageAllocator;
-use super::scan::Wanted;
+use super::allocator::PageAllocator;
 use super::stalls::count;
-use crate::platform::{NodeReclaimed, Platform, Shortage};
+use super::wanted::Wanted;
+use crate::host::{NodeReclaimed, Platform, Shortage};
 use crate::sync::Ordering;
 use crate::units::{NodeIndex, Order, PageCount, ZoneKind};
 use crate::watermark::AllocFlags;
@@ -13,6 +13,16 @@ use crate::zone::Zone;
 /// Nodes that are further away are not reclaimed from in order to stay near.
 /// `include/linux/topology.h: RECLAIM_DISTANCE`, 6.12.
 const RECLAIM_DISTANCE: u8 = 30;
+
+/// Background reclaim of a node that has begun ([`PageAllocator::begin_reclaim`]).
+#[derive(Debug)]
+#[must_use = "pagesets of the node do not grow until reclaim ends"]
+pub struct ReclaimPass {
+    node: NodeIndex,
+    kind: ZoneKind,
+    /// What the watermarks of each kind of zone were raised by when it began.
+    boosts: [PageCount; ZoneKind::COUNT],
+}
 
 impl<'m, P: Platform> PageAllocator<'m, P> {
     /// Whether background reclaim of a node may stop: some zone, up to `kind`, would give a block of `order`
@@ -26,6 +36,35 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             |zone: &Zone<'m, P>| zone.node() == node && zone.kind() <= kind && zone.managed().0 > 0;
         let mut zones = self.zones().iter().filter(|zone| concerned(zone)).peekable();
         zones.peek().is_none() || zones.any(|zone| zone.would_pass(order, mark, kind, PageCount(0)))
+    }
+
+    /// Background reclaim of a node begins, for zones up to `kind`: their pagesets stop growing until it ends.
+    /// `mm/vmscan.c: balance_pgdat`, 6.12.
+    ///
+    /// # Panics
+    /// If the topology has no such node.
+    pub fn begin_reclaim(&self, node: NodeIndex, kind: ZoneKind) -> ReclaimPass {
+        let mut boosts = [PageCount(0); ZoneKind::COUNT];
+        for zone in self.node_zones(node).filter(|zone| zone.kind() <= kind) {
+            zone.set_reclaim_active(true);
+            boosts[zone.kind().index()] = zone.boost();
+        }
+        ReclaimPass { node, kind, boosts }
+    }
+
+    /// Background reclaim ends: the boosts that its zones had when it began end too, since it has balanced them.
+    pub fn end_reclaim(&self, pass: ReclaimPass) {
+        let ReclaimPass { node, kind, boosts } = pass;
+        for zone in self.node_zones(node).filter(|zone| zone.kind() <= kind) {
+            zone.set_reclaim_active(false);
+            zone.lower_boost(boosts[zone.kind().index()]);
+        }
+    }
+
+    /// The zones of a node, by kind.
+    fn node_zones(&self, node: NodeIndex) -> impl Iterator<Item = &'m Zone<'m, P>> {
+        let zones = self.nodes[node.0 as usize].zones;
+        zones.into_iter().flatten().map(|zone| self.zones[zone.0 as usize])
     }
 
     /// Reclaims a zone's node, if it is near enough to be worth it. Returns whether the zone passes its

@@ -4,53 +4,30 @@
 //! the caller's array, and at most one hold of the zone's lock, bounded in runs of blocks. The contract is
 //! partial success: a caller who needs all pages asks again.
 
-use core::fmt;
-
-use super::fast::{FromPageset, Near, goes_to_list, hand_out};
-use super::pageblocks::{self, PageblocksBack};
-use super::scan::{Wanted, first_flags};
-use super::{PageAllocator, Request, refill::Runs};
+use super::allocator::PageAllocator;
+use super::near::{Near, hand_out};
+use super::pageblocks;
+use super::refill::{FromPageset, Runs};
+use super::request::Request;
+use super::wanted::{Wanted, first_flags};
 use crate::buddy::Search;
-use crate::error::{AllocError, FreeError};
-use crate::frame::{Migratetype, WordCell, ZoneFrames};
+use crate::error::AllocError;
+use crate::frame::Migratetype;
+use crate::host::Platform;
 use crate::pcp::pageset::Pageset;
 use crate::pcp::{CountedList, Storage, list_index};
-use crate::platform::Platform;
 use crate::reason::Reason;
-use crate::units::{Order, PageCount, Pfn, ZoneIndex, ZoneKind};
+use crate::units::{Order, PageCount, Pfn};
 use crate::watermark::AllocFlags;
 use crate::zone::{Zone, ZoneEvents};
 
 /// Pages between two looks at the pageset: 1 KiB of stack.
-const CHUNK: usize = 256;
+pub(super) const CHUNK: usize = 256;
 /// As many for smaller requests, for which clearing the stack would be a good part of the work.
-const SOME: usize = 64;
+pub(super) const SOME: usize = 64;
 /// As many for small ones.
-const FEW: usize = 16;
-const SINGLE: Order = Order(0);
-
-/// A bulk free met pages that it refused; the others were freed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct BulkFreeError {
-    /// Pages that were freed.
-    pub freed: usize,
-    /// Pages that were refused.
-    pub refused: usize,
-    /// Why the first of them was.
-    pub first: FreeError,
-}
-
-impl fmt::Display for BulkFreeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} pages freed, {} refused, the first because: {}",
-            self.freed, self.refused, self.first
-        )
-    }
-}
-
-impl core::error::Error for BulkFreeError {}
+pub(super) const FEW: usize = 16;
+pub(super) const SINGLE: Order = Order(0);
 
 impl<'m, P: Platform> PageAllocator<'m, P> {
     /// Allocates up to `out.len()` single pages and returns how many: at least one if a single allocation
@@ -349,192 +326,6 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             ZoneEvents::add(&events.direct_other, pages);
         }
     }
-
-    /// Frees single pages of any zones, in any order. All pages are looked at.
-    ///
-    /// # Errors
-    /// [`BulkFreeError`] if some were not in the caller's hands; each of those is told to the host.
-    pub fn free_bulk(&self, pages: &[Pfn]) -> Result<(), BulkFreeError> {
-        match pages.len() {
-            0 => Ok(()),
-            n if n <= FEW => self.free_near::<FEW>(pages),
-            n if n <= SOME => self.free_near::<SOME>(pages),
-            n if n <= CHUNK => self.free_near::<CHUNK>(pages),
-            _ => self.free_each(pages, &[], None),
-        }
-    }
-
-    /// Frees up to `MOST` pages, all of which most often go where a single [`free`](Self::free) looks first.
-    #[inline(always)]
-    fn free_near<const MOST: usize>(&self, pages: &[Pfn]) -> Result<(), BulkFreeError> {
-        let list = list_index(SINGLE, Migratetype::Movable);
-        let (Some(list), Some(pageset)) = (list, self.home(ZoneKind::Normal)) else {
-            return self.free_each(pages, &[], None);
-        };
-        let cached = pageset.held_word(list).given_back(SINGLE, Migratetype::Movable);
-        let mut numbers = [0; MOST];
-        let mut len = 0;
-        for (&pfn, slot) in pages.iter().zip(&mut numbers) {
-            // Hardened, a page may still be refused when it is taken back.
-            let Some((word, number)) = pageset.frames().locate(pfn).filter(|_| !P::HARDENED) else {
-                break;
-            };
-            if !goes_to_list(pageset, list, word, number, SINGLE)
-                || self.take_back(word, cached, pfn, SINGLE).is_err()
-            {
-                break;
-            }
-            *slot = number;
-            len += 1;
-        }
-        let zone = pageset.zone().index();
-        if len < pages.len() {
-            return self.free_each(pages, &numbers[..len], Some((zone, list)));
-        }
-        self.free_batch(zone, list, &numbers[..len]);
-        Ok(())
-    }
-
-    /// Frees pages wherever each belongs, after the first ones, which are taken back and stand in `taken`: they go
-    /// to `target`.
-    #[inline(never)]
-    fn free_each(
-        &self,
-        pages: &[Pfn],
-        taken: &[u32],
-        target: Option<(ZoneIndex, usize)>,
-    ) -> Result<(), BulkFreeError> {
-        let mut batch = [0; CHUNK];
-        batch[..taken.len()].copy_from_slice(taken);
-        let mut bulk = BulkFree { allocator: self, batch, len: taken.len(), target };
-        let (mut refused, mut first) = (0, None);
-        let mut whole = PageblocksBack::new(self);
-        let mut rest = &pages[taken.len()..];
-        while let [pfn, others @ ..] = rest {
-            if whole.take(rest) {
-                rest = &rest[pageblocks::PAGES..];
-                continue;
-            }
-            if let Err(error) = bulk.add(*pfn) {
-                refused += 1;
-                first = first.or(Some(error));
-            }
-            rest = others;
-        }
-        drop(bulk);
-        drop(whole);
-        match first {
-            None => Ok(()),
-            Some(first) => Err(BulkFreeError { freed: pages.len() - refused, refused, first }),
-        }
-    }
-
-    /// Puts pages of one list into this CPU's pageset, and into the zone what it does not take.
-    fn free_batch(&self, zone: ZoneIndex, list: usize, numbers: &[u32]) {
-        let mut kept = 0;
-        if let Some(cpu) = self.this_cpu() {
-            let pageset = &cpu.pagesets[zone.0 as usize];
-            let storage = self.platform.storage();
-            if let Some(on) = pageset.enter(storage) {
-                if P::Storage::EXACT {
-                    for number in numbers {
-                        kept += pageset.push_batch(storage, &on, list, &[*number]);
-                        self.after_exact_free(&on, pageset, SINGLE, list);
-                    }
-                } else {
-                    kept = pageset.push_batch(storage, &on, list, numbers);
-                    if kept < numbers.len() {
-                        self.make_room(&on, pageset, SINGLE, list);
-                        let rest = &numbers[kept..];
-                        kept += pageset.push_batch(storage, &on, list, rest);
-                    }
-                }
-            }
-        }
-        if kept < numbers.len() {
-            self.free_batch_to_zone(self.zones[zone.0 as usize], &numbers[kept..]);
-        }
-    }
-
-    fn free_batch_to_zone(&self, zone: &Zone<'m, P>, numbers: &[u32]) {
-        ZoneEvents::add(&zone.events().direct_free_pages, numbers.len() as u64);
-        let mut guard = zone.lock_to_move();
-        guard.buddy().free_batch(*zone.frames(), numbers, SINGLE);
-        guard.note_moved(numbers.len() as u64);
-    }
-}
-
-/// Pages on their way back, gathered while they go to the same list. They get there also if the host panics over a page
-/// that is refused.
-struct BulkFree<'a, 'm, P: Platform> {
-    allocator: &'a PageAllocator<'m, P>,
-    batch: [u32; CHUNK],
-    len: usize,
-    target: Option<(ZoneIndex, usize)>,
-}
-
-impl<P: Platform> BulkFree<'_, '_, P> {
-    #[inline]
-    fn add(&mut self, pfn: Pfn) -> Result<(), FreeError> {
-        // Most pages go where the one before them went.
-        if let Some((zone, list)) = self.target
-            && self.len < CHUNK
-            && let frames = self.allocator.zones[zone.0 as usize].frames()
-            && let Some((word, number)) = frames.locate(pfn)
-            && frames.is_allocated(word.get(), SINGLE)
-            && list_index(SINGLE, type_of::<P>(frames, word, number)) == Some(list)
-        {
-            self.allocator.take_back(word, frames.cached(SINGLE), pfn, SINGLE)?;
-            self.batch[self.len] = number;
-            self.len += 1;
-            return Ok(());
-        }
-        self.add_elsewhere(pfn)
-    }
-
-    #[inline(never)]
-    fn add_elsewhere(&mut self, pfn: Pfn) -> Result<(), FreeError> {
-        let allocator = self.allocator;
-        let frame = match allocator.map.get(pfn) {
-            Some(frame) if allocator.may_free(frame, pfn, SINGLE) => frame,
-            _ => return Err(allocator.refuse_free(pfn, SINGLE)),
-        };
-        let zone = frame.word().zone();
-        let frames = allocator.zones[zone.0 as usize].frames();
-        allocator.take_back(frame.cell(), frames.cached(SINGLE), pfn, SINGLE)?;
-        let Some(list) = list_index(SINGLE, allocator.map.pageblock(pfn)) else {
-            allocator.free_to_zone(zone, pfn, SINGLE);
-            return Ok(());
-        };
-        if self.target != Some((zone, list)) || self.len == CHUNK {
-            self.flush();
-            self.target = Some((zone, list));
-        }
-        self.batch[self.len] = frames.number(pfn);
-        self.len += 1;
-        Ok(())
-    }
-
-    fn flush(&mut self) {
-        if let Some((zone, list)) = self.target
-            && self.len > 0
-        {
-            self.allocator.free_batch(zone, list, &self.batch[..self.len]);
-        }
-        self.len = 0;
-    }
-}
-
-impl<P: Platform> Drop for BulkFree<'_, '_, P> {
-    fn drop(&mut self) {
-        self.flush();
-    }
-}
-
-/// The type that decides on the list of a page, as for single frees.
-#[inline]
-fn type_of<P: Platform>(frames: &ZoneFrames<'_>, word: WordCell<'_>, number: u32) -> Migratetype {
-    if P::Storage::EXACT { frames.pageblock(number) } else { word.get().migratetype() }
 }
 
 #[cfg(test)]

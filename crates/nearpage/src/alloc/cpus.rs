@@ -10,13 +10,15 @@
 
 use core::fmt;
 
-use super::{Cpu, DrainBusy, PageAllocator};
-use crate::platform::{Lock, Platform};
+use super::allocator::{Cpu, PageAllocator};
+use super::drain::DrainBusy;
+use crate::host::{Lock, Platform};
 use crate::sync::Ordering;
 use crate::units::{CpuId, PageCount};
 
 /// Why a CPU was not switched on or off. Nothing was changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum CpuError {
     /// The topology has no such CPU.
     Unknown {
@@ -48,7 +50,14 @@ impl fmt::Display for CpuError {
     }
 }
 
-impl core::error::Error for CpuError {}
+impl core::error::Error for CpuError {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        match self {
+            Self::Busy(busy) => Some(busy),
+            _ => None,
+        }
+    }
+}
 
 impl<'m, P: Platform> PageAllocator<'m, P> {
     /// Whether a CPU is in the topology and on. All are at first.

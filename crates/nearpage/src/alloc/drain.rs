@@ -2,13 +2,13 @@
 
 use core::fmt;
 
-use super::{Cpu, PageAllocator};
-use crate::buddy::Placement;
+use super::allocator::{Cpu, PageAllocator};
+use crate::buddy::Insertion;
+use crate::host::{Access, Platform};
 use crate::pcp::pageset::{List, Pageset};
 use crate::pcp::storage::EachList;
 use crate::pcp::tuning::Tuning;
 use crate::pcp::{CountedList, LISTS, Storage, list_order};
-use crate::platform::{Access, Platform};
 use crate::units::{CpuId, Order, PAGEBLOCK_ORDER, PageCount, Pfn, ZoneIndex};
 use crate::zone::{Zone, ZoneEvents, ZoneGuard};
 
@@ -196,7 +196,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let mut guard = zone.lock_to_move();
         self.platform.touch(zone.published_line(), Access::Write);
         let number = zone.frames().number(pfn);
-        guard.buddy().free(*zone.frames(), number, order, Placement::Usual);
+        guard.buddy().free(*zone.frames(), number, order, Insertion::Usual);
         guard.note_moved(order.pages().0);
     }
 
@@ -333,6 +333,23 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             self.platform.relax();
         }
         Err(DrainBusy { cpu: cpu.owner.cpu })
+    }
+
+    /// Does something with a CPU's pagesets from outside, while no thread there can use them; `false` if they cannot be
+    /// had.
+    pub(super) fn while_stopped(
+        &self,
+        cpu: &Cpu<'m, P>,
+        act: impl FnOnce(&P::Storage, &<P::Storage as Storage>::OnCpu<'_>) -> bool,
+    ) -> bool {
+        let lists = |each: &mut dyn FnMut(&List<'m, P>)| {
+            cpu.pagesets.iter().flat_map(Pageset::lists).for_each(each);
+        };
+        let Ok(on) = self.stop(cpu, &lists) else { return false };
+        let storage = self.platform.storage();
+        let done = act(storage, &on);
+        storage.resume(on, &lists);
+        done
     }
 
     /// Lets the pagesets of a CPU decay by one step: to be called once a second (facts 7.6). Returns the

@@ -9,6 +9,7 @@ use crate::zonelist::cache::{CacheRule, Hint, ZonelistCache};
 /// What scans of the zonelists of a node, or of several, did so far. A request that the first zone of its list
 /// serves does not count.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub struct ScanCounts {
     /// Zones behind the first of their list that were asked.
     pub zones_visited: u64,
@@ -20,16 +21,28 @@ pub struct ScanCounts {
     pub zaps: u64,
 }
 
-impl ScanCounts {
-    /// The sum of both.
-    #[must_use]
-    pub fn plus(self, other: ScanCounts) -> ScanCounts {
+impl core::ops::Add for ScanCounts {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
         ScanCounts {
             zones_visited: self.zones_visited + other.zones_visited,
             zones_skipped: self.zones_skipped + other.zones_skipped,
             second_passes: self.second_passes + other.second_passes,
             zaps: self.zaps + other.zaps,
         }
+    }
+}
+
+impl core::ops::AddAssign for ScanCounts {
+    fn add_assign(&mut self, other: Self) {
+        *self = *self + other;
+    }
+}
+
+impl core::iter::Sum for ScanCounts {
+    fn sum<I: Iterator<Item = Self>>(counts: I) -> Self {
+        counts.fold(Self::default(), |sum, counts| sum + counts)
     }
 }
 
@@ -120,7 +133,7 @@ impl<'a, 'm> Hints<'a, 'm> {
         order: Order,
         flags: AllocFlags,
     ) -> Self {
-        let rights = AllocFlags::RESERVES.or(AllocFlags::NO_WATERMARKS);
+        let rights = AllocFlags::RESERVES.union(AllocFlags::NO_WATERMARKS);
         let is_for_hints = others == Others::Some && !flags.intersects(rights);
         let rule = if rule == CacheRule::Keyed && !is_for_hints { CacheRule::Off } else { rule };
         let (phase, counts) = (Phase::Untouched, ScanCounts::default());
@@ -248,7 +261,7 @@ mod tests {
         let machine = TestMachine::new().node(0, 4096, &[0]).node(1, 4096, &[]).node(2, 4096, &[]);
         let machine = machine.distances(&[10, 20, 30, 20, 10, 20, 30, 20, 10]);
         machine.config(Config { model, ..Config::default() }).run(|allocator| {
-            let gfp = Gfp::KERNEL.or(Gfp::THISNODE);
+            let gfp = Gfp::KERNEL.union(Gfp::THISNODE);
             while allocator.alloc(Request::new(PAGE, gfp)).is_ok() {}
             while allocator.alloc(Request::new(Order(10), gfp).on(NodeId(1))).is_ok() {}
             run(allocator)
@@ -272,7 +285,7 @@ mod tests {
             assert_eq!(node_of_next(allocator, Order(10)), NodeIndex(2));
             assert_eq!(node_of_next(allocator, PAGE), NodeIndex(2));
             assert_eq!(counts(allocator)[1], 1);
-            allocator.platform().now_ns.set(1_000_000_001);
+            allocator.platform().set_now_ns(1_000_000_001);
             assert_eq!(node_of_next(allocator, PAGE), NodeIndex(1));
             assert_eq!(counts(allocator)[3], 1);
         });
@@ -294,7 +307,7 @@ mod tests {
     fn a_page_behind_a_stale_hint_is_found_by_the_second_pass() {
         for rule in [CacheRule::Original, CacheRule::Keyed] {
             on_three_nodes(rule, |allocator| {
-                let huge = Request::new(Order(10), Gfp::KERNEL.or(Gfp::NORETRY));
+                let huge = Request::new(Order(10), Gfp::KERNEL.union(Gfp::NORETRY));
                 let taken: std_alloc::vec::Vec<_> =
                     core::iter::from_fn(|| allocator.alloc(huge).ok()).collect();
                 allocator.free(taken[0], Order(10)).unwrap();
@@ -313,7 +326,7 @@ mod tests {
             machine.node(id, 2048, if id == 0 { &[0] } else { &[] })
         });
         machine.run(|allocator| {
-            let gfp = Gfp::KERNEL.or(Gfp::THISNODE);
+            let gfp = Gfp::KERNEL.union(Gfp::THISNODE);
             let last = allocator.fallback_zones(NodeIndex(0)).last().unwrap().node();
             for zone in allocator.zones().iter().filter(|zone| zone.node() != last) {
                 let id = allocator.topology().node(zone.node()).id;

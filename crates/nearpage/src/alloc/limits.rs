@@ -1,11 +1,11 @@
 //! Limits on the memory in use: of a node, and of the allocator. [`crate::limit`] says what counts and how exactly.
 
-use super::PageAllocator;
+use super::allocator::PageAllocator;
 use crate::error::{LimitError, LimitOf, UnknownNode};
 use crate::gfp::Gfp;
+use crate::host::{Lock, Platform, Shortage};
 use crate::limit::Ledger;
 use crate::pcp::pageset::Pageset;
-use crate::platform::{Lock, Platform, Shortage};
 use crate::units::{Order, PageCount};
 use crate::watermark::AllocFlags;
 use crate::zone::{Zone, ZoneEvents};
@@ -151,7 +151,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
 
     /// Wakes background reclaim after a trip that took pages above a soft limit.
     pub(super) fn wake_above_soft_limit(&self, zone: &Zone<'m, P>, flags: AllocFlags) {
-        if flags.has(AllocFlags::KSWAPD) && zone.is_above_soft_limit() {
+        if flags.contains(AllocFlags::KSWAPD) && zone.is_above_soft_limit() {
             ZoneEvents::add(&zone.events().soft_limit_wakes, 1);
             let (node, kind) = (self.node_id(zone.node()), zone.kind());
             self.platform.wake_reclaim(Shortage { node, kind, order: Order(0), gfp: Gfp(0) });
@@ -185,7 +185,7 @@ mod tests {
             allocator.set_limits(LimitOf::Allocator, hard(1500)).unwrap();
             allocator.platform().run_on(CpuId(1));
             let eight = PAGE.on(NodeId(8));
-            let own = Request { gfp: Gfp::KERNEL.or(Gfp::THISNODE), ..eight };
+            let own = Request { gfp: Gfp::KERNEL.union(Gfp::THISNODE), ..eight };
             let mut pages: Vec<Pfn> = core::iter::from_fn(|| allocator.alloc(own).ok()).collect();
             assert_eq!(pages.len(), 1000);
             let text = allocator.alloc(own).unwrap_err().to_string();
@@ -198,7 +198,7 @@ mod tests {
             let (limit, order, gfp) = (LimitOf::Allocator, Order(0), Gfp::KERNEL);
             let expected = AllocError::LimitReached { limit, pages: PageCount(1500), order, gfp };
             assert_eq!(refused, Err(expected));
-            let insists = Request { gfp: Gfp::KERNEL.or(Gfp::NOFAIL), ..PAGE };
+            let insists = Request { gfp: Gfp::KERNEL.union(Gfp::NOFAIL), ..PAGE };
             pages.push(allocator.alloc(insists).unwrap());
             assert_eq!(allocator.in_use(LimitOf::Allocator), Ok(PageCount(1501)));
             // More is out than allowed, so the page goes home.
@@ -223,7 +223,7 @@ mod tests {
     fn below_a_lowered_limit_nothing_passes_until_enough_came_back() {
         for of in [LimitOf::Node(NodeId(0)), LimitOf::Allocator] {
             TestMachine::new().node(0, 8192, &[0, 1]).node(8, 8192, &[2]).run(|allocator| {
-                let own = Request { gfp: Gfp::KERNEL.or(Gfp::THISNODE), ..PAGE }.on(NodeId(0));
+                let own = Request { gfp: Gfp::KERNEL.union(Gfp::THISNODE), ..PAGE }.on(NodeId(0));
                 let mut pages = Vec::new();
                 for cpu in [0, 1, 2].map(CpuId) {
                     allocator.platform().run_on(cpu);

@@ -12,303 +12,67 @@
 //! Locks: a CPU's pagesets before a zone's lock; the lock of [`settings`] before zone locks. No two zone
 //! locks are held at once.
 
+mod allocator;
+mod arrange;
 mod balance;
+mod bit_wait;
 mod build;
+mod build_error;
 mod bulk;
+mod bulk_free;
+mod carve;
+mod config;
 mod cpus;
 mod drain;
+mod fallbacks;
 mod fast;
+mod free;
 mod hints;
 mod hold;
+mod lend;
 mod limits;
+mod near;
 mod offline;
 mod online;
+mod online_map;
+mod page_lock;
 mod pageblocks;
 mod pagelock;
 mod placed;
+mod plan;
 mod plugged;
 mod reasons;
 mod refill;
 mod report;
+mod request;
 mod scan;
 mod settings;
 mod slow;
 mod stalls;
+mod state;
+mod wait_sites;
+mod walk;
+mod wanted;
 
 pub use crate::reason::{Fallbacks, Reason};
-pub use build::{BuildError, Config, metadata_size};
-pub(crate) use build::{CACHES_MAX, COUNTED, Carver, Plan};
-pub use bulk::BulkFreeError;
+pub use allocator::{NodeAccess, PageAllocator};
+pub use balance::ReclaimPass;
+pub use bit_wait::BitWord;
+pub use build::metadata_size;
+pub use build_error::BuildError;
+pub(crate) use build_error::CACHES_MAX;
+pub use bulk_free::BulkFreeError;
+pub(crate) use carve::{COUNTED, Carver};
+pub use config::Config;
 pub use cpus::CpuError;
 pub use drain::DrainBusy;
 pub use hints::ScanCounts;
-pub use hold::SettingsLock;
+pub use hold::{CpuPagesets, Stillness, StoppedPagesets, ZoneHold};
+pub use lend::LentBlock;
 pub use limits::Limits;
-pub use pagelock::{BitWord, PageLock};
+pub use page_lock::{LockWord, PageLock};
+pub(crate) use plan::Plan;
 pub use plugged::HotplugCounts;
 pub use report::AllocReport;
-pub use settings::SettingError;
+pub use request::Request;
 pub use stalls::StallCounts;
-
-use crate::frame::{Frame, SectionMap};
-use crate::gfp::Gfp;
-use crate::limit::Ledger;
-use crate::model::Model;
-use crate::pagelock::WaitTable;
-use crate::pcp::Storage;
-use crate::pcp::pageset::{Owner, Pageset};
-use crate::platform::Platform;
-use crate::slot::SlotRing;
-use crate::sync::{AtomicBool, AtomicU16, Ordering};
-use crate::topology::Topology;
-use crate::units::{CpuId, NodeId, NodeIndex, Order, Pfn, ZoneIndex, ZoneKind};
-use crate::zone::Zone;
-use crate::zonelist::list::Zonelist;
-
-use hints::ScanEvents;
-use online::OnlineMap;
-use reasons::FallbackRow;
-use settings::State;
-use stalls::StallEvents;
-
-/// What somebody wants.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Request {
-    /// Size of the block.
-    pub order: Order,
-    /// Zone, urgency, migratetype.
-    pub gfp: Gfp,
-    /// The node to prefer; `None` is the node of the CPU that asks.
-    pub node: Option<NodeId>,
-}
-
-impl Request {
-    /// A block of `order` near the CPU that asks.
-    #[inline]
-    pub const fn new(order: Order, gfp: Gfp) -> Self {
-        Self { order, gfp, node: None }
-    }
-
-    /// The same, near `node`.
-    #[inline]
-    pub const fn on(self, node: NodeId) -> Self {
-        Self { node: Some(node), ..self }
-    }
-}
-
-/// "No zone" in a table of zone indexes.
-const NO_ZONE: u16 = u16::MAX;
-
-/// The zones that a node's requests prefer, by the highest kind that a request may use: the first entry of
-/// the node's zonelist for it.
-#[derive(Debug)]
-struct Preferred([AtomicU16; ZoneKind::COUNT]);
-
-impl Preferred {
-    fn new() -> Self {
-        Self([const { AtomicU16::new(NO_ZONE) }; ZoneKind::COUNT])
-    }
-
-    #[inline(always)]
-    fn zone(&self, kind: ZoneKind) -> ZoneIndex {
-        ZoneIndex(self.0[kind.index()].load(Ordering::Relaxed))
-    }
-
-    fn set(&self, kind: ZoneKind, zone: Option<ZoneIndex>) {
-        self.0[kind.index()].store(zone.map_or(NO_ZONE, |zone| zone.0), Ordering::Relaxed);
-    }
-}
-
-/// Zone kinds that may be the highest of a request: all but Device.
-const REQUEST_KINDS: usize = ZoneKind::COUNT - 1;
-
-/// Who may use the memory of a node.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Access {
-    /// All requests.
-    General,
-    /// Only requests that name the node: by a policy whose set has it, or with `__GFP_THISNODE`. What the node's
-    /// own CPUs ask for without a name comes from other nodes, and is counted under [`Reason::PrivateNode`].
-    Private,
-}
-
-/// A node: its zonelists.
-struct NodeState<'m> {
-    id: NodeId,
-    private: AtomicBool,
-    preferred: Preferred,
-    /// Its own zones, by kind.
-    zones: [Option<ZoneIndex>; ZoneKind::COUNT],
-    /// By the highest kind that a request may use.
-    zonelists: [Zonelist<'m>; REQUEST_KINDS],
-    scans: ScanEvents,
-    stalls: StallEvents,
-    fallbacks: FallbackRow<'m>,
-}
-
-/// A CPU: its node and its pagesets, one a zone.
-///
-/// In a table by id there are ids that are no CPU: they are always off, have no pagesets, and are owned by
-/// [`CpuId::NONE`]. So one load tells the fast path that it may use a CPU's pagesets.
-struct Cpu<'m, P: Platform> {
-    owner: &'m Owner<P>,
-    pagesets: &'m [Pageset<'m, P>],
-    is_on: AtomicBool,
-}
-
-impl<P: Platform> Cpu<'_, P> {
-    /// Whether there is such a CPU in the topology, on or off.
-    fn is_known(&self) -> bool {
-        self.owner.cpu != CpuId::NONE
-    }
-
-    #[inline(always)]
-    fn is_on(&self) -> bool {
-        self.is_on.load(Ordering::Relaxed)
-    }
-}
-
-/// By CPU id: its pageset of the zone that its node's requests prefer. In place of one that it has not: the pageset
-/// of [`CpuId::NONE`], so that nobody need ask whether there is one.
-type Homes<'m, P> = SlotRing<'m, Pageset<'m, P>>;
-
-/// The NUMA page allocator of one machine.
-///
-/// Nothing in it changes: what does lies behind references. So a compiler that sees a loop of allocations may
-/// load the tables' addresses once.
-pub struct PageAllocator<'m, P: Platform> {
-    platform: P,
-    model: Model,
-    map: SectionMap<'m>,
-    online: OnlineMap<'m>,
-    /// By node index, and then that of all nodes.
-    ledgers: &'m [Ledger],
-    /// By the highest kind of zone that a request may use. All that the fast path asks of its CPU: with one look-up
-    /// more a pair took half as long again.
-    homes: [Homes<'m, P>; ZoneKind::COUNT],
-    /// The pageset of [`CpuId::NONE`].
-    nobodys: &'m Pageset<'m, P>,
-    /// By CPU id.
-    cpus: &'m [Cpu<'m, P>],
-    /// By zone index.
-    zones: &'m [&'m Zone<'m, P>],
-    /// By node index.
-    nodes: &'m [NodeState<'m>],
-    topology: Topology<'m>,
-    /// [`node_reclaim_mode`](crate::watermark::Settings::node_reclaim_mode) is set.
-    node_reclaim: &'m AtomicBool,
-    state: &'m P::Lock<State<'m>>,
-    /// By zone index; several zones may share one.
-    wait_tables: &'m [&'m WaitTable<'m, P>],
-    page_shift: u32,
-}
-
-impl<'m, P: Platform> PageAllocator<'m, P> {
-    /// The host.
-    pub fn platform(&self) -> &P {
-        &self.platform
-    }
-
-    /// The rules in force.
-    pub fn model(&self) -> &Model {
-        &self.model
-    }
-
-    /// The machine.
-    pub fn topology(&self) -> &Topology<'m> {
-        &self.topology
-    }
-
-    /// The populated zones, by zone index.
-    pub fn zones(&self) -> &'m [&'m Zone<'m, P>] {
-        self.zones
-    }
-
-    /// The zones that requests near a node may use, in the order of fallback (facts 3.3).
-    ///
-    /// # Panics
-    /// If the topology has no such node.
-    pub fn fallback_zones(
-        &self,
-        node: NodeIndex,
-    ) -> impl Iterator<Item = &'m Zone<'m, P>> + use<'_, 'm, P> {
-        // The list of requests for any kind of memory.
-        let list = self.nodes[node.0 as usize].zonelists[REQUEST_KINDS - 1].read();
-        (0..list.len()).map_while(move |position| Some(self.zones[list.zone(position)?.0 as usize]))
-    }
-
-    /// The pagesets of a CPU by zone index, or `None` if the topology has no such CPU.
-    pub fn pagesets(&self, cpu: CpuId) -> Option<&'m [Pageset<'m, P>]> {
-        Some(self.cpu(cpu)?.pagesets)
-    }
-
-    /// The CPUs of the topology, on or off, ascending: id, node, and pagesets by zone index.
-    pub fn cpus(
-        &self,
-    ) -> impl Iterator<Item = (CpuId, NodeIndex, &'m [Pageset<'m, P>])> + use<'m, P> {
-        self.known_cpus().map(|cpu| (cpu.owner.cpu, cpu.owner.node, cpu.pagesets))
-    }
-
-    fn known_cpus(&self) -> impl Iterator<Item = &'m Cpu<'m, P>> + use<'m, P> {
-        self.cpus.iter().filter(|cpu| cpu.is_known())
-    }
-
-    /// What scans of the zonelists of a node did.
-    ///
-    /// # Panics
-    /// If the topology has no such node.
-    pub fn scan_counts(&self, node: NodeIndex) -> ScanCounts {
-        self.nodes[node.0 as usize].scans.counts()
-    }
-
-    /// The nearest node of `node` that has memory which is not only movable: the node itself if it has, `None` if
-    /// no node has any. `numa_mem_id()` of its CPUs.
-    pub fn memory_node(&self, node: NodeIndex) -> Option<NodeIndex> {
-        let zone = self.nodes[node.0 as usize].preferred.zone(ZoneKind::Normal);
-        Some(self.zones.get(zone.0 as usize)?.node())
-    }
-
-    /// The node of an allocated block, by its first frame.
-    pub(crate) fn node_of_block(&self, pfn: Pfn) -> Option<NodeIndex> {
-        let zone = self.map.get(pfn)?.word().zone();
-        Some(self.zones.get(zone.0 as usize)?.node())
-    }
-
-    /// The frame of `pfn`, or `None` where the machine has no memory.
-    #[inline(always)]
-    pub(crate) fn frame(&self, pfn: Pfn) -> Option<Frame<'m>> {
-        self.map.get(pfn)
-    }
-
-    /// A CPU of the topology, on or off.
-    fn cpu(&self, id: CpuId) -> Option<&'m Cpu<'m, P>> {
-        self.cpus.get(id.0 as usize).filter(|cpu| cpu.is_known())
-    }
-
-    /// This CPU's pageset for the zone that its requests for `kind` prefer: what is found may be another CPU's, or
-    /// nobody's.
-    #[inline(always)]
-    fn home(&self, kind: ZoneKind) -> Option<&'m Pageset<'m, P>> {
-        let cpu = self.platform.storage().current_cpu();
-        let pageset = self.homes[kind.index()].slot(cpu.0 as usize).get();
-        (P::Storage::CHECKS_CPU || pageset.owner().cpu == cpu).then_some(pageset)
-    }
-
-    /// The CPU that this thread runs on, if its id is in the topology and it is on. Others have no pagesets to
-    /// use: their requests go to the zones.
-    #[inline(always)]
-    fn this_cpu(&self) -> Option<&'m Cpu<'m, P>> {
-        let cpu = self.cpus.get(self.platform.storage().current_cpu().0 as usize)?;
-        cpu.is_on().then_some(cpu)
-    }
-
-    #[inline(always)]
-    fn node_index(&self, id: NodeId) -> Option<NodeIndex> {
-        // Most machines number their nodes without gaps.
-        let guess = id.0 as usize;
-        if self.nodes.get(guess).is_some_and(|node| node.id == id) {
-            return Some(NodeIndex(guess as u16));
-        }
-        self.topology.index_of(id)
-    }
-}

@@ -11,12 +11,12 @@
 //! Other CPUs allocate and free meanwhile. One lock, that of the settings, keeps two of these, and whatever else
 //! changes zones and their lists, apart.
 
-use super::PageAllocator;
-use super::online::{PAGEBLOCK_FRAMES, by_pageblock};
-use super::settings::State;
+use super::allocator::PageAllocator;
+use super::online_map::{PAGEBLOCK_FRAMES, by_pageblock};
+use super::state::State;
 use crate::buddy::Isolated;
 use crate::error::OfflineError;
-use crate::platform::{Lock, Platform};
+use crate::host::{Lock, Platform};
 use crate::units::{CpuId, NodeId, PageCount, Pfn, PfnRange};
 use crate::zone::Zone;
 

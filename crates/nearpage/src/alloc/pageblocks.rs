@@ -8,13 +8,13 @@
 //!
 //! nearpage's own (`Departures::bulk_from_zone`); Linux passes each page through the pageset.
 
-use super::PageAllocator;
+use super::allocator::PageAllocator;
 use super::refill::Runs;
-use super::scan::{Wanted, first_flags};
+use super::wanted::{Wanted, first_flags};
 use crate::frame::Migratetype;
+use crate::host::Platform;
 use crate::pcp::pageset::Pageset;
 use crate::pcp::{CountedList, Storage, list_index};
-use crate::platform::Platform;
 use crate::sync::Ordering;
 use crate::units::{Order, PAGEBLOCK_ORDER, PageCount, Pfn, ZoneIndex};
 use crate::zone::{Zone, ZoneEvents};

@@ -1,81 +1,16 @@
 //! Requests with a policy or a cpuset. They end in the same scan as all others, which leaves out the zones that are
 //! not theirs; a request whose nearest zone is its own takes the fast path before.
 
-use super::fast::Near;
-use super::scan::{FirstZone, Wanted, first_flags};
-use super::{PageAllocator, REQUEST_KINDS, Request};
+use super::allocator::{PageAllocator, REQUEST_KINDS};
+use super::near::Near;
+use super::request::Request;
+use super::wanted::{FirstZone, Scope, Wanted, first_flags};
 use crate::error::{AllocError, SetOfNodes};
 use crate::gfp::Gfp;
-use crate::platform::Platform;
+use crate::host::Platform;
 use crate::policy::{Cursor, NodeSet, Placement, Policy, Position, Round, Turn};
-use crate::reason::{CallSite, Reason};
 use crate::units::{NodeIndex, Order, PageCount, Pfn, ZoneKind};
 use crate::zone::{Zone, ZoneEvents};
-
-/// The nodes that a request may use.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Scope<'a> {
-    /// No others: a policy's set.
-    only: Option<NodeSet<'a>>,
-    /// No others: the cpuset.
-    allowed: Option<NodeSet<'a>>,
-    /// Of the private nodes, no others.
-    pub(super) named: Option<NodeSet<'a>>,
-    /// Where to count beside the matrix.
-    pub(super) site: Option<&'a CallSite>,
-}
-
-impl Scope<'_> {
-    /// All nodes but private ones.
-    #[inline]
-    pub(super) fn is_general(&self) -> bool {
-        self.only.is_none() && self.allowed.is_none() && self.named.is_none()
-    }
-
-    /// Whether a policy or a cpuset leaves out nodes that requests with the same names may use.
-    pub(super) fn is_limited(&self) -> bool {
-        self.only.is_some() || self.has_cpuset()
-    }
-
-    /// Whether there is a cpuset.
-    pub(super) fn has_cpuset(&self) -> bool {
-        self.allowed.is_some()
-    }
-
-    /// Whether the request names a node.
-    pub(super) fn names(&self, node: NodeIndex) -> bool {
-        self.named.is_some_and(|nodes| nodes.contains(node))
-    }
-
-    /// Why a node is not one of them, if it is not.
-    pub(super) fn excludes(&self, node: NodeIndex, is_private: bool) -> Option<Reason> {
-        let is_outside = |nodes: NodeSet<'_>| !nodes.contains(node);
-        if is_private && !self.names(node) {
-            Some(Reason::PrivateNode)
-        } else if self.only.is_some_and(is_outside) {
-            Some(Reason::Policy)
-        } else if self.allowed.is_some_and(is_outside) {
-            Some(Reason::Cpuset)
-        } else {
-            None
-        }
-    }
-
-    /// Without the cpuset.
-    pub(super) fn beyond_cpuset(self) -> Self {
-        Self { allowed: None, ..self }
-    }
-
-    /// Without the policy's set.
-    pub(super) fn beyond_policy(self) -> Self {
-        Self { only: None, ..self }
-    }
-
-    /// All nodes but private ones that the request does not name.
-    pub(super) fn anywhere(self) -> Self {
-        self.beyond_policy().beyond_cpuset()
-    }
-}
 
 impl<'m, P: Platform> PageAllocator<'m, P> {
     /// Allocates a block where a policy and a cpuset say.
@@ -323,13 +258,13 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
 
 /// The policy in force: a request for one node has none.
 fn policy_of<'a>(placement: &Placement<'a>, request: Request) -> Policy<'a> {
-    if request.gfp.has(Gfp::THISNODE) { Policy::Local } else { placement.policy }
+    if request.gfp.contains(Gfp::THISNODE) { Policy::Local } else { placement.policy }
 }
 
 /// The first attempt of `PreferredMany`: from the set, without waiting, and without more work than looking.
 fn preferring<'a>(nodes: NodeSet<'a>, wanted: &Wanted<'a>) -> Wanted<'a> {
-    let gfp = wanted.gfp.without(Gfp::DIRECT_RECLAIM.or(Gfp::NOFAIL));
-    let gfp = gfp.or(Gfp::NOWARN).or(Gfp::NORETRY);
+    let gfp = wanted.gfp.difference(Gfp::DIRECT_RECLAIM.union(Gfp::NOFAIL));
+    let gfp = gfp.union(Gfp::NOWARN).union(Gfp::NORETRY);
     let scope = Scope { only: Some(nodes), ..wanted.scope };
     Wanted { gfp, scope, ..*wanted }
 }
@@ -355,7 +290,8 @@ mod tests {
     use std_alloc::string::ToString;
 
     use super::*;
-    use crate::alloc::Access;
+    use crate::alloc::NodeAccess;
+    use crate::reason::{CallSite, Reason};
     use crate::testing::machine::TestMachine;
     use crate::testing::plain::PlainPlatform;
     use crate::units::{CpuId, NodeId};
@@ -495,7 +431,7 @@ mod tests {
     #[test]
     fn a_private_node_gives_only_to_who_names_it() {
         on_three_nodes(|allocator| {
-            allocator.set_access(NodeId(2), Access::Private).unwrap();
+            allocator.set_access(NodeId(2), NodeAccess::Private).unwrap();
             while allocator.alloc(PAGE).is_ok() {}
             assert_eq!(allocator.node_stats(TWO), ZoneStats::default());
             let two = [0b100];
@@ -505,11 +441,11 @@ mod tests {
             {
                 assert_eq!(nodes_of(allocator, &Placement::by(policy), 1), [2]);
             }
-            let own = Request { gfp: PAGE.gfp.or(Gfp::THISNODE), ..PAGE }.on(NodeId(2));
+            let own = Request { gfp: PAGE.gfp.union(Gfp::THISNODE), ..PAGE }.on(NodeId(2));
             let node = |pfn| allocator.topology().node_of_pfn(pfn);
             assert_eq!(node(allocator.alloc(own).unwrap()), Some(TWO));
             assert!(allocator.alloc(PAGE.on(NodeId(2))).is_err(), "that prefers it, and no more");
-            allocator.set_access(NodeId(2), Access::General).unwrap();
+            allocator.set_access(NodeId(2), NodeAccess::General).unwrap();
             assert_eq!(node(allocator.alloc(PAGE).unwrap()), Some(TWO));
         });
     }
@@ -518,7 +454,7 @@ mod tests {
     fn where_all_nodes_are_private_the_error_says_so() {
         on_three_nodes(|allocator| {
             for node in [0, 1, 2].map(NodeId) {
-                allocator.set_access(node, Access::Private).unwrap();
+                allocator.set_access(node, NodeAccess::Private).unwrap();
             }
             let error = allocator.alloc(PAGE).unwrap_err();
             assert!(matches!(error, AllocError::OutOfMemory { zones: 0, .. }), "{error:?}");
@@ -529,7 +465,7 @@ mod tests {
     #[test]
     fn what_a_private_node_kept_from_those_near_it_is_counted() {
         on_three_nodes(|allocator| {
-            allocator.set_access(NodeId(0), Access::Private).unwrap();
+            allocator.set_access(NodeId(0), NodeAccess::Private).unwrap();
             let pfn = allocator.alloc(PAGE).unwrap();
             assert_eq!(allocator.topology().node_of_pfn(pfn), Some(ONE));
             let fallbacks = allocator.fallbacks(ZERO, ONE);
@@ -561,7 +497,7 @@ mod tests {
         on_three_nodes(|allocator| {
             let set = [0b100];
             let bound = Placement::by(Policy::Local).within(NodeSet::of_words(&set));
-            while allocator.alloc(Request { gfp: PAGE.gfp.or(Gfp::THISNODE), ..PAGE }).is_ok() {}
+            while allocator.alloc(Request { gfp: PAGE.gfp.union(Gfp::THISNODE), ..PAGE }).is_ok() {}
             for _ in 0..3 {
                 assert_eq!(nodes_of(allocator, &bound, 1), [2]);
                 let pfn = allocator.alloc(PAGE).unwrap();

@@ -1,11 +1,10 @@
 //! How often memory and CPUs came and went.
 
-use super::PageAllocator;
-use crate::platform::{Lock, Platform};
 use crate::units::PageCount;
 
 /// What came and went since the allocator was made; what came first, came too.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub struct HotplugCounts {
     /// Times that memory came online.
     pub memory_onlines: u64,
@@ -32,12 +31,5 @@ impl HotplugCounts {
     pub(super) fn went(&mut self, pages: PageCount) {
         self.memory_offlines += 1;
         self.offlined_pages.0 += pages.0;
-    }
-}
-
-impl<P: Platform> PageAllocator<'_, P> {
-    /// How often memory and CPUs came and went.
-    pub fn hotplug_counts(&self) -> HotplugCounts {
-        self.state.lock().plugged
     }
 }

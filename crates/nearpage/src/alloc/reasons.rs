@@ -4,34 +4,15 @@
 //! not. Where both are the same node, another zone of it gave. A page that a pageset hands out on the fast path is
 //! from the nearest zone and counted nowhere.
 
-use super::PageAllocator;
-use super::scan::Wanted;
+use super::allocator::PageAllocator;
+use super::wanted::Wanted;
 use crate::gfp::Gfp;
-use crate::platform::Platform;
+use crate::host::Platform;
 use crate::reason::{Fallbacks, Reason};
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::Ordering;
 use crate::units::{NodeIndex, Order, PageCount};
 use crate::watermark::AllocFlags;
 use crate::zone::Zone;
-
-/// A node's row of the matrix: [`Fallbacks`] by the node that gave.
-pub(super) struct FallbackRow<'m>(&'m [AtomicU64]);
-
-impl<'m> FallbackRow<'m> {
-    /// Cells for so many nodes.
-    pub(super) const fn cells(nodes: usize) -> usize {
-        nodes * Reason::COUNT
-    }
-
-    /// A row from zeroes.
-    pub(super) const fn new(cells: &'m [AtomicU64]) -> Self {
-        Self(cells)
-    }
-
-    fn cell(&self, to: NodeIndex, reason: Reason) -> &'m AtomicU64 {
-        &self.0[to.0 as usize * Reason::COUNT + reason as usize]
-    }
-}
 
 impl<'m, P: Platform> PageAllocator<'m, P> {
     /// Pages that were wanted from `from` and came from `to`, by reason. If both are the same node: pages that
@@ -53,7 +34,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         pages: PageCount,
         why: impl FnOnce() -> Reason,
     ) {
-        let is_nameless = !wanted.gfp.has(Gfp::THISNODE) && !wanted.scope.names(wanted.node);
+        let is_nameless = !wanted.gfp.contains(Gfp::THISNODE) && !wanted.scope.names(wanted.node);
         let (from, reason) = match self.nearest(wanted) {
             _ if is_nameless && self.is_private(wanted.node) => (wanted.node, Reason::PrivateNode),
             Some((nearest, excluded)) if nearest.index() != zone.index() => {
@@ -106,21 +87,21 @@ mod tests {
         let machine = TestMachine::new().node(0, 4096, &[0]).node(8, 4096, &[]).movable(1024);
         machine.run(|allocator| {
             let [zero, eight] = [NodeIndex(0), NodeIndex(1)];
-            let wanted = |gfp: Gfp| Request::new(Order(0), gfp.or(Gfp::THISNODE));
+            let wanted = |gfp: Gfp| Request::new(Order(0), gfp.union(Gfp::THISNODE));
             while allocator.alloc(wanted(Gfp::KERNEL)).is_ok() {}
             assert_eq!(allocator.fallbacks(zero, eight), Fallbacks::default());
             for _ in 0..3 {
                 allocator.alloc(PAGE).unwrap();
             }
             let mut expected = Fallbacks::default();
-            expected.add(Reason::Watermark, PageCount(3));
+            expected.record(Reason::Watermark, PageCount(3));
             assert_eq!(allocator.fallbacks(zero, eight), expected);
             // The Movable zone of node 8 has no block of order 10 above its watermark: Normal gives it.
-            let gfp = Gfp::HIGHUSER_MOVABLE.or(Gfp::THISNODE);
+            let gfp = Gfp::HIGHUSER_MOVABLE.union(Gfp::THISNODE);
             let large = Request::new(Order(10), gfp).on(NodeId(8));
             allocator.alloc(large).unwrap();
             let mut expected = Fallbacks::default();
-            expected.add(Reason::Fragmentation, PageCount(1024));
+            expected.record(Reason::Fragmentation, PageCount(1024));
             assert_eq!(allocator.fallbacks(eight, eight), expected);
             assert_eq!(allocator.fallbacks(eight, zero).total(), PageCount(0));
         });

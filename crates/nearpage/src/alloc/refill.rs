@@ -1,13 +1,22 @@
 //! Refill: from the zone to a pageset.
 
-use super::PageAllocator;
-use super::fast::FromPageset;
-use super::scan::Trip;
+use super::allocator::PageAllocator;
+use super::wanted::Trip;
 use crate::buddy::Search;
+use crate::host::{Access, Platform};
 use crate::pcp::Storage;
 use crate::pcp::pageset::Pageset;
-use crate::platform::{Access, Platform};
 use crate::zone::ZoneGuard;
+
+/// What a pageset had for an allocation.
+pub(super) enum FromPageset {
+    /// A block.
+    Block(u32),
+    /// Nothing, nor had the zone.
+    Nothing,
+    /// Somebody else is at this CPU's pagesets.
+    Busy,
+}
 
 /// Runs of blocks that are taken from the buddy before they are put on a list: 512 bytes of stack.
 const RUNS: usize = 64;
@@ -156,8 +165,8 @@ mod tests {
     use crate::units::{CpuId, Order, PageCount, Pfn};
     use crate::watermark::Settings;
 
-    const UNMOVABLE: Gfp = Gfp::KERNEL.or(Gfp::MEMALLOC);
-    const MOVABLE: Gfp = UNMOVABLE.or(Gfp::MOVABLE);
+    const UNMOVABLE: Gfp = Gfp::KERNEL.union(Gfp::MEMALLOC);
+    const MOVABLE: Gfp = UNMOVABLE.union(Gfp::MOVABLE);
     /// A CPU without pagesets.
     const NO_CPU: CpuId = CpuId(9);
 

@@ -3,13 +3,14 @@
 
 use core::fmt;
 
+use super::allocator::PageAllocator;
 use super::limits::Exceeded;
-use super::scan::{Wanted, first_flags};
-use super::{PageAllocator, Request};
+use super::request::Request;
+use super::wanted::{Wanted, first_flags};
 use crate::error::{AllocError, LimitOf};
 use crate::frame::Migratetype;
 use crate::gfp::Gfp;
-use crate::platform::Platform;
+use crate::host::Platform;
 use crate::policy::Placement;
 use crate::units::{MAX_ORDER, NodeId, ORDERS, Order, PageCount};
 use crate::watermark::AllocFlags;
@@ -22,6 +23,16 @@ const ZONES_MAX: usize = 8;
 pub struct AllocReport<'a, 'm, P: Platform> {
     allocator: &'a PageAllocator<'m, P>,
     wanted: Wanted<'a>,
+}
+
+impl<P: Platform> core::fmt::Debug for AllocReport<'_, '_, P> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("AllocReport")
+            .field("order", &self.wanted.order)
+            .field("gfp", &self.wanted.gfp)
+            .field("node", &self.wanted.node)
+            .finish_non_exhaustive()
+    }
 }
 
 impl<'m, P: Platform> PageAllocator<'m, P> {
@@ -85,7 +96,7 @@ impl<'m, P: Platform> AllocReport<'_, 'm, P> {
 
     /// The right of the request: what the last look of the slow path, before any last resort, goes down to.
     fn flags(&self) -> AllocFlags {
-        let has = |gfp, flags| if self.wanted.gfp.has(gfp) { flags } else { AllocFlags(0) };
+        let has = |gfp, flags| if self.wanted.gfp.contains(gfp) { flags } else { AllocFlags(0) };
         has(Gfp::HIGH, AllocFlags::MIN_RESERVE)
     }
 
@@ -242,7 +253,7 @@ impl<'m, P: Platform> AllocReport<'_, 'm, P> {
         }
         let mut lead = "";
         for Exceeded { of, hard, excess } in self.allocator.limits_exceeded(zone, order) {
-            let bytes = PageCount(hard.0 + excess.0).bytes(self.allocator.page_shift());
+            let bytes = PageCount(hard.0 + excess.0).to_bytes(self.allocator.page_shift());
             write!(f, "{lead}the limit of {of} raised by {excess} pages, to {bytes} bytes, ")?;
             lead = "and ";
         }
@@ -273,7 +284,7 @@ impl<'m, P: Platform> AllocReport<'_, 'm, P> {
             let more = self.allocator.platform.reclaimable(self.id(zone), zone.kind());
             self.gives(zone, order, more, |_| more)
         };
-        if gfp.has(Gfp::DIRECT_RECLAIM) || !self.zones().any(helps) {
+        if gfp.contains(Gfp::DIRECT_RECLAIM) || !self.zones().any(helps) {
             return Ok(());
         }
         writeln!(f, "with __GFP_DIRECT_RECLAIM the request could have waited for reclaim")
@@ -283,7 +294,7 @@ impl<'m, P: Platform> AllocReport<'_, 'm, P> {
     fn fmt_elsewhere(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Wanted { gfp, scope, .. } = self.wanted;
         let attempts = [
-            ("__GFP_THISNODE", Wanted { gfp: gfp.without(Gfp::THISNODE), ..self.wanted }),
+            ("__GFP_THISNODE", Wanted { gfp: gfp.difference(Gfp::THISNODE), ..self.wanted }),
             ("its policy", Wanted { scope: scope.beyond_policy(), ..self.wanted }),
             ("its cpuset", Wanted { scope: scope.beyond_cpuset(), ..self.wanted }),
             ("policy and cpuset", Wanted { scope: scope.anywhere(), ..self.wanted }),
@@ -356,7 +367,7 @@ mod tests {
         allocator.report(request).unwrap_or_else(|error| panic!("{error}")).to_string()
     }
 
-    const OWN: Gfp = Gfp::KERNEL.or(Gfp::THISNODE);
+    const OWN: Gfp = Gfp::KERNEL.union(Gfp::THISNODE);
 
     #[test]
     fn a_report_says_what_was_asked_what_is_there_and_what_would_help() {
@@ -538,7 +549,7 @@ mod tests {
     fn private_nodes_are_named_where_no_other_helps() {
         TestMachine::new().node(0, 4096, &[0]).node(8, 4096, &[1]).run(|allocator| {
             for id in [NodeId(0), NodeId(8)] {
-                allocator.set_access(id, crate::alloc::Access::Private).unwrap();
+                allocator.set_access(id, crate::alloc::NodeAccess::Private).unwrap();
             }
             let request = Request::new(Order(0), Gfp::KERNEL);
             assert!(allocator.alloc(request).is_err());

@@ -1,82 +1,21 @@
 //! The scan: the zones of a zonelist in order, the first one that may be taken from. Facts 4.1, 4.2.
 
-use core::iter::Chain;
-use core::ops::Range;
-
-use super::fast::{FromPageset, Near, hand_out, has_headroom};
+use super::allocator::PageAllocator;
 use super::hints::{Hints, Others, Refusal};
-use super::placed::Scope;
-use super::{PageAllocator, Request};
-use crate::buddy::{BlockRequest, Buddy, Fragmentation};
-use crate::error::{AllocError, LimitOf};
-use crate::frame::{Migratetype, ZoneFrames};
+use super::near::hand_out;
+use super::refill::FromPageset;
+use super::wanted::{FirstZone, Trip, Wanted};
+use crate::buddy::Buddy;
+use crate::error::LimitOf;
+use crate::frame::ZoneFrames;
 use crate::gfp::Gfp;
+use crate::host::{Access, Platform, Shortage};
 use crate::pcp::{Storage, list_index};
-use crate::platform::{Access, Platform, Shortage};
 use crate::reason::Reason;
-use crate::units::{MAX_ORDER, NodeIndex, Order, PageCount, Pfn, ZoneKind};
+use crate::units::{Order, PageCount, Pfn};
 use crate::watermark::AllocFlags;
 use crate::zone::{Zone, ZoneEvents};
-use crate::zonelist::list::{Reading, Zonelist};
-
-/// A request with what follows from its flags.
-#[derive(Clone, Copy)]
-pub(super) struct Wanted<'a> {
-    pub(super) order: Order,
-    pub(super) gfp: Gfp,
-    pub(super) migratetype: Migratetype,
-    /// Highest zone kind that may be used.
-    pub(super) kind: ZoneKind,
-    /// The node whose zonelist is walked.
-    pub(super) node: NodeIndex,
-    /// The nodes that may be used.
-    pub(super) scope: Scope<'a>,
-    /// Of a request that may not fail.
-    pub(super) climbs: Climbs,
-}
-
-/// How often a request that may not fail climbs the ladder.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Climbs {
-    /// Until it has a page.
-    UntilItHas,
-    /// Once: its caller looks elsewhere before it asks again.
-    One,
-}
-
-impl Wanted<'_> {
-    pub(super) fn trip(&self, flags: AllocFlags) -> Trip {
-        Trip { order: self.order, migratetype: self.migratetype, flags }
-    }
-}
-
-/// A trip to a zone for blocks.
-#[derive(Clone, Copy)]
-pub(super) struct Trip {
-    pub(super) order: Order,
-    pub(super) migratetype: Migratetype,
-    pub(super) flags: AllocFlags,
-}
-
-impl Trip {
-    pub(super) fn block(self) -> BlockRequest {
-        let fragmentation = if self.flags.has(AllocFlags::NOFRAGMENT) {
-            Fragmentation::Avoided
-        } else {
-            Fragmentation::Allowed
-        };
-        BlockRequest { order: self.order, migratetype: self.migratetype, fragmentation }
-    }
-}
-
-/// How much of a scan's first zone was tried before.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum FirstZone {
-    /// Nothing.
-    Untried,
-    /// It passed its watermark, and the pageset for it could not be filled: the fast path.
-    PagesetTried,
-}
+use crate::zonelist::list::Reading;
 
 /// What a scan saw of the zones that refused.
 #[derive(Clone, Copy, Default)]
@@ -90,145 +29,6 @@ pub(super) struct Refusals {
 }
 
 impl<'m, P: Platform> PageAllocator<'m, P> {
-    /// What the fast path did not find.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn alloc_scan(&self, request: Request) -> Result<Pfn, AllocError> {
-        self.scan(request, &self.wanted(request)?)
-    }
-
-    /// As [`alloc`](Self::alloc), but a request that may not fail does, after everything was tried once.
-    pub(crate) fn alloc_once(&self, request: Request) -> Result<Pfn, AllocError> {
-        if let Some(pfn) = self.alloc_fast(request) {
-            return Ok(pfn);
-        }
-        self.scan(request, &Wanted { climbs: Climbs::One, ..self.wanted(request)? })
-    }
-
-    fn scan(&self, request: Request, wanted: &Wanted<'_>) -> Result<Pfn, AllocError> {
-        let first_zone = self.first_zone_after_fast_path(request);
-        let found = self.zonelist(wanted).next().and_then(|preferred| {
-            let flags = first_flags(wanted.gfp, preferred);
-            self.get_page(wanted, flags, first_zone).ok()
-        });
-        found.map_or_else(|| self.alloc_slow(wanted), Ok)
-    }
-
-    /// What the fast path did. If storage and tuning move together the trip that it made must not be made
-    /// twice; otherwise the fast path may have been disturbed, and once more does no harm.
-    pub(super) fn first_zone_after_fast_path(&self, request: Request) -> FirstZone {
-        let had_room = |near: Near<'m, P>| has_headroom(near.pageset, request.order);
-        if P::Storage::EXACT && self.near(request).is_some_and(had_room) {
-            FirstZone::PagesetTried
-        } else {
-            FirstZone::Untried
-        }
-    }
-
-    /// Checks a request.
-    pub(super) fn wanted<'a>(&self, request: Request) -> Result<Wanted<'a>, AllocError> {
-        let Request { order, gfp, node } = request;
-        if order > MAX_ORDER {
-            return Err(AllocError::OrderTooLarge { order });
-        }
-        let (Some(kind), Some(migratetype)) = (gfp.zone_kind(), gfp.migratetype()) else {
-            return Err(AllocError::BadFlags { gfp });
-        };
-        let node = match node {
-            Some(id) => self.node_index(id).ok_or(AllocError::UnknownNode { node: id })?,
-            None => self.this_node(),
-        };
-        let (scope, climbs) = (Scope::default(), Climbs::UntilItHas);
-        let wanted = Wanted { order, gfp, migratetype, kind, node, scope, climbs };
-        if gfp.has(Gfp::THISNODE) && self.zonelist(&wanted).next().is_none() {
-            return Err(AllocError::MemorylessNode { node: self.node_id(node), gfp });
-        }
-        Ok(wanted)
-    }
-
-    /// The node of this CPU; of a CPU that the topology does not have, the first node with memory.
-    pub(crate) fn this_node(&self) -> NodeIndex {
-        match self.cpu(self.platform.storage().current_cpu()) {
-            Some(cpu) => cpu.owner.node,
-            None => self.zones[0].node(),
-        }
-    }
-
-    /// The zones that a request may use, in the order of fallback. Facts 3.3, 3.4.
-    pub(super) fn zonelist<'a>(
-        &'a self,
-        wanted: &Wanted<'a>,
-    ) -> impl Iterator<Item = &'m Zone<'m, P>> + use<'a, 'm, P> {
-        let (list, wanted) = (self.list(wanted), *wanted);
-        let mut reading = list.read();
-        let mut positions = self.positions(reading, &wanted);
-        core::iter::from_fn(move || {
-            loop {
-                match self.zone_at(reading, positions.next()?) {
-                    Some(zone) if self.excludes(zone, &wanted).is_none() => return Some(zone),
-                    Some(_) => {}
-                    // The list was written over: again from the beginning of the one in force. That a zone comes
-                    // twice does no harm to any caller.
-                    None => {
-                        reading = list.read();
-                        positions = self.positions(reading, &wanted);
-                    }
-                }
-            }
-        })
-    }
-
-    /// The places of those zones on a list.
-    fn usable_positions<'a>(
-        &'a self,
-        list: Reading<'m, 'm>,
-        wanted: &'a Wanted<'a>,
-    ) -> impl Iterator<Item = usize> + use<'a, 'm, P> {
-        let is_usable = |zone: &Zone<'m, P>| self.excludes(zone, wanted).is_none();
-        self.positions(list, wanted)
-            .filter(move |&at| self.zone_at(list, at).is_some_and(is_usable))
-    }
-
-    /// The places of all zones that a request would look at if it were not for its policy and its cpuset. Private
-    /// nodes come last, unless the request begins at one that it names.
-    fn positions(
-        &self,
-        list: Reading<'m, 'm>,
-        wanted: &Wanted<'_>,
-    ) -> Chain<Range<usize>, Range<usize>> {
-        let general = 0..list.len();
-        if wanted.gfp.has(Gfp::THISNODE) {
-            list.own().chain(0..0)
-        } else if wanted.scope.named.is_none() {
-            general.chain(0..0)
-        } else if self.is_private(wanted.node) && wanted.scope.names(wanted.node) {
-            (general.end..list.all_len()).chain(general)
-        } else {
-            general.clone().chain(general.end..list.all_len())
-        }
-    }
-
-    /// Why a request may not use a zone of its list, if it may not.
-    #[inline]
-    fn excludes(&self, zone: &Zone<'m, P>, wanted: &Wanted<'_>) -> Option<Reason> {
-        if wanted.scope.is_general() {
-            return None;
-        }
-        let node = zone.node();
-        let is_private = self.is_private(node) && !wanted.gfp.has(Gfp::THISNODE);
-        wanted.scope.excludes(node, is_private)
-    }
-
-    fn list(&self, wanted: &Wanted<'_>) -> &'m Zonelist<'m> {
-        &self.nodes[wanted.node.0 as usize].zonelists[wanted.kind.index()]
-    }
-
-    /// `None` if the list was written over meanwhile.
-    #[inline]
-    fn zone_at(&self, list: Reading<'m, 'm>, position: usize) -> Option<&'m Zone<'m, P>> {
-        Some(self.zones[list.zone(position)?.0 as usize])
-    }
-
     /// Walks the zonelist until a zone gives a block. If there is none, and there is another list by then, walks
     /// that: who would get a block by the one or by the other gets it.
     pub(super) fn get_page(
@@ -267,8 +67,8 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let result = loop {
             let result = self.get_page_once(list, wanted, flags, first_zone, &mut hints);
             first_zone = FirstZone::Untried;
-            if result.is_err() && flags.has(AllocFlags::NOFRAGMENT) {
-                flags = flags.without(AllocFlags::NOFRAGMENT);
+            if result.is_err() && flags.contains(AllocFlags::NOFRAGMENT) {
+                flags = flags.difference(AllocFlags::NOFRAGMENT);
             } else if result.is_ok() || !hints.begin_second_pass() {
                 break result;
             }
@@ -290,7 +90,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let cache = &self.list(wanted).cache;
         let mut refusals = Refusals::default();
         let Some(first) = self.zone_at(list, hints.first()) else { return Err(refusals) };
-        let avoids = flags.has(AllocFlags::NOFRAGMENT);
+        let avoids = flags.contains(AllocFlags::NOFRAGMENT);
         for position in self.positions(list, wanted) {
             // A list that was written over is not in force any more: the caller looks again.
             let Some(zone) = self.zone_at(list, position) else { return Err(refusals) };
@@ -310,49 +110,65 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             if hints.skips(position) {
                 continue;
             }
-            self.platform.touch(zone.marks_line(), Access::Read);
-            self.platform.touch(zone.published_line(), Access::Read);
-            refusals.zones += 1;
-            refusals.free.0 += zone.free_pages().0;
             let tried = if position == hints.first() { first_zone } else { FirstZone::Untried };
-            let refusal = if tried == FirstZone::PagesetTried
-                || self.may_take(zone, wanted, flags)
-                || self.node_reclaim_helps(zone, wanted, flags)
-            {
-                if let Some(number) = self.take_from(zone, wanted, flags, tried) {
+            match self.ask(zone, wanted, flags, tried, &mut refusals) {
+                Ok(number) => {
                     self.note_placement(first, zone, wanted, flags, hints);
-                    if flags.has(AllocFlags::HIGHATOMIC) {
-                        let (frames, managed) = (*zone.frames(), zone.managed());
-                        zone.lock().buddy().reserve(frames, number, wanted.order, managed);
+                    return Ok(self.hand_out_scanned(zone, wanted, flags, number));
+                }
+                Err(refusal) => {
+                    if hints.refused(position, refusal, || self.platform.now_ns()) {
+                        self.platform.touch(cache.line(position), Access::Write);
                     }
-                    return Ok(hand_out(zone.frames(), number, wanted.order, wanted.migratetype));
                 }
-                match self.limit_reached(zone, wanted.order) {
-                    None => refusals.fragmented += 1,
-                    limit => refusals.limit = refusals.limit.or(limit),
-                }
-                Refusal::Block
-            } else {
-                refusals.below_watermark += 1;
-                Refusal::Watermark
-            };
-            if hints.refused(position, refusal, || self.platform.now_ns()) {
-                self.platform.touch(cache.line(position), Access::Write);
             }
         }
         Err(refusals)
     }
 
-    /// The zone that a request would look at first if it were not for its policy and its cpuset, and why it may
-    /// not use it, if it may not.
-    pub(super) fn nearest(&self, wanted: &Wanted<'_>) -> Option<(&'m Zone<'m, P>, Option<Reason>)> {
-        loop {
-            let list = self.list(wanted).read();
-            let position = self.positions(list, wanted).next()?;
-            if let Some(zone) = self.zone_at(list, position) {
-                return Some((zone, self.excludes(zone, wanted)));
-            }
+    /// Asks one zone for a block: its watermark first, or the host that may reclaim there. Adds what it saw to
+    /// `refusals`.
+    fn ask(
+        &self,
+        zone: &Zone<'m, P>,
+        wanted: &Wanted<'_>,
+        flags: AllocFlags,
+        tried: FirstZone,
+        refusals: &mut Refusals,
+    ) -> Result<u32, Refusal> {
+        self.platform.touch(zone.marks_line(), Access::Read);
+        self.platform.touch(zone.published_line(), Access::Read);
+        refusals.zones += 1;
+        refusals.free.0 += zone.free_pages().0;
+        let passes = tried == FirstZone::PagesetTried
+            || self.may_take(zone, wanted, flags)
+            || self.node_reclaim_helps(zone, wanted, flags);
+        if !passes {
+            refusals.below_watermark += 1;
+            return Err(Refusal::Watermark);
         }
+        self.take_from(zone, wanted, flags, tried).ok_or_else(|| {
+            match self.limit_reached(zone, wanted.order) {
+                None => refusals.fragmented += 1,
+                limit => refusals.limit = refusals.limit.or(limit),
+            }
+            Refusal::Block
+        })
+    }
+
+    /// Hands a block out. One that was taken for an urgent request of higher order reserves its pageblock.
+    fn hand_out_scanned(
+        &self,
+        zone: &Zone<'m, P>,
+        wanted: &Wanted<'_>,
+        flags: AllocFlags,
+        number: u32,
+    ) -> Pfn {
+        if flags.contains(AllocFlags::HIGHATOMIC) {
+            let (frames, managed) = (*zone.frames(), zone.managed());
+            zone.lock().buddy().reserve(frames, number, wanted.order, managed);
+        }
+        hand_out(zone.frames(), number, wanted.order, wanted.migratetype)
     }
 
     /// Counts an allocation that came from another zone than the preferred one. Facts 11.1.
@@ -378,13 +194,14 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     /// stop growing.
     fn may_take(&self, zone: &Zone<'m, P>, wanted: &Wanted<'_>, flags: AllocFlags) -> bool {
         if !zone.view().below_high {
-            let high = flags.without(AllocFlags(AllocFlags::WMARK_MASK)).or(AllocFlags::WMARK_HIGH);
+            let high =
+                flags.difference(AllocFlags(AllocFlags::WMARK_MASK)).union(AllocFlags::WMARK_HIGH);
             if zone.passes(wanted.order, high, wanted.kind) {
                 return true;
             }
             zone.set_below_high();
         }
-        flags.has(AllocFlags::NO_WATERMARKS) || zone.passes(wanted.order, flags, wanted.kind)
+        flags.contains(AllocFlags::NO_WATERMARKS) || zone.passes(wanted.order, flags, wanted.kind)
     }
 
     /// A block from a zone: through this CPU's pageset where pagesets have the order, else from the buddy.
@@ -451,16 +268,11 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
 
     /// Wakes background reclaim of a zone whose watermarks were boosted. `mm/page_alloc.c: rmqueue`, 6.12.
     pub(super) fn wake_if_boosted(&self, zone: &Zone<'m, P>, flags: AllocFlags) {
-        if flags.has(AllocFlags::KSWAPD) && zone.take_boosted() {
+        if flags.contains(AllocFlags::KSWAPD) && zone.take_boosted() {
             let (node, kind) = (self.node_id(zone.node()), zone.kind());
             let shortage = Shortage { node, kind, order: Order(0), gfp: Gfp(0) };
             self.platform.wake_reclaim(shortage);
         }
-    }
-
-    /// The id of a node.
-    pub(super) fn node_id(&self, node: NodeIndex) -> crate::units::NodeId {
-        self.nodes[node.0 as usize].id
     }
 }
 
@@ -472,16 +284,7 @@ fn take_block(buddy: &mut Buddy, frames: ZoneFrames<'_>, trip: Trip) -> Option<u
     };
     reserved(buddy, AllocFlags::HIGHATOMIC)
         .or_else(|| buddy.alloc(frames, trip.block()))
-        .or_else(|| reserved(buddy, AllocFlags::OOM.or(AllocFlags::NON_BLOCK)))
-}
-
-/// The flags of the first scan: the low mark, and no mixing of pageblocks where the preferred zone has
-/// alternatives. Facts 4.1.
-pub(super) fn first_flags<P: Platform>(gfp: Gfp, preferred: &Zone<'_, P>) -> AllocFlags {
-    let when = |condition, flags| if condition { flags } else { AllocFlags::WMARK_MIN };
-    AllocFlags::WMARK_LOW
-        .or(when(gfp.has(Gfp::KSWAPD_RECLAIM), AllocFlags::KSWAPD))
-        .or(when(preferred.avoids_fragmentation(), AllocFlags::NOFRAGMENT))
+        .or_else(|| reserved(buddy, AllocFlags::OOM.union(AllocFlags::NON_BLOCK)))
 }
 
 #[cfg(test)]
@@ -491,9 +294,11 @@ mod tests {
 
     use super::*;
     use crate::alloc::Config;
+    use crate::alloc::Request;
     use crate::testing::machine::TestMachine;
     use crate::testing::plain::PlainPlatform;
     use crate::topology::{AddressMap, NodeBuf, TopologyBuf};
+    use crate::units::ZoneKind;
     use crate::units::{CpuId, NodeId, PfnRange};
     use crate::watermark::Settings;
 

@@ -1,35 +1,20 @@
 //! What follows from sizes and settings: watermarks, reserves, pageset sizes, zonelists. All of it is
 //! computed anew when memory comes online or a setting changes, under one lock.
 
-use super::{Access, Cpu, HotplugCounts, PageAllocator};
+use super::allocator::{Cpu, NodeAccess, PageAllocator};
+use super::plugged::HotplugCounts;
+use super::state::State;
 use crate::error::UnknownNode;
+use crate::host::{Lock, Platform};
 use crate::pcp::pageset::Pageset;
 use crate::pcp::sizes::{Sizes, ZoneShare};
 use crate::pcp::{CountedList, LISTS, list_order};
-use crate::platform::{Lock, Platform};
 use crate::sync::Ordering;
 use crate::units::{NodeId, NodeIndex, PageCount, ZoneIndex, ZoneKind};
-use crate::watermark::{self, Settings, Watermarks, ZoneSize};
+use crate::watermark::{self, SettingError, Settings, Watermarks, ZoneSize};
 use crate::zone::Zone;
 use crate::zonelist::list::Own;
 use crate::zonelist::{self, CpuTerm, NodeOrder, Online};
-
-/// What the lock of settings protects.
-pub(super) struct State<'m> {
-    pub(super) settings: Settings,
-    /// What the stacks of objects may keep of the budget; `None` as long as there is no slab allocator.
-    pub(super) object_share: Option<PageCount>,
-    /// Whether zonelists were made anew at run time: Linux counts CPUs in the order of nodes only from then on.
-    pub(super) booted: bool,
-    /// What came and went.
-    pub(super) plugged: HotplugCounts,
-    /// Scratch space for the order of nodes, one entry a node.
-    pub(super) loads: &'m mut [u32],
-    pub(super) order: &'m mut [NodeIndex],
-}
-
-/// Why settings were refused. Nothing was changed.
-pub use crate::watermark::SettingError;
 
 impl<'m, P: Platform> PageAllocator<'m, P> {
     /// The settings in force.
@@ -62,6 +47,11 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
 
     fn min_free_kbytes_of(&self, state: &State<'m>) -> u64 {
         watermark::boot_min_free_kbytes(self.zone_sizes(), &state.settings, self.page_shift())
+    }
+
+    /// How often memory and CPUs came and went.
+    pub fn hotplug_counts(&self) -> HotplugCounts {
+        self.state.lock().plugged
     }
 
     /// Makes all zonelists anew, as after a change of the machine at run time. `linux-*` models count
@@ -146,7 +136,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let cpus = if near > 0 { near } else { self.cpus_on().count() };
         let share = ZoneShare { managed: zone.managed(), low: zone.marks().low, cpus: cpus as u32 };
         let fraction = state.settings.percpu_pagelist_high_fraction;
-        Sizes::of(share, fraction, self.page_shift())
+        Sizes::new(share, fraction, self.page_shift())
     }
 
     /// Zones that have memory.
@@ -224,10 +214,10 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     ///
     /// # Errors
     /// [`UnknownNode`] if the topology has no such node; nothing is changed then.
-    pub fn set_access(&self, node: NodeId, access: Access) -> Result<(), UnknownNode> {
+    pub fn set_access(&self, node: NodeId, access: NodeAccess) -> Result<(), UnknownNode> {
         let index = self.node_index(node).ok_or(UnknownNode { node })?;
         let mut state = self.state.lock();
-        let is_private = access == Access::Private;
+        let is_private = access == NodeAccess::Private;
         self.nodes[index.0 as usize].private.store(is_private, Ordering::Relaxed);
         self.rebuild(&mut state);
         Ok(())
@@ -306,7 +296,7 @@ mod tests {
             let cached = || allocator.totals().cached_pages;
             let budget = PageCount(2048);
             assert!(cached() > budget, "{:?}", cached());
-            let kbytes = Some(budget.bytes(12) / 1024);
+            let kbytes = Some(budget.to_bytes(12) / 1024);
             let settings = Settings { pageset_budget_kbytes: kbytes, ..allocator.settings() };
             allocator.set_settings(settings).unwrap();
             for _ in 0..20 {

@@ -14,14 +14,15 @@
 //! the first round, `__GFP_NORETRY` after it, and `__GFP_NOFAIL` never leaves without a page. All others leave after
 //! [`ROUNDS_MAX`] rounds, whatever the host says that it freed: Linux has no such bound, but its reclaim is its own.
 
-use super::PageAllocator;
-use super::scan::{Climbs, FirstZone, Refusals, Wanted};
+use super::allocator::PageAllocator;
+use super::scan::Refusals;
 use super::stalls::{StallEvents, count};
+use super::wanted::{Climbs, FirstZone, Wanted};
 use crate::buddy::Force;
 use crate::error::AllocError;
 use crate::frame::Migratetype;
 use crate::gfp::Gfp;
-use crate::platform::{CompactEffort, Compacted, Platform, Shortage};
+use crate::host::{CompactEffort, Compacted, Platform, Shortage};
 use crate::units::{COSTLY_ORDER, Order, Pfn, ZoneKind};
 use crate::watermark::AllocFlags;
 
@@ -131,7 +132,7 @@ impl<P: Platform> Ladder<'_, '_, P> {
     }
 
     fn wake(&self) {
-        if self.flags.has(AllocFlags::KSWAPD) {
+        if self.flags.contains(AllocFlags::KSWAPD) {
             self.allocator.wake_reclaim(&self.wanted);
         }
     }
@@ -154,7 +155,7 @@ impl<P: Platform> Ladder<'_, '_, P> {
     /// Goes on if there is to be another round.
     fn round(&mut self) -> Result<(), End> {
         self.use_reserves()?;
-        if !self.wanted.gfp.has(Gfp::DIRECT_RECLAIM) {
+        if !self.wanted.gfp.contains(Gfp::DIRECT_RECLAIM) {
             return self.drain_and_leave();
         }
         let progress = self.reclaim()?;
@@ -172,10 +173,10 @@ impl<P: Platform> Ladder<'_, '_, P> {
     /// its mark, no other is emptied. They, and urgent requests that cannot wait, now leave policy and cpuset.
     fn use_reserves(&mut self) -> Result<(), End> {
         let Wanted { gfp, scope, .. } = self.wanted;
-        let opens = ignores_watermarks(gfp) && !self.flags.has(AllocFlags::NO_WATERMARKS);
+        let opens = ignores_watermarks(gfp) && !self.flags.contains(AllocFlags::NO_WATERMARKS);
         if opens {
             let wakes = AllocFlags(self.flags.0 & AllocFlags::KSWAPD.0);
-            self.flags = AllocFlags::NO_WATERMARKS.or(wakes);
+            self.flags = AllocFlags::NO_WATERMARKS.union(wakes);
         }
         let leaves = (ignores_watermarks(gfp) || is_pressing(gfp)) && scope.is_limited();
         if leaves {
@@ -187,7 +188,7 @@ impl<P: Platform> Ladder<'_, '_, P> {
     /// For a request that may not reclaim: nearpage looks once more after a drain, unless the request prefers
     /// failing to more work.
     fn drain_and_leave(&mut self) -> Result<(), End> {
-        let is_easy = self.wanted.gfp.has(Gfp::NORETRY);
+        let is_easy = self.wanted.gfp.contains(Gfp::NORETRY);
         if self.drains() && !is_easy {
             self.drain();
             self.look()?;
@@ -260,13 +261,13 @@ impl<P: Platform> Ladder<'_, '_, P> {
         let Wanted { order, gfp, migratetype, .. } = self.wanted;
         let is_costly = order > COSTLY_ORDER;
         let is_worth_it = is_costly || order > Order(0) && migratetype != Migratetype::Movable;
-        if !is_worth_it || !gfp.has(Gfp::DIRECT_RECLAIM) || ignores_watermarks(gfp) {
+        if !is_worth_it || !gfp.contains(Gfp::DIRECT_RECLAIM) || ignores_watermarks(gfp) {
             return Ok(());
         }
         let compacted = self.compact_with(CompactEffort::Async)?;
-        if is_costly && gfp.has(Gfp::NORETRY) {
+        if is_costly && gfp.contains(Gfp::NORETRY) {
             let did_nothing = matches!(compacted, Compacted::Skipped | Compacted::Deferred);
-            if did_nothing || gfp.has(Gfp::THISNODE) {
+            if did_nothing || gfp.contains(Gfp::THISNODE) {
                 return Err(End::NoPage);
             }
             self.effort = CompactEffort::Async;
@@ -330,7 +331,7 @@ impl<P: Platform> Ladder<'_, '_, P> {
         if helped {
             count(&self.stalls().last_resorts);
         }
-        if self.wanted.gfp.has(Gfp::NOFAIL) {
+        if self.wanted.gfp.contains(Gfp::NOFAIL) {
             self.look_far(AllocFlags::NO_WATERMARKS)?;
             self.exceed_limit()?;
         }
@@ -344,14 +345,14 @@ impl<P: Platform> Ladder<'_, '_, P> {
         if self.refusals.limit.is_none() {
             return Ok(());
         }
-        self.look_far(AllocFlags::MIN_RESERVE.or(AllocFlags::OVER_LIMIT))?;
-        self.look_far(AllocFlags::NO_WATERMARKS.or(AllocFlags::OVER_LIMIT))
+        self.look_far(AllocFlags::MIN_RESERVE.union(AllocFlags::OVER_LIMIT))?;
+        self.look_far(AllocFlags::NO_WATERMARKS.union(AllocFlags::OVER_LIMIT))
     }
 
     /// A request that may not fail gets a part of the reserves, whatever the limits, and begins anew, unless its caller
     /// does that.
     fn insist(&mut self) -> Result<(), End> {
-        self.look_far(AllocFlags::MIN_RESERVE.or(AllocFlags::OVER_LIMIT))?;
+        self.look_far(AllocFlags::MIN_RESERVE.union(AllocFlags::OVER_LIMIT))?;
         if self.wanted.climbs == Climbs::One {
             return Err(End::NoPage);
         }
@@ -383,37 +384,37 @@ fn begin<'a>(wanted: &Wanted<'a>) -> Wanted<'a> {
 
 /// Whether the request is urgent and cannot wait.
 fn is_pressing(gfp: Gfp) -> bool {
-    gfp.has(Gfp::HIGH) && !gfp.has(Gfp::DIRECT_RECLAIM)
+    gfp.contains(Gfp::HIGH) && !gfp.contains(Gfp::DIRECT_RECLAIM)
 }
 
 /// The flags of the slow path: the min mark, and reserves for urgent requests. Facts 4.4 a.
 fn slow_flags(wanted: &Wanted<'_>) -> AllocFlags {
     let gfp = wanted.gfp;
     let when = |condition, flags| if condition { flags } else { AllocFlags::WMARK_MIN };
-    let urgent = gfp.has(Gfp::HIGH);
-    let cannot_wait = !gfp.has(Gfp::DIRECT_RECLAIM) && !gfp.has(Gfp::NOMEMALLOC);
+    let urgent = gfp.contains(Gfp::HIGH);
+    let cannot_wait = !gfp.contains(Gfp::DIRECT_RECLAIM) && !gfp.contains(Gfp::NOMEMALLOC);
     when(urgent, AllocFlags::MIN_RESERVE)
-        .or(when(gfp.has(Gfp::KSWAPD_RECLAIM), AllocFlags::KSWAPD))
-        .or(when(cannot_wait, AllocFlags::NON_BLOCK))
-        .or(when(cannot_wait && urgent && wanted.order.0 > 0, AllocFlags::HIGHATOMIC))
+        .union(when(gfp.contains(Gfp::KSWAPD_RECLAIM), AllocFlags::KSWAPD))
+        .union(when(cannot_wait, AllocFlags::NON_BLOCK))
+        .union(when(cannot_wait && urgent && wanted.order.0 > 0, AllocFlags::HIGHATOMIC))
 }
 
 /// Whether the request may take the last pages: it helps to free others. Facts 4.4 e.
 fn ignores_watermarks(gfp: Gfp) -> bool {
-    gfp.has(Gfp::MEMALLOC) && !gfp.has(Gfp::NOMEMALLOC)
+    gfp.contains(Gfp::MEMALLOC) && !gfp.contains(Gfp::NOMEMALLOC)
 }
 
 /// Requests that prefer failing to more work, and large ones that more work rarely helps. Facts 4.4 i.
 fn gives_up_early<P: Platform>(wanted: &Wanted<'_>) -> bool {
-    let tries_hard = P::COMPACTS && wanted.gfp.has(Gfp::RETRY_MAYFAIL);
-    wanted.gfp.has(Gfp::NORETRY) || wanted.order > COSTLY_ORDER && !tries_hard
+    let tries_hard = P::COMPACTS && wanted.gfp.contains(Gfp::RETRY_MAYFAIL);
+    wanted.gfp.contains(Gfp::NORETRY) || wanted.order > COSTLY_ORDER && !tries_hard
 }
 
 /// Whether the last resort would be taken for this request. Facts 4.4 m.
 fn may_kill(wanted: &Wanted<'_>) -> bool {
     wanted.order <= COSTLY_ORDER
-        && !wanted.gfp.has(Gfp::RETRY_MAYFAIL)
-        && !wanted.gfp.has(Gfp::THISNODE)
+        && !wanted.gfp.contains(Gfp::RETRY_MAYFAIL)
+        && !wanted.gfp.contains(Gfp::THISNODE)
         && wanted.kind >= ZoneKind::Normal
 }
 
@@ -444,7 +445,7 @@ mod tests {
                 host.says_killed.set(true);
                 assert!(alloc().is_err());
                 assert_eq!(host.reclaims.get(), 2 * u64::from(ROUNDS_MAX), "{}", model.name);
-                let not_failing = Request::new(Order(0), Gfp::KERNEL.or(Gfp::NOFAIL));
+                let not_failing = Request::new(Order(0), Gfp::KERNEL.union(Gfp::NOFAIL));
                 assert!(allocator.alloc(not_failing).is_ok());
             });
         }
@@ -456,12 +457,12 @@ mod tests {
         machine.run(|allocator| {
             let near = |gfp| allocator.alloc(Request::new(Order(0), gfp).on(NodeId(0)));
             let node_of = |pfn| allocator.topology().node_of_pfn(pfn);
-            while near(Gfp::KERNEL.or(Gfp::THISNODE)).is_ok() {}
-            let helper = Gfp::KERNEL.or(Gfp::MEMALLOC);
+            while near(Gfp::KERNEL.union(Gfp::THISNODE)).is_ok() {}
+            let helper = Gfp::KERNEL.union(Gfp::MEMALLOC);
             assert_eq!(near(helper).map(node_of), Ok(Some(NodeIndex(1))));
             while near(Gfp::KERNEL).is_ok() {}
             assert_eq!(near(helper).map(node_of), Ok(Some(NodeIndex(0))));
-            assert!(near(helper.or(Gfp::NOMEMALLOC)).is_err());
+            assert!(near(helper.union(Gfp::NOMEMALLOC)).is_err());
         });
     }
 
@@ -471,10 +472,10 @@ mod tests {
             let alloc = |gfp| allocator.alloc(Request::new(Order(0), gfp));
             let free = || allocator.zones()[0].free_pages();
             while alloc(Gfp::KERNEL).is_ok() {}
-            assert!(alloc(Gfp::NOWAIT.or(Gfp::NOFAIL)).is_err(), "who cannot wait may fail");
+            assert!(alloc(Gfp::NOWAIT.union(Gfp::NOFAIL)).is_err(), "who cannot wait may fail");
             let kills = allocator.platform().out_of_memory.get();
             while free() > PageCount(0) {
-                alloc(Gfp::KERNEL.or(Gfp::NOFAIL)).unwrap();
+                alloc(Gfp::KERNEL.union(Gfp::NOFAIL)).unwrap();
             }
             assert!(allocator.platform().out_of_memory.get() > kills);
         });
@@ -485,7 +486,7 @@ mod tests {
         TestMachine::new().node(0, 4096, &[0]).run(|allocator| {
             let alloc = |gfp| allocator.alloc(Request::new(Order(0), gfp));
             let free = || allocator.zones()[0].free_pages();
-            let helper = Gfp::KERNEL.or(Gfp::MEMALLOC);
+            let helper = Gfp::KERNEL.union(Gfp::MEMALLOC);
             while free() > PageCount(64) {
                 alloc(helper).unwrap();
             }
@@ -496,7 +497,7 @@ mod tests {
             while alloc(helper).is_ok() {}
             assert!(free() > PageCount(0));
             while free() > PageCount(0) {
-                alloc(Gfp::KERNEL.or(Gfp::NOFAIL)).unwrap();
+                alloc(Gfp::KERNEL.union(Gfp::NOFAIL)).unwrap();
             }
         });
     }

@@ -2,12 +2,13 @@
 
 use core::fmt;
 
-use super::{Buddy, frame_count};
+use super::state::{Buddy, frame_count};
 use crate::frame::{Migratetype, NO_FRAME, Word, ZoneFrames};
 use crate::units::{MAX_ORDER, Order, PAGEBLOCK_ORDER, PageCount};
 
 /// Something that [`Buddy::check`] found. `number` is a frame number within the zone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum BuddyError {
     /// A block does not link back to the one that links to it.
     Link {

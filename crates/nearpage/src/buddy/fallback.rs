@@ -17,44 +17,11 @@
 //! `mm/page_alloc.c: __rmqueue_claim, __rmqueue_steal, try_to_claim_block`, 6.12, and
 //! `__rmqueue_fallback, steal_suitable_fallback`, 6.1. The recorded 6.12.95 behaves as described here.
 
+use super::rules::{FallbackModel, HeldMovable};
+use super::state::{BlockRequest, Buddy, Fragmentation, Insertion, counted_pages, frame_count};
 use super::take::{TakenBlock, first_order_from};
-use super::{BlockRequest, Buddy, Fragmentation, Placement, counted_pages, frame_count};
 use crate::frame::{FrameState, ListEnd, Migratetype, Word, ZoneFrames};
 use crate::units::{MAX_ORDER, Order, PAGEBLOCK_ORDER, PageCount};
-
-/// The rules by which types lend each other memory.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct FallbackRules {
-    /// Whose rules.
-    pub model: FallbackModel,
-    /// Which pages in use count as movable when a pageblock is judged.
-    pub held: HeldMovable,
-}
-
-/// The kernel whose rules these are.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum FallbackModel {
-    /// All free blocks of a pageblock change lists, whatever its type is afterwards.
-    Linux6_1,
-    /// Claim, then steal; lists follow pageblocks.
-    Linux6_12,
-}
-
-/// Which pages in use count as movable. Linux looks whether they are on the LRU or a driver can move
-/// them, which a library cannot know.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum HeldMovable {
-    /// Blocks that were asked for as movable, by the word of their head.
-    ByWord,
-    /// None: the pages of the recorded experiments were held by a module and stood on no LRU.
-    Never,
-}
-
-impl FallbackRules {
-    pub(super) const fn lists_follow_pageblocks(self) -> bool {
-        matches!(self.model, FallbackModel::Linux6_12)
-    }
-}
 
 const PAGEBLOCK_FRAMES: u32 = frame_count(PAGEBLOCK_ORDER);
 
@@ -134,7 +101,7 @@ impl Buddy {
             self.free_pages -= counted_pages(MAX_ORDER, word.migratetype());
             set();
             for half in [at ^ PAGEBLOCK_FRAMES, at] {
-                self.free(frames, home.number(half), PAGEBLOCK_ORDER, Placement::Usual);
+                self.free(frames, home.number(half), PAGEBLOCK_ORDER, Insertion::Usual);
             }
             return PAGEBLOCK_ORDER.pages();
         }
@@ -308,6 +275,15 @@ impl Buddy {
             }
         });
         census
+    }
+
+    /// Whether a block that begins in the pageblock of frame `number` is free.
+    pub(super) fn has_free_in_pageblock(&self, frames: ZoneFrames<'_>, number: u32) -> bool {
+        let mut has_free = false;
+        for_each_head(frames, number - number % PAGEBLOCK_FRAMES, |_, word| {
+            has_free |= word.state() == FrameState::Free;
+        });
+        has_free
     }
 
     /// The first frame of the pageblock of `number`, unless the pageblock reaches out of the zone or

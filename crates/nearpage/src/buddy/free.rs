@@ -7,7 +7,8 @@
 //! freed as the largest aligned blocks that they make up, in the same order, and each list is the
 //! same to the last place. Pageblocks are not exceeded: their types may differ.
 
-use super::{Buddy, Merging, Placement, counted_pages, frame_count};
+use super::rules::Merging;
+use super::state::{Buddy, Insertion, counted_pages, frame_count};
 use crate::frame::{FrameState, ListEnd, Migratetype, SectionFrames, ZoneFrames};
 use crate::units::{MAX_ORDER, Order, PAGEBLOCK_ORDER, Pfn};
 
@@ -27,7 +28,7 @@ impl Buddy {
         frames: ZoneFrames<'_>,
         number: u32,
         order: Order,
-        placement: Placement,
+        placement: Insertion,
     ) {
         assert!(order <= MAX_ORDER);
         let halves = [number, number + frame_count(PAGEBLOCK_ORDER)];
@@ -50,7 +51,7 @@ impl Buddy {
         let mut at = first;
         while at < end {
             let order = largest_block(frames.pfn(at), end - at, PAGEBLOCK_ORDER);
-            self.free(frames, at, order, Placement::Usual);
+            self.free(frames, at, order, Insertion::Usual);
             at += frame_count(order);
         }
     }
@@ -73,7 +74,7 @@ impl Buddy {
                 if let Some(&ahead) = rest.get(LOAD_AHEAD) {
                     core::hint::black_box(frames.frame(ahead).word());
                 }
-                self.merge(frames, first, order, Placement::Usual);
+                self.merge(frames, first, order, Insertion::Usual);
             } else {
                 self.free_numbers(frames, &rest[..run], order);
             }
@@ -99,7 +100,7 @@ impl Buddy {
         while first < end {
             let order = largest_block(frames.pfn(end), end - first, PAGEBLOCK_ORDER);
             end -= frame_count(order);
-            self.free(frames, end, order, Placement::Usual);
+            self.free(frames, end, order, Insertion::Usual);
         }
     }
 
@@ -113,7 +114,7 @@ impl Buddy {
 
     /// Frees a block as one. Inlined because a batch spends all its time here.
     #[inline(always)]
-    fn merge(&mut self, frames: ZoneFrames<'_>, number: u32, order: Order, placement: Placement) {
+    fn merge(&mut self, frames: ZoneFrames<'_>, number: u32, order: Order, placement: Insertion) {
         let (home, mut at) = frames.section(number);
         assert!(at % frame_count(order) == 0, "a block is aligned to its order");
         assert!(home.frame(at).word().state() != FrameState::Free, "freed twice");
@@ -132,9 +133,9 @@ impl Buddy {
             order.0 += 1;
         }
         let end = match placement {
-            Placement::Usual if next_merge_is_near(frames, home, at, order) => ListEnd::Tail,
-            Placement::Usual => ListEnd::Head,
-            Placement::Tail => ListEnd::Tail,
+            Insertion::Usual if next_merge_is_near(frames, home, at, order) => ListEnd::Tail,
+            Insertion::Usual => ListEnd::Head,
+            Insertion::Tail => ListEnd::Tail,
         };
         self.lists.push(frames, home.number(at), home.frame(at), order, migratetype, end);
     }

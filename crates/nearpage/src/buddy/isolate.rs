@@ -9,7 +9,7 @@
 
 use core::ops::Range;
 
-use super::{Buddy, Placement, frame_count};
+use super::state::{Buddy, Insertion, frame_count};
 use crate::frame::{Migratetype, ZoneFrames};
 use crate::units::{MAX_ORDER, Order, PAGEBLOCK_ORDER, PageCount};
 
@@ -47,7 +47,7 @@ impl Buddy {
         if head.word().is_free(PAGEBLOCK_ORDER, frames.zone()) {
             self.lists.unlink(frames, head, PAGEBLOCK_ORDER, head.word().migratetype());
             frames.set_pageblock(first, before);
-            self.free(frames, first, PAGEBLOCK_ORDER, Placement::Usual);
+            self.free(frames, first, PAGEBLOCK_ORDER, Insertion::Usual);
         } else {
             self.retype(frames, first, before, || frames.set_pageblock(first, before));
         }
@@ -123,7 +123,7 @@ mod tests {
             for merging in [Merging::AtOnce, Merging::Deferred] {
                 let sections = Sections::new(1, |_| false);
                 let table = sections.table();
-                let frames = ZoneFrames::new(table.map(), Pfn(0), ZoneIndex(0));
+                let frames = table.frames(Pfn(0), ZoneIndex(0));
                 let rules = FallbackRules { model, held: HeldMovable::Never };
                 let mut buddy = Buddy::new(rules, merging);
                 buddy.online(frames, 0..PAGES);
@@ -164,8 +164,8 @@ mod tests {
             }
             buddy.check(frames).unwrap();
             let rest = scattered.iter().enumerate().filter(|(at, _)| ![3, 9].contains(at));
-            rest.for_each(|(_, &page)| buddy.free(frames, page, Order(0), Placement::Usual));
-            buddy.free(frames, held, Order(3), Placement::Usual);
+            rest.for_each(|(_, &page)| buddy.free(frames, page, Order(0), Insertion::Usual));
+            buddy.free(frames, held, Order(3), Insertion::Usual);
             let all = Isolated { free: PageCount(2048), first_held: None };
             assert_eq!(buddy.isolated(frames, first.clone()), all);
             buddy.take_out(frames, first.clone());
@@ -220,7 +220,7 @@ mod tests {
             let types = || pair.map(|at| frames.pageblock(at));
             let before = types();
             pair.iter().for_each(|&at| buddy.isolate(frames, at));
-            pair.iter().for_each(|&at| buddy.free(frames, at, Order(9), Placement::Usual));
+            pair.iter().for_each(|&at| buddy.free(frames, at, Order(9), Insertion::Usual));
             let isolated = |buddy: &Buddy| {
                 [9, 10].map(|order| buddy.blocks(Order(order), Migratetype::Isolate))
             };

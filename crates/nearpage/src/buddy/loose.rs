@@ -22,117 +22,12 @@
 //! This is nearpage's own: it departs from Linux, whose buddy merges at once. [`Merging`] switches it off.
 
 use super::free::run_length;
+use super::loose_lists::{LANES, PAGEBLOCK_FRAMES, last_of, page_of};
+use super::rules::Merging;
+use super::state::{BlockRequest, Buddy, Insertion};
 use super::take::first_order_from;
-use super::{BlockRequest, Buddy, Placement, frame_count};
-use crate::frame::{
-    Filled, FrameState, ListEnd, LooseMap, Migratetype, NO_FRAME, PageblockByte, ZoneFrames,
-};
+use crate::frame::{Filled, FrameState, LooseMap, Migratetype, PageblockByte, ZoneFrames};
 use crate::units::{CpuId, Order, PAGEBLOCK_ORDER};
-
-/// When a single page that comes back is merged with its buddies.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Merging {
-    /// At once: Linux.
-    AtOnce,
-    /// When its pageblock is whole, or somebody needs a larger block.
-    Deferred,
-}
-
-/// Lanes of a migratetype; CPUs whose ids differ by a multiple of it share one.
-const LANES: usize = 8;
-
-/// The pageblocks that have loose pages, by migratetype and lane.
-pub(super) struct Loose {
-    /// Last frame of the pageblock that was listed last, or [`NO_FRAME`]. A zone may begin within a
-    /// pageblock, so that the first frame has no number.
-    heads: [[u32; LANES]; Migratetype::PCP_COUNT],
-    pages: [u32; Migratetype::PCP_COUNT],
-    /// The lane of the CPU that takes now, or took last.
-    lane: usize,
-}
-
-impl Loose {
-    pub const fn new() -> Loose {
-        let heads = [[NO_FRAME; LANES]; Migratetype::PCP_COUNT];
-        Loose { heads, pages: [0; Migratetype::PCP_COUNT], lane: 0 }
-    }
-
-    /// Loose pages of a type.
-    #[inline]
-    pub fn pages(&self, migratetype: Migratetype) -> u32 {
-        self.pages.get(migratetype.index()).copied().unwrap_or(0)
-    }
-
-    /// Whether there are loose pages of any type.
-    #[inline]
-    pub fn any(&self) -> bool {
-        self.pages != [0; Migratetype::PCP_COUNT]
-    }
-
-    /// The pageblock of a type that was listed last, in the lane at hand or the next one that has any; and its lane.
-    fn first(&self, migratetype: Migratetype) -> Option<(u32, usize)> {
-        let lanes = (self.lane..LANES).chain(0..self.lane);
-        let heads = &self.heads[migratetype.index()];
-        lanes.map(|lane| (heads[lane], lane)).find(|(head, _)| *head != NO_FRAME)
-    }
-
-    /// Puts a pageblock, whose last frame is `last`, at the head of the list of its type, in its lane.
-    fn list(
-        &mut self,
-        frames: ZoneFrames<'_>,
-        map: LooseMap<'_>,
-        last: u32,
-        migratetype: Migratetype,
-    ) {
-        let head = &mut self.heads[migratetype.index()][map.lane()];
-        map.set_link(ListEnd::Head, *head);
-        map.set_link(ListEnd::Tail, NO_FRAME);
-        if *head != NO_FRAME {
-            frames.loose(*head).set_link(ListEnd::Tail, last);
-        }
-        *head = last;
-    }
-
-    /// Takes a pageblock from the list of its type.
-    fn unlist(
-        &mut self,
-        frames: ZoneFrames<'_>,
-        map: LooseMap<'_>,
-        last: u32,
-        migratetype: Migratetype,
-    ) {
-        let (next, prev) = (map.link(ListEnd::Head), map.link(ListEnd::Tail));
-        match prev {
-            NO_FRAME => {
-                let heads = &mut self.heads[migratetype.index()];
-                let head = heads.iter_mut().find(|head| **head == last);
-                *head.expect("what has none before it is the head of a lane") = next;
-            }
-            prev => frames.loose(prev).set_link(ListEnd::Head, next),
-        }
-        if next != NO_FRAME {
-            frames.loose(next).set_link(ListEnd::Tail, prev);
-        }
-    }
-
-    /// The loose pages of a type, pageblock by pageblock.
-    pub fn iter<'m>(
-        &self,
-        frames: ZoneFrames<'m>,
-        migratetype: Migratetype,
-    ) -> impl Iterator<Item = u32> + use<'m> {
-        let heads = self.heads.get(migratetype.index()).copied().unwrap_or([NO_FRAME; LANES]);
-        let next = move |&last: &u32| {
-            let next = frames.loose(last).link(ListEnd::Head);
-            (next != NO_FRAME).then_some(next)
-        };
-        heads
-            .into_iter()
-            .filter(|head| *head != NO_FRAME)
-            .flat_map(move |head| core::iter::successors(Some(head), next))
-            .flat_map(move |last| frames.loose(last).pages().map(move |page| page_of(last, page)))
-    }
-}
 
 /// Adds the first of `numbers` to their maps, as far as each is far from the next one, lies in a pageblock of the kind
 /// `of`, and is neither its first loose page nor the last that was missing; returns how many. A function of its own, so
@@ -152,20 +47,6 @@ fn insert_scattered(frames: &ZoneFrames<'_>, numbers: &[u32], of: PageblockByte)
         byte == of && loose.insert_among_others(number)
     };
     (0..numbers.len()).find(|&at| !is_usual(at)).unwrap_or(numbers.len())
-}
-
-const PAGEBLOCK_FRAMES: u32 = frame_count(PAGEBLOCK_ORDER);
-
-/// The last frame of the pageblock that frame `number` is of.
-#[inline]
-const fn last_of(number: u32) -> u32 {
-    number | (PAGEBLOCK_FRAMES - 1)
-}
-
-/// The frame number of a page of the pageblock whose last frame is `last`.
-#[inline]
-const fn page_of(last: u32, page: u32) -> u32 {
-    last - (PAGEBLOCK_FRAMES - 1 - page)
 }
 
 impl Buddy {
@@ -224,7 +105,7 @@ impl Buddy {
             match frames.pageblock_byte(lowest).loose_type() {
                 Some(_) if pages == PAGEBLOCK_FRAMES => {
                     assert!(frames.loose(lowest).is_empty(), "freed twice");
-                    self.free(frames, lowest, PAGEBLOCK_ORDER, Placement::Usual);
+                    self.free(frames, lowest, PAGEBLOCK_ORDER, Insertion::Usual);
                 }
                 Some(migratetype) => {
                     let map = frames.loose(lowest);
@@ -275,7 +156,7 @@ impl Buddy {
         map.clear();
         self.loose.unlist(frames, map, last, migratetype);
         self.forget_loose(migratetype, PAGEBLOCK_FRAMES);
-        self.free(frames, page_of(last, 0), PAGEBLOCK_ORDER, Placement::Usual);
+        self.free(frames, page_of(last, 0), PAGEBLOCK_ORDER, Insertion::Usual);
     }
 
     /// Takes up to `pages` loose pages of a type: `sink(first, n)` gets adjoining ones, at most
@@ -385,6 +266,7 @@ mod tests {
     use std_alloc::vec::Vec;
 
     use super::*;
+    use crate::buddy::state::frame_count;
     use crate::buddy::{
         BlockRequest, FallbackModel, FallbackRules, Fragmentation, HeldMovable, Search,
     };
@@ -431,7 +313,7 @@ mod tests {
                 if order == Order(0) {
                     numbers.push(first);
                 } else {
-                    self.buddy.free(self.frames, first, order, Placement::Usual);
+                    self.buddy.free(self.frames, first, order, Insertion::Usual);
                 }
             }
             // Runs, upward or downward.
@@ -458,7 +340,7 @@ mod tests {
     fn with_buddy(run: impl FnOnce(&mut Held<'_>)) {
         let sections = Sections::new(3, |_| false);
         let table = sections.table();
-        let frames = ZoneFrames::new(table.map(), Pfn(FIRST), ZoneIndex(0));
+        let frames = table.frames(Pfn(FIRST), ZoneIndex(0));
         let mut buddy = Buddy::new(RULES, Merging::Deferred);
         buddy.online(frames, 0..PAGES);
         let is_held = std_alloc::vec![false; PAGES as usize];

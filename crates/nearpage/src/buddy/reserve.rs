@@ -7,7 +7,8 @@
 //!
 //! `mm/page_alloc.c: reserve_highatomic_pageblock, unreserve_highatomic_pageblock`, 6.12 and 6.1.
 
-use super::{Buddy, FallbackModel, frame_count};
+use super::rules::FallbackModel;
+use super::state::{Buddy, frame_count};
 use crate::frame::{Migratetype, ZoneFrames};
 use crate::units::{MAX_ORDER, Order, PAGEBLOCK_ORDER, PageCount};
 
@@ -106,6 +107,39 @@ impl Buddy {
     }
 }
 
+impl Buddy {
+    /// Gives the pageblock of frame `number` another type, with what is free in it; returns whether it did. Not if it is
+    /// isolated or is to be, if zones share it, or if it reaches out of the zone and a page in it is free.
+    pub fn set_pageblock_type(
+        &mut self,
+        frames: ZoneFrames<'_>,
+        number: u32,
+        migratetype: Migratetype,
+    ) -> bool {
+        let before = frames.pageblock(number);
+        let isolates = [before, migratetype].contains(&Migratetype::Isolate);
+        if isolates || frames.is_pageblock_shared(number) {
+            return false;
+        }
+        // A pageblock with loose pages keeps its type.
+        self.settle_pageblock(frames, number - number % PAGEBLOCK as u32);
+        let retyped = self.retype_pageblock(frames, number, migratetype).is_some();
+        if !retyped {
+            if self.has_free_in_pageblock(frames, number) {
+                return false;
+            }
+            frames.set_pageblock(number, migratetype);
+        }
+        if before == Migratetype::HighAtomic {
+            self.reserved -= self.reserved.min(PAGEBLOCK);
+        }
+        if migratetype == Migratetype::HighAtomic {
+            self.reserved += PAGEBLOCK;
+        }
+        true
+    }
+}
+
 /// How hard [`Buddy::unreserve`] tries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Force {
@@ -127,7 +161,7 @@ mod tests {
     fn with_buddy(model: FallbackModel, run: impl FnOnce(Buddy, ZoneFrames<'_>)) {
         let sections = Sections::new(2, |_| false);
         let table = sections.table();
-        let frames = ZoneFrames::new(table.map(), Pfn(0), ZoneIndex(0));
+        let frames = table.frames(Pfn(0), ZoneIndex(0));
         let rules = FallbackRules { model, held: HeldMovable::Never };
         let mut buddy = Buddy::new(rules, Merging::AtOnce);
         buddy.online(frames, 0..PAGES);

@@ -4,7 +4,7 @@
 //! one block on each, so that the next request of the same kind finds it first. Therefore many
 //! requests can be served in one step without a difference.
 
-use super::{BlockRequest, Buddy, frame_count};
+use super::state::{BlockRequest, Buddy, frame_count};
 use crate::frame::{ListEnd, Migratetype, ZoneFrames};
 use crate::units::{MAX_ORDER, Order, PAGEBLOCK_ORDER};
 

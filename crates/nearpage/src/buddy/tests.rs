@@ -5,37 +5,23 @@ extern crate std;
 
 use std::{env, format, println, string::String, vec, vec::Vec};
 
+use super::state::frame_count;
 use super::*;
-use crate::frame::{FrameState, NO_FRAME, SectionMap, Word};
+use core::ops::Range;
+
+use crate::frame::{FrameState, Migratetype, NO_FRAME, SectionMap, Word, ZoneFrames};
 use crate::testing::naive_buddy::NaiveBuddy;
+use crate::testing::random::Random;
 use crate::testing::sections::Sections;
-use crate::units::{ORDERS, PAGEBLOCK_ORDER, Pfn, SECTION_FRAMES, ZoneIndex};
+use crate::units::{
+    MAX_ORDER, ORDERS, Order, PAGEBLOCK_ORDER, PageCount, Pfn, SECTION_FRAMES, ZoneIndex,
+};
 
 const ZONE: ZoneIndex = ZoneIndex(3);
 const LINUX_6_12: FallbackRules =
     FallbackRules { model: FallbackModel::Linux6_12, held: HeldMovable::ByWord };
 const LINUX_6_1: FallbackRules =
     FallbackRules { model: FallbackModel::Linux6_1, held: HeldMovable::ByWord };
-
-/// SplitMix64.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ mixed >> 31) % bound
-    }
-
-    fn one_in(&mut self, n: u64) -> bool {
-        self.below(n) == 0
-    }
-
-    fn pick<T: Copy>(&mut self, of: &[T]) -> T {
-        of[self.below(of.len() as u64) as usize]
-    }
-}
 
 /// A mistake for the canary: the model makes it, the buddy does not.
 #[derive(Clone, Copy, PartialEq)]
@@ -70,8 +56,8 @@ impl Pair<'_> {
         let start = SECTION_FRAMES as u64 - random.below(6000);
         let frames = ZoneFrames::new(map, Pfn(start), ZONE);
         let rules = FallbackRules {
-            model: random.pick(&[FallbackModel::Linux6_12, FallbackModel::Linux6_1]),
-            held: random.pick(&[HeldMovable::ByWord, HeldMovable::Never]),
+            model: random.one_of(&[FallbackModel::Linux6_12, FallbackModel::Linux6_1]),
+            held: random.one_of(&[HeldMovable::ByWord, HeldMovable::Never]),
         };
         let other = match rules.model {
             FallbackModel::Linux6_12 => LINUX_6_1,
@@ -125,8 +111,11 @@ impl Pair<'_> {
     fn request(&mut self) -> BlockRequest {
         let most = self.random.below(ORDERS as u64) + 1;
         let types = [Migratetype::Unmovable, Migratetype::Movable, Migratetype::Reclaimable];
-        let migratetype =
-            if self.random.one_in(40) { Migratetype::HighAtomic } else { self.random.pick(&types) };
+        let migratetype = if self.random.one_in(40) {
+            Migratetype::HighAtomic
+        } else {
+            self.random.one_of(&types)
+        };
         let avoided = self.random.one_in(5);
         BlockRequest {
             order: Order(self.random.below(most) as u8),
@@ -191,15 +180,15 @@ impl Pair<'_> {
         if !self.held.is_empty() {
             let at = self.random.below(self.held.len() as u64) as usize;
             let (number, order) = self.let_go(at);
-            let placement = if self.random.one_in(10) { Placement::Tail } else { Placement::Usual };
+            let placement = if self.random.one_in(10) { Insertion::Tail } else { Insertion::Usual };
             self.buddy.free(self.frames, number, order, placement);
             self.model_free(number, order, placement);
         }
     }
 
-    fn model_free(&mut self, number: u32, order: Order, placement: Placement) {
+    fn model_free(&mut self, number: u32, order: Order, placement: Insertion) {
         let wrong = self.planted == Planted::AlwaysTail;
-        let placement = if wrong { Placement::Tail } else { placement };
+        let placement = if wrong { Insertion::Tail } else { placement };
         self.naive.free(self.frames.pfn(number).0, order.0, placement);
     }
 
@@ -227,7 +216,7 @@ impl Pair<'_> {
         }
         self.buddy.free_batch(self.frames, &numbers, order);
         for number in numbers {
-            self.model_free(number, order, Placement::Usual);
+            self.model_free(number, order, Insertion::Usual);
         }
     }
 
@@ -236,14 +225,14 @@ impl Pair<'_> {
         if self.held.is_empty() {
             return;
         }
-        let first = self.random.pick(&self.held).0;
+        let first = self.random.one_of(&self.held).0;
         let mut end = first;
         while let Some(at) = self.held.iter().position(|&(number, _)| number == end) {
             end += frame_count(self.let_go(at).1);
         }
         self.buddy.free_run(self.frames, first, end - first);
         for page in first..end {
-            self.model_free(page, Order(0), Placement::Usual);
+            self.model_free(page, Order(0), Insertion::Usual);
         }
     }
 
@@ -257,7 +246,7 @@ impl Pair<'_> {
         let range = self.random.below(self.online.len() as u64) as usize;
         let Range { start, end } = self.online[range];
         let number = start + self.random.below((end - start) as u64) as u32;
-        let to = self.random.pick(&Migratetype::ALL);
+        let to = self.random.one_of(&Migratetype::ALL);
         let moved = self.buddy.retype_pageblock(self.frames, number, to);
         let expected = self.naive.retype(self.frames.pfn(number).0, to);
         assert_eq!(moved.map(|pages| pages.0), expected);
@@ -439,7 +428,7 @@ fn a_free_block_is_not_freed_again() {
     let table = sections.table();
     let (mut buddy, frames) = zone_of_blocks(table.map(), 1);
     let number = buddy.alloc(frames, request(0, Migratetype::Movable)).expect("there is memory");
-    buddy.free(frames, number + 1, Order(0), Placement::Usual);
+    buddy.free(frames, number + 1, Order(0), Insertion::Usual);
 }
 
 /// The free blocks of one type, `order[first,...]` as the recordings write them.
@@ -468,14 +457,14 @@ fn recorded_kernels_fall_back_differently() {
     {
         let sections = Sections::new(1, |_| false);
         let table = sections.table();
-        let frames = ZoneFrames::new(table.map(), Pfn(0), ZONE);
+        let frames = table.frames(Pfn(0), ZONE);
         let mut buddy =
             Buddy::new(FallbackRules { model, held: HeldMovable::Never }, Merging::AtOnce);
         buddy.online(frames, 0..1024);
         let whole = buddy.alloc(frames, request(10, Movable));
         assert_eq!(whole, Some(0));
         for page in (0..64).chain(512..576) {
-            buddy.free(frames, page, Order(0), Placement::Usual);
+            buddy.free(frames, page, Order(0), Insertion::Usual);
         }
         assert_eq!(text(&buddy, frames, Movable), "6[512,0]");
         let asked = [Reclaimable, Unmovable, Reclaimable, Unmovable];
@@ -502,7 +491,7 @@ fn the_walker_finds_what_is_broken() {
         let first = buddy.alloc(frames, request(10, Migratetype::Movable));
         assert_eq!(first, Some(0));
         for page in [0, 2, 4, 512] {
-            buddy.free(frames, page, Order(0), Placement::Usual);
+            buddy.free(frames, page, Order(0), Insertion::Usual);
         }
         assert_eq!(buddy.check(frames), Ok(()));
         breakage(&mut buddy, frames);

@@ -2,7 +2,7 @@
 
 use core::ops::Range;
 
-use super::{Buddy, frame_count};
+use super::state::{Buddy, frame_count};
 use crate::frame::{FrameState, ZoneFrames};
 use crate::units::{Order, PAGEBLOCK_ORDER};
 
@@ -37,10 +37,10 @@ impl Buddy {
 #[cfg(test)]
 mod tests {
     use crate::buddy::{
-        BlockRequest, Buddy, FallbackModel, FallbackRules, Fragmentation, HeldMovable, Merging,
-        Placement,
+        BlockRequest, Buddy, FallbackModel, FallbackRules, Fragmentation, HeldMovable, Insertion,
+        Merging,
     };
-    use crate::frame::{Migratetype, ZoneFrames};
+    use crate::frame::Migratetype;
     use crate::testing::sections::Sections;
     use crate::units::{Order, Pfn, ZoneIndex};
 
@@ -48,7 +48,7 @@ mod tests {
     fn touched_blocks_are_found_in_order_and_go_back() {
         let sections = Sections::new(1, |_| false);
         let table = sections.table();
-        let frames = ZoneFrames::new(table.map(), Pfn(0), ZoneIndex(0));
+        let frames = table.frames(Pfn(0), ZoneIndex(0));
         let (model, held) = (FallbackModel::Linux6_12, HeldMovable::Never);
         let rules = FallbackRules { model, held };
         let mut buddy = Buddy::new(rules, Merging::AtOnce);
@@ -61,15 +61,15 @@ mod tests {
         };
         let first = buddy.alloc(frames, request(10)).unwrap();
         let second = buddy.alloc(frames, request(0)).unwrap();
-        buddy.free(frames, first, Order(10), Placement::Usual);
+        buddy.free(frames, first, Order(10), Insertion::Usual);
         // The second block of the highest order was split: half of it is a pageblock.
         assert_eq!(buddy.take_between(frames, 0..8192), Some((first, Order(10))));
         assert_eq!(buddy.take_between(frames, 0..8192), Some((second + 512, Order(9))));
         assert_eq!(buddy.take_between(frames, 0..8192), None);
         assert_eq!(buddy.free_pages().0, 8192 - 1024 - 512 - 1);
-        buddy.free(frames, first, Order(10), Placement::Tail);
-        buddy.free(frames, second + 512, Order(9), Placement::Tail);
-        buddy.free(frames, second, Order(0), Placement::Usual);
+        buddy.free(frames, first, Order(10), Insertion::Tail);
+        buddy.free(frames, second + 512, Order(9), Insertion::Tail);
+        buddy.free(frames, second, Order(0), Insertion::Usual);
         assert_eq!(buddy.free_pages().0, 8192);
         assert_eq!(buddy.take_between(frames, 600..1024), None, "its head lies before");
     }

@@ -8,6 +8,7 @@ const PAGEBLOCK_PAGES: usize = 1 << PAGEBLOCK_ORDER.0;
 
 /// A bit for each page of a pageblock. A line, and to add or to take a page touches no other: CPUs that free pages of
 /// each other's pageblocks take these lines from each other.
+#[derive(Debug)]
 #[repr(C, align(64))]
 pub struct LoosePages {
     bits: [AtomicU64; PAGEBLOCK_PAGES / 64],
@@ -36,6 +37,7 @@ impl LoosePages {
 }
 
 /// A pageblock's place on the list of those that have loose pages.
+#[derive(Debug)]
 pub struct LooseEntry {
     /// Next and previous pageblock, by [`ListEnd`]; they mean something while there are pages.
     links: [AtomicU32; 2],

@@ -23,6 +23,7 @@ const SHARED: u8 = 0x80;
 const BEFORE_SHIFT: u32 = 4;
 
 /// What links the frames and the pageblocks of 128 MiB to lists: only who holds the zone's lock looks at it.
+#[derive(Debug)]
 #[repr(C, align(64))]
 pub struct SectionLists {
     listed: [LooseEntry; PAGEBLOCKS],
@@ -36,7 +37,7 @@ const _: () = assert!(
 );
 
 /// The metadata of adjoining sections, each part in one array.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct SectionRun<'m> {
     /// Number of the first section.
     pub first: u64,
@@ -73,7 +74,7 @@ impl<'m> SectionRun<'m> {
 }
 
 /// The metadata of one section, wherever its parts lie.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct Section<'m> {
     lists: &'m SectionLists,
     pageblocks: &'m [AtomicU8; PAGEBLOCKS],
@@ -140,9 +141,6 @@ const fn swap_first_two(bits: u8) -> u8 {
 pub struct PageblockByte(u8);
 
 impl PageblockByte {
-    /// Of a pageblock that nobody has touched.
-    pub const MOVABLE: PageblockByte = PageblockByte(0);
-
     #[inline]
     fn migratetype(self) -> Migratetype {
         Migratetype::from_bits(swap_first_two(self.0) as u32)
@@ -158,7 +156,7 @@ impl PageblockByte {
 }
 
 /// All sections of a machine by section number: the way from a PFN to its frame.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct SectionMap<'m> {
     first: u64,
     runs: &'m [SectionRun<'m>],
@@ -201,15 +199,6 @@ impl<'m> SectionMap<'m> {
     pub fn pageblock(&self, pfn: Pfn) -> Migratetype {
         self.managed_section(pfn).pageblock(pfn.section_offset() as u32)
     }
-
-    /// Sets the migratetype of the pageblock of `pfn`. Only under the lock of its zone.
-    ///
-    /// # Panics
-    /// If no section covers `pfn`.
-    #[inline]
-    pub fn set_pageblock(&self, pfn: Pfn, migratetype: Migratetype) {
-        self.managed_section(pfn).set_pageblock(pfn.section_offset() as u32, migratetype);
-    }
 }
 
 /// The frames of one zone by frame number: the distance from the beginning of the zone's first section. So a
@@ -233,9 +222,18 @@ pub struct ZoneFrames<'m> {
     sections: &'m [Option<Section<'m>>],
 }
 
+impl core::fmt::Debug for ZoneFrames<'_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("ZoneFrames")
+            .field("zone", &self.zone())
+            .field("first", &self.pfn(self.first))
+            .finish_non_exhaustive()
+    }
+}
+
 impl<'m> ZoneFrames<'m> {
     /// The frames of `zone`, whose first PFN is `start`.
-    pub fn new(map: SectionMap<'m>, start: Pfn, zone: ZoneIndex) -> Self {
+    pub(crate) fn new(map: SectionMap<'m>, start: Pfn, zone: ZoneIndex) -> Self {
         let first = usize::try_from(start.section().wrapping_sub(map.first)).ok();
         let run = map.runs.iter().find_map(|run| run.from(start.section()));
         let words = run.map_or(&[][..], |run| run.words.as_flattened());
@@ -280,20 +278,20 @@ impl<'m> ZoneFrames<'m> {
 
     /// [`Word::allocated`] of a block of this zone.
     #[inline(always)]
-    pub const fn allocated(&self, order: Order, migratetype: Migratetype) -> Word {
+    pub(crate) const fn allocated(&self, order: Order, migratetype: Migratetype) -> Word {
         Word(Word::allocated(order, migratetype, ZoneIndex(0)).0 | self.zone_bits)
     }
 
     /// [`Word::cached`] of a block of this zone.
     #[inline(always)]
-    pub const fn cached(&self, order: Order) -> Word {
+    pub(crate) const fn cached(&self, order: Order) -> Word {
         Word(Word::cached(order, ZoneIndex(0)).0 | self.zone_bits)
     }
 
     /// Whether `word` is that of the head of an allocated block of exactly `order` in this zone that nobody has
     /// locked or waits for.
     #[inline(always)]
-    pub const fn is_allocated(&self, word: Word, order: Order) -> bool {
+    pub(crate) const fn is_allocated(&self, word: Word, order: Order) -> bool {
         let mask = HELD_MASK | ZONE_MASK;
         word.0 & mask == self.allocated(order, Migratetype::Unmovable).0
     }
@@ -313,7 +311,7 @@ impl<'m> ZoneFrames<'m> {
     /// # Panics
     /// As [`frame`](Self::frame).
     #[inline(always)]
-    pub fn hand_out_all(
+    pub(crate) fn hand_out_all(
         &self,
         numbers: impl IntoIterator<Item = u32>,
         word: Word,
@@ -335,7 +333,7 @@ impl<'m> ZoneFrames<'m> {
     ///
     /// # Panics
     /// As [`frame`](Self::frame).
-    pub fn take_back_pageblock(&self, first: u32) -> bool {
+    pub(crate) fn take_back_pageblock(&self, first: u32) -> bool {
         let at = (first as usize % SECTION_FRAMES) & !(PAGEBLOCK_PAGES - 1);
         let words = &self.managed_section(first).words[at..at + PAGEBLOCK_PAGES];
         let is_ours =
@@ -351,7 +349,7 @@ impl<'m> ZoneFrames<'m> {
     /// The word and the number of `pfn`, if it lies in the zone's first sections, up to a hole. Whether it is a
     /// frame of this zone at all, and so whether the number means anything, its word says.
     #[inline(always)]
-    pub fn locate(&self, pfn: Pfn) -> Option<(WordCell<'m>, u32)> {
+    pub(crate) fn locate(&self, pfn: Pfn) -> Option<(WordCell<'m>, u32)> {
         let distance = usize::try_from(pfn.0.wrapping_sub(self.base.0)).ok()?;
         Some((WordCell(self.words.get(distance)?), distance as u32))
     }
@@ -359,7 +357,7 @@ impl<'m> ZoneFrames<'m> {
     /// The word of frame `number`, if it lies in the zone's first sections, up to a hole. The two largest
     /// numbers never do.
     #[inline(always)]
-    pub fn near_word(&self, number: u32) -> Option<WordCell<'m>> {
+    pub(crate) fn near_word(&self, number: u32) -> Option<WordCell<'m>> {
         self.words.get(number as usize).map(WordCell)
     }
 
@@ -368,7 +366,7 @@ impl<'m> ZoneFrames<'m> {
     /// # Panics
     /// As [`frame`](Self::frame).
     #[inline(always)]
-    pub fn word(&self, number: u32) -> WordCell<'m> {
+    pub(crate) fn word(&self, number: u32) -> WordCell<'m> {
         self.near_word(number).unwrap_or_else(|| self.word_beyond(number))
     }
 
@@ -380,7 +378,7 @@ impl<'m> ZoneFrames<'m> {
 
     /// Frame `number`, or `None` in a hole of the machine.
     #[inline]
-    pub fn try_frame(&self, number: u32) -> Option<Frame<'m>> {
+    pub(crate) fn try_frame(&self, number: u32) -> Option<Frame<'m>> {
         Some(self.try_section(number as u64)?.frame(number as usize))
     }
 
@@ -389,7 +387,7 @@ impl<'m> ZoneFrames<'m> {
     /// # Panics
     /// If no section covers it: numbers on lists always have a section.
     #[inline]
-    pub fn frame(&self, number: u32) -> Frame<'m> {
+    pub(crate) fn frame(&self, number: u32) -> Frame<'m> {
         self.try_frame(number).expect("a listed frame has a section")
     }
 
@@ -398,7 +396,7 @@ impl<'m> ZoneFrames<'m> {
     /// # Panics
     /// If no section covers the frame.
     #[inline]
-    pub fn section(&self, number: u32) -> (SectionFrames<'m>, u32) {
+    pub(crate) fn section(&self, number: u32) -> (SectionFrames<'m>, u32) {
         let offset = number % SECTION_FRAMES as u32;
         let section = self.managed_section(number);
         (SectionFrames { section, first: number - offset }, offset)
@@ -409,7 +407,7 @@ impl<'m> ZoneFrames<'m> {
     /// # Panics
     /// If no section covers the frame.
     #[inline(always)]
-    pub fn pageblock_byte(&self, number: u32) -> PageblockByte {
+    pub(crate) fn pageblock_byte(&self, number: u32) -> PageblockByte {
         self.pageblock_state(number).0
     }
 
@@ -418,7 +416,7 @@ impl<'m> ZoneFrames<'m> {
     /// # Panics
     /// As [`pageblock_byte`](Self::pageblock_byte).
     #[inline]
-    pub fn loose(&self, number: u32) -> LooseMap<'m> {
+    pub(crate) fn loose(&self, number: u32) -> LooseMap<'m> {
         self.managed_section(number).loose(number)
     }
 
@@ -427,7 +425,7 @@ impl<'m> ZoneFrames<'m> {
     /// # Panics
     /// If no section covers the frame.
     #[inline(always)]
-    pub fn pageblock_state(&self, number: u32) -> (PageblockByte, &'m LoosePages) {
+    pub(crate) fn pageblock_state(&self, number: u32) -> (PageblockByte, &'m LoosePages) {
         let at = (number >> PAGEBLOCK_ORDER.0) as usize;
         match (self.pageblocks.get(at), self.loose.get(at)) {
             (Some(byte), Some(loose)) => (PageblockByte(byte.load(Ordering::Relaxed)), loose),
@@ -450,29 +448,29 @@ impl<'m> ZoneFrames<'m> {
 
     /// Sets the migratetype of the pageblock of frame `number`, which is not shared.
     #[inline]
-    pub fn set_pageblock(&self, number: u32, migratetype: Migratetype) {
+    pub(crate) fn set_pageblock(&self, number: u32, migratetype: Migratetype) {
         self.managed_section(number).set_pageblock(number, migratetype);
     }
 
     /// Makes the pageblock of frame `number`, which is not shared, [`Migratetype::Isolate`].
-    pub fn isolate_pageblock(&self, number: u32) {
+    pub(crate) fn isolate_pageblock(&self, number: u32) {
         self.managed_section(number).isolate_pageblock(number);
     }
 
     /// The type that the pageblock of frame `number` had before it was isolated.
-    pub fn type_before_isolation(&self, number: u32) -> Migratetype {
+    pub(crate) fn type_before_isolation(&self, number: u32) -> Migratetype {
         let byte = self.managed_section(number).pageblock_byte(number).load(Ordering::Relaxed);
         Migratetype::from_bits((byte >> BEFORE_SHIFT) as u32)
     }
 
     /// Notes that the pageblock of frame `number`, which is movable, holds frames of other zones too.
-    pub fn share_pageblock(&self, number: u32) {
+    pub(crate) fn share_pageblock(&self, number: u32) {
         let section = self.managed_section(number);
         section.pageblock_byte(number).fetch_or(SHARED, Ordering::Relaxed);
     }
 
     /// Whether the pageblock of frame `number` holds frames of other zones too: its type must not change.
-    pub fn is_pageblock_shared(&self, number: u32) -> bool {
+    pub(crate) fn is_pageblock_shared(&self, number: u32) -> bool {
         let section = self.managed_section(number);
         section.pageblock_byte(number).load(Ordering::Relaxed) & SHARED != 0
     }
@@ -493,7 +491,7 @@ const _: () = assert!((crate::units::MAX_ORDER.0 as u32) < SECTION_SHIFT);
 impl<'m> SectionFrames<'m> {
     /// The frame at `offset`, modulo the size of a section. It may belong to another zone.
     #[inline]
-    pub fn frame(&self, offset: u32) -> Frame<'m> {
+    pub(crate) fn frame(&self, offset: u32) -> Frame<'m> {
         self.section.frame(offset as usize)
     }
 
@@ -511,14 +509,14 @@ impl<'m> SectionFrames<'m> {
 
     /// Whether frames of several zones lie in the pageblock that holds the frame at `offset`.
     #[inline]
-    pub fn is_pageblock_shared(&self, offset: u32) -> bool {
+    pub(crate) fn is_pageblock_shared(&self, offset: u32) -> bool {
         let byte = self.section.pageblock_byte(offset);
         byte.load(Ordering::Relaxed) & SHARED != 0
     }
 
     /// Sets the migratetype of the pageblock that holds the frame at `offset`.
     #[inline]
-    pub fn set_pageblock(&self, offset: u32, migratetype: Migratetype) {
+    pub(crate) fn set_pageblock(&self, offset: u32, migratetype: Migratetype) {
         self.section.set_pageblock(offset, migratetype);
     }
 }
@@ -540,7 +538,7 @@ mod tests {
     fn shared_pageblocks_are_movable() {
         let sections = crate::testing::sections::Sections::new(1, |_| false);
         let table = sections.table();
-        let frames = ZoneFrames::new(table.map(), Pfn(700), ZoneIndex(0));
+        let frames = table.frames(Pfn(700), ZoneIndex(0));
         frames.share_pageblock(700);
         assert!(frames.is_pageblock_shared(1023) && !frames.is_pageblock_shared(1024));
         assert_eq!(frames.pageblock(700), Migratetype::Movable);
@@ -553,7 +551,7 @@ mod tests {
         let section = SECTION_FRAMES as u32;
         // The zone starts in section 1; section 2 is a hole.
         let start = Pfn(2 * section as u64 - 10);
-        let frames = ZoneFrames::new(table.map(), start, ZoneIndex(0));
+        let frames = table.frames(start, ZoneIndex(0));
         assert_eq!(frames.number(start), section - 10);
         assert!(frames.try_frame(section - 1).is_some() && frames.try_frame(section).is_none());
         assert!(frames.locate(Pfn(section as u64 - 1)).is_none(), "before the zone's section");

@@ -21,17 +21,34 @@ use super::storage::{CountedList, ListCounts, Pop, Push, Storage};
 use super::tuning::{PcpRules, SETTING_WORDS, Tuning, WORDS};
 use super::{LISTS, list_order, list_type};
 use crate::frame::{Word, ZoneFrames};
-use crate::platform::Platform;
+use crate::host::Platform;
 use crate::sync::{AtomicU64, Ordering, OwnedCounter};
-use crate::units::{CpuId, NodeIndex, PageCount};
+use crate::units::{CpuId, NodeIndex, PageCount, Pfn};
 use crate::zone::Zone;
 
 /// A list of `P`'s storage.
-pub type List<'m, P> = <<P as Platform>::Storage as Storage>::List<'m>;
+pub(crate) type List<'m, P> = <<P as Platform>::Storage as Storage>::List<'m>;
+
+/// Trips between a pageset and its zone, as of a moment ago.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct PagesetCounts {
+    /// Trips to the zone to refill a list.
+    pub refills: u64,
+    /// Pages that refills brought.
+    pub refilled_pages: PageCount,
+    /// Trips to the zone to give pages back.
+    pub drains: u64,
+    /// Pages that drains took.
+    pub drained_pages: PageCount,
+    /// Drains because blocks of order 1 to 3 came back in a row, with room left; only on storages that are
+    /// [exact](Storage::EXACT).
+    pub high_order_drains: u64,
+}
 
 /// Events of a pageset, counted by its CPU.
 #[derive(Debug, Default)]
-pub struct PagesetEvents {
+pub(crate) struct PagesetEvents {
     /// Single pages handed out as part of a pageblock, without the first, which its list counts. Exact: who counts them
     /// may have moved to another CPU since they were popped.
     pub bulk_allocs: AtomicU64,
@@ -49,7 +66,7 @@ pub struct PagesetEvents {
 
 /// Whose pagesets they are.
 #[repr(align(64))]
-pub struct Owner<P: Platform> {
+pub(crate) struct Owner<P: Platform> {
     /// The CPU.
     pub cpu: CpuId,
     /// Its node.
@@ -76,12 +93,27 @@ pub struct Pageset<'m, P: Platform> {
     events: PagesetEvents,
 }
 
+impl<P: Platform> core::fmt::Debug for Pageset<'_, P> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Pageset")
+            .field("cpu", &self.owner.cpu)
+            .field("zone", &self.zone.index())
+            .field("count", &self.count())
+            .field("tuning", &self.tuning())
+            .finish_non_exhaustive()
+    }
+}
+
 /// Proof that this thread may use the lists of `P`'s pagesets of a CPU.
-pub type OnCpu<'a, P> = <<P as Platform>::Storage as Storage>::OnCpu<'a>;
+pub(crate) type OnCpu<'a, P> = <<P as Platform>::Storage as Storage>::OnCpu<'a>;
 
 impl<'m, P: Platform> Pageset<'m, P> {
     /// An empty pageset with the tuning of a booting kernel: everything passes straight through.
-    pub fn new(zone: &'m Zone<'m, P>, owner: &'m Owner<P>, lists: [List<'m, P>; LISTS]) -> Self {
+    pub(crate) fn new(
+        zone: &'m Zone<'m, P>,
+        owner: &'m Owner<P>,
+        lists: [List<'m, P>; LISTS],
+    ) -> Self {
         let frames = *zone.frames();
         // A cell of zeroes is `Tuning::BOOT`.
         let (tuning, events) = (TuningCell::default(), PagesetEvents::default());
@@ -93,7 +125,10 @@ impl<'m, P: Platform> Pageset<'m, P> {
 
     /// Takes hold of the lists, from the CPU that owns them; `None` if somebody else is at them.
     #[inline(always)]
-    pub fn enter<'a>(&self, storage: &'a P::Storage) -> Option<<P::Storage as Storage>::OnCpu<'a>>
+    pub(crate) fn enter<'a>(
+        &self,
+        storage: &'a P::Storage,
+    ) -> Option<<P::Storage as Storage>::OnCpu<'a>>
     where
         'm: 'a,
     {
@@ -102,19 +137,19 @@ impl<'m, P: Platform> Pageset<'m, P> {
 
     /// The CPU that owns the lists.
     #[inline(always)]
-    pub fn owner(&self) -> &'m Owner<P> {
+    pub(crate) fn owner(&self) -> &'m Owner<P> {
         self.owner
     }
 
     /// The frames of the zone.
     #[inline(always)]
-    pub fn frames(&self) -> &ZoneFrames<'m> {
+    pub(crate) fn frames(&self) -> &ZoneFrames<'m> {
         &self.frames
     }
 
     /// The word of a block from list `index` while somebody has it and nobody has its lock.
     #[inline(always)]
-    pub fn held_word(&self, index: usize) -> Word {
+    pub(crate) fn held_word(&self, index: usize) -> Word {
         self.held_words[index]
     }
 
@@ -126,18 +161,56 @@ impl<'m, P: Platform> Pageset<'m, P> {
 
     /// List `index`.
     #[inline(always)]
-    pub fn list(&self, index: usize) -> &List<'m, P> {
+    pub(crate) fn list(&self, index: usize) -> &List<'m, P> {
         &self.lists[index]
     }
 
     /// All lists.
-    pub fn lists(&self) -> &[List<'m, P>; LISTS] {
+    pub(crate) fn lists(&self) -> &[List<'m, P>; LISTS] {
         &self.lists
     }
 
-    /// Events.
-    pub fn events(&self) -> &PagesetEvents {
+    /// Events, to be counted.
+    pub(crate) fn events(&self) -> &PagesetEvents {
         &self.events
+    }
+
+    /// What happened to the pageset so far.
+    pub fn counts(&self) -> PagesetCounts {
+        let events = &self.events;
+        PagesetCounts {
+            refills: events.refills.get(),
+            refilled_pages: PageCount(events.refilled_pages.get()),
+            drains: events.drains.get(),
+            drained_pages: PageCount(events.drained_pages.get()),
+            high_order_drains: events.high_order_drains.get(),
+        }
+    }
+
+    /// The CPU that caches the pages.
+    pub fn cpu(&self) -> CpuId {
+        self.owner.cpu
+    }
+
+    /// What the list with this number holds and has seen; the numbers are those of
+    /// [`list_index`](super::list_index).
+    ///
+    /// # Panics
+    /// If there are not so many lists.
+    pub fn list_counts(&self, index: usize) -> ListCounts {
+        self.lists[index].counts()
+    }
+
+    /// Calls `each` with the first frame of every block on a list, hottest first. Only while no other thread uses the
+    /// pageset: what the answer is otherwise means nothing, and it may not end.
+    ///
+    /// # Panics
+    /// If there are not so many lists.
+    #[doc(hidden)]
+    pub fn for_each_block(&self, index: usize, mut each: impl FnMut(Pfn)) {
+        P::Storage::for_each(&self.lists[index], &self.frames, &mut |number| {
+            each(self.frames.pfn(number));
+        });
     }
 
     /// The tuning state now.
@@ -149,18 +222,18 @@ impl<'m, P: Platform> Pageset<'m, P> {
     /// Stores what a decision changed. The settings stay: whoever resizes may have changed them since the
     /// state was read.
     #[inline]
-    pub fn set_tuning(&self, tuning: Tuning) {
+    pub(crate) fn set_tuning(&self, tuning: Tuning) {
         self.tuning.store(tuning, SETTING_WORDS..WORDS);
     }
 
     /// Stores new settings, and the state with them. The caller holds the lock that serializes settings.
-    pub fn set_settings(&self, tuning: Tuning) {
+    pub(crate) fn set_settings(&self, tuning: Tuning) {
         self.tuning.store(tuning, 0..WORDS);
     }
 
     /// Takes the hottest block of a list.
     #[inline(always)]
-    pub fn pop(&self, storage: &P::Storage, on: &OnCpu<'_, P>, index: usize) -> Pop {
+    pub(crate) fn pop(&self, storage: &P::Storage, on: &OnCpu<'_, P>, index: usize) -> Pop {
         let popped = storage.pop(on, &self.lists[index], &self.frames);
         if P::Storage::EXACT && popped.frame().is_some() {
             self.note_change(index, 0, 1);
@@ -170,7 +243,13 @@ impl<'m, P: Platform> Pageset<'m, P> {
 
     /// Puts a block at the hot end of a list.
     #[inline(always)]
-    pub fn push(&self, storage: &P::Storage, on: &OnCpu<'_, P>, index: usize, number: u32) -> Push {
+    pub(crate) fn push(
+        &self,
+        storage: &P::Storage,
+        on: &OnCpu<'_, P>,
+        index: usize,
+        number: u32,
+    ) -> Push {
         let pushed = storage.push(on, &self.lists[index], &self.frames, number);
         if pushed.is_done() {
             self.note_change(index, 1, 0);
@@ -180,7 +259,7 @@ impl<'m, P: Platform> Pageset<'m, P> {
 
     /// Takes up to `out.len()` blocks from the hot end of a list, hottest first; returns how many.
     #[inline]
-    pub fn pop_batch(
+    pub(crate) fn pop_batch(
         &self,
         storage: &P::Storage,
         on: &OnCpu<'_, P>,
@@ -194,7 +273,7 @@ impl<'m, P: Platform> Pageset<'m, P> {
 
     /// Puts blocks at the hot end of a list, the last one hottest, as far as its limit allows; returns how many.
     #[inline]
-    pub fn push_batch(
+    pub(crate) fn push_batch(
         &self,
         storage: &P::Storage,
         on: &OnCpu<'_, P>,
@@ -207,7 +286,7 @@ impl<'m, P: Platform> Pageset<'m, P> {
     }
 
     /// Appends adjoining blocks from `first` on at the cold end of a list, as far as there is room; returns how many.
-    pub fn append_run(
+    pub(crate) fn append_run(
         &self,
         storage: &P::Storage,
         on: &OnCpu<'_, P>,
@@ -222,7 +301,7 @@ impl<'m, P: Platform> Pageset<'m, P> {
     }
 
     /// Takes up to `out.len()` blocks from the cold end of a list, coldest first; returns how many.
-    pub fn pop_cold(
+    pub(crate) fn pop_cold(
         &self,
         storage: &P::Storage,
         on: &OnCpu<'_, P>,
@@ -268,7 +347,7 @@ impl<'m, P: Platform> Pageset<'m, P> {
 
     /// The tuning state for a decision: if the storage is not exact, with the operations since the
     /// last decision folded in.
-    pub fn tuning_for_decision(&self, rules: &PcpRules) -> (Tuning, Totals) {
+    pub(crate) fn tuning_for_decision(&self, rules: &PcpRules) -> (Tuning, Totals) {
         let mut tuning = self.tuning();
         let totals = self.totals();
         if !P::Storage::EXACT {
@@ -283,7 +362,7 @@ impl<'m, P: Platform> Pageset<'m, P> {
 
     /// Notes an allocation and what it left, for rules that want to know. Nothing on storages that are not exact.
     #[inline(always)]
-    pub fn note_alloc(&self, rules: &PcpRules, popped: Pop) {
+    pub(crate) fn note_alloc(&self, rules: &PcpRules, popped: Pop) {
         if P::Storage::EXACT && (Tuning::notes_allocs(rules) || rules.counts_unused()) {
             let mut tuning = self.tuning();
             tuning.before_alloc(rules);
@@ -295,7 +374,7 @@ impl<'m, P: Platform> Pageset<'m, P> {
     }
 
     /// Notes what a refill and its allocation left, for rules that want to know.
-    pub fn note_left(&self, rules: &PcpRules) {
+    pub(crate) fn note_left(&self, rules: &PcpRules) {
         if P::Storage::EXACT && rules.counts_unused() {
             let mut tuning = self.tuning();
             tuning.after_alloc(self.count());
@@ -305,7 +384,7 @@ impl<'m, P: Platform> Pageset<'m, P> {
 
     /// Splits `high` over the lists as their limits; most of it goes to list `busy`. As long as more is out than a
     /// hard limit allows, the lists are closed instead.
-    pub fn share_high(&self, tuning: &Tuning, busy: usize) {
+    pub(crate) fn share_high(&self, tuning: &Tuning, busy: usize) {
         if P::Storage::EXACT {
             return;
         }
@@ -320,7 +399,7 @@ impl<'m, P: Platform> Pageset<'m, P> {
 
     /// Lets the lists take nothing, until [`share_high`](Self::share_high): each free is a slow event then. Nothing on
     /// storages that are exact, which ask after each free.
-    pub fn close(&self) {
+    pub(crate) fn close(&self) {
         for list in &self.lists {
             list.set_limit(0);
         }
@@ -342,6 +421,7 @@ impl<'m, P: Platform> Pageset<'m, P> {
 
 /// Sums over the lists of a pageset.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub struct Totals {
     /// Pages on the lists now.
     pub count: PageCount,

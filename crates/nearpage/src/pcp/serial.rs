@@ -6,7 +6,7 @@
 //! thread runs all CPUs ([`Single`]).
 
 use super::storage::{CountedList, EachList, ListCounts, Pop, Push, Storage};
-use crate::frame::{NO_FRAME, ZoneFrames};
+use crate::frame::{ListEnd, NO_FRAME, ZoneFrames};
 use crate::sync::{AtomicBool, AtomicU32, Ordering, OwnedCounter};
 use crate::units::{CpuId, Order};
 
@@ -101,8 +101,8 @@ impl<C: CurrentCpu> Exclusion for Single<C> {
 #[derive(Debug)]
 #[repr(align(32))]
 pub struct LinkedList {
-    hot: AtomicU32,
-    cold: AtomicU32,
+    /// The hottest and the coldest frame, by [`ListEnd`].
+    ends: [AtomicU32; 2],
     count: AtomicU32,
     pops: OwnedCounter,
     pushes: OwnedCounter,
@@ -111,8 +111,7 @@ pub struct LinkedList {
 impl LinkedList {
     fn new() -> Self {
         Self {
-            hot: AtomicU32::new(NO_FRAME),
-            cold: AtomicU32::new(NO_FRAME),
+            ends: [AtomicU32::new(NO_FRAME), AtomicU32::new(NO_FRAME)],
             count: AtomicU32::new(0),
             pops: OwnedCounter::new(),
             pushes: OwnedCounter::new(),
@@ -125,68 +124,45 @@ impl LinkedList {
         self.count.store(count, Ordering::Relaxed);
     }
 
-    #[inline]
-    fn push_hot(&self, frames: &ZoneFrames<'_>, number: u32) {
-        let below = self.hot.load(Ordering::Relaxed);
+    /// Links a frame at one end.
+    #[inline(always)]
+    fn push(&self, frames: &ZoneFrames<'_>, number: u32, end: ListEnd) {
+        let neighbour = self.ends[end as usize].load(Ordering::Relaxed);
         let frame = frames.frame(number);
-        frame.set_next(below);
-        frame.set_prev(NO_FRAME);
-        if below == NO_FRAME {
-            self.cold.store(number, Ordering::Relaxed);
+        frame.set_link(end, neighbour);
+        frame.set_link(end.opposite(), NO_FRAME);
+        if neighbour == NO_FRAME {
+            self.ends[end.opposite() as usize].store(number, Ordering::Relaxed);
         } else {
-            frames.frame(below).set_prev(number);
+            frames.frame(neighbour).set_link(end.opposite(), number);
         }
-        self.hot.store(number, Ordering::Relaxed);
+        self.ends[end as usize].store(number, Ordering::Relaxed);
         self.change_count(1);
     }
 
-    #[inline]
-    fn pop_hot(&self, frames: &ZoneFrames<'_>) -> Option<u32> {
-        let number = self.hot.load(Ordering::Relaxed);
+    /// Takes the frame at one end.
+    #[inline(always)]
+    fn pop(&self, frames: &ZoneFrames<'_>, end: ListEnd) -> Option<u32> {
+        let number = self.ends[end as usize].load(Ordering::Relaxed);
         if number == NO_FRAME {
             return None;
         }
-        let next = frames.frame(number).next();
-        self.hot.store(next, Ordering::Relaxed);
+        let next = frames.frame(number).link(end);
+        self.ends[end as usize].store(next, Ordering::Relaxed);
         if next == NO_FRAME {
-            self.cold.store(NO_FRAME, Ordering::Relaxed);
+            self.ends[end.opposite() as usize].store(NO_FRAME, Ordering::Relaxed);
         } else {
-            frames.frame(next).set_prev(NO_FRAME);
-        }
-        self.change_count(-1);
-        Some(number)
-    }
-
-    fn push_cold(&self, frames: &ZoneFrames<'_>, number: u32) {
-        let above = self.cold.load(Ordering::Relaxed);
-        let frame = frames.frame(number);
-        frame.set_prev(above);
-        frame.set_next(NO_FRAME);
-        if above == NO_FRAME {
-            self.hot.store(number, Ordering::Relaxed);
-        } else {
-            frames.frame(above).set_next(number);
-        }
-        self.cold.store(number, Ordering::Relaxed);
-        self.change_count(1);
-    }
-
-    fn pop_cold(&self, frames: &ZoneFrames<'_>) -> Option<u32> {
-        let number = self.cold.load(Ordering::Relaxed);
-        if number == NO_FRAME {
-            return None;
-        }
-        let prev = frames.frame(number).prev();
-        self.cold.store(prev, Ordering::Relaxed);
-        if prev == NO_FRAME {
-            self.hot.store(NO_FRAME, Ordering::Relaxed);
-        } else {
-            frames.frame(prev).set_next(NO_FRAME);
+            frames.frame(next).set_link(end.opposite(), NO_FRAME);
         }
         self.change_count(-1);
         Some(number)
     }
 }
+
+/// The end where single pages are popped and pushed.
+const HOT: ListEnd = ListEnd::Head;
+/// The end where refills append and drains take.
+const COLD: ListEnd = ListEnd::Tail;
 
 impl CountedList for LinkedList {
     fn counts(&self) -> ListCounts {
@@ -252,7 +228,7 @@ impl<X: Exclusion> Storage for SerialStorage<X> {
 
     #[inline]
     fn pop(&self, _on: &X::OnCpu<'_>, list: &LinkedList, frames: &ZoneFrames<'_>) -> Pop {
-        match list.pop_hot(frames) {
+        match list.pop(frames, HOT) {
             Some(number) => {
                 list.pops.add(1);
                 Pop(number)
@@ -269,7 +245,7 @@ impl<X: Exclusion> Storage for SerialStorage<X> {
         frames: &ZoneFrames<'_>,
         number: u32,
     ) -> Push {
-        list.push_hot(frames, number);
+        list.push(frames, number, HOT);
         list.pushes.add(1);
         Push::DONE
     }
@@ -281,7 +257,7 @@ impl<X: Exclusion> Storage for SerialStorage<X> {
         frames: &ZoneFrames<'_>,
         out: &mut [u32],
     ) -> usize {
-        let taken = fill(out, || list.pop_hot(frames));
+        let taken = fill(out, || list.pop(frames, HOT));
         list.pops.add(taken as u64);
         taken
     }
@@ -294,7 +270,7 @@ impl<X: Exclusion> Storage for SerialStorage<X> {
         numbers: &[u32],
     ) -> usize {
         for &number in numbers {
-            list.push_hot(frames, number);
+            list.push(frames, number, HOT);
         }
         list.pushes.add(numbers.len() as u64);
         numbers.len()
@@ -310,7 +286,7 @@ impl<X: Exclusion> Storage for SerialStorage<X> {
         blocks: u32,
     ) -> u32 {
         for block in 0..blocks {
-            list.push_cold(frames, first + (block << order.0));
+            list.push(frames, first + (block << order.0), COLD);
         }
         blocks
     }
@@ -322,11 +298,11 @@ impl<X: Exclusion> Storage for SerialStorage<X> {
         frames: &ZoneFrames<'_>,
         out: &mut [u32],
     ) -> usize {
-        fill(out, || list.pop_cold(frames))
+        fill(out, || list.pop(frames, COLD))
     }
 
     fn for_each(list: &LinkedList, frames: &ZoneFrames<'_>, each: &mut dyn FnMut(u32)) {
-        let mut number = list.hot.load(Ordering::Relaxed);
+        let mut number = list.ends[HOT as usize].load(Ordering::Relaxed);
         while number != NO_FRAME {
             each(number);
             number = frames.frame(number).next();
@@ -359,7 +335,7 @@ fn fill(out: &mut [u32], mut next: impl FnMut() -> Option<u32>) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::plain::ChosenCpu;
+    use crate::single::ChosenCpu;
 
     #[test]
     fn a_lock_stays_with_its_holder() {

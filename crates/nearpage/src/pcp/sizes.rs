@@ -42,7 +42,7 @@ impl Sizes {
     /// Sizes for a zone of pages of `1 << page_shift` bytes. `high_fraction` is the sysctl
     /// `vm.percpu_pagelist_high_fraction`: 0 for limits that tune themselves, or 8 and more.
     /// `mm/page_alloc.c: zone_set_pageset_high_and_batch`, 6.12.
-    pub fn of(zone: ZoneShare, high_fraction: u32, page_shift: u32) -> Sizes {
+    pub fn new(zone: ZoneShare, high_fraction: u32, page_shift: u32) -> Sizes {
         let batch = batch(zone.managed, page_shift);
         let high = |pages: u64| high(PageCount(pages), zone.cpus, batch);
         let part = |fraction: u32| high(zone.managed.0 / u64::from(fraction));
@@ -79,7 +79,7 @@ impl Sizes {
 /// than a power of two, so that successive batches do not line up with the sets of a cache.
 /// `mm/page_alloc.c: zone_batchsize`, 6.12.
 pub fn batch(managed: PageCount, page_shift: u32) -> PageCount {
-    let mebibyte = (1 << 20) / PageCount(1).bytes(page_shift);
+    let mebibyte = (1 << 20) / PageCount(1).to_bytes(page_shift);
     let quarter = ((managed.0 / 1024).min(mebibyte) / 4).max(1);
     let rounded = 1 << (quarter + quarter / 2).ilog2();
     PageCount((rounded - 1).max(1))
@@ -95,7 +95,7 @@ fn high(pages: PageCount, cpus: u32, batch: PageCount) -> PageCount {
 /// in the number of online CPUs and in the zone's size in units of 128 MiB.
 /// `mm/vmstat.c: calculate_normal_threshold`, 6.12.
 pub fn stat_threshold(managed: PageCount, cpus_online: u32, page_shift: u32) -> u32 {
-    let units = managed.bytes(page_shift) / (128 << 20);
+    let units = managed.to_bytes(page_shift) / (128 << 20);
     (2 * bits(cpus_online.into()) * (1 + bits(units))).min(STAT_THRESHOLD_MAX)
 }
 
@@ -135,21 +135,21 @@ mod tests {
         for (managed, low, high_min, high_max, batch) in zones {
             let zone = ZoneShare { managed: PageCount(managed), low: PageCount(low), cpus: 2 };
             let [batch, high_min, high_max] = [batch, high_min, high_max].map(PageCount);
-            assert_eq!(Sizes::of(zone, 0, 12), Sizes { batch, high_min, high_max });
+            assert_eq!(Sizes::new(zone, 0, 12), Sizes { batch, high_min, high_max });
         }
         // A node without CPUs (vector E of the watermarks): all three CPUs online share it.
         let zone = ZoneShare { managed: PageCount(118_225), low: PageCount(7352), cpus: 3 };
-        assert_eq!(Sizes::of(zone, 0, 12).high_min, PageCount(7352 / 3));
+        assert_eq!(Sizes::new(zone, 0, 12).high_min, PageCount(7352 / 3));
     }
 
     #[test]
     fn fraction_fixes_high() {
         let zone = ZoneShare { managed: PageCount(244_219), low: PageCount(13_626), cpus: 2 };
-        let fixed = Sizes::of(zone, 100, 12);
+        let fixed = Sizes::new(zone, 100, 12);
         assert_eq!(fixed.high_min, PageCount(244_219 / 100 / 2));
         assert_eq!(fixed.high_max, fixed.high_min);
-        assert_eq!(Sizes::of(zone, 1_000_000, 12).high_min, PageCount(4 * 63));
-        assert_eq!(Sizes::of(ZoneShare { cpus: 0, ..zone }, 0, 12).high_min, PageCount(13_626));
+        assert_eq!(Sizes::new(zone, 1_000_000, 12).high_min, PageCount(4 * 63));
+        assert_eq!(Sizes::new(ZoneShare { cpus: 0, ..zone }, 0, 12).high_min, PageCount(13_626));
     }
 
     #[test]
@@ -213,11 +213,11 @@ mod tests {
             fraction in 8u32..1000,
         ) {
             let zone = ZoneShare { managed: PageCount(managed), low: PageCount(low), cpus };
-            let tuned = Sizes::of(zone, 0, 12);
+            let tuned = Sizes::new(zone, 0, 12);
             proptest::prop_assert!((tuned.batch.0 + 1).is_power_of_two());
             proptest::prop_assert!(tuned.high_min.0 >= 4 * tuned.batch.0);
             proptest::prop_assert!(tuned.high_min.0 <= (low / u64::from(cpus)).max(252));
-            let fixed = Sizes::of(zone, fraction, 12);
+            let fixed = Sizes::new(zone, fraction, 12);
             proptest::prop_assert!(fixed.high_max.0 <= tuned.high_max.0);
         }
     }

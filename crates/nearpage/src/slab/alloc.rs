@@ -1,23 +1,22 @@
 //! Allocation: this CPU's stack, then a batch from its node, then a new slab, then other nodes. Facts 9.3.
 
-use super::cache::Cache;
+use super::allocator::SlabAllocator;
+use super::config::NOT_FOR_SLABS;
+use super::cpu::{CpuStack, SlabCpu, is_touched};
 use super::entry::EntryCode;
-use super::lists::Owner;
-use super::stats::{NodeEvents, RemoteReason};
-use super::tag::{Tag, mark, owner_in};
+use super::events::{NodeEvents, RemoteReason};
+use super::place::{Cache, KmemCache};
+use super::storage::ObjectStorage;
+use super::tag::{Owner, Tag, mark, owner_in};
 use super::tunables::{BATCH_IDLE, BATCH_MAX};
-use super::{CpuStack, KmemCache, ObjectStorage, SlabAllocator, SlabCpu};
 use crate::alloc::Request;
 use crate::error::{AllocError, FreeError};
 use crate::frame::FrameState;
 use crate::gfp::Gfp;
-use crate::pcp::{CountedList, Storage};
-use crate::platform::{Access, Platform};
+use crate::host::{Access, Platform};
+use crate::pcp::Storage;
 use crate::sync::Ordering;
 use crate::units::{Address, NodeId, NodeIndex, Order, PageCount};
-
-/// Flags that mean nothing for the pages of a slab: nobody can move them, and what is to be cleared are objects.
-pub(super) const NOT_FOR_SLABS: Gfp = Gfp::HIGHMEM.or(Gfp::MOVABLE).or(Gfp::THISNODE).or(Gfp::ZERO);
 
 impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
     /// Allocates an object near the CPU that asks. Its memory is not touched: who sees it clears it if `gfp` has
@@ -42,7 +41,7 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
     }
 
     /// Allocates an object on a node: as [`alloc`](Self::alloc) if that is the effective node of this CPU. With
-    /// `__GFP_THISNODE` it comes from no other; without, nothing comes from a [private](crate::alloc::Access::Private)
+    /// `__GFP_THISNODE` it comes from no other; without, nothing comes from a [private](crate::alloc::NodeAccess::Private)
     /// node, as with pages: unless all nodes are private, when what partial slabs have is given still.
     ///
     /// # Errors
@@ -54,7 +53,7 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         node: NodeId,
     ) -> Result<Address, AllocError> {
         let index = self.pages.topology().index_of(node).ok_or(AllocError::UnknownNode { node })?;
-        let is_open = gfp.has(Gfp::THISNODE) || self.pages.memory_node(index).is_some();
+        let is_open = gfp.contains(Gfp::THISNODE) || self.pages.memory_node(index).is_some();
         let index = if is_open { index } else { self.effective_of(index) };
         let is_here = || self.this_cpu().is_some_and(|cpu| cpu.effective() == index);
         if is_here() {
@@ -64,7 +63,7 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
                 Ok(object) => self.is_on(object, index),
                 Err(_) => is_here(),
             };
-            if is_right || !gfp.has(Gfp::THISNODE) {
+            if is_right || !gfp.contains(Gfp::THISNODE) {
                 return object;
             }
             if let Ok(object) = object {
@@ -77,7 +76,7 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
 
     /// Whether an object lies on a node.
     fn is_on(&self, object: Address, node: NodeIndex) -> bool {
-        let frame = self.pages.frame(object.pfn(self.frames.page_shift));
+        let frame = self.pages.frame(object.to_pfn(self.frames.page_shift));
         frame.is_some_and(|frame| Tag::of(frame).node() == node)
     }
 
@@ -202,7 +201,7 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         if found.is_none() {
             match self.grow(cache, node, gfp) {
                 Ok(slab) => found = self.take_one(cache, node, Some(slab)),
-                Err(error) if gfp.has(Gfp::THISNODE) => return Err(error),
+                Err(error) if gfp.contains(Gfp::THISNODE) => return Err(error),
                 Err(_) => {}
             }
         }
@@ -252,7 +251,7 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
                 return Ok((entry, node));
             }
         }
-        let gfp = Self::gfp_of_pages(cache, gfp.without(Gfp::THISNODE));
+        let gfp = Self::gfp_of_pages(cache, gfp.difference(Gfp::THISNODE));
         let (slab, from) = self.new_slab(cache, node, gfp)?;
         let entry = self.take_one(cache, from, Some(slab)).expect("a new slab has objects");
         Ok((entry, from))
@@ -262,18 +261,18 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
     fn gfp_of_pages(cache: &Cache<'m, P>, gfp: Gfp) -> Gfp {
         let this_node = Gfp(gfp.0 & Gfp::THISNODE.0);
         let of_cache = Gfp(cache.gfp.load(Ordering::Relaxed));
-        gfp.or(of_cache).without(NOT_FOR_SLABS).or(this_node)
+        gfp.union(of_cache).difference(NOT_FOR_SLABS).union(this_node)
     }
 
     /// Makes a slab of pages of exactly this node; it stands on no list yet. Who may go to other nodes tries no harder here:
     /// reclaim is for when no node has memory.
     fn grow(&self, cache: &Cache<'m, P>, node: NodeIndex, gfp: Gfp) -> Result<u32, AllocError> {
         let gfp = Self::gfp_of_pages(cache, gfp);
-        let gfp = if gfp.has(Gfp::THISNODE) {
+        let gfp = if gfp.contains(Gfp::THISNODE) {
             gfp
         } else {
-            let easy = Gfp::THISNODE.or(Gfp::NORETRY).or(Gfp::NOWARN);
-            gfp.without(Gfp::RECLAIM.or(Gfp::NOFAIL)).or(easy)
+            let easy = Gfp::THISNODE.union(Gfp::NORETRY).union(Gfp::NOWARN);
+            gfp.difference(Gfp::RECLAIM.union(Gfp::NOFAIL)).union(easy)
         };
         let grown = self.new_slab(cache, node, gfp);
         if grown.is_err() {
@@ -373,10 +372,4 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
 /// Objects of a refill: fewer if nobody took from the stack lately.
 fn batch_for<P: Platform<Storage: ObjectStorage>>(batch: u32, stack: &CpuStack<'_, P>) -> u32 {
     if is_touched(stack) { batch } else { batch.min(BATCH_IDLE) }
-}
-
-/// Whether a stack was taken from since the last round of reaping.
-pub(super) fn is_touched<P: Platform<Storage: ObjectStorage>>(stack: &CpuStack<'_, P>) -> bool {
-    stack.refilled.load(Ordering::Relaxed) != 0
-        || stack.stack.counts().pops != stack.pops_reaped.get()
 }

@@ -5,12 +5,15 @@
 //! allow, and the pagesets what is left. Like the pagesets' it is dealt out when caches come and go, so that no
 //! counter is shared.
 
-use super::cache::{Cache, CacheInfo, Registry};
+use super::allocator::SlabAllocator;
+use super::cpu::{CpuStack, SlabCpu};
 use super::geometry::Geometry;
+use super::place::{Cache, CacheInfo, Registry};
+use super::reap::StacksBusy;
+use super::storage::ObjectStorage;
 use super::tunables::{Tunables, part_for};
-use super::{CpuStack, ObjectStorage, SlabAllocator, SlabCpu, StacksBusy};
+use crate::host::{Lock, Platform};
 use crate::pcp::CountedList;
-use crate::platform::{Lock, Platform};
 use crate::sync::Ordering;
 use crate::units::PageCount;
 
@@ -45,7 +48,7 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
             self.live_caches().map(|(_, info)| self.bytes_of(&full(&info), &info.geometry));
         let wanted: u64 = wanted.sum();
         let pages = PageCount(wanted.div_ceil(page_bytes as u64));
-        let granted = self.pages.share_budget(pages).bytes(self.frames.page_shift).min(wanted);
+        let granted = self.pages.share_budget(pages).to_bytes(self.frames.page_shift).min(wanted);
         let kept = |part| {
             let scaled = |info: &CacheInfo| full(info).scaled(part, wanted);
             self.live_caches().map(|(_, info)| self.bytes_of(&scaled(&info), &info.geometry)).sum()

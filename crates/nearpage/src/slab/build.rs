@@ -4,20 +4,23 @@
 //! entries of its CPUs' stacks. Tables, and the first line of each stack, lie with the first node that has memory.
 //! Descriptors are carved and not touched: a line a frame, of which only slabs use theirs.
 
-use super::cache::{Cache, Registry};
+use super::allocator::SlabAllocator;
+use super::config::SlabConfig;
+use super::cpu::{CpuStack, SlabCpu};
 use super::descriptor::{BIT_WORDS, DescriptorMap, DescriptorSection};
 use super::entry::Frames;
+use super::events::CpuEvents;
 use super::geometry::{GeometryCell, Rules};
 use super::lists::Alien;
 use super::node::CacheNode;
-use super::stats::CpuEvents;
+use super::place::{Cache, Registry};
+use super::storage::ObjectStorage;
 use super::tag::Tag;
 use super::tunables::LIMIT_MAX;
-use super::{CpuStack, ObjectStorage, SlabAllocator, SlabConfig, SlabCpu};
 use crate::alloc::{BuildError, CACHES_MAX, COUNTED, Carver, PageAllocator, Plan};
 use crate::arena::{Arena, Need, OutOfMetadata};
+use crate::host::{Lock, Platform};
 use crate::pcp::{CountedList, Storage};
-use crate::platform::{Lock, Platform};
 use crate::sync::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, OwnedCounter};
 use crate::topology::Topology;
 use crate::units::{CpuId, NodeIndex, PageCount, Pfn, SECTION_FRAMES, SECTION_SHIFT};
@@ -29,18 +32,23 @@ const NO_CPU: CpuId = CpuId(1 << 30);
 /// From this much memory on slabs may have two pages. `mm/slab.c: kmem_cache_init`, 2.6.35.
 const LARGE_MACHINE_BYTES: u64 = 32 << 20;
 
-/// Bytes of metadata that a slab allocator needs on a node: what [`SlabAllocator::new`] will ask for. Zero for a node
-/// without memory.
-///
-/// # Errors
-/// [`BuildError`] if no allocator can be made for this topology, or with this configuration.
-pub fn metadata_size<P: Platform<Storage: ObjectStorage>>(
-    topology: &Topology<'_>,
-    node: NodeIndex,
-    config: &SlabConfig,
-) -> Result<usize, BuildError> {
-    check_config(config)?;
-    Ok(need::<P>(&Plan::new(topology)?, node, config).bytes())
+impl SlabConfig {
+    /// Bytes of metadata that a slab allocator of this configuration needs on a node: what [`SlabAllocator::new`] will ask
+    /// for. Zero for a node without memory.
+    ///
+    /// # Errors
+    /// [`BuildError`] if no allocator can be made for this topology, or with this configuration.
+    ///
+    /// # Panics
+    /// If the topology has no such node.
+    pub fn metadata_size<P: Platform<Storage: ObjectStorage>>(
+        &self,
+        topology: &Topology<'_>,
+        node: NodeIndex,
+    ) -> Result<usize, BuildError> {
+        check_config(self)?;
+        Ok(need::<P>(&Plan::new(topology)?, node, self).bytes())
+    }
 }
 
 fn check_config(config: &SlabConfig) -> Result<(), BuildError> {
@@ -97,7 +105,7 @@ fn need<P: Platform<Storage: ObjectStorage>>(
 
 impl<'a, 'm, P: Platform<Storage: ObjectStorage>> SlabAllocator<'a, 'm, P> {
     /// The slab allocator of a page allocator; there can be one in its life. `buffer` is called as by
-    /// [`PageAllocator::new`], with the bytes that [`metadata_size`] says, and must return **zeroes**.
+    /// [`PageAllocator::new`], with the bytes that [`SlabConfig::metadata_size`] says, and must return **zeroes**.
     ///
     /// # Errors
     /// [`BuildError`].
@@ -119,7 +127,7 @@ impl<'a, 'm, P: Platform<Storage: ObjectStorage>> SlabAllocator<'a, 'm, P> {
             base: Pfn(plan.first_section << SECTION_SHIFT),
             page_shift: pages.page_shift(),
         };
-        let span = PageCount(plan.sections << SECTION_SHIFT).bytes(frames.page_shift);
+        let span = PageCount(plan.sections << SECTION_SHIFT).to_bytes(frames.page_shift);
         let memory: u64 = plan
             .topology
             .nodes()
@@ -130,7 +138,7 @@ impl<'a, 'm, P: Platform<Storage: ObjectStorage>> SlabAllocator<'a, 'm, P> {
         let rules = Rules {
             descriptors: config.descriptors,
             page_shift: frames.page_shift,
-            is_large_machine: PageCount(memory).bytes(frames.page_shift) > LARGE_MACHINE_BYTES,
+            is_large_machine: PageCount(memory).to_bytes(frames.page_shift) > LARGE_MACHINE_BYTES,
             align_min: Self::align_min(span),
         };
         let slab = Self {

@@ -1,13 +1,16 @@
 //! Many objects at once.
 
+use super::allocator::SlabAllocator;
+use super::cpu::CpuStack;
 use super::lists::Few;
+use super::place::KmemCache;
+use super::storage::ObjectStorage;
 use super::tag::Tag;
 use super::tunables::BATCH_MAX;
-use super::{CpuStack, KmemCache, ObjectStorage, SlabAllocator};
 use crate::error::AllocError;
 use crate::gfp::Gfp;
+use crate::host::Platform;
 use crate::pcp::Storage;
-use crate::platform::Platform;
 use crate::units::Address;
 
 /// Why some objects of a bulk free were refused. All others were freed.
@@ -28,7 +31,11 @@ impl core::fmt::Display for BulkObjectError {
     }
 }
 
-impl core::error::Error for BulkObjectError {}
+impl core::error::Error for BulkObjectError {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        Some(&self.first)
+    }
+}
 
 impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
     /// Allocates `out.len()` objects near the CPU that asks, as many as there are: fewer only if memory is short,
@@ -120,7 +127,7 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
 
     /// The entry of an object, if it says `tag`.
     fn near_entry(&self, cache: &KmemCache<'m, P>, tag: Tag, object: Address) -> Option<u32> {
-        let frame = self.pages.frame(object.pfn(self.pages.page_shift()))?;
+        let frame = self.pages.frame(object.to_pfn(self.pages.page_shift()))?;
         if tag.is_slab() && Tag::of(frame) == tag { cache.code.entry(object) } else { None }
     }
 

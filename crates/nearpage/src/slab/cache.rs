@@ -1,158 +1,19 @@
-//! A cache: made, found again, destroyed.
+//! Caches are made and destroyed.
 
-use super::alloc::NOT_FOR_SLABS;
+use super::allocator::SlabAllocator;
+use super::config::NOT_FOR_SLABS;
 use super::entry::{EntryCode, unit_min};
 use super::error::{CreateError, LiveObjects};
-use super::geometry::{Geometry, GeometryCell, ObjectLayout, size_max};
+use super::geometry::{Geometry, ObjectLayout, size_max};
 use super::lists::Codes;
-use super::node::CacheNode;
-use super::stats::CpuEvents;
+use super::place::{Cache, CacheInfo, CacheOptions, KmemCache};
+use super::storage::ObjectStorage;
 use super::tag::Tag;
 use super::tunables::Tunables;
-use super::{CpuStack, ObjectStorage, SlabAllocator};
 use crate::gfp::Gfp;
+use crate::host::{Lock, Platform};
 use crate::pcp::CountedList;
-use crate::platform::{Lock, Platform};
-use crate::sync::{AtomicU32, Ordering};
-use crate::units::NodeIndex;
-
-/// What somebody wants a cache for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct CacheOptions {
-    /// The name that reports and `slabinfo` show: one word, which no other cache of the allocator has.
-    pub name: &'static str,
-    /// Bytes of an object, at least 1.
-    pub size: u64,
-    /// The least alignment, a power of two.
-    pub align: u64,
-    /// Whether objects begin at a cache line, unless they are much smaller (`SLAB_HWCACHE_ALIGN`).
-    pub line_aligned: bool,
-    /// Whether its user frees objects when memory gets short (`SLAB_RECLAIM_ACCOUNT`): small slabs of
-    /// reclaimable pages.
-    pub reclaimable: bool,
-    /// Flags of all pages of the cache, with those of a request: `GFP_DMA` and the like. `__GFP_ZERO`,
-    /// `__GFP_THISNODE`, `__GFP_HIGHMEM` and `__GFP_MOVABLE` mean nothing for them and are refused.
-    pub gfp: Gfp,
-}
-
-impl CacheOptions {
-    /// Objects of `size` bytes with any alignment.
-    pub const fn new(name: &'static str, size: u64) -> Self {
-        Self { name, size, align: 1, line_aligned: false, reclaimable: false, gfp: Gfp(0) }
-    }
-
-    /// The same, aligned.
-    #[must_use]
-    pub const fn align(self, align: u64) -> Self {
-        Self { align, ..self }
-    }
-}
-
-/// What a cache is, once it is there.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct CacheInfo {
-    /// What was asked for.
-    pub options: CacheOptions,
-    /// How objects lie in slabs.
-    pub geometry: Geometry,
-    /// What its stacks keep, within the budget.
-    pub tunables: Tunables,
-    pub(super) code: EntryCode,
-}
-
-/// A place for a cache.
-pub(super) struct Cache<'m, P: Platform<Storage: ObjectStorage>> {
-    pub(super) index: u16,
-    /// By CPU id.
-    pub(super) stacks: &'m [CpuStack<'m, P>],
-    /// By CPU id.
-    pub(super) events: &'m [CpuEvents],
-    /// By node index.
-    pub(super) nodes: &'m [&'m CacheNode<'m, P>],
-    /// Log2 of the unit of entries: for frees that do not know the cache.
-    pub(super) shift: AtomicU32,
-    /// Objects of a refill or flush.
-    pub(super) batch: AtomicU32,
-    pub(super) geometry: GeometryCell,
-    /// Flags of all pages.
-    pub(super) gfp: AtomicU32,
-    pub(super) info: P::Lock<Option<CacheInfo>>,
-}
-
-impl<'m, P: Platform<Storage: ObjectStorage>> Cache<'m, P> {
-    pub(super) fn info(&self) -> Option<CacheInfo> {
-        *self.info.lock()
-    }
-
-    pub(super) fn name(&self) -> &'static str {
-        self.info().map_or("(none)", |info| info.options.name)
-    }
-
-    pub(super) fn node(&self, node: NodeIndex) -> &'m CacheNode<'m, P> {
-        self.nodes[node.0 as usize]
-    }
-
-    pub(super) fn tag(&self, node: NodeIndex) -> Tag {
-        Tag::new(self.index, node)
-    }
-
-    /// Objects of a refill or flush; at least one, so that a budget of nothing still gives objects.
-    pub(super) fn batch(&self) -> u32 {
-        self.batch.load(Ordering::Relaxed).max(1)
-    }
-}
-
-/// What changes when caches come and go. Its lock comes before all others: who goes over all caches holds it, so that
-/// no place gets another cache meanwhile.
-#[derive(Debug, Default)]
-pub(super) struct Registry {
-    pub(super) caches: usize,
-    /// The budget that was dealt out last.
-    pub(super) budget_kbytes: Option<u64>,
-}
-
-/// A cache of objects of one size (`struct kmem_cache`).
-///
-/// There is one handle a cache, so that nobody uses a cache that was destroyed.
-pub struct KmemCache<'m, P: Platform<Storage: ObjectStorage>> {
-    pub(super) cache: &'m Cache<'m, P>,
-    // What the fast path needs, so that it follows one pointer less.
-    pub(super) stacks: &'m [CpuStack<'m, P>],
-    pub(super) code: EntryCode,
-    options: CacheOptions,
-    geometry: Geometry,
-}
-
-impl<P: Platform<Storage: ObjectStorage>> KmemCache<'_, P> {
-    /// The name.
-    pub fn name(&self) -> &'static str {
-        self.options.name
-    }
-
-    /// What it was made with.
-    pub fn options(&self) -> &CacheOptions {
-        &self.options
-    }
-
-    /// How its objects lie in slabs.
-    pub fn geometry(&self) -> &Geometry {
-        &self.geometry
-    }
-
-    /// Bytes that an object may use: at least the size asked for.
-    pub fn object_size(&self) -> u64 {
-        self.geometry.size as u64
-    }
-}
-
-impl<P: Platform<Storage: ObjectStorage>> core::fmt::Debug for KmemCache<'_, P> {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("KmemCache")
-            .field("options", &self.options)
-            .field("geometry", &self.geometry)
-            .finish_non_exhaustive()
-    }
-}
+use crate::sync::Ordering;
 
 impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
     /// Makes a cache. It has no slab until the first object is asked for.
@@ -186,7 +47,7 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         cache.shift.store(unit_shift(&geometry), Ordering::Relaxed);
         cache.geometry.set(&geometry);
         let reclaimable = if options.reclaimable { Gfp::RECLAIMABLE } else { Gfp(0) };
-        cache.gfp.store(options.gfp.or(reclaimable).0, Ordering::Relaxed);
+        cache.gfp.store(options.gfp.union(reclaimable).0, Ordering::Relaxed);
         *cache.info.lock() = Some(CacheInfo { options, geometry, tunables, code });
         registry.caches += 1;
         // What other caches hold above their limits goes home as they free.
@@ -295,7 +156,7 @@ fn refused_flags(gfp: Gfp) -> Option<Gfp> {
     match gfp.zone_kind() {
         _ if refused.0 != 0 => Some(refused),
         Some(_) => None,
-        None => Some(Gfp(gfp.0 & Gfp::DMA.or(Gfp::DMA32).0)),
+        None => Some(Gfp(gfp.0 & Gfp::DMA.union(Gfp::DMA32).0)),
     }
 }
 

@@ -8,17 +8,19 @@
 
 use core::fmt;
 
-use super::cache::{Cache, CacheInfo};
+use super::allocator::SlabAllocator;
 use super::descriptor::SlabList;
 use super::lists::Lists;
+use super::place::{Cache, CacheInfo, KmemCache};
+use super::storage::ObjectStorage;
 use super::twice::Lowest;
-use super::{KmemCache, ObjectStorage, SlabAllocator};
+use crate::host::{Lock, Platform};
 use crate::pcp::CountedList;
-use crate::platform::{Lock, Platform};
 use crate::units::{Address, CpuId, NodeIndex};
 
 /// What the walker counted of a cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub struct SlabChecked {
     /// Objects that lie in slabs.
     pub in_slabs: u64,
@@ -38,6 +40,7 @@ pub struct SlabChecked {
 
 /// What the walker found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum SlabCheckError {
     /// A list does not hold what its count says, or a slab stands on a list that its objects do not allow.
     List {
@@ -211,7 +214,7 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
             let mut next = slabs.head();
             while let Some(slab) = next {
                 let descriptor = self.descriptors.get(slab);
-                let here = Address::of(self.frames.pfn(slab), self.frames.page_shift);
+                let here = Address::from_pfn(self.frames.pfn(slab), self.frames.page_shift);
                 if descriptor.free() != descriptor.bits_set() {
                     return Err(SlabCheckError::Descriptor { cache: name, slab: here });
                 }
@@ -336,7 +339,7 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
             return Err(SlabCheckError::Twice { cache: name, address });
         }
         if self.is_in_hands(owner.slab, index) == Some(true) {
-            let slab = Address::of(self.frames.pfn(owner.slab), self.frames.page_shift);
+            let slab = Address::from_pfn(self.frames.pfn(owner.slab), self.frames.page_shift);
             return Err(SlabCheckError::Hands { cache: name, slab });
         }
         Ok(owner.tag.node())

@@ -6,17 +6,17 @@
 
 use core::fmt;
 
-use super::cache::Cache;
+use super::allocator::SlabAllocator;
+use super::error::{CreateError, LiveObjects, ObjectError};
+use super::place::{Cache, CacheOptions, KmemCache};
+use super::storage::ObjectStorage;
 use super::tag::{Tag, owner_in, slab_of};
-use super::{
-    CacheOptions, CreateError, KmemCache, LiveObjects, ObjectError, ObjectStorage, SlabAllocator,
-};
 use crate::alloc::Request;
 use crate::error::{AllocError, FreeError};
 use crate::frame::FrameState;
 use crate::gfp::Gfp;
+use crate::host::Platform;
 use crate::pcp::Storage;
-use crate::platform::Platform;
 use crate::units::{Address, MAX_ORDER, NodeId, Order};
 
 /// Number of size classes.
@@ -60,6 +60,7 @@ const CLASS_OF_256: u32 = 7;
 
 /// Why memory of some size was refused. Nothing was changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum SizeError {
     /// No bytes were asked for.
     ZeroSize,
@@ -82,7 +83,14 @@ impl fmt::Display for SizeError {
     }
 }
 
-impl core::error::Error for SizeError {}
+impl core::error::Error for SizeError {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        match self {
+            Self::Pages(error) => Some(error),
+            _ => None,
+        }
+    }
+}
 
 impl From<AllocError> for SizeError {
     fn from(error: AllocError) -> Self {
@@ -92,6 +100,7 @@ impl From<AllocError> for SizeError {
 
 /// Why a free by address alone was refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum SizeFreeError {
     /// It is of a slab.
     Object(ObjectError),
@@ -108,7 +117,14 @@ impl fmt::Display for SizeFreeError {
     }
 }
 
-impl core::error::Error for SizeFreeError {}
+impl core::error::Error for SizeFreeError {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        match self {
+            Self::Object(error) => Some(error),
+            Self::Pages(error) => Some(error),
+        }
+    }
+}
 
 impl From<ObjectError> for SizeFreeError {
     fn from(error: ObjectError) -> Self {
@@ -120,6 +136,12 @@ impl From<ObjectError> for SizeFreeError {
 /// [destroyed](SlabAllocator::destroy_classes), whether this is dropped or not.
 pub struct SizeClasses<'m, P: Platform<Storage: ObjectStorage>> {
     caches: [KmemCache<'m, P>; CLASSES],
+}
+
+impl<P: Platform<Storage: ObjectStorage>> core::fmt::Debug for SizeClasses<'_, P> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("SizeClasses").field("caches", &self.caches).finish_non_exhaustive()
+    }
 }
 
 /// The class of `size` bytes; sizes above the largest class have none, nor has 0.
@@ -251,7 +273,7 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         let order = pages.map(u64::trailing_zeros).filter(|&order| order <= MAX_ORDER.0 as u32);
         let order = Order(order.ok_or(AllocError::SizeOverflow { bytes })? as u8);
         let pfn = self.pages.alloc(Request { order, gfp, node })?;
-        Ok(Address::of(pfn, page_shift))
+        Ok(Address::from_pfn(pfn, page_shift))
     }
 
     /// Frees memory of any size, or an object of any cache, by its address.
@@ -262,7 +284,7 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
     pub fn free_bytes(&self, address: Address) -> Result<(), SizeFreeError> {
         let storage = self.storage();
         let cpu = storage.current_cpu();
-        if let Some(frame) = self.pages.frame(address.pfn(self.pages.page_shift()))
+        if let Some(frame) = self.pages.frame(address.to_pfn(self.pages.page_shift()))
             && let tag = Tag::of(frame)
             && let Some(cache) = self.cache_of(tag)
             && let code = self.code_of(cache)
@@ -297,7 +319,7 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
             return Ok(self.free_slow(cache, self.code_of(cache), address)?);
         }
         let (pfn, order) =
-            self.block_at(address).unwrap_or((address.pfn(self.frames.page_shift), Order(0)));
+            self.block_at(address).unwrap_or((address.to_pfn(self.frames.page_shift), Order(0)));
         if !self.is_first_byte(address) {
             return Err(self.refuse(ObjectError::NotOfSlab { address }).into());
         }
@@ -309,12 +331,12 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
     }
 
     fn cache_at(&self, address: Address) -> Option<&'m Cache<'m, P>> {
-        self.cache_of(Tag::of(self.pages.frame(address.pfn(self.frames.page_shift))?))
+        self.cache_of(Tag::of(self.pages.frame(address.to_pfn(self.frames.page_shift))?))
     }
 
     /// The allocated block that begins in the frame of an address.
     fn block_at(&self, address: Address) -> Option<(crate::units::Pfn, Order)> {
-        let pfn = address.pfn(self.frames.page_shift);
+        let pfn = address.to_pfn(self.frames.page_shift);
         let word = self.pages.frame(pfn)?.word();
         (word.state() == FrameState::Allocated).then_some((pfn, word.order()))
     }
@@ -327,16 +349,16 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
             return (owner.start == address).then_some(owner.size);
         }
         let (_, order) = self.block_at(address).filter(|_| self.is_first_byte(address))?;
-        Some(order.pages().bytes(self.frames.page_shift))
+        Some(order.pages().to_bytes(self.frames.page_shift))
     }
 
     /// The cache and the object that an address is of, whether it is in somebody's hands or not; `None` if it is of
     /// no slab, or between objects.
     pub fn owner(&self, address: Address) -> Option<ObjectOwner> {
-        let owner = owner_in(self.pages.frame(address.pfn(self.frames.page_shift))?)?;
+        let owner = owner_in(self.pages.frame(address.to_pfn(self.frames.page_shift))?)?;
         let info = self.cache_of(owner.tag)?.info()?;
         let first = self.descriptors.find(owner.slab)?.first() as u64;
-        let slab = Address::of(self.frames.pfn(owner.slab), self.frames.page_shift);
+        let slab = Address::from_pfn(self.frames.pfn(owner.slab), self.frames.page_shift);
         let offset = address.0.checked_sub(slab.0)?.checked_sub(first)?;
         let size = info.geometry.size as u64;
         let index = offset / size;

@@ -163,7 +163,6 @@ impl SlabList {
 
     /// Slabs on the list.
     #[inline]
-    #[expect(clippy::len_without_is_empty, reason = "who wants a slab asks for the head")]
     pub fn len(&self) -> u32 {
         self.len
     }

@@ -90,7 +90,7 @@ impl Frames {
     /// The first address of the machine.
     #[inline]
     pub const fn start(self) -> Address {
-        Address::of(self.base, self.page_shift)
+        Address::from_pfn(self.base, self.page_shift)
     }
 }
 

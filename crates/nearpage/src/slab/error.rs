@@ -7,6 +7,7 @@ use crate::units::Address;
 
 /// Why a free of an object was refused. The object stays where it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum ObjectError {
     /// No slab has this address.
     NotOfSlab {
@@ -24,7 +25,7 @@ pub enum ObjectError {
     },
     /// The address is inside an object, or between objects. Of objects whose size is a power of two that is
     /// found at the free; of others at the free if the host is
-    /// [`HARDENED`](crate::platform::Platform::HARDENED), else when the object goes back to its slab.
+    /// [`HARDENED`](crate::host::Platform::HARDENED), else when the object goes back to its slab.
     NotAnObject {
         /// The address.
         address: Address,
@@ -68,6 +69,7 @@ impl core::error::Error for ObjectError {}
 
 /// Why a cache could not be made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum CreateError {
     /// A name that `slabinfo` cannot show as one word: none at all, or with white space or control characters, or one that
     /// begins as its comments do.

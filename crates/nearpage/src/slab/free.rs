@@ -1,16 +1,18 @@
 //! Free: onto this CPU's stack if the object is of its node, else onto an alien stack. Facts 9.4.
 
-use super::cache::Cache;
+use super::allocator::SlabAllocator;
+use super::cpu::{CpuStack, SlabCpu};
 use super::descriptor::BIT_WORDS;
 use super::entry::EntryCode;
 use super::error::ObjectError;
+use super::events::NodeEvents;
 use super::lists::Given;
-use super::stats::NodeEvents;
+use super::place::{Cache, KmemCache};
+use super::storage::ObjectStorage;
 use super::tag::{Tag, slab_of};
 use super::tunables::{ALIEN_MAX, BATCH_MAX};
-use super::{CpuStack, KmemCache, ObjectStorage, SlabAllocator, SlabCpu};
+use crate::host::{Lock, Platform};
 use crate::pcp::{Push, Storage};
-use crate::platform::{Lock, Platform};
 use crate::sync::{AtomicU64, Ordering};
 use crate::units::{Address, NodeIndex, SECTION_FRAMES};
 
@@ -26,7 +28,7 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         let cpu = storage.current_cpu();
         if let Some(entry) = cache.code.entry(address)
             && let Some(stack) = cache.stacks.get(cpu.0 as usize)
-            && let Some(frame) = self.pages.frame(address.pfn(self.pages.page_shift()))
+            && let Some(frame) = self.pages.frame(address.to_pfn(self.pages.page_shift()))
             && Tag::of(frame) == stack.tag()
         {
             if P::HARDENED {
@@ -54,7 +56,7 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         code: EntryCode,
         address: Address,
     ) -> Result<(), ObjectError> {
-        let frame = self.pages.frame(address.pfn(self.frames.page_shift));
+        let frame = self.pages.frame(address.to_pfn(self.frames.page_shift));
         let tag = frame.map_or(Tag::NONE, Tag::of);
         if !tag.is_slab() {
             return Err(self.refuse(ObjectError::NotOfSlab { address }));

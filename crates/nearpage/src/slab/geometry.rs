@@ -26,7 +26,7 @@ pub const LINE_BYTES: u64 = 64;
 pub const OBJECTS_MAX: u32 = 384;
 /// The largest object: as much as the largest block of pages.
 pub const fn size_max(page_shift: u32) -> u64 {
-    MAX_ORDER.pages().bytes(page_shift)
+    MAX_ORDER.pages().to_bytes(page_shift)
 }
 
 /// Where slabs keep what describes them, and so how many objects they have.
@@ -348,7 +348,7 @@ mod tests {
                     assert!(geometry.size as u64 >= size && geometry.objects <= OBJECTS_MAX);
                     let last = geometry.first_of_colour(geometry.colours);
                     let end = last as u64 + geometry.objects as u64 * geometry.size as u64;
-                    assert!(end <= geometry.order.pages().bytes(12), "{layout:?}: {geometry:?}");
+                    assert!(end <= geometry.order.pages().to_bytes(12), "{layout:?}: {geometry:?}");
                     assert!(last.is_multiple_of(geometry.align) && align <= geometry.align as u64);
                     for index in [0, 1, geometry.objects / 2, geometry.objects - 1] {
                         let offset = index * geometry.size;

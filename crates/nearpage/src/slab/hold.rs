@@ -1,10 +1,12 @@
 //! Holding a slab allocator still from outside: for hosts whose memory can be copied while threads run (`fork`).
 
-use super::cache::{Cache, CacheInfo, Registry};
+use super::allocator::SlabAllocator;
+use super::cpu::{CpuStack, SlabCpu};
 use super::lists::Alien;
 use super::node::ListsGuard;
-use super::{CpuStack, ObjectStorage, SlabAllocator, SlabCpu};
-use crate::platform::{Lock, Platform};
+use super::place::{Cache, CacheInfo, Registry};
+use super::storage::ObjectStorage;
+use crate::host::{Lock, Platform};
 
 /// What of a slab allocator threads change; all of it lies in its metadata.
 pub struct SlabParts<'m, P: Platform<Storage: ObjectStorage>> {
@@ -13,8 +15,20 @@ pub struct SlabParts<'m, P: Platform<Storage: ObjectStorage>> {
     caches: &'m [Cache<'m, P>],
 }
 
+impl<P: Platform<Storage: ObjectStorage>> core::fmt::Debug for SlabParts<'_, P> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("SlabParts").field("caches", &self.caches.len()).finish_non_exhaustive()
+    }
+}
+
 /// A piece that is held until this is dropped.
 pub struct SlabHeld<'m, P: Platform<Storage: ObjectStorage> + 'm>(Held<'m, P>);
+
+impl<'m, P: Platform<Storage: ObjectStorage> + 'm> core::fmt::Debug for SlabHeld<'m, P> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("SlabHeld").finish_non_exhaustive()
+    }
+}
 
 enum Held<'m, P: Platform<Storage: ObjectStorage> + 'm> {
     Registry(<P::Lock<Registry> as Lock<Registry>>::Guard<'m>),

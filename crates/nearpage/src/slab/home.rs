@@ -1,12 +1,13 @@
 //! The way home: objects back into the slabs of their node.
 
-use super::cache::Cache;
+use super::allocator::SlabAllocator;
 use super::entry::EntryCode;
 use super::error::ObjectError;
 use super::lists::Given;
+use super::place::Cache;
+use super::storage::ObjectStorage;
 use super::tunables::BATCH_MAX;
-use super::{ObjectStorage, SlabAllocator};
-use crate::platform::Platform;
+use crate::host::Platform;
 use crate::units::{NodeIndex, Order};
 
 impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {

@@ -1,12 +1,6 @@
 //! The slabs of one node, and its shared stack: what the list lock guards. Facts 9.3, 9.4; `mm/slab.c: struct
 //! kmem_list3`, 2.6.35.
 
-use super::descriptor::{Descriptor, DescriptorMap, SlabList};
-use super::entry::EntryCode;
-use super::geometry::Geometry;
-use super::tag::Tag;
-use super::tunables::{ALIEN_MAX, BATCH_MAX, SHARED_MAX};
-
 /// Up to a batch of numbers, gathered under a lock and dealt with after it.
 #[derive(Clone, Copy, Debug)]
 pub struct Few {
@@ -94,15 +88,6 @@ impl<'m> Codes<'m> {
         let offset = (frame << self.page_shift) + offset;
         Some((descriptor, geometry.index_at(offset.wrapping_sub(descriptor.first()))?))
     }
-}
-
-/// What a frame says of its slab.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Owner {
-    /// Cache and node.
-    pub tag: Tag,
-    /// The first frame of the slab.
-    pub slab: u32,
 }
 
 /// The state of a node under its list lock.
@@ -372,3 +357,8 @@ impl Alien {
         self.len = 0;
     }
 }
+use super::descriptor::{Descriptor, DescriptorMap, SlabList};
+use super::entry::EntryCode;
+use super::geometry::Geometry;
+use super::tag::{Owner, Tag};
+use super::tunables::{ALIEN_MAX, BATCH_MAX, SHARED_MAX};

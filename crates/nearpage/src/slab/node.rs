@@ -1,8 +1,8 @@
 //! A cache on a node: its lists and alien stacks, with what they count.
 
+use super::events::NodeEvents;
 use super::lists::{Alien, Lists};
-use super::stats::NodeEvents;
-use crate::platform::{Lock, Platform};
+use crate::host::{Lock, Platform};
 use crate::sync::{AtomicU32, Ordering};
 use crate::units::NodeIndex;
 

@@ -5,16 +5,17 @@
 
 use core::fmt;
 
-use super::alloc::is_touched;
-use super::cache::{Cache, Registry};
+use super::allocator::SlabAllocator;
+use super::cpu::{CpuStack, SlabCpu, is_touched};
 use super::hold::StoppedStacks;
 use super::lists::Few;
+use super::place::{Cache, KmemCache, Registry};
+use super::storage::ObjectStorage;
 use super::tunables::{ALIEN_MAX, BATCH_MAX, SHARED_MAX, Tunables};
-use super::{CpuStack, KmemCache, ObjectStorage, SlabAllocator, SlabCpu};
-use crate::alloc::{Access, CpuError, PageAllocator};
+use crate::alloc::{CpuError, NodeAccess, PageAllocator};
 use crate::error::{OfflineError, OnlineError, UnknownNode};
+use crate::host::{Lock, Platform};
 use crate::pcp::CountedList;
-use crate::platform::{Lock, Platform};
 use crate::sync::Ordering;
 use crate::units::{CpuId, NodeId, NodeIndex, PageCount, PfnRange};
 
@@ -261,7 +262,7 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
     ///
     /// # Errors
     /// [`UnknownNode`]; nothing is changed then.
-    pub fn set_access(&self, node: NodeId, access: Access) -> Result<(), UnknownNode> {
+    pub fn set_access(&self, node: NodeId, access: NodeAccess) -> Result<(), UnknownNode> {
         // Stacks that cannot be had are emptied when their CPU gets another node.
         let _ = self.flush_stacks();
         self.pages.set_access(node, access)?;

@@ -3,10 +3,12 @@
 
 use core::fmt;
 
-use super::cache::{Cache, CacheInfo};
-use super::stats::{NodeStats, RemoteReason};
-use super::{KmemCache, ObjectStorage, SlabAllocator};
-use crate::platform::Platform;
+use super::allocator::SlabAllocator;
+use super::events::RemoteReason;
+use super::place::{Cache, CacheInfo, KmemCache};
+use super::stats::NodeStats;
+use super::storage::ObjectStorage;
+use crate::host::Platform;
 use crate::units::NodeIndex;
 
 const HEADER: &str = "slabinfo - version: 2.1\n\
@@ -15,6 +17,7 @@ const HEADER: &str = "slabinfo - version: 2.1\n\
 
 /// What a line says of a cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub struct SlabCounts {
     /// Objects that do not lie in slabs: in somebody's hands, or in a stack.
     pub active_objects: u64,

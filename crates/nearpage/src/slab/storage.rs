@@ -187,7 +187,7 @@ impl<X: Exclusion> ObjectStorage for SerialStorage<X> {
 mod tests {
     use super::*;
     use crate::pcp::serial::Single;
-    use crate::testing::plain::ChosenCpu;
+    use crate::single::ChosenCpu;
 
     #[test]
     fn an_array_is_taken_from_both_ends() {

@@ -4,7 +4,6 @@
 //! page may keep what it likes there, as Linux keeps cache and slab in `page->lru`. So the way from an address to
 //! its cache is one load, and that word says at once whether an object is of this cache and this node.
 
-use super::lists::Owner;
 use crate::alloc::CACHES_MAX;
 use crate::frame::Frame;
 use crate::sync::{Ordering, fence};
@@ -64,6 +63,15 @@ impl Tag {
     pub const fn node(self) -> NodeIndex {
         NodeIndex((self.0 >> NODE_SHIFT) as u16)
     }
+}
+
+/// What a frame says of its slab.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Owner {
+    /// Cache and node.
+    pub tag: Tag,
+    /// The first frame of the slab.
+    pub slab: u32,
 }
 
 /// Marks a frame as one of the slab whose first frame has number `slab`; with [`Tag::NONE`] as one of none.

@@ -7,12 +7,15 @@ use std_alloc::vec::Vec;
 
 use super::geometry::Descriptors;
 use super::*;
-use crate::alloc::{Access, CpuError};
+use crate::alloc::{CpuError, NodeAccess};
 use crate::error::AllocError;
 use crate::gfp::Gfp;
+use crate::pcp::Storage;
+use crate::sync::Ordering;
 use crate::testing::machine::{TestMachine, TestSlab};
 use crate::testing::plain::PlainPlatform;
 use crate::units::{Address, NodeId, Order, PageCount, Pfn, PfnRange, SECTION_FRAMES};
+use crate::units::{CpuId, NodeIndex};
 
 type TestCache<'m> = KmemCache<'m, PlainPlatform>;
 
@@ -141,7 +144,7 @@ fn objects_of_a_slab_are_found_by_any_address() {
             assert_eq!(slab.usable_size(object), Some(3000));
             assert_eq!(slab.usable_size(Address(object.0 + 8)), None);
         }
-        let outside = Address::of(Pfn(3), 12);
+        let outside = Address::from_pfn(Pfn(3), 12);
         assert_eq!((slab.owner(outside), slab.usable_size(outside)), (None, None));
     });
 }
@@ -203,19 +206,19 @@ fn flags_that_mean_nothing_for_all_pages_of_a_cache_are_refused() {
     one_node().run_slab(SlabConfig::default(), |slab| {
         let with = |gfp| slab.create(CacheOptions { gfp, ..CacheOptions::new("flags", 8) });
         for bad in [Gfp::ZERO, Gfp::THISNODE, Gfp::MOVABLE, Gfp::HIGHMEM, Gfp(0x200), Gfp(1 << 31)] {
-            for gfp in [bad, bad.or(Gfp::KERNEL), bad.or(Gfp::DMA32)] {
+            for gfp in [bad, bad.union(Gfp::KERNEL), bad.union(Gfp::DMA32)] {
                 assert_eq!(with(gfp).unwrap_err(), CreateError::Flags { cache: "flags", gfp: bad });
             }
         }
-        let zones = Gfp::DMA.or(Gfp::DMA32);
-        let refused = with(zones.or(Gfp::KERNEL)).unwrap_err();
+        let zones = Gfp::DMA.union(Gfp::DMA32);
+        let refused = with(zones.union(Gfp::KERNEL)).unwrap_err();
         assert_eq!(refused, CreateError::Flags { cache: "flags", gfp: zones });
         assert_eq!(
             refused.to_string(),
             "cache flags: flags __GFP_DMA|__GFP_DMA32 for all of its pages; possible are one of __GFP_DMA and \
              __GFP_DMA32, and those of reclaim and urgency"
         );
-        for good in [Gfp::DMA, Gfp::DMA32, Gfp::RECLAIMABLE, Gfp::ATOMIC, Gfp::KERNEL.or(Gfp::ACCOUNT)] {
+        for good in [Gfp::DMA, Gfp::DMA32, Gfp::RECLAIMABLE, Gfp::ATOMIC, Gfp::KERNEL.union(Gfp::ACCOUNT)] {
             let cache = with(good).unwrap();
             slab.destroy(cache).unwrap();
         }
@@ -267,7 +270,7 @@ fn wrong_frees_are_refused_and_told() {
             assert_eq!(slab.free(&cache, address), Err(expected), "{address}");
         }
         let page = slab.pages().alloc(crate::alloc::Request::new(Order(0), Gfp::KERNEL)).unwrap();
-        let address = Address::of(page, 12);
+        let address = Address::from_pfn(page, 12);
         assert_eq!(slab.free(&cache, address), Err(ObjectError::NotOfSlab { address }));
         assert_eq!(misuses(slab), 7);
         slab.free(&cache, object).unwrap();
@@ -369,7 +372,7 @@ fn before_2010_a_memoryless_node_had_no_fast_path() {
         assert_eq!((stats.alloc_hits, stats.free_hits), (0, 0));
         let node = slab.node_stats(&cache, NodeIndex(1));
         assert_eq!((node.alien_frees, node.alien_locks), (1000, 1000));
-        assert_eq!(node.remote[stats::RemoteReason::Memoryless as usize], 1000);
+        assert_eq!(node.remote[RemoteReason::Memoryless as usize], 1000);
         assert_eq!(slab.check(&cache).unwrap().held, 0);
     });
 }
@@ -383,7 +386,7 @@ fn a_private_node_gives_objects_only_to_who_names_it() {
             run_on(slab, 0);
             let before = take(slab, &cache, 100);
             give(slab, &cache, before);
-            slab.set_access(NodeId(0), Access::Private).unwrap();
+            slab.set_access(NodeId(0), NodeAccess::Private).unwrap();
             assert_eq!(slab.effective_node(CpuId(0)), Some(NodeIndex(1)));
             let node_0 = Some(NodeId(0));
             let asked = [None, node_0].map(|node| match node {
@@ -396,13 +399,14 @@ fn a_private_node_gives_objects_only_to_who_names_it() {
                 assert_eq!(node_of(slab, object), 1, "{local:?}");
                 slab.free(&cache, object).unwrap();
             }
-            let named = slab.alloc_node(&cache, Gfp::KERNEL.or(Gfp::THISNODE), NodeId(0)).unwrap();
+            let named =
+                slab.alloc_node(&cache, Gfp::KERNEL.union(Gfp::THISNODE), NodeId(0)).unwrap();
             assert_eq!(node_of(slab, named), 0);
             slab.free(&cache, named).unwrap();
-            slab.set_access(NodeId(0), Access::General).unwrap();
+            slab.set_access(NodeId(0), NodeAccess::General).unwrap();
             assert_eq!(slab.effective_node(CpuId(0)), Some(NodeIndex(0)));
             assert_eq!(slab.check(&cache).unwrap().held, 0);
-            let unknown = slab.set_access(NodeId(9), Access::Private);
+            let unknown = slab.set_access(NodeId(9), NodeAccess::Private);
             assert!(unknown.is_err());
         });
     }
@@ -482,7 +486,7 @@ fn nodes_that_no_cpu_looks_to_are_reaped() {
         let node = || slab.node_stats(&cache, NodeIndex(1));
         assert!(node().shared > 0 && node().slabs > 0);
         for round in 1..100 {
-            slab.pages().platform().now_ns.set(round * REAP_PERIOD_NS);
+            slab.pages().platform().set_now_ns(round * REAP_PERIOD_NS);
             slab.reap_cpu(CpuId(0)).unwrap();
         }
         assert_eq!((node().shared, node().slabs), (0, 0));
@@ -568,7 +572,7 @@ fn a_slab_whose_page_somebody_locked_stays_until_it_is_unlocked() {
     one_node().run_slab(SlabConfig::default(), |slab| {
         let cache = slab.create(CacheOptions::new("page", 4096)).unwrap();
         let objects = take(slab, &cache, 100);
-        let pfn = objects[40].pfn(12);
+        let pfn = objects[40].to_pfn(12);
         slab.pages().lock_page(pfn).unwrap();
         give(slab, &cache, objects);
         assert!(slab.shrink(&cache).unwrap() > PageCount(90));
@@ -580,7 +584,7 @@ fn a_slab_whose_page_somebody_locked_stays_until_it_is_unlocked() {
         assert!(live.to_string().ends_with("1 of its slabs are locked"), "{live}");
         // It is used like any other.
         let objects = take(slab, &cache, 1);
-        assert_eq!(objects[0].pfn(12), pfn);
+        assert_eq!(objects[0].to_pfn(12), pfn);
         give(slab, &cache, objects);
         slab.pages().unlock_page(pfn).unwrap();
         slab.destroy(cache).unwrap();
@@ -595,7 +599,7 @@ fn addresses_of_slabs_that_go_meanwhile_are_nobodys() {
         let cache = cache64(slab);
         let object = take(slab, &cache, 1)[0];
         slab.shrink(&cache).unwrap();
-        let frame = slab.pages().frame(object.pfn(12)).unwrap();
+        let frame = slab.pages().frame(object.to_pfn(12)).unwrap();
         let (tag, number) = (tag::Tag::of(frame), tag::slab_of(frame));
         // As somebody sees it who read the tag before the slab went, and the rest after: links of any kind.
         for stale in [u32::MAX, u32::MAX - 1, 1 << 30, number + 1] {
@@ -684,9 +688,9 @@ fn objects_come_from_elsewhere_when_a_node_is_full() {
         let far = objects.iter().filter(|&&object| node_of(slab, object) == 1).count();
         assert!(far > 900, "{far}");
         let node = slab.node_stats(&cache, NodeIndex(0));
-        assert_eq!(node.remote[stats::RemoteReason::Exhausted as usize], far as u64);
+        assert_eq!(node.remote[RemoteReason::Exhausted as usize], far as u64);
         // Who goes nowhere else drains pagesets, so that there may be a few more.
-        let this_node = || slab.alloc_node(&cache, Gfp::KERNEL.or(Gfp::THISNODE), NodeId(0));
+        let this_node = || slab.alloc_node(&cache, Gfp::KERNEL.union(Gfp::THISNODE), NodeId(0));
         objects.extend((0..100).map_while(|_| this_node().ok()));
         assert!(this_node().is_err());
         objects.reverse();
@@ -700,7 +704,7 @@ fn objects_come_from_elsewhere_when_a_node_is_full() {
 fn nobody_waits_for_a_full_node_while_another_has_room() {
     let machine = TestMachine::new().node(0, 1024, &[0]).node(1, 16_384, &[1]);
     // The flags may be those of the cache.
-    for of_cache in [Gfp(0), Gfp::KERNEL, Gfp::KERNEL.or(Gfp::NOFAIL)] {
+    for of_cache in [Gfp(0), Gfp::KERNEL, Gfp::KERNEL.union(Gfp::NOFAIL)] {
         machine.run_slab(SlabConfig::default(), |slab| {
             let options = CacheOptions { gfp: of_cache, ..CacheOptions::new("pages", 4096) };
             let cache = slab.create(options).unwrap();
@@ -711,7 +715,7 @@ fn nobody_waits_for_a_full_node_while_another_has_room() {
             }
             let reclaims = || slab.pages().stall_counts(NodeIndex(0));
             let before = reclaims();
-            for gfp in [Gfp::KERNEL, Gfp::KERNEL.or(Gfp::NOFAIL)] {
+            for gfp in [Gfp::KERNEL, Gfp::KERNEL.union(Gfp::NOFAIL)] {
                 let object = slab.alloc(&cache, gfp).unwrap();
                 assert_eq!(node_of(slab, object), 1);
                 objects.push(object);
@@ -737,10 +741,10 @@ fn who_may_not_fail_gets_the_objects_that_there_are() {
         let pages = slab.pages();
         let page = |gfp| pages.alloc(crate::alloc::Request::new(Order(0), gfp));
         // To the last page.
-        while page(Gfp::KERNEL.or(Gfp::MEMALLOC)).is_ok() {}
-        for gfp in [Gfp::NOFAIL, Gfp::NOFAIL.or(Gfp::THISNODE)] {
-            let object = slab.alloc_node(&cache, Gfp::KERNEL.or(gfp), NodeId(0)).unwrap();
-            assert_eq!(object.pfn(12), kept.pfn(12));
+        while page(Gfp::KERNEL.union(Gfp::MEMALLOC)).is_ok() {}
+        for gfp in [Gfp::NOFAIL, Gfp::NOFAIL.union(Gfp::THISNODE)] {
+            let object = slab.alloc_node(&cache, Gfp::KERNEL.union(gfp), NodeId(0)).unwrap();
+            assert_eq!(object.to_pfn(12), kept.to_pfn(12));
             // All go to the stack of CPU 1 again.
             let mut others = vec![object];
             others.extend(
@@ -766,7 +770,7 @@ fn an_object_of_one_node_alone_is_of_that_node_though_the_thread_moves() {
         give(slab, &cache, objects);
         run_on(slab, 0);
         slab.pages().platform().move_after(1, CpuId(1));
-        let this_node = Gfp::KERNEL.or(Gfp::THISNODE);
+        let this_node = Gfp::KERNEL.union(Gfp::THISNODE);
         let object = slab.alloc_node(&cache, this_node, NodeId(0)).unwrap();
         assert_eq!(slab.storage().current_cpu(), CpuId(1), "it moved");
         assert_eq!(node_of(slab, object), 0);
@@ -787,7 +791,7 @@ fn idle_stacks_and_slabs_are_reaped() {
         assert!(before.0 > 48 && before.1 == 480, "{before:?}");
         let round = || {
             let platform = slab.pages().platform();
-            platform.now_ns.set(platform.now_ns.get() + REAP_PERIOD_NS);
+            platform.set_now_ns(crate::host::Platform::now_ns(platform) + REAP_PERIOD_NS);
             slab.reap_cpu(CpuId(0)).unwrap();
         };
         // The first round only notes that it was used.
@@ -973,7 +977,7 @@ fn a_wrong_free_on_a_cpu_between_others_is_refused_at_once() {
         run_on(slab, 1);
         let page = slab.pages().alloc(crate::alloc::Request::new(Order(0), Gfp::KERNEL)).unwrap();
         let frame = slab.pages().frame(page).unwrap();
-        let address = Address::of(page, 12);
+        let address = Address::from_pfn(page, 12);
         for link in [0, 1, crate::frame::NO_FRAME] {
             frame.set_next(link);
             assert_eq!(slab.free(&cache, address), Err(ObjectError::NotOfSlab { address }));
@@ -994,7 +998,7 @@ fn there_is_one_slab_allocator() {
         let expected = crate::alloc::BuildError::TooManyCaches { caches_max: 0 };
         assert_eq!(none.err(), Some(expected));
         let config = SlabConfig { caches_max: usize::MAX, ..config };
-        let size = metadata_size::<PlainPlatform>(pages.topology(), NodeIndex(0), &config);
+        let size = config.metadata_size::<PlainPlatform>(pages.topology(), NodeIndex(0));
         let expected = crate::alloc::BuildError::TooManyCaches { caches_max: usize::MAX };
         assert_eq!(size, Err(expected));
     });

@@ -83,10 +83,6 @@ pub fn any_size(random: &mut Random, least: u64, most: u64) -> u64 {
     ((1 << power) + random.below(1 << power)).clamp(least, most)
 }
 
-fn one_in(random: &mut Random, n: u64) -> bool {
-    random.below(n) == 0
-}
-
 /// Nodes without memory and CPUs, their ids dense or with gaps.
 fn node_ids(random: &mut Random, count: u64) -> Vec<NodeBuf> {
     let gap_max = random.one_of(&[1, 1, 8, 1000]);
@@ -110,7 +106,7 @@ fn place_memory(random: &mut Random, style: &Style, nodes: &mut [NodeBuf]) {
         let end = aligned(style, at + any_size(random, 64, style.pages_max)).max(at + 1);
         nodes[owner].memory.push(PfnRange::new(at, end));
         at = aligned(style, end + hole(random));
-        if bound + 1 < BOUNDS.len() && one_in(random, 4) && at < BOUNDS[bound + 1] - BELOW_BOUND {
+        if bound + 1 < BOUNDS.len() && random.one_in(4) && at < BOUNDS[bound + 1] - BELOW_BOUND {
             bound += 1;
             at = below_bound(random, style, bound);
         }
@@ -149,14 +145,14 @@ fn aligned(style: &Style, pfn: u64) -> u64 {
 }
 
 fn hole(random: &mut Random) -> u64 {
-    if one_in(random, 3) { any_size(random, 1, 3000) } else { 0 }
+    if random.one_in(3) { any_size(random, 1, 3000) } else { 0 }
 }
 
 fn movable_from(random: &mut Random, style: &Style, node: &NodeBuf) -> Option<Pfn> {
     let (first, last) = (node.memory.first()?, node.memory.last()?);
     let into = random.below(last.end.0 - first.start.0 + 1);
     let from = Pfn(aligned(style, first.start.0 + into));
-    one_in(random, 3).then_some(from)
+    random.one_in(3).then_some(from)
 }
 
 /// CPU ids go to random nodes; some ids are no CPU.
@@ -200,13 +196,13 @@ fn config(random: &mut Random, topology: &TopologyBuf) -> Config {
 /// A model, sometimes with a rule of another.
 fn any_model(random: &mut Random) -> Model {
     let mut model = random.one_of(&Model::ALL);
-    if one_in(random, 2) {
+    if random.one_in(2) {
         model.zonelist_cache =
             random.one_of(&[CacheRule::Off, CacheRule::Original, CacheRule::Keyed]);
     }
     if model.name == Model::SERIES_2023.name {
         let choose = |series: Series2023, patch| {
-            if one_in(random, 4) { series.without(patch) } else { series }
+            if random.one_in(4) { series.without(patch) } else { series }
         };
         model.pcp = PcpRules::series_2023((1..=10).fold(Series2023::ALL, choose));
     }
@@ -216,28 +212,28 @@ fn any_model(random: &mut Random) -> Model {
 /// Settings, each at its default or far from it, all acceptable.
 pub fn any_settings(random: &mut Random, topology: &TopologyBuf, page_shift: u32) -> Settings {
     let ranges = topology.nodes.iter().flat_map(|node| &node.memory);
-    let kbytes = ranges.map(|range| range.pages().bytes(page_shift) / 1024).sum::<u64>();
+    let kbytes = ranges.map(|range| range.pages().to_bytes(page_shift) / 1024).sum::<u64>();
     let mut settings = Settings {
-        transparent_hugepage: one_in(random, 4),
-        min_free_kbytes: (!one_in(random, 3)).then(|| random.below(kbytes / 4 + 2)),
+        transparent_hugepage: random.one_in(4),
+        min_free_kbytes: (!random.one_in(3)).then(|| random.below(kbytes / 4 + 2)),
         ..Settings::default()
     };
-    if one_in(random, 3) {
+    if random.one_in(3) {
         settings.watermark_scale_factor = 1 + random.below(1000) as u32;
     }
-    if one_in(random, 4) {
+    if random.one_in(4) {
         settings.watermark_boost_factor = random.one_of(&[0, 1000, 10_000, 100_000]);
     }
-    if one_in(random, 5) {
+    if random.one_in(5) {
         settings.pageset_budget_kbytes = Some(any_size(random, 1, kbytes / 16 + 1));
     }
-    if one_in(random, 8) {
+    if random.one_in(8) {
         settings.node_reclaim_mode = 1;
     }
-    if one_in(random, 4) {
+    if random.one_in(4) {
         settings.percpu_pagelist_high_fraction = 8 + random.below(60) as u32;
     }
-    if one_in(random, 2) {
+    if random.one_in(2) {
         settings.lowmem_reserve_ratio =
             core::array::from_fn(|_| random.one_of(&[0, 1, 2, 4, 32, 256]));
     }
@@ -254,7 +250,7 @@ fn arrivals(random: &mut Random, topology: &TopologyBuf) -> (Vec<PfnRange>, Vec<
             1 => {
                 let halves = [(range.start.0, cut), (cut, range.end.0)];
                 let [first, second] = halves.map(|(start, end)| PfnRange::new(start, end));
-                let (now, then) = if one_in(random, 2) { (first, second) } else { (second, first) };
+                let (now, then) = if random.one_in(2) { (first, second) } else { (second, first) };
                 boot.push(now);
                 later.push(then);
             }

@@ -5,17 +5,17 @@ use std_alloc::vec::Vec;
 
 use super::plain::{HardenedPlatform, Plain, PlainPlatform};
 use crate::alloc::{BuildError, Config, PageAllocator, metadata_size};
-use crate::slab::{self, SlabAllocator, SlabConfig};
+use crate::slab::{SlabAllocator, SlabConfig};
 use crate::topology::{AddressMap, Node, NodeBuf, Topology, TopologyBuf};
 use crate::units::{CpuId, NodeId, NodeIndex, Pfn, PfnRange, SECTION_FRAMES};
 
 /// Describes a machine, and runs tests on it.
 ///
 /// ```
-/// use nearpage::alloc::Request;
-/// use nearpage::gfp::Gfp;
+/// use nearpage::Request;
+/// use nearpage::Gfp;
 /// use nearpage::testing::machine::TestMachine;
-/// use nearpage::units::Order;
+/// use nearpage::Order;
 ///
 /// let machine = TestMachine::new().node(0, 4096, &[0, 1]).node(1, 0, &[2]);
 /// machine.run(|allocator| {
@@ -155,7 +155,7 @@ impl TestMachine {
         let mut metadata = zeroes(&|node| metadata_size::<Plain<HARDENED>>(&topology, node));
         let mut slab_metadata = match &slab {
             Some(config) => {
-                zeroes(&|node| slab::metadata_size::<Plain<HARDENED>>(&topology, node, config))
+                zeroes(&|node| config.metadata_size::<Plain<HARDENED>>(&topology, node))
             }
             None => Vec::new(),
         };

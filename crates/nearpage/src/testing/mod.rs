@@ -3,7 +3,8 @@
 pub mod generate;
 pub mod machine;
 pub mod naive_allocator;
-pub mod naive_buddy;
+#[cfg(test)]
+pub(crate) mod naive_buddy;
 pub mod naive_list;
 pub mod naive_page_lock;
 pub mod plain;

@@ -24,6 +24,7 @@
 //! | `hotplug` | memory and CPUs that go and come (facts 13) |
 
 mod alloc;
+mod asked;
 mod bulk;
 mod free;
 mod hints;
@@ -32,20 +33,22 @@ mod limits;
 mod loose;
 mod machine;
 mod policy;
+mod refusals;
 mod slow;
 mod zone;
 
 use std_alloc::collections::{BTreeMap, VecDeque};
 use std_alloc::vec::Vec;
 
-use crate::alloc::{Config, Fallbacks, HotplugCounts, ScanCounts};
+use crate::alloc::{Fallbacks, HotplugCounts, ScanCounts};
+use crate::host::{CompactEffort, Compacted, NodeReclaimed};
 use crate::model::Model;
 use crate::pcp::LISTS;
 use crate::pcp::tuning::Tuning;
-use crate::platform::{CompactEffort, Compacted, NodeReclaimed};
-use crate::topology::Topology;
 use crate::units::{CpuId, NodeId, NodeIndex, PageCount, Pfn, PfnRange, ZoneKind};
 use crate::watermark::Settings;
+
+use refusals::Refusals;
 
 pub use policy::{NaiveMode, NaivePlacement};
 pub use zone::{Begins, Events, NaiveZone, Pageblocks};
@@ -93,6 +96,7 @@ impl HostCalls {
 }
 
 /// A node: its zonelists, as zone numbers.
+#[derive(Debug)]
 struct NaiveNode {
     id: NodeId,
     /// Whether only requests that name it reach it.
@@ -103,13 +107,14 @@ struct NaiveNode {
     /// NOFALLBACK.
     own: Vec<usize>,
     /// Zones that were full lately, by the highest kind of a request.
-    full: [hints::Refusals; ZoneKind::COUNT],
+    full: [Refusals; ZoneKind::COUNT],
     scans: ScanCounts,
     /// Pages that came from a node although this one was preferred.
     fallbacks: BTreeMap<NodeIndex, Fallbacks>,
 }
 
 /// The pages of one zone that one CPU caches.
+#[derive(Debug)]
 pub struct NaivePageset {
     /// Whose it is.
     pub cpu: CpuId,
@@ -126,6 +131,7 @@ pub struct NaivePageset {
 }
 
 /// A CPU: its pagesets by zone number.
+#[derive(Debug)]
 struct NaiveCpu {
     node: NodeIndex,
     is_on: bool,
@@ -133,6 +139,7 @@ struct NaiveCpu {
 }
 
 /// The model.
+#[derive(Debug)]
 pub struct NaiveAllocator {
     model: Model,
     settings: Settings,
@@ -164,45 +171,6 @@ pub struct NaiveAllocator {
 }
 
 impl NaiveAllocator {
-    /// A machine none of whose memory is online. `config` is one that an allocator accepts.
-    pub fn new(topology: &Topology<'_>, config: Config) -> Self {
-        let (zones, memory) = machine::zones_of(topology, &config.model);
-        let node = |node: &crate::topology::Node<'_>| NaiveNode {
-            id: node.id,
-            is_private: false,
-            cpus: node.cpus.to_vec(),
-            fallback: Vec::new(),
-            own: Vec::new(),
-            full: Default::default(),
-            scans: ScanCounts::default(),
-            fallbacks: BTreeMap::new(),
-        };
-        let pairs = topology.indexes().flat_map(|a| topology.indexes().map(move |b| (a, b)));
-        Self {
-            model: config.model,
-            settings: Settings { movable_min: config.model.movable_min, ..config.settings },
-            page_shift: config.page_shift,
-            booted: false,
-            nodes: topology.nodes().iter().map(node).collect(),
-            distances: pairs.map(|(from, to)| topology.distance(from, to)).collect(),
-            cpus: machine::cpus_of(topology, zones.len()),
-            zones,
-            pageblocks: Pageblocks::new(&memory),
-            memory,
-            node_memory: topology
-                .nodes()
-                .iter()
-                .map(|node| node.memory.iter().map(|range| range.start).collect())
-                .collect(),
-            online: Vec::new(),
-            limits: BTreeMap::new(),
-            plugged: HotplugCounts::default(),
-            all_fallbacks: Fallbacks::default(),
-            calls: HostCalls::default(),
-            now_ns: 0,
-        }
-    }
-
     /// The zones, by zone number.
     pub fn zones(&self) -> &[NaiveZone] {
         &self.zones

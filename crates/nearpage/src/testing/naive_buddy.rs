@@ -8,11 +8,12 @@ use std_alloc::collections::BTreeMap;
 use std_alloc::vec::Vec;
 
 use crate::buddy::{
-    BlockRequest, FallbackModel, FallbackRules, Fragmentation, HeldMovable, Placement,
+    BlockRequest, FallbackModel, FallbackRules, Fragmentation, HeldMovable, Insertion,
 };
 use crate::frame::Migratetype::{self, HighAtomic, Isolate, Movable, Reclaimable, Unmovable};
 
 /// The naive model of one zone. Orders are numbers, blocks are their first PFN.
+#[derive(Debug)]
 pub struct NaiveBuddy {
     rules: FallbackRules,
     /// The PFNs from the first to the last of the zone, holes included.
@@ -48,13 +49,13 @@ impl NaiveBuddy {
             let fits =
                 |&order: &u8| pfn.is_multiple_of(1 << order) && pfn + (1 << order) <= range.end;
             let order = (0..=10).rev().find(fits).expect("one page always fits");
-            self.free(pfn, order, Placement::Tail);
+            self.free(pfn, order, Insertion::Tail);
             pfn += 1 << order;
         }
     }
 
     /// Frees one block.
-    pub fn free(&mut self, pfn: u64, order: u8, placement: Placement) {
+    pub fn free(&mut self, pfn: u64, order: u8, placement: Insertion) {
         let isolated = [pfn, pfn + 512].iter().any(|&half| self.pageblock(half) == Isolate);
         if order == 10 && (isolated || self.rules.model == FallbackModel::Linux6_12) {
             self.free(pfn, 9, placement);
@@ -81,7 +82,7 @@ impl NaiveBuddy {
         let parent = pfn & !(1 << order);
         let near = order < 9 && self.list_of(parent ^ 2 << order, order + 1).is_some();
         let list = &mut self.lists[order as usize][ours.index()];
-        let at = if near || placement == Placement::Tail { list.len() } else { 0 };
+        let at = if near || placement == Insertion::Tail { list.len() } else { 0 };
         list.insert(at, pfn);
     }
 
@@ -189,8 +190,8 @@ impl NaiveBuddy {
             return Some(self.move_free_blocks(pfn, ours));
         }
         let half = pfn & !511;
-        self.free(half ^ 512, 9, Placement::Usual);
-        self.free(half, 9, Placement::Usual);
+        self.free(half ^ 512, 9, Insertion::Usual);
+        self.free(half, 9, Insertion::Usual);
         Some(512)
     }
 

@@ -1,56 +1,15 @@
-//! The plainest platform: one thread that runs all CPUs, one after the other.
+//! A platform for tests: [`SingleThreaded`], with a host whose answers the test sets.
 
-use core::cell::{Cell, RefCell, RefMut};
+use core::cell::{Cell, RefCell};
 
 use std_alloc::vec::Vec;
 
 use crate::error::{FreeError, PageLockError};
-use crate::pcp::serial::{CurrentCpu, SerialStorage, Single};
-use crate::platform::{Lock, Parked, ParkedThread, Platform, Shortage};
+use crate::host::{Parked, ParkedThread, Platform, Shortage};
+use crate::single::{SingleLock, SingleStorage, SingleThreaded};
 use crate::slab::ObjectError;
 use crate::sync::AtomicU32;
 use crate::units::{CpuId, NodeId, PageCount, ZoneKind};
-
-/// The CPU that the thread pretends to run on.
-#[derive(Debug, Default)]
-pub struct ChosenCpu {
-    cpu: Cell<CpuId>,
-    /// Looks until it moves, and where to.
-    move_to: Cell<Option<(u32, CpuId)>>,
-}
-
-impl CurrentCpu for ChosenCpu {
-    fn current_cpu(&self) -> CpuId {
-        match self.move_to.get() {
-            Some((0, cpu)) => {
-                self.cpu.set(cpu);
-                self.move_to.set(None);
-            }
-            Some((looks, cpu)) => self.move_to.set(Some((looks - 1, cpu))),
-            None => {}
-        }
-        self.cpu.get()
-    }
-}
-
-/// A lock that nobody else can hold; locking it twice is a bug and panics.
-#[derive(Debug)]
-pub struct PlainLock<T>(RefCell<T>);
-
-impl<T> Lock<T> for PlainLock<T> {
-    type Guard<'a>
-        = RefMut<'a, T>
-    where
-        T: 'a;
-
-    fn new(value: T) -> Self {
-        Self(RefCell::new(value))
-    }
-
-    fn lock(&self) -> RefMut<'_, T> {
-        self.0.borrow_mut()
-    }
-}
 
 /// The plainest platform.
 pub type PlainPlatform = Plain<false>;
@@ -60,7 +19,7 @@ pub type HardenedPlatform = Plain<true>;
 /// A platform for tests: the CPU is what the test says, refused frees and calls for help are counted.
 #[derive(Debug, Default)]
 pub struct Plain<const HARDENED: bool> {
-    storage: SerialStorage<Single<ChosenCpu>>,
+    single: SingleThreaded,
     /// Refused frees so far.
     pub misuses: Cell<u64>,
     /// Times that background reclaim was woken.
@@ -75,8 +34,6 @@ pub struct Plain<const HARDENED: bool> {
     pub says_reclaimable: Cell<PageCount>,
     /// Whether the last resort says that it helped.
     pub says_killed: Cell<bool>,
-    /// The time. A park lasts until its deadline, or for a nanosecond.
-    pub now_ns: Cell<u64>,
     /// The thread that the test plays.
     pub thread: Cell<ParkedThread>,
     /// Threads that were unparked, in order.
@@ -90,13 +47,18 @@ pub struct Plain<const HARDENED: bool> {
 impl<const HARDENED: bool> Plain<HARDENED> {
     /// Goes on as `cpu`.
     pub fn run_on(&self, cpu: CpuId) {
-        self.storage.0.0.cpu.set(cpu);
+        self.single.run_on(cpu);
+    }
+
+    /// Sets the time. A park lasts until its deadline, or for a nanosecond.
+    pub fn set_now_ns(&self, now_ns: u64) {
+        self.single.set_now_ns(now_ns);
     }
 
     /// Goes on as `cpu` once the allocator has looked so many times which one it is: a thread that is moved in the midst of
     /// an operation.
     pub fn move_after(&self, looks: u32, cpu: CpuId) {
-        self.storage.0.0.move_to.set(Some((looks, cpu)));
+        self.single.chosen().move_after(looks, cpu);
     }
 }
 
@@ -106,16 +68,16 @@ fn count(counter: &Cell<u64>) {
 
 impl<const HARDENED: bool> Platform for Plain<HARDENED> {
     const HARDENED: bool = HARDENED;
-    type Lock<T> = PlainLock<T>;
-    type Storage = SerialStorage<Single<ChosenCpu>>;
+    type Lock<T> = SingleLock<T>;
+    type Storage = SingleStorage;
     const BACKGROUND_RECLAIM: bool = true;
 
-    fn storage(&self) -> &Self::Storage {
-        &self.storage
+    fn storage(&self) -> &SingleStorage {
+        self.single.storage()
     }
 
     fn now_ns(&self) -> u64 {
-        self.now_ns.get()
+        self.single.now_ns()
     }
 
     fn wake_reclaim(&self, _shortage: Shortage) {
@@ -145,8 +107,8 @@ impl<const HARDENED: bool> Platform for Plain<HARDENED> {
     }
 
     fn park(&self, _word: &AtomicU32, deadline_ns: Option<u64>) -> Parked {
-        let later = self.now_ns.get() + 1;
-        self.now_ns.set(deadline_ns.map_or(later, |deadline| deadline.max(later)));
+        let later = self.now_ns() + 1;
+        self.single.set_now_ns(deadline_ns.map_or(later, |deadline| deadline.max(later)));
         if self.cancels.get() { Parked::Cancelled } else { Parked::Awake }
     }
 

@@ -13,6 +13,11 @@ impl Random {
         (z ^ (z >> 31)) % bound
     }
 
+    /// Whether a thing that happens once in `n` times happens now.
+    pub fn one_in(&mut self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+
     /// One of `items`.
     ///
     /// # Panics

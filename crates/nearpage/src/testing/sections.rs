@@ -5,16 +5,18 @@ use std_alloc::vec::Vec;
 
 use crate::arena::AnyBytes;
 use crate::frame::section::PAGEBLOCKS;
-use crate::frame::{LoosePages, Section, SectionLists, SectionMap, SectionRun};
+use crate::frame::{LoosePages, Section, SectionLists, SectionMap, SectionRun, ZoneFrames};
 use crate::sync::{AtomicU8, AtomicU32};
-use crate::units::SECTION_FRAMES;
+use crate::units::{Pfn, SECTION_FRAMES, ZoneIndex};
 
 /// Owned sections of a small machine, untouched.
+#[derive(Debug)]
 pub struct Sections {
     runs: Vec<OwnedRun>,
     count: usize,
 }
 
+#[derive(Debug)]
 struct OwnedRun {
     first: usize,
     words: Box<[[AtomicU32; SECTION_FRAMES]]>,
@@ -24,6 +26,7 @@ struct OwnedRun {
 }
 
 /// What a [`SectionMap`] borrows.
+#[derive(Debug)]
 pub struct SectionTable<'m> {
     runs: Vec<SectionRun<'m>>,
     table: Vec<Option<Section<'m>>>,
@@ -66,8 +69,13 @@ impl OwnedRun {
 }
 
 impl SectionTable<'_> {
+    /// The frames of a zone that begins at frame `start`.
+    pub fn frames(&self, start: Pfn, zone: ZoneIndex) -> ZoneFrames<'_> {
+        ZoneFrames::new(self.map(), start, zone)
+    }
+
     /// The map of these sections.
-    pub fn map(&self) -> SectionMap<'_> {
+    pub(crate) fn map(&self) -> SectionMap<'_> {
         SectionMap::new(0, &self.runs, &self.table)
     }
 }

@@ -45,6 +45,12 @@ pub struct Lists<'a, S: Storage> {
     frames: ZoneFrames<'a>,
 }
 
+impl<S: Storage> core::fmt::Debug for Lists<'_, S> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Lists").field("cpu", &self.cpu).finish_non_exhaustive()
+    }
+}
+
 impl<'a, S: Storage> Lists<'a, S> {
     /// Empty lists on `rings` of [`rings`].
     pub fn new(
@@ -181,7 +187,7 @@ pub fn check_storage<S: Storage>(
     let rings = rings::<S>(random.one_of(&[8, 9, 100, 3000, 50_000]));
     let sections = Sections::new(2, |_| false);
     let table = sections.table();
-    let frames = ZoneFrames::new(table.map(), Pfn(0), ZoneIndex(0));
+    let frames = table.frames(Pfn(0), ZoneIndex(0));
     let lists = Lists::new(storage, cpu, &rings, frames);
     let mut run = Run::new(lists, random);
     for step in 0..operations {
@@ -199,7 +205,7 @@ pub fn check_exclusion<S: Storage>(storage: &S, cpu: CpuId) {
     let rings = rings::<S>(8);
     let sections = Sections::new(1, |_| false);
     let table = sections.table();
-    let frames = ZoneFrames::new(table.map(), Pfn(0), ZoneIndex(0));
+    let frames = table.frames(Pfn(0), ZoneIndex(0));
     let lists = Lists::new(storage, cpu, &rings, frames);
     assert_eq!(lists.apply(0, &Operation::Push(5)), Answer::Pushed(Push::DONE));
     let each_list = |each: &mut dyn FnMut(&_)| lists.lists.iter().for_each(each);

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use super::{LOCAL_DISTANCE, MAX_NODES, Node};
+use super::node::{LOCAL_DISTANCE, MAX_NODES, Node};
 use crate::units::{CpuId, NodeId, PfnRange};
 
 /// Checks everything that [`Topology::new`](super::Topology::new) promises.
@@ -106,6 +106,7 @@ fn check_disjoint(a: &Node<'_>, b: &Node<'_>) -> Result<(), TopologyError> {
 
 /// What is wrong with the data of a topology.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum TopologyError {
     /// There is no node.
     NoNodes,

@@ -5,7 +5,7 @@ use core::fmt::{self, Write};
 
 use crate::alloc::PageAllocator;
 use crate::frame::Migratetype;
-use crate::platform::Platform;
+use crate::host::Platform;
 use crate::units::{NodeId, ORDERS, Order, ZoneKind};
 
 impl<P: Platform> PageAllocator<'_, P> {

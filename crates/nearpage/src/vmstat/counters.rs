@@ -1,14 +1,15 @@
 //! The counters of a zone, a node, or all of the machine.
 
 use crate::alloc::PageAllocator;
+use crate::host::Platform;
 use crate::pcp::pageset::Pageset;
-use crate::platform::Platform;
 use crate::sync::{AtomicU64, Ordering};
 use crate::units::{NodeIndex, PageCount};
 use crate::zone::{LockHolds, Zone, ZoneEvents};
 
 /// What was counted for one zone, or for several together, since the allocator was made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub struct ZoneStats {
     /// Allocations from here that preferred this node.
     pub numa_hit: u64,
@@ -47,9 +48,9 @@ pub struct ZoneStats {
 }
 
 impl ZoneStats {
-    /// The sum of both.
+    /// The counts of both zones together: sums, and of the largest hold the larger.
     #[must_use]
-    pub fn plus(self, other: &ZoneStats) -> ZoneStats {
+    pub fn merged(self, other: &ZoneStats) -> ZoneStats {
         let pages = |a: PageCount, b: PageCount| PageCount(a.0 + b.0);
         ZoneStats {
             numa_hit: self.numa_hit + other.numa_hit,
@@ -140,7 +141,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
 
     pub(super) fn sum_of_stats(&self, wanted: impl Fn(&Zone<'m, P>) -> bool) -> ZoneStats {
         let zones = self.zones().iter().filter(|zone| wanted(zone));
-        zones.fold(ZoneStats::default(), |sum, zone| sum.plus(&self.zone_stats(zone)))
+        zones.fold(ZoneStats::default(), |sum, zone| sum.merged(&self.zone_stats(zone)))
     }
 }
 
@@ -291,7 +292,7 @@ mod tests {
             Gfp::KERNEL,
             Gfp::ATOMIC,
             Gfp::HIGHUSER_MOVABLE,
-            Gfp::KERNEL.or(Gfp::RECLAIMABLE),
+            Gfp::KERNEL.union(Gfp::RECLAIMABLE),
             Gfp::TRANSHUGE,
         ];
         let order = match random.below(8) {
@@ -396,7 +397,7 @@ mod tests {
                 assert_eq!(numa(zero), [0; 5]);
                 assert_eq!(numa(one), [12_000 - spilled, 0, spilled, 0, 12_000 - spilled]);
                 assert_eq!(numa(two), [0, spilled, 0, 0, spilled]);
-                assert_eq!(allocator.totals(), zero.plus(&one).plus(&two));
+                assert_eq!(allocator.totals(), zero.merged(&one).merged(&two));
 
                 // A bulk never leaves the preferred node, but its first page may.
                 let mut pages = [Pfn(0); 100];

@@ -4,8 +4,8 @@ use core::fmt::{self, Write};
 
 use super::ZoneStats;
 use crate::alloc::{Fallbacks, HotplugCounts, PageAllocator, Reason, ScanCounts, StallCounts};
-use crate::pagelock::WaitCounts;
-use crate::platform::Platform;
+use crate::host::Platform;
+use crate::page_wait::WaitCounts;
 use crate::units::{NodeIndex, ZoneKind};
 
 impl ZoneStats {
@@ -56,7 +56,7 @@ impl<P: Platform> PageAllocator<'_, P> {
     /// Those of `out`.
     pub fn write_vmstat(&self, out: &mut (impl Write + ?Sized)) -> fmt::Result {
         let by_kind = ZoneKind::ALL.map(|kind| self.sum_of_stats(|zone| zone.kind() == kind));
-        let all = by_kind.iter().fold(ZoneStats::default(), ZoneStats::plus);
+        let all = by_kind.iter().fold(ZoneStats::default(), ZoneStats::merged);
         let free: u64 = self.zones().iter().map(|zone| zone.free_pages().0).sum();
         write_lines(&[("nr_free_pages", free)], out)?;
         write_lines(&all.numa_lines(), out)?;
@@ -77,7 +77,7 @@ impl<P: Platform> PageAllocator<'_, P> {
         write_lines(&self.hotplug_lines(), out)?;
         let indexes = || self.topology().indexes();
         let pairs = indexes().flat_map(|from| indexes().map(move |to| self.fallbacks(from, to)));
-        let all = pairs.fold(Fallbacks::default(), Fallbacks::plus);
+        let all: Fallbacks = pairs.sum();
         let mut reasons = Reason::ALL.into_iter();
         reasons.try_for_each(|of| writeln!(out, "fallback_{} {}", of.name(), all.pages(of)))
     }
@@ -107,7 +107,7 @@ impl<P: Platform> PageAllocator<'_, P> {
     /// What requests did that found nothing: with the kernel's names, and then what it does not count.
     fn write_stalls(&self, out: &mut (impl Write + ?Sized)) -> fmt::Result {
         let counts = self.topology().indexes().map(|node| self.stall_counts(node));
-        let all = counts.fold(StallCounts::default(), StallCounts::plus);
+        let all: StallCounts = counts.sum();
         for kind in ZoneKind::ALL {
             writeln!(out, "allocstall_{} {}", event_suffix(kind), all.reclaims[kind.index()])?;
         }
@@ -124,7 +124,7 @@ impl<P: Platform> PageAllocator<'_, P> {
 
     fn scan_lines(&self) -> [(&'static str, u64); 4] {
         let counts = self.topology().indexes().map(|node| self.scan_counts(node));
-        let all = counts.fold(ScanCounts::default(), ScanCounts::plus);
+        let all: ScanCounts = counts.sum();
         [
             ("zonelist_visited", all.zones_visited),
             ("zonelist_skipped", all.zones_skipped),
@@ -148,7 +148,7 @@ impl<P: Platform> PageAllocator<'_, P> {
 
     fn page_lock_lines(&self) -> [(&'static str, u64); 6] {
         let counts = self.topology().indexes().map(|node| self.wait_counts(node));
-        let all = counts.fold(WaitCounts::default(), WaitCounts::plus);
+        let all = counts.fold(WaitCounts::default(), WaitCounts::merged);
         [
             ("page_lock_waits", all.waits),
             ("page_lock_collisions", all.collisions),
@@ -277,7 +277,7 @@ mod tests {
     #[test]
     fn fallbacks_have_a_line_for_each_pair_of_nodes() {
         TestMachine::new().node(0, 4096, &[0]).node(8, 4096, &[]).run(|allocator| {
-            let own = Request::new(Order(0), Gfp::KERNEL.or(Gfp::THISNODE));
+            let own = Request::new(Order(0), Gfp::KERNEL.union(Gfp::THISNODE));
             while allocator.alloc(own).is_ok() {}
             allocator.alloc(Request::new(Order(1), Gfp::KERNEL)).unwrap();
             let mut text = String::new();

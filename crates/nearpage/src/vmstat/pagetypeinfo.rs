@@ -7,7 +7,7 @@ use core::fmt::{self, Write};
 
 use crate::alloc::PageAllocator;
 use crate::frame::Migratetype;
-use crate::platform::Platform;
+use crate::host::Platform;
 use crate::units::{NodeId, NodeIndex, ORDERS, Order, PAGEBLOCK_ORDER, Pfn, ZoneKind};
 use crate::zone::Zone;
 

@@ -9,10 +9,10 @@ use super::ZoneStats;
 use super::items::{Item, NODE_ITEMS, ZONE_ITEMS};
 use crate::alloc::PageAllocator;
 use crate::frame::Migratetype;
+use crate::host::Platform;
 use crate::model::TextLayout;
 use crate::pcp::sizes::stat_threshold;
 use crate::pcp::tuning::Tuning;
-use crate::platform::Platform;
 use crate::units::{
     CpuId, MAX_ORDER, NodeId, NodeIndex, Order, PAGEBLOCK_ORDER, PageCount, Pfn, ZoneKind,
 };
@@ -153,6 +153,12 @@ pub struct ZoneinfoWriter<'a, W: ?Sized> {
     out: &'a mut W,
     layout: TextLayout,
     has_pageset_bounds: bool,
+}
+
+impl<W: ?Sized> core::fmt::Debug for ZoneinfoWriter<'_, W> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("ZoneinfoWriter").field("layout", &self.layout).finish_non_exhaustive()
+    }
 }
 
 #[allow(clippy::missing_errors_doc, reason = "the same for all, in the text of the type")]

@@ -40,25 +40,31 @@ impl AllocFlags {
     pub const OVER_LIMIT: AllocFlags = AllocFlags(0x1_0000);
     /// Any right to go below a mark.
     pub const RESERVES: AllocFlags =
-        Self::NON_BLOCK.or(Self::MIN_RESERVE).or(Self::HIGHATOMIC).or(Self::OOM);
+        Self::NON_BLOCK.union(Self::MIN_RESERVE).union(Self::HIGHATOMIC).union(Self::OOM);
 
-    /// The flags of both.
+    /// The flags of both sets.
     #[inline]
-    pub const fn or(self, other: AllocFlags) -> AllocFlags {
+    pub const fn union(self, other: AllocFlags) -> AllocFlags {
         AllocFlags(self.0 | other.0)
     }
 
-    /// These flags without those of `other`.
+    /// The flags that are in this set and not in `other`.
     #[inline]
-    pub const fn without(self, other: AllocFlags) -> AllocFlags {
+    pub const fn difference(self, other: AllocFlags) -> AllocFlags {
         AllocFlags(self.0 & !other.0)
+    }
+
+    /// The flags that are in both sets.
+    #[inline]
+    pub const fn intersection(self, other: AllocFlags) -> AllocFlags {
+        AllocFlags(self.0 & other.0)
     }
 
     /// Whether all flags of `other` are set. Marks are numbers, not flags: see [`respects_min`].
     ///
     /// [`respects_min`]: AllocFlags::respects_min
     #[inline]
-    pub const fn has(self, other: AllocFlags) -> bool {
+    pub const fn contains(self, other: AllocFlags) -> bool {
         self.0 & other.0 == other.0
     }
 
@@ -68,10 +74,50 @@ impl AllocFlags {
         self.0 & other.0 != 0
     }
 
+    /// Whether no flag is set.
+    #[inline]
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
     /// Whether the mark selected is `min`.
     #[inline]
     pub const fn respects_min(self) -> bool {
         self.0 & Self::WMARK_MASK == 0
+    }
+}
+
+impl core::ops::BitOr for AllocFlags {
+    type Output = Self;
+
+    #[inline]
+    fn bitor(self, other: Self) -> Self {
+        self.union(other)
+    }
+}
+
+impl core::ops::BitOrAssign for AllocFlags {
+    #[inline]
+    fn bitor_assign(&mut self, other: Self) {
+        *self = self.union(other);
+    }
+}
+
+impl core::ops::BitAnd for AllocFlags {
+    type Output = Self;
+
+    #[inline]
+    fn bitand(self, other: Self) -> Self {
+        self.intersection(other)
+    }
+}
+
+impl core::ops::Sub for AllocFlags {
+    type Output = Self;
+
+    #[inline]
+    fn sub(self, other: Self) -> Self {
+        self.difference(other)
     }
 }
 
@@ -110,13 +156,13 @@ impl WatermarkCheck {
     /// victim asks here, and who cannot wait had that right only if it was urgent too (`GFP_ATOMIC`, not `GFP_NOWAIT`).
     const fn lowered(&self, mark: u64) -> u64 {
         let mut left = mark;
-        if self.flags.has(AllocFlags::MIN_RESERVE) {
+        if self.flags.contains(AllocFlags::MIN_RESERVE) {
             left -= left / 2;
-            if self.flags.has(AllocFlags::NON_BLOCK) {
+            if self.flags.contains(AllocFlags::NON_BLOCK) {
                 left -= left / 4;
             }
         }
-        if self.flags.has(AllocFlags::OOM) {
+        if self.flags.contains(AllocFlags::OOM) {
             left -= left / 2;
         }
         left
@@ -129,7 +175,7 @@ impl WatermarkCheck {
 
     /// Whether a free block is large enough and of a type that the request may take.
     fn has_block(&self, is_free: impl Fn(Order, Migratetype) -> bool) -> bool {
-        let urgent = AllocFlags::HIGHATOMIC.or(AllocFlags::OOM);
+        let urgent = AllocFlags::HIGHATOMIC.union(AllocFlags::OOM);
         let usable = |migratetype: &Migratetype| match migratetype {
             Migratetype::HighAtomic => self.flags.intersects(urgent),
             other => other.is_mergeable(),
@@ -159,7 +205,7 @@ pub fn watermark_fast(
         return true;
     }
     let ignores_boost = single
-        && check.flags.has(AllocFlags::MIN_RESERVE)
+        && check.flags.contains(AllocFlags::MIN_RESERVE)
         && check.flags.respects_min()
         && check.boost != PageCount(0);
     ignores_boost && check.has_pages(check.lowered(check.mark.0.saturating_sub(check.boost.0)))
@@ -200,12 +246,12 @@ mod tests {
         assert_eq!(lowest(AllocFlags::default()), 1001);
         assert_eq!(lowest(non_block), 1001);
         assert_eq!(lowest(reserve), 501);
-        assert_eq!(lowest(reserve.or(non_block)), 376);
+        assert_eq!(lowest(reserve.union(non_block)), 376);
         assert_eq!(lowest(oom), 501);
-        assert_eq!(lowest(reserve.or(oom)), 251);
-        assert_eq!(lowest(reserve.or(non_block).or(oom)), 189);
+        assert_eq!(lowest(reserve.union(oom)), 251);
+        assert_eq!(lowest(reserve.union(non_block).union(oom)), 189);
         // Odd marks: 13 - 6 = 7, 7 - 1 = 6, 6 - 3 = 3.
-        let all = reserve.or(non_block).or(oom);
+        let all = reserve.union(non_block).union(oom);
         assert_eq!(lowest_free(single(0, 13, all)), 4);
     }
 
@@ -222,7 +268,7 @@ mod tests {
             let lowered = |flags| single(0, mark, flags).lowered(mark);
             assert_eq!(lowered(none), before_6_4(mark, false, false));
             assert_eq!(lowered(reserve), before_6_4(mark, true, false));
-            assert_eq!(lowered(reserve.or(non_block)), before_6_4(mark, true, true));
+            assert_eq!(lowered(reserve.union(non_block)), before_6_4(mark, true, true));
         }
     }
 
@@ -275,7 +321,7 @@ mod tests {
         }));
         assert!(refused(WatermarkCheck { flags: AllocFlags::NON_BLOCK, ..check }));
         assert!(refused(WatermarkCheck {
-            flags: AllocFlags::MIN_RESERVE.or(AllocFlags::WMARK_LOW),
+            flags: AllocFlags::MIN_RESERVE.union(AllocFlags::WMARK_LOW),
             ..check
         }));
         assert!(refused(WatermarkCheck { order: Order(1), ..check }));
@@ -283,10 +329,10 @@ mod tests {
 
     #[test]
     fn flags_are_sets() {
-        let flags = AllocFlags::WMARK_LOW.or(AllocFlags::KSWAPD).or(AllocFlags::MIN_RESERVE);
-        assert!(flags.has(AllocFlags::KSWAPD) && !flags.has(AllocFlags::RESERVES));
+        let flags = AllocFlags::WMARK_LOW.union(AllocFlags::KSWAPD).union(AllocFlags::MIN_RESERVE);
+        assert!(flags.contains(AllocFlags::KSWAPD) && !flags.contains(AllocFlags::RESERVES));
         assert!(flags.intersects(AllocFlags::RESERVES) && !flags.respects_min());
-        assert!(!flags.without(AllocFlags::MIN_RESERVE).intersects(AllocFlags::RESERVES));
+        assert!(!flags.difference(AllocFlags::MIN_RESERVE).intersects(AllocFlags::RESERVES));
         let marks = crate::watermark::Marks { low: PageCount(3), ..Default::default() };
         assert_eq!(marks.of(flags), PageCount(3));
     }
@@ -340,7 +386,7 @@ mod tests {
             let single = check.order == Order(0);
             let plain = WatermarkCheck { flags: AllocFlags::default(), ..check };
             let raw = WatermarkCheck { mark: PageCount(check.mark.0 - check.boost.0), ..check };
-            let skips_boost = check.flags.has(AllocFlags::MIN_RESERVE) && check.flags.respects_min();
+            let skips_boost = check.flags.contains(AllocFlags::MIN_RESERVE) && check.flags.respects_min();
             let fast = ok
                 || single && naive_ok(&plain, is_free)
                 || single && skips_boost && naive_ok(&raw, is_free);

@@ -6,6 +6,7 @@ use crate::units::{PageCount, ZoneKind};
 
 /// The sysctls (`vm.*`) that size watermarks and pagesets, and the two choices that go with them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct Settings {
     /// KiB that the zones together keep free at `min`; `None` derives it from the size of memory.
     pub min_free_kbytes: Option<u64>,
@@ -63,9 +64,16 @@ impl Default for Settings {
 }
 
 impl Settings {
+    /// The same after a change: `Settings::default().with(|settings| settings.min_free_kbytes = Some(8192))`.
+    #[must_use]
+    pub fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
+        change(&mut self);
+        self
+    }
+
     /// [`pageset_budget_kbytes`](Self::pageset_budget_kbytes) in pages of `1 << page_shift` bytes.
     pub fn pageset_budget(&self, page_shift: u32) -> Option<PageCount> {
-        let page_bytes = PageCount(1).bytes(page_shift);
+        let page_bytes = PageCount(1).to_bytes(page_shift);
         Some(PageCount(self.pageset_budget_kbytes?.saturating_mul(1024) / page_bytes))
     }
 

@@ -121,7 +121,7 @@ impl<'m> ZonelistCache<'m> {
         Hint(self.cell(position).load(Ordering::Relaxed))
     }
 
-    /// The cache line with the hint for a position, for [`Platform::touch`](crate::platform::Platform::touch).
+    /// The cache line with the hint for a position, for [`Platform::touch`](crate::host::Platform::touch).
     ///
     /// # Panics
     /// If the list is shorter.
@@ -197,7 +197,7 @@ mod tests {
         let lowest = |mark: AllocFlags| orders().find(|&order| hint.refuses(mark, order));
         assert_eq!(MARKS.map(lowest), [Some(Order(10)), Some(Order(3)), None, Some(Order(0))]);
         // Rights beside the mark are not part of the key: who has any leaves no hint.
-        assert!(hint.refuses(AllocFlags::WMARK_LOW.or(AllocFlags::KSWAPD), Order(3)));
+        assert!(hint.refuses(AllocFlags::WMARK_LOW.union(AllocFlags::KSWAPD), Order(3)));
     }
 
     #[test]

@@ -119,11 +119,6 @@ impl Reading<'_, '_> {
         self.len
     }
 
-    /// Whether there is no zone that all requests may use.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
     /// All zones on the list: behind those that all requests may use come those of private nodes.
     #[inline]
     pub fn all_len(&self) -> usize {
@@ -168,7 +163,7 @@ mod tests {
             let zone = |zone: &u16| ZoneIndex(*zone);
             list.set(zones[..2].iter().map(zone), zones[2..].iter().map(zone), Own::General(1));
         };
-        assert!(list.read().is_empty() && list.read().own().is_empty());
+        assert!(list.read().len() == 0 && list.read().own().is_empty());
         set([3, 1, 2]);
         let first = list.read();
         assert_eq!((first.len(), first.all_len(), first.own()), (2, 3, 0..1));

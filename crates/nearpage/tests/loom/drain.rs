@@ -7,7 +7,8 @@
 
 use loom::sync::{Arc, Mutex};
 use loom::thread;
-use nearpage::sync::{Cell32, Ordering};
+use nearpage::internals::Cell32;
+use std::sync::atomic::Ordering;
 
 use crate::cells::Honest;
 use crate::{assert_found, explore};

@@ -8,15 +8,16 @@ use std::task::Poll;
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
-use nearpage::pagelock::{
-    Awaited, Bucket, Key, OVERTAKEN_MAX, PageSite, Parking, Site, Wait, WaitTable, WaitersBit,
-    try_lock,
+use nearpage::internals::{
+    Awaited, Bucket, Cell32, Key, OVERTAKEN_MAX, PageSite, WaitTable, try_lock,
 };
+use nearpage::pagelock::{Parking, Site, Wait};
 use nearpage::platform::{Parked, ParkedThread};
-use nearpage::sync::{Cell32, Ordering};
-use nearpage::units::{NodeIndex, Pfn};
+use nearpage::rules::WaitersBit;
+use nearpage::{NodeIndex, Pfn};
+use std::sync::atomic::Ordering;
 
-use crate::cells::{Honest, ModelLock};
+use crate::cells::{Honest, ModelLock, Mutant, Mutation};
 use crate::{assert_found, explore};
 
 /// Preemptions in a run of two threads.
@@ -278,104 +279,47 @@ fn a_bit_of_a_word_is_waited_for() {
 }
 
 /// The canary: a word whose waiters bit is set after the lock bit was looked at, not with it.
-struct LateWaiters(Honest);
+struct LateWaiters;
 
 const LOCKED: u32 = 1 << 10;
 const WAITERS: u32 = 1 << 11;
 
-impl Cell32 for LateWaiters {
-    fn new(value: u32) -> Self {
-        Self(Honest::new(value))
-    }
-
-    fn load(&self, order: Ordering) -> u32 {
-        self.0.load(order)
-    }
-
-    fn store(&self, value: u32, order: Ordering) {
-        self.0.store(value, order);
-    }
-
-    fn replace(
-        &self,
-        current: u32,
-        new: u32,
-        success: Ordering,
-        failure: Ordering,
-    ) -> Result<u32, u32> {
-        if current & LOCKED != 0 && new & WAITERS != 0 {
-            return match self.0.load(failure) {
-                found if found == current => {
-                    self.0.set(WAITERS, success);
-                    Ok(current)
-                }
-                found => Err(found),
-            };
+impl Mutation for LateWaiters {
+    fn replace(cell: &Honest, current: u32, new: u32, orders: [Ordering; 2]) -> Result<u32, u32> {
+        let [success, failure] = orders;
+        if current & LOCKED == 0 || new & WAITERS == 0 {
+            return cell.replace(current, new, success, failure);
         }
-        self.0.replace(current, new, success, failure)
-    }
-
-    fn set(&self, bit: u32, order: Ordering) -> bool {
-        self.0.set(bit, order)
-    }
-
-    fn clear(&self, bit: u32, order: Ordering) -> bool {
-        self.0.clear(bit, order)
-    }
-
-    fn full_fence() {
-        Honest::full_fence();
+        match cell.load(failure) {
+            found if found == current => {
+                cell.set(WAITERS, success);
+                Ok(current)
+            }
+            found => Err(found),
+        }
     }
 }
 
 #[test]
 fn a_waiters_bit_that_is_set_after_the_test_is_found() {
     let test = "page_lock::a_waiters_bit_that_is_set_after_the_test_is_found";
-    assert_found(test, "deadlock", || two_threads::<LateWaiters>(WaitersBit::On));
+    assert_found(test, "deadlock", || two_threads::<Mutant<LateWaiters>>(WaitersBit::On));
 }
 
 /// The canary: an unlock that does not wait for what was written before it.
-struct RelaxedUnlock(Honest);
+struct RelaxedUnlock;
 
-impl Cell32 for RelaxedUnlock {
-    fn new(value: u32) -> Self {
-        Self(Honest::new(value))
-    }
-
-    fn load(&self, order: Ordering) -> u32 {
-        self.0.load(order)
-    }
-
-    fn store(&self, value: u32, order: Ordering) {
-        self.0.store(value, order);
-    }
-
-    fn replace(
-        &self,
-        current: u32,
-        new: u32,
-        success: Ordering,
-        failure: Ordering,
-    ) -> Result<u32, u32> {
-        self.0.replace(current, new, success, failure)
-    }
-
-    fn set(&self, bit: u32, order: Ordering) -> bool {
-        self.0.set(bit, order)
-    }
-
-    fn clear(&self, bit: u32, order: Ordering) -> bool {
+impl Mutation for RelaxedUnlock {
+    fn clear(cell: &Honest, bit: u32, order: Ordering) -> bool {
         let order = if order == Ordering::Release { Ordering::Relaxed } else { order };
-        self.0.clear(bit, order)
-    }
-
-    fn full_fence() {
-        Honest::full_fence();
+        cell.clear(bit, order)
     }
 }
 
 #[test]
 fn an_unlock_without_release_is_found() {
     let test = "page_lock::an_unlock_without_release_is_found";
-    assert_found(test, "Causality violation", || two_threads::<RelaxedUnlock>(WaitersBit::On));
+    assert_found(test, "Causality violation", || {
+        two_threads::<Mutant<RelaxedUnlock>>(WaitersBit::On)
+    });
 }

@@ -8,10 +8,7 @@ use std::ops::Deref;
 
 use loom::sync::Arc;
 use loom::thread;
-use nearpage::alloc::{PageAllocator, Request};
-use nearpage::error::OfflineError;
-use nearpage::gfp::Gfp;
-use nearpage::units::{CpuId, NodeId, Order, PageCount, Pfn};
+use nearpage::{CpuId, Gfp, NodeId, OfflineError, Order, PageAllocator, PageCount, Pfn, Request};
 
 use crate::slab::{HonestLocks, Host, Leaked, LeakyLocks, Locks, MEMORY, page_allocator, run_on};
 use crate::{assert_found, explore};

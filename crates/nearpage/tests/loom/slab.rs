@@ -11,17 +11,14 @@ use std::ops::{Deref, DerefMut};
 
 use loom::sync::{Arc, Mutex, MutexGuard};
 use loom::thread;
-use nearpage::alloc::{Access, Config, PageAllocator};
-use nearpage::error::FreeError;
-use nearpage::gfp::Gfp;
-use nearpage::model::Model;
-use nearpage::pagelock::PageLockRules;
-use nearpage::pcp::serial::{CurrentCpu, Exclusion, SerialStorage};
-use nearpage::platform::{Lock, Platform};
-use nearpage::slab::tunables::Tunables;
+use nearpage::internals::{SECTION_FRAMES, Tunables};
+use nearpage::platform::{CurrentCpu, Exclusion, Lock, Platform, SerialStorage};
+use nearpage::rules::PageLockRules;
 use nearpage::slab::{CacheOptions, KmemCache, ObjectError, SlabAllocator, SlabConfig};
-use nearpage::topology::{AddressMap, Node, Topology};
-use nearpage::units::{Address, CpuId, NodeId, NodeIndex, PfnRange, SECTION_FRAMES};
+use nearpage::{
+    Address, AddressMap, Config, CpuId, FreeError, Gfp, Model, Node, NodeAccess, NodeId, NodeIndex,
+    PageAllocator, PfnRange, Topology,
+};
 
 use crate::cells::ModelLock;
 use crate::{assert_found, explore};

@@ -3,8 +3,8 @@
 
 use loom::sync::Arc;
 use loom::thread;
-use nearpage::sync::{Cell32, Ordering};
-use nearpage::zonelist::versions::Versions;
+use nearpage::internals::{Cell32, Versions};
+use std::sync::atomic::Ordering;
 
 use crate::cells::Honest;
 use crate::{assert_found, explore};

@@ -1,12 +1,9 @@
 //! Random machines, and the pages that are fought over.
 
-use nearpage::alloc::{Config, Request};
-use nearpage::gfp::Gfp;
-use nearpage::model::Model;
-use nearpage::pagelock::{PageLockRules, WaitTables, WaitersBit};
+use nearpage::rules::{PageLockRules, WaitTables, WaitersBit};
 use nearpage::testing::machine::TestMachine;
 use nearpage::testing::random::Random;
-use nearpage::units::Order;
+use nearpage::{Config, Gfp, Model, Order, Request};
 
 use super::play::{Block, Play, Tally};
 
@@ -19,8 +16,8 @@ pub fn run(seed: u64) -> Tally {
         tables: random.one_of(&[WaitTables::PerNode, WaitTables::Global, WaitTables::PerZone]),
         waiters_bit: random.one_of(&[WaitersBit::On, WaitersBit::On, WaitersBit::Off]),
     };
-    let model = Model { page_lock: rules, ..random.one_of(&Model::ALL) };
-    machine(&mut random).config(Config { model, ..Config::default() }).run(|allocator| {
+    let model = random.one_of(&Model::ALL).with(|changed| changed.page_lock = rules);
+    machine(&mut random).config(Config::new().with_model(model)).run(|allocator| {
         // Nodes behind these have nobody's pages at first, so that their memory can go.
         let homes = 1 + random.below(allocator.topology().len() as u64);
         let blocks: Vec<Block> = (0..2 + random.below(14))

@@ -5,17 +5,16 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::Poll;
 
-use nearpage::alloc::{PageAllocator, Request};
-use nearpage::error::{FreeError, OfflineError, PageLockError};
-use nearpage::gfp::Gfp;
-use nearpage::pagelock::{
-    Awaited, Bucket, PageLockRules, Wait, WaitCounts, WaitTables, WaitersBit,
-};
+use nearpage::internals::{Awaited, Bucket};
+use nearpage::pagelock::{PageLockError, Wait, WaitCounts};
 use nearpage::platform::ParkedThread;
+use nearpage::rules::{PageLockRules, WaitTables, WaitersBit};
 use nearpage::testing::naive_page_lock::{NaiveLock, Thread, Waiter, Wants};
 use nearpage::testing::plain::PlainPlatform;
 use nearpage::testing::random::Random;
-use nearpage::units::{CpuId, NodeIndex, Order, PageCount, Pfn};
+use nearpage::{
+    CpuId, FreeError, Gfp, NodeIndex, OfflineError, Order, PageAllocator, PageCount, Pfn, Request,
+};
 
 type Allocator<'m> = PageAllocator<'m, PlainPlatform>;
 
@@ -190,13 +189,12 @@ impl<'a, 'm> Play<'a, 'm> {
 
     fn counts(&self) -> WaitCounts {
         let counts = self.allocator.topology().indexes().map(|at| self.allocator.wait_counts(at));
-        counts.fold(WaitCounts::default(), WaitCounts::plus)
+        counts.fold(WaitCounts::default(), WaitCounts::merged)
     }
 
     /// The node of the CPU that is played.
     fn here(&self) -> NodeIndex {
-        use nearpage::pcp::Storage;
-        use nearpage::platform::Platform;
+        use nearpage::platform::{Platform, Storage};
         let cpu = self.allocator.platform().storage().current_cpu();
         self.allocator.topology().node_of_cpu(cpu).unwrap_or(NodeIndex(0))
     }
@@ -516,6 +514,6 @@ impl<'a, 'm> Play<'a, 'm> {
         }
         let checked = self.allocator.check().expect("the walker finds nothing");
         assert_eq!(checked.allocated.0, 0);
-        assert!(self.allocator.wait_buckets().all(Bucket::is_empty), "stale entries");
+        assert!(self.allocator.stillness().buckets().all(Bucket::is_empty), "stale entries");
     }
 }

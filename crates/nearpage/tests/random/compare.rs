@@ -2,17 +2,14 @@
 
 use std::fmt::{Debug, Display};
 
-use nearpage::alloc::{BulkFreeError, PageAllocator};
-use nearpage::check::Checked;
-use nearpage::error::{FreeError, LimitOf};
-use nearpage::frame::{FrameState, Migratetype};
-use nearpage::pcp::pageset::Pageset;
-use nearpage::pcp::{LISTS, Storage};
-use nearpage::platform::Platform;
-use nearpage::sync::Ordering;
+use nearpage::rules::pagesets::LISTS;
+use nearpage::stats::{Pageset, Zone, ZoneCounts};
 use nearpage::testing::naive_allocator::{Events, NaiveAllocator, NaivePageset, NaiveZone};
-use nearpage::units::{CpuId, MAX_ORDER, NodeId, Order, Pfn, ZoneKind};
-use nearpage::zone::{Zone, ZoneEvents};
+use nearpage::{
+    BulkFreeError, CpuId, FrameState, FreeError, LimitOf, Migratetype, NodeId, Order,
+    PageAllocator, Pfn, ZoneKind,
+};
+use std::ops::ControlFlow;
 
 use crate::host::Host;
 
@@ -134,37 +131,34 @@ fn same_zone(zone: &Zone<'_, Host>, model: &NaiveZone) -> Result<(), Difference>
     same("marks", zone.marks(), model.marks())?;
     same("boost", zone.boost(), model.boost)?;
     same("pages kept back", zone.kept_back(), model.kept_back())?;
-    same("pages reserved", zone.lock().buddy().reserved(), model.reserved)?;
+    same("pages reserved", zone.reserved_pages(), model.reserved)?;
     same("reserve", reserve, model.reserve)?;
     same("pressure", zone.view(), model.view)?;
     same("headroom", zone.headroom_orders(), model.headroom_orders())?;
     same("lock holds", zone.holds(), model.holds)?;
-    same("events", events(zone.events()), model.events)
+    same("events", events(zone.counts()), model.events)
 }
 
-fn events(events: &ZoneEvents) -> Events {
-    let ZoneEvents { direct_allocs, direct_alloc_pages, direct_free_pages, .. } = events;
-    let ZoneEvents { direct_other, miss, foreign, interleave, .. } = events;
-    let ZoneEvents { limit_refused, soft_limit_wakes, .. } = events;
+fn events(counts: ZoneCounts) -> Events {
     Events {
-        direct_allocs: direct_allocs.load(Ordering::Relaxed),
-        direct_alloc_pages: direct_alloc_pages.load(Ordering::Relaxed),
-        direct_free_pages: direct_free_pages.load(Ordering::Relaxed),
-        direct_other: direct_other.load(Ordering::Relaxed),
-        miss: miss.load(Ordering::Relaxed),
-        foreign: foreign.load(Ordering::Relaxed),
-        interleave: interleave.load(Ordering::Relaxed),
-        limit_refused: limit_refused.load(Ordering::Relaxed),
-        soft_limit_wakes: soft_limit_wakes.load(Ordering::Relaxed),
+        direct_allocs: counts.direct_allocs,
+        direct_alloc_pages: counts.direct_alloc_pages,
+        direct_free_pages: counts.direct_free_pages,
+        direct_other: counts.direct_other,
+        miss: counts.miss,
+        foreign: counts.foreign,
+        interleave: counts.interleave,
+        limit_refused: counts.limit_refused,
+        soft_limit_wakes: counts.soft_limit_wakes,
     }
 }
 
 fn same_pageset(pageset: &Pageset<'_, Host>, model: &NaivePageset) -> Result<(), Difference> {
-    let events = pageset.events();
+    let counts = pageset.counts();
     same("pages", pageset.count(), model.count)?;
     same("tuning", pageset.tuning(), model.tuning)?;
-    same("refills", (events.refills.get(), events.refilled_pages.get()), model.refills)?;
-    same("drains", (events.drains.get(), events.drained_pages.get()), model.drains)
+    same("refills", (counts.refills, counts.refilled_pages.0), model.refills)?;
+    same("drains", (counts.drains, counts.drained_pages.0), model.drains)
 }
 
 /// All lists, in order, and all pageblocks.
@@ -196,10 +190,10 @@ fn same_pageset_list(
     model: &NaivePageset,
     list: usize,
 ) -> Result<(), Difference> {
-    let (frames, expected) = (pageset.zone().frames(), &model.lists[list]);
+    let expected = &model.lists[list];
     let (mut blocks, mut result) = (0, Ok(()));
-    <Host as Platform>::Storage::for_each(pageset.list(list), frames, &mut |number| {
-        let place = same_at(blocks, Some(frames.pfn(number)), expected.get(blocks).copied());
+    pageset.for_each_block(list, |pfn| {
+        let place = same_at(blocks, Some(pfn), expected.get(blocks).copied());
         blocks += 1;
         if result.is_ok() {
             result = place;
@@ -210,14 +204,17 @@ fn same_pageset_list(
 }
 
 fn same_free_lists(zone: &Zone<'_, Host>, model: &NaiveZone) -> Result<(), Difference> {
-    let mut guard = zone.lock();
-    for order in (0..=MAX_ORDER.0).map(Order) {
+    for order in (0..=Order::MAX.0).map(Order) {
         for migratetype in Migratetype::ALL {
-            let frames = *zone.frames();
-            let mut got = guard.buddy().list(frames, order, migratetype);
+            let mut got = Vec::new();
+            zone.for_each_free_block(order, migratetype, |pfn| {
+                got.push(pfn);
+                ControlFlow::Continue(())
+            });
+            let mut got = got.into_iter();
             let mut expected = model.list(order, migratetype);
             for place in 0.. {
-                let block = got.next().map(|number| frames.pfn(number));
+                let block = got.next();
                 let name = migratetype.name();
                 same_at(place, block, expected.next())
                     .map_err(|it| format!("free list of order {order}, {name}: {it}"))?;
@@ -239,12 +236,11 @@ fn same_pageblocks(
     zone: &Zone<'_, Host>,
     naive: &NaiveAllocator,
 ) -> Result<(), Difference> {
-    let frames = zone.frames();
     for range in allocator.topology().ranges(zone.node(), zone.kind()) {
         for pageblock in range.start.0 / 512..range.end.0.div_ceil(512) {
             let pfn = Pfn((pageblock * 512).max(range.start.0));
             let what = format_args!("type of the pageblock of frame {pfn}");
-            same(what, frames.pageblock(frames.number(pfn)), naive.pageblocks().of(pfn))?;
+            same(what, zone.pageblock_type(pfn), naive.pageblocks().of(pfn))?;
         }
     }
     Ok(())
@@ -257,7 +253,8 @@ pub fn checked(
 ) -> Result<(), Difference> {
     let got = allocator.check().map_err(|error| format!("check: {error}"))?;
     let free = naive.zones().iter().map(|zone| zone.free.0).sum();
-    let free = nearpage::units::PageCount(free);
-    let expected = Checked { free, cached: naive.cached(), allocated: naive.held() };
-    same("pages counted by the walker", got, expected)
+    let free = nearpage::PageCount(free);
+    same("free pages, by the walker", got.free, free)?;
+    same("cached pages, by the walker", got.cached, naive.cached())?;
+    same("allocated pages, by the walker", got.allocated, naive.held())
 }

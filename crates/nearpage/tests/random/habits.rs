@@ -1,9 +1,8 @@
 //! What the operations of one run have in common, drawn from its seed: runs differ more than operations
 //! within a run do.
 
-use nearpage::gfp::Gfp;
 use nearpage::testing::random::Random;
-use nearpage::units::Order;
+use nearpage::{Gfp, Order};
 
 /// The habits of a run.
 pub struct Habits {
@@ -41,13 +40,13 @@ const KINDS: [Gfp; 14] = [
     Gfp::USER,
     Gfp::HIGHUSER_MOVABLE,
     Gfp::HIGHUSER_MOVABLE,
-    Gfp::KERNEL.or(Gfp::RECLAIMABLE),
-    Gfp::KERNEL.or(Gfp::MOVABLE),
+    Gfp::KERNEL.union(Gfp::RECLAIMABLE),
+    Gfp::KERNEL.union(Gfp::MOVABLE),
     Gfp::ATOMIC,
     Gfp::NOWAIT,
-    Gfp::NOFS.or(Gfp::RECLAIMABLE),
-    Gfp::KERNEL.or(Gfp::DMA32),
-    Gfp::KERNEL.or(Gfp::DMA),
+    Gfp::NOFS.union(Gfp::RECLAIMABLE),
+    Gfp::KERNEL.union(Gfp::DMA32),
+    Gfp::KERNEL.union(Gfp::DMA),
     Gfp::TRANSHUGE,
     Gfp::TRANSHUGE_LIGHT,
 ];
@@ -89,6 +88,6 @@ impl Habits {
     /// Flags to ask for.
     pub fn gfp(&self, random: &mut Random) -> Gfp {
         let flags = random.one_of(&self.flags);
-        if random.below(12) == 0 { flags.or(random.one_of(&EXTRAS)) } else { flags }
+        if random.below(12) == 0 { flags.union(random.one_of(&EXTRAS)) } else { flags }
     }
 }

@@ -3,16 +3,13 @@
 
 use std::cell::Cell;
 
-use nearpage::error::FreeError;
-use nearpage::frame::ZoneFrames;
-use nearpage::pcp::serial::{CurrentCpu, LinkedList, SerialStorage, Single};
-use nearpage::pcp::storage::EachList;
-use nearpage::pcp::{Pop, Push, Storage};
-use nearpage::platform::{CompactEffort, Compacted, NodeReclaimed, Platform, Shortage};
-use nearpage::sync::AtomicU32;
+use nearpage::platform::{
+    CompactEffort, Compacted, CurrentCpu, EachList, LinkedList, NodeReclaimed, Platform, Pop, Push,
+    SerialStorage, Shortage, Single, SingleLock, Storage, ZoneFrames,
+};
 use nearpage::testing::naive_allocator::HostCalls;
-use nearpage::testing::plain::PlainLock;
-use nearpage::units::{CpuId, NodeId, Order, PageCount, ZoneKind};
+use nearpage::{CpuId, FreeError, NodeId, Order, PageCount, ZoneKind};
+use std::sync::atomic::AtomicU32;
 
 /// The host.
 #[derive(Default)]
@@ -48,7 +45,7 @@ impl Host {
 }
 
 impl Platform for Host {
-    type Lock<T> = PlainLock<T>;
+    type Lock<T> = SingleLock<T>;
     type Storage = LossyStorage;
     const BACKGROUND_RECLAIM: bool = true;
     const COMPACTS: bool = true;

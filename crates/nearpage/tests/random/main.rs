@@ -23,15 +23,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 use std::{env, thread};
 
-use nearpage::alloc::Request;
-use nearpage::check::CheckError;
-use nearpage::gfp::Gfp;
-use nearpage::model::Model;
-use nearpage::pcp::tuning::PcpRules;
+use nearpage::rules::CacheRule;
+use nearpage::stats::CheckError;
 use nearpage::testing::generate::RandomMachine;
 use nearpage::testing::random::Random;
-use nearpage::units::Order;
-use nearpage::zonelist::cache::CacheRule;
+use nearpage::{Gfp, Model, Order, Request};
 
 use run::{Plan, Planted, Tally, Thoroughness, run, with_allocator};
 
@@ -172,7 +168,9 @@ fn canary_the_walker_alone_finds_a_lost_page() {
 fn canary_a_wrong_constant_is_found() {
     fn shorter_holds(model: Model) -> Model {
         let batch_scale_max = 4;
-        Model { pcp: PcpRules { batch_scale_max, ..model.pcp }, ..model }
+        model.with(|changed| {
+            changed.pcp = model.pcp.with(|changed| changed.batch_scale_max = batch_scale_max)
+        })
     }
     assert!(finds(Planted::Rules(shorter_holds), 20) >= 5);
 }
@@ -184,7 +182,7 @@ fn canary_a_poisoned_hint_is_found() {
             CacheRule::Keyed => CacheRule::Original,
             other => other,
         };
-        Model { zonelist_cache, ..model }
+        model.with(|changed| changed.zonelist_cache = zonelist_cache)
     }
     assert!(finds(Planted::Rules(poisoned), 60) >= 5);
 }

@@ -8,14 +8,13 @@ mod wrong;
 
 use std::fmt;
 
-use nearpage::alloc::{PageAllocator, Reason, Request};
-use nearpage::error::AllocError;
-use nearpage::frame::Migratetype;
-use nearpage::gfp::Gfp;
 use nearpage::testing::generate::{RandomMachine, any_size};
 use nearpage::testing::naive_allocator::NaiveAllocator;
 use nearpage::testing::random::Random;
-use nearpage::units::{CpuId, NodeId, Order, Pfn, PfnRange, ZoneKind};
+use nearpage::{
+    AllocError, CpuId, Gfp, Migratetype, NodeId, Order, PageAllocator, Pfn, PfnRange, Reason,
+    Request, ZoneKind,
+};
 
 use self::moved::Moved;
 use self::placed::Prepared;
@@ -249,7 +248,7 @@ impl<'a, 'm> Pair<'a, 'm> {
             request.order = Order(11 + self.random.below(245) as u8);
         }
         if self.one_in(50) && self.may_insist(request) {
-            request.gfp = request.gfp.or(Gfp::NOFAIL);
+            request.gfp = request.gfp.union(Gfp::NOFAIL);
             self.tally.count("requests that may not fail");
         }
         let is_placed = self.random.below(100) < self.habits.placed_percent;
@@ -269,7 +268,8 @@ impl<'a, 'm> Pair<'a, 'm> {
         }
         let gives_up = [Gfp::NORETRY, Gfp::RETRY_MAYFAIL, Gfp::THISNODE];
         let (Some(kind), Some(_)) = (gfp.zone_kind(), gfp.migratetype()) else { return false };
-        if order > Order(3) || kind < ZoneKind::Normal || gives_up.iter().any(|&f| gfp.has(f)) {
+        if order > Order(3) || kind < ZoneKind::Normal || gives_up.iter().any(|&f| gfp.contains(f))
+        {
             return false;
         }
         let types = &Migratetype::ALL[..Migratetype::PCP_COUNT];
@@ -349,6 +349,7 @@ impl<'a, 'm> Pair<'a, 'm> {
             AllocError::EmptyNodeSet { .. } => ("EmptyNodeSet", 7),
             AllocError::LimitReached { pages, .. } => ("LimitReached", pages.0),
             AllocError::OutOfMemory { free, .. } => ("OutOfMemory", free.0),
+            other => panic!("an error without a name: {other}"),
         };
         self.tally.count(name);
         self.done(operation, answer);

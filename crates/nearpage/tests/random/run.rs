@@ -3,13 +3,10 @@
 use std::collections::BTreeMap;
 use std::mem;
 
-use nearpage::alloc::{PageAllocator, metadata_size};
-use nearpage::model::Model;
 use nearpage::testing::generate::RandomMachine;
 use nearpage::testing::naive_allocator::NaiveAllocator;
 use nearpage::testing::random::Random;
-use nearpage::topology::{Node, NodeBuf, Topology};
-use nearpage::units::NodeIndex;
+use nearpage::{Model, Node, NodeBuf, NodeIndex, PageAllocator, Topology, metadata_size};
 
 use crate::compare::Difference;
 use crate::host::Host;

@@ -16,23 +16,18 @@ mod naive;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use nearpage::alloc::{Access, Request};
-use nearpage::error::OfflineError;
-use nearpage::gfp::Gfp;
-use nearpage::slab::geometry::Descriptors;
-use nearpage::slab::tunables::{Tunables, part_for};
+use nearpage::internals::{SECTION_FRAMES, Tunables, part_for};
 use nearpage::slab::{
-    CacheOptions, KmemCache, LocalNode, ObjectError, REAP_PERIOD_NS, SizeClasses, SlabAllocator,
-    SlabConfig,
+    CacheOptions, Descriptors, KmemCache, LocalNode, ObjectError, REAP_PERIOD_NS, SizeClasses,
+    SlabAllocator, SlabConfig,
 };
 use nearpage::testing::machine::TestMachine;
 use nearpage::testing::plain::Plain;
 use nearpage::testing::random::Random;
-use nearpage::topology::{AddressMap, NodeBuf, TopologyBuf};
-use nearpage::units::{
-    Address, CpuId, NodeId, NodeIndex, Order, PageCount, Pfn, PfnRange, SECTION_FRAMES,
+use nearpage::{
+    Address, AddressMap, CpuId, Gfp, NodeAccess, NodeBuf, NodeId, NodeIndex, OfflineError, Order,
+    PageCount, Pfn, PfnRange, Request, TopologyBuf,
 };
-use nearpage::watermark::Settings;
 
 const SEEDS: u64 = 10;
 const OPERATIONS: u64 = 50_000;
@@ -99,15 +94,14 @@ fn draw(random: &mut Random) -> Drawn {
     };
     let distances = (0..count * count).map(|at| distance(at, random)).collect();
     let topology = TopologyBuf { nodes, distances, address_map: AddressMap::Flat };
-    let config = SlabConfig {
-        caches_max: OWN_CACHES + nearpage::slab::classes::CLASSES,
-        descriptors: random.one_of(&[Descriptors::Beside, Descriptors::Within]),
-        local: random.one_of(&[
+    let config = SlabConfig::default()
+        .with_caches_max(OWN_CACHES + nearpage::slab::CLASSES)
+        .with_descriptors(random.one_of(&[Descriptors::Beside, Descriptors::Within]))
+        .with_local(random.one_of(&[
             LocalNode::NearestMemory,
             LocalNode::NearestMemory,
             LocalNode::OwnNode,
-        ]),
-    };
+        ]));
     Drawn { topology, pieces, config, has_classes: random.below(2) == 0 }
 }
 
@@ -119,7 +113,9 @@ fn options(name: &'static str, random: &mut Random) -> CacheOptions {
     };
     let align = random.one_of(&[1, 1, 8, 64]);
     let (line_aligned, reclaimable) = (random.below(4) == 0, random.below(4) == 0);
-    CacheOptions { line_aligned, reclaimable, ..CacheOptions::new(name, size).align(align) }
+    let mut options = CacheOptions::new(name, size).align(align);
+    (options.line_aligned, options.reclaimable) = (line_aligned, reclaimable);
+    options
 }
 
 /// A cache, by its handle or as one of the size classes.
@@ -343,7 +339,7 @@ impl<'a, 's, 'm, const H: bool> Pair<'a, 's, 'm, H> {
     fn alloc_node(&mut self, cpu: u32, at: usize, random: &mut Random) {
         let node = random.below(self.ids.len() as u64) as usize;
         let strict = random.below(2) == 0;
-        let gfp = if strict { Gfp::KERNEL.or(Gfp::THISNODE) } else { Gfp::KERNEL };
+        let gfp = if strict { Gfp::KERNEL.union(Gfp::THISNODE) } else { Gfp::KERNEL };
         let object = self.slab.alloc_node(self.kmem(at), gfp, self.ids[node]).ok();
         let seen = object.map(|object| self.block(at, object.0));
         let expected = self.caches[at].1.alloc_node(&self.machine, cpu, node, seen, strict);
@@ -388,7 +384,7 @@ impl<'a, 's, 'm, const H: bool> Pair<'a, 's, 'm, H> {
         // Bulk frees bring objects of this CPU's node onto its stack after those of other nodes, batch by batch.
         let here = self.machine.cpus[&cpu].effective;
         let model = &mut self.caches[at].1;
-        for batch in chosen.chunks(nearpage::slab::tunables::BATCH_MAX) {
+        for batch in chosen.chunks(nearpage::internals::BATCH_MAX) {
             let (near, far): (Vec<u64>, Vec<u64>) =
                 batch.iter().partition(|&&object| is_bulk && model.node_of(object) == here);
             far.into_iter().chain(near).for_each(|object| model.free(&self.machine, cpu, object));
@@ -455,7 +451,7 @@ impl<'a, 's, 'm, const H: bool> Pair<'a, 's, 'm, H> {
 
     fn reap(&mut self, cpu: u32) {
         self.now_ns += REAP_PERIOD_NS;
-        self.slab.pages().platform().now_ns.set(self.now_ns);
+        self.slab.pages().platform().set_now_ns(self.now_ns);
         self.slab.reap_cpu(CpuId(cpu)).unwrap();
         if !self.machine.cpus[&cpu].is_on {
             return;
@@ -532,7 +528,7 @@ impl<'a, 's, 'm, const H: bool> Pair<'a, 's, 'm, H> {
     fn change_budget(&mut self, random: &mut Random) {
         self.budget_kbytes = random.one_of(&[None, Some(0), Some(64), Some(300), Some(2000)]);
         let settings = self.slab.pages().settings();
-        let settings = Settings { pageset_budget_kbytes: self.budget_kbytes, ..settings };
+        let settings = settings.with(|changed| changed.pageset_budget_kbytes = self.budget_kbytes);
         self.slab.pages().set_settings(settings).unwrap();
         self.slab.apply_budget().unwrap();
         self.deal_out();
@@ -569,7 +565,7 @@ impl<'a, 's, 'm, const H: bool> Pair<'a, 's, 'm, H> {
         if is_private && !self.others_are_open(node) {
             return;
         }
-        let access = if is_private { Access::Private } else { Access::General };
+        let access = if is_private { NodeAccess::Private } else { NodeAccess::General };
         self.slab.set_access(self.ids[node], access).unwrap();
         self.machine.is_private[node] = is_private;
         self.caches.iter_mut().for_each(|(_, model)| model.flush_all());
@@ -583,8 +579,8 @@ impl<'a, 's, 'm, const H: bool> Pair<'a, 's, 'm, H> {
         if !self.machine.has_memory[node] || !self.others_are_open(node) {
             return;
         }
-        let flags = Gfp::THISNODE.or(Gfp::NORETRY).or(Gfp::NOWARN);
-        let gfp = Gfp::KERNEL.without(Gfp::RECLAIM).or(flags);
+        let flags = Gfp::THISNODE.union(Gfp::NORETRY).union(Gfp::NOWARN);
+        let gfp = Gfp::KERNEL.difference(Gfp::RECLAIM).union(flags);
         let page = Request::new(Order(0), gfp).on(self.ids[node]);
         self.filling.extend(std::iter::from_fn(|| self.slab.pages().alloc(page).ok()));
         self.machine.is_full[node] = true;

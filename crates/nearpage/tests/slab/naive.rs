@@ -3,10 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use nearpage::slab::LocalNode;
-use nearpage::slab::geometry::Geometry;
-use nearpage::slab::tunables::{BATCH_IDLE, BATCH_MAX, Tunables};
-use nearpage::units::PfnRange;
+use nearpage::PfnRange;
+use nearpage::internals::{BATCH_IDLE, BATCH_MAX, Tunables};
+use nearpage::slab::{Geometry, LocalNode};
 
 /// Objects of one size that share a block of pages; `free` are those that lie in it.
 #[derive(Debug)]

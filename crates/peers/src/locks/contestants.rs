@@ -3,12 +3,9 @@
 use std::cell::UnsafeCell;
 use std::io;
 
-use nearpage::alloc::Request;
-use nearpage::gfp::Gfp;
-use nearpage::model::Model;
-use nearpage::pagelock::{PageLockRules, WaitTables, WaitersBit};
-use nearpage::units::{Order, Pfn};
-use nearpage_linux::{Memory, PageHandle};
+use nearpage::rules::{PageLockRules, WaitTables, WaitersBit};
+use nearpage::{Gfp, Model, Order, Pfn, Request};
+use nearpage_linux::{Memory, MemoryBuilder, PageHandle};
 use parking_lot::lock_api::RawMutex as _;
 
 /// A lock that is measured.
@@ -122,8 +119,9 @@ struct Page {
 
 impl Page {
     fn new(page_lock: PageLockRules) -> io::Result<Self> {
-        let model = Model { page_lock, ..Model::NEARPAGE };
-        let memory = Memory::builder().bytes_per_node(16 << 20).model(model).build();
+        let model = Model::NEARPAGE.with(|changed| changed.page_lock = page_lock);
+        let builder = MemoryBuilder::from_env().map_err(io::Error::other)?;
+        let memory = builder.bytes_per_node(16 << 20).model(model).build();
         let memory = memory.map_err(io::Error::other)?;
         let pfn = memory.alloc_frames(Request::new(Order(0), Gfp::KERNEL));
         Ok(Self { pfn: pfn.map_err(io::Error::other)?, memory })

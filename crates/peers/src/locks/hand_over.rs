@@ -11,11 +11,9 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nearpage::alloc::Request;
-use nearpage::gfp::Gfp;
 use nearpage::pagelock::WaitCounts;
-use nearpage::units::{Order, Pfn};
-use nearpage_linux::Memory;
+use nearpage::{Gfp, Order, Pfn, Request};
+use nearpage_linux::{Memory, MemoryBuilder};
 use serde::Serialize;
 
 /// Hand-overs that are wanted.
@@ -120,7 +118,8 @@ struct Page {
 ///
 /// If two threads have a page at once.
 pub fn run(wanted: u64) -> io::Result<HandOvers> {
-    let memory = Memory::builder().bytes_per_node(32 << 20).build().map_err(io::Error::other)?;
+    let builder = MemoryBuilder::from_env().map_err(io::Error::other)?;
+    let memory = builder.bytes_per_node(32 << 20).build().map_err(io::Error::other)?;
     // Those of a wake-up that got lost would use it for ever.
     let memory: &'static Memory = Box::leak(Box::new(memory));
     let request = Request::new(Order(0), Gfp::KERNEL);
@@ -166,7 +165,7 @@ pub fn run(wanted: u64) -> io::Result<HandOvers> {
 fn counts(memory: &Memory) -> WaitCounts {
     let nodes = memory.topology().nodes().iter();
     let counts = nodes.filter_map(|node| memory.wait_counts(node.id));
-    counts.fold(WaitCounts::default(), WaitCounts::plus)
+    counts.fold(WaitCounts::default(), WaitCounts::merged)
 }
 
 impl Player {

@@ -1,14 +1,15 @@
 //! CPUs on nodes without memory, as they are now and as they were before 2010, beside CPUs on nodes with memory: emulated
 //! nodes, real threads.
 
+use nearpage::NodeId;
 use nearpage::slab::{LocalNode, SlabConfig};
-use nearpage::units::NodeId;
-use nearpage_linux::{HostMachine, HostNode, Memory};
+use nearpage_linux::{HostMachine, HostNode};
 
 use super::ObjectEffort;
 use super::nearpage::{Caches, slab};
 use super::work::{OBJECT_BYTES, pair};
 use crate::fact::Fact;
+use crate::nearpage::builder;
 use crate::sample::{Bench, Key, Sample};
 use crate::workers::{Workers, allowed_cpus};
 
@@ -29,8 +30,8 @@ fn caches(near: bool, local: LocalNode) -> Result<&'static Caches, String> {
         HostNode { id: NodeId(1), cpus: Vec::new(), has_memory: true },
     ];
     let machine = HostMachine { nodes, distances: vec![10, 20, 20, 10], emulated: true };
-    let builder = Memory::builder().machine(machine).bytes_per_node(NODE_BYTES);
-    let slab = slab(builder, SlabConfig { local, ..SlabConfig::default() })?;
+    let builder = builder()?.machine(machine).bytes_per_node(NODE_BYTES);
+    let slab = slab(builder, SlabConfig::default().with_local(local))?;
     Ok(Box::leak(Box::new(Caches::new(slab)?)))
 }
 

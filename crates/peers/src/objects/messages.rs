@@ -3,13 +3,12 @@
 
 use std::ptr::NonNull;
 
-use nearpage::gfp::Gfp;
 use nearpage::slab::{CacheOptions, LocalNode, SlabConfig};
-use nearpage::units::NodeId;
-use nearpage_linux::slab::KmemCache;
-use nearpage_linux::{HostMachine, HostNode, Memory};
+use nearpage::{Gfp, NodeId};
+use nearpage_linux::{HostMachine, HostNode, KmemCache};
 
 use super::nearpage::slab;
+use crate::nearpage::builder;
 use crate::workers::{Workers, allowed_cpus};
 
 const NODE_BYTES: u64 = 128 << 20;
@@ -46,8 +45,8 @@ fn caches(local: LocalNode) -> Result<[KmemCache<'static>; 2], String> {
     ];
     let distances = vec![10, 20, 20, 20, 10, 20, 20, 20, 10];
     let machine = HostMachine { nodes, distances, emulated: true };
-    let builder = Memory::builder().machine(machine).bytes_per_node(NODE_BYTES);
-    let slab = slab(builder, SlabConfig { local, ..SlabConfig::LINUX_2_6_35 })?;
+    let builder = builder()?.machine(machine).bytes_per_node(NODE_BYTES);
+    let slab = slab(builder, SlabConfig::LINUX_2_6_35.with_local(local))?;
     let cache =
         |name, size| slab.create(CacheOptions::new(name, size)).map_err(|error| error.to_string());
     Ok([cache("skbuff_head_cache", 232)?, cache("size-1024", 1024)?])

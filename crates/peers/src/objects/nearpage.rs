@@ -2,14 +2,14 @@
 
 use std::ptr::NonNull;
 
-use nearpage::gfp::Gfp;
+use nearpage::Gfp;
 use nearpage::slab::{CacheOptions, SlabConfig};
-use nearpage_linux::slab::{KmemCache, SizeClasses, SlabAllocator};
-use nearpage_linux::{Memory, MemoryBuilder};
+use nearpage_linux::{KmemCache, Memory, MemoryBuilder, SizeClasses, SlabAllocator};
 
 use super::peers::{Build, Entry};
 use super::source::ObjectSource;
 use super::work::{Contestant, enlist};
+use crate::nearpage::builder;
 
 /// Bytes of each node.
 const NODE_BYTES: u64 = 1 << 30;
@@ -18,10 +18,10 @@ const NODE_BYTES: u64 = 1 << 30;
 pub fn all() -> Vec<Entry> {
     let entry = |name, build| Entry { name, build };
     vec![
-        entry("nearpage", (|| caches(Memory::builder())) as Build),
-        entry("nearpage-kmalloc", || classes(Memory::builder())),
-        entry("nearpage-locked", || caches(Memory::builder().use_rseq(false))),
-        entry("nearpage-hardened", || caches(Memory::builder().hardened(true))),
+        entry("nearpage", (|| caches(builder()?)) as Build),
+        entry("nearpage-kmalloc", || classes(builder()?)),
+        entry("nearpage-locked", || caches(builder()?.use_rseq(false))),
+        entry("nearpage-hardened", || caches(builder()?.hardened(true))),
     ]
 }
 

@@ -1,7 +1,7 @@
 //! `bitmap-allocator`: a tree of 16-bit words, under the spin lock that kernels put around it.
 
 use bitmap_allocator::{BitAlloc, BitAlloc1M};
-use nearpage::units::Order;
+use nearpage::Order;
 use spin::Mutex;
 
 use crate::contestant::{Contestant, enlist};

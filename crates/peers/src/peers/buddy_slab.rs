@@ -2,7 +2,7 @@
 //! global allocator takes whole pages.
 
 use buddy_slab_allocator::BuddyAllocator;
-use nearpage::units::Order;
+use nearpage::Order;
 use spin::Mutex;
 
 use crate::contestant::{Contestant, enlist};

@@ -1,7 +1,7 @@
 //! `buddy_system_allocator`: sorted trees of free blocks behind its own spin lock.
 
 use buddy_system_allocator::LockedFrameAllocator;
-use nearpage::units::Order;
+use nearpage::Order;
 
 use crate::contestant::{Contestant, enlist};
 use crate::region::{POOL_PAGES, Region};

@@ -17,7 +17,7 @@ mod linked {
     use std::io;
     use std::ptr::NonNull;
 
-    use nearpage::units::Order;
+    use nearpage::Order;
 
     use crate::contestant::{Contestant, enlist};
     use crate::peers::heap::Address;

@@ -1,6 +1,6 @@
 //! No allocator at all: what the benchmarks themselves cost.
 
-use nearpage::units::Order;
+use nearpage::Order;
 
 use crate::contestant::{Contestant, enlist};
 use crate::source::PageSource;

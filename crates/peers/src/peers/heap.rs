@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 use std::ptr::NonNull;
 
-use nearpage::units::Order;
+use nearpage::Order;
 
 use crate::source::{PageSource, block_bytes};
 use crate::task::Work;

@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use nearpage::units::Order;
+use nearpage::Order;
 
 use crate::sample::{Bench, Key, Sample};
 use crate::source::{PAGE, PageSource};

@@ -1,18 +1,18 @@
-//! What no earlier `managed` explains: marks that a kernel computed at boot need not fit what its zones
-//! manage now, but they fit each other.
+//! Values that no earlier sizes explain. Watermarks that boot computed need not fit the pages that zones manage now, but
+//! they must fit each other.
 
-use nearpage::units::{NodeId, ZoneKind};
-use nearpage::watermark::{MovableMin, Settings};
+use nearpage::rules::MovableMin;
+use nearpage::{NodeId, Settings, ZoneKind};
 use nearpage_machine::sysfs::zoneinfo::ZoneRecord;
 
-use super::{Class, Comparison, zone_field};
+use super::field::{Class, Comparison, zone_field};
 use crate::RecordedMachine;
 
-/// The zones of a capture whose marks no sizes give.
+/// The zones of a capture whose watermarks are impossible with any sizes.
 pub(super) struct Contradictions(Vec<(NodeId, ZoneKind)>);
 
 impl Contradictions {
-    /// Looks at the marks of all zones, of the text and of what somebody read.
+    /// Checks the watermarks of all zones, both of the text and of the values that the recorder read.
     pub(super) fn of(machine: &RecordedMachine, settings: &Settings, page_shift: u32) -> Self {
         let texts = [Some(&machine.zones), machine.zones_of_text.as_ref()];
         let of_text = |zones: &Vec<ZoneRecord>| {
@@ -24,12 +24,12 @@ impl Contradictions {
         Self(texts.into_iter().flatten().flat_map(of_text).collect())
     }
 
-    /// Whether sizes that were smaller may have given what was recorded; `field` has what those of now give.
+    /// Whether smaller sizes may explain the recorded value of a field, whose prediction is from the sizes of now.
     pub(super) fn may_explain(&self, field: &Comparison) -> bool {
         let is_of = |(node, kind): &(NodeId, ZoneKind)| {
             field.field.starts_with(&zone_field(*node, *kind, ""))
         };
-        // These grow with what the zones manage, whatever the other zones do.
+        // These grow with the managed pages, whatever the sizes of the other zones.
         let grows = ["protection", "batch", "high_max"];
         match field.class {
             Class::Watermarks => !self.0.iter().any(is_of),
@@ -52,8 +52,8 @@ fn exceeds(field: &Comparison) -> bool {
     }
 }
 
-/// Whether low, high and promo are one, two and three steps above min, as large as the share of the zone or
-/// its scale asks for. `mm/page_alloc.c: __setup_per_zone_wmarks`.
+/// Whether low, high and promo are one, two and three steps above min, each as large as the zone's share of
+/// `min_free_kbytes` or `watermark_scale_factor` asks for. `mm/page_alloc.c: __setup_per_zone_wmarks`.
 fn has_steps(zone: &ZoneRecord, settings: &Settings) -> bool {
     let (Some(min), Some(low), Some(high)) = (zone.min, zone.low, zone.high) else { return true };
     let step = low.checked_sub(min);
@@ -71,14 +71,14 @@ fn has_steps(zone: &ZoneRecord, settings: &Settings) -> bool {
     is_even && step >= raw / 4 && (step == raw / 4 || u128::from(step) <= scaled)
 }
 
-/// Whether the least marks of all zones share out `min_free_kbytes`, up to what each zone's share was cut by.
+/// Whether the min marks of all zones add up to `min_free_kbytes`, less one page a zone for rounding.
 fn adds_up(
     machine: &RecordedMachine,
     zones: &[ZoneRecord],
     settings: &Settings,
     page_shift: u32,
 ) -> bool {
-    let Some(kbytes) = machine.settings.min_free_kbytes else { return true };
+    let Some(kbytes) = machine.machine.settings.min_free_kbytes else { return true };
     let pages = (u128::from(kbytes) << 10) >> page_shift;
     let sharing = zones.iter().filter(|zone| !has_own_min(zone, settings));
     let raw = |zone: &ZoneRecord| zone.min?.checked_sub(zone.boost.unwrap_or(0)).map(u128::from);
@@ -87,7 +87,7 @@ fn adds_up(
     sum <= pages && pages < sum + cut.max(1)
 }
 
-/// Since 6.2 Movable has a least mark of its own.
+/// Since 6.2 Movable has a min mark of its own.
 fn has_own_min(zone: &ZoneRecord, settings: &Settings) -> bool {
     zone.kind == Some(ZoneKind::Movable) && settings.movable_min == MovableMin::Small
 }

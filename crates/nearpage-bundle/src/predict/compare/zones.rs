@@ -1,11 +1,12 @@
 //! The fields of zones: watermarks, protection, pageset sizes, thresholds.
 
-use nearpage::units::{CpuId, NodeId, PageCount, ZoneKind};
+use nearpage::{CpuId, NodeId, PageCount, ZoneKind};
 use nearpage_machine::sysfs::zoneinfo::{PagesetRecord, ZoneRecord};
 use serde_json::json;
 
-use super::{Class, Comparison, zone_field};
-use crate::{Asked, AskedPageset, AskedZone, RecordedMachine};
+use super::field::{Class, Comparison, zone_field};
+use crate::RecordedMachine;
+use crate::module::{Asked, AskedPageset, AskedZone};
 use nearpage_machine::plan::{Plan, PlannedZone};
 
 const MIN: &str = "min_free_kbytes / 4 * managed / managed of all zones; Movable since 6.2: \
@@ -23,7 +24,7 @@ const HIGH_MAX: &str = "managed / 8, or / percpu_pagelist_high_fraction, by the 
 const THRESHOLD: &str = "2 * bits(CPUs) * (1 + bits(managed / 128 MiB)), at most 125 \
                          (mm/vmstat.c: calculate_normal_threshold)";
 
-/// Compares all zones, as recorded in texts and as a module told.
+/// Compares all zones, with the recorded texts and with the answers of the module.
 pub(super) fn fields(
     plan: &Plan,
     kinds: &[ZoneKind],
@@ -41,7 +42,7 @@ pub(super) fn fields(
     without_repetitions(fields.found)
 }
 
-/// A recording may tell one thing twice; where it contradicts itself, both are compared.
+/// A recording may have a value twice. If the two differ, both are compared.
 fn without_repetitions(fields: Vec<Comparison>) -> Vec<Comparison> {
     let mut seen = std::collections::HashSet::new();
     fields
@@ -95,7 +96,7 @@ impl Fields<'_> {
 
     fn add_protection(&mut self, node: NodeId, zone: &PlannedZone, recorded: Option<&[u64]>) {
         let Some(recorded) = recorded else { return };
-        // A kernel prints the kinds that it is built with.
+        // A kernel prints only the kinds of zones that it is built with.
         let kinds = if recorded.len() == self.kinds.len() { self.kinds } else { &ZoneKind::ALL };
         let predicted: Vec<u64> = kinds.iter().map(|k| zone.protection[k.index()].0).collect();
         let field = zone_field(node, zone.extent.kind, "protection");
@@ -116,7 +117,7 @@ impl Fields<'_> {
     }
 
     fn add_pageset(&mut self, node: NodeId, zone: &PlannedZone, recorded: &PagesetRecord) {
-        // Since 6.7 `high` is a state.
+        // Since 6.7 `high` changes while the kernel runs.
         let fixed_high = recorded.high.filter(|_| !self.plan.model.pcp.tunes_high);
         let PagesetRecord { cpu, batch, high_min, high_max, stat_threshold, .. } = *recorded;
         let sizes = [batch, high_min.or(fixed_high), high_max];
@@ -124,7 +125,7 @@ impl Fields<'_> {
         self.add_threshold(node, zone, cpu, stat_threshold);
     }
 
-    /// Batch, least and largest `high` of a CPU, or of all.
+    /// Batch and bounds of `high`, of one CPU or of all.
     fn add_pageset_sizes(
         &mut self,
         node: NodeId,
@@ -161,7 +162,7 @@ impl Fields<'_> {
     fn add_asked_zone(&mut self, recorded: &AskedZone) {
         let node = recorded.node;
         let Some(zone) = self.planned(node, recorded.kind) else { return };
-        // A module reads raw marks, and promo even where no text has it.
+        // The module reads marks without the boost, and promo even of kernels that do not print it.
         self.add_marks(node, &zone, PageCount(0), recorded.marks);
         self.add_protection(node, &zone, recorded.reserve.as_deref());
         let sizes = [recorded.batch, recorded.high_min, recorded.high_max];

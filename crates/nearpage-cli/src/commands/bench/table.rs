@@ -1,7 +1,7 @@
 //! Tables for people.
 
 use comfy_table::{CellAlignment, Table, presets};
-use nearpage::units::{MAX_ORDER, Order};
+use nearpage::Order;
 use nearpage_bench::published::{self, Published};
 use nearpage_bench::{Counts, Key, Row, Scans, SingleLoop, Work};
 
@@ -109,7 +109,7 @@ pub fn orders(rows: &[Row], title: &str) -> String {
         let others = of_order(0).skip(1).map(|row| row.key.allocator);
         let heading = ["order", "pages", "nearpage", "min", "max", "p99"];
         let mut table = empty(heading.into_iter().chain(others), 0);
-        for order in 0..=MAX_ORDER.0 {
+        for order in 0..=Order::MAX.0 {
             let mut cells = vec![order.to_string(), Order(order).pages().to_string()];
             for (at, row) in of_order(order).enumerate() {
                 let figures = figures_of(row);

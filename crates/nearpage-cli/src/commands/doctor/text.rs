@@ -2,11 +2,13 @@
 
 use std::fmt::Write;
 
-use super::Report;
+use nearpage_doctor::Report;
+use nearpage_machine::shown;
 
 /// The whole text.
 pub(super) fn format(report: &Report) -> String {
-    let mut text = format!("Machine   {}\n\n", report.source);
+    let capture = report.capture.iter().map(|name| format!(", capture {name}")).collect::<String>();
+    let mut text = format!("Machine   {}{capture}\n\n", shown(&report.source));
     for finding in &report.findings {
         let advice =
             finding.advice.iter().map(|advice| format!(" -> {advice}")).collect::<String>();

@@ -8,7 +8,7 @@ use signal_hook::iterator::Signals;
 
 use super::output::Output;
 use crate::terminal;
-use nearpage_lab::report::Report;
+use nearpage_lab::Report;
 
 /// As shells do for a signal: 128 and its number.
 const EXIT_CODE: i32 = 128 + SIGINT;

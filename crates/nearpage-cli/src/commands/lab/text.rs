@@ -3,9 +3,8 @@
 use comfy_table::{CellAlignment, Table, presets};
 
 use nearpage_bench::comparison;
-use nearpage_lab::catalog;
-use nearpage_lab::error::LabError;
-use nearpage_lab::report::{Report, Row, Verdict};
+use nearpage_lab::report::{Row, Verdict};
+use nearpage_lab::{LabError, Report, catalog};
 
 /// All scenarios, a line each.
 pub(super) fn list() -> Result<String, LabError> {

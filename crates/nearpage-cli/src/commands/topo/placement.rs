@@ -3,18 +3,17 @@
 use std::io;
 use std::ptr::NonNull;
 
-use nearpage::alloc::Request;
-use nearpage::gfp::Gfp;
-use nearpage::units::{NodeId, Order};
-use nearpage_linux::environment::Environment;
-use nearpage_linux::placement::{Placement, PlacementReport, page_size};
-use nearpage_linux::{HostMachine, Memory, MemoryError, PageBlock};
-use nearpage_machine::description::size;
-use nearpage_machine::tree::FolderTree;
+use nearpage::{Gfp, NodeId, Order, Request};
+use nearpage_linux::internals::page_size;
+use nearpage_linux::{
+    Environment, HostMachine, Memory, MemoryError, NodeSample, PageBlock, PlacementReport,
+};
+use nearpage_machine::FolderTree;
+use nearpage_machine::size;
 use serde::Serialize;
 
-use crate::commands::{CommandError, print, print_json};
-use nearpage_doctor::room::Room;
+use crate::commands::{CommandError, environment, print, print_json};
+use nearpage_doctor::Room;
 
 /// The most pages of a node that the kernel is asked about.
 const PAGES_MAX: usize = 1 << 16;
@@ -95,7 +94,7 @@ pub(super) fn run(bytes: u64, json: bool) -> Result<(), CommandError> {
     if bytes < BYTES_MIN {
         return Err(PlacementError::TooLittle { bytes }.into());
     }
-    let environment = Environment::read()?;
+    let environment = environment::read()?;
     let machine = environment.machine()?;
     if let Some(room) = Room::of(&FolderTree::new("/")) {
         check_room(bytes, &machine, room)?;
@@ -107,12 +106,12 @@ pub(super) fn run(bytes: u64, json: bool) -> Result<(), CommandError> {
             environment.nodes
         )
     });
-    let verified = verify(bytes, note)?;
+    let verified = verify(bytes, environment, note)?;
     match json {
         true => print_json(&document(&verified))?,
         false => print(&lines(&verified))?,
     }
-    let sum = |of: fn(&(NodeId, Placement)) -> u64| verified.report.nodes.iter().map(of).sum();
+    let sum = |of: fn(&(NodeId, NodeSample)) -> u64| verified.report.nodes.iter().map(of).sum();
     match sum(|(node, placement)| placement.misplaced(*node)) {
         misplaced if misplaced > 0 && verified.note.is_none() => {
             let placed = sum(|(_, placement)| placement.placed());
@@ -133,8 +132,13 @@ fn check_room(bytes: u64, machine: &HostMachine, room: Room) -> Result<(), Place
     Ok(())
 }
 
-fn verify(bytes: u64, note: Option<String>) -> Result<Verified, PlacementError> {
-    let memory = Memory::builder().bytes_per_node(bytes).build()?;
+fn verify(
+    bytes: u64,
+    environment: Environment,
+    note: Option<String>,
+) -> Result<Verified, PlacementError> {
+    let memory = Memory::builder().environment(environment).bytes_per_node(bytes).build()?;
+    environment::tell(memory.warnings().iter().cloned());
     let nodes = memory.topology().nodes().iter().map(|node| node.id);
     let nodes: Vec<NodeId> = nodes.filter(|node| memory.managed_pages(*node).0 > 0).collect();
     // All of them are held until all were asked about.
@@ -142,7 +146,7 @@ fn verify(bytes: u64, note: Option<String>) -> Result<Verified, PlacementError> 
         nodes.iter().map(|&node| touch_all(&memory, node)).collect();
     let pages: Vec<Vec<NonNull<u8>>> = blocks.iter().map(|blocks| kernel_pages(blocks)).collect();
     let placed = |(&node, pages): (&NodeId, &Vec<_>)| {
-        Placement::of_pages(&sample(pages)).map(|placement| (node, placement))
+        NodeSample::of_pages(&sample(pages)).map(|placement| (node, placement))
     };
     let nodes = nodes.iter().zip(&pages).map(placed).collect::<io::Result<_>>();
     Ok(Verified {
@@ -155,7 +159,7 @@ fn verify(bytes: u64, note: Option<String>) -> Result<Verified, PlacementError> 
 
 /// Takes all that a node gives, and writes to each page.
 fn touch_all(memory: &Memory, node: NodeId) -> Vec<PageBlock<'_>> {
-    let all = Gfp::HIGHUSER_MOVABLE.or(Gfp::THISNODE).or(Gfp::NORETRY);
+    let all = Gfp::HIGHUSER_MOVABLE.union(Gfp::THISNODE).union(Gfp::NORETRY);
     let take = || {
         let mut block = memory.alloc(Request::new(Order(0), all).on(node)).ok()?;
         block[0] = 1;
@@ -214,7 +218,7 @@ struct PagesOn {
 fn document(verified: &Verified) -> Document<'_> {
     let Verified { report, touched, binding, note } = verified;
     let pages_on = |(node, pages): (&NodeId, &u64)| PagesOn { node: node.0, pages: *pages };
-    let node = |((asked, placement), touched): (&(NodeId, Placement), &u64)| Node {
+    let node = |((asked, placement), touched): (&(NodeId, NodeSample), &u64)| Node {
         asked: asked.0,
         pages: placement.placed(),
         misplaced: if note.is_some() { 0 } else { placement.misplaced(*asked) },
@@ -230,7 +234,7 @@ fn document(verified: &Verified) -> Document<'_> {
 #[cfg(test)]
 mod tests {
     use nearpage_linux::HostNode;
-    use nearpage_machine::description::size;
+    use nearpage_machine::size;
 
     use super::*;
 

@@ -3,56 +3,120 @@
 use std::fmt::{self, Display, Formatter};
 
 use comfy_table::{CellAlignment, Table, presets};
-use nearpage::topology::AddressMap;
-use nearpage::units::NodeIndex;
-use nearpage_machine::description::size;
-use nearpage_machine::idlist;
+use nearpage::{AddressMap, NodeIndex};
+use nearpage_machine::plan::{PlannedNode, PlannedZone};
+use nearpage_machine::{Addresses, Lists, Machine, MachineDescription, Plan, idlist, size};
 
-use super::Report;
-use nearpage_machine::plan::{Lists, Plan, PlannedNode, PlannedZone};
-use nearpage_machine::topology::Addresses;
+/// The content of the tables.
+pub(super) struct Text<'a> {
+    /// The input's name.
+    pub(super) source: String,
+    /// Where its addresses come from.
+    pub(super) addresses: &'static str,
+    /// The storage and the binding of memory that this process would have.
+    pub(super) process: Option<(String, &'a str)>,
+    pub(super) machine: &'a Machine,
+    pub(super) plan: &'a Plan,
+    /// What had to be assumed.
+    pub(super) warnings: &'a [String],
+}
 
-/// The whole text.
-pub(super) fn format(report: &Report) -> impl Display {
-    fmt::from_fn(|out| {
-        write!(out, "{}\nNodes\n{}\n", heading(report), nodes(report).trim_fmt())?;
-        write_distances(out, report)?;
-        write!(out, "\nZones, in pages\n{}\n", zones(&report.plan).trim_fmt())?;
-        write!(out, "\nPagesets, in pages a CPU\n{}\n", pagesets(&report.plan).trim_fmt())?;
-        for warning in &report.description.warnings {
-            write!(out, "\nNote: {warning}.")?;
+/// Where the addresses of a described machine come from, in words.
+pub(super) fn addresses(description: &MachineDescription) -> &'static str {
+    match (description.addresses, description.topology.address_map) {
+        (Addresses::Recorded, _) => RECORDED,
+        (Addresses::Assumed, AddressMap::X86) => "addresses assumed: those of a PC",
+        (Addresses::Assumed, AddressMap::Flat) => "addresses assumed: from 0 up",
+    }
+}
+
+/// Addresses from the zones of a kernel.
+pub(super) const RECORDED: &str = "addresses as the kernel has them";
+
+impl Text<'_> {
+    /// The whole text.
+    pub(super) fn format(&self) -> impl Display {
+        fmt::from_fn(|out| {
+            write!(out, "{}\nNodes\n{}\n", self.heading(), self.nodes().trim_fmt())?;
+            self.write_distances(out)?;
+            write!(out, "\nZones, in pages\n{}\n", zones(self.plan).trim_fmt())?;
+            write!(out, "\nPagesets, in pages a CPU\n{}\n", pagesets(self.plan).trim_fmt())?;
+            for warning in self.warnings {
+                write!(out, "\nNote: {warning}.")?;
+            }
+            if !self.warnings.is_empty() {
+                writeln!(out)?;
+            }
+            Ok(())
+        })
+    }
+
+    fn heading(&self) -> String {
+        let lists = match self.plan.lists {
+            Lists::Boot => "at boot",
+            Lists::Rebuilt => "after a rebuild",
+        };
+        let process = self.process.as_ref().map_or(String::new(), |(storage, binding)| {
+            format!("Storage   {storage}\nBinding   {binding}\n")
+        });
+        format!(
+            "Machine   {}; pages of {}; {}\n\
+             Model     {}, zonelists as {lists}; min_free_kbytes {}, watermark_scale_factor {}\n\
+             {process}",
+            self.source,
+            size::format(self.machine.page_bytes),
+            self.addresses,
+            self.plan.model.name,
+            self.plan.min_free_kbytes,
+            self.plan.settings.watermark_scale_factor,
+        )
+    }
+
+    fn nodes(&self) -> Table {
+        let plan = self.plan;
+        let mut table =
+            table(&names(&["node", "CPUs", "memory", "free", "memory from", "fallback order"]), 6);
+        for (node, machine) in plan.nodes.iter().zip(&self.machine.nodes) {
+            let bytes = |bytes: Option<u64>| bytes.map_or("unknown".into(), size::format);
+            let cpus: Vec<u32> = node.cpus.iter().map(|cpu| cpu.0).collect();
+            table.add_row([
+                node.id.to_string(),
+                if cpus.is_empty() { "none".into() } else { idlist::format(&cpus) },
+                bytes(machine.memory_bytes),
+                bytes(machine.free_bytes),
+                node.effective.map_or("none".into(), |index| id(plan, index)),
+                node.fallback.iter().map(|&index| id(plan, index)).collect::<Vec<_>>().join(" "),
+            ]);
         }
-        if !report.description.warnings.is_empty() {
+        table
+    }
+
+    /// Writes what [`table`] would, which takes some 250 MB for a million cells.
+    fn write_distances(&self, out: &mut Formatter<'_>) -> fmt::Result {
+        const CORNER: &str = "from \\ to";
+        let nodes = &self.plan.nodes;
+        let rows = || self.machine.distances.chunks(nodes.len());
+        let digits = |node: &PlannedNode| node.id.to_string().len();
+        let first = nodes.iter().map(digits).fold(CORNER.len(), usize::max);
+        let width = |(to, node): (usize, &PlannedNode)| {
+            let largest = rows().map(|row| row[to]).max().unwrap_or(0);
+            largest.to_string().len().max(digits(node))
+        };
+        let widths: Vec<usize> = nodes.iter().enumerate().map(width).collect();
+        write!(out, "\nDistances\n {CORNER:<first$}")?;
+        for (node, width) in nodes.iter().zip(&widths) {
+            write!(out, "  {:>width$}", node.id.0)?;
+        }
+        writeln!(out)?;
+        for (node, row) in nodes.iter().zip(rows()) {
+            write!(out, " {:<first$}", node.id.0)?;
+            for (distance, width) in row.iter().zip(&widths) {
+                write!(out, "  {distance:>width$}")?;
+            }
             writeln!(out)?;
         }
         Ok(())
-    })
-}
-
-fn heading(report: &Report) -> String {
-    let Report { description, plan, storage, binding } = report;
-    let addresses = match (description.addresses, description.topology.address_map) {
-        (Addresses::Recorded, _) => "addresses as the kernel has them",
-        (Addresses::Assumed, AddressMap::X86) => "addresses assumed: those of a PC",
-        (Addresses::Assumed, AddressMap::Flat) => "addresses assumed: from 0 up",
-    };
-    let lists = match plan.lists {
-        Lists::Boot => "at boot",
-        Lists::Rebuilt => "after a rebuild",
-    };
-    format!(
-        "Machine   {}; pages of {}; {addresses}\n\
-         Model     {}, zonelists as {lists}; min_free_kbytes {}, watermark_scale_factor {}\n\
-         Storage   {}\n\
-         Binding   {}\n",
-        description.source,
-        size::format(description.machine.page_bytes),
-        plan.model.name,
-        plan.min_free_kbytes,
-        plan.settings.watermark_scale_factor,
-        storage,
-        binding,
-    )
+    }
 }
 
 /// A table whose columns are aligned to the right, but for the first `left` ones.
@@ -70,54 +134,8 @@ fn names(header: &[&str]) -> Vec<String> {
     header.iter().map(ToString::to_string).collect()
 }
 
-fn nodes(report: &Report) -> Table {
-    let plan = &report.plan;
-    let mut table =
-        table(&names(&["node", "CPUs", "memory", "free", "memory from", "fallback order"]), 6);
-    for (node, machine) in plan.nodes.iter().zip(&report.description.machine.nodes) {
-        let bytes = |bytes: Option<u64>| bytes.map_or("unknown".into(), size::format);
-        let cpus: Vec<u32> = node.cpus.iter().map(|cpu| cpu.0).collect();
-        table.add_row([
-            node.id.to_string(),
-            if cpus.is_empty() { "none".into() } else { idlist::format(&cpus) },
-            bytes(machine.memory_bytes),
-            bytes(machine.free_bytes),
-            node.effective.map_or("none".into(), |index| id(plan, index)),
-            node.fallback.iter().map(|&index| id(plan, index)).collect::<Vec<_>>().join(" "),
-        ]);
-    }
-    table
-}
-
 fn id(plan: &Plan, index: NodeIndex) -> String {
     plan.nodes[index.0 as usize].id.to_string()
-}
-
-/// Looks as [`table`] does, which would take some 250 MB for a million cells.
-fn write_distances(out: &mut Formatter<'_>, report: &Report) -> fmt::Result {
-    const CORNER: &str = "from \\ to";
-    let nodes = &report.plan.nodes;
-    let rows = || report.description.machine.distances.chunks(nodes.len());
-    let digits = |node: &PlannedNode| node.id.to_string().len();
-    let first = nodes.iter().map(digits).fold(CORNER.len(), usize::max);
-    let width = |(to, node): (usize, &PlannedNode)| {
-        let largest = rows().map(|row| row[to]).max().unwrap_or(0);
-        largest.to_string().len().max(digits(node))
-    };
-    let widths: Vec<usize> = nodes.iter().enumerate().map(width).collect();
-    write!(out, "\nDistances\n {CORNER:<first$}")?;
-    for (node, width) in nodes.iter().zip(&widths) {
-        write!(out, "  {:>width$}", node.id.0)?;
-    }
-    writeln!(out)?;
-    for (node, row) in nodes.iter().zip(rows()) {
-        write!(out, " {:<first$}", node.id.0)?;
-        for (distance, width) in row.iter().zip(&widths) {
-            write!(out, "  {distance:>width$}")?;
-        }
-        writeln!(out)?;
-    }
-    Ok(())
 }
 
 fn zones(plan: &Plan) -> Table {

@@ -2,8 +2,9 @@
 
 use std::fmt::Write;
 
-use super::{Compared, Report, sum};
 use nearpage_bundle::predict::{Class, Comparison, Counts};
+use nearpage_bundle::verify::{Compared, Report, sum};
+use nearpage_machine::shown;
 
 /// The whole text.
 pub(super) fn format(reports: &[Report], explain: bool, strict: bool) -> String {
@@ -37,7 +38,7 @@ fn write_report(
     let all: Vec<&Compared> = captures.iter().map(|(_, compared)| *compared).collect();
     let kernel = if report.kernel.is_empty() { "an unknown kernel" } else { &report.kernel };
     let model = first.model.model.name;
-    write!(out, "{}: {model} ({kernel}): {}", report.path, figures(&all))?;
+    write!(out, "{}: {model} ({kernel}): {}", shown(&report.path), figures(&all))?;
     let differences: usize = all.iter().map(|one| one.comparisons.mismatches(false).count()).sum();
     match (first.model.is_of_other_kernel, differences) {
         (false, _) => writeln!(out)?,

@@ -93,3 +93,22 @@ fn a_topology_file_that_is_not_there_is_refused() {
     let expected = "nearpage: NEARPAGE_NUMA: /no/such: No such file or directory (os error 2)\n";
     assert_eq!(stderr, expected);
 }
+
+/// `bench` makes many memories, and each finds the same.
+#[test]
+fn warnings_are_told_once() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), "--numa 1G,cpus=0,70000").unwrap();
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_nearpage"))
+        .args(["bench", "pairs", "--quick", "--rounds", "1"])
+        .env("NEARPAGE_NUMA", format!("topology={}", file.path().display()))
+        .env("NEARPAGE_RSEQ", "on")
+        .output()
+        .unwrap();
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{told}");
+    let count = |line: &str| told.lines().filter(|told| told.contains(line)).count();
+    let ignored = "nearpage: NEARPAGE_RSEQ: found \"on\", expected auto or off; ignored";
+    assert_eq!(count(ignored), 1, "{told}");
+    assert_eq!(count("so that nobody runs there: 70000"), 1, "{told}");
+}

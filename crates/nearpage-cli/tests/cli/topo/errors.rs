@@ -85,8 +85,8 @@ fn inputs_that_are_no_machine() {
     assert_eq!(
         refusal(&["--sysroot", path], ""),
         format!(
-            "nearpage: {path}: not a folder, expected a folder with a copy of /sys and /proc \
-             (an archive of one: --topology)\n"
+            "nearpage: {path}: not an archive, expected a folder or a tar archive with a copy of /sys \
+             and /proc\n"
         )
     );
     for option in ["--topology", "--sysroot", "--bundle"] {
@@ -106,6 +106,42 @@ fn inputs_that_are_no_machine() {
     assert!(message("a\0b").starts_with("nearpage: standard input: byte 1 is 0x00: "));
 }
 
+#[test]
+fn a_meminfo_of_another_node() {
+    let folder = tempfile::tempdir().unwrap();
+    let node = folder.path().join("sys/devices/system/node/node0");
+    std::fs::create_dir_all(&node).unwrap();
+    std::fs::write(node.join("cpulist"), "0\n").unwrap();
+    std::fs::write(node.join("meminfo"), "\nNode 1 MemTotal: 4096 kB\n").unwrap();
+    let path = folder.path().to_str().unwrap();
+    assert_eq!(
+        refusal(&["--sysroot", path], ""),
+        format!(
+            "nearpage: {path}/sys/devices/system/node/node0/meminfo:2:6: found \"1\", expected 0, the node that \
+             the file is of\n"
+        )
+    );
+}
+
+#[test]
+fn ids_that_are_named_twice() {
+    assert_eq!(
+        refusal(&["--numa", "1G", "--numa", "1G,cpus=0-3,cpus=5,5"], ""),
+        "nearpage: --numa number 2: CPU 5 is already on node 1, expected each CPU on one node\n"
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let nodes = folder.path().join("sys/devices/system/node");
+    std::fs::create_dir_all(nodes.join("node0")).unwrap();
+    std::fs::write(nodes.join("node0/cpulist"), "0-3,2\n").unwrap();
+    let path = folder.path().to_str().unwrap();
+    assert_eq!(
+        refusal(&["--sysroot", path], ""),
+        format!(
+            "nearpage: {path}/sys/devices/system/node/node0/cpulist:1:5: found \"2\", expected each id once\n"
+        )
+    );
+}
+
 /// Else their user would take a machine with other settings for the one that was asked for.
 #[test]
 fn settings_and_captures_are_of_recordings_alone() {
@@ -115,6 +151,12 @@ fn settings_and_captures_are_of_recordings_alone() {
             assert!(message.contains("cannot be used with"), "{message}");
         }
     }
+}
+
+#[test]
+fn settings_need_a_recording() {
+    let message = refusal(&["--set", "vm.min_free_kbytes=1"], "");
+    assert_eq!(message, "nearpage: --set is put over what --bundle PATH recorded: expected both\n");
 }
 
 #[test]

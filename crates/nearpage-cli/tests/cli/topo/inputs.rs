@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use super::{recording, stdout};
+use super::{command, recording, refusal, stdout};
 
 const RECORDING: &str = "linux-6.12-memoryless";
 
@@ -67,6 +67,73 @@ fn archives_on_standard_input() {
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success());
     assert_eq!(String::from_utf8(output.stdout).unwrap(), expected());
+}
+
+/// A copy of /sys and /proc by that option, and nothing else.
+#[test]
+fn archives_by_sysroot() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("box.tar");
+    std::fs::write(&path, tar("box/")).unwrap();
+    let model = ["--model", "linux-6.12", "--format", "fallback"];
+    for source in [path.to_str().unwrap(), "-"] {
+        let output = command(&[&["--sysroot", source], &model[..]].concat())
+            .write_stdin(tar(""))
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{output:?}");
+        assert_eq!(String::from_utf8(output.stdout).unwrap(), expected());
+    }
+    let message = refusal(&["--sysroot", "-"], "--numa 2G");
+    let expected =
+        "not an archive, expected a folder or a tar archive with a copy of /sys and /proc\n";
+    assert_eq!(message, format!("nearpage: standard input: {expected}"));
+}
+
+/// tar asks how long a file is, and the kernel says 0 for those of /proc.
+#[test]
+fn an_archive_of_proc_itself_says_that_its_files_are_empty() {
+    let mut builder = tar::Builder::new(Vec::new());
+    for (path, content) in [("sys/devices/system/node/node0/cpulist", "0\n"), ("proc/zoneinfo", "")]
+    {
+        let mut header = tar::Header::new_gnu();
+        header.set_size(content.len() as u64);
+        header.set_mode(0o444);
+        builder.append_data(&mut header, path, content.as_bytes()).unwrap();
+    }
+    let archive = builder.into_inner().unwrap();
+    let output = command(&["--topology", "-"]).write_stdin(archive.clone()).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let note = "Note: proc/zoneinfo is empty, as tar leaves files that it takes from /proc itself: zones \
+                and addresses are taken as unknown.\n";
+    assert!(text.contains(note), "{text}");
+    let output = command(&["--bundle", "-"]).write_stdin(archive).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let message = String::from_utf8(output.stderr).unwrap();
+    let expected = "nearpage: standard input: proc/zoneinfo: has no bytes, as tar leaves files that it \
+                    takes from /proc itself, expected zones: ";
+    assert!(message.starts_with(expected), "{message}");
+}
+
+/// Messages escape control characters of a path; a program that reads JSON is told the path itself.
+#[test]
+fn the_source_in_json_is_the_path() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a\nb");
+    std::fs::write(&path, "--numa 2G,cpus=0").unwrap();
+    let path = path.to_str().unwrap();
+    let document = stdout(&["--topology", path, "--json"], "");
+    let document: serde_json::Value = serde_json::from_str(&document).unwrap();
+    assert_eq!(document["source"], path);
+    let text = stdout(&["--topology", path], "");
+    assert!(text.contains("a\\nb; pages of 4 KiB"), "{text}");
+}
+
+#[test]
+fn the_settings_of_recordings_are_listed() {
+    let text = stdout(&["--set", "help"], "");
+    assert_eq!(text.lines().count(), 5);
+    assert!(text.starts_with("vm.min_free_kbytes                KiB\n"), "{text}");
 }
 
 #[test]

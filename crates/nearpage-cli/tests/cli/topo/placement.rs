@@ -8,7 +8,7 @@ use super::{refusal, topo};
 
 /// Whether this machine tells where pages are; a sandbox may not.
 fn tells() -> bool {
-    nearpage_linux::calls::Call::MovePages.probe().is_ok()
+    nearpage_linux::SystemCall::MovePages.probe().is_ok()
 }
 
 #[test]

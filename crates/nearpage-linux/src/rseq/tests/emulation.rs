@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::ptr;
 use std::sync::Once;
 
-use nearpage::units::CpuId;
+use nearpage::CpuId;
 
 use super::super::{Area, RingStorage};
 

@@ -3,13 +3,13 @@
 
 use std::cell::Cell;
 
-use nearpage::frame::ZoneFrames;
-use nearpage::pcp::{self, CountedList, Storage, list_order};
-use nearpage::sync::{AtomicU32, AtomicU64};
+use nearpage::platform::{CountedList, Storage, ZoneFrames};
+use nearpage::rules::pagesets::list_order;
 use nearpage::testing::naive_list::{Answer, NaiveList, Operation};
 use nearpage::testing::sections::Sections;
 use nearpage::testing::storage::{Lists, rings};
-use nearpage::units::{Pfn, ZoneIndex};
+use nearpage::{Pfn, ZoneIndex};
+use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use super::super::*;
 use super::emulation::{Interruption, Rseq, in_steps};
@@ -206,8 +206,8 @@ fn outcomes(list: &NaiveList, operation: &Operation, meanwhile: &Meanwhile) -> [
 /// The answer where the list is not this thread's to use.
 fn moved(operation: &Operation) -> Answer {
     match operation {
-        Pop => Answer::Popped(pcp::Pop::MOVED),
-        Push(_) => Answer::Pushed(pcp::Push::MOVED),
+        Pop => Answer::Popped(nearpage::platform::Pop::MOVED),
+        Push(_) => Answer::Pushed(nearpage::platform::Push::MOVED),
         _ => Answer::Number(0),
     }
 }
@@ -300,7 +300,7 @@ fn an_interrupted_operation_happens_as_a_whole() {
     let storage = rseq.storage();
     let sections = Sections::new(1, |_| false);
     let table = sections.table();
-    let frames = ZoneFrames::new(table.map(), Pfn(0), ZoneIndex(0));
+    let frames = table.frames(Pfn(0), ZoneIndex(0));
     let mut interruptions = 0;
     for (which, (before, index)) in
         BEFORE.into_iter().zip([0, 1, 2, 5].into_iter().cycle()).enumerate()

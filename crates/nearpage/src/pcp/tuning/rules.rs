@@ -60,6 +60,7 @@ pub enum Decay {
 
 /// A set of rules: which decisions a pageset takes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct PcpRules {
     /// No lock hold is to move more than `batch << batch_scale_max` pages, up to the end of a block; a
     /// refill of order 9 moves two blocks whatever this says.
@@ -89,6 +90,13 @@ pub struct PcpRules {
 }
 
 impl PcpRules {
+    /// The same after a change: `PcpRules::LINUX_6_12.with(|rules| rules.batch_scale_max = 4)`.
+    #[must_use]
+    pub fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
+        change(&mut self);
+        self
+    }
+
     /// Whether a decision depends on the fewest pages since the last turn.
     #[inline]
     pub fn counts_unused(&self) -> bool {

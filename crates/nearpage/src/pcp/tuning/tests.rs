@@ -2,6 +2,7 @@
 
 use super::drain::is_high_order;
 use super::*;
+use crate::testing::random::Random;
 use crate::units::Order;
 use proptest::prelude::*;
 use std_alloc::vec::Vec;
@@ -487,19 +488,6 @@ fn nearpage_keeps_little_where_pages_are_only_freed() {
 }
 
 const OPERATIONS: usize = 2_000_000;
-
-/// Splitmix64: enough for tests, and the same everywhere.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % n
-    }
-}
 
 #[derive(Clone, Copy, Debug)]
 enum Workload {

@@ -2,40 +2,19 @@
 
 use std_alloc::vec::Vec;
 
-use super::hints::{Refusals, Scan};
-use super::policy::NaiveScope;
+use super::asked::{Asked, NaiveScope};
+use super::hints::Scan;
+use super::refusals::Refusals;
 use super::zone::{Begins, Blocks};
 use super::{NaiveAllocator, NaivePageset};
 use crate::alloc::{Reason, Request};
 use crate::error::{AllocError, LimitOf};
-use crate::frame::Migratetype;
 use crate::gfp::Gfp;
+use crate::host::NodeReclaimed;
 use crate::pcp::list_index;
 use crate::pcp::tuning::Decay;
-use crate::platform::NodeReclaimed;
-use crate::units::{CpuId, MAX_ORDER, NodeIndex, Order, PageCount, Pfn, ZoneKind};
+use crate::units::{CpuId, MAX_ORDER, NodeIndex, Order, PageCount, Pfn};
 use crate::watermark::AllocFlags;
-
-/// A request that makes sense.
-#[derive(Clone)]
-pub(super) struct Asked {
-    pub cpu: CpuId,
-    pub order: Order,
-    pub gfp: Gfp,
-    pub migratetype: Migratetype,
-    pub kind: ZoneKind,
-    pub node: NodeIndex,
-    /// Zone numbers in the order of the scan.
-    pub zonelist: Vec<usize>,
-    /// Beside them those that are left out, and why.
-    pub walk: Vec<(usize, Option<Reason>)>,
-    /// The zone that stands first on the list.
-    pub head: Option<usize>,
-    /// The zone that requests of the node prefer.
-    pub near: Option<usize>,
-    /// The nodes that may be used.
-    pub scope: NaiveScope,
-}
 
 /// What a scan saw.
 #[derive(Default)]
@@ -74,7 +53,7 @@ impl NaiveAllocator {
         let blank =
             Asked { cpu, order, gfp, migratetype, kind, node, zonelist, walk, head, near, scope };
         let asked = self.rescoped(&blank, NaiveScope::default());
-        if gfp.has(Gfp::THISNODE) && asked.zonelist.is_empty() {
+        if gfp.contains(Gfp::THISNODE) && asked.zonelist.is_empty() {
             return Err(AllocError::MemorylessNode { node: self.nodes[node.0 as usize].id, gfp });
         }
         Ok(asked)
@@ -89,11 +68,11 @@ impl NaiveAllocator {
         let gfp = asked.gfp;
         if let Some(&preferred) = asked.zonelist.first() {
             let mut flags = AllocFlags::WMARK_LOW;
-            if gfp.has(Gfp::KSWAPD_RECLAIM) {
-                flags = flags.or(AllocFlags::KSWAPD);
+            if gfp.contains(Gfp::KSWAPD_RECLAIM) {
+                flags = flags.union(AllocFlags::KSWAPD);
             }
             if self.zones[preferred].avoids_fragmentation {
-                flags = flags.or(AllocFlags::NOFRAGMENT);
+                flags = flags.union(AllocFlags::NOFRAGMENT);
             }
             if let Some(pfn) = self.take_near(asked, flags) {
                 return Ok(pfn);
@@ -144,7 +123,7 @@ impl NaiveAllocator {
     }
 
     fn wake_if_boosted(&mut self, zone: usize, flags: AllocFlags) {
-        if flags.has(AllocFlags::KSWAPD) && self.zones[zone].was_boosted {
+        if flags.contains(AllocFlags::KSWAPD) && self.zones[zone].was_boosted {
             self.zones[zone].was_boosted = false;
             self.calls.wakes += 1;
         }
@@ -169,14 +148,14 @@ impl NaiveAllocator {
             was_tried = false;
             if result.is_ok() {
                 break result;
-            } else if flags.has(AllocFlags::NOFRAGMENT) {
-                flags = flags.without(AllocFlags::NOFRAGMENT);
+            } else if flags.contains(AllocFlags::NOFRAGMENT) {
+                flags = flags.difference(AllocFlags::NOFRAGMENT);
             } else if !scan.wants_second_pass() {
                 break result;
             }
         };
         let counts = &mut self.nodes[asked.node.0 as usize].scans;
-        *counts = counts.plus(scan.counts);
+        *counts += scan.counts;
         result
     }
 
@@ -196,7 +175,7 @@ impl NaiveAllocator {
                 continue;
             }
             let is_first = zone == preferred;
-            if flags.has(AllocFlags::NOFRAGMENT)
+            if flags.contains(AllocFlags::NOFRAGMENT)
                 && self.zones[zone].node != self.zones[preferred].node
             {
                 break;
@@ -216,7 +195,7 @@ impl NaiveAllocator {
                 if let Some(pfn) = pfn {
                     let reason = self.reason(asked, flags, scan);
                     self.count_placement(zone, asked, reason);
-                    if flags.has(AllocFlags::HIGHATOMIC) {
+                    if flags.contains(AllocFlags::HIGHATOMIC) {
                         let pageblocks = &mut self.pageblocks;
                         self.zones[zone].keep_pageblock_of(pfn, asked.order, pageblocks);
                     }
@@ -257,7 +236,7 @@ impl NaiveAllocator {
     ) {
         let (nearest, left_out) = asked.walk[0];
         let to = self.zones[zone].node;
-        let is_named = asked.gfp.has(Gfp::THISNODE) || asked.scope.named.contains(&asked.node);
+        let is_named = asked.gfp.contains(Gfp::THISNODE) || asked.scope.named.contains(&asked.node);
         let (from, reason) = if self.nodes[asked.node.0 as usize].is_private && !is_named {
             (asked.node, Reason::PrivateNode)
         } else if nearest != zone {
@@ -265,8 +244,8 @@ impl NaiveAllocator {
         } else {
             return;
         };
-        self.nodes[from.0 as usize].fallbacks.entry(to).or_default().add(reason, pages);
-        self.all_fallbacks.add(reason, pages);
+        self.nodes[from.0 as usize].fallbacks.entry(to).or_default().record(reason, pages);
+        self.all_fallbacks.record(reason, pages);
     }
 
     /// Why the first zone gave nothing, after another one did.
@@ -294,14 +273,14 @@ impl NaiveAllocator {
     fn may_take(&mut self, zone: usize, asked: &Asked, flags: AllocFlags) -> bool {
         let zone = &mut self.zones[zone];
         let mark = AllocFlags(AllocFlags::WMARK_MASK);
-        let high = flags.without(mark).or(AllocFlags::WMARK_HIGH);
+        let high = flags.difference(mark).union(AllocFlags::WMARK_HIGH);
         if !zone.view.below_high {
             if zone.passes(asked.order, high, asked.kind) {
                 return true;
             }
             zone.view.below_high = true;
         }
-        flags.has(AllocFlags::NO_WATERMARKS) || zone.passes(asked.order, flags, asked.kind)
+        flags.contains(AllocFlags::NO_WATERMARKS) || zone.passes(asked.order, flags, asked.kind)
     }
 
     /// Reclaims a near node, if that is wanted at all.
@@ -353,9 +332,9 @@ impl NaiveAllocator {
     }
 
     fn take_with_rights(&mut self, zone: usize, asked: &Asked, flags: AllocFlags) -> Option<Pfn> {
-        let last_rights = AllocFlags::OOM.or(AllocFlags::NON_BLOCK);
+        let last_rights = AllocFlags::OOM.union(AllocFlags::NON_BLOCK);
         let mut reserved = None;
-        if flags.has(AllocFlags::HIGHATOMIC) {
+        if flags.contains(AllocFlags::HIGHATOMIC) {
             reserved = self.zones[zone].take_reserved(asked.order);
         }
         if let Some(pfn) = reserved {

@@ -4,7 +4,7 @@ use std_alloc::vec;
 use std_alloc::vec::Vec;
 
 use super::NaiveAllocator;
-use super::alloc::Asked;
+use super::asked::Asked;
 use super::free::PIECE;
 use crate::alloc::{BulkFreeError, Reason, Request};
 use crate::error::AllocError;
@@ -109,7 +109,7 @@ impl NaiveAllocator {
     }
 
     fn wake_for_bulk(&mut self, zone: usize, asked: &Asked) {
-        if asked.gfp.has(Gfp::KSWAPD_RECLAIM) {
+        if asked.gfp.contains(Gfp::KSWAPD_RECLAIM) {
             self.wake_above_soft(zone, AllocFlags::KSWAPD);
         }
     }

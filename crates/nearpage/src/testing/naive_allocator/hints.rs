@@ -1,38 +1,11 @@
 //! The zonelist cache: sets of refusals.
 
-use std_alloc::collections::BTreeSet;
-
-use super::alloc::Asked;
+use super::asked::Asked;
+use super::refusals::Refusals;
 use crate::alloc::{Reason, ScanCounts};
 use crate::units::Order;
 use crate::watermark::AllocFlags;
 use crate::zonelist::cache::CacheRule;
-
-const SECOND_NS: u64 = 1_000_000_000;
-
-/// What is remembered of the zones of one list.
-#[derive(Default)]
-pub struct Refusals {
-    /// Zone number, mark, order.
-    seen: BTreeSet<(usize, u32, Order)>,
-    forgotten_at_ns: u64,
-}
-
-impl Refusals {
-    /// Forgets everything, as when the list is built anew.
-    pub fn forget(&mut self) {
-        self.seen.clear();
-    }
-
-    fn forget_if_old(&mut self, now_ns: u64) -> bool {
-        let is_old = now_ns - self.forgotten_at_ns > SECOND_NS;
-        if is_old {
-            self.forgotten_at_ns = now_ns;
-            self.forget();
-        }
-        is_old
-    }
-}
 
 /// What one request knows of the hints while it scans.
 pub(super) struct Scan {
@@ -52,7 +25,7 @@ pub(super) struct Scan {
 
 impl Scan {
     pub(super) fn new(rule: CacheRule, asked: &Asked, flags: AllocFlags) -> Self {
-        let urgent = AllocFlags::RESERVES.or(AllocFlags::NO_WATERMARKS);
+        let urgent = AllocFlags::RESERVES.union(AllocFlags::NO_WATERMARKS);
         let keeps_out = flags.intersects(urgent) || asked.zonelist.len() == 1;
         Self {
             rule: if rule == CacheRule::Keyed && keeps_out { CacheRule::Off } else { rule },

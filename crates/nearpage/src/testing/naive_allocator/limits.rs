@@ -63,7 +63,7 @@ impl NaiveAllocator {
     ) -> u64 {
         let room = self.room(Some(self.zones[zone].node)).min(self.room(None));
         let fit = blocks.min(room >> order.0);
-        let fit = if flags.has(AllocFlags::OVER_LIMIT) { fit.max(1) } else { fit };
+        let fit = if flags.contains(AllocFlags::OVER_LIMIT) { fit.max(1) } else { fit };
         self.zones[zone].events.limit_refused += u64::from(fit == 0);
         fit
     }
@@ -90,7 +90,7 @@ impl NaiveAllocator {
             let soft = self.limits.get(of).and_then(|(_, soft)| *soft);
             soft.is_some_and(|soft| self.out(*of).0 > soft)
         });
-        let wakes = u64::from(is_above && flags.has(AllocFlags::KSWAPD));
+        let wakes = u64::from(is_above && flags.contains(AllocFlags::KSWAPD));
         self.zones[zone].events.soft_limit_wakes += wakes;
         self.calls.wakes += wakes;
     }

@@ -15,7 +15,7 @@ pub const LANES: usize = 8;
 const WORD: u64 = 64;
 
 /// The loose pages of a zone.
-#[derive(Default)]
+#[derive(Default, Debug)]
 pub struct Loose {
     /// By type and lane, pageblocks that have loose pages: the one that was listed last is the first.
     pageblocks: [[VecDeque<u64>; LANES]; Migratetype::PCP_COUNT],

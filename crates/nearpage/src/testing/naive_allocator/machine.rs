@@ -4,15 +4,16 @@ use std_alloc::collections::BTreeMap;
 use std_alloc::vec;
 use std_alloc::vec::Vec;
 
-use super::hints::Refusals;
-use super::{NaiveAllocator, NaiveCpu, NaivePageset, NaiveZone};
-use crate::alloc::SettingError;
+use super::refusals::Refusals;
+use super::{HostCalls, NaiveAllocator, NaiveCpu, NaiveNode, NaivePageset, NaiveZone, Pageblocks};
+use crate::alloc::{Config, Fallbacks, HotplugCounts, ScanCounts};
 use crate::error::OnlineError;
 use crate::model::Model;
 use crate::pcp::sizes::{Sizes, ZoneShare};
 use crate::pcp::tuning::Tuning;
 use crate::topology::Topology;
 use crate::units::{CpuId, NodeIndex, PageCount, PfnRange, ZoneKind};
+use crate::watermark::SettingError;
 use crate::watermark::{self, Settings, Watermarks, ZoneSize};
 use crate::zonelist::CpuTerm;
 
@@ -56,6 +57,45 @@ pub(super) fn cpus_of(topology: &Topology<'_>, zones: usize) -> BTreeMap<CpuId, 
 }
 
 impl NaiveAllocator {
+    /// A machine none of whose memory is online. `config` is one that an allocator accepts.
+    pub fn new(topology: &Topology<'_>, config: Config) -> Self {
+        let (zones, memory) = zones_of(topology, &config.model);
+        let node = |node: &crate::topology::Node<'_>| NaiveNode {
+            id: node.id,
+            is_private: false,
+            cpus: node.cpus.to_vec(),
+            fallback: Vec::new(),
+            own: Vec::new(),
+            full: Default::default(),
+            scans: ScanCounts::default(),
+            fallbacks: BTreeMap::new(),
+        };
+        let pairs = topology.indexes().flat_map(|a| topology.indexes().map(move |b| (a, b)));
+        Self {
+            model: config.model,
+            settings: Settings { movable_min: config.model.movable_min, ..config.settings },
+            page_shift: config.page_shift,
+            booted: false,
+            nodes: topology.nodes().iter().map(node).collect(),
+            distances: pairs.map(|(from, to)| topology.distance(from, to)).collect(),
+            cpus: cpus_of(topology, zones.len()),
+            zones,
+            pageblocks: Pageblocks::new(&memory),
+            memory,
+            node_memory: topology
+                .nodes()
+                .iter()
+                .map(|node| node.memory.iter().map(|range| range.start).collect())
+                .collect(),
+            online: Vec::new(),
+            limits: BTreeMap::new(),
+            plugged: HotplugCounts::default(),
+            all_fallbacks: Fallbacks::default(),
+            calls: HostCalls::default(),
+            now_ns: 0,
+        }
+    }
+
     /// Memory comes online.
     pub fn online(&mut self, range: PfnRange) -> Result<PageCount, OnlineError> {
         if range.is_empty() {
@@ -188,7 +228,7 @@ impl NaiveAllocator {
         let cpus = if near > 0 { near } else { all } as u32;
         let share = ZoneShare { managed: zone.managed, low: zone.marks().low, cpus };
         let fraction = self.settings.percpu_pagelist_high_fraction;
-        Sizes::of(share, fraction, self.page_shift)
+        Sizes::new(share, fraction, self.page_shift)
     }
 
     /// All zonelists: for each node, ascending, the node with the best score again and again.

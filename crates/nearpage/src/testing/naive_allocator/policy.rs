@@ -1,17 +1,15 @@
 //! Policies and cpusets: sets of nodes, and turns that are taken one by one.
 
-use std_alloc::collections::{BTreeMap, BTreeSet};
+use std_alloc::collections::BTreeMap;
 use std_alloc::vec;
 use std_alloc::vec::Vec;
 
 use super::NaiveAllocator;
-use super::alloc::Asked;
-use crate::alloc::{Access, Reason, Request};
+use super::asked::{Asked, NaiveScope, Nodes};
+use crate::alloc::{NodeAccess, Reason, Request};
 use crate::error::{AllocError, SetOfNodes, UnknownNode};
 use crate::gfp::Gfp;
 use crate::units::{CpuId, NodeId, NodeIndex, Order, Pfn, ZoneKind};
-
-type Nodes = BTreeSet<NodeIndex>;
 
 /// Where pages are to come from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,27 +40,6 @@ pub struct NaivePlacement {
     pub allowed: Option<Nodes>,
     /// On whose behalf.
     pub cpu: Option<CpuId>,
-}
-
-/// The nodes that a request may use.
-#[derive(Clone, Default)]
-pub(super) struct NaiveScope {
-    pub only: Option<Nodes>,
-    pub allowed: Option<Nodes>,
-    pub named: Nodes,
-}
-
-impl NaiveScope {
-    fn excludes(&self, node: NodeIndex, is_private: bool) -> Option<Reason> {
-        let is_outside = |nodes: &Option<Nodes>| nodes.as_ref().is_some_and(|n| !n.contains(&node));
-        if is_private && !self.named.contains(&node) {
-            return Some(Reason::PrivateNode);
-        }
-        if is_outside(&self.only) {
-            return Some(Reason::Policy);
-        }
-        is_outside(&self.allowed).then_some(Reason::Cpuset)
-    }
 }
 
 impl NaivePlacement {
@@ -114,9 +91,9 @@ impl NaivePlacement {
 
 impl NaiveAllocator {
     /// Says who may use a node.
-    pub fn set_access(&mut self, node: NodeId, access: Access) -> Result<(), UnknownNode> {
+    pub fn set_access(&mut self, node: NodeId, access: NodeAccess) -> Result<(), UnknownNode> {
         let found = self.nodes.iter_mut().find(|known| known.id == node);
-        found.ok_or(UnknownNode { node })?.is_private = access == Access::Private;
+        found.ok_or(UnknownNode { node })?.is_private = access == NodeAccess::Private;
         self.build_zonelists();
         Ok(())
     }
@@ -245,8 +222,8 @@ impl NaiveAllocator {
     }
 
     fn preferring(&self, placement: &NaivePlacement, asked: &Asked) -> Asked {
-        let gfp = asked.gfp.without(Gfp::DIRECT_RECLAIM).without(Gfp::NOFAIL);
-        let gfp = gfp.or(Gfp::NOWARN).or(Gfp::NORETRY);
+        let gfp = asked.gfp.difference(Gfp::DIRECT_RECLAIM).difference(Gfp::NOFAIL);
+        let gfp = gfp.union(Gfp::NOWARN).union(Gfp::NORETRY);
         let only = Some(placement.nodes.clone());
         let asked = self.rescoped(asked, NaiveScope { only, ..asked.scope.clone() });
         Asked { gfp, ..asked }
@@ -261,7 +238,7 @@ impl NaiveAllocator {
     pub(super) fn rescoped(&self, asked: &Asked, scope: NaiveScope) -> Asked {
         let lists = &self.nodes[asked.node.0 as usize];
         let is_private = |zone: &usize| self.nodes[self.zones[*zone].node.0 as usize].is_private;
-        let is_own_only = asked.gfp.has(Gfp::THISNODE);
+        let is_own_only = asked.gfp.contains(Gfp::THISNODE);
         let (private, general): (Vec<usize>, Vec<usize>) = lists
             .fallback
             .iter()
@@ -291,5 +268,5 @@ impl NaiveAllocator {
 }
 
 fn mode_of(placement: &NaivePlacement, request: Request) -> NaiveMode {
-    if request.gfp.has(Gfp::THISNODE) { NaiveMode::Local } else { placement.mode }
+    if request.gfp.contains(Gfp::THISNODE) { NaiveMode::Local } else { placement.mode }
 }

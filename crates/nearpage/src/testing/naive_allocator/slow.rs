@@ -3,11 +3,11 @@
 use std_alloc::vec::Vec;
 
 use super::NaiveAllocator;
-use super::alloc::{Asked, Seen};
-use super::policy::NaiveScope;
+use super::alloc::Seen;
+use super::asked::{Asked, NaiveScope};
 use crate::frame::Migratetype;
 use crate::gfp::Gfp;
-use crate::platform::{CompactEffort, Compacted};
+use crate::host::{CompactEffort, Compacted};
 use crate::units::{NodeIndex, Order, Pfn, ZoneKind};
 use crate::watermark::AllocFlags;
 
@@ -28,7 +28,7 @@ type Outcome = Option<Pfn>;
 
 impl NaiveAllocator {
     pub(super) fn slow(&mut self, asked: &Asked) -> Result<Pfn, Seen> {
-        let is_pressing = asked.gfp.has(Gfp::HIGH) && !asked.gfp.has(Gfp::DIRECT_RECLAIM);
+        let is_pressing = asked.gfp.contains(Gfp::HIGH) && !asked.gfp.contains(Gfp::DIRECT_RECLAIM);
         let mut scope = asked.scope.clone();
         if is_pressing {
             scope.allowed = None;
@@ -42,7 +42,7 @@ impl NaiveAllocator {
             compactions: 0,
             seen: Seen::default(),
         };
-        let never_fails = asked.gfp.has(Gfp::NOFAIL.or(Gfp::DIRECT_RECLAIM));
+        let never_fails = asked.gfp.contains(Gfp::NOFAIL.union(Gfp::DIRECT_RECLAIM));
         self.wake(&asked);
         if let Some(pfn) = self.look(&asked, way.flags, &mut way.seen) {
             return Ok(pfn);
@@ -67,7 +67,7 @@ impl NaiveAllocator {
                 Some(Some(pfn)) => return Ok(pfn),
                 Some(None) if !never_fails => return Err(way.seen),
                 Some(None) => {
-                    let flags = AllocFlags::MIN_RESERVE.or(AllocFlags::OVER_LIMIT);
+                    let flags = AllocFlags::MIN_RESERVE.union(AllocFlags::OVER_LIMIT);
                     if let Some(pfn) = self.look_out(&asked, flags, &mut way.seen) {
                         return Ok(pfn);
                     }
@@ -80,7 +80,7 @@ impl NaiveAllocator {
     }
 
     fn wake(&mut self, asked: &Asked) {
-        if asked.gfp.has(Gfp::KSWAPD_RECLAIM) {
+        if asked.gfp.contains(Gfp::KSWAPD_RECLAIM) {
             self.calls.wakes += self.nodes_on_the_way(asked);
         }
     }
@@ -109,7 +109,7 @@ impl NaiveAllocator {
     fn compact_first(&mut self, asked: &Asked, way: &mut Way) -> Option<Outcome> {
         let is_large = asked.order > Order(3);
         let is_middling = asked.order > Order(0) && asked.migratetype != Migratetype::Movable;
-        let may = asked.gfp.has(Gfp::DIRECT_RECLAIM) && !has_full_rights(asked);
+        let may = asked.gfp.contains(Gfp::DIRECT_RECLAIM) && !has_full_rights(asked);
         if !may || !is_large && !is_middling {
             return None;
         }
@@ -119,9 +119,9 @@ impl NaiveAllocator {
         {
             return Some(Some(pfn));
         }
-        if is_large && asked.gfp.has(Gfp::NORETRY) {
+        if is_large && asked.gfp.contains(Gfp::NORETRY) {
             let did_nothing = matches!(compacted, Compacted::Skipped | Compacted::Deferred);
-            if did_nothing || asked.gfp.has(Gfp::THISNODE) {
+            if did_nothing || asked.gfp.contains(Gfp::THISNODE) {
                 return Some(None);
             }
             way.effort = CompactEffort::Async;
@@ -131,10 +131,10 @@ impl NaiveAllocator {
 
     /// One round. `Some` is the end, `None` means that there will be another.
     fn round(&mut self, asked: &Asked, way: &mut Way, has_left: bool) -> Option<Outcome> {
-        let gets_rights = has_full_rights(asked) && !way.flags.has(AllocFlags::NO_WATERMARKS);
+        let gets_rights = has_full_rights(asked) && !way.flags.contains(AllocFlags::NO_WATERMARKS);
         if gets_rights {
             let wakes = AllocFlags(way.flags.0 & AllocFlags::KSWAPD.0);
-            way.flags = AllocFlags::NO_WATERMARKS.or(wakes);
+            way.flags = AllocFlags::NO_WATERMARKS.union(wakes);
         }
         if (gets_rights || has_left)
             && let Some(pfn) = self.look(asked, way.flags, &mut way.seen)
@@ -142,8 +142,8 @@ impl NaiveAllocator {
             return Some(Some(pfn));
         }
         let drains = self.model.departures.drains_before_failing;
-        if !asked.gfp.has(Gfp::DIRECT_RECLAIM) {
-            if !drains && way.seen.limit.is_none() || asked.gfp.has(Gfp::NORETRY) {
+        if !asked.gfp.contains(Gfp::DIRECT_RECLAIM) {
+            if !drains && way.seen.limit.is_none() || asked.gfp.contains(Gfp::NORETRY) {
                 return Some(None);
             }
             self.drain_all();
@@ -176,7 +176,7 @@ impl NaiveAllocator {
         }
 
         let is_large = asked.order > Order(3);
-        if asked.gfp.has(Gfp::NORETRY) || is_large && !asked.gfp.has(Gfp::RETRY_MAYFAIL) {
+        if asked.gfp.contains(Gfp::NORETRY) || is_large && !asked.gfp.contains(Gfp::RETRY_MAYFAIL) {
             return Some(None);
         }
         way.rounds += 1;
@@ -203,7 +203,7 @@ impl NaiveAllocator {
     }
 
     fn would_do_if_all_was_reclaimed(&self, asked: &Asked, way: &Way) -> bool {
-        let flags = way.flags.without(AllocFlags(AllocFlags::WMARK_MASK));
+        let flags = way.flags.difference(AllocFlags(AllocFlags::WMARK_MASK));
         let (order, kind, more) = (asked.order, asked.kind, self.calls.reclaimable);
         asked.zonelist.iter().any(|&zone| self.zones[zone].would_pass(order, flags, kind, more))
     }
@@ -239,21 +239,21 @@ impl NaiveAllocator {
             return Some(Some(pfn));
         }
         let may = asked.order <= Order(3)
-            && !asked.gfp.has(Gfp::RETRY_MAYFAIL)
-            && !asked.gfp.has(Gfp::THISNODE)
+            && !asked.gfp.contains(Gfp::RETRY_MAYFAIL)
+            && !asked.gfp.contains(Gfp::THISNODE)
             && asked.kind >= ZoneKind::Normal;
         if !may {
             return Some(None);
         }
         self.calls.out_of_memory += 1;
         let helped = take_one(&mut self.calls.kills_that_help);
-        if asked.gfp.has(Gfp::NOFAIL) {
+        if asked.gfp.contains(Gfp::NOFAIL) {
             if let Some(pfn) = self.look_out(asked, AllocFlags::NO_WATERMARKS, &mut way.seen) {
                 return Some(Some(pfn));
             }
             if way.seen.limit.is_some() {
                 for rights in [AllocFlags::MIN_RESERVE, AllocFlags::NO_WATERMARKS] {
-                    let flags = rights.or(AllocFlags::OVER_LIMIT);
+                    let flags = rights.union(AllocFlags::OVER_LIMIT);
                     if let Some(pfn) = self.look_out(asked, flags, &mut way.seen) {
                         return Some(Some(pfn));
                     }
@@ -282,23 +282,23 @@ impl NaiveAllocator {
 }
 
 fn has_full_rights(asked: &Asked) -> bool {
-    asked.gfp.has(Gfp::MEMALLOC) && !asked.gfp.has(Gfp::NOMEMALLOC)
+    asked.gfp.contains(Gfp::MEMALLOC) && !asked.gfp.contains(Gfp::NOMEMALLOC)
 }
 
 /// The min mark, and the reserves that the flags open.
 fn slow_flags(asked: &Asked) -> AllocFlags {
-    let has = |flags| asked.gfp.has(flags);
+    let has = |flags| asked.gfp.contains(flags);
     let mut flags = AllocFlags::WMARK_MIN;
     if has(Gfp::KSWAPD_RECLAIM) {
-        flags = flags.or(AllocFlags::KSWAPD);
+        flags = flags.union(AllocFlags::KSWAPD);
     }
     if has(Gfp::HIGH) {
-        flags = flags.or(AllocFlags::MIN_RESERVE);
+        flags = flags.union(AllocFlags::MIN_RESERVE);
     }
     if !has(Gfp::DIRECT_RECLAIM) && !has(Gfp::NOMEMALLOC) {
-        flags = flags.or(AllocFlags::NON_BLOCK);
+        flags = flags.union(AllocFlags::NON_BLOCK);
         if has(Gfp::HIGH) && asked.order > Order(0) {
-            flags = flags.or(AllocFlags::HIGHATOMIC);
+            flags = flags.union(AllocFlags::HIGHATOMIC);
         }
     }
     flags

@@ -22,6 +22,7 @@ const PAGEBLOCK: u64 = 512;
 const PAGEBLOCKS_PER_HOLD: u64 = 4;
 
 /// Migratetypes of all pageblocks of the machine.
+#[derive(Debug)]
 pub struct Pageblocks {
     first: u64,
     types: Vec<Migratetype>,
@@ -100,7 +101,7 @@ impl Begins {
 }
 
 /// A free list: the head has the lowest place.
-#[derive(Default)]
+#[derive(Default, Debug)]
 struct List(BTreeMap<i32, Pfn>);
 
 impl List {
@@ -119,7 +120,7 @@ impl List {
 }
 
 /// What is asked of a zone.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct Blocks {
     pub order: Order,
     pub migratetype: Migratetype,
@@ -146,6 +147,7 @@ pub struct Events {
 }
 
 /// A zone.
+#[derive(Debug)]
 pub struct NaiveZone {
     /// Its node.
     pub node: NodeIndex,
@@ -194,7 +196,7 @@ pub struct NaiveZone {
 impl Blocks {
     /// The lowest order of blocks that other types give.
     fn least_of_others(&self) -> u8 {
-        if self.flags.has(AllocFlags::NOFRAGMENT) { self.order.0.max(9) } else { self.order.0 }
+        if self.flags.contains(AllocFlags::NOFRAGMENT) { self.order.0.max(9) } else { self.order.0 }
     }
 }
 
@@ -653,7 +655,9 @@ impl NaiveZone {
                 return self.split_smallest(wanted.order, &[ours]);
             }
         }
-        if self.rules.model == FallbackModel::Linux6_1 || wanted.flags.has(AllocFlags::NOFRAGMENT) {
+        if self.rules.model == FallbackModel::Linux6_1
+            || wanted.flags.contains(AllocFlags::NOFRAGMENT)
+        {
             return None;
         }
         let stolen = self.split_smallest(wanted.order, donors(ours));
@@ -738,7 +742,7 @@ impl NaiveZone {
             return;
         }
         self.boost.0 = (self.boost.0 + PAGEBLOCK).min(most.max(PAGEBLOCK));
-        self.was_boosted |= flags.has(AllocFlags::KSWAPD);
+        self.was_boosted |= flags.contains(AllocFlags::KSWAPD);
     }
 
     fn move_whole(

@@ -1,9 +1,8 @@
 //! Memory, nodes and CPUs go and come.
 
-use nearpage::alloc::CpuError;
-use nearpage::error::OfflineError;
-use nearpage::frame::Migratetype;
-use nearpage::units::{CpuId, NodeId, Order, PageCount, Pfn, PfnRange};
+use nearpage::{
+    CpuError, CpuId, Migratetype, NodeId, OfflineError, Order, PageCount, Pfn, PfnRange,
+};
 
 use super::Pair;
 use crate::compare::{Difference, same};
@@ -23,7 +22,7 @@ impl Pair<'_, '_> {
             Some(range) => range,
             None => {
                 let (start, pages) = (self.any_frame(), self.random.below(3000));
-                PfnRange { start, end: start.plus(PageCount(pages)) }
+                PfnRange { start, end: start + PageCount(pages) }
             }
         };
         self.narrate(format_args!("offline({range})"));
@@ -42,7 +41,7 @@ impl Pair<'_, '_> {
         let order = Order(9 + self.random.below(2) as u8);
         let mut blocks = self.naive.zones()[zone].list(order, Migratetype::Movable);
         let start = blocks.next()?;
-        Some(PfnRange { start, end: start.plus(order.pages()) })
+        Some(PfnRange { start, end: start + order.pages() })
     }
 
     /// Pageblocks that are online, with whatever is in them; sometimes all that came at once.
@@ -63,7 +62,7 @@ impl Pair<'_, '_> {
         let at = self.random.below(count);
         let pageblocks = 1 + self.random.below((count - at).min(8));
         let start = Pfn(first + at * PAGEBLOCK);
-        Some(PfnRange { start, end: start.plus(PageCount(pageblocks * PAGEBLOCK)) })
+        Some(PfnRange { start, end: start + PageCount(pageblocks * PAGEBLOCK) })
     }
 
     /// All memory of a node goes offline, if nobody has any of it; one in three times nobody has.
@@ -111,6 +110,7 @@ impl Pair<'_, '_> {
             Err(OfflineError::PartOfPageblock { .. }) => ("PartOfPageblock", 0),
             Err(OfflineError::InUse { pages, .. }) => ("InUse", pages.0),
             Err(OfflineError::UnknownNode { .. }) => ("UnknownNode (offline)", 0),
+            Err(other) => panic!("an error without a name: {other}"),
         };
         self.done(name, answer);
     }

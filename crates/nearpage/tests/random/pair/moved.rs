@@ -2,9 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use nearpage::alloc::Request;
-use nearpage::gfp::Gfp;
-use nearpage::units::{NodeId, NodeIndex, Pfn, ZoneKind};
+use nearpage::{Gfp, NodeId, NodeIndex, Pfn, Request, ZoneKind};
 
 use super::Pair;
 use crate::compare::{Difference, same};
@@ -40,7 +38,7 @@ impl Pair<'_, '_> {
         };
         let highest = request.gfp.zone_kind()?;
         let fits = |kind| kind <= highest;
-        if request.gfp.has(Gfp::THISNODE) {
+        if request.gfp.contains(Gfp::THISNODE) {
             let zones = self.allocator.zones().iter().rev();
             let mut own = zones.filter(|zone| zone.node() == node && zone.managed().0 > 0);
             return Some((node, own.find(|zone| fits(zone.kind()))?.kind()));

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use nearpage::alloc::{Access, Fallbacks, Reason, Request};
-use nearpage::policy::{Cursor, NodeSet, Placement, Policy, Turn};
-use nearpage::reason::CallSite;
 use nearpage::testing::generate::any_size;
 use nearpage::testing::naive_allocator::{NaiveMode, NaivePlacement};
-use nearpage::units::{CpuId, NodeId, NodeIndex, PageCount, Pfn};
+use nearpage::{
+    CallSite, CpuId, Cursor, Fallbacks, NodeAccess, NodeId, NodeIndex, NodeSet, PageCount, Pfn,
+    Placement, Policy, Reason, Request, Turn,
+};
 
 use super::{BULK_MAX, Pair};
 use crate::compare::{Difference, same};
@@ -92,13 +92,13 @@ impl Pair<'_, '_> {
             NaiveMode::Interleave => Policy::Interleave { nodes, turn },
             NaiveMode::WeightedInterleave => Policy::WeightedInterleave { nodes, weights, turn },
         };
-        let site = Some(&prepared.site);
-        let placement = Placement { policy, allowed, cpu: prepared.naive.cpu, site };
+        let mut placement = Placement::by(policy).counted_at(&prepared.site);
+        (placement.allowed, placement.cpu) = (allowed, prepared.naive.cpu);
         let (before, pages) = (self.naive.all_fallbacks, self.tally.pages);
         let result = each(self, &placement, &mut prepared.naive)?;
         for reason in Reason::ALL {
             let more = PageCount(self.naive.all_fallbacks.pages(reason).0 - before.pages(reason).0);
-            prepared.counted.add(reason, more);
+            prepared.counted.record(reason, more);
             self.moved.by_policy += more.0;
         }
         prepared.pages.0 += self.tally.pages - pages;
@@ -138,7 +138,7 @@ impl Pair<'_, '_> {
     pub(super) fn change_access(&mut self) -> Result<(), Difference> {
         let is_known = !self.one_in(10);
         let node = if is_known { self.random.one_of(&self.node_ids()) } else { NodeId(9999) };
-        let access = if self.one_in(3) { Access::Private } else { Access::General };
+        let access = if self.one_in(3) { NodeAccess::Private } else { NodeAccess::General };
         self.narrate(format_args!("set_access({node}, {access:?})"));
         same(
             "answer",
@@ -147,8 +147,8 @@ impl Pair<'_, '_> {
         )?;
         self.done("set_access", 0);
         match access {
-            Access::Private => self.moved.private.insert(node),
-            Access::General => self.moved.private.remove(&node),
+            NodeAccess::Private => self.moved.private.insert(node),
+            NodeAccess::General => self.moved.private.remove(&node),
         };
         Ok(())
     }

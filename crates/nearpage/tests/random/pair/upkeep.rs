@@ -1,9 +1,10 @@
 //! What happens to a machine beside allocation and free: drains, decay, settings, memory that comes.
 
-use nearpage::alloc::Limits;
-use nearpage::error::{LimitError, LimitOf, OnlineError};
 use nearpage::testing::generate::any_settings;
-use nearpage::units::{NodeId, NodeIndex, PageCount, Pfn, PfnRange};
+use nearpage::{
+    LimitError, LimitOf, Limits, NodeId, NodeIndex, OnlineError, PageCount, Pfn, PfnRange,
+    ZoneIndex,
+};
 
 use super::Pair;
 use crate::compare::{Difference, same};
@@ -68,7 +69,7 @@ impl Pair<'_, '_> {
         let boost = self.naive.zones()[zone].boost;
         let seen = if self.one_in(3) { PageCount(self.random.below(2000)) } else { boost };
         self.naive.lower_boost(zone, seen);
-        self.allocator.zones()[zone].lower_boost(seen);
+        self.allocator.lower_boost(ZoneIndex(zone as u16), seen);
     }
 
     fn drain_cpu(&mut self) -> Result<(), Difference> {
@@ -147,7 +148,7 @@ impl Pair<'_, '_> {
         if self.one_in(3) {
             let pages = if self.one_in(8) { 0 } else { self.random.below(3000) };
             let start = self.any_frame();
-            return self.online(PfnRange { start, end: start.plus(PageCount(pages)) });
+            return self.online(PfnRange { start, end: start + PageCount(pages) });
         }
         let Some(range) = self.later.pop() else { return Ok(()) };
         let cut = Pfn(range.start.0 + 1 + self.random.below(range.pages().0));
@@ -174,6 +175,7 @@ impl Pair<'_, '_> {
                     OnlineError::NotInTopology { .. } => "NotInTopology",
                     OnlineError::AlreadyOnline { .. } => "AlreadyOnline",
                     OnlineError::UnknownNode { .. } => "UnknownNode (online)",
+                    other => panic!("an error without a name: {other}"),
                 });
                 self.done("online", 0);
             }
@@ -215,7 +217,7 @@ impl Pair<'_, '_> {
     fn change_pressure(&mut self) -> Result<(), Difference> {
         let (zone, active) = (self.any_zone(), self.one_in(3));
         self.narrate(format_args!("set_reclaim_active(zone {zone}, {active})"));
-        self.allocator.zones()[zone].set_reclaim_active(active);
+        self.allocator.set_reclaim_active(ZoneIndex(zone as u16), active);
         self.naive.set_reclaim_active(zone, active);
         Ok(())
     }

@@ -1,7 +1,6 @@
 //! Frees that must be refused and change nothing.
 
-use nearpage::error::FreeError;
-use nearpage::units::{Order, Pfn, PfnRange};
+use nearpage::{FreeError, Order, Pfn, PfnRange};
 
 use super::Pair;
 use crate::compare::{self, Difference, same};
@@ -29,6 +28,7 @@ impl Pair<'_, '_> {
             FreeError::WrongOrder { .. } => "WrongOrder",
             FreeError::NotAllocated { .. } => "NotAllocated",
             FreeError::Locked { .. } => "Locked",
+            other => panic!("an error without a name: {other}"),
         };
         self.tally.count(name);
         self.done("free", pfn.0);

@@ -1,0 +1,93 @@
+//! Inputs of the commands: `-`, and messages that name the option.
+
+use std::error::Error;
+use std::path::Path;
+use std::{fmt, io};
+
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use nearpage_bundle::predict::ModelChoice;
+use nearpage_bundle::{BundleError, Recording};
+use nearpage_machine::{InputError, MachineDescription, MachineInput, Place};
+
+/// What messages and documents call standard input.
+pub(super) const STANDARD_INPUT: &str = "standard input";
+
+/// What stands for standard input and output on the command line.
+pub(super) const STANDARD: &str = "-";
+
+/// Whether a path means standard input, or standard output.
+pub(super) fn is_standard(path: &Path) -> bool {
+    path.as_os_str() == STANDARD
+}
+
+/// Reads a machine from a file of any kind, or from standard input.
+pub(super) fn read_machine(path: &Path) -> Result<MachineDescription, InputError> {
+    match is_standard(path) {
+        true => MachineDescription::from_reader(STANDARD_INPUT, io::stdin().lock()),
+        false => MachineDescription::read(&MachineInput::Path(path.into())),
+    }
+}
+
+/// Reads a recording of any kind from a path, or from standard input.
+pub(super) fn read_recording(path: &Path) -> Result<Recording, BundleError> {
+    match is_standard(path) {
+        true => Recording::read_from(STANDARD_INPUT, io::stdin().lock()),
+        false => Recording::read(path),
+    }
+}
+
+/// An archive of /sys and /proc from standard input.
+pub(super) fn standard_input_tree() -> Result<nearpage_machine::MemoryTree, InputError> {
+    nearpage_machine::read_tree(STANDARD_INPUT, io::stdin().lock())
+}
+
+/// A description that cannot be read. The message names the option instead of a value of the short form.
+#[derive(Debug)]
+pub struct DescriptionFailure(InputError);
+
+impl From<InputError> for DescriptionFailure {
+    fn from(error: InputError) -> DescriptionFailure {
+        DescriptionFailure(error)
+    }
+}
+
+impl fmt::Display for DescriptionFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let InputError::Content { place, problem } = &self.0 else { return self.0.fmt(f) };
+        match place {
+            Place::Values => write!(f, "command line: {problem}"),
+            Place::NodeValue(number) => write!(f, "--numa number {number}: {problem}"),
+            Place::DistanceValue(number) => write!(f, "--numa-distance number {number}: {problem}"),
+            _ => self.0.fmt(f),
+        }
+    }
+}
+
+impl Error for DescriptionFailure {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.0.source()
+    }
+}
+
+/// A parser of `--model`.
+pub(super) fn models() -> impl TypedValueParser<Value = ModelChoice> {
+    let value = |choice: ModelChoice| PossibleValue::new(choice.name()).help(about(choice));
+    PossibleValuesParser::new(ModelChoice::ALL.map(value))
+        .map(|name| name.parse().expect("a name of a model, as the values before it are"))
+}
+
+fn about(choice: ModelChoice) -> &'static str {
+    match choice {
+        ModelChoice::Linux6_1 => "Linux 6.1",
+        ModelChoice::Linux6_6 => "Linux 6.6: as 6.1, with drains that nothing but `high` limits",
+        ModelChoice::Series2023 => {
+            "Linux 6.6 with the ten patches of the pageset series of 2023 as posted"
+        }
+        ModelChoice::Linux6_12 => "Linux 6.12",
+        ModelChoice::Linux6_18 => "Linux 6.18, as far as its traces show",
+        ModelChoice::Nearpage => {
+            "nearpage's own: as 6.12, and nodes without CPUs are always preferred for spilling"
+        }
+        ModelChoice::Auto => "Those of the recorded kernel, or of the nearest one that is modelled",
+    }
+}

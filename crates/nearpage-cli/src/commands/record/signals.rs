@@ -1,0 +1,48 @@
+//! Signals that end a recording.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use nearpage_trace::record::Control;
+use signal_hook::consts::{SIGABRT, SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::iterator::Signals;
+use signal_hook::low_level;
+
+/// The signal that came last.
+#[derive(Clone, Debug, Default)]
+pub(super) struct LastSignal(Arc<AtomicI32>);
+
+impl LastSignal {
+    /// Its number, if one came.
+    pub(super) fn get(&self) -> Option<i32> {
+        Some(self.0.load(Ordering::Relaxed)).filter(|&signal| signal != 0)
+    }
+}
+
+/// From now on SIGINT, SIGTERM, SIGHUP and SIGQUIT stop the recording, and do not end this process. SIGABRT, also that of a
+/// panic, ends it and leaves nothing in the kernel.
+///
+/// # Errors
+///
+/// The kernel does not allow it.
+pub(super) fn watch(control: &Control) -> io::Result<LastSignal> {
+    let last = LastSignal::default();
+    let mut caught = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGQUIT])?;
+    let (of_thread, signal_of_thread) = (control.clone(), last.clone());
+    std::thread::Builder::new().name("signals".into()).spawn(move || {
+        for signal in caught.forever() {
+            signal_of_thread.0.store(signal, Ordering::Relaxed);
+            of_thread.stop();
+        }
+    })?;
+    let control = control.clone();
+    let abandon = move || {
+        // SAFETY: the next line ends the process; other threads only get errors from files that are closed meanwhile.
+        unsafe { control.abandon() };
+        let _ = low_level::emulate_default_handler(SIGABRT);
+    };
+    // SAFETY: both calls of the handler are safe in a handler of a signal, and neither allocates, locks or panics.
+    unsafe { low_level::register(SIGABRT, abandon)? };
+    Ok(last)
+}

@@ -1,0 +1,57 @@
+//! Why there is no result: the errors of the library, by the options that they come from.
+
+use nearpage_machine::over::OverError;
+use nearpage_replay::{CombinationError, ReplayError, SubjectError, TunableError};
+
+use crate::commands::interrupt::INTERRUPTED;
+
+/// A replay without a result.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReplayFailure {
+    /// The bundle cannot be read or replayed.
+    #[error(transparent)]
+    Replay(ReplayError),
+    /// Tunables of `--set` that Linux would refuse on this machine.
+    #[error("{input}: --set: {source}, expected a machine and settings that Linux accepts")]
+    Settings {
+        /// The bundle.
+        input: String,
+        /// What is wrong.
+        source: nearpage::SettingError,
+    },
+    /// `--set` with something else than a tunable.
+    #[error("--set {0}")]
+    Set(#[source] TunableError),
+    /// `--explain` with something else than a page or a time.
+    #[error("--explain {0}")]
+    Explain(#[source] SubjectError),
+    /// `--over` without values.
+    #[error("--over {0}")]
+    Over(#[source] OverError),
+    /// `--over` with what cannot be combined.
+    #[error("--over {0}")]
+    Combinations(#[source] CombinationError),
+    /// Ctrl-C.
+    #[error("interrupted: there is no result, and no file was written")]
+    Interrupted,
+}
+
+impl From<ReplayError> for ReplayFailure {
+    fn from(error: ReplayError) -> Self {
+        match error {
+            ReplayError::Stopped(_) => Self::Interrupted,
+            ReplayError::Settings { input, source } => Self::Settings { input, source },
+            other => Self::Replay(other),
+        }
+    }
+}
+
+impl ReplayFailure {
+    pub(in crate::commands) fn exit_code(&self) -> u8 {
+        match self {
+            Self::Interrupted => INTERRUPTED,
+            _ => 2,
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! What a replay reads: a bundle, and perhaps another trace for it.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use nearpage_replay::Bundle;
+
+use super::ReplayFailure;
+use crate::commands::input::{STANDARD_INPUT, is_standard};
+
+/// As named on the command line.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Input<'a> {
+    /// The one that comes along, if none is named.
+    pub(super) bundle: Option<&'a Path>,
+    /// The bundle's own, if none is named.
+    pub(super) trace: Option<&'a Path>,
+}
+
+impl Input<'_> {
+    /// How many of its parts are read from standard input.
+    pub(super) fn standard_inputs(&self) -> usize {
+        [self.bundle, self.trace].into_iter().flatten().filter(|path| is_standard(path)).count()
+    }
+
+    /// Opens the bundle.
+    pub(super) fn open(&self) -> Result<Bundle, ReplayFailure> {
+        let bundle = match self.bundle {
+            None => Bundle::shipped(),
+            Some(path) if is_standard(path) => Bundle::read(STANDARD_INPUT, io::stdin().lock())?,
+            Some(path) => Bundle::open(path)?,
+        };
+        Ok(match self.trace {
+            None => bundle,
+            Some(path) if is_standard(path) => {
+                bundle.with_trace_from(STANDARD_INPUT, io::stdin().lock())?
+            }
+            Some(path) => bundle.with_trace(path)?,
+        })
+    }
+
+    /// Its files, which no output may replace.
+    pub(super) fn files(&self) -> Vec<PathBuf> {
+        let mut files = Vec::new();
+        for path in [self.bundle, self.trace].into_iter().flatten() {
+            add_files(path, &mut files);
+        }
+        files
+    }
+}
+
+/// A file, or all files below a folder.
+fn add_files(path: &Path, files: &mut Vec<PathBuf>) {
+    match fs::read_dir(path) {
+        Ok(entries) => {
+            entries.flatten().for_each(|entry| {
+                // A link to a folder above would never end.
+                if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                    add_files(&entry.path(), files);
+                } else {
+                    files.push(entry.path());
+                }
+            });
+        }
+        Err(_) => files.push(path.into()),
+    }
+}

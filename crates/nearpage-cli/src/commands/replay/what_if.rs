@@ -1,0 +1,164 @@
+//! The options of a what-if.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use clap::{Args, ValueEnum};
+use nearpage::rules::CacheRule;
+use nearpage_bundle::predict::ModelChoice;
+use nearpage_machine::catalog;
+use nearpage_machine::{MachineDescription, MachineInput};
+use nearpage_replay::{CpuRule, Replay, Tunable, Wish};
+
+use super::ReplayFailure;
+use crate::commands::CommandError;
+use crate::commands::input::{STANDARD, models, read_machine};
+
+/// What is to be different.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "What if")]
+pub(super) struct WhatIfArgs {
+    /// Whose rules, instead of the recorded kernel's
+    #[arg(long, value_parser = models(), default_value_t)]
+    model: ModelChoice,
+
+    /// A tunable: pcp.batch_scale_max=0, vm.watermark_scale_factor=200; --set help lists them
+    #[arg(long, value_name = "KEY=VALUE|help")]
+    set: Vec<String>,
+
+    /// Whether scans of zonelists remember full zones
+    #[arg(long, value_enum, value_name = "RULE")]
+    zonelist_cache: Option<ZonelistCache>,
+
+    /// Another machine, all of whose memory is free: a file that nearpage topo --topology reads (- is standard input), the
+    /// name of one of the lab (memoryless-8n2m), or the short form in quotes ("--numa 2G,cpus=0-1 --numa 0,cpus=2-3")
+    #[arg(long, value_name = "MACHINE", allow_hyphen_values = true)]
+    topology: Option<String>,
+
+    /// Which of its CPUs plays a recorded one; needs --cpus or --topology [default: socket]
+    #[arg(long, value_enum, value_name = "RULE")]
+    map_cpus: Option<MapCpus>,
+
+    /// Copies of the trace at once; needs --cpus or --topology
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    repeat: u32,
+
+    /// CPUs of a machine with the recorded nodes, dealt out over those that have CPUs, and with memory for --repeat
+    #[arg(long, value_name = "M", conflicts_with = "topology", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    cpus: Option<u32>,
+}
+
+/// `--zonelist-cache`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum ZonelistCache {
+    /// None, as Linux since 4.4
+    Off,
+    /// As Linux until 4.3: one bit a zone
+    Original,
+    /// nearpage's: by order and watermark
+    Keyed,
+}
+
+/// `--map-cpus`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum MapCpus {
+    /// CPUs that share a node stay together: those of the n-th recorded node with CPUs go to the n-th one
+    Socket,
+    /// Each task has a CPU of its own, by its number
+    Comm,
+    /// One after the other over the nodes
+    RoundRobin,
+}
+
+/// The value of an option that asks for a list of values.
+pub(super) const HELP: &str = "help";
+
+impl WhatIfArgs {
+    /// Whether the tunables are to be listed.
+    pub(super) fn asks_for_help(&self) -> bool {
+        self.set.iter().any(|given| given == HELP)
+    }
+
+    /// Whether the machine comes from standard input.
+    pub(super) fn reads_standard_input(&self) -> bool {
+        self.topology.as_deref() == Some(STANDARD)
+    }
+
+    /// Options that mean nothing without others.
+    pub(super) fn check(&self) -> Result<(), CommandError> {
+        let has_machine = self.cpus.is_some() || self.topology.is_some();
+        let refused = [("--repeat", self.repeat > 1), ("--map-cpus", self.map_cpus.is_some())]
+            .into_iter()
+            .find(|(_, is_given)| *is_given && !has_machine);
+        match refused {
+            Some((option, _)) => {
+                let problem = format!("{option} needs a machine: --cpus M or --topology MACHINE");
+                Err(CommandError::Usage(problem))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// What is asked for, of the machine of a replay.
+    pub(super) fn wish(&self, replay: &Replay) -> Result<Wish, CommandError> {
+        let kernel = &replay.bundle().recording().kernel;
+        let model = match self.model {
+            ModelChoice::Auto => None,
+            choice => Some(choice.for_kernel(kernel).model),
+        };
+        let tunables = self.set.iter().map(|given| given.parse::<Tunable>());
+        let tunables = tunables.collect::<Result<_, _>>().map_err(ReplayFailure::Set)?;
+        let zonelist_cache = self.zonelist_cache.map(|rule| match rule {
+            ZonelistCache::Off => CacheRule::Off,
+            ZonelistCache::Original => CacheRule::Original,
+            ZonelistCache::Keyed => CacheRule::Keyed,
+        });
+        let cpus = match self.map_cpus {
+            None | Some(MapCpus::Socket) => CpuRule::Socket,
+            Some(MapCpus::Comm) => CpuRule::Comm,
+            Some(MapCpus::RoundRobin) => CpuRule::RoundRobin,
+        };
+        let machine = self.machine(replay)?;
+        Ok(Wish { model, tunables, zonelist_cache, machine, cpus, repeat: self.repeat })
+    }
+
+    fn machine(&self, replay: &Replay) -> Result<Option<MachineDescription>, CommandError> {
+        let input = match (self.topology.as_deref(), self.cpus) {
+            (Some(STANDARD), _) => return Ok(Some(read_machine(Path::new(STANDARD))?)),
+            (Some(text), _) if text.trim_start().starts_with("--numa") => short_form(text),
+            (Some(name), _) => match catalog::machine(name) {
+                Some(machine) => return Ok(Some(MachineDescription::new(name.into(), machine)?)),
+                None => MachineInput::Path(name.into()),
+            },
+            (None, Some(cpus)) => return Ok(Some(replay.scaled_machine(cpus, self.repeat)?)),
+            (None, None) => return Ok(None),
+        };
+        Ok(Some(MachineDescription::read(&input)?))
+    }
+}
+
+/// The tunables with their values, a line each.
+pub(super) fn tunables() -> String {
+    let mut out = String::new();
+    for key in Tunable::KEYS {
+        let _ = writeln!(out, "{:<34} {:<20} {}", key.name, key.values, key.meaning);
+    }
+    out
+}
+
+/// The values of `--numa` and `--numa-distance` in a text.
+fn short_form(text: &str) -> MachineInput {
+    let (mut nodes, mut distances) = (Vec::new(), Vec::new());
+    let mut words = text.split_whitespace();
+    while let Some(word) = words.next() {
+        let (key, value) = match word.split_once('=').filter(|(key, _)| key.starts_with("--numa")) {
+            Some((key, value)) => (key, value),
+            None => (word, words.next().unwrap_or_default()),
+        };
+        match key {
+            "--numa-distance" => distances.push(value.to_owned()),
+            _ => nodes.push(value.to_owned()),
+        }
+    }
+    MachineInput::ShortForm { nodes, distances }
+}

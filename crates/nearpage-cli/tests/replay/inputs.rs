@@ -1,0 +1,233 @@
+//! Where bundles and traces come from, and what is refused of them.
+
+use std::fs;
+use std::path::Path;
+use std::process::Stdio;
+
+use assert_cmd::Command;
+use serde_json::Value;
+
+use super::{nearpage, shipped, stdout, trace, unpack_shipped};
+
+fn refused(arguments: &[&str]) -> String {
+    let output = nearpage(arguments);
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {message}");
+    // Standard output has the document of the error where JSON was asked for, and nothing else.
+    let documents = usize::from(arguments.contains(&"--json"));
+    let shown = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(shown.matches("\"exit_code\": 2").count(), documents, "{shown}");
+    assert_eq!(shown.is_empty(), documents == 0, "{shown}");
+    message
+}
+
+/// Standard output of a run that reads `input`.
+fn piped(arguments: &[&str], input: Vec<u8>) -> String {
+    let mut command = Command::new(assert_cmd::cargo::cargo_bin!("nearpage"));
+    let output = command.args(arguments).write_stdin(input).output().unwrap();
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {message}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn rows(report: &str) -> Value {
+    let report: Value = serde_json::from_str(report).unwrap();
+    report["fidelity"].clone()
+}
+
+/// Whoever has the program has the bundle: it needs neither the sources nor a folder.
+#[test]
+fn the_shipped_bundle_is_in_the_program() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = Command::new(assert_cmd::cargo::cargo_bin!("nearpage"));
+    let output = command.args(["replay", "--json"]).current_dir(folder.path()).output().unwrap();
+    let report = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(rows(&report), rows(&stdout(&["replay", shipped().to_str().unwrap(), "--json"])));
+    assert!(report.contains("\"bundle\": \"q612-n2-mixed.tar.zst\""), "{}", &report[..200]);
+}
+
+#[test]
+fn a_bundle_comes_through_a_pipe() {
+    let expected = rows(&stdout(&["replay", "--json"]));
+    let bundle = fs::read(shipped()).unwrap();
+    let report = piped(&["replay", "-", "--json"], bundle.clone());
+    assert_eq!(rows(&report), expected);
+    assert!(report.contains("\"bundle\": \"standard input\""), "{}", &report[..200]);
+    // A FIFO has a name, and is read once all the same.
+    let folder = tempfile::tempdir().unwrap();
+    let fifo = folder.path().join("fifo");
+    assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let reader = std::process::Command::new(assert_cmd::cargo::cargo_bin!("nearpage"))
+        .args(["replay", fifo.to_str().unwrap(), "--json"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    fs::write(&fifo, bundle).unwrap();
+    let output = reader.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(rows(&String::from_utf8(output.stdout).unwrap()), expected);
+}
+
+#[test]
+fn a_trace_comes_from_standard_input() {
+    let folder = tempfile::tempdir().unwrap();
+    let bundle = unpack_shipped(folder.path());
+    let text = trace(&bundle);
+    fs::remove_file(bundle.join("trace.txt")).unwrap();
+    let path = bundle.to_str().unwrap();
+    assert!(refused(&["replay", path]).contains("has no trace"));
+    let report = piped(&["replay", path, "--trace", "-", "--json"], text.into_bytes());
+    assert_eq!(rows(&report), rows(&stdout(&["replay", "--json"])));
+}
+
+#[test]
+fn standard_input_and_output_are_taken_once() {
+    assert!(refused(&["replay", "-", "--trace", "-"]).contains("can be read once"));
+    assert!(refused(&["replay", "-", "--topology", "-"]).contains("can be read once"));
+    assert!(refused(&["replay", "--report", "-", "--json"]).contains("standard output"));
+}
+
+#[test]
+fn a_page_goes_to_standard_output() {
+    let page = stdout(&["replay", "--report", "-"]);
+    assert!(page.starts_with("<!DOCTYPE html>") && page.trim_end().ends_with("</html>"));
+}
+
+#[test]
+fn no_page_replaces_what_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let bundle = folder.path().join("b.tar.zst");
+    fs::copy(shipped(), &bundle).unwrap();
+    let path = bundle.to_str().unwrap();
+    let message = refused(&["replay", path, "--report", path]);
+    assert!(message.contains("it is the input"), "{message}");
+    assert_eq!(fs::read(&bundle).unwrap(), fs::read(shipped()).unwrap());
+    let unpacked = unpack_shipped(folder.path());
+    let (path, inside) = (unpacked.to_str().unwrap(), unpacked.join("before/zoneinfo"));
+    let whole = fs::read(&inside).unwrap();
+    let message = refused(&["replay", path, "--report", inside.to_str().unwrap()]);
+    assert!(message.contains("it is the input"), "{message}");
+    assert_eq!(fs::read(&inside).unwrap(), whole);
+}
+
+/// A page that does not fit is an error, and no reason to keep the result.
+#[test]
+fn the_result_is_printed_though_the_page_is_lost() {
+    let output = nearpage(&["replay", "--report", "/dev/full"]);
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    assert!(message.contains("cannot write /dev/full: No space left"), "{message}");
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), stdout(&["replay"]));
+}
+
+#[test]
+fn options_that_mean_nothing_are_refused() {
+    for arguments in [&["--map-cpus", "comm"][..], &["--map-cpus", "socket"], &["--repeat", "2"]] {
+        let message = refused(&[&["replay"], arguments].concat());
+        let expected = format!("{} needs a machine: --cpus M or --topology MACHINE", arguments[0]);
+        assert!(message.contains(&expected), "{message}");
+    }
+}
+
+#[test]
+fn tunables_are_listed() {
+    let list = stdout(&["replay", "--set", "help"]);
+    for line in ["vm.min_free_kbytes ", "pcp.batch_scale_max ", "pcp.free_high ", " 0 to 6 "] {
+        assert!(list.contains(line), "{line}: {list}");
+    }
+    assert_eq!(list.lines().count(), 12);
+    assert_eq!(stdout(&["replay", "sweep", "--over", "help"]), list);
+}
+
+#[test]
+fn a_sweep_takes_ranges() {
+    let bundle = shipped();
+    let bundle = bundle.to_str().unwrap();
+    let of = |values: &str| {
+        let over = format!("pcp.batch_scale_max={values}");
+        stdout(&["replay", "sweep", bundle, "--over", &over, "--json"])
+    };
+    let range = of("3..5");
+    assert_eq!(range, of("3,4,5"));
+    let range: Value = serde_json::from_str(&range).unwrap();
+    assert_eq!(range["points"][2]["settings"][0], "pcp.batch_scale_max=5");
+    for (over, expected) in [
+        ("pcp.batch_scale_max=5..3", "is no range"),
+        ("pcp.batch_scale_max=5..7", "--over pcp.batch_scale_max=7: \"7\" is no value"),
+        ("pcp.batch", "has no ="),
+        ("pcp.x=1", "\"pcp.x\" is no tunable"),
+        ("pcp.batch=1..999,1000..1999,2000..2999,3000..3999,4000..4999", "makes 4999 combinations"),
+    ] {
+        let message = refused(&["replay", "sweep", bundle, "--over", over]);
+        assert!(message.contains(expected), "{message}");
+    }
+}
+
+/// Memory that came between the captures is in no event: it is told.
+#[test]
+fn a_zone_that_grew_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let bundle = unpack_shipped(folder.path());
+    let path = bundle.to_str().unwrap();
+    assert!(!stdout(&["replay", path]).contains("memory came or went"));
+    let after = bundle.join("after/zoneinfo");
+    let text = fs::read_to_string(&after).unwrap();
+    let (begin, end) = text.split_at(text.find("Node 1, zone    DMA32").unwrap());
+    let grown = [grow(end, "present"), grow(end, "managed")];
+    let (present, managed) = (&grown[0].1, &grown[1].1);
+    let end = end.replacen(&grown[0].0, present, 1).replacen(&grown[1].0, managed, 1);
+    fs::write(&after, format!("{begin}{end}")).unwrap();
+    let text = stdout(&["replay", path]);
+    let line = text.lines().find(|line| line.contains("memory came or went")).unwrap();
+    assert!(line.starts_with("node 1 zone DMA32: "), "{line}");
+    let report: Value = serde_json::from_str(&stdout(&["replay", path, "--json"])).unwrap();
+    let zone = &report["changed_zones"][0];
+    let pages = |key: &str| zone[key].as_u64().unwrap();
+    assert_eq!(pages("managed_after"), pages("managed_before") + 4096, "{zone}");
+}
+
+/// The first line of a key, and what it is with 4096 pages more.
+fn grow(text: &str, key: &str) -> (String, String) {
+    let line = text.lines().find(|line| line.trim_start().starts_with(key)).unwrap();
+    let pages = line.split_whitespace().nth(1).unwrap();
+    let more = pages.parse::<u64>().unwrap() + 4096;
+    (line.to_owned(), line.replace(pages, &more.to_string()))
+}
+
+/// A trace of a smaller or quieter machine fits into the zones; what was counted on both sides tells all the same.
+#[test]
+fn a_trace_of_another_recording_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let bundle = unpack_shipped(folder.path());
+    let text = trace(&bundle);
+    let replayed_with = |lines: &[&str]| {
+        let other = folder.path().join("other.txt");
+        fs::write(&other, lines.join("\n") + "\n").unwrap();
+        refused(&["replay", bundle.to_str().unwrap(), "--trace", other.to_str().unwrap()])
+    };
+    let mut number = 0;
+    let few: Vec<&str> = text
+        .lines()
+        .filter(|line| {
+            number += u32::from(line.contains("mm_page_"));
+            !line.contains("mm_page_") || number % 10 == 0
+        })
+        .collect();
+    let message = replayed_with(&few);
+    assert!(message.contains("allocations in the trace, ") && message.contains("another machine"));
+    let is_late = |line: &str| {
+        let sample = line.split("nearpage: sample ").nth(1).and_then(|rest| rest.split(' ').next());
+        sample.is_some_and(|number| number.parse::<u32>().unwrap() > 5)
+    };
+    let short: Vec<&str> = text.lines().filter(|line| !is_late(line)).collect();
+    let message = replayed_with(&short);
+    assert!(message.contains("5 markers of samples in the trace, "), "{message}");
+    // CPUs that the machine does not have, though all frames are its own.
+    let elsewhere = text.replace(" [000] ", " [100] ").replace(" [001] ", " [101] ");
+    let elsewhere = elsewhere.replace(" [002] ", " [102] ").replace(" [003] ", " [103] ");
+    let message = replayed_with(&elsewhere.lines().collect::<Vec<_>>());
+    assert!(message.contains("were moved by CPUs"), "{message}");
+    // The whole trace is the bundle's, under whatever name.
+    let own = Path::new(&bundle).join("trace.txt");
+    stdout(&["replay", bundle.to_str().unwrap(), "--trace", own.to_str().unwrap()]);
+}

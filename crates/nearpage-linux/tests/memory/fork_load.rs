@@ -1,0 +1,143 @@
+//! Forks while threads allocate, free, drain and bring memory online: each child goes on.
+//!
+//! `NEARPAGE_FORKS=n` forks so often instead of for two seconds, and ten times at least, each way.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nearpage::{Gfp, NodeId, Order, Request};
+use nearpage_linux::{HostMachine, Memory};
+use nearpage_machine::read_this_machine;
+
+use super::alone::alone;
+
+const FORKS_LEAST: u32 = 10;
+const ORDERS: [u8; 7] = [0, 0, 0, 1, 3, 5, 9];
+
+/// Two emulated nodes, the second with a reserve that grows.
+fn memory(use_rseq: bool) -> Memory {
+    let machine = read_this_machine().unwrap().split(2.try_into().unwrap());
+    let builder = Memory::builder().machine(HostMachine::emulated(&machine)).use_rseq(use_rseq);
+    builder.bytes_per_node(32 << 20).reserve_per_node(1 << 30).build().unwrap()
+}
+
+/// Takes blocks, stamps them, and looks at the stamps before they go back.
+fn work(memory: &Memory, rounds: usize, stamp: u64) {
+    let mut blocks = Vec::new();
+    for round in 0..rounds {
+        let order = Order(ORDERS[round % ORDERS.len()]);
+        // Other threads may have all of it at the moment.
+        let Ok(mut block) = memory.alloc(Request::new(order, Gfp::KERNEL)) else { continue };
+        block[..8].copy_from_slice(&stamp.to_le_bytes());
+        blocks.push(block);
+        if round % 50 == 49 {
+            blocks.drain(..).for_each(|block| assert_eq!(block[..8], stamp.to_le_bytes()));
+        }
+    }
+}
+
+/// What a child does; it has one thread and needs nothing that another one had.
+fn live(memory: &Memory) {
+    work(memory, 100, 1 << 32);
+    memory.drain_all().unwrap();
+    assert!(memory.vmstat().contains("nr_free_pages"));
+    memory.zoneinfo();
+    // Its own memory may grow.
+    let _ = memory.bring_online(NodeId(1), 4 << 20);
+    work(memory, 100, 2 << 32);
+}
+
+/// Forks once; returns whether the child lived.
+fn fork(memory: &Memory) -> bool {
+    // SAFETY: the child allocates with glibc's malloc, which is made for this, and prints nothing unless it
+    // fails.
+    let child = unsafe { libc::fork() };
+    assert!(child >= 0, "fork: {}", std::io::Error::last_os_error());
+    if child == 0 {
+        // SAFETY: has no preconditions.
+        unsafe { libc::alarm(30) };
+        let lived = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| live(memory))).is_ok();
+        // SAFETY: ends the child without the parent's exit handlers.
+        unsafe { libc::_exit(!lived as i32) };
+    }
+    let mut status = 0;
+    // SAFETY: writes the status of our own child.
+    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+    libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0
+}
+
+fn fork_under_load(memory: &Memory) -> u32 {
+    let wanted: Option<u32> = std::env::var("NEARPAGE_FORKS").ok().map(|n| n.parse().unwrap());
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for thread in 0..4 {
+            let stop = &stop;
+            scope.spawn(move || {
+                while !stop.load(Ordering::Relaxed) {
+                    work(memory, 500, thread);
+                }
+            });
+        }
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                // On a crowded machine a fork may hold the CPUs for longer than a drain waits.
+                let _ = memory.drain_all();
+                let _ = memory.bring_online(NodeId(1), 4096);
+            }
+        });
+        let start = Instant::now();
+        let mut forks = 0;
+        let goes_on = |forks| match wanted {
+            Some(wanted) => forks < wanted,
+            // On a crowded machine a fork takes long.
+            None => forks < FORKS_LEAST || start.elapsed() < Duration::from_secs(2),
+        };
+        while goes_on(forks) {
+            let lived = fork(memory);
+            forks += 1;
+            if !lived {
+                stop.store(true, Ordering::Relaxed);
+                panic!("the child of fork {forks} did not live: {}", memory.storage());
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+        forks
+    })
+}
+
+#[test]
+fn children_of_a_busy_process_go_on() {
+    alone("fork_load::children_of_a_busy_process_go_on", || {
+        for use_rseq in [true, false] {
+            let memory = memory(use_rseq);
+            let forks = fork_under_load(&memory);
+            println!("{forks} forks, {}", memory.storage());
+            memory.drain_all().unwrap();
+            let checked = memory.check().unwrap();
+            assert_eq!((checked.allocated.0, checked.cached.0), (0, 0));
+        }
+    });
+}
+
+/// Memories that come and go in other threads do not matter to a fork, nor it to them.
+#[test]
+fn memories_come_and_go_while_a_process_forks() {
+    alone("fork_load::memories_come_and_go_while_a_process_forks", || {
+        let stop = AtomicBool::new(false);
+        let kept = memory(true);
+        thread::scope(|scope| {
+            for thread in 0..2 {
+                let stop = &stop;
+                scope.spawn(move || {
+                    while !stop.load(Ordering::Relaxed) {
+                        work(&memory(thread == 0), 20, thread);
+                    }
+                });
+            }
+            let lived = (0..100).all(|_| fork(&kept));
+            stop.store(true, Ordering::Relaxed);
+            assert!(lived);
+        });
+    });
+}

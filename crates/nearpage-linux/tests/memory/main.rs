@@ -1,0 +1,13 @@
+//! Memories on this machine: what a user of one sees.
+
+mod affinity;
+mod alone;
+mod bad_input;
+mod child_threads;
+mod fork;
+mod fork_load;
+mod hotplug;
+mod page_locks;
+mod panicking_word;
+mod reclaim;
+mod sandbox;

@@ -1,0 +1,127 @@
+//! A file that passes read from its beginning, again and again, and several at once.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Seek};
+use std::os::unix::fs::{FileExt, FileTypeExt};
+use std::path::Path;
+
+use nearpage_machine::shown;
+
+/// A file as it is stored, packed or not.
+pub(crate) struct Packed {
+    name: String,
+    content: Content,
+    bytes: u64,
+}
+
+enum Content {
+    File(File),
+    Embedded(&'static [u8]),
+}
+
+impl Packed {
+    /// Opens a file. What comes through a FIFO or a socket is kept in an unnamed temporary file: it comes only once.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be opened, or not be kept.
+    pub(crate) fn open(path: &Path) -> io::Result<Packed> {
+        let name = shown(path).to_string();
+        let kind = fs::metadata(path)?.file_type();
+        let file = File::open(path)?;
+        if kind.is_fifo() || kind.is_socket() {
+            return Packed::kept(name, file);
+        }
+        let bytes = file.metadata()?.len();
+        Ok(Packed { name, content: Content::File(file), bytes })
+    }
+
+    /// Keeps what is read in an unnamed file in the folder for temporary files ([`std::env::temp_dir`]).
+    ///
+    /// # Errors
+    ///
+    /// The source cannot be read, or the file not be written.
+    pub(crate) fn kept(name: String, mut source: impl Read) -> io::Result<Packed> {
+        let mut file = tempfile::tempfile()?;
+        let bytes = io::copy(&mut source, &mut file)?;
+        file.rewind()?;
+        Ok(Packed { name, content: Content::File(file), bytes })
+    }
+
+    /// A file that is part of this program.
+    pub(crate) fn embedded(name: &str, content: &'static [u8]) -> Packed {
+        let bytes = content.len() as u64;
+        Packed { name: name.into(), content: Content::Embedded(content), bytes }
+    }
+
+    /// Its name, for messages.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its length.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Reads it from its beginning.
+    pub(crate) fn reader(&self) -> FromBegin<'_> {
+        FromBegin { content: &self.content, at: 0 }
+    }
+}
+
+/// A reader of its own, whoever else reads.
+pub(crate) struct FromBegin<'p> {
+    content: &'p Content,
+    at: u64,
+}
+
+impl Read for FromBegin<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let got = match self.content {
+            Content::File(file) => file.read_at(buffer, self.at)?,
+            Content::Embedded(content) => (&content[self.at as usize..]).read(buffer)?,
+        };
+        self.at += got as u64;
+        Ok(got)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(of: &Packed) -> String {
+        let mut text = String::new();
+        of.reader().read_to_string(&mut text).unwrap();
+        text
+    }
+
+    #[test]
+    fn each_reader_has_all_of_it() {
+        let kept = Packed::kept("-".into(), &b"a trace"[..]).unwrap();
+        let mut one = kept.reader();
+        let mut begin = [0; 3];
+        one.read_exact(&mut begin).unwrap();
+        assert_eq!((&begin, &*text(&kept), kept.bytes()), (b"a t", "a trace", 7));
+        let mut rest = String::new();
+        one.read_to_string(&mut rest).unwrap();
+        assert_eq!(rest, "race");
+        assert_eq!(text(&Packed::embedded("e", b"within")), "within");
+    }
+
+    #[test]
+    fn a_fifo_is_read_once_and_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("fifo");
+        let made = std::process::Command::new("mkfifo").arg(&path).status().unwrap();
+        assert!(made.success());
+        let writer = std::thread::spawn({
+            let path = path.clone();
+            move || fs::write(path, "through a pipe").unwrap()
+        });
+        let packed = Packed::open(&path).unwrap();
+        writer.join().unwrap();
+        assert_eq!((&*text(&packed), &*text(&packed)), ("through a pipe", "through a pipe"));
+    }
+}

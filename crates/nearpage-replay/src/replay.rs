@@ -1,0 +1,166 @@
+//! The entry: a bundle in its start state, replayed as asked.
+
+use std::num::NonZeroUsize;
+use std::path::Path;
+
+use nearpage_bundle::predict::ModelChoice;
+use nearpage_machine::work::Observer;
+use nearpage_machine::{InputError, MachineDescription};
+
+use crate::bundle::Bundle;
+use crate::error::ReplayError;
+use crate::explain::Subject;
+use crate::fidelity;
+use crate::objects::{self, replay_objects};
+use crate::report::{Machine, OPEN_LOOP, Report, TraceFacts, WhatIf, placement_disagrees};
+use crate::series::Series;
+use crate::session::{ZoneChoice, replay};
+use crate::start::Start;
+use crate::survey::Survey;
+use crate::sweep::{Combinations, Sweep, sweep};
+use crate::truth::Truth;
+use crate::watch::Watch;
+use crate::whatif::{Wish, ask, start_of};
+
+/// What is asked of a replay beside the comparison with the kernel.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Where the zone of an allocation comes from.
+    pub zones: ZoneChoice,
+    /// What is to be explained.
+    pub explain: Option<Subject>,
+    /// What is to be different in a second run; nothing by default.
+    pub wish: Wish,
+}
+
+/// A bundle whose machine was put into the state of `before`.
+#[derive(Debug)]
+pub struct Replay {
+    bundle: Bundle,
+    start: Start,
+    is_nearest_model: bool,
+}
+
+impl Replay {
+    /// Opens a bundle: a folder with `meta.json`, or a tar of one.
+    ///
+    /// # Errors
+    ///
+    /// It is no bundle, or its captures are damaged.
+    pub fn open(path: &Path) -> Result<Replay, ReplayError> {
+        Replay::of(Bundle::open(path)?)
+    }
+
+    /// The small bundle that comes with this crate: Linux 6.12 with two nodes and two CPUs under a mixed load.
+    ///
+    /// # Panics
+    ///
+    /// Never: it is whole.
+    pub fn shipped() -> Replay {
+        Replay::of(Bundle::shipped()).expect("the bundle that comes along is whole")
+    }
+
+    /// Reads the start state of a bundle, under the rules of its kernel or of the nearest one that is modelled.
+    ///
+    /// # Errors
+    ///
+    /// Its captures are damaged.
+    pub fn of(bundle: Bundle) -> Result<Replay, ReplayError> {
+        let recording = bundle.recording();
+        let chosen = ModelChoice::Auto.for_kernel(&recording.kernel);
+        let capture = recording.capture(Some("before"))?;
+        let page_bytes = recording.page_bytes.filter(|bytes| bytes.is_power_of_two());
+        let start = Start::read(bundle.name(), capture, page_bytes.unwrap_or(4096), chosen.model)?;
+        Ok(Replay { bundle, start, is_nearest_model: chosen.is_of_other_kernel })
+    }
+
+    /// The bundle.
+    pub fn bundle(&self) -> &Bundle {
+        &self.bundle
+    }
+
+    /// The recorded machine with `cpus` CPUs, dealt out over the nodes that have any, and `times` as much memory: a
+    /// machine for [`Wish::machine`].
+    ///
+    /// # Errors
+    ///
+    /// There can be no such machine.
+    pub fn scaled_machine(&self, cpus: u32, times: u32) -> Result<MachineDescription, InputError> {
+        MachineDescription::read(&self.start.scaled(cpus, times))
+    }
+
+    /// Replays the trace, compares it with what the kernel logged, and answers what `options` ask.
+    ///
+    /// The observer is told bytes of the packed trace, of all passes over it.
+    ///
+    /// # Errors
+    ///
+    /// The trace cannot be read or is not of this machine, or there can be no such machine as is wished;
+    /// [`ReplayError::Stopped`] if the observer asks for it.
+    pub fn run(&self, options: &Options, observer: &dyn Observer) -> Result<Report, ReplayError> {
+        let Replay { bundle, start, .. } = self;
+        let wish = &options.wish;
+        // What cannot be is said before the work.
+        let other = match wish.is_empty() {
+            true => None,
+            false => Some(start_of(bundle.name(), start, wish)?),
+        };
+        let passes = if other.is_some() { 3 } else { 2 };
+        let watch = Watch::new(observer, bundle.pass_bytes(), passes);
+        let survey = Survey::of(bundle, start, &watch)?;
+        let elsewhere = other.as_ref().filter(|_| wish.machine.is_some());
+        watch.expect_more(objects::passes(&survey, elsewhere.is_some()));
+        let truth = Truth::read(bundle, start, bundle.samples(&watch)?, survey.is_whole)?;
+        // The bundle's own trace is of its own recording, whatever it lacks.
+        if let Some(input) = bundle.other_trace() {
+            survey.check_recording(input, truth.samples.len() as u64, truth.allocs())?;
+        }
+        let replayed = replay(bundle, start, &survey, options.zones, options.explain, &watch)?;
+        let unlogged = fidelity::unlogged_allocs(start, &replayed, &truth);
+        let fidelity = fidelity::compare(start, &replayed, &truth, &unlogged, options.zones);
+        let what_if = match &other {
+            Some(other) => {
+                let answer = ask(bundle, &survey, start, other, wish, &watch)?;
+                Some(WhatIf::of(start, &replayed, &fidelity, answer))
+            }
+            None => None,
+        };
+        let elsewhere = elsewhere.map(|other| (other, wish.cpus));
+        let objects = replay_objects(bundle, &survey, start, elsewhere, &watch)?;
+        let lost_events = bundle.recording().lost_events;
+        Ok(Report {
+            schema: 1,
+            bundle: bundle.name().into(),
+            kernel: bundle.recording().kernel.clone(),
+            model: start.model.name,
+            placement_disagrees: placement_disagrees(&fidelity),
+            fidelity,
+            trace: TraceFacts::of(start, &survey, &replayed, &unlogged, lost_events),
+            what_if,
+            objects,
+            open_loop: OPEN_LOOP,
+            is_nearest_model: self.is_nearest_model,
+            explained: options.explain.map(|subject| subject.name(start)),
+            changed_zones: truth.changed_zones(),
+            series: Series::of(start, &replayed.outcomes[0].snapshots, &truth.samples),
+            machine: Machine::of(start),
+            explain: options.explain.map(|_| replayed.explained),
+        })
+    }
+
+    /// Replays the trace under every combination of some tunables, on `threads` threads.
+    ///
+    /// The observer is told bytes of the packed trace, of all passes over it.
+    ///
+    /// # Errors
+    ///
+    /// The trace cannot be read, or Linux would refuse a combination; [`ReplayError::Stopped`].
+    pub fn sweep(
+        &self,
+        combinations: &Combinations,
+        threads: NonZeroUsize,
+        observer: &dyn Observer,
+    ) -> Result<Sweep, ReplayError> {
+        sweep(&self.bundle, &self.start, combinations, threads, observer)
+    }
+}

@@ -1,0 +1,54 @@
+//! The once-a-second work of each CPU, done on the core.
+
+use nearpage::CpuId;
+
+use crate::events::Actor;
+use crate::machine::{Core, CoreZone};
+use crate::ticks::Ticks;
+
+/// When each CPU's work is due, and which pagesets it used since.
+#[derive(Debug)]
+pub(crate) struct Upkeep {
+    ticks: Ticks,
+    zones: usize,
+    /// By CPU and zone: blocks through each pageset at its last turn.
+    uses: Vec<u64>,
+}
+
+impl Upkeep {
+    /// For CPUs whose numbers are below `cpu_limit`.
+    pub(crate) fn new(cpus: Vec<CpuId>, cpu_limit: usize, zones: usize, begin_ns: u64) -> Upkeep {
+        Upkeep { ticks: Ticks::new(cpus, begin_ns), zones, uses: vec![0; cpu_limit * zones] }
+    }
+
+    /// Does the work of a CPU that runs now, if it is due. Returns whether it was.
+    pub(crate) fn run_due(&mut self, core: &Core<'_>, actor: Actor) -> bool {
+        let is_due = self.ticks.take_due(actor.cpu, actor.now_ns);
+        if is_due {
+            core.platform().play(actor.cpu, actor.now_ns);
+            core.decay_cpu(actor.cpu).expect("no other thread drains");
+            self.expire_remote(core, actor.cpu);
+        }
+        is_due
+    }
+
+    /// Linux takes a pageset for used if the CPU changed a counter of its zone: free pages, or pages of a list of
+    /// user memory. Here any page through it counts. `mm/vmstat.c: refresh_cpu_vm_stats`, 6.12.
+    fn expire_remote(&mut self, core: &Core<'_>, cpu: CpuId) {
+        let Some(pagesets) = core.pagesets(cpu) else { return };
+        let uses = &mut self.uses[cpu.0 as usize * self.zones..][..self.zones];
+        let now: Vec<u64> = pagesets
+            .iter()
+            .map(|pageset| {
+                let totals = pageset.totals();
+                totals.allocs.wrapping_add(totals.freed_pages)
+            })
+            .collect();
+        let used = |zone: &CoreZone<'_>| {
+            let zone = zone.index().0 as usize;
+            now[zone] != uses[zone]
+        };
+        core.expire_remote(cpu, used).expect("no other thread drains");
+        uses.copy_from_slice(&now);
+    }
+}

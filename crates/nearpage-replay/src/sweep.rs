@@ -1,0 +1,297 @@
+//! A sweep: every combination of some tunables, on several threads, and which of them no other beats.
+
+use std::num::NonZeroUsize;
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use nearpage_machine::over::Over;
+use nearpage_machine::work::Observer;
+use serde::Serialize;
+
+use crate::bundle::Bundle;
+use crate::error::ReplayError;
+use crate::report::OPEN_LOOP;
+use crate::start::Start;
+use crate::survey::Survey;
+use crate::totals::{Costs, Totals};
+use crate::tunable::{Tunable, TunableError};
+use crate::watch::Watch;
+use crate::whatif::{Wish, ask, start_of};
+
+/// The most combinations.
+const COMBINATIONS_MOST: usize = 4096;
+
+/// Every choice of one value for each of some tunables.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Combinations(Vec<Vec<(String, Tunable)>>);
+
+/// Tunables that cannot be combined.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CombinationError {
+    /// A key that is unknown, or a value that it does not take.
+    #[error(transparent)]
+    Tunable(#[from] TunableError),
+    /// A key that is there more than once.
+    #[error("{key} is there twice, expected all its values at once: {key}=VALUE,VALUE...")]
+    Twice {
+        /// The key.
+        key: String,
+    },
+    /// Too many to be replayed.
+    #[error("makes {count} combinations, expected up to {COMBINATIONS_MOST}")]
+    TooMany {
+        /// How many there would be, at least.
+        count: usize,
+    },
+}
+
+impl Combinations {
+    /// All combinations, the last key fastest.
+    ///
+    /// # Errors
+    ///
+    /// An unknown key, a value that it does not take, a key that is there twice, or too many combinations.
+    pub fn of(over: &[Over]) -> Result<Combinations, CombinationError> {
+        let mut all = vec![Vec::new()];
+        for (at, Over { key, values }) in over.iter().enumerate() {
+            if over[..at].iter().any(|other| other.key == *key) {
+                return Err(CombinationError::Twice { key: key.clone() });
+            }
+            let settings = values.iter().map(|value| {
+                let text = format!("{key}={value}");
+                Ok((text.clone(), text.parse()?))
+            });
+            let settings = settings.collect::<Result<Vec<(String, Tunable)>, TunableError>>()?;
+            let count = all.len() * settings.len();
+            if count > COMBINATIONS_MOST {
+                return Err(CombinationError::TooMany { count });
+            }
+            let with = |before: &Vec<_>| {
+                let settings = settings.iter();
+                let with =
+                    |setting: &(String, Tunable)| [before, std::slice::from_ref(setting)].concat();
+                settings.map(with).collect::<Vec<_>>()
+            };
+            all = all.iter().flat_map(with).collect();
+        }
+        Ok(Combinations(all))
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.0.len()
+    }
+}
+
+/// A finished sweep. Its serialization is the JSON of `nearpage replay sweep`.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+#[non_exhaustive]
+pub struct Sweep {
+    /// The name of the costs that make up the model time.
+    pub costs: &'static str,
+    /// [`OPEN_LOOP`].
+    pub open_loop: &'static str,
+    /// A point for each combination, in their order.
+    pub points: Vec<Point>,
+    /// The version of the JSON: 1. Fields are added without another number.
+    pub schema: u32,
+    /// The name of the bundle.
+    pub bundle: String,
+    /// The name of the rules.
+    pub model: &'static str,
+}
+
+/// A combination and what it came to.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+#[non_exhaustive]
+pub struct Point {
+    /// Bytes in pagesets at the end.
+    pub cached_bytes: u64,
+    /// Trips of pagesets to their zones with pages.
+    pub drains: u64,
+    /// Times that a zone's lock was taken to move pages.
+    pub lock_acquisitions: Option<u64>,
+    /// Model time in milliseconds.
+    pub model_ms: Option<f64>,
+    /// Most pages that moved in one hold.
+    pub most_pages_per_hold: Option<u64>,
+    /// Whether no other point has fewer acquisitions of locks and fewer pages in its worst hold.
+    #[serde(rename = "pareto")]
+    pub is_best: bool,
+    /// Trips of pagesets to their zones for pages.
+    pub refills: u64,
+    /// The combination, each `KEY=VALUE`.
+    pub settings: Vec<String>,
+}
+
+/// Replays all combinations on `threads` threads.
+///
+/// # Errors
+///
+/// The trace cannot be read, or Linux would refuse a combination; [`ReplayError::Stopped`].
+pub(crate) fn sweep(
+    bundle: &Bundle,
+    start: &Start,
+    combinations: &Combinations,
+    threads: NonZeroUsize,
+    observer: &dyn Observer,
+) -> Result<Sweep, ReplayError> {
+    let wishes = combinations.0.iter().map(|combination| {
+        let tunables = combination.iter().map(|(_, tunable)| *tunable).collect();
+        Wish { tunables, ..Wish::default() }
+    });
+    let wishes: Vec<Wish> = wishes.collect();
+    // What cannot be is said before the work.
+    for wish in &wishes {
+        start_of(bundle.name(), start, wish)?;
+    }
+    let pass_bytes = bundle.pass_bytes();
+    let share = Share::new(observer, pass_bytes * (1 + wishes.len() as u64));
+    let survey = Survey::of(bundle, start, &Watch::new(&share.part(), pass_bytes, 1))?;
+    let next = AtomicUsize::new(0);
+    let results: Mutex<Vec<(usize, Result<Totals, ReplayError>)>> = Mutex::new(Vec::new());
+    let work = || {
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            let Some(wish) = wishes.get(at) else { return };
+            let part = share.part();
+            let watch = Watch::new(&part, pass_bytes, 1);
+            let totals = start_of(bundle.name(), start, wish)
+                .and_then(|other| ask(bundle, &survey, start, &other, wish, &watch))
+                .map(|answer| answer.totals);
+            if totals.is_err() {
+                // Nothing is made of the others any more.
+                next.store(wishes.len(), Ordering::Relaxed);
+            }
+            results.lock().unwrap_or_else(PoisonError::into_inner).push((at, totals));
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..threads.get().min(wishes.len()) {
+            scope.spawn(work);
+        }
+    });
+    let mut results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
+    results.sort_by_key(|(at, _)| *at);
+    let all = results.into_iter().map(|(_, totals)| totals).collect::<Result<Vec<_>, _>>()?;
+    let points = combinations.0.iter().zip(&all).map(|(combination, totals)| Point {
+        cached_bytes: totals.cached_bytes,
+        drains: totals.drains,
+        lock_acquisitions: totals.lock_acquisitions,
+        model_ms: totals.model_ms,
+        most_pages_per_hold: totals.most_pages_per_hold,
+        is_best: is_best(totals, &all),
+        refills: totals.refills,
+        settings: combination.iter().map(|(text, _)| text.clone()).collect(),
+    });
+    Ok(Sweep {
+        costs: Costs::BENCH.name,
+        open_loop: OPEN_LOOP,
+        points: points.collect(),
+        schema: 1,
+        bundle: bundle.name().into(),
+        model: start.model.name,
+    })
+}
+
+/// Whether no other is as good in both objectives and better in one: lock acquisitions, and the most pages in one hold.
+fn is_best(one: &Totals, all: &[Totals]) -> bool {
+    let objectives = |of: &Totals| (of.lock_acquisitions, of.most_pages_per_hold);
+    let (locks, pages) = objectives(one);
+    !all.iter().map(objectives).any(|(other_locks, other_pages)| {
+        other_locks <= locks && other_pages <= pages && (other_locks, other_pages) != (locks, pages)
+    })
+}
+
+/// Adds up the progress of several passes, each of which begins at 0.
+struct Share<'o> {
+    observer: &'o dyn Observer,
+    done: AtomicU64,
+    all: u64,
+}
+
+/// One of the passes.
+struct Part<'s, 'o> {
+    share: &'s Share<'o>,
+    told: AtomicU64,
+}
+
+impl<'o> Share<'o> {
+    fn new(observer: &'o dyn Observer, all: u64) -> Share<'o> {
+        Share { observer, done: AtomicU64::new(0), all }
+    }
+
+    fn part(&self) -> Part<'_, 'o> {
+        Part { share: self, told: AtomicU64::new(0) }
+    }
+}
+
+impl Observer for Part<'_, '_> {
+    fn progress(&self, done: u64, _all: u64) -> ControlFlow<()> {
+        let more = done.saturating_sub(self.told.swap(done, Ordering::Relaxed));
+        let done = self.share.done.fetch_add(more, Ordering::Relaxed) + more;
+        self.share.observer.progress(done, self.share.all)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(texts: &[&str]) -> Result<Combinations, CombinationError> {
+        let over: Vec<Over> = texts.iter().map(|text| text.parse().unwrap()).collect();
+        Combinations::of(&over)
+    }
+
+    #[test]
+    fn all_combinations_are_made() {
+        let all = of(&["pcp.batch_scale_max=0,5", "pcp.batch=31,63"]).unwrap();
+        assert_eq!(all.count(), 4);
+        let texts: Vec<&str> = all.0[1].iter().map(|(text, _)| &**text).collect();
+        assert_eq!(texts, ["pcp.batch_scale_max=0", "pcp.batch=63"]);
+        assert_eq!(of(&["pcp.batch_scale_max=0..6"]).unwrap().count(), 7);
+        assert_eq!(of(&["pcp.batch=1..64", "pcp.high_min=1..64"]).unwrap().count(), 4096);
+    }
+
+    #[test]
+    fn what_cannot_be_combined_is_refused() {
+        let message = |texts: &[&str]| of(texts).unwrap_err().to_string();
+        assert!(message(&["pcp.batch_scale_max=9"]).starts_with("pcp.batch_scale_max=9: "));
+        assert!(message(&["pcp.batch_scale_max=5..7"]).starts_with("pcp.batch_scale_max=7: "));
+        assert!(message(&["pcp.batch=1", "pcp.batch=2"]).contains("pcp.batch is there twice"));
+        let many = ["pcp.batch=1..100", "pcp.high_min=1..41"];
+        assert_eq!(message(&many), "makes 4100 combinations, expected up to 4096");
+    }
+
+    #[test]
+    fn the_best_are_those_that_no_other_beats() {
+        let totals = |locks, pages| Totals {
+            lock_acquisitions: Some(locks),
+            most_pages_per_hold: Some(pages),
+            ..Totals::default()
+        };
+        let all = [totals(10, 100), totals(20, 50), totals(20, 100), totals(5, 200)];
+        let best: Vec<bool> = all.iter().map(|one| is_best(one, &all)).collect();
+        assert_eq!(best, [true, true, false, true]);
+    }
+
+    #[test]
+    fn parts_add_up() {
+        let told = Mutex::new(Vec::new());
+        let observer = |done, all| {
+            told.lock().unwrap().push((done, all));
+            ControlFlow::Continue(())
+        };
+        let share = Share::new(&observer, 100);
+        let (one, two) = (share.part(), share.part());
+        for (part, done) in [(&one, 10), (&two, 5), (&one, 30), (&two, 5), (&two, 50)] {
+            assert!(part.progress(done, 50).is_continue());
+        }
+        assert_eq!(
+            told.into_inner().unwrap(),
+            [(10, 100), (15, 100), (35, 100), (35, 100), (80, 100)]
+        );
+    }
+}

@@ -1,0 +1,199 @@
+//! Tunables of a what-if: `KEY=VALUE`.
+
+use std::str::FromStr;
+
+use nearpage::rules::pagesets::Sizes;
+use nearpage::{Model, PageCount};
+use nearpage_bundle::predict::Override;
+
+/// A tunable with a value. It is read from `KEY=VALUE`; [`Tunable::KEYS`] lists the keys.
+///
+/// ```
+/// use nearpage_replay::Tunable;
+///
+/// assert_eq!("pcp.batch_scale_max=0".parse(), Ok(Tunable::BatchScaleMax(0)));
+/// let error = "pcp.batch_scale_max=7".parse::<Tunable>().unwrap_err();
+/// assert!(error.to_string().starts_with("pcp.batch_scale_max=7: \"7\" is no value of pcp.batch_scale_max"));
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Tunable {
+    /// One of the kernel's.
+    Kernel(Override),
+    /// How often refills and drains may double (`CONFIG_PCP_BATCH_SCALE_MAX`).
+    BatchScaleMax(u8),
+    /// Pages of the smallest refill and drain.
+    Batch(PageCount),
+    /// The lowest limit of a pageset.
+    HighMin(PageCount),
+    /// The highest limit of a pageset.
+    HighMax(PageCount),
+    /// Whether the limit follows the load.
+    TunesHigh(bool),
+    /// Whether the limit falls while the zone is below its high mark.
+    BelowHigh(bool),
+    /// Whether frees of order 1 to 3 in a row empty a pageset.
+    FreeHigh(bool),
+}
+
+/// A key of a [`Tunable`], for lists.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TunableKey {
+    /// Its name.
+    pub name: &'static str,
+    /// The values that it takes.
+    pub values: &'static str,
+    /// What it means.
+    pub meaning: &'static str,
+}
+
+/// A text that is no tunable with a value.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{given}: {problem}, expected {EXPECTED}")]
+pub struct TunableError {
+    /// The text.
+    pub given: String,
+    /// What is wrong with it.
+    pub problem: String,
+}
+
+const EXPECTED: &str = "vm.min_free_kbytes, vm.watermark_scale_factor, vm.watermark_boost_factor, \
+    vm.lowmem_reserve_ratio, vm.percpu_pagelist_high_fraction, pcp.batch_scale_max (0 to 6), pcp.batch, \
+    pcp.high_min, pcp.high_max (pages), pcp.tunes_high, pcp.below_high or pcp.free_high (on or off), with =VALUE";
+
+const fn key(name: &'static str, values: &'static str, meaning: &'static str) -> TunableKey {
+    TunableKey { name, values, meaning }
+}
+
+impl Tunable {
+    /// All keys.
+    pub const KEYS: [TunableKey; 12] = [
+        key("vm.min_free_kbytes", "kilobytes", "the sum of all zones' min watermarks"),
+        key(
+            "vm.watermark_scale_factor",
+            "1 to 3000",
+            "the distance between watermarks, in 1/10000 of a zone",
+        ),
+        key(
+            "vm.watermark_boost_factor",
+            "0 and more",
+            "how far mixed pageblocks raise the watermarks, in 1/10000 of high",
+        ),
+        key(
+            "vm.lowmem_reserve_ratio",
+            "one to five numbers",
+            "the share of higher zones that lower ones keep: 1/ratio each, 0 for none",
+        ),
+        key(
+            "vm.percpu_pagelist_high_fraction",
+            "0, or 8 and more",
+            "pagesets get 1/fraction of a zone; 0: by the low mark",
+        ),
+        key("pcp.batch_scale_max", "0 to 6", "how often refills and drains may double"),
+        key("pcp.batch", "pages", "the smallest refill and drain"),
+        key("pcp.high_min", "pages", "the lowest limit of a pageset"),
+        key("pcp.high_max", "pages", "the highest limit of a pageset"),
+        key("pcp.tunes_high", "on, off", "the limit follows the load"),
+        key("pcp.below_high", "on, off", "the limit falls while the zone is below its high mark"),
+        key("pcp.free_high", "on, off", "frees of order 1 to 3 in a row empty a pageset"),
+    ];
+}
+
+impl FromStr for Tunable {
+    type Err = TunableError;
+
+    fn from_str(given: &str) -> Result<Tunable, TunableError> {
+        let wrong = |problem: String| TunableError { given: given.into(), problem };
+        let Some((key, value)) = given.split_once('=') else {
+            return Err(wrong("has no =".into()));
+        };
+        let value = value.trim();
+        let not_taken = || wrong(format!("{value:?} is no value of {key}"));
+        let pages = || value.parse().map(PageCount).map_err(|_| not_taken());
+        let switch = || match value {
+            "on" => Ok(true),
+            "off" => Ok(false),
+            _ => Err(not_taken()),
+        };
+        match key.trim() {
+            "pcp.batch_scale_max" => match value.parse() {
+                Ok(scale @ 0..=6) => Ok(Tunable::BatchScaleMax(scale)),
+                _ => Err(not_taken()),
+            },
+            "pcp.batch" => pages().map(Tunable::Batch),
+            "pcp.high_min" => pages().map(Tunable::HighMin),
+            "pcp.high_max" => pages().map(Tunable::HighMax),
+            "pcp.tunes_high" => switch().map(Tunable::TunesHigh),
+            "pcp.below_high" => switch().map(Tunable::BelowHigh),
+            "pcp.free_high" => switch().map(Tunable::FreeHigh),
+            key if key.starts_with("vm.") => {
+                Override::parse(given).map(Tunable::Kernel).map_err(|error| wrong(error.problem))
+            }
+            key => Err(wrong(format!("{key:?} is no tunable"))),
+        }
+    }
+}
+
+impl Tunable {
+    /// Puts it over the rules.
+    pub(crate) fn apply_to_model(self, model: &mut Model) {
+        match self {
+            Tunable::BatchScaleMax(scale) => model.pcp.batch_scale_max = scale,
+            Tunable::TunesHigh(on) => model.pcp.tunes_high = on,
+            Tunable::BelowHigh(on) => model.pcp.below_high = on,
+            Tunable::FreeHigh(false) => model.pcp.free_high = None,
+            Tunable::FreeHigh(true) if model.pcp.free_high.is_none() => {
+                model.pcp.free_high = Model::LINUX_6_12.pcp.free_high;
+            }
+            _ => {}
+        }
+    }
+
+    /// Puts it over the sizes of a pageset.
+    pub(crate) fn apply_to_sizes(self, sizes: &mut Sizes) {
+        match self {
+            Tunable::Batch(pages) => sizes.batch = PageCount(pages.0.max(1)),
+            Tunable::HighMin(pages) => sizes.high_min = pages,
+            Tunable::HighMax(pages) => sizes.high_max = pages,
+            _ => {}
+        }
+        sizes.high_max = sizes.high_max.max(sizes.high_min);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_tunable_is_read() {
+        for (given, expected) in [
+            ("pcp.batch_scale_max=0", Tunable::BatchScaleMax(0)),
+            ("pcp.batch=31", Tunable::Batch(PageCount(31))),
+            ("pcp.high_max = 9", Tunable::HighMax(PageCount(9))),
+            ("pcp.free_high=off", Tunable::FreeHigh(false)),
+            ("vm.watermark_scale_factor=200", Tunable::Kernel(Override::WatermarkScaleFactor(200))),
+        ] {
+            assert_eq!(given.parse(), Ok(expected));
+        }
+        for given in ["pcp.batch", "pcp.batch=x", "pcp.batch_scale_max=7", "pcp.x=1", "vm.x=1"] {
+            let message = given.parse::<Tunable>().unwrap_err().to_string();
+            assert!(message.contains(given) && message.contains("pcp.high_min"), "{message}");
+        }
+    }
+
+    #[test]
+    fn the_list_has_all_keys() {
+        for key in Tunable::KEYS {
+            let accepted = ["on", "1", "9"]
+                .iter()
+                .filter(|value| format!("{}={value}", key.name).parse::<Tunable>().is_ok());
+            assert!(accepted.count() > 0, "{}", key.name);
+            assert!(EXPECTED.contains(key.name), "{}", key.name);
+        }
+        assert_eq!(
+            EXPECTED.matches("vm.").count() + EXPECTED.matches("pcp.").count(),
+            Tunable::KEYS.len()
+        );
+    }
+}

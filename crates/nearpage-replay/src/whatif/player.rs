@@ -1,0 +1,98 @@
+//! The trace, played on another machine or under other rules.
+
+use std::collections::HashMap;
+
+use nearpage::{CpuId, Gfp, NodeId, Pfn, TopologyBuf};
+use nearpage_trace::{Event, TraceEvent};
+
+use crate::cpus::CpuMap;
+use crate::events::{Actor, BULK_PAGES_MOST, is_of_blocks, with_type};
+use crate::run::{Near, Origin, Run};
+use crate::start::Start;
+use crate::survey::Survey;
+
+/// Drives a run by the events of a trace that was recorded elsewhere.
+pub(super) struct Player<'a, 'm> {
+    recorded: &'a Start,
+    survey: &'a Survey,
+    pub(super) run: Run<'m>,
+    map: &'a CpuMap,
+    /// Whether the machine is another one than the recorded.
+    is_elsewhere: bool,
+    /// Nodes with memory.
+    with_memory: Vec<NodeId>,
+    bulk: HashMap<u32, (Gfp, Option<u32>)>,
+}
+
+/// Frames of the copies of a trace are this far apart: more than any machine has.
+const COPY_FRAMES: u64 = 1 << 41;
+
+impl<'a, 'm> Player<'a, 'm> {
+    /// A player of `run`, which began as `start`. `map` says which CPU plays which, if the machine is another one.
+    pub(super) fn new(
+        recorded: &'a Start,
+        survey: &'a Survey,
+        run: Run<'m>,
+        start: &Start,
+        map: &'a CpuMap,
+        is_elsewhere: bool,
+    ) -> Player<'a, 'm> {
+        let with_memory = with_memory(&start.topology);
+        Player { recorded, survey, run, map, is_elsewhere, with_memory, bulk: HashMap::new() }
+    }
+
+    /// Plays an event, in one of the copies of the trace.
+    pub(super) fn note(&mut self, event: &TraceEvent<'_>, copy: u32) {
+        let cpu = self.cpu(event.cpu, event.pid, copy);
+        let actor = Actor { cpu, ..Actor::of(event) };
+        if is_of_blocks(&event.event) {
+            self.run.note_running(actor);
+        }
+        let of_copy = |pfn: Pfn| Pfn(pfn.0 + u64::from(copy) * COPY_FRAMES);
+        match event.event {
+            Event::Alloc { pfn: Some(pfn), order, migratetype, gfp, .. } => {
+                let near = self.near(pfn, gfp);
+                self.run.alloc(actor, of_copy(pfn), order, with_type(gfp, migratetype), near);
+            }
+            Event::Free { pfn, order } => {
+                let migratetype = self.survey.type_of(pfn);
+                let zone = self.recorded.map.zone_of(pfn).filter(|_| !self.is_elsewhere);
+                self.run.free(actor, of_copy(pfn), order, Origin { zone, migratetype });
+            }
+            Event::Bulk { gfp, node, .. } => {
+                self.bulk.insert(event.pid, (gfp, node));
+            }
+            Event::BulkDone { got, pages } => {
+                let (gfp, node) = self.bulk.get(&event.pid).copied().unwrap_or((Gfp::KERNEL, None));
+                let told = got.min(pages.len() as u64) as usize;
+                let frames = pages[..told].iter().filter_map(|&page| self.survey.frame_of(page));
+                let frames: Vec<Pfn> = frames.map(of_copy).collect();
+                let untold = got.saturating_sub(frames.len() as u64).min(BULK_PAGES_MOST);
+                let node = node.filter(|_| !self.is_elsewhere);
+                self.run.alloc_bulk(actor, gfp, node, &frames, untold);
+            }
+            _ => {}
+        }
+    }
+
+    fn cpu(&self, cpu: CpuId, pid: u32, copy: u32) -> CpuId {
+        if self.is_elsewhere { self.map.cpu(cpu, pid, copy) } else { cpu }
+    }
+
+    /// A page that had to be of one node has to be of the node that stands for it.
+    fn near(&self, pfn: Pfn, gfp: Gfp) -> Near {
+        let zone = self.recorded.map.zone_of(pfn).filter(|_| gfp.contains(Gfp::THISNODE));
+        let Some(zone) = zone else { return Near::Cpu };
+        let node = self.recorded.zones[zone].node;
+        if !self.is_elsewhere {
+            return Near::Node(node);
+        }
+        let recorded = with_memory(&self.recorded.topology);
+        let at = recorded.iter().position(|&of| of == node).unwrap_or(0);
+        Near::Node(self.with_memory[at % self.with_memory.len()])
+    }
+}
+
+fn with_memory(topology: &TopologyBuf) -> Vec<NodeId> {
+    topology.nodes.iter().filter(|node| !node.memory.is_empty()).map(|node| node.id).collect()
+}

@@ -1,0 +1,310 @@
+//! The parts of an allocator, carved out of the caller's buffers.
+
+use super::allocator::{Cpu, Homes, NO_ZONE, NodeState, Preferred, REQUEST_KINDS};
+use super::build_error::BuildError;
+use super::config::Config;
+use super::fallbacks::FallbackRow;
+use super::hints::ScanEvents;
+use super::online_map::OnlineMap;
+use super::plan::{Plan, zones};
+use super::stalls::StallEvents;
+use crate::arena::{Arena, OutOfMetadata};
+use crate::frame::{SectionMap, SectionRun, ZoneFrames};
+use crate::host::Platform;
+use crate::limit::Ledger;
+use crate::model::Model;
+use crate::page_wait::{BUCKETS, Bucket, WaitTable, WaitTables};
+use crate::pcp::pageset::{List, Owner, Pageset};
+use crate::pcp::{LISTS, Storage, list_order};
+use crate::slot::{Slot, SlotRing};
+use crate::sync::{AtomicBool, AtomicU16, AtomicU32};
+use crate::units::{CpuId, NodeIndex, ZoneIndex, ZoneKind};
+use crate::zone::{Ledgers, Zone};
+use crate::zonelist::cache::{HintLine, ZonelistCache};
+use crate::zonelist::list::Zonelist;
+
+/// Carving fails only if `Plan::need` forgot something.
+pub(crate) const COUNTED: &str = "the plan counts all that is carved";
+
+/// The buffers while they are being carved.
+pub(crate) struct Carver<'a, 'm> {
+    pub(crate) plan: Plan<'m>,
+    hub: NodeIndex,
+    /// Buffers of the nodes other than the hub.
+    arenas: &'a mut [Option<Arena<'m>>],
+}
+
+/// All that was carved.
+pub(super) struct Parts<'m, P: Platform> {
+    pub(super) map: SectionMap<'m>,
+    pub(super) online: OnlineMap<'m>,
+    pub(super) ledgers: &'m [Ledger],
+    pub(super) zones: &'m [&'m Zone<'m, P>],
+    pub(super) wait_tables: &'m [&'m WaitTable<'m, P>],
+    pub(super) nodes: &'m [NodeState<'m>],
+    pub(super) homes: [Homes<'m, P>; ZoneKind::COUNT],
+    pub(super) nobodys: &'m Pageset<'m, P>,
+    pub(super) cpus: &'m [Cpu<'m, P>],
+    pub(super) loads: &'m mut [u32],
+    pub(super) order: &'m mut [NodeIndex],
+}
+
+impl<'m> Carver<'_, 'm> {
+    /// Takes the buffers of all nodes with memory; the second answer is that of the hub, which has room for the
+    /// table of the others.
+    pub(crate) fn open(
+        plan: Plan<'m>,
+        need: impl Fn(NodeIndex) -> usize,
+        buffer: &mut dyn FnMut(NodeIndex, usize) -> &'m mut [u8],
+    ) -> Result<(Self, Arena<'m>), BuildError> {
+        let topology = plan.topology;
+        let mut arena_of = |node: NodeIndex| -> Result<Arena<'m>, BuildError> {
+            let needed = need(node);
+            let buffer = buffer(node, needed);
+            if buffer.len() < needed {
+                let (node, given) = (topology.node(node).id, buffer.len());
+                return Err(BuildError::BufferTooSmall { node, given, needed });
+            }
+            Ok(Arena::new(buffer))
+        };
+        let mut hub = arena_of(plan.hub)?;
+        let mut refused = None;
+        let arenas = hub
+            .slice(topology.len(), |index, _| {
+                let node = NodeIndex(index as u16);
+                if node == plan.hub || plan.home(node) != node {
+                    return Ok(None);
+                }
+                Ok(arena_of(node).map_err(|error| refused = Some(error)).ok())
+            })
+            .expect(COUNTED);
+        match refused {
+            Some(error) => Err(error),
+            None => Ok((Carver { plan, hub: plan.hub, arenas }, hub)),
+        }
+    }
+
+    /// Carves all parts. The plan counted them in the same order.
+    pub(super) fn carve<P: Platform>(
+        &mut self,
+        hub: &mut Arena<'m>,
+        config: &Config,
+    ) -> Result<Parts<'m, P>, OutOfMetadata> {
+        let plan = self.plan;
+        let map = self.carve_sections(hub)?;
+        let online = carve_online_map(hub, plan.first_section, plan.sections)?;
+        // The last one is that of all nodes.
+        let ledgers: &'m [Ledger] =
+            hub.slice(plan.topology.len() + 1, |_, _| Ok(Ledger::default()))?;
+        let zones = self.carve_zones(hub, map, ledgers, &config.model)?;
+        let wait_tables = self.carve_wait_tables(hub, zones, config.model.page_lock.tables)?;
+        let nodes = self.carve_nodes(hub, zones)?;
+        let nobody = carve_pagesets(hub, CpuId::NONE, NodeIndex(0), &zones[..1], |_, index| {
+            P::Storage::ring_entries(list_order(index), 0) as usize
+        })?;
+        let (owner, nobodys) = (nobody.owner, &nobody.pagesets[0]);
+        let slots = plan.home_slots();
+        let all: &'m [_] = hub.slice(ZoneKind::COUNT * slots, |_, _| Ok(Slot::new(nobodys)))?;
+        let homes = core::array::from_fn(|kind| SlotRing::new(&all[kind * slots..][..slots]));
+        let cpus = self.carve_cpus(hub, zones, owner)?;
+        let loads = hub.slice(plan.topology.len(), |_, _| Ok(0))?;
+        let order = hub.slice(plan.topology.len(), |_, _| Ok(NodeIndex(0)))?;
+        Ok(Parts {
+            map,
+            online,
+            ledgers,
+            zones,
+            wait_tables,
+            nodes,
+            homes,
+            nobodys,
+            cpus,
+            loads,
+            order,
+        })
+    }
+
+    /// The metadata of all frames, each run of sections in its node's buffer, and the table of sections.
+    fn carve_sections(&mut self, hub: &mut Arena<'m>) -> Result<SectionMap<'m>, OutOfMetadata> {
+        let plan = self.plan;
+        let mut keys = plan.all_runs();
+        let runs = hub.slice(plan.all_runs().count(), |_, hub| {
+            let (node, first, count) = keys.next().ok_or(OutOfMetadata)?;
+            let arena = self.arena(node, hub);
+            let (words, pageblocks) = (arena.untouched(count)?, arena.untouched(count)?);
+            let (loose, lists) = (arena.untouched(count)?, arena.untouched(count)?);
+            Ok(SectionRun { first, words, pageblocks, loose, lists })
+        })?;
+        let table = hub.slice(plan.sections as usize, |_, _| Ok(None))?;
+        runs.iter().for_each(|run| run.enter(plan.first_section, table));
+        Ok(SectionMap::new(plan.first_section, runs, table))
+    }
+
+    /// The zones, by zone index, each in its node's buffer.
+    fn carve_zones<P: Platform>(
+        &mut self,
+        hub: &mut Arena<'m>,
+        map: SectionMap<'m>,
+        ledgers: &'m [Ledger],
+        model: &Model,
+    ) -> Result<&'m [&'m Zone<'m, P>], OutOfMetadata> {
+        let plan = self.plan;
+        let mut keys = zones(&plan.topology);
+        let zones = hub.slice(plan.zones, |index, hub| {
+            let (node, kind) = keys.next().ok_or(OutOfMetadata)?;
+            let span = plan.topology.span(node, kind);
+            let frames = ZoneFrames::new(map, span.start, ZoneIndex(index as u16));
+            let of_zone =
+                Ledgers { node: &ledgers[node.0 as usize], all: &ledgers[plan.topology.len()] };
+            let merging = model.departures.merging;
+            let zone = self.arena(node, hub).slice(1, |_, _| {
+                Ok(Zone::<P>::new(kind, node, frames, span, of_zone, model.fallback, merging))
+            })?;
+            Ok(&zone[0])
+        })?;
+        Ok(zones)
+    }
+
+    /// The nodes, by node index, and the zonelists of each.
+    fn carve_nodes<P: Platform>(
+        &mut self,
+        hub: &mut Arena<'m>,
+        zones: &'m [&'m Zone<'m, P>],
+    ) -> Result<&'m [NodeState<'m>], OutOfMetadata> {
+        let plan = self.plan;
+        let nodes = hub.slice(plan.topology.len(), |index, hub| {
+            let node = NodeIndex(index as u16);
+            let arena = self.arena(plan.home(node), hub);
+            let id = plan.topology.node(node).id;
+            let zonelists = carve_zonelists(arena, plan.zones)?;
+            let fallbacks = arena.untouched(FallbackRow::cells(plan.topology.len()))?;
+            let (preferred, scans) = (Preferred::new(), ScanEvents::default());
+            let stalls = StallEvents::default();
+            let fallbacks = FallbackRow::new(fallbacks);
+            let private = AtomicBool::new(false);
+            let place = |of: &&Zone<'m, P>| (of.node(), of.kind());
+            let zone = |kind| zones.binary_search_by_key(&(node, kind), place).ok();
+            let zones = ZoneKind::ALL.map(|kind| zone(kind).map(|at| ZoneIndex(at as u16)));
+            Ok(NodeState { id, private, preferred, zones, zonelists, scans, stalls, fallbacks })
+        })?;
+        Ok(nodes)
+    }
+
+    /// The CPUs, by CPU id, and the pagesets of each. Ids that are no CPU are owned by `nobody`.
+    fn carve_cpus<P: Platform>(
+        &mut self,
+        hub: &mut Arena<'m>,
+        zones: &'m [&'m Zone<'m, P>],
+        nobody: &'m Owner<P>,
+    ) -> Result<&'m [Cpu<'m, P>], OutOfMetadata> {
+        let plan = self.plan;
+        let cpus = hub.slice(plan.cpu_ids, |index, hub| {
+            let cpu = CpuId(index as u32);
+            let Some(node) = plan.topology.node_of_cpu(cpu) else {
+                return Ok(Cpu { owner: nobody, pagesets: &[], is_on: AtomicBool::new(false) });
+            };
+            let arena = self.arena(plan.home(node), hub);
+            let entries = |zone: &Zone<'m, P>, index| {
+                plan.ring_entries::<P::Storage>(node, zone.node(), zone.kind(), index)
+            };
+            carve_pagesets(arena, cpu, node, zones, entries)
+        })?;
+        Ok(cpus)
+    }
+
+    /// The wait table of each zone's pages, by zone index.
+    fn carve_wait_tables<P: Platform>(
+        &mut self,
+        hub: &mut Arena<'m>,
+        zones: &'m [&'m Zone<'m, P>],
+        rule: WaitTables,
+    ) -> Result<&'m [&'m WaitTable<'m, P>], OutOfMetadata> {
+        let own: &mut [Option<&'m WaitTable<'m, P>>] = hub.slice(zones.len(), |_, _| Ok(None))?;
+        let tables = hub.slice(zones.len(), |index, hub| {
+            // The first zone of those that share a table has it.
+            let first = match rule {
+                WaitTables::Global => 0,
+                WaitTables::PerZone => index,
+                WaitTables::PerNode => {
+                    zones.partition_point(|zone| zone.node() < zones[index].node())
+                }
+            };
+            if let Some(table) = own[first] {
+                return Ok(table);
+            }
+            let table = carve_wait_table(self.arena(zones[first].node(), hub))?;
+            own[first] = Some(table);
+            Ok(table)
+        })?;
+        Ok(tables)
+    }
+
+    /// The buffer of a node that has memory.
+    pub(crate) fn arena<'a>(
+        &'a mut self,
+        node: NodeIndex,
+        hub: &'a mut Arena<'m>,
+    ) -> &'a mut Arena<'m> {
+        if node == self.hub { hub } else { self.arenas[node.0 as usize].as_mut().expect(COUNTED) }
+    }
+}
+
+fn carve_online_map<'m>(
+    hub: &mut Arena<'m>,
+    first_section: u64,
+    sections: u64,
+) -> Result<OnlineMap<'m>, OutOfMetadata> {
+    let pageblocks = OnlineMap::pageblocks(sections);
+    let states = hub.untouched(pageblocks)?;
+    let bits = hub.untouched(pageblocks * OnlineMap::WORDS_PER_PAGEBLOCK)?;
+    Ok(OnlineMap::new(first_section, states, bits))
+}
+
+fn carve_zonelists<'m>(
+    arena: &mut Arena<'m>,
+    zones: usize,
+) -> Result<[Zonelist<'m>; REQUEST_KINDS], OutOfMetadata> {
+    let mut carve = || {
+        // A list and the one that comes after it.
+        let entries = arena.slice(2 * zones, |_, _| Ok(AtomicU16::new(NO_ZONE)))?;
+        let lines = arena.slice(ZonelistCache::lines(zones), |_, _| Ok(HintLine::default()))?;
+        Ok(Zonelist::new(entries, ZonelistCache::new(lines)))
+    };
+    Ok([carve()?, carve()?, carve()?, carve()?])
+}
+
+fn carve_wait_table<'m, P: Platform>(
+    arena: &mut Arena<'m>,
+) -> Result<&'m WaitTable<'m, P>, OutOfMetadata> {
+    let buckets: &'m [Bucket<P>] = arena.slice(BUCKETS, |_, _| Ok(Bucket::new()))?;
+    let table = arena.slice(1, |_, _| Ok(WaitTable::new(buckets)))?;
+    Ok(&table[0])
+}
+
+/// The pagesets of a CPU for `zones`; `ring_entries` says how many entries list number so and so has for a zone.
+fn carve_pagesets<'m, P: Platform>(
+    arena: &mut Arena<'m>,
+    id: CpuId,
+    of: NodeIndex,
+    zones: &'m [&'m Zone<'m, P>],
+    ring_entries: impl Fn(&Zone<'m, P>, usize) -> usize,
+) -> Result<Cpu<'m, P>, OutOfMetadata> {
+    let owner = arena
+        .slice(1, |_, _| Ok(Owner { cpu: id, node: of, exclusion: P::Storage::per_cpu(id) }))?;
+    let owner: &'m Owner<P> = &owner[0];
+    let pagesets = arena.slice(zones.len(), |index, arena| {
+        let zone = zones[index];
+        let mut out_of_metadata = false;
+        let lists: [List<'m, P>; LISTS] = core::array::from_fn(|index| {
+            let ring = arena.untouched::<AtomicU32>(ring_entries(zone, index)).unwrap_or_else(
+                |OutOfMetadata| {
+                    out_of_metadata = true;
+                    &[]
+                },
+            );
+            P::Storage::list(id, ring)
+        });
+        if out_of_metadata { Err(OutOfMetadata) } else { Ok(Pageset::new(zone, owner, lists)) }
+    })?;
+    Ok(Cpu { owner, pagesets, is_on: AtomicBool::new(true) })
+}

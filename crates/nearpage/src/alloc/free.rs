@@ -1,0 +1,160 @@
+//! Frees of single blocks: to the pageset of this CPU, else to the zone.
+
+use core::hint::cold_path;
+
+use super::allocator::PageAllocator;
+use crate::error::FreeError;
+use crate::frame::{FrameState, Migratetype, Word, WordCell};
+use crate::host::{Access, Platform};
+use crate::pcp::pageset::Pageset;
+use crate::pcp::{Push, Storage, list_index};
+use crate::units::{MAX_ORDER, Order, Pfn, ZoneKind};
+
+impl<'m, P: Platform> PageAllocator<'m, P> {
+    /// Frees a block that [`alloc`](Self::alloc) returned, with the order that it was allocated with.
+    /// The page goes back to its own zone, whoever frees it.
+    ///
+    /// # Errors
+    /// [`FreeError`] if the block is not in the caller's hands; it is left alone then, and the host is
+    /// told ([`Platform::misuse`]).
+    #[inline(always)]
+    pub fn free(&self, pfn: Pfn, order: Order) -> Result<(), FreeError> {
+        // Most pages come home to the zone that this CPU's requests prefer, from movable pageblocks. To
+        // ask for that first means that the addresses of the zone and of the list are known before
+        // the frame's word and its pageblock's type are: those only confirm the branches.
+        if let Some(list) = list_index(order, Migratetype::Movable)
+            && let Some(pageset) = self.home(ZoneKind::Normal)
+            && let Some((word, number)) = pageset.frames().locate(pfn)
+            && goes_to_list(pageset, list, word, number, order)
+        {
+            let cached = pageset.held_word(list).given_back(order, Migratetype::Movable);
+            self.take_back(word, cached, pfn, order)?;
+            self.free_to_pageset(pageset, number, order, list);
+            return Ok(());
+        }
+        cold_path();
+        self.free_anywhere(pfn, order)
+    }
+
+    /// A free of a page of another zone or of a pageblock that is not movable, from a CPU that has no pagesets, or
+    /// of a page that is not the caller's.
+    #[inline(never)]
+    fn free_anywhere(&self, pfn: Pfn, order: Order) -> Result<(), FreeError> {
+        let frame = match self.map.get(pfn) {
+            Some(frame) if self.may_free(frame, pfn, order) => frame,
+            _ => return Err(self.refuse_free(pfn, order)),
+        };
+        let zone = frame.word().zone();
+        self.take_back(frame.cell(), Word::cached(order, zone), pfn, order)?;
+        let list = list_index(order, self.map.pageblock(pfn));
+        match (list, self.this_cpu()) {
+            (Some(list), Some(cpu)) => {
+                let pageset = &cpu.pagesets[zone.0 as usize];
+                self.free_to_pageset(pageset, pageset.frames().number(pfn), order, list);
+            }
+            _ => self.free_to_zone(zone, pfn, order),
+        }
+        Ok(())
+    }
+
+    /// Puts a block that nobody holds any more into a pageset of this CPU.
+    #[inline(always)]
+    fn free_to_pageset(&self, pageset: &Pageset<'m, P>, number: u32, order: Order, list: usize) {
+        let storage = self.platform.storage();
+        if let Some(on) = pageset.enter(storage) {
+            let pushed = pageset.push(storage, &on, list, number);
+            if pushed.is_done() {
+                if P::Storage::EXACT {
+                    self.after_exact_free(&on, pageset, order, list);
+                }
+                return;
+            }
+            if pushed == Push::FULL {
+                return self.free_to_full_list(&on, pageset, number, order, list);
+            }
+        }
+        self.free_to_zone(pageset.zone().index(), pageset.frames().pfn(number), order);
+    }
+
+    /// Takes an allocated block, whose word will be `cached`, out of its holder's hands.
+    #[inline(always)]
+    pub(super) fn take_back(
+        &self,
+        word: WordCell<'_>,
+        cached: Word,
+        pfn: Pfn,
+        order: Order,
+    ) -> Result<(), FreeError> {
+        self.platform.touch_page(pfn, Access::Write);
+        if !P::HARDENED {
+            word.set(cached);
+        } else {
+            let held = word.swap(cached);
+            if !held.is_allocated(order) {
+                return Err(self.refuse_taken(word, held, pfn, order));
+            }
+        }
+        Ok(())
+    }
+
+    /// In the same instant somebody else freed the page, or locked it: then it stays where it is.
+    #[cold]
+    #[inline(never)]
+    fn refuse_taken(&self, word: WordCell<'_>, held: Word, pfn: Pfn, order: Order) -> FreeError {
+        if held.without_lock().is_allocated(order) {
+            word.replace(Word::cached(order, held.zone()), held);
+        }
+        self.refuse_free(pfn, order)
+    }
+
+    /// Says why a free is refused, to the caller and to the host. The page stays where it is: whoever holds
+    /// it keeps it, and if nobody does it is free already.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn refuse_free(&self, pfn: Pfn, order: Order) -> FreeError {
+        let error = self.why_not_free(pfn, order);
+        self.platform.misuse(&error);
+        error
+    }
+
+    fn why_not_free(&self, pfn: Pfn, order: Order) -> FreeError {
+        let Some(frame) = self.map.get(pfn) else { return FreeError::Foreign { pfn } };
+        if order > MAX_ORDER {
+            return FreeError::OrderTooLarge { pfn, order };
+        }
+        if !pfn.is_aligned(order) {
+            return FreeError::Misaligned { pfn, order };
+        }
+        let word = frame.word();
+        match word.state() {
+            FrameState::Allocated if word.order() != order => {
+                FreeError::WrongOrder { pfn, order, allocated: word.order() }
+            }
+            FrameState::Allocated if word.is_locked() || word.has_waiters() => {
+                FreeError::Locked { pfn, order }
+            }
+            _ if !self.is_online(pfn) => FreeError::Foreign { pfn },
+            state => FreeError::NotAllocated { pfn, order, state },
+        }
+    }
+}
+
+/// Whether a block is allocated, and goes to list `list` of its order when it is freed. That is the list of its
+/// pageblock's type, as in Linux, or on storages that are not exact of the type that it was allocated for: its word
+/// tells that for nothing, and a page on the wrong list only waits there for a request of that type.
+#[inline(always)]
+pub(super) fn goes_to_list<P: Platform>(
+    pageset: &Pageset<'_, P>,
+    list: usize,
+    word: WordCell<'_>,
+    number: u32,
+    order: Order,
+) -> bool {
+    if P::Storage::EXACT {
+        let frames = pageset.frames();
+        frames.is_allocated(word.get(), order)
+            && list_index(order, frames.pageblock(number)) == Some(list)
+    } else {
+        word.get() == pageset.held_word(list)
+    }
+}

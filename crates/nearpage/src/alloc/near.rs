@@ -1,0 +1,115 @@
+//! The pageset at hand: of this CPU, for the zone that a request prefers.
+
+use super::allocator::PageAllocator;
+use super::refill::FromPageset;
+use super::request::Request;
+use super::wanted::Trip;
+use crate::frame::{Migratetype, Word, WordCell, ZoneFrames};
+use crate::gfp::Gfp;
+use crate::host::{Access, Platform};
+use crate::pcp::pageset::Pageset;
+use crate::pcp::{Pop, Storage, list_index};
+use crate::units::{Order, Pfn};
+
+/// Where the fast path looks: the pageset of this CPU for the zone that a request prefers, and the list in it.
+pub(super) struct Near<'m, P: Platform> {
+    pub(super) pageset: &'m Pageset<'m, P>,
+    pub(super) list: usize,
+    pub(super) migratetype: Migratetype,
+}
+
+impl<'m, P: Platform> PageAllocator<'m, P> {
+    /// Where the fast path looks for a request, or `None` if it is not one for the fast path.
+    #[inline(always)]
+    pub(super) fn near(&self, request: Request) -> Option<Near<'m, P>> {
+        let migratetype = request.gfp.migratetype()?;
+        let kind = request.gfp.zone_kind()?;
+        let list = list_index(request.order, migratetype)?;
+        let (node, pageset) = match request.node {
+            None => {
+                let pageset = self.home(kind)?;
+                (pageset.owner().node, pageset)
+            }
+            Some(id) => {
+                let node = self.node_index(id)?;
+                let zone = self.nodes[node.0 as usize].preferred.zone(kind);
+                (node, self.this_cpu()?.pagesets.get(zone.0 as usize)?)
+            }
+        };
+        // A node without memory of this kind prefers a zone of another node.
+        if request.gfp.contains(Gfp::THISNODE) && pageset.zone().node() != node {
+            return None;
+        }
+        Some(Near { pageset, list, migratetype })
+    }
+
+    /// A block from a pageset of this CPU, refilled if its list is empty.
+    pub(super) fn alloc_from_pageset(
+        &self,
+        pageset: &Pageset<'m, P>,
+        list: usize,
+        trip: Trip,
+    ) -> FromPageset {
+        match self.pop(pageset, list) {
+            Some((on, popped)) => self.popped_or_refilled(on, pageset, list, trip, popped),
+            None => FromPageset::Busy,
+        }
+    }
+
+    /// Pops from a list of this CPU; `None` if somebody else is at its pagesets.
+    #[inline(always)]
+    pub(super) fn pop(
+        &self,
+        pageset: &Pageset<'m, P>,
+        list: usize,
+    ) -> Option<(<P::Storage as Storage>::OnCpu<'_>, Pop)> {
+        let storage = self.platform.storage();
+        let on = pageset.enter(storage)?;
+        let popped = pageset.pop(storage, &on, list);
+        pageset.note_alloc(&self.model.pcp, popped);
+        Some((on, popped))
+    }
+
+    /// What was popped, or the first block of a refill if the list was empty.
+    pub(super) fn popped_or_refilled(
+        &self,
+        on: <P::Storage as Storage>::OnCpu<'_>,
+        pageset: &Pageset<'m, P>,
+        list: usize,
+        trip: Trip,
+        popped: Pop,
+    ) -> FromPageset {
+        match popped {
+            Pop::MOVED => FromPageset::Busy,
+            Pop::EMPTY => self.refill(on, pageset, trip, list),
+            Pop(number) => {
+                self.platform.touch_page(pageset.frames().pfn(number), Access::Write);
+                FromPageset::Block(number)
+            }
+        }
+    }
+}
+
+/// Whether the zone of a pageset has room to spare for a block.
+#[inline(always)]
+pub(super) fn has_headroom<P: Platform>(pageset: &Pageset<'_, P>, order: Order) -> bool {
+    order.0 < pageset.zone().headroom_orders()
+}
+
+/// Marks a block as allocated and gives its frame number to the outside.
+#[inline(always)]
+pub(super) fn hand_out(
+    frames: &ZoneFrames<'_>,
+    number: u32,
+    order: Order,
+    migratetype: Migratetype,
+) -> Pfn {
+    mark_allocated(frames.word(number), frames.allocated(order, migratetype), order);
+    frames.pfn(number)
+}
+
+#[inline(always)]
+pub(super) fn mark_allocated(word: WordCell<'_>, allocated: Word, order: Order) {
+    debug_assert!(!word.get().is_allocated(order), "handed out twice");
+    word.set(allocated);
+}

@@ -1,0 +1,14 @@
+//! What the crates beside this one take from within it. Nothing here is promised to stay as it is.
+//!
+//! None of it lets safe code break an allocator: what is here reads, holds still, or checks what it is asked to do.
+
+pub use crate::alloc::{CpuPagesets, LockWord, Stillness, StoppedPagesets, ZoneHold};
+pub use crate::buddy::Insertion;
+pub use crate::page_wait::{
+    Awaited, Bucket, HeldBucket, Key, OVERTAKEN_MAX, PageSite, WaitTable, try_lock,
+};
+pub use crate::slab::tunables::{BATCH_IDLE, BATCH_MAX, Tunables, part_for};
+pub use crate::slab::{SlabHeld, SlabParts};
+pub use crate::sync::{Cell32, OwnedCounter};
+pub use crate::units::{SECTION_FRAMES, SECTION_SHIFT};
+pub use crate::zonelist::versions::Versions;

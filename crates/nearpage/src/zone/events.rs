@@ -1,0 +1,87 @@
+//! What a zone counts.
+
+use crate::sync::{AtomicU64, Ordering};
+use crate::units::PageCount;
+
+/// How often the lock of a zone was taken, and for how much at a time: the two objectives of all tuning.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct LockHolds {
+    /// Times that the lock was taken to move pages.
+    pub acquisitions: u64,
+    /// Most pages that moved in one hold.
+    pub most_pages: PageCount,
+}
+
+/// Events of a zone that no pageset counts: they are rare, so anybody adds to them.
+///
+/// A page that a pageset hands out is not an event here; `vmstat` derives those from the pagesets.
+#[derive(Debug, Default)]
+pub(crate) struct ZoneEvents {
+    /// Allocations straight from the buddy.
+    pub direct_allocs: AtomicU64,
+    /// Pages of those.
+    pub direct_alloc_pages: AtomicU64,
+    /// Pages freed straight to the buddy.
+    pub direct_free_pages: AtomicU64,
+    /// Of the direct allocations, those by CPUs of another node.
+    pub direct_other: AtomicU64,
+    /// Allocations that came from here although another node was preferred: `numa_miss`.
+    pub miss: AtomicU64,
+    /// Allocations that preferred this zone and came from another node: `numa_foreign`.
+    pub foreign: AtomicU64,
+    /// Allocations that were interleaved to here: `numa_interleave`.
+    pub interleave: AtomicU64,
+    /// Trips for blocks that a hard limit sent away with none.
+    pub limit_refused: AtomicU64,
+    /// Trips above a soft limit, which woke background reclaim.
+    pub soft_limit_wakes: AtomicU64,
+}
+
+/// Rare events of a zone, as of a moment ago. What pagesets hand out is not counted here
+/// ([`ZoneStats`](crate::stats::ZoneStats) has the sums).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct ZoneCounts {
+    /// Allocations straight from the buddy.
+    pub direct_allocs: u64,
+    /// Pages of those.
+    pub direct_alloc_pages: u64,
+    /// Pages freed straight to the buddy.
+    pub direct_free_pages: u64,
+    /// Of the direct allocations, those by CPUs of another node.
+    pub direct_other: u64,
+    /// Allocations that came from here although another node was preferred: `numa_miss`.
+    pub miss: u64,
+    /// Allocations that preferred this zone and came from another node: `numa_foreign`.
+    pub foreign: u64,
+    /// Allocations that were interleaved to here: `numa_interleave`.
+    pub interleave: u64,
+    /// Trips for blocks that a hard limit sent away with none.
+    pub limit_refused: u64,
+    /// Trips above a soft limit, which woke background reclaim.
+    pub soft_limit_wakes: u64,
+}
+
+impl ZoneEvents {
+    pub(super) fn counts(&self) -> ZoneCounts {
+        let read = |event: &AtomicU64| event.load(Ordering::Relaxed);
+        ZoneCounts {
+            direct_allocs: read(&self.direct_allocs),
+            direct_alloc_pages: read(&self.direct_alloc_pages),
+            direct_free_pages: read(&self.direct_free_pages),
+            direct_other: read(&self.direct_other),
+            miss: read(&self.miss),
+            foreign: read(&self.foreign),
+            interleave: read(&self.interleave),
+            limit_refused: read(&self.limit_refused),
+            soft_limit_wakes: read(&self.soft_limit_wakes),
+        }
+    }
+
+    /// Adds `n` to one of the events.
+    #[inline]
+    pub fn add(event: &AtomicU64, n: u64) {
+        event.fetch_add(n, Ordering::Relaxed);
+    }
+}
