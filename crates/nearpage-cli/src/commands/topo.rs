@@ -266,7 +266,7 @@ impl Report {
 
     fn document(&self) -> MachineDocument<'_> {
         let document = MachineDocument::new(&self.description, &self.plan);
-        document.in_process(&self.storage, &self.binding)
+        document.in_process(self.storage, &self.binding)
     }
 
     fn text(&self) -> text::Text<'_> {

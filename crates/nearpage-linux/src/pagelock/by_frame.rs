@@ -32,7 +32,8 @@ impl Memory {
     ///
     /// The block must stay allocated until the page is unlocked. A free of a block whose first page is locked is refused and
     /// recorded as a misuse; [`free_frames`](Self::free_frames) frees the block once the page is unlocked. A lock on another
-    /// page of a freed block stays, and the next owner of the frames finds it; [`PageBlock::lockable`] removes it.
+    /// page of a freed block stays, and the next owner of the frames finds it;
+    /// [`PageBlock::lockable`](crate::PageBlock::lockable) removes it.
     ///
     /// # Errors
     /// As [`try_lock_page`](Self::try_lock_page).
@@ -66,7 +67,7 @@ impl Memory {
     /// [misuse](crate::OnMisuse).
     ///
     /// # Safety
-    /// * The caller has locked the page, and no [`LockedPage`] owns that lock.
+    /// * The caller has locked the page, and no [`LockedPage`](crate::LockedPage) owns that lock.
     #[inline(always)]
     pub unsafe fn unlock_page(&self, pfn: Pfn) -> Result<(), PageLockError> {
         match &self.allocator {
