@@ -146,7 +146,7 @@ fn picture(figures: &[Figure<'_>]) -> String {
                 &mut out,
                 format!("<text x=\"{right}\" y=\"{base}\" text-anchor=\"end\">{name}</text>"),
             );
-            right -= 8 * name.chars().count() as u32 + 14;
+            right -= 7 * name.chars().count() as u32 + 16;
             let y = base - 9;
             line(
                 &mut out,
