@@ -35,3 +35,13 @@ pub use huge::HugePages;
 pub use machine::{HostMachine, HostNode};
 pub use memory::{Memory, MemoryError, PageBlock};
 pub use pagelock::{LockablePages, LockedPage, PageHandle};
+
+/// The examples of the book, run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/src/guides/pool.md")]
+mod book_pool {}
+
+/// The examples of the book, run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/src/guides/objects.md")]
+mod book_objects {}

@@ -31,3 +31,8 @@ pub mod zonelist;
 
 #[cfg(feature = "testing")]
 pub mod testing;
+
+/// The examples of the book, run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/src/guides/kernel.md")]
+mod book_kernel {}
