@@ -1,4 +1,4 @@
-//! The commands of the book, run as the book shows them.
+//! The commands of the book and of README.md, run as they show them.
 //!
 //! In a block ```` ```console ```` a line that begins with `$` is a command, and what follows is its output; they run in the root of the
 //! repository. The notation is that of `trycmd`: `[..]` stands for any characters of a line, a line of `...` for any lines, `? 1`
@@ -11,7 +11,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// What is run.
-const PAGES: &str = "docs/src/**/*.md";
+const PAGES: [&str; 2] = ["README.md", "docs/src/**/*.md"];
 
 fn go_to_root() {
     env::set_current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
@@ -21,19 +21,22 @@ fn go_to_root() {
 #[test]
 fn commands_print_what_the_book_shows() {
     go_to_root();
-    trycmd::TestCases::new().case(PAGES);
+    let pages = trycmd::TestCases::new();
+    for glob in PAGES {
+        pages.case(glob);
+    }
 }
 
 #[test]
 fn slow_commands_print_what_the_book_shows_if_asked_for() {
     go_to_root();
     let copies = tempfile::tempdir().unwrap();
-    let mut pages = Vec::new();
+    let mut pages = vec![PathBuf::from("README.md")];
     collect(Path::new("docs/src"), &mut pages);
     let mut blocks = 0;
     for page in pages {
         let text = fs::read_to_string(&page).unwrap();
-        let name = page.strip_prefix("docs/src").unwrap().display().to_string().replace('/', "-");
+        let name = page.display().to_string().replace('/', "-");
         let slow =
             text.replace("```console\n", "```text\n").replace("```console,ignore", "```console");
         blocks += text.matches("```console,ignore").count();

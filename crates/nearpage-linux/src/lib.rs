@@ -36,6 +36,11 @@ pub use machine::{HostMachine, HostNode};
 pub use memory::{Memory, MemoryError, PageBlock};
 pub use pagelock::{LockablePages, LockedPage, PageHandle};
 
+/// The examples of the front page, run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+mod readme {}
+
 /// The examples of the book, run.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/src/guides/pool.md")]
