@@ -2,6 +2,7 @@
 
 mod census;
 mod loom;
+mod plots;
 mod record;
 
 use std::error::Error;
@@ -23,6 +24,8 @@ enum Command {
     Census,
     Loom(loom::LoomArgs),
     OracleRecord(record::RecordArgs),
+    /// Draw the plots of the book anew: minutes
+    Plots,
 }
 
 fn main() -> ExitCode {
@@ -30,6 +33,7 @@ fn main() -> ExitCode {
         Command::Census => census::run().map_err(Into::into),
         Command::Loom(arguments) => loom::run(&arguments).map_err(Into::into),
         Command::OracleRecord(arguments) => record::run(&arguments).map_err(Into::into),
+        Command::Plots => plots::run().map_err(Into::into),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

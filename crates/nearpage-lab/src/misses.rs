@@ -4,7 +4,7 @@ use serde::Deserialize;
 
 use crate::report::{Report, Verdict};
 
-/// The list, as the README quotes it.
+/// The list, as the book quotes it (results/scenarios.md).
 const LIST: &str = include_str!("known-misses.toml");
 
 #[derive(Deserialize)]

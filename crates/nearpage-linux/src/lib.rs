@@ -144,3 +144,18 @@ pub mod internals {
     pub use crate::region::page_size;
     pub use crate::rseq::{Area, BareLists, RingStorage};
 }
+
+/// The examples of the front page, run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+mod readme {}
+
+/// The examples of the book, run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/src/guides/pool.md")]
+mod book_pool {}
+
+/// The examples of the book, run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/src/guides/objects.md")]
+mod book_objects {}

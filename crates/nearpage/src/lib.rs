@@ -60,3 +60,8 @@ pub use units::{
     Address, CpuId, NodeId, NodeIndex, Order, PageCount, Pfn, PfnRange, ZoneIndex, ZoneKind,
 };
 pub use watermark::{Marks, SettingError, Settings};
+
+/// The examples of the book, run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/src/guides/kernel.md")]
+mod book_kernel {}

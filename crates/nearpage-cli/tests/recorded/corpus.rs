@@ -23,7 +23,7 @@ fn sums(report: &Value) -> BTreeMap<String, [u64; 4]> {
     sums
 }
 
-/// The figures that README prints.
+/// The figures that the book prints (trust/oracle.md).
 #[test]
 fn every_field_of_every_recording_is_predicted() {
     let paths = corpus();

@@ -1,4 +1,4 @@
-//! What a replay must reach, by bundle: the table of the README.
+//! What a replay must reach, by bundle: the table of the book (trust/fidelity.md).
 //!
 //! `NEARPAGE_BUNDLES=FOLDER cargo test --release -p nearpage-cli --test replay musts -- --nocapture` prints it for a
 //! folder of bundles; without, it is the one that comes along.

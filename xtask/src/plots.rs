@@ -1,0 +1,197 @@
+//! `cargo xtask plots`: the plots of the book, out of the pages that `nearpage lab NAME --report` writes.
+//!
+//! A page has each plot as a figure: a caption with the legend, and an SVG. A picture of the book is some of these
+//! figures, one below the other, on white: readers see it under any theme.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Pictures: name of the file, scenario, captions of the figures.
+const PLOTS: [(&str, &str, &[&str]); 5] = [
+    ("2006-zonelist-cache", "zonelist-cache", &["percent"]),
+    ("2010-memoryless-slab", "memoryless-slab", &["before_s", "after_s"]),
+    (
+        "2016-page-waitqueue",
+        "page-waitqueue",
+        &[
+            "throughput_percent (definition)",
+            "throughput_percent (calibrated)",
+            "throughput_percent",
+            "per node / global",
+        ],
+    ),
+    ("2017-bulk", "bulk", &["page, cycles", "more through the zone, cycles"]),
+    ("2023-pcp-autotune", "pcp-autotune", &["free_high_per_page", "zone_lock_percent"]),
+];
+/// Width of the report's figures.
+const WIDTH: u32 = 480;
+/// Height of a caption.
+const CAPTION: u32 = 26;
+
+/// Why there are no plots.
+#[derive(Debug, thiserror::Error)]
+pub enum PlotsError {
+    /// The program could not be run, or a file not be read or written.
+    #[error("{what}: {error}")]
+    Io {
+        /// What could not.
+        what: String,
+        /// Why.
+        error: io::Error,
+    },
+    /// A scenario failed; it has said why on standard error.
+    #[error("nearpage lab {0} failed")]
+    Failed(&'static str),
+    /// The page has no such figure.
+    #[error("the report of {scenario} has no figure `{caption}`")]
+    NoFigure {
+        /// The scenario.
+        scenario: &'static str,
+        /// Its caption.
+        caption: &'static str,
+    },
+}
+
+/// Runs the scenarios and writes `docs/src/img`.
+///
+/// # Errors
+///
+/// [`PlotsError`].
+pub fn run() -> Result<(), PlotsError> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let folder = tempfile::tempdir().map_err(|error| failed("a temporary folder", error))?;
+    for (file, scenario, captions) in PLOTS {
+        let page = report(&root, folder.path(), scenario)?;
+        let figures = captions.iter().map(|&caption| {
+            figure(&page, caption).ok_or(PlotsError::NoFigure { scenario, caption })
+        });
+        let picture = picture(&figures.collect::<Result<Vec<_>, _>>()?);
+        let path = root.join("docs/src/img").join(format!("{file}.svg"));
+        fs::write(&path, picture).map_err(|error| failed(&path.display().to_string(), error))?;
+        println!("{file}.svg");
+    }
+    Ok(())
+}
+
+fn failed(what: &str, error: io::Error) -> PlotsError {
+    PlotsError::Io { what: what.to_owned(), error }
+}
+
+/// The page of a scenario.
+fn report(root: &Path, folder: &Path, scenario: &'static str) -> Result<String, PlotsError> {
+    let path: PathBuf = folder.join("page.html");
+    let status = Command::new("cargo")
+        .args(["run", "--quiet", "--release", "--package", "nearpage-cli", "--", "lab", scenario])
+        .arg("--report")
+        .arg(&path)
+        .current_dir(root)
+        .stdout(std::process::Stdio::null())
+        .status()
+        .map_err(|error| failed("cargo", error))?;
+    if !status.success() {
+        return Err(PlotsError::Failed(scenario));
+    }
+    fs::read_to_string(&path).map_err(|error| failed(&path.display().to_string(), error))
+}
+
+/// One figure of a page.
+#[derive(PartialEq, Eq, Debug)]
+struct Figure<'a> {
+    caption: &'a str,
+    /// Colour and name of each series.
+    legend: Vec<(&'a str, &'a str)>,
+    height: u32,
+    /// The whole element `svg`.
+    svg: &'a str,
+}
+
+/// The figure with a caption.
+fn figure<'a>(page: &'a str, caption: &'a str) -> Option<Figure<'a>> {
+    let head = format!("<figcaption><b>{caption}</b>");
+    let (head, rest) =
+        page.split_at_checked(page.find(&head)? + head.len())?.1.split_once("</figcaption>")?;
+    let series = |text: &'a str| {
+        let (colour, text) = text.split_once('"')?;
+        Some((colour, text.strip_prefix("></i>")?.split("</span>").next()?))
+    };
+    let legend = head.split("background:").skip(1).filter_map(series).collect();
+    let svg = &rest[rest.find("<svg ")?..];
+    let svg = &svg[..svg.find("</svg>")? + "</svg>".len()];
+    let height = svg.split_once("height=\"")?.1.split('"').next()?.parse().ok()?;
+    Some(Figure { caption, legend, height, svg })
+}
+
+/// Figures below each other, each under its caption.
+fn picture(figures: &[Figure<'_>]) -> String {
+    let height: u32 = figures.iter().map(|figure| CAPTION + figure.height).sum();
+    let mut out = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height}\" viewBox=\"0 0 {WIDTH} {height}\" \
+         font-family=\"sans-serif\" font-size=\"12\">\n<rect width=\"{WIDTH}\" height=\"{height}\" fill=\"#ffffff\"/>\n"
+    );
+    let mut top = 0;
+    for figure in figures {
+        let base = top + 17;
+        let mut right = WIDTH - 8;
+        let line =
+            |out: &mut String, text: String| writeln!(out, "{text}").expect("strings take all");
+        line(
+            &mut out,
+            format!("<text x=\"8\" y=\"{base}\" font-weight=\"bold\">{}</text>", figure.caption),
+        );
+        for (colour, name) in figure.legend.iter().rev() {
+            line(
+                &mut out,
+                format!("<text x=\"{right}\" y=\"{base}\" text-anchor=\"end\">{name}</text>"),
+            );
+            right -= 7 * name.chars().count() as u32 + 16;
+            let y = base - 9;
+            line(
+                &mut out,
+                format!(
+                    "<rect x=\"{right}\" y=\"{y}\" width=\"10\" height=\"10\" fill=\"{colour}\"/>"
+                ),
+            );
+            right -= 12;
+        }
+        top += CAPTION;
+        line(&mut out, figure.svg.replacen("<svg ", &format!("<svg y=\"{top}\" "), 1));
+        top += figure.height;
+    }
+    out.push_str("</svg>\n");
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGE: &str = "<figure><figcaption><b>other</b></figcaption><svg height=\"1\"></svg></figure>\
+        <figcaption><b>percent</b><span><i style=\"background:#848f9b\"></i>reference</span> <span><i \
+        style=\"background:#2f88d8\"></i>model</span> </figcaption><div><svg width=\"480\" height=\"80\"><line/></svg></div>";
+
+    #[test]
+    fn a_figure_has_its_caption_legend_and_picture() {
+        let found = figure(PAGE, "percent").unwrap();
+        assert_eq!(found.legend, [("#848f9b", "reference"), ("#2f88d8", "model")]);
+        assert_eq!(
+            (found.height, found.svg),
+            (80, "<svg width=\"480\" height=\"80\"><line/></svg>")
+        );
+        assert_eq!(figure(PAGE, "perc"), None);
+    }
+
+    #[test]
+    fn a_picture_has_its_figures_below_each_other() {
+        let figure = || figure(PAGE, "percent").unwrap();
+        let picture = picture(&[figure(), figure()]);
+        assert!(picture.contains("height=\"212\""), "twice 80 and a caption of 26: {picture}");
+        assert!(
+            picture.contains("<svg y=\"26\"") && picture.contains("<svg y=\"132\""),
+            "{picture}"
+        );
+        assert_eq!(picture.matches("fill=\"#2f88d8\"").count(), 2);
+    }
+}
