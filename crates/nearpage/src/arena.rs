@@ -1,7 +1,6 @@
 //! Metadata out of the caller's buffers: typed slices carved from bytes, once, at `new`.
 //!
-//! This is the only place in the core with `unsafe`. Nothing that is carved is ever dropped: what the core
-//! keeps in metadata has no destructor that matters.
+//! Nothing that is carved is ever dropped: what the core keeps in metadata has no destructor that matters.
 #![allow(unsafe_code)]
 
 use core::marker::PhantomData;
