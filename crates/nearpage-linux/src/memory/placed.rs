@@ -15,11 +15,7 @@ impl Memory {
     /// for this memory's [`topology`](Self::topology).
     ///
     /// ```
-    /// # use nearpage::Request;
-    /// # use nearpage::Gfp;
-    /// # use nearpage::policy::{NodeSet, Placement, Policy};
-    /// # use nearpage::CallSite;
-    /// # use nearpage::units::{NodeId, Order};
+    /// # use nearpage::{CallSite, Gfp, NodeSet, Order, Placement, Policy, Request};
     /// # let memory = nearpage_linux::Memory::builder().bytes_per_node(16 << 20).build()?;
     /// # let first = memory.topology().nodes()[0].id;
     /// static READ_AHEAD: CallSite = CallSite::new();
