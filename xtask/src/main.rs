@@ -1,5 +1,6 @@
 //! Checks and recordings: `cargo xtask COMMAND`.
 
+mod api;
 mod census;
 mod loom;
 mod plots;
@@ -20,6 +21,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    Api(api::ApiArgs),
     /// Count the instructions of one allocation and one free, with valgrind
     Census,
     Loom(loom::LoomArgs),
@@ -30,6 +32,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let result: Result<(), Box<dyn Error>> = match Cli::parse().command {
+        Command::Api(arguments) => api::run(&arguments).map_err(Into::into),
         Command::Census => census::run().map_err(Into::into),
         Command::Loom(arguments) => loom::run(&arguments).map_err(Into::into),
         Command::OracleRecord(arguments) => record::run(&arguments).map_err(Into::into),
