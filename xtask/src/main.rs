@@ -5,6 +5,7 @@ mod census;
 mod loom;
 mod plots;
 mod record;
+mod soak;
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -28,6 +29,7 @@ enum Command {
     OracleRecord(record::RecordArgs),
     /// Draw the plots of the book anew: minutes
     Plots,
+    Soak(soak::SoakArgs),
 }
 
 fn main() -> ExitCode {
@@ -37,6 +39,7 @@ fn main() -> ExitCode {
         Command::Loom(arguments) => loom::run(&arguments).map_err(Into::into),
         Command::OracleRecord(arguments) => record::run(&arguments).map_err(Into::into),
         Command::Plots => plots::run().map_err(Into::into),
+        Command::Soak(arguments) => soak::run(&arguments).map_err(Into::into),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
