@@ -1,9 +1,11 @@
 //! Checks and recordings: `cargo xtask COMMAND`.
 
+mod api;
 mod census;
 mod loom;
 mod plots;
 mod record;
+mod soak;
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -20,20 +22,24 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    Api(api::ApiArgs),
     /// Count the instructions of one allocation and one free, with valgrind
     Census,
     Loom(loom::LoomArgs),
     OracleRecord(record::RecordArgs),
     /// Draw the plots of the book anew: minutes
     Plots,
+    Soak(soak::SoakArgs),
 }
 
 fn main() -> ExitCode {
     let result: Result<(), Box<dyn Error>> = match Cli::parse().command {
+        Command::Api(arguments) => api::run(&arguments).map_err(Into::into),
         Command::Census => census::run().map_err(Into::into),
         Command::Loom(arguments) => loom::run(&arguments).map_err(Into::into),
         Command::OracleRecord(arguments) => record::run(&arguments).map_err(Into::into),
         Command::Plots => plots::run().map_err(Into::into),
+        Command::Soak(arguments) => soak::run(&arguments).map_err(Into::into),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

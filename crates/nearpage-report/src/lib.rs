@@ -1,8 +1,23 @@
 //! Reports as pages: one HTML file each, with its plots inside it as SVG, without scripts, and without anything from
 //! elsewhere. It opens from disk.
 //!
+//! Use it to show what the lab or a replay found to somebody who has neither. A program should read the JSON of
+//! [`nearpage_lab`]'s and [`nearpage_replay`]'s results instead: what a page looks like may change.
+//!
+//! ```
+#![doc = include_str!("../examples/page.rs")]
+//! ```
+//!
+//! | to | use |
+//! |---|---|
+//! | show scenarios of the lab | [`lab::page_of`] |
+//! | show a replay, with a what-if beside it | [`replay::page_of`], [`ReplayPage`](replay::ReplayPage) |
+//! | draw the machine of either | [`MachineView`] |
+//! | say where the figures come from | [`Origin`] |
+//! | write a page, or leave the older one as it was | [`file::PageFile`] |
+//!
 //! ```text
-//! commands --results--> lab, replay --tables, bars, lines, machine--> page --> file
+//! results --> lab, replay --tables, bars, lines, machine--> page --> file
 //! ```
 //!
 //! **Escaping.** Whatever comes from outside (names, commands, text of a trace) goes through maud, or through the SVG
@@ -10,6 +25,9 @@
 //!
 //! **Light and dark.** Text and axes have the colour of the page's text, by style sheet; marks of a plot have colours of
 //! medium lightness that stand out on both grounds.
+//!
+//! **Cost.** A page is a string in memory until it is written; the page of a scenario takes milliseconds. **Limits.** A
+//! plot shows what it is given: thinning long series is up to the caller. The crate has no features.
 
 mod charts;
 pub mod file;

@@ -7,11 +7,17 @@ use nearpage::testing::storage::{check_exclusion, check_storage};
 const SEEDS: u64 = 20;
 const OPERATIONS: u32 = 100_000;
 
-/// Runs one seed, of the environment if it names one, or many.
+/// A number from the environment.
+fn number(name: &str) -> Option<u64> {
+    let value = std::env::var(name).ok()?;
+    Some(value.parse().unwrap_or_else(|_| panic!("{name}={value}: a number is accepted")))
+}
+
+/// Runs the seeds that the environment names, or those of every day.
 fn conforms<S: Storage + Default>(test: &str) {
-    let seeds = match std::env::var("NEARPAGE_SEED") {
-        Ok(seed) => seed.parse().map(|seed| seed..seed + 1).expect("NEARPAGE_SEED is a number"),
-        Err(_) => 0..SEEDS,
+    let seeds = match number("NEARPAGE_SEED") {
+        Some(seed) => seed..seed + number("NEARPAGE_SEEDS").unwrap_or(1),
+        None => 0..number("NEARPAGE_SEEDS").unwrap_or(SEEDS),
     };
     for seed in seeds {
         if let Err(difference) = check_storage(&S::default(), CpuId(0), seed, OPERATIONS) {

@@ -66,7 +66,7 @@ impl Memory {
     }
 
     /// Limits how much of a node, or of all nodes together, may be in use. Pages that CPUs cache count as in use. See
-    /// [`nearpage::limit`].
+    /// [`nearpage::Limits`].
     ///
     /// A hard limit below current use reclaims nothing. It drains the caches of all CPUs, and every request fails until
     /// enough pages are freed.

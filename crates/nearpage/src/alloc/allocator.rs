@@ -26,7 +26,8 @@ pub enum NodeAccess {
     /// All requests.
     General,
     /// Only requests that name the node: by a policy whose set has it, or with `__GFP_THISNODE`. What the node's
-    /// own CPUs ask for without a name comes from other nodes, and is counted under [`Reason::PrivateNode`].
+    /// own CPUs ask for without a name comes from other nodes, and is counted under
+    /// [`Reason::PrivateNode`](crate::Reason::PrivateNode).
     Private,
 }
 

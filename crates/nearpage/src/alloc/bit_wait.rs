@@ -40,7 +40,8 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     /// after it.
     ///
     /// # Errors
-    /// [`PageLockError::OutsideMemory`], [`PageLockError::NoSuchBit`], and as [`PageLock::lock_timeout`].
+    /// [`PageLockError::OutsideMemory`], [`PageLockError::NoSuchBit`], and as
+    /// [`PageLock::lock_timeout`](crate::pagelock::PageLock::lock_timeout).
     pub fn wait_on_bit<W: BitWord>(
         &self,
         word: &W,
@@ -74,7 +75,8 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         self.bit_site(address, bit)
     }
 
-    /// Where a bit of the word at `address` is waited for: for waits that the caller drives ([`Wait`]).
+    /// Where a bit of the word at `address` is waited for: for waits that the caller drives
+    /// ([`Wait`](crate::pagelock::Wait)).
     ///
     /// # Errors
     /// [`PageLockError::OutsideMemory`].

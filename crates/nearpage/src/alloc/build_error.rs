@@ -28,7 +28,7 @@ pub enum BuildError {
         /// From the first to the last frame.
         span: PfnRange,
     },
-    /// The buffer for a node is smaller than [`metadata_size`] says.
+    /// The buffer for a node is smaller than [`metadata_size`](crate::metadata_size) says.
     BufferTooSmall {
         /// The node.
         node: NodeId,
