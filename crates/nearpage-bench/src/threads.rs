@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
@@ -59,13 +60,28 @@ impl Cpus {
     /// # Panics
     ///
     /// If there are more threads than CPUs.
-    pub fn run<T: Send>(
+    pub fn run<T: Send + Sync>(
         &self,
         threads: usize,
         work: impl Fn(usize, &Gate) -> Result<T, StepError> + Sync,
     ) -> Result<Vec<T>, StepError> {
+        let results: Vec<OnceLock<T>> = (0..threads).map(|_| OnceLock::new()).collect();
+        self.run_each(threads, &|number, gate| {
+            let result = work(number, gate)?;
+            assert!(results[number].set(result).is_ok(), "each thread has a number of its own");
+            Ok(())
+        })?;
+        let result = |slot: OnceLock<T>| slot.into_inner().expect("all threads ended well");
+        Ok(results.into_iter().map(result).collect())
+    }
+
+    /// As [`run`](Self::run), compiled once for all that threads do.
+    fn run_each(
+        &self,
+        threads: usize,
+        work: &(dyn Fn(usize, &Gate) -> Result<(), StepError> + Sync),
+    ) -> Result<(), StepError> {
         let gate = &Gate::new(threads);
-        let work = &work;
         // A thread that gives up must not keep the others waiting.
         let on_cpu = move |number: usize, cpu: CpuId| {
             pin(cpu)?;
@@ -77,10 +93,10 @@ impl Cpus {
                 thread::Builder::new().spawn_scoped(scope, thread).inspect_err(|_| gate.open())
             };
             let handles: Vec<_> = self.0[..threads].iter().enumerate().map(spawn).collect();
-            let join = |handle: io::Result<thread::ScopedJoinHandle<'_, Result<T, StepError>>>| {
+            let join = |handle: io::Result<thread::ScopedJoinHandle<'_, Result<(), StepError>>>| {
                 handle?.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
             };
-            handles.into_iter().map(join).collect()
+            handles.into_iter().try_for_each(join)
         })
     }
 }
