@@ -3,6 +3,7 @@
 mod api;
 mod census;
 mod loom;
+mod miri;
 mod plots;
 mod record;
 mod soak;
@@ -26,6 +27,8 @@ enum Command {
     /// Count the instructions of one allocation and one free, with valgrind
     Census,
     Loom(loom::LoomArgs),
+    /// Run the core's unsafe files and its page locks under Miri: minutes; needs a dated nightly
+    Miri,
     OracleRecord(record::RecordArgs),
     /// Draw the plots of the book anew: minutes
     Plots,
@@ -37,6 +40,7 @@ fn main() -> ExitCode {
         Command::Api(arguments) => api::run(&arguments).map_err(Into::into),
         Command::Census => census::run().map_err(Into::into),
         Command::Loom(arguments) => loom::run(&arguments).map_err(Into::into),
+        Command::Miri => miri::run().map_err(Into::into),
         Command::OracleRecord(arguments) => record::run(&arguments).map_err(Into::into),
         Command::Plots => plots::run().map_err(Into::into),
         Command::Soak(arguments) => soak::run(&arguments).map_err(Into::into),

@@ -17,7 +17,7 @@ pub(crate) const PAGEBLOCK_ORDER: Order = Order::PAGEBLOCK;
 /// [`Order::COSTLY`].
 pub(crate) const COSTLY_ORDER: Order = Order::COSTLY;
 /// Log2 of the frames in a section, the unit in which memory is described: 128 MiB of 4 KiB pages.
-pub const SECTION_SHIFT: u32 = 15;
+pub const SECTION_SHIFT: u32 = if cfg!(miri) { 11 } else { 15 };
 /// Frames in a section.
 pub const SECTION_FRAMES: usize = 1 << SECTION_SHIFT;
 

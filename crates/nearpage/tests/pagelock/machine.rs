@@ -1,5 +1,7 @@
 //! Random machines, and the pages that are fought over.
 
+use std::sync::atomic::AtomicU32;
+
 use nearpage::rules::{PageLockRules, WaitTables, WaitersBit};
 use nearpage::testing::machine::TestMachine;
 use nearpage::testing::random::Random;
@@ -7,7 +9,9 @@ use nearpage::{Config, Gfp, Model, Order, Request};
 
 use super::play::{Block, Play, Tally};
 
-const OPERATIONS: u64 = 50_000;
+const OPERATIONS: u64 = if cfg!(miri) { 200 } else { 50_000 };
+/// Pages of a node. Under Miri a section is as large as that.
+const NODE: u64 = if cfg!(miri) { 2048 } else { 4096 };
 
 /// Plays a whole seed.
 pub fn run(seed: u64) -> Tally {
@@ -31,7 +35,8 @@ pub fn run(seed: u64) -> Tally {
                 Block { pfn, order }
             })
             .collect();
-        Play::new(allocator, rules, blocks, random).run(OPERATIONS)
+        let word = AtomicU32::new(0);
+        Play::new(allocator, &word, rules, blocks, random).run(OPERATIONS)
     })
 }
 
@@ -40,7 +45,7 @@ fn machine(random: &mut Random) -> TestMachine {
     let mut machine = TestMachine::new();
     let mut cpu = 0;
     for node in 0..1 + random.below(4) as u32 {
-        let pages = if node == 0 { 4096 } else { random.one_of(&[0, 2048, 4096]) };
+        let pages = if node == 0 { NODE } else { random.one_of(&[0, 2048, NODE]) };
         let cpus: Vec<u32> = (0..random.below(3) as u32).map(|at| cpu + at).collect();
         cpu += cpus.len() as u32;
         machine = machine.node(node * 3, pages, &cpus);

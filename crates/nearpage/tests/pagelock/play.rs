@@ -96,7 +96,7 @@ pub struct Play<'a, 'm> {
     rules: PageLockRules,
     blocks: Vec<Block>,
     random: Random,
-    word: &'static AtomicU32,
+    word: &'a AtomicU32,
     places: Vec<Place>,
     /// Nodes whose memory is offline.
     offline: BTreeSet<NodeIndex>,
@@ -112,11 +112,11 @@ fn naive_bucket(value: u64) -> u8 {
 impl<'a, 'm> Play<'a, 'm> {
     pub fn new(
         allocator: &'a Allocator<'m>,
+        word: &'a AtomicU32,
         rules: PageLockRules,
         blocks: Vec<Block>,
         random: Random,
     ) -> Self {
-        let word = Box::leak(Box::new(AtomicU32::new(0)));
         let (places, offline, tally) = (vec![], BTreeSet::new(), Tally::default());
         let mut play = Self { allocator, rules, blocks, random, word, places, offline, tally };
         let pages =
@@ -155,8 +155,8 @@ impl<'a, 'm> Play<'a, 'm> {
 
     pub fn run(mut self, operations: u64) -> Tally {
         let word = self.word;
-        let is_clear: Vec<Box<dyn Fn() -> bool>> = (0..BITS)
-            .map(|bit| -> Box<dyn Fn() -> bool> {
+        let is_clear: Vec<Box<dyn Fn() -> bool + 'a>> = (0..BITS)
+            .map(|bit| -> Box<dyn Fn() -> bool + 'a> {
                 Box::new(move || word.load(Ordering::Relaxed) >> bit & 1 == 0)
             })
             .collect();
@@ -202,7 +202,7 @@ impl<'a, 'm> Play<'a, 'm> {
     fn step<'w>(
         &mut self,
         threads: &mut [Option<Doing<'w>>],
-        is_clear: &'w [Box<dyn Fn() -> bool>],
+        is_clear: &'w [Box<dyn Fn() -> bool + 'a>],
         expected: &mut WaitCounts,
     ) where
         'a: 'w,
@@ -230,7 +230,7 @@ impl<'a, 'm> Play<'a, 'm> {
         threads: &mut [Option<Doing<'w>>],
         thread: Thread,
         at: usize,
-        is_clear: &'w [Box<dyn Fn() -> bool>],
+        is_clear: &'w [Box<dyn Fn() -> bool + 'a>],
         expected: &mut WaitCounts,
     ) where
         'a: 'w,
