@@ -89,14 +89,14 @@ impl Combinations {
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Sweep {
+    /// The version of the JSON: 1. Fields are added without another number.
+    pub schema: u32,
     /// The name of the costs that make up the model time.
     pub costs: &'static str,
     /// [`OPEN_LOOP`].
     pub open_loop: &'static str,
     /// A point for each combination, in their order.
     pub points: Vec<Point>,
-    /// The version of the JSON: 1. Fields are added without another number.
-    pub schema: u32,
     /// The name of the bundle.
     pub bundle: String,
     /// The name of the rules.

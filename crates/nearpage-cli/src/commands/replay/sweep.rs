@@ -16,8 +16,9 @@ use crate::commands::progress::Bar;
 /// Replay under every combination of some tunables.
 #[derive(Args, Debug)]
 pub struct SweepArgs {
-    /// A bundle: a folder with meta.json and trace.txt.zst, or a tar of one; - is standard input
-    #[arg(value_name = "BUNDLE|-", required_unless_present = "over")]
+    /// A bundle: a folder with meta.json and trace.txt.zst, or a tar of one; - is standard input; the one that comes along
+    /// unless given
+    #[arg(value_name = "BUNDLE|-")]
     bundle: Option<PathBuf>,
 
     /// A tunable and its values, a list or a range: pcp.batch_scale_max=0..5 or 0,2,5; may be given several times; --over
@@ -34,13 +35,10 @@ pub(super) fn run(arguments: &SweepArgs) -> Result<(), CommandError> {
     if arguments.over.iter().any(|given| given == what_if::HELP) {
         return print(&what_if::tunables());
     }
-    let Some(bundle) = &arguments.bundle else {
-        return Err(CommandError::Usage("which bundle? Accepted: a folder, a tar, or -".into()));
-    };
     let over = arguments.over.iter().map(|given| given.parse::<Over>());
     let over: Vec<Over> = over.collect::<Result<_, _>>().map_err(ReplayFailure::Over)?;
     let combinations = Combinations::of(&over).map_err(ReplayFailure::Combinations)?;
-    let input = Input { bundle: Some(bundle), trace: None };
+    let input = Input { bundle: arguments.bundle.as_deref(), trace: None };
     let replay = Replay::of(input.open()?).map_err(ReplayFailure::from)?;
     let threads = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
     let bar = Bar::percent(&format!("{} combinations", combinations.count()));
