@@ -134,9 +134,9 @@ pub struct ToyKernel {
     boot: Instant,
 }
 
-impl ToyKernel {
+impl Default for ToyKernel {
     /// A kernel that boots now.
-    pub fn new() -> Self {
+    fn default() -> Self {
         Self { storage: SerialStorage(ThisCpu), boot: Instant::now() }
     }
 }
@@ -186,7 +186,7 @@ pub fn boot(
     }
     let mut buffers: Vec<&mut [u8]> = metadata.iter_mut().map(Vec::as_mut_slice).collect();
     let buffer = |node: nearpage::NodeIndex, _| std::mem::take(&mut buffers[node.0 as usize]);
-    let pages = PageAllocator::new(ToyKernel::new(), topology, Config::new(), buffer)?;
+    let pages = PageAllocator::new(ToyKernel::default(), topology, Config::new(), buffer)?;
     pages.online_all(&memory)?;
     work(&pages);
     pages.check()?;

@@ -20,7 +20,7 @@ fn own() -> &'static [Recording] {
 }
 
 /// Counts the differences of a kind under rules that were changed after those of each kernel.
-fn differences(kind: &str, replay: Replay, change: impl Fn(&mut Model)) -> usize {
+fn differences(kind: &str, replay: Replay, change: impl Fn(&mut Model) + Sync) -> usize {
     let changed = |kernel: &str| {
         let mut model = lab::model(kernel)?;
         change(&mut model);
@@ -30,11 +30,11 @@ fn differences(kind: &str, replay: Replay, change: impl Fn(&mut Model)) -> usize
 }
 
 #[track_caller]
-fn must_find(kind: &str, replay: Replay, change: impl Fn(&mut Model)) {
+fn must_find(kind: &str, replay: Replay, change: impl Fn(&mut Model) + Sync) {
     assert!(differences(kind, replay, change) > 0, "{kind}: the mistake was not found");
 }
 
-fn change_pcp(change: impl Fn(&mut PcpRules)) -> impl Fn(&mut Model) {
+fn change_pcp(change: impl Fn(&mut PcpRules) + Sync) -> impl Fn(&mut Model) + Sync {
     move |model| change(&mut model.pcp)
 }
 

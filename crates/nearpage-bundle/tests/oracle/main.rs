@@ -22,7 +22,10 @@ mod tally;
 mod text;
 
 use std::io::Write;
+use std::num::NonZeroUsize;
+use std::panic::resume_unwind;
 use std::sync::OnceLock;
+use std::thread;
 
 use nearpage::Model;
 
@@ -38,9 +41,29 @@ fn collection() -> &'static Collection {
     COLLECTION.get_or_init(read).as_ref().unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Replays all texts of one kind under the rules that `model` has for their kernels.
+/// Replays all texts of one kind under the rules that `model` has for their kernels, on all CPUs.
 fn tally(
     recordings: &[Recording],
+    kind: &str,
+    replay: Replay,
+    model: impl Fn(&str) -> Result<Model, String> + Sync,
+) -> Tally {
+    let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    let share = |first: usize| recordings.iter().skip(first).step_by(threads);
+    let model = &model;
+    let mut sum = Tally::default();
+    thread::scope(|scope| {
+        let start = |first| scope.spawn(move || tally_of(share(first), kind, replay, model));
+        let started: Vec<_> = (0..threads).map(start).collect();
+        for thread in started {
+            sum.add(thread.join().unwrap_or_else(|panic| resume_unwind(panic)));
+        }
+    });
+    sum
+}
+
+fn tally_of<'a>(
+    recordings: impl Iterator<Item = &'a Recording>,
     kind: &str,
     replay: Replay,
     model: impl Fn(&str) -> Result<Model, String>,
