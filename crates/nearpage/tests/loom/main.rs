@@ -3,8 +3,9 @@
 //!
 //! What runs here is the core's own code, on other cells: it is generic over [`nearpage::internals::Cell32`], and over its
 //! platform, whose locks are loom's where the whole core runs. Two things are written down once more: the rings of
-//! restartable sequences, which are assembly, and the zones around the versions of a zonelist. A model has a file of its own, two or three threads, one operation each if that is enough, and a canary: a mutation of a
-//! cell or a step that the model must find.
+//! restartable sequences, which are assembly, and the zones around the versions of a zonelist. A model has a file of its
+//! own, two or three threads, one operation each if that is enough, and a canary: a mutation of a cell or a step that the
+//! model must find.
 #![cfg(loom)]
 
 mod cells;

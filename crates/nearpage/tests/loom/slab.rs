@@ -168,8 +168,8 @@ pub fn page_allocator<K: Locks>(
     let topology = Topology::new(&NODES, &[10, 20, 20, 10], AddressMap::Flat).expect("valid");
     let host = Host { storage: SerialStorage(Cpus), locks: PhantomData };
     // One wait table, which nobody needs: they are many locks.
-    let model = Model { page_lock: PageLockRules::LINUX, ..Model::NEARPAGE };
-    let config = Config { model, ..Config::default() };
+    let model = Model::NEARPAGE.with(|changed| changed.page_lock = PageLockRules::LINUX);
+    let config = Config::new().with_model(model);
     let buffer = |_: NodeIndex, bytes: usize| zeroes(metadata, bytes);
     let pages = PageAllocator::new(host, topology, config, buffer).expect("valid");
     Leaked::new(Box::new(pages))
@@ -180,7 +180,7 @@ impl<K: Locks> Machine<K> {
         let mut metadata = Vec::new();
         let pages = page_allocator(&mut metadata);
         let mut buffer = |_: NodeIndex, bytes: usize| zeroes(&mut metadata, bytes);
-        let config = SlabConfig { caches_max: 1, ..SlabConfig::default() };
+        let config = SlabConfig::default().with_caches_max(1);
         // SAFETY: the box goes after the slab allocator.
         let slab = SlabAllocator::new(unsafe { &*pages.0 }, config, &mut buffer).expect("valid");
         slab.online_all(&MEMORY).expect("memory of the topology");
@@ -272,7 +272,7 @@ fn free_against_refresh<K: Locks>() {
     let other = machine.clone();
     let changer = thread::spawn(move || {
         run_on(1);
-        other.slab.set_access(NodeId(0), Access::Private).expect("there is such a node");
+        other.slab.set_access(NodeId(0), NodeAccess::Private).expect("there is such a node");
     });
     last.iter().for_each(|&object| machine.free(object));
     changer.join().expect("it does not panic");
