@@ -37,17 +37,8 @@ impl OwnedTopology {
             distances: machine.distances.clone(),
             address_map: AddressMap::Flat,
         }));
-        let nodes: &'static [Node<'static>] = Box::leak(
-            buf.nodes
-                .iter()
-                .map(|node| Node {
-                    id: node.id,
-                    memory: &node.memory,
-                    cpus: &node.cpus,
-                    movable_from: node.movable_from,
-                })
-                .collect(),
-        );
+        let nodes: &'static [Node<'static>] =
+            Box::leak(buf.nodes.iter().map(NodeBuf::as_node).collect());
         let owners = (std::ptr::from_ref(nodes).cast_mut(), std::ptr::from_ref(buf).cast_mut());
         match Topology::new(nodes, &buf.distances, buf.address_map) {
             Ok(topology) => Ok(Self { topology, nodes: owners.0, buf: owners.1 }),

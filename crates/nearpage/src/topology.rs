@@ -159,6 +159,15 @@ pub struct NodeBuf {
     pub movable_from: Option<Pfn>,
 }
 
+#[cfg(any(test, feature = "alloc"))]
+impl NodeBuf {
+    /// The node of a [`Topology`], which borrows this one.
+    pub fn as_node(&self) -> Node<'_> {
+        let Self { id, memory, cpus, movable_from } = self;
+        Node { id: *id, memory, cpus, movable_from: *movable_from }
+    }
+}
+
 /// A machine that owns its data, for hosts with a heap. Not validated until it is used.
 #[cfg(any(test, feature = "alloc"))]
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -179,16 +188,7 @@ impl TopologyBuf {
     ///
     /// As [`Topology::new`]; `f` is not called then.
     pub fn with<R>(&self, f: impl FnOnce(&Topology<'_>) -> R) -> Result<R, TopologyError> {
-        let nodes: std_alloc::vec::Vec<Node<'_>> = self
-            .nodes
-            .iter()
-            .map(|node| Node {
-                id: node.id,
-                memory: &node.memory,
-                cpus: &node.cpus,
-                movable_from: node.movable_from,
-            })
-            .collect();
+        let nodes: std_alloc::vec::Vec<_> = self.nodes.iter().map(NodeBuf::as_node).collect();
         Topology::new(&nodes, &self.distances, self.address_map).map(|topology| f(&topology))
     }
 }

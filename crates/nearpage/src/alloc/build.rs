@@ -43,12 +43,22 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         config: Config,
         mut buffer: impl FnMut(NodeIndex, usize) -> &'m mut [u8],
     ) -> Result<Self, BuildError> {
+        Self::build(platform, topology, config, &mut buffer)
+    }
+
+    /// What [`new`](Self::new) does, compiled once for all closures.
+    fn build(
+        platform: P,
+        topology: Topology<'m>,
+        config: Config,
+        buffer: &mut dyn FnMut(NodeIndex, usize) -> &'m mut [u8],
+    ) -> Result<Self, BuildError> {
         let mut settings = config.settings;
         settings.movable_min = config.model.movable_min;
         settings.check().map_err(BuildError::Setting)?;
         let plan = Plan::new(&topology)?;
         let need = |node| plan.need::<P>(node).bytes();
-        let (mut carver, mut hub) = Carver::open(plan, need, &mut buffer)?;
+        let (mut carver, mut hub) = Carver::open(plan, &need, buffer)?;
         let parts = carver.carve::<P>(&mut hub, &config).expect(COUNTED);
         let mut state = Some(State {
             settings,

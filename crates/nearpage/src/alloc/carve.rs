@@ -54,7 +54,7 @@ impl<'m> Carver<'_, 'm> {
     /// table of the others.
     pub(crate) fn open(
         plan: Plan<'m>,
-        need: impl Fn(NodeIndex) -> usize,
+        need: &dyn Fn(NodeIndex) -> usize,
         buffer: &mut dyn FnMut(NodeIndex, usize) -> &'m mut [u8],
     ) -> Result<(Self, Arena<'m>), BuildError> {
         let topology = plan.topology;

@@ -114,10 +114,19 @@ impl<'a, 'm, P: Platform<Storage: ObjectStorage>> SlabAllocator<'a, 'm, P> {
         config: SlabConfig,
         mut buffer: impl FnMut(NodeIndex, usize) -> &'m mut [u8],
     ) -> Result<Self, BuildError> {
+        Self::build(pages, config, &mut buffer)
+    }
+
+    /// What [`new`](Self::new) does, compiled once for all closures.
+    fn build(
+        pages: &'a PageAllocator<'m, P>,
+        config: SlabConfig,
+        buffer: &mut dyn FnMut(NodeIndex, usize) -> &'m mut [u8],
+    ) -> Result<Self, BuildError> {
         check_config(&config)?;
         let plan = Plan::new(pages.topology())?;
         let need = |node| need::<P>(&plan, node, &config).bytes();
-        let (mut carver, mut hub) = Carver::open(plan, need, &mut buffer)?;
+        let (mut carver, mut hub) = Carver::open(plan, &need, buffer)?;
         // Last of what may fail: a claim is for good.
         if !pages.claim_objects() {
             return Err(BuildError::SecondSlab);

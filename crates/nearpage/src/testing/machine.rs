@@ -79,74 +79,84 @@ impl TestMachine {
         self
     }
 
-    /// Makes an allocator for the machine, brings all memory online, and calls `f` with it.
+    /// Makes an allocator for the machine, brings all memory online, calls `f` with it, and walks over everything
+    /// afterwards.
     ///
     /// # Panics
-    /// If there can be no such allocator.
+    /// If there can be no such allocator, or the walk finds something wrong.
     pub fn run<R>(&self, f: impl FnOnce(&PageAllocator<'_, PlainPlatform>) -> R) -> R {
-        self.run_offline(|allocator| {
-            for range in self.topology.nodes.iter().flat_map(|node| &node.memory) {
-                allocator.online(*range).expect("memory of the topology, offline until now");
-            }
-            f(allocator)
-        })
+        self.call(None, true, |allocator, _| f(allocator))
     }
 
-    /// Makes an allocator for the machine, without any memory online, and calls `f` with it.
+    /// As [`run`](Self::run), without any memory online.
     ///
     /// # Panics
-    /// If there can be no such allocator.
+    /// As [`run`](Self::run).
     pub fn run_offline<R>(&self, f: impl FnOnce(&PageAllocator<'_, PlainPlatform>) -> R) -> R {
-        self.run_with::<false, _>(None, |allocator, _| f(allocator))
+        self.call(None, false, |allocator, _| f(allocator))
     }
 
-    /// As [`run_offline`](Self::run_offline), with a slab allocator; its
-    /// [`pages`](SlabAllocator::pages) are the page allocator.
+    /// As [`run`](Self::run), with a slab allocator; its [`pages`](SlabAllocator::pages) are the page allocator.
     ///
     /// # Panics
-    /// If there can be no such allocators.
+    /// As [`run`](Self::run).
+    pub fn run_slab<R>(&self, config: SlabConfig, f: impl FnOnce(&TestSlab<'_, '_>) -> R) -> R {
+        self.call(Some(config), true, |_, slab| f(slab.expect(ASKED_FOR)))
+    }
+
+    /// As [`run_slab`](Self::run_slab), without any memory online.
+    ///
+    /// # Panics
+    /// As [`run`](Self::run).
     pub fn run_slab_offline<R>(
         &self,
         config: SlabConfig,
         f: impl FnOnce(&TestSlab<'_, '_>) -> R,
     ) -> R {
-        self.run_with(Some(config), |_, slab| f(slab.expect("it was asked for")))
+        self.call(Some(config), false, |_, slab| f(slab.expect(ASKED_FOR)))
     }
 
     /// As [`run_slab_offline`](Self::run_slab_offline), on a hardened platform.
     ///
     /// # Panics
-    /// If there can be no such allocators.
+    /// As [`run`](Self::run).
     pub fn run_hardened_slab_offline<R>(
         &self,
         config: SlabConfig,
         f: impl FnOnce(&SlabAllocator<'_, '_, HardenedPlatform>) -> R,
     ) -> R {
-        self.run_with(Some(config), |_, slab| f(slab.expect("it was asked for")))
+        self.call(Some(config), false, |_, slab| f(slab.expect(ASKED_FOR)))
     }
 
-    /// As [`run`](Self::run), with a slab allocator.
-    ///
-    /// # Panics
-    /// If there can be no such allocators.
-    pub fn run_slab<R>(&self, config: SlabConfig, f: impl FnOnce(&TestSlab<'_, '_>) -> R) -> R {
-        self.run_slab_offline(config, |slab| {
-            let ranges: Vec<PfnRange> =
-                self.topology.nodes.iter().flat_map(|node| node.memory.clone()).collect();
-            slab.online_all(&ranges).expect("memory of the topology, offline until now");
-            f(slab)
-        })
-    }
-
-    fn run_with<const HARDENED: bool, R>(
+    /// Calls `f` once, and passes its answer on. Neither this nor what it calls is compiled for each test but for the
+    /// closures themselves.
+    fn call<const HARDENED: bool, R>(
         &self,
         slab: Option<SlabConfig>,
+        online: bool,
         f: impl FnOnce(
             &PageAllocator<'_, Plain<HARDENED>>,
             Option<&SlabAllocator<'_, '_, Plain<HARDENED>>>,
         ) -> R,
     ) -> R {
-        let nodes: Vec<Node<'_>> = self.topology.nodes.iter().map(borrow).collect();
+        let (mut f, mut answer) = (Some(f), None);
+        self.call_dyn::<HARDENED>(slab, online, &mut |allocator, slab| {
+            answer = f.take().map(|f| f(allocator, slab));
+        });
+        answer.expect("it was called")
+    }
+
+    /// Not generic over `f`: each test would compile the whole construction again.
+    fn call_dyn<const HARDENED: bool>(
+        &self,
+        slab: Option<SlabConfig>,
+        online: bool,
+        f: &mut dyn FnMut(
+            &PageAllocator<'_, Plain<HARDENED>>,
+            Option<&SlabAllocator<'_, '_, Plain<HARDENED>>>,
+        ),
+    ) {
+        let nodes: Vec<Node<'_>> = self.topology.nodes.iter().map(NodeBuf::as_node).collect();
         let topology = Topology::new(&nodes, &self.topology.distances, self.topology.address_map)
             .expect("a test describes a topology");
         let zeroes = |size: &dyn Fn(NodeIndex) -> Result<usize, BuildError>| -> Vec<Vec<u8>> {
@@ -171,9 +181,24 @@ impl TestMachine {
             let buffer = |node: NodeIndex, _| core::mem::take(&mut slab_buffers[node.0 as usize]);
             SlabAllocator::new(&allocator, config, buffer).expect("buffers are as large as asked")
         });
-        f(&allocator, slab.as_ref())
+        if online {
+            let ranges: Vec<PfnRange> =
+                self.topology.nodes.iter().flat_map(|node| node.memory.clone()).collect();
+            match &slab {
+                Some(slab) => slab.online_all(&ranges).map(drop),
+                None => ranges.iter().try_for_each(|range| allocator.online(*range).map(drop)),
+            }
+            .expect("memory of the topology, offline until now");
+        }
+        f(&allocator, slab.as_ref());
+        allocator.check().expect("a test leaves its allocator in order");
+        if let Some(slab) = &slab {
+            slab.check_all().expect("a test leaves its objects in order");
+        }
     }
 }
+
+const ASKED_FOR: &str = "a slab allocator was asked for";
 
 /// The slab allocator of a test.
 pub type TestSlab<'a, 'm> = SlabAllocator<'a, 'm, PlainPlatform>;
@@ -183,9 +208,4 @@ impl From<TopologyBuf> for TestMachine {
     fn from(topology: TopologyBuf) -> Self {
         Self { topology, config: Config::default() }
     }
-}
-
-fn borrow(node: &NodeBuf) -> Node<'_> {
-    let NodeBuf { id, memory, cpus, movable_from } = node;
-    Node { id: *id, memory, cpus, movable_from: *movable_from }
 }
