@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::sync::OnceLock;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
@@ -10,6 +10,9 @@ use nearpage::CpuId;
 use nearpage_machine::idlist;
 
 use crate::step::StepError;
+
+/// Only one thread locks a slot, and nothing can panic meanwhile.
+const OWN_SLOT: &str = "no thread panics while it stores its result";
 
 /// The CPUs that this process may use, ascending.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -60,19 +63,19 @@ impl Cpus {
     /// # Panics
     ///
     /// If there are more threads than CPUs.
-    pub fn run<T: Send + Sync>(
+    pub fn run<T: Send>(
         &self,
         threads: usize,
         work: impl Fn(usize, &Gate) -> Result<T, StepError> + Sync,
     ) -> Result<Vec<T>, StepError> {
-        let results: Vec<OnceLock<T>> = (0..threads).map(|_| OnceLock::new()).collect();
+        let results: Vec<Mutex<Option<T>>> = (0..threads).map(|_| Mutex::default()).collect();
         self.run_each(threads, &|number, gate| {
             let result = work(number, gate)?;
-            assert!(results[number].set(result).is_ok(), "each thread has a number of its own");
+            *results[number].lock().expect(OWN_SLOT) = Some(result);
             Ok(())
         })?;
-        let result = |slot: OnceLock<T>| slot.into_inner().expect("all threads ended well");
-        Ok(results.into_iter().map(result).collect())
+        let result = |slot: Mutex<Option<T>>| slot.into_inner().expect(OWN_SLOT);
+        Ok(results.into_iter().map(|slot| result(slot).expect("all threads ended well")).collect())
     }
 
     /// As [`run`](Self::run), compiled once for all that threads do.

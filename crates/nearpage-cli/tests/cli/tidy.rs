@@ -171,8 +171,9 @@ fn links_between_documents_resolve() {
         let folder = path.parent().expect("a file has a folder");
         for target in text(&path).split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
             let file = target.split('#').next().unwrap_or_default();
-            // The front pages of crates name items of the crate, too.
-            let is_item = file.contains("::") || !file.contains(['.', '/']);
+            // The front page of a library names items of the crate, too.
+            let is_front_page = path.ends_with("README.md") && folder.join("src/lib.rs").exists();
+            let is_item = is_front_page && (file.contains("::") || !file.contains(['.', '/']));
             let is_local = !file.is_empty() && !file.contains("://") && !is_item;
             if is_local && !folder.join(file).exists() {
                 complaints.push(format!("{}: {target}", shown(&path)));

@@ -82,7 +82,34 @@ impl Kind for HogWorkload {
         costs: &Costs,
         options: &Options<'_>,
     ) -> Result<Report, LabError> {
-        run(scenario, self, costs, options)
+        let mut bench = Bench::new(scenario, self, costs)?;
+        let mut report = Report::new(&scenario.name, &scenario.title);
+        let scale = match &self.calibrate {
+            Some(cells) => bench.calibrate(cells, options, &mut report)?,
+            None => 1.0,
+        };
+        let mut cells = Vec::new();
+        for (&bytes, &threads) in
+            self.memory.iter().flat_map(|m| self.threads.iter().map(move |t| (m, t)))
+        {
+            cells.extend(RULES.map(|(_, rule)| Variant { bytes, threads, rule }));
+        }
+        let run = |cell: &Variant| bench.run(cell, options.samples && bench.is_shown(cell));
+        let outcomes = options.each(&cells, run)?;
+        let outcomes = report.keep_samples(outcomes, |at| {
+            let Variant { bytes, threads, rule } = cells[at];
+            let rule = RULES.iter().find(|(_, known)| *known == rule).map_or("", |(name, _)| name);
+            format!("{}, zonelist cache {rule}", label(bytes, threads))
+        });
+        tabulate(&bench, &cells, &outcomes, scale, &mut report);
+        if scenario.reference.is_some() {
+            let small = small_machine();
+            let flat = Costs::flat();
+            let case = Case { machine: &small, costs: &flat, pages: 1000, is_sampled: false };
+            huge::hold(&scenario.name, &case, Config::default(), &mut report)?;
+            today(&bench, options, &mut report)?;
+        }
+        Ok(report)
     }
 
     /// The largest cell.
@@ -93,81 +120,38 @@ impl Kind for HogWorkload {
         config: Config,
         _seed: u64,
     ) -> Result<Probe, LabError> {
-        probe(scenario, self, costs, config)
+        let scenario = &Scenario { config, ..scenario.clone() };
+        let bench = Bench::new(scenario, self, costs)?;
+        let largest = Variant {
+            bytes: self.memory.iter().copied().max().unwrap_or(0),
+            threads: self.threads.iter().copied().max().unwrap_or(1),
+            rule: config.model.zonelist_cache,
+        };
+        let outcome = bench.measure(&largest)?;
+        Ok(Probe {
+            work_per_second: outcome.pages * 1e12 / outcome.hog.real_ps.max(1) as f64,
+            worst_hold_pages: outcome.worst_hold_pages,
+            cached_bytes: outcome.cached_pages * bench.machine.page_bytes(),
+        })
     }
 }
 
-fn run(
-    scenario: &Scenario,
-    workload: &HogWorkload,
-    costs: &Costs,
-    options: &Options<'_>,
-) -> Result<Report, LabError> {
-    let missing = |error: CostsError| LabError::Costs { name: costs.name.clone(), error };
-    let machine = workload.scaled(&scenario.machine.machine);
-    let call_ns = costs.more("zone_reclaim_ns").map_err(missing)?;
-    costs
-        .more("fault_ns")
-        .and(costs.more("store_ns"))
-        .and(costs.more("teardown_ns"))
-        .map_err(missing)?;
-    let mut bench = Bench { scenario, workload, machine, costs: costs.clone(), call_ns };
-    let mut report = Report::new(&scenario.name, &scenario.title);
-    let scale = match &workload.calibrate {
-        Some(cells) => bench.calibrate(cells, options, &mut report)?,
-        None => 1.0,
-    };
-    let mut cells = Vec::new();
-    for (&bytes, &threads) in
-        workload.memory.iter().flat_map(|m| workload.threads.iter().map(move |t| (m, t)))
-    {
-        cells.extend(RULES.map(|(_, rule)| Variant { bytes, threads, rule }));
+impl<'a> Bench<'a> {
+    /// Refuses costs that lack what the work of a hog takes.
+    fn new(
+        scenario: &'a Scenario,
+        workload: &'a HogWorkload,
+        costs: &Costs,
+    ) -> Result<Self, LabError> {
+        let missing = |error: CostsError| LabError::Costs { name: costs.name.clone(), error };
+        for cost in ["fault_ns", "store_ns", "teardown_ns"] {
+            costs.more(cost).map_err(missing)?;
+        }
+        let call_ns = costs.more("zone_reclaim_ns").map_err(missing)?;
+        let machine = workload.scaled(&scenario.machine.machine);
+        Ok(Self { scenario, workload, machine, costs: costs.clone(), call_ns })
     }
-    let run = |cell: &Variant| bench.run(cell, options.samples && bench.is_shown(cell));
-    let outcomes = options.each(&cells, run)?;
-    let outcomes = report.keep_samples(outcomes, |at| {
-        let Variant { bytes, threads, rule } = cells[at];
-        let rule = RULES.iter().find(|(_, known)| *known == rule).map_or("", |(name, _)| name);
-        format!("{}, zonelist cache {rule}", label(bytes, threads))
-    });
-    tabulate(&bench, &cells, &outcomes, scale, &mut report);
-    if scenario.reference.is_some() {
-        let small = small_machine();
-        let flat = Costs::flat();
-        let case = Case { machine: &small, costs: &flat, pages: 1000, is_sampled: false };
-        huge::hold(&scenario.name, &case, Config::default(), &mut report)?;
-        today(&bench, options, &mut report)?;
-    }
-    Ok(report)
-}
 
-fn probe(
-    scenario: &Scenario,
-    workload: &HogWorkload,
-    costs: &Costs,
-    config: Config,
-) -> Result<Probe, LabError> {
-    let machine = workload.scaled(&scenario.machine.machine);
-    let call_ns = costs
-        .more("zone_reclaim_ns")
-        .map_err(|error| LabError::Costs { name: costs.name.clone(), error })?;
-    let page_bytes = machine.page_bytes();
-    let scenario = &Scenario { config, ..scenario.clone() };
-    let bench = Bench { scenario, workload, machine, costs: costs.clone(), call_ns };
-    let largest = Variant {
-        bytes: workload.memory.iter().copied().max().unwrap_or(0),
-        threads: workload.threads.iter().copied().max().unwrap_or(1),
-        rule: config.model.zonelist_cache,
-    };
-    let outcome = bench.measure(&largest)?;
-    Ok(Probe {
-        work_per_second: outcome.pages * 1e12 / outcome.hog.real_ps.max(1) as f64,
-        worst_hold_pages: outcome.worst_hold_pages,
-        cached_bytes: outcome.cached_pages * page_bytes,
-    })
-}
-
-impl Bench<'_> {
     /// The largest amount of memory, a middle number of threads, without the cache and with it.
     fn is_shown(&self, Variant { bytes, threads, rule }: &Variant) -> bool {
         let HogWorkload { memory, threads: all, .. } = self.workload;

@@ -72,7 +72,33 @@ impl Kind for LocksWorkload {
         costs: &Costs,
         options: &Options<'_>,
     ) -> Result<Report, LabError> {
-        run(scenario, self, costs, options)
+        let mut report = Report::new(&scenario.name, &scenario.title);
+        let mut bench = Bench::new(scenario, self, costs, options.seed)?;
+        if self.calibrates {
+            bench.calibrate(options, &mut report)?;
+        }
+        let mut variants = Vec::new();
+        for &processes in &self.processes {
+            for (_, tables) in TABLES {
+                variants.extend(BITS.map(|(_, waiters_bit)| Variant {
+                    tables,
+                    waiters_bit,
+                    processes,
+                    streamed_bytes: self.streamed_bytes,
+                }));
+            }
+        }
+        let run = |variant: &Variant| bench.run(variant, options.samples && bench.is_shown(variant));
+        let outcomes = options.each(&variants, run)?;
+        let name = |at: usize| format!("{} processes, one table", variants[at].processes);
+        let outcomes: Vec<Outcome> = report.keep_samples(outcomes, name);
+        tabulate(self, &outcomes, &mut report);
+        if scenario.reference.is_some() {
+            compare(scenario, self, &outcomes, &mut report);
+            bench.extremes(&mut report)?;
+        }
+        report.notes.push("times are model time; a process is one on a CPU of its own".into());
+        Ok(report)
     }
 
     /// As many processes as possible.
@@ -83,63 +109,18 @@ impl Kind for LocksWorkload {
         config: Config,
         seed: u64,
     ) -> Result<Probe, LabError> {
-        probe(scenario, self, costs, config, seed)
+        let scenario = &Scenario { config, ..scenario.clone() };
+        let bench = Bench::new(scenario, self, costs, seed)?;
+        let PageLockRules { tables, waiters_bit } = config.model.page_lock;
+        let streamed_bytes = self.streamed_bytes;
+        let variant = Variant { tables, waiters_bit, processes: self.most(), streamed_bytes };
+        let outcome = bench.measure(&variant)?;
+        Ok(Probe {
+            work_per_second: outcome.faults_a_second(),
+            worst_hold_pages: outcome.worst_hold_pages,
+            cached_bytes: outcome.cached_pages * scenario.machine.machine.page_bytes(),
+        })
     }
-}
-
-fn run(
-    scenario: &Scenario,
-    workload: &LocksWorkload,
-    costs: &Costs,
-    options: &Options<'_>,
-) -> Result<Report, LabError> {
-    let mut report = Report::new(&scenario.name, &scenario.title);
-    let mut bench = Bench::new(scenario, workload, costs, options.seed)?;
-    if workload.calibrates {
-        bench.calibrate(options, &mut report)?;
-    }
-    let mut variants = Vec::new();
-    for &processes in &workload.processes {
-        for (_, tables) in TABLES {
-            variants.extend(BITS.map(|(_, waiters_bit)| Variant {
-                tables,
-                waiters_bit,
-                processes,
-                streamed_bytes: workload.streamed_bytes,
-            }));
-        }
-    }
-    let run = |variant: &Variant| bench.run(variant, options.samples && bench.is_shown(variant));
-    let outcomes = options.each(&variants, run)?;
-    let name = |at: usize| format!("{} processes, one table", variants[at].processes);
-    let outcomes: Vec<Outcome> = report.keep_samples(outcomes, name);
-    tabulate(workload, &outcomes, &mut report);
-    if scenario.reference.is_some() {
-        compare(scenario, workload, &outcomes, &mut report);
-        bench.extremes(&mut report)?;
-    }
-    report.notes.push("times are model time; a process is one on a CPU of its own".into());
-    Ok(report)
-}
-
-fn probe(
-    scenario: &Scenario,
-    workload: &LocksWorkload,
-    costs: &Costs,
-    config: Config,
-    seed: u64,
-) -> Result<Probe, LabError> {
-    let scenario = &Scenario { config, ..scenario.clone() };
-    let bench = Bench::new(scenario, workload, costs, seed)?;
-    let PageLockRules { tables, waiters_bit } = config.model.page_lock;
-    let streamed_bytes = workload.streamed_bytes;
-    let variant = Variant { tables, waiters_bit, processes: workload.most(), streamed_bytes };
-    let outcome = bench.measure(&variant)?;
-    Ok(Probe {
-        work_per_second: outcome.faults_a_second(),
-        worst_hold_pages: outcome.worst_hold_pages,
-        cached_bytes: outcome.cached_pages * scenario.machine.machine.page_bytes(),
-    })
 }
 
 impl<'a> Bench<'a> {

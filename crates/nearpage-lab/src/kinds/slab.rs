@@ -36,7 +36,12 @@ struct Place<'a> {
     objects: usize,
 }
 
-impl Place<'_> {
+impl<'a> Place<'a> {
+    fn new(name: &'a str, machine: &'a Machine, costs: Costs, workload: &SlabWorkload) -> Self {
+        let SlabWorkload { message_ns, ref objects, .. } = *workload;
+        Self { name, machine, costs, message_ns, objects: objects.len() }
+    }
+
     fn is_memoryless(&self) -> bool {
         self.machine.nodes.iter().any(|node| node.bytes == 0 && !node.cpus.is_empty())
     }
@@ -65,7 +70,29 @@ impl Kind for SlabWorkload {
         costs: &Costs,
         options: &Options<'_>,
     ) -> Result<Report, LabError> {
-        run(scenario, self, costs, options)
+        let mut report = Report::new(&scenario.name, &scenario.title);
+        let name = "cpus all on memoryless nodes";
+        let mut places = vec![Place::new(name, &scenario.machine.machine, costs.clone(), self)];
+        for (name, other) in &self.others {
+            places.push(Place::new(name, &other.machine, catalog::costs(&other.costs)?, self));
+        }
+        calibrate(scenario, self, &mut places, options, &mut report)?;
+        let jobs: Vec<(usize, LocalNode)> =
+            (0..places.len()).flat_map(|place| VARIANTS.map(|(_, local)| (place, local))).collect();
+        let run = |&(place, local): &(usize, LocalNode)| {
+            let message_ns = places[place].message_ns;
+            let how = How { local, seed: options.seed, messages: self.messages, message_ns };
+            measure(scenario, self, &places[place], how, options.samples && place == 0)
+        };
+        let outcomes = options.each(&jobs, run)?;
+        let outcomes = report.keep_samples(outcomes, |at| {
+            format!("{}, {}", places[0].name, VARIANTS[at % VARIANTS.len()].0)
+        });
+        tabulate(scenario, &places, &outcomes, &mut report);
+        report.notes.push(
+            "times are model time, for as many messages as the reference's hackbench sends".into(),
+        );
+        Ok(report)
     }
 
     /// The scenario's machine, objects by the nearest node with memory.
@@ -76,51 +103,19 @@ impl Kind for SlabWorkload {
         config: Config,
         seed: u64,
     ) -> Result<Probe, LabError> {
-        probe(scenario, self, costs, config, seed)
+        let machine = &scenario.machine.machine;
+        let message_ns = if self.message_ns > 0.0 { self.message_ns } else { 10_000.0 };
+        let place = Place { message_ns, ..Place::new("", machine, costs.clone(), self) };
+        let scenario = &Scenario { config, ..scenario.clone() };
+        let local = LocalNode::NearestMemory;
+        let how = How { local, seed, messages: self.messages, message_ns };
+        let (outcome, _) = measure(scenario, self, &place, how, false)?;
+        Ok(Probe {
+            work_per_second: self.published_messages / outcome.seconds,
+            worst_hold_pages: outcome.worst_hold_pages,
+            cached_bytes: outcome.cached_pages * machine.page_bytes(),
+        })
     }
-}
-
-fn run(
-    scenario: &Scenario,
-    workload: &SlabWorkload,
-    costs: &Costs,
-    options: &Options<'_>,
-) -> Result<Report, LabError> {
-    let mut report = Report::new(&scenario.name, &scenario.title);
-    let mut places = vec![Place {
-        name: "cpus all on memoryless nodes",
-        machine: &scenario.machine.machine,
-        costs: costs.clone(),
-        message_ns: workload.message_ns,
-        objects: workload.objects.len(),
-    }];
-    for (name, other) in &workload.others {
-        let costs = catalog::costs(&other.costs)?;
-        places.push(Place {
-            name,
-            machine: &other.machine,
-            costs,
-            message_ns: workload.message_ns,
-            objects: workload.objects.len(),
-        });
-    }
-    calibrate(scenario, workload, &mut places, options, &mut report)?;
-    let jobs: Vec<(usize, LocalNode)> =
-        (0..places.len()).flat_map(|place| VARIANTS.map(|(_, local)| (place, local))).collect();
-    let run = |&(place, local): &(usize, LocalNode)| {
-        let message_ns = places[place].message_ns;
-        let how = How { local, seed: options.seed, messages: workload.messages, message_ns };
-        measure(scenario, workload, &places[place], how, options.samples && place == 0)
-    };
-    let outcomes = options.each(&jobs, run)?;
-    let outcomes = report.keep_samples(outcomes, |at| {
-        format!("{}, {}", places[0].name, VARIANTS[at % VARIANTS.len()].0)
-    });
-    tabulate(scenario, &places, &outcomes, &mut report);
-    report.notes.push(
-        "times are model time, for as many messages as the reference's hackbench sends".into(),
-    );
-    Ok(report)
 }
 
 /// Sets the time of a message, for each table of costs from the machine without memoryless nodes.
@@ -224,28 +219,6 @@ fn measure(
     let sent = (messages * place.machine.cpus().count() as u64) as f64;
     let seconds = result.real_ps as f64 * 1e-12 * workload.published_messages / sent;
     Ok((Outcome { result, seconds, worst_hold_pages, cached_pages }, samples))
-}
-
-fn probe(
-    scenario: &Scenario,
-    workload: &SlabWorkload,
-    costs: &Costs,
-    config: Config,
-    seed: u64,
-) -> Result<Probe, LabError> {
-    let machine = &scenario.machine.machine;
-    let message_ns = if workload.message_ns > 0.0 { workload.message_ns } else { 10_000.0 };
-    let objects = workload.objects.len();
-    let place = Place { name: "", machine, costs: costs.clone(), message_ns, objects };
-    let scenario = &Scenario { config, ..scenario.clone() };
-    let local = LocalNode::NearestMemory;
-    let how = How { local, seed, messages: workload.messages, message_ns };
-    let (outcome, _) = measure(scenario, workload, &place, how, false)?;
-    Ok(Probe {
-        work_per_second: workload.published_messages / outcome.seconds,
-        worst_hold_pages: outcome.worst_hold_pages,
-        cached_bytes: outcome.cached_pages * machine.page_bytes(),
-    })
 }
 
 fn tabulate(scenario: &Scenario, places: &[Place<'_>], outcomes: &[Outcome], report: &mut Report) {

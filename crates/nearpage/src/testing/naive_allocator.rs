@@ -51,7 +51,7 @@ use crate::watermark::Settings;
 use refusals::Refusals;
 
 pub use policy::{NaiveMode, NaivePlacement};
-pub use zone::{Begins, Events, NaiveZone, Pageblocks};
+pub use zone::{Begins, NaiveZone, Pageblocks};
 
 /// Calls to the host so far, and what it has to give.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

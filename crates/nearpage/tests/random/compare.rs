@@ -3,8 +3,8 @@
 use std::fmt::{Debug, Display};
 
 use nearpage::rules::pagesets::LISTS;
-use nearpage::stats::{Pageset, Zone, ZoneCounts};
-use nearpage::testing::naive_allocator::{Events, NaiveAllocator, NaivePageset, NaiveZone};
+use nearpage::stats::{Pageset, Zone};
+use nearpage::testing::naive_allocator::{NaiveAllocator, NaivePageset, NaiveZone};
 use nearpage::{
     BulkFreeError, CpuId, FrameState, FreeError, LimitOf, Migratetype, NodeId, Order,
     PageAllocator, Pfn, ZoneKind,
@@ -136,21 +136,7 @@ fn same_zone(zone: &Zone<'_, Host>, model: &NaiveZone) -> Result<(), Difference>
     same("pressure", zone.view(), model.view)?;
     same("headroom", zone.headroom_orders(), model.headroom_orders())?;
     same("lock holds", zone.holds(), model.holds)?;
-    same("events", events(zone.counts()), model.events)
-}
-
-fn events(counts: ZoneCounts) -> Events {
-    Events {
-        direct_allocs: counts.direct_allocs,
-        direct_alloc_pages: counts.direct_alloc_pages,
-        direct_free_pages: counts.direct_free_pages,
-        direct_other: counts.direct_other,
-        miss: counts.miss,
-        foreign: counts.foreign,
-        interleave: counts.interleave,
-        limit_refused: counts.limit_refused,
-        soft_limit_wakes: counts.soft_limit_wakes,
-    }
+    same("events", zone.counts(), model.events)
 }
 
 fn same_pageset(pageset: &Pageset<'_, Host>, model: &NaivePageset) -> Result<(), Difference> {

@@ -18,7 +18,7 @@ use crate::commands::input::{STANDARD, models, read_machine};
 #[derive(Args, Debug)]
 #[command(next_help_heading = "What if")]
 pub(super) struct WhatIfArgs {
-    /// Whose rules, instead of the recorded kernel's
+    /// The rules to replay under, instead of the recorded kernel's
     #[arg(long, value_parser = models(), default_value_t)]
     model: ModelChoice,
 

@@ -15,7 +15,7 @@ use crate::model::Model;
 use crate::pcp::tuning::ZoneView;
 use crate::units::{CpuId, NodeIndex, ORDERS, Order, PageCount, Pfn, PfnRange, ZoneKind};
 use crate::watermark::{AllocFlags, Marks, WatermarkCheck, watermark_fast, watermark_ok};
-use crate::zone::LockHolds;
+use crate::zone::{LockHolds, ZoneCounts};
 
 const PAGEBLOCK: u64 = 512;
 /// Pageblocks whose loose pages are merged in one hold of the lock after a drain.
@@ -131,21 +131,6 @@ pub struct Blocks {
     pub runs_max: u64,
 }
 
-/// The events of a zone, as [`ZoneEvents`](crate::zone::ZoneEvents) names them.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-#[allow(missing_docs, reason = "the names are the documentation")]
-pub struct Events {
-    pub direct_allocs: u64,
-    pub direct_alloc_pages: u64,
-    pub direct_free_pages: u64,
-    pub direct_other: u64,
-    pub miss: u64,
-    pub foreign: u64,
-    pub interleave: u64,
-    pub limit_refused: u64,
-    pub soft_limit_wakes: u64,
-}
-
 /// A zone.
 #[derive(Debug)]
 pub struct NaiveZone {
@@ -180,7 +165,7 @@ pub struct NaiveZone {
     /// Lock holds.
     pub holds: LockHolds,
     /// Events.
-    pub events: Events,
+    pub events: ZoneCounts,
     rules: FallbackRules,
     merging: Merging,
     /// One past the last frame that came online.
@@ -220,7 +205,7 @@ impl NaiveZone {
             reserve: Default::default(),
             view: ZoneView::default(),
             holds: LockHolds::default(),
-            events: Events::default(),
+            events: ZoneCounts::default(),
             rules: model.fallback,
             merging: model.departures.merging,
             spanned_end: span.start,
