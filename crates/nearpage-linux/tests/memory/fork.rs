@@ -95,6 +95,7 @@ fn children_start_threads_while_those_of_the_parent_begin_and_end() {
     alone("fork::children_start_threads_while_those_of_the_parent_begin_and_end", || {
         let memories = memories();
         let stop = AtomicBool::new(false);
+        let forks = std::env::var("NEARPAGE_FORKS").map_or(300, |forks| forks.parse().unwrap());
         thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
@@ -110,7 +111,7 @@ fn children_start_threads_while_those_of_the_parent_begin_and_end() {
                 child_threads::beside(2, few, few);
             };
             let lived = catch_unwind(AssertUnwindSafe(|| {
-                for round in 0..1500 {
+                for round in 0..forks {
                     in_child(|| child(&memories[round % 2]));
                 }
             }));

@@ -91,7 +91,7 @@ fn fork_under_load(memory: &Memory) -> u32 {
         let goes_on = |forks| match wanted {
             Some(wanted) => forks < wanted,
             // On a crowded machine a fork takes long.
-            None => forks < FORKS_LEAST || start.elapsed() < Duration::from_secs(2),
+            None => forks < FORKS_LEAST || start.elapsed() < Duration::from_secs(1),
         };
         while goes_on(forks) {
             let lived = fork(memory);

@@ -247,7 +247,7 @@ fn run(use_rseq: bool, time: Duration) {
 fn nothing_is_lost_while_memory_and_cpus_come_and_go() {
     alone("hotplug::nothing_is_lost_while_memory_and_cpus_come_and_go", || {
         let seconds = std::env::var("NEARPAGE_HOTPLUG_SECONDS").ok();
-        let seconds = seconds.map_or(2, |text| {
+        let seconds = seconds.map_or(1, |text| {
             text.parse().expect("NEARPAGE_HOTPLUG_SECONDS is a number of seconds")
         });
         run(true, Duration::from_secs(seconds));

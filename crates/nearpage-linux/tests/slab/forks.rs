@@ -1,4 +1,4 @@
-//! Forks while threads allocate and free objects. `NEARPAGE_FORKS=n` forks so often instead of 300 times.
+//! Forks while threads allocate and free objects. `NEARPAGE_FORKS=n` forks so often instead of 60 times.
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -56,7 +56,7 @@ fn children_of_a_busy_process_go_on() {
         let slab = memory.slab(SlabConfig::default()).unwrap();
         let cache = slab.create(CacheOptions::new("forked", 72)).unwrap();
         let stop = AtomicBool::new(false);
-        let forks = number("NEARPAGE_FORKS", 300);
+        let forks = number("NEARPAGE_FORKS", 60);
         thread::scope(|scope| {
             for _ in 0..3 {
                 scope.spawn(|| {

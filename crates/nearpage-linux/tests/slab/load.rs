@@ -123,7 +123,7 @@ fn stress(builder: MemoryBuilder, config: SlabConfig) {
         }
         scope.spawn(|| come_and_go(&caches[0], &stop));
         scope.spawn(|| upkeep(&slab, &caches, &stop));
-        let seconds = number("NEARPAGE_STRESS_SECONDS", 2);
+        let seconds = number("NEARPAGE_STRESS_SECONDS", 1);
         let _stop = Stop(&stop);
         thread::sleep(Duration::from_secs(seconds));
     });

@@ -25,7 +25,7 @@ const PAGES: PageCount = PageCount(16_384);
 
 fn run_canary<S: Storage + Sync + 'static>(storage: S) {
     let pages = core(storage, &affinity::allowed_cpus(), PAGES);
-    match stress(&pages, &Plan::new(PAGES, 70, 2.0)) {
+    match stress(&pages, &Plan::new(PAGES, 70, 1.0)) {
         Ok(figures) => println!("{PASSED}: {figures}"),
         Err(wrong) => println!("{FOUND}{wrong}"),
     }

@@ -24,12 +24,12 @@ fn three_nodes() -> MemoryBuilder {
 
 #[test]
 fn three_nodes_with_rings() {
-    stress_memory("three_nodes_with_rings", three_nodes().use_rseq(true), 80, 2.0);
+    stress_memory("three_nodes_with_rings", three_nodes().use_rseq(true), 80, 1.0);
 }
 
 #[test]
 fn three_nodes_with_locks() {
-    stress_memory("three_nodes_with_locks", three_nodes().use_rseq(false), 80, 2.0);
+    stress_memory("three_nodes_with_locks", three_nodes().use_rseq(false), 80, 1.0);
 }
 
 /// All CPUs of this process but the first one came after the topology was read; another one went.

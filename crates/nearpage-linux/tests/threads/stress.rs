@@ -300,30 +300,30 @@ fn one_node() -> MemoryBuilder {
 
 #[test]
 fn rings() {
-    stress_memory("rings", one_node().use_rseq(true), 70, 3.0);
+    stress_memory("rings", one_node().use_rseq(true), 70, 1.5);
 }
 
 /// Nearly all memory is asked for: zones fall below their watermarks, and requests drain pagesets.
 #[test]
 fn rings_short_of_memory() {
-    stress_memory("rings_short_of_memory", one_node().use_rseq(true).hardened(true), 130, 2.0);
+    stress_memory("rings_short_of_memory", one_node().use_rseq(true).hardened(true), 130, 1.0);
 }
 
 #[test]
 fn locks() {
-    stress_memory("locks", one_node().use_rseq(false), 70, 3.0);
+    stress_memory("locks", one_node().use_rseq(false), 70, 1.5);
 }
 
 #[test]
 fn locks_short_of_memory() {
-    stress_memory("locks_short_of_memory", one_node().use_rseq(false).hardened(true), 130, 2.0);
+    stress_memory("locks_short_of_memory", one_node().use_rseq(false).hardened(true), 130, 1.0);
 }
 
 /// Linux's rules: drains of other sizes, and bulk requests by refills.
 #[test]
 fn linux_rules() {
     let builder = |model| one_node().model(model);
-    stress_memory("linux_rules", builder(Model::LINUX_6_12).use_rseq(true), 70, 1.0);
-    stress_memory("linux_rules", builder(Model::LINUX_6_12).use_rseq(false), 70, 1.0);
-    stress_memory("linux_rules", builder(Model::LINUX_6_1).use_rseq(true), 70, 1.0);
+    stress_memory("linux_rules", builder(Model::LINUX_6_12).use_rseq(true), 70, 0.5);
+    stress_memory("linux_rules", builder(Model::LINUX_6_12).use_rseq(false), 70, 0.5);
+    stress_memory("linux_rules", builder(Model::LINUX_6_1).use_rseq(true), 70, 0.5);
 }

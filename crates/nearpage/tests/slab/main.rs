@@ -15,7 +15,7 @@
 mod naive;
 
 use std::collections::BTreeMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::catch_unwind;
 
 use nearpage::internals::{SECTION_FRAMES, Tunables, part_for};
 use nearpage::slab::{
@@ -29,6 +29,7 @@ use nearpage::{
     Address, AddressMap, CpuId, Gfp, NodeAccess, NodeBuf, NodeId, NodeIndex, OfflineError, Order,
     PageCount, Pfn, PfnRange, Request, TopologyBuf,
 };
+use rayon::prelude::*;
 
 const SEEDS: u64 = 10;
 const OPERATIONS: u64 = 50_000;
@@ -762,15 +763,16 @@ fn the_slab_allocator_does_what_the_naive_one_predicts() {
         Some(seed) => seed..seed + number("NEARPAGE_SEEDS").unwrap_or(1),
         None => 0..number("NEARPAGE_SEEDS").unwrap_or(SEEDS),
     };
-    let (mut all, count) = (Tally::default(), seeds.end - seeds.start);
-    for seed in seeds {
-        match catch_unwind(AssertUnwindSafe(|| run(seed))) {
-            Ok(tally) => all.add(tally),
-            Err(_) => panic!(
-                "seed {seed}: NEARPAGE_SEED={seed} cargo test -p nearpage --test slab -- --nocapture"
-            ),
-        }
-    }
+    let count = seeds.end - seeds.start;
+    let caught = |seed| match catch_unwind(|| run(seed)) {
+        Ok(tally) => tally,
+        Err(_) => panic!(
+            "seed {seed}: NEARPAGE_SEED={seed} cargo test -p nearpage --test slab -- --nocapture"
+        ),
+    };
+    let tallies: Vec<Tally> = seeds.into_par_iter().map(caught).collect();
+    let mut all = Tally::default();
+    tallies.into_iter().for_each(|tally| all.add(tally));
     println!("{count} machines: {all:?}");
     assert_eq!(all.operations, OPERATIONS * count);
     if count >= SEEDS {
