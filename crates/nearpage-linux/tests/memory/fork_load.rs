@@ -1,6 +1,6 @@
 //! Forks while threads allocate, free, drain and bring memory online: each child goes on.
 //!
-//! `NEARPAGE_FORKS=n` forks so often instead of for two seconds, and ten times at least, each way.
+//! `NEARPAGE_FORKS=n` forks so often instead of for a second, and ten times at least, each way.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
