@@ -35,8 +35,9 @@ pub use placement::PlacementError;
 #[command(after_long_help = AFTER_HELP)]
 pub struct TopoArgs {
     /// Read the machine from a file: `numactl --hardware` text, the short form, a tar (.gz, .bz2, .zst) of
-    /// /sys and /proc, or a folder with such a copy; - is standard input
-    #[arg(long, value_name = "PATH|-", conflicts_with_all = ["numa", "numa_distance", "sysroot"])]
+    /// /sys and /proc, or a folder with such a copy; - is standard input. Or take one that comes with nearpage by
+    /// its name: memoryless-8n2m
+    #[arg(long, value_name = "PATH|NAME|-", conflicts_with_all = ["numa", "numa_distance", "sysroot"])]
     topology: Option<PathBuf>,
 
     /// Add a node with this much memory and these CPUs: 2G,cpus=0-1. The first is node 0
@@ -93,6 +94,7 @@ const AFTER_HELP: &str = "\
 Examples:
   nearpage topo
   nearpage topo --numa 2G,cpus=0-1 --numa 0,cpus=2 --numa-distance 0,1=21
+  nearpage topo --topology memoryless-8n2m
   ssh box numactl --hardware | nearpage topo --topology - --model linux-6.12 --format fallback
   nearpage topo --bundle oracle/corpus/n2-8g-4c-6.12.json.zst --set vm.min_free_kbytes=65536
   nearpage topo --bundle / --format json

@@ -137,6 +137,30 @@ fn the_settings_of_recordings_are_listed() {
 }
 
 #[test]
+fn machines_of_the_catalogue_are_taken_by_name() {
+    for name in nearpage_machine::catalog::names() {
+        let text = stdout(&["--topology", name, "--format", "numactl"], "");
+        assert!(text.starts_with("available: "), "{name}: {text}");
+    }
+    let of_scenario = stdout(&["--topology", "zonelist-cache", "--format", "numactl"], "");
+    assert_eq!(of_scenario, stdout(&["--topology", "altix-28n", "--format", "numactl"], ""));
+}
+
+#[test]
+fn a_name_that_is_no_machine_is_answered_with_the_names() {
+    let message = refusal(&["--topology", "nosuch"], "");
+    let names = nearpage_machine::catalog::names().collect::<Vec<_>>().join(", ");
+    let expected = "nearpage: nosuch: No such file or directory (os error 2), expected a file, a folder or the \
+                    name of a machine: ";
+    assert_eq!(message, format!("{expected}{names}\n"));
+    let mut replay = assert_cmd::Command::new(assert_cmd::cargo::cargo_bin!("nearpage"));
+    let replay = replay.args(["replay", "--topology", "nosuch"]).output().unwrap();
+    assert_eq!((replay.status.code(), replay.stderr), (Some(2), message.into_bytes()));
+    // What is a path by its form is no mistyped name.
+    assert!(!refusal(&["--topology", "./nosuch"], "").contains("altix-28n"));
+}
+
+#[test]
 fn the_short_form_in_a_text() {
     let text = "# lab\n--numa 2G,cpus=0-1 --numa 0,cpus=2\n--numa-distance 0,1=21\n";
     let options = ["--numa", "2G,cpus=0-1", "--numa", "0,cpus=2", "--numa-distance", "0,1=21"];
