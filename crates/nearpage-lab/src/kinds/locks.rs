@@ -88,7 +88,8 @@ impl Kind for LocksWorkload {
                 }));
             }
         }
-        let run = |variant: &Variant| bench.run(variant, options.samples && bench.is_shown(variant));
+        let run =
+            |variant: &Variant| bench.run(variant, options.samples && bench.is_shown(variant));
         let outcomes = options.each(&variants, run)?;
         let name = |at: usize| format!("{} processes, one table", variants[at].processes);
         let outcomes: Vec<Outcome> = report.keep_samples(outcomes, name);
