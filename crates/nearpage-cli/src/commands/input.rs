@@ -5,7 +5,7 @@ use std::path::Path;
 use std::{fmt, io};
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use nearpage_bundle::predict::ModelChoice;
+use nearpage_bundle::predict::{ModelChoice, SettingKey};
 use nearpage_bundle::{BundleError, Recording};
 use nearpage_machine::{InputError, MachineDescription, MachineInput, Place, catalog};
 
@@ -102,6 +102,12 @@ impl Error for DescriptionFailure {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         self.input().source()
     }
+}
+
+/// The keys that an option takes, a line each.
+pub(super) fn list_of_keys(keys: impl Iterator<Item = SettingKey>) -> String {
+    let line = |key: SettingKey| format!("{:<34} {:<20} {}\n", key.name, key.values, key.meaning);
+    keys.map(line).collect()
 }
 
 /// A parser of `--model`.

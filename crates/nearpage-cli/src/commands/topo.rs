@@ -177,7 +177,7 @@ struct Report {
 /// The input is wrong, or the output cannot be written.
 pub fn run(arguments: &TopoArgs) -> Result<(), CommandError> {
     if arguments.set.iter().any(|given| given == "help") {
-        return super::print(&settings());
+        return super::print(&input::list_of_keys(Override::KEYS.into_iter()));
     }
     let format = if arguments.json { Some(Format::Json) } else { arguments.format };
     if let Some(path) = &arguments.bundle {
@@ -207,13 +207,6 @@ pub fn run(arguments: &TopoArgs) -> Result<(), CommandError> {
         Format::Json => super::print_json(&report.document()),
         Format::Dot => super::print(&dot(machine)),
     }
-}
-
-/// The settings that `--set` takes, one a line.
-fn settings() -> String {
-    let width = Override::KEYS.iter().map(|(key, _)| key.len()).max().unwrap_or(0);
-    let line = |(key, values): &(&str, &str)| format!("vm.{key:<width$}  {values}\n");
-    Override::KEYS.iter().map(line).collect()
 }
 
 impl TopoArgs {

@@ -1,6 +1,5 @@
 //! The options of a what-if.
 
-use std::fmt::Write;
 use std::path::Path;
 
 use clap::{Args, ValueEnum};
@@ -11,7 +10,7 @@ use nearpage_replay::{CpuRule, Replay, Tunable, Wish};
 
 use super::ReplayFailure;
 use crate::commands::CommandError;
-use crate::commands::input::{STANDARD, models, read_machine};
+use crate::commands::input::{STANDARD, list_of_keys, models, read_machine};
 
 /// What is to be different.
 #[derive(Args, Debug)]
@@ -135,11 +134,7 @@ impl WhatIfArgs {
 
 /// The tunables with their values, a line each.
 pub(super) fn tunables() -> String {
-    let mut out = String::new();
-    for key in Tunable::KEYS {
-        let _ = writeln!(out, "{:<34} {:<20} {}", key.name, key.values, key.meaning);
-    }
-    out
+    list_of_keys(Tunable::keys())
 }
 
 /// The values of `--numa` and `--numa-distance` in a text.
