@@ -75,7 +75,7 @@ pub use machine::{
     KernelSettings, LastLevelCache, Machine, MachineNode, NODES_MAX, Note, ZoneExtent,
 };
 #[cfg(feature = "archive")]
-pub use packing::Packing;
+pub use packing::{Packing, read_tar_files};
 pub use plan::{Lists, Plan};
 pub use shown::{Shown, shown};
 pub use sysfs::{SysfsError, read_machine, read_this_machine};

@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::io::{self, ErrorKind, Read};
+use std::path::{Component, Path};
 
 use ruzstd::decoding::{FrameDecoder, StreamingDecoder};
 
@@ -57,6 +58,50 @@ impl Packing {
             }
         })
     }
+}
+
+/// Hands those regular files of a tar archive to `keep`, in their order, that `name` has a name for. `name` gets the
+/// path below the archive's root. A file is read to `bytes_max`. It loses the zeros at its end: files of /sys say that
+/// they have 4096 bytes, and tar fills up what they lack.
+///
+/// # Errors
+///
+/// The archive cannot be read, or `keep` fails.
+pub fn read_tar_files(
+    content: impl Read,
+    bytes_max: u64,
+    mut name: impl FnMut(&str) -> Option<String>,
+    mut keep: impl FnMut(String, Vec<u8>) -> io::Result<()>,
+) -> io::Result<()> {
+    let mut archive = tar::Archive::new(content);
+    for entry in archive.entries()? {
+        let entry = entry?;
+        if !entry.header().entry_type().is_file() {
+            continue;
+        }
+        let Some(name) = path_below_root(&entry.path()?).and_then(|path| name(&path)) else {
+            continue;
+        };
+        let mut file = Vec::new();
+        entry.take(bytes_max).read_to_end(&mut file)?;
+        file.truncate(file.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1));
+        // A short archive may unpack to many files of zeros.
+        file.shrink_to_fit();
+        keep(name, file)?;
+    }
+    Ok(())
+}
+
+/// A path as `proc/meminfo`; `None` if it is no text.
+fn path_below_root(path: &Path) -> Option<String> {
+    let names: Option<Vec<&str>> = path
+        .components()
+        .filter_map(|component| match component {
+            Component::Normal(name) => Some(name.to_str()),
+            _ => None,
+        })
+        .collect();
+    names.map(|names| names.join("/"))
 }
 
 /// A zstd stream with readable errors: those of the decoder contain debug texts of its types.

@@ -119,5 +119,5 @@ pub use session::ZoneChoice;
 pub use sweep::{CombinationError, Combinations, Point, Sweep};
 pub use totals::{Costs, Totals};
 pub use truth::ChangedZone;
-pub use tunable::{Tunable, TunableError, TunableKey};
+pub use tunable::{Tunable, TunableError};
 pub use whatif::Wish;

@@ -1,53 +1,40 @@
-//! Allocator operations a second in virtual time: 56 CPUs on 28 nodes allocate and free in batches.
+//! Allocator operations a second: 56 CPUs on 28 nodes allocate and free in batches, in virtual time.
 
-use std::time::Instant;
-
-use nearpage::{Config, Gfp, Model, Order, Pfn, Request};
-use nearpage_sim::scheduler::VirtualTime;
-use nearpage_sim::{Costs, Machine, Setup, Sim, Tasks, simulate};
+use nearpage::{Config, Gfp, Model, Order, Request};
+use nearpage_sim::{Costs, Machine, Setup, Sim, Tasks, scheduler, simulate};
 
 fn main() {
-    let machine = Machine::uniform(28, 2, 3 << 30);
-    for (name, model) in [("nearpage", Model::NEARPAGE), ("linux-6.12", Model::LINUX_6_12)] {
+    let (machine, costs) = (Machine::uniform(28, 2, 3 << 30), Costs::flat());
+    let loads = |model| [(model, 1), (model, 500)];
+    for (model, batch) in [Model::NEARPAGE, Model::LINUX_6_12].into_iter().flat_map(loads) {
         let config = Config::new().with_model(model);
-        let costs = Costs::flat();
         let setup = Setup { machine: &machine, costs: &costs, config, slab: None };
-        for batch in [1, 500] {
-            let rounds = 2_000_000 / 56 / batch;
-            let run = |sim: &Sim<'_, '_>| {
-                let mut tasks = Tasks::default();
-                for &cpu in sim.world.cpus() {
-                    tasks.add(cpu, move || work(sim, batch, rounds));
-                }
-                let start = Instant::now();
-                let switches = sim.run(tasks).expect("nobody waits");
-                let seconds = start.elapsed().as_secs_f64();
-                let operations = (56 * batch * rounds * 2) as f64;
-                println!(
-                    "{name}, batches of {batch}: {:.1} million operations/s, {switches} switches, {} ms of model time, {:?}",
-                    operations / seconds / 1e6,
-                    sim.world.now_ns() / 1_000_000,
-                    sim.world.line_counts(),
-                );
-            };
-            simulate(&setup, Box::new(VirtualTime::default()), run).expect("a machine");
-        }
+        let run = |sim: &Sim<'_, '_>| {
+            let mut tasks = Tasks::default();
+            for &cpu in sim.world.cpus() {
+                tasks.add(cpu, move || work(sim, batch));
+            }
+            let start = std::time::Instant::now();
+            let switches = sim.run(tasks).expect("nobody waits");
+            let rate = (56 * OPERATIONS) as f64 / start.elapsed().as_secs_f64() / 1e6;
+            println!("{}, {batch}: {rate:.1} million/s, {switches} switches", model.name);
+        };
+        simulate(&setup, Box::new(scheduler::VirtualTime::default()), run).expect("a machine");
     }
 }
 
-fn work(sim: &Sim<'_, '_>, batch: usize, rounds: usize) {
-    let mut pages: Vec<Pfn> = Vec::with_capacity(batch);
-    for _ in 0..rounds {
-        for _ in 0..batch {
-            sim.world.point();
+const OPERATIONS: usize = 71_000;
+
+fn work(sim: &Sim<'_, '_>, batch: usize) {
+    let mut pages = Vec::with_capacity(batch);
+    for turn in (0..2 * batch).cycle().take(OPERATIONS) {
+        sim.world.point();
+        sim.world.charge_ns(25.0);
+        if turn < batch {
             let page = sim.allocator.alloc(Request::new(Order(0), Gfp::HIGHUSER_MOVABLE));
             pages.push(page.expect("memory enough"));
-            sim.world.charge_ns(30.0);
-        }
-        for page in pages.drain(..) {
-            sim.world.point();
-            sim.allocator.free(page, Order(0)).expect("it was allocated");
-            sim.world.charge_ns(20.0);
+        } else {
+            sim.allocator.free(pages.pop().expect("a page"), Order(0)).expect("it was allocated");
         }
     }
 }

@@ -9,8 +9,8 @@ use crate::RecordedMachine;
 /// A text that is not a setting, or not one that predictions depend on.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
-    "{given}: {problem}, expected vm.KEY=VALUE with a KEY of {}",
-    Override::KEYS.map(|(key, _)| key).join(", ")
+    "{given}: {problem}, expected KEY=VALUE with a KEY of {}",
+    Override::KEYS.map(|key| key.name).join(", ")
 )]
 pub struct OverrideError {
     /// The text.
@@ -34,14 +34,48 @@ pub enum Override {
     PercpuPagelistHighFraction(u32),
 }
 
+/// A key that takes a value, for lists.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SettingKey {
+    /// Its name.
+    pub name: &'static str,
+    /// The values that it takes.
+    pub values: &'static str,
+    /// What it means.
+    pub meaning: &'static str,
+}
+
+impl SettingKey {
+    /// A key by its three texts.
+    pub const fn new(name: &'static str, values: &'static str, meaning: &'static str) -> Self {
+        Self { name, values, meaning }
+    }
+}
+
 impl Override {
-    /// The keys of all settings, and the values that each takes.
-    pub const KEYS: [(&str, &str); 5] = [
-        ("min_free_kbytes", "KiB"),
-        ("watermark_scale_factor", "fractions of 10000 of a zone"),
-        ("watermark_boost_factor", "fractions of 10000 of the high mark; 0 is off"),
-        ("lowmem_reserve_ratio", "one to five numbers, lowest zone first"),
-        ("percpu_pagelist_high_fraction", "0, or 8 and more"),
+    /// The keys of all settings.
+    pub const KEYS: [SettingKey; 5] = [
+        SettingKey::new("vm.min_free_kbytes", "KiB", "the sum of all zones' min watermarks"),
+        SettingKey::new(
+            "vm.watermark_scale_factor",
+            "1 to 3000",
+            "the distance between watermarks, in 1/10000 of a zone",
+        ),
+        SettingKey::new(
+            "vm.watermark_boost_factor",
+            "0 and more",
+            "how far mixed pageblocks raise the watermarks, in 1/10000 of high",
+        ),
+        SettingKey::new(
+            "vm.lowmem_reserve_ratio",
+            "one to five numbers",
+            "the share of higher zones that lower ones keep, lowest first: 1/ratio each, 0 for none",
+        ),
+        SettingKey::new(
+            "vm.percpu_pagelist_high_fraction",
+            "0, or 8 and more",
+            "pagesets get 1/fraction of a zone; 0: by the low mark",
+        ),
     ];
 
     /// Reads `vm.KEY=VALUE`.
@@ -147,12 +181,19 @@ mod tests {
         assert_eq!(
             message("vm.swappiness=1"),
             "vm.swappiness=1: vm.swappiness is no setting that watermarks or pagesets follow \
-             from, expected vm.KEY=VALUE with a KEY of min_free_kbytes, watermark_scale_factor, \
-             watermark_boost_factor, lowmem_reserve_ratio, percpu_pagelist_high_fraction"
+             from, expected KEY=VALUE with a KEY of vm.min_free_kbytes, vm.watermark_scale_factor, \
+             vm.watermark_boost_factor, vm.lowmem_reserve_ratio, vm.percpu_pagelist_high_fraction"
         );
         assert!(message("vm.min_free_kbytes").contains("has no ="));
         assert!(message("vm.min_free_kbytes=-1").contains("\"-1\" is no number"));
         assert!(message("vm.lowmem_reserve_ratio=1 2 3 4 5 6").contains("are no one to five"));
         assert!(message("min_free_kbytes=1").contains("is no setting"));
+    }
+
+    #[test]
+    fn every_listed_key_is_read() {
+        for key in Override::KEYS {
+            assert!(Override::parse(&format!("{}=9", key.name)).is_ok(), "{}", key.name);
+        }
     }
 }

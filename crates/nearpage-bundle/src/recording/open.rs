@@ -2,9 +2,11 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::path::{Component, Path};
+use std::path::Path;
 
-use nearpage_machine::{FileTree, FolderTree, MemoryTree, Packing, is_machine_file, shown};
+use nearpage_machine::{
+    FileTree, FolderTree, MemoryTree, Packing, is_machine_file, read_tar_files, shown,
+};
 
 use super::data::Recording;
 use super::error::BundleError;
@@ -119,26 +121,18 @@ fn read_limited(source: impl Read) -> io::Result<Vec<u8>> {
 /// Unpacks those files of a tar that belong to captures. The bundle or root stands at the archive's root or one folder
 /// deep.
 fn unpack(source: &str, content: impl Read) -> io::Result<MemoryTree> {
-    let mut archive = tar::Archive::new(content);
     let mut members = Vec::new();
     let mut left = KEPT_BYTES_MAX;
-    for entry in archive.entries()? {
-        let entry = entry?;
-        let Some(path) = member_path(&entry.path()?) else { continue };
-        if !entry.header().entry_type().is_file() || !is_wanted(&path) {
-            continue;
-        }
-        let mut file = Vec::new();
-        let kept = entry.take(MEMBER_BYTES_MAX.min(left)).read_to_end(&mut file)?;
-        left -= kept as u64;
-        if left == 0 {
+    let name = |path: &str| is_wanted(path).then(|| path.to_owned());
+    read_tar_files(content, MEMBER_BYTES_MAX, name, |path, file| {
+        let Some(rest) = left.checked_sub(file.len() as u64) else {
             let message = format!("captures longer than {KEPT_BYTES_MAX} bytes");
             return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
-        }
-        // Files of /sys have a size of 4096 and less content: tar fills the rest with zeros.
-        file.truncate(file.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1));
+        };
+        left = rest;
         members.push((path, file));
-    }
+        Ok(())
+    })?;
     let top = top_folder(&members);
     let mut tree = MemoryTree::new(source);
     for (path, file) in members {
@@ -147,17 +141,6 @@ fn unpack(source: &str, content: impl Read) -> io::Result<MemoryTree> {
         }
     }
     Ok(tree)
-}
-
-fn member_path(path: &Path) -> Option<String> {
-    let names: Option<Vec<&str>> = path
-        .components()
-        .filter_map(|component| match component {
-            Component::Normal(name) => Some(name.to_str()),
-            _ => None,
-        })
-        .collect();
-    names.map(|names| names.join("/"))
 }
 
 /// Where the tree begins in the archive: "" or `FOLDER/`.

@@ -1,13 +1,13 @@
-//! Inputs of the commands: `-`, and messages that name the option.
+//! Inputs of the commands: `-`, machines by name, and messages that name the option or the names.
 
 use std::error::Error;
 use std::path::Path;
 use std::{fmt, io};
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use nearpage_bundle::predict::ModelChoice;
+use nearpage_bundle::predict::{ModelChoice, SettingKey};
 use nearpage_bundle::{BundleError, Recording};
-use nearpage_machine::{InputError, MachineDescription, MachineInput, Place};
+use nearpage_machine::{InputError, MachineDescription, MachineInput, Place, catalog};
 
 /// What messages and documents call standard input.
 pub(super) const STANDARD_INPUT: &str = "standard input";
@@ -20,12 +20,26 @@ pub(super) fn is_standard(path: &Path) -> bool {
     path.as_os_str() == STANDARD
 }
 
-/// Reads a machine from a file of any kind, or from standard input.
-pub(super) fn read_machine(path: &Path) -> Result<MachineDescription, InputError> {
-    match is_standard(path) {
-        true => MachineDescription::from_reader(STANDARD_INPUT, io::stdin().lock()),
-        false => MachineDescription::read(&MachineInput::Path(path.into())),
+/// The machine that `--topology` names: one of the catalogue, or one in a file of any kind or on standard input.
+pub(super) fn read_machine(path: &Path) -> Result<MachineDescription, DescriptionFailure> {
+    if is_standard(path) {
+        return Ok(MachineDescription::from_reader(STANDARD_INPUT, io::stdin().lock())?);
     }
+    if let Some((name, machine)) =
+        path.to_str().and_then(|name| Some((name, catalog::machine(name)?)))
+    {
+        return Ok(MachineDescription::new(name.into(), machine)?);
+    }
+    let machine = MachineDescription::read(&MachineInput::Path(path.into()));
+    machine.map_err(|error| match error {
+        InputError::Unreadable { .. } if is_name(path) => DescriptionFailure::NoMachine(error),
+        error => error.into(),
+    })
+}
+
+/// Whether a path may be meant as a name.
+fn is_name(path: &Path) -> bool {
+    path.parent() == Some(Path::new("")) && !path.exists()
 }
 
 /// Reads a recording of any kind from a path, or from standard input.
@@ -41,32 +55,59 @@ pub(super) fn standard_input_tree() -> Result<nearpage_machine::MemoryTree, Inpu
     nearpage_machine::read_tree(STANDARD_INPUT, io::stdin().lock())
 }
 
-/// A description that cannot be read. The message names the option instead of a value of the short form.
+/// A description that cannot be read.
 #[derive(Debug)]
-pub struct DescriptionFailure(InputError);
+pub enum DescriptionFailure {
+    /// The message names the option instead of a value of the short form.
+    Input(InputError),
+    /// There is no such file, nor such a name in the catalogue; the message has the names.
+    NoMachine(InputError),
+}
+
+impl DescriptionFailure {
+    fn input(&self) -> &InputError {
+        match self {
+            Self::Input(error) | Self::NoMachine(error) => error,
+        }
+    }
+}
 
 impl From<InputError> for DescriptionFailure {
     fn from(error: InputError) -> DescriptionFailure {
-        DescriptionFailure(error)
+        DescriptionFailure::Input(error)
     }
 }
 
 impl fmt::Display for DescriptionFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let InputError::Content { place, problem } = &self.0 else { return self.0.fmt(f) };
+        if let Self::NoMachine(error) = self {
+            let names = catalog::names().collect::<Vec<_>>().join(", ");
+            return write!(
+                f,
+                "{error}, expected a file, a folder or the name of a machine: {names}"
+            );
+        }
+        let error = self.input();
+        let InputError::Content { place, problem } = error else { return error.fmt(f) };
         match place {
             Place::Values => write!(f, "command line: {problem}"),
             Place::NodeValue(number) => write!(f, "--numa number {number}: {problem}"),
             Place::DistanceValue(number) => write!(f, "--numa-distance number {number}: {problem}"),
-            _ => self.0.fmt(f),
+            _ => error.fmt(f),
         }
     }
 }
 
 impl Error for DescriptionFailure {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
-        self.0.source()
+        self.input().source()
     }
+}
+
+/// The keys that an option takes, a line each.
+pub(super) fn list_of_keys(keys: impl Iterator<Item = SettingKey>) -> String {
+    let line = |key: SettingKey| format!("{:<34} {:<20} {}\n", key.name, key.values, key.meaning);
+    keys.map(line).collect()
 }
 
 /// A parser of `--model`.

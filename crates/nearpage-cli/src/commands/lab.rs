@@ -161,7 +161,10 @@ pub(super) fn run(arguments: &LabArgs) -> Result<(), CommandError> {
     };
     check_sweep(arguments, names, is_sweep)?;
     check_standard_input(arguments, names)?;
-    let scenarios = scenarios(names).map_err(LabFailure::from)?;
+    let scenarios = scenarios(names).map_err(|error| match is_sweep {
+        true => LabFailure::from(error),
+        false => with_all_names(error).into(),
+    })?;
     check_loop(arguments, &scenarios)?;
     let costs = arguments.costs.as_deref().map(input::costs).transpose();
     let costs = costs.map_err(LabFailure::from)?;
@@ -311,10 +314,14 @@ fn lock(work: &interrupt::Shared) -> MutexGuard<'_, interrupt::Work> {
     work.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// The names of all scenarios, in the order of `lab all`: those of the catalogue, and the one on real memory.
+fn all_names() -> impl Iterator<Item = &'static str> + Clone {
+    catalog::names().chain([comparison::NAME])
+}
+
 fn scenarios(names: &[String]) -> Result<Vec<Entry>, LabError> {
-    let all = catalog::names().chain([comparison::NAME]);
     let each = |name: &String| match name.as_str() {
-        "all" => all.clone().map(str::to_owned).collect(),
+        "all" => all_names().map(str::to_owned).collect(),
         _ => vec![name.clone()],
     };
     let entry = |name: String| match name.as_str() {
@@ -322,4 +329,14 @@ fn scenarios(names: &[String]) -> Result<Vec<Entry>, LabError> {
         _ => input::scenario(&name).map(|scenario| Entry::Simulated(Box::new(scenario))),
     };
     names.iter().flat_map(each).map(entry).collect()
+}
+
+/// The library's error about an unknown name lists the simulated scenarios; this command runs one more.
+fn with_all_names(error: LabError) -> LabError {
+    match error {
+        LabError::Unknown { name, .. } => {
+            LabError::Unknown { name, known: all_names().collect::<Vec<_>>().join(", ") }
+        }
+        error => error,
+    }
 }

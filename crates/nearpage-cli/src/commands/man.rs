@@ -16,7 +16,8 @@ use super::{Cli, CommandError, write_output};
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct ManArgs {
-    /// Write nearpage.1, nearpage-topo.1 and so on into this folder, instead of printing the first one
+    /// Write nearpage.1, nearpage-topo.1 and so on into this folder, which is made if it is missing,
+    /// instead of printing the first one
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 }
@@ -47,8 +48,15 @@ pub fn run(arguments: &ManArgs) -> Result<(), CommandError> {
             let page = page(&program).map_err(CommandError::Output)?;
             write_output(|output| output.write_all(&page))
         }
-        Some(folder) => Ok(write_all(&program, folder)?),
+        Some(folder) => {
+            fs::create_dir_all(folder).map_err(|source| failed(folder, source))?;
+            Ok(write_all(&program, folder)?)
+        }
     }
+}
+
+fn failed(path: &Path, source: io::Error) -> ManError {
+    ManError { path: shown(path).to_string(), source }
 }
 
 fn page(command: &clap::Command) -> io::Result<Vec<u8>> {
@@ -62,7 +70,7 @@ fn write_all(command: &clap::Command, folder: &Path) -> Result<(), ManError> {
     let name = command.get_display_name().unwrap_or_else(|| command.get_name());
     let path = folder.join(format!("{name}.1"));
     let written = page(command).and_then(|page| fs::write(&path, page));
-    written.map_err(|source| ManError { path: shown(&path).to_string(), source })?;
+    written.map_err(|source| failed(&path, source))?;
     let is_page = |command: &&clap::Command| !command.is_hide_set() && command.get_name() != "help";
     command.get_subcommands().filter(is_page).try_for_each(|command| write_all(command, folder))
 }

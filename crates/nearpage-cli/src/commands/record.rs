@@ -62,11 +62,7 @@ pub struct RecordArgs {
     print_script: bool,
 
     /// The command and its arguments
-    #[arg(
-        last = true,
-        value_name = "CMD",
-        required_unless_present_any = ["print_script", "duration", "pid"]
-    )]
+    #[arg(last = true, value_name = "CMD")]
     command: Vec<OsString>,
 }
 
@@ -164,6 +160,10 @@ impl RecordFailure {
 pub(super) fn run(arguments: &RecordArgs) -> Result<(), CommandError> {
     if arguments.print_script {
         return print(SCRIPT);
+    }
+    if arguments.command.is_empty() && arguments.duration.is_none() && arguments.pid.is_none() {
+        let problem = "what is to be recorded? Accepted: `-- CMD`, `--pid PID` or `--duration T`";
+        return Err(CommandError::Usage(problem.into()));
     }
     if arguments.json && arguments.is_to_standard_output() {
         let problem = "--json and -o - both go to standard output: -o takes a PATH";

@@ -35,8 +35,9 @@ pub use placement::PlacementError;
 #[command(after_long_help = AFTER_HELP)]
 pub struct TopoArgs {
     /// Read the machine from a file: `numactl --hardware` text, the short form, a tar (.gz, .bz2, .zst) of
-    /// /sys and /proc, or a folder with such a copy; - is standard input
-    #[arg(long, value_name = "PATH|-", conflicts_with_all = ["numa", "numa_distance", "sysroot"])]
+    /// /sys and /proc, or a folder with such a copy; - is standard input. Or take one that comes with nearpage by
+    /// its name: memoryless-8n2m
+    #[arg(long, value_name = "PATH|NAME|-", conflicts_with_all = ["numa", "numa_distance", "sysroot"])]
     topology: Option<PathBuf>,
 
     /// Add a node with this much memory and these CPUs: 2G,cpus=0-1. The first is node 0
@@ -93,6 +94,7 @@ const AFTER_HELP: &str = "\
 Examples:
   nearpage topo
   nearpage topo --numa 2G,cpus=0-1 --numa 0,cpus=2 --numa-distance 0,1=21
+  nearpage topo --topology memoryless-8n2m
   ssh box numactl --hardware | nearpage topo --topology - --model linux-6.12 --format fallback
   nearpage topo --bundle oracle/corpus/n2-8g-4c-6.12.json.zst --set vm.min_free_kbytes=65536
   nearpage topo --bundle / --format json
@@ -175,7 +177,7 @@ struct Report {
 /// The input is wrong, or the output cannot be written.
 pub fn run(arguments: &TopoArgs) -> Result<(), CommandError> {
     if arguments.set.iter().any(|given| given == "help") {
-        return super::print(&settings());
+        return super::print(&input::list_of_keys(Override::KEYS.into_iter()));
     }
     let format = if arguments.json { Some(Format::Json) } else { arguments.format };
     if let Some(path) = &arguments.bundle {
@@ -205,13 +207,6 @@ pub fn run(arguments: &TopoArgs) -> Result<(), CommandError> {
         Format::Json => super::print_json(&report.document()),
         Format::Dot => super::print(&dot(machine)),
     }
-}
-
-/// The settings that `--set` takes, one a line.
-fn settings() -> String {
-    let width = Override::KEYS.iter().map(|(key, _)| key.len()).max().unwrap_or(0);
-    let line = |(key, values): &(&str, &str)| format!("vm.{key:<width$}  {values}\n");
-    Override::KEYS.iter().map(line).collect()
 }
 
 impl TopoArgs {

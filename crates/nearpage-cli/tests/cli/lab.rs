@@ -378,6 +378,23 @@ fn without_a_name_scenarios_are_listed() {
 }
 
 #[test]
+fn an_unknown_scenario_is_answered_with_all_that_the_list_has() {
+    let list = String::from_utf8(lab().output().expect("it runs").stdout).expect("text");
+    let names = list.lines().skip(1).filter_map(|line| line.split_whitespace().next());
+    let known = names.collect::<Vec<_>>().join(", ");
+    let error = |arguments: &[&str]| {
+        let output = lab().args(arguments).output().expect("it runs");
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        String::from_utf8(output.stderr).expect("text")
+    };
+    let message = error(&["nosuch"]);
+    assert!(message.ends_with(&format!("; scenarios: {known}\n")), "{message}");
+    // There is nothing to sweep on real memory.
+    let message = error(&["sweep", "nosuch", "--over", "zonelist_cache=off"]);
+    assert!(!message.contains("bulk"), "{message}");
+}
+
+#[test]
 fn wrong_usage_is_said() {
     let cases: [(&[&str], &str); 14] = [
         (&["--loop", "2017"], "which scenario?"),

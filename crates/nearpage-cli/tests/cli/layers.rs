@@ -50,6 +50,24 @@ fn every_crate_has_a_floor() {
     assert_eq!(names, CRATES.iter().map(|name| (*name).to_owned()).collect());
 }
 
+/// A package has only files of its crate's folder.
+#[test]
+fn every_published_crate_has_the_licences() {
+    for name in CRATES {
+        let folder = root().join("crates").join(name);
+        if text(&folder.join("Cargo.toml")).contains("publish = false") {
+            continue;
+        }
+        for licence in ["LICENSE-MIT", "LICENSE-APACHE"] {
+            assert_eq!(
+                text(&folder.join(licence)),
+                text(&root().join(licence)),
+                "{name}: {licence}"
+            );
+        }
+    }
+}
+
 #[test]
 fn files_of_a_crate_form_no_circle() {
     let mut complaints = Vec::new();

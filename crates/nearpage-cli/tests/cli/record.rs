@@ -72,7 +72,11 @@ fn json(text: &str) -> Value {
 fn wrong_usage_is_told_before_anything_is_recorded() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).display().to_string();
-    assert!(refused(&["record"]).contains("CMD"));
+    for arguments in [&["record"][..], &["record", "--json"]] {
+        let message = refused(arguments);
+        let accepted = ["-- CMD", "--duration T", "--pid PID"];
+        assert!(accepted.iter().all(|form| message.contains(form)), "{message}");
+    }
     assert!(
         refused(&["record", "--", "no-such-program"]).contains("no-such-program: no such program")
     );

@@ -211,7 +211,9 @@ fn wrong_wishes_are_refused() {
         )
     );
     assert!(refusal(&["--model", "nearpage"]).contains("predicts what Linux prints"));
-    assert!(refusal(&["--set", "vm.swappiness=1"]).contains("expected vm.KEY=VALUE"));
+    assert!(
+        refusal(&["--set", "vm.swappiness=1"]).contains("expected KEY=VALUE with a KEY of vm.")
+    );
     assert_eq!(
         refusal(&["--set", "vm.percpu_pagelist_high_fraction=7"]),
         format!(

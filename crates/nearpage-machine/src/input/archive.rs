@@ -4,11 +4,10 @@
 //! Only the files that describe a machine are kept, so that a copy of a whole /proc does not matter.
 
 use std::io::{self, ErrorKind, Read};
-use std::path::{Component, Path};
 
 use crate::description::Place;
 use crate::error::{InputError, InputProblem as Problem};
-use crate::packing::Packing;
+use crate::packing::{Packing, read_tar_files};
 use crate::tree::{FILE_BYTES_MAX, MemoryTree, is_machine_file};
 
 /// The most that an archive may unpack to. A small archive can be made to unpack to any size.
@@ -35,20 +34,12 @@ fn read_tar(input: &str, mut content: impl Read) -> io::Result<MemoryTree> {
     check_head(&head)?;
     let mut tree = MemoryTree::new(input);
     let content = io::Cursor::new(head).chain(content);
-    let mut archive = tar::Archive::new(content.take(UNPACKED_BYTES_MAX));
     let mut top = None;
-    for entry in archive.entries()? {
-        let entry = entry?;
-        let Some(path) = machine_path(&entry.path()?, &mut top) else { continue };
-        if !entry.header().entry_type().is_file() {
-            continue;
-        }
-        let mut file = Vec::new();
-        entry.take(FILE_BYTES_MAX).read_to_end(&mut file)?;
-        // Files of /sys have a size of 4096 and less content: tar fills the rest with zeros.
-        file.truncate(file.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1));
+    let name = |path: &str| machine_path(path, &mut top).map(str::to_owned);
+    read_tar_files(content.take(UNPACKED_BYTES_MAX), FILE_BYTES_MAX, name, |path, file| {
         tree.insert(path, file);
-    }
+        Ok(())
+    })?;
     Ok(tree)
 }
 
@@ -65,23 +56,14 @@ fn check_head(head: &[u8]) -> io::Result<()> {
 
 /// The path below the tree's root, if the file helps to describe a machine. `top` is the folder of the tree once it is
 /// known; it is empty for the archive's root.
-fn machine_path(path: &Path, top: &mut Option<String>) -> Option<String> {
-    let names: Option<Vec<&str>> = path
-        .components()
-        .filter_map(|component| match component {
-            Component::Normal(name) => Some(name.to_str()),
-            _ => None,
-        })
-        .collect();
-    let names = names?;
-    let is_root = |name: Option<&&str>| matches!(name, Some(&"sys" | &"proc"));
-    let (folder, below) = match names.as_slice() {
-        below if is_root(below.first()) => ("", below),
-        [folder, below @ ..] if is_root(below.first()) => (*folder, below),
+fn machine_path<'p>(path: &'p str, top: &mut Option<String>) -> Option<&'p str> {
+    let is_root = |path: &str| ["sys/", "proc/"].iter().any(|root| path.starts_with(root));
+    let (folder, below) = match path.split_once('/') {
+        Some(_) if is_root(path) => ("", path),
+        Some((folder, below)) if is_root(below) => (folder, below),
         _ => return None,
     };
-    let below = below.join("/");
-    let is_wanted = is_machine_file(&below) && *top.get_or_insert_with(|| folder.into()) == folder;
+    let is_wanted = is_machine_file(below) && *top.get_or_insert_with(|| folder.into()) == folder;
     is_wanted.then_some(below)
 }
 

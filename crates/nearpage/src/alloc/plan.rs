@@ -21,7 +21,7 @@ use crate::zone::Zone;
 use crate::zonelist::cache::{HintLine, ZonelistCache};
 
 /// Bytes of rings per frame of a zone for the CPUs of its own node, and for all others. With the
-/// frame's 12 bytes and small change it stays below 19.
+/// frame's 12 bytes and small change it stays below 19, unless nodes are small or CPUs many.
 const RING_BYTES_NEAR: u64 = 4;
 const RING_BYTES_FAR: u64 = 2;
 /// Bytes that the 14 rings of a pageset take for each page that its largest ring can hold:

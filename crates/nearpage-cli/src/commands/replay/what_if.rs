@@ -1,18 +1,16 @@
 //! The options of a what-if.
 
-use std::fmt::Write;
 use std::path::Path;
 
 use clap::{Args, ValueEnum};
 use nearpage::rules::CacheRule;
 use nearpage_bundle::predict::ModelChoice;
-use nearpage_machine::catalog;
 use nearpage_machine::{MachineDescription, MachineInput};
 use nearpage_replay::{CpuRule, Replay, Tunable, Wish};
 
 use super::ReplayFailure;
 use crate::commands::CommandError;
-use crate::commands::input::{STANDARD, models, read_machine};
+use crate::commands::input::{STANDARD, list_of_keys, models, read_machine};
 
 /// What is to be different.
 #[derive(Args, Debug)]
@@ -31,7 +29,7 @@ pub(super) struct WhatIfArgs {
     zonelist_cache: Option<ZonelistCache>,
 
     /// Another machine, all of whose memory is free: a file that nearpage topo --topology reads (- is standard input), the
-    /// name of one of the lab (memoryless-8n2m), or the short form in quotes ("--numa 2G,cpus=0-1 --numa 0,cpus=2-3")
+    /// name of one that comes with nearpage (memoryless-8n2m), or the short form in quotes ("--numa 2G,cpus=0-1 --numa 0,cpus=2-3")
     #[arg(long, value_name = "MACHINE", allow_hyphen_values = true)]
     topology: Option<String>,
 
@@ -123,27 +121,20 @@ impl WhatIfArgs {
     }
 
     fn machine(&self, replay: &Replay) -> Result<Option<MachineDescription>, CommandError> {
-        let input = match (self.topology.as_deref(), self.cpus) {
-            (Some(STANDARD), _) => return Ok(Some(read_machine(Path::new(STANDARD))?)),
-            (Some(text), _) if text.trim_start().starts_with("--numa") => short_form(text),
-            (Some(name), _) => match catalog::machine(name) {
-                Some(machine) => return Ok(Some(MachineDescription::new(name.into(), machine)?)),
-                None => MachineInput::Path(name.into()),
-            },
-            (None, Some(cpus)) => return Ok(Some(replay.scaled_machine(cpus, self.repeat)?)),
-            (None, None) => return Ok(None),
-        };
-        Ok(Some(MachineDescription::read(&input)?))
+        Ok(match (self.topology.as_deref(), self.cpus) {
+            (Some(text), _) if text.trim_start().starts_with("--numa") => {
+                Some(MachineDescription::read(&short_form(text))?)
+            }
+            (Some(name), _) => Some(read_machine(Path::new(name))?),
+            (None, Some(cpus)) => Some(replay.scaled_machine(cpus, self.repeat)?),
+            (None, None) => None,
+        })
     }
 }
 
 /// The tunables with their values, a line each.
 pub(super) fn tunables() -> String {
-    let mut out = String::new();
-    for key in Tunable::KEYS {
-        let _ = writeln!(out, "{:<34} {:<20} {}", key.name, key.values, key.meaning);
-    }
-    out
+    list_of_keys(Tunable::keys())
 }
 
 /// The values of `--numa` and `--numa-distance` in a text.

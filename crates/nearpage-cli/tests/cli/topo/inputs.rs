@@ -133,7 +133,31 @@ fn the_source_in_json_is_the_path() {
 fn the_settings_of_recordings_are_listed() {
     let text = stdout(&["--set", "help"], "");
     assert_eq!(text.lines().count(), 5);
-    assert!(text.starts_with("vm.min_free_kbytes                KiB\n"), "{text}");
+    assert!(text.starts_with("vm.min_free_kbytes                 KiB "), "{text}");
+}
+
+#[test]
+fn machines_of_the_catalogue_are_taken_by_name() {
+    for name in nearpage_machine::catalog::names() {
+        let text = stdout(&["--topology", name, "--format", "numactl"], "");
+        assert!(text.starts_with("available: "), "{name}: {text}");
+    }
+    let of_scenario = stdout(&["--topology", "zonelist-cache", "--format", "numactl"], "");
+    assert_eq!(of_scenario, stdout(&["--topology", "altix-28n", "--format", "numactl"], ""));
+}
+
+#[test]
+fn a_name_that_is_no_machine_is_answered_with_the_names() {
+    let message = refusal(&["--topology", "nosuch"], "");
+    let names = nearpage_machine::catalog::names().collect::<Vec<_>>().join(", ");
+    let expected = "nearpage: nosuch: No such file or directory (os error 2), expected a file, a folder or the \
+                    name of a machine: ";
+    assert_eq!(message, format!("{expected}{names}\n"));
+    let mut replay = assert_cmd::Command::new(assert_cmd::cargo::cargo_bin!("nearpage"));
+    let replay = replay.args(["replay", "--topology", "nosuch"]).output().unwrap();
+    assert_eq!((replay.status.code(), replay.stderr), (Some(2), message.into_bytes()));
+    // What is a path by its form is no mistyped name.
+    assert!(!refusal(&["--topology", "./nosuch"], "").contains("altix-28n"));
 }
 
 #[test]
