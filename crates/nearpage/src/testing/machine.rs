@@ -151,10 +151,7 @@ impl TestMachine {
         &self,
         slab: Option<SlabConfig>,
         online: bool,
-        f: &mut dyn FnMut(
-            &PageAllocator<'_, Plain<HARDENED>>,
-            Option<&SlabAllocator<'_, '_, Plain<HARDENED>>>,
-        ),
+        f: &mut Test<'_, HARDENED>,
     ) {
         let nodes: Vec<Node<'_>> = self.topology.nodes.iter().map(NodeBuf::as_node).collect();
         let topology = Topology::new(&nodes, &self.topology.distances, self.topology.address_map)
@@ -197,6 +194,10 @@ impl TestMachine {
         }
     }
 }
+
+/// What is done with the allocators.
+type Test<'f, const HARDENED: bool> = dyn FnMut(&PageAllocator<'_, Plain<HARDENED>>, Option<&SlabAllocator<'_, '_, Plain<HARDENED>>>)
+    + 'f;
 
 const ASKED_FOR: &str = "a slab allocator was asked for";
 
