@@ -68,25 +68,32 @@ fn wait_until(what: &str, holds: impl Fn() -> bool) {
 /// The background thread reaps caches that nobody told it of.
 #[test]
 fn idle_caches_are_reaped_by_the_background_thread() {
-    for use_rseq in [true, false] {
-        let reclaim = Reclaim::new();
-        let builder = Memory::builder().bytes_per_node(32 << 20).use_rseq(use_rseq);
-        let memory = Arc::new(builder.pressure(reclaim.clone()).build().unwrap());
-        let options = ReclaimOptions { interval: Duration::from_millis(20), trims: false };
-        let _thread = reclaim.start(&memory, options).unwrap();
-        let slab = memory.slab(SlabConfig::default()).unwrap();
-        let idle = slab.create(CacheOptions::new("idle", 4096)).unwrap();
-        let objects: Vec<_> = (0..20).map(|_| idle.alloc(Gfp::KERNEL).unwrap()).collect();
-        // SAFETY: just allocated, and freed once.
-        objects.into_iter().for_each(|object| unsafe { idle.free(object) }.unwrap());
-        let came_home = || {
-            let nodes = memory.topology().nodes().iter();
-            let stats = nodes.map(|node| idle.node_stats(node.id).unwrap());
-            stats.map(|stats| stats.objects_free + stats.reaped).sum::<u64>()
-        };
-        let before = came_home();
-        wait_until("nobody reaps", || came_home() > before);
-    }
+    // Each takes two periods of the reaper.
+    std::thread::scope(|scope| {
+        for use_rseq in [true, false] {
+            scope.spawn(move || idle_caches_are_reaped(use_rseq));
+        }
+    });
+}
+
+fn idle_caches_are_reaped(use_rseq: bool) {
+    let reclaim = Reclaim::new();
+    let builder = Memory::builder().bytes_per_node(32 << 20).use_rseq(use_rseq);
+    let memory = Arc::new(builder.pressure(reclaim.clone()).build().unwrap());
+    let options = ReclaimOptions { interval: Duration::from_millis(20), trims: false };
+    let _thread = reclaim.start(&memory, options).unwrap();
+    let slab = memory.slab(SlabConfig::default()).unwrap();
+    let idle = slab.create(CacheOptions::new("idle", 4096)).unwrap();
+    let objects: Vec<_> = (0..20).map(|_| idle.alloc(Gfp::KERNEL).unwrap()).collect();
+    // SAFETY: just allocated, and freed once.
+    objects.into_iter().for_each(|object| unsafe { idle.free(object) }.unwrap());
+    let came_home = || {
+        let nodes = memory.topology().nodes().iter();
+        let stats = nodes.map(|node| idle.node_stats(node.id).unwrap());
+        stats.map(|stats| stats.objects_free + stats.reaped).sum::<u64>()
+    };
+    let before = came_home();
+    wait_until("nobody reaps", || came_home() > before);
 }
 
 /// The walker puts objects of stacks into slabs for a while: who reaps must not take them from there.
