@@ -15,7 +15,7 @@ use std::fmt;
 use std::ptr::NonNull;
 
 use nearpage::{
-    AllocError, BulkFreeError, FreeError, NodeId, Order, Pfn, PfnRange, Request, Topology,
+    AllocError, BulkFreeError, FreeError, Gfp, NodeId, Order, Pfn, PfnRange, Request, Topology,
 };
 
 use crate::binding::Binding;
@@ -87,15 +87,26 @@ impl Memory {
         // The common type is inlined into the caller, the others are a call away.
         match &self.allocator {
             Allocator::Rseq(pages) => pages.alloc(request),
-            // By reference: a copy would be made before it is known to be needed.
-            _ => self.alloc_frames_otherwise(&request),
+            _ => {
+                let Request { order, gfp, node } = request;
+                let mut error = None;
+                let found = self.alloc_frames_otherwise(order, gfp, node, &mut error);
+                found.ok_or_else(|| error.expect("a request that gets nothing is told why"))
+            }
         }
     }
 
+    /// Request and page pass in registers: through memory, the fast path would write them there too.
     #[cold]
     #[inline(never)]
-    fn alloc_frames_otherwise(&self, request: &Request) -> Result<Pfn, AllocError> {
-        self.pages().alloc(request)
+    fn alloc_frames_otherwise(
+        &self,
+        order: Order,
+        gfp: Gfp,
+        node: Option<NodeId>,
+        error: &mut Option<AllocError>,
+    ) -> Option<Pfn> {
+        self.pages().alloc(&Request { order, gfp, node }, error)
     }
 
     /// Allocates up to `out.len()` single pages; see

@@ -130,8 +130,9 @@ calls_of_the_core! {
 
 /// All calls of the allocator but those that must be fast: the core's own, and what this host makes of them.
 pub(crate) trait Pages: CorePages {
-    /// Allocates a block. By reference: the request is copied once, where it is known to be needed.
-    fn alloc(&self, request: &Request) -> Result<Pfn, AllocError>;
+    /// Allocates a block, or tells why there is none. By reference: the request is copied once, where it is known to be
+    /// needed.
+    fn alloc(&self, request: &Request, error: &mut Option<AllocError>) -> Option<Pfn>;
     /// The address of the platform, which is in the allocator itself.
     fn platform_address(&self) -> usize;
     /// What was refused so far.
@@ -180,8 +181,8 @@ impl BitWord for AnyBit<'_> {
 }
 
 impl<A: RingAccess, const HARDENED: bool> Pages for PagesOn<A, HARDENED> {
-    fn alloc(&self, request: &Request) -> Result<Pfn, AllocError> {
-        PageAllocator::alloc(self, *request)
+    fn alloc(&self, request: &Request, error: &mut Option<AllocError>) -> Option<Pfn> {
+        PageAllocator::alloc(self, *request).map_err(|refused| *error = Some(refused)).ok()
     }
 
     fn platform_address(&self) -> usize {

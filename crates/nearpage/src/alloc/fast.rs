@@ -6,10 +6,14 @@ use super::refill::FromPageset;
 use super::request::Request;
 use super::wanted::{Climbs, FirstZone, Trip, Wanted, first_flags};
 use crate::error::AllocError;
+use crate::gfp::Gfp;
 use crate::host::{Access, Platform};
 use crate::pcp::pageset::Pageset;
 use crate::pcp::{Pop, Storage};
-use crate::units::Pfn;
+use crate::units::{NodeId, Order, Pfn};
+
+/// Who returns no page has said why.
+const TOLD: &str = "a request that gets nothing is told why";
 
 impl<'m, P: Platform> PageAllocator<'m, P> {
     /// Allocates a block.
@@ -20,15 +24,28 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     pub fn alloc(&self, request: Request) -> Result<Pfn, AllocError> {
         match self.alloc_fast(request) {
             Some(pfn) => Ok(pfn),
-            None => self.alloc_scan(request),
+            None => {
+                let Request { order, gfp, node } = request;
+                let mut error = None;
+                self.alloc_scan(order, gfp, node, &mut error).ok_or_else(|| error.expect(TOLD))
+            }
         }
     }
 
-    /// What the fast path did not find.
+    /// What the fast path did not find, or why there is none. Request and page pass in registers: through memory, the fast
+    /// path would write them there too, eight instructions in a caller that is optimised by itself.
     #[cold]
     #[inline(never)]
-    pub(super) fn alloc_scan(&self, request: Request) -> Result<Pfn, AllocError> {
-        self.scan(request, &self.wanted(request)?)
+    fn alloc_scan(
+        &self,
+        order: Order,
+        gfp: Gfp,
+        node: Option<NodeId>,
+        error: &mut Option<AllocError>,
+    ) -> Option<Pfn> {
+        let request = Request { order, gfp, node };
+        let found = self.wanted(request).and_then(|wanted| self.scan(request, &wanted));
+        found.map_err(|refused| *error = Some(refused)).ok()
     }
 
     /// As [`alloc`](Self::alloc), but a request that may not fail does, after everything was tried once.
