@@ -69,7 +69,7 @@ pub fn run(arguments: &LocksArguments) -> io::Result<ExitCode> {
     let checks = arguments.check.then(|| check::evaluate(&run));
     let mut out = io::stdout().lock();
     match arguments.json {
-        true => report::json(&mut out, &run, checks.as_deref())?,
+        true => crate::report::json(&mut out, &run, checks.as_deref())?,
         false => report::text(&mut out, &run, checks.as_deref())?,
     }
     out.flush()?;

@@ -13,20 +13,24 @@ use crate::sample::{Bench, Row};
 
 /// The JSON document.
 #[derive(Serialize)]
-struct Document<'a> {
+struct Document<'a, R> {
     schema: u32,
     #[serde(flatten)]
-    run: &'a Run,
+    run: &'a R,
     #[serde(skip_serializing_if = "Option::is_none")]
     checks: Option<&'a [Verdict]>,
 }
 
-/// Writes the JSON document.
+/// Writes the JSON document of a run of any kind.
 ///
 /// # Errors
 ///
 /// The error of writing.
-pub fn json(out: &mut impl Write, run: &Run, checks: Option<&[Verdict]>) -> io::Result<()> {
+pub fn json(
+    out: &mut impl Write,
+    run: &impl Serialize,
+    checks: Option<&[Verdict]>,
+) -> io::Result<()> {
     serde_json::to_writer_pretty(&mut *out, &Document { schema: 1, run, checks })?;
     writeln!(out)
 }

@@ -1,32 +1,11 @@
-//! A run as JSON and as text.
+//! A run as text.
 
 use std::io::{self, Write};
-
-use serde::Serialize;
 
 use super::Run;
 use super::measure::Bench;
 use crate::check::Verdict;
 use crate::report::{empty, nanoseconds, right_align, write_checks, write_machine};
-
-#[derive(Serialize)]
-struct Document<'a> {
-    schema: u32,
-    #[serde(flatten)]
-    run: &'a Run,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    checks: Option<&'a [Verdict]>,
-}
-
-/// Writes the JSON document.
-///
-/// # Errors
-///
-/// The error of writing.
-pub fn json(out: &mut impl Write, run: &Run, checks: Option<&[Verdict]>) -> io::Result<()> {
-    serde_json::to_writer_pretty(&mut *out, &Document { schema: 1, run, checks })?;
-    writeln!(out)
-}
 
 /// Writes a table a benchmark, the hand-overs and the checks.
 ///
