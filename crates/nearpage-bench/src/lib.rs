@@ -21,6 +21,7 @@
 //! **Cost.** All benchmarks in full take some twenty seconds and reserve some 20 GiB of addresses, of which only what is
 //! used becomes memory. **Limits.** Linux only. Figures of a busy machine mean little: median, min and max are over rounds
 //! in which all allocators take turns, so that load hits all of them alike.
+#![warn(missing_debug_implementations)]
 
 mod addresses;
 mod bench;

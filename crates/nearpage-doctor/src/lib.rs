@@ -22,6 +22,7 @@
 //!
 //! Some dozens of small files are read. A file that cannot be understood is a finding itself, and the others are judged
 //! all the same. What a copy does not have is not judged.
+#![warn(missing_debug_implementations)]
 
 mod allowed;
 mod facts;

@@ -24,6 +24,7 @@
 //! **Cost.** A run takes a second to a minute of CPU time; independent runs go to [`Options::threads`]. A machine of 28
 //! nodes and 96 GB takes some hundred MiB. **Limits.** LLC misses of the workload, prefetching, address translation and
 //! reclaim are not modelled; a scenario's notes say what is calibrated and what is not claimed.
+#![warn(missing_debug_implementations)]
 
 pub mod catalog;
 mod csv;

@@ -14,7 +14,7 @@ struct List {
 }
 
 /// Figures of one column that miss for one reason.
-#[derive(Deserialize)]
+#[derive(Deserialize, Debug)]
 #[serde(deny_unknown_fields)]
 pub struct Miss {
     /// The scenario.

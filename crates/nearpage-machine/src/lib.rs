@@ -41,6 +41,7 @@
 //!
 //! Errors name the file, the line and the column, what stands there, and what is accepted. What a running kernel can
 //! print because it changes between two reads is no error but a [`Note`].
+#![warn(missing_debug_implementations)]
 
 #[cfg(feature = "catalog")]
 pub mod catalog;

@@ -68,6 +68,7 @@
 //! a what-if one more, the objects of a trace one more for each machine; 16 million events take some 11 s of CPU time.
 //! Traces are of x86-64: zones lie where x86-64 has them. Memory policies are in no event ([`ZoneChoice::Recorded`]
 //! goes by the recorded pages instead).
+#![warn(missing_debug_implementations)]
 
 mod blocks;
 mod bundle;

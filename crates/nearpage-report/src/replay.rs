@@ -8,6 +8,7 @@ use super::page::{Cell, Origin, figure, page, table};
 use nearpage_replay::{Fidelity, Row};
 
 /// What the page shows.
+#[derive(Debug)]
 pub struct ReplayPage<'a> {
     /// The bundle.
     pub name: String,
@@ -28,6 +29,7 @@ pub struct ReplayPage<'a> {
 }
 
 /// Recorded, model and what-if side by side.
+#[derive(Debug)]
 pub struct WhatIfTable {
     /// What is different.
     pub title: String,

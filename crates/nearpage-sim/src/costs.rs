@@ -81,6 +81,7 @@ pub struct Costs {
 
 /// A table of costs that cannot be used.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum CostsError {
     /// Not TOML, or not the right keys; says line and column.
     #[error("{0}")]

@@ -3,6 +3,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
+use std::fmt;
 use std::ptr;
 
 use corosensei::stack::DefaultStack;
@@ -18,6 +19,12 @@ const STACK_BYTES: usize = 64 << 10;
 #[derive(Default)]
 pub struct Tasks<'a> {
     list: Vec<(CpuId, Box<dyn FnOnce() + 'a>)>,
+}
+
+impl fmt::Debug for Tasks<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tasks").finish_non_exhaustive()
+    }
 }
 
 impl<'a> Tasks<'a> {

@@ -23,6 +23,7 @@
 //! bytes. **Limits.** At most 1024 nodes, 8192 CPUs and 2^28 pages. Between two points a CPU runs ahead of others by what it
 //! charges there (see [`World`]). Prefetching and address translation are not modelled.
 #![deny(unsafe_code)]
+#![warn(missing_debug_implementations)]
 
 mod costs;
 mod executor;

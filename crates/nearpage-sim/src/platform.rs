@@ -1,6 +1,7 @@
 //! What the core sees of a simulated machine.
 
 use std::cell::{Cell, RefCell, RefMut};
+use std::fmt;
 use std::ops::{Deref, DerefMut};
 
 use nearpage::platform::{Access, Lock, NodeReclaimed, Parked, ParkedThread, Platform, Shortage};
@@ -30,6 +31,12 @@ pub struct SimGuard<'a, T> {
     // Dropped first: who gets the lock next finds the value free.
     value: RefMut<'a, T>,
     _release: Release<'a>,
+}
+
+impl<T> fmt::Debug for SimGuard<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SimGuard").finish_non_exhaustive()
+    }
 }
 
 struct Release<'a>(&'a Cell<u32>);
@@ -96,6 +103,12 @@ pub struct SimPlatform<'w> {
     pub stalls: Cell<u64>,
     /// Frees that were refused.
     pub misuses: Cell<u64>,
+}
+
+impl fmt::Debug for SimPlatform<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SimPlatform").finish_non_exhaustive()
+    }
 }
 
 impl<'w> SimPlatform<'w> {

@@ -1,6 +1,7 @@
 //! A machine, the core on it, and tasks.
 
 use std::cell::RefCell;
+use std::fmt;
 
 use nearpage::slab::{SlabAllocator, SlabConfig};
 use nearpage::{
@@ -16,7 +17,7 @@ use crate::scheduler::Scheduler;
 use crate::world::{Layout, World};
 
 /// What a run is made with.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct Setup<'a> {
     /// The machine.
     pub machine: &'a Machine,
@@ -30,6 +31,7 @@ pub struct Setup<'a> {
 
 /// A machine that cannot be.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum MachineError {
     /// The topology is wrong.
     #[error("{0}")]
@@ -83,6 +85,12 @@ pub struct Sim<'t, 'm> {
     /// The slab allocator, if the run has one.
     pub slab: Option<&'t SlabAllocator<'t, 'm, SimPlatform<'t>>>,
     samples: RefCell<Option<Samples>>,
+}
+
+impl fmt::Debug for Sim<'_, '_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sim").finish_non_exhaustive()
+    }
 }
 
 impl Sim<'_, '_> {

@@ -4,6 +4,7 @@
 //! changed the list in between: whoever proved to be alone at a CPU's lists must be.
 
 use std::cell::Cell;
+use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use nearpage::platform::{
@@ -37,6 +38,12 @@ pub struct Busy(AtomicBool);
 /// Proof of being alone at a CPU's pagesets.
 pub struct Alone<'a>(&'a Busy);
 
+impl fmt::Debug for Alone<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Alone").finish_non_exhaustive()
+    }
+}
+
 impl Drop for Alone<'_> {
     #[inline]
     fn drop(&mut self) {
@@ -65,6 +72,12 @@ type Inner<'w> = SerialStorage<SimCpus<'w>>;
 
 /// The storage.
 pub struct SimStorage<'w>(Inner<'w>);
+
+impl fmt::Debug for SimStorage<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SimStorage").finish_non_exhaustive()
+    }
+}
 
 impl<'w> SimStorage<'w> {
     pub(crate) fn new(world: &'w World) -> Self {

@@ -13,6 +13,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::fmt;
 use std::ptr;
 
 use corosensei::Yielder;
@@ -164,6 +165,12 @@ pub struct World {
     locks_are_missing: Cell<bool>,
     pub(crate) scheduler: RefCell<Box<dyn Scheduler>>,
     pub(crate) woken: RefCell<Vec<(TaskId, u64)>>,
+}
+
+impl fmt::Debug for World {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("World").finish_non_exhaustive()
+    }
 }
 
 thread_local! {

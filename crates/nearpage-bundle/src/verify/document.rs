@@ -8,9 +8,12 @@ use serde_json::Value;
 use super::{Compared, Report};
 use crate::predict::{Class, Comparison};
 
+const SCHEMA: u32 = 1;
+
 /// A capture that was compared.
 #[derive(Debug, Serialize)]
 pub struct Document<'a> {
+    schema: u32,
     path: &'a str,
     capture: &'a str,
     kernel: &'a str,
@@ -39,6 +42,7 @@ struct Mismatch<'a> {
 /// What could not be read.
 #[derive(Debug, Serialize)]
 pub struct Failure<'a> {
+    schema: u32,
     path: &'a str,
     capture: Option<&'a str>,
     error: String,
@@ -62,7 +66,7 @@ pub fn entries(reports: &[Report]) -> Vec<Entry<'_>> {
 fn of_report(report: &Report) -> Vec<Entry<'_>> {
     let path = report.path.as_str();
     let failed = |capture, error: &dyn std::fmt::Display| {
-        Entry::Failed(Failure { path, capture, error: error.to_string() })
+        Entry::Failed(Failure { schema: SCHEMA, path, capture, error: error.to_string() })
     };
     let opened = report.error.iter().map(|error| failed(None, error));
     let captures = report.captures.iter().map(|capture| match &capture.result {
@@ -80,6 +84,7 @@ fn document<'a>(report: &'a Report, capture: &'a str, compared: &'a Compared) ->
         Figures { matched, total, apart: apart.total, apart_matched: apart.matched }
     };
     Document {
+        schema: SCHEMA,
         path: &report.path,
         capture,
         kernel: &report.kernel,

@@ -1,13 +1,14 @@
 //! Inputs of the commands: `-`, machines by name, and messages that name the option or the names.
 
 use std::error::Error;
-use std::path::Path;
-use std::{fmt, io};
+use std::path::{Path, PathBuf};
+use std::{fmt, fs, io};
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use nearpage_bundle::predict::{ModelChoice, SettingKey};
 use nearpage_bundle::{BundleError, Recording};
 use nearpage_machine::{InputError, MachineDescription, MachineInput, Place, catalog};
+use nearpage_report::file::{PageFile, WriteError};
 
 /// What messages and documents call standard input.
 pub(super) const STANDARD_INPUT: &str = "standard input";
@@ -18,6 +19,29 @@ pub(super) const STANDARD: &str = "-";
 /// Whether a path means standard input, or standard output.
 pub(super) fn is_standard(path: &Path) -> bool {
     path.as_os_str() == STANDARD
+}
+
+/// The file of a page, which replaces no file that is read.
+pub(super) fn page_file<'a>(
+    path: &Path,
+    inputs: impl Iterator<Item = &'a Path>,
+) -> Result<PageFile, WriteError> {
+    let files: Vec<PathBuf> = inputs.flat_map(files_of).collect();
+    PageFile::at(path, &files.iter().map(PathBuf::as_path).collect::<Vec<_>>())
+}
+
+/// The files behind an input: a file, all files below a folder, and the file that standard input was redirected from.
+fn files_of(path: &Path) -> Vec<PathBuf> {
+    if is_standard(path) {
+        return vec!["/dev/stdin".into()];
+    }
+    let Ok(entries) = fs::read_dir(path) else { return vec![path.into()] };
+    let files = entries.flatten().flat_map(|entry| match entry.file_type() {
+        // A link to a folder above would never end.
+        Ok(kind) if kind.is_dir() => files_of(&entry.path()),
+        _ => vec![entry.path()],
+    });
+    files.collect()
 }
 
 /// The machine that `--topology` names: one of the catalogue, or one in a file of any kind or on standard input.

@@ -15,7 +15,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use nearpage_replay::{Options, Replay, Report, ZoneChoice};
 use nearpage_report::file::PageFile;
 
-use super::input::is_standard;
+use super::input::{is_standard, page_file};
 use super::interrupt::Interruptible;
 use super::progress::Bar;
 use super::{CommandError, print, print_json};
@@ -173,14 +173,13 @@ impl ReplayArgs {
         self.what_if.check()
     }
 
-    /// The file of the page, which replaces no file that is read.
+    /// The file of the page.
     fn page_file(&self, input: &Input<'_>) -> Result<Option<PageFile>, CommandError> {
         let Some(path) = self.report.as_deref().filter(|path| !is_standard(path)) else {
             return Ok(None);
         };
-        let inputs = input.files();
-        let inputs: Vec<&Path> = inputs.iter().map(PathBuf::as_path).collect();
-        Ok(Some(PageFile::at(path, &inputs)?))
+        let topology = self.what_if.topology.as_deref().map(Path::new);
+        Ok(Some(page_file(path, input.paths().chain(topology))?))
     }
 
     /// The result on standard output.

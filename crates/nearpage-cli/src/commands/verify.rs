@@ -54,13 +54,14 @@ Examples:
   nearpage verify / --explain
 
 JSON (--json): an array with one object a capture:
+  schema                         1
   path, capture, kernel, model   what was compared, and whose rules were used
   classes                        by class (watermarks, protection, pageset_sizes, thresholds, fallback_order,
                                  zonelists, min_free_kbytes, numa_mem_id): matched and total without the class
                                  boot-time; apart, how many fields are in that class; apart_matched
   mismatches[]                   field, predicted, recorded, rule
   boot_time_mismatches[]         the same, of the class boot-time
-A capture that cannot be read has path, capture and error.
+A capture that cannot be read has schema, path, capture and error.
 
 Exit status: 0 all the same, 1 a difference, 2 something could not be read (after the rest was compared).";
 

@@ -18,6 +18,7 @@ pub struct Area {
 
 /// Why restartable sequences cannot be used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum RseqUnavailable {
     /// The C library has no `__rseq_offset`: glibc before 2.35, or another library.
     #[error("the C library does not register rseq (glibc 2.35 does)")]

@@ -1,5 +1,6 @@
 //! Files of a tree as text, with their names for messages.
 
+use std::fmt;
 use std::io;
 use std::str::FromStr;
 
@@ -10,6 +11,12 @@ use crate::tree::FileTree;
 /// Reads the files of a tree.
 pub struct Source<'a> {
     tree: &'a dyn FileTree,
+}
+
+impl fmt::Debug for Source<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Source").finish_non_exhaustive()
+    }
 }
 
 /// A file's content and its name.

@@ -1,6 +1,7 @@
 //! Records what a scheduler decides, and repeats it.
 
 use std::cell::RefCell;
+use std::fmt;
 use std::rc::Rc;
 
 use super::Scheduler;
@@ -13,6 +14,12 @@ pub struct Decisions(pub Vec<(u32, u32)>);
 pub struct Recorded<S> {
     inner: S,
     decisions: Rc<RefCell<Decisions>>,
+}
+
+impl<S> fmt::Debug for Recorded<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Recorded").finish_non_exhaustive()
+    }
 }
 
 impl<S: Scheduler> Recorded<S> {

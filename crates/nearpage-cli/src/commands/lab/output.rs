@@ -8,7 +8,7 @@ use nearpage_report::lab::page_of;
 use nearpage_report::{MachineView, Origin};
 
 use super::{CommandError, Entry, LabArgs, text};
-use crate::commands::input::is_standard;
+use crate::commands::input::{is_standard, page_file};
 use crate::commands::{print, print_json};
 
 /// Where they go.
@@ -55,7 +55,7 @@ impl Output {
             return Ok(Output { format, page: None });
         };
         let file = match is_standard(path) {
-            false => Some(PageFile::at(path, &inputs(arguments, scenarios))?),
+            false => Some(page_file(path, inputs(arguments, scenarios))?),
             true if format == Format::Text => {
                 format = Format::Page;
                 None
@@ -97,10 +97,10 @@ impl Output {
 }
 
 /// The files that the run reads.
-fn inputs<'a>(arguments: &'a LabArgs, scenarios: &'a [Entry]) -> Vec<&'a Path> {
+fn inputs<'a>(arguments: &'a LabArgs, scenarios: &'a [Entry]) -> impl Iterator<Item = &'a Path> {
     let named = arguments.scenarios.iter().chain(&arguments.costs);
     let named = named.filter(|name| !catalog::is_built_in(name)).map(Path::new);
-    named.chain(scenarios.iter().filter_map(Entry::scenario).flat_map(Scenario::files)).collect()
+    named.chain(scenarios.iter().filter_map(Entry::scenario).flat_map(Scenario::files))
 }
 
 /// The scenario's name, and its machines with theirs.

@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 use nearpage_trace::record::Control;
 use signal_hook::consts::{SIGABRT, SIGHUP, SIGINT, SIGQUIT, SIGTERM};
-use signal_hook::iterator::Signals;
 use signal_hook::low_level;
 
 /// The signal that came last.
@@ -28,14 +27,15 @@ impl LastSignal {
 /// The kernel does not allow it.
 pub(super) fn watch(control: &Control) -> io::Result<LastSignal> {
     let last = LastSignal::default();
-    let mut caught = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGQUIT])?;
-    let (of_thread, signal_of_thread) = (control.clone(), last.clone());
-    std::thread::Builder::new().name("signals".into()).spawn(move || {
-        for signal in caught.forever() {
-            signal_of_thread.0.store(signal, Ordering::Relaxed);
-            of_thread.stop();
-        }
-    })?;
+    for signal in [SIGINT, SIGTERM, SIGHUP, SIGQUIT] {
+        let (control, last) = (control.clone(), last.clone());
+        let stop = move || {
+            last.0.store(signal, Ordering::Relaxed);
+            control.stop();
+        };
+        // SAFETY: the handler stores a number and writes to a descriptor: no allocation, no lock, no panic.
+        unsafe { low_level::register(signal, stop)? };
+    }
     let control = control.clone();
     let abandon = move || {
         // SAFETY: the next line ends the process; other threads only get errors from files that are closed meanwhile.

@@ -1,8 +1,7 @@
 //! What a replay reads: a bundle, and perhaps another trace for it.
 
-use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use nearpage_replay::Bundle;
 
@@ -21,7 +20,7 @@ pub(super) struct Input<'a> {
 impl Input<'_> {
     /// How many of its parts are read from standard input.
     pub(super) fn standard_inputs(&self) -> usize {
-        [self.bundle, self.trace].into_iter().flatten().filter(|path| is_standard(path)).count()
+        self.paths().filter(|path| is_standard(path)).count()
     }
 
     /// Opens the bundle.
@@ -40,29 +39,8 @@ impl Input<'_> {
         })
     }
 
-    /// Its files, which no output may replace.
-    pub(super) fn files(&self) -> Vec<PathBuf> {
-        let mut files = Vec::new();
-        for path in [self.bundle, self.trace].into_iter().flatten() {
-            add_files(path, &mut files);
-        }
-        files
-    }
-}
-
-/// A file, or all files below a folder.
-fn add_files(path: &Path, files: &mut Vec<PathBuf>) {
-    match fs::read_dir(path) {
-        Ok(entries) => {
-            entries.flatten().for_each(|entry| {
-                // A link to a folder above would never end.
-                if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                    add_files(&entry.path(), files);
-                } else {
-                    files.push(entry.path());
-                }
-            });
-        }
-        Err(_) => files.push(path.into()),
+    /// What is named.
+    pub(super) fn paths(&self) -> impl Iterator<Item = &Path> {
+        [self.bundle, self.trace].into_iter().flatten()
     }
 }

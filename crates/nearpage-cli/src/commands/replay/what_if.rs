@@ -31,7 +31,7 @@ pub(super) struct WhatIfArgs {
     /// Another machine, all of whose memory is free: a file that nearpage topo --topology reads (- is standard input), the
     /// name of one that comes with nearpage (memoryless-8n2m), or the short form in quotes ("--numa 2G,cpus=0-1 --numa 0,cpus=2-3")
     #[arg(long, value_name = "MACHINE", allow_hyphen_values = true)]
-    topology: Option<String>,
+    pub(super) topology: Option<String>,
 
     /// Which of its CPUs plays a recorded one; needs --cpus or --topology [default: socket]
     #[arg(long, value_enum, value_name = "RULE")]
