@@ -97,7 +97,7 @@ fn huge_page_defrag(facts: &Facts) -> Option<Finding> {
              milliseconds",
         )
         .advise("`echo madvise` into it, or `defer+madvise`"),
-        _ => Finding::good(check, value, "who did not ask for huge pages does not wait for them"),
+        _ => Finding::good(check, value, "programs that did not ask for huge pages do not wait for them"),
     })
 }
 

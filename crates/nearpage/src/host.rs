@@ -149,7 +149,7 @@ pub trait Platform: Sized {
         PageCount(0)
     }
 
-    /// Gives back memory of the node in the shortage, which another node's turn would be after: only if
+    /// Reclaims memory of the node in the shortage before another node is asked: only if
     /// [`node_reclaim_mode`](crate::watermark::Settings::node_reclaim_mode) is set.
     fn node_reclaim(&self, _shortage: Shortage) -> NodeReclaimed {
         NodeReclaimed::NotTried

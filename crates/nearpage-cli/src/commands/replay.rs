@@ -58,8 +58,12 @@ pub struct ReplayArgs {
     trace: Option<PathBuf>,
 
     /// Tell the life of a page (0x14a04 or 84484, a recorded frame) or the decisions around a time of the trace
-    /// (5310.881638, seconds), instead of the comparison
-    #[arg(long, value_name = "PFN|TIME")]
+    /// (5310.881638, seconds), instead of the comparison; of the recorded machine and its own rules alone
+    #[arg(
+        long,
+        value_name = "PFN|TIME",
+        conflicts_with_all = ["model", "set", "zonelist_cache", "topology", "cpus"]
+    )]
     explain: Option<String>,
 
     #[command(flatten)]

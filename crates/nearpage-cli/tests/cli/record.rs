@@ -300,11 +300,13 @@ fn an_aborted_recorder_leaves_nothing() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let (mut recorder, sleeper) = recorder(folder.path(), &["-o", "aborted.tar.zst"]);
+    let (recorder, sleeper) = recorder(folder.path(), &["-o", "aborted.tar.zst"]);
     let pid = recorder.id();
     assert!(!left_in_kernel(pid).is_empty());
     send("-ABRT", pid);
-    let status = recorder.wait().unwrap();
+    let ended = recorder.wait_with_output().unwrap();
+    let (status, message) = (ended.status, String::from_utf8_lossy(&ended.stderr));
+    assert!(!message.contains("panicked"), "{message}");
     assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(6), "{status:?}");
     assert_eq!(left_in_kernel(pid), Vec::<String>::new());
     std::thread::sleep(Duration::from_millis(200));

@@ -299,6 +299,7 @@ fn what_no_phase_computed_anew_stays_boot_time() {
     let report = run_json(&["verify", "--strict", "--json", &recording("n5-mixed-6.12")]);
     let captures = report.as_array().unwrap();
     let names: Vec<&str> = captures.iter().map(|one| one["capture"].as_str().unwrap()).collect();
+    assert!(captures.iter().all(|one| one["schema"] == 1), "{captures:?}");
     let expected =
         ["boot", "phase_lrr", "phase_minfree", "phase_phf16", "phase_wsf300", "restored"];
     assert_eq!(names, expected);

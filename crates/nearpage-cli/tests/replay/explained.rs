@@ -46,3 +46,17 @@ fn nothing_is_told_of_what_is_not_there() {
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&output.stderr).contains("0x14a04"));
 }
+
+#[test]
+fn only_what_was_recorded_is_explained() {
+    let sides = [
+        ["--set", "pcp.batch_scale_max=0"],
+        ["--model", "linux-6.1"],
+        ["--topology", "memoryless-8n2m"],
+    ];
+    for [option, value] in sides {
+        let output = nearpage(&["replay", "--explain", "0x14a04", option, value]);
+        assert_eq!(output.status.code(), Some(2), "{option}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains(option), "{output:?}");
+    }
+}

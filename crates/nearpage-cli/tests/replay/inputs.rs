@@ -108,6 +108,17 @@ fn no_page_replaces_what_is_read() {
     let message = refused(&["replay", path, "--report", inside.to_str().unwrap()]);
     assert!(message.contains("it is the input"), "{message}");
     assert_eq!(fs::read(&inside).unwrap(), whole);
+    let machine = folder.path().join("machine.txt");
+    fs::write(&machine, "--numa 1G,cpus=0-3").unwrap();
+    let path = machine.to_str().unwrap();
+    let message = refused(&["replay", "--topology", path, "--report", path]);
+    assert!(message.contains("it is the input"), "{message}");
+    assert_eq!(fs::read(&machine).unwrap(), b"--numa 1G,cpus=0-3");
+    let mut command = std::process::Command::new(assert_cmd::cargo::cargo_bin!("nearpage"));
+    command.args(["replay", "-", "--report"]).arg(&bundle).stdin(fs::File::open(&bundle).unwrap());
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert_eq!(fs::read(&bundle).unwrap(), fs::read(shipped()).unwrap());
 }
 
 /// A page that does not fit is an error, and no reason to keep the result.

@@ -99,7 +99,7 @@ pub(super) type Homes<'m, P> = SlotRing<'m, Pageset<'m, P>>;
 
 /// The NUMA page allocator of one machine.
 ///
-/// Nothing in it changes: what does lies behind references. So a compiler that sees a loop of allocations may
+/// No field changes: everything that changes is behind a reference. So a compiler that sees a loop of allocations may
 /// load the tables' addresses once.
 pub struct PageAllocator<'m, P: Platform> {
     pub(super) platform: P,

@@ -12,7 +12,7 @@ use crate::frame::ZoneFrames;
 use crate::sync::AtomicU32;
 use crate::units::{CpuId, Order};
 
-/// The answer of [`Storage::pop`]: a frame number, or one of two that no frame has. One word, so that the
+/// The answer of [`Storage::pop`]: a frame number, or `MOVED` or `EMPTY`, which are no frame numbers. One word, so that the
 /// fast path needs one comparison.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(transparent)]
@@ -76,7 +76,8 @@ pub trait CountedList: Sync {
     /// The most blocks that a push lets the list hold.
     fn limit(&self) -> u32;
 
-    /// Sets the most blocks that a push lets the list hold; returns what was set, at most what fits.
+    /// Sets the most blocks that a push lets the list hold; returns what was set, at most what fits. A list without a ring
+    /// has no limit: it sets nothing and returns `u32::MAX`, as [`limit`](Self::limit) does.
     fn set_limit(&self, blocks: u32) -> u32;
 
     /// The most blocks that fit.
@@ -112,7 +113,7 @@ pub trait Storage {
     /// The state for `cpu`.
     fn per_cpu(cpu: CpuId) -> Self::PerCpu;
 
-    /// An empty list of `cpu`, with the entries that [`Self::ring_entries`] asked for.
+    /// An empty list of `cpu`, with the entries that [`Self::ring_entries`] asked for. Its limit is what fits.
     fn list<'m>(cpu: CpuId, ring: &'m [AtomicU32]) -> Self::List<'m>;
 
     /// The CPU that this thread runs on, as a hint.
@@ -177,7 +178,8 @@ pub trait Storage {
 
     /// Takes hold of the lists of another CPU, so that no thread there can use them until the proof is
     /// dropped. `lists` calls its argument with every list of that CPU that will be used.
-    /// `None` if somebody else drains that CPU.
+    /// `None` if somebody else drains that CPU, or a thread there is in the midst of an operation: this call does not wait
+    /// for long.
     fn stop<'a>(
         &'a self,
         cpu: CpuId,
@@ -185,6 +187,6 @@ pub trait Storage {
         lists: &EachList<'_, Self::List<'_>>,
     ) -> Option<Self::OnCpu<'a>>;
 
-    /// Ends what [`Self::stop`] began.
+    /// Ends what [`Self::stop`] began; the proof is dropped afterwards.
     fn resume(&self, on: Self::OnCpu<'_>, lists: &EachList<'_, Self::List<'_>>);
 }
