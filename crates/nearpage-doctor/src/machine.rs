@@ -53,6 +53,10 @@ pub(crate) fn read(reader: &mut Reader<'_>, of: Of) -> Option<Machine> {
     Some(machine)
 }
 
+/// Files of /proc in which a kernel always writes something.
+const NEVER_EMPTY: [&str; 4] =
+    ["proc/meminfo", "proc/self/status", "proc/version", "proc/zoneinfo"];
+
 /// The files that every machine should have and this one lacks.
 pub(crate) fn missing(tree: &dyn FileTree, of: Of, machine: Option<&Machine>) -> Vec<String> {
     let mut missing = Vec::new();
@@ -62,6 +66,14 @@ pub(crate) fn missing(tree: &dyn FileTree, of: Of, machine: Option<&Machine>) ->
             Of::ThisMachine => "empty, expected proc to be mounted there",
         };
         missing.push(format!("{}: {expected}", tree.display("proc")));
+    }
+    for path in NEVER_EMPTY {
+        if tree.read(path).is_ok_and(|file| file.is_some_and(|text| text.is_empty())) {
+            missing.push(format!(
+                "{}: empty, as tar leaves files that it takes from /proc itself, expected a copy of its text",
+                tree.display(path)
+            ));
+        }
     }
     let nodes = machine.map_or(&[][..], |machine| &machine.nodes);
     let unknown = nodes.iter().filter(|node| node.memory_bytes.is_none()).map(|node| node.id.0);
@@ -122,7 +134,7 @@ mod tests {
             tree.insert(format!("{folder}/cpulist"), cpus);
             tree.insert(format!("{folder}/meminfo"), format!("Node {node} MemTotal: 4096 kB"));
         }
-        tree.insert("proc/meminfo", "");
+        tree.insert("proc/meminfo", "\n");
         tree
     }
 

@@ -6,7 +6,9 @@ use nearpage_sim::Costs;
 
 use crate::error::LabError;
 use crate::scenario::Scenario;
-use crate::text;
+use crate::text::{self, read};
+
+pub use crate::text::read_all;
 
 /// Scenarios, in the order of `lab all`.
 const SCENARIOS: [(&str, &str); 14] = [
@@ -65,7 +67,7 @@ pub fn scenario(name: &str) -> Result<Scenario, LabError> {
 pub fn costs(name: &str) -> Result<Costs, LabError> {
     match COSTS.iter().find(|(known, _)| *known == name) {
         Some((name, text)) => costs_from_bytes(name, text.as_bytes()),
-        None => costs_from_bytes(name, &read(name)?),
+        None => costs_from_bytes(name, &read_costs(name)?),
     }
 }
 
@@ -75,7 +77,7 @@ pub fn costs(name: &str) -> Result<Costs, LabError> {
 ///
 /// [`LabError`] if it is wrong.
 pub fn costs_from_bytes(name: &str, bytes: &[u8]) -> Result<Costs, LabError> {
-    let text = text::of(name, bytes, "a table of costs")?;
+    let text = text::of(name, bytes, "a table of costs as TOML")?;
     Costs::parse(text).map_err(|error| LabError::Costs { name: name.into(), error })
 }
 
@@ -87,7 +89,7 @@ pub fn costs_from_bytes(name: &str, bytes: &[u8]) -> Result<Costs, LabError> {
 pub fn costs_text(name: &str) -> Result<String, LabError> {
     match COSTS.iter().find(|(known, _)| *known == name) {
         Some((_, text)) => Ok((*text).to_owned()),
-        None => text::of(name, &read(name)?, "a table of costs").map(str::to_owned),
+        None => text::of(name, &read_costs(name)?, "a table of costs as TOML").map(str::to_owned),
     }
 }
 
@@ -101,6 +103,11 @@ pub fn cost_names() -> impl Iterator<Item = &'static str> {
     COSTS.iter().map(|(name, _)| *name)
 }
 
-fn read(path: &str) -> Result<Vec<u8>, LabError> {
-    std::fs::read(path).map_err(|error| LabError::Read { path: path.into(), error })
+/// A file, which may be a table of costs.
+fn read_costs(name: &str) -> Result<Vec<u8>, LabError> {
+    if !Path::new(name).exists() {
+        let known = cost_names().collect::<Vec<_>>().join(", ");
+        return Err(LabError::UnknownCosts { name: name.into(), known });
+    }
+    read(name)
 }

@@ -20,7 +20,7 @@ pub enum LabError {
         error: std::io::Error,
     },
     /// A file is no text.
-    #[error("{}: byte {at} is no UTF-8 text, expected {expected} as TOML", shown(path))]
+    #[error("{}: byte {at} is no UTF-8 text, expected {expected}", shown(path))]
     NoText {
         /// The file.
         path: PathBuf,
@@ -32,6 +32,14 @@ pub enum LabError {
     /// No scenario, no file.
     #[error("there is no scenario called {name:?} and no such file; scenarios: {known}")]
     Unknown {
+        /// The name.
+        name: String,
+        /// The names that there are.
+        known: String,
+    },
+    /// No table of costs, no file.
+    #[error("there is no table of costs called {name:?} and no such file; tables: {known}")]
+    UnknownCosts {
         /// The name.
         name: String,
         /// The names that there are.

@@ -82,7 +82,7 @@ impl Scenario {
     ///
     /// As [`parse`](Self::parse), and [`LabError::NoText`].
     pub fn from_bytes(file: &str, bytes: &[u8]) -> Result<Self, LabError> {
-        Self::parse(file, text::of(file, bytes, "a scenario")?)
+        Self::parse(file, text::of(file, bytes, "a scenario as TOML")?)
     }
 
     /// The files that the scenario names: tables of costs, and recordings of processes.

@@ -1,6 +1,10 @@
 //! Files as text.
 
+use std::fs::File;
+use std::io::{self, Read};
 use std::str;
+
+use nearpage_machine::FILE_BYTES_MAX;
 
 use crate::error::LabError;
 
@@ -14,4 +18,27 @@ pub(crate) fn of<'a>(
         let at = error.valid_up_to();
         LabError::NoText { path: file.into(), at, expected }
     })
+}
+
+/// A file, as [`read_all`].
+pub(crate) fn read(path: &str) -> Result<Vec<u8>, LabError> {
+    let file = File::open(path).map_err(|error| LabError::Read { path: path.into(), error })?;
+    read_all(path, file)
+}
+
+/// All bytes of a scenario, a table of costs or a trace, which [`FILE_BYTES_MAX`] limits; `name` is the name that errors begin
+/// with.
+///
+/// # Errors
+///
+/// [`LabError::Read`].
+pub fn read_all(name: &str, content: impl Read) -> Result<Vec<u8>, LabError> {
+    let mut bytes = Vec::new();
+    let read = content.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes);
+    let read = read.and_then(|read| match read as u64 > FILE_BYTES_MAX {
+        true => Err(io::Error::other(format!("longer than {FILE_BYTES_MAX} bytes"))),
+        false => Ok(()),
+    });
+    read.map_err(|error| LabError::Read { path: name.into(), error })?;
+    Ok(bytes)
 }

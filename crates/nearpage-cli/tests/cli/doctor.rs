@@ -214,3 +214,13 @@ fn a_copy_without_proc_says_so() {
     );
     assert_eq!(text.lines().skip(2).collect::<Vec<_>>(), [line]);
 }
+
+#[test]
+fn empty_files_of_proc_are_told() {
+    let folder = copy();
+    fs::write(folder.path().join("proc/zoneinfo"), "").unwrap();
+    let path = folder.path().to_str().unwrap();
+    let output = doctor(&["--sysroot", path]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains(&format!("missing = {path}/proc/zoneinfo: empty, as tar")), "{text}");
+}

@@ -70,7 +70,7 @@ fn wrong_files_are_named_with_line_and_key() {
         ),
         ("cpus_each = 2", "cpus_each = 0", "line 7: machine.nodes: no node has a CPU"),
         ("\"0,8\"", "\"8-0\"", "line 7: ids: "),
-        ("altix-sn2", "nowhere.toml", "nowhere.toml: "),
+        ("altix-sn2", "nowhere.toml", "\"nowhere.toml\" and no such file; tables: altix-sn2"),
         ("stores_per_page = 1", "stores_per_page = 1\nhot_add = 3", "line 15: hot_add is "),
         ("memory-hog", "memory-frog", "line 10: unknown field `memory-frog`"),
         ("cpus_each = 2", "cpus_each = 4294967295", "line 7: machine: 2 nodes and 8589934590 CPUs"),
@@ -449,4 +449,15 @@ fn a_sweep_marks_what_nothing_beats_and_threads_change_nothing() {
     let text = run("1");
     assert_eq!(text, run("2"));
     assert_eq!(text.lines().filter(|line| line.contains("on_front")).count(), 6, "{text}");
+}
+
+#[test]
+fn endless_files_and_unknown_costs_are_refused() {
+    for arguments in [&["/dev/zero"][..], &["thp-then-order0", "--costs", "/dev/zero"]] {
+        let output = lab().args(arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(2));
+        assert!(String::from_utf8_lossy(&output.stderr).contains("longer than"), "{output:?}");
+    }
+    let output = lab().args(["thp-then-order0", "--costs", "nosuch"]).output().unwrap();
+    assert!(String::from_utf8_lossy(&output.stderr).contains("altix-sn2, "), "{output:?}");
 }

@@ -8,6 +8,8 @@ use super::figures::{at_least_one, lock_percent, time_ns, time_ns_or_0};
 use super::machine::{MachineOf, NamedMachineTable, named_machine};
 use super::reference::{self, Reference};
 use super::wrong::{Checked, wrong};
+use crate::error::LabError;
+use crate::text;
 
 /// Processes as in a recorded compile, under the patches of 2023.
 #[derive(Clone, Debug)]
@@ -91,12 +93,11 @@ fn groups(trace: &Spanned<String>) -> Checked<Vec<Vec<Lifetime>>> {
         "gcc" => lifetimes::GCC,
         "container" => lifetimes::CONTAINER,
         _ => {
-            let text = std::fs::read_to_string(name);
-            read = text.or_else(|error| {
-                let accepted = "accepted: gcc, container, or a file";
-                wrong(trace.span(), format!("trace {name:?}: {error}; {accepted}"))
-            })?;
-            &read
+            let accepted = "accepted: gcc, container, or a file";
+            let refused = |error: LabError| format!("trace {error}; {accepted}");
+            read = text::read(name).or_else(|error| wrong(trace.span(), refused(error)))?;
+            text::of(name, &read, "lifetimes of pages")
+                .or_else(|error| wrong(trace.span(), refused(error)))?
         }
     };
     match lifetimes::parse(text) {

@@ -1,6 +1,6 @@
 //! Scenarios and tables of costs: by name, in files, and on standard input.
 
-use std::io::{self, Read};
+use std::io;
 
 use nearpage_lab::{LabError, Scenario, catalog};
 use nearpage_sim::Costs;
@@ -30,8 +30,5 @@ pub(super) fn costs_text(name: &str) -> Result<String, LabError> {
 }
 
 fn read() -> Result<Vec<u8>, LabError> {
-    let mut bytes = Vec::new();
-    let read = io::stdin().lock().read_to_end(&mut bytes);
-    read.map_err(|error| LabError::Read { path: STANDARD_INPUT.into(), error })?;
-    Ok(bytes)
+    catalog::read_all(STANDARD_INPUT, io::stdin().lock())
 }
