@@ -62,7 +62,8 @@ impl Packing {
 
 /// Hands those regular files of a tar archive to `keep`, in their order, that `name` has a name for. `name` gets the
 /// path below the archive's root. A file is read to `bytes_max`. It loses the zeros at its end: files of /sys say that
-/// they have 4096 bytes, and tar fills up what they lack.
+/// they have 4096 bytes, and tar fills up what they lack. `keep` gets its path, its content, and the bytes that were
+/// read with those zeros.
 ///
 /// # Errors
 ///
@@ -71,7 +72,7 @@ pub fn read_tar_files(
     content: impl Read,
     bytes_max: u64,
     mut name: impl FnMut(&str) -> Option<String>,
-    mut keep: impl FnMut(String, Vec<u8>) -> io::Result<()>,
+    mut keep: impl FnMut(String, Vec<u8>, u64) -> io::Result<()>,
 ) -> io::Result<()> {
     let mut archive = tar::Archive::new(content);
     for entry in archive.entries()? {
@@ -83,11 +84,11 @@ pub fn read_tar_files(
             continue;
         };
         let mut file = Vec::new();
-        entry.take(bytes_max).read_to_end(&mut file)?;
+        let read = entry.take(bytes_max).read_to_end(&mut file)?;
         file.truncate(file.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1));
         // A short archive may unpack to many files of zeros.
         file.shrink_to_fit();
-        keep(name, file)?;
+        keep(name, file, read as u64)?;
     }
     Ok(())
 }

@@ -37,7 +37,7 @@ impl<'s> Memory<'s> {
     ///
     /// The core cannot be made for such a machine.
     pub fn new(input: &str, start: &'s Start, cores: usize) -> Result<Memory<'s>, ReplayError> {
-        let nodes: Vec<Node<'s>> = start.topology.nodes.iter().map(borrow).collect();
+        let nodes: Vec<Node<'s>> = start.topology.nodes.iter().map(NodeBuf::as_node).collect();
         let mut metadata = Vec::new();
         {
             let topology = topology(input, start, &nodes)?;
@@ -98,11 +98,6 @@ fn zeroes(input: &str, bytes: usize) -> Result<Vec<u8>, ReplayError> {
 
 fn build_error(input: &str, source: BuildError) -> ReplayError {
     ReplayError::Build { input: input.into(), source }
-}
-
-fn borrow(node: &NodeBuf) -> Node<'_> {
-    let NodeBuf { id, memory, cpus, movable_from } = node;
-    Node { id: *id, memory, cpus, movable_from: *movable_from }
 }
 
 fn topology<'a>(

@@ -124,8 +124,8 @@ fn unpack(source: &str, content: impl Read) -> io::Result<MemoryTree> {
     let mut members = Vec::new();
     let mut left = KEPT_BYTES_MAX;
     let name = |path: &str| is_wanted(path).then(|| path.to_owned());
-    read_tar_files(content, MEMBER_BYTES_MAX, name, |path, file| {
-        let Some(rest) = left.checked_sub(file.len() as u64) else {
+    read_tar_files(content, MEMBER_BYTES_MAX, name, |path, file, read| {
+        let Some(rest) = left.checked_sub(read) else {
             let message = format!("captures longer than {KEPT_BYTES_MAX} bytes");
             return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
         };

@@ -12,7 +12,7 @@ use crate::pcp::pageset::Pageset;
 use crate::pcp::{Pop, Storage};
 use crate::units::{NodeId, Order, Pfn};
 
-/// Who returns no page has said why.
+/// `alloc_scan` stores an error whenever it returns no page.
 const TOLD: &str = "a request that gets nothing is told why";
 
 impl<'m, P: Platform> PageAllocator<'m, P> {

@@ -232,7 +232,7 @@ mod tests {
         });
     }
 
-    /// And each test that leaves one fails.
+    /// [`TestMachine`] walks after each test, so a test that leaves such a lock fails.
     #[test]
     #[should_panic(expected = "leaves its allocator in order: Locked")]
     fn the_walker_finds_a_lock_on_a_free_page() {

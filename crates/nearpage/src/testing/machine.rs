@@ -128,8 +128,8 @@ impl TestMachine {
         self.call(Some(config), false, |_, slab| f(slab.expect(ASKED_FOR)))
     }
 
-    /// Calls `f` once, and passes its answer on. Neither this nor what it calls is compiled for each test but for the
-    /// closures themselves.
+    /// Calls `f` once, and passes its answer on. The compiler makes a copy of this function for each test, and of
+    /// nothing below it.
     fn call<const HARDENED: bool, R>(
         &self,
         slab: Option<SlabConfig>,
