@@ -160,8 +160,8 @@ impl ZoneRecord {
 ///
 /// # Errors
 ///
-/// [`SysfsError::Syntax`] with line and column: a heading or a number that no kernel writes, or a zone
-/// that occurs twice.
+/// [`SysfsError::Syntax`] with line and column: a heading or a number that no kernel writes, a zone that occurs twice,
+/// or one that spans fewer pages than it has.
 pub fn parse(file: &TextFile) -> Result<Vec<ZoneRecord>, SysfsError> {
     let mut zones: Vec<ZoneRecord> = Vec::new();
     for (index, line) in file.text.lines().enumerate() {
@@ -214,10 +214,33 @@ fn parse_line(
             let value = if key == "vm" { words.nth(2) } else { words.next() };
             if let Some(slot) = zone.field(key) {
                 *slot = Some(number(value, "a number of pages")?);
+                check_size(file, line, value, key, zone)?;
             }
         }
     }
     Ok(())
+}
+
+/// Checks that a zone has no more free, present and managed pages than it spans. The kernel prints `free` first.
+fn check_size(
+    file: &TextFile,
+    line: usize,
+    value: Option<(usize, &str)>,
+    key: &str,
+    zone: &ZoneRecord,
+) -> Result<(), SysfsError> {
+    let (Some(spanned), Some((column, word))) = (zone.spanned, value) else { return Ok(()) };
+    let told = |pages: Option<u64>| pages.unwrap_or(0);
+    let expected = match key {
+        "spanned" if told(zone.free) > spanned => {
+            format!("at least the {} pages that are free", told(zone.free))
+        }
+        "present" | "managed" if told(zone.present).max(told(zone.managed)) > spanned => {
+            format!("at most the {spanned} pages that the zone spans")
+        }
+        _ => return Ok(()),
+    };
+    Err(file.syntax(line, column, word, &expected))
 }
 
 /// Reads `protection: (0, 954, 954, 954, 954)`.
@@ -325,6 +348,14 @@ Node 2, zone    DMA32
         assert_eq!(
             records("Node 0, zone Normal\n        protection: (0, x, 5)\n").unwrap_err(),
             "zoneinfo:2:25: found \"x\", expected pages such as protection: (0, 954, 954)"
+        );
+        assert_eq!(
+            records("Node 0, zone Normal\n  pages free 12\n        spanned  9\n").unwrap_err(),
+            "zoneinfo:3:18: found \"9\", expected at least the 12 pages that are free"
+        );
+        assert_eq!(
+            records("Node 0, zone Normal\n        spanned  9\n        present  10\n").unwrap_err(),
+            "zoneinfo:3:18: found \"10\", expected at most the 9 pages that the zone spans"
         );
         assert_eq!(
             records("Node 0, zone Normal\n cpu: 99999999999\n").unwrap_err(),
