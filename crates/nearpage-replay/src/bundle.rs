@@ -204,7 +204,7 @@ impl Bundle {
             Place::Archive(packed) => packed,
             Place::Folder(folder) => {
                 for path in names.iter().map(|name| folder.join(name)) {
-                    match File::open(&path) {
+                    match open_file(&path) {
                         Ok(file) => {
                             return f(shown(&path).to_string(), &mut watched(Box::new(file)))
                                 .map(Some);
@@ -230,6 +230,15 @@ impl Bundle {
         }
         Ok(None)
     }
+}
+
+/// Opens a file of a folder. Opening a FIFO would wait for a writer.
+fn open_file(path: &Path) -> io::Result<File> {
+    if !fs::metadata(path)?.is_file() {
+        let message = "not a regular file, which the files of a bundle are";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+    }
+    File::open(path)
 }
 
 /// What was read until the observer asked for an end is part of a file, and no answer.

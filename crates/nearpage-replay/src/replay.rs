@@ -141,6 +141,8 @@ impl Replay {
             open_loop: OPEN_LOOP,
             is_nearest_model: self.is_nearest_model,
             explained: options.explain.map(|subject| subject.name(start)),
+            trace_is_unproven: bundle.other_trace().is_some() && survey.is_part(),
+            lacks_after: survey.is_whole && truth.lacks_after(),
             changed_zones: truth.changed_zones(),
             series: Series::of(start, &replayed.outcomes[0].snapshots, &truth.samples),
             machine: Machine::of(start),

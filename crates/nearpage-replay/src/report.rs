@@ -52,6 +52,11 @@ pub struct Report {
     /// Whether so many pages came from elsewhere than predicted that memory policies are likely, which are in no event:
     /// [`ZoneChoice::Recorded`](crate::ZoneChoice::Recorded) goes by the pages.
     pub placement_disagrees: bool,
+    /// Whether the trace was given beside the bundle and may be a part of a recording, so that nothing shows that it is of
+    /// this one.
+    pub trace_is_unproven: bool,
+    /// Whether the bundle does not tell the zones after the trace, so that nothing is compared with them.
+    pub lacks_after: bool,
     /// Zones whose memory was not the same before and after.
     pub changed_zones: Vec<ChangedZone>,
     /// What was recorded and predicted at each sample.

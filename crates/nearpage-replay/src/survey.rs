@@ -143,7 +143,7 @@ impl Survey {
             survey.is_whole = !survey.has_window || window.is_over;
             let losses = [counts.lost_events, counts.lost_lines, bundle.recording().lost_events];
             survey.has_losses = losses.iter().any(|&count| count > 0);
-            survey.evidence.check_machine(name, counts.bytes)?;
+            survey.evidence.check_machine(name, counts.bytes, bundle.other_trace().is_none())?;
             match survey.is_whole || survey.has_losses {
                 true => Ok(()),
                 false => Err(ReplayError::CutOff { input: name.into(), offset: counts.bytes }),
@@ -158,8 +158,12 @@ impl Survey {
         Ok(survey)
     }
 
-    /// Refuses a trace that is of another recording than the captures beside it: see [`Evidence::check_recording`]. Of a
-    /// trace that may be a part nothing is known.
+    /// Whether the trace may be a part of a recording: it lacks a marker, or lost events.
+    pub(crate) fn is_part(&self) -> bool {
+        !self.has_window || !self.is_whole || self.has_losses
+    }
+
+    /// Refuses a trace that is of another recording than the captures beside it: see [`Evidence::check_recording`].
     ///
     /// # Errors
     ///
@@ -170,10 +174,7 @@ impl Survey {
         samples: u64,
         counted: Option<u64>,
     ) -> Result<(), ReplayError> {
-        if self.has_window && self.is_whole && !self.has_losses {
-            self.evidence.check_recording(input, samples, counted)?;
-        }
-        Ok(())
+        self.evidence.check_recording(input, samples, counted, self.is_part())
     }
 
     fn note_reclaim(&mut self, node: NodeId, now_ns: u64) {

@@ -79,9 +79,16 @@ impl Truth {
         [0, 1, 2].map(change)
     }
 
+    /// Whether nothing tells the zones after the trace.
+    pub(crate) fn lacks_after(&self) -> bool {
+        self.after.as_ref().is_none_or(Vec::is_empty)
+    }
+
     /// Zones that grew, shrank, came or went.
     pub(crate) fn changed_zones(&self) -> Vec<ChangedZone> {
-        let Some(after) = &self.after else { return Vec::new() };
+        let Some(after) = self.after.as_ref().filter(|zones| !zones.is_empty()) else {
+            return Vec::new();
+        };
         let managed = |zones: &[ZoneRecord], wanted: &ZoneRecord| {
             let is_it = |zone: &&ZoneRecord| (zone.node, zone.kind) == (wanted.node, wanted.kind);
             zones.iter().find(is_it).and_then(|zone| zone.managed).unwrap_or(0)

@@ -97,7 +97,7 @@ fn read_tree(
     source: &str,
     tree: Box<dyn FileTree + Send + Sync>,
 ) -> Result<Recording, BundleError> {
-    let unreadable = |error| BundleError::Unreadable { input: source.into(), error };
+    let unreadable = |error| BundleError::Unreadable { input: tree.display("meta.json"), error };
     if tree.read("meta.json").map_err(unreadable)?.is_some() {
         return folder::read_bundle(source, &*tree);
     }

@@ -120,6 +120,8 @@ JSON (--json):
   is_nearest_model             whether the rules are those of another kernel than the recorded
   explained                    null, or what --explain names
   placement_disagrees          whether memory policies are likely: --placement recorded goes by the pages
+  trace_is_unproven            whether nothing shows that the trace given with --trace is of this recording
+  lacks_after                  whether after/zoneinfo is missing or empty
   changed_zones[]              where, managed_before, managed_after: zones whose memory came or went
 
 Open loop: the allocations and frees of the trace come as they were recorded, whatever the model answers. Reclaim,

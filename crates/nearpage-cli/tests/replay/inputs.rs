@@ -184,9 +184,8 @@ fn a_zone_that_grew_is_told() {
     let after = bundle.join("after/zoneinfo");
     let text = fs::read_to_string(&after).unwrap();
     let (begin, end) = text.split_at(text.find("Node 1, zone    DMA32").unwrap());
-    let grown = [grow(end, "present"), grow(end, "managed")];
-    let (present, managed) = (&grown[0].1, &grown[1].1);
-    let end = end.replacen(&grown[0].0, present, 1).replacen(&grown[1].0, managed, 1);
+    let grown = ["spanned", "present", "managed"].map(|key| grow(end, key));
+    let end = grown.iter().fold(end.to_owned(), |end, (old, new)| end.replacen(old, new, 1));
     fs::write(&after, format!("{begin}{end}")).unwrap();
     let text = stdout(&["replay", path]);
     let line = text.lines().find(|line| line.contains("memory came or went")).unwrap();
@@ -238,7 +237,52 @@ fn a_trace_of_another_recording_is_refused() {
     let elsewhere = elsewhere.replace(" [002] ", " [102] ").replace(" [003] ", " [103] ");
     let message = replayed_with(&elsewhere.lines().collect::<Vec<_>>());
     assert!(message.contains("were moved by CPUs"), "{message}");
-    // The whole trace is the bundle's, under whatever name.
-    let own = Path::new(&bundle).join("trace.txt");
-    stdout(&["replay", bundle.to_str().unwrap(), "--trace", own.to_str().unwrap()]);
+    // Without markers, too many allocations tell, and blocks in no zone.
+    let blocks = || text.lines().filter(|line| line.contains("mm_page_"));
+    let message = replayed_with(&blocks().chain(blocks()).collect::<Vec<_>>());
+    assert!(message.contains("allocations in the trace, "), "{message}");
+    let far: Vec<String> = blocks()
+        .enumerate()
+        .map(
+            |(at, line)| if at % 8 == 0 { line.replace("pfn=0x", "pfn=0xff") } else { line.into() },
+        )
+        .collect();
+    let message = replayed_with(&far.iter().map(String::as_str).collect::<Vec<_>>());
+    assert!(message.contains("lie in no zone"), "{message}");
+    // The whole trace is the bundle's, under whatever name. Of a part nothing is known, which is told.
+    let unproven = |path: &Path| {
+        let told = ["replay", bundle.to_str().unwrap(), "--trace", path.to_str().unwrap()];
+        stdout(&told).contains("nothing shows that it is of this recording")
+    };
+    assert!(!unproven(&bundle.join("trace.txt")));
+    let part = folder.path().join("part.txt");
+    fs::write(&part, blocks().collect::<Vec<_>>().join("\n") + "\n").unwrap();
+    assert!(unproven(&part));
+}
+
+/// What a bundle lacks of the end is told.
+#[test]
+fn an_end_that_is_missing_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let bundle = unpack_shipped(folder.path());
+    let path = bundle.to_str().unwrap();
+    assert!(!stdout(&["replay", path]).contains("after/zoneinfo"));
+    fs::remove_file(bundle.join("after/zoneinfo")).unwrap();
+    assert!(stdout(&["replay", path]).contains("after/zoneinfo is missing or empty"));
+}
+
+/// Nothing waits for somebody to write into a file of a bundle.
+#[test]
+fn a_fifo_in_a_bundle_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let bundle = unpack_shipped(folder.path());
+    let fifo = |name: &str| {
+        let place = bundle.join(name);
+        fs::remove_file(&place).unwrap();
+        Command::new("mkfifo").arg(&place).assert().success();
+        let message = refused(&["replay", bundle.to_str().unwrap()]);
+        assert!(message.contains(name), "{message}");
+    };
+    fifo("trace.txt");
+    fifo("meta.json");
 }

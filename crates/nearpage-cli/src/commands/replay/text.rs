@@ -100,6 +100,18 @@ pub(super) fn heading(out: &mut String, report: &Report) {
             "the trace ends before the marker of after ({lost} events lost, says meta.json): nothing is compared with after"
         );
     }
+    if report.trace_is_unproven {
+        let _ = writeln!(
+            out,
+            "the trace given lacks markers or events: nothing shows that it is of this recording"
+        );
+    }
+    if report.lacks_after {
+        let _ = writeln!(
+            out,
+            "after/zoneinfo is missing or empty: nothing is compared with the end of the trace"
+        );
+    }
     for zone in &report.changed_zones {
         let _ = writeln!(
             out,
