@@ -106,14 +106,6 @@ pub const SECTION_BYTES: u64 = SECTION_FRAMES as u64 * FRAME_BYTES;
 /// Of a memory's size, no more than a part in so many is taken for tables.
 const TABLES: u64 = 32;
 
-/// What this process may reserve; `None` without a limit.
-pub fn limit() -> Option<u64> {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the call writes to the limits, which lie in this frame.
-    let answer = unsafe { libc::getrlimit(libc::RLIMIT_AS, &mut limit) };
-    (answer == 0 && limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

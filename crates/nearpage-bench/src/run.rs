@@ -1,11 +1,12 @@
 //! One run: what is measured, on what, and what it comes to.
 
+use nearpage_linux::internals::address_limit;
 use nearpage_linux::{
     Environment, FRAME_BYTES, HostNode, Memory, MemoryBuilder, MemoryError, StorageInUse,
 };
 use nearpage_machine::work::Observer;
 
-use crate::addresses::{self, Memories};
+use crate::addresses::Memories;
 use crate::bench::Bench;
 use crate::counts::Counts;
 use crate::error::{BenchError, SizeError};
@@ -64,7 +65,7 @@ impl Run {
             clock: Clock::calibrate(),
         };
         run.benches.iter().try_for_each(|&bench| run.check_bytes(bench))?;
-        let limit = addresses::limit();
+        let limit = address_limit();
         if let Some(bytes) = limit.filter(|&bytes| bytes < zonelist::ADDRESS_BYTES)
             && run.benches.contains(&Bench::Zonelist)
         {
@@ -204,7 +205,7 @@ impl Run {
     fn refused(&self, error: MemoryError) -> BenchError {
         match error {
             MemoryError::NoAddresses { error, .. } | MemoryError::NoMemory { error, .. } => {
-                let why = self.memories().refused(addresses::limit(), &error);
+                let why = self.memories().refused(address_limit(), &error);
                 self.of_size(SizeError::NoAddresses(why.into()))
             }
             error @ MemoryError::Environment(_) => BenchError::Environment(error.into()),

@@ -8,6 +8,7 @@ use std::ptr::{NonNull, null_mut};
 use nearpage::{Gfp, Order, Pfn, Request};
 use nearpage_linux::internals::BareLists;
 use nearpage_linux::{FRAME_BYTES, Memory};
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
 use crate::measure::SAMPLE_OPERATIONS;
 
@@ -115,18 +116,20 @@ impl Source for Mmap {
 
     #[inline(always)]
     fn alloc<const ORDER: u8>(&self) -> Option<Address> {
-        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
         // Without the pages, the call would be faster than what it is compared with, and its user slower.
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE;
+        let flags = MapFlags::PRIVATE | MapFlags::POPULATE;
         // SAFETY: a new mapping at an address of the kernel's choice replaces nothing.
-        let block = unsafe { libc::mmap(null_mut(), bytes::<ORDER>(), protection, flags, -1, 0) };
-        (block != libc::MAP_FAILED).then_some(Address(NonNull::new(block)))
+        let block = unsafe { mmap_anonymous(null_mut(), bytes::<ORDER>(), protection, flags) };
+        block.ok().map(|block| Address(NonNull::new(block)))
     }
 
     #[inline(always)]
     unsafe fn free<const ORDER: u8>(&self, block: Address) {
         // SAFETY: passed on from the caller; the mapping is a block's, whole.
-        unsafe { libc::munmap(block.0.map_or(null_mut(), NonNull::as_ptr), bytes::<ORDER>()) };
+        let unmapped =
+            unsafe { munmap(block.0.map_or(null_mut(), NonNull::as_ptr), bytes::<ORDER>()) };
+        debug_assert!(unmapped.is_ok());
     }
 
     /// So many that a sample of any order is far longer than a look at the clock, and the run stays short.

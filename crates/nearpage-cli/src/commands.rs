@@ -92,7 +92,7 @@ pub enum CommandError {
     Bench(#[from] bench::BenchFailure),
     /// Memory is elsewhere than asked, or nobody could tell.
     #[error(transparent)]
-    Placement(#[from] topo::PlacementError),
+    Placement(#[from] topo::VerifyError),
     /// A scenario cannot be read or run, or something came out as it must not.
     #[error(transparent)]
     Lab(#[from] lab::LabFailure),

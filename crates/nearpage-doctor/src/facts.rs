@@ -1,5 +1,6 @@
 //! The facts that the rules judge.
 
+use nearpage_linux::internals::address_limit;
 use nearpage_linux::{Environment, StorageInUse, SystemCall};
 use nearpage_machine::Machine;
 use nearpage_machine::sysfs::TextFile;
@@ -120,13 +121,6 @@ impl Process {
             address_limit: address_limit(),
         }
     }
-}
-
-fn address_limit() -> Option<u64> {
-    let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
-    // SAFETY: getrlimit writes to `limit`, which lives through the call.
-    unsafe { libc::getrlimit(libc::RLIMIT_AS, &mut limit) };
-    (limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
 }
 
 /// The word in brackets: `always [madvise] never`.

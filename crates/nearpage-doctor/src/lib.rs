@@ -3,7 +3,7 @@
 //!
 //! Use it to look at a machine before a program is blamed for being slow on it, or at a copy of its /sys and /proc.
 //! It changes nothing, and it judges settings, not a running program: where the memory of a program lies is for
-//! `nearpage_linux::Memory::verify_placement` to say.
+//! `nearpage_linux::Memory::verify_placement` to say. [`VerifiedPlacement`] tries out where memory of its own would lie.
 //!
 //! ```
 #![doc = include_str!("../examples/judge.rs")]
@@ -17,6 +17,7 @@
 //! | judge it | [`findings`], [`Finding`], [`Level`] |
 //! | hand all of it to a program | [`Report`] |
 //! | ask how much memory may still be taken | [`Room`] |
+//! | try whether the kernel puts memory where it is asked to | [`VerifiedPlacement`] |
 //!
 //! # Cost and limits
 //!
@@ -30,6 +31,7 @@ mod finding;
 mod kernel;
 mod machine;
 mod nodes;
+mod placement;
 mod process;
 mod reader;
 mod report;
@@ -39,6 +41,7 @@ mod rules;
 pub use allowed::Allowed;
 pub use facts::{Facts, Process};
 pub use finding::{Finding, Level};
+pub use placement::{NodePlacement, PagesOn, PlacementError, VerifiedPlacement};
 pub use report::Report;
 pub use room::Room;
 pub use rules::findings;

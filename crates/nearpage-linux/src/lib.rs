@@ -142,7 +142,7 @@ pub use warning::{VariableWarning, Warning};
 pub mod internals {
     pub use crate::host::Host;
     pub use crate::locked::{GetCpu, LockedStorage};
-    pub use crate::region::page_size;
+    pub use crate::region::{address_limit, page_size};
     pub use crate::rseq::{Area, BareLists, RingStorage};
 }
 

@@ -192,6 +192,11 @@ const fn whole(bytes: u64, page_bytes: u64) -> u64 {
     bytes - bytes % page_bytes
 }
 
+/// Bytes of addresses that this process may reserve (`ulimit -v`); `None` without a limit.
+pub fn address_limit() -> Option<u64> {
+    rustix::process::getrlimit(rustix::process::Resource::As).current
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

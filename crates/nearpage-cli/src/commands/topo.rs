@@ -19,7 +19,7 @@ use nearpage_machine::{
 use super::{CommandError, environment, input};
 use crate::terminal;
 
-pub use placement::PlacementError;
+pub use placement::VerifyError;
 
 /// Show a machine's nodes, zones, watermarks and fallback orders.
 ///
