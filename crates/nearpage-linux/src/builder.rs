@@ -265,6 +265,7 @@ impl MemoryBuilder {
             node_ranges,
             huge_pages,
             growth: Growth::new(),
+            objects_at_forks: Registration::of(Box::new(objects.clone())),
             objects,
             region,
             _metadata: made.metadata,

@@ -6,7 +6,8 @@
 //!
 //! ```text
 //! the registry, so that no memory comes or goes
-//! of each memory:  its settings' lock; each CPU's pagesets, as a drain from outside does; each zone's lock;
+//! of each memory:  the place of its slab allocator, and the parts of the one that is there; the lock of its growth;
+//!                  its settings' lock; each CPU's pagesets, as a drain from outside does; each zone's lock;
 //!                  each bucket of the wait tables
 //! ```
 //!
@@ -93,12 +94,24 @@ impl Registration {
         Self::of(Box::new(Stoppable { storage, stillness: allocator.stillness() }))
     }
 
-    /// Lets anything take part.
+    /// Lets anything take part. Its locks come before those of all that was made before.
     pub fn of(memory: Box<dyn Hold>) -> Self {
+        Self::insert(memory, None)
+    }
+
+    /// Lets something take part whose locks come right behind those of `outer`.
+    pub fn inside(outer: &Registration, memory: Box<dyn Hold>) -> Self {
+        Self::insert(memory, Some(outer.0))
+    }
+
+    fn insert(memory: Box<dyn Hold>, outer: Option<u64>) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         ffi::at_forks(before, after);
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
-        registry().push(Entry { id, memory });
+        let mut registry = registry();
+        let at = registry.iter().position(|entry| Some(entry.id) == outer);
+        let at = at.unwrap_or(registry.len());
+        registry.insert(at, Entry { id, memory });
         Self(id)
     }
 }

@@ -59,6 +59,8 @@ pub struct Memory {
     pub(crate) node_ranges: Vec<(NodeId, PfnRange)>,
     pub(crate) huge_pages: HugePagesByNode,
     pub(crate) growth: Growth,
+    /// The place of the slab allocator takes part in forks. It is the outermost: what is made later registers inside of it.
+    pub(crate) objects_at_forks: Registration,
     pub(crate) objects: Objects,
     pub(crate) region: Region,
     pub(crate) _metadata: Metadata,

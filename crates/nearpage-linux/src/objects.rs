@@ -6,7 +6,8 @@
 //! may move. Each caller therefore passes the current address of the memory's platform, and finds nothing if that has
 //! changed.
 //!
-//! Locks: the place's comes before all of the core, also around a fork.
+//! Locks: the place's comes before all of the core, also around a fork. A fork holds it whether or not the place is taken:
+//! who only looks at an empty place has the lock too.
 
 use std::any::Any;
 use std::fmt;
@@ -16,7 +17,7 @@ use std::time::{Duration, Instant};
 use nearpage::PageCount;
 use nearpage::slab::REAP_PERIOD_NS;
 
-use crate::fork::{Hold, Registration};
+use crate::fork::Hold;
 
 const REAP_PERIOD: Duration = Duration::from_nanos(REAP_PERIOD_NS);
 
@@ -48,20 +49,17 @@ struct Kept {
 /// A slab allocator in its place, until this is dropped.
 pub(crate) struct Place {
     objects: Objects,
-    _registration: Registration,
 }
 
 impl Place {
-    /// Takes the place. The slab allocator must take part in forks before: a fork takes the locks of what was made last
-    /// first. `platform` is the address of the platform of the memory that `allocator` borrows.
+    /// Takes the place. `platform` is the address of the platform of the memory that `allocator` borrows.
     pub fn take(objects: &Objects, allocator: Box<dyn Upkeep + '_>, platform: usize) -> Self {
         // SAFETY: the allocator is used only while the memory that it borrows is where it was (`Objects::with`), by
         // callers who have that memory.
         let allocator =
             unsafe { std::mem::transmute::<Box<dyn Upkeep + '_>, Box<dyn Upkeep>>(allocator) };
         *objects.lock() = Some(Kept { allocator, platform, reaped: Instant::now() });
-        let _registration = Registration::of(Box::new(objects.clone()));
-        Self { objects: objects.clone(), _registration }
+        Self { objects: objects.clone() }
     }
 }
 

@@ -129,7 +129,7 @@ impl<'a> Maker<'a> {
         let core =
             slab::SlabAllocator::new(pages, self.config, buffer).map_err(MemoryError::Build)?;
         // `SlabAllocator` drops the registration before the metadata.
-        let registration = hold::register(core.parts(), storage);
+        let registration = hold::register(core.parts(), storage, &self.memory.objects_at_forks);
         Ok(Made { shape: shape(core), metadata, registration })
     }
 }

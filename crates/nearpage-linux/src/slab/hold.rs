@@ -36,11 +36,15 @@ where
 }
 
 /// Lets a slab allocator take part, whose metadata stays where it is until the answer is dropped. `storage` is one
-/// like the platform's own.
-pub(super) fn register<P>(parts: SlabParts<'static, P>, storage: P::Storage) -> Registration
+/// like the platform's own; `place` is the registration of its place, whose lock comes before.
+pub(super) fn register<P>(
+    parts: SlabParts<'static, P>,
+    storage: P::Storage,
+    place: &Registration,
+) -> Registration
 where
     P: Platform<Storage: ObjectStorage> + 'static,
     P::Storage: Send,
 {
-    Registration::of(Box::new(HeldSlab { parts, storage }))
+    Registration::inside(place, Box::new(HeldSlab { parts, storage }))
 }

@@ -50,6 +50,11 @@ fn live(memory: &Memory) {
 
 /// Forks once; returns whether the child lived.
 fn fork(memory: &Memory) -> bool {
+    fork_and(|| live(memory))
+}
+
+/// Forks once; returns whether the child did what it was to do within 30 seconds.
+fn fork_and(live: impl Fn()) -> bool {
     // SAFETY: the child allocates with glibc's malloc, which is made for this, and prints nothing unless it
     // fails.
     let child = unsafe { libc::fork() };
@@ -57,7 +62,7 @@ fn fork(memory: &Memory) -> bool {
     if child == 0 {
         // SAFETY: has no preconditions.
         unsafe { libc::alarm(30) };
-        let lived = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| live(memory))).is_ok();
+        let lived = std::panic::catch_unwind(std::panic::AssertUnwindSafe(&live)).is_ok();
         // SAFETY: ends the child without the parent's exit handlers.
         unsafe { libc::_exit(!lived as i32) };
     }
@@ -136,6 +141,29 @@ fn memories_come_and_go_while_a_process_forks() {
                 });
             }
             let lived = (0..100).all(|_| fork(&kept));
+            stop.store(true, Ordering::Relaxed);
+            assert!(lived);
+        });
+    });
+}
+
+/// Who looks whether there is a slab allocator holds the lock of its place, even of an empty one.
+#[test]
+fn the_place_of_a_slab_allocator_is_free_in_a_child() {
+    alone("fork_load::the_place_of_a_slab_allocator_is_free_in_a_child", || {
+        let memory = memory(true);
+        let stop = AtomicBool::new(false);
+        // Looks, and brings nothing online.
+        let look = || assert!(memory.bring_online(NodeId(1), 0).is_err());
+        thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    while !stop.load(Ordering::Relaxed) {
+                        look();
+                    }
+                });
+            }
+            let lived = (0..200).all(|_| fork_and(look));
             stop.store(true, Ordering::Relaxed);
             assert!(lived);
         });
