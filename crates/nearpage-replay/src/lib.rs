@@ -71,6 +71,7 @@
 #![warn(missing_debug_implementations)]
 
 mod blocks;
+pub mod bound;
 mod bundle;
 mod cpus;
 mod error;
