@@ -1,5 +1,8 @@
-//! How few holds of a zone's lock a pageset needs at best: the offline optimum that rules are compared with.
+//! How few holds of a zone's lock pagesets need at best: the offline optimum that rules are compared with.
 
+mod asked;
 mod fewest;
 
-pub use fewest::{Limits, Step, fewest_holds, least_kept};
+pub(crate) use asked::Asked;
+pub use asked::{Class, Fewest};
+pub use fewest::{FewestHolds, Limits, Step, fewest_holds, least_kept};

@@ -114,6 +114,21 @@ pub enum ReplayError {
         /// Why not.
         source: BuildError,
     },
+    /// A point of a bound that no pageset of the machine can have.
+    #[error(
+        "{input}: {kept}:{moved} is no point of the bound, expected H:K, pages for each CPU and pages a hold, each from 1 to \
+         {managed}, the pages of the machine"
+    )]
+    Point {
+        /// The bundle.
+        input: String,
+        /// H.
+        kept: u64,
+        /// K.
+        moved: u64,
+        /// Pages of all zones.
+        managed: u64,
+    },
     /// The observer asked the replay to stop.
     #[error(transparent)]
     Stopped(#[from] Stopped),

@@ -60,6 +60,7 @@
 //! | `explain`, `recorded`, `outcome`, `session` | the second pass: four runs, the kernel's log, explanations |
 //! | `truth`, `fidelity`, `series` | predicted beside recorded |
 //! | `tunable`, `cpus`, `whatif`, `totals`, `objects` | other rules and machines; slab events |
+//! | `bound`, `yardstick` | the fewest holds that any rules need, and how far some are from it |
 //! | `report`, `sweep`, `replay` | the entry and its results |
 //!
 //! # Cost and limits
@@ -106,6 +107,7 @@ mod truth;
 mod tunable;
 mod watch;
 mod whatif;
+mod yardstick;
 mod zones;
 
 pub use bundle::Bundle;
@@ -115,7 +117,8 @@ pub use explain::{Subject, SubjectError};
 pub use fidelity::{Fidelity, Row};
 pub use objects::{ObjectTotals, Objects};
 pub use replay::{Options, Replay};
-pub use report::{Machine, OPEN_LOOP, Report, TraceFacts, WhatIf};
+pub use report::{Machine, OPEN_LOOP, Report, RuleTotals, TraceFacts, WhatIf};
+pub use run::Causes;
 pub use series::{PagesetSeries, Series, SeriesPoint, ZoneSeries};
 pub use session::ZoneChoice;
 pub use sweep::{CombinationError, Combinations, Point, Sweep};
@@ -123,3 +126,4 @@ pub use totals::{Costs, Totals};
 pub use truth::ChangedZone;
 pub use tunable::{Tunable, TunableError};
 pub use whatif::Wish;
+pub use yardstick::{BoundPoint, COMPARED_AT, Question, Standing, Yardstick};

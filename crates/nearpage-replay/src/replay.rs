@@ -3,6 +3,7 @@
 use std::num::NonZeroUsize;
 use std::path::Path;
 
+use nearpage::Model;
 use nearpage_bundle::predict::ModelChoice;
 use nearpage_machine::work::Observer;
 use nearpage_machine::{InputError, MachineDescription};
@@ -12,7 +13,9 @@ use crate::error::ReplayError;
 use crate::explain::Subject;
 use crate::fidelity;
 use crate::objects::{self, replay_objects};
-use crate::report::{Machine, OPEN_LOOP, Report, TraceFacts, WhatIf, placement_disagrees};
+use crate::report::{
+    Machine, OPEN_LOOP, Report, RuleTotals, TraceFacts, WhatIf, placement_disagrees,
+};
 use crate::series::Series;
 use crate::session::{ZoneChoice, replay};
 use crate::start::Start;
@@ -21,6 +24,7 @@ use crate::sweep::{Combinations, Sweep, sweep};
 use crate::truth::Truth;
 use crate::watch::Watch;
 use crate::whatif::{Wish, ask, start_of};
+use crate::yardstick::{Question, Yardstick, measure};
 
 /// What is asked of a replay beside the comparison with the kernel.
 #[derive(Clone, Debug, Default)]
@@ -31,6 +35,8 @@ pub struct Options {
     pub explain: Option<Subject>,
     /// What is to be different in a second run; nothing by default.
     pub wish: Wish,
+    /// Sets of rules, under each of which the trace is replayed as wished but for [`Wish::model`].
+    pub rules: Vec<Model>,
 }
 
 /// A bundle whose machine was put into the state of `before`.
@@ -105,7 +111,7 @@ impl Replay {
             true => None,
             false => Some(start_of(bundle.name(), start, wish)?),
         };
-        let passes = if other.is_some() { 3 } else { 2 };
+        let passes = 2 + u64::from(other.is_some()) + options.rules.len() as u64;
         let watch = Watch::new(observer, bundle.pass_bytes(), passes);
         let survey = Survey::of(bundle, start, &watch)?;
         let elsewhere = other.as_ref().filter(|_| wish.machine.is_some());
@@ -120,11 +126,18 @@ impl Replay {
         let fidelity = fidelity::compare(start, &replayed, &truth, &unlogged, options.zones);
         let what_if = match &other {
             Some(other) => {
-                let answer = ask(bundle, &survey, start, other, wish, &watch)?;
+                let answer = ask(bundle, &survey, start, other, wish, false, &watch)?;
                 Some(WhatIf::of(start, &replayed, &fidelity, answer))
             }
             None => None,
         };
+        let mut rules = Vec::new();
+        for &model in &options.rules {
+            let wish = Wish { model: Some(model), ..wish.clone() };
+            let other = start_of(bundle.name(), start, &wish)?;
+            let answer = ask(bundle, &survey, start, &other, &wish, false, &watch)?;
+            rules.push(RuleTotals::of(answer));
+        }
         let elsewhere = elsewhere.map(|other| (other, wish.cpus));
         let objects = replay_objects(bundle, &survey, start, elsewhere, &watch)?;
         let lost_events = bundle.recording().lost_events;
@@ -144,10 +157,38 @@ impl Replay {
             trace_is_unproven: bundle.other_trace().is_some() && survey.is_part(),
             lacks_after: survey.is_whole && truth.lacks_after(),
             changed_zones: truth.changed_zones(),
+            rules,
             series: Series::of(start, &replayed.outcomes[0].snapshots, &truth.samples),
             machine: Machine::of(start),
             explain: options.explain.map(|_| replayed.explained),
         })
+    }
+
+    /// Replays the trace under some sets of rules, and says how far each is from the fewest holds that would do: see
+    /// [`bound`](crate::bound).
+    ///
+    /// The observer is told bytes of the packed trace, of all passes over it. What the rules are asked for is kept in memory, 8
+    /// bytes a request.
+    ///
+    /// ```
+    /// use nearpage_machine::work::Unwatched;
+    /// use nearpage_replay::{Question, Replay};
+    ///
+    /// let answer = Replay::shipped().bound(&Question::default(), &Unwatched)?;
+    /// let linux = &answer.models[0];
+    /// println!("{}: {} holds, {} would do", linux.model, linux.holds, linux.bound);
+    /// # Ok::<(), nearpage_replay::ReplayError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The trace cannot be read or is not of this machine, or the machine cannot have such a point; [`ReplayError::Stopped`].
+    pub fn bound(
+        &self,
+        question: &Question,
+        observer: &dyn Observer,
+    ) -> Result<Yardstick, ReplayError> {
+        measure(&self.bundle, &self.start, self.is_nearest_model, question, observer)
     }
 
     /// Replays the trace under every combination of some tunables, on `threads` threads.

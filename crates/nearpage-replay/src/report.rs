@@ -59,6 +59,8 @@ pub struct Report {
     pub lacks_after: bool,
     /// Zones whose memory was not the same before and after.
     pub changed_zones: Vec<ChangedZone>,
+    /// What each of several sets of rules came to: [`Options::rules`](crate::Options::rules).
+    pub rules: Vec<RuleTotals>,
     /// What was recorded and predicted at each sample.
     #[serde(skip)]
     pub series: Series,
@@ -158,6 +160,31 @@ pub struct WhatIf {
     /// The other machine, if it is another.
     #[serde(skip)]
     pub machine: Option<Machine>,
+}
+
+/// What one of several sets of rules came to.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+#[non_exhaustive]
+pub struct RuleTotals {
+    /// Its name.
+    pub model: &'static str,
+    /// What it came to.
+    pub totals: Totals,
+    /// Frees of a block of which the core had none left.
+    pub lost_frees: u64,
+    /// Allocations that the core refused below its marks.
+    pub refused_allocs: u64,
+}
+
+impl RuleTotals {
+    pub(crate) fn of(answer: Answer) -> RuleTotals {
+        RuleTotals {
+            model: answer.model.name,
+            lost_frees: answer.counts.lost_frees,
+            refused_allocs: answer.counts.refused_allocs,
+            totals: answer.totals,
+        }
+    }
 }
 
 impl Machine {

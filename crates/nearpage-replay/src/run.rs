@@ -3,6 +3,7 @@
 mod moves;
 mod reclaim;
 mod stand_ins;
+mod tally;
 mod upkeep;
 
 use nearpage::rules::pagesets::list_index;
@@ -11,6 +12,7 @@ use nearpage::{
 };
 
 use crate::blocks::CoreBlock;
+use crate::bound::Asked;
 use crate::events::Actor;
 use crate::flow::Flow;
 use crate::guess::{Clues, Guess};
@@ -22,9 +24,11 @@ use crate::zones::ZoneMap;
 use moves::Moves;
 use reclaim::Reclaims;
 use stand_ins::{Found, StandIns};
+use tally::{Act, Tally};
 use upkeep::Upkeep;
 
 pub(crate) use stand_ins::Origin;
+pub use tally::Causes;
 
 /// What an allocation is near to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -73,6 +77,7 @@ pub(crate) struct Run<'m> {
     stand_ins: StandIns,
     upkeep: Upkeep,
     reclaims: Reclaims,
+    tally: Tally,
 }
 
 /// A task that nobody else is: the kernel's own once-a-second work.
@@ -111,6 +116,7 @@ impl<'m> Run<'m> {
             stand_ins: StandIns::new(&core, held),
             upkeep: Upkeep::new(cpus, cpu_limit, zones, survey.begin_ns),
             reclaims: Reclaims::default(),
+            tally: Tally::new(&core, survey.begin_ns),
             core,
         }
     }
@@ -119,6 +125,7 @@ impl<'m> Run<'m> {
     pub(crate) fn note_running(&mut self, actor: Actor) {
         if self.upkeep.run_due(&self.core, actor) {
             self.moves.note(&self.core, Actor { pid: UPKEEP, ..actor }, None);
+            self.tally.note(&self.core, actor, Act::Upkeep);
         }
     }
 
@@ -135,14 +142,18 @@ impl<'m> Run<'m> {
             let gfp = request.gfp.difference(Gfp::NOMEMALLOC).union(Gfp::MEMALLOC);
             self.core.alloc(Request { gfp, ..request })
         });
+        let list = gfp.migratetype().and_then(|migratetype| list_index(order, migratetype));
         if let Ok(given) = given {
             self.counts.allocs += 1;
+            if let Some(asked) = &mut self.tally.asked {
+                asked.note(actor.cpu, list, -(order.pages().0 as i64));
+            }
             self.note_fallback(actor, given, request);
             self.stand_ins.insert(pfn, CoreBlock { pfn: given, order });
         }
-        let list = gfp.migratetype().and_then(|migratetype| list_index(order, migratetype));
         self.moves.note(&self.core, actor, list);
         self.moves.close(actor.cpu);
+        self.tally.note(&self.core, actor, Act::Alloc(order));
         self.reclaims.begin_asked(&self.core);
     }
 
@@ -204,8 +215,16 @@ impl<'m> Run<'m> {
 
     fn free_block(&mut self, actor: Actor, block: CoreBlock) {
         self.core.platform().play(actor.cpu, actor.now_ns);
-        self.core.free(block.pfn, block.order).expect("the block was handed out or held");
+        let CoreBlock { pfn, order } = block;
+        if self.tally.asked.is_some() {
+            let zone = self.stand_ins.zone_of_core(pfn).map(|zone| self.core.zones()[zone]);
+            let list = zone.and_then(|zone| list_index(order, zone.pageblock_type(pfn)));
+            let pages = order.pages().0 as i64;
+            self.tally.asked.iter_mut().for_each(|asked| asked.note(actor.cpu, list, pages));
+        }
+        self.core.free(pfn, order).expect("the block was handed out or held");
         self.moves.note(&self.core, actor, None);
+        self.tally.note(&self.core, actor, Act::Free(order));
         self.reclaims.end_balanced(&self.core, actor.now_ns);
     }
 
@@ -234,6 +253,12 @@ impl<'m> Run<'m> {
                 _ => break,
             }
         }
+        let list = gfp.migratetype().and_then(|migratetype| list_index(Order(0), migratetype));
+        if let Some(asked) = &mut self.tally.asked {
+            asked.note(actor.cpu, list, -(got as i64));
+        }
+        self.moves.note(&self.core, actor, list);
+        self.tally.note(&self.core, actor, Act::Alloc(Order(0)));
         self.counts.bulk_pages += got as u64;
         self.counts.refused_allocs += (wanted - got) as u64;
         for (at, &page) in pages[..got].iter().enumerate() {
@@ -248,8 +273,6 @@ impl<'m> Run<'m> {
                 None => self.stand_ins.keep_untold(page),
             }
         }
-        let list = gfp.migratetype().and_then(|migratetype| list_index(Order(0), migratetype));
-        self.moves.note(&self.core, actor, list);
         self.reclaims.begin_asked(&self.core);
     }
 
@@ -277,6 +300,21 @@ impl<'m> Run<'m> {
     /// Says that the state of a pageset no longer depends on the start.
     pub(crate) fn set_known(&mut self, cpu: CpuId, zone: usize) {
         self.moves.set_known(cpu, zone);
+    }
+
+    /// Keeps what the core is asked for from now on, for [`take_asked`](Self::take_asked).
+    pub(crate) fn keep_asked(&mut self) {
+        self.tally.keep_asked();
+    }
+
+    /// What the core was asked for, if it was kept.
+    pub(crate) fn take_asked(&mut self) -> Option<Asked> {
+        self.tally.asked.take()
+    }
+
+    /// Holds of zone locks, by what caused them.
+    pub(crate) fn causes(&self) -> &Causes {
+        &self.tally.causes
     }
 
     /// Ends the run: runs of lines that are under way are counted.
@@ -336,7 +374,13 @@ impl<'m> Run<'m> {
         let by_reason = |reason: Reason| (reason.name(), reasons.pages(reason).0);
         let by_node =
             |node: NodeIndex| (topology.node(node).id.0, self.core.node_stats(node).pgalloc.0);
+        let kept = self.tally.kept();
         let mut totals = Totals {
+            kept_pages_mean: Some(kept.mean),
+            kept_pages_most: Some(kept.most),
+            kept_pages_most_of_cpu: Some(kept.most_of_cpu),
+            kept_pages_end: Some(kept.at_end),
+            cpus: Some(self.tally.cpus()),
             lock_acquisitions: Some(stats.lock_acquisitions),
             most_pages_per_hold: Some(stats.most_pages_per_hold.0),
             refills: flow.refills,

@@ -41,6 +41,11 @@ pub struct Start {
 }
 
 impl Start {
+    /// Pages that the zones manage.
+    pub(crate) fn managed(&self) -> PageCount {
+        PageCount(self.zones.iter().map(|zone| zone.managed.0).sum())
+    }
+
     /// The same machine in short form, with `cpus` CPUs dealt out over the nodes that have any, and `times` as much
     /// memory.
     pub(crate) fn scaled(&self, cpus: u32, times: u32) -> MachineInput {

@@ -17,7 +17,8 @@ use crate::survey::Survey;
 use crate::totals::{Costs, Totals};
 use crate::tunable::{Tunable, TunableError};
 use crate::watch::Watch;
-use crate::whatif::{Wish, ask, start_of};
+use crate::whatif::{Answer, Wish, ask, start_of};
+use crate::yardstick::ratio_of;
 
 /// The most combinations.
 const COMBINATIONS_MOST: usize = 4096;
@@ -124,6 +125,10 @@ pub struct Point {
     pub refills: u64,
     /// The combination, each `KEY=VALUE`.
     pub settings: Vec<String>,
+    /// (holds + 32) / (bound + 32), as [`Standing::ratio`](crate::Standing::ratio).
+    pub bound_ratio: f64,
+    /// Pages in the pagesets of all CPUs, the mean over time.
+    pub kept_pages_mean: Option<f64>,
 }
 
 /// Replays all combinations on `threads` threads.
@@ -151,7 +156,7 @@ pub(crate) fn sweep(
     let share = Share::new(observer, pass_bytes * (1 + wishes.len() as u64));
     let survey = Survey::of(bundle, start, &Watch::new(&share.part(), pass_bytes, 1))?;
     let next = AtomicUsize::new(0);
-    let results: Mutex<Vec<(usize, Result<Totals, ReplayError>)>> = Mutex::new(Vec::new());
+    let results: Mutex<Vec<(usize, Result<(Totals, f64), ReplayError>)>> = Mutex::new(Vec::new());
     let work = || {
         loop {
             let at = next.fetch_add(1, Ordering::Relaxed);
@@ -159,8 +164,11 @@ pub(crate) fn sweep(
             let part = share.part();
             let watch = Watch::new(&part, pass_bytes, 1);
             let totals = start_of(bundle.name(), start, wish)
-                .and_then(|other| ask(bundle, &survey, start, &other, wish, &watch))
-                .map(|answer| answer.totals);
+                .and_then(|other| ask(bundle, &survey, start, &other, wish, true, &watch))
+                .map(|Answer { totals, asked, .. }| {
+                    let ratio = ratio_of(&totals, &asked.unwrap_or_default());
+                    (totals, ratio)
+                });
             if totals.is_err() {
                 // Nothing is made of the others any more.
                 next.store(wishes.len(), Ordering::Relaxed);
@@ -176,7 +184,11 @@ pub(crate) fn sweep(
     let mut results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
     results.sort_by_key(|(at, _)| *at);
     let all = results.into_iter().map(|(_, totals)| totals).collect::<Result<Vec<_>, _>>()?;
-    let points = combinations.0.iter().zip(&all).map(|(combination, totals)| Point {
+    let (all, ratios): (Vec<Totals>, Vec<f64>) = all.into_iter().unzip();
+    let points = combinations.0.iter().zip(all.iter().zip(ratios));
+    let points = points.map(|(combination, (totals, bound_ratio))| Point {
+        bound_ratio,
+        kept_pages_mean: totals.kept_pages_mean,
         cached_bytes: totals.cached_bytes,
         drains: totals.drains,
         lock_acquisitions: totals.lock_acquisitions,

@@ -31,6 +31,16 @@ pub struct Totals {
     pub cached_bytes: u64,
     /// Pages from another node than the CPU's.
     pub remote_pages: u64,
+    /// Pages in all pagesets, the mean over time; `None` for a kernel, as the next three.
+    pub kept_pages_mean: Option<f64>,
+    /// The most of them after any request.
+    pub kept_pages_most: Option<u64>,
+    /// The most in the pagesets of one CPU.
+    pub kept_pages_most_of_cpu: Option<u64>,
+    /// How many they were at the end.
+    pub kept_pages_end: Option<u64>,
+    /// CPUs with pagesets.
+    pub cpus: Option<u64>,
     /// Model time in milliseconds by [`Costs::BENCH`]; `None` for a kernel.
     pub model_ms: Option<f64>,
 }
@@ -61,6 +71,11 @@ impl Costs {
         refill_page_ns: 0.7,
         drain_page_ns: 2.7,
     };
+
+    /// The longest that a hold of so many pages takes, in nanoseconds.
+    pub fn hold_of(&self, pages: u64) -> f64 {
+        self.hold_ns + pages as f64 * self.refill_page_ns.max(self.drain_page_ns)
+    }
 
     /// Model time of `operations` blocks allocated and freed with these totals, in milliseconds, if one CPU did it all.
     /// Waiting is not in it.

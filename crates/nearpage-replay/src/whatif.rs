@@ -7,12 +7,13 @@ mod wish;
 use nearpage::{Model, TopologyBuf};
 use nearpage_trace::read_trace;
 
+use crate::bound::Asked;
 use crate::bundle::Bundle;
 use crate::cpus::CpuMap;
 use crate::error::ReplayError;
 use crate::guess::Guess;
 use crate::machine::Memory;
-use crate::run::{Run, RunCounts};
+use crate::run::{Causes, Run, RunCounts};
 use crate::start::Start;
 use crate::survey::{Survey, Window};
 use crate::totals::Totals;
@@ -27,6 +28,10 @@ pub use wish::Wish;
 pub(crate) struct Answer {
     /// The totals.
     pub(crate) totals: Totals,
+    /// Holds of zone locks, by what caused them.
+    pub(crate) causes: Causes,
+    /// What the core was asked for, if it was to be kept.
+    pub(crate) asked: Option<Asked>,
     /// What did not go as recorded.
     pub(crate) counts: RunCounts,
     /// The rules.
@@ -37,7 +42,8 @@ pub(crate) struct Answer {
     pub(crate) machine: Option<(TopologyBuf, u32)>,
 }
 
-/// Replays a bundle as wished, from `start`, which is [`start_of`] the wish. `recorded` is its own start state.
+/// Replays a bundle as wished, from `start`, which is [`start_of`] the wish. `recorded` is its own start state. What the
+/// core is asked for is kept if `keeps_asked`.
 ///
 /// # Errors
 ///
@@ -48,6 +54,7 @@ pub(crate) fn ask(
     recorded: &Start,
     start: &Start,
     wish: &Wish,
+    keeps_asked: bool,
     watch: &Watch<'_>,
 ) -> Result<Answer, ReplayError> {
     let repeat = wish.repeat.max(1);
@@ -57,7 +64,10 @@ pub(crate) fn ask(
     let Some((core, held)) = memory.cores(bundle.name())?.pop() else {
         unreachable!("one core was asked for")
     };
-    let run = Run::new(start, survey, core, held, Guess::Likely);
+    let mut run = Run::new(start, survey, core, held, Guess::Likely);
+    if keeps_asked {
+        run.keep_asked();
+    }
     let mut player = Player::new(recorded, survey, run, start, &map, is_elsewhere);
     let mut window = Window::new(survey.has_window);
     bundle.with_trace_text(watch, |name, text| {
@@ -71,6 +81,8 @@ pub(crate) fn ask(
     let mut run = player.run;
     run.finish();
     Ok(Answer {
+        asked: run.take_asked(),
+        causes: run.causes().clone(),
         totals: run.totals(),
         counts: run.counts,
         model: start.model,

@@ -150,6 +150,12 @@ pub(super) fn lines(lines: &Lines) -> Markup {
     figure(&lines.title, named.map(|line| (&*line.name, line.shade)), svg)
 }
 
+/// Lines and points, both axes logarithmic. A series of one point is drawn as a mark; what is not above 0 is left out.
+pub(super) fn scatter(title: &str, axes: [&str; 2], series: &[Series]) -> Markup {
+    let svg = svg((WIDTH, LINES_HEIGHT), |area| draw_scatter(area, axes, series));
+    figure(title, series.iter().map(|line| (&*line.name, line.shade)), svg)
+}
+
 fn figure<'a>(
     title: &str,
     legend: impl Iterator<Item = (&'a str, Shade)>,
@@ -234,6 +240,46 @@ fn draw_lines(area: &Area<'_>, lines: &Lines) -> Result<(), Failed> {
     for line in &lines.series {
         let style = line.shade.color().stroke_width(line.shade.line_width());
         chart.draw_series(LineSeries::new(line.points.iter().copied(), style))?;
+    }
+    Ok(())
+}
+
+fn draw_scatter(area: &Area<'_>, axes: [&str; 2], series: &[Series]) -> Result<(), Failed> {
+    let is_drawn = |point: &(f64, f64)| point.0 > 0.0 && point.1 > 0.0;
+    let points = || series.iter().flat_map(|line| &line.points).copied().filter(is_drawn);
+    let range = |value: fn((f64, f64)) -> f64| {
+        let (low, high) = points()
+            .map(value)
+            .fold((f64::INFINITY, 0.0f64), |(low, high), value| (low.min(value), high.max(value)));
+        if low <= high { (low / 1.3, high * 1.3) } else { (1.0, 10.0) }
+    };
+    let (x, y) = (range(|point| point.0), range(|point| point.1));
+    let mut chart = ChartBuilder::on(area)
+        .margin(MARGIN)
+        .margin_right(2 * MARGIN)
+        .x_label_area_size(2 * AXIS_HEIGHT)
+        .y_label_area_size(56)
+        .build_cartesian_2d((x.0..x.1).log_scale(), (y.0..y.1).log_scale())?;
+    chart
+        .configure_mesh()
+        .x_desc(axes[0])
+        .y_desc(axes[1])
+        .x_labels(6)
+        .y_labels(6)
+        .max_light_lines(0)
+        .x_label_formatter(&|value| short(*value))
+        .y_label_formatter(&|value| short(*value))
+        .bold_line_style(BLACK.mix(0.15))
+        .axis_style(BLACK.mix(0.6))
+        .label_style(("sans-serif", FONT))
+        .draw()?;
+    for line in series {
+        let drawn: Vec<(f64, f64)> = line.points.iter().copied().filter(is_drawn).collect();
+        if let [point] = drawn[..] {
+            chart.draw_series([Circle::new(point, 5, line.shade.color().filled())])?;
+        } else {
+            chart.draw_series(LineSeries::new(drawn, line.shade.color().stroke_width(2)))?;
+        }
     }
     Ok(())
 }
@@ -329,6 +375,17 @@ mod tests {
         roxmltree::Document::parse(&figure).unwrap();
         let none = bars(&Bars { title: "t", names: ["a", "b"], rows: Vec::new() });
         roxmltree::Document::parse(&none.into_string()).unwrap();
+    }
+
+    #[test]
+    fn points_on_logarithmic_axes_are_drawn_and_what_has_no_place_is_left_out() {
+        let of = |points: Vec<(f64, f64)>| Series { name: "s".into(), shade: Shade::Low, points };
+        let all = [vec![], vec![(5.0, 7.0)], vec![(0.0, 1.0), (10.0, 1e6), (1e5, 2.0)]].map(of);
+        for series in [&all[..], &all[..1], &[]] {
+            let figure = scatter("t", ["pages", "holds"], series).into_string();
+            roxmltree::Document::parse(&figure).unwrap();
+            assert_eq!(figure.matches("<circle").count(), usize::from(series.len() == 3));
+        }
     }
 
     #[test]

@@ -37,6 +37,7 @@ mod machine;
 mod page;
 pub mod replay;
 mod samples;
+pub mod yardstick;
 
 pub use charts::{Lines, Series, Shade};
 pub use machine::MachineView;

@@ -1,6 +1,7 @@
 //! `nearpage replay`: drives the core with a recorded trace, says how exactly it predicts the kernel, and then what
 //! other rules, tunables and machines would have done.
 
+mod bound;
 mod failure;
 mod input;
 mod objects;
@@ -67,6 +68,9 @@ pub struct ReplayArgs {
     explain: Option<String>,
 
     #[command(flatten)]
+    bound: bound::BoundArgs,
+
+    #[command(flatten)]
     what_if: WhatIfArgs,
 }
 
@@ -97,6 +101,8 @@ Examples:
   nearpage replay BUNDLE --json
   nearpage replay BUNDLE --report out.html
   nearpage replay BUNDLE --explain 5310.881638
+  nearpage replay BUNDLE --bound --model nearpage
+  nearpage replay BUNDLE --bound --at 4096:512 --at 4096:2016 --json
   nearpage replay BUNDLE --set pcp.batch_scale_max=0
   nearpage replay --set help
   nearpage replay BUNDLE --topology \"--numa 2G,cpus=0-3 --numa 0,cpus=4-7 --numa 2G\" --map-cpus round-robin
@@ -123,6 +129,19 @@ JSON (--json):
   trace_is_unproven            whether nothing shows that the trace given with --trace is of this recording
   lacks_after                  whether after/zoneinfo is missing or empty
   changed_zones[]              where, managed_before, managed_after: zones whose memory came or went
+  rules[]                      if --model is given several times, the totals of each: model, totals, lost_frees,
+                               refused_allocs
+
+JSON (--bound --json):
+  schema                       1
+  bundle, kernel, cpus         what was replayed; CPUs with pagesets
+  requests                     allocations and frees that pagesets serve
+  models[]                     the recorded kernel's rules, then each --model: model, holds, causes (refill, drain,
+                               direct by order, foreign, upkeep), kept_pages_mean, _max, _max_of_cpu and _end over all
+                               CPUs, longest_hold_pages, longest_hold_ns; class, h, k, bound, forced, ratio:
+                               (holds + 32) / (bound + 32); least_h: H with which as many holds would do
+  points[]                     h (pages a CPU), k (pages a hold), class (pooled, per-cpu, lists), fewest, and forced,
+                               which is a part of fewest
 
 Open loop: the allocations and frees of the trace come as they were recorded, whatever the model answers. Reclaim,
 tasks and CPUs do not react to it.
@@ -147,11 +166,16 @@ pub fn run(arguments: &ReplayArgs) -> Result<(), CommandError> {
     let explain = explain.map_err(ReplayFailure::Explain)?;
     let replay = Replay::of(input.open()?).map_err(ReplayFailure::from)?;
     let page = arguments.page_file(&input)?;
+    if arguments.bound.bound {
+        return bound::run(arguments, &replay, page);
+    }
     let zones = match arguments.placement {
         Placement::Model => ZoneChoice::Model,
         Placement::Recorded => ZoneChoice::Recorded,
     };
-    let options = Options { zones, explain, wish: arguments.what_if.wish(&replay)? };
+    let named = arguments.what_if.models(&replay);
+    let rules = if named.len() > 1 { named } else { Vec::new() };
+    let options = Options { zones, explain, wish: arguments.what_if.wish(&replay)?, rules };
     let watched = Interruptible::begin(Bar::percent("replay"))?;
     let report = replay.run(&options, &watched).map_err(ReplayFailure::from)?;
     drop(watched);

@@ -28,9 +28,7 @@
 //! So the intervals from `f` to `f + kept / moved` say everything, and a step changes each in constant time: a trace of `s`
 //! steps takes time of `s * (kept / moved + 2)`.
 
-use std::collections::VecDeque;
-
-/// What a store may do.
+/// How much a store may keep, and how much a hold may move.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
     /// Pages that it may keep after each step (H).
@@ -39,7 +37,7 @@ pub struct Limits {
     pub moved: u64,
 }
 
-/// What a store is asked for.
+/// What happens to the pages of a store, but for the holds that a rule chooses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
     /// Pages freed into the store, less those allocated from it.
@@ -70,12 +68,91 @@ impl Levels {
     }
 }
 
+/// The fewest holds for the steps so far, step by step; see the module.
+#[derive(Clone, Debug)]
+pub struct FewestHolds {
+    kept: i64,
+    moved: i64,
+    fewest: u64,
+    /// R(fewest), R(fewest + 1) and so on; beyond them the store can have any level.
+    reached: Vec<Levels>,
+    /// What becomes of `reached` in a step.
+    next: Vec<Levels>,
+}
+
+impl FewestHolds {
+    /// Before the first step. The store starts at level `start`, or, with `None`, at the best one. What a store starts with
+    /// beyond what it may keep is a step: holds have to take it away.
+    ///
+    /// # Panics
+    ///
+    /// If a hold may move nothing.
+    pub fn new(start: Option<u64>, limits: Limits) -> FewestHolds {
+        assert!(limits.moved > 0, "a hold moves pages");
+        let bounded = |pages: u64| i64::try_from(pages).unwrap_or(i64::MAX).min(i64::MAX / 4);
+        let (kept, moved) = (bounded(limits.kept), bounded(limits.moved));
+        let mut holds =
+            FewestHolds { kept, moved, fewest: 0, reached: Vec::new(), next: Vec::new() };
+        if let Some(start) = start.map(bounded) {
+            let at = start.min(kept);
+            holds.reached.extend(holds.around(Levels { lo: at, hi: at }));
+            holds.step(Step::Pages(start - at));
+        }
+        holds
+    }
+
+    /// The intervals around `at` that one hold more reaches each, as far as they are not all levels.
+    fn around(&self, at: Levels) -> Vec<Levels> {
+        let mut intervals = Vec::new();
+        let mut levels = at;
+        while levels.lo > 0 || levels.hi < self.kept {
+            intervals.push(levels);
+            let wider = levels.widened(self.moved);
+            levels = Levels { lo: wider.lo.max(0), hi: wider.hi.min(self.kept) };
+        }
+        intervals
+    }
+
+    /// The next step.
+    pub fn step(&mut self, step: Step) {
+        let Step::Pages(pages) = step else {
+            self.reached.clear();
+            return;
+        };
+        let all = Levels { lo: 0, hi: self.kept };
+        let shifted = |levels: Levels| Levels {
+            lo: levels.lo.saturating_add(pages),
+            hi: levels.hi.saturating_add(pages),
+        };
+        // Of the entry before: the levels after the step, before those that the store may not have are cut off.
+        let mut uncut: Option<Levels> = None;
+        self.next.clear();
+        for at in 0.. {
+            let after = shifted(self.reached.get(at).copied().unwrap_or(all));
+            let levels = uncut.map_or(after, |before| after.hull(before.widened(self.moved)));
+            uncut = Some(levels);
+            match levels.within(self.kept) {
+                None => self.fewest += 1,
+                Some(cut) if cut.lo == 0 && cut.hi == self.kept => break,
+                Some(cut) => self.next.push(cut),
+            }
+        }
+        std::mem::swap(&mut self.reached, &mut self.next);
+    }
+
+    /// The fewest holds for the steps so far.
+    pub fn holds(&self) -> u64 {
+        self.fewest
+    }
+}
+
 /// The fewest holds for these steps; see the module. The store starts at level `start`, or, with `None`, at the best one.
 ///
 /// ```
 /// use nearpage_replay::bound::{Limits, Step, fewest_holds};
 ///
-/// // Ten pages are taken and come back, twice. Who may keep eight and move four fetches two and returns two, once.
+/// // Ten pages are taken and come back, twice. A store of eight pages lacks two of them each time, and has no room for two
+/// // when they come back; each time one hold helps. A store of ten pages needs one hold, before all others.
 /// let steps = [-10, 10, -10, 10].map(Step::Pages);
 /// assert_eq!(fewest_holds(Some(8), steps, Limits { kept: 8, moved: 4 }), 4);
 /// assert_eq!(fewest_holds(Some(8), steps, Limits { kept: 10, moved: 4 }), 1);
@@ -83,61 +160,15 @@ impl Levels {
 ///
 /// # Panics
 ///
-/// If a hold may move nothing, or the store starts with more than it may keep.
+/// If a hold may move nothing.
 pub fn fewest_holds(
     start: Option<u64>,
     steps: impl IntoIterator<Item = Step>,
     limits: Limits,
 ) -> u64 {
-    assert!(limits.moved > 0, "a hold moves pages");
-    assert!(start.is_none_or(|start| start <= limits.kept), "a store starts with what it may keep");
-    let kept = i64::try_from(limits.kept).unwrap_or(i64::MAX / 4).min(i64::MAX / 4);
-    let moved = i64::try_from(limits.moved).unwrap_or(i64::MAX / 4).min(i64::MAX / 4);
-    let all = Levels { lo: 0, hi: kept };
-    // R(fewest), R(fewest + 1) and so on; beyond them it is `all`.
-    let mut reached: VecDeque<Levels> = VecDeque::new();
-    if let Some(start) = start {
-        let at = Levels { lo: start as i64, hi: start as i64 };
-        push_until_all(&mut reached, at, all, moved);
-    }
-    let mut fewest = 0;
-    for step in steps {
-        let Step::Pages(pages) = step else {
-            reached.clear();
-            continue;
-        };
-        let shifted = |levels: Levels| Levels {
-            lo: levels.lo.saturating_add(pages),
-            hi: levels.hi.saturating_add(pages),
-        };
-        // The levels after the step, before those that the store may not have are cut off, of the entry before.
-        let mut uncut: Option<Levels> = None;
-        let mut next = VecDeque::with_capacity(reached.len() + 1);
-        let mut old = reached.iter();
-        loop {
-            let from = old.next();
-            let moved_here = shifted(from.copied().unwrap_or(all));
-            let levels = uncut.map_or(moved_here, |before| moved_here.hull(before.widened(moved)));
-            uncut = Some(levels);
-            match levels.within(kept) {
-                None => fewest += 1,
-                Some(cut) if cut.lo == 0 && cut.hi == kept => break,
-                Some(cut) => next.push_back(cut),
-            }
-        }
-        reached = next;
-    }
-    fewest
-}
-
-/// The intervals around `at` that one hold more reaches each, as far as they are not `all`.
-fn push_until_all(reached: &mut VecDeque<Levels>, at: Levels, all: Levels, moved: i64) {
-    let mut levels = at;
-    while levels.lo > all.lo || levels.hi < all.hi {
-        reached.push_back(levels);
-        let wider = levels.widened(moved);
-        levels = Levels { lo: wider.lo.max(all.lo), hi: wider.hi.min(all.hi) };
-    }
+    let mut holds = FewestHolds::new(start, limits);
+    steps.into_iter().for_each(|step| holds.step(step));
+    holds.holds()
 }
 
 /// The fewest pages that a store must be allowed to keep so that `holds` are enough, if no more than `most` are needed.

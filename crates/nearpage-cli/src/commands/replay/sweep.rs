@@ -56,15 +56,23 @@ fn text(sweep: &Sweep) -> String {
     let width = settings.iter().map(String::len).max().unwrap_or(0).max(8);
     let _ = writeln!(
         out,
-        "  {:<width$} {:>12} {:>14} {:>10} {:>10} {:>12} {:>12}",
-        "settings", "lock holds", "most per hold", "refills", "drains", "cached KiB", "model ms"
+        "  {:<width$} {:>12} {:>7} {:>14} {:>10} {:>10} {:>12} {:>12}",
+        "settings",
+        "lock holds",
+        "ratio",
+        "most per hold",
+        "refills",
+        "drains",
+        "cached KiB",
+        "model ms"
     );
     for (point, settings) in points.iter().zip(settings) {
         let _ = writeln!(
             out,
-            "{} {settings:<width$} {:>12} {:>14} {:>10} {:>10} {:>12} {:>12.2}",
+            "{} {settings:<width$} {:>12} {:>7.2} {:>14} {:>10} {:>10} {:>12} {:>12.2}",
             if point.is_best { "*" } else { " " },
             point.lock_acquisitions.unwrap_or(0),
+            point.bound_ratio,
             point.most_pages_per_hold.unwrap_or(0),
             point.refills,
             point.drains,
@@ -74,7 +82,8 @@ fn text(sweep: &Sweep) -> String {
     }
     let _ = writeln!(
         out,
-        "* no other has fewer lock holds and fewer pages per hold. Model time by {costs}.\n{open_loop}"
+        "* no other has fewer lock holds and fewer pages per hold. Ratio: to the fewest holds that would do with as much \
+         memory (replay --bound). Model time by {costs}.\n{open_loop}"
     );
     out
 }

@@ -37,6 +37,16 @@ pub(super) fn render(report: &Report) -> String {
     if let Some(answer) = &report.what_if {
         what_if(&mut out, answer);
     }
+    for of in &report.rules {
+        let mean = of.totals.kept_pages_mean.unwrap_or(0.0);
+        let holds = of.totals.lock_acquisitions.unwrap_or(0);
+        let longest = of.totals.most_pages_per_hold.unwrap_or(0);
+        let _ = writeln!(
+            out,
+            "{:<16} {holds} holds, {longest} pages in the longest, {mean:.0} pages kept on average",
+            of.model
+        );
+    }
     if let Some(objects) = &report.objects {
         out.push_str(&objects::text(objects));
     }
@@ -199,6 +209,10 @@ pub(super) fn what_if_rows(answer: &WhatIf) -> Vec<(String, [String; 3])> {
             add(&format!("pages from elsewhere: {reason}"), all.map(pages));
         }
     }
+    let mean = |of: &Totals| of.kept_pages_mean.map(|pages| pages.round() as u64);
+    add("pages in pagesets, mean over time", all.map(mean));
+    add("pages in pagesets, most", all.map(|of| of.kept_pages_most));
+    add("pages in pagesets, at the end", all.map(|of| of.kept_pages_end));
     add("cached bytes at the end", all.map(|of| Some(of.cached_bytes)));
     add("remote pages", all.map(|of| Some(of.remote_pages)));
     let time = |of: &Totals| of.model_ms.map_or("-".into(), |ms| format!("{ms:.2}"));

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use clap::{Args, ValueEnum};
+use nearpage::Model;
 use nearpage::rules::CacheRule;
 use nearpage_bundle::predict::ModelChoice;
 use nearpage_machine::{MachineDescription, MachineInput};
@@ -16,9 +17,9 @@ use crate::commands::input::{STANDARD, list_of_keys, models, read_machine};
 #[derive(Args, Debug)]
 #[command(next_help_heading = "What if")]
 pub(super) struct WhatIfArgs {
-    /// The rules to replay under, instead of the recorded kernel's
-    #[arg(long, value_parser = models(), default_value_t)]
-    model: ModelChoice,
+    /// The rules to replay under, instead of the recorded kernel's; may be given several times
+    #[arg(long, value_parser = models())]
+    model: Vec<ModelChoice>,
 
     /// A tunable: pcp.batch_scale_max=0, vm.watermark_scale_factor=200; --set help lists them
     #[arg(long, value_name = "KEY=VALUE|help")]
@@ -99,11 +100,8 @@ impl WhatIfArgs {
 
     /// What is asked for, of the machine of a replay.
     pub(super) fn wish(&self, replay: &Replay) -> Result<Wish, CommandError> {
-        let kernel = &replay.bundle().recording().kernel;
-        let model = match self.model {
-            ModelChoice::Auto => None,
-            choice => Some(choice.for_kernel(kernel).model),
-        };
+        let is_other = self.model.iter().any(|&choice| choice != ModelChoice::Auto);
+        let model = if is_other { self.models(replay).into_iter().next() } else { None };
         let tunables = self.set.iter().map(|given| given.parse::<Tunable>());
         let tunables = tunables.collect::<Result<_, _>>().map_err(ReplayFailure::Set)?;
         let zonelist_cache = self.zonelist_cache.map(|rule| match rule {
@@ -118,6 +116,12 @@ impl WhatIfArgs {
         };
         let machine = self.machine(replay)?;
         Ok(Wish { model, tunables, zonelist_cache, machine, cpus, repeat: self.repeat })
+    }
+
+    /// The rules that are named, in their order.
+    pub(super) fn models(&self, replay: &Replay) -> Vec<Model> {
+        let kernel = &replay.bundle().recording().kernel;
+        self.model.iter().map(|choice| choice.for_kernel(kernel).model).collect()
     }
 
     fn machine(&self, replay: &Replay) -> Result<Option<MachineDescription>, CommandError> {

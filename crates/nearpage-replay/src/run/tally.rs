@@ -1,0 +1,204 @@
+//! What a run costs: holds of zone locks by cause, and pages kept in pagesets over time.
+
+use std::collections::BTreeMap;
+
+use nearpage::{CpuId, Order};
+use serde::Serialize;
+
+use crate::bound::Asked;
+use crate::events::Actor;
+use crate::machine::Core;
+
+/// Holds of zone locks, by what caused them.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+#[non_exhaustive]
+pub struct Causes {
+    /// An allocation for which a pageset was refilled.
+    pub refill: u64,
+    /// A free after which a pageset was drained.
+    pub drain: u64,
+    /// Allocations and frees past the pagesets, by order.
+    pub direct: BTreeMap<u8, u64>,
+    /// Drains of another CPU's pagesets.
+    pub foreign: u64,
+    /// The once-a-second work of each CPU.
+    pub upkeep: u64,
+}
+
+impl Causes {
+    /// All holds.
+    pub fn sum(&self) -> u64 {
+        let Causes { refill, drain, direct, foreign, upkeep } = self;
+        refill + drain + direct.values().sum::<u64>() + foreign + upkeep
+    }
+}
+
+/// Pages in the pagesets of all CPUs.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub(crate) struct Kept {
+    /// The mean over time.
+    pub(crate) mean: f64,
+    /// The most after any request.
+    pub(crate) most: u64,
+    /// The most in those of one CPU.
+    pub(crate) most_of_cpu: u64,
+    /// At the end.
+    pub(crate) at_end: u64,
+}
+
+/// What a run did.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Act {
+    /// It allocated blocks of this order.
+    Alloc(Order),
+    /// It freed a block of this order.
+    Free(Order),
+    /// It did a CPU's once-a-second work.
+    Upkeep,
+}
+
+/// A CPU's pagesets, as they were last looked at.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    cpu: CpuId,
+    pages: u64,
+    refills: u64,
+    drains: u64,
+}
+
+/// Looks at a core after each request.
+#[derive(Debug)]
+pub(crate) struct Tally {
+    pub(crate) causes: Causes,
+    /// What was asked for, if that is to be known.
+    pub(crate) asked: Option<Asked>,
+    seen: Vec<Seen>,
+    /// By the number of the CPU, its place in `seen`.
+    places: Vec<usize>,
+    holds: u64,
+    pages: u64,
+    most: u64,
+    most_of_cpu: u64,
+    begin_ns: u64,
+    now_ns: u64,
+    /// Pages times nanoseconds.
+    area: f64,
+}
+
+impl Tally {
+    /// Begins with a core whose pagesets are filled.
+    pub(crate) fn new(core: &Core<'_>, begin_ns: u64) -> Tally {
+        let seen = core.cpus().map(|(cpu, ..)| look(core, cpu)).collect::<Vec<Seen>>();
+        let limit = seen.iter().map(|seen| seen.cpu.0 as usize + 1).max().unwrap_or(0);
+        let mut places = vec![usize::MAX; limit];
+        seen.iter().enumerate().for_each(|(at, seen)| places[seen.cpu.0 as usize] = at);
+        let pages = seen.iter().map(|seen| seen.pages).sum();
+        Tally {
+            causes: Causes::default(),
+            asked: None,
+            holds: holds(core),
+            pages,
+            most: pages,
+            most_of_cpu: seen.iter().map(|seen| seen.pages).max().unwrap_or(0),
+            seen,
+            places,
+            begin_ns,
+            now_ns: begin_ns,
+            area: 0.0,
+        }
+    }
+
+    /// Keeps what is asked for from now on.
+    pub(crate) fn keep_asked(&mut self) {
+        self.asked =
+            Some(Asked::new(self.seen.iter().map(|seen| (seen.cpu, seen.pages)).collect()));
+    }
+
+    /// Counts what an act came to.
+    pub(crate) fn note(&mut self, core: &Core<'_>, actor: Actor, act: Act) {
+        if actor.now_ns > self.now_ns {
+            self.area += self.pages as f64 * (actor.now_ns - self.now_ns) as f64;
+            self.now_ns = actor.now_ns;
+        }
+        let now = holds(core);
+        let taken = now - std::mem::replace(&mut self.holds, now);
+        let before =
+            self.places.get(actor.cpu.0 as usize).and_then(|&at| self.seen.get(at)).copied();
+        self.look_at(core, actor.cpu);
+        if taken > 0 {
+            let after =
+                self.places.get(actor.cpu.0 as usize).and_then(|&at| self.seen.get(at)).copied();
+            let (before, after) = (before.unwrap_or_default(), after.unwrap_or_default());
+            let drains = self.look_at_others(core, actor.cpu);
+            let foreign = drains.min(taken);
+            self.causes.foreign += foreign;
+            let moved = [after.refills > before.refills, after.drains > before.drains];
+            *self.causes.of(act, moved) += taken - foreign;
+        }
+        self.most = self.most.max(self.pages);
+    }
+
+    fn look_at(&mut self, core: &Core<'_>, cpu: CpuId) {
+        let Some(seen) = self.places.get(cpu.0 as usize).and_then(|&at| self.seen.get_mut(at))
+        else {
+            return;
+        };
+        let before = std::mem::replace(seen, look(core, cpu));
+        self.pages = self.pages + seen.pages - before.pages;
+        self.most_of_cpu = self.most_of_cpu.max(seen.pages);
+    }
+
+    /// Looks at the pagesets of all CPUs but one. Returns how often they were drained.
+    fn look_at_others(&mut self, core: &Core<'_>, own: CpuId) -> u64 {
+        let mut drains = 0;
+        for seen in self.seen.iter_mut().filter(|seen| seen.cpu != own) {
+            let before = std::mem::replace(seen, look(core, seen.cpu));
+            drains += seen.drains - before.drains;
+            self.pages = self.pages + seen.pages - before.pages;
+            self.most_of_cpu = self.most_of_cpu.max(seen.pages);
+        }
+        drains
+    }
+
+    /// What was kept so far.
+    pub(crate) fn kept(&self) -> Kept {
+        let ns = self.now_ns - self.begin_ns;
+        let mean = if ns > 0 { self.area / ns as f64 } else { self.pages as f64 };
+        let Tally { most, most_of_cpu, pages: at_end, .. } = *self;
+        Kept { mean, most, most_of_cpu, at_end }
+    }
+
+    /// CPUs with pagesets.
+    pub(crate) fn cpus(&self) -> u64 {
+        self.seen.len() as u64
+    }
+}
+
+impl Causes {
+    /// The cause of holds in an act that refilled or drained a pageset of its CPU, or neither.
+    fn of(&mut self, act: Act, moved: [bool; 2]) -> &mut u64 {
+        match (act, moved) {
+            (Act::Upkeep, _) => &mut self.upkeep,
+            (Act::Alloc(_), [true, _]) | (Act::Free(_), [true, false]) => &mut self.refill,
+            (Act::Free(_), [_, true]) | (Act::Alloc(_), [false, true]) => &mut self.drain,
+            (Act::Alloc(order) | Act::Free(order), [false, false]) => {
+                self.direct.entry(order.0).or_default()
+            }
+        }
+    }
+}
+
+fn holds(core: &Core<'_>) -> u64 {
+    core.zones().iter().map(|zone| zone.holds().acquisitions).sum()
+}
+
+fn look(core: &Core<'_>, cpu: CpuId) -> Seen {
+    let mut seen = Seen { cpu, ..Seen::default() };
+    for pageset in core.pagesets(cpu).into_iter().flatten() {
+        let counts = pageset.counts();
+        seen.pages += pageset.count().0;
+        seen.refills += counts.refills;
+        seen.drains += counts.drains;
+    }
+    seen
+}
