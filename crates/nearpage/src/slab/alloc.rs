@@ -224,12 +224,17 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         reason: RemoteReason,
     ) -> Result<u32, AllocError> {
         let here = self.this_cpu().map(SlabCpu::effective);
-        let mut found = self.take_one(cache, node, None);
-        if found.is_none() {
-            match self.grow(cache, node, gfp) {
-                Ok(slab) => found = self.take_one(cache, node, Some(slab)),
-                Err(error) if gfp.contains(Gfp::THISNODE) => return Err(error),
-                Err(_) => {}
+        let mut found = None;
+        // With sheaves a node without memory has no lists to look at.
+        let has_lists = !self.rules.has_sheaves() || self.has_memory(node);
+        if has_lists || gfp.contains(Gfp::THISNODE) {
+            found = self.take_one(cache, node, None);
+            if found.is_none() {
+                match self.grow(cache, node, gfp) {
+                    Ok(slab) => found = self.take_one(cache, node, Some(slab)),
+                    Err(error) if gfp.contains(Gfp::THISNODE) => return Err(error),
+                    Err(_) => {}
+                }
             }
         }
         if let Some(entry) = found {

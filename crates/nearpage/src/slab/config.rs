@@ -77,6 +77,9 @@ impl SlabConfig {
         rules: SlabRules::Sheaves7_0,
     };
 
+    /// As the first release candidates of Linux 7.0 on x86-64.
+    pub const LINUX_7_0_RC1: SlabConfig = Self::LINUX_7_0.with_rules(SlabRules::Sheaves7_0Rc1);
+
     /// As Linux 7.1 on x86-64.
     pub const LINUX_7_1: SlabConfig = Self::LINUX_7_0.with_rules(SlabRules::Sheaves7_1);
 }

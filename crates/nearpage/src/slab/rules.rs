@@ -38,6 +38,9 @@ pub enum SlabRules {
     /// `mm/slab.c` of 2.6.35: a stack a CPU, a shared stack and alien stacks a node. Facts 9.
     #[default]
     Slab2010,
+    /// As [`Sheaves7_0`](Self::Sheaves7_0), with a defect of its first release candidates: a request that may not block
+    /// fills no sheaf from slabs, but takes one object.
+    Sheaves7_0Rc1,
     /// Sheaves as in Linux 7.0: a node with memory has a barn, others have none. An object of another node than
     /// the CPU's goes past the sheaves to its slab. Facts 9.9.
     Sheaves7_0,
@@ -47,17 +50,19 @@ pub enum SlabRules {
 
 impl SlabRules {
     /// All rules, in the order of their years.
-    pub const ALL: [Self; 3] = [Self::Slab2010, Self::Sheaves7_0, Self::Sheaves7_1];
+    pub const ALL: [Self; 4] =
+        [Self::Slab2010, Self::Sheaves7_0Rc1, Self::Sheaves7_0, Self::Sheaves7_1];
 
     /// The rules called `name`.
     pub fn by_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|rules| rules.name() == name)
     }
 
-    /// The name: `slab-2010`, `sheaves-7.0` or `sheaves-7.1`.
+    /// The name: `slab-2010`, `sheaves-7.0-rc1`, `sheaves-7.0` or `sheaves-7.1`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Slab2010 => "slab-2010",
+            Self::Sheaves7_0Rc1 => "sheaves-7.0-rc1",
             Self::Sheaves7_0 => "sheaves-7.0",
             Self::Sheaves7_1 => "sheaves-7.1",
         }
@@ -67,12 +72,9 @@ impl SlabRules {
     pub const fn about(self) -> &'static str {
         match self {
             Self::Slab2010 => "mm/slab.c of 2.6.35: a stack a CPU, shared and alien stacks a node",
-            Self::Sheaves7_0 => {
-                "sheaves, with a barn on nodes with memory; remote frees go to their slabs"
-            }
-            Self::Sheaves7_1 => {
-                "sheaves, with a barn on every node; CPUs without memory keep remote objects"
-            }
+            Self::Sheaves7_0Rc1 => "sheaves-7.0; requests that may not block take single objects",
+            Self::Sheaves7_0 => "sheaves, barns where there is memory; remote frees bypass them",
+            Self::Sheaves7_1 => "sheaves, barns everywhere; CPUs without memory keep all objects",
         }
     }
 
@@ -85,9 +87,14 @@ impl SlabRules {
     pub(super) const fn has_barn(self, node_has_memory: bool) -> bool {
         match self {
             Self::Slab2010 => false,
-            Self::Sheaves7_0 => node_has_memory,
+            Self::Sheaves7_0Rc1 | Self::Sheaves7_0 => node_has_memory,
             Self::Sheaves7_1 => true,
         }
+    }
+
+    /// Whether a request fills a sheaf from slabs.
+    pub(super) const fn refills(self, may_block: bool) -> bool {
+        may_block || !matches!(self, Self::Sheaves7_0Rc1)
     }
 
     /// Whether CPUs that look to a node keep freed objects of other nodes.
@@ -120,6 +127,7 @@ mod tests {
             [true, false].map(|memory| (rules.has_barn(memory), rules.keeps_remote(memory)))
         };
         assert_eq!(of(SlabRules::Slab2010), [(false, false), (false, false)]);
+        assert_eq!(of(SlabRules::Sheaves7_0Rc1), [(true, false), (false, false)]);
         assert_eq!(of(SlabRules::Sheaves7_0), [(true, false), (false, false)]);
         assert_eq!(of(SlabRules::Sheaves7_1), [(true, false), (true, true)]);
     }

@@ -46,7 +46,8 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
     }
 
     /// An object for a CPU whose sheaves are empty: of a full sheaf from the barn, else of a sheaf's worth of objects from
-    /// slabs: those of its node, a new one there, those of other nodes, a new one anywhere.
+    /// slabs: those of its node, a new one there, those of other nodes, a new one anywhere. `None` if the request has to
+    /// take one object by itself.
     pub(super) fn next_sheaf(
         &self,
         cache: &Cache<'m, P>,
@@ -56,6 +57,9 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
     ) -> Option<u32> {
         if let Some(entry) = self.sheaf_from_barn(cache, cpu, node) {
             return Some(entry);
+        }
+        if !self.rules.refills(gfp.contains(Gfp::DIRECT_RECLAIM)) {
+            return None;
         }
         if self.has_memory(node) {
             let here = self.refill(cache, cpu, node, node, None).or_else(|| {

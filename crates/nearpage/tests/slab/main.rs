@@ -110,6 +110,7 @@ fn draw(random: &mut Random) -> Drawn {
         .with_rules(random.one_of(&[
             SlabRules::Slab2010,
             SlabRules::Slab2010,
+            SlabRules::Sheaves7_0Rc1,
             SlabRules::Sheaves7_0,
             SlabRules::Sheaves7_1,
         ]));
@@ -335,14 +336,18 @@ impl<'a, 's, 'm, const H: bool> Pair<'a, 's, 'm, H> {
 
     fn alloc(&mut self, cpu: u32, at: usize, objects: usize) {
         let mut out = vec![Address(0); objects];
+        // Some may not wait.
+        let blocks = !self.tally.operations.is_multiple_of(3);
+        let gfp = if blocks { Gfp::KERNEL } else { Gfp::NOWAIT };
+        let asked = naive::Asked { strict: false, blocks };
         match (&self.caches[at].0, &self.classes) {
             (Handle::Own(cache), _) => {
-                assert_eq!(self.slab.alloc_bulk(cache, Gfp::KERNEL, &mut out), Ok(objects));
+                assert_eq!(self.slab.alloc_bulk(cache, gfp, &mut out), Ok(objects));
             }
             (Handle::Class(class), Some(classes)) => {
                 let size = classes.caches()[*class].object_size();
                 for object in &mut out {
-                    *object = self.slab.alloc_bytes(classes, size, Gfp::KERNEL).unwrap();
+                    *object = self.slab.alloc_bytes(classes, size, gfp).unwrap();
                 }
             }
             (Handle::Class(_), None) => unreachable!("a class of no classes"),
@@ -350,7 +355,7 @@ impl<'a, 's, 'm, const H: bool> Pair<'a, 's, 'm, H> {
         self.tally.moved += objects as u64;
         for object in out {
             let block = self.block(at, object.0);
-            let expected = self.caches[at].1.alloc(&self.machine, cpu, Some(block), false);
+            let expected = self.caches[at].1.alloc(&self.machine, cpu, Some(block), asked);
             assert_eq!(Some(object.0), expected, "an allocation on CPU {cpu}");
         }
     }
@@ -359,9 +364,10 @@ impl<'a, 's, 'm, const H: bool> Pair<'a, 's, 'm, H> {
         let node = random.below(self.ids.len() as u64) as usize;
         let strict = random.below(2) == 0;
         let gfp = if strict { Gfp::KERNEL.union(Gfp::THISNODE) } else { Gfp::KERNEL };
+        let asked = naive::Asked { strict, blocks: true };
         let object = self.slab.alloc_node(self.kmem(at), gfp, self.ids[node]).ok();
         let seen = object.map(|object| self.block(at, object.0));
-        let expected = self.caches[at].1.alloc_node(&self.machine, cpu, node, seen, strict);
+        let expected = self.caches[at].1.alloc_node(&self.machine, cpu, node, seen, asked);
         let object = object.map(|object| object.0);
         assert_eq!(object, expected, "an allocation on CPU {cpu} of node {node}, {gfp:?}");
         self.tally.nowhere += u64::from(object.is_none());

@@ -45,6 +45,15 @@ pub struct Cpu {
     pub reap_node: usize,
 }
 
+/// How an object is asked for.
+#[derive(Debug, Clone, Copy)]
+pub struct Asked {
+    /// From one node alone.
+    pub strict: bool,
+    /// By who may wait.
+    pub blocks: bool,
+}
+
 /// The machine, as far as it matters.
 #[derive(Debug, Clone)]
 pub struct Machine {
@@ -80,8 +89,7 @@ impl Machine {
     }
 
     fn has_barn(&self, node: usize) -> bool {
-        self.rules == SlabRules::Sheaves7_1
-            || self.rules == SlabRules::Sheaves7_0 && self.is_open(node)
+        self.rules == SlabRules::Sheaves7_1 || self.has_sheaves() && self.is_open(node)
     }
 
     /// Whether a CPU that looks to `here` keeps objects of `home`.
@@ -215,14 +223,14 @@ impl Cache {
         machine: &Machine,
         cpu: u32,
         seen: Option<u64>,
-        strict: bool,
+        asked: Asked,
     ) -> Option<u64> {
         let Cpu { node, effective, is_on, .. } = machine.cpus[&cpu];
         let object = match is_on {
             true => self
-                .alloc_near(machine, cpu, effective, seen, strict)
-                .or_else(|| self.alloc_on(machine, effective, seen, strict))?,
-            false => self.alloc_on(machine, machine.effective_of(node), seen, strict)?,
+                .alloc_near(machine, cpu, effective, seen, asked)
+                .or_else(|| self.alloc_on(machine, effective, seen, asked))?,
+            false => self.alloc_on(machine, machine.effective_of(node), seen, asked)?,
         };
         assert!(self.held.insert(object), "{object:#x} is held already");
         Some(object)
@@ -234,14 +242,14 @@ impl Cache {
         cpu: u32,
         node: usize,
         seen: Option<u64>,
-        strict: bool,
+        asked: Asked,
     ) -> Option<u64> {
         let stack = self.stacks.get_mut(&cpu).unwrap();
         if let Some(object) = stack.pop() {
             return Some(object);
         }
         if machine.has_sheaves() {
-            return self.next_sheaf(machine, cpu, node, seen, strict);
+            return self.next_sheaf(machine, cpu, node, seen, asked);
         }
         let batch = self.tunables.batch.max(1);
         let batch = if stack.touched { batch } else { batch.min(BATCH_IDLE) } as usize;
@@ -278,7 +286,7 @@ impl Cache {
         cpu: u32,
         node: usize,
         seen: Option<u64>,
-        strict: bool,
+        asked: Asked,
     ) -> Option<u64> {
         if machine.has_barn(node) {
             let barn = &mut self.nodes[node].barn;
@@ -286,6 +294,9 @@ impl Cache {
             if let Some(mut sheaf) = barn.sheaves.pop() {
                 return self.fill(cpu, &mut sheaf);
             }
+        }
+        if machine.rules == SlabRules::Sheaves7_0Rc1 && !asked.blocks {
+            return None;
         }
         let mut from = None;
         if machine.is_open(node) {
@@ -295,7 +306,7 @@ impl Cache {
                 from = Some(node);
             }
         }
-        if strict && from.is_none() {
+        if asked.strict && from.is_none() {
             return None;
         }
         let others = || machine.fallback[node].iter().filter(|&&other| other != node);
@@ -310,27 +321,27 @@ impl Cache {
         self.fill(cpu, &mut taken)
     }
 
-    /// An object of a node without the stacks, or, unless that is `strict`, of one after it.
+    /// An object of a node without the stacks, or, unless that is `asked` for alone, of one after it.
     pub fn alloc_node(
         &mut self,
         machine: &Machine,
         cpu: u32,
         node: usize,
         seen: Option<u64>,
-        strict: bool,
+        asked: Asked,
     ) -> Option<u64> {
-        let is_open = strict || !machine.is_private[node];
+        let is_open = asked.strict || !machine.is_private[node];
         let node = if is_open { node } else { machine.effective_of(node) };
         let here = machine.cpus[&cpu];
         let may_fit = !machine.has_sheaves() || machine.is_open(node);
         if may_fit && here.is_on && here.effective == node {
-            let object = self.alloc(machine, cpu, seen, strict)?;
+            let object = self.alloc(machine, cpu, seen, asked)?;
             if !machine.has_sheaves() || self.node_of(object) == node {
                 return Some(object);
             }
             self.free(machine, cpu, object);
         }
-        let object = self.alloc_on(machine, node, seen, strict)?;
+        let object = self.alloc_on(machine, node, seen, asked)?;
         assert!(self.held.insert(object), "{object:#x} is held already");
         Some(object)
     }
@@ -340,16 +351,18 @@ impl Cache {
         machine: &Machine,
         node: usize,
         seen: Option<u64>,
-        strict: bool,
+        asked: Asked,
     ) -> Option<u64> {
-        if self.has_objects(node) {
-            return self.take(node);
+        if !machine.has_sheaves() || machine.is_open(node) || asked.strict {
+            if self.has_objects(node) {
+                return self.take(node);
+            }
+            self.nodes[node].empty_touched = true;
+            if self.grow(machine, node, seen).is_some() {
+                return self.take(node);
+            }
         }
-        self.nodes[node].empty_touched = true;
-        if self.grow(machine, node, seen).is_some() {
-            return self.take(node);
-        }
-        if strict {
+        if asked.strict {
             return None;
         }
         let with_objects = machine.fallback[node].iter().find(|&&node| self.has_objects(node));

@@ -104,6 +104,27 @@ fn in_7_0_each_object_freed_without_memory_bypasses_the_sheaves() {
 }
 
 #[test]
+fn in_7_0_rc1_who_may_not_block_took_objects_one_by_one() {
+    for (config, refills) in [(SlabConfig::LINUX_7_0_RC1, 0), (SlabConfig::LINUX_7_0, 1)] {
+        memoryless().run_slab(config, |slab| {
+            let cache = cache64(slab);
+            run_on(slab, 2);
+            let before = slab.alloc(&cache, Gfp::NOWAIT).unwrap();
+            slab.shrink(&cache).unwrap();
+            let locks = || slab.node_stats(&cache, NodeIndex(0)).list_locks;
+            let (locks_before, refills_before) = (locks(), slab.stats(&cache).refills);
+            let objects: Vec<Address> =
+                (1..SHEAF).map(|_| slab.alloc(&cache, Gfp::NOWAIT).unwrap()).collect();
+            assert_eq!(slab.stats(&cache).refills - refills_before, refills);
+            let each = if refills == 0 { SHEAF - 1 } else { 1 };
+            assert_eq!(locks() - locks_before, each);
+            give(slab, &cache, objects);
+            slab.free(&cache, before).unwrap();
+        });
+    }
+}
+
+#[test]
 fn in_7_1_they_are_kept_and_nodes_without_memory_have_barns() {
     memoryless().run_slab(SlabConfig::LINUX_7_1, |slab| {
         for (cpus, barn_locks) in [([2, 2], 0), ([2, 3], 2 * 60_000 / SHEAF)] {
