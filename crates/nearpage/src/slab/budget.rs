@@ -6,6 +6,7 @@
 //! counter is shared.
 
 use super::allocator::SlabAllocator;
+use super::barn::Barn;
 use super::cpu::{CpuStack, SlabCpu};
 use super::geometry::Geometry;
 use super::place::{Cache, CacheInfo, Registry};
@@ -112,6 +113,9 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
             let mut lists = node.look();
             lists.begin(*geometry);
             drop(lists);
+            if let Some(barn) = node.barn() {
+                *barn.lock() = Barn::new();
+            }
             node.begin_colours();
             node.events.begin();
         }

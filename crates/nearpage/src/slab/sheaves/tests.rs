@@ -215,6 +215,18 @@ fn a_budget_of_nothing_leaves_nothing_in_barns() {
     });
 }
 
+#[test]
+fn a_barn_in_a_place_that_is_used_again_is_idle() {
+    memoryless().run_slab(SlabConfig::LINUX_7_0, |slab| {
+        let before = cache64(slab);
+        run_on(slab, 0);
+        give(slab, &before, take(slab, &before, 720));
+        slab.destroy(before).unwrap();
+        let after = cache64(slab);
+        assert!(!after.cache.nodes[0].barn().unwrap().lock().touched);
+    });
+}
+
 /// The canaries of the walker: a barn is damaged, and found to be.
 #[test]
 fn the_walker_finds_what_stands_in_a_barn_wrongly() {
