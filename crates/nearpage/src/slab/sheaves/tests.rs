@@ -77,6 +77,23 @@ fn sheaves_go_through_the_barn_and_slabs_rest() {
 }
 
 #[test]
+fn hits_and_misses_are_all_allocations_and_all_frees() {
+    for config in [SlabConfig::LINUX_7_0, SlabConfig::LINUX_7_1] {
+        memoryless().run_slab(config, |slab| {
+            for cpus in [[0, 1], [2, 3], [0, 2], [2, 0]] {
+                let cache = cache64(slab);
+                let _ = send(slab, &cache, cpus, 5_000);
+                let stats = slab.stats(&cache);
+                let [allocs, frees] =
+                    [stats.alloc_hits + stats.alloc_misses, stats.free_hits + stats.free_misses];
+                assert_eq!((allocs, frees), (15_000, 15_000), "{cpus:?}: {stats:?}");
+                slab.destroy(cache).unwrap();
+            }
+        });
+    }
+}
+
+#[test]
 fn objects_that_a_cpu_allocates_and_frees_itself_take_no_lock() {
     memoryless().run_slab(SlabConfig::LINUX_7_0, |slab| {
         let [here, _] = send(slab, &cache64(slab), [0, 0], 60_000);
