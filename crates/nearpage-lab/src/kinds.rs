@@ -7,6 +7,7 @@ mod lifetimes;
 mod locks;
 mod messages;
 mod patched;
+mod requests;
 mod slab;
 
 use crate::kind::Kind;

@@ -102,6 +102,9 @@ pub struct Report {
     /// A table of counts: headings, and cells.
     #[serde(skip)]
     pub table: Table,
+    /// Further tables of counts.
+    #[serde(skip)]
+    pub further: Vec<Table>,
     /// Some runs over their time, by name, if a page shows them.
     #[serde(skip)]
     pub sampled: Vec<(String, Samples)>,
@@ -128,6 +131,7 @@ impl Report {
             counts: BTreeMap::new(),
             notes: Vec::new(),
             table: Table::default(),
+            further: Vec::new(),
             sampled: Vec::new(),
         }
     }

@@ -11,6 +11,7 @@ mod locks;
 mod machine;
 mod messages;
 mod reference;
+mod requests;
 mod slab;
 mod variants;
 mod workload;
@@ -34,6 +35,7 @@ pub use machine::MachineOf;
 use machine::{MachineTable, can_be};
 pub use messages::MessagesWorkload;
 pub use reference::Reference;
+pub use requests::{RequestsWorkload, Speed};
 pub use slab::SlabWorkload;
 use variants::VariantsTable;
 use workload::WorkloadTable;
@@ -91,6 +93,8 @@ impl Scenario {
         match &self.workload {
             Workload::SlabMessages(work) => {
                 names.extend(work.others.iter().map(|(_, of)| &*of.costs));
+                let requests = work.requests.iter().flat_map(|work| [&work.machine, &work.whole]);
+                names.extend(requests.map(|(_, of)| &*of.costs));
             }
             Workload::Patched(PatchedWorkload { lifetimes: Some(work), .. }) => {
                 names.extend([&*work.machine.costs, &*work.trace]);
@@ -106,6 +110,8 @@ impl Scenario {
         match &self.workload {
             Workload::SlabMessages(work) => {
                 machines.extend(work.others.iter().map(|(name, of)| (&**name, &of.machine)));
+                let requests = work.requests.iter().flat_map(|work| [&work.machine, &work.whole]);
+                machines.extend(requests.map(|(name, of)| (&**name, &of.machine)));
             }
             Workload::Patched(PatchedWorkload { lifetimes: Some(work), .. }) => {
                 machines.push((&work.name, &work.machine.machine));

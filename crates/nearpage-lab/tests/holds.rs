@@ -114,3 +114,31 @@ fn scenarios_by_name() {
         assert!(report.holds.len() >= 3, "{name} asserts something: {:#?}", report.holds);
     }
 }
+
+/// Requests to a block driver: what was published is within what is claimed, and so it is by other tables of costs.
+#[test]
+fn sheaves_without_memory() {
+    let mut scenario = scenario("memoryless-8n2m");
+    let Workload::SlabMessages(work) = &mut scenario.workload else { panic!("messages") };
+    (work.messages, work.burst) = (2000, 1000);
+    assert!(work.requests.is_some());
+    let report = run(&scenario);
+    assert!(!report.has_failed(), "{:#?}", report.rows);
+    let counts: Vec<f64> = ["6.12-like", "7.0-rc1", "7.0", "7.1"]
+        .map(|rules| {
+            report.counts
+                [&format!("8 nodes, 2 with memory, freed across, {rules}: list_locks_per_request")]
+        })
+        .to_vec();
+    assert!(
+        counts[1] > counts[2] && counts[2] > 10.0 * counts[0] && counts[3] < 0.001,
+        "{counts:?}"
+    );
+    for name in ["amd-8x6", "intel-8s160", "intel-2s128"] {
+        let costs = catalog::costs(name).expect("it is built in");
+        let options = Options { costs: Some(&costs), ..Options::default() };
+        let report = nearpage_lab::run(&scenario, &options).expect("it can be run");
+        assert_eq!(off(&report, "7.0-rc1"), Vec::<String>::new(), "{name}");
+        assert!(report.holds.iter().all(|hold| hold.ok), "{name}: {:#?}", report.holds);
+    }
+}

@@ -160,3 +160,8 @@ mod book_pool {}
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/src/guides/objects.md")]
 mod book_objects {}
+
+/// The examples of the book, run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/src/how/slab.md")]
+mod book_slab {}

@@ -65,6 +65,9 @@ fn scenario(report: &Report, machines: &[(String, MachineView)]) -> Markup {
         @if !report.table.rows.is_empty() {
             h3 { "Counts of the runs" }
             (table(&report.table.header, &report.table.rows.iter().map(|row| text_cells(row)).collect::<Vec<_>>()))
+            @for further in &report.further {
+                (table(&further.header, &further.rows.iter().map(|row| text_cells(row)).collect::<Vec<_>>()))
+            }
         }
         @if !report.rows.is_empty() {
             h3 { "The reference, and the model" }

@@ -1,5 +1,6 @@
 //! Building blocks: what programs ask of an allocator.
 
+pub mod block_requests;
 pub mod hog;
 pub mod lifetimes;
 pub mod messages;

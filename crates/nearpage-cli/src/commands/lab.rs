@@ -100,6 +100,9 @@ Scenario files (TOML):
                      memory comes after a first run
   [workload.slab-messages]  objects = [256, 512], messages and burst of each CPU, published_messages,
                      message_ns, others = [further machines, each with a name]
+  [workload.block-requests]  object = 256, depth, turn, warm_up_ns, window_ns, request_ns or published = {
+                     before, after } (calibrates it), machine and whole = { name, costs, nodes, distance }:
+                     without memory on some nodes, and with; stands beside slab-messages
   [[workload.messages]]  name, pairs, messages, turn, window, copy_ns or calibrate = { zone_lock_percent =
                      50.0 }, blocks = [{ order = 3, every = 1, freed_by = \"receiver\" or \"sender\" }]
   [workload.page-lock-storm]  processes = [20, 160], pages and faults of each, streamed = \"30M\" a fault,

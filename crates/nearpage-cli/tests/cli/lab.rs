@@ -209,6 +209,50 @@ fn wrong_objects_are_named_with_line_and_key() {
     }
 }
 
+/// What follows messages of objects: requests to a block driver.
+const REQUESTS: &str = r#"
+[workload.block-requests]
+object = 256
+depth = 32
+turn = 32
+warm_up_ns = 1e5
+window_ns = 1e5
+request_ns = 500.0
+machine = { name = "some", costs = "amd-8x6", nodes = [{ ids = "0", cpus_each = 2, memory = "64M" }, { ids = "1", cpus_each = 2, memory = "0" }], distance = { other = 21 } }
+whole = { name = "all", costs = "amd-8x6", nodes = [{ ids = "0-1", cpus_each = 2, memory = "64M" }], distance = { other = 21 } }
+"#;
+
+#[test]
+fn wrong_requests_are_named_with_line_and_key() {
+    let cases = [
+        ("object = 256", "object = 4", "line 18: object is 4; accepted: 8 to 4096 bytes"),
+        ("turn = 32", "turn = 33", "line 19: turn and depth"),
+        ("window_ns = 1e5", "window_ns = 1.0", "line 22: window_ns: accepted: 1000 or more"),
+        (
+            "request_ns = 500.0",
+            "",
+            "line 17: block-requests: accepted: one of request_ns and published",
+        ),
+        (
+            "request_ns = 500.0",
+            "published = { before = 0.0, after = 1.0 }",
+            "line 23: published: accepted",
+        ),
+        (
+            "memory = \"0\"",
+            "memory = \"64M\"",
+            "line 25: block-requests: accepted: a machine with a node",
+        ),
+    ];
+    for (good, bad, expected) in cases {
+        let error = error_of(&format!("{OBJECTS}{}", REQUESTS.replacen(good, bad, 1)));
+        assert!(error.contains(expected), "{bad}: {error}");
+    }
+    let alone = OBJECTS.split("[workload").next().expect("what comes before");
+    let error = error_of(&format!("{alone}{REQUESTS}"));
+    assert!(error.contains("block-requests stands beside slab-messages"), "{error}");
+}
+
 #[test]
 fn an_unknown_name_lists_those_that_there_are() {
     let output = lab().arg("zonelist-cash").output().expect("it runs");

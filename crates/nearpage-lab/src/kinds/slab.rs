@@ -12,6 +12,7 @@ use nearpage_sim::scheduler::VirtualTime;
 use nearpage_sim::workload::slab_messages::{SlabMessages, SlabMessagesResult};
 use nearpage_sim::{Costs, Machine, NodeSpec, Setup, Sim, picoseconds, simulate};
 
+use super::requests;
 use crate::catalog;
 use crate::error::LabError;
 use crate::kind::{Kind, Probe};
@@ -89,6 +90,9 @@ impl Kind for SlabWorkload {
             format!("{}, {}", places[0].name, VARIANTS[at % VARIANTS.len()].0)
         });
         tabulate(scenario, &places, &outcomes, &mut report);
+        if let Some(work) = &self.requests {
+            requests::add(scenario, work, options, &mut report)?;
+        }
         report.notes.push(
             "times are model time, for as many messages as the reference's hackbench sends".into(),
         );

@@ -76,7 +76,7 @@ fn unknown<T>(name: &Spanned<String>) -> Checked<T> {
 }
 
 /// The same with a name.
-#[derive(Deserialize)]
+#[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NamedMachineTable {
     name: String,

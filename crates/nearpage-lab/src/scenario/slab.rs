@@ -5,6 +5,7 @@ use toml::Spanned;
 
 use super::figures::{at_least_one, time_ns_or_0};
 use super::machine::{MachineOf, NamedMachineTable, named_machine};
+use super::requests::RequestsWorkload;
 use super::wrong::{Checked, wrong};
 
 /// Messages of objects, on several machines.
@@ -22,6 +23,8 @@ pub struct SlabWorkload {
     pub message_ns: f64,
     /// Further machines, by name.
     pub others: Vec<(String, MachineOf)>,
+    /// Requests to a block driver, after the messages.
+    pub requests: Option<RequestsWorkload>,
 }
 
 #[derive(Deserialize)]
@@ -37,7 +40,7 @@ pub(super) struct SlabTable {
 }
 
 impl SlabTable {
-    pub(super) fn check(self) -> Checked<SlabWorkload> {
+    pub(super) fn check(self, requests: Option<RequestsWorkload>) -> Checked<SlabWorkload> {
         let objects = self.objects.get_ref();
         if !(1..=4).contains(&objects.len())
             || objects.iter().any(|size| !(8..=4096).contains(size))
@@ -57,6 +60,7 @@ impl SlabTable {
             published_messages: published,
             message_ns: time_ns_or_0("message_ns", self.message_ns.as_ref())?,
             others: self.others.into_iter().map(named_machine).collect::<Checked<_>>()?,
+            requests,
         })
     }
 }

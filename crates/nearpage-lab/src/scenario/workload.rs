@@ -10,6 +10,7 @@ use super::lifetimes::{LifetimesTable, LifetimesWorkload};
 use super::locks::{LocksTable, LocksWorkload};
 use super::messages::{MessagesTable, MessagesWorkload};
 use super::reference::{self, Columns};
+use super::requests::RequestsTable;
 use super::slab::{SlabTable, SlabWorkload};
 use super::wrong::{Checked, wrong};
 
@@ -38,7 +39,7 @@ pub struct PatchedWorkload {
     pub lifetimes: Option<LifetimesWorkload>,
 }
 
-/// One of them; `messages` and `process-lifetimes` may stand together.
+/// One of them; `messages` and `process-lifetimes` may stand together, and `block-requests` beside `slab-messages`.
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(super) struct WorkloadTable {
@@ -46,6 +47,7 @@ pub(super) struct WorkloadTable {
     messages: Option<Vec<MessagesTable>>,
     process_lifetimes: Option<LifetimesTable>,
     slab_messages: Option<SlabTable>,
+    block_requests: Option<Spanned<RequestsTable>>,
     page_lock_storm: Option<LocksTable>,
     huge_then_single: Option<HugeTable>,
 }
@@ -69,7 +71,11 @@ impl Workload {
 impl WorkloadTable {
     pub(super) fn check(table: Spanned<Self>, machine: &Machine) -> Checked<Workload> {
         let (span, cpus) = (table.span(), machine.cpus().count());
-        let table = table.into_inner();
+        let mut table = table.into_inner();
+        let table_of_requests = table.block_requests.take();
+        if let (Some(requests), None) = (&table_of_requests, &table.slab_messages) {
+            return wrong(requests.span(), "block-requests stands beside slab-messages");
+        }
         if table.kinds() != 1 {
             return wrong(
                 span,
@@ -81,7 +87,8 @@ impl WorkloadTable {
             return Ok(Workload::MemoryHog(table.check(machine)?));
         }
         if let Some(table) = table.slab_messages {
-            return Ok(Workload::SlabMessages(table.check()?));
+            let requests = table_of_requests.map(RequestsTable::check).transpose()?;
+            return Ok(Workload::SlabMessages(table.check(requests)?));
         }
         if let Some(table) = table.page_lock_storm {
             return Ok(Workload::PageLocks(table.check(cpus)?));

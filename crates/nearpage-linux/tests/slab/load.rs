@@ -159,6 +159,13 @@ fn nothing_is_lost_as_before_2010() {
     stress(three_nodes(), config);
 }
 
+#[test]
+fn nothing_is_lost_with_sheaves() {
+    stress(three_nodes(), SlabConfig::LINUX_7_0);
+    stress(three_nodes(), SlabConfig::LINUX_7_1);
+    stress(three_nodes().use_rseq(false), SlabConfig::LINUX_7_1);
+}
+
 /// The node of all CPUs, without memory at first.
 const HOME: NodeId = NodeId(2);
 /// The node where there is always some.

@@ -56,14 +56,18 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         let is_open = gfp.contains(Gfp::THISNODE) || self.pages.memory_node(index).is_some();
         let index = if is_open { index } else { self.effective_of(index) };
         let is_here = || self.this_cpu().is_some_and(|cpu| cpu.effective() == index);
-        if is_here() {
+        // No object of sheaves fits a node that none can be of.
+        let may_fit = !self.rules.has_sheaves() || self.has_memory(index);
+        if may_fit && is_here() {
             let object = self.alloc(cache, gfp);
             // Meanwhile the thread may have moved to a CPU of another node.
             let is_right = match object {
                 Ok(object) => self.is_on(object, index),
                 Err(_) => is_here(),
             };
-            if is_right || !gfp.contains(Gfp::THISNODE) {
+            // What lies in sheaves may be of any node.
+            let is_strict = gfp.contains(Gfp::THISNODE) || self.rules.has_sheaves();
+            if is_right || !is_strict {
                 return object;
             }
             if let Ok(object) = object {
@@ -92,19 +96,24 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         if let Some(events) = self.events_of(cache, cpu.id) {
             events.alloc_misses.add(1);
         }
-        let found = self.refill(cache, cpu, node, None).or_else(|| {
-            let slab = self.grow(cache, node, gfp).ok()?;
-            self.refill(cache, cpu, node, Some(slab))
-        });
+        let found = if self.rules.has_sheaves() {
+            self.next_sheaf(cache, cpu, node, gfp)
+        } else {
+            self.refill(cache, cpu, node, node, None).or_else(|| {
+                let slab = self.grow(cache, node, gfp).ok()?;
+                self.refill(cache, cpu, node, node, Some(slab))
+            })
+        };
         if let Some(entry) = found {
             return Ok(self.handed_out(cache, entry));
         }
-        let reason = match self.pages.memory_node(node) == Some(node) {
-            true => RemoteReason::Exhausted,
-            false => RemoteReason::Memoryless,
-        };
-        let entry = self.alloc_on(cache, node, gfp, reason)?;
+        let entry = self.alloc_on(cache, node, gfp, self.reason_at(node))?;
         Ok(self.handed_out(cache, entry))
+    }
+
+    /// Why objects of a CPU that looks to a node are of another one.
+    fn reason_at(&self, node: NodeIndex) -> RemoteReason {
+        if self.has_memory(node) { RemoteReason::Exhausted } else { RemoteReason::Memoryless }
     }
 
     /// The address of an entry that leaves the allocator.
@@ -116,20 +125,22 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         self.code_of(cache).address(entry)
     }
 
-    /// Takes a batch from the lists of a node, to which a new slab is added: one entry for the caller, the others go
-    /// onto the CPU's stack.
-    fn refill(
+    /// Takes a batch from the lists of the node `from`, to which a new slab is added: one entry for the caller, the others
+    /// go onto the stack of the CPU, which looks to `node`.
+    pub(super) fn refill(
         &self,
         cache: &Cache<'m, P>,
         cpu: &'m SlabCpu<P>,
         node: NodeIndex,
+        from: NodeIndex,
         new: Option<u32>,
     ) -> Option<u32> {
         let stack = cache.stacks.get(cpu.id.0 as usize)?;
-        let want = batch_for(cache.batch(), stack) as usize;
+        let batch = cache.batch();
+        let want = if self.rules.has_sheaves() { batch } else { batch_for(batch, stack) } as usize;
         let mut out = [0; BATCH_MAX];
         let codes = self.codes(self.code_of(cache));
-        let mut lists = cache.node(node).lock();
+        let mut lists = cache.node(from).lock();
         new.into_iter().for_each(|slab| lists.add(&codes, slab));
         let is_shared = !lists.shared().is_empty();
         let got = lists.refill(&codes, &mut out[..want]);
@@ -140,6 +151,22 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         // Else the CPU waits for the objects' lines one by one as they are written to, and for none of them here.
         let prefetch = |&entry| self.pages.platform().prefetch(codes.entries.address(entry));
         got.iter().rev().for_each(prefetch);
+        if from != node {
+            let reason = self.reason_at(node);
+            cache.node(node).events.note_remote(reason, got.len() as u64);
+        }
+        self.fill_stack(cache, cpu, node, got)
+    }
+
+    /// Puts what a refill got onto the stack of a CPU that looks to a node, but for the last entry, which is the caller's.
+    pub(super) fn fill_stack(
+        &self,
+        cache: &Cache<'m, P>,
+        cpu: &'m SlabCpu<P>,
+        node: NodeIndex,
+        got: &[u32],
+    ) -> Option<u32> {
+        let stack = cache.stacks.get(cpu.id.0 as usize)?;
         let (&entry, rest) = got.split_last()?;
         stack.refilled.store(1, Ordering::Relaxed);
         let events = self.events_of(cache, cpu.id)?;
@@ -197,12 +224,17 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         reason: RemoteReason,
     ) -> Result<u32, AllocError> {
         let here = self.this_cpu().map(SlabCpu::effective);
-        let mut found = self.take_one(cache, node, None);
-        if found.is_none() {
-            match self.grow(cache, node, gfp) {
-                Ok(slab) => found = self.take_one(cache, node, Some(slab)),
-                Err(error) if gfp.contains(Gfp::THISNODE) => return Err(error),
-                Err(_) => {}
+        let mut found = None;
+        // With sheaves a node without memory has no lists to look at.
+        let has_lists = !self.rules.has_sheaves() || self.has_memory(node);
+        if has_lists || gfp.contains(Gfp::THISNODE) {
+            found = self.take_one(cache, node, None);
+            if found.is_none() {
+                match self.grow(cache, node, gfp) {
+                    Ok(slab) => found = self.take_one(cache, node, Some(slab)),
+                    Err(error) if gfp.contains(Gfp::THISNODE) => return Err(error),
+                    Err(_) => {}
+                }
             }
         }
         if let Some(entry) = found {
@@ -258,7 +290,7 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
     }
 
     /// The flags of the pages for a request: with those of the cache.
-    fn gfp_of_pages(cache: &Cache<'m, P>, gfp: Gfp) -> Gfp {
+    pub(super) fn gfp_of_pages(cache: &Cache<'m, P>, gfp: Gfp) -> Gfp {
         let this_node = Gfp(gfp.0 & Gfp::THISNODE.0);
         let of_cache = Gfp(cache.gfp.load(Ordering::Relaxed));
         gfp.union(of_cache).difference(NOT_FOR_SLABS).union(this_node)
@@ -266,7 +298,12 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
 
     /// Makes a slab of pages of exactly this node; it stands on no list yet. Who may go to other nodes tries no harder here:
     /// reclaim is for when no node has memory.
-    fn grow(&self, cache: &Cache<'m, P>, node: NodeIndex, gfp: Gfp) -> Result<u32, AllocError> {
+    pub(super) fn grow(
+        &self,
+        cache: &Cache<'m, P>,
+        node: NodeIndex,
+        gfp: Gfp,
+    ) -> Result<u32, AllocError> {
         let gfp = Self::gfp_of_pages(cache, gfp);
         let gfp = if gfp.contains(Gfp::THISNODE) {
             gfp
@@ -283,7 +320,7 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
 
     /// Makes a slab of pages near a node, with flags of [`gfp_of_pages`](Self::gfp_of_pages); returns whose they are. Asks
     /// once, also for who may not fail: objects may come back before pages do.
-    fn new_slab(
+    pub(super) fn new_slab(
         &self,
         cache: &Cache<'m, P>,
         node: NodeIndex,

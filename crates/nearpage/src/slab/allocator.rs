@@ -7,6 +7,7 @@ use super::entry::Frames;
 use super::events::CpuEvents;
 use super::geometry::Rules;
 use super::place::{Cache, Registry};
+use super::rules::SlabRules;
 use super::storage::ObjectStorage;
 use crate::alloc::PageAllocator;
 use crate::host::Platform;
@@ -17,7 +18,8 @@ use crate::units::{CpuId, NodeIndex, ZoneKind};
 /// Caches of objects on a page allocator.
 pub struct SlabAllocator<'a, 'm, P: Platform<Storage: ObjectStorage>> {
     pub(super) pages: &'a PageAllocator<'m, P>,
-    pub(super) rules: Rules,
+    pub(super) layout: Rules,
+    pub(super) rules: SlabRules,
     pub(super) local: LocalNode,
     pub(super) frames: Frames,
     pub(super) descriptors: DescriptorMap<'m>,
@@ -33,6 +35,7 @@ pub struct SlabAllocator<'a, 'm, P: Platform<Storage: ObjectStorage>> {
 impl<P: Platform<Storage: ObjectStorage>> core::fmt::Debug for SlabAllocator<'_, '_, P> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("SlabAllocator")
+            .field("rules", &self.rules)
             .field("local", &self.local)
             .field("caches_max", &self.caches.len())
             .finish_non_exhaustive()

@@ -6,6 +6,7 @@
 //! counter is shared.
 
 use super::allocator::SlabAllocator;
+use super::barn::Barn;
 use super::cpu::{CpuStack, SlabCpu};
 use super::geometry::Geometry;
 use super::place::{Cache, CacheInfo, Registry};
@@ -43,7 +44,9 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         registry.budget_kbytes = self.pages.settings().pageset_budget_kbytes;
         let page_bytes = 1 << self.frames.page_shift;
         let (cpus, nodes) = (self.cpu_count as usize, self.node_count());
-        let full = |info: &CacheInfo| Tunables::of(info.geometry.size, cpus, nodes, page_bytes);
+        let full = |info: &CacheInfo| {
+            Tunables::of(self.rules, info.geometry.size, cpus, nodes, page_bytes)
+        };
         let wanted =
             self.live_caches().map(|(_, info)| self.bytes_of(&full(&info), &info.geometry));
         let wanted: u64 = wanted.sum();
@@ -91,6 +94,7 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
             if is_over {
                 self.empty_shared(cache, index);
             }
+            self.limit_barn(cache, index, tunables.barn_sheaves, tunables.batch);
             for (home, alien) in node.aliens() {
                 let mut alien = alien.lock();
                 alien.limit = if home == index { 0 } else { tunables.alien_limit };
@@ -109,6 +113,9 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
             let mut lists = node.look();
             lists.begin(*geometry);
             drop(lists);
+            if let Some(barn) = node.barn() {
+                *barn.lock() = Barn::new();
+            }
             node.begin_colours();
             node.events.begin();
         }

@@ -5,6 +5,7 @@
 //! Descriptors are carved and not touched: a line a frame, of which only slabs use theirs.
 
 use super::allocator::SlabAllocator;
+use super::barn::Barn;
 use super::config::SlabConfig;
 use super::cpu::{CpuStack, SlabCpu};
 use super::descriptor::{BIT_WORDS, DescriptorMap, DescriptorSection};
@@ -12,8 +13,9 @@ use super::entry::Frames;
 use super::events::CpuEvents;
 use super::geometry::{GeometryCell, Rules};
 use super::lists::Alien;
-use super::node::CacheNode;
+use super::node::{CacheNode, Far};
 use super::place::{Cache, Registry};
+use super::rules::SlabRules;
 use super::storage::ObjectStorage;
 use super::tag::Tag;
 use super::tunables::LIMIT_MAX;
@@ -94,7 +96,10 @@ fn need<P: Platform<Storage: ObjectStorage>>(
     for homed in plan.topology.indexes().filter(|&homed| plan.home(homed) == node) {
         for _ in 0..caches {
             need.add::<CacheNode<'_, P>>(1);
-            need.add::<P::Lock<Alien>>(nodes);
+            match config.rules.has_sheaves() {
+                true => need.add::<P::Lock<Barn>>(1),
+                false => need.add::<P::Lock<Alien>>(nodes),
+            }
             for _ in plan.topology.node(homed).cpus {
                 need.add::<AtomicU32>(STACK_ENTRIES);
             }
@@ -144,7 +149,7 @@ impl<'a, 'm, P: Platform<Storage: ObjectStorage>> SlabAllocator<'a, 'm, P> {
             .flat_map(|node| node.memory)
             .map(|range| range.pages().0)
             .sum();
-        let rules = Rules {
+        let layout = Rules {
             descriptors: config.descriptors,
             page_shift: frames.page_shift,
             is_large_machine: PageCount(memory).to_bytes(frames.page_shift) > LARGE_MACHINE_BYTES,
@@ -152,7 +157,8 @@ impl<'a, 'm, P: Platform<Storage: ObjectStorage>> SlabAllocator<'a, 'm, P> {
         };
         let slab = Self {
             pages,
-            rules,
+            layout,
+            rules: config.rules,
             local: config.local,
             frames,
             descriptors: parts.descriptors,
@@ -209,8 +215,9 @@ fn carve<'m, P: Platform<Storage: ObjectStorage>>(
         }))
     })?;
     let cpus: &'m [Option<SlabCpu<P>>] = cpus;
-    let caches =
-        hub.slice(config.caches_max, |index, hub| carve_cache(carver, hub, index as u16, cpus))?;
+    let caches = hub.slice(config.caches_max, |index, hub| {
+        carve_cache(carver, hub, index as u16, cpus, config.rules)
+    })?;
     let registry = hub.slice(1, |_, _| Ok(P::Lock::new(Registry::default())))?;
     Ok(Parts {
         descriptors: DescriptorMap(descriptors),
@@ -226,12 +233,19 @@ fn carve_cache<'m, P: Platform<Storage: ObjectStorage>>(
     hub: &mut Arena<'m>,
     index: u16,
     cpus: &'m [Option<SlabCpu<P>>],
+    rules: SlabRules,
 ) -> Result<Cache<'m, P>, OutOfMetadata> {
     let plan = carver.plan;
     let nodes = hub.slice(plan.topology.len(), |index, hub| {
         let arena = carver.arena(plan.home(NodeIndex(index as u16)), hub);
-        let aliens = arena.slice(plan.topology.len(), |_, _| Ok(P::Lock::new(Alien::new())))?;
-        let node = arena.slice(1, |_, _| Ok(CacheNode::new(aliens)))?;
+        let far = match rules.has_sheaves() {
+            true => Far::Barn(&arena.slice(1, |_, _| Ok(P::Lock::new(Barn::new())))?[0]),
+            false => {
+                let aliens = plan.topology.len();
+                Far::Aliens(arena.slice(aliens, |_, _| Ok(P::Lock::new(Alien::new())))?)
+            }
+        };
+        let node = arena.slice(1, |_, _| Ok(CacheNode::new(far)))?;
         Ok(&node[0])
     })?;
     let any = cpus.iter().flatten().next();

@@ -32,7 +32,7 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         let cache = cache.ok_or(too_many)?;
         let page_bytes = 1 << self.frames.page_shift;
         let (cpus, nodes) = (self.cpu_count as usize, self.node_count());
-        let tunables = Tunables::of(geometry.size, cpus, nodes, page_bytes);
+        let tunables = Tunables::of(self.rules, geometry.size, cpus, nodes, page_bytes);
         self.begin_nodes(cache, &geometry);
         for (stack, cpu) in cache.stacks.iter().zip(self.cpus) {
             let tag = cpu.as_ref().map_or(Tag::NOBODY, |cpu| cache.tag(cpu.effective()));
@@ -73,7 +73,7 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         let layout = ObjectLayout { size, align, line_aligned, reclaimable };
         let size_max = size_max(self.frames.page_shift);
         let too_large = CreateError::TooLarge { cache, size, align, size_max };
-        let geometry = Geometry::of(layout, &self.rules).ok_or(too_large)?;
+        let geometry = Geometry::of(layout, &self.layout).ok_or(too_large)?;
         Ok((geometry, EntryCode::new(self.frames.start(), unit_shift(&geometry))))
     }
 

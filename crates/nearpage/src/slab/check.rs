@@ -28,7 +28,9 @@ pub struct SlabChecked {
     pub in_stacks: u64,
     /// Objects on shared and alien stacks.
     pub shared: u64,
-    /// Of those in stacks of CPUs and on shared stacks: objects of another node. A thread that was just putting an object
+    /// Objects in barns.
+    pub in_barns: u64,
+    /// Of those in stacks of CPUs, on shared stacks and in barns: objects of another node, which sheaves may hold. A thread that was just putting an object
     /// back when its CPU's node changed leaves one there, on hosts whose sequences do not exclude others; it goes home with
     /// the next flush.
     pub foreign: u64,
@@ -104,6 +106,13 @@ pub enum SlabCheckError {
         /// The CPU.
         cpu: CpuId,
     },
+    /// A barn holds too many sheaves or an empty one, or stands on a node that has none by the rules.
+    Barn {
+        /// The cache.
+        cache: &'static str,
+        /// The node.
+        node: NodeIndex,
+    },
     /// More objects lie in slabs and stacks than the slabs have.
     TooMany {
         /// The cache.
@@ -166,6 +175,7 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
             all.in_slabs += checked.in_slabs;
             all.in_stacks += checked.in_stacks;
             all.shared += checked.shared;
+            all.in_barns += checked.in_barns;
             all.foreign += checked.foreign;
             all.held += checked.held;
             all.slabs += checked.slabs;
@@ -186,7 +196,7 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         self.check_stacks(cache, info, &mut checked)?;
         self.check_twice(cache, info)?;
         let objects = checked.slabs * info.geometry.objects as u64;
-        let found = checked.in_slabs + checked.in_stacks + checked.shared;
+        let found = checked.in_slabs + checked.in_stacks + checked.shared + checked.in_barns;
         let held = objects.checked_sub(found);
         checked.held = held.ok_or(SlabCheckError::TooMany { cache: name, objects, found })?;
         if P::HARDENED && in_hands != checked.held {
@@ -297,6 +307,15 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
                 return Err(SlabCheckError::OverLimit { cache: info.options.name, cpu: cpu.id });
             }
         }
+        for (node, place) in self.node_indexes().zip(cache.nodes) {
+            let Some(barn) = place.barn().map(Lock::lock) else { continue };
+            let has_barn = self.rules.has_barn(self.has_memory(node));
+            let most = if has_barn { barn.limit as usize } else { 0 };
+            let is_over = barn.len() > most;
+            if is_over || barn.sheaves().any(|sheaf| sheaf.is_empty()) {
+                return Err(SlabCheckError::Barn { cache: info.options.name, node });
+            }
+        }
         self.each_entry(cache, &mut |entry, place| {
             let home = self.check_entry(cache, info, entry)?;
             let near = match place {
@@ -306,6 +325,10 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
                 }
                 StackPlace::Shared(node) => {
                     checked.shared += 1;
+                    node
+                }
+                StackPlace::Barn(node) => {
+                    checked.in_barns += 1;
                     node
                 }
                 StackPlace::Alien(node) => {
@@ -376,6 +399,12 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
             for &entry in node.look().shared() {
                 each(entry, StackPlace::Shared(index))?;
             }
+            if let Some(barn) = node.barn() {
+                let barn = barn.lock();
+                barn.sheaves()
+                    .flatten()
+                    .try_for_each(|&entry| each(entry, StackPlace::Barn(index)))?;
+            }
             for (home, alien) in node.aliens() {
                 for &entry in alien.lock().entries() {
                     each(entry, StackPlace::Alien(home))?;
@@ -393,6 +422,8 @@ enum StackPlace {
     Cpu(NodeIndex),
     /// On the shared stack of a node.
     Shared(NodeIndex),
+    /// In the barn of a node.
+    Barn(NodeIndex),
     /// On an alien stack for a node.
     Alien(NodeIndex),
 }

@@ -1,6 +1,7 @@
 //! What a slab allocator is made with.
 
 use super::geometry::Descriptors;
+use super::rules::SlabRules;
 use crate::gfp::Gfp;
 
 /// Which node a CPU's objects come from.
@@ -23,13 +24,15 @@ pub struct SlabConfig {
     pub descriptors: Descriptors,
     /// Which node a CPU's objects come from.
     pub local: LocalNode,
+    /// What lies between a CPU and the slabs.
+    pub rules: SlabRules,
 }
 
 impl Default for SlabConfig {
     /// nearpage's own rules, and 32 caches.
     fn default() -> Self {
         let (descriptors, local) = (Descriptors::Beside, LocalNode::NearestMemory);
-        Self { caches_max: 32, descriptors, local }
+        Self { caches_max: 32, descriptors, local, rules: SlabRules::Slab2010 }
     }
 }
 
@@ -52,12 +55,33 @@ impl SlabConfig {
         Self { local, ..self }
     }
 
+    /// The same with these rules between CPUs and slabs.
+    #[must_use]
+    pub const fn with_rules(self, rules: SlabRules) -> Self {
+        Self { rules, ..self }
+    }
+
     /// As Linux 2.6.35.
     pub const LINUX_2_6_35: SlabConfig = SlabConfig {
         caches_max: 32,
         descriptors: Descriptors::Within,
         local: LocalNode::NearestMemory,
+        rules: SlabRules::Slab2010,
     };
+
+    /// As Linux 7.0 on x86-64, where a CPU of a node without memory takes its own node for its nearest memory.
+    pub const LINUX_7_0: SlabConfig = SlabConfig {
+        caches_max: 32,
+        descriptors: Descriptors::Beside,
+        local: LocalNode::OwnNode,
+        rules: SlabRules::Sheaves7_0,
+    };
+
+    /// As the first release candidates of Linux 7.0 on x86-64.
+    pub const LINUX_7_0_RC1: SlabConfig = Self::LINUX_7_0.with_rules(SlabRules::Sheaves7_0Rc1);
+
+    /// As Linux 7.1 on x86-64.
+    pub const LINUX_7_1: SlabConfig = Self::LINUX_7_0.with_rules(SlabRules::Sheaves7_1);
 }
 
 /// Flags that mean nothing for the pages of a slab: nobody can move them, and what is to be cleared are objects.

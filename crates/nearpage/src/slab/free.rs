@@ -87,13 +87,22 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
     #[inline(never)]
     pub(super) fn place(&self, cache: &Cache<'m, P>, code: EntryCode, node: NodeIndex, entry: u32) {
         match self.this_cpu() {
-            Some(cpu) if cpu.effective() == node => self.free_near(cache, code, cpu, node, entry),
+            Some(cpu) if cpu.effective() == node || self.keeps_remote(cpu) => {
+                self.free_near(cache, code, cpu, cpu.effective(), entry)
+            }
+            Some(cpu) if self.rules.has_sheaves() => self.bypass(cache, cpu, node, entry),
             Some(cpu) => self.free_alien(cache, code, cpu, node, entry),
             None => self.give(cache, code, node, &[entry]),
         }
     }
 
-    /// An object of the CPU's node: onto its stack, with room made if it is full; else to the lists.
+    /// Whether a CPU keeps objects of other nodes on its stack.
+    fn keeps_remote(&self, cpu: &SlabCpu<P>) -> bool {
+        self.rules.keeps_remote(self.has_memory(cpu.effective()))
+    }
+
+    /// An object that belongs onto the stack of a CPU, which looks to a node: with room made if it is full; else to the
+    /// lists.
     fn free_near(
         &self,
         cache: &Cache<'m, P>,
@@ -119,7 +128,10 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
             }
             events.free_misses.add(1);
             if pushed == Push::FULL {
-                self.flush_batch(cache, code, cpu, stack, node);
+                match self.rules.has_sheaves() {
+                    true => self.flush_sheaf(cache, cpu, stack, node),
+                    false => self.flush_batch(cache, code, cpu, stack, node),
+                }
                 pushed = push();
             }
             if pushed == Push::DONE {
@@ -182,7 +194,10 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         if let Some(events) = self.events_of(cache, cpu.id) {
             events.free_misses.add(1);
         }
-        let mut alien = here.alien(home).lock();
+        let Some(alien) = here.alien(home) else {
+            return self.give(cache, code, home, &[entry]);
+        };
+        let mut alien = alien.lock();
         if alien.limit == 0 {
             drop(alien);
             return self.give(cache, code, home, &[entry]);

@@ -1,6 +1,7 @@
 //! Holding a slab allocator still from outside: for hosts whose memory can be copied while threads run (`fork`).
 
 use super::allocator::SlabAllocator;
+use super::barn::Barn;
 use super::cpu::{CpuStack, SlabCpu};
 use super::lists::Alien;
 use super::node::ListsGuard;
@@ -35,6 +36,7 @@ enum Held<'m, P: Platform<Storage: ObjectStorage> + 'm> {
     Info(<P::Lock<Option<CacheInfo>> as Lock<Option<CacheInfo>>>::Guard<'m>),
     Cpu(StoppedStacks<'m, 'm, P>),
     Alien(<P::Lock<Alien> as Lock<Alien>>::Guard<'m>),
+    Barn(<P::Lock<Barn> as Lock<Barn>>::Guard<'m>),
     Lists(ListsGuard<'m, P>),
 }
 
@@ -119,6 +121,9 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabParts<'m, P> {
         let nodes = || self.caches.iter().flat_map(|cache| cache.nodes);
         for alien in nodes().flat_map(|node| node.aliens()) {
             keep(Held::Alien(alien.1.lock()));
+        }
+        for barn in nodes().filter_map(|node| node.barn()) {
+            keep(Held::Barn(barn.lock()));
         }
         nodes().for_each(|node| keep(Held::Lists(node.look())));
         self.caches.iter().for_each(|cache| keep(Held::Info(cache.info.lock())));

@@ -28,7 +28,11 @@
 //! before ([`SlabAllocator::flush_stacks`]) and its node computed after ([`SlabAllocator::refresh_nodes`]), as when CPUs
 //! come and go. A node that no CPU looks to any more keeps no free objects on stacks.
 //!
-//! **Locks**: the registry of caches, a CPU's stacks, an alien stack, a node's lists, in this order; no two of a kind at
+//! **Sheaves.** By the rules of Linux 7.0 and 7.1 ([`SlabRules`]) there are no shared and no alien stacks. A CPU's stack is
+//! two sheaves, a node has a barn of full sheaves, and what the CPU's node does not keep goes straight to slabs
+//! ([`sheaves`]).
+//!
+//! **Locks**: the registry of caches, a CPU's stacks, an alien stack or a barn, a node's lists, in this order; no two of a kind at
 //! once. None but the registry and stopped stacks is held while pages are freed, and none at all while they are allocated:
 //! so reclaim may shrink caches from within an allocation.
 //!
@@ -37,6 +41,7 @@
 
 mod alloc;
 mod allocator;
+mod barn;
 mod budget;
 mod build;
 mod bulk;
@@ -57,6 +62,8 @@ mod lists;
 mod node;
 mod place;
 mod reap;
+mod rules;
+mod sheaves;
 mod slabinfo;
 mod stats;
 mod storage;
@@ -78,6 +85,7 @@ pub use geometry::{Descriptors, Geometry};
 pub use hold::{SlabHeld, SlabParts};
 pub use place::{CacheOptions, KmemCache};
 pub use reap::{REAP_PERIOD_NS, StacksBusy};
+pub use rules::SlabRules;
 pub use slabinfo::SlabCounts;
 pub use stats::{CacheStats, NodeStats};
 pub use storage::{ArrayStack, ObjectStorage};

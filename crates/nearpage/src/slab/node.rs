@@ -1,5 +1,6 @@
 //! A cache on a node: its lists and alien stacks, with what they count.
 
+use super::barn::Barn;
 use super::events::NodeEvents;
 use super::lists::{Alien, Lists};
 use crate::host::{Lock, Platform};
@@ -12,9 +13,16 @@ pub(super) struct CacheNode<'m, P: Platform> {
     /// [`Lists::objects_free`], for those who look before they take the lock.
     objects_free: AtomicU32,
     colour_next: AtomicU32,
-    /// By node index: objects of that node, freed by CPUs of this one.
-    aliens: &'m [P::Lock<Alien>],
+    far: Far<'m, P>,
     pub(super) events: NodeEvents,
+}
+
+/// What stands between CPUs and lists under locks of its own, by the rules.
+pub(super) enum Far<'m, P: Platform> {
+    /// By node index: objects of that node, freed by CPUs of this one.
+    Aliens(&'m [P::Lock<Alien>]),
+    /// Full sheaves of the CPUs of this node.
+    Barn(&'m P::Lock<Barn>),
 }
 
 /// The lists of a node, until it is dropped.
@@ -23,11 +31,19 @@ pub(super) struct ListsGuard<'a, P: Platform + 'a> {
     objects_free: &'a AtomicU32,
 }
 
+impl<P: Platform> Clone for Far<'_, P> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<P: Platform> Copy for Far<'_, P> {}
+
 impl<'m, P: Platform> CacheNode<'m, P> {
-    pub(super) fn new(aliens: &'m [P::Lock<Alien>]) -> Self {
+    pub(super) fn new(far: Far<'m, P>) -> Self {
         let (objects_free, colour_next) = (AtomicU32::new(0), AtomicU32::new(0));
         let (lists, events) = (P::Lock::new(Lists::new()), NodeEvents::default());
-        Self { lists, objects_free, colour_next, aliens, events }
+        Self { lists, objects_free, colour_next, far, events }
     }
 
     /// Takes the list lock.
@@ -60,14 +76,29 @@ impl<'m, P: Platform> CacheNode<'m, P> {
         self.objects_free.load(Ordering::Relaxed) > 0
     }
 
-    /// The stack for objects of `home`.
-    pub(super) fn alien(&self, home: NodeIndex) -> &'m P::Lock<Alien> {
-        &self.aliens[home.0 as usize]
+    /// The stack for objects of `home`, if there are alien stacks.
+    pub(super) fn alien(&self, home: NodeIndex) -> Option<&'m P::Lock<Alien>> {
+        match self.far {
+            Far::Aliens(aliens) => aliens.get(home.0 as usize),
+            Far::Barn(_) => None,
+        }
+    }
+
+    /// The place for a barn, if there are barns.
+    pub(super) fn barn(&self) -> Option<&'m P::Lock<Barn>> {
+        match self.far {
+            Far::Aliens(_) => None,
+            Far::Barn(barn) => Some(barn),
+        }
     }
 
     /// All alien stacks, with the nodes that their objects are of.
     pub(super) fn aliens(&self) -> impl Iterator<Item = (NodeIndex, &'m P::Lock<Alien>)> {
-        self.aliens.iter().enumerate().map(|(at, alien)| (NodeIndex(at as u16), alien))
+        let aliens: &'m [P::Lock<Alien>] = match self.far {
+            Far::Aliens(aliens) => aliens,
+            Far::Barn(_) => &[],
+        };
+        aliens.iter().enumerate().map(|(at, alien)| (NodeIndex(at as u16), alien))
     }
 }
 

@@ -213,6 +213,10 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
     /// What follows from the nodes of CPUs: limits, and nodes that no CPU looks to keep nothing ready.
     fn settle_nodes(&self, registry: &mut Registry) -> Result<(), StacksBusy> {
         let dealt_out = self.deal_out_budget(registry);
+        let is_without_barn = |&node: &NodeIndex| !self.rules.has_barn(self.has_memory(node));
+        for node in self.node_indexes().filter(is_without_barn) {
+            self.live_caches().for_each(|(cache, _)| self.empty_barn(cache, node));
+        }
         for node in self.node_indexes().filter(|&node| self.cpus_of(node) == 0) {
             for (cache, _) in self.live_caches() {
                 self.drain_aliens(cache, node);
@@ -302,7 +306,8 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
     /// Brings the objects of an alien stack home.
     pub(super) fn drain_alien(&self, cache: &Cache<'m, P>, here: NodeIndex, home: NodeIndex) {
         let mut entries = [0; ALIEN_MAX];
-        let mut alien = cache.node(here).alien(home).lock();
+        let Some(alien) = cache.node(here).alien(home) else { return };
+        let mut alien = alien.lock();
         let len = alien.entries().len();
         entries[..len].copy_from_slice(alien.entries());
         alien.clear();
@@ -343,6 +348,7 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         drop(lists);
         self.give_home(cache, &shared[..taken]);
         self.free_slabs(cache, node, order, emptied.as_slice());
+        self.reap_barn(cache, node);
     }
 
     /// Brings all free objects of a cache home and gives its free slabs back; returns pages.
@@ -389,7 +395,11 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
     }
 
     pub(super) fn shrink_nodes(&self, cache: &Cache<'m, P>) -> PageCount {
-        self.node_indexes().for_each(|node| self.drain_aliens(cache, node));
+        // Before any slabs: objects come home to other nodes.
+        for node in self.node_indexes() {
+            self.drain_aliens(cache, node);
+            self.empty_barn(cache, node);
+        }
         let slabs: u64 = self.node_indexes().map(|node| self.shrink_node(cache, node)).sum();
         PageCount(slabs << cache.geometry.get().order.0)
     }
@@ -397,6 +407,7 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
     fn shrink_node(&self, cache: &Cache<'m, P>, node: NodeIndex) -> u64 {
         let before = cache.node(node).events.reaped.load(Ordering::Relaxed);
         self.empty_shared(cache, node);
+        self.empty_barn(cache, node);
         // What others free meanwhile may stay, so that this ends.
         let mut left = cache.node(node).look().free.len() as usize;
         while left > 0 {

@@ -116,11 +116,13 @@ fn write_line(f: &mut dyn fmt::Write, info: &CacheInfo, counts: &SlabCounts) -> 
 fn write_node(f: &mut dyn fmt::Write, stats: &NodeStats) -> fmt::Result {
     write!(
         f,
-        " list_locks {} alien_locks {} alien_frees {} alien_overflows {} grown {} grow_failures {} reaped {}",
+        " list_locks {} alien_locks {} alien_frees {} alien_overflows {} barn_locks {} bypasses {} grown {} grow_failures {} reaped {}",
         stats.list_locks,
         stats.alien_locks,
         stats.alien_frees,
         stats.alien_overflows,
+        stats.barn_locks,
+        stats.bypasses,
         stats.grown,
         stats.grow_failures,
         stats.reaped
@@ -130,7 +132,7 @@ fn write_node(f: &mut dyn fmt::Write, stats: &NodeStats) -> fmt::Result {
     }
     writeln!(
         f,
-        " slabs {} objects_free {} shared {} alien {}",
-        stats.slabs, stats.objects_free, stats.shared, stats.alien
+        " slabs {} objects_free {} shared {} alien {} barn {}",
+        stats.slabs, stats.objects_free, stats.shared, stats.alien, stats.barn
     )
 }

@@ -22,9 +22,9 @@ pub struct CacheStats {
     pub free_hits: u64,
     /// All others.
     pub free_misses: u64,
-    /// Batches taken from lists.
+    /// Batches taken from lists, and sheaves from barns.
     pub refills: u64,
-    /// Batches given to lists.
+    /// Batches given to lists, and sheaves to barns.
     pub flushes: u64,
 }
 
@@ -36,10 +36,14 @@ pub struct NodeStats {
     pub list_locks: u64,
     /// Acquisitions of locks of alien stacks that CPUs of this node fill.
     pub alien_locks: u64,
-    /// Objects of other nodes that CPUs of this node freed.
+    /// Objects of other nodes that CPUs of this node freed, where there are alien stacks.
     pub alien_frees: u64,
     /// Alien stacks that were full, and so went home.
     pub alien_overflows: u64,
+    /// Acquisitions of the lock of the node's barn by allocations and frees.
+    pub barn_locks: u64,
+    /// Objects that CPUs of this node freed past their sheaves: they are of other nodes.
+    pub bypasses: u64,
     /// Slabs made.
     pub grown: u64,
     /// Slabs that could not be made: the node had no pages.
@@ -56,6 +60,8 @@ pub struct NodeStats {
     pub shared: u64,
     /// Objects on alien stacks for other nodes now.
     pub alien: u64,
+    /// Objects in the barn now.
+    pub barn: u64,
 }
 
 impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
@@ -92,6 +98,7 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         // Before the lists are held: who holds everything (`hold.rs`) takes the alien stacks first.
         let alien = node.aliens().map(|(_, alien)| alien.lock().entries().len() as u64).sum();
+        let barn = node.barn().map_or(0, |barn| barn.lock().objects());
         let lists = node.look();
         let events = &node.events;
         NodeStats {
@@ -99,6 +106,8 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
             alien_locks: get(&events.alien_locks),
             alien_frees: get(&events.alien_frees),
             alien_overflows: get(&events.alien_overflows),
+            barn_locks: get(&events.barn_locks),
+            bypasses: get(&events.bypasses),
             grown: get(&events.grown),
             grow_failures: get(&events.grow_failures),
             reaped: get(&events.reaped),
@@ -107,6 +116,7 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
             objects_free: lists.objects_free as u64,
             shared: lists.shared().len() as u64,
             alien,
+            barn,
         }
     }
 }

@@ -14,7 +14,7 @@ use loom::thread;
 use nearpage::internals::{SECTION_FRAMES, Tunables};
 use nearpage::platform::{CurrentCpu, Exclusion, Lock, Platform, SerialStorage};
 use nearpage::rules::PageLockRules;
-use nearpage::slab::{CacheOptions, KmemCache, ObjectError, SlabAllocator, SlabConfig};
+use nearpage::slab::{CacheOptions, KmemCache, ObjectError, SlabAllocator, SlabConfig, SlabRules};
 use nearpage::{
     Address, AddressMap, Config, CpuId, FreeError, Gfp, Model, Node, NodeAccess, NodeId, NodeIndex,
     PageAllocator, PfnRange, Topology,
@@ -177,10 +177,14 @@ pub fn page_allocator<K: Locks>(
 
 impl<K: Locks> Machine<K> {
     fn new() -> Arc<Self> {
+        Self::with(SlabConfig::default())
+    }
+
+    fn with(config: SlabConfig) -> Arc<Self> {
         let mut metadata = Vec::new();
         let pages = page_allocator(&mut metadata);
         let mut buffer = |_: NodeIndex, bytes: usize| zeroes(&mut metadata, bytes);
-        let config = SlabConfig::default().with_caches_max(1);
+        let config = config.with_caches_max(1);
         // SAFETY: the box goes after the slab allocator.
         let slab = SlabAllocator::new(unsafe { &*pages.0 }, config, &mut buffer).expect("valid");
         slab.online_all(&MEMORY).expect("memory of the topology");
@@ -213,7 +217,7 @@ fn free_against_drain<K: Locks>() {
     run_on(1);
     // The stack for objects of node 0 is full; the next round is that of node 0.
     machine.slab.reap_cpu(CpuId(1)).expect("nobody has the stacks");
-    let full = Tunables::of(64, 2, 2, 4096).alien_limit as usize;
+    let full = Tunables::of(SlabRules::Slab2010, 64, 2, 2, 4096).alien_limit as usize;
     objects[..full].iter().for_each(|&object| machine.free(object));
     let other = machine.clone();
     let drainer = thread::spawn(move || {
@@ -259,13 +263,42 @@ fn a_cache_is_shrunk_while_it_gives_objects() {
     explore("slab: an allocation against a shrink", PREEMPTIONS, model);
 }
 
+/// A CPU whose sheaves are full frees, and takes a sheaf back, while its cache is shrunk.
+fn sheaves_against_shrink<K: Locks>() {
+    let machine = Machine::<K>::with(SlabConfig::LINUX_7_1);
+    run_on(0);
+    let full = Tunables::of(SlabRules::Sheaves7_1, 64, 2, 2, 4096).limit;
+    let mut objects: Vec<Address> = (0..=full).map(|_| machine.alloc()).collect();
+    let last = objects.pop().expect("one more than sheaves hold");
+    objects.drain(..).for_each(|object| machine.free(object));
+    let other = machine.clone();
+    let shrinker = thread::spawn(move || {
+        run_on(1);
+        other.slab.shrink(&other.cache).expect("the stacks will be had");
+    });
+    machine.free(last);
+    let held = [machine.alloc(), machine.alloc()];
+    shrinker.join().expect("it does not panic");
+    machine.assert_held(&held);
+    held.iter().for_each(|&object| machine.free(object));
+    machine.slab.shrink(&machine.cache).expect("nobody has the stacks");
+    machine.assert_held(&[]);
+    assert_eq!(machine.slab.counts(&machine.cache).slabs, 0);
+}
+
+#[test]
+fn a_sheaf_goes_to_the_barn_while_the_cache_is_shrunk() {
+    let model = sheaves_against_shrink::<HonestLocks>;
+    explore("slab: a sheaf to the barn against a shrink", PREEMPTIONS, model);
+}
+
 /// A CPU frees onto its full stack while its node becomes private, so that another one is its nearest.
 fn free_against_refresh<K: Locks>() {
     let machine = Machine::<K>::new();
     run_on(0);
     let mut objects: Vec<Address> = (0..140).map(|_| machine.alloc()).collect();
     let last = objects.split_off(138);
-    let full = u64::from(Tunables::of(64, 2, 2, 4096).limit);
+    let full = u64::from(Tunables::of(SlabRules::Slab2010, 64, 2, 2, 4096).limit);
     while machine.slab.check(&machine.cache).expect("nobody else is there").in_stacks < full {
         machine.free(objects.pop().expect("they are more than a stack holds"));
     }
@@ -349,6 +382,12 @@ impl<T> Drop for LeakyGuard<'_, T> {
 fn a_drain_that_keeps_nobody_out_is_found() {
     let test = "slab::a_drain_that_keeps_nobody_out_is_found";
     assert_found(test, "double free", free_against_drain::<LeakyLocks>);
+}
+
+#[test]
+fn a_barn_that_keeps_nobody_out_is_found() {
+    let test = "slab::a_barn_that_keeps_nobody_out_is_found";
+    assert_found(test, "the walker finds nothing", sheaves_against_shrink::<LeakyLocks>);
 }
 
 #[test]

@@ -13,6 +13,7 @@
 //! Both together run so many from that seed on.
 
 mod naive;
+mod sheaves;
 
 use std::collections::BTreeMap;
 use std::panic::catch_unwind;
@@ -20,7 +21,7 @@ use std::panic::catch_unwind;
 use nearpage::internals::{SECTION_FRAMES, Tunables, part_for};
 use nearpage::slab::{
     CacheOptions, Descriptors, KmemCache, LocalNode, ObjectError, REAP_PERIOD_NS, SizeClasses,
-    SlabAllocator, SlabConfig,
+    SlabAllocator, SlabConfig, SlabRules,
 };
 use nearpage::testing::machine::TestMachine;
 use nearpage::testing::plain::Plain;
@@ -58,6 +59,8 @@ struct Drawn {
     topology: TopologyBuf,
     pieces: Vec<Piece>,
     config: SlabConfig,
+    /// The rules of the naive model: those of the configuration.
+    modelled: SlabRules,
     has_classes: bool,
 }
 
@@ -103,8 +106,16 @@ fn draw(random: &mut Random) -> Drawn {
             LocalNode::NearestMemory,
             LocalNode::NearestMemory,
             LocalNode::OwnNode,
+        ]))
+        .with_rules(random.one_of(&[
+            SlabRules::Slab2010,
+            SlabRules::Slab2010,
+            SlabRules::Sheaves7_0Rc1,
+            SlabRules::Sheaves7_0,
+            SlabRules::Sheaves7_1,
         ]));
-    Drawn { topology, pieces, config, has_classes: random.below(2) == 0 }
+    let modelled = config.rules;
+    Drawn { topology, pieces, config, modelled, has_classes: random.below(2) == 0 }
 }
 
 fn options(name: &'static str, random: &mut Random) -> CacheOptions {
@@ -162,10 +173,13 @@ struct Tally {
     /// Requests that might go nowhere else and got nothing.
     nowhere: u64,
     wrong_frees: u64,
+    /// Locks of barns, and objects that went past sheaves.
+    barn_locks: u64,
+    bypasses: u64,
 }
 
 impl Tally {
-    fn fields(&mut self) -> [&mut u64; 13] {
+    fn fields(&mut self) -> [&mut u64; 15] {
         [
             &mut self.operations,
             &mut self.moved,
@@ -180,6 +194,8 @@ impl Tally {
             &mut self.fillings,
             &mut self.nowhere,
             &mut self.wrong_frees,
+            &mut self.barn_locks,
+            &mut self.bypasses,
         ]
     }
 
@@ -206,6 +222,7 @@ impl<'a, 's, 'm, const H: bool> Pair<'a, 's, 'm, H> {
             fallback: vec![Vec::new(); nodes],
             ranges: drawn.pieces.iter().map(|piece| (piece.range, piece.node)).collect(),
             local: drawn.config.local,
+            rules: drawn.modelled,
         };
         Self {
             slab,
@@ -258,7 +275,8 @@ impl<'a, 's, 'm, const H: bool> Pair<'a, 's, 'm, H> {
     fn deal_out(&mut self) {
         let (cpus, nodes) = (self.machine.cpus.len(), self.ids.len());
         let on = self.machine.cpus_on();
-        let full = |size| Tunables::of(size, cpus, nodes, 4096);
+        let rules = self.machine.rules;
+        let full = |size| Tunables::of(rules, size, cpus, nodes, 4096);
         let kept =
             |tunables: Tunables, size: u32| tunables.most_kept(on, nodes as u64) * size as u64;
         let bytes = |size: u32| kept(full(size), size);
@@ -318,14 +336,18 @@ impl<'a, 's, 'm, const H: bool> Pair<'a, 's, 'm, H> {
 
     fn alloc(&mut self, cpu: u32, at: usize, objects: usize) {
         let mut out = vec![Address(0); objects];
+        // Some may not wait.
+        let blocks = !self.tally.operations.is_multiple_of(3);
+        let gfp = if blocks { Gfp::KERNEL } else { Gfp::NOWAIT };
+        let asked = naive::Asked { strict: false, blocks };
         match (&self.caches[at].0, &self.classes) {
             (Handle::Own(cache), _) => {
-                assert_eq!(self.slab.alloc_bulk(cache, Gfp::KERNEL, &mut out), Ok(objects));
+                assert_eq!(self.slab.alloc_bulk(cache, gfp, &mut out), Ok(objects));
             }
             (Handle::Class(class), Some(classes)) => {
                 let size = classes.caches()[*class].object_size();
                 for object in &mut out {
-                    *object = self.slab.alloc_bytes(classes, size, Gfp::KERNEL).unwrap();
+                    *object = self.slab.alloc_bytes(classes, size, gfp).unwrap();
                 }
             }
             (Handle::Class(_), None) => unreachable!("a class of no classes"),
@@ -333,7 +355,7 @@ impl<'a, 's, 'm, const H: bool> Pair<'a, 's, 'm, H> {
         self.tally.moved += objects as u64;
         for object in out {
             let block = self.block(at, object.0);
-            let expected = self.caches[at].1.alloc(&self.machine, cpu, Some(block), false);
+            let expected = self.caches[at].1.alloc(&self.machine, cpu, Some(block), asked);
             assert_eq!(Some(object.0), expected, "an allocation on CPU {cpu}");
         }
     }
@@ -342,9 +364,10 @@ impl<'a, 's, 'm, const H: bool> Pair<'a, 's, 'm, H> {
         let node = random.below(self.ids.len() as u64) as usize;
         let strict = random.below(2) == 0;
         let gfp = if strict { Gfp::KERNEL.union(Gfp::THISNODE) } else { Gfp::KERNEL };
+        let asked = naive::Asked { strict, blocks: true };
         let object = self.slab.alloc_node(self.kmem(at), gfp, self.ids[node]).ok();
         let seen = object.map(|object| self.block(at, object.0));
-        let expected = self.caches[at].1.alloc_node(&self.machine, cpu, node, seen, strict);
+        let expected = self.caches[at].1.alloc_node(&self.machine, cpu, node, seen, asked);
         let object = object.map(|object| object.0);
         assert_eq!(object, expected, "an allocation on CPU {cpu} of node {node}, {gfp:?}");
         self.tally.nowhere += u64::from(object.is_none());
@@ -667,9 +690,9 @@ impl<'a, 's, 'm, const H: bool> Pair<'a, 's, 'm, H> {
     fn compare_counts(&self, at: usize) {
         for node in 0..self.ids.len() {
             let stats = self.slab.node_stats(self.kmem(at), NodeIndex(node as u16));
-            let counts = [stats.slabs, stats.objects_free, stats.shared, stats.alien];
+            let counts = [stats.slabs, stats.objects_free, stats.shared, stats.alien, stats.barn];
             let expected = self.caches[at].1.counts(node);
-            assert_eq!(counts, expected, "slabs, free, shared, alien of node {node}");
+            assert_eq!(counts, expected, "slabs, free, shared, alien, barn of node {node}");
         }
     }
 
@@ -677,7 +700,8 @@ impl<'a, 's, 'm, const H: bool> Pair<'a, 's, 'm, H> {
         for (at, (_, model)) in self.caches.iter().enumerate() {
             let checked = self.slab.check(self.kmem(at)).unwrap();
             assert_eq!(checked.held, model.held.len() as u64);
-            assert_eq!((checked.in_stacks, checked.foreign), (model.in_stacks(), 0));
+            let foreign = model.foreign(&self.machine);
+            assert_eq!((checked.in_stacks, checked.foreign), (model.in_stacks(), foreign));
         }
         self.slab.pages().check().unwrap();
     }
@@ -711,6 +735,13 @@ impl<'a, 's, 'm, const H: bool> Pair<'a, 's, 'm, H> {
     /// All objects come back, and all pages.
     fn finish(mut self) -> Tally {
         self.empty_filling();
+        for (at, node) in
+            (0..self.caches.len()).flat_map(|at| (0..self.ids.len()).map(move |node| (at, node)))
+        {
+            let stats = self.slab.node_stats(self.kmem(at), NodeIndex(node as u16));
+            self.tally.barn_locks += stats.barn_locks;
+            self.tally.bypasses += stats.bypasses;
+        }
         for at in 0..self.caches.len() {
             let cache = self.kmem(at);
             for &object in &self.caches[at].1.held {
@@ -737,18 +768,22 @@ impl<'a, 's, 'm, const H: bool> Pair<'a, 's, 'm, H> {
 fn run(seed: u64) -> Tally {
     let mut random = Random(seed);
     let drawn = draw(&mut random);
+    run_drawn(seed, &drawn, &mut random)
+}
+
+fn run_drawn(seed: u64, drawn: &Drawn, random: &mut Random) -> Tally {
     let boot: Vec<PfnRange> =
         drawn.pieces.iter().filter(|piece| piece.is_online).map(|piece| piece.range).collect();
     let machine = TestMachine::from(drawn.topology.clone());
     if seed.is_multiple_of(3) {
         return machine.run_hardened_slab_offline(drawn.config, |slab| {
             slab.online_all(&boot).unwrap();
-            Pair::new(slab, &drawn).play(&mut random)
+            Pair::new(slab, drawn).play(random)
         });
     }
     machine.run_slab_offline(drawn.config, |slab| {
         slab.online_all(&boot).unwrap();
-        Pair::new(slab, &drawn).play(&mut random)
+        Pair::new(slab, drawn).play(random)
     })
 }
 
@@ -778,4 +813,17 @@ fn the_slab_allocator_does_what_the_naive_one_predicts() {
     if count >= SEEDS {
         assert!(all.fields().into_iter().all(|happened| *happened > 0), "{all:?}");
     }
+}
+
+/// The canary: a model that has the rules of 7.1 beside an allocator that has those of 7.0.
+#[test]
+fn a_barn_too_many_is_found() {
+    let is_found = |seed| {
+        let mut random = Random(seed);
+        let mut drawn = draw(&mut random);
+        let config = drawn.config.with_rules(SlabRules::Sheaves7_0).with_local(LocalNode::OwnNode);
+        (drawn.config, drawn.modelled) = (config, SlabRules::Sheaves7_1);
+        catch_unwind(move || run_drawn(seed, &drawn, &mut random)).is_err()
+    };
+    assert!((0..4).any(is_found), "no seed of four tells the rules apart");
 }

@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use nearpage::PfnRange;
 use nearpage::internals::{BATCH_IDLE, BATCH_MAX, Tunables};
-use nearpage::slab::{Geometry, LocalNode};
+use nearpage::slab::{Geometry, LocalNode, SlabRules};
+
+use crate::sheaves::{Barn, Stack};
 
 /// Objects of one size that share a block of pages; `free` are those that lie in it.
 #[derive(Debug)]
@@ -22,6 +24,7 @@ struct Node {
     shared_limit: usize,
     aliens: Vec<Vec<u64>>,
     alien_limit: usize,
+    barn: Barn,
     partial: Vec<u64>,
     empty: Vec<u64>,
     colour: u32,
@@ -33,13 +36,6 @@ struct Node {
     next_reap: u64,
 }
 
-#[derive(Debug, Default, Clone)]
-struct Stack {
-    objects: Vec<u64>,
-    limit: usize,
-    touched: bool,
-}
-
 /// A CPU of the machine: its node, and the one that its objects come from.
 #[derive(Debug, Clone, Copy)]
 pub struct Cpu {
@@ -47,6 +43,15 @@ pub struct Cpu {
     pub effective: usize,
     pub is_on: bool,
     pub reap_node: usize,
+}
+
+/// How an object is asked for.
+#[derive(Debug, Clone, Copy)]
+pub struct Asked {
+    /// From one node alone.
+    pub strict: bool,
+    /// By who may wait.
+    pub blocks: bool,
 }
 
 /// The machine, as far as it matters.
@@ -62,6 +67,7 @@ pub struct Machine {
     /// Memory, and whose it is.
     pub ranges: Vec<(PfnRange, usize)>,
     pub local: LocalNode,
+    pub rules: SlabRules,
 }
 
 impl Machine {
@@ -71,6 +77,24 @@ impl Machine {
             LocalNode::OwnNode if !self.is_private[node] => node,
             _ => self.fallback[node][0],
         }
+    }
+
+    fn has_sheaves(&self) -> bool {
+        self.rules != SlabRules::Slab2010
+    }
+
+    /// Whether slabs may lie on a node without being asked to.
+    fn is_open(&self, node: usize) -> bool {
+        self.has_memory[node] && !self.is_private[node]
+    }
+
+    fn has_barn(&self, node: usize) -> bool {
+        self.rules == SlabRules::Sheaves7_1 || self.has_sheaves() && self.is_open(node)
+    }
+
+    /// Whether a CPU that looks to `here` keeps objects of `home`.
+    pub fn keeps(&self, here: usize, home: usize) -> bool {
+        here == home || self.rules == SlabRules::Sheaves7_1 && !self.is_open(here)
     }
 
     /// CPUs whose objects come from a node.
@@ -112,16 +136,21 @@ impl Cache {
             tunables: Tunables::default(),
             slabs: BTreeMap::new(),
             nodes: vec![node; nodes],
-            stacks: machine.cpus.keys().map(|&cpu| (cpu, Stack::default())).collect(),
+            stacks: machine
+                .cpus
+                .keys()
+                .map(|&cpu| (cpu, Stack::new(machine.has_sheaves())))
+                .collect(),
             held: BTreeSet::new(),
         }
     }
 
-    /// What `node_stats` should say: slabs, objects in them, on the shared stack, on alien stacks.
-    pub fn counts(&self, node: usize) -> [u64; 4] {
-        let Node { slabs, shared, aliens, free_objects, .. } = &self.nodes[node];
+    /// What `node_stats` should say: slabs, objects in them, on the shared stack, on alien stacks, in the barn.
+    pub fn counts(&self, node: usize) -> [u64; 5] {
+        let Node { slabs, shared, aliens, barn, free_objects, .. } = &self.nodes[node];
         let alien: usize = aliens.iter().map(Vec::len).sum();
-        [*slabs, *free_objects as u64, shared.len() as u64, alien as u64]
+        let barn = barn.objects().count() as u64;
+        [*slabs, *free_objects as u64, shared.len() as u64, alien as u64, barn]
     }
 
     /// Pages of slabs in a range of memory.
@@ -131,7 +160,20 @@ impl Cache {
     }
 
     pub fn in_stacks(&self) -> u64 {
-        self.stacks.values().map(|stack| stack.objects.len() as u64).sum()
+        self.stacks.values().map(|stack| stack.len() as u64).sum()
+    }
+
+    /// Objects on stacks, in barns and on shared stacks of another node than theirs.
+    pub fn foreign(&self, machine: &Machine) -> u64 {
+        let on_cpus = self.stacks.iter().flat_map(|(cpu, stack)| {
+            let here = machine.cpus[cpu].effective;
+            stack.objects().filter(move |&object| self.node_of(object) != here)
+        });
+        let on_nodes = self.nodes.iter().enumerate().flat_map(|(here, node)| {
+            let all = node.shared.iter().copied().chain(node.barn.objects());
+            all.filter(move |&object| self.node_of(object) != here)
+        });
+        (on_cpus.count() + on_nodes.count()) as u64
     }
 
     /// Slabs of which objects are not at home.
@@ -143,8 +185,10 @@ impl Cache {
     /// What may be kept; what is kept above that goes home.
     pub fn set_limits(&mut self, machine: &Machine, tunables: Tunables) {
         self.tunables = tunables;
-        for (cpu, stack) in &mut self.stacks {
-            stack.limit = if machine.cpus[cpu].is_on { tunables.limit as usize } else { 0 };
+        let mut limits = Vec::new();
+        for cpu in self.stacks.keys() {
+            let limit = if machine.cpus[cpu].is_on { tunables.limit as usize } else { 0 };
+            limits.push((*cpu, limit));
         }
         for node in 0..self.nodes.len() {
             let lists = &mut self.nodes[node];
@@ -154,18 +198,22 @@ impl Cache {
             if lists.shared.len() > lists.shared_limit {
                 self.empty_shared(node);
             }
+            let barn = &mut self.nodes[node].barn;
+            barn.limit = tunables.barn_sheaves as usize;
+            if barn.sheaves.iter().any(|sheaf| sheaf.len() != tunables.batch as usize) {
+                self.empty_barn(node);
+            }
             for home in 0..self.nodes.len() {
                 if self.nodes[node].aliens[home].len() > self.nodes[node].alien_limit {
                     self.drain_alien(node, home);
                 }
             }
         }
-        let cpus: Vec<u32> = self.stacks.keys().copied().collect();
-        for cpu in cpus {
+        for (cpu, limit) in limits {
             let stack = self.stacks.get_mut(&cpu).unwrap();
-            let excess = stack.objects.len().saturating_sub(stack.limit);
-            let oldest: Vec<u64> = stack.objects.drain(..excess).collect();
-            oldest.into_iter().for_each(|object| self.put(object));
+            let excess = stack.drain_oldest(stack.len().saturating_sub(limit));
+            stack.set_limit(limit);
+            excess.into_iter().for_each(|object| self.put(object));
         }
     }
 
@@ -175,14 +223,14 @@ impl Cache {
         machine: &Machine,
         cpu: u32,
         seen: Option<u64>,
-        strict: bool,
+        asked: Asked,
     ) -> Option<u64> {
         let Cpu { node, effective, is_on, .. } = machine.cpus[&cpu];
         let object = match is_on {
             true => self
-                .alloc_near(machine, cpu, effective, seen)
-                .or_else(|| self.alloc_on(machine, effective, seen, strict))?,
-            false => self.alloc_on(machine, machine.effective_of(node), seen, strict)?,
+                .alloc_near(machine, cpu, effective, seen, asked)
+                .or_else(|| self.alloc_on(machine, effective, seen, asked))?,
+            false => self.alloc_on(machine, machine.effective_of(node), seen, asked)?,
         };
         assert!(self.held.insert(object), "{object:#x} is held already");
         Some(object)
@@ -194,11 +242,14 @@ impl Cache {
         cpu: u32,
         node: usize,
         seen: Option<u64>,
+        asked: Asked,
     ) -> Option<u64> {
         let stack = self.stacks.get_mut(&cpu).unwrap();
-        if let Some(object) = stack.objects.pop() {
-            stack.touched = true;
+        if let Some(object) = stack.pop() {
             return Some(object);
+        }
+        if machine.has_sheaves() {
+            return self.next_sheaf(machine, cpu, node, seen, asked);
         }
         let batch = self.tunables.batch.max(1);
         let batch = if stack.touched { batch } else { batch.min(BATCH_IDLE) } as usize;
@@ -216,31 +267,81 @@ impl Cache {
             taken.reverse();
             taken
         };
-        let object = refill.pop();
-        let stack = self.stacks.get_mut(&cpu).unwrap();
-        let rest = refill.split_off(refill.len().min(stack.limit));
-        stack.objects = refill;
-        stack.touched = true;
-        rest.into_iter().for_each(|object| self.put(object));
-        object
+        self.fill(cpu, &mut refill)
     }
 
-    /// An object of a node without the stacks, or, unless that is `strict`, of one after it.
+    /// The last object of some, of which the others go onto the stack.
+    fn fill(&mut self, cpu: u32, objects: &mut Vec<u64>) -> Option<u64> {
+        let object = objects.pop()?;
+        let rest = self.stacks.get_mut(&cpu).unwrap().fill(std::mem::take(objects));
+        rest.into_iter().for_each(|object| self.put(object));
+        Some(object)
+    }
+
+    /// A full sheaf from the barn; else one of objects of the node, of a new slab there, of other nodes, of a new slab
+    /// anywhere.
+    fn next_sheaf(
+        &mut self,
+        machine: &Machine,
+        cpu: u32,
+        node: usize,
+        seen: Option<u64>,
+        asked: Asked,
+    ) -> Option<u64> {
+        if machine.has_barn(node) {
+            let barn = &mut self.nodes[node].barn;
+            barn.touched = true;
+            if let Some(mut sheaf) = barn.sheaves.pop() {
+                return self.fill(cpu, &mut sheaf);
+            }
+        }
+        if machine.rules == SlabRules::Sheaves7_0Rc1 && !asked.blocks {
+            return None;
+        }
+        let mut from = None;
+        if machine.is_open(node) {
+            let has_objects = self.has_objects(node);
+            self.nodes[node].empty_touched |= !has_objects;
+            if has_objects || self.grow(machine, node, seen).is_some() {
+                from = Some(node);
+            }
+        }
+        if asked.strict && from.is_none() {
+            return None;
+        }
+        let others = || machine.fallback[node].iter().filter(|&&other| other != node);
+        let from = from.or_else(|| others().find(|&&other| self.has_objects(other)).copied());
+        let from = match from {
+            Some(from) => from,
+            None => self.grow_anywhere(machine, node, seen),
+        };
+        let sheaf = self.tunables.batch.max(1) as usize;
+        let mut taken: Vec<u64> = std::iter::from_fn(|| self.take(from)).take(sheaf).collect();
+        taken.reverse();
+        self.fill(cpu, &mut taken)
+    }
+
+    /// An object of a node without the stacks, or, unless that is `asked` for alone, of one after it.
     pub fn alloc_node(
         &mut self,
         machine: &Machine,
         cpu: u32,
         node: usize,
         seen: Option<u64>,
-        strict: bool,
+        asked: Asked,
     ) -> Option<u64> {
-        let is_open = strict || !machine.is_private[node];
+        let is_open = asked.strict || !machine.is_private[node];
         let node = if is_open { node } else { machine.effective_of(node) };
         let here = machine.cpus[&cpu];
-        if here.is_on && here.effective == node {
-            return self.alloc(machine, cpu, seen, strict);
+        let may_fit = !machine.has_sheaves() || machine.is_open(node);
+        if may_fit && here.is_on && here.effective == node {
+            let object = self.alloc(machine, cpu, seen, asked)?;
+            if !machine.has_sheaves() || self.node_of(object) == node {
+                return Some(object);
+            }
+            self.free(machine, cpu, object);
         }
-        let object = self.alloc_on(machine, node, seen, strict)?;
+        let object = self.alloc_on(machine, node, seen, asked)?;
         assert!(self.held.insert(object), "{object:#x} is held already");
         Some(object)
     }
@@ -250,31 +351,35 @@ impl Cache {
         machine: &Machine,
         node: usize,
         seen: Option<u64>,
-        strict: bool,
+        asked: Asked,
     ) -> Option<u64> {
-        if self.has_objects(node) {
-            return self.take(node);
+        if !machine.has_sheaves() || machine.is_open(node) || asked.strict {
+            if self.has_objects(node) {
+                return self.take(node);
+            }
+            self.nodes[node].empty_touched = true;
+            if self.grow(machine, node, seen).is_some() {
+                return self.take(node);
+            }
         }
-        self.nodes[node].empty_touched = true;
-        if self.grow(machine, node, seen).is_some() {
-            return self.take(node);
-        }
-        if strict {
+        if asked.strict {
             return None;
         }
         let with_objects = machine.fallback[node].iter().find(|&&node| self.has_objects(node));
         let node = match with_objects {
             Some(&node) => node,
-            None => {
-                let block = seen.expect("some node has pages");
-                let from = machine.node_of(block);
-                assert!(machine.fallback[node].contains(&from), "a new slab of node {from}");
-                self.nodes[node].colour = self.next_colour(node);
-                self.add(from, block, self.last_colour(node));
-                from
-            }
+            None => self.grow_anywhere(machine, node, seen),
         };
         self.take(node)
+    }
+
+    fn grow_anywhere(&mut self, machine: &Machine, node: usize, seen: Option<u64>) -> usize {
+        let block = seen.expect("some node has pages");
+        let from = machine.node_of(block);
+        assert!(machine.fallback[node].contains(&from), "a new slab of node {from}");
+        self.nodes[node].colour = self.next_colour(node);
+        self.add(from, block, self.last_colour(node));
+        from
     }
 
     fn has_objects(&self, node: usize) -> bool {
@@ -357,30 +462,40 @@ impl Cache {
         let (here, home) = (machine.cpus[&cpu], self.node_of(object));
         match here.is_on {
             false => self.put(object),
-            true if here.effective == home => self.free_near(cpu, home, object),
+            true if machine.keeps(here.effective, home) => {
+                self.free_near(machine, cpu, here.effective, object);
+            }
             true => self.free_far(here.effective, home, object),
         }
     }
 
     fn push(&mut self, cpu: u32, object: u64) -> bool {
-        let stack = self.stacks.get_mut(&cpu).unwrap();
-        let has_room = stack.objects.len() < stack.limit;
-        if has_room {
-            stack.objects.push(object);
-        }
-        has_room
+        self.stacks.get_mut(&cpu).unwrap().push(object)
     }
 
-    fn free_near(&mut self, cpu: u32, node: usize, object: u64) {
+    fn free_near(&mut self, machine: &Machine, cpu: u32, node: usize, object: u64) {
         if self.push(cpu, object) {
+            return;
+        }
+        if machine.has_sheaves() {
+            let sheaf = self.stacks.get_mut(&cpu).unwrap().take_main();
+            let barn = &mut self.nodes[node].barn;
+            let is_full = sheaf.len() == self.tunables.batch.max(1) as usize;
+            if machine.has_barn(node) && barn.sheaves.len() < barn.limit && is_full {
+                barn.sheaves.push(sheaf);
+            } else {
+                sheaf.into_iter().for_each(|object| self.put(object));
+            }
+            if !self.push(cpu, object) {
+                self.put(object);
+            }
             return;
         }
         let room = self.shared_room(node);
         let batch = self.tunables.batch.max(1) as usize;
         let most = if room > 0 { batch.min(room) } else { batch };
         let stack = self.stacks.get_mut(&cpu).unwrap();
-        let most = most.min(stack.objects.len());
-        let oldest: Vec<u64> = stack.objects.drain(..most).collect();
+        let oldest = stack.drain_oldest(most);
         if room > 0 {
             self.nodes[node].shared.extend(oldest);
         } else {
@@ -442,7 +557,8 @@ impl Cache {
 
     /// All objects of a CPU's stack go back.
     pub fn flush(&mut self, cpu: u32) {
-        let objects = std::mem::take(&mut self.stacks.get_mut(&cpu).unwrap().objects);
+        let stack = self.stacks.get_mut(&cpu).unwrap();
+        let objects = stack.drain_oldest(stack.len());
         objects.into_iter().for_each(|object| self.put(object));
     }
 
@@ -462,9 +578,9 @@ impl Cache {
         }
         let stack = self.stacks.get_mut(&cpu).unwrap();
         if !std::mem::take(&mut stack.touched) {
-            let held = stack.objects.len() as u32;
-            let most = Tunables::reaped(stack.limit as u32, held) as usize;
-            let oldest: Vec<u64> = stack.objects.drain(..most).collect();
+            let held = stack.len() as u32;
+            let most = Tunables::reaped(stack.limit() as u32, held) as usize;
+            let oldest = stack.drain_oldest(most);
             oldest.into_iter().for_each(|object| self.put(object));
         }
     }
@@ -491,17 +607,34 @@ impl Cache {
             }
         }
         oldest.into_iter().for_each(|object| self.put(object));
+        let barn = &mut self.nodes[node].barn;
+        if !std::mem::take(&mut barn.touched) {
+            let held = barn.sheaves.len();
+            let most = Tunables::reaped(barn.limit as u32, held as u32) as usize;
+            let oldest: Vec<Vec<u64>> = barn.sheaves.drain(..most).collect();
+            oldest.into_iter().flatten().for_each(|object| self.put(object));
+        }
     }
 
     /// Everything goes back.
     pub fn shrink(&mut self) {
         self.flush_all();
-        (0..self.nodes.len()).for_each(|node| self.drain_aliens(node));
+        for node in 0..self.nodes.len() {
+            self.drain_aliens(node);
+            self.empty_barn(node);
+        }
         (0..self.nodes.len()).for_each(|node| self.shrink_node(node));
     }
 
-    /// A node that no CPU looks to keeps nothing ready.
+    fn empty_barn(&mut self, node: usize) {
+        let sheaves = std::mem::take(&mut self.nodes[node].barn.sheaves);
+        sheaves.into_iter().flatten().for_each(|object| self.put(object));
+    }
+
+    /// A node that no CPU looks to keeps nothing ready; neither does a barn that is none any more.
     pub fn leave_nodes(&mut self, machine: &Machine) {
+        let without_barn = |&node: &usize| !machine.has_barn(node);
+        (0..self.nodes.len()).filter(without_barn).for_each(|node| self.empty_barn(node));
         for node in (0..self.nodes.len()).filter(|&node| machine.cpus_of(node) == 0) {
             self.drain_aliens(node);
             self.shrink_node(node);
@@ -527,6 +660,7 @@ impl Cache {
 
     fn shrink_node(&mut self, node: usize) {
         self.empty_shared(node);
+        self.empty_barn(node);
         for slab in std::mem::take(&mut self.nodes[node].empty) {
             self.nodes[node].free_objects -= self.geometry.objects;
             self.nodes[node].slabs -= 1;

@@ -28,9 +28,11 @@ pub(super) fn cost_names() -> String {
 /// Counts first, then the reference beside the model, then what must hold.
 pub(super) fn report(report: &Report) -> String {
     let mut text = format!("{}: {}\n\n", report.name, report.title);
-    if !report.table.rows.is_empty() {
-        text += &table(&report.table.header, &report.table.rows);
-        text.push('\n');
+    for counts in [&report.table].into_iter().chain(&report.further) {
+        if !counts.rows.is_empty() {
+            text += &table(&counts.header, &counts.rows);
+            text.push('\n');
+        }
     }
     if !report.rows.is_empty() {
         let header = ["row", "column", "reference", "model", "verdict"].map(str::to_owned);
