@@ -131,6 +131,9 @@ pub struct Point {
     pub kept_pages_mean: Option<f64>,
 }
 
+/// What a combination came to, and its ratio to the bound.
+type Judged = (Totals, f64);
+
 /// Replays all combinations on `threads` threads.
 ///
 /// # Errors
@@ -156,7 +159,7 @@ pub(crate) fn sweep(
     let share = Share::new(observer, pass_bytes * (1 + wishes.len() as u64));
     let survey = Survey::of(bundle, start, &Watch::new(&share.part(), pass_bytes, 1))?;
     let next = AtomicUsize::new(0);
-    let results: Mutex<Vec<(usize, Result<(Totals, f64), ReplayError>)>> = Mutex::new(Vec::new());
+    let results: Mutex<Vec<(usize, Result<Judged, ReplayError>)>> = Mutex::new(Vec::new());
     let work = || {
         loop {
             let at = next.fetch_add(1, Ordering::Relaxed);

@@ -94,6 +94,9 @@ pub struct Standing {
     pub forced: u64,
     /// (holds + 32) / (bound + 32).
     pub ratio: f64,
+    /// The fewest holds of the class with the most that one CPU kept for H and the longest hold for K, from the recorded start:
+    /// never above `holds`.
+    pub least_holds: u64,
     /// The fewest pages for each CPU with which as many holds would do, of the same class at the same K.
     pub least_h: Option<u64>,
 }
@@ -183,13 +186,16 @@ fn standing(answer: &Answer, asked: &Asked, managed: PageCount, from_recorded: b
     let mean = answer.totals.kept_pages_mean.unwrap_or(0.0);
     let h = own_mean(&answer.totals);
     let bound = asked.fewest(class, Limits { kept: h, moved: k }, from_recorded);
+    let most_of_cpu = answer.totals.kept_pages_most_of_cpu.unwrap_or(0);
+    let own = Limits { kept: most_of_cpu, moved: longest_hold_pages.max(1) };
     Standing {
+        least_holds: asked.fewest(class, own, true).fewest,
         model: answer.model.name,
         holds,
         causes: answer.causes.clone(),
         kept_pages_mean: mean,
         kept_pages_max: answer.totals.kept_pages_most.unwrap_or(0),
-        kept_pages_max_of_cpu: answer.totals.kept_pages_most_of_cpu.unwrap_or(0),
+        kept_pages_max_of_cpu: most_of_cpu,
         kept_pages_end: answer.totals.kept_pages_end.unwrap_or(0),
         longest_hold_pages,
         longest_hold_ns: Costs::BENCH.hold_of(longest_hold_pages),

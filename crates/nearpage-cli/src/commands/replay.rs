@@ -139,7 +139,8 @@ JSON (--bound --json):
   models[]                     the recorded kernel's rules, then each --model: model, holds, causes (refill, drain,
                                direct by order, foreign, upkeep), kept_pages_mean, _max, _max_of_cpu and _end over all
                                CPUs, longest_hold_pages, longest_hold_ns; class, h, k, bound, forced, ratio:
-                               (holds + 32) / (bound + 32); least_h: H with which as many holds would do
+                               (holds + 32) / (bound + 32); least_h: H with which as many holds would do;
+                               least_holds: the bound with the most a CPU kept for H and the longest hold for K
   points[]                     h (pages a CPU), k (pages a hold), class (pooled, per-cpu, lists), fewest, and forced,
                                which is a part of fewest
 

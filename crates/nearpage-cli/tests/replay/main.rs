@@ -1,5 +1,6 @@
 //! `nearpage replay` on recorded bundles, as a user runs it.
 
+mod bound;
 mod damaged;
 mod deleted;
 mod explained;
