@@ -203,7 +203,9 @@ mod tests {
         let (kept, moved) = (limits.kept as i64, limits.moved as i64);
         let mut states: HashMap<[i64; 2], u64> = HashMap::new();
         for a in 0..=kept {
-            (0..=kept - a).for_each(|b| drop(states.insert([a, b], 0)));
+            for b in 0..=kept - a {
+                states.insert([a, b], 0);
+            }
         }
         for &(list, pages) in asked {
             let mut next: HashMap<[i64; 2], u64> = HashMap::new();
