@@ -9,7 +9,7 @@
 //!   are usual, since allocations in bulk have no event, but not fewer than a quarter.
 //!
 //! A trace without the markers of `before` and `after` may begin and end anywhere, and one that lost events may lack any:
-//! of those only too much shows another recording. What shows nothing is told in the report.
+//! of those, only a surplus shows that the trace is of another recording. The report names what could not be judged.
 
 use nearpage_trace::{Event, TraceEvent};
 

@@ -147,7 +147,7 @@ fn memories_come_and_go_while_a_process_forks() {
     });
 }
 
-/// Who looks whether there is a slab allocator holds the lock of its place, even of an empty one.
+/// A thread that looks for a slab allocator holds the lock of its place, even if the place is empty.
 #[test]
 fn the_place_of_a_slab_allocator_is_free_in_a_child() {
     alone("fork_load::the_place_of_a_slab_allocator_is_free_in_a_child", || {
