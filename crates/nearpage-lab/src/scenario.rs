@@ -212,14 +212,5 @@ impl AllocatorTable {
 }
 
 fn model(name: &Spanned<String>) -> Checked<Model> {
-    Model::by_name(name.get_ref()).map_or_else(
-        || {
-            let known = Model::ALL.map(|model| model.name).join(", ");
-            wrong(
-                name.span(),
-                format!("model {:?} is not known; accepted: {known}", name.get_ref()),
-            )
-        },
-        Ok,
-    )
+    Model::named(name.get_ref()).or_else(|unknown| wrong(name.span(), unknown.to_string()))
 }

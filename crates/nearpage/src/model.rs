@@ -1,5 +1,9 @@
 //! Models: named sets of rules to reproduce.
 
+mod about;
+
+pub use about::UnknownModel;
+
 use crate::buddy::{FallbackModel, FallbackRules, HeldMovable, Merging};
 use crate::page_wait::PageLockRules;
 use crate::pcp::tuning::{PcpRules, Series2023};
