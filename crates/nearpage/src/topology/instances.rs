@@ -4,7 +4,7 @@
 //! own, with its lock, watermarks and pagesets, and each CPU begins at one of them. Other kinds of memory are not
 //! divided: they are small, or few use them.
 //!
-//! Source: the RFC of 2023-05-11 "mm: improve page allocator scalability via splitting zones" (facts 16.2). It gives
+//! Source: the RFC of 2023-05-11 "mm: improve page allocator scalability via splitting zones" (facts 15.1). It gives
 //! the size, and that a CPU's number chooses. Assumed here: instances are equal parts of the zone's addresses, and the
 //! number of instances is the nearest one.
 
