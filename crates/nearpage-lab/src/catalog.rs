@@ -11,10 +11,12 @@ use crate::text::{self, read};
 pub use crate::text::read_all;
 
 /// Scenarios, in the order of `lab all`.
-const SCENARIOS: [(&str, &str); 14] = [
+const SCENARIOS: [(&str, &str); 16] = [
     ("zonelist-cache", include_str!("../scenarios/zonelist-cache.toml")),
     ("memoryless-slab", include_str!("../scenarios/memoryless-slab.toml")),
     ("pcp-autotune", include_str!("../scenarios/pcp-autotune.toml")),
+    ("zone-instances-224c", include_str!("../scenarios/zone-instances-224c.toml")),
+    ("pcp-batch-tails", include_str!("../scenarios/pcp-batch-tails.toml")),
     ("page-waitqueue", include_str!("../scenarios/page-waitqueue.toml")),
     ("memoryless-8n2m", include_str!("../scenarios/memoryless-8n2m.toml")),
     ("gb200-34n", include_str!("../scenarios/gb200-34n.toml")),
@@ -29,8 +31,9 @@ const SCENARIOS: [(&str, &str); 14] = [
 ];
 
 /// Tables of costs.
-const COSTS: [(&str, &str); 6] = [
+const COSTS: [(&str, &str); 7] = [
     ("altix-sn2", include_str!("../costs/altix-sn2.toml")),
+    ("amd-1s64", include_str!("../costs/amd-1s64.toml")),
     ("amd-8x6", include_str!("../costs/amd-8x6.toml")),
     ("hp-sx2000", include_str!("../costs/hp-sx2000.toml")),
     ("intel-8s160", include_str!("../costs/intel-8s160.toml")),

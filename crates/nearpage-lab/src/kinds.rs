@@ -1,5 +1,6 @@
 //! The kinds of work: each file runs one and makes its report.
 
+mod contention;
 mod hog;
 mod homes;
 mod huge;

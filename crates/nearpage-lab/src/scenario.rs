@@ -3,6 +3,7 @@
 //! `nearpage lab --help` describes the keys. Each kind of work has the file of its keys here. Values keep their places
 //! in the text, so that an error names the line.
 
+mod contention;
 mod figures;
 mod hog;
 mod huge;
@@ -17,6 +18,7 @@ mod variants;
 mod workload;
 mod wrong;
 
+use std::ops::Range;
 use std::path::Path;
 
 use nearpage::{Config, Model};
@@ -26,6 +28,7 @@ use toml::Spanned;
 
 use crate::error::LabError;
 use crate::text;
+pub use contention::{BuildWork, ContentionWorkload, Does, FillWork, Target};
 use hog::CalibrateTable;
 pub use hog::{HogCalibration, HogWorkload};
 pub use huge::HugeWorkload;
@@ -37,7 +40,8 @@ pub use messages::MessagesWorkload;
 pub use reference::Reference;
 pub use requests::{RequestsWorkload, Speed};
 pub use slab::SlabWorkload;
-use variants::VariantsTable;
+pub use variants::Variant;
+use variants::{VariantsTable, instances_of};
 use workload::WorkloadTable;
 pub use workload::{PatchedWorkload, Workload};
 use wrong::{Checked, Wrong, line_of, wrong};
@@ -55,6 +59,8 @@ pub struct Scenario {
     pub config: Config,
     /// Choices of patches of the 2023 series that are compared: all up to each.
     pub patches: Vec<u8>,
+    /// Models that contention is compared between; the first one calibrates.
+    pub models: Vec<Variant>,
     /// What runs.
     pub workload: Workload,
     /// What a published table says.
@@ -96,8 +102,13 @@ impl Scenario {
                 let requests = work.requests.iter().flat_map(|work| [&work.machine, &work.whole]);
                 names.extend(requests.map(|(_, of)| &*of.costs));
             }
-            Workload::Patched(PatchedWorkload { lifetimes: Some(work), .. }) => {
-                names.extend([&*work.machine.costs, &*work.trace]);
+            Workload::Patched(PatchedWorkload { lifetimes, contention, .. }) => {
+                let lifetimes = lifetimes.iter();
+                names.extend(lifetimes.flat_map(|work| [&*work.machine.costs, &*work.trace]));
+                names.extend(contention.iter().filter_map(|work| match &work.does {
+                    Does::Build(build) => Some(&*build.trace),
+                    _ => None,
+                }));
             }
             _ => {}
         }
@@ -145,6 +156,7 @@ struct AllocatorTable {
     model: Option<Spanned<String>>,
     #[serde(default)]
     zone_reclaim: bool,
+    zone_instances: Option<Spanned<u16>>,
 }
 
 impl File {
@@ -158,17 +170,28 @@ impl File {
         let config = self.allocator.check()?;
         let span = self.workload.span();
         let mut workload = WorkloadTable::check(self.workload, &machine)?;
-        let are_compared = matches!(workload, Workload::Patched(_));
-        let patches = self.variants.check(are_compared, span)?;
+        let patched = match &workload {
+            Workload::Patched(work) => Some(work),
+            _ => None,
+        };
+        let has_patches =
+            patched.is_some_and(|work| !work.messages.is_empty() || work.lifetimes.is_some());
+        let patches = self.variants.patches(has_patches, span.clone())?;
+        let has_models = patched.is_some_and(|work| !work.contention.is_empty());
+        let models = self.variants.models(has_models, span)?;
         let reference = check_reference(self.reference, &workload)?;
         calibrate(self.calibrate, &mut workload, reference.as_ref(), &machine)?;
         match &workload {
             Workload::MemoryHog(work) => can_be(&work.scaled(&machine), nodes)?,
+            Workload::Patched(work) if has_models && !has_patches => {
+                let scaled = work.contention.iter().map(|of| of.scaled(&machine));
+                scaled.into_iter().try_for_each(|machine| can_be(&machine, nodes.clone()))?;
+            }
             _ => can_be(&machine, nodes)?,
         }
         let (name, title) = (self.name, self.title);
         let machine = MachineOf { machine, costs };
-        Ok(Scenario { name, title, machine, config, patches, workload, reference })
+        Ok(Scenario { name, title, machine, config, patches, models, workload, reference })
     }
 }
 
@@ -201,7 +224,14 @@ impl AllocatorTable {
     fn check(self) -> Checked<Config> {
         let model = match &self.model {
             None => Model::NEARPAGE,
-            Some(name) => model(name)?,
+            Some(name) => model_called(name.get_ref(), name.span())?,
+        };
+        let model = match &self.zone_instances {
+            None => model,
+            Some(count) => {
+                let instances = instances_of(*count.get_ref(), count.span())?;
+                model.with(|changed| changed.zone_instances = instances)
+            }
         };
         let config = Config::new().with_model(model);
         let node_reclaim_mode = self.zone_reclaim.into();
@@ -211,15 +241,7 @@ impl AllocatorTable {
     }
 }
 
-fn model(name: &Spanned<String>) -> Checked<Model> {
-    Model::by_name(name.get_ref()).map_or_else(
-        || {
-            let known = Model::ALL.map(|model| model.name).join(", ");
-            wrong(
-                name.span(),
-                format!("model {:?} is not known; accepted: {known}", name.get_ref()),
-            )
-        },
-        Ok,
-    )
+/// The model of a name, at a place of the text.
+fn model_called(name: &str, span: Range<usize>) -> Checked<Model> {
+    Model::named(name).or_else(|unknown| wrong(span, unknown.to_string()))
 }

@@ -4,7 +4,7 @@
 //! most pages moved in one hold of a zone's lock, and the most that pagesets held at the end.
 
 use nearpage::rules::CacheRule;
-use nearpage::{Config, Model};
+use nearpage::{Config, Model, ZoneInstances};
 use nearpage_machine::over;
 
 use crate::error::LabError;
@@ -27,11 +27,13 @@ enum Key {
     BatchScaleMax,
     ZonelistCache,
     HighFraction,
+    ZoneInstances,
 }
 
-const KEYS: [(&str, Key, &str); 4] = [
+const KEYS: [(&str, Key, &str); 5] = [
     ("model", Key::Model, "names of models"),
     ("pcp.batch_scale_max", Key::BatchScaleMax, "0 to 6"),
+    ("zone.instances", Key::ZoneInstances, "1 to 64"),
     ("zonelist_cache", Key::ZonelistCache, "off, original, keyed"),
     ("vm.percpu_pagelist_high_fraction", Key::HighFraction, "0, or 8 and more"),
 ];
@@ -48,6 +50,12 @@ pub enum OverError {
     Key {
         /// The key.
         key: String,
+    },
+    /// There is no such model.
+    #[error("{problem}")]
+    Model {
+        /// What is wrong, with the models that there are.
+        problem: String,
     },
     /// The setting does not take such a value.
     #[error("{key} cannot be {value:?}; accepted: {accepted}")]
@@ -73,6 +81,12 @@ impl std::str::FromStr for Over {
         let Some(&(key_name, key, accepted)) = KEYS.iter().find(|(key, ..)| *key == name) else {
             return Err(OverError::Key { key: name });
         };
+        if key == Key::Model
+            && let Some(Err(unknown)) =
+                values.iter().map(|name| Model::named(name)).find(Result::is_err)
+        {
+            return Err(OverError::Model { problem: unknown.to_string() });
+        }
         match values.iter().find(|value| apply(Config::default(), key, value).is_none()) {
             Some(value) => Err(OverError::Value { key: key_name, value: value.clone(), accepted }),
             None => Ok(Self { key, values }),
@@ -93,6 +107,10 @@ fn apply(config: Config, key: Key, value: &str) -> Option<Config> {
         Key::BatchScaleMax => {
             config.model.pcp.batch_scale_max =
                 value.parse().ok().filter(|&scale: &u8| scale <= 6)?;
+        }
+        Key::ZoneInstances => {
+            let count = value.parse().ok().filter(|count| (1..=64).contains(count))?;
+            config.model.zone_instances = ZoneInstances::Count(count);
         }
         Key::ZonelistCache => {
             config.model.zonelist_cache = match value {
@@ -183,6 +201,11 @@ mod tests {
             ("pcp.batch=1", "is no key; keys: model"),
             ("pcp.batch_scale_max=7", "cannot be \"7\"; accepted: 0 to 6"),
             ("pcp.batch_scale_max=a..b", "is no range"),
+            (
+                "model=linux-6.18,linux-7.1",
+                "\"linux-7.1\" is no model (no difference known from linux-6.18",
+            ),
+            ("zone.instances=0", "accepted: 1 to 64"),
             ("zonelist_cache=on", "accepted: off, original, keyed"),
             ("pcp.batch_scale_max=6..0", "is no range"),
         ] {

@@ -1,7 +1,7 @@
 //! What must hold of each published result and scenario, on shortened ones: the whole ones are `nearpage lab all`.
 
 use nearpage_lab::report::Verdict;
-use nearpage_lab::scenario::Workload;
+use nearpage_lab::scenario::{ContentionWorkload, Does, Workload};
 use nearpage_lab::{Options, Report, Scenario, catalog};
 
 fn scenario(name: &str) -> Scenario {
@@ -106,6 +106,7 @@ fn scenarios_by_name() {
             Workload::Patched(all) => {
                 all.messages.iter_mut().for_each(|work| work.messages /= 10);
                 all.lifetimes.iter_mut().for_each(|work| work.count = 1);
+                all.contention.iter_mut().for_each(shorten);
             }
             Workload::SlabMessages(work) => (work.messages, work.burst) = (2000, 1000),
             _ => {}
@@ -113,6 +114,40 @@ fn scenarios_by_name() {
         let report = run(&scenario);
         assert!(report.holds.len() >= 3, "{name} asserts something: {:#?}", report.holds);
     }
+}
+
+/// A time for a page instead of the calibrated one, fewer rounds, and fewer CPUs that build.
+fn shorten(work: &mut ContentionWorkload) {
+    (work.calibrate, work.page_ns) = (None, 800.0);
+    match &mut work.does {
+        Does::Fill(fill) => (fill.rounds, fill.bytes) = (1, fill.bytes / 4),
+        Does::Purge(purge) => (purge.messages, purge.turn) = (6000, 6000),
+        Does::Build(build) => build.cpus = 16,
+    }
+}
+
+/// The "before" cell calibrates, all others are predicted.
+#[test]
+fn zone_instances() {
+    let mut scenario = scenario("zone-instances-224c");
+    let Workload::Patched(all) = &mut scenario.workload else { panic!("contention") };
+    all.contention.retain(|work| matches!(work.does, Does::Fill(_)));
+    let report = run(&scenario);
+    assert_eq!(report.rows.len(), 4);
+    assert!(!report.has_failed(), "{:#?}", report.rows);
+}
+
+#[test]
+fn batches_that_double_make_the_tails() {
+    let mut scenario = scenario("pcp-batch-tails");
+    let Workload::Patched(all) = &mut scenario.workload else { panic!("contention") };
+    all.contention.iter_mut().for_each(shorten);
+    let report = run(&scenario);
+    let us = |what: &str| report.counts[&format!("10 processes, linux-6.12, {what}: refill_us")];
+    assert!(us("scale 5") > 10.0 * us("scale 0"), "{:#?}", report.counts);
+    let worst =
+        |what: &str| report.counts[&format!("10 processes, linux-6.12, {what}: worst_wait_us")];
+    assert!(worst("scale 5") > 10.0 * worst("scale 0"), "{:#?}", report.counts);
 }
 
 /// Requests to a block driver: what was published is within what is claimed, and so it is by other tables of costs.

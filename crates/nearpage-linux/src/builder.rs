@@ -395,7 +395,7 @@ impl Maker<'_> {
         shape: fn(PagesOn<A, HARDENED>) -> Allocator,
     ) -> Result<Made, MemoryError> {
         let metadata = Metadata::new(&self.topology, self.binding, |node| {
-            metadata_size::<Host<Rings<A>, HARDENED>>(&self.topology, node)
+            metadata_size::<Host<Rings<A>, HARDENED>>(&self.topology, &self.config, node)
         })?;
         // SAFETY: the core asks for each node once. `Memory` drops the metadata after the allocator.
         let buffer = |node, bytes| unsafe { metadata.of_node(node, bytes) };
@@ -431,7 +431,8 @@ mod tests {
             address_map: map,
         };
         let bytes = |topology: &Topology<'_>| -> usize {
-            topology.indexes().map(|node| metadata_size::<P>(topology, node).unwrap()).sum()
+            let size = |node| metadata_size::<P>(topology, &Config::new(), node).unwrap();
+            topology.indexes().map(size).sum()
         };
         machine.with(bytes).unwrap() as f64 / (u64::from(nodes) * frames) as f64
     }

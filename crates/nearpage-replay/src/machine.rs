@@ -41,8 +41,9 @@ impl<'s> Memory<'s> {
         let mut metadata = Vec::new();
         {
             let topology = topology(input, start, &nodes)?;
+            let config = config(start);
             for _ in 0..cores {
-                let size = |node| metadata_size::<ReplayPlatform>(&topology, node);
+                let size = |node| metadata_size::<ReplayPlatform>(&topology, &config, node);
                 let buffer = |node| {
                     let bytes = size(node).map_err(|error| build_error(input, error))?;
                     zeroes(input, bytes)
@@ -64,7 +65,7 @@ impl<'s> Memory<'s> {
     {
         let Memory { start, nodes, metadata } = self;
         let topology = topology(input, start, nodes)?;
-        let config = Config::new().with_model(start.model).with_page_shift(start.page_shift);
+        let config = config(start);
         let mut cores = Vec::new();
         for buffers in metadata {
             let mut buffers: Vec<&'m mut [u8]> =
@@ -80,6 +81,10 @@ impl<'s> Memory<'s> {
         }
         Ok(cores)
     }
+}
+
+fn config(start: &Start) -> Config {
+    Config::new().with_model(start.model).with_page_shift(start.page_shift)
 }
 
 /// Zeroes for metadata; sizes that cannot be had are an error of the recording.
@@ -117,7 +122,7 @@ fn arrange(core: &Core<'_>, start: &Start) -> Held {
         if recorded.is_all_free {
             held.zones.push(HeldZone::default());
         } else {
-            let ranges: Vec<_> = core.topology().ranges(zone.node(), zone.kind()).collect();
+            let ranges: Vec<_> = core.topology().ranges_in(zone.node(), zone.span()).collect();
             let taken = take_all(core, zone);
             let layout = lay_out(&ranges, &recorded.free, &recorded.pageblocks);
             held.zones.push(put(core, zone, taken, layout));

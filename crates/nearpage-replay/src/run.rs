@@ -99,14 +99,19 @@ impl<'m> Run<'m> {
         let mut starts = Vec::new();
         for (index, zone) in start.zones.iter().enumerate() {
             for pageset in zone.pagesets.iter().filter(|pageset| cpus.contains(&pageset.cpu)) {
-                let pages = guess.pages(&clues(survey, pageset, index));
+                let pages = guess.pages(&clues(survey, pageset, zone.recorded));
                 fill_pageset(&core, &mut held, index, pageset.cpu, &pages);
                 starts.push((pageset.cpu, index, pages));
             }
         }
         let mut moves = Moves::new(&core, cpu_limit);
         for (cpu, zone, pages) in &starts {
-            moves.set_start(*cpu, *zone, pages, survey.busy_lists(*cpu, *zone));
+            moves.set_start(
+                *cpu,
+                *zone,
+                pages,
+                survey.busy_lists(*cpu, start.zones[*zone].recorded),
+            );
         }
         Run {
             counts: RunCounts::default(),

@@ -1,5 +1,6 @@
 //! The start state of a replay: what `before` says of the machine.
 
+mod divided;
 mod free_lists;
 mod memory;
 mod scaled;
@@ -73,8 +74,9 @@ impl Start {
         let map = ZoneMap::new(&spans);
         let free = FreeLists::read(input, capture)?;
         let mut zones = Vec::new();
-        for record in &records {
-            zones.push(zone(input, &machine, record, &free, page_shift)?);
+        for (recorded, record) in records.iter().enumerate() {
+            let zone = zone(input, &machine, record, &free, page_shift)?;
+            zones.push(StartZone { recorded, ..zone });
         }
         if zones.is_empty() {
             let what = "no zone with memory".into();
@@ -147,8 +149,19 @@ fn zone(
     let pagesets = record.pagesets.iter().map(|pageset| start_pageset(pageset, sizes)).collect();
     let (node, (free, pageblocks)) = (record.node, free.of(input, record.node, kind)?);
     let is_all_free = false;
-    let zone =
-        StartZone { node, kind, managed, is_all_free, marks, reserve, free, pageblocks, pagesets };
+    let recorded = 0;
+    let zone = StartZone {
+        node,
+        kind,
+        recorded,
+        managed,
+        is_all_free,
+        marks,
+        reserve,
+        free,
+        pageblocks,
+        pagesets,
+    };
     let spanned = record.spanned.unwrap_or(0);
     let in_pageblocks = zone.pageblocks.iter().sum::<u64>() * 512;
     // Pageblocks at its ends may reach out of a zone.

@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use nearpage::rules::pagesets::Sizes;
-use nearpage::{Model, PageCount};
+use nearpage::{Model, PageCount, ZoneInstances};
 use nearpage_bundle::predict::{Override, SettingKey};
 
 /// A tunable with a value. It is read from `KEY=VALUE`; [`Tunable::keys`] lists the keys.
@@ -34,6 +34,8 @@ pub enum Tunable {
     BelowHigh(bool),
     /// Whether frees of order 1 to 3 in a row empty a pageset.
     FreeHigh(bool),
+    /// How many zones the Normal memory of a node makes.
+    ZoneInstances(u16),
 }
 
 /// A text that is no tunable with a value.
@@ -53,7 +55,7 @@ fn accepted() -> String {
 }
 
 /// The keys that no kernel has as settings.
-const OF_PAGESETS: [SettingKey; 7] = [
+const OF_MODELS: [SettingKey; 8] = [
     SettingKey::new("pcp.batch_scale_max", "0 to 6", "how often refills and drains may double"),
     SettingKey::new("pcp.batch", "pages", "the smallest refill and drain"),
     SettingKey::new("pcp.high_min", "pages", "the lowest limit of a pageset"),
@@ -65,12 +67,17 @@ const OF_PAGESETS: [SettingKey; 7] = [
         "the limit falls while the zone is below its high mark",
     ),
     SettingKey::new("pcp.free_high", "on, off", "frees of order 1 to 3 in a row empty a pageset"),
+    SettingKey::new(
+        "zone.instances",
+        "1 to 64",
+        "zones that a node's Normal memory is divided into",
+    ),
 ];
 
 impl Tunable {
-    /// All keys: those of the kernel ([`Override::KEYS`]), and those of pagesets.
+    /// All keys: those of the kernel ([`Override::KEYS`]), and those of pagesets and zones.
     pub fn keys() -> impl Iterator<Item = SettingKey> {
-        Override::KEYS.into_iter().chain(OF_PAGESETS)
+        Override::KEYS.into_iter().chain(OF_MODELS)
     }
 }
 
@@ -101,6 +108,10 @@ impl FromStr for Tunable {
             "pcp.tunes_high" => switch().map(Tunable::TunesHigh),
             "pcp.below_high" => switch().map(Tunable::BelowHigh),
             "pcp.free_high" => switch().map(Tunable::FreeHigh),
+            "zone.instances" => match value.parse() {
+                Ok(count @ 1..=64) => Ok(Tunable::ZoneInstances(count)),
+                _ => Err(not_taken()),
+            },
             key if key.starts_with("vm.") => {
                 Override::parse(given).map(Tunable::Kernel).map_err(|error| wrong(error.problem))
             }
@@ -116,6 +127,7 @@ impl Tunable {
             Tunable::BatchScaleMax(scale) => model.pcp.batch_scale_max = scale,
             Tunable::TunesHigh(on) => model.pcp.tunes_high = on,
             Tunable::BelowHigh(on) => model.pcp.below_high = on,
+            Tunable::ZoneInstances(count) => model.zone_instances = ZoneInstances::Count(count),
             Tunable::FreeHigh(false) => model.pcp.free_high = None,
             Tunable::FreeHigh(true) if model.pcp.free_high.is_none() => {
                 model.pcp.free_high = Model::LINUX_6_12.pcp.free_high;
@@ -147,11 +159,19 @@ mod tests {
             ("pcp.batch=31", Tunable::Batch(PageCount(31))),
             ("pcp.high_max = 9", Tunable::HighMax(PageCount(9))),
             ("pcp.free_high=off", Tunable::FreeHigh(false)),
+            ("zone.instances=4", Tunable::ZoneInstances(4)),
             ("vm.watermark_scale_factor=200", Tunable::Kernel(Override::WatermarkScaleFactor(200))),
         ] {
             assert_eq!(given.parse(), Ok(expected));
         }
-        for given in ["pcp.batch", "pcp.batch=x", "pcp.batch_scale_max=7", "pcp.x=1", "vm.x=1"] {
+        for given in [
+            "pcp.batch",
+            "pcp.batch=x",
+            "pcp.batch_scale_max=7",
+            "zone.instances=0",
+            "pcp.x=1",
+            "vm.x=1",
+        ] {
             let message = given.parse::<Tunable>().unwrap_err().to_string();
             assert!(message.contains(given) && message.contains("pcp.high_min"), "{message}");
         }

@@ -69,7 +69,7 @@ pub fn check_machine(machine: &Machine) -> Result<(), MachineError> {
     at_most(machine.cpus().count() as u64, "CPUs", MOST.1)?;
     at_most(pages.fold(0, u64::saturating_add), "pages", MOST.2)?;
     let sizes = |topology: &Topology<'_>| {
-        let size = |node| metadata_size::<SimPlatform<'_>>(topology, node);
+        let size = |node| metadata_size::<SimPlatform<'_>>(topology, &Config::new(), node);
         topology.indexes().try_for_each(|node| size(node).map(|_| ()))
     };
     let sizes = machine.topology().with(sizes).map_err(MachineError::Topology)?;
@@ -156,7 +156,7 @@ pub fn simulate_with_help<R>(
     let run = |topology: &Topology<'_>| {
         let sizes: Vec<usize> = topology
             .indexes()
-            .map(|node| metadata_size::<SimPlatform<'_>>(topology, node))
+            .map(|node| metadata_size::<SimPlatform<'_>>(topology, &setup.config, node))
             .collect::<Result<_, _>>()
             .map_err(MachineError::Build)?;
         let object_sizes: Vec<usize> = match &setup.slab {

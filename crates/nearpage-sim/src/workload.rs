@@ -1,6 +1,7 @@
 //! Building blocks: what programs ask of an allocator.
 
 pub mod block_requests;
+pub mod fill;
 pub mod hog;
 pub mod lifetimes;
 pub mod messages;

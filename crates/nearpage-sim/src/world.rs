@@ -49,18 +49,27 @@ pub struct LockCounts {
     pub waits: u64,
     /// Time that was waited (ps), hand-over included.
     pub waited_ps: u64,
+    /// The longest single wait (ps).
+    pub longest_wait_ps: u64,
+    /// Time that it was held (ps).
+    pub held_ps: u64,
+    /// The longest single hold (ps).
+    pub longest_hold_ps: u64,
     /// Most CPUs that waited at once.
     pub longest_queue: u64,
 }
 
 impl LockCounts {
-    /// The sum of both; the longer of the queues.
+    /// The sum of both; the longer of the waits, holds and queues.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self {
             acquisitions: self.acquisitions + other.acquisitions,
             waits: self.waits + other.waits,
             waited_ps: self.waited_ps + other.waited_ps,
+            longest_wait_ps: self.longest_wait_ps.max(other.longest_wait_ps),
+            held_ps: self.held_ps + other.held_ps,
+            longest_hold_ps: self.longest_hold_ps.max(other.longest_hold_ps),
             longest_queue: self.longest_queue.max(other.longest_queue),
         }
     }
@@ -78,7 +87,8 @@ struct LockState {
     holder: Option<TaskId>,
     /// Tasks that are blocked for it.
     blocked: VecDeque<TaskId>,
-    /// When the last hold ended, or will.
+    /// When the last hold began, and when it ended or will.
+    taken_at_ps: u64,
     free_at_ps: u64,
     last_cpu: Option<u32>,
     /// When those who waited got it: who comes earlier stands behind them.
@@ -612,11 +622,13 @@ impl World {
             lock.grants_ps.push_back(taken);
             lock.counts.waits += 1;
             lock.counts.waited_ps += taken - now;
+            lock.counts.longest_wait_ps = lock.counts.longest_wait_ps.max(taken - now);
             lock.counts.longest_queue = lock.counts.longest_queue.max(waiting + 1);
             self.longest_queue.set(self.longest_queue.get().max(waiting + 1));
         }
         lock.holder = Some(self.task());
         lock.last_cpu = Some(cpu as u32);
+        lock.taken_at_ps = taken;
         self.clocks[cpu].set(taken);
     }
 
@@ -651,6 +663,9 @@ impl World {
             let lock = &mut locks[id.get() as usize - 1];
             lock.holder = None;
             lock.free_at_ps = self.clocks[cpu].get();
+            let held_ps = lock.free_at_ps.saturating_sub(lock.taken_at_ps);
+            lock.counts.held_ps += held_ps;
+            lock.counts.longest_hold_ps = lock.counts.longest_hold_ps.max(held_ps);
             lock.blocked.pop_front()
         };
         if let Some(task) = woken {

@@ -62,13 +62,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let cpus = [CpuId(0)];
     let nodes = [Node { id: NodeId(0), memory: &memory, cpus: &cpus, movable_from: None }];
     let topology = Topology::new(&nodes, &[10], AddressMap::Flat)?;
-    let mut metadata = Vec::new();
+    let (config, mut metadata) = (Config::new(), Vec::new());
     for node in topology.indexes() {
-        metadata.push(vec![0; metadata_size::<OneThread>(&topology, node)?]);
+        metadata.push(vec![0; metadata_size::<OneThread>(&topology, &config, node)?]);
     }
     let mut buffers = metadata.iter_mut();
     let next = |_, _| buffers.next().map(Vec::as_mut_slice).unwrap_or_default();
-    let pages = PageAllocator::new(OneThread::default(), topology, Config::new(), next)?;
+    let pages = PageAllocator::new(OneThread::default(), topology, config, next)?;
     pages.online(memory[0])?;
 
     let block = pages.alloc(Request::new(Order(3), Gfp::KERNEL))?;

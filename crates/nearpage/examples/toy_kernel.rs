@@ -179,14 +179,14 @@ pub fn boot(
     ];
     let distances = [10, 20, 20, 20, 10, 15, 20, 15, 10];
     let topology = Topology::new(&nodes, &distances, AddressMap::Flat)?;
-    let mut metadata = Vec::new();
+    let (config, mut metadata) = (Config::new(), Vec::new());
     for node in topology.indexes() {
         // A kernel takes it from the memory of the node, before it hands that memory over.
-        metadata.push(vec![0; metadata_size::<ToyKernel>(&topology, node)?]);
+        metadata.push(vec![0; metadata_size::<ToyKernel>(&topology, &config, node)?]);
     }
     let mut buffers: Vec<&mut [u8]> = metadata.iter_mut().map(Vec::as_mut_slice).collect();
     let buffer = |node: nearpage::NodeIndex, _| std::mem::take(&mut buffers[node.0 as usize]);
-    let pages = PageAllocator::new(ToyKernel::default(), topology, Config::new(), buffer)?;
+    let pages = PageAllocator::new(ToyKernel::default(), topology, config, buffer)?;
     pages.online_all(&memory)?;
     work(&pages);
     pages.check()?;

@@ -264,7 +264,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     fn sweep(&self, zone: &Zone<'m, P>) -> Result<Checked, CheckError> {
         let mut found = Checked::default();
         let mut pfn = zone.span().start;
-        for range in self.topology().ranges(zone.node(), zone.kind()) {
+        for range in self.topology().ranges_in(zone.node(), zone.span()) {
             // A block may reach over the bound of two ranges that adjoin.
             pfn = pfn.max(range.start);
             while pfn < range.end {

@@ -50,10 +50,10 @@ pub use error::{
 };
 pub use frame::{FrameState, Migratetype};
 pub use gfp::Gfp;
-pub use model::Model;
+pub use model::{Model, UnknownModel};
 pub use policy::{Cursor, NodeSet, NodeSetError, Placement, Policy, Turn};
 pub use reason::{CallSite, Fallbacks, Reason};
-pub use topology::{AddressMap, Node, Topology, TopologyError};
+pub use topology::{AddressMap, Node, Topology, TopologyError, ZoneInstances};
 #[cfg(any(test, feature = "alloc"))]
 pub use topology::{NodeBuf, TopologyBuf};
 pub use units::{

@@ -1,8 +1,14 @@
 //! Models: named sets of rules to reproduce.
 
+mod about;
+
+pub use about::UnknownModel;
+
 use crate::buddy::{FallbackModel, FallbackRules, HeldMovable, Merging};
 use crate::page_wait::PageLockRules;
 use crate::pcp::tuning::{PcpRules, Series2023};
+use crate::topology::ZoneInstances;
+use crate::units::PageCount;
 use crate::watermark::MovableMin;
 use crate::zonelist::cache::CacheRule;
 use crate::zonelist::{CpuTerm, MemorylessCpu, MemorylessLine};
@@ -27,6 +33,8 @@ pub struct Model {
     pub pcp: PcpRules,
     /// Whether scans remember which zones were full.
     pub zonelist_cache: CacheRule,
+    /// How many zones the Normal memory of a node makes.
+    pub zone_instances: ZoneInstances,
     /// How locked pages are waited for.
     pub page_lock: PageLockRules,
     /// The kernel whose texts are printed.
@@ -109,6 +117,7 @@ impl Model {
         fallback: fallback(FallbackModel::Linux6_1),
         pcp: PcpRules::LINUX_6_1,
         zonelist_cache: CacheRule::Off,
+        zone_instances: ZoneInstances::ONE,
         page_lock: PageLockRules::LINUX,
         text_layout: TextLayout::Linux6_1,
         departures: Departures::NONE,
@@ -124,6 +133,7 @@ impl Model {
         fallback: fallback(FallbackModel::Linux6_12),
         pcp: PcpRules::LINUX_6_12,
         zonelist_cache: CacheRule::Off,
+        zone_instances: ZoneInstances::ONE,
         page_lock: PageLockRules::LINUX,
         text_layout: TextLayout::Linux6_12,
         departures: Departures::NONE,
@@ -147,6 +157,7 @@ impl Model {
         fallback: fallback(FallbackModel::Linux6_12),
         pcp: PcpRules::NEARPAGE,
         zonelist_cache: CacheRule::Keyed,
+        zone_instances: ZoneInstances::ONE,
         page_lock: PageLockRules::NEARPAGE,
         text_layout: TextLayout::Linux6_18,
         departures: Departures::ALL,
@@ -168,9 +179,18 @@ impl Model {
         ..Self::LINUX_6_6
     };
 
+    /// Linux 6.18 with Normal zones divided into instances of about 256 GiB (pages of 4 KiB), as the RFC of 2023-05 has it.
+    /// Smaller machines have one of them.
+    pub const RFC_2023_ZONES: Self = Self {
+        name: "rfc-2023-zones",
+        zone_instances: ZoneInstances::OfPages(PageCount(256 << (30 - 12))),
+        ..Self::LINUX_6_18
+    };
+
     /// All models, nearpage's own first.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::NEARPAGE,
+        Self::RFC_2023_ZONES,
         Self::LINUX_6_18,
         Self::LINUX_6_12,
         Self::SERIES_2023,

@@ -7,11 +7,14 @@
 //! A zone is the part of one node's memory that is of one kind. Its span runs from the node's first to
 //! its last frame of that kind, holes included, even where the holes belong to other nodes; the frames
 //! that the node itself has there are *present*. The kinds are address intervals ([`AddressMap`]), and
-//! Movable is carved from the top of a node ([`Node::movable_from`]).
+//! Movable is carved from the top of a node ([`Node::movable_from`]). Normal memory may be divided into several zones
+//! ([`ZoneInstances`]).
 
+mod instances;
 mod node;
 mod validate;
 
+pub use instances::ZoneInstances;
 pub use node::{AddressMap, Node};
 use node::{LOCAL_DISTANCE, MAX_NODES};
 pub use validate::TopologyError;
@@ -26,6 +29,7 @@ pub struct Topology<'a> {
     nodes: &'a [Node<'a>],
     distances: &'a [u8],
     address_map: AddressMap,
+    instances: ZoneInstances,
 }
 
 impl<'a> Topology<'a> {
@@ -49,7 +53,13 @@ impl<'a> Topology<'a> {
         address_map: AddressMap,
     ) -> Result<Self, TopologyError> {
         validate::check(nodes, distances)?;
-        Ok(Self { nodes, distances, address_map })
+        Ok(Self { nodes, distances, address_map, instances: ZoneInstances::ONE })
+    }
+
+    /// The same machine with its Normal memory divided so. An allocator divides it as its model says.
+    #[must_use]
+    pub fn with_instances(self, instances: ZoneInstances) -> Self {
+        Self { instances, ..self }
     }
 
     /// The nodes, ascending by id.
@@ -129,9 +139,38 @@ impl<'a> Topology<'a> {
         node: NodeIndex,
         kind: ZoneKind,
     ) -> impl DoubleEndedIterator<Item = PfnRange> + use<'a> {
-        let node = self.node(node);
-        let bounds = node.bounds(self.address_map, kind);
-        node.memory.iter().map(move |range| range.intersection(bounds)).filter(|r| !r.is_empty())
+        self.ranges_in(node, self.node(node).bounds(self.address_map, kind))
+    }
+
+    /// The ranges of a node's memory within `span`, ascending.
+    pub fn ranges_in(
+        &self,
+        node: NodeIndex,
+        span: PfnRange,
+    ) -> impl DoubleEndedIterator<Item = PfnRange> + use<'a> {
+        let ranges = self.node(node).memory.iter();
+        ranges.map(move |range| range.intersection(span)).filter(|range| !range.is_empty())
+    }
+
+    /// The spans of a node's zones of a kind, ascending: of those that have memory.
+    pub fn zone_spans(
+        &self,
+        node: NodeIndex,
+        kind: ZoneKind,
+    ) -> impl Iterator<Item = PfnRange> + use<'a> {
+        let topology = *self;
+        let count = match kind {
+            ZoneKind::Normal => self.instances.count(self.present(node, kind)),
+            _ => 1,
+        };
+        let has_memory = move |span: &PfnRange| topology.ranges_in(node, *span).next().is_some();
+        instances::parts(self.span(node, kind), count).filter(has_memory)
+    }
+
+    /// The most zones of one kind that a node has: at least 1.
+    pub fn most_instances(&self) -> usize {
+        let of_node = |node| self.zone_spans(node, ZoneKind::Normal).count();
+        self.indexes().map(of_node).max().unwrap_or(1).max(1)
     }
 
     /// Pages of memory in a zone: its span without the holes.

@@ -62,6 +62,8 @@ pub struct Zone<'m, P: Platform> {
     boost_factor: AtomicU32,
     reserve: [AtomicU64; ZoneKind::COUNT],
     managed: AtomicU64,
+    /// The boost that background reclaim saw when it began.
+    noted_boost: AtomicU64,
     gone: AtomicU64,
     published: Published,
     events: ZoneEvents,
@@ -125,6 +127,7 @@ impl<'m, P: Platform> Zone<'m, P> {
             boost_factor: AtomicU32::new(0),
             reserve: Default::default(),
             managed: AtomicU64::new(0),
+            noted_boost: AtomicU64::new(0),
             gone: AtomicU64::new(0),
             published: Published::default(),
             events: ZoneEvents::default(),
@@ -238,6 +241,16 @@ impl<'m, P: Platform> Zone<'m, P> {
         // The guard publishes the headroom that the lower marks leave.
         let _guard = self.lock();
         self.boost.store(self.boost().0.saturating_sub(pages.0), Ordering::Relaxed);
+    }
+
+    /// Notes the boost, as background reclaim begins.
+    pub(crate) fn note_boost(&self) {
+        self.noted_boost.store(self.boost().0, Ordering::Relaxed);
+    }
+
+    /// The boost that was last noted.
+    pub(crate) fn noted_boost(&self) -> PageCount {
+        PageCount(self.noted_boost.load(Ordering::Relaxed))
     }
 
     /// Raises the boost once for each of `claims` attempts to mix a pageblock. The caller holds the lock.

@@ -8,18 +8,8 @@ use nearpage::Model;
 /// The choice of a model.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum ModelChoice {
-    /// Linux 6.1.
-    Linux6_1,
-    /// Linux 6.6: as 6.1, with drains that nothing but `high` limits.
-    Linux6_6,
-    /// Linux 6.6 with the ten patches of the pageset series of 2023 as posted.
-    Series2023,
-    /// Linux 6.12.
-    Linux6_12,
-    /// Linux 6.18, as far as its traces show.
-    Linux6_18,
-    /// nearpage's own: as 6.12, and nodes without CPUs are always preferred for spilling.
-    Nearpage,
+    /// This one.
+    Of(Model),
     /// The rules of the recorded kernel, or of the nearest one that is modelled.
     #[default]
     Auto,
@@ -34,13 +24,16 @@ pub struct KernelModel {
     pub is_of_other_kernel: bool,
 }
 
-/// A name that is no model's.
+/// A name that is no choice.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{found:?} is no model, expected one of: {}", ModelChoice::ALL.map(ModelChoice::name).join(", "))]
+#[error("{}\n  {AUTO:<15} {}", nearpage::UnknownModel { name: found }, ModelChoice::Auto.about())]
 pub struct UnknownModel {
     /// The name.
     pub found: String,
 }
+
+/// The name of [`ModelChoice::Auto`].
+const AUTO: &str = "auto";
 
 impl fmt::Display for ModelChoice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -52,34 +45,41 @@ impl FromStr for ModelChoice {
     type Err = UnknownModel;
 
     fn from_str(name: &str) -> Result<ModelChoice, UnknownModel> {
-        let found = ModelChoice::ALL.into_iter().find(|choice| choice.name() == name);
-        found.ok_or_else(|| UnknownModel { found: name.into() })
+        if name == AUTO {
+            return Ok(ModelChoice::Auto);
+        }
+        let model = Model::by_name(name).ok_or_else(|| UnknownModel { found: name.into() })?;
+        Ok(ModelChoice::Of(model))
     }
 }
 
 impl ModelChoice {
     /// All choices.
-    pub const ALL: [ModelChoice; 7] = [
-        ModelChoice::Linux6_1,
-        ModelChoice::Linux6_6,
-        ModelChoice::Series2023,
-        ModelChoice::Linux6_12,
-        ModelChoice::Linux6_18,
-        ModelChoice::Nearpage,
-        ModelChoice::Auto,
-    ];
+    pub fn all() -> impl Iterator<Item = ModelChoice> {
+        Model::ALL.into_iter().map(ModelChoice::Of).chain([ModelChoice::Auto])
+    }
 
     /// The name that [`FromStr`] reads: the model's, or `auto`.
-    pub const fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
-            ModelChoice::Linux6_1 => Model::LINUX_6_1.name,
-            ModelChoice::Linux6_6 => Model::LINUX_6_6.name,
-            ModelChoice::Series2023 => Model::SERIES_2023.name,
-            ModelChoice::Linux6_12 => Model::LINUX_6_12.name,
-            ModelChoice::Linux6_18 => Model::LINUX_6_18.name,
-            ModelChoice::Nearpage => Model::NEARPAGE.name,
-            ModelChoice::Auto => "auto",
+            ModelChoice::Of(model) => model.name,
+            ModelChoice::Auto => AUTO,
         }
+    }
+
+    /// A line about it.
+    pub fn about(self) -> &'static str {
+        match self {
+            ModelChoice::Of(model) => model.about(),
+            ModelChoice::Auto => {
+                "those of the recorded kernel, or of the nearest one that is modelled"
+            }
+        }
+    }
+
+    /// Whether it is these rules.
+    pub fn is(self, model: &Model) -> bool {
+        self.name() == model.name
     }
 
     /// The rules for a kernel of this release.
@@ -95,12 +95,7 @@ impl ModelChoice {
             _ => Model::LINUX_6_12,
         };
         let model = match self {
-            ModelChoice::Linux6_1 => Model::LINUX_6_1,
-            ModelChoice::Linux6_6 => Model::LINUX_6_6,
-            ModelChoice::Series2023 => Model::SERIES_2023,
-            ModelChoice::Linux6_12 => Model::LINUX_6_12,
-            ModelChoice::Linux6_18 => Model::LINUX_6_18,
-            ModelChoice::Nearpage => Model::NEARPAGE,
+            ModelChoice::Of(model) => model,
             ModelChoice::Auto => nearest,
         };
         let own = match version {
@@ -127,12 +122,12 @@ mod tests {
 
     #[test]
     fn names_are_read_back() {
-        for choice in ModelChoice::ALL {
+        for choice in ModelChoice::all() {
             assert_eq!(choice.to_string().parse(), Ok(choice));
         }
         let error = "linux-2.6".parse::<ModelChoice>().unwrap_err().to_string();
         assert!(
-            error.starts_with("\"linux-2.6\" is no model, expected one of: linux-6.1, "),
+            error.starts_with("\"linux-2.6\" is no model, expected one of:\n  nearpage "),
             "{error}"
         );
     }
@@ -151,7 +146,7 @@ mod tests {
         assert_eq!(auto("5.10.0"), ("linux-6.1", true));
         assert_eq!(auto("6.6.9"), ("linux-6.1", true));
         assert_eq!(auto(""), ("linux-6.12", true));
-        let other = ModelChoice::Linux6_1.for_kernel("6.12.95");
+        let other = ModelChoice::Of(Model::LINUX_6_1).for_kernel("6.12.95");
         assert_eq!((other.model.name, other.is_of_other_kernel), ("linux-6.1", true));
     }
 }

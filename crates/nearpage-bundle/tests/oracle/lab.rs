@@ -86,7 +86,7 @@ impl<'m> Lab<'_, 'm> {
         let zones = self.core.zones();
         let holds = |zone: &&&CoreZone<'m>| {
             let topology = self.core.topology();
-            topology.ranges(zone.node(), zone.kind()).any(|range| range.contains(pfn))
+            topology.ranges_in(zone.node(), zone.span()).any(|range| range.contains(pfn))
         };
         zones.iter().find(holds).expect("a page of the core is of a zone")
     }

@@ -1,10 +1,12 @@
 //! Inputs of the commands: `-`, machines by name, and messages that name the option or the names.
 
 use std::error::Error;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::{fmt, fs, io};
 
-use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
+use clap::{Arg, Command};
 use nearpage_bundle::predict::{ModelChoice, SettingKey};
 use nearpage_bundle::{BundleError, Recording};
 use nearpage_machine::{InputError, MachineDescription, MachineInput, Place, catalog};
@@ -134,25 +136,29 @@ pub(super) fn list_of_keys(keys: impl Iterator<Item = SettingKey>) -> String {
     keys.map(line).collect()
 }
 
-/// A parser of `--model`.
+/// A parser of `--model`: `--help` lists the models, and so does the answer to a name that is none.
 pub(super) fn models() -> impl TypedValueParser<Value = ModelChoice> {
-    let value = |choice: ModelChoice| PossibleValue::new(choice.name()).help(about(choice));
-    PossibleValuesParser::new(ModelChoice::ALL.map(value))
-        .map(|name| name.parse().expect("a name of a model, as the values before it are"))
+    Models
 }
 
-fn about(choice: ModelChoice) -> &'static str {
-    match choice {
-        ModelChoice::Linux6_1 => "Linux 6.1",
-        ModelChoice::Linux6_6 => "Linux 6.6: as 6.1, with drains that nothing but `high` limits",
-        ModelChoice::Series2023 => {
-            "Linux 6.6 with the ten patches of the pageset series of 2023 as posted"
-        }
-        ModelChoice::Linux6_12 => "Linux 6.12",
-        ModelChoice::Linux6_18 => "Linux 6.18, as far as its traces show",
-        ModelChoice::Nearpage => {
-            "nearpage's own: as 6.12, and nodes without CPUs are always preferred for spilling"
-        }
-        ModelChoice::Auto => "Those of the recorded kernel, or of the nearest one that is modelled",
+#[derive(Clone)]
+struct Models;
+
+impl TypedValueParser for Models {
+    type Value = ModelChoice;
+
+    fn parse_ref(
+        &self,
+        command: &Command,
+        argument: Option<&Arg>,
+        value: &OsStr,
+    ) -> Result<ModelChoice, clap::Error> {
+        let parser = StringValueParser::new().try_map(|name| name.parse::<ModelChoice>());
+        parser.parse_ref(command, argument, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        let value = |choice: ModelChoice| PossibleValue::new(choice.name()).help(choice.about());
+        Some(Box::new(ModelChoice::all().map(value)))
     }
 }

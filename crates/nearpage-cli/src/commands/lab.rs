@@ -82,8 +82,8 @@ CSV (--csv): the rows; then what must hold, with an empty column and reference, 
 `fails` as verdict; then counts, with `count`.
 
 Sweep: `lab sweep NAME --over pcp.batch_scale_max=0..6 --over zonelist_cache=off,original,keyed`. Keys: model,
-pcp.batch_scale_max, zonelist_cache, vm.percpu_pagelist_high_fraction. A combination is on the front if no
-other has as much work a model second, as few pages in its worst hold, and as little in pagesets.
+pcp.batch_scale_max, zone.instances, zonelist_cache, vm.percpu_pagelist_high_fraction. A combination is on the
+front if no other has as much work a model second, as few pages in its worst hold, and as little in pagesets.
 
 Scenario files (TOML):
   schema             1
@@ -93,8 +93,11 @@ Scenario files (TOML):
     nodes            [{ ids = \"0-3,8\", cpus_each = 2, memory = \"4G\" }, ...]
     distance         { matrix = [[10, 20], [20, 10]] }, or { local = 10, groups = [{ nodes = 4, distance =
                      22 }], other = 30 }: nodes that share a group of 4 are at 22, others at 30
-  [allocator]        model (as in `nearpage topo --model`), zone_reclaim = true|false
+  [allocator]        model (as in `nearpage topo --model`), zone_reclaim = true|false, zone_instances = 4: zones
+                     that the Normal memory of a node is divided into
   [variants]         patches = [0, 1, 3]: of the series of 2023, all up to each; for [[workload.messages]]
+                     models = [\"linux-6.18\", { model = \"rfc-2023-zones\", instances = 4, batch_scale_max = 5 }]:
+                     for [[workload.contention]]
   one of
   [workload.memory-hog]  scale, memory = [\"12G\"], threads = [1, 19], stores_per_page, hot_add = 1: the node whose
                      memory comes after a first run
@@ -110,6 +113,11 @@ Scenario files (TOML):
   [workload.process-lifetimes]  machine = { name, costs, nodes, distance }, cpus, trace = \"gcc\", \"container\"
                      or a file, warm_up and count of each CPU, moves_percent, free_ns, page_ns or
                      zone_lock_percent = 43.6 (calibrates it); may stand beside messages
+  [[workload.contention]]  name, one of fill = { processes, memory = \"6G\", rounds, leave_together, bystanders },
+                     purge = { pairs, pages, window } and build = { cpus, trace, warm_up, count, moves_percent };
+                     scale (divides memory of machine and work), free_ns, page_ns or calibrate = {
+                     zone_lock_percent = 13.01 } or { refill_us = 449.8 } by the first model, reference = [{
+                     columns = [\"variant\", ...], rows }]; may stand beside messages
   [workload.huge-then-single]  pages
   [calibrate]        scale and load_slowdown = { memory = \"12G\", threads = 1 }: cells of a memory hog's
                      reference

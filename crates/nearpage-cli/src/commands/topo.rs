@@ -8,6 +8,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
+use nearpage::Model;
 use nearpage_bundle::predict::{ModelChoice, Override};
 use nearpage_linux::{Binding, StorageInUse};
 use nearpage_machine::text::{Unknown, dot, numactl, zoneinfo};
@@ -245,7 +246,7 @@ impl Report {
             }
         };
         let lists = if arguments.rebuilt { Lists::Rebuilt } else { Lists::Boot };
-        let choice = arguments.model.unwrap_or(ModelChoice::Nearpage);
+        let choice = arguments.model.unwrap_or(ModelChoice::Of(Model::NEARPAGE));
         if choice == ModelChoice::Auto {
             let problem = "--model auto goes with --bundle, which tells the kernel".into();
             return Err(CommandError::Usage(problem));

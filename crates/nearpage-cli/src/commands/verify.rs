@@ -5,6 +5,7 @@ mod text;
 use std::path::PathBuf;
 
 use clap::Args;
+use nearpage::Model;
 use nearpage_bundle::predict::{ModelChoice, Wishes};
 use nearpage_bundle::verify::{self, Outcome, Report};
 use nearpage_machine::shown;
@@ -92,7 +93,7 @@ impl VerifyError {
 ///
 /// There is a difference, something cannot be read, or the output cannot be written.
 pub fn run(arguments: &VerifyArgs) -> Result<(), CommandError> {
-    if arguments.model == ModelChoice::Nearpage {
+    if arguments.model.is(&Model::NEARPAGE) {
         let problem = "recordings are of Linux: --model takes a linux-* model or auto";
         return Err(CommandError::Usage(problem.into()));
     }

@@ -165,6 +165,84 @@ fn wrong_messages_are_named_with_line_and_key() {
 }
 
 /// Messages of objects.
+/// Work that models are compared in, with everything that can be wrong in it.
+const CONTENTION: &str = r#"schema = 1
+name = "contended"
+title = "two processes fill and free"
+[machine]
+costs = "intel-2s128"
+nodes = [{ ids = "0", cpus_each = 4, memory = "256M" }]
+distance = { other = 20 }
+[allocator]
+zone_instances = 1
+[variants]
+models = ["linux-6.18", { model = "rfc-2023-zones", instances = 2 }]
+[[workload.contention]]
+name = "fill"
+fill = { processes = 2, memory = "32M", rounds = 2, bystanders = 1 }
+free_ns = 60.0
+page_ns = 500.0
+"#;
+
+#[test]
+fn models_are_compared_side_by_side() {
+    let (_folder, path) = file(CONTENTION);
+    let output = lab().args([&*path, "--json"]).output().expect("it runs");
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let reports: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let count = |model: &str, what: &str| {
+        reports[0]["counts"][format!("fill, {model}: {what}")].as_f64().expect("it is counted")
+    };
+    for model in ["linux-6.18", "rfc-2023-zones, 2 instances"] {
+        assert_eq!(count(model, "pages"), 2.0 * 2.0 * 8192.0);
+        assert!(count(model, "holds") > 0.0 && count(model, "refill_us") > 0.0);
+    }
+    assert!(count("linux-6.18", "worst_wait_us") > 0.0);
+}
+
+#[test]
+fn wrong_contention_is_named_with_line_and_key() {
+    for (good, bad, expected) in [
+        (
+            "linux-6.18",
+            "linux-7.1",
+            "line 11: \"linux-7.1\" is no model (no difference known from linux-6.18",
+        ),
+        ("linux-6.18", "linux-2.4", "rfc-2023-zones"),
+        ("instances = 2 }", "instances = 0 }", "line 11: instances is 0; accepted: 1 to 64"),
+        ("instances = 2", "batch_scale_max = 9", "line 11: batch_scale_max is 9; accepted: 0 to 6"),
+        ("zone_instances = 1", "zone_instances = 99", "line 9: instances is 99; accepted: 1 to 64"),
+        ("models", "patches = [0]\nmodels", "variants.patches belongs to messages"),
+        ("models = ", "# ", "variants.models: one or more are needed"),
+        ("processes = 2", "processes = 5", "line 14: processes is 5; accepted: 1 to 4"),
+        ("bystanders = 1", "bystanders = 3", "line 14: bystanders is 3; accepted: 0 to 2"),
+        (
+            "\"32M\"",
+            "\"129M\"",
+            "line 14: memory: accepted: a page and more, scaled, and at most 128 MiB",
+        ),
+        ("rounds = 2", "rounds = 0", "line 14: rounds is 0; accepted: 1 or more"),
+        (
+            "fill = {",
+            "purge = { pairs = 1, pages = 1, window = 1 }\nfill = {",
+            "accepted: one of fill, purge, build",
+        ),
+        (
+            "page_ns = 500.0",
+            "calibrate = {}",
+            "line 16: calibrate: accepted: one of zone_lock_percent, refill_us",
+        ),
+        (
+            "page_ns = 500.0",
+            "reference = [{ columns = [\"patch\"], rows = [] }]",
+            "accepted: variant, then any of",
+        ),
+    ] {
+        let error = error_of(&CONTENTION.replacen(good, bad, 1));
+        assert!(error.contains(expected), "{bad}: {error}");
+    }
+}
+
 const OBJECTS: &str = r#"schema = 1
 name = "objects"
 title = "two nodes"

@@ -146,7 +146,7 @@ fn tunables_are_listed() {
     for line in ["vm.min_free_kbytes ", "pcp.batch_scale_max ", "pcp.free_high ", " 0 to 6 "] {
         assert!(list.contains(line), "{line}: {list}");
     }
-    assert_eq!(list.lines().count(), 12);
+    assert_eq!(list.lines().count(), 13);
     assert_eq!(stdout(&["replay", "sweep", "--over", "help"]), list);
 }
 

@@ -246,7 +246,7 @@ fn turn(workload: &MessagesWorkload, messages: u64) -> u64 {
 }
 
 /// Pairs of neighbouring CPUs, spread over the nodes.
-fn pairs(machine: &Machine, pairs: usize) -> Vec<(CpuId, CpuId)> {
+pub(super) fn pairs(machine: &Machine, pairs: usize) -> Vec<(CpuId, CpuId)> {
     let nodes: Vec<&[CpuId]> =
         machine.nodes.iter().map(|node| &*node.cpus).filter(|cpus| cpus.len() > 1).collect();
     let of_nodes = nodes.iter().map(|cpus| cpus.chunks_exact(2).map(|pair| (pair[0], pair[1])));

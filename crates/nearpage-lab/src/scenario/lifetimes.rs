@@ -63,11 +63,7 @@ impl LifetimesTable {
         if !(1..=most).contains(&cpus) {
             return wrong(self.cpus.span(), format!("cpus is {cpus}; accepted: 1 to {most}"));
         }
-        let moves_percent = *self.moves_percent.get_ref();
-        if moves_percent > 100 {
-            let message = format!("moves_percent is {moves_percent}; accepted: 0 to 100");
-            return wrong(self.moves_percent.span(), message);
-        }
+        let moves_percent = percent_of("moves_percent", &self.moves_percent)?;
         Ok(LifetimesWorkload {
             name,
             machine,
@@ -85,8 +81,16 @@ impl LifetimesTable {
     }
 }
 
+/// A part of a hundred.
+pub(super) fn percent_of(key: &str, value: &Spanned<u32>) -> Checked<u32> {
+    match *value.get_ref() {
+        percent if percent <= 100 => Ok(percent),
+        percent => wrong(value.span(), format!("{key} is {percent}; accepted: 0 to 100")),
+    }
+}
+
 /// The recording of a name, or in a file.
-fn groups(trace: &Spanned<String>) -> Checked<Vec<Vec<Lifetime>>> {
+pub(super) fn groups(trace: &Spanned<String>) -> Checked<Vec<Vec<Lifetime>>> {
     let name = trace.get_ref();
     let read;
     let text = match name.as_str() {

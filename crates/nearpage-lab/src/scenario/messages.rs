@@ -64,15 +64,20 @@ enum FreedByTable {
     Sender,
 }
 
+/// Pairs of CPUs of one node each.
+pub(super) fn pairs_of(value: &Spanned<usize>, machine: &Machine) -> Checked<usize> {
+    let pairs = *value.get_ref();
+    let most: usize = machine.nodes.iter().map(|node| node.cpus.len() / 2).sum();
+    if !(1..=most).contains(&pairs) {
+        let message = format!("pairs is {pairs}; accepted: 1 to {most}, two CPUs of one node each");
+        return wrong(value.span(), message);
+    }
+    Ok(pairs)
+}
+
 impl MessagesTable {
     pub(super) fn check(&self, machine: &Machine) -> Checked<MessagesWorkload> {
-        let pairs = *self.pairs.get_ref();
-        let most: usize = machine.nodes.iter().map(|node| node.cpus.len() / 2).sum();
-        if !(1..=most).contains(&pairs) {
-            let message =
-                format!("pairs is {pairs}; accepted: 1 to {most}, two CPUs of one node each");
-            return wrong(self.pairs.span(), message);
-        }
+        let pairs = pairs_of(&self.pairs, machine)?;
         if self.blocks.get_ref().is_empty() {
             return wrong(self.blocks.span(), "blocks is empty; accepted: one or more");
         }

@@ -42,6 +42,22 @@ pub(super) const LIFETIMES: Columns = Columns {
     keys: &["patch"],
     figures: &["build_time", "zone_lock_percent", "free_high", "alloc_zone"],
 };
+pub(super) const CONTENTION: Columns = Columns {
+    keys: &["variant"],
+    figures: &[
+        "zone_lock_percent",
+        "zone_lock_percent_most",
+        "score",
+        "refill_us",
+        "refills_below_262us_percent",
+        "refills_262us_percent",
+        "refills_524us_percent",
+        "refills_1ms_percent",
+        "refills_2ms_percent",
+        "refills_4ms_percent",
+        "refills_2_to_32us_percent_least",
+    ],
+};
 pub(super) const SLAB: Columns =
     Columns { keys: &["machine", "before_s", "after_s"], figures: &[] };
 pub(super) const LOCKS: Columns = Columns { keys: &["tables", "throughput_percent"], figures: &[] };

@@ -4,6 +4,7 @@ use nearpage_sim::Machine;
 use serde::Deserialize;
 use toml::Spanned;
 
+use super::contention::{ContentionTable, ContentionWorkload};
 use super::hog::{HogTable, HogWorkload};
 use super::huge::{HugeTable, HugeWorkload};
 use super::lifetimes::{LifetimesTable, LifetimesWorkload};
@@ -30,22 +31,26 @@ pub enum Workload {
     HugeThenSingle(HugeWorkload),
 }
 
-/// Pairs of CPUs that send each other messages, one kind after the other; then processes, if there are any.
+/// Pairs of CPUs that send each other messages, one kind after the other; then processes, if there are any; then what is
+/// compared between models.
 #[derive(Clone, Debug)]
 pub struct PatchedWorkload {
     /// Kinds of messages.
     pub messages: Vec<MessagesWorkload>,
     /// Processes.
     pub lifetimes: Option<LifetimesWorkload>,
+    /// What is compared between models.
+    pub contention: Vec<ContentionWorkload>,
 }
 
-/// One of them; `messages` and `process-lifetimes` may stand together, and `block-requests` beside `slab-messages`.
+/// One of them; `messages`, `process-lifetimes` and `contention` may stand together, and `block-requests` beside `slab-messages`.
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(super) struct WorkloadTable {
     memory_hog: Option<HogTable>,
     messages: Option<Vec<MessagesTable>>,
     process_lifetimes: Option<LifetimesTable>,
+    contention: Option<Vec<Spanned<ContentionTable>>>,
     slab_messages: Option<SlabTable>,
     block_requests: Option<Spanned<RequestsTable>>,
     page_lock_storm: Option<LocksTable>,
@@ -79,8 +84,8 @@ impl WorkloadTable {
         if table.kinds() != 1 {
             return wrong(
                 span,
-                "workload: accepted: one of memory-hog, messages, process-lifetimes, slab-messages, page-lock-storm, \
-                 huge-then-single; messages and process-lifetimes may stand together",
+                "workload: accepted: one of memory-hog, messages, process-lifetimes, contention, slab-messages, \
+                 page-lock-storm, huge-then-single; messages, process-lifetimes and contention may stand together",
             );
         }
         if let Some(table) = table.memory_hog {
@@ -99,14 +104,19 @@ impl WorkloadTable {
         let messages = table.messages.iter().flatten().map(|table| table.check(machine));
         let messages = messages.collect::<Checked<_>>()?;
         let lifetimes = table.process_lifetimes.map(LifetimesTable::check).transpose()?;
-        Ok(Workload::Patched(PatchedWorkload { messages, lifetimes }))
+        let contention = table.contention.into_iter().flatten();
+        let contention = contention.map(|table| ContentionTable::check(table, machine));
+        let contention = contention.collect::<Checked<_>>()?;
+        Ok(Workload::Patched(PatchedWorkload { messages, lifetimes, contention }))
     }
 
     /// How many kinds of work there are.
     fn kinds(&self) -> usize {
         let kinds = [
             self.memory_hog.is_some(),
-            self.messages.is_some() || self.process_lifetimes.is_some(),
+            self.messages.is_some()
+                || self.process_lifetimes.is_some()
+                || self.contention.is_some(),
             self.slab_messages.is_some(),
             self.page_lock_storm.is_some(),
             self.huge_then_single.is_some(),

@@ -7,6 +7,7 @@ mod child_threads;
 mod fork;
 mod fork_load;
 mod hotplug;
+mod instances;
 mod page_locks;
 mod panicking_word;
 mod reclaim;

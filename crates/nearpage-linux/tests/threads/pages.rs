@@ -93,7 +93,7 @@ pub fn core<S: Storage>(storage: S, cpus: &[CpuId], pages: PageCount) -> Core<S>
     let topology = Topology::new(vec![node].leak(), &[10], AddressMap::Flat).unwrap();
     let host = Host::bare(storage);
     let config = Config::default();
-    let size = |node| metadata_size::<Host<S, false>>(&topology, node).unwrap();
+    let size = |node| metadata_size::<Host<S, false>>(&topology, &config, node).unwrap();
     let buffer = |node, bytes| {
         assert_eq!(size(node), bytes);
         vec![0; bytes].leak()

@@ -1,7 +1,7 @@
 //! The sizes of a described machine: its zones where they were recorded, else those of its topology.
 
 use nearpage::rules::watermarks::{HUGEPAGE_BYTES_MIN, HugePages};
-use nearpage::{Model, NodeIndex, PageCount, Settings, Topology, ZoneKind};
+use nearpage::{Model, NodeIndex, PageCount, PfnRange, Settings, Topology, ZoneKind};
 
 use super::sizes::{Extent, NodeSizes, Sizes};
 use crate::input::MachineDescription;
@@ -11,6 +11,7 @@ pub(super) fn sizes(description: &MachineDescription, model: Model) -> Sizes {
     let nodes: Vec<NodeSizes> = description
         .topology
         .with(|topology| {
+            let topology = &topology.with_instances(model.zone_instances);
             topology.indexes().map(|node| sizes_of(description, topology, node)).collect()
         })
         .expect("a description's topology is valid");
@@ -35,7 +36,7 @@ fn sizes_of(
 ) -> NodeSizes {
     let node = topology.node(index);
     let recorded = &description.machine.nodes[index.0 as usize].zones;
-    let extent = |kind| match recorded.iter().find(|zone| zone.kind == kind) {
+    let whole = |kind| match recorded.iter().find(|zone| zone.kind == kind) {
         Some(zone) => Extent {
             start: zone.start,
             spanned: zone.spanned,
@@ -50,8 +51,24 @@ fn sizes_of(
             Extent { start, spanned, present, managed: present, ..Extent::empty(kind) }
         }
     };
-    let zones = ZoneKind::ALL.map(extent).to_vec();
+    let extents = |kind| {
+        let spans: Vec<PfnRange> = topology.zone_spans(index, kind).collect();
+        if spans.len() < 2 {
+            return vec![whole(kind)];
+        }
+        let part = |span: &PfnRange| part(&whole(kind), *span, topology.ranges_in(index, *span));
+        spans.iter().map(part).collect()
+    };
+    let zones = ZoneKind::ALL.into_iter().flat_map(extents).collect();
     NodeSizes { id: node.id, cpus: node.cpus.to_vec(), zones }
+}
+
+/// An instance of a zone: as much of its pages is managed as of the whole zone.
+fn part(whole: &Extent, span: PfnRange, ranges: impl Iterator<Item = PfnRange>) -> Extent {
+    let present: PageCount = ranges.map(PfnRange::pages).sum();
+    let share = u128::from(present.0) * u128::from(whole.managed.0);
+    let managed = PageCount((share / u128::from(whole.present.0.max(1))) as u64);
+    Extent { start: span.start, spanned: span.pages(), present, managed, ..*whole }
 }
 
 /// The machine's settings, and Linux's defaults where they are unknown.

@@ -35,7 +35,7 @@ pub struct NodeSizes {
     pub id: NodeId,
     /// CPUs that are near the node. Emulated nodes share those of the real one.
     pub cpus: Vec<CpuId>,
-    /// One entry a kind of zone, populated or not, lowest first.
+    /// One entry a kind of zone, populated or not, lowest first; several if the kind's memory is divided.
     pub zones: Vec<Extent>,
 }
 

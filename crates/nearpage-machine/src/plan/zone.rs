@@ -51,7 +51,7 @@ impl<'a> Rules<'a> {
         let marks = self.watermarks.marks(zone.size());
         let mut managed = [PageCount(0); ZoneKind::COUNT];
         for other in &node.zones {
-            managed[other.kind.index()] = other.managed;
+            managed[other.kind.index()] += other.managed;
         }
         let cpus_online = self.sizes.cpus.len() as u32;
         let counted = match self.sizes.has_reclaimed {

@@ -216,7 +216,9 @@ impl StandIns {
 fn core_map(core: &Core<'_>) -> ZoneMap {
     let mut parts = Vec::new();
     for (index, zone) in core.zones().iter().enumerate() {
-        parts.extend(core.topology().ranges(zone.node(), zone.kind()).map(|range| (range, index)));
+        parts.extend(
+            core.topology().ranges_in(zone.node(), zone.span()).map(|range| (range, index)),
+        );
     }
     ZoneMap::of_parts(parts)
 }

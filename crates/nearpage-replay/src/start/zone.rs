@@ -12,6 +12,8 @@ pub struct StartZone {
     pub node: NodeId,
     /// Its kind.
     pub kind: ZoneKind,
+    /// The position of the recorded zone that it is, or is an instance of.
+    pub recorded: usize,
     /// Pages that its allocator was given.
     pub managed: PageCount,
     /// Whether all of them are free: a machine that was made up.

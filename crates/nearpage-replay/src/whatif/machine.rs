@@ -35,8 +35,13 @@ pub(crate) fn start_of(input: &str, recorded: &Start, wish: &Wish) -> Result<Sta
         Some(machine) => elsewhere(input, machine, model, settings)?,
         None => Start { model, boost_factor: settings.watermark_boost_factor, ..recorded.clone() },
     };
-    if is_sized && wish.machine.is_none() {
-        resize(&mut start, &settings);
+    if wish.machine.is_none() {
+        let divided = start.divided(model.zone_instances);
+        is_sized |= divided.is_some();
+        start = divided.unwrap_or(start);
+        if is_sized {
+            resize(&mut start, &settings);
+        }
     }
     for zone in &mut start.zones {
         for pageset in &mut zone.pagesets {
@@ -61,7 +66,7 @@ fn resize(start: &mut Start, settings: &Settings) {
     let managed_of = |zones: &[StartZone], node: NodeId| {
         let mut managed = [PageCount(0); ZoneKind::COUNT];
         for zone in zones.iter().filter(|zone| zone.node == node) {
-            managed[zone.kind.index()] = zone.managed;
+            managed[zone.kind.index()] += zone.managed;
         }
         managed
     };
@@ -109,6 +114,7 @@ fn elsewhere(
             zones.push(StartZone {
                 node: node.id,
                 kind: extent.kind,
+                recorded: zones.len(),
                 managed: extent.managed,
                 is_all_free: true,
                 marks: zone.marks,

@@ -14,6 +14,7 @@ use crate::survey::Survey;
 /// Drives a run by the events of a trace that was recorded elsewhere.
 pub(super) struct Player<'a, 'm> {
     recorded: &'a Start,
+    start: &'a Start,
     survey: &'a Survey,
     pub(super) run: Run<'m>,
     map: &'a CpuMap,
@@ -33,12 +34,13 @@ impl<'a, 'm> Player<'a, 'm> {
         recorded: &'a Start,
         survey: &'a Survey,
         run: Run<'m>,
-        start: &Start,
+        start: &'a Start,
         map: &'a CpuMap,
         is_elsewhere: bool,
     ) -> Player<'a, 'm> {
         let with_memory = with_memory(&start.topology);
-        Player { recorded, survey, run, map, is_elsewhere, with_memory, bulk: HashMap::new() }
+        let bulk = HashMap::new();
+        Player { recorded, start, survey, run, map, is_elsewhere, with_memory, bulk }
     }
 
     /// Plays an event, in one of the copies of the trace.
@@ -56,7 +58,7 @@ impl<'a, 'm> Player<'a, 'm> {
             }
             Event::Free { pfn, order } => {
                 let migratetype = self.survey.type_of(pfn);
-                let zone = self.recorded.map.zone_of(pfn).filter(|_| !self.is_elsewhere);
+                let zone = self.start.map.zone_of(pfn).filter(|_| !self.is_elsewhere);
                 self.run.free(actor, of_copy(pfn), order, Origin { zone, migratetype });
             }
             Event::Bulk { gfp, node, .. } => {

@@ -8,6 +8,8 @@ use crate::page_wait::WaitTable;
 use crate::pcp::Storage;
 use crate::pcp::pageset::{Owner, Pageset};
 use crate::slot::SlotRing;
+use core::ops::Range;
+
 use crate::sync::{AtomicBool, AtomicU16, Ordering};
 use crate::topology::Topology;
 use crate::units::{CpuId, NodeId, NodeIndex, Pfn, ZoneIndex, ZoneKind};
@@ -57,15 +59,20 @@ impl Preferred {
 /// Zone kinds that may be the highest of a request: all but Device.
 pub(super) const REQUEST_KINDS: usize = ZoneKind::COUNT - 1;
 
-/// A node: its zonelists.
+/// The zonelists of a node for CPUs that begin with the same instances of its zones: a CPU's number, modulo the
+/// rotations, says with which ([`ZoneInstances`](crate::ZoneInstances)). Where no zone is divided, a node has one.
+pub(super) struct NodeLists<'m> {
+    pub(super) preferred: Preferred,
+    /// By the highest kind that a request may use.
+    pub(super) zonelists: [Zonelist<'m>; REQUEST_KINDS],
+}
+
+/// A node.
 pub(super) struct NodeState<'m> {
     pub(super) id: NodeId,
     pub(super) private: AtomicBool,
-    pub(super) preferred: Preferred,
-    /// Its own zones, by kind.
-    pub(super) zones: [Option<ZoneIndex>; ZoneKind::COUNT],
-    /// By the highest kind that a request may use.
-    pub(super) zonelists: [Zonelist<'m>; REQUEST_KINDS],
+    /// Indexes of its own zones, by kind.
+    pub(super) zones: [Range<u16>; ZoneKind::COUNT],
     pub(super) scans: ScanEvents,
     pub(super) stalls: StallEvents,
     pub(super) fallbacks: FallbackRow<'m>,
@@ -78,6 +85,8 @@ pub(super) struct NodeState<'m> {
 pub(super) struct Cpu<'m, P: Platform> {
     pub(super) owner: &'m Owner<P>,
     pub(super) pagesets: &'m [Pageset<'m, P>],
+    /// Where the zonelists of its requests begin in the table of all.
+    pub(super) lists: u32,
     pub(super) is_on: AtomicBool,
 }
 
@@ -119,6 +128,8 @@ pub struct PageAllocator<'m, P: Platform> {
     pub(super) zones: &'m [&'m Zone<'m, P>],
     /// By node index.
     pub(super) nodes: &'m [NodeState<'m>],
+    /// By rotation, and then by node index.
+    pub(super) lists: &'m [NodeLists<'m>],
     pub(super) topology: Topology<'m>,
     /// [`node_reclaim_mode`](crate::watermark::Settings::node_reclaim_mode) is set.
     pub(super) node_reclaim: &'m AtomicBool,
@@ -160,7 +171,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         self.zones
     }
 
-    /// The zones that requests near a node may use, in the order of fallback (facts 3.3).
+    /// The zones that this CPU's requests near a node may use, in the order of fallback (facts 3.3).
     ///
     /// # Panics
     /// If the topology has no such node.
@@ -169,7 +180,8 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         node: NodeIndex,
     ) -> impl Iterator<Item = &'m Zone<'m, P>> + use<'_, 'm, P> {
         // The list of requests for any kind of memory.
-        let list = self.nodes[node.0 as usize].zonelists[REQUEST_KINDS - 1].read();
+        let lists = &self.lists[self.own_lists() as usize + node.0 as usize];
+        let list = lists.zonelists[REQUEST_KINDS - 1].read();
         (0..list.len()).map_while(move |position| Some(self.zones[list.zone(position)?.0 as usize]))
     }
 
@@ -208,7 +220,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     /// The nearest node of `node` that has memory which is not only movable: the node itself if it has, `None` if
     /// no node has any. `numa_mem_id()` of its CPUs.
     pub fn memory_node(&self, node: NodeIndex) -> Option<NodeIndex> {
-        let zone = self.nodes[node.0 as usize].preferred.zone(ZoneKind::Normal);
+        let zone = self.lists[node.0 as usize].preferred.zone(ZoneKind::Normal);
         Some(self.zones.get(zone.0 as usize)?.node())
     }
 

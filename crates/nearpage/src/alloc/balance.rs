@@ -20,8 +20,6 @@ const RECLAIM_DISTANCE: u8 = 30;
 pub struct ReclaimPass {
     node: NodeIndex,
     kind: ZoneKind,
-    /// What the watermarks of each kind of zone were raised by when it began.
-    boosts: [PageCount; ZoneKind::COUNT],
 }
 
 impl<'m, P: Platform> PageAllocator<'m, P> {
@@ -44,27 +42,26 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     /// # Panics
     /// If the topology has no such node.
     pub fn begin_reclaim(&self, node: NodeIndex, kind: ZoneKind) -> ReclaimPass {
-        let mut boosts = [PageCount(0); ZoneKind::COUNT];
         for zone in self.node_zones(node).filter(|zone| zone.kind() <= kind) {
             zone.set_reclaim_active(true);
-            boosts[zone.kind().index()] = zone.boost();
+            zone.note_boost();
         }
-        ReclaimPass { node, kind, boosts }
+        ReclaimPass { node, kind }
     }
 
     /// Background reclaim ends: the boosts that its zones had when it began end too, since it has balanced them.
     pub fn end_reclaim(&self, pass: ReclaimPass) {
-        let ReclaimPass { node, kind, boosts } = pass;
+        let ReclaimPass { node, kind } = pass;
         for zone in self.node_zones(node).filter(|zone| zone.kind() <= kind) {
             zone.set_reclaim_active(false);
-            zone.lower_boost(boosts[zone.kind().index()]);
+            zone.lower_boost(zone.noted_boost());
         }
     }
 
     /// The zones of a node, by kind.
     fn node_zones(&self, node: NodeIndex) -> impl Iterator<Item = &'m Zone<'m, P>> {
-        let zones = self.nodes[node.0 as usize].zones;
-        zones.into_iter().flatten().map(|zone| self.zones[zone.0 as usize])
+        let zones = self.nodes[node.0 as usize].zones.iter();
+        zones.flat_map(|of_kind| of_kind.clone()).map(|zone| self.zones[zone as usize])
     }
 
     /// Reclaims a zone's node, if it is near enough to be worth it. Returns whether the zone passes its

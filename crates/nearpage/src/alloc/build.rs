@@ -19,15 +19,17 @@ use crate::topology::Topology;
 use crate::units::NodeIndex;
 
 /// Bytes of metadata that the allocator needs on a node: what [`PageAllocator::new`] will ask for, with
-/// the same topology. Zero for a node without memory.
+/// the same topology and config. Zero for a node without memory.
 ///
 /// # Errors
 /// [`BuildError`] if no allocator can be made for this topology.
 pub fn metadata_size<P: Platform>(
     topology: &Topology<'_>,
+    config: &Config,
     node: NodeIndex,
 ) -> Result<usize, BuildError> {
-    Ok(Plan::new(topology)?.need::<P>(node).bytes())
+    let topology = topology.with_instances(config.model.zone_instances);
+    Ok(Plan::new(&topology)?.need::<P>(node).bytes())
 }
 
 impl<'m, P: Platform> PageAllocator<'m, P> {
@@ -56,6 +58,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let mut settings = config.settings;
         settings.movable_min = config.model.movable_min;
         settings.check().map_err(BuildError::Setting)?;
+        let topology = topology.with_instances(config.model.zone_instances);
         let plan = Plan::new(&topology)?;
         let need = |node| plan.need::<P>(node).bytes();
         let (mut carver, mut hub) = Carver::open(plan, &need, buffer)?;
@@ -83,6 +86,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             cpus: parts.cpus,
             zones: parts.zones,
             nodes: parts.nodes,
+            lists: parts.lists,
             topology,
             node_reclaim: &node_reclaim[0],
             state: &state[0],

@@ -23,6 +23,11 @@ pub enum BuildError {
         /// The zone's span.
         span: PfnRange,
     },
+    /// There are more zones than numbers for zones: 2^16 - 1.
+    TooManyZones {
+        /// Zones of the topology, its instances counted.
+        zones: usize,
+    },
     /// The memory of the topology lies too far apart for a table of sections.
     SpanTooLarge {
         /// From the first to the last frame.
@@ -59,6 +64,9 @@ impl fmt::Display for BuildError {
                 f,
                 "a zone of node {node} spans frames {span}; at most 2^32 - 1 frames are accepted"
             ),
+            Self::TooManyZones { zones } => {
+                write!(f, "{zones} zones; at most 2^16 - 1 are accepted")
+            }
             Self::SpanTooLarge { span } => write!(
                 f,
                 "memory lies in frames {span}; at most {SECTIONS_MAX} sections from first to last are accepted"

@@ -1,6 +1,6 @@
 //! The parts of an allocator, carved out of the caller's buffers.
 
-use super::allocator::{Cpu, Homes, NO_ZONE, NodeState, Preferred, REQUEST_KINDS};
+use super::allocator::{Cpu, Homes, NO_ZONE, NodeLists, NodeState, Preferred, REQUEST_KINDS};
 use super::build_error::BuildError;
 use super::config::Config;
 use super::fallbacks::FallbackRow;
@@ -42,6 +42,7 @@ pub(super) struct Parts<'m, P: Platform> {
     pub(super) zones: &'m [&'m Zone<'m, P>],
     pub(super) wait_tables: &'m [&'m WaitTable<'m, P>],
     pub(super) nodes: &'m [NodeState<'m>],
+    pub(super) lists: &'m [NodeLists<'m>],
     pub(super) homes: [Homes<'m, P>; ZoneKind::COUNT],
     pub(super) nobodys: &'m Pageset<'m, P>,
     pub(super) cpus: &'m [Cpu<'m, P>],
@@ -99,6 +100,7 @@ impl<'m> Carver<'_, 'm> {
         let zones = self.carve_zones(hub, map, ledgers, &config.model)?;
         let wait_tables = self.carve_wait_tables(hub, zones, config.model.page_lock.tables)?;
         let nodes = self.carve_nodes(hub, zones)?;
+        let lists = self.carve_lists(hub)?;
         let nobody = carve_pagesets(hub, CpuId::NONE, NodeIndex(0), &zones[..1], |_, index| {
             P::Storage::ring_entries(list_order(index), 0) as usize
         })?;
@@ -116,6 +118,7 @@ impl<'m> Carver<'_, 'm> {
             zones,
             wait_tables,
             nodes,
+            lists,
             homes,
             nobodys,
             cpus,
@@ -151,8 +154,7 @@ impl<'m> Carver<'_, 'm> {
         let plan = self.plan;
         let mut keys = zones(&plan.topology);
         let zones = hub.slice(plan.zones, |index, hub| {
-            let (node, kind) = keys.next().ok_or(OutOfMetadata)?;
-            let span = plan.topology.span(node, kind);
+            let (node, kind, span) = keys.next().ok_or(OutOfMetadata)?;
             let frames = ZoneFrames::new(map, span.start, ZoneIndex(index as u16));
             let of_zone =
                 Ledgers { node: &ledgers[node.0 as usize], all: &ledgers[plan.topology.len()] };
@@ -165,7 +167,7 @@ impl<'m> Carver<'_, 'm> {
         Ok(zones)
     }
 
-    /// The nodes, by node index, and the zonelists of each.
+    /// The nodes, by node index.
     fn carve_nodes<P: Platform>(
         &mut self,
         hub: &mut Arena<'m>,
@@ -176,18 +178,30 @@ impl<'m> Carver<'_, 'm> {
             let node = NodeIndex(index as u16);
             let arena = self.arena(plan.home(node), hub);
             let id = plan.topology.node(node).id;
-            let zonelists = carve_zonelists(arena, plan.zones)?;
             let fallbacks = arena.untouched(FallbackRow::cells(plan.topology.len()))?;
-            let (preferred, scans) = (Preferred::new(), ScanEvents::default());
-            let stalls = StallEvents::default();
+            let (scans, stalls) = (ScanEvents::default(), StallEvents::default());
             let fallbacks = FallbackRow::new(fallbacks);
             let private = AtomicBool::new(false);
-            let place = |of: &&Zone<'m, P>| (of.node(), of.kind());
-            let zone = |kind| zones.binary_search_by_key(&(node, kind), place).ok();
-            let zones = ZoneKind::ALL.map(|kind| zone(kind).map(|at| ZoneIndex(at as u16)));
-            Ok(NodeState { id, private, preferred, zones, zonelists, scans, stalls, fallbacks })
+            let zones = ZoneKind::ALL.map(|kind| {
+                let place = |zone: &&Zone<'m, P>| (zone.node(), zone.kind()).cmp(&(node, kind));
+                let first = zones.partition_point(|zone| place(zone).is_lt());
+                let end = zones.partition_point(|zone| place(zone).is_le());
+                first as u16..end as u16
+            });
+            Ok(NodeState { id, private, zones, scans, stalls, fallbacks })
         })?;
         Ok(nodes)
+    }
+
+    /// The zonelists, by rotation and then by node index, the entries of each in its node's buffer.
+    fn carve_lists(&mut self, hub: &mut Arena<'m>) -> Result<&'m [NodeLists<'m>], OutOfMetadata> {
+        let (plan, nodes) = (self.plan, self.plan.topology.len());
+        let lists = hub.slice(plan.rotations * nodes, |index, hub| {
+            let arena = self.arena(plan.home(NodeIndex((index % nodes) as u16)), hub);
+            let zonelists = carve_zonelists(arena, plan.zones)?;
+            Ok(NodeLists { preferred: Preferred::new(), zonelists })
+        })?;
+        Ok(lists)
     }
 
     /// The CPUs, by CPU id, and the pagesets of each. Ids that are no CPU are owned by `nobody`.
@@ -201,13 +215,15 @@ impl<'m> Carver<'_, 'm> {
         let cpus = hub.slice(plan.cpu_ids, |index, hub| {
             let cpu = CpuId(index as u32);
             let Some(node) = plan.topology.node_of_cpu(cpu) else {
-                return Ok(Cpu { owner: nobody, pagesets: &[], is_on: AtomicBool::new(false) });
+                let is_on = AtomicBool::new(false);
+                return Ok(Cpu { owner: nobody, pagesets: &[], lists: 0, is_on });
             };
             let arena = self.arena(plan.home(node), hub);
             let entries = |zone: &Zone<'m, P>, index| {
-                plan.ring_entries::<P::Storage>(node, zone.node(), zone.kind(), index)
+                plan.ring_entries::<P::Storage>(node, zone.node(), zone.span(), index)
             };
-            carve_pagesets(arena, cpu, node, zones, entries)
+            let lists = (index % plan.rotations * plan.topology.len()) as u32;
+            Ok(Cpu { lists, ..carve_pagesets(arena, cpu, node, zones, entries)? })
         })?;
         Ok(cpus)
     }
@@ -306,5 +322,5 @@ fn carve_pagesets<'m, P: Platform>(
         });
         if out_of_metadata { Err(OutOfMetadata) } else { Ok(Pageset::new(zone, owner, lists)) }
     })?;
-    Ok(Cpu { owner, pagesets, is_on: AtomicBool::new(true) })
+    Ok(Cpu { owner, pagesets, lists: 0, is_on: AtomicBool::new(true) })
 }

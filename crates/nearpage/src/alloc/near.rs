@@ -32,8 +32,9 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             }
             Some(id) => {
                 let node = self.node_index(id)?;
-                let zone = self.nodes[node.0 as usize].preferred.zone(kind);
-                (node, self.this_cpu()?.pagesets.get(zone.0 as usize)?)
+                let cpu = self.this_cpu()?;
+                let zone = self.lists[cpu.lists as usize + node.0 as usize].preferred.zone(kind);
+                (node, cpu.pagesets.get(zone.0 as usize)?)
             }
         };
         // A node without memory of this kind prefers a zone of another node.

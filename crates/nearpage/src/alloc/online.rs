@@ -87,7 +87,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     ) -> impl Iterator<Item = (usize, PfnRange)> + use<'_, 'm, P> {
         self.zones.iter().enumerate().flat_map(move |(index, zone)| {
             self.topology
-                .ranges(zone.node(), zone.kind())
+                .ranges_in(zone.node(), zone.span())
                 .map(move |memory| memory.intersection(range))
                 .filter(|part| !part.is_empty())
                 .map(move |part| (index, part))

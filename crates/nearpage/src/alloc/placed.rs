@@ -1,7 +1,7 @@
 //! Requests with a policy or a cpuset. They end in the same scan as all others, which leaves out the zones that are
 //! not theirs; a request whose nearest zone is its own takes the fast path before.
 
-use super::allocator::{PageAllocator, REQUEST_KINDS};
+use super::allocator::{NodeLists, PageAllocator, REQUEST_KINDS};
 use super::near::Near;
 use super::request::Request;
 use super::wanted::{FirstZone, Scope, Wanted, first_flags};
@@ -138,9 +138,9 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     }
 
     fn is_usable(&self, node: NodeIndex, allowed: Option<NodeSet<'_>>) -> bool {
-        let state = self.nodes.get(node.0 as usize);
-        let has_memory =
-            state.is_some_and(|node| !node.zonelists[REQUEST_KINDS - 1].read().own().is_empty());
+        let own = |lists: &NodeLists<'m>| lists.zonelists[REQUEST_KINDS - 1].read().own();
+        let is_node = (node.0 as usize) < self.nodes.len();
+        let has_memory = is_node && !own(&self.lists[node.0 as usize]).is_empty();
         has_memory && allowed.is_none_or(|nodes| nodes.contains(node))
     }
 

@@ -1,6 +1,6 @@
 //! What of an allocator lies where, and how many bytes it takes.
 
-use super::allocator::{Cpu, NodeState, REQUEST_KINDS};
+use super::allocator::{Cpu, NO_ZONE, NodeLists, NodeState, REQUEST_KINDS};
 use super::build_error::{BuildError, CPU_ID_MAX, SECTIONS_MAX};
 use super::fallbacks::FallbackRow;
 use super::online_map::OnlineMap;
@@ -41,6 +41,8 @@ pub(crate) struct Plan<'m> {
     pub(crate) first_section: u64,
     pub(crate) sections: u64,
     pub(super) zones: usize,
+    /// Zonelists that each node has by the instances that they begin with.
+    pub(super) rotations: usize,
     pub(crate) cpu_ids: usize,
     /// CPUs of all nodes.
     pub(crate) cpus: u64,
@@ -62,19 +64,23 @@ impl<'m> Plan<'m> {
         if let Some(cpu) = last_cpu.filter(|cpu| cpu.0 > CPU_ID_MAX) {
             return Err(BuildError::CpuIdTooLarge { cpu });
         }
-        for (node, kind) in zones(topology) {
-            let span = topology.span(node, kind);
+        for (node, _, span) in zones(topology) {
             // Frame numbers count from the beginning of the first section.
             if span.pages().0 + span.start.section_offset() as u64 >= u32::MAX as u64 {
                 return Err(BuildError::ZoneTooLarge { node: topology.node(node).id, span });
             }
+        }
+        let zones = zones(topology).count();
+        if zones > NO_ZONE as usize {
+            return Err(BuildError::TooManyZones { zones });
         }
         Ok(Self {
             topology: *topology,
             hub,
             first_section: start.section(),
             sections,
-            zones: zones(topology).count(),
+            zones,
+            rotations: topology.most_instances(),
             cpu_ids: last_cpu.map_or(0, |cpu| cpu.0 as usize + 1),
             cpus: cpus().count() as u64,
         })
@@ -138,15 +144,15 @@ impl<'m> Plan<'m> {
         self.topology.indexes().flat_map(of)
     }
 
-    /// Entries of list `index` of the pageset that a CPU of node `of` has for a zone.
+    /// Entries of list `index` of the pageset that a CPU of node `of` has for the zone with this span on `node`.
     pub(super) fn ring_entries<S: Storage>(
         &self,
         of: NodeIndex,
         node: NodeIndex,
-        kind: ZoneKind,
+        span: PfnRange,
         index: usize,
     ) -> usize {
-        let frames = self.topology.present(node, kind).0;
+        let frames: u64 = self.topology.ranges_in(node, span).map(|range| range.pages().0).sum();
         let near = self.topology.node(node).cpus.len() as u64;
         let (bytes, cpus) = if of == node {
             (frames * RING_BYTES_NEAR, near)
@@ -179,7 +185,7 @@ impl<'m> Plan<'m> {
             need.add::<Bucket<P>>(BUCKETS);
         });
         for homed in self.topology.indexes().filter(|&homed| self.home(homed) == node) {
-            for _ in 0..REQUEST_KINDS {
+            for _ in 0..REQUEST_KINDS * self.rotations {
                 need.add::<AtomicU16>(2 * self.zones);
                 need.add::<HintLine>(ZonelistCache::lines(self.zones));
             }
@@ -204,6 +210,7 @@ impl<'m> Plan<'m> {
         need.add::<Option<&WaitTable<'_, P>>>(self.zones);
         need.add::<&WaitTable<'_, P>>(self.zones);
         need.add::<NodeState<'_>>(nodes);
+        need.add::<NodeLists<'_>>(nodes * self.rotations);
         need.add::<Slot<'_, Pageset<'_, P>>>(ZoneKind::COUNT * self.home_slots());
         need.add::<Cpu<'_, P>>(self.cpu_ids);
         need.add::<u32>(nodes);
@@ -220,23 +227,22 @@ impl<'m> Plan<'m> {
     fn add_cpu<P: Platform>(&self, need: &mut Need, of: NodeIndex) {
         need.add::<Owner<P>>(1);
         need.add::<Pageset<'_, P>>(self.zones);
-        for (node, kind) in zones(&self.topology) {
+        for (node, _, span) in zones(&self.topology) {
             for index in 0..LISTS {
-                need.add::<AtomicU32>(self.ring_entries::<P::Storage>(of, node, kind, index));
+                need.add::<AtomicU32>(self.ring_entries::<P::Storage>(of, node, span, index));
             }
         }
     }
 }
 
-/// All zones of a topology, by node and kind: the order of zone indexes.
+/// All zones of a topology with their spans, by node, kind and address: the order of zone indexes.
 pub(super) fn zones<'m>(
     topology: &Topology<'m>,
-) -> impl Iterator<Item = (NodeIndex, ZoneKind)> + use<'m> {
+) -> impl Iterator<Item = (NodeIndex, ZoneKind, PfnRange)> + use<'m> {
     let topology = *topology;
     topology.indexes().flat_map(move |node| {
-        ZoneKind::ALL
-            .into_iter()
-            .filter(move |&kind| topology.is_populated(node, kind))
-            .map(move |kind| (node, kind))
+        let of_kind =
+            move |kind| topology.zone_spans(node, kind).map(move |span| (node, kind, span));
+        ZoneKind::ALL.into_iter().flat_map(of_kind)
     })
 }

@@ -1,7 +1,7 @@
 //! What follows from sizes and settings: watermarks, reserves, pageset sizes, zonelists. All of it is
 //! computed anew when memory comes online or a setting changes, under one lock.
 
-use super::allocator::{Cpu, NodeAccess, PageAllocator};
+use super::allocator::{Cpu, NodeAccess, NodeLists, PageAllocator};
 use super::plugged::HotplugCounts;
 use super::state::State;
 use crate::error::UnknownNode;
@@ -85,7 +85,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     pub(super) fn managed_by_kind(&self, node: NodeIndex) -> [PageCount; ZoneKind::COUNT] {
         let mut managed = [PageCount(0); ZoneKind::COUNT];
         for zone in self.zones.iter().filter(|zone| zone.node() == node) {
-            managed[zone.kind().index()] = zone.managed();
+            managed[zone.kind().index()] += zone.managed();
         }
         managed
     }
@@ -167,7 +167,8 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     pub(super) fn set_homes(&self, cpu: &'m Cpu<'m, P>) {
         let pagesets = if cpu.is_on() { cpu.pagesets } else { &[] };
         for kind in ZoneKind::ALL {
-            let zone = self.nodes[cpu.owner.node.0 as usize].preferred.zone(kind);
+            let lists = &self.lists[cpu.lists as usize + cpu.owner.node.0 as usize];
+            let zone = lists.preferred.zone(kind);
             let home = self.homes[kind.index()].slot(cpu.owner.cpu.0 as usize);
             home.set(pagesets.get(zone.0 as usize).unwrap_or(self.nobodys));
         }
@@ -188,10 +189,23 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     }
 
     fn set_zonelists(&self, local: NodeIndex, order: &[NodeIndex]) {
-        let node = &self.nodes[local.0 as usize];
-        let zones = || zonelist::fallback_zones(order, self).filter_map(|zone| self.zone_of(zone));
+        for (rotation, of_nodes) in self.lists.chunks_exact(self.nodes.len()).enumerate() {
+            self.set_lists(local, order, rotation, &of_nodes[local.0 as usize]);
+        }
+    }
+
+    /// The zonelists of a node that begin with the `rotation`th instances.
+    fn set_lists(
+        &self,
+        local: NodeIndex,
+        order: &[NodeIndex],
+        rotation: usize,
+        lists: &NodeLists<'m>,
+    ) {
+        let instances = |zone| self.instances(zone, rotation);
+        let zones = || zonelist::fallback_zones(order, self).flat_map(instances);
         let zone_at = |zone: &ZoneIndex| self.zones[zone.0 as usize];
-        for (kind, list) in ZoneKind::ALL.into_iter().zip(&node.zonelists) {
+        for (kind, list) in ZoneKind::ALL.into_iter().zip(&lists.zonelists) {
             let usable = || zones().filter(|zone| zone_at(zone).kind() <= kind);
             let general = || usable().filter(|zone| !self.is_private(zone_at(zone).node()));
             let private = usable().filter(|zone| self.is_private(zone_at(zone).node()));
@@ -200,7 +214,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             let own = if is_private && own > 0 { Own::Private(own) } else { Own::General(own) };
             list.set(general(), private, own);
             // Nobody prefers a private node without naming it; who does takes the way on which it is counted.
-            node.preferred.set(kind, general().next().filter(|_| !is_private));
+            lists.preferred.set(kind, general().next().filter(|_| !is_private));
         }
     }
 
@@ -223,16 +237,23 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         Ok(())
     }
 
-    fn zone_of(&self, zone: zonelist::ZoneRef) -> Option<ZoneIndex> {
-        self.nodes[zone.node.0 as usize].zones[zone.kind.index()]
+    /// The zones of a kind on a node that have memory, from the `rotation`th instance on, and then those before it.
+    fn instances(
+        &self,
+        zone: zonelist::ZoneRef,
+        rotation: usize,
+    ) -> impl Iterator<Item = ZoneIndex> + use<'_, 'm, P> {
+        let all = &self.nodes[zone.node.0 as usize].zones[zone.kind.index()];
+        let turned = (0..all.len()).map(move |at| all.start + ((at + rotation) % all.len()) as u16);
+        let has_memory = |zone: &ZoneIndex| self.zones[zone.0 as usize].managed().0 > 0;
+        turned.map(ZoneIndex).filter(has_memory)
     }
 }
 
 /// Zones count as populated once they were given pages.
 impl<P: Platform> Online for PageAllocator<'_, P> {
     fn is_populated(&self, node: NodeIndex, kind: ZoneKind) -> bool {
-        let zone = self.zone_of(zonelist::ZoneRef { node, kind });
-        zone.is_some_and(|zone| self.zones[zone.0 as usize].managed().0 > 0)
+        self.instances(zonelist::ZoneRef { node, kind }, 0).next().is_some()
     }
 
     fn has_cpus(&self, node: NodeIndex) -> bool {

@@ -59,7 +59,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     /// The zone of a page that nobody has allocated.
     fn zone_of_page(&self, pfn: Pfn) -> ZoneIndex {
         let has_page = |zone: &&&crate::zone::Zone<'m, P>| {
-            self.topology.ranges(zone.node(), zone.kind()).any(|range| range.contains(pfn))
+            self.topology.ranges_in(zone.node(), zone.span()).any(|range| range.contains(pfn))
         };
         self.zones.iter().find(has_page).map_or(ZoneIndex(0), |zone| zone.index())
     }

@@ -30,7 +30,8 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             None => self.this_node(),
         };
         let (scope, climbs) = (Scope::default(), Climbs::UntilItHas);
-        let wanted = Wanted { order, gfp, migratetype, kind, node, scope, climbs };
+        let lists = self.own_lists();
+        let wanted = Wanted { order, gfp, migratetype, kind, node, lists, scope, climbs };
         if gfp.contains(Gfp::THISNODE) && self.zonelist(&wanted).next().is_none() {
             return Err(AllocError::MemorylessNode { node: self.node_id(node), gfp });
         }
@@ -43,6 +44,12 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             Some(cpu) => cpu.owner.node,
             None => self.zones[0].node(),
         }
+    }
+
+    /// Where the zonelists for requests of this CPU begin in the table of all. Those for a CPU that the topology does
+    /// not have are the first.
+    pub(super) fn own_lists(&self) -> u32 {
+        self.cpu(self.platform.storage().current_cpu()).map_or(0, |cpu| cpu.lists)
     }
 
     /// The zones that a request may use, in the order of fallback. Facts 3.3, 3.4.
@@ -111,7 +118,8 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     }
 
     pub(super) fn list(&self, wanted: &Wanted<'_>) -> &'m Zonelist<'m> {
-        &self.nodes[wanted.node.0 as usize].zonelists[wanted.kind.index()]
+        let of_node = &self.lists[wanted.lists as usize + wanted.node.0 as usize];
+        &of_node.zonelists[wanted.kind.index()]
     }
 
     /// `None` if the list was written over meanwhile.

@@ -20,6 +20,8 @@ pub(super) struct Wanted<'a> {
     pub(super) kind: ZoneKind,
     /// The node whose zonelist is walked.
     pub(super) node: NodeIndex,
+    /// Where the zonelists of this CPU begin in the table of all.
+    pub(super) lists: u32,
     /// The nodes that may be used.
     pub(super) scope: Scope<'a>,
     /// Of a request that may not fail.

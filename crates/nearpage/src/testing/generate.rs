@@ -11,8 +11,8 @@ use super::random::Random;
 use crate::alloc::Config;
 use crate::model::Model;
 use crate::pcp::tuning::{PcpRules, Series2023};
-use crate::topology::{AddressMap, NodeBuf, TopologyBuf};
-use crate::units::{CpuId, NodeId, Pfn, PfnRange};
+use crate::topology::{AddressMap, NodeBuf, TopologyBuf, ZoneInstances};
+use crate::units::{CpuId, NodeId, PageCount, Pfn, PfnRange};
 use crate::watermark::Settings;
 use crate::zonelist::cache::CacheRule;
 
@@ -199,6 +199,11 @@ fn any_model(random: &mut Random) -> Model {
     if random.one_in(2) {
         model.zonelist_cache =
             random.one_of(&[CacheRule::Off, CacheRule::Original, CacheRule::Keyed]);
+    }
+    if random.one_in(3) {
+        model.zone_instances = ZoneInstances::Count(1 + random.below(4) as u16);
+    } else if random.one_in(6) {
+        model.zone_instances = ZoneInstances::OfPages(PageCount(1 + random.below(1 << 16)));
     }
     if model.name == Model::SERIES_2023.name {
         let choose = |series: Series2023, patch| {

@@ -159,7 +159,8 @@ impl TestMachine {
         let zeroes = |size: &dyn Fn(NodeIndex) -> Result<usize, BuildError>| -> Vec<Vec<u8>> {
             topology.indexes().map(|node| vec![0; size(node).expect("it has memory")]).collect()
         };
-        let mut metadata = zeroes(&|node| metadata_size::<Plain<HARDENED>>(&topology, node));
+        let mut metadata =
+            zeroes(&|node| metadata_size::<Plain<HARDENED>>(&topology, &self.config, node));
         let mut slab_metadata = match &slab {
             Some(config) => {
                 zeroes(&|node| config.metadata_size::<Plain<HARDENED>>(&topology, node))

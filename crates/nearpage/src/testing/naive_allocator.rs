@@ -106,8 +106,8 @@ struct NaiveNode {
     fallback: Vec<usize>,
     /// NOFALLBACK.
     own: Vec<usize>,
-    /// Zones that were full lately, by the highest kind of a request.
-    full: [Refusals; ZoneKind::COUNT],
+    /// Zones that were full lately, by where CPUs begin and the highest kind of a request.
+    full: BTreeMap<(usize, ZoneKind), Refusals>,
     scans: ScanCounts,
     /// Pages that came from a node although this one was preferred.
     fallbacks: BTreeMap<NodeIndex, Fallbacks>,

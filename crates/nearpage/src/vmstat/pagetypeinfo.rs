@@ -61,7 +61,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let mut blocks = [0; Migratetype::COUNT];
         let (frames, span) = (zone.frames(), zone.span());
         for pfn in (span.start.0..span.end.0).step_by(PAGEBLOCK_ORDER.pages().0 as usize).map(Pfn) {
-            let mut ranges = self.topology().ranges(zone.node(), zone.kind());
+            let mut ranges = self.topology().ranges_in(zone.node(), zone.span());
             if self.is_online(pfn) && ranges.any(|range| range.contains(pfn)) {
                 blocks[frames.pageblock(frames.number(pfn)).index()] += 1;
             }

@@ -14,7 +14,7 @@ use crate::model::TextLayout;
 use crate::pcp::sizes::stat_threshold;
 use crate::pcp::tuning::Tuning;
 use crate::units::{
-    CpuId, MAX_ORDER, NodeId, NodeIndex, Order, PAGEBLOCK_ORDER, PageCount, Pfn, ZoneKind,
+    CpuId, MAX_ORDER, NodeId, NodeIndex, Order, PAGEBLOCK_ORDER, PageCount, Pfn, PfnRange, ZoneKind,
 };
 use crate::watermark::{Marks, Watermarks, ZoneSize};
 use crate::zone::Zone;
@@ -31,16 +31,19 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         for node in self.topology().indexes() {
             let mut has_node_items = false;
             for kind in ZoneKind::ALL {
-                writer.heading(self.topology().node(node).id, kind)?;
-                let Some(zone) = self.populated_zone(node, kind) else {
+                let mut zones = self.populated_zones_of(node, kind).peekable();
+                if zones.peek().is_none() {
+                    writer.heading(self.topology().node(node).id, kind)?;
                     writer.pages(&self.unpopulated(kind))?;
-                    continue;
-                };
-                if !has_node_items {
-                    writer.node_items()?;
-                    has_node_items = true;
                 }
-                self.write_populated(zone, &mut writer)?;
+                for zone in zones {
+                    writer.heading(self.topology().node(node).id, kind)?;
+                    if !has_node_items {
+                        writer.node_items()?;
+                        has_node_items = true;
+                    }
+                    self.write_populated(zone, &mut writer)?;
+                }
             }
         }
         Ok(())
@@ -67,13 +70,19 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         writer.end(zone.span().start)
     }
 
-    fn populated_zone(&self, node: NodeIndex, kind: ZoneKind) -> Option<&'m Zone<'m, P>> {
-        let mut zones = self.zones().iter().copied();
-        zones.find(|zone| (zone.node(), zone.kind()) == (node, kind) && zone.managed().0 > 0)
+    /// One zone, or its instances.
+    fn populated_zones_of(
+        &self,
+        node: NodeIndex,
+        kind: ZoneKind,
+    ) -> impl Iterator<Item = &'m Zone<'m, P>> + use<'m, P> {
+        let is_of = move |zone: &&Zone<'m, P>| (zone.node(), zone.kind()) == (node, kind);
+        self.zones().iter().copied().filter(is_of).filter(|zone| zone.managed().0 > 0)
     }
 
     fn pages_of(&self, zone: &Zone<'m, P>) -> ZonePages {
-        let known = self.topology().present(zone.node(), zone.kind());
+        let memory = self.topology().ranges_in(zone.node(), zone.span());
+        let known: PageCount = memory.map(PfnRange::pages).sum();
         ZonePages {
             free: zone.free_pages(),
             boost: zone.boost(),

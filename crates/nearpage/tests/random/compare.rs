@@ -222,7 +222,7 @@ fn same_pageblocks(
     zone: &Zone<'_, Host>,
     naive: &NaiveAllocator,
 ) -> Result<(), Difference> {
-    for range in allocator.topology().ranges(zone.node(), zone.kind()) {
+    for range in allocator.topology().ranges_in(zone.node(), zone.span()) {
         for pageblock in range.start.0 / 512..range.end.0.div_ceil(512) {
             let pfn = Pfn((pageblock * 512).max(range.start.0));
             let what = format_args!("type of the pageblock of frame {pfn}");

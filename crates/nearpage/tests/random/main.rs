@@ -26,7 +26,7 @@ use nearpage::rules::CacheRule;
 use nearpage::stats::CheckError;
 use nearpage::testing::generate::RandomMachine;
 use nearpage::testing::random::Random;
-use nearpage::{Gfp, Model, Order, Request};
+use nearpage::{Gfp, Model, Order, Request, ZoneInstances};
 use rayon::prelude::*;
 
 use run::{Plan, Planted, Tally, Thoroughness, run, with_allocator};
@@ -177,4 +177,12 @@ fn canary_a_limit_off_by_one_is_found() {
 #[test]
 fn canary_a_missing_drain_at_cpu_off_is_found() {
     assert!(finds(Planted::MissingDrain, 60) >= 10);
+}
+
+#[test]
+fn canary_a_zone_that_is_not_divided_is_found() {
+    fn whole(model: Model) -> Model {
+        model.with(|changed| changed.zone_instances = ZoneInstances::ONE)
+    }
+    assert!(finds(Planted::Rules(whole), 20) >= 3);
 }

@@ -122,7 +122,8 @@ pub fn with_allocator<R>(
     let nodes: Vec<Node<'_>> = machine.topology.nodes.iter().map(NodeBuf::as_node).collect();
     let (distances, address_map) = (&machine.topology.distances, machine.topology.address_map);
     let topology = Topology::new(&nodes, distances, address_map).expect("machines are legal");
-    let size = |node| metadata_size::<Host>(&topology, node).expect("machines are legal");
+    let size =
+        |node| metadata_size::<Host>(&topology, &machine.config, node).expect("machines are legal");
     let mut metadata: Vec<Vec<u8>> = topology.indexes().map(|node| vec![0; size(node)]).collect();
     let mut buffers: Vec<&mut [u8]> = metadata.iter_mut().map(Vec::as_mut_slice).collect();
     let buffer = |node: NodeIndex, _| mem::take(&mut buffers[node.0 as usize]);

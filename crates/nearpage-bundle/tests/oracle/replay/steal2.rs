@@ -50,7 +50,7 @@ fn gfp(migratetype: Migratetype) -> Gfp {
 
 /// The blocks of the highest order in a zone of nothing else.
 fn blocks(lab: &Lab<'_, '_>, zone: &CoreZone<'_>) -> Vec<Pfn> {
-    let ranges = lab.core.topology().ranges(zone.node(), zone.kind());
+    let ranges = lab.core.topology().ranges_in(zone.node(), zone.span());
     let starts = |PfnRange { start, end }: PfnRange| (start.0..end.0).step_by(1 << Order::MAX.0);
     ranges.flat_map(starts).map(Pfn).collect()
 }

@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
+use nearpage::Model;
 use nearpage_bundle::predict::{
-    ModelChoice, Override, PredictError, Prediction, PredictionDocument, Wishes, compare,
+    Override, PredictError, Prediction, PredictionDocument, Wishes, compare,
 };
 use nearpage_bundle::{Capture, RecordedMachine, Recording};
 use nearpage_machine::text::{Unknown, dot, numactl, zoneinfo};
@@ -17,7 +18,7 @@ use crate::terminal;
 /// Predicts a capture and prints it.
 pub(super) fn run(path: &Path, arguments: &TopoArgs, format: Format) -> Result<(), CommandError> {
     let model = arguments.model.unwrap_or_default();
-    if model == ModelChoice::Nearpage {
+    if model.is(&Model::NEARPAGE) {
         let problem = "--bundle predicts what Linux prints: --model takes a linux-* model or auto";
         return Err(CommandError::Usage(problem.into()));
     }

@@ -215,7 +215,8 @@ impl NaiveAllocator {
     }
 
     fn full(&mut self, asked: &Asked) -> &mut Refusals {
-        &mut self.nodes[asked.node.0 as usize].full[asked.kind.index()]
+        let turn = self.turn_of(asked.cpu);
+        self.nodes[asked.node.0 as usize].full.entry((turn, asked.kind)).or_default()
     }
 
     fn count_placement(&mut self, zone: usize, asked: &Asked, reason: Reason) {

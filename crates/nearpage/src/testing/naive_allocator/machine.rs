@@ -11,7 +11,7 @@ use crate::error::OnlineError;
 use crate::model::Model;
 use crate::pcp::sizes::{Sizes, ZoneShare};
 use crate::pcp::tuning::Tuning;
-use crate::topology::Topology;
+use crate::topology::{Topology, ZoneInstances};
 use crate::units::{CpuId, NodeIndex, PageCount, PfnRange, ZoneKind};
 use crate::watermark::SettingError;
 use crate::watermark::{self, Settings, Watermarks, ZoneSize};
@@ -29,12 +29,43 @@ pub(super) fn zones_of(topology: &Topology<'_>, model: &Model) -> (Vec<NaiveZone
             if ranges.is_empty() {
                 continue;
             }
-            memory.extend(ranges.into_iter().map(|range| (range, zones.len())));
-            zones.push(NaiveZone::new(node, kind, topology.span(node, kind), model));
+            let parts = match kind {
+                ZoneKind::Normal => instances(topology.span(node, kind), &ranges, model),
+                _ => vec![topology.span(node, kind)],
+            };
+            let cut = |part: PfnRange| ranges.iter().map(move |range| range.intersection(part));
+            let has_memory = |part: &PfnRange| cut(*part).any(|range| !range.is_empty());
+            let parts: Vec<PfnRange> = parts.into_iter().filter(has_memory).collect();
+            for (at, &part) in parts.iter().enumerate() {
+                let number = zones.len();
+                let own = cut(part).filter(|range| !range.is_empty());
+                memory.extend(own.map(|range| (range, number)));
+                let mut zone = NaiveZone::new(node, kind, part, model);
+                zone.place = (at, parts.len());
+                zones.push(zone);
+            }
         }
     }
     memory.sort();
     (zones, memory)
+}
+
+/// A Normal zone cut into as many parts as the model says: at whole blocks of the largest order.
+fn instances(span: PfnRange, ranges: &[PfnRange], model: &Model) -> Vec<PfnRange> {
+    let pages: u64 = ranges.iter().map(|range| range.end.0 - range.start.0).sum();
+    let count = match model.zone_instances {
+        ZoneInstances::Count(count) => u128::from(count.max(1)),
+        ZoneInstances::OfPages(size) => u128::from((2 * pages + size.0) / (2 * size.0)).max(1),
+    };
+    let (start, length) = (span.start.0, u128::from(span.end.0 - span.start.0));
+    let cut = |at: u128| match at {
+        0 => start,
+        at => ((start + (length * at / count) as u64).div_ceil(1024) * 1024).min(span.end.0),
+    };
+    (0..count)
+        .map(|at| (cut(at), if at + 1 == count { span.end.0 } else { cut(at + 1) }))
+        .map(|(start, end)| PfnRange::new(start, end))
+        .collect()
 }
 
 /// The CPUs, their pagesets empty.
@@ -66,7 +97,7 @@ impl NaiveAllocator {
             cpus: node.cpus.to_vec(),
             fallback: Vec::new(),
             own: Vec::new(),
-            full: Default::default(),
+            full: BTreeMap::new(),
             scans: ScanCounts::default(),
             fallbacks: BTreeMap::new(),
         };
@@ -189,7 +220,7 @@ impl NaiveAllocator {
             Watermarks::new(sizes.iter().copied(), kbytes, &self.settings, self.page_shift);
         let mut managed = vec![[PageCount(0); ZoneKind::COUNT]; self.nodes.len()];
         for zone in &self.zones {
-            managed[zone.node.0 as usize][zone.kind.index()] = zone.managed;
+            managed[zone.node.0 as usize][zone.kind.index()].0 += zone.managed.0;
         }
         for (number, zone) in self.zones.iter_mut().enumerate() {
             let node = zone.node.0 as usize;
@@ -239,7 +270,7 @@ impl NaiveAllocator {
             self.nodes[local].fallback =
                 order.into_iter().flat_map(|node| self.populated_zones(node)).collect();
             self.nodes[local].own = self.populated_zones(local);
-            self.nodes[local].full.iter_mut().for_each(Refusals::forget);
+            self.nodes[local].full.values_mut().for_each(Refusals::forget);
         }
         self.choose_who_avoids_fragmentation();
     }
@@ -291,6 +322,25 @@ impl NaiveAllocator {
 
     fn distance(&self, from: usize, to: usize) -> u64 {
         u64::from(self.distances[from * self.nodes.len() + to])
+    }
+
+    /// With which instance of a zone a CPU begins, before it is known how many the zone has.
+    pub(super) fn turn_of(&self, cpu: CpuId) -> usize {
+        let most = self.zones.iter().map(|zone| zone.place.1).max().unwrap_or(1);
+        if self.cpus.contains_key(&cpu) { cpu.0 as usize % most } else { 0 }
+    }
+
+    /// A list of zones as a CPU walks it: the instances of a zone from its own on.
+    pub(super) fn turned(&self, list: &[usize], cpu: CpuId) -> Vec<usize> {
+        let (mut list, turn) = (list.to_vec(), self.turn_of(cpu));
+        let key = |zone: usize| (self.zones[zone].node, self.zones[zone].kind);
+        for instances in list.chunk_by_mut(|&one, &other| key(one) == key(other)) {
+            instances.sort_by_key(|&zone| {
+                let (at, count) = self.zones[zone].place;
+                (at + count - turn % count) % count
+            });
+        }
+        list
     }
 
     /// The zones of a node that have memory online, highest kind first.

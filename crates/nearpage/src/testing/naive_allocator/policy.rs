@@ -239,14 +239,15 @@ impl NaiveAllocator {
         let lists = &self.nodes[asked.node.0 as usize];
         let is_private = |zone: &usize| self.nodes[self.zones[*zone].node.0 as usize].is_private;
         let is_own_only = asked.gfp.contains(Gfp::THISNODE);
-        let (private, general): (Vec<usize>, Vec<usize>) = lists
-            .fallback
-            .iter()
-            .filter(|&&zone| self.zones[zone].kind <= asked.kind)
-            .partition(|&zone| is_private(zone));
+        let is_usable = |zone: &usize| self.zones[*zone].kind <= asked.kind;
+        let (private, general): (Vec<usize>, Vec<usize>) = self
+            .turned(&lists.fallback, asked.cpu)
+            .into_iter()
+            .filter(is_usable)
+            .partition(is_private);
         let begins_private = lists.is_private && scope.named.contains(&asked.node);
         let walk: Vec<usize> = if is_own_only {
-            lists.own.iter().copied().filter(|&zone| self.zones[zone].kind <= asked.kind).collect()
+            self.turned(&lists.own, asked.cpu).into_iter().filter(is_usable).collect()
         } else if scope.named.is_empty() {
             general.clone()
         } else if begins_private {

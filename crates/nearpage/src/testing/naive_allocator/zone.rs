@@ -138,6 +138,8 @@ pub struct NaiveZone {
     pub node: NodeIndex,
     /// Its kind.
     pub kind: ZoneKind,
+    /// Which of how many instances of that kind on its node it is.
+    pub place: (usize, usize),
     /// First to last frame that it could have.
     pub span: PfnRange,
     /// Pages that came online.
@@ -192,6 +194,7 @@ impl NaiveZone {
         Self {
             node,
             kind,
+            place: (0, 1),
             span,
             managed: PageCount(0),
             gone: PageCount(0),
