@@ -9,11 +9,12 @@ use core::fmt;
 
 use crate::alloc::PageAllocator;
 use crate::buddy::BuddyError;
-use crate::frame::{FrameState, Migratetype, Place, Word, ZoneFrames};
+use crate::frame::{FrameState, ListEnd, Migratetype, NO_FRAME, Place, Word, ZoneFrames};
 use crate::host::Platform;
 use crate::page_wait::{Key, WaitersBit};
+use crate::pcp::pieces::Pieces;
 use crate::pcp::{CountedList, LISTS, Storage, list_order};
-use crate::units::{CpuId, MAX_ORDER, NodeId, Order, PageCount, Pfn, ZoneKind};
+use crate::units::{CpuId, MAX_ORDER, NodeId, Order, PAGEBLOCK_ORDER, PageCount, Pfn, ZoneKind};
 use crate::zone::Zone;
 
 /// What the walker counted.
@@ -60,6 +61,14 @@ pub enum CheckError {
         counted: PageCount,
         /// Pages found on its lists.
         found: PageCount,
+    },
+    /// A pageblock is on the list of those that a CPU owns and that have pieces in the zone, and is not the CPU's, or the
+    /// list is broken.
+    OwnedBlock {
+        /// The CPU.
+        cpu: CpuId,
+        /// The pageblock.
+        pfn: Pfn,
     },
     /// A block stands in two places, or on a list although somebody holds it.
     Twice {
@@ -131,6 +140,9 @@ impl fmt::Display for CheckError {
             }
             Self::PagesetCount { cpu, counted, found } => {
                 write!(f, "CPU {cpu}: {found} pages in a pageset, counted {counted}")
+            }
+            Self::OwnedBlock { cpu, pfn } => {
+                write!(f, "the pageblock at frame {pfn} is listed as CPU {cpu}'s, and is not")
             }
             Self::Twice { pfn, word } => {
                 write!(f, "frame {pfn}: in two places; its word is {word:?}")
@@ -252,6 +264,9 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
                 }
                 cached.0 += (found as u64) << list_order(index).0;
             }
+            if let Some(pieces) = pageset.pieces() {
+                cached.0 += mark_pieces(zone.frames(), pieces, *cpu)?;
+            }
             let counted = pageset.count();
             if counted != cached {
                 return Err(CheckError::PagesetCount { cpu: *cpu, counted, found: cached });
@@ -278,6 +293,50 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         }
         Ok(found)
     }
+}
+
+/// Marks the pieces of a pageset; returns their pages. A piece says of its word whether its CPU owns the pageblock, and the
+/// pageblocks listed as having pieces in the zone are the CPU's.
+fn mark_pieces(frames: &ZoneFrames<'_>, pieces: &Pieces, cpu: CpuId) -> Result<u64, CheckError> {
+    let mut pages = 0;
+    for order in (0..=PAGEBLOCK_ORDER.0).map(Order) {
+        for of in Migratetype::ALL.into_iter().take(Migratetype::PCP_COUNT) {
+            let (mut found, mut result) = (0, Ok(()));
+            pieces.for_each(frames, order, of, &mut |number| {
+                found += 1;
+                let word = frames.frame(number).word();
+                let is_ours = frames.owned(number).owner() == Some(cpu);
+                let is_owned = word.state() == FrameState::Owned;
+                if result.is_ok() {
+                    result = match is_owned && !is_ours || word.order() != order {
+                        true => Err(CheckError::Twice { pfn: frames.pfn(number), word }),
+                        false => mark(frames, number, order, Place::Cached),
+                    };
+                }
+            });
+            result?;
+            let counted = pieces.count(order, of);
+            if counted != found {
+                let list = order.0 as usize * Migratetype::PCP_COUNT + of.index();
+                return Err(CheckError::ListCount { cpu, list, counted, found });
+            }
+            pages += (found as u64) << order.0;
+        }
+    }
+    let listed = Migratetype::ALL.into_iter().take(Migratetype::PCP_COUNT);
+    for of in listed {
+        let (mut next, mut before) = (pieces.first_fragment(of), NO_FRAME);
+        while let Some(first) = next {
+            let block = frames.owned(first);
+            let is_linked = block.link(ListEnd::Tail) == before && block.listed() == Some(of);
+            if !is_linked || block.owner() != Some(cpu) {
+                return Err(CheckError::OwnedBlock { cpu, pfn: frames.pfn(first) });
+            }
+            before = first;
+            next = Some(block.link(ListEnd::Head)).filter(|&next| next != NO_FRAME);
+        }
+    }
+    Ok(pages)
 }
 
 /// Counts the block that begins at `pfn`, and takes its mark away; returns its pages.
@@ -318,7 +377,7 @@ fn mark(
     let frame = frames.frame(number);
     let word = frame.word();
     let expected = match (place, word.state()) {
-        (Place::Cached, FrameState::Free | FrameState::Allocated) => false,
+        (Place::Cached, FrameState::Free) | (Place::Free, FrameState::Owned) => false,
         (_, FrameState::Allocated) => false,
         _ => word.mark().is_none(),
     };

@@ -307,7 +307,7 @@ impl fmt::Display for FreeError {
             Self::NotAllocated { pfn, order, state } => {
                 let what = match state {
                     FrameState::Blank => "it is not the head of an allocated block",
-                    FrameState::Free | FrameState::Cached => {
+                    FrameState::Free | FrameState::Cached | FrameState::Owned => {
                         "it is free already (double free), or inside a block"
                     }
                     FrameState::Allocated => {

@@ -26,9 +26,11 @@
 //! of free blocks and allocated blocks are exact. This keeps a refill from touching each frame.
 
 mod loose;
+mod owners;
 pub mod section;
 
 pub use loose::{Filled, LooseMap, LoosePages};
+pub(crate) use owners::OwnedBlock;
 pub use section::{
     PageblockByte, Section, SectionFrames, SectionLists, SectionMap, SectionRun, ZoneFrames,
 };
@@ -104,6 +106,8 @@ pub enum FrameState {
     Cached = 2,
     /// Head of a block in somebody's hands.
     Allocated = 3,
+    /// Head of a free piece in the pageset of the CPU that owns its pageblock ([`crate::pcp::pieces`]).
+    Owned = 4,
 }
 
 /// The packed word of a frame.
@@ -161,6 +165,17 @@ impl Word {
         Word::new(FrameState::Cached, order, 0, zone)
     }
 
+    /// The head of a free piece of a pageset: of a pageblock that the pageset's CPU owns, or of another.
+    pub(crate) const fn piece(
+        is_owned: bool,
+        order: Order,
+        migratetype: Migratetype,
+        zone: ZoneIndex,
+    ) -> Word {
+        let state = if is_owned { FrameState::Owned } else { FrameState::Cached };
+        Word::new(state, order, migratetype as u32, zone)
+    }
+
     /// What becomes of this word of an allocated block when its holder gives it back, if the order and the type in it
     /// are known: one instruction.
     #[inline(always)]
@@ -182,6 +197,7 @@ impl Word {
             1 => FrameState::Free,
             2 => FrameState::Cached,
             3 => FrameState::Allocated,
+            4 => FrameState::Owned,
             _ => FrameState::Blank,
         }
     }

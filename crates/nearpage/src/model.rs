@@ -31,6 +31,8 @@ pub struct Model {
     pub fallback: FallbackRules,
     /// How pagesets are tuned.
     pub pcp: PcpRules,
+    /// Who owns pageblocks.
+    pub owners: PageblockOwners,
     /// Whether scans remember which zones were full.
     pub zonelist_cache: CacheRule,
     /// How many zones the Normal memory of a node makes.
@@ -41,6 +43,18 @@ pub struct Model {
     pub text_layout: TextLayout,
     /// What differs where nearpage departs from Linux on purpose.
     pub departures: Departures,
+}
+
+/// Who owns pageblocks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum PageblockOwners {
+    /// Nobody: a page that is freed goes to the pageset of the CPU that frees it.
+    Nobody,
+    /// CPUs: a CPU takes whole pageblocks from the zone and owns them. A page that is freed goes to the pageset of the
+    /// owner, whoever frees it, and pieces of owned pageblocks merge there. Only on storages that are
+    /// [exact](crate::Storage::EXACT): others cannot reach the lists of another CPU, and have no owners.
+    Cpus,
 }
 
 /// The kernel whose `/proc` texts are printed ([`crate::vmstat`]): their lines differ by release.
@@ -116,6 +130,7 @@ impl Model {
         memoryless_cpu: MemorylessCpu::OwnNode,
         fallback: fallback(FallbackModel::Linux6_1),
         pcp: PcpRules::LINUX_6_1,
+        owners: PageblockOwners::Nobody,
         zonelist_cache: CacheRule::Off,
         zone_instances: ZoneInstances::ONE,
         page_lock: PageLockRules::LINUX,
@@ -132,6 +147,7 @@ impl Model {
         memoryless_cpu: MemorylessCpu::OwnNode,
         fallback: fallback(FallbackModel::Linux6_12),
         pcp: PcpRules::LINUX_6_12,
+        owners: PageblockOwners::Nobody,
         zonelist_cache: CacheRule::Off,
         zone_instances: ZoneInstances::ONE,
         page_lock: PageLockRules::LINUX,
@@ -156,6 +172,7 @@ impl Model {
         memoryless_cpu: MemorylessCpu::NearestMemory,
         fallback: fallback(FallbackModel::Linux6_12),
         pcp: PcpRules::NEARPAGE,
+        owners: PageblockOwners::Nobody,
         zonelist_cache: CacheRule::Keyed,
         zone_instances: ZoneInstances::ONE,
         page_lock: PageLockRules::NEARPAGE,
@@ -187,9 +204,15 @@ impl Model {
         ..Self::LINUX_6_18
     };
 
+    /// Linux 6.18 with pageblocks that CPUs own, after the RFC of 2026. What is assumed where its texts say nothing stands
+    /// in the book's chapter on models.
+    pub const RFC_2026_OWNED: Self =
+        Self { name: "rfc-2026-owned", owners: PageblockOwners::Cpus, ..Self::LINUX_6_18 };
+
     /// All models, nearpage's own first.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::NEARPAGE,
+        Self::RFC_2026_OWNED,
         Self::RFC_2023_ZONES,
         Self::LINUX_6_18,
         Self::LINUX_6_12,

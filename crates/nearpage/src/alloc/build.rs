@@ -29,7 +29,7 @@ pub fn metadata_size<P: Platform>(
     node: NodeIndex,
 ) -> Result<usize, BuildError> {
     let topology = topology.with_instances(config.model.zone_instances);
-    Ok(Plan::new(&topology)?.need::<P>(node).bytes())
+    Ok(Plan::new(&topology)?.with_owners(config.model.owners).need::<P>(node).bytes())
 }
 
 impl<'m, P: Platform> PageAllocator<'m, P> {
@@ -59,7 +59,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         settings.movable_min = config.model.movable_min;
         settings.check().map_err(BuildError::Setting)?;
         let topology = topology.with_instances(config.model.zone_instances);
-        let plan = Plan::new(&topology)?;
+        let plan = Plan::new(&topology)?.with_owners(config.model.owners);
         let need = |node| plan.need::<P>(node).bytes();
         let (mut carver, mut hub) = Carver::open(plan, &need, buffer)?;
         let parts = carver.carve::<P>(&mut hub, &config).expect(COUNTED);

@@ -125,6 +125,10 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let mut kept = 0;
         if let Some(cpu) = self.this_cpu() {
             let pageset = &cpu.pagesets[zone.0 as usize];
+            if pageset.pieces().is_some() {
+                let each = |&number: &u32| self.free_to_pageset(pageset, number, SINGLE, list);
+                return numbers.iter().for_each(each);
+            }
             let storage = self.platform.storage();
             if let Some(on) = pageset.enter(storage) {
                 if P::Storage::EXACT {

@@ -15,6 +15,7 @@ use crate::limit::Ledger;
 use crate::model::Model;
 use crate::page_wait::{BUCKETS, Bucket, WaitTable, WaitTables};
 use crate::pcp::pageset::{List, Owner, Pageset};
+use crate::pcp::pieces::Pieces;
 use crate::pcp::{LISTS, Storage, list_order};
 use crate::slot::{Slot, SlotRing};
 use crate::sync::{AtomicBool, AtomicU16, AtomicU32};
@@ -101,9 +102,10 @@ impl<'m> Carver<'_, 'm> {
         let wait_tables = self.carve_wait_tables(hub, zones, config.model.page_lock.tables)?;
         let nodes = self.carve_nodes(hub, zones)?;
         let lists = self.carve_lists(hub)?;
-        let nobody = carve_pagesets(hub, CpuId::NONE, NodeIndex(0), &zones[..1], |_, index| {
-            P::Storage::ring_entries(list_order(index), 0) as usize
-        })?;
+        let nobody =
+            carve_pagesets(hub, CpuId::NONE, NodeIndex(0), &zones[..1], &[], |_, index| {
+                P::Storage::ring_entries(list_order(index), 0) as usize
+            })?;
         let (owner, nobodys) = (nobody.owner, &nobody.pagesets[0]);
         let slots = plan.home_slots();
         let all: &'m [_] = hub.slice(ZoneKind::COUNT * slots, |_, _| Ok(Slot::new(nobodys)))?;
@@ -223,7 +225,8 @@ impl<'m> Carver<'_, 'm> {
                 plan.ring_entries::<P::Storage>(node, zone.node(), zone.span(), index)
             };
             let lists = (index % plan.rotations * plan.topology.len()) as u32;
-            Ok(Cpu { lists, ..carve_pagesets(arena, cpu, node, zones, entries)? })
+            let pieces = arena.slice(plan.pieces::<P>(), |_, _| Ok(Pieces::new()))?;
+            Ok(Cpu { lists, ..carve_pagesets(arena, cpu, node, zones, pieces, entries)? })
         })?;
         Ok(cpus)
     }
@@ -303,6 +306,7 @@ fn carve_pagesets<'m, P: Platform>(
     id: CpuId,
     of: NodeIndex,
     zones: &'m [&'m Zone<'m, P>],
+    pieces: &'m [Pieces],
     ring_entries: impl Fn(&Zone<'m, P>, usize) -> usize,
 ) -> Result<Cpu<'m, P>, OutOfMetadata> {
     let owner = arena
@@ -320,7 +324,11 @@ fn carve_pagesets<'m, P: Platform>(
             );
             P::Storage::list(id, ring)
         });
-        if out_of_metadata { Err(OutOfMetadata) } else { Ok(Pageset::new(zone, owner, lists)) }
+        if out_of_metadata {
+            Err(OutOfMetadata)
+        } else {
+            Ok(Pageset::new(zone, owner, lists, pieces.get(index)))
+        }
     })?;
     Ok(Cpu { owner, pagesets, lists: 0, is_on: AtomicBool::new(true) })
 }

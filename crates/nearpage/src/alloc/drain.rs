@@ -138,6 +138,9 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         first_list: usize,
         pages: PageCount,
     ) {
+        if let Some(pieces) = pageset.pieces() {
+            return self.drain_pieces(pageset, pieces, first_list, pages);
+        }
         let mut guard = pageset.zone().lock_to_move();
         self.platform.touch(pageset.zone().published_line(), Access::Write);
         let mut moved = 0;

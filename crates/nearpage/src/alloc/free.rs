@@ -57,9 +57,16 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         Ok(())
     }
 
-    /// Puts a block that nobody holds any more into a pageset of this CPU.
+    /// Puts a block that nobody holds any more into a pageset of this CPU, or of the CPU that owns its pageblock.
     #[inline(always)]
-    fn free_to_pageset(&self, pageset: &Pageset<'m, P>, number: u32, order: Order, list: usize) {
+    pub(super) fn free_to_pageset(
+        &self,
+        pageset: &Pageset<'m, P>,
+        number: u32,
+        order: Order,
+        list: usize,
+    ) {
+        let pageset = self.pageset_for_free(pageset, number);
         let storage = self.platform.storage();
         if let Some(on) = pageset.enter(storage) {
             let pushed = pageset.push(storage, &on, list, number);

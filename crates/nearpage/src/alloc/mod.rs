@@ -35,6 +35,7 @@ mod near;
 mod offline;
 mod online;
 mod online_map;
+mod owned;
 mod page_lock;
 mod pageblocks;
 mod pagelock;

@@ -141,6 +141,11 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         list: usize,
         numbers: &[u32],
     ) -> usize {
+        if pageset.pieces().is_some() {
+            let order = PAGEBLOCK_ORDER;
+            numbers.iter().for_each(|&number| self.free_to_pageset(pageset, number, order, list));
+            return numbers.len();
+        }
         let storage = self.platform.storage();
         let Some(on) = pageset.enter(storage) else { return 0 };
         if !P::Storage::EXACT {

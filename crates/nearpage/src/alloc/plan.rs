@@ -10,8 +10,10 @@ use crate::frame::section::PAGEBLOCKS;
 use crate::frame::{LoosePages, Section, SectionLists, SectionRun};
 use crate::host::Platform;
 use crate::limit::Ledger;
+use crate::model::PageblockOwners;
 use crate::page_wait::{BUCKETS, Bucket, WaitTable};
 use crate::pcp::pageset::{Owner, Pageset};
+use crate::pcp::pieces::Pieces;
 use crate::pcp::{LISTS, Storage, list_order};
 use crate::slot::Slot;
 use crate::sync::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64};
@@ -43,6 +45,7 @@ pub(crate) struct Plan<'m> {
     pub(super) zones: usize,
     /// Zonelists that each node has by the instances that they begin with.
     pub(super) rotations: usize,
+    pub(crate) owners: PageblockOwners,
     pub(crate) cpu_ids: usize,
     /// CPUs of all nodes.
     pub(crate) cpus: u64,
@@ -81,9 +84,21 @@ impl<'m> Plan<'m> {
             sections,
             zones,
             rotations: topology.most_instances(),
+            owners: PageblockOwners::Nobody,
             cpu_ids: last_cpu.map_or(0, |cpu| cpu.0 as usize + 1),
             cpus: cpus().count() as u64,
         })
+    }
+
+    /// The same, under rules of who owns pageblocks.
+    pub(super) fn with_owners(self, owners: PageblockOwners) -> Self {
+        Self { owners, ..self }
+    }
+
+    /// Pagesets of a CPU that have pieces in place of lists.
+    pub(super) fn pieces<P: Platform>(&self) -> usize {
+        let has_owners = self.owners == PageblockOwners::Cpus && P::Storage::EXACT;
+        if has_owners { self.zones } else { 0 }
     }
 
     /// Places for pagesets that the fast path looks at, of one kind of zone.
@@ -227,6 +242,7 @@ impl<'m> Plan<'m> {
     fn add_cpu<P: Platform>(&self, need: &mut Need, of: NodeIndex) {
         need.add::<Owner<P>>(1);
         need.add::<Pageset<'_, P>>(self.zones);
+        need.add::<Pieces>(self.pieces::<P>());
         for (node, _, span) in zones(&self.topology) {
             for index in 0..LISTS {
                 need.add::<AtomicU32>(self.ring_entries::<P::Storage>(of, node, span, index));

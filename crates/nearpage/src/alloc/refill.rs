@@ -51,6 +51,9 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         trip: Trip,
         list: usize,
     ) -> FromPageset {
+        if let Some(pieces) = pageset.pieces() {
+            return self.refill_pieces(on, pageset, pieces, trip, list);
+        }
         let (zone, order) = (pageset.zone(), trip.order);
         let (mut tuning, totals) = pageset.tuning_for_decision(&self.model.pcp);
         let blocks = tuning.refill_blocks(&self.model.pcp, order, totals.count, zone.view());

@@ -1,9 +1,10 @@
-//! Taking free blocks by where they are, for hosts that give the memory behind them back.
+//! Taking free blocks by where they are or how large: for hosts that give the memory behind them back, and for CPUs that
+//! own pageblocks.
 
-use core::ops::Range;
+use core::ops::{Range, RangeInclusive};
 
-use super::state::{Buddy, frame_count};
-use crate::frame::{FrameState, ZoneFrames};
+use super::state::{Buddy, counted_pages, frame_count};
+use crate::frame::{FrameState, Migratetype, ZoneFrames};
 use crate::units::{Order, PAGEBLOCK_ORDER};
 
 impl Buddy {
@@ -31,6 +32,31 @@ impl Buddy {
             }
         }
         None
+    }
+
+    /// Takes the free block whose head is frame `number` from its list.
+    pub(crate) fn take_block_at(&mut self, frames: ZoneFrames<'_>, number: u32) {
+        let frame = frames.frame(number);
+        let word = frame.word();
+        self.lists.unlink(frames, frame, word.order(), word.migratetype());
+        self.free_pages -= counted_pages(word.order(), word.migratetype());
+    }
+
+    /// Takes the first block of the largest of these orders that the lists of a type have.
+    pub(crate) fn take_largest(
+        &mut self,
+        frames: ZoneFrames<'_>,
+        orders: RangeInclusive<Order>,
+        migratetype: Migratetype,
+    ) -> Option<(u32, Order)> {
+        let (least, most) = (orders.start().0, orders.end().0);
+        let order = (least..=most)
+            .rev()
+            .map(Order)
+            .find(|order| self.lists.orders(migratetype) >> order.0 & 1 == 1)?;
+        let number = self.lists.pop(frames, order, migratetype)?;
+        self.free_pages -= order.pages().0;
+        Some((number, order))
     }
 }
 

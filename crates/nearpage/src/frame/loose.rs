@@ -1,7 +1,7 @@
 //! Which pages of a pageblock are loose: free, and not merged yet (`buddy::loose`).
 
 use super::ListEnd;
-use crate::sync::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use crate::sync::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use crate::units::PAGEBLOCK_ORDER;
 
 const PAGEBLOCK_PAGES: usize = 1 << PAGEBLOCK_ORDER.0;
@@ -42,6 +42,26 @@ pub struct LooseEntry {
     /// Next and previous pageblock, by [`ListEnd`]; they mean something while there are pages.
     links: [AtomicU32; 2],
     lane: AtomicU8,
+    /// One more than the CPU that owns the pageblock, or 0 ([`super::owners`]).
+    owner: AtomicU16,
+}
+
+impl LooseEntry {
+    #[inline]
+    pub(super) fn owner(&self) -> &AtomicU16 {
+        &self.owner
+    }
+
+    /// The list of owned pageblocks that this one is on: one more than its type, or 0.
+    #[inline]
+    pub(super) fn listed(&self) -> &AtomicU8 {
+        &self.lane
+    }
+
+    #[inline]
+    pub(super) fn links(&self) -> &[AtomicU32; 2] {
+        &self.links
+    }
 }
 
 /// The loose pages of a pageblock. Written under the lock of the zone; of a pageblock that zones share nothing is used.

@@ -6,6 +6,7 @@
 //! comparison and one addition. Beyond it (holes, nodes that share a section) the table of sections is asked.
 
 use super::loose::{LooseEntry, LooseMap, LoosePages};
+use super::owners::OwnedBlock;
 use super::{
     Frame, FrameState, HELD_MASK, Migratetype, NO_FRAME, Word, WordCell, ZONE_MASK, ZONE_SHIFT,
 };
@@ -422,6 +423,15 @@ impl<'m> ZoneFrames<'m> {
     #[inline]
     pub(crate) fn loose(&self, number: u32) -> LooseMap<'m> {
         self.managed_section(number).loose(number)
+    }
+
+    /// What is known of the owner of the pageblock of frame `number`.
+    ///
+    /// # Panics
+    /// If no section covers the frame.
+    #[inline]
+    pub(crate) fn owned(&self, number: u32) -> OwnedBlock<'m> {
+        OwnedBlock::new(&self.managed_section(number).lists.listed[pageblock_at(number)])
     }
 
     /// What is stored of the pageblock of frame `number`, and which of its pages are loose.

@@ -21,6 +21,7 @@ impl Model {
             "rfc-2023-zones" => {
                 "Linux 6.18 with a zone for each 256 GiB of a node, as the RFC of 2023 proposes"
             }
+            "rfc-2026-owned" => "Linux 6.18 with pageblocks that CPUs own, after the RFC of 2026",
             _ => "rules of its own",
         }
     }

@@ -7,6 +7,7 @@
 //! its CPU, is the [`storage`]; how many there may be is the [`tuning`]; both know nothing of each other.
 
 pub mod pageset;
+pub(crate) mod pieces;
 pub mod serial;
 pub mod sizes;
 pub mod storage;

@@ -17,10 +17,11 @@
 
 use core::ops::Range;
 
+use super::pieces::{Kind, Pieces};
 use super::storage::{CountedList, ListCounts, Pop, Push, Storage};
 use super::tuning::{PcpRules, SETTING_WORDS, Tuning, WORDS};
 use super::{LISTS, list_order, list_type};
-use crate::frame::{Word, ZoneFrames};
+use crate::frame::{ListEnd, Word, ZoneFrames};
 use crate::host::Platform;
 use crate::sync::{AtomicU64, Ordering, OwnedCounter};
 use crate::units::{CpuId, NodeIndex, PageCount, Pfn};
@@ -91,6 +92,8 @@ pub struct Pageset<'m, P: Platform> {
     /// Pages on all lists, if the storage is exact: then each operation asks.
     pages: OwnedCounter,
     events: PagesetEvents,
+    /// What takes the place of the lists if CPUs own pageblocks.
+    pieces: Option<&'m Pieces>,
 }
 
 impl<P: Platform> core::fmt::Debug for Pageset<'_, P> {
@@ -113,6 +116,7 @@ impl<'m, P: Platform> Pageset<'m, P> {
         zone: &'m Zone<'m, P>,
         owner: &'m Owner<P>,
         lists: [List<'m, P>; LISTS],
+        pieces: Option<&'m Pieces>,
     ) -> Self {
         let frames = *zone.frames();
         // A cell of zeroes is `Tuning::BOOT`.
@@ -120,7 +124,7 @@ impl<'m, P: Platform> Pageset<'m, P> {
         let held_words =
             core::array::from_fn(|index| frames.allocated(list_order(index), list_type(index)));
         let pages = OwnedCounter::new();
-        Self { zone, frames, held_words, owner, lists, tuning, pages, events }
+        Self { zone, frames, held_words, owner, lists, tuning, pages, events, pieces }
     }
 
     /// Takes hold of the lists, from the CPU that owns them; `None` if somebody else is at them.
@@ -133,6 +137,18 @@ impl<'m, P: Platform> Pageset<'m, P> {
         'm: 'a,
     {
         storage.enter(self.owner.cpu, &self.owner.exclusion)
+    }
+
+    /// The pieces, if CPUs own pageblocks. Only on storages that are exact.
+    #[inline(always)]
+    pub(crate) fn pieces(&self) -> Option<&'m Pieces> {
+        if P::Storage::EXACT { self.pieces } else { None }
+    }
+
+    /// Whether a block is of a pageblock that this pageset's CPU owns.
+    pub(crate) fn kind_of(&self, number: u32) -> Kind {
+        let is_ours = self.frames.owned(number).owner() == Some(self.owner.cpu);
+        if is_ours { Kind::Owned } else { Kind::Cached }
     }
 
     /// The CPU that owns the lists.
@@ -198,7 +214,7 @@ impl<'m, P: Platform> Pageset<'m, P> {
     /// # Panics
     /// If there are not so many lists.
     pub fn list_counts(&self, index: usize) -> ListCounts {
-        self.lists[index].counts()
+        self.counts_of(index)
     }
 
     /// Calls `each` with the first frame of every block on a list, hottest first. Only while no other thread uses the
@@ -208,9 +224,13 @@ impl<'m, P: Platform> Pageset<'m, P> {
     /// If there are not so many lists.
     #[doc(hidden)]
     pub fn for_each_block(&self, index: usize, mut each: impl FnMut(Pfn)) {
-        P::Storage::for_each(&self.lists[index], &self.frames, &mut |number| {
-            each(self.frames.pfn(number));
-        });
+        let each = &mut |number| each(self.frames.pfn(number));
+        match self.pieces() {
+            None => P::Storage::for_each(&self.lists[index], &self.frames, each),
+            Some(pieces) => {
+                pieces.for_each(&self.frames, list_order(index), list_type(index), each);
+            }
+        }
     }
 
     /// The tuning state now.
@@ -234,7 +254,10 @@ impl<'m, P: Platform> Pageset<'m, P> {
     /// Takes the hottest block of a list.
     #[inline(always)]
     pub(crate) fn pop(&self, storage: &P::Storage, on: &OnCpu<'_, P>, index: usize) -> Pop {
-        let popped = storage.pop(on, &self.lists[index], &self.frames);
+        let popped = match self.pieces() {
+            None => storage.pop(on, &self.lists[index], &self.frames),
+            Some(pieces) => self.pop_piece(pieces, index),
+        };
         if P::Storage::EXACT && popped.frame().is_some() {
             self.note_change(index, 0, 1);
         }
@@ -250,7 +273,10 @@ impl<'m, P: Platform> Pageset<'m, P> {
         index: usize,
         number: u32,
     ) -> Push {
-        let pushed = storage.push(on, &self.lists[index], &self.frames, number);
+        let pushed = match self.pieces() {
+            None => storage.push(on, &self.lists[index], &self.frames, number),
+            Some(pieces) => self.push_piece(pieces, index, number),
+        };
         if pushed.is_done() {
             self.note_change(index, 1, 0);
         }
@@ -266,7 +292,14 @@ impl<'m, P: Platform> Pageset<'m, P> {
         index: usize,
         out: &mut [u32],
     ) -> usize {
-        let popped = storage.pop_batch(on, &self.lists[index], &self.frames, out);
+        let popped = match self.pieces() {
+            None => storage.pop_batch(on, &self.lists[index], &self.frames, out),
+            Some(pieces) => {
+                let next = || self.pop_piece(pieces, index).frame();
+                let slots = out.iter_mut().zip(core::iter::from_fn(next));
+                slots.map(|(slot, number)| *slot = number).count()
+            }
+        };
         self.note_change(index, 0, popped as u64);
         popped
     }
@@ -280,7 +313,13 @@ impl<'m, P: Platform> Pageset<'m, P> {
         index: usize,
         numbers: &[u32],
     ) -> usize {
-        let pushed = storage.push_batch(on, &self.lists[index], &self.frames, numbers);
+        let pushed = match self.pieces() {
+            None => storage.push_batch(on, &self.lists[index], &self.frames, numbers),
+            Some(pieces) => {
+                numbers.iter().for_each(|&number| drop(self.push_piece(pieces, index, number)));
+                numbers.len()
+            }
+        };
         self.note_change(index, pushed as u64, 0);
         pushed
     }
@@ -295,7 +334,18 @@ impl<'m, P: Platform> Pageset<'m, P> {
         blocks: u32,
     ) -> u32 {
         let (list, order) = (&self.lists[index], list_order(index));
-        let appended = storage.append_run(on, list, &self.frames, first, order, blocks);
+        let appended = match self.pieces() {
+            None => storage.append_run(on, list, &self.frames, first, order, blocks),
+            Some(pieces) => {
+                let numbers = (0..blocks).map(|block| first + (block << order.0));
+                for number in numbers {
+                    let kind = self.kind_of(number);
+                    let of = list_type(index);
+                    pieces.push(&self.frames, number, order, (kind, of), ListEnd::Tail);
+                }
+                blocks
+            }
+        };
         self.note_change(index, appended as u64, 0);
         appended
     }
@@ -311,6 +361,39 @@ impl<'m, P: Platform> Pageset<'m, P> {
         let taken = storage.pop_cold(on, &self.lists[index], &self.frames, out);
         self.note_change(index, 0, taken as u64);
         taken
+    }
+
+    #[cold]
+    fn pop_piece(&self, pieces: &Pieces, index: usize) -> Pop {
+        match pieces.pop(&self.frames, list_order(index), list_type(index)) {
+            Some(number) => {
+                pieces.note(index, 0, 1);
+                Pop(number)
+            }
+            None => Pop::EMPTY,
+        }
+    }
+
+    #[cold]
+    fn push_piece(&self, pieces: &Pieces, index: usize, number: u32) -> Push {
+        let kind = self.kind_of(number);
+        let (order, of) = (list_order(index), list_type(index));
+        pieces.push(&self.frames, number, order, (kind, of), ListEnd::Head);
+        pieces.note(index, 1, 0);
+        Push::DONE
+    }
+
+    /// Counts pages that came to the pieces and left them otherwise than one by one.
+    pub(crate) fn note_pieces(&self, came: u64, left: u64) {
+        self.pages.add(came.wrapping_sub(left));
+    }
+
+    /// What list `index` holds and has seen; under rules with owners, the pieces of its order and type.
+    fn counts_of(&self, index: usize) -> ListCounts {
+        let Some(pieces) = self.pieces() else { return self.lists[index].counts() };
+        let (pushes, pops) = pieces.seen(index);
+        let count = pieces.count(list_order(index), list_type(index));
+        ListCounts { count, pops, pushes }
     }
 
     #[inline(always)]
@@ -334,13 +417,16 @@ impl<'m, P: Platform> Pageset<'m, P> {
     /// What all lists hold and have seen.
     pub fn totals(&self) -> Totals {
         let mut totals = Totals::default();
-        for (index, list) in self.lists.iter().enumerate() {
-            let ListCounts { count, pops, pushes } = list.counts();
+        for index in 0..LISTS {
+            let ListCounts { count, pops, pushes } = self.counts_of(index);
             let order = list_order(index).0;
             totals.count.0 += (count as u64) << order;
             totals.allocs = totals.allocs.wrapping_add(pops);
             totals.alloc_pages = totals.alloc_pages.wrapping_add(pops << order);
             totals.freed_pages = totals.freed_pages.wrapping_add(pushes << order);
+        }
+        if self.pieces().is_some() {
+            totals.count = self.count();
         }
         totals
     }

@@ -1,0 +1,60 @@
+//! Which CPU owns a pageblock, and which owned pageblocks have pieces in the zone's lists.
+//!
+//! Under rules with owners ([`PageblockOwners`](crate::model::PageblockOwners)) nothing is loose, so the entry of a
+//! pageblock serves both. Everything here is written under the zone's lock. The owner of a pageblock of which somebody
+//! holds a page does not change, except that it may cease: so who frees a page may read it without the lock.
+
+use super::loose::LooseEntry;
+use super::{ListEnd, Migratetype};
+use crate::sync::Ordering;
+use crate::units::CpuId;
+
+/// What is known of a pageblock's owner.
+#[derive(Clone, Copy)]
+pub(crate) struct OwnedBlock<'m>(&'m LooseEntry);
+
+impl<'m> OwnedBlock<'m> {
+    #[inline]
+    pub(super) fn new(entry: &'m LooseEntry) -> Self {
+        Self(entry)
+    }
+
+    /// The CPU that owns the pageblock.
+    #[inline]
+    pub(crate) fn owner(self) -> Option<CpuId> {
+        self.0.owner().load(Ordering::Relaxed).checked_sub(1).map(|cpu| CpuId(cpu as u32))
+    }
+
+    /// Whether a CPU can own pageblocks: its id fits.
+    pub(crate) fn may_own(cpu: CpuId) -> bool {
+        cpu.0 < u16::MAX as u32
+    }
+
+    /// Makes a CPU the owner, or nobody.
+    pub(crate) fn set_owner(self, cpu: Option<CpuId>) {
+        let number = cpu.map_or(0, |cpu| cpu.0 as u16 + 1);
+        self.0.owner().store(number, Ordering::Relaxed);
+    }
+
+    /// The type of the list that the pageblock is on, if it is on one.
+    pub(crate) fn listed(self) -> Option<Migratetype> {
+        let number = self.0.listed().load(Ordering::Relaxed).checked_sub(1)?;
+        Migratetype::ALL.get(number as usize).copied()
+    }
+
+    /// Sets [`listed`](Self::listed).
+    pub(crate) fn set_listed(self, migratetype: Option<Migratetype>) {
+        let number = migratetype.map_or(0, |of| of as u8 + 1);
+        self.0.listed().store(number, Ordering::Relaxed);
+    }
+
+    /// The neighbour on the list on the side away from `end`, by the number of its first frame.
+    pub(crate) fn link(self, end: ListEnd) -> u32 {
+        self.0.links()[end as usize].load(Ordering::Relaxed)
+    }
+
+    /// Sets what [`link`](Self::link) returns.
+    pub(crate) fn set_link(self, end: ListEnd, number: u32) {
+        self.0.links()[end as usize].store(number, Ordering::Relaxed);
+    }
+}
