@@ -50,7 +50,7 @@ pub use error::{
 };
 pub use frame::{FrameState, Migratetype};
 pub use gfp::Gfp;
-pub use model::{Model, UnknownModel};
+pub use model::{Model, PageblockOwners, UnknownModel};
 pub use policy::{Cursor, NodeSet, NodeSetError, Placement, Policy, Turn};
 pub use reason::{CallSite, Fallbacks, Reason};
 pub use topology::{AddressMap, Node, Topology, TopologyError, ZoneInstances};

@@ -121,6 +121,14 @@ impl Model {
         self
     }
 
+    /// When single pages are merged: at once where CPUs own pageblocks, else as the departures say.
+    pub(crate) fn merging(&self) -> Merging {
+        match self.owners {
+            PageblockOwners::Cpus => Merging::AtOnce,
+            PageblockOwners::Nobody => self.departures.merging,
+        }
+    }
+
     /// Linux 6.1.
     pub const LINUX_6_1: Self = Self {
         name: "linux-6.1",

@@ -160,7 +160,7 @@ impl<'m> Carver<'_, 'm> {
             let frames = ZoneFrames::new(map, span.start, ZoneIndex(index as u16));
             let of_zone =
                 Ledgers { node: &ledgers[node.0 as usize], all: &ledgers[plan.topology.len()] };
-            let merging = model.departures.merging;
+            let merging = model.merging();
             let zone = self.arena(node, hub).slice(1, |_, _| {
                 Ok(Zone::<P>::new(kind, node, frames, span, of_zone, model.fallback, merging))
             })?;

@@ -135,7 +135,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     }
 
     /// Takes an owned pageblock from its owner, if it has one, since another takes it whole.
-    fn disown(&self, guard: &ZoneGuard<'_, 'm, P>, first: u32) {
+    pub(super) fn disown(&self, guard: &ZoneGuard<'_, 'm, P>, first: u32) {
         let frames = guard.zone().frames();
         let block = frames.owned(first);
         let Some(owner) = block.owner() else { return };

@@ -316,7 +316,9 @@ impl<'m, P: Platform> Pageset<'m, P> {
         let pushed = match self.pieces() {
             None => storage.push_batch(on, &self.lists[index], &self.frames, numbers),
             Some(pieces) => {
-                numbers.iter().for_each(|&number| drop(self.push_piece(pieces, index, number)));
+                numbers.iter().for_each(|&number| {
+                    let _ = self.push_piece(pieces, index, number);
+                });
                 numbers.len()
             }
         };

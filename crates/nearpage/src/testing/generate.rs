@@ -9,7 +9,7 @@ use std_alloc::vec::Vec;
 
 use super::random::Random;
 use crate::alloc::Config;
-use crate::model::Model;
+use crate::model::{Model, PageblockOwners};
 use crate::pcp::tuning::{PcpRules, Series2023};
 use crate::topology::{AddressMap, NodeBuf, TopologyBuf, ZoneInstances};
 use crate::units::{CpuId, NodeId, PageCount, Pfn, PfnRange};
@@ -190,7 +190,13 @@ fn distances(random: &mut Random, nodes: usize) -> Vec<u8> {
 fn config(random: &mut Random, topology: &TopologyBuf) -> Config {
     let model = any_model(random);
     let page_shift = random.one_of(&[12, 12, 12, 12, 14, 16]);
-    Config { model, settings: any_settings(random, topology, page_shift), page_shift }
+    let mut settings = any_settings(random, topology, page_shift);
+    // Only a pageset that may keep a pageblock owns one.
+    if model.owners == PageblockOwners::Cpus && !random.one_in(4) {
+        settings.percpu_pagelist_high_fraction = 8;
+        settings.pageset_budget_kbytes = None;
+    }
+    Config { model, settings, page_shift }
 }
 
 /// A model, sometimes with a rule of another.

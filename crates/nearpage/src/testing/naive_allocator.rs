@@ -20,6 +20,7 @@
 //! | `policy` | policies, cpusets, private nodes (facts 3.7, 3.8) |
 //! | `limits` | hard and soft limits (nearpage's own) |
 //! | `free` | frees, drains, decay (facts 7.4 to 7.7) |
+//! | `pieces` | pageblocks that CPUs own (facts 16.1) |
 //! | `bulk` | bulk allocation and bulk free (facts 8) |
 //! | `hotplug` | memory and CPUs that go and come (facts 13) |
 
@@ -32,6 +33,7 @@ mod hotplug;
 mod limits;
 mod loose;
 mod machine;
+mod pieces;
 mod policy;
 mod refusals;
 mod slow;
@@ -50,6 +52,7 @@ use crate::watermark::Settings;
 
 use refusals::Refusals;
 
+pub use pieces::{Owners, Pieces};
 pub use policy::{NaiveMode, NaivePlacement};
 pub use zone::{Begins, NaiveZone, Pageblocks};
 
@@ -120,6 +123,8 @@ pub struct NaivePageset {
     pub cpu: CpuId,
     /// By list: hottest first.
     pub lists: [VecDeque<Pfn>; LISTS],
+    /// What is in place of the lists, if CPUs own pageblocks.
+    pub pieces: Option<Pieces>,
     /// Pages on all lists.
     pub count: PageCount,
     /// The state of the tuning.

@@ -45,7 +45,7 @@ pub fn same_refusal(got: FreeError, expected: FreeError) -> Result<(), Differenc
         ) => {
             let agrees = match expected {
                 FrameState::Free => matches!(state, FrameState::Free | FrameState::Blank),
-                _ => matches!(state, FrameState::Cached | FrameState::Blank),
+                _ => matches!(state, FrameState::Cached | FrameState::Owned | FrameState::Blank),
             };
             if agrees { Ok(()) } else { same("state of the frame", state, expected) }
         }
@@ -176,7 +176,7 @@ fn same_pageset_list(
     model: &NaivePageset,
     list: usize,
 ) -> Result<(), Difference> {
-    let expected = &model.lists[list];
+    let expected = model.blocks(list);
     let (mut blocks, mut result) = (0, Ok(()));
     pageset.for_each_block(list, |pfn| {
         let place = same_at(blocks, Some(pfn), expected.get(blocks).copied());

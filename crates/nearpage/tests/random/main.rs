@@ -26,7 +26,7 @@ use nearpage::rules::CacheRule;
 use nearpage::stats::CheckError;
 use nearpage::testing::generate::RandomMachine;
 use nearpage::testing::random::Random;
-use nearpage::{Gfp, Model, Order, Request, ZoneInstances};
+use nearpage::{Gfp, Model, Order, PageblockOwners, Request, ZoneInstances};
 use rayon::prelude::*;
 
 use run::{Plan, Planted, Tally, Thoroughness, run, with_allocator};
@@ -177,6 +177,14 @@ fn canary_a_limit_off_by_one_is_found() {
 #[test]
 fn canary_a_missing_drain_at_cpu_off_is_found() {
     assert!(finds(Planted::MissingDrain, 60) >= 10);
+}
+
+#[test]
+fn canary_an_owner_that_is_passed_over_is_found() {
+    fn without_owners(model: Model) -> Model {
+        model.with(|changed| changed.owners = PageblockOwners::Nobody)
+    }
+    assert!(finds(Planted::Rules(without_owners), 60) >= 3);
 }
 
 #[test]

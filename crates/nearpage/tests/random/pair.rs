@@ -179,6 +179,11 @@ impl<'a, 'm> Pair<'a, 'm> {
         self.tally.add_count("reclaims of one node", calls.node_reclaims);
         self.tally.add_count("direct reclaims", calls.reclaims);
         self.tally.add_count("last resorts", calls.out_of_memory);
+        for owners in self.naive.zones().iter().map(|zone| &zone.owners) {
+            self.tally.add_count("pageblocks that a CPU took whole", owners.claimed);
+            self.tally.add_count("pieces of owned pageblocks taken back", owners.recovered);
+            self.tally.add_count("blocks freed to another CPU that owns them", owners.sent_home);
+        }
         for pageset in self.cpus.iter().flat_map(|&cpu| self.naive.pagesets(cpu)) {
             self.tally.add_count("refills of pagesets", pageset.refills.0);
             self.tally.add_count("drains of pagesets", pageset.drains.0);

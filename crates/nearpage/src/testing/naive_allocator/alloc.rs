@@ -113,7 +113,7 @@ impl NaiveAllocator {
     /// try that pageset again, unless loose pages only looked like room.
     fn take_near(&mut self, asked: &Asked, flags: AllocFlags) -> Option<Pfn> {
         let (zone, list) = self.may_take_near(asked)?;
-        let is_refill = self.pagesets(asked.cpu)[zone].lists[list].is_empty();
+        let is_refill = self.pagesets(asked.cpu)[zone].lacks(list);
         let pfn = self.take_cached(zone, asked, list, flags)?;
         if is_refill {
             self.wake_if_boosted(zone, flags);
@@ -373,7 +373,7 @@ impl NaiveAllocator {
         self.cpu_on(asked.cpu)?;
         let pageset = &mut self.cpus.get_mut(&asked.cpu)?.pagesets[zone];
         pageset.tuning.before_alloc(&self.model.pcp);
-        let is_refill = pageset.lists[list].is_empty();
+        let is_refill = pageset.lacks(list);
         let pfn = self.pop_or_refill(zone, asked, list, flags);
         if is_refill && pfn.is_some() {
             self.wake_above_soft(zone, flags);
@@ -393,7 +393,11 @@ impl NaiveAllocator {
         list: usize,
         flags: AllocFlags,
     ) -> Option<Pfn> {
-        let is_refill = self.cpu_on(asked.cpu)?.pagesets[zone].lists[list].is_empty();
+        let mut is_refill = self.cpu_on(asked.cpu)?.pagesets[zone].lacks(list);
+        if is_refill && self.has_owners() {
+            self.refill_pieces(zone, asked, list, flags);
+            is_refill = false;
+        }
         let may_leave =
             if is_refill { self.may_leave(zone, u64::MAX, asked.order, flags) } else { 0 };
         let pageset = &mut self.cpus.get_mut(&asked.cpu)?.pagesets[zone];
@@ -415,7 +419,7 @@ impl NaiveAllocator {
             pageset.count.0 += pages;
             pageset.lists[list].extend(taken);
         }
-        let pfn = pageset.lists[list].pop_front()?;
+        let pfn = pageset.take(list)?;
         pageset.count.0 -= asked.order.pages().0;
         Some(pfn)
     }

@@ -6,6 +6,7 @@ use std_alloc::vec::Vec;
 use super::NaiveAllocator;
 use super::asked::Asked;
 use super::free::PIECE;
+use super::pieces::take_up_to;
 use crate::alloc::{BulkFreeError, Reason, Request};
 use crate::error::AllocError;
 use crate::frame::Migratetype;
@@ -88,7 +89,7 @@ impl NaiveAllocator {
         let Some(zone) = self.near_zones(asked).into_iter().find(has_all) else { return vec![] };
         let mut pages = vec![];
         while (pages.len() as u64) < count {
-            let is_refill = self.pagesets(asked.cpu)[zone].lists[list].is_empty();
+            let is_refill = self.pagesets(asked.cpu)[zone].lacks(list);
             let Some(pfn) = self.pop_or_refill(zone, asked, list, AllocFlags::default()) else {
                 break;
             };
@@ -143,10 +144,9 @@ impl NaiveAllocator {
             && let Some(cpu) = self.cpus.get_mut(&asked.cpu).filter(|cpu| cpu.is_on)
         {
             let pageset = &mut cpu.pagesets[zone];
-            let here = share_left.min(pageset.lists[list].len() as u64);
-            pages.extend(pageset.lists[list].drain(..here as usize));
-            pageset.count.0 -= here;
-            let lacking = share_left - here;
+            let here = take_up_to(pageset, list, share_left);
+            let lacking = share_left - here.len() as u64;
+            pages.extend(here);
             if lacking > 0 && pageset.tuning.refills_for(&self.model.pcp, lacking, PageCount(room))
             {
                 refilled = Some((list, lacking));
@@ -180,7 +180,7 @@ impl NaiveAllocator {
     fn bulk_of_refill(&mut self, zone: usize, asked: &Asked, list: usize, most: u64) -> Vec<Pfn> {
         let mut pages = vec![];
         while (pages.len() as u64) < most {
-            if !pages.is_empty() && self.pagesets(asked.cpu)[zone].lists[list].is_empty() {
+            if !pages.is_empty() && self.pagesets(asked.cpu)[zone].lacks(list) {
                 break;
             }
             let Some(pfn) = self.pop_or_refill(zone, asked, list, AllocFlags::default()) else {
@@ -205,9 +205,8 @@ impl NaiveAllocator {
             && let Some(cpu) = self.cpus.get_mut(&asked.cpu).filter(|cpu| cpu.is_on)
         {
             let pageset = &mut cpu.pagesets[zone];
-            let here = pageblocks.min(pageset.lists[list].len() as u64);
-            blocks.extend(pageset.lists[list].drain(..here as usize));
-            pageset.count.0 -= here * PAGEBLOCK;
+            blocks.extend(take_up_to(pageset, list, pageblocks));
+            let here = blocks.len() as u64;
             if here < pageblocks {
                 let (view, lacking) = (self.zones[zone].view, (pageblocks - here) * PAGEBLOCK);
                 pageset.tuning.raise_high(&self.model.pcp, lacking, view);

@@ -76,10 +76,12 @@ impl NaiveAllocator {
     pub(super) fn put_into_pageset(&mut self, cpu: CpuId, zone: usize, list: usize, pfn: Pfn) {
         // A page on its way into a pageset is out of its zone as it was before.
         let is_over_limit = self.is_over_limit(zone);
-        let Some(cpu) = self.cpus.get_mut(&cpu) else { return };
+        let (by, target) = (cpu, self.free_target(cpu, zone, pfn));
+        let Some(cpu) = self.cpus.get_mut(&target) else { return };
         let (pageset, zone) = (&mut cpu.pagesets[zone], &mut self.zones[zone]);
         let order = list_order(list);
-        pageset.lists[list].push_front(pfn);
+        zone.owners.sent_home += u64::from(target != by);
+        pageset.put(list, pfn, &zone.owners);
         pageset.count.0 += order.pages().0;
         let NaivePageset { tuning, count, .. } = pageset;
         let usual = tuning.after_free(&self.model.pcp, order, *count, zone.view);
@@ -171,7 +173,7 @@ impl NaivePageset {
         first_list: usize,
         pages: u64,
     ) -> u64 {
-        let mut drained = 0;
+        let mut drained = self.drain_pieces(zone, pageblocks, first_list, pages);
         for list in (first_list..LISTS).chain(0..first_list) {
             let order = list_order(list);
             let mut gone = vec![];

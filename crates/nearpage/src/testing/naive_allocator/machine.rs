@@ -4,11 +4,12 @@ use std_alloc::collections::BTreeMap;
 use std_alloc::vec;
 use std_alloc::vec::Vec;
 
+use super::pieces::pieces_for;
 use super::refusals::Refusals;
 use super::{HostCalls, NaiveAllocator, NaiveCpu, NaiveNode, NaivePageset, NaiveZone, Pageblocks};
 use crate::alloc::{Config, Fallbacks, HotplugCounts, ScanCounts};
 use crate::error::OnlineError;
-use crate::model::Model;
+use crate::model::{Model, PageblockOwners};
 use crate::pcp::sizes::{Sizes, ZoneShare};
 use crate::pcp::tuning::Tuning;
 use crate::topology::{Topology, ZoneInstances};
@@ -69,10 +70,15 @@ fn instances(span: PfnRange, ranges: &[PfnRange], model: &Model) -> Vec<PfnRange
 }
 
 /// The CPUs, their pagesets empty.
-pub(super) fn cpus_of(topology: &Topology<'_>, zones: usize) -> BTreeMap<CpuId, NaiveCpu> {
+pub(super) fn cpus_of(
+    topology: &Topology<'_>,
+    zones: usize,
+    owners: PageblockOwners,
+) -> BTreeMap<CpuId, NaiveCpu> {
     let pageset = |cpu| NaivePageset {
         cpu,
         lists: Default::default(),
+        pieces: pieces_for(owners),
         count: PageCount(0),
         tuning: Tuning::BOOT,
         refills: (0, 0),
@@ -109,7 +115,7 @@ impl NaiveAllocator {
             booted: false,
             nodes: topology.nodes().iter().map(node).collect(),
             distances: pairs.map(|(from, to)| topology.distance(from, to)).collect(),
-            cpus: cpus_of(topology, zones.len()),
+            cpus: cpus_of(topology, zones.len(), config.model.owners),
             zones,
             pageblocks: Pageblocks::new(&memory),
             memory,

@@ -9,6 +9,7 @@ use std_alloc::vec;
 use std_alloc::vec::Vec;
 
 use super::loose::{LANES, Loose};
+use super::pieces::Owners;
 use crate::buddy::{FallbackModel, FallbackRules, HeldMovable, Merging};
 use crate::frame::{ListEnd, Migratetype};
 use crate::model::Model;
@@ -178,6 +179,8 @@ pub struct NaiveZone {
     places: Vec<i32>,
     lists: [[List; Migratetype::COUNT]; ORDERS],
     loose: Loose,
+    /// Who owns pageblocks.
+    pub owners: Owners,
 }
 
 impl Blocks {
@@ -210,12 +213,13 @@ impl NaiveZone {
             holds: LockHolds::default(),
             events: ZoneCounts::default(),
             rules: model.fallback,
-            merging: model.departures.merging,
+            merging: model.merging(),
             spanned_end: span.start,
             begins: vec![0; frames],
             places: vec![0; frames],
             lists: Default::default(),
             loose: Loose::default(),
+            owners: Owners::default(),
         }
     }
 
@@ -557,6 +561,7 @@ impl NaiveZone {
                 self.unlist(pfn);
             }
             pageblocks.before.remove(&(pfn.0 / PAGEBLOCK));
+            self.owners.disown(pfn);
             pageblocks.set(pfn, Migratetype::Movable);
         }
         self.managed.0 -= range.pages().0;
@@ -585,6 +590,18 @@ impl NaiveZone {
             taken.push(pfn);
         }
         taken
+    }
+
+    /// Takes the free block that begins at a frame.
+    pub(super) fn take_at(&mut self, pfn: Pfn) {
+        self.unlist(pfn);
+    }
+
+    /// Takes the first block of an order and a type.
+    pub(super) fn take_first(&mut self, order: Order, of: Migratetype) -> Option<(Pfn, Order)> {
+        let pfn = self.head(order, of)?;
+        self.unlist(pfn);
+        Some((pfn, order))
     }
 
     /// Whole pageblocks from the lists of a type.
