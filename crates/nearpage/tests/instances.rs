@@ -2,10 +2,11 @@
 
 use nearpage::platform::Platform;
 use nearpage::testing::machine::TestMachine;
+use nearpage::testing::plain::PlainPlatform;
 use nearpage::{
-    AddressMap, AllocError, Config, CpuId, Gfp, Model, NodeBuf, NodeId, NodeIndex, NodeSet, Order,
-    PageAllocator, PageCount, Pfn, PfnRange, Placement, Policy, Request, TopologyBuf, ZoneIndex,
-    ZoneInstances, ZoneKind,
+    AddressMap, AllocError, BuildError, Config, CpuId, Gfp, Model, Node, NodeBuf, NodeId,
+    NodeIndex, NodeSet, Order, PageAllocator, PageCount, Pfn, PfnRange, Placement, Policy, Request,
+    Topology, TopologyBuf, ZoneIndex, ZoneInstances, ZoneKind, metadata_size,
 };
 
 const PAGE: Request = Request::new(Order(0), Gfp::KERNEL);
@@ -248,4 +249,20 @@ fn a_small_machine_has_one_zone_by_the_rfc_too() {
         [128, 256, 383, 384, 512, 1024].map(|size| large(size * gibibyte)),
         [1, 1, 1, 2, 2, 4]
     );
+}
+
+#[test]
+fn more_zones_than_there_are_numbers_are_refused() {
+    let memory = [PfnRange::new(0, 1 << 26), PfnRange::new(1 << 26, 1 << 27)];
+    let node = |id: usize| Node {
+        id: NodeId(id as u32),
+        memory: &memory[id..=id],
+        cpus: &[],
+        movable_from: None,
+    };
+    let nodes = [node(0), node(1)];
+    let topology = Topology::new(&nodes, &[10, 20, 20, 10], AddressMap::Flat).unwrap();
+    let size = |count| metadata_size::<PlainPlatform>(&topology, &config(count), NodeIndex(0));
+    assert!(size(64).unwrap() > size(1).unwrap());
+    assert_eq!(size(40_000), Err(BuildError::TooManyZones { zones: 80_000 }));
 }
