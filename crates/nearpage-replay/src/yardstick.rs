@@ -1,6 +1,6 @@
 //! Rules beside the offline optimum: how many holds of zone locks they take, and how few would do.
 
-use nearpage::{Model, PageCount};
+use nearpage::{Model, PageCount, PageblockOwners};
 use nearpage_machine::work::Observer;
 use serde::Serialize;
 
@@ -176,11 +176,18 @@ pub(crate) fn measure(
     })
 }
 
-/// What a set of rules comes to beside the bound of its class. All sets of rules that are modelled keep types and orders
-/// apart.
+/// The class of rules that a model is of. All keep types and orders apart; where CPUs own pageblocks, pages go to another CPU.
+fn class_of(model: &Model) -> Class {
+    match model.owners {
+        PageblockOwners::Cpus => Class::Pooled,
+        _ => Class::Lists,
+    }
+}
+
+/// What a set of rules comes to beside the bound of its class.
 fn standing(answer: &Answer, asked: &Asked, managed: PageCount, from_recorded: bool) -> Standing {
     let Totals { lock_acquisitions, most_pages_per_hold, .. } = answer.totals;
-    let (class, k) = (Class::Lists, COMPARED_AT);
+    let (class, k) = (class_of(&answer.model), COMPARED_AT);
     let holds = lock_acquisitions.unwrap_or(0);
     let longest_hold_pages = most_pages_per_hold.unwrap_or(0);
     let mean = answer.totals.kept_pages_mean.unwrap_or(0.0);
