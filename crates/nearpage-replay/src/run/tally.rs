@@ -133,7 +133,9 @@ impl Tally {
             let foreign = drains.min(taken);
             self.causes.foreign += foreign;
             let moved = [after.refills > before.refills, after.drains > before.drains];
-            *self.causes.of(act, moved) += taken - foreign;
+            if taken > foreign {
+                *self.causes.of(act, moved) += taken - foreign;
+            }
         }
         self.most = self.most.max(self.pages);
     }

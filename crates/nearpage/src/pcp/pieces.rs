@@ -36,8 +36,10 @@ struct List {
 }
 
 impl List {
-    const EMPTY: List =
-        List { ends: [const { AtomicU32::new(NO_FRAME) }; 2], count: AtomicU32::new(0) };
+    const fn new() -> List {
+        let ends = [const { AtomicU32::new(NO_FRAME) }; 2];
+        List { ends, count: AtomicU32::new(0) }
+    }
 }
 
 /// The pieces.
@@ -61,7 +63,7 @@ pub(crate) fn list_of(migratetype: Migratetype) -> Migratetype {
 impl Pieces {
     pub(crate) fn new() -> Self {
         Self {
-            lists: [const { [List::EMPTY; ORDERS] }; TYPES],
+            lists: [const { [const { List::new() }; ORDERS] }; TYPES],
             orders: [const { AtomicU16::new(0) }; TYPES],
             fragments: [const { AtomicU32::new(NO_FRAME) }; TYPES],
             pops: core::array::from_fn(|_| OwnedCounter::new()),

@@ -131,20 +131,25 @@ fn text(answer: &Yardstick) -> String {
     }
     let _ = writeln!(
         out,
-        "\n{:<width$} {:>9} {:>9} {:>9} {:>10}  least pages a CPU for as many holds",
-        "bound", "holds", "fewest", "forced", "ratio"
+        "\n{:<width$} {:>9} {:>9} {:>9} {:>10}  {:<8} least pages a CPU for as many holds",
+        "bound", "holds", "fewest", "forced", "ratio", "class"
     );
     for of in models {
         let least = of.least_h.map_or("-".into(), |pages| pages.to_string());
         let _ = writeln!(
             out,
-            "{:<width$} {:>9} {:>9} {:>9} {:>10.2}  {least}",
-            of.model, of.holds, of.bound, of.forced, of.ratio
+            "{:<width$} {:>9} {:>9} {:>9} {:>10.2}  {:<8} {least}",
+            of.model,
+            of.holds,
+            of.bound,
+            of.forced,
+            of.ratio,
+            of.class.name()
         );
     }
     let _ = writeln!(
         out,
-        "of the class lists, with the mean of the rules for H, and K = {COMPARED_AT}; ratio: (holds + 32) / (fewest + 32)"
+        "of the class of the rules, with the mean of the rules for H, and K = {COMPARED_AT}; ratio: (holds + 32) / (fewest + 32)"
     );
     let _ = writeln!(
         out,
