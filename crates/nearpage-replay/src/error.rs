@@ -129,6 +129,14 @@ pub enum ReplayError {
         /// Pages of all zones.
         managed: u64,
     },
+    /// Rules of objects were asked for, and the trace has no slab events.
+    #[error(
+        "{input}: the trace has no slab events, expected a bundle of nearpage record --slab for rules of objects"
+    )]
+    NoObjects {
+        /// The bundle.
+        input: String,
+    },
     /// The observer asked the replay to stop.
     #[error(transparent)]
     Stopped(#[from] Stopped),

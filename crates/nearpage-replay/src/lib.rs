@@ -65,7 +65,8 @@
 //!
 //! # Cost and limits
 //!
-//! The length of a trace costs time and no memory: each pass reads it from the packed file. A replay makes two passes,
+//! The length of a trace costs time, and memory only where bounds are asked for ([`Replay::bound`], [`Replay::sweep`]: 8 bytes a
+//! request): each pass reads it from the packed file. A replay makes two passes,
 //! a what-if one more, the objects of a trace one more for each machine; 16 million events take some 11 s of CPU time.
 //! Traces are of x86-64: zones lie where x86-64 has them. Memory policies are in no event ([`ZoneChoice::Recorded`]
 //! goes by the recorded pages instead).

@@ -5,14 +5,15 @@
 //! the pages of the trace, of which the slab's are some, do not go through it.
 //!
 //! Two runs on the machine that is asked about: objects by the CPU's own node, as Linux had it before 2010 and, in other
-//! words, again in 2026, and by the nearest node with memory ([`LocalNode`]).
+//! words, again in 2026, and by the nearest node with memory ([`LocalNode`]). One run more for each set of rules that is
+//! asked for ([`SlabRules`]).
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::LazyLock;
 
 use nearpage::slab::{
-    CacheOptions, KmemCache, LocalNode, REAP_PERIOD_NS, SlabAllocator, SlabConfig,
+    CacheOptions, KmemCache, LocalNode, REAP_PERIOD_NS, SlabAllocator, SlabConfig, SlabRules,
 };
 use nearpage::{Address, CpuId, Gfp, NodeIndex, TopologyBuf};
 use nearpage_trace::{Event, TraceEvent, read_trace};
@@ -61,6 +62,10 @@ pub struct ObjectTotals {
     pub alien_locks: u64,
     /// Objects allocated.
     pub allocated: u64,
+    /// Acquisitions of locks of barns.
+    pub barn_locks: u64,
+    /// Objects that passed by the sheaves.
+    pub bypasses: u64,
     /// Slabs that could not be had from one node alone.
     pub failed_this_node: u64,
     /// Acquisitions of list locks of nodes with memory.
@@ -99,21 +104,20 @@ struct Place<'a> {
     start: &'a Start,
     /// How CPUs go to it.
     cpus: CpuRule,
-    /// Whose objects a CPU gets.
-    local: LocalNode,
+    config: SlabConfig,
 }
 
 /// How many passes [`replay_objects`] makes.
-pub(crate) fn passes(survey: &Survey, has_other: bool) -> u64 {
+pub(crate) fn passes(survey: &Survey, has_other: bool, rules: usize) -> u64 {
     match (survey.has_objects, has_other) {
         (false, _) => 0,
-        (true, false) => 1,
-        (true, true) => 3,
+        (true, false) => 1 + rules as u64,
+        (true, true) => 3 + rules as u64,
     }
 }
 
 /// Replays the objects of a trace on the recorded machine, and by both rules on `other`, if that is given, where CPUs go
-/// by `cpus`; `None` if the trace has no objects.
+/// by `cpus`; there, or else on the recorded machine, also by each set of `rules`. `None` if the trace has no objects.
 ///
 /// # Errors
 ///
@@ -123,23 +127,30 @@ pub(crate) fn replay_objects(
     survey: &Survey,
     recorded: &Start,
     other: Option<(&Start, CpuRule)>,
+    rules: &[SlabRules],
     watch: &Watch<'_>,
 ) -> Result<Option<Objects>, ReplayError> {
     if !survey.has_objects {
         return Ok(None);
     }
     // The recorded machine plays its own CPUs.
-    let (nearest, own) = (LocalNode::NearestMemory, LocalNode::OwnNode);
-    let mut places = vec![Place {
-        name: "recorded machine",
-        start: recorded,
-        cpus: CpuRule::Socket,
-        local: nearest,
-    }];
+    let nearest = SlabConfig::LINUX_2_6_35;
+    let (name, cpus) = ("recorded machine", CpuRule::Socket);
+    let mut places = vec![Place { name, start: recorded, cpus, config: nearest }];
     if let Some((start, cpus)) = other {
-        places.push(Place { name: "own node: 2010, 2026", start, cpus, local: own });
-        places.push(Place { name: "nearest memory", start, cpus, local: nearest });
+        let own = nearest.with_local(LocalNode::OwnNode);
+        places.push(Place { name: "own node: 2010, 2026", start, cpus, config: own });
+        places.push(Place { name: "nearest memory", start, cpus, config: nearest });
     }
+    let (start, cpus) = other.unwrap_or((recorded, CpuRule::Socket));
+    let of_rules = |&rules: &SlabRules| {
+        let config = match rules {
+            SlabRules::Slab2010 => nearest,
+            sheaves => SlabConfig::LINUX_7_0.with_rules(sheaves),
+        };
+        Place { name: rules.name(), start, cpus, config }
+    };
+    places.extend(rules.iter().map(of_rules));
     let mut objects = Objects::default();
     for place in &places {
         let (pairing, totals) = replay_at(bundle, survey, &recorded.topology, place, watch)?;
@@ -168,11 +179,7 @@ fn replay_at(
 ) -> Result<(Pairing, ObjectTotals), ReplayError> {
     let input = bundle.name();
     let build_error = |source| ReplayError::Build { input: input.into(), source };
-    let descriptors = SlabConfig::LINUX_2_6_35.descriptors;
-    let config = SlabConfig::default()
-        .with_caches_max(CACHES_MOST)
-        .with_descriptors(descriptors)
-        .with_local(place.local);
+    let config = place.config.with_caches_max(CACHES_MOST);
     let mut buffers: Vec<Vec<u8>> = Vec::new();
     let mut memory = Memory::new(input, place.start, 1)?;
     let Some((core, _)) = memory.cores(input)?.pop() else {
@@ -309,6 +316,8 @@ impl Player<'_, '_> {
                 };
                 *locks += stats.list_locks;
                 totals.alien_locks += stats.alien_locks;
+                totals.barn_locks += stats.barn_locks;
+                totals.bypasses += stats.bypasses;
                 totals.failed_this_node += stats.grow_failures;
             }
         }

@@ -4,6 +4,7 @@ use std::num::NonZeroUsize;
 use std::path::Path;
 
 use nearpage::Model;
+use nearpage::slab::SlabRules;
 use nearpage_bundle::predict::ModelChoice;
 use nearpage_machine::work::Observer;
 use nearpage_machine::{InputError, MachineDescription};
@@ -37,6 +38,8 @@ pub struct Options {
     pub wish: Wish,
     /// Sets of rules, under each of which the trace is replayed as wished but for [`Wish::model`].
     pub rules: Vec<Model>,
+    /// Sets of rules of objects, under each of which the slab events of the trace are replayed.
+    pub slab_rules: Vec<SlabRules>,
 }
 
 /// A bundle whose machine was put into the state of `before`.
@@ -115,7 +118,11 @@ impl Replay {
         let watch = Watch::new(observer, bundle.pass_bytes(), passes);
         let survey = Survey::of(bundle, start, &watch)?;
         let elsewhere = other.as_ref().filter(|_| wish.machine.is_some());
-        watch.expect_more(objects::passes(&survey, elsewhere.is_some()));
+        let slab_rules = &options.slab_rules;
+        if !slab_rules.is_empty() && !survey.has_objects {
+            return Err(ReplayError::NoObjects { input: bundle.name().into() });
+        }
+        watch.expect_more(objects::passes(&survey, elsewhere.is_some(), slab_rules.len()));
         let truth = Truth::read(bundle, start, bundle.samples(&watch)?, survey.is_whole)?;
         // The bundle's own trace is of its own recording, whatever it lacks.
         if let Some(input) = bundle.other_trace() {
@@ -139,7 +146,7 @@ impl Replay {
             rules.push(RuleTotals::of(answer));
         }
         let elsewhere = elsewhere.map(|other| (other, wish.cpus));
-        let objects = replay_objects(bundle, &survey, start, elsewhere, &watch)?;
+        let objects = replay_objects(bundle, &survey, start, elsewhere, slab_rules, &watch)?;
         let lost_events = bundle.recording().lost_events;
         Ok(Report {
             schema: 1,

@@ -7,6 +7,7 @@ use std::{fmt, fs, io};
 
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use clap::{Arg, Command};
+use nearpage::slab::SlabRules;
 use nearpage_bundle::predict::{ModelChoice, SettingKey};
 use nearpage_bundle::{BundleError, Recording};
 use nearpage_machine::{InputError, MachineDescription, MachineInput, Place, catalog};
@@ -139,6 +140,48 @@ pub(super) fn list_of_keys(keys: impl Iterator<Item = SettingKey>) -> String {
 /// A parser of `--model`: `--help` lists the models, and so does the answer to a name that is none.
 pub(super) fn models() -> impl TypedValueParser<Value = ModelChoice> {
     Models
+}
+
+/// What `--model` of a replay names: rules of pages or of objects.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum RulesChoice {
+    Pages(ModelChoice),
+    Objects(SlabRules),
+}
+
+/// As [`models`], with the rules of objects.
+pub(super) fn models_and_slabs() -> impl TypedValueParser<Value = RulesChoice> {
+    ModelsAndSlabs
+}
+
+#[derive(Clone)]
+struct ModelsAndSlabs;
+
+impl TypedValueParser for ModelsAndSlabs {
+    type Value = RulesChoice;
+
+    fn parse_ref(
+        &self,
+        command: &Command,
+        argument: Option<&Arg>,
+        value: &OsStr,
+    ) -> Result<RulesChoice, clap::Error> {
+        let parse = |name: String| match SlabRules::by_name(&name) {
+            Some(rules) => Ok(RulesChoice::Objects(rules)),
+            None => name.parse::<ModelChoice>().map(RulesChoice::Pages).map_err(|unknown| {
+                let objects = SlabRules::ALL
+                    .map(|rules| format!("\n  {:<15} {}", rules.name(), rules.about()));
+                format!("{unknown}\nor, for slab events:{}", objects.concat())
+            }),
+        };
+        StringValueParser::new().try_map(parse).parse_ref(command, argument, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        let pages = ModelChoice::all().map(|of| PossibleValue::new(of.name()).help(of.about()));
+        let value = |of: SlabRules| PossibleValue::new(of.name()).help(of.about());
+        Some(Box::new(pages.chain(SlabRules::ALL.into_iter().map(value))))
+    }
 }
 
 #[derive(Clone)]

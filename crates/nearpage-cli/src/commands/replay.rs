@@ -176,7 +176,8 @@ pub fn run(arguments: &ReplayArgs) -> Result<(), CommandError> {
     };
     let named = arguments.what_if.models(&replay);
     let rules = if named.len() > 1 { named } else { Vec::new() };
-    let options = Options { zones, explain, wish: arguments.what_if.wish(&replay)?, rules };
+    let (wish, slab_rules) = (arguments.what_if.wish(&replay)?, arguments.what_if.slab_rules());
+    let options = Options { zones, explain, wish, rules, slab_rules };
     let watched = Interruptible::begin(Bar::percent("replay"))?;
     let report = replay.run(&options, &watched).map_err(ReplayFailure::from)?;
     drop(watched);
@@ -199,6 +200,10 @@ impl ReplayArgs {
         }
         if self.json && self.report.as_deref().is_some_and(is_standard) {
             let problem = "--json and --report - both go to standard output: --report takes a PATH";
+            return Err(CommandError::Usage(problem.into()));
+        }
+        if self.bound.bound && !self.what_if.slab_rules().is_empty() {
+            let problem = "--bound is about pages: --model takes the rules of pages with it";
             return Err(CommandError::Usage(problem.into()));
         }
         self.what_if.check()

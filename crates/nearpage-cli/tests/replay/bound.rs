@@ -6,8 +6,16 @@ use serde_json::Value;
 
 use super::{nearpage, shipped, stdout};
 
-const MODELS: [&str; 6] =
-    ["linux-6.1", "linux-6.6", "series-2023", "linux-6.12", "linux-6.18", "nearpage"];
+const MODELS: [&str; 8] = [
+    "linux-6.1",
+    "linux-6.6",
+    "series-2023",
+    "linux-6.12",
+    "linux-6.18",
+    "nearpage",
+    "rfc-2023-zones",
+    "rfc-2026-owned",
+];
 
 fn bound(bundle: &str, arguments: &[&str]) -> Value {
     let arguments = [&["replay", bundle, "--bound", "--json"], arguments].concat();
@@ -105,4 +113,19 @@ fn points_that_nothing_can_have_are_refused() {
     refused(&["--bound", "--at", "99999999999:5"], "the pages of the machine");
     refused(&["--at", "5:5"], "--bound");
     refused(&["--bound", "--model", "linux-0.1"], "linux-6.18");
+}
+
+#[test]
+fn rules_of_objects_are_for_slab_events() {
+    let bundle = shipped();
+    let bundle = bundle.to_str().unwrap();
+    let refused = |arguments: &[&str], named: &str| {
+        let output = nearpage(&[&["replay", bundle], arguments].concat());
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{message}");
+        assert!(message.contains(named), "{named}: {message}");
+    };
+    refused(&["--model", "sheaves-7.0"], "no slab events");
+    refused(&["--bound", "--model", "sheaves-7.1"], "about pages");
+    refused(&["--model", "sheaves-6.0"], "sheaves-7.1");
 }

@@ -1,6 +1,6 @@
 //! Rules with owners of pageblocks: refills, drains and frees of pagesets that have pieces in place of lists.
 //!
-//! After the RFC "pcp buddy allocator" of 2026 (facts 16.1). Where its texts say nothing, what is assumed stands here:
+//! After the RFC "pcp buddy allocator" of 2026 (facts 15.3). Where its texts say nothing, what is assumed stands here:
 //!
 //! * A refill wants as many pages as the tuning says. It takes, until it has them: (0) the pieces of own pageblocks that
 //!   drains gave back, a pageblock at a time; (1) one whole free pageblock, if the pageset may keep as many pages more;

@@ -20,7 +20,7 @@
 //! | `policy` | policies, cpusets, private nodes (facts 3.7, 3.8) |
 //! | `limits` | hard and soft limits (nearpage's own) |
 //! | `free` | frees, drains, decay (facts 7.4 to 7.7) |
-//! | `pieces` | pageblocks that CPUs own (facts 16.1) |
+//! | `owners`, `pieces` | pageblocks that CPUs own (facts 15.3) |
 //! | `bulk` | bulk allocation and bulk free (facts 8) |
 //! | `hotplug` | memory and CPUs that go and come (facts 13) |
 
@@ -33,6 +33,7 @@ mod hotplug;
 mod limits;
 mod loose;
 mod machine;
+mod owners;
 mod pieces;
 mod policy;
 mod refusals;
@@ -52,7 +53,8 @@ use crate::watermark::Settings;
 
 use refusals::Refusals;
 
-pub use pieces::{Owners, Pieces};
+pub use owners::Owners;
+pub use pieces::Pieces;
 pub use policy::{NaiveMode, NaivePlacement};
 pub use zone::{Begins, NaiveZone, Pageblocks};
 

@@ -5,13 +5,15 @@ use std::fmt::Write;
 use nearpage_replay::{ObjectTotals, Objects};
 
 type Line = (&'static str, fn(&ObjectTotals) -> u64);
-const LINES: [Line; 7] = [
+const LINES: [Line; 9] = [
     ("objects allocated", |of| of.allocated),
     ("by a CPU's stack", |of| of.stack_hits),
     ("list locks, nodes with memory", |of| of.memory_node_locks),
     ("list locks, memoryless nodes", |of| of.memoryless_node_locks),
     ("failed requests for one node", |of| of.failed_this_node),
     ("locks of alien stacks", |of| of.alien_locks),
+    ("locks of barns", |of| of.barn_locks),
+    ("objects past the sheaves", |of| of.bypasses),
     ("objects refused", |of| of.refused),
 ];
 
@@ -40,7 +42,7 @@ pub(super) fn text(objects: &Objects) -> String {
         format!("{:.1} %", column.stack_hits as f64 / column.allocated.max(1) as f64 * 100.0)
     };
     line("share of a CPU's stack", objects.columns.iter().map(share).collect());
-    if objects.columns.len() > 1 {
+    if objects.columns.iter().any(|column| column.name == "nearest memory") {
         out.push_str(
             "own node: CPUs of a node without memory look for objects there, as Linux before 2010 (numa_node_id) and, by \
              another way, in 2026;\nnearest memory: at the nearest node that has some (numa_mem_id)\n",

@@ -5,21 +5,22 @@ use std::path::Path;
 use clap::{Args, ValueEnum};
 use nearpage::Model;
 use nearpage::rules::CacheRule;
+use nearpage::slab::SlabRules;
 use nearpage_bundle::predict::ModelChoice;
 use nearpage_machine::{MachineDescription, MachineInput};
 use nearpage_replay::{CpuRule, Replay, Tunable, Wish};
 
 use super::ReplayFailure;
 use crate::commands::CommandError;
-use crate::commands::input::{STANDARD, list_of_keys, models, read_machine};
+use crate::commands::input::{RulesChoice, STANDARD, list_of_keys, models_and_slabs, read_machine};
 
 /// What is to be different.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "What if")]
 pub(super) struct WhatIfArgs {
     /// The rules to replay under, instead of the recorded kernel's; may be given several times
-    #[arg(long, value_parser = models())]
-    model: Vec<ModelChoice>,
+    #[arg(long, value_parser = models_and_slabs())]
+    model: Vec<RulesChoice>,
 
     /// A tunable: pcp.batch_scale_max=0, vm.watermark_scale_factor=200; --set help lists them
     #[arg(long, value_name = "KEY=VALUE|help")]
@@ -100,7 +101,7 @@ impl WhatIfArgs {
 
     /// What is asked for, of the machine of a replay.
     pub(super) fn wish(&self, replay: &Replay) -> Result<Wish, CommandError> {
-        let is_other = self.model.iter().any(|&choice| choice != ModelChoice::Auto);
+        let is_other = self.page_models().any(|choice| choice != ModelChoice::Auto);
         let model = if is_other { self.models(replay).into_iter().next() } else { None };
         let tunables = self.set.iter().map(|given| given.parse::<Tunable>());
         let tunables = tunables.collect::<Result<_, _>>().map_err(ReplayFailure::Set)?;
@@ -121,7 +122,23 @@ impl WhatIfArgs {
     /// The rules that are named, in their order.
     pub(super) fn models(&self, replay: &Replay) -> Vec<Model> {
         let kernel = &replay.bundle().recording().kernel;
-        self.model.iter().map(|choice| choice.for_kernel(kernel).model).collect()
+        self.page_models().map(|choice| choice.for_kernel(kernel).model).collect()
+    }
+
+    fn page_models(&self) -> impl Iterator<Item = ModelChoice> {
+        self.model.iter().filter_map(|choice| match choice {
+            RulesChoice::Pages(model) => Some(*model),
+            RulesChoice::Objects(_) => None,
+        })
+    }
+
+    /// The rules of objects that are named, in their order.
+    pub(super) fn slab_rules(&self) -> Vec<SlabRules> {
+        let rules = self.model.iter().filter_map(|choice| match choice {
+            RulesChoice::Objects(rules) => Some(*rules),
+            RulesChoice::Pages(_) => None,
+        });
+        rules.collect()
     }
 
     fn machine(&self, replay: &Replay) -> Result<Option<MachineDescription>, CommandError> {

@@ -5,6 +5,7 @@ use std_alloc::vec;
 use std_alloc::vec::Vec;
 
 use super::asked::Asked;
+use super::owners::{Owners, first_of};
 use super::zone::{Begins, Blocks, NaiveZone, Pageblocks};
 use super::{NaiveAllocator, NaivePageset};
 use crate::frame::Migratetype;
@@ -25,44 +26,6 @@ pub struct Piece {
 
 /// The pieces of a pageset by order and type, hottest first.
 pub type Pieces = BTreeMap<(Order, Migratetype), VecDeque<Piece>>;
-
-/// Who owns pageblocks of a zone, by their first frames; and those that have pieces in the zone, last listed first.
-#[derive(Default, Debug)]
-pub struct Owners {
-    owners: BTreeMap<Pfn, CpuId>,
-    fragments: Vec<(CpuId, Migratetype, Pfn)>,
-    /// Pageblocks that CPUs took whole.
-    pub claimed: u64,
-    /// Pieces of own pageblocks that CPUs took back from the zone.
-    pub recovered: u64,
-    /// Blocks that another CPU than the owner freed.
-    pub sent_home: u64,
-}
-
-impl Owners {
-    /// The owner of a frame's pageblock.
-    pub fn of(&self, pfn: Pfn) -> Option<CpuId> {
-        self.owners.get(&first_of(pfn)).copied()
-    }
-
-    /// Nobody owns the pageblock any more.
-    pub fn disown(&mut self, first: Pfn) {
-        self.owners.remove(&first);
-        self.unlist(first);
-    }
-
-    fn unlist(&mut self, first: Pfn) {
-        self.fragments.retain(|&(_, _, listed)| listed != first);
-    }
-
-    fn list(&mut self, cpu: CpuId, of: Migratetype, first: Pfn) {
-        self.fragments.insert(0, (cpu, of, first));
-    }
-}
-
-fn first_of(pfn: Pfn) -> Pfn {
-    Pfn(pfn.0 - pfn.0 % PAGEBLOCK)
-}
 
 fn list_of(of: Migratetype) -> Migratetype {
     if of.is_mergeable() { of } else { Migratetype::Movable }

@@ -9,7 +9,7 @@ use std_alloc::vec;
 use std_alloc::vec::Vec;
 
 use super::loose::{LANES, Loose};
-use super::pieces::Owners;
+use super::owners::Owners;
 use crate::buddy::{FallbackModel, FallbackRules, HeldMovable, Merging};
 use crate::frame::{ListEnd, Migratetype};
 use crate::model::Model;
