@@ -53,7 +53,7 @@ pub enum PageblockOwners {
     Nobody,
     /// CPUs: a CPU takes whole pageblocks from the zone and owns them. A page that is freed goes to the pageset of the
     /// owner, whoever frees it, and pieces of owned pageblocks merge there. Only on storages that are
-    /// [exact](crate::Storage::EXACT): others cannot reach the lists of another CPU, and have no owners.
+    /// [exact](crate::platform::Storage::EXACT): others cannot reach the lists of another CPU, and have no owners.
     Cpus,
 }
 
