@@ -77,6 +77,14 @@ fn drains_of_high_orders_without_a_batch() {
     must_find("pcp", replay::pcp::replay, change_pcp(eager));
 }
 
+/// A zone near a mark has several possible starts: none may make up for a wrong rule.
+#[test]
+fn pagesets_that_grow_below_the_high_mark() {
+    let growing = |rules: &mut PcpRules| rules.below_high = false;
+    must_find("bulk", replay::bulk::replay, change_pcp(growing));
+    must_find("pcp", replay::pcp::replay, change_pcp(growing));
+}
+
 #[test]
 fn a_scale_that_is_one_too_small() {
     let smaller = |rules: &mut PcpRules| rules.batch_scale_max -= 1;

@@ -37,6 +37,17 @@ impl<'a> Line<'a> {
         self.parse(self.text(key)?)
     }
 
+    /// The number in a field that may be below zero: a difference, or a register that was logged as a whole.
+    pub fn signed(self, key: &'a str) -> Result<i64, String> {
+        self.parse_signed(self.text(key)?)
+    }
+
+    /// A counter of pages, to which CPUs add their changes late: below zero it reads as nothing
+    /// (`zone_page_state`).
+    pub fn counter(self, key: &'a str) -> Result<u64, String> {
+        self.parse_counter(self.text(key)?)
+    }
+
     /// The number in the last field of that name: some lines have a zone's value and a pageset's.
     pub fn last_number(self, key: &'a str) -> Result<u64, String> {
         let value = self.values(key).next_back();
@@ -50,6 +61,15 @@ impl<'a> Line<'a> {
 
     /// A number that stands somewhere in the line.
     pub fn parse(self, value: &str) -> Result<u64, String> {
+        value.parse().map_err(|_| format!("{value:?} is no number, in: {}", self.0))
+    }
+
+    /// A counter that stands somewhere in the line.
+    pub fn parse_counter(self, value: &str) -> Result<u64, String> {
+        Ok(self.parse_signed(value)?.max(0).cast_unsigned())
+    }
+
+    fn parse_signed(self, value: &str) -> Result<i64, String> {
         value.parse().map_err(|_| format!("{value:?} is no number, in: {}", self.0))
     }
 

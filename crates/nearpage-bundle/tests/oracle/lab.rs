@@ -1,7 +1,5 @@
 //! The core in a recorded start state: the real allocator on plain storage.
 
-use std::cell::RefCell;
-
 use nearpage::internals::Insertion;
 use nearpage::rules::pagesets::{Sizes, Tuning};
 use nearpage::rules::{FallbackRules, HeldMovable, PcpRules};
@@ -36,8 +34,6 @@ pub struct Lab<'a, 'm> {
     pub core: &'a PageAllocator<'m, PlainPlatform>,
     /// The CPU that all operations run on.
     pub cpu: CpuId,
-    /// Blocks taken straight from the buddy, by their first frames.
-    held: RefCell<Vec<(Pfn, Order)>>,
 }
 
 /// Makes the core of `memory` with the marks and pageset sizes that `machine` was recorded with, and
@@ -51,7 +47,7 @@ pub fn with<R>(
 ) -> R {
     let config = Config::new().with_model(model);
     TestMachine::from(memory).config(config).run(|core| {
-        let lab = Lab { core, cpu, held: RefCell::default() };
+        let lab = Lab { core, cpu };
         core.platform().run_on(cpu);
         for zone in core.zones() {
             if let Ok(recorded) = machine.zone(lab.name(zone)) {
@@ -136,6 +132,11 @@ impl<'m> Lab<'_, 'm> {
         self.core.set_tuning(self.cpu, zone.index(), tuning);
     }
 
+    /// Drains this CPU and forgets what the tuning learnt, once more.
+    pub fn reset_again(&self, zone: &CoreZone<'_>) {
+        self.reset(zone, self.pageset(zone).tuning().free_high_batch);
+    }
+
     /// Allocates near a node.
     pub fn alloc(&self, order: Order, gfp: Gfp, node: u32) -> Option<Pfn> {
         self.core.alloc(Request::new(order, gfp).on(NodeId(node))).ok()
@@ -146,9 +147,15 @@ impl<'m> Lab<'_, 'm> {
         self.core.free(pfn, order).expect("the block was allocated");
     }
 
-    /// Takes pages straight from the buddy, in blocks as large as can be, until `free` are left.
-    pub fn hold_all_but(&self, zone: &CoreZone<'_>, free: u64) {
-        let mut held = self.held.borrow_mut();
+    /// Takes pages straight from the buddy, in blocks as large as can be, until `free` are left; or gives back the last
+    /// of those that are `held`.
+    pub fn leave(&self, zone: &CoreZone<'_>, free: u64, held: &mut Vec<(Pfn, Order)>) {
+        while zone.free_pages().0 < free
+            && let Some((pfn, order)) = held.pop()
+        {
+            let returned = self.core.return_to_zone(pfn, order, Insertion::Usual);
+            returned.expect("the block was taken");
+        }
         for order in (0..=Order::MAX.0).rev().map(Order) {
             while zone.free_pages().0 >= free + order.pages().0
                 && let Some(pfn) =
@@ -157,15 +164,6 @@ impl<'m> Lab<'_, 'm> {
                 held.push((pfn, order));
             }
         }
-    }
-
-    /// Gives back what [`hold_all_but`](Self::hold_all_but) took of a zone.
-    pub fn give_back(&self, zone: &CoreZone<'_>) {
-        for (pfn, order) in self.held.borrow_mut().drain(..) {
-            let returned = self.core.return_to_zone(pfn, order, Insertion::Usual);
-            returned.expect("the block was taken");
-        }
-        self.core.note_free_pages(zone.index());
     }
 
     /// Makes the pageblocks of some ranges a type's own.

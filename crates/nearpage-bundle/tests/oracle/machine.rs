@@ -173,7 +173,7 @@ fn zone_of_info(line: Line<'_>) -> Result<Zone, String> {
     Ok(Zone {
         name: ZoneName::of(line)?,
         span: PfnRange::new(start, start + line.number("spanned")?),
-        free: line.number("free")?,
+        free: line.counter("free")?,
         marks: Marks {
             min: pages("min")?,
             low: pages("low")?,

@@ -5,9 +5,11 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
+use nearpage::Order;
 use serde::Deserialize;
 
 use super::fields::lines;
+use super::machine::ZoneName;
 
 /// The folders of a collection.
 const FOLDERS: [&str; 3] = ["corpus", "exp", "rebuild"];
@@ -61,6 +63,9 @@ pub struct Capture {
     /// `/proc/zoneinfo`; missing where the capture failed.
     #[serde(default)]
     pub zoneinfo: String,
+    /// `/proc/buddyinfo`.
+    #[serde(default)]
+    pub buddyinfo: String,
     /// `/proc/sys/vm`.
     #[serde(default)]
     pub sysctl_vm: BTreeMap<String, String>,
@@ -74,6 +79,27 @@ impl Recording {
             _ => &self.name,
         }
     }
+}
+
+impl Recording {
+    /// Free pages of a zone in blocks below a pageblock, after the experiments or at the last capture before them.
+    pub fn small_blocks(&self, zone: ZoneName) -> Option<u64> {
+        const CAPTURES: [&str; 4] = ["after_module", "restored", "sysctl", "boot"];
+        let texts = CAPTURES.iter().filter_map(|name| self.captures.get(*name));
+        texts.filter_map(|capture| small_blocks(&capture.buddyinfo, zone)).next()
+    }
+}
+
+/// Of the lines `Node 0, zone DMA32 13 6 21 ...`: blocks by order.
+fn small_blocks(buddyinfo: &str, zone: ZoneName) -> Option<u64> {
+    let name = format!("Node {}, zone {}", zone.node, zone.kind.name());
+    let mut blocks = buddyinfo.lines().filter_map(|line| {
+        let line = line.split_whitespace().collect::<Vec<_>>();
+        let (head, blocks) = line.split_at_checked(4)?;
+        (head.join(" ") == name).then(|| blocks.to_vec())
+    });
+    let pages = |(order, blocks): (usize, &str)| Some(blocks.parse::<u64>().ok()? << order);
+    blocks.next()?.into_iter().take(Order::PAGEBLOCK.0.into()).enumerate().map(pages).sum()
 }
 
 impl Collection {
@@ -208,6 +234,16 @@ mod tests {
     const RECORDING: &str = r#"{"kernel": "6.12", "captures": {"boot": {"zoneinfo": ""}},
         "sys": {"node0": {"cpulist": "0-1", "distance": "10"}, "online": "0"},
         "module": {"bulk": "SYMS\n", "bulk.err": "", "times": 3}}"#;
+
+    #[test]
+    fn small_blocks_are_those_below_a_pageblock() {
+        let text = "Node 0, zone DMA 1 0\nNode 1, zone   DMA32      3  2 0 0 0 0 0 0 1 7 99 \n";
+        let zone = |text: &str| ZoneName::parse(text).unwrap();
+        assert_eq!(small_blocks(text, zone("1:DMA32")), Some(3 + 2 * 2 + 256));
+        assert_eq!(small_blocks(text, zone("0:DMA")), Some(1));
+        assert_eq!(small_blocks(text, zone("0:DMA32")), None);
+        assert_eq!(small_blocks("Node 1, zone DMA32 3 x", zone("1:DMA32")), None);
+    }
 
     fn refusal(root: &Path) -> String {
         collection(root).err().expect("there is nothing to read")

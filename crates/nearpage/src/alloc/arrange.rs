@@ -176,15 +176,6 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         self.zones[zone.0 as usize].set_reclaim_active(active);
     }
 
-    /// Looks whether a zone is above its high mark again, as after a drain.
-    ///
-    /// # Panics
-    /// If the allocator has no such zone.
-    #[doc(hidden)]
-    pub fn note_free_pages(&self, zone: ZoneIndex) {
-        self.zones[zone.0 as usize].clear_below_high();
-    }
-
     /// The zone and the frame of a block that a free would take.
     fn held_block(
         &self,

@@ -6,15 +6,14 @@
 
 use nearpage::{Gfp, Model, NodeId, Order, Pfn, Request};
 
-use super::HERE;
+use super::low::{Bench, LowRequest};
 use super::pageset::{is_old, state};
 use super::target;
 use crate::lab::{self, CoreZone, Lab};
 use crate::layout::Layout;
-use crate::machine::Machine;
 use crate::recordings::Recording;
 use crate::tally::Tally;
-use crate::text::bulk::{Entry, Low, read};
+use crate::text::bulk::{Entry, read};
 use crate::text::pcp::{State, Target};
 
 /// Flags of the module's requests: nobody reclaims, on any node.
@@ -32,6 +31,7 @@ pub fn replay(
         return Ok(());
     };
     let machine = target::machine(recording, &target)?;
+    let (mut near, before) = (Vec::new(), tally.differences());
     let topology = machine.topology(|zone| Layout::Whole(zone.free))?;
     lab::with(&machine, topology, model, target.cpu, |lab| {
         let zone = lab.zone(target.zone)?;
@@ -45,14 +45,19 @@ pub fn replay(
                 None if is_old(&model) => Boots::Differ,
                 None => Boots::Agree,
             };
-            if let Entry::Low(low) = entry {
-                run_low(&machine, &target, model, low, tally)?;
-            } else {
-                run.entry(entry, tally);
+            match entry {
+                Entry::Low { goal, low } => {
+                    let place = format!("{}: entry {number}", recording.name);
+                    near.push(LowRequest { place, goal: *goal, low: *low });
+                }
+                _ => run.entry(entry, tally),
             }
         }
-        Ok(())
-    })
+        Ok::<_, String>(())
+    })?;
+    let small = recording.small_blocks(target.zone);
+    let bench = Bench { machine: &machine, target: &target, model, small };
+    bench.replay(&near, tally.differences() == before, tally)
 }
 
 struct Run<'a, 'm> {
@@ -77,18 +82,18 @@ impl Run<'_, '_> {
                 tally.compare("pageset after a reset", *after, self.state());
             }
             Entry::Bulk { pages, got, after } => {
-                let given = self.bulk(ANYWHERE, *pages);
+                let given = self.bulk(*pages);
                 tally.compare("pages given", *got, given.len() as u64);
                 self.compare_after(*after, tally);
                 given.iter().for_each(|&page| self.lab.free(page, Order(0)));
             }
             Entry::Holes { slots, filled, returned, after } => {
-                let given = self.bulk(ANYWHERE, slots - filled);
+                let given = self.bulk(slots - filled);
                 tally.compare("pages given", *returned, filled + given.len() as u64);
                 self.compare_after(*after, tally);
                 given.iter().for_each(|&page| self.lab.free(page, Order(0)));
             }
-            Entry::Low(_) => unreachable!("has a start of its own"),
+            Entry::Low { .. } => unreachable!("has a start of its own"),
         }
     }
 
@@ -105,39 +110,11 @@ impl Run<'_, '_> {
         state(self.lab, self.zone)
     }
 
-    fn bulk(&self, gfp: Gfp, pages: u64) -> Vec<Pfn> {
+    fn bulk(&self, pages: u64) -> Vec<Pfn> {
         let mut given = vec![Pfn(0); pages as usize];
-        let request = Request::new(Order(0), gfp).on(NodeId(self.target.zone.node));
+        let request = Request::new(Order(0), ANYWHERE).on(NodeId(self.target.zone.node));
         let got = self.lab.core.alloc_bulk(request, &mut given).unwrap_or(0);
         given.truncate(got);
         given
     }
-}
-
-/// A request that finds the zone at the recorded number of free pages, and nothing in the pageset.
-fn run_low(
-    machine: &Machine,
-    target: &Target,
-    model: Model,
-    low: &Low,
-    tally: &mut Tally,
-) -> Result<(), String> {
-    let free = |name| if name == target.zone { low.free_before } else { u64::MAX };
-    let topology = machine.topology(|zone| Layout::Whole(zone.free.min(free(zone.name))))?;
-    lab::with(machine, topology, model, target.cpu, |lab| {
-        let zone = lab.zone(target.zone)?;
-        let run = Run { lab, zone, target, boots: Boots::Agree };
-        let given = run.bulk(HERE, low.pages);
-        let ours = |page: &&Pfn| core::ptr::eq(lab.zone_of(**page), zone);
-        let core = Low {
-            free_before: low.free_before,
-            pages: low.pages,
-            got: given.len() as u64,
-            in_zone: given.iter().filter(ours).count() as u64,
-            free_after: zone.free_pages().0,
-            cached: lab.pageset(zone).count().0,
-        };
-        tally.compare("request near the low mark", *low, core);
-        Ok(())
-    })
 }

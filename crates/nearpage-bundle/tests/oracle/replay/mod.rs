@@ -3,7 +3,10 @@
 pub mod buddy;
 pub mod bulk;
 pub mod counter;
+pub mod hold;
 pub mod lists;
+pub mod low;
+pub mod near;
 pub mod pageset;
 pub mod pcp;
 pub mod rebuild;
@@ -20,3 +23,6 @@ const HERE: Gfp = Gfp::HIGHUSER_MOVABLE
     .union(Gfp::THISNODE)
     .union(Gfp::NORETRY)
     .union(Gfp::NOWARN);
+
+/// Why a recording may have more than one start.
+const LARGE_BLOCKS: &str = "what the zone had in large blocks at the start is not recorded";

@@ -1,11 +1,13 @@
 //! Bursts of allocations and frees: the state of the pageset after each refill, each drain and each burst.
 
-use nearpage::{Migratetype, Model, Order, PageCount, Pfn};
+use nearpage::{Migratetype, Model, Order, PageCount, Pfn, ZoneKind};
 
-use super::HERE;
-use super::counter::Counter;
+use super::counter::{Counter, Leeway, Search};
+use super::hold;
+use super::near::Start;
 use super::pageset::{is_old, state};
 use super::target;
+use super::{HERE, LARGE_BLOCKS};
 use crate::lab::{self, CoreZone, Lab};
 use crate::layout::Layout;
 use crate::machine::{Machine, Zone};
@@ -34,15 +36,28 @@ pub fn replay(
     let foreign = experiments.iter().find_map(|experiment| foreign_pages(experiment, &target));
     let large = experiments.iter().find_map(large_blocks);
     if large.is_some() {
-        tally.unanswered("what the zone had in large blocks at the start is not recorded");
+        tally.unanswered(LARGE_BLOCKS);
     }
-    let bench = Bench { recording: &recording.name, machine, target, model, foreign, large };
-    let (near, others): (Vec<&Experiment>, _) = experiments.iter().partition(|e| is_bounded(e));
+    let small = recording.small_blocks(target.zone);
+    let bench = Bench { recording: &recording.name, machine, target, model, foreign, large, small };
+    let (mut near, mut others) = (Vec::new(), Vec::new());
+    for experiment in &experiments {
+        match Start::of(experiment)? {
+            Some(start) => {
+                for _ in start.predictable..experiment.records.len() {
+                    tally.unanswered("near the high mark: which pageblocks are of another type");
+                }
+                near.push((experiment, start));
+            }
+            None => others.push((experiment, experiment.records.len())),
+        }
+    }
     let before = tally.differences();
-    bench.replay(&others, Trial::default(), tally)?;
+    let layout = bench.layout(bench.machine.zone(target.zone)?.free);
+    bench.replay(&others, &layout, Trial::default(), tally)?;
     let rules_hold = tally.differences() == before;
-    for experiment in near {
-        bench.replay_near_mark(experiment, rules_hold, tally)?;
+    for (experiment, start) in near {
+        bench.replay_near_mark(experiment, start, rules_hold, tally)?;
     }
     Ok(())
 }
@@ -57,7 +72,11 @@ struct Bench<'a> {
     foreign: Option<u64>,
     /// Pageblocks that were free as a whole.
     large: Option<u64>,
+    /// Pages in smaller blocks, as a capture tells.
+    small: Option<u64>,
 }
+
+const COUNTER: &str = "near the high mark: by how much the zone's counter was off";
 
 /// An assumption under which experiments are replayed.
 #[derive(Clone, Copy, Default)]
@@ -66,34 +85,37 @@ struct Trial {
     counter: Counter,
     /// Whether one difference is enough to drop it.
     ends_at_difference: bool,
+    /// Free pages before the first burst near the high mark.
+    left: u64,
 }
 
 impl Bench<'_> {
-    /// Replays experiments, one after the other, on one machine.
+    /// Replays experiments, so many records of each, one after the other, on one machine.
     fn replay(
         &self,
-        experiments: &[&Experiment],
+        experiments: &[(&Experiment, usize)],
+        layout: &Layout,
         trial: Trial,
         tally: &mut Tally,
-    ) -> Result<(), String> {
+    ) -> Result<Leeway, String> {
         let Self { machine, target, .. } = self;
-        let layout = |zone: &Zone| match zone.name == target.zone {
-            true => self.layout(zone.free),
+        let topology = machine.topology(|zone| match zone.name == target.zone {
+            true => layout.clone(),
             false => Layout::Whole(zone.free),
-        };
-        let topology = machine.topology(layout)?;
+        })?;
         lab::with(machine, topology, self.model, target.cpu, |lab| {
             let (zone, recorded) = (lab.zone(target.zone)?, machine.zone(target.zone)?);
             if self.foreign.is_some() {
-                let fragments = layout(recorded).fragments(recorded.span);
+                let fragments = layout.fragments(recorded.span);
                 lab.retype(zone, &fragments, Migratetype::Unmovable);
             }
-            let (kept, bounded) = (Vec::new(), false);
-            let mut run = Run { lab, zone, recorded, target, kept, bounded, trial };
-            for experiment in experiments {
-                run.experiment(self.recording, experiment, tally)?;
+            let (kept, held) = (Vec::new(), None);
+            let leeway = Leeway::ALL;
+            let mut run = Run { lab, zone, recorded, target, kept, held, trial, leeway };
+            for &(experiment, records) in experiments {
+                run.experiment(self.recording, experiment, records, tally);
             }
-            Ok(())
+            Ok(run.leeway)
         })
     }
 
@@ -109,52 +131,78 @@ impl Bench<'_> {
     }
 
     /// Near its high mark a few pages decide, and the kernel's checks read a counter that is a few pages off.
-    /// The text tells what is free and not the counter: there must be one start of it from which all of the
-    /// experiment comes out as recorded. It is looked for only where all others did.
+    /// The text tells what is free, and neither the counter nor how much of it is in large blocks: there must be one
+    /// start from which all of the experiment comes out as recorded. It is looked for only where all others did.
     fn replay_near_mark(
         &self,
         experiment: &Experiment,
+        start: Start,
         rules_hold: bool,
         tally: &mut Tally,
     ) -> Result<(), String> {
         let threshold = self.machine.zone(self.target.zone)?.stat_threshold;
-        let counter = Counter::new(threshold, is_old(&self.model));
-        let mut exact = Tally::default();
-        self.replay(&[experiment], Trial { counter, ends_at_difference: false }, &mut exact)?;
-        if exact.differences() > 0 && rules_hold {
-            let cpus = self.machine.nodes.iter().map(|node| node.cpus.len()).sum();
-            for counter in counter.starts(cpus) {
-                let mut lagging = Tally::default();
-                self.replay(
-                    &[experiment],
-                    Trial { counter, ends_at_difference: true },
-                    &mut lagging,
-                )?;
-                if lagging.differences() == 0 {
-                    lagging
-                        .unanswered("near the high mark: by how much the zone's counter was off");
-                    tally.add(lagging);
+        let near = [(experiment, start.predictable)];
+        let exact = Counter::new(threshold, is_old(&self.model));
+        let layouts = self.layouts_near_mark(start)?;
+        let cpus: usize = self.machine.nodes.iter().map(|node| node.cpus.len()).sum();
+        let most = exact.most_of_others(cpus.saturating_sub(1));
+        let mut told = Tally::default();
+        let trial = Trial { counter: exact, ends_at_difference: false, left: start.left };
+        self.replay(&near, &layouts[0], trial, &mut told)?;
+        if told.differences() == 0 || !rules_hold {
+            tally.add(told);
+            return Ok(());
+        }
+        for (counter, layout) in
+            exact.starts().flat_map(|counter| layouts.iter().map(move |layout| (counter, layout)))
+        {
+            let mut search = Search::up_to(most);
+            while let Some(others) = search.next() {
+                let mut found = Tally::default();
+                let counter = counter.with_others(others);
+                let trial = Trial { counter, ends_at_difference: true, left: start.left };
+                let leeway = self.replay(&near, layout, trial, &mut found)?;
+                if found.differences() == 0 {
+                    if counter != exact {
+                        found.unanswered(COUNTER);
+                    }
+                    if *layout != layouts[0] {
+                        found.unanswered(LARGE_BLOCKS);
+                    }
+                    tally.add(found);
                     return Ok(());
                 }
+                search.failed(others, leeway);
             }
         }
-        tally.add(exact);
+        tally.add(told);
         Ok(())
+    }
+
+    /// What may have been in large blocks: as another experiment or a capture tells, too little for what the module
+    /// takes, or all.
+    fn layouts_near_mark(&self, start: Start) -> Result<Vec<Layout>, String> {
+        let zone = self.machine.zone(self.target.zone)?;
+        let foreign = self.foreign.unwrap_or(0);
+        let not_large = |blocks: u64| start.pages.saturating_sub(blocks << Order::PAGEBLOCK.0);
+        let told = self.large.map(not_large).or(self.small);
+        let small = told.into_iter().chain([hold::shortage(start.goal), 0]);
+        Ok(small.map(|small| hold::layout(zone, start.pages, foreign, small)).collect())
     }
 }
 
-/// Whether an experiment holds most of the zone's pages.
-fn is_bounded(experiment: &Experiment) -> bool {
-    experiment.records.iter().any(|record| matches!(record, Record::Held))
-}
-
 /// Pages of the zone that no movable request gets, because they are of other types in blocks too small to
-/// be claimed while another zone can give (`ALLOC_NOFRAGMENT`). They show where a burst went on in
+/// be claimed while another zone can give (`ALLOC_NOFRAGMENT`, of Normal zones only). They show where a burst went on in
 /// another zone with an empty pageset, and free pages above the mark.
 fn foreign_pages(experiment: &Experiment, target: &Target) -> Option<u64> {
+    if target.zone.kind != ZoneKind::Normal {
+        return None;
+    }
     let mark = target.marks.low.0 + target.reserve.0;
     experiment.records.iter().find_map(|record| match record {
-        Record::Burst(burst) if burst.ending == Ending::OtherZone && burst.order == Order(0) => {
+        Record::Burst(burst)
+            if matches!(burst.ending, Ending::OtherZone(_)) && burst.order == Order(0) =>
+        {
             (burst.after.count == 0 && burst.zone_free > mark).then_some(burst.zone_free)
         }
         _ => None,
@@ -186,9 +234,10 @@ struct Run<'a, 'm> {
     target: &'a Target,
     /// Blocks that the module has, oldest first.
     kept: Vec<(Pfn, Order)>,
-    /// The experiment holds all but some pages of the zone, and says how many.
-    bounded: bool,
+    /// Blocks that the module took to bring the zone near its high mark.
+    held: Option<Vec<(Pfn, Order)>>,
     trial: Trial,
+    leeway: Leeway,
 }
 
 impl Run<'_, '_> {
@@ -196,60 +245,39 @@ impl Run<'_, '_> {
         &mut self,
         recording: &str,
         experiment: &Experiment,
+        records: usize,
         tally: &mut Tally,
-    ) -> Result<(), String> {
+    ) {
         // What is left of the last experiment goes back first.
         for (pfn, order) in self.kept.drain(..).rev() {
             self.lab.free(pfn, order);
         }
-        if self.bounded {
-            self.lab.give_back(self.zone);
-            self.bounded = false;
-        }
-        let mut records = experiment.records.iter().enumerate().peekable();
-        while let Some((number, record)) = records.next() {
+        for (number, record) in experiment.records[..records].iter().enumerate() {
             tally.at(format!("{recording}: {}, record {number}", experiment.name));
             match record {
                 Record::Reset(after) => {
                     self.lab.reset(self.zone, after.free_high_batch());
                     tally.compare("reset", *after, self.state());
+                    if let Some(held) = &mut self.held {
+                        self.lab.leave(self.zone, self.trial.left, held);
+                    }
                 }
-                Record::Held => self.bounded = true,
+                Record::Held(held) => {
+                    self.held = Some(hold::take(self.lab, self.zone, held.goal));
+                }
                 Record::Decay { again, before, after } => {
                     self.decay(*again, *before, *after, tally);
                 }
                 Record::Burst(burst) => self.burst(&experiment.name, burst, tally),
             }
-            let next = records.peek().map(|(_, next)| *next);
-            if self.bounded
-                && !matches!(record, Record::Burst(_))
-                && let Some(Record::Burst(next)) = next
-            {
-                self.hold_all_but(next)?;
-            }
             if self.trial.ends_at_difference && tally.differences() > 0 {
                 break;
             }
         }
-        Ok(())
     }
 
     fn state(&self) -> State {
         state(self.lab, self.zone)
-    }
-
-    /// Leaves the zone the pages that it must have had before its first burst: those that it, the pageset
-    /// and the module have after it.
-    fn hold_all_but(&self, first: &BurstRecord) -> Result<(), String> {
-        if first.burst != Burst::Alloc || first.ending != Ending::Complete {
-            return Err(
-                "the first burst near the watermark does not tell the pages before it".into()
-            );
-        }
-        let allocated = first.operations << first.order.0;
-        let free = first.zone_free + first.after.count + allocated;
-        self.lab.hold_all_but(self.zone, free);
-        Ok(())
     }
 
     fn decay(&self, again: bool, before: [u64; 2], after: State, tally: &mut Tally) {
@@ -275,7 +303,7 @@ impl Run<'_, '_> {
             }
         }
         tally.compare("burst", (record.after, record.ending), (self.state(), ending));
-        if self.bounded {
+        if self.held.is_some() {
             let below = self.zone.view().below_high && !is_old(self.lab.core.model());
             let core = (self.zone.free_pages().0, below);
             let kernel = (record.zone_free, record.zone_flags & BELOW_HIGH != 0);
@@ -291,13 +319,13 @@ impl Run<'_, '_> {
             if self.kept.len() >= KEPT_MOST {
                 return (events, Ending::Failure);
             }
-            self.show_counter(self.trial.counter);
+            self.show_counter(self.trial.counter, self.zone.free_pages().0);
             let Some(pfn) = self.lab.alloc(record.order, HERE, node) else {
                 return (events, Ending::Failure);
             };
             if !self.zone.span().contains(pfn) {
                 self.lab.free(pfn, record.order);
-                return (events, Ending::OtherZone);
+                return (events, Ending::OtherZone(operation));
             }
             self.kept.push((pfn, record.order));
             let taken = self.count() + record.order.pages().0 - before;
@@ -319,9 +347,9 @@ impl Run<'_, '_> {
         for (operation, (pfn, order)) in freed.into_iter().enumerate() {
             let before = self.count();
             // The flag is looked at after the drain.
-            let mut counter = self.trial.counter;
-            counter.drain(self.drain_of_next_free(order));
-            self.show_counter(counter);
+            let (mut counter, drained) = (self.trial.counter, self.drain_of_next_free(order));
+            counter.drain(drained);
+            self.show_counter(counter, self.zone.free_pages().0 + drained);
             self.lab.free(pfn, order);
             let given = before + order.pages().0 - self.count();
             if given != 0 {
@@ -333,10 +361,11 @@ impl Run<'_, '_> {
         (events, if is_whole { Ending::Complete } else { Ending::Failure })
     }
 
-    /// Sets the marks against which the kernel would have compared its counter.
-    fn show_counter(&self, counter: Counter) {
+    /// Sets the marks against which the kernel would have compared its counter of so many free pages.
+    fn show_counter(&mut self, counter: Counter, free: u64) {
         let marks = counter.marks(self.target.marks);
-        if self.bounded && self.zone.marks() != marks {
+        self.leeway.check(free, marks, self.target.reserve);
+        if self.held.is_some() && self.zone.marks() != marks {
             self.lab.core.set_marks(self.zone.index(), marks, self.recorded.reserve, 0);
         }
     }

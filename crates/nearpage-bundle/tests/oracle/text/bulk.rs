@@ -11,8 +11,8 @@ pub enum Entry {
     Bulk { pages: u64, got: u64, after: State },
     /// A request into an array that has entries already. The pages go back afterwards.
     Holes { slots: u64, filled: u64, returned: u64, after: State },
-    /// A request near the low mark.
-    Low(Low),
+    /// A request near the low mark, before which so many pages were to be left in the zone.
+    Low { goal: u64, low: Low },
 }
 
 /// A request near the low mark, for the zone's own node only.
@@ -54,16 +54,37 @@ fn entry(line: Line<'_>) -> Result<Entry, String> {
             returned: line.number("returned")?,
             after: State::of(line)?,
         }),
-        "BULK_LOW" => Ok(Entry::Low(Low {
-            free_before: line.number("free_before")?,
-            pages: line.number("n")?,
-            got: line.number("got")?,
-            in_zone: line.number("in_zone")?,
-            // The number after it has the differences of CPUs added, the one before it has not.
-            free_after: line.number("free_after")? + line.number("free_before")?
-                - line.number("exact_before")?,
-            cached: line.number("pcp_after")?,
-        })),
+        "BULK_LOW" => {
+            // What CPUs have not added to the counter yet is the same before and after.
+            let free_before = line.counter("free_before")?;
+            let taken = line.signed("exact_before")? - line.signed("free_after")?;
+            let low = Low {
+                free_before,
+                pages: line.number("n")?,
+                got: line.number("got")?,
+                in_zone: line.number("in_zone")?,
+                free_after: free_before.saturating_add_signed(-taken),
+                cached: line.number("pcp_after")?,
+            };
+            Ok(Entry::Low { goal: line.counter("target")?, low })
+        }
         _ => line.unknown(),
+    }
+}
+
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_below_zero_read_as_nothing() {
+        let low = |before: i64| {
+            let counters = format!("free_before={before} exact_before=40 target=-3 free_after=10");
+            match entry(Line(&format!("BULK_LOW n=9 in_zone=9 got=9 {counters} pcp_after=21"))) {
+                Ok(Entry::Low { goal, low }) => [goal, low.free_before, low.free_after],
+                _ => panic!("a request near the low mark"),
+            }
+        };
+        assert_eq!(low(38), [0, 38, 8]);
+        assert_eq!(low(-2), [0, 0, 0]);
     }
 }

@@ -36,7 +36,7 @@ impl Target {
         Ok(Self {
             zone: ZoneName::of(line)?,
             cpu: CpuId(line.number("cpu")? as u32),
-            free: line.number("free")?,
+            free: line.counter("free")?,
             marks: Marks { min: pages("min")?, low: pages("low")?, high: mark, promo: mark },
             reserve: pages("reserve")?,
             sizes: Sizes {
@@ -113,8 +113,8 @@ pub enum Burst {
 pub enum Ending {
     /// After all operations.
     Complete,
-    /// At an allocation that another zone gave.
-    OtherZone,
+    /// At an allocation that another zone gave, after so many of this one.
+    OtherZone(u64),
     /// At an allocation that no zone gave.
     Failure,
 }
@@ -124,11 +124,20 @@ pub enum Record {
     /// The pageset was drained, and its tuning forgot.
     Reset(State),
     /// Pages were taken from the zone until it was near its high mark.
-    Held,
+    Held(Held),
     /// A turn of the decay: whether there is more to do, and the state before (`high`, `count`) and after.
     Decay { again: bool, before: [u64; 2], after: State },
     /// Operations of one kind.
     Burst(BurstRecord),
+}
+
+/// How many pages were taken from the zone.
+#[derive(Clone, Copy, Debug)]
+pub struct Held {
+    /// How many.
+    pub pages: u64,
+    /// How many were to be left.
+    pub goal: u64,
 }
 
 /// Operations of one kind, with what the kernel answered.
@@ -186,10 +195,12 @@ pub fn read(text: &str) -> Result<(Target, Vec<Experiment>), String> {
 fn record(line: Line<'_>) -> Result<Record, String> {
     match line.word() {
         "RESET" => Ok(Record::Reset(State::of(line)?)),
-        "HELD" => Ok(Record::Held),
+        "HELD" => {
+            Ok(Record::Held(Held { pages: line.number("pages")?, goal: line.counter("target")? }))
+        }
         // The module logged a whole register; the kernel's answer is a bool, its lowest byte.
         "DECAY" => Ok(Record::Decay {
-            again: line.number("todo")? as u8 != 0,
+            again: line.signed("todo")? as u8 != 0,
             before: [line.number("before_high")?, line.number("before_count")?],
             after: State::of(line)?,
         }),
@@ -218,11 +229,11 @@ fn burst(line: Line<'_>) -> Result<BurstRecord, String> {
         after: State::of(tail)?,
         ending: match (tail.find("fails"), tail.find("spilled_at")) {
             (None, None) => Ending::Complete,
-            (None, Some(_)) => Ending::OtherZone,
+            (None, Some(at)) => Ending::OtherZone(tail.parse(at)?),
             (Some("1"), None) => Ending::Failure,
             _ => return Err(format!("the module went wrong: {}", line.0)),
         },
-        zone_free: tail.number("zfree")?,
+        zone_free: tail.counter("zfree")?,
         zone_flags: u64::from_str_radix(flags, 16).map_err(|error| format!("{error}: {flags}"))?,
     })
 }
@@ -237,4 +248,23 @@ fn event(text: &str) -> Result<Event, String> {
     };
     let state = State { count, high, factor, free_count: numbers.get(4).copied(), flags: None };
     Ok(Event { operation, state })
+}
+
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_to_decay_is_the_lowest_byte_of_a_register() {
+        let again = |todo: &str| {
+            let state = "before_high=938 before_count=343 count=343 high=821 af=0 fc=64 fl=0";
+            match record(Line(&format!("DECAY k=0 todo={todo} {state}"))) {
+                Ok(Record::Decay { again, before: [938, 343], .. }) => Ok(again),
+                Ok(_) => panic!("another record"),
+                Err(error) => Err(error),
+            }
+        };
+        assert_eq!([again("-1791"), again("1"), again("257")], [Ok(true), Ok(true), Ok(true)]);
+        assert_eq!([again("-256"), again("0")], [Ok(false), Ok(false)]);
+        assert!(again("-").unwrap_err().starts_with("\"-\" is no number, in: DECAY k=0 todo=-"));
+    }
 }

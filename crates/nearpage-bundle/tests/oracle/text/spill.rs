@@ -129,7 +129,7 @@ fn begin(line: Line<'_>) -> Result<Spill, String> {
 
 fn run(line: Line<'_>, pagesets_off: bool) -> Result<Run, String> {
     let zone = ZoneName::of(line)?;
-    let free = line.number(if pagesets_off { "free" } else { "free_exact" })?;
+    let free = line.counter(if pagesets_off { "free" } else { "free_exact" })?;
     let cached = line.number("pcp")?;
     Ok(Run { blocks: line.number("n")?, after: Level { zone, free, cached } })
 }
@@ -148,7 +148,7 @@ fn level(line: Line<'_>, text: &str, pagesets_off: bool) -> Result<Level, String
         return Err(format!("a boosted zone, {text:?}: boosts were to be off"));
     }
     let zone = ZoneName::parse(&format!("{node}:{zone}"))?;
-    let free = line.parse(if pagesets_off { counted } else { exact })?;
+    let free = line.parse_counter(if pagesets_off { counted } else { exact })?;
     Ok(Level { zone, free, cached: line.parse(cached)? })
 }
 
@@ -158,4 +158,18 @@ fn numa(line: Line<'_>) -> Result<[u64; 5], String> {
         *event = line.number(key)?;
     }
     Ok(events)
+}
+
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_below_zero_read_as_nothing() {
+        let line = "SPILL_RUN i=0 node=0 zone=DMA n=5 free=-3 free_exact=2 pcp=1";
+        let free = |pagesets_off| run(Line(line), pagesets_off).map(|run| run.after.free);
+        assert_eq!([free(true), free(false)], [Ok(0), Ok(2)]);
+        let line = Line("SPILL_AT_END 0:DMA:-3:2:1:0");
+        let free = |pagesets_off| levels(line, pagesets_off).map(|levels| levels[0].free);
+        assert_eq!([free(true), free(false)], [Ok(0), Ok(2)]);
+    }
 }
