@@ -25,7 +25,7 @@ use crate::cells::ModelLock;
 use crate::{assert_found, explore};
 
 /// Preemptions in a run.
-const PREEMPTIONS: usize = 5;
+const PREEMPTIONS: usize = 4;
 
 /// Which locks a platform has.
 pub trait Locks: 'static {
