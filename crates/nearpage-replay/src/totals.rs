@@ -75,7 +75,7 @@ impl Costs {
     };
 
     /// The longer one, in nanoseconds, of a hold that took so many pages from a zone, and one that returned so many.
-    pub fn longest_hold(&self, taken: u64, returned: u64) -> f64 {
+    pub(crate) fn longest_hold(&self, taken: u64, returned: u64) -> f64 {
         let pages = taken as f64 * self.refill_page_ns;
         self.hold_ns + pages.max(returned as f64 * self.drain_page_ns)
     }
