@@ -1,4 +1,5 @@
-//! `cargo xtask plots`: the plots of the book, out of the pages that `nearpage lab NAME --report` writes.
+//! `cargo xtask plots`: the plots of the book, out of the pages that `nearpage lab NAME --report` writes, and
+//! `nearpage replay BUNDLE --bound --report` for bundles of the folder that `NEARPAGE_BUNDLES` names.
 //!
 //! A page has each plot as a figure: a caption with the legend, and an SVG. A picture of the book is some of these
 //! figures, one below the other, on white: readers see it under any theme.
@@ -26,10 +27,20 @@ const PLOTS: [(&str, &str, &[&str]); 5] = [
     ("2017-bulk", "bulk", &["page, cycles", "more through the zone, cycles"]),
     ("2023-pcp-autotune", "pcp-autotune", &["free_high_per_page", "zone_lock_percent"]),
 ];
+/// Bundles whose bounds are drawn: an own node, and what one CPU allocates and another frees, each on two machines.
+const BOUNDS: [&str; 4] = ["h-make", "h-unix", "q612-n2-mixed", "q612-pressure"];
+/// The rules beside those of the recorded kernel.
+const RULES: [&str; 3] = ["linux-6.1", "rfc-2026-owned", "nearpage"];
+/// The classes that those rules are of.
+const CLASSES: [&str; 2] = [
+    "Holds over pages kept a CPU; bound of the class lists",
+    "Holds over pages kept a CPU; bound of the class pooled",
+];
 /// Width of the report's figures.
 const WIDTH: u32 = 480;
-/// Height of a caption.
+/// Height of a caption, and of each line of a legend below it.
 const CAPTION: u32 = 26;
+const LEGEND: u32 = 18;
 
 /// Why there are no plots.
 #[derive(Debug, thiserror::Error)]
@@ -42,37 +53,62 @@ pub enum PlotsError {
         /// Why.
         error: io::Error,
     },
-    /// A scenario failed; it has said why on standard error.
-    #[error("nearpage lab {0} failed")]
+    /// A scenario or a replay failed; it has said why on standard error.
+    #[error("nearpage failed for {0}")]
     Failed(&'static str),
     /// The page has no such figure.
-    #[error("the report of {scenario} has no figure `{caption}`")]
+    #[error("the report of {name} has no figure `{caption}`")]
     NoFigure {
-        /// The scenario.
-        scenario: &'static str,
+        /// The scenario or bundle.
+        name: &'static str,
         /// Its caption.
         caption: &'static str,
     },
 }
 
-/// Runs the scenarios and writes `docs/src/img`.
+/// Runs the scenarios and replays, and writes `docs/src/img`.
 ///
 /// # Errors
 ///
 /// [`PlotsError`].
 pub fn run() -> Result<(), PlotsError> {
+    for (file, scenario, captions) in PLOTS {
+        draw(file, scenario, captions, &["lab", scenario])?;
+    }
+    let Some(folder) = std::env::var_os("NEARPAGE_BUNDLES").map(PathBuf::from) else {
+        println!(
+            "NEARPAGE_BUNDLES names no folder of bundles: the plots of bounds stay as they are"
+        );
+        return Ok(());
+    };
+    for bundle in BOUNDS {
+        let path = folder.join(bundle);
+        let rules = RULES.iter().flat_map(|rules| ["--model", rules]);
+        let arguments = ["replay", "--bound"].into_iter().chain(rules);
+        let path = path.to_string_lossy();
+        let arguments: Vec<&str> = arguments.chain([&*path]).collect();
+        draw(&format!("bound-{bundle}"), bundle, &CLASSES, &arguments)?;
+    }
+    Ok(())
+}
+
+/// Draws figures of the page that a command writes.
+fn draw(
+    file: &str,
+    name: &'static str,
+    captions: &[&'static str],
+    arguments: &[&str],
+) -> Result<(), PlotsError> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let folder = tempfile::tempdir().map_err(|error| failed("a temporary folder", error))?;
-    for (file, scenario, captions) in PLOTS {
-        let page = report(&root, folder.path(), scenario)?;
-        let figures = captions.iter().map(|&caption| {
-            figure(&page, caption).ok_or(PlotsError::NoFigure { scenario, caption })
-        });
-        let picture = picture(&figures.collect::<Result<Vec<_>, _>>()?);
-        let path = root.join("docs/src/img").join(format!("{file}.svg"));
-        fs::write(&path, picture).map_err(|error| failed(&path.display().to_string(), error))?;
-        println!("{file}.svg");
-    }
+    let page = report(&root, folder.path(), name, arguments)?;
+    let figures = captions
+        .iter()
+        .map(|&caption| figure(&page, caption).ok_or(PlotsError::NoFigure { name, caption }));
+    let picture = picture(&figures.collect::<Result<Vec<_>, _>>()?);
+    let path = root.join("docs/src/img").join(format!("{file}.svg"));
+    fs::write(&path, picture).map_err(|error| failed(&path.display().to_string(), error))?;
+    println!("{file}.svg");
     Ok(())
 }
 
@@ -80,11 +116,17 @@ fn failed(what: &str, error: io::Error) -> PlotsError {
     PlotsError::Io { what: what.to_owned(), error }
 }
 
-/// The page of a scenario.
-fn report(root: &Path, folder: &Path, scenario: &'static str) -> Result<String, PlotsError> {
+/// The page that a command of the program writes.
+fn report(
+    root: &Path,
+    folder: &Path,
+    name: &'static str,
+    arguments: &[&str],
+) -> Result<String, PlotsError> {
     let path: PathBuf = folder.join("page.html");
     let status = Command::new("cargo")
-        .args(["run", "--quiet", "--release", "--package", "nearpage-cli", "--", "lab", scenario])
+        .args(["run", "--quiet", "--release", "--package", "nearpage-cli", "--"])
+        .args(arguments)
         .arg("--report")
         .arg(&path)
         .current_dir(root)
@@ -92,7 +134,7 @@ fn report(root: &Path, folder: &Path, scenario: &'static str) -> Result<String, 
         .status()
         .map_err(|error| failed("cargo", error))?;
     if !status.success() {
-        return Err(PlotsError::Failed(scenario));
+        return Err(PlotsError::Failed(name));
     }
     fs::read_to_string(&path).map_err(|error| failed(&path.display().to_string(), error))
 }
@@ -124,9 +166,33 @@ fn figure<'a>(page: &'a str, caption: &'a str) -> Option<Figure<'a>> {
     Some(Figure { caption, legend, height, svg })
 }
 
+/// Pixels that a name takes in a legend, with its mark.
+fn name_width(name: &str) -> u32 {
+    7 * name.chars().count() as u32 + 28
+}
+
+/// The lines of a legend: behind the caption if there is room for all of it, else on lines of its own below.
+fn legend_lines<'f>(figure: &'f Figure<'_>) -> Vec<&'f [(&'f str, &'f str)]> {
+    let width =
+        |names: &[(&str, &str)]| names.iter().map(|(_, name)| name_width(name)).sum::<u32>();
+    let caption = 8 * figure.caption.chars().count() as u32 + 16;
+    if caption + width(&figure.legend) <= WIDTH {
+        return vec![&figure.legend];
+    }
+    let (mut lines, mut rest) = (vec![&figure.legend[..0]], &figure.legend[..]);
+    while !rest.is_empty() {
+        let fits = |&count: &usize| width(&rest[..count]) + 8 <= WIDTH;
+        let (line, more) = rest.split_at((1..=rest.len()).rev().find(fits).unwrap_or(1));
+        lines.push(line);
+        rest = more;
+    }
+    lines
+}
+
 /// Figures below each other, each under its caption.
 fn picture(figures: &[Figure<'_>]) -> String {
-    let height: u32 = figures.iter().map(|figure| CAPTION + figure.height).sum();
+    let head = |figure: &Figure<'_>| CAPTION + (legend_lines(figure).len() as u32 - 1) * LEGEND;
+    let height: u32 = figures.iter().map(|figure| head(figure) + figure.height).sum();
     let mut out = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height}\" viewBox=\"0 0 {WIDTH} {height}\" \
          font-family=\"sans-serif\" font-size=\"12\">\n<rect width=\"{WIDTH}\" height=\"{height}\" fill=\"#ffffff\"/>\n"
@@ -134,29 +200,32 @@ fn picture(figures: &[Figure<'_>]) -> String {
     let mut top = 0;
     for figure in figures {
         let base = top + 17;
-        let mut right = WIDTH - 8;
         let line =
             |out: &mut String, text: String| writeln!(out, "{text}").expect("strings take all");
         line(
             &mut out,
             format!("<text x=\"8\" y=\"{base}\" font-weight=\"bold\">{}</text>", figure.caption),
         );
-        for (colour, name) in figure.legend.iter().rev() {
-            line(
-                &mut out,
-                format!("<text x=\"{right}\" y=\"{base}\" text-anchor=\"end\">{name}</text>"),
-            );
-            right -= 7 * name.chars().count() as u32 + 16;
-            let y = base - 9;
-            line(
-                &mut out,
-                format!(
-                    "<rect x=\"{right}\" y=\"{y}\" width=\"10\" height=\"10\" fill=\"{colour}\"/>"
-                ),
-            );
-            right -= 12;
+        for (at, names) in legend_lines(figure).into_iter().enumerate() {
+            let base = base + at as u32 * LEGEND;
+            let mut right = WIDTH - 8;
+            for (colour, name) in names.iter().rev() {
+                line(
+                    &mut out,
+                    format!("<text x=\"{right}\" y=\"{base}\" text-anchor=\"end\">{name}</text>"),
+                );
+                let left = right - (name_width(name) - 12);
+                let y = base - 9;
+                line(
+                    &mut out,
+                    format!(
+                        "<rect x=\"{left}\" y=\"{y}\" width=\"10\" height=\"10\" fill=\"{colour}\"/>"
+                    ),
+                );
+                right = left - 12;
+            }
         }
-        top += CAPTION;
+        top += head(figure);
         line(&mut out, figure.svg.replacen("<svg ", &format!("<svg y=\"{top}\" "), 1));
         top += figure.height;
     }
@@ -193,5 +262,18 @@ mod tests {
             "{picture}"
         );
         assert_eq!(picture.matches("fill=\"#2f88d8\"").count(), 2);
+    }
+
+    #[test]
+    fn a_legend_without_room_behind_its_caption_goes_below() {
+        let names = ["bound, 64 pages a hold", "bound, 512 pages a hold", "linux-6.18", "nearpage"];
+        let legend = names.map(|name| ("#111111", name)).to_vec();
+        let figure =
+            Figure { caption: "holds", legend, height: 10, svg: "<svg height=\"10\"></svg>" };
+        let lines: Vec<usize> = legend_lines(&figure).iter().map(|line| line.len()).collect();
+        assert_eq!(lines, [0, 3, 1]);
+        let picture = picture(&[figure]);
+        assert!(picture.contains("<svg y=\"62\""), "{picture}");
+        assert!(!picture.contains("x=\"-"), "{picture}");
     }
 }

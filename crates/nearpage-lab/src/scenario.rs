@@ -156,7 +156,7 @@ struct AllocatorTable {
     model: Option<Spanned<String>>,
     #[serde(default)]
     zone_reclaim: bool,
-    zone_instances: Option<Spanned<u16>>,
+    zone_instances: Option<Spanned<i64>>,
 }
 
 impl File {
@@ -169,7 +169,8 @@ impl File {
         let MachineOf { machine, costs } = self.machine.into_inner().check(nodes.clone())?;
         let config = self.allocator.check()?;
         let span = self.workload.span();
-        let mut workload = WorkloadTable::check(self.workload, &machine)?;
+        let mut workload =
+            WorkloadTable::check(self.workload, &machine, self.variants.models_count())?;
         let patched = match &workload {
             Workload::Patched(work) => Some(work),
             _ => None,

@@ -2,6 +2,8 @@
 
 mod asked;
 mod fewest;
+#[cfg(test)]
+mod naive;
 
 pub(crate) use asked::Asked;
 pub use asked::{Class, Fewest};

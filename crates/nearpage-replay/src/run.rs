@@ -16,7 +16,7 @@ use crate::bound::Asked;
 use crate::events::Actor;
 use crate::flow::Flow;
 use crate::guess::{Clues, Guess};
-use crate::machine::{Core, Held, fill_pageset};
+use crate::machine::{Core, CoreZone, Held, fill_pageset};
 use crate::start::{Start, StartPageset};
 use crate::survey::Survey;
 use crate::totals::{Costs, Totals};
@@ -78,6 +78,8 @@ pub(crate) struct Run<'m> {
     upkeep: Upkeep,
     reclaims: Reclaims,
     tally: Tally,
+    /// The time of the window's last event.
+    end_ns: u64,
 }
 
 /// A task that nobody else is: the kernel's own once-a-second work.
@@ -122,6 +124,7 @@ impl<'m> Run<'m> {
             upkeep: Upkeep::new(cpus, cpu_limit, zones, survey.begin_ns),
             reclaims: Reclaims::default(),
             tally: Tally::new(&core, survey.begin_ns),
+            end_ns: survey.end_ns,
             core,
         }
     }
@@ -322,9 +325,10 @@ impl<'m> Run<'m> {
         &self.tally.causes
     }
 
-    /// Ends the run: runs of lines that are under way are counted.
+    /// Ends the run: runs of lines that are under way are counted, and what is kept is kept until the end of the trace.
     pub(crate) fn finish(&mut self) {
         self.moves.close_all();
+        self.tally.pass_to(self.end_ns);
     }
 
     /// Refills and drains by zone, as a kernel's log would be counted.
@@ -385,6 +389,7 @@ impl<'m> Run<'m> {
             kept_pages_most: Some(kept.most),
             kept_pages_most_of_cpu: Some(kept.most_of_cpu),
             kept_pages_end: Some(kept.at_end),
+            longest_hold_ns: Some(self.longest_hold_ns()),
             cpus: Some(self.tally.cpus()),
             lock_acquisitions: Some(stats.lock_acquisitions),
             most_pages_per_hold: Some(stats.most_pages_per_hold.0),
@@ -401,6 +406,16 @@ impl<'m> Run<'m> {
         let operations = self.counts.allocs + self.counts.frees + self.counts.bulk_pages;
         totals.model_ms = Some(Costs::BENCH.milliseconds(operations, &totals));
         totals
+    }
+
+    /// If most pages moved in a hold that returned them, no other took longer: to return a page costs more than to take it.
+    fn longest_hold_ns(&self) -> f64 {
+        let longest = |zone: &CoreZone<'_>| {
+            let holds = zone.holds();
+            Costs::BENCH.longest_hold(holds.most_pages.0, holds.most_returned.0)
+        };
+        let used = self.core.zones().iter().filter(|zone| zone.holds().acquisitions > 0);
+        used.map(|zone| longest(zone)).fold(0.0, f64::max)
     }
 }
 

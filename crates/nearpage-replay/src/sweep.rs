@@ -17,8 +17,8 @@ use crate::survey::Survey;
 use crate::totals::{Costs, Totals};
 use crate::tunable::{Tunable, TunableError};
 use crate::watch::Watch;
-use crate::whatif::{Answer, Wish, ask, start_of};
-use crate::yardstick::ratio_of;
+use crate::whatif::{Wish, ask, start_of};
+use crate::yardstick::{least_holds, ratio_of};
 
 /// The most combinations.
 const COMBINATIONS_MOST: usize = 4096;
@@ -127,12 +127,18 @@ pub struct Point {
     pub settings: Vec<String>,
     /// (holds + 32) / (bound + 32), as [`Standing::ratio`](crate::Standing::ratio).
     pub bound_ratio: f64,
+    /// As [`Standing::least_holds`](crate::Standing::least_holds): never above `lock_acquisitions`.
+    pub least_holds: u64,
     /// Pages in the pagesets of all CPUs, the mean over time.
     pub kept_pages_mean: Option<f64>,
 }
 
-/// What a combination came to, and its ratio to the bound.
-type Judged = (Totals, f64);
+/// What a combination came to, beside the bound.
+struct Judged {
+    totals: Totals,
+    bound_ratio: f64,
+    least_holds: u64,
+}
 
 /// Replays all combinations on `threads` threads.
 ///
@@ -166,17 +172,19 @@ pub(crate) fn sweep(
             let Some(wish) = wishes.get(at) else { return };
             let part = share.part();
             let watch = Watch::new(&part, pass_bytes, 1);
-            let totals = start_of(bundle.name(), start, wish)
+            let judged = start_of(bundle.name(), start, wish)
                 .and_then(|other| ask(bundle, &survey, start, &other, wish, true, &watch))
-                .map(|Answer { totals, asked, .. }| {
-                    let ratio = ratio_of(&totals, &asked.unwrap_or_default());
-                    (totals, ratio)
+                .map(|mut answer| {
+                    let asked = answer.asked.take().unwrap_or_default();
+                    let bound_ratio = ratio_of(&answer, &asked);
+                    let least_holds = least_holds(&answer, &asked);
+                    Judged { totals: answer.totals, bound_ratio, least_holds }
                 });
-            if totals.is_err() {
+            if judged.is_err() {
                 // Nothing is made of the others any more.
                 next.store(wishes.len(), Ordering::Relaxed);
             }
-            results.lock().unwrap_or_else(PoisonError::into_inner).push((at, totals));
+            results.lock().unwrap_or_else(PoisonError::into_inner).push((at, judged));
         }
     };
     std::thread::scope(|scope| {
@@ -186,11 +194,12 @@ pub(crate) fn sweep(
     });
     let mut results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
     results.sort_by_key(|(at, _)| *at);
-    let all = results.into_iter().map(|(_, totals)| totals).collect::<Result<Vec<_>, _>>()?;
-    let (all, ratios): (Vec<Totals>, Vec<f64>) = all.into_iter().unzip();
-    let points = combinations.0.iter().zip(all.iter().zip(ratios));
-    let points = points.map(|(combination, (totals, bound_ratio))| Point {
-        bound_ratio,
+    let judged = results.into_iter().map(|(_, judged)| judged).collect::<Result<Vec<_>, _>>()?;
+    let all: Vec<Totals> = judged.iter().map(|of| of.totals.clone()).collect();
+    let points = combinations.0.iter().zip(&judged);
+    let points = points.map(|(combination, Judged { totals, bound_ratio, least_holds })| Point {
+        bound_ratio: *bound_ratio,
+        least_holds: *least_holds,
         kept_pages_mean: totals.kept_pages_mean,
         cached_bytes: totals.cached_bytes,
         drains: totals.drains,

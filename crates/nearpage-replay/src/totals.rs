@@ -31,7 +31,7 @@ pub struct Totals {
     pub cached_bytes: u64,
     /// Pages from another node than the CPU's.
     pub remote_pages: u64,
-    /// Pages in all pagesets, the mean over time; `None` for a kernel, as the next three.
+    /// Pages in all pagesets, the mean over time; `None` for a kernel, as the next five.
     pub kept_pages_mean: Option<f64>,
     /// The most of them after any request.
     pub kept_pages_most: Option<u64>,
@@ -39,6 +39,8 @@ pub struct Totals {
     pub kept_pages_most_of_cpu: Option<u64>,
     /// How many they were at the end.
     pub kept_pages_end: Option<u64>,
+    /// The longest that any hold took, in nanoseconds of model time by [`Costs::BENCH`].
+    pub longest_hold_ns: Option<f64>,
     /// CPUs with pagesets.
     pub cpus: Option<u64>,
     /// Model time in milliseconds by [`Costs::BENCH`]; `None` for a kernel.
@@ -72,9 +74,10 @@ impl Costs {
         drain_page_ns: 2.7,
     };
 
-    /// The longest that a hold of so many pages takes, in nanoseconds.
-    pub fn hold_of(&self, pages: u64) -> f64 {
-        self.hold_ns + pages as f64 * self.refill_page_ns.max(self.drain_page_ns)
+    /// The longer one, in nanoseconds, of a hold that took so many pages from a zone, and one that returned so many.
+    pub(crate) fn longest_hold(&self, taken: u64, returned: u64) -> f64 {
+        let pages = taken as f64 * self.refill_page_ns;
+        self.hold_ns + pages.max(returned as f64 * self.drain_page_ns)
     }
 
     /// Model time of `operations` blocks allocated and freed with these totals, in milliseconds, if one CPU did it all.

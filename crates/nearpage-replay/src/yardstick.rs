@@ -12,6 +12,7 @@ use crate::run::Causes;
 use crate::start::Start;
 use crate::survey::Survey;
 use crate::totals::{Costs, Totals};
+use crate::truth::Truth;
 use crate::watch::Watch;
 use crate::whatif::{Answer, Wish, ask, start_of};
 
@@ -50,6 +51,9 @@ pub struct Yardstick {
     pub cpus: u64,
     /// Allocations and frees that pagesets serve; with none there is nothing to compare.
     pub requests: u64,
+    /// Whether the trace was given beside the bundle and may be a part of a recording, so that nothing shows that it is of
+    /// this one.
+    pub trace_is_unproven: bool,
     /// The recorded kernel's rules, then those that were asked for.
     pub models: Vec<Standing>,
     /// Points of the bounds.
@@ -80,7 +84,8 @@ pub struct Standing {
     pub kept_pages_end: u64,
     /// Most pages that moved in one hold.
     pub longest_hold_pages: u64,
-    /// The longest that such a hold takes, in nanoseconds of model time.
+    /// The longest that any hold took, in nanoseconds of model time: to return a page takes longer than to take it, so that
+    /// may be another hold.
     pub longest_hold_ns: f64,
     /// The class of rules that the bound is of.
     pub class: Class,
@@ -140,6 +145,10 @@ pub(crate) fn measure(
     let wishes = rules.iter().map(|&model| Wish { model: Some(model), ..Wish::default() });
     let watch = Watch::new(observer, bundle.pass_bytes(), 1 + rules.len() as u64);
     let survey = Survey::of(bundle, start, &watch)?;
+    if let Some(input) = bundle.other_trace() {
+        let truth = Truth::read(bundle, start, bundle.samples(&watch)?, survey.is_whole)?;
+        survey.check_recording(input, truth.samples.len() as u64, truth.allocs())?;
+    }
     let mut models = Vec::new();
     let mut of_recorded = None;
     for wish in wishes {
@@ -169,6 +178,7 @@ pub(crate) fn measure(
         is_nearest_model,
         cpus: asked.cpus(),
         requests: asked.of_pagesets(),
+        trace_is_unproven: bundle.other_trace().is_some() && survey.is_part(),
         models,
         points: points.collect(),
         costs: Costs::BENCH.name,
@@ -186,17 +196,15 @@ fn class_of(model: &Model) -> Class {
 
 /// What a set of rules comes to beside the bound of its class.
 fn standing(answer: &Answer, asked: &Asked, managed: PageCount, from_recorded: bool) -> Standing {
-    let Totals { lock_acquisitions, most_pages_per_hold, .. } = answer.totals;
     let (class, k) = (class_of(&answer.model), COMPARED_AT);
-    let holds = lock_acquisitions.unwrap_or(0);
-    let longest_hold_pages = most_pages_per_hold.unwrap_or(0);
+    let holds = answer.totals.lock_acquisitions.unwrap_or(0);
+    let longest_hold_pages = answer.totals.most_pages_per_hold.unwrap_or(0);
     let mean = answer.totals.kept_pages_mean.unwrap_or(0.0);
     let h = own_mean(&answer.totals);
     let bound = asked.fewest(class, Limits { kept: h, moved: k }, from_recorded);
     let most_of_cpu = answer.totals.kept_pages_most_of_cpu.unwrap_or(0);
-    let own = Limits { kept: most_of_cpu, moved: longest_hold_pages.max(1) };
     Standing {
-        least_holds: asked.fewest(class, own, true).fewest,
+        least_holds: least_holds(answer, asked),
         model: answer.model.name,
         holds,
         causes: answer.causes.clone(),
@@ -205,22 +213,31 @@ fn standing(answer: &Answer, asked: &Asked, managed: PageCount, from_recorded: b
         kept_pages_max_of_cpu: most_of_cpu,
         kept_pages_end: answer.totals.kept_pages_end.unwrap_or(0),
         longest_hold_pages,
-        longest_hold_ns: Costs::BENCH.hold_of(longest_hold_pages),
+        longest_hold_ns: answer.totals.longest_hold_ns.unwrap_or(0.0),
         class,
         h,
         k,
         bound: bound.fewest,
         forced: bound.forced,
         ratio: ratio(holds, bound.fewest),
-        least_h: asked.least_kept(class, k, holds, managed.0 / asked.cpus().max(1)),
+        least_h: asked.least_kept(class, k, holds, managed.0 / asked.cpus().max(1), from_recorded),
     }
 }
 
-/// The ratio of what rules came to, to the bound of the lists at K = [`COMPARED_AT`] and the rules' own mean for H.
-pub(crate) fn ratio_of(totals: &Totals, asked: &Asked) -> f64 {
-    let limits = Limits { kept: own_mean(totals), moved: COMPARED_AT };
-    let bound = asked.fewest(Class::Lists, limits, false).fewest;
-    ratio(totals.lock_acquisitions.unwrap_or(0), bound)
+/// The ratio of what rules came to, to the bound of their class at K = [`COMPARED_AT`] and their own mean for H.
+pub(crate) fn ratio_of(answer: &Answer, asked: &Asked) -> f64 {
+    let limits = Limits { kept: own_mean(&answer.totals), moved: COMPARED_AT };
+    let bound = asked.fewest(class_of(&answer.model), limits, false).fewest;
+    ratio(answer.totals.lock_acquisitions.unwrap_or(0), bound)
+}
+
+/// The bound of the rules' class with the most that one CPU kept for H, and the longest hold for K, from the recorded start:
+/// the rules are one choice of those that it binds.
+pub(crate) fn least_holds(answer: &Answer, asked: &Asked) -> u64 {
+    let most_of_cpu = answer.totals.kept_pages_most_of_cpu.unwrap_or(0);
+    let longest = answer.totals.most_pages_per_hold.unwrap_or(0);
+    let own = Limits { kept: most_of_cpu, moved: longest.max(1) };
+    asked.fewest(class_of(&answer.model), own, true).fewest
 }
 
 /// The mean pages for each CPU, 1 at least.

@@ -23,6 +23,8 @@ pub enum Shade {
     High,
     /// One of many alike, by its place among them: 0 the first, 255 the last.
     Graded(u8),
+    /// One of some bounds, by its place among them.
+    Bound(u8),
 }
 
 /// Colours that grades lie between.
@@ -54,6 +56,10 @@ impl Shade {
             Self::Low => (0xd6, 0x5a, 0x4a),
             Self::High => (0x3c, 0xa0, 0x5f),
             Self::Graded(place) => graded(place),
+            Self::Bound(place) => {
+                let grey = 0x50 + (255 - place) / 2;
+                (grey, grey, grey)
+            }
         }
     }
 
@@ -67,7 +73,7 @@ impl Shade {
         match self {
             Self::Given | Self::OtherGiven => 5,
             Self::Model | Self::OtherModel => 2,
-            Self::Low | Self::High | Self::Graded(_) => 1,
+            Self::Low | Self::High | Self::Graded(_) | Self::Bound(_) => 1,
         }
     }
 

@@ -44,18 +44,21 @@ fn series(rules: &[RulePoint<'_>], points: &[BoundPoint], class: Class) -> Vec<S
     let mut sizes: Vec<u64> = of_class().map(|point| point.k).collect();
     sizes.sort_unstable();
     sizes.dedup();
-    let grade =
-        |at: usize, of: usize| Shade::Graded((at * 255 / of.max(2).saturating_sub(1)) as u8);
+    let place = |at: usize, of: usize| (at * 255 / of.max(2).saturating_sub(1)) as u8;
     let bounds = sizes.iter().enumerate().map(|(at, &k)| {
         let points = of_class().filter(|point| point.k == k);
         let mut points: Vec<_> = points.map(|at| (at.h as f64, at.fewest as f64)).collect();
         points.sort_by(|one, other| one.0.total_cmp(&other.0));
-        Series { name: format!("bound, {k} pages a hold"), shade: grade(at, sizes.len()), points }
+        Series {
+            name: format!("bound, {k} pages a hold"),
+            shade: Shade::Bound(place(at, sizes.len())),
+            points,
+        }
     });
-    let shades = [Shade::Given, Shade::Model, Shade::OtherModel, Shade::High, Shade::Low];
+    let count = rules.len();
     let rules = rules.iter().enumerate().map(|(at, rule)| Series {
         name: rule.name.into(),
-        shade: shades[at % shades.len()],
+        shade: Shade::Graded(place(at, count)),
         points: vec![(rule.kept, rule.holds as f64)],
     });
     bounds.chain(rules).collect()

@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 use fastrand::Rng;
 use nearpage::platform::Platform;
-use nearpage::{Config, Gfp, Model, NodeId, Order, Pfn, Request};
+use nearpage::{Config, Gfp, Model, NodeId, Order, PageblockOwners, Pfn, Request, ZoneInstances};
 use nearpage_sim::scheduler::{Decisions, Pct, Random, Recorded, Replay, Scheduler};
 use nearpage_sim::{Costs, Machine, Setup, Sim, TaskId, Tasks, simulate};
 use rayon::prelude::*;
@@ -35,10 +35,29 @@ fn scheduler(seed: u64) -> Box<dyn Scheduler> {
     }
 }
 
-/// A machine with constants as small as they can be.
-fn machine(rng: &mut Rng) -> Machine {
+/// The rules that a schedule runs under.
+fn model(rng: &mut Rng) -> Model {
+    let in_two = ZoneInstances::Count(2);
+    let models = [
+        Model::NEARPAGE,
+        Model::LINUX_6_12,
+        Model::LINUX_6_1,
+        Model::RFC_2026_OWNED,
+        Model::RFC_2023_ZONES.with(|model| model.zone_instances = in_two),
+    ];
+    models[rng.usize(..models.len())]
+}
+
+/// A machine with constants as small as they can be: CPUs own pageblocks if a pageset may keep one, and a zone is divided if
+/// it has two blocks of the largest order.
+fn machine(rng: &mut Rng, model: &Model) -> Machine {
     let nodes = rng.u32(1..3);
-    let mut machine = Machine::uniform(nodes, rng.u32(1..3), 2 << 20);
+    let bytes = match (model.owners, model.zone_instances) {
+        (PageblockOwners::Cpus, _) => 32 << 20,
+        (_, ZoneInstances::Count(2)) => 8 << 20,
+        _ => 2 << 20,
+    };
+    let mut machine = Machine::uniform(nodes, rng.u32(1..3), bytes);
     if nodes == 2 && rng.bool() {
         machine.nodes[1].bytes = 0;
     }
@@ -51,9 +70,12 @@ fn hunt(seed: u64, plant: Plant) -> Verdict {
 
 fn hunt_with(seed: u64, plant: Plant, scheduler: Box<dyn Scheduler>) -> Verdict {
     let mut rng = Rng::with_seed(!seed);
-    let machine = machine(&mut rng);
-    let models = [Model::NEARPAGE, Model::LINUX_6_12, Model::LINUX_6_1];
-    let config = Config::new().with_model(models[rng.usize(..models.len())]);
+    let model = model(&mut rng);
+    let machine = machine(&mut rng, &model);
+    let mut config = Config::new().with_model(model);
+    if model.owners == PageblockOwners::Cpus {
+        config.settings.percpu_pagelist_high_fraction = 8;
+    }
     let costs = Costs::flat();
     let setup = Setup { machine: &machine, costs: &costs, config, slab: None };
     let run = |sim: &Sim<'_, '_>| {

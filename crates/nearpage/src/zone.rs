@@ -44,6 +44,7 @@ struct Published {
     kept_back: AtomicU64,
     acquisitions: OwnedCounter,
     most_pages: OwnedCounter,
+    most_returned: OwnedCounter,
 }
 
 /// One populated zone of one node.
@@ -443,7 +444,11 @@ impl<'m, P: Platform> Zone<'m, P> {
 
     /// How often the lock was taken, as of a moment ago: reading does not take it.
     pub fn holds(&self) -> LockHolds {
-        let Published { acquisitions, most_pages, .. } = &self.published;
-        LockHolds { acquisitions: acquisitions.get(), most_pages: PageCount(most_pages.get()) }
+        let Published { acquisitions, most_pages, most_returned, .. } = &self.published;
+        LockHolds {
+            acquisitions: acquisitions.get(),
+            most_pages: PageCount(most_pages.get()),
+            most_returned: PageCount(most_returned.get()),
+        }
     }
 }

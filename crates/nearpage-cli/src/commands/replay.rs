@@ -136,6 +136,7 @@ JSON (--bound --json):
   schema                       1
   bundle, kernel, cpus         what was replayed; CPUs with pagesets
   requests                     allocations and frees that pagesets serve
+  trace_is_unproven            whether nothing shows that the trace given with --trace is of this recording
   models[]                     the recorded kernel's rules, then each --model: model, holds, causes (refill, drain,
                                direct by order, foreign, upkeep), kept_pages_mean, _max, _max_of_cpu and _end over all
                                CPUs, longest_hold_pages, longest_hold_ns; class, h, k, bound, forced, ratio:

@@ -1,10 +1,11 @@
 //! `nearpage replay --bound`: no rules need fewer holds than the bound says, and wrong questions are refused.
 
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::{nearpage, shipped, stdout};
+use super::{nearpage, shipped, stdout, trace, unpack_shipped};
 
 const MODELS: [&str; 8] = [
     "linux-6.1",
@@ -65,6 +66,239 @@ fn no_rules_take_fewer_holds_than_the_bound() {
         }
     }
     assert!(is_any_needed, "a bound of 0 everywhere holds for nothing");
+}
+
+/// The same for all that tunables can make of a kernel's rules.
+#[test]
+fn no_sweep_takes_fewer_holds_than_the_bound() {
+    for bundle in bundles() {
+        let over = ["pcp.batch_scale_max=0,5", "pcp.batch=7,63"];
+        let over =
+            over.iter().flat_map(|over| ["--over", over]).chain(["--over", "pcp.free_high=on,off"]);
+        let arguments = ["replay", "sweep", bundle.to_str().unwrap(), "--json"];
+        let arguments: Vec<&str> = arguments.into_iter().chain(over).collect();
+        let sweep: Value = serde_json::from_str(&stdout(&arguments)).unwrap();
+        let points = sweep["points"].as_array().unwrap();
+        assert_eq!(points.len(), 8);
+        for point in points {
+            let [holds, least] =
+                ["lock_acquisitions", "least_holds"].map(|key| point[key].as_u64().unwrap());
+            assert!(least <= holds, "{}: {point}", bundle.display());
+            assert!(point["bound_ratio"].as_f64() > Some(0.0));
+        }
+        assert!(points.iter().any(|point| point["least_holds"] != 0), "{}", bundle.display());
+    }
+}
+
+/// A free may fill the pageset of another CPU: what is kept is what the core has.
+#[test]
+fn what_is_kept_is_what_the_pagesets_have() {
+    let bundle = shipped();
+    for model in MODELS {
+        let arguments = ["replay", bundle.to_str().unwrap(), "--json", "--model", model];
+        let report: Value = serde_json::from_str(&stdout(&arguments)).unwrap();
+        let totals = &report["what_if"]["what_if"];
+        let kept = totals["kept_pages_end"].as_u64().unwrap();
+        assert_eq!(kept * 4096, totals["cached_bytes"].as_u64().unwrap(), "{model}");
+        let longest = totals["longest_hold_ns"].as_f64().unwrap();
+        let pages = totals["most_pages_per_hold"].as_u64().unwrap() as f64;
+        // By `bench/pages.txt`, if they were taken, and if they came back.
+        let [taken, returned] = [0.7, 2.7].map(|ns| 33.2 + ns * pages);
+        assert!((taken..=returned).contains(&longest), "{model}: {longest} ns, {pages} pages");
+    }
+}
+
+/// The shipped bundle with another trace.
+fn with_trace(folder: &Path, change: impl FnMut(&str) -> Option<String>) -> PathBuf {
+    let bundle = unpack_shipped(folder);
+    let lines: Vec<String> = trace(&bundle).lines().filter_map(change).collect();
+    fs::write(bundle.join("trace.txt"), lines.join("\n") + "\n").unwrap();
+    bundle
+}
+
+/// A line with another CPU; the first of its fields in brackets is the CPU.
+fn on_cpu(line: &str, cpu: &str) -> String {
+    match (line.find('['), line.find(']')) {
+        (Some(begin), Some(end)) if begin < end => {
+            format!("{}[{cpu}]{}", &line[..begin], &line[end + 1..])
+        }
+        _ => line.to_owned(),
+    }
+}
+
+/// They are left out, as the comparison with the kernel leaves them out.
+#[test]
+fn cpus_that_the_machine_does_not_have_are_no_stores() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut moved = 0;
+    let bundle = with_trace(folder.path(), |line| {
+        let is_moved = line.contains("mm_page_alloc:") && moved < 500;
+        moved += u64::from(is_moved);
+        let cpu = if moved % 2 == 0 { "009" } else { "70001" };
+        Some(if is_moved { on_cpu(line, cpu) } else { line.to_owned() })
+    });
+    let bundle = bundle.to_str().unwrap();
+    let answer = bound(bundle, &["--model", "rfc-2026-owned"]);
+    assert_eq!(answer["cpus"], 4);
+    let report = stdout(&["replay", bundle, "--json", "--model", "linux-6.12"]);
+    let report: Value = serde_json::from_str(&report).unwrap();
+    let what_if = &report["what_if"];
+    assert_eq!(what_if["what_if"], what_if["predicted"]);
+    assert_eq!(answer["models"][0]["holds"], what_if["predicted"]["lock_acquisitions"]);
+    let sweep = stdout(&["replay", "sweep", bundle, "--over", "pcp.batch=1"]);
+    assert!(sweep.contains("1 combinations"), "{sweep}");
+}
+
+#[test]
+fn a_trace_on_one_cpu_or_without_time_has_a_bound() {
+    let folder = tempfile::tempdir().unwrap();
+    let bundle = with_trace(folder.path(), |line| Some(on_cpu(line, "000")));
+    let answer = bound(bundle.to_str().unwrap(), &["--at", "1000:100", "--at", "4000:100"]);
+    let fewest = |at: usize| answer["points"][at]["fewest"].as_u64().unwrap();
+    // One store of all pages: the pooled one of four CPUs is as large as the CPU's own with four times the pages.
+    assert_eq!(fewest(0), fewest(4), "{answer}");
+    let folder = tempfile::tempdir().unwrap();
+    let bundle = with_trace(folder.path(), |line| {
+        let time = line
+            .split_whitespace()
+            .find(|word| word.strip_suffix(':').is_some_and(|word| word.parse::<f64>().is_ok()));
+        Some(time.map_or(line.to_owned(), |time| line.replacen(time, "100.000000:", 1)))
+    });
+    let answer = bound(bundle.to_str().unwrap(), &["--model", "nearpage"]);
+    for of in answer["models"].as_array().unwrap() {
+        assert_eq!(of["kept_pages_mean"].as_f64(), of["kept_pages_end"].as_f64(), "{of}");
+        assert!(of["bound"].as_u64() > Some(0), "{of}");
+    }
+}
+
+#[test]
+fn a_trace_that_no_pageset_serves_has_forced_holds_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut left = 20;
+    let bundle = with_trace(folder.path(), |line| {
+        if line.contains("nearpage_bulk") {
+            return None;
+        }
+        if !line.contains(": mm_page") {
+            return Some(line.to_owned());
+        }
+        let pfn = line.split("pfn=0x").nth(1)?.split(' ').next()?;
+        let is_taken = line.contains("mm_page_alloc:")
+            && left > 0
+            && u64::from_str_radix(pfn, 16).ok()? % 32 == 0;
+        left -= u64::from(is_taken);
+        is_taken.then(|| line.replace("order=0", "order=5"))
+    });
+    let bundle = bundle.to_str().unwrap();
+    let models =
+        ["--model", "nearpage", "--model", "rfc-2026-owned", "--at", "9:7", "--at", "9:32"];
+    let answer = bound(bundle, &models);
+    for of in answer["models"].as_array().unwrap() {
+        let counts = ["holds", "bound", "forced"].map(|key| of[key].as_u64().unwrap());
+        assert_eq!(counts[1], counts[2], "{of}");
+        assert!(counts[0] >= counts[1] && counts[1] > 0, "{of}");
+    }
+    let all = answer["points"].as_array().unwrap().iter();
+    let (short, long): (Vec<&Value>, Vec<&Value>) = all.partition(|point| point["k"] == 7);
+    assert!(short.iter().all(|point| point["fewest"] == point["forced"]), "{answer}");
+    // 32 pages by seven at most are five holds.
+    let forced = |of: &Value| of["forced"].as_u64().unwrap();
+    assert_eq!(forced(short[0]), 5 * forced(long[0]), "{answer}");
+    let text = stdout(&["replay", bundle, "--bound"]);
+    assert!(text.contains("no pageset is used") && text.contains("5: 2"), "{text}");
+}
+
+#[test]
+fn a_trace_without_blocks_is_refused_and_one_of_an_unknown_kernel_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let bundle =
+        with_trace(folder.path(), |line| (!line.contains("mm_page")).then(|| line.to_owned()));
+    for arguments in [&["--bound"][..], &["--bound", "--json"], &["--model", "nearpage"]] {
+        let output = nearpage(&[&["replay", bundle.to_str().unwrap()], arguments].concat());
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{message}");
+        assert!(message.contains("without an event of a block"), "{message}");
+    }
+    for (kernel, model) in [("4.4.0", "linux-6.1"), ("7.5.0-rc1", "linux-6.18"), ("", "linux-6.12")]
+    {
+        let folder = tempfile::tempdir().unwrap();
+        let bundle = unpack_shipped(folder.path());
+        let path = bundle.join("meta.json");
+        let mut meta: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+        meta["kernel"] = kernel.into();
+        fs::write(&path, meta.to_string()).unwrap();
+        let answer = bound(bundle.to_str().unwrap(), &["--at", "100:100"]);
+        assert_eq!(
+            (&answer["is_nearest_model"], &answer["models"][0]["model"]),
+            (&true.into(), &model.into())
+        );
+        let text = stdout(&["replay", bundle.to_str().unwrap(), "--bound", "--at", "100:100"]);
+        assert!(text.contains("the nearest that is modelled"), "{text}");
+    }
+}
+
+/// As a trace without a bound is judged.
+#[test]
+fn a_trace_of_another_recording_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let bundle = unpack_shipped(folder.path());
+    // The window of another recording of the same machine: fewer samples than before.
+    let text = trace(&bundle);
+    let text = text.lines().filter(|line| !line.contains("nearpage: sample 1"));
+    let other = folder.path().join("other.txt");
+    fs::write(&other, text.collect::<Vec<_>>().join("\n") + "\n").unwrap();
+    let refusal = |arguments: &[&str]| {
+        let all = ["replay", bundle.to_str().unwrap(), "--trace", other.to_str().unwrap()];
+        let output = nearpage(&[&all, arguments].concat());
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    assert_eq!(refusal(&[]).0, Some(2));
+    assert_eq!(refusal(&["--bound"]), refusal(&[]));
+}
+
+#[test]
+fn rules_that_are_named_twice_are_replayed_once() {
+    let bundle = shipped();
+    let bundle = bundle.to_str().unwrap();
+    let twice = ["--model", "nearpage", "--model", "nearpage", "--model", "auto"];
+    let names = |of: &Value| -> Vec<String> {
+        of.as_array().unwrap().iter().map(|of| of["model"].as_str().unwrap().into()).collect()
+    };
+    assert_eq!(names(&bound(bundle, &twice)["models"]), ["linux-6.12", "nearpage"]);
+    let report = stdout(&[&["replay", bundle, "--json"], &twice[..]].concat());
+    let report: Value = serde_json::from_str(&report).unwrap();
+    assert_eq!(names(&report["rules"]), ["nearpage", "linux-6.12"]);
+    let report = stdout(&[&["replay", bundle, "--json"], &twice[..4]].concat());
+    let report: Value = serde_json::from_str(&report).unwrap();
+    assert_eq!(
+        (names(&report["rules"]), &report["what_if"]["model"]),
+        (vec![], &"nearpage".into())
+    );
+}
+
+/// The page draws the bound as a line for each K and each set of rules as a point, no two of one colour.
+#[test]
+fn the_page_has_a_plot_for_each_class() {
+    let models: Vec<&str> = MODELS.iter().flat_map(|model| ["--model", model]).collect();
+    let bundle = shipped();
+    let arguments = ["replay", bundle.to_str().unwrap(), "--bound", "--report", "-"];
+    let page = stdout(&[&arguments, &models[..]].concat());
+    assert_eq!(page.matches("<svg ").count(), 3);
+    let captions: Vec<&str> = page.split("<figcaption>").skip(1).collect();
+    for caption in captions {
+        let caption = caption.split("</figcaption>").next().unwrap();
+        let mut colours: Vec<&str> = caption
+            .split("background:")
+            .skip(1)
+            .filter_map(|text| text.split('"').next())
+            .collect();
+        assert_eq!(colours.len(), 3 + MODELS.len(), "{caption}");
+        colours.sort_unstable();
+        colours.dedup();
+        assert_eq!(colours.len(), 3 + MODELS.len(), "{caption}");
+    }
+    let points = page.matches("<circle").count();
+    assert_eq!(points, 3 * MODELS.len());
 }
 
 #[test]

@@ -140,7 +140,11 @@ struct TargetTable {
 }
 
 impl ContentionTable {
-    pub(super) fn check(table: Spanned<Self>, machine: &Machine) -> Checked<ContentionWorkload> {
+    pub(super) fn check(
+        table: Spanned<Self>,
+        machine: &Machine,
+        models_count: usize,
+    ) -> Checked<ContentionWorkload> {
         let span = table.span();
         let table = table.into_inner();
         let scale = table.scale.as_ref().map_or(Ok(1), |scale| at_least_one("scale", scale))?;
@@ -154,7 +158,22 @@ impl ContentionTable {
         if let (Some(Target::RefillUs(_)), Does::Purge(_) | Does::Build(_)) = (calibrate, &does) {
             return wrong(span, "calibrate.refill_us belongs to fill");
         }
-        let references = table.reference.into_iter().map(|of| reference::CONTENTION.check(of));
+        let references = table.reference.into_iter().map(|of| {
+            let span = of.span();
+            let of = reference::CONTENTION.check(of)?;
+            let is_model = |row: &&Vec<f64>| (0..models_count).any(|at| row[0] == at as f64);
+            match of.rows.iter().find(|row| !is_model(row)) {
+                Some(row) => {
+                    let message = format!(
+                        "reference.rows: variant is {}; accepted: 0 to {}",
+                        row[0],
+                        models_count.saturating_sub(1)
+                    );
+                    wrong(span, message)
+                }
+                None => Ok(of),
+            }
+        });
         Ok(ContentionWorkload {
             name: table.name,
             scale,

@@ -27,7 +27,10 @@ pub(super) struct VariantsTable {
 
 /// A model by its name alone, or with some rules of its own.
 #[derive(Clone, Deserialize)]
-#[serde(untagged)]
+#[serde(
+    untagged,
+    expecting = "accepted: the name of a model, or { model = NAME, instances = 1 to 64, batch_scale_max = 0 to 6 }"
+)]
 enum ModelTable {
     Name(String),
     Changed(ChangedTable),
@@ -37,8 +40,8 @@ enum ModelTable {
 #[serde(deny_unknown_fields)]
 struct ChangedTable {
     model: String,
-    instances: Option<u16>,
-    batch_scale_max: Option<u8>,
+    instances: Option<i64>,
+    batch_scale_max: Option<i64>,
 }
 
 impl VariantsTable {
@@ -61,6 +64,11 @@ impl VariantsTable {
             n => wrong(patch.span(), format!("variants.patches has {n}; accepted: 0 to 10")),
         };
         patches.iter().map(patch).collect()
+    }
+
+    /// How many models there are.
+    pub(super) fn models_count(&self) -> usize {
+        self.models.as_ref().map_or(0, |models| models.get_ref().len())
     }
 
     /// The models that contention is compared between; others have none.
@@ -94,19 +102,19 @@ fn variant(table: &Spanned<ModelTable>) -> Checked<Variant> {
         parts.push(format!("{count} instances"));
     }
     if let Some(scale) = batch_scale_max {
-        if scale > 6 {
-            return wrong(span, format!("batch_scale_max is {scale}; accepted: 0 to 6"));
-        }
-        model.pcp.batch_scale_max = scale;
+        model.pcp.batch_scale_max = match u8::try_from(scale) {
+            Ok(scale @ 0..=6) => scale,
+            _ => return wrong(span, format!("batch_scale_max is {scale}; accepted: 0 to 6")),
+        };
         parts.push(format!("scale {scale}"));
     }
     Ok(Variant { name: parts.join(", "), model })
 }
 
 /// So many instances of each Normal zone.
-pub(super) fn instances_of(count: u16, span: Range<usize>) -> Checked<ZoneInstances> {
-    match count {
-        1..=64 => Ok(ZoneInstances::Count(count)),
+pub(super) fn instances_of(count: i64, span: Range<usize>) -> Checked<ZoneInstances> {
+    match u16::try_from(count) {
+        Ok(count @ 1..=64) => Ok(ZoneInstances::Count(count)),
         _ => wrong(span, format!("instances is {count}; accepted: 1 to 64")),
     }
 }

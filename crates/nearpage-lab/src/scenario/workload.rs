@@ -74,7 +74,11 @@ impl Workload {
 }
 
 impl WorkloadTable {
-    pub(super) fn check(table: Spanned<Self>, machine: &Machine) -> Checked<Workload> {
+    pub(super) fn check(
+        table: Spanned<Self>,
+        machine: &Machine,
+        models_count: usize,
+    ) -> Checked<Workload> {
         let (span, cpus) = (table.span(), machine.cpus().count());
         let mut table = table.into_inner();
         let table_of_requests = table.block_requests.take();
@@ -105,7 +109,8 @@ impl WorkloadTable {
         let messages = messages.collect::<Checked<_>>()?;
         let lifetimes = table.process_lifetimes.map(LifetimesTable::check).transpose()?;
         let contention = table.contention.into_iter().flatten();
-        let contention = contention.map(|table| ContentionTable::check(table, machine));
+        let contention =
+            contention.map(|table| ContentionTable::check(table, machine, models_count));
         let contention = contention.collect::<Checked<_>>()?;
         Ok(Workload::Patched(PatchedWorkload { messages, lifetimes, contention }))
     }

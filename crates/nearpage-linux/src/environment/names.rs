@@ -5,13 +5,15 @@ pub(super) const NUMA: &str = "NEARPAGE_NUMA";
 pub(super) const RSEQ: &str = "NEARPAGE_RSEQ";
 pub(super) const ENV: &str = "NEARPAGE_ENV";
 /// What only nearpage's own tests read.
-pub(super) const OF_TESTS: [&str; 17] = [
+pub(super) const OF_TESTS: [&str; 19] = [
+    "NEARPAGE_BOUND_REQUESTS",
     "NEARPAGE_BUNDLES",
     "NEARPAGE_FORKS",
     "NEARPAGE_FUZZ_SECONDS",
     "NEARPAGE_FUZZ_SEED",
     "NEARPAGE_HOTPLUG_SECONDS",
     "NEARPAGE_LOOM_CANARY",
+    "NEARPAGE_MODEL",
     "NEARPAGE_OBJECTS",
     "NEARPAGE_ORACLE",
     "NEARPAGE_OVERCOMMIT",

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use nearpage::testing::random::Random;
-use nearpage::{CpuId, Model, NodeId, PageCount};
+use nearpage::{CpuId, Model, NodeId, PageCount, Settings};
 use nearpage_linux::{HostMachine, HostNode, Memory, MemoryBuilder};
 
 use super::pages::Pages;
@@ -326,4 +326,14 @@ fn linux_rules() {
     stress_memory("linux_rules", builder(Model::LINUX_6_12).use_rseq(true), 70, 0.5);
     stress_memory("linux_rules", builder(Model::LINUX_6_12).use_rseq(false), 70, 0.5);
     stress_memory("linux_rules", builder(Model::LINUX_6_1).use_rseq(true), 70, 0.5);
+}
+
+/// CPUs own pageblocks, and threads free into the pagesets of others.
+#[test]
+fn owned_pageblocks() {
+    let mut settings = Settings::default();
+    settings.percpu_pagelist_high_fraction = 8;
+    let builder = || one_node().model(Model::RFC_2026_OWNED).settings(settings).use_rseq(false);
+    stress_memory("owned_pageblocks", builder(), 70, 1.0);
+    stress_memory("owned_pageblocks", builder().hardened(true), 130, 1.0);
 }

@@ -197,30 +197,7 @@ pub fn least_kept<I: IntoIterator<Item = Step>>(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// The fewest holds by trying every level after every step.
-    fn naive(start: Option<u64>, steps: &[Step], limits: Limits) -> u64 {
-        let Limits { kept, moved } = limits;
-        let mut costs: Vec<Option<u64>> =
-            (0..=kept).map(|level| start.is_none_or(|start| start == level).then_some(0)).collect();
-        for step in steps {
-            let least = costs.iter().flatten().min().copied();
-            costs = match *step {
-                Step::Reset => vec![least; kept as usize + 1],
-                Step::Pages(pages) => {
-                    let cost = |after: u64| {
-                        let from = |(before, cost): (usize, &Option<u64>)| {
-                            let apart = (before as i64 + pages).abs_diff(after as i64);
-                            cost.map(|cost| cost + apart.div_ceil(moved))
-                        };
-                        costs.iter().enumerate().filter_map(from).min()
-                    };
-                    (0..=kept).map(cost).collect()
-                }
-            };
-        }
-        costs.into_iter().flatten().min().unwrap()
-    }
+    use crate::bound::naive::naive;
 
     fn random_steps(random: &mut fastrand::Rng) -> Vec<Step> {
         let size = [1, 4, 20][random.usize(0..3)];
@@ -240,7 +217,15 @@ mod tests {
             let limits = Limits { kept: random.u64(0..16), moved: random.u64(1..10) };
             let start = random.bool().then(|| random.u64(0..=limits.kept));
             let steps = random_steps(&mut random);
+            let mut holds = FewestHolds::new(start, limits);
+            for &step in &steps {
+                holds.step(step);
+                // What the time of a step is proportional to.
+                let most = limits.kept.div_ceil(limits.moved) as usize;
+                assert!(holds.reached.len() <= most, "NEARPAGE_SEED={seed}");
+            }
             let fewest = fewest_holds(start, steps.iter().copied(), limits);
+            assert_eq!(fewest, holds.holds());
             assert_eq!(
                 fewest,
                 naive(start, &steps, limits),

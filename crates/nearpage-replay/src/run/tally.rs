@@ -116,19 +116,20 @@ impl Tally {
 
     /// Counts what an act came to.
     pub(crate) fn note(&mut self, core: &Core<'_>, actor: Actor, act: Act) {
-        if actor.now_ns > self.now_ns {
-            self.area += self.pages as f64 * (actor.now_ns - self.now_ns) as f64;
-            self.now_ns = actor.now_ns;
-        }
+        self.pass_to(actor.now_ns);
         let now = holds(core);
         let taken = now - std::mem::replace(&mut self.holds, now);
         let before =
             self.places.get(actor.cpu.0 as usize).and_then(|&at| self.seen.get(at)).copied();
         self.look_at(core, actor.cpu);
+        let after =
+            self.places.get(actor.cpu.0 as usize).and_then(|&at| self.seen.get(at)).copied();
+        let (before, after) = (before.unwrap_or_default(), after.unwrap_or_default());
+        if taken == 0 && matches!(act, Act::Free(_)) && after.pages == before.pages {
+            // Without a hold, the block can only be in the pageset of the CPU that owns it.
+            self.look_at_others(core, actor.cpu);
+        }
         if taken > 0 {
-            let after =
-                self.places.get(actor.cpu.0 as usize).and_then(|&at| self.seen.get(at)).copied();
-            let (before, after) = (before.unwrap_or_default(), after.unwrap_or_default());
             let drains = self.look_at_others(core, actor.cpu);
             let foreign = drains.min(taken);
             self.causes.foreign += foreign;
@@ -138,6 +139,14 @@ impl Tally {
             }
         }
         self.most = self.most.max(self.pages);
+    }
+
+    /// Time goes on with what is kept now.
+    pub(crate) fn pass_to(&mut self, now_ns: u64) {
+        if now_ns > self.now_ns {
+            self.area += self.pages as f64 * (now_ns - self.now_ns) as f64;
+            self.now_ns = now_ns;
+        }
     }
 
     fn look_at(&mut self, core: &Core<'_>, cpu: CpuId) {

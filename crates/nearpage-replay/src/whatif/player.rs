@@ -22,6 +22,8 @@ pub(super) struct Player<'a, 'm> {
     is_elsewhere: bool,
     /// Nodes with memory.
     with_memory: Vec<NodeId>,
+    /// CPUs of the recorded machine, ascending.
+    recorded_cpus: Vec<CpuId>,
     bulk: HashMap<u32, (Gfp, Option<u32>)>,
 }
 
@@ -39,12 +41,19 @@ impl<'a, 'm> Player<'a, 'm> {
         is_elsewhere: bool,
     ) -> Player<'a, 'm> {
         let with_memory = with_memory(&start.topology);
+        let nodes = recorded.topology.nodes.iter();
+        let mut recorded_cpus: Vec<CpuId> = nodes.flat_map(|node| &node.cpus).copied().collect();
+        recorded_cpus.sort_unstable();
         let bulk = HashMap::new();
-        Player { recorded, start, survey, run, map, is_elsewhere, with_memory, bulk }
+        Player { recorded, start, survey, run, map, is_elsewhere, with_memory, recorded_cpus, bulk }
     }
 
-    /// Plays an event, in one of the copies of the trace.
+    /// Plays an event, in one of the copies of the trace. Those on CPUs that the recorded machine does not have are left out,
+    /// as in the comparison with the kernel.
     pub(super) fn note(&mut self, event: &TraceEvent<'_>, copy: u32) {
+        if self.recorded_cpus.binary_search(&event.cpu).is_err() {
+            return;
+        }
         let cpu = self.cpu(event.cpu, event.pid, copy);
         let actor = Actor { cpu, ..Actor::of(event) };
         if is_of_blocks(&event.event) {

@@ -260,9 +260,9 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         list: usize,
         out: &mut [Pfn],
     ) -> usize {
-        let (storage, frames) = (self.platform.storage(), pageset.frames());
+        let frames = pageset.frames();
         let mut numbers = [0; MOST];
-        let popped = pageset.pop_batch(storage, on, list, &mut numbers[..out.len()]);
+        let popped = pageset.pop_batch(&self.platform, on, list, &mut numbers[..out.len()]);
         let word = frames.allocated(SINGLE, migratetype);
         // Four to a turn of the loop take a tenth less time than one.
         let (fours, rest) = numbers[..popped].as_chunks::<4>();
@@ -304,7 +304,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
                     runs.push(first, blocks);
                 },
             );
-            guard.note_moved(taken as u64);
+            guard.note_taken(taken as u64);
             taken as usize
         };
         let numbers = runs.as_slice().iter().flat_map(|&(first, blocks)| first..first + blocks);

@@ -129,19 +129,19 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
                 let each = |&number: &u32| self.free_to_pageset(pageset, number, SINGLE, list);
                 return numbers.iter().for_each(each);
             }
-            let storage = self.platform.storage();
-            if let Some(on) = pageset.enter(storage) {
+            let platform = &self.platform;
+            if let Some(on) = pageset.enter(platform.storage()) {
                 if P::Storage::EXACT {
                     for number in numbers {
-                        kept += pageset.push_batch(storage, &on, list, &[*number]);
+                        kept += pageset.push_batch(platform, &on, list, &[*number]);
                         self.after_exact_free(&on, pageset, SINGLE, list);
                     }
                 } else {
-                    kept = pageset.push_batch(storage, &on, list, numbers);
+                    kept = pageset.push_batch(platform, &on, list, numbers);
                     if kept < numbers.len() {
                         self.make_room(&on, pageset, SINGLE, list);
                         let rest = &numbers[kept..];
-                        kept += pageset.push_batch(storage, &on, list, rest);
+                        kept += pageset.push_batch(platform, &on, list, rest);
                     }
                 }
             }
@@ -155,7 +155,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         ZoneEvents::add(&zone.events().direct_free_pages, numbers.len() as u64);
         let mut guard = zone.lock_to_move();
         guard.buddy().free_batch(*zone.frames(), numbers, SINGLE);
-        guard.note_moved(numbers.len() as u64);
+        guard.note_returned(numbers.len() as u64);
     }
 }
 

@@ -98,8 +98,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         list: usize,
     ) {
         self.make_room(on, pageset, order, list);
-        let storage = self.platform.storage();
-        if !pageset.push(storage, on, list, number).is_done() {
+        if !pageset.push(&self.platform, on, list, number).is_done() {
             self.free_to_zone(pageset.zone().index(), pageset.frames().pfn(number), order);
         }
     }
@@ -152,7 +151,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             let left = pages.0 - moved;
             moved += self.drain_list(&mut guard, on, pageset, index, left);
         }
-        guard.note_moved(moved);
+        guard.note_returned(moved);
         drop(guard);
         if moved > 0 {
             pageset.events().drains.add(1);
@@ -200,7 +199,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         self.platform.touch(zone.published_line(), Access::Write);
         let number = zone.frames().number(pfn);
         guard.buddy().free(*zone.frames(), number, order, Insertion::Usual);
-        guard.note_moved(order.pages().0);
+        guard.note_returned(order.pages().0);
     }
 
     /// Gives back all pages that a CPU caches; returns how many. Meanwhile threads on that CPU go to

@@ -67,9 +67,8 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         list: usize,
     ) {
         let pageset = self.pageset_for_free(pageset, number);
-        let storage = self.platform.storage();
-        if let Some(on) = pageset.enter(storage) {
-            let pushed = pageset.push(storage, &on, list, number);
+        if let Some(on) = pageset.enter(self.platform.storage()) {
+            let pushed = pageset.push(&self.platform, &on, list, number);
             if pushed.is_done() {
                 if P::Storage::EXACT {
                     self.after_exact_free(&on, pageset, order, list);

@@ -64,9 +64,8 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         pageset: &Pageset<'m, P>,
         list: usize,
     ) -> Option<(<P::Storage as Storage>::OnCpu<'_>, Pop)> {
-        let storage = self.platform.storage();
-        let on = pageset.enter(storage)?;
-        let popped = pageset.pop(storage, &on, list);
+        let on = pageset.enter(self.platform.storage())?;
+        let popped = pageset.pop(&self.platform, &on, list);
         pageset.note_alloc(&self.model.pcp, popped);
         Some((on, popped))
     }

@@ -87,7 +87,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             }
         }
         let got = refill.got;
-        guard.note_moved(got);
+        guard.note_taken(got);
         drop(guard);
         if got == 0 {
             return FromPageset::Nothing;
@@ -95,7 +95,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         pageset.note_pieces(got, 0);
         pageset.events().refills.add(1);
         pageset.events().refilled_pages.add(got);
-        let popped = pageset.pop(self.platform.storage(), on, list);
+        let popped = pageset.pop(&self.platform, on, list);
         let Some(number) = popped.frame() else { return FromPageset::Nothing };
         self.platform.touch_page(pageset.frames().pfn(number), Access::Write);
         FromPageset::Block(number)
@@ -110,7 +110,10 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         pages: PageCount,
     ) {
         let frames = *pageset.frames();
-        pieces.merge(&frames);
+        self.platform.touch(pageset.line(), Access::Write);
+        pieces.merge(&frames, |number, access| {
+            self.platform.touch_page(frames.pfn(number), access);
+        });
         let mut guard = pageset.zone().lock_to_move();
         self.platform.touch(pageset.zone().published_line(), Access::Write);
         let mut moved = 0;
@@ -125,7 +128,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
                 note_fragment(&mut guard, pageset, pieces, first_of(number));
             }
         }
-        guard.note_moved(moved);
+        guard.note_returned(moved);
         drop(guard);
         if moved > 0 {
             pageset.note_pieces(0, moved);

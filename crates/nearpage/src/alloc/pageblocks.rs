@@ -55,14 +55,14 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let Some(list) = pageblock_list(wanted.migratetype) else { return 0 };
         let Some(cpu) = self.this_cpu() else { return 0 };
         let pageset = &cpu.pagesets[zone.index().0 as usize];
-        let storage = self.platform.storage();
-        let Some(on) = pageset.enter(storage) else { return 0 };
+        let platform = &self.platform;
+        let Some(on) = pageset.enter(platform.storage()) else { return 0 };
         let word = zone.frames().allocated(Order(0), wanted.migratetype);
         let (mut got, blocks) = (0, out.len() / PAGES);
         while got < blocks {
             let mut numbers = [0; BLOCKS];
             let want = &mut numbers[..(blocks - got).min(BLOCKS)];
-            let popped = pageset.pop_batch(storage, &on, list, want);
+            let popped = pageset.pop_batch(platform, &on, list, want);
             for &first in &want[..popped] {
                 let pages = first..first + PAGES as u32;
                 pageset.frames().hand_out_all(pages, word, &mut out[got * PAGES..]);
@@ -99,7 +99,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
                 |first, pages| runs.push(first, pages),
             );
             let pages = taken as usize * PAGES;
-            guard.note_moved(pages as u64);
+            guard.note_taken(pages as u64);
             pages
         };
         let numbers = runs.as_slice().iter().flat_map(|&(first, pages)| first..first + pages);
@@ -131,7 +131,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         for &number in rest {
             guard.buddy().free_run(*zone.frames(), number, PAGES as u32);
         }
-        guard.note_moved(pages);
+        guard.note_returned(pages);
     }
 
     /// How many the pageset took.
@@ -146,19 +146,19 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             numbers.iter().for_each(|&number| self.free_to_pageset(pageset, number, order, list));
             return numbers.len();
         }
-        let storage = self.platform.storage();
-        let Some(on) = pageset.enter(storage) else { return 0 };
+        let platform = &self.platform;
+        let Some(on) = pageset.enter(platform.storage()) else { return 0 };
         if !P::Storage::EXACT {
-            let kept = pageset.push_batch(storage, &on, list, numbers);
+            let kept = pageset.push_batch(platform, &on, list, numbers);
             let rest = &numbers[kept..];
             if rest.is_empty() {
                 return kept;
             }
             self.make_singles_give_way(&on, pageset, list, (rest.len() * PAGES) as u64);
-            return kept + pageset.push_batch(storage, &on, list, rest);
+            return kept + pageset.push_batch(platform, &on, list, rest);
         }
         for number in numbers {
-            pageset.push_batch(storage, &on, list, &[*number]);
+            pageset.push_batch(platform, &on, list, &[*number]);
             self.after_exact_free(&on, pageset, PAGEBLOCK_ORDER, list);
         }
         numbers.len()

@@ -66,7 +66,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let blocks = guard.claim(blocks, order);
         self.platform.touch(zone.published_line(), Access::Write);
         let refill = self.move_to_list(&mut guard, on, pageset, trip, list, blocks);
-        guard.note_moved((refill.taken as u64) << order.0);
+        guard.note_taken((refill.taken as u64) << order.0);
         drop(guard);
 
         if refill.listed > 0 {
@@ -77,7 +77,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             return FromPageset::Nothing;
         }
         // Moved to another CPU since? Then the pages wait there for who comes next.
-        let popped = pageset.pop(self.platform.storage(), on, list);
+        let popped = pageset.pop(&self.platform, on, list);
         popped.frame().map_or(FromPageset::Busy, FromPageset::Block)
     }
 

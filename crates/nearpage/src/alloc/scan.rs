@@ -252,7 +252,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             self.platform.touch(zone.published_line(), Access::Write);
             guard.buddy().serve(self.platform.storage().current_cpu());
             let number = take_block(guard.buddy(), *zone.frames(), wanted.trip(flags))?;
-            guard.note_moved(wanted.order.pages().0);
+            guard.note_taken(wanted.order.pages().0);
             number
         };
         self.platform.touch_page(zone.frames().pfn(number), Access::Write);

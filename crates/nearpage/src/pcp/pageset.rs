@@ -22,7 +22,7 @@ use super::storage::{CountedList, ListCounts, Pop, Push, Storage};
 use super::tuning::{PcpRules, SETTING_WORDS, Tuning, WORDS};
 use super::{LISTS, list_order, list_type};
 use crate::frame::{ListEnd, Word, ZoneFrames};
-use crate::host::Platform;
+use crate::host::{Access, Platform};
 use crate::sync::{AtomicU64, Ordering, OwnedCounter};
 use crate::units::{CpuId, NodeIndex, PageCount, Pfn};
 use crate::zone::Zone;
@@ -253,10 +253,10 @@ impl<'m, P: Platform> Pageset<'m, P> {
 
     /// Takes the hottest block of a list.
     #[inline(always)]
-    pub(crate) fn pop(&self, storage: &P::Storage, on: &OnCpu<'_, P>, index: usize) -> Pop {
+    pub(crate) fn pop(&self, platform: &P, on: &OnCpu<'_, P>, index: usize) -> Pop {
         let popped = match self.pieces() {
-            None => storage.pop(on, &self.lists[index], &self.frames),
-            Some(pieces) => self.pop_piece(pieces, index),
+            None => platform.storage().pop(on, &self.lists[index], &self.frames),
+            Some(pieces) => self.pop_piece(platform, pieces, index),
         };
         if P::Storage::EXACT && popped.frame().is_some() {
             self.note_change(index, 0, 1);
@@ -266,16 +266,10 @@ impl<'m, P: Platform> Pageset<'m, P> {
 
     /// Puts a block at the hot end of a list.
     #[inline(always)]
-    pub(crate) fn push(
-        &self,
-        storage: &P::Storage,
-        on: &OnCpu<'_, P>,
-        index: usize,
-        number: u32,
-    ) -> Push {
+    pub(crate) fn push(&self, platform: &P, on: &OnCpu<'_, P>, index: usize, number: u32) -> Push {
         let pushed = match self.pieces() {
-            None => storage.push(on, &self.lists[index], &self.frames, number),
-            Some(pieces) => self.push_piece(pieces, index, number),
+            None => platform.storage().push(on, &self.lists[index], &self.frames, number),
+            Some(pieces) => self.push_piece(platform, pieces, index, number),
         };
         if pushed.is_done() {
             self.note_change(index, 1, 0);
@@ -287,15 +281,15 @@ impl<'m, P: Platform> Pageset<'m, P> {
     #[inline]
     pub(crate) fn pop_batch(
         &self,
-        storage: &P::Storage,
+        platform: &P,
         on: &OnCpu<'_, P>,
         index: usize,
         out: &mut [u32],
     ) -> usize {
         let popped = match self.pieces() {
-            None => storage.pop_batch(on, &self.lists[index], &self.frames, out),
+            None => platform.storage().pop_batch(on, &self.lists[index], &self.frames, out),
             Some(pieces) => {
-                let next = || self.pop_piece(pieces, index).frame();
+                let next = || self.pop_piece(platform, pieces, index).frame();
                 let slots = out.iter_mut().zip(core::iter::from_fn(next));
                 slots.map(|(slot, number)| *slot = number).count()
             }
@@ -308,16 +302,16 @@ impl<'m, P: Platform> Pageset<'m, P> {
     #[inline]
     pub(crate) fn push_batch(
         &self,
-        storage: &P::Storage,
+        platform: &P,
         on: &OnCpu<'_, P>,
         index: usize,
         numbers: &[u32],
     ) -> usize {
         let pushed = match self.pieces() {
-            None => storage.push_batch(on, &self.lists[index], &self.frames, numbers),
+            None => platform.storage().push_batch(on, &self.lists[index], &self.frames, numbers),
             Some(pieces) => {
                 numbers.iter().for_each(|&number| {
-                    let _ = self.push_piece(pieces, index, number);
+                    let _ = self.push_piece(platform, pieces, index, number);
                 });
                 numbers.len()
             }
@@ -365,9 +359,16 @@ impl<'m, P: Platform> Pageset<'m, P> {
         taken
     }
 
+    /// The line of what each operation changes, for [`Platform::touch`]: where CPUs own pageblocks, others come to it too.
+    pub(crate) fn line(&self) -> *const () {
+        (&raw const self.pages).cast()
+    }
+
     #[cold]
-    fn pop_piece(&self, pieces: &Pieces, index: usize) -> Pop {
-        match pieces.pop(&self.frames, list_order(index), list_type(index)) {
+    fn pop_piece(&self, platform: &P, pieces: &Pieces, index: usize) -> Pop {
+        platform.touch(self.line(), Access::Write);
+        let touch = |number| platform.touch_page(self.frames.pfn(number), Access::Write);
+        match pieces.pop(&self.frames, list_order(index), list_type(index), touch) {
             Some(number) => {
                 pieces.note(index, 0, 1);
                 Pop(number)
@@ -377,7 +378,8 @@ impl<'m, P: Platform> Pageset<'m, P> {
     }
 
     #[cold]
-    fn push_piece(&self, pieces: &Pieces, index: usize, number: u32) -> Push {
+    fn push_piece(&self, platform: &P, pieces: &Pieces, index: usize, number: u32) -> Push {
+        platform.touch(self.line(), Access::Write);
         let kind = self.kind_of(number);
         let (order, of) = (list_order(index), list_type(index));
         pieces.push(&self.frames, number, order, (kind, of), ListEnd::Head);

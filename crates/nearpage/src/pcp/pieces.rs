@@ -13,6 +13,7 @@
 
 use super::LISTS;
 use crate::frame::{FrameState, ListEnd, Migratetype, NO_FRAME, Word, ZoneFrames};
+use crate::host::Access;
 use crate::sync::{AtomicU16, AtomicU32, Ordering, OwnedCounter};
 use crate::units::{Order, PAGEBLOCK_ORDER};
 
@@ -145,12 +146,13 @@ impl Pieces {
     }
 
     /// Takes the hottest block of `order`: the smallest piece that suffices gives its lowest part, and the rest goes to
-    /// the hot ends of its lists.
+    /// the hot ends of its lists. `touch` is told the first frame of each part that stays.
     pub(crate) fn pop(
         &self,
         frames: &ZoneFrames<'_>,
         order: Order,
         of: Migratetype,
+        touch: impl Fn(u32),
     ) -> Option<u32> {
         let above = self.orders[of.index()].load(Ordering::Relaxed) >> order.0;
         if above == 0 {
@@ -161,7 +163,9 @@ impl Pieces {
         let (mut half, kind, _) = self.unlink(frames, number);
         while half > order {
             half.0 -= 1;
-            self.push(frames, number + half.pages().0 as u32, half, (kind, of), ListEnd::Head);
+            let rest = number + half.pages().0 as u32;
+            touch(rest);
+            self.push(frames, rest, half, (kind, of), ListEnd::Head);
         }
         frames.frame(number).set_word(Word::cached(order, frames.zone()));
         Some(number)
@@ -188,8 +192,9 @@ impl Pieces {
         }
     }
 
-    /// Merges owned pieces with their buddies, from the lowest order up. What is merged is cold.
-    pub(crate) fn merge(&self, frames: &ZoneFrames<'_>) {
+    /// Merges owned pieces with their buddies, from the lowest order up. What is merged is cold. `touch` is told each frame
+    /// that is looked at, and whether it is changed.
+    pub(crate) fn merge(&self, frames: &ZoneFrames<'_>, touch: impl Fn(u32, Access)) {
         for order in (0..PAGEBLOCK_ORDER.0).map(Order) {
             for of in Migratetype::ALL.into_iter().take(TYPES) {
                 let mut next = self.end(order, of, ListEnd::Head);
@@ -202,7 +207,13 @@ impl Pieces {
                             && word.order() == order
                             && word.zone() == frames.zone()
                     };
-                    if is_owned(number) && is_owned(buddy) {
+                    let merges = is_owned(number) && is_owned(buddy);
+                    let access = if merges { Access::Write } else { Access::Read };
+                    touch(number, access);
+                    if is_owned(number) {
+                        touch(buddy, access);
+                    }
+                    if merges {
                         if after == buddy {
                             after = frames.frame(buddy).next();
                         }

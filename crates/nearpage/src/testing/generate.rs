@@ -37,14 +37,21 @@ const BELOW_BOUND: u64 = 3000;
 impl RandomMachine {
     /// A machine made of `random`.
     pub fn new(random: &mut Random) -> Self {
-        let style = Style::new(random);
+        Self::of_model(random, None)
+    }
+
+    /// The same under a model of one's choice, which may have a rule of another.
+    pub fn of_model(random: &mut Random, model: Option<Model>) -> Self {
+        let any = random.one_of(&Model::ALL);
+        let model = varied(random, model.unwrap_or(any));
+        let style = Style::new(random, &model);
         let mut nodes: Vec<NodeBuf> = node_ids(random, style.nodes);
         place_memory(random, &style, &mut nodes);
         place_cpus(random, &style, &mut nodes);
         let distances = distances(random, nodes.len());
         let address_map = random.one_of(&[AddressMap::Flat, AddressMap::X86]);
         let topology = TopologyBuf { nodes, distances, address_map };
-        let config = config(random, &topology);
+        let config = config(random, model, &topology);
         let (boot, later) = arrivals(random, &topology);
         Self { topology, config, boot, later }
     }
@@ -64,8 +71,11 @@ struct Style {
 }
 
 impl Style {
-    fn new(random: &mut Random) -> Self {
+    fn new(random: &mut Random, model: &Model) -> Self {
+        // A CPU owns pageblocks of zones of which an eighth has room for one for each CPU.
+        let owns = model.owners == PageblockOwners::Cpus && !random.one_in(4);
         let (nodes, pages_max, cpus_max) = match random.below(16) {
+            0..12 if owns => (1 + random.below(3), 1 << 16, 2),
             0 => (random.one_of(&[9, 33, 65]) + random.below(16), 1 << 10, 1),
             1..3 => (1 + random.below(2), 1 << 17, 4),
             3..7 => (1 + random.below(8), 1 << 14, 4),
@@ -187,8 +197,7 @@ fn distances(random: &mut Random, nodes: usize) -> Vec<u8> {
     distances
 }
 
-fn config(random: &mut Random, topology: &TopologyBuf) -> Config {
-    let model = any_model(random);
+fn config(random: &mut Random, model: Model, topology: &TopologyBuf) -> Config {
     let page_shift = random.one_of(&[12, 12, 12, 12, 14, 16]);
     let mut settings = any_settings(random, topology, page_shift);
     // Only a pageset that may keep a pageblock owns one.
@@ -199,16 +208,15 @@ fn config(random: &mut Random, topology: &TopologyBuf) -> Config {
     Config { model, settings, page_shift }
 }
 
-/// A model, sometimes with a rule of another.
-fn any_model(random: &mut Random) -> Model {
-    let mut model = random.one_of(&Model::ALL);
+/// A model, sometimes with a rule of another. Instances are of sizes that divide small machines.
+fn varied(random: &mut Random, mut model: Model) -> Model {
     if random.one_in(2) {
         model.zonelist_cache =
             random.one_of(&[CacheRule::Off, CacheRule::Original, CacheRule::Keyed]);
     }
     if random.one_in(3) {
         model.zone_instances = ZoneInstances::Count(1 + random.below(4) as u16);
-    } else if random.one_in(6) {
+    } else if model.zone_instances != ZoneInstances::ONE || random.one_in(6) {
         model.zone_instances = ZoneInstances::OfPages(PageCount(1 + random.below(1 << 16)));
     }
     if model.name == Model::SERIES_2023.name {

@@ -113,7 +113,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     /// # Panics
     /// If the zone is of another allocator and this one has fewer.
     pub fn zone_stats(&self, zone: &Zone<'m, P>) -> ZoneStats {
-        let LockHolds { acquisitions, most_pages } = zone.holds();
+        let LockHolds { acquisitions, most_pages, .. } = zone.holds();
         let mut stats = ZoneStats {
             lock_acquisitions: acquisitions,
             most_pages_per_hold: most_pages,

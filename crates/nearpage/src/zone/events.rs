@@ -11,6 +11,8 @@ pub struct LockHolds {
     pub acquisitions: u64,
     /// Most pages that moved in one hold.
     pub most_pages: PageCount,
+    /// Most pages that came back to the zone in one hold.
+    pub most_returned: PageCount,
 }
 
 /// Events of a zone that no pageset counts: they are rare, so anybody adds to them.

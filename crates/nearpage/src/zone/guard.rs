@@ -190,10 +190,17 @@ impl<'a, 'm, P: Platform> ZoneGuard<'a, 'm, P> {
         }
     }
 
-    /// Notes how many pages moved in this hold.
+    /// Notes how many pages left the zone in this hold.
     #[inline]
-    pub fn note_moved(&mut self, pages: u64) {
+    pub fn note_taken(&mut self, pages: u64) {
         self.zone.published.most_pages.raise_to(pages);
+    }
+
+    /// Notes how many pages came back in this hold.
+    #[inline]
+    pub fn note_returned(&mut self, pages: u64) {
+        self.zone.published.most_pages.raise_to(pages);
+        self.zone.published.most_returned.raise_to(pages);
     }
 }
 

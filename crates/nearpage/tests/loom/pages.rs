@@ -1,5 +1,6 @@
 //! The page allocator itself in all interleavings of its locks: a CPU that allocates and frees against a drain of its
-//! pagesets from outside, against memory of its node that goes and comes, and against its own end.
+//! pagesets from outside, against memory of its node that goes and comes, and against its own end. Then with pageblocks
+//! that CPUs own: a page that another CPU sends home against pops, drains, and the end of its owner.
 //!
 //! As in the models of objects, the whole core runs on loom's locks: these are its own transitions, from push and pop to
 //! the buddy, with pagesets that are linked through frames. Rings have a model of their own (`drain.rs`).
@@ -8,9 +9,15 @@ use std::ops::Deref;
 
 use loom::sync::Arc;
 use loom::thread;
-use nearpage::{CpuId, Gfp, NodeId, OfflineError, Order, PageAllocator, PageCount, Pfn, Request};
+use nearpage::internals::SECTION_FRAMES;
+use nearpage::{
+    AddressMap, Config, CpuId, Gfp, Model, Node, NodeId, OfflineError, Order, PageAllocator,
+    PageCount, Pfn, PfnRange, Request, Topology,
+};
 
-use crate::slab::{HonestLocks, Host, Leaked, LeakyLocks, Locks, MEMORY, page_allocator, run_on};
+use crate::slab::{
+    HonestLocks, Host, Leaked, LeakyLocks, Locks, MEMORY, page_allocator, page_allocator_of, run_on,
+};
 use crate::{assert_found, explore};
 
 /// Preemptions in a run.
@@ -48,8 +55,25 @@ impl<K: Locks> Machine<K> {
         Arc::new(Self { pages, _metadata: metadata })
     }
 
+    /// A node with two CPUs, each of which owns a pageblock as soon as it allocates.
+    fn with_owners() -> Arc<Self> {
+        let mut metadata = Vec::new();
+        let topology = Topology::new(&ONE_NODE, &[10], AddressMap::Flat).expect("valid");
+        let mut config = Config::new().with_model(Model::RFC_2026_OWNED);
+        config.settings.percpu_pagelist_high_fraction = 8;
+        let pages = page_allocator_of(topology, config, &mut metadata);
+        pages.online_all(&ONE_MEMORY).expect("memory of the topology");
+        run_on(0);
+        Arc::new(Self { pages, _metadata: metadata })
+    }
+
     fn take(&self, order: Order) -> Pfn {
         self.alloc(Request::new(order, Gfp::KERNEL)).expect("there is memory")
+    }
+
+    /// All pageblocks are movable at first.
+    fn take_movable(&self) -> Pfn {
+        self.alloc(Request::new(SMALL, Gfp::HIGHUSER_MOVABLE)).expect("there is memory")
     }
 
     fn give(&self, block: Pfn, order: Order) {
@@ -81,6 +105,45 @@ fn against<K: Locks>(order: Order, other: fn(&PageAllocator<'static, Host<K>>)) 
     machine.give(held[1], order);
     machine.drain_all().expect("nobody has the pagesets");
     machine.assert_held(PageCount(0));
+}
+
+/// An eighth of this is the pagesets' of two CPUs: room for a pageblock each.
+const ONE_MEMORY: [PfnRange; 1] =
+    [PfnRange::new(SECTION_FRAMES as u64, SECTION_FRAMES as u64 + 16384)];
+static ONE_NODE: [Node<'static>; 1] =
+    [Node { id: NodeId(0), memory: &ONE_MEMORY, cpus: &[CpuId(0), CpuId(1)], movable_from: None }];
+
+/// Runs `owner` as CPU `cpu` while CPU 1 frees a page of a pageblock that CPU 0 owns; then all is in its place.
+fn sent_home_against<K: Locks>(cpu: u32, owner: fn(&Machine<K>)) {
+    let machine = Machine::<K>::with_owners();
+    let [first, second] = [machine.take_movable(), machine.take_movable()];
+    let owned = machine.pagesets(CpuId(0)).expect("a CPU")[0].count();
+    assert_eq!(owned, PageCount(510), "a pageblock was taken whole");
+    let theirs = machine.clone();
+    let thread = thread::spawn(move || {
+        run_on(1);
+        theirs.give(first, SMALL);
+    });
+    run_on(cpu);
+    owner(&machine);
+    thread.join().expect("it does not panic");
+    machine.assert_held(SMALL.pages());
+    machine.give(second, SMALL);
+    machine.drain_all().expect("nobody has the pagesets");
+    machine.assert_held(PageCount(0));
+}
+
+fn take_and_give<K: Locks>(machine: &Machine<K>) {
+    let page = machine.take_movable();
+    machine.give(page, SMALL);
+}
+
+fn drain_owner<K: Locks>(machine: &Machine<K>) {
+    drain(machine);
+}
+
+fn end_of_owner<K: Locks>(machine: &Machine<K>) {
+    cpu_off_and_on(machine);
 }
 
 fn drain<K: Locks>(pages: &PageAllocator<'static, Host<K>>) {
@@ -123,6 +186,30 @@ fn memory_that_goes_and_comes_against_large_blocks() {
 fn a_cpu_that_goes_and_comes_against_its_own_pages() {
     let model = || against::<HonestLocks>(SMALL, cpu_off_and_on);
     explore("pages: a CPU off and on against its pages", PREEMPTIONS, model);
+}
+
+#[test]
+fn a_page_that_is_sent_home_against_its_owner() {
+    let model = || sent_home_against::<HonestLocks>(0, take_and_give);
+    explore("pages: a page sent home against pop and push", PREEMPTIONS, model);
+}
+
+#[test]
+fn a_page_that_is_sent_home_against_a_drain() {
+    let model = || sent_home_against::<HonestLocks>(0, drain_owner);
+    explore("pages: a page sent home against a drain that merges", PREEMPTIONS, model);
+}
+
+#[test]
+fn a_page_that_is_sent_home_against_the_end_of_its_owner() {
+    let model = || sent_home_against::<HonestLocks>(1, end_of_owner);
+    explore("pages: a page sent home against the end of the owner", PREEMPTIONS, model);
+}
+
+#[test]
+fn a_page_that_comes_to_a_zone_without_a_lock_is_found() {
+    let test = "pages::a_page_that_comes_to_a_zone_without_a_lock_is_found";
+    assert_found(test, "", || sent_home_against::<LeakyLocks>(0, drain_owner));
 }
 
 #[test]

@@ -9,7 +9,8 @@ use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 
-use loom::sync::{Arc, Mutex, MutexGuard};
+use loom::sync::atomic::{AtomicBool, Ordering};
+use loom::sync::{Arc, Mutex};
 use loom::thread;
 use nearpage::internals::{SECTION_FRAMES, Tunables};
 use nearpage::platform::{CurrentCpu, Exclusion, Lock, Platform, SerialStorage};
@@ -24,7 +25,7 @@ use crate::cells::ModelLock;
 use crate::{assert_found, explore};
 
 /// Preemptions in a run.
-const PREEMPTIONS: usize = 6;
+const PREEMPTIONS: usize = 4;
 
 /// Which locks a platform has.
 pub trait Locks: 'static {
@@ -49,8 +50,19 @@ pub fn run_on(cpu: u32) {
 /// CPUs by thread, each held by one thread at a time.
 pub struct Cpus;
 
+/// Whether a CPU is held. No mutex of loom's: when it is given back is no step of loom's there, and nobody would be seen to
+/// come meanwhile.
 #[derive(Default)]
-pub struct CpuHold(Mutex<()>);
+pub struct CpuHold(AtomicBool);
+
+/// A held CPU.
+pub struct Held<'a>(&'a AtomicBool);
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
+}
 
 impl CurrentCpu for Cpus {
     fn current_cpu(&self) -> CpuId {
@@ -60,16 +72,22 @@ impl CurrentCpu for Cpus {
 
 impl Exclusion for Cpus {
     type PerCpu = CpuHold;
-    type OnCpu<'a> = MutexGuard<'a, ()>;
+    type OnCpu<'a> = Held<'a>;
 
-    fn enter<'a>(&'a self, cpu: &'a CpuHold) -> Option<MutexGuard<'a, ()>> {
-        cpu.0.try_lock().ok()
+    fn enter<'a>(&'a self, cpu: &'a CpuHold) -> Option<Held<'a>> {
+        let taken = cpu.0.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed);
+        taken.is_ok().then(|| Held(&cpu.0))
     }
 }
+
+/// What passes when somebody waits: after a few times a drain gives up.
+const WAIT_NS: u64 = 100_000_000;
 
 pub struct Host<K> {
     storage: SerialStorage<Cpus>,
     locks: PhantomData<fn() -> K>,
+    /// Moves on while somebody waits: nobody waits for ever.
+    now_ns: std::sync::atomic::AtomicU64,
 }
 
 impl<K: Locks> Platform for Host<K> {
@@ -81,10 +99,11 @@ impl<K: Locks> Platform for Host<K> {
     }
 
     fn now_ns(&self) -> u64 {
-        0
+        self.now_ns.load(std::sync::atomic::Ordering::Relaxed)
     }
 
     fn relax(&self) {
+        self.now_ns.fetch_add(WAIT_NS, std::sync::atomic::Ordering::Relaxed);
         thread::yield_now();
     }
 
@@ -166,10 +185,18 @@ pub fn page_allocator<K: Locks>(
     metadata: &mut Vec<Leaked<[u8]>>,
 ) -> Leaked<PageAllocator<'static, Host<K>>> {
     let topology = Topology::new(&NODES, &[10, 20, 20, 10], AddressMap::Flat).expect("valid");
-    let host = Host { storage: SerialStorage(Cpus), locks: PhantomData };
     // One wait table, which nobody needs: they are many locks.
     let model = Model::NEARPAGE.with(|changed| changed.page_lock = PageLockRules::LINUX);
-    let config = Config::new().with_model(model);
+    page_allocator_of(topology, Config::new().with_model(model), metadata)
+}
+
+/// A page allocator for a machine whose memory is offline.
+pub fn page_allocator_of<K: Locks>(
+    topology: Topology<'static>,
+    config: Config,
+    metadata: &mut Vec<Leaked<[u8]>>,
+) -> Leaked<PageAllocator<'static, Host<K>>> {
+    let host = Host { storage: SerialStorage(Cpus), locks: PhantomData, now_ns: 0.into() };
     let buffer = |_: NodeIndex, bytes: usize| zeroes(metadata, bytes);
     let pages = PageAllocator::new(host, topology, config, buffer).expect("valid");
     Leaked::new(Box::new(pages))

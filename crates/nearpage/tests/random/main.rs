@@ -9,7 +9,7 @@
 //! ```
 //!
 //! `NEARPAGE_SEEDS=2000` runs that many seeds instead of the usual 60.
-//! Both together run so many from that seed on.
+//! Both together run so many from that seed on. `NEARPAGE_MODEL=rfc-2026-owned` runs all of them under that model.
 
 mod compare;
 mod habits;
@@ -36,8 +36,14 @@ const SEEDS: u64 = 60;
 const OPERATIONS: u64 = 50_000;
 
 const fn plan(seed: u64) -> Plan {
-    let thoroughness = Thoroughness::Usual;
-    Plan { seed, operations: OPERATIONS, planted: Planted::Nothing, thoroughness }
+    let (model, planted, thoroughness) = (None, Planted::Nothing, Thoroughness::Usual);
+    Plan { seed, operations: OPERATIONS, model, planted, thoroughness }
+}
+
+/// The model of the environment.
+fn named_model() -> Option<Model> {
+    let name = env::var("NEARPAGE_MODEL").ok()?;
+    Some(Model::by_name(&name).unwrap_or_else(|| panic!("NEARPAGE_MODEL={name}: no such model")))
 }
 
 /// A number from the environment.
@@ -55,17 +61,21 @@ fn run_caught(plan: Plan) -> Result<Tally, String> {
 /// Runs a failed seed again, thoroughly, to find the operation; says how to replay it.
 fn explain(seed: u64, difference: &str) -> String {
     let thoroughness = Thoroughness::EachOperation;
-    let explained = run_caught(Plan { thoroughness, ..plan(seed) });
+    let explained = run_caught(Plan { thoroughness, model: named_model(), ..plan(seed) });
     let first = explained.err().unwrap_or_else(|| "not found by comparing more often".into());
+    let model = named_model().map(|model| format!("NEARPAGE_MODEL={} ", model.name));
     format!(
-        "seed {seed}: {difference}\nfirst difference: {first}\nreplay: NEARPAGE_SEED={seed} \
-         cargo test -p nearpage --test random -- --nocapture"
+        "seed {seed}: {difference}\nfirst difference: {first}\nreplay: NEARPAGE_SEED={seed} {}\
+         cargo test -p nearpage --test random -- --nocapture",
+        model.unwrap_or_default()
     )
 }
 
 /// Runs seeds on all CPUs; the results are in the order of the seeds.
 fn run_all(seeds: Range<u64>) -> Vec<(u64, Result<Tally, String>)> {
-    seeds.into_par_iter().map(|seed| (seed, run_caught(plan(seed)))).collect()
+    let model = named_model();
+    let run = |seed| (seed, run_caught(Plan { model, ..plan(seed) }));
+    seeds.into_par_iter().map(run).collect()
 }
 
 #[test]

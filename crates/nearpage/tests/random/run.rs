@@ -22,6 +22,8 @@ pub struct Plan {
     pub seed: u64,
     /// Calls of the allocator.
     pub operations: u64,
+    /// The model, if it is not to be any.
+    pub model: Option<Model>,
     /// A mistake.
     pub planted: Planted,
     /// How often to compare.
@@ -98,7 +100,7 @@ impl Tally {
 /// The first difference between the allocator and its model, or what the walker found.
 pub fn run(plan: Plan) -> Result<Tally, Difference> {
     let mut random = Random(plan.seed);
-    let machine = RandomMachine::new(&mut random);
+    let machine = RandomMachine::of_model(&mut random, plan.model);
     with_allocator(&machine, |allocator| {
         let mut config = machine.config;
         match plan.planted {
@@ -110,7 +112,10 @@ pub fn run(plan: Plan) -> Result<Tally, Difference> {
         // An operation may look at all nodes: large machines would take most of the time.
         let is_large = machine.topology.nodes.len() > LARGE;
         let operations = if is_large { plan.operations / 5 } else { plan.operations };
-        Pair::new(&machine, allocator, naive, random).run(Plan { operations, ..plan })
+        let pair = Pair::new(&machine, allocator, naive, random);
+        let mut tally = pair.run(Plan { operations, ..plan })?;
+        tally.add_count(machine.config.model.name, tally.operations);
+        Ok(tally)
     })
 }
 

@@ -91,6 +91,9 @@ fn text(answer: &Yardstick) -> String {
             "no pageset is used in this trace: every hold is forced, there is nothing to compare"
         );
     }
+    if answer.trace_is_unproven {
+        let _ = writeln!(out, "{}", super::text::UNPROVEN);
+    }
     let width = models.iter().map(|of| of.model.len()).max().unwrap_or(0).max(8);
     let _ = writeln!(
         out,

@@ -4,9 +4,13 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use nearpage::Reason;
-use nearpage_replay::{Report, Row, Totals, WhatIf};
+use nearpage_replay::{Report, Row, RuleTotals, Totals, WhatIf};
 
 use super::objects;
+
+/// Of a trace that may be a part of another recording.
+pub(super) const UNPROVEN: &str =
+    "the trace given lacks markers or events: nothing shows that it is of this recording";
 
 /// The report as a screen or two.
 pub(super) fn render(report: &Report) -> String {
@@ -38,13 +42,15 @@ pub(super) fn render(report: &Report) -> String {
         what_if(&mut out, answer);
     }
     for of in &report.rules {
-        let mean = of.totals.kept_pages_mean.unwrap_or(0.0);
-        let holds = of.totals.lock_acquisitions.unwrap_or(0);
-        let longest = of.totals.most_pages_per_hold.unwrap_or(0);
+        let RuleTotals { model, totals, .. } = of;
         let _ = writeln!(
             out,
-            "{:<16} {holds} holds, {longest} pages in the longest, {mean:.0} pages kept on average",
-            of.model
+            "{model:<16} {} holds, {} pages in the longest; pages in pagesets: mean {:.0}, most {}, at the end {}",
+            totals.lock_acquisitions.unwrap_or(0),
+            totals.most_pages_per_hold.unwrap_or(0),
+            totals.kept_pages_mean.unwrap_or(0.0),
+            totals.kept_pages_most.unwrap_or(0),
+            totals.kept_pages_end.unwrap_or(0)
         );
     }
     if let Some(objects) = &report.objects {
@@ -111,10 +117,7 @@ pub(super) fn heading(out: &mut String, report: &Report) {
         );
     }
     if report.trace_is_unproven {
-        let _ = writeln!(
-            out,
-            "the trace given lacks markers or events: nothing shows that it is of this recording"
-        );
+        let _ = writeln!(out, "{UNPROVEN}");
     }
     if report.lacks_after {
         let _ = writeln!(

@@ -119,10 +119,16 @@ impl WhatIfArgs {
         Ok(Wish { model, tunables, zonelist_cache, machine, cpus, repeat: self.repeat })
     }
 
-    /// The rules that are named, in their order.
+    /// The rules that are named, in their order, each once.
     pub(super) fn models(&self, replay: &Replay) -> Vec<Model> {
         let kernel = &replay.bundle().recording().kernel;
-        self.page_models().map(|choice| choice.for_kernel(kernel).model).collect()
+        let mut models: Vec<Model> = Vec::new();
+        for model in self.page_models().map(|choice| choice.for_kernel(kernel).model) {
+            if models.iter().all(|known| known.name != model.name) {
+                models.push(model);
+            }
+        }
+        models
     }
 
     fn page_models(&self) -> impl Iterator<Item = ModelChoice> {
@@ -132,13 +138,16 @@ impl WhatIfArgs {
         })
     }
 
-    /// The rules of objects that are named, in their order.
+    /// The rules of objects that are named, in their order, each once.
     pub(super) fn slab_rules(&self) -> Vec<SlabRules> {
-        let rules = self.model.iter().filter_map(|choice| match choice {
-            RulesChoice::Objects(rules) => Some(*rules),
-            RulesChoice::Pages(_) => None,
-        });
-        rules.collect()
+        let mut all = Vec::new();
+        for choice in &self.model {
+            match choice {
+                RulesChoice::Objects(rules) if !all.contains(rules) => all.push(*rules),
+                RulesChoice::Objects(_) | RulesChoice::Pages(_) => {}
+            }
+        }
+        all
     }
 
     fn machine(&self, replay: &Replay) -> Result<Option<MachineDescription>, CommandError> {

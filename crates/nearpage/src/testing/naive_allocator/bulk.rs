@@ -253,7 +253,7 @@ impl NaiveAllocator {
         for pfn in blocks.drain(..) {
             self.zones[zone].free(pfn, Order(9), &mut self.pageblocks);
         }
-        self.zones[zone].note_hold(pages);
+        self.zones[zone].note_return(pages);
         self.zones[zone].events.direct_free_pages += pages;
     }
 
@@ -314,7 +314,7 @@ impl NaiveAllocator {
         } else {
             let (zone, pages) = (&mut self.zones[zone], batch.len() as u64);
             zone.free_batch(batch, SINGLE, &mut self.pageblocks);
-            zone.note_hold(pages);
+            zone.note_return(pages);
             zone.events.direct_free_pages += pages;
         }
         batch.clear();

@@ -95,7 +95,7 @@ impl NaiveAllocator {
     fn put_into_zone(&mut self, zone: usize, pfn: Pfn, order: Order) {
         let zone = &mut self.zones[zone];
         zone.free(pfn, order, &mut self.pageblocks);
-        zone.note_hold(order.pages().0);
+        zone.note_return(order.pages().0);
         zone.events.direct_free_pages += order.pages().0;
     }
 
@@ -188,7 +188,7 @@ impl NaivePageset {
             }
         }
         self.count.0 -= drained;
-        zone.note_hold(drained);
+        zone.note_return(drained);
         if drained > 0 {
             self.drains.0 += 1;
             self.drains.1 += drained;

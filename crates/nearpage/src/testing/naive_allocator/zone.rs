@@ -243,10 +243,16 @@ impl NaiveZone {
         listed.chain(loose.into_iter().flatten())
     }
 
-    /// Notes a hold of the lock.
+    /// Notes a hold of the lock in which pages left.
     pub fn note_hold(&mut self, pages: u64) {
         self.holds.acquisitions += 1;
         self.holds.most_pages = self.holds.most_pages.max(PageCount(pages));
+    }
+
+    /// Notes a hold of the lock in which pages came back.
+    pub fn note_return(&mut self, pages: u64) {
+        self.note_hold(pages);
+        self.holds.most_returned = self.holds.most_returned.max(PageCount(pages));
     }
 
     /// The watermarks in force.
