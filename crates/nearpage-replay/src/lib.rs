@@ -52,7 +52,7 @@
 //!
 //! | modules | own |
 //! |---|---|
-//! | `packed`, `samples`, `bundle`, `watch` | the files of a bundle; passes over them that report and stop |
+//! | `packed`, `samples`, `bundle`, `watch`, `share` | the files of a bundle; passes over them that report and stop |
 //! | `zones`, `layout`, `start` | the machine at the moment of `before`; places for its free blocks |
 //! | `strays`, `old_pages`, `guess`, `identity`, `survey` | the first pass: the window, what pagesets held, whether the trace is of this recording |
 //! | `platform`, `machine` | the core in the start state |
@@ -62,6 +62,7 @@
 //! | `tunable`, `cpus`, `whatif`, `totals`, `objects` | other rules and machines; slab events |
 //! | `bound`, `yardstick` | the fewest holds that any rules need, and how far some are from it |
 //! | `report`, `sweep`, `replay` | the entry and its results |
+//! | [`rules`] | sets of rules, compared over many bundles |
 //!
 //! # Cost and limits
 //!
@@ -94,10 +95,12 @@ mod platform;
 mod recorded;
 mod replay;
 mod report;
+pub mod rules;
 mod run;
 mod samples;
 mod series;
 mod session;
+mod share;
 mod start;
 mod strays;
 mod survey;

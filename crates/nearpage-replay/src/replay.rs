@@ -88,6 +88,11 @@ impl Replay {
         &self.bundle
     }
 
+    /// The start state.
+    pub(crate) fn start(&self) -> &Start {
+        &self.start
+    }
+
     /// The recorded machine with `cpus` CPUs, dealt out over the nodes that have any, and `times` as much memory: a
     /// machine for [`Wish::machine`].
     ///

@@ -5,6 +5,7 @@ mod reclaim;
 mod stand_ins;
 mod tally;
 mod upkeep;
+mod whole;
 
 use nearpage::rules::pagesets::list_index;
 use nearpage::{
@@ -24,7 +25,7 @@ use crate::zones::ZoneMap;
 use moves::Moves;
 use reclaim::Reclaims;
 use stand_ins::{Found, StandIns};
-use tally::{Act, Tally};
+use tally::{Act, Tallied, Tally};
 use upkeep::Upkeep;
 
 pub(crate) use stand_ins::Origin;
@@ -61,6 +62,27 @@ pub(crate) struct RunCounts {
     pub(crate) refused_allocs: u64,
     /// Pages allocated in bulk.
     pub(crate) bulk_pages: u64,
+    /// Blocks of order 9 that were given at once.
+    pub(crate) order_9_served: u64,
+    /// Requests without a right to reserves that were served from below `min`; of those in bulk, the pages.
+    pub(crate) served_below_min: u64,
+    /// In a second pass, frees of what nobody had.
+    pub(crate) skipped_frees: u64,
+}
+
+/// What a pass over a trace came to.
+#[derive(Debug)]
+pub(crate) struct Pass {
+    /// Holds, memory kept, whole ranges.
+    pub(crate) tallied: Tallied,
+    /// Blocks and requests.
+    pub(crate) counts: RunCounts,
+    /// Pages from another node than the CPU's.
+    pub(crate) remote_pages: u64,
+    /// Pages from another zone than the preferred one, since that was below its watermark.
+    pub(crate) watermark_fallbacks: u64,
+    /// What the core was asked for.
+    pub(crate) asked: Asked,
 }
 
 /// A core that is driven by a trace.
@@ -80,6 +102,10 @@ pub(crate) struct Run<'m> {
     tally: Tally,
     /// The time of the window's last event.
     end_ns: u64,
+    /// Pages that the passes before had from other zones for a watermark.
+    watermarks_seen: u64,
+    /// Whether the trace was played before: what is live then was not freed at its end.
+    is_again: bool,
 }
 
 /// A task that nobody else is: the kernel's own once-a-second work.
@@ -126,6 +152,41 @@ impl<'m> Run<'m> {
             tally: Tally::new(&core, survey.begin_ns),
             end_ns: survey.end_ns,
             core,
+            watermarks_seen: 0,
+            is_again: false,
+        }
+    }
+
+    /// Ends a pass over the trace, of which [`keep_asked`](Self::keep_asked) was said at the beginning, and begins another
+    /// one. What is live stays so; pages that no frame names are freed, each by the CPU that it was allocated on. From then
+    /// on, an allocation frees first what its frames were still live as, and frees of what nobody has are skipped.
+    pub(crate) fn end_pass(&mut self, now_ns: u64) -> Pass {
+        while let Some((pfn, cpu)) = self.stand_ins.take_untold() {
+            let actor = Actor { cpu, pid: UPKEEP, now_ns };
+            self.free_block(actor, CoreBlock { pfn, order: Order(0) });
+        }
+        #[cfg(test)]
+        assert!(self.tally.is_exact(&self.core), "what is free is what nobody was given");
+        let watermarks = self.reasons().pages(Reason::Watermark).0;
+        let pass = Pass {
+            tallied: self.tally.tallied(),
+            counts: std::mem::take(&mut self.counts),
+            remote_pages: std::mem::take(&mut self.remote_pages),
+            watermark_fallbacks: watermarks
+                - std::mem::replace(&mut self.watermarks_seen, watermarks),
+            asked: self.tally.asked.take().unwrap_or_default(),
+        };
+        self.tally.restart(&self.core);
+        self.tally.keep_asked();
+        self.is_again = true;
+        pass
+    }
+
+    /// Frees what stands for frames of the recorded block at `pfn`, which is allocated anew.
+    fn free_live(&mut self, actor: Actor, pfn: Pfn, order: Order) {
+        while let Some(live) = self.stand_ins.take_within(pfn, order) {
+            self.counts.realloc_of_live += 1;
+            self.free_block(actor, live);
         }
     }
 
@@ -139,13 +200,18 @@ impl<'m> Run<'m> {
 
     /// Allocates the block that stands for the one at `pfn`.
     pub(crate) fn alloc(&mut self, actor: Actor, pfn: Pfn, order: Order, gfp: Gfp, near: Near) {
+        if self.is_again {
+            self.free_live(actor, pfn, order);
+        }
         if let Some(live) = self.stand_ins.remove(pfn) {
             self.counts.realloc_of_live += 1;
             self.free_block(actor, live);
         }
         self.core.platform().play(actor.cpu, actor.now_ns);
         let request = self.request(order, gfp, near);
-        let given = self.core.alloc(request).or_else(|_| {
+        let at_once = self.core.alloc(request);
+        self.note_served(at_once.as_ref().ok().copied(), request);
+        let given = at_once.or_else(|_| {
             self.counts.refused_allocs += 1;
             let gfp = request.gfp.difference(Gfp::NOMEMALLOC).union(Gfp::MEMALLOC);
             self.core.alloc(Request { gfp, ..request })
@@ -162,7 +228,18 @@ impl<'m> Run<'m> {
         self.moves.note(&self.core, actor, list);
         self.moves.close(actor.cpu);
         self.tally.note(&self.core, actor, Act::Alloc(order));
+        if let Ok(given) = given {
+            self.tally.took(given, order);
+        }
         self.reclaims.begin_asked(&self.core);
+    }
+
+    /// Counts what the rules gave without a right to everything.
+    fn note_served(&mut self, given: Option<Pfn>, request: Request) {
+        let Some(zone) = given.and_then(|given| self.stand_ins.zone_of_core(given)) else { return };
+        self.counts.order_9_served += u64::from(request.order == Order::PAGEBLOCK);
+        let is_below = pages_below_min(&self.core, zone, request.gfp) > 0;
+        self.counts.served_below_min += u64::from(is_below);
     }
 
     fn request(&self, order: Order, gfp: Gfp, near: Near) -> Request {
@@ -207,6 +284,10 @@ impl<'m> Run<'m> {
 
     /// Frees the block that stands for the one at `pfn`. Of one that is not known, `origin` says where it was.
     pub(crate) fn free(&mut self, actor: Actor, pfn: Pfn, order: Order, origin: Origin) {
+        if self.is_again && !self.stand_ins.knows(pfn) {
+            self.counts.skipped_frees += 1;
+            return;
+        }
         self.counts.frees += 1;
         let (found, block) = self.stand_ins.take(&self.core, pfn, order, origin);
         match found {
@@ -233,7 +314,10 @@ impl<'m> Run<'m> {
         self.core.free(pfn, order).expect("the block was handed out or held");
         self.moves.note(&self.core, actor, None);
         self.tally.note(&self.core, actor, Act::Free(order));
-        self.reclaims.end_balanced(&self.core, actor.now_ns);
+        self.tally.gave(pfn, order);
+        if self.reclaims.end_balanced(&self.core, actor.now_ns) {
+            self.tally.note(&self.core, actor, Act::Upkeep);
+        }
     }
 
     /// Allocates single pages in bulk, for recorded ones at `pfns`, and `untold` more.
@@ -245,6 +329,9 @@ impl<'m> Run<'m> {
         pfns: &[Pfn],
         untold: u64,
     ) {
+        if self.is_again {
+            pfns.iter().for_each(|&pfn| self.free_live(actor, pfn, Order(0)));
+        }
         self.core.platform().play(actor.cpu, actor.now_ns);
         let wanted = pfns.len() + untold as usize;
         let mut pages = vec![Pfn(0); wanted];
@@ -267,6 +354,12 @@ impl<'m> Run<'m> {
         }
         self.moves.note(&self.core, actor, list);
         self.tally.note(&self.core, actor, Act::Alloc(Order(0)));
+        pages[..got].iter().for_each(|&page| self.tally.took(page, Order(0)));
+        if let Some(zone) = pages[..got].last().and_then(|&page| self.stand_ins.zone_of_core(page))
+        {
+            let below = pages_below_min(&self.core, zone, request.gfp);
+            self.counts.served_below_min += below.min(got as u64);
+        }
         self.counts.bulk_pages += got as u64;
         self.counts.refused_allocs += (wanted - got) as u64;
         for (at, &page) in pages[..got].iter().enumerate() {
@@ -278,7 +371,7 @@ impl<'m> Run<'m> {
                         self.free_block(actor, live);
                     }
                 }
-                None => self.stand_ins.keep_untold(page),
+                None => self.stand_ins.keep_untold(page, actor.cpu),
             }
         }
         self.reclaims.begin_asked(&self.core);
@@ -417,6 +510,19 @@ impl<'m> Run<'m> {
         let used = self.core.zones().iter().filter(|zone| zone.holds().acquisitions > 0);
         used.map(|zone| longest(zone)).fold(0.0, f64::max)
     }
+}
+
+/// How many free pages a zone lacks of those that a request without rights must leave, if it has none: `min` without a boost, and
+/// the reserve for requests of its kind.
+fn pages_below_min(core: &Core<'_>, zone: usize, gfp: Gfp) -> u64 {
+    let has_rights = gfp.contains(Gfp::HIGH)
+        || !gfp.contains(Gfp::NOMEMALLOC)
+            && (gfp.contains(Gfp::MEMALLOC) || !gfp.contains(Gfp::DIRECT_RECLAIM));
+    let Some(kind) = gfp.zone_kind().filter(|_| !has_rights) else { return 0 };
+    let zone = core.zones()[zone];
+    let min = zone.marks().min.0.saturating_sub(zone.boost().0);
+    let floor = min + zone.reserve(kind).0 + zone.kept_back().0;
+    floor.saturating_sub(zone.free_pages().0)
 }
 
 /// What is known of a pageset at the start.

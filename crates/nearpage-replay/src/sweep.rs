@@ -1,8 +1,7 @@
 //! A sweep: every combination of some tunables, on several threads, and which of them no other beats.
 
 use std::num::NonZeroUsize;
-use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use nearpage_machine::over::Over;
@@ -12,6 +11,7 @@ use serde::Serialize;
 use crate::bundle::Bundle;
 use crate::error::ReplayError;
 use crate::report::OPEN_LOOP;
+use crate::share::Share;
 use crate::start::Start;
 use crate::survey::Survey;
 use crate::totals::{Costs, Totals};
@@ -229,37 +229,6 @@ fn is_best(one: &Totals, all: &[Totals]) -> bool {
     })
 }
 
-/// Adds up the progress of several passes, each of which begins at 0.
-struct Share<'o> {
-    observer: &'o dyn Observer,
-    done: AtomicU64,
-    all: u64,
-}
-
-/// One of the passes.
-struct Part<'s, 'o> {
-    share: &'s Share<'o>,
-    told: AtomicU64,
-}
-
-impl<'o> Share<'o> {
-    fn new(observer: &'o dyn Observer, all: u64) -> Share<'o> {
-        Share { observer, done: AtomicU64::new(0), all }
-    }
-
-    fn part(&self) -> Part<'_, 'o> {
-        Part { share: self, told: AtomicU64::new(0) }
-    }
-}
-
-impl Observer for Part<'_, '_> {
-    fn progress(&self, done: u64, _all: u64) -> ControlFlow<()> {
-        let more = done.saturating_sub(self.told.swap(done, Ordering::Relaxed));
-        let done = self.share.done.fetch_add(more, Ordering::Relaxed) + more;
-        self.share.observer.progress(done, self.share.all)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -299,23 +268,5 @@ mod tests {
         let all = [totals(10, 100), totals(20, 50), totals(20, 100), totals(5, 200)];
         let best: Vec<bool> = all.iter().map(|one| is_best(one, &all)).collect();
         assert_eq!(best, [true, true, false, true]);
-    }
-
-    #[test]
-    fn parts_add_up() {
-        let told = Mutex::new(Vec::new());
-        let observer = |done, all| {
-            told.lock().unwrap().push((done, all));
-            ControlFlow::Continue(())
-        };
-        let share = Share::new(&observer, 100);
-        let (one, two) = (share.part(), share.part());
-        for (part, done) in [(&one, 10), (&two, 5), (&one, 30), (&two, 5), (&two, 50)] {
-            assert!(part.progress(done, 50).is_continue());
-        }
-        assert_eq!(
-            told.into_inner().unwrap(),
-            [(10, 100), (15, 100), (35, 100), (35, 100), (80, 100)]
-        );
     }
 }

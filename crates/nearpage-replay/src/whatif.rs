@@ -18,9 +18,8 @@ use crate::start::Start;
 use crate::survey::{Survey, Window};
 use crate::totals::Totals;
 use crate::watch::Watch;
-use player::Player;
-
 pub(crate) use machine::start_of;
+pub(crate) use player::Player;
 pub use wish::Wish;
 
 /// What it would have come to.

@@ -242,11 +242,16 @@ pub(crate) fn least_holds(answer: &Answer, asked: &Asked) -> u64 {
 
 /// The mean pages for each CPU, 1 at least.
 fn own_mean(totals: &Totals) -> u64 {
-    let mean = totals.kept_pages_mean.unwrap_or(0.0) / totals.cpus.unwrap_or(1).max(1) as f64;
-    (mean.round() as u64).max(1)
+    mean_of_cpu(totals.kept_pages_mean.unwrap_or(0.0), totals.cpus.unwrap_or(1))
 }
 
-fn ratio(holds: u64, bound: u64) -> f64 {
+/// The pages for each of so many CPUs, 1 at least.
+pub(crate) fn mean_of_cpu(mean: f64, cpus: u64) -> u64 {
+    ((mean / cpus.max(1) as f64).round() as u64).max(1)
+}
+
+/// A ratio of counts: small ones say nothing.
+pub(crate) fn ratio(holds: u64, bound: u64) -> f64 {
     (holds + DAMPING) as f64 / (bound + DAMPING) as f64
 }
 

@@ -220,7 +220,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let (node, kind) = (self.topology().node(zone.node()).id, zone.kind());
         let frames = *zone.frames();
         {
-            let mut guard = zone.lock();
+            let mut guard = zone.lock_from_outside();
             let buddy = guard.buddy();
             buddy.check(frames).map_err(|error| CheckError::Buddy { node, kind, error })?;
             for order in (0..=MAX_ORDER.0).map(Order) {

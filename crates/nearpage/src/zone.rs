@@ -15,8 +15,8 @@
 mod events;
 mod guard;
 
-pub(crate) use events::ZoneEvents;
-pub use events::{LockHolds, ZoneCounts};
+pub use events::{LockHolds, LockWork, ZoneCounts};
+pub(crate) use events::{WorkCounters, ZoneEvents};
 pub(crate) use guard::ZoneGuard;
 
 use crate::buddy::{Buddy, FallbackRules, Merging};
@@ -45,6 +45,7 @@ struct Published {
     acquisitions: OwnedCounter,
     most_pages: OwnedCounter,
     most_returned: OwnedCounter,
+    work: WorkCounters,
 }
 
 /// One populated zone of one node.
@@ -239,6 +240,9 @@ impl<'m, P: Platform> Zone<'m, P> {
     /// Ends a boost, or a part of it: to be called by background reclaim when it has balanced the zone, with
     /// the boost that it saw when it began. `mm/vmscan.c: balance_pgdat`, 6.12.
     pub(crate) fn lower_boost(&self, pages: PageCount) {
+        if pages == PageCount(0) {
+            return;
+        }
         // The guard publishes the headroom that the lower marks leave.
         let _guard = self.lock();
         self.boost.store(self.boost().0.saturating_sub(pages.0), Ordering::Relaxed);
@@ -442,7 +446,7 @@ impl<'m, P: Platform> Zone<'m, P> {
         (&raw const self.marks).cast()
     }
 
-    /// How often the lock was taken, as of a moment ago: reading does not take it.
+    /// How often the lock was taken to move pages, as of a moment ago: reading does not take it.
     pub fn holds(&self) -> LockHolds {
         let Published { acquisitions, most_pages, most_returned, .. } = &self.published;
         LockHolds {
@@ -450,5 +454,16 @@ impl<'m, P: Platform> Zone<'m, P> {
             most_pages: PageCount(most_pages.get()),
             most_returned: PageCount(most_returned.get()),
         }
+    }
+
+    /// All holds of the lock, and what was done in them, as of a moment ago: reading does not take it.
+    pub fn work(&self) -> LockWork {
+        self.published.work.read()
+    }
+
+    /// From now on, the most of a hold in [`work`](Self::work) is that of later ones.
+    pub(crate) fn forget_most_work(&self) {
+        let _guard = self.lock_from_outside();
+        self.published.work.forget_most();
     }
 }

@@ -7,6 +7,7 @@ use std::{fmt, fs, io};
 
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use clap::{Arg, Command};
+use nearpage::Model;
 use nearpage::slab::SlabRules;
 use nearpage_bundle::predict::{ModelChoice, SettingKey};
 use nearpage_bundle::{BundleError, Recording};
@@ -140,6 +141,33 @@ pub(super) fn list_of_keys(keys: impl Iterator<Item = SettingKey>) -> String {
 /// A parser of `--model`: `--help` lists the models, and so does the answer to a name that is none.
 pub(super) fn models() -> impl TypedValueParser<Value = ModelChoice> {
     Models
+}
+
+/// A parser of the name of a set of rules, as [`models`] without `auto`.
+pub(super) fn named_models() -> impl TypedValueParser<Value = Model> {
+    NamedModels
+}
+
+#[derive(Clone)]
+struct NamedModels;
+
+impl TypedValueParser for NamedModels {
+    type Value = Model;
+
+    fn parse_ref(
+        &self,
+        command: &Command,
+        argument: Option<&Arg>,
+        value: &OsStr,
+    ) -> Result<Model, clap::Error> {
+        let parse = |name: String| Model::named(&name).map_err(|unknown| unknown.to_string());
+        StringValueParser::new().try_map(parse).parse_ref(command, argument, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        let value = |model: Model| PossibleValue::new(model.name).help(model.about());
+        Some(Box::new(Model::ALL.into_iter().map(value)))
+    }
 }
 
 /// What `--model` of a replay names: rules of pages or of objects.

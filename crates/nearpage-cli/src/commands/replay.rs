@@ -6,6 +6,7 @@ mod failure;
 mod input;
 mod objects;
 mod page;
+mod rules;
 mod sweep;
 mod text;
 mod what_if;
@@ -78,6 +79,8 @@ pub struct ReplayArgs {
 enum Action {
     /// Replay under every combination of some tunables, on all cores
     Sweep(sweep::SweepArgs),
+    /// Compare sets of rules over many bundles with Linux 6.18
+    Rules(rules::RulesArgs),
 }
 
 /// `--placement`.
@@ -108,6 +111,7 @@ Examples:
   nearpage replay BUNDLE --topology \"--numa 2G,cpus=0-3 --numa 0,cpus=4-7 --numa 2G\" --map-cpus round-robin
   nearpage replay BUNDLE --topology memoryless-8n2m --map-cpus comm
   nearpage replay sweep BUNDLE --over pcp.batch_scale_max=0..6 --over pcp.free_high=on,off
+  nearpage replay rules bundles/* --model nearpage --model rfc-2026-owned
   ssh HOST sudo nearpage record -o - -- make | nearpage replay -
 
 JSON (--json):
@@ -156,8 +160,10 @@ Exit status: 0 done, 1 the output could not be written, 2 wrong usage or unreada
 ///
 /// The bundle cannot be read or replayed, or the output cannot be written.
 pub fn run(arguments: &ReplayArgs) -> Result<(), CommandError> {
-    if let Some(Action::Sweep(sweep)) = &arguments.action {
-        return sweep::run(sweep);
+    match &arguments.action {
+        Some(Action::Sweep(sweep)) => return sweep::run(sweep),
+        Some(Action::Rules(rules)) => return rules::run(rules),
+        None => {}
     }
     if arguments.what_if.asks_for_help() {
         return print(&what_if::tunables());

@@ -10,6 +10,7 @@ mod interrupted;
 mod musts;
 mod objects;
 mod rate;
+mod rules;
 mod whatif;
 
 use std::path::{Path, PathBuf};

@@ -44,8 +44,9 @@ impl Reclaims {
         }
     }
 
-    /// Ends where the node is balanced by now.
-    pub(crate) fn end_balanced(&mut self, core: &Core<'_>, now_ns: u64) {
+    /// Ends where the node is balanced by now. Returns whether it ended somewhere.
+    pub(crate) fn end_balanced(&mut self, core: &Core<'_>, now_ns: u64) -> bool {
+        let before = self.0.len();
         self.0.retain(|&Reclaim { node, kind, until_ns }| {
             let index = core.topology().index_of(node);
             let is_balanced = index.is_some_and(|index| core.is_balanced(index, Order(0), kind));
@@ -55,6 +56,7 @@ impl Reclaims {
             }
             !is_over
         });
+        self.0.len() < before
     }
 }
 

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use nearpage::{Migratetype, Order, Pfn};
+use nearpage::{CpuId, Migratetype, Order, Pfn};
 
 use crate::blocks::{Blocks, CoreBlock};
 use crate::machine::{Core, Held};
@@ -22,8 +22,8 @@ pub(crate) struct StandIns {
     strays: Strays,
     /// What was allocated before the window.
     held: Held,
-    /// Pages of bulk allocations whose frames are not told, oldest first, by zone.
-    untold: Vec<VecDeque<Pfn>>,
+    /// Pages of bulk allocations whose frames are not told, and who allocated them, oldest first, by zone.
+    untold: Vec<VecDeque<(Pfn, CpuId)>>,
     /// How many there were, by zone.
     pub(crate) untold_allocs: Vec<u64>,
 }
@@ -85,11 +85,29 @@ impl StandIns {
     }
 
     /// Keeps a page of a bulk allocation that has no recorded frame.
-    pub(crate) fn keep_untold(&mut self, page: Pfn) {
+    pub(crate) fn keep_untold(&mut self, page: Pfn, cpu: CpuId) {
         if let Some(zone) = self.map.zone_of(page) {
-            self.untold[zone].push_back(page);
+            self.untold[zone].push_back((page, cpu));
             self.untold_allocs[zone] += 1;
         }
+    }
+
+    /// Takes such a page, and who allocated it.
+    pub(crate) fn take_untold(&mut self) -> Option<(Pfn, CpuId)> {
+        self.untold.iter_mut().find_map(VecDeque::pop_front)
+    }
+
+    /// Whether a block stands for one that a recorded frame lies in.
+    pub(crate) fn knows(&self, pfn: Pfn) -> bool {
+        self.blocks.get(pfn).is_some() || self.blocks.around(pfn).is_some()
+    }
+
+    /// Takes a block that stands for a frame of the recorded block at `pfn`, if there is one.
+    pub(crate) fn take_within(&mut self, pfn: Pfn, order: Order) -> Option<CoreBlock> {
+        let around = || self.blocks.around(pfn).map(|(head, _)| head);
+        let mut inside = (0..order.pages().0).map(|at| Pfn(pfn.0 + at));
+        let head = inside.find(|&pfn| self.blocks.get(pfn).is_some()).or_else(around)?;
+        self.blocks.remove(head)
     }
 
     /// Pages of the recording's free lists for which there was no place, over all zones.
@@ -135,7 +153,7 @@ impl StandIns {
         migratetype: Migratetype,
     ) -> Option<CoreBlock> {
         if order == Order(0)
-            && let Some(pfn) = self.untold[zone].pop_front()
+            && let Some((pfn, _)) = self.untold[zone].pop_front()
         {
             return Some(CoreBlock { pfn, order });
         }

@@ -1,13 +1,19 @@
 //! What a run costs: holds of zone locks by cause, and pages kept in pagesets over time.
+//!
+//! Holds are counted twice. *Acquisitions* are those that move pages ([`Zone::holds`](nearpage::stats::Zone::holds)): the bound
+//! is compared with them. *All holds* are those of [`Zone::work`](nearpage::stats::Zone::work), and takes of another CPU's
+//! pagesets: rules are compared by them.
 
 use std::collections::BTreeMap;
 
-use nearpage::{CpuId, Order};
+use nearpage::{CpuId, Order, Pfn};
 use serde::Serialize;
 
 use crate::bound::Asked;
 use crate::events::Actor;
 use crate::machine::Core;
+
+use super::whole::Whole;
 
 /// Holds of zone locks, by what caused them.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
@@ -57,6 +63,62 @@ pub(crate) enum Act {
     Upkeep,
 }
 
+/// What locks a core took so far.
+#[derive(Clone, Copy, Debug, Default)]
+struct Locks {
+    /// Holds of zone locks that moved pages.
+    acquisitions: u64,
+    /// All holds of zone locks.
+    holds: u64,
+    /// Takes of another CPU's pagesets.
+    takes: u64,
+    /// Operations in all of them.
+    operations: u64,
+    /// The most of one.
+    most_operations: u64,
+}
+
+impl Locks {
+    fn of(core: &Core<'_>) -> Locks {
+        let mut locks = Locks::default();
+        for zone in core.zones() {
+            locks.acquisitions += zone.holds().acquisitions;
+            let work = zone.work();
+            locks.holds += work.holds;
+            locks.operations += work.operations;
+            locks.most_operations = locks.most_operations.max(work.most_operations);
+        }
+        for (cpu, ..) in core.cpus() {
+            let work = core.taken_by_others(cpu);
+            locks.takes += work.holds;
+            locks.operations += work.operations;
+            locks.most_operations = locks.most_operations.max(work.most_operations);
+        }
+        locks
+    }
+}
+
+/// What a run came to since its tally began.
+#[derive(Clone, Debug)]
+pub(crate) struct Tallied {
+    /// All holds, by cause.
+    pub(crate) causes: Causes,
+    /// Takes of another CPU's pagesets.
+    pub(crate) foreign_takes: u64,
+    /// Operations under holds.
+    pub(crate) operations: u64,
+    /// The most of one hold.
+    pub(crate) most_operations: u64,
+    /// Pages in pagesets.
+    pub(crate) kept: Kept,
+    /// Whole ranges, the mean over time.
+    pub(crate) whole_mean: f64,
+    /// How many they were at the end.
+    pub(crate) whole_end: u64,
+    /// CPUs with pagesets.
+    pub(crate) cpus: u64,
+}
+
 /// A CPU's pagesets, as they were last looked at.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
@@ -70,12 +132,17 @@ struct Seen {
 #[derive(Debug)]
 pub(crate) struct Tally {
     pub(crate) causes: Causes,
+    /// The same of all holds.
+    all: Causes,
     /// What was asked for, if that is to be known.
     pub(crate) asked: Option<Asked>,
     seen: Vec<Seen>,
     /// By the number of the CPU, its place in `seen`.
     places: Vec<usize>,
-    holds: u64,
+    /// As they were when the tally began, and when it was last noted.
+    first: Locks,
+    locks: Locks,
+    whole: Whole,
     pages: u64,
     most: u64,
     most_of_cpu: u64,
@@ -83,11 +150,25 @@ pub(crate) struct Tally {
     now_ns: u64,
     /// Pages times nanoseconds.
     area: f64,
+    /// Whole ranges times nanoseconds.
+    whole_area: f64,
 }
 
 impl Tally {
     /// Begins with a core whose pagesets are filled.
     pub(crate) fn new(core: &Core<'_>, begin_ns: u64) -> Tally {
+        Tally::with(core, begin_ns, Whole::of(core))
+    }
+
+    /// Begins anew, as of the time that was last noted.
+    pub(crate) fn restart(&mut self, core: &Core<'_>) {
+        let whole = std::mem::take(&mut self.whole);
+        *self = Tally::with(core, self.now_ns, whole);
+    }
+
+    fn with(core: &Core<'_>, begin_ns: u64, whole: Whole) -> Tally {
+        core.forget_most_work();
+        let locks = Locks::of(core);
         let seen = core.cpus().map(|(cpu, ..)| look(core, cpu)).collect::<Vec<Seen>>();
         let limit = seen.iter().map(|seen| seen.cpu.0 as usize + 1).max().unwrap_or(0);
         let mut places = vec![usize::MAX; limit];
@@ -95,8 +176,11 @@ impl Tally {
         let pages = seen.iter().map(|seen| seen.pages).sum();
         Tally {
             causes: Causes::default(),
+            all: Causes::default(),
             asked: None,
-            holds: holds(core),
+            first: locks,
+            locks,
+            whole,
             pages,
             most: pages,
             most_of_cpu: seen.iter().map(|seen| seen.pages).max().unwrap_or(0),
@@ -105,6 +189,7 @@ impl Tally {
             begin_ns,
             now_ns: begin_ns,
             area: 0.0,
+            whole_area: 0.0,
         }
     }
 
@@ -117,25 +202,28 @@ impl Tally {
     /// Counts what an act came to.
     pub(crate) fn note(&mut self, core: &Core<'_>, actor: Actor, act: Act) {
         self.pass_to(actor.now_ns);
-        let now = holds(core);
-        let taken = now - std::mem::replace(&mut self.holds, now);
+        let now = Locks::of(core);
+        let seen = std::mem::replace(&mut self.locks, now);
+        let (taken, takes) = (now.acquisitions - seen.acquisitions, now.takes - seen.takes);
+        let held = now.holds - seen.holds;
         let before =
             self.places.get(actor.cpu.0 as usize).and_then(|&at| self.seen.get(at)).copied();
         self.look_at(core, actor.cpu);
         let after =
             self.places.get(actor.cpu.0 as usize).and_then(|&at| self.seen.get(at)).copied();
         let (before, after) = (before.unwrap_or_default(), after.unwrap_or_default());
-        if taken == 0 && matches!(act, Act::Free(_)) && after.pages == before.pages {
-            // Without a hold, the block can only be in the pageset of the CPU that owns it.
-            self.look_at_others(core, actor.cpu);
-        }
-        if taken > 0 {
+        if held > 0 || takes > 0 {
             let drains = self.look_at_others(core, actor.cpu);
             let foreign = drains.min(taken);
             self.causes.foreign += foreign;
             let moved = [after.refills > before.refills, after.drains > before.drains];
             if taken > foreign {
                 *self.causes.of(act, moved) += taken - foreign;
+            }
+            let foreign = drains.min(held);
+            self.all.foreign += foreign + takes;
+            if held > foreign {
+                *self.all.of(act, moved) += held - foreign;
             }
         }
         self.most = self.most.max(self.pages);
@@ -144,7 +232,9 @@ impl Tally {
     /// Time goes on with what is kept now.
     pub(crate) fn pass_to(&mut self, now_ns: u64) {
         if now_ns > self.now_ns {
-            self.area += self.pages as f64 * (now_ns - self.now_ns) as f64;
+            let ns = (now_ns - self.now_ns) as f64;
+            self.area += self.pages as f64 * ns;
+            self.whole_area += self.whole.count() as f64 * ns;
             self.now_ns = now_ns;
         }
     }
@@ -169,6 +259,39 @@ impl Tally {
             self.most_of_cpu = self.most_of_cpu.max(seen.pages);
         }
         drains
+    }
+
+    /// A block was given to somebody, after [`note`](Self::note) of that.
+    pub(crate) fn took(&mut self, pfn: Pfn, order: Order) {
+        self.whole.took(pfn, order);
+    }
+
+    /// A block came back, after [`note`](Self::note) of that.
+    pub(crate) fn gave(&mut self, pfn: Pfn, order: Order) {
+        self.whole.gave(pfn, order);
+    }
+
+    /// What there was so far.
+    pub(crate) fn tallied(&self) -> Tallied {
+        let Locks { takes, operations, most_operations, .. } = self.locks;
+        let ns = self.now_ns - self.begin_ns;
+        let whole_end = self.whole.count();
+        Tallied {
+            causes: self.all.clone(),
+            foreign_takes: takes - self.first.takes,
+            operations: operations - self.first.operations,
+            most_operations,
+            kept: self.kept(),
+            whole_mean: if ns > 0 { self.whole_area / ns as f64 } else { whole_end as f64 },
+            whole_end,
+            cpus: self.cpus(),
+        }
+    }
+
+    /// Whether what is counted as free is free in the core, and nothing else.
+    #[cfg(test)]
+    pub(crate) fn is_exact(&self, core: &Core<'_>) -> bool {
+        self.whole.is_as_in(core)
     }
 
     /// What was kept so far.
@@ -197,10 +320,6 @@ impl Causes {
             }
         }
     }
-}
-
-fn holds(core: &Core<'_>) -> u64 {
-    core.zones().iter().map(|zone| zone.holds().acquisitions).sum()
 }
 
 fn look(core: &Core<'_>, cpu: CpuId) -> Seen {

@@ -12,11 +12,13 @@ use crate::start::Start;
 use crate::survey::Survey;
 
 /// Drives a run by the events of a trace that was recorded elsewhere.
-pub(super) struct Player<'a, 'm> {
+pub(crate) struct Player<'a, 'm> {
     recorded: &'a Start,
     start: &'a Start,
     survey: &'a Survey,
-    pub(super) run: Run<'m>,
+    pub(crate) run: Run<'m>,
+    /// Later than in the trace, in nanoseconds.
+    pub(crate) shift_ns: u64,
     map: &'a CpuMap,
     /// Whether the machine is another one than the recorded.
     is_elsewhere: bool,
@@ -32,7 +34,7 @@ const COPY_FRAMES: u64 = 1 << 41;
 
 impl<'a, 'm> Player<'a, 'm> {
     /// A player of `run`, which began as `start`. `map` says which CPU plays which, if the machine is another one.
-    pub(super) fn new(
+    pub(crate) fn new(
         recorded: &'a Start,
         survey: &'a Survey,
         run: Run<'m>,
@@ -45,17 +47,30 @@ impl<'a, 'm> Player<'a, 'm> {
         let mut recorded_cpus: Vec<CpuId> = nodes.flat_map(|node| &node.cpus).copied().collect();
         recorded_cpus.sort_unstable();
         let bulk = HashMap::new();
-        Player { recorded, start, survey, run, map, is_elsewhere, with_memory, recorded_cpus, bulk }
+        let shift_ns = 0;
+        Player {
+            recorded,
+            start,
+            survey,
+            run,
+            shift_ns,
+            map,
+            is_elsewhere,
+            with_memory,
+            recorded_cpus,
+            bulk,
+        }
     }
 
     /// Plays an event, in one of the copies of the trace. Those on CPUs that the recorded machine does not have are left out,
     /// as in the comparison with the kernel.
-    pub(super) fn note(&mut self, event: &TraceEvent<'_>, copy: u32) {
+    pub(crate) fn note(&mut self, event: &TraceEvent<'_>, copy: u32) {
         if self.recorded_cpus.binary_search(&event.cpu).is_err() {
             return;
         }
         let cpu = self.cpu(event.cpu, event.pid, copy);
-        let actor = Actor { cpu, ..Actor::of(event) };
+        let now_ns = event.time_ns.saturating_add(self.shift_ns);
+        let actor = Actor { cpu, pid: event.pid, now_ns };
         if is_of_blocks(&event.event) {
             self.run.note_running(actor);
         }

@@ -1,6 +1,6 @@
 //! Arranging a state from outside: for replays that begin where a recording begins, and for experiments.
 //!
-//! What is moved here is counted by no event and asks no watermark and no limit. All invariants hold: a block is taken
+//! What is moved here is counted by no event and no hold, and asks no watermark and no limit. All invariants hold: a block is taken
 //! by whoever calls, as by an allocation, and what is not the caller's is refused, as by a free.
 
 use super::allocator::PageAllocator;
@@ -30,7 +30,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let zone = self.zones[zone.0 as usize];
         let frames = *zone.frames();
         let request = BlockRequest { order, migratetype, fragmentation: Fragmentation::Allowed };
-        let number = zone.lock().buddy().alloc(frames, request)?;
+        let number = zone.lock_from_outside().buddy().alloc(frames, request)?;
         frames.word(number).set(frames.allocated(order, migratetype));
         Some(frames.pfn(number))
     }
@@ -44,7 +44,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let (zone, frame) = self.held_block(pfn, order)?;
         self.take_back(frame.cell(), zone.frames().cached(order), pfn, order)?;
         let frames = *zone.frames();
-        zone.lock().buddy().free(frames, frames.number(pfn), order, at);
+        zone.lock_from_outside().buddy().free(frames, frames.number(pfn), order, at);
         Ok(())
     }
 
@@ -95,7 +95,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let zone = self.zones[zone.0 as usize];
         assert!(zone.span().contains(pfn), "a frame of the zone");
         let frames = *zone.frames();
-        zone.lock().buddy().set_pageblock_type(frames, frames.number(pfn), migratetype)
+        zone.lock_from_outside().buddy().set_pageblock_type(frames, frames.number(pfn), migratetype)
     }
 
     /// Moves a block of the caller's to the cold end of a pageset's list for `migratetype`; returns whether there was
@@ -123,7 +123,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
                 })
             });
         if !cached {
-            zone.lock().buddy().free(frames, number, order, Insertion::Usual);
+            zone.lock_from_outside().buddy().free(frames, number, order, Insertion::Usual);
         }
         Ok(cached)
     }
@@ -174,6 +174,13 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     #[doc(hidden)]
     pub fn set_reclaim_active(&self, zone: ZoneIndex, active: bool) {
         self.zones[zone.0 as usize].set_reclaim_active(active);
+    }
+
+    /// From now on, the most of a hold in [`Zone::work`] and [`taken_by_others`](Self::taken_by_others) is that of later holds.
+    #[doc(hidden)]
+    pub fn forget_most_work(&self) {
+        self.zones.iter().for_each(|zone| zone.forget_most_work());
+        self.known_cpus().for_each(|cpu| cpu.owner.taken.forget_most());
     }
 
     /// The zone and the frame of a block that a free would take.

@@ -20,7 +20,7 @@ use crate::pcp::{LISTS, Storage, list_order};
 use crate::slot::{Slot, SlotRing};
 use crate::sync::{AtomicBool, AtomicU16, AtomicU32};
 use crate::units::{CpuId, NodeIndex, ZoneIndex, ZoneKind};
-use crate::zone::{Ledgers, Zone};
+use crate::zone::{Ledgers, WorkCounters, Zone};
 use crate::zonelist::cache::{HintLine, ZonelistCache};
 use crate::zonelist::list::Zonelist;
 
@@ -309,8 +309,10 @@ fn carve_pagesets<'m, P: Platform>(
     pieces: &'m [Pieces],
     ring_entries: impl Fn(&Zone<'m, P>, usize) -> usize,
 ) -> Result<Cpu<'m, P>, OutOfMetadata> {
-    let owner = arena
-        .slice(1, |_, _| Ok(Owner { cpu: id, node: of, exclusion: P::Storage::per_cpu(id) }))?;
+    let owner = arena.slice(1, |_, _| {
+        let exclusion = P::Storage::per_cpu(id);
+        Ok(Owner { cpu: id, node: of, exclusion, taken: WorkCounters::default() })
+    })?;
     let owner: &'m Owner<P> = &owner[0];
     let pagesets = arena.slice(zones.len(), |index, arena| {
         let zone = zones[index];

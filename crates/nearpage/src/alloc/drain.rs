@@ -262,11 +262,11 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         busy.map_or(Ok(drained), Err)
     }
 
-    /// Takes hold of a CPU's pagesets from outside and empties those wanted, in holds of at most
+    /// Takes hold of a CPU's pagesets from outside and empties those wanted, in holds of the zone's lock of at most
     /// `batch << 5` pages (facts 7.7).
     fn drain_stopped(
         &self,
-        cpu: &Cpu<'m, P>,
+        cpu: &'m Cpu<'m, P>,
         wanted: impl Fn(&Pageset<'m, P>) -> bool,
     ) -> Result<PageCount, DrainBusy> {
         match cpu.pagesets.iter().any(|pageset| pageset.count().0 > 0 && wanted(pageset)) {
@@ -277,7 +277,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
 
     fn stop_and_drain(
         &self,
-        cpu: &Cpu<'m, P>,
+        cpu: &'m Cpu<'m, P>,
         wanted: impl Fn(&Pageset<'m, P>) -> bool,
     ) -> Result<PageCount, DrainBusy> {
         let filled = |pageset: &&Pageset<'m, P>| pageset.count().0 > 0 && wanted(pageset);
@@ -290,6 +290,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
                 .for_each(each);
         };
         let on = self.stop(cpu, &lists)?;
+        let taken = self.note_taken(cpu);
         let mut drained = PageCount(0);
         for pageset in cpu.pagesets.iter().filter(filled) {
             let piece = PageCount(pageset.tuning().batch.0 << 5);
@@ -303,6 +304,9 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
                 }
                 drained.0 += gone;
             }
+        }
+        if let Some(taken) = taken {
+            taken.end();
         }
         storage.resume(on, &lists);
         // Who had nothing to drain does not look at the zones either.
@@ -372,9 +376,13 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             cpu.pagesets.iter().flat_map(Pageset::lists).for_each(each);
         };
         let on = self.stop(cpu, &lists)?;
+        let taken = self.note_taken(cpu);
         let mut drained = PageCount(0);
         for pageset in cpu.pagesets.iter().filter(|pageset| decays(pageset)) {
             drained.0 += self.decay_pageset(&on, pageset);
+        }
+        if let Some(taken) = taken {
+            taken.end();
         }
         self.platform.storage().resume(on, &lists);
         Ok(drained)
@@ -421,6 +429,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             cpu.pagesets.iter().flat_map(Pageset::lists).for_each(each);
         };
         let on = self.stop(cpu, &lists)?;
+        let taken = self.note_taken(cpu);
         let mut drained = PageCount(0);
         for pageset in cpu.pagesets.iter().filter(|of| of.zone().node() != cpu.owner.node) {
             let mut tuning = pageset.tuning();
@@ -434,6 +443,9 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
                 self.drain_pageset(&on, pageset, 0, pages);
                 drained.0 += before - pageset.count().0;
             }
+        }
+        if let Some(taken) = taken {
+            taken.end();
         }
         self.platform.storage().resume(on, &lists);
         Ok(drained)

@@ -57,7 +57,8 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         Ok(())
     }
 
-    /// Puts a block that nobody holds any more into a pageset of this CPU, or of the CPU that owns its pageblock.
+    /// Puts a block that nobody holds any more into a pageset of this CPU, or, where CPUs own pageblocks, into that of the
+    /// owner.
     #[inline(always)]
     pub(super) fn free_to_pageset(
         &self,
@@ -66,7 +67,9 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         order: Order,
         list: usize,
     ) {
-        let pageset = self.pageset_for_free(pageset, number);
+        if pageset.pieces().is_some() {
+            return self.free_to_owner(pageset, number, order, list);
+        }
         if let Some(on) = pageset.enter(self.platform.storage()) {
             let pushed = pageset.push(&self.platform, &on, list, number);
             if pushed.is_done() {

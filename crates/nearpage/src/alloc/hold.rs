@@ -85,6 +85,9 @@ impl<'m, P: Platform> CpuPagesets<'m, P> {
         let pagesets = self.pagesets;
         let owner = pagesets.first()?.owner();
         let on = storage.stop(owner.cpu, &owner.exclusion, &|each| each_list(pagesets, each))?;
+        if storage.current_cpu() != owner.cpu {
+            owner.taken.begin();
+        }
         Some(StoppedPagesets { storage, pagesets, on: Some(on) })
     }
 }

@@ -87,7 +87,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             let (frames, mut guard) = (*zone.frames(), zone.lock());
             guard.buddy().take_out(frames, frames.number(part.start)..frames.number(part.end));
             guard.sub_managed(part.pages());
-            by_pageblock(part).for_each(|of| self.disown(&guard, frames.number(of.start)));
+            by_pageblock(part).for_each(|of| self.disown(&mut guard, frames.number(of.start)));
         });
         ranges.for_each(|range| self.online.clear(range));
         self.recompute(state);

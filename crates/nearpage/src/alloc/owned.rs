@@ -33,24 +33,31 @@ const fn first_of(number: u32) -> u32 {
 }
 
 impl<'m, P: Platform> PageAllocator<'m, P> {
-    /// The pageset that a block goes to when it is freed: that of the owner of its pageblock, if there is one that is on.
-    #[inline(always)]
-    pub(super) fn pageset_for_free<'a>(
-        &'a self,
-        own: &'a Pageset<'m, P>,
-        number: u32,
-    ) -> &'a Pageset<'m, P> {
-        match own.pieces() {
-            None => own,
-            Some(_) => self.owners_pageset(own, number),
-        }
-    }
-
+    /// Puts a block into the pageset of the CPU that owns its pageblock, if there is one that is on, else into this CPU's
+    /// `own`.
     #[cold]
-    fn owners_pageset<'a>(&'a self, own: &'a Pageset<'m, P>, number: u32) -> &'a Pageset<'m, P> {
+    #[inline(never)]
+    pub(super) fn free_to_owner(
+        &self,
+        own: &Pageset<'m, P>,
+        number: u32,
+        order: Order,
+        list: usize,
+    ) {
         let owner = own.frames().owned(number).owner().and_then(|cpu| self.cpu(cpu));
         let owner = owner.filter(|cpu| cpu.is_on());
-        owner.map_or(own, |cpu| &cpu.pagesets[own.zone().index().0 as usize])
+        let zone = own.zone().index();
+        let pageset = owner.map_or(own, |cpu| &cpu.pagesets[zone.0 as usize]);
+        let Some(on) = pageset.enter(self.platform.storage()) else {
+            return self.free_to_zone(zone, own.frames().pfn(number), order);
+        };
+        let taken = owner.and_then(|owner| self.note_taken(owner));
+        // Pieces have no limit.
+        let _ = pageset.push(&self.platform, &on, list, number);
+        self.after_exact_free(&on, pageset, order, list);
+        if let Some(taken) = taken {
+            taken.end();
+        }
     }
 
     /// Fills a pageset that has no block for a request, and takes one from it. One hold of the zone's lock.
@@ -138,14 +145,14 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     }
 
     /// Takes an owned pageblock from its owner, if it has one, since another takes it whole.
-    pub(super) fn disown(&self, guard: &ZoneGuard<'_, 'm, P>, first: u32) {
+    pub(super) fn disown(&self, guard: &mut ZoneGuard<'_, 'm, P>, first: u32) {
         let frames = guard.zone().frames();
         let block = frames.owned(first);
         let Some(owner) = block.owner() else { return };
         if let Some(cpu) = self.cpu(owner)
             && let Some(pieces) = cpu.pagesets[guard.zone().index().0 as usize].pieces()
         {
-            pieces.unlist_fragment(frames, first);
+            unlist_fragment(guard, pieces, first);
         }
         block.set_owner(None);
     }
@@ -162,10 +169,23 @@ fn note_fragment<P: Platform>(
     let frames = guard.zone().frames();
     let block = frames.owned(first);
     if is_whole(guard, first) {
-        pieces.unlist_fragment(frames, first);
+        unlist_fragment(guard, pieces, first);
         block.set_owner(None);
     } else if block.owner() == Some(pageset.owner().cpu) && block.listed().is_none() {
-        pieces.list_fragment(frames, first);
+        list_fragment(guard, pieces, first);
+    }
+}
+
+/// Lists an owned pageblock as one with pieces in the zone: an operation under the zone's lock.
+fn list_fragment<P: Platform>(guard: &mut ZoneGuard<'_, '_, P>, pieces: &Pieces, first: u32) {
+    pieces.list_fragment(guard.zone().frames(), first);
+    guard.buddy().charge(1);
+}
+
+/// Takes it off that list, if it is on it.
+fn unlist_fragment<P: Platform>(guard: &mut ZoneGuard<'_, '_, P>, pieces: &Pieces, first: u32) {
+    if pieces.unlist_fragment(guard.zone().frames(), first) {
+        guard.buddy().charge(1);
     }
 }
 
@@ -205,7 +225,7 @@ impl<'m, P: Platform> Refill<'_, 'm, P> {
         while self.got < most
             && let Some(first) = self.pieces.first_fragment(self.of)
         {
-            self.pieces.unlist_fragment(&frames, first);
+            unlist_fragment(guard, self.pieces, first);
             if is_whole(guard, first) {
                 frames.owned(first).set_owner(None);
                 continue;
@@ -219,7 +239,7 @@ impl<'m, P: Platform> Refill<'_, 'm, P> {
                 if is_head && word.state() == FrameState::Free && word.migratetype() == self.of {
                     if self.got + order.pages().0 > most && self.got > 0 {
                         // What does not fit any more stays for later.
-                        self.pieces.list_fragment(&frames, first);
+                        list_fragment(guard, self.pieces, first);
                         return;
                     }
                     guard.buddy().take_block_at(frames, at);

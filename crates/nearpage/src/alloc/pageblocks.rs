@@ -129,7 +129,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         ZoneEvents::add(&zone.events().direct_free_pages, pages);
         let mut guard = zone.lock_to_move();
         for &number in rest {
-            guard.buddy().free_run(*zone.frames(), number, PAGES as u32);
+            guard.buddy().free_run(*zone.frames(), number, Order(0), PAGES as u32);
         }
         guard.note_returned(pages);
     }

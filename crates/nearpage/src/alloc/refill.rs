@@ -112,7 +112,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
                 // The list is full, or the thread was moved: the rest was never away.
                 if on_list < run {
                     let rest = first + (on_list << order.0);
-                    guard.buddy().free_run(*frames, rest, (run - on_list) << order.0);
+                    guard.buddy().free_run(*frames, rest, order, run - on_list);
                 }
             }
             if taken == 0 || refill.listed < refill.taken {

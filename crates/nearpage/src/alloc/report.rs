@@ -173,7 +173,7 @@ impl<'m, P: Platform> AllocReport<'_, 'm, P> {
         f: &mut fmt::Formatter<'_>,
     ) -> fmt::Result {
         let blocks: [u32; ORDERS] = {
-            let mut guard = zone.lock();
+            let mut guard = zone.lock_from_outside();
             core::array::from_fn(|at| guard.buddy().blocks(Order(at as u8), migratetype))
         };
         if blocks == [0; ORDERS] {

@@ -84,6 +84,18 @@ impl Buddy {
         Some(self.retype(frames, first, migratetype, || frames.set_pageblock(first, migratetype)))
     }
 
+    /// Gives a pageblock a type, and nothing else.
+    pub(super) fn set_type(&mut self, frames: ZoneFrames<'_>, number: u32, to: Migratetype) {
+        self.note_type(frames, number, || frames.set_pageblock(number, to));
+    }
+
+    /// Counts what `set` does to the type of a pageblock.
+    fn note_type(&mut self, frames: ZoneFrames<'_>, number: u32, set: impl FnOnce()) {
+        let before = frames.pageblock(number);
+        set();
+        self.charge((frames.pageblock(number) != before).into());
+    }
+
     /// The same for the pageblock that starts at `first`, wherever it lies; `set` makes it `migratetype`.
     pub(super) fn retype(
         &mut self,
@@ -99,13 +111,13 @@ impl Buddy {
         if word.is_free(MAX_ORDER, frames.zone()) {
             self.lists.unlink(frames, home.frame(head), MAX_ORDER, word.migratetype());
             self.free_pages -= counted_pages(MAX_ORDER, word.migratetype());
-            set();
+            self.note_type(frames, first, set);
             for half in [at ^ PAGEBLOCK_FRAMES, at] {
                 self.free(frames, home.number(half), PAGEBLOCK_ORDER, Insertion::Usual);
             }
             return PAGEBLOCK_ORDER.pages();
         }
-        set();
+        self.note_type(frames, first, set);
         self.move_free_blocks(frames, first, migratetype)
     }
 
@@ -153,7 +165,7 @@ impl Buddy {
             if let Some(first) = self.pageblock_start(frames, number)
                 && self.census(frames, first).agrees(donor, request.migratetype)
             {
-                frames.set_pageblock(first, request.migratetype);
+                self.set_type(frames, first, request.migratetype);
                 self.move_free_blocks(frames, first, request.migratetype);
                 return true;
             }
@@ -178,7 +190,7 @@ impl Buddy {
                 None => self.move_first(frames, order, donor, ours),
                 Some(first) => {
                     if self.census(frames, first).agrees(theirs, ours) {
-                        frames.set_pageblock(first, ours);
+                        self.set_type(frames, first, ours);
                     }
                     self.move_free_blocks(frames, first, ours);
                 }
@@ -222,7 +234,7 @@ impl Buddy {
     ) {
         if let Some(number) = self.lists.first(order, donor) {
             for at in (0..frame_count(order)).step_by(PAGEBLOCK_FRAMES as usize) {
-                frames.set_pageblock(number + at, ours);
+                self.set_type(frames, number + at, ours);
             }
             self.move_first(frames, order, donor, ours);
         }

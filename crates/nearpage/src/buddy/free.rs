@@ -41,17 +41,18 @@ impl Buddy {
         }
     }
 
-    /// Gives `pages` adjoining pages back, in the fewest steps. The lists are then the same as if each
-    /// page had been freed alone, in ascending order.
+    /// Gives `blocks` adjoining blocks of order `of` back, in the fewest steps. The lists are then the same as if each
+    /// block had been freed alone, in ascending order.
     ///
     /// # Panics
-    /// As [`free`](Self::free).
-    pub fn free_run(&mut self, frames: ZoneFrames<'_>, first: u32, pages: u32) {
-        let end = first + pages;
+    /// As [`free`](Self::free), and if the order is above [`PAGEBLOCK_ORDER`].
+    pub fn free_run(&mut self, frames: ZoneFrames<'_>, first: u32, of: Order, blocks: u32) {
+        let end = first + (blocks << of.0);
         let mut at = first;
         while at < end {
             let order = largest_block(frames.pfn(at), end - at, PAGEBLOCK_ORDER);
             self.free(frames, at, order, Insertion::Usual);
+            self.charge_blocks(1 << (order.0 - of.0));
             at += frame_count(order);
         }
     }
@@ -87,20 +88,21 @@ impl Buddy {
         let step = frame_count(order);
         let (first, blocks) = (numbers[0], numbers.len() as u32);
         if first <= numbers[numbers.len() - 1] {
-            self.free_run(frames, first, blocks * step);
+            self.free_run(frames, first, order, blocks);
         } else {
-            self.free_run_downward(frames, first + step, blocks * step);
+            self.free_run_downward(frames, first + step, order, blocks);
         }
     }
 
-    /// Gives the `pages` pages below `end` back as if each had been freed alone, in descending order.
-    fn free_run_downward(&mut self, frames: ZoneFrames<'_>, end: u32, pages: u32) {
-        let first = end - pages;
+    /// Gives the `blocks` blocks of order `of` below `end` back as if each had been freed alone, in descending order.
+    fn free_run_downward(&mut self, frames: ZoneFrames<'_>, end: u32, of: Order, blocks: u32) {
+        let first = end - (blocks << of.0);
         let mut end = end;
         while first < end {
             let order = largest_block(frames.pfn(end), end - first, PAGEBLOCK_ORDER);
             end -= frame_count(order);
             self.free(frames, end, order, Insertion::Usual);
+            self.charge_blocks(1 << (order.0 - of.0));
         }
     }
 
@@ -161,7 +163,7 @@ impl Buddy {
     /// Whether the pageblock at `at`, of `migratetype`, may merge with its buddy, as far as types go.
     /// In 6.12 a free buddy takes that type over; in 6.1 it keeps its own.
     fn join_types(
-        &self,
+        &mut self,
         frames: ZoneFrames<'_>,
         home: SectionFrames<'_>,
         at: u32,
@@ -175,7 +177,9 @@ impl Buddy {
         if joins
             && self.rules.lists_follow_pageblocks()
             && home.frame(buddy).word().is_free(PAGEBLOCK_ORDER, frames.zone())
+            && theirs != migratetype
         {
+            self.charge(1);
             home.set_pageblock(buddy, migratetype);
         }
         joins

@@ -46,7 +46,7 @@ impl Buddy {
         let head = frames.frame(first);
         if head.word().is_free(PAGEBLOCK_ORDER, frames.zone()) {
             self.lists.unlink(frames, head, PAGEBLOCK_ORDER, head.word().migratetype());
-            frames.set_pageblock(first, before);
+            self.set_type(frames, first, before);
             self.free(frames, first, PAGEBLOCK_ORDER, Insertion::Usual);
         } else {
             self.retype(frames, first, before, || frames.set_pageblock(first, before));
@@ -87,7 +87,7 @@ impl Buddy {
         }
         let first = range.start - range.start % PAGEBLOCK;
         for pageblock in (first..range.end).step_by(PAGEBLOCK as usize) {
-            frames.set_pageblock(pageblock, Migratetype::Movable);
+            self.set_type(frames, pageblock, Migratetype::Movable);
         }
     }
 

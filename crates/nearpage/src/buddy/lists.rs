@@ -7,9 +7,11 @@
 //!
 //! Invariants: a frame's word is `Free(order, migratetype)` if and only if it is linked on that list;
 //! the bits of `orders` say which lists have a block, linked or fresh. Blocks enter and leave lists
-//! only here.
+//! only here, so they are counted here ([`super::operations`]). To link fresh blocks late is no operation: for
+//! who looks at the lists they were linked all the time.
 
 use super::fresh::{Fresh, FreshRange};
+use super::operations::Operations;
 use crate::frame::{Frame, ListEnd, Migratetype, NO_FRAME, Word, ZoneFrames};
 use crate::units::{MAX_ORDER, ORDERS, Order};
 
@@ -35,6 +37,7 @@ pub(super) struct FreeLists {
     /// By migratetype: bit `o` is set if the list of order `o` has a block, linked or fresh.
     orders: [u16; Migratetype::COUNT],
     fresh: Fresh,
+    pub operations: Operations,
 }
 
 impl FreeLists {
@@ -43,6 +46,7 @@ impl FreeLists {
             lists: [[List::EMPTY; ORDERS]; Migratetype::COUNT],
             orders: [0; Migratetype::COUNT],
             fresh: Fresh::new(),
+            operations: Operations::NONE,
         }
     }
 
@@ -96,6 +100,7 @@ impl FreeLists {
         if end == ListEnd::Tail && has_fresh(order, migratetype) {
             while self.link_first_fresh(frames) {}
         }
+        self.operations.add(1);
         self.link(frames, number, frame, order, migratetype, end);
     }
 
@@ -133,6 +138,7 @@ impl FreeLists {
         order: Order,
         migratetype: Migratetype,
     ) {
+        self.operations.add(1);
         let (prev, next) = (frame.prev(), frame.next());
         let list = &mut self.lists[migratetype.index()][order.0 as usize];
         match prev {
@@ -161,6 +167,7 @@ impl FreeLists {
         match self.list(order, migratetype).end(ListEnd::Head) {
             NO_FRAME if has_fresh(order, migratetype) => {
                 let number = self.fresh.pop()?;
+                self.operations.add(1);
                 self.unmark_empty(order, migratetype);
                 Some(number)
             }

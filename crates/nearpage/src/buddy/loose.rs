@@ -49,6 +49,14 @@ fn insert_scattered(frames: &ZoneFrames<'_>, numbers: &[u32], of: PageblockByte)
     (0..numbers.len()).find(|&at| !is_usual(at)).unwrap_or(numbers.len())
 }
 
+/// Words of the map of a pageblock.
+const WORDS: u64 = PAGEBLOCK_FRAMES as u64 / 64;
+
+/// Words of a map that adjoining pages of one pageblock lie in.
+fn words_of(first: u32, pages: u32) -> u64 {
+    u64::from((first + pages - 1) / 64 - first / 64) + 1
+}
+
 impl Buddy {
     /// From now on it is this CPU that takes: loose pages are those of its lane first.
     pub fn serve(&mut self, cpu: CpuId) {
@@ -56,7 +64,7 @@ impl Buddy {
     }
 
     /// Puts the pageblocks of `pages` pages, which are taken from a larger block, into the lane at hand.
-    pub(super) fn move_to_lane(&self, frames: ZoneFrames<'_>, first: u32, pages: u32) {
+    pub(super) fn move_to_lane(&mut self, frames: ZoneFrames<'_>, first: u32, pages: u32) {
         if self.merging == Merging::AtOnce {
             return;
         }
@@ -64,6 +72,7 @@ impl Buddy {
             let map = frames.loose(pageblock * PAGEBLOCK_FRAMES);
             if map.lane() != self.loose.lane && map.is_empty() {
                 map.set_lane(self.loose.lane);
+                self.loose.operations.add(1);
             }
         }
     }
@@ -78,6 +87,7 @@ impl Buddy {
             let scattered = match byte.loose_type() {
                 Some(migratetype) => {
                     let scattered = insert_scattered(&frames, rest, byte);
+                    self.loose.operations.add(scattered as u64);
                     self.book_loose(migratetype, scattered as u32);
                     scattered
                 }
@@ -110,6 +120,7 @@ impl Buddy {
                 Some(migratetype) => {
                     let map = frames.loose(lowest);
                     let filled = map.insert_run(lowest, pages);
+                    self.loose.operations.add(words_of(lowest, pages));
                     // It may fill a pageblock, which takes all of its pages off the books.
                     self.book_loose(migratetype, pages);
                     self.after_insert(frames, map, lowest, migratetype, filled);
@@ -154,6 +165,7 @@ impl Buddy {
         migratetype: Migratetype,
     ) {
         map.clear();
+        self.loose.operations.add(WORDS);
         self.loose.unlist(frames, map, last, migratetype);
         self.forget_loose(migratetype, PAGEBLOCK_FRAMES);
         self.free(frames, page_of(last, 0), PAGEBLOCK_ORDER, Insertion::Usual);
@@ -174,6 +186,7 @@ impl Buddy {
             let Some((last, lane)) = self.loose.first(migratetype) else { break };
             let map = frames.loose(last);
             let Some((page, run)) = map.take_run(pages - taken) else { break };
+            self.loose.operations.add(1);
             sink(page_of(last, page), run);
             taken += run;
             runs += 1;
@@ -230,8 +243,9 @@ impl Buddy {
         let Some((last, _)) = self.loose.first(migratetype) else { return false };
         let map = frames.loose(last);
         while let Some((page, run)) = map.take_run(PAGEBLOCK_FRAMES) {
+            self.loose.operations.add(1);
             self.forget_loose(migratetype, run);
-            self.free_run(frames, page_of(last, page), run);
+            self.free_run(frames, page_of(last, page), Order(0), run);
         }
         self.loose.unlist(frames, map, last, migratetype);
         true
@@ -246,8 +260,9 @@ impl Buddy {
         }
         self.loose.unlist(frames, map, last_of(first), migratetype);
         while let Some((page, run)) = map.take_run(PAGEBLOCK_FRAMES) {
+            self.loose.operations.add(1);
             self.forget_loose(migratetype, run);
-            self.free_run(frames, first + page, run);
+            self.free_run(frames, first + page, Order(0), run);
         }
     }
 
@@ -453,6 +468,32 @@ mod tests {
                     "{cpu}"
                 );
             }
+        });
+    }
+
+    /// Words of the maps and blocks of the lists, as the steps touch them.
+    #[test]
+    fn loose_pages_cost_the_words_that_are_written_for_them() {
+        with_buddy(|held| {
+            let block = request(PAGEBLOCK_ORDER.0, Migratetype::Movable);
+            let first = held.buddy.alloc(held.frames, block).unwrap();
+            let mut cost = |pages: &[u32]| {
+                held.buddy.take_operations();
+                let numbers: Vec<u32> = pages.iter().map(|page| first + page).collect();
+                held.buddy.free_batch(held.frames, &numbers, Order(0));
+                held.buddy.take_operations()
+            };
+            assert_eq!(cost(&[100]), 1 + 1, "a word, and the pageblock is listed");
+            assert_eq!(cost(&[7, 5, 300]), 3, "each a word");
+            assert_eq!(cost(&(120..200).collect::<Vec<u32>>()), 3, "a run over three words");
+            let mut took = |pages| {
+                held.buddy.take_operations();
+                let wanted = request(0, Migratetype::Movable);
+                held.buddy.take(held.frames, wanted, &mut Search::Own, pages, 64, |_, _| {});
+                held.buddy.take_operations()
+            };
+            assert_eq!(took(2), 2, "two runs");
+            assert_eq!(took(20), 3, "one page, eight of the next word, eleven of the one after");
         });
     }
 

@@ -1,5 +1,6 @@
 //! The pageblocks that have loose pages, by migratetype and lane ([`super::loose`] says what they are for).
 
+use super::operations::Operations;
 use crate::frame::{ListEnd, LooseMap, Migratetype, NO_FRAME, ZoneFrames};
 use crate::units::PAGEBLOCK_ORDER;
 
@@ -14,12 +15,14 @@ pub(super) struct Loose {
     pub(super) pages: [u32; Migratetype::PCP_COUNT],
     /// The lane of the CPU that takes now, or took last.
     pub(super) lane: usize,
+    pub(super) operations: Operations,
 }
 
 impl Loose {
     pub const fn new() -> Loose {
         let heads = [[NO_FRAME; LANES]; Migratetype::PCP_COUNT];
-        Loose { heads, pages: [0; Migratetype::PCP_COUNT], lane: 0 }
+        let operations = Operations::NONE;
+        Loose { heads, pages: [0; Migratetype::PCP_COUNT], lane: 0, operations }
     }
 
     /// Loose pages of a type.
@@ -49,6 +52,7 @@ impl Loose {
         last: u32,
         migratetype: Migratetype,
     ) {
+        self.operations.add(1);
         let head = &mut self.heads[migratetype.index()][map.lane()];
         map.set_link(ListEnd::Head, *head);
         map.set_link(ListEnd::Tail, NO_FRAME);
@@ -66,6 +70,7 @@ impl Loose {
         last: u32,
         migratetype: Migratetype,
     ) {
+        self.operations.add(1);
         let (next, prev) = (map.link(ListEnd::Head), map.link(ListEnd::Tail));
         match prev {
             NO_FRAME => {

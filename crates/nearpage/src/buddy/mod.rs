@@ -23,7 +23,7 @@
 //! Facts and recordings agree: every list after every operation of the recorded experiments on 6.1.192
 //! and 6.12.95 comes out the same here, block for block.
 //!
-//! Whoever calls holds the lock of the zone. Nothing here allocates memory, waits, or knows a host.
+//! What is done is counted (`operations`). Whoever calls holds the lock of the zone. Nothing here allocates memory, waits, or knows a host.
 //! Not here: watermarks, counters by event, pagesets (they stand above), and compaction.
 
 mod check;
@@ -35,6 +35,7 @@ mod lists;
 mod loose;
 mod loose_lists;
 mod online;
+mod operations;
 mod reserve;
 mod rules;
 mod state;

@@ -71,7 +71,7 @@ impl Buddy {
             return;
         }
         for at in (0..frame_count(order)).step_by(PAGEBLOCK as usize) {
-            frames.set_pageblock(number + at, Migratetype::HighAtomic);
+            self.set_type(frames, number + at, Migratetype::HighAtomic);
         }
         self.reserved += order.pages().0;
     }
@@ -128,7 +128,7 @@ impl Buddy {
             if self.has_free_in_pageblock(frames, number) {
                 return false;
             }
-            frames.set_pageblock(number, migratetype);
+            self.set_type(frames, number, migratetype);
         }
         if before == Migratetype::HighAtomic {
             self.reserved -= self.reserved.min(PAGEBLOCK);

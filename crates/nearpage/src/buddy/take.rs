@@ -78,6 +78,7 @@ impl Buddy {
             // been found. So the next allocations would use this block up, from its start.
             let run = (blocks - taken).min(1 << (block.order.0 - request.order.0));
             self.put_rest_back(frames, &block, run << request.order.0);
+            self.charge_blocks(run);
             if request.order == Order(0) {
                 self.move_to_lane(frames, block.number, run);
             }
@@ -105,6 +106,7 @@ impl Buddy {
         {
             let run = (pageblocks - taken).min(1 << (block.order.0 - PAGEBLOCK_ORDER.0));
             self.put_rest_back(frames, &block, run << PAGEBLOCK_ORDER.0);
+            self.charge_blocks(run);
             self.move_to_lane(frames, block.number, run << PAGEBLOCK_ORDER.0);
             sink(block.number, run << PAGEBLOCK_ORDER.0);
             taken += run;

@@ -25,7 +25,7 @@ use crate::frame::{ListEnd, Word, ZoneFrames};
 use crate::host::{Access, Platform};
 use crate::sync::{AtomicU64, Ordering, OwnedCounter};
 use crate::units::{CpuId, NodeIndex, PageCount, Pfn};
-use crate::zone::Zone;
+use crate::zone::{WorkCounters, Zone};
 
 /// A list of `P`'s storage.
 pub(crate) type List<'m, P> = <<P as Platform>::Storage as Storage>::List<'m>;
@@ -74,6 +74,8 @@ pub(crate) struct Owner<P: Platform> {
     pub node: NodeIndex,
     /// What makes the lists of this CPU exclusive.
     pub exclusion: <P::Storage as Storage>::PerCpu,
+    /// Takes of its pagesets by other CPUs. Whoever has them writes.
+    pub taken: WorkCounters,
 }
 
 /// The pages that one CPU caches of one zone.
@@ -179,6 +181,11 @@ impl<'m, P: Platform> Pageset<'m, P> {
     #[inline(always)]
     pub(crate) fn list(&self, index: usize) -> &List<'m, P> {
         &self.lists[index]
+    }
+
+    /// Blocks on all lists.
+    pub(crate) fn blocks(&self) -> u64 {
+        self.lists.iter().map(|list| u64::from(list.count())).sum()
     }
 
     /// All lists.

@@ -54,6 +54,7 @@ pub(crate) struct Pieces {
     fragments: [AtomicU32; TYPES],
     pops: [OwnedCounter; LISTS],
     pushes: [OwnedCounter; LISTS],
+    changes: OwnedCounter,
 }
 
 /// The type of the lists that pieces of a pageblock are on.
@@ -69,7 +70,13 @@ impl Pieces {
             fragments: [const { AtomicU32::new(NO_FRAME) }; TYPES],
             pops: core::array::from_fn(|_| OwnedCounter::new()),
             pushes: core::array::from_fn(|_| OwnedCounter::new()),
+            changes: OwnedCounter::new(),
         }
+    }
+
+    /// How often a piece was linked or unlinked.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes.get()
     }
 
     #[inline]
@@ -102,6 +109,7 @@ impl Pieces {
         (kind, of): (Kind, Migratetype),
         end: ListEnd,
     ) {
+        self.changes.add(1);
         let (list, frame) = (self.list(order, of), frames.frame(number));
         let neighbour = list.ends[end as usize].load(Ordering::Relaxed);
         frame.set_word(Word::piece(kind == Kind::Owned, order, of, frames.zone()));
@@ -124,6 +132,7 @@ impl Pieces {
         frames: &ZoneFrames<'_>,
         number: u32,
     ) -> (Order, Kind, Migratetype) {
+        self.changes.add(1);
         let frame = frames.frame(number);
         let word = frame.word();
         let (order, of) = (word.order(), word.migratetype());
@@ -269,10 +278,10 @@ impl Pieces {
         head.store(first, Ordering::Relaxed);
     }
 
-    /// Takes a pageblock from its list, if it is on one.
-    pub(crate) fn unlist_fragment(&self, frames: &ZoneFrames<'_>, first: u32) {
+    /// Takes a pageblock from its list, if it is on one; returns whether it was.
+    pub(crate) fn unlist_fragment(&self, frames: &ZoneFrames<'_>, first: u32) -> bool {
         let block = frames.owned(first);
-        let Some(of) = block.listed() else { return };
+        let Some(of) = block.listed() else { return false };
         let (next, prev) = (block.link(ListEnd::Head), block.link(ListEnd::Tail));
         match prev {
             NO_FRAME => self.fragments[of.index()].store(next, Ordering::Relaxed),
@@ -282,5 +291,6 @@ impl Pieces {
             frames.owned(next).set_link(ListEnd::Tail, prev);
         }
         block.set_listed(None);
+        true
     }
 }

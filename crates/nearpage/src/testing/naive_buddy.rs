@@ -26,6 +26,8 @@ pub struct NaiveBuddy {
     pub in_use: BTreeMap<u64, (u8, Migratetype)>,
     /// Pieces of pageblocks that were asked of another type.
     pub claims_tried: u32,
+    /// Blocks linked and unlinked so far, and types of pageblocks changed.
+    pub operations: u64,
 }
 
 impl NaiveBuddy {
@@ -38,6 +40,7 @@ impl NaiveBuddy {
             pageblocks: BTreeMap::new(),
             in_use: BTreeMap::new(),
             claims_tried: 0,
+            operations: 0,
         }
     }
 
@@ -74,16 +77,16 @@ impl NaiveBuddy {
                 break;
             }
             if order == 9 && self.rules.model == FallbackModel::Linux6_12 {
-                self.pageblocks.insert(buddy / 512, ours);
+                self.set_type(buddy, ours);
             }
             pfn = pfn.min(buddy);
             order += 1;
         }
         let parent = pfn & !(1 << order);
         let near = order < 9 && self.list_of(parent ^ 2 << order, order + 1).is_some();
-        let list = &mut self.lists[order as usize][ours.index()];
-        let at = if near || placement == Insertion::Tail { list.len() } else { 0 };
-        list.insert(at, pfn);
+        let at_tail = near || placement == Insertion::Tail;
+        let at = if at_tail { self.lists[order as usize][ours.index()].len() } else { 0 };
+        self.link(pfn, order, ours, at);
     }
 
     /// Takes blocks one at a time, as `rmqueue_bulk` does.
@@ -117,10 +120,10 @@ impl NaiveBuddy {
     fn split_smallest(&mut self, order: u8, types: &[Migratetype]) -> Option<u64> {
         let (mut high, from) =
             (order..=10).find_map(|high| Some((high, self.first_of(high, types)?)))?;
-        let pfn = self.lists[high as usize][from.index()].remove(0);
+        let pfn = self.unlink(high, from, 0);
         while high > order {
             high -= 1;
-            self.lists[high as usize][from.index()].insert(0, pfn + (1 << high));
+            self.link(pfn + (1 << high), high, from, 0);
         }
         Some(pfn)
     }
@@ -139,7 +142,7 @@ impl NaiveBuddy {
             }
             self.claims_tried += 1;
             if self.is_inside(pfn) && self.agrees(pfn, ours) {
-                self.pageblocks.insert(pfn / 512, ours);
+                self.set_type(pfn, ours);
                 self.move_free_blocks(pfn, ours);
                 return true;
             }
@@ -167,12 +170,12 @@ impl NaiveBuddy {
         }
         if reserved || !whole || !self.is_inside(pfn) {
             self.remove(pfn, order);
-            self.lists[order as usize][ours.index()].push(pfn);
+            self.link_last(pfn, order, ours);
         } else {
             let agrees = self.agrees(pfn, ours);
             self.move_free_blocks(pfn, ours);
             if agrees {
-                self.pageblocks.insert(pfn / 512, ours);
+                self.set_type(pfn, ours);
             }
         }
         true
@@ -185,7 +188,7 @@ impl NaiveBuddy {
         }
         let covering = pfn & !1023;
         let is_covered = self.remove(covering, 10);
-        self.pageblocks.insert(pfn / 512, ours);
+        self.set_type(pfn, ours);
         if !is_covered {
             return Some(self.move_free_blocks(pfn, ours));
         }
@@ -198,16 +201,16 @@ impl NaiveBuddy {
     fn move_whole(&mut self, pfn: u64, order: u8, ours: Migratetype) {
         self.remove(pfn, order);
         for pageblock in pfn / 512..(pfn + (1 << order)) / 512 {
-            self.pageblocks.insert(pageblock, ours);
+            self.set_type(pageblock * 512, ours);
         }
-        self.lists[order as usize][ours.index()].push(pfn);
+        self.link_last(pfn, order, ours);
     }
 
     fn move_free_blocks(&mut self, pfn: u64, ours: Migratetype) -> u64 {
         let mut moved = 0;
         for (pfn, order) in self.free_blocks_in_pageblock(pfn) {
             self.remove(pfn, order);
-            self.lists[order as usize][ours.index()].push(pfn);
+            self.link_last(pfn, order, ours);
             moved += 1 << order;
         }
         moved
@@ -272,9 +275,29 @@ impl NaiveBuddy {
     fn remove(&mut self, pfn: u64, order: u8) -> bool {
         let found = self.list_of(pfn, order);
         if let Some((of, at)) = found {
-            self.lists[order as usize][of].remove(at);
+            self.unlink(order, Migratetype::ALL[of], at);
         }
         found.is_some()
+    }
+
+    fn link_last(&mut self, pfn: u64, order: u8, of: Migratetype) {
+        let last = self.lists[order as usize][of.index()].len();
+        self.link(pfn, order, of, last);
+    }
+
+    fn link(&mut self, pfn: u64, order: u8, of: Migratetype, at: usize) {
+        self.operations += 1;
+        self.lists[order as usize][of.index()].insert(at, pfn);
+    }
+
+    fn unlink(&mut self, order: u8, of: Migratetype, at: usize) -> u64 {
+        self.operations += 1;
+        self.lists[order as usize][of.index()].remove(at)
+    }
+
+    fn set_type(&mut self, pfn: u64, of: Migratetype) {
+        self.operations += u64::from(self.pageblock(pfn) != of);
+        self.pageblocks.insert(pfn / 512, of);
     }
 }
 

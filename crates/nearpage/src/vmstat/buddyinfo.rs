@@ -17,7 +17,7 @@ impl<P: Platform> PageAllocator<'_, P> {
     pub fn write_buddyinfo(&self, out: &mut (impl Write + ?Sized)) -> fmt::Result {
         for zone in self.zones().iter().filter(|zone| zone.managed().0 > 0) {
             let blocks = {
-                let mut guard = zone.lock();
+                let mut guard = zone.lock_from_outside();
                 let buddy = guard.buddy();
                 array::from_fn(|order| {
                     let blocks_of = |of| u64::from(buddy.blocks(Order(order as u8), of));

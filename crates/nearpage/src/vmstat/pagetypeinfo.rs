@@ -35,7 +35,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         for zone in self.zones_of_node(node) {
             for migratetype in Migratetype::ALL {
                 let blocks = {
-                    let mut guard = zone.lock();
+                    let mut guard = zone.lock_from_outside();
                     let buddy = guard.buddy();
                     array::from_fn(|at| buddy.blocks(Order(at as u8), migratetype).into())
                 };

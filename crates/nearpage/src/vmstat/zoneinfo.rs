@@ -106,7 +106,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
 
 /// Free pages in blocks of a pageblock or more (`nr_free_pages_blocks`).
 fn free_in_pageblocks<P: Platform>(zone: &Zone<'_, P>) -> PageCount {
-    let mut guard = zone.lock();
+    let mut guard = zone.lock_from_outside();
     let buddy = guard.buddy();
     let counted = |of: &Migratetype| *of != Migratetype::Isolate;
     let pages_of = |order: Order| {

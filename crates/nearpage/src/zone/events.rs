@@ -1,6 +1,6 @@
 //! What a zone counts.
 
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Ordering, OwnedCounter};
 use crate::units::PageCount;
 
 /// How often the lock of a zone was taken, and for how much at a time: the two objectives of all tuning.
@@ -13,6 +13,71 @@ pub struct LockHolds {
     pub most_pages: PageCount,
     /// Most pages that came back to the zone in one hold.
     pub most_returned: PageCount,
+}
+
+/// All holds of a lock, whatever they were for, and what was done in them. [`Zone::work`](super::Zone::work) has those of a
+/// zone's lock.
+///
+/// An *operation* is one block linked to a free list or unlinked from one, or one word written for a block (its pageblock's
+/// type, or the map of pages that are not merged yet). Where merging is at once, as in Linux, a step that takes or frees
+/// several blocks costs as much as one step for each.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct LockWork {
+    /// Times that the lock was taken. Who only looks is not counted: texts, statistics, walkers.
+    pub holds: u64,
+    /// Operations in all of them.
+    pub operations: u64,
+    /// Most operations of one hold.
+    pub most_operations: u64,
+}
+
+impl LockWork {
+    /// The work of both.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            holds: self.holds + other.holds,
+            operations: self.operations + other.operations,
+            most_operations: self.most_operations.max(other.most_operations),
+        }
+    }
+}
+
+/// Where [`LockWork`] is counted. Only the holder of the lock writes.
+#[derive(Debug, Default)]
+pub(crate) struct WorkCounters {
+    holds: OwnedCounter,
+    operations: OwnedCounter,
+    most_operations: OwnedCounter,
+}
+
+impl WorkCounters {
+    /// Counts a hold that begins.
+    #[inline]
+    pub fn begin(&self) {
+        self.holds.add(1);
+    }
+
+    /// Counts the operations of a hold that ends.
+    #[inline]
+    pub fn end(&self, operations: u64) {
+        self.operations.add(operations);
+        self.most_operations.raise_to(operations);
+    }
+
+    pub fn read(&self) -> LockWork {
+        LockWork {
+            holds: self.holds.get(),
+            operations: self.operations.get(),
+            most_operations: self.most_operations.get(),
+        }
+    }
+
+    /// From now on, the most of a hold is that of later ones.
+    pub fn forget_most(&self) {
+        self.most_operations.set(0);
+    }
 }
 
 /// Events of a zone that no pageset counts: they are rare, so anybody adds to them.

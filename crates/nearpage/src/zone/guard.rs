@@ -12,22 +12,36 @@ use crate::units::{Order, PageCount, Pfn};
 use crate::watermark::AllocFlags;
 
 impl<'m, P: Platform> Zone<'m, P> {
-    /// Takes the lock to look or to change what is not a move of pages.
+    /// Takes the lock to change something, or to see whether something is to be changed. Each such hold is counted in
+    /// [`work`](Self::work).
     pub(crate) fn lock(&self) -> ZoneGuard<'_, 'm, P> {
-        let buddy = self.buddy.lock();
-        let free_before = if self.has(COUNTED) { Some(buddy.unused_pages()) } else { None };
-        let (flags, claimed) = (AllocFlags::default(), PageCount(0));
-        ZoneGuard { zone: self, buddy, flags, free_before, claimed }
+        self.take(Counting::Counted)
     }
 
-    /// Takes the lock to move pages between the buddy and somebody: counted.
+    /// Takes the lock from outside of the rules, to look, or to arrange a state: counted nowhere.
+    pub(crate) fn lock_from_outside(&self) -> ZoneGuard<'_, 'm, P> {
+        self.take(Counting::Apart)
+    }
+
+    /// The one place where the lock is taken.
+    fn take(&self, counting: Counting) -> ZoneGuard<'_, 'm, P> {
+        let buddy = self.buddy.lock();
+        if counting == Counting::Counted {
+            self.published.work.begin();
+        }
+        let free_before = if self.has(COUNTED) { Some(buddy.unused_pages()) } else { None };
+        let (flags, claimed) = (AllocFlags::default(), PageCount(0));
+        ZoneGuard { zone: self, buddy, counting, flags, free_before, claimed }
+    }
+
+    /// Takes the lock to move pages between the buddy and somebody: counted among the acquisitions.
     pub(crate) fn lock_to_move(&self) -> ZoneGuard<'_, 'm, P> {
         let guard = self.lock();
         self.published.acquisitions.add(1);
         guard
     }
 
-    /// Takes the lock to take blocks for a request with `flags`: counted.
+    /// The same, to take blocks for a request with `flags`.
     pub(crate) fn lock_to_take(&self, flags: AllocFlags) -> ZoneGuard<'_, 'm, P> {
         let mut guard = self.lock_to_move();
         guard.flags = flags;
@@ -50,7 +64,7 @@ impl<'m, P: Platform> Zone<'m, P> {
     /// # Panics
     /// If the order is above [`Order::MAX`].
     pub fn free_blocks(&self, order: Order, migratetype: Migratetype) -> u32 {
-        self.lock().buddy.blocks(order, migratetype)
+        self.lock_from_outside().buddy.blocks(order, migratetype)
     }
 
     /// Calls `each` with the first frame of every free block of an order on the list of a type, in the order in which
@@ -64,20 +78,20 @@ impl<'m, P: Platform> Zone<'m, P> {
         migratetype: Migratetype,
         mut each: impl FnMut(Pfn) -> ControlFlow<()>,
     ) {
-        let guard = self.lock();
+        let guard = self.lock_from_outside();
         let mut blocks = guard.buddy.list(self.frames, order, migratetype);
         let _ = blocks.try_for_each(|number| each(self.frames.pfn(number)));
     }
 
     /// Pages of pageblocks that are reserved for urgent requests of higher order, free or not. Takes the zone's lock.
     pub fn reserved_pages(&self) -> PageCount {
-        self.lock().buddy.reserved()
+        self.lock_from_outside().buddy.reserved()
     }
 
     /// How often a block of another type was taken, or made the request's own, since the zone began: what Linux logs as
     /// `mm_page_alloc_extfrag` (`mm/page_alloc.c: __rmqueue_claim, __rmqueue_steal`, 6.12). Takes the zone's lock.
     pub fn type_fallbacks(&self) -> u64 {
-        self.lock().buddy.fallbacks()
+        self.lock_from_outside().buddy.fallbacks()
     }
 
     fn publish(&self, buddy: &Buddy) {
@@ -114,10 +128,18 @@ impl<'m, P: Platform> Zone<'m, P> {
     }
 }
 
+/// Whether a hold is counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Counting {
+    Counted,
+    Apart,
+}
+
 /// The zone's lock, held. Dropping it publishes what other threads read without it.
 pub(crate) struct ZoneGuard<'a, 'm, P: Platform> {
     zone: &'a Zone<'m, P>,
     buddy: <P::Lock<Buddy> as Lock<Buddy>>::Guard<'a>,
+    counting: Counting,
     /// Of the request that blocks are taken for.
     flags: AllocFlags,
     /// Free pages when the lock was taken, if the zone is counted.
@@ -211,6 +233,108 @@ impl<P: Platform> Drop for ZoneGuard<'_, '_, P> {
             self.zone.put(BOOSTED, true);
         }
         self.settle();
+        let operations = self.buddy.take_operations();
+        if self.counting == Counting::Counted {
+            self.zone.published.work.end(operations);
+        }
         self.zone.publish(&self.buddy);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::ops::ControlFlow;
+    use std_alloc::string::String;
+
+    use crate::alloc::{Config, PageAllocator, Request};
+    use crate::frame::Migratetype;
+    use crate::gfp::Gfp;
+    use crate::model::Model;
+    use crate::testing::machine::TestMachine;
+    use crate::testing::plain::PlainPlatform;
+    use crate::units::{CpuId, Order, PageCount, PfnRange, ZoneIndex};
+    use crate::zone::LockWork;
+
+    fn run(model: Model, run: impl FnOnce(&PageAllocator<'_, PlainPlatform>)) {
+        let config = Config { model, ..Config::default() };
+        TestMachine::new().node(0, 65_536, &[0]).config(config).run(|allocator| run(allocator));
+    }
+
+    fn work(allocator: &PageAllocator<'_, PlainPlatform>) -> LockWork {
+        allocator.zones()[0].work()
+    }
+
+    #[test]
+    fn who_looks_or_arranges_is_not_counted() {
+        run(Model::NEARPAGE, |allocator| {
+            let page = allocator.alloc(Request::new(Order(0), Gfp::KERNEL)).unwrap();
+            let zone = allocator.zones()[0];
+            let before = zone.work();
+            let mut text = String::new();
+            allocator.write_zoneinfo(&mut text).unwrap();
+            allocator.write_buddyinfo(&mut text).unwrap();
+            allocator.write_pagetypeinfo(&mut text).unwrap();
+            allocator.check().unwrap();
+            zone.free_blocks(Order(3), Migratetype::Movable);
+            zone.for_each_free_block(Order(3), Migratetype::Movable, |_| ControlFlow::Break(()));
+            _ = (zone.reserved_pages(), zone.type_fallbacks(), zone.holds());
+            let taken = allocator.take_from_zone(ZoneIndex(0), Order(4), Migratetype::Movable);
+            assert!(
+                allocator.cache_block(CpuId(0), page, Order(0), Migratetype::Unmovable).unwrap()
+            );
+            allocator.free(taken.unwrap(), Order(4)).unwrap();
+            // A block of order 4 goes straight to the zone, and merges up to the pageblock or further.
+            let after = zone.work();
+            assert_eq!(after.holds, before.holds + 1);
+            assert!((2..20).contains(&(after.operations - before.operations)));
+        });
+    }
+
+    #[test]
+    fn each_hold_is_counted_also_those_that_move_nothing() {
+        run(Model::NEARPAGE, |allocator| {
+            let zone = allocator.zones()[0];
+            let holds_of = |act: &dyn Fn()| {
+                let before = (zone.work().holds, zone.holds().acquisitions);
+                act();
+                (zone.work().holds - before.0, zone.holds().acquisitions - before.1)
+            };
+            let settings = allocator.settings();
+            let (moved, other) = holds_of(&|| allocator.set_settings(settings).unwrap());
+            assert!(moved > 0 && other == 0, "watermarks are set under the lock");
+            assert_eq!(holds_of(&|| allocator.merge_free_pages(ZoneIndex(0))), (1, 0));
+            let range = PfnRange::new(zone.span().start.0, zone.span().end.0);
+            let lent = || drop(allocator.lend_free_block(ZoneIndex(0), range));
+            let block = allocator.alloc(Request::new(Order(10), Gfp::KERNEL)).unwrap();
+            allocator.free(block, Order(10)).unwrap();
+            assert_eq!(holds_of(&lent), (2, 0));
+            assert_eq!(holds_of(&|| allocator.lower_boost(ZoneIndex(0), PageCount(0))), (0, 0));
+            assert_eq!(holds_of(&|| allocator.lower_boost(ZoneIndex(0), PageCount(1))), (1, 0));
+            // A direct block is a hold that moves pages.
+            let direct = || _ = allocator.alloc(Request::new(Order(5), Gfp::KERNEL)).unwrap();
+            assert_eq!(holds_of(&direct), (1, 1));
+        });
+    }
+
+    /// Blocks of order 3 come one by one out of a block of order 10 in use by nobody.
+    #[test]
+    fn a_refill_costs_what_it_does_block_by_block() {
+        for (model, per_block) in [(Model::LINUX_6_18, 2), (Model::NEARPAGE, 0)] {
+            run(model, |allocator| {
+                let before = work(allocator);
+                allocator.alloc(Request::new(Order(3), Gfp::HIGHUSER_MOVABLE)).unwrap();
+                let pageset = &allocator.pagesets(CpuId(0)).unwrap()[0];
+                let blocks = 1 + pageset.count().0 / 8;
+                assert!(blocks > 1);
+                let after = work(allocator);
+                // Of 128 blocks some stay: as many lists as they make up blocks.
+                let rest = u64::from((128 - blocks).count_ones());
+                let expected = 1 + rest + per_block * (blocks - 1);
+                assert_eq!(after.operations - before.operations, expected, "{}", model.name);
+                assert_eq!(after.most_operations, before.most_operations.max(expected));
+                allocator.forget_most_work();
+                assert_eq!(work(allocator).most_operations, 0);
+            });
+        }
     }
 }

@@ -32,6 +32,9 @@ pub enum ReplayFailure {
     /// `--over` with what cannot be combined.
     #[error("--over {0}")]
     Combinations(#[source] CombinationError),
+    /// Rules were compared, and did not reach what they must.
+    #[error("{} missed", if *.0 == 1 { "a must is".into() } else { format!("{} musts are", .0) })]
+    Missed(usize),
     /// Ctrl-C.
     #[error("interrupted: there is no result, and no file was written")]
     Interrupted,
@@ -51,6 +54,7 @@ impl ReplayFailure {
     pub(in crate::commands) fn exit_code(&self) -> u8 {
         match self {
             Self::Interrupted => INTERRUPTED,
+            Self::Missed(_) => 1,
             _ => 2,
         }
     }

@@ -1,0 +1,61 @@
+//! What is done under a zone's lock, counted.
+//!
+//! An *operation* is one block linked to a list or unlinked from one, or one word written for a block: of the map of a
+//! pageblock's loose pages, or the pageblock's type where it changes. Splits and merges count through these.
+//!
+//! **Steps that do as much as several.** Linux takes and frees block by block, and this buddy does the same in fewer
+//! steps where nobody can tell a difference. Where merging is at once, as in Linux, such a step costs what it stands for:
+//!
+//! ```text
+//! n blocks taken from one         n blocks are unlinked; each of the n + rest - 1 splits links one
+//!   of which `rest` blocks stay     the step itself: 1 unlinked, `rest` linked;  2 (n - 1) more
+//! n blocks freed as one           n blocks are linked; each of the n - 1 merges between them unlinks one
+//!                                   the step itself: 1 linked;                    2 (n - 1) more
+//! ```
+//!
+//! Merges with what was free before are the same in both. Where single pages are merged late, the large steps are the rule
+//! itself: they cost what they do.
+//!
+//! Memory that comes online or goes is counted as it is done.
+
+use super::rules::Merging;
+use super::state::Buddy;
+
+/// A count of operations.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Operations(u64);
+
+impl Operations {
+    pub const NONE: Operations = Operations(0);
+
+    #[inline(always)]
+    pub fn add(&mut self, operations: u64) {
+        self.0 += operations;
+    }
+
+    fn take(&mut self) -> u64 {
+        core::mem::take(self).0
+    }
+}
+
+impl Buddy {
+    /// Operations since the last call.
+    #[inline]
+    pub fn take_operations(&mut self) -> u64 {
+        self.lists.operations.take() + self.loose.operations.take()
+    }
+
+    /// Counts operations that somebody else does under the zone's lock.
+    #[inline]
+    pub(crate) fn charge(&mut self, operations: u64) {
+        self.lists.operations.add(operations);
+    }
+
+    /// Counts one step that took or freed `blocks` blocks as what it stands for.
+    #[inline]
+    pub(super) fn charge_blocks(&mut self, blocks: u32) {
+        if self.merging == Merging::AtOnce {
+            self.charge(2 * u64::from(blocks - 1));
+        }
+    }
+}
