@@ -7,6 +7,7 @@ use std::{fmt, fs, io};
 
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use clap::{Arg, Command};
+use nearpage::Model;
 use nearpage::slab::SlabRules;
 use nearpage_bundle::predict::{ModelChoice, SettingKey};
 use nearpage_bundle::{BundleError, Recording};
@@ -203,5 +204,32 @@ impl TypedValueParser for Models {
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
         let value = |choice: ModelChoice| PossibleValue::new(choice.name()).help(choice.about());
         Some(Box::new(ModelChoice::all().map(value)))
+    }
+}
+
+/// As [`models`], without `auto`: rules that no recording chooses.
+pub(super) fn rules() -> impl TypedValueParser<Value = Model> {
+    Rules
+}
+
+#[derive(Clone)]
+struct Rules;
+
+impl TypedValueParser for Rules {
+    type Value = Model;
+
+    fn parse_ref(
+        &self,
+        command: &Command,
+        argument: Option<&Arg>,
+        value: &OsStr,
+    ) -> Result<Model, clap::Error> {
+        let parse = |name: String| Model::named(&name).map_err(|unknown| unknown.to_string());
+        StringValueParser::new().try_map(parse).parse_ref(command, argument, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        let value = |model: Model| PossibleValue::new(model.name).help(model.about());
+        Some(Box::new(Model::ALL.into_iter().map(value)))
     }
 }
