@@ -1,8 +1,7 @@
 //! `tails`: the slowest of many requests, one by one, while a memory is four fifths full.
 //!
-//! Two threads hold as many blocks each. Each of them then frees a random block of its own or takes one, by the toss of a
-//! coin, but never strays far from where it began: pagesets grow, run empty and overflow at their own pace. Each call is
-//! timed for itself.
+//! Two threads hold as many blocks each. Each of them, again and again, shuffles its blocks, frees a fifth, and takes as
+//! many: enough for pagesets to run empty and to overflow. Each call is timed for itself.
 
 use std::time::Instant;
 
@@ -17,13 +16,13 @@ use crate::source::Source;
 use crate::step::{Step, StepError};
 use crate::threads::{Cpus, Gate};
 
-/// The coin is the same for all rules.
+/// The random orders are the same for all rules.
 const SEED: u64 = 80;
 /// Both at work all the time.
 pub const THREADS: usize = 2;
 const FULL_PERCENT: usize = 80;
-/// A thread strays from its share by a part in so many.
-const STRAY: usize = 16;
+/// A thread frees a part in so many at a time.
+const PART: usize = 5;
 
 /// How much is done, and where.
 #[derive(Clone, Copy)]
@@ -32,7 +31,7 @@ pub struct Effort<'a> {
     pub cpus: &'a Cpus,
     /// Bytes of each memory.
     pub bytes: u64,
-    /// Calls of each thread in a round.
+    /// Calls of each thread in a round, at least.
     pub calls: usize,
     /// By which clock.
     pub clock: Clock,
@@ -65,17 +64,17 @@ fn measure<const ORDER: u8>(
     let memory = seats.memory(begin, model, bytes)?;
     let blocks = (bytes / FRAME_BYTES) as usize >> ORDER;
     let share = blocks * FULL_PERCENT / 100 / THREADS;
-    let walks = seats.run(|thread, gate| {
+    let threads = seats.run(|thread, gate| {
         let rng = Rng::with_seed(SEED + thread as u64);
-        walk::<ORDER>(&memory, share, calls, rng, clock, gate)
+        churn::<ORDER>(&memory, share, calls, rng, clock, gate)
     })?;
     if memory.misuses() > 0 {
         return Err(StepError::Refused(memory.misuses()));
     }
     let (mut allocs, mut frees) = (Vec::new(), Vec::new());
-    for walk in walks {
-        allocs.extend(walk.allocs_ns);
-        frees.extend(walk.frees_ns);
+    for timed in threads {
+        allocs.extend(timed.allocs_ns);
+        frees.extend(timed.frees_ns);
     }
     let sample = |work, samples_ns: Vec<f64>| {
         let ns = samples_ns.iter().sum::<f64>() / samples_ns.len() as f64;
@@ -85,43 +84,44 @@ fn measure<const ORDER: u8>(
 }
 
 /// Calls of one thread, one by one.
-struct Walk {
+struct Calls {
     allocs_ns: Vec<f64>,
     frees_ns: Vec<f64>,
 }
 
-fn walk<const ORDER: u8>(
+fn churn<const ORDER: u8>(
     source: &impl Source,
     share: usize,
     calls: usize,
     mut rng: Rng,
     clock: Clock,
     gate: &Gate,
-) -> Result<Walk, StepError> {
-    let mut held = Vec::with_capacity(2 * share);
+) -> Result<Calls, StepError> {
+    let mut held = Vec::with_capacity(share);
     for _ in 0..share {
         held.push(source.alloc::<ORDER>().ok_or(StepError::Exhausted)?);
     }
-    let stray = (share / STRAY).max(1);
-    let (fewest, most) = (share - stray, share + stray);
-    let mut walk =
-        Walk { allocs_ns: Vec::with_capacity(calls), frees_ns: Vec::with_capacity(calls) };
+    let part = (share / PART).max(1);
+    let room = calls / 2 + part;
+    let mut timed =
+        Calls { allocs_ns: Vec::with_capacity(room), frees_ns: Vec::with_capacity(room) };
     gate.wait();
-    for _ in 0..calls {
-        if held.len() == fewest || held.len() < most && rng.bool() {
-            let start = Instant::now();
-            let block = source.alloc::<ORDER>();
-            walk.allocs_ns.push(clock.ns_without(1, start.elapsed()));
-            held.push(block.ok_or(StepError::Exhausted)?);
-        } else {
-            let block = held.swap_remove(rng.usize(..held.len()));
+    while timed.allocs_ns.len() + timed.frees_ns.len() < calls {
+        rng.shuffle(&mut held);
+        for block in held.drain(share - part..) {
             let start = Instant::now();
             // SAFETY: the block is the thread's own, and is no longer among those that it holds.
             unsafe { source.free::<ORDER>(block) };
-            walk.frees_ns.push(clock.ns_without(1, start.elapsed()));
+            timed.frees_ns.push(clock.ns_without(1, start.elapsed()));
+        }
+        for _ in 0..part {
+            let start = Instant::now();
+            let block = source.alloc::<ORDER>();
+            timed.allocs_ns.push(clock.ns_without(1, start.elapsed()));
+            held.push(block.ok_or(StepError::Exhausted)?);
         }
     }
-    Ok(walk)
+    Ok(timed)
 }
 
 #[cfg(test)]
@@ -129,31 +129,23 @@ mod tests {
     use super::*;
     use crate::source::counting::Counting;
 
-    #[test]
-    fn a_thread_stays_near_its_share_and_each_call_is_timed() {
-        let cpus = Cpus::allowed().unwrap();
+    /// What a thread of so many blocks does on a source that has so many.
+    fn timed(source: &Counting, share: usize, calls: usize) -> Result<Calls, StepError> {
         let clock = Clock::calibrate();
-        let (share, calls) = (160, 10_000);
-        // One block more would be too many.
-        let source = Counting::new(share + share / STRAY);
-        let walks = cpus
-            .run(1, |_, gate| walk::<0>(&source, share, calls, Rng::with_seed(SEED), clock, gate));
-        let walk = walks.unwrap().remove(0);
-        assert_eq!(walk.allocs_ns.len() + walk.frees_ns.len(), calls);
-        let held = source.held().len();
-        assert_eq!(held, share + walk.allocs_ns.len() - walk.frees_ns.len());
-        assert!(held >= share - share / STRAY);
-        let fewer = Counting::new(share - 1);
-        let result = cpus.run(1, |_, gate| walk_of(&fewer, share, clock, gate));
-        assert!(matches!(result, Err(StepError::Exhausted)));
+        let work =
+            |_, gate: &Gate| churn::<0>(source, share, calls, Rng::with_seed(SEED), clock, gate);
+        Ok(Cpus::allowed().unwrap().run(1, work)?.remove(0))
     }
 
-    fn walk_of(
-        source: &Counting,
-        share: usize,
-        clock: Clock,
-        gate: &Gate,
-    ) -> Result<Walk, StepError> {
-        walk::<0>(source, share, 1, Rng::with_seed(SEED), clock, gate)
+    #[test]
+    fn each_call_is_timed_and_the_share_is_held_again() {
+        let source = Counting::new(160);
+        let calls = timed(&source, 160, 1000).unwrap();
+        // 32 blocks at a time.
+        assert_eq!((calls.allocs_ns.len(), calls.frees_ns.len()), (512, 512));
+        assert_eq!(source.held().len(), 160);
+        assert!(!source.freed().is_sorted());
+        let fewer = Counting::new(159);
+        assert!(matches!(timed(&fewer, 160, 1000), Err(StepError::Exhausted)));
     }
 }

@@ -68,8 +68,8 @@ pages; objects are written to once. A look at the clock costs some ten allocatio
 of one thread; in cross it is 8192, of which a full queue is an eighth. Median, min and max are over the rounds,
 p99 is over the samples of all rounds. bulk times turns: n pages (or as many batches of n as make 512) are allocated
 between two looks and freed between the next two; a round is all its turns, and the table has means. What the looks
-cost is taken off. In tails each call is a sample: two threads hold 80 % of a memory, and each frees a random block or
-takes one by the toss of a coin. In order9 a thread takes all pages of a fresh memory, frees them in random order but for
+cost is taken off. In tails each call is a sample: two threads hold 80 % of a memory, and each, again and again, shuffles its
+blocks, frees a fifth, and takes as many. In order9 a thread takes all pages of a fresh memory, frees them in random order but for
 one of each pageblock, and asks for a block of order 9, which there cannot be; another thread takes and frees pages
 meanwhile.
 
