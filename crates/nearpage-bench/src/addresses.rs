@@ -26,9 +26,10 @@ pub struct Memories {
 /// More memories than there are addresses for.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "{} reserves {} memories of this size at once, {} of addresses, and {bound}, expected {expected}",
+    "{} reserves {} {} of this size at once, {} of addresses, and {bound}, expected {expected}",
     memories.bench,
     memories.count,
+    if memories.count == 1 { "memory" } else { "memories" },
     size::format(memories.all()),
 )]
 pub struct NoAddresses {

@@ -24,6 +24,12 @@ pub enum Bench {
     Cross,
     /// Blocks of all orders, allocated and freed again and again.
     Orders,
+    /// The slowest of many requests of order 0 and order 9, one by one, in a memory that is four fifths full.
+    Tails,
+    /// Ranges of 512 pages that stay whole while threads hold pages at random.
+    Fragmentation,
+    /// The first request of order 9 after many single pages were freed, and what others wait meanwhile.
+    Order9,
     /// A page past 27 and past 255 full nodes, with and without the zonelist cache.
     Zonelist,
     /// The lock of a page, locked and unlocked by one thread, and by two.
@@ -34,12 +40,15 @@ pub enum Bench {
 
 impl Bench {
     /// All of them, in the order in which they are measured.
-    pub const ALL: [Bench; 8] = [
+    pub const ALL: [Bench; 11] = [
         Bench::Bulk,
         Bench::Pairs,
         Bench::Random,
         Bench::Cross,
         Bench::Orders,
+        Bench::Tails,
+        Bench::Fragmentation,
+        Bench::Order9,
         Bench::Zonelist,
         Bench::Pagelock,
         Bench::Slab,
@@ -53,19 +62,43 @@ impl Bench {
             Self::Random => "random",
             Self::Cross => "cross",
             Self::Orders => "orders",
+            Self::Tails => "tails",
+            Self::Fragmentation => "fragmentation",
+            Self::Order9 => "order9",
             Self::Zonelist => "zonelist",
             Self::Pagelock => "pagelock",
             Self::Slab => "slab",
         }
     }
 
-    /// Pages that the benchmark holds at once, at most.
+    /// Whether it is measured without being named: it takes seconds, and addresses that most machines have.
+    pub fn is_usual(self) -> bool {
+        !matches!(self, Self::Fragmentation | Self::Order9 | Self::Zonelist)
+    }
+
+    /// Whether it measures other rules beside nearpage's own.
+    pub fn compares_models(self) -> bool {
+        let has_memories_of_models =
+            matches!(self, Self::Pairs | Self::Random | Self::Cross | Self::Orders);
+        has_memories_of_models || self.has_one_memory()
+    }
+
+    /// Whether it has a memory of its own at a time, and none of the field.
+    pub(crate) fn has_one_memory(self) -> bool {
+        matches!(self, Self::Tails | Self::Fragmentation | Self::Order9)
+    }
+
+    /// Pages that the benchmark holds at once, at most; where there is no such number, those for which it was made.
     pub(crate) fn pages(self, effort: &Effort, cpus: usize) -> usize {
         match self {
             Self::Bulk => effort.batch_max + 1,
             Self::Random => effort.fill_pages,
             Self::Pairs | Self::Cross | Self::Zonelist => 4096,
             Self::Orders => 1024 * cpus,
+            Self::Tails => 16_384,
+            Self::Order9 => 8192,
+            // So many a thread.
+            Self::Fragmentation => 2048 * cpus,
             Self::Pagelock => 1,
             // A page has 64 objects.
             Self::Slab => effort.objects / 64 + 4096,
@@ -73,8 +106,11 @@ impl Bench {
     }
 
     /// Memories of one size that are there at once: those of the field, and of `slab` those of objects beside them.
-    pub(crate) fn memories(self, nodes: usize, storage: StorageInUse) -> usize {
-        let of_field = Field::memories_on(nodes, storage);
+    pub(crate) fn memories(self, nodes: usize, storage: StorageInUse, models: usize) -> usize {
+        if self.has_one_memory() {
+            return 1;
+        }
+        let of_field = Field::memories_on(nodes, storage, models);
         if self == Self::Slab { of_field + slab::Memories::count_on(nodes) } else { of_field }
     }
 
@@ -87,7 +123,9 @@ impl Bench {
             Self::Cross => cross::steps(context),
             Self::Orders => orders::steps(context),
             Self::Pagelock => pagelock::steps(context),
-            Self::Zonelist | Self::Slab => Vec::new(),
+            Self::Tails | Self::Fragmentation | Self::Order9 | Self::Zonelist | Self::Slab => {
+                Vec::new()
+            }
         }
     }
 }

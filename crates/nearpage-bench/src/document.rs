@@ -5,6 +5,7 @@ use serde::Serialize;
 use crate::machine::Machine;
 use crate::rows::Row;
 use crate::run::Measured;
+use crate::work::fragmentation::Fragmentation;
 use crate::work::zonelist::Scans;
 
 /// Version of the layout.
@@ -23,17 +24,22 @@ pub struct Document {
     /// What scans did; none without [`Bench::Zonelist`](crate::Bench::Zonelist).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub scans: Vec<Scans>,
+    /// Ranges that stayed whole; none without [`Bench::Fragmentation`](crate::Bench::Fragmentation).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub fragmentation: Vec<Fragmentation>,
 }
 
 impl Document {
     /// A document without figures.
     pub fn of(machine: Machine) -> Self {
-        Self { schema: SCHEMA, machine, rows: Vec::new(), scans: Vec::new() }
+        let (rows, scans, fragmentation) = (Vec::new(), Vec::new(), Vec::new());
+        Self { schema: SCHEMA, machine, rows, scans, fragmentation }
     }
 
     /// Adds what a benchmark came to.
     pub fn add(&mut self, measured: Measured) {
         self.rows.extend(measured.rows);
         self.scans.extend(measured.scans);
+        self.fragmentation.extend(measured.fragmentation);
     }
 }

@@ -30,6 +30,12 @@ pub enum BenchError {
         #[source]
         why: SizeError,
     },
+    /// Memories of a process cannot have these rules.
+    #[error(
+        "{0}: its CPUs own pageblocks and free to each other's pagesets, which no CPU of a process can reach, expected \
+         another model"
+    )]
+    Model(&'static str),
     /// The environment, or this machine, does not let memories be made.
     #[error(transparent)]
     Environment(Box<MemoryError>),

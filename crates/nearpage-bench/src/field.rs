@@ -23,6 +23,8 @@ pub struct Effort {
     pub cross: Duration,
     /// Pages held by `random`, by all threads together.
     pub fill_pages: usize,
+    /// Calls of each thread in a round of `tails`.
+    pub calls: usize,
     /// Objects held by `slab`.
     pub objects: usize,
     /// The largest batch of `bulk`.
@@ -37,6 +39,7 @@ impl Effort {
         batch: Duration::from_millis(5),
         cross: Duration::from_millis(20),
         fill_pages: 200_000,
+        calls: 200_000,
         objects: 1_000_000,
         batch_max: 16_384,
     };
@@ -47,6 +50,7 @@ impl Effort {
         batch: Duration::from_micros(500),
         cross: Duration::from_millis(3),
         fill_pages: 20_000,
+        calls: 20_000,
         objects: 50_000,
         batch_max: 16_384,
     };
@@ -60,6 +64,8 @@ pub struct Field {
     pub locked: Option<Memory>,
     /// `nearpage-hardened`.
     pub hardened: Memory,
+    /// Other rules, by the model's name.
+    pub models: Vec<(&'static str, Memory)>,
     /// Page locks under other rules, by name.
     pub page_locks: Vec<(&'static str, Memory)>,
     /// `rseq-limit`.
@@ -84,7 +90,7 @@ const PAGE_LOCK_RULES: [(&str, PageLockRules); 3] = [
 const PAGE_LOCK_BYTES: u64 = 16 << 20;
 
 impl Field {
-    /// Makes memories of `bytes` on each node, each beginning as `begin` says.
+    /// Makes memories of `bytes` on each node, each beginning as `begin` says, for nearpage and for each of the models.
     ///
     /// # Errors
     ///
@@ -93,6 +99,7 @@ impl Field {
         begin: impl Fn() -> MemoryBuilder,
         bytes: u64,
         cpus: &Cpus,
+        models: &[Model],
     ) -> Result<Self, MemoryError> {
         let builder = || begin().bytes_per_node(bytes);
         let nearpage = builder().build()?;
@@ -108,26 +115,29 @@ impl Field {
             .inspect_err(|why| absent.push(format!("rseq-limit: {why}")))
             .ok();
         let hardened = builder().hardened(true).build()?;
+        let with_rules = |&model: &Model| Ok((model.name, builder().model(model).build()?));
+        let models = models.iter().map(with_rules).collect::<Result<_, MemoryError>>()?;
         let page_locks = PAGE_LOCK_RULES.into_iter().map(|(name, page_lock)| {
             let model = Model::NEARPAGE.with(|changed| changed.page_lock = page_lock);
             let builder = begin().bytes_per_node(PAGE_LOCK_BYTES).model(model);
             builder.build().map(|memory| (name, memory))
         });
         let page_locks = page_locks.collect::<Result<_, _>>()?;
-        Ok(Self { nearpage, locked, hardened, page_locks, limit, absent })
+        Ok(Self { nearpage, locked, hardened, models, page_locks, limit, absent })
     }
 
-    /// Memories of `bytes` that [`new`](Self::new) makes, each node's counted for itself.
-    pub fn memories_on(nodes: usize, storage: StorageInUse) -> usize {
-        nodes * if storage == StorageInUse::Rseq { 3 } else { 2 }
+    /// Memories of `bytes` that [`new`](Self::new) makes for so many models, each node's counted for itself.
+    pub fn memories_on(nodes: usize, storage: StorageInUse, models: usize) -> usize {
+        nodes * (models + if storage == StorageInUse::Rseq { 3 } else { 2 })
     }
 
-    /// The variants by their names.
+    /// The variants by their names, and the models.
     pub fn memories(&self) -> impl Iterator<Item = (&'static str, &Memory)> {
         let locked = self.locked.as_ref().map(|locked| ("nearpage-locked", locked));
         [("nearpage", &self.nearpage), ("nearpage-hardened", &self.hardened)]
             .into_iter()
             .chain(locked)
+            .chain(self.models.iter().map(|(name, memory)| (*name, memory)))
     }
 }
 

@@ -18,8 +18,8 @@
 //! | [`comparison`] | that table beside this machine's, as a report of the lab |
 //! | [`costs`] | a table of costs of this machine |
 //!
-//! **Cost.** All benchmarks in full take some twenty seconds and reserve some 20 GiB of addresses, of which only what is
-//! used becomes memory. **Limits.** Linux only. Figures of a busy machine mean little: median, min and max are over rounds
+//! **Cost.** All usual benchmarks in full take some twenty seconds and reserve some 20 GiB of addresses, of which only
+//! what is used becomes memory. **Limits.** Linux only. Figures of a busy machine mean little: median, min and max are over rounds
 //! in which all allocators take turns, so that load hits all of them alike.
 #![warn(missing_debug_implementations)]
 
@@ -38,6 +38,7 @@ mod options;
 pub mod published;
 mod rows;
 mod run;
+mod seats;
 mod source;
 mod step;
 mod threads;
@@ -51,10 +52,11 @@ pub use error::{BenchError, SizeError};
 pub use machine::Machine;
 pub use measure::Summary;
 pub use options::Options;
-pub use rows::{Key, Row, Work};
+pub use rows::{Key, Row, Tails, Work};
 pub use run::{Measured, Run};
 pub use step::StepError;
 pub use work::bulk::SingleLoop;
+pub use work::fragmentation::{Fragmentation, Shape};
 pub use work::zonelist::Scans;
 
 /// What sibling crates measure with.

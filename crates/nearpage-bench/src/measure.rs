@@ -30,7 +30,7 @@ impl Clock {
     }
 
     /// Time between two looks with `looks` looks in it, the last one included.
-    fn ns_without(self, looks: u32, time: Duration) -> f64 {
+    pub fn ns_without(self, looks: u32, time: Duration) -> f64 {
         time.saturating_sub(self.look * looks).as_nanos() as f64
     }
 }
@@ -114,10 +114,12 @@ impl Summary {
     }
 }
 
-/// The smallest value that 99 % of `values` do not exceed; `None` if there are none.
-pub fn percentile_99(values: &[f64]) -> Option<f64> {
-    let rank = (values.len() * 99).div_ceil(100);
-    sorted(values).get(rank.checked_sub(1)?).copied()
+/// The smallest values that so many of 10 000 among `values` do not exceed; `None` if there are no values.
+pub fn percentiles<const N: usize>(values: &[f64], of_10_000: [usize; N]) -> Option<[f64; N]> {
+    let sorted = sorted(values);
+    let rank = |share: usize| (sorted.len() * share).div_ceil(10_000);
+    let last = sorted.len().checked_sub(1)?;
+    Some(of_10_000.map(|share| sorted[rank(share).saturating_sub(1).min(last)]))
 }
 
 fn sorted(values: &[f64]) -> Vec<f64> {
@@ -142,10 +144,11 @@ mod tests {
     #[test]
     fn one_in_a_hundred_is_above_the_percentile() {
         let values: Vec<f64> = (1..=100).rev().map(f64::from).collect();
-        assert_eq!(percentile_99(&values), Some(99.0));
-        assert_eq!(percentile_99(&values[..99]), Some(100.0));
-        assert_eq!(percentile_99(&[7.0]), Some(7.0));
-        assert_eq!(percentile_99(&[]), None);
+        assert_eq!(percentiles(&values, [9900]), Some([99.0]));
+        assert_eq!(percentiles(&values, [9900, 9990, 5000]), Some([99.0, 100.0, 50.0]));
+        assert_eq!(percentiles(&values[..99], [9900]), Some([100.0]));
+        assert_eq!(percentiles(&[7.0], [9900, 9999]), Some([7.0, 7.0]));
+        assert_eq!(percentiles(&[], [9900]), None);
     }
 
     fn phase(start: Instant, from_us: u64, to_us: u64, looks: u32) -> Phase {

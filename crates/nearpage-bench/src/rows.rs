@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 
-use crate::measure::{Clock, Phase, Summary, ns_per_operation, percentile_99};
+use crate::measure::{Clock, Phase, Summary, ns_per_operation, percentiles};
 
 /// What was done.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -13,6 +13,14 @@ pub enum Work {
     Pair,
     /// One block of this order allocated and freed, again and again.
     OrderPair(u8),
+    /// Blocks of this order allocated by two threads, each call timed for itself.
+    OrderAlloc(u8),
+    /// The same freed.
+    OrderFree(u8),
+    /// The first request of order 9 after the pages of a memory of `n` were freed in random order.
+    Order9First,
+    /// The longest call of another thread meanwhile.
+    Order9Stall,
     /// Many pages allocated one at a time.
     Fill,
     /// The same freed, the last one first.
@@ -57,10 +65,21 @@ pub enum Work {
     ObjPairMemorylessOld,
 }
 
+impl Work {
+    /// Whether each call is a sample.
+    fn times_each_call(self) -> bool {
+        matches!(self, Self::OrderAlloc(_) | Self::OrderFree(_))
+    }
+}
+
 impl fmt::Display for Work {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::OrderPair(order) => return write!(f, "order{order}_pair"),
+            Self::OrderAlloc(order) => return write!(f, "order{order}_alloc"),
+            Self::OrderFree(order) => return write!(f, "order{order}_free"),
+            Self::Order9First => "order9_first",
+            Self::Order9Stall => "order9_stall",
             Self::Pair => "pair",
             Self::Fill => "fill",
             Self::FreeLifo => "free_lifo",
@@ -103,7 +122,7 @@ pub struct Key {
     pub allocator: &'static str,
     /// On so many CPUs at once.
     pub threads: usize,
-    /// Pages per call, or pages held, or 1; 0 for locks.
+    /// Pages per call, or pages held, or pages of the memory, or 1; 0 for locks.
     pub n: usize,
 }
 
@@ -139,6 +158,25 @@ pub struct Row {
     /// The 99th percentile of the samples within all rounds; `None` if rounds are not divided.
     #[serde(rename = "ns_p99", serialize_with = "serialize_p99")]
     pub p99: Option<f64>,
+    /// Beyond it, where each call is a sample: in [`Work::OrderAlloc`] and [`Work::OrderFree`].
+    #[serde(flatten)]
+    pub tails: Option<Tails>,
+}
+
+/// The slowest of many calls.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct Tails {
+    /// Nanoseconds that all calls but one in 1000 do not exceed.
+    #[serde(rename = "ns_p999", serialize_with = "serialize_ns")]
+    pub p999: f64,
+    /// The same for one in 10 000.
+    #[serde(rename = "ns_p9999", serialize_with = "serialize_ns")]
+    pub p9999: f64,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "the signature is serde's")]
+fn serialize_ns<S: Serializer>(ns: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+    round_ns(*ns).serialize(serializer)
 }
 
 fn serialize_summary<S: Serializer>(summary: &Summary, serializer: S) -> Result<S::Ok, S::Error> {
@@ -200,7 +238,14 @@ impl Samples {
     pub fn rows(&self) -> Vec<Row> {
         let row = |series: &Series| {
             let summary = Summary::of(&series.rounds_ns)?;
-            Some(Row { key: series.key, summary, p99: percentile_99(&series.samples_ns) })
+            let percentiles = percentiles(&series.samples_ns, [9900, 9990, 9999]);
+            let tails = percentiles.map(|[_, p999, p9999]| Tails { p999, p9999 });
+            Some(Row {
+                key: series.key,
+                summary,
+                p99: percentiles.map(|[p99, ..]| p99),
+                tails: tails.filter(|_| series.key.work.times_each_call()),
+            })
         };
         self.series.iter().filter_map(row).collect()
     }
@@ -247,5 +292,11 @@ mod tests {
              {\"bench\":\"bulk_free\",\"allocator\":\"nearpage\",\"threads\":1,\"n\":64,\
              \"ns_median\":2.0,\"ns_min\":2.0,\"ns_max\":2.0,\"ns_p99\":null}]"
         );
+        let mut samples = Samples::default();
+        samples.declare(sample(Work::OrderFree(9), 0.0).key);
+        samples.add(sample(Work::OrderFree(9), 1.0));
+        let json = serde_json::to_string(&samples.rows()).unwrap();
+        let tails = "\"ns_p99\":10.0,\"ns_p999\":10.0,\"ns_p9999\":10.0}]";
+        assert!(json.ends_with(tails), "{json}");
     }
 }

@@ -1,5 +1,6 @@
 //! One run: what is measured, on what, and what it comes to.
 
+use nearpage::Model;
 use nearpage_linux::internals::address_limit;
 use nearpage_linux::{
     Environment, FRAME_BYTES, HostNode, Memory, MemoryBuilder, MemoryError, StorageInUse,
@@ -18,8 +19,9 @@ use crate::rows::Row;
 use crate::step::{Ended, Step, run_rounds};
 use crate::threads::Cpus;
 use crate::work::bulk::SingleLoop;
+use crate::work::fragmentation::{self, Fragmentation, Shape};
 use crate::work::zonelist::Scans;
-use crate::work::{cross, slab, zonelist};
+use crate::work::{cross, order9, slab, tails, zonelist};
 
 /// Options that make sense on this machine.
 #[derive(Debug)]
@@ -28,6 +30,10 @@ pub struct Run {
     single_loop: SingleLoop,
     effort: Effort,
     bytes_per_node: u64,
+    shapes: Vec<Shape>,
+    order9_sizes: Vec<u64>,
+    /// nearpage's own rules, and those beside them.
+    models: Vec<Model>,
     commit: Option<&'static str>,
     environment: Environment,
     cpus: Cpus,
@@ -44,14 +50,19 @@ pub struct Measured {
     pub counts: Vec<Counts>,
     /// What scans did, in [`Bench::Zonelist`].
     pub scans: Vec<Scans>,
+    /// What stayed whole, in [`Bench::Fragmentation`].
+    pub fragmentation: Vec<Fragmentation>,
 }
+
+/// Memory on each node of a field of which nobody uses the memories.
+const UNUSED_BYTES: u64 = 16 << 20;
 
 impl Run {
     /// Looks at the machine, and whether the options fit it.
     ///
     /// # Errors
     ///
-    /// [`BenchError::Cpus`], [`BenchError::Size`] and [`BenchError::NoAddressesForNodes`].
+    /// [`BenchError::Cpus`], [`BenchError::Size`], [`BenchError::Model`] and [`BenchError::NoAddressesForNodes`].
     pub fn new(options: &Options) -> Result<Self, BenchError> {
         options.check()?;
         let run = Self {
@@ -59,6 +70,9 @@ impl Run {
             single_loop: options.how_single(),
             effort: options.effort(),
             bytes_per_node: options.bytes(),
+            shapes: options.shapes(),
+            order9_sizes: options.order9_sizes(),
+            models: options.all_models(),
             commit: options.commit(),
             environment: options.asked().clone(),
             cpus: Cpus::allowed().map_err(BenchError::Cpus)?,
@@ -71,8 +85,9 @@ impl Run {
         {
             return Err(BenchError::no_addresses_for_nodes(bytes));
         }
-        let enough = run.memories().check(limit);
-        enough.map_err(|error| run.of_size(SizeError::NoAddresses(error.into())))?;
+        let memories = run.memories();
+        let enough = memories.check(limit);
+        enough.map_err(|error| of_size(memories.bytes, SizeError::NoAddresses(error.into())))?;
         Ok(run)
     }
 
@@ -88,8 +103,12 @@ impl Run {
 
     /// Why a benchmark is impossible here; `None` if it is possible.
     pub fn why_not(&self, bench: Bench) -> Option<&'static str> {
-        let too_few = bench == Bench::Cross && self.cpus.count() < cross::THREADS;
-        too_few.then_some("it takes two CPUs and this process may use one")
+        let needed = match bench {
+            Bench::Cross => cross::THREADS,
+            Bench::Tails => tails::THREADS,
+            _ => 1,
+        };
+        (self.cpus.count() < needed).then_some("it takes two CPUs and this process may use one")
     }
 
     /// Describes this machine, and what takes no part in its runs, with the reasons.
@@ -101,7 +120,8 @@ impl Run {
     ///
     /// [`BenchError::Size`] and [`BenchError::Environment`].
     pub fn machine(&self) -> Result<(Machine, Vec<String>), BenchError> {
-        let field = self.field()?;
+        let uses_field = self.benches.iter().any(|bench| !bench.has_one_memory());
+        let field = self.field(if uses_field { self.bytes_per_node } else { UNUSED_BYTES })?;
         let conditions = Conditions {
             cpus: &self.cpus,
             clock: self.clock,
@@ -120,15 +140,79 @@ impl Run {
     ///
     /// [`BenchError`].
     pub fn measure(&self, bench: Bench, observer: &dyn Observer) -> Result<Measured, BenchError> {
-        let field = self.field()?;
-        let context =
-            Context { field: &field, cpus: &self.cpus, effort: self.effort, clock: self.clock };
         let rounds = |steps: Vec<Step<'_>>| {
             run_rounds(&steps, self.effort.rounds, observer).map_err(|ended| match ended {
                 Ended::Step { allocator, error } => BenchError::Step { bench, allocator, error },
                 Ended::Stopped(stopped) => stopped.into(),
             })
         };
+        match bench {
+            Bench::Fragmentation => Ok(Measured {
+                fragmentation: self.fragmentation(observer)?,
+                ..Measured::of(Vec::new())
+            }),
+            Bench::Order9 => {
+                let begin = || self.builder();
+                let sizes = &self.order9_sizes;
+                Ok(Measured::of(rounds(order9::steps(&begin, &self.cpus, &self.models, sizes))?))
+            }
+            Bench::Tails => Ok(Measured::of(self.tails(rounds)?)),
+            _ => self.measure_field(bench, rounds),
+        }
+    }
+
+    /// Each experiment up to each row, under all rules.
+    fn fragmentation(&self, observer: &dyn Observer) -> Result<Vec<Fragmentation>, BenchError> {
+        let rows = fragmentation::Row::ALL;
+        let all = (self.shapes.len() * self.models.len() * rows.len()) as u64;
+        let mut measured = Vec::new();
+        for &shape in &self.shapes {
+            for &model in &self.models {
+                for row in rows {
+                    observer.step(measured.len() as u64, all)?;
+                    let counts =
+                        fragmentation::measure(self.builder(), &self.cpus, model, shape, row);
+                    measured.push(counts.map_err(|error| BenchError::Step {
+                        bench: Bench::Fragmentation,
+                        allocator: model.name,
+                        error,
+                    })?);
+                }
+            }
+        }
+        observer.step(all, all)?;
+        Ok(measured)
+    }
+
+    fn tails(
+        &self,
+        rounds: impl FnOnce(Vec<Step<'_>>) -> Result<Vec<Row>, BenchError>,
+    ) -> Result<Vec<Row>, BenchError> {
+        let begin: &dyn Fn() -> MemoryBuilder = &|| self.builder();
+        let locked: &dyn Fn() -> MemoryBuilder = &|| self.builder().use_rseq(false);
+        let mut variants: Vec<_> =
+            self.models.iter().map(|&model| (model.name, model, begin)).collect();
+        if StorageInUse::of_this_process(&self.environment) == StorageInUse::Rseq {
+            variants.insert(1, ("nearpage-locked", Model::NEARPAGE, locked));
+        }
+        let effort = tails::Effort {
+            cpus: &self.cpus,
+            bytes: self.bytes_per_node,
+            calls: self.effort.calls,
+            clock: self.clock,
+        };
+        rounds(tails::steps(effort, &variants))
+    }
+
+    /// Measures what allocators of the field do.
+    fn measure_field(
+        &self,
+        bench: Bench,
+        rounds: impl Fn(Vec<Step<'_>>) -> Result<Vec<Row>, BenchError>,
+    ) -> Result<Measured, BenchError> {
+        let field = self.field(self.bytes_per_node)?;
+        let context =
+            Context { field: &field, cpus: &self.cpus, effort: self.effort, clock: self.clock };
         let refuse = |allocator, misuses| match misuses {
             0 => Ok(()),
             misuses => Err(BenchError::Refused { bench, allocator, misuses }),
@@ -162,21 +246,40 @@ impl Run {
             refuse(allocator, memory.misuses())?;
         }
         let counts = field.memories().filter_map(|(name, memory)| Counts::of(name, memory));
-        Ok(Measured { rows, counts: counts.collect(), scans })
+        Ok(Measured { counts: counts.collect(), scans, ..Measured::of(rows) })
     }
 
-    fn field(&self) -> Result<Field, BenchError> {
-        let field = Field::new(|| self.builder(), self.bytes_per_node, &self.cpus);
+    fn field(&self, bytes: u64) -> Result<Field, BenchError> {
+        let field = Field::new(|| self.builder(), bytes, &self.cpus, &self.models[1..]);
         field.map_err(|error| self.refused(error))
     }
 
     fn check_bytes(&self, bench: Bench) -> Result<(), BenchError> {
-        let pages = bench.pages(&self.effort, self.cpus.count());
-        let needed = needed_bytes(pages);
-        if self.bytes_per_node < needed {
-            return Err(self.of_size(SizeError::TooSmall { bench, pages, needed }));
+        let check = |bytes, threads| {
+            let pages = bench.pages(&self.effort, threads);
+            let needed = needed_bytes(pages);
+            match bytes < needed {
+                true => Err(of_size(bytes, SizeError::TooSmall { bench, pages, needed })),
+                false => Ok(()),
+            }
+        };
+        match bench {
+            Bench::Fragmentation => {
+                self.shapes.iter().try_for_each(|shape| check(shape.bytes, shape.threads))
+            }
+            Bench::Order9 => self.order9_sizes.iter().try_for_each(|&bytes| check(bytes, 1)),
+            _ => check(self.bytes_per_node, self.cpus.count()),
         }
-        Ok(())
+    }
+
+    /// Bytes of each memory that a benchmark has.
+    fn bytes_of(&self, bench: Bench) -> u64 {
+        let largest = match bench {
+            Bench::Fragmentation => self.shapes.iter().map(|shape| shape.bytes).max(),
+            Bench::Order9 => self.order9_sizes.iter().copied().max(),
+            _ => None,
+        };
+        largest.unwrap_or(self.bytes_per_node)
     }
 
     /// The most memories that there are at once.
@@ -188,14 +291,15 @@ impl Run {
             .machine()
             .map_or(1, |machine| machine.nodes.iter().filter(has_memory).count());
         let storage = StorageInUse::of_this_process(environment);
-        let count = |bench: Bench| bench.memories(nodes, storage);
-        let largest = self.benches.iter().copied().rev().max_by_key(|&bench| count(bench));
+        let count = |bench: Bench| bench.memories(nodes, storage, self.models.len() - 1) as u64;
+        let all = |bench| count(bench).saturating_mul(self.bytes_of(bench));
+        let largest = self.benches.iter().copied().rev().max_by_key(|&bench| all(bench));
         let largest = largest.unwrap_or(Bench::Bulk);
         let least = |&bench: &Bench| needed_bytes(bench.pages(&self.effort, self.cpus.count()));
         Memories {
             bench: largest,
-            count: count(largest) as u64,
-            bytes: self.bytes_per_node,
+            count: count(largest),
+            bytes: self.bytes_of(largest),
             least: self.benches.iter().map(least).max().unwrap_or(0),
             cpus: self.cpus.count() as u64,
         }
@@ -205,11 +309,12 @@ impl Run {
     fn refused(&self, error: MemoryError) -> BenchError {
         match error {
             MemoryError::NoAddresses { error, .. } | MemoryError::NoMemory { error, .. } => {
-                let why = self.memories().refused(address_limit(), &error);
-                self.of_size(SizeError::NoAddresses(why.into()))
+                let memories = self.memories();
+                let why = memories.refused(address_limit(), &error);
+                of_size(memories.bytes, SizeError::NoAddresses(why.into()))
             }
             error @ MemoryError::Environment(_) => BenchError::Environment(error.into()),
-            error => self.of_size(SizeError::Memory(error.into())),
+            error => of_size(self.bytes_per_node, SizeError::Memory(error.into())),
         }
     }
 
@@ -217,10 +322,16 @@ impl Run {
     fn builder(&self) -> MemoryBuilder {
         Memory::builder().environment(self.environment.clone())
     }
+}
 
-    fn of_size(&self, why: SizeError) -> BenchError {
-        BenchError::Size { bytes: self.bytes_per_node, why }
+impl Measured {
+    fn of(rows: Vec<Row>) -> Self {
+        Self { rows, counts: Vec::new(), scans: Vec::new(), fragmentation: Vec::new() }
     }
+}
+
+fn of_size(bytes: u64, why: SizeError) -> BenchError {
+    BenchError::Size { bytes, why }
 }
 
 /// Memory that lets `pages` be held: watermarks and pagesets keep some to themselves.

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use nearpage_linux::MemoryError;
 use nearpage_machine::work::{Observer, Stopped};
 
 use crate::rows::{Row, Sample, Samples};
@@ -21,9 +22,24 @@ pub enum StepError {
     /// The allocator had no page to give.
     #[error("there was no page left")]
     Exhausted,
+    /// The allocator gave a block of which a page was in use.
+    #[error("it gave a block of order 9 of which a page is in use")]
+    InUse,
+    /// The allocator refused to take its own pages back.
+    #[error("{0} frees were refused")]
+    Refused(u64),
+    /// There is no memory of this size and these rules.
+    #[error("{0}")]
+    Memory(#[source] Box<MemoryError>),
     /// A thread could not run where it should.
     #[error("a thread could not be run on a CPU of its own: {0}")]
     Threads(#[from] io::Error),
+}
+
+impl From<MemoryError> for StepError {
+    fn from(error: MemoryError) -> Self {
+        Self::Memory(error.into())
+    }
 }
 
 /// Why rounds ended early.

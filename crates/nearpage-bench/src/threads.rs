@@ -53,16 +53,12 @@ impl Cpus {
         idlist::format(&ids)
     }
 
-    /// Does `work` on `threads` threads at once, each on a CPU of its own, and returns what it returned,
-    /// thread by thread. `work` gets the number of its thread and the gate of all.
+    /// Does `work` on `threads` threads at once, each pinned to a CPU, and returns what it returned, thread by thread. `work`
+    /// gets the number of its thread and the gate of all. Threads beyond the number of CPUs share one with others.
     ///
     /// # Errors
     ///
     /// What `work` returned, or that a thread cannot be started or may not run on its CPU any more.
-    ///
-    /// # Panics
-    ///
-    /// If there are more threads than CPUs.
     pub fn run<T: Send>(
         &self,
         threads: usize,
@@ -95,7 +91,8 @@ impl Cpus {
                 let thread = move || on_cpu(number, cpu).inspect_err(|_| gate.open());
                 thread::Builder::new().spawn_scoped(scope, thread).inspect_err(|_| gate.open())
             };
-            let handles: Vec<_> = self.0[..threads].iter().enumerate().map(spawn).collect();
+            let cpus = self.0.iter().cycle().take(threads);
+            let handles: Vec<_> = cpus.enumerate().map(spawn).collect();
             let join = |handle: io::Result<thread::ScopedJoinHandle<'_, Result<(), StepError>>>| {
                 handle?.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
             };
@@ -124,12 +121,16 @@ fn pin(cpu: CpuId) -> io::Result<()> {
 
 /// Lets threads start at the same time, again and again.
 ///
-/// It spins: a thread that sleeps starts tens of microseconds after the one that wakes it.
+/// It spins: a thread that sleeps starts tens of microseconds after the one that wakes it. If it spins in vain, it lets
+/// others run: the thread that it waits for may have the same CPU.
 #[derive(Debug)]
 pub struct Gate {
     threads: usize,
     arrived: AtomicUsize,
 }
+
+/// Looks at a gate before others may run: some tens of microseconds.
+const LOOKS: usize = 1 << 10;
 
 /// The gate stays open from this many arrivals on.
 const OPEN: usize = 1 << (usize::BITS - 1);
@@ -145,8 +146,10 @@ impl Gate {
         // AcqRel and Acquire: what a thread did before the gate is done for those behind it.
         let arrived = self.arrived.fetch_add(1, Ordering::AcqRel);
         let all = (arrived / self.threads + 1) * self.threads;
+        let mut looks = 0;
         while self.arrived.load(Ordering::Acquire) < all.min(OPEN) {
-            std::hint::spin_loop();
+            looks += 1;
+            if looks < LOOKS { std::hint::spin_loop() } else { thread::yield_now() }
         }
     }
 
@@ -175,6 +178,19 @@ mod tests {
         let here = cpus.run(cpus.count(), |_, _| Ok(unsafe { libc::sched_getcpu() })).unwrap();
         let ids: Vec<u32> = here.into_iter().map(|cpu| cpu as u32).collect();
         assert_eq!(idlist::format(&ids), cpus.list());
+    }
+
+    #[test]
+    fn threads_beyond_the_cpus_share_them() {
+        let cpus = Cpus::allowed().unwrap();
+        let work = |_: usize, gate: &Gate| {
+            (0..100).for_each(|_| gate.wait());
+            // SAFETY: sched_getcpu reads; it has no preconditions.
+            Ok(unsafe { libc::sched_getcpu() } as u32)
+        };
+        let threads = 2 * cpus.count() + 1;
+        let expected: Vec<u32> = cpus.0.iter().cycle().take(threads).map(|cpu| cpu.0).collect();
+        assert_eq!(cpus.run(threads, work).unwrap(), expected);
     }
 
     #[test]

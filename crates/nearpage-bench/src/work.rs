@@ -2,9 +2,12 @@
 
 pub mod bulk;
 pub mod cross;
+pub mod fragmentation;
+pub mod order9;
 pub mod orders;
 pub mod pagelock;
 pub mod pairs;
 pub mod random;
 pub mod slab;
+pub mod tails;
 pub mod zonelist;

@@ -3,7 +3,9 @@
 use std::fmt;
 
 use nearpage::internals::SECTION_FRAMES;
-use nearpage::{Config, Model, NodeId, PageAllocator, PfnRange, Settings, Topology, metadata_size};
+use nearpage::{
+    Config, CpuId, Model, NodeId, PageAllocator, PfnRange, Settings, Topology, metadata_size,
+};
 
 use crate::bind::BindMode;
 use crate::binding::Binding;
@@ -15,7 +17,7 @@ use crate::growth::Growth;
 use crate::host::Host;
 use crate::huge::{HugePages, HugePagesByNode};
 use crate::in_use::StorageInUse;
-use crate::locked::LockedStorage;
+use crate::locked::{GetCpu, LockedStorage};
 use crate::machine::{HostMachine, HostNode};
 use crate::memory::Memory;
 use crate::metadata::Metadata;
@@ -59,6 +61,7 @@ pub struct MemoryBuilder {
     huge_pages: HugePagesByNode,
     use_rseq: Option<bool>,
     area: Option<Area>,
+    cpu: Option<fn() -> CpuId>,
     hardened: bool,
     on_misuse: OnMisuse,
     pressure: Box<dyn Pressure>,
@@ -109,6 +112,7 @@ impl MemoryBuilder {
             huge_pages: HugePagesByNode::default(),
             use_rseq: None,
             area: None,
+            cpu: None,
             hardened: false,
             on_misuse: OnMisuse::default(),
             pressure: Box::new(NoPressure),
@@ -183,6 +187,13 @@ impl MemoryBuilder {
         Self { area: Some(area), ..self }
     }
 
+    /// Pagesets with locks, for threads that work as CPUs of the caller's choice: `cpu` tells the calling thread's. So more
+    /// threads than this machine has CPUs get a pageset each. Objects still follow the CPU that a thread runs on.
+    #[doc(hidden)]
+    pub fn cpu_of_thread(self, cpu: fn() -> CpuId) -> Self {
+        Self { cpu: Some(cpu), ..self }
+    }
+
     /// Makes the test at a free one atomic exchange. It then refuses one of two frees of a page in the same instant too.
     pub fn hardened(self, hardened: bool) -> Self {
         Self { hardened, ..self }
@@ -239,7 +250,7 @@ impl MemoryBuilder {
         let use_rseq = self.use_rseq.unwrap_or(true) && environment.use_rseq != Some(false);
         let storage = match self.area {
             Some(area) => Ok(area),
-            None => StorageInUse::choose(use_rseq),
+            None => StorageInUse::choose(use_rseq && self.cpu.is_none()),
         };
 
         let (region, node_ranges) = self.lay_out(&machine)?;
@@ -334,7 +345,10 @@ impl MemoryBuilder {
         let (pressure, on_misuse) = (self.pressure, self.on_misuse);
         let maker = Maker { topology, config, binding, pressure, on_misuse, objects };
         let rings = |area| (RingStorage::with_area(area), RingStorage::with_area(area));
-        let locked = || (LockedStorage::default(), LockedStorage::default());
+        let locked = || {
+            let storage = || LockedStorage::of(self.cpu.map_or_else(GetCpu::default, GetCpu::Told));
+            (storage(), storage())
+        };
         match (storage, self.hardened) {
             (Ok(area), false) => maker.make(rings(area), StorageInUse::Rseq, Allocator::Rseq),
             (Ok(area), true) => {
@@ -411,7 +425,7 @@ impl Maker<'_> {
 #[cfg(test)]
 mod tests {
     use nearpage::platform::Platform;
-    use nearpage::{AddressMap, CpuId, NodeBuf, TopologyBuf};
+    use nearpage::{AddressMap, NodeBuf, TopologyBuf};
 
     use super::*;
 

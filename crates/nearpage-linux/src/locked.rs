@@ -11,26 +11,31 @@ use crate::ring::RingList;
 use crate::rseq::Area;
 use crate::storage::{RingAccess, Rings};
 
-/// The CPU that a thread runs on: from its `struct rseq` if the C library registered one, else as
-/// `sched_getcpu(3)` tells it.
+/// The CPU that a thread runs on, or works as.
 #[derive(Debug)]
-pub struct GetCpu {
-    area: Option<Area>,
+pub enum GetCpu {
+    /// From the thread's `struct rseq`, which the C library registered.
+    Rseq(Area),
+    /// As `sched_getcpu(3)` tells it.
+    Kernel,
+    /// As somebody else tells it. Any answer will do: the lock of that CPU keeps its lists to one thread.
+    Told(fn() -> CpuId),
 }
 
 impl Default for GetCpu {
     fn default() -> Self {
-        Self { area: Area::of_glibc().ok() }
+        Area::of_glibc().map_or(Self::Kernel, Self::Rseq)
     }
 }
 
 impl CurrentCpu for GetCpu {
     #[inline]
     fn current_cpu(&self) -> CpuId {
-        if let Some(area) = self.area {
-            return area.current_cpu();
+        match self {
+            Self::Rseq(area) => area.current_cpu(),
+            Self::Kernel => ffi::sched_getcpu(),
+            Self::Told(current) => current(),
         }
-        ffi::sched_getcpu()
     }
 }
 
@@ -40,6 +45,13 @@ pub struct CpuLocks(TryLock<GetCpu>);
 
 /// Rings under a try-lock per CPU.
 pub type LockedStorage = Rings<CpuLocks>;
+
+impl LockedStorage {
+    /// Locks of the CPUs that threads work as.
+    pub(crate) fn of(cpu: GetCpu) -> Self {
+        Rings(CpuLocks(TryLock(cpu)))
+    }
+}
 
 impl RingAccess for CpuLocks {
     type PerCpu = CpuLock;

@@ -193,6 +193,7 @@ impl<'a> Results<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::task;
 
     fn row(bench: Bench, allocator: &'static str, threads: usize, n: usize, ns: f64) -> Row {
         Row { bench, allocator, threads, n, ns_median: ns, ns_min: ns, ns_max: ns }
@@ -219,8 +220,9 @@ mod tests {
             rows.push(row(bench, "nearpage", 2, 200_000, 4.4));
             rows.push(row(bench, "bitmap-allocator", 1, 200_000, 17.0));
         }
-        for n in (0..=14).map(|shift| 1 << shift) {
+        for n in task::series(16_384) {
             rows.push(row(Bench::SingleAlloc, "nearpage", 1, n, 3.0));
+            rows.push(row(Bench::SingleFree, "nearpage", 1, n, 3.0));
             for threads in 1..=2 {
                 rows.push(row(Bench::BulkAlloc, "nearpage", threads, n, 0.5));
                 rows.push(row(Bench::BulkFree, "nearpage", threads, n, 0.5));
@@ -284,6 +286,8 @@ mod tests {
         for (rows, expected) in breaks {
             assert_eq!(missed(&rows), expected);
         }
+        let small = |row: &Row| is(Bench::BulkFree, "nearpage", 1)(row) && row.n == 3;
+        assert_eq!(missed(&with(3.7, small)), ["bulk-small"]);
         assert_eq!(missed(&with(19.0, is(Bench::Cross, "snmalloc", 2))), ["cross-peer"]);
         assert_eq!(missed(&with(9.1, is(Bench::Order9Pair, "nearpage", 1))), ["order9"]);
         assert_eq!(missed(&with(30.1, is(Bench::Pair, "nearpage-locked", 1))), ["locked-pair"]);
@@ -323,7 +327,7 @@ mod tests {
         let pair = text.lines().find(|line| line.contains("pair-limit")).expect("a line");
         assert!(pair.starts_with("n/a "), "{pair}");
         assert!(pair.contains("without restartable sequences, NEARPAGE_RSEQ=off or"), "{pair}");
-        assert!(text.ends_with("\n12 of 16 missed, 12 of them cannot be judged (n/a)\n"), "{text}");
+        assert!(text.ends_with("\n13 of 17 missed, 13 of them cannot be judged (n/a)\n"), "{text}");
     }
 
     #[test]

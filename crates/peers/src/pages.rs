@@ -139,6 +139,7 @@ mod tests {
 
     use super::*;
     use crate::sample::Bench;
+    use crate::task;
 
     /// Everything, for a moment.
     const TINY: Effort = Effort {
@@ -162,7 +163,7 @@ mod tests {
     fn every_allocator_has_every_row_that_it_can_have() {
         let run = run(&TINY).expect("a run");
         let keys: BTreeSet<_> = run.rows.iter().map(Row::key).collect();
-        let series = TINY.batch_max.ilog2() as usize + 1;
+        let series = task::series(TINY.batch_max).count();
         assert_eq!(keys.len(), if run.machine.cpus > 1 { 10 + 6 * series } else { 5 + 4 * series });
         for name in peers::all().iter().map(|entry| entry.name) {
             let rows = run.rows.iter().filter(|row| row.allocator == name);

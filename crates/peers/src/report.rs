@@ -112,9 +112,9 @@ fn table(rows: &[&Row]) -> Table {
     right_align(table)
 }
 
-/// Every fourth `n`; the JSON has all.
+/// Every second power of two among the `n`; the JSON has all.
 fn series_table(rows: &[&Row]) -> Table {
-    let shown = |n: &usize| n.trailing_zeros().is_multiple_of(2);
+    let shown = |n: &usize| n.is_power_of_two() && n.trailing_zeros().is_multiple_of(2);
     let sizes: BTreeSet<usize> = rows.iter().map(|row| row.n).filter(shown).collect();
     let allocators = rows.iter().filter(|row| Some(row.n) == rows.first().map(|first| first.n));
     let heading = std::iter::once("allocator".to_owned());

@@ -22,7 +22,7 @@ pub enum Work {
 impl Work {
     /// All work on a machine where `cpus` threads can run side by side.
     pub fn all(cpus: usize, effort: &Effort) -> Vec<Work> {
-        let series = || (0..).map(|shift| 1 << shift).take_while(|&n| n <= effort.batch_max);
+        let series = || series(effort.batch_max);
         let mut all = vec![Work::HugePair];
         for threads in 1..=cpus {
             all.extend([Work::Pair { threads }, Work::Fill { threads }]);
@@ -34,4 +34,10 @@ impl Work {
         }
         all
     }
+}
+
+/// Pages per call: powers of two, and 3, as small as calls in bulk are.
+pub fn series(batch_max: usize) -> impl Iterator<Item = usize> {
+    let powers = (0..).map(|shift| 1 << shift).take_while(move |&n| n <= batch_max);
+    powers.chain([3])
 }

@@ -14,7 +14,7 @@ pub struct Effort {
     pub cross: Duration,
     /// Pages held in `fill` and `free_*`, by all threads together.
     pub fill_pages: usize,
-    /// The largest number of pages per call; the series are the powers of two up to it.
+    /// The largest number of pages per call; the series are the powers of two up to it, and 3.
     pub batch_max: usize,
 }
 

@@ -181,7 +181,7 @@ mod tests {
     /// Does every step once on a memory of so many bytes.
     fn run(bytes: u64, single_loop: SingleLoop) -> Result<Vec<Key>, StepError> {
         let cpus = Cpus::allowed().unwrap();
-        let field = Field::new(Memory::builder, bytes, &cpus).unwrap();
+        let field = Field::new(Memory::builder, bytes, &cpus, &[]).unwrap();
         let effort = Effort { batch: Duration::ZERO, batch_max: 2048, ..Effort::QUICK };
         let context = Context { field: &field, cpus: &cpus, effort, clock: Clock::calibrate() };
         let mut keys = Vec::new();

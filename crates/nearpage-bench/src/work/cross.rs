@@ -155,7 +155,7 @@ mod tests {
 
     fn travel_from(source: &Counting) -> Option<Result<Vec<Phase>, StepError>> {
         let cpus = Cpus::allowed().unwrap();
-        let field = Field::new(nearpage_linux::Memory::builder, 32 << 20, &cpus).unwrap();
+        let field = Field::new(nearpage_linux::Memory::builder, 32 << 20, &cpus, &[]).unwrap();
         let effort = Effort { cross: Duration::from_micros(100), ..Effort::QUICK };
         let context = Context { field: &field, cpus: &cpus, effort, clock: Clock::calibrate() };
         (cpus.count() >= THREADS).then(|| travel(context, source))

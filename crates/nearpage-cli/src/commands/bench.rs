@@ -3,9 +3,11 @@
 mod table;
 
 use clap::{Args, ValueEnum};
+use nearpage::Model;
 use nearpage_bench::{BenchError, Document, Key, Measured, Options, Run, Work};
 use nearpage_machine::size;
 
+use super::input;
 use super::progress::Bar;
 use super::{CommandError, environment};
 use crate::terminal;
@@ -13,8 +15,9 @@ use crate::terminal;
 /// Measure what pages cost on this machine's real memory, beside the limit, glibc and the kernel.
 ///
 /// bulk is the table of the bulk page allocator of 2017; the others are times of allocations and frees at
-/// one CPU and at all, of pages and, in slab, of objects. Without a name: all of them but zonelist, in some
-/// twenty seconds.
+/// one CPU and at all, of pages and, in slab, of objects. fragmentation and order9 are about what is left of large blocks
+/// after single pages were used at random: fragmentation counts, and times nothing. Without a name: all of them but
+/// fragmentation, order9 and zonelist, in some twenty seconds.
 #[derive(Args, Debug)]
 #[command(after_long_help = AFTER_HELP)]
 pub struct BenchArgs {
@@ -27,16 +30,30 @@ pub struct BenchArgs {
     single_loop: Option<SingleLoop>,
 
     /// Memory on each node, up to 16383G: addresses, of which only what is used becomes memory. nearpage, its locked
-    /// and its hardened variant have as much each; slab has as many memories again, and 4 more. Refused with zonelist
-    /// alone, whose emulated nodes have 8M each [default: 2G]
+    /// and its hardened variant have as much each, and so has each --model; slab has as many memories again, and 4 more.
+    /// Refused with zonelist alone, whose emulated nodes have 8M each [default: 2G; several sizes in fragmentation and
+    /// order9]
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     bytes: Option<u64>,
 
-    /// Rounds that count; one more comes before them [default: 5]
+    /// Other rules beside nearpage's own, in pairs, random, cross, orders, tails, fragmentation and order9; repeats
+    #[arg(long = "model", value_name = "MODEL", value_parser = input::rules())]
+    models: Vec<Model>,
+
+    /// Threads in fragmentation, each with a CPU of its own as the allocator sees it, however many CPUs there are
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    threads: Option<u16>,
+
+    /// Where the randomness of fragmentation begins. With --threads, --seed or --bytes it is one experiment in place of
+    /// six; what is not said is 2 threads, 4G and 42
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+
+    /// Rounds that count; one more comes before them. Refused with fragmentation alone [default: 5]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
     rounds: Option<u16>,
 
-    /// Shorter rounds, and a tenth of the pages in random
+    /// Shorter rounds, a tenth of the pages in random, and 256M in fragmentation and order9
     #[arg(long)]
     quick: bool,
 
@@ -51,7 +68,20 @@ pages; objects are written to once. A look at the clock costs some ten allocatio
 of one thread; in cross it is 8192, of which a full queue is an eighth. Median, min and max are over the rounds,
 p99 is over the samples of all rounds. bulk times turns: n pages (or as many batches of n as make 512) are allocated
 between two looks and freed between the next two; a round is all its turns, and the table has means. What the looks
-cost is taken off.
+cost is taken off. In tails each call is a sample: two threads hold 80 % of a memory, and each, again and again, shuffles its
+blocks, frees a fifth, and takes as many. In order9 a thread takes all pages of a fresh memory, frees them in random order but for
+one of each pageblock, and asks for a block of order 9, which there cannot be; another thread takes and frees pages
+meanwhile.
+
+fragmentation: single pages, T threads, each pinned; fill to 90 % of all pages, split evenly; shuffle all pages held,
+and deal them out again; each thread frees its last pages until 50 % is used; 7 rounds in which each thread, as often as
+it holds pages, frees a random page of its own and takes one; 60 rounds in which it shuffles its pages, frees a fifth and
+takes as many (the first row is counted); then it shuffles and frees down to 10 %, and frees and takes a random page 20
+times as often as it holds pages (the second row). Generators begin with the seed, plus the thread's number, plus 1000 for
+the shuffle of all; nothing drains caches meanwhile; min_free_kbytes is 0. Counted are aligned ranges of 512 pages of
+which the threads hold none, and the requests of order 9 that then succeed: each row is a run of its own. More threads
+than CPUs share them; each has a pageset of its own all the same, with a lock in place of restartable sequences. With one
+thread a seed always gives the same counts.
 
   rseq-limit         a pop and a push by restartable sequences, and nothing around them
   rseq-limit-pair    in random, cross and orders: the same, each CPU with its own numbers. Without zones there is
@@ -69,25 +99,31 @@ cost is taken off.
                      looks at them each time
   std                the standard library's mutex, in lock_*
 
-JSON (--json): {\"schema\": 1, \"machine\": {...}, \"rows\": [...], \"scans\": [...]}
+JSON (--json): {\"schema\": 1, \"machine\": {...}, \"rows\": [...], \"scans\": [...], \"fragmentation\": [...]}
   machine            cpu, cpus, cpu_list, nodes, memory_bytes, kernel, page_bytes, storage, binding,
                      version, commit, clock_look_ns, bytes_per_node, rounds
   rows[].bench       pair, fill, free_lifo, free_random, cross, order0_pair to order10_pair,
-                     single_alloc, single_free, bulk_alloc, bulk_free; with --loop 2017
+                     order0_alloc, order0_free, order9_alloc and order9_free in tails, order9_first and
+                     order9_stall in order9, single_alloc, single_free, bulk_alloc, bulk_free; with --loop 2017
                      single_alloc_2017 and single_free_2017; near and far in zonelist; lock_pair,
                      lock_contended; obj_pair, obj_fill, obj_free_random, obj_cross, obj_pair_near,
                      obj_pair_memoryless, obj_pair_memoryless_old
-  rows[].allocator   as above
+  rows[].allocator   as above, or a model's name
   rows[].threads, n  n is pages per call in single_* and bulk_*, pages held in fill and free_* (1 for
-                     rseq-limit-pair), nodes in near and far, bytes of an object in obj_*, 0 in lock_*, else 1
+                     rseq-limit-pair), pages of the memory in order9_first and order9_stall, nodes in near and
+                     far, bytes of an object in obj_*, 0 in lock_*, else 1
   rows[].ns_median, ns_min, ns_max
                      over the rounds: nanoseconds per page; per allocation and free for *pair and *cross,
                      per lock and unlock for lock_*;
                      with several threads wall time x threads / operations
-  rows[].ns_p99      over the samples of all rounds, per operation as ns_median; null in single_* and bulk_*,
-                     where a round is not divided
+  rows[].ns_p99      over the samples of all rounds, per operation as ns_median; null in single_*, bulk_*,
+                     order9_first and order9_stall, where a round is not divided
+  rows[].ns_p999, ns_p9999
+                     only in tails: what all calls but one in 1000, and but one in 10000, do not exceed
   scans[]            only with zonelist: bench, allocator, n; pages allocated, zones_visited and
-                     zones_skipped behind the first, second_passes, zaps";
+                     zones_skipped behind the first, second_passes, zaps
+  fragmentation[]    only with fragmentation: model, threads, bytes, seed; cpus that the threads shared;
+                     used_percent, ranges, perfect (if the pages lay side by side), whole, order9_requests";
 
 /// What can be measured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -102,6 +138,12 @@ pub enum Bench {
     Cross,
     /// Blocks of all orders, allocated and freed again and again
     Orders,
+    /// The slowest of many requests of order 0 and order 9, one by one, in a memory that is four fifths full
+    Tails,
+    /// Ranges of 512 pages that stay whole while threads hold pages at random: counts, not times; only if named
+    Fragmentation,
+    /// The first request of order 9 after many pages were freed at random, and what others wait meanwhile; only if named
+    Order9,
     /// A page past 27 and past 255 full nodes, with and without the zonelist cache; only if named
     Zonelist,
     /// The lock of a page, locked and unlocked by one thread, and by two
@@ -118,6 +160,9 @@ impl From<Bench> for nearpage_bench::Bench {
             Bench::Random => Self::Random,
             Bench::Cross => Self::Cross,
             Bench::Orders => Self::Orders,
+            Bench::Tails => Self::Tails,
+            Bench::Fragmentation => Self::Fragmentation,
+            Bench::Order9 => Self::Order9,
             Bench::Zonelist => Self::Zonelist,
             Bench::Pagelock => Self::Pagelock,
             Bench::Slab => Self::Slab,
@@ -153,7 +198,7 @@ pub enum BenchFailure {
         /// The option as it was given.
         option: String,
         /// The benchmarks that look at it.
-        user: &'static str,
+        user: String,
         /// What is measured.
         benches: String,
     },
@@ -166,6 +211,7 @@ pub enum BenchFailure {
 fn by_option(error: &BenchError) -> String {
     match error {
         BenchError::Size { bytes, why } => format!("--bytes {}: {why}", size::format(*bytes)),
+        error @ BenchError::Model(_) => format!("--model {error}"),
         BenchError::NoAddressesForNodes { reserved, allowed } => format!(
             "zonelist: its memories reserve {} of addresses, whatever --bytes is, and `ulimit -v` allows {}, expected \
              `ulimit -v unlimited`, or the other benchmarks alone",
@@ -188,6 +234,7 @@ impl BenchFailure {
             | Self::Bench(
                 BenchError::Cpus(_)
                 | BenchError::Size { .. }
+                | BenchError::Model(_)
                 | BenchError::Environment(_)
                 | BenchError::NoAddressesForNodes { .. },
             ) => 2,
@@ -228,21 +275,47 @@ impl BenchArgs {
         if let Some(rounds) = self.rounds {
             options = options.rounds(usize::from(rounds));
         }
-        options
+        if let Some(threads) = self.threads {
+            options = options.threads(usize::from(threads));
+        }
+        if let Some(seed) = self.seed {
+            options = options.seed(seed);
+        }
+        options.models(&self.models)
     }
 
     /// An option that changes nothing of what is measured would let its user believe that it did.
     fn check_unused(&self, benches: &[nearpage_bench::Bench]) -> Result<(), BenchFailure> {
         use nearpage_bench::Bench;
         let names: Vec<_> = benches.iter().map(|bench| bench.name()).collect();
-        let unused =
-            |option, user| Err(BenchFailure::Unused { option, user, benches: names.join(", ") });
+        let unused = |option, user: &str| {
+            let (user, benches) = (user.to_owned(), names.join(", "));
+            Err(BenchFailure::Unused { option, user, benches })
+        };
         if let Some(how) = self.single_loop.filter(|_| !benches.contains(&Bench::Bulk)) {
             let how = nearpage_bench::SingleLoop::from(how).name();
             return unused(format!("--loop {how}"), "bulk");
         }
         if let Some(bytes) = self.bytes.filter(|_| benches == [Bench::Zonelist]) {
             return unused(format!("--bytes {}", size::format(bytes)), "all but zonelist");
+        }
+        if let Some(rounds) = self.rounds.filter(|_| benches == [Bench::Fragmentation]) {
+            return unused(format!("--rounds {rounds}"), "all but fragmentation");
+        }
+        if let Some(model) = self.models.first()
+            && !benches.iter().any(|bench| bench.compares_models())
+        {
+            let compare = Bench::ALL.into_iter().filter(|bench| bench.compares_models());
+            let users: Vec<_> = compare.map(Bench::name).collect();
+            return unused(format!("--model {}", model.name), &users.join(", "));
+        }
+        if !benches.contains(&Bench::Fragmentation) {
+            if let Some(threads) = self.threads {
+                return unused(format!("--threads {threads}"), "fragmentation");
+            }
+            if let Some(seed) = self.seed {
+                return unused(format!("--seed {seed}"), "fragmentation");
+            }
         }
         Ok(())
     }
@@ -304,6 +377,9 @@ fn figures(
             table::figures(rows, |key| format!("{}: ns per lock and unlock", key.work))
         }
         Bench::Orders => table::orders(rows, "orders: ns per allocation and free"),
+        Bench::Tails => table::tails(rows),
+        Bench::Fragmentation => table::fragmentation(&measured.fragmentation),
+        Bench::Order9 => table::order9(rows),
         Bench::Zonelist => table::zonelist(rows, &measured.scans),
         Bench::Slab => table::figures(rows, |Key { work, n, .. }| match work {
             Work::ObjFill | Work::ObjFreeRandom => format!("{work}: ns per object of {n} bytes"),

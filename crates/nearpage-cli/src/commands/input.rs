@@ -233,3 +233,30 @@ impl TypedValueParser for Models {
         Some(Box::new(ModelChoice::all().map(value)))
     }
 }
+
+/// As [`models`], without `auto`: rules that no recording chooses.
+pub(super) fn rules() -> impl TypedValueParser<Value = Model> {
+    Rules
+}
+
+#[derive(Clone)]
+struct Rules;
+
+impl TypedValueParser for Rules {
+    type Value = Model;
+
+    fn parse_ref(
+        &self,
+        command: &Command,
+        argument: Option<&Arg>,
+        value: &OsStr,
+    ) -> Result<Model, clap::Error> {
+        let parse = |name: String| Model::named(&name).map_err(|unknown| unknown.to_string());
+        StringValueParser::new().try_map(parse).parse_ref(command, argument, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        let value = |model: Model| PossibleValue::new(model.name).help(model.about());
+        Some(Box::new(Model::ALL.into_iter().map(value)))
+    }
+}

@@ -54,6 +54,8 @@ fn distinct<'a>(document: &'a Value, field: &str) -> BTreeSet<&'a str> {
     document["rows"].as_array().unwrap().iter().map(|row| row[field].as_str().unwrap()).collect()
 }
 
+const TAILS: [&str; 4] = ["order0_alloc", "order0_free", "order9_alloc", "order9_free"];
+
 #[test]
 fn everything_as_json() {
     let document = json(&[]);
@@ -62,7 +64,9 @@ fn everything_as_json() {
     for row in document["rows"].as_array().unwrap() {
         let ns = ["ns_max", "ns_median", "ns_min", "ns_p99"];
         let expected = ["allocator", "bench", "n", "threads"].into_iter().chain(ns);
-        assert_eq!(keys(row), BTreeSet::from_iter(expected));
+        let times_each_call = TAILS.contains(&row["bench"].as_str().unwrap());
+        let tails = ["ns_p999", "ns_p9999"].into_iter().filter(|_| times_each_call);
+        assert_eq!(keys(row), BTreeSet::from_iter(expected.chain(tails)));
         let works = ["single_alloc", "single_free", "bulk_alloc", "bulk_free"];
         match works.contains(&row["bench"].as_str().unwrap()) {
             true => assert!(row["ns_p99"].is_null(), "{row}"),
@@ -93,7 +97,7 @@ fn everything_as_json() {
     let orders: Vec<String> = (0..=10).map(|order| format!("order{order}_pair")).collect();
     benches.extend(orders.iter().map(String::as_str));
     if document["machine"]["cpus"].as_u64() > Some(1) {
-        benches.extend(["cross", "lock_contended", "obj_cross"]);
+        benches.extend(["cross", "lock_contended", "obj_cross"].into_iter().chain(TAILS));
     }
     assert_eq!(distinct(&document, "bench"), benches);
     let allocators = distinct(&document, "allocator");
@@ -127,6 +131,7 @@ fn check_n(row: &Value) {
         "lock_pair" => assert_eq!((n, threads), (0, 1), "{row}"),
         "lock_contended" => assert_eq!((n, threads), (0, 2), "{row}"),
         "obj_cross" => assert_eq!((n, threads), (64, 2), "{row}"),
+        bench if TAILS.contains(&bench) => assert_eq!((n, threads), (1, 2), "{row}"),
         "obj_pair" => assert!([64, 256, 1024].contains(&n), "{row}"),
         bench if bench.starts_with("obj_") => assert_eq!(n, 64, "{row}"),
         _ => assert_eq!(n, 1, "{row}"),
@@ -266,6 +271,86 @@ fn the_zonelist_bench_has_rows_and_scans_of_each_rule() {
     );
 }
 
+/// Each row is a run of its own; with one thread the counts are those of the seed.
+#[test]
+fn fragmentation_counts_ranges_under_each_rule() {
+    let arguments = ["fragmentation", "--threads", "1", "--bytes", "64M", "--seed", "3"];
+    let arguments = [&arguments[..], &["--model", "linux-6.18", "--model", "nearpage"]].concat();
+    let counts = || {
+        let mut command = bench(&arguments);
+        let (stdout, stderr) = texts(&command.arg("--json").output().unwrap());
+        assert_eq!(stderr, "");
+        let document: Value = serde_json::from_str(&stdout).unwrap();
+        assert_eq!(document["rows"], serde_json::json!([]));
+        document["fragmentation"].clone()
+    };
+    let rows = counts();
+    assert_eq!(counts(), rows);
+    let seen: Vec<_> = rows
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| {
+            let count = |name: &str| row[name].as_u64().unwrap();
+            assert_eq!((count("threads"), count("cpus"), count("seed")), (1, 1, 3));
+            assert_eq!((count("bytes"), count("ranges")), (64 << 20, 32));
+            assert!(count("whole") <= count("perfect") && count("order9_requests") <= 32, "{row}");
+            (row["model"].as_str().unwrap(), count("used_percent"), count("perfect"))
+        })
+        .collect();
+    let expected = ["nearpage", "linux-6.18"].map(|model| [(model, 50, 16), (model, 10, 28)]);
+    assert_eq!(seen, expected.concat());
+    let text = |arguments: &[&str]| texts(&bench(arguments).output().unwrap()).0;
+    let threads = std::thread::available_parallelism().unwrap().get() + 1;
+    let bytes = format!("{}M", 16 * (threads + 1));
+    let shared = text(&["fragmentation", "--threads", &threads.to_string(), "--bytes", &bytes]);
+    let cells = format!("\n nearpage  {threads} on {} CPU", threads - 1);
+    assert!(shared.contains(&cells), "{shared}");
+    assert!(shared.contains("\nthreads that share a CPU have a pageset each"), "{shared}");
+    assert!(!text(&arguments).contains("share a CPU"));
+}
+
+#[test]
+fn a_first_request_of_order_9_has_rows_of_each_rule_and_size() {
+    let document = json(&["order9", "--model", "linux-6.18", "--bytes", "64M"]);
+    let cpus = document["machine"]["cpus"].as_u64().unwrap();
+    let stall = (cpus > 1).then_some("order9_stall");
+    let works = ["order9_first"].into_iter().chain(stall);
+    assert_eq!(distinct(&document, "bench"), works.collect());
+    assert_eq!(distinct(&document, "allocator"), BTreeSet::from(["nearpage", "linux-6.18"]));
+    for row in document["rows"].as_array().unwrap() {
+        assert_eq!((row["n"].as_u64(), &row["ns_p99"]), (Some(16_384), &Value::Null), "{row}");
+    }
+    let text = stdout(&["order9", "--bytes", "64M"]);
+    assert!(
+        text.contains("\norder9_first: us of the first request after random frees, "),
+        "{text}"
+    );
+}
+
+#[test]
+fn tails_ascend() {
+    let document = json(&["tails", "--model", "linux-6.12"]);
+    let rows = document["rows"].as_array().unwrap();
+    for row in rows {
+        let ns = |name: &str| row[name].as_f64().unwrap();
+        assert!(ns("ns_p99") <= ns("ns_p999") && ns("ns_p999") <= ns("ns_p9999"), "{row}");
+    }
+    if document["machine"]["cpus"].as_u64() > Some(1) {
+        assert_eq!(distinct(&document, "bench"), BTreeSet::from(TAILS));
+        assert!(distinct(&document, "allocator").contains("linux-6.12"));
+    }
+}
+
+#[test]
+fn other_rules_stand_beside_nearpage() {
+    let document = json(&["orders", "pairs", "--model", "linux-6.18"]);
+    for work in ["pair", "order4_pair", "order9_pair"] {
+        let is_it = |row: &&Value| row["bench"] == work && row["allocator"] == "linux-6.18";
+        assert!(document["rows"].as_array().unwrap().iter().any(|row| is_it(&row)), "{work}");
+    }
+}
+
 #[test]
 fn page_locks_are_measured_under_all_rules() {
     let document = json(&["pagelock"]);
@@ -310,8 +395,20 @@ fn wrong_usage() {
     let unknown = refusal(&["pears"]);
     assert!(unknown.contains("'pears'"), "{unknown}");
     assert!(
-        unknown.contains("bulk, pairs, random, cross, orders, zonelist, pagelock, slab"),
+        unknown.contains(
+            "bulk, pairs, random, cross, orders, tails, fragmentation, order9, zonelist, pagelock, slab"
+        ),
         "{unknown}"
+    );
+    let unknown = refusal(&["pairs", "--model", "linux-2.6"]);
+    assert!(
+        unknown.contains("\"linux-2.6\" is no model, expected one of:\n  nearpage"),
+        "{unknown}"
+    );
+    let owned = refusal(&["pairs", "--model", "rfc-2026-owned"]);
+    assert!(
+        owned.starts_with("nearpage: --model rfc-2026-owned: its CPUs own pageblocks"),
+        "{owned}"
     );
     assert!(refusal(&["--loop", "2018"]).contains("[possible values: exact, 2017]"));
     assert!(refusal(&["--rounds", "0"]).contains("0 is not in 1..=1000"));
@@ -331,6 +428,18 @@ fn options_of_other_benches() {
         message.starts_with("nearpage: --bytes 1 GiB: it belongs to all but zonelist"),
         "{message}"
     );
+    for (arguments, expected) in [
+        (["pairs", "--threads", "3"], "--threads 3: it belongs to fragmentation, "),
+        (["order9", "--seed", "3"], "--seed 3: it belongs to fragmentation, "),
+        (["fragmentation", "--rounds", "3"], "--rounds 3: it belongs to all but fragmentation, "),
+        (
+            ["slab", "--model", "linux-6.18"],
+            "--model linux-6.18: it belongs to pairs, random, cross, ",
+        ),
+    ] {
+        let message = refusal(&arguments);
+        assert!(message.starts_with(&format!("nearpage: {expected}")), "{message}");
+    }
     stdout(&["pairs", "bulk", "--loop", "2017"]);
     stdout(&["zonelist", "pagelock", "--bytes", "64M"]);
     assert!(json(&["--loop", "2017"]).to_string().contains("single_alloc_2017"));
@@ -379,6 +488,10 @@ fn memory_of_impossible_sizes() {
     assert_eq!(
         refusal(&["random", "bulk", "--bytes", "0"]),
         "nearpage: --bytes 0 B: bulk holds 16385 pages at once, expected 97 MiB or more\n"
+    );
+    assert_eq!(
+        refusal(&["fragmentation", "--bytes", "64M", "--threads", "9"]),
+        "nearpage: --bytes 64 MiB: fragmentation holds 18432 pages at once, expected 106 MiB or more\n"
     );
     for (asked, told) in [("16T", "16 TiB"), ("64T", "64 TiB"), ("1000000T", "1000000 TiB")] {
         let expected = format!(

@@ -160,3 +160,29 @@ fn pages_are_free_cached_or_held() {
         assert!(checked.cached.0 > 0, "{checked:?}");
     }
 }
+
+/// More threads than this machine may have CPUs, each with a pageset of its own.
+#[test]
+fn threads_work_as_the_cpus_that_they_name() {
+    thread_local! {
+        static CPU: std::cell::Cell<CpuId> = const { std::cell::Cell::new(CpuId(0)) };
+    }
+    const CPUS: u32 = 64;
+    let node = HostNode { id: NodeId(0), cpus: (0..CPUS).map(CpuId).collect(), has_memory: true };
+    let machine = HostMachine { nodes: vec![node], distances: vec![10], emulated: true };
+    let builder = Memory::builder().machine(machine).bytes_per_node(64 << 20);
+    let memory = builder.cpu_of_thread(|| CPU.get()).build().unwrap();
+    std::thread::scope(|scope| {
+        for cpu in (0..CPUS).step_by(2) {
+            let memory = &memory;
+            scope.spawn(move || {
+                CPU.set(CpuId(cpu));
+                memory.alloc(Request::new(Order(0), Gfp::KERNEL)).unwrap();
+            });
+        }
+    });
+    for cpu in 0..CPUS {
+        let has_pages = memory.drain_cpu(CpuId(cpu)).unwrap() > PageCount(0);
+        assert_eq!(has_pages, cpu % 2 == 0, "CPU {cpu}");
+    }
+}

@@ -11,4 +11,5 @@ mod instances;
 mod page_locks;
 mod panicking_word;
 mod reclaim;
+mod reserve;
 mod sandbox;

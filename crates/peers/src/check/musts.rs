@@ -11,6 +11,8 @@ const NEARPAGE: &str = "nearpage";
 const BULK_PAYS: std::ops::RangeInclusive<u32> = 4..=14;
 /// Pages per call for which bulk is compared with its own best: where caches of a CPU end.
 const BULK_LARGE: std::ops::RangeInclusive<u32> = 8..=14;
+/// Pages per call for which bulk is to cost little more than one at a time.
+const BULK_SMALL: std::ops::RangeInclusive<usize> = 1..=4;
 /// All pages per call.
 const BULK_ALL: std::ops::RangeInclusive<u32> = 0..=14;
 
@@ -103,6 +105,22 @@ pub const MUSTS: &[Must] = &[
             largest(series(BULK_PAYS).map(|n| {
                 let single = key(Bench::SingleAlloc, 1, n);
                 ratio(results, (bulk(n), NEARPAGE), (single, NEARPAGE))
+            }))
+        },
+    },
+    Must {
+        name: "bulk-small",
+        what: "bulk, worst of alloc and free at n = 1..4, against one at a time",
+        unit: "x",
+        limit: Some(AtMost(1.2)),
+        aim: AtMost(1.0),
+        figure: |results| {
+            largest(BULK_SMALL.flat_map(|n| {
+                let works =
+                    [(Bench::BulkAlloc, Bench::SingleAlloc), (Bench::BulkFree, Bench::SingleFree)];
+                works.map(|(bulk, single)| {
+                    ratio(results, (key(bulk, 1, n), NEARPAGE), (key(single, 1, n), NEARPAGE))
+                })
             }))
         },
     },

@@ -1,6 +1,6 @@
 //! `single_*` and `bulk_*`: `n` pages are allocated, then freed, in turns.
 //!
-//! A turn holds `n` pages, or [`TURN_PAGES`] in several calls if `n` is smaller: one call for one page
+//! A turn holds `n` pages, or about [`TURN_PAGES`] in several calls if `n` is smaller: one call for one page
 //! is far shorter than a look at the clock, and the pages of a turn fit the per-CPU caches of the
 //! allocators that have some. What a look costs is measured once and taken off each.
 
@@ -12,7 +12,7 @@ use crate::timing::{Effort, Gate, clock_cost};
 use crate::work::{alloc_single, free_single};
 use crate::workers::Workers;
 
-/// Pages in a turn at least.
+/// Pages in a turn, at least or nearly.
 const TURN_PAGES: usize = 256;
 
 /// Measures `n` pages at a time, page by page.
@@ -93,7 +93,7 @@ fn turns<S: PageSource>(
 }
 
 fn turn_pages(n: usize) -> usize {
-    n.max(TURN_PAGES)
+    n.max(TURN_PAGES / n * n)
 }
 
 /// Threads take turns at their own pace, one allocating while the other frees: wall time × threads is

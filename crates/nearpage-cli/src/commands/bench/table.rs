@@ -3,7 +3,8 @@
 use comfy_table::{CellAlignment, Table, presets};
 use nearpage::Order;
 use nearpage_bench::published::{self, Published};
-use nearpage_bench::{Counts, Key, Row, Scans, SingleLoop, Work};
+use nearpage_bench::{Counts, Fragmentation, Key, Row, Scans, SingleLoop, Work};
+use nearpage_machine::size;
 
 /// The table of `bulk` in the shape of mmtests, the gains of 2017 beside it.
 pub fn bulk(rows: &[Row], single_loop: SingleLoop) -> String {
@@ -162,6 +163,78 @@ pub fn zonelist(rows: &[Row], scans: &[Scans]) -> String {
     rows.chunk_by(same).map(section).collect::<Vec<_>>().join("\n")
 }
 
+/// The calls of `tails`, a table for each kind.
+pub fn tails(rows: &[Row]) -> String {
+    let mut rows = rows.to_vec();
+    rows.sort_by_key(|row| row.key.work);
+    let of_work = |rows: &[Row]| {
+        let mut table = empty(["allocator", "median", "p99", "p99.9", "p99.99"], 1);
+        for row in rows {
+            let figure = |ns: Option<f64>| ns.map_or("-".to_owned(), nanoseconds);
+            let tails = [row.tails.map(|tails| tails.p999), row.tails.map(|tails| tails.p9999)];
+            let figures = [Some(row.summary.median), row.p99].into_iter().chain(tails).map(figure);
+            table.add_row([row.key.allocator.to_owned()].into_iter().chain(figures));
+        }
+        table
+    };
+    let same = |a: &Row, b: &Row| a.key.work == b.key.work;
+    let title = |rows: &[Row]| format!("{}: ns per call, four fifths full", rows[0].key.work);
+    let section = |rows: &[Row]| section(&title(rows), rows, of_work);
+    rows.chunk_by(same).map(section).collect::<Vec<_>>().join("\n")
+}
+
+/// The rows of `order9`: microseconds, by the size of memory.
+pub fn order9(rows: &[Row]) -> String {
+    let mut rows = rows.to_vec();
+    rows.sort_by_key(|row| row.key.work);
+    let of_work = |rows: &[Row]| {
+        let mut table = empty(["allocator", "pages", "median", "min", "max"], 1);
+        for Row { key, summary, .. } in rows {
+            let figures =
+                [summary.median, summary.min, summary.max].map(|ns| nanoseconds(ns / 1e3));
+            let cells = [key.allocator.to_owned(), key.n.to_string()];
+            table.add_row(cells.into_iter().chain(figures));
+        }
+        table
+    };
+    let section = |rows: &[Row]| {
+        let what = match rows[0].key.work {
+            Work::Order9First => "us of the first request after random frees",
+            _ => "us of the longest call of another thread meanwhile",
+        };
+        section(&format!("{}: {what}", rows[0].key.work), rows, of_work)
+    };
+    let same = |a: &Row, b: &Row| a.key.work == b.key.work;
+    rows.chunk_by(same).map(section).collect::<Vec<_>>().join("\n")
+}
+
+/// What stayed whole in each experiment.
+pub fn fragmentation(counts: &[Fragmentation]) -> String {
+    let heading =
+        ["model", "threads", "memory", "seed", "used", "ranges", "perfect", "whole", "order 9"];
+    let mut table = empty(heading, 1);
+    for count in counts {
+        let shape = count.shape;
+        let threads = match count.cpus < shape.threads {
+            true => format!("{} on {} CPUs", shape.threads, count.cpus),
+            false => shape.threads.to_string(),
+        };
+        let used = format!("{} %", count.used_percent);
+        let numbers = [count.ranges, count.perfect, count.whole, count.order9_requests];
+        let cells = [count.model.to_owned(), threads, size::format(shape.bytes)];
+        let cells = cells.into_iter().chain([shape.seed.to_string(), used]);
+        table.add_row(cells.chain(numbers.map(|number| number.to_string())));
+    }
+    let shared = match counts.iter().any(|count| count.cpus < count.shape.threads) {
+        true => "threads that share a CPU have a pageset each, with a lock\n",
+        false => "",
+    };
+    format!(
+        "fragmentation: aligned ranges of 512 pages of which no page is allocated, and requests of order 9 that then \
+         succeed\n{table}\n{shared}"
+    )
+}
+
 /// What the allocators counted themselves.
 pub fn counts(counts: &[Counts]) -> String {
     let mut table = empty(["allocator", "zone locks per 1000 pages", "most pages per hold"], 1);
@@ -236,7 +309,8 @@ mod tests {
 
     fn row(work: Work, allocator: &'static str, n: usize, ns: f64) -> Row {
         let summary = Summary { median: ns, min: ns / 2.0, max: ns * 4.0, mean: ns };
-        Row { key: Key { work, allocator, threads: 1, n }, summary, p99: Some(ns * 3.0) }
+        let key = Key { work, allocator, threads: 1, n };
+        Row { key, summary, p99: Some(ns * 3.0), tails: None }
     }
 
     #[test]
