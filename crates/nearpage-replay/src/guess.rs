@@ -25,12 +25,10 @@ pub type Demand = [u64; LISTS];
 pub struct Clues {
     /// Pages in it, as recorded.
     pub count: PageCount,
-    /// Its batch.
-    pub batch: PageCount,
     /// What was asked of its lists later.
     pub demand: Demand,
-    /// Pages of each list, where the frames that were allocated tell.
-    pub old: [Option<u64>; LISTS],
+    /// Pages of each list, as far as the blocks that were allocated tell.
+    pub likely: [u64; LISTS],
 }
 
 impl Guess {
@@ -70,23 +68,14 @@ fn asked(clues: &Clues) -> [u64; LISTS] {
     pages
 }
 
-/// What the frames tell; of the other lists that are used, a batch, as far as it is used: lists that are asked for are
-/// soon down to what their last refill left. The rest is unmovable: a CPU's pageset is filled by what is freed there
-/// and not asked for again, and unmovable pages are asked for least.
+/// What is likely, as far as the pageset has so many pages: in a part of the recorded zone it has fewer.
 fn likely(clues: &Clues) -> [u64; LISTS] {
-    let mut pages = [0; LISTS];
     let mut left = clues.count.0;
-    let mut add = |index: usize, wanted: u64| {
+    let mut pages = [0; LISTS];
+    for (index, slot) in pages.iter_mut().enumerate() {
         let order = list_order(index);
-        let share = wanted.min(left) >> order.0 << order.0;
-        pages[index] += share;
-        left -= share;
-        share
-    };
-    let told = std::array::from_fn(|index| add(index, clues.old[index].unwrap_or(0)));
-    let told: [u64; LISTS] = told;
-    for (index, &used) in clues.demand.iter().enumerate() {
-        add(index, used.min(clues.batch.0).saturating_sub(told[index]));
+        *slot = clues.likely[index].min(left) >> order.0 << order.0;
+        left -= *slot;
     }
     pages[single(Migratetype::Unmovable)] += left;
     pages
@@ -102,12 +91,11 @@ mod tests {
         let huge = LISTS - 1;
         let mut clues = Clues {
             count: PageCount(2000),
-            batch: PageCount(63),
             demand: [0; LISTS],
-            old: [None; LISTS],
+            likely: [0; LISTS],
         };
         (clues.demand[movable], clues.demand[huge]) = (1500, 1024);
-        clues.old[movable] = Some(700);
+        clues.likely[movable] = 700;
         let starts = Guess::ALL.map(|guess| guess.pages(&clues));
         assert!(starts.iter().all(|pages| pages.iter().sum::<u64>() == 2000));
         // What the frames tell; all; none; what the huge pages, which ask for less, leave.

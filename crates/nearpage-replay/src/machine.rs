@@ -202,6 +202,11 @@ fn set_sizes(core: &Core<'_>, zone: &CoreZone<'_>, recorded: &StartPageset, star
     if let Some((_, slice)) = start.cache_slices.iter().find(|(cpu, _)| *cpu == recorded.cpu) {
         tuning.set_cache_slice(rules, *slice);
     }
+    // What expires is freed to the zone, which counts as use: once begun, it goes on until nothing is left. So a pageset of
+    // another node's zone that holds pages is on its way.
+    if recorded.count.0 > 0 && core.topology().node_of_cpu(recorded.cpu) != Some(zone.node()) {
+        tuning.keep_remote();
+    }
     core.set_tuning(recorded.cpu, zone.index(), tuning);
 }
 
@@ -226,17 +231,48 @@ pub fn fill_pageset(
         return;
     }
     for (index, &pages) in pages.iter().enumerate() {
-        let (order, migratetype) = (list_order(index), type_of_list(index));
-        for _ in 0..pages >> order.0 {
-            let taken = held.zones[zone].take(core, order, migratetype);
-            let Some(pfn) = taken else { break };
-            let cached = core.cache_block(cpu, pfn, order, migratetype);
-            cached.expect("a held block is allocated");
-        }
+        let order = list_order(index);
+        add_cold(core, held, zone, cpu, index, pages >> order.0);
     }
 }
 
-fn type_of_list(index: usize) -> Migratetype {
+/// Puts so many blocks under those of a list of a pageset. Returns how many there were.
+pub fn add_cold(
+    core: &Core<'_>,
+    held: &mut Held,
+    zone: usize,
+    cpu: CpuId,
+    list: usize,
+    blocks: u64,
+) -> u64 {
+    let (order, migratetype) = (list_order(list), type_of_list(list));
+    for done in 0..blocks {
+        let Some(pfn) = held.zones[zone].take(core, order, migratetype) else { return done };
+        let cached = core.cache_block(cpu, pfn, order, migratetype);
+        cached.expect("a held block is allocated");
+    }
+    blocks
+}
+
+/// Takes up to so many blocks from under those of a list of a pageset. Returns how many there were.
+pub fn take_cold(
+    core: &Core<'_>,
+    held: &mut Held,
+    zone: usize,
+    cpu: CpuId,
+    list: usize,
+    blocks: u64,
+) -> u64 {
+    let core_zone = core.zones()[zone];
+    for done in 0..blocks {
+        let Some(pfn) = core.uncache_block(cpu, core_zone.index(), list) else { return done };
+        held.zones[zone].put(pfn, list_order(list), core_zone.pageblock_type(pfn));
+    }
+    blocks
+}
+
+/// The type of the blocks of a list, movable for those that keep several.
+pub fn type_of_list(index: usize) -> Migratetype {
     let serves = |of: &Migratetype| list_index(list_order(index), *of) == Some(index);
     Migratetype::ALL.into_iter().find(serves).unwrap_or(Migratetype::Movable)
 }
@@ -266,6 +302,11 @@ impl HeldZone {
             }
         }
         None
+    }
+
+    /// Takes back a block that is allocated, of a pageblock of that type.
+    pub fn put(&mut self, pfn: Pfn, order: Order, migratetype: Migratetype) {
+        self.blocks[migratetype.index()][order.0 as usize].push(pfn);
     }
 
     fn take_of(&mut self, core: &Core<'_>, order: Order, migratetype: Migratetype) -> Option<Pfn> {

@@ -114,7 +114,7 @@ impl Replay {
             true => None,
             false => Some(start_of(bundle.name(), start, wish)?),
         };
-        let passes = 2 + u64::from(other.is_some()) + options.rules.len() as u64;
+        let passes = 3 + u64::from(other.is_some()) + options.rules.len() as u64;
         let watch = Watch::new(observer, bundle.pass_bytes(), passes);
         let survey = Survey::of(bundle, start, &watch)?;
         let elsewhere = other.as_ref().filter(|_| wish.machine.is_some());

@@ -6,7 +6,7 @@ mod stand_ins;
 mod tally;
 mod upkeep;
 
-use nearpage::rules::pagesets::list_index;
+use nearpage::rules::pagesets::{LISTS, list_index};
 use nearpage::{
     CpuId, Fallbacks, Gfp, NodeId, NodeIndex, Order, PageCount, Pfn, Reason, Request, ZoneKind,
 };
@@ -15,8 +15,7 @@ use crate::blocks::CoreBlock;
 use crate::bound::Asked;
 use crate::events::Actor;
 use crate::flow::Flow;
-use crate::guess::{Clues, Guess};
-use crate::machine::{Core, Held, fill_pageset};
+use crate::machine::{Core, Held, add_cold, fill_pageset, take_cold};
 use crate::start::{Start, StartPageset};
 use crate::survey::Survey;
 use crate::totals::{Costs, Totals};
@@ -84,13 +83,14 @@ pub(crate) struct Run<'m> {
 const UPKEEP: u32 = u32::MAX;
 
 impl<'m> Run<'m> {
-    /// A core in its start state, with its pagesets filled.
+    /// A core in its start state. `fill` says how many pages each list of a pageset holds, from what is recorded of it and
+    /// the position of its recorded zone.
     pub(crate) fn new(
         start: &Start,
         survey: &Survey,
         core: Core<'m>,
         mut held: Held,
-        guess: Guess,
+        fill: impl Fn(&StartPageset, usize) -> [u64; LISTS],
     ) -> Run<'m> {
         let zones = start.zones.len();
         let cpus: Vec<CpuId> = core.cpus().map(|(cpu, ..)| cpu).collect();
@@ -99,7 +99,7 @@ impl<'m> Run<'m> {
         let mut starts = Vec::new();
         for (index, zone) in start.zones.iter().enumerate() {
             for pageset in zone.pagesets.iter().filter(|pageset| cpus.contains(&pageset.cpu)) {
-                let pages = guess.pages(&clues(survey, pageset, zone.recorded));
+                let pages = fill(pageset, zone.recorded);
                 fill_pageset(&core, &mut held, index, pageset.cpu, &pages);
                 starts.push((pageset.cpu, index, pages));
             }
@@ -307,6 +307,16 @@ impl<'m> Run<'m> {
         self.moves.set_known(cpu, zone);
     }
 
+    /// Puts so many blocks under those of a list of a pageset. Returns how many there were.
+    pub(crate) fn add_cold(&mut self, zone: usize, cpu: CpuId, list: usize, blocks: u64) -> u64 {
+        add_cold(&self.core, &mut self.stand_ins.held, zone, cpu, list, blocks)
+    }
+
+    /// Takes up to so many blocks from under those of a list of a pageset. Returns how many there were.
+    pub(crate) fn take_cold(&mut self, zone: usize, cpu: CpuId, list: usize, blocks: u64) -> u64 {
+        take_cold(&self.core, &mut self.stand_ins.held, zone, cpu, list, blocks)
+    }
+
     /// Keeps what the core is asked for from now on, for [`take_asked`](Self::take_asked).
     pub(crate) fn keep_asked(&mut self) {
         self.tally.keep_asked();
@@ -401,17 +411,6 @@ impl<'m> Run<'m> {
         let operations = self.counts.allocs + self.counts.frees + self.counts.bulk_pages;
         totals.model_ms = Some(Costs::BENCH.milliseconds(operations, &totals));
         totals
-    }
-}
-
-/// What is known of a pageset at the start.
-fn clues(survey: &Survey, pageset: &StartPageset, zone: usize) -> Clues {
-    let StartPageset { cpu, count, sizes, .. } = *pageset;
-    Clues {
-        count,
-        batch: sizes.batch,
-        demand: survey.demand(cpu, zone),
-        old: survey.old_pages(cpu, zone, count.0),
     }
 }
 

@@ -58,7 +58,9 @@ pub(crate) fn replay(
     let mut memory = Memory::new(bundle.name(), start, Guess::ALL.len())?;
     let cores = memory.cores(bundle.name())?;
     let runs = cores.into_iter().zip(Guess::ALL).map(|((core, held), guess)| {
-        let run = Run::new(start, survey, core, held, guess);
+        let run = Run::new(start, survey, core, held, |pageset, zone| {
+            guess.pages(&survey.clues(pageset, zone))
+        });
         (run, Vec::new())
     });
     let mut session = Session {

@@ -64,7 +64,9 @@ pub(crate) fn ask(
     let Some((core, held)) = memory.cores(bundle.name())?.pop() else {
         unreachable!("one core was asked for")
     };
-    let mut run = Run::new(start, survey, core, held, Guess::Likely);
+    let mut run = Run::new(start, survey, core, held, |pageset, zone| {
+        Guess::Likely.pages(&survey.clues(pageset, zone))
+    });
     if keeps_asked {
         run.keep_asked();
     }

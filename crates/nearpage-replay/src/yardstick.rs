@@ -138,7 +138,7 @@ pub(crate) fn measure(
         }
     }
     let wishes = rules.iter().map(|&model| Wish { model: Some(model), ..Wish::default() });
-    let watch = Watch::new(observer, bundle.pass_bytes(), 1 + rules.len() as u64);
+    let watch = Watch::new(observer, bundle.pass_bytes(), 2 + rules.len() as u64);
     let survey = Survey::of(bundle, start, &watch)?;
     let mut models = Vec::new();
     let mut of_recorded = None;

@@ -33,15 +33,17 @@ impl Upkeep {
     }
 
     /// Linux takes a pageset for used if the CPU changed a counter of its zone: free pages, or pages of a list of
-    /// user memory. Here any page through it counts. `mm/vmstat.c: refresh_cpu_vm_stats`, 6.12.
+    /// user memory. Here any page through it counts, to and from the zone too: what expires counts as use.
+    /// `mm/vmstat.c: refresh_cpu_vm_stats`, 6.12.
     fn expire_remote(&mut self, core: &Core<'_>, cpu: CpuId) {
         let Some(pagesets) = core.pagesets(cpu) else { return };
         let uses = &mut self.uses[cpu.0 as usize * self.zones..][..self.zones];
         let now: Vec<u64> = pagesets
             .iter()
             .map(|pageset| {
-                let totals = pageset.totals();
-                totals.allocs.wrapping_add(totals.freed_pages)
+                let (totals, counts) = (pageset.totals(), pageset.counts());
+                let moved = counts.refilled_pages.0.wrapping_add(counts.drained_pages.0);
+                totals.allocs.wrapping_add(totals.freed_pages).wrapping_add(moved)
             })
             .collect();
         let used = |zone: &CoreZone<'_>| {
