@@ -76,6 +76,7 @@ mod blocks;
 pub mod bound;
 mod bundle;
 mod cpus;
+mod drawn;
 mod error;
 mod events;
 mod explain;

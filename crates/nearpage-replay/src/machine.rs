@@ -10,6 +10,7 @@ use nearpage::{
     metadata_size,
 };
 
+use crate::drawn::Draw;
 use crate::error::ReplayError;
 use crate::layout::{Block, Layout, lay_out};
 use crate::platform::ReplayPlatform;
@@ -54,12 +55,17 @@ impl<'s> Memory<'s> {
         Ok(Memory { start, nodes, metadata })
     }
 
-    /// The cores, in the start state, and what is held of their memory.
+    /// The cores, in the start state, and what is held of their memory. The places of free blocks are drawn for those for
+    /// which there is a draw.
     ///
     /// # Errors
     ///
     /// As [`new`](Self::new).
-    pub fn cores<'m>(&'m mut self, input: &str) -> Result<Vec<(Core<'m>, Held)>, ReplayError>
+    pub fn cores<'m>(
+        &'m mut self,
+        input: &str,
+        draws: &[Option<Draw>],
+    ) -> Result<Vec<(Core<'m>, Held)>, ReplayError>
     where
         's: 'm,
     {
@@ -67,7 +73,8 @@ impl<'s> Memory<'s> {
         let topology = topology(input, start, nodes)?;
         let config = config(start);
         let mut cores = Vec::new();
-        for buffers in metadata {
+        let draws = draws.iter().copied().chain(std::iter::repeat(None));
+        for (buffers, draw) in metadata.iter_mut().zip(draws) {
             let mut buffers: Vec<&'m mut [u8]> =
                 buffers.iter_mut().map(Vec::as_mut_slice).collect();
             let take = |node: nearpage::NodeIndex, _| std::mem::take(&mut buffers[node.0 as usize]);
@@ -76,7 +83,7 @@ impl<'s> Memory<'s> {
             for range in start.topology.nodes.iter().flat_map(|node| &node.memory) {
                 core.online(*range).expect("memory of the topology, offline until now");
             }
-            let held = arrange(&core, start);
+            let held = arrange(&core, start, draw);
             cores.push((core, held));
         }
         Ok(cores)
@@ -115,7 +122,7 @@ fn topology<'a>(
 }
 
 /// Brings a core whose memory is all free into the start state, with empty pagesets.
-fn arrange(core: &Core<'_>, start: &Start) -> Held {
+fn arrange(core: &Core<'_>, start: &Start, draw: Option<Draw>) -> Held {
     let mut held = Held::default();
     for (index, recorded) in start.zones.iter().enumerate() {
         let zone = core.zones()[index];
@@ -124,7 +131,7 @@ fn arrange(core: &Core<'_>, start: &Start) -> Held {
         } else {
             let ranges: Vec<_> = core.topology().ranges_in(zone.node(), zone.span()).collect();
             let taken = take_all(core, zone);
-            let layout = lay_out(&ranges, &recorded.free, &recorded.pageblocks);
+            let layout = lay_out(&ranges, &recorded.free, &recorded.pageblocks, draw);
             held.zones.push(put(core, zone, taken, layout));
         }
         core.set_marks(zone.index(), recorded.marks, recorded.reserve, start.boost_factor);
@@ -208,6 +215,17 @@ fn set_sizes(core: &Core<'_>, zone: &CoreZone<'_>, recorded: &StartPageset, star
         tuning.keep_remote();
     }
     core.set_tuning(recorded.cpu, zone.index(), tuning);
+}
+
+/// Says how often the refills of a CPU's pageset have doubled.
+pub fn set_doubled(core: &Core<'_>, zone: usize, cpu: CpuId, times: u8) {
+    let zone = core.zones()[zone];
+    let Some(pageset) = pageset(core, zone, cpu) else { return };
+    let mut tuning = pageset.tuning();
+    if core.model().pcp.tunes_high {
+        tuning.alloc_factor = times;
+        core.set_tuning(cpu, zone.index(), tuning);
+    }
 }
 
 /// A CPU's pageset for a zone.

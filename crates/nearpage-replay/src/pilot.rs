@@ -30,8 +30,19 @@ use crate::survey::{Survey, Window};
 use crate::watch::Watch;
 use known::{Known, Next};
 
-/// What each pageset held at the start, by CPU and position of its zone: pages of each list.
-pub(crate) type Contents = HashMap<(CpuId, usize), [u64; LISTS]>;
+/// What each pageset held at the start, by CPU and position of its zone.
+pub(crate) type Contents = HashMap<(CpuId, usize), Content>;
+
+/// What a pageset held at the start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Content {
+    /// Pages of each list, as is likely.
+    pub(crate) pages: [u64; LISTS],
+    /// The least and the most that the trace leaves open, of all lists but `rest`.
+    pub(crate) open: [[u64; 2]; LISTS],
+    /// The list that the others leave the rest to.
+    pub(crate) rest: usize,
+}
 
 /// Finds what the pagesets of a bundle held at the start.
 ///
@@ -45,7 +56,7 @@ pub(crate) fn contents(
     watch: &Watch<'_>,
 ) -> Result<Contents, ReplayError> {
     let mut memory = Memory::new(bundle.name(), start, 1)?;
-    let Some((core, held)) = memory.cores(bundle.name())?.pop() else {
+    let Some((core, held)) = memory.cores(bundle.name(), &[])?.pop() else {
         unreachable!("one core was asked for")
     };
     let mut pagesets = HashMap::new();
@@ -56,7 +67,7 @@ pub(crate) fn contents(
             pagesets.insert((pageset.cpu, zone), Known::new(own, pageset));
         }
     }
-    let run = Run::new(start, survey, core, held, |pageset, zone| {
+    let run = Run::new(start, survey, core, held, None, |pageset, zone| {
         pagesets.get(&(pageset.cpu, zone)).map_or([0; LISTS], |known| known.pages)
     });
     let mut pilot = Pilot { start, survey, run, pagesets, bulk: HashMap::new() };
@@ -69,7 +80,7 @@ pub(crate) fn contents(
             Ok(())
         })
     })?;
-    Ok(pilot.pagesets.into_iter().map(|(key, known)| (key, known.pages)).collect())
+    Ok(pilot.pagesets.into_iter().map(|(key, known)| (key, known.content())).collect())
 }
 
 struct Pilot<'a, 'm> {
@@ -100,7 +111,7 @@ impl Pilot<'_, '_> {
                 let pass = reclaimed_node(event.comm)
                     .and_then(|node| Some((node, self.survey.end_of_pass(node, actor.now_ns)?)));
                 if let Some((node, end_ns)) = pass {
-                    self.run.note_reclaimer(node, end_ns);
+                    self.run.note_reclaimer(node, actor.now_ns, end_ns);
                 }
                 let zone = self.start.map.zone_of(pfn);
                 let migratetype = self.survey.type_of(pfn);

@@ -15,9 +15,11 @@ use crate::blocks::CoreBlock;
 use crate::bound::Asked;
 use crate::events::Actor;
 use crate::flow::Flow;
-use crate::machine::{Core, Held, add_cold, fill_pageset, take_cold};
+use crate::drawn::Draw;
+use crate::machine::{Core, Held, add_cold, fill_pageset, set_doubled, take_cold};
 use crate::start::{Start, StartPageset};
 use crate::survey::Survey;
+use crate::ticks::{LATE_NS, Ticks};
 use crate::totals::{Costs, Totals};
 use crate::zones::ZoneMap;
 use moves::Moves;
@@ -76,6 +78,8 @@ pub(crate) struct Run<'m> {
     stand_ins: StandIns,
     upkeep: Upkeep,
     reclaims: Reclaims,
+    /// How long background reclaim works behind a page that it frees; `None`: as long as the trace shows.
+    reclaim_ns: Option<u64>,
     tally: Tally,
 }
 
@@ -84,14 +88,16 @@ const UPKEEP: u32 = u32::MAX;
 
 impl<'m> Run<'m> {
     /// A core in its start state. `fill` says how many pages each list of a pageset holds, from what is recorded of it and
-    /// the position of its recorded zone.
+    /// the position of its recorded zone; `draw` draws what else is open.
     pub(crate) fn new(
         start: &Start,
         survey: &Survey,
         core: Core<'m>,
         mut held: Held,
+        draw: Option<Draw>,
         fill: impl Fn(&StartPageset, usize) -> [u64; LISTS],
     ) -> Run<'m> {
+        let late_ns = draw.map_or(LATE_NS, Draw::late_ns);
         let zones = start.zones.len();
         let cpus: Vec<CpuId> = core.cpus().map(|(cpu, ..)| cpu).collect();
         let cpu_limit = cpus.iter().map(|cpu| cpu.0 as usize + 1).max().unwrap_or(0);
@@ -102,6 +108,9 @@ impl<'m> Run<'m> {
                 let pages = fill(pageset, zone.recorded);
                 fill_pageset(&core, &mut held, index, pageset.cpu, &pages);
                 starts.push((pageset.cpu, index, pages));
+                if let Some(draw) = draw {
+                    set_doubled(&core, index, pageset.cpu, draw.doubled(pageset.cpu, index));
+                }
             }
         }
         let mut moves = Moves::new(&core, cpu_limit);
@@ -119,7 +128,8 @@ impl<'m> Run<'m> {
             remote_pages: 0,
             moves,
             stand_ins: StandIns::new(&core, held),
-            upkeep: Upkeep::new(cpus, cpu_limit, zones, survey.begin_ns),
+            upkeep: Upkeep::new(Ticks::new(cpus, survey.begin_ns, late_ns), cpu_limit, zones),
+            reclaim_ns: draw.and_then(Draw::reclaim_ns),
             reclaims: Reclaims::default(),
             tally: Tally::new(&core, survey.begin_ns),
             core,
@@ -282,7 +292,8 @@ impl<'m> Run<'m> {
     }
 
     /// The kernel's reclaim is seen to work on a node until some time.
-    pub(crate) fn note_reclaimer(&mut self, node: NodeId, until_ns: u64) {
+    pub(crate) fn note_reclaimer(&mut self, node: NodeId, now_ns: u64, until_ns: u64) {
+        let until_ns = self.reclaim_ns.map_or(until_ns, |behind| now_ns + behind);
         self.reclaims.note_seen(&self.core, node, until_ns);
     }
 

@@ -7,6 +7,7 @@ use nearpage_trace::{Event, TraceCounts, TraceEvent, read_trace};
 
 use crate::bundle::Bundle;
 use crate::error::ReplayError;
+use crate::drawn::Draw;
 use crate::events::{Actor, BULK_PAGES_MOST, is_of_blocks, with_type};
 use crate::explain::{Explainer, Scene, Subject};
 use crate::guess::Guess;
@@ -36,13 +37,21 @@ pub(crate) struct Replayed {
     pub(crate) counts: TraceCounts,
     /// What the kernel logged.
     pub(crate) recorded: Recorded,
-    /// The runs, in the order of [`Guess::ALL`].
+    /// The runs, in the order of [`Guess::ALL`], then those of drawn starts.
     pub(crate) outcomes: Vec<Outcome>,
     /// What was to be explained, line by line.
     pub(crate) explained: Vec<String>,
 }
 
-/// Replays a bundle from `start`, and explains what the first run does with `subject`.
+/// Runs that go side by side: each has the memory of a core.
+const SIDE_BY_SIDE: usize = Guess::ALL.len();
+
+/// Passes over the trace that so many starts take.
+pub(crate) fn passes(starts: u32) -> u64 {
+    u64::from(starts).div_ceil(SIDE_BY_SIDE as u64)
+}
+
+/// Replays a bundle from `start` and from so many drawn starts, and explains what the first run does with `subject`.
 ///
 /// # Errors
 ///
@@ -52,13 +61,34 @@ pub(crate) fn replay(
     start: &Start,
     survey: &Survey,
     choice: ZoneChoice,
+    starts: u32,
     subject: Option<Subject>,
     watch: &Watch<'_>,
 ) -> Result<Replayed, ReplayError> {
-    let mut memory = Memory::new(bundle.name(), start, Guess::ALL.len())?;
-    let cores = memory.cores(bundle.name())?;
-    let runs = cores.into_iter().zip(Guess::ALL).map(|((core, held), guess)| {
-        let run = Run::new(start, survey, core, held, |pageset, zone| {
+    let mut replayed = side_by_side(bundle, start, survey, choice, &Guess::ALL, subject, watch)?;
+    let drawn: Vec<Guess> =
+        (1..=starts).map(|number| Guess::Drawn(Draw::new(number.into()))).collect();
+    for guesses in drawn.chunks(SIDE_BY_SIDE) {
+        let more = side_by_side(bundle, start, survey, choice, guesses, None, watch)?;
+        replayed.outcomes.extend(more.outcomes);
+    }
+    Ok(replayed)
+}
+
+fn side_by_side(
+    bundle: &Bundle,
+    start: &Start,
+    survey: &Survey,
+    choice: ZoneChoice,
+    guesses: &[Guess],
+    subject: Option<Subject>,
+    watch: &Watch<'_>,
+) -> Result<Replayed, ReplayError> {
+    let mut memory = Memory::new(bundle.name(), start, guesses.len())?;
+    let draws: Vec<Option<Draw>> = guesses.iter().map(|guess| guess.draw()).collect();
+    let cores = memory.cores(bundle.name(), &draws)?;
+    let runs = cores.into_iter().zip(guesses).map(|((core, held), guess)| {
+        let run = Run::new(start, survey, core, held, guess.draw(), |pageset, zone| {
             guess.pages(&survey.clues(pageset, zone))
         });
         (run, Vec::new())
@@ -155,7 +185,7 @@ impl Session<'_, '_> {
                 let places = &self.start.map;
                 self.each_run(|run| {
                     if let Some((node, end_ns)) = pass {
-                        run.note_reclaimer(node, end_ns);
+                        run.note_reclaimer(node, actor.now_ns, end_ns);
                     }
                     if is_of_one_node {
                         run.bring_home(pfn, order, places);

@@ -10,7 +10,7 @@ use crate::error::ReplayError;
 use crate::first_seen::FirstSeen;
 use crate::guess::{Clues, Demand};
 use crate::identity::Evidence;
-use crate::pilot::{Contents, contents};
+use crate::pilot::{Content, Contents, contents};
 use crate::start::{Start, StartPageset};
 use crate::strays::reclaimed_node;
 use crate::watch::Watch;
@@ -247,8 +247,9 @@ impl Survey {
     /// What is known of a pageset of the recorded zone at this position.
     pub(crate) fn clues(&self, pageset: &StartPageset, zone: usize) -> Clues {
         let StartPageset { cpu, count, .. } = *pageset;
-        let likely = self.contents.get(&(cpu, zone)).copied().unwrap_or([0; LISTS]);
-        Clues { count, demand: self.demand(cpu, zone), likely }
+        let nothing = Content { pages: [0; LISTS], open: [[0; 2]; LISTS], rest: 0 };
+        let content = self.contents.get(&(cpu, zone)).copied().unwrap_or(nothing);
+        Clues { count, demand: self.demand(cpu, zone), content, of: (cpu, zone) }
     }
 
     /// The lists of a pageset through which at least a sixteenth of its blocks go, one bit each.

@@ -13,9 +13,9 @@ const TICKS_PER_SECOND: u64 = 250;
 const SECOND_NS: u64 = 1_000_000_000;
 const TICK_NS: u64 = SECOND_NS / TICKS_PER_SECOND;
 /// Where in a second the tick counter is at a multiple of a second.
-const PHASE_NS: u64 = (TICKS_PER_SECOND - (1_u64 << 32) % TICKS_PER_SECOND) * TICK_NS + LATE_NS;
+const PHASE_NS: u64 = (TICKS_PER_SECOND - (1_u64 << 32) % TICKS_PER_SECOND) * TICK_NS;
 /// How late the counter and the timer are, in recordings: 10 to 130 ms.
-const LATE_NS: u64 = 80_000_000;
+pub const LATE_NS: u64 = 80_000_000;
 /// CPUs are this far apart.
 const SKEW_NS: u64 = 3 * TICK_NS;
 
@@ -23,12 +23,14 @@ const SKEW_NS: u64 = 3 * TICK_NS;
 #[derive(Clone, Debug)]
 pub struct Ticks {
     due_ns: Vec<(CpuId, u64)>,
+    late_ns: u64,
 }
 
 impl Ticks {
-    /// CPUs whose work is due within a second from `now_ns`.
-    pub fn new(cpus: impl IntoIterator<Item = CpuId>, now_ns: u64) -> Ticks {
-        Ticks { due_ns: cpus.into_iter().map(|cpu| (cpu, next(cpu, now_ns))).collect() }
+    /// CPUs whose work is due within a second from `now_ns`. The counter and the timer are `late_ns` late.
+    pub fn new(cpus: impl IntoIterator<Item = CpuId>, now_ns: u64, late_ns: u64) -> Ticks {
+        let due_ns = cpus.into_iter().map(|cpu| (cpu, next(cpu, now_ns, late_ns)));
+        Ticks { due_ns: due_ns.collect(), late_ns }
     }
 
     /// Whether the work of a CPU, which runs now, is due; then it is due again a second later.
@@ -38,16 +40,16 @@ impl Ticks {
         };
         let is_due = *due <= now_ns;
         if is_due {
-            *due = next(cpu, now_ns);
+            *due = next(cpu, now_ns, self.late_ns);
         }
         is_due
     }
 }
 
 /// The first time after `now_ns` when the work of a CPU is due.
-fn next(cpu: CpuId, now_ns: u64) -> u64 {
+fn next(cpu: CpuId, now_ns: u64, late_ns: u64) -> u64 {
     let skew = u64::from(cpu.0) * SKEW_NS % SECOND_NS;
-    let phase = (PHASE_NS + SECOND_NS - skew) % SECOND_NS;
+    let phase = (PHASE_NS + late_ns + SECOND_NS - skew) % SECOND_NS;
     let past = (now_ns + SECOND_NS - phase) % SECOND_NS;
     now_ns + SECOND_NS - past
 }
@@ -59,8 +61,8 @@ mod tests {
     #[test]
     fn work_is_due_once_a_second() {
         let cpu = CpuId(2);
-        let mut ticks = Ticks::new([CpuId(0), cpu], 5 * SECOND_NS);
-        let due = 5 * SECOND_NS + PHASE_NS - 2 * SKEW_NS;
+        let mut ticks = Ticks::new([CpuId(0), cpu], 5 * SECOND_NS, LATE_NS);
+        let due = 5 * SECOND_NS + PHASE_NS + LATE_NS - 2 * SKEW_NS;
         assert!(!ticks.take_due(cpu, due - 1));
         assert!(ticks.take_due(cpu, due));
         assert!(!ticks.take_due(cpu, due + SECOND_NS - 1));

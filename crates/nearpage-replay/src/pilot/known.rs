@@ -4,6 +4,7 @@ use nearpage::rules::pagesets::{LISTS, list_index, list_order};
 use nearpage::{Migratetype, Order};
 
 use crate::first_seen::{ListKey, Sequence};
+use crate::pilot::Content;
 use crate::signs::Signs;
 use crate::start::StartPageset;
 
@@ -37,6 +38,10 @@ pub struct Seen {
     held: usize,
     /// Whether what was there at the start is used up.
     pub is_ended: bool,
+    /// Whether a refill is plain to see there.
+    is_plain: bool,
+    /// First-time blocks in all.
+    length: usize,
 }
 
 /// What the next block of a list tells.
@@ -130,7 +135,31 @@ impl Known {
     }
 }
 
+impl Known {
+    /// What it comes to, once the trace was gone through.
+    pub fn content(&self) -> Content {
+        let open = std::array::from_fn(|list| {
+            let (seen, order) = (&self.lists[list], list_order(list).0);
+            let [least, most] = seen.open();
+            // What drains took is there in any case.
+            let drained = self.pages[list].saturating_sub((seen.next as u64) << order);
+            [least, most].map(|blocks| (blocks << order) + drained)
+        });
+        Content { pages: self.pages, open, rest: self.rest }
+    }
+}
+
 impl Seen {
+    /// How many first-time blocks may have been there at the start, at least and at most.
+    fn open(&self) -> [u64; 2] {
+        let [least, most] = match (self.is_plain, self.most) {
+            (true, _) => [self.next; 2],
+            (false, Some(most)) => [self.least, most.min(self.length)],
+            (false, None) => [self.least, self.next],
+        };
+        [least.min(self.next) as u64, most.max(self.next) as u64]
+    }
+
     fn new(sequence: &Sequence, order: Order, pageset: &StartPageset) -> Seen {
         let batch = pageset.sizes.batch.0 as usize;
         let held = (pageset.count.0 >> order.0) as usize;
@@ -156,7 +185,7 @@ impl Seen {
             _ => hold.div_ceil(2),
         };
         let (frames, signs) = (sequence.frames.clone(), Signs::new(sequence, order));
-        Seen { frames, signs, proof, least, most, usual, held, ..Seen::default() }
+        Seen { frames, signs, proof, least, most, usual, held, length, ..Seen::default() }
     }
 
     /// A block is taken from the list; `free` tells the blocks of each order that a refill would take from.
@@ -191,7 +220,8 @@ impl Seen {
         }
         let free = free();
         let value = self.signs.refill_at(place, &free);
-        let Some(most) = self.most else { return value.is_some_and(|value| value > STRONG) };
+        self.is_plain = value.is_some_and(|value| value > STRONG);
+        let Some(most) = self.most else { return self.is_plain };
         let later = self.signs.best_between(place + 1, most, &free).unwrap_or(WEAK).max(WEAK);
         place >= self.usual && later <= WEAK
             || value.is_some_and(|value| value > WEAK && value > later - ALIKE)

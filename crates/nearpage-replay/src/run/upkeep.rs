@@ -17,8 +17,8 @@ pub(crate) struct Upkeep {
 
 impl Upkeep {
     /// For CPUs whose numbers are below `cpu_limit`.
-    pub(crate) fn new(cpus: Vec<CpuId>, cpu_limit: usize, zones: usize, begin_ns: u64) -> Upkeep {
-        Upkeep { ticks: Ticks::new(cpus, begin_ns), zones, uses: vec![0; cpu_limit * zones] }
+    pub(crate) fn new(ticks: Ticks, cpu_limit: usize, zones: usize) -> Upkeep {
+        Upkeep { ticks, zones, uses: vec![0; cpu_limit * zones] }
     }
 
     /// Does the work of a CPU that runs now, if it is due. Returns whether it was.
