@@ -21,7 +21,7 @@ use nearpage_trace::{Event, TraceEvent, read_trace};
 
 use crate::bundle::Bundle;
 use crate::error::ReplayError;
-use crate::events::{Actor, BULK_PAGES_MOST, is_of_blocks, with_type};
+use crate::events::{Actor, BULK_PAGES_MOST, with_type};
 use crate::machine::{Core, Memory, type_of_list};
 use crate::run::{Near, Origin, Run};
 use crate::start::Start;
@@ -97,9 +97,7 @@ impl Pilot<'_, '_> {
         if self.run.core.topology().node_of_cpu(actor.cpu).is_none() {
             return;
         }
-        if is_of_blocks(&event.event) {
-            self.run.note_running(actor);
-        }
+        self.run.note_time(actor.now_ns);
         match event.event {
             Event::Alloc { pfn: Some(pfn), order, migratetype, gfp, .. } => {
                 let gfp = with_type(gfp, migratetype);

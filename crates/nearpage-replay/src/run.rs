@@ -136,10 +136,11 @@ impl<'m> Run<'m> {
         }
     }
 
-    /// A CPU is seen to run: its once-a-second work is done if it is due.
-    pub(crate) fn note_running(&mut self, actor: Actor) {
-        if self.upkeep.run_due(&self.core, actor) {
-            self.moves.note(&self.core, Actor { pid: UPKEEP, ..actor }, None);
+    /// Time goes on: the once-a-second work of CPUs is done that is due.
+    pub(crate) fn note_time(&mut self, now_ns: u64) {
+        while let Some((cpu, now_ns)) = self.upkeep.run_due(&self.core, now_ns) {
+            let actor = Actor { cpu, pid: UPKEEP, now_ns };
+            self.moves.note(&self.core, actor, None);
             self.tally.note(&self.core, actor, Act::Upkeep);
         }
     }

@@ -8,7 +8,7 @@ use nearpage_trace::{Event, TraceCounts, TraceEvent, read_trace};
 use crate::bundle::Bundle;
 use crate::error::ReplayError;
 use crate::drawn::Draw;
-use crate::events::{Actor, BULK_PAGES_MOST, is_of_blocks, with_type};
+use crate::events::{Actor, BULK_PAGES_MOST, with_type};
 use crate::explain::{Explainer, Scene, Subject};
 use crate::guess::Guess;
 use crate::machine::Memory;
@@ -134,12 +134,12 @@ impl Session<'_, '_> {
     /// Takes an event up, and explains it if that is asked for.
     fn hear(&mut self, event: &TraceEvent<'_>) {
         let Some(mut explainer) = self.explainer.take_if(|explainer| explainer.wants(event)) else {
-            self.note_running(event);
+            self.note_time(event);
             self.note(event);
             return;
         };
         let before = Scene::of(&self.runs[0].0, event);
-        self.note_running(event);
+        self.note_time(event);
         let ticked = Scene::of(&self.runs[0].0, event);
         self.note(event);
         let after = Scene::of(&self.runs[0].0, event);
@@ -151,11 +151,8 @@ impl Session<'_, '_> {
         self.runs.iter_mut().for_each(|(run, _)| each(run));
     }
 
-    /// A CPU is seen to run.
-    fn note_running(&mut self, event: &TraceEvent<'_>) {
-        if is_of_blocks(&event.event) && self.node_of(event.cpu).is_some() {
-            self.each_run(|run| run.note_running(Actor::of(event)));
-        }
+    fn note_time(&mut self, event: &TraceEvent<'_>) {
+        self.each_run(|run| run.note_time(event.time_ns));
     }
 
     fn note(&mut self, event: &TraceEvent<'_>) {

@@ -2,7 +2,6 @@
 
 use nearpage::CpuId;
 
-use crate::events::Actor;
 use crate::machine::{Core, CoreZone};
 use crate::ticks::Ticks;
 
@@ -21,15 +20,14 @@ impl Upkeep {
         Upkeep { ticks, zones, uses: vec![0; cpu_limit * zones] }
     }
 
-    /// Does the work of a CPU that runs now, if it is due. Returns whether it was.
-    pub(crate) fn run_due(&mut self, core: &Core<'_>, actor: Actor) -> bool {
-        let is_due = self.ticks.take_due(actor.cpu, actor.now_ns);
-        if is_due {
-            core.platform().play(actor.cpu, actor.now_ns);
-            core.decay_cpu(actor.cpu).expect("no other thread drains");
-            self.expire_remote(core, actor.cpu);
-        }
-        is_due
+    /// Does the work of a CPU, if some is due by now, the earliest first. Returns whose it was, and when it was due.
+    #[inline]
+    pub(crate) fn run_due(&mut self, core: &Core<'_>, now_ns: u64) -> Option<(CpuId, u64)> {
+        let (cpu, due_ns) = self.ticks.take_due(now_ns)?;
+        core.platform().play(cpu, due_ns);
+        core.decay_cpu(cpu).expect("no other thread drains");
+        self.expire_remote(core, cpu);
+        Some((cpu, due_ns))
     }
 
     /// Linux takes a pageset for used if the CPU changed a counter of its zone: free pages, or pages of a list of

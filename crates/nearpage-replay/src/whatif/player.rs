@@ -6,7 +6,7 @@ use nearpage::{CpuId, Gfp, NodeId, Pfn, TopologyBuf};
 use nearpage_trace::{Event, TraceEvent};
 
 use crate::cpus::CpuMap;
-use crate::events::{Actor, BULK_PAGES_MOST, is_of_blocks, with_type};
+use crate::events::{Actor, BULK_PAGES_MOST, with_type};
 use crate::run::{Near, Origin, Run};
 use crate::start::Start;
 use crate::survey::Survey;
@@ -47,9 +47,7 @@ impl<'a, 'm> Player<'a, 'm> {
     pub(super) fn note(&mut self, event: &TraceEvent<'_>, copy: u32) {
         let cpu = self.cpu(event.cpu, event.pid, copy);
         let actor = Actor { cpu, ..Actor::of(event) };
-        if is_of_blocks(&event.event) {
-            self.run.note_running(actor);
-        }
+        self.run.note_time(event.time_ns);
         let of_copy = |pfn: Pfn| Pfn(pfn.0 + u64::from(copy) * COPY_FRAMES);
         match event.event {
             Event::Alloc { pfn: Some(pfn), order, migratetype, gfp, .. } => {
