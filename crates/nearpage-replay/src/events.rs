@@ -1,7 +1,7 @@
 //! What a replay takes of the events of a trace.
 
 use nearpage::{CpuId, Gfp};
-use nearpage_trace::{Event, TraceEvent};
+use nearpage_trace::TraceEvent;
 
 /// Pages of one bulk allocation that are believed.
 pub(crate) const BULK_PAGES_MOST: u64 = 1 << 16;
@@ -22,13 +22,6 @@ impl Actor {
     pub(crate) fn of(event: &TraceEvent<'_>) -> Actor {
         Actor { cpu: event.cpu, pid: event.pid, now_ns: event.time_ns }
     }
-}
-
-/// Whether an event is of those that a prediction comes from: who allocated and freed. That a CPU is seen to run counts
-/// with these alone, or a bundle with events of locks or objects would be predicted in another way.
-pub(crate) fn is_of_blocks(event: &Event<'_>) -> bool {
-    use Event::{Alloc, Bulk, BulkDone, Free};
-    matches!(event, Alloc { .. } | Free { .. } | Bulk { .. } | BulkDone { .. })
 }
 
 /// The flags with the migratetype of the event: a name that is not known may have told it.

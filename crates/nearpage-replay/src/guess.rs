@@ -1,7 +1,10 @@
 //! What is in the pagesets at the start: the guess, and the bounds.
 
 use nearpage::rules::pagesets::{LISTS, list_index, list_order};
-use nearpage::{Migratetype, Order, PageCount};
+use nearpage::{CpuId, Migratetype, Order, PageCount};
+
+use crate::drawn::Draw;
+use crate::pilot::Content;
 
 /// A run's start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -15,6 +18,8 @@ pub enum Guess {
     /// Each list holds what is asked of it later, as far as the pages go: the fewest refills. A and B do not bound those:
     /// huge pages that lie in a pageset are in neither.
     AllAsked,
+    /// One of those that the trace leaves open.
+    Drawn(Draw),
 }
 
 /// What a CPU took of each list of a pageset during the window, at most, beyond what it had given back by then: pages.
@@ -25,24 +30,33 @@ pub type Demand = [u64; LISTS];
 pub struct Clues {
     /// Pages in it, as recorded.
     pub count: PageCount,
-    /// Its batch.
-    pub batch: PageCount,
     /// What was asked of its lists later.
     pub demand: Demand,
-    /// Pages of each list, where the frames that were allocated tell.
-    pub old: [Option<u64>; LISTS],
+    /// What the blocks that were allocated tell.
+    pub content: Content,
+    /// Whose it is, and the position of its zone.
+    pub of: (CpuId, usize),
 }
 
 impl Guess {
-    /// The runs of a replay; the first one is the prediction.
+    /// The runs of a replay that are always made; the first one is the prediction.
     pub const ALL: [Guess; 4] =
         [Guess::Likely, Guess::AllMovable, Guess::AllUnmovable, Guess::AllAsked];
+
+    /// What is drawn for the run, if something is.
+    pub fn draw(self) -> Option<Draw> {
+        if let Guess::Drawn(draw) = self { Some(draw) } else { None }
+    }
 
     /// How many pages of each list the pageset holds.
     pub fn pages(self, clues: &Clues) -> [u64; LISTS] {
         let mut pages = [0; LISTS];
         match self {
-            Guess::Likely => return likely(clues),
+            Guess::Likely => return within(clues.count, clues.content.pages),
+            Guess::Drawn(draw) => {
+                let (cpu, zone) = clues.of;
+                return within(clues.count, draw.pages(cpu, zone, &clues.content));
+            }
             Guess::AllAsked => return asked(clues),
             Guess::AllMovable => pages[single(Migratetype::Movable)] = clues.count.0,
             Guess::AllUnmovable => pages[single(Migratetype::Unmovable)] = clues.count.0,
@@ -70,23 +84,14 @@ fn asked(clues: &Clues) -> [u64; LISTS] {
     pages
 }
 
-/// What the frames tell; of the other lists that are used, a batch, as far as it is used: lists that are asked for are
-/// soon down to what their last refill left. The rest is unmovable: a CPU's pageset is filled by what is freed there
-/// and not asked for again, and unmovable pages are asked for least.
-fn likely(clues: &Clues) -> [u64; LISTS] {
+/// As much of some lists as a pageset of `count` pages has room for: in a part of the recorded zone it has fewer.
+fn within(count: PageCount, lists: [u64; LISTS]) -> [u64; LISTS] {
+    let mut left = count.0;
     let mut pages = [0; LISTS];
-    let mut left = clues.count.0;
-    let mut add = |index: usize, wanted: u64| {
+    for (index, slot) in pages.iter_mut().enumerate() {
         let order = list_order(index);
-        let share = wanted.min(left) >> order.0 << order.0;
-        pages[index] += share;
-        left -= share;
-        share
-    };
-    let told = std::array::from_fn(|index| add(index, clues.old[index].unwrap_or(0)));
-    let told: [u64; LISTS] = told;
-    for (index, &used) in clues.demand.iter().enumerate() {
-        add(index, used.min(clues.batch.0).saturating_sub(told[index]));
+        *slot = lists[index].min(left) >> order.0 << order.0;
+        left -= *slot;
     }
     pages[single(Migratetype::Unmovable)] += left;
     pages
@@ -102,12 +107,12 @@ mod tests {
         let huge = LISTS - 1;
         let mut clues = Clues {
             count: PageCount(2000),
-            batch: PageCount(63),
             demand: [0; LISTS],
-            old: [None; LISTS],
+            content: Content { pages: [0; LISTS], open: [[0; 2]; LISTS], rest: 0 },
+            of: (CpuId(0), 0),
         };
         (clues.demand[movable], clues.demand[huge]) = (1500, 1024);
-        clues.old[movable] = Some(700);
+        clues.content.pages[movable] = 700;
         let starts = Guess::ALL.map(|guess| guess.pages(&clues));
         assert!(starts.iter().all(|pages| pages.iter().sum::<u64>() == 2000));
         // What the frames tell; all; none; what the huge pages, which ask for less, leave.

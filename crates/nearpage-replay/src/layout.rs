@@ -7,6 +7,8 @@
 
 use nearpage::{Migratetype, Order, PfnRange};
 
+use crate::drawn::Draw;
+
 /// Free blocks by type and order.
 pub type Blocks = [[u64; Order::COUNT]; Migratetype::COUNT];
 
@@ -32,13 +34,15 @@ pub struct Layout {
     pub left_out: u64,
 }
 
-/// Lays out the free blocks of a zone whose memory is `ranges`, with so many pageblocks of each type.
+/// Lays out the free blocks of a zone whose memory is `ranges`, with so many pageblocks of each type; in drawn places if
+/// there is a draw.
 pub fn lay_out(
     ranges: &[PfnRange],
     free: &Blocks,
     pageblocks: &[u64; Migratetype::COUNT],
+    draw: Option<Draw>,
 ) -> Layout {
-    let mut plan = Plan { ranges, layout: Layout::default(), places: Default::default() };
+    let mut plan = Plan { ranges, layout: Layout::default(), places: Default::default(), draw };
     let halves = plan.place_largest(free);
     plan.place_pageblocks(halves, free, pageblocks);
     for migratetype in Migratetype::ALL {
@@ -59,6 +63,7 @@ struct Plan<'a> {
     ranges: &'a [PfnRange],
     layout: Layout,
     places: [Places; Migratetype::COUNT],
+    draw: Option<Draw>,
 }
 
 impl Plan<'_> {
@@ -82,6 +87,7 @@ impl Plan<'_> {
         }
         starts.sort_unstable();
         starts.dedup();
+        self.draw.iter().for_each(|draw| draw.shuffle(&mut starts));
         for migratetype in Migratetype::ALL {
             for _ in 0..free[migratetype.index()][Order::MAX.0 as usize] {
                 match starts.iter().rposition(|&start| self.is_whole(start, Order::MAX)) {
@@ -135,7 +141,9 @@ impl Plan<'_> {
 
     /// Whole pageblocks get the types first that have free blocks to be placed there; what no type claims is movable.
     fn type_pageblocks(&mut self, mut starts: Vec<u64>, left: [i64; Migratetype::COUNT]) {
-        starts.sort_unstable_by_key(|&start| (self.is_whole(start, Order::PAGEBLOCK), start));
+        starts.sort_unstable();
+        self.draw.iter().for_each(|draw| draw.shuffle(&mut starts));
+        starts.sort_by_key(|&start| self.is_whole(start, Order::PAGEBLOCK));
         for migratetype in Migratetype::ALL.into_iter().filter(|&of| of != Migratetype::Movable) {
             for _ in 0..left[migratetype.index()].max(0) {
                 let Some(start) = starts.pop() else { break };
@@ -244,7 +252,7 @@ mod tests {
         free[Migratetype::Movable.index()][9] = 1;
         free[Migratetype::Movable.index()][10] = 3;
         let ranges = [PfnRange::new(1, 4096)];
-        let layout = lay_out(&ranges, &free, &[1, 7, 0, 0, 0]);
+        let layout = lay_out(&ranges, &free, &[1, 7, 0, 0, 0], None);
         check(&ranges, &free, &layout);
         assert_eq!(pages(&layout.held), 4095 - 3840);
     }
@@ -266,7 +274,8 @@ mod tests {
                 }
             }
             let ranges = [PfnRange::new(0, count * 512)];
-            let layout = lay_out(&ranges, &free, &pageblocks);
+            let draw = random.bool().then(|| Draw::new(random.u64(..)));
+            let layout = lay_out(&ranges, &free, &pageblocks, draw);
             check(&ranges, &free, &layout);
         }
     }
@@ -275,7 +284,7 @@ mod tests {
     fn what_cannot_be_is_told() {
         let mut free: Blocks = Default::default();
         free[1][10] = 3;
-        let layout = lay_out(&[PfnRange::new(0, 2048)], &free, &[0, 4, 0, 0, 0]);
+        let layout = lay_out(&[PfnRange::new(0, 2048)], &free, &[0, 4, 0, 0, 0], None);
         assert_eq!((layout.left_out, pages(&layout.free)), (1024, 2048));
     }
 }

@@ -10,6 +10,7 @@ use nearpage::{
     metadata_size,
 };
 
+use crate::drawn::Draw;
 use crate::error::ReplayError;
 use crate::layout::{Block, Layout, lay_out};
 use crate::platform::ReplayPlatform;
@@ -54,12 +55,17 @@ impl<'s> Memory<'s> {
         Ok(Memory { start, nodes, metadata })
     }
 
-    /// The cores, in the start state, and what is held of their memory.
+    /// The cores, in the start state, and what is held of their memory. The places of free blocks are drawn for those for
+    /// which there is a draw.
     ///
     /// # Errors
     ///
     /// As [`new`](Self::new).
-    pub fn cores<'m>(&'m mut self, input: &str) -> Result<Vec<(Core<'m>, Held)>, ReplayError>
+    pub fn cores<'m>(
+        &'m mut self,
+        input: &str,
+        draws: &[Option<Draw>],
+    ) -> Result<Vec<(Core<'m>, Held)>, ReplayError>
     where
         's: 'm,
     {
@@ -67,7 +73,8 @@ impl<'s> Memory<'s> {
         let topology = topology(input, start, nodes)?;
         let config = config(start);
         let mut cores = Vec::new();
-        for buffers in metadata {
+        let draws = draws.iter().copied().chain(std::iter::repeat(None));
+        for (buffers, draw) in metadata.iter_mut().zip(draws) {
             let mut buffers: Vec<&'m mut [u8]> =
                 buffers.iter_mut().map(Vec::as_mut_slice).collect();
             let take = |node: nearpage::NodeIndex, _| std::mem::take(&mut buffers[node.0 as usize]);
@@ -76,7 +83,7 @@ impl<'s> Memory<'s> {
             for range in start.topology.nodes.iter().flat_map(|node| &node.memory) {
                 core.online(*range).expect("memory of the topology, offline until now");
             }
-            let held = arrange(&core, start);
+            let held = arrange(&core, start, draw);
             cores.push((core, held));
         }
         Ok(cores)
@@ -115,7 +122,7 @@ fn topology<'a>(
 }
 
 /// Brings a core whose memory is all free into the start state, with empty pagesets.
-fn arrange(core: &Core<'_>, start: &Start) -> Held {
+fn arrange(core: &Core<'_>, start: &Start, draw: Option<Draw>) -> Held {
     let mut held = Held::default();
     for (index, recorded) in start.zones.iter().enumerate() {
         let zone = core.zones()[index];
@@ -124,7 +131,7 @@ fn arrange(core: &Core<'_>, start: &Start) -> Held {
         } else {
             let ranges: Vec<_> = core.topology().ranges_in(zone.node(), zone.span()).collect();
             let taken = take_all(core, zone);
-            let layout = lay_out(&ranges, &recorded.free, &recorded.pageblocks);
+            let layout = lay_out(&ranges, &recorded.free, &recorded.pageblocks, draw);
             held.zones.push(put(core, zone, taken, layout));
         }
         core.set_marks(zone.index(), recorded.marks, recorded.reserve, start.boost_factor);
@@ -202,7 +209,23 @@ fn set_sizes(core: &Core<'_>, zone: &CoreZone<'_>, recorded: &StartPageset, star
     if let Some((_, slice)) = start.cache_slices.iter().find(|(cpu, _)| *cpu == recorded.cpu) {
         tuning.set_cache_slice(rules, *slice);
     }
+    // What expires is freed to the zone, which counts as use: once begun, it goes on until nothing is left. So a pageset of
+    // another node's zone that holds pages is on its way.
+    if recorded.count.0 > 0 && core.topology().node_of_cpu(recorded.cpu) != Some(zone.node()) {
+        tuning.keep_remote();
+    }
     core.set_tuning(recorded.cpu, zone.index(), tuning);
+}
+
+/// Says how often the refills of a CPU's pageset have doubled.
+pub fn set_doubled(core: &Core<'_>, zone: usize, cpu: CpuId, times: u8) {
+    let zone = core.zones()[zone];
+    let Some(pageset) = pageset(core, zone, cpu) else { return };
+    let mut tuning = pageset.tuning();
+    if core.model().pcp.tunes_high {
+        tuning.alloc_factor = times;
+        core.set_tuning(cpu, zone.index(), tuning);
+    }
 }
 
 /// A CPU's pageset for a zone.
@@ -226,17 +249,48 @@ pub fn fill_pageset(
         return;
     }
     for (index, &pages) in pages.iter().enumerate() {
-        let (order, migratetype) = (list_order(index), type_of_list(index));
-        for _ in 0..pages >> order.0 {
-            let taken = held.zones[zone].take(core, order, migratetype);
-            let Some(pfn) = taken else { break };
-            let cached = core.cache_block(cpu, pfn, order, migratetype);
-            cached.expect("a held block is allocated");
-        }
+        let order = list_order(index);
+        add_cold(core, held, zone, cpu, index, pages >> order.0);
     }
 }
 
-fn type_of_list(index: usize) -> Migratetype {
+/// Puts so many blocks under those of a list of a pageset. Returns how many there were.
+pub fn add_cold(
+    core: &Core<'_>,
+    held: &mut Held,
+    zone: usize,
+    cpu: CpuId,
+    list: usize,
+    blocks: u64,
+) -> u64 {
+    let (order, migratetype) = (list_order(list), type_of_list(list));
+    for done in 0..blocks {
+        let Some(pfn) = held.zones[zone].take(core, order, migratetype) else { return done };
+        let cached = core.cache_block(cpu, pfn, order, migratetype);
+        cached.expect("a held block is allocated");
+    }
+    blocks
+}
+
+/// Takes up to so many blocks from under those of a list of a pageset. Returns how many there were.
+pub fn take_cold(
+    core: &Core<'_>,
+    held: &mut Held,
+    zone: usize,
+    cpu: CpuId,
+    list: usize,
+    blocks: u64,
+) -> u64 {
+    let core_zone = core.zones()[zone];
+    for done in 0..blocks {
+        let Some(pfn) = core.uncache_block(cpu, core_zone.index(), list) else { return done };
+        held.zones[zone].put(pfn, list_order(list), core_zone.pageblock_type(pfn));
+    }
+    blocks
+}
+
+/// The type of the blocks of a list, movable for those that keep several.
+pub fn type_of_list(index: usize) -> Migratetype {
     let serves = |of: &Migratetype| list_index(list_order(index), *of) == Some(index);
     Migratetype::ALL.into_iter().find(serves).unwrap_or(Migratetype::Movable)
 }
@@ -266,6 +320,11 @@ impl HeldZone {
             }
         }
         None
+    }
+
+    /// Takes back a block that is allocated, of a pageblock of that type.
+    pub fn put(&mut self, pfn: Pfn, order: Order, migratetype: Migratetype) {
+        self.blocks[migratetype.index()][order.0 as usize].push(pfn);
     }
 
     fn take_of(&mut self, core: &Core<'_>, order: Order, migratetype: Migratetype) -> Option<Pfn> {

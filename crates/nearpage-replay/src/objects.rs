@@ -182,7 +182,7 @@ fn replay_at(
     let config = place.config.with_caches_max(CACHES_MOST);
     let mut buffers: Vec<Vec<u8>> = Vec::new();
     let mut memory = Memory::new(input, place.start, 1)?;
-    let Some((core, _)) = memory.cores(input)?.pop() else {
+    let Some((core, _)) = memory.cores(input, &[])?.pop() else {
         unreachable!("one core was asked for")
     };
     for node in core.topology().indexes() {

@@ -18,7 +18,7 @@ use crate::report::{
     Machine, OPEN_LOOP, Report, RuleTotals, TraceFacts, WhatIf, placement_disagrees,
 };
 use crate::series::Series;
-use crate::session::{ZoneChoice, replay};
+use crate::session::{ZoneChoice, passes, replay};
 use crate::start::Start;
 use crate::survey::Survey;
 use crate::sweep::{Combinations, Sweep, sweep};
@@ -32,6 +32,9 @@ use crate::yardstick::{Question, Yardstick, measure};
 pub struct Options {
     /// Where the zone of an allocation comes from.
     pub zones: ZoneChoice,
+    /// How many more starts are replayed, drawn among those that the trace leaves open. They widen
+    /// [`Row::start_bound`](crate::Row::start_bound).
+    pub starts: u32,
     /// What is to be explained.
     pub explain: Option<Subject>,
     /// What is to be different in a second run; nothing by default.
@@ -119,7 +122,7 @@ impl Replay {
             true => None,
             false => Some(start_of(bundle.name(), start, wish)?),
         };
-        let passes = 2 + u64::from(other.is_some()) + options.rules.len() as u64;
+        let passes = 3 + passes(options.starts) + u64::from(other.is_some()) + options.rules.len() as u64;
         let watch = Watch::new(observer, bundle.pass_bytes(), passes);
         let survey = Survey::of(bundle, start, &watch)?;
         let elsewhere = other.as_ref().filter(|_| wish.machine.is_some());
@@ -133,7 +136,15 @@ impl Replay {
         if let Some(input) = bundle.other_trace() {
             survey.check_recording(input, truth.samples.len() as u64, truth.allocs())?;
         }
-        let replayed = replay(bundle, start, &survey, options.zones, options.explain, &watch)?;
+        let replayed = replay(
+            bundle,
+            start,
+            &survey,
+            options.zones,
+            options.starts,
+            options.explain,
+            &watch,
+        )?;
         let unlogged = fidelity::unlogged_allocs(start, &replayed, &truth);
         let fidelity = fidelity::compare(start, &replayed, &truth, &unlogged, options.zones);
         let what_if = match &other {

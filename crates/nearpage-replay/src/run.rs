@@ -7,7 +7,7 @@ mod tally;
 mod upkeep;
 mod whole;
 
-use nearpage::rules::pagesets::list_index;
+use nearpage::rules::pagesets::{LISTS, list_index};
 use nearpage::{
     CpuId, Fallbacks, Gfp, NodeId, NodeIndex, Order, PageCount, Pfn, Reason, Request, ZoneKind,
 };
@@ -16,10 +16,11 @@ use crate::blocks::CoreBlock;
 use crate::bound::Asked;
 use crate::events::Actor;
 use crate::flow::Flow;
-use crate::guess::{Clues, Guess};
-use crate::machine::{Core, CoreZone, Held, fill_pageset};
+use crate::drawn::Draw;
+use crate::machine::{Core, CoreZone, Held, add_cold, fill_pageset, set_doubled, take_cold};
 use crate::start::{Start, StartPageset};
 use crate::survey::Survey;
+use crate::ticks::{LATE_NS, Ticks};
 use crate::totals::{Costs, Totals};
 use crate::zones::ZoneMap;
 use moves::Moves;
@@ -99,6 +100,8 @@ pub(crate) struct Run<'m> {
     stand_ins: StandIns,
     upkeep: Upkeep,
     reclaims: Reclaims,
+    /// How long background reclaim works behind a page that it frees; `None`: as long as the trace shows.
+    reclaim_ns: Option<u64>,
     tally: Tally,
     /// The time of the window's last event.
     end_ns: u64,
@@ -112,14 +115,17 @@ pub(crate) struct Run<'m> {
 const UPKEEP: u32 = u32::MAX;
 
 impl<'m> Run<'m> {
-    /// A core in its start state, with its pagesets filled.
+    /// A core in its start state. `fill` says how many pages each list of a pageset holds, from what is recorded of it and
+    /// the position of its recorded zone; `draw` draws what else is open.
     pub(crate) fn new(
         start: &Start,
         survey: &Survey,
         core: Core<'m>,
         mut held: Held,
-        guess: Guess,
+        draw: Option<Draw>,
+        fill: impl Fn(&StartPageset, usize) -> [u64; LISTS],
     ) -> Run<'m> {
+        let late_ns = draw.map_or(LATE_NS, Draw::late_ns);
         let zones = start.zones.len();
         let cpus: Vec<CpuId> = core.cpus().map(|(cpu, ..)| cpu).collect();
         let cpu_limit = cpus.iter().map(|cpu| cpu.0 as usize + 1).max().unwrap_or(0);
@@ -127,9 +133,12 @@ impl<'m> Run<'m> {
         let mut starts = Vec::new();
         for (index, zone) in start.zones.iter().enumerate() {
             for pageset in zone.pagesets.iter().filter(|pageset| cpus.contains(&pageset.cpu)) {
-                let pages = guess.pages(&clues(survey, pageset, zone.recorded));
+                let pages = fill(pageset, zone.recorded);
                 fill_pageset(&core, &mut held, index, pageset.cpu, &pages);
                 starts.push((pageset.cpu, index, pages));
+                if let Some(draw) = draw {
+                    set_doubled(&core, index, pageset.cpu, draw.doubled(pageset.cpu, index));
+                }
             }
         }
         let mut moves = Moves::new(&core, cpu_limit);
@@ -147,7 +156,8 @@ impl<'m> Run<'m> {
             remote_pages: 0,
             moves,
             stand_ins: StandIns::new(&core, held),
-            upkeep: Upkeep::new(cpus, cpu_limit, zones, survey.begin_ns),
+            upkeep: Upkeep::new(Ticks::new(cpus, survey.begin_ns, late_ns), cpu_limit, zones),
+            reclaim_ns: draw.and_then(Draw::reclaim_ns),
             reclaims: Reclaims::default(),
             tally: Tally::new(&core, survey.begin_ns),
             end_ns: survey.end_ns,
@@ -190,10 +200,11 @@ impl<'m> Run<'m> {
         }
     }
 
-    /// A CPU is seen to run: its once-a-second work is done if it is due.
-    pub(crate) fn note_running(&mut self, actor: Actor) {
-        if self.upkeep.run_due(&self.core, actor) {
-            self.moves.note(&self.core, Actor { pid: UPKEEP, ..actor }, None);
+    /// Time goes on: the once-a-second work of CPUs is done that is due.
+    pub(crate) fn note_time(&mut self, now_ns: u64) {
+        while let Some((cpu, now_ns)) = self.upkeep.run_due(&self.core, now_ns) {
+            let actor = Actor { cpu, pid: UPKEEP, now_ns };
+            self.moves.note(&self.core, actor, None);
             self.tally.note(&self.core, actor, Act::Upkeep);
         }
     }
@@ -378,7 +389,8 @@ impl<'m> Run<'m> {
     }
 
     /// The kernel's reclaim is seen to work on a node until some time.
-    pub(crate) fn note_reclaimer(&mut self, node: NodeId, until_ns: u64) {
+    pub(crate) fn note_reclaimer(&mut self, node: NodeId, now_ns: u64, until_ns: u64) {
+        let until_ns = self.reclaim_ns.map_or(until_ns, |behind| now_ns + behind);
         self.reclaims.note_seen(&self.core, node, until_ns);
     }
 
@@ -401,6 +413,16 @@ impl<'m> Run<'m> {
     /// Says that the state of a pageset no longer depends on the start.
     pub(crate) fn set_known(&mut self, cpu: CpuId, zone: usize) {
         self.moves.set_known(cpu, zone);
+    }
+
+    /// Puts so many blocks under those of a list of a pageset. Returns how many there were.
+    pub(crate) fn add_cold(&mut self, zone: usize, cpu: CpuId, list: usize, blocks: u64) -> u64 {
+        add_cold(&self.core, &mut self.stand_ins.held, zone, cpu, list, blocks)
+    }
+
+    /// Takes up to so many blocks from under those of a list of a pageset. Returns how many there were.
+    pub(crate) fn take_cold(&mut self, zone: usize, cpu: CpuId, list: usize, blocks: u64) -> u64 {
+        take_cold(&self.core, &mut self.stand_ins.held, zone, cpu, list, blocks)
     }
 
     /// Keeps what the core is asked for from now on, for [`take_asked`](Self::take_asked).
@@ -523,17 +545,6 @@ fn pages_below_min(core: &Core<'_>, zone: usize, gfp: Gfp) -> u64 {
     let min = zone.marks().min.0.saturating_sub(zone.boost().0);
     let floor = min + zone.reserve(kind).0 + zone.kept_back().0;
     floor.saturating_sub(zone.free_pages().0)
-}
-
-/// What is known of a pageset at the start.
-fn clues(survey: &Survey, pageset: &StartPageset, zone: usize) -> Clues {
-    let StartPageset { cpu, count, sizes, .. } = *pageset;
-    Clues {
-        count,
-        batch: sizes.batch,
-        demand: survey.demand(cpu, zone),
-        old: survey.old_pages(cpu, zone, count.0),
-    }
 }
 
 /// The zone that requests near a node prefer.

@@ -7,7 +7,8 @@ use nearpage_trace::{Event, TraceCounts, TraceEvent, read_trace};
 
 use crate::bundle::Bundle;
 use crate::error::ReplayError;
-use crate::events::{Actor, BULK_PAGES_MOST, is_of_blocks, with_type};
+use crate::drawn::Draw;
+use crate::events::{Actor, BULK_PAGES_MOST, with_type};
 use crate::explain::{Explainer, Scene, Subject};
 use crate::guess::Guess;
 use crate::machine::Memory;
@@ -36,13 +37,21 @@ pub(crate) struct Replayed {
     pub(crate) counts: TraceCounts,
     /// What the kernel logged.
     pub(crate) recorded: Recorded,
-    /// The runs, in the order of [`Guess::ALL`].
+    /// The runs, in the order of [`Guess::ALL`], then those of drawn starts.
     pub(crate) outcomes: Vec<Outcome>,
     /// What was to be explained, line by line.
     pub(crate) explained: Vec<String>,
 }
 
-/// Replays a bundle from `start`, and explains what the first run does with `subject`.
+/// Runs that go side by side: each has the memory of a core.
+const SIDE_BY_SIDE: usize = Guess::ALL.len();
+
+/// Passes over the trace that so many starts take.
+pub(crate) fn passes(starts: u32) -> u64 {
+    u64::from(starts).div_ceil(SIDE_BY_SIDE as u64)
+}
+
+/// Replays a bundle from `start` and from so many drawn starts, and explains what the first run does with `subject`.
 ///
 /// # Errors
 ///
@@ -52,13 +61,36 @@ pub(crate) fn replay(
     start: &Start,
     survey: &Survey,
     choice: ZoneChoice,
+    starts: u32,
     subject: Option<Subject>,
     watch: &Watch<'_>,
 ) -> Result<Replayed, ReplayError> {
-    let mut memory = Memory::new(bundle.name(), start, Guess::ALL.len())?;
-    let cores = memory.cores(bundle.name())?;
-    let runs = cores.into_iter().zip(Guess::ALL).map(|((core, held), guess)| {
-        let run = Run::new(start, survey, core, held, guess);
+    let mut replayed = side_by_side(bundle, start, survey, choice, &Guess::ALL, subject, watch)?;
+    let drawn: Vec<Guess> =
+        (1..=starts).map(|number| Guess::Drawn(Draw::new(number.into()))).collect();
+    for guesses in drawn.chunks(SIDE_BY_SIDE) {
+        let more = side_by_side(bundle, start, survey, choice, guesses, None, watch)?;
+        replayed.outcomes.extend(more.outcomes);
+    }
+    Ok(replayed)
+}
+
+fn side_by_side(
+    bundle: &Bundle,
+    start: &Start,
+    survey: &Survey,
+    choice: ZoneChoice,
+    guesses: &[Guess],
+    subject: Option<Subject>,
+    watch: &Watch<'_>,
+) -> Result<Replayed, ReplayError> {
+    let mut memory = Memory::new(bundle.name(), start, guesses.len())?;
+    let draws: Vec<Option<Draw>> = guesses.iter().map(|guess| guess.draw()).collect();
+    let cores = memory.cores(bundle.name(), &draws)?;
+    let runs = cores.into_iter().zip(guesses).map(|((core, held), guess)| {
+        let run = Run::new(start, survey, core, held, guess.draw(), |pageset, zone| {
+            guess.pages(&survey.clues(pageset, zone))
+        });
         (run, Vec::new())
     });
     let mut session = Session {
@@ -102,12 +134,12 @@ impl Session<'_, '_> {
     /// Takes an event up, and explains it if that is asked for.
     fn hear(&mut self, event: &TraceEvent<'_>) {
         let Some(mut explainer) = self.explainer.take_if(|explainer| explainer.wants(event)) else {
-            self.note_running(event);
+            self.note_time(event);
             self.note(event);
             return;
         };
         let before = Scene::of(&self.runs[0].0, event);
-        self.note_running(event);
+        self.note_time(event);
         let ticked = Scene::of(&self.runs[0].0, event);
         self.note(event);
         let after = Scene::of(&self.runs[0].0, event);
@@ -119,11 +151,8 @@ impl Session<'_, '_> {
         self.runs.iter_mut().for_each(|(run, _)| each(run));
     }
 
-    /// A CPU is seen to run.
-    fn note_running(&mut self, event: &TraceEvent<'_>) {
-        if is_of_blocks(&event.event) && self.node_of(event.cpu).is_some() {
-            self.each_run(|run| run.note_running(Actor::of(event)));
-        }
+    fn note_time(&mut self, event: &TraceEvent<'_>) {
+        self.each_run(|run| run.note_time(event.time_ns));
     }
 
     fn note(&mut self, event: &TraceEvent<'_>) {
@@ -153,7 +182,7 @@ impl Session<'_, '_> {
                 let places = &self.start.map;
                 self.each_run(|run| {
                     if let Some((node, end_ns)) = pass {
-                        run.note_reclaimer(node, end_ns);
+                        run.note_reclaimer(node, actor.now_ns, end_ns);
                     }
                     if is_of_one_node {
                         run.bring_home(pfn, order, places);

@@ -7,10 +7,11 @@ use nearpage::{CpuId, Migratetype, NodeId, Order, Pfn};
 
 use crate::bundle::Bundle;
 use crate::error::ReplayError;
-use crate::guess::Demand;
+use crate::first_seen::FirstSeen;
+use crate::guess::{Clues, Demand};
 use crate::identity::Evidence;
-use crate::old_pages::OldPages;
-use crate::start::Start;
+use crate::pilot::{Content, Contents, contents};
+use crate::start::{Start, StartPageset};
 use crate::strays::reclaimed_node;
 use crate::watch::Watch;
 use nearpage_trace::{Event, TraceEvent, read_trace};
@@ -30,8 +31,10 @@ pub(crate) struct Survey {
     types: HashMap<u64, [u32; 3]>,
     /// By CPU and zone, what was taken of each list beyond what came back: now, and at most.
     demands: HashMap<(CpuId, usize), [ListUse; LISTS]>,
-    /// Blocks that were in pagesets at the start.
-    old_pages: OldPages,
+    /// Blocks that lists gave for the first time.
+    first_seen: FirstSeen,
+    /// What pagesets held at the start.
+    contents: Contents,
     /// Whether the trace or its recorder tells of lost events.
     has_losses: bool,
     /// What tells where the trace comes from.
@@ -116,7 +119,7 @@ impl Survey {
                     survey.has_window = true;
                     survey.begin_ns = event.time_ns;
                     survey.demands.clear();
-                    survey.old_pages.clear();
+                    survey.first_seen.clear();
                     survey.evidence.begin_window();
                 }
                 if !window.is_over {
@@ -155,6 +158,8 @@ impl Survey {
         // Hashed addresses have no common base.
         bases.dedup();
         survey.descriptors = if let [base] = bases[..] { Some(base) } else { None };
+        survey.first_seen.finish();
+        survey.contents = contents(bundle, start, &survey, watch)?;
         Ok(survey)
     }
 
@@ -215,11 +220,10 @@ impl Survey {
         match (sign, list) {
             (1, Some(list)) => {
                 let most = start.zones[zone].pageset(event.cpu).map_or(0, |of| of.count.0);
-                self.old_pages.note_alloc((event.cpu, zone, list), pfn, most);
+                self.first_seen.note_alloc((event.cpu, zone, list), pfn, most);
             }
-            _ => {
-                self.old_pages.note(pfn, order.pages().0);
-            }
+            (1, None) => self.first_seen.note_direct(pfn, order.pages().0),
+            _ => self.first_seen.note_free(event.cpu, pfn, order.pages().0),
         }
         let Some(list) = list else { return };
         let lists = self.demands.entry((event.cpu, zone)).or_default();
@@ -235,9 +239,17 @@ impl Survey {
         lists.map_or([0; LISTS], |lists| lists.map(|list| list.taken_most as u64))
     }
 
-    /// How many pages each list of a pageset of `most` pages held at the start, where the trace tells.
-    pub(crate) fn old_pages(&self, cpu: CpuId, zone: usize, most: u64) -> [Option<u64>; LISTS] {
-        std::array::from_fn(|list| self.old_pages.pages((cpu, zone, list), most))
+    /// The blocks that lists gave for the first time.
+    pub(crate) fn first_seen(&self) -> &FirstSeen {
+        &self.first_seen
+    }
+
+    /// What is known of a pageset of the recorded zone at this position.
+    pub(crate) fn clues(&self, pageset: &StartPageset, zone: usize) -> Clues {
+        let StartPageset { cpu, count, .. } = *pageset;
+        let nothing = Content { pages: [0; LISTS], open: [[0; 2]; LISTS], rest: 0 };
+        let content = self.contents.get(&(cpu, zone)).copied().unwrap_or(nothing);
+        Clues { count, demand: self.demand(cpu, zone), content, of: (cpu, zone) }
     }
 
     /// The lists of a pageset through which at least a sixteenth of its blocks go, one bit each.

@@ -162,8 +162,8 @@ pub(crate) fn sweep(
         start_of(bundle.name(), start, wish)?;
     }
     let pass_bytes = bundle.pass_bytes();
-    let share = Share::new(observer, pass_bytes * (1 + wishes.len() as u64));
-    let survey = Survey::of(bundle, start, &Watch::new(&share.part(), pass_bytes, 1))?;
+    let share = Share::new(observer, pass_bytes * (2 + wishes.len() as u64));
+    let survey = Survey::of(bundle, start, &Watch::new(&share.part(), pass_bytes, 2))?;
     let next = AtomicUsize::new(0);
     let results: Mutex<Vec<(usize, Result<Judged, ReplayError>)>> = Mutex::new(Vec::new());
     let work = || {

@@ -60,10 +60,12 @@ pub(crate) fn ask(
     let is_elsewhere = wish.machine.is_some();
     let map = CpuMap::new(wish.cpus, &recorded.topology, &start.topology);
     let mut memory = Memory::new(bundle.name(), start, 1)?;
-    let Some((core, held)) = memory.cores(bundle.name())?.pop() else {
+    let Some((core, held)) = memory.cores(bundle.name(), &[])?.pop() else {
         unreachable!("one core was asked for")
     };
-    let mut run = Run::new(start, survey, core, held, Guess::Likely);
+    let mut run = Run::new(start, survey, core, held, None, |pageset, zone| {
+        Guess::Likely.pages(&survey.clues(pageset, zone))
+    });
     if keeps_asked {
         run.keep_asked();
     }

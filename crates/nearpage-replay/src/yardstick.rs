@@ -143,7 +143,7 @@ pub(crate) fn measure(
         }
     }
     let wishes = rules.iter().map(|&model| Wish { model: Some(model), ..Wish::default() });
-    let watch = Watch::new(observer, bundle.pass_bytes(), 1 + rules.len() as u64);
+    let watch = Watch::new(observer, bundle.pass_bytes(), 2 + rules.len() as u64);
     let survey = Survey::of(bundle, start, &watch)?;
     if let Some(input) = bundle.other_trace() {
         let truth = Truth::read(bundle, start, bundle.samples(&watch)?, survey.is_whole)?;

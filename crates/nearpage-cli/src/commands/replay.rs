@@ -54,6 +54,10 @@ pub struct ReplayArgs {
     #[arg(long, value_enum, default_value_t)]
     placement: Placement,
 
+    /// Replay from N more starts too, drawn among those that the recording leaves open: they widen the start bound
+    #[arg(long, value_name = "N", default_value_t = 0, conflicts_with = "explain")]
+    starts: u32,
+
     /// Read this trace instead of the bundle's: ftrace's trace file, trace-cmd report or perf script; - is standard
     /// input
     #[arg(long, value_name = "FILE|-")]
@@ -104,6 +108,7 @@ Examples:
   nearpage replay BUNDLE --json
   nearpage replay BUNDLE --report out.html
   nearpage replay BUNDLE --explain 5310.881638
+  nearpage replay BUNDLE --starts 32
   nearpage replay BUNDLE --bound --model nearpage
   nearpage replay BUNDLE --bound --at 4096:512 --at 4096:2016 --json
   nearpage replay BUNDLE --set pcp.batch_scale_max=0
@@ -184,7 +189,8 @@ pub fn run(arguments: &ReplayArgs) -> Result<(), CommandError> {
     let named = arguments.what_if.models(&replay);
     let rules = if named.len() > 1 { named } else { Vec::new() };
     let (wish, slab_rules) = (arguments.what_if.wish(&replay)?, arguments.what_if.slab_rules());
-    let options = Options { zones, explain, wish, rules, slab_rules };
+    let starts = arguments.starts;
+    let options = Options { zones, starts, explain, wish, rules, slab_rules };
     let watched = Interruptible::begin(Bar::percent("replay"))?;
     let report = replay.run(&options, &watched).map_err(ReplayFailure::from)?;
     drop(watched);

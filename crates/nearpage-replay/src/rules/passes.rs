@@ -30,10 +30,12 @@ pub(super) fn play_twice(
     let start = start_of(bundle.name(), recorded, &wish)?;
     let map = CpuMap::new(wish.cpus, &recorded.topology, &start.topology);
     let mut memory = Memory::new(bundle.name(), &start, 1)?;
-    let Some((core, held)) = memory.cores(bundle.name())?.pop() else {
+    let Some((core, held)) = memory.cores(bundle.name(), &[])?.pop() else {
         unreachable!("one core was asked for")
     };
-    let mut run = Run::new(&start, survey, core, held, Guess::Likely);
+    let mut run = Run::new(&start, survey, core, held, None, |pageset, zone| {
+        Guess::Likely.pages(&survey.clues(pageset, zone))
+    });
     run.keep_asked();
     let mut player = Player::new(recorded, survey, run, &start, &map, false);
     let mut play = || {

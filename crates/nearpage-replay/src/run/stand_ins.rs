@@ -21,7 +21,7 @@ pub(crate) struct StandIns {
     blocks: Blocks,
     strays: Strays,
     /// What was allocated before the window.
-    held: Held,
+    pub(super) held: Held,
     /// Pages of bulk allocations whose frames are not told, and who allocated them, oldest first, by zone.
     untold: Vec<VecDeque<(Pfn, CpuId)>>,
     /// How many there were, by zone.

@@ -2,7 +2,6 @@
 
 use nearpage::CpuId;
 
-use crate::events::Actor;
 use crate::machine::{Core, CoreZone};
 use crate::ticks::Ticks;
 
@@ -17,31 +16,32 @@ pub(crate) struct Upkeep {
 
 impl Upkeep {
     /// For CPUs whose numbers are below `cpu_limit`.
-    pub(crate) fn new(cpus: Vec<CpuId>, cpu_limit: usize, zones: usize, begin_ns: u64) -> Upkeep {
-        Upkeep { ticks: Ticks::new(cpus, begin_ns), zones, uses: vec![0; cpu_limit * zones] }
+    pub(crate) fn new(ticks: Ticks, cpu_limit: usize, zones: usize) -> Upkeep {
+        Upkeep { ticks, zones, uses: vec![0; cpu_limit * zones] }
     }
 
-    /// Does the work of a CPU that runs now, if it is due. Returns whether it was.
-    pub(crate) fn run_due(&mut self, core: &Core<'_>, actor: Actor) -> bool {
-        let is_due = self.ticks.take_due(actor.cpu, actor.now_ns);
-        if is_due {
-            core.platform().play(actor.cpu, actor.now_ns);
-            core.decay_cpu(actor.cpu).expect("no other thread drains");
-            self.expire_remote(core, actor.cpu);
-        }
-        is_due
+    /// Does the work of a CPU, if some is due by now, the earliest first. Returns whose it was, and when it was due.
+    #[inline]
+    pub(crate) fn run_due(&mut self, core: &Core<'_>, now_ns: u64) -> Option<(CpuId, u64)> {
+        let (cpu, due_ns) = self.ticks.take_due(now_ns)?;
+        core.platform().play(cpu, due_ns);
+        core.decay_cpu(cpu).expect("no other thread drains");
+        self.expire_remote(core, cpu);
+        Some((cpu, due_ns))
     }
 
     /// Linux takes a pageset for used if the CPU changed a counter of its zone: free pages, or pages of a list of
-    /// user memory. Here any page through it counts. `mm/vmstat.c: refresh_cpu_vm_stats`, 6.12.
+    /// user memory. Here any page through it counts, to and from the zone too: what expires counts as use.
+    /// `mm/vmstat.c: refresh_cpu_vm_stats`, 6.12.
     fn expire_remote(&mut self, core: &Core<'_>, cpu: CpuId) {
         let Some(pagesets) = core.pagesets(cpu) else { return };
         let uses = &mut self.uses[cpu.0 as usize * self.zones..][..self.zones];
         let now: Vec<u64> = pagesets
             .iter()
             .map(|pageset| {
-                let totals = pageset.totals();
-                totals.allocs.wrapping_add(totals.freed_pages)
+                let (totals, counts) = (pageset.totals(), pageset.counts());
+                let moved = counts.refilled_pages.0.wrapping_add(counts.drained_pages.0);
+                totals.allocs.wrapping_add(totals.freed_pages).wrapping_add(moved)
             })
             .collect();
         let used = |zone: &CoreZone<'_>| {

@@ -6,7 +6,7 @@ use nearpage::{CpuId, Gfp, NodeId, Pfn, TopologyBuf};
 use nearpage_trace::{Event, TraceEvent};
 
 use crate::cpus::CpuMap;
-use crate::events::{Actor, BULK_PAGES_MOST, is_of_blocks, with_type};
+use crate::events::{Actor, BULK_PAGES_MOST, with_type};
 use crate::run::{Near, Origin, Run};
 use crate::start::Start;
 use crate::survey::Survey;
@@ -71,9 +71,7 @@ impl<'a, 'm> Player<'a, 'm> {
         let cpu = self.cpu(event.cpu, event.pid, copy);
         let now_ns = event.time_ns.saturating_add(self.shift_ns);
         let actor = Actor { cpu, pid: event.pid, now_ns };
-        if is_of_blocks(&event.event) {
-            self.run.note_running(actor);
-        }
+        self.run.note_time(now_ns);
         let of_copy = |pfn: Pfn| Pfn(pfn.0 + u64::from(copy) * COPY_FRAMES);
         match event.event {
             Event::Alloc { pfn: Some(pfn), order, migratetype, gfp, .. } => {

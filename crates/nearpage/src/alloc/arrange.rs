@@ -128,6 +128,27 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         Ok(cached)
     }
 
+    /// Takes the coldest block of a list of a pageset, as one of the caller's; `None` if the list is empty or there is no
+    /// such CPU.
+    ///
+    /// # Panics
+    /// If the allocator has no such zone, or pagesets no such list.
+    #[doc(hidden)]
+    pub fn uncache_block(&self, cpu: CpuId, zone: ZoneIndex, list: usize) -> Option<Pfn> {
+        let cpu = self.cpu(cpu)?;
+        let pageset = &cpu.pagesets[zone.0 as usize];
+        let mut number = [0];
+        let taken = self.while_stopped(cpu, |storage, on| {
+            pageset.pop_cold(storage, on, list, &mut number) == 1
+        });
+        if !taken {
+            return None;
+        }
+        let frames = pageset.frames();
+        frames.word(number[0]).set(pageset.held_word(list));
+        Some(frames.pfn(number[0]))
+    }
+
     /// Sets the watermarks and reserves of a zone, and ends a boost; until they are computed anew, since memory came or
     /// went or a setting changed.
     ///
