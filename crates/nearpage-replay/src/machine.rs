@@ -202,6 +202,8 @@ fn set_sizes(core: &Core<'_>, zone: &CoreZone<'_>, recorded: &StartPageset, star
     if let Some((_, slice)) = start.cache_slices.iter().find(|(cpu, _)| *cpu == recorded.cpu) {
         tuning.set_cache_slice(rules, *slice);
     }
+    // A pageset of another node's zone gives pages back every third turn. How far it is, is not told: midway.
+    tuning.expire = 2;
     core.set_tuning(recorded.cpu, zone.index(), tuning);
 }
 
