@@ -180,6 +180,11 @@ pub enum RecordError {
         /// What it printed last.
         console: String,
     },
+    /// The bundle is not whole.
+    #[error(
+        "the kernel lost {0} events: expected a shorter load, or more memory, of which its buffers take 1/32"
+    )]
+    LostEvents(u64),
     /// What the machine sent is incomplete.
     #[error("the machine did not send {0}")]
     Incomplete(&'static str),

@@ -2,7 +2,7 @@
 //!
 //! | step | what happens |
 //! |---|---|
-//! | `hog CPUS MIB ROUNDS [HUGE]` | on each CPU at once: memory is touched and given back, in each round; `HUGE` MiB of huge pages first |
+//! | `hog CPUS MIB ROUNDS [HUGE]` | on each CPU at once: memory is touched and given back, in each round; on the last of them `HUGE` MiB in huge pages before |
 //! | `cross FROM TO MIB KIB` | one CPU touches memory in pieces, another gives it back |
 //! | `spawn CPUS COUNT KIB` | each CPU starts processes one after the other, which touch so much |
 //! | `threads CPUS COUNT` | each CPU starts threads, all at once, and waits for them |

@@ -80,7 +80,9 @@ fn carry_out_one(line: &str, port: &mut Port, kept: &mut HashMap<String, String>
         ("record", Some((name, file))) => {
             let bundle = format!("{SCRATCH}/{name}.tar.zst");
             let load = ["--", ITSELF, "load", file];
-            succeed(Command::new(RECORDER).args(["record", "--output", &bundle]).args(load))?;
+            succeed(
+                Command::new(RECORDER).args(["--quiet", "record", "--output", &bundle]).args(load),
+            )?;
             port.send("bundle", &fs::read(bundle)?)?;
         }
         _ => return Err("is no order".into()),
