@@ -24,12 +24,13 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Api(api::ApiArgs),
+    BundleRecord(record::BundleArgs),
     /// Count the instructions of one allocation and one free, with valgrind
     Census,
     Loom(loom::LoomArgs),
     /// Run the core's unsafe files and its page locks under Miri: minutes; needs a dated nightly
     Miri,
-    OracleRecord(record::RecordArgs),
+    OracleRecord(record::OracleArgs),
     /// Draw the plots of the book anew: minutes
     Plots,
     Soak(soak::SoakArgs),
@@ -38,10 +39,11 @@ enum Command {
 fn main() -> ExitCode {
     let result: Result<(), Box<dyn Error>> = match Cli::parse().command {
         Command::Api(arguments) => api::run(&arguments).map_err(Into::into),
+        Command::BundleRecord(arguments) => record::run_bundle(&arguments).map_err(Into::into),
         Command::Census => census::run().map_err(Into::into),
         Command::Loom(arguments) => loom::run(&arguments).map_err(Into::into),
         Command::Miri => miri::run().map_err(Into::into),
-        Command::OracleRecord(arguments) => record::run(&arguments).map_err(Into::into),
+        Command::OracleRecord(arguments) => record::run_oracle(&arguments).map_err(Into::into),
         Command::Plots => plots::run().map_err(Into::into),
         Command::Soak(arguments) => soak::run(&arguments).map_err(Into::into),
     };

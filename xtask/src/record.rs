@@ -1,41 +1,70 @@
-//! `cargo xtask oracle-record`: boots a kernel on a made-up topology in QEMU, and keeps what it prints.
+//! `cargo xtask oracle-record` and `bundle-record`: boot a kernel on a made-up topology in QEMU, and keep what it says.
 //!
 //! ```text
-//! topology.json ──> QEMU's arguments ─┐
-//! busybox, init script ──> initramfs ─┼─> qemu-system-x86_64 ──> second serial port ──> recording
-//! a Debian kernel ────────────────────┘
+//! topology.json ──> QEMU's arguments ──────────┐
+//! guest, nearpage (static) ──> initramfs ──────┼─> qemu-system-… ──> serial port ──> recording, or bundle
+//! a Debian kernel ─────────────────────────────┘
 //! ```
 //!
-//! No kernel module is needed: everything comes from /proc and /sys, and from the kernel's log. What only a
+//! No kernel module is needed: everything comes from /proc and /sys, and from the kernel's log and tracer. What only a
 //! module can ask (zonelists, spilling) is therefore not in these recordings.
 
+mod architecture;
+mod boot;
 mod initramfs;
+mod kernel;
 mod output;
+mod programs;
 mod qemu;
+mod small;
 mod topology;
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde_json::Value;
 
+use architecture::Architecture;
+use initramfs::File;
+use output::Sent;
 use topology::Topology;
 
 /// Boot a Debian kernel on a topology in QEMU, and keep what it prints as a recording.
-///
-/// Needs three Debian packages: qemu-system-x86 (qemu-system-x86_64 in the PATH), busybox-static
-/// (/usr/bin/busybox or /bin/busybox), and a kernel: linux-image-VERSION-amd64, installed, or fetched by
-/// `apt-get download linux-image-VERSION-amd64-unsigned` and unpacked by `dpkg -x`. The kernel is looked for in
-/// /boot and, with --kernels DIR, in DIR/boot and DIR.
 #[derive(Args)]
-#[command(after_long_help = AFTER_HELP)]
-pub struct RecordArgs {
+#[command(after_long_help = ORACLE_HELP)]
+pub struct OracleArgs {
+    #[command(flatten)]
+    machine: MachineArgs,
+
+    /// Where the recording goes; it is compressed with zstd
+    #[arg(long, value_name = "FILE.json.zst")]
+    output: PathBuf,
+}
+
+/// Boot a Debian kernel on a topology in QEMU, and record a load there with `nearpage record`.
+#[derive(Args)]
+#[command(after_long_help = BUNDLE_HELP)]
+pub struct BundleArgs {
+    #[command(flatten)]
+    machine: MachineArgs,
+
+    /// Where the bundle goes; its name is the bundle's
+    #[arg(long, value_name = "NAME.tar.zst")]
+    output: PathBuf,
+}
+
+#[derive(Args)]
+struct MachineArgs {
     /// The topology, a JSON file
     topology: PathBuf,
+
+    /// The processor
+    #[arg(long, value_name = "NAME", default_value = "x86_64")]
+    arch: Architecture,
 
     /// The beginning of the kernel's version: 6.12 takes the first of vmlinuz-6.12* in the order of names
     #[arg(long, value_name = "VERSION")]
@@ -45,19 +74,30 @@ pub struct RecordArgs {
     #[arg(long, value_name = "DIR")]
     kernels: Option<PathBuf>,
 
-    /// Where the recording goes; it is compressed with zstd
-    #[arg(long, value_name = "FILE.json.zst")]
-    output: PathBuf,
-
     /// Seconds that the machine may run: it is emulated, and slow
     #[arg(long, default_value_t = 600)]
     timeout: u64,
 }
 
-const AFTER_HELP: &str = "\
+/// What both need. The words are kept as they are.
+macro_rules! needs {
+    () => {
+        "\
+Needs Debian packages: qemu-system-x86 or qemu-system-arm, zstd for bundles, and a kernel: linux-image-VERSION-amd64 or -arm64,
+installed, or fetched by `apt-get download linux-image-VERSION-amd64-unsigned` and unpacked by `dpkg -x`. (For arm64 on
+another machine: `dpkg --add-architecture arm64`, `apt-get update`, and the name ends in -arm64-unsigned:arm64.) The
+kernel is looked for in /boot and, with --kernels DIR, in DIR/boot and DIR. What runs in the machine is built static:
+`rustup target add x86_64-unknown-linux-musl`, or aarch64-unknown-linux-musl. Nothing is installed.
+
 A topology has nodes (mem in MiB, a number of cpus), distances (null: 10 and 20), more words for the kernel's
-command line, the machine (pc or q35), what QEMU's -smp is given (null: the number of CPUs), settings that are written after boot (sysctl), and phases, whose settings are written, captured and
-taken back:
+command line, the machine (pc or q35; virt for aarch64), what QEMU's -smp is given (null: the number of CPUs), and
+settings that are written after boot (sysctl)"
+    };
+}
+
+const ORACLE_HELP: &str = concat!(
+    needs!(),
+    "; and phases, whose settings are written, captured and taken back:
 
   {\"nodes\": [{\"mem\": 1024, \"cpus\": 2}, {\"mem\": 0, \"cpus\": 1}],
    \"distances\": [[10, 20], [20, 10]],
@@ -71,7 +111,23 @@ Captures: boot, sysctl if there are any, phase_NAME, restored. `nearpage verify 
 nearpage predicts.
 
 Example:
-  cargo xtask oracle-record n3.json --kernel 6.12 --kernels /tmp/kernels --output oracle/corpus/n3-6.12.json.zst";
+  cargo xtask oracle-record n3.json --kernel 6.12 --kernels /tmp/kernels --output oracle/corpus/n3-6.12.json.zst"
+);
+
+const BUNDLE_HELP: &str = concat!(
+    needs!(),
+    "; and steps of the load that is recorded, of which prepare has those before it:
+
+  {\"nodes\": [{\"mem\": 512, \"cpus\": 2}, {\"mem\": 512, \"cpus\": 1}],
+   \"prepare\": [\"files 0 100 65536\"],
+   \"load\": [\"hog 0-2 40 2\", \"cross 0 2 24 256\", \"spawn 0-2 40 128\"]}
+
+Steps are those of xtask/guest/src/load.rs. `nearpage replay FILE` and `nearpage verify FILE` read the bundle.
+
+Example:
+  cargo xtask bundle-record bundles/q612-arm64.json --arch aarch64 --kernel 6.12 --kernels /tmp/kernels \\
+      --output bundles/q612-arm64.tar.zst"
+);
 
 /// Why there is no recording.
 #[derive(Debug, thiserror::Error)]
@@ -92,15 +148,29 @@ pub enum RecordError {
         /// What is wrong, with the place if it is one in the file.
         problem: String,
     },
-    /// A program or a kernel is not there.
-    #[error("{what} is not in {places}: it comes with Debian's {package}")]
+    /// A program, a kernel or a library is not there.
+    #[error("{what} is not in {places}: {remedy}")]
     Missing {
         /// What.
         what: String,
         /// Where it was looked for.
         places: String,
-        /// The package.
-        package: String,
+        /// How one comes by it.
+        remedy: String,
+    },
+    /// What runs in the machine cannot be built.
+    #[error("the programs for {target} are not built ({status})")]
+    NotBuilt {
+        /// The target.
+        target: &'static str,
+        /// How the build ended.
+        status: ExitStatus,
+    },
+    /// The name of a bundle is none.
+    #[error("{path}: expected a name such as NAME.tar.zst, of letters, digits, - and _")]
+    Name {
+        /// The name.
+        path: String,
     },
     /// The machine did not come to its end.
     #[error("the machine did not finish ({reason}); the last lines of its console:\n{console}")]
@@ -110,6 +180,11 @@ pub enum RecordError {
         /// What it printed last.
         console: String,
     },
+    /// The bundle is not whole.
+    #[error(
+        "the kernel lost {0} events: expected a shorter load, or more memory, of which its buffers take 1/32"
+    )]
+    LostEvents(u64),
     /// What the machine sent is incomplete.
     #[error("the machine did not send {0}")]
     Incomplete(&'static str),
@@ -121,108 +196,143 @@ impl RecordError {
     }
 }
 
-/// Runs the command.
-pub fn run(arguments: &RecordArgs) -> Result<(), RecordError> {
-    let topology = Topology::read(&arguments.topology)?;
-    let kernel = find_kernel(&arguments.kernel, arguments.kernels.as_deref())?;
-    let busybox = find_busybox()?;
-    let folder = tempfile::tempdir().map_err(RecordError::file(Path::new("a temporary folder")))?;
-    let image = initramfs::image(&busybox, &topology).map_err(RecordError::file(&busybox))?;
-    let files = qemu::Files::in_folder(folder.path(), kernel);
-    fs::write(&files.initramfs, image).map_err(RecordError::file(&files.initramfs))?;
-    let begin = Instant::now();
-    boot(&topology, &files, Duration::from_secs(arguments.timeout))?;
-    let seconds = begin.elapsed().as_secs();
-    let sent = fs::read(&files.output).map_err(RecordError::file(&files.output))?;
-    let mut recording = output::recording(&String::from_utf8_lossy(&sent))?;
+/// Runs `oracle-record`.
+pub fn run_oracle(arguments: &OracleArgs) -> Result<(), RecordError> {
+    let OracleArgs { machine, output } = arguments;
+    let topology = machine.topology()?;
+    let kernel = machine.find_kernel()?;
+    let [guest] = programs::build(machine.arch, [("guest", "guest")])?;
+    let guest = read(&guest)?;
+    let orders = initramfs::orders_to_capture(&topology, machine.arch);
+    let files = [
+        File { path: "init", content: &guest },
+        File { path: "orders", content: orders.as_bytes() },
+    ];
+    let ran = machine.run(&topology, kernel, &files)?;
+    let mut recording = ran.sent()?.recording()?;
     let entries = recording.as_object_mut().expect("a recording is an object");
     entries.insert("spec".into(), topology.spec.clone());
-    entries.insert("cmdline".into(), qemu::command_line(&topology).into());
-    entries.insert("qemu_args".into(), Value::from(qemu::arguments_to_keep(&topology, &files)));
-    entries.insert("wall_s".into(), seconds.into());
+    entries.insert("cmdline".into(), qemu::command_line(&topology, machine.arch).into());
+    entries.insert("qemu_args".into(), Value::from(ran.qemu_arguments));
+    entries.insert("wall_s".into(), ran.seconds.into());
     entries.insert("ok".into(), true.into());
-    write(&arguments.output, &recording)?;
-    println!("{}: recorded in {seconds} s", arguments.output.display());
+    let level = ruzstd::encoding::CompressionLevel::Fastest;
+    let packed = ruzstd::encoding::compress_to_vec(recording.to_string().as_bytes(), level);
+    fs::write(output, packed).map_err(RecordError::file(output))?;
+    println!("{}: recorded in {} s", output.display(), ran.seconds);
     Ok(())
 }
 
-fn write(path: &Path, recording: &Value) -> Result<(), RecordError> {
-    let text = recording.to_string();
-    let level = ruzstd::encoding::CompressionLevel::Fastest;
-    let packed = ruzstd::encoding::compress_to_vec(text.as_bytes(), level);
-    fs::write(path, packed).map_err(RecordError::file(path))
+/// Runs `bundle-record`.
+pub fn run_bundle(arguments: &BundleArgs) -> Result<(), RecordError> {
+    let BundleArgs { machine, output } = arguments;
+    let topology = machine.topology()?;
+    let name = name_of(output)?;
+    if topology.load.is_empty() {
+        return Err(machine.problem("no steps of a load, expected \"load\": [\"hog 0 40 1\", …]"));
+    }
+    let kernel = machine.find_kernel()?;
+    let [guest, nearpage] =
+        programs::build(machine.arch, [("guest", "guest"), ("nearpage-cli", "nearpage")])?;
+    let (guest, nearpage) = (read(&guest)?, read(&nearpage)?);
+    let orders = initramfs::orders_to_record(&topology, machine.arch, name);
+    let (prepare, load) = (topology.prepare.join("\n"), topology.load.join("\n"));
+    let files = [
+        File { path: "init", content: &guest },
+        File { path: "nearpage", content: &nearpage },
+        File { path: "orders", content: orders.as_bytes() },
+        File { path: "prepare", content: prepare.as_bytes() },
+        File { path: "load", content: load.as_bytes() },
+    ];
+    let ran = machine.run(&topology, kernel, &files)?;
+    let bundle = small::packed(ran.sent()?.file("bundle")?)?;
+    fs::write(output, &bundle).map_err(RecordError::file(output))?;
+    println!("{}: {} bytes, recorded in {} s", output.display(), bundle.len(), ran.seconds);
+    Ok(())
 }
 
-fn find_kernel(version: &str, kernels: Option<&Path>) -> Result<PathBuf, RecordError> {
-    let mut folders: Vec<PathBuf> =
-        kernels.iter().flat_map(|folder| [folder.join("boot"), folder.to_path_buf()]).collect();
-    folders.push("/boot".into());
-    for folder in &folders {
-        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-        let is_it = |name: &str| {
-            let rest = name.strip_prefix("vmlinuz-").and_then(|name| name.strip_prefix(version));
-            // 6.1 is not 6.12.
-            rest.is_some_and(|rest| !rest.starts_with(|next: char| next.is_ascii_digit()))
-        };
-        let mut found: Vec<PathBuf> = entries
-            .filter(|entry| is_it(&entry.file_name().to_string_lossy()))
-            .map(|entry| entry.path())
-            .collect();
-        found.sort();
-        if let Some(kernel) = found.into_iter().next() {
-            return Ok(kernel);
+/// A machine that ran.
+struct Ran {
+    output: Vec<u8>,
+    console: String,
+    qemu_arguments: Vec<String>,
+    seconds: u64,
+}
+
+impl Ran {
+    /// What it sent. If that is not all, what it printed last says why.
+    fn sent(&self) -> Result<Sent<'_>, RecordError> {
+        Sent::parse(&self.output).map_err(|error| RecordError::Unfinished {
+            reason: error.to_string(),
+            console: self.console.clone(),
+        })
+    }
+}
+
+impl MachineArgs {
+    fn problem(&self, problem: &str) -> RecordError {
+        RecordError::Topology { path: self.topology.display().to_string(), problem: problem.into() }
+    }
+
+    fn topology(&self) -> Result<Topology, RecordError> {
+        let topology = Topology::read(&self.topology)?;
+        match topology.machine {
+            Some(board) if board.architecture() != self.arch => {
+                Err(self.problem(&format!("the board {} is of another processor", board.name())))
+            }
+            _ => Ok(topology),
         }
     }
-    let places: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
-    Err(RecordError::Missing {
-        what: format!("vmlinuz-{version}*"),
-        places: places.join(", "),
-        package: format!("linux-image-{version}…-amd64"),
-    })
+
+    fn find_kernel(&self) -> Result<PathBuf, RecordError> {
+        kernel::find(&self.kernel, self.arch, self.kernels.as_deref())
+    }
+
+    fn run(
+        &self,
+        topology: &Topology,
+        kernel: PathBuf,
+        content: &[File<'_>],
+    ) -> Result<Ran, RecordError> {
+        let folder =
+            tempfile::tempdir().map_err(RecordError::file(Path::new("a temporary folder")))?;
+        let files = qemu::Files::in_folder(folder.path(), kernel);
+        let image = initramfs::image(content);
+        fs::write(&files.initramfs, image).map_err(RecordError::file(&files.initramfs))?;
+        let begin = Instant::now();
+        let timeout = Duration::from_secs(self.timeout);
+        let output = boot::boot(topology, self.arch, &files, timeout)?;
+        Ok(Ran {
+            output,
+            console: boot::console(&files),
+            qemu_arguments: qemu::arguments_to_keep(topology, self.arch, &files),
+            seconds: begin.elapsed().as_secs(),
+        })
+    }
 }
 
-fn find_busybox() -> Result<PathBuf, RecordError> {
-    const PLACES: [&str; 2] = ["/usr/bin/busybox", "/bin/busybox"];
-    let found = PLACES.into_iter().map(PathBuf::from).find(|path| path.exists());
-    found.ok_or_else(|| RecordError::Missing {
-        what: "busybox".into(),
-        places: PLACES.join(" or "),
-        package: "busybox-static".into(),
-    })
+fn read(path: &Path) -> Result<Vec<u8>, RecordError> {
+    fs::read(path).map_err(RecordError::file(path))
 }
 
-/// Runs the machine until it switches itself off.
-fn boot(topology: &Topology, files: &qemu::Files, timeout: Duration) -> Result<(), RecordError> {
-    let mut command = Command::new(qemu::PROGRAM);
-    command.args(qemu::arguments(topology, files)).stdin(Stdio::null()).stdout(Stdio::null());
-    let mut machine = command.spawn().map_err(|_| RecordError::Missing {
-        what: qemu::PROGRAM.into(),
-        places: "the PATH".into(),
-        package: "qemu-system-x86".into(),
-    })?;
-    let console = || {
-        let text = fs::read(&files.console).unwrap_or_default();
-        let text = String::from_utf8_lossy(&text).replace('\r', "");
-        let lines: Vec<&str> = text.lines().collect();
-        lines[lines.len().saturating_sub(15)..].join("\n")
-    };
-    let begin = Instant::now();
-    loop {
-        match machine.try_wait() {
-            Ok(Some(status)) if status.success() => return Ok(()),
-            Ok(Some(status)) => {
-                let reason = status.to_string();
-                return Err(RecordError::Unfinished { reason, console: console() });
-            }
-            Ok(None) if begin.elapsed() < timeout => {
-                std::thread::sleep(Duration::from_millis(100));
-            }
-            _ => {
-                let _ = machine.kill();
-                let _ = machine.wait();
-                let reason = format!("it ran for {} s", timeout.as_secs());
-                return Err(RecordError::Unfinished { reason, console: console() });
-            }
+/// `NAME` of `folder/NAME.tar.zst`.
+fn name_of(output: &Path) -> Result<&str, RecordError> {
+    let name = output.file_name().and_then(|name| name.to_str()?.strip_suffix(".tar.zst"));
+    let is_of_name = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
+    let name = name.filter(|name| !name.is_empty() && name.chars().all(is_of_name));
+    name.ok_or_else(|| RecordError::Name { path: output.display().to_string() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bundles_have_plain_names() {
+        assert_eq!(name_of(Path::new("a b/q61-x.tar.zst")).unwrap(), "q61-x");
+        for other in ["q61.tar.gz", ".tar.zst", "a b.tar.zst", "a;b.tar.zst", "x/"] {
+            let error = name_of(Path::new(other)).unwrap_err().to_string();
+            assert!(error.contains("expected a name such as NAME.tar.zst"), "{error}");
         }
     }
 }

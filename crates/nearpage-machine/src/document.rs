@@ -117,6 +117,7 @@ impl<'a> MachineDocument<'a> {
             address_map: match description.topology.address_map {
                 AddressMap::Flat => "flat",
                 AddressMap::X86 => "x86",
+                AddressMap::Divided { .. } => "divided",
             },
             addresses: match description.addresses {
                 Addresses::Recorded => "recorded",

@@ -11,11 +11,11 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use nearpage::{AddressMap, NodeBuf, PageCount, TopologyBuf, ZoneKind};
+use nearpage::{NodeBuf, TopologyBuf, ZoneKind};
 
 use crate::description::{DescriptionProblem, Place};
 use crate::error::{InputError, InputProblem as Problem};
-use crate::machine::{Machine, MachineNode, ZoneExtent};
+use crate::machine::{Machine, MachineNode};
 use crate::shown::shown;
 use crate::sysfs::{read_machine, read_this_machine};
 use crate::tree::{FileTree, FolderTree, MemoryTree};
@@ -132,19 +132,15 @@ impl MachineDescription {
         mut machine: Machine,
     ) -> Result<MachineDescription, InputError> {
         check_memory(&machine).map_err(|problem| problem.at(place))?;
-        let mut warnings: Vec<String> = machine.notes.iter().map(ToString::to_string).collect();
+        let warnings: Vec<String> = machine.notes.iter().map(ToString::to_string).collect();
         let recorded = layout::from_zones(&machine.nodes);
         let addresses = if recorded.is_some() { Addresses::Recorded } else { Addresses::Assumed };
         let (address_map, memory) = recorded.unwrap_or_else(|| {
             let sizes = machine.nodes.iter().map(|node| node.memory_bytes.unwrap_or(0));
             layout::from_sizes(sizes, machine.page_bytes)
         });
-        for node in &mut machine.nodes {
-            match (addresses, address_map) {
-                (Addresses::Assumed, _) => node.zones.clear(),
-                (_, AddressMap::X86) => {}
-                (_, AddressMap::Flat) => warnings.extend(merge_zones(node)),
-            }
+        if addresses == Addresses::Assumed {
+            machine.nodes.iter_mut().for_each(|node| node.zones.clear());
         }
         let nodes = machine.nodes.iter().zip(memory).map(|(node, memory)| NodeBuf {
             id: node.id,
@@ -157,29 +153,6 @@ impl MachineDescription {
         topology.with(|_| ()).map_err(|error| Problem::Topology(error).at(place))?;
         Ok(MachineDescription { source, machine, topology, addresses, warnings })
     }
-}
-
-/// Joins all zones of a node but Movable into one Normal zone: processors other than x86 divide low addresses in their
-/// own ways. Returns a warning if it joined several.
-fn merge_zones(node: &mut MachineNode) -> Option<String> {
-    let (movable, mut others): (Vec<ZoneExtent>, Vec<ZoneExtent>) =
-        node.zones.drain(..).partition(|zone| zone.kind == ZoneKind::Movable);
-    others.sort_by_key(|zone| zone.start);
-    let names: Vec<&str> = others.iter().map(|zone| zone.kind.name()).collect();
-    let merged = others.iter().copied().reduce(|low, high| ZoneExtent {
-        kind: ZoneKind::Normal,
-        spanned: PageCount(high.start.0 + high.spanned.0 - low.start.0),
-        present: PageCount(low.present.0 + high.present.0),
-        managed: PageCount(low.managed.0 + high.managed.0),
-        free: PageCount(low.free.0.saturating_add(high.free.0)),
-        ..low
-    });
-    let warning =
-        format!("zones {} of node {} are shown as one zone Normal", names.join(" and "), node.id);
-    node.zones =
-        merged.map(|zone| ZoneExtent { kind: ZoneKind::Normal, ..zone }).into_iter().collect();
-    node.zones.extend(movable);
-    (names.len() > 1).then_some(warning)
 }
 
 fn check_memory(machine: &Machine) -> Result<(), Problem> {
@@ -306,7 +279,7 @@ fn check_text(content: &[u8]) -> Result<&str, Problem> {
 #[cfg(test)]
 mod tests {
     use crate::tree::MemoryTree;
-    use nearpage::{NodeId, Pfn, PfnRange};
+    use nearpage::{AddressMap, NodeId, PageCount, Pfn, PfnRange};
     use proptest::prelude::*;
 
     use super::*;
@@ -381,18 +354,16 @@ mod tests {
     }
 
     #[test]
-    fn zones_of_other_processors_are_merged() {
+    fn zones_of_other_processors_lie_elsewhere() {
         let zones = zone("DMA", 0x40000, 50_000, 50_000, 40_000)
             + &zone("Normal", 0x100000, 60_000, 50_000, 50_000);
         let description = machine(&zones);
-        assert_eq!(description.topology.address_map, AddressMap::Flat);
-        assert_eq!(
-            description.warnings,
-            ["zones DMA and Normal of node 0 are shown as one zone Normal"]
-        );
-        let [merged] = description.machine.nodes[0].zones[..] else { panic!("one zone") };
-        assert_eq!((merged.kind, merged.start), (ZoneKind::Normal, Pfn(0x40000)));
-        assert_eq!((merged.spanned, merged.managed), (PageCount(846_432), PageCount(90_000)));
+        let dma_end = Pfn(0x40000 + 50_000);
+        let expected = AddressMap::Divided { dma_end, dma32_end: dma_end };
+        assert_eq!(description.topology.address_map, expected);
+        let [dma, normal] = description.machine.nodes[0].zones[..] else { panic!("two zones") };
+        assert_eq!((dma.kind, dma.managed), (ZoneKind::Dma, PageCount(40_000)));
+        assert_eq!((normal.kind, normal.start), (ZoneKind::Normal, Pfn(0x100000)));
     }
 
     #[test]

@@ -50,14 +50,14 @@ impl Blocks {
     }
 }
 
-/// A frame and an order in one word; 0 is none, as no block of order 0 at frame 0 is ever handed out on x86-64.
+/// A frame and an order in one word; 0 is none.
 fn encode(block: CoreBlock) -> u64 {
-    block.pfn.0 << 4 | u64::from(block.order.0)
+    (block.pfn.0 << 4 | u64::from(block.order.0)) + 1
 }
 
 fn decode(word: u64) -> Option<CoreBlock> {
-    let block = CoreBlock { pfn: Pfn(word >> 4), order: Order((word & 15) as u8) };
-    (word != 0).then_some(block)
+    let word = word.checked_sub(1)?;
+    Some(CoreBlock { pfn: Pfn(word >> 4), order: Order((word & 15) as u8) })
 }
 
 #[cfg(test)]
@@ -74,5 +74,13 @@ mod tests {
         assert_eq!(blocks.around(Pfn(0x1010)), None);
         assert_eq!(blocks.remove(Pfn(0x1008)), Some(block));
         assert_eq!(blocks.remove(Pfn(0x1008)), None);
+    }
+
+    #[test]
+    fn the_first_frame_is_one_like_others() {
+        let mut blocks = Blocks::default();
+        let block = CoreBlock { pfn: Pfn(0), order: Order(0) };
+        blocks.insert(Pfn(0), block);
+        assert_eq!(blocks.get(Pfn(0)), Some(block));
     }
 }

@@ -52,7 +52,7 @@
 //!
 //! Reading takes one buffer of 1 MiB, whatever the length of the trace; a line may not be longer. The events are those of
 //! Linux 6.1 to 6.18. A recording takes up to 1/32 of memory for the kernel's buffers; events beyond are lost and
-//! counted. It was run on 6.12 and 6.18, x86-64.
+//! counted. It was run on 6.1, 6.12 and 6.18, x86-64, and on 6.1 and 6.12, aarch64.
 #![warn(missing_debug_implementations)]
 
 mod error;

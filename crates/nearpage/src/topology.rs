@@ -364,6 +364,51 @@ mod tests {
         assert_eq!(zones(&machine), expected);
     }
 
+    /// 6.12.117 on aarch64 with 3328 MiB, 0 and 512 MiB: memory begins at 1 GiB, and there is no DMA32.
+    #[test]
+    fn other_processors_divide_addresses_elsewhere() {
+        let end = Pfn(0x10_0000);
+        let address_map = AddressMap::Divided { dma_end: end, dma32_end: end };
+        let nodes = vec![
+            node(0, &[(0x4_0000, 0x11_0000)], &[0, 1]),
+            node(1, &[], &[2]),
+            node(2, &[(0x11_0000, 0x13_0000)], &[3]),
+        ];
+        let expected = vec![
+            (0, "DMA", 0x4_0000, 786_432, 786_432),
+            (0, "Normal", 1_048_576, 65_536, 65_536),
+            (2, "Normal", 1_114_112, 131_072, 131_072),
+        ];
+        assert_eq!(zones(&TopologyBuf { address_map, ..machine(nodes) }), expected);
+        let span = |start: u64, spanned: u64| PfnRange::new(start, start + spanned);
+        let dma = (ZoneKind::Dma, span(0x4_0000, 786_432));
+        let normal = (ZoneKind::Normal, span(1_048_576, 65_536));
+        assert_eq!(AddressMap::of_zones([normal, dma]), Some(address_map));
+    }
+
+    #[test]
+    fn a_map_is_found_for_zones_that_lie_one_above_the_other() {
+        let zones = [
+            (ZoneKind::Dma, PfnRange::new(1, 4096)),
+            (ZoneKind::Dma32, PfnRange::new(4096, 0x8000)),
+            (ZoneKind::Movable, PfnRange::new(0x6000, 0x8000)),
+        ];
+        assert_eq!(AddressMap::of_zones(zones), Some(AddressMap::X86));
+        // As riscv64 has them, and a processor with Normal alone.
+        let dma32 = (ZoneKind::Dma32, PfnRange::new(0x8_0000, 0x9_0000));
+        let (dma_end, dma32_end) = (Pfn(0), Pfn(0x9_0000));
+        let normal = (ZoneKind::Normal, PfnRange::new(0x9_0000, 0xa_0000));
+        let divided = AddressMap::Divided { dma_end, dma32_end };
+        assert_eq!(AddressMap::of_zones([dma32, normal]), Some(divided));
+        let divided = AddressMap::Divided { dma_end, dma32_end: Pfn(0) };
+        assert_eq!(AddressMap::of_zones([normal]), Some(divided));
+        // DMA would reach over Normal.
+        let dma = (ZoneKind::Dma, PfnRange::new(0x9_8000, 0xb_0000));
+        assert_eq!(AddressMap::of_zones([normal, dma]), None);
+        let empty = (ZoneKind::Dma, PfnRange::new(0xb_0000, 0xb_0000));
+        assert_eq!(AddressMap::of_zones([empty, normal]), Some(divided));
+    }
+
     #[test]
     fn asymmetric_and_equal_distances_are_legal() {
         let mut machine = vector_b();
@@ -377,6 +422,7 @@ mod tests {
         fn zones_partition_memory(
             lengths in proptest::collection::vec((0u64..400_000, 1u64..400_000, 0usize..4), 1..20),
             movable_from in proptest::collection::vec(proptest::option::of(0u64..4_000_000), 4),
+            ends in proptest::option::of([0u64..4_000_000, 0u64..4_000_000]),
         ) {
             let mut nodes: Vec<NodeBuf> = (0..4).map(|id| node(3 * id, &[], &[id])).collect();
             let mut at = 1;
@@ -387,7 +433,11 @@ mod tests {
             for (node, &from) in nodes.iter_mut().zip(&movable_from) {
                 node.movable_from = from.map(Pfn);
             }
-            let machine = machine(nodes);
+            let mut machine = machine(nodes);
+            if let Some([a, b]) = ends {
+                let (dma_end, dma32_end) = (Pfn(a.min(b)), Pfn(a.max(b)));
+                machine.address_map = AddressMap::Divided { dma_end, dma32_end };
+            }
             machine.with(check_partition).unwrap();
         }
     }

@@ -2,14 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
+use super::Architecture;
 use super::topology::Topology;
 
-/// The emulator.
-pub const PROGRAM: &str = "qemu-system-x86_64";
-
 /// What every boot is told: no random places, a log that keeps all, and nothing that moves pages.
-const COMMAND_LINE: &str =
-    "console=ttyS0 panic=-1 nokaslr log_buf_len=1M numa_balancing=disable init_on_alloc=0";
+const COMMAND_LINE: &str = "panic=-1 nokaslr log_buf_len=1M numa_balancing=disable init_on_alloc=0";
 
 /// What the machine reads and writes on this side.
 pub struct Files {
@@ -33,16 +30,16 @@ impl Files {
 }
 
 /// The arguments.
-pub fn arguments(topology: &Topology, files: &Files) -> Vec<String> {
+pub fn arguments(topology: &Topology, architecture: Architecture, files: &Files) -> Vec<String> {
     let cpus: u32 = topology.nodes.iter().map(|node| node.cpus).sum();
     let memory: u32 = topology.nodes.iter().map(|node| node.mem).sum();
     let mut arguments: Vec<String> = [
         "-accel",
         "tcg,thread=multi",
         "-cpu",
-        "max",
+        architecture.cpu(),
         "-machine",
-        topology.machine.name(),
+        topology.machine.unwrap_or(architecture.board()).name(),
         "-display",
         "none",
         "-nodefaults",
@@ -58,17 +55,19 @@ pub fn arguments(topology: &Topology, files: &Files) -> Vec<String> {
     add_nodes(topology, &mut add);
     add("-kernel", files.kernel.display().to_string());
     add("-initrd", files.initramfs.display().to_string());
-    add("-append", command_line(topology));
+    add("-append", command_line(topology, architecture));
     for (id, file) in [("c0", &files.console), ("c1", &files.output)] {
         add("-chardev", format!("file,id={id},path={}", file.display()));
-        add("-serial", format!("chardev:{id}"));
     }
+    add("-serial", "chardev:c0".into());
+    add(architecture.port_argument(), architecture.port_value("c1"));
     arguments
 }
 
 /// All that the kernel is told.
-pub fn command_line(topology: &Topology) -> String {
-    format!("{COMMAND_LINE} {}", topology.command_line).trim_end().into()
+pub fn command_line(topology: &Topology, architecture: Architecture) -> String {
+    let console = architecture.console();
+    format!("console={console} {COMMAND_LINE} {}", topology.command_line).trim_end().into()
 }
 
 fn add_nodes(topology: &Topology, add: &mut impl FnMut(&str, String)) {
@@ -94,7 +93,11 @@ fn add_nodes(topology: &Topology, add: &mut impl FnMut(&str, String)) {
 }
 
 /// The arguments as the recording keeps them: names of files without the folders of this machine.
-pub fn arguments_to_keep(topology: &Topology, files: &Files) -> Vec<String> {
+pub fn arguments_to_keep(
+    topology: &Topology,
+    architecture: Architecture,
+    files: &Files,
+) -> Vec<String> {
     let name = |path: &Path| PathBuf::from(path.file_name().unwrap_or_default());
     let files = Files {
         kernel: name(&files.kernel),
@@ -102,7 +105,8 @@ pub fn arguments_to_keep(topology: &Topology, files: &Files) -> Vec<String> {
         console: name(&files.console),
         output: name(&files.output),
     };
-    [PROGRAM.into()].into_iter().chain(arguments(topology, &files)).collect()
+    let emulator = architecture.emulator().into();
+    [emulator].into_iter().chain(arguments(topology, architecture, &files)).collect()
 }
 
 #[cfg(test)]
@@ -117,7 +121,8 @@ mod tests {
         )
         .unwrap();
         let files = Files::in_folder(Path::new("/tmp/x"), "/boot/vmlinuz-6.1".into());
-        let kept = arguments_to_keep(&topology, &files).join(" ");
+        let x86 = Architecture::X86_64;
+        let kept = arguments_to_keep(&topology, x86, &files).join(" ");
         assert!(kept.contains("-m 576M -smp 3 "), "{kept}");
         assert!(
             kept.contains("-numa node,nodeid=0,cpus=0-1,memdev=m0 -numa node,nodeid=1,cpus=2-2 ")
@@ -128,7 +133,12 @@ mod tests {
         assert!(!kept.contains("/tmp"));
         let other =
             r#"{"nodes": [{"mem": 64, "cpus": 4}], "machine": "q35", "smp": "4,sockets=2"}"#;
-        let kept = arguments_to_keep(&Topology::parse(other).unwrap(), &files).join(" ");
+        let kept = arguments_to_keep(&Topology::parse(other).unwrap(), x86, &files).join(" ");
         assert!(kept.contains("-machine q35 ") && kept.contains("-smp 4,sockets=2 "), "{kept}");
+        let kept = arguments_to_keep(&topology, Architecture::Aarch64, &files).join(" ");
+        assert!(kept.starts_with("qemu-system-aarch64 ") && kept.contains("-machine virt "));
+        assert!(
+            kept.contains(" console=ttyAMA0 ") && kept.ends_with("-device pci-serial,chardev=c1")
+        );
     }
 }

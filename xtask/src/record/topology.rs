@@ -6,7 +6,7 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::RecordError;
+use super::{Architecture, RecordError};
 
 /// A topology, and the JSON that it was read from.
 pub struct Topology {
@@ -18,25 +18,33 @@ pub struct Topology {
     pub distances: Option<Vec<Vec<u8>>>,
     /// More words for the kernel's command line.
     pub command_line: String,
-    /// The board that QEMU emulates.
-    pub machine: Machine,
+    /// The board that QEMU emulates; none for the usual one of the processor.
+    pub machine: Option<Machine>,
     /// What QEMU's `-smp` is given; none for the number of CPUs of all nodes.
     pub smp: Option<String>,
     /// Settings that are written after boot.
-    pub sysctl: Vec<(String, String)>,
+    pub sysctl: Settings,
     /// Settings that are written, captured and taken back, by name.
-    pub phases: Vec<(String, Vec<(String, String)>)>,
+    pub phases: Vec<(String, Settings)>,
+    /// Steps of a load before the one that is recorded.
+    pub prepare: Vec<String>,
+    /// Steps of the load that is recorded.
+    pub load: Vec<String>,
 }
 
+/// Settings, by their keys.
+pub type Settings = BTreeMap<String, String>;
+
 /// A board: they have their memory below 4 GiB end elsewhere.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Machine {
-    /// Up to 3 GiB.
-    #[default]
+    /// x86-64, up to 3 GiB.
     Pc,
-    /// Up to 2 GiB.
+    /// x86-64, up to 2 GiB.
     Q35,
+    /// aarch64, up to 3 GiB, which begin at 1 GiB.
+    Virt,
 }
 
 impl Machine {
@@ -45,6 +53,15 @@ impl Machine {
         match self {
             Machine::Pc => "pc",
             Machine::Q35 => "q35",
+            Machine::Virt => "virt",
+        }
+    }
+
+    /// The processor that it has.
+    pub const fn architecture(self) -> Architecture {
+        match self {
+            Machine::Pc | Machine::Q35 => Architecture::X86_64,
+            Machine::Virt => Architecture::Aarch64,
         }
     }
 }
@@ -58,7 +75,6 @@ pub struct Node {
     pub cpus: u32,
 }
 
-type Settings = BTreeMap<String, String>;
 type Phases = BTreeMap<String, Settings>;
 
 #[derive(Deserialize)]
@@ -70,6 +86,10 @@ struct File {
     smp: Option<String>,
     sysctl: Option<Settings>,
     phases: Option<Phases>,
+    #[serde(default)]
+    prepare: Vec<String>,
+    #[serde(default)]
+    load: Vec<String>,
 }
 
 impl Topology {
@@ -114,13 +134,12 @@ impl Topology {
             nodes: file.nodes,
             distances: file.distances,
             command_line: file.cmdline.unwrap_or_default(),
-            machine: file.machine.unwrap_or_default(),
+            machine: file.machine,
             smp: file.smp,
-            sysctl: sysctl.into_iter().collect(),
-            phases: phases
-                .into_iter()
-                .map(|(name, settings)| (name, settings.into_iter().collect()))
-                .collect(),
+            sysctl,
+            phases: phases.into_iter().collect(),
+            prepare: file.prepare,
+            load: file.load,
         })
     }
 }
@@ -149,7 +168,7 @@ mod tests {
         let topology = Topology::parse(
             r#"{"nodes": [{"mem": 512, "cpus": 1}, {"mem": 0, "cpus": 1}], "phases": {"a": {"vm.x": "1 2"}}}"#,
         );
-        assert_eq!(topology.unwrap().phases[0].1, [("vm.x".into(), "1 2".into())]);
+        assert_eq!(topology.unwrap().phases[0].1, [("vm.x".into(), "1 2".into())].into());
         assert!(problem("{\n\"nodes\": 5}").contains("at line 2 column"));
         assert!(problem(r#"{"nodes": [{"mem": 1, "cpus": 0}]}"#).contains("no node has CPUs"));
         assert!(problem(r#"{"nodes": [{"mem": 0, "cpus": 1}]}"#).contains("no node has memory"));
@@ -158,8 +177,11 @@ mod tests {
         let other = r#"{"nodes": [{"mem": 1, "cpus": 4}], "machine": "q35", "smp": "4,sockets=2",
             "cmdline": null, "sysctl": null, "phases": null, "distances": null}"#;
         let other = Topology::parse(other).unwrap();
-        assert_eq!((other.machine, other.smp.as_deref()), (Machine::Q35, Some("4,sockets=2")));
-        assert!(problem(r#"{"nodes": [], "machine": "virt"}"#).contains("expected `pc` or `q35`"));
+        assert_eq!(
+            (other.machine, other.smp.as_deref()),
+            (Some(Machine::Q35), Some("4,sockets=2"))
+        );
+        assert!(problem(r#"{"nodes": [], "machine": "x"}"#).contains("expected one of `pc`"));
         assert!(problem(r#"{"nodes": [{"mem": 1, "cpus": 1}], "smp": "1 -S"}"#).contains("-smp"));
         let injected = r#"{"nodes": [{"mem": 1, "cpus": 1}], "sysctl": {"vm.x": "1; reboot"}}"#;
         assert!(problem(injected).contains("vm.x is no setting"));

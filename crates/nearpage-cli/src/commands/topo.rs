@@ -108,7 +108,8 @@ JSON (--format json), counted in pages unless a name says otherwise:
   source, addresses      where the machine and its addresses come from; addresses is recorded or assumed
   model, lists           the rules; boot or rebuilt
   storage, binding       which pageset storage this process can use and how it can bind memory, and why
-  page_bytes, address_map
+  page_bytes
+  address_map            where zones lie: x86, divided (elsewhere) or flat (all is Normal)
   settings               min_free_kbytes, watermark_scale_factor, lowmem_reserve_ratio,
                          percpu_pagelist_high_fraction, transparent_hugepage
   nodes[]                id, cpus, memory_bytes, free_bytes (null if unknown), effective_node (whose

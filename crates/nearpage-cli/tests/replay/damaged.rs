@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{nearpage, replayed, trace, unpack_shipped};
+use super::{nearpage, replayed, stdout, trace, unpack_shipped};
 
 /// The message of a replay that must fail.
 fn refused(bundle: &Path) -> String {
@@ -61,6 +61,20 @@ fn a_trace_that_ends_too_early_is_told() {
     assert!(message.contains("without an event of a block"), "{message}");
 }
 
+/// The buffer of a CPU may be full while those of others are not: then the trace has all markers.
+#[test]
+fn events_that_the_recorder_lost_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let bundle = unpack_shipped(folder.path());
+    let path = bundle.join("meta.json");
+    let meta = std::fs::read_to_string(&path).unwrap();
+    let none = "\"lost_events\": 0";
+    assert!(meta.contains(none));
+    std::fs::write(&path, meta.replace(none, "\"lost_events\": 6679")).unwrap();
+    let output = stdout(&["replay", bundle.to_str().unwrap()]);
+    assert!(output.contains("\nmet: events that the recorder lost 6679, "), "{output}");
+}
+
 #[test]
 fn captures_that_are_cut_off_are_refused() {
     let folder = tempfile::tempdir().unwrap();
@@ -78,6 +92,30 @@ fn captures_that_are_cut_off_are_refused() {
     }
     std::fs::write(bundle.join("samples.txt"), [0; 4096]).unwrap();
     assert!(refused(&bundle).contains("samples.txt: byte 0: has no samples"));
+}
+
+/// As kernels with pages of 64 KiB have them.
+#[test]
+fn other_sizes_of_pageblocks_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let bundle = unpack_shipped(folder.path());
+    let path = bundle.join("before/pagetypeinfo");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let larger = text.replace("Page block order: 9", "Page block order: 13");
+    assert_ne!(text, larger);
+    std::fs::write(&path, larger).unwrap();
+    let message = refused(&bundle);
+    assert!(
+        message.contains("its pageblocks are of order 13, expected pages of 4 KiB"),
+        "{message}"
+    );
+    std::fs::write(&path, text).unwrap();
+    let path = bundle.join("before/buddyinfo");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let longer: String = text.lines().map(|line| format!("{line}      0      0\n")).collect();
+    std::fs::write(&path, longer).unwrap();
+    let message = refused(&bundle);
+    assert!(message.contains("it has blocks of order 12, expected pages of 4 KiB"), "{message}");
 }
 
 #[test]

@@ -1,13 +1,13 @@
 //! What a replay must reach, by bundle: the table of the book (trust/fidelity.md).
 //!
 //! `NEARPAGE_BUNDLES=FOLDER cargo test --release -p nearpage-cli --test replay musts -- --nocapture` prints it for a
-//! folder of bundles; without, it is the one that comes along.
+//! folder of bundles; without, it is the repository's own.
 
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::{replayed, shipped};
+use super::replayed;
 
 /// Musts that are missed, each with its reason. Who misses another one fails.
 const KNOWN: [(&str, &str); 9] = [
@@ -168,17 +168,23 @@ const HEADING: &str = "| bundle | score | known state | refill pages | drain pag
      |---|---|---|---|---|---|---|---|---|---|";
 
 fn bundles() -> Vec<PathBuf> {
-    let Ok(folder) = std::env::var("NEARPAGE_BUNDLES") else { return vec![shipped()] };
+    let own = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bundles");
+    let folder = std::env::var("NEARPAGE_BUNDLES").unwrap_or_else(|_| own.into());
     let entries = std::fs::read_dir(&folder).unwrap_or_else(|error| panic!("{folder}: {error}"));
     let mut paths: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
-    paths.retain(|path| path.join("meta.json").exists());
+    paths.retain(|path| path.join("meta.json").exists() || name(path) != file_name(path));
     paths.sort();
+    assert!(!paths.is_empty(), "{folder}: no bundles");
     paths
 }
 
+fn file_name(path: &Path) -> String {
+    path.file_name().unwrap().to_string_lossy().into_owned()
+}
+
+/// The name without the ending of a packed bundle.
 fn name(path: &Path) -> String {
-    let name = path.file_name().unwrap().to_string_lossy().into_owned();
-    name.trim_end_matches(".tar.zst").into()
+    file_name(path).trim_end_matches(".tar.zst").into()
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Addresses of memory: those of the machine's zones, or those of a PC where only sizes are known.
 
-use nearpage::{AddressMap, PageCount, Pfn, PfnRange, ZoneKind};
+use nearpage::{AddressMap, PageCount, Pfn, PfnRange};
 
 use crate::machine::{MachineNode, PAGE_BYTES_DEFAULT, ZoneExtent};
 
@@ -77,8 +77,10 @@ pub(super) fn from_zones(nodes: &[MachineNode]) -> Option<(AddressMap, Vec<Vec<P
     for ranges in &mut memory {
         ranges.sort_unstable();
     }
-    let is_x86 = zones.iter().all(|(_, zone)| is_x86(zone));
-    Some((if is_x86 { AddressMap::X86 } else { AddressMap::Flat }, memory))
+    let span =
+        |zone: &ZoneExtent| PfnRange { start: zone.start, end: Pfn(zone.start.0 + zone.spanned.0) };
+    let map = AddressMap::of_zones(zones.iter().map(|(_, zone)| (zone.kind, span(zone))))?;
+    Some((map, memory))
 }
 
 /// Takes `present` frames out of a zone's span, and adds them to `taken`, which is ascending.
@@ -100,23 +102,9 @@ fn take(zone: &ZoneExtent, taken: &mut Vec<PfnRange>) -> Option<Vec<PfnRange>> {
     (missing == PageCount(0)).then_some(ranges)
 }
 
-/// Whether a zone lies where x86 has zones of its kind.
-fn is_x86(zone: &ZoneExtent) -> bool {
-    const DMA_END: u64 = (16 << 20) / PAGE_BYTES_DEFAULT;
-    const DMA32_END: u64 = (4 << 30) / PAGE_BYTES_DEFAULT;
-    let span = PfnRange { start: zone.start, end: Pfn(zone.start.0 + zone.spanned.0) };
-    let bounds = match zone.kind {
-        ZoneKind::Dma => PfnRange::new(0, DMA_END),
-        ZoneKind::Dma32 => PfnRange::new(DMA_END, DMA32_END),
-        ZoneKind::Normal => PfnRange::new(DMA32_END, u64::MAX),
-        ZoneKind::Movable | ZoneKind::Device => return true,
-    };
-    span.intersection(bounds) == span
-}
-
 #[cfg(test)]
 mod tests {
-    use nearpage::NodeId;
+    use nearpage::{NodeId, ZoneKind};
 
     use super::*;
 
@@ -219,7 +207,10 @@ mod tests {
 
     #[test]
     fn other_processors_have_other_zones() {
-        let arm = [node(0, &[(ZoneKind::Dma, 0x80000, 0x80000, 0x80000)])];
-        assert_eq!(from_zones(&arm).unwrap().0, AddressMap::Flat);
+        let dma = (ZoneKind::Dma, 0x80000, 0x80000, 0x80000);
+        let map = AddressMap::Divided { dma_end: Pfn(0x100000), dma32_end: Pfn(0x100000) };
+        assert_eq!(from_zones(&[node(0, &[dma])]).unwrap().0, map);
+        // One zone reaches over another.
+        assert_eq!(from_zones(&[node(0, &[dma, (ZoneKind::Normal, 0x70000, 9, 9)])]), None);
     }
 }

@@ -26,6 +26,7 @@ impl FreeLists {
             let what = "before/pagetypeinfo tells of no pageblocks".into();
             return Err(ReplayError::incomplete(input, what, "/proc/pagetypeinfo as it is"));
         }
+        check_orders(input, types.pageblock_order, totals.iter().map(|zone| zone.blocks.len()))?;
         let mut free = Vec::new();
         for zone in &totals {
             let mut blocks = Blocks::default();
@@ -80,6 +81,27 @@ impl FreeLists {
             ));
         };
         Ok((*blocks, *counts))
+    }
+}
+
+/// The core's blocks have the orders of kernels with pages of 4 KiB.
+fn check_orders(
+    input: &str,
+    pageblock: Option<u64>,
+    orders: impl Iterator<Item = usize>,
+) -> Result<(), ReplayError> {
+    let refuse = |what| {
+        let expected = "pages of 4 KiB: pageblocks of order 9, blocks up to order 10";
+        Err(ReplayError::incomplete(input, what, expected))
+    };
+    if let Some(order) = pageblock.filter(|&order| order != u64::from(Order::PAGEBLOCK.0)) {
+        return refuse(format!("its pageblocks are of order {order}"));
+    }
+    match orders.max() {
+        Some(count) if count > Order::COUNT => {
+            refuse(format!("it has blocks of order {}", count - 1))
+        }
+        _ => Ok(()),
     }
 }
 

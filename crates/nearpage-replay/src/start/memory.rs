@@ -16,7 +16,7 @@ pub(super) fn topology(
     records: &[&ZoneRecord],
     map: &ZoneMap,
 ) -> Result<TopologyBuf, ReplayError> {
-    let mut nodes: Vec<NodeBuf> = Vec::new();
+    let (mut nodes, mut spans) = (Vec::new(), Vec::new());
     for node in &machine.nodes {
         let mut buffer = NodeBuf { id: node.id, cpus: node.own_cpus.clone(), ..NodeBuf::default() };
         for (index, zone) in zones.iter().enumerate().filter(|(_, zone)| zone.node == node.id) {
@@ -24,16 +24,19 @@ pub(super) fn topology(
                 buffer.movable_from = records[index].start_pfn.map(nearpage::Pfn);
             }
             let memory = memory_of(zone, records[index], map.ranges(index));
-            for range in &memory {
-                check_place(input, zone, *range)?;
-            }
+            spans.extend(memory.iter().map(|range| (zone.kind, *range)));
             buffer.memory.extend(memory);
         }
         buffer.memory.sort_by_key(|range| range.start);
         nodes.push(buffer);
     }
     let distances = machine.machine.distances.clone();
-    let topology = TopologyBuf { nodes, distances, address_map: AddressMap::X86 };
+    let Some(address_map) = AddressMap::of_zones(spans) else {
+        let what = "a zone reaches over one of a higher kind".into();
+        let expected = "zones one above the other: DMA, DMA32, Normal";
+        return Err(ReplayError::incomplete(input, what, expected));
+    };
+    let topology = TopologyBuf { nodes, distances, address_map };
     topology
         .with(|_| ())
         .map_err(|source| ReplayError::Topology { input: input.into(), source })?;
@@ -58,23 +61,4 @@ fn memory_of(
         }
     }
     memory
-}
-
-/// The core divides addresses into zones as x86-64 does.
-fn check_place(input: &str, zone: &StartZone, range: PfnRange) -> Result<(), ReplayError> {
-    let limits = match zone.kind {
-        ZoneKind::Dma => PfnRange::new(0, 1 << 12),
-        ZoneKind::Dma32 => PfnRange::new(1 << 12, 1 << 20),
-        ZoneKind::Normal => PfnRange::new(1 << 20, u64::MAX),
-        ZoneKind::Movable | ZoneKind::Device => PfnRange::new(0, u64::MAX),
-    };
-    if range.intersection(limits) == range {
-        return Ok(());
-    }
-    let what = format!("{} lies at frames {range}", zone.name());
-    Err(ReplayError::incomplete(
-        input,
-        what,
-        "zones where x86-64 has them: below 16 MiB, below 4 GiB, above",
-    ))
 }

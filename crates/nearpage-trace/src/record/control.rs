@@ -69,8 +69,10 @@ impl Control {
     /// - No thread opens files, or uses files above standard error, from now on: all of them are closed here, since the
     ///   kernel keeps an instance of which a file is open. (A thread that is in the middle of a call gets an error.)
     pub unsafe fn abandon(&self) {
+        // By its number: not every C library has a function for it.
+        let (first, last, flags) = (3_u64, u64::from(u32::MAX), 0_u64);
         // SAFETY: takes numbers; that files are closed under their owners is what the caller promises to be harmless.
-        unsafe { libc::close_range(3, u32::MAX, 0) };
+        unsafe { libc::syscall(libc::SYS_close_range, first, last, flags) };
         if let Some(command) = self.command() {
             let _ = rustix::process::kill_process_group(command, Signal::KILL);
         }

@@ -343,7 +343,9 @@ fn folder_of(path: &Path) -> &Path {
 /// None can be made.
 pub(super) fn memory_file() -> Result<File, RecordError> {
     let in_memory = tempfile::tempfile_in("/dev/shm");
-    in_memory.or_else(|_| tempfile::tempfile()).map_err(RecordError::Setup)
+    let folder = std::env::temp_dir();
+    let anywhere = in_memory.or_else(|_| tempfile::tempfile_in(&folder));
+    anywhere.map_err(RecordError::file(&folder, "make a file in it"))
 }
 
 #[cfg(test)]

@@ -414,7 +414,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
 
 impl<'m, P: Platform> PageAllocator<'m, P> {
     /// The part of the once-a-second turn that is about zones of other nodes: a pageset that the CPU has not used
-    /// for three turns gives back a batch, once. `used` says whether the CPU used its pageset for a zone since the
+    /// for three turns gives back a batch, and so every three turns from then on. `used` says whether the CPU used its pageset for a zone since the
     /// last turn. Returns the pages that went back. Facts 7.6.
     ///
     /// # Errors

@@ -33,6 +33,13 @@ pub struct RandomMachine {
 /// many pages below the bound so that small machines reach over it.
 const BOUNDS: [u64; 4] = [0, 4096, 1 << 20, 1 << 24];
 const BELOW_BOUND: u64 = 3000;
+/// Of user space, x86-64, aarch64, and a processor with DMA32 and no DMA.
+const ADDRESS_MAPS: [AddressMap; 4] = [
+    AddressMap::Flat,
+    AddressMap::X86,
+    AddressMap::Divided { dma_end: Pfn(1 << 20), dma32_end: Pfn(1 << 20) },
+    AddressMap::Divided { dma_end: Pfn(0), dma32_end: Pfn(1 << 20) },
+];
 
 impl RandomMachine {
     /// A machine made of `random`.
@@ -49,7 +56,7 @@ impl RandomMachine {
         place_memory(random, &style, &mut nodes);
         place_cpus(random, &style, &mut nodes);
         let distances = distances(random, nodes.len());
-        let address_map = random.one_of(&[AddressMap::Flat, AddressMap::X86]);
+        let address_map = random.one_of(&ADDRESS_MAPS);
         let topology = TopologyBuf { nodes, distances, address_map };
         let config = config(random, model, &topology);
         let (boot, later) = arrivals(random, &topology);

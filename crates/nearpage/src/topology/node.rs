@@ -31,24 +31,56 @@ pub enum AddressMap {
     Flat,
     /// DMA below 16 MiB, DMA32 below 4 GiB, Normal above (pages of 4 KiB). `arch/x86/mm/init.c: zone_sizes_init`.
     X86,
+    /// DMA below a frame, DMA32 from there to another one, Normal above, as other processors have them: aarch64 mostly has
+    /// DMA below 4 GiB and no DMA32. `arch/arm64/mm/init.c: zone_sizes_init`.
+    Divided {
+        /// One past the last frame of DMA; 0 if there is none.
+        dma_end: Pfn,
+        /// One past the last frame of DMA32; that of DMA if there is none.
+        dma32_end: Pfn,
+    },
 }
 
 /// First frame of DMA32 with [`AddressMap::X86`]: 16 MiB.
-const X86_DMA_END: u64 = (16 << 20) / 4096;
+const X86_DMA_END: Pfn = Pfn((16 << 20) / 4096);
 /// First frame of Normal with [`AddressMap::X86`]: 4 GiB.
-const X86_DMA32_END: u64 = (4 << 30) / 4096;
+const X86_DMA32_END: Pfn = Pfn((4 << 30) / 4096);
 /// One past any frame.
-const PFN_MAX: u64 = u64::MAX;
+const PFN_MAX: Pfn = Pfn(u64::MAX);
 
 impl AddressMap {
+    /// The map under which zones lie where they are said to: that of x86-64 if it is one; `None` if a zone reaches over
+    /// one of a higher kind. Movable zones lie anywhere.
+    pub fn of_zones(
+        zones: impl IntoIterator<Item = (ZoneKind, PfnRange), IntoIter: Clone>,
+    ) -> Option<AddressMap> {
+        let zones = zones.into_iter().filter(|(_, span)| !span.is_empty());
+        let end_of = |kind| {
+            let ends = zones.clone().filter(|(of, _)| *of == kind).map(|(_, span)| span.end);
+            ends.max().unwrap_or(Pfn(0))
+        };
+        let dma_end = end_of(ZoneKind::Dma);
+        let dma32_end = end_of(ZoneKind::Dma32).max(dma_end);
+        [Self::X86, Self::Divided { dma_end, dma32_end }].into_iter().find(|map| {
+            zones.clone().all(|(kind, span)| match kind {
+                ZoneKind::Movable | ZoneKind::Device => true,
+                _ => map.bounds(kind).intersection(span) == span,
+            })
+        })
+    }
+
     /// Addresses of `kind`, before Movable zones take theirs away.
     const fn bounds(self, kind: ZoneKind) -> PfnRange {
-        match (self, kind) {
-            (Self::Flat, ZoneKind::Normal) => PfnRange::new(0, PFN_MAX),
-            (Self::X86, ZoneKind::Dma) => PfnRange::new(0, X86_DMA_END),
-            (Self::X86, ZoneKind::Dma32) => PfnRange::new(X86_DMA_END, X86_DMA32_END),
-            (Self::X86, ZoneKind::Normal) => PfnRange::new(X86_DMA32_END, PFN_MAX),
-            _ => PfnRange::new(0, 0),
+        let (dma_end, dma32_end) = match self {
+            Self::Flat => (Pfn(0), Pfn(0)),
+            Self::X86 => (X86_DMA_END, X86_DMA32_END),
+            Self::Divided { dma_end, dma32_end } => (dma_end, dma32_end),
+        };
+        match kind {
+            ZoneKind::Dma => PfnRange { start: Pfn(0), end: dma_end },
+            ZoneKind::Dma32 => PfnRange { start: dma_end, end: dma32_end },
+            ZoneKind::Normal => PfnRange { start: dma32_end, end: PFN_MAX },
+            ZoneKind::Movable | ZoneKind::Device => PfnRange::new(0, 0),
         }
     }
 }
@@ -64,9 +96,9 @@ impl Node<'_> {
 
     /// Addresses that are of `kind` on this node.
     pub(super) fn bounds(&self, map: AddressMap, kind: ZoneKind) -> PfnRange {
-        let movable_from = self.movable_from.unwrap_or(Pfn(PFN_MAX));
+        let movable_from = self.movable_from.unwrap_or(PFN_MAX);
         match kind {
-            ZoneKind::Movable => PfnRange { start: movable_from, end: Pfn(PFN_MAX) },
+            ZoneKind::Movable => PfnRange { start: movable_from, end: PFN_MAX },
             _ => map.bounds(kind).intersection(PfnRange { start: Pfn(0), end: movable_from }),
         }
     }

@@ -80,6 +80,7 @@ pub(super) fn heading(out: &mut String, report: &Report) {
         trace.events, trace.window_seconds, trace.allocs, trace.frees, trace.bulk_pages
     );
     let facts = [
+        ("events that the recorder lost", trace.recorder_lost_events),
         ("events lost", trace.lost_events),
         ("lines that tell of lost events", trace.lost_lines),
         ("frees told twice (batched)", trace.batched_frees),

@@ -26,7 +26,7 @@ pub(super) fn addresses(description: &MachineDescription) -> &'static str {
     match (description.addresses, description.topology.address_map) {
         (Addresses::Recorded, _) => RECORDED,
         (Addresses::Assumed, AddressMap::X86) => "addresses assumed: those of a PC",
-        (Addresses::Assumed, AddressMap::Flat) => "addresses assumed: from 0 up",
+        (Addresses::Assumed, _) => "addresses assumed: from 0 up",
     }
 }
 

@@ -95,14 +95,18 @@ impl Tuning {
     }
 
     /// The periodic turn for a pageset of another node's zone: after three turns without use it
-    /// gives back a batch, once. Returns the pages to drain.
-    /// `mm/vmstat.c: refresh_cpu_vm_stats`, 6.12.
+    /// gives back a batch. That changes a counter, so it counts as use: three turns later the next batch goes.
+    /// Returns the pages to drain. `mm/vmstat.c: refresh_cpu_vm_stats`, 6.12.
     pub fn expire_remote(&mut self, count: PageCount) -> PageCount {
         if self.expire == 0 || count.0 == 0 {
             return PageCount(0);
         }
         self.expire -= 1;
-        if self.expire == 0 { self.batch.min(count) } else { PageCount(0) }
+        if self.expire > 0 {
+            return PageCount(0);
+        }
+        self.keep_remote();
+        self.batch.min(count)
     }
 
     /// The most pages that one drain should move: `batch << batch_scale_max`. Who empties a whole

@@ -1,0 +1,55 @@
+//! Runs a machine until it switches itself off.
+
+use std::fs;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use super::topology::Topology;
+use super::{Architecture, RecordError, qemu};
+
+/// Runs the machine, and returns what it sent.
+///
+/// # Errors
+///
+/// It does not finish, or there is no emulator.
+pub fn boot(
+    topology: &Topology,
+    architecture: Architecture,
+    files: &qemu::Files,
+    timeout: Duration,
+) -> Result<Vec<u8>, RecordError> {
+    let mut command = Command::new(architecture.emulator());
+    command.args(qemu::arguments(topology, architecture, files));
+    command.stdin(Stdio::null()).stdout(Stdio::null());
+    let mut machine = command.spawn().map_err(|_| RecordError::Missing {
+        what: architecture.emulator().into(),
+        places: "the PATH".into(),
+        remedy: format!("it comes with Debian's {}", architecture.emulator_package()),
+    })?;
+    let begin = Instant::now();
+    let reason = loop {
+        match machine.try_wait() {
+            Ok(Some(status)) if status.success() => {
+                return fs::read(&files.output).map_err(RecordError::file(&files.output));
+            }
+            Ok(Some(status)) => break status.to_string(),
+            Ok(None) if begin.elapsed() < timeout => {
+                std::thread::sleep(Duration::from_millis(100));
+            }
+            _ => {
+                let _ = machine.kill();
+                let _ = machine.wait();
+                break format!("it ran for {} s", timeout.as_secs());
+            }
+        }
+    };
+    Err(RecordError::Unfinished { reason, console: console(files) })
+}
+
+/// The last lines that the machine printed.
+pub fn console(files: &qemu::Files) -> String {
+    let text = fs::read(&files.console).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text).replace('\r', "");
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(15)..].join("\n")
+}
