@@ -22,11 +22,24 @@
 //!   holds is one of `R(n)`, moved, or one within `moved` of a level after the step and `n - 1` holds. If there are any of
 //!   the second, `R(n - 1)` is not empty, and its moved copy lies in both parts: they overlap. Cutting off what is below 0
 //!   or above `kept` leaves an interval.
-//! - Let `f` be the least `n` with levels in `R(n)`. After `kept / moved` holds more, rounded up, each level can be reached
-//!   from any: `R(n)` is all of 0 to `kept` from there on.
+//! - The fewest holds are the least `n` with levels in `R(n)`.
 //!
-//! So the intervals from `f` to `f + kept / moved` say everything, and a step changes each in constant time: a trace of `s`
-//! steps takes time of `s * (kept / moved + 2)`.
+//! So the two ends of each interval say everything, and each end goes its own way. Of the lower ends `lo(n)`, those that
+//! are not 0 fall by `moved` at least from one to the next, since the last hold may have moved so many. A step of `s` pages
+//! makes them
+//!
+//! ```text
+//! lo'(n) = max(0, min(lo(n) + s, lo'(n - 1) - moved))
+//! ```
+//!
+//! which is `lo(n) + s` for those that were not 0: one addition moves them all. Those that were 0 stay 0 unless pages are
+//! freed; then they follow the last of the others, by `moved` or more each, down to 0. Upper ends do the same, seen from `kept`
+//! down, with `-s`. `R(n)` is empty, and the next takes its place, if its lower end is above `kept` or its upper one below 0.
+//!
+//! A step adds up to `s / moved + 1` ends, and each is taken away once: a trace takes time in proportion to its steps, and to
+//! the holds that would move all its pages.
+
+use std::collections::VecDeque;
 
 /// How much a store may keep, and how much a hold may move.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -46,38 +59,55 @@ pub enum Step {
     Reset,
 }
 
-/// An interval of levels; empty if `lo` is above `hi`.
-#[derive(Clone, Copy, Debug)]
-struct Levels {
-    lo: i64,
-    hi: i64,
+/// Lower ends of intervals, of 0 holds more than the fewest, of 1 and so on, seen from the level 0; beyond those that are
+/// here they are 0. Upper ends are kept as lower ones, seen from the highest level down.
+#[derive(Clone, Debug, Default)]
+struct Ends {
+    /// Each less by `moved` at least than the one before it, all above `-offset`.
+    ends: VecDeque<i128>,
+    /// What is to be added to them.
+    offset: i128,
 }
 
-impl Levels {
-    fn widened(self, by: i64) -> Levels {
-        Levels { lo: self.lo.saturating_sub(by), hi: self.hi.saturating_add(by) }
+impl Ends {
+    /// From `first` on, each by `moved` less.
+    fn falling(first: i128, moved: i128) -> Ends {
+        let mut ends = Ends::default();
+        ends.extend(first, moved);
+        ends
     }
 
-    fn hull(self, other: Levels) -> Levels {
-        Levels { lo: self.lo.min(other.lo), hi: self.hi.max(other.hi) }
+    fn extend(&mut self, first: i128, moved: i128) {
+        let mut end = first;
+        while end > 0 {
+            self.ends.push_back(end - self.offset);
+            end -= moved;
+        }
     }
 
-    fn within(self, kept: i64) -> Option<Levels> {
-        let cut = Levels { lo: self.lo.max(0), hi: self.hi.min(kept) };
-        (cut.lo <= cut.hi).then_some(cut)
+    /// All levels move by `pages`.
+    fn shift(&mut self, pages: i128, moved: i128) {
+        self.offset += pages;
+        if pages > 0 {
+            let last = self.ends.back().map(|end| end + self.offset);
+            self.extend(last.map_or(pages, |last| pages.min(last - moved)), moved);
+        }
+        while self.ends.pop_back_if(|end| *end + self.offset <= 0).is_some() {}
+    }
+
+    fn first(&self) -> i128 {
+        self.ends.front().map_or(0, |end| end + self.offset)
     }
 }
 
 /// The fewest holds for the steps so far, step by step; see the module.
 #[derive(Clone, Debug)]
 pub struct FewestHolds {
-    kept: i64,
-    moved: i64,
+    kept: i128,
+    moved: i128,
     fewest: u64,
-    /// R(fewest), R(fewest + 1) and so on; beyond them the store can have any level.
-    reached: Vec<Levels>,
-    /// What becomes of `reached` in a step.
-    next: Vec<Levels>,
+    lower: Ends,
+    upper: Ends,
 }
 
 impl FewestHolds {
@@ -89,55 +119,37 @@ impl FewestHolds {
     /// If a hold may move nothing.
     pub fn new(start: Option<u64>, limits: Limits) -> FewestHolds {
         assert!(limits.moved > 0, "a hold moves pages");
-        let bounded = |pages: u64| i64::try_from(pages).unwrap_or(i64::MAX).min(i64::MAX / 4);
-        let (kept, moved) = (bounded(limits.kept), bounded(limits.moved));
-        let mut holds =
-            FewestHolds { kept, moved, fewest: 0, reached: Vec::new(), next: Vec::new() };
-        if let Some(start) = start.map(bounded) {
+        let (kept, moved) = (i128::from(limits.kept), i128::from(limits.moved));
+        let (lower, upper) = (Ends::default(), Ends::default());
+        let mut holds = FewestHolds { kept, moved, fewest: 0, lower, upper };
+        if let Some(start) = start.map(i128::from) {
             let at = start.min(kept);
-            holds.reached.extend(holds.around(Levels { lo: at, hi: at }));
-            holds.step(Step::Pages(start - at));
+            holds.lower = Ends::falling(at, moved);
+            holds.upper = Ends::falling(kept - at, moved);
+            holds.shift(start - at);
         }
         holds
     }
 
-    /// The intervals around `at` that one hold more reaches each, as far as they are not all levels.
-    fn around(&self, at: Levels) -> Vec<Levels> {
-        let mut intervals = Vec::new();
-        let mut levels = at;
-        while levels.lo > 0 || levels.hi < self.kept {
-            intervals.push(levels);
-            let wider = levels.widened(self.moved);
-            levels = Levels { lo: wider.lo.max(0), hi: wider.hi.min(self.kept) };
-        }
-        intervals
-    }
-
     /// The next step.
     pub fn step(&mut self, step: Step) {
-        let Step::Pages(pages) = step else {
-            self.reached.clear();
-            return;
-        };
-        let all = Levels { lo: 0, hi: self.kept };
-        let shifted = |levels: Levels| Levels {
-            lo: levels.lo.saturating_add(pages),
-            hi: levels.hi.saturating_add(pages),
-        };
-        // Of the entry before: the levels after the step, before those that the store may not have are cut off.
-        let mut uncut: Option<Levels> = None;
-        self.next.clear();
-        for at in 0.. {
-            let after = shifted(self.reached.get(at).copied().unwrap_or(all));
-            let levels = uncut.map_or(after, |before| after.hull(before.widened(self.moved)));
-            uncut = Some(levels);
-            match levels.within(self.kept) {
-                None => self.fewest += 1,
-                Some(cut) if cut.lo == 0 && cut.hi == self.kept => break,
-                Some(cut) => self.next.push(cut),
+        match step {
+            Step::Pages(pages) => self.shift(pages.into()),
+            Step::Reset => {
+                self.lower.ends.clear();
+                self.upper.ends.clear();
             }
         }
-        std::mem::swap(&mut self.reached, &mut self.next);
+    }
+
+    fn shift(&mut self, pages: i128) {
+        self.lower.shift(pages, self.moved);
+        self.upper.shift(-pages, self.moved);
+        while self.lower.first() > self.kept || self.upper.first() > self.kept {
+            self.fewest += 1;
+            self.lower.ends.pop_front();
+            self.upper.ends.pop_front();
+        }
     }
 
     /// The fewest holds for the steps so far.
@@ -220,9 +232,10 @@ mod tests {
             let mut holds = FewestHolds::new(start, limits);
             for &step in &steps {
                 holds.step(step);
-                // What the time of a step is proportional to.
+                // What is kept between two steps.
                 let most = limits.kept.div_ceil(limits.moved) as usize;
-                assert!(holds.reached.len() <= most, "NEARPAGE_SEED={seed}");
+                let ends = holds.lower.ends.len().max(holds.upper.ends.len());
+                assert!(ends <= most + 1, "NEARPAGE_SEED={seed}");
             }
             let fewest = fewest_holds(start, steps.iter().copied(), limits);
             assert_eq!(fewest, holds.holds());
