@@ -45,7 +45,7 @@ use crate::watch::Watch;
 
 pub use figure::Figure;
 pub use means::Mean;
-pub use musts::Verdict;
+pub use musts::{Goal, Must, Verdict};
 pub use row::RuleRow;
 
 /// The rules that others are compared with.

@@ -179,7 +179,7 @@ impl<'m> Run<'m> {
         assert!(self.tally.is_exact(&self.core), "what is free is what nobody was given");
         let watermarks = self.reasons().pages(Reason::Watermark).0;
         let pass = Pass {
-            tallied: self.tally.tallied(),
+            tallied: self.tally.tallied(&self.core),
             counts: std::mem::take(&mut self.counts),
             remote_pages: std::mem::take(&mut self.remote_pages),
             watermark_fallbacks: watermarks

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use nearpage::stats::LockWork;
 use nearpage::{CpuId, Order, Pfn};
 use serde::Serialize;
 
@@ -72,10 +73,6 @@ struct Locks {
     holds: u64,
     /// Takes of another CPU's pagesets.
     takes: u64,
-    /// Operations in all of them.
-    operations: u64,
-    /// The most of one.
-    most_operations: u64,
 }
 
 impl Locks {
@@ -83,19 +80,18 @@ impl Locks {
         let mut locks = Locks::default();
         for zone in core.zones() {
             locks.acquisitions += zone.holds().acquisitions;
-            let work = zone.work();
-            locks.holds += work.holds;
-            locks.operations += work.operations;
-            locks.most_operations = locks.most_operations.max(work.most_operations);
+            locks.holds += zone.work().holds;
         }
-        for (cpu, ..) in core.cpus() {
-            let work = core.taken_by_others(cpu);
-            locks.takes += work.holds;
-            locks.operations += work.operations;
-            locks.most_operations = locks.most_operations.max(work.most_operations);
-        }
+        locks.takes = core.cpus().map(|(cpu, ..)| core.taken_by_others(cpu).holds).sum();
         locks
     }
+}
+
+/// What was done under all locks so far.
+fn work(core: &Core<'_>) -> LockWork {
+    let zones = core.zones().iter().map(|zone| zone.work());
+    let taken = core.cpus().map(|(cpu, ..)| core.taken_by_others(cpu));
+    zones.chain(taken).fold(LockWork::default(), LockWork::and)
 }
 
 /// What a run came to since its tally began.
@@ -139,9 +135,10 @@ pub(crate) struct Tally {
     seen: Vec<Seen>,
     /// By the number of the CPU, its place in `seen`.
     places: Vec<usize>,
-    /// As they were when the tally began, and when it was last noted.
-    first: Locks,
+    /// As they were when they were last noted.
     locks: Locks,
+    takes_before: u64,
+    operations_before: u64,
     whole: Whole,
     pages: u64,
     most: u64,
@@ -178,8 +175,9 @@ impl Tally {
             causes: Causes::default(),
             all: Causes::default(),
             asked: None,
-            first: locks,
             locks,
+            takes_before: locks.takes,
+            operations_before: work(core).operations,
             whole,
             pages,
             most: pages,
@@ -204,8 +202,8 @@ impl Tally {
         self.pass_to(actor.now_ns);
         let now = Locks::of(core);
         let seen = std::mem::replace(&mut self.locks, now);
-        let (taken, takes) = (now.acquisitions - seen.acquisitions, now.takes - seen.takes);
-        let held = now.holds - seen.holds;
+        let taken = now.acquisitions - seen.acquisitions;
+        let (held, takes) = (now.holds - seen.holds, now.takes - seen.takes);
         let before =
             self.places.get(actor.cpu.0 as usize).and_then(|&at| self.seen.get(at)).copied();
         self.look_at(core, actor.cpu);
@@ -272,15 +270,15 @@ impl Tally {
     }
 
     /// What there was so far.
-    pub(crate) fn tallied(&self) -> Tallied {
-        let Locks { takes, operations, most_operations, .. } = self.locks;
+    pub(crate) fn tallied(&self, core: &Core<'_>) -> Tallied {
+        let work = work(core);
         let ns = self.now_ns - self.begin_ns;
         let whole_end = self.whole.count();
         Tallied {
             causes: self.all.clone(),
-            foreign_takes: takes - self.first.takes,
-            operations: operations - self.first.operations,
-            most_operations,
+            foreign_takes: self.locks.takes - self.takes_before,
+            operations: work.operations - self.operations_before,
+            most_operations: work.most_operations,
             kept: self.kept(),
             whole_mean: if ns > 0 { self.whole_area / ns as f64 } else { whole_end as f64 },
             whole_end,
