@@ -165,7 +165,8 @@ impl Pilot<'_, '_> {
         let counts = self.counts(cpu, zone);
         let pages = list_order(list).pages().0;
         let Some(known) = self.pagesets.get_mut(&(cpu, zone)) else { return };
-        let Some((donor, _)) = known.donor(list, &counts).filter(|(_, spare)| *spare >= pages) else {
+        let Some((donor, _)) = known.donor(list, &counts).filter(|(_, spare)| *spare >= pages)
+        else {
             return;
         };
         let taken = self.run.take_cold(zone, cpu, donor, pages);

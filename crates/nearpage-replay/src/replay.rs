@@ -122,7 +122,8 @@ impl Replay {
             true => None,
             false => Some(start_of(bundle.name(), start, wish)?),
         };
-        let passes = 3 + passes(options.starts) + u64::from(other.is_some()) + options.rules.len() as u64;
+        let passes =
+            3 + passes(options.starts) + u64::from(other.is_some()) + options.rules.len() as u64;
         let watch = Watch::new(observer, bundle.pass_bytes(), passes);
         let survey = Survey::of(bundle, start, &watch)?;
         let elsewhere = other.as_ref().filter(|_| wish.machine.is_some());
@@ -136,15 +137,8 @@ impl Replay {
         if let Some(input) = bundle.other_trace() {
             survey.check_recording(input, truth.samples.len() as u64, truth.allocs())?;
         }
-        let replayed = replay(
-            bundle,
-            start,
-            &survey,
-            options.zones,
-            options.starts,
-            options.explain,
-            &watch,
-        )?;
+        let replayed =
+            replay(bundle, start, &survey, options.zones, options.starts, options.explain, &watch)?;
         let unlogged = fidelity::unlogged_allocs(start, &replayed, &truth);
         let fidelity = fidelity::compare(start, &replayed, &truth, &unlogged, options.zones);
         let what_if = match &other {

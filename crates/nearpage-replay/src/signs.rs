@@ -87,7 +87,8 @@ impl Signs {
     pub fn best_between(&self, from: usize, to: usize, free: &[u64; Order::COUNT]) -> Option<f64> {
         let fresh = self.of_refill(free);
         let first = self.pieces.partition_point(|piece| piece.place < from);
-        let places = self.pieces[first..].iter().map(|piece| piece.place).take_while(|at| *at <= to);
+        let places =
+            self.pieces[first..].iter().map(|piece| piece.place).take_while(|at| *at <= to);
         places
             .enumerate()
             .filter_map(|(at, place)| self.value(first + at, place, place + WINDOW, &fresh))
