@@ -140,6 +140,9 @@ impl Survey {
                     if bases.len() < 8 {
                         bases.push(page.wrapping_sub(pfn.0 * DESCRIPTOR_BYTES));
                     }
+                    // Hashed addresses have no common base.
+                    survey.descriptors =
+                        bases.first().copied().filter(|base| bases.iter().all(|of| of == base));
                 }
                 Ok(())
             })?;
@@ -155,9 +158,6 @@ impl Survey {
         if !survey.has_window {
             survey.begin_ns = first_ns.unwrap_or(0);
         }
-        // Hashed addresses have no common base.
-        bases.dedup();
-        survey.descriptors = if let [base] = bases[..] { Some(base) } else { None };
         survey.first_seen.finish();
         survey.contents = contents(bundle, start, &survey, watch)?;
         Ok(survey)
@@ -211,6 +211,14 @@ impl Survey {
                 (pfn, order, Migratetype::ALL[migratetype.min(2) as usize], 1)
             }
             Event::Free { pfn, order } => (pfn, order, self.type_of(pfn), -1),
+            Event::BulkDone { got, pages } => {
+                let told = got.min(pages.len() as u64) as usize;
+                for page in &pages[..told] {
+                    let Some(pfn) = self.frame_of(*page) else { continue };
+                    self.note_page_of_bulk(start, event.cpu, pfn);
+                }
+                return;
+            }
             _ => return,
         };
         let zone = start.map.zone_of(pfn);
@@ -231,6 +239,15 @@ impl Survey {
         list.blocks += 1;
         list.taken += sign << order.0;
         list.taken_most = list.taken_most.max(list.taken);
+    }
+
+    /// What is allocated in bulk is for the kernel itself: thread stacks, buffers.
+    fn note_page_of_bulk(&mut self, start: &Start, cpu: CpuId, pfn: Pfn) {
+        let Some(zone) = start.map.zone_of(pfn) else { return };
+        let list = list_index(Order(0), Migratetype::Unmovable);
+        let list = list.expect("pagesets keep single pages");
+        let most = start.zones[zone].pageset(cpu).map_or(0, |of| of.count.0);
+        self.first_seen.note_alloc((cpu, zone, list), pfn, most);
     }
 
     /// What a CPU took of each list of its pageset for a zone, at most.
