@@ -112,8 +112,9 @@ impl Search {
 
     /// The next value to try, least first.
     pub fn next(&self) -> Option<i64> {
-        let (less, more) = (self.tried.start - 1, self.tried.end);
-        let next = if self.tried.is_empty() || more <= -less { [more, less] } else { [less, more] };
+        let (less, more) = (self.tried.start.saturating_sub(1), self.tried.end);
+        let is_more_near = more <= less.saturating_neg();
+        let next = if self.tried.is_empty() || is_more_near { [more, less] } else { [less, more] };
         next.into_iter().find(|value| (-self.most..=self.most).contains(value))
     }
 
