@@ -5,7 +5,7 @@ pub(super) const NUMA: &str = "NEARPAGE_NUMA";
 pub(super) const RSEQ: &str = "NEARPAGE_RSEQ";
 pub(super) const ENV: &str = "NEARPAGE_ENV";
 /// What only nearpage's own tests read.
-pub(super) const OF_TESTS: [&str; 17] = [
+pub(super) const OF_TESTS: [&str; 18] = [
     "NEARPAGE_BUNDLES",
     "NEARPAGE_FORKS",
     "NEARPAGE_FUZZ_SECONDS",
@@ -15,6 +15,7 @@ pub(super) const OF_TESTS: [&str; 17] = [
     "NEARPAGE_OBJECTS",
     "NEARPAGE_ORACLE",
     "NEARPAGE_OVERCOMMIT",
+    "NEARPAGE_PINS",
     "NEARPAGE_PREEMPTIONS",
     "NEARPAGE_SCHEDULES",
     "NEARPAGE_SEED",
