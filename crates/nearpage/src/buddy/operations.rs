@@ -18,9 +18,6 @@
 //!
 //! Memory that comes online or goes is counted as it is done.
 
-use super::rules::Merging;
-use super::state::Buddy;
-
 /// A count of operations.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Operations(u64);
@@ -33,29 +30,7 @@ impl Operations {
         self.0 += operations;
     }
 
-    fn take(&mut self) -> u64 {
+    pub fn take(&mut self) -> u64 {
         core::mem::take(self).0
-    }
-}
-
-impl Buddy {
-    /// Operations since the last call.
-    #[inline]
-    pub fn take_operations(&mut self) -> u64 {
-        self.lists.operations.take() + self.loose.operations.take()
-    }
-
-    /// Counts operations that somebody else does under the zone's lock.
-    #[inline]
-    pub(crate) fn charge(&mut self, operations: u64) {
-        self.lists.operations.add(operations);
-    }
-
-    /// Counts one step that took or freed `blocks` blocks as what it stands for.
-    #[inline]
-    pub(super) fn charge_blocks(&mut self, blocks: u32) {
-        if self.merging == Merging::AtOnce {
-            self.charge(2 * u64::from(blocks - 1));
-        }
     }
 }

@@ -126,6 +126,29 @@ impl Buddy {
     }
 }
 
+/// What is done, counted as [`super::operations`] says.
+impl Buddy {
+    /// Operations since the last call.
+    #[inline]
+    pub fn take_operations(&mut self) -> u64 {
+        self.lists.operations.take() + self.loose.operations.take()
+    }
+
+    /// Counts operations that somebody else does under the zone's lock.
+    #[inline]
+    pub(crate) fn charge(&mut self, operations: u64) {
+        self.lists.operations.add(operations);
+    }
+
+    /// Counts one step that took or freed `blocks` blocks as what it stands for.
+    #[inline]
+    pub(super) fn charge_blocks(&mut self, blocks: u32) {
+        if self.merging == Merging::AtOnce {
+            self.charge(2 * u64::from(blocks - 1));
+        }
+    }
+}
+
 /// The pages of a free block that `free_pages` counts.
 #[inline]
 pub(super) fn counted_pages(order: Order, migratetype: Migratetype) -> u64 {
