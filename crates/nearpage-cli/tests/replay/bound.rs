@@ -23,16 +23,15 @@ fn bound(bundle: &str, arguments: &[&str]) -> Value {
     serde_json::from_str(&stdout(&arguments)).unwrap()
 }
 
-/// The bundles of the sources, and those that `NEARPAGE_BUNDLES` names a folder of.
+/// The bundle of the sources, and those that `NEARPAGE_BUNDLES` names a folder of.
 fn bundles() -> Vec<PathBuf> {
-    let mut folders = vec![shipped().parent().unwrap().to_owned()];
-    folders.extend(std::env::var_os("NEARPAGE_BUNDLES").map(PathBuf::from));
-    let entries = folders.iter().flat_map(|folder| std::fs::read_dir(folder).unwrap());
+    let folder = std::env::var_os("NEARPAGE_BUNDLES").map(PathBuf::from);
+    let entries = folder.iter().flat_map(|folder| std::fs::read_dir(folder).unwrap());
     let paths = entries.map(|entry| entry.unwrap().path());
     let is_bundle = |path: &PathBuf| {
         path.join("meta.json").exists() || path.to_string_lossy().ends_with(".tar.zst")
     };
-    paths.filter(is_bundle).collect()
+    std::iter::once(shipped()).chain(paths.filter(is_bundle)).collect()
 }
 
 /// With as much memory as the rules had at most and holds as long as theirs, the bound is not above them.
