@@ -38,6 +38,8 @@ pub struct Seen {
     held: usize,
     /// Whether what was there at the start is used up.
     pub is_ended: bool,
+    /// A refill rather begins at this place than before it.
+    awaited: usize,
     /// Whether a refill is plain to see there.
     is_plain: bool,
     /// First-time blocks in all.
@@ -218,12 +220,23 @@ impl Seen {
             // Free blocks of that size lie anywhere, so they have no signs.
             return self.most.is_some() && place >= self.usual;
         }
+        if place < self.awaited {
+            return false;
+        }
         let free = free();
         let value = self.signs.refill_at(place, &free);
         self.is_plain = value.is_some_and(|value| value > STRONG);
         let Some(most) = self.most else { return self.is_plain };
-        let later = self.signs.best_between(place + 1, most, &free).unwrap_or(WEAK).max(WEAK);
-        place >= self.usual && later <= WEAK
-            || value.is_some_and(|value| value > WEAK && value > later - ALIKE)
+        let value = value.unwrap_or(f64::NEG_INFINITY);
+        if value <= WEAK && place < self.usual {
+            return false;
+        }
+        match self.signs.best_between(place + 1, most, &free) {
+            Some((later, best)) if best > WEAK && value <= best - ALIKE => {
+                self.awaited = later;
+                false
+            }
+            _ => true,
+        }
     }
 }
