@@ -83,6 +83,22 @@ impl Signs {
         is_best.then_some(value)
     }
 
+    /// Whether a block goes on where the one before it ends.
+    pub fn goes_on(&self, place: usize) -> bool {
+        self.piece(place).is_some_and(|piece| piece.goes_on || piece.place < place)
+    }
+
+    /// Whether a refill ended before a block, within the free block that it took from.
+    pub fn is_after_cut(&self, place: usize) -> bool {
+        self.piece(place).is_some_and(|piece| piece.is_after_cut && piece.place == place)
+    }
+
+    /// The piece that a block came in.
+    fn piece(&self, place: usize) -> Option<Piece> {
+        let after = self.pieces.partition_point(|piece| piece.place <= place);
+        after.checked_sub(1).map(|at| self.pieces[at])
+    }
+
     /// The likeliest place from `from` to `to` for a refill to begin, and how likely it is, as
     /// [`refill_at`](Self::refill_at).
     pub fn best_between(

@@ -220,6 +220,9 @@ impl Seen {
             // Free blocks of that size lie anywhere, so they have no signs.
             return self.most.is_some() && place >= self.usual;
         }
+        if self.most.is_some() && place >= self.usual && self.signs.is_after_cut(place) {
+            return true;
+        }
         if place < self.awaited {
             return false;
         }
@@ -236,7 +239,7 @@ impl Seen {
                 self.awaited = later;
                 false
             }
-            _ => true,
+            _ => value > WEAK || !self.signs.goes_on(place),
         }
     }
 }
