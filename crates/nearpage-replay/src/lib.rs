@@ -93,6 +93,7 @@ mod outcome;
 mod packed;
 mod pilot;
 mod platform;
+mod policies;
 mod recorded;
 mod replay;
 mod report;
