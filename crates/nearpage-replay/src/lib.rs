@@ -81,6 +81,7 @@ mod error;
 mod events;
 mod explain;
 mod fidelity;
+mod findings;
 mod first_seen;
 mod flow;
 mod guess;

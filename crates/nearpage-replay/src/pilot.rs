@@ -13,7 +13,7 @@
 
 mod known;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use nearpage::rules::pagesets::{LISTS, list_index, list_order};
 use nearpage::{CpuId, Gfp, Order, Pfn, ZoneKind};
@@ -22,6 +22,7 @@ use nearpage_trace::{Event, TraceEvent, read_trace};
 use crate::bundle::Bundle;
 use crate::error::ReplayError;
 use crate::events::{Actor, BULK_PAGES_MOST, with_type};
+use crate::findings::Findings;
 use crate::machine::{Core, Memory, type_of_list};
 use crate::policies::Policies;
 use crate::run::{Near, Origin, Run};
@@ -31,35 +32,25 @@ use crate::survey::{Survey, Window};
 use crate::watch::Watch;
 use known::{Known, Next};
 
-/// What each pageset held at the start, by CPU and position of its zone.
-pub(crate) type Contents = HashMap<(CpuId, usize), Content>;
+/// Passes that [`survey`] makes.
+pub(crate) const PASSES: u64 = 2;
 
-/// What a pageset held at the start.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Content {
-    /// Pages of each list, as is likely.
-    pub(crate) pages: [u64; LISTS],
-    /// The least and the most that the trace leaves open, of all lists but `rest`.
-    pub(crate) open: [[u64; 2]; LISTS],
-    /// The list that the others leave the rest to.
-    pub(crate) rest: usize,
-}
-
-/// What a pilot run found.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Findings {
-    /// What pagesets held at the start.
-    pub(crate) contents: Contents,
-    /// Tasks with memory policies.
-    pub(crate) policies: HashSet<u32>,
-}
-
-/// Finds what the pagesets of a bundle held at the start, and which tasks have policies.
+/// Looks through a trace, and finds what pagesets held at the start and which tasks have policies.
 ///
 /// # Errors
 ///
 /// The trace cannot be read, or the core cannot be made for the machine; [`ReplayError::Stopped`].
-pub(crate) fn pilot(
+pub(crate) fn survey(
+    bundle: &Bundle,
+    start: &Start,
+    watch: &Watch<'_>,
+) -> Result<Survey, ReplayError> {
+    let mut survey = Survey::of(bundle, start, watch)?;
+    survey.findings = find(bundle, start, &survey, watch)?;
+    Ok(survey)
+}
+
+fn find(
     bundle: &Bundle,
     start: &Start,
     survey: &Survey,
@@ -182,7 +173,8 @@ impl Pilot<'_, '_> {
         let counts = self.counts(cpu, zone);
         let pages = list_order(list).pages().0;
         let Some(known) = self.pagesets.get_mut(&(cpu, zone)) else { return };
-        let Some((donor, _)) = known.donor(list, &counts).filter(|(_, spare)| *spare >= pages) else {
+        let Some((donor, _)) = known.donor(list, &counts).filter(|(_, spare)| *spare >= pages)
+        else {
             return;
         };
         let taken = self.run.take_cold(zone, cpu, donor, pages);

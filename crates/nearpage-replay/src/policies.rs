@@ -21,13 +21,7 @@ pub(crate) struct Policies(HashMap<u32, u32>);
 
 impl Policies {
     /// Notes a block that a task took from a zone, which did not have to be of that node. The core is as the kernel was.
-    pub(crate) fn note(
-        &mut self,
-        core: &Core<'_>,
-        actor: Actor,
-        kind: ZoneKind,
-        zone: usize,
-    ) {
+    pub(crate) fn note(&mut self, core: &Core<'_>, actor: Actor, kind: ZoneKind, zone: usize) {
         let own = core.topology().node_of_cpu(actor.cpu);
         let Some(nearest) = own.and_then(|node: NodeIndex| preferred(core, node, kind)) else {
             return;

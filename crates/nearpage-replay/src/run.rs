@@ -13,9 +13,9 @@ use nearpage::{
 
 use crate::blocks::CoreBlock;
 use crate::bound::Asked;
+use crate::drawn::Draw;
 use crate::events::Actor;
 use crate::flow::Flow;
-use crate::drawn::Draw;
 use crate::machine::{Core, Held, add_cold, fill_pageset, set_doubled, take_cold};
 use crate::start::{Start, StartPageset};
 use crate::survey::Survey;

@@ -6,8 +6,8 @@ use nearpage::{CpuId, Gfp, NodeIndex, Pfn, ZoneKind};
 use nearpage_trace::{Event, TraceCounts, TraceEvent, read_trace};
 
 use crate::bundle::Bundle;
-use crate::error::ReplayError;
 use crate::drawn::Draw;
+use crate::error::ReplayError;
 use crate::events::{Actor, BULK_PAGES_MOST, with_type};
 use crate::explain::{Explainer, Scene, Subject};
 use crate::guess::Guess;

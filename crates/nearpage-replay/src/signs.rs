@@ -73,7 +73,8 @@ impl Signs {
             self.passed += 1;
         }
         let fresh = self.of_refill(free);
-        let value = self.value(self.passed, place, place + WINDOW, &fresh).filter(|value| *value > 0.0)?;
+        let value =
+            self.value(self.passed, place, place + WINDOW, &fresh).filter(|value| *value > 0.0)?;
         let later = (self.passed + 1..self.pieces.len())
             .map(|at| (at, self.pieces[at].place))
             .take_while(|(_, from)| *from < place + WINDOW);
@@ -109,7 +110,8 @@ impl Signs {
     ) -> Option<(usize, f64)> {
         let fresh = self.of_refill(free);
         let first = self.pieces.partition_point(|piece| piece.place < from);
-        let places = self.pieces[first..].iter().map(|piece| piece.place).take_while(|at| *at <= to);
+        let places =
+            self.pieces[first..].iter().map(|piece| piece.place).take_while(|at| *at <= to);
         places
             .enumerate()
             .filter_map(|(at, place)| {

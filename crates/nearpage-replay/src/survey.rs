@@ -7,10 +7,10 @@ use nearpage::{CpuId, Gfp, Migratetype, NodeId, Order, Pfn};
 
 use crate::bundle::Bundle;
 use crate::error::ReplayError;
+use crate::findings::Findings;
 use crate::first_seen::FirstSeen;
 use crate::guess::{Clues, Demand};
 use crate::identity::Evidence;
-use crate::pilot::{Content, Findings, pilot};
 use crate::start::{Start, StartPageset};
 use crate::strays::reclaimed_node;
 use crate::watch::Watch;
@@ -34,7 +34,7 @@ pub(crate) struct Survey {
     /// Blocks that lists gave for the first time.
     first_seen: FirstSeen,
     /// What a pilot run found.
-    findings: Findings,
+    pub(crate) findings: Findings,
     /// Whether the trace or its recorder tells of lost events.
     has_losses: bool,
     /// What tells where the trace comes from.
@@ -159,7 +159,6 @@ impl Survey {
             survey.begin_ns = first_ns.unwrap_or(0);
         }
         survey.first_seen.finish();
-        survey.findings = pilot(bundle, start, &survey, watch)?;
         Ok(survey)
     }
 
@@ -269,8 +268,7 @@ impl Survey {
     /// What is known of a pageset of the recorded zone at this position.
     pub(crate) fn clues(&self, pageset: &StartPageset, zone: usize) -> Clues {
         let StartPageset { cpu, count, .. } = *pageset;
-        let nothing = Content { pages: [0; LISTS], open: [[0; 2]; LISTS], rest: 0 };
-        let content = self.findings.contents.get(&(cpu, zone)).copied().unwrap_or(nothing);
+        let content = self.findings.contents.get(&(cpu, zone)).copied().unwrap_or_default();
         Clues { count, demand: self.demand(cpu, zone), content, of: (cpu, zone) }
     }
 

@@ -79,7 +79,10 @@ mod tests {
         assert_eq!(ticks.take_due(due), None);
         // Two seconds without an event: twice each.
         let taken: Vec<_> = std::iter::from_fn(|| ticks.take_due(due + 2 * SECOND_NS)).collect();
-        assert_eq!(taken.iter().map(|(cpu, _)| *cpu).collect::<Vec<_>>(), [early, late, early, late]);
+        assert_eq!(
+            taken.iter().map(|(cpu, _)| *cpu).collect::<Vec<_>>(),
+            [early, late, early, late]
+        );
         assert_eq!(taken[3].1, due + 2 * SECOND_NS);
     }
 }

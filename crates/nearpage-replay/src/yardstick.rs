@@ -7,10 +7,10 @@ use serde::Serialize;
 use crate::bound::{Asked, Class, Limits};
 use crate::bundle::Bundle;
 use crate::error::ReplayError;
+use crate::pilot::{PASSES, survey};
 use crate::report::OPEN_LOOP;
 use crate::run::Causes;
 use crate::start::Start;
-use crate::survey::Survey;
 use crate::totals::{Costs, Totals};
 use crate::watch::Watch;
 use crate::whatif::{Answer, Wish, ask, start_of};
@@ -138,8 +138,8 @@ pub(crate) fn measure(
         }
     }
     let wishes = rules.iter().map(|&model| Wish { model: Some(model), ..Wish::default() });
-    let watch = Watch::new(observer, bundle.pass_bytes(), 2 + rules.len() as u64);
-    let survey = Survey::of(bundle, start, &watch)?;
+    let watch = Watch::new(observer, bundle.pass_bytes(), PASSES + rules.len() as u64);
+    let survey = survey(bundle, start, &watch)?;
     let mut models = Vec::new();
     let mut of_recorded = None;
     for wish in wishes {

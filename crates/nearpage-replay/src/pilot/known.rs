@@ -3,8 +3,8 @@
 use nearpage::rules::pagesets::{LISTS, list_index, list_order};
 use nearpage::{Migratetype, Order};
 
+use crate::findings::Content;
 use crate::first_seen::{ListKey, Sequence};
-use crate::pilot::Content;
 use crate::signs::Signs;
 use crate::start::StartPageset;
 
@@ -80,7 +80,8 @@ impl Known {
         // Lists that ask for least come first, so that most of them have all.
         wanted.sort_unstable();
         let mut left = pageset.count.0;
-        let shares: [fn(&Seen) -> usize; 3] = [|seen| seen.least, |seen| seen.usual, |_| usize::MAX];
+        let shares: [fn(&Seen) -> usize; 3] =
+            [|seen| seen.least, |seen| seen.usual, |_| usize::MAX];
         for share in shares {
             for &(pages, list) in &wanted {
                 let order = list_order(list).0;
@@ -191,7 +192,12 @@ impl Seen {
     }
 
     /// A block is taken from the list; `free` tells the blocks of each order that a refill would take from.
-    pub fn note(&mut self, frame: u64, order: Order, free: impl FnOnce() -> [u64; Order::COUNT]) -> Next {
+    pub fn note(
+        &mut self,
+        frame: u64,
+        order: Order,
+        free: impl FnOnce() -> [u64; Order::COUNT],
+    ) -> Next {
         if self.is_ended {
             return Next::Old;
         }
