@@ -1,14 +1,14 @@
 //! Starts drawn at random among those that a recording and its trace leave open.
 //!
 //! Drawn for each start: what pagesets held, where the trace does not tell ([`Content`]); how far refills had doubled;
-//! where in a zone its free blocks lie; when the once-a-second work of CPUs is due; and how long background reclaim works
+//! where in a zone its free blocks lie; what CPUs have not told a zone's counter of free pages; when the once-a-second work of CPUs is due; and how long background reclaim works
 //! behind a page that it is seen to free. What all of them come to is an interval; a kernel whose figure lies in it did
 //! nothing that the rules do not allow.
 
 use nearpage::CpuId;
 use nearpage::rules::pagesets::{LISTS, list_order};
 
-use crate::pilot::Content;
+use crate::findings::Content;
 
 /// A sequence of numbers that follows from one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -69,6 +69,12 @@ impl Draw {
         (draw.next() % 2 == 0).then(|| draw.between(RECLAIM_US.map(|us| us * 1000)))
     }
 
+    /// By how many pages the counter of a zone's free pages is ahead of its free lists: pages that CPUs have taken and not
+    /// told, `most` at most.
+    pub fn lead(self, zone: usize, most: u64) -> u64 {
+        self.of(6).of(zone as u64).between([0, most])
+    }
+
     /// How often the refills of a CPU's pageset have doubled.
     pub fn doubled(self, cpu: CpuId, zone: usize) -> u8 {
         let mut draw = self.of(4).of(cpu.0.into()).of(zone as u64);
@@ -99,7 +105,7 @@ mod tests {
 
     #[test]
     fn draws_stay_within_what_is_open() {
-        let mut content = Content { pages: [0; LISTS], open: [[0; 2]; LISTS], rest: 0 };
+        let mut content = Content::default();
         (content.pages[0], content.pages[1], content.pages[9]) = (700, 200, 64);
         (content.open[1], content.open[9]) = ([100, 300], [0, 120]);
         let mut seen = std::collections::HashSet::new();

@@ -4,7 +4,7 @@ use nearpage::rules::pagesets::{LISTS, list_index, list_order};
 use nearpage::{CpuId, Migratetype, Order, PageCount};
 
 use crate::drawn::Draw;
-use crate::pilot::Content;
+use crate::findings::Content;
 
 /// A run's start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -108,7 +108,7 @@ mod tests {
         let mut clues = Clues {
             count: PageCount(2000),
             demand: [0; LISTS],
-            content: Content { pages: [0; LISTS], open: [[0; 2]; LISTS], rest: 0 },
+            content: Content::default(),
             of: (CpuId(0), 0),
         };
         (clues.demand[movable], clues.demand[huge]) = (1500, 1024);

@@ -6,8 +6,8 @@ use nearpage::internals::Insertion;
 use nearpage::rules::pagesets::{LISTS, list_index, list_order};
 use nearpage::stats::{Pageset, Zone};
 use nearpage::{
-    BuildError, Config, CpuId, Migratetype, Node, NodeBuf, Order, PageAllocator, Pfn, Topology,
-    metadata_size,
+    BuildError, Config, CpuId, Marks, Migratetype, Node, NodeBuf, Order, PageAllocator, PageCount,
+    Pfn, Topology, metadata_size,
 };
 
 use crate::drawn::Draw;
@@ -134,12 +134,21 @@ fn arrange(core: &Core<'_>, start: &Start, draw: Option<Draw>) -> Held {
             let layout = lay_out(&ranges, &recorded.free, &recorded.pageblocks, draw);
             held.zones.push(put(core, zone, taken, layout));
         }
-        core.set_marks(zone.index(), recorded.marks, recorded.reserve, start.boost_factor);
+        let lead = draw.map_or(0, |draw| draw.lead(index, recorded.untold_most()));
+        let marks = lowered(recorded.marks, lead);
+        core.set_marks(zone.index(), marks, recorded.reserve, start.boost_factor);
         for pageset in &recorded.pagesets {
             set_sizes(core, zone, pageset, start);
         }
     }
     held
+}
+
+/// Watermarks for a counter that is `lead` pages ahead of the free lists.
+fn lowered(marks: Marks, lead: u64) -> Marks {
+    let mark = |mark: PageCount| PageCount(mark.0.saturating_sub(lead));
+    let Marks { min, low, high, promo } = marks;
+    Marks { min: mark(min), low: mark(low), high: mark(high), promo: mark(promo) }
 }
 
 /// Blocks that were taken from a zone, by their first frames.

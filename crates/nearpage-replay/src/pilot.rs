@@ -16,13 +16,15 @@ mod known;
 use std::collections::HashMap;
 
 use nearpage::rules::pagesets::{LISTS, list_index, list_order};
-use nearpage::{CpuId, Gfp, Order, Pfn};
+use nearpage::{CpuId, Gfp, Order, Pfn, ZoneKind};
 use nearpage_trace::{Event, TraceEvent, read_trace};
 
 use crate::bundle::Bundle;
 use crate::error::ReplayError;
 use crate::events::{Actor, BULK_PAGES_MOST, with_type};
+use crate::findings::Findings;
 use crate::machine::{Core, Memory, type_of_list};
+use crate::policies::Policies;
 use crate::run::{Near, Origin, Run};
 use crate::start::Start;
 use crate::strays::reclaimed_node;
@@ -30,31 +32,30 @@ use crate::survey::{Survey, Window};
 use crate::watch::Watch;
 use known::{Known, Next};
 
-/// What each pageset held at the start, by CPU and position of its zone.
-pub(crate) type Contents = HashMap<(CpuId, usize), Content>;
+/// Passes that [`survey`] makes.
+pub(crate) const PASSES: u64 = 2;
 
-/// What a pageset held at the start.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Content {
-    /// Pages of each list, as is likely.
-    pub(crate) pages: [u64; LISTS],
-    /// The least and the most that the trace leaves open, of all lists but `rest`.
-    pub(crate) open: [[u64; 2]; LISTS],
-    /// The list that the others leave the rest to.
-    pub(crate) rest: usize,
-}
-
-/// Finds what the pagesets of a bundle held at the start.
+/// Looks through a trace, and finds what pagesets held at the start and which tasks have policies.
 ///
 /// # Errors
 ///
 /// The trace cannot be read, or the core cannot be made for the machine; [`ReplayError::Stopped`].
-pub(crate) fn contents(
+pub(crate) fn survey(
+    bundle: &Bundle,
+    start: &Start,
+    watch: &Watch<'_>,
+) -> Result<Survey, ReplayError> {
+    let mut survey = Survey::of(bundle, start, watch)?;
+    survey.findings = find(bundle, start, &survey, watch)?;
+    Ok(survey)
+}
+
+fn find(
     bundle: &Bundle,
     start: &Start,
     survey: &Survey,
     watch: &Watch<'_>,
-) -> Result<Contents, ReplayError> {
+) -> Result<Findings, ReplayError> {
     let mut memory = Memory::new(bundle.name(), start, 1)?;
     let Some((core, held)) = memory.cores(bundle.name(), &[])?.pop() else {
         unreachable!("one core was asked for")
@@ -70,7 +71,8 @@ pub(crate) fn contents(
     let run = Run::new(start, survey, core, held, None, |pageset, zone| {
         pagesets.get(&(pageset.cpu, zone)).map_or([0; LISTS], |known| known.pages)
     });
-    let mut pilot = Pilot { start, survey, run, pagesets, bulk: HashMap::new() };
+    let (bulk, policies) = (HashMap::new(), Policies::default());
+    let mut pilot = Pilot { start, survey, run, pagesets, bulk, policies };
     let mut window = Window::new(survey.has_window);
     bundle.with_trace_text(watch, |name, text| {
         read_trace::<ReplayError>(name, text, |event| {
@@ -80,7 +82,8 @@ pub(crate) fn contents(
             Ok(())
         })
     })?;
-    Ok(pilot.pagesets.into_iter().map(|(key, known)| (key, known.content())).collect())
+    let contents = pilot.pagesets.into_iter().map(|(key, known)| (key, known.content()));
+    Ok(Findings { contents: contents.collect(), policies: pilot.policies.tasks() })
 }
 
 struct Pilot<'a, 'm> {
@@ -89,6 +92,7 @@ struct Pilot<'a, 'm> {
     run: Run<'m>,
     pagesets: HashMap<(CpuId, usize), Known>,
     bulk: HashMap<u32, (Gfp, Option<u32>)>,
+    policies: Policies,
 }
 
 impl Pilot<'_, '_> {
@@ -103,6 +107,10 @@ impl Pilot<'_, '_> {
                 let gfp = with_type(gfp, migratetype);
                 let zone = self.start.map.zone_of(pfn);
                 self.expect(actor.cpu, pfn, order, gfp, 0);
+                if let Some(zone) = zone.filter(|_| !gfp.contains(Gfp::THISNODE)) {
+                    let kind = gfp.zone_kind().unwrap_or(ZoneKind::Normal);
+                    self.policies.note(&self.run.core, actor, kind, zone);
+                }
                 self.run.alloc(actor, pfn, order, gfp, zone.map_or(Near::Cpu, Near::Zone));
             }
             Event::Free { pfn, order } => {

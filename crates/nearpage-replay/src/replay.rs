@@ -14,13 +14,13 @@ use crate::error::ReplayError;
 use crate::explain::Subject;
 use crate::fidelity;
 use crate::objects::{self, replay_objects};
+use crate::pilot::{PASSES, survey};
 use crate::report::{
     Machine, OPEN_LOOP, Report, RuleTotals, TraceFacts, WhatIf, placement_disagrees,
 };
 use crate::series::Series;
 use crate::session::{ZoneChoice, passes, replay};
 use crate::start::Start;
-use crate::survey::Survey;
 use crate::sweep::{Combinations, Sweep, sweep};
 use crate::truth::Truth;
 use crate::watch::Watch;
@@ -122,10 +122,13 @@ impl Replay {
             true => None,
             false => Some(start_of(bundle.name(), start, wish)?),
         };
-        let passes =
-            3 + passes(options.starts) + u64::from(other.is_some()) + options.rules.len() as u64;
+        let passes = PASSES
+            + 1
+            + passes(options.starts)
+            + u64::from(other.is_some())
+            + options.rules.len() as u64;
         let watch = Watch::new(observer, bundle.pass_bytes(), passes);
-        let survey = Survey::of(bundle, start, &watch)?;
+        let survey = survey(bundle, start, &watch)?;
         let elsewhere = other.as_ref().filter(|_| wish.machine.is_some());
         let slab_rules = &options.slab_rules;
         if !slab_rules.is_empty() && !survey.has_objects {

@@ -187,7 +187,7 @@ impl<'m> Run<'m> {
             asked: self.tally.asked.take().unwrap_or_default(),
         };
         self.tally.restart(&self.core);
-        self.tally.keep_asked();
+        self.tally.keep_asked(&self.core);
         self.is_again = true;
         pass
     }
@@ -427,7 +427,7 @@ impl<'m> Run<'m> {
 
     /// Keeps what the core is asked for from now on, for [`take_asked`](Self::take_asked).
     pub(crate) fn keep_asked(&mut self) {
-        self.tally.keep_asked();
+        self.tally.keep_asked(&self.core);
     }
 
     /// What the core was asked for, if it was kept.

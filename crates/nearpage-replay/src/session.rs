@@ -166,7 +166,7 @@ impl Session<'_, '_> {
                 let gfp = with_type(gfp, migratetype);
                 let zone = self.zone_of(pfn);
                 self.note_alloc(actor, zone, order.pages().0, gfp);
-                let near = self.near(zone, gfp);
+                let near = self.near(actor, zone, gfp);
                 self.each_run(|run| {
                     run.alloc(actor, pfn, order, gfp, near);
                     run.note_place(pfn, zone);
@@ -223,11 +223,11 @@ impl Session<'_, '_> {
         self.runs[0].0.core.topology().node_of_cpu(cpu)
     }
 
-    /// A page that had to be of one node tells which.
-    fn near(&self, zone: Option<usize>, gfp: Gfp) -> Near {
+    /// A page that was asked for on a node tells which.
+    fn near(&self, actor: Actor, zone: Option<usize>, gfp: Gfp) -> Near {
         match (self.choice, zone) {
             (ZoneChoice::Recorded, Some(zone)) => Near::Zone(zone),
-            (_, Some(zone)) if gfp.contains(Gfp::THISNODE) => {
+            (_, Some(zone)) if self.survey.is_placed(actor.pid, gfp) => {
                 Near::Node(self.start.zones[zone].node)
             }
             _ => Near::Cpu,
@@ -247,7 +247,8 @@ impl Session<'_, '_> {
         let core = &self.runs[0].0.core;
         let (own, home) = (core.topology().node_of_cpu(actor.cpu), core.zones()[zone].node());
         let kind = gfp.zone_kind().unwrap_or(ZoneKind::Normal);
-        let node = if gfp.contains(Gfp::THISNODE) { Some(home) } else { own };
+        let is_placed = self.survey.is_placed(actor.pid, gfp);
+        let node = if is_placed { Some(home) } else { own };
         let first = node.and_then(|node| preferred(core, node, kind));
         self.recorded.allocs[zone] += 1;
         self.recorded.pages[zone] += pages;

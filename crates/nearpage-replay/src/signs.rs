@@ -9,7 +9,7 @@ use nearpage::Order;
 use crate::first_seen::Sequence;
 
 /// Blocks that are looked at.
-const WINDOW: usize = 64;
+const WINDOW: usize = 128;
 /// Sizes of pieces, as powers of two.
 const SIZES: usize = 11;
 /// The second of an odd pair: [`Sequence::is_odd`].
@@ -21,7 +21,7 @@ const NEAR: usize = 8;
 /// How often they do.
 const BESIDE: f64 = 0.4;
 /// What of the blocks of a refill does not fit: others may have freed or taken some.
-const MISFIT: f64 = 0.06;
+const MISFIT: f64 = 0.03;
 /// How much likelier (the logarithm) a refill begins where another one ended within a free block.
 const CUT: f64 = 4.0;
 /// Blocks in a row of which such an end tells.
@@ -73,7 +73,8 @@ impl Signs {
             self.passed += 1;
         }
         let fresh = self.of_refill(free);
-        let value = self.value(self.passed, place, place + WINDOW, &fresh)?;
+        let value =
+            self.value(self.passed, place, place + WINDOW, &fresh).filter(|value| *value > 0.0)?;
         let later = (self.passed + 1..self.pieces.len())
             .map(|at| (at, self.pieces[at].place))
             .take_while(|(_, from)| *from < place + WINDOW);
@@ -83,16 +84,40 @@ impl Signs {
         is_best.then_some(value)
     }
 
-    /// The best place from `from` to `to` for a refill to begin, if some is likely.
-    pub fn best_between(&self, from: usize, to: usize, free: &[u64; Order::COUNT]) -> Option<f64> {
+    /// Whether a block goes on where the one before it ends.
+    pub fn goes_on(&self, place: usize) -> bool {
+        self.piece(place).is_some_and(|piece| piece.goes_on || piece.place < place)
+    }
+
+    /// Whether a refill ended before a block, within the free block that it took from.
+    pub fn is_after_cut(&self, place: usize) -> bool {
+        self.piece(place).is_some_and(|piece| piece.is_after_cut && piece.place == place)
+    }
+
+    /// The piece that a block came in.
+    fn piece(&self, place: usize) -> Option<Piece> {
+        let after = self.pieces.partition_point(|piece| piece.place <= place);
+        after.checked_sub(1).map(|at| self.pieces[at])
+    }
+
+    /// The likeliest place from `from` to `to` for a refill to begin, and how likely it is, as
+    /// [`refill_at`](Self::refill_at).
+    pub fn best_between(
+        &self,
+        from: usize,
+        to: usize,
+        free: &[u64; Order::COUNT],
+    ) -> Option<(usize, f64)> {
         let fresh = self.of_refill(free);
         let first = self.pieces.partition_point(|piece| piece.place < from);
         let places =
             self.pieces[first..].iter().map(|piece| piece.place).take_while(|at| *at <= to);
         places
             .enumerate()
-            .filter_map(|(at, place)| self.value(first + at, place, place + WINDOW, &fresh))
-            .max_by(f64::total_cmp)
+            .filter_map(|(at, place)| {
+                Some((place, self.value(first + at, place, place + WINDOW, &fresh)?))
+            })
+            .max_by(|a, b| a.1.total_cmp(&b.1))
     }
 
     /// The same for the blocks up to `end` alone.

@@ -100,6 +100,8 @@ impl Start {
 
 /// `vm.watermark_boost_factor` where nobody set it. `mm/page_alloc.c: watermark_boost_factor`, 6.12.
 const DEFAULT_BOOST_FACTOR: u32 = 15_000;
+/// The highest `vm stats threshold`. `mm/vmstat.c: calculate_normal_threshold`, 6.12.
+const THRESHOLD_MOST: u64 = 125;
 
 /// The zones that pages can come from, by node and kind.
 fn populated(machine: &RecordedMachine) -> Vec<&ZoneRecord> {
@@ -147,6 +149,8 @@ fn zone(
     let managed = PageCount(record.managed.unwrap_or(0));
     let sizes = derived_sizes(machine, record, managed, marks.low, page_shift);
     let pagesets = record.pagesets.iter().map(|pageset| start_pageset(pageset, sizes)).collect();
+    let told = record.pagesets.iter().find_map(|pageset| pageset.stat_threshold);
+    let threshold = told.unwrap_or(0).min(THRESHOLD_MOST);
     let (node, (free, pageblocks)) = (record.node, free.of(input, record.node, kind)?);
     let is_all_free = false;
     let recorded = 0;
@@ -160,6 +164,7 @@ fn zone(
         reserve,
         free,
         pageblocks,
+        threshold,
         pagesets,
     };
     let spanned = record.spanned.unwrap_or(0);

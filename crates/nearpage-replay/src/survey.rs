@@ -3,14 +3,14 @@
 use std::collections::HashMap;
 
 use nearpage::rules::pagesets::{LISTS, list_index};
-use nearpage::{CpuId, Migratetype, NodeId, Order, Pfn};
+use nearpage::{CpuId, Gfp, Migratetype, NodeId, Order, Pfn};
 
 use crate::bundle::Bundle;
 use crate::error::ReplayError;
+use crate::findings::Findings;
 use crate::first_seen::FirstSeen;
 use crate::guess::{Clues, Demand};
 use crate::identity::Evidence;
-use crate::pilot::{Content, Contents, contents};
 use crate::start::{Start, StartPageset};
 use crate::strays::reclaimed_node;
 use crate::watch::Watch;
@@ -33,8 +33,8 @@ pub(crate) struct Survey {
     demands: HashMap<(CpuId, usize), [ListUse; LISTS]>,
     /// Blocks that lists gave for the first time.
     first_seen: FirstSeen,
-    /// What pagesets held at the start.
-    contents: Contents,
+    /// What a pilot run found.
+    pub(crate) findings: Findings,
     /// Whether the trace or its recorder tells of lost events.
     has_losses: bool,
     /// What tells where the trace comes from.
@@ -159,7 +159,6 @@ impl Survey {
             survey.begin_ns = first_ns.unwrap_or(0);
         }
         survey.first_seen.finish();
-        survey.contents = contents(bundle, start, &survey, watch)?;
         Ok(survey)
     }
 
@@ -256,6 +255,11 @@ impl Survey {
         lists.map_or([0; LISTS], |lists| lists.map(|list| list.taken_most as u64))
     }
 
+    /// Whether a request asked for the node that its block is of: it had to be of that node, or its task has a policy.
+    pub(crate) fn is_placed(&self, pid: u32, gfp: Gfp) -> bool {
+        gfp.contains(Gfp::THISNODE) || self.findings.policies.contains(&pid)
+    }
+
     /// The blocks that lists gave for the first time.
     pub(crate) fn first_seen(&self) -> &FirstSeen {
         &self.first_seen
@@ -264,8 +268,7 @@ impl Survey {
     /// What is known of a pageset of the recorded zone at this position.
     pub(crate) fn clues(&self, pageset: &StartPageset, zone: usize) -> Clues {
         let StartPageset { cpu, count, .. } = *pageset;
-        let nothing = Content { pages: [0; LISTS], open: [[0; 2]; LISTS], rest: 0 };
-        let content = self.contents.get(&(cpu, zone)).copied().unwrap_or(nothing);
+        let content = self.findings.contents.get(&(cpu, zone)).copied().unwrap_or_default();
         Clues { count, demand: self.demand(cpu, zone), content, of: (cpu, zone) }
     }
 

@@ -10,10 +10,10 @@ use serde::Serialize;
 
 use crate::bundle::Bundle;
 use crate::error::ReplayError;
+use crate::pilot::{PASSES, survey};
 use crate::report::OPEN_LOOP;
 use crate::share::Share;
 use crate::start::Start;
-use crate::survey::Survey;
 use crate::totals::{Costs, Totals};
 use crate::tunable::{Tunable, TunableError};
 use crate::watch::Watch;
@@ -162,8 +162,8 @@ pub(crate) fn sweep(
         start_of(bundle.name(), start, wish)?;
     }
     let pass_bytes = bundle.pass_bytes();
-    let share = Share::new(observer, pass_bytes * (2 + wishes.len() as u64));
-    let survey = Survey::of(bundle, start, &Watch::new(&share.part(), pass_bytes, 2))?;
+    let share = Share::new(observer, pass_bytes * (PASSES + wishes.len() as u64));
+    let survey = survey(bundle, start, &Watch::new(&share.part(), pass_bytes, PASSES))?;
     let next = AtomicUsize::new(0);
     let results: Mutex<Vec<(usize, Result<Judged, ReplayError>)>> = Mutex::new(Vec::new());
     let work = || {

@@ -7,10 +7,10 @@ use serde::Serialize;
 use crate::bound::{Asked, Class, Limits};
 use crate::bundle::Bundle;
 use crate::error::ReplayError;
+use crate::pilot::{PASSES, survey};
 use crate::report::OPEN_LOOP;
 use crate::run::Causes;
 use crate::start::Start;
-use crate::survey::Survey;
 use crate::totals::{Costs, Totals};
 use crate::truth::Truth;
 use crate::watch::Watch;
@@ -143,8 +143,8 @@ pub(crate) fn measure(
         }
     }
     let wishes = rules.iter().map(|&model| Wish { model: Some(model), ..Wish::default() });
-    let watch = Watch::new(observer, bundle.pass_bytes(), 2 + rules.len() as u64);
-    let survey = Survey::of(bundle, start, &watch)?;
+    let watch = Watch::new(observer, bundle.pass_bytes(), PASSES + rules.len() as u64);
+    let survey = survey(bundle, start, &watch)?;
     if let Some(input) = bundle.other_trace() {
         let truth = Truth::read(bundle, start, bundle.samples(&watch)?, survey.is_whole)?;
         survey.check_recording(input, truth.samples.len() as u64, truth.allocs())?;

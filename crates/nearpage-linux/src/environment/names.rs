@@ -5,7 +5,7 @@ pub(super) const NUMA: &str = "NEARPAGE_NUMA";
 pub(super) const RSEQ: &str = "NEARPAGE_RSEQ";
 pub(super) const ENV: &str = "NEARPAGE_ENV";
 /// What only nearpage's own tests read.
-pub(super) const OF_TESTS: [&str; 18] = [
+pub(super) const OF_TESTS: [&str; 19] = [
     "NEARPAGE_BUNDLES",
     "NEARPAGE_FORKS",
     "NEARPAGE_FUZZ_SECONDS",

@@ -3,8 +3,8 @@
 use nearpage::rules::pagesets::{LISTS, list_index, list_order};
 use nearpage::{Migratetype, Order};
 
+use crate::findings::Content;
 use crate::first_seen::{ListKey, Sequence};
-use crate::pilot::Content;
 use crate::signs::Signs;
 use crate::start::StartPageset;
 
@@ -38,6 +38,8 @@ pub struct Seen {
     held: usize,
     /// Whether what was there at the start is used up.
     pub is_ended: bool,
+    /// A refill rather begins at this place than before it.
+    awaited: usize,
     /// Whether a refill is plain to see there.
     is_plain: bool,
     /// First-time blocks in all.
@@ -224,12 +226,26 @@ impl Seen {
             // Free blocks of that size lie anywhere, so they have no signs.
             return self.most.is_some() && place >= self.usual;
         }
+        if self.most.is_some() && place >= self.usual && self.signs.is_after_cut(place) {
+            return true;
+        }
+        if place < self.awaited {
+            return false;
+        }
         let free = free();
         let value = self.signs.refill_at(place, &free);
         self.is_plain = value.is_some_and(|value| value > STRONG);
         let Some(most) = self.most else { return self.is_plain };
-        let later = self.signs.best_between(place + 1, most, &free).unwrap_or(WEAK).max(WEAK);
-        place >= self.usual && later <= WEAK
-            || value.is_some_and(|value| value > WEAK && value > later - ALIKE)
+        let value = value.unwrap_or(f64::NEG_INFINITY);
+        if value <= WEAK && place < self.usual {
+            return false;
+        }
+        match self.signs.best_between(place + 1, most, &free) {
+            Some((later, best)) if best > WEAK && value <= best - ALIKE => {
+                self.awaited = later;
+                false
+            }
+            _ => value > WEAK || !self.signs.goes_on(place),
+        }
     }
 }

@@ -139,7 +139,8 @@ pub(crate) struct Tally {
     locks: Locks,
     takes_before: u64,
     operations_before: u64,
-    whole: Whole,
+    /// Whole ranges, if what is asked for is kept.
+    whole: Option<Whole>,
     pages: u64,
     most: u64,
     most_of_cpu: u64,
@@ -154,16 +155,16 @@ pub(crate) struct Tally {
 impl Tally {
     /// Begins with a core whose pagesets are filled.
     pub(crate) fn new(core: &Core<'_>, begin_ns: u64) -> Tally {
-        Tally::with(core, begin_ns, Whole::of(core))
+        Tally::with(core, begin_ns, None)
     }
 
     /// Begins anew, as of the time that was last noted.
     pub(crate) fn restart(&mut self, core: &Core<'_>) {
-        let whole = std::mem::take(&mut self.whole);
+        let whole = self.whole.take();
         *self = Tally::with(core, self.now_ns, whole);
     }
 
-    fn with(core: &Core<'_>, begin_ns: u64, whole: Whole) -> Tally {
+    fn with(core: &Core<'_>, begin_ns: u64, whole: Option<Whole>) -> Tally {
         core.forget_most_work();
         let locks = Locks::of(core);
         let seen = core.cpus().map(|(cpu, ..)| look(core, cpu)).collect::<Vec<Seen>>();
@@ -191,8 +192,9 @@ impl Tally {
         }
     }
 
-    /// Keeps what is asked for from now on.
-    pub(crate) fn keep_asked(&mut self) {
+    /// Keeps what is asked for from now on, and which ranges are whole. From then on, pagesets change by requests alone.
+    pub(crate) fn keep_asked(&mut self, core: &Core<'_>) {
+        self.whole.get_or_insert_with(|| Whole::of(core));
         self.asked =
             Some(Asked::new(self.seen.iter().map(|seen| (seen.cpu, seen.pages)).collect()));
     }
@@ -232,7 +234,7 @@ impl Tally {
         if now_ns > self.now_ns {
             let ns = (now_ns - self.now_ns) as f64;
             self.area += self.pages as f64 * ns;
-            self.whole_area += self.whole.count() as f64 * ns;
+            self.whole_area += self.whole_count() as f64 * ns;
             self.now_ns = now_ns;
         }
     }
@@ -261,19 +263,23 @@ impl Tally {
 
     /// A block was given to somebody, after [`note`](Self::note) of that.
     pub(crate) fn took(&mut self, pfn: Pfn, order: Order) {
-        self.whole.took(pfn, order);
+        if let Some(whole) = &mut self.whole {
+            whole.took(pfn, order);
+        }
     }
 
     /// A block came back, after [`note`](Self::note) of that.
     pub(crate) fn gave(&mut self, pfn: Pfn, order: Order) {
-        self.whole.gave(pfn, order);
+        if let Some(whole) = &mut self.whole {
+            whole.gave(pfn, order);
+        }
     }
 
     /// What there was so far.
     pub(crate) fn tallied(&self, core: &Core<'_>) -> Tallied {
         let work = work(core);
         let ns = self.now_ns - self.begin_ns;
-        let whole_end = self.whole.count();
+        let whole_end = self.whole_count();
         Tallied {
             causes: self.all.clone(),
             foreign_takes: self.locks.takes - self.takes_before,
@@ -286,10 +292,14 @@ impl Tally {
         }
     }
 
+    fn whole_count(&self) -> u64 {
+        self.whole.as_ref().map_or(0, Whole::count)
+    }
+
     /// Whether what is counted as free is free in the core, and nothing else.
     #[cfg(test)]
     pub(crate) fn is_exact(&self, core: &Core<'_>) -> bool {
-        self.whole.is_as_in(core)
+        self.whole.as_ref().is_none_or(|whole| whole.is_as_in(core))
     }
 
     /// What was kept so far.

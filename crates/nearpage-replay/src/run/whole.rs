@@ -12,7 +12,7 @@ use crate::machine::Core;
 const PAGES: u64 = 1 << Order::PAGEBLOCK.0;
 
 /// Which ranges of a core's memory are whole.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Whole {
     /// The ranges of each part of the memory of a zone: the number of the first, and where their counts begin.
     parts: Vec<Part>,

@@ -26,6 +26,8 @@ pub struct StartZone {
     pub free: Blocks,
     /// Pageblocks by type.
     pub pageblocks: [u64; Migratetype::COUNT],
+    /// Pages by which each CPU may change the counter of free pages before it tells: `vm stats threshold`.
+    pub threshold: u64,
     /// Each CPU's pageset.
     pub pagesets: Vec<StartPageset>,
 }
@@ -52,6 +54,11 @@ impl StartZone {
     /// A CPU's pageset.
     pub fn pageset(&self, cpu: CpuId) -> Option<&StartPageset> {
         self.pagesets.iter().find(|pageset| pageset.cpu == cpu)
+    }
+
+    /// Pages that CPUs may have taken and not told the counter of free pages.
+    pub fn untold_most(&self) -> u64 {
+        self.threshold * self.pagesets.len() as u64
     }
 
     /// Free pages.

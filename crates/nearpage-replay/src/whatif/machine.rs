@@ -121,6 +121,7 @@ fn elsewhere(
                 reserve: zone.protection,
                 free: Default::default(),
                 pageblocks: Default::default(),
+                threshold: zone.stat_threshold.into(),
                 pagesets: plan.cpus.iter().map(pageset).collect(),
             });
         }

@@ -75,7 +75,7 @@ impl<'a, 'm> Player<'a, 'm> {
         let of_copy = |pfn: Pfn| Pfn(pfn.0 + u64::from(copy) * COPY_FRAMES);
         match event.event {
             Event::Alloc { pfn: Some(pfn), order, migratetype, gfp, .. } => {
-                let near = self.near(pfn, gfp);
+                let near = self.near(event.pid, pfn, gfp);
                 self.run.alloc(actor, of_copy(pfn), order, with_type(gfp, migratetype), near);
             }
             Event::Free { pfn, order } => {
@@ -103,9 +103,10 @@ impl<'a, 'm> Player<'a, 'm> {
         if self.is_elsewhere { self.map.cpu(cpu, pid, copy) } else { cpu }
     }
 
-    /// A page that had to be of one node has to be of the node that stands for it.
-    fn near(&self, pfn: Pfn, gfp: Gfp) -> Near {
-        let zone = self.recorded.map.zone_of(pfn).filter(|_| gfp.contains(Gfp::THISNODE));
+    /// A page that was asked for on a node is asked for on the one that stands for it.
+    fn near(&self, pid: u32, pfn: Pfn, gfp: Gfp) -> Near {
+        let is_placed = self.survey.is_placed(pid, gfp);
+        let zone = self.recorded.map.zone_of(pfn).filter(|_| is_placed);
         let Some(zone) = zone else { return Near::Cpu };
         let node = self.recorded.zones[zone].node;
         if !self.is_elsewhere {
