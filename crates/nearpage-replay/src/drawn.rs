@@ -66,7 +66,7 @@ impl Draw {
     /// How long background reclaim works behind a page that it frees; `None`: until its last one.
     pub fn reclaim_ns(self) -> Option<u64> {
         let mut draw = self.of(3);
-        (draw.next() % 2 == 0).then(|| draw.between(RECLAIM_US.map(|us| us * 1000)))
+        (draw.next().is_multiple_of(2)).then(|| draw.between(RECLAIM_US.map(|us| us * 1000)))
     }
 
     /// By how many pages the counter of a zone's free pages is ahead of its free lists: pages that CPUs have taken and not
@@ -78,7 +78,7 @@ impl Draw {
     /// How often the refills of a CPU's pageset have doubled.
     pub fn doubled(self, cpu: CpuId, zone: usize) -> u8 {
         let mut draw = self.of(4).of(cpu.0.into()).of(zone as u64);
-        if draw.next() % 2 == 0 { 0 } else { draw.between([0, DOUBLED_MOST]) as u8 }
+        if draw.next().is_multiple_of(2) { 0 } else { draw.between([0, DOUBLED_MOST]) as u8 }
     }
 
     /// Pages of each list of a CPU's pageset.
@@ -114,7 +114,7 @@ mod tests {
             assert_eq!(draw, Draw::new(number));
             let pages = draw.pages(CpuId(1), 2, &content);
             assert_eq!(pages.iter().sum::<u64>(), 964);
-            assert!((100..=300).contains(&pages[1]) && pages[9] <= 120 && pages[9] % 8 == 0);
+            assert!((100..=300).contains(&pages[1]) && pages[9] <= 120 && pages[9].is_multiple_of(8));
             assert!((10_000_000..=130_000_000).contains(&draw.late_ns()));
             assert!(draw.doubled(CpuId(0), 1) <= 5);
             seen.insert(pages);
