@@ -114,7 +114,9 @@ mod tests {
             assert_eq!(draw, Draw::new(number));
             let pages = draw.pages(CpuId(1), 2, &content);
             assert_eq!(pages.iter().sum::<u64>(), 964);
-            assert!((100..=300).contains(&pages[1]) && pages[9] <= 120 && pages[9].is_multiple_of(8));
+            assert!(
+                (100..=300).contains(&pages[1]) && pages[9] <= 120 && pages[9].is_multiple_of(8)
+            );
             assert!((10_000_000..=130_000_000).contains(&draw.late_ns()));
             assert!(draw.doubled(CpuId(0), 1) <= 5);
             seen.insert(pages);
