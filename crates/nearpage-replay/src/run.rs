@@ -11,6 +11,7 @@ use nearpage::rules::pagesets::{LISTS, list_index};
 use nearpage::{
     CpuId, Fallbacks, Gfp, NodeId, NodeIndex, Order, PageCount, Pfn, Reason, Request, ZoneKind,
 };
+use nearpage_trace::{Event, TraceEvent};
 
 use crate::blocks::CoreBlock;
 use crate::bound::Asked;
@@ -209,8 +210,14 @@ impl<'m> Run<'m> {
         }
     }
 
-    /// Time goes on, and a CPU is awake: the once-a-second work of CPUs is done that is due.
-    pub(crate) fn note_time(&mut self, awake: CpuId, now_ns: u64) {
+    /// Time goes on to that of an event: the once-a-second work of CPUs is done that is due. Only an allocation or a free
+    /// tells that its CPU is awake: what else is logged is predicted.
+    pub(crate) fn note_time(&mut self, event: &TraceEvent<'_>, cpu: CpuId, now_ns: u64) {
+        let is_told = matches!(
+            event.event,
+            Event::Alloc { .. } | Event::Free { .. } | Event::Bulk { .. } | Event::BulkDone { .. }
+        );
+        let awake = is_told.then_some(cpu);
         while let Some((cpu, now_ns)) = self.upkeep.run_due(&self.core, awake, now_ns) {
             let actor = Actor { cpu, pid: UPKEEP, now_ns };
             self.moves.note(&self.core, actor, None);

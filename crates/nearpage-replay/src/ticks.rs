@@ -6,7 +6,7 @@
 //! of the clock of traces, and a little more, as the counter starts later at boot.
 //!
 //! The timer and its worker are 10 to 130 ms late. The timer does not wake an idle CPU: there the work waits until
-//! something else does. A CPU that shows an event is awake. What wakes one that shows none is in no event; in recordings,
+//! something else does. A CPU that allocates or frees is awake. What wakes one that does not is in no event; in recordings,
 //! the work of idle CPUs is up to 850 ms late. The next turn is due a second after the work is done, rounded to a whole
 //! second, and rounded up from a quarter of one on: work that is later than that misses a turn. In the recorded kernels
 //! of 6.1 and 6.12, three turns of a CPU (from one batch that a pageset of another node's zone gives back to the next)
@@ -26,7 +26,7 @@ const PHASE_NS: u64 = (TICKS_PER_SECOND - (1_u64 << 32) % TICKS_PER_SECOND) * TI
 const COUNTER_LATE_NS: u64 = 10_000_000;
 /// How late the timer and its worker are, if nothing is drawn.
 const LATE_NS: u64 = 80_000_000;
-/// How late the work of a CPU is that shows no event, turn by turn, if nothing is drawn: three turns take four seconds.
+/// How late the work of a CPU is that neither allocates nor frees, turn by turn, if nothing is drawn: three turns take four seconds.
 const IDLE_LATE_NS: [u64; 3] = [LATE_NS, LATE_NS, 300_000_000];
 /// CPUs are this far apart.
 const SKEW_NS: u64 = 3 * TICK_NS;
@@ -68,10 +68,12 @@ impl Ticks {
         ticks
     }
 
-    /// Takes a CPU whose work is done by now, the earliest first, and when it is. At `now_ns`, `awake` is awake.
+    /// Takes a CPU whose work is done by now, the earliest first, and when it is. At `now_ns`, `awake` is awake, if any is
+    /// known to be.
     #[inline]
-    pub fn take_done(&mut self, awake: CpuId, now_ns: u64) -> Option<(CpuId, u64)> {
-        let own = self.turns.binary_search_by_key(&awake, |turn| turn.cpu).ok();
+    pub fn take_done(&mut self, awake: Option<CpuId>, now_ns: u64) -> Option<(CpuId, u64)> {
+        let own =
+            awake.and_then(|awake| self.turns.binary_search_by_key(&awake, |turn| turn.cpu).ok());
         let is_own_due = own.is_some_and(|at| self.turns[at].ready_ns <= now_ns);
         if self.first_ns > now_ns && !is_own_due {
             return None;
@@ -99,8 +101,8 @@ impl Turn {
     }
 
     /// When it is done, as far as is known at `now_ns`.
-    fn done_ns(&self, awake: CpuId, now_ns: u64) -> u64 {
-        let is_awake = self.cpu == awake && self.ready_ns <= now_ns;
+    fn done_ns(&self, awake: Option<CpuId>, now_ns: u64) -> u64 {
+        let is_awake = Some(self.cpu) == awake && self.ready_ns <= now_ns;
         if is_awake { self.latest_ns.min(now_ns) } else { self.latest_ns }
     }
 }
@@ -123,7 +125,6 @@ fn next_due(cpu: CpuId, done_ns: u64) -> u64 {
 mod tests {
     use super::*;
 
-    const IDLE: CpuId = CpuId(9);
     const FIRST_NS: u64 = 5 * SECOND_NS + PHASE_NS + COUNTER_LATE_NS;
 
     #[test]
@@ -132,13 +133,13 @@ mod tests {
         let mut ticks = Ticks::new([late, early], 5 * SECOND_NS, None);
         let done = FIRST_NS + IDLE_LATE_NS[0];
         let of_early = done - 2 * SKEW_NS;
-        assert_eq!(ticks.take_done(IDLE, of_early - 1), None);
-        assert_eq!(ticks.take_done(IDLE, done), Some((early, of_early)));
-        assert_eq!(ticks.take_done(IDLE, done), Some((late, done)));
-        assert_eq!(ticks.take_done(IDLE, done), None);
+        assert_eq!(ticks.take_done(None, of_early - 1), None);
+        assert_eq!(ticks.take_done(None, done), Some((early, of_early)));
+        assert_eq!(ticks.take_done(None, done), Some((late, done)));
+        assert_eq!(ticks.take_done(None, done), None);
         // Four seconds without an event: three times each.
         let taken: Vec<_> =
-            std::iter::from_fn(|| ticks.take_done(IDLE, done + 4 * SECOND_NS)).collect();
+            std::iter::from_fn(|| ticks.take_done(None, done + 4 * SECOND_NS)).collect();
         assert_eq!(
             taken.iter().map(|(cpu, _)| *cpu).collect::<Vec<_>>(),
             [early, late, early, late, early, late]
@@ -151,16 +152,16 @@ mod tests {
         let cpu = CpuId(0);
         let mut ticks = Ticks::new([cpu], 5 * SECOND_NS, None);
         let turn = FIRST_NS + LATE_NS;
-        assert_eq!(ticks.take_done(IDLE, turn + 2 * SECOND_NS - 1).map(|(_, at)| at), Some(turn));
+        assert_eq!(ticks.take_done(None, turn + 2 * SECOND_NS - 1).map(|(_, at)| at), Some(turn));
         assert_eq!(
-            ticks.take_done(cpu, turn + SECOND_NS).map(|(_, at)| at),
+            ticks.take_done(Some(cpu), turn + SECOND_NS).map(|(_, at)| at),
             Some(turn + SECOND_NS)
         );
         // In its third turn an idle CPU would be late.
         let third = turn + 2 * SECOND_NS;
-        assert_eq!(ticks.take_done(cpu, third - 1), None);
-        assert_eq!(ticks.take_done(IDLE, third + 7), None);
-        assert_eq!(ticks.take_done(cpu, third + 7), Some((cpu, third + 7)));
+        assert_eq!(ticks.take_done(Some(cpu), third - 1), None);
+        assert_eq!(ticks.take_done(None, third + 7), None);
+        assert_eq!(ticks.take_done(Some(cpu), third + 7), Some((cpu, third + 7)));
     }
 
     #[test]

@@ -29,12 +29,12 @@ impl Upkeep {
     }
 
     /// Does the work of a CPU, if some is due by now, the earliest first. `awake` is a CPU that is
-    /// awake. Returns whose it was, and when it was done.
+    /// known to be awake. Returns whose it was, and when it was done.
     #[inline]
     pub(crate) fn run_due(
         &mut self,
         core: &Core<'_>,
-        awake: CpuId,
+        awake: Option<CpuId>,
         now_ns: u64,
     ) -> Option<(CpuId, u64)> {
         let (cpu, done_ns) = self.ticks.take_done(awake, now_ns)?;
