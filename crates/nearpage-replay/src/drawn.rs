@@ -1,9 +1,10 @@
 //! Starts drawn at random among those that a recording and its trace leave open.
 //!
 //! Drawn for each start: what pagesets held, where the trace does not tell ([`Content`]); how far refills had doubled;
-//! where in a zone its free blocks lie; what CPUs have not told a zone's counter of free pages; when the once-a-second work of CPUs is due; and how long background reclaim works
-//! behind a page that it is seen to free. What all of them come to is an interval; a kernel whose figure lies in it did
-//! nothing that the rules do not allow.
+//! where in a zone its free blocks lie; what CPUs have not told a zone's counter of free pages; when idle CPUs wake for
+//! their once-a-second work; which pagesets of other nodes' zones are about to give back a batch; and how long background
+//! reclaim works behind a page that it is seen to free. What all of them come to is an interval; a kernel whose figure lies
+//! in it did nothing that the rules do not allow.
 
 use nearpage::CpuId;
 use nearpage::rules::pagesets::{LISTS, list_order};
@@ -14,8 +15,12 @@ use crate::findings::Content;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Draw(u64);
 
-/// How late the once-a-second work is, in recordings. [`ticks`](crate::ticks)
+/// How late the once-a-second work is.
 const LATE_MS: [u64; 2] = [10, 130];
+/// That of an idle CPU is up to so much later: between these two, as the machine is.
+const IDLE_MOST_MS: [u64; 2] = [0, 800];
+/// Turns after which a pageset of another node's zone gives back a batch; none: it is not about to.
+const EXPIRE_MOST: u64 = 3;
 /// How long background reclaim works behind a page that it frees.
 const RECLAIM_US: [u64; 2] = [200, 10_000];
 /// Refills double so often at most: `PCP_BATCH_SCALE_MAX`.
@@ -58,9 +63,18 @@ impl Draw {
         }
     }
 
-    /// How late the once-a-second work of CPUs is.
-    pub fn late_ns(self) -> u64 {
-        self.of(2).between(LATE_MS.map(|ms| ms * 1_000_000))
+    /// How late the once-a-second work of a CPU is, in its turn of that number, if it is awake and if it is idle. A machine
+    /// whose CPUs wake seldom, or that waits for a host, is late more often than another.
+    pub fn late_ns(self, cpu: CpuId, turn: u64) -> [u64; 2] {
+        let ns = |ms: u64| ms * 1_000_000;
+        let late_ns = self.of(2).between(LATE_MS.map(ns));
+        let most_ns = self.of(9).between(IDLE_MOST_MS.map(ns));
+        [late_ns, late_ns + self.of(7).of(cpu.0.into()).of(turn).between([0, most_ns])]
+    }
+
+    /// After how many turns a CPU's pageset of another node's zone gives back a batch; none: it is not about to.
+    pub fn expire(self, cpu: CpuId, zone: usize) -> u8 {
+        self.of(8).of(cpu.0.into()).of(zone as u64).between([0, EXPIRE_MOST]) as u8
     }
 
     /// How long background reclaim works behind a page that it frees; `None`: until its last one.
@@ -117,7 +131,10 @@ mod tests {
             assert!(
                 (100..=300).contains(&pages[1]) && pages[9] <= 120 && pages[9].is_multiple_of(8)
             );
-            assert!((10_000_000..=130_000_000).contains(&draw.late_ns()));
+            let [late_ns, idle_late_ns] = draw.late_ns(CpuId(1), number);
+            assert!((10_000_000..=130_000_000).contains(&late_ns));
+            assert!((late_ns..=late_ns + 800_000_000).contains(&idle_late_ns));
+            assert!(draw.expire(CpuId(1), 2) <= 3);
             assert!(draw.doubled(CpuId(0), 1) <= 5);
             seen.insert(pages);
         }

@@ -218,11 +218,6 @@ fn set_sizes(core: &Core<'_>, zone: &CoreZone<'_>, recorded: &StartPageset, star
     if let Some((_, slice)) = start.cache_slices.iter().find(|(cpu, _)| *cpu == recorded.cpu) {
         tuning.set_cache_slice(rules, *slice);
     }
-    // What expires is freed to the zone, which counts as use: once begun, it goes on until nothing is left. So a pageset of
-    // another node's zone that holds pages is on its way.
-    if recorded.count.0 > 0 && core.topology().node_of_cpu(recorded.cpu) != Some(zone.node()) {
-        tuning.keep_remote();
-    }
     core.set_tuning(recorded.cpu, zone.index(), tuning);
 }
 
@@ -235,6 +230,18 @@ pub fn set_doubled(core: &Core<'_>, zone: usize, cpu: CpuId, times: u8) {
         tuning.alloc_factor = times;
         core.set_tuning(cpu, zone.index(), tuning);
     }
+}
+
+/// Says after how many turns of the once-a-second work a CPU's pageset gives back a batch, if it is for another node's zone.
+pub fn set_expire(core: &Core<'_>, zone: usize, cpu: CpuId, turns: u8) {
+    let zone = core.zones()[zone];
+    let Some(pageset) = pageset(core, zone, cpu) else { return };
+    if core.topology().node_of_cpu(cpu) == Some(zone.node()) {
+        return;
+    }
+    let mut tuning = pageset.tuning();
+    tuning.expire = turns;
+    core.set_tuning(cpu, zone.index(), tuning);
 }
 
 /// A CPU's pageset for a zone.

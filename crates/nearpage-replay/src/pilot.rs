@@ -101,7 +101,7 @@ impl Pilot<'_, '_> {
         if self.run.core.topology().node_of_cpu(actor.cpu).is_none() {
             return;
         }
-        self.run.note_time(actor.now_ns);
+        self.run.note_time(event, actor.cpu, actor.now_ns);
         match event.event {
             Event::Alloc { pfn: Some(pfn), order, migratetype, gfp, .. } => {
                 let gfp = with_type(gfp, migratetype);

@@ -11,16 +11,19 @@ use nearpage::rules::pagesets::{LISTS, list_index};
 use nearpage::{
     CpuId, Fallbacks, Gfp, NodeId, NodeIndex, Order, PageCount, Pfn, Reason, Request, ZoneKind,
 };
+use nearpage_trace::{Event, TraceEvent};
 
 use crate::blocks::CoreBlock;
 use crate::bound::Asked;
 use crate::drawn::Draw;
 use crate::events::Actor;
 use crate::flow::Flow;
-use crate::machine::{Core, CoreZone, Held, add_cold, fill_pageset, set_doubled, take_cold};
+use crate::machine::{
+    Core, CoreZone, Held, add_cold, fill_pageset, set_doubled, set_expire, take_cold,
+};
 use crate::start::{Start, StartPageset};
 use crate::survey::Survey;
-use crate::ticks::{LATE_NS, Ticks};
+use crate::ticks::Ticks;
 use crate::totals::{Costs, Totals};
 use crate::zones::ZoneMap;
 use moves::Moves;
@@ -111,6 +114,10 @@ pub(crate) struct Run<'m> {
     is_again: bool,
 }
 
+/// Turns of the once-a-second work after which a pageset of another node's zone gives back its first batch, if nothing is
+/// drawn. What it gives back counts as use, so once begun, that goes on until it is empty: one that holds pages is on its
+/// way. It takes three turns; this is the middle.
+const EXPIRE: u8 = 2;
 /// A task that nobody else is: the kernel's own once-a-second work.
 const UPKEEP: u32 = u32::MAX;
 
@@ -125,7 +132,6 @@ impl<'m> Run<'m> {
         draw: Option<Draw>,
         fill: impl Fn(&StartPageset, usize) -> [u64; LISTS],
     ) -> Run<'m> {
-        let late_ns = draw.map_or(LATE_NS, Draw::late_ns);
         let zones = start.zones.len();
         let cpus: Vec<CpuId> = core.cpus().map(|(cpu, ..)| cpu).collect();
         let cpu_limit = cpus.iter().map(|cpu| cpu.0 as usize + 1).max().unwrap_or(0);
@@ -136,6 +142,10 @@ impl<'m> Run<'m> {
                 let pages = fill(pageset, zone.recorded);
                 fill_pageset(&core, &mut held, index, pageset.cpu, &pages);
                 starts.push((pageset.cpu, index, pages));
+                if pageset.count.0 > 0 {
+                    let expire = draw.map_or(EXPIRE, |draw| draw.expire(pageset.cpu, index));
+                    set_expire(&core, index, pageset.cpu, expire);
+                }
                 if let Some(draw) = draw {
                     set_doubled(&core, index, pageset.cpu, draw.doubled(pageset.cpu, index));
                 }
@@ -156,7 +166,7 @@ impl<'m> Run<'m> {
             remote_pages: 0,
             moves,
             stand_ins: StandIns::new(&core, held),
-            upkeep: Upkeep::new(Ticks::new(cpus, survey.begin_ns, late_ns), cpu_limit, zones),
+            upkeep: Upkeep::new(Ticks::new(cpus, survey.begin_ns, draw), &core, cpu_limit),
             reclaim_ns: draw.and_then(Draw::reclaim_ns),
             reclaims: Reclaims::default(),
             tally: Tally::new(&core, survey.begin_ns),
@@ -200,9 +210,15 @@ impl<'m> Run<'m> {
         }
     }
 
-    /// Time goes on: the once-a-second work of CPUs is done that is due.
-    pub(crate) fn note_time(&mut self, now_ns: u64) {
-        while let Some((cpu, now_ns)) = self.upkeep.run_due(&self.core, now_ns) {
+    /// Time goes on to that of an event: the once-a-second work of CPUs is done that is due. Only an allocation or a free
+    /// tells that its CPU is awake: what else is logged is predicted.
+    pub(crate) fn note_time(&mut self, event: &TraceEvent<'_>, cpu: CpuId, now_ns: u64) {
+        let is_told = matches!(
+            event.event,
+            Event::Alloc { .. } | Event::Free { .. } | Event::Bulk { .. } | Event::BulkDone { .. }
+        );
+        let awake = is_told.then_some(cpu);
+        while let Some((cpu, now_ns)) = self.upkeep.run_due(&self.core, awake, now_ns) {
             let actor = Actor { cpu, pid: UPKEEP, now_ns };
             self.moves.note(&self.core, actor, None);
             self.tally.note(&self.core, actor, Act::Upkeep);

@@ -152,7 +152,7 @@ impl Session<'_, '_> {
     }
 
     fn note_time(&mut self, event: &TraceEvent<'_>) {
-        self.each_run(|run| run.note_time(event.time_ns));
+        self.each_run(|run| run.note_time(event, event.cpu, event.time_ns));
     }
 
     fn note(&mut self, event: &TraceEvent<'_>) {

@@ -10,8 +10,7 @@ use serde_json::Value;
 use super::replayed;
 
 /// Musts that are missed, each with its reason. Who misses another one fails.
-const KNOWN: [(&str, &str); 9] = [
-    ("q612-asym4", "node 2"),
+const KNOWN: [(&str, &str); 8] = [
     ("q612-cxl", "node 1"),
     ("q612-n8-2mem", "numa_miss"),
     ("q612-n8-2mem", "numa_foreign"),

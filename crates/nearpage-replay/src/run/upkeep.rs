@@ -1,8 +1,9 @@
 //! The once-a-second work of each CPU, done on the core.
 
-use nearpage::CpuId;
+use nearpage::rules::pagesets::LISTS;
+use nearpage::{CpuId, Migratetype};
 
-use crate::machine::{Core, CoreZone};
+use crate::machine::{Core, CorePageset, CoreZone, type_of_list};
 use crate::ticks::Ticks;
 
 /// When each CPU's work is due, and which pagesets it used since.
@@ -10,40 +11,43 @@ use crate::ticks::Ticks;
 pub(crate) struct Upkeep {
     ticks: Ticks,
     zones: usize,
-    /// By CPU and zone: blocks through each pageset at its last turn.
+    /// By CPU and zone: what told at the CPU's last turn that a pageset is used.
     uses: Vec<u64>,
 }
 
 impl Upkeep {
-    /// For CPUs whose numbers are below `cpu_limit`.
-    pub(crate) fn new(ticks: Ticks, cpu_limit: usize, zones: usize) -> Upkeep {
-        Upkeep { ticks, zones, uses: vec![0; cpu_limit * zones] }
+    /// For CPUs whose numbers are below `cpu_limit`. Their pagesets were not used since their last turns.
+    pub(crate) fn new(ticks: Ticks, core: &Core<'_>, cpu_limit: usize) -> Upkeep {
+        let zones = core.zones().len();
+        let mut uses = vec![0; cpu_limit * zones];
+        for (cpu, ..) in core.cpus() {
+            let Some(pagesets) = core.pagesets(cpu) else { continue };
+            let of_cpu = &mut uses[cpu.0 as usize * zones..][..zones];
+            of_cpu.iter_mut().zip(pagesets).for_each(|(uses, pageset)| *uses = uses_of(pageset));
+        }
+        Upkeep { ticks, zones, uses }
     }
 
-    /// Does the work of a CPU, if some is due by now, the earliest first. Returns whose it was, and when it was due.
+    /// Does the work of a CPU, if some is due by now, the earliest first. `awake` is a CPU that is
+    /// known to be awake. Returns whose it was, and when it was done.
     #[inline]
-    pub(crate) fn run_due(&mut self, core: &Core<'_>, now_ns: u64) -> Option<(CpuId, u64)> {
-        let (cpu, due_ns) = self.ticks.take_due(now_ns)?;
-        core.platform().play(cpu, due_ns);
+    pub(crate) fn run_due(
+        &mut self,
+        core: &Core<'_>,
+        awake: Option<CpuId>,
+        now_ns: u64,
+    ) -> Option<(CpuId, u64)> {
+        let (cpu, done_ns) = self.ticks.take_done(awake, now_ns)?;
+        core.platform().play(cpu, done_ns);
         core.decay_cpu(cpu).expect("no other thread drains");
         self.expire_remote(core, cpu);
-        Some((cpu, due_ns))
+        Some((cpu, done_ns))
     }
 
-    /// Linux takes a pageset for used if the CPU changed a counter of its zone: free pages, or pages of a list of
-    /// user memory. Here any page through it counts, to and from the zone too: what expires counts as use.
-    /// `mm/vmstat.c: refresh_cpu_vm_stats`, 6.12.
     fn expire_remote(&mut self, core: &Core<'_>, cpu: CpuId) {
         let Some(pagesets) = core.pagesets(cpu) else { return };
         let uses = &mut self.uses[cpu.0 as usize * self.zones..][..self.zones];
-        let now: Vec<u64> = pagesets
-            .iter()
-            .map(|pageset| {
-                let (totals, counts) = (pageset.totals(), pageset.counts());
-                let moved = counts.refilled_pages.0.wrapping_add(counts.drained_pages.0);
-                totals.allocs.wrapping_add(totals.freed_pages).wrapping_add(moved)
-            })
-            .collect();
+        let now: Vec<u64> = pagesets.iter().map(uses_of).collect();
         let used = |zone: &CoreZone<'_>| {
             let zone = zone.index().0 as usize;
             now[zone] != uses[zone]
@@ -51,4 +55,17 @@ impl Upkeep {
         core.expire_remote(cpu, used).expect("no other thread drains");
         uses.copy_from_slice(&now);
     }
+}
+
+/// What changes if a CPU uses a pageset. Linux takes one for used if the CPU changed a counter of its zone: free pages,
+/// which refills and drains change, or pages on lists of user memory, which movable pages are on. Pages of the kernel
+/// itself are in counters of the node, so they do not keep a pageset. `mm/vmstat.c: refresh_cpu_vm_stats`, 6.12.
+fn uses_of(pageset: &CorePageset<'_>) -> u64 {
+    let moved = pageset.counts();
+    let movable = (0..LISTS).filter(|&list| type_of_list(list) == Migratetype::Movable);
+    let blocks = movable.map(|list| {
+        let counts = pageset.list_counts(list);
+        counts.pops.wrapping_add(counts.pushes)
+    });
+    blocks.chain([moved.refilled_pages.0, moved.drained_pages.0]).fold(0, u64::wrapping_add)
 }

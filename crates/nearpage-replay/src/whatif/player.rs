@@ -71,7 +71,7 @@ impl<'a, 'm> Player<'a, 'm> {
         let cpu = self.cpu(event.cpu, event.pid, copy);
         let now_ns = event.time_ns.saturating_add(self.shift_ns);
         let actor = Actor { cpu, pid: event.pid, now_ns };
-        self.run.note_time(now_ns);
+        self.run.note_time(event, cpu, now_ns);
         let of_copy = |pfn: Pfn| Pfn(pfn.0 + u64::from(copy) * COPY_FRAMES);
         match event.event {
             Event::Alloc { pfn: Some(pfn), order, migratetype, gfp, .. } => {
