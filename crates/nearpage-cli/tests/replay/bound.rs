@@ -342,10 +342,38 @@ fn points_that_nothing_can_have_are_refused() {
     };
     for point in ["0:5", "5:0", "5", "5:", ":5", "-1:5", "a:b", "1:2:3", ""] {
         refused(&["--bound", &format!("--at={point}")], "expected H:K");
+        refused(&["--bound", "--at", point], "expected H:K");
     }
     refused(&["--bound", "--at", "99999999999:5"], "the pages of the machine");
     refused(&["--at", "5:5"], "--bound");
     refused(&["--bound", "--model", "linux-0.1"], "linux-6.18");
+}
+
+/// An option that the bound does not heed is refused, and not passed over in silence.
+#[test]
+fn options_that_the_bound_has_no_use_for_are_refused() {
+    let bundle = shipped();
+    for option in [
+        ["--explain", "1"],
+        ["--placement", "recorded"],
+        ["--starts", "3"],
+        ["--set", "pcp.batch=1"],
+        ["--zonelist-cache", "keyed"],
+        ["--topology", "memoryless-8n2m"],
+        ["--map-cpus", "comm"],
+        ["--repeat", "2"],
+        ["--cpus", "8"],
+    ] {
+        let all = [&["replay", bundle.to_str().unwrap(), "--bound"], &option[..]].concat();
+        let output = nearpage(&all);
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{option:?}: {message}");
+        assert!(
+            message.contains("--bound") && message.contains(option[0]),
+            "{option:?}: {message}"
+        );
+        assert!(output.stdout.is_empty());
+    }
 }
 
 #[test]
