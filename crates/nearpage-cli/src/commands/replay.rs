@@ -137,6 +137,7 @@ JSON (--json):
   placement_disagrees          whether memory policies are likely: --placement recorded goes by the pages
   trace_is_unproven            whether nothing shows that the trace given with --trace is of this recording
   lacks_after                  whether after/zoneinfo is missing or empty
+  lacks_flows                  whether the window has no event of refills and drains
   changed_zones[]              where, managed_before, managed_after: zones whose memory came or went
   rules[]                      if --model is given several times, the totals of each: model, totals, lost_frees,
                                refused_allocs
