@@ -70,6 +70,7 @@ fn no_rules_take_fewer_holds_than_the_bound() {
 /// The same for all that tunables can make of a kernel's rules.
 #[test]
 fn no_sweep_takes_fewer_holds_than_the_bound() {
+    let (mut combinations, mut is_any_needed) = (0, false);
     for bundle in bundles() {
         let over = ["pcp.batch_scale_max=0,5", "pcp.batch=7,63"];
         let over =
@@ -84,9 +85,12 @@ fn no_sweep_takes_fewer_holds_than_the_bound() {
                 ["lock_acquisitions", "least_holds"].map(|key| point[key].as_u64().unwrap());
             assert!(least <= holds, "{}: {point}", bundle.display());
             assert!(point["bound_ratio"].as_f64() > Some(0.0));
+            is_any_needed |= least > 0;
         }
-        assert!(points.iter().any(|point| point["least_holds"] != 0), "{}", bundle.display());
+        combinations += points.len();
     }
+    println!("{combinations} combinations");
+    assert!(is_any_needed, "a bound of 0 everywhere holds for nothing");
 }
 
 /// A free may fill the pageset of another CPU: what is kept is what the core has.
