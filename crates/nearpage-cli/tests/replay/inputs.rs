@@ -35,6 +35,22 @@ fn rows(report: &str) -> Value {
     report["fidelity"].clone()
 }
 
+/// The recorder takes samples until it has read `after`: the last one may begin after the window.
+#[test]
+fn a_sample_after_the_window_is_of_the_same_recording() {
+    let folder = tempfile::tempdir().unwrap();
+    let bundle = unpack_shipped(folder.path());
+    let text = trace(&bundle);
+    let is_last = |line: &str| line.contains("nearpage: sample ") && line.ends_with(" begin");
+    let last = text.lines().rfind(|line| is_last(line)).unwrap();
+    let lines = text.lines().filter(|line| *line != last).chain([last]);
+    let other = folder.path().join("other.txt");
+    fs::write(&other, lines.collect::<Vec<_>>().join("\n") + "\n").unwrap();
+    let path = bundle.to_str().unwrap();
+    let report = stdout(&["replay", path, "--trace", other.to_str().unwrap(), "--json"]);
+    assert!(report.contains("\"trace_is_unproven\": false"));
+}
+
 /// A recording without the events of refills and drains is no kernel that had none.
 #[test]
 fn a_trace_without_events_of_pagesets_is_told_and_not_scored_on_them() {
