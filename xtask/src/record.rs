@@ -125,8 +125,8 @@ const BUNDLE_HELP: &str = concat!(
 Steps are those of xtask/guest/src/load.rs. `nearpage replay FILE` and `nearpage verify FILE` read the bundle.
 
 Example:
-  cargo xtask bundle-record bundles/q612-arm64.json --arch aarch64 --kernel 6.12 --kernels /tmp/kernels \\
-      --output bundles/q612-arm64.tar.zst"
+  cargo xtask bundle-record bundles/q612-arm64-n3.json --arch aarch64 --kernel 6.12 --kernels /tmp/kernels \\
+      --output bundles/q612-arm64-n3.tar.zst"
 );
 
 /// Why there is no recording.

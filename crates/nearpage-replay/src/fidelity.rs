@@ -95,7 +95,9 @@ pub(crate) fn compare(
     let mut table = Table { start, outcomes: &replayed.outcomes, rows: Vec::new() };
     let recorded = &replayed.recorded;
     let log = recorded.has_kernel_events;
-    let flow = |of: fn(&Flow) -> u64| move |zone: usize| log.then(|| of(&recorded.flows[zone]));
+    let has_flows = recorded.has_flow_events;
+    let flow =
+        |of: fn(&Flow) -> u64| move |zone: usize| has_flows.then(|| of(&recorded.flows[zone]));
     for (quantity, part) in PARTS {
         let predicted = move |outcome: &Outcome, zone: usize| part(&outcome.flows[zone]);
         table.by_zone(quantity, Some(&predicted), flow(part), None);
@@ -135,7 +137,7 @@ fn known_rows(replayed: &Replayed) -> Vec<Row> {
     };
     let (predicted, kernel) = (sum(&outcome.known_flows), sum(&recorded.known_flows));
     let row = |(quantity, part): Part| {
-        let recorded = recorded.has_kernel_events.then(|| part(&kernel));
+        let recorded = recorded.has_flow_events.then(|| part(&kernel));
         Row::new(quantity, "all".into(), None, Some(&[part(&predicted)]), recorded)
     };
     PARTS.map(row).to_vec()

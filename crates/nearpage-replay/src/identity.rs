@@ -4,7 +4,8 @@
 //! the machine does not have show a trace of a larger machine. A trace of a smaller machine fits; then what the recorder
 //! and the kernel counted tells:
 //!
-//! - The recorder writes a marker for each sample. Another number of markers than of samples: another recording.
+//! - The recorder writes a marker for each sample. Another number of markers than of samples: another recording. The last
+//!   sample may begin after the window.
 //! - The kernel counts each allocation (`numa_hit`, `numa_miss`). More events than it counted: another recording. Fewer
 //!   are usual, since allocations in bulk have no event, but not fewer than a quarter.
 //!
@@ -34,7 +35,7 @@ pub(crate) struct Evidence {
     on_foreign_cpus: u64,
     /// Allocations of the window, those in bulk included.
     allocs: u64,
-    /// Markers of samples in the window.
+    /// Markers of samples in the window and after it.
     samples: u64,
 }
 
@@ -54,15 +55,19 @@ impl Evidence {
         }
     }
 
+    /// Notes a marker of the window, or after it.
+    pub(crate) fn note_marker(&mut self, event: &Event<'_>) {
+        if let Event::Marker(text) = *event {
+            let is_sample = text.starts_with(b"nearpage: sample ") && text.ends_with(b" begin");
+            self.samples += u64::from(is_sample);
+        }
+    }
+
     /// Notes what is counted on both sides.
     pub(crate) fn note_counted(&mut self, event: &Event<'_>) {
         match *event {
             Event::Alloc { pfn: Some(_), .. } => self.allocs += 1,
             Event::BulkDone { got, .. } => self.allocs += got,
-            Event::Marker(text) => {
-                let is_sample = text.starts_with(b"nearpage: sample ") && text.ends_with(b" begin");
-                self.samples += u64::from(is_sample);
-            }
             _ => {}
         }
     }

@@ -16,6 +16,8 @@ pub(crate) struct Recorded {
     known_bursts: Bursts,
     /// Events of fallback to another type.
     pub(crate) extfrag: u64,
+    /// Whether the window has any event of refills or drains. A recording may lack both kinds.
+    pub(crate) has_flow_events: bool,
     /// Whether the trace has any event of the three kinds that are predicted.
     pub(crate) has_kernel_events: bool,
     /// Allocations from each zone, those in bulk that are told included.
@@ -45,6 +47,7 @@ impl Recorded {
             bursts: Bursts::default(),
             known_bursts: Bursts::default(),
             extfrag: 0,
+            has_flow_events: false,
             has_kernel_events: false,
             allocs: vec![0; zones],
             pages: vec![0; zones],
@@ -93,6 +96,7 @@ impl Recorded {
             (Event::ZoneLocked { .. } | Event::PcpuDrain { .. }, None) => {}
             _ => return,
         }
+        self.has_flow_events |= !matches!(event, Event::Extfrag { .. });
         self.has_kernel_events = true;
     }
 

@@ -176,6 +176,7 @@ impl Replay {
             explained: options.explain.map(|subject| subject.name(start)),
             trace_is_unproven: bundle.other_trace().is_some() && survey.is_part(),
             lacks_after: survey.is_whole && truth.lacks_after(),
+            lacks_flows: !replayed.recorded.has_flow_events,
             changed_zones: truth.changed_zones(),
             rules,
             series: Series::of(start, &replayed.outcomes[0].snapshots, &truth.samples),

@@ -57,6 +57,8 @@ pub struct Report {
     pub trace_is_unproven: bool,
     /// Whether the bundle does not tell the zones after the trace, so that nothing is compared with them.
     pub lacks_after: bool,
+    /// Whether the window has no event of refills and drains, so that nothing is compared with those of the kernel.
+    pub lacks_flows: bool,
     /// Zones whose memory was not the same before and after.
     pub changed_zones: Vec<ChangedZone>,
     /// What each of several sets of rules came to: [`Options::rules`](crate::Options::rules).

@@ -122,6 +122,7 @@ impl Survey {
                     survey.first_seen.clear();
                     survey.evidence.begin_window();
                 }
+                survey.evidence.note_marker(&event.event);
                 if !window.is_over {
                     survey.note_block(start, event, cpus.binary_search(&&event.cpu).is_ok());
                     survey.evidence.note_counted(&event.event);

@@ -116,7 +116,7 @@ Examples:
   nearpage replay BUNDLE --topology \"--numa 2G,cpus=0-3 --numa 0,cpus=4-7 --numa 2G\" --map-cpus round-robin
   nearpage replay BUNDLE --topology memoryless-8n2m --map-cpus comm
   nearpage replay sweep BUNDLE --over pcp.batch_scale_max=0..6 --over pcp.free_high=on,off
-  nearpage replay rules bundles/* --model nearpage --model rfc-2026-owned
+  nearpage replay rules bundles/*.tar.zst --model nearpage --model rfc-2026-owned
   ssh HOST sudo nearpage record -o - -- make | nearpage replay -
 
 JSON (--json):
@@ -137,6 +137,7 @@ JSON (--json):
   placement_disagrees          whether memory policies are likely: --placement recorded goes by the pages
   trace_is_unproven            whether nothing shows that the trace given with --trace is of this recording
   lacks_after                  whether after/zoneinfo is missing or empty
+  lacks_flows                  whether the window has no event of refills and drains
   changed_zones[]              where, managed_before, managed_after: zones whose memory came or went
   rules[]                      if --model is given several times, the totals of each: model, totals, lost_frees,
                                refused_allocs

@@ -35,6 +35,52 @@ fn rows(report: &str) -> Value {
     report["fidelity"].clone()
 }
 
+/// The recorder takes samples until it has read `after`: the last one may begin after the window.
+#[test]
+fn a_sample_after_the_window_is_of_the_same_recording() {
+    let folder = tempfile::tempdir().unwrap();
+    let bundle = unpack_shipped(folder.path());
+    let text = trace(&bundle);
+    let is_last = |line: &str| line.contains("nearpage: sample ") && line.ends_with(" begin");
+    let last = text.lines().rfind(|line| is_last(line)).unwrap();
+    let lines = text.lines().filter(|line| *line != last).chain([last]);
+    let other = folder.path().join("other.txt");
+    fs::write(&other, lines.collect::<Vec<_>>().join("\n") + "\n").unwrap();
+    let path = bundle.to_str().unwrap();
+    let report = stdout(&["replay", path, "--trace", other.to_str().unwrap(), "--json"]);
+    assert!(report.contains("\"trace_is_unproven\": false"));
+}
+
+/// A recording without the events of refills and drains is no kernel that had none.
+#[test]
+fn a_trace_without_events_of_pagesets_is_told_and_not_scored_on_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let bundle = unpack_shipped(folder.path());
+    let text = trace(&bundle);
+    let is_left = |line: &&str| {
+        !line.contains("mm_page_alloc_zone_locked:") && !line.contains("mm_page_pcpu_drain:")
+    };
+    let text = text.lines().filter(is_left).collect::<Vec<_>>().join("\n") + "\n";
+    assert!(text.contains("mm_page_alloc_extfrag:"), "one kind of the kernel's events is left");
+    fs::write(bundle.join("trace.txt"), text).unwrap();
+    let path = bundle.to_str().unwrap();
+    let report: Value = serde_json::from_str(&stdout(&["replay", path, "--json"])).unwrap();
+    assert_eq!(report["lacks_flows"], true);
+    assert_eq!(report["fidelity"]["percent_known_state"], Value::Null);
+    let rows = report["fidelity"]["rows"].as_array().unwrap();
+    let of = |quantity| rows.iter().filter(move |row| row["quantity"] == quantity);
+    for quantity in ["refills", "refill_pages", "drains", "drain_pages"] {
+        assert!(of(quantity).all(|row| row["recorded"].is_null() && row["predicted"].is_u64()));
+    }
+    assert!(of("extfrag").all(|row| row["recorded"].as_u64() > Some(0)));
+    let percent = report["fidelity"]["percent"].as_f64().unwrap();
+    assert!(percent > 95.0, "{percent}");
+    let told = "no mm_page_alloc_zone_locked and no mm_page_pcpu_drain";
+    assert!(stdout(&["replay", path]).contains(told));
+    let whole = stdout(&["replay", "--json"]);
+    assert!(whole.contains("\"lacks_flows\": false"));
+}
+
 /// Whoever has the program has the bundle: it needs neither the sources nor a folder.
 #[test]
 fn the_shipped_bundle_is_in_the_program() {

@@ -10,15 +10,11 @@ use serde_json::Value;
 use super::replayed;
 
 /// Musts that are missed, each with its reason. Who misses another one fails.
-const KNOWN: [(&str, &str); 8] = [
-    ("q612-cxl", "node 1"),
+const KNOWN: [(&str, &str); 4] = [
     ("q612-n8-2mem", "numa_miss"),
     ("q612-n8-2mem", "numa_foreign"),
     ("q612-normal", "numa_miss"),
     ("q612-normal", "numa_foreign"),
-    ("q612-pressure", "numa_miss"),
-    ("q612-pressure", "numa_foreign"),
-    ("q612-pressure", "node 1"),
 ];
 
 /// One must of a bundle.
@@ -186,14 +182,27 @@ fn name(path: &Path) -> String {
     file_name(path).trim_end_matches(".tar.zst").into()
 }
 
+/// A text of the repository.
+fn text(path: &str) -> String {
+    let path = format!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../{}"), path);
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
 #[test]
-fn musts_are_reached() {
-    let mut missed = Vec::new();
+fn musts_are_reached_and_the_table_has_the_rows() {
+    let (mut missed, mut stale) = (Vec::new(), Vec::new());
+    let table = text("docs/src/trust/fidelity.md");
     println!("{HEADING}");
     for path in bundles() {
         let bundle = Bundle { name: name(&path), report: replayed(&path) };
         let musts = bundle.musts();
-        println!("{}", bundle.row(&musts));
+        let row = bundle.row(&musts);
+        println!("{row}");
+        if table.lines().any(|line| line.starts_with(&format!("| {} |", bundle.name)))
+            && !table.lines().any(|line| line == row)
+        {
+            stale.push(row);
+        }
         let is_known = |must: &Must| {
             KNOWN.iter().any(|(of, what)| *of == bundle.name && must.name.starts_with(what))
         };
@@ -201,4 +210,26 @@ fn musts_are_reached() {
         missed.extend(new.map(|must| format!("{}: {} {}", bundle.name, must.name, must.text)));
     }
     assert!(missed.is_empty(), "{missed:#?}");
+    assert!(stale.is_empty(), "docs/src/trust/fidelity.md has other figures than {stale:#?}");
+}
+
+/// What other pages say of the table: how many recordings it has, and which scores.
+#[test]
+fn other_pages_say_what_the_table_says() {
+    let page = text("docs/src/trust/fidelity.md");
+    let scores: Vec<f64> = page
+        .lines()
+        .filter(|line| ["| h-", "| q"].iter().any(|name| line.starts_with(name)))
+        .map(|line| line.split('|').nth(2).unwrap().trim().parse().unwrap())
+        .collect();
+    let (count, least) = (scores.len(), scores.iter().copied().fold(100.0, f64::min));
+    let most = scores.iter().copied().fold(0.0, f64::max);
+    for (path, told) in [
+        ("docs/src/trust/fidelity.md", format!("{count} recordings of real kernels")),
+        ("docs/src/guides/replay.md", format!("The scores of {count} recordings")),
+        ("README.md", format!("traces of {count} recorded machines")),
+        ("README.md", format!("scores {least:.1} to {most:.1}")),
+    ] {
+        assert!(text(path).contains(&told), "{path} does not say: {told}");
+    }
 }

@@ -21,13 +21,21 @@ pub(super) struct BoundArgs {
     /// the comparison
     #[arg(
         long,
-        conflicts_with_all = ["explain", "placement", "set", "zonelist_cache", "topology", "cpus"]
+        conflicts_with_all = [
+            "explain", "placement", "starts", "set", "zonelist_cache", "topology", "map_cpus", "repeat", "cpus"
+        ]
     )]
     pub(super) bound: bool,
 
     /// A point of the bound: pages for each CPU, and pages that a hold moves at most; may be given several times [default: a
     /// curve]
-    #[arg(long, value_name = "H:K", requires = "bound", value_parser = point)]
+    #[arg(
+        long,
+        value_name = "H:K",
+        requires = "bound",
+        value_parser = point,
+        allow_hyphen_values = true
+    )]
     at: Vec<Limits>,
 
     /// What the pagesets of the bound hold at the start

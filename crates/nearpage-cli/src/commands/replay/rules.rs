@@ -52,8 +52,8 @@ What is counted:
   enter them together, by the sum of their counts.
 
 Examples:
-  nearpage replay rules bundles/*
-  nearpage replay rules bundles/* --model nearpage --model rfc-2026-owned --json
+  nearpage replay rules bundles/*.tar.zst
+  nearpage replay rules bundles/*.tar.zst --model nearpage --model rfc-2026-owned --json
 
 JSON (--json):
   schema        1

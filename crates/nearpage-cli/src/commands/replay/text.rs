@@ -126,6 +126,12 @@ pub(super) fn heading(out: &mut String, report: &Report) {
             "after/zoneinfo is missing or empty: nothing is compared with the end of the trace"
         );
     }
+    if report.lacks_flows {
+        let _ = writeln!(
+            out,
+            "the window has no mm_page_alloc_zone_locked and no mm_page_pcpu_drain: refills and drains are compared with nothing"
+        );
+    }
     for zone in &report.changed_zones {
         let _ = writeln!(
             out,
