@@ -136,7 +136,7 @@ impl Options {
     ///
     /// [`SizeError::TooLarge`] and [`BenchError::Model`].
     pub fn check(&self) -> Result<(), BenchError> {
-        if let Some(model) = self.models.iter().find(|it| it.owners != PageblockOwners::Nobody) {
+        if let Some(model) = self.models.iter().find(|it| it.owners == PageblockOwners::Cpus) {
             return Err(BenchError::Model(model.name));
         }
         match self.bytes {

@@ -12,6 +12,7 @@ use crate::buddy::BuddyError;
 use crate::frame::{FrameState, ListEnd, Migratetype, NO_FRAME, Place, Word, ZoneFrames};
 use crate::host::Platform;
 use crate::page_wait::{Key, WaitersBit};
+use crate::pcp::owned::Owned;
 use crate::pcp::pieces::Pieces;
 use crate::pcp::{CountedList, LISTS, Storage, list_order};
 use crate::units::{CpuId, MAX_ORDER, NodeId, Order, PAGEBLOCK_ORDER, PageCount, Pfn, ZoneKind};
@@ -267,6 +268,9 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             if let Some(pieces) = pageset.pieces() {
                 cached.0 += mark_pieces(zone.frames(), pieces, *cpu)?;
             }
+            if let Some(owned) = pageset.owned() {
+                cached.0 += mark_owned(zone.frames(), owned, *cpu)?;
+            }
             let counted = pageset.count();
             if counted != cached {
                 return Err(CheckError::PagesetCount { cpu: *cpu, counted, found: cached });
@@ -337,6 +341,43 @@ fn mark_pieces(frames: &ZoneFrames<'_>, pieces: &Pieces, cpu: CpuId) -> Result<u
         }
     }
     Ok(pages)
+}
+
+/// Marks what stands behind the lists of a pageset: pages on their way home, blocks in the inbox, and what is free in the
+/// pageblocks that the CPU owns. Returns their pages.
+fn mark_owned(frames: &ZoneFrames<'_>, owned: &Owned, cpu: CpuId) -> Result<u64, CheckError> {
+    let (mut pages, mut result) = (0, Ok(()));
+    let mut note = |number: u32, order: Order| {
+        pages += order.pages().0;
+        if result.is_ok() {
+            result = mark(frames, number, order, Place::Cached);
+        }
+    };
+    owned.for_each_homebound(frames, &mut |number| {
+        note(number, frames.frame(number).word().order());
+    });
+    let pageblocks = &owned.pageblocks;
+    pageblocks.for_each_sent(frames, &mut |number| {
+        note(number, frames.frame(number).word().order());
+    });
+    let mut wrong = None;
+    pageblocks.for_each(frames, &mut |of, first| {
+        let block = frames.free_in_pageblock(first);
+        let is_right = block.owner() == Some(cpu)
+            && block.listed() == Some(of.index())
+            && block.map().count() == block.free()
+            && block.free() > 0;
+        if !is_right {
+            wrong = wrong.or(Some(first));
+        }
+        for order in (0..=PAGEBLOCK_ORDER.0).map(Order) {
+            block.map().heads(order).for_each(|head| note(first + head, order));
+        }
+    });
+    match wrong {
+        Some(first) => Err(CheckError::OwnedBlock { cpu, pfn: frames.pfn(first) }),
+        None => result.map(|()| pages),
+    }
 }
 
 /// Counts the block that begins at `pfn`, and takes its mark away; returns its pages.

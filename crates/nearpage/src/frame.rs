@@ -25,12 +25,16 @@
 //! a larger block and pages that a refill took from one keep what their word held before. Only heads
 //! of free blocks and allocated blocks are exact. This keeps a refill from touching each frame.
 
+mod free_map;
 mod loose;
 mod owners;
+mod pageblock;
 pub mod section;
 
+pub(crate) use free_map::FreeMap;
 pub use loose::{Filled, LooseMap, LoosePages};
 pub(crate) use owners::OwnedBlock;
+pub(crate) use pageblock::{Pageblock, first_of};
 pub use section::{
     PageblockByte, Section, SectionFrames, SectionLists, SectionMap, SectionRun, ZoneFrames,
 };
@@ -113,7 +117,7 @@ pub enum FrameState {
 /// The packed word of a frame.
 ///
 /// ```text
-/// bit 0-2 state  3-6 order  7-9 migratetype  10 locked  11 waiters  12-27 zone  28-31 zero
+/// bit 0-2 state  3-6 order  7-9 migratetype  10 locked  11 waiters  12-27 zone  28-29 zero  30-31 tag
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 #[repr(transparent)]
@@ -131,6 +135,9 @@ pub(crate) const LOCKED: u32 = 1 << 10;
 pub(crate) const WAITERS: u32 = 1 << 11;
 /// An allocated block goes back only if nobody has or wants its lock.
 const HELD_MASK: u32 = STATE_MASK | ORDER_MASK | LOCKED | WAITERS;
+
+/// Which refill of a CPU's list a page came from, as far as two bits tell ([`Word::with_next_tag`]).
+const TAG_SHIFT: u32 = 30;
 
 const _: () = assert!(crate::units::MAX_ORDER.0 < 16, "an order must fit four bits");
 
@@ -183,6 +190,19 @@ impl Word {
         let zone = ZoneIndex(0);
         let changed = Word::allocated(order, migratetype, zone).0 ^ Word::cached(order, zone).0;
         Word(self.0 ^ changed)
+    }
+
+    /// This word with the next tag, of 1 to 3. Pages that did not come from a pageset's list have 0.
+    #[inline]
+    pub(crate) const fn with_next_tag(self) -> Word {
+        let next = (self.0 >> TAG_SHIFT) % 3 + 1;
+        Word(self.0 & !(0b11 << TAG_SHIFT) | next << TAG_SHIFT)
+    }
+
+    /// The word of these bits.
+    #[inline(always)]
+    pub(crate) const fn of_bits(bits: u32) -> Word {
+        Word(bits)
     }
 
     /// The bits.
@@ -263,13 +283,14 @@ pub(crate) enum Place {
     Allocated,
 }
 
-/// Marks that the walker leaves in bits 28 to 31 and in the order, and takes away again. A marked word keeps
+/// Marks that the walker leaves in bits 28 and 29 and in the order, and takes away again. A marked word keeps
 /// its state and, since the place of a mark says it, may lose the order that it had.
 mod marks {
     use super::{ORDER_MASK, ORDER_SHIFT, Place, Word};
     use crate::units::Order;
 
     const SHIFT: u32 = 28;
+    const MASK: u32 = 0b11 << SHIFT;
     const FREE: u32 = 1;
     const CACHED: u32 = 2;
 
@@ -286,7 +307,7 @@ mod marks {
 
         /// The mark.
         pub(crate) const fn mark(self) -> Option<(Place, Order)> {
-            match self.0 >> SHIFT {
+            match (self.0 & MASK) >> SHIFT {
                 FREE => Some((Place::Free, self.order())),
                 CACHED => Some((Place::Cached, self.order())),
                 _ => None,
@@ -297,7 +318,7 @@ mod marks {
         pub(crate) const fn unmarked(self) -> Word {
             match self.state() {
                 super::FrameState::Blank => Word(self.0 & (super::LOCKED | super::WAITERS)),
-                _ => Word(self.0 & !(u32::MAX << SHIFT)),
+                _ => Word(self.0 & !MASK),
             }
         }
     }

@@ -55,6 +55,9 @@ pub enum PageblockOwners {
     /// owner, whoever frees it, and pieces of owned pageblocks merge there. Only on storages that are
     /// [exact](crate::platform::Storage::EXACT): others cannot reach the lists of another CPU, and have no owners.
     Cpus,
+    /// CPUs, as nearpage has it: a pageblock has a map of what is free in it, and passes between its zone and a CPU with all
+    /// of that. What a CPU frees of a pageblock that is another's is gathered and sent to the owner.
+    CpusWithMaps,
 }
 
 /// The kernel whose `/proc` texts are printed ([`crate::vmstat`]): their lines differ by release.
@@ -125,6 +128,7 @@ impl Model {
     pub(crate) fn merging(&self) -> Merging {
         match self.owners {
             PageblockOwners::Cpus => Merging::AtOnce,
+            PageblockOwners::CpusWithMaps => Merging::ByPageblock,
             PageblockOwners::Nobody => self.departures.merging,
         }
     }
@@ -188,6 +192,11 @@ impl Model {
         departures: Departures::ALL,
     };
 
+    /// What [`NEARPAGE`](Self::NEARPAGE) is about to become: pageblocks with maps that CPUs own, and sizes that follow the
+    /// swing of each CPU.
+    pub const NEARPAGE_NEXT: Self =
+        Self { name: "nearpage-next", owners: PageblockOwners::CpusWithMaps, ..Self::NEARPAGE };
+
     /// Whether `/proc/zoneinfo` has the `promo` mark.
     pub fn prints_promo(&self) -> bool {
         self.text_layout >= TextLayout::Linux6_12
@@ -218,8 +227,9 @@ impl Model {
         Self { name: "rfc-2026-owned", owners: PageblockOwners::Cpus, ..Self::LINUX_6_18 };
 
     /// All models, nearpage's own first.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::NEARPAGE,
+        Self::NEARPAGE_NEXT,
         Self::RFC_2026_OWNED,
         Self::RFC_2023_ZONES,
         Self::LINUX_6_18,

@@ -108,7 +108,8 @@ fn orders_that_are_not_cached_leave_all_reserves_whole() {
 /// A refill looks at the mark before it begins, as Linux's, and then takes what it wants: Linux's rules stay as they are.
 #[test]
 fn refills_of_linux_eat_of_the_reserves() {
-    for model in Model::ALL.into_iter().filter(|model| *model != Model::NEARPAGE) {
+    let own = [Model::NEARPAGE, Model::NEARPAGE_NEXT];
+    for model in Model::ALL.into_iter().filter(|model| !own.contains(model)) {
         let missing = missing_of(model, Order(0), Gfp::KERNEL, ZoneKind::Normal);
         assert!((1..REFILL_MOST).contains(&missing.at_worst), "{}: {missing:?}", model.name);
     }
@@ -137,6 +138,13 @@ fn missed(model: Model) -> Vec<String> {
         }
     }
     missed
+}
+
+/// What a refill takes is above what is kept, looked at under the zone's lock.
+#[test]
+fn owners_of_pageblocks_leave_all_reserves_whole() {
+    let missed = missed(Model::NEARPAGE_NEXT);
+    assert!(missed.is_empty(), "{}", missed.join("\n"));
 }
 
 /// Refills of nearpage's rules take what they want once the mark is passed, as Linux's do.

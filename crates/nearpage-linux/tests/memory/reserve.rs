@@ -165,6 +165,13 @@ fn missed(model: Model) -> Vec<String> {
     missed
 }
 
+/// What leaves the zone is above the mark, looked at under the zone's lock.
+#[test]
+fn owners_of_pageblocks_leave_the_min_mark_whole() {
+    let missed = missed(Model::NEARPAGE_NEXT);
+    assert!(missed.is_empty(), "{}", missed.join("\n"));
+}
+
 /// Refills of nearpage's rules take what they want once the mark is passed, as Linux's do. Threads at once also pass the mark
 /// together, before one of them has the zone's lock.
 #[test]

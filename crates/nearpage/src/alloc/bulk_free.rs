@@ -9,6 +9,7 @@ use super::pageblocks::{self, PageblocksBack};
 use crate::error::FreeError;
 use crate::frame::{Migratetype, WordCell, ZoneFrames};
 use crate::host::Platform;
+use crate::model::PageblockOwners;
 use crate::pcp::{Storage, list_index};
 use crate::units::{Pfn, ZoneIndex, ZoneKind};
 use crate::zone::{Zone, ZoneEvents};
@@ -62,7 +63,8 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let (Some(list), Some(pageset)) = (list, self.home(ZoneKind::Normal)) else {
             return self.free_each(pages, &[], None);
         };
-        let cached = pageset.held_word(list).given_back(SINGLE, Migratetype::Movable);
+        let held = pageset.held_word(list);
+        let cached = held.given_back(SINGLE, Migratetype::Movable);
         let mut numbers = [0; MOST];
         let mut len = 0;
         for (&pfn, slot) in pages.iter().zip(&mut numbers) {
@@ -70,7 +72,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             let Some((word, number)) = pageset.frames().locate(pfn).filter(|_| !P::HARDENED) else {
                 break;
             };
-            if !goes_to_list(pageset, list, word, number, SINGLE)
+            if !goes_to_list(pageset, list, word, held, number, SINGLE)
                 || self.take_back(word, cached, pfn, SINGLE).is_err()
             {
                 break;
@@ -151,7 +153,13 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         }
     }
 
-    fn free_batch_to_zone(&self, zone: &Zone<'m, P>, numbers: &[u32]) {
+    fn free_batch_to_zone(&self, zone: &'m Zone<'m, P>, numbers: &[u32]) {
+        if self.model.owners == PageblockOwners::CpusWithMaps {
+            let mut sorted = [0; CHUNK];
+            let sorted = &mut sorted[..numbers.len()];
+            sorted.copy_from_slice(numbers);
+            return self.free_home(zone, sorted);
+        }
         ZoneEvents::add(&zone.events().direct_free_pages, numbers.len() as u64);
         let mut guard = zone.lock_to_move();
         guard.buddy().free_batch(*zone.frames(), numbers, SINGLE);
@@ -176,8 +184,7 @@ impl<P: Platform> BulkFree<'_, '_, P> {
             && self.len < CHUNK
             && let frames = self.allocator.zones[zone.0 as usize].frames()
             && let Some((word, number)) = frames.locate(pfn)
-            && frames.is_allocated(word.get(), SINGLE)
-            && list_index(SINGLE, type_of::<P>(frames, word, number)) == Some(list)
+            && is_of_list(self.allocator, zone, list, word, number)
         {
             self.allocator.take_back(word, frames.cached(SINGLE), pfn, SINGLE)?;
             self.batch[self.len] = number;
@@ -194,9 +201,18 @@ impl<P: Platform> BulkFree<'_, '_, P> {
             Some(frame) if allocator.may_free(frame, pfn, SINGLE) => frame,
             _ => return Err(allocator.refuse_free(pfn, SINGLE)),
         };
-        let zone = frame.word().zone();
+        let held = frame.word();
+        let zone = held.zone();
         let frames = allocator.zones[zone.0 as usize].frames();
         allocator.take_back(frame.cell(), frames.cached(SINGLE), pfn, SINGLE)?;
+        if allocator.model.owners == PageblockOwners::CpusWithMaps
+            && let Some(cpu) = allocator.this_cpu()
+            && let pageset = &cpu.pagesets[zone.0 as usize]
+            && let Some(owned) = pageset.owned()
+        {
+            allocator.free_with_maps(pageset, owned, held, pfn, SINGLE);
+            return Ok(());
+        }
         let Some(list) = list_index(SINGLE, allocator.map.pageblock(pfn)) else {
             allocator.free_to_zone(zone, pfn, SINGLE);
             return Ok(());
@@ -224,6 +240,24 @@ impl<P: Platform> Drop for BulkFree<'_, '_, P> {
     fn drop(&mut self) {
         self.flush();
     }
+}
+
+/// Whether a page is allocated and goes to a list of this CPU, as for single frees.
+#[inline]
+fn is_of_list<P: Platform>(
+    allocator: &PageAllocator<'_, P>,
+    zone: ZoneIndex,
+    list: usize,
+    word: WordCell<'_>,
+    number: u32,
+) -> bool {
+    let frames = allocator.zones[zone.0 as usize].frames();
+    if allocator.model.owners == PageblockOwners::CpusWithMaps {
+        let pageset = allocator.this_cpu().map(|cpu| &cpu.pagesets[zone.0 as usize]);
+        return pageset.is_some_and(|pageset| word.get() == pageset.held_word(list));
+    }
+    frames.is_allocated(word.get(), SINGLE)
+        && list_index(SINGLE, type_of::<P>(frames, word, number)) == Some(list)
 }
 
 /// The type that decides on the list of a page, as for single frees.

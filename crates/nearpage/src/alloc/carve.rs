@@ -14,6 +14,7 @@ use crate::host::Platform;
 use crate::limit::Ledger;
 use crate::model::Model;
 use crate::page_wait::{BUCKETS, Bucket, WaitTable, WaitTables};
+use crate::pcp::owned::Owned;
 use crate::pcp::pageset::{List, Owner, Pageset};
 use crate::pcp::pieces::Pieces;
 use crate::pcp::{LISTS, Storage, list_order};
@@ -103,7 +104,7 @@ impl<'m> Carver<'_, 'm> {
         let nodes = self.carve_nodes(hub, zones)?;
         let lists = self.carve_lists(hub)?;
         let nobody =
-            carve_pagesets(hub, CpuId::NONE, NodeIndex(0), &zones[..1], &[], |_, index| {
+            carve_pagesets(hub, CpuId::NONE, NodeIndex(0), &zones[..1], (&[], &[]), |_, index| {
                 P::Storage::ring_entries(list_order(index), 0) as usize
             })?;
         let (owner, nobodys) = (nobody.owner, &nobody.pagesets[0]);
@@ -226,7 +227,9 @@ impl<'m> Carver<'_, 'm> {
             };
             let lists = (index % plan.rotations * plan.topology.len()) as u32;
             let pieces = arena.slice(plan.pieces::<P>(), |_, _| Ok(Pieces::new()))?;
-            Ok(Cpu { lists, ..carve_pagesets(arena, cpu, node, zones, pieces, entries)? })
+            let owned = arena.slice(plan.owned(), |_, _| Ok(Owned::new()))?;
+            let parts = (&*pieces, &*owned);
+            Ok(Cpu { lists, ..carve_pagesets(arena, cpu, node, zones, parts, entries)? })
         })?;
         Ok(cpus)
     }
@@ -306,7 +309,7 @@ fn carve_pagesets<'m, P: Platform>(
     id: CpuId,
     of: NodeIndex,
     zones: &'m [&'m Zone<'m, P>],
-    pieces: &'m [Pieces],
+    (pieces, owned): (&'m [Pieces], &'m [Owned]),
     ring_entries: impl Fn(&Zone<'m, P>, usize) -> usize,
 ) -> Result<Cpu<'m, P>, OutOfMetadata> {
     let owner = arena.slice(1, |_, _| {
@@ -329,7 +332,7 @@ fn carve_pagesets<'m, P: Platform>(
         if out_of_metadata {
             Err(OutOfMetadata)
         } else {
-            Ok(Pageset::new(zone, owner, lists, pieces.get(index)))
+            Ok(Pageset::new(zone, owner, lists, pieces.get(index), owned.get(index)))
         }
     })?;
     Ok(Cpu { owner, pagesets, lists: 0, is_on: AtomicBool::new(true) })

@@ -5,6 +5,7 @@ use core::fmt;
 use super::allocator::{Cpu, PageAllocator};
 use crate::buddy::Insertion;
 use crate::host::{Access, Platform};
+use crate::model::PageblockOwners;
 use crate::pcp::pageset::{List, Pageset};
 use crate::pcp::storage::EachList;
 use crate::pcp::tuning::Tuning;
@@ -46,6 +47,9 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         order: Order,
         list: usize,
     ) {
+        if let Some(owned) = pageset.owned() {
+            return self.after_free_to_list(on, pageset, owned, list);
+        }
         let before = pageset.tuning();
         let (mut tuning, count) = (before, pageset.count());
         let drain = self.drain_after_free(&mut tuning, pageset.zone(), order, count);
@@ -91,14 +95,14 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     #[inline(never)]
     pub(super) fn free_to_full_list(
         &self,
-        on: &<P::Storage as Storage>::OnCpu<'_>,
+        on: <P::Storage as Storage>::OnCpu<'_>,
         pageset: &Pageset<'m, P>,
         number: u32,
         order: Order,
         list: usize,
     ) {
-        self.make_room(on, pageset, order, list);
-        if !pageset.push(&self.platform, on, list, number).is_done() {
+        self.make_room(&on, pageset, order, list);
+        if !pageset.push(&self.platform, &on, list, number).is_done() {
             self.free_to_zone(pageset.zone().index(), pageset.frames().pfn(number), order);
         }
     }
@@ -111,6 +115,9 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         order: Order,
         list: usize,
     ) {
+        if let Some(owned) = pageset.owned() {
+            return self.after_free_to_list(on, pageset, owned, list);
+        }
         let (mut tuning, totals) = pageset.tuning_for_decision(&self.model.pcp);
         let count = PageCount(totals.count.0 + order.pages().0);
         let drain = self.drain_after_free(&mut tuning, pageset.zone(), order, count);
@@ -137,6 +144,9 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         first_list: usize,
         pages: PageCount,
     ) {
+        if let Some(owned) = pageset.owned() {
+            return self.drain_to_maps(on, pageset, owned, pages);
+        }
         if let Some(pieces) = pageset.pieces() {
             return self.drain_pieces(pageset, pieces, first_list, pages);
         }
@@ -193,6 +203,10 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     #[cold]
     #[inline(never)]
     pub(super) fn free_to_zone(&self, zone: ZoneIndex, pfn: Pfn, order: Order) {
+        if self.model.owners == PageblockOwners::CpusWithMaps && order < PAGEBLOCK_ORDER {
+            let zone = self.zones[zone.0 as usize];
+            return self.free_home(zone, &mut [zone.frames().number(pfn)]);
+        }
         let zone = self.zones[zone.0 as usize];
         ZoneEvents::add(&zone.events().direct_free_pages, order.pages().0);
         let mut guard = zone.lock_to_move();
@@ -297,7 +311,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             while pageset.count().0 > 0 {
                 let before = pageset.count().0;
                 self.drain_pageset(&on, pageset, 0, piece);
-                let gone = before - pageset.count().0;
+                let gone = before.saturating_sub(pageset.count().0);
                 // A count that no list stands behind is the walker's to report, not a reason to go on for ever.
                 if gone == 0 {
                     break;
@@ -367,7 +381,8 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let Some(cpu) = self.cpu(cpu) else { return Ok(PageCount(0)) };
         let decays = |pageset: &Pageset<'m, P>| {
             let tuning = pageset.tuning();
-            tuning.high > tuning.high_min || pageset.count() > tuning.high
+            let is_above = || tuning.high > tuning.high_min || pageset.count() > tuning.high;
+            pageset.owned().is_some() || is_above()
         };
         if !cpu.pagesets.iter().any(&decays) {
             return Ok(PageCount(0));
@@ -393,6 +408,9 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         on: &<P::Storage as Storage>::OnCpu<'_>,
         pageset: &Pageset<'m, P>,
     ) -> u64 {
+        if let Some(owned) = pageset.owned() {
+            return self.decay_maps(on, pageset, owned);
+        }
         let (mut tuning, totals) = pageset.tuning_for_decision(&self.model.pcp);
         let mut left = tuning.decay(&self.model.pcp, totals.count).0;
         pageset.set_tuning(tuning);
@@ -401,7 +419,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         while left > 0 {
             let before = pageset.count().0;
             self.drain_pageset(on, pageset, 0, PageCount(left.min(batch)));
-            let gone = before - pageset.count().0;
+            let gone = before.saturating_sub(pageset.count().0);
             if gone == 0 {
                 break;
             }
@@ -431,7 +449,9 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let on = self.stop(cpu, &lists)?;
         let taken = self.note_taken(cpu);
         let mut drained = PageCount(0);
-        for pageset in cpu.pagesets.iter().filter(|of| of.zone().node() != cpu.owner.node) {
+        let is_far =
+            |of: &&Pageset<'m, P>| of.owned().is_none() && of.zone().node() != cpu.owner.node;
+        for pageset in cpu.pagesets.iter().filter(is_far) {
             let mut tuning = pageset.tuning();
             if used(pageset.zone()) {
                 tuning.keep_remote();

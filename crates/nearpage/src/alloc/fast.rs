@@ -1,7 +1,7 @@
 //! Allocation of one block: the fast path, and what follows when it finds nothing.
 
 use super::allocator::PageAllocator;
-use super::near::{Near, hand_out, has_headroom, mark_allocated};
+use super::near::{Near, has_headroom, mark_allocated};
 use super::refill::FromPageset;
 use super::request::Request;
 use super::wanted::{Climbs, FirstZone, Trip, Wanted, first_flags};
@@ -81,7 +81,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     /// out takes nothing that a watermark keeps, and it is the nearest that there is.
     #[inline(always)]
     pub(super) fn alloc_fast(&self, request: Request) -> Option<Pfn> {
-        let Near { pageset, list, migratetype } = self.near(request)?;
+        let Near { pageset, list } = self.near(request)?;
         if P::Storage::EXACT && !has_headroom(pageset, request.order) {
             return None;
         }
@@ -89,9 +89,8 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let frames = pageset.frames();
         // One comparison asks both whether it is a frame and whether its word is here.
         let Some(word) = frames.near_word(popped.0) else {
-            let flags = first_flags(request.gfp, pageset.zone());
-            let trip = Trip { order: request.order, migratetype, flags };
-            return self.alloc_from_empty(on, pageset, list, trip, popped);
+            let Request { order, gfp, .. } = request;
+            return self.alloc_from_empty(on, (pageset, list), order, gfp, popped);
         };
         let pfn = frames.pfn(popped.0);
         self.platform.touch_page(pfn, Access::Write);
@@ -104,17 +103,23 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     fn alloc_from_empty(
         &self,
         on: <P::Storage as Storage>::OnCpu<'_>,
-        pageset: &Pageset<'m, P>,
-        list: usize,
-        trip: Trip,
+        (pageset, list): (&Pageset<'m, P>, usize),
+        order: Order,
+        gfp: Gfp,
         popped: Pop,
     ) -> Option<Pfn> {
-        if !has_headroom(pageset, trip.order) {
+        if !has_headroom(pageset, order) {
             return None;
         }
+        // Of types that share a list, it is the request's own.
+        let (migratetype, flags) = (gfp.migratetype()?, first_flags(gfp, pageset.zone()));
+        let kind = gfp.zone_kind().unwrap_or(pageset.zone().kind());
+        let trip = Trip { order, migratetype, kind, flags };
         match self.popped_or_refilled(on, pageset, list, trip, popped) {
             FromPageset::Block(number) => {
-                Some(hand_out(pageset.frames(), number, trip.order, trip.migratetype))
+                let frames = pageset.frames();
+                mark_allocated(frames.word(number), pageset.held_word(list), order);
+                Some(frames.pfn(number))
             }
             FromPageset::Nothing | FromPageset::Busy => None,
         }

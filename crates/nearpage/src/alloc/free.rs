@@ -6,6 +6,8 @@ use super::allocator::PageAllocator;
 use crate::error::FreeError;
 use crate::frame::{FrameState, Migratetype, Word, WordCell};
 use crate::host::{Access, Platform};
+use crate::model::PageblockOwners;
+use crate::pcp::owned::Owned;
 use crate::pcp::pageset::Pageset;
 use crate::pcp::{Push, Storage, list_index};
 use crate::units::{MAX_ORDER, Order, Pfn, ZoneKind};
@@ -25,9 +27,10 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         if let Some(list) = list_index(order, Migratetype::Movable)
             && let Some(pageset) = self.home(ZoneKind::Normal)
             && let Some((word, number)) = pageset.frames().locate(pfn)
-            && goes_to_list(pageset, list, word, number, order)
+            && let held = pageset.held_word(list)
+            && goes_to_list(pageset, list, word, held, number, order)
         {
-            let cached = pageset.held_word(list).given_back(order, Migratetype::Movable);
+            let cached = held.given_back(order, Migratetype::Movable);
             self.take_back(word, cached, pfn, order)?;
             self.free_to_pageset(pageset, number, order, list);
             return Ok(());
@@ -44,8 +47,17 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             Some(frame) if self.may_free(frame, pfn, order) => frame,
             _ => return Err(self.refuse_free(pfn, order)),
         };
-        let zone = frame.word().zone();
+        let held = frame.word();
+        let zone = held.zone();
         self.take_back(frame.cell(), Word::cached(order, zone), pfn, order)?;
+        if self.model.owners == PageblockOwners::CpusWithMaps
+            && let Some(cpu) = self.this_cpu()
+            && let pageset = &cpu.pagesets[zone.0 as usize]
+            && let Some(owned) = pageset.owned()
+        {
+            self.free_with_maps(pageset, owned, held, pfn, order);
+            return Ok(());
+        }
         let list = list_index(order, self.map.pageblock(pfn));
         match (list, self.this_cpu()) {
             (Some(list), Some(cpu)) => {
@@ -55,6 +67,31 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             _ => self.free_to_zone(zone, pfn, order),
         }
         Ok(())
+    }
+
+    /// Frees a block, whose word was `held`, to the list that it came from lately, or else on its way home.
+    pub(super) fn free_with_maps(
+        &self,
+        pageset: &Pageset<'m, P>,
+        owned: &Owned,
+        held: Word,
+        pfn: Pfn,
+        order: Order,
+    ) {
+        let number = pageset.frames().number(pfn);
+        let list = list_index(order, held.migratetype());
+        let is_isolated = self.map.pageblock(pfn) == Migratetype::Isolate;
+        if let Some(list) = list.filter(|_| !is_isolated) {
+            if order > Order(0) || held == pageset.held_word(list) {
+                return self.free_to_pageset(pageset, number, order, list);
+            }
+            if let Some(on) = pageset.enter(self.platform.storage())
+                && self.free_homebound(&on, pageset, owned, number)
+            {
+                return;
+            }
+        }
+        self.free_to_zone(pageset.zone().index(), pfn, order);
     }
 
     /// Puts a block that nobody holds any more into a pageset of this CPU, or, where CPUs own pageblocks, into that of the
@@ -79,7 +116,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
                 return;
             }
             if pushed == Push::FULL {
-                return self.free_to_full_list(&on, pageset, number, order, list);
+                return self.free_to_full_list(on, pageset, number, order, list);
             }
         }
         self.free_to_zone(pageset.zone().index(), pageset.frames().pfn(number), order);
@@ -156,14 +193,15 @@ pub(super) fn goes_to_list<P: Platform>(
     pageset: &Pageset<'_, P>,
     list: usize,
     word: WordCell<'_>,
+    held: Word,
     number: u32,
     order: Order,
 ) -> bool {
-    if P::Storage::EXACT {
+    if P::Storage::EXACT && pageset.owned().is_none() {
         let frames = pageset.frames();
         frames.is_allocated(word.get(), order)
             && list_index(order, frames.pageblock(number)) == Some(list)
     } else {
-        word.get() == pageset.held_word(list)
+        word.get() == held
     }
 }

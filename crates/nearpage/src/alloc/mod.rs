@@ -31,6 +31,7 @@ mod hints;
 mod hold;
 mod lend;
 mod limits;
+mod maps;
 mod near;
 mod offline;
 mod online;

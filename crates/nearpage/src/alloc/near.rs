@@ -15,7 +15,6 @@ use crate::units::{Order, Pfn};
 pub(super) struct Near<'m, P: Platform> {
     pub(super) pageset: &'m Pageset<'m, P>,
     pub(super) list: usize,
-    pub(super) migratetype: Migratetype,
 }
 
 impl<'m, P: Platform> PageAllocator<'m, P> {
@@ -41,7 +40,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         if request.gfp.contains(Gfp::THISNODE) && pageset.zone().node() != node {
             return None;
         }
-        Some(Near { pageset, list, migratetype })
+        Some(Near { pageset, list })
     }
 
     /// A block from a pageset of this CPU, refilled if its list is empty.

@@ -17,6 +17,7 @@ use crate::pcp::pageset::Pageset;
 use crate::pcp::{CountedList, Storage, list_index};
 use crate::sync::Ordering;
 use crate::units::{Order, PAGEBLOCK_ORDER, PageCount, Pfn, ZoneIndex};
+use crate::watermark::AllocFlags;
 use crate::zone::{Zone, ZoneEvents};
 
 /// Pages of a pageblock.
@@ -86,6 +87,9 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let mut runs = Runs::new();
         let pages = {
             let mut guard = zone.lock_to_move();
+            let pages = PAGEBLOCK_ORDER.pages_in(blocks);
+            let allowed = self.allowed(&mut guard, wanted.trip(AllocFlags::default()), pages);
+            let blocks = (allowed.0 / PAGES as u64) as u32;
             let blocks = guard.claim(blocks, PAGEBLOCK_ORDER);
             if blocks == 0 {
                 return 0;
@@ -142,6 +146,11 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         numbers: &[u32],
     ) -> usize {
         if pageset.pieces().is_some() {
+            let order = PAGEBLOCK_ORDER;
+            numbers.iter().for_each(|&number| self.free_to_pageset(pageset, number, order, list));
+            return numbers.len();
+        }
+        if pageset.owned().is_some() {
             let order = PAGEBLOCK_ORDER;
             numbers.iter().for_each(|&number| self.free_to_pageset(pageset, number, order, list));
             return numbers.len();

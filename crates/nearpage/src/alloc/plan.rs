@@ -12,6 +12,7 @@ use crate::host::Platform;
 use crate::limit::Ledger;
 use crate::model::PageblockOwners;
 use crate::page_wait::{BUCKETS, Bucket, WaitTable};
+use crate::pcp::owned::Owned;
 use crate::pcp::pageset::{Owner, Pageset};
 use crate::pcp::pieces::Pieces;
 use crate::pcp::{LISTS, Storage, list_order};
@@ -98,6 +99,12 @@ impl<'m> Plan<'m> {
     /// Pagesets of a CPU that have pieces in place of lists.
     pub(super) fn pieces<P: Platform>(&self) -> usize {
         let has_owners = self.owners == PageblockOwners::Cpus && P::Storage::EXACT;
+        if has_owners { self.zones } else { 0 }
+    }
+
+    /// Pagesets of a CPU that have pageblocks with maps.
+    pub(super) fn owned(&self) -> usize {
+        let has_owners = self.owners == PageblockOwners::CpusWithMaps;
         if has_owners { self.zones } else { 0 }
     }
 
@@ -243,6 +250,7 @@ impl<'m> Plan<'m> {
         need.add::<Owner<P>>(1);
         need.add::<Pageset<'_, P>>(self.zones);
         need.add::<Pieces>(self.pieces::<P>());
+        need.add::<Owned>(self.owned());
         for (node, _, span) in zones(&self.topology) {
             for index in 0..LISTS {
                 need.add::<AtomicU32>(self.ring_entries::<P::Storage>(of, node, span, index));

@@ -51,6 +51,9 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         trip: Trip,
         list: usize,
     ) -> FromPageset {
+        if let Some(owned) = pageset.owned() {
+            return self.refill_from_maps(on, pageset, owned, trip, list);
+        }
         if let Some(pieces) = pageset.pieces() {
             return self.refill_pieces(on, pageset, pieces, trip, list);
         }

@@ -174,7 +174,8 @@ impl<'m, P: Platform> AllocReport<'_, 'm, P> {
     ) -> fmt::Result {
         let blocks: [u32; ORDERS] = {
             let mut guard = zone.lock_from_outside();
-            core::array::from_fn(|at| guard.buddy().blocks(Order(at as u8), migratetype))
+            let (frames, buddy) = (*zone.frames(), guard.buddy());
+            core::array::from_fn(|at| buddy.blocks_with_maps(frames, Order(at as u8), migratetype))
         };
         if blocks == [0; ORDERS] {
             return Ok(());

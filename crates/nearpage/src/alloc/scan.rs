@@ -2,7 +2,7 @@
 
 use super::allocator::PageAllocator;
 use super::hints::{Hints, Others, Refusal};
-use super::near::hand_out;
+use super::near::{hand_out, mark_allocated};
 use super::refill::FromPageset;
 use super::wanted::{FirstZone, Trip, Wanted};
 use crate::buddy::Buddy;
@@ -10,6 +10,7 @@ use crate::error::LimitOf;
 use crate::frame::ZoneFrames;
 use crate::gfp::Gfp;
 use crate::host::{Access, Platform, Shortage};
+use crate::model::PageblockOwners;
 use crate::pcp::{Storage, list_index};
 use crate::reason::Reason;
 use crate::units::{Order, PageCount, Pfn};
@@ -168,6 +169,15 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             let (frames, managed) = (*zone.frames(), zone.managed());
             zone.lock().buddy().reserve(frames, number, wanted.order, managed);
         }
+        if self.model.owners == PageblockOwners::CpusWithMaps
+            && let Some(list) = list_index(wanted.order, wanted.migratetype)
+            && let Some(cpu) = self.this_cpu()
+        {
+            // It goes back to the list, wherever it came from.
+            let held = cpu.pagesets[zone.index().0 as usize].held_word(list);
+            mark_allocated(zone.frames().word(number), held, wanted.order);
+            return zone.frames().pfn(number);
+        }
         hand_out(zone.frames(), number, wanted.order, wanted.migratetype)
     }
 
@@ -246,6 +256,10 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     ) -> Option<u32> {
         let number = {
             let mut guard = zone.lock_to_take(flags);
+            let pages = wanted.order.pages();
+            if self.allowed(&mut guard, wanted.trip(flags), pages) < pages {
+                return None;
+            }
             if guard.claim(1, wanted.order) == 0 {
                 return None;
             }

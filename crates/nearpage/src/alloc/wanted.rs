@@ -39,7 +39,7 @@ pub(super) enum Climbs {
 
 impl Wanted<'_> {
     pub(super) fn trip(&self, flags: AllocFlags) -> Trip {
-        Trip { order: self.order, migratetype: self.migratetype, flags }
+        Trip { order: self.order, migratetype: self.migratetype, kind: self.kind, flags }
     }
 }
 
@@ -48,6 +48,8 @@ impl Wanted<'_> {
 pub(super) struct Trip {
     pub(super) order: Order,
     pub(super) migratetype: Migratetype,
+    /// Highest zone kind that the request may use.
+    pub(super) kind: ZoneKind,
     pub(super) flags: AllocFlags,
 }
 

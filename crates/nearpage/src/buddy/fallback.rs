@@ -26,7 +26,7 @@ use crate::units::{MAX_ORDER, Order, PAGEBLOCK_ORDER, PageCount};
 const PAGEBLOCK_FRAMES: u32 = frame_count(PAGEBLOCK_ORDER);
 
 /// Donors of each type, first choice first. `mm/page_alloc.c: fallbacks`, 6.12.
-const fn donors(migratetype: Migratetype) -> &'static [Migratetype] {
+pub(super) const fn donors(migratetype: Migratetype) -> &'static [Migratetype] {
     use Migratetype::{HighAtomic, Isolate, Movable, Reclaimable, Unmovable};
     match migratetype {
         Unmovable => &[Reclaimable, Movable],
@@ -90,7 +90,7 @@ impl Buddy {
     }
 
     /// Counts what `set` does to the type of a pageblock.
-    fn note_type(&mut self, frames: ZoneFrames<'_>, number: u32, set: impl FnOnce()) {
+    pub(super) fn note_type(&mut self, frames: ZoneFrames<'_>, number: u32, set: impl FnOnce()) {
         let before = frames.pageblock(number);
         set();
         self.charge((frames.pageblock(number) != before).into());
@@ -116,6 +116,9 @@ impl Buddy {
                 self.free(frames, home.number(half), PAGEBLOCK_ORDER, Insertion::Usual);
             }
             return PAGEBLOCK_ORDER.pages();
+        }
+        if self.has_map(frames, first) && !word_of_whole(frames, first) {
+            return self.retype_map(frames, first, migratetype, set);
         }
         self.note_type(frames, first, set);
         self.move_free_blocks(frames, first, migratetype)
@@ -291,7 +294,8 @@ impl Buddy {
 
     /// Whether a block that begins in the pageblock of frame `number` is free.
     pub(super) fn has_free_in_pageblock(&self, frames: ZoneFrames<'_>, number: u32) -> bool {
-        let mut has_free = false;
+        let mut has_free =
+            self.has_map(frames, number) && frames.free_in_pageblock(number).free() > 0;
         for_each_head(frames, number - number % PAGEBLOCK_FRAMES, |_, word| {
             has_free |= word.state() == FrameState::Free;
         });
@@ -306,6 +310,11 @@ impl Buddy {
         let is_inside = frames.first() <= first && first + PAGEBLOCK_FRAMES <= self.end;
         (is_inside && !frames.is_pageblock_shared(number)).then_some(first)
     }
+}
+
+/// Whether a pageblock is free as a block of its own, not as part of a larger one.
+fn word_of_whole(frames: ZoneFrames<'_>, first: u32) -> bool {
+    frames.frame(first).word().is_free(PAGEBLOCK_ORDER, frames.zone())
 }
 
 /// The orders in which a request looks for donors, highest first.

@@ -15,6 +15,7 @@ use crate::units::{MAX_ORDER, Order, PAGEBLOCK_ORDER, Pfn};
 /// How far ahead of the block that is freed a batch loads frames into the cache. In random order this
 /// saves a sixth of the time.
 const LOAD_AHEAD: usize = 16;
+const PAGEBLOCK: u32 = frame_count(PAGEBLOCK_ORDER);
 
 impl Buddy {
     /// Gives a block back: merges it and lists it under the type of its pageblock. By their words, its
@@ -31,6 +32,10 @@ impl Buddy {
         placement: Insertion,
     ) {
         assert!(order <= MAX_ORDER);
+        if order < PAGEBLOCK_ORDER && self.has_map(frames, number) {
+            assert!(frames.pfn(number).is_aligned(order), "a block is aligned to its order");
+            return self.free_in_map_at(frames, number, frame_count(order));
+        }
         let halves = [number, number + frame_count(PAGEBLOCK_ORDER)];
         if order > PAGEBLOCK_ORDER && self.must_cut(frames, halves) {
             for half in halves {
@@ -50,6 +55,12 @@ impl Buddy {
         let end = first + (blocks << of.0);
         let mut at = first;
         while at < end {
+            if self.has_map(frames, at) {
+                let part = end.min(at - at % PAGEBLOCK + PAGEBLOCK) - at;
+                self.free_in_map_at(frames, at, part);
+                at += part;
+                continue;
+            }
             let order = largest_block(frames.pfn(at), end - at, PAGEBLOCK_ORDER);
             self.free(frames, at, order, Insertion::Usual);
             self.charge_blocks(1 << (order.0 - of.0));
@@ -75,7 +86,7 @@ impl Buddy {
                 if let Some(&ahead) = rest.get(LOAD_AHEAD) {
                     core::hint::black_box(frames.frame(ahead).word());
                 }
-                self.merge(frames, first, order, Insertion::Usual);
+                self.free(frames, first, order, Insertion::Usual);
             } else {
                 self.free_numbers(frames, &rest[..run], order);
             }
@@ -97,6 +108,9 @@ impl Buddy {
     /// Gives the `blocks` blocks of order `of` below `end` back as if each had been freed alone, in descending order.
     fn free_run_downward(&mut self, frames: ZoneFrames<'_>, end: u32, of: Order, blocks: u32) {
         let first = end - (blocks << of.0);
+        if self.merging == Merging::ByPageblock {
+            return self.free_run(frames, first, of, blocks);
+        }
         let mut end = end;
         while first < end {
             let order = largest_block(frames.pfn(end), end - first, PAGEBLOCK_ORDER);

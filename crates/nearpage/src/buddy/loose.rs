@@ -65,7 +65,7 @@ impl Buddy {
 
     /// Puts the pageblocks of `pages` pages, which are taken from a larger block, into the lane at hand.
     pub(super) fn move_to_lane(&mut self, frames: ZoneFrames<'_>, first: u32, pages: u32) {
-        if self.merging == Merging::AtOnce {
+        if self.merging != Merging::Deferred {
             return;
         }
         for pageblock in first / PAGEBLOCK_FRAMES..=(first + pages - 1) / PAGEBLOCK_FRAMES {
@@ -253,6 +253,9 @@ impl Buddy {
 
     /// Merges the loose pages of the pageblock that starts at `first`.
     pub(super) fn settle_pageblock(&mut self, frames: ZoneFrames<'_>, first: u32) {
+        if self.merging != Merging::Deferred {
+            return;
+        }
         let (home, at) = frames.section(first);
         let (map, migratetype) = (frames.loose(first), home.pageblock(at));
         if home.is_pageblock_shared(at) || map.is_empty() {

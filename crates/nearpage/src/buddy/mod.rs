@@ -36,6 +36,8 @@ mod loose;
 mod loose_lists;
 mod online;
 mod operations;
+mod partial;
+mod partial_lists;
 mod reserve;
 mod rules;
 mod state;
@@ -46,6 +48,7 @@ mod trim;
 
 pub use check::BuddyError;
 pub use isolate::Isolated;
+pub(crate) use partial::Wish;
 pub use reserve::Force;
 pub use rules::{FallbackModel, FallbackRules, HeldMovable, Merging};
 pub use state::{BlockRequest, Buddy, Fragmentation, Insertion};

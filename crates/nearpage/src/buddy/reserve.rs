@@ -7,7 +7,7 @@
 //!
 //! `mm/page_alloc.c: reserve_highatomic_pageblock, unreserve_highatomic_pageblock`, 6.12 and 6.1.
 
-use super::rules::FallbackModel;
+use super::rules::{FallbackModel, Merging};
 use super::state::{Buddy, frame_count};
 use crate::frame::{Migratetype, ZoneFrames};
 use crate::units::{MAX_ORDER, Order, PAGEBLOCK_ORDER, PageCount};
@@ -33,17 +33,22 @@ impl Buddy {
         let orders = self.lists.orders(Migratetype::HighAtomic);
         let listed = (0..=MAX_ORDER.0).map(Order).filter(|order| orders >> order.0 & 1 == 1);
         let pages = |order| self.blocks(order, Migratetype::HighAtomic) as u64 * order.pages().0;
-        PageCount(listed.map(pages).sum())
+        let in_maps = self.partial.pages(Migratetype::HighAtomic);
+        PageCount(listed.map(pages).sum::<u64>() + in_maps)
     }
 
     /// The highest order in which a reserved block is free.
     pub fn largest_reserved_order(&self) -> Option<Order> {
-        let orders = self.lists.orders(Migratetype::HighAtomic);
+        let orders = self.lists.orders(Migratetype::HighAtomic)
+            | self.partial.orders(Migratetype::HighAtomic);
         orders.checked_ilog2().map(|order| Order(order as u8))
     }
 
     /// Takes a reserved block, as [`alloc`](Self::alloc) takes others.
     pub fn alloc_reserved(&mut self, frames: ZoneFrames<'_>, order: Order) -> Option<u32> {
+        if self.merging == Merging::ByPageblock && order < PAGEBLOCK_ORDER {
+            return self.alloc_from_reserved_maps(frames, order);
+        }
         let block = self.pop_smallest(frames, order, Migratetype::HighAtomic)?;
         self.put_rest_back(frames, &block, frame_count(order));
         Some(block.number)
@@ -60,6 +65,9 @@ impl Buddy {
     ) {
         let most = self.reserve_max(managed);
         if self.reserved >= most.0 || !frames.pageblock(number).is_mergeable() {
+            return;
+        }
+        if self.has_map(frames, number) && frames.free_in_pageblock(number).owner().is_some() {
             return;
         }
         if order < PAGEBLOCK_ORDER {
@@ -97,7 +105,9 @@ impl Buddy {
     }
 
     fn unreserve_first(&mut self, frames: ZoneFrames<'_>, order: Order, ours: Migratetype) -> bool {
-        let Some(number) = self.lists.first(order, Migratetype::HighAtomic) else { return false };
+        let listed = self.lists.first(order, Migratetype::HighAtomic);
+        let in_map = || self.partial.fullest(Migratetype::HighAtomic, order);
+        let Some(number) = listed.or_else(in_map) else { return false };
         self.reserved -= order.pages().0.max(PAGEBLOCK).min(self.reserved);
         if order < PAGEBLOCK_ORDER {
             return self.retype_pageblock(frames, number, ours).is_some_and(|moved| moved.0 > 0);

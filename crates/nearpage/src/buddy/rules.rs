@@ -41,4 +41,6 @@ pub enum Merging {
     AtOnce,
     /// When its pageblock is whole, or somebody needs a larger block.
     Deferred,
+    /// Never one by one: what is free in a pageblock is in its map, from which blocks of any order are taken.
+    ByPageblock,
 }

@@ -2,6 +2,7 @@
 
 use super::lists::FreeLists;
 use super::loose_lists::Loose;
+use super::partial_lists::PartialLists;
 use super::rules::{FallbackRules, Merging};
 use crate::frame::{Migratetype, ZoneFrames};
 use crate::units::{MAX_ORDER, Order, PageCount};
@@ -41,6 +42,7 @@ pub struct Buddy {
     pub(super) merging: Merging,
     pub(super) lists: FreeLists,
     pub(super) loose: Loose,
+    pub(super) partial: PartialLists,
     /// Pages on all lists but those of isolated blocks, as Linux counts them
     /// (`mm/page_alloc.c: account_freepages`, 6.12). Blocks merge only with blocks that count alike.
     pub(super) free_pages: u64,
@@ -55,9 +57,20 @@ pub struct Buddy {
 impl Buddy {
     /// A zone without memory.
     pub const fn new(rules: FallbackRules, merging: Merging) -> Buddy {
-        let (lists, loose) = (FreeLists::new(), Loose::new());
+        let (lists, loose, partial) = (FreeLists::new(), Loose::new(), PartialLists::new());
         let (free_pages, end, claims_tried, fallbacks, reserved) = (0, 0, 0, 0, 0);
-        Buddy { rules, merging, lists, loose, free_pages, end, claims_tried, fallbacks, reserved }
+        Buddy {
+            rules,
+            merging,
+            lists,
+            loose,
+            partial,
+            free_pages,
+            end,
+            claims_tried,
+            fallbacks,
+            reserved,
+        }
     }
 
     /// Says that the zone's span ends before frame number `end`, managed or not (`spanned_pages`). It
@@ -70,6 +83,21 @@ impl Buddy {
     #[inline]
     pub fn free_pages(&self) -> PageCount {
         PageCount(self.free_pages)
+    }
+
+    /// Blocks on one list, with those in the maps of pageblocks. Of the latter it looks at each.
+    ///
+    /// # Panics
+    /// If the order is above [`MAX_ORDER`].
+    pub fn blocks_with_maps(
+        &self,
+        frames: ZoneFrames<'_>,
+        order: Order,
+        migratetype: Migratetype,
+    ) -> u32 {
+        let pageblocks = self.partial.each(frames, migratetype);
+        let in_map = |first| frames.free_in_pageblock(first).map().blocks(order);
+        self.blocks(order, migratetype) + pageblocks.map(in_map).sum::<u32>()
     }
 
     /// Blocks on one list.
@@ -88,7 +116,8 @@ impl Buddy {
             return Some(MAX_ORDER);
         }
         let types = &Migratetype::ALL[..Migratetype::PCP_COUNT];
-        let orders = types.iter().fold(0, |all, &of| all | self.lists.orders(of));
+        let of_type = |of| self.lists.orders(of) | self.partial.orders(of);
+        let orders = types.iter().fold(0, |all, &of| all | of_type(of));
         orders.checked_ilog2().map(|order| Order(order as u8))
     }
 
@@ -107,7 +136,12 @@ impl Buddy {
             .linked(frames, order, migratetype)
             .chain(self.lists.fresh(order, migratetype));
         let loose = (order == Order(0)).then(|| self.loose.iter(frames, migratetype));
-        listed.chain(loose.into_iter().flatten())
+        let maps = self.partial.each(frames, migratetype);
+        let in_maps = maps.flat_map(move |first| {
+            let heads = frames.free_in_pageblock(first).map().heads(order);
+            heads.map(move |head| first + head)
+        });
+        listed.chain(loose.into_iter().flatten()).chain(in_maps)
     }
 
     /// How often a piece of a pageblock was asked of another type since the last call: tried, not
@@ -131,7 +165,15 @@ impl Buddy {
     /// Operations since the last call.
     #[inline]
     pub fn take_operations(&mut self) -> u64 {
-        self.lists.operations.take() + self.loose.operations.take()
+        let Buddy { lists, loose, partial, .. } = self;
+        lists.operations.take() + loose.operations.take() + partial.operations.take()
+    }
+
+    /// Operations since the last call of [`take_operations`](Self::take_operations).
+    #[inline]
+    pub(crate) fn operations(&self) -> u64 {
+        let Buddy { lists, loose, partial, .. } = self;
+        lists.operations.so_far() + loose.operations.so_far() + partial.operations.so_far()
     }
 
     /// Counts operations that somebody else does under the zone's lock.

@@ -4,6 +4,7 @@
 //! one block on each, so that the next request of the same kind finds it first. Therefore many
 //! requests can be served in one step without a difference.
 
+use super::rules::Merging;
 use super::state::{BlockRequest, Buddy, frame_count};
 use crate::frame::{ListEnd, Migratetype, ZoneFrames};
 use crate::units::{MAX_ORDER, Order, PAGEBLOCK_ORDER};
@@ -35,6 +36,9 @@ impl Buddy {
     /// # Panics
     /// If the order is above [`MAX_ORDER`] or the type is [`Migratetype::Isolate`].
     pub fn alloc(&mut self, frames: ZoneFrames<'_>, request: BlockRequest) -> Option<u32> {
+        if self.merging == Merging::ByPageblock && request.order < PAGEBLOCK_ORDER {
+            return self.alloc_from_maps(frames, request);
+        }
         if request.order == Order(0) && self.loose.pages(request.migratetype) > 0 {
             let mut number = None;
             self.take_loose(frames, request.migratetype, 1, 1, &mut |first, _| {
@@ -67,6 +71,9 @@ impl Buddy {
         max_runs: u32,
         mut sink: impl FnMut(u32, u32),
     ) -> u32 {
+        if self.merging == Merging::ByPageblock && request.order < PAGEBLOCK_ORDER {
+            return self.take_from_maps(frames, request, blocks, max_runs, &mut sink);
+        }
         let (mut taken, mut runs) = (0, 0);
         if request.order == Order(0) && self.loose.pages(request.migratetype) > 0 {
             (taken, runs) =

@@ -1,7 +1,7 @@
 //! Which pages of a pageblock are loose: free, and not merged yet (`buddy::loose`).
 
 use super::ListEnd;
-use crate::sync::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
+use crate::sync::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 use crate::units::PAGEBLOCK_ORDER;
 
 const PAGEBLOCK_PAGES: usize = 1 << PAGEBLOCK_ORDER.0;
@@ -15,6 +15,12 @@ pub struct LoosePages {
 }
 
 impl LoosePages {
+    /// The words of the bits.
+    #[inline]
+    pub(super) fn words(&self) -> &[AtomicU64; PAGEBLOCK_PAGES / 64] {
+        &self.bits
+    }
+
     /// Adds the page at `at` (modulo a pageblock) if it is neither there already nor the first one nor the last one that
     /// was missing; returns whether.
     #[inline(always)]
@@ -41,7 +47,8 @@ impl LoosePages {
 pub struct LooseEntry {
     /// Next and previous pageblock, by [`ListEnd`]; they mean something while there are pages.
     links: [AtomicU32; 2],
-    lane: AtomicU8,
+    /// The lane; under rules with owners of pageblocks, what [`super::owners`] and [`super::pageblock`] say.
+    state: AtomicU16,
     /// One more than the CPU that owns the pageblock, or 0 ([`super::owners`]).
     owner: AtomicU16,
 }
@@ -52,10 +59,10 @@ impl LooseEntry {
         &self.owner
     }
 
-    /// The list of owned pageblocks that this one is on: one more than its type, or 0.
+    /// The word that rules with owners of pageblocks keep here.
     #[inline]
-    pub(super) fn listed(&self) -> &AtomicU8 {
-        &self.lane
+    pub(super) fn state(&self) -> &AtomicU16 {
+        &self.state
     }
 
     #[inline]
@@ -166,12 +173,12 @@ impl<'m> LooseMap<'m> {
     /// The lane that the pageblock is listed in while there are pages.
     #[inline]
     pub fn lane(&self) -> usize {
-        self.entry.lane.load(Ordering::Relaxed) as usize
+        self.entry.state.load(Ordering::Relaxed) as usize
     }
 
     /// Sets [`lane`](Self::lane); the pageblock is not listed.
     #[inline]
     pub fn set_lane(&self, lane: usize) {
-        self.entry.lane.store(lane as u8, Ordering::Relaxed);
+        self.entry.state.store(lane as u16, Ordering::Relaxed);
     }
 }

@@ -38,14 +38,14 @@ impl<'m> OwnedBlock<'m> {
 
     /// The type of the list that the pageblock is on, if it is on one.
     pub(crate) fn listed(self) -> Option<Migratetype> {
-        let number = self.0.listed().load(Ordering::Relaxed).checked_sub(1)?;
+        let number = self.0.state().load(Ordering::Relaxed).checked_sub(1)?;
         Migratetype::ALL.get(number as usize).copied()
     }
 
     /// Sets [`listed`](Self::listed).
     pub(crate) fn set_listed(self, migratetype: Option<Migratetype>) {
-        let number = migratetype.map_or(0, |of| of as u8 + 1);
-        self.0.listed().store(number, Ordering::Relaxed);
+        let number = migratetype.map_or(0, |of| of as u16 + 1);
+        self.0.state().store(number, Ordering::Relaxed);
     }
 
     /// The neighbour on the list on the side away from `end`, by the number of its first frame.

@@ -7,6 +7,7 @@
 
 use super::loose::{LooseEntry, LooseMap, LoosePages};
 use super::owners::OwnedBlock;
+use super::pageblock::Pageblock;
 use super::{
     Frame, FrameState, HELD_MASK, Migratetype, NO_FRAME, Word, WordCell, ZONE_MASK, ZONE_SHIFT,
 };
@@ -434,6 +435,16 @@ impl<'m> ZoneFrames<'m> {
         OwnedBlock::new(&self.managed_section(number).lists.listed[pageblock_at(number)])
     }
 
+    /// The free pages of the pageblock of frame `number`, and what is kept beside them.
+    ///
+    /// # Panics
+    /// If no section covers the frame.
+    #[inline]
+    pub(crate) fn free_in_pageblock(&self, number: u32) -> Pageblock<'m> {
+        let (section, at) = (self.managed_section(number), pageblock_at(number));
+        Pageblock::new(&section.loose[at], &section.lists.listed[at])
+    }
+
     /// What is stored of the pageblock of frame `number`, and which of its pages are loose.
     ///
     /// # Panics
@@ -464,6 +475,19 @@ impl<'m> ZoneFrames<'m> {
     #[inline]
     pub(crate) fn set_pageblock(&self, number: u32, migratetype: Migratetype) {
         self.managed_section(number).set_pageblock(number, migratetype);
+    }
+
+    /// Gives the pageblock of frame `number` another type than `before`, unless it has another one by now: it is about to go.
+    /// Returns whether it did.
+    pub(crate) fn change_pageblock(
+        &self,
+        number: u32,
+        before: Migratetype,
+        now: Migratetype,
+    ) -> bool {
+        let byte = self.managed_section(number).pageblock_byte(number);
+        let [before, now] = [before, now].map(|of| swap_first_two(of as u8));
+        byte.compare_exchange(before, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
     /// Makes the pageblock of frame `number`, which is not shared, [`Migratetype::Isolate`].

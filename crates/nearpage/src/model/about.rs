@@ -11,6 +11,7 @@ impl Model {
             "nearpage" => {
                 "nearpage's own: as 6.12, and nodes without CPUs are always preferred for spilling"
             }
+            "nearpage-next" => "what nearpage is about to become: pageblocks that CPUs own",
             "linux-6.18" => "Linux 6.18, as far as its traces show",
             "linux-6.12" => "Linux 6.12",
             "series-2023" => {

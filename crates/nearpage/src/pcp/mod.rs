@@ -6,11 +6,14 @@
 //! pcp_lists`, 6.12: 14 lists). Where a list's pages are kept, and how that is atomic with respect to
 //! its CPU, is the [`storage`]; how many there may be is the [`tuning`]; both know nothing of each other.
 
+pub(crate) mod owned;
 pub mod pageset;
+pub(crate) mod passing;
 pub(crate) mod pieces;
 pub mod serial;
 pub mod sizes;
 pub mod storage;
+pub(crate) mod swing;
 pub mod tuning;
 
 pub use storage::{CountedList, Pop, Push, Storage};

@@ -17,13 +17,14 @@
 
 use core::ops::Range;
 
+use super::owned::{Owned, list_limit};
 use super::pieces::{Kind, Pieces};
 use super::storage::{CountedList, ListCounts, Pop, Push, Storage};
 use super::tuning::{PcpRules, SETTING_WORDS, Tuning, WORDS};
 use super::{LISTS, list_order, list_type};
 use crate::frame::{ListEnd, Word, ZoneFrames};
 use crate::host::{Access, Platform};
-use crate::sync::{AtomicU64, Ordering, OwnedCounter};
+use crate::sync::{AtomicU32, AtomicU64, Ordering, OwnedCounter};
 use crate::units::{CpuId, NodeIndex, PageCount, Pfn};
 use crate::zone::{WorkCounters, Zone};
 
@@ -87,7 +88,7 @@ pub struct Pageset<'m, P: Platform> {
     zone: &'m Zone<'m, P>,
     frames: ZoneFrames<'m>,
     /// What words of blocks from each list say while somebody has them.
-    held_words: [Word; LISTS],
+    held_words: [AtomicU32; LISTS],
     owner: &'m Owner<P>,
     lists: [List<'m, P>; LISTS],
     tuning: TuningCell,
@@ -96,6 +97,8 @@ pub struct Pageset<'m, P: Platform> {
     events: PagesetEvents,
     /// What takes the place of the lists if CPUs own pageblocks.
     pieces: Option<&'m Pieces>,
+    /// What stands behind the lists if CPUs own pageblocks with maps.
+    owned: Option<&'m Owned>,
 }
 
 impl<P: Platform> core::fmt::Debug for Pageset<'_, P> {
@@ -119,14 +122,17 @@ impl<'m, P: Platform> Pageset<'m, P> {
         owner: &'m Owner<P>,
         lists: [List<'m, P>; LISTS],
         pieces: Option<&'m Pieces>,
+        owned: Option<&'m Owned>,
     ) -> Self {
         let frames = *zone.frames();
         // A cell of zeroes is `Tuning::BOOT`.
         let (tuning, events) = (TuningCell::default(), PagesetEvents::default());
-        let held_words =
-            core::array::from_fn(|index| frames.allocated(list_order(index), list_type(index)));
+        let held_words = core::array::from_fn(|index| {
+            let word = frames.allocated(list_order(index), list_type(index));
+            AtomicU32::new(word.bits())
+        });
         let pages = OwnedCounter::new();
-        Self { zone, frames, held_words, owner, lists, tuning, pages, events, pieces }
+        Self { zone, frames, held_words, owner, lists, tuning, pages, events, pieces, owned }
     }
 
     /// Takes hold of the lists, from the CPU that owns them; `None` if somebody else is at them.
@@ -168,7 +174,19 @@ impl<'m, P: Platform> Pageset<'m, P> {
     /// The word of a block from list `index` while somebody has it and nobody has its lock.
     #[inline(always)]
     pub(crate) fn held_word(&self, index: usize) -> Word {
-        self.held_words[index]
+        Word::of_bits(self.held_words[index].load(Ordering::Relaxed))
+    }
+
+    /// From now on, blocks from list `index` are told apart from those that it gave before.
+    pub(crate) fn begin_tag(&self, index: usize) {
+        let word = self.held_word(index).with_next_tag();
+        self.held_words[index].store(word.bits(), Ordering::Relaxed);
+    }
+
+    /// What stands behind the lists, if CPUs own pageblocks with maps.
+    #[inline(always)]
+    pub(crate) fn owned(&self) -> Option<&'m Owned> {
+        self.owned
     }
 
     /// The zone that the pages are of.
@@ -417,6 +435,13 @@ impl<'m, P: Platform> Pageset<'m, P> {
     /// Pages in the pageset.
     #[inline]
     pub fn count(&self) -> PageCount {
+        let behind = self.owned.map_or(0, |owned| owned.count().0);
+        PageCount(self.listed().0 + behind)
+    }
+
+    /// Pages on the lists, or in the pieces.
+    #[inline]
+    fn listed(&self) -> PageCount {
         if P::Storage::EXACT {
             return PageCount(self.pages.get());
         }
@@ -438,6 +463,10 @@ impl<'m, P: Platform> Pageset<'m, P> {
         }
         if self.pieces().is_some() {
             totals.count = self.count();
+        }
+        if let Some(owned) = self.owned() {
+            totals.count = self.count();
+            totals.freed_pages = totals.freed_pages.wrapping_add(owned.freed_pages());
         }
         totals
     }
@@ -503,6 +532,14 @@ impl<'m, P: Platform> Pageset<'m, P> {
     }
 
     fn open(&self, tuning: &Tuning, busy: usize) {
+        if self.owned.is_some() {
+            let limits = (0..LISTS).map(|index| list_limit(list_order(index)));
+            return self
+                .lists
+                .iter()
+                .zip(limits)
+                .for_each(|(list, limit)| _ = list.set_limit(limit));
+        }
         let mut left = tuning.high.0;
         for (index, list) in self.lists.iter().enumerate().filter(|(index, _)| *index != busy) {
             let order = list_order(index).0;

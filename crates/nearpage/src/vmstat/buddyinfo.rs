@@ -18,9 +18,10 @@ impl<P: Platform> PageAllocator<'_, P> {
         for zone in self.zones().iter().filter(|zone| zone.managed().0 > 0) {
             let blocks = {
                 let mut guard = zone.lock_from_outside();
-                let buddy = guard.buddy();
+                let (frames, buddy) = (*zone.frames(), guard.buddy());
                 array::from_fn(|order| {
-                    let blocks_of = |of| u64::from(buddy.blocks(Order(order as u8), of));
+                    let blocks_of =
+                        |of| u64::from(buddy.blocks_with_maps(frames, Order(order as u8), of));
                     Migratetype::ALL.into_iter().map(blocks_of).sum()
                 })
             };

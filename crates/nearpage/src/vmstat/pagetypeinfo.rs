@@ -36,8 +36,10 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             for migratetype in Migratetype::ALL {
                 let blocks = {
                     let mut guard = zone.lock_from_outside();
-                    let buddy = guard.buddy();
-                    array::from_fn(|at| buddy.blocks(Order(at as u8), migratetype).into())
+                    let (frames, buddy) = (*zone.frames(), guard.buddy());
+                    array::from_fn(|at| {
+                        buddy.blocks_with_maps(frames, Order(at as u8), migratetype).into()
+                    })
                 };
                 write_free(id, zone.kind(), migratetype, &blocks, out)?;
             }

@@ -64,7 +64,7 @@ impl<'m, P: Platform> Zone<'m, P> {
     /// # Panics
     /// If the order is above [`Order::MAX`].
     pub fn free_blocks(&self, order: Order, migratetype: Migratetype) -> u32 {
-        self.lock_from_outside().buddy.blocks(order, migratetype)
+        self.lock_from_outside().buddy.blocks_with_maps(self.frames, order, migratetype)
     }
 
     /// Calls `each` with the first frame of every free block of an order on the list of a type, in the order in which

@@ -1,0 +1,241 @@
+//! Refills, drains and frees where CPUs own pageblocks with maps.
+//!
+//! ```text
+//!            allocations                        frees
+//!                ^                                | got from the list since its last refill?
+//!                |                          yes   v   no
+//!             list of an order and type  <--------+--------> homebound pages
+//!                ^  | more than it may hold                     | enough for a trip
+//!         runs   |  v                                           v
+//!             pageblocks that the CPU owns  <---- its own ------+---- another CPU's ----> inbox of that CPU
+//!                ^  | more than `size`                          |
+//!                |  v                                           v  nobody's
+//!             the zone, under its lock:  pageblocks with all that is free in them
+//! ```
+//!
+//! **One visit does all.** Who has the zone's lock gives what is homebound to the zone, gives pageblocks back and takes
+//! others, in at most 256 operations ([`visit`]).
+//!
+//! **Frees go home.** A page of a pageblock that another CPU owns goes to that CPU's inbox, in chains. A pageblock of which
+//! nothing is free is nobody's, and becomes the CPU's that first frees pages of it.
+//!
+//! **What is kept whole.** Ordinary requests leave `min`, the zone's reserve and what is kept back for urgent requests: a
+//! visit for them takes no more than is above. A request that may go below gets its block and no page more.
+
+mod chain;
+mod give;
+mod home;
+#[cfg(test)]
+mod tests;
+mod visit;
+
+use super::allocator::PageAllocator;
+use super::refill::{FromPageset, Runs};
+use super::wanted::Trip;
+use crate::buddy::{Search, Wish};
+use crate::host::{Access, Platform};
+use crate::model::PageblockOwners;
+use crate::pcp::CountedList;
+use crate::pcp::owned::{Hold, Owned, blocks_of_a_refill};
+use crate::pcp::pageset::{OnCpu, Pageset};
+use crate::pcp::swing::Swing;
+use crate::sync::Ordering;
+use crate::units::{Order, PageCount};
+use crate::watermark::AllocFlags;
+use crate::zone::ZoneGuard;
+use chain::Chain;
+use visit::Visit;
+
+/// Rights with which a request may leave less than is kept whole.
+const RIGHTS: AllocFlags = AllocFlags::RESERVES.union(AllocFlags::NO_WATERMARKS);
+
+impl<'m, P: Platform> PageAllocator<'m, P> {
+    /// Fills an empty list from the CPU's pageblocks, or those from the zone, and takes one block from it.
+    pub(super) fn refill_from_maps(
+        &self,
+        on: &OnCpu<'_, P>,
+        pageset: &Pageset<'m, P>,
+        owned: &Owned,
+        trip: Trip,
+        list: usize,
+    ) -> FromPageset {
+        let Some(hold) = owned.pageblocks.enter() else { return FromPageset::Busy };
+        owned.pageblocks.note_least(pageset.count());
+        let is_filled = self.fill(on, pageset, owned, &hold, trip, list) > 0
+            || owned.pageblocks.has_inbox() && {
+                self.receive_own(pageset, owned, &hold);
+                self.fill(on, pageset, owned, &hold, trip, list) > 0
+            }
+            || self.visit_to_take(on, pageset, owned, &hold, trip, list) && {
+                self.fill(on, pageset, owned, &hold, trip, list) > 0
+            };
+        drop(hold);
+        if !is_filled {
+            return FromPageset::Nothing;
+        }
+        let popped = pageset.pop(&self.platform, on, list);
+        let Some(number) = popped.frame() else { return FromPageset::Nothing };
+        self.platform.touch_page(pageset.frames().pfn(number), Access::Write);
+        FromPageset::Block(number)
+    }
+
+    /// Moves blocks from the CPU's pageblocks to a list, if it is empty. Returns how many it has then.
+    fn fill(
+        &self,
+        on: &OnCpu<'_, P>,
+        pageset: &Pageset<'m, P>,
+        owned: &Owned,
+        hold: &Hold<'_>,
+        trip: Trip,
+        list: usize,
+    ) -> u32 {
+        let (storage, frames) = (self.platform.storage(), pageset.frames());
+        let (order, most) = (trip.order, blocks_of_a_refill(trip.order));
+        let listed = pageset.list(list).count();
+        if listed > 0 {
+            return listed;
+        }
+        if order == Order(0) {
+            pageset.begin_tag(list);
+            let mut runs = Runs::new();
+            let taken = hold.take_pages(frames, trip.migratetype, most, &mut |first, pages| {
+                runs.push(first, pages);
+            });
+            let mut filled = 0;
+            // Once they are on the list, others may have them: what is the CPU's is settled before.
+            for &(first, pages) in runs.as_slice() {
+                let listed = pageset.append_run(storage, on, list, first, pages);
+                let rest = first + listed..first + pages;
+                self.put_or_wait(pageset, owned, hold, rest);
+                filled += listed;
+            }
+            debug_assert!(filled <= taken);
+            return filled;
+        }
+        let mut filled = 0;
+        while filled < most
+            && let Some(number) = hold.take_block(frames, trip.migratetype, order)
+        {
+            if pageset.append_run(storage, on, list, number, 1) == 0 {
+                if !self.go_home(pageset, hold, number, order) {
+                    frames.word(number).set(frames.cached(order));
+                    let mut chain = Chain::new(*frames);
+                    chain.add(&mut [number]);
+                    self.wait(pageset, owned, hold, chain);
+                }
+                break;
+            }
+            filled += 1;
+        }
+        filled
+    }
+
+    /// One hold of the zone's lock to take pageblocks, or as many blocks as there is room for. Returns whether it took any.
+    fn visit_to_take(
+        &self,
+        on: &OnCpu<'_, P>,
+        pageset: &Pageset<'m, P>,
+        owned: &Owned,
+        hold: &Hold<'_>,
+        trip: Trip,
+        list: usize,
+    ) -> bool {
+        let (zone, order) = (pageset.zone(), trip.order);
+        let swing = self.note_visit(pageset, owned);
+        let chain = self.gather(pageset, owned, hold);
+        let mut guard = zone.lock_to_take(trip.flags);
+        self.platform.touch(zone.published_line(), Access::Write);
+        let mut visit = Visit::new(&mut guard, Some(pageset.owner().cpu));
+        let left = visit.bring_home(chain);
+        let room = self.room(visit.guard, trip);
+        let pages = swing.refill().0.max(order.pages().0).min(u64::from(u32::MAX));
+        let allowed = visit.guard.claim((pages >> order.0) as u32, order);
+        let allowed_pages = order.pages_in(allowed);
+        let wish = Wish {
+            request: trip.block(),
+            pages: allowed_pages,
+            room: PageCount(room.0.min(allowed_pages.0)),
+            pageblocks: visit.pageblocks_left(),
+        };
+        let mut taken = visit.take(wish, pageset.owner().cpu);
+        if taken == 0 && allowed > 0 {
+            taken = self.take_blocks(on, pageset, &mut visit, trip, list, room);
+        }
+        let passed = visit.end();
+        let (from_zone, returned) = (passed.taken, passed.returned);
+        drop(guard);
+        passed.note(hold);
+        pageset.events().drained_pages.add(returned);
+        pageset.events().refilled_pages.add(from_zone);
+        self.wait(pageset, owned, hold, left);
+        if taken > 0 {
+            pageset.events().refills.add(1);
+        }
+        taken > 0
+    }
+
+    /// Takes blocks from the zone to a list: where pageblocks may not go as they are. Returns the pages.
+    fn take_blocks(
+        &self,
+        on: &OnCpu<'_, P>,
+        pageset: &Pageset<'m, P>,
+        visit: &mut Visit<'_, '_, 'm, P>,
+        trip: Trip,
+        list: usize,
+        room: PageCount,
+    ) -> u64 {
+        let (storage, frames, order) = (self.platform.storage(), *pageset.frames(), trip.order);
+        let has_rights = trip.flags.intersects(RIGHTS);
+        let fitting = (room.0 >> order.0).min(blocks_of_a_refill(order).into()) as u32;
+        let most = if has_rights { 1 } else { fitting };
+        let (mut blocks, mut search) = (0, Search::Own);
+        let buddy = visit.guard.buddy();
+        let mut runs = Runs::new();
+        let most_runs = Runs::MOST as u32;
+        buddy.take(frames, trip.block(), &mut search, most, most_runs, |first, count| {
+            runs.push(first, count);
+        });
+        for &(first, run) in runs.as_slice() {
+            let listed = pageset.append_run(storage, on, list, first, run);
+            blocks += listed;
+            if listed < run {
+                let rest = first + (listed << order.0);
+                visit.guard.buddy().free_run(frames, rest, order, run - listed);
+            }
+        }
+        visit.took(order.pages_in(blocks).0)
+    }
+
+    /// How many of `pages` a request may take in this hold: ordinary ones leave whole what is kept for urgent ones, under rules
+    /// that look at that. Linux's do not.
+    pub(super) fn allowed(
+        &self,
+        guard: &mut ZoneGuard<'_, 'm, P>,
+        trip: Trip,
+        pages: PageCount,
+    ) -> PageCount {
+        let looks = self.model.owners == PageblockOwners::CpusWithMaps;
+        match looks && !trip.flags.intersects(RIGHTS) {
+            true => pages.min(self.room(guard, trip)),
+            false => pages,
+        }
+    }
+
+    /// Pages above what a request leaves whole.
+    fn room(&self, guard: &mut ZoneGuard<'_, 'm, P>, trip: Trip) -> PageCount {
+        let zone = guard.zone();
+        let floor = zone.marks().min.0 + zone.reserve(trip.kind).0 + guard.buddy().kept_back().0;
+        PageCount(guard.buddy().free_pages().0.saturating_sub(floor))
+    }
+
+    /// Notes a visit; returns how much may be kept from now on.
+    fn note_visit(&self, pageset: &Pageset<'m, P>, owned: &Owned) -> Swing {
+        let of = &owned.pageblocks;
+        let (size, visited) = (of.size.load(Ordering::Relaxed), of.visited.load(Ordering::Relaxed));
+        let most = pageset.tuning().high_max;
+        let swing = Swing { size, visited }.visit(self.platform.now_ns(), most);
+        of.size.store(swing.size, Ordering::Relaxed);
+        of.visited.store(swing.visited, Ordering::Relaxed);
+        swing
+    }
+}

@@ -1,0 +1,106 @@
+//! How many pages a CPU may keep of a zone: from the time between its visits to the zone.
+//!
+//! A CPU visits its zone when it runs out of pages, and when it has more than it may keep. Each visit is a hold of the
+//! zone's lock, and what is kept in between is memory that others cannot have. Both follow from the **size**:
+//!
+//! ```text
+//! more than size pages      give pageblocks back until there are size / 4
+//! none left                 take size / 2 pages
+//! a visit within 32 ms of the last one    the size doubles, up to the pageset's high_max
+//! a visit later than that                 it halves for each doubling of the time, down to size_min
+//! ```
+//!
+//! So a load that swings, or flows one way, is met by a size with which its visits lie some 32 ms apart, whatever its
+//! speed; and what a burst has raised goes with the time. Once a second, half of what was not used at all since goes back
+//! ([`Swing::unused`]).
+//!
+//! Pure. Units are pages, and times in units of 2^20 ns (about a millisecond) that wrap.
+
+use crate::units::{PAGEBLOCK_ORDER, PageCount};
+
+/// Visits further apart than this, about 32 ms, are rare: at one a CPU, 30 a second, they cost nothing that anybody notices.
+const NEAR: u32 = 32;
+/// A few pageblocks: with fewer, no two of them can be filled and emptied side by side.
+const SIZE_MIN: u32 = 2048;
+/// A pageset that may keep less than a pageblock keeps that.
+const PAGEBLOCK: u64 = PAGEBLOCK_ORDER.pages().0;
+/// 128 MiB, so that a hold that takes half of it passes 32 whole pageblocks.
+const SIZE_MAX: u64 = 32_768;
+
+/// The state.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Swing {
+    /// The most pages that are kept.
+    pub size: u32,
+    /// When the zone was visited last.
+    pub visited: u32,
+}
+
+impl Swing {
+    /// After a visit now, by a CPU that may keep at most `most` pages.
+    #[must_use]
+    pub(crate) fn visit(self, now_ns: u64, most: PageCount) -> Swing {
+        let now = (now_ns >> 20) as u32;
+        let since = now.wrapping_sub(self.visited);
+        let most = (most.0 / 2).max(most.0.min(PAGEBLOCK)).min(SIZE_MAX) as u32;
+        let least = SIZE_MIN.min(most / 2);
+        let size = match since.checked_div(NEAR) {
+            Some(0) => self.size.saturating_mul(2),
+            Some(times) => self.size >> (times.ilog2() + 1).min(31),
+            None => self.size,
+        };
+        Swing { size: size.clamp(least, most), visited: now }
+    }
+
+    /// What is left when pages go back because there are too many.
+    pub(crate) fn left(self) -> PageCount {
+        PageCount((self.size / 4).into())
+    }
+
+    /// What is taken when there are none.
+    pub(crate) fn refill(self) -> PageCount {
+        PageCount((self.size / 2).max(1).into())
+    }
+
+    /// Of pages that nobody used for a second, those that go back.
+    pub(crate) fn unused(least: PageCount) -> PageCount {
+        PageCount(least.0 / 2)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MOST: PageCount = PageCount(32_768);
+
+    fn visits(times_ms: &[u64]) -> u32 {
+        let start = Swing { size: SIZE_MIN, visited: 0 };
+        times_ms.iter().fold(start, |swing, ms| swing.visit(ms * 1_048_576, MOST)).size
+    }
+
+    #[test]
+    fn visits_in_a_row_double_the_size_up_to_the_most() {
+        assert_eq!(visits(&[100]), SIZE_MIN);
+        assert_eq!(visits(&[100, 110]), 2 * SIZE_MIN);
+        assert_eq!(visits(&[100, 110, 120, 130, 140, 150]), MOST.0 as u32 / 2);
+    }
+
+    #[test]
+    fn with_time_the_size_goes_down_to_the_least() {
+        let raised = [100, 110, 120, 130];
+        let after = |wait: u64| visits(&[&raised[..], &[130 + wait]].concat());
+        assert_eq!(after(31), 16 * SIZE_MIN.min(1024));
+        assert_eq!(
+            [32, 63, 64, 128, 10_000].map(after),
+            [4 * SIZE_MIN, 4 * SIZE_MIN, 2 * SIZE_MIN, SIZE_MIN, SIZE_MIN]
+        );
+    }
+
+    #[test]
+    fn a_small_pageset_keeps_what_it_may() {
+        let swing = Swing { size: 0, visited: 0 }.visit(1 << 30, PageCount(100));
+        assert_eq!(Swing { visited: 1024, ..swing }.visit(1 << 30, PageCount(100)).size, 100);
+        assert_eq!((swing.size, swing.left(), swing.refill()), (50, PageCount(12), PageCount(25)));
+    }
+}
