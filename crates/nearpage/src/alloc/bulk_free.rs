@@ -155,10 +155,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
 
     fn free_batch_to_zone(&self, zone: &'m Zone<'m, P>, numbers: &[u32]) {
         if self.model.owners == PageblockOwners::CpusWithMaps {
-            let mut sorted = [0; CHUNK];
-            let sorted = &mut sorted[..numbers.len()];
-            sorted.copy_from_slice(numbers);
-            return self.free_home(zone, sorted);
+            return self.free_home(zone, numbers);
         }
         ZoneEvents::add(&zone.events().direct_free_pages, numbers.len() as u64);
         let mut guard = zone.lock_to_move();

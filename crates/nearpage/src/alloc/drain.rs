@@ -205,7 +205,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     pub(super) fn free_to_zone(&self, zone: ZoneIndex, pfn: Pfn, order: Order) {
         if self.model.owners == PageblockOwners::CpusWithMaps && order < PAGEBLOCK_ORDER {
             let zone = self.zones[zone.0 as usize];
-            return self.free_home(zone, &mut [zone.frames().number(pfn)]);
+            return self.free_home(zone, &[zone.frames().number(pfn)]);
         }
         let zone = self.zones[zone.0 as usize];
         ZoneEvents::add(&zone.events().direct_free_pages, order.pages().0);

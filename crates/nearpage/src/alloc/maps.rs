@@ -22,9 +22,9 @@
 //! **What is kept whole.** Ordinary requests leave `min`, the zone's reserve and what is kept back for urgent requests: a
 //! visit for them takes no more than is above. A request that may go below gets its block and no page more.
 
-mod chain;
 mod give;
 mod home;
+mod parcels;
 #[cfg(test)]
 mod tests;
 mod visit;
@@ -43,7 +43,7 @@ use crate::sync::Ordering;
 use crate::units::{Order, PageCount};
 use crate::watermark::AllocFlags;
 use crate::zone::ZoneGuard;
-use chain::Chain;
+use parcels::Parcels;
 use visit::Visit;
 
 /// Rights with which a request may leave less than is kept whole.
@@ -63,7 +63,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         owned.pageblocks.note_least(pageset.count());
         let is_filled = self.fill(on, pageset, owned, &hold, trip, list) > 0
             || owned.pageblocks.has_inbox() && {
-                self.receive_own(pageset, owned, &hold);
+                self.receive(pageset, owned, &hold);
                 self.fill(on, pageset, owned, &hold, trip, list) > 0
             }
             || self.visit_to_take(on, pageset, owned, &hold, trip, list) && {
@@ -106,7 +106,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             for &(first, pages) in runs.as_slice() {
                 let listed = pageset.append_run(storage, on, list, first, pages);
                 let rest = first + listed..first + pages;
-                self.put_or_wait(pageset, owned, hold, rest);
+                self.put_or_wait(pageset, owned, hold, rest, order);
                 filled += listed;
             }
             debug_assert!(filled <= taken);
@@ -117,12 +117,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             && let Some(number) = hold.take_block(frames, trip.migratetype, order)
         {
             if pageset.append_run(storage, on, list, number, 1) == 0 {
-                if !self.go_home(pageset, hold, number, order) {
-                    frames.word(number).set(frames.cached(order));
-                    let mut chain = Chain::new(*frames);
-                    chain.add(&mut [number]);
-                    self.wait(pageset, owned, hold, chain);
-                }
+                self.put_or_wait(pageset, owned, hold, number..number + 1, order);
                 break;
             }
             filled += 1;
@@ -142,11 +137,12 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     ) -> bool {
         let (zone, order) = (pageset.zone(), trip.order);
         let swing = self.note_visit(pageset, owned);
-        let chain = self.gather(pageset, owned, hold);
+        let mut trip_home = Parcels::new(*pageset.frames());
+        self.gather(pageset, owned, hold, &mut trip_home);
         let mut guard = zone.lock_to_take(trip.flags);
         self.platform.touch(zone.published_line(), Access::Write);
         let mut visit = Visit::new(&mut guard, Some(pageset.owner().cpu));
-        let left = visit.bring_home(chain);
+        visit.bring_home(&mut trip_home);
         let room = self.room(visit.guard, trip);
         let pages = swing.refill().0.max(order.pages().0).min(u64::from(u32::MAX));
         let allowed = visit.guard.claim((pages >> order.0) as u32, order);
@@ -164,10 +160,10 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let passed = visit.end();
         let (from_zone, returned) = (passed.taken, passed.returned);
         drop(guard);
-        passed.note(hold);
+        passed.note(hold, &mut trip_home, pageset.frames());
         pageset.events().drained_pages.add(returned);
         pageset.events().refilled_pages.add(from_zone);
-        self.wait(pageset, owned, hold, left);
+        self.wait(pageset, owned, hold, &mut trip_home);
         if taken > 0 {
             pageset.events().refills.add(1);
         }

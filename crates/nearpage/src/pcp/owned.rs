@@ -14,7 +14,9 @@
 //! 64 bytes. Not here: how many pages there may be ([`super::swing`]), and the zone's lock.
 
 use super::passing::Passing;
-use crate::frame::{FrameState, ListEnd, Migratetype, NO_FRAME, Pageblock, ZoneFrames, first_of};
+use crate::frame::{
+    FrameState, FreeMap, ListEnd, Migratetype, NO_FRAME, Pageblock, ZoneFrames, first_of,
+};
 use crate::sync::{AtomicU16, AtomicU32, AtomicU64, Ordering, OwnedCounter};
 use crate::units::{Order, PAGEBLOCK_ORDER, PageCount};
 
@@ -406,6 +408,14 @@ impl Hold<'_> {
         self.change(frames, first, |block| {
             block.add(at..at + pages);
         });
+    }
+
+    /// Makes pages of a pageblock of the CPU free.
+    ///
+    /// # Panics
+    /// If one of them is free already.
+    pub(crate) fn put_map(&self, frames: &ZoneFrames<'_>, first: u32, pages: FreeMap) {
+        self.change(frames, first, |block| block.add_map(pages));
     }
 
     /// The emptiest pageblock: of those that are whole, if there is one.

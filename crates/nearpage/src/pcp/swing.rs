@@ -24,8 +24,8 @@ const NEAR: u32 = 32;
 const SIZE_MIN: u32 = 2048;
 /// A pageset that may keep less than a pageblock keeps that.
 const PAGEBLOCK: u64 = PAGEBLOCK_ORDER.pages().0;
-/// 128 MiB, so that a hold that takes half of it passes 32 whole pageblocks.
-const SIZE_MAX: u64 = 32_768;
+/// 64 MiB, so that a hold that takes half of it passes 16 whole pageblocks.
+const SIZE_MAX: u64 = 16_384;
 
 /// The state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,6 +1,7 @@
 //! What a CPU gives back: after frees, once a second, and when it is drained.
 
 use super::home::Sending;
+use super::parcels::Parcels;
 use super::visit::Visit;
 use crate::alloc::allocator::PageAllocator;
 use crate::host::{Access, Platform};
@@ -77,7 +78,8 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let of = &owned.pageblocks;
         let size = u64::from(of.size.load(Ordering::Relaxed));
         let is_over = pageset.zone().is_over_limit();
-        if owned.homebound_pages().0 > homebound_max(of) || pageset.count().0 > size || is_over {
+        // What is on lists is bounded there.
+        if owned.homebound_pages().0 > homebound_max(of) || owned.count().0 > size || is_over {
             self.bring_down(on, pageset, owned, hold, is_over);
         }
     }
@@ -92,7 +94,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         hold: &Hold<'_>,
         is_over_limit: bool,
     ) {
-        let is_above = |size: u32| pageset.count().0 > u64::from(size);
+        let is_above = |size: u32| owned.count().0 > u64::from(size);
         let target = if is_over_limit {
             Some(PageCount(0))
         } else if is_above(owned.pageblocks.size.load(Ordering::Relaxed)) {
@@ -119,38 +121,59 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         if owned.count().0 < too_many {
             (0..LISTS).for_each(|list| self.spill(pageset, owned, hold, (on, list), 0));
         }
-        let chain = self.gather(pageset, owned, hold);
         let few = homebound_max(&owned.pageblocks) as u32;
-        let least = if reach == Reach::All { 1 } else { few / 8 };
-        let (mut nobodys, mut others) = self.send(pageset.zone(), chain, least, Sending::Passed);
-        if others.pages() > few / 2 {
-            let (more, none) = self.send(pageset.zone(), others, 1, Sending::Passed);
-            nobodys.add_chain(more);
-            others = none;
+        loop {
+            let mut trip = Parcels::new(*pageset.frames());
+            let is_all = self.gather(pageset, owned, hold, &mut trip);
+            let least = if reach == Reach::All || !is_all { 1 } else { few / 8 };
+            let zone = pageset.zone();
+            if self.send(zone, &mut trip, least, Sending::Passed) > few / 2 {
+                self.send(zone, &mut trip, 1, Sending::Passed);
+            }
+            let is_any = self.visit_to_give(pageset, owned, hold, &mut trip, target, reach);
+            self.wait(pageset, owned, hold, &mut trip);
+            if is_all || !is_any {
+                return;
+            }
         }
-        let kept = pageset.count().0 + u64::from(others.pages());
+    }
+
+    /// Brings nobody's parcels home, and gives pageblocks back until the pageset keeps no more than `target`, in as many holds
+    /// of the zone's lock as it takes. Returns whether anything went.
+    fn visit_to_give(
+        &self,
+        pageset: &Pageset<'m, P>,
+        owned: &Owned,
+        hold: &Hold<'_>,
+        trip: &mut Parcels<'m>,
+        target: PageCount,
+        reach: Reach,
+    ) -> bool {
+        let kept = pageset.count().0 + self.pages_of_others(trip, pageset);
         let most = owned.pageblocks.free().0.saturating_sub(kept.saturating_sub(target.0));
         let mut passing = hold.take_above(pageset.frames(), PageCount(most));
-        let mut is_going_on = true;
-        while is_going_on && nobodys.pages() > 0 || !passing.is_empty() {
-            let before = nobodys.pages();
+        let mut is_any = false;
+        while !passing.is_empty() || self.has_nobodys(trip, pageset) {
+            let before = trip.pages();
             let mut guard = pageset.zone().lock_to_move();
             self.platform.touch(pageset.zone().published_line(), Access::Write);
             let owner = Some(pageset.owner().cpu).filter(|_| reach == Reach::Usual);
             let mut visit = Visit::new(&mut guard, owner);
-            nobodys = visit.bring_home(nobodys);
+            visit.bring_home(trip);
             visit.give(&mut passing);
             let passed = visit.end();
             let (taken, returned) = (passed.taken, passed.returned);
             drop(guard);
-            passed.note(hold);
-            is_going_on = returned > 0 || before > nobodys.pages();
+            passed.note(hold, trip, pageset.frames());
             pageset.events().refilled_pages.add(taken);
             pageset.events().drained_pages.add(returned);
-            pageset.events().drains.add(is_going_on.into());
+            if returned == 0 && before == trip.pages() {
+                return is_any;
+            }
+            is_any = true;
+            pageset.events().drains.add(1);
         }
-        others.add_chain(nobodys);
-        self.wait(pageset, owned, hold, others);
+        is_any
     }
 
     /// Gives back at least `pages` of what the pageset keeps, or all.

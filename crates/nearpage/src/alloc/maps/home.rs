@@ -2,7 +2,7 @@
 
 use core::ops::Range;
 
-use super::chain::Chain;
+use super::parcels::{Parcel, Parcels, Place};
 use super::visit::Visit;
 use crate::alloc::allocator::PageAllocator;
 use crate::frame::NO_FRAME;
@@ -28,95 +28,108 @@ pub(super) enum Sending {
 const CHUNK: usize = 256;
 
 impl<'m, P: Platform> PageAllocator<'m, P> {
-    /// Takes all that is homebound: what is the CPU's own is free there then, the rest is the answer.
+    /// Takes what is homebound: what is the CPU's own is free there then, the rest is in parcels. Returns whether that is all.
     pub(super) fn gather(
         &self,
         pageset: &Pageset<'m, P>,
         owned: &Owned,
         hold: &Hold<'_>,
-    ) -> Chain<'m> {
+        trip: &mut Parcels<'m>,
+    ) -> bool {
         let frames = *pageset.frames();
         let own = Some(pageset.owner().cpu);
-        let mut chain = self.receive(pageset, hold);
-        chain.add_chain(Chain::of(frames, owned.waiting()));
-        owned.set_waiting(hold, (NO_FRAME, 0));
+        self.receive(pageset, owned, hold);
+        let (mut next, mut pages) = owned.waiting();
+        let mut is_all = true;
+        while next != NO_FRAME {
+            let (number, frame) = (next, frames.frame(next));
+            let (after, order) = (frame.next(), frame.word().order());
+            if frames.free_in_pageblock(number).owner() == own {
+                hold.put(&frames, number, order.pages().0 as u32);
+            } else if !trip.add(number, order) {
+                is_all = false;
+                break;
+            }
+            (next, pages) = (after, pages - order.pages().0 as u32);
+        }
+        owned.set_waiting(hold, (next, pages));
         let mut chunk = [0; CHUNK];
-        loop {
+        while is_all {
             let got = owned.take_homebound(&frames, hold, &mut chunk);
             if got == 0 {
-                return chain;
+                break;
             }
-            let mut others = 0;
-            for at in 0..got {
-                let number = chunk[at];
+            for &number in &chunk[..got] {
                 if frames.free_in_pageblock(number).owner() == own {
                     hold.put(&frames, number, 1);
-                } else {
-                    chunk[others] = number;
-                    others += 1;
+                } else if !trip.add(number, Order(0)) {
+                    self.wait_block(pageset, owned, hold, number, Order(0));
+                    is_all = false;
                 }
             }
-            chain.add(&mut chunk[..others]);
         }
+        is_all
     }
 
-    /// Takes what other CPUs sent: what is the CPU's own is free there then, the rest is the answer.
-    fn receive(&self, pageset: &Pageset<'m, P>, hold: &Hold<'_>) -> Chain<'m> {
+    /// Takes what other CPUs sent: what is the CPU's own is free there then, the rest waits.
+    pub(super) fn receive(&self, pageset: &Pageset<'m, P>, owned: &Owned, hold: &Hold<'_>) {
         let (frames, cpu) = (*pageset.frames(), pageset.owner().cpu);
-        let (mut others, mut chunk, mut filled) = (Chain::new(frames), [0; CHUNK], 0);
         hold.receive(&frames, &mut |number, order| {
-            let pages = order.pages().0 as u32;
             if frames.free_in_pageblock(number).owner() == Some(cpu) {
-                hold.put(&frames, number, pages);
+                hold.put(&frames, number, order.pages().0 as u32);
             } else {
-                chunk[filled] = number;
-                filled += 1;
-                if filled == CHUNK {
-                    others.add(&mut chunk);
-                    filled = 0;
-                }
+                self.wait_block(pageset, owned, hold, number, order);
             }
         });
-        others.add(&mut chunk[..filled]);
-        others
     }
 
-    /// The same, where the rest waits.
-    pub(super) fn receive_own(&self, pageset: &Pageset<'m, P>, owned: &Owned, hold: &Hold<'_>) {
-        let others = self.receive(pageset, hold);
-        self.wait(pageset, owned, hold, others);
-    }
-
-    /// Lets blocks wait for more on the same way.
+    /// Lets what is still in parcels wait for more on the same way.
     pub(super) fn wait(
         &self,
         pageset: &Pageset<'m, P>,
         owned: &Owned,
         hold: &Hold<'_>,
-        chain: Chain<'m>,
+        trip: &mut Parcels<'m>,
     ) {
-        let mut waiting = Chain::of(*pageset.frames(), owned.waiting());
-        waiting.add_chain(chain);
-        owned.set_waiting(hold, waiting.parts());
+        let (mut first, mut pages) = owned.waiting();
+        for parcel in trip.all().iter_mut().filter(|parcel| parcel.place == Place::Here) {
+            pageset.frames().frame(parcel.tail).set_next(first);
+            (first, pages) = (parcel.head, pages + parcel.pages);
+            parcel.place = Place::Gone;
+        }
+        owned.set_waiting(hold, (first, pages));
     }
 
-    /// Makes pages that the CPU took for itself free again, or lets them wait if their pageblock is not its own any more.
+    /// Lets a block wait.
+    fn wait_block(
+        &self,
+        pageset: &Pageset<'m, P>,
+        owned: &Owned,
+        hold: &Hold<'_>,
+        number: u32,
+        order: Order,
+    ) {
+        let (first, pages) = owned.waiting();
+        pageset.frames().frame(number).set_next(first);
+        owned.set_waiting(hold, (number, pages + order.pages().0 as u32));
+    }
+
+    /// Makes blocks that the CPU took for itself free again, or lets them wait if their pageblock is not its own any more.
     pub(super) fn put_or_wait(
         &self,
         pageset: &Pageset<'m, P>,
         owned: &Owned,
         hold: &Hold<'_>,
-        pages: Range<u32>,
+        blocks: Range<u32>,
+        order: Order,
     ) {
-        let frames = *pageset.frames();
-        let mut chain = Chain::new(frames);
-        for number in pages {
-            if !self.go_home(pageset, hold, number, Order(0)) {
-                frames.word(number).set(frames.cached(Order(0)));
-                chain.add(&mut [number]);
+        let frames = pageset.frames();
+        for number in blocks {
+            if !self.go_home(pageset, hold, number, order) {
+                frames.word(number).set(frames.cached(order));
+                self.wait_block(pageset, owned, hold, number, order);
             }
         }
-        self.wait(pageset, owned, hold, chain);
     }
 
     /// Moves blocks from the cold end of a list to where they belong, until it has no more than `most`.
@@ -129,7 +142,6 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         most: u32,
     ) {
         let (storage, order) = (self.platform.storage(), list_order(list));
-        let frames = pageset.frames();
         let mut chunk = [0; CHUNK];
         loop {
             let more = pageset.list(list).count().saturating_sub(most) as usize;
@@ -138,19 +150,10 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             if got == 0 {
                 return;
             }
-            let mut others = 0;
-            for at in 0..got {
-                let number = chunk[at];
+            for &number in &chunk[..got] {
                 // What a refill brought has the word that it had before.
-                frames.word(number).set(frames.cached(order));
-                if !self.go_home(pageset, hold, number, order) {
-                    chunk[others] = number;
-                    others += 1;
-                }
+                self.put_or_wait(pageset, owned, hold, number..number + 1, order);
             }
-            let mut chain = Chain::new(*frames);
-            chain.add(&mut chunk[..others]);
-            self.wait(pageset, owned, hold, chain);
         }
     }
 
@@ -182,58 +185,70 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         is_whole
     }
 
-    /// Sends blocks of other CPUs' pageblocks to them, at least `least` pages to each. Returns those of nobody's pageblocks, and
-    /// those that were too few.
+    /// Sends parcels of other CPUs' pageblocks to them, at least `least` pages to each. Returns the pages that were too few.
     pub(super) fn send(
         &self,
         zone: &Zone<'m, P>,
-        chain: Chain<'m>,
+        trip: &mut Parcels<'m>,
         least: u32,
         how: Sending,
-    ) -> (Chain<'m>, Chain<'m>) {
+    ) -> u32 {
         let frames = *zone.frames();
-        let (mut nobodys, mut others) = (Chain::new(frames), Chain::new(frames));
-        let mut rest = chain;
-        // One CPU after the other: the owner of the first pageblock that is left.
-        while rest.pages() > 0 {
-            let (mut theirs, mut further) = (Chain::new(frames), Chain::new(frames));
-            let (mut last, mut last_further) = (NO_FRAME, NO_FRAME);
-            let mut last_of_nobody = nobodys.last();
-            let mut cpu = None;
-            while let Some(part) = rest.take_first() {
-                let owner = frames.free_in_pageblock(part.first).owner();
-                match owner {
-                    None => {
-                        nobodys.append(last_of_nobody, part);
-                        last_of_nobody = part.last;
-                    }
-                    Some(owner) if cpu.is_none_or(|cpu| cpu == owner) => {
-                        cpu = Some(owner);
-                        theirs.append(last, part);
-                        last = part.last;
-                    }
-                    Some(_) => {
-                        further.append(last_further, part);
-                        last_further = part.last;
-                    }
-                }
-            }
-            rest = further;
-            let Some(target) = cpu.and_then(|cpu| self.owned_of(zone, cpu)) else { continue };
-            if theirs.pages() < least {
-                others.add_chain(theirs);
+        let mut too_few = 0;
+        for at in 0..trip.all().len() {
+            let parcel = trip.all()[at];
+            let owner = frames.free_in_pageblock(parcel.first).owner();
+            let Some(owner) = owner.filter(|_| parcel.place == Place::Here) else { continue };
+            let Some(target) = self.owned_of(zone, owner) else { continue };
+            let rest = &mut trip.all()[at..];
+            let is_theirs = |parcel: &Parcel| {
+                let of = frames.free_in_pageblock(parcel.first).owner();
+                parcel.place == Place::Here && of == Some(owner)
+            };
+            let pages: u32 =
+                rest.iter().filter(|parcel| is_theirs(parcel)).map(|it| it.pages).sum();
+            if pages < least {
+                too_few += parcel.pages;
                 continue;
             }
-            if let Some(all) = theirs.take_all(last) {
-                if how == Sending::Freed {
-                    target.sent_pages.fetch_add(all.pages.into(), Ordering::Relaxed);
+            let (mut head, mut last, mut sent) = (NO_FRAME, NO_FRAME, 0);
+            for parcel in rest.iter_mut().filter(|parcel| is_theirs(parcel)) {
+                match last {
+                    NO_FRAME => head = parcel.head,
+                    last => frames.frame(last).set_next(parcel.head),
                 }
-                let target = &target.pageblocks;
-                self.platform.touch(core::ptr::from_ref(target).cast(), Access::Atomic);
-                target.send(&frames, all.first, all.last, all.pages);
+                (last, sent) = (parcel.tail, sent + parcel.pages);
+                parcel.place = Place::Gone;
             }
+            // Meanwhile they may have become nobody's.
+            if last == NO_FRAME {
+                continue;
+            }
+            if how == Sending::Freed {
+                target.sent_pages.fetch_add(sent.into(), Ordering::Relaxed);
+            }
+            let target = &target.pageblocks;
+            self.platform.touch(core::ptr::from_ref(target).cast(), Access::Atomic);
+            target.send(&frames, head, last, sent);
         }
-        (nobodys, others)
+        too_few
+    }
+
+    /// Whether there are parcels of pageblocks that nobody owns.
+    pub(super) fn has_nobodys(&self, trip: &mut Parcels<'m>, pageset: &Pageset<'m, P>) -> bool {
+        let frames = pageset.frames();
+        trip.all().iter().any(|parcel| {
+            parcel.place == Place::Here && frames.free_in_pageblock(parcel.first).owner().is_none()
+        })
+    }
+
+    /// Pages in parcels of pageblocks that CPUs own.
+    pub(super) fn pages_of_others(&self, trip: &mut Parcels<'m>, pageset: &Pageset<'m, P>) -> u64 {
+        let frames = pageset.frames();
+        let theirs = trip.all().iter().filter(|parcel| {
+            parcel.place == Place::Here && frames.free_in_pageblock(parcel.first).owner().is_some()
+        });
+        theirs.map(|parcel| u64::from(parcel.pages)).sum()
     }
 
     /// What a CPU that owned a pageblock has of the zone. The CPU is known: it owned one.
@@ -243,24 +258,30 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
 
     /// Frees blocks of a zone that nobody holds any more past the pageset: to who has their pageblocks. Whole pageblocks are
     /// the zone's.
-    pub(in crate::alloc) fn free_home(&self, zone: &'m Zone<'m, P>, numbers: &mut [u32]) {
-        let mut chain = Chain::new(*zone.frames());
-        chain.add(numbers);
-        while chain.pages() > 0 {
-            let (nobodys, _) = self.send(zone, chain, 1, Sending::Freed);
-            if nobodys.pages() == 0 {
-                return;
+    pub(in crate::alloc) fn free_home(&self, zone: &'m Zone<'m, P>, numbers: &[u32]) {
+        let frames = *zone.frames();
+        let mut rest = numbers;
+        while !rest.is_empty() {
+            let mut trip = Parcels::new(frames);
+            let fits = |number: &&u32| trip.add(**number, frames.word(**number).get().order());
+            let fitting = rest.iter().take_while(fits).count();
+            rest = &rest[fitting..];
+            while trip.pages() > 0 {
+                self.send(zone, &mut trip, 1, Sending::Freed);
+                let before = trip.pages();
+                if before == 0 {
+                    break;
+                }
+                let mut guard = zone.lock_to_move();
+                self.platform.touch(zone.published_line(), Access::Write);
+                let mut visit = Visit::new(&mut guard, None);
+                // What another CPU's has become meanwhile goes there.
+                visit.bring_home(&mut trip);
+                visit.end();
+                drop(guard);
+                let pages = u64::from(before - trip.pages());
+                ZoneEvents::add(&zone.events().direct_free_pages, pages);
             }
-            let before = nobodys.pages();
-            let mut guard = zone.lock_to_move();
-            self.platform.touch(zone.published_line(), Access::Write);
-            let mut visit = Visit::new(&mut guard, None);
-            // What another CPU's has become meanwhile goes there.
-            chain = visit.bring_home(nobodys);
-            visit.end();
-            drop(guard);
-            let pages = u64::from(before - chain.pages());
-            ZoneEvents::add(&zone.events().direct_free_pages, pages);
         }
     }
 }
