@@ -9,7 +9,7 @@ use core::fmt;
 
 use crate::alloc::PageAllocator;
 use crate::buddy::BuddyError;
-use crate::frame::{FrameState, ListEnd, Migratetype, NO_FRAME, Place, Word, ZoneFrames};
+use crate::frame::{FrameState, Migratetype, NO_FRAME, Place, Word, ZoneFrames};
 use crate::host::Platform;
 use crate::page_wait::{Key, WaitersBit};
 use crate::pcp::owned::Owned;
@@ -329,15 +329,14 @@ fn mark_pieces(frames: &ZoneFrames<'_>, pieces: &Pieces, cpu: CpuId) -> Result<u
     }
     let listed = Migratetype::ALL.into_iter().take(Migratetype::PCP_COUNT);
     for of in listed {
-        let (mut next, mut before) = (pieces.first_fragment(of), NO_FRAME);
-        while let Some(first) = next {
+        let mut before = NO_FRAME;
+        for first in frames.pageblocks_from(pieces.first_fragment(of).unwrap_or(NO_FRAME)) {
             let block = frames.owned(first);
-            let is_linked = block.link(ListEnd::Tail) == before && block.listed() == Some(of);
+            let is_linked = frames.pageblock_before(first) == before && block.listed() == Some(of);
             if !is_linked || block.owner() != Some(cpu) {
                 return Err(CheckError::OwnedBlock { cpu, pfn: frames.pfn(first) });
             }
             before = first;
-            next = Some(block.link(ListEnd::Head)).filter(|&next| next != NO_FRAME);
         }
     }
     Ok(pages)

@@ -29,6 +29,7 @@ mod free_map;
 mod loose;
 mod owners;
 mod pageblock;
+mod pageblock_list;
 pub mod section;
 
 pub(crate) use free_map::FreeMap;

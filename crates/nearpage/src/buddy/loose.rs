@@ -166,7 +166,7 @@ impl Buddy {
     ) {
         map.clear();
         self.loose.operations.add(WORDS);
-        self.loose.unlist(frames, map, last, migratetype);
+        self.loose.unlist(frames, last, migratetype);
         self.forget_loose(migratetype, PAGEBLOCK_FRAMES);
         self.free(frames, page_of(last, 0), PAGEBLOCK_ORDER, Insertion::Usual);
     }
@@ -192,7 +192,7 @@ impl Buddy {
             runs += 1;
             let is_gone = map.is_empty();
             if is_gone || lane != self.loose.lane {
-                self.loose.unlist(frames, map, last, migratetype);
+                self.loose.unlist(frames, last, migratetype);
                 map.set_lane(self.loose.lane);
             }
             if !is_gone && lane != self.loose.lane {
@@ -247,7 +247,7 @@ impl Buddy {
             self.forget_loose(migratetype, run);
             self.free_run(frames, page_of(last, page), Order(0), run);
         }
-        self.loose.unlist(frames, map, last, migratetype);
+        self.loose.unlist(frames, last, migratetype);
         true
     }
 
@@ -261,7 +261,7 @@ impl Buddy {
         if home.is_pageblock_shared(at) || map.is_empty() {
             return;
         }
-        self.loose.unlist(frames, map, last_of(first), migratetype);
+        self.loose.unlist(frames, last_of(first), migratetype);
         while let Some((page, run)) = map.take_run(PAGEBLOCK_FRAMES) {
             self.loose.operations.add(1);
             self.forget_loose(migratetype, run);

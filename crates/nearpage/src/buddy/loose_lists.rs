@@ -1,7 +1,7 @@
 //! The pageblocks that have loose pages, by migratetype and lane ([`super::loose`] says what they are for).
 
 use super::operations::Operations;
-use crate::frame::{ListEnd, LooseMap, Migratetype, NO_FRAME, ZoneFrames};
+use crate::frame::{LooseMap, Migratetype, NO_FRAME, ZoneFrames};
 use crate::units::PAGEBLOCK_ORDER;
 
 /// Lanes of a migratetype; CPUs whose ids differ by a multiple of it share one.
@@ -54,34 +54,17 @@ impl Loose {
     ) {
         self.operations.add(1);
         let head = &mut self.heads[migratetype.index()][map.lane()];
-        map.set_link(ListEnd::Head, *head);
-        map.set_link(ListEnd::Tail, NO_FRAME);
-        if *head != NO_FRAME {
-            frames.loose(*head).set_link(ListEnd::Tail, last);
-        }
+        frames.link_pageblock(last, *head);
         *head = last;
     }
 
     /// Takes a pageblock from the list of its type.
-    pub(super) fn unlist(
-        &mut self,
-        frames: ZoneFrames<'_>,
-        map: LooseMap<'_>,
-        last: u32,
-        migratetype: Migratetype,
-    ) {
+    pub(super) fn unlist(&mut self, frames: ZoneFrames<'_>, last: u32, migratetype: Migratetype) {
         self.operations.add(1);
-        let (next, prev) = (map.link(ListEnd::Head), map.link(ListEnd::Tail));
-        match prev {
-            NO_FRAME => {
-                let heads = &mut self.heads[migratetype.index()];
-                let head = heads.iter_mut().find(|head| **head == last);
-                *head.expect("what has none before it is the head of a lane") = next;
-            }
-            prev => frames.loose(prev).set_link(ListEnd::Head, next),
-        }
-        if next != NO_FRAME {
-            frames.loose(next).set_link(ListEnd::Tail, prev);
+        if let Some(next) = frames.unlink_pageblock(last) {
+            let heads = &mut self.heads[migratetype.index()];
+            let head = heads.iter_mut().find(|head| **head == last);
+            *head.expect("what has none before it is the head of a lane") = next;
         }
     }
 
@@ -92,14 +75,9 @@ impl Loose {
         migratetype: Migratetype,
     ) -> impl Iterator<Item = u32> + use<'m> {
         let heads = self.heads.get(migratetype.index()).copied().unwrap_or([NO_FRAME; LANES]);
-        let next = move |&last: &u32| {
-            let next = frames.loose(last).link(ListEnd::Head);
-            (next != NO_FRAME).then_some(next)
-        };
         heads
             .into_iter()
-            .filter(|head| *head != NO_FRAME)
-            .flat_map(move |head| core::iter::successors(Some(head), next))
+            .flat_map(move |head| frames.pageblocks_from(head))
             .flat_map(move |last| frames.loose(last).pages().map(move |page| page_of(last, page)))
     }
 }

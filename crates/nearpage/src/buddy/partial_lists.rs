@@ -8,7 +8,7 @@
 //! has it and some of its pages are free, and on none otherwise.
 
 use super::operations::Operations;
-use crate::frame::{ListEnd, Migratetype, NO_FRAME, Pageblock, ZoneFrames};
+use crate::frame::{Migratetype, NO_FRAME, Pageblock, ZoneFrames};
 use crate::units::{Order, PAGEBLOCK_ORDER};
 
 /// Classes by how many pages are free.
@@ -91,23 +91,17 @@ impl PartialLists {
         self.each_with_place(frames, of).map(|(_, first)| first)
     }
 
-    /// The same, with the list that each stands on.
+    /// All listed pageblocks of a type, each with the list that it stands on.
     pub(super) fn each_with_place<'m>(
         &self,
         frames: ZoneFrames<'m>,
         of: Migratetype,
     ) -> impl Iterator<Item = (Place, u32)> + use<'m> {
         let heads = self.heads[of.index()];
-        let next = move |&first: &u32| {
-            let next = frames.free_in_pageblock(first).link(ListEnd::Head);
-            (next != NO_FRAME).then_some(next)
-        };
         let places = (0..FILLS).flat_map(|fill| (0..ORDERS).map(move |order| (fill, order)));
         places.flat_map(move |(fill, order)| {
-            let head = heads[fill][order];
-            let first = (head != NO_FRAME).then_some(head);
             let place = Place { of, fill, largest: Order(order as u8) };
-            core::iter::successors(first, next).map(move |first| (place, first))
+            frames.pageblocks_from(heads[fill][order]).map(move |first| (place, first))
         })
     }
 
@@ -116,11 +110,7 @@ impl PartialLists {
         let block = frames.free_in_pageblock(first);
         let Some(Place { fill, largest, .. }) = Place::of(block, of) else { return };
         let head = &mut self.heads[of.index()][fill][largest.0 as usize];
-        block.set_link(ListEnd::Head, *head);
-        block.set_link(ListEnd::Tail, NO_FRAME);
-        if *head != NO_FRAME {
-            frames.free_in_pageblock(*head).set_link(ListEnd::Tail, first);
-        }
+        frames.link_pageblock(first, *head);
         *head = first;
         self.orders[of.index()][fill] |= 1 << largest.0;
         self.pages[of.index()] += u64::from(block.free());
@@ -167,21 +157,13 @@ impl PartialLists {
 
     fn unlink(&mut self, frames: ZoneFrames<'_>, first: u32, place: Place) {
         let Place { of, fill, largest } = place;
-        let block = frames.free_in_pageblock(first);
-        let (next, prev) = (block.link(ListEnd::Head), block.link(ListEnd::Tail));
-        match prev {
-            NO_FRAME => {
-                self.heads[of.index()][fill][largest.0 as usize] = next;
-                if next == NO_FRAME {
-                    self.orders[of.index()][fill] &= !(1 << largest.0);
-                }
+        if let Some(next) = frames.unlink_pageblock(first) {
+            self.heads[of.index()][fill][largest.0 as usize] = next;
+            if next == NO_FRAME {
+                self.orders[of.index()][fill] &= !(1 << largest.0);
             }
-            prev => frames.free_in_pageblock(prev).set_link(ListEnd::Head, next),
         }
-        if next != NO_FRAME {
-            frames.free_in_pageblock(next).set_link(ListEnd::Tail, prev);
-        }
-        block.set_listed(None);
+        frames.free_in_pageblock(first).set_listed(None);
         self.operations.add(1);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::ListEnd;
 use crate::sync::{AtomicU16, AtomicU32, AtomicU64, Ordering};
-use crate::units::PAGEBLOCK_ORDER;
+use crate::units::{CpuId, PAGEBLOCK_ORDER};
 
 const PAGEBLOCK_PAGES: usize = 1 << PAGEBLOCK_ORDER.0;
 
@@ -49,14 +49,23 @@ pub struct LooseEntry {
     links: [AtomicU32; 2],
     /// The lane; under rules with owners of pageblocks, what [`super::owners`] and [`super::pageblock`] say.
     state: AtomicU16,
-    /// One more than the CPU that owns the pageblock, or 0 ([`super::owners`]).
+    /// One more than the CPU that owns the pageblock, or 0.
     owner: AtomicU16,
 }
 
 impl LooseEntry {
+    /// The CPU that owns the pageblock. Acquires what who set it wrote before.
     #[inline]
-    pub(super) fn owner(&self) -> &AtomicU16 {
-        &self.owner
+    pub(super) fn owner(&self) -> Option<CpuId> {
+        let number = self.owner.load(Ordering::Acquire);
+        number.checked_sub(1).map(|cpu| CpuId(cpu as u32))
+    }
+
+    /// Makes a CPU the owner, or nobody. Releases what was written before.
+    #[inline]
+    pub(super) fn set_owner(&self, cpu: Option<CpuId>) {
+        let number = cpu.map_or(0, |cpu| cpu.0 as u16 + 1);
+        self.owner.store(number, Ordering::Release);
     }
 
     /// The word that rules with owners of pageblocks keep here.
@@ -65,9 +74,16 @@ impl LooseEntry {
         &self.state
     }
 
+    /// The neighbour on the list on the side away from `end`, by its number.
     #[inline]
-    pub(super) fn links(&self) -> &[AtomicU32; 2] {
-        &self.links
+    pub(super) fn link(&self, end: ListEnd) -> u32 {
+        self.links[end as usize].load(Ordering::Relaxed)
+    }
+
+    /// Sets what [`link`](Self::link) returns.
+    #[inline]
+    pub(super) fn set_link(&self, end: ListEnd, number: u32) {
+        self.links[end as usize].store(number, Ordering::Relaxed);
     }
 }
 
@@ -156,18 +172,6 @@ impl<'m> LooseMap<'m> {
             self.bits[*page as usize / 64].load(Ordering::Relaxed) >> (page % 64) & 1 == 1
         };
         (0..PAGEBLOCK_PAGES as u32).filter(is_in)
-    }
-
-    /// As [`Frame::link`].
-    #[inline]
-    pub fn link(&self, end: ListEnd) -> u32 {
-        self.entry.links[end as usize].load(Ordering::Relaxed)
-    }
-
-    /// As [`Frame::set_link`].
-    #[inline]
-    pub fn set_link(&self, end: ListEnd, number: u32) {
-        self.entry.links[end as usize].store(number, Ordering::Relaxed);
     }
 
     /// The lane that the pageblock is listed in while there are pages.

@@ -4,8 +4,8 @@
 //! pageblock serves both. Everything here is written under the zone's lock. The owner of a pageblock of which somebody
 //! holds a page does not change, except that it may cease: so who frees a page may read it without the lock.
 
+use super::Migratetype;
 use super::loose::LooseEntry;
-use super::{ListEnd, Migratetype};
 use crate::sync::Ordering;
 use crate::units::CpuId;
 
@@ -22,7 +22,7 @@ impl<'m> OwnedBlock<'m> {
     /// The CPU that owns the pageblock.
     #[inline]
     pub(crate) fn owner(self) -> Option<CpuId> {
-        self.0.owner().load(Ordering::Relaxed).checked_sub(1).map(|cpu| CpuId(cpu as u32))
+        self.0.owner()
     }
 
     /// Whether a CPU can own pageblocks: its id fits.
@@ -32,8 +32,7 @@ impl<'m> OwnedBlock<'m> {
 
     /// Makes a CPU the owner, or nobody.
     pub(crate) fn set_owner(self, cpu: Option<CpuId>) {
-        let number = cpu.map_or(0, |cpu| cpu.0 as u16 + 1);
-        self.0.owner().store(number, Ordering::Relaxed);
+        self.0.set_owner(cpu);
     }
 
     /// The type of the list that the pageblock is on, if it is on one.
@@ -46,15 +45,5 @@ impl<'m> OwnedBlock<'m> {
     pub(crate) fn set_listed(self, migratetype: Option<Migratetype>) {
         let number = migratetype.map_or(0, |of| of as u16 + 1);
         self.0.state().store(number, Ordering::Relaxed);
-    }
-
-    /// The neighbour on the list on the side away from `end`, by the number of its first frame.
-    pub(crate) fn link(self, end: ListEnd) -> u32 {
-        self.0.links()[end as usize].load(Ordering::Relaxed)
-    }
-
-    /// Sets what [`link`](Self::link) returns.
-    pub(crate) fn set_link(self, end: ListEnd, number: u32) {
-        self.0.links()[end as usize].store(number, Ordering::Relaxed);
     }
 }

@@ -18,7 +18,6 @@
 
 use core::ops::Range;
 
-use super::ListEnd;
 use super::free_map::{FreeMap, WORDS, bits_of};
 use super::loose::{LooseEntry, LoosePages};
 use crate::sync::{AtomicU64, Ordering};
@@ -213,27 +212,13 @@ impl<'m> Pageblock<'m> {
     /// The CPU that owns it.
     #[inline]
     pub(crate) fn owner(self) -> Option<CpuId> {
-        let number = self.entry.owner().load(Ordering::Acquire);
-        number.checked_sub(1).map(|cpu| CpuId(cpu as u32))
+        self.entry.owner()
     }
 
     /// Makes a CPU the owner, or nobody.
     #[inline]
     pub(crate) fn set_owner(self, cpu: Option<CpuId>) {
-        let number = cpu.map_or(0, |cpu| cpu.0 as u16 + 1);
-        self.entry.owner().store(number, Ordering::Release);
-    }
-
-    /// The neighbour on the list on the side away from `end`, by the number of its first frame.
-    #[inline]
-    pub(crate) fn link(self, end: ListEnd) -> u32 {
-        self.entry.links()[end as usize].load(Ordering::Relaxed)
-    }
-
-    /// Sets what [`link`](Self::link) returns.
-    #[inline]
-    pub(crate) fn set_link(self, end: ListEnd, number: u32) {
-        self.entry.links()[end as usize].store(number, Ordering::Relaxed);
+        self.entry.set_owner(cpu);
     }
 }
 

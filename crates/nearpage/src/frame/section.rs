@@ -432,7 +432,13 @@ impl<'m> ZoneFrames<'m> {
     /// If no section covers the frame.
     #[inline]
     pub(crate) fn owned(&self, number: u32) -> OwnedBlock<'m> {
-        OwnedBlock::new(&self.managed_section(number).lists.listed[pageblock_at(number)])
+        OwnedBlock::new(self.pageblock_entry(number))
+    }
+
+    /// What is kept of the pageblock of frame `number` beside its map.
+    #[inline]
+    pub(super) fn pageblock_entry(&self, number: u32) -> &'m LooseEntry {
+        &self.managed_section(number).lists.listed[pageblock_at(number)]
     }
 
     /// The free pages of the pageblock of frame `number`, and what is kept beside them.

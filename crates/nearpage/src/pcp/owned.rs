@@ -14,9 +14,7 @@
 //! 64 bytes. Not here: how many pages there may be ([`super::swing`]), and the zone's lock.
 
 use super::passing::Passing;
-use crate::frame::{
-    FrameState, FreeMap, ListEnd, Migratetype, NO_FRAME, Pageblock, ZoneFrames, first_of,
-};
+use crate::frame::{FrameState, FreeMap, Migratetype, NO_FRAME, Pageblock, ZoneFrames, first_of};
 use crate::sync::{AtomicU16, AtomicU32, AtomicU64, Ordering, OwnedCounter};
 use crate::units::{Order, PAGEBLOCK_ORDER, PageCount};
 
@@ -276,11 +274,9 @@ impl OwnedPageblocks {
     pub(crate) fn for_each(&self, frames: &ZoneFrames<'_>, each: &mut dyn FnMut(Migratetype, u32)) {
         for (of, classes) in Migratetype::ALL.into_iter().zip(&self.heads) {
             for head in classes {
-                let mut next = head.load(Ordering::Relaxed);
-                while next != NO_FRAME {
-                    each(of, next);
-                    next = frames.free_in_pageblock(next).link(ListEnd::Head);
-                }
+                frames
+                    .pageblocks_from(head.load(Ordering::Relaxed))
+                    .for_each(|first| each(of, first));
             }
         }
     }
@@ -310,29 +306,17 @@ impl Hold<'_> {
         let Some(class) = class_of(block.free()) else { return };
         let of = list_of(frames.pageblock(first));
         let head = self.head(of, class);
-        let next = head.load(Ordering::Relaxed);
-        block.set_link(ListEnd::Head, next);
-        block.set_link(ListEnd::Tail, NO_FRAME);
-        if next != NO_FRAME {
-            frames.free_in_pageblock(next).set_link(ListEnd::Tail, first);
-        }
+        frames.link_pageblock(first, head.load(Ordering::Relaxed));
         head.store(first, Ordering::Relaxed);
         block.set_listed(Some(of));
     }
 
     fn unlist(&self, frames: &ZoneFrames<'_>, first: u32, class: usize) {
         let block = frames.free_in_pageblock(first);
-        let (next, prev) = (block.link(ListEnd::Head), block.link(ListEnd::Tail));
-        match prev {
-            NO_FRAME => {
-                // The pageblock may have another type by now: it is isolated.
-                let of = block.listed().expect("it is on a list");
-                self.head(of, class).store(next, Ordering::Relaxed);
-            }
-            prev => frames.free_in_pageblock(prev).set_link(ListEnd::Head, next),
-        }
-        if next != NO_FRAME {
-            frames.free_in_pageblock(next).set_link(ListEnd::Tail, prev);
+        if let Some(next) = frames.unlink_pageblock(first) {
+            // The pageblock may have another type by now: it is isolated.
+            let of = block.listed().expect("it is on a list");
+            self.head(of, class).store(next, Ordering::Relaxed);
         }
         block.set_listed(None);
     }
@@ -487,19 +471,13 @@ impl Hold<'_> {
     }
 
     fn fullest_with(&self, frames: &ZoneFrames<'_>, of: Migratetype, order: Order) -> Option<u32> {
-        let next = |&first: &u32| {
-            let next = frames.free_in_pageblock(first).link(ListEnd::Head);
-            (next != NO_FRAME).then_some(next)
-        };
         let has = |&first: &u32| {
             frames.pageblock(first) != Migratetype::Isolate
                 && frames.free_in_pageblock(first).map().first_block(order).is_some()
         };
         (0..CLASSES).find_map(|class| {
             let head = self.head(of.index(), class).load(Ordering::Relaxed);
-            let first = (head != NO_FRAME).then_some(head);
-            let mut listed = core::iter::successors(first, next).take(SEARCHED);
-            listed.find(has)
+            frames.pageblocks_from(head).take(SEARCHED).find(has)
         })
     }
 

@@ -3,7 +3,7 @@
 //! Those of which all is free pass as if nothing were: their maps are written by the CPU, before or after it has the zone's
 //! lock.
 
-use crate::frame::{ListEnd, NO_FRAME, ZoneFrames};
+use crate::frame::{NO_FRAME, ZoneFrames};
 
 /// The pageblocks.
 #[derive(Debug)]
@@ -23,14 +23,14 @@ impl Passing {
 
     /// Adds the pageblock at `first`, which is on no list.
     pub(crate) fn push(&mut self, frames: &ZoneFrames<'_>, first: u32) {
-        frames.free_in_pageblock(first).set_link(ListEnd::Head, self.head);
+        frames.link_pageblock(first, self.head);
         self.head = first;
     }
 
     /// Takes the one that was added last.
     pub(crate) fn pop(&mut self, frames: &ZoneFrames<'_>) -> Option<u32> {
         let first = Some(self.head).filter(|&head| head != NO_FRAME)?;
-        self.head = frames.free_in_pageblock(first).link(ListEnd::Head);
+        self.head = frames.unlink_pageblock(first).expect("the head has none before it");
         Some(first)
     }
 }

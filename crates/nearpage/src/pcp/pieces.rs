@@ -267,14 +267,8 @@ impl Pieces {
     pub(crate) fn list_fragment(&self, frames: &ZoneFrames<'_>, first: u32) {
         let of = list_of(frames.pageblock(first));
         let head = &self.fragments[of.index()];
-        let next = head.load(Ordering::Relaxed);
-        let block = frames.owned(first);
-        block.set_listed(Some(of));
-        block.set_link(ListEnd::Head, next);
-        block.set_link(ListEnd::Tail, NO_FRAME);
-        if next != NO_FRAME {
-            frames.owned(next).set_link(ListEnd::Tail, first);
-        }
+        frames.owned(first).set_listed(Some(of));
+        frames.link_pageblock(first, head.load(Ordering::Relaxed));
         head.store(first, Ordering::Relaxed);
     }
 
@@ -282,13 +276,8 @@ impl Pieces {
     pub(crate) fn unlist_fragment(&self, frames: &ZoneFrames<'_>, first: u32) -> bool {
         let block = frames.owned(first);
         let Some(of) = block.listed() else { return false };
-        let (next, prev) = (block.link(ListEnd::Head), block.link(ListEnd::Tail));
-        match prev {
-            NO_FRAME => self.fragments[of.index()].store(next, Ordering::Relaxed),
-            prev => frames.owned(prev).set_link(ListEnd::Head, next),
-        }
-        if next != NO_FRAME {
-            frames.owned(next).set_link(ListEnd::Tail, prev);
+        if let Some(next) = frames.unlink_pageblock(first) {
+            self.fragments[of.index()].store(next, Ordering::Relaxed);
         }
         block.set_listed(None);
         true
