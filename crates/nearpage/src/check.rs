@@ -355,12 +355,8 @@ fn mark_owned(frames: &ZoneFrames<'_>, owned: &Owned, cpu: CpuId) -> Result<u64,
     owned.for_each_homebound(frames, &mut |number| {
         note(number, frames.frame(number).word().order());
     });
-    let pageblocks = &owned.pageblocks;
-    pageblocks.for_each_sent(frames, &mut |number| {
-        note(number, frames.frame(number).word().order());
-    });
     let mut wrong = None;
-    pageblocks.for_each(frames, &mut |of, first| {
+    owned.pageblocks.for_each(frames, &mut |of, first| {
         let block = frames.free_in_pageblock(first);
         let is_right = block.owner() == Some(cpu)
             && block.listed() == Some(of.index())

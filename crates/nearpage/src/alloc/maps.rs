@@ -39,7 +39,6 @@ use crate::pcp::CountedList;
 use crate::pcp::owned::{Hold, Owned, blocks_of_a_refill};
 use crate::pcp::pageset::{OnCpu, Pageset};
 use crate::pcp::swing::Swing;
-use crate::sync::Ordering;
 use crate::units::{Order, PageCount};
 use crate::watermark::AllocFlags;
 use crate::zone::ZoneGuard;
@@ -59,15 +58,15 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         trip: Trip,
         list: usize,
     ) -> FromPageset {
-        let Some(hold) = owned.pageblocks.enter() else { return FromPageset::Busy };
+        let Some(hold) = owned.enter() else { return FromPageset::Busy };
         owned.pageblocks.note_least(pageset.count());
-        let is_filled = self.fill(on, pageset, owned, &hold, trip, list) > 0
+        let is_filled = self.fill(on, pageset, &hold, trip, list) > 0
             || owned.pageblocks.has_inbox() && {
-                self.receive(pageset, owned, &hold);
-                self.fill(on, pageset, owned, &hold, trip, list) > 0
+                self.receive(pageset, &hold);
+                self.fill(on, pageset, &hold, trip, list) > 0
             }
-            || self.visit_to_take(on, pageset, owned, &hold, trip, list) && {
-                self.fill(on, pageset, owned, &hold, trip, list) > 0
+            || self.visit_to_take(on, pageset, &hold, trip, list) && {
+                self.fill(on, pageset, &hold, trip, list) > 0
             };
         drop(hold);
         if !is_filled {
@@ -84,7 +83,6 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         &self,
         on: &OnCpu<'_, P>,
         pageset: &Pageset<'m, P>,
-        owned: &Owned,
         hold: &Hold<'_>,
         trip: Trip,
         list: usize,
@@ -106,7 +104,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             for &(first, pages) in runs.as_slice() {
                 let listed = pageset.append_run(storage, on, list, first, pages);
                 let rest = first + listed..first + pages;
-                self.put_or_wait(pageset, owned, hold, rest, order);
+                rest.for_each(|number| self.put_or_wait(pageset, hold, number, order));
                 filled += listed;
             }
             debug_assert!(filled <= taken);
@@ -117,7 +115,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             && let Some(number) = hold.take_block(frames, trip.migratetype, order)
         {
             if pageset.append_run(storage, on, list, number, 1) == 0 {
-                self.put_or_wait(pageset, owned, hold, number..number + 1, order);
+                self.put_or_wait(pageset, hold, number, order);
                 break;
             }
             filled += 1;
@@ -130,15 +128,14 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         &self,
         on: &OnCpu<'_, P>,
         pageset: &Pageset<'m, P>,
-        owned: &Owned,
         hold: &Hold<'_>,
         trip: Trip,
         list: usize,
     ) -> bool {
         let (zone, order) = (pageset.zone(), trip.order);
-        let swing = self.note_visit(pageset, owned);
+        let swing = self.note_visit(pageset, hold);
         let mut trip_home = Parcels::new(*pageset.frames());
-        self.gather(pageset, owned, hold, &mut trip_home);
+        self.gather(pageset, hold, &mut trip_home);
         let mut guard = zone.lock_to_take(trip.flags);
         self.platform.touch(zone.published_line(), Access::Write);
         let mut visit = Visit::new(&mut guard, Some(pageset.owner().cpu));
@@ -158,12 +155,9 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             taken = self.take_blocks(on, pageset, &mut visit, trip, list, room);
         }
         let passed = visit.end();
-        let (from_zone, returned) = (passed.taken, passed.returned);
         drop(guard);
-        passed.note(hold, &mut trip_home, pageset.frames());
-        pageset.events().drained_pages.add(returned);
-        pageset.events().refilled_pages.add(from_zone);
-        self.wait(pageset, owned, hold, &mut trip_home);
+        passed.note(pageset, hold, &mut trip_home);
+        self.wait(pageset, hold, &mut trip_home);
         if taken > 0 {
             pageset.events().refills.add(1);
         }
@@ -225,13 +219,10 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     }
 
     /// Notes a visit; returns how much may be kept from now on.
-    fn note_visit(&self, pageset: &Pageset<'m, P>, owned: &Owned) -> Swing {
-        let of = &owned.pageblocks;
-        let (size, visited) = (of.size.load(Ordering::Relaxed), of.visited.load(Ordering::Relaxed));
-        let most = pageset.tuning().high_max;
-        let swing = Swing { size, visited }.visit(self.platform.now_ns(), most);
-        of.size.store(swing.size, Ordering::Relaxed);
-        of.visited.store(swing.visited, Ordering::Relaxed);
+    fn note_visit(&self, pageset: &Pageset<'m, P>, hold: &Hold<'_>) -> Swing {
+        let of = &hold.owned().pageblocks;
+        let swing = of.swing().visit(self.platform.now_ns(), pageset.tuning().high_max);
+        of.set_swing(swing);
         swing
     }
 }

@@ -8,15 +8,16 @@
 //! A pageblock of which nothing is free is on no list and nobody's: who frees a page of it first may take it
 //! ([`crate::frame::Pageblock`] says who writes what).
 //!
-//! Everything but the inbox is for who has hold of it ([`OwnedPageblocks::enter`]): the CPU itself, or who drains it from
+//! Everything but the inbox is for who has hold of it ([`Owned::enter`]): the CPU itself, or who drains it from
 //! outside. A thread that finds somebody else at it goes to the zone instead; nobody waits.
 //!
 //! 64 bytes. Not here: how many pages there may be ([`super::swing`]), and the zone's lock.
 
 use super::passing::Passing;
+use super::swing::Swing;
 use crate::frame::{FrameState, FreeMap, Migratetype, NO_FRAME, Pageblock, ZoneFrames, first_of};
 use crate::sync::{AtomicU16, AtomicU32, AtomicU64, Ordering, OwnedCounter};
-use crate::units::{Order, PAGEBLOCK_ORDER, PageCount};
+use crate::units::{CpuId, Order, PAGEBLOCK_ORDER, PageCount};
 
 const PAGES: u32 = PAGEBLOCK_ORDER.pages().0 as u32;
 const TYPES: usize = Migratetype::PCP_COUNT;
@@ -44,8 +45,8 @@ pub(crate) struct OwnedPageblocks {
     /// Head of a block, or [`NO_FRAME`].
     inbox: AtomicU32,
     /// What [`super::swing`] keeps: how many pages there may be, and when the zone was visited last.
-    pub(crate) size: AtomicU32,
-    pub(crate) visited: AtomicU32,
+    size: AtomicU32,
+    visited: AtomicU32,
     /// In units of [`LEAST_UNIT`] pages.
     least: AtomicU16,
     is_held: AtomicU16,
@@ -53,13 +54,13 @@ pub(crate) struct OwnedPageblocks {
 
 const _: () = assert!(size_of::<OwnedPageblocks>() == 64);
 
-/// Hold of the pageblocks of a CPU; dropping it lets go.
-pub(crate) struct Hold<'a>(&'a OwnedPageblocks);
+/// Hold of what a CPU owns; dropping it lets go.
+pub(crate) struct Hold<'a>(&'a Owned);
 
 impl Drop for Hold<'_> {
     fn drop(&mut self) {
         // Pairs with the exchange in `enter`.
-        self.0.is_held.store(0, Ordering::Release);
+        self.0.pageblocks.is_held.store(0, Ordering::Release);
     }
 }
 
@@ -71,7 +72,7 @@ pub(crate) struct Owned {
     /// Single pages that the CPU freed and did not get lately, on their way to who has their pageblocks: linked through
     /// their frames, the last one first.
     homebound: Linked,
-    /// Blocks that wait for more on the same way, in ascending order.
+    /// Blocks that wait for more on the same way.
     waiting: Linked,
     /// Pages that were homebound so far.
     homebound_pages: OwnedCounter,
@@ -99,6 +100,13 @@ impl Linked {
         self.first.store(first, Ordering::Relaxed);
         self.pages.store(pages, Ordering::Relaxed);
     }
+
+    /// Adds a block before the others.
+    fn push(&self, frames: &ZoneFrames<'_>, number: u32, order: Order) {
+        let (first, pages) = self.get();
+        frames.frame(number).set_next(first);
+        self.set((number, pages + order.pages().0 as u32));
+    }
 }
 
 impl Owned {
@@ -109,45 +117,18 @@ impl Owned {
         Self { pageblocks, homebound, waiting, homebound_pages, sent_pages }
     }
 
-    /// Adds a page to those that are homebound.
-    pub(crate) fn push_homebound(&self, frames: &ZoneFrames<'_>, _: &Hold<'_>, number: u32) {
-        let (first, pages) = self.homebound.get();
-        frames.frame(number).set_next(first);
-        self.homebound.set((number, pages + 1));
-        self.homebound_pages.add(1);
+    /// Takes hold, unless somebody else has it.
+    pub(crate) fn enter(&self) -> Option<Hold<'_>> {
+        // Pairs with the store of who lets go.
+        let was_held = self.pageblocks.is_held.swap(1, Ordering::Acquire);
+        // Only who has hold may have a `Hold`: dropping one lets go.
+        (was_held == 0).then(|| Hold(self))
     }
 
-    /// Takes some of those that are homebound, as many as `out` has room for. Returns how many.
-    pub(crate) fn take_homebound(
-        &self,
-        frames: &ZoneFrames<'_>,
-        _: &Hold<'_>,
-        out: &mut [u32],
-    ) -> usize {
-        let (mut next, pages) = self.homebound.get();
-        let mut got = 0;
-        while got < out.len() && next != NO_FRAME {
-            out[got] = next;
-            next = frames.frame(next).next();
-            got += 1;
-        }
-        self.homebound.set((next, pages - got as u32));
-        got
-    }
-
-    /// The blocks that wait: the first one, or [`NO_FRAME`], and their pages.
-    pub(crate) fn waiting(&self) -> (u32, u32) {
-        self.waiting.get()
-    }
-
-    /// Sets what [`waiting`](Self::waiting) returns.
-    pub(crate) fn set_waiting(&self, _: &Hold<'_>, waiting: (u32, u32)) {
-        self.waiting.set(waiting);
-    }
-
-    /// Calls `each` with all blocks that are homebound or wait. Only while nobody uses them.
+    /// Calls `each` with all blocks that are homebound, or wait, or are in the inbox. Only while nobody uses them.
     pub(crate) fn for_each_homebound(&self, frames: &ZoneFrames<'_>, each: &mut dyn FnMut(u32)) {
-        for (mut next, _) in [self.homebound.get(), self.waiting.get()] {
+        let inbox = self.pageblocks.inbox.load(Ordering::Relaxed);
+        for mut next in [self.homebound.get().0, self.waiting.get().0, inbox] {
             while next != NO_FRAME {
                 each(next);
                 next = frames.frame(next).next();
@@ -211,12 +192,21 @@ impl OwnedPageblocks {
         }
     }
 
-    /// Takes hold, unless somebody else has it.
-    pub(crate) fn enter(&self) -> Option<Hold<'_>> {
-        // Pairs with the store of who lets go.
-        let was_held = self.is_held.swap(1, Ordering::Acquire);
-        // Only who has hold may have a `Hold`: dropping one lets go.
-        (was_held == 0).then(|| Hold(self))
+    /// How many pages there may be, and since when.
+    pub(crate) fn swing(&self) -> Swing {
+        let (size, visited) = (&self.size, &self.visited);
+        Swing { size: size.load(Ordering::Relaxed), visited: visited.load(Ordering::Relaxed) }
+    }
+
+    /// Sets what [`swing`](Self::swing) returns; for who has hold.
+    pub(crate) fn set_swing(&self, swing: Swing) {
+        self.size.store(swing.size, Ordering::Relaxed);
+        self.visited.store(swing.visited, Ordering::Relaxed);
+    }
+
+    /// How many pages there may be.
+    pub(crate) fn size(&self) -> PageCount {
+        PageCount(self.size.load(Ordering::Relaxed).into())
     }
 
     /// Free pages in the pageblocks.
@@ -280,25 +270,64 @@ impl OwnedPageblocks {
             }
         }
     }
+}
 
-    /// Calls `each` with all blocks in the inbox. Only while nobody uses it.
-    pub(crate) fn for_each_sent(&self, frames: &ZoneFrames<'_>, each: &mut dyn FnMut(u32)) {
-        let mut next = self.inbox.load(Ordering::Relaxed);
-        while next != NO_FRAME {
-            each(next);
+/// Blocks on their way.
+impl Hold<'_> {
+    /// What there is hold of.
+    pub(crate) fn owned(&self) -> &Owned {
+        self.0
+    }
+
+    /// Adds a page to those that are homebound.
+    pub(crate) fn push_homebound(&self, frames: &ZoneFrames<'_>, number: u32) {
+        self.0.homebound.push(frames, number, Order(0));
+        self.0.homebound_pages.add(1);
+    }
+
+    /// Takes some of those that are homebound, as many as `out` has room for. Returns how many.
+    pub(crate) fn take_homebound(&self, frames: &ZoneFrames<'_>, out: &mut [u32]) -> usize {
+        let (mut next, pages) = self.0.homebound.get();
+        let mut got = 0;
+        while got < out.len() && next != NO_FRAME {
+            out[got] = next;
             next = frames.frame(next).next();
+            got += 1;
         }
+        self.0.homebound.set((next, pages - got as u32));
+        got
+    }
+
+    /// Lets a block wait for more on the same way.
+    pub(crate) fn wait(&self, frames: &ZoneFrames<'_>, number: u32, order: Order) {
+        self.0.waiting.push(frames, number, order);
+    }
+
+    /// The blocks that wait: the first one, or [`NO_FRAME`], and their pages.
+    pub(crate) fn waiting(&self) -> (u32, u32) {
+        self.0.waiting.get()
+    }
+
+    /// Sets what [`waiting`](Self::waiting) returns.
+    pub(crate) fn set_waiting(&self, waiting: (u32, u32)) {
+        self.0.waiting.set(waiting);
     }
 }
 
+/// Pageblocks.
 impl Hold<'_> {
     fn head(&self, of: usize, class: usize) -> &AtomicU32 {
-        &self.0.heads[of][class]
+        &self.0.pageblocks.heads[of][class]
+    }
+
+    /// The pageblock of a type and class that was listed last.
+    fn listed(&self, of: usize, class: usize) -> Option<u32> {
+        Some(self.head(of, class).load(Ordering::Relaxed)).filter(|&head| head != NO_FRAME)
     }
 
     fn add_free(&self, pages: u32) {
-        let free = self.0.free.load(Ordering::Relaxed);
-        self.0.free.store(free.wrapping_add(pages), Ordering::Relaxed);
+        let free = &self.0.pageblocks.free;
+        free.store(free.load(Ordering::Relaxed).wrapping_add(pages), Ordering::Relaxed);
     }
 
     fn list(&self, frames: &ZoneFrames<'_>, first: u32) {
@@ -366,7 +395,7 @@ impl Hold<'_> {
     /// or there is none. They are about to be the zone's.
     pub(crate) fn take_above(&self, frames: &ZoneFrames<'_>, most: PageCount) -> Passing {
         let mut passing = Passing::new();
-        while self.0.free() > most
+        while self.0.pageblocks.free() > most
             && let Some(first) = self.emptiest()
         {
             let block = frames.free_in_pageblock(first);
@@ -386,12 +415,30 @@ impl Hold<'_> {
     ///
     /// # Panics
     /// If one of them is free already.
-    pub(crate) fn put(&self, frames: &ZoneFrames<'_>, number: u32, pages: u32) {
+    fn put(&self, frames: &ZoneFrames<'_>, number: u32, pages: u32) {
         let first = first_of(number);
         let at = number - first;
         self.change(frames, first, |block| {
             block.add(at..at + pages);
         });
+    }
+
+    /// Makes a block free if its pageblock is `cpu`'s, who has hold; returns whether it is.
+    ///
+    /// # Panics
+    /// If one of its pages is free already.
+    pub(crate) fn put_if_own(
+        &self,
+        frames: &ZoneFrames<'_>,
+        cpu: CpuId,
+        number: u32,
+        order: Order,
+    ) -> bool {
+        let is_own = frames.free_in_pageblock(number).owner() == Some(cpu);
+        if is_own {
+            self.put(frames, number, order.pages().0 as u32);
+        }
+        is_own
     }
 
     /// Makes pages of a pageblock of the CPU free.
@@ -405,8 +452,7 @@ impl Hold<'_> {
     /// The emptiest pageblock: of those that are whole, if there is one.
     fn emptiest(&self) -> Option<u32> {
         let places = (0..CLASSES).rev().flat_map(|class| (0..TYPES).map(move |of| (class, of)));
-        let heads = places.map(|(class, of)| self.head(of, class).load(Ordering::Relaxed));
-        { heads }.find(|&head| head != NO_FRAME)
+        { places }.find_map(|(class, of)| self.listed(of, class))
     }
 
     /// Takes single pages of a type, of the fullest pageblock: up to `most`, as runs for `sink(first, pages)`. Returns the pages.
@@ -434,8 +480,7 @@ impl Hold<'_> {
     }
 
     fn fullest(&self, frames: &ZoneFrames<'_>, of: Migratetype) -> Option<u32> {
-        let heads = (0..CLASSES).map(|class| self.head(of.index(), class).load(Ordering::Relaxed));
-        let found = { heads }.find(|&head| head != NO_FRAME);
+        let found = (0..CLASSES).find_map(|class| self.listed(of.index(), class));
         let first = found.or_else(|| self.whole_of_another_type(frames, of))?;
         // Of one that is about to go nothing is taken: who isolated it drains this CPU soon.
         (frames.pageblock(first) != Migratetype::Isolate).then_some(first)
@@ -443,11 +488,9 @@ impl Hold<'_> {
 
     /// Makes a pageblock of another type, of which all is free, one of this type.
     fn whole_of_another_type(&self, frames: &ZoneFrames<'_>, of: Migratetype) -> Option<u32> {
-        let other = |&other: &Migratetype| {
-            let head = self.head(other.index(), CLASSES - 1).load(Ordering::Relaxed);
-            (head != NO_FRAME && other != of).then_some((head, other))
-        };
-        let (first, other) = Migratetype::ALL[..TYPES].iter().find_map(other)?;
+        let others = Migratetype::ALL[..TYPES].iter().filter(|&&other| other != of);
+        let whole = |&other: &Migratetype| Some((self.listed(other.index(), CLASSES - 1)?, other));
+        let (first, other) = { others }.find_map(whole)?;
         if !frames.change_pageblock(first, other, of) {
             return None;
         }
@@ -483,11 +526,12 @@ impl Hold<'_> {
 
     /// Takes all blocks out of the inbox, and calls `each` with them.
     pub(crate) fn receive(&self, frames: &ZoneFrames<'_>, each: &mut dyn FnMut(u32, Order)) {
-        if !self.0.has_inbox() {
+        let of = &self.0.pageblocks;
+        if !of.has_inbox() {
             return;
         }
         // Pairs with the exchange in `send`.
-        let mut next = self.0.inbox.swap(NO_FRAME, Ordering::Acquire);
+        let mut next = of.inbox.swap(NO_FRAME, Ordering::Acquire);
         let mut pages = 0;
         while next != NO_FRAME {
             let frame = frames.frame(next);
@@ -497,6 +541,6 @@ impl Hold<'_> {
             pages += word.order().pages().0;
             each(number, word.order());
         }
-        self.0.inbox_work.fetch_add((1 << USES_SHIFT) - pages, Ordering::Relaxed);
+        of.inbox_work.fetch_add((1 << USES_SHIFT) - pages, Ordering::Relaxed);
     }
 }

@@ -9,7 +9,6 @@ use crate::pcp::owned::{Hold, LIST_PAGES, Owned, OwnedPageblocks, list_limit};
 use crate::pcp::pageset::{OnCpu, Pageset};
 use crate::pcp::swing::Swing;
 use crate::pcp::{CountedList, LISTS, list_order};
-use crate::sync::Ordering;
 use crate::units::PageCount;
 
 /// The most homebound pages.
@@ -29,8 +28,8 @@ enum Reach {
 }
 
 /// The most homebound pages now: half of what the CPU may keep.
-fn homebound_max(owned: &OwnedPageblocks) -> u64 {
-    (owned.size.load(Ordering::Relaxed) / 2).clamp(LIST_PAGES, HOMEBOUND_MAX).into()
+fn homebound_max(owned: &OwnedPageblocks) -> u32 {
+    (owned.swing().size / 2).clamp(LIST_PAGES, HOMEBOUND_MAX)
 }
 
 impl<'m, P: Platform> PageAllocator<'m, P> {
@@ -47,11 +46,11 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         if !is_full && !pageset.zone().is_over_limit() {
             return;
         }
-        let Some(hold) = owned.pageblocks.enter() else { return };
+        let Some(hold) = owned.enter() else { return };
         if is_full {
-            self.spill(pageset, owned, &hold, (on, list), most / 2);
+            self.spill(pageset, &hold, (on, list), most / 2);
         }
-        self.after_free(on, pageset, owned, &hold);
+        self.after_free(on, pageset, &hold);
     }
 
     /// Puts a single page that its CPU did not get lately on its way home; `false` if somebody else is at it.
@@ -62,25 +61,18 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         owned: &Owned,
         number: u32,
     ) -> bool {
-        let Some(hold) = owned.pageblocks.enter() else { return false };
-        owned.push_homebound(pageset.frames(), &hold, number);
-        self.after_free(on, pageset, owned, &hold);
+        let Some(hold) = owned.enter() else { return false };
+        hold.push_homebound(pageset.frames(), number);
+        self.after_free(on, pageset, &hold);
         true
     }
 
-    fn after_free(
-        &self,
-        on: &OnCpu<'_, P>,
-        pageset: &Pageset<'m, P>,
-        owned: &Owned,
-        hold: &Hold<'_>,
-    ) {
-        let of = &owned.pageblocks;
-        let size = u64::from(of.size.load(Ordering::Relaxed));
-        let is_over = pageset.zone().is_over_limit();
+    fn after_free(&self, on: &OnCpu<'_, P>, pageset: &Pageset<'m, P>, hold: &Hold<'_>) {
+        let (owned, is_over) = (hold.owned(), pageset.zone().is_over_limit());
+        let is_homebound_full = owned.homebound_pages().0 > homebound_max(&owned.pageblocks).into();
         // What is on lists is bounded there.
-        if owned.homebound_pages().0 > homebound_max(of) || owned.count().0 > size || is_over {
-            self.bring_down(on, pageset, owned, hold, is_over);
+        if is_homebound_full || owned.count() > owned.pageblocks.size() || is_over {
+            self.bring_down(on, pageset, hold, is_over);
         }
     }
 
@@ -90,21 +82,21 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         &self,
         on: &OnCpu<'_, P>,
         pageset: &Pageset<'m, P>,
-        owned: &Owned,
         hold: &Hold<'_>,
         is_over_limit: bool,
     ) {
-        let is_above = |size: u32| owned.count().0 > u64::from(size);
-        let target = if is_over_limit {
-            Some(PageCount(0))
-        } else if is_above(owned.pageblocks.size.load(Ordering::Relaxed)) {
-            let swing = self.note_visit(pageset, owned);
-            is_above(swing.size).then(|| swing.left())
-        } else {
-            None
-        };
-        let reach = if is_over_limit { Reach::All } else { Reach::Usual };
-        self.give(on, pageset, owned, hold, target.unwrap_or(PageCount(u64::MAX)), reach);
+        if is_over_limit {
+            return self.give(on, pageset, hold, PageCount(0), Reach::All);
+        }
+        let owned = hold.owned();
+        let mut target = PageCount(u64::MAX);
+        if owned.count() > owned.pageblocks.size() {
+            let swing = self.note_visit(pageset, hold);
+            if owned.count() > owned.pageblocks.size() {
+                target = swing.left();
+            }
+        }
+        self.give(on, pageset, hold, target, Reach::Usual);
     }
 
     /// Sends what is homebound home, and gives pageblocks back until the pageset keeps no more than `target`.
@@ -112,26 +104,25 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         &self,
         on: &OnCpu<'_, P>,
         pageset: &Pageset<'m, P>,
-        owned: &Owned,
         hold: &Hold<'_>,
         target: PageCount,
         reach: Reach,
     ) {
         let too_many = pageset.count().0.saturating_sub(target.0);
-        if owned.count().0 < too_many {
-            (0..LISTS).for_each(|list| self.spill(pageset, owned, hold, (on, list), 0));
+        if hold.owned().count().0 < too_many {
+            (0..LISTS).for_each(|list| self.spill(pageset, hold, (on, list), 0));
         }
-        let few = homebound_max(&owned.pageblocks) as u32;
+        let few = homebound_max(&hold.owned().pageblocks);
         loop {
             let mut trip = Parcels::new(*pageset.frames());
-            let is_all = self.gather(pageset, owned, hold, &mut trip);
+            let is_all = self.gather(pageset, hold, &mut trip);
             let least = if reach == Reach::All || !is_all { 1 } else { few / 8 };
             let zone = pageset.zone();
             if self.send(zone, &mut trip, least, Sending::Passed) > few / 2 {
                 self.send(zone, &mut trip, 1, Sending::Passed);
             }
-            let is_any = self.visit_to_give(pageset, owned, hold, &mut trip, target, reach);
-            self.wait(pageset, owned, hold, &mut trip);
+            let is_any = self.visit_to_give(pageset, hold, &mut trip, target, reach);
+            self.wait(pageset, hold, &mut trip);
             if is_all || !is_any {
                 return;
             }
@@ -143,17 +134,18 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     fn visit_to_give(
         &self,
         pageset: &Pageset<'m, P>,
-        owned: &Owned,
         hold: &Hold<'_>,
         trip: &mut Parcels<'m>,
         target: PageCount,
         reach: Reach,
     ) -> bool {
-        let kept = pageset.count().0 + self.pages_of_others(trip, pageset);
-        let most = owned.pageblocks.free().0.saturating_sub(kept.saturating_sub(target.0));
+        let of_others = trip.pages() - trip.pages_of_nobody();
+        let kept = pageset.count().0 + u64::from(of_others);
+        let free = hold.owned().pageblocks.free().0;
+        let most = free.saturating_sub(kept.saturating_sub(target.0));
         let mut passing = hold.take_above(pageset.frames(), PageCount(most));
         let mut is_any = false;
-        while !passing.is_empty() || self.has_nobodys(trip, pageset) {
+        while !passing.is_empty() || trip.pages_of_nobody() > 0 {
             let before = trip.pages();
             let mut guard = pageset.zone().lock_to_move();
             self.platform.touch(pageset.zone().published_line(), Access::Write);
@@ -162,11 +154,9 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             visit.bring_home(trip);
             visit.give(&mut passing);
             let passed = visit.end();
-            let (taken, returned) = (passed.taken, passed.returned);
+            let returned = passed.returned;
             drop(guard);
-            passed.note(hold, trip, pageset.frames());
-            pageset.events().refilled_pages.add(taken);
-            pageset.events().drained_pages.add(returned);
+            passed.note(pageset, hold, trip);
             if returned == 0 && before == trip.pages() {
                 return is_any;
             }
@@ -184,9 +174,9 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         owned: &Owned,
         pages: PageCount,
     ) {
-        let Some(hold) = owned.pageblocks.enter() else { return };
+        let Some(hold) = owned.enter() else { return };
         let target = PageCount(pageset.count().0.saturating_sub(pages.0));
-        self.give(on, pageset, owned, &hold, target, Reach::All);
+        self.give(on, pageset, &hold, target, Reach::All);
     }
 
     /// The once-a-second work: half of what nobody used since goes back. Returns the pages.
@@ -201,9 +191,9 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         if unused.0 < UNUSED_MIN {
             return 0;
         }
-        let Some(hold) = owned.pageblocks.enter() else { return 0 };
+        let Some(hold) = owned.enter() else { return 0 };
         let target = PageCount(before.0 - unused.0);
-        self.give(on, pageset, owned, &hold, target, Reach::Unused);
+        self.give(on, pageset, &hold, target, Reach::Unused);
         let now = pageset.count();
         owned.pageblocks.note_least(now);
         before.0.saturating_sub(now.0)

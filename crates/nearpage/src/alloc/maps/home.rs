@@ -1,11 +1,9 @@
 //! Ways home: to the CPU's own pageblocks, to those of others, and to the zone.
 
-use core::ops::Range;
-
 use super::parcels::{Parcel, Parcels, Place};
 use super::visit::Visit;
 use crate::alloc::allocator::PageAllocator;
-use crate::frame::NO_FRAME;
+use crate::frame::{NO_FRAME, ZoneFrames};
 use crate::host::{Access, Platform};
 use crate::pcp::owned::{Hold, Owned};
 use crate::pcp::pageset::{OnCpu, Pageset};
@@ -32,38 +30,34 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     pub(super) fn gather(
         &self,
         pageset: &Pageset<'m, P>,
-        owned: &Owned,
         hold: &Hold<'_>,
         trip: &mut Parcels<'m>,
     ) -> bool {
         let frames = *pageset.frames();
-        let own = Some(pageset.owner().cpu);
-        self.receive(pageset, owned, hold);
-        let (mut next, mut pages) = owned.waiting();
+        let cpu = pageset.owner().cpu;
+        self.receive(pageset, hold);
+        let (mut next, mut pages) = hold.waiting();
         let mut is_all = true;
         while next != NO_FRAME {
             let (number, frame) = (next, frames.frame(next));
             let (after, order) = (frame.next(), frame.word().order());
-            if frames.free_in_pageblock(number).owner() == own {
-                hold.put(&frames, number, order.pages().0 as u32);
-            } else if !trip.add(number, order) {
+            if !hold.put_if_own(&frames, cpu, number, order) && !trip.add(number, order) {
                 is_all = false;
                 break;
             }
             (next, pages) = (after, pages - order.pages().0 as u32);
         }
-        owned.set_waiting(hold, (next, pages));
+        hold.set_waiting((next, pages));
         let mut chunk = [0; CHUNK];
         while is_all {
-            let got = owned.take_homebound(&frames, hold, &mut chunk);
+            let got = hold.take_homebound(&frames, &mut chunk);
             if got == 0 {
                 break;
             }
             for &number in &chunk[..got] {
-                if frames.free_in_pageblock(number).owner() == own {
-                    hold.put(&frames, number, 1);
-                } else if !trip.add(number, Order(0)) {
-                    self.wait_block(pageset, owned, hold, number, Order(0));
+                let order = Order(0);
+                if !hold.put_if_own(&frames, cpu, number, order) && !trip.add(number, order) {
+                    hold.wait(&frames, number, order);
                     is_all = false;
                 }
             }
@@ -72,63 +66,38 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     }
 
     /// Takes what other CPUs sent: what is the CPU's own is free there then, the rest waits.
-    pub(super) fn receive(&self, pageset: &Pageset<'m, P>, owned: &Owned, hold: &Hold<'_>) {
+    pub(super) fn receive(&self, pageset: &Pageset<'m, P>, hold: &Hold<'_>) {
         let (frames, cpu) = (*pageset.frames(), pageset.owner().cpu);
         hold.receive(&frames, &mut |number, order| {
-            if frames.free_in_pageblock(number).owner() == Some(cpu) {
-                hold.put(&frames, number, order.pages().0 as u32);
-            } else {
-                self.wait_block(pageset, owned, hold, number, order);
+            if !hold.put_if_own(&frames, cpu, number, order) {
+                hold.wait(&frames, number, order);
             }
         });
     }
 
     /// Lets what is still in parcels wait for more on the same way.
-    pub(super) fn wait(
-        &self,
-        pageset: &Pageset<'m, P>,
-        owned: &Owned,
-        hold: &Hold<'_>,
-        trip: &mut Parcels<'m>,
-    ) {
-        let (mut first, mut pages) = owned.waiting();
-        for parcel in trip.all().iter_mut().filter(|parcel| parcel.place == Place::Here) {
+    pub(super) fn wait(&self, pageset: &Pageset<'m, P>, hold: &Hold<'_>, trip: &mut Parcels<'m>) {
+        let (mut first, mut pages) = hold.waiting();
+        for parcel in trip.here_mut() {
             pageset.frames().frame(parcel.tail).set_next(first);
             (first, pages) = (parcel.head, pages + parcel.pages);
             parcel.place = Place::Gone;
         }
-        owned.set_waiting(hold, (first, pages));
+        hold.set_waiting((first, pages));
     }
 
-    /// Lets a block wait.
-    fn wait_block(
+    /// Makes a block that the CPU took for itself free again, or lets it wait if its pageblock is not its own any more.
+    pub(super) fn put_or_wait(
         &self,
         pageset: &Pageset<'m, P>,
-        owned: &Owned,
         hold: &Hold<'_>,
         number: u32,
         order: Order,
     ) {
-        let (first, pages) = owned.waiting();
-        pageset.frames().frame(number).set_next(first);
-        owned.set_waiting(hold, (number, pages + order.pages().0 as u32));
-    }
-
-    /// Makes blocks that the CPU took for itself free again, or lets them wait if their pageblock is not its own any more.
-    pub(super) fn put_or_wait(
-        &self,
-        pageset: &Pageset<'m, P>,
-        owned: &Owned,
-        hold: &Hold<'_>,
-        blocks: Range<u32>,
-        order: Order,
-    ) {
         let frames = pageset.frames();
-        for number in blocks {
-            if !self.go_home(pageset, hold, number, order) {
-                frames.word(number).set(frames.cached(order));
-                self.wait_block(pageset, owned, hold, number, order);
-            }
+        if !self.go_home(pageset, hold, number, order) {
+            frames.word(number).set(frames.cached(order));
+            hold.wait(frames, number, order);
         }
     }
 
@@ -136,7 +105,6 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     pub(super) fn spill(
         &self,
         pageset: &Pageset<'m, P>,
-        owned: &Owned,
         hold: &Hold<'_>,
         (on, list): (&OnCpu<'_, P>, usize),
         most: u32,
@@ -152,13 +120,13 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             }
             for &number in &chunk[..got] {
                 // What a refill brought has the word that it had before.
-                self.put_or_wait(pageset, owned, hold, number..number + 1, order);
+                self.put_or_wait(pageset, hold, number, order);
             }
         }
     }
 
     /// Frees a block in the CPU's own pageblock; `false` if it is none of its own.
-    pub(super) fn go_home(
+    fn go_home(
         &self,
         pageset: &Pageset<'m, P>,
         hold: &Hold<'_>,
@@ -166,11 +134,10 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         order: Order,
     ) -> bool {
         let (frames, cpu) = (pageset.frames(), pageset.owner().cpu);
-        let block = frames.free_in_pageblock(number);
-        if block.owner() == Some(cpu) {
-            hold.put(frames, number, order.pages().0 as u32);
+        if hold.put_if_own(frames, cpu, number, order) {
             return true;
         }
+        let block = frames.free_in_pageblock(number);
         let is_whole = order == PAGEBLOCK_ORDER
             && block.owner().is_none()
             && frames.pageblock(number).is_mergeable()
@@ -197,17 +164,12 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let mut too_few = 0;
         for at in 0..trip.all().len() {
             let parcel = trip.all()[at];
-            let owner = frames.free_in_pageblock(parcel.first).owner();
-            let Some(owner) = owner.filter(|_| parcel.place == Place::Here) else { continue };
+            let Some(owner) = owner_of(&frames, &parcel) else { continue };
             let Some(target) = self.owned_of(zone, owner) else { continue };
             let rest = &mut trip.all()[at..];
-            let is_theirs = |parcel: &Parcel| {
-                let of = frames.free_in_pageblock(parcel.first).owner();
-                parcel.place == Place::Here && of == Some(owner)
-            };
-            let pages: u32 =
-                rest.iter().filter(|parcel| is_theirs(parcel)).map(|it| it.pages).sum();
-            if pages < least {
+            let is_theirs = |parcel: &Parcel| owner_of(&frames, parcel) == Some(owner);
+            let theirs = rest.iter().filter(|parcel| is_theirs(parcel));
+            if theirs.map(|parcel| parcel.pages).sum::<u32>() < least {
                 too_few += parcel.pages;
                 continue;
             }
@@ -232,23 +194,6 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             target.send(&frames, head, last, sent);
         }
         too_few
-    }
-
-    /// Whether there are parcels of pageblocks that nobody owns.
-    pub(super) fn has_nobodys(&self, trip: &mut Parcels<'m>, pageset: &Pageset<'m, P>) -> bool {
-        let frames = pageset.frames();
-        trip.all().iter().any(|parcel| {
-            parcel.place == Place::Here && frames.free_in_pageblock(parcel.first).owner().is_none()
-        })
-    }
-
-    /// Pages in parcels of pageblocks that CPUs own.
-    pub(super) fn pages_of_others(&self, trip: &mut Parcels<'m>, pageset: &Pageset<'m, P>) -> u64 {
-        let frames = pageset.frames();
-        let theirs = trip.all().iter().filter(|parcel| {
-            parcel.place == Place::Here && frames.free_in_pageblock(parcel.first).owner().is_some()
-        });
-        theirs.map(|parcel| u64::from(parcel.pages)).sum()
     }
 
     /// What a CPU that owned a pageblock has of the zone. The CPU is known: it owned one.
@@ -283,5 +228,13 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
                 ZoneEvents::add(&zone.events().direct_free_pages, pages);
             }
         }
+    }
+}
+
+/// The CPU that owns the pageblock of a parcel; none if nobody does, or the parcel is gone.
+fn owner_of(frames: &ZoneFrames<'_>, parcel: &Parcel) -> Option<CpuId> {
+    match parcel.place {
+        Place::Here => frames.free_in_pageblock(parcel.first).owner(),
+        Place::Claimed | Place::Gone => None,
     }
 }

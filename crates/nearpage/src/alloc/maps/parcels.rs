@@ -105,10 +105,26 @@ impl<'m> Parcels<'m> {
         &mut self.parcels[..self.len]
     }
 
-    /// Pages that are in parcels.
+    /// Parcels that are not gone, nor the CPU's.
+    pub(super) fn here(&self) -> impl Iterator<Item = &Parcel> {
+        self.parcels[..self.len].iter().filter(|parcel| parcel.place == Place::Here)
+    }
+
+    /// The same, to be changed.
+    pub(super) fn here_mut(&mut self) -> impl Iterator<Item = &mut Parcel> {
+        self.all().iter_mut().filter(|parcel| parcel.place == Place::Here)
+    }
+
+    /// Pages in those parcels.
     pub(super) fn pages(&self) -> u32 {
-        let here = self.parcels[..self.len].iter().filter(|parcel| parcel.place == Place::Here);
-        here.map(|parcel| parcel.pages).sum()
+        self.here().map(|parcel| parcel.pages).sum()
+    }
+
+    /// Those of them whose pageblocks nobody owns.
+    pub(super) fn pages_of_nobody(&self) -> u32 {
+        let is_nobodys =
+            |parcel: &&Parcel| self.frames.free_in_pageblock(parcel.first).owner().is_none();
+        self.here().filter(is_nobodys).map(|parcel| parcel.pages).sum()
     }
 }
 

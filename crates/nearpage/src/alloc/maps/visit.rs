@@ -5,6 +5,7 @@ use crate::buddy::Wish;
 use crate::frame::ZoneFrames;
 use crate::host::Platform;
 use crate::pcp::owned::Hold;
+use crate::pcp::pageset::Pageset;
 use crate::pcp::passing::Passing;
 use crate::units::CpuId;
 use crate::zone::ZoneGuard;
@@ -25,7 +26,7 @@ const WORTH_A_PAGEBLOCK: u32 = 4;
 /// A hold of the zone's lock.
 pub(super) struct Visit<'v, 'a, 'm, P: Platform> {
     pub(super) guard: &'v mut ZoneGuard<'a, 'm, P>,
-    /// Whose pageblocks may become as blocks of them come home, if anybody's.
+    /// The CPU that pageblocks may pass to as blocks of them come home. `None`: they stay the zone's.
     owner: Option<CpuId>,
     frames: ZoneFrames<'m>,
     passed: Passed,
@@ -35,7 +36,7 @@ pub(super) struct Visit<'v, 'a, 'm, P: Platform> {
 pub(super) struct Passed {
     pageblocks: Passing,
     /// Pages that left the zone, and pages that came back to it.
-    pub(super) taken: u64,
+    taken: u64,
     pub(super) returned: u64,
 }
 
@@ -82,7 +83,7 @@ impl<'v, 'a, 'm, P: Platform> Visit<'v, 'a, 'm, P> {
     /// Brings parcels home to pageblocks that nobody owns. What is still here then is another CPU's, or too much for one hold.
     pub(super) fn bring_home(&mut self, trip: &mut Parcels<'m>) {
         let frames = self.frames;
-        for parcel in trip.all().iter_mut().filter(|parcel| parcel.place == Place::Here) {
+        for parcel in trip.here_mut() {
             let is_shared = frames.is_pageblock_shared(parcel.first);
             let most = if is_shared { 4 * u64::from(parcel.pages) } else { OF_A_PARCEL };
             let is_owned = !is_shared && frames.free_in_pageblock(parcel.first).owner().is_some();
@@ -133,8 +134,16 @@ impl<'v, 'a, 'm, P: Platform> Visit<'v, 'a, 'm, P> {
 }
 
 impl Passed {
-    /// Notes what became the CPU's among its pageblocks.
-    pub(super) fn note(self, hold: &Hold<'_>, trip: &mut Parcels<'_>, frames: &ZoneFrames<'_>) {
+    /// Notes what became the CPU's among its pageblocks, and counts what was moved.
+    pub(super) fn note<P: Platform>(
+        self,
+        pageset: &Pageset<'_, P>,
+        hold: &Hold<'_>,
+        trip: &mut Parcels<'_>,
+    ) {
+        let (frames, events) = (pageset.frames(), pageset.events());
+        events.refilled_pages.add(self.taken);
+        events.drained_pages.add(self.returned);
         hold.add(frames, self.pageblocks);
         for parcel in trip.all().iter_mut().filter(|parcel| parcel.place == Place::Claimed) {
             hold.adopt(frames, parcel.first);
