@@ -3,9 +3,10 @@
 use crate::frame::{Frame, SectionMap};
 use crate::host::Platform;
 use crate::limit::Ledger;
-use crate::model::Model;
+use crate::model::{Model, PageblockOwners};
 use crate::page_wait::WaitTable;
 use crate::pcp::Storage;
+use crate::pcp::owned::Owned;
 use crate::pcp::pageset::{Owner, Pageset};
 use crate::slot::SlotRing;
 use core::ops::Range;
@@ -256,6 +257,16 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     pub(super) fn this_cpu(&self) -> Option<&'m Cpu<'m, P>> {
         let cpu = self.cpus.get(self.platform.storage().current_cpu().0 as usize)?;
         cpu.is_on().then_some(cpu)
+    }
+
+    /// This CPU's pageset for a zone, and what stands behind its lists, where CPUs own pageblocks with maps.
+    #[inline]
+    pub(super) fn owned_here(&self, zone: ZoneIndex) -> Option<(&'m Pageset<'m, P>, &'m Owned)> {
+        if self.model.owners != PageblockOwners::CpusWithMaps {
+            return None;
+        }
+        let pageset = &self.this_cpu()?.pagesets[zone.0 as usize];
+        Some((pageset, pageset.owned()?))
     }
 
     #[inline(always)]

@@ -5,7 +5,7 @@
 //! partial success: a caller who needs all pages asks again.
 
 use super::allocator::PageAllocator;
-use super::near::{Near, mark_allocated};
+use super::near::{Near, hand_out};
 use super::pageblocks;
 use super::refill::{FromPageset, Runs};
 use super::request::Request;
@@ -221,9 +221,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let FromPageset::Block(number) = refilled else { return 0 };
         let zone = pageset.zone();
         self.wake_above_soft_limit(zone, first_flags(wanted.gfp, zone));
-        let frames = pageset.frames();
-        mark_allocated(frames.word(number), pageset.held_word(list), SINGLE);
-        out[0] = frames.pfn(number);
+        out[0] = hand_out(pageset.frames(), number, pageset.held_word(list), SINGLE);
         1 + self.pop_many(on, pageset, list, &mut out[1..])
     }
 

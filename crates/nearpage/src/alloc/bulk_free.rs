@@ -202,12 +202,7 @@ impl<P: Platform> BulkFree<'_, '_, P> {
         let zone = held.zone();
         let frames = allocator.zones[zone.0 as usize].frames();
         allocator.take_back(frame.cell(), frames.cached(SINGLE), pfn, SINGLE)?;
-        if allocator.model.owners == PageblockOwners::CpusWithMaps
-            && let Some(cpu) = allocator.this_cpu()
-            && let pageset = &cpu.pagesets[zone.0 as usize]
-            && let Some(owned) = pageset.owned()
-        {
-            allocator.free_with_maps(pageset, owned, held, pfn, SINGLE);
+        if allocator.free_with_maps(held, pfn, SINGLE) {
             return Ok(());
         }
         let Some(list) = list_index(SINGLE, allocator.map.pageblock(pfn)) else {
@@ -248,11 +243,10 @@ fn is_of_list<P: Platform>(
     word: WordCell<'_>,
     number: u32,
 ) -> bool {
-    let frames = allocator.zones[zone.0 as usize].frames();
-    if allocator.model.owners == PageblockOwners::CpusWithMaps {
-        let pageset = allocator.this_cpu().map(|cpu| &cpu.pagesets[zone.0 as usize]);
-        return pageset.is_some_and(|pageset| word.get() == pageset.held_word(list));
+    if let Some((pageset, _)) = allocator.owned_here(zone) {
+        return word.get() == pageset.held_word(list);
     }
+    let frames = allocator.zones[zone.0 as usize].frames();
     frames.is_allocated(word.get(), SINGLE)
         && list_index(SINGLE, type_of::<P>(frames, word, number)) == Some(list)
 }

@@ -1,7 +1,7 @@
 //! Allocation of one block: the fast path, and what follows when it finds nothing.
 
 use super::allocator::PageAllocator;
-use super::near::{Near, has_headroom, mark_allocated};
+use super::near::{Near, hand_out, has_headroom, mark_allocated};
 use super::refill::FromPageset;
 use super::request::Request;
 use super::wanted::{Climbs, FirstZone, Trip, Wanted, first_flags};
@@ -117,9 +117,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let trip = Trip { order, migratetype, kind, flags };
         match self.popped_or_refilled(on, pageset, list, trip, popped) {
             FromPageset::Block(number) => {
-                let frames = pageset.frames();
-                mark_allocated(frames.word(number), pageset.held_word(list), order);
-                Some(frames.pfn(number))
+                Some(hand_out(pageset.frames(), number, pageset.held_word(list), order))
             }
             FromPageset::Nothing | FromPageset::Busy => None,
         }

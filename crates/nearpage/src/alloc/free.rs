@@ -6,8 +6,6 @@ use super::allocator::PageAllocator;
 use crate::error::FreeError;
 use crate::frame::{FrameState, Migratetype, Word, WordCell};
 use crate::host::{Access, Platform};
-use crate::model::PageblockOwners;
-use crate::pcp::owned::Owned;
 use crate::pcp::pageset::Pageset;
 use crate::pcp::{Push, Storage, list_index};
 use crate::units::{MAX_ORDER, Order, Pfn, ZoneKind};
@@ -50,12 +48,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let held = frame.word();
         let zone = held.zone();
         self.take_back(frame.cell(), Word::cached(order, zone), pfn, order)?;
-        if self.model.owners == PageblockOwners::CpusWithMaps
-            && let Some(cpu) = self.this_cpu()
-            && let pageset = &cpu.pagesets[zone.0 as usize]
-            && let Some(owned) = pageset.owned()
-        {
-            self.free_with_maps(pageset, owned, held, pfn, order);
+        if self.free_with_maps(held, pfn, order) {
             return Ok(());
         }
         let list = list_index(order, self.map.pageblock(pfn));
@@ -69,29 +62,26 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         Ok(())
     }
 
-    /// Frees a block, whose word was `held`, to the list that it came from lately, or else on its way home.
-    pub(super) fn free_with_maps(
-        &self,
-        pageset: &Pageset<'m, P>,
-        owned: &Owned,
-        held: Word,
-        pfn: Pfn,
-        order: Order,
-    ) {
+    /// Where CPUs own pageblocks with maps, frees a block, whose word was `held`, to the list that it came from lately, or else
+    /// on its way home. `false` under other rules, and on a CPU that has no pagesets.
+    pub(super) fn free_with_maps(&self, held: Word, pfn: Pfn, order: Order) -> bool {
+        let Some((pageset, owned)) = self.owned_here(held.zone()) else { return false };
         let number = pageset.frames().number(pfn);
         let list = list_index(order, held.migratetype());
         let is_isolated = self.map.pageblock(pfn) == Migratetype::Isolate;
         if let Some(list) = list.filter(|_| !is_isolated) {
             if order > Order(0) || held == pageset.held_word(list) {
-                return self.free_to_pageset(pageset, number, order, list);
+                self.free_to_pageset(pageset, number, order, list);
+                return true;
             }
             if let Some(on) = pageset.enter(self.platform.storage())
                 && self.free_homebound(&on, pageset, owned, number)
             {
-                return;
+                return true;
             }
         }
         self.free_to_zone(pageset.zone().index(), pfn, order);
+        true
     }
 
     /// Puts a block that nobody holds any more into a pageset of this CPU, or, where CPUs own pageblocks, into that of the

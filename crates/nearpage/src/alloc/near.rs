@@ -4,7 +4,7 @@ use super::allocator::PageAllocator;
 use super::refill::FromPageset;
 use super::request::Request;
 use super::wanted::Trip;
-use crate::frame::{Migratetype, Word, WordCell, ZoneFrames};
+use crate::frame::{Word, WordCell, ZoneFrames};
 use crate::gfp::Gfp;
 use crate::host::{Access, Platform};
 use crate::pcp::pageset::Pageset;
@@ -95,15 +95,10 @@ pub(super) fn has_headroom<P: Platform>(pageset: &Pageset<'_, P>, order: Order) 
     order.0 < pageset.zone().headroom_orders()
 }
 
-/// Marks a block as allocated and gives its frame number to the outside.
+/// Marks a block as allocated, by the word `allocated`, and gives its frame number to the outside.
 #[inline(always)]
-pub(super) fn hand_out(
-    frames: &ZoneFrames<'_>,
-    number: u32,
-    order: Order,
-    migratetype: Migratetype,
-) -> Pfn {
-    mark_allocated(frames.word(number), frames.allocated(order, migratetype), order);
+pub(super) fn hand_out(frames: &ZoneFrames<'_>, number: u32, allocated: Word, order: Order) -> Pfn {
+    mark_allocated(frames.word(number), allocated, order);
     frames.pfn(number)
 }
 

@@ -145,12 +145,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         list: usize,
         numbers: &[u32],
     ) -> usize {
-        if pageset.pieces().is_some() {
-            let order = PAGEBLOCK_ORDER;
-            numbers.iter().for_each(|&number| self.free_to_pageset(pageset, number, order, list));
-            return numbers.len();
-        }
-        if pageset.owned().is_some() {
+        if pageset.pieces().is_some() || pageset.owned().is_some() {
             let order = PAGEBLOCK_ORDER;
             numbers.iter().for_each(|&number| self.free_to_pageset(pageset, number, order, list));
             return numbers.len();

@@ -2,7 +2,7 @@
 
 use super::allocator::PageAllocator;
 use super::hints::{Hints, Others, Refusal};
-use super::near::{hand_out, mark_allocated};
+use super::near::hand_out;
 use super::refill::FromPageset;
 use super::wanted::{FirstZone, Trip, Wanted};
 use crate::buddy::Buddy;
@@ -10,7 +10,6 @@ use crate::error::LimitOf;
 use crate::frame::ZoneFrames;
 use crate::gfp::Gfp;
 use crate::host::{Access, Platform, Shortage};
-use crate::model::PageblockOwners;
 use crate::pcp::{Storage, list_index};
 use crate::reason::Reason;
 use crate::units::{Order, PageCount, Pfn};
@@ -169,16 +168,13 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             let (frames, managed) = (*zone.frames(), zone.managed());
             zone.lock().buddy().reserve(frames, number, wanted.order, managed);
         }
-        if self.model.owners == PageblockOwners::CpusWithMaps
-            && let Some(list) = list_index(wanted.order, wanted.migratetype)
-            && let Some(cpu) = self.this_cpu()
-        {
+        let list = list_index(wanted.order, wanted.migratetype);
+        let allocated = match (list, self.owned_here(zone.index())) {
             // It goes back to the list, wherever it came from.
-            let held = cpu.pagesets[zone.index().0 as usize].held_word(list);
-            mark_allocated(zone.frames().word(number), held, wanted.order);
-            return zone.frames().pfn(number);
-        }
-        hand_out(zone.frames(), number, wanted.order, wanted.migratetype)
+            (Some(list), Some((pageset, _))) => pageset.held_word(list),
+            _ => zone.frames().allocated(wanted.order, wanted.migratetype),
+        };
+        hand_out(zone.frames(), number, allocated, wanted.order)
     }
 
     /// Counts an allocation that came from another zone than the preferred one. Facts 11.1.
