@@ -80,7 +80,7 @@ impl Draw {
     /// How long background reclaim works behind a page that it frees; `None`: until its last one.
     pub fn reclaim_ns(self) -> Option<u64> {
         let mut draw = self.of(3);
-        (draw.next().is_multiple_of(2)).then(|| draw.between(RECLAIM_US.map(|us| us * 1000)))
+        draw.next().is_multiple_of(2).then(|| draw.between(RECLAIM_US.map(|us| us * 1000)))
     }
 
     /// By how many pages the counter of a zone's free pages is ahead of its free lists: pages that CPUs have taken and not

@@ -53,7 +53,7 @@ fn insert_scattered(frames: &ZoneFrames<'_>, numbers: &[u32], of: PageblockByte)
 const WORDS: u64 = PAGEBLOCK_FRAMES as u64 / 64;
 
 /// Words of a map that adjoining pages of one pageblock lie in.
-fn words_of(first: u32, pages: u32) -> u64 {
+pub(super) fn words_of(first: u32, pages: u32) -> u64 {
     u64::from((first + pages - 1) / 64 - first / 64) + 1
 }
 

@@ -17,8 +17,9 @@
 //! This is nearpage's own.
 
 use super::fallback::donors;
+use super::loose::words_of;
 use super::rules::Merging;
-use super::state::{BlockRequest, Buddy, Fragmentation, Insertion};
+use super::state::{BlockRequest, Buddy, Fragmentation, Insertion, counted};
 use crate::frame::{FreeMap, Migratetype, ZoneFrames, first_of};
 use crate::pcp::passing::Passing;
 use crate::units::{CpuId, Order, PAGEBLOCK_ORDER, PageCount};
@@ -67,7 +68,7 @@ impl Buddy {
             }
             words
         });
-        self.free_pages += if of == Migratetype::Isolate { 0 } else { u64::from(pages) };
+        self.free_pages += counted(pages, of);
     }
 
     /// Gives `pages` adjoining pages of one pageblock back.
@@ -83,8 +84,8 @@ impl Buddy {
         self.partial.unlist(frames, first, of);
         let words = block.clear(added);
         block.note_largest();
-        self.charge(u64::from(words) + 1);
-        self.free_pages -= if of == Migratetype::Isolate { 0 } else { u64::from(free) };
+        self.charge(words + 1);
+        self.free_pages -= counted(free, of);
         self.free(frames, first, PAGEBLOCK_ORDER, Insertion::Usual);
     }
 
@@ -102,13 +103,12 @@ impl Buddy {
             self.note_type(frames, first, set);
             return PageCount(0);
         }
-        let (before, free) = (frames.pageblock(first), u64::from(block.free()));
+        let (before, free) = (frames.pageblock(first), block.free());
         self.partial.unlist(frames, first, before);
         self.note_type(frames, first, set);
         self.partial.list(frames, first, migratetype);
-        let counts = |of| if of == Migratetype::Isolate { 0 } else { free };
-        self.free_pages = self.free_pages + counts(migratetype) - counts(before);
-        PageCount(free)
+        self.free_pages = self.free_pages + counted(free, migratetype) - counted(free, before);
+        PageCount(free.into())
     }
 
     /// Takes a block below the order of a pageblock.
@@ -147,7 +147,7 @@ impl Buddy {
                     let count = (run.end - run.start) >> order.0;
                     sink(first + run.start, count);
                     (taken, runs) = (taken + count, runs + 1);
-                    words += (run.end - 1) / 64 - run.start / 64 + 1;
+                    words += words_of(run.start, run.end - run.start);
                 }
                 block.note_largest();
                 words
@@ -165,11 +165,9 @@ impl Buddy {
     ) -> Option<u32> {
         let of = Migratetype::HighAtomic;
         let first = self.partial.fullest(of, order).or_else(|| {
-            let block = self.pop_smallest(frames, PAGEBLOCK_ORDER, of)?;
-            self.put_rest_back(frames, &block, PAGES);
-            self.open(frames, block.number);
-            self.partial.list(frames, block.number, of);
-            Some(block.number)
+            let first = self.pop_whole_of(frames, of)?;
+            self.open(frames, first, of);
+            Some(first)
         })?;
         let mut number = None;
         self.partial.change(frames, first, of, |block| {
@@ -206,21 +204,19 @@ impl Buddy {
             return Some(first);
         }
         if let Some(first) = self.pop_whole(frames, migratetype) {
-            self.open(frames, first);
-            self.partial.list(frames, first, migratetype);
+            self.open(frames, first, migratetype);
             return Some(first);
         }
         if fragmentation == Fragmentation::Avoided {
             return None;
         }
         let mut donors = donors(migratetype).iter();
-        let (first, of) = donors.find_map(|&of| Some((self.partial.emptiest(of, order)?, of)))?;
+        let first = donors.find_map(|&of| self.partial.emptiest(of, order))?;
         self.claims_tried += 1;
         self.fallbacks += 1;
         if frames.free_in_pageblock(first).free() >= PAGES / 2 {
-            self.partial.unlist(frames, first, of);
-            self.note_type(frames, first, || frames.set_pageblock(first, migratetype));
-            self.partial.list(frames, first, migratetype);
+            let set = || frames.set_pageblock(first, migratetype);
+            self.retype_map(frames, first, migratetype, set);
         }
         Some(first)
     }
@@ -231,22 +227,27 @@ impl Buddy {
         frames: ZoneFrames<'_>,
         migratetype: Migratetype,
     ) -> Option<u32> {
-        let of_type = |buddy: &mut Self, of| buddy.pop_smallest(frames, PAGEBLOCK_ORDER, of);
-        let block = of_type(self, migratetype)
-            .or_else(|| donors(migratetype).iter().find_map(|&of| of_type(self, of)))?;
-        self.put_rest_back(frames, &block, PAGES);
-        let first = block.number;
+        let mut types = core::iter::once(&migratetype).chain(donors(migratetype));
+        let first = types.find_map(|&of| self.pop_whole_of(frames, of))?;
         self.note_type(frames, first, || frames.set_pageblock(first, migratetype));
         Some(first)
     }
 
-    /// Makes the map of a whole pageblock that was just taken say that all of it is free.
-    fn open(&mut self, frames: ZoneFrames<'_>, first: u32) {
+    /// Takes a whole pageblock of one type from the lists.
+    fn pop_whole_of(&mut self, frames: ZoneFrames<'_>, of: Migratetype) -> Option<u32> {
+        let block = self.pop_smallest(frames, PAGEBLOCK_ORDER, of)?;
+        self.put_rest_back(frames, &block, PAGES);
+        Some(block.number)
+    }
+
+    /// Lists a whole pageblock of type `of` that was just taken by its map: all of it is free.
+    fn open(&mut self, frames: ZoneFrames<'_>, first: u32, of: Migratetype) {
         let block = frames.free_in_pageblock(first);
         let words = block.add(0..PAGES);
         block.note_largest();
-        self.charge(u64::from(words) + 1);
+        self.charge(words + 1);
         self.free_pages += u64::from(PAGES);
+        self.partial.list(frames, first, of);
     }
 
     /// Hands pageblocks over to a CPU, with all that is free in them: those of the type that have pieces, the fullest first, and
@@ -258,36 +259,30 @@ impl Buddy {
         cpu: CpuId,
         passing: &mut Passing,
     ) -> PageCount {
-        let BlockRequest { mut order, migratetype, .. } = wish.request;
+        let BlockRequest { order, migratetype, .. } = wish.request;
+        let fits = |pages: u64, more: u32| pages + u64::from(more) <= wish.room.0;
         let (mut pages, mut given) = (0, 0);
-        while pages < wish.pages.0 && given < wish.pageblocks {
-            let found = if order < PAGEBLOCK_ORDER {
-                self.partial.fullest(migratetype, order)
-            } else {
-                None
-            };
-            let Some(first) = found else { break };
-            let free = u64::from(frames.free_in_pageblock(first).free());
-            if pages + free > wish.room.0 {
-                break;
-            }
-            self.partial.unlist(frames, first, migratetype);
-            self.free_pages -= free;
-            self.pass_to(frames, first, cpu);
-            passing.push(&frames, first);
-            // Once there is a block for the request, any page will do.
-            (pages, given, order) = (pages + free, given + 1, Order(0));
-        }
-        while given == 0
-            || pages < wish.pages.0 && given < wish.pageblocks && order >= PAGEBLOCK_ORDER
+        // Once there is a block for the request, any page will do.
+        let mut wanted = order;
+        while wanted < PAGEBLOCK_ORDER
+            && pages < wish.pages.0
+            && given < wish.pageblocks
+            && let Some(first) = self.partial.fullest(migratetype, wanted)
+            && fits(pages, frames.free_in_pageblock(first).free())
         {
-            if pages + u64::from(PAGES) > wish.room.0 {
-                break;
-            }
-            let Some(first) = self.pop_whole(frames, migratetype) else { break };
+            pages += self.give_away(frames, first, cpu).0;
+            passing.push(&frames, first);
+            (given, wanted) = (given + 1, Order(0));
+        }
+        let has_pieces = given > 0;
+        while !has_pieces
+            && (given == 0 || pages < wish.pages.0 && given < wish.pageblocks)
+            && fits(pages, PAGES)
+            && let Some(first) = self.pop_whole(frames, migratetype)
+        {
             self.pass_to(frames, first, cpu);
             passing.push(&frames, first);
-            (pages, given, order) = (pages + u64::from(PAGES), given + 1, PAGEBLOCK_ORDER);
+            (pages, given) = (pages + u64::from(PAGES), given + 1);
         }
         PageCount(pages)
     }
@@ -303,7 +298,7 @@ impl Buddy {
             return PAGEBLOCK_ORDER.pages();
         }
         block.note_largest();
-        self.free_pages += if of == Migratetype::Isolate { 0 } else { u64::from(free) };
+        self.free_pages += counted(free, of);
         self.partial.list(frames, first, of);
         PageCount(free.into())
     }

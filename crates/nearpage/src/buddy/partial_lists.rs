@@ -134,13 +134,13 @@ impl PartialLists {
         frames: ZoneFrames<'_>,
         first: u32,
         of: Migratetype,
-        change: impl FnOnce(Pageblock<'_>) -> u32,
+        change: impl FnOnce(Pageblock<'_>) -> u64,
     ) {
         let block = frames.free_in_pageblock(first);
         let (before, pages) =
             (Place::of(block, of).filter(|_| block.listed().is_some()), block.free());
         let words = change(block);
-        self.operations.add(u64::from(words) + 1);
+        self.operations.add(words + 1);
         let after = Place::of(block, of);
         if let Some(place) = before {
             self.pages[of.index()] -= u64::from(pages);

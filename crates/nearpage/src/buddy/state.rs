@@ -194,7 +194,13 @@ impl Buddy {
 /// The pages of a free block that `free_pages` counts.
 #[inline]
 pub(super) fn counted_pages(order: Order, migratetype: Migratetype) -> u64 {
-    if migratetype == Migratetype::Isolate { 0 } else { order.pages().0 }
+    counted(frame_count(order), migratetype)
+}
+
+/// How many of so many free pages `free_pages` counts.
+#[inline]
+pub(super) fn counted(pages: u32, migratetype: Migratetype) -> u64 {
+    if migratetype == Migratetype::Isolate { 0 } else { pages.into() }
 }
 
 /// Frames in a block, in the width of frame numbers.

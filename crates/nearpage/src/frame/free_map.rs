@@ -40,13 +40,7 @@ impl FreeMap {
 
     /// Adds adjoining pages.
     pub(crate) fn add(&mut self, pages: Range<u32>) {
-        let mut first = pages.start;
-        while first < pages.end {
-            let end = pages.end.min((first | 63) + 1);
-            let (at, bits) = bits_of(first..end);
-            self.0[at] |= bits;
-            first = end;
-        }
+        words_of(pages).for_each(|(at, bits)| self.0[at] |= bits);
     }
 
     /// The first block of `order`, up to [`PAGEBLOCK_ORDER`], that is wholly free, by its first page.
@@ -154,9 +148,21 @@ fn heads_of(word: u64, order: u8) -> u64 {
     runs & HEADS[order as usize]
 }
 
+/// Adjoining pages, word by word: which word, and the pages as bits of it.
+#[inline]
+pub(super) fn words_of(pages: Range<u32>) -> impl Iterator<Item = (usize, u64)> {
+    let mut first = pages.start;
+    core::iter::from_fn(move || {
+        let end = pages.end.min((first | 63) + 1);
+        let word = (first < end).then(|| bits_of(first..end))?;
+        first = end;
+        Some(word)
+    })
+}
+
 /// The part of `pages`, which lie in one word, as bits of it, and which word.
 #[inline]
-pub(super) fn bits_of(pages: Range<u32>) -> (usize, u64) {
+fn bits_of(pages: Range<u32>) -> (usize, u64) {
     let count = pages.end - pages.start;
     debug_assert!(count > 0 && pages.start / 64 == (pages.end - 1) / 64, "within a word");
     (pages.start as usize / 64, u64::MAX >> (64 - count) << (pages.start % 64))

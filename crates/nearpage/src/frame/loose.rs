@@ -1,6 +1,7 @@
 //! Which pages of a pageblock are loose: free, and not merged yet (`buddy::loose`).
 
 use super::ListEnd;
+use super::free_map::words_of;
 use crate::sync::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 use crate::units::{CpuId, PAGEBLOCK_ORDER};
 
@@ -117,14 +118,9 @@ impl<'m> LooseMap<'m> {
     /// # Panics
     /// If one of them is there already: it was freed twice.
     pub fn insert_run(&self, at: u32, pages: u32) -> Filled {
-        let at = at as usize % PAGEBLOCK_PAGES;
+        let at = at % PAGEBLOCK_PAGES as u32;
         let was_empty = self.is_empty();
-        let (mut first, end) = (at, at + pages as usize);
-        while first < end {
-            let count = (end - first).min(64 - first % 64);
-            self.add(first / 64, (u64::MAX >> (64 - count)) << (first % 64));
-            first += count;
-        }
+        words_of(at..at + pages).for_each(|(index, pages)| self.add(index, pages));
         match was_empty {
             true => Filled::First,
             false if self.bits.iter().all(|word| word.load(Ordering::Relaxed) == u64::MAX) => {

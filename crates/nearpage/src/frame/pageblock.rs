@@ -18,7 +18,7 @@
 
 use core::ops::Range;
 
-use super::free_map::{FreeMap, WORDS, bits_of};
+use super::free_map::{FreeMap, WORDS, words_of};
 use super::loose::{LooseEntry, LoosePages};
 use crate::sync::{AtomicU64, Ordering};
 use crate::units::{CpuId, Order, PAGEBLOCK_ORDER};
@@ -112,7 +112,7 @@ impl<'m> Pageblock<'m> {
     /// # Panics
     /// If one of them is free already.
     #[inline]
-    pub(crate) fn add(self, pages: Range<u32>) -> u32 {
+    pub(crate) fn add(self, pages: Range<u32>) -> u64 {
         self.set_free(self.free() + (pages.end - pages.start));
         self.change(pages, |word, bits| {
             assert!(word & bits == 0, "freed twice");
@@ -124,7 +124,7 @@ impl<'m> Pageblock<'m> {
     ///
     /// # Panics
     /// If one of them is free already.
-    pub(crate) fn add_map(self, pages: FreeMap) -> u32 {
+    pub(crate) fn add_map(self, pages: FreeMap) -> u64 {
         let mut words = 0;
         for (word, bits) in self.words.iter().zip(pages.0).filter(|(_, bits)| *bits != 0) {
             let free = word.load(Ordering::Relaxed);
@@ -140,7 +140,7 @@ impl<'m> Pageblock<'m> {
     ///
     /// # Panics
     /// If one of those is free.
-    pub(crate) fn clear(self, held: FreeMap) -> u32 {
+    pub(crate) fn clear(self, held: FreeMap) -> u64 {
         let mut words = 0;
         for (word, held) in self.words.iter().zip(held.0) {
             let free = word.load(Ordering::Relaxed);
@@ -167,7 +167,7 @@ impl<'m> Pageblock<'m> {
     /// # Panics
     /// If one of them is not free.
     #[inline]
-    pub(crate) fn remove(self, pages: Range<u32>) -> u32 {
+    pub(crate) fn remove(self, pages: Range<u32>) -> u64 {
         self.set_free(self.free() - (pages.end - pages.start));
         self.change(pages, |word, bits| {
             assert!(word & bits == bits, "taken twice");
@@ -176,14 +176,12 @@ impl<'m> Pageblock<'m> {
     }
 
     #[inline]
-    fn change(self, pages: Range<u32>, change: impl Fn(u64, u64) -> u64) -> u32 {
-        let (mut first, mut words) = (pages.start, 0);
-        while first < pages.end {
-            let end = pages.end.min((first | 63) + 1);
-            let (at, bits) = bits_of(first..end);
+    fn change(self, pages: Range<u32>, change: impl Fn(u64, u64) -> u64) -> u64 {
+        let mut words = 0;
+        for (at, bits) in words_of(pages) {
             let word = &self.words[at];
             word.store(change(word.load(Ordering::Relaxed), bits), Ordering::Relaxed);
-            (first, words) = (end, words + 1);
+            words += 1;
         }
         words
     }
