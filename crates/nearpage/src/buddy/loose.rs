@@ -284,68 +284,14 @@ mod tests {
     use std_alloc::vec::Vec;
 
     use super::*;
-    use crate::buddy::state::frame_count;
-    use crate::buddy::{
-        BlockRequest, FallbackModel, FallbackRules, Fragmentation, HeldMovable, Search,
-    };
+    use crate::buddy::Search;
+    use crate::buddy::held::{FIRST, FRAMES, Held, request, with_buddy};
     use crate::testing::random::Random;
-    use crate::testing::sections::Sections;
-    use crate::units::{MAX_ORDER, Pfn, ZoneIndex};
-
-    const RULES: FallbackRules =
-        FallbackRules { model: FallbackModel::Linux6_12, held: HeldMovable::Never };
-    /// Two sections and a bit, from a start within a pageblock.
-    const FIRST: u64 = 1;
-    const PAGES: u32 = 70_000;
-
-    fn request(order: u8, migratetype: Migratetype) -> BlockRequest {
-        BlockRequest { order: Order(order), migratetype, fragmentation: Fragmentation::Allowed }
-    }
-
-    /// A buddy that defers, and who holds which pages.
-    struct Held<'m> {
-        buddy: Buddy,
-        frames: ZoneFrames<'m>,
-        is_held: Vec<bool>,
-        blocks: Vec<(u32, Order)>,
-    }
+    use crate::units::MAX_ORDER;
 
     impl Held<'_> {
-        fn hold(&mut self, first: u32, order: Order) {
-            for page in first..first + frame_count(order) {
-                assert!(!self.is_held[page as usize], "page {page} was given twice");
-                self.is_held[page as usize] = true;
-            }
-            self.blocks.push((first, order));
-        }
-
-        fn give_back(&mut self, random: &mut Random, most: u64) {
-            let mut numbers = Vec::new();
-            for _ in 0..random.below(most) {
-                if self.blocks.is_empty() {
-                    break;
-                }
-                let at = random.below(self.blocks.len() as u64) as usize;
-                let (first, order) = self.blocks.swap_remove(at);
-                self.is_held[first as usize..(first + frame_count(order)) as usize].fill(false);
-                if order == Order(0) {
-                    numbers.push(first);
-                } else {
-                    self.buddy.free(self.frames, first, order, Insertion::Usual);
-                }
-            }
-            // Runs, upward or downward.
-            match random.below(3) {
-                0 => numbers.sort_unstable(),
-                1 => numbers.sort_unstable_by(|one, other| other.cmp(one)),
-                _ => {}
-            }
-            self.buddy.free_batch(self.frames, &numbers, Order(0));
-        }
-
         fn check(&self) {
-            let held = self.is_held.iter().filter(|held| **held).count() as u64;
-            assert_eq!(self.buddy.free_pages().0 + held, PAGES as u64);
+            assert_eq!(self.buddy.free_pages().0 + self.held(), FRAMES as u64);
             self.buddy.check(self.frames).unwrap();
             for migratetype in Migratetype::ALL {
                 for number in self.buddy.loose.iter(self.frames, migratetype) {
@@ -353,16 +299,6 @@ mod tests {
                 }
             }
         }
-    }
-
-    fn with_buddy(run: impl FnOnce(&mut Held<'_>)) {
-        let sections = Sections::new(3, |_| false);
-        let table = sections.table();
-        let frames = table.frames(Pfn(FIRST), ZoneIndex(0));
-        let mut buddy = Buddy::new(RULES, Merging::Deferred);
-        buddy.online(frames, 0..PAGES);
-        let is_held = std_alloc::vec![false; PAGES as usize];
-        run(&mut Held { buddy, frames, is_held, blocks: Vec::new() });
     }
 
     fn blocks(buddy: &Buddy) -> Vec<u32> {
@@ -394,7 +330,7 @@ mod tests {
         for seed in one.map_or(0..8, |seed: u64| seed..seed + 1) {
             let _replay = Replay(seed);
             let mut random = Random(seed);
-            with_buddy(|held| {
+            with_buddy(Merging::Deferred, 0, |mut held| {
                 let at_start = blocks(&held.buddy);
                 for round in 0..3000 {
                     let of = random.one_of(&Migratetype::ALL[..Migratetype::PCP_COUNT]);
@@ -422,7 +358,7 @@ mod tests {
                                 held.hold(page, Order(0));
                             }
                         }
-                        2 => held.give_back(&mut random, 300),
+                        2 => held.give_back(&mut random, 300, |_, _| false),
                         _ => _ = held.buddy.settle(held.frames, random.below(3) as u32),
                     }
                     if round % 100 == 0 {
@@ -430,7 +366,7 @@ mod tests {
                     }
                 }
                 while !held.blocks.is_empty() {
-                    held.give_back(&mut random, 1000);
+                    held.give_back(&mut random, 1000, |_, _| false);
                 }
                 held.buddy.settle(held.frames, u32::MAX);
                 held.check();
@@ -443,7 +379,7 @@ mod tests {
     /// Who gives the first page of a pageblock back does not get the others.
     #[test]
     fn a_pageblock_stays_with_the_cpu_that_took_its_pages() {
-        with_buddy(|held| {
+        with_buddy(Merging::Deferred, 0, |mut held| {
             let take = |held: &mut Held<'_>, cpu, pages| {
                 let mut taken = Vec::new();
                 held.buddy.serve(CpuId(cpu));
@@ -453,8 +389,8 @@ mod tests {
                 taken
             };
             // The zone begins and ends within a pageblock: those smaller blocks go first.
-            take(held, 0, 512 - FIRST as u32 + (FIRST as u32 + PAGES) % 512);
-            let taken = [0, 1].map(|cpu| take(held, cpu, 512));
+            take(&mut held, 0, 512 - FIRST as u32 + (FIRST as u32 + FRAMES) % 512);
+            let taken = [0, 1].map(|cpu| take(&mut held, cpu, 512));
             let pageblock = |page: u32| page / 512;
             let is_whole =
                 |pages: &[u32]| pages.iter().all(|&page| pageblock(page) == pageblock(pages[0]));
@@ -465,7 +401,7 @@ mod tests {
             held.buddy.free_batch(held.frames, &second, Order(0));
             held.buddy.free_batch(held.frames, &first, Order(0));
             for cpu in [0, 1] {
-                let again = take(held, cpu as u32, 511);
+                let again = take(&mut held, cpu as u32, 511);
                 assert!(
                     again.iter().all(|&page| pageblock(page) == pageblock(taken[cpu][0])),
                     "{cpu}"
@@ -477,7 +413,7 @@ mod tests {
     /// Words of the maps and blocks of the lists, as the steps touch them.
     #[test]
     fn loose_pages_cost_the_words_that_are_written_for_them() {
-        with_buddy(|held| {
+        with_buddy(Merging::Deferred, 0, |mut held| {
             let block = request(PAGEBLOCK_ORDER.0, Migratetype::Movable);
             let first = held.buddy.alloc(held.frames, block).unwrap();
             let mut cost = |pages: &[u32]| {
@@ -503,7 +439,7 @@ mod tests {
     /// A run that fills a pageblock merges also the pages that came before it in the same batch.
     #[test]
     fn a_run_after_single_pages_fills_their_pageblock() {
-        with_buddy(|held| {
+        with_buddy(Merging::Deferred, 0, |mut held| {
             let block = request(PAGEBLOCK_ORDER.0, Migratetype::Movable);
             let first = held.buddy.alloc(held.frames, block).unwrap();
             let pages = (7..PAGEBLOCK_FRAMES).chain([5, 3, 6, 4, 2]).chain([0, 1]);
@@ -517,20 +453,20 @@ mod tests {
     /// A block is found although all its pages came back loose.
     #[test]
     fn larger_requests_merge_what_they_need() {
-        with_buddy(|held| {
+        with_buddy(Merging::Deferred, 0, |mut held| {
             let all = BlockRequest { order: Order(0), ..request(0, Migratetype::Movable) };
             let mut pages = Vec::new();
-            held.buddy.take(held.frames, all, &mut Search::Own, PAGES, u32::MAX, |first, run| {
+            held.buddy.take(held.frames, all, &mut Search::Own, FRAMES, u32::MAX, |first, run| {
                 pages.extend(first..first + run);
             });
-            assert_eq!(pages.len() as u32, PAGES);
+            assert_eq!(pages.len() as u32, FRAMES);
             // Every second page of the first half; then the others, but one in each pageblock.
             let freed = |page: &u32| !(page + FIRST as u32).is_multiple_of(512);
             let (even, odd): (Vec<u32>, Vec<u32>) = pages.iter().partition(|page| **page % 2 == 0);
             held.buddy.free_batch(held.frames, &even, Order(0));
             let odd: Vec<u32> = odd.into_iter().filter(freed).collect();
             held.buddy.free_batch(held.frames, &odd, Order(0));
-            assert!(held.buddy.loose.pages(Migratetype::Movable) > PAGES / 2);
+            assert!(held.buddy.loose.pages(Migratetype::Movable) > FRAMES / 2);
             assert_eq!(held.buddy.largest_available_order(), Some(MAX_ORDER));
             let found = held.buddy.alloc(held.frames, request(8, Migratetype::Movable));
             assert!(found.is_some());
@@ -542,7 +478,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "freed twice")]
     fn a_loose_page_is_not_freed_again() {
-        with_buddy(|held| {
+        with_buddy(Merging::Deferred, 0, |mut held| {
             let page = held.buddy.alloc(held.frames, request(0, Migratetype::Movable)).unwrap();
             held.buddy.free_batch(held.frames, &[page], Order(0));
             held.buddy.free_batch(held.frames, &[page], Order(0));
@@ -553,7 +489,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "freed twice")]
     fn a_page_among_loose_ones_is_not_freed_again() {
-        with_buddy(|held| {
+        with_buddy(Merging::Deferred, 0, |mut held| {
             let block = request(PAGEBLOCK_ORDER.0, Migratetype::Movable);
             let first = held.buddy.alloc(held.frames, block).unwrap();
             let numbers: Vec<u32> = (first..first + 128).collect();
@@ -565,7 +501,7 @@ mod tests {
     /// As after a panic under the zone's lock.
     #[test]
     fn a_count_without_pages_ends_and_is_found() {
-        with_buddy(|held| {
+        with_buddy(Merging::Deferred, 0, |mut held| {
             held.buddy.loose.pages[Migratetype::Movable.index()] += 1;
             assert!(!held.buddy.settle(held.frames, u32::MAX));
             assert!(held.buddy.settle_for(held.frames, request(3, Migratetype::Movable)));

@@ -30,6 +30,8 @@ mod check;
 mod fallback;
 mod free;
 mod fresh;
+#[cfg(test)]
+mod held;
 mod isolate;
 mod lists;
 mod loose;
