@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! a section   64 bytes          one per pageblock: its migratetype, and whether zones share it
-//!             64 * 76 bytes     one per pageblock: which of its pages are loose, and its neighbours on a list
+//!             64 * 76 bytes     one per pageblock: which of its pages are loose, or free under rules with maps; its
+//!                               owner; its neighbours on a list
 //!             32768 * 4 bytes   words: state | order | migratetype | lock bits | zone     see `Word`
 //!             32768 * 8 bytes   links: frame numbers, within the zone, of the neighbours on a list
 //! ```
