@@ -14,7 +14,7 @@ use crate::host::Platform;
 use crate::page_wait::{Key, WaitersBit};
 use crate::pcp::owned::Owned;
 use crate::pcp::pieces::Pieces;
-use crate::pcp::{CountedList, LISTS, Storage, list_order};
+use crate::pcp::{CountedList, Storage, list_order};
 use crate::units::{CpuId, MAX_ORDER, NodeId, Order, PAGEBLOCK_ORDER, PageCount, Pfn, ZoneKind};
 use crate::zone::Zone;
 
@@ -249,7 +249,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             let pagesets = self.pagesets(*cpu).unwrap_or_default();
             let Some(pageset) = pagesets.get(zone.index().0 as usize) else { continue };
             let mut cached = PageCount(0);
-            for index in 0..LISTS {
+            for index in 0..pageset.list_count() {
                 let list = pageset.list(index);
                 let (mut found, mut result) = (0, Ok(()));
                 P::Storage::for_each(list, zone.frames(), &mut |number| {
@@ -342,7 +342,7 @@ fn mark_pieces(frames: &ZoneFrames<'_>, pieces: &Pieces, cpu: CpuId) -> Result<u
     Ok(pages)
 }
 
-/// Marks what stands behind the lists of a pageset: pages on their way home, blocks in the inbox, and what is free in the
+/// Marks what stands behind the lists of a pageset: pages on their way home, those in the inbox, and what is free in the
 /// pageblocks that the CPU owns. Returns their pages.
 fn mark_owned(frames: &ZoneFrames<'_>, owned: &Owned, cpu: CpuId) -> Result<u64, CheckError> {
     let (mut pages, mut result) = (0, Ok(()));
@@ -352,8 +352,8 @@ fn mark_owned(frames: &ZoneFrames<'_>, owned: &Owned, cpu: CpuId) -> Result<u64,
             result = mark(frames, number, order, Place::Cached);
         }
     };
-    owned.for_each_homebound(frames, &mut |number| {
-        note(number, frames.frame(number).word().order());
+    owned.for_each_homebound(frames, &mut |number, pages| {
+        (number..number + pages).for_each(|number| note(number, Order(0)));
     });
     let mut wrong = None;
     owned.pageblocks.for_each(frames, &mut |of, first| {

@@ -33,7 +33,7 @@ mod pageblock;
 mod pageblock_list;
 pub mod section;
 
-pub(crate) use free_map::FreeMap;
+pub(crate) use free_map::{FreeMap, words_of};
 pub use loose::{Filled, LooseMap, LoosePages};
 pub(crate) use owners::OwnedBlock;
 pub(crate) use pageblock::{Pageblock, first_of};
@@ -119,7 +119,7 @@ pub enum FrameState {
 /// The packed word of a frame.
 ///
 /// ```text
-/// bit 0-2 state  3-6 order  7-9 migratetype  10 locked  11 waiters  12-27 zone  28-29 zero  30-31 tag
+/// bit 0-2 state  3-6 order  7-9 migratetype  10 locked  11 waiters  12-25 zone  26-28 zero  29-31 tag
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 #[repr(transparent)]
@@ -128,9 +128,11 @@ pub struct Word(u32);
 const ORDER_SHIFT: u32 = 3;
 const TYPE_SHIFT: u32 = 7;
 const ZONE_SHIFT: u32 = 12;
+/// The most zones: a word has 14 bits for one.
+pub(crate) const ZONES_MAX: usize = 1 << 14;
 const STATE_MASK: u32 = 0b111;
 const ORDER_MASK: u32 = 0b1111 << ORDER_SHIFT;
-const ZONE_MASK: u32 = (u16::MAX as u32) << ZONE_SHIFT;
+const ZONE_MASK: u32 = (ZONES_MAX as u32 - 1) << ZONE_SHIFT;
 /// Somebody has locked the page ([`crate::page_wait`]).
 pub(crate) const LOCKED: u32 = 1 << 10;
 /// Somebody waits for the lock of the page.
@@ -138,8 +140,11 @@ pub(crate) const WAITERS: u32 = 1 << 11;
 /// An allocated block goes back only if nobody has or wants its lock.
 const HELD_MASK: u32 = STATE_MASK | ORDER_MASK | LOCKED | WAITERS;
 
-/// Which refill of a CPU's list a page came from, as far as two bits tell ([`Word::with_next_tag`]).
-const TAG_SHIFT: u32 = 30;
+/// Which refill of a CPU's list a page came from, as far as three bits tell ([`Word::with_next_tag`]).
+const TAG_SHIFT: u32 = 29;
+const TAG_MASK: u32 = 0b111 << TAG_SHIFT;
+/// Tags that are not 0.
+const TAGS: u32 = 7;
 
 const _: () = assert!(crate::units::MAX_ORDER.0 < 16, "an order must fit four bits");
 
@@ -194,11 +199,27 @@ impl Word {
         Word(self.0 ^ changed)
     }
 
-    /// This word with the next tag, of 1 to 3. Pages that did not come from a pageset's list have 0.
+    /// This word with the next tag, of 1 to 7. Pages that did not come from a pageset's list have 0.
     #[inline]
     pub(crate) const fn with_next_tag(self) -> Word {
-        let next = (self.0 >> TAG_SHIFT) % 3 + 1;
-        Word(self.0 & !(0b11 << TAG_SHIFT) | next << TAG_SHIFT)
+        self.with_tag((self.0 >> TAG_SHIFT) % TAGS + 1)
+    }
+
+    /// This word with the tag before its own.
+    #[inline]
+    pub(crate) const fn with_last_tag(self) -> Word {
+        self.with_tag(((self.0 >> TAG_SHIFT) + TAGS - 2) % TAGS + 1)
+    }
+
+    #[inline]
+    const fn with_tag(self, tag: u32) -> Word {
+        Word(self.0 & !TAG_MASK | tag << TAG_SHIFT)
+    }
+
+    /// Whether two words say the same but for their tags.
+    #[inline(always)]
+    pub(crate) const fn differs_by_tag_only(self, other: Word) -> bool {
+        (self.0 ^ other.0) & !TAG_MASK == 0
     }
 
     /// The word of these bits.
@@ -239,7 +260,7 @@ impl Word {
     /// The zone that the frame belongs to; meaningless while the word is blank.
     #[inline]
     pub const fn zone(self) -> ZoneIndex {
-        ZoneIndex((self.0 >> ZONE_SHIFT) as u16)
+        ZoneIndex(((self.0 & ZONE_MASK) >> ZONE_SHIFT) as u16)
     }
 
     /// Whether this is the head of an allocated block of exactly `order` that nobody has locked or waits for.
@@ -285,13 +306,13 @@ pub(crate) enum Place {
     Allocated,
 }
 
-/// Marks that the walker leaves in bits 28 and 29 and in the order, and takes away again. A marked word keeps
+/// Marks that the walker leaves in bits 26 and 27 and in the order, and takes away again. A marked word keeps
 /// its state and, since the place of a mark says it, may lose the order that it had.
 mod marks {
     use super::{ORDER_MASK, ORDER_SHIFT, Place, Word};
     use crate::units::Order;
 
-    const SHIFT: u32 = 28;
+    const SHIFT: u32 = 26;
     const MASK: u32 = 0b11 << SHIFT;
     const FREE: u32 = 1;
     const CACHED: u32 = 2;
@@ -466,7 +487,7 @@ mod tests {
     /// All states, orders, types and a few zones: 5 × 11 × 5 × 4 words.
     #[test]
     fn words_hold_what_they_were_made_of() {
-        for zone in [0, 1, 4095, u16::MAX].map(ZoneIndex) {
+        for zone in [0, 1, 4095, ZONES_MAX as u16 - 1].map(ZoneIndex) {
             for order in (0..=10).map(Order) {
                 for migratetype in Migratetype::ALL {
                     let word = Word::free(order, migratetype, zone);
@@ -489,6 +510,16 @@ mod tests {
                 assert!(!Word::cached(order, zone).is_allocated(order));
             }
         }
+        let (mut word, zone) = (Word::allocated(Order(3), Migratetype::Movable, ZoneIndex(9)), ZoneIndex(9));
+        let mut tags = [0; TAGS as usize + 1];
+        for _ in 0..2 * TAGS {
+            let next = word.with_next_tag();
+            assert!(next != word && next.differs_by_tag_only(word) && next.zone() == zone);
+            assert!(next.with_next_tag().with_last_tag() == next && next.is_allocated(Order(3)));
+            tags[(next.bits() >> TAG_SHIFT) as usize] += 1;
+            word = next;
+        }
+        assert_eq!(tags, [0, 2, 2, 2, 2, 2, 2, 2]);
         assert_eq!(Word::BLANK.state(), FrameState::Blank);
         assert!(
             !Word::BLANK.is_allocated(Order(0)) && !Word::BLANK.is_free(Order(0), ZoneIndex(0))

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nearpage::{Gfp, NodeId, Order, Request};
+use nearpage::{Gfp, Model, NodeId, Order, Request};
 use nearpage_linux::{HostMachine, Memory};
 use nearpage_machine::read_this_machine;
 
@@ -17,8 +17,13 @@ const ORDERS: [u8; 7] = [0, 0, 0, 1, 3, 5, 9];
 
 /// Two emulated nodes, the second with a reserve that grows.
 fn memory(use_rseq: bool) -> Memory {
+    memory_under(Model::NEARPAGE, use_rseq)
+}
+
+fn memory_under(model: Model, use_rseq: bool) -> Memory {
     let machine = read_this_machine().unwrap().split(2.try_into().unwrap());
-    let builder = Memory::builder().machine(HostMachine::emulated(&machine)).use_rseq(use_rseq);
+    let host = HostMachine::emulated(&machine);
+    let builder = Memory::builder().machine(host).model(model).use_rseq(use_rseq);
     builder.bytes_per_node(32 << 20).reserve_per_node(1 << 30).build().unwrap()
 }
 
@@ -116,6 +121,21 @@ fn children_of_a_busy_process_go_on() {
     alone("fork_load::children_of_a_busy_process_go_on", || {
         for use_rseq in [true, false] {
             let memory = memory(use_rseq);
+            let forks = fork_under_load(&memory);
+            println!("{forks} forks, {}", memory.storage());
+            memory.drain_all().unwrap();
+            let checked = memory.check().unwrap();
+            assert_eq!((checked.allocated.0, checked.cached.0), (0, 0));
+        }
+    });
+}
+
+/// The same where CPUs own pageblocks: a thread may be behind the lists of its CPU in the instant of the fork.
+#[test]
+fn children_go_on_where_cpus_own_pageblocks() {
+    alone("fork_load::children_go_on_where_cpus_own_pageblocks", || {
+        for use_rseq in [true, false] {
+            let memory = memory_under(Model::NEARPAGE_NEXT, use_rseq);
             let forks = fork_under_load(&memory);
             println!("{forks} forks, {}", memory.storage());
             memory.drain_all().unwrap();

@@ -23,7 +23,7 @@ pub enum BuildError {
         /// The zone's span.
         span: PfnRange,
     },
-    /// There are more zones than numbers for zones: 2^16 - 1.
+    /// There are more zones than numbers for zones: 2^14.
     TooManyZones {
         /// Zones of the topology, its instances counted.
         zones: usize,
@@ -65,7 +65,7 @@ impl fmt::Display for BuildError {
                 "a zone of node {node} spans frames {span}; at most 2^32 - 1 frames are accepted"
             ),
             Self::TooManyZones { zones } => {
-                write!(f, "{zones} zones; at most 2^16 - 1 are accepted")
+                write!(f, "{zones} zones; at most 2^14 are accepted")
             }
             Self::SpanTooLarge { span } => write!(
                 f,

@@ -202,10 +202,12 @@ impl<P: Platform> BulkFree<'_, '_, P> {
         let zone = held.zone();
         let frames = allocator.zones[zone.0 as usize].frames();
         allocator.take_back(frame.cell(), frames.cached(SINGLE), pfn, SINGLE)?;
-        if allocator.free_with_maps(held, pfn, SINGLE) {
-            return Ok(());
-        }
-        let Some(list) = list_index(SINGLE, allocator.map.pageblock(pfn)) else {
+        let of = allocator.map.pageblock(pfn);
+        let list = match allocator.owned_here(zone).filter(|_| of != Migratetype::Isolate) {
+            Some((pageset, _)) => pageset.list_of_freed(held, SINGLE),
+            None => list_index(SINGLE, of),
+        };
+        let Some(list) = list else {
             allocator.free_to_zone(zone, pfn, SINGLE);
             return Ok(());
         };
@@ -244,7 +246,11 @@ fn is_of_list<P: Platform>(
     number: u32,
 ) -> bool {
     if let Some((pageset, _)) = allocator.owned_here(zone) {
-        return word.get() == pageset.held_word(list);
+        let held = word.get();
+        return held.is_allocated(SINGLE)
+            && held.zone() == zone
+            && pageset.frames().pageblock(number) != Migratetype::Isolate
+            && pageset.list_of_freed(held, SINGLE) == Some(list);
     }
     let frames = allocator.zones[zone.0 as usize].frames();
     frames.is_allocated(word.get(), SINGLE)

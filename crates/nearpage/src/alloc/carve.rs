@@ -17,7 +17,7 @@ use crate::page_wait::{BUCKETS, Bucket, WaitTable, WaitTables};
 use crate::pcp::owned::Owned;
 use crate::pcp::pageset::{List, Owner, Pageset};
 use crate::pcp::pieces::Pieces;
-use crate::pcp::{LISTS, Storage, list_order};
+use crate::pcp::{ALL_LISTS, LISTS, Storage, list_order};
 use crate::slot::{Slot, SlotRing};
 use crate::sync::{AtomicBool, AtomicU16, AtomicU32};
 use crate::units::{CpuId, NodeIndex, ZoneIndex, ZoneKind};
@@ -330,10 +330,15 @@ fn carve_pagesets<'m, P: Platform>(
             P::Storage::list(id, ring)
         });
         if out_of_metadata {
-            Err(OutOfMetadata)
-        } else {
-            Ok(Pageset::new(zone, owner, lists, pieces.get(index), owned.get(index)))
+            return Err(OutOfMetadata);
         }
+        let owned = owned.get(index);
+        let more = if owned.is_some() { ALL_LISTS - LISTS } else { 0 };
+        let more = arena.slice(more, |at, arena| {
+            let ring = arena.untouched::<AtomicU32>(ring_entries(zone, LISTS + at))?;
+            Ok(P::Storage::list(id, ring))
+        })?;
+        Ok(Pageset::new(zone, owner, lists, pieces.get(index), (owned, more)))
     })?;
     Ok(Cpu { owner, pagesets, lists: 0, is_on: AtomicBool::new(true) })
 }

@@ -136,19 +136,20 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     }
 
     /// Gives `pages` of a pageset back, coldest first, beginning with list `first_list` and going round.
-    /// One hold of the zone's lock. Facts 7.5.
+    /// One hold of the zone's lock. Facts 7.5. `false` if somebody else is behind the lists, and stays there.
     pub(super) fn drain_pageset(
         &self,
         on: &<P::Storage as Storage>::OnCpu<'_>,
         pageset: &Pageset<'m, P>,
         first_list: usize,
         pages: PageCount,
-    ) {
+    ) -> bool {
         if let Some(owned) = pageset.owned() {
             return self.drain_to_maps(on, pageset, owned, pages);
         }
         if let Some(pieces) = pageset.pieces() {
-            return self.drain_pieces(pageset, pieces, first_list, pages);
+            self.drain_pieces(pageset, pieces, first_list, pages);
+            return true;
         }
         let mut guard = pageset.zone().lock_to_move();
         self.platform.touch(pageset.zone().published_line(), Access::Write);
@@ -167,6 +168,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             pageset.events().drains.add(1);
             pageset.events().drained_pages.add(moved);
         }
+        true
     }
 
     /// Gives back blocks of one list until `pages` are reached or it is empty; returns pages.
@@ -305,12 +307,12 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         };
         let on = self.stop(cpu, &lists)?;
         let taken = self.note_taken(cpu);
-        let mut drained = PageCount(0);
+        let (mut drained, mut is_busy) = (PageCount(0), false);
         for pageset in cpu.pagesets.iter().filter(filled) {
             let piece = PageCount(pageset.tuning().batch.0 << 5);
             while pageset.count().0 > 0 {
                 let before = pageset.count().0;
-                self.drain_pageset(&on, pageset, 0, piece);
+                is_busy |= !self.drain_pageset(&on, pageset, 0, piece);
                 let gone = before.saturating_sub(pageset.count().0);
                 // A count that no list stands behind is the walker's to report, not a reason to go on for ever.
                 if gone == 0 {
@@ -327,7 +329,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         for pageset in cpu.pagesets.iter().filter(|pageset| drained.0 > 0 && wanted(pageset)) {
             settle(pageset.zone());
         }
-        Ok(drained)
+        if is_busy { Err(DrainBusy { cpu: cpu.owner.cpu }) } else { Ok(drained) }
     }
 
     /// Waits a while for whoever is at the CPU's lists: an operation, or a drain like ours.
@@ -336,23 +338,27 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         cpu: &'a Cpu<'m, P>,
         lists: &EachList<'_, List<'m, P>>,
     ) -> Result<<P::Storage as Storage>::OnCpu<'a>, DrainBusy> {
+        let stop = || self.platform.storage().stop(cpu.owner.cpu, &cpu.owner.exclusion, lists);
+        self.wait_for(stop).ok_or(DrainBusy { cpu: cpu.owner.cpu })
+    }
+
+    /// Waits a while for something that another thread has.
+    pub(super) fn wait_for<T>(&self, mut take: impl FnMut() -> Option<T>) -> Option<T> {
         // A holder that lost its CPU comes back within some time slices; a clock that stands still, as that
         // of a test, is no reason to wait forever.
         const WAIT_NS: u64 = 200_000_000;
         const TRIES_MAX: u32 = 10_000_000;
         let start = self.platform.now_ns();
         for _ in 0..TRIES_MAX {
-            if let Some(on) =
-                self.platform.storage().stop(cpu.owner.cpu, &cpu.owner.exclusion, lists)
-            {
-                return Ok(on);
+            if let Some(taken) = take() {
+                return Some(taken);
             }
             if self.platform.now_ns().saturating_sub(start) > WAIT_NS {
                 break;
             }
             self.platform.relax();
         }
-        Err(DrainBusy { cpu: cpu.owner.cpu })
+        None
     }
 
     /// Does something with a CPU's pagesets from outside, while no thread there can use them; `false` if they cannot be

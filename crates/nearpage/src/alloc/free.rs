@@ -41,6 +41,12 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     /// of a page that is not the caller's.
     #[inline(never)]
     fn free_anywhere(&self, pfn: Pfn, order: Order) -> Result<(), FreeError> {
+        if let Some((pageset, number, list)) = self.homebound(pfn, order) {
+            let frames = pageset.frames();
+            self.take_back(frames.word(number), frames.cached(order), pfn, order)?;
+            self.free_to_pageset(pageset, number, order, list);
+            return Ok(());
+        }
         let frame = match self.map.get(pfn) {
             Some(frame) if self.may_free(frame, pfn, order) => frame,
             _ => return Err(self.refuse_free(pfn, order)),
@@ -62,25 +68,31 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         Ok(())
     }
 
+    /// Where CPUs own pageblocks with maps: a page that differs from those of the list that a free looks at first only by the
+    /// refill that it came with; and the list for it.
+    #[inline]
+    fn homebound(&self, pfn: Pfn, order: Order) -> Option<(&'m Pageset<'m, P>, u32, usize)> {
+        let pageset = self.home(ZoneKind::Normal).filter(|of| of.owned().is_some())?;
+        let list = list_index(order, Migratetype::Movable)?;
+        let (word, number) = pageset.frames().locate(pfn)?;
+        let held = word.get();
+        if !held.differs_by_tag_only(pageset.held_word(list)) {
+            return None;
+        }
+        Some((pageset, number, pageset.list_of_freed(held, order)?))
+    }
+
     /// Where CPUs own pageblocks with maps, frees a block, whose word was `held`, to the list that it came from lately, or else
     /// on its way home. `false` under other rules, and on a CPU that has no pagesets.
     pub(super) fn free_with_maps(&self, held: Word, pfn: Pfn, order: Order) -> bool {
-        let Some((pageset, owned)) = self.owned_here(held.zone()) else { return false };
-        let number = pageset.frames().number(pfn);
-        let list = list_index(order, held.migratetype());
+        let Some((pageset, _)) = self.owned_here(held.zone()) else { return false };
         let is_isolated = self.map.pageblock(pfn) == Migratetype::Isolate;
-        if let Some(list) = list.filter(|_| !is_isolated) {
-            if order > Order(0) || held == pageset.held_word(list) {
-                self.free_to_pageset(pageset, number, order, list);
-                return true;
+        match pageset.list_of_freed(held, order).filter(|_| !is_isolated) {
+            Some(list) => {
+                self.free_to_pageset(pageset, pageset.frames().number(pfn), order, list);
             }
-            if let Some(on) = pageset.enter(self.platform.storage())
-                && self.free_homebound(&on, pageset, owned, number)
-            {
-                return true;
-            }
+            None => self.free_to_zone(pageset.zone().index(), pfn, order),
         }
-        self.free_to_zone(pageset.zone().index(), pfn, order);
         true
     }
 

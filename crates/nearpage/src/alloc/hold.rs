@@ -8,6 +8,7 @@ use super::state::State;
 use crate::host::{Lock, Platform};
 use crate::page_wait::{Bucket, WaitTable};
 use crate::pcp::Storage;
+use crate::pcp::owned::Owned;
 use crate::pcp::pageset::{List, OnCpu, Pageset};
 use crate::units::CpuId;
 use crate::zone::{Zone, ZoneGuard};
@@ -79,8 +80,8 @@ impl<'m, P: Platform> CpuPagesets<'m, P> {
         self.pagesets.first().map_or(CpuId::NONE, |pageset| pageset.owner().cpu)
     }
 
-    /// Takes hold of the pagesets from outside, so that no thread on that CPU can use them until the answer is dropped;
-    /// `None` if another thread has them now. `storage` is the allocator's, or one like it.
+    /// Takes hold of the pagesets from outside, and of what stands behind them, so that no thread on that CPU can use them until
+    /// the answer is dropped; `None` if another thread has them now. `storage` is the allocator's, or one like it.
     pub fn try_stop<'s>(&self, storage: &'s P::Storage) -> Option<StoppedPagesets<'s, 'm, P>> {
         let pagesets = self.pagesets;
         let owner = pagesets.first()?.owner();
@@ -88,7 +89,15 @@ impl<'m, P: Platform> CpuPagesets<'m, P> {
         if storage.current_cpu() != owner.cpu {
             owner.taken.begin();
         }
-        Some(StoppedPagesets { storage, pagesets, on: Some(on) })
+        let mut stopped = StoppedPagesets { storage, pagesets, held: 0, on: Some(on) };
+        for pageset in pagesets {
+            // A thread of that CPU may be behind its lists, or another that drains them. What is held so far goes with `stopped`.
+            if !pageset.owned().is_none_or(Owned::hold_on) {
+                return None;
+            }
+            stopped.held += 1;
+        }
+        Some(stopped)
     }
 }
 
@@ -96,6 +105,8 @@ impl<'m, P: Platform> CpuPagesets<'m, P> {
 pub struct StoppedPagesets<'s, 'm: 's, P: Platform + 's> {
     storage: &'s P::Storage,
     pagesets: &'m [Pageset<'m, P>],
+    /// The first so many are held behind their lists too.
+    held: usize,
     on: Option<OnCpu<'s, P>>,
 }
 
@@ -109,6 +120,7 @@ impl<'s, 'm: 's, P: Platform + 's> core::fmt::Debug for StoppedPagesets<'s, 'm, 
 
 impl<'s, 'm: 's, P: Platform + 's> Drop for StoppedPagesets<'s, 'm, P> {
     fn drop(&mut self) {
+        self.pagesets[..self.held].iter().filter_map(Pageset::owned).for_each(Owned::let_go);
         if let Some(on) = self.on.take() {
             self.storage.resume(on, &|each| each_list(self.pagesets, each));
         }

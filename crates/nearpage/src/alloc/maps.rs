@@ -24,7 +24,6 @@
 
 mod give;
 mod home;
-mod parcels;
 #[cfg(test)]
 mod tests;
 mod visit;
@@ -35,14 +34,13 @@ use super::wanted::Trip;
 use crate::buddy::{Search, Wish};
 use crate::host::{Access, Platform};
 use crate::model::PageblockOwners;
-use crate::pcp::CountedList;
-use crate::pcp::owned::{Hold, Owned, blocks_of_a_refill};
+use crate::pcp::{CountedList, HOMEBOUND};
+use crate::pcp::owned::{Hold, Owned};
 use crate::pcp::pageset::{OnCpu, Pageset};
-use crate::pcp::swing::Swing;
-use crate::units::{Order, PageCount};
+use crate::pcp::swing::{Swing, blocks_of_a_refill};
+use crate::units::{Order, PAGEBLOCK_ORDER, PageCount};
 use crate::watermark::AllocFlags;
 use crate::zone::ZoneGuard;
-use parcels::Parcels;
 use visit::Visit;
 
 /// Rights with which a request may leave less than is kept whole.
@@ -61,8 +59,8 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let Some(hold) = owned.enter() else { return FromPageset::Busy };
         owned.pageblocks.note_least(pageset.count());
         let is_filled = self.fill(on, pageset, &hold, trip, list) > 0
-            || owned.pageblocks.has_inbox() && {
-                self.receive(pageset, &hold);
+            || (owned.pageblocks.has_inbox() || pageset.list(HOMEBOUND).count() > 0) && {
+                self.gather(on, pageset, &hold);
                 self.fill(on, pageset, &hold, trip, list) > 0
             }
             || self.visit_to_take(on, pageset, &hold, trip, list) && {
@@ -104,7 +102,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             for &(first, pages) in runs.as_slice() {
                 let listed = pageset.append_run(storage, on, list, first, pages);
                 let rest = first + listed..first + pages;
-                rest.for_each(|number| self.put_or_wait(pageset, hold, number, order));
+                rest.for_each(|number| self.put_back(pageset, hold, number, order));
                 filled += listed;
             }
             debug_assert!(filled <= taken);
@@ -115,7 +113,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             && let Some(number) = hold.take_block(frames, trip.migratetype, order)
         {
             if pageset.append_run(storage, on, list, number, 1) == 0 {
-                self.put_or_wait(pageset, hold, number, order);
+                self.put_back(pageset, hold, number, order);
                 break;
             }
             filled += 1;
@@ -134,12 +132,11 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     ) -> bool {
         let (zone, order) = (pageset.zone(), trip.order);
         let swing = self.note_visit(pageset, hold);
-        let mut trip_home = Parcels::new(*pageset.frames());
-        self.gather(pageset, hold, &mut trip_home);
+        self.gather(on, pageset, hold);
         let mut guard = zone.lock_to_take(trip.flags);
         self.platform.touch(zone.published_line(), Access::Write);
         let mut visit = Visit::new(&mut guard, Some(pageset.owner().cpu));
-        visit.bring_home(&mut trip_home);
+        visit.bring_home(hold.parcels());
         let room = self.room(visit.guard, trip);
         let pages = swing.refill().0.max(order.pages().0).min(u64::from(u32::MAX));
         let allowed = visit.guard.claim((pages >> order.0) as u32, order);
@@ -150,14 +147,16 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             room: PageCount(room.0.min(allowed_pages.0)),
             pageblocks: visit.pageblocks_left(),
         };
-        let mut taken = visit.take(wish, pageset.owner().cpu);
+        let mut taken = match order <= PAGEBLOCK_ORDER {
+            true => visit.take(wish, pageset.owner().cpu),
+            false => 0,
+        };
         if taken == 0 && allowed > 0 {
             taken = self.take_blocks(on, pageset, &mut visit, trip, list, room);
         }
         let passed = visit.end();
         drop(guard);
-        passed.note(pageset, hold, &mut trip_home);
-        self.wait(pageset, hold, &mut trip_home);
+        passed.note(pageset, hold);
         if taken > 0 {
             pageset.events().refills.add(1);
         }
@@ -223,6 +222,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let of = &hold.owned().pageblocks;
         let swing = of.swing().visit(self.platform.now_ns(), pageset.tuning().high_max);
         of.set_swing(swing);
+        pageset.set_limits(swing);
         swing
     }
 }

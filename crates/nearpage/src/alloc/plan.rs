@@ -1,21 +1,22 @@
 //! What of an allocator lies where, and how many bytes it takes.
 
-use super::allocator::{Cpu, NO_ZONE, NodeLists, NodeState, REQUEST_KINDS};
+use super::allocator::{Cpu, NodeLists, NodeState, REQUEST_KINDS};
 use super::build_error::{BuildError, CPU_ID_MAX, SECTIONS_MAX};
 use super::fallbacks::FallbackRow;
 use super::online_map::OnlineMap;
 use super::state::State;
 use crate::arena::{Arena, Need};
 use crate::frame::section::PAGEBLOCKS;
-use crate::frame::{LoosePages, Section, SectionLists, SectionRun};
+use crate::frame::{LoosePages, Section, SectionLists, SectionRun, ZONES_MAX};
 use crate::host::Platform;
 use crate::limit::Ledger;
 use crate::model::PageblockOwners;
 use crate::page_wait::{BUCKETS, Bucket, WaitTable};
 use crate::pcp::owned::Owned;
-use crate::pcp::pageset::{Owner, Pageset};
+use crate::pcp::pageset::{List, Owner, Pageset};
 use crate::pcp::pieces::Pieces;
-use crate::pcp::{LISTS, Storage, list_order};
+use crate::pcp::swing::{HOMEBOUND_MAX, list_max};
+use crate::pcp::{ALL_LISTS, HOMEBOUND, LISTS, MORE_LISTS, Storage, list_order};
 use crate::slot::Slot;
 use crate::sync::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 use crate::topology::Topology;
@@ -75,7 +76,7 @@ impl<'m> Plan<'m> {
             }
         }
         let zones = zones(topology).count();
-        if zones > NO_ZONE as usize {
+        if zones > ZONES_MAX {
             return Err(BuildError::TooManyZones { zones });
         }
         Ok(Self {
@@ -183,7 +184,14 @@ impl<'m> Plan<'m> {
             ((frames * RING_BYTES_FAR).min(most), self.cpus - near)
         };
         let high_max = (bytes / RING_BYTES_PER_PAGE / cpus.max(1)).min(u32::MAX as u64);
-        S::ring_entries(list_order(index), high_max as u32) as usize
+        let order = list_order(index);
+        // With maps, lists are short, and pages behind them take no room here.
+        let high_max = match (self.owners, index) {
+            (PageblockOwners::CpusWithMaps, HOMEBOUND) => high_max.min(HOMEBOUND_MAX.into()),
+            (PageblockOwners::CpusWithMaps, _) => u64::from(list_max(order)) << order.0,
+            _ => high_max,
+        };
+        S::ring_entries(order, high_max as u32) as usize
     }
 
     pub(super) fn need<P: Platform>(&self, node: NodeIndex) -> Need {
@@ -252,8 +260,11 @@ impl<'m> Plan<'m> {
         need.add::<Pieces>(self.pieces::<P>());
         need.add::<Owned>(self.owned());
         for (node, _, span) in zones(&self.topology) {
-            for index in 0..LISTS {
-                need.add::<AtomicU32>(self.ring_entries::<P::Storage>(of, node, span, index));
+            let entries = |index| self.ring_entries::<P::Storage>(of, node, span, index);
+            (0..LISTS).for_each(|index| need.add::<AtomicU32>(entries(index)));
+            if self.owned() > 0 {
+                need.add::<List<'_, P>>(MORE_LISTS);
+                (LISTS..ALL_LISTS).for_each(|index| need.add::<AtomicU32>(entries(index)));
             }
         }
     }

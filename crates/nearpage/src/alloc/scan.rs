@@ -10,7 +10,7 @@ use crate::error::LimitOf;
 use crate::frame::ZoneFrames;
 use crate::gfp::Gfp;
 use crate::host::{Access, Platform, Shortage};
-use crate::pcp::{Storage, list_index};
+use crate::pcp::Storage;
 use crate::reason::Reason;
 use crate::units::{Order, PageCount, Pfn};
 use crate::watermark::AllocFlags;
@@ -168,7 +168,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             let (frames, managed) = (*zone.frames(), zone.managed());
             zone.lock().buddy().reserve(frames, number, wanted.order, managed);
         }
-        let list = list_index(wanted.order, wanted.migratetype);
+        let list = self.list_for(wanted.order, wanted.migratetype);
         let allocated = match (list, self.owned_here(zone.index())) {
             // It goes back to the list, wherever it came from.
             (Some(list), Some((pageset, _))) => pageset.held_word(list),
@@ -234,7 +234,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         wanted: &Wanted<'_>,
         flags: AllocFlags,
     ) -> Option<u32> {
-        let list = list_index(wanted.order, wanted.migratetype)?;
+        let list = self.list_for(wanted.order, wanted.migratetype)?;
         let cpu = self.this_cpu()?;
         let pageset = &cpu.pagesets[zone.index().0 as usize];
         match self.alloc_from_pageset(pageset, list, wanted.trip(flags)) {

@@ -268,10 +268,12 @@ fn resize<P: Platform>(
     sizes: Sizes,
     budget: Option<PageCount>,
 ) {
-    let capacity = (0..LISTS)
-        .map(|index| (pageset.list(index).capacity() as u64) << list_order(index).0)
-        .max()
-        .unwrap_or(0);
+    let pages = |index: usize| (pageset.list(index).capacity() as u64) << list_order(index).0;
+    // What stands behind the lists has no bound of its own.
+    let capacity = match pageset.owned() {
+        Some(_) => u64::MAX,
+        None => (0..LISTS).map(pages).max().unwrap_or(0),
+    };
     let fit = |pages: PageCount| PageCount(pages.0.min(capacity));
     let mut tuning = pageset.tuning();
     tuning.resize(rules, fit(sizes.high_min), fit(sizes.high_max), fit(sizes.batch));

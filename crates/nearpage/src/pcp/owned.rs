@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! list (type, class)   pageblocks of which some pages are free     class 0: up to 127, 1: up to 511, 2: all
-//! inbox                blocks that other CPUs freed, linked through their frames; anybody adds
+//! inbox                runs of pages that other CPUs freed, linked through their first frames; anybody adds
 //! ```
 //!
 //! A pageblock of which nothing is free is on no list and nobody's: who frees a page of it first may take it
@@ -13,10 +13,11 @@
 //!
 //! 64 bytes. Not here: how many pages there may be ([`super::swing`]), and the zone's lock.
 
+use super::parcels::Parcels;
 use super::passing::Passing;
 use super::swing::Swing;
-use crate::frame::{FrameState, FreeMap, Migratetype, NO_FRAME, Pageblock, ZoneFrames, first_of};
-use crate::sync::{AtomicU16, AtomicU32, AtomicU64, Ordering, OwnedCounter};
+use crate::frame::{FreeMap, Migratetype, NO_FRAME, Pageblock, ZoneFrames, first_of};
+use crate::sync::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 use crate::units::{CpuId, Order, PAGEBLOCK_ORDER, PageCount};
 
 const PAGES: u32 = PAGEBLOCK_ORDER.pages().0 as u32;
@@ -24,8 +25,6 @@ const TYPES: usize = Migratetype::PCP_COUNT;
 const CLASSES: usize = 3;
 /// Pageblocks with fewer free pages than this are in the first class.
 const FULL_BELOW: u32 = PAGES / 4;
-/// Pages that a list gets at once, and half of what it holds at most.
-pub(crate) const LIST_PAGES: u32 = 64;
 /// How exactly the fewest pages are known.
 const LEAST_UNIT: u64 = 16;
 const USES_SHIFT: u32 = 32;
@@ -69,52 +68,69 @@ impl Drop for Hold<'_> {
 #[derive(Debug)]
 pub(crate) struct Owned {
     pub(crate) pageblocks: OwnedPageblocks,
-    /// Single pages that the CPU freed and did not get lately, on their way to who has their pageblocks: linked through
-    /// their frames, the last one first.
-    homebound: Linked,
-    /// Blocks that wait for more on the same way.
-    waiting: Linked,
-    /// Pages that were homebound so far.
-    homebound_pages: OwnedCounter,
+    /// Pages on their way to who has their pageblocks, and those that found no place there.
+    parcels: Parcels,
+    waiting: Runs,
     /// Pages that went to the inbox so far as they were freed, not from another pageset.
-    pub(crate) sent_pages: AtomicU64,
+    sent_pages: AtomicU64,
 }
 
-/// Blocks that are linked through their frames: the first one, or [`NO_FRAME`], and how many pages they are.
+/// Runs of adjoining pages of one pageblock each, linked through their first frames: `next` is the next run, `prev` says how
+/// many pages this one has.
 #[derive(Debug)]
-struct Linked {
+struct Runs {
+    /// The first one, or [`NO_FRAME`].
     first: AtomicU32,
     pages: AtomicU32,
 }
 
-impl Linked {
-    const fn new() -> Self {
-        Self { first: AtomicU32::new(NO_FRAME), pages: AtomicU32::new(0) }
+/// A chain of such runs under way.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Chain {
+    first: u32,
+    last: u32,
+    pages: u32,
+}
+
+impl Chain {
+    pub(crate) const NONE: Chain = Chain { first: NO_FRAME, last: NO_FRAME, pages: 0 };
+
+    /// Adds a run before the others.
+    pub(crate) fn push(&mut self, frames: &ZoneFrames<'_>, first: u32, pages: u32) {
+        let frame = frames.frame(first);
+        frame.set_next(self.first);
+        frame.set_prev(pages);
+        if self.last == NO_FRAME {
+            self.last = first;
+        }
+        (self.first, self.pages) = (first, self.pages + pages);
     }
 
-    fn get(&self) -> (u32, u32) {
-        (self.first.load(Ordering::Relaxed), self.pages.load(Ordering::Relaxed))
+    /// Adds pages of the pageblock at `first`.
+    pub(crate) fn push_map(&mut self, frames: &ZoneFrames<'_>, first: u32, map: FreeMap) {
+        map.runs().for_each(|run| self.push(frames, first + run.start, run.end - run.start));
     }
 
-    fn set(&self, (first, pages): (u32, u32)) {
-        self.first.store(first, Ordering::Relaxed);
-        self.pages.store(pages, Ordering::Relaxed);
+    /// Pages that were added.
+    pub(crate) fn pages(&self) -> u32 {
+        self.pages
     }
 
-    /// Adds a block before the others.
-    fn push(&self, frames: &ZoneFrames<'_>, number: u32, order: Order) {
-        let (first, pages) = self.get();
-        frames.frame(number).set_next(first);
-        self.set((number, pages + order.pages().0 as u32));
+    /// Takes the first run: its first frame, and its pages.
+    pub(crate) fn pop(&mut self, frames: &ZoneFrames<'_>) -> Option<(u32, u32)> {
+        let first = Some(self.first).filter(|&first| first != NO_FRAME)?;
+        let frame = frames.frame(first);
+        let pages = frame.prev();
+        (self.first, self.pages) = (frame.next(), self.pages.wrapping_sub(pages));
+        Some((first, pages))
     }
 }
 
 impl Owned {
     pub(crate) fn new() -> Self {
-        let (homebound, waiting) = (Linked::new(), Linked::new());
-        let (homebound_pages, sent_pages) = (OwnedCounter::new(), AtomicU64::new(0));
-        let pageblocks = OwnedPageblocks::new();
-        Self { pageblocks, homebound, waiting, homebound_pages, sent_pages }
+        let waiting = Runs { first: AtomicU32::new(NO_FRAME), pages: AtomicU32::new(0) };
+        let (pageblocks, parcels) = (OwnedPageblocks::new(), Parcels::new());
+        Self { pageblocks, parcels, waiting, sent_pages: AtomicU64::new(0) }
     }
 
     /// Takes hold, unless somebody else has it.
@@ -125,42 +141,56 @@ impl Owned {
         (was_held == 0).then(|| Hold(self))
     }
 
-    /// Calls `each` with all blocks that are homebound, or wait, or are in the inbox. Only while nobody uses them.
-    pub(crate) fn for_each_homebound(&self, frames: &ZoneFrames<'_>, each: &mut dyn FnMut(u32)) {
-        let inbox = self.pageblocks.inbox.load(Ordering::Relaxed);
-        for mut next in [self.homebound.get().0, self.waiting.get().0, inbox] {
-            while next != NO_FRAME {
-                each(next);
-                next = frames.frame(next).next();
+    /// Takes hold until [`let_go`](Self::let_go), unless somebody else has it; returns whether.
+    pub(crate) fn hold_on(&self) -> bool {
+        self.enter().map(core::mem::forget).is_some()
+    }
+
+    /// Ends what [`hold_on`](Self::hold_on) began.
+    pub(crate) fn let_go(&self) {
+        drop(Hold(self));
+    }
+
+    /// Calls `each` with all runs of pages that are in parcels, or wait, or are in the inbox: the first one, and how many. Only
+    /// while nobody uses them.
+    pub(crate) fn for_each_homebound(
+        &self,
+        frames: &ZoneFrames<'_>,
+        each: &mut dyn FnMut(u32, u32),
+    ) {
+        for at in self.parcels.places() {
+            let first = self.parcels.first(at);
+            let runs = self.parcels.map(at).runs();
+            runs.for_each(|run| each(first + run.start, run.end - run.start));
+        }
+        for head in [&self.waiting.first, &self.pageblocks.inbox] {
+            let mut chain = Chain { first: head.load(Ordering::Relaxed), ..Chain::NONE };
+            while let Some((first, pages)) = chain.pop(frames) {
+                each(first, pages);
             }
         }
     }
 
-    /// Pages on their way.
+    /// Pages on their way, but for those on the pageset's list.
     pub(crate) fn homebound_pages(&self) -> PageCount {
-        let pages = [&self.homebound, &self.waiting].map(|linked| u64::from(linked.get().1));
-        PageCount(pages.iter().sum::<u64>() + self.pageblocks.inbox_pages().0)
+        let pages = self.parcels.total() + self.waiting.pages.load(Ordering::Relaxed);
+        PageCount(u64::from(pages) + self.pageblocks.inbox_pages().0)
     }
 
-    /// Pages that came here so far as they were freed.
-    pub(crate) fn freed_pages(&self) -> u64 {
-        self.homebound_pages.get().wrapping_add(self.sent_pages.load(Ordering::Relaxed))
+    /// Pages that other CPUs freed so far and sent here.
+    pub(crate) fn sent_pages(&self) -> u64 {
+        self.sent_pages.load(Ordering::Relaxed)
+    }
+
+    /// Notes pages that another CPU freed and sends here.
+    pub(crate) fn note_sent(&self, pages: u32) {
+        self.sent_pages.fetch_add(pages.into(), Ordering::Relaxed);
     }
 
     /// Pages here.
     pub(crate) fn count(&self) -> PageCount {
         PageCount(self.pageblocks.free().0 + self.homebound_pages().0)
     }
-}
-
-/// Blocks of an order that a list gets at once.
-pub(crate) fn blocks_of_a_refill(order: Order) -> u32 {
-    (LIST_PAGES >> order.0).max(1)
-}
-
-/// Blocks of an order that a list holds at most.
-pub(crate) fn list_limit(order: Order) -> u32 {
-    2 * blocks_of_a_refill(order)
 }
 
 fn class_of(free: u32) -> Option<usize> {
@@ -245,15 +275,15 @@ impl OwnedPageblocks {
         self.inbox.load(Ordering::Relaxed) != NO_FRAME
     }
 
-    /// Adds a chain of blocks that were freed elsewhere: `first` to `last`, linked by their frames. Anybody may.
-    pub(crate) fn send(&self, frames: &ZoneFrames<'_>, first: u32, last: u32, pages: u32) {
-        self.inbox_work.fetch_add((1 << USES_SHIFT) + u64::from(pages), Ordering::Relaxed);
+    /// Adds runs of pages that were freed elsewhere. Anybody may.
+    pub(crate) fn send(&self, frames: &ZoneFrames<'_>, sent: Chain) {
+        self.inbox_work.fetch_add((1 << USES_SHIFT) + u64::from(sent.pages), Ordering::Relaxed);
         let mut head = self.inbox.load(Ordering::Relaxed);
         loop {
-            frames.frame(last).set_next(head);
+            frames.frame(sent.last).set_next(head);
             // Releases the links and what was written to the pages; `Hold::receive` acquires it.
             let (done, failed) = (Ordering::Release, Ordering::Relaxed);
-            match self.inbox.compare_exchange_weak(head, first, done, failed) {
+            match self.inbox.compare_exchange_weak(head, sent.first, done, failed) {
                 Ok(_) => return,
                 Err(now) => head = now,
             }
@@ -272,45 +302,71 @@ impl OwnedPageblocks {
     }
 }
 
-/// Blocks on their way.
+/// Pages on their way.
 impl Hold<'_> {
     /// What there is hold of.
     pub(crate) fn owned(&self) -> &Owned {
         self.0
     }
 
-    /// Adds a page to those that are homebound.
-    pub(crate) fn push_homebound(&self, frames: &ZoneFrames<'_>, number: u32) {
-        self.0.homebound.push(frames, number, Order(0));
-        self.0.homebound_pages.add(1);
+    /// The parcels.
+    pub(crate) fn parcels(&self) -> &Parcels {
+        &self.0.parcels
     }
 
-    /// Takes some of those that are homebound, as many as `out` has room for. Returns how many.
-    pub(crate) fn take_homebound(&self, frames: &ZoneFrames<'_>, out: &mut [u32]) -> usize {
-        let (mut next, pages) = self.0.homebound.get();
-        let mut got = 0;
-        while got < out.len() && next != NO_FRAME {
-            out[got] = next;
-            next = frames.frame(next).next();
-            got += 1;
+    /// Puts pages of one pageblock where they belong: among what is free in the pageblock if it is `cpu`'s, who has hold; else
+    /// into its parcel, or to those that wait for one. Returns whether they found a place.
+    ///
+    /// # Panics
+    /// If one of them is free already.
+    #[inline]
+    pub(crate) fn put_or_keep(
+        &self,
+        frames: &ZoneFrames<'_>,
+        cpu: CpuId,
+        number: u32,
+        pages: u32,
+    ) -> bool {
+        let (first, at) = (first_of(number), number % PAGES);
+        if frames.free_in_pageblock(number).owner() == Some(cpu) {
+            self.put(frames, number, pages);
+            return true;
         }
-        self.0.homebound.set((next, pages - got as u32));
-        got
+        let is_placed = self.0.parcels.add(first, at..at + pages);
+        if !is_placed {
+            let waiting = &self.0.waiting;
+            let mut chain = Chain { first: waiting.first.load(Ordering::Relaxed), ..Chain::NONE };
+            chain.push(frames, number, pages);
+            waiting.first.store(chain.first, Ordering::Relaxed);
+            waiting.pages.store(waiting.pages.load(Ordering::Relaxed) + pages, Ordering::Relaxed);
+        }
+        is_placed
     }
 
-    /// Lets a block wait for more on the same way.
-    pub(crate) fn wait(&self, frames: &ZoneFrames<'_>, number: u32, order: Order) {
-        self.0.waiting.push(frames, number, order);
+    /// Takes all runs that wait.
+    pub(crate) fn take_waiting(&self) -> Chain {
+        let waiting = &self.0.waiting;
+        let first = waiting.first.load(Ordering::Relaxed);
+        waiting.first.store(NO_FRAME, Ordering::Relaxed);
+        waiting.pages.store(0, Ordering::Relaxed);
+        Chain { first, ..Chain::NONE }
     }
 
-    /// The blocks that wait: the first one, or [`NO_FRAME`], and their pages.
-    pub(crate) fn waiting(&self) -> (u32, u32) {
-        self.0.waiting.get()
-    }
-
-    /// Sets what [`waiting`](Self::waiting) returns.
-    pub(crate) fn set_waiting(&self, waiting: (u32, u32)) {
-        self.0.waiting.set(waiting);
+    /// Takes all runs out of the inbox.
+    pub(crate) fn take_inbox(&self, frames: &ZoneFrames<'_>) -> Chain {
+        let of = &self.0.pageblocks;
+        if !of.has_inbox() {
+            return Chain::NONE;
+        }
+        // Pairs with the exchange in `send`.
+        let first = of.inbox.swap(NO_FRAME, Ordering::Acquire);
+        let (mut next, mut pages) = (first, 0);
+        while next != NO_FRAME {
+            let frame = frames.frame(next);
+            (next, pages) = (frame.next(), pages + u64::from(frame.prev()));
+        }
+        of.inbox_work.fetch_add((1 << USES_SHIFT) - pages, Ordering::Relaxed);
+        Chain { first, ..Chain::NONE }
     }
 }
 
@@ -423,24 +479,6 @@ impl Hold<'_> {
         });
     }
 
-    /// Makes a block free if its pageblock is `cpu`'s, who has hold; returns whether it is.
-    ///
-    /// # Panics
-    /// If one of its pages is free already.
-    pub(crate) fn put_if_own(
-        &self,
-        frames: &ZoneFrames<'_>,
-        cpu: CpuId,
-        number: u32,
-        order: Order,
-    ) -> bool {
-        let is_own = frames.free_in_pageblock(number).owner() == Some(cpu);
-        if is_own {
-            self.put(frames, number, order.pages().0 as u32);
-        }
-        is_own
-    }
-
     /// Makes pages of a pageblock of the CPU free.
     ///
     /// # Panics
@@ -499,13 +537,16 @@ impl Hold<'_> {
         Some(first)
     }
 
-    /// Takes a block of a type, up to the order of a pageblock.
+    /// Takes a block of a type; none above the order of a pageblock.
     pub(crate) fn take_block(
         &self,
         frames: &ZoneFrames<'_>,
         of: Migratetype,
         order: Order,
     ) -> Option<u32> {
+        if order > PAGEBLOCK_ORDER {
+            return None;
+        }
         let first = self
             .fullest_with(frames, of, order)
             .or_else(|| self.whole_of_another_type(frames, of))?;
@@ -522,25 +563,5 @@ impl Hold<'_> {
             let head = self.head(of.index(), class).load(Ordering::Relaxed);
             frames.pageblocks_from(head).take(SEARCHED).find(has)
         })
-    }
-
-    /// Takes all blocks out of the inbox, and calls `each` with them.
-    pub(crate) fn receive(&self, frames: &ZoneFrames<'_>, each: &mut dyn FnMut(u32, Order)) {
-        let of = &self.0.pageblocks;
-        if !of.has_inbox() {
-            return;
-        }
-        // Pairs with the exchange in `send`.
-        let mut next = of.inbox.swap(NO_FRAME, Ordering::Acquire);
-        let mut pages = 0;
-        while next != NO_FRAME {
-            let frame = frames.frame(next);
-            let (number, word) = (next, frame.word());
-            debug_assert!(word.state() == FrameState::Cached, "it was freed");
-            next = frame.next();
-            pages += word.order().pages().0;
-            each(number, word.order());
-        }
-        of.inbox_work.fetch_add((1 << USES_SHIFT) - pages, Ordering::Relaxed);
     }
 }

@@ -17,15 +17,16 @@
 
 use core::ops::Range;
 
-use super::owned::{Owned, list_limit};
+use super::owned::Owned;
 use super::pieces::{Kind, Pieces};
 use super::storage::{CountedList, ListCounts, Pop, Push, Storage};
 use super::tuning::{PcpRules, SETTING_WORDS, Tuning, WORDS};
-use super::{LISTS, list_order, list_type};
+use super::swing::Swing;
+use super::{HOMEBOUND, LISTS, list_index, list_order, list_type, more_list_index};
 use crate::frame::{ListEnd, Word, ZoneFrames};
 use crate::host::{Access, Platform};
 use crate::sync::{AtomicU32, AtomicU64, Ordering, OwnedCounter};
-use crate::units::{CpuId, NodeIndex, PageCount, Pfn};
+use crate::units::{CpuId, NodeIndex, Order, PageCount, Pfn};
 use crate::zone::{WorkCounters, Zone};
 
 /// A list of `P`'s storage.
@@ -99,6 +100,8 @@ pub struct Pageset<'m, P: Platform> {
     pieces: Option<&'m Pieces>,
     /// What stands behind the lists if CPUs own pageblocks with maps.
     owned: Option<&'m Owned>,
+    /// The lists that a pageset has only then.
+    more: &'m [List<'m, P>],
 }
 
 impl<P: Platform> core::fmt::Debug for Pageset<'_, P> {
@@ -122,7 +125,7 @@ impl<'m, P: Platform> Pageset<'m, P> {
         owner: &'m Owner<P>,
         lists: [List<'m, P>; LISTS],
         pieces: Option<&'m Pieces>,
-        owned: Option<&'m Owned>,
+        (owned, more): (Option<&'m Owned>, &'m [List<'m, P>]),
     ) -> Self {
         let frames = *zone.frames();
         // A cell of zeroes is `Tuning::BOOT`.
@@ -132,7 +135,7 @@ impl<'m, P: Platform> Pageset<'m, P> {
             AtomicU32::new(word.bits())
         });
         let pages = OwnedCounter::new();
-        Self { zone, frames, held_words, owner, lists, tuning, pages, events, pieces, owned }
+        Self { zone, frames, held_words, owner, lists, tuning, pages, events, pieces, owned, more }
     }
 
     /// Takes hold of the lists, from the CPU that owns them; `None` if somebody else is at them.
@@ -174,7 +177,22 @@ impl<'m, P: Platform> Pageset<'m, P> {
     /// The word of a block from list `index` while somebody has it and nobody has its lock.
     #[inline(always)]
     pub(crate) fn held_word(&self, index: usize) -> Word {
-        Word::of_bits(self.held_words[index].load(Ordering::Relaxed))
+        match self.held_words.get(index) {
+            Some(word) => Word::of_bits(word.load(Ordering::Relaxed)),
+            None => self.frames.allocated(list_order(index), list_type(index)),
+        }
+    }
+
+    /// The list that takes a block whose word was `held`, where CPUs own pageblocks with maps: the one that blocks of its order
+    /// and type come from, but for single pages that it did not give in its last refills. Those are on their way home.
+    #[inline]
+    pub(crate) fn list_of_freed(&self, held: Word, order: Order) -> Option<usize> {
+        let Some(list) = list_index(order, held.migratetype()) else {
+            return more_list_index(order, held.migratetype());
+        };
+        let word = self.held_word(list);
+        let is_hot = order > Order(0) || held == word || held == word.with_last_tag();
+        Some(if is_hot { list } else { HOMEBOUND })
     }
 
     /// From now on, blocks from list `index` are told apart from those that it gave before.
@@ -198,17 +216,22 @@ impl<'m, P: Platform> Pageset<'m, P> {
     /// List `index`.
     #[inline(always)]
     pub(crate) fn list(&self, index: usize) -> &List<'m, P> {
-        &self.lists[index]
+        self.lists.get(index).unwrap_or_else(|| &self.more[index - LISTS])
     }
 
     /// Blocks on all lists.
     pub(crate) fn blocks(&self) -> u64 {
-        self.lists.iter().map(|list| u64::from(list.count())).sum()
+        self.lists().map(|list| u64::from(list.count())).sum()
     }
 
-    /// All lists.
-    pub(crate) fn lists(&self) -> &[List<'m, P>; LISTS] {
-        &self.lists
+    /// All lists, by their numbers.
+    pub(crate) fn lists(&self) -> impl Iterator<Item = &List<'m, P>> + Clone {
+        self.lists.iter().chain(self.more)
+    }
+
+    /// How many there are.
+    pub(crate) fn list_count(&self) -> usize {
+        LISTS + self.more.len()
     }
 
     /// Events, to be counted.
@@ -251,7 +274,7 @@ impl<'m, P: Platform> Pageset<'m, P> {
     pub fn for_each_block(&self, index: usize, mut each: impl FnMut(Pfn)) {
         let each = &mut |number| each(self.frames.pfn(number));
         match self.pieces() {
-            None => P::Storage::for_each(&self.lists[index], &self.frames, each),
+            None => P::Storage::for_each(self.list(index), &self.frames, each),
             Some(pieces) => {
                 pieces.for_each(&self.frames, list_order(index), list_type(index), each);
             }
@@ -280,7 +303,7 @@ impl<'m, P: Platform> Pageset<'m, P> {
     #[inline(always)]
     pub(crate) fn pop(&self, platform: &P, on: &OnCpu<'_, P>, index: usize) -> Pop {
         let popped = match self.pieces() {
-            None => platform.storage().pop(on, &self.lists[index], &self.frames),
+            None => platform.storage().pop(on, self.list(index), &self.frames),
             Some(pieces) => self.pop_piece(platform, pieces, index),
         };
         if P::Storage::EXACT && popped.frame().is_some() {
@@ -293,7 +316,7 @@ impl<'m, P: Platform> Pageset<'m, P> {
     #[inline(always)]
     pub(crate) fn push(&self, platform: &P, on: &OnCpu<'_, P>, index: usize, number: u32) -> Push {
         let pushed = match self.pieces() {
-            None => platform.storage().push(on, &self.lists[index], &self.frames, number),
+            None => platform.storage().push(on, self.list(index), &self.frames, number),
             Some(pieces) => self.push_piece(platform, pieces, index, number),
         };
         if pushed.is_done() {
@@ -312,7 +335,7 @@ impl<'m, P: Platform> Pageset<'m, P> {
         out: &mut [u32],
     ) -> usize {
         let popped = match self.pieces() {
-            None => platform.storage().pop_batch(on, &self.lists[index], &self.frames, out),
+            None => platform.storage().pop_batch(on, self.list(index), &self.frames, out),
             Some(pieces) => {
                 let next = || self.pop_piece(platform, pieces, index).frame();
                 let slots = out.iter_mut().zip(core::iter::from_fn(next));
@@ -333,7 +356,7 @@ impl<'m, P: Platform> Pageset<'m, P> {
         numbers: &[u32],
     ) -> usize {
         let pushed = match self.pieces() {
-            None => platform.storage().push_batch(on, &self.lists[index], &self.frames, numbers),
+            None => platform.storage().push_batch(on, self.list(index), &self.frames, numbers),
             Some(pieces) => {
                 numbers.iter().for_each(|&number| {
                     let _ = self.push_piece(platform, pieces, index, number);
@@ -354,7 +377,7 @@ impl<'m, P: Platform> Pageset<'m, P> {
         first: u32,
         blocks: u32,
     ) -> u32 {
-        let (list, order) = (&self.lists[index], list_order(index));
+        let (list, order) = (self.list(index), list_order(index));
         let appended = match self.pieces() {
             None => storage.append_run(on, list, &self.frames, first, order, blocks),
             Some(pieces) => {
@@ -379,7 +402,7 @@ impl<'m, P: Platform> Pageset<'m, P> {
         index: usize,
         out: &mut [u32],
     ) -> usize {
-        let taken = storage.pop_cold(on, &self.lists[index], &self.frames, out);
+        let taken = storage.pop_cold(on, self.list(index), &self.frames, out);
         self.note_change(index, 0, taken as u64);
         taken
     }
@@ -419,7 +442,7 @@ impl<'m, P: Platform> Pageset<'m, P> {
 
     /// What list `index` holds and has seen; under rules with owners, the pieces of its order and type.
     fn counts_of(&self, index: usize) -> ListCounts {
-        let Some(pieces) = self.pieces() else { return self.lists[index].counts() };
+        let Some(pieces) = self.pieces() else { return self.list(index).counts() };
         let (pushes, pops) = pieces.seen(index);
         let count = pieces.count(list_order(index), list_type(index));
         ListCounts { count, pops, pushes }
@@ -447,13 +470,13 @@ impl<'m, P: Platform> Pageset<'m, P> {
         }
         let pages =
             |(index, list): (usize, &List<'m, P>)| (list.count() as u64) << list_order(index).0;
-        PageCount(self.lists.iter().enumerate().map(pages).sum())
+        PageCount(self.lists().enumerate().map(pages).sum())
     }
 
     /// What all lists hold and have seen.
     pub fn totals(&self) -> Totals {
         let mut totals = Totals::default();
-        for index in 0..LISTS {
+        for index in 0..self.list_count() {
             let ListCounts { count, pops, pushes } = self.counts_of(index);
             let order = list_order(index).0;
             totals.count.0 += (count as u64) << order;
@@ -466,7 +489,7 @@ impl<'m, P: Platform> Pageset<'m, P> {
         }
         if let Some(owned) = self.owned() {
             totals.count = self.count();
-            totals.freed_pages = totals.freed_pages.wrapping_add(owned.freed_pages());
+            totals.freed_pages = totals.freed_pages.wrapping_add(owned.sent_pages());
         }
         totals
     }
@@ -526,19 +549,29 @@ impl<'m, P: Platform> Pageset<'m, P> {
     /// Lets the lists take nothing, until [`share_high`](Self::share_high): each free is a slow event then. Nothing on
     /// storages that are exact, which ask after each free.
     pub(crate) fn close(&self) {
-        for list in &self.lists {
+        for list in self.lists() {
             list.set_limit(0);
         }
     }
 
+    /// The most blocks that a list holds where CPUs own pageblocks with maps.
+    pub(crate) fn limit_of(&self, index: usize, swing: Swing) -> u32 {
+        if index == HOMEBOUND { swing.homebound() } else { swing.list_limit(list_order(index)) }
+    }
+
+    /// Gives the lists the limits that follow from how much may be kept; nothing while they are closed.
+    pub(crate) fn set_limits(&self, swing: Swing) {
+        if P::Storage::EXACT || self.zone.is_over_limit() {
+            return;
+        }
+        for (index, list) in self.lists().enumerate() {
+            list.set_limit(self.limit_of(index, swing));
+        }
+    }
+
     fn open(&self, tuning: &Tuning, busy: usize) {
-        if self.owned.is_some() {
-            let limits = (0..LISTS).map(|index| list_limit(list_order(index)));
-            return self
-                .lists
-                .iter()
-                .zip(limits)
-                .for_each(|(list, limit)| _ = list.set_limit(limit));
+        if let Some(owned) = self.owned {
+            return self.set_limits(owned.pageblocks.swing());
         }
         let mut left = tuning.high.0;
         for (index, list) in self.lists.iter().enumerate().filter(|(index, _)| *index != busy) {

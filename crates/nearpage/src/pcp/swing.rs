@@ -16,7 +16,7 @@
 //!
 //! Pure. Units are pages, and times in units of 2^20 ns (about a millisecond) that wrap.
 
-use crate::units::{PAGEBLOCK_ORDER, PageCount};
+use crate::units::{Order, PAGEBLOCK_ORDER, PageCount};
 
 /// Visits further apart than this, about 32 ms, are rare: at one a CPU, 30 a second, they cost nothing that anybody notices.
 const NEAR: u32 = 32;
@@ -26,6 +26,21 @@ const SIZE_MIN: u32 = 2048;
 const PAGEBLOCK: u64 = PAGEBLOCK_ORDER.pages().0;
 /// 64 MiB, so that a hold that takes half of it passes 16 whole pageblocks.
 const SIZE_MAX: u64 = 16_384;
+
+/// Pages that a list gets at once, and half of what it holds at most.
+const LIST_PAGES: u32 = 64;
+/// The most single pages on their way home.
+pub(crate) const HOMEBOUND_MAX: u32 = 2048;
+/// Blocks of an order that a list gets at once.
+pub(crate) const fn blocks_of_a_refill(order: Order) -> u32 {
+    let blocks = LIST_PAGES >> order.0;
+    if blocks == 0 { 1 } else { blocks }
+}
+
+/// Blocks of an order that a list holds at most, however much is kept.
+pub(crate) const fn list_max(order: Order) -> u32 {
+    2 * blocks_of_a_refill(order)
+}
 
 /// The state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -60,6 +75,18 @@ impl Swing {
     /// What is taken when there are none.
     pub(crate) fn refill(self) -> PageCount {
         PageCount((self.size / 2).max(1).into())
+    }
+
+    /// Blocks of an order that a list holds now: no list has more than an eighth of what may be kept, but for a block of the
+    /// orders that are asked for all the time.
+    pub(crate) fn list_limit(self, order: Order) -> u32 {
+        let least = u32::from(order <= Order(3));
+        (self.size / 8 >> order.0).clamp(least, list_max(order))
+    }
+
+    /// The most single pages on their way home.
+    pub(crate) fn homebound(self) -> u32 {
+        (self.size / 2).clamp(LIST_PAGES, HOMEBOUND_MAX)
     }
 
     /// Of pages that nobody used for a second, those that go back.

@@ -1,18 +1,14 @@
 //! What a CPU gives back: after frees, once a second, and when it is drained.
 
-use super::home::Sending;
-use super::parcels::Parcels;
 use super::visit::Visit;
 use crate::alloc::allocator::PageAllocator;
 use crate::host::{Access, Platform};
-use crate::pcp::owned::{Hold, LIST_PAGES, Owned, OwnedPageblocks, list_limit};
+use crate::pcp::owned::{Hold, Owned};
 use crate::pcp::pageset::{OnCpu, Pageset};
 use crate::pcp::swing::Swing;
-use crate::pcp::{CountedList, LISTS, list_order};
+use crate::pcp::{CountedList, HOMEBOUND};
 use crate::units::PageCount;
 
-/// The most homebound pages.
-const HOMEBOUND_MAX: u32 = 2048;
 /// Fewer unused pages are not worth a hold of a lock.
 const UNUSED_MIN: u64 = 512;
 
@@ -27,9 +23,9 @@ enum Reach {
     All,
 }
 
-/// The most homebound pages now: half of what the CPU may keep.
-fn homebound_max(owned: &OwnedPageblocks) -> u32 {
-    (owned.swing().size / 2).clamp(LIST_PAGES, HOMEBOUND_MAX)
+/// Pages behind the lists, and on their way there.
+fn behind<P: Platform>(pageset: &Pageset<'_, P>, owned: &Owned) -> PageCount {
+    PageCount(owned.count().0 + u64::from(pageset.list(HOMEBOUND).count()))
 }
 
 impl<'m, P: Platform> PageAllocator<'m, P> {
@@ -41,38 +37,21 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         owned: &Owned,
         list: usize,
     ) {
-        let most = list_limit(list_order(list));
-        let is_full = pageset.list(list).count() >= most;
-        if !is_full && !pageset.zone().is_over_limit() {
+        let most = pageset.limit_of(list, owned.pageblocks.swing());
+        let most = most.min(pageset.list(list).capacity());
+        let (is_full, is_over) =
+            (pageset.list(list).count() >= most, pageset.zone().is_over_limit());
+        if !is_full && !is_over {
             return;
         }
         let Some(hold) = owned.enter() else { return };
-        if is_full {
+        if is_full && list != HOMEBOUND {
             self.spill(pageset, &hold, (on, list), most / 2);
         }
-        self.after_free(on, pageset, &hold);
-    }
-
-    /// Puts a single page that its CPU did not get lately on its way home; `false` if somebody else is at it.
-    pub(in crate::alloc) fn free_homebound(
-        &self,
-        on: &OnCpu<'_, P>,
-        pageset: &Pageset<'m, P>,
-        owned: &Owned,
-        number: u32,
-    ) -> bool {
-        let Some(hold) = owned.enter() else { return false };
-        hold.push_homebound(pageset.frames(), number);
-        self.after_free(on, pageset, &hold);
-        true
-    }
-
-    fn after_free(&self, on: &OnCpu<'_, P>, pageset: &Pageset<'m, P>, hold: &Hold<'_>) {
-        let (owned, is_over) = (hold.owned(), pageset.zone().is_over_limit());
-        let is_homebound_full = owned.homebound_pages().0 > homebound_max(&owned.pageblocks).into();
-        // What is on lists is bounded there.
-        if is_homebound_full || owned.count() > owned.pageblocks.size() || is_over {
-            self.bring_down(on, pageset, hold, is_over);
+        // What is on the other lists is bounded there.
+        let is_way_full = is_full && list == HOMEBOUND;
+        if is_way_full || is_over || behind(pageset, owned) > owned.pageblocks.size() {
+            self.bring_down(on, pageset, &hold, is_over);
         }
     }
 
@@ -90,9 +69,9 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         }
         let owned = hold.owned();
         let mut target = PageCount(u64::MAX);
-        if owned.count() > owned.pageblocks.size() {
+        if behind(pageset, owned) > owned.pageblocks.size() {
             let swing = self.note_visit(pageset, hold);
-            if owned.count() > owned.pageblocks.size() {
+            if behind(pageset, owned) > owned.pageblocks.size() {
                 target = swing.left();
             }
         }
@@ -109,20 +88,18 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         reach: Reach,
     ) {
         let too_many = pageset.count().0.saturating_sub(target.0);
-        if hold.owned().count().0 < too_many {
-            (0..LISTS).for_each(|list| self.spill(pageset, hold, (on, list), 0));
+        if behind(pageset, hold.owned()).0 < too_many {
+            let lists = (0..pageset.list_count()).filter(|&list| list != HOMEBOUND);
+            lists.for_each(|list| self.spill(pageset, hold, (on, list), 0));
         }
-        let few = homebound_max(&hold.owned().pageblocks);
+        let few = hold.owned().pageblocks.swing().homebound();
         loop {
-            let mut trip = Parcels::new(*pageset.frames());
-            let is_all = self.gather(pageset, hold, &mut trip);
+            let is_all = self.gather(on, pageset, hold);
             let least = if reach == Reach::All || !is_all { 1 } else { few / 8 };
-            let zone = pageset.zone();
-            if self.send(zone, &mut trip, least, Sending::Passed) > few / 2 {
-                self.send(zone, &mut trip, 1, Sending::Passed);
+            if self.send(pageset, hold, least) > few / 2 {
+                self.send(pageset, hold, 1);
             }
-            let is_any = self.visit_to_give(pageset, hold, &mut trip, target, reach);
-            self.wait(pageset, hold, &mut trip);
+            let is_any = self.visit_to_give(pageset, hold, target, reach);
             if is_all || !is_any {
                 return;
             }
@@ -135,29 +112,33 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         &self,
         pageset: &Pageset<'m, P>,
         hold: &Hold<'_>,
-        trip: &mut Parcels<'m>,
         target: PageCount,
         reach: Reach,
     ) -> bool {
-        let of_others = trip.pages() - trip.pages_of_nobody();
-        let kept = pageset.count().0 + u64::from(of_others);
+        let (frames, parcels) = (pageset.frames(), hold.parcels());
+        let of_nobody = || {
+            let is_nobodys =
+                |at: &usize| frames.free_in_pageblock(parcels.first(*at)).owner().is_none();
+            parcels.places().filter(is_nobodys).map(|at| parcels.pages(at)).sum::<u32>()
+        };
+        let kept = pageset.count().0.saturating_sub(of_nobody().into());
         let free = hold.owned().pageblocks.free().0;
         let most = free.saturating_sub(kept.saturating_sub(target.0));
-        let mut passing = hold.take_above(pageset.frames(), PageCount(most));
+        let mut passing = hold.take_above(frames, PageCount(most));
         let mut is_any = false;
-        while !passing.is_empty() || trip.pages_of_nobody() > 0 {
-            let before = trip.pages();
+        while !passing.is_empty() || of_nobody() > 0 {
+            let before = parcels.total();
             let mut guard = pageset.zone().lock_to_move();
             self.platform.touch(pageset.zone().published_line(), Access::Write);
             let owner = Some(pageset.owner().cpu).filter(|_| reach == Reach::Usual);
             let mut visit = Visit::new(&mut guard, owner);
-            visit.bring_home(trip);
+            visit.bring_home(parcels);
             visit.give(&mut passing);
             let passed = visit.end();
             let returned = passed.returned;
             drop(guard);
-            passed.note(pageset, hold, trip);
-            if returned == 0 && before == trip.pages() {
+            passed.note(pageset, hold);
+            if returned == 0 && before == parcels.total() {
                 return is_any;
             }
             is_any = true;
@@ -166,17 +147,18 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         is_any
     }
 
-    /// Gives back at least `pages` of what the pageset keeps, or all.
+    /// Gives back at least `pages` of what the pageset keeps, or all. `false` if somebody else is behind the lists, and stays.
     pub(in crate::alloc) fn drain_to_maps(
         &self,
         on: &OnCpu<'_, P>,
         pageset: &Pageset<'m, P>,
         owned: &Owned,
         pages: PageCount,
-    ) {
-        let Some(hold) = owned.enter() else { return };
+    ) -> bool {
+        let Some(hold) = self.wait_for(|| owned.enter()) else { return false };
         let target = PageCount(pageset.count().0.saturating_sub(pages.0));
         self.give(on, pageset, &hold, target, Reach::All);
+        true
     }
 
     /// The once-a-second work: half of what nobody used since goes back. Returns the pages.

@@ -1,19 +1,18 @@
 //! Ways home: to the CPU's own pageblocks, to those of others, and to the zone.
 
-use super::parcels::{Parcel, Parcels, Place};
 use super::visit::Visit;
 use crate::alloc::allocator::PageAllocator;
-use crate::frame::{NO_FRAME, ZoneFrames};
+use crate::frame::{FreeMap, ZoneFrames, first_of};
 use crate::host::{Access, Platform};
-use crate::pcp::owned::{Hold, Owned};
+use crate::pcp::owned::{Chain, Hold, Owned};
 use crate::pcp::pageset::{OnCpu, Pageset};
+use crate::pcp::parcels::PARCELS;
 use crate::pcp::passing::Passing;
-use crate::pcp::{CountedList, list_order};
-use crate::sync::Ordering;
+use crate::pcp::{CountedList, HOMEBOUND, list_order};
 use crate::units::{CpuId, Order, PAGEBLOCK_ORDER};
 use crate::zone::{Zone, ZoneEvents};
 
-/// Where blocks that go to another CPU come from.
+/// Where pages that go to another CPU come from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Sending {
     /// From a pageset.
@@ -24,80 +23,73 @@ pub(super) enum Sending {
 
 /// Blocks that are taken from a list together: 1 KiB of stack.
 const CHUNK: usize = 256;
+const PAGES: u32 = PAGEBLOCK_ORDER.pages().0 as u32;
 
 impl<'m, P: Platform> PageAllocator<'m, P> {
     /// Takes what is homebound: what is the CPU's own is free there then, the rest is in parcels. Returns whether that is all.
     pub(super) fn gather(
         &self,
+        on: &OnCpu<'_, P>,
         pageset: &Pageset<'m, P>,
         hold: &Hold<'_>,
-        trip: &mut Parcels<'m>,
     ) -> bool {
-        let frames = *pageset.frames();
-        let cpu = pageset.owner().cpu;
-        self.receive(pageset, hold);
-        let (mut next, mut pages) = hold.waiting();
-        let mut is_all = true;
-        while next != NO_FRAME {
-            let (number, frame) = (next, frames.frame(next));
-            let (after, order) = (frame.next(), frame.word().order());
-            if !hold.put_if_own(&frames, cpu, number, order) && !trip.add(number, order) {
-                is_all = false;
-                break;
-            }
-            (next, pages) = (after, pages - order.pages().0 as u32);
-        }
-        hold.set_waiting((next, pages));
+        let waiting = hold.take_waiting();
+        let mut is_all = self.put_chain(pageset, hold, waiting) && self.receive(pageset, hold);
         let mut chunk = [0; CHUNK];
         while is_all {
-            let got = hold.take_homebound(&frames, &mut chunk);
+            let got = pageset.pop_cold(self.platform.storage(), on, HOMEBOUND, &mut chunk);
             if got == 0 {
                 break;
             }
-            for &number in &chunk[..got] {
-                let order = Order(0);
-                if !hold.put_if_own(&frames, cpu, number, order) && !trip.add(number, order) {
-                    hold.wait(&frames, number, order);
-                    is_all = false;
-                }
-            }
+            is_all = self.put_each(pageset, hold, &chunk[..got]);
         }
         is_all
     }
 
-    /// Takes what other CPUs sent: what is the CPU's own is free there then, the rest waits.
-    pub(super) fn receive(&self, pageset: &Pageset<'m, P>, hold: &Hold<'_>) {
-        let (frames, cpu) = (*pageset.frames(), pageset.owner().cpu);
-        hold.receive(&frames, &mut |number, order| {
-            if !hold.put_if_own(&frames, cpu, number, order) {
-                hold.wait(&frames, number, order);
-            }
-        });
+    /// Takes what other CPUs sent: what is the CPU's own is free there then, the rest is in parcels, or waits. Returns whether
+    /// nothing had to wait.
+    pub(super) fn receive(&self, pageset: &Pageset<'m, P>, hold: &Hold<'_>) -> bool {
+        let received = hold.take_inbox(pageset.frames());
+        self.put_chain(pageset, hold, received)
     }
 
-    /// Lets what is still in parcels wait for more on the same way.
-    pub(super) fn wait(&self, pageset: &Pageset<'m, P>, hold: &Hold<'_>, trip: &mut Parcels<'m>) {
-        let (mut first, mut pages) = hold.waiting();
-        for parcel in trip.here_mut() {
-            pageset.frames().frame(parcel.tail).set_next(first);
-            (first, pages) = (parcel.head, pages + parcel.pages);
-            parcel.place = Place::Gone;
+    fn put_chain(&self, pageset: &Pageset<'m, P>, hold: &Hold<'_>, mut chain: Chain) -> bool {
+        let (frames, mut is_all) = (pageset.frames(), true);
+        while let Some((number, pages)) = chain.pop(frames) {
+            is_all &= hold.put_or_keep(frames, pageset.owner().cpu, number, pages);
         }
-        hold.set_waiting((first, pages));
+        is_all
     }
 
-    /// Makes a block that the CPU took for itself free again, or lets it wait if its pageblock is not its own any more.
-    pub(super) fn put_or_wait(
+    /// Puts single pages where they belong, those that adjoin together.
+    fn put_each(&self, pageset: &Pageset<'m, P>, hold: &Hold<'_>, numbers: &[u32]) -> bool {
+        let (mut rest, mut is_all) = (numbers, true);
+        while let [number, ..] = rest {
+            let run = run_at_start(rest);
+            // They may lie in either direction.
+            let first = rest[run - 1].min(*number);
+            is_all &=
+                hold.put_or_keep(pageset.frames(), pageset.owner().cpu, first, run as u32);
+            rest = &rest[run..];
+        }
+        is_all
+    }
+
+    /// Makes a block that the CPU took for itself free again, or puts it on its way if its pageblock is not its own any more.
+    pub(super) fn put_back(
         &self,
         pageset: &Pageset<'m, P>,
         hold: &Hold<'_>,
         number: u32,
         order: Order,
     ) {
-        let frames = pageset.frames();
-        if !self.go_home(pageset, hold, number, order) {
-            frames.word(number).set(frames.cached(order));
-            hold.wait(frames, number, order);
+        let end = number + order.pages().0 as u32;
+        for first in (number..end).step_by(PAGES as usize) {
+            let pages = (end - first).min(PAGES);
+            let is_adopted = pages == PAGES && self.adopt_whole(pageset, hold, first);
+            if !is_adopted {
+                hold.put_or_keep(pageset.frames(), pageset.owner().cpu, first, pages);
+            }
         }
     }
 
@@ -118,82 +110,70 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             if got == 0 {
                 return;
             }
-            for &number in &chunk[..got] {
-                // What a refill brought has the word that it had before.
-                self.put_or_wait(pageset, hold, number, order);
+            if order == Order(0) {
+                self.put_each(pageset, hold, &chunk[..got]);
+            } else {
+                chunk[..got].iter().for_each(|&number| self.put_back(pageset, hold, number, order));
             }
         }
     }
 
-    /// Frees a block in the CPU's own pageblock; `false` if it is none of its own.
-    fn go_home(
-        &self,
-        pageset: &Pageset<'m, P>,
-        hold: &Hold<'_>,
-        number: u32,
-        order: Order,
-    ) -> bool {
-        let (frames, cpu) = (pageset.frames(), pageset.owner().cpu);
-        if hold.put_if_own(frames, cpu, number, order) {
-            return true;
-        }
-        let block = frames.free_in_pageblock(number);
-        let is_whole = order == PAGEBLOCK_ORDER
-            && block.owner().is_none()
-            && frames.pageblock(number).is_mergeable()
-            && !frames.is_pageblock_shared(number);
-        if is_whole {
-            // All of the pageblock is in our hands: nobody else can want it.
-            block.set_owner(Some(cpu));
+    /// Makes a pageblock the CPU's of which all pages are in our hands, if nobody owns it; returns whether.
+    fn adopt_whole(&self, pageset: &Pageset<'m, P>, hold: &Hold<'_>, first: u32) -> bool {
+        let frames = pageset.frames();
+        let block = frames.free_in_pageblock(first);
+        let may_own = block.owner().is_none()
+            && frames.pageblock(first).is_mergeable()
+            && !frames.is_pageblock_shared(first);
+        if may_own {
+            // Nobody else can want it: all of it is ours.
+            block.set_owner(Some(pageset.owner().cpu));
             let mut passed = Passing::new();
-            passed.push(frames, number);
+            passed.push(frames, first);
             hold.add(frames, passed);
         }
-        is_whole
+        may_own
     }
 
     /// Sends parcels of other CPUs' pageblocks to them, at least `least` pages to each. Returns the pages that were too few.
-    pub(super) fn send(
-        &self,
-        zone: &Zone<'m, P>,
-        trip: &mut Parcels<'m>,
-        least: u32,
-        how: Sending,
-    ) -> u32 {
-        let frames = *zone.frames();
+    pub(super) fn send(&self, pageset: &Pageset<'m, P>, hold: &Hold<'_>, least: u32) -> u32 {
+        let (frames, parcels) = (pageset.frames(), hold.parcels());
+        let mut owners = [None; PARCELS];
         let mut too_few = 0;
-        for at in 0..trip.all().len() {
-            let parcel = trip.all()[at];
-            let Some(owner) = owner_of(&frames, &parcel) else { continue };
-            let Some(target) = self.owned_of(zone, owner) else { continue };
-            let rest = &mut trip.all()[at..];
-            let is_theirs = |parcel: &Parcel| owner_of(&frames, parcel) == Some(owner);
-            let theirs = rest.iter().filter(|parcel| is_theirs(parcel));
-            if theirs.map(|parcel| parcel.pages).sum::<u32>() < least {
-                too_few += parcel.pages;
-                continue;
+        for at in parcels.places() {
+            owners[at] = frames.free_in_pageblock(parcels.first(at)).owner();
+        }
+        for at in 0..PARCELS {
+            let Some(owner) = owners[at] else { continue };
+            let is_theirs = |&at: &usize| owners[at] == Some(owner);
+            let pages: u32 = (at..PARCELS).filter(is_theirs).map(|at| parcels.pages(at)).sum();
+            let target = self.owned_of(pageset.zone(), owner).filter(|_| pages >= least);
+            if target.is_none() {
+                too_few += pages;
             }
-            let (mut head, mut last, mut sent) = (NO_FRAME, NO_FRAME, 0);
-            for parcel in rest.iter_mut().filter(|parcel| is_theirs(parcel)) {
-                match last {
-                    NO_FRAME => head = parcel.head,
-                    last => frames.frame(last).set_next(parcel.head),
+            let mut chain = Chain::NONE;
+            for at in at..PARCELS {
+                if owners[at] == Some(owner) {
+                    owners[at] = None;
+                    if target.is_some() {
+                        chain.push_map(frames, parcels.first(at), parcels.take(at));
+                    }
                 }
-                (last, sent) = (parcel.tail, sent + parcel.pages);
-                parcel.place = Place::Gone;
             }
-            // Meanwhile they may have become nobody's.
-            if last == NO_FRAME {
-                continue;
+            if let Some(target) = target {
+                self.send_to(target, frames, chain, Sending::Passed);
             }
-            if how == Sending::Freed {
-                target.sent_pages.fetch_add(sent.into(), Ordering::Relaxed);
-            }
-            let target = &target.pageblocks;
-            self.platform.touch(core::ptr::from_ref(target).cast(), Access::Atomic);
-            target.send(&frames, head, last, sent);
         }
         too_few
+    }
+
+    fn send_to(&self, target: &Owned, frames: &ZoneFrames<'_>, chain: Chain, how: Sending) {
+        if how == Sending::Freed {
+            target.note_sent(chain.pages());
+        }
+        let target = &target.pageblocks;
+        self.platform.touch(core::ptr::from_ref(target).cast(), Access::Atomic);
+        target.send(frames, chain);
     }
 
     /// What a CPU that owned a pageblock has of the zone. The CPU is known: it owned one.
@@ -204,37 +184,63 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     /// Frees blocks of a zone that nobody holds any more past the pageset: to who has their pageblocks. Whole pageblocks are
     /// the zone's.
     pub(in crate::alloc) fn free_home(&self, zone: &'m Zone<'m, P>, numbers: &[u32]) {
-        let frames = *zone.frames();
+        let frames = zone.frames();
         let mut rest = numbers;
         while !rest.is_empty() {
-            let mut trip = Parcels::new(frames);
-            let fits = |number: &&u32| trip.add(**number, frames.word(**number).get().order());
-            let fitting = rest.iter().take_while(fits).count();
-            rest = &rest[fitting..];
-            while trip.pages() > 0 {
-                self.send(zone, &mut trip, 1, Sending::Freed);
-                let before = trip.pages();
-                if before == 0 {
+            let (first, map, blocks) = parcel_at_start(frames, rest);
+            if let Some(owner) = frames.free_in_pageblock(first).owner()
+                && let Some(target) = self.owned_of(zone, owner)
+            {
+                let mut chain = Chain::NONE;
+                chain.push_map(frames, first, map);
+                self.send_to(target, frames, chain, Sending::Freed);
+                rest = &rest[blocks..];
+                continue;
+            }
+            let (before, mut guard) = (rest, zone.lock_to_move());
+            self.platform.touch(zone.published_line(), Access::Write);
+            let mut visit = Visit::new(&mut guard, None);
+            while !rest.is_empty() {
+                let (first, map, blocks) = parcel_at_start(frames, rest);
+                // What another CPU's has become meanwhile goes there.
+                if !visit.bring_pages(first, map) {
                     break;
                 }
-                let mut guard = zone.lock_to_move();
-                self.platform.touch(zone.published_line(), Access::Write);
-                let mut visit = Visit::new(&mut guard, None);
-                // What another CPU's has become meanwhile goes there.
-                visit.bring_home(&mut trip);
-                visit.end();
-                drop(guard);
-                let pages = u64::from(before - trip.pages());
-                ZoneEvents::add(&zone.events().direct_free_pages, pages);
+                rest = &rest[blocks..];
             }
+            let returned = visit.end().returned;
+            drop(guard);
+            debug_assert!(returned == 0 || rest.len() < before.len(), "what came back is gone");
+            ZoneEvents::add(&zone.events().direct_free_pages, returned);
         }
     }
 }
 
-/// The CPU that owns the pageblock of a parcel; none if nobody does, or the parcel is gone.
-fn owner_of(frames: &ZoneFrames<'_>, parcel: &Parcel) -> Option<CpuId> {
-    match parcel.place {
-        Place::Here => frames.free_in_pageblock(parcel.first).owner(),
-        Place::Claimed | Place::Gone => None,
+/// How many of these pages, from the first on, adjoin each other in one pageblock, upwards or downwards.
+fn run_at_start(numbers: &[u32]) -> usize {
+    let first = numbers[0];
+    let run = |step: u32| {
+        let in_order = numbers.iter().zip(0..).take_while(|&(&number, at)| {
+            number == first.wrapping_add(step.wrapping_mul(at)) && first_of(number) == first_of(first)
+        });
+        in_order.count()
+    };
+    match numbers.get(1) {
+        Some(&second) if second == first.wrapping_sub(1) => run(u32::MAX),
+        Some(&second) if second == first + 1 => run(1),
+        _ => 1,
     }
+}
+
+/// The blocks of one pageblock that `numbers` begin with: the pageblock, their pages, and how many blocks they are. Their words
+/// say their orders.
+fn parcel_at_start(frames: &ZoneFrames<'_>, numbers: &[u32]) -> (u32, FreeMap, usize) {
+    let first = first_of(numbers[0]);
+    let (mut map, mut blocks) = (FreeMap::NONE, 0);
+    for &number in numbers.iter().take_while(|&&number| first_of(number) == first) {
+        let at = number - first;
+        map.add(at..at + frames.word(number).get().order().pages().0 as u32);
+        blocks += 1;
+    }
+    (first, map, blocks)
 }

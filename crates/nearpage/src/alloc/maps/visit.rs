@@ -1,13 +1,13 @@
 //! A visit to the zone: what a CPU does in one hold of its lock, in no more than [`OPERATIONS`].
 
-use super::parcels::{Parcel, Parcels, Place};
 use crate::buddy::Wish;
-use crate::frame::ZoneFrames;
+use crate::frame::{FreeMap, ZoneFrames};
 use crate::host::Platform;
 use crate::pcp::owned::Hold;
 use crate::pcp::pageset::Pageset;
+use crate::pcp::parcels::{PARCELS, Parcels};
 use crate::pcp::passing::Passing;
-use crate::units::CpuId;
+use crate::units::{CpuId, Order};
 use crate::zone::ZoneGuard;
 
 /// Operations in one hold of a zone's lock.
@@ -20,7 +20,7 @@ const OF_A_PARCEL: u64 = 16;
 const OF_A_PASS: u64 = 8;
 /// A pageblock of the zone with at most so many free pages ...
 const NEARLY_FULL: u32 = 64;
-/// ... becomes the CPU's that brings at least so many blocks.
+/// ... becomes the CPU's that brings at least so many.
 const WORTH_A_PAGEBLOCK: u32 = 4;
 
 /// A hold of the zone's lock.
@@ -35,6 +35,8 @@ pub(super) struct Visit<'v, 'a, 'm, P: Platform> {
 /// What became the CPU's in a visit, to be noted after it.
 pub(super) struct Passed {
     pageblocks: Passing,
+    /// The places of parcels whose pageblocks are among what became the CPU's, as bits.
+    claimed: u128,
     /// Pages that left the zone, and pages that came back to it.
     taken: u64,
     pub(super) returned: u64,
@@ -43,7 +45,7 @@ pub(super) struct Passed {
 impl<'v, 'a, 'm, P: Platform> Visit<'v, 'a, 'm, P> {
     pub(super) fn new(guard: &'v mut ZoneGuard<'a, 'm, P>, owner: Option<CpuId>) -> Self {
         let frames = *guard.zone().frames();
-        let passed = Passed { pageblocks: Passing::new(), taken: 0, returned: 0 };
+        let passed = Passed { pageblocks: Passing::new(), claimed: 0, taken: 0, returned: 0 };
         Self { guard, owner, frames, passed }
     }
 
@@ -80,48 +82,52 @@ impl<'v, 'a, 'm, P: Platform> Visit<'v, 'a, 'm, P> {
         pages
     }
 
-    /// Brings parcels home to pageblocks that nobody owns. What is still here then is another CPU's, or too much for one hold.
-    pub(super) fn bring_home(&mut self, trip: &mut Parcels<'m>) {
-        let frames = self.frames;
-        for parcel in trip.here_mut() {
-            let is_shared = frames.is_pageblock_shared(parcel.first);
-            let most = if is_shared { 4 * u64::from(parcel.pages) } else { OF_A_PARCEL };
-            let is_owned = !is_shared && frames.free_in_pageblock(parcel.first).owner().is_some();
-            if is_owned || most.min(OPERATIONS) > self.operations_left() {
-                continue;
-            }
-            parcel.place = match is_shared {
-                true => self.bring_to_buddy(parcel),
-                false => self.bring_parcel(parcel),
+    /// Brings parcels home to pageblocks that nobody owns. What is still there then is another CPU's, or too much for one hold.
+    pub(super) fn bring_home(&mut self, parcels: &Parcels) {
+        for at in parcels.places() {
+            let first = parcels.first(at);
+            let is_worth_it = || {
+                let free = self.frames.free_in_pageblock(first).free();
+                free == 0 || free <= NEARLY_FULL && parcels.pages(at) >= WORTH_A_PAGEBLOCK
             };
+            let Some(cpu) = self.owner else {
+                if self.bring_pages(first, parcels.map(at)) {
+                    parcels.take(at);
+                }
+                continue;
+            };
+            let may_own = !self.frames.is_pageblock_shared(first)
+                && self.frames.free_in_pageblock(first).owner().is_none()
+                && self.frames.pageblock(first).is_mergeable();
+            if may_own && is_worth_it() {
+                if self.pageblocks_left() > 0 {
+                    self.passed.taken += self.guard.buddy().give_away(self.frames, first, cpu).0;
+                    self.passed.claimed |= 1 << at;
+                }
+            } else if self.bring_pages(first, parcels.map(at)) {
+                parcels.take(at);
+            }
         }
     }
 
-    /// Brings the blocks of one pageblock home, which nobody owns.
-    fn bring_parcel(&mut self, parcel: &Parcel) -> Place {
-        let (frames, first) = (self.frames, parcel.first);
-        let free = frames.free_in_pageblock(first).free();
-        let is_worth_it = free == 0 || free <= NEARLY_FULL && parcel.blocks >= WORTH_A_PAGEBLOCK;
-        if let Some(cpu) = self.owner
-            && is_worth_it
-            && frames.pageblock(first).is_mergeable()
-        {
-            self.passed.taken += self.guard.buddy().give_away(frames, first, cpu).0;
-            return Place::Claimed;
+    /// Brings pages of one pageblock home, if nobody owns it, and it is not too much for this hold; returns whether.
+    pub(super) fn bring_pages(&mut self, first: u32, pages: FreeMap) -> bool {
+        let (frames, is_shared) = (self.frames, self.frames.is_pageblock_shared(first));
+        let count = u64::from(pages.count());
+        let operations = if is_shared { 4 * count } else { OF_A_PARCEL };
+        let is_owned = !is_shared && frames.free_in_pageblock(first).owner().is_some();
+        if is_owned || operations.min(OPERATIONS) > self.operations_left() {
+            return false;
         }
-        self.passed.returned += u64::from(parcel.pages);
-        self.guard.buddy().free_in_map(frames, first, parcel.map(&frames));
-        Place::Gone
-    }
-
-    /// Frees the blocks of a pageblock that zones share, one by one.
-    fn bring_to_buddy(&mut self, parcel: &Parcel) -> Place {
-        let frames = self.frames;
-        self.passed.returned += u64::from(parcel.pages);
-        parcel.each(&frames, |number, order| {
-            self.guard.buddy().free_run(frames, number, order, 1);
-        });
-        Place::Gone
+        self.passed.returned += count;
+        match is_shared {
+            true => pages.runs().for_each(|run| {
+                let pages = run.end - run.start;
+                self.guard.buddy().free_run(frames, first + run.start, Order(0), pages);
+            }),
+            false => self.guard.buddy().free_in_map(frames, first, pages),
+        }
+        true
     }
 
     /// What became the CPU's.
@@ -135,20 +141,22 @@ impl<'v, 'a, 'm, P: Platform> Visit<'v, 'a, 'm, P> {
 
 impl Passed {
     /// Notes what became the CPU's among its pageblocks, and counts what was moved.
-    pub(super) fn note<P: Platform>(
-        self,
-        pageset: &Pageset<'_, P>,
-        hold: &Hold<'_>,
-        trip: &mut Parcels<'_>,
-    ) {
+    pub(super) fn note<P: Platform>(self, pageset: &Pageset<'_, P>, hold: &Hold<'_>) {
         let (frames, events) = (pageset.frames(), pageset.events());
         events.refilled_pages.add(self.taken);
         events.drained_pages.add(self.returned);
         hold.add(frames, self.pageblocks);
-        for parcel in trip.all().iter_mut().filter(|parcel| parcel.place == Place::Claimed) {
-            hold.adopt(frames, parcel.first);
-            hold.put_map(frames, parcel.first, parcel.map(frames));
-            parcel.place = Place::Gone;
+        let parcels = hold.parcels();
+        let claimed = (0..PARCELS).filter(|at| self.claimed >> at & 1 == 1);
+        claimed.for_each(|at| hold.adopt(frames, parcels.first(at)));
+        // Also those whose pageblocks came otherwise.
+        for at in parcels.places() {
+            let first = parcels.first(at);
+            if frames.free_in_pageblock(first).owner() == Some(pageset.owner().cpu) {
+                hold.put_map(frames, first, parcels.take(at));
+            }
         }
     }
 }
+
+const _: () = assert!(PARCELS <= u128::BITS as usize, "a bit for each place");
