@@ -7,7 +7,7 @@ use core::marker::PhantomData;
 
 use crate::frame::{LoosePages, SectionLists};
 use crate::slab::descriptor::DescriptorSection;
-use crate::sync::{AtomicU8, AtomicU32, AtomicU64};
+use crate::sync::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 
 /// A buffer is smaller than [`Need`] said.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,6 +28,8 @@ unsafe impl AnyBytes for LoosePages {}
 unsafe impl<T: AnyBytes, const N: usize> AnyBytes for [T; N] {}
 // SAFETY: an array of structures of atomics: integers of any value.
 unsafe impl AnyBytes for DescriptorSection {}
+// SAFETY: an integer of any value.
+unsafe impl AnyBytes for AtomicU16 {}
 // SAFETY: an integer of any value.
 unsafe impl AnyBytes for AtomicU32 {}
 // SAFETY: an integer of any value.

@@ -344,7 +344,7 @@ fn mark_pieces(frames: &ZoneFrames<'_>, pieces: &Pieces, cpu: CpuId) -> Result<u
 
 /// Marks what stands behind the lists of a pageset: pages on their way home, those in the inbox, and what is free in the
 /// pageblocks that the CPU owns. Returns their pages.
-fn mark_owned(frames: &ZoneFrames<'_>, owned: &Owned, cpu: CpuId) -> Result<u64, CheckError> {
+fn mark_owned(frames: &ZoneFrames<'_>, owned: &Owned<'_>, cpu: CpuId) -> Result<u64, CheckError> {
     let (mut pages, mut result) = (0, Ok(()));
     let mut note = |number: u32, order: Order| {
         pages += order.pages().0;

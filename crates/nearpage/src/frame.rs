@@ -33,7 +33,7 @@ mod pageblock;
 mod pageblock_list;
 pub mod section;
 
-pub(crate) use free_map::{FreeMap, words_of};
+pub(crate) use free_map::FreeMap;
 pub use loose::{Filled, LooseMap, LoosePages};
 pub(crate) use owners::OwnedBlock;
 pub(crate) use pageblock::{Pageblock, first_of};

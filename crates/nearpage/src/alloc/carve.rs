@@ -17,6 +17,7 @@ use crate::page_wait::{BUCKETS, Bucket, WaitTable, WaitTables};
 use crate::pcp::owned::Owned;
 use crate::pcp::pageset::{List, Owner, Pageset};
 use crate::pcp::pieces::Pieces;
+use crate::pcp::stage::Stage;
 use crate::pcp::{ALL_LISTS, LISTS, Storage, list_order};
 use crate::slot::{Slot, SlotRing};
 use crate::sync::{AtomicBool, AtomicU16, AtomicU32};
@@ -227,7 +228,13 @@ impl<'m> Carver<'_, 'm> {
             };
             let lists = (index % plan.rotations * plan.topology.len()) as u32;
             let pieces = arena.slice(plan.pieces::<P>(), |_, _| Ok(Pieces::new()))?;
-            let owned = arena.slice(plan.owned(), |_, _| Ok(Owned::new()))?;
+            let owned = arena.slice(plan.owned(), |index, arena| {
+                let slots = plan.stage_slots(node, zones[index].node(), zones[index].span());
+                let entries = Stage::entries(slots);
+                let (heads, firsts) = (arena.untouched(slots)?, arena.untouched(entries)?);
+                let rest = [arena.untouched(entries)?, arena.untouched(entries)?];
+                Ok(Owned::new(Stage::new(heads, rest, firsts)))
+            })?;
             let parts = (&*pieces, &*owned);
             Ok(Cpu { lists, ..carve_pagesets(arena, cpu, node, zones, parts, entries)? })
         })?;
@@ -309,7 +316,7 @@ fn carve_pagesets<'m, P: Platform>(
     id: CpuId,
     of: NodeIndex,
     zones: &'m [&'m Zone<'m, P>],
-    (pieces, owned): (&'m [Pieces], &'m [Owned]),
+    (pieces, owned): (&'m [Pieces], &'m [Owned<'m>]),
     ring_entries: impl Fn(&Zone<'m, P>, usize) -> usize,
 ) -> Result<Cpu<'m, P>, OutOfMetadata> {
     let owner = arena.slice(1, |_, _| {

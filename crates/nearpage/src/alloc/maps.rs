@@ -52,7 +52,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         &self,
         on: &OnCpu<'_, P>,
         pageset: &Pageset<'m, P>,
-        owned: &Owned,
+        owned: &Owned<'_>,
         trip: Trip,
         list: usize,
     ) -> FromPageset {
@@ -136,7 +136,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let mut guard = zone.lock_to_take(trip.flags);
         self.platform.touch(zone.published_line(), Access::Write);
         let mut visit = Visit::new(&mut guard, Some(pageset.owner().cpu));
-        visit.bring_home(hold.parcels());
+        visit.bring_home(hold.stage(), 0);
         let room = self.room(visit.guard, trip);
         let pages = swing.refill().0.max(order.pages().0).min(u64::from(u32::MAX));
         let allowed = visit.guard.claim((pages >> order.0) as u32, order);

@@ -15,6 +15,7 @@ use crate::page_wait::{BUCKETS, Bucket, WaitTable};
 use crate::pcp::owned::Owned;
 use crate::pcp::pageset::{List, Owner, Pageset};
 use crate::pcp::pieces::Pieces;
+use crate::pcp::stage::Stage;
 use crate::pcp::swing::{HOMEBOUND_MAX, list_max};
 use crate::pcp::{ALL_LISTS, HOMEBOUND, LISTS, MORE_LISTS, Storage, list_order};
 use crate::slot::Slot;
@@ -34,6 +35,8 @@ const RING_BYTES_FAR: u64 = 2;
 const RING_BYTES_PER_PAGE: u64 = 23;
 /// Most pages that a ring of a CPU of another node is made for.
 const FAR_HIGH_MAX: u64 = 512;
+/// Fewest slots of a stage.
+const STAGE_SLOTS_MIN: usize = 64;
 
 /// What lies where.
 #[derive(Clone, Copy)]
@@ -175,15 +178,7 @@ impl<'m> Plan<'m> {
         span: PfnRange,
         index: usize,
     ) -> usize {
-        let frames: u64 = self.topology.ranges_in(node, span).map(|range| range.pages().0).sum();
-        let near = self.topology.node(node).cpus.len() as u64;
-        let (bytes, cpus) = if of == node {
-            (frames * RING_BYTES_NEAR, near)
-        } else {
-            let most = self.cpus * FAR_HIGH_MAX * RING_BYTES_PER_PAGE;
-            ((frames * RING_BYTES_FAR).min(most), self.cpus - near)
-        };
-        let high_max = (bytes / RING_BYTES_PER_PAGE / cpus.max(1)).min(u32::MAX as u64);
+        let high_max = self.high_max(of, node, span);
         let order = list_order(index);
         // With maps, lists are short, and pages behind them take no room here.
         let high_max = match (self.owners, index) {
@@ -192,6 +187,25 @@ impl<'m> Plan<'m> {
             _ => high_max,
         };
         S::ring_entries(order, high_max as u32) as usize
+    }
+
+    /// Slots of that pageset's stage: with five entries each, it has room for more than is homebound at once.
+    pub(super) fn stage_slots(&self, of: NodeIndex, node: NodeIndex, span: PfnRange) -> usize {
+        let most = self.high_max(of, node, span).min(HOMEBOUND_MAX.into()) as usize;
+        1 << (most / 4).max(STAGE_SLOTS_MIN).ilog2()
+    }
+
+    /// The most pages that a pageset may keep for which there is room in its largest ring.
+    fn high_max(&self, of: NodeIndex, node: NodeIndex, span: PfnRange) -> u64 {
+        let frames: u64 = self.topology.ranges_in(node, span).map(|range| range.pages().0).sum();
+        let near = self.topology.node(node).cpus.len() as u64;
+        let (bytes, cpus) = if of == node {
+            (frames * RING_BYTES_NEAR, near)
+        } else {
+            let most = self.cpus * FAR_HIGH_MAX * RING_BYTES_PER_PAGE;
+            ((frames * RING_BYTES_FAR).min(most), self.cpus - near)
+        };
+        (bytes / RING_BYTES_PER_PAGE / cpus.max(1)).min(u32::MAX as u64)
     }
 
     pub(super) fn need<P: Platform>(&self, node: NodeIndex) -> Need {
@@ -258,8 +272,14 @@ impl<'m> Plan<'m> {
         need.add::<Owner<P>>(1);
         need.add::<Pageset<'_, P>>(self.zones);
         need.add::<Pieces>(self.pieces::<P>());
-        need.add::<Owned>(self.owned());
+        need.add::<Owned<'_>>(self.owned());
         for (node, _, span) in zones(&self.topology) {
+            if self.owned() > 0 {
+                let slots = self.stage_slots(of, node, span);
+                need.add::<AtomicU16>(slots);
+                need.add::<AtomicU32>(Stage::entries(slots));
+                (0..2).for_each(|_| need.add::<AtomicU16>(Stage::entries(slots)));
+            }
             let entries = |index| self.ring_entries::<P::Storage>(of, node, span, index);
             (0..LISTS).for_each(|index| need.add::<AtomicU32>(entries(index)));
             if self.owned() > 0 {

@@ -31,11 +31,6 @@ impl FreeMap {
     /// No pages.
     pub(crate) const NONE: FreeMap = FreeMap([0; WORDS]);
 
-    /// The free pages as bits of words.
-    pub(crate) const fn of_words(words: [u64; WORDS]) -> FreeMap {
-        FreeMap(words)
-    }
-
     /// Some adjoining pages.
     pub(crate) fn of(pages: Range<u32>) -> FreeMap {
         let mut map = FreeMap::NONE;
@@ -155,7 +150,7 @@ fn heads_of(word: u64, order: u8) -> u64 {
 
 /// Adjoining pages, word by word: which word, and the pages as bits of it.
 #[inline]
-pub(crate) fn words_of(pages: Range<u32>) -> impl Iterator<Item = (usize, u64)> {
+pub(super) fn words_of(pages: Range<u32>) -> impl Iterator<Item = (usize, u64)> {
     let mut first = pages.start;
     core::iter::from_fn(move || {
         let end = pages.end.min((first | 63) + 1);

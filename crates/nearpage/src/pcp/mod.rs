@@ -8,11 +8,11 @@
 
 pub(crate) mod owned;
 pub mod pageset;
-pub(crate) mod parcels;
 pub(crate) mod passing;
 pub(crate) mod pieces;
 pub mod serial;
 pub mod sizes;
+pub(crate) mod stage;
 pub mod storage;
 pub(crate) mod swing;
 pub mod tuning;

@@ -13,8 +13,8 @@
 //!
 //! 64 bytes. Not here: how many pages there may be ([`super::swing`]), and the zone's lock.
 
-use super::parcels::Parcels;
 use super::passing::Passing;
+use super::stage::{Fate, Stage};
 use super::swing::Swing;
 use crate::frame::{FreeMap, Migratetype, NO_FRAME, Pageblock, ZoneFrames, first_of};
 use crate::sync::{AtomicU16, AtomicU32, AtomicU64, Ordering};
@@ -54,7 +54,7 @@ pub(crate) struct OwnedPageblocks {
 const _: () = assert!(size_of::<OwnedPageblocks>() == 64);
 
 /// Hold of what a CPU owns; dropping it lets go.
-pub(crate) struct Hold<'a>(&'a Owned);
+pub(crate) struct Hold<'a>(&'a Owned<'a>);
 
 impl Drop for Hold<'_> {
     fn drop(&mut self) {
@@ -66,10 +66,10 @@ impl Drop for Hold<'_> {
 /// What stands behind the lists of a pageset whose CPU owns pageblocks. All but the pageblocks' inbox is for who has hold of
 /// the pageblocks.
 #[derive(Debug)]
-pub(crate) struct Owned {
+pub(crate) struct Owned<'m> {
     pub(crate) pageblocks: OwnedPageblocks,
-    /// Pages on their way to who has their pageblocks, and those that found no place there.
-    parcels: Parcels,
+    /// Pages on their way to who has their pageblocks, and those for which it has no room.
+    stage: Stage<'m>,
     waiting: Runs,
     /// Pages that went to the inbox so far as they were freed, not from another pageset.
     sent_pages: AtomicU64,
@@ -126,11 +126,11 @@ impl Chain {
     }
 }
 
-impl Owned {
-    pub(crate) fn new() -> Self {
+impl<'m> Owned<'m> {
+    pub(crate) fn new(stage: Stage<'m>) -> Self {
         let waiting = Runs { first: AtomicU32::new(NO_FRAME), pages: AtomicU32::new(0) };
-        let (pageblocks, parcels) = (OwnedPageblocks::new(), Parcels::new());
-        Self { pageblocks, parcels, waiting, sent_pages: AtomicU64::new(0) }
+        let pageblocks = OwnedPageblocks::new();
+        Self { pageblocks, stage, waiting, sent_pages: AtomicU64::new(0) }
     }
 
     /// Takes hold, unless somebody else has it.
@@ -151,18 +151,14 @@ impl Owned {
         drop(Hold(self));
     }
 
-    /// Calls `each` with all runs of pages that are in parcels, or wait, or are in the inbox: the first one, and how many. Only
+    /// Calls `each` with all runs of pages that are on the stage, or wait, or are in the inbox: the first one, and how many. Only
     /// while nobody uses them.
     pub(crate) fn for_each_homebound(
         &self,
         frames: &ZoneFrames<'_>,
         each: &mut dyn FnMut(u32, u32),
     ) {
-        for at in self.parcels.places() {
-            let first = self.parcels.first(at);
-            let runs = self.parcels.map(at).runs();
-            runs.for_each(|run| each(first + run.start, run.end - run.start));
-        }
+        self.stage.for_each(each);
         for head in [&self.waiting.first, &self.pageblocks.inbox] {
             let mut chain = Chain { first: head.load(Ordering::Relaxed), ..Chain::NONE };
             while let Some((first, pages)) = chain.pop(frames) {
@@ -173,7 +169,7 @@ impl Owned {
 
     /// Pages on their way, but for those on the pageset's list.
     pub(crate) fn homebound_pages(&self) -> PageCount {
-        let pages = self.parcels.total() + self.waiting.pages.load(Ordering::Relaxed);
+        let pages = self.stage.pages() + self.waiting.pages.load(Ordering::Relaxed);
         PageCount(u64::from(pages) + self.pageblocks.inbox_pages().0)
     }
 
@@ -305,17 +301,17 @@ impl OwnedPageblocks {
 /// Pages on their way.
 impl Hold<'_> {
     /// What there is hold of.
-    pub(crate) fn owned(&self) -> &Owned {
+    pub(crate) fn owned(&self) -> &Owned<'_> {
         self.0
     }
 
-    /// The parcels.
-    pub(crate) fn parcels(&self) -> &Parcels {
-        &self.0.parcels
+    /// The stage.
+    pub(crate) fn stage(&self) -> &Stage<'_> {
+        &self.0.stage
     }
 
     /// Puts pages of one pageblock where they belong: among what is free in the pageblock if it is `cpu`'s, who has hold; else
-    /// into its parcel, or to those that wait for one. Returns whether they found a place.
+    /// on the stage, or to those that wait for room there. Returns whether there was room.
     ///
     /// # Panics
     /// If one of them is free already.
@@ -327,20 +323,55 @@ impl Hold<'_> {
         number: u32,
         pages: u32,
     ) -> bool {
-        let (first, at) = (first_of(number), number % PAGES);
         if frames.free_in_pageblock(number).owner() == Some(cpu) {
             self.put(frames, number, pages);
             return true;
         }
-        let is_placed = self.0.parcels.add(first, at..at + pages);
-        if !is_placed {
-            let waiting = &self.0.waiting;
-            let mut chain = Chain { first: waiting.first.load(Ordering::Relaxed), ..Chain::NONE };
-            chain.push(frames, number, pages);
-            waiting.first.store(chain.first, Ordering::Relaxed);
-            waiting.pages.store(waiting.pages.load(Ordering::Relaxed) + pages, Ordering::Relaxed);
+        if self.0.stage.add(number, pages) {
+            return true;
         }
-        is_placed
+        let waiting = &self.0.waiting;
+        let mut chain = Chain { first: waiting.first.load(Ordering::Relaxed), ..Chain::NONE };
+        chain.push(frames, number, pages);
+        waiting.first.store(chain.first, Ordering::Relaxed);
+        waiting.pages.store(waiting.pages.load(Ordering::Relaxed) + pages, Ordering::Relaxed);
+        false
+    }
+
+    /// Frees what is on the stage of `cpu`'s own pageblocks, who has hold. Returns the pages of the others that nobody owns.
+    pub(crate) fn put_own(&self, frames: &ZoneFrames<'_>, cpu: CpuId) -> u32 {
+        let mut of_nobody = 0;
+        self.0.stage.each_parcel(0, |first, pages| {
+            match frames.free_in_pageblock(first).owner() {
+                Some(owner) if owner == cpu => {
+                    self.put_map(frames, first, pages);
+                    return Fate::Gone;
+                }
+                Some(_) => {}
+                None if pages.count() == PAGES && self.adopt_whole(frames, cpu, first) => {
+                    return Fate::Gone;
+                }
+                None => of_nobody += pages.count(),
+            }
+            Fate::Kept
+        });
+        of_nobody
+    }
+
+    /// Makes a pageblock `cpu`'s, who has hold and all of its pages in its hands, if nobody owns it; returns whether.
+    pub(crate) fn adopt_whole(&self, frames: &ZoneFrames<'_>, cpu: CpuId, first: u32) -> bool {
+        let block = frames.free_in_pageblock(first);
+        let may_own = block.owner().is_none()
+            && frames.pageblock(first).is_mergeable()
+            && !frames.is_pageblock_shared(first);
+        if may_own {
+            // Nobody else can want it: all of it is ours.
+            block.set_owner(Some(cpu));
+            let mut passed = Passing::new();
+            passed.push(frames, first);
+            self.add(frames, passed);
+        }
+        may_own
     }
 
     /// Takes all runs that wait.

@@ -99,7 +99,7 @@ pub struct Pageset<'m, P: Platform> {
     /// What takes the place of the lists if CPUs own pageblocks.
     pieces: Option<&'m Pieces>,
     /// What stands behind the lists if CPUs own pageblocks with maps.
-    owned: Option<&'m Owned>,
+    owned: Option<&'m Owned<'m>>,
     /// The lists that a pageset has only then.
     more: &'m [List<'m, P>],
 }
@@ -125,7 +125,7 @@ impl<'m, P: Platform> Pageset<'m, P> {
         owner: &'m Owner<P>,
         lists: [List<'m, P>; LISTS],
         pieces: Option<&'m Pieces>,
-        (owned, more): (Option<&'m Owned>, &'m [List<'m, P>]),
+        (owned, more): (Option<&'m Owned<'m>>, &'m [List<'m, P>]),
     ) -> Self {
         let frames = *zone.frames();
         // A cell of zeroes is `Tuning::BOOT`.
@@ -203,7 +203,7 @@ impl<'m, P: Platform> Pageset<'m, P> {
 
     /// What stands behind the lists, if CPUs own pageblocks with maps.
     #[inline(always)]
-    pub(crate) fn owned(&self) -> Option<&'m Owned> {
+    pub(crate) fn owned(&self) -> Option<&'m Owned<'m>> {
         self.owned
     }
 

@@ -1,5 +1,6 @@
 //! What a CPU gives back: after frees, once a second, and when it is drained.
 
+use super::home::Gathered;
 use super::visit::Visit;
 use crate::alloc::allocator::PageAllocator;
 use crate::host::{Access, Platform};
@@ -24,7 +25,7 @@ enum Reach {
 }
 
 /// Pages behind the lists, and on their way there.
-fn behind<P: Platform>(pageset: &Pageset<'_, P>, owned: &Owned) -> PageCount {
+fn behind<P: Platform>(pageset: &Pageset<'_, P>, owned: &Owned<'_>) -> PageCount {
     PageCount(owned.count().0 + u64::from(pageset.list(HOMEBOUND).count()))
 }
 
@@ -34,7 +35,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         &self,
         on: &OnCpu<'_, P>,
         pageset: &Pageset<'m, P>,
-        owned: &Owned,
+        owned: &Owned<'_>,
         list: usize,
     ) {
         let most = pageset.limit_of(list, owned.pageblocks.swing());
@@ -94,51 +95,47 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         }
         let few = hold.owned().pageblocks.swing().homebound();
         loop {
-            let is_all = self.gather(on, pageset, hold);
-            let least = if reach == Reach::All || !is_all { 1 } else { few / 8 };
-            if self.send(pageset, hold, least) > few / 2 {
+            let gathered = self.gather(on, pageset, hold);
+            let least = if reach == Reach::All || !gathered.is_all { 1 } else { few / 8 };
+            if self.send(pageset, hold, least) > few / 4 {
                 self.send(pageset, hold, 1);
             }
-            let is_any = self.visit_to_give(pageset, hold, target, reach);
-            if is_all || !is_any {
+            let is_any = self.visit_to_give(pageset, hold, gathered, target, reach);
+            if gathered.is_all || !is_any {
                 return;
             }
         }
     }
 
-    /// Brings nobody's parcels home, and gives pageblocks back until the pageset keeps no more than `target`, in as many holds
-    /// of the zone's lock as it takes. Returns whether anything went.
+    /// Brings home what was gathered of nobody's pageblocks, and gives pageblocks back until the pageset keeps no more than
+    /// `target`, in as many holds of the zone's lock as it takes. Returns whether anything went.
     fn visit_to_give(
         &self,
         pageset: &Pageset<'m, P>,
         hold: &Hold<'_>,
+        gathered: Gathered,
         target: PageCount,
         reach: Reach,
     ) -> bool {
-        let (frames, parcels) = (pageset.frames(), hold.parcels());
-        let of_nobody = || {
-            let is_nobodys =
-                |at: &usize| frames.free_in_pageblock(parcels.first(*at)).owner().is_none();
-            parcels.places().filter(is_nobodys).map(|at| parcels.pages(at)).sum::<u32>()
-        };
-        let kept = pageset.count().0.saturating_sub(of_nobody().into());
+        let kept = pageset.count().0.saturating_sub(gathered.of_nobody.into());
         let free = hold.owned().pageblocks.free().0;
         let most = free.saturating_sub(kept.saturating_sub(target.0));
-        let mut passing = hold.take_above(frames, PageCount(most));
+        let mut passing = hold.take_above(pageset.frames(), PageCount(most));
+        let mut slot = Some(0).filter(|_| gathered.of_nobody > 0);
         let mut is_any = false;
-        while !passing.is_empty() || of_nobody() > 0 {
-            let before = parcels.total();
+        while slot.is_some() || !passing.is_empty() {
+            let before = hold.stage().pages();
             let mut guard = pageset.zone().lock_to_move();
             self.platform.touch(pageset.zone().published_line(), Access::Write);
             let owner = Some(pageset.owner().cpu).filter(|_| reach == Reach::Usual);
             let mut visit = Visit::new(&mut guard, owner);
-            visit.bring_home(parcels);
+            slot = slot.and_then(|slot| visit.bring_home(hold.stage(), slot));
             visit.give(&mut passing);
             let passed = visit.end();
             let returned = passed.returned;
             drop(guard);
             passed.note(pageset, hold);
-            if returned == 0 && before == parcels.total() {
+            if returned == 0 && before == hold.stage().pages() {
                 return is_any;
             }
             is_any = true;
@@ -152,7 +149,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         &self,
         on: &OnCpu<'_, P>,
         pageset: &Pageset<'m, P>,
-        owned: &Owned,
+        owned: &Owned<'_>,
         pages: PageCount,
     ) -> bool {
         let Some(hold) = self.wait_for(|| owned.enter()) else { return false };
@@ -166,7 +163,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         &self,
         on: &OnCpu<'_, P>,
         pageset: &Pageset<'m, P>,
-        owned: &Owned,
+        owned: &Owned<'_>,
     ) -> u64 {
         let before = pageset.count();
         let unused = Swing::unused(owned.pageblocks.take_least(before));

@@ -6,8 +6,7 @@ use crate::frame::{FreeMap, ZoneFrames, first_of};
 use crate::host::{Access, Platform};
 use crate::pcp::owned::{Chain, Hold, Owned};
 use crate::pcp::pageset::{OnCpu, Pageset};
-use crate::pcp::parcels::PARCELS;
-use crate::pcp::passing::Passing;
+use crate::pcp::stage::Fate;
 use crate::pcp::{CountedList, HOMEBOUND, list_order};
 use crate::units::{CpuId, Order, PAGEBLOCK_ORDER};
 use crate::zone::{Zone, ZoneEvents};
@@ -21,34 +20,48 @@ pub(super) enum Sending {
     Freed,
 }
 
+/// What was gathered.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Gathered {
+    /// Whether that is all.
+    pub(super) is_all: bool,
+    /// Pages on the stage whose pageblocks nobody owns.
+    pub(super) of_nobody: u32,
+}
+
+/// CPUs that pages are sent to in one go.
+const TARGETS: usize = 16;
 /// Blocks that are taken from a list together: 1 KiB of stack.
 const CHUNK: usize = 256;
 const PAGES: u32 = PAGEBLOCK_ORDER.pages().0 as u32;
 
 impl<'m, P: Platform> PageAllocator<'m, P> {
-    /// Takes what is homebound: what is the CPU's own is free there then, the rest is in parcels. Returns whether that is all.
+    /// Takes what is homebound: what is the CPU's own is free there then, the rest is on the stage.
     pub(super) fn gather(
         &self,
         on: &OnCpu<'_, P>,
         pageset: &Pageset<'m, P>,
         hold: &Hold<'_>,
-    ) -> bool {
+    ) -> Gathered {
         let waiting = hold.take_waiting();
         let mut is_all = self.put_chain(pageset, hold, waiting) && self.receive(pageset, hold);
         let mut chunk = [0; CHUNK];
         while is_all {
-            let got = pageset.pop_cold(self.platform.storage(), on, HOMEBOUND, &mut chunk);
+            let room = hold.stage().room().min(CHUNK);
+            let storage = self.platform.storage();
+            let got = pageset.pop_cold(storage, on, HOMEBOUND, &mut chunk[..room]);
             if got == 0 {
+                is_all = pageset.list(HOMEBOUND).count() == 0;
                 break;
             }
-            is_all = self.put_each(pageset, hold, &chunk[..got]);
+            self.put_each(pageset, hold, &chunk[..got]);
         }
-        is_all
+        Gathered { is_all, of_nobody: hold.put_own(pageset.frames(), pageset.owner().cpu) }
     }
 
-    /// Takes what other CPUs sent: what is the CPU's own is free there then, the rest is in parcels, or waits. Returns whether
+    /// Takes what other CPUs sent: what is the CPU's own is free there then, the rest is on the stage, or waits. Returns whether
     /// nothing had to wait.
-    pub(super) fn receive(&self, pageset: &Pageset<'m, P>, hold: &Hold<'_>) -> bool {
+    fn receive(&self, pageset: &Pageset<'m, P>, hold: &Hold<'_>) -> bool {
         let received = hold.take_inbox(pageset.frames());
         self.put_chain(pageset, hold, received)
     }
@@ -61,18 +74,19 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         is_all
     }
 
-    /// Puts single pages where they belong, those that adjoin together.
-    fn put_each(&self, pageset: &Pageset<'m, P>, hold: &Hold<'_>, numbers: &[u32]) -> bool {
-        let (mut rest, mut is_all) = (numbers, true);
+    /// Puts single pages where they belong, those that adjoin together; single ones on the stage.
+    fn put_each(&self, pageset: &Pageset<'m, P>, hold: &Hold<'_>, numbers: &[u32]) {
+        let mut rest = numbers;
         while let [number, ..] = rest {
             let run = run_at_start(rest);
             // They may lie in either direction.
             let first = rest[run - 1].min(*number);
-            is_all &=
-                hold.put_or_keep(pageset.frames(), pageset.owner().cpu, first, run as u32);
+            if run > 1 || !hold.stage().add(first, 1) {
+                let cpu = pageset.owner().cpu;
+                hold.put_or_keep(pageset.frames(), cpu, first, run as u32);
+            }
             rest = &rest[run..];
         }
-        is_all
     }
 
     /// Makes a block that the CPU took for itself free again, or puts it on its way if its pageblock is not its own any more.
@@ -86,9 +100,9 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let end = number + order.pages().0 as u32;
         for first in (number..end).step_by(PAGES as usize) {
             let pages = (end - first).min(PAGES);
-            let is_adopted = pages == PAGES && self.adopt_whole(pageset, hold, first);
-            if !is_adopted {
-                hold.put_or_keep(pageset.frames(), pageset.owner().cpu, first, pages);
+            let (frames, cpu) = (pageset.frames(), pageset.owner().cpu);
+            if pages < PAGES || !hold.adopt_whole(frames, cpu, first) {
+                hold.put_or_keep(frames, cpu, first, pages);
             }
         }
     }
@@ -118,56 +132,50 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         }
     }
 
-    /// Makes a pageblock the CPU's of which all pages are in our hands, if nobody owns it; returns whether.
-    fn adopt_whole(&self, pageset: &Pageset<'m, P>, hold: &Hold<'_>, first: u32) -> bool {
-        let frames = pageset.frames();
-        let block = frames.free_in_pageblock(first);
-        let may_own = block.owner().is_none()
-            && frames.pageblock(first).is_mergeable()
-            && !frames.is_pageblock_shared(first);
-        if may_own {
-            // Nobody else can want it: all of it is ours.
-            block.set_owner(Some(pageset.owner().cpu));
-            let mut passed = Passing::new();
-            passed.push(frames, first);
-            hold.add(frames, passed);
-        }
-        may_own
-    }
-
-    /// Sends parcels of other CPUs' pageblocks to them, at least `least` pages to each. Returns the pages that were too few.
+    /// Sends what is on the stage of other CPUs' pageblocks to them, at least `least` pages to each. Returns the pages that were
+    /// too few.
     pub(super) fn send(&self, pageset: &Pageset<'m, P>, hold: &Hold<'_>, least: u32) -> u32 {
-        let (frames, parcels) = (pageset.frames(), hold.parcels());
-        let mut owners = [None; PARCELS];
+        let frames = pageset.frames();
         let mut too_few = 0;
-        for at in parcels.places() {
-            owners[at] = frames.free_in_pageblock(parcels.first(at)).owner();
-        }
-        for at in 0..PARCELS {
-            let Some(owner) = owners[at] else { continue };
-            let is_theirs = |&at: &usize| owners[at] == Some(owner);
-            let pages: u32 = (at..PARCELS).filter(is_theirs).map(|at| parcels.pages(at)).sum();
-            let target = self.owned_of(pageset.zone(), owner).filter(|_| pages >= least);
-            if target.is_none() {
-                too_few += pages;
-            }
-            let mut chain = Chain::NONE;
-            for at in at..PARCELS {
-                if owners[at] == Some(owner) {
-                    owners[at] = None;
-                    if target.is_some() {
-                        chain.push_map(frames, parcels.first(at), parcels.take(at));
+        let mut is_more = true;
+        while is_more {
+            let mut chains = [(CpuId::NONE, Chain::NONE); TARGETS];
+            is_more = false;
+            hold.stage().each_parcel(0, |first, pages| {
+                let owner = frames.free_in_pageblock(first).owner();
+                let Some(owner) = owner.filter(|&owner| owner != pageset.owner().cpu) else {
+                    return Fate::Kept;
+                };
+                let place = { chains.iter_mut() }.find(|(of, _)| [owner, CpuId::NONE].contains(of));
+                let Some((of, chain)) = place else {
+                    is_more = true;
+                    return Fate::Kept;
+                };
+                *of = owner;
+                chain.push_map(frames, first, pages);
+                Fate::Gone
+            });
+            let mut is_any = false;
+            for (owner, mut chain) in chains {
+                match self.owned_of(pageset.zone(), owner).filter(|_| chain.pages() >= least) {
+                    Some(target) => {
+                        self.send_to(target, frames, chain, Sending::Passed);
+                        is_any = true;
+                    }
+                    None => {
+                        too_few += chain.pages();
+                        while let Some((first, pages)) = chain.pop(frames) {
+                            hold.put_or_keep(frames, pageset.owner().cpu, first, pages);
+                        }
                     }
                 }
             }
-            if let Some(target) = target {
-                self.send_to(target, frames, chain, Sending::Passed);
-            }
+            is_more &= is_any;
         }
         too_few
     }
 
-    fn send_to(&self, target: &Owned, frames: &ZoneFrames<'_>, chain: Chain, how: Sending) {
+    fn send_to(&self, target: &Owned<'_>, frames: &ZoneFrames<'_>, chain: Chain, how: Sending) {
         if how == Sending::Freed {
             target.note_sent(chain.pages());
         }
@@ -177,7 +185,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     }
 
     /// What a CPU that owned a pageblock has of the zone. The CPU is known: it owned one.
-    fn owned_of(&self, zone: &Zone<'m, P>, cpu: CpuId) -> Option<&'m Owned> {
+    fn owned_of(&self, zone: &Zone<'m, P>, cpu: CpuId) -> Option<&'m Owned<'m>> {
         self.cpu(cpu)?.pagesets[zone.index().0 as usize].owned()
     }
 

@@ -1,11 +1,11 @@
 //! A visit to the zone: what a CPU does in one hold of its lock, in no more than [`OPERATIONS`].
 
 use crate::buddy::Wish;
-use crate::frame::{FreeMap, ZoneFrames};
+use crate::frame::{FreeMap, NO_FRAME, ZoneFrames};
 use crate::host::Platform;
 use crate::pcp::owned::Hold;
 use crate::pcp::pageset::Pageset;
-use crate::pcp::parcels::{PARCELS, Parcels};
+use crate::pcp::stage::{Fate, Stage};
 use crate::pcp::passing::Passing;
 use crate::units::{CpuId, Order};
 use crate::zone::ZoneGuard;
@@ -18,6 +18,8 @@ const OF_A_PARCEL: u64 = 16;
 /// The most that it takes to pass a pageblock: a place on a list, two where a larger block is split or merged; its type, its
 /// owner, and its link.
 const OF_A_PASS: u64 = 8;
+/// Pageblocks that become the CPU's as pages of them come home: 2 KiB of stack, and as many as one hold can pass.
+const CLAIMS: usize = (OPERATIONS / OF_A_PASS) as usize;
 /// A pageblock of the zone with at most so many free pages ...
 const NEARLY_FULL: u32 = 64;
 /// ... becomes the CPU's that brings at least so many.
@@ -35,8 +37,9 @@ pub(super) struct Visit<'v, 'a, 'm, P: Platform> {
 /// What became the CPU's in a visit, to be noted after it.
 pub(super) struct Passed {
     pageblocks: Passing,
-    /// The places of parcels whose pageblocks are among what became the CPU's, as bits.
-    claimed: u128,
+    /// Of them those that came as pages of them came home, with these.
+    claimed: [(u32, FreeMap); CLAIMS],
+    claims: usize,
     /// Pages that left the zone, and pages that came back to it.
     taken: u64,
     pub(super) returned: u64,
@@ -45,7 +48,13 @@ pub(super) struct Passed {
 impl<'v, 'a, 'm, P: Platform> Visit<'v, 'a, 'm, P> {
     pub(super) fn new(guard: &'v mut ZoneGuard<'a, 'm, P>, owner: Option<CpuId>) -> Self {
         let frames = *guard.zone().frames();
-        let passed = Passed { pageblocks: Passing::new(), claimed: 0, taken: 0, returned: 0 };
+        let passed = Passed {
+            pageblocks: Passing::new(),
+            claimed: [(NO_FRAME, FreeMap::NONE); CLAIMS],
+            claims: 0,
+            taken: 0,
+            returned: 0,
+        };
         Self { guard, owner, frames, passed }
     }
 
@@ -82,32 +91,40 @@ impl<'v, 'a, 'm, P: Platform> Visit<'v, 'a, 'm, P> {
         pages
     }
 
-    /// Brings parcels home to pageblocks that nobody owns. What is still there then is another CPU's, or too much for one hold.
-    pub(super) fn bring_home(&mut self, parcels: &Parcels) {
-        for at in parcels.places() {
-            let first = parcels.first(at);
-            let is_worth_it = || {
-                let free = self.frames.free_in_pageblock(first).free();
-                free == 0 || free <= NEARLY_FULL && parcels.pages(at) >= WORTH_A_PAGEBLOCK
-            };
-            let Some(cpu) = self.owner else {
-                if self.bring_pages(first, parcels.map(at)) {
-                    parcels.take(at);
-                }
-                continue;
-            };
-            let may_own = !self.frames.is_pageblock_shared(first)
-                && self.frames.free_in_pageblock(first).owner().is_none()
-                && self.frames.pageblock(first).is_mergeable();
-            if may_own && is_worth_it() {
-                if self.pageblocks_left() > 0 {
-                    self.passed.taken += self.guard.buddy().give_away(self.frames, first, cpu).0;
-                    self.passed.claimed |= 1 << at;
-                }
-            } else if self.bring_pages(first, parcels.map(at)) {
-                parcels.take(at);
-            }
+    /// Brings what is on the stage home to pageblocks that nobody owns, from slot `from` on. Returns the slot in which this hold
+    /// was long enough. What is still there then before it is another CPU's.
+    pub(super) fn bring_home(&mut self, stage: &Stage<'_>, from: usize) -> Option<usize> {
+        stage.each_parcel(from, |first, pages| match self.bring_parcel(first, pages) {
+            Some(true) => Fate::Gone,
+            Some(false) => Fate::Kept,
+            None => Fate::Stop,
+        })
+    }
+
+    /// Brings pages of one pageblock home, or makes that the CPU's. `Some(false)`: another owns it; `None`: this hold was long
+    /// enough.
+    fn bring_parcel(&mut self, first: u32, pages: FreeMap) -> Option<bool> {
+        let frames = self.frames;
+        let is_shared = frames.is_pageblock_shared(first);
+        let block = frames.free_in_pageblock(first);
+        if !is_shared && block.owner().is_some() {
+            return Some(false);
         }
+        let is_worth_it = || {
+            let free = block.free();
+            free == 0 || free <= NEARLY_FULL && pages.count() >= WORTH_A_PAGEBLOCK
+        };
+        let cpu = self.owner.filter(|_| {
+            !is_shared && frames.pageblock(first).is_mergeable() && is_worth_it()
+        });
+        let Some(cpu) = cpu else { return self.bring_pages(first, pages).then_some(true) };
+        if self.pageblocks_left() == 0 || self.passed.claims == CLAIMS {
+            return None;
+        }
+        self.passed.taken += self.guard.buddy().give_away(frames, first, cpu).0;
+        self.passed.claimed[self.passed.claims] = (first, pages);
+        self.passed.claims += 1;
+        Some(true)
     }
 
     /// Brings pages of one pageblock home, if nobody owns it, and it is not too much for this hold; returns whether.
@@ -146,17 +163,9 @@ impl Passed {
         events.refilled_pages.add(self.taken);
         events.drained_pages.add(self.returned);
         hold.add(frames, self.pageblocks);
-        let parcels = hold.parcels();
-        let claimed = (0..PARCELS).filter(|at| self.claimed >> at & 1 == 1);
-        claimed.for_each(|at| hold.adopt(frames, parcels.first(at)));
-        // Also those whose pageblocks came otherwise.
-        for at in parcels.places() {
-            let first = parcels.first(at);
-            if frames.free_in_pageblock(first).owner() == Some(pageset.owner().cpu) {
-                hold.put_map(frames, first, parcels.take(at));
-            }
+        for &(first, pages) in &self.claimed[..self.claims] {
+            hold.adopt(frames, first);
+            hold.put_map(frames, first, pages);
         }
     }
 }
-
-const _: () = assert!(PARCELS <= u128::BITS as usize, "a bit for each place");
