@@ -8,9 +8,10 @@ use crate::buddy::{BlockRequest, Fragmentation, Insertion};
 use crate::error::FreeError;
 use crate::frame::{Frame, Migratetype};
 use crate::host::Platform;
+use crate::model::PageblockOwners;
 use crate::pcp::list_index;
 use crate::pcp::tuning::Tuning;
-use crate::units::{CpuId, Order, PageCount, Pfn, ZoneIndex, ZoneKind};
+use crate::units::{CpuId, Order, PAGEBLOCK_ORDER, PageCount, Pfn, ZoneIndex, ZoneKind};
 use crate::watermark::Marks;
 use crate::zone::Zone;
 
@@ -44,6 +45,10 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let (zone, frame) = self.held_block(pfn, order)?;
         self.take_back(frame.cell(), zone.frames().cached(order), pfn, order)?;
         let frames = *zone.frames();
+        if self.model.owners == PageblockOwners::CpusWithMaps && order < PAGEBLOCK_ORDER {
+            self.free_home(zone, &[frames.number(pfn)]);
+            return Ok(());
+        }
         zone.lock_from_outside().buddy().free(frames, frames.number(pfn), order, at);
         Ok(())
     }

@@ -1,8 +1,11 @@
 //! Memory comes online: the host hands frames over to their zones.
 
+use core::ops::Range;
+
 use super::allocator::PageAllocator;
 use super::online_map::PAGEBLOCK_FRAMES;
 use crate::error::OnlineError;
+use crate::frame::{FreeMap, ZoneFrames, first_of};
 use crate::host::{Lock, Platform};
 use crate::units::{NodeId, PAGEBLOCK_ORDER, PageCount, Pfn, PfnRange, ZoneKind};
 
@@ -61,9 +64,18 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             self.share_pageblocks(zone, part);
             let zone = self.zones[zone];
             let frames = *zone.frames();
+            let mut numbers = frames.number(part.start)..frames.number(part.end);
             let mut guard = zone.lock();
-            guard.buddy().online(frames, frames.number(part.start)..frames.number(part.end));
+            guard.buddy().set_end(numbers.end);
+            let owned = owned_ends(&frames, &mut numbers);
+            guard.buddy().online(frames, numbers);
             guard.add_managed(part.pages());
+            drop(guard);
+            for pages in owned.into_iter().filter(|pages| pages.start < pages.end) {
+                let first = first_of(pages.start);
+                let map = FreeMap::of(pages.start - first..pages.end - first);
+                self.bring_map_home(zone, first, map);
+            }
         }
     }
 
@@ -121,6 +133,22 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     }
 }
 
+/// Takes off the frames at both ends that lie in pageblocks of which CPUs own the rest: they come home to those.
+fn owned_ends(frames: &ZoneFrames<'_>, numbers: &mut Range<u32>) -> [Range<u32>; 2] {
+    const PAGES: u32 = PAGEBLOCK_ORDER.pages().0 as u32;
+    let is_owned = |number: u32| frames.free_in_pageblock(number).owner().is_some();
+    let mut ends = [numbers.start..numbers.start, numbers.end..numbers.end];
+    if numbers.start < numbers.end && is_owned(numbers.start) {
+        numbers.start = numbers.end.min(first_of(numbers.start) + PAGES);
+        ends[0].end = numbers.start;
+    }
+    if numbers.start < numbers.end && is_owned(numbers.end - 1) {
+        numbers.end = numbers.start.max(first_of(numbers.end - 1));
+        ends[1].start = numbers.end;
+    }
+    ends
+}
+
 #[cfg(test)]
 mod tests {
     use std_alloc::string::ToString;
@@ -168,6 +196,33 @@ mod tests {
             let pages = allocator.zones().iter().map(|zone| zone.managed().0).collect::<Vec<_>>();
             assert_eq!(pages, [512, 4096]);
             allocator.check().unwrap();
+        });
+    }
+
+    /// Part of a pageblock comes while a CPU has the rest.
+    #[test]
+    fn what_comes_beside_an_owned_part_goes_to_the_owner() {
+        let config = Config { model: Model::NEARPAGE_NEXT, ..Config::default() };
+        TestMachine::new().node(0, 4096, &[0]).config(config).run_offline(|allocator| {
+            let base = allocator.zones()[0].span().start.0;
+            let range = |start, end| PfnRange::new(base + start, base + end);
+            let online = |start, end| allocator.online(range(start, end)).unwrap();
+            online(700, 2900);
+            let take = || allocator.alloc(Request::new(Order(0), Gfp::HIGHUSER_MOVABLE));
+            let mut pages = vec![];
+            for _ in 0..1500 {
+                pages.push(take().unwrap());
+            }
+            online(2900, 3000);
+            online(520, 700);
+            allocator.check().unwrap();
+            while let Ok(page) = take() {
+                pages.push(page);
+            }
+            pages.drain(..).for_each(|page| allocator.free(page, Order(0)).unwrap());
+            allocator.drain_all().unwrap();
+            let found = allocator.check().unwrap();
+            assert_eq!((found.free, found.cached), (PageCount(2480), PageCount(0)));
         });
     }
 

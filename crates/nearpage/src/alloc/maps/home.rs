@@ -196,16 +196,11 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let mut rest = numbers;
         while !rest.is_empty() {
             let (first, map, blocks) = parcel_at_start(frames, rest);
-            if let Some(owner) = frames.free_in_pageblock(first).owner()
-                && let Some(target) = self.owned_of(zone, owner)
-            {
-                let mut chain = Chain::NONE;
-                chain.push_map(frames, first, map);
-                self.send_to(target, frames, chain, Sending::Freed);
+            if self.send_map(zone, first, map) {
                 rest = &rest[blocks..];
                 continue;
             }
-            let (before, mut guard) = (rest, zone.lock_to_move());
+            let mut guard = zone.lock_to_move();
             self.platform.touch(zone.published_line(), Access::Write);
             let mut visit = Visit::new(&mut guard, None);
             while !rest.is_empty() {
@@ -216,11 +211,32 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
                 }
                 rest = &rest[blocks..];
             }
-            let returned = visit.end().returned;
-            drop(guard);
-            debug_assert!(returned == 0 || rest.len() < before.len(), "what came back is gone");
-            ZoneEvents::add(&zone.events().direct_free_pages, returned);
+            ZoneEvents::add(&zone.events().direct_free_pages, visit.end().returned);
         }
+    }
+
+    /// Brings pages of one pageblock, which are nobody's yet, to who has the pageblock.
+    pub(in crate::alloc) fn bring_map_home(&self, zone: &'m Zone<'m, P>, first: u32, map: FreeMap) {
+        while !self.send_map(zone, first, map) {
+            let mut guard = zone.lock_to_move();
+            let mut visit = Visit::new(&mut guard, None);
+            let is_home = visit.bring_pages(first, map);
+            visit.end();
+            if is_home {
+                return;
+            }
+        }
+    }
+
+    /// Sends freed pages to the CPU that owns their pageblock; `false` if none does.
+    fn send_map(&self, zone: &Zone<'m, P>, first: u32, map: FreeMap) -> bool {
+        let frames = zone.frames();
+        let owner = frames.free_in_pageblock(first).owner();
+        let Some(target) = owner.and_then(|owner| self.owned_of(zone, owner)) else { return false };
+        let mut chain = Chain::NONE;
+        chain.push_map(frames, first, map);
+        self.send_to(target, frames, chain, Sending::Freed);
+        true
     }
 }
 
