@@ -156,8 +156,12 @@ impl Memory {
     ///
     /// # Safety
     /// * As [`free_frames`](Self::free_frames), for each page.
+    #[inline]
     pub unsafe fn free_frames_bulk(&self, pages: &[Pfn]) -> Result<(), BulkFreeError> {
-        self.pages().free_bulk(pages)
+        match &self.allocator {
+            Allocator::Rseq(allocator) => allocator.free_bulk(pages),
+            _ => self.pages().free_bulk(pages),
+        }
     }
 
     /// The address of a frame.

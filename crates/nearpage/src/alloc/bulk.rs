@@ -28,6 +28,15 @@ pub(super) const SOME: usize = 64;
 pub(super) const FEW: usize = 16;
 pub(super) const SINGLE: Order = Order(0);
 
+/// So few pages are handled one by one on storages that are not exact: what a batch costs by itself is more than it saves.
+const ONE_BY_ONE: usize = 4;
+
+/// Whether a batch of so many pages is handled one by one.
+#[inline(always)]
+pub(super) fn is_one_by_one<P: Platform>(pages: usize) -> bool {
+    !P::Storage::EXACT && pages <= ONE_BY_ONE
+}
+
 impl<'m, P: Platform> PageAllocator<'m, P> {
     /// Allocates up to `out.len()` single pages and returns how many: at least one if a single allocation
     /// would have succeeded and `out` is not empty. No zone is pushed below its low watermark, except
@@ -37,8 +46,23 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     /// As [`alloc`](Self::alloc), and [`AllocError::BulkOrder`] for any order but 0.
     #[inline]
     pub fn alloc_bulk(&self, request: Request, out: &mut [Pfn]) -> Result<usize, AllocError> {
-        let near = self.bulk_near(request, out).unwrap_or(0);
+        let near = match is_one_by_one::<P>(out.len()) && request.order == SINGLE {
+            true => self.few_near(request, out),
+            false => self.bulk_near(request, out).unwrap_or(0),
+        };
         if near > 0 && near == out.len() { Ok(near) } else { self.bulk_scan(request, out, near) }
+    }
+
+    /// Pages as single requests get them, as far as the pageset at hand has them. Returns how many.
+    #[inline]
+    fn few_near(&self, request: Request, out: &mut [Pfn]) -> usize {
+        for (at, slot) in out.iter_mut().enumerate() {
+            match self.alloc_fast(request) {
+                Some(pfn) => *slot = pfn,
+                None => return at,
+            }
+        }
+        out.len()
     }
 
     /// Pages from this CPU's pageset: what the scan would find first, without walking to it. On exact storages all that
@@ -273,6 +297,9 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     /// A pageset that a bulk request emptied grows as it would by refills of as many pages, so that it can
     /// keep them when they come back.
     pub(super) fn grow_for_bulk(&self, pageset: &Pageset<'m, P>, pages: usize, list: usize) {
+        if pageset.owned().is_some() {
+            return;
+        }
         let (mut tuning, _) = pageset.tuning_for_decision(&self.model.pcp);
         tuning.raise_high(&self.model.pcp, pages as u64, pageset.zone().view());
         pageset.set_tuning(tuning);

@@ -3,7 +3,7 @@
 use core::fmt;
 
 use super::allocator::PageAllocator;
-use super::bulk::{CHUNK, FEW, SINGLE, SOME};
+use super::bulk::{CHUNK, FEW, SINGLE, SOME, is_one_by_one};
 use super::free::goes_to_list;
 use super::pageblocks::{self, PageblocksBack};
 use crate::error::FreeError;
@@ -49,10 +49,27 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     pub fn free_bulk(&self, pages: &[Pfn]) -> Result<(), BulkFreeError> {
         match pages.len() {
             0 => Ok(()),
+            n if is_one_by_one::<P>(n) => self.free_few(pages),
             n if n <= FEW => self.free_near::<FEW>(pages),
             n if n <= SOME => self.free_near::<SOME>(pages),
             n if n <= CHUNK => self.free_near::<CHUNK>(pages),
             _ => self.free_each(pages, &[], None),
+        }
+    }
+
+    /// Frees pages as single frees do.
+    #[inline]
+    fn free_few(&self, pages: &[Pfn]) -> Result<(), BulkFreeError> {
+        let (mut refused, mut first) = (0, None);
+        for &pfn in pages {
+            if let Err(error) = self.free(pfn, SINGLE) {
+                refused += 1;
+                first = first.or(Some(error));
+            }
+        }
+        match first {
+            None => Ok(()),
+            Some(first) => Err(BulkFreeError { freed: pages.len() - refused, refused, first }),
         }
     }
 

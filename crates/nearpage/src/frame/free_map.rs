@@ -39,11 +39,13 @@ impl FreeMap {
     }
 
     /// Adds adjoining pages.
+    #[inline]
     pub(crate) fn add(&mut self, pages: Range<u32>) {
         words_of(pages).for_each(|(at, bits)| self.0[at] |= bits);
     }
 
     /// The first block of `order`, up to [`PAGEBLOCK_ORDER`], that is wholly free, by its first page.
+    #[inline]
     pub(crate) fn first_block(&self, order: Order) -> Option<u32> {
         let FreeMap(words) = self;
         if order.0 <= WORD_ORDER {
@@ -58,18 +60,33 @@ impl FreeMap {
     }
 
     /// The order of the largest block that is wholly free; `None` if no page is.
+    #[inline]
     pub(crate) fn largest_order(&self) -> Option<Order> {
-        let orders = (0..=PAGEBLOCK_ORDER.0).rev().map(Order);
-        // Seven of ten comparisons are of whole words.
-        { orders }.find(|&order| self.first_block(order).is_some())
+        let is_none = |words: &[u64; WORDS]| words.iter().fold(0, |all, word| all | word) == 0;
+        let mut runs = self.0;
+        if is_none(&runs) {
+            return None;
+        }
+        // From here on, a bit says that a block of `order` begins there.
+        for order in 0..WORD_ORDER {
+            let next = runs.map(|word| word & word >> (1 << order) & HEADS[order as usize + 1]);
+            if is_none(&next) {
+                return Some(Order(order));
+            }
+            runs = next;
+        }
+        let mut orders = (WORD_ORDER..=PAGEBLOCK_ORDER.0).rev().map(Order);
+        orders.find(|&order| self.first_block(order).is_some())
     }
 
     /// Free pages.
+    #[inline]
     pub(crate) fn count(&self) -> u32 {
         self.0.iter().map(|word| word.count_ones()).sum()
     }
 
     /// Whether the block of `order` that begins at a page is wholly free.
+    #[inline]
     fn has_block(&self, head: u32, order: Order) -> bool {
         let pages = order.pages().0 as u32;
         let at = (head / 64) as usize;
@@ -100,6 +117,7 @@ impl FreeMap {
     }
 
     /// The order of the largest free block around a free page.
+    #[inline]
     pub(super) fn order_around(&self, page: u32) -> Order {
         let orders = (1..=PAGEBLOCK_ORDER.0).map(Order);
         let is_free = |order: &Order| self.has_block(page & !(order.pages().0 as u32 - 1), *order);
@@ -118,6 +136,7 @@ impl FreeMap {
     }
 
     /// Adjoining free pages, ascending.
+    #[inline]
     pub(crate) fn runs(self) -> impl Iterator<Item = Range<u32>> {
         let mut from = 0;
         core::iter::from_fn(move || {
@@ -129,6 +148,7 @@ impl FreeMap {
     }
 
     /// The first page from `from` on that is free, or that is not.
+    #[inline]
     fn next(&self, from: u32, is_free: bool) -> Option<u32> {
         let flip = if is_free { 0 } else { u64::MAX };
         let mut word = from as usize / 64;

@@ -96,6 +96,7 @@ impl<'m> Pageblock<'m> {
     }
 
     /// Looks for the order of the largest free block.
+    #[inline]
     pub(crate) fn note_largest(self) {
         let largest = self.map().largest_order().map_or(0, |order| u16::from(order.0) + 1);
         self.set_state(largest << LARGEST_SHIFT, LARGEST_MASK);
@@ -124,6 +125,7 @@ impl<'m> Pageblock<'m> {
     ///
     /// # Panics
     /// If one of them is free already.
+    #[inline]
     pub(crate) fn add_map(self, pages: FreeMap) -> u64 {
         let mut words = 0;
         for (word, bits) in self.words.iter().zip(pages.0).filter(|(_, bits)| *bits != 0) {
@@ -155,6 +157,7 @@ impl<'m> Pageblock<'m> {
     }
 
     /// Notes that the page at `at` was made free: the largest free block may be around it.
+    #[inline]
     pub(crate) fn note_added(self, at: u32) {
         let around = self.map().order_around(at);
         if self.largest().is_none_or(|largest| largest < around) {

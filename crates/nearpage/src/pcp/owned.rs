@@ -75,6 +75,13 @@ pub(crate) struct Owned<'m> {
     sent_pages: AtomicU64,
 }
 
+/// Pages on the stage by who owns their pageblocks: nobody, or other CPUs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Staged {
+    pub(crate) of_nobody: u32,
+    pub(crate) of_others: u32,
+}
+
 /// Runs of adjoining pages of one pageblock each, linked through their first frames: `next` is the next run, `prev` says how
 /// many pages this one has.
 #[derive(Debug)]
@@ -189,6 +196,7 @@ impl<'m> Owned<'m> {
     }
 }
 
+#[inline]
 fn class_of(free: u32) -> Option<usize> {
     match free {
         0 => None,
@@ -199,6 +207,7 @@ fn class_of(free: u32) -> Option<usize> {
 }
 
 /// The type of the lists that a pageblock is on.
+#[inline]
 fn list_of(of: Migratetype) -> usize {
     if of.is_mergeable() { of.index() } else { Migratetype::Movable.index() }
 }
@@ -338,24 +347,24 @@ impl Hold<'_> {
         false
     }
 
-    /// Frees what is on the stage of `cpu`'s own pageblocks, who has hold. Returns the pages of the others that nobody owns.
-    pub(crate) fn put_own(&self, frames: &ZoneFrames<'_>, cpu: CpuId) -> u32 {
-        let mut of_nobody = 0;
+    /// Frees what is on the stage of `cpu`'s own pageblocks, who has hold. Returns the pages that stay there.
+    pub(crate) fn put_own(&self, frames: &ZoneFrames<'_>, cpu: CpuId) -> Staged {
+        let mut left = Staged { of_nobody: 0, of_others: 0 };
         self.0.stage.each_parcel(0, |first, pages| {
             match frames.free_in_pageblock(first).owner() {
                 Some(owner) if owner == cpu => {
                     self.put_map(frames, first, pages);
                     return Fate::Gone;
                 }
-                Some(_) => {}
+                Some(_) => left.of_others += pages.count(),
                 None if pages.count() == PAGES && self.adopt_whole(frames, cpu, first) => {
                     return Fate::Gone;
                 }
-                None => of_nobody += pages.count(),
+                None => left.of_nobody += pages.count(),
             }
             Fate::Kept
         });
-        of_nobody
+        left
     }
 
     /// Makes a pageblock `cpu`'s, who has hold and all of its pages in its hands, if nobody owns it; returns whether.
@@ -412,11 +421,13 @@ impl Hold<'_> {
         Some(self.head(of, class).load(Ordering::Relaxed)).filter(|&head| head != NO_FRAME)
     }
 
+    #[inline]
     fn add_free(&self, pages: u32) {
         let free = &self.0.pageblocks.free;
         free.store(free.load(Ordering::Relaxed).wrapping_add(pages), Ordering::Relaxed);
     }
 
+    #[inline]
     fn list(&self, frames: &ZoneFrames<'_>, first: u32) {
         let block = frames.free_in_pageblock(first);
         let Some(class) = class_of(block.free()) else { return };
@@ -427,6 +438,7 @@ impl Hold<'_> {
         block.set_listed(Some(of));
     }
 
+    #[inline]
     fn unlist(&self, frames: &ZoneFrames<'_>, first: u32, class: usize) {
         let block = frames.free_in_pageblock(first);
         if let Some(next) = frames.unlink_pageblock(first) {
@@ -438,6 +450,7 @@ impl Hold<'_> {
     }
 
     /// Changes what is free in a pageblock of the CPU. If nothing is any more, it is nobody's afterwards.
+    #[inline]
     fn change<R>(
         &self,
         frames: &ZoneFrames<'_>,
@@ -502,6 +515,7 @@ impl Hold<'_> {
     ///
     /// # Panics
     /// If one of them is free already.
+    #[inline]
     fn put(&self, frames: &ZoneFrames<'_>, number: u32, pages: u32) {
         let first = first_of(number);
         let at = number - first;
@@ -514,6 +528,7 @@ impl Hold<'_> {
     ///
     /// # Panics
     /// If one of them is free already.
+    #[inline]
     pub(crate) fn put_map(&self, frames: &ZoneFrames<'_>, first: u32, pages: FreeMap) {
         self.change(frames, first, |block| block.add_map(pages));
     }

@@ -67,18 +67,22 @@ impl<'m> Stage<'m> {
     }
 
     /// How many more entries there is room for.
+    #[inline]
     pub(crate) fn room(&self) -> usize {
         self.firsts.len() - self.entries.load(Ordering::Relaxed) as usize
     }
 
+    #[inline]
     fn first(&self, entry: u16) -> u32 {
         self.firsts[entry as usize - 1].load(Ordering::Relaxed)
     }
 
+    #[inline]
     fn length(&self, entry: u16) -> u32 {
         self.lengths[entry as usize - 1].load(Ordering::Relaxed).into()
     }
 
+    #[inline]
     fn after(&self, entry: u16) -> &AtomicU16 {
         &self.after[entry as usize - 1]
     }
@@ -178,10 +182,12 @@ struct Entries {
 }
 
 impl Entries {
+    #[inline]
     fn of(first: u16) -> Self {
         Self { first, last: 0, count: 0 }
     }
 
+    #[inline]
     fn push(&mut self, stage: &Stage<'_>, entry: u16) {
         stage.after(entry).store(self.first, Ordering::Relaxed);
         if self.count == 0 {
@@ -190,6 +196,7 @@ impl Entries {
         (self.first, self.count) = (entry, self.count + 1);
     }
 
+    #[inline]
     fn pop(&mut self, stage: &Stage<'_>) -> Option<u16> {
         let entry = Some(self.first).filter(|&first| first != 0)?;
         self.first = stage.after(entry).load(Ordering::Relaxed);
@@ -197,6 +204,7 @@ impl Entries {
     }
 
     /// Puts them before those that begin at `head`.
+    #[inline]
     fn move_to(&self, stage: &Stage<'_>, head: &AtomicU16) {
         if self.count > 0 {
             stage.after(self.last).store(head.load(Ordering::Relaxed), Ordering::Relaxed);

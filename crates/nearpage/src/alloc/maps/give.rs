@@ -97,7 +97,8 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         loop {
             let gathered = self.gather(on, pageset, hold);
             let least = if reach == Reach::All || !gathered.is_all { 1 } else { few / 8 };
-            if self.send(pageset, hold, least) > few / 4 {
+            let is_any = gathered.staged.of_others > 0;
+            if is_any && self.send(pageset, hold, least) > few / 4 {
                 self.send(pageset, hold, 1);
             }
             let is_any = self.visit_to_give(pageset, hold, gathered, target, reach);
@@ -117,11 +118,11 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         target: PageCount,
         reach: Reach,
     ) -> bool {
-        let kept = pageset.count().0.saturating_sub(gathered.of_nobody.into());
+        let kept = pageset.count().0.saturating_sub(gathered.staged.of_nobody.into());
         let free = hold.owned().pageblocks.free().0;
         let most = free.saturating_sub(kept.saturating_sub(target.0));
         let mut passing = hold.take_above(pageset.frames(), PageCount(most));
-        let mut slot = Some(0).filter(|_| gathered.of_nobody > 0);
+        let mut slot = Some(0).filter(|_| gathered.staged.of_nobody > 0);
         let mut is_any = false;
         while slot.is_some() || !passing.is_empty() {
             let before = hold.stage().pages();

@@ -4,7 +4,7 @@ use super::visit::Visit;
 use crate::alloc::allocator::PageAllocator;
 use crate::frame::{FreeMap, ZoneFrames, first_of};
 use crate::host::{Access, Platform};
-use crate::pcp::owned::{Chain, Hold, Owned};
+use crate::pcp::owned::{Chain, Hold, Owned, Staged};
 use crate::pcp::pageset::{OnCpu, Pageset};
 use crate::pcp::stage::Fate;
 use crate::pcp::{CountedList, HOMEBOUND, list_order};
@@ -25,8 +25,8 @@ pub(super) enum Sending {
 pub(super) struct Gathered {
     /// Whether that is all.
     pub(super) is_all: bool,
-    /// Pages on the stage whose pageblocks nobody owns.
-    pub(super) of_nobody: u32,
+    /// What is on the stage then.
+    pub(super) staged: Staged,
 }
 
 /// CPUs that pages are sent to in one go.
@@ -56,7 +56,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             }
             self.put_each(pageset, hold, &chunk[..got]);
         }
-        Gathered { is_all, of_nobody: hold.put_own(pageset.frames(), pageset.owner().cpu) }
+        Gathered { is_all, staged: hold.put_own(pageset.frames(), pageset.owner().cpu) }
     }
 
     /// Takes what other CPUs sent: what is the CPU's own is free there then, the rest is on the stage, or waits. Returns whether
