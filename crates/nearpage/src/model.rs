@@ -175,7 +175,7 @@ impl Model {
         ..Self::LINUX_6_12
     };
 
-    /// nearpage's own rules, the default.
+    /// nearpage's own rules, the default: pageblocks with maps that CPUs own, and sizes that follow the swing of each CPU.
     pub const NEARPAGE: Self = Self {
         name: "nearpage",
         movable_min: MovableMin::Small,
@@ -184,7 +184,7 @@ impl Model {
         memoryless_cpu: MemorylessCpu::NearestMemory,
         fallback: fallback(FallbackModel::Linux6_12),
         pcp: PcpRules::NEARPAGE,
-        owners: PageblockOwners::Nobody,
+        owners: PageblockOwners::CpusWithMaps,
         zonelist_cache: CacheRule::Keyed,
         zone_instances: ZoneInstances::ONE,
         page_lock: PageLockRules::NEARPAGE,
@@ -192,10 +192,9 @@ impl Model {
         departures: Departures::ALL,
     };
 
-    /// What [`NEARPAGE`](Self::NEARPAGE) is about to become: pageblocks with maps that CPUs own, and sizes that follow the
-    /// swing of each CPU.
-    pub const NEARPAGE_NEXT: Self =
-        Self { name: "nearpage-next", owners: PageblockOwners::CpusWithMaps, ..Self::NEARPAGE };
+    /// nearpage's own rules of version 0.1: Linux's, with small changes. For comparison.
+    pub const NEARPAGE_0_1: Self =
+        Self { name: "nearpage-0.1", owners: PageblockOwners::Nobody, ..Self::NEARPAGE };
 
     /// Whether `/proc/zoneinfo` has the `promo` mark.
     pub fn prints_promo(&self) -> bool {
@@ -229,7 +228,7 @@ impl Model {
     /// All models, nearpage's own first.
     pub const ALL: [Self; 9] = [
         Self::NEARPAGE,
-        Self::NEARPAGE_NEXT,
+        Self::NEARPAGE_0_1,
         Self::RFC_2026_OWNED,
         Self::RFC_2023_ZONES,
         Self::LINUX_6_18,

@@ -108,7 +108,7 @@ fn orders_that_are_not_cached_leave_all_reserves_whole() {
 /// A refill looks at the mark before it begins, as Linux's, and then takes what it wants: Linux's rules stay as they are.
 #[test]
 fn refills_of_linux_eat_of_the_reserves() {
-    let own = [Model::NEARPAGE, Model::NEARPAGE_NEXT];
+    let own = [Model::NEARPAGE, Model::NEARPAGE_0_1];
     for model in Model::ALL.into_iter().filter(|model| !own.contains(model)) {
         let missing = missing_of(model, Order(0), Gfp::KERNEL, ZoneKind::Normal);
         assert!((1..REFILL_MOST).contains(&missing.at_worst), "{}: {missing:?}", model.name);
@@ -143,14 +143,14 @@ fn missed(model: Model) -> Vec<String> {
 /// What a refill takes is above what is kept, looked at under the zone's lock.
 #[test]
 fn owners_of_pageblocks_leave_all_reserves_whole() {
-    let missed = missed(Model::NEARPAGE_NEXT);
+    let missed = missed(Model::NEARPAGE);
     assert!(missed.is_empty(), "{}", missed.join("\n"));
 }
 
-/// Refills of nearpage's rules take what they want once the mark is passed, as Linux's do.
+/// Refills of the rules before took what they wanted once the mark was passed, as Linux's do.
 #[test]
-fn nearpage_misses_reserves_where_pagesets_keep_an_order() {
-    let missed = missed(Model::NEARPAGE);
+fn the_rules_of_0_1_miss_reserves_where_pagesets_keep_an_order() {
+    let missed = missed(Model::NEARPAGE_0_1);
     println!("{}", missed.join("\n"));
     let of_order = |order: u8| {
         let start = format!("order {order}, ");

@@ -130,12 +130,12 @@ fn children_of_a_busy_process_go_on() {
     });
 }
 
-/// The same where CPUs own pageblocks: a thread may be behind the lists of its CPU in the instant of the fork.
+/// The same where nobody owns pageblocks.
 #[test]
-fn children_go_on_where_cpus_own_pageblocks() {
-    alone("fork_load::children_go_on_where_cpus_own_pageblocks", || {
+fn children_go_on_where_nobody_owns_pageblocks() {
+    alone("fork_load::children_go_on_where_nobody_owns_pageblocks", || {
         for use_rseq in [true, false] {
-            let memory = memory_under(Model::NEARPAGE_NEXT, use_rseq);
+            let memory = memory_under(Model::NEARPAGE_0_1, use_rseq);
             let forks = fork_under_load(&memory);
             println!("{forks} forks, {}", memory.storage());
             memory.drain_all().unwrap();

@@ -341,7 +341,7 @@ fn owned_pageblocks() {
 /// CPUs own pageblocks with maps, and what threads free of others' goes home in chains.
 #[test]
 fn owned_pageblocks_with_maps() {
-    let builder = |rseq| one_node().model(Model::NEARPAGE_NEXT).use_rseq(rseq);
+    let builder = |rseq| one_node().model(Model::NEARPAGE).use_rseq(rseq);
     for rseq in [true, false] {
         stress_memory("owned_pageblocks_with_maps", builder(rseq), 70, 0.7);
         stress_memory("owned_pageblocks_with_maps", builder(rseq).hardened(true), 130, 0.7);

@@ -115,6 +115,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
 mod tests {
     use crate::alloc::Request;
     use crate::gfp::Gfp;
+    use crate::model::Model;
     use crate::testing::machine::TestMachine;
     use crate::units::{NodeIndex, Order, ZoneKind};
     use crate::watermark::Settings;
@@ -122,7 +123,7 @@ mod tests {
     #[test]
     fn reclaim_works_up_to_high_or_promo() {
         let machine = TestMachine::new().node(0, 8192, &[0]).node(1, 0, &[1]);
-        machine.run(|allocator| {
+        machine.model(Model::LINUX_6_18).run(|allocator| {
             let zone = allocator.zones()[0];
             let is_balanced = |node| allocator.is_balanced(node, Order(0), ZoneKind::Normal);
             assert!(is_balanced(NodeIndex(0)) && is_balanced(NodeIndex(1)));

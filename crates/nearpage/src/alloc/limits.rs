@@ -288,15 +288,16 @@ mod tests {
             let soft = Limits { hard_bytes: None, soft_bytes: Some(1024 << 12) };
             allocator.set_limits(LimitOf::Node(NodeId(0)), soft).unwrap();
             let wakes = || allocator.platform().wakes.get();
+            // Each is a trip of its own.
             let block = Request { order: Order(9), ..PAGE };
-            allocator.alloc(block).unwrap();
-            while allocator.in_use(LimitOf::Node(NodeId(0))).unwrap() < PageCount(1024) {
-                allocator.alloc(Request { order: Order(5), ..PAGE }).unwrap();
+            for _ in 0..2 {
+                allocator.alloc(block).unwrap();
             }
+            assert_eq!(allocator.in_use(LimitOf::Node(NodeId(0))), Ok(PageCount(1024)));
             assert_eq!(wakes(), 0);
-            allocator.alloc(Request { order: Order(5), ..PAGE }).unwrap();
+            allocator.alloc(block).unwrap();
             assert_eq!(wakes(), 1);
-            allocator.alloc(Request { order: Order(5), gfp: Gfp(0), ..PAGE }).unwrap();
+            allocator.alloc(Request { gfp: Gfp(0), ..block }).unwrap();
             assert_eq!(wakes(), 1, "who may not wake it does not");
             let stats = allocator.node_stats(NodeIndex(0));
             assert_eq!((stats.soft_limit_wakes, stats.limit_refused), (1, 0));

@@ -202,7 +202,7 @@ mod tests {
     /// Part of a pageblock comes while a CPU has the rest.
     #[test]
     fn what_comes_beside_an_owned_part_goes_to_the_owner() {
-        let config = Config { model: Model::NEARPAGE_NEXT, ..Config::default() };
+        let config = Config { model: Model::NEARPAGE, ..Config::default() };
         TestMachine::new().node(0, 4096, &[0]).config(config).run_offline(|allocator| {
             let base = allocator.zones()[0].span().start.0;
             let range = |start, end| PfnRange::new(base + start, base + end);

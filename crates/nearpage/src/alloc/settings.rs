@@ -317,7 +317,7 @@ mod tests {
             // Few enough that the CPU does not take itself for one that only frees.
             pages[..5000].iter().for_each(|&page| allocator.free(page, Order(0)).unwrap());
             let cached = || allocator.totals().cached_pages;
-            let budget = PageCount(2048);
+            let budget = PageCount(512);
             assert!(cached() > budget, "{:?}", cached());
             let kbytes = Some(budget.to_bytes(12) / 1024);
             let settings = Settings { pageset_budget_kbytes: kbytes, ..allocator.settings() };

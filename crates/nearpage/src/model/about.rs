@@ -8,10 +8,10 @@ impl Model {
     /// A line about the model, for lists.
     pub fn about(&self) -> &'static str {
         match self.name {
-            "nearpage" => {
-                "nearpage's own: as 6.12, and nodes without CPUs are always preferred for spilling"
+            "nearpage" => "nearpage's own: pageblocks that CPUs own, sizes by the swing of each CPU",
+            "nearpage-0.1" => {
+                "nearpage's before: as 6.12, and nodes without CPUs are always preferred for spilling"
             }
-            "nearpage-next" => "what nearpage is about to become: pageblocks that CPUs own",
             "linux-6.18" => "Linux 6.18, as far as its traces show",
             "linux-6.12" => "Linux 6.12",
             "series-2023" => {

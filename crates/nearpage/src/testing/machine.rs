@@ -5,6 +5,7 @@ use std_alloc::vec::Vec;
 
 use super::plain::{HardenedPlatform, Plain, PlainPlatform};
 use crate::alloc::{BuildError, Config, PageAllocator, metadata_size};
+use crate::model::Model;
 use crate::slab::{SlabAllocator, SlabConfig};
 use crate::topology::{AddressMap, Node, NodeBuf, Topology, TopologyBuf};
 use crate::units::{CpuId, NodeId, NodeIndex, Pfn, PfnRange, SECTION_FRAMES};
@@ -69,6 +70,13 @@ impl TestMachine {
         let node = self.topology.nodes.last_mut().expect("a node was added");
         let memory = node.memory.last().expect("the node has memory");
         node.movable_from = Some(Pfn(memory.end.0 - pages));
+        self
+    }
+
+    /// Sets the rules, and leaves the settings.
+    #[must_use]
+    pub fn model(mut self, model: Model) -> Self {
+        self.config.model = model;
         self
     }
 

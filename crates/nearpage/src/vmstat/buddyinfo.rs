@@ -51,6 +51,7 @@ mod tests {
     use super::*;
     use crate::alloc::Request;
     use crate::gfp::Gfp;
+    use crate::model::Model;
     use crate::testing::machine::TestMachine;
 
     #[test]
@@ -67,7 +68,7 @@ mod tests {
     #[test]
     fn only_zones_with_memory_have_a_line() {
         let machine = TestMachine::new().node(0, 0, &[0]).node(8, 5120, &[]).movable(2048);
-        machine.run(|allocator| {
+        machine.model(Model::LINUX_6_18).run(|allocator| {
             // One block of 1024 pages is cut, and 32 pages of it are taken.
             allocator.alloc(Request::new(Order(5), Gfp::KERNEL)).unwrap();
             let mut text = String::new();

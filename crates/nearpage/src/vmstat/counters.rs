@@ -442,7 +442,7 @@ mod tests {
 
     #[test]
     fn trips_to_the_zone_are_counted() {
-        TestMachine::new().node(0, 32_768, &[0]).run(|allocator| {
+        TestMachine::new().node(0, 32_768, &[0]).model(Model::NEARPAGE_0_1).run(|allocator| {
             let mut expected = ZoneStats::default();
             let first = allocator.alloc(Request::new(PAGE, Gfp::KERNEL)).unwrap();
             let batch = allocator.pagesets(CpuId(0)).unwrap()[0].tuning().batch;

@@ -123,6 +123,7 @@ mod tests {
     use super::*;
     use crate::alloc::Request;
     use crate::gfp::Gfp;
+    use crate::model::Model;
     use crate::testing::machine::TestMachine;
 
     /// 6.12.95, four nodes of which two have memory.
@@ -174,7 +175,7 @@ mod tests {
     #[test]
     fn blocks_and_pageblocks_are_those_of_the_zones() {
         let machine = TestMachine::new().node(0, 0, &[0]).node(8, 5120, &[]).movable(2048);
-        machine.run(|allocator| {
+        machine.model(Model::LINUX_6_18).run(|allocator| {
             allocator.alloc(Request::new(Order(8), Gfp::KERNEL)).unwrap();
             let mut text = String::new();
             allocator.write_pagetypeinfo(&mut text).unwrap();

@@ -280,6 +280,7 @@ mod tests {
     use super::*;
     use crate::alloc::Request;
     use crate::gfp::Gfp;
+    use crate::model::Model;
     use crate::testing::machine::TestMachine;
 
     // Layouts and numbers are compared with recordings in `tests/zoneinfo.rs`.
@@ -321,7 +322,7 @@ mod tests {
 
     #[test]
     fn counts_are_those_of_the_zone() {
-        TestMachine::new().node(0, 65_536, &[0]).run(|allocator| {
+        TestMachine::new().node(0, 65_536, &[0]).model(Model::LINUX_6_18).run(|allocator| {
             let pfn = allocator.alloc(Request::new(Order(0), Gfp::KERNEL)).unwrap();
             allocator.free(pfn, Order(0)).unwrap();
             let pageset = &allocator.pagesets(CpuId(0)).unwrap()[0];

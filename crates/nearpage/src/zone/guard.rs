@@ -161,6 +161,11 @@ impl<'a, 'm, P: Platform> ZoneGuard<'a, 'm, P> {
         &mut self.buddy
     }
 
+    /// Whether a limit is about this zone: then what leaves it is [claimed](Self::claim).
+    pub fn is_limited(&self) -> bool {
+        self.free_before.is_some()
+    }
+
     /// Asks the limits for blocks; returns how many of them may be taken in this hold. A request that may exceed them
     /// gets one in any case.
     pub fn claim(&mut self, blocks: u32, order: Order) -> u32 {
@@ -266,7 +271,7 @@ mod tests {
 
     #[test]
     fn who_looks_or_arranges_is_not_counted() {
-        run(Model::NEARPAGE, |allocator| {
+        run(Model::NEARPAGE_0_1, |allocator| {
             let page = allocator.alloc(Request::new(Order(0), Gfp::KERNEL)).unwrap();
             let zone = allocator.zones()[0];
             let before = zone.work();
@@ -292,7 +297,7 @@ mod tests {
 
     #[test]
     fn each_hold_is_counted_also_those_that_move_nothing() {
-        run(Model::NEARPAGE, |allocator| {
+        run(Model::NEARPAGE_0_1, |allocator| {
             let zone = allocator.zones()[0];
             let holds_of = |act: &dyn Fn()| {
                 let before = (zone.work().holds, zone.holds().acquisitions);
@@ -319,7 +324,7 @@ mod tests {
     /// Blocks of order 3 come one by one out of a block of order 10 in use by nobody.
     #[test]
     fn a_refill_costs_what_it_does_block_by_block() {
-        for (model, per_block) in [(Model::LINUX_6_18, 2), (Model::NEARPAGE, 0)] {
+        for (model, per_block) in [(Model::LINUX_6_18, 2), (Model::NEARPAGE_0_1, 0)] {
             run(model, |allocator| {
                 let before = work(allocator);
                 allocator.alloc(Request::new(Order(3), Gfp::HIGHUSER_MOVABLE)).unwrap();

@@ -68,7 +68,7 @@ fn run_on_all(allocator: &PageAllocator<'_, PlainPlatform>, cpus: u32, seed: u64
 #[test]
 fn nothing_is_lost_whoever_frees() {
     for seed in 0..6 {
-        let config = Config { model: Model::NEARPAGE_NEXT, ..Config::default() };
+        let config = Config { model: Model::NEARPAGE, ..Config::default() };
         let machine = TestMachine::new().node(0, 40_000, &[0, 1]).node(1, 20_480, &[2]);
         machine.node(2, 0, &[3]).config(config).run(|allocator| run_on_all(allocator, 4, seed));
     }

@@ -112,7 +112,10 @@ impl<'v, 'a, 'm, P: Platform> Visit<'v, 'a, 'm, P> {
         }
         let is_worth_it = || {
             let free = block.free();
-            free == 0 || free <= NEARLY_FULL && pages.count() >= WORTH_A_PAGEBLOCK
+            // What is free there would be in use from now on.
+            let may_have = free == 0 || !self.guard.is_limited();
+            may_have
+                && (free == 0 || free <= NEARLY_FULL && pages.count() >= WORTH_A_PAGEBLOCK)
         };
         let cpu = self.owner.filter(|_| {
             !is_shared && frames.pageblock(first).is_mergeable() && is_worth_it()
