@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The layers of the core, lowest first: a module uses only what stands above it in this list.
-const LAYERS: [&str; 40] = [
+const LAYERS: [&str; 41] = [
     "units",
     "sync",
     "slot",
@@ -23,6 +23,7 @@ const LAYERS: [&str; 40] = [
     "pcp::pieces",
     "pcp::passing",
     "pcp::swing",
+    "pcp::stage",
     "pcp::owned",
     "topology",
     "watermark",

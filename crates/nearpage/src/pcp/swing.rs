@@ -81,7 +81,7 @@ impl Swing {
     /// orders that are asked for all the time.
     pub(crate) fn list_limit(self, order: Order) -> u32 {
         let least = u32::from(order <= Order(3));
-        (self.size / 8 >> order.0).clamp(least, list_max(order))
+        ((self.size / 8) >> order.0).clamp(least, list_max(order))
     }
 
     /// The most single pages on their way home.
