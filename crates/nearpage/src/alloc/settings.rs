@@ -261,6 +261,9 @@ impl<P: Platform> Online for PageAllocator<'_, P> {
     }
 }
 
+/// Where CPUs own pageblocks with maps, all that a pageset keeps is at most so many times what its size allows.
+const OF_A_BUDGET: u64 = 3;
+
 /// Gives a pageset its sizes: no more than its largest list can hold.
 fn resize<P: Platform>(
     rules: &crate::pcp::tuning::PcpRules,
@@ -274,7 +277,9 @@ fn resize<P: Platform>(
         Some(_) => u64::MAX,
         None => (0..LISTS).map(pages).max().unwrap_or(0),
     };
-    let fit = |pages: PageCount| PageCount(pages.0.min(capacity));
+    // Lists and pages on their way come on top of what is kept behind them.
+    let part = if budget.is_some() && pageset.owned().is_some() { OF_A_BUDGET } else { 1 };
+    let fit = |pages: PageCount| PageCount(pages.0.min(capacity) / part);
     let mut tuning = pageset.tuning();
     tuning.resize(rules, fit(sizes.high_min), fit(sizes.high_max), fit(sizes.batch));
     if budget.is_some() {

@@ -8,7 +8,9 @@ impl Model {
     /// A line about the model, for lists.
     pub fn about(&self) -> &'static str {
         match self.name {
-            "nearpage" => "nearpage's own: pageblocks that CPUs own, sizes by the swing of each CPU",
+            "nearpage" => {
+                "nearpage's own: pageblocks that CPUs own, sizes by the swing of each CPU"
+            }
             "nearpage-0.1" => {
                 "nearpage's before: as 6.12, and nodes without CPUs are always preferred for spilling"
             }

@@ -57,14 +57,19 @@ impl Swing {
     pub(crate) fn visit(self, now_ns: u64, most: PageCount) -> Swing {
         let now = (now_ns >> 20) as u32;
         let since = now.wrapping_sub(self.visited);
-        let most = (most.0 / 2).max(most.0.min(PAGEBLOCK)).min(SIZE_MAX) as u32;
-        let least = SIZE_MIN.min(most / 2);
         let size = match since.checked_div(NEAR) {
             Some(0) => self.size.saturating_mul(2),
             Some(times) => self.size >> (times.ilog2() + 1).min(31),
             None => self.size,
         };
-        Swing { size: size.clamp(least, most), visited: now }
+        Swing { size, visited: now }.within(most)
+    }
+
+    /// The same for a CPU that may keep at most `most` pages.
+    #[must_use]
+    pub(crate) fn within(self, most: PageCount) -> Swing {
+        let most = (most.0 / 2).max(most.0.min(PAGEBLOCK)).min(SIZE_MAX) as u32;
+        Swing { size: self.size.clamp(SIZE_MIN.min(most / 2), most), ..self }
     }
 
     /// What is left when pages go back because there are too many.

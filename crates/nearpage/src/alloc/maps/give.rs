@@ -167,12 +167,20 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         owned: &Owned<'_>,
     ) -> u64 {
         let before = pageset.count();
+        let swing = owned.pageblocks.swing();
+        // What may be kept can have become less.
+        let within = swing.within(pageset.tuning().high_max);
         let unused = Swing::unused(owned.pageblocks.take_least(before));
-        if unused.0 < UNUSED_MIN {
+        if unused.0 < UNUSED_MIN && within.size >= swing.size {
             return 0;
         }
         let Some(hold) = owned.enter() else { return 0 };
-        let target = PageCount(before.0 - unused.0);
+        let mut target = PageCount(before.0 - unused.0);
+        if within.size < swing.size {
+            owned.pageblocks.set_swing(within);
+            pageset.set_limits(within);
+            target = target.min(PageCount(within.size.into()));
+        }
         self.give(on, pageset, &hold, target, Reach::Unused);
         let now = pageset.count();
         owned.pageblocks.note_least(now);

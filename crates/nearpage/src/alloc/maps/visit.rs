@@ -114,8 +114,7 @@ impl<'v, 'a, 'm, P: Platform> Visit<'v, 'a, 'm, P> {
             let free = block.free();
             // What is free there would be in use from now on.
             let may_have = free == 0 || !self.guard.is_limited();
-            may_have
-                && (free == 0 || free <= NEARLY_FULL && pages.count() >= WORTH_A_PAGEBLOCK)
+            may_have && (free == 0 || free <= NEARLY_FULL && pages.count() >= WORTH_A_PAGEBLOCK)
         };
         let cpu = self
             .owner
