@@ -4,6 +4,7 @@ mod api;
 mod census;
 mod loom;
 mod miri;
+mod opponents;
 mod plots;
 mod record;
 mod soak;
@@ -30,6 +31,7 @@ enum Command {
     Loom(loom::LoomArgs),
     /// Run the core's unsafe files and its page locks under Miri: minutes; needs a dated nightly
     Miri,
+    Opponents(opponents::OpponentsArgs),
     OracleRecord(record::OracleArgs),
     /// Draw the plots of the book anew: minutes
     Plots,
@@ -43,6 +45,7 @@ fn main() -> ExitCode {
         Command::Census => census::run().map_err(Into::into),
         Command::Loom(arguments) => loom::run(&arguments).map_err(Into::into),
         Command::Miri => miri::run().map_err(Into::into),
+        Command::Opponents(arguments) => opponents::run(&arguments).map_err(Into::into),
         Command::OracleRecord(arguments) => record::run_oracle(&arguments).map_err(Into::into),
         Command::Plots => plots::run().map_err(Into::into),
         Command::Soak(arguments) => soak::run(&arguments).map_err(Into::into),
