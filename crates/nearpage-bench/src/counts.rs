@@ -39,6 +39,7 @@ impl Counts {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nearpage::Model;
 
     #[test]
     fn counts_are_per_page_of_all_zones() {
@@ -56,7 +57,8 @@ mod tests {
     /// The counters keep the names that are looked for here.
     #[test]
     fn a_memory_has_these_counters() {
-        let memory = Memory::builder().bytes_per_node(32 << 20).build().unwrap();
+        let builder = Memory::builder().bytes_per_node(32 << 20).model(Model::NEARPAGE_0_1);
+        let memory = builder.build().unwrap();
         assert_eq!(Counts::of("nearpage", &memory), None);
         drop(memory.alloc_pages(16).unwrap());
         let counts = Counts::of("nearpage", &memory).unwrap();

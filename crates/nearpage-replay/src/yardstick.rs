@@ -4,7 +4,7 @@ use nearpage::{Model, PageCount, PageblockOwners};
 use nearpage_machine::work::Observer;
 use serde::Serialize;
 
-use crate::bound::{Asked, Class, Limits};
+use crate::bound::{Asked, Class, Fewest, Limits};
 use crate::bundle::Bundle;
 use crate::error::ReplayError;
 use crate::pilot::{PASSES, survey};
@@ -189,8 +189,24 @@ pub(crate) fn measure(
 /// The class of rules that a model is of. All keep types and orders apart; where CPUs own pageblocks, pages go to another CPU.
 fn class_of(model: &Model) -> Class {
     match model.owners {
-        PageblockOwners::Cpus => Class::Pooled,
+        PageblockOwners::Cpus | PageblockOwners::CpusWithMaps => Class::Pooled,
         _ => Class::Lists,
+    }
+}
+
+/// The fewest holds of a class, as far as they bind a model. Rules that cache blocks of all orders need none for those that
+/// Linux's pagesets do not serve.
+pub(crate) fn fewest_of(
+    model: &Model,
+    asked: &Asked,
+    class: Class,
+    limits: Limits,
+    from_recorded: bool,
+) -> Fewest {
+    let all = asked.fewest(class, limits, from_recorded);
+    match model.owners {
+        PageblockOwners::CpusWithMaps => Fewest { fewest: all.fewest - all.forced, forced: 0 },
+        _ => all,
     }
 }
 
@@ -201,7 +217,11 @@ fn standing(answer: &Answer, asked: &Asked, managed: PageCount, from_recorded: b
     let longest_hold_pages = answer.totals.most_pages_per_hold.unwrap_or(0);
     let mean = answer.totals.kept_pages_mean.unwrap_or(0.0);
     let h = own_mean(&answer.totals);
-    let bound = asked.fewest(class, Limits { kept: h, moved: k }, from_recorded);
+    let bound = fewest_of(&answer.model, asked, class, Limits { kept: h, moved: k }, from_recorded);
+    let unforced = asked.fewest(class, Limits { kept: h, moved: k }, from_recorded).forced;
+    // What is not forced on these rules, they may take besides.
+    let may_take = holds + unforced - bound.forced;
+    let most_kept = managed.0 / asked.cpus().max(1);
     let most_of_cpu = answer.totals.kept_pages_most_of_cpu.unwrap_or(0);
     Standing {
         least_holds: least_holds(answer, asked),
@@ -220,14 +240,15 @@ fn standing(answer: &Answer, asked: &Asked, managed: PageCount, from_recorded: b
         bound: bound.fewest,
         forced: bound.forced,
         ratio: ratio(holds, bound.fewest),
-        least_h: asked.least_kept(class, k, holds, managed.0 / asked.cpus().max(1), from_recorded),
+        least_h: asked.least_kept(class, k, may_take, most_kept, from_recorded),
     }
 }
 
 /// The ratio of what rules came to, to the bound of their class at K = [`COMPARED_AT`] and their own mean for H.
 pub(crate) fn ratio_of(answer: &Answer, asked: &Asked) -> f64 {
     let limits = Limits { kept: own_mean(&answer.totals), moved: COMPARED_AT };
-    let bound = asked.fewest(class_of(&answer.model), limits, false).fewest;
+    let class = class_of(&answer.model);
+    let bound = fewest_of(&answer.model, asked, class, limits, false).fewest;
     ratio(answer.totals.lock_acquisitions.unwrap_or(0), bound)
 }
 
@@ -237,7 +258,7 @@ pub(crate) fn least_holds(answer: &Answer, asked: &Asked) -> u64 {
     let most_of_cpu = answer.totals.kept_pages_most_of_cpu.unwrap_or(0);
     let longest = answer.totals.most_pages_per_hold.unwrap_or(0);
     let own = Limits { kept: most_of_cpu, moved: longest.max(1) };
-    asked.fewest(class_of(&answer.model), own, true).fewest
+    fewest_of(&answer.model, asked, class_of(&answer.model), own, true).fewest
 }
 
 /// The mean pages for each CPU, 1 at least.

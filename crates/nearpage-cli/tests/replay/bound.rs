@@ -7,13 +7,14 @@ use serde_json::Value;
 
 use super::{nearpage, shipped, stdout, trace, unpack_shipped};
 
-const MODELS: [&str; 8] = [
+const MODELS: [&str; 9] = [
     "linux-6.1",
     "linux-6.6",
     "series-2023",
     "linux-6.12",
     "linux-6.18",
     "nearpage",
+    "nearpage-0.1",
     "rfc-2023-zones",
     "rfc-2026-owned",
 ];

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::bound::{Class, Limits};
 use crate::run::{Causes, Pass};
-use crate::yardstick::{COMPARED_AT, mean_of_cpu, ratio};
+use crate::yardstick::{COMPARED_AT, fewest_of, mean_of_cpu, ratio};
 
 /// What a set of rules came to in a pass over a bundle.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -60,7 +60,7 @@ impl RuleRow {
         let holds = tallied.causes.sum();
         let kept = mean_of_cpu(tallied.kept.mean, tallied.cpus);
         let limits = Limits { kept, moved: COMPARED_AT };
-        let fewest = asked.fewest(Class::Pooled, limits, false).fewest;
+        let fewest = fewest_of(model, asked, Class::Pooled, limits, false).fewest;
         RuleRow {
             bundle: bundle.into(),
             model: model.name,

@@ -6,9 +6,8 @@
 use super::allocator::PageAllocator;
 use crate::buddy::{BlockRequest, Fragmentation, Insertion};
 use crate::error::FreeError;
-use crate::frame::{Frame, Migratetype};
+use crate::frame::{Frame, FreeMap, Migratetype, first_of};
 use crate::host::Platform;
-use crate::model::PageblockOwners;
 use crate::pcp::list_index;
 use crate::pcp::tuning::Tuning;
 use crate::units::{CpuId, Order, PAGEBLOCK_ORDER, PageCount, Pfn, ZoneIndex, ZoneKind};
@@ -45,12 +44,20 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let (zone, frame) = self.held_block(pfn, order)?;
         self.take_back(frame.cell(), zone.frames().cached(order), pfn, order)?;
         let frames = *zone.frames();
-        if self.model.owners == PageblockOwners::CpusWithMaps && order < PAGEBLOCK_ORDER {
-            self.free_home(zone, &[frames.number(pfn)]);
-            return Ok(());
+        let number = frames.number(pfn);
+        loop {
+            let mut guard = zone.lock_from_outside();
+            if order >= PAGEBLOCK_ORDER || frames.free_in_pageblock(number).owner().is_none() {
+                guard.buddy().free(frames, number, order, at);
+                return Ok(());
+            }
+            drop(guard);
+            // Where CPUs own pageblocks with maps, it is not the zone's.
+            let (first, pages) = (first_of(number), order.pages().0 as u32);
+            if self.send_map(zone, first, FreeMap::of(number - first..number - first + pages)) {
+                return Ok(());
+            }
         }
-        zone.lock_from_outside().buddy().free(frames, frames.number(pfn), order, at);
-        Ok(())
     }
 
     /// Makes blocks of order `into` out of a block of the caller's. They keep its type; each is to be freed by itself.

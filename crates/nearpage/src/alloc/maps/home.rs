@@ -229,7 +229,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     }
 
     /// Sends freed pages to the CPU that owns their pageblock; `false` if none does.
-    fn send_map(&self, zone: &Zone<'m, P>, first: u32, map: FreeMap) -> bool {
+    pub(in crate::alloc) fn send_map(&self, zone: &Zone<'m, P>, first: u32, map: FreeMap) -> bool {
         let frames = zone.frames();
         let owner = frames.free_in_pageblock(first).owner();
         let Some(target) = owner.and_then(|owner| self.owned_of(zone, owner)) else { return false };
