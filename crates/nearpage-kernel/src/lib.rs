@@ -1,0 +1,23 @@
+#![doc = include_str!("../README.md")]
+#![no_std]
+#![warn(missing_debug_implementations)]
+
+#[cfg(test)]
+extern crate std;
+
+mod exclusion;
+mod heap;
+mod lock;
+mod order;
+mod platform;
+mod seam;
+
+pub use exclusion::{ByInterrupts, CpuFlag, HeldCpu};
+pub use heap::{Heap, HeapError, Objects, OnNode};
+pub use lock::{TicketGuard, TicketLock};
+pub use order::{IS_CHECKED, LockFault};
+pub use platform::{ByTryLock, KernelPlatform, ThisCpu};
+pub use seam::{Interrupts, InterruptsOff, Kernel, page_address};
+
+/// The page allocator of a kernel: [`nearpage::PageAllocator`] on its platform.
+pub type Pages<'m, K, X = ByInterrupts<K>> = nearpage::PageAllocator<'m, KernelPlatform<K, X>>;

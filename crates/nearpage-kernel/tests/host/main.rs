@@ -1,0 +1,5 @@
+//! The host on a host: threads play CPUs, and interrupts come where a kernel's would.
+
+mod heap;
+mod machine;
+mod platform;
