@@ -5,7 +5,9 @@
 #[cfg(test)]
 extern crate std;
 
+pub mod boot;
 mod exclusion;
+pub mod firmware;
 mod heap;
 mod lock;
 mod order;
