@@ -7,6 +7,7 @@
 mod deferred;
 mod early;
 mod handover;
+pub mod pvh;
 pub(crate) mod spans;
 #[cfg(test)]
 mod tests;

@@ -5,6 +5,7 @@
 
 use nearpage::NodeId;
 
+use super::Physical;
 use super::bytes::{array, le16, le32, le64};
 use super::machine::{FirmwareError, Machine, Note};
 
@@ -14,12 +15,6 @@ const HEADER: usize = 36;
 const TABLE_MAX: usize = 4 << 20;
 /// The most tables that are looked at.
 const TABLES_MAX: usize = 512;
-
-/// Physical memory, to be looked into.
-pub trait Physical {
-    /// `length` bytes at `address`, if they can be read.
-    fn bytes(&self, address: u64, length: usize) -> Option<&[u8]>;
-}
 
 /// Reads all that ACPI says of CPUs, nodes and distances. What is there already stays if ACPI says nothing of it.
 ///

@@ -4,10 +4,12 @@
 //! the machine has one node: a boot goes on in either case.
 
 pub mod acpi;
-mod bytes;
+pub(crate) mod bytes;
 pub mod devicetree;
 mod machine;
+mod physical;
 #[cfg(test)]
 mod tests;
 
 pub use machine::{AREAS_MAX, CPUS_MAX, Cpu, FirmwareError, Machine, NODES_MAX, NOTES_MAX, Note};
+pub use physical::Physical;
