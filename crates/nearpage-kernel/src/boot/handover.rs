@@ -4,7 +4,7 @@ use core::marker::PhantomData;
 use core::ops::Range;
 
 use nearpage::{
-    AddressMap, Config, CpuId, Node, NodeId, NodeIndex, PageCount, Pfn, PfnRange, Topology,
+    AddressMap, Config, CpuId, Node, NodeId, NodeIndex, Pfn, PfnRange, Topology,
 };
 
 use super::deferred::Deferred;
@@ -24,9 +24,6 @@ pub const ADDRESS_MAP: AddressMap = if cfg!(target_arch = "x86_64") {
     AddressMap::Divided { dma_end: Pfn(0), dma32_end: FOUR_GIB }
 };
 const FOUR_GIB: Pfn = Pfn((4 << 30) >> 12);
-
-/// Ranges that go online at once.
-const BATCH: usize = 32;
 
 /// Early memory on its way to an allocator.
 ///
@@ -249,22 +246,34 @@ impl<K: Kernel, const RANGES: usize> Boot<'_, K, RANGES> {
     ) -> Result<&'static Deferred<K>, EarlyError> {
         let deferred = self.memory.slice::<K, _>(1, |_, _| Ok(Deferred::new(pages)))?;
         let deferred: &'static Deferred<K> = &deferred[0];
+        // Each range may be cut in two, and the piece that is allocated here cuts one more.
+        let free = || self.topology.nodes().iter().flat_map(|node| self.free_of(node.id));
+        let most = 2 * free().count() + 2;
+        let nothing = PfnRange::new(0, 0);
+        let now = self.memory.slice::<K, _>(most, |_, _| Ok(nothing))?;
+        let mut count = 0;
+        let mut add = |range: PfnRange| {
+            if !range.is_empty() {
+                now[count] = range;
+                count += 1;
+            }
+        };
         for node in self.topology.nodes() {
-            let mut left = PageCount(bytes_a_node >> K::PAGE_SHIFT);
-            let mut batch = Batch { pages, ranges: [PfnRange::new(0, 0); BATCH], len: 0 };
+            let mut left = bytes_a_node >> K::PAGE_SHIFT;
             for range in self.free_of(node.id) {
-                let now = range.pages().0.min(left.0);
-                left.0 -= now;
-                let middle = Pfn(range.start.0 + now);
-                batch.add(PfnRange { start: range.start, end: middle })?;
+                let pages = range.pages().0.min(left);
+                left -= pages;
+                let middle = Pfn(range.start.0 + pages);
+                add(PfnRange { start: range.start, end: middle });
                 let later = PfnRange { start: middle, end: range.end };
                 // What there is no room to remember goes online now.
                 if !deferred.add(later) {
-                    batch.add(later)?;
+                    add(later);
                 }
             }
-            batch.flush()?;
         }
+        // All at once: watermarks are computed from those before, and so the same on every boot.
+        pages.online_all(&now[..count]).map_err(EarlyError::Online)?;
         Ok(deferred)
     }
 
@@ -284,32 +293,5 @@ impl<K: Kernel, const RANGES: usize> Boot<'_, K, RANGES> {
                     .map(|gap| frames::<K>(&Span { start: gap.start, end: gap.end, tag: 0 }))
             })
             .filter(|range| !range.is_empty())
-    }
-}
-
-/// Ranges that go online together: zonelists and watermarks are made anew once for all of them.
-struct Batch<K: Kernel> {
-    pages: &'static Pages<'static, K>,
-    ranges: [PfnRange; BATCH],
-    len: usize,
-}
-
-impl<K: Kernel> Batch<K> {
-    fn add(&mut self, range: PfnRange) -> Result<(), EarlyError> {
-        if range.is_empty() {
-            return Ok(());
-        }
-        if self.len == BATCH {
-            self.flush()?;
-        }
-        self.ranges[self.len] = range;
-        self.len += 1;
-        Ok(())
-    }
-
-    fn flush(&mut self) -> Result<(), EarlyError> {
-        self.pages.online_all(&self.ranges[..self.len]).map_err(EarlyError::Online)?;
-        self.len = 0;
-        Ok(())
     }
 }

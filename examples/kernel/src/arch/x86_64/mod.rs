@@ -10,7 +10,7 @@ use core::arch::asm;
 use nearpage::CpuId;
 use nearpage_kernel::Interrupts;
 
-pub use apic::{send_nmi, start_timer};
+pub use apic::start_timer;
 pub use plugged::plugged_memory;
 pub use start::{describe, start_cpu};
 
