@@ -98,6 +98,11 @@ fn populated(text: &[&str]) -> Vec<String> {
     zones
 }
 
+/// What a kernel without huge pages keeps free. `mm/page_alloc.c: calculate_min_free_kbytes`.
+fn min_free_kbytes(zoneinfo: &[&str]) -> u64 {
+    (managed(zoneinfo, "Node") * 4 * 16).isqrt().clamp(128, 262_144)
+}
+
 /// Pages that the zones of a node manage.
 fn managed(text: &[&str], node: &str) -> u64 {
     let mut is_of_node = false;
@@ -135,9 +140,8 @@ fn write_machine(
             write(format!("sys/devices/system/{name}/{set}"), list(count))?;
         }
     }
-    // Which Linux would keep more memory free for.
-    let hugepages = "sys/kernel/mm/transparent_hugepage/enabled".into();
-    write(hugepages, "always madvise [never]".into())?;
+    // A kernel without huge pages: `nearpage topo` would take them to be there.
+    write("proc/sys/vm/min_free_kbytes".into(), min_free_kbytes(zoneinfo).to_string())?;
     let rows = machine.machine.distances.chunks(count);
     for ((id, _, cpus), row) in machine.nodes().zip(rows) {
         let folder = format!("sys/devices/system/node/node{id}");
