@@ -50,6 +50,9 @@ pub struct KernelArgs {
     /// Tell the bytes of code and of metadata instead
     #[arg(long, conflicts_with_all = ["all", "numa", "instructions"])]
     sizes: bool,
+    /// Plant each fault, and see it found, instead
+    #[arg(long, conflicts_with_all = ["all", "numa", "instructions", "sizes"])]
+    faults: bool,
     /// Use the host's processor, where it has virtualization to give
     #[arg(long)]
     kvm: bool,
@@ -116,6 +119,9 @@ pub fn run(arguments: &KernelArgs) -> Result<(), KernelError> {
 fn boot(arguments: &KernelArgs) -> Result<(), KernelError> {
     if arguments.all {
         return boot_all(arguments);
+    }
+    if arguments.faults {
+        return Fault::ALL.into_iter().try_for_each(|fault| find_fault(arguments, fault));
     }
     let machine = match &arguments.machine {
         _ if arguments.instructions => named("one").ok_or(KernelError::NoMachine)?,
@@ -189,7 +195,7 @@ fn find_fault(arguments: &KernelArgs, fault: Fault) -> Result<(), KernelError> {
 
 /// Whether a line is one of those that say what a check did.
 fn is_result(line: &str) -> bool {
-    const CHECKS: [&str; 12] = [
+    const CHECKS: [&str; 13] = [
         "nearpage on",
         "firmware:",
         "later:",
@@ -200,7 +206,7 @@ fn is_result(line: &str) -> bool {
         "plugged:",
         "exhaustion:",
         "unmaskable:",
-        "ranges:",
+        "ranges:", "own:",
         "instructions:",
     ];
     CHECKS.iter().any(|check| line.starts_with(check))

@@ -5,6 +5,7 @@
 #[cfg(test)]
 extern crate std;
 
+mod aside;
 pub mod boot;
 mod exclusion;
 pub mod firmware;
@@ -14,6 +15,7 @@ mod order;
 mod platform;
 mod seam;
 
+pub use aside::Aside;
 pub use exclusion::{ByInterrupts, CpuFlag, HeldCpu};
 pub use heap::{Heap, HeapError, Objects, OnNode};
 pub use lock::{TicketGuard, TicketLock};

@@ -1,6 +1,6 @@
 //! All CPUs at work: the first gives the work out, the others wait for it with interrupts on.
 
-use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use nearpage::{CpuId, Gfp, Order, Request};
 use nearpage_kernel::{Pages, page_address};
@@ -21,9 +21,21 @@ static WORK: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
 /// The order of a stack's block: 64 KiB.
 const STACK_ORDER: Order = Order(4);
 
+/// By number: the hardware's.
+static HARDWARE_IDS: [AtomicU64; 64] = [const { AtomicU64::new(0) }; 64];
+
+/// The hardware's number of the CPU after this one.
+pub fn next_of(cpu: usize) -> u64 {
+    HARDWARE_IDS[(cpu + 1) % running() as usize].load(Ordering::Relaxed)
+}
+
 /// Starts the CPUs that the machine has beside this one; returns how many run.
 pub fn start_all(pages: &Pages<'_, Mine>, hardware_ids: impl Iterator<Item = u64>) -> u32 {
-    for (number, id) in hardware_ids.enumerate().skip(1) {
+    for (number, id) in hardware_ids.enumerate() {
+        HARDWARE_IDS[number].store(id, Ordering::Relaxed);
+        if number == 0 {
+            continue;
+        }
         let cpu = CpuId(number as u32);
         let near = pages.topology().node_of_cpu(cpu).map(|node| pages.topology().node(node).id);
         let request = Request { order: STACK_ORDER, gfp: Gfp::KERNEL, node: near };

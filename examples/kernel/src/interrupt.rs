@@ -3,8 +3,9 @@
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use nearpage::{Gfp, Order, Pfn, Request};
+use nearpage_kernel::Aside;
 
-use crate::arch;
+use crate::{arch, cpus};
 use crate::start::pages;
 
 const CPUS_MAX: usize = 64;
@@ -48,6 +49,9 @@ pub fn timer() {
         return;
     }
     let cpu = arch::cpu_number().0 as usize;
+    PUT_OFF.free_all(pages()).expect("handlers held them");
+    // The next CPU is interrupted in whatever it does, interrupts off or not.
+    arch::interrupt_unmaskably(cpus::next_of(cpu));
     let place = TURNS[cpu].fetch_add(1, Ordering::Relaxed) as usize % HELD;
     let held = &HELD_BLOCKS[cpu][place];
     let order = order_of(place);
@@ -64,13 +68,29 @@ pub fn timer() {
     }
 }
 
-/// An interrupt that cannot be masked: it may come while this CPU holds any lock.
+/// What handlers of interrupts that cannot be masked freed, and what they hold.
+static PUT_OFF: Aside<256> = Aside::new();
+/// Blocks that such handlers got, and times that they got none.
+pub static UNMASKABLE_GOT: AtomicU64 = AtomicU64::new(0);
+static UNMASKABLE_HELD: Aside<64> = Aside::new();
+
+/// An interrupt that cannot be masked: it may come while this CPU holds any lock, so it calls what never waits.
 pub fn unmaskable() {
     UNMASKABLE.fetch_add(1, Ordering::Relaxed);
+    if let Some(page) = pages().alloc_cached(Request::new(Order(0), Gfp::ATOMIC)) {
+        UNMASKABLE_GOT.fetch_add(1, Ordering::Relaxed);
+        if !UNMASKABLE_HELD.put(page, Order(0)) {
+            assert!(PUT_OFF.put(page, Order(0)), "it is emptied often enough");
+        }
+    } else if let Some(page) = UNMASKABLE_HELD.take(Order(0)) {
+        assert!(PUT_OFF.put(page, Order(0)), "it is emptied often enough");
+    }
 }
 
 /// Frees what the handlers of all CPUs hold, while they do not work.
 pub fn free_all() {
+    PUT_OFF.free_all(pages()).expect("handlers held them");
+    UNMASKABLE_HELD.free_all(pages()).expect("handlers held them");
     for blocks in &HELD_BLOCKS {
         for (place, held) in blocks.iter().enumerate() {
             let before = held.swap(0, Ordering::Relaxed);

@@ -64,10 +64,12 @@ fn boot() -> (Options, &'static Deferred<Mine>, Vec<u64>) {
     let (mut machine, mut memory) = (MACHINE.lock(), MEMORY.lock());
     let described = arch::describe(&mut machine, &mut memory);
     let options = Options::parse(described.command_line);
+    checks::own::take(&mut memory).unwrap_or_else(|error| panic!("{error}"));
     let booted = allocator(&mut machine, &mut memory).unwrap_or_else(|error| panic!("{error}"));
     let (pages, deferred) = booted;
     // Release pairs with the Acquire in `pages`.
     PAGES.store(core::ptr::from_ref(pages).cast_mut(), Ordering::Release);
+    checks::own::hand_over_too(pages);
     let nodes = pages.topology().len();
     log!("nearpage on {}: {nodes} nodes, {} CPUs", arch::NAME, machine.cpus().len());
     machine.notes().for_each(|note| log!("firmware: {note}"));

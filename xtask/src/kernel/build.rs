@@ -33,8 +33,9 @@ impl Fault {
     pub const fn signs(self) -> &'static [&'static str] {
         match self {
             Self::InterruptsOn => &["deadlock: CPU"],
-            Self::SharedStorage => &["somebody else's too", "the walker", "handed out twice"],
-            Self::RangeTwice => &["somebody else's too", "the walker", "all of it is found"],
+            // The locks know their holders by the number, too.
+            Self::SharedStorage => &["two share its storage", "deadlock: CPU"],
+            Self::RangeTwice => &["the kernel's own memory is somebody else's too"],
         }
     }
 }

@@ -3,9 +3,7 @@
 use core::marker::PhantomData;
 use core::ops::Range;
 
-use nearpage::{
-    AddressMap, Config, CpuId, Node, NodeId, NodeIndex, Pfn, PfnRange, Topology,
-};
+use nearpage::{AddressMap, Config, CpuId, Node, NodeId, NodeIndex, Pfn, PfnRange, Topology};
 
 use super::deferred::Deferred;
 use super::early::{EarlyError, EarlyMemory};

@@ -2,8 +2,10 @@
 
 mod conformance;
 mod exhaustion;
+pub mod own;
 mod placement;
 mod plugged;
+mod ranges;
 mod stress;
 mod text;
 
@@ -24,8 +26,10 @@ pub fn run(pages: &'static Pages<'static, Mine>, deferred: &'static Deferred<Min
     conformance::run(pages, options);
     placement::run(pages);
     stress::run(pages, options);
+    ranges::run(pages);
     plugged::run(pages, options);
     exhaustion::run(pages);
+    own::check();
     walk(pages, "at the end");
     assert_eq!(refusals(), 0, "no free was refused");
 }

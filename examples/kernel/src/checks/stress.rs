@@ -73,6 +73,11 @@ pub fn run(pages: &Pages<'_, Mine>, options: Options) {
         interrupt::ALLOCATED.load(Ordering::Relaxed),
         interrupt::REFUSED.load(Ordering::Relaxed),
     );
+    log!(
+        "unmaskable: {} interrupts that cannot be masked, of which {} got a page",
+        interrupt::UNMASKABLE.load(Ordering::Relaxed),
+        interrupt::UNMASKABLE_GOT.load(Ordering::Relaxed),
+    );
     assert!(interrupt::ALLOCATED.load(Ordering::Relaxed) > 0, "interrupts came in the midst of it");
     let objects = crate::mine::HEAP.objects().expect("the heap is started");
     objects.check_all().unwrap_or_else(|error| panic!("objects: {error}"));

@@ -45,6 +45,12 @@ pub fn end_of_interrupt() {
     write(END_OF_INTERRUPT, 0);
 }
 
+/// Interrupts a CPU whether it has interrupts off or not.
+pub fn interrupt_unmaskably(apic_id: u64) {
+    const NMI: u32 = 0b100 << 8 | 1 << 14;
+    send(apic_id, NMI);
+}
+
 /// Lets a CPU begin at page `page` of memory.
 pub fn send_startup(apic_id: u64, page: u8, mut pause: impl FnMut()) {
     const INIT: u32 = 0b101 << 8 | 1 << 14;

@@ -10,7 +10,7 @@ use core::arch::asm;
 use nearpage::CpuId;
 use nearpage_kernel::Interrupts;
 
-pub use apic::start_timer;
+pub use apic::{interrupt_unmaskably, start_timer};
 pub use plugged::plugged_memory;
 pub use start::{describe, start_cpu};
 
@@ -42,7 +42,7 @@ pub fn cpu_number() -> CpuId {
     let number: u32;
     // SAFETY: `set_cpu_number` made GS lead to a `PerCpu` before anything else ran on this CPU.
     unsafe { asm!("mov {:e}, gs:[0]", out(reg) number, options(nostack, preserves_flags, readonly)) };
-    CpuId(number)
+    CpuId(if cfg!(feature = "fault-shared-storage") { number & !1 } else { number })
 }
 
 /// From now on, this CPU is `cpu`.
@@ -58,7 +58,12 @@ const INTERRUPT_FLAG: usize = 1 << 9;
 pub fn interrupts_off() -> Interrupts {
     let flags: usize;
     // SAFETY: reads the flags and clears one of them. No `nomem`: what follows stays behind it.
-    unsafe { asm!("pushfq", "pop {}", "cli", out(reg) flags) };
+    unsafe {
+        asm!("pushfq", "pop {}", out(reg) flags);
+        if !cfg!(feature = "fault-interrupts-on") {
+            asm!("cli");
+        }
+    }
     Interrupts(flags)
 }
 
