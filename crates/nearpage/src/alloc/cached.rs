@@ -30,6 +30,8 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
 
 #[cfg(test)]
 mod tests {
+    use std_alloc::vec::Vec;
+
     use crate::alloc::Request;
     use crate::gfp::Gfp;
     use crate::testing::machine::TestMachine;
@@ -40,15 +42,15 @@ mod tests {
         TestMachine::new().node(0, 4096, &[0]).run(|allocator| {
             let request = Request::new(Order(0), Gfp::KERNEL);
             assert_eq!(allocator.alloc_cached(request), None, "nothing is cached yet");
-            let page = allocator.alloc(request).unwrap();
+            let mut pages: Vec<_> = (0..100).map(|_| allocator.alloc(request).unwrap()).collect();
+            pages.drain(..30).for_each(|page| allocator.free(page, Order(0)).unwrap());
             let holds = allocator.zones()[0].work();
-            let mut held = std_alloc::vec::Vec::new();
-            held.extend(core::iter::from_fn(|| allocator.alloc_cached(request)));
-            assert!(!held.is_empty(), "the first request filled the list");
+            let before = pages.len();
+            pages.extend(core::iter::from_fn(|| allocator.alloc_cached(request)));
+            assert!(pages.len() > before, "what was freed is cached");
             assert_eq!(allocator.zones()[0].work(), holds, "no lock was taken");
-            assert_eq!(allocator.check().unwrap().allocated, PageCount(held.len() as u64 + 1));
-            held.push(page);
-            held.into_iter().for_each(|page| allocator.free(page, Order(0)).unwrap());
+            assert_eq!(allocator.check().unwrap().allocated, PageCount(pages.len() as u64));
+            pages.into_iter().for_each(|page| allocator.free(page, Order(0)).unwrap());
             allocator.check().unwrap();
         });
     }
