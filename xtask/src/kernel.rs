@@ -177,7 +177,7 @@ fn judge(
 
 /// A fault is found if the machine fails, and says what the fault looks like.
 fn find_fault(arguments: &KernelArgs, fault: Fault) -> Result<(), KernelError> {
-    let machine = named("two").ok_or(KernelError::NoMachine)?;
+    let machine = named(fault.machine()).ok_or(KernelError::NoMachine)?;
     let kernel = build(Processor::X86_64, Some(fault))?;
     let ran = run_machine(arguments, Processor::X86_64, &machine, &kernel)?;
     let told = ran.lines.iter().find(|line| fault.signs().iter().any(|sign| line.contains(sign)));

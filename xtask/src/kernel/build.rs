@@ -29,10 +29,19 @@ impl Fault {
         }
     }
 
+    /// The machine that shows it.
+    pub const fn machine(self) -> &'static str {
+        match self {
+            Self::InterruptsOn | Self::RangeTwice => "one",
+            Self::SharedStorage => "two",
+        }
+    }
+
     /// What the kernel says of it, one of these.
     pub const fn signs(self) -> &'static [&'static str] {
         match self {
-            Self::InterruptsOn => &["deadlock: CPU"],
+            // The handler wants the lock that its CPU holds, or that of another zone.
+            Self::InterruptsOn => &["deadlock: CPU", "takes a second lock"],
             // The locks know their holders by the number, too.
             Self::SharedStorage => &["two share its storage", "deadlock: CPU"],
             Self::RangeTwice => &["the kernel's own memory is somebody else's too"],

@@ -8,17 +8,13 @@ use nearpage::testing::random::Random;
 use nearpage::{Address, NodeId};
 use nearpage_kernel::{ByInterrupts, Heap, HeapError, Kernel};
 
-use crate::machine::{MEMORY, MISUSES, NODE_PAGES, Played, alone, boot, run_on};
+use crate::machine::{MISUSES, Played, alone, boot, memory, run_on};
 
 const EARLY: usize = 1 << 16;
 
 fn started() -> &'static Heap<Played, EARLY> {
     run_on(0);
-    MEMORY.get_or_init(|| {
-        let bytes = (3 * NODE_PAGES + 1) << 12;
-        let memory = vec![0_u8; bytes as usize].leak();
-        memory.as_mut_ptr().expose_provenance().next_multiple_of(4096)
-    });
+    memory();
     let heap: &'static Heap<Played, EARLY> = Box::leak(Box::new(Heap::new()));
     let pages = boot::<ByInterrupts<Played>>();
     heap.start(pages, SlabConfig::default(), |_, bytes| vec![0; bytes].leak()).expect("it starts");

@@ -31,7 +31,7 @@ const MOMENTS_BETWEEN: u32 = 7;
 pub struct Played;
 
 /// Where the kernel's memory begins.
-pub static MEMORY: OnceLock<usize> = OnceLock::new();
+static MEMORY: OnceLock<usize> = OnceLock::new();
 
 // SAFETY: each thread plays a CPU of its own number; handlers run at moments when interrupts are on, and nowhere else; what
 // is mapped is one array that lives for ever.
@@ -111,6 +111,15 @@ pub fn no_interrupts() {
 
 /// Pages of each of the two nodes.
 pub const NODE_PAGES: u64 = 16_384;
+
+/// Makes the kernel's memory, once.
+pub fn memory() {
+    MEMORY.get_or_init(|| {
+        let bytes = (3 * NODE_PAGES + 1) << 12;
+        let memory = vec![0_u8; bytes as usize].leak();
+        memory.as_mut_ptr().expose_provenance().next_multiple_of(4096)
+    });
+}
 
 /// Two nodes of 64 MiB with two CPUs each, and a node of CPU 4 that has no memory: for ever, as a kernel's.
 pub fn boot<X>() -> &'static Pages<'static, Played, X>
