@@ -25,3 +25,8 @@ pub use seam::{Interrupts, InterruptsOff, Kernel, page_address};
 
 /// The page allocator of a kernel: [`nearpage::PageAllocator`] on its platform.
 pub type Pages<'m, K, X = ByInterrupts<K>> = nearpage::PageAllocator<'m, KernelPlatform<K, X>>;
+
+/// The lines of the book, compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/src/guides/in-your-kernel.md")]
+mod book {}

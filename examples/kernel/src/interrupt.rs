@@ -2,10 +2,11 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use nearpage::{Gfp, Order, Pfn, Request};
-use nearpage_kernel::Aside;
+use nearpage::{CpuId, Gfp, Order, Pfn, Request};
+use nearpage_kernel::{Aside, TicketLock};
 
 use crate::{arch, cpus};
+use crate::mine::Mine;
 use crate::start::pages;
 
 const CPUS_MAX: usize = 64;
@@ -26,6 +27,10 @@ pub static UNMASKABLE: AtomicU64 = AtomicU64::new(0);
 /// Whether the handlers allocate.
 pub static WORKS: AtomicBool = AtomicBool::new(false);
 
+/// Whether the handler of CPU 0 wants the lock of this count.
+pub static WANTS: AtomicBool = AtomicBool::new(false);
+pub static WANTED: TicketLock<Mine, u64> = TicketLock::new(0);
+
 static TIMER_NS: AtomicU32 = AtomicU32::new(200_000);
 
 /// From timer interrupt to timer interrupt.
@@ -45,6 +50,9 @@ fn order_of(place: usize) -> Order {
 /// A timer interrupt of this CPU: frees one block, and allocates another in its place.
 pub fn timer() {
     INTERRUPTS.fetch_add(1, Ordering::Relaxed);
+    if WANTS.load(Ordering::Relaxed) && arch::cpu_number() == CpuId(0) {
+        *WANTED.lock() += 1;
+    }
     if !WORKS.load(Ordering::Relaxed) {
         return;
     }

@@ -40,8 +40,7 @@ impl Fault {
     /// What the kernel says of it, one of these.
     pub const fn signs(self) -> &'static [&'static str] {
         match self {
-            // The handler wants the lock that its CPU holds, or that of another zone.
-            Self::InterruptsOn => &["deadlock: CPU", "takes a second lock"],
+            Self::InterruptsOn => &["deadlock: CPU"],
             // The locks know their holders by the number, too.
             Self::SharedStorage => &["two share its storage", "deadlock: CPU"],
             Self::RangeTwice => &["the kernel's own memory is somebody else's too"],

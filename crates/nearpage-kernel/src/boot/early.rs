@@ -66,7 +66,7 @@ impl core::error::Error for EarlyError {}
 /// memory.add(0, 0x9_fc00)?;
 /// memory.add(0x10_0000, 0x7f0_0000)?;
 /// memory.reserve(0x10_0000, 0x8_0000)?; // the kernel
-/// assert_eq!(memory.free_bytes(), 0x7f8_fc00 - 0x8_0000);
+/// assert_eq!(memory.free_bytes(), 0x9_fc00 + 0x7f0_0000 - 0x8_0000);
 /// let stack = memory.alloc(0x4000, 0x1000).expect("there is room");
 /// assert_eq!(stack, 0x800_0000 - 0x4000);
 /// # Ok::<(), nearpage_kernel::boot::EarlyError>(())

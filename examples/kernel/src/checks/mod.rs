@@ -22,6 +22,7 @@ pub use text::texts;
 
 /// All checks, with all CPUs running.
 pub fn run(pages: &'static Pages<'static, Mine>, deferred: &'static Deferred<Mine>, options: Options) {
+    conformance::distinct();
     later(deferred);
     conformance::run(pages, options);
     placement::run(pages);
