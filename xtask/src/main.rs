@@ -2,6 +2,7 @@
 
 mod api;
 mod census;
+mod kernel;
 mod loom;
 mod miri;
 mod opponents;
@@ -28,6 +29,7 @@ enum Command {
     BundleRecord(record::BundleArgs),
     /// Count the instructions of one allocation and one free, with valgrind
     Census,
+    Kernel(kernel::KernelArgs),
     Loom(loom::LoomArgs),
     /// Run the core's unsafe files and its page locks under Miri: minutes; needs a dated nightly
     Miri,
@@ -43,6 +45,7 @@ fn main() -> ExitCode {
         Command::Api(arguments) => api::run(&arguments).map_err(Into::into),
         Command::BundleRecord(arguments) => record::run_bundle(&arguments).map_err(Into::into),
         Command::Census => census::run().map_err(Into::into),
+        Command::Kernel(arguments) => kernel::run(&arguments).map_err(Into::into),
         Command::Loom(arguments) => loom::run(&arguments).map_err(Into::into),
         Command::Miri => miri::run().map_err(Into::into),
         Command::Opponents(arguments) => opponents::run(&arguments).map_err(Into::into),

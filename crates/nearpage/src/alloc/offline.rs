@@ -65,23 +65,11 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         state: &mut State<'m>,
         ranges: impl Iterator<Item = PfnRange> + Clone,
     ) -> Result<PageCount, OfflineError> {
-        ranges.clone().try_for_each(|range| self.check_online(range))?;
-        self.each_hold(ranges.clone(), |zone, part| {
-            let (frames, mut guard) = (*zone.frames(), zone.lock());
-            by_pageblock(part)
-                .for_each(|of| guard.buddy().isolate(frames, frames.number(of.start)));
-        });
-        let emptied = self.empty(ranges.clone());
-        let Ok(pages) = emptied else {
-            state.plugged.memory_in_use += 1;
-            self.each_hold(ranges, |zone, part| {
-                let (frames, mut guard) = (*zone.frames(), zone.lock());
-                let end =
-                    |of: PfnRange| guard.buddy().end_isolation(frames, frames.number(of.start));
-                by_pageblock(part).for_each(end);
-            });
-            return emptied;
-        };
+        let pages = self.isolate_and_empty(ranges.clone()).inspect_err(|error| {
+            if matches!(error, OfflineError::InUse { .. }) {
+                state.plugged.memory_in_use += 1;
+            }
+        })?;
         let populated = self.populated_zones();
         self.each_hold(ranges.clone(), |zone, part| {
             let (frames, mut guard) = (*zone.frames(), zone.lock());
@@ -96,6 +84,28 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             state.plugged.went(pages);
         }
         Ok(pages)
+    }
+
+    /// Isolates ranges, and drains pagesets until all of them is free. If some of it is in use, all is as before. The caller
+    /// holds the lock of the settings.
+    pub(super) fn isolate_and_empty(
+        &self,
+        mut ranges: impl Iterator<Item = PfnRange> + Clone,
+    ) -> Result<PageCount, OfflineError> {
+        ranges.clone().try_for_each(|range| self.check_online(range))?;
+        self.each_hold(ranges.clone(), |zone, part| {
+            let (frames, mut guard) = (*zone.frames(), zone.lock());
+            by_pageblock(part)
+                .for_each(|of| guard.buddy().isolate(frames, frames.number(of.start)));
+        });
+        self.empty(ranges.clone()).inspect_err(|_| {
+            self.each_hold(ranges.by_ref(), |zone, part| {
+                let (frames, mut guard) = (*zone.frames(), zone.lock());
+                let end =
+                    |of: PfnRange| guard.buddy().end_isolation(frames, frames.number(of.start));
+                by_pageblock(part).for_each(end);
+            });
+        })
     }
 
     fn check_online(&self, range: PfnRange) -> Result<(), OfflineError> {
@@ -126,7 +136,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     }
 
     /// Calls `act` with pieces of the ranges, by zone and ascending, each for one hold of the zone's lock.
-    fn each_hold(
+    pub(super) fn each_hold(
         &self,
         ranges: impl Iterator<Item = PfnRange>,
         mut act: impl FnMut(&'m Zone<'m, P>, PfnRange),

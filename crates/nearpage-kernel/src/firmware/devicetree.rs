@@ -1,0 +1,276 @@
+//! A flattened devicetree: memory, CPUs, their nodes (`numa-node-id`) and the distances (`distance-map`).
+//!
+//! All offsets are checked against the bytes that are there, and the walk goes forward, token by token, to a bounded depth.
+//! Source: Devicetree Specification 0.4, chapter 5; `Documentation/devicetree/bindings/numa.txt` for the names.
+
+use nearpage::NodeId;
+
+use super::bytes::{be32, be64};
+use super::machine::{FirmwareError, Machine};
+use crate::boot::{EarlyError, EarlyMemory};
+
+const MAGIC: u32 = 0xd00d_feed;
+/// The version that is read, and that newer ones can be read as.
+const VERSION: u32 = 16;
+/// Nodes in nodes at most.
+const DEPTH_MAX: usize = 32;
+
+const BEGIN_NODE: u32 = 1;
+const END_NODE: u32 = 2;
+const PROP: u32 = 3;
+const NOP: u32 = 4;
+const END: u32 = 9;
+
+/// Why a devicetree could not be used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DevicetreeError {
+    /// It cannot be read, or says what cannot be.
+    Firmware(FirmwareError),
+    /// Its memory cannot be used.
+    Memory(EarlyError),
+}
+
+impl core::fmt::Display for DevicetreeError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::Firmware(error) => error.fmt(f),
+            Self::Memory(error) => error.fmt(f),
+        }
+    }
+}
+
+impl core::error::Error for DevicetreeError {}
+
+impl From<FirmwareError> for DevicetreeError {
+    fn from(error: FirmwareError) -> Self {
+        Self::Firmware(error)
+    }
+}
+
+impl From<EarlyError> for DevicetreeError {
+    fn from(error: EarlyError) -> Self {
+        Self::Memory(error)
+    }
+}
+
+/// Bytes of the devicetree that begins here, for who has no more than its address: `header` is its first 8 bytes.
+pub fn size(header: &[u8]) -> Option<usize> {
+    (be32(header, 0)? == MAGIC).then_some(be32(header, 4)? as usize)
+}
+
+/// Reads memory and its reservations into `memory`; CPUs, nodes and distances into `machine`.
+///
+/// # Errors
+/// [`DevicetreeError`]. The machine has all CPUs that were found, and one node then.
+pub fn read<const RANGES: usize>(
+    blob: &[u8],
+    machine: &mut Machine,
+    memory: &mut EarlyMemory<RANGES>,
+) -> Result<(), DevicetreeError> {
+    let read = Blob::new(blob).map_err(DevicetreeError::from).and_then(|blob| {
+        blob.reservations(memory)?;
+        blob.walk(machine, memory)
+    });
+    if read.is_err() {
+        machine.forget_nodes();
+    }
+    read
+}
+
+struct Blob<'a> {
+    all: &'a [u8],
+    structure: &'a [u8],
+    strings: &'a [u8],
+}
+
+/// What a node has said of itself so far.
+#[derive(Clone, Copy, Default)]
+struct Node<'a> {
+    name: &'a [u8],
+    /// Cells of addresses and of sizes of its children.
+    cells: [u32; 2],
+    device_type: &'a [u8],
+    reg: Option<&'a [u8]>,
+    numa_node: Option<u32>,
+    distances: Option<&'a [u8]>,
+    is_off: bool,
+}
+
+const TABLE: &str = "devicetree";
+
+impl<'a> Blob<'a> {
+    fn new(blob: &'a [u8]) -> Result<Self, FirmwareError> {
+        let short = FirmwareError::Short { table: TABLE, bytes: blob.len() };
+        let field = |index: usize| be32(blob, index * 4).map(|value| value as usize).ok_or(short);
+        if field(0)? != MAGIC as usize {
+            return Err(FirmwareError::Signature { table: TABLE });
+        }
+        if field(6)? > VERSION as usize || field(5)? < VERSION as usize {
+            return Err(FirmwareError::Unreadable { why: "it is not of a version like 17" });
+        }
+        let all = blob.get(..field(1)?).ok_or(short)?;
+        let from = |start: usize| all.get(start..).ok_or(short);
+        let strings = from(field(3)?)?;
+        let strings = strings.get(..field(8)?).ok_or(short)?;
+        Ok(Self { all, structure: from(field(2)?)?, strings })
+    }
+
+    /// The reservations in front of the tree.
+    fn reservations<const RANGES: usize>(
+        &self,
+        memory: &mut EarlyMemory<RANGES>,
+    ) -> Result<(), DevicetreeError> {
+        let mut at = be32(self.all, 16).unwrap_or(0) as usize;
+        while let (Some(start), Some(length)) = (be64(self.all, at), be64(self.all, at + 8)) {
+            if length == 0 {
+                break;
+            }
+            memory.reserve(start, length)?;
+            at += 16;
+        }
+        Ok(())
+    }
+
+    fn walk<const RANGES: usize>(
+        &self,
+        machine: &mut Machine,
+        memory: &mut EarlyMemory<RANGES>,
+    ) -> Result<(), DevicetreeError> {
+        let mut path: [Node<'a>; DEPTH_MAX] = [Node::default(); DEPTH_MAX];
+        let (mut depth, mut at) = (0, 0);
+        let mut distances = None;
+        loop {
+            let wrong = FirmwareError::Entry { table: TABLE, offset: at, length: 0 };
+            let token = be32(self.structure, at).ok_or(wrong)?;
+            at += 4;
+            match token {
+                BEGIN_NODE => {
+                    let name = c_string(self.structure, at).ok_or(wrong)?;
+                    at = aligned(at + name.len() + 1);
+                    let too_deep = FirmwareError::Unreadable { why: "it is too deep" };
+                    *path.get_mut(depth).ok_or(too_deep)? =
+                        Node { name, cells: [2, 1], ..Node::default() };
+                    depth += 1;
+                }
+                PROP => {
+                    let length = be32(self.structure, at).ok_or(wrong)? as usize;
+                    let name = be32(self.structure, at + 4).ok_or(wrong)? as usize;
+                    let end = (at + 8).checked_add(length).ok_or(wrong)?;
+                    let value = self.structure.get(at + 8..end).ok_or(wrong)?;
+                    let name = c_string(self.strings, name).ok_or(wrong)?;
+                    let node = depth.checked_sub(1).ok_or(wrong)?;
+                    path[node].note(name, value);
+                    at = aligned(end);
+                }
+                END_NODE => {
+                    depth = depth.checked_sub(1).ok_or(wrong)?;
+                    let (above, node) = (&path[..depth], path[depth]);
+                    distances = distances.or(node.distances);
+                    take_node(above, &node, machine, memory)?;
+                }
+                NOP => {}
+                END => break,
+                _ => return Err(wrong.into()),
+            }
+        }
+        place(machine, distances);
+        Ok(())
+    }
+}
+
+/// What comes after all nodes are known.
+fn place(machine: &mut Machine, distances: Option<&[u8]>) {
+    machine.place_rest();
+    for entry in distances.unwrap_or_default().chunks_exact(12) {
+        let number = |index: usize| be32(entry, index * 4).unwrap_or(0);
+        let distance = number(2).min(u32::from(u8::MAX)) as u8;
+        let (one, other) = (NodeId(number(0)), NodeId(number(1)));
+        machine.set_distance(one, other, distance);
+    }
+    // An entry of one direction stands for both, unless the other is there.
+    for at in 0..machine.nodes().len() {
+        for to in 0..machine.nodes().len() {
+            let (from, to) = (machine.nodes()[at], machine.nodes()[to]);
+            if let Some(known) = machine.known_distance(from, to)
+                && machine.known_distance(to, from).is_none()
+            {
+                machine.set_distance(to, from, known);
+            }
+        }
+    }
+    machine.check_distances();
+}
+
+impl<'a> Node<'a> {
+    fn note(&mut self, name: &[u8], value: &'a [u8]) {
+        match name {
+            b"#address-cells" => self.cells[0] = be32(value, 0).unwrap_or(2),
+            b"#size-cells" => self.cells[1] = be32(value, 0).unwrap_or(1),
+            b"device_type" => self.device_type = value.strip_suffix(&[0]).unwrap_or(value),
+            b"reg" => self.reg = Some(value),
+            b"numa-node-id" => self.numa_node = be32(value, 0),
+            b"distance-matrix" => self.distances = Some(value),
+            b"status" => self.is_off = !value.starts_with(b"ok"),
+            _ => {}
+        }
+    }
+}
+
+fn take_node<const RANGES: usize>(
+    above: &[Node<'_>],
+    node: &Node<'_>,
+    machine: &mut Machine,
+    memory: &mut EarlyMemory<RANGES>,
+) -> Result<(), DevicetreeError> {
+    let (Some(parent), Some(reg), false) = (above.last(), node.reg, node.is_off) else {
+        return Ok(());
+    };
+    if node.device_type == b"cpu" && parent.name == b"cpus" {
+        let id = number(reg, parent.cells[0]).unwrap_or(0);
+        let cpu = machine.add_cpu(id, 0)?;
+        if let Some(numa) = node.numa_node {
+            machine.place_cpu(cpu, NodeId(numa))?;
+        }
+    } else if node.device_type == b"memory" {
+        for (start, length) in pairs(reg, parent.cells) {
+            memory.add(start, length)?;
+            if let Some(numa) = node.numa_node {
+                machine.place_memory(start, length, NodeId(numa), false)?;
+            }
+        }
+    } else if parent.name == b"reserved-memory" {
+        for (start, length) in pairs(reg, parent.cells) {
+            memory.reserve(start, length)?;
+        }
+    }
+    Ok(())
+}
+
+/// The pairs of addresses and sizes of a `reg`, without those of size 0.
+fn pairs(reg: &[u8], cells: [u32; 2]) -> impl Iterator<Item = (u64, u64)> + '_ {
+    let [address, size] = cells.map(|cells| cells.min(4) as usize * 4);
+    let pair = move |entry: &[u8]| {
+        Some((number(entry, cells[0])?, number(entry.get(address..)?, cells[1])?))
+    };
+    // No entry is of no bytes, so that this ends.
+    reg.chunks_exact((address + size).max(1)).filter_map(pair).filter(|pair| pair.1 > 0)
+}
+
+/// A number of one or two cells.
+fn number(bytes: &[u8], cells: u32) -> Option<u64> {
+    match cells {
+        1 => be32(bytes, 0).map(u64::from),
+        2 => be64(bytes, 0),
+        _ => None,
+    }
+}
+
+fn c_string(bytes: &[u8], at: usize) -> Option<&[u8]> {
+    let from = bytes.get(at..)?;
+    let end = from.iter().position(|&byte| byte == 0)?;
+    Some(&from[..end])
+}
+
+fn aligned(offset: usize) -> usize {
+    offset.saturating_add(3) & !3
+}

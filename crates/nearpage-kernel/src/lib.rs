@@ -1,0 +1,32 @@
+#![doc = include_str!("../README.md")]
+#![no_std]
+#![warn(missing_debug_implementations)]
+
+#[cfg(test)]
+extern crate std;
+
+mod aside;
+pub mod boot;
+mod exclusion;
+pub mod firmware;
+mod heap;
+mod lock;
+mod order;
+mod platform;
+mod seam;
+
+pub use aside::Aside;
+pub use exclusion::{ByInterrupts, CpuFlag, HeldCpu};
+pub use heap::{Heap, HeapError, Objects, OnNode};
+pub use lock::{TicketGuard, TicketLock};
+pub use order::{IS_CHECKED, LockFault};
+pub use platform::{ByTryLock, KernelPlatform, ThisCpu};
+pub use seam::{Interrupts, InterruptsOff, Kernel, page_address};
+
+/// The page allocator of a kernel: [`nearpage::PageAllocator`] on its platform.
+pub type Pages<'m, K, X = ByInterrupts<K>> = nearpage::PageAllocator<'m, KernelPlatform<K, X>>;
+
+/// The lines of the book, compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/src/guides/in-your-kernel.md")]
+mod book {}

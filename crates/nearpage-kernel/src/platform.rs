@@ -1,0 +1,126 @@
+//! The host that the core sees: a [`Platform`] built of a [`Kernel`].
+
+use core::marker::PhantomData;
+use core::sync::atomic::AtomicU32;
+use core::time::Duration;
+
+use nearpage::pagelock::PageLockError;
+use nearpage::platform::{
+    Exclusion, Parked, ParkedThread, Platform, SerialStorage, Shortage, TryLock,
+};
+use nearpage::slab::ObjectError;
+use nearpage::{FreeError, PageCount};
+
+use crate::exclusion::ByInterrupts;
+use crate::lock::TicketLock;
+use crate::seam::Kernel;
+
+/// The CPU of a [`Kernel`], for pagesets by try-lock.
+pub struct ThisCpu<K>(PhantomData<fn() -> K>);
+
+impl<K> Default for ThisCpu<K> {
+    fn default() -> Self {
+        Self(PhantomData)
+    }
+}
+
+impl<K> core::fmt::Debug for ThisCpu<K> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("ThisCpu")
+    }
+}
+
+impl<K: Kernel> nearpage::platform::CurrentCpu for ThisCpu<K> {
+    #[inline(always)]
+    fn current_cpu(&self) -> nearpage::CpuId {
+        K::this_cpu()
+    }
+}
+
+/// Pagesets by try-lock alone: for a kernel that cannot switch interrupts off, such as one in user mode. Who is interrupted
+/// or moved in the midst of an operation keeps the lists; whoever comes meanwhile goes to the zone.
+pub type ByTryLock<K> = TryLock<ThisCpu<K>>;
+
+/// A kernel as a host of the core. `X` says what makes a CPU's pagesets exclusive: [`ByInterrupts`], or [`ByTryLock`].
+pub struct KernelPlatform<K, X = ByInterrupts<K>> {
+    storage: SerialStorage<X>,
+    kernel: PhantomData<fn() -> K>,
+}
+
+impl<K, X: Default> Default for KernelPlatform<K, X> {
+    fn default() -> Self {
+        Self { storage: SerialStorage(X::default()), kernel: PhantomData }
+    }
+}
+
+impl<K, X> core::fmt::Debug for KernelPlatform<K, X> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("KernelPlatform")
+    }
+}
+
+impl<K: Kernel, X: Exclusion> Platform for KernelPlatform<K, X> {
+    type Lock<T> = TicketLock<K, T>;
+    type Storage = SerialStorage<X>;
+    const PAGE_SHIFT: Option<u32> = Some(K::PAGE_SHIFT);
+    const HARDENED: bool = K::HARDENED;
+
+    #[inline(always)]
+    fn storage(&self) -> &SerialStorage<X> {
+        &self.storage
+    }
+
+    fn now_ns(&self) -> u64 {
+        K::now_ns()
+    }
+
+    fn relax(&self) {
+        K::pause();
+    }
+
+    fn wake_reclaim(&self, shortage: Shortage) {
+        K::wake_reclaim(shortage);
+    }
+
+    fn direct_reclaim(&self, shortage: Shortage) -> PageCount {
+        K::reclaim(shortage)
+    }
+
+    fn out_of_memory(&self, shortage: Shortage) -> bool {
+        K::out_of_memory(shortage)
+    }
+
+    fn this_thread(&self, _word: &AtomicU32) -> ParkedThread {
+        if K::PARKS { K::this_thread() } else { ParkedThread::default() }
+    }
+
+    fn park(&self, word: &AtomicU32, deadline_ns: Option<u64>) -> Parked {
+        if !K::PARKS {
+            K::pause();
+            return Parked::Awake;
+        }
+        let left = |deadline: u64| Duration::from_nanos(deadline.saturating_sub(K::now_ns()));
+        K::park(word, deadline_ns.map(left))
+    }
+
+    fn unpark(&self, thread: ParkedThread) {
+        if K::PARKS {
+            K::unpark(thread);
+        }
+    }
+
+    #[cold]
+    fn misuse(&self, error: &FreeError) {
+        K::misuse(error);
+    }
+
+    #[cold]
+    fn misuse_of_object(&self, error: &ObjectError) {
+        K::misuse_of_object(error);
+    }
+
+    #[cold]
+    fn lock_misuse(&self, error: &PageLockError) {
+        K::lock_misuse(error);
+    }
+}

@@ -1,0 +1,92 @@
+//! From a memory map to an allocator, with metadata in each node's own memory.
+
+use nearpage::{AddressMap, Config, CpuId, Gfp, NodeId, NodeIndex, Order, PageCount, Pfn, Request};
+use nearpage_kernel::Kernel as _;
+use nearpage_kernel::boot::{EarlyError, EarlyMemory};
+use nearpage_kernel::firmware::{Machine, Note};
+
+use crate::machine::{Played, alone, memory, run_on};
+
+const MIB: u64 = 1 << 20;
+
+/// Two nodes with memory and a hole, one with a CPU alone, and room for memory to be plugged in.
+fn machine() -> Machine {
+    let mut machine = Machine::new();
+    for (id, node) in [(10, 0), (11, 2), (12, 1)] {
+        let cpu = machine.add_cpu(id, 0).expect("room");
+        machine.place_cpu(cpu, NodeId(node)).expect("room");
+    }
+    machine.place_memory(0, 32 * MIB, NodeId(0), false).expect("room");
+    machine.place_memory(32 * MIB, 32 * MIB, NodeId(1), false).expect("room");
+    machine.place_memory(128 * MIB, 32 * MIB, NodeId(1), true).expect("room");
+    machine.set_distance(NodeId(2), NodeId(1), 15);
+    machine
+}
+
+fn map() -> EarlyMemory<64> {
+    let mut memory = EarlyMemory::new();
+    memory.add(0, 0x9_fc00).expect("room");
+    memory.add(MIB, 63 * MIB).expect("room");
+    // Of no node.
+    memory.add(64 * MIB, MIB).expect("room");
+    memory.reserve(MIB, 2 * MIB + 5).expect("room");
+    memory
+}
+
+#[test]
+fn a_machine_boots() {
+    let _machine = alone();
+    memory();
+    run_on(0);
+    let (mut machine, mut map) = (machine(), map());
+    // SAFETY: the memory is an array that no other test uses while this one is alone.
+    let boot = unsafe { map.begin::<Played>(&mut machine, AddressMap::X86) };
+    let mut boot = boot.expect("it is a machine");
+    let pages = boot.pages(Config::new()).expect("metadata fits");
+    assert_eq!(
+        machine.notes().collect::<Vec<_>>(),
+        [Note::UnplacedMemory { start: 64 * MIB, end: 65 * MIB }]
+    );
+    let topology = *boot.topology();
+    assert_eq!(topology.nodes().iter().map(|node| node.id.0).collect::<Vec<_>>(), [0, 1, 2]);
+    assert_eq!(topology.node_of_cpu(CpuId(1)), Some(NodeIndex(2)));
+    assert_eq!(topology.distance(NodeIndex(2), NodeIndex(1)), 15);
+    let deferred = boot.finish(pages, 16 * MIB).expect("it comes online");
+    let left = deferred.pages_left();
+    assert!(left > PageCount(4096), "{left} pages wait");
+    while deferred.step(PageCount(1000)).expect("nobody else does it").0 > 0 {}
+    assert_eq!(deferred.pages_left(), PageCount(0));
+    let managed: u64 = pages.zones().iter().map(|zone| zone.managed().0).sum();
+    let free = map.ranges().map(|range| (range.end - range.start) >> 12).sum::<u64>();
+    assert!((free - 2200..free - 512).contains(&managed), "{managed} of {free} pages");
+    // The kernel's image, and the page that it ends in, are nobody's.
+    assert!(!pages.is_online(Pfn(256)) && !pages.is_online(Pfn(768)) && pages.is_online(Pfn(769)));
+    assert!(!pages.is_online(Pfn(0x9f)), "no whole page");
+    run_on(1);
+    let page = pages.alloc(Request::new(Order(0), Gfp::KERNEL)).expect("there is memory");
+    assert_eq!(topology.node_of_pfn(page), Some(NodeIndex(1)), "the nearest that has some");
+    let plugged = nearpage::PfnRange::new(128 << 8, 160 << 8);
+    assert_eq!(pages.online(plugged), Ok(PageCount(8192)));
+    assert_eq!(pages.offline(plugged), Ok(PageCount(8192)));
+    pages.free(page, Order(0)).expect("it is ours");
+    pages.check().expect("every frame is in one place");
+    assert!(!Played::phys_to_virt(0).is_null());
+}
+
+#[test]
+fn what_cannot_boot_is_told() {
+    let _machine = alone();
+    memory();
+    let begin = |memory: &mut EarlyMemory<64>| {
+        // SAFETY: as above.
+        let boot = unsafe { memory.begin::<Played>(&mut Machine::new(), AddressMap::X86) };
+        boot.and_then(|mut boot| boot.pages(Config::new()).map(|_| ())).expect_err("it cannot")
+    };
+    assert_eq!(begin(&mut EarlyMemory::new()), EarlyError::NoMemory);
+    let mut half_a_page = EarlyMemory::new();
+    half_a_page.add(MIB, 2048).expect("room");
+    assert_eq!(begin(&mut half_a_page), EarlyError::NoMemory);
+    let mut small = EarlyMemory::new();
+    small.add(MIB, 65_536).expect("room");
+    assert!(matches!(begin(&mut small), EarlyError::NoRoom { .. }), "metadata does not fit");
+}

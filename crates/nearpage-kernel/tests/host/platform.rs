@@ -1,0 +1,178 @@
+//! The platform on the conformance suite, and at work on several CPUs with interrupts.
+
+use std::collections::VecDeque;
+use std::sync::Mutex;
+use std::sync::atomic::Ordering;
+
+use nearpage::platform::{Exclusion, SerialStorage};
+use nearpage::testing::random::Random;
+use nearpage::testing::storage::{check_exclusion, check_storage};
+use nearpage::{CpuId, Gfp, Order, Pfn, Request};
+use nearpage_kernel::{ByInterrupts, ByTryLock, Interrupts, Kernel, LockFault, Pages, TicketLock};
+
+use crate::machine::{INTERRUPTS, Played, alone, boot, interrupt_by, no_interrupts, run_on};
+
+const SEEDS: u64 = 5;
+const OPERATIONS: u32 = 50_000;
+
+fn conforms<X: Exclusion + Default>() {
+    run_on(0);
+    let storage = SerialStorage(X::default());
+    for seed in 0..SEEDS {
+        if let Err(difference) = check_storage(&storage, CpuId(0), seed, OPERATIONS) {
+            panic!("seed {seed}: {difference}");
+        }
+    }
+    check_exclusion(&storage, CpuId(0));
+}
+
+#[test]
+fn both_exclusions_conform() {
+    let _machine = alone();
+    conforms::<ByInterrupts<Played>>();
+    conforms::<ByTryLock<Played>>();
+}
+
+/// Blocks on their way to CPUs that free them.
+type Mail = Mutex<VecDeque<(Pfn, Order)>>;
+
+fn work<X: Exclusion>(pages: &Pages<'_, Played, X>, mail: &Mail, cpu: u32, seed: u64) {
+    let mut random = Random(seed ^ u64::from(cpu) << 32);
+    let mut mine = Vec::new();
+    for _ in 0..4000 {
+        match random.below(4) {
+            0 | 1 => {
+                let order = Order(random.below(6) as u8);
+                let gfp =
+                    [Gfp::KERNEL, Gfp::HIGHUSER_MOVABLE, Gfp::ATOMIC][random.below(3) as usize];
+                if let Ok(block) = pages.alloc(Request::new(order, gfp)) {
+                    mine.push((block, order));
+                }
+            }
+            2 => {
+                let (mut locked, at) = (mail.lock().expect("nobody panicked"), random.below(64));
+                if let Some(block) = mine.pop() {
+                    locked.push_back(block);
+                }
+                if at < 40
+                    && let Some((block, order)) = locked.pop_front()
+                {
+                    drop(locked);
+                    pages.free(block, order).expect("it was sent to be freed");
+                }
+            }
+            _ => {
+                if let Some((block, order)) = mine.pop() {
+                    pages.free(block, order).expect("it is this CPU's");
+                }
+            }
+        }
+    }
+    let mut locked = mail.lock().expect("nobody panicked");
+    locked.extend(mine);
+}
+
+fn stress<X: Exclusion + Default + Sync + 'static>() {
+    let pages: &'static Pages<'static, Played, X> = boot::<X>();
+    let before = INTERRUPTS.load(Ordering::Relaxed);
+    let (mail, seed) = (Mail::default(), 0x22);
+    println!("seed {seed:#x}");
+    std::thread::scope(|threads| {
+        for cpu in 0..5 {
+            let mail = &mail;
+            threads.spawn(move || {
+                run_on(cpu);
+                let mut held = VecDeque::new();
+                interrupt_by(move || {
+                    if let Ok(page) = pages.alloc(Request::new(Order(0), Gfp::ATOMIC)) {
+                        held.push_back(page);
+                    }
+                    if held.len() > 8 {
+                        let page = held.pop_front().expect("there are more than 8");
+                        pages.free(page, Order(0)).expect("it is this handler's");
+                    }
+                });
+                work(pages, mail, cpu, seed);
+                no_interrupts();
+            });
+        }
+    });
+    assert!(INTERRUPTS.load(Ordering::Relaxed) - before > 1000, "interrupts came");
+    for (block, order) in mail.into_inner().expect("nobody panicked") {
+        pages.free(block, order).expect("it is nobody else's");
+    }
+    pages.drain_all().expect("nobody is at the pagesets");
+    let checked = pages.check().expect("every frame is in one place");
+    // What each handler held at its end.
+    assert!(checked.allocated.0 <= 5 * 9, "{checked:?}");
+}
+
+#[test]
+fn all_cpus_with_interrupts() {
+    let _machine = alone();
+    stress::<ByInterrupts<Played>>();
+}
+
+/// Handlers that find the pagesets taken go to the zone.
+#[test]
+fn all_cpus_by_try_lock() {
+    let _machine = alone();
+    stress::<ByTryLock<Played>>();
+}
+
+/// A kernel that forgets to switch interrupts off, as several have.
+struct Forgetful;
+
+// SAFETY: it breaks the promise on purpose; one thread alone uses it.
+unsafe impl Kernel for Forgetful {
+    fn this_cpu() -> CpuId {
+        CpuId(77)
+    }
+    fn interrupts_off() -> Interrupts {
+        Interrupts(0)
+    }
+    fn interrupts_restore(_before: Interrupts) {}
+    fn now_ns() -> u64 {
+        0
+    }
+    fn phys_to_virt(address: u64) -> *mut u8 {
+        std::ptr::without_provenance_mut(address as usize)
+    }
+    fn lock_fault(fault: &LockFault) {
+        std::panic::panic_any(*fault);
+    }
+}
+
+#[test]
+fn a_lock_that_leaves_interrupts_on_is_a_deadlock() {
+    let _machine = alone();
+    struct Guarded;
+    static LOCK: TicketLock<Forgetful, Guarded> = TicketLock::new(Guarded);
+    let held = LOCK.lock();
+    // The handler that interrupts the holder.
+    let handler = std::panic::catch_unwind(|| drop(LOCK.lock()));
+    let fault = handler.expect_err("it may not wait for ever");
+    let expected = LockFault::Deadlock { cpu: CpuId(77), kind: "Guarded" };
+    assert_eq!(fault.downcast_ref(), Some(&expected));
+    assert!(LOCK.try_lock().is_none());
+    drop(held);
+    assert!(LOCK.try_lock().is_some());
+}
+
+#[test]
+fn tickets_are_served_in_turn_and_nothing_is_lost() {
+    let _machine = alone();
+    static LOCK: TicketLock<Played, u64> = TicketLock::new(0);
+    std::thread::scope(|threads| {
+        for cpu in 0..4 {
+            threads.spawn(move || {
+                run_on(cpu);
+                for _ in 0..5000 {
+                    *LOCK.lock() += 1;
+                }
+            });
+        }
+    });
+    assert_eq!(*LOCK.lock(), 20_000);
+    assert!(!LOCK.is_locked());
+}

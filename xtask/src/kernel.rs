@@ -1,0 +1,213 @@
+//! `cargo xtask kernel`: the kernel of `examples/kernel`, built, booted in QEMU on machines of several nodes, and judged by
+//! what it says.
+//!
+//! Nothing is installed: what is missing is named, and with `--skip-missing` one line says so and the command succeeds.
+
+mod build;
+mod emulator;
+mod error;
+mod machines;
+mod plug;
+mod sizes;
+mod texts;
+
+use std::time::Instant;
+
+use clap::{Args, ValueEnum};
+
+use build::{Fault, build};
+use emulator::{Ended, run_machine};
+pub use error::KernelError;
+use machines::{GuestMachine, named, of_short_form};
+
+/// Build the kernel of examples/kernel and boot it in QEMU
+#[derive(Args)]
+pub struct KernelArgs {
+    /// Add a node with this much memory and these CPUs: 512M,cpus=0-1. The first is node 0. Default: a machine of two nodes
+    #[arg(long, value_name = "SIZE[,cpus=LIST]")]
+    numa: Vec<String>,
+    /// Set a distance, in both directions unless the other is given too: 0,1=21. The default is 20
+    #[arg(long, value_name = "NODE,NODE=DISTANCE")]
+    numa_distance: Vec<String>,
+    /// One of the machines that have a name: one, two, asymmetric, memoryless, no-cpus, 8-of-2, 32-cpus
+    #[arg(long, value_name = "NAME", conflicts_with = "numa")]
+    machine: Option<String>,
+    /// All machines of both processors, and all planted faults: minutes
+    #[arg(long, conflicts_with = "numa")]
+    all: bool,
+    /// The processor
+    #[arg(long, value_enum, default_value_t = Processor::X86_64)]
+    processor: Processor,
+    /// Operations of each CPU in the stress
+    #[arg(long, value_name = "NUMBER")]
+    operations: Option<u32>,
+    /// Where all random numbers come from
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Count the instructions of operations instead, on one CPU
+    #[arg(long, conflicts_with_all = ["all", "numa"])]
+    instructions: bool,
+    /// Tell the bytes of code and of metadata instead
+    #[arg(long, conflicts_with_all = ["all", "numa", "instructions"])]
+    sizes: bool,
+    /// Plant each fault, and see it found, instead
+    #[arg(long, conflicts_with_all = ["all", "numa", "instructions", "sizes"])]
+    faults: bool,
+    /// Use the host's processor, where it has virtualization to give
+    #[arg(long)]
+    kvm: bool,
+    /// Say in one line what is missing, and succeed
+    #[arg(long)]
+    skip_missing: bool,
+    /// Show all that the kernel says
+    #[arg(long)]
+    verbose: bool,
+}
+
+/// A processor that the kernel is built for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Processor {
+    /// A PC.
+    #[value(name = "x86_64")]
+    X86_64,
+    /// QEMU's board `virt`.
+    Aarch64,
+}
+
+impl Processor {
+    /// Rust's name of the target.
+    pub const fn target(self) -> &'static str {
+        match self {
+            Self::X86_64 => "x86_64-unknown-none",
+            Self::Aarch64 => "aarch64-unknown-none",
+        }
+    }
+
+    /// The emulator.
+    pub const fn emulator(self) -> &'static str {
+        match self {
+            Self::X86_64 => "qemu-system-x86_64",
+            Self::Aarch64 => "qemu-system-aarch64",
+        }
+    }
+
+    /// The package that has it.
+    pub const fn package(self) -> &'static str {
+        match self {
+            Self::X86_64 => "qemu-system-x86",
+            Self::Aarch64 => "qemu-system-arm",
+        }
+    }
+}
+
+/// Boots one machine, or all.
+///
+/// # Errors
+///
+/// [`KernelError`].
+pub fn run(arguments: &KernelArgs) -> Result<(), KernelError> {
+    let done = if arguments.sizes { sizes::run() } else { boot(arguments) };
+    match done {
+        Err(error) if error.is_missing() && arguments.skip_missing => {
+            println!("SKIPPED: the kernel was not booted: {error}");
+            Ok(())
+        }
+        done => done,
+    }
+}
+
+fn boot(arguments: &KernelArgs) -> Result<(), KernelError> {
+    if arguments.all {
+        return boot_all(arguments);
+    }
+    if arguments.faults {
+        return Fault::ALL.into_iter().try_for_each(|fault| find_fault(arguments, fault));
+    }
+    let machine = match &arguments.machine {
+        _ if arguments.instructions => named("one").ok_or(KernelError::NoMachine)?,
+        Some(name) => named(name).ok_or(KernelError::NoMachine)?,
+        None if arguments.numa.is_empty() => named("two").ok_or(KernelError::NoMachine)?,
+        None => of_short_form(&arguments.numa, &arguments.numa_distance)?,
+    };
+    judge(arguments, arguments.processor, &machine)
+}
+
+fn boot_all(arguments: &KernelArgs) -> Result<(), KernelError> {
+    let begun = Instant::now();
+    let mut count = 0;
+    for processor in [Processor::X86_64, Processor::Aarch64] {
+        for machine in machines::all().filter(|machine| machine.fits(processor)) {
+            judge(arguments, processor, &machine)?;
+            count += 1;
+        }
+    }
+    for fault in Fault::ALL {
+        find_fault(arguments, fault)?;
+    }
+    let seconds = begun.elapsed().as_secs();
+    println!(
+        "{count} machines passed, {} planted faults were found, in {seconds} s",
+        Fault::ALL.len()
+    );
+    Ok(())
+}
+
+fn judge(
+    arguments: &KernelArgs,
+    processor: Processor,
+    machine: &GuestMachine,
+) -> Result<(), KernelError> {
+    let kernel = build(processor, None)?;
+    let ran = run_machine(arguments, processor, machine, &kernel)?;
+    let name = format!("{} on {}", machine.name, processor.target());
+    for line in ran.lines.iter().filter(|line| arguments.verbose || is_result(line)) {
+        println!("{name}: {line}");
+    }
+    if ran.ended != Ended::Passed {
+        ran.show_end();
+        return Err(KernelError::Machine { name, ended: ran.ended });
+    }
+    if !arguments.instructions {
+        texts::compare(&ran, machine, processor)?;
+        println!("{name}: texts: zoneinfo and buddyinfo are as `nearpage topo` predicts");
+    }
+    println!("{name}: passed in {:.1} s", ran.time.as_secs_f64());
+    Ok(())
+}
+
+/// A fault is found if the machine fails, and says what the fault looks like.
+fn find_fault(arguments: &KernelArgs, fault: Fault) -> Result<(), KernelError> {
+    let machine = named(fault.machine()).ok_or(KernelError::NoMachine)?;
+    let kernel = build(Processor::X86_64, Some(fault))?;
+    let ran = run_machine(arguments, Processor::X86_64, &machine, &kernel)?;
+    let told = ran.lines.iter().find(|line| fault.signs().iter().any(|sign| line.contains(sign)));
+    match told {
+        Some(line) if ran.ended == Ended::Failed => {
+            println!("fault {}: found: {line}", fault.feature());
+            Ok(())
+        }
+        _ => {
+            ran.show_end();
+            Err(KernelError::FaultNotFound { fault: fault.feature(), ended: ran.ended })
+        }
+    }
+}
+
+/// Whether a line is one of those that say what a check did.
+fn is_result(line: &str) -> bool {
+    const CHECKS: [&str; 13] = [
+        "nearpage on",
+        "firmware:",
+        "later:",
+        "conformance:",
+        "placement:",
+        "stress:",
+        "walker,",
+        "plugged:",
+        "exhaustion:",
+        "unmaskable:",
+        "ranges:", "own:",
+        "instructions:",
+    ];
+    CHECKS.iter().any(|check| line.starts_with(check))
+}

@@ -1,0 +1,135 @@
+//! The machines that the kernel is booted on.
+
+use nearpage::{CpuId, NodeId};
+use nearpage_machine::{Machine, short_form};
+
+use super::{KernelError, Processor};
+
+/// A machine for QEMU.
+#[derive(Debug)]
+pub struct GuestMachine {
+    /// Its name.
+    pub name: String,
+    /// In the short form, for `nearpage topo`.
+    pub short_form: Vec<String>,
+    /// Nodes and distances.
+    pub machine: Machine,
+    /// Memory that is plugged in while it runs, in MiB.
+    pub plugged_mib: Option<u32>,
+    /// Operations of each CPU in the stress.
+    pub operations: u32,
+}
+
+/// Name, nodes, distances, memory to be plugged in, operations.
+type Row = (&'static str, &'static [&'static str], &'static [&'static str], Option<u32>, u32);
+
+/// 32 CPUs share two of the host's, so each does less.
+const MACHINES: [Row; 7] = [
+    ("one", &["64M,cpus=0"], &[], None, 200_000),
+    ("two", &["256M,cpus=0-1", "256M,cpus=2-3"], &["0,1=21"], Some(128), 50_000),
+    (
+        "asymmetric",
+        &["256M,cpus=0", "256M,cpus=1", "256M,cpus=2", "256M,cpus=3"],
+        &[
+            "0,1=20", "0,2=30", "0,3=40", "1,0=15", "1,2=20", "1,3=30", "2,0=30", "2,1=25",
+            "2,3=20", "3,0=45", "3,1=30", "3,2=20",
+        ],
+        Some(256),
+        50_000,
+    ),
+    (
+        "memoryless",
+        &["256M,cpus=0", "0,cpus=1-2", "256M,cpus=3"],
+        &["0,1=30", "1,2=15"],
+        None,
+        50_000,
+    ),
+    ("no-cpus", &["256M,cpus=0-1", "512M"], &["0,1=40"], None, 50_000),
+    (
+        "8-of-2",
+        &[
+            "512M,cpus=0",
+            "0,cpus=1",
+            "0,cpus=2",
+            "0,cpus=3",
+            "512M,cpus=4",
+            "0,cpus=5",
+            "0,cpus=6",
+            "0,cpus=7",
+        ],
+        &["1,4=15", "2,4=15", "3,4=15"],
+        None,
+        20_000,
+    ),
+    ("32-cpus", &["512M,cpus=0-15", "512M,cpus=16-31"], &[], None, 2000),
+];
+
+/// All machines that have a name.
+pub fn all() -> impl Iterator<Item = GuestMachine> {
+    MACHINES.iter().filter_map(|&(name, nodes, distances, plugged_mib, operations)| {
+        let words = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>();
+        let machine = of_short_form(&words(nodes), &words(distances)).ok()?;
+        Some(GuestMachine { name: name.to_owned(), plugged_mib, operations, ..machine })
+    })
+}
+
+/// The machine of this name.
+pub fn named(name: &str) -> Option<GuestMachine> {
+    all().find(|machine| machine.name == name)
+}
+
+/// A machine of the values of `--numa` and `--numa-distance`.
+///
+/// # Errors
+///
+/// [`KernelError`].
+pub fn of_short_form(nodes: &[String], distances: &[String]) -> Result<GuestMachine, KernelError> {
+    let machine = short_form::parse_options(nodes, distances)?;
+    let nodes = nodes.iter().map(|node| ["--numa".to_owned(), node.clone()]);
+    let distances = distances.iter().map(|far| ["--numa-distance".to_owned(), far.clone()]);
+    let short_form = nodes.chain(distances).flatten().collect();
+    let name = "machine".to_owned();
+    let guest = GuestMachine { name, short_form, machine, plugged_mib: None, operations: 20_000 };
+    let mut cpus: Vec<CpuId> = guest.nodes().flat_map(|(_, _, cpus)| cpus.to_vec()).collect();
+    cpus.sort_unstable();
+    if !cpus.iter().copied().eq((0..cpus.len() as u32).map(CpuId)) || cpus.is_empty() {
+        return Err(KernelError::Unfit(
+            "QEMU numbers CPUs from 0 without gaps; so must --numa".into(),
+        ));
+    }
+    if cpus.len() > 64 {
+        return Err(KernelError::Unfit("the kernel has room for 64 CPUs".into()));
+    }
+    Ok(guest)
+}
+
+impl GuestMachine {
+    /// Whether a processor can have it: memory is plugged into PCs only, so the machine is booted without there.
+    pub fn fits(&self, processor: Processor) -> bool {
+        // The board `virt` has its first node begin with the memory itself, so that needs some.
+        processor == Processor::X86_64 || self.nodes().next().is_some_and(|(_, mib, _)| mib > 0)
+    }
+
+    /// The nodes: id, memory in MiB, CPUs.
+    pub fn nodes(&self) -> impl Iterator<Item = (NodeId, u64, &[CpuId])> {
+        self.machine
+            .nodes
+            .iter()
+            .map(|node| (node.id, node.memory_bytes.unwrap_or(0) >> 20, node.cpus.as_slice()))
+    }
+
+    /// CPUs of all nodes.
+    pub fn cpus(&self) -> usize {
+        self.machine.nodes.iter().map(|node| node.cpus.len()).sum()
+    }
+
+    /// Memory of all nodes.
+    pub fn memory_mib(&self) -> u64 {
+        self.nodes().map(|(_, mib, _)| mib).sum()
+    }
+
+    /// The node that memory is plugged into: QEMU's tables say that it is the last that has some.
+    pub fn plugged_node(&self) -> Option<NodeId> {
+        Some(self.nodes().filter(|&(_, mib, _)| mib > 0).last()?.0)
+    }
+}

@@ -1,0 +1,205 @@
+//! The kernel's texts of its zones beside what `nearpage topo` predicts for the machine.
+//!
+//! Two predictions. Of the machine's short form alone: which nodes have which zones, and every line by its name; PCs only, since
+//! the short form has the addresses of a PC. Of the sizes that the kernel found (the pages of each zone, without what its own
+//! image and metadata take): every figure that is derived from sizes, to the last page. What counts allocations is left out.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use super::emulator::Ran;
+use super::machines::GuestMachine;
+use super::{KernelError, Processor};
+
+/// Lines that count what was allocated or cached so far, by their first word.
+const COUNTED: [&str; 6] =
+    ["pages", "nr_free_pages", "nr_free_pages_blocks", "count:", "high:", "numa_"];
+
+/// Compares them.
+///
+/// # Errors
+///
+/// [`KernelError::Text`] with the lines that differ.
+pub fn compare(ran: &Ran, machine: &GuestMachine, processor: Processor) -> Result<(), KernelError> {
+    let zoneinfo = ran.text("zoneinfo");
+    let folder = tempfile::tempdir().map_err(KernelError::io("a folder for the machine"))?;
+    write_machine(folder.path(), machine, &zoneinfo)?;
+    let predicted = topo(&["--sysroot".into(), folder.path().display().to_string()])?;
+    differ("zoneinfo", &figures(&zoneinfo), &figures(&lines(&predicted)))?;
+    if processor == Processor::X86_64 {
+        let predicted = topo(&machine.short_form)?;
+        differ("the structure of zoneinfo", &names(&zoneinfo), &names(&lines(&predicted)))?;
+    }
+    differ("buddyinfo", &free_by_zone(&ran.text("buddyinfo")), &populated(&zoneinfo))
+}
+
+fn lines(text: &str) -> Vec<&str> {
+    text.lines().collect()
+}
+
+fn differ(what: &'static str, found: &[String], predicted: &[String]) -> Result<(), KernelError> {
+    if found == predicted && !found.is_empty() {
+        return Ok(());
+    }
+    let wrong = found.iter().zip(predicted).filter(|(found, predicted)| found != predicted);
+    let shown =
+        wrong.take(10).map(|(found, predicted)| format!("  {found}\n  predicted: {predicted}\n"));
+    let counts = format!("  {} lines, {} predicted", found.len(), predicted.len());
+    Err(KernelError::Text { what, difference: shown.chain([counts]).collect() })
+}
+
+/// Lines with figures that are derived from sizes.
+fn figures(text: &[&str]) -> Vec<String> {
+    let is_derived = |line: &&&str| {
+        let first = line.split_whitespace().next().unwrap_or_default();
+        !COUNTED.iter().any(|counted| first == *counted || first.starts_with("numa_"))
+    };
+    text.iter().filter(is_derived).map(|line| line.trim_end().to_owned()).collect()
+}
+
+/// Headings as they are, other lines without their figures.
+fn names(text: &[&str]) -> Vec<String> {
+    let name = |line: &&str| match line.starts_with("Node") {
+        true => (*line).to_owned(),
+        false => line.chars().filter(|letter| !letter.is_ascii_digit()).collect::<String>(),
+    };
+    text.iter()
+        .map(name)
+        .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+        .collect()
+}
+
+/// `Node N, zone KIND: PAGES free` of each line of buddyinfo.
+fn free_by_zone(text: &[&str]) -> Vec<String> {
+    let zone = |line: &&str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let (heading, blocks) = words.split_at_checked(4)?;
+        let pages: u64 =
+            blocks.iter().zip(0..).map(|(n, order)| n.parse::<u64>().unwrap_or(0) << order).sum();
+        Some(format!("{}: {pages} free", heading.join(" ")))
+    };
+    text.iter().filter_map(zone).collect()
+}
+
+/// The same of zoneinfo: of zones that have pages.
+fn populated(text: &[&str]) -> Vec<String> {
+    let mut zones: Vec<String> = Vec::new();
+    let (mut heading, mut free) = (String::new(), 0);
+    for line in text {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match words[..] {
+            ["Node", ..] => heading = words.join(" "),
+            ["pages", "free", pages] => free = pages.parse().unwrap_or(0_u64),
+            ["managed", pages] if pages != "0" => zones.push(format!("{heading}: {free} free")),
+            _ => {}
+        }
+    }
+    zones
+}
+
+/// What a kernel without huge pages keeps free. `mm/page_alloc.c: calculate_min_free_kbytes`.
+fn min_free_kbytes(zoneinfo: &[&str]) -> u64 {
+    (managed(zoneinfo, "Node") * 4 * 16).isqrt().clamp(128, 262_144)
+}
+
+/// Pages that the zones of a node manage.
+fn managed(text: &[&str], node: &str) -> u64 {
+    let mut is_of_node = false;
+    let mut pages = 0;
+    for line in text {
+        let line = line.trim();
+        if line.starts_with("Node") {
+            is_of_node = line.starts_with(node);
+        }
+        if let Some(managed) = line.strip_prefix("managed").filter(|_| is_of_node) {
+            pages += managed.trim().parse::<u64>().unwrap_or(0);
+        }
+    }
+    pages
+}
+
+/// The machine as a copy of the files that Linux has of one.
+fn write_machine(
+    root: &Path,
+    machine: &GuestMachine,
+    zoneinfo: &[&str],
+) -> Result<(), KernelError> {
+    let count = machine.machine.nodes.len();
+    let list = |count: usize| if count == 1 { "0".into() } else { format!("0-{}", count - 1) };
+    let write = |path: String, text: String| {
+        let path = root.join(path);
+        let folder = path.parent().unwrap_or(root);
+        fs::create_dir_all(folder)
+            .and_then(|()| fs::write(&path, text + "\n"))
+            .map_err(KernelError::io(path.display().to_string()))
+    };
+    write("proc/zoneinfo".into(), zoneinfo.join("\n"))?;
+    for (name, count) in [("node", count), ("cpu", machine.cpus())] {
+        for set in ["online", "possible"] {
+            write(format!("sys/devices/system/{name}/{set}"), list(count))?;
+        }
+    }
+    // A kernel without huge pages: `nearpage topo` would take them to be there.
+    write("proc/sys/vm/min_free_kbytes".into(), min_free_kbytes(zoneinfo).to_string())?;
+    let rows = machine.machine.distances.chunks(count);
+    for ((id, _, cpus), row) in machine.nodes().zip(rows) {
+        let folder = format!("sys/devices/system/node/node{id}");
+        let words = |words: Vec<String>, between: &str| words.join(between);
+        write(format!("{folder}/distance"), words(row.iter().map(u8::to_string).collect(), " "))?;
+        write(
+            format!("{folder}/cpulist"),
+            words(cpus.iter().map(|cpu| cpu.0.to_string()).collect(), ","),
+        )?;
+        let kib = managed(zoneinfo, &format!("Node {id},")) * 4;
+        let memory = format!("Node {id} MemTotal: {kib} kB\nNode {id} MemFree: 0 kB");
+        write(format!("{folder}/meminfo"), memory)?;
+    }
+    Ok(())
+}
+
+/// What `nearpage topo` prints for nearpage's own rules.
+fn topo(machine: &[String]) -> Result<String, KernelError> {
+    let output = Command::new(env!("CARGO"))
+        .args(["run", "--quiet", "--release", "--package", "nearpage-cli", "--", "topo"])
+        .args(machine)
+        .args(["--model", "nearpage", "--format", "zoneinfo"])
+        .output()
+        .map_err(KernelError::io("cargo"))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        return Err(KernelError::Failed(format!("nearpage topo: {said}")));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buddyinfo_and_zoneinfo_tell_the_same_pages() {
+        let buddyinfo = ["Node 0, zone      DMA      1      0      2"];
+        let zoneinfo = [
+            "Node 0, zone      DMA",
+            "  pages free     9",
+            "        managed  12",
+            "Node 0, zone    DMA32",
+            "  pages free     0",
+            "        managed  0",
+        ];
+        assert_eq!(free_by_zone(&buddyinfo), ["Node 0, zone DMA: 9 free"]);
+        assert_eq!(populated(&zoneinfo), free_by_zone(&buddyinfo));
+        assert_eq!(names(&zoneinfo)[..2], ["Node 0, zone DMA", "pages free"]);
+        assert_eq!(figures(&zoneinfo)[1], "        managed  12");
+    }
+
+    #[test]
+    fn a_difference_is_told() {
+        let one = |text: &str| vec![text.to_owned()];
+        assert!(differ("zoneinfo", &one("min 1"), &one("min 1")).is_ok());
+        assert!(differ("zoneinfo", &[], &[]).is_err(), "a machine that said nothing");
+        let error = differ("zoneinfo", &one("min 1"), &one("min 2")).unwrap_err();
+        assert!(error.to_string().contains("predicted: min 2"));
+    }
+}
