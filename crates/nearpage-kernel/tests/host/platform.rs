@@ -97,7 +97,9 @@ fn stress<X: Exclusion + Default + Sync + 'static>() {
             });
         }
     });
-    assert!(INTERRUPTS.load(Ordering::Relaxed) - before > 1000, "interrupts came");
+    // By try-lock, they come only when a zone's lock goes, and few trips are made there.
+    let interrupts = INTERRUPTS.load(Ordering::Relaxed) - before;
+    assert!(interrupts > 100, "{interrupts} interrupts came");
     for (block, order) in mail.into_inner().expect("nobody panicked") {
         pages.free(block, order).expect("it is nobody else's");
     }

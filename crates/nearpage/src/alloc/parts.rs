@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn any_parts_in_any_order() {
-        for model in [Model::NEARPAGE, Model::NEARPAGE_NEXT, Model::LINUX_6_12] {
+        for model in [Model::NEARPAGE, Model::NEARPAGE_0_1, Model::LINUX_6_12] {
             let config = Config { model, ..Config::default() };
             TestMachine::new().node(0, 8192, &[0]).config(config).run(|allocator| {
                 // A failure names the model; the seed is always this one.
