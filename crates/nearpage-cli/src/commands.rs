@@ -4,6 +4,7 @@ pub mod bench;
 mod completions;
 pub mod doctor;
 mod environment;
+pub mod explain;
 mod failure;
 mod input;
 mod interrupt;
@@ -52,6 +53,7 @@ enum Command {
     Topo(topo::TopoArgs),
     Bench(bench::BenchArgs),
     Doctor(doctor::DoctorArgs),
+    Explain(explain::ExplainArgs),
     Lab(lab::LabArgs),
     Verify(verify::VerifyArgs),
     Replay(replay::ReplayArgs),
@@ -99,6 +101,9 @@ pub enum CommandError {
     /// The machine was looked at, and something should be done.
     #[error(transparent)]
     Doctor(#[from] doctor::DoctorFailure),
+    /// A log could not be read.
+    #[error(transparent)]
+    Explain(#[from] explain::ExplainFailure),
     /// The page of `--report` could not be written.
     #[error(transparent)]
     Report(#[from] WriteError),
@@ -126,6 +131,7 @@ impl CommandError {
             | CommandError::Environment(_)
             | CommandError::Usage(_)
             | CommandError::Bundle(_)
+            | CommandError::Explain(_)
             | CommandError::Predict(_)
             | CommandError::Report(_) => 2,
             CommandError::Record(failure) => failure.exit_code(),
@@ -154,6 +160,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Topo(arguments) => topo::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
+        Command::Explain(arguments) => explain::run(&arguments),
         Command::Lab(arguments) => lab::run(&arguments),
         Command::Verify(arguments) => verify::run(&arguments),
         Command::Replay(arguments) => replay::run(&arguments),

@@ -18,6 +18,7 @@ const CRATES: [&str; 13] = [
     "nearpage-trace",
     "nearpage-replay",
     "nearpage-lab",
+    "nearpage-explain",
     "nearpage-report",
     "nearpage-bench",
     "nearpage-doctor",
