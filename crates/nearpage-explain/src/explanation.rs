@@ -7,6 +7,7 @@ use nearpage::Gfp;
 use crate::remedy::{self, Remedy};
 use crate::report::{Kind, Report};
 use crate::verdict::{Rule, Verdict};
+use crate::zones::Excluded;
 
 /// A report, the rule that refused, what would have helped, and what cannot be known.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -73,12 +74,13 @@ fn unknown(report: &Report, verdict: &Verdict) -> Vec<&'static str> {
         nodes.dedup();
         nodes
     };
+    let names_node = verdict.zones.iter().any(|zone| zone.excluded == Some(Excluded::ThisNode));
     say(
-        nodes.len() > 1 && !is_memcg,
+        nodes.len() > 1 && !is_memcg && !names_node,
         "the report names the CPU and not its node: which zonelist was walked first is not known, that all of it refused is",
     );
     say(
-        report.mode.gfp.contains(Gfp::THISNODE) && nodes.len() > 1,
+        report.mode.gfp.contains(Gfp::THISNODE) && nodes.len() > 1 && !names_node,
         "__GFP_THISNODE was set, and the node that it names is not in the report",
     );
     say(

@@ -229,14 +229,7 @@ impl Open {
                 true
             }
             Piece::Reserve(numbers) => self.add_reserve(numbers),
-            Piece::Numbers(numbers) => {
-                let has_some =
-                    self.report.zones.last().is_some_and(|zone| !zone.reserve.is_empty());
-                // A single number may begin a reserve that the log broke, or go on with it.
-                (has_some || self.reserve_open)
-                    && self.part == Part::Zones
-                    && self.add_reserve(numbers)
-            }
+            Piece::Numbers(numbers) => self.add_reserve(numbers),
             _ => false,
         }
     }
@@ -255,8 +248,8 @@ impl Open {
         let Some(zone) = self.report.zones.last_mut().filter(|_| may) else { return false };
         zone.reserve.extend(numbers);
         zone.reserve.truncate(16);
-        // With one number or none the log may have broken the line.
-        self.reserve_open = zone.reserve.len() < 2;
+        // With one number or none the log may have broken the line, and goes on with a number a line.
+        self.reserve_open = numbers.len() < 2;
         true
     }
 

@@ -117,7 +117,11 @@ fn header(message: &str) -> Option<Header> {
     Some(Header {
         kind,
         process: message[..at].chars().take(64).collect(),
-        order: order.and_then(|order| order.parse().ok()).filter(|&order| order < 64),
+        // Areas are made of single pages; only those of large pages say so.
+        order: match order {
+            Some(order) => order.parse().ok().filter(|&order| order < 64),
+            None => (kind == Kind::Vmalloc).then_some(0),
+        },
         mode,
         nodemask: nodes(rest, "nodemask="),
         stalled_ms: stalled.and_then(|(ms, _)| ms.parse().ok()),

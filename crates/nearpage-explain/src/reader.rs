@@ -64,6 +64,8 @@ pub struct Reader<R> {
     closed: VecDeque<Report>,
     kernel: Option<String>,
     has_ended: bool,
+    /// `Node 0` alone.
+    broken_node: Option<String>,
 }
 
 impl<R: BufRead> Reader<R> {
@@ -78,6 +80,7 @@ impl<R: BufRead> Reader<R> {
             closed: VecDeque::new(),
             kernel: None,
             has_ended: false,
+            broken_node: None,
         }
     }
 
@@ -120,7 +123,17 @@ impl<R: BufRead> Reader<R> {
 
     fn take_line(&mut self) {
         let text = String::from_utf8_lossy(&self.buffer);
-        let line = Line::parse(&text);
+        let mut line = Line::parse(&text);
+        // Linux 4.9 broke rows: the node stands on a line before.
+        let joined;
+        if let Some(node) = self.broken_node.take().filter(|_| rows::is_zone(line.message)) {
+            joined = format!("{node} {}", line.message);
+            line.message = &joined;
+        }
+        if rows::is_node(line.message) {
+            self.broken_node = Some(line.message.to_owned());
+            return;
+        }
         if let Some(rest) = line.message.strip_prefix("Linux version ") {
             self.kernel = rest.split(' ').next().map(|release| release.chars().take(128).collect());
         }

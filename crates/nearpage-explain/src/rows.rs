@@ -22,6 +22,18 @@ fn zone_of(message: &str) -> Option<(u32, &str, &str)> {
     ZONES.contains(&name).then_some((node, name, rest[end..].trim_start()))
 }
 
+/// Whether a text begins with the name of a zone.
+pub(crate) fn is_zone(text: &str) -> bool {
+    zone_of(text).is_some()
+}
+
+/// `Node 0`, and no more.
+pub(crate) fn is_node(text: &str) -> bool {
+    text.strip_prefix("Node ").is_some_and(|id| {
+        !id.is_empty() && id.len() < 5 && id.bytes().all(|byte| byte.is_ascii_digit())
+    })
+}
+
 /// `Node 0 DMA free:15872kB min:340kB ...`
 pub(crate) fn zone(message: &str) -> Option<ZoneRow> {
     let (node, name, rest) = zone_of(message)?;

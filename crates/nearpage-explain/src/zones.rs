@@ -32,6 +32,8 @@ pub(crate) struct Zones<'a> {
     pub(crate) gfp: Gfp,
     pub(crate) order: Order,
     pub(crate) flags: AllocFlags,
+    /// The node that the request insists on, if it does and the report tells.
+    this_node: Option<u32>,
 }
 
 impl<'a> Zones<'a> {
@@ -44,7 +46,33 @@ impl<'a> Zones<'a> {
         let order = Order(report.order.unwrap_or(0));
         let gfp = report.mode.gfp;
         let flags = AllocFlags::under_pressure(gfp, order);
-        Zones { report, names, page_kib: report.page_kib(), gfp, order, flags }
+        let page_kib = report.page_kib();
+        let mut zones = Zones { report, names, page_kib, gfp, order, flags, this_node: None };
+        zones.this_node = zones.insisted_on();
+        zones
+    }
+
+    /// The node of `__GFP_THISNODE`. Where the report does not name it, it is the one node that gives nothing, if all
+    /// others would.
+    fn insisted_on(&self) -> Option<u32> {
+        if !self.gfp.contains(Gfp::THISNODE) {
+            return None;
+        }
+        if let Some(node) = self.report.slub.as_ref().and_then(|slub| slub.node) {
+            return Some(node);
+        }
+        let asked = || self.report.zones.iter().filter(|zone| self.excluded(zone).is_none());
+        let gives = |node: u32| {
+            asked().any(|zone| zone.node == node && self.passes(zone, &self.check(zone)))
+        };
+        let mut full: Vec<u32> = asked().map(|zone| zone.node).collect();
+        full.sort_unstable();
+        full.dedup();
+        full.retain(|&node| !gives(node));
+        match full[..] {
+            [node] => Some(node),
+            _ => None,
+        }
     }
 
     pub(crate) fn pages(&self, kib: u64) -> PageCount {
@@ -102,10 +130,19 @@ impl<'a> Zones<'a> {
             // What is reserved and not free is not to be subtracted twice.
             free_high_atomic: self.pages(urgent.min(zone.free)),
             mark: min,
-            boost: PageCount(boost.0.min(min.0)),
+            boost: PageCount(if self.ignores_boost() { boost.0.min(min.0) } else { 0 }),
             reserve: PageCount(zone.reserve.get(self.highest()).copied().unwrap_or(0)),
             order: self.order,
             flags: self.flags,
+        }
+    }
+
+    /// Whether urgent single pages are not held up by a boost: those that cannot wait from 5.9 on, all from 6.4 on.
+    fn ignores_boost(&self) -> bool {
+        match self.report.version() {
+            Some(version) if version < (5, 9) => false,
+            Some(version) if version < (6, 4) => !self.gfp.intersects(Gfp::DIRECT_RECLAIM),
+            _ => true,
         }
     }
 
@@ -162,19 +199,13 @@ impl<'a> Zones<'a> {
             Some(Excluded::Kind)
         } else if is_outside(&self.report.nodemask) {
             Some(Excluded::Policy)
-        } else if self.this_node().is_some_and(|node| node != zone.node) {
+        } else if self.this_node.is_some_and(|node| node != zone.node) {
             Some(Excluded::ThisNode)
         } else if is_outside(&self.report.mems_allowed) && hardwall && !beyond_cpuset {
             Some(Excluded::Cpuset)
         } else {
             None
         }
-    }
-
-    /// The node that the request insists on, if the report tells: with `__GFP_THISNODE`, a nodemask of one node.
-    fn this_node(&self) -> Option<u32> {
-        let asked = self.report.slub.as_ref().and_then(|slub| slub.node);
-        asked.filter(|_| self.gfp.contains(Gfp::THISNODE))
     }
 }
 

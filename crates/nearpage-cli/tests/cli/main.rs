@@ -3,6 +3,7 @@
 
 mod bench;
 mod doctor;
+mod explain;
 mod globals;
 mod lab;
 mod layers;

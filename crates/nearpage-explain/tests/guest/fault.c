@@ -2,15 +2,17 @@
 /*
  * Takes and asks for pages as told, so that a kernel refuses memory for a known reason.
  *
- * Commands, one a write to /proc/fault, flags as FLAG|FLAG:
+ * Commands, separated by semicolons, in a write to /proc/fault; flags as FLAG|FLAG:
  *   fill NODE ORDER FLAGS COUNT   takes up to COUNT blocks, without a message at the end
- *   holes EVERY                   gives back every EVERYth of the pages that it holds
+ *   holes EVERY                   gives back every EVERYth of the blocks that it holds, by address
+ *   wait MS                       sleeps: other CPUs give back what they cache
  *   drop COUNT                    gives back the COUNT taken last
  *   ask NODE ORDER FLAGS          asks for one block, and gives it back
  *   irq NODE ORDER FLAGS          the same in an interrupt
  *   vmalloc KIB FLAGS             the same of an area
  *   slab COUNT FLAGS              objects of 4 KiB, up to COUNT
- * Node -1 is any. Pages are not touched.
+ * Node -1 is any. Pages are not touched. A write that empties the machine gives back before it ends: nothing runs
+ * meanwhile that needs memory.
  */
 #include <linux/delay.h>
 #include <linux/gfp.h>
@@ -99,9 +101,9 @@ static void holes(long every)
 	while (page) {
 		struct page *next = (void *)page->mapping;
 
-		if (++at % every == 0) {
-			int order = page_private(page);
+		int order = page_private(page);
 
+		if ((page_to_pfn(page) >> order) % every == 0) {
 			page->mapping = NULL;
 			set_page_private(page, 0);
 			__free_pages(page, order);
@@ -110,7 +112,7 @@ static void holes(long every)
 			kept = page;
 		}
 		page = next;
-		if (!(at & 1023))
+		if (!(++at & 1023))
 			cond_resched();
 	}
 	held = kept;
@@ -157,6 +159,8 @@ static int carry_out(char *line)
 		}
 	} else if (sscanf(line, "holes %ld", &count) == 1) {
 		holes(count);
+	} else if (sscanf(line, "wait %ld", &count) == 1) {
+		msleep(count);
 	} else if (sscanf(line, "drop %ld", &count) == 1) {
 		drop(count);
 	} else if (sscanf(line, "vmalloc %ld %95s", &count, text) == 2) {
@@ -186,15 +190,16 @@ static int carry_out(char *line)
 
 static ssize_t fault_write(struct file *file, const char __user *from, size_t length, loff_t *at)
 {
-	char line[160];
-	int error;
+	char line[512], *rest = line, *command;
+	int error = 0;
 
 	if (length >= sizeof(line))
 		return -EINVAL;
 	if (copy_from_user(line, from, length))
 		return -EFAULT;
 	line[length] = 0;
-	error = carry_out(strim(line));
+	while (!error && (command = strsep(&rest, ";")))
+		error = carry_out(strim(command));
 	return error ? error : length;
 }
 

@@ -3,8 +3,6 @@
 mount -t proc none /proc; mount -t sysfs none /sys; mount -t devtmpfs none /dev
 mkdir -p /cg && mount -t cgroup2 none /cg
 echo "+memory +cpuset" > /cg/cgroup.subtree_control
-echo 0 > /proc/sys/kernel/printk_ratelimit
-echo 1000 > /proc/sys/kernel/printk_ratelimit_burst
 echo never > /sys/kernel/mm/transparent_hugepage/enabled
 echo -1000 > /proc/self/oom_score_adj
 fault() { echo "$*" > /proc/fault || echo "fault: $*: failed" > /dev/kmsg; }
@@ -15,6 +13,8 @@ in_group() { group=$1; shift; (echo 1000 > /proc/self/oom_score_adj; sh -c 'echo
 say "nearpage: kernel $(uname -r)"
 for scenario in /scenarios/*.sh; do
     name=$(basename "$scenario" .sh)
+    # The kernel prints one failure in ten seconds.
+    sleep 11
     insmod /fault.ko
     say "nearpage: begin $name"
     # In a shell of its own: what it sets ends with it, but for sysctls, which it restores.
@@ -22,7 +22,6 @@ for scenario in /scenarios/*.sh; do
     sleep 1
     say "nearpage: end $name"
     rmmod fault
-    sleep 1
 done
 say "nearpage: done"
 sleep 1

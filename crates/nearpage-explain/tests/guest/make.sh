@@ -8,6 +8,7 @@ set -euo pipefail
 folder=$1 release=$2 out=$3
 here=$(cd "$(dirname "$0")" && pwd)
 work=$(mktemp -d)
+# Names in ONLY and MACHINES choose among scenarios and machines. A guest on a busy machine may fail to boot.
 trap 'rm -rf "$work"' EXIT
 
 declare -A machines=(
@@ -23,7 +24,8 @@ echo 'obj-m := fault.o' > "$work/module/Makefile"
 # Without type information, which would need pahole.
 make -s -C "/usr/src/linux-headers-$release" M="$work/module" CONFIG_DEBUG_INFO_BTF_MODULES= modules
 gcc -O1 -static -o "$work/hog" "$here/hog.c"
-for machine in "${!machines[@]}"; do
+run() {
+    local machine=$1 root scenario name
     root=$work/$machine
     mkdir -p "$root"/{bin,proc,sys,dev,scenarios}
     cp "$(command -v busybox)" "$root/bin/"
@@ -31,15 +33,17 @@ for machine in "${!machines[@]}"; do
     cp "$work/module/fault.ko" "$work/hog" "$root/"
     cp "$here/init.sh" "$root/init"
     chmod +x "$root/init"
-    grep -l "^# machine: $machine\$" "$here"/scenarios/${ONLY:-*}.sh | xargs -I{} cp {} "$root/scenarios/" || continue
+    grep -l "^# machine: $machine\$" "$here"/scenarios/${ONLY:-*}.sh | xargs -I{} cp {} "$root/scenarios/" || return 0
     (cd "$root" && find . | cpio -o -H newc --quiet) > "$work/$machine.cpio"
     timeout "${SECONDS_MOST:-900}" qemu-system-x86_64 -accel tcg,thread=multi -cpu max -display none -nodefaults -no-reboot -net none \
         ${machines[$machine]} -kernel "$folder/boot/vmlinuz-$release" -initrd "$work/$machine.cpio" \
-        -append "console=ttyS0 panic=-1 nokaslr log_buf_len=4M loglevel=8 numa_balancing=disable init_on_alloc=0" \
+        -append "console=ttyS0 panic=-1 no_timer_check nokaslr log_buf_len=4M loglevel=8 numa_balancing=disable init_on_alloc=0" \
         -chardev "file,id=c0,path=$work/$machine.log" -serial chardev:c0 || true
     tr -d '\r' < "$work/$machine.log" > "$out/$machine.console"
     for scenario in "$root"/scenarios/*.sh; do
         name=$(basename "$scenario" .sh)
         sed -n "/nearpage: begin $name\$/,/nearpage: end $name\$/p" "$out/$machine.console" > "$out/$name.log"
     done
-done
+}
+for machine in ${MACHINES:-two five}; do run "$machine" & done
+wait

@@ -1,5 +1,4 @@
 # machine: two
 # truth: rule=watermark zone=DMA32
-fault fill -1 0 "KERNEL|NORETRY" 1000000
-fault fill -1 0 "ATOMIC" 1000000
-fault irq 1 0 "ATOMIC"
+# The same in an interrupt.
+fault "fill -1 0 KERNEL|NORETRY 3000000; fill -1 0 ATOMIC 3000000; irq 1 0 ATOMIC; drop 100000000"

@@ -1,5 +1,4 @@
 # machine: two
 # truth: rule=no_block zone=DMA32
-fault fill -1 0 "KERNEL|NORETRY" 1000000
-fault holes 2
-fault ask 1 1 "NOWAIT"
+# Every second page of both nodes is free.
+fault "fill -1 0 KERNEL|NORETRY 3000000; fill -1 0 ATOMIC|MEMALLOC 3000000; wait 2500; fill -1 0 ATOMIC|MEMALLOC 3000000; holes 2; ask 1 1 NOWAIT; drop 100000000"

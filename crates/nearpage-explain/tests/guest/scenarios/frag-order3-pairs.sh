@@ -1,8 +1,4 @@
 # machine: two
 # truth: rule=no_block zone=DMA32
-# Blocks of order 2 are free, of order 3 none: every second of order 2 is given back.
-fault fill -1 2 "KERNEL|NORETRY" 1000000
-fault fill -1 0 "KERNEL|NORETRY" 1000000
-fault holes 1000000
-fault holes 2
-fault ask 0 3 "KERNEL|NORETRY"
+# Blocks of order 1 are free, none of order 2 or more: every second block of order 1 is given back.
+fault "fill -1 1 KERNEL|NORETRY 3000000; fill -1 1 ATOMIC|MEMALLOC 3000000; wait 2500; fill -1 1 ATOMIC|MEMALLOC 3000000; holes 2; ask 0 3 KERNEL|NORETRY; drop 100000000"

@@ -1,6 +1,4 @@
 # machine: two
 # truth: rule=no_block zone=DMA32
 # In an interrupt.
-fault fill -1 0 "KERNEL|NORETRY" 1000000
-fault holes 2
-fault irq 1 5 "ATOMIC"
+fault "fill -1 0 KERNEL|NORETRY 3000000; fill -1 0 ATOMIC|MEMALLOC 3000000; wait 2500; fill -1 0 ATOMIC|MEMALLOC 3000000; holes 2; irq 1 5 ATOMIC; drop 100000000"

@@ -1,5 +1,4 @@
 # machine: two
 # truth: rule=watermark zone=DMA32
-# Urgent, but it can wait: half of min.
-fault fill -1 0 "KERNEL|NORETRY|HIGH" 1000000
-fault ask 1 0 "KERNEL|NORETRY|HIGH"
+# Urgent, and it can wait: half of min.
+fault "fill -1 0 KERNEL|NORETRY|HIGH 3000000; ask 1 0 KERNEL|NORETRY|HIGH; drop 100000000"

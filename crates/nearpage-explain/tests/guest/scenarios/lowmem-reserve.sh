@@ -3,8 +3,5 @@
 # DMA32 keeps as many pages as Normal has from those who could use Normal.
 old=$(cat /proc/sys/vm/lowmem_reserve_ratio)
 echo "1 1 1 0 0" > /proc/sys/vm/lowmem_reserve_ratio
-fault fill 0 0 "KERNEL|THISNODE|NORETRY" 2000000
-fault fill 1 0 "KERNEL|THISNODE|NORETRY" 2000000
-fault ask 0 0 "KERNEL|NORETRY"
-fault drop 100000000
+fault "fill 0 0 KERNEL|THISNODE|NORETRY 3000000; fill 1 0 KERNEL|THISNODE|NORETRY 3000000; ask 0 0 KERNEL|NORETRY; drop 100000000"
 echo "$old" > /proc/sys/vm/lowmem_reserve_ratio

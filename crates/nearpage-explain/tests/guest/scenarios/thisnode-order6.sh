@@ -1,5 +1,4 @@
 # machine: five
-# truth: rule=no_block zone=Normal node=1 confined=this_node?
-fault fill 1 0 "KERNEL|THISNODE|NORETRY" 1000000
-fault holes 2
-fault ask 1 6 "KERNEL|THISNODE|NORETRY|COMP"
+# truth: rule=no_block zone=Normal node=1 confined=this_node
+# Half of node 1 is free, in single pages.
+fault "fill 1 0 KERNEL|NORETRY|THISNODE 3000000; fill 1 0 ATOMIC|MEMALLOC|THISNODE 3000000; wait 2500; fill 1 0 ATOMIC|MEMALLOC|THISNODE 3000000; holes 2; ask 1 6 KERNEL|THISNODE|NORETRY|COMP; drop 100000000"
