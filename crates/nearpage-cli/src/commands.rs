@@ -5,6 +5,7 @@ mod completions;
 pub mod doctor;
 mod environment;
 pub mod explain;
+pub mod export;
 mod failure;
 mod input;
 mod interrupt;
@@ -15,6 +16,7 @@ pub mod record;
 pub mod replay;
 pub mod topo;
 pub mod verify;
+mod watched;
 
 use std::ffi::OsString;
 use std::fmt::Display;
@@ -54,6 +56,7 @@ enum Command {
     Bench(bench::BenchArgs),
     Doctor(doctor::DoctorArgs),
     Explain(explain::ExplainArgs),
+    Export(export::ExportArgs),
     Lab(lab::LabArgs),
     Verify(verify::VerifyArgs),
     Replay(replay::ReplayArgs),
@@ -101,6 +104,9 @@ pub enum CommandError {
     /// The machine was looked at, and something should be done.
     #[error(transparent)]
     Doctor(#[from] doctor::DoctorFailure),
+    /// Metrics could not be served or written.
+    #[error(transparent)]
+    Export(#[from] export::ExportFailure),
     /// A log could not be read.
     #[error(transparent)]
     Explain(#[from] explain::ExplainFailure),
@@ -141,6 +147,7 @@ impl CommandError {
             CommandError::Replay(failure) => failure.exit_code(),
             CommandError::Placement(error) => error.exit_code(),
             CommandError::Doctor(failure) => failure.exit_code(),
+            CommandError::Export(failure) => failure.exit_code(),
         }
     }
 }
@@ -161,6 +168,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),
+        Command::Export(arguments) => export::run(&arguments),
         Command::Lab(arguments) => lab::run(&arguments),
         Command::Verify(arguments) => verify::run(&arguments),
         Command::Replay(arguments) => replay::run(&arguments),

@@ -95,7 +95,7 @@ impl Open {
         match self.report.kind {
             Kind::Oom => self.part == Part::Victim,
             Kind::Slub => false,
-            _ => self.part >= Part::Totals,
+            _ => self.part >= Part::Totals && self.report.ram_pages.is_some(),
         }
     }
 

@@ -175,8 +175,12 @@ fn totals(message: &str) -> Option<Piece> {
     if let Some(pages) = message.strip_suffix(" pages RAM") {
         return Some(Piece::Ram(pages.parse().ok()?));
     }
-    const ENDS: [&str; 5] = [
+    if message.starts_with("Swap cache stats: ") {
+        return Some(Piece::Total);
+    }
+    const ENDS: [&str; 6] = [
         " total pagecache pages",
+        " pages in swap cache",
         " pages reserved",
         " pages HighMem/MovableOnly",
         " pages cma reserved",

@@ -181,7 +181,7 @@ fn rule_of(zones: &Zones<'_>, zone: &ZoneRow, check: &WatermarkCheck) -> Rule {
         if lists == 0 { Rule::Unknown } else { Rule::NoBlock }
     } else if has_pages(WatermarkCheck { reserve: PageCount(0), ..*check }) {
         Rule::LowmemReserve
-    } else if has_pages(WatermarkCheck { free_high_atomic: PageCount(0), ..*check }) {
+    } else if has_pages(zones.check_without_highatomic(zone)) {
         Rule::HighatomicReserve
     } else {
         Rule::Watermark
@@ -200,7 +200,11 @@ fn decisive(judged: &[ZoneVerdict]) -> Option<&ZoneVerdict> {
     let by_size = |zone: &&ZoneVerdict| zone.managed;
     // The first of equals.
     let blocked = large().filter(|zone| zone.rule == Rule::NoBlock).rev().max_by_key(by_size);
-    blocked.or_else(|| large().rev().max_by_key(by_size))
+    // A reserve decides where it is what keeps most of the memory.
+    let by_reserve =
+        |zone: &&ZoneVerdict| zone.rule != Rule::LowmemReserve || zone.reserve > zone.mark;
+    let largest = || large().rev().filter(by_reserve).max_by_key(by_size);
+    blocked.or_else(largest).or_else(|| large().rev().max_by_key(by_size))
 }
 
 fn confinement(zones: &Zones<'_>, judged: &[ZoneVerdict]) -> Option<Confinement> {

@@ -122,19 +122,30 @@ impl<'a> Zones<'a> {
     /// The question whether the request gets a block of a zone, with the zone's numbers.
     pub(crate) fn check(&self, zone: &ZoneRow) -> WatermarkCheck {
         let cma = if self.may_use_cma() { 0 } else { zone.free_cma };
-        let urgent = zone.free_highatomic.unwrap_or(zone.reserved_highatomic);
+        // What is reserved and not free is not to be subtracted twice.
+        let urgent =
+            self.pages(zone.free_highatomic.unwrap_or(zone.reserved_highatomic).min(zone.free));
+        let free = self.pages(zone.free.saturating_sub(cma));
+        // Before 6.4 only who cannot wait had a right to it; the core's rule asks whether there is any right.
+        let is_kept = self.report.version().is_some_and(|version| version < (6, 4))
+            && !self.flags.intersects(AllocFlags::NON_BLOCK | AllocFlags::OOM);
         let boost = self.pages(zone.boost.unwrap_or(0));
         let min = self.pages(zone.min);
         WatermarkCheck {
-            free: self.pages(zone.free.saturating_sub(cma)),
-            // What is reserved and not free is not to be subtracted twice.
-            free_high_atomic: self.pages(urgent.min(zone.free)),
+            free: if is_kept { PageCount(free.0.saturating_sub(urgent.0)) } else { free },
+            free_high_atomic: if is_kept { PageCount(0) } else { urgent },
             mark: min,
             boost: PageCount(if self.ignores_boost() { boost.0.min(min.0) } else { 0 }),
             reserve: PageCount(zone.reserve.get(self.highest()).copied().unwrap_or(0)),
             order: self.order,
             flags: self.flags,
         }
+    }
+
+    /// The same question of a zone without the reserve for urgent requests.
+    pub(crate) fn check_without_highatomic(&self, zone: &ZoneRow) -> WatermarkCheck {
+        let without = ZoneRow { reserved_highatomic: 0, free_highatomic: None, ..zone.clone() };
+        self.check(&without)
     }
 
     /// Whether urgent single pages are not held up by a boost: those that cannot wait from 5.9 on, all from 6.4 on.

@@ -7,6 +7,10 @@ use std::path::{Path, PathBuf};
 
 use nearpage_explain::{Explanation, Helps, Kind, Reader};
 
+/// Reports whose numbers were read after memory had come back, a tenth of a second after the refusal: they have blocks
+/// that the request did not find. What they say is that they pass, and that this is not known.
+const LATE: [(&str, &str); 2] = [("6.1", "frag-order1-nowait"), ("6.12", "frag-order5-irq")];
+
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests")
 }
@@ -60,6 +64,13 @@ fn the_rule_that_refused_is_the_one_that_the_scenario_was_built_for() {
                 continue;
             };
             let found = found(explanation);
+            if LATE.contains(&(release, scenario)) {
+                assert_eq!(found["rule"], "passes", "{release} {scenario}");
+                assert!(
+                    explanation.unknown.iter().any(|text| text.contains("read after the refusal"))
+                );
+                continue;
+            }
             let differs = |(key, value): (&String, &String)| found.get(key.as_str()) != Some(value);
             let is_free = !truth.contains_key("confined") && found.contains_key("confined");
             if truth.iter().any(differs) || is_free {
@@ -73,13 +84,13 @@ fn the_rule_that_refused_is_the_one_that_the_scenario_was_built_for() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     let reports: usize = right.values().sum();
-    assert!(reports >= 20, "{right:?}");
+    assert!(reports >= 50, "{right:?}");
 }
 
 /// The canary: a report whose numbers are those of another rule is told from it.
 #[test]
 fn other_numbers_give_another_rule() {
-    let path = folder().join("reports/6.12/frag-order4-kernel.log");
+    let path = folder().join("reports/6.1/frag-order4-kernel.log");
     let log = fs::read_to_string(path).unwrap();
     let rule = |log: &str| {
         let report = Reader::new(log.as_bytes()).next().unwrap().unwrap();
@@ -99,7 +110,7 @@ fn other_numbers_give_another_rule() {
 /// More free pages are said to help by exactly as many as they do.
 #[test]
 fn remedies_hold_when_they_are_applied() {
-    let path = folder().join("reports/6.12/nowait-order0.log");
+    let path = folder().join("reports/6.12/noretry-order0.log");
     let log = fs::read_to_string(path).unwrap();
     let first = |log: &str| Explanation::of(Reader::new(log.as_bytes()).next().unwrap().unwrap());
     let explanation = first(&log);

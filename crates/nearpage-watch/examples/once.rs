@@ -4,7 +4,7 @@ use nearpage_machine::FolderTree;
 use nearpage_watch::{Sampler, marks};
 
 fn main() {
-    let mut sampler = Sampler::new(FolderTree::new("/"));
+    let mut sampler = Sampler::new(Box::new(FolderTree::new("/")));
     let sample = sampler.sample();
     for node in &sample.nodes {
         println!("node {}: {} KiB free", node.node, node.free.unwrap_or(0));

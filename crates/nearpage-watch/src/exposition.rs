@@ -18,6 +18,21 @@ use std::fmt::Write;
 use crate::marks::{gives, marks};
 use crate::sample::{Sample, ZoneSample};
 
+/// How the text is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Format {
+    /// OpenMetrics 1.0: what a server answers.
+    #[default]
+    OpenMetrics,
+    /// The older text of Prometheus: what the textfile collector of node_exporter reads.
+    Text,
+}
+
+struct Page<'a> {
+    text: &'a mut String,
+    format: Format,
+}
+
 /// How many series there may be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Cardinality {
@@ -28,28 +43,30 @@ pub enum Cardinality {
     EachCpu,
 }
 
-/// Writes a sample as OpenMetrics text, ending in `# EOF`, behind what is in `text`. `before` is the sample before, for
+/// Writes a sample as text of metrics behind what is in `text`; OpenMetrics ends in `# EOF`. `before` is the sample before, for
 /// marks that are a matter of rates.
 ///
 /// ```
-/// use nearpage_watch::{Cardinality, Sample, exposition};
+/// use nearpage_watch::{Cardinality, Format, Sample, exposition};
 ///
 /// let mut text = String::new();
-/// exposition(&mut text, None, &Sample::default(), Cardinality::Bounded);
+/// exposition(&mut text, None, &Sample::default(), Format::OpenMetrics, Cardinality::Bounded);
 /// assert!(text.ends_with("# EOF\n"));
 /// ```
 pub fn exposition(
     text: &mut String,
     before: Option<&Sample>,
     now: &Sample,
+    format: Format,
     cardinality: Cardinality,
 ) {
+    let text = &mut Page { text, format };
     nodes(text, now);
     zones(text, now);
     blocks(text, now);
     for (name, value) in &now.events {
         family(text, &format!("node_vmstat_{name}"), "unknown", "/proc/vmstat information field.");
-        let _ = writeln!(text, "node_vmstat_{name} {value}");
+        let _ = writeln!(text.text, "node_vmstat_{name} {value}");
     }
     family(
         text,
@@ -61,7 +78,7 @@ pub fn exposition(
         let node = mark.node.map(|node| node.to_string()).unwrap_or_default();
         let zone = mark.zone.unwrap_or_default();
         let _ = writeln!(
-            text,
+            text.text,
             "nearpage_mark{{word=\"{}\",node=\"{node}\",zone=\"{}\"}} 1",
             mark.word,
             Escaped(&zone)
@@ -73,15 +90,26 @@ pub fn exposition(
         "gauge",
         "files of the last sample that could not be read",
     );
-    let _ = writeln!(text, "nearpage_unreadable_files {}", now.unreadable.len());
+    let _ = writeln!(text.text, "nearpage_unreadable_files {}", now.unreadable.len());
     if cardinality == Cardinality::EachCpu {
         pagesets(text, now);
     }
-    text.push_str("# EOF\n");
+    if format == Format::OpenMetrics {
+        text.text.push_str("# EOF\n");
+    }
 }
 
-fn family(text: &mut String, name: &str, kind: &str, help: &str) {
-    let _ = writeln!(text, "# TYPE {name} {kind}\n# HELP {name} {help}");
+fn family(text: &mut Page<'_>, name: &str, kind: &str, help: &str) {
+    let (suffix, kind) = match (text.format, kind) {
+        (Format::Text, "counter") => ("_total", kind),
+        (Format::Text, "unknown") => ("", "untyped"),
+        _ => ("", kind),
+    };
+    let _ = writeln!(
+        text.text,
+        "# TYPE {name}{suffix} {kind}
+# HELP {name}{suffix} {help}"
+    );
 }
 
 /// A label's value: names of zones come from a file that anybody may have made.
@@ -101,7 +129,7 @@ impl std::fmt::Display for Escaped<'_> {
     }
 }
 
-fn nodes(text: &mut String, now: &Sample) {
+fn nodes(text: &mut Page<'_>, now: &Sample) {
     type Of = fn(&crate::NodeSample) -> Option<u64>;
     let gauges: [(&str, Of); 7] = [
         ("MemTotal", |node| node.total),
@@ -122,7 +150,7 @@ fn nodes(text: &mut String, now: &Sample) {
         for node in &now.nodes {
             if let Some(kib) = of(node) {
                 let _ = writeln!(
-                    text,
+                    text.text,
                     "node_memory_numa_{name}{{node=\"{}\"}} {}",
                     node.node,
                     kib.saturating_mul(1024)
@@ -140,7 +168,7 @@ fn nodes(text: &mut String, now: &Sample) {
         for node in &now.nodes {
             for (_, count) in node.numa.iter().filter(|(other, _)| *other == name) {
                 let _ = writeln!(
-                    text,
+                    text.text,
                     "node_memory_numa_{name}_total{{node=\"{}\"}} {count}",
                     node.node
                 );
@@ -152,7 +180,7 @@ fn nodes(text: &mut String, now: &Sample) {
         for node in &now.nodes {
             if let Some((all, free)) = node.hugetlb {
                 let _ = writeln!(
-                    text,
+                    text.text,
                     "node_memory_numa_{name}{{node=\"{}\"}} {}",
                     node.node,
                     [all, free][at]
@@ -163,7 +191,7 @@ fn nodes(text: &mut String, now: &Sample) {
 }
 
 fn zone_gauge(
-    text: &mut String,
+    text: &mut Page<'_>,
     now: &Sample,
     name: &str,
     help: &str,
@@ -173,7 +201,7 @@ fn zone_gauge(
     for zone in &now.zones {
         if let Some(value) = of(zone) {
             let _ = writeln!(
-                text,
+                text.text,
                 "{name}{{node=\"{}\",zone=\"{}\"}} {value}",
                 zone.node,
                 Escaped(&zone.zone)
@@ -182,7 +210,7 @@ fn zone_gauge(
     }
 }
 
-fn zones(text: &mut String, now: &Sample) {
+fn zones(text: &mut Page<'_>, now: &Sample) {
     type Of = fn(&ZoneSample) -> Option<u64>;
     let gauges: [(&str, &str, Of); 8] = [
         ("node_zoneinfo_nr_free_pages", "Free pages", |zone| zone.free),
@@ -217,7 +245,7 @@ fn zones(text: &mut String, now: &Sample) {
             if let Some(gives) = gives(zone, order) {
                 let (node, name) = (zone.node, Escaped(&zone.zone));
                 let _ = writeln!(
-                    text,
+                    text.text,
                     "nearpage_zone_gives{{node=\"{node}\",zone=\"{name}\",order=\"{order}\"}} {}",
                     u8::from(gives)
                 );
@@ -234,27 +262,27 @@ fn zones(text: &mut String, now: &Sample) {
         for (index, pages) in zone.protection.iter().enumerate() {
             let (node, name) = (zone.node, Escaped(&zone.zone));
             let _ = writeln!(
-                text,
+                text.text,
                 "nearpage_zone_reserve_pages{{node=\"{node}\",zone=\"{name}\",highest=\"{index}\"}} {pages}"
             );
         }
     }
 }
 
-fn blocks(text: &mut String, now: &Sample) {
+fn blocks(text: &mut Page<'_>, now: &Sample) {
     family(text, "node_buddyinfo_blocks", "gauge", "Count of free blocks according to size.");
     for zone in &now.zones {
         for (order, count) in zone.blocks.iter().enumerate() {
             let (node, name) = (zone.node, Escaped(&zone.zone));
             let _ = writeln!(
-                text,
+                text.text,
                 "node_buddyinfo_blocks{{node=\"{node}\",zone=\"{name}\",size=\"{order}\"}} {count}"
             );
         }
     }
 }
 
-fn pagesets(text: &mut String, now: &Sample) {
+fn pagesets(text: &mut Page<'_>, now: &Sample) {
     type Of = fn(&crate::PagesetSample) -> u64;
     let gauges: [(&str, &str, Of); 3] = [
         ("nearpage_pageset_count_pages", "pages in the pageset", |pageset| pageset.count),
@@ -267,7 +295,7 @@ fn pagesets(text: &mut String, now: &Sample) {
             for pageset in &zone.pagesets {
                 let (node, zone, cpu) = (zone.node, Escaped(&zone.zone), pageset.cpu);
                 let _ = writeln!(
-                    text,
+                    text.text,
                     "{name}{{node=\"{node}\",zone=\"{zone}\",cpu=\"{cpu}\"}} {}",
                     of(pageset)
                 );

@@ -33,7 +33,7 @@ mod sampler;
 mod server;
 mod zoneinfo;
 
-pub use exposition::{Cardinality, exposition};
+pub use exposition::{Cardinality, Format, exposition};
 pub use marks::{Mark, marks};
 pub use sample::{EVENTS, NUMA, NodeSample, PagesetSample, Sample, ZoneSample, rate};
 pub use sampler::Sampler;

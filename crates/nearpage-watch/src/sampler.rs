@@ -13,9 +13,8 @@ const NODES_MOST: usize = 1024;
 const TOLD_MOST: usize = 16;
 
 /// Reads samples. It keeps the zones of the last sample, so that a zoneinfo that takes long is not read each time.
-#[derive(Debug)]
-pub struct Sampler<T> {
-    tree: T,
+pub struct Sampler {
+    tree: Box<dyn FileTree>,
     pagesets: Pagesets,
     budget: Option<Duration>,
     zones: Vec<ZoneSample>,
@@ -24,17 +23,23 @@ pub struct Sampler<T> {
     skips: u32,
 }
 
-impl<T: FileTree> Sampler<T> {
+impl std::fmt::Debug for Sampler {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sampler").field("tree", &self.tree.display("")).finish_non_exhaustive()
+    }
+}
+
+impl Sampler {
     /// A sampler of a tree: `/` of this machine, or a copy.
     ///
     /// ```
     /// use nearpage_machine::FolderTree;
     /// use nearpage_watch::Sampler;
     ///
-    /// let sample = Sampler::new(FolderTree::new("/")).sample();
+    /// let sample = Sampler::new(Box::new(FolderTree::new("/"))).sample();
     /// assert!(sample.zones.iter().all(|zone| zone.managed != Some(0)));
     /// ```
-    pub fn new(tree: T) -> Sampler<T> {
+    pub fn new(tree: Box<dyn FileTree>) -> Sampler {
         Sampler {
             tree,
             pagesets: Pagesets::Sums,
@@ -47,7 +52,7 @@ impl<T: FileTree> Sampler<T> {
 
     /// The same, with the pageset of each CPU.
     #[must_use]
-    pub fn with_pagesets(mut self, pagesets: Pagesets) -> Sampler<T> {
+    pub fn with_pagesets(mut self, pagesets: Pagesets) -> Sampler {
         self.pagesets = pagesets;
         self
     }
@@ -55,7 +60,7 @@ impl<T: FileTree> Sampler<T> {
     /// The same, spending no more on zoneinfo than this for each sample, on average. Between readings, what is free
     /// comes from buddyinfo, which is short; marks and pagesets are those of the last reading, at most 30 samples old.
     #[must_use]
-    pub fn with_budget(mut self, budget: Duration) -> Sampler<T> {
+    pub fn with_budget(mut self, budget: Duration) -> Sampler {
         self.budget = Some(budget);
         self
     }

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::tidy::root;
 
-const LOG: &str = "crates/nearpage-explain/tests/reports/6.12/frag-order4-kernel.log";
+const LOG: &str = "crates/nearpage-explain/tests/reports/6.1/frag-order4-kernel.log";
 
 fn explain(arguments: &[&str], input: &str) -> Output {
     let mut command = Command::cargo_bin("nearpage").unwrap();

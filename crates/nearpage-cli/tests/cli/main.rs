@@ -4,6 +4,7 @@
 mod bench;
 mod doctor;
 mod explain;
+mod export;
 mod globals;
 mod lab;
 mod layers;

@@ -29,7 +29,7 @@ static void *objects;
 static struct kmem_cache *cache;
 
 static const struct { const char *name; gfp_t flags; } names[] = {
-	{ "KERNEL", GFP_KERNEL }, { "ATOMIC", GFP_ATOMIC }, { "NOWAIT", GFP_NOWAIT }, { "NOFS", GFP_NOFS },
+	{ "KERNEL", GFP_KERNEL }, { "ATOMIC", GFP_ATOMIC }, { "NOWAIT", GFP_NOWAIT & ~__GFP_NOWARN }, { "NOFS", GFP_NOFS },
 	{ "NOIO", GFP_NOIO }, { "USER", GFP_USER }, { "DMA", GFP_DMA }, { "DMA32", GFP_DMA32 },
 	{ "HIGHUSER_MOVABLE", GFP_HIGHUSER_MOVABLE }, { "THISNODE", __GFP_THISNODE }, { "NORETRY", __GFP_NORETRY },
 	{ "MEMALLOC", __GFP_MEMALLOC }, { "NOMEMALLOC", __GFP_NOMEMALLOC }, { "COMP", __GFP_COMP },
