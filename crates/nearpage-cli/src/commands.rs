@@ -14,6 +14,7 @@ mod man;
 mod progress;
 pub mod record;
 pub mod replay;
+pub mod top;
 pub mod topo;
 pub mod verify;
 mod watched;
@@ -53,6 +54,7 @@ const EXIT_CODES: &str =
 #[derive(Subcommand, Debug)]
 enum Command {
     Topo(topo::TopoArgs),
+    Top(top::TopArgs),
     Bench(bench::BenchArgs),
     Doctor(doctor::DoctorArgs),
     Explain(explain::ExplainArgs),
@@ -165,6 +167,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     terminal::set(cli.quiet, cli.color);
     let result = match cli.command {
         Command::Topo(arguments) => topo::run(&arguments),
+        Command::Top(arguments) => top::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),

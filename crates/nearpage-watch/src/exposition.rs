@@ -15,7 +15,7 @@
 
 use std::fmt::Write;
 
-use crate::marks::{gives, marks};
+use crate::marks::{marks, passes};
 use crate::sample::{Sample, ZoneSample};
 
 /// How the text is written.
@@ -242,7 +242,7 @@ fn zones(text: &mut Page<'_>, now: &Sample) {
     );
     for zone in &now.zones {
         for order in [0, 3, 9] {
-            if let Some(gives) = gives(zone, order) {
+            if let Some(gives) = passes(zone, order) {
                 let (node, name) = (zone.node, Escaped(&zone.zone));
                 let _ = writeln!(
                     text.text,

@@ -12,7 +12,7 @@
 //! | to | use |
 //! |---|---|
 //! | read a machine | [`Sampler`], [`Sample`] |
-//! | know what is wrong | [`marks`], [`Mark`] |
+//! | know what is wrong | [`marks`], [`Mark`], [`passes`] |
 //! | print metrics | [`exposition`], [`Cardinality`] |
 //! | serve them | [`Server`] |
 //!
@@ -34,7 +34,7 @@ mod server;
 mod zoneinfo;
 
 pub use exposition::{Cardinality, Format, exposition};
-pub use marks::{Mark, marks};
+pub use marks::{Mark, marks, passes};
 pub use sample::{EVENTS, NUMA, NodeSample, PagesetSample, Sample, ZoneSample, rate};
 pub use sampler::Sampler;
 pub use server::{Limits, ServeError, Server};

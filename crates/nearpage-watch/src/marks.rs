@@ -50,8 +50,9 @@ pub fn marks(before: Option<&Sample>, now: &Sample) -> Vec<Mark> {
     marks
 }
 
-/// Whether a zone would give a block to a request of the kernel for itself that can wait.
-pub(crate) fn gives(zone: &ZoneSample, order: u8) -> Option<bool> {
+/// Whether a zone would give a block of this order to a request of the kernel for itself that can wait, by the core's
+/// watermark check. `None` if the zone does not tell its marks. Types of blocks are not looked at: buddyinfo has none.
+pub fn passes(zone: &ZoneSample, order: u8) -> Option<bool> {
     let (order, gfp) = (Order(order), Gfp::KERNEL);
     let check = WatermarkCheck {
         free: PageCount(zone.free?),
@@ -96,9 +97,9 @@ fn of_zone(now: &Sample, zone: &ZoneSample) -> Vec<Mark> {
             mark("kept-away", format!("node {} has {free} pages free; zone_reclaim_mode=1 makes requests reclaim here first", other.node))
         }));
     }
-    if gives(zone, 0) == Some(true)
+    if passes(zone, 0) == Some(true)
         && !zone.blocks.is_empty()
-        && gives(zone, 3) == Some(false)
+        && passes(zone, 3) == Some(false)
         && free > low
     {
         marks

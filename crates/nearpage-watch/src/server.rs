@@ -132,11 +132,12 @@ impl Server {
                     connection.deadline = now;
                 }
             }
-            self.answer(&mut write);
-            self.connections.retain(|connection| connection.deadline > now);
             if ready[0] {
                 self.accept(now);
             }
+            // Also those whose request came with the connection: nothing would wake the next turn for them.
+            self.answer(&mut write);
+            self.connections.retain(|connection| connection.deadline > now);
         }
         Ok(())
     }

@@ -84,6 +84,10 @@ fn a_scrape_is_answered_and_nothing_else_is_shown() {
         "{answer}"
     );
     assert!(answer.ends_with("\r\n\r\na 1\n# EOF\n"), "{answer}");
+    // No turn is waited for: the request is there when the connection is accepted.
+    let begin = Instant::now();
+    (0..40).for_each(|_| _ = served.scrape());
+    assert!(begin.elapsed() < Duration::from_secs(4), "{:?}", begin.elapsed());
     let head = served.ask("HEAD /metrics HTTP/1.1\r\n\r\n");
     assert!(head.contains("Content-Length: 10\r\n") && head.ends_with("\r\n\r\n"), "{head}");
     assert!(served.ask("GET /etc/passwd HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404 "));
