@@ -109,6 +109,9 @@ pub enum CommandError {
     /// Metrics could not be served or written.
     #[error(transparent)]
     Export(#[from] export::ExportFailure),
+    /// The terminal cannot be used.
+    #[error(transparent)]
+    Top(#[from] nearpage_top::TopError),
     /// A log could not be read.
     #[error(transparent)]
     Explain(#[from] explain::ExplainFailure),
@@ -134,6 +137,7 @@ impl CommandError {
         match self {
             CommandError::Report(WriteError::Unwritten { .. })
             | CommandError::Man(_)
+            | CommandError::Top(_)
             | CommandError::Output(_) => 1,
             CommandError::Input(_)
             | CommandError::Environment(_)

@@ -79,7 +79,7 @@ fn of_zone(now: &Sample, zone: &ZoneSample) -> Vec<Mark> {
     if free <= min {
         marks.push(mark(
             "refusing",
-            format!("{free} pages free, min is {min}: ordinary requests get nothing here"),
+            format!("{free} pages free, min {min}: only urgent requests get any"),
         ));
     } else if free < low {
         marks.push(mark(

@@ -2,6 +2,7 @@
 
 mod text;
 
+use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use nearpage_machine::shown;
-use nearpage_watch::{Mark, Sample, Sampler, marks};
+use nearpage_watch::{Mark, Pagesets, Sample, Sampler, marks};
 use serde::Serialize;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
@@ -56,8 +57,8 @@ pub struct TopArgs {
 const AFTER_HELP: &str = "\
 Exit status: 0 done, or ended by Ctrl-C, 1 the output could not be written, 2 wrong usage or unreadable input.
 
-Without --once, --json or --csv a text is printed each interval. A copy or a recording is a moment: it is printed
-once unless -n asks for more.
+On a terminal, panes are shown until q: ? lists the keys. Elsewhere, or with -n, a text is printed each interval. A
+copy or a recording is a moment: its text is printed once unless -n asks for more.
 
 Marks: refusing, reclaiming, kept-away, fragmented, boosted (of a zone); stalled, compacting, spilled, killed (since
 the sample before). The book's page on top explains each.
@@ -101,10 +102,19 @@ pub fn run(arguments: &TopArgs) -> Result<(), CommandError> {
         Some(path) => shown(path).to_string(),
     };
     let tree = watched::tree(arguments.sysroot.as_deref(), arguments.capture.as_deref())?;
-    let mut sampler = Sampler::new(tree).with_budget(Duration::from_millis(5));
+    let has_panes =
+        !(arguments.once || arguments.json || arguments.csv || arguments.count.is_some())
+            && io::stdout().is_terminal();
+    let pagesets = if has_panes { Pagesets::EachCpu } else { Pagesets::Sums };
+    let mut sampler =
+        Sampler::new(tree).with_budget(Duration::from_millis(5)).with_pagesets(pagesets);
     let stops = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         flag::register(signal, stops.clone())?;
+    }
+    if has_panes {
+        nearpage_top::run(&source, &mut sampler, arguments.delay, &stops)?;
+        return Ok(());
     }
     let is_moment = arguments.once || arguments.sysroot.is_some();
     let count = arguments.count.unwrap_or(if is_moment { 1 } else { u64::MAX });

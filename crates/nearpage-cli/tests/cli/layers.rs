@@ -9,7 +9,7 @@ use std::path::Path;
 use super::tidy::{complain, files, root, text};
 
 /// The crates, lowest floor first: a crate depends only on crates that stand above it in this list.
-const CRATES: [&str; 15] = [
+const CRATES: [&str; 16] = [
     "nearpage",
     "nearpage-machine",
     "nearpage-linux",
@@ -20,6 +20,7 @@ const CRATES: [&str; 15] = [
     "nearpage-lab",
     "nearpage-explain",
     "nearpage-watch",
+    "nearpage-top",
     "nearpage-report",
     "nearpage-bench",
     "nearpage-doctor",

@@ -11,4 +11,5 @@ mod layers;
 mod record;
 mod report;
 mod tidy;
+mod top;
 mod topo;
