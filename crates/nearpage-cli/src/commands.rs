@@ -4,6 +4,8 @@ pub mod bench;
 mod completions;
 pub mod doctor;
 mod environment;
+pub mod explain;
+pub mod export;
 mod failure;
 mod input;
 mod interrupt;
@@ -12,8 +14,10 @@ mod man;
 mod progress;
 pub mod record;
 pub mod replay;
+pub mod top;
 pub mod topo;
 pub mod verify;
+mod watched;
 
 use std::ffi::OsString;
 use std::fmt::Display;
@@ -50,8 +54,11 @@ const EXIT_CODES: &str =
 #[derive(Subcommand, Debug)]
 enum Command {
     Topo(topo::TopoArgs),
+    Top(top::TopArgs),
     Bench(bench::BenchArgs),
     Doctor(doctor::DoctorArgs),
+    Explain(explain::ExplainArgs),
+    Export(export::ExportArgs),
     Lab(lab::LabArgs),
     Verify(verify::VerifyArgs),
     Replay(replay::ReplayArgs),
@@ -99,6 +106,15 @@ pub enum CommandError {
     /// The machine was looked at, and something should be done.
     #[error(transparent)]
     Doctor(#[from] doctor::DoctorFailure),
+    /// Metrics could not be served or written.
+    #[error(transparent)]
+    Export(#[from] export::ExportFailure),
+    /// The terminal cannot be used.
+    #[error(transparent)]
+    Top(#[from] nearpage_top::TopError),
+    /// A log could not be read.
+    #[error(transparent)]
+    Explain(#[from] explain::ExplainFailure),
     /// The page of `--report` could not be written.
     #[error(transparent)]
     Report(#[from] WriteError),
@@ -121,11 +137,13 @@ impl CommandError {
         match self {
             CommandError::Report(WriteError::Unwritten { .. })
             | CommandError::Man(_)
+            | CommandError::Top(_)
             | CommandError::Output(_) => 1,
             CommandError::Input(_)
             | CommandError::Environment(_)
             | CommandError::Usage(_)
             | CommandError::Bundle(_)
+            | CommandError::Explain(_)
             | CommandError::Predict(_)
             | CommandError::Report(_) => 2,
             CommandError::Record(failure) => failure.exit_code(),
@@ -135,6 +153,7 @@ impl CommandError {
             CommandError::Replay(failure) => failure.exit_code(),
             CommandError::Placement(error) => error.exit_code(),
             CommandError::Doctor(failure) => failure.exit_code(),
+            CommandError::Export(failure) => failure.exit_code(),
         }
     }
 }
@@ -152,8 +171,11 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     terminal::set(cli.quiet, cli.color);
     let result = match cli.command {
         Command::Topo(arguments) => topo::run(&arguments),
+        Command::Top(arguments) => top::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
+        Command::Explain(arguments) => explain::run(&arguments),
+        Command::Export(arguments) => export::run(&arguments),
         Command::Lab(arguments) => lab::run(&arguments),
         Command::Verify(arguments) => verify::run(&arguments),
         Command::Replay(arguments) => replay::run(&arguments),

@@ -12,6 +12,7 @@
 //! |---|---|
 //! | show scenarios of the lab | [`lab::page_of`] |
 //! | show a replay, with a what-if beside it | [`replay::page_of`], [`ReplayPage`](replay::ReplayPage) |
+//! | show what a kernel's log says of refused memory | [`explain::ExplainPage`] |
 //! | draw the machine of either | [`MachineView`] |
 //! | say where the figures come from | [`Origin`] |
 //! | write a page, or leave the older one as it was | [`file::PageFile`] |
@@ -31,6 +32,7 @@
 #![warn(missing_debug_implementations)]
 
 mod charts;
+pub mod explain;
 pub mod file;
 pub mod lab;
 mod machine;

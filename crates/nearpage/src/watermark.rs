@@ -16,6 +16,7 @@
 //! Source: `mm/page_alloc.c` and `mm/khugepaged.c`, 6.12, each function by name below.
 
 mod check;
+mod pressure;
 mod settings;
 
 pub use check::{AllocFlags, WatermarkCheck, watermark_fast, watermark_ok};

@@ -9,7 +9,7 @@ use std::path::Path;
 use super::tidy::{complain, files, root, text};
 
 /// The crates, lowest floor first: a crate depends only on crates that stand above it in this list.
-const CRATES: [&str; 14] = [
+const CRATES: [&str; 17] = [
     "nearpage",
     "nearpage-machine",
     "nearpage-linux",
@@ -19,6 +19,9 @@ const CRATES: [&str; 14] = [
     "nearpage-trace",
     "nearpage-replay",
     "nearpage-lab",
+    "nearpage-explain",
+    "nearpage-watch",
+    "nearpage-top",
     "nearpage-report",
     "nearpage-bench",
     "nearpage-doctor",

@@ -3,10 +3,13 @@
 
 mod bench;
 mod doctor;
+mod explain;
+mod export;
 mod globals;
 mod lab;
 mod layers;
 mod record;
 mod report;
 mod tidy;
+mod top;
 mod topo;

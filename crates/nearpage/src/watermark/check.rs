@@ -168,6 +168,11 @@ impl WatermarkCheck {
         left
     }
 
+    /// The fewest free pages with which [`watermark_ok`] has no objection but that of blocks.
+    pub const fn free_needed(&self) -> PageCount {
+        PageCount(self.lowered(self.mark.0) + self.reserve.0 + self.unusable() + 1)
+    }
+
     /// Whether enough pages are free above `mark`, whatever the sizes of their blocks.
     const fn has_pages(&self, mark: u64) -> bool {
         self.free.0 > mark + self.reserve.0 + self.unusable()
@@ -383,6 +388,10 @@ mod tests {
             };
             let ok = naive_ok(&check, is_free);
             prop_assert_eq!(watermark_ok(&check, is_free), ok);
+            let needed = check.free_needed();
+            let with = |free| WatermarkCheck { free: PageCount(free), ..check };
+            prop_assert!(watermark_ok(&with(needed.0), |_, _| true));
+            prop_assert!(!watermark_ok(&with(needed.0 - 1), |_, _| true));
             let single = check.order == Order(0);
             let plain = WatermarkCheck { flags: AllocFlags::default(), ..check };
             let raw = WatermarkCheck { mark: PageCount(check.mark.0 - check.boost.0), ..check };

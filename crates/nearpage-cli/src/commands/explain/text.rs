@@ -1,0 +1,252 @@
+//! A report in words: a paragraph for each question.
+
+use std::collections::HashMap;
+use std::io::{self, Write};
+
+use nearpage_explain::{Explanation, Kind, Report, Rule, Verdict, ZoneVerdict};
+use nearpage_machine::{idlist, shown};
+
+/// Kinds of reports that are told apart; beyond, each is shown in full.
+const KINDS_MOST: usize = 4096;
+/// Zones that are shown one by one.
+const ZONES_MOST: usize = 40;
+
+/// What reports that are alike have in common.
+type Alike = (Kind, String, Option<u8>, u64, Rule, Option<u32>, Option<String>);
+
+/// What was shown so far.
+#[derive(Debug, Default)]
+pub(super) struct Log {
+    reports: u64,
+    /// The line of the first, how many more, the line of the last.
+    alike: HashMap<Alike, (u64, u64, u64)>,
+}
+
+impl Log {
+    /// Shows a report, or counts it if one like it was shown.
+    pub(super) fn add(
+        &mut self,
+        output: &mut impl Write,
+        explanation: &Explanation,
+    ) -> io::Result<()> {
+        let Explanation { report, verdict, .. } = explanation;
+        self.reports += 1;
+        let key = (
+            report.kind,
+            report.process.clone(),
+            report.order,
+            report.mode.bits,
+            verdict.rule,
+            verdict.node,
+            verdict.zone.clone(),
+        );
+        if let Some((_, more, last)) = self.alike.get_mut(&key) {
+            (*more, *last) = (*more + 1, report.first_line);
+            return Ok(());
+        }
+        if self.alike.len() < KINDS_MOST {
+            self.alike.insert(key, (report.first_line, 0, report.first_line));
+        }
+        write_one(output, explanation)
+    }
+
+    pub(super) fn end(&self, output: &mut impl Write, lines: u64) -> io::Result<()> {
+        let mut repeated: Vec<_> = self.alike.values().filter(|(_, more, _)| *more > 0).collect();
+        repeated.sort();
+        for (first, more, last) in repeated {
+            writeln!(output, "as at line {first}: {more} more, the last at line {last}")?;
+        }
+        let noun = if self.reports == 1 { "report" } else { "reports" };
+        writeln!(output, "{} {noun} in {lines} lines", self.reports)
+    }
+}
+
+fn write_one(output: &mut impl Write, explanation: &Explanation) -> io::Result<()> {
+    let Explanation { report, verdict, remedies, unknown } = explanation;
+    writeln!(output, "{}", head(report))?;
+    row(output, "asked", &asked(report, verdict))?;
+    row(output, "refused", &refused(report, verdict))?;
+    for (at, zone) in verdict.zones.iter().take(ZONES_MOST).enumerate() {
+        row(output, if at == 0 { "zones" } else { "" }, &zone_line(zone))?;
+    }
+    if let Some(more) = verdict.zones.len().checked_sub(ZONES_MOST).filter(|&more| more > 0) {
+        row(output, "", &format!("and {more} more"))?;
+    }
+    for (at, line) in out_of_memory(report, verdict).iter().enumerate() {
+        row(output, if at == 0 { "killed" } else { "" }, line)?;
+    }
+    for (at, remedy) in remedies.iter().enumerate() {
+        let label = if at == 0 { "would help" } else { "" };
+        row(
+            output,
+            label,
+            &format!("{:<8} {}: {}", remedy.helps.name(), remedy.change.name(), remedy.text),
+        )?;
+    }
+    for (at, text) in unknown.iter().enumerate() {
+        row(output, if at == 0 { "not known" } else { "" }, text)?;
+    }
+    writeln!(output)
+}
+
+fn row(output: &mut impl Write, label: &str, text: &str) -> io::Result<()> {
+    writeln!(output, "  {label:<11} {text}")
+}
+
+fn head(report: &Report) -> String {
+    let mut text = format!("line {}", report.first_line);
+    if let Some(time) = &report.time {
+        text += &format!(" [{}]", shown(time));
+    }
+    text += &format!(": {} of {}", report.kind.name(), shown(&report.process));
+    if let Some(pid) = report.pid {
+        text += &format!(", process {pid}");
+    }
+    if let Some(cpu) = report.cpu {
+        text += &format!(", CPU {cpu}");
+    }
+    if let Some(kernel) = &report.kernel {
+        text += &format!(", Linux {}", shown(kernel));
+    }
+    text
+}
+
+fn asked(report: &Report, verdict: &Verdict) -> String {
+    let mut text = match report.order {
+        Some(0) => format!("order 0: one page of {} KiB", report.page_kib()),
+        Some(order) if order < 32 => {
+            format!("order {order}: {} KiB in a row", report.page_kib() << order)
+        }
+        Some(order) => format!("order {order}"),
+        None => "no order".into(),
+    };
+    text += &format!(", {}", report.mode.gfp);
+    for other in &report.mode.others {
+        text += &format!("|{}", shown(other));
+    }
+    text += &format!("; zones up to {}; down to {}", verdict.highest_zone, verdict.rights);
+    if let Some(nodes) = &report.nodemask {
+        text += &format!("; policy: nodes {}", idlist::format(nodes));
+    }
+    if let Some(cpuset) = &report.cpuset {
+        text += &format!("; cpuset {}", shown(cpuset));
+        if let Some(nodes) = &report.mems_allowed {
+            text += &format!(": nodes {}", idlist::format(nodes));
+        }
+    }
+    if let Some(ms) = report.stalled_ms {
+        text += &format!("; had waited for {ms} ms");
+    }
+    if let Some(slub) = &report.slub {
+        text += &format!("; for the cache {}", shown(&slub.cache));
+        if let Some((order, least)) = slub.orders {
+            text += &format!(" with slabs of order {order}, at least {least}");
+        }
+    }
+    text
+}
+
+fn refused(report: &Report, verdict: &Verdict) -> String {
+    let mut text = String::from(verdict.rule.name());
+    if let (Some(node), Some(zone)) = (verdict.node, &verdict.zone) {
+        text += &format!(" in {zone} of node {node}");
+        let judged =
+            verdict.zones.iter().find(|judged| judged.node == node && judged.zone == *zone);
+        text += &judged.map(|zone| format!(": {}", because(zone))).unwrap_or_default();
+    }
+    if let Some(memcg) = report.memcg.as_ref().filter(|_| verdict.rule == Rule::Memcg) {
+        let path = memcg.path.as_deref().unwrap_or("a group");
+        text += &format!(
+            ": {} used {} KiB of its limit of {} KiB; no zone was short",
+            shown(path),
+            memcg.usage,
+            memcg.limit
+        );
+    }
+    if let Some(confinement) = &verdict.confined_by {
+        text += &format!("; confined by {}", confinement.by.name());
+        match &confinement.elsewhere {
+            Some((node, zone)) => text += &format!(": {zone} of node {node} would have given"),
+            None if confinement.hidden_pages > 0 => {
+                text += &format!(
+                    ": {} pages of other nodes or zones are not shown",
+                    confinement.hidden_pages
+                );
+            }
+            None => {}
+        }
+    }
+    text
+}
+
+fn because(zone: &ZoneVerdict) -> String {
+    let ZoneVerdict { free, needed, .. } = zone;
+    match zone.rule {
+        Rule::Watermark => format!("{free} pages free, {needed} needed"),
+        Rule::LowmemReserve => format!(
+            "{free} pages free, {needed} needed, {} of them its reserve for lower addresses",
+            zone.reserve
+        ),
+        Rule::HighatomicReserve => {
+            format!("{free} pages free, {needed} needed with what is reserved for urgent requests")
+        }
+        Rule::NoBlock => format!(
+            "{free} pages free, {needed} needed, but no block that is large enough and of a type for it"
+        ),
+        Rule::OrderTooLarge => "no list has blocks of that order".into(),
+        Rule::Passes => format!("{free} pages free, {needed} needed: it would give now"),
+        Rule::Memcg | Rule::Unknown => "not known".into(),
+    }
+}
+
+fn zone_line(zone: &ZoneVerdict) -> String {
+    let verdict = match zone.excluded {
+        Some(by) => format!("not asked ({})", by.name()),
+        None => zone.rule.name().into(),
+    };
+    let gives = match zone.gives_order {
+        Some(order) => format!("gives up to order {order}"),
+        None => "gives nothing".into(),
+    };
+    format!(
+        "node {} {:<8} {verdict:<22} free {}, needed {} (min {}, reserve {}); {gives}",
+        zone.node, zone.zone, zone.free, zone.needed, zone.mark, zone.reserve
+    )
+}
+
+fn out_of_memory(report: &Report, verdict: &Verdict) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let Some(victim) = &report.victim {
+        lines.push(format!(
+            "{} (process {}): {} KiB anonymous, {} of files, {} shared, {} of page tables",
+            shown(&victim.name),
+            victim.pid,
+            victim.anon,
+            victim.file,
+            victim.shmem,
+            victim.pgtables
+        ));
+    } else if report.kind == Kind::Oom {
+        lines.push("nobody, as far as the log goes".into());
+    }
+    if let Some(held) = &verdict.no_progress {
+        lines.push(format!(
+            "no progress: {} KiB anonymous with {} KiB of swap free; to be freed were {} KiB of files and {} KiB of slab",
+            held.anon, held.swap_free, held.file, held.slab_reclaimable
+        ));
+        lines.push(format!(
+            "held: {} KiB of slab, {} KiB locked, {} KiB that no counter of the report explains",
+            held.slab_unreclaimable, held.unevictable, held.unexplained
+        ));
+    }
+    if let Some(task) = report.tasks.first() {
+        let kib = task.rss_pages.saturating_mul(report.page_kib());
+        lines.push(format!(
+            "largest of {} tasks: {} (process {}), {kib} KiB resident",
+            report.tasks_listed,
+            shown(&task.name),
+            task.pid
+        ));
+    }
+    lines
+}

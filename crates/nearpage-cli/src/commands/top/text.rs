@@ -1,0 +1,163 @@
+//! A sample as a text of 80 columns, and as CSV.
+
+use std::io::{self, Write};
+
+use nearpage_machine::{shown, size};
+use nearpage_watch::{Mark, NodeSample, Sample, ZoneSample, passes};
+
+/// Nodes and zones that a text shows one by one.
+const ROWS_MOST: usize = 64;
+
+/// The text.
+pub(super) fn write(
+    output: &mut impl Write,
+    source: &str,
+    sample: &Sample,
+    marks: &[Mark],
+) -> io::Result<()> {
+    let kernel = sample.kernel.as_deref().map(|release| format!(", Linux {}", shown(release)));
+    writeln!(output, "Machine   {source}{}\n", kernel.unwrap_or_default())?;
+    writeln!(
+        output,
+        " node  total    free     file     anon     slab     huge  numa hit/miss/foreign"
+    )?;
+    for node in sample.nodes.iter().take(ROWS_MOST) {
+        writeln!(output, "{}", node_row(node))?;
+    }
+    more(output, sample.nodes.len())?;
+    writeln!(
+        output,
+        "\n zone          free       min       low      high  boost  cached  order  gives"
+    )?;
+    for zone in sample.zones.iter().take(ROWS_MOST) {
+        writeln!(output, "{}", zone_row(zone))?;
+    }
+    more(output, sample.zones.len())?;
+    writeln!(output)?;
+    for mark in marks {
+        let place = match (mark.node, &mark.zone) {
+            (Some(node), Some(zone)) => format!("node {node} {}: ", shown(zone)),
+            (Some(node), None) => format!("node {node}: "),
+            _ => String::new(),
+        };
+        writeln!(output, "{:<11} {place}{}", mark.word, mark.reason)?;
+    }
+    if marks.is_empty() {
+        writeln!(output, "nothing is wrong")?;
+    }
+    for text in &sample.unreadable {
+        writeln!(output, "unreadable  {}", shown(text))?;
+    }
+    Ok(())
+}
+
+fn more(output: &mut impl Write, rows: usize) -> io::Result<()> {
+    match rows.checked_sub(ROWS_MOST) {
+        Some(more) if more > 0 => writeln!(output, " and {more} more"),
+        _ => Ok(()),
+    }
+}
+
+fn node_row(node: &NodeSample) -> String {
+    let of = |kib: Option<u64>| kib.map_or("-".into(), short);
+    let numa = |name: &str| {
+        let found = node.numa.iter().find(|(other, _)| *other == name);
+        found.map_or("-".into(), |(_, count)| count.to_string())
+    };
+    let huge = node.hugetlb.map_or("-".into(), |(all, _)| all.to_string());
+    let row = format!(
+        " {:<5} {:<8} {:<8} {:<8} {:<8} {:<8} {:<5} {}/{}/{}",
+        node.node,
+        of(node.total),
+        of(node.free),
+        of(node.file),
+        of(node.anon),
+        of(node.slab),
+        huge,
+        numa("numa_hit"),
+        numa("numa_miss"),
+        numa("numa_foreign")
+    );
+    row.trim_end().to_owned()
+}
+
+/// KiB in at most eight columns.
+fn short(kib: u64) -> String {
+    match kib {
+        0..=9999 => format!("{kib} K"),
+        10_000..=9_999_999 => format!("{} M", kib >> 10),
+        _ => size::format(kib >> 20 << 30).replace("iB", ""),
+    }
+}
+
+fn zone_row(zone: &ZoneSample) -> String {
+    let of = |pages: Option<u64>| pages.map_or("-".into(), |pages| pages.to_string());
+    let order = zone.largest_order().map_or("-".into(), |order| order.to_string());
+    let gives: Vec<String> = [0, 3, 9]
+        .into_iter()
+        .filter(|&order| passes(zone, order) == Some(true))
+        .map(|order| order.to_string())
+        .collect();
+    let gives = if gives.is_empty() { "none".into() } else { gives.join(" ") };
+    format!(
+        " {:<3} {:<7} {:>9} {:>9} {:>9} {:>9} {:>6} {:>7} {order:>6}  {gives}",
+        zone.node,
+        shown(&zone.zone).to_string(),
+        of(zone.free),
+        of(zone.min),
+        of(zone.low),
+        of(zone.high),
+        of(zone.boost),
+        of(zone.pageset_pages)
+    )
+}
+
+/// A line a zone. Numbers that the kernel does not tell are empty.
+pub(super) fn write_csv(
+    output: &mut impl Write,
+    sample: &Sample,
+    marks: &[Mark],
+    with_heading: bool,
+) -> io::Result<()> {
+    if with_heading {
+        writeln!(
+            output,
+            "time_ms,node,zone,free,min,low,high,boost,managed,pagesets,largest_order,marks"
+        )?;
+    }
+    for zone in &sample.zones {
+        let words: Vec<&str> = marks
+            .iter()
+            .filter(|mark| {
+                mark.node == Some(zone.node)
+                    && mark.zone.as_ref().is_none_or(|name| *name == zone.zone)
+            })
+            .map(|mark| mark.word)
+            .collect();
+        let numbers = [
+            zone.free,
+            zone.min,
+            zone.low,
+            zone.high,
+            zone.boost,
+            zone.managed,
+            zone.pageset_pages,
+            zone.largest_order().map(|order| order as u64),
+        ];
+        let numbers: Vec<String> = numbers
+            .iter()
+            .map(|number| number.map_or(String::new(), |number| number.to_string()))
+            .collect();
+        // Names of zones have letters and digits; whatever else a file has would break the line.
+        let name: String = zone.zone.chars().filter(char::is_ascii_alphanumeric).collect();
+        writeln!(
+            output,
+            "{},{},{name},{},{}",
+            sample.time_ms,
+            zone.node,
+            numbers.join(","),
+            words.join(" ")
+        )?;
+    }
+    Ok(())
+}

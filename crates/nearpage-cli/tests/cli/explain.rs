@@ -1,0 +1,74 @@
+//! `nearpage explain` as a user runs it.
+
+use std::fs;
+use std::process::Output;
+
+use assert_cmd::Command;
+use serde_json::Value;
+
+use super::tidy::root;
+
+const LOG: &str = "crates/nearpage-explain/tests/reports/6.1/frag-order4-kernel.log";
+
+fn explain(arguments: &[&str], input: &str) -> Output {
+    let mut command = Command::cargo_bin("nearpage").unwrap();
+    command.current_dir(root()).arg("explain").args(arguments).write_stdin(input).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap()
+}
+
+#[test]
+fn a_file_and_standard_input_are_the_same() {
+    let file = explain(&[LOG], "");
+    assert_eq!(file.status.code(), Some(0));
+    let log = fs::read_to_string(root().join(LOG)).unwrap();
+    for arguments in [&["-"][..], &[]] {
+        assert_eq!(text(&explain(arguments, &log).stdout), text(&file.stdout));
+    }
+    // Those that are alike are counted.
+    let twice = explain(&["-"], &format!("{log}{log}"));
+    assert!(
+        text(&twice.stdout).contains("\nas at line 2: 1 more, the last at line "),
+        "{}",
+        text(&twice.stdout)
+    );
+}
+
+#[test]
+fn json_is_one_document_whatever_happens() {
+    let document = |output: &Output| serde_json::from_slice::<Value>(&output.stdout).unwrap();
+    let output = explain(&["--json", LOG], "");
+    let found = document(&output);
+    assert_eq!(found["reports"][0]["verdict"]["rule"], "no_block");
+    assert_eq!(found["error"], Value::Null);
+    let empty = document(&explain(&["--json"], "nothing\nof note\n"));
+    assert_eq!((empty["reports"].as_array().unwrap().len(), &empty["lines"]), (0, &Value::from(2)));
+    let binary = explain(&["--json"], "a\0b");
+    assert_eq!(binary.status.code(), Some(2));
+    assert!(document(&binary)["error"].as_str().unwrap().starts_with("line 1: "));
+    let missing = explain(&["--json", "/nowhere"], "");
+    assert_eq!(missing.status.code(), Some(2));
+    assert_eq!(document(&missing)["error"]["exit_code"], 2);
+}
+
+#[test]
+fn a_page_is_written_and_replaces_no_log() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("why.html");
+    let output = explain(&[LOG, "--report", page.to_str().unwrap()], "");
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let html = fs::read_to_string(&page).unwrap();
+    assert!(html.contains("no_block") && html.contains("<h2>"), "{html}");
+    let output = explain(&[LOG, "--report", LOG], "");
+    assert_eq!(output.status.code(), Some(2));
+}
+
+/// Names of processes and cgroups come from anybody.
+#[test]
+fn what_a_log_says_does_not_command_the_terminal() {
+    let log = "\u{1b}[31mevil\u{7}: page allocation failure: order:0, mode:0xcc0(GFP_KERNEL), nodemask=(null)\n";
+    let output = explain(&[], log);
+    assert!(text(&output.stdout).contains("\\u{1b}[31mevil\\u{7}"), "{}", text(&output.stdout));
+}

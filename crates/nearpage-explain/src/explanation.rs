@@ -1,0 +1,95 @@
+//! A report with what follows from it.
+
+use serde::Serialize;
+
+use nearpage::Gfp;
+
+use crate::remedy::{self, Remedy};
+use crate::report::{Kind, Report};
+use crate::verdict::{Rule, Verdict};
+use crate::zones::Excluded;
+
+/// A report, the rule that refused, what would have helped, and what cannot be known.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Explanation {
+    /// What the kernel printed.
+    pub report: Report,
+    /// Why the request was refused.
+    pub verdict: Verdict,
+    /// What would have helped, and what would not.
+    pub remedies: Vec<Remedy>,
+    /// What the report does not tell, in words.
+    pub unknown: Vec<&'static str>,
+}
+
+impl Explanation {
+    /// Explains a report.
+    pub fn of(report: Report) -> Explanation {
+        let verdict = Verdict::of(&report);
+        let remedies = remedy::of(&report, &verdict);
+        let unknown = unknown(&report, &verdict);
+        Explanation { report, verdict, remedies, unknown }
+    }
+}
+
+fn unknown(report: &Report, verdict: &Verdict) -> Vec<&'static str> {
+    let has_zones = !report.zones.is_empty();
+    let is_memcg = verdict.rule == Rule::Memcg;
+    let mut said = Vec::new();
+    let mut say = |condition: bool, text| {
+        if condition {
+            said.push(text);
+        }
+    };
+    say(
+        report.kind == Kind::Slub,
+        "a SLUB failure has no zones: the page allocation failure before it in the log has, unless __GFP_NOWARN or the rate limit of messages hid it",
+    );
+    say(
+        !has_zones && !is_memcg && report.kind != Kind::Slub,
+        "the log has no zones of this report: it was cut, or its messages were dropped",
+    );
+    say(
+        report.order.is_none() && report.kind == Kind::Oom,
+        "somebody asked for a kill (sysrq), or the order is damaged: no request was refused",
+    );
+    say(
+        has_zones && report.zones.iter().all(|zone| zone.blocks.is_empty()),
+        "free blocks by order are missing",
+    );
+    say(
+        report.zones.iter().any(|zone| zone.blocks.iter().any(|blocks| blocks.types.is_none())),
+        "kernels before 3.8 do not print the types of free blocks: all are taken to be usable",
+    );
+    say(
+        report.zones.iter().any(|zone| zone.reserve.is_empty()),
+        "a zone's lowmem_reserve is missing: it is taken to be 0",
+    );
+    say(
+        has_zones && report.kernel.is_none() && report.mode.words.is_none(),
+        "neither the kernel's version nor words of the flags are there: their bits are taken to be those before 4.4",
+    );
+    let nodes: Vec<u32> = {
+        let mut nodes: Vec<u32> = report.zones.iter().map(|zone| zone.node).collect();
+        nodes.dedup();
+        nodes
+    };
+    let names_node = verdict.zones.iter().any(|zone| zone.excluded == Some(Excluded::ThisNode));
+    say(
+        nodes.len() > 1 && !is_memcg && !names_node,
+        "the report names the CPU and not its node: which zonelist was walked first is not known, that all of it refused is",
+    );
+    say(
+        report.mode.gfp.contains(Gfp::THISNODE) && nodes.len() > 1 && !names_node,
+        "__GFP_THISNODE was set, and the node that it names is not in the report",
+    );
+    say(
+        verdict.rule == Rule::Passes,
+        "the numbers were read after the refusal, without a lock: they would pass now",
+    );
+    say(
+        report.kind == Kind::Oom && report.victim.is_some(),
+        "which nodes the victim's memory lay on is not in the report: what its end freed is known in sum only",
+    );
+    said
+}

@@ -1,0 +1,50 @@
+//! Why a kernel refused memory: page allocation failures, OOM reports, stalls and SLUB failures out of a kernel's log,
+//! each judged by the rules of the page allocator, on the numbers that the report itself has.
+//!
+//! Use it to read the log of a machine that is gone, from Linux 3.x to 7.x, 32 and 64 bit. It matches no phrases for its
+//! verdicts: the watermark check of the core says of each zone whether it gives the block, and tries what would have
+//! helped. It cannot say what the report does not have, and lists that.
+//!
+//! ```
+#![doc = include_str!("../examples/explain.rs")]
+//! ```
+//!
+//! # Map
+//!
+//! | to | use |
+//! |---|---|
+//! | read the reports of a log | [`Reader`], [`Report`] |
+//! | ask which rule refused, zone by zone | [`Verdict`], [`Rule`], [`ZoneVerdict`] |
+//! | ask what would have helped | [`Explanation`], [`Remedy`] |
+//!
+//! ```text
+//! prefix --> piece (rows, mode) --> open --> reader --> report
+//! report --> zones --> verdict --> remedy --> explanation
+//! ```
+//!
+//! # Cost and limits
+//!
+//! The log is streamed: memory is bounded by the unfinished reports, 16 at most. A report is a moment: the kernel prints
+//! its numbers after the refusal, and not of one instant. Sizes of pages are those of the smallest free blocks.
+#![warn(missing_debug_implementations)]
+
+mod explanation;
+mod mode;
+mod open;
+mod piece;
+mod prefix;
+mod reader;
+mod remedy;
+mod report;
+mod rows;
+mod verdict;
+mod zones;
+
+pub use explanation::Explanation;
+pub use reader::{ReadError, Reader};
+pub use remedy::{Change, Helps, Remedy};
+pub use report::{
+    FreeBlocks, Kind, Memcg, Mode, NodeRow, Report, Slub, TASKS_MOST, Task, Victim, ZoneRow,
+};
+pub use verdict::{Confinement, NoProgress, Rule, Verdict, ZoneVerdict};
+pub use zones::Excluded;

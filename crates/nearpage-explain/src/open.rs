@@ -1,0 +1,370 @@
+//! A report of which not all lines have come yet.
+//!
+//! Lines of two reports may be mixed, when two CPUs print at once. Kernels that print the caller tell them apart; of
+//! others a line belongs to the oldest report that it can belong to: a report has its parts in one order, and no zone
+//! twice.
+
+use crate::mode;
+use crate::piece::{self, Constraint, Header, Piece};
+use crate::report::{Kind, Memcg, NodeRow, Report, Slub, TASKS_MOST, version};
+use crate::rows;
+
+/// Nodes and zones that a report keeps: Linux has at most 1024 nodes.
+const NODES_MOST: usize = 1024;
+const ZONES_MOST: usize = 4096;
+
+/// How far a report has come, in the order of its parts.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Part {
+    Head,
+    Who,
+    Memory,
+    Nodes,
+    Zones,
+    Blocks,
+    Totals,
+    Tasks,
+    Reason,
+    Victim,
+}
+
+/// A report of which lines may still come.
+#[derive(Debug)]
+pub(crate) struct Open {
+    report: Report,
+    caller: Option<String>,
+    part: Part,
+    mode: String,
+    task_head: Vec<String>,
+    /// Whether the last zone's reserve, or the last zone's blocks, may go on in the next line.
+    reserve_open: bool,
+    blocks_open: bool,
+}
+
+impl Open {
+    pub(crate) fn new(header: Header, line: u64, time: Option<&str>, caller: Option<&str>) -> Open {
+        let slub =
+            (header.kind == Kind::Slub).then(|| Slub { node: header.node, ..Slub::default() });
+        let report = Report {
+            first_line: line,
+            last_line: line,
+            time: time.map(String::from),
+            kind: header.kind,
+            process: header.process,
+            pid: None,
+            cpu: None,
+            kernel: None,
+            order: header.order,
+            mode: Default::default(),
+            nodemask: header.nodemask,
+            cpuset: None,
+            mems_allowed: None,
+            stalled_ms: header.stalled_ms,
+            constraint: None,
+            memcg: None,
+            nodes: Vec::new(),
+            zones: Vec::new(),
+            slab_reclaimable_pages: None,
+            slab_unreclaimable_pages: None,
+            ram_pages: None,
+            swap_free: None,
+            swap_total: None,
+            hugetlb: None,
+            tasks: Vec::new(),
+            tasks_listed: 0,
+            victim: None,
+            slub,
+        };
+        Open {
+            report,
+            caller: caller.map(String::from),
+            part: Part::Head,
+            mode: header.mode,
+            task_head: Vec::new(),
+            reserve_open: false,
+            blocks_open: false,
+        }
+    }
+
+    pub(crate) fn last_line(&self) -> u64 {
+        self.report.last_line
+    }
+
+    /// Whether nothing but lines of no report can follow.
+    pub(crate) fn is_complete(&self) -> bool {
+        match self.report.kind {
+            Kind::Oom => self.part == Part::Victim,
+            Kind::Slub => false,
+            _ => self.part >= Part::Totals && self.report.ram_pages.is_some(),
+        }
+    }
+
+    /// The report as far as it came. `kernel` is the release that the log named last, for reports that name none.
+    pub(crate) fn close(mut self, kernel: Option<&str>) -> Report {
+        if self.report.kernel.is_none() {
+            self.report.kernel = kernel.map(String::from);
+        }
+        let release = self.report.kernel.as_deref().and_then(version);
+        self.report.mode = mode::parse(&self.mode, release).unwrap_or_default();
+        self.report
+    }
+
+    /// Takes a piece, if it can belong to this report.
+    pub(crate) fn take(&mut self, piece: &Piece, line: u64, caller: Option<&str>) -> bool {
+        let is_others =
+            self.caller.is_some() && caller.is_some() && self.caller.as_deref() != caller;
+        // A victim's line may be printed by who reaps it.
+        if is_others && !matches!(piece, Piece::Killed(_)) {
+            return false;
+        }
+        let taken = self.take_own(piece);
+        if taken {
+            self.report.last_line = line;
+        }
+        taken
+    }
+
+    fn reach(&mut self, part: Part) -> bool {
+        let may = part >= self.part;
+        if may {
+            self.part = part;
+        }
+        may
+    }
+
+    fn take_own(&mut self, piece: &Piece) -> bool {
+        match piece {
+            Piece::Header(_) | Piece::Other => false,
+            Piece::Cpuset(..) | Piece::Cpu(..) => self.part <= Part::Who && self.take_who(piece),
+            Piece::SlubCache(..) | Piece::SlubNode(..) => self.take_slub(piece),
+            _ if self.report.kind == Kind::Slub => false,
+            Piece::MemInfo => self.part < Part::Memory && self.reach(Part::Memory),
+            Piece::Slab(reclaimable, unreclaimable) => {
+                let may = self.report.slab_reclaimable_pages.is_none()
+                    && self.part >= Part::Memory
+                    && self.reach(Part::Memory);
+                if may {
+                    self.report.slab_reclaimable_pages = Some(*reclaimable);
+                    self.report.slab_unreclaimable_pages = Some(*unreclaimable);
+                }
+                may
+            }
+            Piece::Node(_) | Piece::Zone(_) | Piece::Reserve(_) | Piece::Numbers(_) => {
+                self.take_row(piece)
+            }
+            Piece::Blocks(..) | Piece::MoreBlocks(_) => self.take_blocks(piece),
+            Piece::Huge(..)
+            | Piece::SwapFree(_)
+            | Piece::SwapTotal(_)
+            | Piece::Ram(_)
+            | Piece::Total => self.take_total(piece),
+            Piece::MemcgUsage(..) | Piece::MemcgPath(_) => self.take_memcg(piece),
+            Piece::TaskHead(_) | Piece::TaskRow(_) | Piece::Constraint(_) | Piece::Killed(_) => {
+                self.report.kind == Kind::Oom && self.take_end(piece)
+            }
+        }
+    }
+
+    fn take_who(&mut self, piece: &Piece) -> bool {
+        self.part = Part::Who;
+        match piece {
+            Piece::Cpuset(name, nodes) if self.report.cpuset.is_none() => {
+                self.report.cpuset = Some(name.clone());
+                self.report.mems_allowed = nodes.clone();
+                true
+            }
+            Piece::Cpu(cpu, pid, release) if self.report.pid.is_none() => {
+                (self.report.cpu, self.report.pid) = (*cpu, *pid);
+                self.report.kernel = release.clone();
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn take_slub(&mut self, piece: &Piece) -> bool {
+        let Some(slub) = &mut self.report.slub else { return false };
+        match piece {
+            Piece::SlubCache(cache, orders) if slub.cache.is_empty() => {
+                slub.cache = cache.clone();
+                slub.orders = *orders;
+                true
+            }
+            Piece::SlubNode(node, free) if slub.free_objects.len() < NODES_MOST => {
+                slub.free_objects.push((*node, *free));
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn take_row(&mut self, piece: &Piece) -> bool {
+        let report = &mut self.report;
+        match piece {
+            // Kernels print a node before its zones, or all nodes before all zones.
+            Piece::Node(row) => {
+                let is_new = report.nodes.iter().all(|other| other.node != row.node);
+                let may = is_new && self.part >= Part::Memory && self.part <= Part::Zones;
+                if may && report.nodes.len() < NODES_MOST {
+                    report.nodes.push(row.clone());
+                    self.part = self.part.max(Part::Nodes);
+                    return true;
+                }
+                false
+            }
+            Piece::Zone(rows) => {
+                let (row, node) = (&rows.0, &rows.1);
+                let is_new = report
+                    .zones
+                    .iter()
+                    .all(|zone| (zone.node, &zone.name) != (row.node, &row.name));
+                let may = is_new && self.part >= Part::Memory && report.zones.len() < ZONES_MOST;
+                if !may || self.part > Part::Zones {
+                    return false;
+                }
+                self.part = Part::Zones;
+                self.add_node(node);
+                self.report.zones.push(row.clone());
+                self.reserve_open = true;
+                true
+            }
+            Piece::Reserve(numbers) => self.add_reserve(numbers),
+            Piece::Numbers(numbers) => self.add_reserve(numbers),
+            _ => false,
+        }
+    }
+
+    /// Before Linux 4.8 a zone's row has the counters of its node.
+    fn add_node(&mut self, of_zone: &NodeRow) {
+        match self.report.nodes.iter_mut().find(|row| row.node == of_zone.node) {
+            Some(row) if row.summed => row.add(of_zone),
+            Some(_) => {}
+            None => self.report.nodes.push(NodeRow { summed: true, ..of_zone.clone() }),
+        }
+    }
+
+    fn add_reserve(&mut self, numbers: &[u64]) -> bool {
+        let may = self.part == Part::Zones && self.reserve_open;
+        let Some(zone) = self.report.zones.last_mut().filter(|_| may) else { return false };
+        zone.reserve.extend(numbers);
+        zone.reserve.truncate(16);
+        // With one number or none the log may have broken the line, and goes on with a number a line.
+        self.reserve_open = numbers.len() < 2;
+        true
+    }
+
+    fn take_blocks(&mut self, piece: &Piece) -> bool {
+        match piece {
+            Piece::Blocks(node, name, blocks) if self.part >= Part::Zones => {
+                let zone = self
+                    .report
+                    .zones
+                    .iter_mut()
+                    .find(|zone| zone.node == *node && zone.name == *name);
+                let Some(zone) = zone.filter(|zone| zone.blocks.is_empty()) else { return false };
+                zone.blocks = blocks.clone();
+                self.blocks_open = true;
+                self.reach(Part::Blocks)
+            }
+            Piece::MoreBlocks(text) if self.part == Part::Blocks && self.blocks_open => {
+                // The zone whose blocks came last.
+                let Some(zone) =
+                    self.report.zones.iter_mut().rev().find(|zone| !zone.blocks.is_empty())
+                else {
+                    return false;
+                };
+                rows::add_blocks(&mut zone.blocks, text);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn take_total(&mut self, piece: &Piece) -> bool {
+        if self.part < Part::Zones || !self.reach(Part::Totals) {
+            return false;
+        }
+        self.blocks_open = false;
+        let report = &mut self.report;
+        match piece {
+            Piece::Huge(free, all, kib) => {
+                let (free_before, all_before) = report.hugetlb.unwrap_or((0, 0));
+                let sum =
+                    |before: u64, pages: &u64| before.saturating_add(pages.saturating_mul(*kib));
+                report.hugetlb = Some((sum(free_before, free), sum(all_before, all)));
+            }
+            Piece::SwapFree(kib) => report.swap_free = Some(*kib),
+            Piece::SwapTotal(kib) => report.swap_total = Some(*kib),
+            Piece::Ram(pages) => report.ram_pages = Some(*pages),
+            _ => {}
+        }
+        true
+    }
+
+    fn take_memcg(&mut self, piece: &Piece) -> bool {
+        if self.report.kind != Kind::Oom {
+            return false;
+        }
+        let memcg = self.report.memcg.get_or_insert_with(Memcg::default);
+        match piece {
+            Piece::MemcgUsage(usage, limit) if memcg.limit == 0 => {
+                (memcg.usage, memcg.limit) = (*usage, *limit)
+            }
+            Piece::MemcgPath(path) if memcg.path.is_none() => memcg.path = Some(path.clone()),
+            _ => return false,
+        }
+        true
+    }
+
+    fn take_end(&mut self, piece: &Piece) -> bool {
+        match piece {
+            Piece::TaskHead(words) => {
+                if self.task_head.is_empty() && self.reach(Part::Tasks) {
+                    self.task_head = words.clone();
+                    return true;
+                }
+                false
+            }
+            Piece::TaskRow(words) => {
+                if self.part != Part::Tasks {
+                    return false;
+                }
+                let Some(task) = piece::task(&self.task_head, words) else { return false };
+                self.report.tasks_listed += 1;
+                let tasks = &mut self.report.tasks;
+                let at = tasks.partition_point(|other| other.rss_pages >= task.rss_pages);
+                tasks.insert(at, task);
+                tasks.truncate(TASKS_MOST);
+                true
+            }
+            Piece::Constraint(constraint) => {
+                if self.report.constraint.is_some() || !self.reach(Part::Reason) {
+                    return false;
+                }
+                self.take_constraint(constraint);
+                true
+            }
+            Piece::Killed(victim) => {
+                if self.report.victim.is_some() || !self.reach(Part::Victim) {
+                    return false;
+                }
+                self.report.victim = Some((**victim).clone());
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Newer kernels print the nodes here and no longer in the header.
+    fn take_constraint(&mut self, constraint: &Constraint) {
+        let report = &mut self.report;
+        report.constraint = Some(constraint.name.clone().unwrap_or_default());
+        report.nodemask = report.nodemask.take().or_else(|| constraint.nodemask.clone());
+        report.mems_allowed =
+            report.mems_allowed.take().or_else(|| constraint.mems_allowed.clone());
+        report.cpuset = report.cpuset.take().or_else(|| constraint.cpuset.clone());
+        if let Some(path) = &constraint.memcg {
+            report.memcg.get_or_insert_with(Memcg::default).path = Some(path.clone());
+        }
+    }
+}

@@ -1,0 +1,380 @@
+//! What a message is, apart from where it stands: one kind of piece for each kind of line that reports have.
+
+use nearpage_machine::idlist;
+
+use crate::report::{FreeBlocks, Kind, NodeRow, Task, ZoneRow};
+use crate::rows;
+
+/// The first line of a report.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Header {
+    pub(crate) kind: Kind,
+    pub(crate) process: String,
+    pub(crate) order: Option<u8>,
+    /// As printed: the kernel's version, which says what its bits mean, comes later.
+    pub(crate) mode: String,
+    pub(crate) nodemask: Option<Vec<u32>>,
+    pub(crate) stalled_ms: Option<u64>,
+    /// Of SLUB: the node asked for.
+    pub(crate) node: Option<u32>,
+}
+
+/// Why the OOM killer was called.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Constraint {
+    pub(crate) name: Option<String>,
+    pub(crate) nodemask: Option<Vec<u32>>,
+    pub(crate) mems_allowed: Option<Vec<u32>>,
+    pub(crate) cpuset: Option<String>,
+    pub(crate) memcg: Option<String>,
+}
+
+/// A line of a report.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Piece {
+    Header(Box<Header>),
+    /// Cpuset and its nodes; they stand in the header of newer kernels.
+    Cpuset(String, Option<Vec<u32>>),
+    /// CPU, process id, release.
+    Cpu(Option<u32>, Option<u32>, Option<String>),
+    MemInfo,
+    /// Reclaimable and unreclaimable slab, in pages.
+    Slab(u64, u64),
+    Node(NodeRow),
+    /// With the counters of its node, if it has some.
+    Zone(Box<(ZoneRow, NodeRow)>),
+    Reserve(Vec<u64>),
+    Numbers(Vec<u64>),
+    Blocks(u32, String, Vec<FreeBlocks>),
+    MoreBlocks(String),
+    /// Free and all pages of a pool, and the size of one in KiB.
+    Huge(u64, u64, u64),
+    SwapFree(u64),
+    SwapTotal(u64),
+    Ram(u64),
+    Total,
+    MemcgUsage(u64, u64),
+    MemcgPath(String),
+    TaskHead(Vec<String>),
+    TaskRow(Vec<String>),
+    Constraint(Box<Constraint>),
+    Killed(Box<crate::report::Victim>),
+    SlubCache(String, Option<(u8, u8)>),
+    SlubNode(u32, u64),
+    Other,
+}
+
+/// Which piece a message is.
+pub(crate) fn classify(message: &str) -> Piece {
+    header(message)
+        .map(|header| Piece::Header(Box::new(header)))
+        .or_else(|| of_memory(message))
+        .or_else(|| of_process(message))
+        .or_else(|| of_tasks(message))
+        .or_else(|| of_slub(message))
+        .unwrap_or(Piece::Other)
+}
+
+/// The value of `key` up to a comma or the end: `order:4`, `order=4`.
+fn value<'a>(text: &'a str, key: &str) -> Option<&'a str> {
+    let at = text.find(key)?;
+    let rest = &text[at + key.len()..];
+    // Words in parentheses have no commas.
+    Some(rest.split([',', ' ']).next().unwrap_or(rest).trim())
+}
+
+/// `0-1`, or `(null)` for none. The kernel separates ranges with commas, and fields too.
+fn nodes(text: &str, key: &str) -> Option<Vec<u32>> {
+    let at = text.find(key)?;
+    let rest = &text[at + key.len()..];
+    let end = rest.find(|character: char| {
+        !character.is_ascii_digit() && character != '-' && character != ','
+    });
+    let list = rest[..end.unwrap_or(rest.len())].trim_end_matches(',');
+    let ids = idlist::parse(list).ok()?;
+    (!ids.is_empty() && ids.len() <= 1024).then_some(ids)
+}
+
+fn header(message: &str) -> Option<Header> {
+    const FORMS: [(&str, Kind); 5] = [
+        (": page allocation failure", Kind::Failure),
+        (" invoked oom-killer:", Kind::Oom),
+        (": page allocation stalls for ", Kind::Stall),
+        ("SLUB: Unable to allocate memory on ", Kind::Slub),
+        (": vmalloc error: size ", Kind::Vmalloc),
+    ];
+    let (at, kind, rest) = FORMS.iter().find_map(|&(form, kind)| {
+        let at = message.find(form)?;
+        Some((at, kind, &message[at + form.len()..]))
+    })?;
+    let mode =
+        [("mode:", Kind::Failure), ("gfp_mask=", Kind::Oom), ("gfp=", Kind::Slub), ("mode:", kind)];
+    let (key, _) = mode.iter().find(|(_, of)| *of == kind)?;
+    // What has no flags is a sentence about a report, not one.
+    let mode = value(rest, key)?.to_owned();
+    let order = value(rest, "order:").or_else(|| value(rest, "order="));
+    let stalled = rest.split_once("ms,").filter(|_| kind == Kind::Stall);
+    Some(Header {
+        kind,
+        process: message[..at].chars().take(64).collect(),
+        // Areas are made of single pages; only those of large pages say so.
+        order: match order {
+            Some(order) => order.parse().ok().filter(|&order| order < 64),
+            None => (kind == Kind::Vmalloc).then_some(0),
+        },
+        mode,
+        nodemask: nodes(rest, "nodemask="),
+        stalled_ms: stalled.and_then(|(ms, _)| ms.parse().ok()),
+        node: value(rest, "on node ")
+            .or_else(|| value(message, "on node "))
+            .and_then(|node| node.parse().ok()),
+    })
+}
+
+fn of_memory(message: &str) -> Option<Piece> {
+    if message == "Mem-Info:" || message == "Mem-info:" {
+        return Some(Piece::MemInfo);
+    }
+    if let Some(row) = rows::zone(message) {
+        let node = rows::node_of_zone(message, &row);
+        return Some(Piece::Zone(Box::new((row, node))));
+    }
+    if let Some((node, zone, blocks)) = rows::blocks(message) {
+        return Some(Piece::Blocks(node, zone, blocks));
+    }
+    if let Some(reserve) = rows::reserve(message) {
+        return Some(Piece::Reserve(reserve));
+    }
+    if let Some(row) = rows::node(message) {
+        return Some(Piece::Node(row));
+    }
+    if message.contains("hugepages_total=") {
+        let number =
+            |key| value(message, key).and_then(|text| text.trim_end_matches("kB").parse().ok());
+        return Some(Piece::Huge(
+            number("hugepages_free=")?,
+            number("hugepages_total=")?,
+            number("hugepages_size=")?,
+        ));
+    }
+    if message.contains("slab_reclaimable:") {
+        let number = |key| value(message, key)?.parse().ok();
+        return Some(Piece::Slab(number("slab_reclaimable:")?, number("slab_unreclaimable:")?));
+    }
+    totals(message)
+}
+
+fn totals(message: &str) -> Option<Piece> {
+    let kib = |text: &str| text.trim().strip_suffix("kB")?.parse().ok();
+    if let Some(rest) = message.strip_prefix("Free swap") {
+        return Some(Piece::SwapFree(kib(rest.trim_start().strip_prefix('=')?)?));
+    }
+    if let Some(rest) = message.strip_prefix("Total swap = ") {
+        return Some(Piece::SwapTotal(kib(rest)?));
+    }
+    if let Some(pages) = message.strip_suffix(" pages RAM") {
+        return Some(Piece::Ram(pages.parse().ok()?));
+    }
+    if message.starts_with("Swap cache stats: ") {
+        return Some(Piece::Total);
+    }
+    const ENDS: [&str; 6] = [
+        " total pagecache pages",
+        " pages in swap cache",
+        " pages reserved",
+        " pages HighMem/MovableOnly",
+        " pages cma reserved",
+        " pages hwpoisoned",
+    ];
+    let number = ENDS.iter().find_map(|end| message.strip_suffix(end))?;
+    number.parse::<u64>().is_ok().then_some(Piece::Total)
+}
+
+/// `java cpuset=/ mems_allowed=0-1`, also at the end of a header.
+pub(crate) fn cpuset(message: &str) -> Option<Piece> {
+    let at = message.find("mems_allowed=").filter(|_| !message.starts_with("oom-kill:"))?;
+    let from = message[..at].rfind("cpuset=")? + "cpuset=".len();
+    let name = message[from..at].trim_end_matches([',', ' ']);
+    Some(Piece::Cpuset(name.chars().take(4096).collect(), nodes(message, "mems_allowed=")))
+}
+
+fn of_process(message: &str) -> Option<Piece> {
+    if let Some(cpuset) = cpuset(message) {
+        return Some(cpuset);
+    }
+    let is_new = message.starts_with("CPU: ") && message.contains(" Comm: ");
+    if is_new || message.starts_with("Pid: ") && message.contains(", comm: ") {
+        let number = |key| value(message, key).and_then(|text| text.parse().ok());
+        let release = message.split(" #").next().filter(|head| head.len() < message.len());
+        let release = release.and_then(|head| head.rsplit(' ').next());
+        let pid = if is_new { number("PID: ") } else { number("Pid: ") };
+        return Some(Piece::Cpu(number("CPU: "), pid, release.map(String::from)));
+    }
+    if let Some(rest) = message.strip_prefix("memory: usage ") {
+        let (usage, rest) = rest.split_once("kB, limit ")?;
+        return Some(Piece::MemcgUsage(
+            usage.parse().ok()?,
+            rest.split("kB").next()?.parse().ok()?,
+        ));
+    }
+    if let Some((_, path)) = message.split_once(" killed as a result of limit of ") {
+        return Some(Piece::MemcgPath(path.chars().take(4096).collect()));
+    }
+    if let Some(rest) = message.strip_prefix("oom-kill:") {
+        let text = |key| value(rest, key).map(|text| text.chars().take(4096).collect());
+        return Some(Piece::Constraint(Box::new(Constraint {
+            name: text("constraint="),
+            nodemask: nodes(rest, "nodemask="),
+            mems_allowed: nodes(rest, "mems_allowed="),
+            cpuset: text("cpuset="),
+            memcg: text("oom_memcg="),
+        })));
+    }
+    let at = ["Killed process ", "killed process "]
+        .iter()
+        .find_map(|form| message.find(form).map(|at| at + form.len()))?;
+    killed(&message[at..]).map(|victim| Piece::Killed(Box::new(victim)))
+}
+
+/// `123 (name), UID 0, total-vm:4kB, anon-rss:4kB, file-rss:0kB, shmem-rss:0kB`
+fn killed(text: &str) -> Option<crate::report::Victim> {
+    let (pid, rest) = text.split_once(" (")?;
+    // Names may have parentheses.
+    let end = rest.find(") total-vm").or_else(|| rest.find("),")).or_else(|| rest.find(')'))?;
+    let kib = |key| {
+        value(rest, key).and_then(|text| text.trim_end_matches("kB").parse().ok()).unwrap_or(0)
+    };
+    Some(crate::report::Victim {
+        pid: pid.parse().ok()?,
+        name: rest[..end].chars().take(64).collect(),
+        anon: kib("anon-rss:"),
+        file: kib("file-rss:"),
+        shmem: kib("shmem-rss:"),
+        pgtables: kib("pgtables:"),
+    })
+}
+
+fn of_tasks(message: &str) -> Option<Piece> {
+    let (inside, rest) = message.strip_prefix('[')?.split_once(']')?;
+    let inside = inside.trim();
+    let words =
+        || [inside].into_iter().chain(rest.split_whitespace()).take(24).map(String::from).collect();
+    if inside == "pid" {
+        return Some(Piece::TaskHead(words()));
+    }
+    inside.parse::<u32>().is_ok().then(|| Piece::TaskRow(words()))
+}
+
+fn of_slub(message: &str) -> Option<Piece> {
+    if let Some(rest) = message.strip_prefix("cache: ") {
+        let order = |key| value(rest, key)?.parse().ok();
+        let orders = order("default order: ").zip(order("min order: "));
+        return Some(Piece::SlubCache(rest.split(',').next()?.chars().take(64).collect(), orders));
+    }
+    let (node, rest) = message.strip_prefix("node ")?.split_once(": slabs: ")?;
+    Some(Piece::SlubNode(node.parse().ok()?, value(rest, "free: ")?.parse().ok()?))
+}
+
+/// A row of the table of tasks under its heading.
+pub(crate) fn task(head: &[String], row: &[String]) -> Option<Task> {
+    let at = head.iter().position(|name| name == "rss")?;
+    // Names may have blanks: all words from the column of names on.
+    let name = head.iter().position(|name| name == "name")?;
+    Some(Task {
+        pid: row.first()?.parse().ok()?,
+        rss_pages: row.get(at)?.parse().ok()?,
+        name: row.get(name..)?.join(" ").chars().take(64).collect(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn head(message: &str) -> Header {
+        match classify(message) {
+            Piece::Header(header) => *header,
+            other => panic!("{message}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn headers_of_all_times() {
+        let old = head("imap: page allocation failure. order:4, mode:0xc0d0");
+        assert_eq!(
+            (old.kind, old.process.as_str(), old.order, old.mode.as_str()),
+            (Kind::Failure, "imap", Some(4), "0xc0d0")
+        );
+        let new = head(
+            "kworker/0:1: page allocation failure: order:5, mode:0xcc0(GFP_KERNEL), nodemask=0-1,3,cpuset=/,mems_allowed=0-3",
+        );
+        assert_eq!(
+            (new.order, new.nodemask.unwrap(), new.mode.as_str()),
+            (Some(5), vec![0, 1, 3], "0xcc0(GFP_KERNEL)")
+        );
+        let oom = head(
+            "java invoked oom-killer: gfp_mask=0x15000c0(GFP_KERNEL_ACCOUNT), nodemask=(null), order=0, oom_score_adj=0",
+        );
+        assert_eq!((oom.kind, oom.order, oom.nodemask), (Kind::Oom, Some(0), None));
+        assert_eq!(
+            head("x invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=-1, oom_score_adj=0")
+                .order,
+            None
+        );
+        let stall = head(
+            "dd: page allocation stalls for 10204ms, order:0, mode:0x14200ca(GFP_HIGHUSER_MOVABLE), nodemask=(null)",
+        );
+        assert_eq!((stall.kind, stall.stalled_ms), (Kind::Stall, Some(10204)));
+        let slub = head("SLUB: Unable to allocate memory on node 2, gfp=0x820(GFP_ATOMIC)");
+        assert_eq!((slub.kind, slub.node), (Kind::Slub, Some(2)));
+        assert_eq!(head("SLUB: Unable to allocate memory on CPU 3 (of node 1) on node -1, gfp=0x820(GFP_ATOMIC)").node, None);
+        let vmalloc = head(
+            "insmod: vmalloc error: size 4096, page order 0, failed to allocate pages, mode:0xcc2(GFP_KERNEL|__GFP_HIGHMEM), nodemask=(null)",
+        );
+        assert_eq!((vmalloc.kind, vmalloc.process.as_str()), (Kind::Vmalloc, "insmod"));
+        assert_eq!(classify("we saw a page allocation failure"), Piece::Other);
+    }
+
+    #[test]
+    fn processes_and_victims() {
+        let release = |text: &str| match classify(text) {
+            Piece::Cpu(_, pid, release) => (pid, release.unwrap()),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(
+            release("CPU: 2 PID: 26 Comm: a b Tainted: G O 3.18.18+40-ph #1"),
+            (Some(26), "3.18.18+40-ph".into())
+        );
+        assert_eq!(
+            release("CPU: 0 UID: 0 PID: 29 Comm: x Not tainted 6.12.1 #1 Debian"),
+            (Some(29), "6.12.1".into())
+        );
+        assert_eq!(
+            release("Pid: 31170, comm: splat Tainted: P 3.8.0-1-mainline #1"),
+            (Some(31170), "3.8.0-1-mainline".into())
+        );
+        let killed = classify(
+            "Out of memory: Killed process 7 (my (app)) total-vm:9kB, anon-rss:8kB, file-rss:4kB, shmem-rss:1kB, UID:0 pgtables:72kB oom_score_adj:0",
+        );
+        let Piece::Killed(victim) = killed else { panic!("{killed:?}") };
+        assert_eq!(
+            (
+                victim.pid,
+                victim.name.as_str(),
+                victim.anon,
+                victim.file,
+                victim.shmem,
+                victim.pgtables
+            ),
+            (7, "my (app)", 8, 4, 1, 72)
+        );
+        assert_eq!(
+            classify("java cpuset=vcpu0 mems_allowed=0-1"),
+            Piece::Cpuset("vcpu0".into(), Some(vec![0, 1]))
+        );
+        assert_eq!(
+            classify("memory: usage 102400kB, limit 102401kB, failcnt 12"),
+            Piece::MemcgUsage(102400, 102401)
+        );
+    }
+}

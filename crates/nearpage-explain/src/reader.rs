@@ -1,0 +1,212 @@
+//! Reports out of a stream of lines, of any length, in bounded memory.
+
+use std::collections::VecDeque;
+use std::io::{self, BufRead};
+
+use crate::open::Open;
+use crate::piece::{self, Piece};
+use crate::prefix::Line;
+use crate::report::Report;
+use crate::rows;
+
+/// Bytes of a line that are looked at; what follows up to its end is passed over.
+const LINE_BYTES_MOST: usize = 64 << 10;
+/// Reports that may be unfinished at once: more CPUs than that do not print over each other.
+const OPEN_MOST: usize = 16;
+/// Lines of others that may stand within a report, such as the table of tasks of a large machine.
+const GAP_MOST: u64 = 400;
+
+/// Why a log cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReadError {
+    /// The source failed.
+    #[error("line {line}: {source}")]
+    Read {
+        /// The line that could not be read, from 1.
+        line: u64,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// It is no text.
+    #[error(
+        "line {line}: a NUL byte stands at column {column}; accepted: a log as text, as dmesg or journalctl -k print it"
+    )]
+    Binary {
+        /// The line, from 1.
+        line: u64,
+        /// The byte within it, from 1.
+        column: usize,
+    },
+}
+
+/// Reads the reports of a log, one at a time, as they end.
+///
+/// Bytes that are no UTF-8 are replaced, and lines of more than 64 KiB are cut: the memory it takes does not depend on
+/// the length of the log. What is no part of a report is passed over. A NUL byte within the first MiB says that the
+/// input is no log; a crash leaves some in the middle of log files, so later ones are passed over.
+///
+/// ```
+/// use nearpage_explain::Reader;
+///
+/// let log = "[1.0] imap: page allocation failure: order:4, mode:0xcc0(GFP_KERNEL), nodemask=(null)\n";
+/// let reports: Vec<_> = Reader::new(log.as_bytes()).collect::<Result<_, _>>()?;
+/// assert_eq!((reports[0].process.as_str(), reports[0].order), ("imap", Some(4)));
+/// # Ok::<(), nearpage_explain::ReadError>(())
+/// ```
+#[derive(Debug)]
+pub struct Reader<R> {
+    source: R,
+    line: u64,
+    bytes: u64,
+    buffer: Vec<u8>,
+    open: Vec<Open>,
+    closed: VecDeque<Report>,
+    kernel: Option<String>,
+    has_ended: bool,
+    /// `Node 0` alone.
+    broken_node: Option<String>,
+}
+
+impl<R: BufRead> Reader<R> {
+    /// A reader of a log.
+    pub fn new(source: R) -> Reader<R> {
+        Reader {
+            source,
+            line: 0,
+            bytes: 0,
+            buffer: Vec::new(),
+            open: Vec::new(),
+            closed: VecDeque::new(),
+            kernel: None,
+            has_ended: false,
+            broken_node: None,
+        }
+    }
+
+    /// Lines read so far.
+    pub fn lines(&self) -> u64 {
+        self.line
+    }
+
+    /// Reads the next line into the buffer; false at the end.
+    fn next_line(&mut self) -> Result<bool, ReadError> {
+        self.buffer.clear();
+        let mut length = 0;
+        loop {
+            let chunk = match self.source.fill_buf() {
+                Ok(chunk) => chunk,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(source) => return Err(ReadError::Read { line: self.line + 1, source }),
+            };
+            let (used, ends) = match chunk.iter().position(|&byte| byte == b'\n') {
+                Some(at) => (at + 1, true),
+                None => (chunk.len(), false),
+            };
+            let room = LINE_BYTES_MOST.saturating_sub(self.buffer.len());
+            self.buffer.extend_from_slice(&chunk[..used.min(room)]);
+            length += used;
+            self.source.consume(used);
+            if ends || used == 0 {
+                break;
+            }
+        }
+        self.line += u64::from(length > 0);
+        if let Some(at) =
+            self.buffer.iter().position(|&byte| byte == 0).filter(|_| self.bytes < 1 << 20)
+        {
+            return Err(ReadError::Binary { line: self.line, column: at + 1 });
+        }
+        self.bytes += length as u64;
+        Ok(length > 0)
+    }
+
+    fn take_line(&mut self) {
+        let text = String::from_utf8_lossy(&self.buffer);
+        let mut line = Line::parse(&text);
+        // Linux 4.9 broke rows: the node stands on a line before.
+        let joined;
+        if let Some(node) = self.broken_node.take().filter(|_| rows::is_zone(line.message)) {
+            joined = format!("{node} {}", line.message);
+            line.message = &joined;
+        }
+        if rows::is_node(line.message) {
+            self.broken_node = Some(line.message.to_owned());
+            return;
+        }
+        if let Some(rest) = line.message.strip_prefix("Linux version ") {
+            self.kernel = rest.split(' ').next().map(|release| release.chars().take(128).collect());
+        }
+        let piece = match piece::classify(line.message) {
+            Piece::Other if rows::is_blocks(line.message) => {
+                Piece::MoreBlocks(line.message.to_owned())
+            }
+            Piece::Other => match rows::numbers(line.message).filter(|numbers| !numbers.is_empty())
+            {
+                Some(numbers) => Piece::Numbers(numbers),
+                None => Piece::Other,
+            },
+            piece => piece,
+        };
+        if let Piece::Header(header) = piece {
+            let mut open = Open::new(*header, self.line, line.time, line.caller);
+            if let Some(cpuset) = piece::cpuset(line.message) {
+                open.take(&cpuset, self.line, line.caller);
+            }
+            self.close_where(Open::is_complete);
+            if self.open.len() == OPEN_MOST {
+                let oldest = self.open.remove(0);
+                self.closed.push_back(oldest.close(self.kernel.as_deref()));
+            }
+            self.open.push(open);
+            return;
+        }
+        let (number, caller) = (self.line, line.caller);
+        if piece != Piece::Other
+            && self.open.iter_mut().any(|open| open.take(&piece, number, caller))
+        {
+            return;
+        }
+        // What belongs to no report ends those that have all they need.
+        self.close_where(|open| open.is_complete() || open.last_line() + GAP_MOST < number);
+    }
+
+    fn close_where(&mut self, is_over: impl Fn(&Open) -> bool) {
+        let mut at = 0;
+        while at < self.open.len() {
+            if is_over(&self.open[at]) {
+                let open = self.open.remove(at);
+                self.closed.push_back(open.close(self.kernel.as_deref()));
+            } else {
+                at += 1;
+            }
+        }
+    }
+}
+
+impl<R: BufRead> Iterator for Reader<R> {
+    type Item = Result<Report, ReadError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(report) = self.closed.pop_front() {
+                return Some(Ok(report));
+            }
+            if self.has_ended {
+                return None;
+            }
+            match self.next_line() {
+                Ok(true) => self.take_line(),
+                Ok(false) => {
+                    self.has_ended = true;
+                    self.close_where(|_| true);
+                }
+                Err(error) => {
+                    self.has_ended = true;
+                    self.open.clear();
+                    return Some(Err(error));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! What a kernel printed about a request that it refused, as it printed it. Sizes are in KiB, as there.
+
+use nearpage::Gfp;
+use serde::Serialize;
+
+/// What kind of report it is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// `page allocation failure`: the request got no memory.
+    Failure,
+    /// `invoked oom-killer`: a process was ended for the request, or none could be.
+    Oom,
+    /// `page allocation stalls`: kernels 4.10 to 4.14 told of a request that waited for long.
+    Stall,
+    /// `SLUB: Unable to allocate memory`: a cache of objects got no page.
+    Slub,
+    /// `vmalloc error`: an area of many pages got not all of them.
+    Vmalloc,
+}
+
+impl Kind {
+    /// The kind in words.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Kind::Failure => "page allocation failure",
+            Kind::Oom => "out of memory",
+            Kind::Stall => "page allocation stall",
+            Kind::Slub => "SLUB allocation failure",
+            Kind::Vmalloc => "vmalloc failure",
+        }
+    }
+}
+
+/// The flags of a request.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct Mode {
+    /// The number as printed. Its bits differ from kernel to kernel.
+    pub bits: u64,
+    /// The words as printed, by kernels from 4.6 on.
+    pub words: Option<String>,
+    /// The flags, with the bits of the core.
+    #[serde(serialize_with = "gfp_words")]
+    pub gfp: Gfp,
+    /// Words that name no flag of the core, such as `__GFP_COLD`.
+    pub others: Vec<String>,
+}
+
+fn gfp_words<S: serde::Serializer>(gfp: &Gfp, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(gfp)
+}
+
+/// Free blocks of one order.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct FreeBlocks {
+    /// How many.
+    pub count: u64,
+    /// Size of one.
+    pub kib: u64,
+    /// Letters of the types that have some (`UMEHCI`); `None` before Linux 3.8, which does not print them.
+    pub types: Option<String>,
+}
+
+/// A zone.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct ZoneRow {
+    /// The node; 0 of kernels without NUMA.
+    pub node: u32,
+    /// The name: `DMA`, `DMA32`, `Normal`, `HighMem`, `Movable`, `Device`.
+    pub name: String,
+    /// Free.
+    pub free: u64,
+    /// The boost within the marks; kernels from 5.15 on print it.
+    pub boost: Option<u64>,
+    /// The `min` mark.
+    pub min: u64,
+    /// The `low` mark.
+    pub low: u64,
+    /// The `high` mark.
+    pub high: u64,
+    /// Reserved for urgent requests of higher order.
+    pub reserved_highatomic: u64,
+    /// Free within that reserve, of kernels that print it.
+    pub free_highatomic: Option<u64>,
+    /// Anonymous memory on the lists of reclaim.
+    pub anon: u64,
+    /// Memory of files on the lists of reclaim.
+    pub file: u64,
+    /// Present.
+    pub present: u64,
+    /// Managed by the buddy; `None` before Linux 3.9.
+    pub managed: Option<u64>,
+    /// In pagesets of CPUs; kernels from 4.2 on print it.
+    pub free_pcp: Option<u64>,
+    /// Free for CMA.
+    pub free_cma: u64,
+    /// `lowmem_reserve[]`, in pages, by the highest zone that a request could have used.
+    pub reserve: Vec<u64>,
+    /// Free blocks by order.
+    pub blocks: Vec<FreeBlocks>,
+}
+
+/// A node; before Linux 4.8 these figures stand with the zones, and are summed up here.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct NodeRow {
+    /// The node.
+    pub node: u32,
+    /// Anonymous memory on the lists of reclaim.
+    pub anon: u64,
+    /// Memory of files on the lists of reclaim.
+    pub file: u64,
+    /// What cannot be reclaimed since it is locked.
+    pub unevictable: u64,
+    /// Dirty or being written.
+    pub writeback: u64,
+    /// In shared memory and tmpfs; a part of what is anonymous.
+    pub shmem: u64,
+    /// Whether reclaim had given up there.
+    pub all_unreclaimable: bool,
+    /// Whether the row is the sum of its zones' rows.
+    #[serde(skip)]
+    pub(crate) summed: bool,
+}
+
+impl NodeRow {
+    pub(crate) fn add(&mut self, zone: &NodeRow) {
+        let pairs = [
+            (&mut self.anon, zone.anon),
+            (&mut self.file, zone.file),
+            (&mut self.unevictable, zone.unevictable),
+            (&mut self.writeback, zone.writeback),
+            (&mut self.shmem, zone.shmem),
+        ];
+        for (sum, part) in pairs {
+            *sum = sum.saturating_add(part);
+        }
+        self.all_unreclaimable &= zone.all_unreclaimable;
+    }
+}
+
+/// A memory cgroup.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct Memcg {
+    /// The group whose limit was reached.
+    pub path: Option<String>,
+    /// Used.
+    pub usage: u64,
+    /// The limit.
+    pub limit: u64,
+}
+
+/// Who was ended.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct Victim {
+    /// Process id.
+    pub pid: u32,
+    /// Its name.
+    pub name: String,
+    /// Anonymous memory that it gave back.
+    pub anon: u64,
+    /// Memory of files.
+    pub file: u64,
+    /// Shared memory, which stays if others use it or it lies in tmpfs.
+    pub shmem: u64,
+    /// Page tables.
+    pub pgtables: u64,
+}
+
+/// A task of the table that OOM reports print.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Task {
+    /// Process id.
+    pub pid: u32,
+    /// Resident pages.
+    pub rss_pages: u64,
+    /// Its name.
+    pub name: String,
+}
+
+/// A cache of objects that got no page.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct Slub {
+    /// The cache.
+    pub cache: String,
+    /// The node that was asked for, if one was.
+    pub node: Option<u32>,
+    /// Order of a slab, and the least that would do.
+    pub orders: Option<(u8, u8)>,
+    /// Free objects by node.
+    pub free_objects: Vec<(u32, u64)>,
+}
+
+/// A report of a kernel.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Report {
+    /// The line of the log with which it begins, from 1.
+    pub first_line: u64,
+    /// The last line that belongs to it.
+    pub last_line: u64,
+    /// The time, as the log has it.
+    pub time: Option<String>,
+    /// Its kind.
+    pub kind: Kind,
+    /// The process that asked.
+    pub process: String,
+    /// Its id.
+    pub pid: Option<u32>,
+    /// The CPU that asked.
+    pub cpu: Option<u32>,
+    /// The kernel's release.
+    pub kernel: Option<String>,
+    /// Order of the block; `None` where the kernel asked for itself (sysrq), or does not say.
+    pub order: Option<u8>,
+    /// The flags.
+    pub mode: Mode,
+    /// Nodes of the policy; `None` is no policy, or a kernel that does not say.
+    pub nodemask: Option<Vec<u32>>,
+    /// The cpuset.
+    pub cpuset: Option<String>,
+    /// Its nodes.
+    pub mems_allowed: Option<Vec<u32>>,
+    /// Milliseconds that a stalled request had waited.
+    pub stalled_ms: Option<u64>,
+    /// Why the OOM killer says it was called: `CONSTRAINT_NONE`, `_CPUSET`, `_MEMORY_POLICY`, `_MEMCG`.
+    pub constraint: Option<String>,
+    /// The memory cgroup at its limit.
+    pub memcg: Option<Memcg>,
+    /// Nodes.
+    pub nodes: Vec<NodeRow>,
+    /// Zones, in the order printed.
+    pub zones: Vec<ZoneRow>,
+    /// Reclaimable slab of the machine, in pages.
+    pub slab_reclaimable_pages: Option<u64>,
+    /// Slab that cannot be reclaimed, in pages.
+    pub slab_unreclaimable_pages: Option<u64>,
+    /// Pages of the whole machine. Kernels leave out nodes and zones that the request could not use.
+    pub ram_pages: Option<u64>,
+    /// Free swap.
+    pub swap_free: Option<u64>,
+    /// Swap.
+    pub swap_total: Option<u64>,
+    /// Huge pages of the pool that were free, and their number, of all sizes together, in KiB.
+    pub hugetlb: Option<(u64, u64)>,
+    /// The largest tasks, at most [`TASKS_MOST`].
+    pub tasks: Vec<Task>,
+    /// How many tasks were listed.
+    pub tasks_listed: u64,
+    /// Who was ended.
+    pub victim: Option<Victim>,
+    /// The cache that got no page.
+    pub slub: Option<Slub>,
+}
+
+/// Tasks that a report keeps.
+pub const TASKS_MOST: usize = 8;
+
+impl Report {
+    /// The size of a page: that of the smallest free blocks. 4 where no blocks are printed.
+    pub fn page_kib(&self) -> u64 {
+        let smallest = self.zones.iter().filter_map(|zone| zone.blocks.first());
+        smallest.map(|blocks| blocks.kib).find(|&kib| kib > 0).unwrap_or(4)
+    }
+
+    /// Major and minor number of the kernel's release.
+    pub fn version(&self) -> Option<(u32, u32)> {
+        version(self.kernel.as_deref()?)
+    }
+}
+
+/// Major and minor number of a release such as `6.12.95+deb12-amd64`.
+pub(crate) fn version(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.split(|character: char| !character.is_ascii_digit());
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+}

@@ -1,0 +1,7 @@
+# machine: five
+# truth: rule=lowmem_reserve zone=DMA32
+# DMA32 keeps as many pages as Normal has from those who could use Normal.
+old=$(cat /proc/sys/vm/lowmem_reserve_ratio)
+echo "1 1 1 0 0" > /proc/sys/vm/lowmem_reserve_ratio
+fault "fill 0 0 KERNEL|THISNODE|NORETRY 3000000; fill 1 0 KERNEL|THISNODE|NORETRY 3000000; ask 0 3 KERNEL|NORETRY; drop 100000000"
+echo "$old" > /proc/sys/vm/lowmem_reserve_ratio

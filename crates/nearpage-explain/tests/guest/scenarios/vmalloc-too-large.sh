@@ -1,0 +1,4 @@
+# machine: two
+# truth: rule=passes
+# An area larger than the machine is refused before any page is asked for.
+fault "vmalloc 8000000 KERNEL"

@@ -1,0 +1,213 @@
+//! Texts that no kernel printed, and reports that something went through: never a panic, never more memory than bounded.
+
+use std::io::{self, BufRead, BufReader, Read};
+
+use nearpage_explain::{Explanation, ReadError, Reader, Rule};
+use proptest::prelude::*;
+
+const REPORT: &str = "\
+[1.0] java invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=2, oom_score_adj=0
+[1.0] CPU: 1 PID: 7 Comm: java Not tainted 6.1.0 #1
+[1.0] Mem-Info:
+[1.0] active_anon:1 slab_reclaimable:2 slab_unreclaimable:3
+[1.0] Node 0 active_anon:4kB inactive_anon:8kB unevictable:0kB all_unreclaimable? yes
+[1.0] Node 0 DMA free:15872kB boost:0kB min:340kB low:424kB high:508kB present:15992kB managed:15908kB free_pcp:0kB free_cma:0kB
+[1.0] lowmem_reserve[]: 0 1907 7941 7941 7941
+[1.0] Node 0 Normal free:4096kB boost:0kB min:11264kB low:14080kB high:16896kB present:1048576kB managed:1019292kB free_pcp:9kB
+[1.0] lowmem_reserve[]: 0 0 0 0 0
+[1.0] Node 0 DMA: 0*4kB 0*8kB 0*16kB 0*32kB 0*64kB 0*128kB 0*256kB 1*512kB (U) 1*1024kB (U) 1*2048kB (M) 3*4096kB (M) = 15872kB
+[1.0] Node 0 Normal: 1024*4kB (UMEH) 0*8kB 0*16kB 0*32kB = 4096kB
+[1.0] Node 0 hugepages_total=0 hugepages_free=0 hugepages_surp=0 hugepages_size=2048kB
+[1.0] Free swap  = 0kB
+[1.0] Total swap = 0kB
+[1.0] 266142 pages RAM
+[1.0] [  pid  ]   uid  tgid total_vm      rss pgtables_bytes swapents oom_score_adj name
+[1.0] [      7]     0     7   123456    65432   569344        0             0 java
+[1.0] oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),cpuset=/,mems_allowed=0,global_oom,task_memcg=/,task=java,pid=7,uid=0
+[1.0] Out of memory: Killed process 7 (java) total-vm:493824kB, anon-rss:261728kB, file-rss:0kB, shmem-rss:0kB, UID:0 pgtables:556kB oom_score_adj:0
+";
+
+fn explain(log: &[u8]) -> Result<Vec<Explanation>, ReadError> {
+    Reader::new(log).map(|report| Ok(Explanation::of(report?))).collect()
+}
+
+/// A report as lines of one of two that print at once.
+fn lines(name: &str, caller: Option<&str>) -> Vec<String> {
+    let tag = caller.map(|caller| format!("[{caller}]")).unwrap_or_default();
+    REPORT
+        .lines()
+        .map(|line| line.replace("java", name).replacen("[1.0]", &format!("[1.0]{tag}"), 1))
+        .collect()
+}
+
+#[test]
+fn the_sample_is_explained() {
+    let explained = explain(REPORT.as_bytes()).unwrap();
+    let [one] = &explained[..] else { panic!("{explained:#?}") };
+    assert_eq!(one.verdict.rule, Rule::Watermark);
+    assert_eq!((one.verdict.node, one.verdict.zone.as_deref()), (Some(0), Some("Normal")));
+    assert_eq!(one.report.victim.as_ref().unwrap().anon, 261_728);
+    assert_eq!((one.report.first_line, one.report.last_line), (1, 19));
+    assert_eq!(one.report.tasks[0].rss_pages, 65_432);
+    // DMA has 3968 pages free; 85 + 7941 + 3 + 1 are needed.
+    assert_eq!(
+        one.verdict.zones.iter().find(|zone| zone.zone == "DMA").unwrap().rule,
+        Rule::LowmemReserve
+    );
+}
+
+#[test]
+fn mixed_reports_are_taken_apart() {
+    for callers in [[Some("T1"), Some("C1")], [None, None]] {
+        let [one, other] = [lines("one", callers[0]), lines("other", callers[1])];
+        // Line by line, as two CPUs print, the second a line behind.
+        let mixed: Vec<String> =
+            one.iter().zip(&other).flat_map(|(a, b)| [a.clone(), b.clone()]).collect();
+        let explained = explain(mixed.join("\n").as_bytes()).unwrap();
+        assert_eq!(explained.len(), 2, "{callers:?}");
+        for explanation in &explained {
+            assert_eq!(explanation.report.zones.len(), 2, "{callers:?}");
+            assert_eq!(explanation.verdict.rule, Rule::Watermark, "{callers:?}");
+            assert!(
+                explanation
+                    .report
+                    .zones
+                    .iter()
+                    .all(|zone| zone.reserve.len() == 5 && !zone.blocks.is_empty()),
+                "{callers:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_log_that_breaks_off_is_explained_as_far_as_it_goes() {
+    for end in 0..REPORT.len() {
+        let explained = explain(&REPORT.as_bytes()[..end]).unwrap();
+        assert!(explained.len() <= 1);
+    }
+}
+
+#[test]
+fn what_is_no_text_is_refused_with_its_line() {
+    let error = explain(b"one\ntwo\nx\0y\n").unwrap_err();
+    assert!(matches!(error, ReadError::Binary { line: 3, column: 2 }), "{error}");
+    assert!(error.to_string().starts_with("line 3: "), "{error}");
+    struct Broken;
+    impl Read for Broken {
+        fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+            Err(io::Error::other("gone"))
+        }
+    }
+    let error = Reader::new(BufReader::new(Broken)).next().unwrap().unwrap_err();
+    assert!(matches!(error, ReadError::Read { line: 1, .. }), "{error}");
+}
+
+/// A log that is made as it is read: noise, with a report now and then.
+struct Endless {
+    chunk: Vec<u8>,
+    at: usize,
+    left: u64,
+}
+
+impl Read for Endless {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let length = self.fill_buf()?.len().min(buffer.len());
+        buffer[..length].copy_from_slice(&self.chunk[self.at..self.at + length]);
+        self.consume(length);
+        Ok(length)
+    }
+}
+
+impl BufRead for Endless {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        let end = self.chunk.len().min(self.at + usize::try_from(self.left).unwrap_or(usize::MAX));
+        Ok(&self.chunk[self.at..end])
+    }
+
+    fn consume(&mut self, length: usize) {
+        self.left -= length as u64;
+        self.at = (self.at + length) % self.chunk.len();
+    }
+}
+
+fn resident_kib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+/// 1 GB by `NEARPAGE_LOG_MB=1000`; CI reads less of the same.
+#[test]
+fn memory_does_not_grow_with_the_log() {
+    let mb: u64 =
+        std::env::var("NEARPAGE_LOG_MB").ok().and_then(|mb| mb.parse().ok()).unwrap_or(24);
+    let mut chunk = Vec::new();
+    for at in 0..1000 {
+        chunk.extend(
+            format!("Jun 13 04:36:30 box kernel: [{at}.5] usb 1-1: new device number {at}\n")
+                .bytes(),
+        );
+    }
+    // A header whose report never comes, a line without an end, and a whole report.
+    chunk.extend(b"x: page allocation failure: order:0, mode:0xcc0(GFP_KERNEL)\n");
+    chunk.extend(std::iter::repeat_n(b'z', 3 << 20));
+    chunk.extend(b"\n");
+    chunk.extend(REPORT.bytes());
+    let source = Endless { chunk, at: 0, left: mb * 1_000_000 };
+    let before = resident_kib();
+    let (mut reports, mut most) = (0_u64, before);
+    for report in Reader::new(source) {
+        reports += u64::from(Explanation::of(report.unwrap()).report.line_is_known());
+        most = most.max(resident_kib());
+    }
+    assert!(reports >= mb / 4, "{reports} reports in {mb} MB");
+    let grown = most.saturating_sub(before);
+    assert!(grown < 50_000, "{grown} KiB for {mb} MB");
+}
+
+trait LineIsKnown {
+    fn line_is_known(&self) -> bool;
+}
+
+impl LineIsKnown for nearpage_explain::Report {
+    fn line_is_known(&self) -> bool {
+        self.first_line > 0 && self.last_line >= self.first_line
+    }
+}
+
+proptest! {
+    #[test]
+    fn garbage_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..2000)) {
+        let _ = explain(&bytes);
+    }
+
+    /// Words of reports in any order, with numbers of any size.
+    #[test]
+    fn words_of_reports_never_panic(picks in prop::collection::vec((0_usize..200, any::<u64>(), any::<bool>()), 0..300)) {
+        let words: Vec<&str> = REPORT.split_inclusive([' ', '\n', ',', '=', ':']).collect();
+        let mut text = String::new();
+        for (at, number, replaces) in picks {
+            if replaces { text += &format!("{number}kB ") } else { text += words[at % words.len()] }
+        }
+        explain(text.as_bytes()).unwrap();
+    }
+
+    /// Whole reports with some bytes changed, lines left out, doubled or swapped.
+    #[test]
+    fn damaged_reports_never_panic(edits in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0_u8..5), 0..40)) {
+        let mut lines: Vec<Vec<u8>> = REPORT.lines().map(|line| line.as_bytes().to_vec()).collect();
+        for (index, byte, kind) in edits {
+            if lines.is_empty() { break }
+            let at = index.index(lines.len());
+            match kind {
+                0 => { lines.remove(at); }
+                1 => { let line = lines[at].clone(); lines.insert(at, line); }
+                2 => { let last = lines.len() - 1; lines.swap(at, last); }
+                3 => { let length = lines[at].len(); if length > 0 { lines[at][index.index(length)] = byte.max(1); } }
+                _ => lines[at].extend(b" 18446744073709551615"),
+            }
+        }
+        explain(&lines.join(&b'\n')).unwrap();
+    }
+}
