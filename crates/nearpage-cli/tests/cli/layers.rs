@@ -9,10 +9,11 @@ use std::path::Path;
 use super::tidy::{complain, files, root, text};
 
 /// The crates, lowest floor first: a crate depends only on crates that stand above it in this list.
-const CRATES: [&str; 13] = [
+const CRATES: [&str; 14] = [
     "nearpage",
     "nearpage-machine",
     "nearpage-linux",
+    "nearpage-c",
     "nearpage-sim",
     "nearpage-bundle",
     "nearpage-trace",
