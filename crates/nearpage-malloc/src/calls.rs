@@ -155,8 +155,11 @@ fn large(size: usize, align: usize) -> *mut u8 {
             return address;
         }
     }
-    stats::count_mapped(size);
-    mapped::map(size, align)
+    let mapped = mapped::map(size, align);
+    if !mapped.is_null() {
+        stats::count_mapped(size);
+    }
+    mapped
 }
 
 /// Frees what this malloc gave. Null is accepted.
