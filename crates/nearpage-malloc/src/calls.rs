@@ -172,7 +172,8 @@ pub unsafe fn free(block: *mut u8) {
     if let Some(unit) = span::fast_unit(block.addr()) {
         // SAFETY: the unit is one of the tables'; a heap's own spans are its thread's, and the object is free from now on.
         unsafe {
-            if u32::from(span::owner(unit)) == thread::id() {
+            let owner = span::owner(unit);
+            if u32::from(owner) == thread::id() {
                 let span = span::span(unit);
                 let object: *mut Object = block.cast();
                 link_fast(object, (*span).free);
@@ -183,6 +184,10 @@ pub unsafe fn free(block: *mut u8) {
                     (*thread::fast()).alarmed(unit);
                 }
                 return;
+            }
+            // The descriptor is not looked at: its heap's thread writes there.
+            if owner != NO_OWNER && thread::id() != 0 && !thread::is_inside() {
+                return (*thread::fast()).put_out(owner, block.cast());
             }
         }
     }

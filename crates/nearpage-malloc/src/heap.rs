@@ -20,8 +20,10 @@ use crate::span::{self, Kind, NO_SPAN, Place, Span};
 const OUTS: usize = 8;
 /// Objects that go home at a time.
 const BATCH: u32 = 64;
-/// Bytes of objects that are carved at a time: one page is touched by it, not the whole span.
+/// Bytes of objects that are carved at a time of a class's first span: one page is touched by it, not the whole span.
 const CARVED_BYTES: usize = 4096;
+/// The same for later spans: a program that needs a second one will fill it.
+const CARVED_BYTES_LATER: usize = 16384;
 /// Partial spans that are looked at for one on the thread's node.
 const LOOKS: usize = 16;
 /// No free brings `used` here.
@@ -174,7 +176,9 @@ impl Heap {
             if left == 0 {
                 return false;
             }
-            let more = left.min((CARVED_BYTES / size).max(1) as u32);
+            let is_first = self.counts.spans[class].load(Ordering::Relaxed) == 1;
+            let bytes = if is_first { CARVED_BYTES } else { CARVED_BYTES_LATER };
+            let more = left.min((bytes / size).max(1) as u32);
             let first = (*span).start.add((*span).carved as usize * size);
             for at in 0..more as usize - 1 {
                 let object = first.add(at * size);

@@ -9,11 +9,13 @@ use std::path::Path;
 use super::tidy::{complain, files, root, text};
 
 /// The crates, lowest floor first: a crate depends only on crates that stand above it in this list.
-const CRATES: [&str; 14] = [
+const CRATES: [&str; 16] = [
     "nearpage",
     "nearpage-machine",
     "nearpage-linux",
     "nearpage-c",
+    "nearpage-malloc",
+    "nearpage-preload",
     "nearpage-sim",
     "nearpage-bundle",
     "nearpage-trace",
