@@ -8,5 +8,6 @@ mod lab;
 mod layers;
 mod record;
 mod report;
+mod run;
 mod tidy;
 mod topo;
