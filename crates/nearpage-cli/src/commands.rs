@@ -14,6 +14,7 @@ mod man;
 mod progress;
 pub mod record;
 pub mod replay;
+pub mod run;
 pub mod top;
 pub mod topo;
 pub mod verify;
@@ -63,6 +64,7 @@ enum Command {
     Verify(verify::VerifyArgs),
     Replay(replay::ReplayArgs),
     Record(record::RecordArgs),
+    Run(run::RunArgs),
     Completions(completions::CompletionsArgs),
     Man(man::ManArgs),
 }
@@ -91,6 +93,9 @@ pub enum CommandError {
     /// Nothing was recorded, or the recorded command failed.
     #[error(transparent)]
     Record(#[from] record::RecordFailure),
+    /// The program could not be run, or ended with another exit code than 0.
+    #[error(transparent)]
+    Run(#[from] run::RunFailure),
     /// Recordings were compared: there was a difference, or one could not be read.
     #[error("{0}")]
     Verify(#[from] verify::VerifyError),
@@ -147,6 +152,7 @@ impl CommandError {
             | CommandError::Predict(_)
             | CommandError::Report(_) => 2,
             CommandError::Record(failure) => failure.exit_code(),
+            CommandError::Run(failure) => failure.exit_code(),
             CommandError::Verify(error) => error.exit_code(),
             CommandError::Bench(error) => error.exit_code(),
             CommandError::Lab(failure) => failure.exit_code(),
@@ -180,11 +186,14 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Verify(arguments) => verify::run(&arguments),
         Command::Replay(arguments) => replay::run(&arguments),
         Command::Record(arguments) => record::run(&arguments),
+        Command::Run(arguments) => run::run(&arguments),
         Command::Completions(arguments) => completions::run(&arguments),
         Command::Man(arguments) => man::run(&arguments),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
+        // The program that was run has said why.
+        Err(CommandError::Run(run::RunFailure::Ended(code))) => ExitCode::from(code),
         Err(error) => {
             let code = error.exit_code();
             if is_json && !HAS_PRINTED.load(Ordering::Relaxed) {

@@ -45,6 +45,11 @@ pub fn note(text: impl Display) {
     }
 }
 
+/// Shows a report on standard error, where standard output belongs to another program. Nobody may be listening.
+pub fn report(text: &str) {
+    let _ = std::io::Write::write_all(&mut std::io::stderr(), text.as_bytes());
+}
+
 /// Shows why something failed.
 pub fn error(text: impl Display) {
     line(format_args!("{BAD}nearpage:{BAD:#}"), text);

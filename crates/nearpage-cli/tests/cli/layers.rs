@@ -9,11 +9,14 @@ use std::path::Path;
 use super::tidy::{complain, files, root, text};
 
 /// The crates, lowest floor first: a crate depends only on crates that stand above it in this list.
-const CRATES: [&str; 17] = [
+const CRATES: [&str; 20] = [
     "nearpage",
     "nearpage-machine",
     "nearpage-linux",
     "nearpage-kernel",
+    "nearpage-c",
+    "nearpage-malloc",
+    "nearpage-preload",
     "nearpage-sim",
     "nearpage-bundle",
     "nearpage-trace",

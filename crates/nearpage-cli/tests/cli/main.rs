@@ -10,6 +10,7 @@ mod lab;
 mod layers;
 mod record;
 mod report;
+mod run;
 mod tidy;
 mod top;
 mod topo;

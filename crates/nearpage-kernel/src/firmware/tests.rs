@@ -213,7 +213,8 @@ fn what_cannot_be_used_leaves_one_node() {
     let cut = [memory_affinity(0, 0, 1, 1)[..30].to_vec()];
     assert_eq!(refused(&cut), FirmwareError::Entry { table: "SRAT", offset: 48, length: 40 });
     assert!(refused(&[cpu_affinity(0, 0)[..9].to_vec()]).to_string().contains("0x30"));
-    let nodes: Vec<_> = (0..65).map(|node| memory_affinity(node, u64::from(node) << 30, 1 << 30, 1)).collect();
+    let nodes: Vec<_> =
+        (0..65).map(|node| memory_affinity(node, u64::from(node) << 30, 1 << 30, 1)).collect();
     assert_eq!(refused(&nodes), FirmwareError::TooMany { what: "nodes", most: 64 });
 }
 
@@ -332,7 +333,8 @@ impl Writer {
 
     fn finish(mut self) -> Vec<u8> {
         self.word(9);
-        let reserved: Vec<u8> = [0x4800_0000_u64, 0x1000, 0, 0].iter().flat_map(|word| word.to_be_bytes()).collect();
+        let reserved: Vec<u8> =
+            [0x4800_0000_u64, 0x1000, 0, 0].iter().flat_map(|word| word.to_be_bytes()).collect();
         let structure = 40 + reserved.len();
         let strings = structure + self.structure.len();
         let total = strings + self.strings.len();

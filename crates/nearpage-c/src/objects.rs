@@ -1,0 +1,285 @@
+//! Objects smaller than a page: caches of one size, and memory of any size.
+
+use std::collections::HashSet;
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::mem::ManuallyDrop;
+use std::ptr::NonNull;
+use std::sync::atomic::Ordering;
+use std::sync::{Mutex, PoisonError};
+
+use nearpage::slab::CacheOptions;
+use nearpage_linux::KmemCache;
+
+use crate::error::{Failure, call};
+use crate::memory::{nearpage_memory, place, the};
+use crate::options::{NEARPAGE_ANY_NODE, NEARPAGE_ZERO, node, object_gfp};
+
+/// A cache of objects of one size.
+#[expect(non_camel_case_types, reason = "the name in C")]
+#[derive(Debug)]
+pub struct nearpage_cache {
+    cache: ManuallyDrop<KmemCache<'static>>,
+    memory: NonNull<nearpage_memory>,
+}
+
+/// The name of a cache lives as long as the process. One name costs once, however often a cache has it.
+fn forever(name: &str) -> &'static str {
+    static NAMES: Mutex<Option<HashSet<&'static str>>> = Mutex::new(None);
+    let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+    let names = names.get_or_insert_default();
+    if let Some(known) = names.get(name) {
+        return known;
+    }
+    let name = String::leak(name.to_owned());
+    names.insert(name);
+    name
+}
+
+/// Makes a cache of objects of `bytes` bytes. `align` is a power of two, or 0 for 8. The name must not be that of another
+/// cache of the memory.
+///
+/// Errors: -EINVAL for a size, an alignment or a name that cannot be, -EEXIST for a taken name, -ENOSPC with too many
+/// caches.
+///
+/// # Safety
+/// * `memory` is a memory, `name` a string, `out` points to a place for the cache.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nearpage_cache_create(
+    memory: *mut nearpage_memory,
+    name: *const c_char,
+    bytes: u64,
+    align: u64,
+    out: *mut *mut nearpage_cache,
+) -> c_int {
+    call(|| {
+        let out = place(out)?;
+        // SAFETY: the caller's promise.
+        let owner = unsafe { the(memory) }?;
+        let name = place(name.cast_mut())?;
+        // SAFETY: the caller's promise.
+        let name = unsafe { CStr::from_ptr(name.as_ptr()) };
+        let name = name.to_str().map_err(|error| Failure::invalid(format!("the name: {error}")))?;
+        let mut options = CacheOptions::new(forever(name), bytes);
+        if align != 0 {
+            options = options.align(align);
+        }
+        let cache = ManuallyDrop::new(owner.slab()?.create(options)?);
+        owner.caches.fetch_add(1, Ordering::AcqRel);
+        let cache = Box::new(nearpage_cache { cache, memory: NonNull::from(owner) });
+        // SAFETY: the caller's promise.
+        unsafe { out.write(Box::into_raw(cache)) };
+        Ok(())
+    })
+}
+
+/// Ends a cache. NULL is accepted.
+///
+/// Errors: -EBUSY if objects of it are allocated; the cache then stays.
+///
+/// # Safety
+/// * `cache` is null or a cache that no other thread uses; its memory is not destroyed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nearpage_cache_destroy(cache: *mut nearpage_cache) -> c_int {
+    call(|| {
+        // SAFETY: the caller's promise.
+        let Some(owner) = (unsafe { cache.as_mut() }) else { return Ok(()) };
+        // SAFETY: it is put back or never used again.
+        let taken = unsafe { ManuallyDrop::take(&mut owner.cache) };
+        if let Err((back, live)) = taken.destroy() {
+            owner.cache = ManuallyDrop::new(back);
+            return Err(Failure::new(libc::EBUSY, live));
+        }
+        // SAFETY: a memory with caches is not destroyed.
+        unsafe { owner.memory.as_ref() }.caches.fetch_sub(1, Ordering::AcqRel);
+        // SAFETY: it came from a box, and nobody uses it any more.
+        drop(unsafe { Box::from_raw(cache) });
+        Ok(())
+    })
+}
+
+/// Allocates an object near the calling thread's CPU, or on `node`.
+///
+/// Errors: -ENOMEM without memory, -EINVAL for an unknown flag or node.
+///
+/// # Safety
+/// * `cache` is a cache; `out` points to a place for the address.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nearpage_cache_alloc(
+    cache: *const nearpage_cache,
+    flags: u32,
+    on: i32,
+    out: *mut *mut c_void,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    let (Some(cache), Some(out)) = (unsafe { cache.as_ref() }, NonNull::new(out)) else {
+        return Failure::invalid("the cache or the place for the result is NULL").answer();
+    };
+    let object = if flags == 0 && on == NEARPAGE_ANY_NODE {
+        cache.cache.alloc(nearpage::Gfp::KERNEL).map_err(Failure::from)
+    } else {
+        alloc_otherwise(cache, flags, on)
+    };
+    match object {
+        // SAFETY: the caller's promise.
+        Ok(object) => unsafe {
+            out.write(object.as_ptr().cast());
+            0
+        },
+        Err(failure) => failure.answer(),
+    }
+}
+
+#[cold]
+fn alloc_otherwise(cache: &nearpage_cache, flags: u32, on: i32) -> Result<NonNull<u8>, Failure> {
+    let gfp = object_gfp(flags)?;
+    Ok(match node(on)? {
+        Some(node) => cache.cache.alloc_node(gfp, node)?,
+        None => cache.cache.alloc(gfp)?,
+    })
+}
+
+/// Frees an object. NULL is accepted.
+///
+/// Errors: -EINVAL if it is no allocated object of this cache, -EFAULT if it is of no cache. The call then changes nothing.
+///
+/// # Safety
+/// * `cache` is a cache. Nobody uses the object any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nearpage_cache_free(
+    cache: *const nearpage_cache,
+    object: *mut c_void,
+) -> c_int {
+    let Some(object) = NonNull::new(object.cast::<u8>()) else { return 0 };
+    // SAFETY: the caller's promise.
+    let Some(cache) = (unsafe { cache.as_ref() }) else {
+        return Failure::invalid("the cache is NULL").answer();
+    };
+    // SAFETY: the caller's promise.
+    match unsafe { cache.cache.free(object) } {
+        Ok(()) => 0,
+        Err(error) => Failure::from(error).answer(),
+    }
+}
+
+/// Allocates up to `count` objects at once; `*got` says how many there were.
+///
+/// Errors: as nearpage_cache_alloc, if there was not even one.
+///
+/// # Safety
+/// * `cache` is a cache, `objects` has room for `count` addresses, `got` points to a place for a number.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nearpage_cache_alloc_bulk(
+    cache: *const nearpage_cache,
+    flags: u32,
+    count: usize,
+    objects: *mut *mut c_void,
+    got: *mut usize,
+) -> c_int {
+    call(|| {
+        // SAFETY: the caller's promise.
+        let cache =
+            unsafe { cache.as_ref() }.ok_or_else(|| Failure::invalid("the cache is NULL"))?;
+        let (objects, got) = (place(objects)?, place(got)?);
+        // SAFETY: the caller's promise; a pointer is a pointer.
+        let objects = unsafe { std::slice::from_raw_parts_mut(objects.as_ptr().cast(), count) };
+        let done = cache.cache.alloc_bulk(object_gfp(flags)?, objects)?;
+        // SAFETY: the caller's promise.
+        unsafe { got.write(done) };
+        Ok(())
+    })
+}
+
+/// Frees objects of one cache.
+///
+/// Errors: -EINVAL if some were refused; the others are free then.
+///
+/// # Safety
+/// * `cache` is a cache, `objects` has `count` addresses of objects that nobody uses any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nearpage_cache_free_bulk(
+    cache: *const nearpage_cache,
+    count: usize,
+    objects: *const *mut c_void,
+) -> c_int {
+    call(|| {
+        // SAFETY: the caller's promise.
+        let cache =
+            unsafe { cache.as_ref() }.ok_or_else(|| Failure::invalid("the cache is NULL"))?;
+        if count == 0 {
+            return Ok(());
+        }
+        let objects = place(objects.cast_mut())?;
+        // SAFETY: the caller's promise; a pointer is a pointer.
+        let objects = unsafe { std::slice::from_raw_parts(objects.as_ptr().cast(), count) };
+        // SAFETY: the caller's promise.
+        unsafe { cache.cache.free_bulk(objects) }.map_err(Failure::invalid)
+    })
+}
+
+/// Allocates `bytes` bytes of any size up to 4 MiB from the size classes. `align` is a power of two, or 0 for 8.
+///
+/// Errors: -EINVAL for a size of 0 or an alignment that is no power of two, -ENOMEM without memory.
+///
+/// # Safety
+/// * `memory` is a memory; `out` points to a place for the address.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nearpage_bytes_alloc(
+    memory: *const nearpage_memory,
+    bytes: usize,
+    align: usize,
+    flags: u32,
+    on: i32,
+    out: *mut *mut c_void,
+) -> c_int {
+    call(|| {
+        let out = place(out)?;
+        // SAFETY: the caller's promise.
+        let classes = unsafe { the(memory) }?.classes()?;
+        let (gfp, on) = (object_gfp(flags & !NEARPAGE_ZERO)?, node(on)?);
+        let gfp = if flags & NEARPAGE_ZERO != 0 { gfp.union(nearpage::Gfp::ZERO) } else { gfp };
+        let object = if align <= 8 && on.is_none() && (align == 0 || align.is_power_of_two()) {
+            classes.alloc(bytes, gfp)?
+        } else {
+            classes.alloc_aligned(bytes, align.max(1), gfp, on)?
+        };
+        // SAFETY: the caller's promise.
+        unsafe { out.write(object.as_ptr().cast()) };
+        Ok(())
+    })
+}
+
+/// Frees what nearpage_bytes_alloc gave. NULL is accepted.
+///
+/// Errors: -EINVAL if nothing is allocated there, -EFAULT if the address is foreign. The call then changes nothing.
+///
+/// # Safety
+/// * `memory` is a memory. Nobody uses the bytes any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nearpage_bytes_free(
+    memory: *const nearpage_memory,
+    bytes: *mut c_void,
+) -> c_int {
+    let Some(bytes) = NonNull::new(bytes.cast::<u8>()) else { return 0 };
+    call(|| {
+        // SAFETY: the caller's promises.
+        Ok(unsafe { the(memory)?.classes()?.free(bytes) }?)
+    })
+}
+
+/// How many bytes may be used from `bytes` on; 0 if nothing is allocated there.
+///
+/// # Safety
+/// * `memory` is a memory.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nearpage_bytes_usable(
+    memory: *const nearpage_memory,
+    bytes: *const c_void,
+) -> usize {
+    let mut usable = 0;
+    call(|| {
+        // SAFETY: the caller's promise.
+        usable = unsafe { the(memory) }?.classes()?.usable_size(bytes.cast()).unwrap_or_default();
+        Ok(())
+    });
+    usable
+}

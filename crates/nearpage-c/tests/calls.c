@@ -1,0 +1,160 @@
+/* What C programs may do wrong, and what they are told; threads, forks, and a library that is opened and closed. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <nearpage.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define EXPECT(condition)                                                                       \
+  do {                                                                                          \
+    if (!(condition)) {                                                                         \
+      fprintf(stderr, "line %d: %s; last error: %s\n", __LINE__, #condition, nearpage_last_error()); \
+      exit(1);                                                                                  \
+    }                                                                                           \
+  } while (0)
+
+static nearpage_memory *memory;
+
+static void wrong_arguments(void) {
+  nearpage_memory_options options;
+  nearpage_memory *none = NULL;
+  nearpage_cache *cache, *again;
+  nearpage_stats stats;
+  void *page, *object;
+  char small[8], large[1 << 16];
+  uint64_t bytes;
+
+  EXPECT(nearpage_memory_create(NULL, NULL) == -EINVAL);
+  memset(&options, 0, sizeof options);
+  EXPECT(nearpage_memory_create(&options, &none) == -EINVAL);
+  EXPECT(strstr(nearpage_last_error(), "sizeof(nearpage_memory_options)") != NULL);
+  options.size = sizeof options;
+  options.bind = 9;
+  EXPECT(nearpage_memory_create(&options, &none) == -EINVAL && none == NULL);
+  /* A structure of a later header: what this version does not know is not read. */
+  EXPECT(nearpage_memory_destroy(NULL) == 0);
+
+  EXPECT(nearpage_pages_alloc(NULL, 0, 0, NEARPAGE_ANY_NODE, &page) == -EINVAL);
+  EXPECT(nearpage_pages_alloc(memory, 0, 0, NEARPAGE_ANY_NODE, NULL) == -EINVAL);
+  EXPECT(nearpage_pages_alloc(memory, 11, 0, NEARPAGE_ANY_NODE, &page) == -EINVAL);
+  EXPECT(nearpage_pages_alloc(memory, 4000000000u, 0, NEARPAGE_ANY_NODE, &page) == -EINVAL);
+  EXPECT(nearpage_pages_alloc(memory, 0, 128, NEARPAGE_ANY_NODE, &page) == -EINVAL);
+  EXPECT(nearpage_pages_alloc(memory, 0, 0, 77, &page) == -EINVAL);
+  EXPECT(nearpage_pages_alloc(memory, 0, 0, -5, &page) == -EINVAL);
+  EXPECT(nearpage_pages_free(memory, NULL, 0) == 0);
+  EXPECT(nearpage_pages_free(memory, &bytes, 0) < 0);
+  EXPECT(nearpage_pages_alloc(memory, 2, NEARPAGE_ZERO, NEARPAGE_ANY_NODE, &page) == 0);
+  EXPECT(((size_t)page & 16383) == 0 && *(char *)page == 0);
+  EXPECT(nearpage_pages_free(memory, page, 1) == -EINVAL);
+  EXPECT(strlen(nearpage_last_error()) > 10);
+  EXPECT(nearpage_pages_free(memory, (char *)page + 1, 2) == -EINVAL);
+  EXPECT(nearpage_page_lock_timeout(memory, page, 1000) == 0);
+  EXPECT(nearpage_page_lock_timeout(memory, page, 1000) == -ETIMEDOUT);
+  EXPECT(nearpage_page_trylock(memory, page) == 0);
+  EXPECT(nearpage_pages_free(memory, page, 2) == -EBUSY);
+  EXPECT(nearpage_page_unlock(memory, page) == 0);
+  EXPECT(nearpage_page_unlock(memory, page) == -EPERM);
+  EXPECT(nearpage_pages_free(memory, page, 2) == 0);
+  EXPECT(nearpage_pages_free(memory, page, 2) == -EINVAL);
+
+  EXPECT(nearpage_cache_create(memory, "c", 0, 0, &cache) == -EINVAL);
+  EXPECT(nearpage_cache_create(memory, "c", 64, 3, &cache) == -EINVAL);
+  EXPECT(nearpage_cache_create(memory, NULL, 64, 0, &cache) == -EINVAL);
+  EXPECT(nearpage_cache_create(memory, "c", 64, 0, &cache) == 0);
+  EXPECT(nearpage_cache_create(memory, "c", 64, 0, &again) == -EEXIST);
+  EXPECT(nearpage_memory_destroy(memory) == -EBUSY);
+  EXPECT(nearpage_cache_alloc(cache, 0, NEARPAGE_ANY_NODE, &object) == 0);
+  EXPECT(nearpage_cache_destroy(cache) == -EBUSY);
+  EXPECT(nearpage_cache_free(cache, (char *)object + 1) == -EINVAL);
+  EXPECT(nearpage_cache_free(cache, &bytes) == -EFAULT);
+  EXPECT(nearpage_cache_free(cache, object) == 0);
+  EXPECT(nearpage_cache_free(cache, NULL) == 0);
+  EXPECT(nearpage_cache_destroy(cache) == 0);
+
+  EXPECT(nearpage_bytes_alloc(memory, 0, 0, 0, NEARPAGE_ANY_NODE, &object) == -EINVAL);
+  EXPECT(nearpage_bytes_alloc(memory, 100, 3, 0, NEARPAGE_ANY_NODE, &object) == -EINVAL);
+  EXPECT(nearpage_bytes_alloc(memory, (size_t)-1, 0, 0, NEARPAGE_ANY_NODE, &object) < 0);
+  EXPECT(nearpage_bytes_alloc(memory, 100, 128, 0, NEARPAGE_ANY_NODE, &object) == 0);
+  EXPECT(((size_t)object & 127) == 0 && nearpage_bytes_usable(memory, object) >= 100);
+  EXPECT(nearpage_bytes_free(memory, object) == 0);
+
+  EXPECT(nearpage_text(memory, 99, 0, large, sizeof large) == -EINVAL);
+  EXPECT(nearpage_text(memory, NEARPAGE_TEXT_VMSTAT, 0, small, sizeof small) > 8 && strlen(small) == 7);
+  EXPECT(nearpage_text(memory, NEARPAGE_TEXT_NUMASTAT, 99, large, sizeof large) == -EINVAL);
+  EXPECT(nearpage_text(memory, NEARPAGE_TEXT_ZONEINFO, 0, large, sizeof large) > 0);
+  EXPECT(strstr(large, "Node 0") != NULL);
+  stats.size = sizeof stats;
+  EXPECT(nearpage_node_stats(memory, 99, &stats) == -EINVAL);
+  EXPECT(nearpage_node_stats(memory, 0, &stats) == 0 && stats.free_pages > 0);
+
+  EXPECT(nearpage_set_limits(memory, NEARPAGE_ANY_NODE, 1 << 20, 2 << 20) == -EINVAL);
+  EXPECT(nearpage_in_use(memory, NEARPAGE_ANY_NODE, &bytes) == 0);
+  EXPECT(nearpage_set_limits(memory, NEARPAGE_ANY_NODE, bytes + (1 << 20), 0) == 0);
+  EXPECT(nearpage_pages_alloc(memory, 10, 0, NEARPAGE_ANY_NODE, &page) == -ENOMEM);
+  EXPECT(nearpage_set_limits(memory, NEARPAGE_ANY_NODE, 0, 0) == 0);
+  EXPECT(nearpage_shrinker_add(memory, NULL, NULL) == -EINVAL);
+  EXPECT(nearpage_reclaim_start(memory, 0) == -EINVAL);
+}
+
+static void *works(void *unused) {
+  int i;
+  for (i = 0; i < 20000; i++) {
+    void *pages[16];
+    size_t got;
+    EXPECT(nearpage_pages_alloc_bulk(memory, 0, NEARPAGE_ANY_NODE, 16, pages, &got) == 0);
+    EXPECT(nearpage_pages_free_bulk(memory, got, pages) == 0);
+  }
+  return unused;
+}
+
+static void threads_and_forks(void) {
+  pthread_t threads[4];
+  int i;
+  for (i = 0; i < 4; i++) EXPECT(pthread_create(&threads[i], NULL, works, NULL) == 0);
+  for (i = 0; i < 20; i++) {
+    int status;
+    pid_t child = fork();
+    if (child == 0) {
+      void *page;
+      if (nearpage_pages_alloc(memory, 0, 0, NEARPAGE_ANY_NODE, &page) != 0) _exit(2);
+      _exit(nearpage_pages_free(memory, page, 0) == 0 ? 0 : 3);
+    }
+    EXPECT(child > 0 && waitpid(child, &status, 0) == child && status == 0);
+  }
+  for (i = 0; i < 4; i++) EXPECT(pthread_join(threads[i], NULL) == 0);
+}
+
+/* A plugin that uses the library comes and goes. */
+static void opened_and_closed(const char *library) {
+  int i;
+  for (i = 0; i < 3; i++) {
+    int (*create)(const nearpage_memory_options *, nearpage_memory **);
+    int (*destroy)(nearpage_memory *);
+    nearpage_memory *plugins;
+    void *handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
+    EXPECT(handle != NULL);
+    *(void **)&create = dlsym(handle, "nearpage_memory_create");
+    *(void **)&destroy = dlsym(handle, "nearpage_memory_destroy");
+    EXPECT(create(NULL, &plugins) == 0 && destroy(plugins) == 0);
+    EXPECT(dlclose(handle) == 0);
+  }
+}
+
+int main(int count, char **arguments) {
+  nearpage_memory_options options;
+  memset(&options, 0, sizeof options);
+  options.size = sizeof options;
+  options.bytes_per_node = 64 << 20;
+  EXPECT(nearpage_memory_create(&options, &memory) == 0);
+  wrong_arguments();
+  threads_and_forks();
+  EXPECT(nearpage_memory_destroy(memory) == 0);
+  if (count > 1) opened_and_closed(arguments[1]);
+  puts("all calls as documented");
+  return 0;
+}

@@ -1,0 +1,146 @@
+//! `nearpage run`: runs a program with the malloc preloaded or under a policy, and tells what its memory did.
+
+mod child;
+mod program;
+mod report;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use clap::Args;
+use nearpage_malloc::Options;
+
+use super::CommandError;
+use crate::terminal;
+
+/// Run a program with nearpage's malloc, or under a policy, and tell what its memory did.
+///
+/// The malloc is preloaded into the program and its children. Each process writes what it counted when it ends. The
+/// command tells it on standard error, after the program has ended, and ends with the program's exit code.
+///
+/// A program that is statically linked, has more rights than its user (setuid), or brings a malloc of its own runs as
+/// always; no calls are counted then, and the command says why.
+#[derive(Args, Debug)]
+#[command(after_long_help = AFTER_HELP)]
+pub struct RunArgs {
+    /// Options of the malloc, as in NEARPAGE_MALLOC: policy=interleave,nodes=0-1,huge=transparent,hardened=1
+    #[arg(short, long, default_value = "", value_name = "OPTIONS", value_parser = options)]
+    options: String,
+
+    /// Run the program with its own malloc, under the policy of the options (set_mempolicy)
+    #[arg(long)]
+    policy_only: bool,
+
+    /// Print one JSON object, on standard error, instead
+    #[arg(long)]
+    json: bool,
+
+    /// Write the report to this file instead of standard error
+    #[arg(long, value_name = "FILE")]
+    output: Option<PathBuf>,
+
+    /// The library to preload: by default libnearpage_preload.so beside this program, or in ../lib
+    #[arg(long, value_name = "FILE")]
+    library: Option<PathBuf>,
+
+    /// The program and its arguments
+    #[arg(required = true, last = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+const AFTER_HELP: &str = "\
+Examples:
+  nearpage run -- python3 -c 'print(1)'
+  nearpage run --options hardened=1 -- sort --parallel=2 lines
+  nearpage run --policy-only --options policy=interleave,nodes=0-1 -- redis-server
+
+JSON (--json): schema, command, exit_code, wall_s, cpu_s, peak_rss_kib, minor_faults, pages_by_node (of the program's
+own process, last looked at), uncounted (why nothing was counted, or null), processes[] (what each wrote).
+
+Exit status: that of the program, 128 and the number of the signal that ended it; 2 wrong usage, 126 the program cannot
+be run, 127 there is no such program.";
+
+fn options(text: &str) -> Result<String, String> {
+    match Options::parse(text).1 {
+        Some(wrong) => Err(wrong.to_string()),
+        None => Ok(text.to_owned()),
+    }
+}
+
+/// The program could not be run.
+#[derive(Debug, thiserror::Error)]
+pub enum RunFailure {
+    /// There is no such program, or no permission to run it.
+    #[error("{program}: {error}")]
+    NotRun {
+        /// The program.
+        program: String,
+        /// The kernel's answer.
+        error: std::io::Error,
+    },
+    /// The library to preload is not there.
+    #[error(
+        "{0} is not there: `cargo build --release -p nearpage-preload` makes it, and --library names another place"
+    )]
+    NoLibrary(String),
+    /// The program ended with this exit code, which is not 0. It has said itself what there was to say.
+    #[error("exit code {0}")]
+    Ended(u8),
+}
+
+impl RunFailure {
+    /// The exit code of the command.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            RunFailure::NotRun { error, .. } if error.kind() == std::io::ErrorKind::NotFound => 127,
+            RunFailure::NotRun { .. } => 126,
+            RunFailure::NoLibrary(_) => 2,
+            RunFailure::Ended(code) => *code,
+        }
+    }
+}
+
+/// Runs the command.
+pub fn run(arguments: &RunArgs) -> Result<(), CommandError> {
+    let library = if arguments.policy_only { None } else { Some(library(arguments)?) };
+    let uncounted = match &library {
+        Some(_) => program::why_uncounted(&arguments.command[0]),
+        None => Some("it ran under a policy only".to_owned()),
+    };
+    let begun = Instant::now();
+    let ended = child::run(&arguments.command, &arguments.options, library.as_deref())?;
+    let report = report::Report::new(&arguments.command, ended, begun.elapsed(), uncounted);
+    let text = if arguments.json {
+        serde_json::to_string_pretty(&report).map_err(std::io::Error::from)? + "\n"
+    } else {
+        report.to_string()
+    };
+    match &arguments.output {
+        Some(file) => std::fs::write(file, text)?,
+        None => terminal::report(&text),
+    }
+    match report.exit_code {
+        0 => Ok(()),
+        code => Err(RunFailure::Ended(code).into()),
+    }
+}
+
+/// The library that is preloaded.
+fn library(arguments: &RunArgs) -> Result<PathBuf, RunFailure> {
+    const NAME: &str = "libnearpage_preload.so";
+    let own = std::env::current_exe().unwrap_or_default();
+    let beside = own.parent().map(PathBuf::from).unwrap_or_default();
+    let places = match &arguments.library {
+        Some(file) => vec![file.clone()],
+        None => vec![
+            beside.join(NAME),
+            beside.join("../lib").join(NAME),
+            beside.join("deps").join(NAME),
+        ],
+    };
+    let found = places.iter().find(|place| place.is_file());
+    let missing = || RunFailure::NoLibrary(places[0].display().to_string());
+    let found = found.ok_or_else(missing)?;
+    std::fs::canonicalize(found).map_err(|_| missing())
+}

@@ -1,0 +1,131 @@
+//! The program while it runs: signals, samples, and what its processes wrote.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::path::Path;
+use std::process::{Command, ExitStatus};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use nearpage_malloc::{Options, Policy};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::iterator::Signals;
+
+use super::super::CommandError;
+use super::RunFailure;
+
+/// How often the process's pages are looked at.
+const INTERVAL: Duration = Duration::from_millis(500);
+
+/// What a program left behind.
+pub(super) struct Ended {
+    pub status: ExitStatus,
+    /// Lines of its processes.
+    pub lines: String,
+    /// Pages of its own process by node, when last looked at.
+    pub pages_by_node: BTreeMap<u32, u64>,
+    pub usage: libc::rusage,
+}
+
+/// Runs a program until it ends.
+pub(super) fn run(
+    command: &[OsString],
+    options: &str,
+    library: Option<&Path>,
+) -> Result<Ended, CommandError> {
+    let lines = std::env::temp_dir().join(format!("nearpage-run-{}", std::process::id()));
+    let mut child = Command::new(&command[0]);
+    child.args(&command[1..]);
+    match library {
+        Some(library) => {
+            let mut preload = library.as_os_str().to_owned();
+            if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty())
+            {
+                preload.push(OsStr::new(":"));
+                preload.push(others);
+            }
+            child.env("LD_PRELOAD", preload);
+            child.env("NEARPAGE_MALLOC", options);
+            child.env("NEARPAGE_MALLOC_REPORT", &lines);
+        }
+        None => under_policy(&mut child, Options::parse(options).0),
+    }
+    // Caught, not ignored: the program gets what it would have without this command in between. What a terminal sends comes
+    // to both; what somebody sends to this process is passed on.
+    let mut signals = Signals::new([SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2])?;
+    let handle = signals.handle();
+    let mut child = child.spawn().map_err(|error| RunFailure::NotRun {
+        program: command[0].to_string_lossy().into_owned(),
+        error,
+    })?;
+    let process = child.id();
+    let is_over = AtomicBool::new(false);
+    let (status, pages_by_node) = std::thread::scope(|scope| {
+        scope.spawn(move || {
+            for signal in signals.forever().filter(|signal| ![SIGINT, SIGQUIT].contains(signal)) {
+                // SAFETY: sends a signal; the child is not waited for yet, or this thread is about to end.
+                unsafe { libc::kill(process as libc::pid_t, signal) };
+            }
+        });
+        let sampler = scope.spawn(|| {
+            let mut pages = BTreeMap::new();
+            while !is_over.load(Ordering::Relaxed) {
+                std::thread::park_timeout(INTERVAL);
+                if let Some(now) = pages_by_node(process) {
+                    pages = now;
+                }
+            }
+            pages
+        });
+        let status = child.wait();
+        is_over.store(true, Ordering::Relaxed);
+        sampler.thread().unpark();
+        handle.close();
+        (status, sampler.join().unwrap_or_default())
+    });
+    // SAFETY: numbers; zeroes are a value.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: the place for the answer is there.
+    unsafe { libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut usage) };
+    let text = std::fs::read_to_string(&lines).unwrap_or_default();
+    let _ = std::fs::remove_file(&lines);
+    Ok(Ended { status: status?, lines: text, pages_by_node, usage })
+}
+
+/// Pages by node, of `/proc/PID/numa_maps`. `None` without it, or when the process has ended.
+fn pages_by_node(process: u32) -> Option<BTreeMap<u32, u64>> {
+    let text = std::fs::read_to_string(format!("/proc/{process}/numa_maps")).ok()?;
+    let mut pages = BTreeMap::new();
+    for word in text.split_whitespace().filter(|word| word.starts_with('N')) {
+        let Some((node, count)) = word[1..].split_once('=') else { continue };
+        if let (Ok(node), Ok(count)) = (node.parse::<u32>(), count.parse::<u64>()) {
+            *pages.entry(node).or_default() += count;
+        }
+    }
+    (!pages.is_empty()).then_some(pages)
+}
+
+/// Sets the policy in the child before it becomes the program.
+fn under_policy(child: &mut Command, options: Options) {
+    let mode = match options.policy {
+        Policy::Preferred => libc::MPOL_PREFERRED,
+        Policy::Bind => libc::MPOL_BIND,
+        Policy::Interleave => libc::MPOL_INTERLEAVE,
+        _ => libc::MPOL_LOCAL,
+    };
+    let nodes = if mode == libc::MPOL_LOCAL { 0 } else { options.nodes };
+    let set = move || {
+        // SAFETY: the mask has 64 bits, and the kernel looks at one less than it is told.
+        let answer = unsafe { libc::syscall(libc::SYS_set_mempolicy, mode, &raw const nodes, 65) };
+        if answer == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
+    };
+    // SAFETY: the closure makes one system call and allocates nothing.
+    unsafe { child.pre_exec(set) };
+}
+
+/// The exit code that a shell would tell.
+pub(super) fn exit_code(status: ExitStatus) -> u8 {
+    let signal = || 128 + status.signal().unwrap_or_default();
+    status.code().unwrap_or_else(signal) as u8
+}

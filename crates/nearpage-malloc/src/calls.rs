@@ -1,0 +1,367 @@
+//! malloc, free, realloc and the others, as functions of Rust.
+
+use std::alloc::{GlobalAlloc, Layout};
+use std::ptr::null_mut;
+
+use crate::boot;
+use crate::classes::{CLASS_SIZE_MAX, class_aligned, class_of, class_size};
+use crate::hardened;
+use crate::heap::Heap;
+use crate::link::{Object, is_hardened, link, link_fast, next_fast};
+use crate::mapped;
+use crate::misuse::{self, MisuseKind};
+use crate::pages;
+use crate::pool;
+use crate::span::{self, Kind, NO_OWNER};
+use crate::state;
+use crate::stats;
+use crate::thread;
+
+/// Requests from this size on are mappings of their own.
+const MAPPED_FROM: usize = 4 << 20;
+
+/// The malloc as the allocator of a Rust program.
+///
+/// ```
+/// #[global_allocator]
+/// static GLOBAL: nearpage_malloc::NearpageMalloc = nearpage_malloc::NearpageMalloc;
+///
+/// let text = String::from("near");
+/// assert_eq!(text.repeat(3).len(), 12);
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NearpageMalloc;
+
+// SAFETY: blocks are as large and as aligned as asked, nobody else's, and keep their bytes when they grow.
+unsafe impl GlobalAlloc for NearpageMalloc {
+    #[inline]
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if layout.align() <= 16 {
+            malloc(layout.size())
+        } else {
+            aligned_alloc(layout.align(), layout.size())
+        }
+    }
+
+    #[inline]
+    unsafe fn dealloc(&self, block: *mut u8, _: Layout) {
+        // SAFETY: the caller's promise.
+        unsafe { free(block) };
+    }
+
+    #[inline]
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        if layout.align() <= 16 {
+            return calloc(1, layout.size());
+        }
+        let block = aligned_alloc(layout.align(), layout.size());
+        if !block.is_null() {
+            // SAFETY: it is as long.
+            unsafe { block.write_bytes(0, layout.size()) };
+        }
+        block
+    }
+
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        if layout.align() <= 16 {
+            // SAFETY: the caller's promise.
+            return unsafe { realloc(block, size) };
+        }
+        let moved = aligned_alloc(layout.align(), size);
+        if !moved.is_null() {
+            // SAFETY: both have at least the shorter length; the old one is the caller's, and freed once.
+            unsafe {
+                moved.copy_from_nonoverlapping(block, layout.size().min(size));
+                free(block);
+            }
+        }
+        moved
+    }
+}
+
+/// Allocates `size` bytes, aligned to 16; null without memory. A size of 0 gets an address of its own.
+///
+/// ```
+/// let block = nearpage_malloc::malloc(100);
+/// assert!(!block.is_null() && nearpage_malloc::usable_size(block) >= 100);
+/// // SAFETY: malloc gave it, and nobody uses it any more.
+/// unsafe { nearpage_malloc::free(block) };
+/// ```
+#[inline]
+pub fn malloc(size: usize) -> *mut u8 {
+    if size > CLASS_SIZE_MAX {
+        return large(size, 16);
+    }
+    let class = class_of(size);
+    let heap = thread::fast();
+    if heap.is_null() {
+        return small_slow(class);
+    }
+    // SAFETY: the heap is this thread's, and what is on its list is free. A class is one of the list's.
+    unsafe {
+        let list = (&raw mut (*heap).free).cast::<*mut Object>().add(class);
+        let object = *list;
+        if object.is_null() {
+            return small_slow(class);
+        }
+        *list = next_fast(object);
+        object.cast()
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn small_slow(class: usize) -> *mut u8 {
+    if thread::is_inside() || !state::is_ready() {
+        return boot::alloc(class_size(class), 16);
+    }
+    let object = match pool::mine() {
+        Some(heap) => from(heap, class),
+        None => pool::borrow(|heap| from(heap, class)).unwrap_or(null_mut()),
+    };
+    if is_hardened() && !object.is_null() {
+        hardened::note(object.addr());
+    }
+    object
+}
+
+fn from(heap: &mut Heap, class: usize) -> *mut u8 {
+    if heap.free[class].is_null() && !heap.refill(class) {
+        return null_mut();
+    }
+    heap.pop_slow(class).cast()
+}
+
+#[cold]
+#[inline(never)]
+fn large(size: usize, align: usize) -> *mut u8 {
+    if thread::is_inside() || !state::is_ready() {
+        return boot::alloc(size, align);
+    }
+    let most = size.max(align);
+    if most < MAPPED_FROM {
+        let order = ((most.div_ceil(4096)).next_power_of_two().ilog2() as u8).max(span::UNIT_ORDER);
+        if let Some((unit, node)) = pages::take(order) {
+            // SAFETY: the block is new.
+            unsafe {
+                pages::describe_large(unit, order, size);
+                (*span::span(unit)).node = node;
+            }
+            let address = pages::address(unit);
+            if is_hardened() {
+                hardened::note(address.addr());
+            }
+            stats::count_large(size);
+            return address;
+        }
+    }
+    let mapped = mapped::map(size, align);
+    if !mapped.is_null() {
+        stats::count_mapped(size);
+    }
+    mapped
+}
+
+/// Frees what this malloc gave. Null is accepted.
+///
+/// # Safety
+/// * Nobody uses the block any more. A pointer that no malloc gave is noticed if it is outside of the malloc's memory, in
+///   hardened mode everywhere.
+#[inline]
+pub unsafe fn free(block: *mut u8) {
+    if let Some(unit) = span::fast_unit(block.addr()) {
+        // SAFETY: the unit is one of the tables'; a heap's own spans are its thread's, and the object is free from now on.
+        unsafe {
+            let owner = span::owner(unit);
+            if u32::from(owner) == thread::id() {
+                let span = span::span(unit);
+                let object: *mut Object = block.cast();
+                link_fast(object, (*span).free);
+                (*span).free = object;
+                let used = (*span).used - 1;
+                (*span).used = used;
+                if used == (*span).alarm {
+                    (*thread::fast()).alarmed(unit);
+                }
+                return;
+            }
+            // The descriptor is not looked at: its heap's thread writes there.
+            if owner != NO_OWNER && thread::id() != 0 && !thread::is_inside() {
+                return (*thread::fast()).put_out(owner, block.cast());
+            }
+        }
+    }
+    // SAFETY: the caller's promise.
+    unsafe { free_slow(block) };
+}
+
+/// # Safety
+/// * As [`free`].
+#[cold]
+#[inline(never)]
+unsafe fn free_slow(block: *mut u8) {
+    if block.is_null() {
+        return;
+    }
+    let Some(unit) = span::unit_of(block.addr()) else {
+        // SAFETY: the caller's promise.
+        return unsafe { free_other(block) };
+    };
+    if is_hardened() && !hardened::may_free(block.addr(), "free") {
+        return;
+    }
+    let Some(unit) = span::first_unit(unit) else {
+        return misuse::report(MisuseKind::Foreign, block.addr(), 0, "free");
+    };
+    // SAFETY: the block's memory is the caller's until now, and its descriptor stays meanwhile.
+    unsafe {
+        match (*span::span(unit)).kind {
+            Kind::Large => {
+                let order = (*span::span(unit)).order;
+                stats::count_large_free();
+                span::forget(unit);
+                pages::give_back(unit, order);
+            }
+            Kind::Small => free_small(unit, block.cast()),
+            Kind::None | Kind::Inner => {}
+        }
+    }
+}
+
+/// # Safety
+/// * The object is free from now on, of the span at `unit`.
+unsafe fn free_small(unit: usize, object: *mut Object) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let owner = span::owner(unit);
+        debug_assert_ne!(owner, NO_OWNER, "a span has an owner");
+        // Inside, the heap may be in the middle of something.
+        if !thread::is_inside()
+            && let Some(heap) = pool::mine()
+        {
+            if heap.id == owner {
+                heap.push(unit, object);
+            } else {
+                heap.put_out(owner, object);
+            }
+        } else {
+            link(object, null_mut());
+            pool::send_home(owner, object, object);
+        }
+    }
+}
+
+/// # Safety
+/// * As [`free`].
+unsafe fn free_other(block: *mut u8) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if boot::owns(block.addr()) {
+            boot::free(block);
+        } else if !mapped::unmap(block) {
+            misuse::report(MisuseKind::Foreign, block.addr(), 0, "free");
+        } else {
+            stats::count_mapped_free();
+        }
+    }
+}
+
+/// The bytes that may be used of a block; 0 for null, and for what no malloc gave.
+#[expect(
+    clippy::not_unsafe_ptr_arg_deref,
+    reason = "the header of a block of the boot range is looked at, nothing else"
+)]
+pub fn usable_size(block: *mut u8) -> usize {
+    if block.is_null() {
+        return 0;
+    }
+    if let Some(unit) = span::unit_of(block.addr()) {
+        let Some(unit) = span::first_unit(unit) else { return 0 };
+        // SAFETY: the block's owner asks: its descriptor stays meanwhile.
+        return unsafe {
+            let span = &*span::span(unit);
+            if span.kind == Kind::Large { 4096 << span.order } else { span.size as usize }
+        };
+    }
+    if boot::owns(block.addr()) {
+        // SAFETY: the block's owner asks.
+        return unsafe { boot::usable(block) };
+    }
+    mapped::size_of_mapping(block.addr()).unwrap_or_default()
+}
+
+/// Allocates `count` times `size` bytes of zeroes; null if that is too much.
+pub fn calloc(count: usize, size: usize) -> *mut u8 {
+    let Some(bytes) = count.checked_mul(size) else { return null_mut() };
+    let block = malloc(bytes);
+    // The kernel's own mappings are zeroes.
+    let is_mapped =
+        bytes >= MAPPED_FROM && span::unit_of(block.addr()).is_none() && !boot::owns(block.addr());
+    if !block.is_null() && !is_mapped {
+        // SAFETY: it is as long.
+        unsafe { block.write_bytes(0, bytes) };
+    }
+    block
+}
+
+/// Allocates `size` bytes at a multiple of `align`, a power of two; null if that is too much or it is none.
+pub fn aligned_alloc(align: usize, size: usize) -> *mut u8 {
+    if !align.is_power_of_two() {
+        return null_mut();
+    }
+    if align <= 16 {
+        return malloc(size);
+    }
+    if thread::is_inside() || !state::is_ready() {
+        return boot::alloc(size, align);
+    }
+    match class_aligned(size, align) {
+        Some(class) => malloc(class_size(class)),
+        None => large(size, align),
+    }
+}
+
+/// Makes a block shorter or longer, and moves it if it must; null if it cannot, and then it stays as it is. Null as a block is
+/// a new one. A size of 0 gets an address.
+///
+/// # Safety
+/// * As [`free`], if the block moves.
+pub unsafe fn realloc(block: *mut u8, size: usize) -> *mut u8 {
+    if block.is_null() {
+        return malloc(size);
+    }
+    let is_ours = span::unit_of(block.addr()).is_some();
+    if is_hardened() && is_ours && !hardened::is_allocated(block.addr(), "realloc") {
+        return null_mut();
+    }
+    let usable = usable_size(block);
+    if usable == 0 {
+        misuse::report(MisuseKind::Foreign, block.addr(), 0, "realloc");
+        return null_mut();
+    }
+    if size <= usable && size >= usable / 2 {
+        return block;
+    }
+    // SAFETY: the caller's promise.
+    unsafe {
+        if !is_ours && size >= MAPPED_FROM && !boot::owns(block.addr()) {
+            return mapped::remap(block, size);
+        }
+        let moved = malloc(size);
+        if !moved.is_null() {
+            moved.copy_from_nonoverlapping(block, usable.min(size));
+            free(block);
+        }
+        moved
+    }
+}
+
+/// Gives back to the kernel what can be: free spans of this thread and of threads that have ended, free memory below.
+/// Returns bytes.
+pub fn trim() -> u64 {
+    if thread::is_inside() || !state::runs() {
+        return 0;
+    }
+    pool::release_all();
+    pages::trim()
+}

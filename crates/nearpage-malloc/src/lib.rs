@@ -1,0 +1,85 @@
+//! A malloc on the NUMA page allocator of nearpage.
+//!
+//! ```
+//! use nearpage_malloc::NearpageMalloc;
+//!
+//! #[global_allocator]
+//! static GLOBAL: NearpageMalloc = NearpageMalloc;
+//!
+//! let words = vec!["near"; 1000];
+//! assert_eq!(words.len(), 1000);
+//! assert!(nearpage_malloc::statistics().bytes_in_use() > 0);
+//! ```
+//!
+//! # How it works
+//!
+//! A request of at most 32 KiB is rounded up to one of 40 *classes*, four to a doubling. A *span* is a block of pages cut
+//! into objects of one class. A thread has a *heap*: for each class a list of free objects of one span, and the other spans
+//! of the class that have some. `malloc` pops from the list, `free` pushes to the object's span. Neither locks, and neither
+//! has an atomic instruction.
+//!
+//! An object that another thread's heap owns is put on a list for that heap. After 64 of them, or when the freeing thread
+//! runs out of something, the list goes home by one exchange, into the *inbox* of the heap that owns the objects.
+//!
+//! A heap outlives its thread: the next thread takes it over, with all its spans. What a thread frees to a heap without a
+//! thread is taken in by the thread that frees.
+//!
+//! Larger requests are blocks of pages of nearpage's orders, from 4 MiB on mappings of their own.
+//!
+//! # The map
+//!
+//! | file | what |
+//! |---|---|
+//! | `options` | what can be chosen, and its text form |
+//! | `classes` | pure: sizes and classes |
+//! | `thread` | three words for each thread, without a destructor |
+//! | `lock` | a lock that forks can hold |
+//! | `boot` | memory for the time before the rest works, and for the rest itself |
+//! | `misuse` | wrong frees |
+//! | `pages` | the memory of nearpage below all: spans, large blocks, trims |
+//! | `span` | descriptors of spans, owners of addresses |
+//! | `link` | free objects as lists |
+//! | `mapped` | mappings of their own |
+//! | `heap` | a heap: lists, spans, inbox |
+//! | `pool` | heaps without threads; threads that end |
+//! | `state` | start, forks |
+//! | `hardened` | the slow, careful way |
+//! | `calls` | malloc, free, realloc and the others |
+//! | `stats` | counters |
+//!
+//! # Cost
+//!
+//! * **Time.** A pair of `malloc` and `free` on one thread is two dozen instructions.
+//! * **Memory.** At most a quarter of an object is rounding, a tenth on average. A descriptor of 64 bytes stands for 32 KiB.
+//!
+//! # Limits
+//!
+//! * One malloc a process. It reads no environment and prints nothing: `nearpage-preload` does.
+//! * x86-64 or aarch64 Linux.
+//! * A signal handler that interrupts `malloc` must not call it, nor `fork`.
+#![warn(missing_debug_implementations)]
+
+mod boot;
+mod calls;
+mod classes;
+mod hardened;
+mod heap;
+mod link;
+mod lock;
+mod mapped;
+mod misuse;
+mod options;
+mod pages;
+mod pool;
+mod span;
+mod state;
+mod stats;
+mod thread;
+
+pub use boot::Boot;
+pub use calls::{NearpageMalloc, aligned_alloc, calloc, free, malloc, realloc, trim, usable_size};
+pub use classes::{CLASS_SIZE_MAX, CLASSES, class_size};
+pub use misuse::{Misuse, MisuseKind};
+pub use options::{OptionError, Options, Policy};
+pub use state::{StartError, start, started_with};
+pub use stats::{ClassStatistics, Statistics, statistics};

@@ -1,0 +1,210 @@
+//! Descriptors of spans, beside the memory that they describe, and the owner of each address.
+//!
+//! The addresses of nearpage's memory are cut into *units* of 32 KiB, the least span. A descriptor of 64 bytes stands for
+//! each unit; of a longer span, the first unit's counts. Only the heap that owns a span uses its descriptor. Other threads
+//! read the owner, which lies in a table of its own so that frees at home do not disturb them.
+
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicPtr, AtomicU16, AtomicUsize, Ordering};
+
+use crate::boot::map_table;
+use crate::link::Object;
+
+/// A unit has 2^15 bytes.
+pub(crate) const UNIT_SHIFT: u32 = 15;
+/// The order of a unit, in pages of 4 KiB.
+pub(crate) const UNIT_ORDER: u8 = 3;
+
+/// In place of an owner: the unit begins no span of small objects. It is not 0, which a thread without a heap has as its id.
+pub(crate) const NO_OWNER: u16 = u16::MAX;
+/// In place of a span.
+pub(crate) const NO_SPAN: u32 = u32::MAX;
+
+/// What a unit is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(crate) enum Kind {
+    /// Free, or never used. The value of fresh memory.
+    None = 0,
+    /// The first of a span of small objects.
+    Small,
+    /// The first of a large block.
+    Large,
+    /// Not the first; `units_back` leads there.
+    Inner,
+}
+
+/// Where a span of small objects is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(crate) enum Place {
+    /// The heap's list of this class holds its free objects.
+    Current,
+    /// On the heap's list of spans with free objects.
+    Partial,
+    /// It has no free object, and is on no list.
+    Full,
+}
+
+/// The descriptor of a unit.
+#[repr(C, align(64))]
+pub(crate) struct Span {
+    /// Free objects that the heap's list does not have.
+    pub free: *mut Object,
+    /// Objects that are not on `free`: allocated, on the heap's list, or on their way home.
+    pub used: u32,
+    /// A free that brings `used` to this number has more to do.
+    pub alarm: u32,
+    /// Objects that were carved so far, and that there can be.
+    pub carved: u32,
+    pub capacity: u32,
+    pub next: u32,
+    pub previous: u32,
+    /// The first byte.
+    pub start: *mut u8,
+    /// Of an object, or of the request for a large block.
+    pub size: u32,
+    /// To the first unit, for inner ones.
+    pub units_back: u16,
+    /// The dense number of the node.
+    pub node: u16,
+    pub class: u8,
+    pub order: u8,
+    pub kind: Kind,
+    pub place: Place,
+}
+
+const _: () = assert!(size_of::<Span>() == 64);
+
+/// Tables for the addresses of nearpage's memory. `length` is 0 until they are there.
+#[repr(C, align(64))]
+struct Tables {
+    start: AtomicUsize,
+    length: AtomicUsize,
+    /// The same as `length`, or 0 in hardened mode, where each free is looked at.
+    fast_length: AtomicUsize,
+    owners: AtomicPtr<AtomicU16>,
+    spans: AtomicPtr<Span>,
+}
+
+static TABLES: Tables = Tables {
+    start: AtomicUsize::new(0),
+    length: AtomicUsize::new(0),
+    fast_length: AtomicUsize::new(0),
+    owners: AtomicPtr::new(null_mut()),
+    spans: AtomicPtr::new(null_mut()),
+};
+
+/// Makes the tables for addresses from `start` on. `None` without memory for them.
+pub(crate) fn make_tables(start: usize, length: usize, is_hardened: bool) -> Option<()> {
+    let units = length.div_ceil(1 << UNIT_SHIFT);
+    let owners = map_table(units * 2)?;
+    let spans = map_table(units * size_of::<Span>())?;
+    TABLES.start.store(start, Ordering::Relaxed);
+    TABLES.owners.store(owners.as_ptr().cast(), Ordering::Relaxed);
+    TABLES.spans.store(spans.as_ptr().cast(), Ordering::Relaxed);
+    // Pairs with the loads of whoever got an address of this memory, which came after.
+    TABLES.length.store(length, Ordering::Release);
+    if !is_hardened {
+        TABLES.fast_length.store(length, Ordering::Release);
+    }
+    Some(())
+}
+
+/// The unit of an address that the fast path may free; `None` for all others.
+#[inline(always)]
+pub(crate) fn fast_unit(address: usize) -> Option<usize> {
+    let offset = address.wrapping_sub(TABLES.start.load(Ordering::Relaxed));
+    (offset < TABLES.fast_length.load(Ordering::Relaxed)).then_some(offset >> UNIT_SHIFT)
+}
+
+/// The unit of an address of nearpage's memory.
+#[inline]
+pub(crate) fn unit_of(address: usize) -> Option<usize> {
+    let offset = address.wrapping_sub(TABLES.start.load(Ordering::Relaxed));
+    (offset < TABLES.length.load(Ordering::Acquire)).then_some(offset >> UNIT_SHIFT)
+}
+
+/// The heap that owns a unit's span.
+///
+/// # Safety
+/// * The unit is one of the tables'.
+#[inline(always)]
+pub(crate) unsafe fn owner(unit: usize) -> u16 {
+    // SAFETY: the table has an entry for each unit; fresh ones are zero.
+    unsafe { (*TABLES.owners.load(Ordering::Relaxed).add(unit)).load(Ordering::Relaxed) }
+}
+
+/// # Safety
+/// * The unit is one of the tables', and its memory belongs to the caller.
+pub(crate) unsafe fn set_owner(unit: usize, owner: u16) {
+    // SAFETY: as in `owner`.
+    unsafe { (*TABLES.owners.load(Ordering::Relaxed).add(unit)).store(owner, Ordering::Relaxed) }
+}
+
+/// The descriptor of a unit.
+#[inline(always)]
+pub(crate) fn span(unit: usize) -> *mut Span {
+    TABLES.spans.load(Ordering::Relaxed).wrapping_add(unit)
+}
+
+/// The first unit of what an address lies in, if something is allocated there.
+pub(crate) fn first_unit(unit: usize) -> Option<usize> {
+    let descriptor = span(unit);
+    // SAFETY: the unit is one of the tables'. Its kind changes only while nobody else has memory there.
+    unsafe {
+        match (*descriptor).kind {
+            Kind::None => None,
+            Kind::Small | Kind::Large => Some(unit),
+            Kind::Inner => Some(unit - (*descriptor).units_back as usize),
+        }
+    }
+}
+
+/// Describes the units of a block.
+///
+/// # Safety
+/// * The block is the caller's, and nothing lies in it.
+pub(crate) unsafe fn describe(unit: usize, order: u8, kind: Kind) {
+    // SAFETY: the caller's promise: the units belong to the block.
+    unsafe {
+        set_owner(unit, NO_OWNER);
+        for back in 1..units(order) {
+            set_owner(unit + back, NO_OWNER);
+            let inner = span(unit + back);
+            (*inner).kind = Kind::Inner;
+            (*inner).units_back = back as u16;
+        }
+        (*span(unit)).order = order;
+        (*span(unit)).kind = kind;
+    }
+}
+
+/// Takes the description back.
+///
+/// # Safety
+/// * The block is the caller's, and nothing lies in it any more.
+pub(crate) unsafe fn forget(unit: usize) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let order = (*span(unit)).order;
+        for back in 0..units(order) {
+            set_owner(unit + back, NO_OWNER);
+            (*span(unit + back)).kind = Kind::None;
+        }
+    }
+}
+
+fn units(order: u8) -> usize {
+    1 << (order - UNIT_ORDER)
+}
+
+/// The first address of the tables.
+pub(crate) fn start() -> usize {
+    TABLES.start.load(Ordering::Relaxed)
+}
+
+/// Units that there are descriptors for.
+pub(crate) fn units_in_all() -> usize {
+    TABLES.length.load(Ordering::Relaxed).div_ceil(1 << UNIT_SHIFT)
+}

@@ -1,0 +1,108 @@
+//! What was counted, written when the process ends: one line of JSON.
+//!
+//! The descriptor is opened at the start, since many programs close standard error before they end, and moved up, out of the
+//! way of programs that count their descriptors. A child of a fork writes a line of its own; lines are written at once, to a
+//! file that is open for appending.
+
+use std::fmt::Write;
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use nearpage_malloc::{class_size, statistics};
+
+use crate::environment::variable;
+use crate::message::{Line, tell};
+
+static DESCRIPTOR: AtomicI32 = AtomicI32::new(-1);
+
+/// Descriptors from this number on are out of a program's way.
+const HIGH: i32 = 700;
+
+/// Opens the descriptor that options or `nearpage run` name.
+pub(crate) fn open(options: &str) {
+    let file = options.split(',').find_map(|word| word.trim().strip_prefix("report="));
+    let passed = variable("NEARPAGE_MALLOC_REPORT");
+    let Some(path) = file.or(passed) else { return };
+    let mut name = [0_u8; 4096];
+    if path.is_empty() || path.len() >= name.len() {
+        return;
+    }
+    name[..path.len()].copy_from_slice(path.as_bytes());
+    let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND | libc::O_CLOEXEC;
+    // SAFETY: the name ends with a zero.
+    unsafe {
+        let opened = libc::open(name.as_ptr().cast(), flags, 0o644);
+        if opened < 0 {
+            tell(format_args!("the report {path}: {}", std::io::Error::last_os_error()));
+            return;
+        }
+        let moved = libc::fcntl(opened, libc::F_DUPFD_CLOEXEC, HIGH);
+        if moved >= 0 {
+            libc::close(opened);
+        }
+        DESCRIPTOR.store(if moved >= 0 { moved } else { opened }, Ordering::Relaxed);
+    }
+}
+
+/// Writes the report, at the end of the process.
+extern "C" fn end() {
+    let descriptor = DESCRIPTOR.swap(-1, Ordering::Relaxed);
+    if descriptor >= 0 {
+        write(descriptor);
+    }
+}
+
+#[used]
+#[cfg_attr(feature = "symbols", unsafe(link_section = ".fini_array"))]
+static END: extern "C" fn() = end;
+
+fn write(descriptor: i32) {
+    let all = statistics();
+    let mut line = Line::<16384>::new();
+    // SAFETY: asks only.
+    let (process, parent) = unsafe { (libc::getpid(), libc::getppid()) };
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the place is there, and zeroes are a value.
+    let usage = unsafe {
+        libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr());
+        usage.assume_init()
+    };
+    let _ = write!(
+        line,
+        "{{\"pid\":{process},\"parent\":{parent},\"peak_rss_kib\":{},\"minor_faults\":{},\"allocations\":{},\
+         \"bytes_in_use\":{},\"bytes_held\":{},\"large\":{},\"large_bytes\":{},\"mapped\":{},\"mapped_bytes\":{},\
+         \"freed_elsewhere\":{},\"batches\":{},\"heaps\":{},\"trims\":{},\"misuses\":{},\"boot_bytes\":{},\
+         \"bytes_by_node\":{:?},\"classes\":[",
+        usage.ru_maxrss,
+        usage.ru_minflt,
+        all.allocations(),
+        all.bytes_in_use(),
+        all.bytes_held(),
+        all.large,
+        all.large_bytes,
+        all.mapped,
+        all.mapped_bytes,
+        all.freed_elsewhere,
+        all.batches,
+        all.heaps,
+        all.trims,
+        all.misuses,
+        all.boot_bytes,
+        all.bytes_by_node,
+    );
+    let mut is_first = true;
+    for (class, of) in all.classes.iter().enumerate().filter(|(_, of)| of.allocated > 0) {
+        let comma = if is_first { "" } else { "," };
+        is_first = false;
+        let _ = write!(
+            line,
+            "{comma}{{\"size\":{},\"allocated\":{},\"in_use\":{},\"spans\":{},\"span_bytes\":{}}}",
+            class_size(class),
+            of.allocated,
+            of.in_use,
+            of.spans,
+            of.span_bytes,
+        );
+    }
+    let _ = writeln!(line, "]}}");
+    line.write_to(descriptor);
+}

@@ -1,0 +1,48 @@
+//! The start, at the first allocation.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use nearpage_malloc::{Misuse, Options, StartError};
+
+use crate::environment::variable;
+use crate::message::tell;
+use crate::report;
+
+static STATE: AtomicU32 = AtomicU32::new(0);
+
+/// Starts the malloc if this is the first call.
+#[inline(always)]
+pub(crate) fn ensure() {
+    if STATE.load(Ordering::Relaxed) == 0 {
+        start();
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn start() {
+    if STATE.swap(1, Ordering::Relaxed) != 0 {
+        return;
+    }
+    let text = variable("NEARPAGE_MALLOC").unwrap_or_default();
+    let (mut options, wrong) = Options::parse(text);
+    if let Some(wrong) = wrong {
+        tell(format_args!("NEARPAGE_MALLOC: {wrong}"));
+    }
+    options.on_misuse = Some(on_misuse);
+    if let Err(error @ StartError::Memory(_)) = nearpage_malloc::start(options) {
+        tell(format_args!("{error}"));
+    }
+    report::open(text);
+}
+
+/// Tells what is wrong, and ends the program: its memory cannot be trusted.
+fn on_misuse(misuse: &Misuse) {
+    tell(format_args!("{misuse}"));
+    // A foreign pointer may come from a library that has a malloc of its own; only the careful mode ends for it.
+    let is_hardened = nearpage_malloc::started_with().is_some_and(|options| options.hardened);
+    if is_hardened {
+        // SAFETY: ends the process.
+        unsafe { libc::abort() };
+    }
+}

@@ -1,0 +1,191 @@
+//! Programs under the library: C and C++ of our own, and those that are installed. Each must do what it does without, and
+//! the library's own counters must show that it served them.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+/// The library of this build.
+fn library() -> PathBuf {
+    let deps = std::env::current_exe().expect("this test has a file");
+    let library = deps.parent().expect("it lies in a folder").join("libnearpage_preload.so");
+    assert!(library.exists(), "{} is not there", library.display());
+    library
+}
+
+fn folder() -> &'static Path {
+    static FOLDER: OnceLock<tempfile::TempDir> = OnceLock::new();
+    FOLDER.get_or_init(|| tempfile::tempdir().expect("a folder")).path()
+}
+
+fn is_there(program: &str) -> bool {
+    let found = Command::new(program).arg("--version").output().is_ok();
+    if !found {
+        eprintln!("SKIPPED: {program} is not installed (apt install {program})");
+    }
+    found
+}
+
+/// Runs a program under the library with options; returns what it printed and how many allocations were counted.
+fn under(options: &str, program: &str, arguments: &[&str]) -> (Output, u64) {
+    static NUMBER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+    let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    let report = folder().join(format!("report-{number}"));
+    let output = Command::new(program)
+        .args(arguments)
+        .env("LD_PRELOAD", library())
+        .env("NEARPAGE_MALLOC", options)
+        .env("NEARPAGE_MALLOC_REPORT", &report)
+        .output()
+        .expect("it starts");
+    let lines = std::fs::read_to_string(&report).unwrap_or_default();
+    let counted = lines.lines().filter_map(|line| {
+        let number = line.split("\"allocations\":").nth(1)?;
+        number.split(',').next()?.parse::<u64>().ok()
+    });
+    (output, counted.sum())
+}
+
+/// Runs a program with and without the library, in each mode, and compares.
+fn same(program: &str, arguments: &[&str], at_least: u64) {
+    if !is_there(program) {
+        return;
+    }
+    let plain = Command::new(program).args(arguments).output().expect("it starts");
+    for options in ["", "hardened=1", "fake=4", "policy=interleave,fake=2", "huge=transparent"] {
+        let (output, counted) = under(options, program, arguments);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status, plain.status, "{program}, {options}: {errors}");
+        assert!(output.stdout == plain.stdout, "{program}, {options}: other output; {errors}");
+        assert!(!errors.contains("nearpage-malloc"), "{program}, {options}: {errors}");
+        assert!(counted >= at_least, "{program}, {options}: {counted} allocations were counted");
+    }
+}
+
+fn compiled(compiler: &str, source: &str, name: &str) -> Option<String> {
+    if !is_there(compiler) {
+        return None;
+    }
+    let out = folder().join(name);
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(source);
+    let output = Command::new(compiler)
+        .args(["-O1", "-fno-builtin", "-w", "-pthread", "-o"])
+        .args([&out, &source])
+        .output()
+        .expect("it starts");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Some(out.to_str().expect("a name").to_owned())
+}
+
+#[test]
+fn calls_answer_as_posix_says() {
+    let Some(program) = compiled("gcc", "calls.c", "calls") else { return };
+    for options in ["", "hardened=1", "fake=4"] {
+        let (output, counted) = under(options, &program, &[]);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{options}: {} {errors}", output.status);
+        assert!(counted > 400_000, "{options}: {counted}");
+    }
+}
+
+#[test]
+fn new_and_delete_in_all_forms() {
+    let Some(program) = compiled("g++", "news.cpp", "news") else { return };
+    for options in ["", "hardened=1"] {
+        let (output, counted) = under(options, &program, &[]);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{options}: {} {errors}", output.status);
+        assert!(counted > 40_000, "{options}: {counted}");
+    }
+}
+
+#[test]
+fn wrong_frees_end_a_hardened_program() {
+    let Some(program) = compiled("gcc", "calls.c", "wrong") else { return };
+    for (how, text) in [
+        ("double", "double free: the last operation on this object of 112 bytes was a free"),
+        ("inner", "an address inside of an object of 112 bytes"),
+        ("foreign", "a foreign pointer"),
+        ("written", "was written to after its last operation, a free"),
+    ] {
+        let (output, _) = under("hardened=1", &program, &[how]);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(errors.contains(text), "{how}: {errors}");
+        assert!(errors.contains("0x"), "{how}: {errors}");
+        assert!(!output.status.success(), "{how}");
+    }
+}
+
+#[test]
+fn wrong_options_are_told_and_the_program_runs() {
+    let (output, _) = under("polcy=bind,hardened=1", "/bin/echo", &["near"]);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.stdout, b"near\n");
+    assert!(errors.contains("\"polcy=bind\" means nothing; accepted are policy="), "{errors}");
+    assert_eq!(errors.lines().count(), 1, "{errors}");
+}
+
+#[test]
+fn little_memory_and_few_addresses() {
+    let Some(program) = compiled("gcc", "calls.c", "limited") else { return };
+    // Addresses for 200 MB and all that the library reserves in vain: the program runs on what there is.
+    for kib in [200_000, 1_000_000, 8_000_000] {
+        let script = format!("ulimit -v {kib}; exec {program} none");
+        let (output, _) = under("", "sh", &["-c", &script]);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{kib}: {} {errors}", output.status);
+    }
+}
+
+#[test]
+fn python_is_the_same() {
+    let script = "import json, re, threading, subprocess\n\
+        print(sum(len(json.dumps({'a': i, 'b': [i] * 10})) for i in range(20000)))\n\
+        def work(): [str(i) * 20 for i in range(20000)]\n\
+        ts = [threading.Thread(target=work) for _ in range(4)]\n\
+        [t.start() for t in ts]; [t.join() for t in ts]\n\
+        print(subprocess.check_output(['echo', 'child']))\n\
+        print(len(re.findall('[a-c]+', 'abcd' * 50000)))";
+    same("python3", &["-c", script], 10_000);
+}
+
+#[test]
+fn sort_is_the_same() {
+    let file = folder().join("lines");
+    let mut state = 1_u64;
+    let lines: String = (0..100_000)
+        .map(|_| {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1);
+            format!("{}\n", state >> 33)
+        })
+        .collect();
+    std::fs::write(&file, lines).expect("the file");
+    same("sort", &["--parallel=2", "-n", file.to_str().expect("a name")], 10);
+}
+
+#[test]
+fn git_is_the_same() {
+    if !is_there("git") {
+        return;
+    }
+    let repository = folder().join("repository");
+    let script = format!(
+        "set -e; git init -q {0}; cd {0}; for i in $(seq 1 60); do seq $i $((i * 50)) > f$i; done; git add .; \
+         git -c user.name=n -c user.email=e commit -qm one; git -c gc.auto=0 gc -q; git fsck",
+        repository.display()
+    );
+    let (output, counted) = under("", "sh", &["-c", &script]);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    assert!(counted > 1000, "{counted}");
+    same("git", &["-C", repository.to_str().expect("a name"), "log", "--stat"], 100);
+}
+
+#[test]
+fn compilers_are_the_same() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/calls.c");
+    let source = source.to_str().expect("a name").to_owned();
+    for compiler in ["gcc", "clang"] {
+        same(compiler, &["-O2", "-w", "-S", "-o", "-", &source], 1000);
+    }
+}
