@@ -206,7 +206,8 @@ fn is_result(line: &str) -> bool {
         "plugged:",
         "exhaustion:",
         "unmaskable:",
-        "ranges:", "own:",
+        "ranges:",
+        "own:",
         "instructions:",
     ];
     CHECKS.iter().any(|check| line.starts_with(check))

@@ -68,7 +68,8 @@ impl<const N: usize> Aside<N> {
     /// Fills all places with blocks of a request; returns how many came. May wait, as any allocation.
     pub fn fill<P: Platform>(&self, pages: &PageAllocator<'_, P>, request: Request) -> usize {
         let mut came = 0;
-        while let Some(place) = self.places.iter().find(|place| place.load(Ordering::Relaxed) == 0) {
+        while let Some(place) = self.places.iter().find(|place| place.load(Ordering::Relaxed) == 0)
+        {
             let Ok(block) = pages.alloc(request) else { break };
             let new = word(block, request.order);
             if place.compare_exchange(0, new, Ordering::Release, Ordering::Relaxed).is_err() {

@@ -8,7 +8,8 @@ use super::*;
 #[test]
 fn ranges_may_come_in_any_order_and_overlap() {
     let mut memory = EarlyMemory::<8>::new();
-    for (start, length) in [(0x8000, 0x4000), (0x1000, 0x2000), (0x2800, 0x5800), (0x9000, 0x1000)] {
+    for (start, length) in [(0x8000, 0x4000), (0x1000, 0x2000), (0x2800, 0x5800), (0x9000, 0x1000)]
+    {
         memory.add(start, length).expect("room");
     }
     assert!(memory.ranges().eq([0x1000..0xc000]));

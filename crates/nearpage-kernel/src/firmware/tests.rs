@@ -213,7 +213,8 @@ fn what_cannot_be_used_leaves_one_node() {
     let cut = [memory_affinity(0, 0, 1, 1)[..30].to_vec()];
     assert_eq!(refused(&cut), FirmwareError::Entry { table: "SRAT", offset: 48, length: 40 });
     assert!(refused(&[cpu_affinity(0, 0)[..9].to_vec()]).to_string().contains("0x30"));
-    let nodes: Vec<_> = (0..65).map(|node| memory_affinity(node, u64::from(node) << 30, 1 << 30, 1)).collect();
+    let nodes: Vec<_> =
+        (0..65).map(|node| memory_affinity(node, u64::from(node) << 30, 1 << 30, 1)).collect();
     assert_eq!(refused(&nodes), FirmwareError::TooMany { what: "nodes", most: 64 });
 }
 
@@ -272,6 +273,7 @@ fn noise() {
         disturb(&mut bytes, &mut random);
         let mut memory = EarlyMemory::<16>::new();
         let _ = devicetree::read(&bytes, &mut machine, &mut memory);
+        let _ = devicetree::command_line(&bytes);
         machine.forget_nodes();
     }
 }
@@ -332,7 +334,8 @@ impl Writer {
 
     fn finish(mut self) -> Vec<u8> {
         self.word(9);
-        let reserved: Vec<u8> = [0x4800_0000_u64, 0x1000, 0, 0].iter().flat_map(|word| word.to_be_bytes()).collect();
+        let reserved: Vec<u8> =
+            [0x4800_0000_u64, 0x1000, 0, 0].iter().flat_map(|word| word.to_be_bytes()).collect();
         let structure = 40 + reserved.len();
         let strings = structure + self.structure.len();
         let total = strings + self.strings.len();
@@ -377,6 +380,9 @@ fn tree() -> Vec<u8> {
         writer.end();
     }
     writer.end();
+    writer.begin("chosen");
+    writer.property("bootargs", b"seed=7\0");
+    writer.end();
     writer.begin("distance-map");
     writer.property("compatible", b"numa-distance-map-v1\0");
     writer.cells("distance-matrix", &[0, 0, 10, 0, 1, 15, 1, 0, 25, 0, 5, 40]);
@@ -400,6 +406,8 @@ fn what_a_devicetree_says_is_read() {
     assert_eq!(machine.cpus().iter().map(|cpu| cpu.node.0).collect::<Vec<_>>(), [0, 1, 5]);
     let far = |from, to| machine.distance(NodeId(from), NodeId(to));
     assert_eq!((far(0, 1), far(1, 0), far(0, 5), far(5, 0), far(1, 5)), (15, 25, 40, 40, 20));
+    assert_eq!(devicetree::command_line(&tree()), b"seed=7");
+    assert_eq!(devicetree::command_line(&[1; 64]), b"");
     assert!(memory.ranges().eq([0x4000_0000..0x6000_0000]));
     assert_eq!(memory.free_bytes(), 0x2000_0000 - 0x1000 - 0x10_0000);
 }

@@ -17,6 +17,7 @@ fn the_book_shows_the_kernel() {
     let lines = between(&kernel, "// ANCHOR: kernel\n", "// ANCHOR_END");
     assert!(lines.len() > 30, "{lines:?}");
     // What a kernel calls `crate::refused` stands in the doc test itself.
-    let lines: Vec<_> = lines.iter().map(|line| line.replace("crate::refused", "refused")).collect();
+    let lines: Vec<_> =
+        lines.iter().map(|line| line.replace("crate::refused", "refused")).collect();
     assert_eq!(between(&chapter, "```rust\n", "```"), lines);
 }
