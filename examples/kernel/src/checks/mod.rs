@@ -2,6 +2,7 @@
 
 mod conformance;
 mod exhaustion;
+mod instructions;
 pub mod own;
 mod placement;
 mod plugged;
@@ -18,6 +19,7 @@ use crate::options::Options;
 use crate::start::refusals;
 use crate::{cpus, log};
 
+pub use instructions::run as instructions;
 pub use text::texts;
 
 /// All checks, with all CPUs running.
