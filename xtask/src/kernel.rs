@@ -8,7 +8,6 @@ mod emulator;
 mod error;
 mod machines;
 mod plug;
-mod sizes;
 mod texts;
 
 use std::time::Instant;
@@ -47,11 +46,8 @@ pub struct KernelArgs {
     /// Count the instructions of operations instead, on one CPU
     #[arg(long, conflicts_with_all = ["all", "numa"])]
     instructions: bool,
-    /// Tell the bytes of code and of metadata instead
-    #[arg(long, conflicts_with_all = ["all", "numa", "instructions"])]
-    sizes: bool,
     /// Plant each fault, and see it found, instead
-    #[arg(long, conflicts_with_all = ["all", "numa", "instructions", "sizes"])]
+    #[arg(long, conflicts_with_all = ["all", "numa", "instructions"])]
     faults: bool,
     /// Use the host's processor, where it has virtualization to give
     #[arg(long)]
@@ -106,8 +102,7 @@ impl Processor {
 ///
 /// [`KernelError`].
 pub fn run(arguments: &KernelArgs) -> Result<(), KernelError> {
-    let done = if arguments.sizes { sizes::run() } else { boot(arguments) };
-    match done {
+    match boot(arguments) {
         Err(error) if error.is_missing() && arguments.skip_missing => {
             println!("SKIPPED: the kernel was not booted: {error}");
             Ok(())

@@ -5,9 +5,9 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use nearpage::{CpuId, Gfp, Order, Pfn, Request};
 use nearpage_kernel::{Aside, TicketLock};
 
-use crate::{arch, cpus};
 use crate::mine::Mine;
 use crate::start::pages;
+use crate::{arch, cpus};
 
 const CPUS_MAX: usize = 64;
 /// Blocks that the handlers of a CPU hold at once.
@@ -82,7 +82,9 @@ static PUT_OFF: Aside<256> = Aside::new();
 pub static UNMASKABLE_GOT: AtomicU64 = AtomicU64::new(0);
 static UNMASKABLE_HELD: Aside<64> = Aside::new();
 
-/// An interrupt that cannot be masked: it may come while this CPU holds any lock, so it calls what never waits.
+/// An interrupt that cannot be masked: it may come while this CPU holds any lock, so it calls what never waits. The board `virt`
+/// has none.
+#[cfg(target_arch = "x86_64")]
 pub fn unmaskable() {
     UNMASKABLE.fetch_add(1, Ordering::Relaxed);
     if let Some(page) = pages().alloc_cached(Request::new(Order(0), Gfp::ATOMIC)) {

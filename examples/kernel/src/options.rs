@@ -18,8 +18,13 @@ pub struct Options {
 impl Options {
     /// Reads a command line; words that mean nothing are left out.
     pub fn parse(line: &[u8]) -> Self {
-        let mut options =
-            Self { operations: 20_000, seed: 1, timer_ns: 200_000, plugs: false, instructions: false };
+        let mut options = Self {
+            operations: 20_000,
+            seed: 1,
+            timer_ns: 200_000,
+            plugs: false,
+            instructions: false,
+        };
         for word in line.split(u8::is_ascii_whitespace) {
             let Ok(word) = core::str::from_utf8(word) else { continue };
             let Some((name, value)) = word.split_once('=') else { continue };

@@ -51,6 +51,10 @@ pub fn first_cpu() -> ! {
     let (options, deferred, ids) = boot();
     interrupt::set_timer_ns(options.timer_ns);
     checks::texts(pages());
+    if options.instructions {
+        checks::instructions(pages());
+        finish(PASSED);
+    }
     let running = cpus::start_all(pages(), ids.into_iter());
     arch::interrupts_on();
     arch::start_timer(options.timer_ns);

@@ -77,6 +77,13 @@ pub fn read<const RANGES: usize>(
     read
 }
 
+/// The command line that the boot was given, without the byte that ends it; empty if there is none, or if the devicetree cannot
+/// be read.
+pub fn command_line(blob: &[u8]) -> &[u8] {
+    let found = Blob::new(blob).ok().and_then(|blob| blob.property(b"bootargs"));
+    found.map_or(&[], |value| value.strip_suffix(&[0]).unwrap_or(value))
+}
+
 struct Blob<'a> {
     all: &'a [u8],
     structure: &'a [u8],
@@ -113,6 +120,29 @@ impl<'a> Blob<'a> {
         let strings = from(field(3)?)?;
         let strings = strings.get(..field(8)?).ok_or(short)?;
         Ok(Self { all, structure: from(field(2)?)?, strings })
+    }
+
+    /// The first property of a name, of whichever node.
+    fn property(&self, wanted: &[u8]) -> Option<&'a [u8]> {
+        let mut at = 0;
+        loop {
+            let token = be32(self.structure, at)?;
+            at += 4;
+            match token {
+                BEGIN_NODE => at = aligned(at + c_string(self.structure, at)?.len() + 1),
+                PROP => {
+                    let end = (at + 8).checked_add(be32(self.structure, at)? as usize)?;
+                    let value = self.structure.get(at + 8..end)?;
+                    let name = be32(self.structure, at + 4)? as usize;
+                    if c_string(self.strings, name)? == wanted {
+                        return Some(value);
+                    }
+                    at = aligned(end);
+                }
+                END_NODE | NOP => {}
+                _ => return None,
+            }
+        }
     }
 
     /// The reservations in front of the tree.

@@ -237,6 +237,7 @@ fn there_may_be_no_tables_at_all() {
     assert_eq!(acpi::read(&Tables::new(&[]), BASE, &mut machine), Ok(()));
 }
 
+/// A reader of a table.
 type Reader = fn(&[u8], &mut Machine) -> Result<(), FirmwareError>;
 
 /// Noise, and tables of which some bytes are changed: 10^6 inputs in all. Nothing panics, and nothing loops.
@@ -274,6 +275,7 @@ fn noise() {
         disturb(&mut bytes, &mut random);
         let mut memory = EarlyMemory::<16>::new();
         let _ = devicetree::read(&bytes, &mut machine, &mut memory);
+        let _ = devicetree::command_line(&bytes);
         machine.forget_nodes();
     }
 }
@@ -380,6 +382,9 @@ fn tree() -> Vec<u8> {
         writer.end();
     }
     writer.end();
+    writer.begin("chosen");
+    writer.property("bootargs", b"seed=7\0");
+    writer.end();
     writer.begin("distance-map");
     writer.property("compatible", b"numa-distance-map-v1\0");
     writer.cells("distance-matrix", &[0, 0, 10, 0, 1, 15, 1, 0, 25, 0, 5, 40]);
@@ -403,6 +408,8 @@ fn what_a_devicetree_says_is_read() {
     assert_eq!(machine.cpus().iter().map(|cpu| cpu.node.0).collect::<Vec<_>>(), [0, 1, 5]);
     let far = |from, to| machine.distance(NodeId(from), NodeId(to));
     assert_eq!((far(0, 1), far(1, 0), far(0, 5), far(5, 0), far(1, 5)), (15, 25, 40, 40, 20));
+    assert_eq!(devicetree::command_line(&tree()), b"seed=7");
+    assert_eq!(devicetree::command_line(&[1; 64]), b"");
     assert!(memory.ranges().eq(core::iter::once(0x4000_0000..0x6000_0000)));
     assert_eq!(memory.free_bytes(), 0x2000_0000 - 0x1000 - 0x10_0000);
 }

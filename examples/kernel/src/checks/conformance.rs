@@ -34,16 +34,21 @@ pub fn distinct() {
     cpus::on_all(|_| _ = SEEN[arch::cpu_number().0 as usize].fetch_add(1, Ordering::Relaxed));
     for number in 0..cpus::running() {
         let seen = SEEN[number as usize].load(Ordering::Relaxed);
-        assert_eq!(seen, 1, "CPUs that are {}: two share its storage, or nobody has it", CpuId(number));
+        assert_eq!(
+            seen,
+            1,
+            "CPUs that are {}: two share its storage, or nobody has it",
+            CpuId(number)
+        );
     }
 }
 
 /// Who holds a lock is not interrupted, though timers interrupt the CPU all the time with a handler that wants the lock.
 fn holders_are_left_alone() {
     const PERIODS: u64 = 5;
-    let before = *interrupt::WANTED.lock();
     interrupt::WANTS.store(true, Ordering::Relaxed);
     let held = interrupt::WANTED.lock();
+    let before = *held;
     let end = arch::now_ns() + PERIODS * u64::from(interrupt::timer_ns());
     while arch::now_ns() < end {
         core::hint::spin_loop();

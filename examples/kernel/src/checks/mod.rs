@@ -2,6 +2,7 @@
 
 mod conformance;
 mod exhaustion;
+mod instructions;
 pub mod own;
 mod placement;
 mod plugged;
@@ -18,10 +19,15 @@ use crate::options::Options;
 use crate::start::refusals;
 use crate::{cpus, log};
 
+pub use instructions::run as instructions;
 pub use text::texts;
 
 /// All checks, with all CPUs running.
-pub fn run(pages: &'static Pages<'static, Mine>, deferred: &'static Deferred<Mine>, options: Options) {
+pub fn run(
+    pages: &'static Pages<'static, Mine>,
+    deferred: &'static Deferred<Mine>,
+    options: Options,
+) {
     conformance::distinct();
     later(deferred);
     conformance::run(pages, options);
@@ -65,6 +71,8 @@ fn walk(pages: &Pages<'_, Mine>, when: &str) {
     assert_eq!(checked.free.0 + checked.cached.0 + checked.allocated.0, all, "all of it is found");
     log!(
         "walker, {when}: {all} pages: {} free, {} cached, {} allocated",
-        checked.free, checked.cached, checked.allocated
+        checked.free,
+        checked.cached,
+        checked.allocated
     );
 }

@@ -20,7 +20,8 @@ const MAILED: usize = 512;
 static OPERATIONS: AtomicU32 = AtomicU32::new(0);
 static SEED: AtomicU64 = AtomicU64::new(0);
 static COUNTS: [AtomicU64; 7] = [const { AtomicU64::new(0) }; 7];
-const NAMES: [&str; 7] = ["blocks", "mailed", "bulk pages", "objects", "page locks", "refused", "freed"];
+const NAMES: [&str; 7] =
+    ["blocks", "mailed", "bulk pages", "objects", "page locks", "refused", "freed"];
 const BLOCKS: usize = 0;
 const MAILS: usize = 1;
 const BULK: usize = 2;
@@ -52,7 +53,8 @@ pub fn run(pages: &Pages<'_, Mine>, options: Options) {
     // A handler that had begun ends before the next one comes.
     cpus::on_all(|_| {
         let seen = interrupt::INTERRUPTS.load(Ordering::Relaxed);
-        while interrupt::INTERRUPTS.load(Ordering::Relaxed) < seen + 2 * u64::from(cpus::running()) {
+        while interrupt::INTERRUPTS.load(Ordering::Relaxed) < seen + 2 * u64::from(cpus::running())
+        {
             arch::wait();
         }
     });
@@ -94,7 +96,8 @@ fn work(cpu: nearpage::CpuId) {
         match random.below(16) {
             0..=5 if len < HELD => {
                 // Large blocks are rare, as memory is.
-                let order = Order(random.below(11).min(random.below(11)).min(random.below(11)) as u8);
+                let order =
+                    Order(random.below(11).min(random.below(11)).min(random.below(11)) as u8);
                 if let Some(block) = alloc_marked(order, &mut random) {
                     held[len] = (block, order);
                     len += 1;
@@ -118,7 +121,12 @@ fn work(cpu: nearpage::CpuId) {
 
 /// Allocates, and marks the block as this one: whoever else is given it is found out.
 fn alloc_marked(order: Order, random: &mut Random) -> Option<Pfn> {
-    let gfp = random.one_of(&[Gfp::KERNEL, Gfp::ATOMIC, Gfp::HIGHUSER_MOVABLE, Gfp::KERNEL | Gfp::RECLAIMABLE]);
+    let gfp = random.one_of(&[
+        Gfp::KERNEL,
+        Gfp::ATOMIC,
+        Gfp::HIGHUSER_MOVABLE,
+        Gfp::KERNEL | Gfp::RECLAIMABLE,
+    ]);
     let Ok(block) = pages().alloc(Request::new(order, gfp | Gfp::NOWARN)) else {
         count(NONE, 1);
         return None;
@@ -141,7 +149,12 @@ fn free_marked((block, order): (Pfn, Order)) {
         let place = page_address::<Mine>(Pfn(block.0 + at)).cast::<u64>();
         // SAFETY: the block is this CPU's, and was marked.
         let found = unsafe { place.read_volatile() };
-        assert_eq!(found, mark(block, order), "block {block} of order {} is somebody else's too", order.0);
+        assert_eq!(
+            found,
+            mark(block, order),
+            "block {block} of order {} is somebody else's too",
+            order.0
+        );
     }
     // What is free is marked as nobody's.
     // SAFETY: as above.
@@ -192,7 +205,10 @@ fn objects(boxes: &mut Vec<Vec<u8>>, random: &mut Random) {
         }
     } else {
         let old = boxes.swap_remove(random.below(boxes.len() as u64) as usize);
-        assert!(old.iter().all(|&byte| byte == old.len() as u8), "an object is somebody else's too");
+        assert!(
+            old.iter().all(|&byte| byte == old.len() as u8),
+            "an object is somebody else's too"
+        );
     }
 }
 

@@ -67,7 +67,9 @@ pub fn load() {
     let base = TABLE.0.get().expose_provenance() as u64;
     let pointer = Pointer { limit: (size_of::<[Gate; 256]>() - 1) as u16, base };
     // SAFETY: the table is filled, and lives for ever.
-    unsafe { asm!("lidt [{}]", in(reg) &raw const pointer, options(readonly, nostack, preserves_flags)) };
+    unsafe {
+        asm!("lidt [{}]", in(reg) &raw const pointer, options(readonly, nostack, preserves_flags))
+    };
 }
 
 #[unsafe(no_mangle)]

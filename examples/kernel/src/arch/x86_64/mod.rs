@@ -41,7 +41,9 @@ static PER_CPU: [PerCpu; CPUS_MAX] = {
 pub fn cpu_number() -> CpuId {
     let number: u32;
     // SAFETY: `set_cpu_number` made GS lead to a `PerCpu` before anything else ran on this CPU.
-    unsafe { asm!("mov {:e}, gs:[0]", out(reg) number, options(nostack, preserves_flags, readonly)) };
+    unsafe {
+        asm!("mov {:e}, gs:[0]", out(reg) number, options(nostack, preserves_flags, readonly))
+    };
     CpuId(if cfg!(feature = "fault-shared-storage") { number & !1 } else { number })
 }
 
@@ -138,13 +140,17 @@ unsafe fn in8(port: u16) -> u8 {
 
 unsafe fn out32(port: u16, value: u32) {
     // SAFETY: the caller knows the port.
-    unsafe { asm!("out dx, eax", in("dx") port, in("eax") value, options(nostack, preserves_flags)) };
+    unsafe {
+        asm!("out dx, eax", in("dx") port, in("eax") value, options(nostack, preserves_flags))
+    };
 }
 
 unsafe fn in32(port: u16) -> u32 {
     let value;
     // SAFETY: the caller knows the port.
-    unsafe { asm!("in eax, dx", in("dx") port, out("eax") value, options(nostack, preserves_flags)) };
+    unsafe {
+        asm!("in eax, dx", in("dx") port, out("eax") value, options(nostack, preserves_flags))
+    };
     value
 }
 
