@@ -28,6 +28,7 @@
 
 mod free_map;
 mod loose;
+mod owner_word;
 mod owners;
 mod pageblock;
 mod pageblock_list;
@@ -35,6 +36,7 @@ pub mod section;
 
 pub(crate) use free_map::FreeMap;
 pub use loose::{Filled, LooseMap, LoosePages};
+pub use owner_word::OwnerWord;
 pub(crate) use owners::OwnedBlock;
 pub(crate) use pageblock::{Pageblock, first_of};
 pub use section::{
@@ -510,7 +512,8 @@ mod tests {
                 assert!(!Word::cached(order, zone).is_allocated(order));
             }
         }
-        let (mut word, zone) = (Word::allocated(Order(3), Migratetype::Movable, ZoneIndex(9)), ZoneIndex(9));
+        let (mut word, zone) =
+            (Word::allocated(Order(3), Migratetype::Movable, ZoneIndex(9)), ZoneIndex(9));
         let mut tags = [0; TAGS as usize + 1];
         for _ in 0..2 * TAGS {
             let next = word.with_next_tag();

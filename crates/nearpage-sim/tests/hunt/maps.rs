@@ -12,6 +12,8 @@ use rayon::prelude::*;
 
 use super::{Verdict, message, number, scheduler};
 
+const PAGEBLOCK: u64 = 512;
+
 /// A bug that is put in on purpose.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Plant {
@@ -214,7 +216,8 @@ impl<'a, 't, 'm> Worker<'a, 't, 'm> {
             self.own.extend(pages[..got].iter().map(|&page| (page, Order(0))));
         }
         let is_single = |block: &mut (Pfn, Order)| block.1 == Order(0);
-        let mut singles: Vec<Pfn> = self.own.extract_if(.., is_single).map(|(page, _)| page).collect();
+        let mut singles: Vec<Pfn> =
+            self.own.extract_if(.., is_single).map(|(page, _)| page).collect();
         self.rng.shuffle(&mut singles);
         let kept = singles.split_off(self.rng.usize(..=singles.len()));
         self.sim.allocator.free_bulk(&singles).expect("they were allocated");
@@ -234,21 +237,23 @@ impl<'a, 't, 'm> Worker<'a, 't, 'm> {
 
     fn memory_off_or_on(&mut self) {
         let gone = self.shared.offline.borrow_mut().pop();
-        if let Some(range) = gone.filter(|_| self.rng.bool()) {
-            self.sim.allocator.online(range).expect("it is offline");
+        if let Some(range) = gone.filter(|_| self.rng.u8(..3) > 0) {
+            // Part of it comes, up to any frame; the rest later, if any is left.
+            let middle = Pfn(self.rng.u64(range.start.0 + 1..=range.end.0));
+            self.sim.allocator.online(PfnRange { end: middle, ..range }).expect("it is offline");
+            let rest = PfnRange { start: middle, ..range };
+            self.shared.offline.borrow_mut().extend(Some(rest).filter(|rest| !rest.is_empty()));
             return;
         }
         self.shared.offline.borrow_mut().extend(gone);
         let nodes = self.sim.allocator.topology().nodes();
         let memory: Vec<PfnRange> = nodes.iter().flat_map(|node| node.memory).copied().collect();
         let whole = memory[self.rng.usize(..memory.len())];
-        let pages = self.rng.u64(1..=whole.pages().0.min(800));
-        let start = whole.start.0 + self.rng.u64(..=whole.pages().0 - pages);
-        let range = match self.rng.bool() {
-            true => PfnRange::new(start, start + pages),
-            // To or from the bound of a pageblock.
-            false => PfnRange::new(start.max(start / 512 * 512), (start / 512 + 1) * 512),
-        };
+        let pageblocks = whole.pages().0 / PAGEBLOCK;
+        let first = self.rng.u64(..pageblocks);
+        let count = self.rng.u64(1..=(pageblocks - first).min(3));
+        let start = whole.start.0 + first * PAGEBLOCK;
+        let range = PfnRange::new(start, start + count * PAGEBLOCK);
         if self.sim.allocator.offline(range).is_ok() {
             let [memory, cpus] = self.shared.went.get();
             self.shared.went.set([memory + 1, cpus]);
@@ -298,12 +303,8 @@ fn owners_leave_every_frame_in_one_place() {
 
 #[test]
 fn bugs_planted_among_owners_are_found_and_replayed() {
-    let plants = [
-        Plant::MissingLocks,
-        Plant::DrainAgainstPush,
-        Plant::DoubleFree,
-        Plant::ForkStopsNobody,
-    ];
+    let plants =
+        [Plant::MissingLocks, Plant::DrainAgainstPush, Plant::DoubleFree, Plant::ForkStopsNobody];
     for plant in plants {
         let find = |seed| hunt(seed, plant).err().map(|found| (seed, found));
         let (seed, found) =

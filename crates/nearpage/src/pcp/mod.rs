@@ -6,6 +6,8 @@
 //! pcp_lists`, 6.12: 14 lists). Where a list's pages are kept, and how that is atomic with respect to
 //! its CPU, is the [`storage`]; how many there may be is the [`tuning`]; both know nothing of each other.
 
+pub(crate) mod hold_word;
+pub(crate) mod inbox;
 pub(crate) mod owned;
 pub mod pageset;
 pub(crate) mod passing;

@@ -5,8 +5,8 @@ use crate::frame::{FreeMap, NO_FRAME, ZoneFrames};
 use crate::host::Platform;
 use crate::pcp::owned::Hold;
 use crate::pcp::pageset::Pageset;
-use crate::pcp::stage::{Fate, Stage};
 use crate::pcp::passing::Passing;
+use crate::pcp::stage::{Fate, Stage};
 use crate::units::{CpuId, Order};
 use crate::zone::ZoneGuard;
 
@@ -114,9 +114,9 @@ impl<'v, 'a, 'm, P: Platform> Visit<'v, 'a, 'm, P> {
             let free = block.free();
             free == 0 || free <= NEARLY_FULL && pages.count() >= WORTH_A_PAGEBLOCK
         };
-        let cpu = self.owner.filter(|_| {
-            !is_shared && frames.pageblock(first).is_mergeable() && is_worth_it()
-        });
+        let cpu = self
+            .owner
+            .filter(|_| !is_shared && frames.pageblock(first).is_mergeable() && is_worth_it());
         let Some(cpu) = cpu else { return self.bring_pages(first, pages).then_some(true) };
         if self.pageblocks_left() == 0 || self.passed.claims == CLAIMS {
             return None;
