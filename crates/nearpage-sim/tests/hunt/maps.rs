@@ -250,6 +250,9 @@ impl<'a, 't, 'm> Worker<'a, 't, 'm> {
         let memory: Vec<PfnRange> = nodes.iter().flat_map(|node| node.memory).copied().collect();
         let whole = memory[self.rng.usize(..memory.len())];
         let pageblocks = whole.pages().0 / PAGEBLOCK;
+        if pageblocks == 0 {
+            return;
+        }
         let first = self.rng.u64(..pageblocks);
         let count = self.rng.u64(1..=(pageblocks - first).min(3));
         let start = whole.start.0 + first * PAGEBLOCK;
