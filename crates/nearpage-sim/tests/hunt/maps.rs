@@ -291,7 +291,7 @@ fn owners_leave_every_frame_in_one_place() {
         Some(seed) => (seed, 1),
         None => (0, 20_000),
     };
-    let schedules = number("NEARPAGE_SCHEDULES").unwrap_or(usual).div_ceil(10);
+    let schedules = number("NEARPAGE_SCHEDULES").unwrap_or(usual).div_ceil(50);
     let figures_of = |seed| {
         hunt(seed, Plant::Nothing).unwrap_or_else(|found| {
             panic!("{found}\nreplay: NEARPAGE_SEED={seed} cargo test -p nearpage-sim --test hunt owners")
@@ -301,7 +301,7 @@ fn owners_leave_every_frame_in_one_place() {
     let [switches, memory, cpus] =
         (first..first + schedules).into_par_iter().map(figures_of).reduce(|| [0; 3], sum);
     println!("{schedules} schedules, {switches} switches, memory went {memory} times, CPUs {cpus}");
-    assert!(schedules < 1000 || memory > schedules / 10 && cpus > schedules / 10);
+    assert!(schedules < 100 || memory > schedules / 10 && cpus > schedules / 10);
 }
 
 #[test]
