@@ -28,6 +28,7 @@
 
 mod free_map;
 mod loose;
+mod owner_word;
 mod owners;
 mod pageblock;
 mod pageblock_list;
@@ -35,6 +36,7 @@ pub mod section;
 
 pub(crate) use free_map::FreeMap;
 pub use loose::{Filled, LooseMap, LoosePages};
+pub use owner_word::OwnerWord;
 pub(crate) use owners::OwnedBlock;
 pub(crate) use pageblock::{Pageblock, first_of};
 pub use section::{

@@ -4,11 +4,16 @@
 
 pub use crate::alloc::{CpuPagesets, LockWord, Stillness, StoppedPagesets, ZoneHold};
 pub use crate::buddy::Insertion;
+pub use crate::frame::OwnerWord;
 pub use crate::page_wait::{
     Awaited, Bucket, HeldBucket, Key, OVERTAKEN_MAX, PageSite, WaitTable, try_lock,
 };
+pub use crate::pcp::hold_word::HoldWord;
+pub use crate::pcp::inbox::Inbox;
 pub use crate::slab::tunables::{BATCH_IDLE, BATCH_MAX, Tunables, part_for};
 pub use crate::slab::{SlabHeld, SlabParts};
-pub use crate::sync::{Cell32, OwnedCounter};
+#[cfg(loom)]
+pub use crate::sync::model;
+pub use crate::sync::{Cell16, Cell32, Cell64, OwnedCounter};
 pub use crate::units::{SECTION_FRAMES, SECTION_SHIFT};
 pub use crate::zonelist::versions::Versions;

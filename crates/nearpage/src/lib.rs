@@ -5,6 +5,8 @@
 
 #[cfg(any(test, feature = "alloc"))]
 extern crate alloc as std_alloc;
+#[cfg(loom)]
+extern crate std;
 
 mod alloc;
 mod arena;

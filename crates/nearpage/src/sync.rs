@@ -28,6 +28,8 @@ pub trait Cell32 {
         success: Ordering,
         failure: Ordering,
     ) -> Result<u32, u32>;
+    /// Puts `new` in the place of what was there, and returns that.
+    fn swap(&self, new: u32, order: Ordering) -> u32;
     /// Sets one bit; returns whether it was set before.
     fn set(&self, bit: u32, order: Ordering) -> bool;
     /// Clears one bit; returns whether it was set before.
@@ -62,6 +64,11 @@ impl Cell32 for AtomicU32 {
         self.compare_exchange(current, new, success, failure)
     }
 
+    #[inline(always)]
+    fn swap(&self, new: u32, order: Ordering) -> u32 {
+        self.swap(new, order)
+    }
+
     // With one bit asked for, compilers for x86 know an instruction that does it: no loop, no look before.
     #[inline(always)]
     fn set(&self, bit: u32, order: Ordering) -> bool {
@@ -77,6 +84,76 @@ impl Cell32 for AtomicU32 {
     fn full_fence() {
         fence(Ordering::SeqCst);
     }
+}
+
+/// A 16-bit word that threads share, as [`Cell32`].
+pub trait Cell16 {
+    /// A word with this value.
+    fn new(value: u16) -> Self;
+    /// The value now.
+    fn load(&self, order: Ordering) -> u16;
+    /// Overwrites the value.
+    fn store(&self, value: u16, order: Ordering);
+    /// Puts `new` in the place of what was there, and returns that.
+    fn swap(&self, new: u16, order: Ordering) -> u16;
+}
+
+impl Cell16 for AtomicU16 {
+    fn new(value: u16) -> Self {
+        Self::new(value)
+    }
+
+    #[inline(always)]
+    fn load(&self, order: Ordering) -> u16 {
+        self.load(order)
+    }
+
+    #[inline(always)]
+    fn store(&self, value: u16, order: Ordering) {
+        self.store(value, order);
+    }
+
+    #[inline(always)]
+    fn swap(&self, new: u16, order: Ordering) -> u16 {
+        self.swap(new, order)
+    }
+}
+
+/// A 64-bit word that threads share, as [`Cell32`], to count with.
+pub trait Cell64 {
+    /// The value now.
+    fn load(&self, order: Ordering) -> u64;
+    /// Adds `n`, wrapping.
+    fn add(&self, n: u64, order: Ordering);
+}
+
+impl Cell64 for AtomicU64 {
+    #[inline(always)]
+    fn load(&self, order: Ordering) -> u64 {
+        self.load(order)
+    }
+
+    #[inline(always)]
+    fn add(&self, n: u64, order: Ordering) {
+        self.fetch_add(n, order);
+    }
+}
+
+/// Where a thread is about to read or write a word that another CPU may write without a lock: there a model checker lets
+/// others come between. Nothing elsewhere.
+#[inline(always)]
+pub fn point() {
+    #[cfg(loom)]
+    model::POINT.get().inspect(|point| point());
+}
+
+/// What a model checker that runs the whole core puts in.
+#[cfg(loom)]
+pub mod model {
+    use std::sync::OnceLock;
+
+    /// What [`point`](super::point) calls.
+    pub static POINT: OnceLock<fn()> = OnceLock::new();
 }
 
 /// A counter that only its owner (one CPU, or the holder of one lock) writes and anybody reads:

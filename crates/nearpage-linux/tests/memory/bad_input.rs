@@ -4,7 +4,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use nearpage::{
-    CpuId, Cursor, Gfp, LimitOf, Limits, NodeAccess, NodeId, NodeSet, Order, Pfn, Placement,
+    CpuId, Cursor, Gfp, LimitOf, Limits, Model, NodeAccess, NodeId, NodeSet, Order, Pfn, Placement,
     Policy, Request, Settings, Turn,
 };
 use nearpage_linux::{
@@ -30,8 +30,12 @@ fn machine() -> HostMachine {
 
 /// Runs a test on memory of each kind, and checks that all its pages are free or cached after.
 fn on_each(test: impl Fn(&Memory)) {
-    for (use_rseq, hardened) in [(true, false), (true, true), (false, false), (false, true)] {
-        let builder = Memory::builder().machine(machine()).bytes_per_node(NODE_BYTES);
+    let storages = [(true, false), (true, true), (false, false), (false, true)];
+    let models = [Model::NEARPAGE_0_1, Model::NEARPAGE];
+    for ((use_rseq, hardened), model) in
+        storages.into_iter().flat_map(|storage| models.map(|model| (storage, model)))
+    {
+        let builder = Memory::builder().machine(machine()).model(model).bytes_per_node(NODE_BYTES);
         let memory = builder.use_rseq(use_rseq).hardened(hardened).build().unwrap();
         test(&memory);
         let checked = memory.check().unwrap();

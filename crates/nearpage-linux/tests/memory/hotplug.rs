@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nearpage::{CpuId, Gfp, NodeId, Order, Pfn, Request};
+use nearpage::{CpuId, Gfp, Model, NodeId, Order, Pfn, Request};
 use nearpage_linux::{HostMachine, HostNode, Memory};
 
 use super::alone::alone;
@@ -20,7 +20,7 @@ const HELD_MAX: usize = 9_000;
 const GUEST: NodeId = NodeId(2);
 const GUEST_BYTES: u64 = 64 * MEBIBYTE;
 
-fn memory(use_rseq: bool) -> Memory {
+fn memory(model: Model, use_rseq: bool) -> Memory {
     let node = |id, cpus: std::ops::Range<u32>| HostNode {
         id: NodeId(id),
         cpus: cpus.map(CpuId).collect(),
@@ -29,7 +29,7 @@ fn memory(use_rseq: bool) -> Memory {
     let nodes = vec![node(0, 0..1), node(1, 1..256), node(2, 256..256)];
     let distances = vec![10, 20, 20, 20, 10, 20, 20, 20, 10];
     let machine = HostMachine { nodes, distances, emulated: true };
-    let builder = Memory::builder().machine(machine).use_rseq(use_rseq);
+    let builder = Memory::builder().machine(machine).model(model).use_rseq(use_rseq);
     let builder = builder.bytes_per_node(96 * MEBIBYTE).reserve_per_node(256 * MEBIBYTE);
     // Of its reserve nothing is online yet.
     builder.bytes_on(GUEST, 0).build().unwrap()
@@ -183,8 +183,8 @@ fn pages_with_a_reason(memory: &Memory) -> u64 {
     text.lines().filter_map(of).sum()
 }
 
-fn run(use_rseq: bool, time: Duration) {
-    let memory = memory(use_rseq);
+fn run(model: Model, use_rseq: bool, time: Duration) {
+    let memory = memory(model, use_rseq);
     let ranges = || memory.topology().nodes().iter().flat_map(|node| node.memory);
     let first = ranges().map(|range| range.start).min().unwrap();
     let end = ranges().map(|range| range.end).max().unwrap();
@@ -250,14 +250,16 @@ fn nothing_is_lost_while_memory_and_cpus_come_and_go() {
         let seconds = seconds.map_or(1, |text| {
             text.parse().expect("NEARPAGE_HOTPLUG_SECONDS is a number of seconds")
         });
-        run(true, Duration::from_secs(seconds));
-        run(false, Duration::from_secs(seconds.min(10)));
+        for model in [Model::NEARPAGE_0_1, Model::NEARPAGE] {
+            run(model, true, Duration::from_secs(seconds));
+            run(model, false, Duration::from_secs(seconds.min(10)));
+        }
     });
 }
 
 #[test]
 fn two_threads_may_grow_one_node_at_once() {
-    let memory = memory(true);
+    let memory = memory(Model::NEARPAGE, true);
     thread::scope(|scope| {
         for _ in 0..THREADS {
             scope.spawn(|| {

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use nearpage::{CpuId, DrainBusy, Gfp, NodeId, Order, Request};
+use nearpage::{CpuId, DrainBusy, Gfp, Model, NodeId, Order, Request};
 use nearpage_linux::{
     BindMode, HostMachine, HostNode, Memory, MemoryBuilder, MemoryError, RseqUnavailable,
     StorageInUse, SystemCall, Warning,
@@ -221,11 +221,15 @@ fn memory_limited() {
 fn cpus_beyond_the_topology() {
     alone("sandbox::cpus_beyond_the_topology", || {
         in_child(|| {
-            for use_rseq in [true, false] {
+            let models = [Model::NEARPAGE_0_1, Model::NEARPAGE];
+            for (use_rseq, model) in
+                [true, false].into_iter().flat_map(|rseq| models.map(|model| (rseq, model)))
+            {
                 let node = HostNode { id: NodeId(3), cpus: vec![CpuId(9000)], has_memory: true };
                 let machine =
                     HostMachine { nodes: vec![node], distances: vec![10], emulated: true };
-                let memory = small().machine(machine).use_rseq(use_rseq).build().unwrap();
+                let memory =
+                    small().machine(machine).model(model).use_rseq(use_rseq).build().unwrap();
                 work(&memory);
                 assert_eq!(memory.check().unwrap().cached.0, 0, "nobody has a pageset here");
             }

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use nearpage::slab::{CacheOptions, SlabConfig};
-use nearpage::{CpuId, Gfp, NodeAccess, NodeId};
+use nearpage::{CpuId, Gfp, Model, NodeAccess, NodeId};
 use nearpage_linux::{HostMachine, HostNode, KmemCache, Memory, SlabAllocator};
 
 use super::load::{Stamped, Stop};
@@ -20,12 +20,16 @@ const ROUNDS: usize = 6;
 const THREADS: usize = 3;
 
 fn memory(use_rseq: bool) -> Memory {
+    memory_under(Model::NEARPAGE, use_rseq)
+}
+
+fn memory_under(model: Model, use_rseq: bool) -> Memory {
     let cpus = allowed_cpus();
     let (first, others) = cpus.split_at(1);
     let node = |id, cpus: &[CpuId]| HostNode { id, cpus: cpus.to_vec(), has_memory: true };
     let nodes = vec![node(GUEST, first), node(STAYS, others)];
     let machine = HostMachine { nodes, distances: vec![10, 20, 20, 10], emulated: true };
-    let builder = Memory::builder().machine(machine).use_rseq(use_rseq);
+    let builder = Memory::builder().machine(machine).model(model).use_rseq(use_rseq);
     builder.bytes_per_node(GUEST_BYTES).build().unwrap()
 }
 
@@ -101,8 +105,11 @@ fn plug(slab: &SlabAllocator<'_>, cache: &KmemCache<'_>, leaving: &AtomicBool) -
 
 #[test]
 fn a_node_is_emptied_and_refilled_while_threads_allocate() {
-    for use_rseq in [true, false] {
-        let memory = memory(use_rseq);
+    let models = [Model::NEARPAGE_0_1, Model::NEARPAGE];
+    for (use_rseq, model) in
+        [true, false].into_iter().flat_map(|use_rseq| models.map(|model| (use_rseq, model)))
+    {
+        let memory = memory_under(model, use_rseq);
         let slab = memory.slab(SlabConfig::default()).unwrap();
         let cache = slab.create(CacheOptions::new("guest", 64)).unwrap();
         let left = Mutex::default();

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use nearpage::slab::{CacheOptions, LocalNode, SlabConfig};
-use nearpage::{Gfp, NodeId};
+use nearpage::{Gfp, Model, NodeId};
 use nearpage_linux::{HostMachine, HostNode, KmemCache, Memory, MemoryBuilder, SlabAllocator};
 
 use super::{allowed_cpus, number, restrict, three_nodes};
@@ -146,6 +146,15 @@ fn nothing_is_lost_with_rings() {
 #[test]
 fn nothing_is_lost_with_locks() {
     stress(three_nodes().use_rseq(false), SlabConfig::default());
+}
+
+/// Pages that go home in chains when slabs are freed.
+#[test]
+fn nothing_is_lost_where_cpus_own_pageblocks() {
+    for use_rseq in [true, false] {
+        let builder = three_nodes().model(Model::NEARPAGE).use_rseq(use_rseq);
+        stress(builder, SlabConfig::default());
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Stress on machines that are not this one.
 
-use nearpage::{CpuId, NodeId};
+use nearpage::{CpuId, Model, NodeId};
 use nearpage_linux::{HostMachine, HostNode, Memory, MemoryBuilder};
 
 use super::affinity;
@@ -32,6 +32,15 @@ fn three_nodes_with_locks() {
     stress_memory("three_nodes_with_locks", three_nodes().use_rseq(false), 80, 1.0);
 }
 
+/// The same, where CPUs own pageblocks with maps.
+#[test]
+fn three_nodes_with_owned_pageblocks() {
+    for (use_rseq, hardened) in [(true, false), (false, true)] {
+        let builder = three_nodes().model(Model::NEARPAGE).use_rseq(use_rseq);
+        stress_memory("three_nodes_with_owned_pageblocks", builder.hardened(hardened), 80, 0.7);
+    }
+}
+
 /// All CPUs of this process but the first one came after the topology was read; another one went.
 fn unknown_cpus() -> MemoryBuilder {
     let first = affinity::allowed_cpus()[0];
@@ -51,4 +60,12 @@ fn unknown_cpus_with_rings() {
 #[test]
 fn unknown_cpus_with_locks() {
     stress_memory("unknown_cpus_with_locks", unknown_cpus().use_rseq(false), 80, 1.0);
+}
+
+#[test]
+fn unknown_cpus_with_owned_pageblocks() {
+    for use_rseq in [true, false] {
+        let builder = unknown_cpus().model(Model::NEARPAGE).use_rseq(use_rseq);
+        stress_memory("unknown_cpus_with_owned_pageblocks", builder, 80, 0.7);
+    }
 }

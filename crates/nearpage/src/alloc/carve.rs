@@ -18,7 +18,7 @@ use crate::pcp::owned::Owned;
 use crate::pcp::pageset::{List, Owner, Pageset};
 use crate::pcp::pieces::Pieces;
 use crate::pcp::stage::Stage;
-use crate::pcp::{ALL_LISTS, LISTS, Storage, list_order};
+use crate::pcp::{LISTS, Storage, list_order};
 use crate::slot::{Slot, SlotRing};
 use crate::sync::{AtomicBool, AtomicU16, AtomicU32};
 use crate::units::{CpuId, NodeIndex, ZoneIndex, ZoneKind};
@@ -104,8 +104,10 @@ impl<'m> Carver<'_, 'm> {
         let wait_tables = self.carve_wait_tables(hub, zones, config.model.page_lock.tables)?;
         let nodes = self.carve_nodes(hub, zones)?;
         let lists = self.carve_lists(hub)?;
+        // Whoever comes to it asks for any list.
+        let none = (&[][..], &[][..], plan.more_lists());
         let nobody =
-            carve_pagesets(hub, CpuId::NONE, NodeIndex(0), &zones[..1], (&[], &[]), |_, index| {
+            carve_pagesets(hub, CpuId::NONE, NodeIndex(0), &zones[..1], none, |_, index| {
                 P::Storage::ring_entries(list_order(index), 0) as usize
             })?;
         let (owner, nobodys) = (nobody.owner, &nobody.pagesets[0]);
@@ -235,7 +237,7 @@ impl<'m> Carver<'_, 'm> {
                 let rest = [arena.untouched(entries)?, arena.untouched(entries)?];
                 Ok(Owned::new(Stage::new(heads, rest, firsts)))
             })?;
-            let parts = (&*pieces, &*owned);
+            let parts = (&*pieces, &*owned, plan.more_lists());
             Ok(Cpu { lists, ..carve_pagesets(arena, cpu, node, zones, parts, entries)? })
         })?;
         Ok(cpus)
@@ -316,7 +318,7 @@ fn carve_pagesets<'m, P: Platform>(
     id: CpuId,
     of: NodeIndex,
     zones: &'m [&'m Zone<'m, P>],
-    (pieces, owned): (&'m [Pieces], &'m [Owned<'m>]),
+    (pieces, owned, more): (&'m [Pieces], &'m [Owned<'m>], usize),
     ring_entries: impl Fn(&Zone<'m, P>, usize) -> usize,
 ) -> Result<Cpu<'m, P>, OutOfMetadata> {
     let owner = arena.slice(1, |_, _| {
@@ -339,13 +341,11 @@ fn carve_pagesets<'m, P: Platform>(
         if out_of_metadata {
             return Err(OutOfMetadata);
         }
-        let owned = owned.get(index);
-        let more = if owned.is_some() { ALL_LISTS - LISTS } else { 0 };
         let more = arena.slice(more, |at, arena| {
             let ring = arena.untouched::<AtomicU32>(ring_entries(zone, LISTS + at))?;
             Ok(P::Storage::list(id, ring))
         })?;
-        Ok(Pageset::new(zone, owner, lists, pieces.get(index), (owned, more)))
+        Ok(Pageset::new(zone, owner, lists, pieces.get(index), (owned.get(index), more)))
     })?;
     Ok(Cpu { owner, pagesets, lists: 0, is_on: AtomicBool::new(true) })
 }

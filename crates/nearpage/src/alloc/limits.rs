@@ -165,8 +165,9 @@ mod tests {
     use std_alloc::vec::Vec;
 
     use super::*;
-    use crate::alloc::Request;
+    use crate::alloc::{Config, Request};
     use crate::error::AllocError;
+    use crate::model::Model;
     use crate::testing::machine::TestMachine;
     use crate::units::{CpuId, NodeId, NodeIndex, Pfn};
 
@@ -174,6 +175,27 @@ mod tests {
 
     fn hard(pages: u64) -> Limits {
         Limits { hard_bytes: Some(pages << 12), soft_bytes: None }
+    }
+
+    /// Where CPUs own pageblocks, one has more pages than a limit leaves: single blocks come of it.
+    #[test]
+    fn a_hard_limit_is_exact_where_cpus_own_pageblocks() {
+        let config = Config { model: Model::NEARPAGE, ..Config::default() };
+        TestMachine::new().node(0, 8192, &[0, 1]).config(config).run(|allocator| {
+            for limit in [1, 63, 64, 100, 511, 513, 1000] {
+                allocator.set_limits(LimitOf::Node(NodeId(0)), hard(limit)).unwrap();
+                for order in [0, 3] {
+                    let request = Request::new(Order(order), Gfp::KERNEL);
+                    let take = || allocator.alloc(request).ok();
+                    let blocks: Vec<Pfn> = core::iter::from_fn(take).collect();
+                    assert_eq!(blocks.len() as u64, limit >> order, "of order {order}");
+                    let free = |block| allocator.free(block, Order(order)).unwrap();
+                    blocks.into_iter().for_each(free);
+                    allocator.drain_all().unwrap();
+                    allocator.check().unwrap();
+                }
+            }
+        });
     }
 
     #[test]

@@ -152,8 +152,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             false => 0,
         };
         if taken == 0 && allowed > 0 {
-            let room = PageCount(room.0.min(allowed_pages.0));
-            taken = self.take_blocks(on, pageset, &mut visit, trip, list, room);
+            taken = self.take_blocks(on, pageset, &mut visit, trip, list, wish.room);
         }
         let passed = visit.end();
         drop(guard);

@@ -17,7 +17,7 @@ use crate::pcp::pageset::{List, Owner, Pageset};
 use crate::pcp::pieces::Pieces;
 use crate::pcp::stage::Stage;
 use crate::pcp::swing::{HOMEBOUND_MAX, list_max};
-use crate::pcp::{ALL_LISTS, HOMEBOUND, LISTS, MORE_LISTS, Storage, list_order};
+use crate::pcp::{ALL_LISTS, HOMEBOUND, LISTS, Storage, list_order};
 use crate::slot::Slot;
 use crate::sync::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 use crate::topology::Topology;
@@ -110,6 +110,11 @@ impl<'m> Plan<'m> {
     pub(super) fn owned(&self) -> usize {
         let has_owners = self.owners == PageblockOwners::CpusWithMaps;
         if has_owners { self.zones } else { 0 }
+    }
+
+    /// Lists that a pageset has beyond the usual ones.
+    pub(super) fn more_lists(&self) -> usize {
+        if self.owned() > 0 { ALL_LISTS - LISTS } else { 0 }
     }
 
     /// Places for pagesets that the fast path looks at, of one kind of zone.
@@ -261,7 +266,8 @@ impl<'m> Plan<'m> {
         need.add::<NodeIndex>(nodes);
         need.add::<Owner<P>>(1);
         need.add::<Pageset<'_, P>>(1);
-        for index in 0..LISTS {
+        need.add::<List<'_, P>>(self.more_lists());
+        for index in 0..LISTS + self.more_lists() {
             need.add::<AtomicU32>(P::Storage::ring_entries(list_order(index), 0) as usize);
         }
         need.add::<P::Lock<State<'_>>>(1);
@@ -281,11 +287,9 @@ impl<'m> Plan<'m> {
                 (0..2).for_each(|_| need.add::<AtomicU16>(Stage::entries(slots)));
             }
             let entries = |index| self.ring_entries::<P::Storage>(of, node, span, index);
-            (0..LISTS).for_each(|index| need.add::<AtomicU32>(entries(index)));
-            if self.owned() > 0 {
-                need.add::<List<'_, P>>(MORE_LISTS);
-                (LISTS..ALL_LISTS).for_each(|index| need.add::<AtomicU32>(entries(index)));
-            }
+            need.add::<List<'_, P>>(self.more_lists());
+            let lists = LISTS + self.more_lists();
+            (0..lists).for_each(|index| need.add::<AtomicU32>(entries(index)));
         }
     }
 }

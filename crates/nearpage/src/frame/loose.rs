@@ -2,6 +2,7 @@
 
 use super::ListEnd;
 use super::free_map::words_of;
+use super::owner_word::OwnerWord;
 use crate::sync::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 use crate::units::{CpuId, PAGEBLOCK_ORDER};
 
@@ -50,23 +51,20 @@ pub struct LooseEntry {
     links: [AtomicU32; 2],
     /// The lane; under rules with owners of pageblocks, what [`super::owners`] and [`super::pageblock`] say.
     state: AtomicU16,
-    /// One more than the CPU that owns the pageblock, or 0.
-    owner: AtomicU16,
+    owner: OwnerWord<AtomicU16>,
 }
 
 impl LooseEntry {
-    /// The CPU that owns the pageblock. Acquires what who set it wrote before.
+    /// The CPU that owns the pageblock.
     #[inline]
     pub(super) fn owner(&self) -> Option<CpuId> {
-        let number = self.owner.load(Ordering::Acquire);
-        number.checked_sub(1).map(|cpu| CpuId(cpu as u32))
+        self.owner.owner()
     }
 
-    /// Makes a CPU the owner, or nobody. Releases what was written before.
+    /// Makes a CPU the owner, or nobody.
     #[inline]
     pub(super) fn set_owner(&self, cpu: Option<CpuId>) {
-        let number = cpu.map_or(0, |cpu| cpu.0 as u16 + 1);
-        self.owner.store(number, Ordering::Release);
+        self.owner.set_owner(cpu);
     }
 
     /// The word that rules with owners of pageblocks keep here.

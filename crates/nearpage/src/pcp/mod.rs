@@ -6,6 +6,8 @@
 //! pcp_lists`, 6.12: 14 lists). Where a list's pages are kept, and how that is atomic with respect to
 //! its CPU, is the [`storage`]; how many there may be is the [`tuning`]; both know nothing of each other.
 
+pub(crate) mod hold_word;
+pub(crate) mod inbox;
 pub(crate) mod owned;
 pub mod pageset;
 pub(crate) mod passing;
@@ -31,7 +33,7 @@ pub(crate) const HOMEBOUND: usize = LISTS;
 /// and from here on those of the orders that Linux does not cache: 4 to 8, and 10.
 const FIRST_MORE: usize = HOMEBOUND + 1;
 /// How many lists those are.
-pub(crate) const MORE_LISTS: usize = 1 + 6 * Migratetype::PCP_COUNT;
+const MORE_LISTS: usize = 1 + 6 * Migratetype::PCP_COUNT;
 /// Lists of a pageset that has all.
 pub(crate) const ALL_LISTS: usize = LISTS + MORE_LISTS;
 

@@ -13,6 +13,8 @@
 //!
 //! 64 bytes. Not here: how many pages there may be ([`super::swing`]), and the zone's lock.
 
+use super::hold_word::HoldWord;
+use super::inbox::Inbox;
 use super::passing::Passing;
 use super::stage::{Fate, Stage};
 use super::swing::Swing;
@@ -27,8 +29,6 @@ const CLASSES: usize = 3;
 const FULL_BELOW: u32 = PAGES / 4;
 /// How exactly the fewest pages are known.
 const LEAST_UNIT: u64 = 16;
-const USES_SHIFT: u32 = 32;
-const PAGES_OF_INBOX: u64 = u32::MAX as u64;
 /// How many pageblocks of a class are searched for a block of more than one page.
 const SEARCHED: usize = 8;
 
@@ -36,19 +36,19 @@ const SEARCHED: usize = 8;
 #[derive(Debug)]
 #[repr(align(64))]
 pub(crate) struct OwnedPageblocks {
-    /// Pages in the inbox, about so many while somebody adds; and in the upper half, how often it was added to or emptied.
+    /// The other word of [`Inbox`].
     inbox_work: AtomicU64,
     /// The first frame of the pageblock that was listed last, or [`NO_FRAME`].
     heads: [[AtomicU32; CLASSES]; TYPES],
     free: AtomicU32,
-    /// Head of a block, or [`NO_FRAME`].
+    /// One word of [`Inbox`].
     inbox: AtomicU32,
     /// What [`super::swing`] keeps: how many pages there may be, and when the zone was visited last.
     size: AtomicU32,
     visited: AtomicU32,
     /// In units of [`LEAST_UNIT`] pages.
     least: AtomicU16,
-    is_held: AtomicU16,
+    hold: HoldWord<AtomicU16>,
 }
 
 const _: () = assert!(size_of::<OwnedPageblocks>() == 64);
@@ -58,8 +58,7 @@ pub(crate) struct Hold<'a>(&'a Owned<'a>);
 
 impl Drop for Hold<'_> {
     fn drop(&mut self) {
-        // Pairs with the exchange in `enter`.
-        self.0.pageblocks.is_held.store(0, Ordering::Release);
+        self.0.pageblocks.hold.let_go();
     }
 }
 
@@ -142,10 +141,8 @@ impl<'m> Owned<'m> {
 
     /// Takes hold, unless somebody else has it.
     pub(crate) fn enter(&self) -> Option<Hold<'_>> {
-        // Pairs with the store of who lets go.
-        let was_held = self.pageblocks.is_held.swap(1, Ordering::Acquire);
         // Only who has hold may have a `Hold`: dropping one lets go.
-        (was_held == 0).then(|| Hold(self))
+        self.pageblocks.hold.enter().then(|| Hold(self))
     }
 
     /// Takes hold until [`let_go`](Self::let_go), unless somebody else has it; returns whether.
@@ -223,7 +220,7 @@ impl OwnedPageblocks {
             size,
             visited,
             least: AtomicU16::new(0),
-            is_held: AtomicU16::new(0),
+            hold: HoldWord::new(),
         }
     }
 
@@ -249,14 +246,18 @@ impl OwnedPageblocks {
         PageCount(self.free.load(Ordering::Relaxed).into())
     }
 
+    fn inbox(&self) -> Inbox<'_, AtomicU32, AtomicU64> {
+        Inbox::new(&self.inbox, &self.inbox_work)
+    }
+
     /// Pages in the inbox.
     pub(crate) fn inbox_pages(&self) -> PageCount {
-        PageCount(self.inbox_work.load(Ordering::Relaxed) & PAGES_OF_INBOX)
+        PageCount(self.inbox().pages())
     }
 
     /// How often somebody added to the inbox, or emptied it.
     pub(crate) fn inbox_uses(&self) -> u32 {
-        (self.inbox_work.load(Ordering::Relaxed) >> USES_SHIFT) as u32
+        self.inbox().uses()
     }
 
     /// Notes how many pages there are in all, if they are the fewest since [`take_least`](Self::take_least).
@@ -277,22 +278,13 @@ impl OwnedPageblocks {
 
     /// Whether there may be something in the inbox.
     pub(crate) fn has_inbox(&self) -> bool {
-        self.inbox.load(Ordering::Relaxed) != NO_FRAME
+        self.inbox().has_some()
     }
 
     /// Adds runs of pages that were freed elsewhere. Anybody may.
     pub(crate) fn send(&self, frames: &ZoneFrames<'_>, sent: Chain) {
-        self.inbox_work.fetch_add((1 << USES_SHIFT) + u64::from(sent.pages), Ordering::Relaxed);
-        let mut head = self.inbox.load(Ordering::Relaxed);
-        loop {
-            frames.frame(sent.last).set_next(head);
-            // Releases the links and what was written to the pages; `Hold::receive` acquires it.
-            let (done, failed) = (Ordering::Release, Ordering::Relaxed);
-            match self.inbox.compare_exchange_weak(head, sent.first, done, failed) {
-                Ok(_) => return,
-                Err(now) => head = now,
-            }
-        }
+        let last = frames.frame(sent.last);
+        self.inbox().send(sent.first, sent.pages, |next| last.set_next(next));
     }
 
     /// Calls `each` with all pageblocks on the lists. Only while nobody uses them.
@@ -394,18 +386,10 @@ impl Hold<'_> {
 
     /// Takes all runs out of the inbox.
     pub(crate) fn take_inbox(&self, frames: &ZoneFrames<'_>) -> Chain {
-        let of = &self.0.pageblocks;
-        if !of.has_inbox() {
-            return Chain::NONE;
-        }
-        // Pairs with the exchange in `send`.
-        let first = of.inbox.swap(NO_FRAME, Ordering::Acquire);
-        let (mut next, mut pages) = (first, 0);
-        while next != NO_FRAME {
-            let frame = frames.frame(next);
-            (next, pages) = (frame.next(), pages + u64::from(frame.prev()));
-        }
-        of.inbox_work.fetch_add((1 << USES_SHIFT) - pages, Ordering::Relaxed);
+        let first = self.0.pageblocks.inbox().take(|number| {
+            let frame = frames.frame(number);
+            (frame.next(), frame.prev())
+        });
         Chain { first, ..Chain::NONE }
     }
 }

@@ -11,7 +11,7 @@ use super::random::Random;
 use super::sections::Sections;
 use crate::frame::ZoneFrames;
 use crate::pcp::storage::ListCounts;
-use crate::pcp::{CountedList, LISTS, Pop, Push, Storage, list_order};
+use crate::pcp::{ALL_LISTS, CountedList, HOMEBOUND, Pop, Push, Storage, list_order};
 use crate::sync::AtomicU32;
 use crate::units::{CpuId, Order, Pfn, SECTION_FRAMES, ZoneIndex};
 
@@ -41,7 +41,7 @@ pub struct Lists<'a, S: Storage> {
     storage: &'a S,
     cpu: CpuId,
     per_cpu: S::PerCpu,
-    lists: [S::List<'a>; LISTS],
+    lists: [S::List<'a>; ALL_LISTS],
     frames: ZoneFrames<'a>,
 }
 
@@ -64,7 +64,7 @@ impl<'a, S: Storage> Lists<'a, S> {
     }
 
     /// The lists themselves.
-    pub fn lists(&self) -> &[S::List<'a>; LISTS] {
+    pub fn lists(&self) -> &[S::List<'a>; ALL_LISTS] {
         &self.lists
     }
 
@@ -165,7 +165,7 @@ pub fn rings<S: Storage>(high_max: u32) -> Vec<Box<[AtomicU32]>> {
         let entries = S::ring_entries(list_order(index), high_max);
         (0..entries).map(|_| AtomicU32::new(0)).collect()
     };
-    (0..LISTS).map(ring).collect()
+    (0..ALL_LISTS).map(ring).collect()
 }
 
 /// Compares the lists of `cpu`, which the calling thread stays on, with naive ones over `operations`
@@ -193,7 +193,7 @@ pub fn check_storage<S: Storage>(
     for step in 0..operations {
         run.step(step).map_err(|difference| format!("operation {step}: {difference}"))?;
     }
-    (0..LISTS).try_for_each(|index| run.walk(index))?;
+    (0..ALL_LISTS).try_for_each(|index| run.walk(index))?;
     Ok(run.coverage)
 }
 
@@ -230,7 +230,7 @@ pub fn check_exclusion<S: Storage>(storage: &S, cpu: CpuId) {
 
 struct Run<'a, S: Storage> {
     lists: Lists<'a, S>,
-    naive: [NaiveList; LISTS],
+    naive: [NaiveList; ALL_LISTS],
     random: Random,
     shares: Shares,
     /// By frame number: whether a list holds the block.
@@ -403,8 +403,13 @@ impl Shares {
     }
 
     /// The lists that have code of their own in some storage, the first one most often; one of the
-    /// others, and one of huge pages.
+    /// others, and one of huge pages; and of the lists that only some rules have, that of pages on their way home, one of
+    /// order 5, and the last one.
     fn list(&self, random: &mut Random) -> usize {
-        random.one_of(&[0, 0, 0, 0, 1, 2, 4, 13])
+        let of_order_5 = HOMEBOUND + 5;
+        match random.below(2) {
+            0 => 0,
+            _ => random.one_of(&[1, 2, 4, 13, HOMEBOUND, HOMEBOUND, of_order_5, ALL_LISTS - 1]),
+        }
     }
 }

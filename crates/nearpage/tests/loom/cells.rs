@@ -2,9 +2,9 @@
 
 use std::marker::PhantomData;
 
-use loom::sync::atomic::{AtomicU32, fence};
+use loom::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, fence};
 use loom::sync::{Mutex, MutexGuard};
-use nearpage::internals::Cell32;
+use nearpage::internals::{Cell16, Cell32, Cell64};
 use nearpage::platform::Lock;
 use std::sync::atomic::Ordering;
 
@@ -34,6 +34,10 @@ impl Cell32 for Honest {
         self.0.compare_exchange(current, new, success, failure)
     }
 
+    fn swap(&self, new: u32, order: Ordering) -> u32 {
+        self.0.swap(new, order)
+    }
+
     fn set(&self, bit: u32, order: Ordering) -> bool {
         self.0.fetch_or(bit, order) & bit != 0
     }
@@ -55,6 +59,118 @@ pub trait Mutation: 'static {
 
     fn clear(cell: &Honest, bit: u32, order: Ordering) -> bool {
         cell.clear(bit, order)
+    }
+
+    /// The order of an exchange that always succeeds.
+    fn order(order: Ordering) -> Ordering {
+        order
+    }
+}
+
+/// The canary of words that hand something over: neither acquires nor releases.
+pub struct Relaxed;
+
+impl Mutation for Relaxed {
+    fn replace(cell: &Honest, current: u32, new: u32, _: [Ordering; 2]) -> Result<u32, u32> {
+        cell.replace(current, new, Ordering::Relaxed, Ordering::Relaxed)
+    }
+
+    fn order(_: Ordering) -> Ordering {
+        Ordering::Relaxed
+    }
+}
+
+/// A cell of 16 bits that does what it should.
+pub struct Honest16(AtomicU16);
+
+impl Cell16 for Honest16 {
+    fn new(value: u16) -> Self {
+        Self(AtomicU16::new(value))
+    }
+
+    fn load(&self, order: Ordering) -> u16 {
+        self.0.load(order)
+    }
+
+    fn store(&self, value: u16, order: Ordering) {
+        self.0.store(value, order);
+    }
+
+    fn swap(&self, new: u16, order: Ordering) -> u16 {
+        self.0.swap(new, order)
+    }
+}
+
+/// A canary: what it says does not come before anything. Which of the two it forgets is in `RELEASES`: to acquire, or to
+/// release.
+pub struct Forgetful16<const RELEASES: bool>(Honest16);
+
+impl<const RELEASES: bool> Forgetful16<RELEASES> {
+    fn order(order: Ordering) -> Ordering {
+        match (order, RELEASES) {
+            (Ordering::Acquire, true) | (Ordering::Release, false) => Ordering::Relaxed,
+            _ => order,
+        }
+    }
+}
+
+impl<const RELEASES: bool> Cell16 for Forgetful16<RELEASES> {
+    fn new(value: u16) -> Self {
+        Self(Honest16::new(value))
+    }
+
+    fn load(&self, order: Ordering) -> u16 {
+        self.0.load(Self::order(order))
+    }
+
+    fn store(&self, value: u16, order: Ordering) {
+        self.0.store(value, Self::order(order));
+    }
+
+    fn swap(&self, new: u16, order: Ordering) -> u16 {
+        self.0.swap(new, Self::order(order))
+    }
+}
+
+/// A cell of 16 bits whose exchange is a look and a store.
+pub struct Torn16(Honest16);
+
+impl Cell16 for Torn16 {
+    fn new(value: u16) -> Self {
+        Self(Honest16::new(value))
+    }
+
+    fn load(&self, order: Ordering) -> u16 {
+        self.0.load(order)
+    }
+
+    fn store(&self, value: u16, order: Ordering) {
+        self.0.store(value, order);
+    }
+
+    fn swap(&self, new: u16, order: Ordering) -> u16 {
+        let before = self.0.load(order);
+        self.0.store(new, Ordering::Relaxed);
+        before
+    }
+}
+
+/// A count that does what it should.
+pub struct Count(AtomicU64);
+
+impl Count {
+    pub fn new() -> Self {
+        Self(AtomicU64::new(0))
+    }
+}
+
+impl Cell64 for Count {
+    fn load(&self, order: Ordering) -> u64 {
+        self.0.load(order)
+    }
+
+    fn add(&self, n: u64, order: Ordering) {
+        self.0.fetch_add(n, order);
     }
 }
 
@@ -82,6 +198,10 @@ impl<M: Mutation> Cell32 for Mutant<M> {
         failure: Ordering,
     ) -> Result<u32, u32> {
         M::replace(&self.0, current, new, [success, failure])
+    }
+
+    fn swap(&self, new: u32, order: Ordering) -> u32 {
+        self.0.swap(new, M::order(order))
     }
 
     fn set(&self, bit: u32, order: Ordering) -> bool {

@@ -10,6 +10,10 @@
 
 mod cells;
 mod drain;
+mod hold;
+mod inbox;
+mod owned;
+mod owner;
 mod page_lock;
 mod pages;
 mod slab;

@@ -28,7 +28,7 @@ const SMALL: Order = Order(0);
 const LARGE: Order = Order(4);
 
 /// Two nodes that are online; the metadata go last.
-struct Machine<K: Locks> {
+pub struct Machine<K: Locks> {
     pages: Leaked<PageAllocator<'static, Host<K>>>,
     _metadata: Vec<Leaked<[u8]>>,
 }
@@ -57,12 +57,17 @@ impl<K: Locks> Machine<K> {
 
     /// A node with two CPUs, each of which owns a pageblock as soon as it allocates.
     fn with_owners() -> Arc<Self> {
-        let mut metadata = Vec::new();
-        let topology = Topology::new(&ONE_NODE, &[10], AddressMap::Flat).expect("valid");
         let mut config = Config::new().with_model(Model::RFC_2026_OWNED);
         config.settings.percpu_pagelist_high_fraction = 8;
+        Self::of_one_node(config, ONE_MEMORY[0])
+    }
+
+    /// A node with two CPUs, of whose memory this is online.
+    pub fn of_one_node(config: Config, online: PfnRange) -> Arc<Self> {
+        let mut metadata = Vec::new();
+        let topology = Topology::new(&ONE_NODE, &[10], AddressMap::Flat).expect("valid");
         let pages = page_allocator_of(topology, config, &mut metadata);
-        pages.online_all(&ONE_MEMORY).expect("memory of the topology");
+        pages.online(online).expect("memory of the topology");
         run_on(0);
         Arc::new(Self { pages, _metadata: metadata })
     }
@@ -81,7 +86,7 @@ impl<K: Locks> Machine<K> {
     }
 
     /// Every page is in one place, and so many are held.
-    fn assert_held(&self, held: PageCount) {
+    pub fn assert_held(&self, held: PageCount) {
         let checked = self.check().expect("the walker finds nothing");
         assert_eq!(checked.allocated, held, "a page lost or doubled");
     }
@@ -108,7 +113,7 @@ fn against<K: Locks>(order: Order, other: fn(&PageAllocator<'static, Host<K>>)) 
 }
 
 /// An eighth of this is the pagesets' of two CPUs: room for a pageblock each.
-const ONE_MEMORY: [PfnRange; 1] =
+pub const ONE_MEMORY: [PfnRange; 1] =
     [PfnRange::new(SECTION_FRAMES as u64, SECTION_FRAMES as u64 + 16384)];
 static ONE_NODE: [Node<'static>; 1] =
     [Node { id: NodeId(0), memory: &ONE_MEMORY, cpus: &[CpuId(0), CpuId(1)], movable_from: None }];

@@ -77,6 +77,10 @@ impl Cell32 for RelaxedEntries {
         unreachable!("versions are stored and loaded")
     }
 
+    fn swap(&self, _: u32, _: Ordering) -> u32 {
+        unreachable!("versions are stored and loaded")
+    }
+
     fn set(&self, _: u32, _: Ordering) -> bool {
         unreachable!("versions have no bits")
     }

@@ -3,6 +3,8 @@
 //!
 //! `NEARPAGE_SEED=n` replays one schedule, `NEARPAGE_SCHEDULES=n` runs more; both together run so many from there on.
 
+mod maps;
+
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
