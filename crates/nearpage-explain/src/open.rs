@@ -6,7 +6,7 @@
 
 use crate::mode;
 use crate::piece::{self, Constraint, Header, Piece};
-use crate::report::{Kind, Memcg, NodeRow, Report, Slub, TASKS_MOST, version};
+use crate::report::{Kind, Memcg, NodeRow, Report, Slub, TASKS_MOST, ZoneRow, version};
 use crate::rows;
 
 /// Nodes and zones that a report keeps: Linux has at most 1024 nodes.
@@ -36,9 +36,10 @@ pub(crate) struct Open {
     part: Part,
     mode: String,
     task_head: Vec<String>,
-    /// Whether the last zone's reserve, or the last zone's blocks, may go on in the next line.
+    /// Whether the last zone's reserve may go on in the next line.
     reserve_open: bool,
-    blocks_open: bool,
+    /// The zone whose blocks came last, while they may go on.
+    blocks_of: Option<usize>,
 }
 
 impl Open {
@@ -82,7 +83,7 @@ impl Open {
             mode: header.mode,
             task_head: Vec::new(),
             reserve_open: false,
-            blocks_open: false,
+            blocks_of: None,
         }
     }
 
@@ -256,24 +257,18 @@ impl Open {
     fn take_blocks(&mut self, piece: &Piece) -> bool {
         match piece {
             Piece::Blocks(node, name, blocks) if self.part >= Part::Zones => {
-                let zone = self
-                    .report
-                    .zones
-                    .iter_mut()
-                    .find(|zone| zone.node == *node && zone.name == *name);
-                let Some(zone) = zone.filter(|zone| zone.blocks.is_empty()) else { return false };
-                zone.blocks = blocks.clone();
-                self.blocks_open = true;
-                self.reach(Part::Blocks)
-            }
-            Piece::MoreBlocks(text) if self.part == Part::Blocks && self.blocks_open => {
-                // The zone whose blocks came last.
-                let Some(zone) =
-                    self.report.zones.iter_mut().rev().find(|zone| !zone.blocks.is_empty())
-                else {
+                let is_it = |zone: &ZoneRow| zone.node == *node && zone.name == *name;
+                let Some(at) = self.report.zones.iter().position(is_it) else { return false };
+                if !self.report.zones[at].blocks.is_empty() || !self.reach(Part::Blocks) {
                     return false;
-                };
-                rows::add_blocks(&mut zone.blocks, text);
+                }
+                self.report.zones[at].blocks = blocks.clone();
+                self.blocks_of = Some(at);
+                true
+            }
+            Piece::MoreBlocks(text) if self.part == Part::Blocks => {
+                let Some(at) = self.blocks_of else { return false };
+                rows::add_blocks(&mut self.report.zones[at].blocks, text);
                 true
             }
             _ => false,
@@ -284,7 +279,7 @@ impl Open {
         if self.part < Part::Zones || !self.reach(Part::Totals) {
             return false;
         }
-        self.blocks_open = false;
+        self.blocks_of = None;
         let report = &mut self.report;
         match piece {
             Piece::Huge(free, all, kib) => {

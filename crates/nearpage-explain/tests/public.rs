@@ -1,0 +1,110 @@
+//! Figures of reports that people made public, of kernels and machines that no guest here has. Zones are theirs; a header
+//! is typed anew where the public text begins later, with the request that such reports have.
+
+use nearpage_explain::{Explanation, Reader};
+
+fn explained(log: &str) -> Explanation {
+    Explanation::of(Reader::new(log.as_bytes()).next().unwrap().unwrap())
+}
+
+fn rule<'a>(explanation: &'a Explanation, zone: &str) -> &'a str {
+    explanation.verdict.zones.iter().find(|judged| judged.zone == zone).unwrap().rule.name()
+}
+
+/// Linux 4.9 on C-SKY: 58 blocks of 4 MiB are free, all of them for CMA, and a driver asks for one. The question "why, if
+/// there are 58?" was public.
+#[test]
+fn blocks_for_cma_are_not_for_everybody() {
+    let explanation = explained(
+        "[ 2161.6] xxxx: page allocation failure: order:10, mode:0x2084020(GFP_ATOMIC|__GFP_COMP)\n\
+         [ 2161.6] CPU: 0 PID: 179 Comm: xxxx Not tainted 4.9.56 #53\n\
+         [ 2161.7] Normal free:248344kB min:2444kB low:3052kB high:3660kB present:1048572kB managed:734584kB free_pcp:796kB free_cma:240936kB\n\
+         [ 2161.7] lowmem_reserve[]: 0 0\n\
+         [ 2161.7] Normal: 36*4kB (UEC) 28*8kB (UC) 10*16kB (C) 3*32kB (C) 1*64kB (C) 0*128kB 0*256kB 1*512kB (C) 0*1024kB 0*2048kB 58*4096kB (C) = 238768kB\n",
+    );
+    // Without Mem-Info, which a cut log may lack, there are no zones; with it there are.
+    assert_eq!(explanation.verdict.rule.name(), "unknown");
+    let with = explained(
+        "[ 2161.6] xxxx: page allocation failure: order:10, mode:0x2084020(GFP_ATOMIC|__GFP_COMP)\n\
+         [ 2161.6] CPU: 0 PID: 179 Comm: xxxx Not tainted 4.9.56 #53\n\
+         [ 2161.6] Mem-Info:\n\
+         [ 2161.7] Normal free:248344kB min:2444kB low:3052kB high:3660kB present:1048572kB managed:734584kB free_pcp:796kB free_cma:240936kB\n\
+         [ 2161.7] lowmem_reserve[]: 0 0\n\
+         [ 2161.7] Normal: 36*4kB (UEC) 28*8kB (UC) 10*16kB (C) 3*32kB (C) 1*64kB (C) 0*128kB 0*256kB 1*512kB (C) 0*1024kB 0*2048kB 58*4096kB (C) = 238768kB\n",
+    );
+    assert_eq!(with.verdict.rule.name(), "no_block");
+    let other = with.remedies.iter().find(|remedy| remedy.change.name() == "other_types").unwrap();
+    assert_eq!(other.amount, Some(58));
+}
+
+/// Linux 5.x with 64 GB: Normal is ten pages below its mark, and DMA32 eleven pages short of its reserve.
+#[test]
+fn a_reserve_refuses_to_the_page() {
+    let log = "\
+[ 2764.6] sui-node invoked oom-killer: gfp_mask=0x1100cca(GFP_HIGHUSER_MOVABLE), order=0, oom_score_adj=0
+[ 2764.6] Mem-Info:
+[ 2764.6] Node 0 DMA32 free:249524kB min:2384kB low:4696kB high:7008kB reserved_highatomic:0KB present:2490048kB managed:2423956kB free_pcp:0kB free_cma:0kB
+[ 2764.6] lowmem_reserve[]: 0 0 61795 61795 61795
+[ 2764.6] Node 0 Normal free:65140kB min:65180kB low:128456kB high:191732kB reserved_highatomic:0KB present:64487424kB managed:63287848kB free_pcp:0kB free_cma:0kB
+[ 2764.6] lowmem_reserve[]: 0 0 0 0 0
+";
+    let explanation = explained(log);
+    assert_eq!(
+        (rule(&explanation, "Normal"), rule(&explanation, "DMA32")),
+        ("watermark", "lowmem_reserve")
+    );
+    assert_eq!(explanation.verdict.zone.as_deref(), Some("Normal"));
+    let dma32 = explanation.verdict.zones.iter().find(|zone| zone.zone == "DMA32").unwrap();
+    assert_eq!((dma32.free, dma32.needed), (62_381, 596 + 61_795 + 1));
+    // Eleven pages more, and it gives.
+    let explanation = explained(&log.replace("free:249524kB", "free:249568kB"));
+    assert_eq!(rule(&explanation, "DMA32"), "passes");
+}
+
+/// SPARC64 has pages of 8 KiB: every number in KiB is half as many pages.
+#[test]
+fn pages_are_as_large_as_the_smallest_blocks() {
+    let explanation = explained(
+        "[44165.8] stress-ng invoked oom-killer: gfp_mask=0x140cca(GFP_HIGHUSER_MOVABLE|__GFP_COMP), order=0, oom_score_adj=1000\n\
+         [44165.8] Mem-Info:\n\
+         [44165.8] Normal free:99400kB boost:16384kB min:106496kB low:129024kB high:151552kB reserved_highatomic:0KB present:16764544kB managed:16504704kB free_pcp:240kB local_pcp:0kB free_cma:0kB\n\
+         [44165.8] lowmem_reserve[]: 0 0\n\
+         [44165.8] Normal: 274*8kB (UME) 203*16kB (UME) 188*32kB (UME) 135*64kB (UME) 118*128kB (UME) 77*256kB (UM) 32*512kB (UM) 19*1024kB (UM) 4*2048kB (UM) 1*4096kB (M) 0*8192kB 0*16384kB 0*32768kB = 103040kB\n\
+         [44165.8] Free swap  = 709656kB\n\
+         [44165.8] 2095568 pages RAM\n",
+    );
+    let zone = &explanation.verdict.zones[0];
+    assert_eq!((explanation.report.page_kib(), zone.free, zone.mark), (8, 12_425, 13_312));
+    assert_eq!(explanation.verdict.rule.name(), "watermark");
+    let more =
+        explanation.remedies.iter().find(|remedy| remedy.change.name() == "free_pages").unwrap();
+    assert_eq!(more.amount, Some((13_313 - 12_425) * 8));
+}
+
+/// Linux 4.9 broke rows into a line for each piece.
+#[test]
+fn broken_rows_are_put_together() {
+    let log = "\
+[73821.3] kworker: page allocation failure: order:0, mode:0x2084020(GFP_ATOMIC|__GFP_COMP)
+[73821.3] Mem-Info:
+[73821.3] Node 0
+[73821.3] Normal free:24148kB min:65640kB low:129584kB high:193528kB present:65011712kB managed:63949432kB free_pcp:5984kB
+[73821.3] lowmem_reserve[]:
+[73821.3]  0
+[73821.3]  0
+[73821.3]  0
+[73821.3] Node 0
+[73821.3] Normal:
+[73821.3] 5404*4kB
+[73821.3] (UM)
+[73821.3] 32*8kB
+[73821.3] (UM)
+[73821.3] 2*16kB
+[73821.3] = 24496kB
+";
+    let explanation = explained(log);
+    let zone = &explanation.report.zones[0];
+    assert_eq!((zone.reserve.len(), zone.blocks.len(), zone.blocks[1].count), (3, 3, 32));
+    assert_eq!(zone.blocks[0].types.as_deref(), Some("UM"));
+    assert_eq!(explanation.verdict.rule.name(), "watermark");
+}
