@@ -155,10 +155,11 @@ impl NaiveAllocator {
         let mut visit = self.visit(at.zone, Some(at.cpu));
         self.bring_home(&mut visit, at, 0);
         let room = self.room_above_min(at.zone, asked.kind);
-        let pages = (self.behind(at).size / 2).max(1).max(order.pages().0);
+        let blocks = (self.behind(at).size / 2 >> order.0).max(1);
         let wanted = Blocks { order, migratetype, flags, blocks: 0, runs_max: RUNS_MAX };
-        let allowed = self.allowed_in(&mut visit, wanted, pages >> order.0);
-        let most = allowed << order.0;
+        // As many as pageblocks may bring, or the blocks of a refill.
+        let allowed = self.allowed_in(&mut visit, wanted, blocks.max(blocks_of_a_refill(order)));
+        let most = allowed.min(blocks) << order.0;
         let mut taken = 0;
         if order <= Order(9) {
             taken = self.take_pageblocks_for(&mut visit, wanted, [most, room.min(most)], at.cpu);

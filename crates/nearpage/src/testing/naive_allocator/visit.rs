@@ -124,17 +124,15 @@ impl NaiveAllocator {
         let may_own = visit.owner.is_some()
             && !self.pageblocks.is_shared(first)
             && self.pageblocks.of(first).is_mergeable();
-        let is_worth_it = || {
-            let is_nearly_full = free <= NEARLY_FULL && pages.len() as u64 >= WORTH_IT;
-            free == 0 || is_nearly_full && self.may_spare(visit, free)
-        };
-        let is_worth_it = may_own && is_worth_it();
-        match visit.owner.filter(|_| is_worth_it) {
+        let is_nearly_full = free <= NEARLY_FULL && pages.len() as u64 >= WORTH_IT;
+        let is_worth_it = may_own && (free == 0 || is_nearly_full);
+        if is_worth_it && (self.pageblocks_left(visit) == 0 || visit.claimed.len() == CLAIMS) {
+            return Fate::Stop;
+        }
+        let may_take = is_worth_it && (free == 0 || self.may_spare(visit, free));
+        match visit.owner.filter(|_| may_take) {
             None if self.bring_pages(visit, &pages) => Fate::Gone,
             None => Fate::Stop,
-            Some(_) if self.pageblocks_left(visit) == 0 || visit.claimed.len() == CLAIMS => {
-                Fate::Stop
-            }
             Some(cpu) => {
                 visit.taken += self.zones[visit.zone].give_away(first, cpu);
                 visit.asked += free;
