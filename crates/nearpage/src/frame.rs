@@ -510,7 +510,8 @@ mod tests {
                 assert!(!Word::cached(order, zone).is_allocated(order));
             }
         }
-        let (mut word, zone) = (Word::allocated(Order(3), Migratetype::Movable, ZoneIndex(9)), ZoneIndex(9));
+        let (mut word, zone) =
+            (Word::allocated(Order(3), Migratetype::Movable, ZoneIndex(9)), ZoneIndex(9));
         let mut tags = [0; TAGS as usize + 1];
         for _ in 0..2 * TAGS {
             let next = word.with_next_tag();

@@ -261,7 +261,10 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
 
     /// This CPU's pageset for a zone, and what stands behind its lists, where CPUs own pageblocks with maps.
     #[inline]
-    pub(super) fn owned_here(&self, zone: ZoneIndex) -> Option<(&'m Pageset<'m, P>, &'m Owned<'m>)> {
+    pub(super) fn owned_here(
+        &self,
+        zone: ZoneIndex,
+    ) -> Option<(&'m Pageset<'m, P>, &'m Owned<'m>)> {
         if self.model.owners != PageblockOwners::CpusWithMaps {
             return None;
         }

@@ -58,14 +58,12 @@ use crate::pcp::tuning::Tuning;
 use crate::units::{CpuId, NodeId, NodeIndex, PageCount, Pfn, PfnRange, ZoneKind};
 use crate::watermark::Settings;
 
-use kept::At;
+use kept::{At, Kept};
 use refusals::Refusals;
 
-pub use kept::Kept;
 pub use owners::Owners;
 pub use pieces::Pieces;
 pub use policy::{NaiveMode, NaivePlacement};
-pub use stage::{Run, Stage};
 pub use zone::{Begins, NaiveZone, Pageblocks};
 
 /// Calls to the host so far, and what it has to give.

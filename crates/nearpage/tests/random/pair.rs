@@ -193,6 +193,7 @@ impl<'a, 'm> Pair<'a, 'm> {
 
     fn step(&mut self) -> Result<(), Difference> {
         self.choose_cpu();
+        self.pass(self.habits.tick_ns);
         if self.one_in(2000) {
             self.filling = !self.filling;
         }

@@ -245,7 +245,8 @@ fn run_at_start(numbers: &[u32]) -> usize {
     let first = numbers[0];
     let run = |step: u32| {
         let in_order = numbers.iter().zip(0..).take_while(|&(&number, at)| {
-            number == first.wrapping_add(step.wrapping_mul(at)) && first_of(number) == first_of(first)
+            number == first.wrapping_add(step.wrapping_mul(at))
+                && first_of(number) == first_of(first)
         });
         in_order.count()
     };

@@ -5,8 +5,8 @@ use crate::frame::{FreeMap, NO_FRAME, ZoneFrames};
 use crate::host::Platform;
 use crate::pcp::owned::Hold;
 use crate::pcp::pageset::Pageset;
-use crate::pcp::stage::{Fate, Stage};
 use crate::pcp::passing::Passing;
+use crate::pcp::stage::{Fate, Stage};
 use crate::units::{CpuId, Order, PageCount, ZoneKind};
 use crate::zone::ZoneGuard;
 
@@ -113,9 +113,7 @@ impl<'v, 'a, 'm, P: Platform> Visit<'v, 'a, 'm, P> {
         let free = block.free();
         let is_nearly_full = free <= NEARLY_FULL && pages.count() >= WORTH_A_PAGEBLOCK;
         let cpu = self.owner.filter(|_| {
-            !is_shared
-                && frames.pageblock(first).is_mergeable()
-                && (free == 0 || is_nearly_full)
+            !is_shared && frames.pageblock(first).is_mergeable() && (free == 0 || is_nearly_full)
         });
         if cpu.is_some() && (self.pageblocks_left() == 0 || self.passed.claims == CLAIMS) {
             return None;

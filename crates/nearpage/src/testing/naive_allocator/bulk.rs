@@ -336,7 +336,8 @@ impl NaiveAllocator {
     pub fn cached(&self) -> PageCount {
         let pagesets = self.cpus.values().flat_map(|cpu| &cpu.pagesets);
         let listed: u64 = pagesets.map(|pageset| pageset.count.0).sum();
-        let all = self.cpus.keys().flat_map(|&cpu| (0..self.zones.len()).map(move |zone| (cpu, zone)));
+        let all =
+            self.cpus.keys().flat_map(|&cpu| (0..self.zones.len()).map(move |zone| (cpu, zone)));
         let behind = |(cpu, zone): (CpuId, usize)| {
             self.kept_pages(cpu, zone).0 - self.pagesets(cpu)[zone].count.0
         };

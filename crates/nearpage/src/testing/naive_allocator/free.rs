@@ -91,7 +91,13 @@ impl NaiveAllocator {
 
     /// The list for a block that comes back: that of its pageblock's type, or where CPUs own pageblocks with maps of the type
     /// that it was asked for.
-    pub(super) fn list_of(&self, cpu: CpuId, freed: Freed, pfn: Pfn, order: Order) -> Option<usize> {
+    pub(super) fn list_of(
+        &self,
+        cpu: CpuId,
+        freed: Freed,
+        pfn: Pfn,
+        order: Order,
+    ) -> Option<usize> {
         if self.has_maps() && self.cpu_on(cpu).is_some() {
             let at = At { cpu, zone: freed.zone };
             return Some(self.list_of_freed(at, order, freed.of, freed.tag));
@@ -149,7 +155,9 @@ impl NaiveAllocator {
     pub(super) fn drain_where(&mut self, is_wanted: impl Fn(CpuId, usize) -> bool) -> PageCount {
         if self.has_maps() {
             let cpus: Vec<CpuId> = self.cpus.keys().copied().collect();
-            let all = cpus.into_iter().flat_map(|cpu| (0..self.zones.len()).map(move |zone| At { cpu, zone }));
+            let all = cpus
+                .into_iter()
+                .flat_map(|cpu| (0..self.zones.len()).map(move |zone| At { cpu, zone }));
             let wanted: Vec<At> = all.filter(|at| is_wanted(at.cpu, at.zone)).collect();
             return PageCount(wanted.into_iter().map(|at| self.drain_kept(at)).sum());
         }

@@ -5,8 +5,8 @@ use super::kept::At;
 use super::zone::Blocks;
 use super::{Mistake, NaiveAllocator};
 use crate::frame::Migratetype;
-use crate::pcp::{HOMEBOUND, list_index, list_order, list_type, more_list_index};
 use crate::model::PageblockOwners;
+use crate::pcp::{HOMEBOUND, list_index, list_order, list_type, more_list_index};
 use crate::units::{Order, PageCount, Pfn};
 use crate::watermark::AllocFlags;
 
@@ -291,7 +291,13 @@ impl NaiveAllocator {
     }
 
     /// How many of some pages a request may take straight from a zone.
-    pub(super) fn above_min(&self, zone: usize, asked: &Asked, pages: PageCount, flags: AllocFlags) -> PageCount {
+    pub(super) fn above_min(
+        &self,
+        zone: usize,
+        asked: &Asked,
+        pages: PageCount,
+        flags: AllocFlags,
+    ) -> PageCount {
         let looks = self.has_maps() && !has_rights(flags);
         if looks { pages.min(PageCount(self.room_above_min(zone, asked.kind))) } else { pages }
     }

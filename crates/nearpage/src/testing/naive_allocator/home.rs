@@ -7,8 +7,9 @@ use super::NaiveAllocator;
 use super::kept::At;
 use super::maps::{Pages, runs};
 use super::owners::first_of;
-use super::stage::{Fate, Run};
+use super::stage::Fate;
 use crate::pcp::{HOMEBOUND, list_order};
+use crate::testing::kept::Run;
 use crate::units::{CpuId, Order, Pfn};
 
 /// Blocks that are taken from a list together: adjoining ones among them go on together.
@@ -76,7 +77,8 @@ impl NaiveAllocator {
     /// Puts runs where they belong, the last one first; returns whether there was room.
     fn put_runs(&mut self, at: At, runs: Vec<Run>) -> bool {
         // All of them are put, whether there was room for one or not.
-        let there_was_room = runs.into_iter().rev().map(|(first, pages)| self.put_or_keep(at, first, pages));
+        let there_was_room =
+            runs.into_iter().rev().map(|(first, pages)| self.put_or_keep(at, first, pages));
         there_was_room.fold(true, |all, one| all && one)
     }
 
@@ -159,7 +161,9 @@ impl NaiveAllocator {
                 if known.is_none() {
                     parcels.push((owner, vec![]));
                 }
-                parcels[place].1.extend(runs(&pages).into_iter().map(|(at, end)| (Pfn(at), end - at)));
+                parcels[place]
+                    .1
+                    .extend(runs(&pages).into_iter().map(|(at, end)| (Pfn(at), end - at)));
                 Fate::Gone
             });
             self.behind(at).stage = stage;

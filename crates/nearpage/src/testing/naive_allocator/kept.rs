@@ -6,10 +6,11 @@ use std_alloc::vec::Vec;
 
 use super::maps::{PAGEBLOCK, Pages, run};
 use super::owners::first_of;
-use super::stage::{Run, Stage};
+use super::stage::Stage;
 use super::{Mistake, NaiveAllocator, NaivePageset};
 use crate::frame::Migratetype;
 use crate::pcp::HOMEBOUND;
+use crate::testing::kept::{KeptState, Run};
 use crate::units::{CpuId, Order, Pfn};
 
 /// Pageblocks of a class that are searched for a block of a request.
@@ -34,20 +35,20 @@ struct Listed {
 
 /// Beside the lists.
 #[derive(Debug)]
-pub struct Kept {
+pub(super) struct Kept {
     /// Pageblocks that the CPU owns, of which some pages are free.
     listed: BTreeMap<Pfn, Listed>,
     time: u64,
     /// Pages on their way home.
-    pub stage: Stage,
+    pub(super) stage: Stage,
     /// Those for which the stage has no room, last one last.
-    pub waiting: Vec<Run>,
+    pub(super) waiting: Vec<Run>,
     /// Those that other CPUs sent, last one last.
-    pub inbox: Vec<Run>,
+    pub(super) inbox: Vec<Run>,
     /// Pages that may be kept.
-    pub size: u64,
+    pub(super) size: u64,
     /// When the zone was visited last, in units of 2^20 ns.
-    pub visited: u32,
+    pub(super) visited: u32,
     /// The fewest pages since the last turn, in units of 16.
     pub(super) least: u64,
     /// The tags of the last refills of the lists of single pages, by type.
@@ -62,8 +63,9 @@ impl Kept {
     }
 
     /// The pageblocks that the CPU owns: the type of the list that each is on, and its first frame; as they are listed.
-    pub fn pageblocks(&self) -> Vec<(Migratetype, Pfn)> {
-        let mut listed: Vec<_> = self.listed.iter().map(|(&first, &listed)| (first, listed)).collect();
+    fn pageblocks(&self) -> Vec<(Migratetype, Pfn)> {
+        let mut listed: Vec<_> =
+            self.listed.iter().map(|(&first, &listed)| (first, listed)).collect();
         listed.sort_by_key(|(_, it)| (it.of.index(), it.class, !it.time));
         listed.into_iter().map(|(first, it)| (it.of, first)).collect()
     }
@@ -71,8 +73,12 @@ impl Kept {
     /// The pageblocks of a type and class, the one that was listed last first.
     fn of_class(&self, of: Migratetype, class: u8) -> Vec<Pfn> {
         let is_it = |it: &Listed| (it.of, it.class) == (of, class);
-        let mut found: Vec<(u64, Pfn)> =
-            self.listed.iter().filter(|(_, it)| is_it(it)).map(|(&pfn, it)| (!it.time, pfn)).collect();
+        let mut found: Vec<(u64, Pfn)> = self
+            .listed
+            .iter()
+            .filter(|(_, it)| is_it(it))
+            .map(|(&pfn, it)| (!it.time, pfn))
+            .collect();
         found.sort();
         found.into_iter().map(|(_, pfn)| pfn).collect()
     }
@@ -123,12 +129,36 @@ impl NaivePageset {
     }
 
     /// The same, to look.
-    pub fn kept(&self) -> Option<&Kept> {
+    pub(super) fn kept(&self) -> Option<&Kept> {
         self.kept.as_ref()
     }
 }
 
 impl NaiveAllocator {
+    /// What a CPU keeps of a zone, if CPUs own pageblocks with maps.
+    pub fn kept_state(&self, cpu: CpuId, zone: usize) -> Option<KeptState> {
+        let pageset = &self.pagesets(cpu)[zone];
+        let kept = pageset.kept()?;
+        let free = |first| {
+            let runs = self.zones[zone].maps.runs(first).into_iter();
+            runs.map(|(at, end)| (Pfn(at), end - at)).collect()
+        };
+        let pageblocks = kept.pageblocks().into_iter();
+        let sent = kept.waiting.iter().rev().chain(kept.inbox.iter().rev());
+        Some(KeptState {
+            lists: pageset.lists.iter().map(|list| list.iter().copied().collect()).collect(),
+            pageblocks: pageblocks.map(|(of, first)| (of, first, free(first))).collect(),
+            on_their_way: kept.stage.runs().chain(sent.copied()).collect(),
+            size: kept.size,
+            visited: kept.visited,
+        })
+    }
+
+    /// The CPU that owns the pageblock of a frame of a zone, where CPUs own pageblocks with maps.
+    pub fn owner_of(&self, zone: usize, pfn: Pfn) -> Option<CpuId> {
+        self.zones[zone].owners.of(pfn).filter(|_| self.has_maps())
+    }
+
     pub(super) fn pageset(&mut self, at: At) -> &mut NaivePageset {
         &mut self.cpus.get_mut(&at.cpu).expect("a known CPU").pagesets[at.zone]
     }
@@ -221,7 +251,9 @@ impl NaiveAllocator {
         let mut passing = vec![];
         while self.free_owned(at) > most {
             let kept = self.behind(at);
-            let places = (0..3).rev().flat_map(|class| Migratetype::ALL[..3].iter().map(move |of| (class, of)));
+            let places = (0..3)
+                .rev()
+                .flat_map(|class| Migratetype::ALL[..3].iter().map(move |of| (class, of)));
             let emptiest =
                 { places }.find_map(|(class, &of)| kept.of_class(of, class).first().copied());
             let Some(first) = emptiest else { break };

@@ -9,7 +9,9 @@ use super::owners::first_of;
 use super::pieces::pieces_for;
 use super::refusals::Refusals;
 use super::stage::Stage;
-use super::{HostCalls, Mistake, NaiveAllocator, NaiveCpu, NaiveNode, NaivePageset, NaiveZone, Pageblocks};
+use super::{
+    HostCalls, Mistake, NaiveAllocator, NaiveCpu, NaiveNode, NaivePageset, NaiveZone, Pageblocks,
+};
 use crate::alloc::{Config, Fallbacks, HotplugCounts, ScanCounts};
 use crate::error::OnlineError;
 use crate::model::{Model, PageblockOwners};
@@ -75,8 +77,7 @@ fn instances(span: PfnRange, ranges: &[PfnRange], model: &Model) -> Vec<PfnRange
 
 /// The rows of the stage of a CPU of a node for a zone: by the most that its pageset could keep.
 fn rows_of(topology: &Topology<'_>, of: NodeIndex, zone: &NaiveZone) -> usize {
-    let frames: u64 =
-        topology.ranges_in(zone.node, zone.span).map(|range| range.pages().0).sum();
+    let frames: u64 = topology.ranges_in(zone.node, zone.span).map(|range| range.pages().0).sum();
     let all: u64 = topology.nodes().iter().map(|node| node.cpus.len() as u64).sum();
     let near = topology.node(zone.node).cpus.len() as u64;
     let (bytes, cpus) = match of == zone.node {
@@ -190,9 +191,8 @@ impl NaiveAllocator {
 
     /// Memory of a zone comes; what lies in pageblocks of which a CPU owns the rest goes to that CPU.
     pub(super) fn hand_over(&mut self, part: PfnRange, zone: usize) {
-        let is_owned = |naive: &Self, pfn: Pfn| {
-            naive.has_maps() && naive.zones[zone].owners.of(pfn).is_some()
-        };
+        let is_owned =
+            |naive: &Self, pfn: Pfn| naive.has_maps() && naive.zones[zone].owners.of(pfn).is_some();
         let [mut start, mut end] = [part.start, part.end];
         let mut owned = vec![];
         if is_owned(self, start) {
@@ -205,7 +205,8 @@ impl NaiveAllocator {
         }
         self.zones[zone].online(part, PfnRange { start, end }, &mut self.pageblocks);
         for range in owned {
-            let is_sent = self.send_to_owner(zone, &(range.start.0..range.end.0).map(Pfn).collect());
+            let is_sent =
+                self.send_to_owner(zone, &(range.start.0..range.end.0).map(Pfn).collect());
             assert!(is_sent, "it has an owner");
         }
     }

@@ -17,7 +17,7 @@ pub(super) const PAGEBLOCK: u64 = 512;
 const STEP: u64 = 64;
 
 /// Pages of one pageblock.
-pub type Pages = BTreeSet<Pfn>;
+pub(super) type Pages = BTreeSet<Pfn>;
 
 /// The list that a pageblock of a zone is on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,7 +30,7 @@ struct Place {
 
 /// What is free by pageblock, and which pageblocks the zone has listed.
 #[derive(Default, Debug)]
-pub struct Maps {
+pub(super) struct Maps {
     /// By first frame, the zone's and those that CPUs own; not those of which nothing is free, or that are a block of the
     /// zone's lists.
     free: BTreeMap<Pfn, Pages>,
@@ -56,22 +56,23 @@ pub(super) fn runs(pages: &Pages) -> Vec<(u64, u64)> {
     runs
 }
 
-/// The first of the adjoining pages at the start.
-fn first_run(pages: &Pages, most: u64) -> Vec<Pfn> {
-    let Some(&first) = pages.first() else { return vec![] };
-    let adjoining = pages.iter().copied().zip(first.0..).take_while(|(pfn, at)| pfn.0 == *at);
-    adjoining.map(|(pfn, _)| pfn).take(most as usize).collect()
-}
-
 /// The blocks of an order, up to that of a pageblock, of which each page is there.
-fn blocks(pages: &Pages, order: Order) -> impl Iterator<Item = Pfn> {
+fn blocks(pages: &Pages, order: Order) -> Vec<Pfn> {
     let size = order.pages().0;
-    let may_begin = pages.iter().copied().filter(move |pfn| pfn.is_aligned(order));
-    may_begin.filter(move |pfn| pages.range(*pfn..Pfn(pfn.0 + size)).count() as u64 == size)
+    let in_run = |(at, end): (u64, u64)| {
+        let heads = (at.next_multiple_of(size)..end).step_by(size as usize);
+        heads.filter(move |head| head + size <= end).map(Pfn)
+    };
+    runs(pages).into_iter().flat_map(in_run).collect()
 }
 
 fn largest(pages: &Pages) -> Option<Order> {
-    (0..=9).rev().map(Order).find(|&order| blocks(pages, order).next().is_some())
+    let runs = runs(pages);
+    let fits = |order: &Order| {
+        let size = order.pages().0;
+        runs.iter().any(|(at, end)| at.next_multiple_of(size) + size <= *end)
+    };
+    (0..=9).rev().map(Order).find(fits)
 }
 
 /// Words of 64 pages that pages lie in.
@@ -80,7 +81,12 @@ fn words(pages: &Pages) -> u64 {
 }
 
 impl Maps {
-    /// What is free in the pageblock at `first`.
+    /// What is free in the pageblock at `first`: where adjoining pages begin and end.
+    pub(super) fn runs(&self, first: Pfn) -> Vec<(u64, u64)> {
+        self.free.get(&first).map_or(vec![], runs)
+    }
+
+    /// How many pages are free in the pageblock at `first`.
     pub(super) fn free_in(&self, first: Pfn) -> u64 {
         self.free.get(&first).map_or(0, |pages| pages.len() as u64)
     }
@@ -100,24 +106,35 @@ impl Maps {
 
     /// Takes the first adjoining pages of a pageblock.
     pub(super) fn take_run(&mut self, first: Pfn, most: u64) -> Vec<Pfn> {
-        let Some(pages) = self.free.get_mut(&first) else { return vec![] };
-        let run = first_run(pages, most);
-        pages.retain(|pfn| !run.contains(pfn));
-        self.free.retain(|_, pages| !pages.is_empty());
+        let Some(pages) = self.free.get(&first) else { return vec![] };
+        let Some(&lowest) = pages.first() else { return vec![] };
+        let adjoining = pages.iter().copied().zip(lowest.0..).take(most as usize);
+        let run: Vec<Pfn> =
+            adjoining.take_while(|(pfn, at)| pfn.0 == *at).map(|(pfn, _)| pfn).collect();
+        self.remove(first, &run);
         run
+    }
+
+    fn remove(&mut self, first: Pfn, taken: &[Pfn]) {
+        let Some(pages) = self.free.get_mut(&first) else { return };
+        for pfn in taken {
+            assert!(pages.remove(pfn), "{pfn} is taken twice");
+        }
+        if pages.is_empty() {
+            self.free.remove(&first);
+        }
     }
 
     /// Whether a block of an order is free in a pageblock.
     pub(super) fn has_block(&self, first: Pfn, order: Order) -> bool {
-        self.free.get(&first).is_some_and(|pages| blocks(pages, order).next().is_some())
+        self.free.get(&first).is_some_and(|pages| largest(pages) >= Some(order))
     }
 
     /// Takes the first block of an order out of a pageblock.
     pub(super) fn take_block(&mut self, first: Pfn, order: Order) -> Option<Pfn> {
-        let pages = self.free.get_mut(&first)?;
-        let block = blocks(pages, order).next()?;
-        pages.retain(|pfn| !(block.0..block.0 + order.pages().0).contains(&pfn.0));
-        self.free.retain(|_, pages| !pages.is_empty());
+        let block = *blocks(self.free.get(&first)?, order).first()?;
+        let pages: Vec<Pfn> = run(block, order.pages().0).into_iter().collect();
+        self.remove(first, &pages);
         Some(block)
     }
 
@@ -161,11 +178,14 @@ impl Maps {
         let mut listed: Vec<_> = self.with(of, order).collect();
         listed.sort_by_key(|&(_, place, time)| (place.fill, place.largest, !time));
         let above = Order(order.0 + 1);
+        if order > Order(9) {
+            return vec![];
+        }
         let in_pageblock = |(first, ..): (Pfn, Place, u64)| {
             let pages = &self.free[&first];
-            let parents: Pages = if above.0 <= 9 { blocks(pages, above).collect() } else { Pages::new() };
+            let parents = if above.0 <= 9 { blocks(pages, above) } else { vec![] };
             let is_part = move |pfn: &Pfn| parents.contains(&Pfn(pfn.0 & !(above.pages().0 - 1)));
-            blocks(pages, order).filter(|pfn| !is_part(pfn)).collect::<Vec<Pfn>>()
+            blocks(pages, order).into_iter().filter(|pfn| !is_part(pfn)).collect::<Vec<Pfn>>()
         };
         listed.into_iter().flat_map(in_pageblock).collect()
     }
@@ -275,7 +295,11 @@ impl NaiveZone {
     }
 
     /// Blocks of less than a pageblock.
-    pub(super) fn take_from_maps(&mut self, wanted: Blocks, pageblocks: &mut Pageblocks) -> Vec<Pfn> {
+    pub(super) fn take_from_maps(
+        &mut self,
+        wanted: Blocks,
+        pageblocks: &mut Pageblocks,
+    ) -> Vec<Pfn> {
         let (mut taken, mut runs) = (vec![], 0);
         let lacks = |taken: &Vec<Pfn>| wanted.blocks - taken.len() as u64;
         while lacks(&taken) > 0

@@ -8,13 +8,11 @@ use std_alloc::vec::Vec;
 
 use super::maps::{Pages, run};
 use super::owners::first_of;
+use crate::testing::kept::Run;
 use crate::units::Pfn;
 
 /// Entries that there is room for, for each row.
 const ENTRIES_PER_ROW: usize = 5;
-
-/// Adjoining pages of one pageblock: the first one, and how many.
-pub type Run = (Pfn, u64);
 
 /// What becomes of the pages of a pageblock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,7 +25,7 @@ pub(super) enum Fate {
 
 /// The stage of a CPU for a zone.
 #[derive(Clone, Default, Debug)]
-pub struct Stage {
+pub(super) struct Stage {
     /// Of each row, the entry that came last first.
     rows: Vec<Vec<Run>>,
     /// The first frame of row 0.
@@ -61,12 +59,12 @@ impl Stage {
     }
 
     /// Pages here.
-    pub fn pages(&self) -> u64 {
+    pub(super) fn pages(&self) -> u64 {
         self.runs().map(|(_, pages)| pages).sum()
     }
 
     /// All that is here.
-    pub fn runs(&self) -> impl Iterator<Item = Run> {
+    pub(super) fn runs(&self) -> impl Iterator<Item = Run> {
         self.rows.iter().flatten().copied()
     }
 

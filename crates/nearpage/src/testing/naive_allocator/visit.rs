@@ -157,9 +157,8 @@ impl NaiveAllocator {
             // Adjoining pages come back as the largest blocks that they make up.
             for (mut at, end) in runs(pages) {
                 while at < end {
-                    let fits = |order: &Order| {
-                        Pfn(at).is_aligned(*order) && at + order.pages().0 <= end
-                    };
+                    let fits =
+                        |order: &Order| Pfn(at).is_aligned(*order) && at + order.pages().0 <= end;
                     let order = (0..9).rev().map(Order).find(fits).expect("one page fits");
                     zone.free(Pfn(at), order, pageblocks);
                     at += order.pages().0;
@@ -194,12 +193,7 @@ impl NaiveAllocator {
     }
 
     /// How many of some blocks the limits allow in this hold.
-    pub(super) fn allowed_in(
-        &mut self,
-        visit: &mut Visit,
-        wanted: Blocks,
-        blocks: u64,
-    ) -> u64 {
+    pub(super) fn allowed_in(&mut self, visit: &mut Visit, wanted: Blocks, blocks: u64) -> u64 {
         let order = wanted.order;
         let room = self.room_since(visit.zone, visit.free_before).saturating_sub(visit.asked);
         let fit = blocks.min(room >> order.0);

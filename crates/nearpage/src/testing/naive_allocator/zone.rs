@@ -713,7 +713,11 @@ impl NaiveZone {
     }
 
     /// Takes the head of the lowest order that any of `types` has, and lists the rest again.
-    pub(super) fn split_smallest(&mut self, order: Order, types: &[Migratetype]) -> Option<(Pfn, Order)> {
+    pub(super) fn split_smallest(
+        &mut self,
+        order: Order,
+        types: &[Migratetype],
+    ) -> Option<(Pfn, Order)> {
         let (found, from) = (order.0..ORDERS as u8)
             .map(Order)
             .find_map(|found| Some((found, self.first_of(found, types)?)))?;
