@@ -25,6 +25,7 @@ use std::time::Instant;
 use nearpage::rules::CacheRule;
 use nearpage::stats::CheckError;
 use nearpage::testing::generate::RandomMachine;
+use nearpage::testing::naive_allocator::Mistake;
 use nearpage::testing::random::Random;
 use nearpage::{Gfp, Model, Order, PageblockOwners, Request, ZoneInstances};
 use rayon::prelude::*;
@@ -195,6 +196,33 @@ fn canary_an_owner_that_is_passed_over_is_found() {
         model.with(|changed| changed.owners = PageblockOwners::Nobody)
     }
     assert!(finds(Planted::Rules(without_owners), 60) >= 3);
+}
+
+/// Seeds, of the first `count` under nearpage's coming rules, that find a mistake.
+fn finds_next(planted: Planted, count: u64) -> usize {
+    let model = Some(Model::NEARPAGE_NEXT);
+    let of = |seed| Plan { planted, operations: 5_000, model, ..plan(seed) };
+    (0..count).into_par_iter().filter(|&seed| run_caught(of(seed)).is_err()).count()
+}
+
+#[test]
+fn canary_an_owner_of_an_emptied_pageblock_is_found() {
+    assert!(finds_next(Planted::Mistake(Mistake::OwnerOfEmptied), 20) >= 10);
+}
+
+#[test]
+fn canary_a_visit_that_takes_below_min_is_found() {
+    assert!(finds_next(Planted::Mistake(Mistake::BelowMin), 40) >= 5);
+}
+
+#[test]
+fn canary_a_wrong_distance_of_visits_is_found() {
+    assert!(finds_next(Planted::Mistake(Mistake::VisitsSeemRare), 40) >= 5);
+}
+
+#[test]
+fn canary_a_homebound_page_put_twice_is_found() {
+    assert!(finds_next(Planted::BlockTwice, 20) >= 15);
 }
 
 #[test]
