@@ -8,7 +8,8 @@
 //! NEARPAGE_SEED=17 cargo test -p nearpage --test random -- --nocapture
 //! ```
 //!
-//! `NEARPAGE_SEEDS=2000` runs that many seeds instead of the usual 60.
+//! `NEARPAGE_MODEL=nearpage-next NEARPAGE_SEEDS=220` does ten million operations under nearpage's coming rules, in some
+//! minutes. `NEARPAGE_SEEDS=2000` runs that many seeds instead of the usual 60.
 //! Both together run so many from that seed on. `NEARPAGE_MODEL=rfc-2026-owned` runs all of them under that model.
 
 mod compare;
