@@ -41,7 +41,7 @@ use crate::pcp::{CountedList, HOMEBOUND};
 use crate::units::{Order, PAGEBLOCK_ORDER, PageCount};
 use crate::watermark::AllocFlags;
 use crate::zone::ZoneGuard;
-use visit::Visit;
+use visit::{Visit, room_above_min};
 
 /// Rights with which a request may leave less than is kept whole.
 const RIGHTS: AllocFlags = AllocFlags::RESERVES.union(AllocFlags::NO_WATERMARKS);
@@ -138,13 +138,13 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let mut visit = Visit::new(&mut guard, Some(pageset.owner().cpu));
         visit.bring_home(hold.stage(), 0);
         let room = self.room(visit.guard, trip);
-        let pages = swing.refill().0.max(order.pages().0).min(u64::from(u32::MAX));
-        let allowed = visit.guard.claim((pages >> order.0) as u32, order);
-        let allowed_pages = order.pages_in(allowed);
+        let blocks = (swing.refill().0 >> order.0).clamp(1, u32::MAX.into()) as u32;
+        let allowed = visit.guard.claim(blocks.max(blocks_of_a_refill(order)), order);
+        let pages = order.pages_in(allowed.min(blocks));
         let wish = Wish {
             request: trip.block(),
-            pages: allowed_pages,
-            room: PageCount(room.0.min(allowed_pages.0)),
+            pages,
+            room: PageCount(room.0.min(pages.0)),
             pageblocks: visit.pageblocks_left(),
         };
         let mut taken = match order <= PAGEBLOCK_ORDER {
@@ -152,7 +152,9 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             false => 0,
         };
         if taken == 0 && allowed > 0 {
-            taken = self.take_blocks(on, pageset, &mut visit, trip, list, wish.room);
+            let fitting = (room.0 >> order.0).min(blocks_of_a_refill(order).into()) as u32;
+            let most = if trip.flags.intersects(RIGHTS) { 1 } else { fitting.min(allowed) };
+            taken = self.take_blocks(on, pageset, &mut visit, trip, list, most);
         }
         let passed = visit.end();
         drop(guard);
@@ -163,7 +165,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         taken > 0
     }
 
-    /// Takes blocks from the zone to a list: where pageblocks may not go as they are. Returns the pages.
+    /// Takes up to `most` blocks from the zone to a list: where pageblocks may not go as they are. Returns the pages.
     fn take_blocks(
         &self,
         on: &OnCpu<'_, P>,
@@ -171,12 +173,9 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         visit: &mut Visit<'_, '_, 'm, P>,
         trip: Trip,
         list: usize,
-        room: PageCount,
+        most: u32,
     ) -> u64 {
         let (storage, frames, order) = (self.platform.storage(), *pageset.frames(), trip.order);
-        let has_rights = trip.flags.intersects(RIGHTS);
-        let fitting = (room.0 >> order.0).min(blocks_of_a_refill(order).into()) as u32;
-        let most = if has_rights { 1 } else { fitting };
         let (mut blocks, mut search) = (0, Search::Own);
         let buddy = visit.guard.buddy();
         let mut runs = Runs::new();
@@ -212,9 +211,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
 
     /// Pages above what a request leaves whole.
     fn room(&self, guard: &mut ZoneGuard<'_, 'm, P>, trip: Trip) -> PageCount {
-        let zone = guard.zone();
-        let floor = zone.marks().min.0 + zone.reserve(trip.kind).0 + guard.buddy().kept_back().0;
-        PageCount(guard.buddy().free_pages().0.saturating_sub(floor))
+        room_above_min(guard, trip.kind)
     }
 
     /// Notes a visit; returns how much may be kept from now on.

@@ -154,7 +154,9 @@ impl Buddy {
             });
         }
         self.free_pages -= order.pages_in(taken).0;
-        if taken == 0 { self.alloc_from_shared(frames, request, sink) } else { taken }
+        // Who may have none gets none from there either.
+        let lacks_all = taken == 0 && blocks.min(max_runs) > 0;
+        if lacks_all { self.alloc_from_shared(frames, request, sink) } else { taken }
     }
 
     /// Takes a block below the order of a pageblock from those that are reserved.

@@ -49,9 +49,7 @@ impl RandomMachine {
 
     /// The same under a model of one's choice, which may have a rule of another.
     pub fn of_model(random: &mut Random, model: Option<Model>) -> Self {
-        // Rules that the naive model does not have yet are compared with no other: `alloc::maps` has random loads of them.
-        let is_naive = |model: &Model| model.owners != PageblockOwners::CpusWithMaps;
-        let any = random.one_of(&Model::ALL.into_iter().filter(is_naive).collect::<Vec<Model>>());
+        let any = random.one_of(&Model::ALL);
         let model = varied(random, model.unwrap_or(any));
         let style = Style::new(random, &model);
         let mut nodes: Vec<NodeBuf> = node_ids(random, style.nodes);
@@ -82,7 +80,7 @@ struct Style {
 impl Style {
     fn new(random: &mut Random, model: &Model) -> Self {
         // A CPU owns pageblocks of zones of which an eighth has room for one for each CPU.
-        let owns = model.owners == PageblockOwners::Cpus && !random.one_in(4);
+        let owns = model.owners != PageblockOwners::Nobody && !random.one_in(4);
         let (nodes, pages_max, cpus_max) = match random.below(16) {
             0..12 if owns => (1 + random.below(3), 1 << 16, 2),
             0 => (random.one_of(&[9, 33, 65]) + random.below(16), 1 << 10, 1),

@@ -21,6 +21,8 @@
 //! | `limits` | hard and soft limits (nearpage's own) |
 //! | `free` | frees, drains, decay (facts 7.4 to 7.7) |
 //! | `owners`, `pieces` | pageblocks that CPUs own (facts 15.3) |
+//! | `maps` | free pages by pageblock (nearpage's own) |
+//! | `kept`, `stage`, `visit`, `home`, `give` | CPUs that own pageblocks with maps (nearpage's own) |
 //! | `bulk` | bulk allocation and bulk free (facts 8) |
 //! | `hotplug` | memory and CPUs that go and come (facts 13) |
 
@@ -28,16 +30,22 @@ mod alloc;
 mod asked;
 mod bulk;
 mod free;
+mod give;
 mod hints;
+mod home;
 mod hotplug;
+mod kept;
 mod limits;
 mod loose;
 mod machine;
+mod maps;
 mod owners;
 mod pieces;
 mod policy;
 mod refusals;
 mod slow;
+mod stage;
+mod visit;
 mod zone;
 
 use std_alloc::collections::{BTreeMap, VecDeque};
@@ -46,11 +54,11 @@ use std_alloc::vec::Vec;
 use crate::alloc::{Fallbacks, HotplugCounts, ScanCounts};
 use crate::host::{CompactEffort, Compacted, NodeReclaimed};
 use crate::model::Model;
-use crate::pcp::LISTS;
 use crate::pcp::tuning::Tuning;
 use crate::units::{CpuId, NodeId, NodeIndex, PageCount, Pfn, PfnRange, ZoneKind};
 use crate::watermark::Settings;
 
+use kept::{At, Kept};
 use refusals::Refusals;
 
 pub use owners::Owners;
@@ -124,9 +132,11 @@ pub struct NaivePageset {
     /// Whose it is.
     pub cpu: CpuId,
     /// By list: hottest first.
-    pub lists: [VecDeque<Pfn>; LISTS],
+    pub lists: Vec<VecDeque<Pfn>>,
     /// What is in place of the lists, if CPUs own pageblocks.
     pub pieces: Option<Pieces>,
+    /// What stands behind the lists, if CPUs own pageblocks with maps.
+    kept: Option<Kept>,
     /// Pages on all lists.
     pub count: PageCount,
     /// The state of the tuning.
@@ -135,6 +145,20 @@ pub struct NaivePageset {
     pub refills: (u64, u64),
     /// Drains, and pages that they took.
     pub drains: (u64, u64),
+}
+
+/// A rule that the model gets wrong, for canaries.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Mistake {
+    /// None.
+    #[default]
+    Nothing,
+    /// A pageblock of which nothing is free is still its owner's.
+    OwnerOfEmptied,
+    /// Visits for ordinary requests take what is kept for urgent ones.
+    BelowMin,
+    /// Visits count as near only if they are within 16 ms.
+    VisitsSeemRare,
 }
 
 /// A CPU: its pagesets by zone number.
@@ -175,6 +199,8 @@ pub struct NaiveAllocator {
     pub calls: HostCalls,
     /// The time.
     pub now_ns: u64,
+    /// What it gets wrong on purpose.
+    pub mistake: Mistake,
 }
 
 impl NaiveAllocator {
@@ -196,6 +222,11 @@ impl NaiveAllocator {
     /// Pages that came from `to` although `from` was preferred, by reason.
     pub fn fallbacks(&self, from: NodeIndex, to: NodeIndex) -> Fallbacks {
         self.nodes[from.0 as usize].fallbacks.get(&to).copied().unwrap_or_default()
+    }
+
+    /// Pages that a CPU keeps of a zone: on its lists, and behind them.
+    pub fn kept_pages(&self, cpu: CpuId, zone: usize) -> PageCount {
+        PageCount(self.pages_kept(At { cpu, zone }))
     }
 
     /// What begins at a frame.

@@ -161,24 +161,16 @@ impl<'a, 'm, P: Platform> ZoneGuard<'a, 'm, P> {
         &mut self.buddy
     }
 
-    /// Whether a limit is about this zone: then what leaves it is [claimed](Self::claim).
-    pub fn is_limited(&self) -> bool {
-        self.free_before.is_some()
-    }
-
     /// Asks the limits for blocks; returns how many of them may be taken in this hold. A request that may exceed them
     /// gets one in any case.
     pub fn claim(&mut self, blocks: u32, order: Order) -> u32 {
         if self.free_before.is_none() {
             return blocks;
         }
-        let Ledgers { node, all } = self.zone.ledgers;
-        let of_node = node.claim(blocks, order);
-        let claimed = all.claim(of_node, order);
-        node.sub(order.pages_in(of_node - claimed));
-        self.claimed.0 += order.pages_in(claimed).0;
+        let claimed = self.claim_within(blocks, order);
         let least = blocks.min(self.flags.contains(AllocFlags::OVER_LIMIT).into());
-        if claimed.max(least) == 0 {
+        // Who asks for nothing is not sent away.
+        if claimed.max(least) == 0 && blocks > 0 {
             ZoneEvents::add(&self.zone.events.limit_refused, 1);
         }
         claimed.max(least)
@@ -215,6 +207,23 @@ impl<'a, 'm, P: Platform> ZoneGuard<'a, 'm, P> {
                 ledger.add(PageCount(before.0 - now.0));
             }
         }
+    }
+
+    /// Asks the limits for single pages beside those that a request is for; returns whether all of them may be taken in this
+    /// hold. Nobody is sent away, so nothing is counted.
+    pub fn claim_all(&mut self, pages: u32) -> bool {
+        let may_all = || !self.zone.is_limited(PageCount(pages.into()));
+        self.free_before.is_none() || may_all() && self.claim_within(pages, Order(0)) == pages
+    }
+
+    /// Counts as many of the blocks as out as the limits allow; those that are not taken are back at the end of this hold.
+    fn claim_within(&mut self, blocks: u32, order: Order) -> u32 {
+        let Ledgers { node, all } = self.zone.ledgers;
+        let of_node = node.claim(blocks, order);
+        let claimed = all.claim(of_node, order);
+        node.sub(order.pages_in(of_node - claimed));
+        self.claimed.0 += order.pages_in(claimed).0;
+        claimed
     }
 
     /// Notes how many pages left the zone in this hold.

@@ -4,6 +4,7 @@ use std::fmt::{Debug, Display};
 
 use nearpage::rules::pagesets::LISTS;
 use nearpage::stats::{Pageset, Zone};
+use nearpage::testing::kept::{KeptState, owner_of};
 use nearpage::testing::naive_allocator::{NaiveAllocator, NaivePageset, NaiveZone};
 use nearpage::{
     BulkFreeError, CpuId, FrameState, FreeError, LimitOf, Migratetype, NodeId, Order,
@@ -95,7 +96,9 @@ pub fn same_counters(
         let pagesets = allocator.pagesets(cpu).unwrap_or_default();
         same("pagesets of a CPU", pagesets.len(), naive.pagesets(cpu).len())?;
         for (zone, (pageset, model)) in pagesets.iter().zip(naive.pagesets(cpu)).enumerate() {
-            same_pageset(pageset, model).map_err(|it| format!("CPU {cpu}, zone {zone}: {it}"))?;
+            same("pages", pageset.count(), naive.kept_pages(cpu, zone))
+                .and_then(|()| same_pageset(pageset, model))
+                .map_err(|it| format!("CPU {cpu}, zone {zone}: {it}"))?;
         }
     }
     Ok(())
@@ -141,7 +144,6 @@ fn same_zone(zone: &Zone<'_, Host>, model: &NaiveZone) -> Result<(), Difference>
 
 fn same_pageset(pageset: &Pageset<'_, Host>, model: &NaivePageset) -> Result<(), Difference> {
     let counts = pageset.counts();
-    same("pages", pageset.count(), model.count)?;
     same("tuning", pageset.tuning(), model.tuning)?;
     same("refills", (counts.refills, counts.refilled_pages.0), model.refills)?;
     same("drains", (counts.drains, counts.drained_pages.0), model.drains)
@@ -162,11 +164,29 @@ pub fn same_lists(
     for &cpu in cpus {
         let pagesets = allocator.pagesets(cpu).unwrap_or_default();
         for (zone, (pageset, model)) in pagesets.iter().zip(naive.pagesets(cpu)).enumerate() {
+            let differs = |it| format!("CPU {cpu}, zone {zone}: {it}");
+            same_kept(pageset, naive.kept_state(cpu, zone)).map_err(differs)?;
             for list in 0..LISTS {
                 same_pageset_list(pageset, model, list)
                     .map_err(|it| format!("CPU {cpu}, zone {zone}, pageset list {list}: {it}"))?;
             }
         }
+    }
+    Ok(())
+}
+
+/// What a CPU keeps of a zone, if it owns pageblocks with maps.
+fn same_kept(pageset: &Pageset<'_, Host>, expected: Option<KeptState>) -> Result<(), Difference> {
+    let (got, expected) = match (KeptState::of(pageset), expected) {
+        (Some(got), Some(expected)) => (got, expected),
+        (got, expected) => return same("what is kept", got, expected),
+    };
+    same("size", got.size, expected.size)?;
+    same("last visit", got.visited, expected.visited)?;
+    same("pages on their way", got.on_their_way, expected.on_their_way)?;
+    same("owned pageblocks", got.pageblocks, expected.pageblocks)?;
+    for (list, (got, expected)) in got.lists.into_iter().zip(expected.lists).enumerate() {
+        same(format_args!("list {list}"), got, expected)?;
     }
     Ok(())
 }
@@ -227,6 +247,9 @@ fn same_pageblocks(
             let pfn = Pfn((pageblock * 512).max(range.start.0));
             let what = format_args!("type of the pageblock of frame {pfn}");
             same(what, zone.pageblock_type(pfn), naive.pageblocks().of(pfn))?;
+            let what = format_args!("owner of the pageblock of frame {pfn}");
+            let owner = owner_of(zone, allocator.model().owners, pfn);
+            same(what, owner, naive.owner_of(zone.index().0 as usize, pfn))?;
         }
     }
     Ok(())

@@ -20,6 +20,8 @@ pub struct Habits {
     pub placed_percent: u64,
     /// Nineteen rare operations come in so many.
     pub rare_every: u64,
+    /// Nanoseconds that each operation takes.
+    pub tick_ns: u64,
     /// Whether most of the memory is taken at the start.
     pub ballast: bool,
 }
@@ -75,6 +77,9 @@ impl Habits {
             wrong_percent: random.one_of(&[0, 1, 3]),
             free_any_percent: random.one_of(&[0, 50, 90, 100]),
             rare_every: random.one_of(&[400, 1500, 6000, 30_000]),
+            // Around a millisecond, CPUs that own pageblocks come to see now that they visit their zones often, now that
+            // they do not.
+            tick_ns: random.one_of(&[0, 1000, 100_000, 1_000_000, 10_000_000]),
             placed_percent: random.one_of(&[0, 10, 50]),
             ballast: random.below(2) == 0,
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::mem;
 
 use nearpage::testing::generate::RandomMachine;
-use nearpage::testing::naive_allocator::NaiveAllocator;
+use nearpage::testing::naive_allocator::{Mistake, NaiveAllocator};
 use nearpage::testing::random::Random;
 use nearpage::{Model, Node, NodeBuf, NodeIndex, PageAllocator, Topology, metadata_size};
 
@@ -37,6 +37,10 @@ pub enum Planted {
     Nothing,
     /// The allocator loses a block the tenth time that it drains.
     LostBlock,
+    /// The allocator takes a block from a list for its way home, and keeps it there: the tenth time that it takes some.
+    BlockTwice,
+    /// The model has one of its own rules wrong.
+    Mistake(Mistake),
     /// The model runs under other rules.
     Rules(fn(Model) -> Model),
     /// The model's limits are a page higher.
@@ -105,6 +109,8 @@ pub fn run(plan: Plan) -> Result<Tally, Difference> {
         let mut config = machine.config;
         match plan.planted {
             Planted::Nothing | Planted::LooseLimit | Planted::MissingDrain => {}
+            Planted::Mistake(_) => {}
+            Planted::BlockTwice => allocator.platform().give_a_block_twice(10),
             Planted::LostBlock => allocator.platform().lose_a_block_in_drain(10),
             Planted::Rules(change) => config.model = change(config.model),
         }

@@ -3,14 +3,16 @@
 use std_alloc::vec::Vec;
 
 use crate::alloc::PageAllocator;
-use crate::alloc::{Config, Request};
+use crate::alloc::{Config, Limits, Request};
+use crate::error::LimitOf;
 use crate::frame::Migratetype;
 use crate::gfp::Gfp;
 use crate::model::Model;
 use crate::testing::machine::TestMachine;
 use crate::testing::plain::PlainPlatform;
 use crate::testing::random::Random;
-use crate::units::{CpuId, Order, PageCount};
+use crate::units::{CpuId, Order, PageCount, Pfn};
+use crate::watermark::Settings;
 
 const GFPS: [Gfp; 3] = [Gfp::KERNEL, Gfp::HIGHUSER_MOVABLE, Gfp::KERNEL.union(Gfp::RECLAIMABLE)];
 
@@ -72,4 +74,93 @@ fn nothing_is_lost_whoever_frees() {
         let machine = TestMachine::new().node(0, 40_000, &[0, 1]).node(1, 20_480, &[2]);
         machine.node(2, 0, &[3]).config(config).run(|allocator| run_on_all(allocator, 4, seed));
     }
+}
+
+fn run_next(settings: Settings, run: impl FnOnce(&PageAllocator<'_, PlainPlatform>)) {
+    let config = Config { model: Model::NEARPAGE, settings, ..Config::default() };
+    TestMachine::new().node(0, 16_384, &[0]).config(config).run(|allocator| run(allocator));
+}
+
+const PAGE: Request = Request::new(Order(0), Gfp::HIGHUSER_MOVABLE);
+/// A CPU without pagesets.
+const NO_CPU: CpuId = CpuId(9);
+
+/// Of two pageblocks that are in use, 60 pages of the first are free in the zone, and `keep` changes what is kept there. Then
+/// the CPU brings other pages of that pageblock home: for nearly full ones it may have what is free in them too.
+fn beside_what_comes_home(
+    keep: impl Fn(&PageAllocator<'_, PlainPlatform>),
+    mut holds: impl FnMut(&PageAllocator<'_, PlainPlatform>, u64),
+) {
+    run_next(Settings::default(), |allocator| {
+        // From its first refill on, the CPU knows which pages are its own.
+        allocator.alloc(PAGE).unwrap();
+        allocator.platform().run_on(NO_CPU);
+        let pages: Vec<Pfn> = (0..1024).map(|_| allocator.alloc(PAGE).unwrap()).collect();
+        pages[..60].iter().for_each(|&page| allocator.free(page, Order(0)).unwrap());
+        keep(allocator);
+        let free = allocator.zones()[0].free_pages().0;
+        allocator.platform().run_on(CpuId(0));
+        pages[100..512].iter().for_each(|&page| allocator.free(page, Order(0)).unwrap());
+        holds(allocator, free);
+        allocator.check().unwrap();
+    });
+}
+
+#[test]
+fn what_comes_home_takes_nothing_below_min() {
+    let free_after = |kbytes: Option<u64>| {
+        let mut changed = 0;
+        let keep = |allocator: &PageAllocator<'_, PlainPlatform>| {
+            let settings = Settings { min_free_kbytes: kbytes, ..allocator.settings() };
+            allocator.set_settings(settings).unwrap();
+        };
+        beside_what_comes_home(keep, |allocator, before| {
+            let zone = allocator.zones()[0];
+            changed = zone.free_pages().0 as i64 - before as i64;
+            assert!(zone.free_pages().0 >= before.min(zone.marks().min.0));
+        });
+        changed
+    };
+    // Else the pageblock becomes the CPU's.
+    let [none, all] = [0, 16_384 << 2].map(|kbytes| free_after(Some(kbytes)));
+    assert!(none < 0 && all > 0, "{none} {all}");
+}
+
+#[test]
+fn what_comes_home_takes_nothing_above_a_limit() {
+    let limit = |allocator: &PageAllocator<'_, PlainPlatform>| {
+        let out = allocator.in_use(LimitOf::Allocator).unwrap().0;
+        let limits = Limits { hard_bytes: Some((out + 10) << 12), soft_bytes: None };
+        allocator.set_limits(LimitOf::Allocator, limits).unwrap();
+    };
+    beside_what_comes_home(limit, |allocator, before| {
+        assert!(allocator.zones()[0].free_pages().0 > before);
+    });
+}
+
+#[test]
+fn a_refill_takes_no_more_than_a_limit_allows() {
+    run_next(Settings::default(), |allocator| {
+        let limits = Limits { hard_bytes: Some(10 << 12), soft_bytes: None };
+        allocator.set_limits(LimitOf::Allocator, limits).unwrap();
+        let pages: Vec<Pfn> = core::iter::from_fn(|| allocator.alloc(PAGE).ok()).collect();
+        assert_eq!(pages.len(), 10);
+        assert_eq!(allocator.in_use(LimitOf::Allocator), Ok(PageCount(10)));
+    });
+}
+
+/// What is kept whole is no limit.
+#[test]
+fn who_may_have_nothing_for_min_is_not_counted_as_sent_away_by_a_limit() {
+    run_next(Settings { min_free_kbytes: Some(8192), ..Settings::default() }, |allocator| {
+        let limits = Limits { hard_bytes: None, soft_bytes: Some(1 << 40) };
+        allocator.set_limits(LimitOf::Allocator, limits).unwrap();
+        allocator.platform().run_on(NO_CPU);
+        let zone = allocator.zones()[0];
+        while allocator.alloc(PAGE).is_ok() {}
+        let mut out = [Pfn(0); 600];
+        assert!(allocator.alloc_bulk(PAGE, &mut out).is_err());
+        assert!(zone.free_pages() >= zone.marks().min);
+        assert_eq!(zone.counts().limit_refused, 0);
+    });
 }

@@ -7,7 +7,7 @@ use crate::pcp::owned::Hold;
 use crate::pcp::pageset::Pageset;
 use crate::pcp::passing::Passing;
 use crate::pcp::stage::{Fate, Stage};
-use crate::units::{CpuId, Order};
+use crate::units::{CpuId, Order, PageCount, ZoneKind};
 use crate::zone::ZoneGuard;
 
 /// Operations in one hold of a zone's lock.
@@ -110,23 +110,28 @@ impl<'v, 'a, 'm, P: Platform> Visit<'v, 'a, 'm, P> {
         if !is_shared && block.owner().is_some() {
             return Some(false);
         }
-        let is_worth_it = || {
-            let free = block.free();
-            // What is free there would be in use from now on.
-            let may_have = free == 0 || !self.guard.is_limited();
-            may_have && (free == 0 || free <= NEARLY_FULL && pages.count() >= WORTH_A_PAGEBLOCK)
-        };
-        let cpu = self
-            .owner
-            .filter(|_| !is_shared && frames.pageblock(first).is_mergeable() && is_worth_it());
-        let Some(cpu) = cpu else { return self.bring_pages(first, pages).then_some(true) };
-        if self.pageblocks_left() == 0 || self.passed.claims == CLAIMS {
+        let free = block.free();
+        let is_nearly_full = free <= NEARLY_FULL && pages.count() >= WORTH_A_PAGEBLOCK;
+        let cpu = self.owner.filter(|_| {
+            !is_shared && frames.pageblock(first).is_mergeable() && (free == 0 || is_nearly_full)
+        });
+        if cpu.is_some() && (self.pageblocks_left() == 0 || self.passed.claims == CLAIMS) {
             return None;
         }
+        let Some(cpu) = cpu.filter(|_| free == 0 || self.may_spare(free)) else {
+            return self.bring_pages(first, pages).then_some(true);
+        };
         self.passed.taken += self.guard.buddy().give_away(frames, first, cpu).0;
         self.passed.claimed[self.passed.claims] = (first, pages);
         self.passed.claims += 1;
         Some(true)
+    }
+
+    /// Whether so many free pages may become the CPU's beside those that it asked for: they are above what is kept whole, and
+    /// no limit refuses them.
+    fn may_spare(&mut self, pages: u32) -> bool {
+        let kind = self.guard.zone().kind();
+        room_above_min(self.guard, kind).0 >= u64::from(pages) && self.guard.claim_all(pages)
     }
 
     /// Brings pages of one pageblock home, if nobody owns it, and it is not too much for this hold; returns whether.
@@ -156,6 +161,16 @@ impl<'v, 'a, 'm, P: Platform> Visit<'v, 'a, 'm, P> {
         self.guard.note_returned(returned);
         self.passed
     }
+}
+
+/// Pages of a zone above what a request for memory up to `kind` leaves whole.
+pub(super) fn room_above_min<P: Platform>(
+    guard: &mut ZoneGuard<'_, '_, P>,
+    kind: ZoneKind,
+) -> PageCount {
+    let zone = guard.zone();
+    let floor = zone.marks().min.0 + zone.reserve(kind).0 + guard.buddy().kept_back().0;
+    PageCount(guard.buddy().free_pages().0.saturating_sub(floor))
 }
 
 impl Passed {

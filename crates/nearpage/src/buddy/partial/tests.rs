@@ -278,3 +278,19 @@ fn the_last_page_makes_a_pageblock_whole() {
         assert_eq!(whole(buddy), before);
     });
 }
+
+/// Where all but a shared pageblock is in use.
+#[test]
+fn who_may_have_no_block_gets_none_from_a_shared_pageblock() {
+    let sections = Sections::new(1, |_| false);
+    let table = sections.table();
+    let frames = table.frames(Pfn(0), ZoneIndex(0));
+    frames.share_pageblock(512);
+    let mut buddy = Buddy::new(RULES, Merging::ByPageblock);
+    buddy.online(frames, 512..1000);
+    let mut take = |blocks| {
+        let mut search = crate::buddy::Search::Own;
+        buddy.take(frames, request(0, Migratetype::Movable), &mut search, blocks, 8, |_, _| {})
+    };
+    assert_eq!([take(0), take(1)], [0, 1]);
+}

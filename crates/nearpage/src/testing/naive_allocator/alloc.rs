@@ -4,6 +4,7 @@ use std_alloc::vec::Vec;
 
 use super::asked::{Asked, NaiveScope};
 use super::hints::Scan;
+use super::kept::At;
 use super::refusals::Refusals;
 use super::zone::{Begins, Blocks};
 use super::{NaiveAllocator, NaivePageset};
@@ -11,7 +12,6 @@ use crate::alloc::{Reason, Request};
 use crate::error::{AllocError, LimitOf};
 use crate::gfp::Gfp;
 use crate::host::NodeReclaimed;
-use crate::pcp::list_index;
 use crate::pcp::tuning::Decay;
 use crate::units::{CpuId, MAX_ORDER, NodeIndex, Order, PageCount, Pfn};
 use crate::watermark::AllocFlags;
@@ -100,7 +100,7 @@ impl NaiveAllocator {
 
     /// The first zone and the list of its pageset, if the zone has room to spare.
     fn may_take_near(&self, asked: &Asked) -> Option<(usize, usize)> {
-        let list = list_index(asked.order, asked.migratetype)?;
+        let list = self.list_for(asked.order, asked.migratetype)?;
         let zone = *asked.zonelist.first()?;
         if asked.near != Some(zone) {
             return None;
@@ -267,6 +267,18 @@ impl NaiveAllocator {
     }
 
     pub(super) fn hand_out(&mut self, pfn: Pfn, zone: usize, asked: &Asked) {
+        self.hand_out_untagged(pfn, zone, asked);
+        if asked.order == Order(0)
+            && let Some(cpu) = self.cpu_on(asked.cpu)
+            && let Some(kept) = cpu.pagesets[zone].kept()
+        {
+            let tag = kept.tag(asked.migratetype);
+            self.zones[zone].tags.insert(pfn, tag);
+        }
+    }
+
+    /// Of a single page that comes straight from a zone, nobody knows later when it came.
+    pub(super) fn hand_out_untagged(&mut self, pfn: Pfn, zone: usize, asked: &Asked) {
         self.zones[zone].set_begins(pfn, Begins::Held(asked.order, asked.migratetype));
     }
 
@@ -314,7 +326,7 @@ impl NaiveAllocator {
         flags: AllocFlags,
         was_tried: bool,
     ) -> Option<Pfn> {
-        let list = list_index(asked.order, asked.migratetype).filter(|_| !was_tried);
+        let list = self.list_for(asked.order, asked.migratetype).filter(|_| !was_tried);
         match list.and_then(|list| self.take_cached(zone, asked, list, flags)) {
             Some(pfn) => Some(pfn),
             None => self.take_single(zone, asked, flags),
@@ -323,7 +335,9 @@ impl NaiveAllocator {
 
     /// A block straight from the zone, with rights to its reserve.
     fn take_single(&mut self, zone: usize, asked: &Asked, flags: AllocFlags) -> Option<Pfn> {
-        if self.may_leave(zone, 1, asked.order, flags) < 1 {
+        let pages = asked.order.pages();
+        let is_above_min = self.above_min(zone, asked, pages, flags) >= pages;
+        if !is_above_min || self.may_leave(zone, 1, asked.order, flags) < 1 {
             self.zones[zone].note_hold(0);
             return None;
         }
@@ -394,6 +408,13 @@ impl NaiveAllocator {
         flags: AllocFlags,
     ) -> Option<Pfn> {
         let mut is_refill = self.cpu_on(asked.cpu)?.pagesets[zone].lacks(list);
+        if is_refill && self.has_maps() {
+            let at = At { cpu: asked.cpu, zone };
+            if !self.refill_from_maps(at, asked, list, flags) {
+                return None;
+            }
+            is_refill = false;
+        }
         if is_refill && self.has_owners() {
             self.refill_pieces(zone, asked, list, flags);
             is_refill = false;
@@ -434,6 +455,7 @@ impl NaiveAllocator {
         flags: AllocFlags,
     ) -> Vec<Pfn> {
         let (order, migratetype) = (asked.order, asked.migratetype);
+        let blocks = self.above_min(zone, asked, PageCount(blocks << order.0), flags).0 >> order.0;
         let blocks = self.may_leave(zone, blocks, order, flags);
         let wanted = Blocks { order, migratetype, flags, blocks, runs_max };
         // Whom a limit refuses takes nothing.

@@ -138,7 +138,7 @@ impl NaiveAllocator {
     fn bulk_from(&mut self, zone: usize, asked: &Asked, share: u64, room: u64) -> Vec<Pfn> {
         let mut pages = self.whole_pageblocks(zone, asked, share / PAGEBLOCK);
         let share_left = share - pages.len() as u64;
-        let mut refilled = None;
+        let (mut refilled, mut from_list) = (None, 0);
         if share_left > 0
             && let Some(list) = list_index(SINGLE, asked.migratetype)
             && let Some(cpu) = self.cpus.get_mut(&asked.cpu).filter(|cpu| cpu.is_on)
@@ -146,18 +146,19 @@ impl NaiveAllocator {
             let pageset = &mut cpu.pagesets[zone];
             let here = take_up_to(pageset, list, share_left);
             let lacking = share_left - here.len() as u64;
+            from_list = here.len();
             pages.extend(here);
             if lacking > 0 && pageset.tuning.refills_for(&self.model.pcp, lacking, PageCount(room))
             {
                 refilled = Some((list, lacking));
-            } else if lacking > 0 {
+            } else if lacking > 0 && pageset.kept().is_none() {
                 let view = self.zones[zone].view;
                 pageset.tuning.raise_high(&self.model.pcp, lacking, view);
             }
         }
-        for &pfn in &pages {
-            self.hand_out(pfn, zone, asked);
-        }
+        let (whole, listed) = pages.split_at(pages.len() - from_list);
+        whole.iter().for_each(|&pfn| self.hand_out_untagged(pfn, zone, asked));
+        listed.iter().for_each(|&pfn| self.hand_out(pfn, zone, asked));
         if let Some((list, lacking)) = refilled {
             pages.extend(self.bulk_of_refill(zone, asked, list, lacking));
             return pages;
@@ -169,7 +170,7 @@ impl NaiveAllocator {
                 self.wake_for_bulk(zone, asked);
             }
             for &pfn in &direct {
-                self.hand_out(pfn, zone, asked);
+                self.hand_out_untagged(pfn, zone, asked);
             }
             pages.extend(direct);
         }
@@ -207,14 +208,16 @@ impl NaiveAllocator {
             let pageset = &mut cpu.pagesets[zone];
             blocks.extend(take_up_to(pageset, list, pageblocks));
             let here = blocks.len() as u64;
-            if here < pageblocks {
+            if here < pageblocks && pageset.kept().is_none() {
                 let (view, lacking) = (self.zones[zone].view, (pageblocks - here) * PAGEBLOCK);
                 pageset.tuning.raise_high(&self.model.pcp, lacking, view);
             }
         }
         let left = pageblocks - blocks.len() as u64;
         if left > 0 {
-            let left = self.may_leave(zone, left, Order(9), AllocFlags::default());
+            let flags = AllocFlags::default();
+            let room = self.above_min(zone, asked, PageCount(left * PAGEBLOCK), flags);
+            let left = self.may_leave(zone, room.0 / PAGEBLOCK, Order(9), flags);
             if left > 0 {
                 self.zones[zone].serve(asked.cpu);
             }
@@ -282,15 +285,16 @@ impl NaiveAllocator {
                 skip = PAGEBLOCK - 1;
                 continue;
             }
-            let zone = match self.take_back(pfn, SINGLE) {
-                Ok(zone) => zone,
+            let freed = match self.take_back(pfn, SINGLE) {
+                Ok(freed) => freed,
                 Err(error) => {
                     refused += 1;
                     first = first.or(Some(error));
                     continue;
                 }
             };
-            let list = list_index(SINGLE, self.pageblocks.of(pfn)).expect("no block is isolated");
+            let zone = freed.zone;
+            let list = self.list_of(cpu, freed, pfn, SINGLE).expect("no block is isolated");
             if target != Some((zone, list)) || batch.len() == PIECE {
                 self.flush(cpu, target, &mut batch);
                 target = Some((zone, list));
@@ -311,6 +315,8 @@ impl NaiveAllocator {
             for &pfn in &*batch {
                 self.put_into_pageset(cpu, zone, list, pfn);
             }
+        } else if self.has_maps() {
+            self.free_home(zone, batch, SINGLE);
         } else {
             let (zone, pages) = (&mut self.zones[zone], batch.len() as u64);
             zone.free_batch(batch, SINGLE, &mut self.pageblocks);
@@ -329,6 +335,12 @@ impl NaiveAllocator {
     /// Pages in pagesets.
     pub fn cached(&self) -> PageCount {
         let pagesets = self.cpus.values().flat_map(|cpu| &cpu.pagesets);
-        PageCount(pagesets.map(|pageset| pageset.count.0).sum())
+        let listed: u64 = pagesets.map(|pageset| pageset.count.0).sum();
+        let all =
+            self.cpus.keys().flat_map(|&cpu| (0..self.zones.len()).map(move |zone| (cpu, zone)));
+        let behind = |(cpu, zone): (CpuId, usize)| {
+            self.kept_pages(cpu, zone).0 - self.pagesets(cpu)[zone].count.0
+        };
+        PageCount(listed + all.map(behind).sum::<u64>())
     }
 }

@@ -53,6 +53,17 @@ impl NaiveAllocator {
         hard.map_or(u64::MAX, |hard| hard.saturating_sub(self.out(of).0))
     }
 
+    /// Pages that limits allow to leave a zone in a hold that began when it had so many free pages.
+    pub(super) fn room_since(&self, zone: usize, free_before: u64) -> u64 {
+        let node = self.zones[zone].node;
+        let room = |of| {
+            let hard = self.limits.get(&of).and_then(|(hard, _)| *hard)?;
+            let out = self.out(of).0 + self.zones[zone].free.0 - free_before;
+            Some(hard.saturating_sub(out))
+        };
+        [Some(node), None].into_iter().filter_map(room).min().unwrap_or(u64::MAX)
+    }
+
     /// How many of `blocks` of an order may leave a zone.
     pub(super) fn may_leave(
         &mut self,
@@ -63,8 +74,9 @@ impl NaiveAllocator {
     ) -> u64 {
         let room = self.room(Some(self.zones[zone].node)).min(self.room(None));
         let fit = blocks.min(room >> order.0);
-        let fit = if flags.contains(AllocFlags::OVER_LIMIT) { fit.max(1) } else { fit };
-        self.zones[zone].events.limit_refused += u64::from(fit == 0);
+        let least = u64::from(blocks > 0 && flags.contains(AllocFlags::OVER_LIMIT));
+        let fit = fit.max(least);
+        self.zones[zone].events.limit_refused += u64::from(fit == 0 && blocks > 0);
         fit
     }
 

@@ -9,7 +9,8 @@ use std_alloc::vec;
 use std_alloc::vec::Vec;
 
 use super::loose::{LANES, Loose};
-use super::owners::Owners;
+use super::maps::{Maps, run};
+use super::owners::{Owners, first_of};
 use crate::buddy::{FallbackModel, FallbackRules, HeldMovable, Merging};
 use crate::frame::{ListEnd, Migratetype};
 use crate::model::Model;
@@ -63,7 +64,7 @@ impl Pageblocks {
         self.shared.contains(&(pfn.0 / PAGEBLOCK))
     }
 
-    fn set(&mut self, pfn: Pfn, migratetype: Migratetype) {
+    pub(super) fn set(&mut self, pfn: Pfn, migratetype: Migratetype) {
         self.types[(pfn.0 / PAGEBLOCK - self.first) as usize] = migratetype;
     }
 }
@@ -115,7 +116,7 @@ impl List {
         place
     }
 
-    fn head(&self) -> Option<Pfn> {
+    pub(super) fn head(&self) -> Option<Pfn> {
         self.0.first_key_value().map(|(_, &pfn)| pfn)
     }
 }
@@ -170,7 +171,7 @@ pub struct NaiveZone {
     /// Events.
     pub events: ZoneCounts,
     rules: FallbackRules,
-    merging: Merging,
+    pub(super) merging: Merging,
     /// One past the last frame that came online.
     spanned_end: Pfn,
     /// By frame of the span.
@@ -179,8 +180,15 @@ pub struct NaiveZone {
     places: Vec<i32>,
     lists: [[List; Migratetype::COUNT]; ORDERS],
     loose: Loose,
+    /// What is free by pageblock.
+    pub(super) maps: Maps,
+    /// Blocks linked and unlinked, and words written, in this hold of the lock.
+    pub(super) operations: u64,
     /// Who owns pageblocks.
     pub owners: Owners,
+    /// With which refill single pages in somebody's hands came, if they came from the list of a CPU that owns pageblocks with
+    /// maps.
+    pub(super) tags: BTreeMap<Pfn, u8>,
 }
 
 impl Blocks {
@@ -219,7 +227,10 @@ impl NaiveZone {
             places: vec![0; frames],
             lists: Default::default(),
             loose: Loose::default(),
+            maps: Maps::default(),
+            operations: 0,
             owners: Owners::default(),
+            tags: BTreeMap::new(),
         }
     }
 
@@ -236,11 +247,12 @@ impl NaiveZone {
         self.begins[(pfn.0 - self.span.start.0) as usize] = begins.to_bits();
     }
 
-    /// First frames of the blocks on one list, head first; loose pages come last.
+    /// First frames of the blocks on one list, head first; loose pages, and blocks in pageblocks that are free in part, come
+    /// last.
     pub fn list(&self, order: Order, migratetype: Migratetype) -> impl Iterator<Item = Pfn> {
         let loose = (order == Order(0)).then(|| self.loose.list(migratetype));
         let listed = self.lists[order.0 as usize][migratetype.index()].0.values().copied();
-        listed.chain(loose.into_iter().flatten())
+        listed.chain(loose.into_iter().flatten()).chain(self.maps.list(migratetype, order))
     }
 
     /// Notes a hold of the lock in which pages left.
@@ -298,7 +310,7 @@ impl NaiveZone {
     fn has_blocks(&self) -> impl Fn(Order, Migratetype) -> bool {
         |order, of| {
             let may_be_loose = of != Migratetype::HighAtomic && !self.loose.is_empty();
-            may_be_loose || self.head(order, of).is_some()
+            may_be_loose || self.head(order, of).is_some() || self.maps.has_largest(of, order)
         }
     }
 
@@ -308,7 +320,8 @@ impl NaiveZone {
             return self.reserved;
         }
         let blocks = |order: usize| self.lists[order][Migratetype::HighAtomic.index()].0.len();
-        PageCount((0..ORDERS).map(|order| (blocks(order) as u64) << order).sum())
+        let listed: u64 = (0..ORDERS).map(|order| (blocks(order) as u64) << order).sum();
+        PageCount(listed + self.maps.pages(Migratetype::HighAtomic))
     }
 
     /// After an urgent request of higher order was served: keeps the pageblock for others like it.
@@ -322,6 +335,9 @@ impl NaiveZone {
         if self.reserved.0 >= most || pageblocks.of(pfn) == Migratetype::HighAtomic {
             return;
         }
+        if self.has_map(pfn, pageblocks) && self.owners.of(pfn).is_some() {
+            return;
+        }
         if order >= Order(9) {
             for at in (0..order.pages().0).step_by(PAGEBLOCK as usize) {
                 pageblocks.set(pfn.plus(PageCount(at)), Migratetype::HighAtomic);
@@ -331,8 +347,7 @@ impl NaiveZone {
         }
         self.settle_all(pageblocks);
         if self.is_ours(pfn, pageblocks) {
-            pageblocks.set(pfn, Migratetype::HighAtomic);
-            self.move_free_blocks(pfn, Migratetype::HighAtomic);
+            self.move_pageblock(first_of(pfn), Migratetype::HighAtomic, pageblocks);
             self.reserved.0 += PAGEBLOCK;
         }
     }
@@ -348,23 +363,37 @@ impl NaiveZone {
             return false;
         }
         for order in (0..ORDERS as u8).map(Order) {
-            let Some(pfn) = self.head(order, Migratetype::HighAtomic) else { continue };
+            let listed = self.head(order, Migratetype::HighAtomic);
+            let in_map = || self.fullest_reserved(order);
+            let Some(pfn) = listed.or_else(in_map) else { continue };
             self.reserved.0 -= order.pages().0.max(PAGEBLOCK).min(self.reserved.0);
             if order >= Order(9) {
                 self.move_whole(pfn, order, ours, pageblocks);
                 return true;
             }
             if self.is_ours(pfn, pageblocks) {
-                pageblocks.set(pfn, ours);
-                self.move_free_blocks(pfn, ours);
+                self.move_pageblock(first_of(pfn), ours, pageblocks);
                 return true;
             }
         }
         false
     }
 
+    /// A pageblock of the zone that is not whole gets another type, with what is free in it.
+    fn move_pageblock(&mut self, first: Pfn, to: Migratetype, pageblocks: &mut Pageblocks) {
+        if self.has_map(first, pageblocks) && !self.is_whole(first) {
+            self.retype_map(first, to, pageblocks);
+        } else {
+            pageblocks.set(first, to);
+            self.move_free_blocks(first, to);
+        }
+    }
+
     /// A block from the reserve.
     pub fn take_reserved(&mut self, order: Order) -> Option<Pfn> {
+        if self.merging == Merging::ByPageblock && order < Order(9) {
+            return self.take_reserved_from_maps(order);
+        }
         Some(self.split_smallest(order, &[Migratetype::HighAtomic])?.0)
     }
 
@@ -382,11 +411,11 @@ impl NaiveZone {
         }
     }
 
-    /// Memory comes online.
-    pub fn online(&mut self, range: PfnRange, pageblocks: &mut Pageblocks) {
-        self.spanned_end = self.spanned_end.max(range.end);
-        self.managed.0 += range.pages().0;
-        self.gone.0 -= self.gone.0.min(range.pages().0);
+    /// Memory comes online, of which `range` is the zone's.
+    pub fn online(&mut self, all: PfnRange, range: PfnRange, pageblocks: &mut Pageblocks) {
+        self.spanned_end = self.spanned_end.max(all.end);
+        self.managed.0 += all.pages().0;
+        self.gone.0 -= self.gone.0.min(all.pages().0);
         let mut pfn = range.start;
         while pfn < range.end {
             let fits =
@@ -474,6 +503,9 @@ impl NaiveZone {
             self.free_block(Pfn(pfn.0 + PAGEBLOCK), Order(9), end, pageblocks);
             return;
         }
+        if order < Order(9) && self.has_map(pfn, pageblocks) {
+            return self.free_in_map(&run(pfn, order.pages().0), pageblocks);
+        }
         let ours = pageblocks.of(pfn);
         let (mut pfn, mut order) = (pfn, order);
         while order < Order(10) {
@@ -490,7 +522,7 @@ impl NaiveZone {
             }
             self.unlist(buddy);
             if order == Order(9) && self.rules.model == FallbackModel::Linux6_12 {
-                pageblocks.set(buddy, ours);
+                self.set_type(buddy, ours, pageblocks);
             }
             pfn = pfn.min(buddy);
             order.0 += 1;
@@ -540,8 +572,7 @@ impl NaiveZone {
             self.free(Pfn(first.0 ^ PAGEBLOCK), Order(9), pageblocks);
             self.free(first, Order(9), pageblocks);
         } else {
-            pageblocks.set(first, ours);
-            self.move_free_blocks(first, ours);
+            self.move_pageblock(first, ours, pageblocks);
         }
     }
 
@@ -551,6 +582,7 @@ impl NaiveZone {
         while pfn < range.end {
             pfn = match self.begins(pfn) {
                 Begins::Free(order, _) => pfn.plus(order.pages()),
+                _ if self.is_free_in_map(pfn) => pfn.plus(PageCount(1)),
                 _ => {
                     held.push(pfn);
                     pfn.plus(PageCount(1))
@@ -562,6 +594,7 @@ impl NaiveZone {
 
     /// A range, all of it free and isolated, leaves.
     pub fn take_out(&mut self, range: PfnRange, pageblocks: &mut Pageblocks) {
+        self.take_maps_out(range);
         for pfn in (range.start.0..range.end.0).map(Pfn) {
             if let Begins::Free(..) = self.begins(pfn) {
                 self.unlist(pfn);
@@ -576,6 +609,9 @@ impl NaiveZone {
 
     /// Takes blocks, one after the other as `rmqueue_bulk` does.
     pub fn take(&mut self, wanted: Blocks, pageblocks: &mut Pageblocks) -> Vec<Pfn> {
+        if self.merging == Merging::ByPageblock && wanted.order < Order(9) {
+            return self.take_from_maps(wanted, pageblocks);
+        }
         let (mut taken, mut runs) = self.take_loose(wanted);
         let (mut stealing, mut left_in_run) = (false, 0);
         while (taken.len() as u64) < wanted.blocks && (left_in_run > 0 || runs < wanted.runs_max) {
@@ -677,7 +713,11 @@ impl NaiveZone {
     }
 
     /// Takes the head of the lowest order that any of `types` has, and lists the rest again.
-    fn split_smallest(&mut self, order: Order, types: &[Migratetype]) -> Option<(Pfn, Order)> {
+    pub(super) fn split_smallest(
+        &mut self,
+        order: Order,
+        types: &[Migratetype],
+    ) -> Option<(Pfn, Order)> {
         let (found, from) = (order.0..ORDERS as u8)
             .map(Order)
             .find_map(|found| Some((found, self.first_of(found, types)?)))?;
@@ -747,7 +787,7 @@ impl NaiveZone {
     }
 
     /// Raises the watermarks because a pageblock is about to be mixed.
-    fn boost_for(&mut self, flags: AllocFlags) {
+    pub(super) fn boost_for(&mut self, flags: AllocFlags) {
         let most = self.raw_marks.high.0 * u64::from(self.boost_factor) / 10_000;
         if most == 0 || self.managed.0 < 2048 {
             return;
@@ -811,7 +851,7 @@ impl NaiveZone {
         is_inside && !pageblocks.is_shared(pfn)
     }
 
-    fn head(&self, order: Order, migratetype: Migratetype) -> Option<Pfn> {
+    pub(super) fn head(&self, order: Order, migratetype: Migratetype) -> Option<Pfn> {
         self.lists[order.0 as usize][migratetype.index()].head()
     }
 
@@ -824,6 +864,7 @@ impl NaiveZone {
         self.places[(pfn.0 - self.span.start.0) as usize] = place;
         self.set_begins(pfn, Begins::Free(order, of));
         self.free.0 += order.pages().0;
+        self.operations += 1;
     }
 
     fn unlist(&mut self, pfn: Pfn) {
@@ -833,6 +874,7 @@ impl NaiveZone {
         assert_eq!(removed, Some(pfn));
         self.set_begins(pfn, Begins::Nothing);
         self.free.0 -= order.pages().0;
+        self.operations += 1;
     }
 }
 
@@ -843,7 +885,7 @@ fn pageblock(pfn: Pfn) -> impl Iterator<Item = Pfn> {
 }
 
 /// Who gives when a type has nothing, first choice first.
-fn donors(ours: Migratetype) -> &'static [Migratetype] {
+pub(super) fn donors(ours: Migratetype) -> &'static [Migratetype] {
     use Migratetype::{Movable, Reclaimable, Unmovable};
     match ours {
         Unmovable => &[Reclaimable, Movable],

@@ -57,9 +57,16 @@ impl Pair<'_, '_> {
         self.allocator.platform().calls.set(self.naive.calls);
     }
 
-    /// Hints of zonelist caches grow old.
+    /// Hints of zonelist caches grow old, and visits to zones lie apart.
     fn pass_time(&mut self) {
-        self.naive.now_ns += self.random.one_of(&[1, 300_000_000, 1_000_000_000, 1_000_000_001]);
+        let ns = [1, 30_000_000, 70_000_000, 300_000_000, 1_000_000_000, 1_000_000_001];
+        let ns = self.random.one_of(&ns);
+        self.pass(ns);
+    }
+
+    /// Time passes.
+    pub(super) fn pass(&mut self, ns: u64) {
+        self.naive.now_ns += ns;
         self.allocator.platform().now_ns.set(self.naive.now_ns);
     }
 
