@@ -70,11 +70,16 @@ impl NaiveAllocator {
         (size / 8 >> order.0).clamp(least, 2 * blocks_of_a_refill(order))
     }
 
+    /// The most that the CPU may ever keep behind its lists.
+    fn most_kept(&mut self, at: At) -> u64 {
+        let high_max = self.pageset(at).tuning.high_max.0;
+        (high_max / 2).max(high_max.min(512)).min(SIZE_MAX)
+    }
+
     /// The CPU goes to the zone: what it may keep follows from the time since it was there last.
     fn note_visit(&mut self, at: At) {
         let now = (self.now_ns >> 20) as u32;
-        let high_max = self.pageset(at).tuning.high_max.0;
-        let most = (high_max / 2).max(high_max.min(512)).min(SIZE_MAX);
+        let most = self.most_kept(at);
         let near = if self.mistake == Mistake::VisitsSeemRare { NEAR / 2 } else { NEAR };
         let kept = self.behind(at);
         let since = now.wrapping_sub(kept.visited);
@@ -281,10 +286,18 @@ impl NaiveAllocator {
         self.behind(at).least = u16::MAX.into();
         self.note_least(at, before);
         let unused = least / 2;
-        if unused < UNUSED_MIN {
+        // Settings may have made that less.
+        let most = self.most_kept(at);
+        let is_too_large = self.behind(at).size > most;
+        if unused < UNUSED_MIN && !is_too_large {
             return 0;
         }
-        self.give(at, before - unused, Reach::Unused);
+        let mut target = before - unused;
+        if is_too_large {
+            self.behind(at).size = most;
+            target = target.min(most);
+        }
+        self.give(at, target, Reach::Unused);
         let now = self.pages_kept(at);
         self.note_least(at, now);
         before.saturating_sub(now)

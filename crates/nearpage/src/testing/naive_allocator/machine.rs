@@ -291,13 +291,19 @@ impl NaiveAllocator {
         let sizes: Vec<Sizes> = self.zones.iter().map(|zone| self.sizes_of(zone)).collect();
         let budget = self.settings.pageset_budget(self.page_shift);
         let most = |sizes: &Sizes| sizes.high_max.0 + 14 * sizes.batch.0;
+        // What lists and pages on their way come to beside what is kept behind them.
+        let of_budget = if self.has_maps() { 3 } else { 1 };
         let cpus_on = self.cpus.values().filter(|cpu| cpu.is_on).count() as u64;
         let wanted = cpus_on * sizes.iter().map(most).sum::<u64>();
         for cpu in self.cpus.values_mut() {
             for (pageset, sizes) in cpu.pagesets.iter_mut().zip(&sizes) {
                 let mut part = *sizes;
                 if let Some(budget) = budget {
-                    part = sizes.within(budget, PageCount(wanted));
+                    let Sizes { high_min, high_max, batch } =
+                        sizes.within(budget, PageCount(wanted));
+                    let [high_min, high_max, batch] =
+                        [high_min, high_max, batch].map(|pages| PageCount(pages.0 / of_budget));
+                    part = Sizes { high_min, high_max, batch };
                 }
                 let Sizes { high_min, high_max, batch } = part;
                 pageset.tuning.resize(&self.model.pcp, high_min, high_max, batch);
