@@ -139,12 +139,14 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         visit.bring_home(hold.stage(), 0);
         let room = self.room(visit.guard, trip);
         let pages = swing.refill().0.max(order.pages().0).min(u64::from(u32::MAX));
-        let allowed = visit.guard.claim((pages >> order.0) as u32, order);
-        let allowed_pages = order.pages_in(allowed);
+        // Where no pageblock may go as it is, a list gets its blocks, of which there may be more.
+        let blocks = (pages >> order.0) as u32;
+        let allowed = visit.guard.claim(blocks.max(blocks_of_a_refill(order)), order);
+        let wished_pages = order.pages_in(blocks.min(allowed));
         let wish = Wish {
             request: trip.block(),
-            pages: allowed_pages,
-            room: PageCount(room.0.min(allowed_pages.0)),
+            pages: wished_pages,
+            room: room.min(wished_pages),
             pageblocks: visit.pageblocks_left(),
         };
         let mut taken = match order <= PAGEBLOCK_ORDER {
@@ -152,7 +154,14 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             false => 0,
         };
         if taken == 0 && allowed > 0 {
-            taken = self.take_blocks(on, pageset, &mut visit, trip, list, wish.room);
+            taken = self.take_blocks(
+                on,
+                pageset,
+                &mut visit,
+                trip,
+                list,
+                room.min(order.pages_in(allowed)),
+            );
         }
         let passed = visit.end();
         drop(guard);
