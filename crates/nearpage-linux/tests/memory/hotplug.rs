@@ -210,10 +210,12 @@ fn run(model: Model, use_rseq: bool, time: Duration) {
             })
             .collect();
         let plugger = scope.spawn(|| play.plug());
-        while begun.elapsed() < time
-            && !plugger.is_finished()
-            && workers.iter().all(|it| !it.is_finished())
-        {
+        // On a machine with other work, until something has happened.
+        let is_early = || {
+            let nothing_moved = play.moved.load(Ordering::Relaxed) == 0;
+            begun.elapsed() < time || nothing_moved && begun.elapsed() < Duration::from_secs(20)
+        };
+        while is_early() && !plugger.is_finished() && workers.iter().all(|it| !it.is_finished()) {
             play.fork();
             forks += 1;
             thread::sleep(Duration::from_millis(20));

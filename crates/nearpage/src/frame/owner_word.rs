@@ -9,8 +9,8 @@ use crate::units::CpuId;
 pub struct OwnerWord<W>(W);
 
 impl<W: Cell16> OwnerWord<W> {
-    /// Nobody.
-    pub fn new() -> Self {
+    /// That of a pageblock that nobody owns.
+    pub fn nobodys() -> Self {
         Self(W::new(0))
     }
 

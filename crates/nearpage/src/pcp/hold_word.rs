@@ -9,7 +9,7 @@ pub struct HoldWord<W>(W);
 
 impl<W: Cell16> HoldWord<W> {
     /// A word that nobody has.
-    pub fn new() -> Self {
+    pub fn unheld() -> Self {
         Self(W::new(0))
     }
 

@@ -220,7 +220,7 @@ impl OwnedPageblocks {
             size,
             visited,
             least: AtomicU16::new(0),
-            hold: HoldWord::new(),
+            hold: HoldWord::unheld(),
         }
     }
 

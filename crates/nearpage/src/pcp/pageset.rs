@@ -567,6 +567,10 @@ impl<'m, P: Platform> Pageset<'m, P> {
         for (index, list) in self.lists().enumerate() {
             list.set_limit(self.limit_of(index, swing));
         }
+        // A limit may have come meanwhile.
+        if self.zone.is_over_limit() {
+            self.close();
+        }
     }
 
     fn open(&self, tuning: &Tuning, busy: usize) {

@@ -61,7 +61,7 @@ impl<W: Cell16> Behind<W> {
 
 /// So many threads come twice each: whoever has hold counts, and nothing that was counted is lost.
 fn threads<W: Cell16 + Send + Sync + 'static>(count: usize) {
-    let behind = Arc::new(Behind::<W> { word: HoldWord::new(), number: UnsafeCell::new(0) });
+    let behind = Arc::new(Behind::<W> { word: HoldWord::unheld(), number: UnsafeCell::new(0) });
     let others: Vec<_> = (1..count)
         .map(|_| {
             let behind = behind.clone();

@@ -48,7 +48,7 @@ unsafe impl<W: Sync> Sync for Zone<W> {}
 
 impl<W: Cell16> Zone<W> {
     fn new(mutation: Mutation) -> Arc<Self> {
-        let owner = OwnerWord::new();
+        let owner = OwnerWord::nobodys();
         owner.set_owner(Some(OWNER));
         let inbox = (Honest::new(NO_FRAME), Count::new());
         let (free, next) = (UnsafeCell::new(0b001), [NO_FRAME; 3].map(Honest::new));
