@@ -103,7 +103,7 @@ fn a_result_that_is_a_failure_is_one_document() {
 #[test]
 fn completions_and_manual_pages_name_every_command() {
     let help = run(&["--help"]);
-    let commands = ["topo", "bench", "doctor", "lab", "verify", "replay", "record"];
+    let commands = ["topo", "bench", "doctor", "lab", "verify", "replay", "record", "run"];
     assert!(commands.iter().all(|name| text(&help.stdout).contains(name)));
     for shell in ["bash", "zsh", "fish"] {
         let output = run(&["completions", shell]);
