@@ -6,7 +6,7 @@ use std::ptr::null_mut;
 use crate::boot;
 use crate::classes::{CLASS_SIZE_MAX, class_aligned, class_of, class_size};
 use crate::hardened;
-use crate::heap::Heap;
+use crate::heap::{Heap, send_home};
 use crate::link::{Object, is_hardened, link, link_fast, next_fast};
 use crate::mapped;
 use crate::misuse::{self, MisuseKind};
@@ -93,7 +93,7 @@ pub fn malloc(size: usize) -> *mut u8 {
         return large(size, 16);
     }
     let class = class_of(size);
-    let heap = thread::fast();
+    let heap: *mut Heap = thread::fast().cast();
     if heap.is_null() {
         return small_slow(class);
     }
@@ -181,13 +181,13 @@ pub unsafe fn free(block: *mut u8) {
                 let used = (*span).used - 1;
                 (*span).used = used;
                 if used == (*span).alarm {
-                    (*thread::fast()).alarmed(unit);
+                    (*thread::fast().cast::<Heap>()).alarmed(unit);
                 }
                 return;
             }
             // The descriptor is not looked at: its heap's thread writes there.
             if owner != NO_OWNER && thread::id() != 0 && !thread::is_inside() {
-                return (*thread::fast()).put_out(owner, block.cast());
+                return (*thread::fast().cast::<Heap>()).put_out(owner, block.cast());
             }
         }
     }
@@ -246,7 +246,7 @@ unsafe fn free_small(unit: usize, object: *mut Object) {
             }
         } else {
             link(object, null_mut());
-            pool::send_home(owner, object, object);
+            send_home(owner, object, object);
         }
     }
 }

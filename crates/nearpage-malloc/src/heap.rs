@@ -11,10 +11,10 @@ use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
 use crate::classes::{CLASSES, class_size, span_objects, span_order};
+use crate::idle::POOL;
 use crate::link::{Object, link, next};
 use crate::pages;
-use crate::pool;
-use crate::span::{self, Kind, NO_SPAN, Place, Span};
+use crate::span::{self, Kind, NO_OWNER, NO_SPAN, Place, Span};
 
 /// Heaps for which a thread collects what it frees of theirs.
 const OUTS: usize = 8;
@@ -28,6 +28,13 @@ const CARVED_BYTES_LATER: usize = 16384;
 const LOOKS: usize = 16;
 /// No free brings `used` here.
 const NO_ALARM: u32 = u32::MAX;
+
+/// Most heaps; threads beyond borrow one for each call.
+pub(crate) const HEAPS_MAX: usize = NO_OWNER as usize - 1;
+
+/// All heaps by their ids.
+pub(crate) static HEAPS: [AtomicPtr<Heap>; HEAPS_MAX + 1] =
+    [const { AtomicPtr::new(null_mut()) }; HEAPS_MAX + 1];
 
 /// Objects of one other heap.
 struct Out {
@@ -360,7 +367,7 @@ impl Heap {
         if objects != 0 {
             count(&self.counts.batches, 1);
             // SAFETY: the list is of free objects of that heap.
-            unsafe { pool::send_home(owner, head, tail) };
+            unsafe { send_home(owner, head, tail) };
         }
     }
 
@@ -463,6 +470,25 @@ impl Heap {
                     self.release(unit as usize, class);
                 }
                 unit = following;
+            }
+        }
+    }
+}
+
+/// Sends a list home.
+///
+/// # Safety
+/// * The objects from `head` to `tail` are free, of spans of the heap with this id, and the caller's.
+pub(crate) unsafe fn send_home(owner: u16, head: *mut Object, tail: *mut Object) {
+    let heap = HEAPS[owner as usize].load(Ordering::Acquire);
+    // SAFETY: an owner of objects is a heap, and heaps are never given back.
+    unsafe {
+        Heap::receive(heap, head, tail);
+        if (*heap).is_idle() {
+            let _pool = POOL.lock();
+            if (*heap).is_idle() {
+                (*heap).collect();
+                (*heap).release_empty();
             }
         }
     }

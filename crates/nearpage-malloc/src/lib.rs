@@ -40,6 +40,7 @@
 //! | `span` | descriptors of spans, owners of addresses |
 //! | `link` | free objects as lists |
 //! | `mapped` | mappings of their own |
+//! | `idle` | the lock of heaps without threads |
 //! | `heap` | a heap: lists, spans, inbox |
 //! | `pool` | heaps without threads; threads that end |
 //! | `state` | start, forks |
@@ -64,6 +65,7 @@ mod calls;
 mod classes;
 mod hardened;
 mod heap;
+mod idle;
 mod link;
 mod lock;
 mod mapped;

@@ -4,31 +4,15 @@
 //! node first. What is freed to a heap without a thread is taken in by the thread that frees, under the pool's lock.
 
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::boot::map_table;
-use crate::heap::Heap;
-use crate::link::{Object, is_hardened};
-use crate::lock::Lock;
+use crate::heap::{HEAPS, HEAPS_MAX, Heap};
+use crate::idle::{POOL, Pool};
+use crate::link::is_hardened;
 use crate::pages;
-use crate::span::NO_OWNER;
 use crate::thread::{self, ENDING};
 
-/// Most heaps; threads beyond borrow one for each call.
-const HEAPS_MAX: usize = NO_OWNER as usize - 1;
-
-pub(crate) struct Pool {
-    idle: *mut Heap,
-    /// Heaps that were made; the first has the id 1.
-    made: u16,
-}
-
-// SAFETY: whoever has the lock has the heaps without a thread.
-unsafe impl Send for Pool {}
-
-pub(crate) static POOL: Lock<Pool> = Lock::new(Pool { idle: null_mut(), made: 0 });
-static HEAPS: [AtomicPtr<Heap>; HEAPS_MAX + 1] =
-    [const { AtomicPtr::new(null_mut()) }; HEAPS_MAX + 1];
 static KEY: AtomicU32 = AtomicU32::new(u32::MAX);
 
 /// Makes the key whose destructor tells that a thread ends.
@@ -59,9 +43,9 @@ pub(crate) fn mine() -> Option<&'static mut Heap> {
             if heap.is_null() {
                 return None;
             }
-            (*thread).heap = heap;
+            (*thread).heap = heap.cast();
             if !is_hardened() {
-                (*thread).fast = heap;
+                (*thread).fast = heap.cast();
                 (*thread).id = (*heap).id.into();
             }
             let key = KEY.load(Ordering::Relaxed);
@@ -70,7 +54,7 @@ pub(crate) fn mine() -> Option<&'static mut Heap> {
                 libc::pthread_setspecific(key, heap.cast());
             }
         }
-        Some(&mut *(*thread).heap)
+        Some(&mut *(*thread).heap.cast::<Heap>())
     }
 }
 
@@ -91,7 +75,7 @@ pub(crate) fn borrow<R>(act: impl FnOnce(&mut Heap) -> R) -> Option<R> {
 fn acquire() -> *mut Heap {
     let here = pages::here();
     let mut pool = POOL.lock();
-    let (mut before, mut heap): (*mut Heap, *mut Heap) = (null_mut(), pool.idle);
+    let (mut before, mut heap): (*mut Heap, *mut Heap) = (null_mut(), pool.idle.cast());
     // SAFETY: heaps on the list have no thread, and are the lock's.
     unsafe {
         let is_elsewhere = |heap: *mut Heap| !heap.is_null() && (*heap).node() != here;
@@ -104,7 +88,7 @@ fn acquire() -> *mut Heap {
             return make(&mut pool);
         }
         if before.is_null() {
-            pool.idle = (*heap).next_idle;
+            pool.idle = (*heap).next_idle.cast();
         } else {
             (*before).next_idle = (*heap).next_idle;
         }
@@ -135,8 +119,8 @@ unsafe fn retire(heap: *mut Heap) {
         (*heap).settle();
         (*heap).release_empty();
         let mut pool = POOL.lock();
-        (*heap).next_idle = pool.idle;
-        pool.idle = heap;
+        (*heap).next_idle = pool.idle.cast();
+        pool.idle = heap.cast();
         (*heap).set_idle(true);
         // Whoever put something there before did not see that it has no thread.
         (*heap).collect();
@@ -155,25 +139,6 @@ extern "C" fn thread_ends(heap: *mut libc::c_void) {
     }
 }
 
-/// Sends a list home.
-///
-/// # Safety
-/// * The objects from `head` to `tail` are free, of spans of the heap with this id, and the caller's.
-pub(crate) unsafe fn send_home(owner: u16, head: *mut Object, tail: *mut Object) {
-    let heap = HEAPS[owner as usize].load(Ordering::Acquire);
-    // SAFETY: an owner of objects is a heap, and heaps are never given back.
-    unsafe {
-        Heap::receive(heap, head, tail);
-        if (*heap).is_idle() {
-            let _pool = POOL.lock();
-            if (*heap).is_idle() {
-                (*heap).collect();
-                (*heap).release_empty();
-            }
-        }
-    }
-}
-
 /// Lets the calling thread and all heaps without a thread give back what they can.
 pub(crate) fn release_all() {
     if let Some(heap) = mine() {
@@ -182,7 +147,7 @@ pub(crate) fn release_all() {
         heap.release_empty();
     }
     let pool = POOL.lock();
-    let mut heap = pool.idle;
+    let mut heap: *mut Heap = pool.idle.cast();
     while !heap.is_null() {
         // SAFETY: heaps on the list have no thread, and are the lock's.
         unsafe {

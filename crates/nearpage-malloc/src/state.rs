@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use nearpage_linux::MemoryError;
 
 use crate::boot;
+use crate::idle::POOL;
 use crate::link;
 use crate::mapped;
 use crate::misuse;
@@ -131,7 +132,7 @@ extern "C" fn boot_after() {
 }
 
 extern "C" fn before() {
-    pool::POOL.take();
+    POOL.take();
     mapped::TABLE.take();
     let thread = thread::this();
     // SAFETY: the words are this thread's.
@@ -148,6 +149,6 @@ extern "C" fn after() {
     unsafe {
         (*thread).flags = (*thread).flags & !INSIDE | WAS_INSIDE.load(Ordering::Relaxed);
         mapped::TABLE.release();
-        pool::POOL.release();
+        POOL.release();
     }
 }

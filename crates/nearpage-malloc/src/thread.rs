@@ -6,15 +6,13 @@
 
 use std::arch::{asm, global_asm};
 
-use crate::heap::Heap;
-
 /// What a thread has of its own.
 #[repr(C)]
 pub(crate) struct Thread {
     /// The heap that `malloc` pops from; null before the first slow call, and in hardened mode.
-    pub fast: *mut Heap,
+    pub fast: *mut (),
     /// The heap that belongs to this thread, or null.
-    pub heap: *mut Heap,
+    pub heap: *mut (),
     /// The id of `fast`; 0 is no heap's.
     pub id: u32,
     /// [`INSIDE`] and [`ENDING`].
@@ -72,10 +70,10 @@ pub(crate) fn this() -> *mut Thread {
 
 /// The heap that this thread pops from.
 #[inline(always)]
-pub(crate) fn fast() -> *mut Heap {
+pub(crate) fn fast() -> *mut () {
     #[cfg(target_arch = "x86_64")]
     {
-        let heap: *mut Heap;
+        let heap: *mut ();
         // SAFETY: as in `this`; the first word is the heap.
         unsafe {
             asm!(

@@ -105,6 +105,7 @@ fn completions_and_manual_pages_name_every_command() {
     let help = run(&["--help"]);
     let commands = [
         "topo", "bench", "doctor", "explain", "export", "top", "lab", "verify", "replay", "record",
+        "run",
     ];
     assert!(commands.iter().all(|name| text(&help.stdout).contains(name)));
     for shell in ["bash", "zsh", "fish"] {
