@@ -235,7 +235,7 @@ fn confinement(zones: &Zones<'_>, judged: &[ZoneVerdict]) -> Option<Confinement>
 
 fn no_progress(zones: &Zones<'_>) -> NoProgress {
     let report = zones.report;
-    let sum = |of: &dyn Fn(&crate::NodeRow) -> u64| {
+    let sum = |of: &dyn Fn(&crate::report::NodeRow) -> u64| {
         report.nodes.iter().map(of).fold(0, u64::saturating_add)
     };
     let pages = |pages: Option<u64>| zones.kib(pages.unwrap_or(0));

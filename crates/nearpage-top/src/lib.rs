@@ -15,7 +15,7 @@
 //! | run the panes on the terminal until `q` | [`run`] |
 //!
 //! ```text
-//! rows (a table for each pane) --> view (what is shown, keys) --> run (the terminal)
+//! shown --> rows (a table for each pane) --> view (what is shown, keys) --> run (the terminal)
 //! ```
 //!
 //! # Cost and limits
@@ -26,7 +26,9 @@
 
 mod rows;
 mod run;
+mod shown;
 mod view;
 
 pub use run::{TopError, run};
-pub use view::{Pane, Shown, View};
+pub use shown::{Pane, Shown};
+pub use view::View;

@@ -2,7 +2,7 @@
 
 use nearpage_watch::{NUMA, NodeSample, Sample, ZoneSample, passes, rate};
 
-use crate::view::{Pane, Shown};
+use crate::shown::{Pane, Shown};
 
 /// Heading and lines of a pane.
 pub(crate) fn of(pane: Pane, shown: &Shown<'_>) -> (String, Vec<String>) {

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use nearpage_watch::{Sample, Sampler};
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 
-use crate::view::{Asked, Shown, View};
+use crate::shown::Shown;
+use crate::view::{Asked, View};
 
 /// The terminal cannot be used.
 #[derive(Debug, thiserror::Error)]

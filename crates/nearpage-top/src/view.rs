@@ -1,6 +1,5 @@
 //! What is on the screen, and what keys change of it. Nothing here knows a terminal.
 
-use nearpage_watch::{Mark, Sample, marks};
 use ratatui::Frame;
 use ratatui::crossterm::event::KeyCode;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -9,55 +8,7 @@ use ratatui::text::Line;
 use ratatui::widgets::{Clear, Paragraph};
 
 use crate::rows;
-
-/// A pane.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Pane {
-    /// Sizes, distances and where allocations came from.
-    #[default]
-    Nodes,
-    /// Free pages against the marks.
-    Zones,
-    /// Free blocks by order.
-    Blocks,
-    /// What CPUs cache.
-    Pagesets,
-    /// Counters of the kernel.
-    Events,
-}
-
-impl Pane {
-    /// All panes, in the order of their keys.
-    pub const ALL: [Pane; 5] =
-        [Pane::Nodes, Pane::Zones, Pane::Blocks, Pane::Pagesets, Pane::Events];
-
-    const fn name(self) -> &'static str {
-        match self {
-            Pane::Nodes => "nodes",
-            Pane::Zones => "zones",
-            Pane::Blocks => "blocks",
-            Pane::Pagesets => "pagesets",
-            Pane::Events => "events",
-        }
-    }
-}
-
-/// What is drawn.
-#[derive(Clone, Debug)]
-pub struct Shown<'a> {
-    /// Where it comes from.
-    pub(crate) source: &'a str,
-    pub(crate) before: Option<&'a Sample>,
-    pub(crate) now: &'a Sample,
-    marks: Vec<Mark>,
-}
-
-impl<'a> Shown<'a> {
-    /// A sample and the one before it, for rates; `source` names the machine.
-    pub fn new(source: &'a str, before: Option<&'a Sample>, now: &'a Sample) -> Shown<'a> {
-        Shown { source, before, now, marks: marks(before, now) }
-    }
-}
+use crate::shown::{Pane, Shown};
 
 /// What of it is visible.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

@@ -130,7 +130,7 @@ impl std::fmt::Display for Escaped<'_> {
 }
 
 fn nodes(text: &mut Page<'_>, now: &Sample) {
-    type Of = fn(&crate::NodeSample) -> Option<u64>;
+    type Of = fn(&crate::sample::NodeSample) -> Option<u64>;
     let gauges: [(&str, Of); 7] = [
         ("MemTotal", |node| node.total),
         ("MemFree", |node| node.free),
@@ -158,7 +158,7 @@ fn nodes(text: &mut Page<'_>, now: &Sample) {
             }
         }
     }
-    for name in crate::NUMA {
+    for name in crate::sample::NUMA {
         family(
             text,
             &format!("node_memory_numa_{name}"),
@@ -283,7 +283,7 @@ fn blocks(text: &mut Page<'_>, now: &Sample) {
 }
 
 fn pagesets(text: &mut Page<'_>, now: &Sample) {
-    type Of = fn(&crate::PagesetSample) -> u64;
+    type Of = fn(&crate::sample::PagesetSample) -> u64;
     let gauges: [(&str, &str, Of); 3] = [
         ("nearpage_pageset_count_pages", "pages in the pageset", |pageset| pageset.count),
         ("nearpage_pageset_high_pages", "its limit", |pageset| pageset.high),

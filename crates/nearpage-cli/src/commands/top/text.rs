@@ -27,7 +27,7 @@ pub(super) fn write(
     more(output, sample.nodes.len())?;
     writeln!(
         output,
-        "\n zone          free       min       low      high  boost  cached  order  gives"
+        "\n zone         free      min      low     high  boost  cached  order  gives"
     )?;
     for zone in sample.zones.iter().take(ROWS_MOST) {
         writeln!(output, "{}", zone_row(zone))?;
@@ -100,7 +100,7 @@ fn zone_row(zone: &ZoneSample) -> String {
         .collect();
     let gives = if gives.is_empty() { "none".into() } else { gives.join(" ") };
     format!(
-        " {:<3} {:<7} {:>9} {:>9} {:>9} {:>9} {:>6} {:>7} {order:>6}  {gives}",
+        " {:<3} {:<7} {:>8} {:>8} {:>8} {:>8} {:>6} {:>7} {order:>6}  {gives}",
         zone.node,
         shown(&zone.zone).to_string(),
         of(zone.free),
