@@ -67,7 +67,7 @@ impl NaiveAllocator {
             return (size / 2).clamp(REFILL, 2048);
         }
         let least = u64::from(order <= Order(3));
-        (size / 8 >> order.0).clamp(least, 2 * blocks_of_a_refill(order))
+        ((size / 8) >> order.0).clamp(least, 2 * blocks_of_a_refill(order))
     }
 
     /// The most that the CPU may ever keep behind its lists.
@@ -160,7 +160,7 @@ impl NaiveAllocator {
         let mut visit = self.visit(at.zone, Some(at.cpu));
         self.bring_home(&mut visit, at, 0);
         let room = self.room_above_min(at.zone, asked.kind);
-        let blocks = (self.behind(at).size / 2 >> order.0).max(1);
+        let blocks = ((self.behind(at).size / 2) >> order.0).max(1);
         let wanted = Blocks { order, migratetype, flags, blocks: 0, runs_max: RUNS_MAX };
         // As many as pageblocks may bring, or the blocks of a refill.
         let allowed = self.allowed_in(&mut visit, wanted, blocks.max(blocks_of_a_refill(order)));
@@ -199,7 +199,7 @@ impl NaiveAllocator {
         if is_over_limit {
             return self.give(at, 0, Reach::All);
         }
-        if !is_too_much(self) && !(is_full && list == HOMEBOUND) {
+        if !(is_too_much(self) || is_full && list == HOMEBOUND) {
             return;
         }
         let mut target = u64::MAX;

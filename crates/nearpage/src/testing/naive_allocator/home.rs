@@ -79,7 +79,7 @@ impl NaiveAllocator {
         // All of them are put, whether there was room for one or not.
         let there_was_room =
             runs.into_iter().rev().map(|(first, pages)| self.put_or_keep(at, first, pages));
-        there_was_room.fold(true, |all, one| all && one)
+        there_was_room.filter(|one| !one).count() == 0
     }
 
     /// Puts pages of one pageblock where they belong: among what is free there if it is the CPU's, or on the stage, or to those
