@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The layers of the core, lowest first: a module uses only what stands above it in this list.
-const LAYERS: [&str; 41] = [
+const LAYERS: [&str; 43] = [
     "units",
     "sync",
     "slot",
@@ -24,6 +24,8 @@ const LAYERS: [&str; 41] = [
     "pcp::passing",
     "pcp::swing",
     "pcp::stage",
+    "pcp::hold_word",
+    "pcp::inbox",
     "pcp::owned",
     "topology",
     "watermark",

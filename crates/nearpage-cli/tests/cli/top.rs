@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{Read, Write};
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -60,6 +60,17 @@ fn wrong_usage_is_refused() {
 struct OnTerminal {
     child: Child,
     master: File,
+    screen: vt100::Parser,
+}
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+impl Drop for OnTerminal {
+    fn drop(&mut self) {
+        // Where a test failed, it may still run.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
 }
 
 impl OnTerminal {
@@ -77,32 +88,48 @@ impl OnTerminal {
         let end = || Stdio::from(slave.try_clone().unwrap());
         let mut child = command(arguments);
         child.env("TERM", "xterm").stdin(end()).stdout(end()).stderr(end());
-        OnTerminal { child: child.spawn().unwrap(), master: File::from(master) }
+        let screen = vt100::Parser::new(rows.try_into().unwrap(), columns.try_into().unwrap(), 0);
+        OnTerminal { child: child.spawn().unwrap(), master: File::from(master), screen }
     }
 
-    /// Reads until a text was printed. What is between its words may be moves of the cursor.
+    /// Reads until the screen has some words; returns what was printed meanwhile.
     fn wait_for(&mut self, words: &[&str]) -> String {
-        let (mut seen, mut buffer) = (String::new(), [0; 4096]);
-        while !words.iter().all(|word| seen.contains(word)) {
-            let length = self.master.read(&mut buffer).unwrap_or(0);
-            assert!(length > 0, "ended before {words:?}: {seen:?}");
-            seen += &String::from_utf8_lossy(&buffer[..length]);
+        let begin = Instant::now();
+        let mut seen = String::new();
+        loop {
+            let screen = self.screen.screen().contents();
+            if words.iter().all(|word| screen.contains(word)) {
+                return seen;
+            }
+            assert!(begin.elapsed() < PATIENCE, "not on the screen: {words:?}\n{screen}");
+            seen += &self.read().unwrap_or_else(|| panic!("ended before {words:?}\n{screen}"));
         }
-        seen
+    }
+
+    /// What it prints within a tenth of a second; `None` once it has closed the terminal.
+    fn read(&mut self) -> Option<String> {
+        let mut of = libc::pollfd { fd: self.master.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: the call has one descriptor to look at, which is open, and writes its answer.
+        if unsafe { libc::poll(&mut of, 1, 100) } == 0 {
+            return Some(String::new());
+        }
+        let mut buffer = [0; 4096];
+        let length = self.master.read(&mut buffer).ok().filter(|&length| length > 0)?;
+        self.screen.process(&buffer[..length]);
+        Some(String::from_utf8_lossy(&buffer[..length]).into())
     }
 
     fn ends(mut self) -> String {
         let begin = Instant::now();
         let mut rest = String::new();
-        let mut buffer = [0; 4096];
-        while let Ok(length @ 1..) = self.master.read(&mut buffer) {
-            rest += &String::from_utf8_lossy(&buffer[..length]);
-            if rest.contains("\u{1b}[?1049l") {
-                break;
-            }
+        while !rest.contains("\u{1b}[?1049l")
+            && begin.elapsed() < PATIENCE
+            && let Some(more) = self.read()
+        {
+            rest += &more;
         }
         while self.child.try_wait().unwrap().is_none() {
-            assert!(begin.elapsed() < Duration::from_secs(20), "it goes on");
+            assert!(begin.elapsed() < PATIENCE, "it goes on: {rest:?}");
             std::thread::sleep(Duration::from_millis(20));
         }
         assert_eq!(self.child.wait().unwrap().code(), Some(0));
@@ -113,10 +140,10 @@ impl OnTerminal {
 #[test]
 fn panes_come_and_the_terminal_is_restored() {
     let mut top = OnTerminal::start(&["--sysroot", MACHINE, "-d", "0.2"], 80, 24);
-    let first = top.wait_for(&["[1", "distances"]);
+    let first = top.wait_for(&["[1 nodes]", "distance"]);
     assert!(first.contains("\u{1b}[?1049h"), "a screen of its own: {first:?}");
     top.master.write_all(b"2").unwrap();
-    top.wait_for(&["[2", "DMA32"]);
+    top.wait_for(&["[2 zones]", "DMA32"]);
     top.master.write_all(b"?").unwrap();
     top.wait_for(&["pauses"]);
     top.master.write_all(b"q").unwrap();

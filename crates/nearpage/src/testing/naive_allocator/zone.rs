@@ -4,6 +4,8 @@
 //! vectors to search. Here nothing is searched, so that millions of operations are affordable, and the
 //! types of pageblocks are the machine's, because two zones may share a pageblock.
 
+mod in_maps;
+
 use std_alloc::collections::{BTreeMap, BTreeSet};
 use std_alloc::vec;
 use std_alloc::vec::Vec;
