@@ -200,7 +200,8 @@ fn a_trace_that_no_pageset_serves_has_forced_holds_alone() {
     for of in answer["models"].as_array().unwrap() {
         let counts = ["holds", "bound", "forced"].map(|key| of[key].as_u64().unwrap());
         assert_eq!(counts[1], counts[2], "{of}");
-        assert!(counts[0] >= counts[1] && counts[1] > 0, "{of}");
+        // nearpage's rules cache these blocks too: nothing is forced on them.
+        assert!(counts[0] >= counts[1] && (counts[1] > 0) == (of["model"] != "nearpage"), "{of}");
     }
     let all = answer["points"].as_array().unwrap().iter();
     let (short, long): (Vec<&Value>, Vec<&Value>) = all.partition(|point| point["k"] == 7);

@@ -5,13 +5,17 @@ pub(super) const NUMA: &str = "NEARPAGE_NUMA";
 pub(super) const RSEQ: &str = "NEARPAGE_RSEQ";
 pub(super) const ENV: &str = "NEARPAGE_ENV";
 /// What only nearpage's own tests read.
-pub(super) const OF_TESTS: [&str; 19] = [
+pub(super) const OF_TESTS: [&str; 25] = [
     "NEARPAGE_BUNDLES",
+    "NEARPAGE_CONNECTIONS",
     "NEARPAGE_FORKS",
     "NEARPAGE_FUZZ_SECONDS",
     "NEARPAGE_FUZZ_SEED",
     "NEARPAGE_HOTPLUG_SECONDS",
+    "NEARPAGE_LOG_MB",
     "NEARPAGE_LOOM_CANARY",
+    "NEARPAGE_MALLOC_CALLS",
+    "NEARPAGE_MALLOC_SEED",
     "NEARPAGE_MODEL",
     "NEARPAGE_OBJECTS",
     "NEARPAGE_ORACLE",
@@ -19,10 +23,12 @@ pub(super) const OF_TESTS: [&str; 19] = [
     "NEARPAGE_PINS",
     "NEARPAGE_PREEMPTIONS",
     "NEARPAGE_SCHEDULES",
+    "NEARPAGE_SCRAPES",
     "NEARPAGE_SEED",
     "NEARPAGE_SEEDS",
     "NEARPAGE_STRESS_SECONDS",
     "NEARPAGE_TEST_ALONE",
     "NEARPAGE_TEST_CANARY",
     "NEARPAGE_TRACE_BYTES",
+    "NEARPAGE_WRITE",
 ];
