@@ -12,7 +12,7 @@
 //!
 //! | module | what it has |
 //! |---|---|
-//! | [`commands`] | [`run`](commands::run), and a module for each command: what it accepts, and what can go wrong |
+//! | [`commands`] | [`run`](commands::run()), and a module for each command: what it accepts, and what can go wrong |
 //! | `terminal` | notes, errors and progress, on standard error |
 //!
 //! **Cost and limits.** Linux only. `nearpage --help` says what each command takes; most of them run in seconds. The crate
