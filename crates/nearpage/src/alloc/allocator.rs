@@ -6,7 +6,6 @@ use crate::limit::Ledger;
 use crate::model::{Model, PageblockOwners};
 use crate::page_wait::WaitTable;
 use crate::pcp::Storage;
-use crate::pcp::owned::Owned;
 use crate::pcp::pageset::{Owner, Pageset};
 use crate::slot::SlotRing;
 use core::ops::Range;
@@ -259,17 +258,13 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         cpu.is_on().then_some(cpu)
     }
 
-    /// This CPU's pageset for a zone, and what stands behind its lists, where CPUs own pageblocks with maps.
+    /// This CPU's pageset for a zone, where CPUs own pageblocks with maps.
     #[inline]
-    pub(super) fn owned_here(
-        &self,
-        zone: ZoneIndex,
-    ) -> Option<(&'m Pageset<'m, P>, &'m Owned<'m>)> {
+    pub(super) fn owned_here(&self, zone: ZoneIndex) -> Option<&'m Pageset<'m, P>> {
         if self.model.owners != PageblockOwners::CpusWithMaps {
             return None;
         }
-        let pageset = &self.this_cpu()?.pagesets[zone.0 as usize];
-        Some((pageset, pageset.owned()?))
+        Some(&self.this_cpu()?.pagesets[zone.0 as usize])
     }
 
     #[inline(always)]

@@ -67,10 +67,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
                 first = first.or(Some(error));
             }
         }
-        match first {
-            None => Ok(()),
-            Some(first) => Err(BulkFreeError { freed: pages.len() - refused, refused, first }),
-        }
+        freed(pages.len(), refused, first)
     }
 
     /// Frees up to `MOST` pages, all of which most often go where a single [`free`](Self::free) looks first.
@@ -133,10 +130,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         }
         drop(bulk);
         drop(whole);
-        match first {
-            None => Ok(()),
-            Some(first) => Err(BulkFreeError { freed: pages.len() - refused, refused, first }),
-        }
+        freed(pages.len(), refused, first)
     }
 
     /// Puts pages of one list into this CPU's pageset, and into the zone what it does not take.
@@ -181,6 +175,11 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     }
 }
 
+/// The answer of a free of `pages` pages of which so many were refused, the `first` of them for this reason.
+fn freed(pages: usize, refused: usize, first: Option<FreeError>) -> Result<(), BulkFreeError> {
+    first.map_or(Ok(()), |first| Err(BulkFreeError { freed: pages - refused, refused, first }))
+}
+
 /// Pages on their way back, gathered while they go to the same list. They get there also if the host panics over a page
 /// that is refused.
 struct BulkFree<'a, 'm, P: Platform> {
@@ -221,7 +220,7 @@ impl<P: Platform> BulkFree<'_, '_, P> {
         allocator.take_back(frame.cell(), frames.cached(SINGLE), pfn, SINGLE)?;
         let of = allocator.map.pageblock(pfn);
         let list = match allocator.owned_here(zone).filter(|_| of != Migratetype::Isolate) {
-            Some((pageset, _)) => pageset.list_of_freed(held, SINGLE),
+            Some(pageset) => pageset.list_of_freed(held, SINGLE),
             None => list_index(SINGLE, of),
         };
         let Some(list) = list else {
@@ -262,7 +261,7 @@ fn is_of_list<P: Platform>(
     word: WordCell<'_>,
     number: u32,
 ) -> bool {
-    if let Some((pageset, _)) = allocator.owned_here(zone) {
+    if let Some(pageset) = allocator.owned_here(zone) {
         let held = word.get();
         return held.is_allocated(SINGLE)
             && held.zone() == zone

@@ -85,7 +85,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     /// Where CPUs own pageblocks with maps, frees a block, whose word was `held`, to the list that it came from lately, or else
     /// on its way home. `false` under other rules, and on a CPU that has no pagesets.
     pub(super) fn free_with_maps(&self, held: Word, pfn: Pfn, order: Order) -> bool {
-        let Some((pageset, _)) = self.owned_here(held.zone()) else { return false };
+        let Some(pageset) = self.owned_here(held.zone()) else { return false };
         let is_isolated = self.map.pageblock(pfn) == Migratetype::Isolate;
         match pageset.list_of_freed(held, order).filter(|_| !is_isolated) {
             Some(list) => {

@@ -171,7 +171,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let list = self.list_for(wanted.order, wanted.migratetype);
         let allocated = match (list, self.owned_here(zone.index())) {
             // It goes back to the list, wherever it came from.
-            (Some(list), Some((pageset, _))) => pageset.held_word(list),
+            (Some(list), Some(pageset)) => pageset.held_word(list),
             _ => zone.frames().allocated(wanted.order, wanted.migratetype),
         };
         hand_out(zone.frames(), number, allocated, wanted.order)

@@ -387,16 +387,10 @@ fn is_pressing(gfp: Gfp) -> bool {
     gfp.contains(Gfp::HIGH) && !gfp.contains(Gfp::DIRECT_RECLAIM)
 }
 
-/// The flags of the slow path: the min mark, and reserves for urgent requests. Facts 4.4 a.
+/// The flags that the slow path begins with. The right to the last pages is used later, by `use_reserves`.
 fn slow_flags(wanted: &Wanted<'_>) -> AllocFlags {
-    let gfp = wanted.gfp;
-    let when = |condition, flags| if condition { flags } else { AllocFlags::WMARK_MIN };
-    let urgent = gfp.contains(Gfp::HIGH);
-    let cannot_wait = !gfp.contains(Gfp::DIRECT_RECLAIM) && !gfp.contains(Gfp::NOMEMALLOC);
-    when(urgent, AllocFlags::MIN_RESERVE)
-        .union(when(gfp.contains(Gfp::KSWAPD_RECLAIM), AllocFlags::KSWAPD))
-        .union(when(cannot_wait, AllocFlags::NON_BLOCK))
-        .union(when(cannot_wait && urgent && wanted.order.0 > 0, AllocFlags::HIGHATOMIC))
+    let flags = AllocFlags::under_pressure(wanted.gfp, wanted.order);
+    flags.difference(AllocFlags::NO_WATERMARKS)
 }
 
 /// Whether the request may take the last pages: it helps to free others. Facts 4.4 e.
