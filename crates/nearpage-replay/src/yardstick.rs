@@ -203,7 +203,11 @@ pub(crate) fn fewest_of(
     limits: Limits,
     from_recorded: bool,
 ) -> Fewest {
-    let all = asked.fewest(class, limits, from_recorded);
+    binding(model, asked.fewest(class, limits, from_recorded))
+}
+
+/// What binds a model of the fewest holds of its class.
+fn binding(model: &Model, all: Fewest) -> Fewest {
     match model.owners {
         PageblockOwners::CpusWithMaps => Fewest { fewest: all.fewest - all.forced, forced: 0 },
         _ => all,
@@ -217,10 +221,10 @@ fn standing(answer: &Answer, asked: &Asked, managed: PageCount, from_recorded: b
     let longest_hold_pages = answer.totals.most_pages_per_hold.unwrap_or(0);
     let mean = answer.totals.kept_pages_mean.unwrap_or(0.0);
     let h = own_mean(&answer.totals);
-    let bound = fewest_of(&answer.model, asked, class, Limits { kept: h, moved: k }, from_recorded);
-    let unforced = asked.fewest(class, Limits { kept: h, moved: k }, from_recorded).forced;
+    let all = asked.fewest(class, Limits { kept: h, moved: k }, from_recorded);
+    let bound = binding(&answer.model, all);
     // What is not forced on these rules, they may take besides.
-    let may_take = holds + unforced - bound.forced;
+    let may_take = holds + all.forced - bound.forced;
     let most_kept = managed.0 / asked.cpus().max(1);
     let most_of_cpu = answer.totals.kept_pages_most_of_cpu.unwrap_or(0);
     Standing {
