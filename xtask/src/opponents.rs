@@ -254,17 +254,7 @@ fn unpack(root: &Path, into: &Path) -> Result<PathBuf, OpponentsError> {
 fn write(machine: &Path, folder: &Path, load: &Load) -> Result<PathBuf, OpponentsError> {
     let path = folder.join(&load.name);
     for snapshot in ["before", "after"] {
-        let to = path.join(snapshot);
-        fs::create_dir_all(&to).map_err(failed(to.display().to_string()))?;
-        for entry in fs::read_dir(machine.join(snapshot)).map_err(failed(snapshot))? {
-            let entry = entry.map_err(failed(snapshot))?;
-            if entry.path().is_file() {
-                fs::copy(entry.path(), to.join(entry.file_name())).map_err(failed(snapshot))?;
-            } else {
-                copy_folder(&entry.path(), &to.join(entry.file_name()))
-                    .map_err(failed(snapshot))?;
-            }
-        }
+        copy_folder(&machine.join(snapshot), &path.join(snapshot)).map_err(failed(snapshot))?;
     }
     let text = fs::read_to_string(machine.join("meta.json")).map_err(failed("meta.json"))?;
     let mut meta: Value = serde_json::from_str(&text).map_err(OpponentsError::Json)?;
