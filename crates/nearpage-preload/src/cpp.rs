@@ -128,86 +128,29 @@ extern "C" fn _ZnamSt11align_val_tRKSt9nothrow_t(
     if align.is_power_of_two() { malloc::aligned_alloc(align, size).cast() } else { null_mut() }
 }
 
-/// `operator delete(void *)`
-#[unsafe(no_mangle)]
-unsafe extern "C" fn _ZdlPv(block: *mut c_void) {
-    // SAFETY: the program's promise.
-    unsafe { malloc::free(block.cast()) };
+/// Forms of `operator delete`: what they are told beside the block tells the malloc nothing new.
+macro_rules! deletes {
+    ($($form:literal: $name:ident($($told:ty),*);)*) => {$(
+        #[doc = $form]
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name(block: *mut c_void $(, _: $told)*) {
+            // SAFETY: the program's promise.
+            unsafe { malloc::free(block.cast()) };
+        }
+    )*};
 }
 
-/// `operator delete(void *, size_t)`
-#[unsafe(no_mangle)]
-unsafe extern "C" fn _ZdlPvm(block: *mut c_void, _: usize) {
-    // SAFETY: the program's promise.
-    unsafe { malloc::free(block.cast()) };
-}
-
-/// `operator delete(void *, align_val_t)`
-#[unsafe(no_mangle)]
-unsafe extern "C" fn _ZdlPvSt11align_val_t(block: *mut c_void, _: usize) {
-    // SAFETY: the program's promise.
-    unsafe { malloc::free(block.cast()) };
-}
-
-/// `operator delete(void *, size_t, align_val_t)`
-#[unsafe(no_mangle)]
-unsafe extern "C" fn _ZdlPvmSt11align_val_t(block: *mut c_void, _: usize, _: usize) {
-    // SAFETY: the program's promise.
-    unsafe { malloc::free(block.cast()) };
-}
-
-/// `operator delete(void *, nothrow)`
-#[unsafe(no_mangle)]
-unsafe extern "C" fn _ZdlPvRKSt9nothrow_t(block: *mut c_void, _: Nothrow) {
-    // SAFETY: the program's promise.
-    unsafe { malloc::free(block.cast()) };
-}
-
-/// `operator delete(void *, align_val_t, nothrow)`
-#[unsafe(no_mangle)]
-unsafe extern "C" fn _ZdlPvSt11align_val_tRKSt9nothrow_t(block: *mut c_void, _: usize, _: Nothrow) {
-    // SAFETY: the program's promise.
-    unsafe { malloc::free(block.cast()) };
-}
-
-/// `operator delete[](void *)`
-#[unsafe(no_mangle)]
-unsafe extern "C" fn _ZdaPv(block: *mut c_void) {
-    // SAFETY: the program's promise.
-    unsafe { malloc::free(block.cast()) };
-}
-
-/// `operator delete[](void *, size_t)`
-#[unsafe(no_mangle)]
-unsafe extern "C" fn _ZdaPvm(block: *mut c_void, _: usize) {
-    // SAFETY: the program's promise.
-    unsafe { malloc::free(block.cast()) };
-}
-
-/// `operator delete[](void *, align_val_t)`
-#[unsafe(no_mangle)]
-unsafe extern "C" fn _ZdaPvSt11align_val_t(block: *mut c_void, _: usize) {
-    // SAFETY: the program's promise.
-    unsafe { malloc::free(block.cast()) };
-}
-
-/// `operator delete[](void *, size_t, align_val_t)`
-#[unsafe(no_mangle)]
-unsafe extern "C" fn _ZdaPvmSt11align_val_t(block: *mut c_void, _: usize, _: usize) {
-    // SAFETY: the program's promise.
-    unsafe { malloc::free(block.cast()) };
-}
-
-/// `operator delete[](void *, nothrow)`
-#[unsafe(no_mangle)]
-unsafe extern "C" fn _ZdaPvRKSt9nothrow_t(block: *mut c_void, _: Nothrow) {
-    // SAFETY: the program's promise.
-    unsafe { malloc::free(block.cast()) };
-}
-
-/// `operator delete[](void *, align_val_t, nothrow)`
-#[unsafe(no_mangle)]
-unsafe extern "C" fn _ZdaPvSt11align_val_tRKSt9nothrow_t(block: *mut c_void, _: usize, _: Nothrow) {
-    // SAFETY: the program's promise.
-    unsafe { malloc::free(block.cast()) };
+deletes! {
+    "`operator delete(void *)`": _ZdlPv();
+    "`operator delete(void *, size_t)`": _ZdlPvm(usize);
+    "`operator delete(void *, align_val_t)`": _ZdlPvSt11align_val_t(usize);
+    "`operator delete(void *, size_t, align_val_t)`": _ZdlPvmSt11align_val_t(usize, usize);
+    "`operator delete(void *, nothrow)`": _ZdlPvRKSt9nothrow_t(Nothrow);
+    "`operator delete(void *, align_val_t, nothrow)`": _ZdlPvSt11align_val_tRKSt9nothrow_t(usize, Nothrow);
+    "`operator delete[](void *)`": _ZdaPv();
+    "`operator delete[](void *, size_t)`": _ZdaPvm(usize);
+    "`operator delete[](void *, align_val_t)`": _ZdaPvSt11align_val_t(usize);
+    "`operator delete[](void *, size_t, align_val_t)`": _ZdaPvmSt11align_val_t(usize, usize);
+    "`operator delete[](void *, nothrow)`": _ZdaPvRKSt9nothrow_t(Nothrow);
+    "`operator delete[](void *, align_val_t, nothrow)`": _ZdaPvSt11align_val_tRKSt9nothrow_t(usize, Nothrow);
 }
