@@ -232,10 +232,8 @@ impl<'m> Carver<'_, 'm> {
             let pieces = arena.slice(plan.pieces::<P>(), |_, _| Ok(Pieces::new()))?;
             let owned = arena.slice(plan.owned(), |index, arena| {
                 let slots = plan.stage_slots(node, zones[index].node(), zones[index].span());
-                let entries = Stage::entries(slots);
-                let (heads, firsts) = (arena.untouched(slots)?, arena.untouched(entries)?);
-                let rest = [arena.untouched(entries)?, arena.untouched(entries)?];
-                Ok(Owned::new(Stage::new(heads, rest, firsts)))
+                let heads = arena.untouched(slots)?;
+                Ok(Owned::new(Stage::new(heads, arena.untouched(Stage::entries(slots))?)))
             })?;
             let parts = (&*pieces, &*owned, plan.more_lists());
             Ok(Cpu { lists, ..carve_pagesets(arena, cpu, node, zones, parts, entries)? })

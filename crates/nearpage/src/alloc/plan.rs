@@ -283,8 +283,7 @@ impl<'m> Plan<'m> {
             if self.owned() > 0 {
                 let slots = self.stage_slots(of, node, span);
                 need.add::<AtomicU16>(slots);
-                need.add::<AtomicU32>(Stage::entries(slots));
-                (0..2).for_each(|_| need.add::<AtomicU16>(Stage::entries(slots)));
+                need.add::<AtomicU64>(Stage::entries(slots));
             }
             let entries = |index| self.ring_entries::<P::Storage>(of, node, span, index);
             need.add::<List<'_, P>>(self.more_lists());

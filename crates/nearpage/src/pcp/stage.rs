@@ -10,7 +10,7 @@
 //! For who has hold of what the CPU owns.
 
 use crate::frame::{FreeMap, first_of};
-use crate::sync::{AtomicU16, AtomicU32, Ordering};
+use crate::sync::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 use crate::units::PAGEBLOCK_ORDER;
 
 /// Entries for each slot.
@@ -27,32 +27,48 @@ pub(crate) enum Fate {
     Stop,
 }
 
+/// Adjoining pages, and the entry after them.
+///
+/// ```text
+/// bit 0-15 the entry after it  16-31 how many pages  32-63 the first one
+/// ```
+#[derive(Clone, Copy)]
+struct Entry {
+    first: u32,
+    pages: u32,
+    after: u16,
+}
+
+impl Entry {
+    #[inline]
+    fn of(bits: u64) -> Entry {
+        Entry { first: (bits >> 32) as u32, pages: (bits >> 16) as u32 & 0xffff, after: bits as u16 }
+    }
+
+    #[inline]
+    fn bits(self) -> u64 {
+        u64::from(self.first) << 32 | u64::from(self.pages) << 16 | u64::from(self.after)
+    }
+}
+
 /// The stage of a CPU for a zone. Memory of zeroes is an empty one: entries are counted from 1, 0 is none.
 #[derive(Debug)]
 pub(crate) struct Stage<'m> {
     /// The first entry of each slot.
     heads: &'m [AtomicU16],
-    /// The entry after each.
-    after: &'m [AtomicU16],
-    /// Its first page, and how many it has.
-    firsts: &'m [AtomicU32],
-    lengths: &'m [AtomicU16],
+    entries: &'m [AtomicU64],
     /// Entries that are free again, how many there are in use, and how many were ever.
     free: AtomicU16,
-    entries: AtomicU16,
+    in_use: AtomicU16,
     used: AtomicU16,
     pages: AtomicU32,
 }
 
 impl<'m> Stage<'m> {
     /// An empty stage, in memory of zeroes: a power of two of slots, and so many [`entries`](Self::entries).
-    pub(crate) fn new(
-        heads: &'m [AtomicU16],
-        [after, lengths]: [&'m [AtomicU16]; 2],
-        firsts: &'m [AtomicU32],
-    ) -> Self {
-        let [free, entries, used] = [const { AtomicU16::new(0) }; 3];
-        Self { heads, after, firsts, lengths, free, entries, used, pages: AtomicU32::new(0) }
+    pub(crate) fn new(heads: &'m [AtomicU16], entries: &'m [AtomicU64]) -> Self {
+        let [free, in_use, used] = [const { AtomicU16::new(0) }; 3];
+        Self { heads, entries, free, in_use, used, pages: AtomicU32::new(0) }
     }
 
     /// Entries of a stage with so many slots.
@@ -69,47 +85,40 @@ impl<'m> Stage<'m> {
     /// How many more entries there is room for.
     #[inline]
     pub(crate) fn room(&self) -> usize {
-        self.firsts.len() - self.entries.load(Ordering::Relaxed) as usize
+        self.entries.len() - self.in_use.load(Ordering::Relaxed) as usize
     }
 
     #[inline]
-    fn first(&self, entry: u16) -> u32 {
-        self.firsts[entry as usize - 1].load(Ordering::Relaxed)
+    fn entry(&self, number: u16) -> Entry {
+        Entry::of(self.entries[number as usize - 1].load(Ordering::Relaxed))
     }
 
     #[inline]
-    fn length(&self, entry: u16) -> u32 {
-        self.lengths[entry as usize - 1].load(Ordering::Relaxed).into()
-    }
-
-    #[inline]
-    fn after(&self, entry: u16) -> &AtomicU16 {
-        &self.after[entry as usize - 1]
+    fn set_entry(&self, number: u16, entry: Entry) {
+        self.entries[number as usize - 1].store(entry.bits(), Ordering::Relaxed);
     }
 
     /// Adds adjoining pages of one pageblock; `false` if there is no room.
     #[inline]
     pub(crate) fn add(&self, first: u32, pages: u32) -> bool {
-        let entry = match self.free.load(Ordering::Relaxed) {
-            0 if self.used.load(Ordering::Relaxed) as usize == self.firsts.len() => return false,
+        let number = match self.free.load(Ordering::Relaxed) {
+            0 if self.used.load(Ordering::Relaxed) as usize == self.entries.len() => return false,
             0 => {
-                let entry = self.used.load(Ordering::Relaxed) + 1;
-                self.used.store(entry, Ordering::Relaxed);
-                entry
+                let number = self.used.load(Ordering::Relaxed) + 1;
+                self.used.store(number, Ordering::Relaxed);
+                number
             }
-            entry => {
-                self.free.store(self.after(entry).load(Ordering::Relaxed), Ordering::Relaxed);
-                entry
+            number => {
+                self.free.store(self.entry(number).after, Ordering::Relaxed);
+                number
             }
         };
         // Neighbours have different slots.
         let slot = (first >> PAGEBLOCK_ORDER.0) as usize & (self.heads.len() - 1);
-        let at = entry as usize - 1;
-        self.firsts[at].store(first, Ordering::Relaxed);
-        self.lengths[at].store(pages as u16, Ordering::Relaxed);
-        self.after[at].store(self.heads[slot].load(Ordering::Relaxed), Ordering::Relaxed);
-        self.heads[slot].store(entry, Ordering::Relaxed);
-        self.entries.store(self.entries.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        let after = self.heads[slot].load(Ordering::Relaxed);
+        self.set_entry(number, Entry { first, pages, after });
+        self.heads[slot].store(number, Ordering::Relaxed);
+        self.in_use.store(self.in_use.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         self.pages.store(self.pages() + pages, Ordering::Relaxed);
         true
     }
@@ -125,38 +134,41 @@ impl<'m> Stage<'m> {
         mut decide: impl FnMut(u32, FreeMap) -> Fate,
     ) -> Option<usize> {
         for (slot, head) in self.heads.iter().enumerate().skip(from) {
-            let mut rest = Entries::of(head.load(Ordering::Relaxed));
+            let mut rest = head.load(Ordering::Relaxed);
             head.store(0, Ordering::Relaxed);
-            while rest.first != 0 {
-                let pageblock = first_of(self.first(rest.first));
+            while rest != 0 {
+                let pageblock = first_of(self.entry(rest).first);
                 let (mut map, mut pages) = (FreeMap::NONE, 0);
-                let (mut theirs, mut others) = (Entries::of(0), Entries::of(0));
-                while let Some(entry) = rest.pop(self) {
-                    let (first, length) = (self.first(entry), self.length(entry));
-                    if first_of(first) == pageblock {
-                        map.add(first - pageblock..first - pageblock + length);
-                        pages += length;
-                        theirs.push(self, entry);
+                let (mut theirs, mut others) = (Chain::NONE, Chain::NONE);
+                while rest != 0 {
+                    let (number, entry) = (rest, self.entry(rest));
+                    rest = entry.after;
+                    let at = entry.first.wrapping_sub(pageblock);
+                    if first_of(at) == 0 {
+                        map.add(at..at + entry.pages);
+                        pages += entry.pages;
+                        theirs.append(self, number, entry);
                     } else {
-                        others.push(self, entry);
+                        others.append(self, number, entry);
                     }
                 }
                 assert!(map.count() == pages, "freed twice");
                 let fate = decide(pageblock, map);
                 match fate {
                     Fate::Gone => {
-                        theirs.move_to(self, &self.free);
-                        let entries = self.entries.load(Ordering::Relaxed) - theirs.count;
-                        self.entries.store(entries, Ordering::Relaxed);
+                        theirs.put_before(self, &self.free);
+                        let in_use = self.in_use.load(Ordering::Relaxed) - theirs.count;
+                        self.in_use.store(in_use, Ordering::Relaxed);
                         self.pages.store(self.pages() - pages, Ordering::Relaxed);
                     }
-                    Fate::Kept | Fate::Stop => theirs.move_to(self, head),
+                    Fate::Kept | Fate::Stop => theirs.put_before(self, head),
                 }
                 if fate == Fate::Stop {
-                    others.move_to(self, head);
+                    others.put_before(self, head);
                     return Some(slot);
                 }
-                rest = others;
+                others.end(self, 0);
+                rest = others.first;
             }
         }
         None
@@ -165,49 +177,51 @@ impl<'m> Stage<'m> {
     /// Calls `each` with all adjoining pages: the first one, and how many. Only while nobody uses the stage.
     pub(crate) fn for_each(&self, each: &mut dyn FnMut(u32, u32)) {
         for head in self.heads {
-            let mut entry = head.load(Ordering::Relaxed);
-            while entry != 0 {
-                each(self.first(entry), self.length(entry));
-                entry = self.after(entry).load(Ordering::Relaxed);
+            let mut number = head.load(Ordering::Relaxed);
+            while number != 0 {
+                let entry = self.entry(number);
+                each(entry.first, entry.pages);
+                number = entry.after;
             }
         }
     }
 }
 
-/// Entries that are linked.
-struct Entries {
+/// Entries that are linked, but for what follows the last one. A link that is right already is not written again.
+struct Chain {
     first: u16,
     last: u16,
+    after: u16,
     count: u16,
 }
 
-impl Entries {
-    #[inline]
-    fn of(first: u16) -> Self {
-        Self { first, last: 0, count: 0 }
-    }
+impl Chain {
+    const NONE: Chain = Chain { first: 0, last: 0, after: 0, count: 0 };
 
     #[inline]
-    fn push(&mut self, stage: &Stage<'_>, entry: u16) {
-        stage.after(entry).store(self.first, Ordering::Relaxed);
+    fn append(&mut self, stage: &Stage<'_>, number: u16, entry: Entry) {
         if self.count == 0 {
-            self.last = entry;
+            self.first = number;
+        } else {
+            self.end(stage, number);
         }
-        (self.first, self.count) = (entry, self.count + 1);
+        (self.last, self.after, self.count) = (number, entry.after, self.count + 1);
     }
 
+    /// Has another one follow the last.
     #[inline]
-    fn pop(&mut self, stage: &Stage<'_>) -> Option<u16> {
-        let entry = Some(self.first).filter(|&first| first != 0)?;
-        self.first = stage.after(entry).load(Ordering::Relaxed);
-        Some(entry)
+    fn end(&mut self, stage: &Stage<'_>, after: u16) {
+        if self.count > 0 && self.after != after {
+            stage.set_entry(self.last, Entry { after, ..stage.entry(self.last) });
+            self.after = after;
+        }
     }
 
     /// Puts them before those that begin at `head`.
     #[inline]
-    fn move_to(&self, stage: &Stage<'_>, head: &AtomicU16) {
+    fn put_before(&mut self, stage: &Stage<'_>, head: &AtomicU16) {
         if self.count > 0 {
-            stage.after(self.last).store(head.load(Ordering::Relaxed), Ordering::Relaxed);
+            self.end(stage, head.load(Ordering::Relaxed));
             head.store(self.first, Ordering::Relaxed);
         }
     }
@@ -231,9 +245,8 @@ mod tests {
         for seed in 0..300 {
             let mut random = Random(seed);
             let heads = [const { AtomicU16::new(0) }; SLOTS];
-            let [after, lengths] = [const { [const { AtomicU16::new(0) }; ENTRIES] }; 2];
-            let firsts = [const { AtomicU32::new(0) }; ENTRIES];
-            let stage = Stage::new(&heads, [&after, &lengths], &firsts);
+            let entries = [const { AtomicU64::new(0) }; ENTRIES];
+            let stage = Stage::new(&heads, &entries);
             let mut naive: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
             for _ in 0..2000 {
                 let number = random.below(40 * 512) as u32;
