@@ -41,7 +41,7 @@ use crate::pcp::{CountedList, HOMEBOUND};
 use crate::units::{Order, PAGEBLOCK_ORDER, PageCount};
 use crate::watermark::AllocFlags;
 use crate::zone::ZoneGuard;
-use visit::{Visit, room_above_min};
+use visit::{Visit, room_above_min, touch_pageblock};
 
 /// Rights with which a request may leave less than is kept whole.
 const RIGHTS: AllocFlags = AllocFlags::RESERVES.union(AllocFlags::NO_WATERMARKS);
@@ -95,6 +95,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             pageset.begin_tag(list);
             let mut runs = Runs::new();
             let taken = hold.take_pages(frames, trip.migratetype, most, &mut |first, pages| {
+                touch_pageblock(&self.platform, frames, first, Access::Write);
                 runs.push(first, pages);
             });
             let mut filled = 0;
@@ -112,6 +113,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         while filled < most
             && let Some(number) = hold.take_block(frames, trip.migratetype, order)
         {
+            touch_pageblock(&self.platform, frames, number, Access::Write);
             if pageset.append_run(storage, on, list, number, 1) == 0 {
                 self.put_back(pageset, hold, number, order);
                 break;
@@ -134,8 +136,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let swing = self.note_visit(pageset, hold);
         self.gather(on, pageset, hold);
         let mut guard = zone.lock_to_take(trip.flags);
-        self.platform.touch(zone.published_line(), Access::Write);
-        let mut visit = Visit::new(&mut guard, Some(pageset.owner().cpu));
+        let mut visit = Visit::new(&mut guard, &self.platform, Some(pageset.owner().cpu));
         visit.bring_home(hold.stage(), 0);
         let room = self.room(visit.guard, trip);
         let blocks = (swing.refill().0 >> order.0).clamp(1, u32::MAX.into()) as u32;

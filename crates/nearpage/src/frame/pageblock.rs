@@ -49,6 +49,12 @@ impl<'m> Pageblock<'m> {
         Self { words: pages.words(), entry }
     }
 
+    /// The lines of its map and of what else is known of it, for [`Platform::touch`](crate::Platform::touch).
+    #[inline]
+    pub(crate) fn lines(self) -> [*const (); 2] {
+        [(&raw const *self.words).cast(), (&raw const *self.entry).cast()]
+    }
+
     /// Free pages.
     #[inline]
     pub(crate) fn free(self) -> u32 {

@@ -19,6 +19,7 @@ use super::passing::Passing;
 use super::stage::{Fate, Stage};
 use super::swing::Swing;
 use crate::frame::{FreeMap, Migratetype, NO_FRAME, Pageblock, ZoneFrames, first_of};
+use crate::host::Access;
 use crate::sync::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 use crate::units::{CpuId, Order, PAGEBLOCK_ORDER, PageCount};
 
@@ -339,12 +340,20 @@ impl Hold<'_> {
         false
     }
 
-    /// Frees what is on the stage of `cpu`'s own pageblocks, who has hold. Returns the pages that stay there.
-    pub(crate) fn put_own(&self, frames: &ZoneFrames<'_>, cpu: CpuId) -> Staged {
+    /// Frees what is on the stage of `cpu`'s own pageblocks, who has hold. `touch` is told each pageblock that is looked at or
+    /// changed. Returns the pages that stay there.
+    pub(crate) fn put_own(
+        &self,
+        frames: &ZoneFrames<'_>,
+        cpu: CpuId,
+        touch: impl Fn(u32, Access),
+    ) -> Staged {
         let mut left = Staged { of_nobody: 0, of_others: 0 };
         self.0.stage.each_parcel(0, |first, pages| {
+            touch(first, Access::Read);
             match frames.free_in_pageblock(first).owner() {
                 Some(owner) if owner == cpu => {
+                    touch(first, Access::Write);
                     self.put_map(frames, first, pages);
                     return Fate::Gone;
                 }

@@ -27,6 +27,11 @@ impl Passing {
         self.head = first;
     }
 
+    /// All of them, by their first frames; the one that was added last comes first.
+    pub(crate) fn each<'m>(&self, frames: &ZoneFrames<'m>) -> impl Iterator<Item = u32> + use<'m> {
+        frames.pageblocks_from(self.head)
+    }
+
     /// Takes the one that was added last.
     pub(crate) fn pop(&mut self, frames: &ZoneFrames<'_>) -> Option<u32> {
         let first = Some(self.head).filter(|&head| head != NO_FRAME)?;

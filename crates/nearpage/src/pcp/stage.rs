@@ -42,7 +42,11 @@ struct Entry {
 impl Entry {
     #[inline]
     fn of(bits: u64) -> Entry {
-        Entry { first: (bits >> 32) as u32, pages: (bits >> 16) as u32 & 0xffff, after: bits as u16 }
+        Entry {
+            first: (bits >> 32) as u32,
+            pages: (bits >> 16) as u32 & 0xffff,
+            after: bits as u16,
+        }
     }
 
     #[inline]

@@ -3,7 +3,7 @@
 use super::home::Gathered;
 use super::visit::Visit;
 use crate::alloc::allocator::PageAllocator;
-use crate::host::{Access, Platform};
+use crate::host::Platform;
 use crate::pcp::owned::{Hold, Owned};
 use crate::pcp::pageset::{OnCpu, Pageset};
 use crate::pcp::swing::Swing;
@@ -127,9 +127,8 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         while slot.is_some() || !passing.is_empty() {
             let before = hold.stage().pages();
             let mut guard = pageset.zone().lock_to_move();
-            self.platform.touch(pageset.zone().published_line(), Access::Write);
             let owner = Some(pageset.owner().cpu).filter(|_| reach == Reach::Usual);
-            let mut visit = Visit::new(&mut guard, owner);
+            let mut visit = Visit::new(&mut guard, &self.platform, owner);
             slot = slot.and_then(|slot| visit.bring_home(hold.stage(), slot));
             visit.give(&mut passing);
             let passed = visit.end();

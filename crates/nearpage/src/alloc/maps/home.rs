@@ -1,6 +1,6 @@
 //! Ways home: to the CPU's own pageblocks, to those of others, and to the zone.
 
-use super::visit::Visit;
+use super::visit::{Visit, touch_pageblock};
 use crate::alloc::allocator::PageAllocator;
 use crate::frame::{FreeMap, ZoneFrames, first_of};
 use crate::host::{Access, Platform};
@@ -56,7 +56,9 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             }
             self.put_each(pageset, hold, &chunk[..got]);
         }
-        Gathered { is_all, staged: hold.put_own(pageset.frames(), pageset.owner().cpu) }
+        let frames = pageset.frames();
+        let touch = |first, access| touch_pageblock(&self.platform, frames, first, access);
+        Gathered { is_all, staged: hold.put_own(frames, pageset.owner().cpu, touch) }
     }
 
     /// Takes what other CPUs sent: what is the CPU's own is free there then, the rest is on the stage, or waits. Returns whether
@@ -69,6 +71,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     fn put_chain(&self, pageset: &Pageset<'m, P>, hold: &Hold<'_>, mut chain: Chain) -> bool {
         let (frames, mut is_all) = (pageset.frames(), true);
         while let Some((number, pages)) = chain.pop(frames) {
+            touch_pageblock(&self.platform, frames, number, Access::Read);
             is_all &= hold.put_or_keep(frames, pageset.owner().cpu, number, pages);
         }
         is_all
@@ -82,8 +85,9 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             // They may lie in either direction.
             let first = rest[run - 1].min(*number);
             if run > 1 || !hold.stage().add(first, 1) {
-                let cpu = pageset.owner().cpu;
-                hold.put_or_keep(pageset.frames(), cpu, first, run as u32);
+                let (frames, cpu) = (pageset.frames(), pageset.owner().cpu);
+                touch_pageblock(&self.platform, frames, first, Access::Write);
+                hold.put_or_keep(frames, cpu, first, run as u32);
             }
             rest = &rest[run..];
         }
@@ -201,8 +205,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
                 continue;
             }
             let mut guard = zone.lock_to_move();
-            self.platform.touch(zone.published_line(), Access::Write);
-            let mut visit = Visit::new(&mut guard, None);
+            let mut visit = Visit::new(&mut guard, &self.platform, None);
             while !rest.is_empty() {
                 let (first, map, blocks) = parcel_at_start(frames, rest);
                 // What another CPU's has become meanwhile goes there.
@@ -219,7 +222,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     pub(in crate::alloc) fn bring_map_home(&self, zone: &'m Zone<'m, P>, first: u32, map: FreeMap) {
         while !self.send_map(zone, first, map) {
             let mut guard = zone.lock_to_move();
-            let mut visit = Visit::new(&mut guard, None);
+            let mut visit = Visit::new(&mut guard, &self.platform, None);
             let is_home = visit.bring_pages(first, map);
             visit.end();
             if is_home {

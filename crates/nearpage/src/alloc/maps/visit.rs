@@ -2,7 +2,7 @@
 
 use crate::buddy::Wish;
 use crate::frame::{FreeMap, NO_FRAME, ZoneFrames};
-use crate::host::Platform;
+use crate::host::{Access, Platform};
 use crate::pcp::owned::Hold;
 use crate::pcp::pageset::Pageset;
 use crate::pcp::passing::Passing;
@@ -28,6 +28,7 @@ const WORTH_A_PAGEBLOCK: u32 = 4;
 /// A hold of the zone's lock.
 pub(super) struct Visit<'v, 'a, 'm, P: Platform> {
     pub(super) guard: &'v mut ZoneGuard<'a, 'm, P>,
+    platform: &'v P,
     /// The CPU that pageblocks may pass to as blocks of them come home. `None`: they stay the zone's.
     owner: Option<CpuId>,
     frames: ZoneFrames<'m>,
@@ -46,7 +47,12 @@ pub(super) struct Passed {
 }
 
 impl<'v, 'a, 'm, P: Platform> Visit<'v, 'a, 'm, P> {
-    pub(super) fn new(guard: &'v mut ZoneGuard<'a, 'm, P>, owner: Option<CpuId>) -> Self {
+    pub(super) fn new(
+        guard: &'v mut ZoneGuard<'a, 'm, P>,
+        platform: &'v P,
+        owner: Option<CpuId>,
+    ) -> Self {
+        platform.touch(guard.zone().published_line(), Access::Write);
         let frames = *guard.zone().frames();
         let passed = Passed {
             pageblocks: Passing::new(),
@@ -55,7 +61,7 @@ impl<'v, 'a, 'm, P: Platform> Visit<'v, 'a, 'm, P> {
             taken: 0,
             returned: 0,
         };
-        Self { guard, owner, frames, passed }
+        Self { guard, platform, owner, frames, passed }
     }
 
     fn operations_left(&mut self) -> u64 {
@@ -73,6 +79,7 @@ impl<'v, 'a, 'm, P: Platform> Visit<'v, 'a, 'm, P> {
         while self.pageblocks_left() > 0
             && let Some(first) = pageblocks.pop(&frames)
         {
+            touch_pageblock(self.platform, &frames, first, Access::Write);
             self.passed.returned += self.guard.buddy().take_back(frames, first).0;
         }
     }
@@ -82,6 +89,8 @@ impl<'v, 'a, 'm, P: Platform> Visit<'v, 'a, 'm, P> {
         let pageblocks = &mut self.passed.pageblocks;
         let pages = self.guard.buddy().hand_over(self.frames, wish, cpu, pageblocks).0;
         self.passed.taken += pages;
+        let passed = self.passed.pageblocks.each(&self.frames);
+        passed.for_each(|first| touch_pageblock(self.platform, &self.frames, first, Access::Write));
         pages
     }
 
@@ -105,6 +114,7 @@ impl<'v, 'a, 'm, P: Platform> Visit<'v, 'a, 'm, P> {
     /// enough.
     fn bring_parcel(&mut self, first: u32, pages: FreeMap) -> Option<bool> {
         let frames = self.frames;
+        touch_pageblock(self.platform, &frames, first, Access::Read);
         let is_shared = frames.is_pageblock_shared(first);
         let block = frames.free_in_pageblock(first);
         if !is_shared && block.owner().is_some() {
@@ -121,6 +131,7 @@ impl<'v, 'a, 'm, P: Platform> Visit<'v, 'a, 'm, P> {
         let Some(cpu) = cpu.filter(|_| free == 0 || self.may_spare(free)) else {
             return self.bring_pages(first, pages).then_some(true);
         };
+        touch_pageblock(self.platform, &frames, first, Access::Write);
         self.passed.taken += self.guard.buddy().give_away(frames, first, cpu).0;
         self.passed.claimed[self.passed.claims] = (first, pages);
         self.passed.claims += 1;
@@ -143,6 +154,7 @@ impl<'v, 'a, 'm, P: Platform> Visit<'v, 'a, 'm, P> {
         if is_owned || operations.min(OPERATIONS) > self.operations_left() {
             return false;
         }
+        touch_pageblock(self.platform, &frames, first, Access::Write);
         self.passed.returned += count;
         match is_shared {
             true => pages.runs().for_each(|run| {
@@ -171,6 +183,21 @@ pub(super) fn room_above_min<P: Platform>(
     let zone = guard.zone();
     let floor = zone.marks().min.0 + zone.reserve(kind).0 + guard.buddy().kept_back().0;
     PageCount(guard.buddy().free_pages().0.saturating_sub(floor))
+}
+
+/// A pageblock is looked at, or it and its map are written.
+#[inline]
+pub(super) fn touch_pageblock<P: Platform>(
+    platform: &P,
+    frames: &ZoneFrames<'_>,
+    number: u32,
+    access: Access,
+) {
+    let [map, rest] = frames.free_in_pageblock(number).lines();
+    platform.touch(rest, access);
+    if access == Access::Write {
+        platform.touch(map, access);
+    }
 }
 
 impl Passed {
