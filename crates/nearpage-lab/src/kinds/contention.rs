@@ -397,12 +397,31 @@ fn compare(
             outcome.refused == 0,
         );
         // The largest refill or drain: a batch of 63 pages that doubled, and what a last block sticks out. Rules that pass
-        // pageblocks with all that is free in them have no such bound.
-        if variant.model.owners != PageblockOwners::CpusWithMaps {
+        // pageblocks with all that is free in them have no such bound, but one of operations.
+        if variant.model.owners == PageblockOwners::CpusWithMaps {
+            let found = counts.most_operations;
+            let what = format!("{name}: operations in a hold of a zone's lock, at most 256");
+            report.hold(what, found as f64, found <= 256);
+        } else {
             let most = (63 << variant.model.pcp.batch_scale_max.min(5)) + (1 << 3);
             let found = counts.most_pages_per_hold;
             let what = format!("{name}: pages in a hold of a zone's lock, at most {most}");
             report.hold(what, found as f64, found <= most);
+        }
+        let is_today = |of: &&Variant| of.model.name == Model::LINUX_6_18.name;
+        if variant.model.owners == PageblockOwners::CpusWithMaps
+            && let Some(today) = models.iter().position(|other| is_today(&other))
+            && outcomes[today].zone_lock_percent() >= 1.0
+        {
+            let today = &outcomes[today];
+            let (share, wait) = (
+                outcome.zone_lock_percent() / today.zone_lock_percent(),
+                locks.longest_wait_ps as f64 / today.locks.longest_wait_ps as f64,
+            );
+            for (what, part) in [("wait for zone locks", share), ("worst wait", wait)] {
+                let what = format!("{name}: {what}, of that under linux-6.18, at most 0.2");
+                report.hold(what, part, part <= 0.2);
+            }
         }
         let is_whole = |other: &&Variant| {
             other.model.zone_instances == ZoneInstances::ONE

@@ -37,6 +37,8 @@ pub(super) struct PageCounts {
     pub(super) from_zone: u64,
     /// In one hold of a zone's lock, ever.
     pub(super) most_pages_per_hold: u64,
+    /// Operations in one hold of a zone's lock, ever.
+    pub(super) most_operations: u64,
     /// In pagesets now.
     pub(super) cached_pages: u64,
 }
@@ -54,6 +56,8 @@ impl PageCounts {
             }
         }
         let holds = sim.allocator.zones().iter().map(|zone| zone.holds().most_pages.0);
+        let operations = sim.allocator.zones().iter().map(|zone| zone.work().most_operations);
+        counts.most_operations = operations.max().unwrap_or(0);
         Self { most_pages_per_hold: holds.max().unwrap_or(0), ..counts }
     }
 
