@@ -1,5 +1,6 @@
 //! nearpage beside other allocators, in one process.
 
+mod bare;
 mod check;
 mod contestant;
 mod fact;
@@ -74,7 +75,9 @@ struct ObjectsArguments {
 /// touched by their user. `absent` says which allocators did not take part, and why. With --check,
 /// "checks" has one verdict per promise.
 ///
-/// `harness-floor` is not an allocator: its rows are what the measuring itself costs.
+/// `harness-floor` is not an allocator: its rows are what the measuring itself costs. Nor is `bare-stacks`: each thread has
+/// a stack of its own pages, and writes a word of each. What it takes more with two threads is the machine's doing.
+/// `nearpage-0.1` is nearpage with its rules before these.
 #[derive(Args)]
 struct PagesArguments {
     /// Writes JSON instead of tables.

@@ -1,12 +1,13 @@
-//! nearpage itself: `nearpage`, `nearpage-locked`, `nearpage-hardened`, the bound `rseq-limit`, and
-//! the facts that are not a time per page.
+//! nearpage itself: `nearpage`, `nearpage-locked`, `nearpage-hardened`, `nearpage-0.1` with its rules before these, the
+//! bound `rseq-limit`, and the facts that are not a time per page.
 
 use std::time::Instant;
 
-use nearpage::{Gfp, Order, Pfn, Request};
+use nearpage::{Gfp, Model, Order, Pfn, Request};
 use nearpage_linux::internals::BareLists;
 use nearpage_linux::{Memory, MemoryBuilder, StorageInUse};
 
+use crate::bare::BareStacks;
 use crate::contestant::{Contestant, enlist};
 use crate::fact::Fact;
 use crate::footprint;
@@ -21,7 +22,9 @@ pub fn all() -> Vec<Entry> {
         Entry { name: "nearpage", build: || build(builder()?) },
         Entry { name: "nearpage-locked", build: || build(builder()?.use_rseq(false)) },
         Entry { name: "nearpage-hardened", build: || build(builder()?.hardened(true)) },
+        Entry { name: "nearpage-0.1", build: || build(builder()?.model(Model::NEARPAGE_0_1)) },
         Entry { name: "rseq-limit", build: build_limit },
+        Entry { name: "bare-stacks", build: || Ok(enlist(BareStacks::new())) },
     ]
 }
 

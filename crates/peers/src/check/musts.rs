@@ -7,6 +7,10 @@ use crate::sample::{Bench, Key};
 use crate::source::Role;
 
 const NEARPAGE: &str = "nearpage";
+/// The same with its rules before these.
+const BEFORE: &str = "nearpage-0.1";
+/// What threads cost each other whatever they do.
+const BARE: &str = "bare-stacks";
 /// Pages per call for which bulk is compared with one at a time.
 const BULK_PAYS: std::ops::RangeInclusive<u32> = 4..=14;
 /// Pages per call for which bulk is compared with its own best: where caches of a CPU end.
@@ -62,29 +66,92 @@ pub const MUSTS: &[Must] = &[
     },
     Must {
         name: "two-threads-pair",
-        what: "hot pair: 2 threads against 1",
+        what: "hot pair: 2 threads against 1, against what bare stacks take more",
         unit: "x",
         limit: Some(AtMost(1.3)),
         aim: AtMost(1.05),
-        figure: |results| two_threads(results, Bench::Pair),
+        figure: |results| two_threads(results, [(PAIR, key(Bench::Pair, 2, 1))]),
     },
     Must {
         name: "two-threads-bulk",
-        what: "bulk, worst of alloc and free at n = 16..16384: 2 threads against 1",
+        what: "bulk, worst of alloc and free at n = 16..16384: 2 threads against 1, against bare stacks",
         unit: "x",
         limit: Some(AtMost(1.3)),
         aim: AtMost(1.05),
-        figure: two_threads_bulk,
+        figure: |results| {
+            let benches = [Bench::BulkAlloc, Bench::BulkFree];
+            let both = |n| benches.map(|bench| (key(bench, 1, n), key(bench, 2, n)));
+            let all = series(BULK_PAYS).flat_map(both);
+            two_threads(results, all)
+        },
     },
     Must {
         name: "two-threads-fill",
-        what: "worst of fill, free LIFO, free random: 2 threads against 1",
+        what: "worst of fill, free LIFO, free random: 2 threads against 1, against bare stacks",
         unit: "x",
-        limit: Some(AtMost(1.8)),
-        aim: AtMost(1.3),
+        limit: Some(AtMost(1.3)),
+        aim: AtMost(1.05),
         figure: |results| {
-            let benches = [Bench::Fill, Bench::FreeLifo, Bench::FreeRandom];
-            largest(benches.map(|bench| two_threads(results, bench)))
+            let mut all = Vec::new();
+            for bench in [Bench::Fill, Bench::FreeLifo, Bench::FreeRandom] {
+                let of = |threads| results.only(bench, threads, NEARPAGE);
+                all.push((of(1)?.0, of(2)?.0));
+            }
+            two_threads(results, all)
+        },
+    },
+    Must {
+        name: "pair-0.1",
+        what: "hot pair, 1 thread, against the rules of 0.1",
+        unit: "x",
+        limit: Some(AtMost(1.03)),
+        aim: AtMost(1.0),
+        figure: |results| ratio(results, (PAIR, NEARPAGE), (PAIR, BEFORE)),
+    },
+    Must {
+        name: "fill-0.1",
+        what: "fill 200 000 pages, against the rules of 0.1",
+        unit: "x",
+        limit: Some(AtMost(1.05)),
+        aim: AtMost(1.0),
+        figure: |results| against_before(results, Bench::Fill, 1),
+    },
+    Must {
+        name: "free-lifo-0.1",
+        what: "free them again, LIFO, against the rules of 0.1",
+        unit: "x",
+        limit: Some(AtMost(1.05)),
+        aim: AtMost(1.0),
+        figure: |results| against_before(results, Bench::FreeLifo, 1),
+    },
+    Must {
+        name: "free-random-0.1",
+        what: "free them again, random order, against the rules of 0.1",
+        unit: "x",
+        limit: Some(AtMost(0.8)),
+        aim: AtMost(0.5),
+        figure: |results| against_before(results, Bench::FreeRandom, 1),
+    },
+    Must {
+        name: "cross-0.1",
+        what: "allocate on one CPU, free on the other, against the rules of 0.1",
+        unit: "x",
+        limit: Some(AtMost(1.05)),
+        aim: AtMost(1.0),
+        figure: |results| against_before(results, Bench::Cross, 2),
+    },
+    Must {
+        name: "bulk-0.1",
+        what: "bulk, worst of alloc and free at n = 16..16384, against the rules of 0.1",
+        unit: "x",
+        limit: Some(AtMost(1.05)),
+        aim: AtMost(1.0),
+        figure: |results| {
+            largest(series(BULK_PAYS).flat_map(|n| {
+                [Bench::BulkAlloc, Bench::BulkFree].map(|bench| {
+                    ratio(results, (key(bench, 1, n), NEARPAGE), (key(bench, 1, n), BEFORE))
+                })
+            }))
         },
     },
     Must {
@@ -229,16 +296,19 @@ fn faster_pair(results: &Results) -> Outcome {
     Ok(Figure { value: best / own, made_of: format!("{NEARPAGE} {own} ns; {peer} {best} ns") })
 }
 
-fn two_threads(results: &Results, bench: Bench) -> Outcome {
-    let (two, _) = results.only(bench, 2, NEARPAGE)?;
-    let (one, _) = results.only(bench, 1, NEARPAGE)?;
-    ratio(results, (two, NEARPAGE), (one, NEARPAGE))
+fn against_before(results: &Results, bench: Bench, threads: usize) -> Outcome {
+    let (key, _) = results.only(bench, threads, NEARPAGE)?;
+    ratio(results, (key, NEARPAGE), (key, BEFORE))
 }
 
-fn two_threads_bulk(results: &Results) -> Outcome {
-    let of = |bench, n| ratio(results, (key(bench, 2, n), NEARPAGE), (key(bench, 1, n), NEARPAGE));
-    let both = |n| largest([of(Bench::BulkAlloc, n), of(Bench::BulkFree, n)]);
-    largest(series(BULK_PAYS).map(both))
+/// What two threads take more than one, of what bare stacks take more: the worst of some work.
+fn two_threads(results: &Results, works: impl IntoIterator<Item = (Key, Key)>) -> Outcome {
+    largest(works.into_iter().map(|(one, two)| {
+        let own = ratio(results, (two, NEARPAGE), (one, NEARPAGE))?;
+        let bare = ratio(results, (two, BARE), (one, BARE))?;
+        let made_of = format!("{}; {}", own.made_of, bare.made_of);
+        Ok(Figure { value: own.value / bare.value, made_of })
+    }))
 }
 
 fn bulk_flat(results: &Results) -> Outcome {
