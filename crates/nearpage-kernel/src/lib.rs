@@ -13,6 +13,7 @@ mod heap;
 mod lock;
 mod order;
 mod platform;
+mod rings;
 mod seam;
 
 pub use aside::Aside;
@@ -20,11 +21,12 @@ pub use exclusion::{ByInterrupts, CpuFlag, HeldCpu};
 pub use heap::{Heap, HeapError, Objects, OnNode};
 pub use lock::{TicketGuard, TicketLock};
 pub use order::{IS_CHECKED, LockFault};
-pub use platform::{ByTryLock, KernelPlatform, ThisCpu};
+pub use platform::{ByLinks, ByRings, ByTryLock, KernelPlatform, ThisCpu};
+pub use rings::{RingList, Rings};
 pub use seam::{Interrupts, InterruptsOff, Kernel, page_address};
 
 /// The page allocator of a kernel: [`nearpage::PageAllocator`] on its platform.
-pub type Pages<'m, K, X = ByInterrupts<K>> = nearpage::PageAllocator<'m, KernelPlatform<K, X>>;
+pub type Pages<'m, K, S = ByRings<K>> = nearpage::PageAllocator<'m, KernelPlatform<K, S>>;
 
 /// The lines of the book, compiled.
 #[cfg(doctest)]

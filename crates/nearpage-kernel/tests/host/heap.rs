@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use nearpage::slab::SlabConfig;
 use nearpage::testing::random::Random;
 use nearpage::{Address, NodeId};
-use nearpage_kernel::{ByInterrupts, Heap, HeapError, Kernel};
+use nearpage_kernel::{ByRings, Heap, HeapError, Kernel};
 
 use crate::machine::{MISUSES, Played, alone, boot, memory, run_on};
 
@@ -16,7 +16,7 @@ fn started() -> &'static Heap<Played, EARLY> {
     run_on(0);
     memory();
     let heap: &'static Heap<Played, EARLY> = Box::leak(Box::new(Heap::new()));
-    let pages = boot::<ByInterrupts<Played>>();
+    let pages = boot::<ByRings<Played>>();
     heap.start(pages, SlabConfig::default(), |_, bytes| vec![0; bytes].leak()).expect("it starts");
     assert!(matches!(
         heap.start(pages, SlabConfig::default(), |_, _| &mut []),
