@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use clap::{Args, ValueEnum};
 
-use build::{Fault, build};
+use build::{Fault, Purpose, build};
 use emulator::{Ended, run_machine};
 pub use error::KernelError;
 use machines::{GuestMachine, named, of_short_form};
@@ -52,6 +52,9 @@ pub struct KernelArgs {
     /// Use the host's processor, where it has virtualization to give
     #[arg(long)]
     kvm: bool,
+    /// Let all CPUs of the machine run at once, though this one may have fewer: slower, with other orders of events
+    #[arg(long, conflicts_with = "instructions")]
+    parallel: bool,
     /// Say in one line what is missing, and succeed
     #[arg(long)]
     skip_missing: bool,
@@ -152,7 +155,8 @@ fn judge(
     processor: Processor,
     machine: &GuestMachine,
 ) -> Result<(), KernelError> {
-    let kernel = build(processor, None)?;
+    let purpose = if arguments.instructions { Purpose::Beside } else { Purpose::Checks };
+    let kernel = build(processor, purpose)?;
     let ran = run_machine(arguments, processor, machine, &kernel)?;
     let name = format!("{} on {}", machine.name, processor.target());
     for line in ran.lines.iter().filter(|line| arguments.verbose || is_result(line)) {
@@ -173,7 +177,7 @@ fn judge(
 /// A fault is found if the machine fails, and says what the fault looks like.
 fn find_fault(arguments: &KernelArgs, fault: Fault) -> Result<(), KernelError> {
     let machine = named(fault.machine()).ok_or(KernelError::NoMachine)?;
-    let kernel = build(Processor::X86_64, Some(fault))?;
+    let kernel = build(Processor::X86_64, Purpose::Fault(fault))?;
     let ran = run_machine(arguments, Processor::X86_64, &machine, &kernel)?;
     let told = ran.lines.iter().find(|line| fault.signs().iter().any(|sign| line.contains(sign)));
     match told {

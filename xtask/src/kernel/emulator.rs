@@ -178,7 +178,7 @@ fn qemu_arguments(
     }
     let accelerator = match () {
         () if arguments.kvm => "kvm",
-        () if machine.cpus() >= CPUS_IN_TURN => "tcg,thread=single",
+        () if machine.cpus() >= CPUS_IN_TURN && !arguments.parallel => "tcg,thread=single",
         () => "tcg",
     };
     add("-accel", accelerator.into());

@@ -2,6 +2,7 @@
 
 mod conformance;
 mod exhaustion;
+#[cfg(feature = "beside")]
 mod instructions;
 pub mod own;
 mod placement;
@@ -19,8 +20,14 @@ use crate::options::Options;
 use crate::start::refusals;
 use crate::{cpus, log};
 
+#[cfg(feature = "beside")]
 pub use instructions::run as instructions;
 pub use text::texts;
+
+#[cfg(not(feature = "beside"))]
+pub fn instructions(_pages: &'static Pages<'static, Mine>) {
+    panic!("this build counts no instructions: it lacks the feature `beside`");
+}
 
 /// All checks, with all CPUs running.
 pub fn run(
