@@ -5,9 +5,7 @@ use core::sync::atomic::AtomicU32;
 use core::time::Duration;
 
 use nearpage::pagelock::PageLockError;
-use nearpage::platform::{
-    Parked, ParkedThread, Platform, SerialStorage, Shortage, TryLock,
-};
+use nearpage::platform::{Parked, ParkedThread, Platform, SerialStorage, Shortage, TryLock};
 use nearpage::slab::{ObjectError, ObjectStorage};
 use nearpage::{FreeError, PageCount};
 

@@ -3,11 +3,12 @@
 use core::alloc::{GlobalAlloc, Layout};
 use core::ptr::NonNull;
 
-use nearpage_kernel::{Heap, Kernel, TicketLock};
+use nearpage_kernel::{Heap, Kernel};
 use talc::DefaultBinning;
 use talc::base::Talc;
 use talc::source::Manual;
 
+use crate::spin::Spin;
 use crate::work::Blocks;
 
 /// A byte of memory that a heap is made of.
@@ -20,13 +21,13 @@ pub struct Ours<K: Kernel, const EARLY: usize>(pub &'static Heap<K, EARLY>);
 impl<K: Kernel, const EARLY: usize> Blocks for Ours<K, EARLY> {
     const NAME: &'static str = "nearpage-kernel";
 
-    #[inline]
+    #[inline(always)]
     fn alloc(&self, layout: Layout) -> Option<NonNull<u8>> {
         // SAFETY: the work asks for no layout of size 0.
         NonNull::new(unsafe { self.0.alloc(layout) })
     }
 
-    #[inline]
+    #[inline(always)]
     unsafe fn free(&self, block: NonNull<u8>, layout: Layout) {
         // SAFETY: the caller's promise is the same.
         unsafe { self.0.dealloc(block.as_ptr(), layout) };
@@ -34,12 +35,12 @@ impl<K: Kernel, const EARLY: usize> Blocks for Ours<K, EARLY> {
 }
 
 /// `linked_list_allocator`.
-pub struct LinkedList<K: Kernel>(TicketLock<K, linked_list_allocator::Heap>);
+pub struct LinkedList<K: Kernel>(Spin<K, linked_list_allocator::Heap>);
 
 impl<K: Kernel> LinkedList<K> {
     /// A heap of this memory.
     pub fn new(memory: &'static mut [Byte]) -> Self {
-        Self(TicketLock::new(linked_list_allocator::Heap::from_slice(memory)))
+        Self(Spin::new(linked_list_allocator::Heap::from_slice(memory)))
     }
 }
 
@@ -52,20 +53,20 @@ impl<K: Kernel> core::fmt::Debug for LinkedList<K> {
 impl<K: Kernel> Blocks for LinkedList<K> {
     const NAME: &'static str = "linked_list_allocator";
 
-    #[inline]
+    #[inline(always)]
     fn alloc(&self, layout: Layout) -> Option<NonNull<u8>> {
-        self.0.lock().allocate_first_fit(layout).ok()
+        self.0.with(|heap| heap.allocate_first_fit(layout).ok())
     }
 
-    #[inline]
+    #[inline(always)]
     unsafe fn free(&self, block: NonNull<u8>, layout: Layout) {
         // SAFETY: the caller's promise is the same.
-        unsafe { self.0.lock().deallocate(block, layout) };
+        unsafe { self.0.with(|heap| heap.deallocate(block, layout)) };
     }
 }
 
 /// `talc`.
-pub struct TalcHeap<K: Kernel>(TicketLock<K, Talc<Manual, DefaultBinning>>);
+pub struct TalcHeap<K: Kernel>(Spin<K, Talc<Manual, DefaultBinning>>);
 
 impl<K: Kernel> TalcHeap<K> {
     /// A heap of this memory.
@@ -77,7 +78,7 @@ impl<K: Kernel> TalcHeap<K> {
         // SAFETY: the memory is this heap's alone from now on.
         let end = unsafe { talc.claim(memory.as_mut_ptr().cast(), memory.len()) };
         assert!(end.is_some(), "the memory holds the heap's own tables");
-        Self(TicketLock::new(talc))
+        Self(Spin::new(talc))
     }
 }
 
@@ -90,15 +91,15 @@ impl<K: Kernel> core::fmt::Debug for TalcHeap<K> {
 impl<K: Kernel> Blocks for TalcHeap<K> {
     const NAME: &'static str = "talc";
 
-    #[inline]
+    #[inline(always)]
     fn alloc(&self, layout: Layout) -> Option<NonNull<u8>> {
         // SAFETY: the work asks for no layout of size 0.
-        unsafe { self.0.lock().allocate(layout) }
+        unsafe { self.0.with(|heap| heap.allocate(layout)) }
     }
 
-    #[inline]
+    #[inline(always)]
     unsafe fn free(&self, block: NonNull<u8>, layout: Layout) {
         // SAFETY: the caller's promise is the same.
-        unsafe { self.0.lock().deallocate(block.as_ptr(), layout) };
+        unsafe { self.0.with(|heap| heap.deallocate(block.as_ptr(), layout)) };
     }
 }

@@ -6,6 +6,7 @@
 
 mod heaps;
 mod others;
+mod spin;
 mod work;
 
 pub use heaps::{Byte, LinkedList, Ours as OurHeap, TalcHeap};

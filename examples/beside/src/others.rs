@@ -3,7 +3,9 @@
 use bitmap_allocator::{BitAlloc, BitAlloc1M};
 use buddy_system_allocator::FrameAllocator;
 use nearpage::{Gfp, Order, Pfn, Request};
-use nearpage_kernel::{Kernel, Pages, TicketLock};
+use nearpage_kernel::{Kernel, Pages};
+
+use crate::spin::Spin;
 
 /// There is no memory, or the block is not the caller's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -49,13 +51,13 @@ const BULK_MOST: usize = 512;
 impl<K: Kernel> Frames for Ours<K> {
     const NAME: &'static str = "nearpage-kernel";
 
-    #[inline]
+    #[inline(always)]
     fn alloc(&self, order: u8) -> Result<u64, Refused> {
         let block = self.0.alloc(Request::new(Order(order), Gfp::HIGHUSER_MOVABLE));
         block.map(|block| block.0).map_err(|_| Refused)
     }
 
-    #[inline]
+    #[inline(always)]
     fn free(&self, frame: u64, order: u8) -> Result<(), Refused> {
         self.0.free(Pfn(frame), Order(order)).map_err(|_| Refused)
     }
@@ -84,14 +86,14 @@ impl<K: Kernel> Frames for Ours<K> {
 }
 
 /// The frames of `buddy_system_allocator`: a set of free blocks for each order, whose nodes come from the kernel's heap.
-pub struct Buddy<K: Kernel>(TicketLock<K, FrameAllocator<33>>);
+pub struct Buddy<K: Kernel>(Spin<K, FrameAllocator<33>>);
 
 impl<K: Kernel> Buddy<K> {
     /// With frames `0..frames`.
     pub fn new(frames: usize) -> Self {
         let mut all = FrameAllocator::new();
         all.insert(0..frames);
-        Self(TicketLock::new(all))
+        Self(Spin::new(all))
     }
 }
 
@@ -104,40 +106,40 @@ impl<K: Kernel> core::fmt::Debug for Buddy<K> {
 impl<K: Kernel> Frames for Buddy<K> {
     const NAME: &'static str = "buddy_system_allocator";
 
-    #[inline]
+    #[inline(always)]
     fn alloc(&self, order: u8) -> Result<u64, Refused> {
-        self.0.lock().alloc(1 << order).map(|frame| frame as u64).ok_or(Refused)
+        self.0.with(|all| all.alloc(1 << order)).map(|frame| frame as u64).ok_or(Refused)
     }
 
-    #[inline]
+    #[inline(always)]
     fn free(&self, frame: u64, order: u8) -> Result<(), Refused> {
-        self.0.lock().dealloc(frame as usize, 1 << order);
+        self.0.with(|all| all.dealloc(frame as usize, 1 << order));
         Ok(())
     }
 
     fn alloc_bulk(&self, out: &mut [u64]) -> Result<(), Refused> {
-        let mut all = self.0.lock();
-        for frame in out {
-            *frame = all.alloc(1).ok_or(Refused)? as u64;
-        }
-        Ok(())
+        self.0.with(|all| {
+            for frame in out {
+                *frame = all.alloc(1).ok_or(Refused)? as u64;
+            }
+            Ok(())
+        })
     }
 
     fn free_bulk(&self, frames: &[u64]) -> Result<(), Refused> {
-        let mut all = self.0.lock();
-        frames.iter().for_each(|&frame| all.dealloc(frame as usize, 1));
+        self.0.with(|all| frames.iter().for_each(|&frame| all.dealloc(frame as usize, 1)));
         Ok(())
     }
 }
 
 /// `bitmap-allocator`: a bit a frame under a tree of summaries, here for machines of up to 4 GiB.
-pub struct Bitmap<K: Kernel>(TicketLock<K, &'static mut BitAlloc1M>);
+pub struct Bitmap<K: Kernel>(Spin<K, &'static mut BitAlloc1M>);
 
 impl<K: Kernel> Bitmap<K> {
     /// With frames `0..frames` of a map of zeroes.
     pub fn new(map: &'static mut BitAlloc1M, frames: usize) -> Self {
         map.insert(0..frames);
-        Self(TicketLock::new(map))
+        Self(Spin::new(map))
     }
 }
 
@@ -161,27 +163,27 @@ fn free_bits(map: &mut BitAlloc1M, frame: u64, order: u8) -> bool {
 impl<K: Kernel> Frames for Bitmap<K> {
     const NAME: &'static str = "bitmap-allocator";
 
-    #[inline]
+    #[inline(always)]
     fn alloc(&self, order: u8) -> Result<u64, Refused> {
-        alloc_bits(&mut self.0.lock(), order).map(|frame| frame as u64).ok_or(Refused)
+        self.0.with(|map| alloc_bits(map, order)).map(|frame| frame as u64).ok_or(Refused)
     }
 
-    #[inline]
+    #[inline(always)]
     fn free(&self, frame: u64, order: u8) -> Result<(), Refused> {
-        if free_bits(&mut self.0.lock(), frame, order) { Ok(()) } else { Err(Refused) }
+        if self.0.with(|map| free_bits(map, frame, order)) { Ok(()) } else { Err(Refused) }
     }
 
     fn alloc_bulk(&self, out: &mut [u64]) -> Result<(), Refused> {
-        let mut map = self.0.lock();
-        for frame in out {
-            *frame = map.alloc().ok_or(Refused)? as u64;
-        }
-        Ok(())
+        self.0.with(|map| {
+            for frame in out {
+                *frame = map.alloc().ok_or(Refused)? as u64;
+            }
+            Ok(())
+        })
     }
 
     fn free_bulk(&self, frames: &[u64]) -> Result<(), Refused> {
-        let mut map = self.0.lock();
-        let all = frames.iter().all(|&frame| map.dealloc(frame as usize));
+        let all = self.0.with(|map| frames.iter().all(|&frame| map.dealloc(frame as usize)));
         if all { Ok(()) } else { Err(Refused) }
     }
 }
