@@ -8,6 +8,7 @@ mod emulator;
 mod error;
 mod machines;
 mod plug;
+mod sizes;
 mod texts;
 
 use std::time::Instant;
@@ -46,8 +47,11 @@ pub struct KernelArgs {
     /// Count the instructions of operations instead, on one CPU
     #[arg(long, conflicts_with_all = ["all", "numa"])]
     instructions: bool,
-    /// Plant each fault, and see it found, instead
+    /// Weigh the smallest kernels by features, and count what a boot takes a frame, instead
     #[arg(long, conflicts_with_all = ["all", "numa", "instructions"])]
+    sizes: bool,
+    /// Plant each fault, and see it found, instead
+    #[arg(long, conflicts_with_all = ["all", "numa", "instructions", "sizes"])]
     faults: bool,
     /// Use the host's processor, where it has virtualization to give
     #[arg(long)]
@@ -61,6 +65,13 @@ pub struct KernelArgs {
     /// Show all that the kernel says
     #[arg(long)]
     verbose: bool,
+}
+
+impl KernelArgs {
+    /// Whether instructions are counted.
+    const fn counts(&self) -> bool {
+        self.instructions || self.sizes
+    }
 }
 
 /// A processor that the kernel is built for.
@@ -117,6 +128,10 @@ pub fn run(arguments: &KernelArgs) -> Result<(), KernelError> {
 fn boot(arguments: &KernelArgs) -> Result<(), KernelError> {
     if arguments.all {
         return boot_all(arguments);
+    }
+    if arguments.sizes {
+        sizes::weigh(arguments.processor)?;
+        return sizes::boot_cost(arguments);
     }
     if arguments.faults {
         return Fault::ALL.into_iter().try_for_each(|fault| find_fault(arguments, fault));
@@ -194,7 +209,7 @@ fn find_fault(arguments: &KernelArgs, fault: Fault) -> Result<(), KernelError> {
 
 /// Whether a line is one of those that say what a check did.
 fn is_result(line: &str) -> bool {
-    const CHECKS: [&str; 13] = [
+    const CHECKS: [&str; 14] = [
         "nearpage on",
         "firmware:",
         "later:",
@@ -208,6 +223,7 @@ fn is_result(line: &str) -> bool {
         "ranges:",
         "own:",
         "instructions:",
+        "boot:",
     ];
     CHECKS.iter().any(|check| line.starts_with(check))
 }

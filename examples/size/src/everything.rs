@@ -3,7 +3,7 @@
 use core::fmt::{self, Write};
 use core::hint::black_box;
 
-use nearpage::{Gfp, Order, PageCount, Pfn, PfnRange, Placement, Request};
+use nearpage::{Gfp, Order, PageCount, Pfn, PfnRange, Placement, Policy, Request};
 use nearpage_kernel::{Aside, Pages};
 
 use crate::mine::Mine;
@@ -23,7 +23,7 @@ pub fn reach(pages: &'static Pages<'static, Mine>, request: Request, start: u64)
     let mut some = [Pfn(start); 64];
     black_box(pages.alloc_bulk(request, &mut some).is_ok());
     black_box(pages.free_bulk(&some).is_ok());
-    black_box(pages.alloc_with(&Placement::default(), request).is_ok());
+    black_box(pages.alloc_with(&Placement::by(Policy::Local), request).is_ok());
     black_box(pages.alloc_contiguous(PageCount(5000), Order(9), request).is_ok());
     black_box(pages.alloc_range(range).is_ok());
     black_box(pages.free_range(range).is_ok());

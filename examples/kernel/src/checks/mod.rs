@@ -1,5 +1,6 @@
 //! What must hold on every machine. Each check says what it did, and panics if something does not hold.
 
+mod boot_cost;
 mod conformance;
 mod exhaustion;
 #[cfg(feature = "beside")]
@@ -20,6 +21,7 @@ use crate::options::Options;
 use crate::start::refusals;
 use crate::{cpus, log};
 
+pub use boot_cost::run as boot_cost;
 #[cfg(feature = "beside")]
 pub use instructions::run as instructions;
 pub use text::texts;
