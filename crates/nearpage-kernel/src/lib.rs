@@ -7,6 +7,7 @@ extern crate std;
 
 mod aside;
 pub mod boot;
+mod cache;
 mod exclusion;
 pub mod firmware;
 mod heap;
@@ -17,6 +18,7 @@ mod rings;
 mod seam;
 
 pub use aside::Aside;
+pub use cache::{Constructor, Object, ObjectCache};
 pub use exclusion::{ByInterrupts, CpuFlag, HeldCpu};
 pub use heap::{Heap, HeapError, Objects, OnNode};
 pub use lock::{TicketGuard, TicketLock};
