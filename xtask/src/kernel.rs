@@ -7,7 +7,7 @@ mod build;
 mod emulator;
 mod error;
 mod machines;
-mod plug;
+pub mod plug;
 mod sizes;
 mod texts;
 
