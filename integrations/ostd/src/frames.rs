@@ -1,0 +1,176 @@
+//! nearpage behind OSTD's `GlobalFrameAllocator`.
+//!
+//! OSTD adds all memory by `add_free_memory` before it allocates; what came so far becomes the machine at the first allocation.
+
+use core::alloc::Layout;
+use core::arch::asm;
+use core::sync::atomic::{AtomicPtr, Ordering};
+
+use nearpage::{Config, CpuId, FreeError, Gfp, Order, PageCount, Pfn, PfnRange, Request};
+use nearpage_kernel::boot::{ADDRESS_MAP, EarlyMemory};
+use nearpage_kernel::firmware::{Machine, Physical, acpi};
+use nearpage_kernel::{Interrupts, Kernel, Pages, TicketLock};
+use ostd::mm::{PAGE_SIZE, Paddr, frame::GlobalFrameAllocator};
+
+/// Where OSTD maps all physical memory on x86-64 (`ostd::mm::kspace`, which keeps it to itself).
+const LINEAR_MAPPING: u64 = 0xffff_8000_0000_0000;
+const INTERRUPT_FLAG: usize = 1 << 9;
+
+/// OSTD, as nearpage sees it.
+pub struct Ostd;
+
+// SAFETY: CPU numbers are OSTD's, the flag is the processor's, and memory is mapped at one offset.
+unsafe impl Kernel for Ostd {
+    #[inline(always)]
+    fn this_cpu() -> CpuId {
+        CpuId(usize::from(ostd::cpu::CpuId::current_racy()) as u32)
+    }
+
+    #[inline(always)]
+    fn interrupts_off() -> Interrupts {
+        let flags: usize;
+        // SAFETY: reads the flags and clears one of them.
+        unsafe { asm!("pushfq", "pop {}", "cli", out(reg) flags) };
+        Interrupts(flags)
+    }
+
+    #[inline(always)]
+    fn interrupts_restore(before: Interrupts) {
+        if before.0 & INTERRUPT_FLAG != 0 {
+            // SAFETY: they were on.
+            unsafe { asm!("sti", options(nostack)) };
+        }
+    }
+
+    fn now_ns() -> u64 {
+        ostd::arch::read_tsc()
+    }
+
+    #[inline(always)]
+    fn phys_to_virt(address: u64) -> *mut u8 {
+        core::ptr::with_exposed_provenance_mut((LINEAR_MAPPING + address) as usize)
+    }
+
+    fn misuse(error: &FreeError) {
+        panic!("{error}");
+    }
+}
+
+struct Boot {
+    machine: Machine,
+    memory: EarlyMemory<64>,
+}
+
+static BOOT: TicketLock<Ostd, Boot> =
+    TicketLock::new(Boot { machine: Machine::new(), memory: EarlyMemory::new() });
+static PAGES: AtomicPtr<Pages<'static, Ostd>> = AtomicPtr::new(core::ptr::null_mut());
+
+/// The allocator.
+#[ostd::global_frame_allocator]
+static FRAMES: Frames = Frames;
+
+pub struct Frames;
+
+/// nearpage's own allocator, once it is there.
+#[inline(always)]
+pub fn pages() -> Option<&'static Pages<'static, Ostd>> {
+    // SAFETY: `boot` puts it there for ever.
+    unsafe { PAGES.load(Ordering::Acquire).as_ref() }
+}
+
+/// Firmware's tables, by the same map.
+struct Mapped;
+
+impl Physical for Mapped {
+    fn bytes(&self, address: u64, length: usize) -> Option<&[u8]> {
+        const MAPPED: u64 = 4 << 30;
+        let end = address.checked_add(length as u64)?;
+        // SAFETY: the boot page table maps what lies below, and nobody writes to the firmware's tables.
+        (address > 0 && end <= MAPPED)
+            .then(|| unsafe { core::slice::from_raw_parts(Ostd::phys_to_virt(address), length) })
+    }
+}
+
+/// Where a BIOS leaves ACPI's root pointer: OSTD does not say where it found it.
+fn root_pointer() -> Option<u64> {
+    (0xe_0000..0x10_0000).step_by(16).find(|&at| Mapped.bytes(at, 8) == Some(b"RSD PTR "))
+}
+
+#[cold]
+fn boot() -> Option<&'static Pages<'static, Ostd>> {
+    let mut boot = BOOT.lock();
+    if let Some(pages) = pages() {
+        return Some(pages);
+    }
+    let Boot { machine, memory } = &mut *boot;
+    let read = root_pointer().is_some_and(|at| acpi::read(&Mapped, at, machine).is_ok());
+    if !read {
+        (0..ostd::cpu::num_cpus() as u64).try_for_each(|cpu| machine.add_cpu(cpu, 0).map(|_| ())).ok()?;
+    }
+    // SAFETY: OSTD gives this memory away, and maps it.
+    let mut handover = unsafe { memory.begin::<Ostd>(machine, ADDRESS_MAP).ok()? };
+    let pages = handover.pages(Config::new()).ok()?;
+    handover.finish(pages, u64::MAX).ok()?;
+    PAGES.store(core::ptr::from_ref(pages).cast_mut(), Ordering::Release);
+    Some(pages)
+}
+
+#[inline(always)]
+fn frame(address: usize) -> Pfn {
+    Pfn((address / PAGE_SIZE) as u64)
+}
+
+impl Frames {
+    /// Several frames: a block, whose rest goes back, or what is larger than any block.
+    fn alloc_many(pages: &Pages<'static, Ostd>, frames: u64, align: Order) -> Option<Pfn> {
+        let order = Order(frames.next_power_of_two().trailing_zeros() as u8).max(align);
+        let request = Request::new(order, Gfp::KERNEL | Gfp::NOWARN);
+        if order > Order::MAX {
+            let request = Request { order: Order(0), ..request };
+            let range = pages.alloc_contiguous(PageCount(frames), align, request).ok()?;
+            return Some(range.start);
+        }
+        let block = pages.alloc(request).ok()?;
+        if frames < order.pages().0 {
+            let rest = PfnRange::new(block.0 + frames, block.0 + order.pages().0);
+            pages.free_range(rest).ok()?;
+        }
+        Some(block)
+    }
+}
+
+impl GlobalFrameAllocator for Frames {
+    fn alloc(&self, layout: Layout) -> Option<Paddr> {
+        let pages = pages().or_else(boot)?;
+        let found = if layout.size() == PAGE_SIZE && layout.align() <= PAGE_SIZE {
+            pages.alloc(Request::new(Order(0), Gfp::KERNEL | Gfp::NOWARN)).ok()
+        } else {
+            let align = layout.align().max(PAGE_SIZE) / PAGE_SIZE;
+            let align = Order(align.trailing_zeros() as u8);
+            Self::alloc_many(pages, (layout.size() / PAGE_SIZE) as u64, align)
+        };
+        found.map(|frame| frame.0 as usize * PAGE_SIZE)
+    }
+
+    fn dealloc(&self, addr: Paddr, size: usize) {
+        let Some(pages) = pages() else { return self.add_free_memory(addr, size) };
+        let (start, count) = (frame(addr), (size / PAGE_SIZE) as u64);
+        let range = PfnRange { start, end: Pfn(start.0 + count) };
+        pages.free_range(range).expect("OSTD frees what it was given");
+    }
+
+    fn add_free_memory(&self, addr: Paddr, size: usize) {
+        let Some(pages) = pages() else {
+            let added = BOOT.lock().memory.add(addr as u64, size as u64);
+            return added.expect("there is room for OSTD's ranges");
+        };
+        let start = frame(addr);
+        let range = PfnRange { start, end: Pfn(start.0 + (size / PAGE_SIZE) as u64) };
+        // Later on it is what was allocated before, or new.
+        if pages.is_online(start) {
+            pages.free_range(range).expect("it was allocated");
+        } else {
+            pages.online(range).expect("it is new");
+        }
+    }
+}
