@@ -7,6 +7,7 @@ mod kernel;
 mod loom;
 mod miri;
 mod opponents;
+mod ostd;
 mod plots;
 mod record;
 mod soak;
@@ -37,6 +38,7 @@ enum Command {
     Miri,
     Opponents(opponents::OpponentsArgs),
     OracleRecord(record::OracleArgs),
+    Ostd(ostd::OstdArgs),
     /// Draw the plots of the book anew: minutes
     Plots,
     Soak(soak::SoakArgs),
@@ -53,6 +55,7 @@ fn main() -> ExitCode {
         Command::Miri => miri::run().map_err(Into::into),
         Command::Opponents(arguments) => opponents::run(&arguments).map_err(Into::into),
         Command::OracleRecord(arguments) => record::run_oracle(&arguments).map_err(Into::into),
+        Command::Ostd(arguments) => ostd::run(&arguments).map_err(Into::into),
         Command::Plots => plots::run().map_err(Into::into),
         Command::Soak(arguments) => soak::run(&arguments).map_err(Into::into),
     };
