@@ -7,7 +7,7 @@ use core::arch::asm;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
 use nearpage::{Config, CpuId, FreeError, Gfp, Order, PageCount, Pfn, PfnRange, Request};
-use nearpage_kernel::boot::{ADDRESS_MAP, EarlyMemory};
+use nearpage_kernel::boot::{ADDRESS_MAP, EarlyError, EarlyMemory};
 use nearpage_kernel::firmware::{Machine, Physical, acpi};
 use nearpage_kernel::{Interrupts, Kernel, Pages, TicketLock};
 use ostd::mm::{PAGE_SIZE, Paddr, frame::GlobalFrameAllocator};
@@ -23,7 +23,7 @@ pub struct Ostd;
 unsafe impl Kernel for Ostd {
     #[inline(always)]
     fn this_cpu() -> CpuId {
-        CpuId(usize::from(ostd::cpu::CpuId::current_racy()) as u32)
+        CpuId(u32::from(ostd::cpu::CpuId::current_racy()))
     }
 
     #[inline(always)]
@@ -103,6 +103,7 @@ fn boot() -> Option<&'static Pages<'static, Ostd>> {
         return Some(pages);
     }
     let Boot { machine, memory } = &mut *boot;
+    own_gaps(memory).ok()?;
     let read = root_pointer().is_some_and(|at| acpi::read(&Mapped, at, machine).is_ok());
     if !read {
         (0..ostd::cpu::num_cpus() as u64).try_for_each(|cpu| machine.add_cpu(cpu, 0).map(|_| ())).ok()?;
@@ -113,6 +114,26 @@ fn boot() -> Option<&'static Pages<'static, Ostd>> {
     handover.finish(pages, u64::MAX).ok()?;
     PAGES.store(core::ptr::from_ref(pages).cast_mut(), Ordering::Release);
     Some(pages)
+}
+
+/// What OSTD allocated before this lies in gaps between what it gave, and may be freed later: it is memory, and taken.
+fn own_gaps(memory: &mut EarlyMemory<64>) -> Result<(), EarlyError> {
+    const FIRST: u64 = 1 << 20;
+    const LARGEST: u64 = 256 << 20;
+    let mut gaps = [(0, 0); 64];
+    let mut count = 0;
+    let mut end = FIRST;
+    for range in memory.ranges().filter(|range| range.start >= FIRST) {
+        if range.start > end && range.start - end <= LARGEST {
+            gaps[count] = (end, range.start - end);
+            count += 1;
+        }
+        end = range.end;
+    }
+    gaps[..count].iter().try_for_each(|&(start, length)| {
+        memory.reserve(start, length)?;
+        memory.add(start, length)
+    })
 }
 
 #[inline(always)]
@@ -156,6 +177,10 @@ impl GlobalFrameAllocator for Frames {
         let Some(pages) = pages() else { return self.add_free_memory(addr, size) };
         let (start, count) = (frame(addr), (size / PAGE_SIZE) as u64);
         let range = PfnRange { start, end: Pfn(start.0 + count) };
+        if !pages.is_online(start) {
+            // Of the time before there was an allocator.
+            return self.add_free_memory(addr, size);
+        }
         pages.free_range(range).expect("OSTD frees what it was given");
     }
 

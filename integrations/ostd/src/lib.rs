@@ -24,7 +24,7 @@ fn kernel_main() {
     {
         let pages = frames::pages().expect("it booted");
         println!("nodes: {}", pages.topology().len());
-        let trips: u64 = pages.zones().iter().map(|zone| zone.work().acquisitions).sum();
+        let trips: u64 = pages.zones().iter().map(|zone| zone.work().holds).sum();
         println!("locks: {} takes of a zone's lock", trips);
         pages.check().unwrap_or_else(|error| panic!("the walker: {error}"));
         println!("walker: every frame is in one place");
