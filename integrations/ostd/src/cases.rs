@@ -15,7 +15,8 @@ pub fn run() {
         assert_eq!(segment.paddr() % PAGE_SIZE, 0);
         // Each frame goes back by itself, the even ones first.
         let all: Vec<_> = segment.into_iter().collect();
-        let (even, odd): (Vec<_>, Vec<_>) = all.into_iter().partition(|frame| frame.paddr() / PAGE_SIZE % 2 == 0);
+        let (even, odd): (Vec<_>, Vec<_>) =
+            all.into_iter().partition(|frame| frame.paddr() / PAGE_SIZE % 2 == 0);
         drop(even);
         drop(odd);
     }

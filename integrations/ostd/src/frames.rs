@@ -4,7 +4,7 @@
 
 use core::alloc::Layout;
 use core::arch::asm;
-use core::sync::atomic::{AtomicPtr, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
 use nearpage::{Config, CpuId, FreeError, Gfp, Order, PageCount, Pfn, PfnRange, Request};
 use nearpage_kernel::boot::{ADDRESS_MAP, EarlyError, EarlyMemory};
@@ -63,6 +63,13 @@ struct Boot {
 
 static BOOT: TicketLock<Ostd, Boot> =
     TicketLock::new(Boot { machine: Machine::new(), memory: EarlyMemory::new() });
+/// Where what OSTD allocated before there was an allocator lies: frames from here, to here.
+static EARLY_START: AtomicU64 = AtomicU64::new(u64::MAX);
+static EARLY_END: AtomicU64 = AtomicU64::new(0);
+/// Whether anything larger than a block was allocated: such a range is of blocks of several orders.
+static HAS_RANGES: AtomicBool = AtomicBool::new(false);
+/// OSTD does not move frames, and does not tell kinds of them apart: all have the type whose lists frees look at first.
+const GFP: Gfp = Gfp::HIGHUSER_MOVABLE.union(Gfp::NOWARN);
 static PAGES: AtomicPtr<Pages<'static, Ostd>> = AtomicPtr::new(core::ptr::null_mut());
 
 /// The allocator.
@@ -106,7 +113,9 @@ fn boot() -> Option<&'static Pages<'static, Ostd>> {
     own_gaps(memory).ok()?;
     let read = root_pointer().is_some_and(|at| acpi::read(&Mapped, at, machine).is_ok());
     if !read {
-        (0..ostd::cpu::num_cpus() as u64).try_for_each(|cpu| machine.add_cpu(cpu, 0).map(|_| ())).ok()?;
+        (0..ostd::cpu::num_cpus() as u64)
+            .try_for_each(|cpu| machine.add_cpu(cpu, 0).map(|_| ()))
+            .ok()?;
     }
     // SAFETY: OSTD gives this memory away, and maps it.
     let mut handover = unsafe { memory.begin::<Ostd>(machine, ADDRESS_MAP).ok()? };
@@ -131,6 +140,8 @@ fn own_gaps(memory: &mut EarlyMemory<64>) -> Result<(), EarlyError> {
         end = range.end;
     }
     gaps[..count].iter().try_for_each(|&(start, length)| {
+        EARLY_START.fetch_min(start / PAGE_SIZE as u64, Ordering::Relaxed);
+        EARLY_END.fetch_max((start + length) / PAGE_SIZE as u64, Ordering::Relaxed);
         memory.reserve(start, length)?;
         memory.add(start, length)
     })
@@ -142,19 +153,18 @@ fn frame(address: usize) -> Pfn {
 }
 
 impl Frames {
-    /// Several frames: a block, whose rest goes back, or what is larger than any block.
+    /// Several frames, each with a life of its own: OSTD frees them in any order and any number of calls.
     fn alloc_many(pages: &Pages<'static, Ostd>, frames: u64, align: Order) -> Option<Pfn> {
         let order = Order(frames.next_power_of_two().trailing_zeros() as u8).max(align);
-        let request = Request::new(order, Gfp::KERNEL | Gfp::NOWARN);
         if order > Order::MAX {
-            let request = Request { order: Order(0), ..request };
-            let range = pages.alloc_contiguous(PageCount(frames), align, request).ok()?;
-            return Some(range.start);
+            HAS_RANGES.store(true, Ordering::Relaxed);
+            let request = Request::new(Order(0), GFP);
+            return Some(pages.alloc_contiguous(PageCount(frames), align, request).ok()?.start);
         }
-        let block = pages.alloc(request).ok()?;
-        if frames < order.pages().0 {
-            let rest = PfnRange::new(block.0 + frames, block.0 + order.pages().0);
-            pages.free_range(rest).ok()?;
+        let block = pages.alloc(Request::new(order, GFP)).ok()?;
+        pages.split(block, order, Order(0)).ok()?;
+        for rest in frames..order.pages().0 {
+            pages.free(block + PageCount(rest), Order(0)).ok()?;
         }
         Some(block)
     }
@@ -164,7 +174,7 @@ impl GlobalFrameAllocator for Frames {
     fn alloc(&self, layout: Layout) -> Option<Paddr> {
         let pages = pages().or_else(boot)?;
         let found = if layout.size() == PAGE_SIZE && layout.align() <= PAGE_SIZE {
-            pages.alloc(Request::new(Order(0), Gfp::KERNEL | Gfp::NOWARN)).ok()
+            pages.alloc(Request::new(Order(0), GFP)).ok()
         } else {
             let align = layout.align().max(PAGE_SIZE) / PAGE_SIZE;
             let align = Order(align.trailing_zeros() as u8);
@@ -177,11 +187,18 @@ impl GlobalFrameAllocator for Frames {
         let Some(pages) = pages() else { return self.add_free_memory(addr, size) };
         let (start, count) = (frame(addr), (size / PAGE_SIZE) as u64);
         let range = PfnRange { start, end: Pfn(start.0 + count) };
-        if !pages.is_online(start) {
+        let is_early = start.0 >= EARLY_START.load(Ordering::Relaxed)
+            && start.0 < EARLY_END.load(Ordering::Relaxed);
+        if is_early && !pages.is_online(start) {
             // Of the time before there was an allocator.
             return self.add_free_memory(addr, size);
         }
-        pages.free_range(range).expect("OSTD frees what it was given");
+        if HAS_RANGES.load(Ordering::Relaxed) {
+            return pages.free_range(range).expect("OSTD frees what it was given");
+        }
+        for frame in 0..count {
+            pages.free(start + PageCount(frame), Order(0)).expect("OSTD frees what it was given");
+        }
     }
 
     fn add_free_memory(&self, addr: Paddr, size: usize) {

@@ -15,6 +15,14 @@ use ostd::prelude::*;
 
 #[ostd::main]
 fn kernel_main() {
+    // A context that is no task does not come back once it gave its CPU to one.
+    ostd::task::TaskOptions::new(first_task).spawn().expect("a task");
+    loop {
+        ostd::task::Task::yield_now();
+    }
+}
+
+fn first_task() {
     let name = if cfg!(feature = "nearpage") { "nearpage" } else { "osdk-frame-allocator" };
     println!("frames of {}, {} CPUs", name, ostd::cpu::num_cpus());
     cases::run();
