@@ -58,7 +58,8 @@ const HELP: &str = "\
 Needs Debian packages: qemu-system-x86, and a kernel: linux-image-VERSION-amd64, installed, or fetched by `apt-get download
 linux-image-VERSION-amd64-unsigned` and unpacked by `dpkg -x`. On Debian 12, 6.1 is of the distribution, and 6.12 of its
 security updates. A kernel is looked for in /boot and, with --kernels DIR, in DIR/boot and DIR. What runs in the machine is
-linked static with glibc (package libc6-dev), whose restartable sequences it uses.
+linked static with glibc (package libc6-dev), which does not tell such a program of its restartable sequences: pagesets are under
+locks there.
 
 Example:
   cargo xtask guest --all --kernels /tmp/kernels";

@@ -157,9 +157,10 @@ impl Frames {
     fn alloc_many(pages: &Pages<'static, Ostd>, frames: u64, align: Order) -> Option<Pfn> {
         let order = Order(frames.next_power_of_two().trailing_zeros() as u8).max(align);
         if order > Order::MAX {
-            HAS_RANGES.store(true, Ordering::Relaxed);
             let request = Request::new(Order(0), GFP);
-            return Some(pages.alloc_contiguous(PageCount(frames), align, request).ok()?.start);
+            let range = pages.alloc_contiguous(PageCount(frames), align, request).ok()?;
+            HAS_RANGES.store(true, Ordering::Relaxed);
+            return Some(range.start);
         }
         let block = pages.alloc(Request::new(order, GFP)).ok()?;
         pages.split(block, order, Order(0)).ok()?;
