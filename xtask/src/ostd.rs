@@ -136,6 +136,15 @@ fn build(frames: &'static str, features: &[&str]) -> Result<PathBuf, OstdError> 
         let what = what.to_owned();
         move |error| OstdError::Io { what, error }
     };
+    // OSTD's tool makes the crate that is linked, and its lock file, unless there is one.
+    let base = folder().join("target/osdk/nearpage-ostd-run-base");
+    let lock = base.join("Cargo.lock");
+    if !lock.exists() {
+        let kept = folder().join("Cargo.lock");
+        std::fs::create_dir_all(&base)
+            .and_then(|()| std::fs::copy(&kept, &lock))
+            .map_err(failed(&kept.display().to_string()))?;
+    }
     let status = cargo()
         .args(["osdk", "build", "--release"])
         .args(features)
