@@ -81,6 +81,11 @@ impl Machine {
         self.nodes.iter().map(|(mib, _)| mib).sum()
     }
 
+    /// CPUs of all nodes.
+    pub fn cpus(&self) -> u32 {
+        self.nodes.iter().map(|(_, cpus)| cpus).sum()
+    }
+
     /// What the first process is told.
     pub fn orders(&self, with_suites: bool) -> String {
         let mut orders = vec!["port /dev/ttyS1".to_owned()];
