@@ -1,6 +1,6 @@
 //! Maps of loaders, built here.
 
-#![allow(unused_imports, reason = "what is tested depends on features")]
+#![allow(unused_imports, dead_code, reason = "what is tested depends on features")]
 
 use std::vec;
 use std::vec::Vec;
