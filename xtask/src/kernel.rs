@@ -7,14 +7,15 @@ mod build;
 mod emulator;
 mod error;
 mod machines;
-mod plug;
+pub mod plug;
+mod sizes;
 mod texts;
 
 use std::time::Instant;
 
 use clap::{Args, ValueEnum};
 
-use build::{Fault, build};
+use build::{Fault, Purpose, build};
 use emulator::{Ended, run_machine};
 pub use error::KernelError;
 use machines::{GuestMachine, named, of_short_form};
@@ -46,18 +47,31 @@ pub struct KernelArgs {
     /// Count the instructions of operations instead, on one CPU
     #[arg(long, conflicts_with_all = ["all", "numa"])]
     instructions: bool,
-    /// Plant each fault, and see it found, instead
+    /// Weigh the smallest kernels by features, and count what a boot takes a frame, instead
     #[arg(long, conflicts_with_all = ["all", "numa", "instructions"])]
+    sizes: bool,
+    /// Plant each fault, and see it found, instead
+    #[arg(long, conflicts_with_all = ["all", "numa", "instructions", "sizes"])]
     faults: bool,
     /// Use the host's processor, where it has virtualization to give
     #[arg(long)]
     kvm: bool,
+    /// Let all CPUs of the machine run at once, though this one may have fewer: slower, with other orders of events
+    #[arg(long, conflicts_with = "instructions")]
+    parallel: bool,
     /// Say in one line what is missing, and succeed
     #[arg(long)]
     skip_missing: bool,
     /// Show all that the kernel says
     #[arg(long)]
     verbose: bool,
+}
+
+impl KernelArgs {
+    /// Whether instructions are counted.
+    const fn counts(&self) -> bool {
+        self.instructions || self.sizes
+    }
 }
 
 /// A processor that the kernel is built for.
@@ -115,6 +129,10 @@ fn boot(arguments: &KernelArgs) -> Result<(), KernelError> {
     if arguments.all {
         return boot_all(arguments);
     }
+    if arguments.sizes {
+        sizes::weigh(arguments.processor)?;
+        return sizes::boot_cost(arguments);
+    }
     if arguments.faults {
         return Fault::ALL.into_iter().try_for_each(|fault| find_fault(arguments, fault));
     }
@@ -152,7 +170,8 @@ fn judge(
     processor: Processor,
     machine: &GuestMachine,
 ) -> Result<(), KernelError> {
-    let kernel = build(processor, None)?;
+    let purpose = if arguments.instructions { Purpose::Beside } else { Purpose::Checks };
+    let kernel = build(processor, purpose)?;
     let ran = run_machine(arguments, processor, machine, &kernel)?;
     let name = format!("{} on {}", machine.name, processor.target());
     for line in ran.lines.iter().filter(|line| arguments.verbose || is_result(line)) {
@@ -173,7 +192,7 @@ fn judge(
 /// A fault is found if the machine fails, and says what the fault looks like.
 fn find_fault(arguments: &KernelArgs, fault: Fault) -> Result<(), KernelError> {
     let machine = named(fault.machine()).ok_or(KernelError::NoMachine)?;
-    let kernel = build(Processor::X86_64, Some(fault))?;
+    let kernel = build(Processor::X86_64, Purpose::Fault(fault))?;
     let ran = run_machine(arguments, Processor::X86_64, &machine, &kernel)?;
     let told = ran.lines.iter().find(|line| fault.signs().iter().any(|sign| line.contains(sign)));
     match told {
@@ -190,7 +209,7 @@ fn find_fault(arguments: &KernelArgs, fault: Fault) -> Result<(), KernelError> {
 
 /// Whether a line is one of those that say what a check did.
 fn is_result(line: &str) -> bool {
-    const CHECKS: [&str; 13] = [
+    const CHECKS: [&str; 14] = [
         "nearpage on",
         "firmware:",
         "later:",
@@ -204,6 +223,7 @@ fn is_result(line: &str) -> bool {
         "ranges:",
         "own:",
         "instructions:",
+        "boot:",
     ];
     CHECKS.iter().any(|check| line.starts_with(check))
 }

@@ -2,10 +2,12 @@
 
 mod api;
 mod census;
+mod guest;
 mod kernel;
 mod loom;
 mod miri;
 mod opponents;
+mod ostd;
 mod plots;
 mod record;
 mod soak;
@@ -29,12 +31,14 @@ enum Command {
     BundleRecord(record::BundleArgs),
     /// Count the instructions of one allocation and one free, with valgrind
     Census,
+    Guest(guest::GuestArgs),
     Kernel(kernel::KernelArgs),
     Loom(loom::LoomArgs),
     /// Run the core's unsafe files and its page locks under Miri: minutes; needs a dated nightly
     Miri,
     Opponents(opponents::OpponentsArgs),
     OracleRecord(record::OracleArgs),
+    Ostd(ostd::OstdArgs),
     /// Draw the plots of the book anew: minutes
     Plots,
     Soak(soak::SoakArgs),
@@ -45,11 +49,13 @@ fn main() -> ExitCode {
         Command::Api(arguments) => api::run(&arguments).map_err(Into::into),
         Command::BundleRecord(arguments) => record::run_bundle(&arguments).map_err(Into::into),
         Command::Census => census::run().map_err(Into::into),
+        Command::Guest(arguments) => guest::run(&arguments).map_err(Into::into),
         Command::Kernel(arguments) => kernel::run(&arguments).map_err(Into::into),
         Command::Loom(arguments) => loom::run(&arguments).map_err(Into::into),
         Command::Miri => miri::run().map_err(Into::into),
         Command::Opponents(arguments) => opponents::run(&arguments).map_err(Into::into),
         Command::OracleRecord(arguments) => record::run_oracle(&arguments).map_err(Into::into),
+        Command::Ostd(arguments) => ostd::run(&arguments).map_err(Into::into),
         Command::Plots => plots::run().map_err(Into::into),
         Command::Soak(arguments) => soak::run(&arguments).map_err(Into::into),
     };

@@ -9,15 +9,15 @@
 //! No kernel module is needed: everything comes from /proc and /sys, and from the kernel's log and tracer. What only a
 //! module can ask (zonelists, spilling) is therefore not in these recordings.
 
-mod architecture;
-mod boot;
-mod initramfs;
-mod kernel;
-mod output;
-mod programs;
-mod qemu;
+pub mod architecture;
+pub mod boot;
+pub mod initramfs;
+pub mod kernel;
+pub mod output;
+pub mod programs;
+pub mod qemu;
 mod small;
-mod topology;
+pub mod topology;
 
 use std::fs;
 use std::io;
@@ -187,11 +187,12 @@ pub enum RecordError {
     LostEvents(u64),
     /// What the machine sent is incomplete.
     #[error("the machine did not send {0}")]
-    Incomplete(&'static str),
+    Incomplete(String),
 }
 
 impl RecordError {
-    fn file(path: &Path) -> impl FnOnce(io::Error) -> RecordError {
+    /// A file that cannot be read or written.
+    pub fn file(path: &Path) -> impl FnOnce(io::Error) -> RecordError {
         move |error| RecordError::File { path: path.display().to_string(), error }
     }
 }
@@ -301,7 +302,8 @@ impl MachineArgs {
         fs::write(&files.initramfs, image).map_err(RecordError::file(&files.initramfs))?;
         let begin = Instant::now();
         let timeout = Duration::from_secs(self.timeout);
-        let output = boot::boot(topology, self.arch, &files, timeout)?;
+        let words = qemu::arguments(topology, self.arch, &files);
+        let output = boot::boot(self.arch, words, &files, timeout, || Ok(()))?;
         Ok(Ran {
             output,
             console: boot::console(&files),

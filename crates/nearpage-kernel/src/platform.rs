@@ -5,14 +5,13 @@ use core::sync::atomic::AtomicU32;
 use core::time::Duration;
 
 use nearpage::pagelock::PageLockError;
-use nearpage::platform::{
-    Exclusion, Parked, ParkedThread, Platform, SerialStorage, Shortage, TryLock,
-};
-use nearpage::slab::ObjectError;
+use nearpage::platform::{Parked, ParkedThread, Platform, SerialStorage, Shortage, TryLock};
+use nearpage::slab::{ObjectError, ObjectStorage};
 use nearpage::{FreeError, PageCount};
 
 use crate::exclusion::ByInterrupts;
 use crate::lock::TicketLock;
+use crate::rings::Rings;
 use crate::seam::Kernel;
 
 /// The CPU of a [`Kernel`], for pagesets by try-lock.
@@ -39,34 +38,42 @@ impl<K: Kernel> nearpage::platform::CurrentCpu for ThisCpu<K> {
 
 /// Pagesets by try-lock alone: for a kernel that cannot switch interrupts off, such as one in user mode. Who is interrupted
 /// or moved in the midst of an operation keeps the lists; whoever comes meanwhile goes to the zone.
-pub type ByTryLock<K> = TryLock<ThisCpu<K>>;
+pub type ByTryLock<K> = Rings<TryLock<ThisCpu<K>>>;
 
-/// A kernel as a host of the core. `X` says what makes a CPU's pagesets exclusive: [`ByInterrupts`], or [`ByTryLock`].
-pub struct KernelPlatform<K, X = ByInterrupts<K>> {
-    storage: SerialStorage<X>,
+/// Pagesets by interrupts-off, as rings: the common choice.
+pub type ByRings<K> = Rings<ByInterrupts<K>>;
+
+/// Pagesets by interrupts-off, as lists that are linked through the frames and whose tuning moves with each operation
+/// ([`Storage::EXACT`](nearpage::platform::Storage::EXACT)), as Linux has them. No memory but the frames; several times the
+/// instructions.
+pub type ByLinks<K> = SerialStorage<ByInterrupts<K>>;
+
+/// A kernel as a host of the core. `S` says how a CPU's pagesets are kept: [`ByRings`], [`ByLinks`] or [`ByTryLock`].
+pub struct KernelPlatform<K, S = ByRings<K>> {
+    storage: S,
     kernel: PhantomData<fn() -> K>,
 }
 
-impl<K, X: Default> Default for KernelPlatform<K, X> {
+impl<K, S: Default> Default for KernelPlatform<K, S> {
     fn default() -> Self {
-        Self { storage: SerialStorage(X::default()), kernel: PhantomData }
+        Self { storage: S::default(), kernel: PhantomData }
     }
 }
 
-impl<K, X> core::fmt::Debug for KernelPlatform<K, X> {
+impl<K, S> core::fmt::Debug for KernelPlatform<K, S> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str("KernelPlatform")
     }
 }
 
-impl<K: Kernel, X: Exclusion> Platform for KernelPlatform<K, X> {
+impl<K: Kernel, S: ObjectStorage> Platform for KernelPlatform<K, S> {
     type Lock<T> = TicketLock<K, T>;
-    type Storage = SerialStorage<X>;
+    type Storage = S;
     const PAGE_SHIFT: Option<u32> = Some(K::PAGE_SHIFT);
     const HARDENED: bool = K::HARDENED;
 
     #[inline(always)]
-    fn storage(&self) -> &SerialStorage<X> {
+    fn storage(&self) -> &S {
         &self.storage
     }
 

@@ -45,7 +45,7 @@ pub fn start_all(pages: &Pages<'_, Mine>, hardware_ids: impl Iterator<Item = u64
         arch::start_cpu(id, cpu, end);
         // One after the other: all of them begin in one page.
         while RUNNING.load(Ordering::Acquire) == before {
-            core::hint::spin_loop();
+            arch::pause();
         }
     }
     RUNNING.load(Ordering::Relaxed)
@@ -64,7 +64,7 @@ pub fn on_all(work: fn(CpuId)) {
     ROUND.fetch_add(1, Ordering::Release);
     work(arch::cpu_number());
     while DONE.load(Ordering::Acquire) + 1 < running() {
-        core::hint::spin_loop();
+        arch::pause();
     }
 }
 

@@ -31,6 +31,9 @@ unsafe impl Kernel for Mine {
     fn phys_to_virt(address: u64) -> *mut u8 {
         arch::phys_to_virt(address)
     }
+    fn pause() {
+        arch::pause();
+    }
     fn misuse(error: &FreeError) {
         crate::refused(error);
     }
@@ -52,7 +55,7 @@ pub fn allocator(
     let pages = boot.pages(Config::new())?;
     let room = |node, bytes| boot.metadata(node, bytes).unwrap_or_default();
     HEAP.start(pages, SlabConfig::default(), room).unwrap_or_else(|error| panic!("{error}"));
-    let deferred = boot.finish(pages, 1 << 30)?;
+    let deferred = boot.finish(pages, 128 << 20)?;
     Ok((pages, deferred))
 }
 // ANCHOR_END: kernel

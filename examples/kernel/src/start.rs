@@ -23,6 +23,9 @@ static PAGES: AtomicPtr<Pages<'static, Mine>> = AtomicPtr::new(core::ptr::null_m
 /// Frees that were refused.
 static REFUSED: AtomicU64 = AtomicU64::new(0);
 
+/// What the thirty lines took.
+static BOOT_NS: AtomicU64 = AtomicU64::new(0);
+
 /// Exit codes of the machine.
 const PASSED: u8 = 0x10;
 const FAILED: u8 = 0x11;
@@ -52,6 +55,7 @@ pub fn first_cpu() -> ! {
     interrupt::set_timer_ns(options.timer_ns);
     checks::texts(pages());
     if options.instructions {
+        checks::boot_cost(pages(), deferred, BOOT_NS.load(Ordering::Relaxed));
         checks::instructions(pages());
         finish(PASSED);
     }
@@ -69,7 +73,9 @@ fn boot() -> (Options, &'static Deferred<Mine>, Vec<u64>) {
     let described = arch::describe(&mut machine, &mut memory);
     let options = Options::parse(described.command_line);
     checks::own::take(&mut memory).unwrap_or_else(|error| panic!("{error}"));
+    let begin = arch::now_ns();
     let booted = allocator(&mut machine, &mut memory).unwrap_or_else(|error| panic!("{error}"));
+    BOOT_NS.store(arch::now_ns() - begin, Ordering::Relaxed);
     let (pages, deferred) = booted;
     // Release pairs with the Acquire in `pages`.
     PAGES.store(core::ptr::from_ref(pages).cast_mut(), Ordering::Release);

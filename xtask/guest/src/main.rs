@@ -7,9 +7,11 @@
 //! It is built static, for the processor of the machine, by `cargo xtask`.
 
 mod capture;
+mod hotplug;
 mod load;
 mod orders;
 mod port;
+mod programs;
 
 use std::process::ExitCode;
 

@@ -10,6 +10,10 @@
 //! | `machine` | sends what does not change, and the log |
 //! | `load FILE` | runs a load |
 //! | `record NAME FILE` | records a load as a bundle of this name, and sends it |
+//! | `run NAME PROGRAM WORDS…` | runs a program, and sends how it ended and what it printed |
+//! | `begin NAME PROGRAM WORDS…`, `finish NAME` | the same, beside what comes between |
+//! | `plug`, `unplug` | asks for memory and brings it online; takes it offline |
+//! | `cpu NUMBER 0`, `cpu NUMBER 1` | switches a CPU off, on |
 
 use std::collections::HashMap;
 use std::fs;
@@ -20,7 +24,9 @@ use rustix::mount::{MountFlags, mount};
 use rustix::system::{RebootCommand, reboot};
 
 use crate::capture::{send_capture, send_machine};
+use crate::hotplug::{Plugged, switch_cpu};
 use crate::port::Port;
+use crate::programs::{self, Running};
 
 /// This program.
 const ITSELF: &str = "/init";
@@ -45,10 +51,22 @@ pub fn carry_out() -> Done {
     Ok(())
 }
 
+/// What orders leave for later ones.
+#[derive(Default)]
+struct Kept {
+    settings: HashMap<String, String>,
+    running: Running,
+    plugged: Plugged,
+}
+
 fn carry_out_all() -> Done {
-    for (kind, folder) in
-        [("proc", "/proc"), ("sysfs", "/sys"), ("devtmpfs", "/dev"), ("tmpfs", SCRATCH)]
-    {
+    for (kind, folder) in [
+        ("proc", "/proc"),
+        ("sysfs", "/sys"),
+        ("devtmpfs", "/dev"),
+        ("tmpfs", SCRATCH),
+        ("cgroup2", "/sys/fs/cgroup"),
+    ] {
         fs::create_dir_all(folder)?;
         mount(kind, folder, kind, MountFlags::empty(), None)?;
     }
@@ -56,7 +74,7 @@ fn carry_out_all() -> Done {
     let mut lines = orders.lines();
     let device = lines.next().and_then(|line| line.strip_prefix("port "));
     let mut port = Port::open(device.ok_or("the first order opens the port")?)?;
-    let mut kept = HashMap::new();
+    let mut kept = Kept::default();
     for line in lines {
         carry_out_one(line, &mut port, &mut kept).map_err(|error| format!("{line}: {error}"))?;
     }
@@ -64,13 +82,13 @@ fn carry_out_all() -> Done {
     Ok(port.drain()?)
 }
 
-fn carry_out_one(line: &str, port: &mut Port, kept: &mut HashMap<String, String>) -> Done {
+fn carry_out_one(line: &str, port: &mut Port, kept: &mut Kept) -> Done {
     let (order, rest) = line.split_once(' ').unwrap_or((line, ""));
     match (order, rest.split_once(' ')) {
         ("capture", _) => send_capture(port, rest)?,
         ("set", Some((key, value))) => fs::write(path_of(key), value)?,
-        ("keep", _) => _ = kept.insert(rest.into(), fs::read_to_string(path_of(rest))?),
-        ("restore", _) => fs::write(path_of(rest), kept.get(rest).ok_or("was not kept")?)?,
+        ("keep", _) => _ = kept.settings.insert(rest.into(), fs::read_to_string(path_of(rest))?),
+        ("restore", _) => fs::write(path_of(rest), kept.settings.get(rest).ok_or("was not kept")?)?,
         ("rewrite", _) => fs::write(path_of(rest), fs::read_to_string(path_of(rest))?)?,
         ("machine", _) => {
             send_machine(port)?;
@@ -85,6 +103,12 @@ fn carry_out_one(line: &str, port: &mut Port, kept: &mut HashMap<String, String>
             )?;
             port.send("bundle", &fs::read(bundle)?)?;
         }
+        ("run", Some((name, words))) => programs::run(port, name, words)?,
+        ("begin", Some((name, words))) => kept.running.begin(name, words)?,
+        ("finish", None) => kept.running.finish(port, rest)?,
+        ("plug", None) => kept.plugged.come(port)?,
+        ("unplug", None) => kept.plugged.go(port)?,
+        ("cpu", Some((cpu, to))) => switch_cpu(cpu, to)?,
         _ => return Err("is no order".into()),
     }
     Ok(())

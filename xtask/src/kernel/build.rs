@@ -48,29 +48,57 @@ impl Fault {
     }
 }
 
+/// What the kernel is built for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Purpose {
+    /// All checks.
+    Checks,
+    /// All checks, of which one finds the fault.
+    Fault(Fault),
+    /// To count instructions beside other allocators.
+    Beside,
+}
+
+impl Purpose {
+    fn arguments(self) -> &'static [&'static str] {
+        match self {
+            Self::Checks => &[],
+            Self::Fault(Fault::InterruptsOn) => &["--features", "fault-interrupts-on"],
+            Self::Fault(Fault::SharedStorage) => &["--features", "fault-shared-storage"],
+            Self::Fault(Fault::RangeTwice) => &["--features", "fault-range-twice"],
+            Self::Beside => &["--no-default-features", "--features", "beside"],
+        }
+    }
+
+    fn file(self) -> &'static str {
+        match self {
+            Self::Checks => "kernel-plain",
+            Self::Fault(fault) => fault.feature(),
+            Self::Beside => "kernel-beside",
+        }
+    }
+}
+
 /// Builds the kernel; returns where it is.
 ///
 /// # Errors
 ///
 /// [`KernelError`].
-pub fn build(processor: Processor, fault: Option<Fault>) -> Result<PathBuf, KernelError> {
+pub fn build(processor: Processor, purpose: Purpose) -> Result<PathBuf, KernelError> {
     let target = processor.target();
     if !has_target(target)? {
         return Err(KernelError::NoTarget(target));
     }
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(["build", "--quiet", "--release", "--package", "kernel", "--target", target]);
-    if let Some(fault) = fault {
-        cargo.args(["--features", fault.feature()]);
-    }
+    cargo.args(purpose.arguments());
     let status = cargo.status().map_err(KernelError::io("cargo"))?;
     if !status.success() {
         return Err(KernelError::Build(target));
     }
     let built = target_folder()?.join(target).join("release").join("kernel");
     // The next build writes to the same place.
-    let name = fault.map_or("kernel-plain", Fault::feature);
-    let kept = built.with_file_name(name);
+    let kept = built.with_file_name(purpose.file());
     std::fs::copy(&built, &kept).map_err(KernelError::io(built.display().to_string()))?;
     Ok(kept)
 }

@@ -178,7 +178,7 @@ fn qemu_arguments(
     }
     let accelerator = match () {
         () if arguments.kvm => "kvm",
-        () if machine.cpus() >= CPUS_IN_TURN => "tcg,thread=single",
+        () if machine.cpus() >= CPUS_IN_TURN && !arguments.parallel => "tcg,thread=single",
         () => "tcg",
     };
     add("-accel", accelerator.into());
@@ -193,7 +193,7 @@ fn qemu_arguments(
     );
     add("-smp", machine.cpus().to_string());
     add_nodes(machine, &mut add);
-    if arguments.instructions {
+    if arguments.counts() {
         add("-icount", "shift=0,sleep=off".into());
     }
     add("-kernel", kernel.display().to_string());
@@ -204,7 +204,7 @@ fn qemu_arguments(
             "operations={operations} seed={} plugs={} instructions={}",
             arguments.seed,
             u32::from(plugged.is_some()),
-            u32::from(arguments.instructions)
+            u32::from(arguments.counts())
         ),
     );
     words

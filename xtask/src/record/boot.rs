@@ -4,22 +4,22 @@ use std::fs;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use super::topology::Topology;
 use super::{Architecture, RecordError, qemu};
 
-/// Runs the machine, and returns what it sent.
+/// Runs the machine, and returns what it sent. Ten times a second `each` may look at what it sent so far.
 ///
 /// # Errors
 ///
 /// It does not finish, or there is no emulator.
 pub fn boot(
-    topology: &Topology,
     architecture: Architecture,
+    arguments: Vec<String>,
     files: &qemu::Files,
     timeout: Duration,
+    mut each: impl FnMut() -> Result<(), RecordError>,
 ) -> Result<Vec<u8>, RecordError> {
     let mut command = Command::new(architecture.emulator());
-    command.args(qemu::arguments(topology, architecture, files));
+    command.args(arguments);
     command.stdin(Stdio::null()).stdout(Stdio::null());
     let mut machine = command.spawn().map_err(|_| RecordError::Missing {
         what: architecture.emulator().into(),
@@ -33,9 +33,14 @@ pub fn boot(
                 return fs::read(&files.output).map_err(RecordError::file(&files.output));
             }
             Ok(Some(status)) => break status.to_string(),
-            Ok(None) if begin.elapsed() < timeout => {
-                std::thread::sleep(Duration::from_millis(100));
-            }
+            Ok(None) if begin.elapsed() < timeout => match each() {
+                Ok(()) => std::thread::sleep(Duration::from_millis(100)),
+                Err(error) => {
+                    let _ = machine.kill();
+                    let _ = machine.wait();
+                    return Err(error);
+                }
+            },
             _ => {
                 let _ = machine.kill();
                 let _ = machine.wait();

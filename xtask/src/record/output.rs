@@ -24,7 +24,7 @@ impl<'a> Sent<'a> {
             files.push((name, content));
             rest = after;
         }
-        Err(RecordError::Incomplete("the end"))
+        Err(RecordError::Incomplete("the end".into()))
     }
 
     /// A file.
@@ -32,9 +32,9 @@ impl<'a> Sent<'a> {
     /// # Errors
     ///
     /// It was not sent.
-    pub fn file(&self, name: &'static str) -> Result<&'a [u8], RecordError> {
+    pub fn file(&self, name: &str) -> Result<&'a [u8], RecordError> {
         let found = self.0.iter().find(|(of, _)| *of == name);
-        found.map(|(_, content)| *content).ok_or(RecordError::Incomplete(name))
+        found.map(|(_, content)| *content).ok_or_else(|| RecordError::Incomplete(name.to_owned()))
     }
 
     /// All files as a recording of `oracle/`: their names are paths.
@@ -50,7 +50,7 @@ impl<'a> Sent<'a> {
         }
         for wanted in ["captures", "sys", "dmesg"] {
             if !recording.contains_key(wanted) {
-                return Err(RecordError::Incomplete(wanted));
+                return Err(RecordError::Incomplete(wanted.into()));
             }
         }
         let kernel = kernel(&recording);

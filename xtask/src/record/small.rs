@@ -19,7 +19,8 @@ const SUFFIX: &str = ".zst";
 ///
 /// It is damaged or lacks events, or there is no program that packs.
 pub fn packed(bundle: &[u8]) -> Result<Vec<u8>, RecordError> {
-    let (plain, lost) = plain(bundle).map_err(|_| RecordError::Incomplete("a whole bundle"))?;
+    let (plain, lost) =
+        plain(bundle).map_err(|_| RecordError::Incomplete("a whole bundle".into()))?;
     if lost > 0 {
         return Err(RecordError::LostEvents(lost));
     }

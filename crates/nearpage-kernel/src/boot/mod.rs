@@ -7,6 +7,8 @@
 mod deferred;
 mod early;
 mod handover;
+pub mod linux;
+pub mod loaders;
 pub mod pvh;
 pub(crate) mod spans;
 #[cfg(test)]

@@ -3,7 +3,150 @@
 use std::string::ToString;
 use std::vec::Vec;
 
+use nearpage::testing::random::Random;
+
 use super::*;
+use crate::firmware::Physical;
+
+/// Physical memory of one array, at an address.
+struct Array {
+    start: u64,
+    bytes: Vec<u8>,
+}
+
+impl Physical for Array {
+    fn bytes(&self, address: u64, length: usize) -> Option<&[u8]> {
+        let at = usize::try_from(address.checked_sub(self.start)?).ok()?;
+        self.bytes.get(at..at.checked_add(length)?)
+    }
+}
+
+impl Array {
+    fn put(&mut self, at: usize, bytes: &[u8]) {
+        self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
+    }
+}
+
+/// Entries of E820: start, length, kind.
+const MAP: [(u64, u64, u32); 3] =
+    [(0, 0x9_fc00, 1), (0xf_0000, 0x1_0000, 2), (0x10_0000, 0x7f0_0000, 1)];
+/// Where the arrays of these tests lie.
+const START: u64 = 0x9_0000;
+
+/// A zero page, with a command line behind it.
+fn zero_page() -> Array {
+    let mut page = Array { start: START, bytes: std::vec![0; 4096 + 64] };
+    page.put(0x1e8, &[MAP.len() as u8]);
+    page.put(0x202, b"HdrS");
+    page.put(0x206, &0x020f_u16.to_le_bytes());
+    page.put(0x70, &0xf_1234_u64.to_le_bytes());
+    page.put(0x218, &0x0200_0000_u32.to_le_bytes());
+    page.put(0x21c, &0x0010_0000_u32.to_le_bytes());
+    page.put(0x228, &((START + 4096) as u32).to_le_bytes());
+    page.put(0x238, &2047_u32.to_le_bytes());
+    for (at, (start, length, kind)) in MAP.into_iter().enumerate() {
+        page.put(0x2d0 + 20 * at, &start.to_le_bytes());
+        page.put(0x2d8 + 20 * at, &length.to_le_bytes());
+        page.put(0x2e0 + 20 * at, &kind.to_le_bytes());
+    }
+    page.put(4096, b"quiet seed=7");
+    page
+}
+
+/// A PVH start info with its map, and a module's list, behind it.
+fn start_info() -> Array {
+    let mut info = Array { start: START, bytes: std::vec![0; 256] };
+    info.put(0, &0x336e_c578_u32.to_le_bytes());
+    info.put(4, &1_u32.to_le_bytes());
+    info.put(12, &1_u32.to_le_bytes());
+    info.put(16, &(START + 192).to_le_bytes());
+    info.put(24, &(START + 224).to_le_bytes());
+    info.put(32, &0xf_1234_u64.to_le_bytes());
+    info.put(40, &(START + 64).to_le_bytes());
+    info.put(48, &(MAP.len() as u32).to_le_bytes());
+    for (at, (start, length, kind)) in MAP.into_iter().enumerate() {
+        info.put(64 + 24 * at, &start.to_le_bytes());
+        info.put(72 + 24 * at, &length.to_le_bytes());
+        info.put(80 + 24 * at, &kind.to_le_bytes());
+    }
+    info.put(192, &0x0200_0000_u64.to_le_bytes());
+    info.put(200, &0x0010_0000_u64.to_le_bytes());
+    info.put(224, b"seed=7");
+    info
+}
+
+#[test]
+fn a_zero_page_is_read() {
+    let page = zero_page();
+    let mut memory = EarlyMemory::<16>::new();
+    let told = linux::read(&page, START, &mut memory).expect("it is right");
+    assert_eq!(told, linux::Told { rsdp: 0xf_1234, command_line: (START + 4096, 12) });
+    assert!(memory.ranges().eq([0..0x9_fc00, 0x10_0000..0x800_0000]));
+    assert_eq!(memory.free_bytes(), 0x9_fc00 + 0x7f0_0000 - 4096 - 13 - 0x10_0000);
+    let refused = |change: &dyn Fn(&mut Array)| {
+        let mut page = zero_page();
+        change(&mut page);
+        let read = linux::read(&page, START, &mut EarlyMemory::<16>::new());
+        read.expect_err("it is wrong").to_string()
+    };
+    assert!(refused(&|page| page.put(0x202, b"----")).contains("no zero page"));
+    assert!(refused(&|page| page.bytes.truncate(4095)).contains("0x90000"));
+    assert!(refused(&|page| page.put(0x206, &[0, 2])).contains("version 0x200"));
+    assert!(refused(&|page| page.put(0x1e8, &[129])).contains("129 entries"));
+    assert!(refused(&|page| page.put(0x2d0, &[0xff; 8])).contains("wraps around"));
+}
+
+#[test]
+fn a_start_info_is_read() {
+    let info = start_info();
+    let mut memory = EarlyMemory::<16>::new();
+    let told = pvh::read(&info, START, &mut memory).expect("it is right");
+    assert_eq!((told.rsdp, told.command_line(&info)), (0xf_1234, &b"seed=7"[..]));
+    assert_eq!(memory.free_bytes(), 0x9_fc00 + 0x7f0_0000 - 0x10_0000 - 7);
+}
+
+/// Maps of loaders of which bytes are changed, and noise: 10^6 inputs. Nothing panics, nothing loops, and what is free is there.
+#[test]
+fn noise() {
+    const INPUTS: u64 = 250_000;
+    let seed = 0x2022;
+    std::println!("seed {seed:#x}");
+    let mut random = Random(seed);
+    let (mut page, mut info) = (zero_page(), start_info());
+    let mut accepted = 0;
+    for input in 0..INPUTS {
+        if input % 64 == 0 {
+            (page, info) = (zero_page(), start_info());
+        }
+        for array in [&mut page, &mut info] {
+            for _ in 0..random.below(4) {
+                let at = random.below(array.bytes.len().min(0x360) as u64) as usize;
+                array.bytes[at] = random.one_of(&[0, 1, 2, 0x7f, 0x80, 0xff, random.0 as u8]);
+            }
+        }
+        let mut memory = EarlyMemory::<16>::new();
+        accepted += u64::from(linux::read(&page, START, &mut memory).is_ok());
+        check(&memory);
+        let mut memory = EarlyMemory::<16>::new();
+        if let Ok(told) = pvh::read(&info, START, &mut memory) {
+            accepted += 1;
+            assert!(told.command_line(&info).len() <= 4096);
+        }
+        check(&memory);
+        let length = random.below(120) as usize;
+        let bytes = (0..length).map(|_| random.below(256) as u8).collect();
+        let noise = Array { start: random.below(3) * 64, bytes };
+        let _ = pvh::read(&noise, 64, &mut memory);
+        let _ = linux::read(&noise, 64, &mut memory);
+        check(&memory);
+    }
+    assert!(accepted > INPUTS / 10, "{accepted} changes were harmless");
+}
+
+fn check(memory: &EarlyMemory<16>) {
+    let there: u128 = memory.ranges().map(|range| u128::from(range.end - range.start)).sum();
+    assert!(u128::from(memory.free_bytes()) <= there);
+}
 
 #[test]
 fn ranges_may_come_in_any_order_and_overlap() {

@@ -3,10 +3,10 @@
 use std::alloc::{GlobalAlloc, Layout};
 use std::sync::atomic::Ordering;
 
-use nearpage::slab::SlabConfig;
+use nearpage::slab::{CacheOptions, SlabConfig};
 use nearpage::testing::random::Random;
-use nearpage::{Address, NodeId};
-use nearpage_kernel::{ByInterrupts, Heap, HeapError, Kernel};
+use nearpage::{Address, Gfp, NodeId};
+use nearpage_kernel::{ByRings, Heap, HeapError, Kernel, ObjectCache};
 
 use crate::machine::{MISUSES, Played, alone, boot, memory, run_on};
 
@@ -16,7 +16,7 @@ fn started() -> &'static Heap<Played, EARLY> {
     run_on(0);
     memory();
     let heap: &'static Heap<Played, EARLY> = Box::leak(Box::new(Heap::new()));
-    let pages = boot::<ByInterrupts<Played>>();
+    let pages = boot::<ByRings<Played>>();
     heap.start(pages, SlabConfig::default(), |_, bytes| vec![0; bytes].leak()).expect("it starts");
     assert!(matches!(
         heap.start(pages, SlabConfig::default(), |_, _| &mut []),
@@ -146,4 +146,53 @@ fn collections_choose_their_node() {
     let topology = heap.objects().expect("it is started").pages().topology();
     assert_eq!(topology.node_of_pfn(pfn).map(|node| topology.node(node).id), Some(NodeId(1)));
     assert!(numbers.iter().copied().eq(0..10_000));
+}
+
+/// Objects are made in their place, dropped once, and free themselves.
+#[test]
+fn objects_are_made_and_dropped() {
+    use std::sync::atomic::AtomicU32;
+    static ALIVE: AtomicU32 = AtomicU32::new(0);
+    #[derive(Debug)]
+    #[repr(align(64))]
+    struct Counted(u64);
+    impl Drop for Counted {
+        fn drop(&mut self) {
+            ALIVE.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+    let _machine = alone();
+    let objects = started().objects().expect("it is started");
+    let make = || {
+        ObjectCache::<Played, Counted>::new(objects, CacheOptions::new("counted", 0), |place| {
+            ALIVE.fetch_add(1, Ordering::Relaxed);
+            place.write(Counted(7))
+        })
+    };
+    let cache = make().expect("the name is free");
+    assert!(make().is_err(), "the name is taken");
+    let mut held: Vec<_> =
+        (0..500).map(|_| cache.alloc(Gfp::KERNEL).expect("there is memory")).collect();
+    held.push(cache.alloc_node(Gfp::KERNEL, NodeId(1)).expect("there is memory"));
+    for (at, object) in held.iter_mut().enumerate() {
+        assert_eq!((object.0, (&raw const **object).addr() % 64), (7, 0), "it is new");
+        object.0 = at as u64;
+    }
+    assert!(held.iter().enumerate().all(|(at, object)| object.0 == at as u64));
+    let there = held.pop().expect("there are 501");
+    let page = nearpage::Pfn(there.address().0 >> 12);
+    let node = objects.pages().topology().node_of_pfn(page);
+    assert_eq!(node, Some(nearpage::NodeIndex(1)), "it is on the node asked for");
+    drop(there);
+    assert_eq!(ALIVE.load(Ordering::Relaxed), 500);
+    drop(held);
+    assert_eq!(ALIVE.load(Ordering::Relaxed), 0);
+    let leaked = std::mem::ManuallyDrop::new(cache.alloc(Gfp::KERNEL).expect("there is memory"));
+    let address = leaked.address();
+    let (cache, live) = cache.destroy().expect_err("an object of it lives");
+    assert!(live.to_string().contains("counted"), "{live}");
+    drop(cache);
+    assert!(make().is_err(), "the cache keeps its name for the one that was leaked");
+    assert!(objects.owner(address).is_some());
+    objects.check_all().expect("every object is in one place");
 }

@@ -122,9 +122,9 @@ pub fn memory() {
 }
 
 /// Two nodes of 64 MiB with two CPUs each, and a node of CPU 4 that has no memory: for ever, as a kernel's.
-pub fn boot<X>() -> &'static Pages<'static, Played, X>
+pub fn boot<S>() -> &'static Pages<'static, Played, S>
 where
-    X: nearpage::platform::Exclusion + Default + 'static,
+    S: nearpage::slab::ObjectStorage + Default + 'static,
 {
     let memory: &'static [PfnRange] = Box::leak(Box::new([
         PfnRange::new(0, NODE_PAGES),
@@ -141,11 +141,11 @@ where
         .expect("a machine");
     let config = Config::new();
     let buffer = |node, bytes| {
-        let needed = metadata_size::<KernelPlatform<Played, X>>(&topology, &config, node);
+        let needed = metadata_size::<KernelPlatform<Played, S>>(&topology, &config, node);
         assert_eq!(needed, Ok(bytes));
         vec![0; bytes].leak()
     };
-    let pages = Pages::<Played, X>::new(KernelPlatform::default(), topology, config, buffer)
+    let pages = Pages::<Played, S>::new(KernelPlatform::default(), topology, config, buffer)
         .expect("metadata fits");
     pages.online_all(memory).expect("all of it is offline");
     Box::leak(Box::new(pages))

@@ -4,20 +4,22 @@ use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 
-use nearpage::platform::{Exclusion, SerialStorage};
+use nearpage::slab::ObjectStorage;
 use nearpage::testing::random::Random;
 use nearpage::testing::storage::{check_exclusion, check_storage};
 use nearpage::{CpuId, Gfp, Order, Pfn, Request};
-use nearpage_kernel::{ByInterrupts, ByTryLock, Interrupts, Kernel, LockFault, Pages, TicketLock};
+use nearpage_kernel::{
+    ByLinks, ByRings, ByTryLock, Interrupts, Kernel, LockFault, Pages, TicketLock,
+};
 
 use crate::machine::{INTERRUPTS, Played, alone, boot, interrupt_by, no_interrupts, run_on};
 
 const SEEDS: u64 = 5;
 const OPERATIONS: u32 = 50_000;
 
-fn conforms<X: Exclusion + Default>() {
+fn conforms<S: ObjectStorage + Default>() {
     run_on(0);
-    let storage = SerialStorage(X::default());
+    let storage = S::default();
     for seed in 0..SEEDS {
         if let Err(difference) = check_storage(&storage, CpuId(0), seed, OPERATIONS) {
             panic!("seed {seed}: {difference}");
@@ -27,16 +29,17 @@ fn conforms<X: Exclusion + Default>() {
 }
 
 #[test]
-fn both_exclusions_conform() {
+fn all_storages_conform() {
     let _machine = alone();
-    conforms::<ByInterrupts<Played>>();
+    conforms::<ByRings<Played>>();
+    conforms::<ByLinks<Played>>();
     conforms::<ByTryLock<Played>>();
 }
 
 /// Blocks on their way to CPUs that free them.
 type Mail = Mutex<VecDeque<(Pfn, Order)>>;
 
-fn work<X: Exclusion>(pages: &Pages<'_, Played, X>, mail: &Mail, cpu: u32, seed: u64) {
+fn work<S: ObjectStorage>(pages: &Pages<'_, Played, S>, mail: &Mail, cpu: u32, seed: u64) {
     let mut random = Random(seed ^ u64::from(cpu) << 32);
     let mut mine = Vec::new();
     for _ in 0..4000 {
@@ -72,8 +75,8 @@ fn work<X: Exclusion>(pages: &Pages<'_, Played, X>, mail: &Mail, cpu: u32, seed:
     locked.extend(mine);
 }
 
-fn stress<X: Exclusion + Default + Sync + 'static>() {
-    let pages: &'static Pages<'static, Played, X> = boot::<X>();
+fn stress<S: ObjectStorage + Default + Sync + 'static>() {
+    let pages: &'static Pages<'static, Played, S> = boot::<S>();
     let before = INTERRUPTS.load(Ordering::Relaxed);
     let (mail, seed) = (Mail::default(), 0x22);
     println!("seed {seed:#x}");
@@ -112,7 +115,14 @@ fn stress<X: Exclusion + Default + Sync + 'static>() {
 #[test]
 fn all_cpus_with_interrupts() {
     let _machine = alone();
-    stress::<ByInterrupts<Played>>();
+    stress::<ByRings<Played>>();
+}
+
+/// The same with lists that are linked through the frames.
+#[test]
+fn all_cpus_by_links() {
+    let _machine = alone();
+    stress::<ByLinks<Played>>();
 }
 
 /// Handlers that find the pagesets taken go to the zone.

@@ -51,12 +51,12 @@ fn holders_are_left_alone() {
     let before = *held;
     let end = arch::now_ns() + PERIODS * u64::from(interrupt::timer_ns());
     while arch::now_ns() < end {
-        core::hint::spin_loop();
+        arch::pause();
     }
     assert_eq!(*held, before, "nobody else comes in");
     drop(held);
     while *interrupt::WANTED.lock() == before {
-        core::hint::spin_loop();
+        arch::pause();
     }
     interrupt::WANTS.store(false, Ordering::Relaxed);
 }

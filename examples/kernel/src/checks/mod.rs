@@ -1,7 +1,9 @@
 //! What must hold on every machine. Each check says what it did, and panics if something does not hold.
 
+mod boot_cost;
 mod conformance;
 mod exhaustion;
+#[cfg(feature = "beside")]
 mod instructions;
 pub mod own;
 mod placement;
@@ -19,8 +21,15 @@ use crate::options::Options;
 use crate::start::refusals;
 use crate::{cpus, log};
 
+pub use boot_cost::run as boot_cost;
+#[cfg(feature = "beside")]
 pub use instructions::run as instructions;
 pub use text::texts;
+
+#[cfg(not(feature = "beside"))]
+pub fn instructions(_pages: &'static Pages<'static, Mine>) {
+    panic!("this build counts no instructions: it lacks the feature `beside`");
+}
 
 /// All checks, with all CPUs running.
 pub fn run(

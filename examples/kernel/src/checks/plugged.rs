@@ -17,7 +17,7 @@ pub fn run(pages: &Pages<'_, Mine>, options: Options) {
     let (bytes, node) = loop {
         match arch::plugged_memory() {
             Some(found) => break found,
-            None => core::hint::spin_loop(),
+            None => arch::pause(),
         }
     };
     let range = PfnRange { start: Pfn(bytes.start >> 12), end: Pfn(bytes.end >> 12) };

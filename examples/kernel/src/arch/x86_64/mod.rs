@@ -84,6 +84,12 @@ pub fn interrupts_on() {
     unsafe { asm!("sti", options(nostack)) };
 }
 
+/// Passes a moment: the other thread of the core goes on, or in emulation the next CPU.
+#[inline(always)]
+pub fn pause() {
+    core::hint::spin_loop();
+}
+
 /// Sleeps until an interrupt comes.
 pub fn wait() {
     // SAFETY: changes nothing.

@@ -1,0 +1,142 @@
+//! The machines, and what is done on each.
+
+use serde_json::json;
+
+use crate::record::RecordError;
+use crate::record::topology::Topology;
+
+/// A machine. Its nodes differ in memory or CPUs, so that they are found again whatever numbers the kernel gives them.
+pub struct Machine {
+    /// Its name.
+    pub name: &'static str,
+    /// Memory in MiB, and CPUs.
+    pub nodes: &'static [(u32, u32)],
+    /// Rows of distances.
+    pub distances: &'static [&'static [u8]],
+    /// Memory in MiB that is plugged in while a process runs, and the node.
+    pub plugged: Option<(u32, u32)>,
+    /// Which of the host's test suites run, and with which words.
+    pub suites: &'static [(&'static str, &'static str)],
+}
+
+/// All suites, as far as they fit an emulated machine: what is left out asserts times, or has loads of minutes there; and one
+/// test that tells apart why there are no restartable sequences, of which glibc does not tell a static program.
+const ALL_SUITES: &[(&str, &str)] = &[
+    ("threads", "--skip canaries:: --skip broken:: --test-threads=1"),
+    ("memory", "--skip instances:: --skip sandbox::membarrier_denied --test-threads=1"),
+    ("slab", "--test-threads=1"),
+];
+/// Those of which a machine with eight CPUs that take turns has time for.
+const FEW_SUITES: &[(&str, &str)] =
+    &[("threads", "conformance --test-threads=1"), ("memory", "bad_input:: --test-threads=1")];
+
+/// All machines.
+pub const MACHINES: [Machine; 4] = [
+    Machine {
+        name: "two",
+        nodes: &[(1024, 1), (768, 1)],
+        distances: &[&[10, 21], &[21, 10]],
+        plugged: None,
+        suites: ALL_SUITES,
+    },
+    Machine {
+        name: "asymmetric",
+        nodes: &[(768, 1), (0, 1), (512, 0), (1024, 2)],
+        distances: &[&[10, 20, 30, 40], &[15, 10, 20, 30], &[30, 25, 10, 20], &[45, 30, 20, 10]],
+        plugged: None,
+        suites: ALL_SUITES,
+    },
+    Machine {
+        name: "8-of-2",
+        nodes: &[(1024, 1), (0, 1), (0, 1), (0, 1), (768, 1), (0, 1), (0, 1), (0, 1)],
+        distances: &[],
+        plugged: None,
+        suites: FEW_SUITES,
+    },
+    Machine {
+        name: "plugged",
+        nodes: &[(1024, 2), (512, 1)],
+        distances: &[&[10, 20], &[20, 10]],
+        plugged: Some((512, 1)),
+        suites: &[],
+    },
+];
+
+impl Machine {
+    /// As the recordings have it.
+    ///
+    /// # Errors
+    ///
+    /// There is none for these machines.
+    pub fn topology(&self) -> Result<Topology, RecordError> {
+        let nodes = self.nodes.iter().map(|(mem, cpus)| json!({"mem": mem, "cpus": cpus}));
+        let distances = (!self.distances.is_empty()).then_some(self.distances);
+        let text = json!({"nodes": nodes.collect::<Vec<_>>(), "distances": distances}).to_string();
+        Topology::parse(&text)
+            .map_err(|problem| RecordError::Topology { path: self.name.into(), problem })
+    }
+
+    /// Memory of all nodes.
+    pub fn memory_mib(&self) -> u32 {
+        self.nodes.iter().map(|(mib, _)| mib).sum()
+    }
+
+    /// CPUs of all nodes.
+    pub fn cpus(&self) -> u32 {
+        self.nodes.iter().map(|(_, cpus)| cpus).sum()
+    }
+
+    /// What the first process is told.
+    pub fn orders(&self, with_suites: bool) -> String {
+        let mut orders = vec!["port /dev/ttyS1".to_owned()];
+        let mut order = |words: &str| orders.push(words.to_owned());
+        order("run topo /nearpage --quiet topo --json");
+        order("run placement /nearpage --quiet topo --verify-placement 64M --json");
+        order("run verify /nearpage --quiet verify --json /");
+        order("run doctor /nearpage --quiet doctor --json");
+        if with_suites {
+            for (suite, words) in self.suites {
+                order(&format!("run {suite} /{suite} {words}"));
+            }
+            order("run bench /nearpage --quiet bench --quick");
+        }
+        if self.plugged.is_some() {
+            if with_suites {
+                order("begin beside /threads stress --test-threads=1");
+            }
+            order("plug");
+            order("run placement-plugged /nearpage --quiet topo --verify-placement 256M --json");
+            order("cpu 1 0");
+            order("run topo-without /nearpage --quiet topo --json");
+            order("run placement-without /nearpage --quiet topo --verify-placement 64M --json");
+            order("cpu 1 1");
+            order("unplug");
+            order("run placement-unplugged /nearpage --quiet topo --verify-placement 64M --json");
+            if with_suites {
+                order("finish beside");
+            }
+        }
+        orders.join("\n") + "\n"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_are_told_apart_where_it_matters() {
+        for machine in &MACHINES {
+            assert!(machine.topology().is_ok(), "{}", machine.name);
+            let with_memory: Vec<_> = machine.nodes.iter().filter(|(mib, _)| *mib > 0).collect();
+            for (at, node) in with_memory.iter().enumerate() {
+                assert!(
+                    with_memory[..at].iter().all(|other| other.0 != node.0),
+                    "{}",
+                    machine.name
+                );
+            }
+            assert!(machine.orders(true).starts_with("port "));
+        }
+    }
+}
