@@ -12,7 +12,7 @@
 //! | to | use |
 //! |---|---|
 //! | read a machine | [`Sampler`], [`Sample`] |
-//! | read a process that serves the figures of its allocator | [`ProcessTree`] |
+//! | read a process that serves the figures of its allocator | [`ProcessTree`], [`ProcessCopy`] |
 //! | know what is wrong | [`marks`], [`Mark`], [`passes`] |
 //! | print metrics | [`exposition`], [`Cardinality`] |
 //! | serve them | [`Server`] |
@@ -27,6 +27,7 @@
 //! does not tell is left out. Files that change while they are read give figures of different moments.
 #![warn(missing_debug_implementations)]
 
+mod copy;
 mod exposition;
 mod marks;
 mod process;
@@ -35,6 +36,7 @@ mod sampler;
 mod server;
 mod zoneinfo;
 
+pub use copy::{CopyError, ProcessCopy};
 pub use exposition::{Cardinality, Format, exposition};
 pub use marks::{Mark, marks, passes};
 pub use process::{ProcessError, ProcessTree};

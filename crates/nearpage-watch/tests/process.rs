@@ -8,8 +8,8 @@ use std::thread;
 
 use nearpage::NodeId;
 use nearpage_linux::{HostMachine, Memory};
-use nearpage_machine::{FileTree, MachineDescription, read_machine};
-use nearpage_watch::{ProcessError, ProcessTree, Sampler};
+use nearpage_machine::{FileTree, FolderTree, MachineDescription, read_machine};
+use nearpage_watch::{CopyError, ProcessCopy, ProcessError, ProcessTree, Sampler};
 
 struct Place {
     _folder: tempfile::TempDir,
@@ -124,4 +124,52 @@ fn other_programs_and_other_versions_are_told() {
     std::fs::write(&place.path, "").unwrap();
     let error = ProcessTree::connect(&place.path).unwrap_err().to_string();
     assert!(error.contains("nobody serves there any more, or it is no socket"), "{error}");
+}
+
+#[test]
+fn a_copy_is_a_tree_that_others_read() {
+    let (memory, place) = (memory(), place());
+    let _server = memory.serve_stats(&place.path).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().join("new/root");
+    let copy = ProcessCopy::new(ProcessTree::connect(&place.path).unwrap(), &root).unwrap();
+    let files = copy.write().unwrap();
+    let machine = read_machine(&FolderTree::new(&root)).unwrap();
+    assert_eq!(machine.nodes.len(), 2);
+    let sample = Sampler::new(Box::new(FolderTree::new(&root))).sample();
+    assert_eq!(sample.zones.len(), 2);
+    // Written anew over itself, and over nothing else.
+    let block = memory.alloc_pages(1024).unwrap();
+    assert_eq!(copy.write().unwrap(), files);
+    let text = std::fs::read_to_string(root.join("proc/buddyinfo")).unwrap();
+    assert_eq!(text, memory.buddyinfo());
+    drop(block);
+    ProcessCopy::new(ProcessTree::connect(&place.path).unwrap(), &root).unwrap().write().unwrap();
+    let others = folder.path().join("others");
+    std::fs::create_dir(&others).unwrap();
+    std::fs::write(others.join("precious"), "").unwrap();
+    let error = ProcessCopy::new(ProcessTree::connect(&place.path).unwrap(), &others).unwrap_err();
+    assert!(matches!(error, CopyError::NotEmpty { .. }), "{error}");
+}
+
+/// A process of another user could serve anything: no file is written outside the folder.
+#[test]
+fn names_that_lead_elsewhere_are_refused() {
+    let place = place();
+    let listener = UnixListener::bind(&place.path).unwrap();
+    let thread = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        for _ in 0..2 {
+            let mut request = [0; 64];
+            let _ = stream.read(&mut request);
+            stream.write_all(b"nearpage 1 ok 12\n../outside/x").unwrap();
+        }
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let tree = ProcessTree::connect(&place.path).unwrap();
+    let copy = ProcessCopy::new(tree, folder.path().join("root")).unwrap();
+    let error = copy.write().unwrap_err();
+    thread.join().unwrap();
+    assert!(matches!(error, CopyError::Name { .. }), "{error}");
+    assert!(!folder.path().join("outside").exists());
 }
