@@ -37,7 +37,7 @@ run() {
     cp "$work/module/fault.ko" "$work/hog" "$root/"
     cp "$here/init.sh" "$root/init"
     chmod +x "$root/init"
-    (cd "$here/scenarios" && grep -l "^# machine: $machine\$" $(printf "%s.sh " ${ONLY:-*})) | sed "s|^|$here/scenarios/|" | xargs -I{} cp {} "$root/scenarios/" || return 0
+    (cd "$here/scenarios" && grep -l "^# machine: $machine\$" $(printf "%s.sh " ${ONLY:-$(ls | sed 's/\.sh$//')})) | sed "s|^|$here/scenarios/|" | xargs -I{} cp {} "$root/scenarios/" || return 0
     (cd "$root" && find . | cpio -o -H newc --quiet) > "$work/$machine.cpio"
     timeout "${SECONDS_MOST:-900}" qemu-system-x86_64 -accel "${ACCEL:-tcg,thread=multi}" -cpu max -display none -nodefaults -no-reboot -net none \
         ${machines[$machine]} -kernel "$folder/boot/vmlinuz-$release" -initrd "$work/$machine.cpio" \
