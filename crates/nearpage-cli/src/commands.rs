@@ -18,6 +18,7 @@ pub mod replay;
 pub mod run;
 pub mod top;
 pub mod topo;
+pub mod trace;
 pub mod verify;
 mod watched;
 
@@ -66,6 +67,7 @@ enum Command {
     Verify(verify::VerifyArgs),
     Replay(replay::ReplayArgs),
     Record(record::RecordArgs),
+    Trace(trace::TraceArgs),
     Run(run::RunArgs),
     Completions(completions::CompletionsArgs),
     Man(man::ManArgs),
@@ -116,6 +118,9 @@ pub enum CommandError {
     /// Metrics could not be served or written.
     #[error(transparent)]
     Export(#[from] export::ExportFailure),
+    /// A timeline could not be written.
+    #[error(transparent)]
+    Trace(#[from] trace::TraceFailure),
     /// A process's figures could not be written.
     #[error(transparent)]
     Proc(#[from] proc::ProcFailure),
@@ -170,6 +175,7 @@ impl CommandError {
             CommandError::Doctor(failure) => failure.exit_code(),
             CommandError::Export(failure) => failure.exit_code(),
             CommandError::Proc(failure) => failure.exit_code(),
+            CommandError::Trace(failure) => failure.exit_code(),
         }
     }
 }
@@ -197,6 +203,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Verify(arguments) => verify::run(&arguments),
         Command::Replay(arguments) => replay::run(&arguments),
         Command::Record(arguments) => record::run(&arguments),
+        Command::Trace(arguments) => trace::run(&arguments),
         Command::Run(arguments) => run::run(&arguments),
         Command::Completions(arguments) => completions::run(&arguments),
         Command::Man(arguments) => man::run(&arguments),

@@ -48,6 +48,7 @@
 //! | `head`, `gfp`, `fields` | a line: its head, its flags, its fields |
 //! | `binary` | `trace.dat` and `perf.data`, as lines |
 //! | `read` | lines of a stream; packed streams |
+//! | [`timeline`] | a trace as tracks, for viewers |
 //! | [`record`] | a recording: the target, the instance in the kernel, the captures, the bundle |
 //!
 //! # Cost and limits
@@ -65,6 +66,7 @@ mod gfp;
 mod head;
 mod read;
 pub mod record;
+pub mod timeline;
 
 pub use error::TraceError;
 pub use event::{BULK_PAGES_TOLD, Event, TraceCounts, TraceEvent};

@@ -15,3 +15,4 @@ mod run;
 mod tidy;
 mod top;
 mod topo;
+mod trace;
