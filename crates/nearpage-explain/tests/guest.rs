@@ -20,7 +20,7 @@ const LATE: [(&str, &str); 4] = [
 /// the reserve to refuse. The report has both numbers.
 const OTHERWISE: [(&str, &str, &str); 1] = [("6.1", "later-highatomic", "watermark")];
 
-/// Scenarios whose names begin so were written, with their truth, after `explain` was, and it was not changed since.
+/// Scenarios whose names begin so were written, with their truth, after `explain` was, and it was not changed for them.
 const BLIND: &str = "later-";
 
 fn folder() -> PathBuf {
