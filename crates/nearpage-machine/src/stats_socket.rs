@@ -215,7 +215,8 @@ mod tests {
                 prop_assert_eq!(Head::parse(head.to_string().as_bytes()), Ok(head));
             }
             let request = if name == FILES { Request::Files } else { Request::File(&name) };
-            prop_assert_eq!(Request::parse(request.to_string().as_bytes()), Ok(request));
+            let line = request.to_string();
+            prop_assert_eq!(Request::parse(line.as_bytes()), Ok(request));
         }
 
         #[test]
