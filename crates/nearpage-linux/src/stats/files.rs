@@ -13,6 +13,9 @@ use crate::memory::Memory;
 /// A file, by its name.
 type File = (&'static str, fn(&Memory) -> Option<String>);
 
+/// The name of a file of a node, and what makes its text; no text if there is no such node.
+type NodeFile = (&'static str, fn(&Memory, NodeId) -> Option<String>);
+
 /// The files that are not of one node.
 const FILES: [File; 23] = [
     ("proc/zoneinfo", |memory| Some(memory.zoneinfo())),
@@ -53,7 +56,7 @@ const FILES: [File; 23] = [
 const NODES: &str = "sys/devices/system/node/node";
 
 /// The files of each node.
-const OF_NODE: [(&str, fn(&Memory, NodeId) -> Option<String>); 4] = [
+const OF_NODE: [NodeFile; 4] = [
     ("cpulist", |memory, id| Some(cpulist(node(memory, id)?.cpus))),
     ("distance", distance),
     ("meminfo", node_meminfo),

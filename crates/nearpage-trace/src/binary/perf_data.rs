@@ -260,7 +260,7 @@ fn tracing_data(
         return Err(damaged(table, found));
     }
     // Sections lie in the order of the bits: bit 0 is no feature of a file.
-    let before = u64::from(features[0] & 1);
+    let before = features[0] & 1;
     let place = source.part(table + 16 * before, 16)?;
     let mut cursor = Cursor::new(&place, table, order);
     let (offset, bytes) = (cursor.number(8)?, cursor.number(8)?);

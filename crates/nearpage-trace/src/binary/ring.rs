@@ -70,7 +70,7 @@ impl Page {
                     self.at = data + 4;
                 }
                 31 => {
-                    self.time = (self.word(data)? << TIME_BITS) + delta | self.time & TIME_TOP;
+                    self.time = ((self.word(data)? << TIME_BITS) + delta) | (self.time & TIME_TOP);
                     self.at = data + 4;
                 }
                 _ => {
