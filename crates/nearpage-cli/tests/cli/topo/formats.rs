@@ -258,9 +258,9 @@ fn hwloc_draws_what_is_written() {
     let path = folder.path().join("machine.xml");
     std::fs::write(&path, &xml).unwrap();
     let path = path.to_str().unwrap();
-    assert_eq!(stdout(&["topo", "--topology", path, "--format", "hwloc"], ""), xml);
+    assert_eq!(stdout(&["--topology", path, "--format", "hwloc"], ""), xml);
     let of_text = format("numactl", &[]);
-    let numactl = stdout(&["topo", "--topology", path, "--format", "numactl"], "");
+    let numactl = stdout(&["--topology", path, "--format", "numactl"], "");
     let lines = |text: &str, word: &str| -> Vec<String> {
         text.lines().filter(|line| line.contains(word)).map(String::from).collect()
     };
