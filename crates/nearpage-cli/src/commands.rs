@@ -11,12 +11,14 @@ mod input;
 mod interrupt;
 pub mod lab;
 mod man;
+pub mod proc;
 mod progress;
 pub mod record;
 pub mod replay;
 pub mod run;
 pub mod top;
 pub mod topo;
+pub mod trace;
 pub mod verify;
 mod watched;
 
@@ -60,10 +62,12 @@ enum Command {
     Doctor(doctor::DoctorArgs),
     Explain(explain::ExplainArgs),
     Export(export::ExportArgs),
+    Proc(proc::ProcArgs),
     Lab(lab::LabArgs),
     Verify(verify::VerifyArgs),
     Replay(replay::ReplayArgs),
     Record(record::RecordArgs),
+    Trace(trace::TraceArgs),
     Run(run::RunArgs),
     Completions(completions::CompletionsArgs),
     Man(man::ManArgs),
@@ -114,6 +118,15 @@ pub enum CommandError {
     /// Metrics could not be served or written.
     #[error(transparent)]
     Export(#[from] export::ExportFailure),
+    /// A timeline could not be written.
+    #[error(transparent)]
+    Trace(#[from] trace::TraceFailure),
+    /// A process's figures could not be written.
+    #[error(transparent)]
+    Proc(#[from] proc::ProcFailure),
+    /// A process does not serve its figures, or not to this user.
+    #[error(transparent)]
+    Process(#[from] nearpage_watch::ProcessError),
     /// The terminal cannot be used.
     #[error(transparent)]
     Top(#[from] nearpage_top::TopError),
@@ -150,6 +163,7 @@ impl CommandError {
             | CommandError::Bundle(_)
             | CommandError::Explain(_)
             | CommandError::Predict(_)
+            | CommandError::Process(_)
             | CommandError::Report(_) => 2,
             CommandError::Record(failure) => failure.exit_code(),
             CommandError::Run(failure) => failure.exit_code(),
@@ -160,6 +174,8 @@ impl CommandError {
             CommandError::Placement(error) => error.exit_code(),
             CommandError::Doctor(failure) => failure.exit_code(),
             CommandError::Export(failure) => failure.exit_code(),
+            CommandError::Proc(failure) => failure.exit_code(),
+            CommandError::Trace(failure) => failure.exit_code(),
         }
     }
 }
@@ -182,10 +198,12 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),
         Command::Export(arguments) => export::run(&arguments),
+        Command::Proc(arguments) => proc::run(&arguments),
         Command::Lab(arguments) => lab::run(&arguments),
         Command::Verify(arguments) => verify::run(&arguments),
         Command::Replay(arguments) => replay::run(&arguments),
         Command::Record(arguments) => record::run(&arguments),
+        Command::Trace(arguments) => trace::run(&arguments),
         Command::Run(arguments) => run::run(&arguments),
         Command::Completions(arguments) => completions::run(&arguments),
         Command::Man(arguments) => man::run(&arguments),

@@ -17,7 +17,8 @@ pub enum Rule {
     LowmemReserve,
     /// Enough pages but for those reserved for urgent requests of higher order.
     HighatomicReserve,
-    /// Enough pages, and no free block that is large enough and of a type that the request may take.
+    /// Enough pages, and no free block that is large enough and of a type that the request may take; on kernels before 4.4
+    /// also too few pages in blocks of that order.
     NoBlock,
     /// No list has blocks of that order.
     OrderTooLarge,

@@ -180,6 +180,28 @@ impl<'a> Zones<'a> {
     pub(crate) fn passes(&self, zone: &ZoneRow, check: &WatermarkCheck) -> bool {
         self.flags.contains(AllocFlags::NO_WATERMARKS) && self.has_any_block(zone, check.order)
             || watermark_fast(check, |order, migratetype| self.has_block(zone, order, migratetype))
+                && self.passes_by_order(zone, check)
+    }
+
+    /// Kernels before 4.4 took the pages of smaller blocks away, order by order, and asked that what is left be more than the
+    /// mark, halved for each order. A few large blocks were not enough then.
+    fn passes_by_order(&self, zone: &ZoneRow, check: &WatermarkCheck) -> bool {
+        let is_old = self.report.version().is_some_and(|version| version < (4, 4));
+        if !is_old || zone.blocks.is_empty() {
+            return true;
+        }
+        let request = check.order.pages().0;
+        // What must be free is more than the mark and the reserve, and the block's other pages.
+        let mut mark = self.needed(check).0.saturating_sub(request + check.reserve.0);
+        let mut left = check.free.0.saturating_sub(request - 1);
+        for (order, blocks) in zone.blocks.iter().enumerate().take(check.order.0.into()) {
+            left = left.saturating_sub(blocks.count.saturating_mul(1 << order));
+            mark /= 2;
+            if left <= mark {
+                return false;
+            }
+        }
+        true
     }
 
     fn has_any_block(&self, zone: &ZoneRow, order: Order) -> bool {

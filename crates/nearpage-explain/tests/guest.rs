@@ -9,7 +9,19 @@ use nearpage_explain::{Explanation, Helps, Kind, Reader};
 
 /// Reports whose numbers were read after memory had come back, a tenth of a second after the refusal: they have blocks
 /// that the request did not find. What they say is that they pass, and that this is not known.
-const LATE: [(&str, &str); 2] = [("6.1", "frag-order1-nowait"), ("6.12", "frag-order5-irq")];
+const LATE: [(&str, &str); 4] = [
+    ("6.1", "frag-order1-nowait"),
+    ("6.12", "frag-order5-irq"),
+    ("6.1", "later-frag-order2-fourth"),
+    ("6.12", "later-frag-order7-fifth"),
+];
+
+/// A scenario that did not do what it was built for: a boost had raised `min` above what was free, so that nothing was left for
+/// the reserve to refuse. The report has both numbers.
+const OTHERWISE: [(&str, &str, &str); 1] = [("6.1", "later-highatomic", "watermark")];
+
+/// Scenarios whose names begin so were written, with their truth, after `explain` was, and it was not changed for them.
+const BLIND: &str = "later-";
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests")
@@ -49,6 +61,7 @@ fn explained(path: &Path) -> Vec<Explanation> {
 fn the_rule_that_refused_is_the_one_that_the_scenario_was_built_for() {
     let mut wrong = Vec::new();
     let mut right = BTreeMap::new();
+    let mut blind = 0;
     for release in ["6.1", "6.12"] {
         let mut logs: Vec<PathBuf> = fs::read_dir(folder().join("reports").join(release))
             .unwrap()
@@ -71,6 +84,12 @@ fn the_rule_that_refused_is_the_one_that_the_scenario_was_built_for() {
                 );
                 continue;
             }
+            if let Some((.., rule)) =
+                OTHERWISE.iter().find(|(of, name, _)| (*of, *name) == (release, scenario))
+            {
+                assert_eq!(found["rule"], *rule, "{release} {scenario}");
+                continue;
+            }
             let differs = |(key, value): (&String, &String)| found.get(key.as_str()) != Some(value);
             let is_free = !truth.contains_key("confined") && found.contains_key("confined");
             if truth.iter().any(differs) || is_free {
@@ -80,11 +99,12 @@ fn the_rule_that_refused_is_the_one_that_the_scenario_was_built_for() {
                 explanation.report.kernel.as_deref().unwrap().starts_with(&format!("{release}."))
             );
             *right.entry(truth["rule"].clone()).or_insert(0) += 1;
+            blind += usize::from(scenario.starts_with(BLIND));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     let reports: usize = right.values().sum();
-    assert!(reports >= 50, "{right:?}");
+    assert_eq!((reports, blind), (76, 24), "{right:?}: the book has these figures");
 }
 
 /// The canary: a report whose numbers are those of another rule is told from it.

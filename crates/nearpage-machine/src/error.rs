@@ -112,6 +112,9 @@ pub enum InputProblem {
         #[source]
         error: io::Error,
     },
+    /// A text that begins as XML and is none.
+    #[error("{0}, expected the XML that `lstopo --of xml` writes")]
+    Xml(String),
     /// A setting of the machine that no Linux accepts.
     #[error("{0}")]
     Setting(#[source] SettingError),

@@ -1,4 +1,4 @@
-//! Machines as input: this one, a copy of /sys and /proc, `numactl --hardware` text, or the short form.
+//! Machines as input: this one, a copy of /sys and /proc, `numactl --hardware` text, hwloc's XML, or the short form.
 //!
 //! Every reader makes a [`Machine`]; [`MachineDescription::new`] gives it addresses and checks it with
 //! the core's own rules.
@@ -25,7 +25,8 @@ use crate::{numactl, short_form};
 /// one far less. The limit ends the reading of an endless device within a fraction of a second.
 const INPUT_MEBIBYTES_MAX: u64 = 256;
 const EXPECTED: &str = "the output of `numactl --hardware`, the short form \
-                        (--numa SIZE,cpus=LIST ...), or a tar archive (.gz, .bz2, .zst) of /sys and /proc";
+                        (--numa SIZE,cpus=LIST ...), the XML of `lstopo --of xml`, or a tar archive (.gz, .bz2, \
+                        .zst) of /sys and /proc";
 
 const EXPECTED_TREE: &str = "a folder or a tar archive with a copy of /sys and /proc";
 
@@ -36,7 +37,8 @@ pub enum MachineInput {
     ThisMachine,
     /// A copy of /sys and /proc: a folder or an archive.
     Sysroot(PathBuf),
-    /// A file or folder of any kind: a copy of /sys and /proc, the text of `numactl --hardware`, or the short form.
+    /// A file or folder of any kind: a copy of /sys and /proc, the text of `numactl --hardware`, the XML of hwloc, or
+    /// the short form.
     Path(PathBuf),
     /// The short form, by its values.
     ShortForm {
@@ -101,7 +103,7 @@ impl MachineDescription {
     }
 
     /// Reads a machine from the content of a file of any kind: an archive of /sys and /proc, the text of
-    /// `numactl --hardware`, or the short form. `source` is its name.
+    /// `numactl --hardware`, the XML of hwloc, or the short form. `source` is its name.
     ///
     /// # Errors
     ///
@@ -238,6 +240,10 @@ fn unpacked(_: &str, _: &[u8]) -> Result<Option<MemoryTree>, InputError> {
 
 fn read_text(name: &str, content: &[u8]) -> Result<Machine, InputError> {
     let text = check_text(content).map_err(|problem| problem.at(&Place::Input(name.into())))?;
+    #[cfg(feature = "hwloc")]
+    if crate::hwloc::is_xml(text) {
+        return crate::hwloc::parse(name, text);
+    }
     let is_short_form = |line: &&str| line.trim_start().starts_with("--");
     let is_numactl = |line: &&str| {
         ["available:", "node ", "No NUMA "].iter().any(|start| line.trim_start().starts_with(start))
@@ -301,8 +307,8 @@ mod tests {
     #[test]
     fn what_is_none_of_them_is_named() {
         assert_eq!(
-            read(b"\n<?xml version=\"1.0\"?>\n").unwrap_err(),
-            format!("box:2: found \"<?xml version=\\\"1.0\\\"?>\", expected {EXPECTED}")
+            read(b"\n# a machine\nbig \"iron\"\n").unwrap_err(),
+            format!("box:3: found \"big \\\"iron\\\"\", expected {EXPECTED}")
         );
         assert_eq!(
             read(b"--numa\xff").unwrap_err(),

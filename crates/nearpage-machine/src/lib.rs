@@ -1,9 +1,9 @@
 //! NUMA machines as data: where descriptions of them come from, what an allocator makes of them, and the texts in
 //! which kernels and tools print them.
 //!
-//! Use it to read a machine from a copy of its /sys and /proc, from `numactl --hardware`, or from a line of text; to
-//! compute the zones, watermarks and fallback orders that a kernel has on it; and to write those in the kernel's own
-//! formats. It allocates no pages: [`nearpage`] does, and `nearpage-linux` does on real memory. Recordings of a running
+//! Use it to read a machine from a copy of its /sys and /proc, from `numactl --hardware`, from hwloc's XML, or
+//! from a line of text; to compute the zones, watermarks and fallback orders that a kernel has on it; and to write those in the
+//! kernel's own formats. It allocates no pages: [`nearpage`] does, and `nearpage-linux` does on real memory. Recordings of a running
 //! kernel are read by `nearpage-bundle`.
 //!
 //! ```
@@ -20,10 +20,11 @@
 //! | read /sys and /proc from a folder, an archive or memory | [`FileTree`], [`open_tree`], [`read_machine`] |
 //! | read single files of theirs, such as /proc/zoneinfo | [`sysfs`], [`idlist`] |
 //! | compute zones, watermarks, pagesets and zonelists | [`Plan`], [`plan`] |
-//! | write zoneinfo, `numactl --hardware` or a graph | [`text`], [`Plan::fallback_lines`] |
+//! | write zoneinfo, `numactl --hardware`, hwloc's XML or a graph | [`text`], [`Plan::fallback_lines`] |
 //! | write JSON | [`MachineDocument`] |
 //! | read and write sizes, read ranges of settings, show paths | [`size`], [`over`], [`shown`] |
 //! | watch and stop long work | [`work`] |
+//! | the language of a program's statistics socket | [`stats_socket`] |
 //!
 //! # Features
 //!
@@ -31,6 +32,7 @@
 //! |---|---|---|
 //! | `archive` | tar archives as input, plain or compressed by gzip, bzip2 or zstd | yes |
 //! | `catalog` | [`catalog`] and [`table`] | yes |
+//! | `hwloc` | the XML of hwloc (`lstopo --of xml`) as input | yes |
 //! | `serde` | [`MachineDocument`] | yes |
 //!
 //! # Cost and limits
@@ -49,6 +51,8 @@ mod description;
 #[cfg(feature = "serde")]
 mod document;
 mod error;
+#[cfg(feature = "hwloc")]
+mod hwloc;
 pub mod idlist;
 mod input;
 mod machine;
@@ -60,6 +64,7 @@ pub mod plan;
 pub mod short_form;
 mod shown;
 pub mod size;
+pub mod stats_socket;
 pub mod sysfs;
 #[cfg(feature = "catalog")]
 pub mod table;

@@ -13,9 +13,11 @@
 //! ```
 
 mod dot;
+mod hwloc;
 mod numactl;
 mod zoneinfo;
 
 pub use dot::dot;
+pub use hwloc::hwloc;
 pub use numactl::numactl;
 pub use zoneinfo::{Unknown, zoneinfo};

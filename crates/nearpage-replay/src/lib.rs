@@ -61,6 +61,7 @@
 //! | `truth`, `fidelity`, `series` | predicted beside recorded |
 //! | `tunable`, `cpus`, `whatif`, `totals`, `objects` | other rules and machines; slab events |
 //! | `bound`, `yardstick` | the fewest holds that any rules need, and how far some are from it |
+//! | `drawing` | a bundle as a timeline for viewers |
 //! | `report`, `sweep`, `replay` | the entry and its results |
 //! | [`rules`] | sets of rules, compared over many bundles |
 //!
@@ -77,6 +78,7 @@ mod blocks;
 pub mod bound;
 mod bundle;
 mod cpus;
+mod drawing;
 mod drawn;
 mod error;
 mod events;

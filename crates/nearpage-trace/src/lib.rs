@@ -32,7 +32,8 @@
 //! bytes --lines--> head (who, where, when) --fields--> Event
 //! ```
 //!
-//! Three tools write the same events with other heads. [`read_trace`] tells them apart line by line. It streams: it
+//! Three tools write the same events with other heads. [`read_trace`] tells them apart line by line. [`unpacked`] gives it their
+//! binary files as text, too: `trace.dat` of trace-cmd and `perf.data` of perf, by the formats of events in them. It streams: it
 //! keeps one buffer, the names of gfp flags that it met, and counts; an event borrows from the buffer.
 //!
 //! **What is an error.** A line that no tool writes in a text (control characters), an event of the page
@@ -45,7 +46,9 @@
 //! |---|---|
 //! | `event`, `error` | what was met, and what cannot be read |
 //! | `head`, `gfp`, `fields` | a line: its head, its flags, its fields |
+//! | `binary` | `trace.dat` and `perf.data`, as lines |
 //! | `read` | lines of a stream; packed streams |
+//! | [`timeline`] | a trace as tracks, for viewers |
 //! | [`record`] | a recording: the target, the instance in the kernel, the captures, the bundle |
 //!
 //! # Cost and limits
@@ -55,6 +58,7 @@
 //! counted. It was run on 6.1, 6.12 and 6.18, x86-64, and on 6.1 and 6.12, aarch64.
 #![warn(missing_debug_implementations)]
 
+mod binary;
 mod error;
 mod event;
 mod fields;
@@ -62,6 +66,7 @@ mod gfp;
 mod head;
 mod read;
 pub mod record;
+pub mod timeline;
 
 pub use error::TraceError;
 pub use event::{BULK_PAGES_TOLD, Event, TraceCounts, TraceEvent};

@@ -4,6 +4,7 @@ use std::io::{self, ErrorKind, Read};
 
 use memchr::memchr;
 
+use super::binary::{Kind, MAGIC_BYTES};
 use super::error::{EXPECTED, TraceError};
 use super::event::{Event, TraceCounts, TraceEvent};
 use super::gfp::{Flags, GfpTexts};
@@ -42,28 +43,30 @@ pub fn read_trace<E: From<TraceError>>(
     Ok(lines.counts)
 }
 
-/// A reader of what is packed, if anything is: zstd, gzip or bzip2, by the first bytes.
+/// A reader of what is packed, if anything is: zstd, gzip or bzip2, by the first bytes; and of the text of a binary trace,
+/// `trace.dat` (versions 6 and 7) or `perf.data`, packed or not. Those are kept in an unnamed temporary file meanwhile.
 ///
 /// # Errors
 ///
-/// The beginning cannot be read.
-pub fn unpacked<'a>(mut packed: impl Read + 'a) -> io::Result<Box<dyn Read + 'a>> {
-    let mut magic = [0; 4];
-    let mut got = 0;
-    while got < magic.len() {
-        match packed.read(&mut magic[got..]) {
-            Ok(0) => break,
-            Ok(more) => got += more,
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
+/// The beginning cannot be read, or a binary trace cannot be kept or is damaged.
+pub fn unpacked<'a>(packed: impl Read + 'a) -> io::Result<Box<dyn Read + 'a>> {
+    let (magic, whole) = beginning(packed)?;
+    let plain: Box<dyn Read + 'a> = match Packing::of(&magic) {
+        None | Some(Packing::Tar) => Box::new(whole),
+        Some(packing) => packing.stream(whole)?,
+    };
+    let (magic, whole) = beginning(plain)?;
+    match Kind::of(&magic) {
+        None => Ok(Box::new(whole)),
+        Some(kind) => kind.text(whole),
     }
-    let packing = Packing::of(&magic[..got]);
-    let whole = io::Cursor::new(magic).take(got as u64).chain(packed);
-    match packing {
-        None | Some(Packing::Tar) => Ok(Box::new(whole)),
-        Some(packing) => packing.stream(whole),
-    }
+}
+
+/// The first bytes, by which a kind of file is known, and all of it.
+fn beginning<'a>(mut stream: impl Read + 'a) -> io::Result<(Vec<u8>, impl Read + 'a)> {
+    let mut magic = Vec::new();
+    stream.by_ref().take(MAGIC_BYTES as u64).read_to_end(&mut magic)?;
+    Ok((magic.clone(), io::Cursor::new(magic).chain(stream)))
 }
 
 struct Lines<'i, F> {

@@ -12,12 +12,13 @@
 //! | to | use |
 //! |---|---|
 //! | read a machine | [`Sampler`], [`Sample`] |
+//! | read a process that serves the figures of its allocator | [`ProcessTree`], [`ProcessCopy`] |
 //! | know what is wrong | [`marks`], [`Mark`], [`passes`] |
 //! | print metrics | [`exposition`], [`Cardinality`] |
 //! | serve them | [`Server`] |
 //!
 //! ```text
-//! zoneinfo --> sampler --> sample --> marks, exposition --> server
+//! process, zoneinfo --> sampler --> sample --> marks, exposition --> server
 //! ```
 //!
 //! # Cost and limits
@@ -26,15 +27,19 @@
 //! does not tell is left out. Files that change while they are read give figures of different moments.
 #![warn(missing_debug_implementations)]
 
+mod copy;
 mod exposition;
 mod marks;
+mod process;
 mod sample;
 mod sampler;
 mod server;
 mod zoneinfo;
 
+pub use copy::{CopyError, ProcessCopy};
 pub use exposition::{Cardinality, Format, exposition};
 pub use marks::{Mark, marks, passes};
+pub use process::{ProcessError, ProcessTree};
 pub use sample::{EVENTS, NUMA, NodeSample, PagesetSample, Sample, ZoneSample, rate};
 pub use sampler::Sampler;
 pub use server::{Limits, ServeError, Server};

@@ -11,7 +11,7 @@ use clap::{Args, ValueEnum};
 use nearpage::Model;
 use nearpage_bundle::predict::{ModelChoice, Override};
 use nearpage_linux::{Binding, StorageInUse};
-use nearpage_machine::text::{Unknown, dot, numactl, zoneinfo};
+use nearpage_machine::text::{Unknown, dot, hwloc, numactl, zoneinfo};
 use nearpage_machine::{
     InputProblem, Lists, MachineDescription, MachineDocument, MachineInput, Place, Plan,
     read_machine, shown,
@@ -35,9 +35,9 @@ pub use placement::VerifyError;
 #[derive(Args, Debug)]
 #[command(after_long_help = AFTER_HELP)]
 pub struct TopoArgs {
-    /// Read the machine from a file: `numactl --hardware` text, the short form, a tar (.gz, .bz2, .zst) of
-    /// /sys and /proc, or a folder with such a copy; - is standard input. Or take one that comes with nearpage by
-    /// its name: memoryless-8n2m
+    /// Read the machine from a file: `numactl --hardware` text, the XML of lstopo, the short form, a tar (.gz,
+    /// .bz2, .zst) of /sys and /proc, or a folder with such a copy; - is standard input. Or take one that comes with
+    /// nearpage by its name: memoryless-8n2m
     #[arg(long, value_name = "PATH|NAME|-", conflicts_with_all = ["numa", "numa_distance", "sysroot"])]
     topology: Option<PathBuf>,
 
@@ -160,6 +160,8 @@ pub enum Format {
     Json,
     /// A graph for Graphviz
     Dot,
+    /// The XML of hwloc, which lstopo --input draws
+    Hwloc,
 }
 
 /// A machine and its plan, which every format prints.
@@ -208,6 +210,7 @@ pub fn run(arguments: &TopoArgs) -> Result<(), CommandError> {
         Format::Numactl => super::print(&numactl(machine)),
         Format::Json => super::print_json(&report.document()),
         Format::Dot => super::print(&dot(machine)),
+        Format::Hwloc => super::print(&hwloc(machine)),
     }
 }
 

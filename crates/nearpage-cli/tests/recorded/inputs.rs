@@ -69,7 +69,7 @@ fn bundles_are_folders_and_tars() {
 #[test]
 fn recordings_have_every_format() {
     let path = shown(&root("linux-6.12-memoryless"));
-    for format in ["numactl", "dot"] {
+    for format in ["numactl", "dot", "hwloc"] {
         let of_bundle = stdout(&["topo", "--bundle", &path, "--format", format]);
         assert_eq!(
             of_bundle,

@@ -4,8 +4,9 @@ pub(super) const PREFIX: &str = "NEARPAGE_";
 pub(super) const NUMA: &str = "NEARPAGE_NUMA";
 pub(super) const RSEQ: &str = "NEARPAGE_RSEQ";
 pub(super) const ENV: &str = "NEARPAGE_ENV";
+pub(super) const STATS: &str = "NEARPAGE_STATS";
 /// What only nearpage's own tests read.
-pub(super) const OF_TESTS: [&str; 25] = [
+pub(super) const OF_TESTS: [&str; 26] = [
     "NEARPAGE_BUNDLES",
     "NEARPAGE_CONNECTIONS",
     "NEARPAGE_FORKS",
@@ -22,6 +23,7 @@ pub(super) const OF_TESTS: [&str; 25] = [
     "NEARPAGE_OVERCOMMIT",
     "NEARPAGE_PINS",
     "NEARPAGE_PREEMPTIONS",
+    "NEARPAGE_PYTHON",
     "NEARPAGE_SCHEDULES",
     "NEARPAGE_SCRAPES",
     "NEARPAGE_SEED",

@@ -7,7 +7,7 @@ use nearpage_bundle::predict::{
     Override, PredictError, Prediction, PredictionDocument, Wishes, compare,
 };
 use nearpage_bundle::{Capture, RecordedMachine, Recording};
-use nearpage_machine::text::{Unknown, dot, numactl, zoneinfo};
+use nearpage_machine::text::{Unknown, dot, hwloc, numactl, zoneinfo};
 use nearpage_machine::{Lists, Machine};
 
 use super::text::{RECORDED, Text};
@@ -50,6 +50,7 @@ pub(super) fn run(path: &Path, arguments: &TopoArgs, format: Format) -> Result<(
         Format::Json => print_json(&PredictionDocument::new(&prediction)),
         Format::Numactl => print(&numactl(machine)),
         Format::Dot => print(&dot(machine)),
+        Format::Hwloc => print(&hwloc(machine)),
         Format::Text => print(&text(&recording, machine, &prediction, &warnings).format()),
     }
 }

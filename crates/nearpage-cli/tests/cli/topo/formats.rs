@@ -1,5 +1,7 @@
 //! What each format prints.
 
+use std::process::Command;
+
 use serde_json::Value;
 
 use super::{stdout, topo};
@@ -247,4 +249,36 @@ fn notes_are_printed_or_said_aside() {
         String::from_utf8(output.stderr).unwrap(),
         format!("nearpage: standard input: {note}\n")
     );
+}
+
+#[test]
+fn hwloc_draws_what_is_written() {
+    let xml = format("hwloc", &[]);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("machine.xml");
+    std::fs::write(&path, &xml).unwrap();
+    let path = path.to_str().unwrap();
+    assert_eq!(stdout(&["--topology", path, "--format", "hwloc"], ""), xml);
+    let of_text = format("numactl", &[]);
+    let numactl = stdout(&["--topology", path, "--format", "numactl"], "");
+    let lines = |text: &str, word: &str| -> Vec<String> {
+        text.lines().filter(|line| line.contains(word)).map(String::from).collect()
+    };
+    for word in ["cpus:", "size:", ":   "] {
+        assert_eq!(lines(&numactl, word), lines(&of_text, word));
+    }
+    let drawn = Command::new("lstopo-no-graphics")
+        .args(["-i", path, "--of", "console", "--no-io"])
+        .output();
+    let Ok(drawn) = drawn else {
+        eprintln!("skipped: lstopo-no-graphics (package hwloc) is not installed");
+        return;
+    };
+    let (drawn, complaints) =
+        (String::from_utf8(drawn.stdout).unwrap(), String::from_utf8(drawn.stderr).unwrap());
+    assert_eq!(complaints, "");
+    for part in ["NUMANode L#0 (P#0 2048MB)", "NUMANode L#1 (P#1)", "PU L#3 (P#3)"] {
+        assert!(drawn.contains(part), "{part}: {drawn}");
+    }
+    assert!(drawn.contains("(P#2 4096MB)"), "{drawn}");
 }

@@ -27,7 +27,7 @@ fn topo(machine: &NamedTempFile, format: &str) -> Command {
 #[test]
 fn every_format_is_written_with_little_memory() {
     let machine = machine();
-    for format in ["text", "zoneinfo", "fallback", "numactl", "json", "dot"] {
+    for format in ["text", "zoneinfo", "fallback", "numactl", "json", "dot", "hwloc"] {
         let mut command = topo(&machine, format);
         let limit = libc::rlimit { rlim_cur: ADDRESSES_MAX, rlim_max: ADDRESSES_MAX };
         // SAFETY: the call reads the limits, which the closure holds.

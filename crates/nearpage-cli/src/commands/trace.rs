@@ -1,0 +1,270 @@
+//! `nearpage trace`: traces for other tools.
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+use nearpage_machine::shown;
+use nearpage_replay::{Bundle, ReplayError};
+use nearpage_trace::timeline::{Counted, Format, Timeline};
+use nearpage_trace::{TraceCounts, TraceError, read_trace, unpacked};
+use serde::Serialize;
+use tempfile::NamedTempFile;
+
+use super::input::{STANDARD_INPUT, is_standard};
+use super::interrupt::Interruptible;
+use super::progress::Bar;
+use super::{CommandError, print, print_json};
+
+/// Write traces of the page allocator for other tools.
+#[derive(Args, Debug)]
+pub struct TraceArgs {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Subcommand, Debug)]
+enum Action {
+    /// Write a timeline: pages, refills, drains, marks of zones and stalls as tracks
+    Export(ExportArgs),
+}
+
+/// `nearpage trace export`.
+#[derive(Args, Debug)]
+#[command(after_long_help = AFTER_HELP)]
+struct ExportArgs {
+    /// A bundle: a folder with meta.json and trace.txt.zst, or a tar of one; - is standard input; the default is a
+    /// small one of a Linux 6.12 that comes with nearpage
+    #[arg(value_name = "BUNDLE|-")]
+    bundle: Option<PathBuf>,
+
+    /// Read this trace instead of the bundle's, or without a bundle alone: ftrace's trace file, trace-cmd report, perf
+    /// script, trace.dat or perf.data
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+
+    /// Write Perfetto's protobuf, for ui.perfetto.dev
+    #[arg(long, value_name = "OUT|-", required_unless_present = "chrome")]
+    perfetto: Option<PathBuf>,
+
+    /// Write JSON of Chrome's trace events
+    #[arg(long, value_name = "OUT|-")]
+    chrome: Option<PathBuf>,
+
+    /// Print what was written as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+const AFTER_HELP: &str = "\
+Exit status: 0 written, 1 an output could not be written, 2 wrong usage or unreadable input, 130 ended by Ctrl-C.
+
+Tracks: pages, refills, drains, bulk allocations and refusals of each CPU; of each zone the pages taken since the start,
+and free pages, min, low and high whenever zoneinfo was read; waits of each task for reclaim and compaction, if those
+events were traced; markers. Events of objects are left out. Times are those of the trace.
+
+JSON (--json): schema; events; outputs[] with path, format, and counts: packets, tracks, instants, slices, values,
+allocs, frees, refills, refilled_blocks, drains, drained_blocks, bulks, stalls, refused, markers, left_out.
+
+Examples:
+  nearpage trace export --perfetto out.perfetto-trace
+  nearpage trace export --trace perf.data --chrome out.json";
+
+/// The timeline was not written.
+#[derive(Debug, thiserror::Error)]
+pub enum TraceFailure {
+    /// The bundle or its trace cannot be read, or reading was stopped.
+    #[error(transparent)]
+    Replay(#[from] ReplayError),
+    /// The trace alone cannot be read.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    /// An output cannot be written.
+    #[error("cannot write {path}: {error}")]
+    Write {
+        /// The output.
+        path: String,
+        /// What the system says.
+        #[source]
+        error: io::Error,
+    },
+    /// Signals cannot be caught.
+    #[error("cannot catch signals: {0}")]
+    Signals(#[source] io::Error),
+}
+
+impl TraceFailure {
+    pub(super) fn exit_code(&self) -> u8 {
+        match self {
+            TraceFailure::Replay(ReplayError::Stopped(_)) => super::interrupt::INTERRUPTED,
+            TraceFailure::Replay(_) | TraceFailure::Trace(_) => 2,
+            TraceFailure::Write { .. } | TraceFailure::Signals(_) => 1,
+        }
+    }
+}
+
+/// Runs the command.
+///
+/// # Errors
+///
+/// The input cannot be read, or an output cannot be written.
+pub fn run(arguments: &TraceArgs) -> Result<(), CommandError> {
+    let Action::Export(arguments) = &arguments.action;
+    Ok(export(arguments)?).and_then(|document| tell(arguments, &document))
+}
+
+#[derive(Serialize)]
+struct Document {
+    schema: u32,
+    events: u64,
+    outputs: Vec<Written>,
+}
+
+#[derive(Serialize)]
+struct Written {
+    path: String,
+    format: &'static str,
+    counts: Counted,
+}
+
+fn export(arguments: &ExportArgs) -> Result<Document, TraceFailure> {
+    let named = [
+        (&arguments.perfetto, Format::Perfetto, "perfetto"),
+        (&arguments.chrome, Format::Chrome, "chrome"),
+    ];
+    let named: Vec<_> = named
+        .into_iter()
+        .filter_map(|(path, format, name)| Some((path.as_ref()?, format, name)))
+        .collect();
+    let bundle = match (&arguments.bundle, &arguments.trace) {
+        (None, Some(_)) => None,
+        (None, None) => Some(Bundle::shipped()),
+        (Some(path), trace) => {
+            let bundle = match is_standard(path) {
+                true => Bundle::read(STANDARD_INPUT, io::stdin().lock())?,
+                false => Bundle::open(path)?,
+            };
+            Some(match trace {
+                Some(trace) => bundle.with_trace(trace)?,
+                None => bundle,
+            })
+        }
+    };
+    let zones = bundle.as_ref().map(Bundle::zone_frames).transpose()?.unwrap_or_default();
+    let mut timelines = Vec::new();
+    for (path, format, _) in &named {
+        let timeline =
+            Output::create(path).and_then(|output| Timeline::new(*format, output, zones.clone()));
+        timelines.push(timeline.map_err(|error| failed(path, error))?);
+    }
+    let counts = match (&bundle, &arguments.trace) {
+        (Some(bundle), _) => {
+            let observer =
+                Interruptible::begin(Bar::percent("read")).map_err(TraceFailure::Signals)?;
+            bundle.draw(&mut timelines, &observer)?
+        }
+        (None, Some(path)) => draw_alone(path, &mut timelines)?,
+        (None, None) => unreachable!("without a trace there is a bundle"),
+    };
+    let mut outputs = Vec::new();
+    for (timeline, (path, _, format)) in timelines.into_iter().zip(named) {
+        let written = timeline.finish().and_then(|(counts, output)| {
+            output.keep()?;
+            Ok(counts)
+        });
+        let counts = written.map_err(|error| failed(path, error))?;
+        outputs.push(Written { path: shown(path).to_string(), format, counts });
+    }
+    Ok(Document { schema: 1, events: counts.events, outputs })
+}
+
+fn draw_alone(
+    path: &Path,
+    timelines: &mut [Timeline<Output>],
+) -> Result<TraceCounts, TraceFailure> {
+    let name = shown(path).to_string();
+    let unreadable = |source| TraceError::Unreadable { input: name.clone(), offset: 0, source };
+    let text = File::open(path).and_then(unpacked).map_err(unreadable)?;
+    Ok(read_trace::<TraceError>(&name, text, |event| {
+        timelines.iter_mut().for_each(|timeline| timeline.event(event));
+        Ok(())
+    })?)
+}
+
+fn failed(path: &Path, error: io::Error) -> TraceFailure {
+    TraceFailure::Write { path: shown(path).to_string(), error }
+}
+
+fn tell(arguments: &ExportArgs, document: &Document) -> Result<(), CommandError> {
+    if arguments.json {
+        return print_json(document);
+    }
+    let is_out = [&arguments.perfetto, &arguments.chrome]
+        .into_iter()
+        .flatten()
+        .any(|path| is_standard(path));
+    if is_out {
+        // The timeline itself is there.
+        return Ok(());
+    }
+    let mut text = String::new();
+    for Written { path, counts, .. } in &document.outputs {
+        use std::fmt::Write as _;
+        let Counted { packets, tracks, instants, slices, values, left_out, .. } = counts;
+        let _ = writeln!(
+            text,
+            "{path}: {packets} packets: {tracks} tracks, {instants} instants, {slices} slices, {values} values of counters; {} events, {left_out} of them on no track",
+            document.events
+        );
+    }
+    print(&text)
+}
+
+/// A file that takes its name when it is whole; or a device, or standard output.
+enum Output {
+    Beside(BufWriter<NamedTempFile>, PathBuf),
+    Plain(BufWriter<Box<dyn Write>>),
+}
+
+impl Output {
+    fn create(path: &Path) -> io::Result<Output> {
+        if is_standard(path) {
+            return Ok(Output::Plain(BufWriter::new(Box::new(io::stdout()))));
+        }
+        if fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
+            return Ok(Output::Plain(BufWriter::new(Box::new(File::create(path)?))));
+        }
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let mut builder = tempfile::Builder::new();
+        let file = builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644));
+        let file = file.tempfile_in(folder.unwrap_or(Path::new(".")))?;
+        Ok(Output::Beside(BufWriter::new(file), path.to_owned()))
+    }
+
+    fn keep(self) -> io::Result<()> {
+        match self {
+            Output::Plain(mut writer) => writer.flush(),
+            Output::Beside(writer, path) => {
+                let file = writer.into_inner().map_err(io::IntoInnerError::into_error)?;
+                file.persist(path).map(drop).map_err(|error| error.error)
+            }
+        }
+    }
+}
+
+impl Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Output::Beside(writer, _) => writer.write(bytes),
+            Output::Plain(writer) => writer.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Output::Beside(writer, _) => writer.flush(),
+            Output::Plain(writer) => writer.flush(),
+        }
+    }
+}

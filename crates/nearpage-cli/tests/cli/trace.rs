@@ -1,0 +1,136 @@
+//! `nearpage trace export` as a user runs it.
+
+use std::fs;
+use std::process::{Command, Output};
+
+use super::tidy::root;
+
+const BUNDLE: &str = "bundles/q612-n2-mixed.tar.zst";
+
+fn export(arguments: &[&str]) -> Output {
+    let program = env!("CARGO_BIN_EXE_nearpage");
+    Command::new(program)
+        .current_dir(root())
+        .args(["trace", "export"])
+        .args(arguments)
+        .output()
+        .unwrap()
+}
+
+fn json(output: &Output) -> serde_json::Value {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// The counts of a timeline are those of the bundle's trace, which the replay counts by itself.
+#[test]
+fn a_bundle_becomes_timelines_with_all_its_events() {
+    let folder = tempfile::tempdir().unwrap();
+    let (proto, chrome) = (folder.path().join("t.pftrace"), folder.path().join("t.json"));
+    let [proto, chrome] = [&proto, &chrome].map(|path| path.to_str().unwrap());
+    let document = json(&export(&[BUNDLE, "--perfetto", proto, "--chrome", chrome, "--json"]));
+    let counts = &document["outputs"][0]["counts"];
+    let count = |name: &str| counts[name].as_u64().unwrap();
+    for name in ["tracks", "instants", "slices", "values", "allocs", "frees", "refilled_blocks"] {
+        assert_eq!(counts[name], document["outputs"][1]["counts"][name], "{name}");
+    }
+    let text = trace_text();
+    let lines = |name: &str| text.lines().filter(|line| line.contains(name)).count() as u64;
+    assert_eq!(document["events"], text.lines().filter(|line| !line.starts_with('#')).count());
+    assert_eq!(count("allocs") + count("refused"), lines(" mm_page_alloc: ") + lines("extfrag: "));
+    assert_eq!(count("frees"), lines(" mm_page_free: "));
+    assert_eq!(count("refilled_blocks"), lines("percpu_refill=1"));
+    assert_eq!(count("drained_blocks"), lines(" mm_page_pcpu_drain: "));
+    assert_eq!(count("markers"), lines(" tracing_mark_write: "));
+    assert_eq!(count("bulks"), lines(" nearpage_bulk_done: "));
+    let on_tracks = ["allocs", "frees", "refilled_blocks", "drained_blocks", "refused", "markers"];
+    let all = on_tracks.map(count).iter().sum::<u64>() + 2 * count("bulks") + count("left_out");
+    assert_eq!(all, document["events"].as_u64().unwrap());
+    let written: serde_json::Value = serde_json::from_slice(&fs::read(chrome).unwrap()).unwrap();
+    let objects = written["traceEvents"].as_array().unwrap().len();
+    assert_eq!(document["outputs"][1]["counts"]["packets"], objects);
+    decoded_by_perfetto(proto, counts);
+}
+
+fn trace_text() -> String {
+    use std::io::Read;
+    let unpacked = |bytes: &[u8]| {
+        let mut whole = Vec::new();
+        let mut decoder = ruzstd::decoding::StreamingDecoder::new(bytes).unwrap();
+        decoder.read_to_end(&mut whole).unwrap();
+        whole
+    };
+    let archive = unpacked(&fs::read(root().join(BUNDLE)).unwrap());
+    for entry in tar::Archive::new(&archive[..]).entries().unwrap() {
+        let mut entry = entry.unwrap();
+        let name = entry.path().unwrap().to_string_lossy().into_owned();
+        let mut content = Vec::new();
+        entry.read_to_end(&mut content).unwrap();
+        if name.ends_with("trace.txt") {
+            return String::from_utf8(content).unwrap();
+        }
+        if name.ends_with("trace.txt.zst") {
+            return String::from_utf8(unpacked(&content)).unwrap();
+        }
+    }
+    panic!("{BUNDLE} has no trace");
+}
+
+/// The definitions of the package `perfetto` find the same packets, tracks and slices.
+fn decoded_by_perfetto(path: &str, counts: &serde_json::Value) {
+    let python = std::env::var("NEARPAGE_PYTHON").unwrap_or("python3".into());
+    let script = root().join("crates/nearpage-cli/tests/data/perfetto_counts.py");
+    let module = Command::new(&python).args(["-c", "import perfetto"]).output();
+    if !module.is_ok_and(|output| output.status.success()) {
+        eprintln!("SKIPPED: decoding by the package perfetto (pip install perfetto protobuf)");
+        return;
+    }
+    let output = Command::new(&python).arg(script).arg(path).output().unwrap();
+    let found = json(&output);
+    for (theirs, own) in [
+        ("packets", "packets"),
+        ("tracks", "tracks"),
+        ("slices", "slices"),
+        ("instants", "instants"),
+        ("values", "values"),
+        ("refills", "refills"),
+        ("drains", "drains"),
+        ("alloc", "allocs"),
+        ("free", "frees"),
+    ] {
+        assert_eq!(found[theirs], counts[own], "{theirs}: {found}");
+    }
+    assert_eq!(found["open"], 0);
+    assert_eq!(found.get("bulk").and_then(|bulk| bulk.as_u64()).unwrap_or(0), counts["bulks"]);
+}
+
+#[test]
+fn a_trace_alone_in_any_form() {
+    for name in ["trace-v6.dat", "trace-v7.dat", "perf.data.zst", "trace-v6.txt.zst"] {
+        let trace = format!("crates/nearpage-trace/tests/binary/{name}");
+        let output = export(&["--trace", &trace, "--chrome", "-"]);
+        let document = json(&output);
+        assert!(document["traceEvents"].as_array().unwrap().len() > 100, "{name}");
+    }
+}
+
+#[test]
+fn what_cannot_be_read_or_written_is_told() {
+    let refused = |arguments: &[&str], code: i32, told: &str| {
+        let output = export(arguments);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {errors}");
+        assert!(errors.contains(told), "{errors}");
+    };
+    refused(&[BUNDLE], 2, "--perfetto <OUT|->");
+    refused(&[BUNDLE, "--perfetto", "/nonexistent/out"], 1, "cannot write /nonexistent/out: ");
+    refused(&[BUNDLE, "--perfetto", "/dev/full"], 1, "cannot write /dev/full: ");
+    refused(&["--trace", "README.md", "--perfetto", "-"], 2, "README.md: byte ");
+    refused(&["--trace", "/nonexistent", "--perfetto", "-"], 2, "/nonexistent: ");
+    refused(&["docs", "--perfetto", "/dev/null"], 2, "docs: ");
+    // No file is left of work that failed.
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out");
+    refused(&["--trace", "README.md", "--perfetto", out.to_str().unwrap()], 2, "README.md");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+}

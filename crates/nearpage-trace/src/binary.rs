@@ -1,0 +1,115 @@
+//! Binary traces, read as the text that their own tools print of them: `trace.dat` of trace-cmd (versions 6 and 7) and
+//! `perf.data` of perf.
+//!
+//! Both keep the kernel's descriptions of its events beside the events themselves: where each field lies, and which names
+//! stand for which bits of a set of flags. So nothing here depends on the version of the kernel, as a reader by fixed offsets
+//! would.
+//!
+//! ```text
+//! trace_dat: sections, pages of CPUs --> ring: a page's records --\
+//! perf_data: samples, by time ----------------------------------> format: fields --> lines of text
+//!                                        description: sections of formats --^  ^-- flags: names of bits
+//! ```
+//!
+//! By the published descriptions: trace-cmd.dat.v6(5), trace-cmd.dat.v7(5), `perf.data-file-format.txt` of perf, and the
+//! formats that a kernel shows in tracefs. A file is kept in an unnamed temporary file if it comes through a pipe: its parts
+//! are read where they lie. Memory holds a page or a chunk of each CPU, and the samples of a round of perf.
+
+mod description;
+mod flags;
+mod format;
+mod perf_data;
+mod ring;
+mod source;
+mod trace_dat;
+
+use std::io::{self, Read};
+
+use perf_data::PerfData;
+use source::Source;
+use trace_dat::TraceDat;
+
+/// Bytes by which a binary trace is known.
+pub(super) const MAGIC_BYTES: usize = 10;
+
+const TRACE_DAT: &[u8] = b"\x17\x08Dtracing";
+const PERF_DATA: &[u8] = b"PERFILE2";
+const PERF_DATA_SWAPPED: &[u8] = b"2ELIFREP";
+
+/// The kinds of binary traces.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Kind {
+    TraceDat,
+    PerfData,
+}
+
+impl Kind {
+    /// What begins with these bytes.
+    pub fn of(beginning: &[u8]) -> Option<Kind> {
+        if beginning.starts_with(TRACE_DAT) {
+            Some(Kind::TraceDat)
+        } else if beginning.starts_with(PERF_DATA) || beginning.starts_with(PERF_DATA_SWAPPED) {
+            Some(Kind::PerfData)
+        } else {
+            None
+        }
+    }
+
+    /// The text of a binary trace, in the order of time.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be kept or read, or is damaged; the message has the byte.
+    pub fn text<'a>(self, file: impl Read + 'a) -> io::Result<Box<dyn Read + 'a>> {
+        let source = Source::keep(file)?;
+        Ok(match self {
+            Kind::TraceDat => Box::new(Text::of(TraceDat::open(source)?)),
+            Kind::PerfData => Box::new(Text::of(PerfData::open(source)?)),
+        })
+    }
+}
+
+/// Gives the lines of a trace, one after the other.
+trait Lines {
+    /// Writes some more lines to an empty buffer; none are left if it stays empty.
+    fn more(&mut self, out: &mut Vec<u8>) -> io::Result<()>;
+}
+
+/// Lines as a stream of bytes.
+struct Text<L> {
+    lines: L,
+    buffer: Vec<u8>,
+    taken: usize,
+}
+
+/// Lines are made until so many bytes are there.
+const TURN_BYTES: usize = 32 << 10;
+
+impl<L: Lines> Text<L> {
+    fn of(lines: L) -> Text<L> {
+        Text { lines, buffer: Vec::new(), taken: 0 }
+    }
+}
+
+impl<L: Lines> Read for Text<L> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        if self.taken == self.buffer.len() {
+            self.buffer.clear();
+            self.taken = 0;
+            while self.buffer.len() < TURN_BYTES {
+                let before = self.buffer.len();
+                self.lines.more(&mut self.buffer)?;
+                if self.buffer.len() == before {
+                    break;
+                }
+            }
+        }
+        let length = out.len().min(self.buffer.len() - self.taken);
+        out[..length].copy_from_slice(&self.buffer[self.taken..self.taken + length]);
+        self.taken += length;
+        Ok(length)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,404 @@
+//! `perf.data`: `perf.data-file-format.txt` of perf, and the layout of records in perf_event_open(2).
+//!
+//! perf copies the buffers of all CPUs, one after the other, and marks the end of such a round. A record of the next round
+//! may be older than one of this, but not older than all of the round before: so two rounds are sorted at a time.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+use std::io;
+
+use super::description::{Formats, Tasks, read_start, skip_headers};
+use super::format::LineHead;
+use super::source::{Cursor, Order, Source, damaged};
+use super::{Lines, MAGIC_BYTES, TRACE_DAT};
+
+/// Bytes that are read at once; a record has less than 64 KiB.
+const WINDOW_BYTES: u64 = 1 << 20;
+/// Events that were recorded together.
+const EVENTS_MAX: u64 = 1 << 16;
+
+/// Kinds of records.
+const LOST: u32 = 2;
+const COMM: u32 = 3;
+const SAMPLE: u32 = 9;
+const LOST_SAMPLES: u32 = 13;
+const FINISHED_ROUND: u32 = 68;
+const AUX_TRACE: u32 = 71;
+const COMPRESSED: [u32; 2] = [81, 83];
+
+/// A file that is read.
+pub(super) struct PerfData {
+    source: Source,
+    order: Order,
+    formats: Formats,
+    tasks: Tasks,
+    shapes: Shapes,
+    /// What is left of the data.
+    at: u64,
+    end: u64,
+    window: (u64, Vec<u8>),
+    /// Records of the last two rounds: time, place, length.
+    waiting: BinaryHeap<Reverse<(u64, u64, u16)>>,
+    /// The latest time of the round before, and of this one.
+    latest: (u64, u64),
+    /// Records until this time are given out.
+    until: u64,
+}
+
+/// Which fields a sample has: bits of `sample_type`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Shape {
+    fields: u64,
+    read_format: u64,
+    /// Whether other records end with some of them.
+    is_for_all: bool,
+}
+
+/// The shapes of the events that were recorded together.
+struct Shapes {
+    by_id: HashMap<u64, Shape>,
+    first: Shape,
+}
+
+mod field {
+    pub const IP: u64 = 1 << 0;
+    pub const TID: u64 = 1 << 1;
+    pub const TIME: u64 = 1 << 2;
+    pub const ADDR: u64 = 1 << 3;
+    pub const READ: u64 = 1 << 4;
+    pub const CALLCHAIN: u64 = 1 << 5;
+    pub const ID: u64 = 1 << 6;
+    pub const CPU: u64 = 1 << 7;
+    pub const PERIOD: u64 = 1 << 8;
+    pub const STREAM_ID: u64 = 1 << 9;
+    pub const RAW: u64 = 1 << 10;
+    pub const IDENTIFIER: u64 = 1 << 16;
+}
+
+/// A sample of a tracepoint.
+struct Sample<'a> {
+    pid: u32,
+    cpu: u32,
+    time_ns: u64,
+    raw: &'a [u8],
+}
+
+impl PerfData {
+    pub fn open(source: Source) -> io::Result<PerfData> {
+        let head = source.part(0, source.bytes().min(104))?;
+        let order = if head.starts_with(b"PERFILE2") { Order::Little } else { Order::Big };
+        let mut cursor = Cursor::new(&head, 0, order);
+        cursor.take(8)?;
+        if cursor.number(8)? < 104 {
+            let found = "perf.data as it goes through a pipe; record with `perf record -o FILE`";
+            return Err(damaged(8, found));
+        }
+        let attr_bytes = cursor.number(8)?;
+        let mut section = || Ok::<_, io::Error>((cursor.number(8)?, cursor.number(8)?));
+        let (attrs, data, _) = (section()?, section()?, section()?);
+        let features: Vec<u64> = (0..4).map(|_| cursor.number(8)).collect::<io::Result<_>>()?;
+        let shapes = Shapes::read(&source, attrs, attr_bytes, order)?;
+        let end = data.0.checked_add(data.1).filter(|end| *end <= source.bytes());
+        let end = end.ok_or_else(|| damaged(data.0, "records that end behind the file"))?;
+        let formats = tracing_data(&source, end, &features, order)?;
+        let (at, window) = (data.0, (data.0, Vec::new()));
+        let (tasks, waiting) = (Tasks::default(), BinaryHeap::new());
+        let (latest, until) = ((0, 0), 0);
+        Ok(PerfData {
+            source,
+            order,
+            formats,
+            tasks,
+            shapes,
+            at,
+            end,
+            window,
+            waiting,
+            latest,
+            until,
+        })
+    }
+
+    /// The next record: its kind and bytes, and where it lies.
+    fn record(&mut self) -> io::Result<Option<(u32, u64, u16)>> {
+        if self.at >= self.end {
+            return Ok(None);
+        }
+        let (at, order) = (self.at, self.order);
+        let head = self.bytes(at, 8)?;
+        let mut cursor = Cursor::new(head, at, order);
+        let (kind, _misc, bytes) = (cursor.number(4)?, cursor.number(2)?, cursor.number(2)?);
+        if bytes < 8 {
+            return Err(damaged(at, format!("a record of {bytes} bytes")));
+        }
+        self.at += bytes;
+        if kind as u32 == AUX_TRACE {
+            // Data of other tracers follows such a record.
+            let more = order.number(&self.bytes(at + 8, 8)?[..8]).unwrap_or_default();
+            self.at = self.at.saturating_add(more);
+        }
+        Ok(Some((kind as u32, at, bytes as u16)))
+    }
+
+    /// Bytes of the data, from a window that moves on.
+    fn bytes(&mut self, at: u64, bytes: u64) -> io::Result<&[u8]> {
+        let (begin, window) = &self.window;
+        let is_inside = at >= *begin && at + bytes <= begin + window.len() as u64;
+        if !is_inside {
+            let most = self.end.saturating_sub(at).min(WINDOW_BYTES.max(bytes));
+            if most < bytes {
+                return Err(damaged(at, "a record that is cut off"));
+            }
+            self.window = (at, self.source.part(at, most)?);
+        }
+        let from = (at - self.window.0) as usize;
+        Ok(&self.window.1[from..from + bytes as usize])
+    }
+
+    /// Reads records until some may be given out; false at the end.
+    fn fill(&mut self) -> io::Result<bool> {
+        while let Some((kind, at, bytes)) = self.record()? {
+            match kind {
+                SAMPLE | COMM | LOST | LOST_SAMPLES => {
+                    let order = self.order;
+                    let record = self.bytes(at, bytes.into())?.to_vec();
+                    let time = match kind {
+                        SAMPLE => {
+                            self.shapes.sample(&record, at, order)?.map(|sample| sample.time_ns)
+                        }
+                        _ => self.shapes.time_of_other(&record, order),
+                    };
+                    let time = time.unwrap_or(self.latest.1);
+                    self.latest.1 = self.latest.1.max(time);
+                    self.waiting.push(Reverse((time, at, bytes)));
+                }
+                FINISHED_ROUND => {
+                    self.until = self.latest.0;
+                    self.latest.0 = self.latest.1;
+                    if self.is_ready() {
+                        return Ok(true);
+                    }
+                }
+                kind if COMPRESSED.contains(&kind) => {
+                    let found = "compressed records; record without `-z`";
+                    return Err(damaged(at, found));
+                }
+                _ => {}
+            }
+        }
+        self.until = u64::MAX;
+        Ok(!self.waiting.is_empty())
+    }
+
+    fn is_ready(&self) -> bool {
+        self.waiting.peek().is_some_and(|Reverse((time, ..))| *time <= self.until)
+    }
+
+    /// Writes what a record says.
+    fn write(&mut self, at: u64, bytes: u16, out: &mut Vec<u8>) -> io::Result<()> {
+        let (record, order) = (self.source.part(at, bytes.into())?, self.order);
+        let mut cursor = Cursor::new(&record, at, order);
+        let kind = cursor.number(4)? as u32;
+        cursor.take(4)?;
+        match kind {
+            SAMPLE => {
+                let Some(sample) = self.shapes.sample(&record, at, order)? else { return Ok(()) };
+                // Other events than tracepoints have no format.
+                let Some(format) = self.formats.of(sample.raw) else { return Ok(()) };
+                let Sample { pid, cpu, time_ns, raw } = sample;
+                LineHead { comm: self.tasks.name(pid), pid, cpu, time_ns }.write(out);
+                if !format.write(raw, order, out) {
+                    return Err(damaged(at, "a sample that is too short for its event"));
+                }
+                out.push(b'\n');
+            }
+            COMM => {
+                cursor.take(4)?;
+                let thread = cursor.number(4)? as u32;
+                self.tasks.set(thread, cursor.text()?);
+            }
+            lost => {
+                if lost == LOST {
+                    cursor.take(8)?;
+                }
+                let count = cursor.number(8)?;
+                out.extend_from_slice(format!("PERF_RECORD_LOST {count}\n").as_bytes());
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Lines for PerfData {
+    fn more(&mut self, out: &mut Vec<u8>) -> io::Result<()> {
+        while out.is_empty() || self.is_ready() {
+            if !self.is_ready() && !self.fill()? {
+                return Ok(());
+            }
+            // A round may have nothing to print.
+            let Some(Reverse((_, at, bytes))) = self.waiting.pop() else { return Ok(()) };
+            let before = out.len();
+            self.write(at, bytes, out)?;
+            if out.len() > before {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The formats of events, as perf copied them from tracefs.
+fn tracing_data(
+    source: &Source,
+    table: u64,
+    features: &[u64],
+    order: Order,
+) -> io::Result<Formats> {
+    const TRACING_DATA: u32 = 1;
+    if features.first().is_none_or(|bits| bits >> TRACING_DATA & 1 == 0) {
+        let found = "no formats of tracepoints; record events such as `-e kmem:mm_page_alloc`";
+        return Err(damaged(table, found));
+    }
+    // Sections lie in the order of the bits: bit 0 is no feature of a file.
+    let before = features[0] & 1;
+    let place = source.part(table + 16 * before, 16)?;
+    let mut cursor = Cursor::new(&place, table, order);
+    let (offset, bytes) = (cursor.number(8)?, cursor.number(8)?);
+    let data = source.part(offset, bytes)?;
+    let start = data.get(MAGIC_BYTES..).filter(|_| data.starts_with(TRACE_DAT));
+    let start =
+        start.ok_or_else(|| damaged(offset, "formats of tracepoints without their magic"))?;
+    let (_, mut formats, _, used) = read_start(start, offset + MAGIC_BYTES as u64)?;
+    let at = MAGIC_BYTES + used;
+    let mut cursor = Cursor::new(&data[at..], offset + at as u64, formats.order);
+    skip_headers(&mut cursor)?;
+    formats.read_ftrace(&mut cursor)?;
+    formats.read_events(&mut cursor)?;
+    Ok(formats)
+}
+
+impl Shapes {
+    fn read(
+        source: &Source,
+        (offset, bytes): (u64, u64),
+        attr_bytes: u64,
+        order: Order,
+    ) -> io::Result<Shapes> {
+        if attr_bytes < 64 + 16 || bytes / attr_bytes > EVENTS_MAX {
+            return Err(damaged(16, format!("descriptions of events of {attr_bytes} bytes")));
+        }
+        let (mut by_id, mut first) = (HashMap::new(), None);
+        for at in (0..bytes / attr_bytes).map(|index| offset + index * attr_bytes) {
+            let attr = source.part(at, attr_bytes)?;
+            let field = |from: usize| order.number(&attr[from..from + 8]).unwrap_or_default();
+            let shape = Shape {
+                fields: field(24),
+                read_format: field(32),
+                is_for_all: order.number(&attr[40..48]).unwrap_or_default() >> 18 & 1 == 1,
+            };
+            first = first.or(Some(shape));
+            let ids = attr.len() - 16;
+            let (place, length) = (field(ids), field(ids + 8));
+            for id in source.part(place, length)?.chunks_exact(8) {
+                by_id.insert(order.number(id).unwrap_or_default(), shape);
+            }
+            let is_same = first.is_some_and(|first| first.fields == shape.fields);
+            if !is_same && shape.fields & field::IDENTIFIER == 0 {
+                let found =
+                    "events with different fields and no identifier; record one event at a time";
+                return Err(damaged(at, found));
+            }
+        }
+        let first = first.ok_or_else(|| damaged(offset, "no events were recorded"))?;
+        Ok(Shapes { by_id, first })
+    }
+
+    fn shape(&self, id: Option<u64>) -> Shape {
+        id.and_then(|id| self.by_id.get(&id)).copied().unwrap_or(self.first)
+    }
+
+    /// Takes a sample apart; `None` for one without data of a tracepoint.
+    fn sample<'r>(
+        &self,
+        record: &'r [u8],
+        at: u64,
+        order: Order,
+    ) -> io::Result<Option<Sample<'r>>> {
+        let mut cursor = Cursor::new(record, at, order);
+        cursor.take(8)?;
+        let mut shape = self.first;
+        if shape.fields & field::IDENTIFIER != 0 {
+            shape = self.shape(Some(cursor.number(8)?));
+        }
+        let has = |field: u64| shape.fields & field != 0;
+        let (mut pid, mut cpu, mut time_ns) = (0, 0, 0);
+        if has(field::IP) {
+            cursor.take(8)?;
+        }
+        if has(field::TID) {
+            cursor.take(4)?;
+            pid = cursor.number(4)? as u32;
+        }
+        if has(field::TIME) {
+            time_ns = cursor.number(8)?;
+        }
+        for field in [field::ADDR, field::ID, field::STREAM_ID] {
+            if has(field) {
+                cursor.take(8)?;
+            }
+        }
+        if has(field::CPU) {
+            cpu = cursor.number(4)? as u32;
+            cursor.take(4)?;
+        }
+        if has(field::PERIOD) {
+            cursor.take(8)?;
+        }
+        if has(field::READ) {
+            skip_read(&mut cursor, shape.read_format)?;
+        }
+        if has(field::CALLCHAIN) {
+            let calls = cursor.number(8)?;
+            cursor.take(calls.saturating_mul(8))?;
+        }
+        if !has(field::RAW) {
+            return Ok(None);
+        }
+        let bytes = cursor.number(4)?;
+        Ok(Some(Sample { pid, cpu, time_ns, raw: cursor.take(bytes)? }))
+    }
+
+    /// The time of a record that is no sample, from the fields at its end.
+    fn time_of_other(&self, record: &[u8], order: Order) -> Option<u64> {
+        const AT_END: [u64; 6] =
+            [field::TID, field::TIME, field::ID, field::STREAM_ID, field::CPU, field::IDENTIFIER];
+        let shape = self.first;
+        let count = AT_END.iter().filter(|field| shape.fields & **field != 0).count();
+        if !shape.is_for_all || shape.fields & field::TIME == 0 {
+            return None;
+        }
+        let begin = record.len().checked_sub(8 * count)?;
+        let time = begin + if shape.fields & field::TID != 0 { 8 } else { 0 };
+        order.number(record.get(time..time + 8)?)
+    }
+}
+
+/// Passes over counts that were read with a sample.
+fn skip_read(cursor: &mut Cursor<'_>, format: u64) -> io::Result<()> {
+    const TIME_ENABLED: u64 = 1;
+    const TIME_RUNNING: u64 = 2;
+    const ID: u64 = 4;
+    const GROUP: u64 = 8;
+    const LOST: u64 = 16;
+    let count = |bits: u64| u64::from((format & bits).count_ones());
+    let times = count(TIME_ENABLED | TIME_RUNNING);
+    let each = 1 + count(ID | LOST);
+    if format & GROUP == 0 {
+        cursor.take(8 * (each + times))?;
+    } else {
+        let members = cursor.number(8)?;
+        cursor.take(8 * times)?;
+        cursor.take(members.saturating_mul(8 * each))?;
+    }
+    Ok(())
+}

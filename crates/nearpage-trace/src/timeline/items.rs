@@ -1,0 +1,60 @@
+//! What a timeline is made of, and what writes it.
+
+use std::io::{self, Write};
+
+use crate::event::TraceEvent;
+
+/// A track, numbered from 1.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Track(pub u64);
+
+/// What is shown beside an item.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(super) struct Args(pub Vec<(&'static str, Value)>);
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Value {
+    Number(u64),
+    Text(String),
+}
+
+impl Args {
+    /// The task of an event.
+    pub fn of(event: &TraceEvent<'_>) -> Args {
+        let comm = String::from_utf8_lossy(event.comm).into_owned();
+        Args::default().text("comm", comm).number("pid", event.pid.into())
+    }
+
+    pub fn number(mut self, name: &'static str, value: u64) -> Args {
+        self.0.push((name, Value::Number(value)));
+        self
+    }
+
+    pub fn text(mut self, name: &'static str, value: String) -> Args {
+        self.0.push((name, Value::Text(value)));
+        self
+    }
+}
+
+/// A format of timelines.
+pub(super) trait Sink<W: Write> {
+    fn track(
+        &mut self,
+        track: Track,
+        name: &str,
+        parent: Option<Track>,
+        is_counter: bool,
+    ) -> io::Result<()>;
+    fn instant(&mut self, track: Track, name: &str, time_ns: u64, args: &Args) -> io::Result<()>;
+    fn slice(
+        &mut self,
+        track: Track,
+        name: &str,
+        begin_ns: u64,
+        end_ns: u64,
+        args: &Args,
+    ) -> io::Result<()>;
+    fn value(&mut self, track: Track, name: &str, time_ns: u64, value: i64) -> io::Result<()>;
+    /// Ends the output; returns how many packets or objects it has.
+    fn finish(self: Box<Self>) -> io::Result<(u64, W)>;
+}
