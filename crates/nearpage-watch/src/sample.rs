@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use crate::process::Processes;
+
 /// A machine at one moment. What its kernel does not tell is `None`.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct Sample {
@@ -19,6 +21,8 @@ pub struct Sample {
     pub events: Vec<(&'static str, u64)>,
     /// Files that could not be read, with the reason.
     pub unreadable: Vec<String>,
+    /// Processes with memory, if they were asked for.
+    pub processes: Processes,
 }
 
 /// A node, in KiB.
