@@ -73,7 +73,7 @@
 #define NEARPAGE_MEMORY_HARDENED 2
 
 /**
- * The variables NEARPAGE_NODES, NEARPAGE_BIND and NEARPAGE_RSEQ are read.
+ * The variables NEARPAGE_NUMA, NEARPAGE_RSEQ, NEARPAGE_STATS and NEARPAGE_ENV are read.
  */
 #define NEARPAGE_MEMORY_READS_ENVIRONMENT 4
 
@@ -523,6 +523,16 @@ int64_t nearpage_text(const struct nearpage_memory *memory,
  * Errors: -EINVAL for an unknown node.
  */
 int nearpage_node_stats(const struct nearpage_memory *memory, uint32_t node, struct nearpage_stats *out);
+
+/**
+ * Serves the figures of the memory on a unix socket at `path`, for `nearpage top --process`, `nearpage export --process` and
+ * `nearpage proc`. Only this user and root can read it. NULL ends it; another path replaces it. A child of a fork serves
+ * nothing until it calls this.
+ *
+ * Errors: -EEXIST if something is at `path` already, -EAGAIN if no thread can be started, or what the system says.
+ */
+int nearpage_stats_serve(const struct nearpage_memory *memory,
+                         const char *path);
 
 /**
  * Empties all caches and gives free memory above the `high` watermarks back to the kernel. Returns the pages of the blocks

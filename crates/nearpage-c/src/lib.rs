@@ -65,5 +65,6 @@ pub use reclaim::{nearpage_reclaim_start, nearpage_shrink_fn, nearpage_shrinker_
 pub use stats::{
     NEARPAGE_TEXT_BUDDYINFO, NEARPAGE_TEXT_FALLBACKS, NEARPAGE_TEXT_NUMASTAT,
     NEARPAGE_TEXT_PAGETYPEINFO, NEARPAGE_TEXT_SLABINFO, NEARPAGE_TEXT_VMSTAT,
-    NEARPAGE_TEXT_ZONEINFO, nearpage_node_stats, nearpage_stats, nearpage_text, nearpage_trim,
+    NEARPAGE_TEXT_ZONEINFO, nearpage_node_stats, nearpage_stats, nearpage_stats_serve,
+    nearpage_text, nearpage_trim,
 };

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use nearpage::slab::SlabConfig;
-use nearpage_linux::{Memory, Reclaim, ReclaimThread, SizeClasses, SlabAllocator};
+use nearpage_linux::{Memory, Reclaim, ReclaimThread, SizeClasses, SlabAllocator, StatsServer};
 
 use crate::error::{Failure, call};
 use crate::options::{nearpage_memory_options, sized};
@@ -20,6 +20,7 @@ pub struct nearpage_memory {
     pub(crate) classes: OnceLock<ManuallyDrop<SizeClasses<'static>>>,
     pub(crate) slab: OnceLock<ManuallyDrop<Box<SlabAllocator<'static>>>>,
     pub(crate) thread: Mutex<Option<ReclaimThread>>,
+    pub(crate) stats: Mutex<Option<StatsServer>>,
     pub(crate) reclaim: Reclaim,
     pub(crate) memory: ManuallyDrop<Arc<Memory>>,
     /// Caches that a program has made and not destroyed.
@@ -60,6 +61,7 @@ impl nearpage_memory {
 impl Drop for nearpage_memory {
     fn drop(&mut self) {
         drop(self.thread.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take());
+        drop(self.stats.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take());
         if let Some(classes) = self.classes.take() {
             // Objects that live keep their slabs: the memory behind them goes away all the same.
             if let Err((classes, _)) = ManuallyDrop::into_inner(classes).destroy() {
@@ -108,13 +110,25 @@ pub unsafe extern "C" fn nearpage_memory_create(
         // SAFETY: the caller's promise.
         let options = unsafe { sized(options, "nearpage_memory_options") }?;
         let reclaim = Reclaim::new();
-        let memory = options.builder()?.pressure(reclaim.clone()).build()?;
+        let environment = options.environment()?;
+        let stats = environment.stats.clone();
+        let is_strict = environment.strict;
+        let builder = options.builder(environment)?;
+        let memory = Arc::new(builder.pressure(reclaim.clone()).build()?);
+        let stats = match stats.map(|path| memory.serve_stats(path)) {
+            Some(Err(error)) if is_strict => {
+                return Err(Failure::invalid(format!("NEARPAGE_STATS: {error}")));
+            }
+            // As all that the environment asks for in vain: the program works without.
+            served => served.and_then(Result::ok),
+        };
         let made = Box::new(nearpage_memory {
             classes: OnceLock::new(),
             slab: OnceLock::new(),
             thread: Mutex::new(None),
+            stats: Mutex::new(stats),
             reclaim,
-            memory: ManuallyDrop::new(Arc::new(memory)),
+            memory: ManuallyDrop::new(memory),
             caches: AtomicUsize::new(0),
             making: Mutex::new(()),
         });

@@ -33,7 +33,7 @@ pub const NEARPAGE_HUGE_NEVER: u32 = 3;
 pub const NEARPAGE_MEMORY_NO_RSEQ: u32 = 1;
 /// Wrong frees are looked for on the fast path, too.
 pub const NEARPAGE_MEMORY_HARDENED: u32 = 2;
-/// The variables NEARPAGE_NODES, NEARPAGE_BIND and NEARPAGE_RSEQ are read.
+/// The variables NEARPAGE_NUMA, NEARPAGE_RSEQ, NEARPAGE_STATS and NEARPAGE_ENV are read.
 pub const NEARPAGE_MEMORY_READS_ENVIRONMENT: u32 = 4;
 
 /// Options of a memory. Set `size` to `sizeof(nearpage_memory_options)` and all else to 0 before you choose.
@@ -80,7 +80,15 @@ pub(crate) unsafe fn sized<T: Default + Copy>(from: *const T, name: &str) -> Res
 }
 
 impl nearpage_memory_options {
-    pub(crate) fn builder(&self) -> Result<MemoryBuilder, Failure> {
+    /// The environment, if the program wants it to be read.
+    pub(crate) fn environment(&self) -> Result<Environment, Failure> {
+        if self.flags & NEARPAGE_MEMORY_READS_ENVIRONMENT == 0 {
+            return Ok(Environment::default());
+        }
+        Environment::from_env().map_err(Failure::invalid)
+    }
+
+    pub(crate) fn builder(&self, environment: Environment) -> Result<MemoryBuilder, Failure> {
         let unknown = self.flags
             & !(NEARPAGE_MEMORY_NO_RSEQ
                 | NEARPAGE_MEMORY_HARDENED
@@ -88,11 +96,7 @@ impl nearpage_memory_options {
         if unknown != 0 {
             return Err(Failure::invalid(format!("flags of a memory: {unknown:#x} is none")));
         }
-        let mut builder = if self.flags & NEARPAGE_MEMORY_READS_ENVIRONMENT != 0 {
-            MemoryBuilder::from_env().map_err(Failure::invalid)?
-        } else {
-            Memory::builder()
-        };
+        let mut builder = Memory::builder().environment(environment);
         if self.fake_nodes != 0 {
             builder = builder.machine(fake(self.fake_nodes)?);
         }

@@ -1,8 +1,12 @@
 //! Counters, and the texts of the kernel.
 
-use std::ffi::{c_char, c_int};
+use std::ffi::{CStr, OsStr, c_char, c_int};
+use std::os::unix::ffi::OsStrExt;
+
+use std::sync::PoisonError;
 
 use nearpage::NodeId;
+use nearpage_linux::StatsError;
 
 use crate::error::{Failure, call};
 use crate::memory::{nearpage_memory, place, the};
@@ -135,6 +139,45 @@ pub unsafe extern "C" fn nearpage_node_stats(
         unsafe { (&raw const stats).cast::<u8>().copy_to(out.as_ptr().cast(), bytes) };
         Ok(())
     })
+}
+
+/// Serves the figures of the memory on a unix socket at `path`, for `nearpage top --process`, `nearpage export --process` and
+/// `nearpage proc`. Only this user and root can read it. NULL ends it; another path replaces it. A child of a fork serves
+/// nothing until it calls this.
+///
+/// Errors: -EEXIST if something is at `path` already, -EAGAIN if no thread can be started, or what the system says.
+///
+/// # Safety
+/// * `memory` is a memory; `path` is null or a string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nearpage_stats_serve(
+    memory: *const nearpage_memory,
+    path: *const c_char,
+) -> c_int {
+    call(|| {
+        // SAFETY: the caller's promise.
+        let owner = unsafe { the(memory) }?;
+        let mut served = owner.stats.lock().unwrap_or_else(PoisonError::into_inner);
+        // The old name may be the new one.
+        *served = None;
+        if !path.is_null() {
+            // SAFETY: the caller's promise.
+            let path = OsStr::from_bytes(unsafe { CStr::from_ptr(path) }.to_bytes());
+            *served = Some(owner.memory.serve_stats(path).map_err(not_served)?);
+        }
+        Ok(())
+    })
+}
+
+fn not_served(error: StatsError) -> Failure {
+    let errno = match &error {
+        StatsError::Taken { .. } => libc::EEXIST,
+        StatsError::Refused { error, .. } | StatsError::Thread(error) => {
+            error.raw_os_error().unwrap_or(libc::EINVAL)
+        }
+        _ => libc::EINVAL,
+    };
+    Failure::new(errno, error)
 }
 
 /// Empties all caches and gives free memory above the `high` watermarks back to the kernel. Returns the pages of the blocks

@@ -9,6 +9,8 @@
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <sys/un.h>
+#include <sys/socket.h>
 
 #define EXPECT(condition)                                                                       \
   do {                                                                                          \
@@ -129,6 +131,33 @@ static void threads_and_forks(void) {
   for (i = 0; i < 4; i++) EXPECT(pthread_join(threads[i], NULL) == 0);
 }
 
+/* Figures over a socket, asked for as any program can. */
+static void served(void) {
+  struct sockaddr_un address;
+  char answer[64];
+  const char *request = "nearpage 1 proc/buddyinfo\n";
+  size_t length = 0;
+  int connection = socket(AF_UNIX, SOCK_STREAM, 0);
+  memset(&address, 0, sizeof address);
+  address.sun_family = AF_UNIX;
+  snprintf(address.sun_path, sizeof address.sun_path, "/tmp/nearpage-c-test.%d", (int)getpid());
+  EXPECT(nearpage_stats_serve(NULL, address.sun_path) == -EINVAL);
+  EXPECT(nearpage_stats_serve(memory, "/nonexistent/socket") == -ENOENT);
+  EXPECT(nearpage_stats_serve(memory, address.sun_path) == 0);
+  EXPECT(nearpage_stats_serve(memory, address.sun_path) == 0);
+  EXPECT(connect(connection, (struct sockaddr *)&address, sizeof address) == 0);
+  EXPECT(write(connection, request, strlen(request)) == (ssize_t)strlen(request));
+  while (length < 14) {
+    ssize_t more = read(connection, answer + length, sizeof answer - length);
+    EXPECT(more > 0);
+    length += (size_t)more;
+  }
+  EXPECT(memcmp(answer, "nearpage 1 ok ", 14) == 0);
+  close(connection);
+  EXPECT(nearpage_stats_serve(memory, NULL) == 0);
+  EXPECT(access(address.sun_path, F_OK) != 0);
+}
+
 /* A plugin that uses the library comes and goes. */
 static void opened_and_closed(const char *library) {
   int i;
@@ -153,6 +182,7 @@ int main(int count, char **arguments) {
   EXPECT(nearpage_memory_create(&options, &memory) == 0);
   wrong_arguments();
   threads_and_forks();
+  served();
   EXPECT(nearpage_memory_destroy(memory) == 0);
   if (count > 1) opened_and_closed(arguments[1]);
   puts("all calls as documented");

@@ -11,6 +11,7 @@ mod input;
 mod interrupt;
 pub mod lab;
 mod man;
+pub mod proc;
 mod progress;
 pub mod record;
 pub mod replay;
@@ -60,6 +61,7 @@ enum Command {
     Doctor(doctor::DoctorArgs),
     Explain(explain::ExplainArgs),
     Export(export::ExportArgs),
+    Proc(proc::ProcArgs),
     Lab(lab::LabArgs),
     Verify(verify::VerifyArgs),
     Replay(replay::ReplayArgs),
@@ -114,6 +116,12 @@ pub enum CommandError {
     /// Metrics could not be served or written.
     #[error(transparent)]
     Export(#[from] export::ExportFailure),
+    /// A process's figures could not be written.
+    #[error(transparent)]
+    Proc(#[from] proc::ProcFailure),
+    /// A process does not serve its figures, or not to this user.
+    #[error(transparent)]
+    Process(#[from] nearpage_watch::ProcessError),
     /// The terminal cannot be used.
     #[error(transparent)]
     Top(#[from] nearpage_top::TopError),
@@ -150,6 +158,7 @@ impl CommandError {
             | CommandError::Bundle(_)
             | CommandError::Explain(_)
             | CommandError::Predict(_)
+            | CommandError::Process(_)
             | CommandError::Report(_) => 2,
             CommandError::Record(failure) => failure.exit_code(),
             CommandError::Run(failure) => failure.exit_code(),
@@ -160,6 +169,7 @@ impl CommandError {
             CommandError::Placement(error) => error.exit_code(),
             CommandError::Doctor(failure) => failure.exit_code(),
             CommandError::Export(failure) => failure.exit_code(),
+            CommandError::Proc(failure) => failure.exit_code(),
         }
     }
 }
@@ -182,6 +192,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),
         Command::Export(arguments) => export::run(&arguments),
+        Command::Proc(arguments) => proc::run(&arguments),
         Command::Lab(arguments) => lab::run(&arguments),
         Command::Verify(arguments) => verify::run(&arguments),
         Command::Replay(arguments) => replay::run(&arguments),

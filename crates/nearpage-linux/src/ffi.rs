@@ -132,6 +132,22 @@ fn symbol(name: &CStr) -> Option<*mut c_void> {
     (!address.is_null()).then_some(address)
 }
 
+/// Runs `act` while no signal is delivered to this thread; a thread that it starts inherits that.
+#[cfg(feature = "stats")]
+pub(crate) fn with_signals_blocked<R>(act: impl FnOnce() -> R) -> R {
+    let mut before = std::mem::MaybeUninit::<libc::sigset_t>::zeroed();
+    let mut all = std::mem::MaybeUninit::<libc::sigset_t>::zeroed();
+    // SAFETY: the places are there; zeroes are a set, and `pthread_sigmask` fails only for an unknown operation.
+    unsafe {
+        libc::sigfillset(all.as_mut_ptr());
+        libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
+    }
+    let result = act();
+    // SAFETY: as above.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), ptr::null_mut()) };
+    result
+}
+
 /// Has functions called before each fork, and after it in parent and child; once in the life of the process.
 pub(crate) fn at_forks(before: extern "C" fn(), after: extern "C" fn()) {
     static HANDLERS: Once = Once::new();

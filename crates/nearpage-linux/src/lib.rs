@@ -54,6 +54,7 @@
 //! | feature | what it adds |
 //! |---|---|
 //! | `allocator-api2` | `Memory::allocator`: a memory as an allocator of collections |
+//! | `stats` | `Memory::serve_stats`: texts and JSON of a memory over a unix socket |
 //!
 //! No feature is on by default.
 //!
@@ -108,6 +109,8 @@ mod ring;
 mod rseq;
 mod settings;
 mod slab;
+#[cfg(feature = "stats")]
+mod stats;
 mod storage;
 mod topology;
 mod trim;
@@ -135,6 +138,8 @@ pub use pressure::Pressure;
 pub use reclaim::{Reclaim, ReclaimCounts, ReclaimOptions, ReclaimThread, Shrinker};
 pub use rseq::RseqUnavailable;
 pub use slab::{KmemCache, ObjectBox, SizeClasses, SlabAllocator, TypedCache};
+#[cfg(feature = "stats")]
+pub use stats::{StatsError, StatsServer};
 pub use warning::{VariableWarning, Warning};
 
 /// What the crates beside this one take from within it. Nothing here is promised to stay as it is.

@@ -33,6 +33,9 @@ pub(crate) trait Upkeep: Send {
     fn flush_stacks(&self);
     /// Computes the nodes of all CPUs anew, and which CPUs are on.
     fn refresh_nodes(&self);
+    /// Writes the text of `/proc/slabinfo`.
+    #[cfg(feature = "stats")]
+    fn write_slabinfo(&self, out: &mut String) -> fmt::Result;
 }
 
 /// The place of a memory's slab allocator.

@@ -92,6 +92,7 @@ calls_of_the_core! {
 
     fn topology(&self) -> &Topology<'_>;
     fn settings(&self) -> Settings;
+    fn min_free_kbytes(&self) -> u64;
     fn set_settings(&self, settings: Settings) -> Result<(), SettingError>;
     fn set_access(&self, node: NodeId, access: NodeAccess) -> Result<(), UnknownNode>;
     fn set_limits(&self, of: LimitOf, limits: Limits) -> Result<(), LimitError>;

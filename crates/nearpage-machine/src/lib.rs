@@ -24,6 +24,7 @@
 //! | write JSON | [`MachineDocument`] |
 //! | read and write sizes, read ranges of settings, show paths | [`size`], [`over`], [`shown`] |
 //! | watch and stop long work | [`work`] |
+//! | the language of a program's statistics socket | [`stats_socket`] |
 //!
 //! # Features
 //!
@@ -60,6 +61,7 @@ pub mod plan;
 pub mod short_form;
 mod shown;
 pub mod size;
+pub mod stats_socket;
 pub mod sysfs;
 #[cfg(feature = "catalog")]
 pub mod table;

@@ -48,6 +48,10 @@
 //! | `calls` | malloc, free, realloc and the others |
 //! | `stats` | counters |
 //!
+//! # Features
+//!
+//! `stats` adds `serve_stats`: the figures of its pages over a unix socket.
+//!
 //! # Cost
 //!
 //! * **Time.** A pair of `malloc` and `free` on one thread is two dozen instructions.
@@ -82,6 +86,10 @@ pub use boot::Boot;
 pub use calls::{NearpageMalloc, aligned_alloc, calloc, free, malloc, realloc, trim, usable_size};
 pub use classes::{CLASS_SIZE_MAX, CLASSES, class_size};
 pub use misuse::{Misuse, MisuseKind};
+#[cfg(feature = "stats")]
+pub use nearpage_linux::{StatsError, StatsServer};
 pub use options::{OptionError, Options, Policy};
 pub use state::{StartError, start, started_with};
+#[cfg(feature = "stats")]
+pub use stats::serve_stats;
 pub use stats::{ClassStatistics, Statistics, statistics};

@@ -219,6 +219,14 @@ pub(crate) fn trim() -> u64 {
     thread::inside(|| base.memory.trim().0 << 12)
 }
 
+/// Serves the figures of the memory; `None` without a memory.
+#[cfg(feature = "stats")]
+pub(crate) fn serve_stats(
+    path: &std::path::Path,
+) -> Option<Result<nearpage_linux::StatsServer, nearpage_linux::StatsError>> {
+    Some(BASE.get()?.memory.serve_stats_always(path))
+}
+
 /// How many trims there were.
 pub(crate) fn trims() -> usize {
     TRIMS.load(Ordering::Relaxed)

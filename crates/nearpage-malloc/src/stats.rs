@@ -153,6 +153,23 @@ pub fn statistics() -> Statistics {
     all
 }
 
+/// Serves the figures of the pages below the malloc on a unix socket, as `nearpage_linux::Memory::serve_stats` does: zones,
+/// free blocks, what CPUs cache. It starts the malloc if nobody did.
+///
+/// # Errors
+/// [`StatsError`](nearpage_linux::StatsError); without a memory ([`StartError::Memory`](crate::StartError)) also.
+#[cfg(feature = "stats")]
+pub fn serve_stats(
+    path: impl AsRef<std::path::Path>,
+) -> Result<nearpage_linux::StatsServer, nearpage_linux::StatsError> {
+    let path = path.as_ref();
+    let served = if crate::state::is_ready() { pages::serve_stats(path) } else { None };
+    served.unwrap_or_else(|| {
+        let error = std::io::Error::other("the malloc has no memory of nearpage");
+        Err(nearpage_linux::StatsError::Refused { path: path.to_owned(), error })
+    })
+}
+
 /// Looks at all units that were ever used.
 fn add_spans(all: &mut Statistics) {
     for unit in pages::used_units() {

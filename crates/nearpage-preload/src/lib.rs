@@ -4,9 +4,10 @@
 //! before constructors. Until it runs, and for what it stands on, allocations come from [`nearpage_malloc::Boot`], which is
 //! also its `#[global_allocator]`: nothing that Rust's library allocates here comes back.
 //!
-//! It reads two variables: `NEARPAGE_MALLOC`, options in the form of [`nearpage_malloc::Options::parse`], and
-//! `NEARPAGE_MALLOC_REPORT_FD`, the descriptor that `nearpage run` opened for the report. A program with more rights than
-//! its user (setuid) ignores both.
+//! It reads three variables: `NEARPAGE_MALLOC`, options in the form of [`nearpage_malloc::Options::parse`],
+//! `NEARPAGE_MALLOC_REPORT`, the file to which the report is appended, and `NEARPAGE_STATS`, the unix socket on which figures of
+//! its pages are served (`%p` stands for the id of the process). A program with more rights than its user (setuid) ignores
+//! all three.
 //!
 //! # The map
 //!
@@ -16,12 +17,14 @@
 //! | `message` | a line on standard error, without an allocation |
 //! | `report` | what was counted, written when the process ends |
 //! | `start` | the start |
+//! | `stats` | figures over a unix socket |
 //! | `c`, `cpp` | the symbols |
 
 mod environment;
 mod message;
 mod report;
 mod start;
+mod stats;
 
 #[cfg(feature = "symbols")]
 mod c;

@@ -189,3 +189,34 @@ fn compilers_are_the_same() {
         same(compiler, &["-O2", "-w", "-S", "-o", "-", &source], 1000);
     }
 }
+
+/// A program that knows nothing of nearpage serves the figures of its pages while it runs.
+#[test]
+fn figures_are_served_over_a_socket() {
+    use std::io::{BufRead, BufReader, Read, Write};
+    use std::os::unix::net::UnixStream;
+
+    let path = folder().join("served.%p");
+    let mut program = Command::new("cat")
+        .env("LD_PRELOAD", library())
+        .env("NEARPAGE_STATS", &path)
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let mut input = program.stdin.take().unwrap();
+    input.write_all(b"ready\n").unwrap();
+    let mut ready = String::new();
+    BufReader::new(program.stdout.take().unwrap()).read_line(&mut ready).unwrap();
+    let own = folder().join(format!("served.{}", program.id()));
+    let mut stream = UnixStream::connect(&own).expect("it serves");
+    stream.write_all(b"nearpage 1 proc/buddyinfo\nnearpage 1 nearpage/memory.json\n").unwrap();
+    stream.shutdown(std::net::Shutdown::Write).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("nearpage 1 ok ") && answer.contains("Node 0, zone "), "{answer}");
+    assert!(answer.contains("\"program\": \"cat\""), "{answer}");
+    drop(input);
+    assert!(program.wait().unwrap().success());
+    assert!(!own.exists(), "the socket goes with the process");
+}

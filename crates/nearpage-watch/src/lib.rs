@@ -12,16 +12,18 @@
 //! | to | use |
 //! |---|---|
 //! | read a machine | [`Sampler`], [`Sample`] |
+//! | read a process that serves the figures of its allocator | [`ProcessTree`], [`ProcessCopy`] |
 //! | know where processes have their memory | [`Sampler::with_processes`], [`Processes`], [`Placement`] |
 //! | know what is wrong, and since when | [`marks`], [`Mark`], [`History`], [`passes`], [`WORDS`] |
+//! | know when free blocks will be used up | [`Trends`] |
 //! | keep hours in a file, and play it | [`TapeWriter`], [`Tape`] |
 //! | print metrics | [`exposition`], [`Cardinality`] |
 //! | serve them | [`Server`] |
 //!
 //! ```text
-//! zoneinfo, processes --> sampler --> sample --> marks --> history, exposition --> server
-//!                                        |
-//!                                        `-- tape
+//! process, zoneinfo, processes --> sampler --> sample --> marks --> history, exposition --> server
+//!                                                 |
+//!                                                 `--> trends, tape
 //! ```
 //!
 //! # Cost and limits
@@ -31,26 +33,32 @@
 //! does not tell is left out. Files that change while they are read give figures of different moments.
 #![warn(missing_debug_implementations)]
 
+mod copy;
 mod cpus;
 mod exposition;
 mod history;
 mod marks;
+mod placement;
 mod process;
 mod processes;
 mod sample;
 mod sampler;
 mod server;
 mod tape;
+mod trends;
 mod words;
 mod zoneinfo;
 
+pub use copy::{CopyError, ProcessCopy};
 pub use exposition::{Cardinality, Format, exposition};
 pub use history::{Change, History};
-pub use marks::{Mark, marks, passes};
-pub use process::{Placement, ProcessSample, Processes};
+pub use marks::{ASKERS, Asker, Mark, marks, passes};
+pub use placement::{Placement, ProcessSample, Processes};
+pub use process::{ProcessError, ProcessTree};
 pub use sample::{EVENTS, NUMA, NodeSample, PagesetSample, Sample, ZoneSample, rate};
 pub use sampler::Sampler;
 pub use server::{Limits, ServeError, Server};
 pub use tape::{Tape, TapeError, TapeWriter};
+pub use trends::Trends;
 pub use words::{WORDS, Word};
 pub use zoneinfo::Pagesets;

@@ -1,198 +1,355 @@
-//! A process at one moment, and the files of /proc that tell it.
+//! The figures of a process that serves those of its allocator (`Memory::serve_stats` of `nearpage-linux`), as a tree of
+//! files: whatever reads a machine reads such a process too.
 
-use memchr::memrchr;
-use serde::Serialize;
+use std::cell::RefCell;
+use std::ffi::OsString;
+use std::fs;
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use crate::zoneinfo::number;
+use nearpage_machine::stats_socket::{HEAD_BYTES_MAX, Head, NOTE_NAME, NoAnswer, Request};
+use nearpage_machine::{FileTree, shown};
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with, sockopt,
+};
+use rustix::process::Pid;
 
-/// Processes with memory, as far as they were read.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
-pub struct Processes {
-    /// Those with most memory, most first.
-    pub list: Vec<ProcessSample>,
-    /// Processes with memory that are known.
-    pub seen: usize,
-    /// Those of them whose placement may not be read, mostly for they are another user's.
-    pub denied: usize,
-    /// Those whose placement is still to be read, or takes too long for the budget.
-    pub waiting: usize,
+/// How long an answer may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Descriptors of a process that are looked at.
+const DESCRIPTORS_MAX: usize = 1 << 16;
+
+/// Why a process cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ProcessError {
+    /// There is no such process, or its descriptors are not for this user.
+    #[error("process {pid}: {error}")]
+    Process {
+        /// The process.
+        pid: u32,
+        /// What the system says.
+        #[source]
+        error: io::Error,
+    },
+    /// It serves nothing.
+    #[error(
+        "process {pid} serves no figures; it must call serve_stats (nearpage_stats_serve in C), or be started with NEARPAGE_STATS=PATH"
+    )]
+    NotServed {
+        /// The process.
+        pid: u32,
+    },
+    /// It is the child of a fork, and its parent serves.
+    #[error(
+        "process {pid} was forked from process {served_by}, which serves its own figures at {path}"
+    )]
+    Forked {
+        /// The process.
+        pid: u32,
+        /// Who serves.
+        served_by: u32,
+        /// Where.
+        path: String,
+    },
+    /// Nobody listens there, or not for this user.
+    #[error("{path}: {why}")]
+    Connect {
+        /// The socket.
+        path: String,
+        /// Why not.
+        why: String,
+    },
+    /// The connection broke, or the answer took too long.
+    #[error("{path}: {why}")]
+    Broken {
+        /// The socket.
+        path: String,
+        /// How.
+        why: String,
+    },
+    /// The process refuses.
+    #[error("{path}: refused: {why}")]
+    Refused {
+        /// The socket.
+        path: String,
+        /// Why, in its words.
+        why: String,
+    },
+    /// The answer is none.
+    #[error("{path}: {error}")]
+    NoAnswer {
+        /// The socket.
+        path: String,
+        /// What is wrong with it.
+        #[source]
+        error: NoAnswer,
+    },
 }
 
-/// A process with memory.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
-pub struct ProcessSample {
-    /// Its id.
-    pub pid: u32,
-    /// Its name, as the kernel has it: at most 15 bytes.
-    pub name: String,
-    /// Its user, if its status was read.
-    pub uid: Option<u32>,
-    /// Resident, in KiB.
-    pub rss: u64,
-    /// By node, in KiB, if the placement was read. Shared pages count in each process, so the sum may differ from `rss`.
-    pub nodes: Vec<(u32, u64)>,
-    /// Whether the placement was read.
-    pub placement: Placement,
-    /// The node of the CPU that it ran on last.
-    pub runs_on: Option<u32>,
-    /// Nodes that it may use, as the kernel lists them, if its status was read.
-    pub may_use: String,
-    /// Faults a second that needed no disk.
-    pub minor_faults: Option<u64>,
-    /// Faults a second that did.
-    pub major_faults: Option<u64>,
+impl From<ProcessError> for io::Error {
+    fn from(error: ProcessError) -> io::Error {
+        io::Error::other(error)
+    }
 }
 
-/// Whether it is known on which nodes a process has its memory.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Placement {
-    /// Its turn has not come.
-    #[default]
-    Waiting,
-    /// From numa_maps.
-    Read,
-    /// numa_maps may not be read: it is another user's process.
-    Denied,
-    /// It has so much memory that reading would take longer than a refresh may; it is read on request.
-    TooLong,
-    /// The kernel, or the copy, has no numa_maps.
-    Absent,
+/// A process that serves the figures of its allocator. As a [`FileTree`] it has `proc/zoneinfo`, `proc/buddyinfo`,
+/// `proc/vmstat` and the like below its root, of the allocator alone, and `nearpage/memory.json`.
+///
+/// A connection that breaks is made anew at the next reading: the process may have dropped a reader that was idle.
+#[derive(Debug)]
+pub struct ProcessTree {
+    path: PathBuf,
+    pid: Option<u32>,
+    connection: RefCell<Option<UnixStream>>,
 }
 
-impl Placement {
-    pub(crate) const ALL: [Placement; 5] = [
-        Placement::Waiting,
-        Placement::Read,
-        Placement::Denied,
-        Placement::TooLong,
-        Placement::Absent,
-    ];
-}
-
-impl ProcessSample {
-    /// What it has on a node, in KiB.
-    pub fn on(&self, node: u32) -> u64 {
-        self.nodes.iter().find(|(other, _)| *other == node).map_or(0, |(_, kib)| *kib)
+impl ProcessTree {
+    /// The process that serves at a socket.
+    ///
+    /// # Errors
+    ///
+    /// [`ProcessError`]: nobody serves there, it is not for this user, or another program listens.
+    pub fn connect(path: impl Into<PathBuf>) -> Result<ProcessTree, ProcessError> {
+        let path = path.into();
+        let (mut stream, pid) = connect_to(&path)?;
+        // Another program that listens there is found out now.
+        let answer = exchange(&mut stream, Request::Files);
+        let tree = ProcessTree { path, pid, connection: RefCell::new(Some(stream)) };
+        tree.told(answer)?;
+        Ok(tree)
     }
 
-    /// Whether it has memory on a node, or, if that is not known, runs there.
-    pub fn is_of(&self, node: u32) -> bool {
-        match self.placement {
-            Placement::Read => self.on(node) > 0,
-            _ => self.runs_on == Some(node),
-        }
-    }
-}
-
-/// What `/proc/PID/stat` tells.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Stat {
-    pub(crate) name: String,
-    pub(crate) minor_faults: u64,
-    pub(crate) major_faults: u64,
-    /// In ticks since boot: with the PID it names a process.
-    pub(crate) start: u64,
-    pub(crate) rss_pages: u64,
-    pub(crate) cpu: Option<u32>,
-}
-
-/// `17 (a name) with) S 1 17 ...`: the name may have anything in it, also brackets. `None` for what no kernel writes.
-pub(crate) fn stat(text: &[u8]) -> Option<Stat> {
-    let (begin, end) = (memchr::memchr(b'(', text)?, memrchr(b')', text)?);
-    let name = String::from_utf8_lossy(text.get(begin + 1..end)?).chars().take(64).collect();
-    let words: Vec<&[u8]> = text[end + 1..].trim_ascii().split(|byte| *byte == b' ').collect();
-    // proc(5) counts from 1 and has the state, which follows the name, third.
-    let field = |nth: usize| words.get(nth - 3).and_then(|word| number(word));
-    Some(Stat {
-        name,
-        minor_faults: field(10)?,
-        major_faults: field(12)?,
-        start: field(22)?,
-        rss_pages: field(24)?,
-        cpu: field(39).and_then(|cpu| u32::try_from(cpu).ok()),
-    })
-}
-
-/// User and nodes of `/proc/PID/status`.
-pub(crate) fn status(text: &[u8]) -> (Option<u32>, String) {
-    let (mut uid, mut nodes) = (None, String::new());
-    for line in text.split(|byte| *byte == b'\n') {
-        if let Some(rest) = line.strip_prefix(b"Uid:") {
-            uid = number(rest).and_then(|uid| u32::try_from(uid).ok());
-        } else if let Some(rest) = line.strip_prefix(b"Mems_allowed_list:") {
-            nodes = String::from_utf8_lossy(rest.trim_ascii()).chars().take(256).collect();
-        }
-    }
-    (uid, nodes)
-}
-
-/// KiB by node of a `numa_maps`, by id. What is not understood is passed over.
-pub(crate) fn numa_maps(text: &[u8]) -> Vec<(u32, u64)> {
-    let mut nodes: Vec<(u32, u64)> = Vec::new();
-    for line in text.split(|byte| *byte == b'\n') {
-        // Its page size stands at the end of a line, behind the pages.
-        let mut page_kib = 4;
-        for word in line.rsplit(|byte| *byte == b' ') {
-            if let Some(kib) = word.strip_prefix(b"kernelpagesize_kB=") {
-                page_kib = number(kib).unwrap_or(page_kib);
-                continue;
+    /// The process with an id, by the note that it keeps for its readers.
+    ///
+    /// # Errors
+    ///
+    /// [`ProcessError`].
+    pub fn of_process(pid: u32) -> Result<ProcessTree, ProcessError> {
+        let path = noted_path(pid)?;
+        // A container's process has another root.
+        let inside = PathBuf::from(format!("/proc/{pid}/root"))
+            .join(path.strip_prefix("/").unwrap_or(&path));
+        let tree = match ProcessTree::connect(&path) {
+            Err(ProcessError::Connect { .. }) if inside.exists() => ProcessTree::connect(inside)?,
+            tree => tree?,
+        };
+        match tree.pid {
+            Some(served_by) if served_by != pid => {
+                Err(ProcessError::Forked { pid, served_by, path: shown(&path).to_string() })
             }
-            let Some(rest) = word.strip_prefix(b"N") else { continue };
-            let Some(at) = memchr::memchr(b'=', rest) else { continue };
-            let (Some(node), Some(pages)) = (number(&rest[..at]), number(&rest[at + 1..])) else {
-                continue;
-            };
-            let Some(node) = u32::try_from(node).ok().filter(|node| *node < NODES_MOST) else {
-                continue;
-            };
-            let kib = pages.saturating_mul(page_kib);
-            match nodes.iter_mut().find(|(other, _)| *other == node) {
-                Some((_, sum)) => *sum = sum.saturating_add(kib),
-                None => nodes.push((node, kib)),
+            _ => Ok(tree),
+        }
+    }
+
+    /// The process that is meant: an id, or the path of a socket.
+    ///
+    /// # Errors
+    ///
+    /// [`ProcessError`].
+    pub fn open(meant: &str) -> Result<ProcessTree, ProcessError> {
+        match meant.parse() {
+            Ok(pid) => ProcessTree::of_process(pid),
+            Err(_) => ProcessTree::connect(meant),
+        }
+    }
+
+    /// The socket.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The process that listens, if the system tells.
+    pub fn pid(&self) -> Option<u32> {
+        self.pid
+    }
+
+    /// The names of all files.
+    ///
+    /// # Errors
+    ///
+    /// [`ProcessError`].
+    pub fn files(&self) -> Result<Vec<String>, ProcessError> {
+        let text = self.ask(Request::Files)?.unwrap_or_default();
+        Ok(String::from_utf8_lossy(&text).lines().map(str::to_owned).collect())
+    }
+
+    /// A file's content; `None` if there is none of that name.
+    ///
+    /// # Errors
+    ///
+    /// [`ProcessError`].
+    pub fn file(&self, name: &str) -> Result<Option<Vec<u8>>, ProcessError> {
+        if name.contains(['\n', '\r']) {
+            return Ok(None);
+        }
+        self.ask(Request::File(name))
+    }
+
+    fn ask(&self, request: Request<'_>) -> Result<Option<Vec<u8>>, ProcessError> {
+        let mut connection = self.connection.borrow_mut();
+        if let Some(stream) = &mut *connection {
+            match exchange(stream, request) {
+                Err(Trouble::Io(error)) if !is_timeout(&error) => {}
+                answer => {
+                    if answer.is_err() {
+                        *connection = None;
+                    }
+                    return self.told(answer);
+                }
             }
         }
+        *connection = None;
+        let (mut stream, _) = connect_to(&self.path)?;
+        let answer = exchange(&mut stream, request);
+        if answer.is_ok() {
+            *connection = Some(stream);
+        }
+        self.told(answer)
     }
-    nodes.sort_unstable();
-    nodes
+
+    fn told(
+        &self,
+        answer: Result<Option<Vec<u8>>, Trouble>,
+    ) -> Result<Option<Vec<u8>>, ProcessError> {
+        let path = shown(&self.path).to_string();
+        answer.map_err(|trouble| match trouble {
+            Trouble::Io(error) if is_timeout(&error) => {
+                let why =
+                    format!("no answer within {} s; is the process stopped?", PATIENCE.as_secs());
+                ProcessError::Broken { path, why }
+            }
+            Trouble::Io(error) if error.kind() == ErrorKind::UnexpectedEof => {
+                ProcessError::Broken {
+                    path,
+                    why: "the connection was closed without an answer".into(),
+                }
+            }
+            Trouble::Io(error) => ProcessError::Broken { path, why: error.to_string() },
+            Trouble::NoAnswer(error) => ProcessError::NoAnswer { path, error },
+            Trouble::Refused(why) => ProcessError::Refused { path, why },
+        })
+    }
 }
 
-/// As many as Linux may have.
-const NODES_MOST: u32 = 1024;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const STAT: &str = "17 (a (b) c) S 1 17 17 0 -1 4194560 120 0 3 0 5 6 0 0 20 0 1 0 777 9000 250 \
-                        1844 1 1 0 0 0 0 0 0 0 0 0 0 17 5 0 0 0 0 0";
-
-    #[test]
-    fn files_of_a_process() {
-        let read = stat(STAT.as_bytes()).unwrap();
-        assert_eq!((read.name.as_str(), read.minor_faults, read.major_faults), ("a (b) c", 120, 3));
-        assert_eq!((read.start, read.rss_pages, read.cpu), (777, 250, Some(5)));
-        let (uid, nodes) = status(b"Name:\tx\nUid:\t1000\t0\t0\t0\nMems_allowed_list:\t0-1,4\n");
-        assert_eq!((uid, nodes.as_str()), (Some(1000), "0-1,4"));
+impl FileTree for ProcessTree {
+    fn read(&self, path: &str) -> io::Result<Option<Vec<u8>>> {
+        Ok(self.file(path)?)
     }
 
-    #[test]
-    fn pages_of_any_size_are_counted_by_node() {
-        let text = b"7f00 default anon=12 dirty=12 N0=10 N1=2 kernelpagesize_kB=4\n\
-                     7f01 bind:1 file=/N9=9\\040N0 huge dirty=3 N1=3 kernelpagesize_kB=2048\n\
-                     7f02 default\n7f03 default mapped=1 N0=1\nN\nN=\nN5\nN99999=4 N0=x\n";
-        assert_eq!(numa_maps(text), [(0, 44), (1, 8 + 6144)]);
+    fn names(&self, path: &str) -> io::Result<Vec<String>> {
+        let files = self.files()?;
+        let prefix = format!("{}/", path.trim_matches('/'));
+        let prefix = if prefix == "/" { "" } else { &prefix };
+        let below = files.iter().filter_map(|file| file.strip_prefix(prefix)?.split('/').next());
+        let mut names: Vec<String> = below.map(str::to_owned).collect();
+        names.sort_unstable();
+        names.dedup();
+        Ok(names)
     }
 
-    #[test]
-    fn damage_is_passed_over() {
-        for end in 0..STAT.len() {
-            stat(&STAT.as_bytes()[..end]);
-            stat(&STAT.as_bytes()[end..]);
-            status(&STAT.as_bytes()[..end]);
-            numa_maps(&STAT.as_bytes()[end..]);
+    fn display(&self, path: &str) -> String {
+        format!("{}:{path}", shown(&self.path))
+    }
+}
+
+/// Why there is no answer.
+enum Trouble {
+    Io(io::Error),
+    NoAnswer(NoAnswer),
+    Refused(String),
+}
+
+impl From<io::Error> for Trouble {
+    fn from(error: io::Error) -> Trouble {
+        Trouble::Io(error)
+    }
+}
+
+fn is_timeout(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
+}
+
+/// Connects without waiting: who is stopped, and has many readers waiting, would keep this one for ever.
+fn connect_to(path: &Path) -> Result<(UnixStream, Option<u32>), ProcessError> {
+    let refused = |why: String| ProcessError::Connect { path: shown(path).to_string(), why };
+    let address = SocketAddrUnix::new(path)
+        .map_err(|_| refused("the path of a socket has 1 to 107 bytes".into()))?;
+    let connected = || -> io::Result<UnixStream> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        connect(&socket, &address)?;
+        let stream = UnixStream::from(socket);
+        stream.set_nonblocking(false)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        Ok(stream)
+    };
+    let stream = connected().map_err(|error| {
+        refused(match error.kind() {
+            ErrorKind::NotFound => {
+                "there is no such socket: the process has ended, or never served".into()
+            }
+            ErrorKind::ConnectionRefused => {
+                "nobody serves there any more, or it is no socket".into()
+            }
+            ErrorKind::PermissionDenied => {
+                "it is of another user, and only that user and root may read it".into()
+            }
+            ErrorKind::WouldBlock => "it accepts no readers; is the process stopped?".into(),
+            _ => error.to_string(),
+        })
+    })?;
+    let peer = sockopt::socket_peercred(&stream).ok();
+    // 0 stands for a process of another namespace.
+    let pid = peer.and_then(|peer| u32::try_from(Pid::as_raw(Some(peer.pid))).ok());
+    Ok((stream, pid.filter(|pid| *pid != 0)))
+}
+
+fn exchange(stream: &mut UnixStream, request: Request<'_>) -> Result<Option<Vec<u8>>, Trouble> {
+    stream.write_all(request.to_string().as_bytes())?;
+    let mut head = Vec::with_capacity(64);
+    while head.last() != Some(&b'\n') {
+        let mut byte = [0];
+        stream.read_exact(&mut byte)?;
+        head.push(byte[0]);
+        if head.len() > HEAD_BYTES_MAX {
+            return Err(Trouble::NoAnswer(NoAnswer::Line));
         }
-        assert_eq!(stat(b")("), None);
-        assert_eq!(stat(b"1 () S"), None);
     }
+    match Head::parse(&head).map_err(Trouble::NoAnswer)? {
+        Head::NoFile => Ok(None),
+        Head::Refused { why } => Err(Trouble::Refused(why)),
+        Head::Content { bytes } => {
+            let mut content = Vec::new();
+            let length = stream.take(bytes).read_to_end(&mut content)? as u64;
+            if length < bytes {
+                return Err(Trouble::Io(ErrorKind::UnexpectedEof.into()));
+            }
+            Ok(Some(content))
+        }
+    }
+}
+
+/// The path in the note among a process's descriptors.
+fn noted_path(pid: u32) -> Result<PathBuf, ProcessError> {
+    let told = |error| ProcessError::Process { pid, error };
+    let folder = PathBuf::from(format!("/proc/{pid}/fd"));
+    let entries = fs::read_dir(&folder).map_err(told)?;
+    let name = format!("/memfd:{NOTE_NAME}");
+    for entry in entries.take(DESCRIPTORS_MAX).flatten() {
+        let target = fs::read_link(entry.path()).unwrap_or_default();
+        if !target.as_os_str().as_encoded_bytes().starts_with(name.as_bytes()) {
+            continue;
+        }
+        let mut path = Vec::new();
+        fs::File::open(entry.path())
+            .and_then(|file| file.take(4096).read_to_end(&mut path))
+            .map_err(told)?;
+        return Ok(OsString::from_vec(path).into());
+    }
+    Err(ProcessError::NotServed { pid })
 }

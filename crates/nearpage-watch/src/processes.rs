@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use nearpage_machine::FileTree;
 
-use crate::process::{self, Placement, ProcessSample, Processes, Stat};
+use crate::placement::{self, Placement, ProcessSample, Processes, Stat};
 
 /// The largest processes, which are read each time.
 const LARGEST: usize = 32;
@@ -159,7 +159,7 @@ impl ProcessReader {
         // A process that ended since the list was read is no error.
         let read = tree.read(&format!("proc/{pid}/stat")).ok().flatten();
         let now = Instant::now();
-        let Some(stat) = read.and_then(|text| process::stat(&text)) else {
+        let Some(stat) = read.and_then(|text| placement::stat(&text)) else {
             self.known.remove(&pid);
             return;
         };
@@ -247,11 +247,11 @@ impl ProcessReader {
         let begin = Instant::now();
         if known.uid.is_none() {
             let status = tree.read(&format!("proc/{pid}/status")).ok().flatten();
-            (known.uid, known.may_use) = process::status(&status.unwrap_or_default());
+            (known.uid, known.may_use) = placement::status(&status.unwrap_or_default());
         }
         let read = tree.read(&format!("proc/{pid}/numa_maps"));
         (known.placement, known.nodes) = match read {
-            Ok(Some(text)) => (Placement::Read, process::numa_maps(&text)),
+            Ok(Some(text)) => (Placement::Read, placement::numa_maps(&text)),
             Ok(None) => (Placement::Absent, Vec::new()),
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 (Placement::Denied, Vec::new())

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::process::Processes;
+use crate::placement::Processes;
 
 /// A machine at one moment. What its kernel does not tell is `None`.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]

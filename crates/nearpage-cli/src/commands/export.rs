@@ -44,6 +44,10 @@ pub struct ExportArgs {
     /// Which capture of a recording
     #[arg(long, value_name = "NAME", requires = "sysroot")]
     capture: Option<String>,
+
+    /// Read the allocator of a process that serves its figures, by its id or the path of its socket
+    #[arg(short, long, value_name = "PID|SOCKET", conflicts_with = "sysroot")]
+    process: Option<String>,
 }
 
 const AFTER_HELP: &str = "\
@@ -89,7 +93,10 @@ impl ExportFailure {
 ///
 /// The input cannot be read, nobody can be served, or the file cannot be written.
 pub fn run(arguments: &ExportArgs) -> Result<(), CommandError> {
-    let tree = watched::tree(arguments.sysroot.as_deref(), arguments.capture.as_deref())?;
+    let tree = match &arguments.process {
+        Some(process) => watched::process(process)?,
+        None => watched::tree(arguments.sysroot.as_deref(), arguments.capture.as_deref())?,
+    };
     let (pagesets, cardinality) = match arguments.per_cpu {
         true => (Pagesets::EachCpu, Cardinality::EachCpu),
         false => (Pagesets::Sums, Cardinality::Bounded),

@@ -1,9 +1,11 @@
-//! What `top` and `export` watch: this machine, a copy of its files, or a capture of a recording.
+//! What `top` and `export` watch: this machine, a copy of its files, a capture of a recording, or a process.
 
 use std::path::Path;
+use std::time::Duration;
 
 use nearpage_bundle::BundleError;
 use nearpage_machine::{FileTree, FolderTree, open_tree};
+use nearpage_watch::ProcessTree;
 
 use super::{CommandError, input};
 
@@ -23,5 +25,21 @@ pub(super) fn tree(
         // A folder may have fewer files, or have them one folder deeper.
         Err(BundleError::NoRecording { .. }) if !input::is_standard(path) => Ok(open_tree(path)?),
         Err(error) => Err(error.into()),
+    }
+}
+
+/// The files that a process serves: by its id, or the path of its socket.
+pub(super) fn process(meant: &str) -> Result<Box<dyn FileTree>, CommandError> {
+    Ok(Box::new(ProcessTree::open(meant)?))
+}
+
+/// An interval.
+pub(super) fn delay(text: &str) -> Result<Duration, String> {
+    let accepted = "expected seconds from 0.1 to 86400";
+    let seconds: f64 = text.parse().map_err(|_| accepted.to_owned())?;
+    if (0.1..=86_400.0).contains(&seconds) {
+        Ok(Duration::from_secs_f64(seconds))
+    } else {
+        Err(accepted.into())
     }
 }

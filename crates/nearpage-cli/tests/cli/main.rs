@@ -8,6 +8,7 @@ mod export;
 mod globals;
 mod lab;
 mod layers;
+mod proc;
 mod record;
 mod report;
 mod run;

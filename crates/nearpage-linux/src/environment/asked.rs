@@ -22,6 +22,7 @@ use crate::warning::VariableWarning;
 /// | | `strict`, `advisory`, `no-binding` | the same, in the words of tcmalloc |
 /// | `NEARPAGE_RSEQ` | `auto` | restartable sequences where they are available |
 /// | | `off` | the locked storage |
+/// | `NEARPAGE_STATS` | a path | the socket of [`stats`](Self::stats); `%p` in it stands for the id of the process |
 /// | `NEARPAGE_ENV` | `strict` | a value that is not understood is an error instead of a warning |
 ///
 /// Items of `NEARPAGE_NUMA` are joined with commas, so a path in it has none. An empty variable counts as unset. Values that
@@ -53,6 +54,8 @@ pub struct Environment {
     pub nodes: Nodes,
     /// Whether a value that is not understood is an error.
     pub strict: bool,
+    /// Where the program should serve its figures: a path for `Memory::serve_stats`. A memory alone serves nothing.
+    pub stats: Option<String>,
     /// Variables and values that are not understood.
     pub ignored: Vec<VariableWarning>,
 }

@@ -2,7 +2,7 @@
 
 use nearpage_machine::idlist::excerpt;
 
-use super::names::{ENV, NUMA, PREFIX, RSEQ};
+use super::names::{ENV, NUMA, PREFIX, RSEQ, STATS};
 use crate::warning::VariableWarning;
 
 /// How alike two words must be, from 0 to 1, for one to be taken for a slip of the other.
@@ -12,12 +12,12 @@ const LIKENESS_MIN: f64 = 0.7;
 pub(super) fn unknown_variable(name: &str) -> VariableWarning {
     // Compared without the prefix, which makes any two of them alike.
     let rest = name.trim_start_matches(PREFIX);
-    let known = [ENV, NUMA, RSEQ].map(|known| (known.trim_start_matches(PREFIX), known));
+    let known = [ENV, NUMA, RSEQ, STATS].map(|known| (known.trim_start_matches(PREFIX), known));
     VariableWarning {
         variable: excerpt(name),
         found: None,
         nearest: nearest(rest, known),
-        expected: "NEARPAGE_ENV, NEARPAGE_NUMA or NEARPAGE_RSEQ",
+        expected: "NEARPAGE_ENV, NEARPAGE_NUMA, NEARPAGE_RSEQ or NEARPAGE_STATS",
     }
 }
 

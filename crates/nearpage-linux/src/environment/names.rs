@@ -4,6 +4,7 @@ pub(super) const PREFIX: &str = "NEARPAGE_";
 pub(super) const NUMA: &str = "NEARPAGE_NUMA";
 pub(super) const RSEQ: &str = "NEARPAGE_RSEQ";
 pub(super) const ENV: &str = "NEARPAGE_ENV";
+pub(super) const STATS: &str = "NEARPAGE_STATS";
 /// What only nearpage's own tests read.
 pub(super) const OF_TESTS: [&str; 25] = [
     "NEARPAGE_BUNDLES",

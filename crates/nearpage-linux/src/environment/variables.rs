@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use super::asked::Environment;
 use super::error::EnvironmentError;
 use super::misread::{misread_word, unknown_variable};
-use super::names::{ENV, NUMA, OF_TESTS, PREFIX, RSEQ};
+use super::names::{ENV, NUMA, OF_TESTS, PREFIX, RSEQ, STATS};
 use super::numa;
 
 impl Environment {
@@ -51,6 +51,7 @@ impl Environment {
                 "strict" => self.strict = true,
                 _ => self.ignored.push(misread_word(ENV, value, ["strict"], "strict")),
             },
+            STATS => self.stats = Some(value.replace("%p", &std::process::id().to_string())),
             name if OF_TESTS.contains(&name) => {}
             name => self.ignored.push(unknown_variable(name)),
         }
@@ -104,12 +105,14 @@ mod tests {
             ("NEARPAGE_RSEQ", "off"),
             ("NEARPAGE_NUMA", "fake=3,bind=none"),
             ("NEARPAGE_ENV", "strict"),
+            ("NEARPAGE_STATS", "/run/x.%p"),
         ]);
         let expected = Environment {
             use_rseq: Some(false),
             bind: Some(BindMode::None),
             nodes: Nodes::Shares(NonZeroU16::new(3).unwrap()),
             strict: true,
+            stats: Some(format!("/run/x.{}", std::process::id())),
             ignored: Vec::new(),
         };
         assert_eq!((environment, warnings), (expected, vec![]));
@@ -155,7 +158,7 @@ mod tests {
         let (environment, warnings) =
             parse(&[("NEARPAGE_NMUA", "fake=2"), ("NEARPAGE_rseq", "off"), ("NEARPAGE_CONF", "a")]);
         assert_eq!(environment, Environment::default());
-        let expected = "expected NEARPAGE_ENV, NEARPAGE_NUMA or NEARPAGE_RSEQ";
+        let expected = "expected NEARPAGE_ENV, NEARPAGE_NUMA, NEARPAGE_RSEQ or NEARPAGE_STATS";
         assert_eq!(
             warnings,
             [
@@ -207,7 +210,7 @@ mod tests {
             read(&wrong).unwrap_err().to_string(),
             "NEARPAGE_RSEQ: found \"on\", expected auto or off; \
              NEARPAGE_X: there is no such variable, \
-             expected NEARPAGE_ENV, NEARPAGE_NUMA or NEARPAGE_RSEQ; \
+             expected NEARPAGE_ENV, NEARPAGE_NUMA, NEARPAGE_RSEQ or NEARPAGE_STATS; \
              NEARPAGE_ENV=strict makes this an error"
         );
         assert!(read(&wrong[2..]).unwrap().strict);

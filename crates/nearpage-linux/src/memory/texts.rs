@@ -55,6 +55,12 @@ impl Memory {
         text(|out| self.pages().write_vmstat(out))
     }
 
+    /// The caches of the slab allocator, in the layout of `/proc/slabinfo`; `None` if this memory has none.
+    #[cfg(feature = "stats")]
+    pub(crate) fn slabinfo_if_any(&self) -> Option<String> {
+        self.with_objects(|objects| Some(text(|out| objects.write_slabinfo(out))))
+    }
+
     /// The watermarks of a node, summed over its zones. Zeroes if the node is unknown.
     pub fn watermarks(&self, node: NodeId) -> Marks {
         self.pages().watermarks(node)

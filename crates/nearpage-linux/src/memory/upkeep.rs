@@ -11,6 +11,11 @@ impl Memory {
         self.pages().settings()
     }
 
+    /// The `min_free_kbytes` in force: as set, or derived from the memory that is online.
+    pub fn min_free_kbytes(&self) -> u64 {
+        self.pages().min_free_kbytes()
+    }
+
     /// Changes the settings. Watermarks and caches follow at once, while other threads allocate. Settings that
     /// [`MemoryBuilder::settings`](crate::MemoryBuilder::settings) ignores are ignored here too.
     ///

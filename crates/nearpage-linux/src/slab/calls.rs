@@ -178,6 +178,11 @@ impl<A: RingAccess, const HARDENED: bool> Upkeep for Core<'_, A, HARDENED> {
         // A CPU whose stacks cannot be had keeps its node until it is reaped.
         let _ = Core::refresh_nodes(self);
     }
+
+    #[cfg(feature = "stats")]
+    fn write_slabinfo(&self, out: &mut String) -> fmt::Result {
+        Core::write_slabinfo(self, out)
+    }
 }
 
 impl<'s, A: RingAccess, const HARDENED: bool> BoundCache<'s, A, HARDENED> {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::process::{Placement, ProcessSample, Processes};
+use crate::placement::{Placement, ProcessSample, Processes};
 use crate::sample::{EVENTS, NUMA, NodeSample, PagesetSample, Sample, ZoneSample};
 
 /// The texts that a slot has had, by their numbers.

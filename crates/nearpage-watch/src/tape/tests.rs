@@ -2,7 +2,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::*;
-use crate::process::{Placement, ProcessSample, Processes};
+use crate::placement::{Placement, ProcessSample, Processes};
 use crate::sample::{NodeSample, PagesetSample, Sample, ZoneSample};
 
 fn folder() -> tempfile::TempDir {

@@ -12,7 +12,7 @@ use super::{
     BYTES_MOST, FRAME_HEADER_BYTES, HEADER_BYTES, Header, SLOT_HEADER_BYTES, TapeError, delta,
     frame_crc, slot_header, slot_sequence,
 };
-use crate::process::Processes;
+use crate::placement::Processes;
 use crate::sample::Sample;
 
 /// Writes samples to a file of bounded size.

@@ -72,7 +72,7 @@ fn the_storage_is_the_one_that_is_chosen() {
 #[test]
 fn mistakes_are_told_once_and_strict_makes_them_fatal() {
     let wrong = [("NEARPAGE_NUMA", "fak=2"), ("NEARPAGE_RSQE", "off")];
-    let known = "expected NEARPAGE_ENV, NEARPAGE_NUMA or NEARPAGE_RSEQ";
+    let known = "expected NEARPAGE_ENV, NEARPAGE_NUMA, NEARPAGE_RSEQ or NEARPAGE_STATS";
     let unknown =
         format!("NEARPAGE_RSQE: there is no such variable (did you mean NEARPAGE_RSEQ?), {known}");
     let (code, stdout, stderr) = run(&wrong, &[]);
