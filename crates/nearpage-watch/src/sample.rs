@@ -165,6 +165,19 @@ impl Sample {
         self.events.iter().find(|(other, _)| *other == name).map(|(_, count)| *count)
     }
 
+    /// The size of a page: 4 KiB, unless the totals of a node and of its zones say another. A kernel counts both from the
+    /// same pages.
+    pub fn page_kib(&self) -> u64 {
+        let Some(node) = self.nodes.iter().find(|node| node.total > Some(0)) else { return 4 };
+        let managed = self.zones_of(node.node).filter_map(|zone| zone.managed);
+        let pages = managed.fold(0, u64::saturating_add);
+        match node.total.unwrap_or(0).checked_div(pages).unwrap_or(0) {
+            12..24 => 16,
+            48..96 => 64,
+            _ => 4,
+        }
+    }
+
     /// The zones of a node.
     pub fn zones_of(&self, node: u32) -> impl Iterator<Item = &ZoneSample> {
         self.zones.iter().filter(move |zone| zone.node == node)

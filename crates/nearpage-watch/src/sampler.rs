@@ -120,7 +120,7 @@ impl Sampler {
         if let Some((most, reader)) = &mut self.processes {
             self.cpu_nodes.follow(&sample.nodes);
             let nodes = &self.cpu_nodes;
-            let page_kib = page_kib(&sample);
+            let page_kib = sample.page_kib();
             sample.processes =
                 reader.refresh(&*self.tree, *most, page_kib, |cpu| nodes.node_of(cpu));
         }
@@ -196,7 +196,7 @@ impl Sampler {
         ids.dedup();
         ids.truncate(NODES_MOST);
         self.read_layout(&ids, sample);
-        let page_kib = page_kib(sample);
+        let page_kib = sample.page_kib();
         for (id, layout) in ids.into_iter().zip(&self.layout) {
             let mut node = NodeSample {
                 node: id,
@@ -260,19 +260,6 @@ impl Sampler {
         if let Some(text) = self.text("proc/vmstat", sample) {
             sample.events = counters(&text, &EVENTS);
         }
-    }
-}
-
-/// The size of a page: that of x86 and most others, unless the last nodes' totals and zones say another. A kernel counts
-/// both from the same pages.
-fn page_kib(sample: &Sample) -> u64 {
-    let Some(node) = sample.nodes.iter().find(|node| node.total > Some(0)) else { return 4 };
-    let pages: u64 = sample.zones_of(node.node).filter_map(|zone| zone.managed).sum();
-    let of = node.total.unwrap_or(0).checked_div(pages.max(1)).unwrap_or(0);
-    match of {
-        12..=23 => 16,
-        48..=95 => 64,
-        _ => 4,
     }
 }
 
