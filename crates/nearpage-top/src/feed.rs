@@ -235,3 +235,85 @@ pub(crate) enum Way {
     On,
     Back,
 }
+
+#[cfg(test)]
+mod tests {
+    use nearpage_machine::MemoryTree;
+    use nearpage_watch::ZoneSample;
+
+    use super::*;
+
+    /// Five minutes, in which a zone is below its mark from the second minute on to the third.
+    fn tape(folder: &std::path::Path) -> Tape {
+        let path = folder.join("tape");
+        let mut writer = TapeWriter::open(&path, None, "a box").unwrap();
+        for second in 0..300 {
+            let zone = ZoneSample {
+                zone: "Normal".into(),
+                free: Some(if (60..180).contains(&second) { 150 } else { 5000 }),
+                min: Some(100),
+                low: Some(200),
+                high: Some(300),
+                managed: Some(10_000),
+                ..ZoneSample::default()
+            };
+            let time_ms = second * 1000;
+            writer.append(&Sample { time_ms, zones: vec![zone], ..Sample::default() }).unwrap();
+        }
+        Tape::open(&path).unwrap()
+    }
+
+    #[test]
+    fn a_recording_is_played_and_sought() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut feed = Feed::play(tape(folder.path()));
+        assert_eq!(feed.status(1.0), "sample 1 of 300  speed 1");
+        assert_eq!((feed.now().time_ms, feed.gap()), (0, Some(Duration::from_secs(1))));
+        feed.advance();
+        assert_eq!((feed.now().time_ms, feed.before().unwrap().time_ms), (1000, 0));
+        feed.seek_mark(Way::On);
+        assert_eq!(feed.now().time_ms, 60_000);
+        // There is no other one.
+        feed.seek_mark(Way::On);
+        assert_eq!(feed.now().time_ms, 60_000);
+        feed.seek(40);
+        let mark = marks(feed.before(), feed.now()).remove(0);
+        assert_eq!((mark.word, feed.past().history.age_ms(&mark)), ("reclaiming", 40_000));
+        feed.seek_mark(Way::Back);
+        assert_eq!(feed.now().time_ms, 60_000);
+        feed.seek(i64::MAX);
+        assert_eq!(feed.status(2.0), "sample 300 of 300, the end  speed 2");
+        assert_eq!(feed.gap(), None);
+        feed.advance();
+        assert_eq!(feed.now().time_ms, 299_000);
+        feed.seek(i64::MIN);
+        assert_eq!((feed.now().time_ms, feed.before()), (0, None));
+        assert_eq!(feed.past().history.changes().count(), 0);
+    }
+
+    #[test]
+    fn a_machine_is_recorded_with_lines_of_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tape");
+        let sampler = Sampler::new(Box::new(MemoryTree::new("empty")));
+        let writer = TapeWriter::open(&path, None, "").unwrap();
+        let mut turns = 0;
+        let mut feed = Feed::live(sampler)
+            .recorded(writer)
+            .with_advice(Box::new(|| vec!["advice".into()]))
+            .with_program(Box::new(move || {
+                turns += 1;
+                vec![turns.to_string()]
+            }));
+        (0..4).for_each(|_| feed.advance());
+        assert_eq!(Tape::open(&path).unwrap().len(), 5);
+        assert_eq!(feed.past().advice, ["advice"]);
+        assert_eq!(feed.past().program, Some(vec!["5".into()]));
+        assert_eq!((feed.status(1.0).as_str(), feed.is_played()), ("recording", false));
+        // Nothing happens to what is live.
+        feed.seek(-3);
+        feed.seek_mark(Way::On);
+        feed.want_process(1);
+        assert!(feed.gap().is_none());
+    }
+}

@@ -289,7 +289,7 @@ impl View {
             };
             self.drawn.tabs.push((begin, head.len() as u16));
         }
-        format!("{head}  ? keys  {}", printable(shown.source))
+        head + "  ? keys"
     }
 
     fn status(&self, shown: &Shown<'_>) -> String {
@@ -304,6 +304,7 @@ impl View {
         words.extend(self.chosen.node.map(|node| format!("node {node} only")));
         let choice = panes::choice(self.pane, shown, self.chosen);
         words.extend(Some(choice).filter(|choice| !choice.is_empty()));
+        words.push(printable(shown.source));
         words.join("  ")
     }
 
