@@ -1,10 +1,16 @@
 //! Processes by node, read within a budget: a machine has thousands, and numa_maps of a large one takes long.
 //!
-//! Each refresh has three parts. The list of PIDs is read; if that takes longer than half of the budget, not each time. Then `stat` of the largest processes, and of the others in
-//! turn, for as long as half of the budget lasts. Then `numa_maps`, which walks a process's page tables and keeps it from
-//! changing its mappings meanwhile: those that were never read first, the largest of them first, then those that are due.
-//! A process is due when a hundred times as long has passed as its last reading took, so nobody is held up for more than
-//! 1 % of the time. What a reading takes above the budget is owed: the refreshes after it read none until it is paid back.
+//! Each refresh has three parts, each with a third of the budget, and reads the list of PIDs before them; if that takes
+//! longer than a third, not each time.
+//!
+//! 1. `stat` of the largest processes, then of the others in turn.
+//! 2. `numa_maps` of processes for which it fits: those that were never read first, the largest of them first, then
+//!    those that are due.
+//! 3. `numa_maps` of one for which it does not fit. What it takes above the third is owed: refreshes read none of this
+//!    kind until it is paid back.
+//!
+//! `numa_maps` walks a process's page tables and keeps it from changing its mappings meanwhile. A process is due when a
+//! hundred times as long has passed as its last reading took, so nobody is held up for more than 1 % of the time.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -84,19 +90,19 @@ impl ProcessReader {
         page_kib: u64,
         node_of: impl Fn(u32) -> Option<u32>,
     ) -> Processes {
-        let half = self.budget.map(|budget| budget / 2);
+        let third = self.budget.map(|budget| budget / 3);
         match self.list_holds {
             0 => {
                 let begin = Instant::now();
                 self.read_list(tree);
                 let took = begin.elapsed().as_micros();
-                let half = half.map_or(u128::MAX, |half| half.as_micros().max(1));
-                self.list_holds = (took / half).min(30) as u32;
+                let third = third.map_or(u128::MAX, |third| third.as_micros().max(1));
+                self.list_holds = (took / third).min(30) as u32;
             }
             _ => self.list_holds -= 1,
         }
-        self.read_stats(tree, half);
-        self.read_placements(tree, half, page_kib);
+        self.read_stats(tree, third);
+        self.read_placements(tree, third, page_kib);
         self.told(most, page_kib, node_of)
     }
 
@@ -122,7 +128,7 @@ impl ProcessReader {
         }
     }
 
-    fn read_stats(&mut self, tree: &dyn FileTree, half: Option<Duration>) {
+    fn read_stats(&mut self, tree: &dyn FileTree, third: Option<Duration>) {
         let begin = Instant::now();
         let largest = self.largest(LARGEST);
         for pid in &largest {
@@ -134,7 +140,7 @@ impl ProcessReader {
             behind.chain(self.known.range(..=self.cursor).map(|(pid, _)| *pid)).collect();
         for (turn, pid) in round.into_iter().enumerate() {
             // A few have their turn also where the largest used it up.
-            if turn >= TURNS_LEAST && half.is_some_and(|half| begin.elapsed() >= half) {
+            if turn >= TURNS_LEAST && third.is_some_and(|third| begin.elapsed() >= third) {
                 break;
             }
             self.cursor = pid;
@@ -180,43 +186,46 @@ impl ProcessReader {
         (known.stat, known.stat_at) = (stat, now);
     }
 
-    fn read_placements(&mut self, tree: &dyn FileTree, half: Option<Duration>, page_kib: u64) {
+    fn read_placements(&mut self, tree: &dyn FileTree, third: Option<Duration>, page_kib: u64) {
         if let Some(pid) = self.wanted.take() {
             self.read_placement(tree, pid, page_kib);
         }
-        let Some(half) = half else {
+        let Some(third) = third else {
             for pid in self.largest(usize::MAX) {
                 self.read_placement(tree, pid, page_kib);
             }
             return;
         };
-        if self.owed > half {
-            self.owed -= half;
-            return;
-        }
-        let mut left = half.saturating_sub(self.owed);
-        self.owed = Duration::ZERO;
+        self.owed = self.owed.saturating_sub(third);
+        let mut left = third;
         for pid in self.due() {
-            let Some(known) = self.known.get_mut(&pid) else { continue };
-            let expected = match known.placed {
-                Some((_, took)) => took,
-                None => per_kib(self.per_gib, known.stat.rss_pages.saturating_mul(page_kib)),
-            };
+            let expected = self.expected(pid, page_kib);
             if expected > LONGEST {
-                // One that was read on request keeps what was read.
-                if known.placed.is_none() {
-                    known.placement = Placement::TooLong;
+                self.leave_out(pid);
+            } else if expected > third {
+                // It does not fit: one of this kind, if the last is paid.
+                if self.owed.is_zero() {
+                    self.owed = self.read_placement(tree, pid, page_kib).saturating_sub(third);
                 }
-                continue;
+            } else if !left.is_zero() {
+                left = left.saturating_sub(self.read_placement(tree, pid, page_kib));
             }
-            let took = self.read_placement(tree, pid, page_kib);
-            match left.checked_sub(took) {
-                Some(rest) => left = rest,
-                None => {
-                    self.owed = took - left;
-                    return;
-                }
-            }
+        }
+    }
+
+    /// What reading a placement takes: what it took, or what others of that size take.
+    fn expected(&self, pid: u32, page_kib: u64) -> Duration {
+        let Some(known) = self.known.get(&pid) else { return Duration::ZERO };
+        match known.placed {
+            Some((_, took)) => took,
+            None => per_kib(self.per_gib, known.stat.rss_pages.saturating_mul(page_kib)),
+        }
+    }
+
+    /// One that was read on request keeps what was read.
+    fn leave_out(&mut self, pid: u32) {
+        if let Some(known) = self.known.get_mut(&pid).filter(|known| known.placed.is_none()) {
+            known.placement = Placement::TooLong;
         }
     }
 

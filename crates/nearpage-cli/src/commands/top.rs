@@ -91,7 +91,7 @@ On a terminal, panes are shown until q: ? lists the keys. Elsewhere, or with -n,
 seek, m finds what begins to be wrong. With --once its last sample is printed, with --json and --csv all of them.
 
 Processes of other users are shown with what is known of them: where their memory is may be read by their user and
-root only. Reading is bounded (4 ms a refresh): the largest processes each time, others in turn.
+root only. Reading is bounded (3 ms a refresh): the largest processes each time, others in turn.
 
 Marks: refusing, reclaiming, kept-away, fragmented, boosted (of a zone); stalled, compacting, spilled, killed (since
 the sample before). The book's page Marks of nearpage top explains each.

@@ -168,7 +168,7 @@ fn item_of(zone: &ZoneSample) -> Item {
 
 pub(super) fn zones<'a>(shown: &'a Shown<'a>, chosen: Chosen) -> Table<'a> {
     let wide = if chosen.width >= WIDE {
-        "      low      high     promo    reserve  managed  none in"
+        "          low      high     promo    reserve  managed  none in"
     } else {
         ""
     };

@@ -130,8 +130,9 @@ fn thousands_take_turns_and_the_largest_come_first() {
 #[test]
 fn a_placement_that_takes_long_is_paid_back_and_one_that_takes_too_long_is_read_on_request() {
     let tree = Changing::default();
-    tree.add(1, 5, 100, 0);
-    tree.add(2, 5, 99, 0);
+    // By their size they would take 2 ms each.
+    tree.add(1, 5, 100_000, 0);
+    tree.add(2, 5, 99_999, 0);
     tree.takes.set(Duration::from_millis(3));
     let mut reader = ProcessReader::new(Some(Duration::from_millis(2)));
     let placed = |read: &Processes| {

@@ -11,9 +11,10 @@ use super::{TopArgs, program};
 use crate::commands::input::{self, STANDARD_INPUT};
 use crate::commands::{CommandError, environment, watched};
 
-/// Time for zoneinfo, and for processes, of a sample.
-const BUDGET: Duration = Duration::from_millis(4);
-/// The same of a text that is printed once.
+/// Time for zoneinfo of a sample.
+const ZONEINFO_BUDGET: Duration = Duration::from_micros(1500);
+/// Time for processes of a sample, and of a text that is printed once.
+const BUDGET: Duration = Duration::from_millis(3);
 const BUDGET_ONCE: Duration = Duration::from_millis(400);
 /// Processes of panes, and of streams and recordings.
 const PROCESSES_OF_PANES: usize = 1000;
@@ -160,7 +161,7 @@ fn judged(facts: &Facts) -> Vec<String> {
 
 fn sampler(tree: Box<dyn FileTree>, arguments: &TopArgs, has_panes: bool) -> Sampler {
     let pagesets = if has_panes { Pagesets::EachCpu } else { Pagesets::Sums };
-    let sampler = Sampler::new(tree).with_budget(BUDGET).with_pagesets(pagesets);
+    let sampler = Sampler::new(tree).with_budget(ZONEINFO_BUDGET).with_pagesets(pagesets);
     let most = match (arguments.processes, has_panes) {
         (Some(most), _) => most,
         (None, true) => PROCESSES_OF_PANES,
