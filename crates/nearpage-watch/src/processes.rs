@@ -7,7 +7,7 @@
 //! 2. `numa_maps` of processes for which it fits: those that were never read first, the largest of them first, then
 //!    those that are due.
 //! 3. `numa_maps` of one for which it does not fit. What it takes above the third is owed: refreshes read none of this
-//!    kind until it is paid back.
+//!    kind until it is paid back. A reader begins with a credit, so that placements are there soon.
 //!
 //! `numa_maps` walks a process's page tables and keeps it from changing its mappings meanwhile. A process is due when a
 //! hundred times as long has passed as its last reading took, so nobody is held up for more than 1 % of the time.
@@ -30,6 +30,9 @@ const TURNS_LEAST: usize = 16;
 const SHARE: u32 = 100;
 /// What is expected to take longer is read on request only.
 const LONGEST: Duration = Duration::from_millis(50);
+/// What may be read above the budget at first, and of it in one refresh.
+const CREDIT: Duration = Duration::from_millis(400);
+const CREDIT_OF_REFRESH: Duration = Duration::from_millis(40);
 /// What a GiB of pages of 4 KiB takes, before it is known.
 const EXPECTED_PER_GIB: Duration = Duration::from_millis(5);
 
@@ -57,6 +60,7 @@ pub(crate) struct ProcessReader {
     budget: Option<Duration>,
     /// What past readings of placements took above their budget.
     owed: Duration,
+    credit: Duration,
     /// Refreshes for which the list of PIDs is kept.
     list_holds: u32,
     per_gib: Duration,
@@ -71,6 +75,7 @@ impl ProcessReader {
             cursor: 0,
             budget,
             owed: Duration::ZERO,
+            credit: CREDIT,
             list_holds: 0,
             per_gib: EXPECTED_PER_GIB,
             wanted: None,
@@ -197,14 +202,18 @@ impl ProcessReader {
             return;
         };
         self.owed = self.owed.saturating_sub(third);
-        let mut left = third;
+        let (mut left, mut above) = (third, self.credit.min(CREDIT_OF_REFRESH));
         for pid in self.due() {
             let expected = self.expected(pid, page_kib);
             if expected > LONGEST {
                 self.leave_out(pid);
             } else if expected > third {
-                // It does not fit: one of this kind, if the last is paid.
-                if self.owed.is_zero() {
+                // It does not fit: on credit, or one of this kind if the last is paid.
+                if !above.is_zero() {
+                    let took = self.read_placement(tree, pid, page_kib);
+                    above = above.saturating_sub(took);
+                    self.credit = self.credit.saturating_sub(took);
+                } else if self.owed.is_zero() {
                     self.owed = self.read_placement(tree, pid, page_kib).saturating_sub(third);
                 }
             } else if !left.is_zero() {
