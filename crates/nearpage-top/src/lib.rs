@@ -1,4 +1,5 @@
-//! A NUMA machine live on a terminal: nodes, zones, free blocks, pagesets, events, and marks for what is wrong.
+//! A NUMA machine on a terminal, live or recorded: nodes, zones, free blocks, pagesets, processes, events, and marks for what
+//! is wrong.
 //!
 //! Use it to put these panes into a program. It needs no colour: what is wrong is said in words. A program that watches
 //! machines should read the samples of `nearpage_watch` instead.

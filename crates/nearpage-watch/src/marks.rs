@@ -218,7 +218,10 @@ mod tests {
     }
 
     fn words(before: Option<&Sample>, now: &Sample) -> Vec<&'static str> {
-        marks(before, now).iter().map(|mark| mark.word).collect()
+        let words: Vec<_> = marks(before, now).iter().map(|mark| mark.word).collect();
+        let is_told = |word: &&str| crate::words::WORDS.iter().any(|told| told.word == *word);
+        assert!(words.iter().all(is_told), "{words:?}");
+        words
     }
 
     #[test]

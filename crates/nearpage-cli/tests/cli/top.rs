@@ -48,6 +48,19 @@ fn streams_have_what_the_machine_has() {
 }
 
 #[test]
+fn every_word_has_a_section_of_the_book() {
+    let page = std::fs::read_to_string(root().join("docs/src/reference/marks.md")).unwrap();
+    let sections: Vec<&str> = page.lines().filter_map(|line| line.strip_prefix("## ")).collect();
+    let words: Vec<&str> = nearpage_watch::WORDS.iter().map(|word| word.word).collect();
+    assert_eq!(sections, words);
+    // Each is said by a rule, and told in the help.
+    let help = text(&["--help"]);
+    for word in words {
+        assert!(help.contains(word), "{word}");
+    }
+}
+
+#[test]
 fn wrong_usage_is_refused() {
     for arguments in
         [&["-d", "0"][..], &["-d", "x"], &["--json", "--csv"], &["--sysroot", "/nowhere"]]
