@@ -3,7 +3,7 @@
 mount -t proc none /proc; mount -t sysfs none /sys; mount -t devtmpfs none /dev
 echo never > /sys/kernel/mm/transparent_hugepage/enabled
 echo 1 > /proc/sys/vm/zone_reclaim_mode
-/nearpage top --record /top.tape &
+/nearpage top --record /top.tape > /dev/null &
 recorder=$!
 sleep 8
 /slowly 700 1 20 &

@@ -15,9 +15,9 @@ for tool in sh mount umount mkdir echo sleep poweroff dd base64 kill; do ln -s b
 cp "$here/../../../../target/x86_64-unknown-linux-musl/release/nearpage" "$work/root/"
 install -m 755 "$here/init.sh" "$work/root/init"
 (cd "$work/root" && find . | cpio -o -H newc --quiet) > "$work/root.cpio"
-timeout 600 qemu-system-x86_64 -accel "${ACCEL:-tcg,thread=multi}" -cpu max -display none -nodefaults -no-reboot -net none \
+timeout "${SECONDS_MOST:-600}" qemu-system-x86_64 -accel "${ACCEL:-tcg,thread=multi}" -cpu max,arch-capabilities=off -display none -nodefaults -no-reboot -net none \
     -m 5120M -smp 4 -object memory-backend-ram,id=m0,size=4096M -object memory-backend-ram,id=m1,size=1024M \
     -numa node,nodeid=0,cpus=0-1,memdev=m0 -numa node,nodeid=1,cpus=2-3,memdev=m1 \
-    -kernel "$kernel" -initrd "$work/root.cpio" -append "console=ttyS0 panic=-1 quiet" \
-    -chardev "file,id=c0,path=$work/log" -serial chardev:c0 || true
-tr -d '\r' < "$work/log" | sed -n '/^begin of the tape/,/^end of the tape/p' | sed '1d;$d' | base64 -d > "$out"
+    -kernel "$kernel" -initrd "$work/root.cpio" -append "console=ttyS0 panic=-1 no_timer_check nokaslr ${APPEND:-quiet}" \
+    -chardev "file,id=c0,path=${LOG:-$work/log}" -serial chardev:c0 || true
+tr -d '\r' < "${LOG:-$work/log}" | sed -n '/^begin of the tape/,/^end of the tape/p' | sed '1d;$d' | base64 -d > "$out"
