@@ -140,7 +140,8 @@ fn process_lines(processes: &Processes, pid: u32) -> Option<Vec<String>> {
     lines.push(format!("  may use      nodes {nodes}"));
     match process.placement {
         Placement::Read => {
-            lines.push("memory by node, shared pages too:".into());
+            let ago = time(process.placed_ago.unwrap_or(0).saturating_mul(1000));
+            lines.push(format!("memory by node {ago} ago, shared pages too:"));
             let all: u64 = process.nodes.iter().map(|(_, kib)| *kib).fold(0, u64::saturating_add);
             for (node, kib) in &process.nodes {
                 let percent = u128::from(*kib) * 100 / u128::from(all.max(1));

@@ -55,6 +55,7 @@ fn processes(nodes: u32) -> Processes {
             _ => Vec::new(),
         },
         placement,
+        placed_ago: (placement == Placement::Read).then_some(if pid == 101 { 40 } else { 1 }),
         runs_on: Some(1),
         may_use: "0-1".into(),
         minor_faults: Some(u64::from(200 - pid)),
@@ -281,7 +282,7 @@ fn processes_by_node() {
             "    pid name              rss M faults  disk    N0 M    N1 M",
             "    103 worker 103          103     97     0      51      52",
             "    102 worker 102          102     98     0  not readable, of user 1000; ran on",
-            "    101 worker 101          101     99     0      50      51",
+            "    101 worker 101          101     99     0      50      51  40 s ago",
             "    100 worker 100          100    100     0  takes long: Enter reads it; ran on",
         ]
     );

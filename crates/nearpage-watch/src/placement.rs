@@ -33,6 +33,8 @@ pub struct ProcessSample {
     pub nodes: Vec<(u32, u64)>,
     /// Whether the placement was read.
     pub placement: Placement,
+    /// How many seconds ago, if it was.
+    pub placed_ago: Option<u64>,
     /// The node of the CPU that it ran on last.
     pub runs_on: Option<u32>,
     /// Nodes that it may use, as the kernel lists them, if its status was read.

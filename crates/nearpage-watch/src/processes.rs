@@ -300,6 +300,10 @@ impl ProcessReader {
                 rss: known.stat.rss_pages.saturating_mul(page_kib),
                 nodes: known.nodes.clone(),
                 placement: known.placement,
+                placed_ago: known
+                    .placed
+                    .filter(|_| known.placement == Placement::Read)
+                    .map(|(at, _)| at.elapsed().as_secs()),
                 runs_on: known.stat.cpu.and_then(&node_of),
                 may_use: known.may_use.clone(),
                 minor_faults: known.faults.map(|(minor, _)| minor),

@@ -73,13 +73,16 @@ impl Trends {
     }
 
     /// How long pages above `min` (order 0), or blocks of at least order 3 or 9, last at the pace of the last minute.
-    /// `None` if they do not get fewer, last for more than a day, or the order is another.
+    /// `None` if there are none, or they do not get fewer, last for more than a day, or the order is another.
     pub fn none_in(&self, node: u32, zone: &str, order: usize) -> Option<Duration> {
         let at = ORDERS.iter().position(|other| *other == order)?;
         let zone =
             self.zones.iter().find(|other| (other.node, other.zone.as_str()) == (node, zone))?;
         let (begin, before) = zone.points.front()?;
         let (end, after) = zone.points.back()?;
+        if after[at] == 0 {
+            return None;
+        }
         let elapsed = end.checked_sub(*begin).filter(|elapsed| *elapsed > 0)?;
         let lost = before[at].checked_sub(after[at]).filter(|lost| *lost > 0)?;
         let ms = u128::from(after[at]) * u128::from(elapsed) / u128::from(lost);

@@ -101,8 +101,8 @@ JSON (--json), a line each:
   source                 where the machine comes from
   sample                 time_ms, kernel, zone_reclaim_mode, nodes[] (KiB), zones[] (pages),
                          events[] (name, count since boot), unreadable[],
-                         processes: list[] (pid, name, uid, rss and nodes[] in KiB, placement, runs_on, may_use,
-                         minor_faults and major_faults a second), seen, denied, waiting
+                         processes: list[] (pid, name, uid, rss and nodes[] in KiB, placement, placed_ago in
+                         seconds, runs_on, may_use, minor_faults and major_faults a second), seen, denied, waiting
   marks[]                word, node, zone, reason
 
 CSV (--csv): time_ms, node, zone, free, min, low, high, boost, managed, pagesets, largest_order, marks.

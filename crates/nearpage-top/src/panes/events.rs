@@ -55,7 +55,10 @@ pub(super) fn table<'a>(shown: &'a Shown<'a>, chosen: Chosen) -> Table<'a> {
     }
     if let Some(past) = shown.past {
         let changes = past.history.changes().rev().filter(|change| is_shown(&change.mark));
-        for change in changes.take(CHANGES_MOST) {
+        let mut changes: Vec<_> = changes.take(CHANGES_MOST).collect();
+        // An end is known a while after it.
+        changes.sort_by_key(|change| std::cmp::Reverse(change.time_ms));
+        for change in changes {
             let what = match change.lasted_ms {
                 None => "began".into(),
                 Some(lasted) => format!("ended after {}", time(lasted)),

@@ -5,7 +5,7 @@ use nearpage_watch::{Placement, ProcessSample};
 use super::Chosen;
 use crate::shown::Shown;
 use crate::table::{Item, Table};
-use crate::words::{mib, short};
+use crate::words::{mib, short, time};
 
 /// Up to so many nodes each has a column.
 const COLUMNS_MOST: usize = 4;
@@ -98,7 +98,13 @@ fn row(process: &ProcessSample, columns: &[u32]) -> String {
         }
         _ => line += &format!("  {}", why_not(process)),
     }
-    line
+    line + &age(process)
+}
+
+/// What was read some time ago says when: the size is of now, and may be another.
+fn age(process: &ProcessSample) -> String {
+    let old = process.placed_ago.filter(|seconds| *seconds >= 5);
+    old.map_or(String::new(), |seconds| format!("  {} ago", time(seconds.saturating_mul(1000))))
 }
 
 /// `  3:512 0:20 and 5 nodes`: the nodes with most.

@@ -223,6 +223,7 @@ fn of_process(walk: &mut impl Walk, process: &mut ProcessSample) -> Option<()> {
         optional(walk, &mut wide)?;
         *number = wide.and_then(|wide| u32::try_from(wide).ok());
     }
+    optional(walk, &mut process.placed_ago)?;
     optional(walk, &mut process.minor_faults)?;
     optional(walk, &mut process.major_faults)?;
     let at = Placement::ALL.iter().position(|placement| *placement == process.placement);

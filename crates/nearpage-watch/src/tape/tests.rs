@@ -54,6 +54,7 @@ fn sample(second: u64) -> Sample {
         rss,
         nodes: vec![(0, rss / 2), (1, rss / 2)],
         placement: Placement::ALL[pid as usize % 5],
+        placed_ago: Some(second % 3),
         runs_on: Some(1),
         may_use: "0-1".into(),
         minor_faults: Some(second % 13),
