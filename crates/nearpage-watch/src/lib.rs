@@ -38,6 +38,7 @@ mod cpus;
 mod exposition;
 mod history;
 mod marks;
+mod number;
 mod placement;
 mod process;
 mod processes;

@@ -3,7 +3,7 @@
 use memchr::memrchr;
 use serde::Serialize;
 
-use crate::zoneinfo::number;
+use crate::number::number;
 
 /// Processes with memory, as far as they were read.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]

@@ -5,9 +5,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use nearpage_machine::FileTree;
 
 use crate::cpus::CpuNodes;
+use crate::number::number;
 use crate::processes::ProcessReader;
 use crate::sample::{EVENTS, NUMA, NodeSample, Sample, ZoneSample};
-use crate::zoneinfo::{self, NodeStats, Pagesets, number};
+use crate::zoneinfo::{self, NodeStats, Pagesets};
 
 /// The folder of nodes.
 const NODES: &str = "sys/devices/system/node";

@@ -288,6 +288,29 @@ fn what_is_recorded_is_played() {
     top.ends();
 }
 
+/// A guest of two nodes, recorded while a program and files filled the small one (`nearpage-top/tests/guest`).
+#[test]
+fn a_recorded_guest_tells_what_went_wrong() {
+    let tape = "docs/src/examples/two-nodes.tape";
+    let csv = text(&["--csv", "--play", tape]);
+    for word in ["refusing", "kept-away", "spilled"] {
+        assert!(
+            csv.lines().any(|line| line.contains(",1,Normal,") && line.contains(word)),
+            "{word}"
+        );
+    }
+    assert!(!csv.lines().any(|line| line.contains(",0,Normal,") && line.contains("refusing")));
+    let mut top = OnTerminal::start(&["--play", tape], 80, 24);
+    top.press(b"5 {");
+    top.wait_for(&["[5 processes]", "sample 1 of", "paused", "N1 M", "nearpage"]);
+    top.press(b"m2");
+    top.wait_for(&["[2 zones]", "nothing", "! kept-away"]);
+    top.press(b"6");
+    top.wait_for(&["! refusing node 1 Normal", "kept-away began: node 1 Normal: node 0 has"]);
+    top.press(b"q");
+    top.ends();
+}
+
 #[test]
 fn what_is_no_recording_is_refused() {
     let folder = Folder::new();
@@ -394,10 +417,15 @@ fn a_terminal_without_a_cursor_gets_texts() {
     assert!(String::from_utf8_lossy(&output.stdout).contains("nothing is wrong"), "{output:?}");
 }
 
+/// Set where the panes are to panic.
+const PANICS: &str = "NEARPAGE_TEST_PANICS";
+
 /// What panics in the panes: [`a_panic_restores_the_terminal`] runs it on a terminal of its own.
 #[test]
-#[ignore = "it panics by design, in a process of its own"]
 fn panes_of_a_tree_that_panics() {
+    if std::env::var_os(PANICS).is_none() {
+        return;
+    }
     struct Panics;
     impl nearpage_machine::FileTree for Panics {
         fn read(&self, _: &str) -> std::io::Result<Option<Vec<u8>>> {
@@ -421,7 +449,7 @@ fn panes_of_a_tree_that_panics() {
 #[test]
 fn a_panic_restores_the_terminal() {
     let mut child = Command::new(std::env::current_exe().unwrap());
-    child.args(["--exact", "top::panes_of_a_tree_that_panics", "--ignored", "--nocapture"]);
+    child.args(["--exact", "top::panes_of_a_tree_that_panics", "--nocapture"]).env(PANICS, "1");
     let mut top = OnTerminal::start_command(child, 80, 24);
     let begin = Instant::now();
     let mut seen = String::new();

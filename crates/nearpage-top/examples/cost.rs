@@ -1,8 +1,7 @@
-//! What a refresh costs: a sample, its marks, and a screen. Not run by itself: times of a machine that others use too mean
-//! little.
+//! What a refresh costs: a sample, its marks, and a screen. Times mean something on a quiet machine only.
 //!
 //! ```sh
-//! cargo test --release -p nearpage-top --test cost -- --ignored --nocapture
+//! cargo run --release -p nearpage-top --example cost
 //! ```
 
 use std::fmt::Write;
@@ -138,9 +137,7 @@ fn report(name: &str, mean: Duration, longest: Duration) {
     );
 }
 
-#[test]
-#[ignore = "times mean something on a quiet machine only"]
-fn a_refresh() {
+fn main() {
     let folder = tempfile::tempdir().unwrap();
     write_machine(folder.path());
     let tree = || Box::new(FolderTree::new(folder.path()));
