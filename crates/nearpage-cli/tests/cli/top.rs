@@ -302,8 +302,10 @@ fn a_recorded_guest_tells_what_went_wrong() {
     assert!(!csv.lines().any(|line| line.contains(",0,Normal,") && line.contains("refusing")));
     let mut top = OnTerminal::start(&["--play", tape], 80, 24);
     top.press(b"5 {");
-    top.wait_for(&["[5 processes]", "sample 1 of", "paused", "N1 M", "nearpage"]);
-    top.press(b"m2");
+    top.wait_for(&["[5 processes]", "sample 1 of", "paused", "N1 M", "init"]);
+    top.press(b"m");
+    top.wait_for(&["slowly"]);
+    top.press(b"2");
     top.wait_for(&["[2 zones]", "nothing", "! kept-away"]);
     top.press(b"6");
     top.wait_for(&["! refusing node 1 Normal", "kept-away began: node 1 Normal: node 0 has"]);
