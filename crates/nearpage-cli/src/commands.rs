@@ -130,6 +130,12 @@ pub enum CommandError {
     /// The terminal cannot be used.
     #[error(transparent)]
     Top(#[from] nearpage_top::TopError),
+    /// A recording of `top` cannot be played, or not begun.
+    #[error(transparent)]
+    Tape(#[from] nearpage_watch::TapeError),
+    /// It ended before it should.
+    #[error("recording ended: {0}")]
+    Recording(nearpage_watch::TapeError),
     /// A log could not be read.
     #[error(transparent)]
     Explain(#[from] explain::ExplainFailure),
@@ -156,6 +162,7 @@ impl CommandError {
             CommandError::Report(WriteError::Unwritten { .. })
             | CommandError::Man(_)
             | CommandError::Top(_)
+            | CommandError::Recording(_)
             | CommandError::Output(_) => 1,
             CommandError::Input(_)
             | CommandError::Environment(_)
@@ -164,6 +171,7 @@ impl CommandError {
             | CommandError::Explain(_)
             | CommandError::Predict(_)
             | CommandError::Process(_)
+            | CommandError::Tape(_)
             | CommandError::Report(_) => 2,
             CommandError::Record(failure) => failure.exit_code(),
             CommandError::Run(failure) => failure.exit_code(),

@@ -10,7 +10,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let tree = Box::new(FolderTree::new("/"));
     let now = Sampler::new(tree).with_pagesets(Pagesets::EachCpu).sample();
     let mut terminal = Terminal::new(TestBackend::new(80, 24))?;
-    terminal.draw(|frame| View::default().draw(frame, &Shown::new("this machine", None, &now)))?;
+    let mut view = View::default();
+    terminal.draw(|frame| view.draw(frame, &Shown::new("this machine", None, &now)))?;
     assert!(terminal.backend().to_string().contains("1 nodes"));
     Ok(())
 }

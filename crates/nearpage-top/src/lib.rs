@@ -1,4 +1,5 @@
-//! A NUMA machine live on a terminal: nodes, zones, free blocks, pagesets, events, and marks for what is wrong.
+//! A NUMA machine on a terminal, live or recorded: nodes, zones, free blocks, pagesets, processes, events, and marks for what
+//! is wrong.
 //!
 //! Use it to put these panes into a program. It needs no colour: what is wrong is said in words. A program that watches
 //! machines should read the samples of `nearpage_watch` instead.
@@ -11,24 +12,31 @@
 //!
 //! | to | use |
 //! |---|---|
-//! | draw a sample | [`View`], [`Shown`] |
-//! | run the panes on the terminal until `q` | [`run`] |
+//! | draw a sample | [`View`], [`Shown`], [`Past`] |
+//! | run the panes on the terminal until `q` | [`run`], [`Feed`] |
+//! | take keys and the mouse yourself | [`View::handle`], [`Asked`] |
 //!
 //! ```text
-//! shown --> rows (a table for each pane) --> view (what is shown, keys) --> run (the terminal)
+//! shown --> panes (a table each), details (of a row) --> view (what is shown, keys, mouse) --> run (the terminal)
+//! feed (a machine now, or a recording) --------------------------------------------------------^
 //! ```
 //!
 //! # Cost and limits
 //!
-//! A screen is drawn once for each sample and each key; its cost follows what fits on it, not the machine. A terminal
-//! that is smaller than 20 columns or 4 lines shows what fits.
+//! A screen is drawn once for each sample and each key; lines are made for the rows that fit on it, not for the machine's.
+//! A terminal that is smaller than 20 columns or 4 lines shows what fits. Only ASCII is written.
 #![warn(missing_debug_implementations)]
 
-mod rows;
+mod details;
+mod feed;
+mod panes;
 mod run;
 mod shown;
+mod table;
 mod view;
+mod words;
 
+pub use feed::{Feed, Lines};
 pub use run::{TopError, run};
-pub use shown::{Pane, Shown};
-pub use view::View;
+pub use shown::{Pane, Past, Shown};
+pub use view::{Asked, View};

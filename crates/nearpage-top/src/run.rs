@@ -1,12 +1,14 @@
 //! The panes on the terminal.
 
 use std::io;
+use std::panic;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use nearpage_watch::{Sample, Sampler};
-use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
+use ratatui::crossterm::event::{self, DisableMouseCapture, EnableMouseCapture};
+use ratatui::crossterm::execute;
 
+use crate::feed::{Feed, Way};
 use crate::shown::Shown;
 use crate::view::{Asked, View};
 
@@ -20,6 +22,9 @@ const SHORTEST: Duration = Duration::from_millis(100);
 const LONGEST: Duration = Duration::from_secs(60);
 /// How soon a signal is seen.
 const TURN: Duration = Duration::from_millis(100);
+/// Slowest and fastest play.
+const SLOWEST: f64 = 0.25;
+const FASTEST: f64 = 64.0;
 
 /// Shows samples until `q`, Ctrl-C, or until `stops` is set. The terminal is restored at the end, also of a panic.
 ///
@@ -28,12 +33,20 @@ const TURN: Duration = Duration::from_millis(100);
 /// The terminal cannot be switched to a screen of its own, or is gone.
 pub fn run(
     source: &str,
-    sampler: &mut Sampler,
+    mut feed: Feed,
     delay: Duration,
     stops: &AtomicBool,
 ) -> Result<(), TopError> {
     let mut terminal = ratatui::try_init()?;
-    let result = show(&mut terminal, source, sampler, delay, stops);
+    let restore_rest = panic::take_hook();
+    panic::set_hook(Box::new(move |info| {
+        let _ = execute!(io::stdout(), DisableMouseCapture);
+        restore_rest(info);
+    }));
+    // A terminal without a mouse passes over this.
+    let _ = execute!(io::stdout(), EnableMouseCapture);
+    let result = show(&mut terminal, source, &mut feed, delay, stops);
+    let _ = execute!(io::stdout(), DisableMouseCapture);
     ratatui::restore();
     Ok(result?)
 }
@@ -41,48 +54,54 @@ pub fn run(
 fn show(
     terminal: &mut ratatui::DefaultTerminal,
     source: &str,
-    sampler: &mut Sampler,
+    feed: &mut Feed,
     mut delay: Duration,
     stops: &AtomicBool,
 ) -> io::Result<()> {
     let mut view = View::default();
-    let (mut before, mut now): (Option<Sample>, Sample) = (None, sampler.sample());
-    let mut next = Instant::now() + delay;
-    while !stops.load(Ordering::Relaxed) {
-        terminal.draw(|frame| view.draw(frame, &Shown::new(source, before.as_ref(), &now)))?;
+    let mut speed = 1.0;
+    let mut next = Instant::now() + pace(feed, delay, speed);
+    loop {
+        let status = feed.status(speed);
+        let shown = Shown::new(source, feed.before(), feed.now());
+        let shown = shown.with_past(feed.past()).with_status(&status);
+        terminal.draw(|frame| view.draw(frame, &shown))?;
         loop {
-            let left = next.saturating_duration_since(Instant::now());
-            if event::poll(left.min(TURN))? {
-                match asked(&event::read()?, &mut view) {
-                    Asked::Quit => return Ok(()),
-                    Asked::Slower => delay = (delay * 2).min(LONGEST),
-                    Asked::Faster => delay = (delay / 2).max(SHORTEST),
-                    Asked::Redraw => {}
-                }
-                break;
-            }
             if stops.load(Ordering::Relaxed) {
                 return Ok(());
             }
+            let left = next.saturating_duration_since(Instant::now());
+            if event::poll(left.min(TURN))? {
+                match view.handle(&event::read()?) {
+                    Asked::Quit => return Ok(()),
+                    Asked::Plus if feed.is_played() => speed = (speed * 2.0f64).min(FASTEST),
+                    Asked::Minus if feed.is_played() => speed = (speed / 2.0f64).max(SLOWEST),
+                    Asked::Plus => delay = (delay * 2).min(LONGEST),
+                    Asked::Minus => delay = (delay / 2).max(SHORTEST),
+                    Asked::Seek(steps) => feed.seek(steps),
+                    Asked::NextMark => feed.seek_mark(Way::On),
+                    Asked::LastMark => feed.seek_mark(Way::Back),
+                    Asked::Process(pid) => feed.want_process(pid),
+                    Asked::Redraw => break,
+                }
+                next = next.min(Instant::now() + pace(feed, delay, speed));
+                break;
+            }
             if left.is_zero() {
                 if !view.is_paused() {
-                    before = Some(std::mem::replace(&mut now, sampler.sample()));
+                    feed.advance();
                 }
-                next = Instant::now() + delay;
+                next = Instant::now() + pace(feed, delay, speed);
                 break;
             }
         }
     }
-    Ok(())
 }
 
-fn asked(event: &Event, view: &mut View) -> Asked {
-    match event {
-        Event::Key(key) if key.kind != KeyEventKind::Release => match key.code {
-            KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => Asked::Quit,
-            code => view.key(code),
-        },
-        // A new size is drawn like a new sample.
-        _ => Asked::Redraw,
+/// How long the sample on the screen stays.
+fn pace(feed: &Feed, delay: Duration, speed: f64) -> Duration {
+    match feed.is_played() {
+        true => feed.gap().map_or(LONGEST, |gap| gap.div_f64(speed)),
+        false => delay,
     }
 }

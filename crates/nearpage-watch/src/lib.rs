@@ -13,34 +13,53 @@
 //! |---|---|
 //! | read a machine | [`Sampler`], [`Sample`] |
 //! | read a process that serves the figures of its allocator | [`ProcessTree`], [`ProcessCopy`] |
-//! | know what is wrong | [`marks`], [`Mark`], [`passes`] |
+//! | know where processes have their memory | [`Sampler::with_processes`], [`Processes`], [`Placement`] |
+//! | know what is wrong, and since when | [`marks`], [`Mark`], [`History`], [`passes`], [`WORDS`] |
+//! | know when free blocks will be used up | [`Trends`] |
+//! | keep hours in a file, and play it | [`TapeWriter`], [`Tape`] |
 //! | print metrics | [`exposition`], [`Cardinality`] |
 //! | serve them | [`Server`] |
 //!
 //! ```text
-//! process, zoneinfo --> sampler --> sample --> marks, exposition --> server
+//! process, zoneinfo, processes --> sampler --> sample --> marks --> history, exposition --> server
+//!                                                 |
+//!                                                 `--> trends, tape
 //! ```
 //!
 //! # Cost and limits
 //!
-//! A sample takes a millisecond on a small machine; [`Sampler::with_budget`] bounds it on large ones. Whatever a kernel
+//! A sample takes a millisecond on a small machine; [`Sampler::with_budget`] bounds it on large ones, and processes have a
+//! budget of their own. A second of a small machine takes a few hundred bytes of a tape. Whatever a kernel
 //! does not tell is left out. Files that change while they are read give figures of different moments.
 #![warn(missing_debug_implementations)]
 
 mod copy;
+mod cpus;
 mod exposition;
+mod history;
 mod marks;
+mod number;
+mod placement;
 mod process;
+mod processes;
 mod sample;
 mod sampler;
 mod server;
+mod tape;
+mod trends;
+mod words;
 mod zoneinfo;
 
 pub use copy::{CopyError, ProcessCopy};
 pub use exposition::{Cardinality, Format, exposition};
-pub use marks::{Mark, marks, passes};
+pub use history::{Change, History};
+pub use marks::{ASKERS, Asker, Mark, marks, passes};
+pub use placement::{Placement, ProcessSample, Processes};
 pub use process::{ProcessError, ProcessTree};
 pub use sample::{EVENTS, NUMA, NodeSample, PagesetSample, Sample, ZoneSample, rate};
 pub use sampler::Sampler;
 pub use server::{Limits, ServeError, Server};
+pub use tape::{Tape, TapeError, TapeWriter};
+pub use trends::Trends;
+pub use words::{WORDS, Word};
 pub use zoneinfo::Pagesets;

@@ -50,22 +50,51 @@ pub fn marks(before: Option<&Sample>, now: &Sample) -> Vec<Mark> {
     marks
 }
 
+/// A kind of request: what it may use, and how far below the marks it may go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Asker {
+    /// Its flags, as the kernel names them.
+    pub name: &'static str,
+    gfp: Gfp,
+    /// The highest zone that it may use, as an index of `protection`.
+    highest: usize,
+}
+
+/// Requests of the kernel for itself that can wait, of interrupts, and of programs.
+pub const ASKERS: [Asker; 3] = [
+    Asker { name: "GFP_KERNEL", gfp: Gfp::KERNEL, highest: NORMAL },
+    Asker { name: "GFP_ATOMIC", gfp: Gfp::ATOMIC, highest: NORMAL },
+    Asker { name: "GFP_HIGHUSER_MOVABLE", gfp: Gfp::HIGHUSER_MOVABLE, highest: NORMAL + 1 },
+];
+
 /// Whether a zone would give a block of this order to a request of the kernel for itself that can wait, by the core's
 /// watermark check. `None` if the zone does not tell its marks. Types of blocks are not looked at: buddyinfo has none.
 pub fn passes(zone: &ZoneSample, order: u8) -> Option<bool> {
-    let (order, gfp) = (Order(order), Gfp::KERNEL);
-    let check = WatermarkCheck {
-        free: PageCount(zone.free?),
-        free_high_atomic: PageCount(0),
-        mark: PageCount(zone.min?),
-        boost: PageCount(0),
-        reserve: PageCount(zone.protection.get(NORMAL).copied().unwrap_or(0)),
-        order,
-        flags: AllocFlags::under_pressure(gfp, order),
-    };
-    Some(watermark_ok(&check, |order, _| {
-        zone.blocks.get(usize::from(order.0)).is_some_and(|&count| count > 0)
-    }))
+    ASKERS[0].passes(zone, order)
+}
+
+impl Asker {
+    /// Whether a zone would give it a block of this order; as [`passes`].
+    pub fn passes(&self, zone: &ZoneSample, order: u8) -> Option<bool> {
+        let order = Order(order);
+        let check = WatermarkCheck {
+            free: PageCount(zone.free?),
+            free_high_atomic: PageCount(0),
+            mark: PageCount(zone.min?),
+            boost: PageCount(0),
+            reserve: PageCount(self.reserve(zone)),
+            order,
+            flags: AllocFlags::under_pressure(self.gfp, order),
+        };
+        Some(watermark_ok(&check, |order, _| {
+            zone.blocks.get(usize::from(order.0)).is_some_and(|&count| count > 0)
+        }))
+    }
+
+    /// Pages that a zone keeps from it, since it could use a higher zone.
+    pub fn reserve(&self, zone: &ZoneSample) -> u64 {
+        zone.protection.get(self.highest).or(zone.protection.last()).copied().unwrap_or(0)
+    }
 }
 
 /// The index of the Normal zone where there are zones for small addresses, as on x86-64 and aarch64.
@@ -189,7 +218,10 @@ mod tests {
     }
 
     fn words(before: Option<&Sample>, now: &Sample) -> Vec<&'static str> {
-        marks(before, now).iter().map(|mark| mark.word).collect()
+        let words: Vec<_> = marks(before, now).iter().map(|mark| mark.word).collect();
+        let is_told = |word: &&str| crate::words::WORDS.iter().any(|told| told.word == *word);
+        assert!(words.iter().all(is_told), "{words:?}");
+        words
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use crate::placement::Processes;
+
 /// A machine at one moment. What its kernel does not tell is `None`.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct Sample {
@@ -19,6 +21,8 @@ pub struct Sample {
     pub events: Vec<(&'static str, u64)>,
     /// Files that could not be read, with the reason.
     pub unreadable: Vec<String>,
+    /// Processes with memory, if they were asked for.
+    pub processes: Processes,
 }
 
 /// A node, in KiB.
@@ -159,6 +163,19 @@ impl Sample {
     /// The counter of an event, if the kernel has it.
     pub fn event(&self, name: &str) -> Option<u64> {
         self.events.iter().find(|(other, _)| *other == name).map(|(_, count)| *count)
+    }
+
+    /// The size of a page: 4 KiB, unless the totals of a node and of its zones say another. A kernel counts both from the
+    /// same pages.
+    pub fn page_kib(&self) -> u64 {
+        let Some(node) = self.nodes.iter().find(|node| node.total > Some(0)) else { return 4 };
+        let managed = self.zones_of(node.node).filter_map(|zone| zone.managed);
+        let pages = managed.fold(0, u64::saturating_add);
+        match node.total.unwrap_or(0).checked_div(pages).unwrap_or(0) {
+            12..24 => 16,
+            48..96 => 64,
+            _ => 4,
+        }
     }
 
     /// The zones of a node.

@@ -4,9 +4,14 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use nearpage_machine::FileTree;
 
+use crate::cpus::CpuNodes;
+use crate::number::number;
+use crate::processes::ProcessReader;
 use crate::sample::{EVENTS, NUMA, NodeSample, Sample, ZoneSample};
-use crate::zoneinfo::{self, NodeStats, Pagesets, number};
+use crate::zoneinfo::{self, NodeStats, Pagesets};
 
+/// The folder of nodes.
+const NODES: &str = "sys/devices/system/node";
 /// Nodes that are read: as many as Linux may have.
 const NODES_MOST: usize = 1024;
 /// Files that are told to be unreadable.
@@ -21,7 +26,24 @@ pub struct Sampler {
     stats: Vec<NodeStats>,
     /// Samples that may still come from the last zoneinfo.
     skips: u32,
+    /// Distances and CPUs of nodes, which seldom change, and samples until they are read again.
+    layout: Vec<Layout>,
+    layout_holds: u32,
+    /// How many processes are told, and their reader.
+    processes: Option<(usize, ProcessReader)>,
+    cpu_nodes: CpuNodes,
 }
+
+/// What seldom changes of a node.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+struct Layout {
+    node: u32,
+    distances: Vec<u32>,
+    cpus: String,
+}
+
+/// Samples for which the layout of nodes is kept, unless nodes come or go.
+const LAYOUT_HOLDS: u32 = 10;
 
 impl std::fmt::Debug for Sampler {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -47,6 +69,10 @@ impl Sampler {
             zones: Vec::new(),
             stats: Vec::new(),
             skips: 0,
+            layout: Vec::new(),
+            layout_holds: 0,
+            processes: None,
+            cpu_nodes: CpuNodes::default(),
         }
     }
 
@@ -65,6 +91,21 @@ impl Sampler {
         self
     }
 
+    /// The same, with the `most` processes that have most memory, and where it is. It spends about `budget` on them for
+    /// each sample, and reads all there is without one: the largest processes each time, others in turn.
+    #[must_use]
+    pub fn with_processes(mut self, most: usize, budget: Option<Duration>) -> Sampler {
+        self.processes = Some((most, ProcessReader::new(budget)));
+        self
+    }
+
+    /// Reads the placement of this process for the next sample, also if it takes long.
+    pub fn want_process(&mut self, pid: u32) {
+        if let Some((_, reader)) = &mut self.processes {
+            reader.want(pid);
+        }
+    }
+
     /// The machine as it is now. Files that vanish or cannot be read leave their figures out.
     pub fn sample(&mut self) -> Sample {
         let mut sample = Sample { time_ms: now_ms(), ..Sample::default() };
@@ -77,6 +118,13 @@ impl Sampler {
         self.read_blocks(&mut sample);
         self.read_nodes(&mut sample);
         self.read_events(&mut sample);
+        if let Some((most, reader)) = &mut self.processes {
+            self.cpu_nodes.follow(&sample.nodes);
+            let nodes = &self.cpu_nodes;
+            let page_kib = sample.page_kib();
+            sample.processes =
+                reader.refresh(&*self.tree, *most, page_kib, |cpu| nodes.node_of(cpu));
+        }
         sample
     }
 
@@ -140,47 +188,69 @@ impl Sampler {
         }
     }
 
-    fn read_nodes(&self, sample: &mut Sample) {
-        const FOLDER: &str = "sys/devices/system/node";
-        let names = self.tree.names(FOLDER).unwrap_or_default();
+    fn read_nodes(&mut self, sample: &mut Sample) {
+        let names = self.tree.names(NODES).unwrap_or_default();
         let mut ids: Vec<u32> =
             names.iter().filter_map(|name| name.strip_prefix("node")?.parse().ok()).collect();
         ids.extend(sample.zones.iter().map(|zone| zone.node));
         ids.sort_unstable();
         ids.dedup();
         ids.truncate(NODES_MOST);
-        for id in ids {
-            let mut node = NodeSample { node: id, ..NodeSample::default() };
-            let file = |name: &str, sample: &mut Sample| {
-                self.text(&format!("{FOLDER}/node{id}/{name}"), sample)
+        self.read_layout(&ids, sample);
+        let page_kib = sample.page_kib();
+        for (id, layout) in ids.into_iter().zip(&self.layout) {
+            let mut node = NodeSample {
+                node: id,
+                distances: layout.distances.clone(),
+                cpus: layout.cpus.clone(),
+                ..NodeSample::default()
             };
-            if let Some(text) = file("meminfo", sample) {
+            if let Some(text) = self.node_file(id, "meminfo", sample) {
                 meminfo(&text, &mut node);
             }
-            if let Some(text) = file("numastat", sample) {
+            if let Some(text) = self.node_file(id, "numastat", sample) {
                 node.numa = counters(&text, &NUMA);
             }
-            let distances = file("distance", sample).unwrap_or_default();
-            node.distances =
-                distances.split_whitespace().filter_map(|word| word.parse().ok()).collect();
-            node.cpus =
-                file("cpulist", sample).unwrap_or_default().trim().chars().take(4096).collect();
-            self.complete(&mut node, sample);
+            self.complete(&mut node, sample, page_kib);
             sample.nodes.push(node);
         }
     }
 
-    /// What the node's files do not have and zoneinfo does: copies often lack them. Pages of 4 KiB are assumed then.
-    fn complete(&self, node: &mut NodeSample, sample: &Sample) {
+    fn node_file(&self, id: u32, name: &str, sample: &mut Sample) -> Option<String> {
+        self.text(&format!("{NODES}/node{id}/{name}"), sample)
+    }
+
+    fn read_layout(&mut self, ids: &[u32], sample: &mut Sample) {
+        let is_same = self.layout.iter().map(|layout| layout.node).eq(ids.iter().copied());
+        if is_same && self.layout_holds > 0 {
+            self.layout_holds -= 1;
+            return;
+        }
+        let read = ids.iter().map(|id| {
+            let distances = self.node_file(*id, "distance", sample).unwrap_or_default();
+            let cpus = self.node_file(*id, "cpulist", sample).unwrap_or_default();
+            let distances = distances.split_whitespace();
+            Layout {
+                node: *id,
+                distances: distances.filter_map(|word| word.parse().ok()).collect(),
+                cpus: cpus.trim().chars().take(4096).collect(),
+            }
+        });
+        self.layout = read.collect();
+        self.layout_holds = LAYOUT_HOLDS;
+    }
+
+    /// What the node's files do not have and zoneinfo does: copies often lack them.
+    fn complete(&self, node: &mut NodeSample, sample: &Sample, page_kib: u64) {
         let sum = |of: fn(&ZoneSample) -> Option<u64>| {
             let pages = sample.zones_of(node.node).filter_map(of).reduce(u64::saturating_add);
-            pages.map(|pages| pages.saturating_mul(4))
+            pages.map(|pages| pages.saturating_mul(page_kib))
         };
         let (total, free) = (sum(|zone| zone.managed), sum(|zone| zone.free));
         node.total = node.total.or(total);
         node.free = node.free.or(free);
         if let Some(stats) = self.stats.iter().find(|stats| stats.node == node.node) {
-            let kib = |pages: u64| Some(pages.saturating_mul(4));
+            let kib = |pages: u64| Some(pages.saturating_mul(page_kib));
             node.anon = node.anon.or(kib(stats.anon));
             node.file = node.file.or(kib(stats.file));
             node.slab = node.slab.or(kib(stats.slab));

@@ -1,8 +1,10 @@
-//! `nearpage top`: a machine over time, as texts and streams.
+//! `nearpage top`: a machine over time, as panes, texts and streams, now or recorded.
 
+mod program;
+mod source;
 mod text;
 
-use std::io::{self, IsTerminal};
+use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,21 +12,25 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use nearpage_machine::shown;
-use nearpage_watch::{Mark, Pagesets, Sample, Sampler, marks};
+use nearpage_machine::size;
+use nearpage_watch::{Mark, Sample, marks};
 use serde::Serialize;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
-use super::input::{self, STANDARD_INPUT};
 use super::{CommandError, watched, write_output};
+use source::Source;
 
-/// Show what a machine's nodes and zones are at, and what is wrong with them.
+/// Show what a machine's nodes, zones and processes are at, and what is wrong with them.
 ///
 /// It reads /proc and /sys, needs no root, and changes nothing.
 #[derive(Args, Debug)]
 #[command(after_long_help = AFTER_HELP)]
 pub struct TopArgs {
+    /// A copy of /sys and /proc, or a bundle, instead of this machine; - is standard input
+    #[arg(value_name = "PATH|-")]
+    machine: Option<PathBuf>,
+
     /// Print one text, for tickets and scripts
     #[arg(long, conflicts_with_all = ["json", "csv", "count"])]
     once: bool,
@@ -38,48 +44,78 @@ pub struct TopArgs {
     csv: bool,
 
     /// The interval
-    #[arg(short, long, value_name = "SECONDS", default_value = "1", value_parser = delay)]
+    #[arg(short, long, value_name = "SECONDS", default_value = "1", value_parser = watched::delay)]
     delay: Duration,
 
     /// End after so many samples
     #[arg(short = 'n', long, value_name = "N")]
     count: Option<u64>,
 
-    /// Read a copy of /sys and /proc, or a recording, instead of this machine; - is standard input
-    #[arg(long, value_name = "PATH|-")]
+    /// The same as the path alone
+    #[arg(long, value_name = "PATH|-", conflicts_with = "machine")]
     sysroot: Option<PathBuf>,
 
     /// Which capture of a recording
-    #[arg(long, value_name = "NAME", requires = "sysroot")]
+    #[arg(long, value_name = "NAME")]
     capture: Option<String>,
+
+    /// Watch the allocator of a process that serves its figures, by its id or the path of its socket
+    #[arg(short, long, value_name = "PID|SOCKET", conflicts_with_all = ["machine", "sysroot"])]
+    process: Option<String>,
+
+    /// The largest processes, so many of them, in texts, JSON and recordings; 0 reads none
+    #[arg(long, value_name = "N")]
+    processes: Option<usize>,
+
+    /// Keep the samples in a file of bounded size, or go on with one: the newest take the place of the oldest
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
+
+    /// Its size, 1M to 1G; 4M if it is new
+    #[arg(long, value_name = "SIZE", requires = "record", value_parser = tape_size)]
+    record_size: Option<u64>,
+
+    /// Show what was recorded
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["machine", "sysroot", "process", "record", "capture"])]
+    play: Option<PathBuf>,
 }
 
 const AFTER_HELP: &str = "\
-Exit status: 0 done, or ended by Ctrl-C, 1 the output could not be written, 2 wrong usage or unreadable input.
+Exit status: 0 done, or ended by Ctrl-C, 1 the output or the recording could not be written, 2 wrong usage or
+unreadable input.
 
-On a terminal, panes are shown until q: ? lists the keys. Elsewhere, or with -n, a text is printed each interval. A
-copy or a recording is a moment: its text is printed once unless -n asks for more.
+On a terminal, panes are shown until q: ? lists the keys. Elsewhere, or with -n, a text is printed each interval; with
+--record alone nothing is printed. A copy or a bundle is a moment: its text is printed once unless -n asks for more.
+
+--play shows panes with the samples of the file at the pace at which they were taken: space pauses, left and right
+seek, m finds what begins to be wrong. With --once its last sample is printed, with --json and --csv all of them.
+
+Processes of other users are shown with what is known of them: where their memory is may be read by their user and
+root only. Reading is bounded (3 ms a refresh): the largest processes each time, others in turn.
 
 Marks: refusing, reclaiming, kept-away, fragmented, boosted (of a zone); stalled, compacting, spilled, killed (since
-the sample before). The book's page on top explains each.
+the sample before). The book's page Marks of nearpage top explains each.
 
 JSON (--json), a line each:
   schema                 1
   source                 where the machine comes from
   sample                 time_ms, kernel, zone_reclaim_mode, nodes[] (KiB), zones[] (pages),
-                         events[] (name, count since boot), unreadable[]
+                         events[] (name, count since boot), unreadable[],
+                         processes: list[] (pid, name, uid, rss and nodes[] in KiB, placement, placed_ago in
+                         seconds, runs_on, may_use, minor_faults and major_faults a second), seen, denied, waiting
   marks[]                word, node, zone, reason
 
-CSV (--csv): time_ms, node, zone, free, min, low, high, boost, managed, pagesets, largest_order, marks.";
+CSV (--csv): time_ms, node, zone, free, min, low, high, boost, managed, pagesets, largest_order, marks.
 
-fn delay(text: &str) -> Result<Duration, String> {
-    let accepted = "expected seconds from 0.1 to 86400";
-    let seconds: f64 = text.parse().map_err(|_| accepted.to_owned())?;
-    if (0.1..=86_400.0).contains(&seconds) {
-        Ok(Duration::from_secs_f64(seconds))
-    } else {
-        Err(accepted.into())
-    }
+Examples:
+  nearpage top
+  nearpage top bundles/q612-n2-mixed.tar.zst
+  nearpage top --record /var/tmp/top.tape &
+  nearpage top --play /var/tmp/top.tape";
+
+fn tape_size(text: &str) -> Result<u64, String> {
+    let bytes = size::parse(text).filter(|bytes| (1 << 20..=1 << 30).contains(bytes));
+    bytes.ok_or_else(|| "expected a size from 1M to 1G".into())
 }
 
 #[derive(Serialize)]
@@ -96,52 +132,76 @@ struct Document<'a> {
 ///
 /// The input cannot be read, or the output cannot be written.
 pub fn run(arguments: &TopArgs) -> Result<(), CommandError> {
-    let source = match &arguments.sysroot {
-        None => "this machine".to_owned(),
-        Some(path) if input::is_standard(path) => STANDARD_INPUT.to_owned(),
-        Some(path) => shown(path).to_string(),
-    };
-    let tree = watched::tree(arguments.sysroot.as_deref(), arguments.capture.as_deref())?;
-    let has_panes =
-        !(arguments.once || arguments.json || arguments.csv || arguments.count.is_some())
-            && io::stdout().is_terminal();
-    let pagesets = if has_panes { Pagesets::EachCpu } else { Pagesets::Sums };
-    let mut sampler =
-        Sampler::new(tree).with_budget(Duration::from_millis(5)).with_pagesets(pagesets);
+    let is_stream = arguments.once || arguments.json || arguments.csv || arguments.count.is_some();
+    let has_panes = !is_stream && io::stdout().is_terminal() && has_cursor();
+    let source = Source::open(arguments, has_panes)?;
     let stops = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         flag::register(signal, stops.clone())?;
     }
-    if has_panes {
-        nearpage_top::run(&source, &mut sampler, arguments.delay, &stops)?;
-        return Ok(());
+    match has_panes {
+        true => {
+            let name = source.name().to_owned();
+            nearpage_top::run(&name, source.feed(arguments)?, arguments.delay, &stops)?;
+            Ok(())
+        }
+        false => stream(arguments, source, is_stream, &stops),
     }
-    let is_moment = arguments.once || arguments.sysroot.is_some();
-    let count = arguments.count.unwrap_or(if is_moment { 1 } else { u64::MAX });
+}
+
+/// Whether a terminal can be written to at any place.
+fn has_cursor() -> bool {
+    std::env::var("TERM").is_ok_and(|name| !name.is_empty() && name != "dumb")
+}
+
+fn stream(
+    arguments: &TopArgs,
+    mut source: Source,
+    is_stream: bool,
+    stops: &AtomicBool,
+) -> Result<(), CommandError> {
+    let is_silent = arguments.record.is_some() && !is_stream;
+    let mut recorder = source::recorder(arguments, source.name())?;
+    let mut recorded = Ok(());
+    let count = arguments.count.unwrap_or_else(|| source.samples(arguments));
+    if arguments.once || !is_stream {
+        source.skip_to_last();
+    }
     write_output(|output| {
-        let mut before: Option<Sample> = None;
+        let mut before: Option<Sample> = source.before();
         for at in 0..count {
             let begin = Instant::now();
-            let sample = sampler.sample();
+            let Some(sample) = source.next() else { break };
             let marks = marks(before.as_ref(), &sample);
-            if arguments.json {
-                let document =
-                    Document { schema: 1, source: &source, sample: &sample, marks: &marks };
+            if let Some(writer) = &mut recorder
+                && let Err(error) = writer.append(&sample)
+            {
+                recorded = Err(CommandError::Recording(error));
+                break;
+            }
+            if is_silent {
+                // The file is all that was asked for.
+            } else if arguments.json {
+                let name = source.name();
+                let document = Document { schema: 1, source: name, sample: &sample, marks: &marks };
                 serde_json::to_writer(&mut *output, &document)?;
-                std::io::Write::write_all(output, b"\n")?;
+                output.write_all(b"\n")?;
             } else if arguments.csv {
                 text::write_csv(output, &sample, &marks, at == 0)?;
             } else {
-                text::write(output, &source, &sample, &marks)?;
+                text::write(output, source.name(), &sample, &marks)?;
             }
-            std::io::Write::flush(output)?;
+            output.flush()?;
             before = Some(sample);
-            if at + 1 == count || !wait(arguments.delay.saturating_sub(begin.elapsed()), &stops) {
+            let left = arguments.delay.saturating_sub(begin.elapsed());
+            let left = if source.is_played() { Duration::ZERO } else { left };
+            if at + 1 == count || !wait(left, stops) {
                 break;
             }
         }
         Ok(())
-    })
+    })?;
+    recorded
 }
 
 /// Waits; false if a signal ended it.

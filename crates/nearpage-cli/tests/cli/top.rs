@@ -48,6 +48,19 @@ fn streams_have_what_the_machine_has() {
 }
 
 #[test]
+fn every_word_has_a_section_of_the_book() {
+    let page = std::fs::read_to_string(root().join("docs/src/reference/marks.md")).unwrap();
+    let sections: Vec<&str> = page.lines().filter_map(|line| line.strip_prefix("## ")).collect();
+    let words: Vec<&str> = nearpage_watch::WORDS.iter().map(|word| word.word).collect();
+    assert_eq!(sections, words);
+    // Each is said by a rule, and told in the help.
+    let help = text(&["--help"]);
+    for word in words {
+        assert!(help.contains(word), "{word}");
+    }
+}
+
+#[test]
 fn wrong_usage_is_refused() {
     for arguments in
         [&["-d", "0"][..], &["-d", "x"], &["--json", "--csv"], &["--sysroot", "/nowhere"]]
@@ -75,6 +88,10 @@ impl Drop for OnTerminal {
 
 impl OnTerminal {
     fn start(arguments: &[&str], columns: u16, rows: u16) -> OnTerminal {
+        OnTerminal::start_command(command(arguments), columns, rows)
+    }
+
+    fn start_command(mut child: Command, columns: u16, rows: u16) -> OnTerminal {
         let size = libc::winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
         let (mut master, mut slave) = (-1, -1);
         // SAFETY: both descriptors are written by the call before they are read, and the size outlives it.
@@ -86,10 +103,24 @@ impl OnTerminal {
         let (master, slave) =
             unsafe { (OwnedFd::from_raw_fd(master), OwnedFd::from_raw_fd(slave)) };
         let end = || Stdio::from(slave.try_clone().unwrap());
-        let mut child = command(arguments);
         child.env("TERM", "xterm").stdin(end()).stdout(end()).stderr(end());
         let screen = vt100::Parser::new(rows.try_into().unwrap(), columns.try_into().unwrap(), 0);
         OnTerminal { child: child.spawn().unwrap(), master: File::from(master), screen }
+    }
+
+    /// Another size, as of a window that is pulled at its corner.
+    fn resize(&mut self, columns: u16, rows: u16) {
+        let size = libc::winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+        // SAFETY: the descriptor is open, and the size outlives the call, which only reads it.
+        let set = unsafe { libc::ioctl(self.master.as_raw_fd(), libc::TIOCSWINSZ, &size) };
+        assert_eq!(set, 0);
+        if let (Ok(rows), Ok(columns)) = (rows.try_into(), columns.try_into()) {
+            self.screen.screen_mut().set_size(rows, columns);
+        }
+    }
+
+    fn press(&mut self, keys: &[u8]) {
+        self.master.write_all(keys).unwrap();
     }
 
     /// Reads until the screen has some words; returns what was printed meanwhile.
@@ -142,11 +173,11 @@ fn panes_come_and_the_terminal_is_restored() {
     let mut top = OnTerminal::start(&["--sysroot", MACHINE, "-d", "0.2"], 80, 24);
     let first = top.wait_for(&["[1 nodes]", "distance"]);
     assert!(first.contains("\u{1b}[?1049h"), "a screen of its own: {first:?}");
-    top.master.write_all(b"2").unwrap();
+    top.press(b"2");
     top.wait_for(&["[2 zones]", "DMA32"]);
-    top.master.write_all(b"?").unwrap();
+    top.press(b"?");
     top.wait_for(&["pauses"]);
-    top.master.write_all(b"q").unwrap();
+    top.press(b"q");
     assert!(top.ends().contains("\u{1b}[?1049l"));
 }
 
@@ -157,10 +188,297 @@ fn a_signal_restores_the_terminal() {
         let mut top = OnTerminal::start(&[], 40, 10);
         top.wait_for(&["nodes"]);
         match by_key {
-            true => top.master.write_all(b"\x03").unwrap(),
+            true => top.press(b"\x03"),
             // SAFETY: the child is alive, or was not waited for yet: the id is its own.
             false => assert_eq!(unsafe { libc::kill(top.child.id() as i32, libc::SIGTERM) }, 0),
         }
         assert!(top.ends().contains("\u{1b}[?1049l"), "by key: {by_key}");
     }
+}
+
+/// A folder with the files of a machine, which a test changes while it is watched.
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn new() -> Folder {
+        let folder = Folder(tempfile::tempdir().unwrap());
+        folder.write("proc/sys/vm/zone_reclaim_mode", "0\n");
+        folder.node(0, 50_000, 1000);
+        folder.zones(&[50_000]);
+        folder
+    }
+
+    fn path(&self) -> &str {
+        self.0.path().to_str().unwrap()
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        let path = self.0.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+
+    fn node(&self, node: usize, free: u64, hits: u64) {
+        let folder = format!("sys/devices/system/node/node{node}");
+        let kib = free * 4;
+        self.write(
+            &format!("{folder}/meminfo"),
+            &format!("Node {node} MemTotal: 400000 kB\nNode {node} MemFree: {kib} kB\n"),
+        );
+        self.write(&format!("{folder}/numastat"), &format!("numa_hit {hits}\nnuma_miss 0\n"));
+        self.write(&format!("{folder}/distance"), "10 20\n");
+        self.write(&format!("{folder}/cpulist"), "0\n");
+    }
+
+    fn zones(&self, free: &[u64]) {
+        let (mut zoneinfo, mut buddyinfo) = (String::new(), String::new());
+        for (node, free) in free.iter().enumerate() {
+            zoneinfo += &format!(
+                "Node {node}, zone   Normal\n  pages free     {free}\n        boost    0\n        min      1000\n        \
+                 low      1250\n        high     1500\n        present  100000\n        managed  100000\n        \
+                 protection: (0, 0, 0)\n  pagesets\n    cpu: 0\n              count: 5\n              high:  9\n"
+            );
+            buddyinfo += &format!(
+                "Node {node}, zone   Normal {} 0 0 0 {} 0 0 0 0 0 0\n",
+                free % 16,
+                free / 16
+            );
+        }
+        self.write("proc/zoneinfo", &zoneinfo);
+        self.write("proc/buddyinfo", &buddyinfo);
+    }
+}
+
+#[test]
+fn what_is_recorded_is_played() {
+    let folder = Folder::new();
+    let tape = folder.0.path().join("top.tape");
+    let tape = tape.to_str().unwrap();
+    let machine = &["--sysroot", folder.path(), "-d", "0.1"][..];
+    text(&[machine, &["-n", "3", "--record", tape]].concat());
+    folder.zones(&[900]);
+    // A recorder alone prints nothing; it goes on with the file.
+    let silent = command(&[machine, &["--record", tape]].concat()).output().unwrap();
+    assert!(silent.status.success() && silent.stdout.is_empty(), "{silent:?}");
+    let once = text(&["--once", "--play", tape]);
+    assert!(once.contains("refusing") && once.contains(folder.path()), "{once}");
+    assert_eq!(
+        once,
+        text(&["--play", tape]),
+        "elsewhere than on a terminal its last sample is printed"
+    );
+    let csv = text(&["--csv", "--play", tape]);
+    let marks: Vec<&str> = csv.lines().map(|line| line.rsplit(',').next().unwrap()).collect();
+    assert_eq!(marks, ["marks", "", "", "", "refusing"]);
+    let json = text(&["--json", "--play", tape, "-n", "2"]);
+    assert_eq!(json.lines().count(), 2);
+
+    let mut top = OnTerminal::start(&["--play", tape], 80, 24);
+    top.press(b" {");
+    top.wait_for(&["[1 nodes]", "sample 1 of 4", "paused"]);
+    top.press(b".2");
+    top.wait_for(&["[2 zones]", "sample 2 of 4", "nothing is wrong"]);
+    top.press(b"m");
+    top.wait_for(&["sample 4 of 4, the end", "! refusing node 0 Normal"]);
+    top.press(b"\x1b[D");
+    top.wait_for(&["sample 1 of 4", "nothing is wrong"]);
+    top.press(b"\x1b[C+");
+    top.wait_for(&["sample 4 of 4", "speed 2"]);
+    top.press(b"q");
+    top.ends();
+}
+
+/// A guest of two nodes, recorded while a program and files filled the small one (`nearpage-top/tests/guest`).
+#[test]
+fn a_recorded_guest_tells_what_went_wrong() {
+    let tape = "docs/src/examples/two-nodes.tape";
+    let csv = text(&["--csv", "--play", tape]);
+    for word in ["refusing", "kept-away", "spilled"] {
+        assert!(
+            csv.lines().any(|line| line.contains(",1,Normal,") && line.contains(word)),
+            "{word}"
+        );
+    }
+    assert!(!csv.lines().any(|line| line.contains(",0,Normal,") && line.contains("refusing")));
+    let mut top = OnTerminal::start(&["--play", tape], 80, 24);
+    top.press(b"5 {");
+    top.wait_for(&["[5 processes]", "sample 1 of", "paused", "N1 M", "init"]);
+    top.press(b"m");
+    top.wait_for(&["slowly"]);
+    top.press(b"2");
+    top.wait_for(&["[2 zones]", "nothing", "! kept-away"]);
+    top.press(b"6");
+    top.wait_for(&["! refusing node 1 Normal", "kept-away began: node 1 Normal: node 0 has"]);
+    top.press(b"q");
+    top.ends();
+}
+
+#[test]
+fn what_is_no_recording_is_refused() {
+    let folder = Folder::new();
+    let file = folder.0.path().join("file");
+    let path = file.to_str().unwrap();
+    let refused = |arguments: &[&str]| {
+        let output = command(arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {output:?}");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    std::fs::write(&file, "Node 0, zone Normal").unwrap();
+    assert!(refused(&["--once", "--play", path]).contains("no recording of nearpage top"));
+    assert!(refused(&["-n", "1", "--record", path]).contains("no recording of nearpage top"));
+    assert_eq!(std::fs::read(&file).unwrap(), b"Node 0, zone Normal", "it is left as it is");
+    std::fs::remove_file(&file).unwrap();
+    text(&["-n", "1", "--record", path, "--sysroot", folder.path()]);
+    let mut content = std::fs::read(&file).unwrap();
+    assert!(
+        refused(&["--record", path, "--record-size", "8M", "-n", "1"]).contains("has room for")
+    );
+    std::fs::write(&file, &content[..600]).unwrap();
+    assert!(refused(&["--once", "--play", path]).contains("ends before its first sample"));
+    content[16] = 7;
+    std::fs::write(&file, &content).unwrap();
+    assert!(refused(&["--once", "--play", path]).contains("version 7, expected 1"));
+    refused(&["--play", path, "--record", path]);
+    refused(&["--record", path, "--record-size", "3"]);
+    refused(&["--capture", "before", "--once"]);
+    refused(&["--process", "/nowhere", "--once"]);
+}
+
+/// Nodes that appear and go, counters that go back, files that vanish or are cut in the middle.
+#[test]
+fn a_tree_that_changes_is_followed() {
+    let folder = Folder::new();
+    let mut top = OnTerminal::start(&[folder.path(), "-d", "0.1"], 100, 24);
+    top.wait_for(&["[1 nodes]", "390"]);
+    folder.node(1, 20_000, 7);
+    folder.zones(&[50_000, 900]);
+    top.wait_for(&[" all", "! refusing node 1 Normal"]);
+    folder.node(0, 50_000, 3);
+    std::fs::remove_dir_all(folder.0.path().join("sys/devices/system/node/node1")).unwrap();
+    folder.zones(&[50_000]);
+    top.wait_for(&["nothing is wrong"]);
+    folder.write("proc/zoneinfo", "Node 0, zone   Normal\n  pages free     4");
+    folder.write("proc/buddyinfo", "Node 0, zo");
+    top.press(b"2");
+    top.wait_for(&["[2 zones]", "   0 Normal          4         -"]);
+    std::fs::remove_dir_all(folder.0.path().join("proc")).unwrap();
+    top.wait_for(&["does not tell"]);
+    folder.zones(&[50_000]);
+    top.wait_for(&["   0 Normal      50000"]);
+    top.press(b"q");
+    top.ends();
+}
+
+#[test]
+fn a_terminal_that_shrinks_to_nothing_and_grows_again() {
+    let mut top = OnTerminal::start(&["--sysroot", MACHINE, "-d", "0.1"], 200, 60);
+    top.wait_for(&["[1 nodes]", "distances"]);
+    for (columns, rows) in [(80, 24), (20, 3), (1, 1), (0, 0), (1000, 2), (2, 300)] {
+        top.resize(columns, rows);
+        top.press(b"2?");
+        let _ = top.read();
+        top.press(b"?\r\r5");
+        let _ = top.read();
+    }
+    top.resize(80, 24);
+    top.press(b"\x1b");
+    top.press(b"2");
+    top.wait_for(&["[2 zones]", "DMA32", "nothing is wrong"]);
+    top.press(b"q");
+    top.ends();
+}
+
+#[test]
+fn the_mouse_opens_panes() {
+    let mut top = OnTerminal::start(&["--sysroot", MACHINE, "-d", "0.2"], 80, 24);
+    let first = top.wait_for(&["[1 nodes]"]);
+    assert!(first.contains("\u{1b}[?1000h"), "the mouse is asked for: {first:?}");
+    // Left button at column 13 of the first line, as xterm tells it; then on a row, twice.
+    top.press(b"\x1b[<0;13;1M");
+    top.wait_for(&["[2 zones]"]);
+    top.press(b"\x1b[<0;3;5M\x1b[<0;3;5M");
+    top.wait_for(&["zone DMA32 of node 0", "GFP_HIGHUSER_MOVABLE"]);
+    top.press(b"q");
+    let rest = top.ends();
+    assert!(rest.contains("\u{1b}[?1000l"), "and given back: {rest:?}");
+}
+
+/// Without places on the screen, and without colours, there are texts.
+#[test]
+fn a_terminal_without_a_cursor_gets_texts() {
+    let mut child = command(&["--sysroot", MACHINE]);
+    child.env("LC_ALL", "C").env("NO_COLOR", "1");
+    let mut top = OnTerminal::start_command(child, 80, 24);
+    let panes = top.wait_for(&["[1 nodes]"]);
+    assert!(panes.is_ascii(), "{panes:?}");
+    top.press(b"q");
+    top.ends();
+    let mut child = command(&["--sysroot", MACHINE]);
+    child.env("TERM", "dumb").stdin(Stdio::null());
+    let output = child.output().unwrap();
+    assert!(String::from_utf8_lossy(&output.stdout).contains("nothing is wrong"), "{output:?}");
+}
+
+/// Set where the panes are to panic.
+const PANICS: &str = "NEARPAGE_TEST_PANICS";
+
+/// What panics in the panes: [`a_panic_restores_the_terminal`] runs it on a terminal of its own.
+#[test]
+fn panes_of_a_tree_that_panics() {
+    if std::env::var_os(PANICS).is_none() {
+        return;
+    }
+    struct Panics;
+    impl nearpage_machine::FileTree for Panics {
+        fn read(&self, _: &str) -> std::io::Result<Option<Vec<u8>>> {
+            static READS: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+            let reads = READS.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            assert!(reads < 20, "planted");
+            Ok(None)
+        }
+        fn names(&self, _: &str) -> std::io::Result<Vec<String>> {
+            Ok(Vec::new())
+        }
+        fn display(&self, path: &str) -> String {
+            path.into()
+        }
+    }
+    let feed = nearpage_top::Feed::live(nearpage_watch::Sampler::new(Box::new(Panics)));
+    let stops = std::sync::atomic::AtomicBool::new(false);
+    let _ = nearpage_top::run("x", feed, Duration::from_millis(200), &stops);
+}
+
+#[test]
+fn a_panic_restores_the_terminal() {
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    child.args(["--exact", "top::panes_of_a_tree_that_panics", "--nocapture"]).env(PANICS, "1");
+    let mut top = OnTerminal::start_command(child, 80, 24);
+    let begin = Instant::now();
+    let mut seen = String::new();
+    while !(seen.contains("planted") && seen.contains("\u{1b}[?1049l")) {
+        assert!(begin.elapsed() < PATIENCE, "{seen:?}");
+        seen += &top.read().unwrap_or_else(|| panic!("it ended: {seen:?}"));
+    }
+    let place = |what: &str| seen.rfind(what).unwrap_or_else(|| panic!("no {what:?}: {seen:?}"));
+    // The message comes on the restored screen, without the mouse.
+    assert!(place("\u{1b}[?1049l") < place("planted") && place("\u{1b}[?1000l") < place("planted"));
+}
+
+#[test]
+fn a_process_that_serves_its_figures_has_a_pane() {
+    let folder = tempfile::tempdir().unwrap();
+    let memory = nearpage_linux::Memory::builder().bytes_per_node(16 << 20).build().unwrap();
+    let memory = std::sync::Arc::new(memory);
+    let server = memory.serve_stats(folder.path().join("socket")).unwrap();
+    let socket = server.path().to_str().unwrap();
+    assert!(text(&["--once", "--process", socket]).contains("Normal"));
+    let mut top = OnTerminal::start(&["--process", socket, "-d", "0.2"], 100, 30);
+    top.wait_for(&["7 program", "[1 nodes]"]);
+    top.press(b"7");
+    top.wait_for(&["[7 program]", "storage", "in use: ", "limits: hard none"]);
+    // It ends: that is told, and is no error.
+    drop(server);
+    top.wait_for(&["the process has ended"]);
+    top.press(b"q");
+    top.ends();
 }

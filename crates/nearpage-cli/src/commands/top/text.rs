@@ -3,10 +3,15 @@
 use std::io::{self, Write};
 
 use nearpage_machine::{shown, size};
-use nearpage_watch::{Mark, NodeSample, Sample, ZoneSample, passes};
+use nearpage_watch::{Mark, NodeSample, Placement, ProcessSample, Sample, ZoneSample, passes};
 
 /// Nodes and zones that a text shows one by one.
 const ROWS_MOST: usize = 64;
+
+/// Processes that a text shows.
+const PROCESSES_MOST: usize = 10;
+/// Nodes of a process that have room in 80 columns.
+const NODES_OF_PROCESS_MOST: usize = 3;
 
 /// The text.
 pub(super) fn write(
@@ -33,6 +38,7 @@ pub(super) fn write(
         writeln!(output, "{}", zone_row(zone))?;
     }
     more(output, sample.zones.len())?;
+    write_processes(output, sample)?;
     writeln!(output)?;
     for mark in marks {
         let place = match (mark.node, &mark.zone) {
@@ -49,6 +55,51 @@ pub(super) fn write(
         writeln!(output, "unreadable  {}", shown(text))?;
     }
     Ok(())
+}
+
+fn write_processes(output: &mut impl Write, sample: &Sample) -> io::Result<()> {
+    let processes = &sample.processes;
+    if processes.list.is_empty() {
+        return Ok(());
+    }
+    writeln!(output, "\n     pid name                 rss  by node")?;
+    for process in processes.list.iter().take(PROCESSES_MOST) {
+        writeln!(output, "{}", process_row(process))?;
+    }
+    let more = processes.seen.saturating_sub(PROCESSES_MOST);
+    if more > 0 {
+        let denied = match processes.denied {
+            0 => String::new(),
+            denied => format!("; {denied} are not readable for this user"),
+        };
+        writeln!(output, " and {more} more{denied}")?;
+    }
+    Ok(())
+}
+
+fn process_row(process: &ProcessSample) -> String {
+    let runs = process.runs_on.map_or(String::new(), |node| format!(", ran on node {node}"));
+    let nodes = match process.placement {
+        Placement::Read => {
+            let mut nodes = process.nodes.clone();
+            nodes.sort_by_key(|(node, kib)| (u64::MAX - kib, *node));
+            let more = nodes.len().saturating_sub(NODES_OF_PROCESS_MOST);
+            let nodes = nodes.iter().take(NODES_OF_PROCESS_MOST);
+            let nodes: Vec<String> =
+                nodes.map(|(node, kib)| format!("{node}: {}", short(*kib))).collect();
+            let more = if more > 0 { format!(", {more} more") } else { String::new() };
+            format!("{}{more}", nodes.join(", "))
+        }
+        Placement::Denied => match process.uid {
+            Some(uid) => format!("not readable: of user {uid}{runs}"),
+            None => format!("not readable{runs}"),
+        },
+        Placement::Absent => format!("the kernel does not tell{runs}"),
+        Placement::Waiting | Placement::TooLong => format!("not read: it takes long{runs}"),
+    };
+    // A process names itself.
+    let name: String = shown(&process.name).to_string().chars().take(15).collect();
+    format!(" {:>7} {name:<15} {:>8}  {nodes}", process.pid, short(process.rss))
 }
 
 fn more(output: &mut impl Write, rows: usize) -> io::Result<()> {
