@@ -7,6 +7,7 @@ mod loom;
 mod miri;
 mod opponents;
 mod plots;
+mod programs;
 mod record;
 mod soak;
 
@@ -37,6 +38,7 @@ enum Command {
     OracleRecord(record::OracleArgs),
     /// Draw the plots of the book anew: minutes
     Plots,
+    Programs(programs::ProgramsArgs),
     Soak(soak::SoakArgs),
 }
 
@@ -51,6 +53,7 @@ fn main() -> ExitCode {
         Command::Opponents(arguments) => opponents::run(&arguments).map_err(Into::into),
         Command::OracleRecord(arguments) => record::run_oracle(&arguments).map_err(Into::into),
         Command::Plots => plots::run().map_err(Into::into),
+        Command::Programs(arguments) => programs::run(&arguments).map_err(Into::into),
         Command::Soak(arguments) => soak::run(&arguments).map_err(Into::into),
     };
     match result {

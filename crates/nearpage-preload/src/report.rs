@@ -4,6 +4,7 @@
 //! way of programs that count their descriptors. A child of a fork writes a line of its own; lines are written at once, to a
 //! file that is open for appending.
 
+use std::ffi::CStr;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicI32, Ordering};
 
@@ -68,7 +69,7 @@ fn write(descriptor: i32) {
     };
     let _ = write!(
         line,
-        "{{\"pid\":{process},\"parent\":{parent},\"peak_rss_kib\":{},\"minor_faults\":{},\"allocations\":{},\
+        "{{\"program\":\"{Program}\",\"pid\":{process},\"parent\":{parent},\"peak_rss_kib\":{},\"minor_faults\":{},\"allocations\":{},\
          \"bytes_in_use\":{},\"bytes_held\":{},\"large\":{},\"large_bytes\":{},\"mapped\":{},\"mapped_bytes\":{},\
          \"freed_elsewhere\":{},\"batches\":{},\"heaps\":{},\"trims\":{},\"misuses\":{},\"boot_bytes\":{},\
          \"bytes_by_node\":{:?},\"classes\":[",
@@ -105,4 +106,25 @@ fn write(descriptor: i32) {
     }
     let _ = writeln!(line, "]}}");
     line.write_to(descriptor);
+}
+
+unsafe extern "C" {
+    static program_invocation_short_name: *const libc::c_char;
+}
+
+/// The name of the program, without what JSON would have to escape.
+struct Program;
+
+impl std::fmt::Display for Program {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // SAFETY: the C library keeps the name, a string that ends with a zero.
+        let name = unsafe {
+            if program_invocation_short_name.is_null() {
+                return Ok(());
+            }
+            CStr::from_ptr(program_invocation_short_name).to_bytes()
+        };
+        let is_plain = |byte: &&u8| byte.is_ascii_graphic() && !b"\"\\".contains(byte);
+        name.iter().filter(is_plain).take(64).try_for_each(|byte| f.write_char((*byte).into()))
+    }
 }
