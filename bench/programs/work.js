@@ -22,10 +22,9 @@ if (isMainThread) {
   const answers = [];
   const own = work(0);
   for (let at = 0; at < 2; at++) {
-    const worker = new Worker(__filename);
-    worker.on("message", (answer) => answers.push(answer));
-    worker.on("exit", () => {
-      if (answers.length === 2) console.log(own, answers[0] === answers[1], answers[0]);
+    new Worker(__filename).on("message", (answer) => {
+      answers.push(answer);
+      if (answers.length === 2) console.log(own, answers[0] === answers[1], answer);
     });
   }
 } else {

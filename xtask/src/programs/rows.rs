@@ -1,6 +1,7 @@
 //! The programs: rows of the table.
 //!
-//! A script runs in an empty folder. `m COMMAND` runs a program under the malloc, `$INPUTS` is where `setup` ran, once. What
+//! A script runs in an empty folder. `m COMMAND` runs a program under the malloc, `server COMMAND &` one that runs
+//! until `$server` gets a signal, `$INPUTS` is where `setup` ran, once. What
 //! a script prints must not depend on the malloc, nor on the time.
 
 use std::process::{Command, Stdio};
@@ -96,7 +97,7 @@ pub(super) const ROWS: &[Row] = &[
         "redis",
         &[need("redis-server", "redis-server"), need("redis-benchmark", "redis-tools")],
         "awk -f \"$SOURCES/commands.awk\" >commands",
-        r#"m redis-server --port 0 --unixsocket "$PWD/s" --save '' --appendonly no --logfile log &
+        r#"server redis-server --port 0 --unixsocket "$PWD/s" --save '' --appendonly no --logfile log &
 server=$!
 for turn in $(seq 200); do redis-cli -s s ping >/dev/null 2>&1 && break; sleep 0.02; done
 redis-benchmark -s s -t set,get,incr,lpush,rpop,sadd,hset,zadd,lrange_100 -n 15000 -c 20 -P 8 -d 200 -r 20000 -q >/dev/null
@@ -112,9 +113,9 @@ wait $server"#,
         "memcached",
         &[need("memcached", "memcached"), PYTHON],
         PYTHON_SETUP,
-        r#"m memcached -u root -s "$PWD/s" -t 2 -m 128 & server=$!
+        r#"server memcached -u root -s "$PWD/s" -t 2 -m 128 & server=$!
 $(cat "$INPUTS/python") "$INPUTS/memcached_client.py" "$PWD/s"
-kill -INT $server; wait $server || test $? -le 130"#,
+kill $server; wait $server"#,
         ("memcached", 200),
     ),
     usual(
@@ -130,13 +131,13 @@ kill -INT $server; wait $server || test $? -le 130"#,
         "ls -d /usr/lib/postgresql/*/bin /usr/local/pgsql/bin 2>/dev/null | tail -1 >postgresql; test -s postgresql",
         r#"bin=$(cat "$INPUTS/postgresql")
 m $AS_USER "$bin/initdb" -D data -A trust -U near --no-sync --locale=C >/dev/null
-m $AS_USER "$bin/postgres" -D data -k "$PWD" -c listen_addresses= -c fsync=off -c shared_buffers=16MB >log 2>&1 & server=$!
+server $AS_USER "$bin/postgres" -D data -k "$PWD" -c listen_addresses= -c fsync=off -c shared_buffers=16MB >log 2>&1 & server=$!
 for turn in $(seq 400); do "$bin/pg_isready" -q -h "$PWD" && break; sleep 0.02; done
 psql -q -h "$PWD" -U near -d postgres -c 'CREATE DATABASE bench'
 "$bin/pgbench" -h "$PWD" -U near -i -q -s 2 bench >/dev/null 2>&1
 "$bin/pgbench" -h "$PWD" -U near -c 4 -j 2 -t 250 -M prepared bench 2>/dev/null | grep processed
 psql -At -h "$PWD" -U near -d bench -c "SELECT count(*), (SELECT count(*) FROM pgbench_history) FROM pgbench_accounts" -c "SELECT md5(string_agg(aid::text, ',' ORDER BY aid)) FROM pgbench_accounts"
-kill -INT $server; wait $server"#,
+kill $server; wait $server"#,
         ("postgres", 10_000),
     ),
     Row {

@@ -16,10 +16,14 @@ use super::mallocs::Malloc;
 use super::rows::Row;
 
 /// A run that takes longer hangs.
-const PATIENCE: Duration = Duration::from_secs(240);
+const PATIENCE: Duration = Duration::from_secs(100);
 
-/// What scripts begin with: `m COMMAND` runs a program under the malloc.
-const PRELUDE: &str = "set -eu\nm() { env LD_PRELOAD=\"$MALLOC\" \"$@\"; }\n";
+/// What scripts begin with: `m COMMAND` runs a program under the malloc, `server` one in the background, in place of the
+/// shell that has its number.
+const PRELUDE: &str = r#"set -eu
+m() { env LD_PRELOAD="$MALLOC" "$@"; }
+server() { exec env LD_PRELOAD="$MALLOC" "$@"; }
+"#;
 
 #[derive(thiserror::Error, Debug)]
 #[error("{row}: {what}: {error}")]
