@@ -69,7 +69,7 @@ pub fn run(arguments: &ProgramsArgs) -> Result<(), ProgramsError> {
         print!("{}", table::rows(&rows));
         return Ok(());
     }
-    let library = build()?;
+    let library = build(if arguments.short { "release" } else { "dist" })?;
     let inputs = Inputs::new(&library)?;
     let mallocs = mallocs::installed(&inputs, arguments.short);
     let mut measured = Vec::new();
@@ -116,17 +116,17 @@ fn chosen(arguments: &ProgramsArgs) -> Result<Vec<&'static Row>, ProgramsError> 
     Ok(ROWS.iter().filter(is_wanted).collect())
 }
 
-/// Builds the library that is preloaded; returns its file.
-fn build() -> Result<PathBuf, ProgramsError> {
+/// Builds the library that is preloaded; returns its file. `dist` is what is handed out; `release` builds sooner.
+fn build(profile: &str) -> Result<PathBuf, ProgramsError> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let status = Command::new(cargo)
-        .args(["build", "--quiet", "--release", "--package", "nearpage-preload"])
+        .args(["build", "--quiet", "--profile", profile, "--package", "nearpage-preload"])
         .current_dir(root())
         .status()
         .map_err(failed("cargo build"))?;
     let target =
         std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
-    let library = target.join("release").join(mallocs::LIBRARY);
+    let library = target.join(profile).join(mallocs::LIBRARY);
     if status.success() && library.is_file() { Ok(library) } else { Err(ProgramsError::NotBuilt) }
 }
 

@@ -155,8 +155,12 @@ fn large(size: usize, align: usize) -> *mut u8 {
             return address;
         }
     }
+    mapped(size, align).start
+}
+
+fn mapped(size: usize, align: usize) -> mapped::Mapped {
     let mapped = mapped::map(size, align);
-    if !mapped.is_null() {
+    if !mapped.start.is_null() {
         stats::count_mapped(size);
     }
     mapped
@@ -293,11 +297,13 @@ pub fn usable_size(block: *mut u8) -> usize {
 /// Allocates `count` times `size` bytes of zeroes; null if that is too much.
 pub fn calloc(count: usize, size: usize) -> *mut u8 {
     let Some(bytes) = count.checked_mul(size) else { return null_mut() };
-    let block = malloc(bytes);
-    // The kernel's own mappings are zeroes.
-    let is_mapped =
-        bytes >= MAPPED_FROM && span::unit_of(block.addr()).is_none() && !boot::owns(block.addr());
-    if !block.is_null() && !is_mapped {
+    let (block, is_zero) = if bytes >= MAPPED_FROM && !thread::is_inside() && state::is_ready() {
+        let mapped = mapped(bytes, 16);
+        (mapped.start, mapped.is_zero)
+    } else {
+        (malloc(bytes), false)
+    };
+    if !block.is_null() && !is_zero {
         // SAFETY: it is as long.
         unsafe { block.write_bytes(0, bytes) };
     }
@@ -363,5 +369,6 @@ pub fn trim() -> u64 {
         return 0;
     }
     pool::release_all();
+    mapped::drop_all();
     pages::trim()
 }

@@ -39,10 +39,13 @@
 //! | `pages` | the memory of nearpage below all: spans, large blocks, trims |
 //! | `span` | descriptors of spans, owners of addresses |
 //! | `link` | free objects as lists |
+//! | `policy` | the policy of mappings |
+//! | `kept` | mappings that were freed a moment ago |
 //! | `mapped` | mappings of their own |
 //! | `idle` | the lock of heaps without threads |
 //! | `heap` | a heap: lists, spans, inbox |
 //! | `pool` | heaps without threads; threads that end |
+//! | `background` | what gives memory back when a program is idle |
 //! | `state` | start, forks |
 //! | `hardened` | the slow, careful way |
 //! | `calls` | malloc, free, realloc and the others |
@@ -60,18 +63,21 @@
 //! * A signal handler that interrupts `malloc` must not call it, nor `fork`.
 #![warn(missing_debug_implementations)]
 
+mod background;
 mod boot;
 mod calls;
 mod classes;
 mod hardened;
 mod heap;
 mod idle;
+mod kept;
 mod link;
 mod lock;
 mod mapped;
 mod misuse;
 mod options;
 mod pages;
+mod policy;
 mod pool;
 mod span;
 mod state;

@@ -11,7 +11,9 @@ use nearpage::{
 };
 use nearpage_linux::{Environment, HostMachine, HostNode, HugePages, Memory, MemoryError, Nodes};
 
+use crate::background;
 use crate::options::{Options, Policy};
+use crate::policy;
 use crate::span::{self, Kind, UNIT_SHIFT};
 use crate::thread;
 
@@ -21,7 +23,7 @@ const FIRST_BYTES: u64 = 32 << 20;
 const GROWTH_MAX: u64 = 512 << 20;
 /// The least addresses that are worth a start.
 const RESERVE_MIN: u64 = 64 << 20;
-/// Freed bytes after which a trim is worth its time.
+/// Spare bytes after which a trim is worth the time of who frees.
 const TRIM_BYTES: u64 = 32 << 20;
 /// The least time between two trims.
 const TRIM_INTERVAL_NS: u64 = 200_000_000;
@@ -44,8 +46,6 @@ struct Base {
 static BASE: OnceLock<Base> = OnceLock::new();
 static NODE_OF_CPU: [AtomicU16; CPUS_MAX] = [const { AtomicU16::new(0) }; CPUS_MAX];
 static HAS_MANY_NODES: AtomicBool = AtomicBool::new(false);
-static ONLINE: AtomicU64 = AtomicU64::new(0);
-static FREED: AtomicU64 = AtomicU64::new(0);
 static TRIMMED_AT: AtomicU64 = AtomicU64::new(0);
 static TRIMS: AtomicUsize = AtomicUsize::new(0);
 
@@ -86,7 +86,9 @@ pub(crate) fn make(options: &Options) -> Result<(), MemoryError> {
     }
     note_nodes(&memory);
     let base = base(memory, options);
-    ONLINE.store(shares * FIRST_BYTES, Ordering::Relaxed);
+    let is_emulated = machine.emulated;
+    let named = base.nodes[..base.node_count].iter().filter(|node| !is_emulated && node.0 < 64);
+    policy::note(options, named.fold(0, |set, node| set | 1 << node.0));
     let _ = BASE.set(base);
     Ok(())
 }
@@ -171,6 +173,7 @@ pub(crate) fn take(order: u8) -> Option<(usize, u16)> {
         let pfn = base.near(Order(order)).or_else(|| base.anywhere(Order(order)))?;
         let address = base.memory.address(pfn).as_ptr().expose_provenance();
         let node = if HAS_MANY_NODES.load(Ordering::Relaxed) { base.node_index(pfn) } else { 0 };
+        background::note_taken(4096 << order);
         Some((span::unit_of(address)?, node))
     })
 }
@@ -186,9 +189,7 @@ pub(crate) unsafe fn give_back(unit: usize, order: u8) {
         // SAFETY: the caller's promise.
         let _ = unsafe { base.memory.free_frames(Pfn(start >> 12), Order(order)) };
     });
-    let bytes = 4096_u64 << order;
-    let freed = FREED.fetch_add(bytes, Ordering::Relaxed) + bytes;
-    if freed >= TRIM_BYTES && freed >= ONLINE.load(Ordering::Relaxed) / 16 {
+    if background::note_given_back(4096 << order) {
         base.trim_if_due();
     }
 }
@@ -214,7 +215,7 @@ pub(crate) fn address(unit: usize) -> *mut u8 {
 /// Gives all free memory back to the kernel that can be; returns bytes.
 pub(crate) fn trim() -> u64 {
     let Some(base) = BASE.get() else { return 0 };
-    FREED.store(0, Ordering::Relaxed);
+    background::note_trim();
     TRIMS.fetch_add(1, Ordering::Relaxed);
     thread::inside(|| base.memory.trim().0 << 12)
 }
@@ -293,7 +294,7 @@ impl Base {
         let mut more = more.min(left);
         while more >= 4 << 20 {
             if self.memory.bring_online(node, more).is_ok() {
-                ONLINE.fetch_add(more, Ordering::Relaxed);
+                background::want();
                 return true;
             }
             // The kernel counts what a process may have.
@@ -314,7 +315,10 @@ impl Base {
         if now.saturating_sub(last) < TRIM_INTERVAL_NS {
             return;
         }
-        if TRIMMED_AT.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+        let is_mine =
+            TRIMMED_AT.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+        // What was used since the last look stays: the program may want it again at once.
+        if is_mine && background::spare().is_some_and(|spare| spare >= TRIM_BYTES) {
             trim();
         }
     }

@@ -17,6 +17,7 @@
 //! | `report` | what was counted, written when the process ends |
 //! | `start` | the start |
 //! | `c`, `cpp` | the symbols |
+//! | `exit` | `_exit`, which skips what else is done at the end |
 
 mod environment;
 mod message;
@@ -27,6 +28,8 @@ mod start;
 mod c;
 #[cfg(feature = "symbols")]
 mod cpp;
+#[cfg(feature = "symbols")]
+mod exit;
 
 /// What Rust's library allocates in here.
 #[cfg(feature = "symbols")]

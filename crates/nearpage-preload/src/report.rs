@@ -6,7 +6,7 @@
 
 use std::ffi::CStr;
 use std::fmt::Write;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
 use nearpage_malloc::{class_size, statistics};
 
@@ -14,6 +14,10 @@ use crate::environment::variable;
 use crate::message::{Line, tell};
 
 static DESCRIPTOR: AtomicI32 = AtomicI32::new(-1);
+/// The process that the descriptor is of.
+static PROCESS: AtomicI32 = AtomicI32::new(0);
+/// Allocations of the parent before the fork that made this process.
+static FORKED_AT: AtomicU64 = AtomicU64::new(0);
 
 /// Descriptors from this number on are out of a program's way.
 const HIGH: i32 = 700;
@@ -41,15 +45,29 @@ pub(crate) fn open(options: &str) {
             libc::close(opened);
         }
         DESCRIPTOR.store(if moved >= 0 { moved } else { opened }, Ordering::Relaxed);
+        PROCESS.store(libc::getpid(), Ordering::Relaxed);
+        libc::pthread_atfork(None, None, Some(is_forked));
     }
 }
 
 /// Writes the report, at the end of the process.
-extern "C" fn end() {
+pub(crate) extern "C" fn end() {
+    // The child of a `vfork` has the memory of its parent, and is not the process that counted.
+    // SAFETY: asks only.
+    if unsafe { libc::getpid() } != PROCESS.load(Ordering::Relaxed) {
+        return;
+    }
     let descriptor = DESCRIPTOR.swap(-1, Ordering::Relaxed);
     if descriptor >= 0 {
         write(descriptor);
     }
+}
+
+/// The child of a fork counts on its own account from here on.
+extern "C" fn is_forked() {
+    // SAFETY: asks only.
+    PROCESS.store(unsafe { libc::getpid() }, Ordering::Relaxed);
+    FORKED_AT.store(statistics().allocations(), Ordering::Relaxed);
 }
 
 #[used]
@@ -75,7 +93,7 @@ fn write(descriptor: i32) {
          \"bytes_by_node\":{:?},\"classes\":[",
         usage.ru_maxrss,
         usage.ru_minflt,
-        all.allocations(),
+        all.allocations() - FORKED_AT.load(Ordering::Relaxed),
         all.bytes_in_use(),
         all.bytes_held(),
         all.large,
