@@ -35,6 +35,8 @@ static STATE: AtomicU32 = AtomicU32::new(NONE);
 static USED: AtomicU64 = AtomicU64::new(0);
 static RECENT: AtomicU64 = AtomicU64::new(0);
 static HIGH: AtomicU64 = AtomicU64::new(0);
+/// Bytes that came back since the last trim.
+static GIVEN_BACK: AtomicU64 = AtomicU64::new(0);
 
 /// No thread shall be made.
 pub(crate) fn forbid() {
@@ -58,6 +60,7 @@ pub(crate) fn note_taken(bytes: u64) {
 /// Returns whether so much came back that somebody should look.
 pub(crate) fn note_given_back(bytes: u64) -> bool {
     let used = USED.fetch_sub(bytes, Ordering::Relaxed) - bytes;
+    GIVEN_BACK.store(GIVEN_BACK.load(Ordering::Relaxed).wrapping_add(bytes), Ordering::Relaxed);
     let high = HIGH.load(Ordering::Relaxed).max(RECENT.load(Ordering::Relaxed));
     let is_worth = high.saturating_sub(used) >= SPARE_MIN;
     if is_worth && STATE.load(Ordering::Relaxed) == SLEEPS {
@@ -75,8 +78,14 @@ pub(crate) fn spare() -> Option<u64> {
     (spare >= SPARE_MIN).then_some(spare)
 }
 
+/// Bytes that came back since the last trim; with several threads about as many.
+pub(crate) fn given_back() -> u64 {
+    GIVEN_BACK.load(Ordering::Relaxed)
+}
+
 /// After a trim: what is used now is the most.
 pub(crate) fn note_trim() {
+    GIVEN_BACK.store(0, Ordering::Relaxed);
     HIGH.store(RECENT.load(Ordering::Relaxed), Ordering::Relaxed);
 }
 

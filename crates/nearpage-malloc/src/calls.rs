@@ -3,6 +3,7 @@
 use std::alloc::{GlobalAlloc, Layout};
 use std::ptr::null_mut;
 
+use crate::background;
 use crate::boot;
 use crate::classes::{CLASS_SIZE_MAX, class_aligned, class_of, class_size};
 use crate::hardened;
@@ -19,6 +20,9 @@ use crate::thread;
 
 /// Requests from this size on are mappings of their own.
 const MAPPED_FROM: usize = 4 << 20;
+
+/// The least that goes back to the kernel.
+const PAGEBLOCK: u64 = 2 << 20;
 
 /// The malloc as the allocator of a Rust program.
 ///
@@ -370,5 +374,6 @@ pub fn trim() -> u64 {
     }
     pool::release_all();
     mapped::drop_all();
-    pages::trim()
+    // Only whole pageblocks go back: some programs call this each time that they freed something.
+    if background::given_back() < PAGEBLOCK { 0 } else { pages::trim() }
 }
