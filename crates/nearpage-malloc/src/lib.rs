@@ -36,6 +36,7 @@
 //! | `lock` | a lock that forks can hold |
 //! | `boot` | memory for the time before the rest works, and for the rest itself |
 //! | `misuse` | wrong frees |
+//! | `nodes` | the machine, read in a moment |
 //! | `pages` | the memory of nearpage below all: spans, large blocks, trims |
 //! | `span` | descriptors of spans, owners of addresses |
 //! | `link` | free objects as lists |
@@ -75,6 +76,7 @@ mod link;
 mod lock;
 mod mapped;
 mod misuse;
+mod nodes;
 mod options;
 mod pages;
 mod policy;

@@ -2,16 +2,17 @@
 //!
 //! Calls into it run [`inside`](thread::inside): what it allocates for itself comes from [`Boot`](crate::Boot).
 
-use std::num::NonZeroU16;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, AtomicUsize, Ordering};
 
 use nearpage::{
-    CpuId, Cursor, Gfp, LimitOf, Limits, NodeId, NodeSet, Order, Pfn, Placement, Request, Turn,
+    Cursor, Gfp, LimitOf, Limits, NodeId, NodeSet, Order, Pfn, Placement, Request, Turn,
 };
-use nearpage_linux::{Environment, HostMachine, HostNode, HugePages, Memory, MemoryError, Nodes};
+use nearpage_linux::{HugePages, Memory, MemoryError};
+
 
 use crate::background;
+use crate::nodes;
 use crate::options::{Options, Policy};
 use crate::policy;
 use crate::span::{self, Kind, UNIT_SHIFT};
@@ -51,7 +52,7 @@ static TRIMS: AtomicUsize = AtomicUsize::new(0);
 
 /// Makes the memory and the tables for its addresses. The caller is inside.
 pub(crate) fn make(options: &Options) -> Result<(), MemoryError> {
-    let machine = machine(options)?;
+    let machine = nodes::machine(options, CPUS_MAX)?;
     let total = physical_bytes();
     let shares = machine.nodes.iter().filter(|node| node.has_memory).count().max(1) as u64;
     // Twice what there is: what is free and what is used may lie anywhere. Addresses cost nothing, unless they are limited.
@@ -108,23 +109,6 @@ fn base(memory: Memory, options: &Options) -> Base {
     let fits = NodeSet::words(topology) <= 4 && node_count > 0;
     let policy = if fits { options.policy } else { Policy::Local };
     Base { memory, policy, words: [0; 4], nodes, node_count, cursor: Cursor::new() }
-}
-
-/// The machine of the options, of the kernel, or if /sys tells nothing, one node with all CPUs.
-fn machine(options: &Options) -> Result<HostMachine, MemoryError> {
-    let mut environment = Environment::default();
-    if let Some(count) = NonZeroU16::new(options.fake) {
-        environment.nodes = Nodes::Shares(count);
-    }
-    match environment.machine() {
-        Ok(machine) => Ok(machine),
-        Err(error) if options.fake != 0 => Err(error.into()),
-        Err(_) => {
-            let cpus = (0..CPUS_MAX as u32).map(CpuId).collect();
-            let node = HostNode { id: NodeId(0), cpus, has_memory: true };
-            Ok(HostMachine { nodes: vec![node], distances: vec![10], emulated: true })
-        }
-    }
 }
 
 fn physical_bytes() -> u64 {
