@@ -1,6 +1,7 @@
 """Objects, text, JSON, regular expressions, threads, children: what python3 does all day."""
 import hashlib
 import json
+import multiprocessing
 import re
 import subprocess
 import sys
@@ -35,6 +36,9 @@ digest.update(repr(sums).encode())
 
 for i in range(5):
     digest.update(subprocess.check_output(["echo", f"child {i}"]))
+if __name__ == "__main__":
+    with multiprocessing.get_context("fork").Pool(2) as pool:
+        digest.update(repr(pool.map(str.upper, [f"near {i}" * 20 for i in range(2000)])).encode())
 big = bytearray()
 for i in range(3000):
     big.extend(b"x" * 4096)

@@ -146,7 +146,7 @@ fn measure(
         return Ok(Err(format!("under the C library's malloc: {why}")));
     }
     let nearpage = mallocs.iter().find(|malloc| malloc.is_nearpage).unwrap_or(&mallocs[0]);
-    let mut measured = Measured::new(trial.row.name, mallocs.len());
+    let mut measured = Measured::new(trial.row, mallocs.len());
     for (mode, options) in [("", ""), ("hardened", "hardened=1"), ("fake", "fake=4")] {
         let ran = trial.run(nearpage, options)?;
         if let Some(why) =

@@ -45,9 +45,8 @@ pub(crate) fn forbid() {
 
 /// The child of a fork has no thread but its own.
 pub(crate) fn is_forked() {
-    let _ = STATE.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |state| {
-        (state != OFF).then_some(NONE)
-    });
+    let _ = STATE
+        .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |state| (state != OFF).then_some(NONE));
 }
 
 pub(crate) fn note_taken(bytes: u64) {

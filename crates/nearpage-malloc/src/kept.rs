@@ -41,7 +41,9 @@ impl Kept {
         if bytes > PIECE_MAX || self.bytes + bytes > BYTES_MAX {
             return false;
         }
-        let Some(free) = self.pieces.iter_mut().find(|piece| piece.bytes == 0) else { return false };
+        let Some(free) = self.pieces.iter_mut().find(|piece| piece.bytes == 0) else {
+            return false;
+        };
         *free = Piece { start, bytes, age: 0 };
         self.bytes += bytes;
         true

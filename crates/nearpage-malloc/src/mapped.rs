@@ -146,8 +146,7 @@ pub(crate) unsafe fn unmap(mapped: *mut u8) -> bool {
 pub(crate) unsafe fn remap(mapped: *mut u8, size: usize) -> *mut u8 {
     let Some(wanted) = page_bytes(size) else { return null_mut() };
     let Some(bytes) = TABLE.lock().remove(mapped.addr()) else { return null_mut() };
-    let is_in_place =
-        wanted > bytes && KEPT.lock().take_at(mapped.addr() + bytes, wanted - bytes);
+    let is_in_place = wanted > bytes && KEPT.lock().take_at(mapped.addr() + bytes, wanted - bytes);
     let moved = if is_in_place {
         mapped
     } else {

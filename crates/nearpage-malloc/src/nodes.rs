@@ -42,8 +42,10 @@ fn kernel_machine(read: impl Fn(&str) -> Option<String>) -> Option<HostMachine> 
         let cpus = list(&read(&format!("node{id}/cpulist"))?)?.into_iter().map(CpuId).collect();
         let has_memory = with_memory.contains(id);
         nodes.push(HostNode { id: NodeId(*id), cpus, has_memory });
-        let row: Option<Vec<u8>> =
-            read(&format!("node{id}/distance"))?.split_whitespace().map(|way| way.parse().ok()).collect();
+        let row: Option<Vec<u8>> = read(&format!("node{id}/distance"))?
+            .split_whitespace()
+            .map(|way| way.parse().ok())
+            .collect();
         distances.extend(row.filter(|row| row.len() == online.len())?);
     }
     let has_any = nodes.iter().any(|node| node.has_memory && !node.cpus.is_empty());

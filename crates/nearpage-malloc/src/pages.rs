@@ -10,7 +10,6 @@ use nearpage::{
 };
 use nearpage_linux::{HugePages, Memory, MemoryError};
 
-
 use crate::background;
 use crate::nodes;
 use crate::options::{Options, Policy};

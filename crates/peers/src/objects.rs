@@ -42,7 +42,8 @@ impl ObjectEffort {
 /// As [`crate::pages::run`].
 pub fn run(effort: &ObjectEffort) -> io::Result<Run> {
     let nodes = memoryless::Machines::build();
-    let mut run = among(nearpage::all().into_iter().chain(peers::all()), nodes.as_ref().ok(), effort)?;
+    let mut run =
+        among(nearpage::all().into_iter().chain(peers::all()), nodes.as_ref().ok(), effort)?;
     let mut fact = |name, value| run.facts.push(Fact { name, value });
     if let Ok(nodes) = nodes {
         nodes.hits(&mut fact);

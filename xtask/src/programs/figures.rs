@@ -1,5 +1,6 @@
 //! Ratios of the same round, their means over rows, and intervals by bootstrap.
 
+use super::rows::Row;
 use super::trial::Ran;
 
 /// Draws of a bootstrap.
@@ -16,6 +17,8 @@ pub(super) enum Quantity {
 /// The rounds of a row.
 pub(super) struct Measured {
     pub name: &'static str,
+    /// Whether its wall time means something.
+    pub has_wall: bool,
     /// By malloc, a triple a round: wall, CPU, peak.
     rounds: Vec<Vec<[f64; 3]>>,
     /// Modes of nearpage that ran once: name, and CPU time against the C library's.
@@ -32,8 +35,14 @@ pub(super) struct Ratio {
 }
 
 impl Measured {
-    pub fn new(name: &'static str, mallocs: usize) -> Self {
-        Self { name, rounds: vec![Vec::new(); mallocs], modes: Vec::new(), allocations: 0 }
+    pub fn new(row: &Row, mallocs: usize) -> Self {
+        Self {
+            name: row.name,
+            has_wall: row.has_wall,
+            rounds: vec![Vec::new(); mallocs],
+            modes: Vec::new(),
+            allocations: 0,
+        }
     }
 
     pub fn note_mode(&mut self, mode: &'static str, ran: &Ran, plain: &Ran) {
@@ -67,6 +76,11 @@ impl Measured {
         pairs.map(|(one, other)| (value(one) / value(other)).ln()).collect()
     }
 
+    /// Whether the row counts in means of a quantity.
+    pub fn has(&self, quantity: Quantity) -> bool {
+        self.has_wall || !matches!(quantity, Quantity::Wall)
+    }
+
     /// The row's ratio of two mallocs.
     pub fn ratio(&self, malloc: usize, base: usize, quantity: Quantity) -> Ratio {
         mean_ratio(&[self], malloc, base, quantity)
@@ -80,7 +94,8 @@ pub(super) fn mean_ratio(
     base: usize,
     quantity: Quantity,
 ) -> Ratio {
-    let logs: Vec<_> = rows.iter().map(|row| row.logs(malloc, base, quantity)).collect();
+    let counted = rows.iter().filter(|row| row.has(quantity));
+    let logs: Vec<_> = counted.map(|row| row.logs(malloc, base, quantity)).collect();
     let mean = |logs: &[Vec<f64>]| {
         logs.iter().map(|row| middle(row.clone())).sum::<f64>() / logs.len().max(1) as f64
     };
@@ -119,7 +134,7 @@ mod tests {
     use super::*;
 
     fn measured(rounds: Vec<Vec<[f64; 3]>>) -> Measured {
-        Measured { name: "row", rounds, modes: Vec::new(), allocations: 0 }
+        Measured { name: "row", has_wall: true, rounds, modes: Vec::new(), allocations: 0 }
     }
 
     #[test]

@@ -46,7 +46,7 @@ pub(super) fn text(mallocs: &[Malloc], measured: &[Measured], rounds: u32) -> St
         let names: Vec<_> = mallocs.iter().map(|malloc| malloc.name).collect();
         let _ = writeln!(text, "| program | {} | nearpage / glibc |", names.join(" | "));
         let _ = writeln!(text, "|---|{}---:|", "---:|".repeat(mallocs.len()));
-        for row in &rows {
+        for row in rows.iter().filter(|row| row.has(quantity)) {
             let values: Vec<_> =
                 (0..mallocs.len()).map(|at| format(row.middle(at, quantity))).collect();
             let ratio = row.ratio(mallocs.len() - 1, 0, quantity);

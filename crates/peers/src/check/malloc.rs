@@ -66,6 +66,7 @@ const fn key(bench: Bench, threads: usize) -> Key {
 fn against_best(results: &Results, key: Key) -> Result<Figure, String> {
     let own = results.median(key, NEARPAGE)?;
     let times = RIVALS.iter().filter_map(|rival| Some((rival, results.median(key, rival).ok()?)));
-    let (rival, ns) = times.min_by(|(_, one), (_, other)| one.total_cmp(other)).ok_or("no rivals")?;
+    let (rival, ns) =
+        times.min_by(|(_, one), (_, other)| one.total_cmp(other)).ok_or("no rivals")?;
     Ok(Figure { value: own / ns, made_of: format!("{NEARPAGE} {own} ns; {rival} {ns} ns") })
 }
