@@ -17,6 +17,7 @@ use crate::span::{self, Kind, NO_OWNER};
 use crate::state;
 use crate::stats;
 use crate::thread;
+use crate::watch;
 
 /// Requests from this size on are mappings of their own.
 const MAPPED_FROM: usize = 4 << 20;
@@ -156,6 +157,7 @@ fn large(size: usize, align: usize) -> *mut u8 {
                 hardened::note(address.addr());
             }
             stats::count_large(size);
+            watch::note(1);
             return address;
         }
     }
@@ -166,6 +168,7 @@ fn mapped(size: usize, align: usize) -> mapped::Mapped {
     let mapped = mapped::map(size, align);
     if !mapped.start.is_null() {
         stats::count_mapped(size);
+        watch::note(1);
     }
     mapped
 }

@@ -51,6 +51,7 @@
 //! | `hardened` | the slow, careful way |
 //! | `calls` | malloc, free, realloc and the others |
 //! | `stats` | counters |
+//! | `watch` | calls by CPU, samples |
 //!
 //! # Cost
 //!
@@ -85,6 +86,7 @@ mod span;
 mod state;
 mod stats;
 mod thread;
+mod watch;
 
 pub use boot::Boot;
 pub use calls::{NearpageMalloc, aligned_alloc, calloc, free, malloc, realloc, trim, usable_size};

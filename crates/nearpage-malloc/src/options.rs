@@ -50,6 +50,9 @@ pub struct Options {
     pub limit: u64,
     /// Whether a thread of the malloc's own gives memory back of programs that are large and make no call.
     pub background: bool,
+    /// Called five times a second at most, when something is allocated, by the thread that allocates. What it allocates comes
+    /// from the boot range.
+    pub on_sample: Option<fn()>,
     /// Called at each misuse. It must not allocate.
     pub on_misuse: Option<fn(&Misuse)>,
 }
@@ -91,6 +94,7 @@ impl Options {
             fake: 0,
             limit: 0,
             background: true,
+            on_sample: None,
             on_misuse: None,
         }
     }

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, AtomicUsize, Ordering};
 
 use nearpage::{
-    Cursor, Gfp, LimitOf, Limits, NodeId, NodeSet, Order, Pfn, Placement, Request, Turn,
+    Cursor, Gfp, LimitOf, Limits, NodeId, NodeSet, Order, Pfn, Placement, Reason, Request, Turn,
 };
 use nearpage_linux::{HugePages, Memory, MemoryError};
 
@@ -188,6 +188,22 @@ pub(crate) fn used_units() -> impl Iterator<Item = usize> {
             first..first + (online >> UNIT_SHIFT) as usize
         })
     })
+}
+
+/// Pages that came from another node than the one that was nearest, by reason.
+pub(crate) fn fallbacks() -> [u64; Reason::COUNT] {
+    let mut sums = [0; Reason::COUNT];
+    let Some(memory) = memory() else { return sums };
+    thread::inside(|| {
+        let nodes = memory.topology().nodes();
+        for (from, to) in nodes.iter().flat_map(|from| nodes.iter().map(move |to| (from, to))) {
+            let Some(fallbacks) = memory.fallbacks(from.id, to.id) else { continue };
+            for reason in Reason::ALL {
+                sums[reason as usize] += fallbacks.pages(reason).0;
+            }
+        }
+    });
+    sums
 }
 
 /// The first byte of a unit.

@@ -27,6 +27,7 @@ use crate::options::Options;
 use crate::pages;
 use crate::pool;
 use crate::thread::{self, INSIDE};
+use crate::watch;
 
 const NOT_YET: u32 = 0;
 const STARTING: u32 = 1;
@@ -76,6 +77,9 @@ pub fn start(options: Options) -> Result<(), StartError> {
         unsafe { libc::pthread_atfork(Some(boot_before), Some(boot_after), Some(boot_after)) };
         if let Some(hook) = options.on_misuse {
             misuse::set_hook(hook);
+        }
+        if let Some(hook) = options.on_sample {
+            watch::set_hook(hook);
         }
         pages::make(&options)?;
         if !options.background {
