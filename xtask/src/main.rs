@@ -2,6 +2,7 @@
 
 mod api;
 mod census;
+mod install;
 mod kernel;
 mod loom;
 mod miri;
@@ -30,6 +31,7 @@ enum Command {
     BundleRecord(record::BundleArgs),
     /// Count the instructions of one allocation and one free, with valgrind
     Census,
+    Install(install::InstallArgs),
     Kernel(kernel::KernelArgs),
     Loom(loom::LoomArgs),
     /// Run the core's unsafe files and its page locks under Miri: minutes; needs a dated nightly
@@ -47,6 +49,7 @@ fn main() -> ExitCode {
         Command::Api(arguments) => api::run(&arguments).map_err(Into::into),
         Command::BundleRecord(arguments) => record::run_bundle(&arguments).map_err(Into::into),
         Command::Census => census::run().map_err(Into::into),
+        Command::Install(arguments) => install::install(&arguments).map_err(Into::into),
         Command::Kernel(arguments) => kernel::run(&arguments).map_err(Into::into),
         Command::Loom(arguments) => loom::run(&arguments).map_err(Into::into),
         Command::Miri => miri::run().map_err(Into::into),
