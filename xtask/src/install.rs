@@ -97,7 +97,13 @@ fn shared(library: &Path, map: &Path) -> Result<(), InstallError> {
         .arg(library.join(&file))
         .arg(format!("-Wl,-soname,{soname}"))
         .arg(format!("-Wl,--version-script={}", map.display()))
-        .args(["-Wl,--gc-sections", "-Wl,-O1", "-Wl,-z,relro,-z,now", "-Wl,--no-undefined"])
+        .args([
+            "-Wl,--gc-sections",
+            "-Wl,-O1",
+            "-Wl,--strip-debug",
+            "-Wl,-z,relro,-z,now",
+            "-Wl,--no-undefined",
+        ])
         // Archives give what somebody asks for.
         .args(functions(&versions).map(|function| format!("-Wl,--undefined={function}")))
         .arg(library.join("libnearpage.a"))

@@ -3,7 +3,6 @@
 use std::alloc::{GlobalAlloc, Layout};
 use std::ptr::null_mut;
 
-use crate::background;
 use crate::boot;
 use crate::classes::{CLASS_SIZE_MAX, class_aligned, class_of, class_size};
 use crate::hardened;
@@ -17,6 +16,7 @@ use crate::span::{self, Kind, NO_OWNER};
 use crate::state;
 use crate::stats;
 use crate::thread;
+use crate::usage;
 use crate::watch;
 
 /// Requests from this size on are mappings of their own.
@@ -358,7 +358,11 @@ pub unsafe fn realloc(block: *mut u8, size: usize) -> *mut u8 {
     // SAFETY: the caller's promise.
     unsafe {
         if !is_ours && size >= MAPPED_FROM && !boot::owns(block.addr()) {
-            return mapped::remap(block, size);
+            let moved = mapped::remap(block, size);
+            if !moved.is_null() {
+                return moved;
+            }
+            // The kernel refused: a copy may be possible.
         }
         let moved = malloc(size);
         if !moved.is_null() {
@@ -378,5 +382,5 @@ pub fn trim() -> u64 {
     pool::release_all();
     mapped::drop_all();
     // Only whole pageblocks go back: some programs call this each time that they freed something.
-    if background::given_back() < PAGEBLOCK { 0 } else { pages::trim() }
+    if usage::given_back() < PAGEBLOCK { 0 } else { pages::trim() }
 }

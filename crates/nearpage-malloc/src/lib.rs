@@ -46,6 +46,7 @@
 //! | `idle` | the lock of heaps without threads |
 //! | `heap` | a heap: lists, spans, inbox |
 //! | `pool` | heaps without threads; threads that end |
+//! | `usage` | how much is in use, and what is spare |
 //! | `background` | what gives memory back when a program is idle |
 //! | `state` | start, forks |
 //! | `hardened` | the slow, careful way |
@@ -86,6 +87,7 @@ mod span;
 mod state;
 mod stats;
 mod thread;
+mod usage;
 mod watch;
 
 pub use boot::Boot;

@@ -5,11 +5,11 @@
 
 use std::ptr::null_mut;
 
-use crate::background;
 use crate::boot::map_table;
 use crate::kept::KEPT;
 use crate::lock::Lock;
 use crate::policy;
+use crate::usage;
 
 /// The first table has room for as many.
 const FIRST_ROOM: usize = 1 << 10;
@@ -130,9 +130,10 @@ pub(crate) fn size_of_mapping(address: usize) -> Option<usize> {
 /// * Nobody uses the mapping any more, if there is one.
 pub(crate) unsafe fn unmap(mapped: *mut u8) -> bool {
     let Some(bytes) = TABLE.lock().remove(mapped.addr()) else { return false };
-    let is_kept = KEPT.lock().keep(mapped.expose_provenance(), bytes);
+    // What is kept must go back some time.
+    let is_kept = usage::has_thread() && KEPT.lock().keep(mapped.expose_provenance(), bytes);
     if is_kept {
-        background::want();
+        usage::want();
     } else {
         give_to_kernel(mapped.addr(), bytes);
     }
@@ -244,6 +245,8 @@ mod tests {
 
     #[test]
     fn mappings_come_grow_and_go() {
+        // Freed ones are kept, and this test is the thread that drops them.
+        usage::set_maker(|| ());
         let mut live: Vec<(*mut u8, usize)> = Vec::new();
         let mut random = fastrand::Rng::with_seed(3);
         for turn in 0..5000 {
@@ -284,6 +287,7 @@ mod tests {
             // SAFETY: it is this test's.
             assert!(unsafe { unmap(mapped) });
         }
+        assert!(drop_all() && !drop_all() && !drop_old());
         assert!(map(usize::MAX, 1).start.is_null() && map(4096, 1 << 62).start.is_null());
     }
 }

@@ -10,12 +10,12 @@ use nearpage::{
 };
 use nearpage_linux::{HugePages, Memory, MemoryError};
 
-use crate::background;
 use crate::nodes;
 use crate::options::{Options, Policy};
 use crate::policy;
 use crate::span::{self, Kind, UNIT_SHIFT};
 use crate::thread;
+use crate::usage;
 
 /// Bytes of a node that are online at start, and the least that it grows by.
 const FIRST_BYTES: u64 = 32 << 20;
@@ -156,7 +156,7 @@ pub(crate) fn take(order: u8) -> Option<(usize, u16)> {
         let pfn = base.near(Order(order)).or_else(|| base.anywhere(Order(order)))?;
         let address = base.memory.address(pfn).as_ptr().expose_provenance();
         let node = if HAS_MANY_NODES.load(Ordering::Relaxed) { base.node_index(pfn) } else { 0 };
-        background::note_taken(4096 << order);
+        usage::note_taken(4096 << order);
         Some((span::unit_of(address)?, node))
     })
 }
@@ -172,7 +172,7 @@ pub(crate) unsafe fn give_back(unit: usize, order: u8) {
         // SAFETY: the caller's promise.
         let _ = unsafe { base.memory.free_frames(Pfn(start >> 12), Order(order)) };
     });
-    if background::note_given_back(4096 << order) {
+    if usage::note_given_back(4096 << order) {
         base.trim_if_due();
     }
 }
@@ -214,7 +214,7 @@ pub(crate) fn address(unit: usize) -> *mut u8 {
 /// Gives all free memory back to the kernel that can be; returns bytes.
 pub(crate) fn trim() -> u64 {
     let Some(base) = BASE.get() else { return 0 };
-    background::note_trim();
+    usage::note_trim();
     TRIMS.fetch_add(1, Ordering::Relaxed);
     thread::inside(|| base.memory.trim().0 << 12)
 }
@@ -293,7 +293,7 @@ impl Base {
         let mut more = more.min(left);
         while more >= 4 << 20 {
             if self.memory.bring_online(node, more).is_ok() {
-                background::want();
+                usage::want();
                 return true;
             }
             // The kernel counts what a process may have.
@@ -317,7 +317,7 @@ impl Base {
         let is_mine =
             TRIMMED_AT.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok();
         // What was used since the last look stays: the program may want it again at once.
-        if is_mine && background::spare().is_some_and(|spare| spare >= TRIM_BYTES) {
+        if is_mine && usage::spare().is_some_and(|spare| spare >= TRIM_BYTES) {
             trim();
         }
     }

@@ -27,6 +27,7 @@ use crate::options::Options;
 use crate::pages;
 use crate::pool;
 use crate::thread::{self, INSIDE};
+use crate::usage;
 use crate::watch;
 
 const NOT_YET: u32 = 0;
@@ -82,8 +83,8 @@ pub fn start(options: Options) -> Result<(), StartError> {
             watch::set_hook(hook);
         }
         pages::make(&options)?;
-        if !options.background {
-            background::forbid();
+        if options.background {
+            background::install();
         }
         if options.hardened {
             link::harden(random());
@@ -165,6 +166,6 @@ extern "C" fn after() {
 }
 
 extern "C" fn after_in_child() {
-    background::is_forked();
+    usage::is_forked();
     after();
 }

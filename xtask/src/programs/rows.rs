@@ -217,10 +217,10 @@ run subprocess"#,
     usual(
         "cargo",
         &[need("cargo", "cargo")],
-        "cargo_of() { rustup which cargo 2>/dev/null || command -v cargo; }\ncargo_of >cargo",
+        "cargo_of() { rustup which cargo 2>/dev/null || command -v cargo; }\ncargo_of >cargo\nmkdir -p workspace\ntar c -C \"$SOURCES/../..\" --exclude=./target --exclude=./.git --exclude=./bundles --exclude=./oracle --exclude=./docs . | tar x -C workspace",
         r#"for turn in 1 2 3; do
-m "$(cat "$INPUTS/cargo")" metadata --offline --locked --all-features --format-version 1 --manifest-path "$ROOT/Cargo.toml" | cksum
-m "$(cat "$INPUTS/cargo")" tree --offline --locked --workspace --edges all --manifest-path "$ROOT/Cargo.toml" | cksum
+m "$(cat "$INPUTS/cargo")" metadata --offline --locked --all-features --format-version 1 --manifest-path "$INPUTS/workspace/Cargo.toml" | cksum
+m "$(cat "$INPUTS/cargo")" tree --offline --locked --workspace --edges all --manifest-path "$INPUTS/workspace/Cargo.toml" | cksum
 done"#,
         ("cargo", 100_000),
     ),

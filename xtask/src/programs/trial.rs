@@ -85,7 +85,6 @@ impl<'a> Trial<'a> {
             .current_dir(&self.folder)
             .env("MALLOC", &malloc.library)
             .env("INPUTS", self.inputs.folder())
-            .env("ROOT", super::root())
             .env("AS_USER", self.inputs.as_user())
             .env("LC_ALL", "C")
             .env_remove("LD_PRELOAD")

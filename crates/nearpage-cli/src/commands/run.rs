@@ -46,7 +46,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
 
-    /// The library to preload: by default libnearpage_preload.so beside this program, or in ../lib
+    /// The library to preload: by default libnearpage_preload.so beside this program, or libnearpage-malloc.so in ../lib
     #[arg(long, value_name = "FILE")]
     library: Option<PathBuf>,
 
@@ -141,14 +141,16 @@ pub fn run(arguments: &RunArgs) -> Result<(), CommandError> {
 
 /// The library that is preloaded.
 fn library(arguments: &RunArgs) -> Result<PathBuf, RunFailure> {
+    /// As it is built, and as it is installed.
     const NAME: &str = "libnearpage_preload.so";
+    const INSTALLED: &str = "libnearpage-malloc.so";
     let own = std::env::current_exe().unwrap_or_default();
     let beside = own.parent().map(PathBuf::from).unwrap_or_default();
     let places = match &arguments.library {
         Some(file) => vec![file.clone()],
         None => vec![
             beside.join(NAME),
-            beside.join("../lib").join(NAME),
+            beside.join("../lib").join(INSTALLED),
             beside.join("deps").join(NAME),
         ],
     };
