@@ -150,3 +150,23 @@ fn compilers_are_the_same() {
         same(compiler, &["-O2", "-w", "-S", "-o", "-", &source], 1000);
     }
 }
+
+#[test]
+fn a_program_that_shrinks_and_makes_no_call_is_small_within_two_seconds() {
+    let Some(program) = compiled("gcc", "shrinks.c", "shrinks") else { return };
+    let resident = |options: &str, size: &str| -> Vec<u64> {
+        let (output, _) = under(options, &program, &[size]);
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        text.split_whitespace().map(|number| number.parse().expect("a number")).collect()
+    };
+    for (options, size) in [("", "40"), ("", "3000"), ("fake=2", "100000"), ("", "6000000")] {
+        let [most, left] = resident(options, size)[..] else { panic!("two numbers") };
+        assert!(
+            most > 190_000 && left < 16_384,
+            "{options}, {size} bytes: {left} KiB of {most} are left"
+        );
+    }
+    // The harness can tell: without the thread nobody looks.
+    let [_, left] = resident("background=0", "3000")[..] else { panic!("two numbers") };
+    assert!(left > 16_384, "{left} KiB are left");
+}
