@@ -1,5 +1,4 @@
 //! What tests of programs share: the library of this build, programs in C, what processes counted.
-#![allow(dead_code, reason = "each test uses a part")]
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
