@@ -57,7 +57,9 @@ fn denied_system_calls() {
     ] {
         // Without madvise nothing can go back to the kernel.
         let is_kept = numbers.contains(&"28");
-        for options in ["", "hardened=1,fake=2,policy=interleave"] {
+        // The other modes make the same calls: once, where most is denied.
+        let all: &[&str] = &["", "hardened=1,fake=2,policy=interleave"];
+        for options in if numbers.len() > 4 { all } else { &all[..1] } {
             let mut command = vec![denied.as_str()];
             command.extend(numbers);
             command.push("--");
