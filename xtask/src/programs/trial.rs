@@ -16,7 +16,7 @@ use super::mallocs::Malloc;
 use super::rows::Row;
 
 /// A run that takes longer hangs.
-const PATIENCE: Duration = Duration::from_secs(100);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// What scripts begin with: `m COMMAND` runs a program under the malloc, `server` one in the background, in place of the
 /// shell that has its number.
