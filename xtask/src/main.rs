@@ -3,12 +3,14 @@
 mod api;
 mod census;
 mod guest;
+mod install;
 mod kernel;
 mod loom;
 mod miri;
 mod opponents;
 mod ostd;
 mod plots;
+mod programs;
 mod record;
 mod soak;
 
@@ -32,6 +34,7 @@ enum Command {
     /// Count the instructions of one allocation and one free, with valgrind
     Census,
     Guest(guest::GuestArgs),
+    Install(install::InstallArgs),
     Kernel(kernel::KernelArgs),
     Loom(loom::LoomArgs),
     /// Run the core's unsafe files and its page locks under Miri: minutes; needs a dated nightly
@@ -41,6 +44,7 @@ enum Command {
     Ostd(ostd::OstdArgs),
     /// Draw the plots of the book anew: minutes
     Plots,
+    Programs(programs::ProgramsArgs),
     Soak(soak::SoakArgs),
 }
 
@@ -50,6 +54,7 @@ fn main() -> ExitCode {
         Command::BundleRecord(arguments) => record::run_bundle(&arguments).map_err(Into::into),
         Command::Census => census::run().map_err(Into::into),
         Command::Guest(arguments) => guest::run(&arguments).map_err(Into::into),
+        Command::Install(arguments) => install::install(&arguments).map_err(Into::into),
         Command::Kernel(arguments) => kernel::run(&arguments).map_err(Into::into),
         Command::Loom(arguments) => loom::run(&arguments).map_err(Into::into),
         Command::Miri => miri::run().map_err(Into::into),
@@ -57,6 +62,7 @@ fn main() -> ExitCode {
         Command::OracleRecord(arguments) => record::run_oracle(&arguments).map_err(Into::into),
         Command::Ostd(arguments) => ostd::run(&arguments).map_err(Into::into),
         Command::Plots => plots::run().map_err(Into::into),
+        Command::Programs(arguments) => programs::run(&arguments).map_err(Into::into),
         Command::Soak(arguments) => soak::run(&arguments).map_err(Into::into),
     };
     match result {

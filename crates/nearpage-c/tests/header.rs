@@ -107,3 +107,23 @@ fn old_compilers_accept_the_headers() {
         }
     }
 }
+
+/// The functions whose symbols have a version are those of the header.
+#[test]
+fn every_function_has_a_version() {
+    let read = |name: &str| std::fs::read_to_string(root().join(name)).unwrap();
+    let (header, map) = (read("include/nearpage.h"), read("nearpage.map"));
+    let words =
+        header.split(|letter: char| !letter.is_ascii_alphanumeric() && !"_(".contains(letter));
+    let functions: std::collections::BTreeSet<&str> = words
+        .filter_map(|word| word.split_once('('))
+        .map(|(name, _)| name)
+        .filter(|name| name.starts_with("nearpage_") && !name.ends_with("_t"))
+        .collect();
+    let versioned: std::collections::BTreeSet<&str> = map
+        .lines()
+        .filter_map(|line| line.trim().strip_suffix(';'))
+        .filter(|name| name.starts_with("nearpage_"))
+        .collect();
+    assert_eq!(versioned, functions);
+}

@@ -26,7 +26,9 @@ pub(crate) fn trim_zone<P: Platform>(
     let to_trim = zone.free_pages().saturating_sub(kept);
     let section = PageCount(SECTION_FRAMES as u64);
     let mut trimmed = PageCount(0);
-    let sections = zone.span().start.section()..zone.span().end.0.div_ceil(section.0);
+    // What is online is the start of the zone: a zone may be able to become a hundred times as large.
+    let end = zone.span().end.min(zone.span().start + zone.managed());
+    let sections = zone.span().start.section()..end.0.div_ceil(section.0);
     for start in sections.rev().map(|number| Pfn(number * section.0)) {
         let mut at = start;
         while trimmed < to_trim && zone.free_pages() > kept {

@@ -16,9 +16,14 @@ use crate::span::{self, Kind, NO_OWNER};
 use crate::state;
 use crate::stats;
 use crate::thread;
+use crate::usage;
+use crate::watch;
 
 /// Requests from this size on are mappings of their own.
 const MAPPED_FROM: usize = 4 << 20;
+
+/// The least that goes back to the kernel.
+const PAGEBLOCK: u64 = 2 << 20;
 
 /// The malloc as the allocator of a Rust program.
 ///
@@ -152,12 +157,18 @@ fn large(size: usize, align: usize) -> *mut u8 {
                 hardened::note(address.addr());
             }
             stats::count_large(size);
+            watch::note(1);
             return address;
         }
     }
+    mapped(size, align).start
+}
+
+fn mapped(size: usize, align: usize) -> mapped::Mapped {
     let mapped = mapped::map(size, align);
-    if !mapped.is_null() {
+    if !mapped.start.is_null() {
         stats::count_mapped(size);
+        watch::note(1);
     }
     mapped
 }
@@ -293,11 +304,13 @@ pub fn usable_size(block: *mut u8) -> usize {
 /// Allocates `count` times `size` bytes of zeroes; null if that is too much.
 pub fn calloc(count: usize, size: usize) -> *mut u8 {
     let Some(bytes) = count.checked_mul(size) else { return null_mut() };
-    let block = malloc(bytes);
-    // The kernel's own mappings are zeroes.
-    let is_mapped =
-        bytes >= MAPPED_FROM && span::unit_of(block.addr()).is_none() && !boot::owns(block.addr());
-    if !block.is_null() && !is_mapped {
+    let (block, is_zero) = if bytes >= MAPPED_FROM && !thread::is_inside() && state::is_ready() {
+        let mapped = mapped(bytes, 16);
+        (mapped.start, mapped.is_zero)
+    } else {
+        (malloc(bytes), false)
+    };
+    if !block.is_null() && !is_zero {
         // SAFETY: it is as long.
         unsafe { block.write_bytes(0, bytes) };
     }
@@ -345,7 +358,11 @@ pub unsafe fn realloc(block: *mut u8, size: usize) -> *mut u8 {
     // SAFETY: the caller's promise.
     unsafe {
         if !is_ours && size >= MAPPED_FROM && !boot::owns(block.addr()) {
-            return mapped::remap(block, size);
+            let moved = mapped::remap(block, size);
+            if !moved.is_null() {
+                return moved;
+            }
+            // The kernel refused: a copy may be possible.
         }
         let moved = malloc(size);
         if !moved.is_null() {
@@ -363,5 +380,7 @@ pub fn trim() -> u64 {
         return 0;
     }
     pool::release_all();
-    pages::trim()
+    mapped::drop_all();
+    // Only whole pageblocks go back: some programs call this each time that they freed something.
+    if usage::given_back() < PAGEBLOCK { 0 } else { pages::trim() }
 }

@@ -15,6 +15,7 @@ use crate::idle::POOL;
 use crate::link::{Object, link, next};
 use crate::pages;
 use crate::span::{self, Kind, NO_OWNER, NO_SPAN, Place, Span};
+use crate::watch;
 
 /// Heaps for which a thread collects what it frees of theirs.
 const OUTS: usize = 8;
@@ -52,6 +53,8 @@ pub(crate) struct Counts {
     pub spans: [AtomicU64; CLASSES],
     /// Objects of other heaps that the thread freed.
     pub freed_elsewhere: AtomicU64,
+    /// Those of them whose heap is of another node than this one.
+    pub freed_on_other_node: AtomicU64,
     /// Batches that went home, and objects that came.
     pub batches: AtomicU64,
     pub came_home: AtomicU64,
@@ -167,6 +170,7 @@ impl Heap {
             let taken = (*span).carved - (*span).used;
             (*span).used = (*span).carved;
             count(&self.counts.handed[class], taken.into());
+            watch::note(taken.into());
         }
         true
     }
@@ -196,6 +200,7 @@ impl Heap {
             (*span).carved += more;
             (*span).used += more;
             count(&self.counts.handed[class], more.into());
+            watch::note(more.into());
         }
         true
     }
@@ -366,6 +371,9 @@ impl Heap {
         self.outs[at].count = 0;
         if objects != 0 {
             count(&self.counts.batches, 1);
+            if self.node != node_of(owner) {
+                count(&self.counts.freed_on_other_node, objects.into());
+            }
             // SAFETY: the list is of free objects of that heap.
             unsafe { send_home(owner, head, tail) };
         }
@@ -473,6 +481,13 @@ impl Heap {
             }
         }
     }
+}
+
+/// The node of a heap by its id.
+pub(crate) fn node_of(id: u16) -> u16 {
+    let heap = HEAPS[id as usize].load(Ordering::Acquire);
+    // SAFETY: heaps are never given back. The node is a word that its thread alone writes; an old one is as good.
+    if heap.is_null() { 0 } else { unsafe { (&raw const (*heap).node).read_volatile() } }
 }
 
 /// Sends a list home.

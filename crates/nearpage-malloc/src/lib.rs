@@ -36,17 +36,23 @@
 //! | `lock` | a lock that forks can hold |
 //! | `boot` | memory for the time before the rest works, and for the rest itself |
 //! | `misuse` | wrong frees |
+//! | `nodes` | the machine, read in a moment |
 //! | `pages` | the memory of nearpage below all: spans, large blocks, trims |
 //! | `span` | descriptors of spans, owners of addresses |
 //! | `link` | free objects as lists |
+//! | `policy` | the policy of mappings |
+//! | `kept` | mappings that were freed a moment ago |
 //! | `mapped` | mappings of their own |
 //! | `idle` | the lock of heaps without threads |
 //! | `heap` | a heap: lists, spans, inbox |
 //! | `pool` | heaps without threads; threads that end |
+//! | `usage` | how much is in use, and what is spare |
+//! | `background` | what gives memory back when a program is idle |
 //! | `state` | start, forks |
 //! | `hardened` | the slow, careful way |
 //! | `calls` | malloc, free, realloc and the others |
 //! | `stats` | counters |
+//! | `watch` | calls by CPU, samples |
 //!
 //! # Features
 //!
@@ -64,23 +70,29 @@
 //! * A signal handler that interrupts `malloc` must not call it, nor `fork`.
 #![warn(missing_debug_implementations)]
 
+mod background;
 mod boot;
 mod calls;
 mod classes;
 mod hardened;
 mod heap;
 mod idle;
+mod kept;
 mod link;
 mod lock;
 mod mapped;
 mod misuse;
+mod nodes;
 mod options;
 mod pages;
+mod policy;
 mod pool;
 mod span;
 mod state;
 mod stats;
 mod thread;
+mod usage;
+mod watch;
 
 pub use boot::Boot;
 pub use calls::{NearpageMalloc, aligned_alloc, calloc, free, malloc, realloc, trim, usable_size};

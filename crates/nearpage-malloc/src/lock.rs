@@ -5,9 +5,25 @@
 
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use crate::thread;
+
+/// How often threads waited for any of these locks, and how long in all.
+static WAITS: AtomicU64 = AtomicU64::new(0);
+static WAITED_NS: AtomicU64 = AtomicU64::new(0);
+
+/// Waits for the malloc's locks so far, and their nanoseconds.
+pub(crate) fn waits() -> (u64, u64) {
+    (WAITS.load(Ordering::Relaxed), WAITED_NS.load(Ordering::Relaxed))
+}
+
+fn now_ns() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the place for the answer is there.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
 
 /// The lock, with what it guards.
 pub(crate) struct Lock<T> {
@@ -52,6 +68,7 @@ impl<T> Lock<T> {
             return;
         }
         if !(0..64).any(|_| self.tries()) {
+            let begun = now_ns();
             // From the first sleep on this thread leaves 2 behind, for it does not know whether others sleep too.
             while self.word.swap(2, Ordering::Acquire) != 0 {
                 // SAFETY: the word lives; the call returns at once if it is not 2 any more.
@@ -60,6 +77,8 @@ impl<T> Lock<T> {
                     libc::syscall(libc::SYS_futex, self.word.as_ptr(), wait, 2, 0);
                 }
             }
+            WAITS.fetch_add(1, Ordering::Relaxed);
+            WAITED_NS.fetch_add(now_ns().saturating_sub(begun), Ordering::Relaxed);
         }
         self.owner.store(thread::token(), Ordering::Relaxed);
     }

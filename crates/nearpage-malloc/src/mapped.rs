@@ -1,4 +1,4 @@
-//! Requests of 4 MiB and more: mappings of their own, which `realloc` grows without a copy.
+//! Requests of 4 MiB and more: mappings of their own, under the policy, which `realloc` grows without a copy.
 //!
 //! A table by address knows them all, so that a free of anything else is noticed. Mappings cost a call of the kernel anyway:
 //! the table is simple, and behind a lock.
@@ -6,7 +6,10 @@
 use std::ptr::null_mut;
 
 use crate::boot::map_table;
+use crate::kept::KEPT;
 use crate::lock::Lock;
+use crate::policy;
+use crate::usage;
 
 /// The first table has room for as many.
 const FIRST_ROOM: usize = 1 << 10;
@@ -39,9 +42,34 @@ fn page_bytes(size: usize) -> Option<usize> {
     size.max(1).checked_next_multiple_of(4096).filter(|bytes| *bytes < 1 << 47)
 }
 
-/// Maps zeroes; null without memory.
-pub(crate) fn map(size: usize, align: usize) -> *mut u8 {
-    let Some(bytes) = page_bytes(size) else { return null_mut() };
+/// A mapping, and whether it is all zeroes.
+pub(crate) struct Mapped {
+    pub start: *mut u8,
+    pub is_zero: bool,
+}
+
+const FAILED: Mapped = Mapped { start: null_mut(), is_zero: false };
+
+/// Maps so many bytes; null without memory.
+pub(crate) fn map(size: usize, align: usize) -> Mapped {
+    let Some(bytes) = page_bytes(size) else { return FAILED };
+    let kept = if align <= 4096 { KEPT.lock().take(bytes) } else { None };
+    let (start, is_zero) = match kept {
+        Some(start) => (std::ptr::with_exposed_provenance_mut(start), false),
+        None => (map_new(bytes, align), true),
+    };
+    if start.is_null() {
+        return FAILED;
+    }
+    if !TABLE.lock().insert(start.addr(), bytes) {
+        // SAFETY: nobody has it.
+        unsafe { libc::munmap(start.cast(), bytes) };
+        return FAILED;
+    }
+    Mapped { start, is_zero }
+}
+
+fn map_new(bytes: usize, align: usize) -> *mut u8 {
     let extra = if align > 4096 { align } else { 0 };
     let Some(all) = bytes.checked_add(extra).filter(|all| *all < 1 << 47) else {
         return null_mut();
@@ -49,11 +77,15 @@ pub(crate) fn map(size: usize, align: usize) -> *mut u8 {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
     let usable = libc::PROT_READ | libc::PROT_WRITE;
     // SAFETY: a new mapping where the kernel likes.
-    let start = unsafe { libc::mmap(null_mut(), all, usable, flags, -1, 0) };
+    let map = || unsafe { libc::mmap(null_mut(), all, usable, flags, -1, 0) };
+    let mut start = map();
+    if start == libc::MAP_FAILED && drop_all() {
+        start = map();
+    }
     if start == libc::MAP_FAILED {
         return null_mut();
     }
-    let first = start.addr().next_multiple_of(align.max(4096));
+    let first = start.expose_provenance().next_multiple_of(align.max(4096));
     // SAFETY: the parts in front of and behind what is needed belong to the new mapping.
     unsafe {
         if first > start.addr() {
@@ -65,12 +97,26 @@ pub(crate) fn map(size: usize, align: usize) -> *mut u8 {
         }
     }
     let mapped: *mut u8 = start.with_addr(first).cast();
-    if !TABLE.lock().insert(first, bytes) {
-        // SAFETY: nobody has it.
-        unsafe { libc::munmap(mapped.cast(), bytes) };
-        return null_mut();
-    }
+    policy::apply(mapped, bytes);
     mapped
+}
+
+fn give_to_kernel(start: usize, bytes: usize) {
+    // SAFETY: what is kept belongs to nobody else.
+    unsafe { libc::munmap(std::ptr::with_exposed_provenance_mut(start), bytes) };
+}
+
+/// Gives mappings back that nobody wanted for a while; whether some are left.
+pub(crate) fn drop_old() -> bool {
+    KEPT.lock().look(false, give_to_kernel)
+}
+
+/// Gives all back that is kept; whether there was something.
+pub(crate) fn drop_all() -> bool {
+    let mut kept = KEPT.lock();
+    let had = kept.bytes() > 0;
+    kept.look(true, give_to_kernel);
+    had
 }
 
 /// The bytes of the mapping that starts at an address.
@@ -84,8 +130,13 @@ pub(crate) fn size_of_mapping(address: usize) -> Option<usize> {
 /// * Nobody uses the mapping any more, if there is one.
 pub(crate) unsafe fn unmap(mapped: *mut u8) -> bool {
     let Some(bytes) = TABLE.lock().remove(mapped.addr()) else { return false };
-    // SAFETY: the table had it, so it is a whole mapping of this module.
-    unsafe { libc::munmap(mapped.cast(), bytes) };
+    // What is kept must go back some time.
+    let is_kept = usage::has_thread() && KEPT.lock().keep(mapped.expose_provenance(), bytes);
+    if is_kept {
+        usage::want();
+    } else {
+        give_to_kernel(mapped.addr(), bytes);
+    }
     true
 }
 
@@ -96,15 +147,20 @@ pub(crate) unsafe fn unmap(mapped: *mut u8) -> bool {
 pub(crate) unsafe fn remap(mapped: *mut u8, size: usize) -> *mut u8 {
     let Some(wanted) = page_bytes(size) else { return null_mut() };
     let Some(bytes) = TABLE.lock().remove(mapped.addr()) else { return null_mut() };
-    // SAFETY: a whole mapping of this module, whose owner asks.
-    let moved = unsafe { libc::mremap(mapped.cast(), bytes, wanted, libc::MREMAP_MAYMOVE) };
+    let is_in_place = wanted > bytes && KEPT.lock().take_at(mapped.addr() + bytes, wanted - bytes);
+    let moved = if is_in_place {
+        mapped
+    } else {
+        // SAFETY: a whole mapping of this module, whose owner asks.
+        unsafe { libc::mremap(mapped.cast(), bytes, wanted, libc::MREMAP_MAYMOVE).cast::<u8>() }
+    };
     // Its entry was there: there is room for it again.
-    if moved == libc::MAP_FAILED {
+    if moved.cast() == libc::MAP_FAILED {
         TABLE.lock().insert(mapped.addr(), bytes);
         return null_mut();
     }
-    TABLE.lock().insert(moved.addr(), wanted);
-    moved.cast()
+    TABLE.lock().insert(moved.expose_provenance(), wanted);
+    moved
 }
 
 /// Mappings that live, and their bytes.
@@ -189,6 +245,8 @@ mod tests {
 
     #[test]
     fn mappings_come_grow_and_go() {
+        // Freed ones are kept, and this test is the thread that drops them.
+        usage::set_maker(|| ());
         let mut live: Vec<(*mut u8, usize)> = Vec::new();
         let mut random = fastrand::Rng::with_seed(3);
         for turn in 0..5000 {
@@ -196,7 +254,7 @@ mod tests {
             match random.u8(..4) {
                 0 | 1 => {
                     let align = 1 << random.u32(..20);
-                    let mapped = map(size, align);
+                    let mapped = map(size, align).start;
                     assert!(!mapped.is_null() && mapped.addr().is_multiple_of(align));
                     // SAFETY: it is new.
                     unsafe { mapped.cast::<usize>().write(turn) };
@@ -208,6 +266,7 @@ mod tests {
                     // SAFETY: it is this test's.
                     unsafe {
                         let moved = remap(mapped, size);
+                        assert!(!moved.is_null());
                         assert_eq!(moved.cast::<usize>().read(), stamp);
                         assert!(size_of_mapping(moved.addr()).unwrap() >= size);
                         live[at].0 = moved;
@@ -228,6 +287,7 @@ mod tests {
             // SAFETY: it is this test's.
             assert!(unsafe { unmap(mapped) });
         }
-        assert!(map(usize::MAX, 1).is_null() && map(4096, 1 << 62).is_null());
+        assert!(drop_all() && !drop_all() && !drop_old());
+        assert!(map(usize::MAX, 1).start.is_null() && map(4096, 1 << 62).start.is_null());
     }
 }

@@ -48,6 +48,11 @@ pub struct Options {
     pub fake: u16,
     /// Most bytes of all nodes together; 0: as much as there is.
     pub limit: u64,
+    /// Whether a thread of the malloc's own gives memory back of programs that are large and make no call.
+    pub background: bool,
+    /// Called five times a second at most, when something is allocated, by the thread that allocates. What it allocates comes
+    /// from the boot range.
+    pub on_sample: Option<fn()>,
     /// Called at each misuse. It must not allocate.
     pub on_misuse: Option<fn(&Misuse)>,
 }
@@ -67,7 +72,8 @@ pub struct OptionError<'a> {
 
 /// What [`Options::parse`] accepts.
 const ACCEPTED: &str = "policy=local|preferred|bind|interleave, nodes=LIST (as 0-3,8 with + in place of a comma: 0-3+8), \
-    huge=transparent|never|system, hardened=0|1, fake=NODES, limit=BYTES[K|M|G], report=FILE";
+    huge=transparent|never|system, hardened=0|1, fake=NODES, limit=BYTES[K|M|G], background=0|1, \
+    report=FILE";
 
 impl fmt::Display for OptionError<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -87,6 +93,8 @@ impl Options {
             hardened: false,
             fake: 0,
             limit: 0,
+            background: true,
+            on_sample: None,
             on_misuse: None,
         }
     }
@@ -117,6 +125,8 @@ impl Options {
             ("hardened", "0") => self.hardened = false,
             ("hardened", "1") => self.hardened = true,
             ("fake", count) => self.fake = count.parse().ok().filter(|count| *count <= 64)?,
+            ("background", "0") => self.background = false,
+            ("background", "1") => self.background = true,
             ("limit", bytes) => self.limit = size(bytes)?,
             // The preloaded library's own.
             ("report", file) if !file.is_empty() => {}

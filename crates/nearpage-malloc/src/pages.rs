@@ -2,18 +2,20 @@
 //!
 //! Calls into it run [`inside`](thread::inside): what it allocates for itself comes from [`Boot`](crate::Boot).
 
-use std::num::NonZeroU16;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, AtomicUsize, Ordering};
 
 use nearpage::{
-    CpuId, Cursor, Gfp, LimitOf, Limits, NodeId, NodeSet, Order, Pfn, Placement, Request, Turn,
+    Cursor, Gfp, LimitOf, Limits, NodeId, NodeSet, Order, Pfn, Placement, Reason, Request, Turn,
 };
-use nearpage_linux::{Environment, HostMachine, HostNode, HugePages, Memory, MemoryError, Nodes};
+use nearpage_linux::{HugePages, Memory, MemoryError};
 
+use crate::nodes;
 use crate::options::{Options, Policy};
+use crate::policy;
 use crate::span::{self, Kind, UNIT_SHIFT};
 use crate::thread;
+use crate::usage;
 
 /// Bytes of a node that are online at start, and the least that it grows by.
 const FIRST_BYTES: u64 = 32 << 20;
@@ -21,7 +23,7 @@ const FIRST_BYTES: u64 = 32 << 20;
 const GROWTH_MAX: u64 = 512 << 20;
 /// The least addresses that are worth a start.
 const RESERVE_MIN: u64 = 64 << 20;
-/// Freed bytes after which a trim is worth its time.
+/// Spare bytes after which a trim is worth the time of who frees.
 const TRIM_BYTES: u64 = 32 << 20;
 /// The least time between two trims.
 const TRIM_INTERVAL_NS: u64 = 200_000_000;
@@ -44,14 +46,12 @@ struct Base {
 static BASE: OnceLock<Base> = OnceLock::new();
 static NODE_OF_CPU: [AtomicU16; CPUS_MAX] = [const { AtomicU16::new(0) }; CPUS_MAX];
 static HAS_MANY_NODES: AtomicBool = AtomicBool::new(false);
-static ONLINE: AtomicU64 = AtomicU64::new(0);
-static FREED: AtomicU64 = AtomicU64::new(0);
 static TRIMMED_AT: AtomicU64 = AtomicU64::new(0);
 static TRIMS: AtomicUsize = AtomicUsize::new(0);
 
 /// Makes the memory and the tables for its addresses. The caller is inside.
 pub(crate) fn make(options: &Options) -> Result<(), MemoryError> {
-    let machine = machine(options)?;
+    let machine = nodes::machine(options, CPUS_MAX)?;
     let total = physical_bytes();
     let shares = machine.nodes.iter().filter(|node| node.has_memory).count().max(1) as u64;
     // Twice what there is: what is free and what is used may lie anywhere. Addresses cost nothing, unless they are limited.
@@ -86,7 +86,9 @@ pub(crate) fn make(options: &Options) -> Result<(), MemoryError> {
     }
     note_nodes(&memory);
     let base = base(memory, options);
-    ONLINE.store(shares * FIRST_BYTES, Ordering::Relaxed);
+    let is_emulated = machine.emulated;
+    let named = base.nodes[..base.node_count].iter().filter(|node| !is_emulated && node.0 < 64);
+    policy::note(options, named.fold(0, |set, node| set | 1 << node.0));
     let _ = BASE.set(base);
     Ok(())
 }
@@ -106,23 +108,6 @@ fn base(memory: Memory, options: &Options) -> Base {
     let fits = NodeSet::words(topology) <= 4 && node_count > 0;
     let policy = if fits { options.policy } else { Policy::Local };
     Base { memory, policy, words: [0; 4], nodes, node_count, cursor: Cursor::new() }
-}
-
-/// The machine of the options, of the kernel, or if /sys tells nothing, one node with all CPUs.
-fn machine(options: &Options) -> Result<HostMachine, MemoryError> {
-    let mut environment = Environment::default();
-    if let Some(count) = NonZeroU16::new(options.fake) {
-        environment.nodes = Nodes::Shares(count);
-    }
-    match environment.machine() {
-        Ok(machine) => Ok(machine),
-        Err(error) if options.fake != 0 => Err(error.into()),
-        Err(_) => {
-            let cpus = (0..CPUS_MAX as u32).map(CpuId).collect();
-            let node = HostNode { id: NodeId(0), cpus, has_memory: true };
-            Ok(HostMachine { nodes: vec![node], distances: vec![10], emulated: true })
-        }
-    }
 }
 
 fn physical_bytes() -> u64 {
@@ -171,6 +156,7 @@ pub(crate) fn take(order: u8) -> Option<(usize, u16)> {
         let pfn = base.near(Order(order)).or_else(|| base.anywhere(Order(order)))?;
         let address = base.memory.address(pfn).as_ptr().expose_provenance();
         let node = if HAS_MANY_NODES.load(Ordering::Relaxed) { base.node_index(pfn) } else { 0 };
+        usage::note_taken(4096 << order);
         Some((span::unit_of(address)?, node))
     })
 }
@@ -186,9 +172,7 @@ pub(crate) unsafe fn give_back(unit: usize, order: u8) {
         // SAFETY: the caller's promise.
         let _ = unsafe { base.memory.free_frames(Pfn(start >> 12), Order(order)) };
     });
-    let bytes = 4096_u64 << order;
-    let freed = FREED.fetch_add(bytes, Ordering::Relaxed) + bytes;
-    if freed >= TRIM_BYTES && freed >= ONLINE.load(Ordering::Relaxed) / 16 {
+    if usage::note_given_back(4096 << order) {
         base.trim_if_due();
     }
 }
@@ -206,6 +190,22 @@ pub(crate) fn used_units() -> impl Iterator<Item = usize> {
     })
 }
 
+/// Pages that came from another node than the one that was nearest, by reason.
+pub(crate) fn fallbacks() -> [u64; Reason::COUNT] {
+    let mut sums = [0; Reason::COUNT];
+    let Some(memory) = memory() else { return sums };
+    thread::inside(|| {
+        let nodes = memory.topology().nodes();
+        for (from, to) in nodes.iter().flat_map(|from| nodes.iter().map(move |to| (from, to))) {
+            let Some(fallbacks) = memory.fallbacks(from.id, to.id) else { continue };
+            for reason in Reason::ALL {
+                sums[reason as usize] += fallbacks.pages(reason).0;
+            }
+        }
+    });
+    sums
+}
+
 /// The first byte of a unit.
 pub(crate) fn address(unit: usize) -> *mut u8 {
     std::ptr::with_exposed_provenance_mut(span::start() + (unit << UNIT_SHIFT))
@@ -214,7 +214,7 @@ pub(crate) fn address(unit: usize) -> *mut u8 {
 /// Gives all free memory back to the kernel that can be; returns bytes.
 pub(crate) fn trim() -> u64 {
     let Some(base) = BASE.get() else { return 0 };
-    FREED.store(0, Ordering::Relaxed);
+    usage::note_trim();
     TRIMS.fetch_add(1, Ordering::Relaxed);
     thread::inside(|| base.memory.trim().0 << 12)
 }
@@ -301,7 +301,7 @@ impl Base {
         let mut more = more.min(left);
         while more >= 4 << 20 {
             if self.memory.bring_online(node, more).is_ok() {
-                ONLINE.fetch_add(more, Ordering::Relaxed);
+                usage::want();
                 return true;
             }
             // The kernel counts what a process may have.
@@ -322,7 +322,10 @@ impl Base {
         if now.saturating_sub(last) < TRIM_INTERVAL_NS {
             return;
         }
-        if TRIMMED_AT.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+        let is_mine =
+            TRIMMED_AT.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+        // What was used since the last look stays: the program may want it again at once.
+        if is_mine && usage::spare().is_some_and(|spare| spare >= TRIM_BYTES) {
             trim();
         }
     }

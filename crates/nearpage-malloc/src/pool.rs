@@ -146,6 +146,11 @@ pub(crate) fn release_all() {
         heap.settle();
         heap.release_empty();
     }
+    release_idle();
+}
+
+/// Lets the heaps without a thread give back what they can.
+pub(crate) fn release_idle() {
     let pool = POOL.lock();
     let mut heap: *mut Heap = pool.idle.cast();
     while !heap.is_null() {

@@ -5,7 +5,7 @@
 //!
 //! # Forks
 //!
-//! A fork takes, in this order: the pool, the table of mappings, nearpage's memory, the boot range. Handlers run before the
+//! A fork takes, in this order: the pool, the tables of mappings, nearpage's memory, the boot range. Handlers run before the
 //! fork in the reverse order of their registration, so the boot range registers before the memory is made, and the other two
 //! after. The child has the heap of the thread that forked; heaps of other threads stay as they were, and what the child
 //! frees of theirs waits in their inboxes.
@@ -16,8 +16,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use nearpage_linux::MemoryError;
 
+use crate::background;
 use crate::boot;
 use crate::idle::POOL;
+use crate::kept::KEPT;
 use crate::link;
 use crate::mapped;
 use crate::misuse;
@@ -25,6 +27,8 @@ use crate::options::Options;
 use crate::pages;
 use crate::pool;
 use crate::thread::{self, INSIDE};
+use crate::usage;
+use crate::watch;
 
 const NOT_YET: u32 = 0;
 const STARTING: u32 = 1;
@@ -75,14 +79,20 @@ pub fn start(options: Options) -> Result<(), StartError> {
         if let Some(hook) = options.on_misuse {
             misuse::set_hook(hook);
         }
+        if let Some(hook) = options.on_sample {
+            watch::set_hook(hook);
+        }
         pages::make(&options)?;
+        if options.background {
+            background::install();
+        }
         if options.hardened {
             link::harden(random());
             crate::hardened::make_table();
         }
         pool::make_key();
         // SAFETY: as above.
-        unsafe { libc::pthread_atfork(Some(before), Some(after), Some(after)) };
+        unsafe { libc::pthread_atfork(Some(before), Some(after), Some(after_in_child)) };
         let _ = OPTIONS.set(options);
         Ok(())
     });
@@ -134,6 +144,7 @@ extern "C" fn boot_after() {
 extern "C" fn before() {
     POOL.take();
     mapped::TABLE.take();
+    KEPT.take();
     let thread = thread::this();
     // SAFETY: the words are this thread's.
     unsafe {
@@ -148,7 +159,13 @@ extern "C" fn after() {
     // SAFETY: the words are this thread's, and the same thread took the locks before the fork.
     unsafe {
         (*thread).flags = (*thread).flags & !INSIDE | WAS_INSIDE.load(Ordering::Relaxed);
+        KEPT.release();
         mapped::TABLE.release();
         POOL.release();
     }
+}
+
+extern "C" fn after_in_child() {
+    usage::is_forked();
+    after();
 }

@@ -4,11 +4,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::boot;
 use crate::classes::{CLASSES, class_size};
+use crate::heap::node_of;
+use crate::lock;
 use crate::mapped;
 use crate::misuse;
 use crate::pages;
 use crate::pool;
 use crate::span::{self, Kind, NO_OWNER};
+use crate::watch;
 
 static LARGE: AtomicU64 = AtomicU64::new(0);
 static LARGE_FREED: AtomicU64 = AtomicU64::new(0);
@@ -75,6 +78,8 @@ pub struct Statistics {
     pub mapped_in_use_bytes: u64,
     /// Objects that another thread than the owner of the heap freed.
     pub freed_elsewhere: u64,
+    /// Those of them whose owner was of another node.
+    pub freed_on_other_node: u64,
     /// Batches of such objects.
     pub batches: u64,
     /// Heaps: the most threads at a time.
@@ -87,6 +92,16 @@ pub struct Statistics {
     pub misuses: u64,
     /// Pages that a node's spans and blocks have, by node, in the order of nearpage's nodes.
     pub bytes_by_node: [u64; 16],
+    /// Bytes of spans that lie on another node than the heap that owns them.
+    pub wrong_node_bytes: u64,
+    /// Pages that came from elsewhere than the nearest node, by reason, in the order of [`Reason::ALL`](nearpage::Reason::ALL).
+    pub elsewhere: [u64; nearpage::Reason::COUNT],
+    /// Objects handed to threads and blocks, by CPU; CPUs from 63 on together.
+    pub by_cpu: [u64; 64],
+    /// Times that a thread waited for a lock of the malloc's.
+    pub lock_waits: u64,
+    /// How long in all, in nanoseconds.
+    pub lock_wait_ns: u64,
 }
 
 impl Statistics {
@@ -120,6 +135,7 @@ impl Statistics {
 pub fn statistics() -> Statistics {
     let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     let (_, mapped_in_use) = mapped::live();
+    let (lock_waits, lock_wait_ns) = lock::waits();
     let mut all = Statistics {
         classes: [ClassStatistics::default(); CLASSES],
         large: get(&LARGE),
@@ -137,6 +153,12 @@ pub fn statistics() -> Statistics {
         trims: pages::trims() as u64,
         misuses: misuse::count(),
         bytes_by_node: [0; 16],
+        freed_on_other_node: 0,
+        wrong_node_bytes: 0,
+        elsewhere: pages::fallbacks(),
+        by_cpu: watch::by_cpu(),
+        lock_waits,
+        lock_wait_ns,
     };
     for heap in pool::all() {
         // SAFETY: heaps are never given back, and counters are for all threads.
@@ -144,6 +166,7 @@ pub fn statistics() -> Statistics {
         all.heaps += 1;
         all.freed_elsewhere += get(&counts.freed_elsewhere);
         all.batches += get(&counts.batches);
+        all.freed_on_other_node += get(&counts.freed_on_other_node);
         for (class, of) in all.classes.iter_mut().enumerate() {
             of.allocated += get(&counts.handed[class]);
             of.spans_taken += get(&counts.spans[class]);
@@ -172,6 +195,7 @@ pub fn serve_stats(
 
 /// Looks at all units that were ever used.
 fn add_spans(all: &mut Statistics) {
+    let is_local = pages::is_local();
     for unit in pages::used_units() {
         // SAFETY: the unit is one of the tables'; what other threads write there meanwhile are single words.
         let (kind, order, used, class, node) = unsafe {
@@ -187,6 +211,10 @@ fn add_spans(all: &mut Statistics) {
                 of.spans += 1;
                 of.span_bytes += bytes;
                 of.in_use += u64::from(used);
+                // SAFETY: as above.
+                if is_local && node_of(unsafe { span::owner(unit) }) as usize != node {
+                    all.wrong_node_bytes += bytes;
+                }
             }
             Kind::Large => all.large_in_use_bytes += bytes,
             _ => continue,

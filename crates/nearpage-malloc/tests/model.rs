@@ -1,5 +1,6 @@
 //! Random calls by many threads against a model: what is allocated lies apart, is aligned, and keeps its bytes; a fork's
-//! child goes on. `NEARPAGE_MALLOC_SEED` repeats a run, `NEARPAGE_MALLOC_CALLS` makes it longer.
+//! child goes on. `NEARPAGE_MALLOC_SEED` repeats a run, `NEARPAGE_MALLOC_CALLS` makes it longer, `NEARPAGE_MALLOC_OPTIONS` has
+//! options for it, as `hardened=1,fake=4`.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -144,12 +145,24 @@ fn apart(live: &[Block]) {
     }
 }
 
+/// Starts the malloc with the options of this run; all tests must.
+fn start() {
+    static START: std::sync::Once = std::sync::Once::new();
+    START.call_once(|| {
+        let text = std::env::var("NEARPAGE_MALLOC_OPTIONS").unwrap_or_default();
+        let (options, wrong) = nearpage_malloc::Options::parse(&text);
+        assert!(wrong.is_none(), "{}", wrong.unwrap());
+        nearpage_malloc::start(options).unwrap();
+    });
+}
+
 fn number(name: &str, usual: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
 }
 
 #[test]
 fn random_calls_of_threads_that_come_and_go() {
+    start();
     let seed = number("NEARPAGE_MALLOC_SEED", 24);
     let calls = number("NEARPAGE_MALLOC_CALLS", 300_000);
     println!("NEARPAGE_MALLOC_SEED={seed}");
@@ -216,6 +229,7 @@ unsafe extern "C" {
 
 #[test]
 fn what_cannot_be_is_null() {
+    start();
     assert!(malloc(usize::MAX).is_null());
     assert!(malloc(1 << 47).is_null());
     assert!(calloc(usize::MAX, 2).is_null());

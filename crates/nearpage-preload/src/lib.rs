@@ -19,6 +19,7 @@
 //! | `start` | the start |
 //! | `stats` | figures over a unix socket |
 //! | `c`, `cpp` | the symbols |
+//! | `exit` | `_exit`, which skips what else is done at the end |
 
 mod environment;
 mod message;
@@ -30,6 +31,8 @@ mod stats;
 mod c;
 #[cfg(feature = "symbols")]
 mod cpp;
+#[cfg(feature = "symbols")]
+mod exit;
 
 /// What Rust's library allocates in here.
 #[cfg(feature = "symbols")]

@@ -2,10 +2,11 @@
 //!
 //! The descriptor is opened at the start, since many programs close standard error before they end, and moved up, out of the
 //! way of programs that count their descriptors. A child of a fork writes a line of its own; lines are written at once, to a
-//! file that is open for appending.
+//! file that is open for appending. With `NEARPAGE_MALLOC_SAMPLES` each writes short lines meanwhile, for plots.
 
+use std::ffi::CStr;
 use std::fmt::Write;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
 use nearpage_malloc::{class_size, statistics};
 
@@ -13,6 +14,10 @@ use crate::environment::variable;
 use crate::message::{Line, tell};
 
 static DESCRIPTOR: AtomicI32 = AtomicI32::new(-1);
+/// The process that the descriptor is of.
+static PROCESS: AtomicI32 = AtomicI32::new(0);
+/// Allocations of the parent before the fork that made this process.
+static FORKED_AT: AtomicU64 = AtomicU64::new(0);
 
 /// Descriptors from this number on are out of a program's way.
 const HIGH: i32 = 700;
@@ -40,15 +45,69 @@ pub(crate) fn open(options: &str) {
             libc::close(opened);
         }
         DESCRIPTOR.store(if moved >= 0 { moved } else { opened }, Ordering::Relaxed);
+        PROCESS.store(libc::getpid(), Ordering::Relaxed);
+        libc::pthread_atfork(None, None, Some(is_forked));
+    }
+}
+
+/// Whether somebody wants samples.
+pub(crate) fn wants_samples() -> bool {
+    variable("NEARPAGE_MALLOC_SAMPLES").is_some()
+}
+
+/// Writes a sample.
+pub(crate) fn sample() {
+    let descriptor = DESCRIPTOR.load(Ordering::Relaxed);
+    // SAFETY: asks only.
+    let process = unsafe { libc::getpid() };
+    if descriptor < 0 || process != PROCESS.load(Ordering::Relaxed) {
+        return;
+    }
+    let all = statistics();
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the place for the answer is there.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    let mut line = Line::<1024>::new();
+    let _ = writeln!(
+        line,
+        "{{\"sample\":{process},\"ms\":{},\"allocations\":{},\"in_use\":{},\"held\":{},\"faults\":{},\"nodes\":{:?}}}",
+        time.tv_sec as u64 * 1000 + time.tv_nsec as u64 / 1_000_000,
+        all.allocations() - FORKED_AT.load(Ordering::Relaxed),
+        all.bytes_in_use(),
+        all.bytes_held(),
+        usage().ru_minflt,
+        &all.bytes_by_node[..4],
+    );
+    line.write_to(descriptor);
+}
+
+fn usage() -> libc::rusage {
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the place is there, and zeroes are a value.
+    unsafe {
+        libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr());
+        usage.assume_init()
     }
 }
 
 /// Writes the report, at the end of the process.
-extern "C" fn end() {
+pub(crate) extern "C" fn end() {
+    // The child of a `vfork` has the memory of its parent, and is not the process that counted.
+    // SAFETY: asks only.
+    if unsafe { libc::getpid() } != PROCESS.load(Ordering::Relaxed) {
+        return;
+    }
     let descriptor = DESCRIPTOR.swap(-1, Ordering::Relaxed);
     if descriptor >= 0 {
         write(descriptor);
     }
+}
+
+/// The child of a fork counts on its own account from here on.
+extern "C" fn is_forked() {
+    // SAFETY: asks only.
+    PROCESS.store(unsafe { libc::getpid() }, Ordering::Relaxed);
+    FORKED_AT.store(statistics().allocations(), Ordering::Relaxed);
 }
 
 #[used]
@@ -60,21 +119,17 @@ fn write(descriptor: i32) {
     let mut line = Line::<16384>::new();
     // SAFETY: asks only.
     let (process, parent) = unsafe { (libc::getpid(), libc::getppid()) };
-    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: the place is there, and zeroes are a value.
-    let usage = unsafe {
-        libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr());
-        usage.assume_init()
-    };
+    let usage = usage();
     let _ = write!(
         line,
-        "{{\"pid\":{process},\"parent\":{parent},\"peak_rss_kib\":{},\"minor_faults\":{},\"allocations\":{},\
+        "{{\"program\":\"{Program}\",\"pid\":{process},\"parent\":{parent},\"peak_rss_kib\":{},\"minor_faults\":{},\"allocations\":{},\
          \"bytes_in_use\":{},\"bytes_held\":{},\"large\":{},\"large_bytes\":{},\"mapped\":{},\"mapped_bytes\":{},\
          \"freed_elsewhere\":{},\"batches\":{},\"heaps\":{},\"trims\":{},\"misuses\":{},\"boot_bytes\":{},\
-         \"bytes_by_node\":{:?},\"classes\":[",
+         \"bytes_by_node\":{:?},\"forked\":{},\"freed_on_other_node\":{},\"wrong_node_bytes\":{},\"elsewhere\":{:?},\
+         \"by_cpu\":{:?},\"lock_waits\":{},\"lock_wait_ns\":{},\"classes\":[",
         usage.ru_maxrss,
         usage.ru_minflt,
-        all.allocations(),
+        all.allocations() - FORKED_AT.load(Ordering::Relaxed),
         all.bytes_in_use(),
         all.bytes_held(),
         all.large,
@@ -88,6 +143,13 @@ fn write(descriptor: i32) {
         all.misuses,
         all.boot_bytes,
         all.bytes_by_node,
+        FORKED_AT.load(Ordering::Relaxed) > 0,
+        all.freed_on_other_node,
+        all.wrong_node_bytes,
+        all.elsewhere,
+        all.by_cpu,
+        all.lock_waits,
+        all.lock_wait_ns,
     );
     let mut is_first = true;
     for (class, of) in all.classes.iter().enumerate().filter(|(_, of)| of.allocated > 0) {
@@ -105,4 +167,25 @@ fn write(descriptor: i32) {
     }
     let _ = writeln!(line, "]}}");
     line.write_to(descriptor);
+}
+
+unsafe extern "C" {
+    static program_invocation_short_name: *const libc::c_char;
+}
+
+/// The name of the program, without what JSON would have to escape.
+struct Program;
+
+impl std::fmt::Display for Program {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // SAFETY: the C library keeps the name, a string that ends with a zero.
+        let name = unsafe {
+            if program_invocation_short_name.is_null() {
+                return Ok(());
+            }
+            CStr::from_ptr(program_invocation_short_name).to_bytes()
+        };
+        let is_plain = |byte: &&u8| byte.is_ascii_graphic() && !b"\"\\".contains(byte);
+        name.iter().filter(is_plain).take(64).try_for_each(|byte| f.write_char((*byte).into()))
+    }
 }

@@ -30,6 +30,9 @@ fn start() {
         tell(format_args!("NEARPAGE_MALLOC: {wrong}"));
     }
     options.on_misuse = Some(on_misuse);
+    if report::wants_samples() {
+        options.on_sample = Some(report::sample);
+    }
     if let Err(error @ StartError::Memory(_)) = nearpage_malloc::start(options) {
         tell(format_args!("{error}"));
     }

@@ -1,36 +1,16 @@
 //! Programs under the library: C and C++ of our own, and those that are installed. Each must do what it does without, and
 //! the library's own counters must show that it served them.
 
-use std::path::{Path, PathBuf};
+mod common;
+
+use std::path::Path;
 use std::process::{Command, Output};
-use std::sync::OnceLock;
 
-/// The library of this build.
-fn library() -> PathBuf {
-    let deps = std::env::current_exe().expect("this test has a file");
-    let library = deps.parent().expect("it lies in a folder").join("libnearpage_preload.so");
-    assert!(library.exists(), "{} is not there", library.display());
-    library
-}
-
-fn folder() -> &'static Path {
-    static FOLDER: OnceLock<tempfile::TempDir> = OnceLock::new();
-    FOLDER.get_or_init(|| tempfile::tempdir().expect("a folder")).path()
-}
-
-fn is_there(program: &str) -> bool {
-    let found = Command::new(program).arg("--version").output().is_ok();
-    if !found {
-        eprintln!("SKIPPED: {program} is not installed (apt install {program})");
-    }
-    found
-}
+use common::{compiled, folder, is_there, library, report_of};
 
 /// Runs a program under the library with options; returns what it printed and how many allocations were counted.
 fn under(options: &str, program: &str, arguments: &[&str]) -> (Output, u64) {
-    static NUMBER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
-    let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-    let report = folder().join(format!("report-{number}"));
+    let (report, counted) = report_of();
     let output = Command::new(program)
         .args(arguments)
         .env("LD_PRELOAD", library())
@@ -38,12 +18,8 @@ fn under(options: &str, program: &str, arguments: &[&str]) -> (Output, u64) {
         .env("NEARPAGE_MALLOC_REPORT", &report)
         .output()
         .expect("it starts");
-    let lines = std::fs::read_to_string(&report).unwrap_or_default();
-    let counted = lines.lines().filter_map(|line| {
-        let number = line.split("\"allocations\":").nth(1)?;
-        number.split(',').next()?.parse::<u64>().ok()
-    });
-    (output, counted.sum())
+    let counted = counted(&report);
+    (output, counted)
 }
 
 /// Runs a program with and without the library, in each mode, and compares.
@@ -60,21 +36,6 @@ fn same(program: &str, arguments: &[&str], at_least: u64) {
         assert!(!errors.contains("nearpage-malloc"), "{program}, {options}: {errors}");
         assert!(counted >= at_least, "{program}, {options}: {counted} allocations were counted");
     }
-}
-
-fn compiled(compiler: &str, source: &str, name: &str) -> Option<String> {
-    if !is_there(compiler) {
-        return None;
-    }
-    let out = folder().join(name);
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(source);
-    let output = Command::new(compiler)
-        .args(["-O1", "-fno-builtin", "-w", "-pthread", "-o"])
-        .args([&out, &source])
-        .output()
-        .expect("it starts");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    Some(out.to_str().expect("a name").to_owned())
 }
 
 #[test]
@@ -219,4 +180,24 @@ fn figures_are_served_over_a_socket() {
     drop(input);
     assert!(program.wait().unwrap().success());
     assert!(!own.exists(), "the socket goes with the process");
+}
+
+#[test]
+fn a_program_that_shrinks_and_makes_no_call_is_small_within_two_seconds() {
+    let Some(program) = compiled("gcc", "shrinks.c", "shrinks") else { return };
+    let resident = |options: &str, size: &str| -> Vec<u64> {
+        let (output, _) = under(options, &program, &[size]);
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        text.split_whitespace().map(|number| number.parse().expect("a number")).collect()
+    };
+    for (options, size) in [("", "40"), ("", "3000"), ("fake=2", "100000"), ("", "6000000")] {
+        let [most, left] = resident(options, size)[..] else { panic!("two numbers") };
+        assert!(
+            most > 190_000 && left < 16_384,
+            "{options}, {size} bytes: {left} KiB of {most} are left"
+        );
+    }
+    // The harness can tell: without the thread nobody looks.
+    let [_, left] = resident("background=0", "3000")[..] else { panic!("two numbers") };
+    assert!(left > 16_384, "{left} KiB are left");
 }

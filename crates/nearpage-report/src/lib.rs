@@ -13,6 +13,7 @@
 //! | show scenarios of the lab | [`lab::page_of`] |
 //! | show a replay, with a what-if beside it | [`replay::page_of`], [`ReplayPage`](replay::ReplayPage) |
 //! | show what a kernel's log says of refused memory | [`explain::ExplainPage`] |
+//! | show a program that ran under nearpage's malloc | [`run::RunPage`] |
 //! | draw the machine of either | [`MachineView`] |
 //! | say where the figures come from | [`Origin`] |
 //! | write a page, or leave the older one as it was | [`file::PageFile`] |
@@ -38,6 +39,7 @@ pub mod lab;
 mod machine;
 mod page;
 pub mod replay;
+pub mod run;
 mod samples;
 pub mod yardstick;
 

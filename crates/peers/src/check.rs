@@ -3,6 +3,7 @@
 //! Each figure is made of medians of one run. A row that is not there is a miss with its reason, shown as `n/a`: a
 //! promise that nothing has measured is not kept.
 
+mod malloc;
 mod musts;
 mod objects;
 
@@ -89,6 +90,11 @@ pub fn evaluate(results: &Results) -> Vec<Verdict> {
 /// Evaluates all promises about objects.
 pub fn evaluate_objects(results: &Results) -> Vec<Verdict> {
     objects::MUSTS.iter().map(|must| verdict(must, results)).collect()
+}
+
+/// Evaluates all promises about the malloc.
+pub fn evaluate_malloc(results: &Results) -> Vec<Verdict> {
+    malloc::MUSTS.iter().map(|must| verdict(must, results)).collect()
 }
 
 fn verdict(must: &Must, results: &Results) -> Verdict {

@@ -7,6 +7,7 @@ mod fact;
 mod footprint;
 mod locks;
 mod machine;
+mod malloc;
 mod nearpage;
 mod objects;
 mod pages;
@@ -41,6 +42,7 @@ enum Command {
     Pages(PagesArguments),
     Objects(ObjectsArguments),
     Locks(locks::LocksArguments),
+    Malloc(MallocArguments),
 }
 
 /// Allocates and frees objects with all allocators.
@@ -56,6 +58,21 @@ struct ObjectsArguments {
     json: bool,
     /// Tells which promises hold; the exit status is 1 if one does not, or cannot be judged (n/a): what it is about was
     /// not measured, as with NEARPAGE_RSEQ=off the restartable sequences.
+    #[arg(long)]
+    check: bool,
+}
+
+/// Allocates and frees objects with nearpage's malloc and others, each through its shared library.
+///
+/// Work, times and JSON are those of `objects`. Libraries are those of Debian's packages libmimalloc2.0, libjemalloc2 and
+/// libtcmalloc-minimal4, and libnearpage_preload.so beside this program; what is not there is named. snmalloc comes
+/// with this program, and is told the size at each free.
+#[derive(Args)]
+struct MallocArguments {
+    /// Writes JSON instead of tables.
+    #[arg(long)]
+    json: bool,
+    /// Tells which promises hold; the exit status is 1 if one does not, or cannot be judged.
     #[arg(long)]
     check: bool,
 }
@@ -94,6 +111,7 @@ fn main() -> ExitCode {
         Command::Pages(arguments) => pages(&arguments),
         Command::Objects(arguments) => objects(&arguments),
         Command::Locks(arguments) => locks::run(&arguments),
+        Command::Malloc(arguments) => malloc(&arguments),
     };
     match outcome {
         Ok(code) => code,
@@ -116,6 +134,14 @@ fn objects(arguments: &ObjectsArguments) -> io::Result<ExitCode> {
     let run = objects::run(&objects::ObjectEffort::FULL)?;
     let results = Results::of(&run);
     let checks = arguments.check.then(|| check::evaluate_objects(&results));
+    report(&run, checks.as_deref(), arguments.json)
+}
+
+fn malloc(arguments: &MallocArguments) -> io::Result<ExitCode> {
+    malloc::with_room()?;
+    let run = objects::run_of(malloc::all(), &objects::ObjectEffort::FULL)?;
+    let results = Results::of(&run);
+    let checks = arguments.check.then(|| check::evaluate_malloc(&results));
     report(&run, checks.as_deref(), arguments.json)
 }
 

@@ -3,9 +3,9 @@
 mod memoryless;
 mod messages;
 mod nearpage;
-mod peers;
-mod source;
-mod work;
+pub mod peers;
+pub mod source;
+pub mod work;
 
 use std::io;
 
@@ -41,31 +41,62 @@ impl ObjectEffort {
 ///
 /// As [`crate::pages::run`].
 pub fn run(effort: &ObjectEffort) -> io::Result<Run> {
+    let nodes = memoryless::Machines::build();
+    let mut run =
+        among(nearpage::all().into_iter().chain(peers::all()), nodes.as_ref().ok(), effort)?;
+    let mut fact = |name, value| run.facts.push(Fact { name, value });
+    if let Ok(nodes) = nodes {
+        nodes.hits(&mut fact);
+    }
     let workers = Workers::start()?;
+    for (name, local) in [
+        (Fact::LIST_LOCKS_OLD_PER_MESSAGE, LocalNode::OwnNode),
+        (Fact::LIST_LOCKS_PER_MESSAGE, LocalNode::NearestMemory),
+    ] {
+        if let Ok(locks) = messages::list_locks(&workers, local) {
+            fact(name, locks);
+        }
+    }
+    Ok(run)
+}
+
+/// Measures these alone.
+///
+/// # Errors
+///
+/// As [`run`].
+pub fn run_of(entries: Vec<Entry>, effort: &ObjectEffort) -> io::Result<Run> {
+    among(entries, None, effort)
+}
+
+fn among(
+    entries: impl IntoIterator<Item = Entry>,
+    nodes: Option<&memoryless::Machines>,
+    effort: &ObjectEffort,
+) -> io::Result<Run> {
     let machine = Machine::this();
     let (mut contestants, mut absent) = (Vec::new(), Vec::new());
-    for Entry { name, build } in nearpage::all().into_iter().chain(peers::all()) {
+    for Entry { name, build } in entries {
         match build() {
             Ok(contestant) => contestants.push((name, contestant)),
             Err(reason) => absent.push(Absent { allocator: name, reason }),
         }
     }
-    let mut facts = Vec::new();
-    let rows = compete(&contestants, &workers, effort, &mut facts);
-    Ok(Run { machine, rows, resident: Vec::new(), facts, absent })
+    let workers = Workers::start()?;
+    let rows = compete(&contestants, &workers, nodes, effort);
+    Ok(Run { machine, rows, resident: Vec::new(), facts: Vec::new(), absent })
 }
 
 fn compete(
     contestants: &[(&'static str, Box<dyn work::Contestant>)],
     workers: &Workers,
+    nodes: Option<&memoryless::Machines>,
     effort: &ObjectEffort,
-    facts: &mut Vec<Fact>,
 ) -> Vec<Row> {
     let works = Work::all(workers.count());
     let count = contestants.len();
     let progress = progress_bar((effort.common.rounds + 1) * works.len() * count);
     let mut samples = Samples::default();
-    let nodes = memoryless::Machines::build();
     for round in 0..=effort.common.rounds {
         for (position, &work) in works.iter().enumerate() {
             for turn in 0..count {
@@ -78,7 +109,7 @@ fn compete(
                 progress.inc(1);
             }
         }
-        if let Ok(nodes) = &nodes {
+        if let Some(nodes) = nodes {
             let measured = nodes.measure(workers, effort);
             if round > 0 {
                 samples.add(0, "nearpage", &measured);
@@ -86,18 +117,6 @@ fn compete(
         }
     }
     progress.finish_and_clear();
-    let mut fact = |name, value| facts.push(Fact { name, value });
-    if let Ok(nodes) = nodes {
-        nodes.hits(&mut fact);
-    }
-    for (name, local) in [
-        (Fact::LIST_LOCKS_OLD_PER_MESSAGE, LocalNode::OwnNode),
-        (Fact::LIST_LOCKS_PER_MESSAGE, LocalNode::NearestMemory),
-    ] {
-        if let Ok(locks) = messages::list_locks(workers, local) {
-            fact(name, locks);
-        }
-    }
     samples.rows()
 }
 

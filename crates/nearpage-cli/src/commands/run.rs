@@ -1,6 +1,7 @@
 //! `nearpage run`: runs a program with the malloc preloaded or under a policy, and tells what its memory did.
 
 mod child;
+mod page;
 mod program;
 mod report;
 
@@ -10,6 +11,7 @@ use std::time::Instant;
 
 use clap::Args;
 use nearpage_malloc::Options;
+use nearpage_report::file::PageFile;
 
 use super::CommandError;
 use crate::terminal;
@@ -40,7 +42,11 @@ pub struct RunArgs {
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
 
-    /// The library to preload: by default libnearpage_preload.so beside this program, or in ../lib
+    /// Write a page of HTML with plots over time to this file, too
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+
+    /// The library to preload: by default libnearpage_preload.so beside this program, or libnearpage-malloc.so in ../lib
     #[arg(long, value_name = "FILE")]
     library: Option<PathBuf>,
 
@@ -53,6 +59,7 @@ const AFTER_HELP: &str = "\
 Examples:
   nearpage run -- python3 -c 'print(1)'
   nearpage run --options hardened=1 -- sort --parallel=2 lines
+  nearpage run --report redis.html -- redis-server
   nearpage run --policy-only --options policy=interleave,nodes=0-1 -- redis-server
 
 JSON (--json): schema, command, exit_code, wall_s, cpu_s, peak_rss_kib, minor_faults, pages_by_node (of the program's
@@ -108,9 +115,15 @@ pub fn run(arguments: &RunArgs) -> Result<(), CommandError> {
         Some(_) => program::why_uncounted(&arguments.command[0]),
         None => Some("it ran under a policy only".to_owned()),
     };
+    // Checked first: a program must not run for an hour in vain.
+    let page = arguments.report.as_deref().map(|file| PageFile::at(file, &[])).transpose()?;
     let begun = Instant::now();
-    let ended = child::run(&arguments.command, &arguments.options, library.as_deref())?;
-    let report = report::Report::new(&arguments.command, ended, begun.elapsed(), uncounted);
+    let (command, options) = (&arguments.command, &arguments.options);
+    let ended = child::run(command, options, library.as_deref(), page.is_some())?;
+    let report = report::Report::new(command, &ended, begun.elapsed(), uncounted);
+    if let Some(page) = page {
+        page.write(&page::page(&report, &ended))?;
+    }
     let text = if arguments.json {
         serde_json::to_string_pretty(&report).map_err(std::io::Error::from)? + "\n"
     } else {
@@ -128,14 +141,16 @@ pub fn run(arguments: &RunArgs) -> Result<(), CommandError> {
 
 /// The library that is preloaded.
 fn library(arguments: &RunArgs) -> Result<PathBuf, RunFailure> {
+    /// As it is built, and as it is installed.
     const NAME: &str = "libnearpage_preload.so";
+    const INSTALLED: &str = "libnearpage-malloc.so";
     let own = std::env::current_exe().unwrap_or_default();
     let beside = own.parent().map(PathBuf::from).unwrap_or_default();
     let places = match &arguments.library {
         Some(file) => vec![file.clone()],
         None => vec![
             beside.join(NAME),
-            beside.join("../lib").join(NAME),
+            beside.join("../lib").join(INSTALLED),
             beside.join("deps").join(NAME),
         ],
     };

@@ -6,7 +6,7 @@ use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::Path;
 use std::process::{Command, ExitStatus};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nearpage_malloc::{Options, Policy};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
@@ -25,14 +25,31 @@ pub(super) struct Ended {
     pub lines: String,
     /// Pages of its own process by node, when last looked at.
     pub pages_by_node: BTreeMap<u32, u64>,
+    /// What its own process had, over time.
+    pub looks: Vec<Look>,
+    /// The kernel's monotonic clock at its start, in milliseconds.
+    pub begun_ms: u64,
     pub usage: libc::rusage,
 }
 
-/// Runs a program until it ends.
+/// What the kernel said of a process at a moment.
+pub(super) struct Look {
+    /// Seconds since its start.
+    pub at_s: f64,
+    pub pages_by_node: BTreeMap<u32, u64>,
+    pub resident_kib: u64,
+    pub huge_kib: u64,
+}
+
+/// Most looks that are kept: later ones replace every second of the earlier.
+const LOOKS_MOST: usize = 2000;
+
+/// Runs a program until it ends. With `samples` its processes write what they have meanwhile, too.
 pub(super) fn run(
     command: &[OsString],
     options: &str,
     library: Option<&Path>,
+    samples: bool,
 ) -> Result<Ended, CommandError> {
     let lines = std::env::temp_dir().join(format!("nearpage-run-{}", std::process::id()));
     let mut child = Command::new(&command[0]);
@@ -48,6 +65,9 @@ pub(super) fn run(
             child.env("LD_PRELOAD", preload);
             child.env("NEARPAGE_MALLOC", options);
             child.env("NEARPAGE_MALLOC_REPORT", &lines);
+            if samples {
+                child.env("NEARPAGE_MALLOC_SAMPLES", "1");
+            }
         }
         None => under_policy(&mut child, Options::parse(options).0),
     }
@@ -60,8 +80,10 @@ pub(super) fn run(
         error,
     })?;
     let process = child.id();
+    let begun = Instant::now();
+    let begun_ms = monotonic_ms();
     let is_over = AtomicBool::new(false);
-    let (status, pages_by_node) = std::thread::scope(|scope| {
+    let (status, looks) = std::thread::scope(|scope| {
         scope.spawn(move || {
             for signal in signals.forever().filter(|signal| ![SIGINT, SIGQUIT].contains(signal)) {
                 // SAFETY: sends a signal; the child is not waited for yet, or this thread is about to end.
@@ -69,14 +91,22 @@ pub(super) fn run(
             }
         });
         let sampler = scope.spawn(|| {
-            let mut pages = BTreeMap::new();
+            let mut looks: Vec<Look> = Vec::new();
             while !is_over.load(Ordering::Relaxed) {
-                std::thread::park_timeout(INTERVAL);
-                if let Some(now) = pages_by_node(process) {
-                    pages = now;
+                std::thread::park_timeout(if samples { INTERVAL / 5 } else { INTERVAL });
+                let Some(pages_by_node) = pages_by_node(process) else { continue };
+                if looks.len() >= LOOKS_MOST {
+                    let mut at = 0;
+                    looks.retain(|_| {
+                        at += 1;
+                        at % 2 == 0
+                    });
                 }
+                let (resident_kib, huge_kib) = if samples { rollup(process) } else { (0, 0) };
+                let at_s = begun.elapsed().as_secs_f64();
+                looks.push(Look { at_s, pages_by_node, resident_kib, huge_kib });
             }
-            pages
+            looks
         });
         let status = child.wait();
         is_over.store(true, Ordering::Relaxed);
@@ -90,7 +120,26 @@ pub(super) fn run(
     unsafe { libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut usage) };
     let text = std::fs::read_to_string(&lines).unwrap_or_default();
     let _ = std::fs::remove_file(&lines);
-    Ok(Ended { status: status?, lines: text, pages_by_node, usage })
+    let pages_by_node = looks.last().map(|look| look.pages_by_node.clone()).unwrap_or_default();
+    Ok(Ended { status: status?, lines: text, pages_by_node, looks, begun_ms, usage })
+}
+
+/// The clock that samples of processes have.
+fn monotonic_ms() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the place for the answer is there.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    time.tv_sec as u64 * 1000 + time.tv_nsec as u64 / 1_000_000
+}
+
+/// Resident memory and huge pages, of `/proc/PID/smaps_rollup`, in KiB.
+fn rollup(process: u32) -> (u64, u64) {
+    let text = std::fs::read_to_string(format!("/proc/{process}/smaps_rollup")).unwrap_or_default();
+    let of = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name));
+        line.and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap_or_default()
+    };
+    (of("Rss:"), of("AnonHugePages:"))
 }
 
 /// Pages by node, of `/proc/PID/numa_maps`. `None` without it, or when the process has ended.

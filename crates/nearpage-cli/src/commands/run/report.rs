@@ -15,55 +15,80 @@ const LINES: usize = 8;
 /// What a process wrote when it ended.
 #[derive(Serialize, Deserialize, Debug)]
 pub(super) struct Process {
-    pid: u32,
-    parent: u32,
-    peak_rss_kib: u64,
-    minor_faults: u64,
-    allocations: u64,
-    bytes_in_use: u64,
-    bytes_held: u64,
-    large: u64,
-    large_bytes: u64,
-    mapped: u64,
-    mapped_bytes: u64,
-    freed_elsewhere: u64,
-    batches: u64,
-    heaps: u64,
-    trims: u64,
+    pub program: String,
+    pub pid: u32,
+    pub parent: u32,
+    /// Made by a fork, with the memory of its parent; its allocations are those since.
+    pub forked: bool,
+    pub peak_rss_kib: u64,
+    pub minor_faults: u64,
+    pub allocations: u64,
+    pub bytes_in_use: u64,
+    pub bytes_held: u64,
+    pub large: u64,
+    pub large_bytes: u64,
+    pub mapped: u64,
+    pub mapped_bytes: u64,
+    pub freed_elsewhere: u64,
+    pub batches: u64,
+    pub heaps: u64,
+    pub trims: u64,
     misuses: u64,
-    boot_bytes: u64,
-    bytes_by_node: Vec<u64>,
-    classes: Vec<Class>,
+    pub boot_bytes: u64,
+    pub bytes_by_node: Vec<u64>,
+    pub freed_on_other_node: u64,
+    pub wrong_node_bytes: u64,
+    /// Pages that came from elsewhere, by reason.
+    pub elsewhere: Vec<u64>,
+    pub by_cpu: Vec<u64>,
+    pub lock_waits: u64,
+    pub lock_wait_ns: u64,
+    pub classes: Vec<Class>,
 }
 
 #[derive(Serialize, Deserialize, Debug)]
-struct Class {
-    size: u64,
-    allocated: u64,
-    in_use: u64,
-    spans: u64,
-    span_bytes: u64,
+pub(super) struct Class {
+    pub size: u64,
+    pub allocated: u64,
+    pub in_use: u64,
+    pub spans: u64,
+    pub span_bytes: u64,
+}
+
+/// What a process wrote meanwhile.
+#[derive(Deserialize, Debug)]
+pub(super) struct Sample {
+    /// The process.
+    pub sample: u32,
+    pub ms: u64,
+    pub allocations: u64,
+    pub in_use: u64,
+    pub held: u64,
+    pub faults: u64,
+    pub nodes: Vec<u64>,
 }
 
 /// The whole report.
 #[derive(Serialize, Debug)]
 pub(super) struct Report {
     schema: u32,
-    command: Vec<String>,
+    pub command: Vec<String>,
     pub exit_code: u8,
-    wall_s: f64,
-    cpu_s: f64,
-    peak_rss_kib: i64,
-    minor_faults: i64,
-    pages_by_node: BTreeMap<u32, u64>,
-    uncounted: Option<String>,
-    processes: Vec<Process>,
+    pub wall_s: f64,
+    pub cpu_s: f64,
+    #[serde(rename = "peak_rss_kib")]
+    pub peak_kib: i64,
+    #[serde(rename = "minor_faults")]
+    pub faults: i64,
+    pub pages_by_node: BTreeMap<u32, u64>,
+    pub uncounted: Option<String>,
+    pub processes: Vec<Process>,
 }
 
 impl Report {
     pub fn new(
         command: &[OsString],
-        ended: Ended,
+        ended: &Ended,
         wall: Duration,
         uncounted: Option<String>,
     ) -> Self {
@@ -84,16 +109,21 @@ impl Report {
             exit_code: exit_code(ended.status),
             wall_s: wall.as_secs_f64(),
             cpu_s: seconds(ended.usage.ru_utime) + seconds(ended.usage.ru_stime),
-            peak_rss_kib: ended.usage.ru_maxrss,
-            minor_faults: ended.usage.ru_minflt,
-            pages_by_node: ended.pages_by_node,
+            peak_kib: ended.usage.ru_maxrss,
+            faults: ended.usage.ru_minflt,
+            pages_by_node: ended.pages_by_node.clone(),
             uncounted,
             processes,
         }
     }
 }
 
-fn mib(bytes: u64) -> f64 {
+/// What processes wrote meanwhile.
+pub(super) fn samples(ended: &Ended) -> Vec<Sample> {
+    ended.lines.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+}
+
+pub(super) fn mib(bytes: u64) -> f64 {
     bytes as f64 / (1 << 20) as f64
 }
 
@@ -104,8 +134,8 @@ impl fmt::Display for Report {
         writeln!(
             f,
             "memory: at most {:.1} MiB resident in a process, {} minor faults",
-            mib(self.peak_rss_kib as u64 * 1024),
-            self.minor_faults
+            mib(self.peak_kib as u64 * 1024),
+            self.faults
         )?;
         if !self.pages_by_node.is_empty() {
             let nodes = self.pages_by_node.iter();
