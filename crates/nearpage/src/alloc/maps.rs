@@ -139,7 +139,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let mut visit = Visit::new(&mut guard, &self.platform, Some(pageset.owner().cpu));
         visit.bring_home(hold.stage(), 0);
         let room = self.room(visit.guard, trip);
-        let blocks = (swing.refill().0 >> order.0).clamp(1, u32::MAX.into()) as u32;
+        let blocks = swing.refill(order);
         let allowed = visit.guard.claim(blocks.max(blocks_of_a_refill(order)), order);
         let pages = order.pages_in(allowed.min(blocks));
         let wish = Wish {

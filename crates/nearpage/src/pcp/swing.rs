@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! more than size pages      give pageblocks back until there are size / 4
-//! none left                 take size / 2 pages
+//! none left                 take size / 2 pages; of blocks of a pageblock and more, four at most
 //! a visit within 32 ms of the last one    the size doubles, up to the pageset's high_max
 //! a visit later than that                 it halves for each doubling of the time, down to size_min
 //! ```
@@ -26,6 +26,9 @@ const SIZE_MIN: u32 = 2048;
 const PAGEBLOCK: u64 = PAGEBLOCK_ORDER.pages().0;
 /// 64 MiB, so that a hold that takes half of it passes 16 whole pageblocks.
 const SIZE_MAX: u64 = 16_384;
+
+/// Huge blocks that are taken at most: the request waits for a few lines of memory of each, which it has not seen lately.
+const HUGE_BLOCKS: u32 = 4;
 
 /// Pages that a list gets at once, and half of what it holds at most.
 const LIST_PAGES: u32 = 64;
@@ -77,9 +80,10 @@ impl Swing {
         PageCount((self.size / 4).into())
     }
 
-    /// What is taken when there are none.
-    pub(crate) fn refill(self) -> PageCount {
-        PageCount((self.size / 2).max(1).into())
+    /// Blocks of an order that are taken when there are none.
+    pub(crate) fn refill(self, order: Order) -> u32 {
+        let blocks = ((self.size / 2) >> order.0).max(1);
+        if order < PAGEBLOCK_ORDER { blocks } else { blocks.min(HUGE_BLOCKS) }
     }
 
     /// Blocks of an order that a list holds now: no list has more than an eighth of what may be kept, but for a block of the
@@ -133,6 +137,6 @@ mod tests {
     fn a_small_pageset_keeps_what_it_may() {
         let swing = Swing { size: 0, visited: 0 }.visit(1 << 30, PageCount(100));
         assert_eq!(Swing { visited: 1024, ..swing }.visit(1 << 30, PageCount(100)).size, 100);
-        assert_eq!((swing.size, swing.left(), swing.refill()), (50, PageCount(12), PageCount(25)));
+        assert_eq!((swing.size, swing.left(), swing.refill(Order(0))), (50, PageCount(12), 25));
     }
 }

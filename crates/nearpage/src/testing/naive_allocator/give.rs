@@ -160,7 +160,8 @@ impl NaiveAllocator {
         let mut visit = self.visit(at.zone, Some(at.cpu));
         self.bring_home(&mut visit, at, 0);
         let room = self.room_above_min(at.zone, asked.kind);
-        let blocks = ((self.behind(at).size / 2) >> order.0).max(1);
+        let most = if order < Order(9) { u64::MAX } else { 4 };
+        let blocks = ((self.behind(at).size / 2) >> order.0).clamp(1, most);
         let wanted = Blocks { order, migratetype, flags, blocks: 0, runs_max: RUNS_MAX };
         // As many as pageblocks may bring, or the blocks of a refill.
         let allowed = self.allowed_in(&mut visit, wanted, blocks.max(blocks_of_a_refill(order)));
