@@ -136,20 +136,16 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     }
 
     /// Gives `pages` of a pageset back, coldest first, beginning with list `first_list` and going round.
-    /// One hold of the zone's lock. Facts 7.5. `false` if somebody else is behind the lists, and stays there.
+    /// One hold of the zone's lock. Facts 7.5. Not for pagesets whose CPUs own pageblocks with maps.
     pub(super) fn drain_pageset(
         &self,
         on: &<P::Storage as Storage>::OnCpu<'_>,
         pageset: &Pageset<'m, P>,
         first_list: usize,
         pages: PageCount,
-    ) -> bool {
-        if let Some(owned) = pageset.owned() {
-            return self.drain_to_maps(on, pageset, owned, pages);
-        }
+    ) {
         if let Some(pieces) = pageset.pieces() {
-            self.drain_pieces(pageset, pieces, first_list, pages);
-            return true;
+            return self.drain_pieces(pageset, pieces, first_list, pages);
         }
         let mut guard = pageset.zone().lock_to_move();
         self.platform.touch(pageset.zone().published_line(), Access::Write);
@@ -168,7 +164,6 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             pageset.events().drains.add(1);
             pageset.events().drained_pages.add(moved);
         }
-        true
     }
 
     /// Gives back blocks of one list until `pages` are reached or it is empty; returns pages.
@@ -296,44 +291,56 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         cpu: &'m Cpu<'m, P>,
         wanted: impl Fn(&Pageset<'m, P>) -> bool,
     ) -> Result<PageCount, DrainBusy> {
+        if self.model.owners == PageblockOwners::CpusWithMaps {
+            return self.stop_and_drain_maps(cpu, wanted);
+        }
         let filled = |pageset: &&Pageset<'m, P>| pageset.count().0 > 0 && wanted(pageset);
-        let storage = self.platform.storage();
-        let lists = |each: &mut dyn FnMut(&List<'m, P>)| {
-            cpu.pagesets
-                .iter()
-                .filter(|pageset| wanted(pageset))
-                .flat_map(Pageset::lists)
-                .for_each(each);
-        };
-        let on = self.stop(cpu, &lists)?;
-        let taken = self.note_taken(cpu);
-        let (mut drained, mut is_busy) = (PageCount(0), false);
-        for pageset in cpu.pagesets.iter().filter(filled) {
-            let piece = PageCount(pageset.tuning().batch.0 << 5);
-            while pageset.count().0 > 0 {
-                let before = pageset.count().0;
-                is_busy |= !self.drain_pageset(&on, pageset, 0, piece);
-                let gone = before.saturating_sub(pageset.count().0);
-                // A count that no list stands behind is the walker's to report, not a reason to go on for ever.
-                if gone == 0 {
-                    break;
+        let drained = self.from_outside(cpu, &wanted, |on| {
+            let mut drained = PageCount(0);
+            for pageset in cpu.pagesets.iter().filter(filled) {
+                let piece = PageCount(pageset.tuning().batch.0 << 5);
+                while pageset.count().0 > 0 {
+                    let before = pageset.count().0;
+                    self.drain_pageset(on, pageset, 0, piece);
+                    let gone = before.saturating_sub(pageset.count().0);
+                    // A count that no list stands behind is the walker's to report, not a reason to go on for ever.
+                    if gone == 0 {
+                        break;
+                    }
+                    drained.0 += gone;
                 }
-                drained.0 += gone;
             }
-        }
-        if let Some(taken) = taken {
-            taken.end();
-        }
-        storage.resume(on, &lists);
+            drained
+        })?;
         // Who had nothing to drain does not look at the zones either.
         for pageset in cpu.pagesets.iter().filter(|pageset| drained.0 > 0 && wanted(pageset)) {
             settle(pageset.zone());
         }
-        if is_busy { Err(DrainBusy { cpu: cpu.owner.cpu }) } else { Ok(drained) }
+        Ok(drained)
+    }
+
+    fn stop_and_drain_maps(
+        &self,
+        cpu: &'m Cpu<'m, P>,
+        wanted: impl Fn(&Pageset<'m, P>) -> bool,
+    ) -> Result<PageCount, DrainBusy> {
+        let has_any = |pageset: &Pageset<'m, P>| pageset.count().0 > 0 && wanted(pageset);
+        if !cpu.pagesets.iter().any(has_any) {
+            return self.from_outside(cpu, wanted, |_| PageCount(0));
+        }
+        let (mut drained, mut busy) = (PageCount(0), None);
+        for pageset in cpu.pagesets.iter().filter(|pageset| wanted(pageset)) {
+            let Some(owned) = pageset.owned() else { continue };
+            match self.drain_maps(cpu, pageset, owned) {
+                Ok(pages) => drained.0 += pages.0,
+                Err(error) => busy = busy.or(Some(error)),
+            }
+        }
+        busy.map_or(Ok(drained), Err)
     }
 
     /// Waits a while for whoever is at the CPU's lists: an operation, or a drain like ours.
-    fn stop<'a>(
+    pub(super) fn stop<'a>(
         &'a self,
         cpu: &'a Cpu<'m, P>,
         lists: &EachList<'_, List<'m, P>>,
@@ -385,28 +392,32 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     /// [`DrainBusy`] if another drain of that CPU is under way.
     pub fn decay_cpu(&self, cpu: CpuId) -> Result<PageCount, DrainBusy> {
         let Some(cpu) = self.cpu(cpu) else { return Ok(PageCount(0)) };
+        if self.model.owners == PageblockOwners::CpusWithMaps {
+            let (mut drained, mut busy) = (PageCount(0), None);
+            for pageset in cpu.pagesets {
+                let Some(owned) = pageset.owned() else { continue };
+                match self.decay_maps(cpu, pageset, owned) {
+                    Ok(pages) => drained.0 += pages.0,
+                    Err(error) => busy = busy.or(Some(error)),
+                }
+            }
+            return busy.map_or(Ok(drained), Err);
+        }
         let decays = |pageset: &Pageset<'m, P>| {
             let tuning = pageset.tuning();
-            let is_above = || tuning.high > tuning.high_min || pageset.count() > tuning.high;
-            pageset.owned().is_some() || is_above()
+            tuning.high > tuning.high_min || pageset.count() > tuning.high
         };
         if !cpu.pagesets.iter().any(&decays) {
             return Ok(PageCount(0));
         }
-        let lists = |each: &mut dyn FnMut(&List<'m, P>)| {
-            cpu.pagesets.iter().flat_map(Pageset::lists).for_each(each);
-        };
-        let on = self.stop(cpu, &lists)?;
-        let taken = self.note_taken(cpu);
-        let mut drained = PageCount(0);
-        for pageset in cpu.pagesets.iter().filter(|pageset| decays(pageset)) {
-            drained.0 += self.decay_pageset(&on, pageset);
-        }
-        if let Some(taken) = taken {
-            taken.end();
-        }
-        self.platform.storage().resume(on, &lists);
-        Ok(drained)
+        self.from_outside(
+            cpu,
+            |_| true,
+            |on| {
+                let decaying = cpu.pagesets.iter().filter(|pageset| decays(pageset));
+                PageCount(decaying.map(|pageset| self.decay_pageset(on, pageset)).sum())
+            },
+        )
     }
 
     fn decay_pageset(
@@ -414,9 +425,6 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         on: &<P::Storage as Storage>::OnCpu<'_>,
         pageset: &Pageset<'m, P>,
     ) -> u64 {
-        if let Some(owned) = pageset.owned() {
-            return self.decay_maps(on, pageset, owned);
-        }
         let (mut tuning, totals) = pageset.tuning_for_decision(&self.model.pcp);
         let mut left = tuning.decay(&self.model.pcp, totals.count).0;
         pageset.set_tuning(tuning);

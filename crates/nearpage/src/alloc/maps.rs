@@ -24,6 +24,7 @@
 
 mod give;
 mod home;
+mod outside;
 #[cfg(test)]
 mod tests;
 mod visit;

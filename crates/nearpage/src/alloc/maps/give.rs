@@ -1,4 +1,4 @@
-//! What a CPU gives back: after frees, once a second, and when it is drained.
+//! What a CPU gives back.
 
 use super::home::Gathered;
 use super::visit::Visit;
@@ -6,16 +6,12 @@ use crate::alloc::allocator::PageAllocator;
 use crate::host::Platform;
 use crate::pcp::owned::{Hold, Owned};
 use crate::pcp::pageset::{OnCpu, Pageset};
-use crate::pcp::swing::Swing;
 use crate::pcp::{CountedList, HOMEBOUND};
 use crate::units::PageCount;
 
-/// Fewer unused pages are not worth a hold of a lock.
-const UNUSED_MIN: u64 = 512;
-
 /// What is given back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Reach {
+pub(super) enum Reach {
     /// What is too much. Blocks of pageblocks that nobody owns may stay, with their pageblocks; a few for another CPU wait.
     Usual,
     /// What nobody used for a second: a few blocks for another CPU wait.
@@ -27,6 +23,15 @@ enum Reach {
 /// Pages behind the lists, and on their way there.
 fn behind<P: Platform>(pageset: &Pageset<'_, P>, owned: &Owned<'_>) -> PageCount {
     PageCount(owned.count().0 + u64::from(pageset.list(HOMEBOUND).count()))
+}
+
+/// Whether blocks on lists have to go so that the pageset keeps no more than `target`.
+pub(super) fn lacks_behind<P: Platform>(
+    pageset: &Pageset<'_, P>,
+    owned: &Owned<'_>,
+    target: PageCount,
+) -> bool {
+    behind(pageset, owned).0 < pageset.count().0.saturating_sub(target.0)
 }
 
 impl<'m, P: Platform> PageAllocator<'m, P> {
@@ -88,24 +93,31 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         target: PageCount,
         reach: Reach,
     ) {
-        let too_many = pageset.count().0.saturating_sub(target.0);
-        if behind(pageset, hold.owned()).0 < too_many {
+        if lacks_behind(pageset, hold.owned(), target) {
             let lists = (0..pageset.list_count()).filter(|&list| list != HOMEBOUND);
             lists.for_each(|list| self.spill(pageset, hold, (on, list), 0));
         }
+        while self.give_step(on, pageset, hold, (target, reach), usize::MAX) {}
+    }
+
+    /// A step of that, which takes at most so many blocks off the list of homebound ones. Returns whether there is another.
+    pub(super) fn give_step(
+        &self,
+        on: &OnCpu<'_, P>,
+        pageset: &Pageset<'m, P>,
+        hold: &Hold<'_>,
+        (target, reach): (PageCount, Reach),
+        most: usize,
+    ) -> bool {
         let few = hold.owned().pageblocks.swing().homebound();
-        loop {
-            let gathered = self.gather(on, pageset, hold);
-            let least = if reach == Reach::All || !gathered.is_all { 1 } else { few / 8 };
-            let is_any = gathered.staged.of_others > 0;
-            if is_any && self.send(pageset, hold, least) > few / 4 {
-                self.send(pageset, hold, 1);
-            }
-            let is_any = self.visit_to_give(pageset, hold, gathered, target, reach);
-            if gathered.is_all || !is_any {
-                return;
-            }
+        let gathered = self.gather_some(on, pageset, hold, most);
+        let least = if reach == Reach::All || !gathered.is_all { 1 } else { few / 8 };
+        let is_any = gathered.staged.of_others > 0;
+        if is_any && self.send(pageset, hold, least) > few / 4 {
+            self.send(pageset, hold, 1);
         }
+        let is_any = self.visit_to_give(pageset, hold, gathered, target, reach);
+        gathered.is_more || !gathered.is_all && is_any
     }
 
     /// Brings home what was gathered of nobody's pageblocks, and gives pageblocks back until the pageset keeps no more than
@@ -142,47 +154,5 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             pageset.events().drains.add(1);
         }
         is_any
-    }
-
-    /// Gives back at least `pages` of what the pageset keeps, or all. `false` if somebody else is behind the lists, and stays.
-    pub(in crate::alloc) fn drain_to_maps(
-        &self,
-        on: &OnCpu<'_, P>,
-        pageset: &Pageset<'m, P>,
-        owned: &Owned<'_>,
-        pages: PageCount,
-    ) -> bool {
-        let Some(hold) = self.wait_for(|| owned.enter()) else { return false };
-        let target = PageCount(pageset.count().0.saturating_sub(pages.0));
-        self.give(on, pageset, &hold, target, Reach::All);
-        true
-    }
-
-    /// The once-a-second work: half of what nobody used since goes back. Returns the pages.
-    pub(in crate::alloc) fn decay_maps(
-        &self,
-        on: &OnCpu<'_, P>,
-        pageset: &Pageset<'m, P>,
-        owned: &Owned<'_>,
-    ) -> u64 {
-        let before = pageset.count();
-        let swing = owned.pageblocks.swing();
-        // What may be kept can have become less.
-        let within = swing.within(pageset.tuning().high_max);
-        let unused = Swing::unused(owned.pageblocks.take_least(before));
-        if unused.0 < UNUSED_MIN && within.size >= swing.size {
-            return 0;
-        }
-        let Some(hold) = owned.enter() else { return 0 };
-        let mut target = PageCount(before.0 - unused.0);
-        if within.size < swing.size {
-            owned.pageblocks.set_swing(within);
-            pageset.set_limits(within);
-            target = target.min(PageCount(within.size.into()));
-        }
-        self.give(on, pageset, &hold, target, Reach::Unused);
-        let now = pageset.count();
-        owned.pageblocks.note_least(now);
-        before.0.saturating_sub(now.0)
     }
 }

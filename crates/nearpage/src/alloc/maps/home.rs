@@ -23,8 +23,10 @@ pub(super) enum Sending {
 /// What was gathered.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Gathered {
-    /// Whether that is all.
+    /// Whether there was room for all that was taken.
     pub(super) is_all: bool,
+    /// Whether homebound blocks were left for another time.
+    pub(super) is_more: bool,
     /// What is on the stage then.
     pub(super) staged: Staged,
 }
@@ -32,7 +34,7 @@ pub(super) struct Gathered {
 /// CPUs that pages are sent to in one go.
 const TARGETS: usize = 16;
 /// Blocks that are taken from a list together: 1 KiB of stack.
-const CHUNK: usize = 256;
+pub(super) const CHUNK: usize = 256;
 const PAGES: u32 = PAGEBLOCK_ORDER.pages().0 as u32;
 
 impl<'m, P: Platform> PageAllocator<'m, P> {
@@ -43,11 +45,22 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         pageset: &Pageset<'m, P>,
         hold: &Hold<'_>,
     ) -> Gathered {
+        self.gather_some(on, pageset, hold, usize::MAX)
+    }
+
+    /// The same, of at most so many blocks of the list.
+    pub(super) fn gather_some(
+        &self,
+        on: &OnCpu<'_, P>,
+        pageset: &Pageset<'m, P>,
+        hold: &Hold<'_>,
+        mut most: usize,
+    ) -> Gathered {
         let waiting = hold.take_waiting();
         let mut is_all = self.put_chain(pageset, hold, waiting) && self.receive(pageset, hold);
         let mut chunk = [0; CHUNK];
-        while is_all {
-            let room = hold.stage().room().min(CHUNK);
+        while is_all && most > 0 {
+            let room = hold.stage().room().min(CHUNK).min(most);
             let storage = self.platform.storage();
             let got = pageset.pop_cold(storage, on, HOMEBOUND, &mut chunk[..room]);
             if got == 0 {
@@ -55,10 +68,13 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
                 break;
             }
             self.put_each(pageset, hold, &chunk[..got]);
+            most -= got;
         }
+        let is_more = is_all && pageset.list(HOMEBOUND).count() > 0;
         let frames = pageset.frames();
         let touch = |first, access| touch_pageblock(&self.platform, frames, first, access);
-        Gathered { is_all, staged: hold.put_own(frames, pageset.owner().cpu, touch) }
+        let staged = hold.put_own(frames, pageset.owner().cpu, touch);
+        Gathered { is_all, is_more, staged }
     }
 
     /// Takes what other CPUs sent: what is the CPU's own is free there then, the rest is on the stage, or waits. Returns whether

@@ -16,6 +16,13 @@ use crate::watermark::Settings;
 
 const GFPS: [Gfp; 3] = [Gfp::KERNEL, Gfp::HIGHUSER_MOVABLE, Gfp::KERNEL.union(Gfp::RECLAIMABLE)];
 
+/// The most operations of one hold: of a zone's lock, or of another CPU's pagesets.
+fn most_of_a_hold(allocator: &PageAllocator<'_, PlainPlatform>) -> u64 {
+    let zones = allocator.zones().iter().map(|zone| zone.work());
+    let cpus = allocator.cpus().map(|(cpu, ..)| allocator.taken_by_others(cpu));
+    zones.chain(cpus).map(|work| work.most_operations).max().unwrap()
+}
+
 fn run_on_all(allocator: &PageAllocator<'_, PlainPlatform>, cpus: u32, seed: u64) {
     let (mut random, mut held) = (Random(seed), Vec::new());
     let mut now = 0;
@@ -46,13 +53,14 @@ fn run_on_all(allocator: &PageAllocator<'_, PlainPlatform>, cpus: u32, seed: u64
         match random.below(400) {
             0 => drop(allocator.drain_cpu(cpu)),
             1 => drop(allocator.drain_all()),
-            2..20 => drop(allocator.decay_cpu(cpu)),
+            2..20 => drop(allocator.decay_cpu(CpuId(random.below(cpus.into()) as u32))),
             _ => {}
         }
         if step % 500 == 0 {
             allocator.check().unwrap();
         }
     }
+    assert!((1..=256).contains(&most_of_a_hold(allocator)), "{}", most_of_a_hold(allocator));
     for (pfn, order) in held {
         allocator.free(pfn, Order(order)).unwrap();
     }
@@ -162,5 +170,45 @@ fn who_may_have_nothing_for_min_is_not_counted_as_sent_away_by_a_limit() {
         assert!(allocator.alloc_bulk(PAGE, &mut out).is_err());
         assert!(zone.free_pages() >= zone.marks().min);
         assert_eq!(zone.counts().limit_refused, 0);
+    });
+}
+
+#[test]
+fn no_hold_from_outside_is_long() {
+    let load = |take_back: &dyn Fn(&PageAllocator<'_, PlainPlatform>)| {
+        let config = Config { model: Model::NEARPAGE, ..Config::default() };
+        TestMachine::new().node(0, 1 << 20, &[0, 1]).config(config).run(|allocator| {
+            // Lists of all types and orders are full, and so is that of pages on their way home.
+            let mut now = 0;
+            let mut held = Vec::new();
+            for order in (0..9).map(Order) {
+                for gfp in GFPS {
+                    let request = Request::new(order, gfp);
+                    let blocks = (0..20_000 >> order.0).map(|_| (allocator.alloc(request), order));
+                    held.extend(blocks.map(|(block, order)| (block.unwrap(), order)));
+                }
+            }
+            for (at, &(block, order)) in held.iter().enumerate() {
+                now += u64::from(at % 100 == 0) << 20;
+                allocator.platform().set_now_ns(now);
+                allocator.free(block, order).unwrap();
+            }
+            let blocks = allocator.pagesets(CpuId(0)).unwrap()[0].blocks();
+            assert!(blocks > 512, "{blocks}");
+            allocator.platform().run_on(CpuId(1));
+            take_back(allocator);
+            allocator.check().unwrap();
+            let taken = allocator.taken_by_others(CpuId(0));
+            assert!(taken.holds > 1 && taken.operations > 256, "{taken:?}");
+            assert!(most_of_a_hold(allocator) <= 256, "{}", most_of_a_hold(allocator));
+        });
+    };
+    load(&|allocator| {
+        allocator.drain_all().unwrap();
+        assert_eq!(allocator.check().unwrap().cached, PageCount(0));
+    });
+    load(&|allocator| {
+        allocator.decay_cpu(CpuId(0)).unwrap();
+        allocator.decay_cpu(CpuId(0)).unwrap();
     });
 }

@@ -27,6 +27,9 @@ const LEAST_UNIT: u64 = 16;
 /// Runs of blocks that a request takes from the zone at most.
 const RUNS_MAX: u64 = 64;
 
+/// Homebound pages that a step takes where somebody else than the CPU may do it.
+const OUTSIDE: usize = 256;
+
 /// What is given back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Reach {
@@ -219,22 +222,31 @@ impl NaiveAllocator {
 
     /// Sends what is homebound home, and gives pageblocks back until no more than `target` pages are kept.
     fn give(&mut self, at: At, target: u64, reach: Reach) {
-        if self.pages_behind(at) < self.pages_kept(at).saturating_sub(target) {
-            let lists = 0..self.pageset(at).lists.len();
-            lists.filter(|&list| list != HOMEBOUND).for_each(|list| self.spill(at, list, 0));
+        if self.lacks_behind(at, target) {
+            self.spill_all(at);
         }
+        while self.give_step(at, target, reach, usize::MAX) {}
+    }
+
+    fn lacks_behind(&mut self, at: At, target: u64) -> bool {
+        self.pages_behind(at) < self.pages_kept(at).saturating_sub(target)
+    }
+
+    fn spill_all(&mut self, at: At) {
+        let lists = 0..self.pageset(at).lists.len();
+        lists.filter(|&list| list != HOMEBOUND).for_each(|list| self.spill(at, list, 0));
+    }
+
+    /// A step of that, with so many homebound pages at most; returns whether there is another.
+    fn give_step(&mut self, at: At, target: u64, reach: Reach, most: usize) -> bool {
         let few = self.most_of_list(at, HOMEBOUND);
-        loop {
-            let gathered = self.gather(at);
-            let least = if reach == Reach::All || !gathered.is_all { 1 } else { few / 8 };
-            if gathered.of_others > 0 && self.send(at, least) > few / 4 {
-                self.send(at, 1);
-            }
-            let is_any = self.visit_to_give(at, gathered, target, reach);
-            if gathered.is_all || !is_any {
-                return;
-            }
+        let gathered = self.gather_some(at, most);
+        let least = if reach == Reach::All || !gathered.is_all { 1 } else { few / 8 };
+        if gathered.of_others > 0 && self.send(at, least) > few / 4 {
+            self.send(at, 1);
         }
+        let is_any = self.visit_to_give(at, gathered, target, reach);
+        gathered.is_more || !gathered.is_all && is_any
     }
 
     /// Brings home what was gathered of nobody's pageblocks, and gives pageblocks back. Returns whether anything went.
@@ -267,13 +279,14 @@ impl NaiveAllocator {
     pub(super) fn drain_kept(&mut self, at: At) -> u64 {
         let before = self.pages_kept(at);
         let piece = self.pageset(at).tuning.batch.0 << 5;
+        self.spill_all(at);
         loop {
             let now = self.pages_kept(at);
             if now == 0 {
                 return before;
             }
-            self.give(at, now.saturating_sub(piece), Reach::All);
-            if self.pages_kept(at) >= now {
+            let has_next = self.give_step(at, now.saturating_sub(piece), Reach::All, OUTSIDE);
+            if self.pages_kept(at) >= now && !has_next {
                 return before.saturating_sub(now);
             }
         }
@@ -298,10 +311,17 @@ impl NaiveAllocator {
             self.behind(at).size = most;
             target = target.min(most);
         }
-        self.give(at, target, Reach::Unused);
-        let now = self.pages_kept(at);
-        self.note_least(at, now);
-        before.saturating_sub(now)
+        if self.lacks_behind(at, target) {
+            self.spill_all(at);
+        }
+        loop {
+            let has_next = self.give_step(at, target, Reach::Unused, OUTSIDE);
+            let now = self.pages_kept(at);
+            self.note_least(at, now);
+            if !has_next {
+                return before.saturating_sub(now);
+            }
+        }
     }
 
     /// How many of some pages a request may take straight from a zone.

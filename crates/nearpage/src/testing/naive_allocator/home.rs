@@ -20,8 +20,10 @@ const TARGETS: usize = 16;
 /// What was gathered.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Gathered {
-    /// Whether that is all.
+    /// Whether there was room for all that was taken.
     pub is_all: bool,
+    /// Whether homebound pages were left for another time.
+    pub is_more: bool,
     /// Pages on the stage then, by who owns their pageblocks.
     pub of_nobody: u64,
     pub of_others: u64,
@@ -30,22 +32,29 @@ pub(super) struct Gathered {
 impl NaiveAllocator {
     /// Takes what is homebound: what is the CPU's own is free there then, the rest is on the stage.
     pub(super) fn gather(&mut self, at: At) -> Gathered {
+        self.gather_some(at, usize::MAX)
+    }
+
+    /// The same, of at most so many pages of the list.
+    pub(super) fn gather_some(&mut self, at: At, mut most: usize) -> Gathered {
         let waiting = core::mem::take(&mut self.behind(at).waiting);
         let mut is_all = self.put_runs(at, waiting);
         if is_all {
             let received = core::mem::take(&mut self.behind(at).inbox);
             is_all = self.put_runs(at, received);
         }
-        while is_all {
-            let piece = PIECE.min(self.behind(at).stage.room());
+        while is_all && most > 0 {
+            let piece = PIECE.min(self.behind(at).stage.room()).min(most);
             let pages = self.pop_cold(at, HOMEBOUND, piece);
             if pages.is_empty() {
                 is_all = self.pageset(at).lists[HOMEBOUND].is_empty();
                 break;
             }
             self.put_each(at, &pages);
+            most -= pages.len();
         }
-        let mut gathered = Gathered { is_all, of_nobody: 0, of_others: 0 };
+        let is_more = is_all && !self.pageset(at).lists[HOMEBOUND].is_empty();
+        let mut gathered = Gathered { is_all, is_more, of_nobody: 0, of_others: 0 };
         let mut stage = core::mem::take(&mut self.behind(at).stage);
         stage.each_pageblock(0, |first, pages| {
             let count = pages.len() as u64;

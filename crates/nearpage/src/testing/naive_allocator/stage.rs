@@ -88,10 +88,7 @@ impl Stage {
             let mut rest = core::mem::take(row);
             while let Some(&(pfn, _)) = rest.first() {
                 let is_theirs = |run: &Run| first_of(run.0) == first_of(pfn);
-                let (mut theirs, mut others): (Vec<Run>, Vec<Run>) =
-                    rest.into_iter().partition(is_theirs);
-                theirs.reverse();
-                others.reverse();
+                let (theirs, others): (Vec<Run>, Vec<Run>) = rest.into_iter().partition(is_theirs);
                 let fate = decide(first_of(pfn), pages_of(&theirs));
                 if fate != Fate::Gone {
                     row.splice(0..0, theirs);
