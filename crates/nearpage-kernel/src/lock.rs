@@ -3,7 +3,7 @@
 //! ```text
 //! next     the ticket that the next who comes draws
 //! serving  the ticket whose holder may go in
-//! holder   the CPU in there, where locks are checked
+//! holder   the CPU in there and 1, where locks are checked; 0 is nobody
 //! ```
 //!
 //! A CPU draws a ticket and waits until it is served, so CPUs go in as they came. Interrupts go off before the ticket is
@@ -20,8 +20,13 @@ use nearpage::platform::Lock;
 use crate::order::{IS_CHECKED, Kind, LockFault, ORDER};
 use crate::seam::{InterruptsOff, Kernel};
 
-/// "No CPU".
-const NOBODY: u32 = u32::MAX;
+/// No CPU in a lock's `holder`. With it a lock is all zeroes, so that a static one takes no bytes of a kernel's image.
+const NOBODY: u32 = 0;
+
+/// A CPU in a lock's `holder`.
+fn as_holder(cpu: CpuId) -> u32 {
+    cpu.0.wrapping_add(1)
+}
 
 /// A fair spin lock around a value, whose holder has interrupts off.
 ///
@@ -105,7 +110,7 @@ impl<K: Kernel, T> TicketLock<K, T> {
     #[inline]
     fn enter(&self, off: InterruptsOff<K>, kind: Option<Kind>) -> TicketGuard<'_, K, T> {
         if IS_CHECKED {
-            self.holder.store(off.cpu().0, Ordering::Relaxed);
+            self.holder.store(as_holder(off.cpu()), Ordering::Relaxed);
         }
         TicketGuard { lock: self, kind, _off: off }
     }
@@ -117,7 +122,7 @@ impl<K: Kernel, T> TicketLock<K, T> {
             return None;
         }
         let (cpu, name) = (off.cpu(), core::any::type_name::<T>());
-        if self.is_locked() && self.holder.load(Ordering::Relaxed) == cpu.0 {
+        if self.is_locked() && self.holder.load(Ordering::Relaxed) == as_holder(cpu) {
             K::lock_fault(&LockFault::Deadlock { cpu, kind: crate::order::short(name) });
         }
         let (kind, fault) = ORDER.take(cpu, name);

@@ -106,15 +106,18 @@ impl<O: Online> NodeOrder<'_, O> {
         loads: &mut [u32],
         order: &'o mut [NodeIndex],
     ) -> &'o [NodeIndex] {
+        let key = |node: NodeIndex| {
+            (node != local, self.remoteness(local, node), loads[node.0 as usize], node)
+        };
         let mut len = 0;
+        // Each into its place: nodes are few, and a sort of the library's would be 7 KiB of code in every kernel.
         for node in self.topology.indexes().filter(|&node| self.online.has_memory(node)) {
-            order[len] = node;
+            let place = order[..len].partition_point(|&before| key(before) < key(node));
+            order.copy_within(place..len, place + 1);
+            order[place] = node;
             len += 1;
         }
-        let order = &mut order[..len];
-        order.sort_unstable_by_key(|&node| {
-            (node != local, self.remoteness(local, node), loads[node.0 as usize], node)
-        });
+        let order = &order[..len];
         self.count_firsts(local, order, loads);
         order
     }

@@ -190,7 +190,8 @@ pub struct Machine {
     areas: Spans<AREAS_MAX>,
     /// By position of the nodes; 0 where nothing is said.
     distances: [[u8; NODES_MAX]; NODES_MAX],
-    notes: [Option<Note>; NOTES_MAX],
+    /// Not `Option`s: a machine of which nothing is known is all zeroes, so that a static one takes no bytes of a kernel's image.
+    notes: [Note; NOTES_MAX],
     note_count: usize,
 }
 
@@ -206,7 +207,7 @@ impl Machine {
             node_count: 0,
             areas: Spans::new(),
             distances: [[0; NODES_MAX]; NODES_MAX],
-            notes: [None; NOTES_MAX],
+            notes: [Note::UnknownCpu { id: 0 }; NOTES_MAX],
             note_count: 0,
         }
     }
@@ -256,7 +257,7 @@ impl Machine {
 
     /// What was not taken as the firmware told it, the first [`NOTES_MAX`] of it.
     pub fn notes(&self) -> impl Iterator<Item = Note> + '_ {
-        self.notes.iter().flatten().copied()
+        self.notes.iter().take(self.note_count).copied()
     }
 
     /// How often something was not taken.
@@ -378,7 +379,7 @@ impl Machine {
 
     pub(crate) fn note(&mut self, note: Note) {
         if let Some(place) = self.notes.get_mut(self.note_count) {
-            *place = Some(note);
+            *place = note;
         }
         self.note_count += 1;
     }
