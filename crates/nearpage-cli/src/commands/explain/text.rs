@@ -222,7 +222,9 @@ fn by_node(report: &Report) -> Vec<String> {
     let line = |node: &NodeRow| {
         let gave_up = if node.all_unreclaimable { "; reclaim had given up there" } else { "" };
         let NodeRow { node, anon, file, unevictable, .. } = node;
-        format!("  node {node}: {anon} KiB anonymous, {file} of files, {unevictable} locked{gave_up}")
+        format!(
+            "  node {node}: {anon} KiB anonymous, {file} of files, {unevictable} locked{gave_up}"
+        )
     };
     let mut lines: Vec<String> = report.nodes.iter().take(ZONES_MOST).map(line).collect();
     if let Some(more) = report.nodes.len().checked_sub(ZONES_MOST).filter(|&more| more > 0) {
