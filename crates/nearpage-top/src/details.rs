@@ -2,7 +2,7 @@
 
 use nearpage_watch::{ASKERS, NodeSample, Placement, Processes, WORDS, ZoneSample};
 
-use crate::panes::{available, distances, mark_text, why_not};
+use crate::panes::{available, distances, mark_text, traffic_of, why_not};
 use crate::shown::Shown;
 use crate::table::Item;
 use crate::words::{mib, number, time};
@@ -125,6 +125,7 @@ fn cpu_lines(shown: &Shown<'_>, cpu: u32) -> Vec<String> {
             ));
         }
     }
+    lines.extend(traffic_of(shown, cpu));
     lines
 }
 

@@ -2,8 +2,8 @@
 
 use nearpage_top::{Asked, Pane, Past, Shown, View};
 use nearpage_watch::{
-    NodeSample, PagesetSample, Placement, ProcessSample, Processes, Sample, WORDS, ZoneSample,
-    marks,
+    CpuTraffic, NodeSample, PagesetSample, Placement, ProcessSample, Processes, Sample, WORDS,
+    ZoneSample, marks,
 };
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -187,6 +187,16 @@ fn many_pagesets_are_grouped_and_paged() {
     view.press('g');
     let lines = screen(&mut view, &shown, 80, 24);
     assert!(lines[1].contains("by CPU") && lines[3] == "   0    64       64       128  ==========");
+    let counted = |cpu| CpuTraffic { cpu, refills: 70 + u64::from(cpu), drains: 5 };
+    let traffic = Some(Ok((0..16).filter(|cpu| *cpu != 1).map(counted).collect()));
+    let past = Past { traffic, ..Past::default() };
+    let lines = screen(&mut view, &shown.clone().with_past(&past), 80, 24);
+    assert!(lines[1].contains("by CPU; 1169 refills/s, 75 drains/s"), "{lines:#?}");
+    assert_eq!(lines[3], "   0    64       64       128        70         5  ==========");
+    assert_eq!(lines[4], "   1    64       64       128         -         -  ==========");
+    let past = Past { traffic: Some(Err("no".into())), ..Past::default() };
+    let lines = screen(&mut view, &shown.clone().with_past(&past), 80, 24);
+    assert!(lines[1].contains("refills and drains not counted"), "{lines:#?}");
     view.press('g');
     let lines = screen(&mut view, &shown, 80, 24);
     assert_eq!(lines[22], "and 1005 more below", "{lines:#?}");
