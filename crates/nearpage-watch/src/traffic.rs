@@ -114,7 +114,7 @@ fn tracepoint(name: &str) -> io::Result<u64> {
                 return id.map_err(|_| io::Error::other(format!("{path}: no number")));
             }
             Err(error) => {
-                failed.get_or_insert(io::Error::new(error.kind(), format!("{path}: {error}")));
+                failed.get_or_insert(io::Error::new(error.kind(), format!("{error}: {path}")));
             }
         }
     }
