@@ -194,6 +194,14 @@ impl Feed {
         }
     }
 
+    /// Reads free blocks by type, once.
+    pub(crate) fn want_types(&mut self) {
+        if let Source::Live { sampler, .. } = &self.source {
+            let types = sampler.type_blocks().map_err(|error| io_text(&error));
+            self.past.types = Some((self.now.time_ms, types));
+        }
+    }
+
     /// Goes this many samples back or forth, as far as there are any.
     pub(crate) fn seek(&mut self, steps: i64) {
         let Source::Played { tape, at } = &self.source else { return };

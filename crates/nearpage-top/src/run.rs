@@ -83,6 +83,7 @@ fn show(
                     Asked::NextMark => feed.seek_mark(Way::On),
                     Asked::LastMark => feed.seek_mark(Way::Back),
                     Asked::Process(pid) => feed.want_process(pid),
+                    Asked::Types => feed.want_types(),
                     Asked::Redraw => break,
                 }
                 next = next.min(Instant::now() + pace(feed, delay, speed));

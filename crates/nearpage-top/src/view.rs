@@ -76,6 +76,8 @@ pub enum Asked {
     LastMark,
     /// To read the placement of this process, also if it takes long.
     Process(u32),
+    /// To read free blocks by type.
+    Types,
 }
 
 /// Samples of a long step and of a longer one.
@@ -235,6 +237,7 @@ impl View {
         let item = self.cursor.item.clone();
         let asked = match item {
             Item::Process(pid) => Asked::Process(pid),
+            Item::Blocks(..) => Asked::Types,
             _ => Asked::Redraw,
         };
         self.overlay = Overlay::details(item);

@@ -16,6 +16,7 @@
 //! | know where processes have their memory | [`Sampler::with_processes`], [`Processes`], [`Placement`] |
 //! | know what is wrong, and since when | [`marks`], [`Mark`], [`History`], [`passes`], [`WORDS`] |
 //! | know when free blocks will be used up | [`Trends`] |
+//! | know free blocks by type, for root | [`type_blocks`], [`TypeBlocks`] |
 //! | count refills and drains of pagesets, where the kernel allows it | [`Traffic`] |
 //! | keep hours in a file, and play it | [`TapeWriter`], [`Tape`] |
 //! | print metrics | [`exposition`], [`Cardinality`] |
@@ -49,6 +50,7 @@ mod server;
 mod tape;
 mod traffic;
 mod trends;
+mod types;
 mod words;
 mod zoneinfo;
 
@@ -64,5 +66,6 @@ pub use server::{Limits, ServeError, Server};
 pub use tape::{Tape, TapeError, TapeWriter};
 pub use traffic::{CpuTraffic, Traffic};
 pub use trends::Trends;
+pub use types::{TypeBlocks, type_blocks};
 pub use words::{WORDS, Word};
 pub use zoneinfo::Pagesets;
