@@ -11,6 +11,8 @@ use crate::rows;
 
 /// Bytes of a line that are looked at; what follows up to its end is passed over.
 const LINE_BYTES_MOST: usize = 64 << 10;
+/// Bytes at the beginning among which a NUL says that the input is no log.
+const TEXT_BYTES: u64 = 4 << 10;
 /// Reports that may be unfinished at once: more CPUs than that do not print over each other.
 const OPEN_MOST: usize = 16;
 /// Lines of others that may stand within a report, such as the table of tasks of a large machine.
@@ -43,8 +45,11 @@ pub enum ReadError {
 /// Reads the reports of a log, one at a time, as they end.
 ///
 /// Bytes that are no UTF-8 are replaced, and lines of more than 64 KiB are cut: the memory it takes does not depend on
-/// the length of the log. What is no part of a report is passed over. A NUL byte within the first MiB says that the
-/// input is no log; a crash leaves some in the middle of log files, so later ones are passed over.
+/// the length of the log. What is no part of a report is passed over. A NUL byte within the first 4 KiB says that the
+/// input is no log; a crash leaves some in the middle of log files, so later ones are left out.
+///
+/// `journalctl -o export` writes fields that are no plain text with their size in eight bytes in front: the messages among
+/// them are read, the others passed over.
 ///
 /// ```
 /// use nearpage_explain::Reader;
@@ -64,6 +69,8 @@ pub struct Reader<R> {
     closed: VecDeque<Report>,
     kernel: Option<String>,
     has_ended: bool,
+    /// Whether `journalctl -o export` wrote it.
+    is_export: bool,
     /// `Node 0` alone.
     broken_node: Option<String>,
 }
@@ -80,6 +87,7 @@ impl<R: BufRead> Reader<R> {
             closed: VecDeque::new(),
             kernel: None,
             has_ended: false,
+            is_export: false,
             broken_node: None,
         }
     }
@@ -89,36 +97,95 @@ impl<R: BufRead> Reader<R> {
         self.line
     }
 
+    /// What the source has next; empty at the end.
+    fn chunk(&mut self) -> Result<&[u8], ReadError> {
+        loop {
+            // Asked anew for the answer: what is borrowed here would be borrowed until it returns.
+            match self.source.fill_buf() {
+                Ok(_) => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(source) => return Err(ReadError::Read { line: self.line + 1, source }),
+            }
+        }
+        self.source.fill_buf().map_err(|source| ReadError::Read { line: self.line + 1, source })
+    }
+
     /// Reads the next line into the buffer; false at the end.
     fn next_line(&mut self) -> Result<bool, ReadError> {
         self.buffer.clear();
-        let mut length = 0;
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let (mut length, mut nul) = (0_u64, None);
         loop {
-            let chunk = match self.source.fill_buf() {
-                Ok(chunk) => chunk,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(source) => return Err(ReadError::Read { line: self.line + 1, source }),
-            };
+            let chunk = self.chunk()?;
             let (used, ends) = match chunk.iter().position(|&byte| byte == b'\n') {
                 Some(at) => (at + 1, true),
                 None => (chunk.len(), false),
             };
-            let room = LINE_BYTES_MOST.saturating_sub(self.buffer.len());
-            self.buffer.extend_from_slice(&chunk[..used.min(room)]);
-            length += used;
+            let room = LINE_BYTES_MOST.saturating_sub(buffer.len());
+            match chunk[..used].iter().position(|&byte| byte == 0) {
+                None => buffer.extend_from_slice(&chunk[..used.min(room)]),
+                Some(at) => {
+                    nul = nul.or(Some(length + at as u64));
+                    buffer.extend(chunk[..used].iter().filter(|&&byte| byte != 0).take(room));
+                }
+            }
+            length += used as u64;
             self.source.consume(used);
             if ends || used == 0 {
                 break;
             }
         }
+        self.buffer = buffer;
         self.line += u64::from(length > 0);
-        if let Some(at) =
-            self.buffer.iter().position(|&byte| byte == 0).filter(|_| self.bytes < 1 << 20)
-        {
-            return Err(ReadError::Binary { line: self.line, column: at + 1 });
+        if let Some(at) = nul.filter(|at| self.bytes + at < TEXT_BYTES && !self.is_export) {
+            return Err(ReadError::Binary { line: self.line, column: at as usize + 1 });
         }
-        self.bytes += length as u64;
+        self.bytes += length;
+        self.is_export |= self.buffer.starts_with(b"__CURSOR=");
         Ok(length > 0)
+    }
+
+    /// Passes over what is no plain text after the name of a field: its size, and itself unless it is a message, whose
+    /// lines come next.
+    fn pass_sized_field(&mut self) -> Result<(), ReadError> {
+        let name = self.buffer.trim_ascii_end();
+        let is_name = |byte: &u8| matches!(byte, b'A'..=b'Z' | b'0'..=b'9' | b'_');
+        if !self.is_export || name.is_empty() || name.len() > 64 || !name.iter().all(is_name) {
+            return Ok(());
+        }
+        let is_message = name == b"MESSAGE";
+        let mut size = [0; 8];
+        let mut got = 0;
+        self.pass(8, |byte| {
+            size[got] = byte;
+            got += 1;
+        })?;
+        if !is_message {
+            self.pass(u64::from_le_bytes(size).saturating_add(1), |_| {})?;
+        }
+        Ok(())
+    }
+
+    /// Passes over bytes, as many as there are up to `most`, and counts the lines that end in them.
+    fn pass(&mut self, most: u64, mut look: impl FnMut(u8)) -> Result<(), ReadError> {
+        let mut left = most;
+        while left > 0 {
+            let chunk = self.chunk()?;
+            let used = usize::try_from(left).map_or(chunk.len(), |left| left.min(chunk.len()));
+            if used == 0 {
+                break;
+            }
+            let mut lines = 0;
+            for &byte in &chunk[..used] {
+                lines += u64::from(byte == b'\n');
+                look(byte);
+            }
+            self.source.consume(used);
+            self.line += lines;
+            self.bytes += used as u64;
+            left -= used as u64;
+        }
+        Ok(())
     }
 
     fn take_line(&mut self) {
@@ -195,7 +262,11 @@ impl<R: BufRead> Iterator for Reader<R> {
             if self.has_ended {
                 return None;
             }
-            match self.next_line() {
+            let line = self.next_line().and_then(|is_line| {
+                self.pass_sized_field()?;
+                Ok(is_line)
+            });
+            match line {
                 Ok(true) => self.take_line(),
                 Ok(false) => {
                     self.has_ended = true;

@@ -118,7 +118,7 @@ pub struct Verdict {
     pub rights: String,
     /// All zones, in the order in which a node's are tried: nodes as printed, highest zone first.
     pub zones: Vec<ZoneVerdict>,
-    /// Of OOM reports.
+    /// Of OOM reports whose nodes are there.
     pub no_progress: Option<NoProgress>,
 }
 
@@ -148,7 +148,8 @@ impl Verdict {
             confined_by: confinement(&zones, &judged).filter(|_| !is_memcg && is_known),
             highest_zone: zones.highest_name().into(),
             rights: rights(zones.flags),
-            no_progress: (report.kind == Kind::Oom && !is_memcg).then(|| no_progress(&zones)),
+            no_progress: (report.kind == Kind::Oom && !is_memcg && !report.nodes.is_empty())
+                .then(|| no_progress(&zones)),
             zones: judged,
         }
     }

@@ -103,6 +103,64 @@ fn what_is_no_text_is_refused_with_its_line() {
     assert!(matches!(error, ReadError::Read { line: 1, .. }), "{error}");
 }
 
+/// The report as `journalctl -o export` writes it: fields that are no plain text, here every third message and one of
+/// its own in each entry, have their size in front.
+fn exported() -> Vec<u8> {
+    let mut log = Vec::new();
+    for (at, line) in REPORT.lines().enumerate() {
+        let message = line.strip_prefix("[1.0] ").unwrap();
+        log.extend(format!("__CURSOR=s=1;i={at:x}\n_TRANSPORT=kernel\nCOREDUMP\n").bytes());
+        // Sizes with and without a newline among their bytes, and a field that looks like a report.
+        let field = format!("{}\nx: page allocation failure: order:1, mode:0xcc0", "y".repeat(at));
+        log.extend((field.len() as u64).to_le_bytes());
+        log.extend(field.bytes());
+        if at % 3 == 0 {
+            log.extend(b"\nMESSAGE\n");
+            log.extend((message.len() as u64).to_le_bytes());
+            log.extend(message.bytes());
+        } else {
+            log.extend(format!("\nMESSAGE={message}").bytes());
+        }
+        log.extend(b"\n_HOSTNAME=box\n\n");
+    }
+    log
+}
+
+#[test]
+fn fields_of_an_export_that_are_no_text_are_passed_over() {
+    let log = exported();
+    let explained = explain(&log).unwrap();
+    let [one] = &explained[..] else { panic!("{} reports", explained.len()) };
+    let plain = &explain(REPORT.as_bytes()).unwrap()[0];
+    assert_eq!(one.verdict, plain.verdict);
+    assert_eq!(one.report.victim, plain.report.victim);
+    // Lines are those that an editor counts.
+    let header = log.windows(7).position(|window| window == b"java in").unwrap();
+    let newlines = log[..header].iter().filter(|byte| **byte == b'\n').count();
+    assert_eq!(one.report.first_line, newlines as u64 + 1);
+    for end in 0..log.len() {
+        explain(&log[..end]).unwrap();
+    }
+}
+
+#[test]
+fn nul_bytes_that_a_crash_left_are_left_out() {
+    for nuls in [1, 200, 100_000] {
+        let mut log = b"usb 1-1: new device\n".repeat(300);
+        log.extend(std::iter::repeat_n(0, nuls));
+        log.extend(REPORT.replace("[1.0]", "Jun 13 04:36:30 box kernel: [1.0]").bytes());
+        let explained = explain(&log).unwrap();
+        assert_eq!(explained.len(), 1, "{nuls}");
+        assert_eq!(explained[0].verdict.rule, Rule::Watermark, "{nuls}");
+    }
+}
+
+#[test]
+fn what_a_report_lacks_is_not_told_as_zero() {
+    let explained = explain(REPORT.lines().next().unwrap().as_bytes()).unwrap();
+    assert_eq!(explained[0].verdict.no_progress, None);
+}
+
 /// A log that is made as it is read: noise, with a report now and then.
 struct Endless {
     chunk: Vec<u8>,

@@ -2,10 +2,10 @@
 
 use nearpage_watch::{ASKERS, NodeSample, Placement, Processes, WORDS, ZoneSample};
 
-use crate::panes::{available, distances, mark_text, why_not};
+use crate::panes::{available, distances, mark_text, traffic_of, why_not};
 use crate::shown::Shown;
 use crate::table::Item;
-use crate::words::{mib, number, time};
+use crate::words::{clock, mib, number, short, time};
 
 /// Orders whose fate is told: a page, those of small kernel allocations, huge pages of x86.
 const ORDERS: [u8; 6] = [0, 1, 2, 3, 4, 9];
@@ -15,6 +15,7 @@ pub(crate) fn of(shown: &Shown<'_>, item: &Item) -> Vec<String> {
     let lines = match item {
         Item::Node(node) => node_lines(shown, *node),
         Item::Zone(node, zone) => zone_lines(shown, *node, zone),
+        Item::Blocks(node, zone) => block_lines(shown, *node, zone),
         Item::Pageset(_, _, cpu) => Some(cpu_lines(shown, *cpu)),
         Item::Process(pid) => process_lines(&shown.now.processes, *pid),
         Item::Word(word) => word_lines(shown, word),
@@ -103,6 +104,38 @@ fn zone_lines(shown: &Shown<'_>, node: u32, name: &str) -> Option<Vec<String>> {
     Some(lines)
 }
 
+/// Free blocks by order and type, and then all else of the zone.
+fn block_lines(shown: &Shown<'_>, node: u32, name: &str) -> Option<Vec<String>> {
+    let zone = shown.now.zones.iter().find(|zone| zone.node == node && zone.zone == name)?;
+    let row = |name: &str, counts: &mut dyn Iterator<Item = String>| {
+        let counts: String = counts.map(|count| format!(" {count:>4}")).collect();
+        format!("  {name:<12}{counts}")
+    };
+    let mut lines = vec![
+        format!("free blocks of {name} of node {node}"),
+        row("of order", &mut (0..zone.blocks.len()).map(|order| order.to_string())),
+        row("all", &mut zone.blocks.iter().map(|count| short(*count).trim().to_owned())),
+    ];
+    match shown.past.and_then(|past| past.types.as_ref()) {
+        None => lines.push("by type: not known of a recording".into()),
+        Some((_, Err(why))) => lines.push(format!("by type: {why}")),
+        Some((time_ms, Ok(types))) => {
+            lines.push(format!("by type, at {}, and empty types left out:", clock(*time_ms)));
+            let here = types.iter().filter(|types| types.node == node && types.zone == name);
+            let some = here.filter(|types| types.blocks.iter().any(|(count, _)| *count > 0));
+            lines.extend(some.map(|types| {
+                let mut counts = types.blocks.iter().map(|(count, is_more)| {
+                    format!("{}{}", if *is_more { ">" } else { "" }, short(*count).trim())
+                });
+                row(&types.migratetype, &mut counts)
+            }));
+        }
+    }
+    lines.push(String::new());
+    lines.extend(zone_lines(shown, node, name)?);
+    Some(lines)
+}
+
 /// What becomes of a request.
 fn fate(zone: &ZoneSample, passes: Option<bool>, order: u8) -> &'static str {
     let has_block = zone.blocks.iter().skip(usize::from(order)).any(|count| *count > 0);
@@ -125,6 +158,7 @@ fn cpu_lines(shown: &Shown<'_>, cpu: u32) -> Vec<String> {
             ));
         }
     }
+    lines.extend(traffic_of(shown, cpu));
     lines
 }
 

@@ -1,8 +1,9 @@
 //! Where samples come from: a machine now, or a recording.
 
+use std::io;
 use std::time::{Duration, Instant};
 
-use nearpage_watch::{Sample, Sampler, Tape, TapeWriter, marks};
+use nearpage_watch::{Sample, Sampler, Tape, TapeWriter, Traffic, marks};
 
 use crate::shown::Past;
 
@@ -17,6 +18,9 @@ pub struct Feed {
     now: Sample,
     advice: Option<(Lines, Instant)>,
     program: Option<Lines>,
+    /// Whether pagesets are those of this machine's kernel, and who counts what they move.
+    may_count: bool,
+    traffic: Option<Traffic>,
 }
 
 enum Source {
@@ -59,7 +63,9 @@ impl Feed {
 
     fn of(source: Source, now: Sample) -> Feed {
         let past = Past::default();
-        let mut feed = Feed { source, past, before: None, now, advice: None, program: None };
+        let (advice, program, traffic) = (None, None, None);
+        let mut feed =
+            Feed { source, past, before: None, now, advice, program, may_count: false, traffic };
         feed.follow();
         feed
     }
@@ -88,6 +94,32 @@ impl Feed {
         self.past.program = Some(program());
         self.program = Some(program);
         self
+    }
+
+    /// The same, of this machine: where its kernel allows it, refills and drains of pagesets are counted while their pane
+    /// is shown.
+    #[must_use]
+    pub fn with_traffic(mut self) -> Feed {
+        self.may_count = true;
+        self
+    }
+
+    /// Begins to count what pagesets move, or ends it.
+    pub(crate) fn count_traffic(&mut self, is_wanted: bool) {
+        if !self.may_count || is_wanted == self.past.traffic.is_some() {
+            return;
+        }
+        (self.traffic, self.past.traffic) = (None, None);
+        if is_wanted {
+            let pagesets = self.now.zones.iter().flat_map(|zone| &zone.pagesets);
+            let mut cpus: Vec<u32> = pagesets.map(|pageset| pageset.cpu).collect();
+            cpus.sort_unstable();
+            cpus.dedup();
+            let opened = Traffic::open(&cpus);
+            // Rates come with the next sample.
+            self.past.traffic = Some(opened.as_ref().map(|_| Vec::new()).map_err(io_text));
+            self.traffic = opened.ok();
+        }
     }
 
     pub(crate) fn before(&self) -> Option<&Sample> {
@@ -147,6 +179,9 @@ impl Feed {
         {
             (self.past.advice, *made) = (advice(), Instant::now());
         }
+        if let Some(traffic) = &mut self.traffic {
+            self.past.traffic = Some(Ok(traffic.rates()));
+        }
         if let Some(program) = &mut self.program {
             self.past.program = Some(program());
         }
@@ -156,6 +191,14 @@ impl Feed {
     pub(crate) fn want_process(&mut self, pid: u32) {
         if let Source::Live { sampler, .. } = &mut self.source {
             sampler.want_process(pid);
+        }
+    }
+
+    /// Reads free blocks by type, once.
+    pub(crate) fn want_types(&mut self) {
+        if let Source::Live { sampler, .. } = &self.source {
+            let types = sampler.type_blocks().map_err(|error| io_text(&error));
+            self.past.types = Some((self.now.time_ms, types));
         }
     }
 
@@ -227,6 +270,10 @@ impl Feed {
             *tape = Recorder::Ended(error.to_string());
         }
     }
+}
+
+fn io_text(error: &io::Error) -> String {
+    error.to_string()
 }
 
 /// A direction in time.

@@ -8,7 +8,7 @@ mod program;
 
 pub(crate) use events::{mark_line, mark_text};
 pub(crate) use memory::{available, distances};
-pub(crate) use pagesets::first_group;
+pub(crate) use pagesets::{first_group, traffic_of};
 pub(crate) use processes::why_not;
 
 use crate::shown::{Pane, Shown};
@@ -55,7 +55,7 @@ pub(crate) fn table<'a>(pane: Pane, shown: &'a Shown<'a>, chosen: Chosen) -> Tab
 pub(crate) fn choice(pane: Pane, shown: &Shown<'_>, chosen: Chosen) -> String {
     match pane {
         Pane::Zones => memory::choice(chosen),
-        Pane::Pagesets => pagesets::choice(chosen),
+        Pane::Pagesets => pagesets::choice(shown, chosen),
         Pane::Processes => processes::choice(shown, chosen),
         _ => String::new(),
     }

@@ -9,7 +9,7 @@ use ratatui::crossterm::event::{self, DisableMouseCapture, EnableMouseCapture};
 use ratatui::crossterm::execute;
 
 use crate::feed::{Feed, Way};
-use crate::shown::Shown;
+use crate::shown::{Pane, Shown};
 use crate::view::{Asked, View};
 
 /// The terminal cannot be used.
@@ -62,6 +62,7 @@ fn show(
     let mut speed = 1.0;
     let mut next = Instant::now() + pace(feed, delay, speed);
     loop {
+        feed.count_traffic(view.pane() == Pane::Pagesets);
         let status = feed.status(speed);
         let shown = Shown::new(source, feed.before(), feed.now());
         let shown = shown.with_past(feed.past()).with_status(&status);
@@ -82,6 +83,7 @@ fn show(
                     Asked::NextMark => feed.seek_mark(Way::On),
                     Asked::LastMark => feed.seek_mark(Way::Back),
                     Asked::Process(pid) => feed.want_process(pid),
+                    Asked::Types => feed.want_types(),
                     Asked::Redraw => break,
                 }
                 next = next.min(Instant::now() + pace(feed, delay, speed));

@@ -1,6 +1,6 @@
 //! What is shown: a sample, the one before it, and what was true until then.
 
-use nearpage_watch::{History, Mark, Sample, Trends, marks};
+use nearpage_watch::{CpuTraffic, History, Mark, Sample, Trends, TypeBlocks, marks};
 
 /// A pane.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -58,6 +58,10 @@ pub struct Past {
     pub advice: Vec<String>,
     /// Lines about the allocator of a process, if one is watched.
     pub program: Option<Vec<String>>,
+    /// What CPUs move between zones and pagesets, or why it is not counted; `None` where nobody asked.
+    pub traffic: Option<Result<Vec<CpuTraffic>, String>>,
+    /// Free blocks by type when somebody asked last, in milliseconds since 1970, or why they are not known.
+    pub types: Option<(u64, Result<Vec<TypeBlocks>, String>)>,
 }
 
 impl Past {

@@ -5,6 +5,8 @@
 pub(crate) enum Item {
     Node(u32),
     Zone(u32, String),
+    /// A zone's free blocks.
+    Blocks(u32, String),
     Pageset(u32, String, u32),
     Process(u32),
     /// A mark, by its word.

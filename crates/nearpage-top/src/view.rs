@@ -76,6 +76,8 @@ pub enum Asked {
     LastMark,
     /// To read the placement of this process, also if it takes long.
     Process(u32),
+    /// To read free blocks by type.
+    Types,
 }
 
 /// Samples of a long step and of a longer one.
@@ -235,6 +237,7 @@ impl View {
         let item = self.cursor.item.clone();
         let asked = match item {
             Item::Process(pid) => Asked::Process(pid),
+            Item::Blocks(..) => Asked::Types,
             _ => Asked::Redraw,
         };
         self.overlay = Overlay::details(item);
@@ -304,6 +307,11 @@ impl View {
         words.extend(self.chosen.node.map(|node| format!("node {node} only")));
         let choice = panes::choice(self.pane, shown, self.chosen);
         words.extend(Some(choice).filter(|choice| !choice.is_empty()));
+        words.extend(match shown.now.unreadable.len() {
+            0 => None,
+            1 => Some("1 file not readable".into()),
+            files => Some(format!("{files} files not readable")),
+        });
         words.push(printable(shown.source));
         words.join("  ")
     }
@@ -320,7 +328,10 @@ impl View {
             lines.push(Line::styled(printable(&(table.line)(at)), style));
         }
         if table.rows == 0 {
-            lines.push(Line::raw("the kernel, or the copy, does not tell"));
+            lines.push(Line::raw(match shown.now.unreadable.first() {
+                Some(why) => printable(why),
+                None => "the kernel, or the copy, does not tell".into(),
+            }));
         }
         let below = table.rows.saturating_sub(first + room);
         if below > 0 && lines.len() > 1 {
@@ -356,7 +367,10 @@ pub(crate) fn reversed() -> Style {
 
 fn mark_lines(shown: &Shown<'_>, room: u16) -> Vec<Line<'static>> {
     if shown.marks.is_empty() {
-        return vec![Line::raw("nothing is wrong")];
+        return vec![Line::raw(match shown.now.zones.is_empty() {
+            true => "not known what is wrong: there are no zones",
+            false => "nothing is wrong",
+        })];
     }
     let room = usize::from(room);
     let marks = shown.marks.iter().take(room);

@@ -2,8 +2,8 @@
 
 use nearpage_top::{Asked, Pane, Past, Shown, View};
 use nearpage_watch::{
-    NodeSample, PagesetSample, Placement, ProcessSample, Processes, Sample, WORDS, ZoneSample,
-    marks,
+    CpuTraffic, NodeSample, PagesetSample, Placement, ProcessSample, Processes, Sample, TypeBlocks,
+    WORDS, ZoneSample, marks,
 };
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -174,6 +174,34 @@ fn every_pane_fits_every_terminal() {
 }
 
 #[test]
+fn blocks_have_types_where_somebody_may_read_them() {
+    let small = machine(1, 1);
+    let shown = Shown::new("x", None, &small);
+    let mut view = pressed_on(&shown, "3");
+    let enter = Event::Key(KeyEvent::new(KeyCode::Enter, KeyModifiers::NONE));
+    assert_eq!(view.handle(&enter), Asked::Types);
+    let zone = small.zones[0].zone.clone();
+    let row = |migratetype: &str, count| TypeBlocks {
+        node: 0,
+        zone: zone.clone(),
+        migratetype: migratetype.into(),
+        blocks: vec![(count, count == 100_000), (3 * count, false)],
+    };
+    let types = Ok(vec![row("Movable", 7), row("Unmovable", 0), row("Reclaimable", 100_000)]);
+    let past = Past { types: Some((3_600_000, types)), ..Past::default() };
+    let lines = screen(&mut view, &shown.clone().with_past(&past), 80, 24).join("\n");
+    for part in ["by type, at 01:00:00", "  Movable         7   21", "  Reclaimable  >100k 300k"] {
+        assert!(lines.contains(part), "{part}: {lines}");
+    }
+    assert!(!lines.contains("Unmovable"), "{lines}");
+    let past = Past { types: Some((0, Err("no permission".into()))), ..Past::default() };
+    let lines = screen(&mut view, &shown.clone().with_past(&past), 80, 24).join("\n");
+    assert!(lines.contains("by type: no permission"), "{lines}");
+    let lines = screen(&mut view, &shown, 80, 24).join("\n");
+    assert!(lines.contains("by type: not known of a recording"), "{lines}");
+}
+
+#[test]
 fn many_pagesets_are_grouped_and_paged() {
     let large = machine(64, 16);
     let shown = Shown::new("x", None, &large);
@@ -187,6 +215,16 @@ fn many_pagesets_are_grouped_and_paged() {
     view.press('g');
     let lines = screen(&mut view, &shown, 80, 24);
     assert!(lines[1].contains("by CPU") && lines[3] == "   0    64       64       128  ==========");
+    let counted = |cpu| CpuTraffic { cpu, refills: 70 + u64::from(cpu), drains: 5 };
+    let traffic = Some(Ok((0..16).filter(|cpu| *cpu != 1).map(counted).collect()));
+    let past = Past { traffic, ..Past::default() };
+    let lines = screen(&mut view, &shown.clone().with_past(&past), 80, 24);
+    assert!(lines[1].contains("by CPU; 1169 refills/s, 75 drains/s"), "{lines:#?}");
+    assert_eq!(lines[3], "   0    64       64       128        70         5  ==========");
+    assert_eq!(lines[4], "   1    64       64       128         -         -  ==========");
+    let past = Past { traffic: Some(Err("no".into())), ..Past::default() };
+    let lines = screen(&mut view, &shown.clone().with_past(&past), 80, 24);
+    assert!(lines[1].contains("refills and drains not counted"), "{lines:#?}");
     view.press('g');
     let lines = screen(&mut view, &shown, 80, 24);
     assert_eq!(lines[22], "and 1005 more below", "{lines:#?}");

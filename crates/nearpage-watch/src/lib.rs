@@ -16,6 +16,8 @@
 //! | know where processes have their memory | [`Sampler::with_processes`], [`Processes`], [`Placement`] |
 //! | know what is wrong, and since when | [`marks`], [`Mark`], [`History`], [`passes`], [`WORDS`] |
 //! | know when free blocks will be used up | [`Trends`] |
+//! | know free blocks by type, for root | [`type_blocks`], [`TypeBlocks`] |
+//! | count refills and drains of pagesets, where the kernel allows it | [`Traffic`] |
 //! | keep hours in a file, and play it | [`TapeWriter`], [`Tape`] |
 //! | print metrics | [`exposition`], [`Cardinality`] |
 //! | serve them | [`Server`] |
@@ -46,7 +48,9 @@ mod sample;
 mod sampler;
 mod server;
 mod tape;
+mod traffic;
 mod trends;
+mod types;
 mod words;
 mod zoneinfo;
 
@@ -60,6 +64,8 @@ pub use sample::{EVENTS, NUMA, NodeSample, PagesetSample, Sample, ZoneSample, ra
 pub use sampler::Sampler;
 pub use server::{Limits, ServeError, Server};
 pub use tape::{Tape, TapeError, TapeWriter};
+pub use traffic::{CpuTraffic, Traffic};
 pub use trends::Trends;
+pub use types::{TypeBlocks, type_blocks};
 pub use words::{WORDS, Word};
 pub use zoneinfo::Pagesets;

@@ -1,14 +1,14 @@
 //! The figures of a process that serves those of its allocator (`Memory::serve_stats` of `nearpage-linux`), as a tree of
 //! files: whatever reads a machine reads such a process too.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ffi::OsString;
 use std::fs;
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nearpage_machine::stats_socket::{HEAD_BYTES_MAX, Head, NOTE_NAME, NoAnswer, Request};
 use nearpage_machine::{FileTree, shown};
@@ -17,7 +17,7 @@ use rustix::net::{
 };
 use rustix::process::Pid;
 
-/// How long an answer may take.
+/// How long an answer may take in all, and how long a process that gave none is not asked again.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Descriptors of a process that are looked at.
 const DESCRIPTORS_MAX: usize = 1 << 16;
@@ -99,12 +99,16 @@ impl From<ProcessError> for io::Error {
 /// A process that serves the figures of its allocator. As a [`FileTree`] it has `proc/zoneinfo`, `proc/buddyinfo`,
 /// `proc/vmstat` and the like below its root, of the allocator alone, and `nearpage/memory.json`.
 ///
-/// A connection that breaks is made anew at the next reading: the process may have dropped a reader that was idle.
+/// A connection that breaks is made anew at the next reading: the process may have dropped a reader that was idle. After one
+/// that did not answer within five seconds, readings of the next five seconds fail at once: a machine's sample has many
+/// files, and would wait for each.
 #[derive(Debug)]
 pub struct ProcessTree {
     path: PathBuf,
     pid: Option<u32>,
     connection: RefCell<Option<UnixStream>>,
+    /// Until when it is taken to be silent.
+    silent_until: Cell<Option<Instant>>,
 }
 
 impl ProcessTree {
@@ -118,7 +122,8 @@ impl ProcessTree {
         let (mut stream, pid) = connect_to(&path)?;
         // Another program that listens there is found out now.
         let answer = exchange(&mut stream, Request::Files);
-        let tree = ProcessTree { path, pid, connection: RefCell::new(Some(stream)) };
+        let connection = RefCell::new(Some(stream));
+        let tree = ProcessTree { path, pid, connection, silent_until: Cell::new(None) };
         tree.told(answer)?;
         Ok(tree)
     }
@@ -190,6 +195,9 @@ impl ProcessTree {
     }
 
     fn ask(&self, request: Request<'_>) -> Result<Option<Vec<u8>>, ProcessError> {
+        if self.is_silent() {
+            return self.told(Err(Trouble::Io(ErrorKind::TimedOut.into())));
+        }
         let mut connection = self.connection.borrow_mut();
         if let Some(stream) = &mut *connection {
             match exchange(stream, request) {
@@ -211,6 +219,10 @@ impl ProcessTree {
         self.told(answer)
     }
 
+    fn is_silent(&self) -> bool {
+        self.silent_until.get().is_some_and(|until| until > Instant::now())
+    }
+
     fn told(
         &self,
         answer: Result<Option<Vec<u8>>, Trouble>,
@@ -218,6 +230,9 @@ impl ProcessTree {
         let path = shown(&self.path).to_string();
         answer.map_err(|trouble| match trouble {
             Trouble::Io(error) if is_timeout(&error) => {
+                if !self.is_silent() {
+                    self.silent_until.set(Some(Instant::now() + PATIENCE));
+                }
                 let why =
                     format!("no answer within {} s; is the process stopped?", PATIENCE.as_secs());
                 ProcessError::Broken { path, why }
@@ -284,7 +299,6 @@ fn connect_to(path: &Path) -> Result<(UnixStream, Option<u32>), ProcessError> {
         connect(&socket, &address)?;
         let stream = UnixStream::from(socket);
         stream.set_nonblocking(false)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
         Ok(stream)
     };
@@ -309,29 +323,51 @@ fn connect_to(path: &Path) -> Result<(UnixStream, Option<u32>), ProcessError> {
     Ok((stream, pid.filter(|pid| *pid != 0)))
 }
 
+/// A stream that is read until an instant: whoever sends a byte now and then keeps nobody.
+struct Timed<'a> {
+    stream: &'a UnixStream,
+    until: Instant,
+}
+
+impl Read for Timed<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let left = self.until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(ErrorKind::TimedOut.into());
+        }
+        self.stream.set_read_timeout(Some(left))?;
+        self.stream.read(buffer)
+    }
+}
+
 fn exchange(stream: &mut UnixStream, request: Request<'_>) -> Result<Option<Vec<u8>>, Trouble> {
     stream.write_all(request.to_string().as_bytes())?;
+    let mut answer = BufReader::new(Timed { stream, until: Instant::now() + PATIENCE });
     let mut head = Vec::with_capacity(64);
-    while head.last() != Some(&b'\n') {
-        let mut byte = [0];
-        stream.read_exact(&mut byte)?;
-        head.push(byte[0]);
-        if head.len() > HEAD_BYTES_MAX {
-            return Err(Trouble::NoAnswer(NoAnswer::Line));
-        }
+    (&mut answer).take(HEAD_BYTES_MAX as u64).read_until(b'\n', &mut head)?;
+    if head.last() != Some(&b'\n') {
+        return Err(match head.len() < HEAD_BYTES_MAX {
+            true => Trouble::Io(ErrorKind::UnexpectedEof.into()),
+            false => Trouble::NoAnswer(NoAnswer::Line),
+        });
     }
-    match Head::parse(&head).map_err(Trouble::NoAnswer)? {
-        Head::NoFile => Ok(None),
-        Head::Refused { why } => Err(Trouble::Refused(why)),
+    let content = match Head::parse(&head).map_err(Trouble::NoAnswer)? {
+        Head::NoFile => None,
+        Head::Refused { why } => return Err(Trouble::Refused(why)),
         Head::Content { bytes } => {
             let mut content = Vec::new();
-            let length = stream.take(bytes).read_to_end(&mut content)? as u64;
+            let length = (&mut answer).take(bytes).read_to_end(&mut content)? as u64;
             if length < bytes {
                 return Err(Trouble::Io(ErrorKind::UnexpectedEof.into()));
             }
-            Ok(Some(content))
+            Some(content)
         }
+    };
+    // More than was asked for would be taken for the next answer.
+    if !answer.buffer().is_empty() {
+        return Err(Trouble::NoAnswer(NoAnswer::Line));
     }
+    Ok(content)
 }
 
 /// The path in the note among a process's descriptors.

@@ -1,5 +1,6 @@
 //! Samples of a machine, or of a copy of its files.
 
+use std::io;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use nearpage_machine::FileTree;
@@ -8,6 +9,7 @@ use crate::cpus::CpuNodes;
 use crate::number::number;
 use crate::processes::ProcessReader;
 use crate::sample::{EVENTS, NUMA, NodeSample, Sample, ZoneSample};
+use crate::types::{TypeBlocks, type_blocks};
 use crate::zoneinfo::{self, NodeStats, Pagesets};
 
 /// The folder of nodes.
@@ -104,6 +106,15 @@ impl Sampler {
         if let Some((_, reader)) = &mut self.processes {
             reader.want(pid);
         }
+    }
+
+    /// Free blocks by type, which no sample has: counting them costs more than all the rest.
+    ///
+    /// # Errors
+    ///
+    /// As of [`type_blocks`](crate::type_blocks).
+    pub fn type_blocks(&self) -> io::Result<Vec<TypeBlocks>> {
+        type_blocks(&*self.tree)
     }
 
     /// The machine as it is now. Files that vanish or cannot be read leave their figures out.

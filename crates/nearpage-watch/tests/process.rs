@@ -5,6 +5,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
+use std::time::{Duration, Instant};
 
 use nearpage::NodeId;
 use nearpage_linux::{HostMachine, Memory};
@@ -124,6 +125,40 @@ fn other_programs_and_other_versions_are_told() {
     std::fs::write(&place.path, "").unwrap();
     let error = ProcessTree::connect(&place.path).unwrap_err().to_string();
     assert!(error.contains("nobody serves there any more, or it is no socket"), "{error}");
+}
+
+/// Who sends a byte now and then, or nothing, is given up after five seconds, and not waited for again at once.
+#[test]
+fn a_process_that_does_not_answer_is_waited_for_once() {
+    let place = place();
+    let listener = UnixListener::bind(&place.path).unwrap();
+    let thread = thread::spawn(move || {
+        let (mut stream, _): (UnixStream, _) = listener.accept().unwrap();
+        let mut request = [0; 64];
+        let _ = stream.read(&mut request);
+        stream.write_all(b"nearpage 1 ok 2\na\n").unwrap();
+        let _ = stream.read(&mut request);
+        // The second answer trickles until the reader leaves.
+        while stream.write_all(b"n").is_ok() {
+            thread::sleep(Duration::from_millis(200));
+        }
+    });
+    let tree = ProcessTree::connect(&place.path).unwrap();
+    let begin = Instant::now();
+    for file in ["proc/zoneinfo", "proc/buddyinfo", "proc/vmstat"] {
+        let error = tree.read(file).unwrap_err().to_string();
+        assert!(error.contains("no answer within 5 s"), "{error}");
+    }
+    assert!(begin.elapsed() < Duration::from_secs(9), "{:?}", begin.elapsed());
+    thread.join().unwrap();
+}
+
+#[test]
+fn more_than_was_asked_for_is_no_answer() {
+    let (place, thread) = impostor(b"nearpage 1 ok 2\na\nnearpage 1 ok 2\nb\n");
+    let error = ProcessTree::connect(&place.path).unwrap_err().to_string();
+    thread.join().unwrap();
+    assert!(error.contains("no memory of nearpage"), "{error}");
 }
 
 #[test]

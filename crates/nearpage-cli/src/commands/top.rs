@@ -15,7 +15,7 @@ use clap::Args;
 use nearpage_machine::size;
 use nearpage_watch::{Mark, Sample, marks};
 use serde::Serialize;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::flag;
 
 use super::{CommandError, watched, write_output};
@@ -136,7 +136,8 @@ pub fn run(arguments: &TopArgs) -> Result<(), CommandError> {
     let has_panes = !is_stream && io::stdout().is_terminal() && has_cursor();
     let source = Source::open(arguments, has_panes)?;
     let stops = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
+    // Also those that end a program from afar: the terminal may still be there.
+    for signal in [SIGINT, SIGTERM, SIGHUP, SIGQUIT] {
         flag::register(signal, stops.clone())?;
     }
     match has_panes {

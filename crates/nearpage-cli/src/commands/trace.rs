@@ -111,6 +111,11 @@ impl TraceFailure {
 /// The input cannot be read, or an output cannot be written.
 pub fn run(arguments: &TraceArgs) -> Result<(), CommandError> {
     let Action::Export(arguments) = &arguments.action;
+    if arguments.perfetto.is_some() && arguments.perfetto == arguments.chrome {
+        return Err(CommandError::Usage(
+            "--perfetto and --chrome name the same output: each needs one of its own".into(),
+        ));
+    }
     Ok(export(arguments)?).and_then(|document| tell(arguments, &document))
 }
 

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use nearpage_bundle::BundleError;
-use nearpage_machine::{FileTree, FolderTree, open_tree};
+use nearpage_machine::{FileTree, FolderTree, open_tree, shown};
 use nearpage_watch::ProcessTree;
 
 use super::{CommandError, input};
@@ -23,9 +23,29 @@ pub(super) fn tree(
             Ok(recording.captures.swap_remove(at).tree)
         }
         // A folder may have fewer files, or have them one folder deeper.
-        Err(BundleError::NoRecording { .. }) if !input::is_standard(path) => Ok(open_tree(path)?),
+        Err(BundleError::NoRecording { .. }) if !input::is_standard(path) => {
+            let tree = open_tree(path)?;
+            match has_figures(&*tree) {
+                true => Ok(tree),
+                false => Err(CommandError::Usage(format!(
+                    "{}: no copy of a machine: none of {} is there",
+                    shown(path),
+                    FIGURES.join(", ")
+                ))),
+            }
+        }
         Err(error) => Err(error.into()),
     }
+}
+
+/// Files without which there is nothing to watch.
+const FIGURES: [&str; 3] = ["proc/zoneinfo", "proc/buddyinfo", "sys/devices/system/node"];
+
+/// Whether one of them is there, readable or not: they may also come later, or be readable then.
+fn has_figures(tree: &dyn FileTree) -> bool {
+    let [zones, blocks, nodes] = FIGURES;
+    let has = |file| !matches!(tree.read(file), Ok(None));
+    has(zones) || has(blocks) || tree.names(nodes).is_ok_and(|names| !names.is_empty())
 }
 
 /// The files that a process serves: by its id, or the path of its socket.

@@ -342,6 +342,7 @@ fn what_is_no_recording_is_refused() {
     refused(&["--record", path, "--record-size", "3"]);
     refused(&["--capture", "before", "--once"]);
     refused(&["--process", "/nowhere", "--once"]);
+    assert!(refused(&["--once", "docs/src"]).contains("no copy of a machine"));
 }
 
 /// Nodes that appear and go, counters that go back, files that vanish or are cut in the middle.
@@ -362,7 +363,7 @@ fn a_tree_that_changes_is_followed() {
     top.press(b"2");
     top.wait_for(&["[2 zones]", "   0 Normal          4         -"]);
     std::fs::remove_dir_all(folder.0.path().join("proc")).unwrap();
-    top.wait_for(&["does not tell"]);
+    top.wait_for(&["does not tell", "not known what is wrong"]);
     folder.zones(&[50_000]);
     top.wait_for(&["   0 Normal      50000"]);
     top.press(b"q");

@@ -123,6 +123,7 @@ fn what_cannot_be_read_or_written_is_told() {
         assert!(errors.contains(told), "{errors}");
     };
     refused(&[BUNDLE], 2, "--perfetto <OUT|->");
+    refused(&[BUNDLE, "--perfetto", "-", "--chrome", "-"], 2, "name the same output");
     refused(&[BUNDLE, "--perfetto", "/nonexistent/out"], 1, "cannot write /nonexistent/out: ");
     refused(&[BUNDLE, "--perfetto", "/dev/full"], 1, "cannot write /dev/full: ");
     refused(&["--trace", "README.md", "--perfetto", "-"], 2, "README.md: byte ");

@@ -258,7 +258,7 @@ pub(super) fn blocks<'a>(shown: &'a Shown<'a>, chosen: Chosen) -> Table<'a> {
         format!("node zone   {heading}  to be had"),
         zone_indexes(shown, chosen),
         move |at| block_row(shown, &zones[*at], orders),
-        move |at| item_of(&zones[*at]),
+        move |at| Item::Blocks(zones[*at].node, zones[*at].zone.clone()),
     )
 }
 

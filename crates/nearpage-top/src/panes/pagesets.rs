@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use nearpage_watch::PagesetSample;
+use nearpage_watch::{CpuTraffic, PagesetSample};
 
 use super::Chosen;
 use crate::shown::Shown;
 use crate::table::{Item, Table};
+use crate::words::short;
 
 /// Up to so many pagesets each is shown, unless `g` says otherwise.
 const MANY: usize = 256;
@@ -28,11 +29,34 @@ pub(crate) fn first_group(shown: &Shown<'_>) -> usize {
     usize::from(all > MANY)
 }
 
-pub(super) fn choice(chosen: Chosen) -> String {
-    match group(chosen) {
-        Group::Each => "each pageset".into(),
-        Group::Zones => "by zone".into(),
-        Group::Cpus => "by CPU".into(),
+pub(super) fn choice(shown: &Shown<'_>, chosen: Chosen) -> String {
+    let group = match group(chosen) {
+        Group::Each => "each pageset",
+        Group::Zones => "by zone",
+        Group::Cpus => "by CPU",
+    };
+    match shown.past.and_then(|past| past.traffic.as_ref()) {
+        Some(Ok(cpus)) if !cpus.is_empty() => {
+            let sum = |of: fn(&CpuTraffic) -> u64| {
+                short(cpus.iter().map(of).fold(0, u64::saturating_add)).trim_start().to_owned()
+            };
+            let (refills, drains) = (sum(|cpu| cpu.refills), sum(|cpu| cpu.drains));
+            format!("{group}; {refills} refills/s, {drains} drains/s")
+        }
+        Some(Err(_)) => format!("{group}; refills and drains not counted"),
+        _ => group.into(),
+    }
+}
+
+/// What a CPU moves, in words; `None` where nobody counts it.
+pub(crate) fn traffic_of(shown: &Shown<'_>, cpu: u32) -> Option<String> {
+    match shown.past?.traffic.as_ref()? {
+        Ok(cpus) => {
+            let found = cpus.iter().find(|traffic| traffic.cpu == cpu)?;
+            let CpuTraffic { refills, drains, .. } = found;
+            Some(format!("blocks a second: {refills} refilled, {drains} drained"))
+        }
+        Err(why) => Some(format!("refills and drains are not counted: {why}")),
     }
 }
 
@@ -141,11 +165,21 @@ fn by_cpu<'a>(shown: &'a Shown<'a>, chosen: Chosen) -> Table<'a> {
             *high = high.saturating_add(pageset.high);
         }
     }
+    let traffic = shown.past.and_then(|past| past.traffic.as_ref()?.as_ref().ok());
+    let heading = match traffic {
+        Some(_) => " cpu zones    count      high refills/s  drains/s  full",
+        None => " cpu zones    count      high  full",
+    };
     Table::of(
-        " cpu zones    count      high  full",
+        heading,
         cpus.into_iter().collect(),
-        |(cpu, (zones, count, high))| {
-            format!("{cpu:>4} {zones:>5} {count:>8} {high:>9}  {}", gauge(*count, *high))
+        move |(cpu, (zones, count, high))| {
+            let row = format!("{cpu:>4} {zones:>5} {count:>8} {high:>9}");
+            let rates = traffic.map(|all| match all.iter().find(|one| one.cpu == *cpu) {
+                Some(one) => format!(" {:>9} {:>9}", one.refills, one.drains),
+                None => format!(" {:>9} {:>9}", "-", "-"),
+            });
+            format!("{row}{}  {}", rates.unwrap_or_default(), gauge(*count, *high))
         },
         |(cpu, _)| Item::Pageset(u32::MAX, String::new(), *cpu),
     )

