@@ -168,7 +168,9 @@ mod tests {
             let works: Vec<Work> = samples.iter().map(|sample| sample.key.work).collect();
             let expected = [Work::Order9First, Work::Order9Stall];
             assert_eq!(works, expected[..THREADS.min(cpus.count())]);
-            assert!(samples.iter().all(|sample| sample.ns > 0.0 && sample.key.n == 16_384));
+            // The other thread may not have had its CPU meanwhile: then none of its calls was under way.
+            assert!(samples[0].ns > 0.0);
+            assert!(samples.iter().all(|sample| sample.key.n == 16_384));
         }
     }
 
