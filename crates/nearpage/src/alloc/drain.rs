@@ -295,7 +295,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             return self.stop_and_drain_maps(cpu, wanted);
         }
         let filled = |pageset: &&Pageset<'m, P>| pageset.count().0 > 0 && wanted(pageset);
-        let drained = self.from_outside(cpu, &wanted, |on| {
+        let drained = self.while_taken(cpu, &wanted, |on| {
             let mut drained = PageCount(0);
             for pageset in cpu.pagesets.iter().filter(filled) {
                 let piece = PageCount(pageset.tuning().batch.0 << 5);
@@ -326,7 +326,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     ) -> Result<PageCount, DrainBusy> {
         let has_any = |pageset: &Pageset<'m, P>| pageset.count().0 > 0 && wanted(pageset);
         if !cpu.pagesets.iter().any(has_any) {
-            return self.from_outside(cpu, wanted, |_| PageCount(0));
+            return self.while_taken(cpu, wanted, |_| PageCount(0));
         }
         let (mut drained, mut busy) = (PageCount(0), None);
         for pageset in cpu.pagesets.iter().filter(|pageset| wanted(pageset)) {
@@ -410,7 +410,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         if !cpu.pagesets.iter().any(&decays) {
             return Ok(PageCount(0));
         }
-        self.from_outside(
+        self.while_taken(
             cpu,
             |_| true,
             |on| {

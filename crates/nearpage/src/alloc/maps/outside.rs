@@ -21,7 +21,7 @@ const HOLDS_MAX: u32 = 4096;
 
 impl<'m, P: Platform> PageAllocator<'m, P> {
     /// Does something with some of a CPU's pagesets, in one hold of them.
-    pub(in crate::alloc) fn from_outside<R>(
+    pub(in crate::alloc) fn while_taken<R>(
         &self,
         cpu: &'m Cpu<'m, P>,
         wanted: impl Fn(&Pageset<'m, P>) -> bool,
@@ -82,7 +82,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         owned: &'m Owned<'m>,
     ) -> Result<PageCount, DrainBusy> {
         let before = pageset.count();
-        let target = self.from_outside(
+        let target = self.while_taken(
             cpu,
             |of| core::ptr::eq(of, pageset),
             |_| Self::target_of_decay(pageset, owned),
@@ -158,7 +158,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         owned: &'m Owned<'m>,
         act: impl FnOnce(&OnCpu<'_, P>, &Hold<'_>) -> R,
     ) -> Result<R, DrainBusy> {
-        let done = self.from_outside(
+        let done = self.while_taken(
             cpu,
             |of| core::ptr::eq(of, pageset),
             |on| {
