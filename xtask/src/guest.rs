@@ -1,5 +1,5 @@
 //! `cargo xtask guest`: the host for Linux on several real nodes. Debian's kernels boot in QEMU on machines with nodes without memory,
-//! without CPUs, and with asymmetric distances; in them run the host's own test suites and the program, built static; and
+//! without CPUs, and with asymmetric distances; in them run the host's own test suites and the program; and
 //! what must hold is asserted here.
 //!
 //! Nothing is installed: what is missing is named, and with `--skip-missing` one line says so and the command succeeds.
@@ -57,9 +57,9 @@ pub struct GuestArgs {
 const HELP: &str = "\
 Needs Debian packages: qemu-system-x86, and a kernel: linux-image-VERSION-amd64, installed, or fetched by `apt-get download
 linux-image-VERSION-amd64-unsigned` and unpacked by `dpkg -x`. On Debian 12, 6.1 is of the distribution, and 6.12 of its
-security updates. A kernel is looked for in /boot and, with --kernels DIR, in DIR/boot and DIR. What runs in the machine is
-linked static with glibc (package libc6-dev), which does not tell such a program of its restartable sequences: pagesets are under
-locks there.
+security updates. A kernel is looked for in /boot and, with --kernels DIR, in DIR/boot and DIR. The program is linked static
+with glibc (package libc6-dev), which does not tell it of its restartable sequences: its pagesets are under locks there. The
+suites are linked as they are here, and their libraries go with them: they run on both storages.
 
 Example:
   cargo xtask guest --all --kernels /tmp/kernels";

@@ -10,8 +10,9 @@
 //! | `machine` | sends what does not change, and the log |
 //! | `load FILE` | runs a load |
 //! | `record NAME FILE` | records a load as a bundle of this name, and sends it |
-//! | `run NAME PROGRAM WORDS…` | runs a program, and sends how it ended and what it printed |
+//! | `run NAME PROGRAM WORDS…` | runs a program, whose variables may stand before it (`KEY=VALUE`), and sends how it ended and what it printed |
 //! | `begin NAME PROGRAM WORDS…`, `finish NAME` | the same, beside what comes between |
+//! | `cgroups CONTROLLER…` | gives cgroups below the root these controllers |
 //! | `plug`, `unplug` | asks for memory and brings it online; takes it offline |
 //! | `cpu NUMBER 0`, `cpu NUMBER 1` | switches a CPU off, on |
 
@@ -106,6 +107,10 @@ fn carry_out_one(line: &str, port: &mut Port, kept: &mut Kept) -> Done {
         ("run", Some((name, words))) => programs::run(port, name, words)?,
         ("begin", Some((name, words))) => kept.running.begin(name, words)?,
         ("finish", None) => kept.running.finish(port, rest)?,
+        ("cgroups", _) => {
+            let controllers: Vec<String> = rest.split(' ').map(|name| format!("+{name}")).collect();
+            fs::write("/sys/fs/cgroup/cgroup.subtree_control", controllers.join(" "))?;
+        }
         ("plug", None) => kept.plugged.come(port)?,
         ("unplug", None) => kept.plugged.go(port)?,
         ("cpu", Some((cpu, to))) => switch_cpu(cpu, to)?,

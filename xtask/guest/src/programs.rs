@@ -12,14 +12,19 @@ use crate::port::Port;
 #[derive(Default)]
 pub struct Running(HashMap<String, (Child, String)>);
 
-/// A program's words, what it prints going to a file.
+/// A program's words, what it prints going to a file. Words before it that are `KEY=VALUE` are of its environment.
 fn command(name: &str, words: &str) -> io::Result<(Command, String)> {
-    let mut words = words.split_whitespace();
+    let mut words = words.split_whitespace().peekable();
+    let mut variables = Vec::new();
+    while let Some(variable) = words.peek().and_then(|word| word.split_once('=')) {
+        variables.push(variable);
+        words.next();
+    }
     let program = words.next().ok_or_else(|| io::Error::other("names no program"))?;
     let printed = format!("/tmp/{name}.printed");
     let file = File::create(&printed)?;
     let mut command = Command::new(program);
-    command.args(words).stdin(Stdio::null());
+    command.args(words).envs(variables).stdin(Stdio::null());
     command.stdout(file.try_clone()?).stderr(file);
     Ok((command, printed))
 }

@@ -1,5 +1,7 @@
-//! The programs that run in the machine, linked static with glibc.
+//! The programs that run in the machine: static ones, and the host's test suites with the C library and the loader that they
+//! were linked with. glibc does not tell a static program of its restartable sequences, and the suites are to use them.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -10,10 +12,19 @@ use crate::record::RecordError;
 use crate::record::initramfs::File;
 
 const TARGET: &str = "x86_64-unknown-linux-gnu";
+/// The loader that the psABI of x86-64 names.
+const LOADER: &str = "/lib64/ld-linux-x86-64.so.2";
 /// The host's test suites.
 const SUITES: [&str; 3] = ["memory", "slab", "threads"];
 
-/// Programs, by their names in the machine.
+/// How programs are linked.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Linked {
+    Static,
+    Dynamic,
+}
+
+/// Programs and libraries, by their paths in the machine.
 pub struct Programs(Vec<(String, Vec<u8>)>);
 
 impl Programs {
@@ -36,7 +47,8 @@ impl Programs {
             programs.push((name.to_owned(), content));
             Ok(())
         };
-        for (name, path) in cargo(&["build", "--package", "guest", "--package", "nearpage-cli"])? {
+        let words = ["build", "--package", "guest", "--package", "nearpage-cli"];
+        for (name, path) in cargo(&words, Linked::Static)? {
             match name.as_str() {
                 "guest" => add("init", &path)?,
                 "nearpage" => add("nearpage", &path)?,
@@ -47,18 +59,23 @@ impl Programs {
             let suites = SUITES.map(|suite| format!("--test={suite}"));
             let mut words = vec!["test", "--no-run", "--package", "nearpage-linux"];
             words.extend(suites.iter().map(String::as_str));
-            for (name, path) in cargo(&words)? {
+            let mut libraries = BTreeSet::new();
+            for (name, path) in cargo(&words, Linked::Dynamic)? {
                 if SUITES.contains(&name.as_str()) {
                     add(&name, &path)?;
+                    libraries.extend(libraries_of(&path)?);
                 }
             }
+            for path in &libraries {
+                add(path.trim_start_matches('/'), Path::new(path))?;
+            }
         }
-        let wanted = 2 + if with_suites { SUITES.len() } else { 0 };
-        if programs.len() != wanted {
-            let names: Vec<&str> = programs.iter().map(|(name, _)| name.as_str()).collect();
-            return Err(GuestError::NotBuilt(format!("cargo built {names:?} alone")));
+        let has = |name: &str| programs.iter().any(|(there, _)| there == name);
+        let suites = if with_suites { &SUITES[..] } else { &[] };
+        match ["init", "nearpage"].iter().chain(suites).find(|name| !has(name)) {
+            Some(name) => Err(GuestError::NotBuilt(format!("cargo built no {name}"))),
+            None => Ok(Programs(programs)),
         }
-        Ok(Programs(programs))
     }
 
     /// The files of the machine.
@@ -68,9 +85,11 @@ impl Programs {
 }
 
 /// What cargo built: names, and where they are.
-fn cargo(words: &[&str]) -> Result<Vec<(String, PathBuf)>, GuestError> {
+fn cargo(words: &[&str], linked: Linked) -> Result<Vec<(String, PathBuf)>, GuestError> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let flags = format!("target.{TARGET}.rustflags = [\"-C\", \"target-feature=+crt-static\"]");
+    let sign = if linked == Linked::Static { '+' } else { '-' };
+    let flags =
+        format!("target.{TARGET}.rustflags = [\"-C\", \"target-feature={sign}crt-static\"]");
     let output = Command::new(env!("CARGO"))
         .current_dir(&root)
         .args(words)
@@ -91,6 +110,27 @@ fn cargo(words: &[&str]) -> Result<Vec<(String, PathBuf)>, GuestError> {
     Ok(messages.lines().filter_map(executable).collect())
 }
 
+/// The files that the loader loads for a program, itself among them.
+fn libraries_of(program: &Path) -> Result<Vec<String>, GuestError> {
+    let output = Command::new(LOADER).arg("--list").arg(program).output();
+    let output = output.map_err(RecordError::file(Path::new(LOADER)))?;
+    let libraries = libraries(&String::from_utf8_lossy(&output.stdout));
+    if output.status.success() && libraries.iter().any(|library| library == LOADER) {
+        return Ok(libraries);
+    }
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    Err(GuestError::NotBuilt(format!("{LOADER} --list {}: {told}", program.display())))
+}
+
+/// Paths out of the loader's list: `libc.so.6 => /lib/libc.so.6 (0x7f…)`, and its own, which has no arrow.
+fn libraries(list: &str) -> Vec<String> {
+    let path = |line: &str| {
+        let file = line.split_once(" => ").map_or(line, |(_, file)| file).trim();
+        file.split_whitespace().next().filter(|path| path.starts_with('/')).map(String::from)
+    };
+    list.lines().filter_map(path).collect()
+}
+
 /// Name and place of the executable that a message of cargo's names.
 fn executable(message: &str) -> Option<(String, PathBuf)> {
     let message: Value = serde_json::from_str(message).ok()?;
@@ -108,5 +148,12 @@ mod tests {
         assert_eq!(executable(message), Some(("memory".into(), "/t/memory-1".into())));
         assert_eq!(executable(r#"{"executable": null, "target": {"name": "x"}}"#), None);
         assert_eq!(executable("Compiling"), None);
+    }
+
+    #[test]
+    fn libraries_are_found_in_the_loaders_list() {
+        let list = "\tlinux-vdso.so.1 (0x7ffc)\n\tlibc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x7fb1)\n\
+                    \t/lib64/ld-linux-x86-64.so.2 (0x7fb2)\n\tlibx.so => not found\n";
+        assert_eq!(libraries(list), ["/lib/x86_64-linux-gnu/libc.so.6", LOADER]);
     }
 }

@@ -1,5 +1,6 @@
 //! The machine's files, and what its first process is told.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use super::Architecture;
@@ -18,7 +19,12 @@ pub fn image(files: &[File<'_>]) -> Vec<u8> {
     const FOLDER: u32 = 0o040_755;
     const PROGRAM: u32 = 0o100_755;
     let mut archive = Vec::new();
-    for folder in ["proc", "sys", "dev", "tmp"] {
+    let mut folders = BTreeSet::from(["proc", "sys", "dev", "tmp"]);
+    for file in files {
+        folders.extend(file.path.match_indices('/').map(|(at, _)| &file.path[..at]));
+    }
+    // In their order a folder comes before what is in it.
+    for folder in folders {
         append(&mut archive, folder, FOLDER, &[]);
     }
     for file in files {
@@ -100,6 +106,14 @@ mod tests {
         append(&mut archive, "init", 0o100_755, b"12345");
         assert_eq!(archive.len(), 116 + 8);
         assert!(archive.starts_with(b"07070100000000000081ed"));
+    }
+
+    #[test]
+    fn folders_come_before_what_is_in_them() {
+        let archive = image(&[File { path: "lib/x/libc.so.6", content: b"1" }]);
+        let text = String::from_utf8(archive).unwrap();
+        let at = |name: &str| text.find(&format!("{name}\0")).unwrap();
+        assert!(at("lib") < at("lib/x") && at("lib/x") < at("lib/x/libc.so.6"));
     }
 
     #[test]

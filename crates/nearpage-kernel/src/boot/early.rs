@@ -105,6 +105,27 @@ impl<const RANGES: usize> EarlyMemory<RANGES> {
         self.taken.add(start..end, 0).map_err(|_| EarlyError::TooMany { most: RANGES })
     }
 
+    /// Takes out what an entry of a map says is not to be used, if other entries of the map, which are added already, say that
+    /// some of it is: the stricter is right. An entry that wraps around goes up to the end of all addresses.
+    pub(super) fn forbid(&mut self, start: u64, length: u64) -> Result<(), EarlyError> {
+        let end = start.saturating_add(length);
+        let is_memory = self.memory.parts(start..end).next().is_some();
+        if is_memory { self.reserve(start, end - start) } else { Ok(()) }
+    }
+
+    /// Adds a map of firmware: start, length and whether it may be used, of each entry. Entries come in any order, and may overlap.
+    pub(super) fn add_map(
+        &mut self,
+        entries: impl Iterator<Item = (u64, u64, bool)> + Clone,
+    ) -> Result<(), EarlyError> {
+        let usable = |wanted| move |&(_, _, is_usable): &(u64, u64, bool)| is_usable == wanted;
+        entries
+            .clone()
+            .filter(usable(true))
+            .try_for_each(|(at, length, _)| self.add(at, length))?;
+        entries.filter(usable(false)).try_for_each(|(at, length, _)| self.forbid(at, length))
+    }
+
     /// Takes a piece from the highest place where it fits. It stays taken.
     ///
     /// # Errors

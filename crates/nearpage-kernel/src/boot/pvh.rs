@@ -91,12 +91,8 @@ pub fn read<const RANGES: usize>(
         return Err(PvhError::TooManyEntries { entries });
     }
     let map = from.bytes(word(40)?, entries as usize * 24).ok_or(PvhError::NoMemoryMap)?;
-    for entry in map.chunks_exact(24) {
-        let is_usable = le32(entry, 16) == Some(USABLE);
-        if let (Some(start), Some(length), true) = (le64(entry, 0), le64(entry, 8), is_usable) {
-            memory.add(start, length)?;
-        }
-    }
+    let entry = |entry| Some((le64(entry, 0)?, le64(entry, 8)?, le32(entry, 16)? == USABLE));
+    memory.add_map(map.chunks_exact(24).filter_map(entry))?;
     let modules = half(12)?.min(ENTRIES_MAX);
     if modules > 0
         && let Some(list) = from.bytes(word(16)?, modules as usize * 32)

@@ -105,6 +105,37 @@ fn a_start_info_is_read() {
     assert_eq!(memory.free_bytes(), 0x9_fc00 + 0x7f0_0000 - 0x10_0000 - 7);
 }
 
+/// A firmware's own memory in the midst of what it also says may be used: never handed out, in whatever order it is told.
+#[test]
+fn where_entries_overlap_the_stricter_is_right() {
+    const OWN: (u64, u64, u32) = (0x400_0000, 0x10_0000, 2);
+    let free = 0x9_fc00 + 0x7f0_0000 - 0x10_0000 - 0x10_0000;
+    for at in 0..2 {
+        // The first entry of the map, or that between the others, becomes the one that is not to be used.
+        let (start, length, kind) = OWN;
+        let lost = if at == 0 { MAP[0].1 } else { 0 };
+        let (mut page, mut info) = (zero_page(), start_info());
+        for (array, place) in [(&mut page, 0x2d0 + 20 * at), (&mut info, 64 + 24 * at)] {
+            array.put(place, &start.to_le_bytes());
+            array.put(place + 8, &length.to_le_bytes());
+            array.put(place + 16, &kind.to_le_bytes());
+        }
+        let (mut of_page, mut of_info) = (EarlyMemory::<16>::new(), EarlyMemory::<16>::new());
+        linux::read(&page, START, &mut of_page).expect("it is right");
+        pvh::read(&info, START, &mut of_info).expect("it is right");
+        // What lies in low memory is reserved there, if it is there.
+        let low = if at == 0 { (0, 0) } else { (4096 + 13, 7) };
+        assert_eq!(of_page.free_bytes(), free - lost - low.0);
+        assert_eq!(of_info.free_bytes(), free - lost - low.1);
+        while let Ok(taken) = of_page.alloc(0x10_0000, 0x1000) {
+            assert!(taken + 0x10_0000 <= start || taken >= start + length, "{taken:#x}");
+        }
+    }
+    let mut memory = EarlyMemory::<8>::new();
+    memory.add_map([(0, u64::MAX, true), (0x1000, u64::MAX, false)].into_iter()).expect("room");
+    assert_eq!(memory.free_bytes(), 0x1000);
+}
+
 /// Maps of loaders of which bytes are changed, and noise: 10^6 inputs. Nothing panics, nothing loops, and what is free is there.
 #[test]
 fn noise() {

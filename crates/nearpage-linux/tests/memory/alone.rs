@@ -6,6 +6,15 @@ use std::process::Command;
 /// Says that a process runs one test.
 const ALONE: &str = "NEARPAGE_TEST_ALONE";
 
+/// Says that the machine is the tests' own, and they are root: settings of all of it are changed, and what needs root is not
+/// skipped.
+const OWN_MACHINE: &str = "NEARPAGE_OWN_MACHINE";
+
+/// Whether the machine is the tests' own.
+pub fn is_own_machine() -> bool {
+    std::env::var_os(OWN_MACHINE).is_some()
+}
+
 /// Runs the body of the test with this name in a process of its own.
 pub fn alone(test: &str, body: impl FnOnce()) {
     if std::env::var_os(ALONE).is_some() {

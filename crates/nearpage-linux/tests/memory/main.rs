@@ -3,6 +3,7 @@
 mod affinity;
 mod alone;
 mod bad_input;
+mod cgroup;
 mod child_threads;
 mod fork;
 mod fork_load;

@@ -4,12 +4,10 @@
 //! memory: what a process found out about its system calls it does not ask again.
 
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::Read;
 use std::os::fd::AsRawFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::path::Path;
 
 use nearpage::{CpuId, DrainBusy, Gfp, Model, NodeId, Order, Request};
 use nearpage_linux::{
@@ -18,11 +16,19 @@ use nearpage_linux::{
 };
 
 use super::affinity::{allowed_cpus, run_on};
-use super::alone::alone;
+use super::alone::{alone, is_own_machine};
 use super::child_threads;
 
 /// Runs `work` in a child process and returns what it wrote to standard error, to which a library writes nothing.
-fn in_child(work: impl FnOnce()) -> String {
+pub fn in_child(work: impl FnOnce()) -> String {
+    let (status, text) = child(work);
+    let lived = libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0;
+    assert!(lived, "status {status:#x}: {text}");
+    text
+}
+
+/// Runs `work` in a child process: how that ended, and what it wrote to standard error.
+pub fn child(work: impl FnOnce()) -> (i32, String) {
     let errors = tempfile::NamedTempFile::new().unwrap();
     // SAFETY: the child allocates with glibc's malloc, which is made for this, and has no other thread's locks
     // to wait for: the parent's threads wait for their children.
@@ -43,9 +49,7 @@ fn in_child(work: impl FnOnce()) -> String {
     assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
     let mut text = String::new();
     File::open(errors.path()).unwrap().read_to_string(&mut text).unwrap();
-    let lived = libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0;
-    assert!(lived, "status {status:#x}: {text}");
-    text
+    (status, text)
 }
 
 /// Denies a system call to the calling process from now on: `EPERM`.
@@ -88,12 +92,12 @@ fn statm(field: usize) -> u64 {
     text.split(' ').nth(field).unwrap().parse::<u64>().unwrap() * 4096
 }
 
-fn small() -> MemoryBuilder {
+pub fn small() -> MemoryBuilder {
     Memory::builder().bytes_per_node(32 << 20)
 }
 
 /// Takes blocks of all kinds and gives them back.
-fn work(memory: &Memory) {
+pub fn work(memory: &Memory) {
     let mut blocks = Vec::new();
     for round in 0..5000 {
         let order = Order([0, 0, 0, 1, 3, 5][round % 6]);
@@ -258,49 +262,6 @@ fn masks_that_shrink() {
     });
 }
 
-/// A cpuset of its own shrinks, CPUs and, where there are several, nodes, while threads work. It needs root and a
-/// kernel whose cpusets somebody mounted; elsewhere [`masks_that_shrink`] and [`nodes_that_are_not_allowed_any_more`]
-/// stand for it.
-#[test]
-fn a_cpuset_that_shrinks() {
-    alone("sandbox::a_cpuset_that_shrinks", || {
-        let Some(cpuset) = Cpuset::new() else {
-            eprintln!("no cpuset can be made here");
-            return;
-        };
-        in_child(|| {
-            cpuset.enter();
-            let (cpus, nodes) =
-                (list_of_status("Cpus_allowed_list:"), list_of_status("Mems_allowed_list:"));
-            let memory = small().reserve_per_node(64 << 20).build().unwrap();
-            let is_over = AtomicBool::new(false);
-            let work_on = || {
-                while !is_over.load(Ordering::Relaxed) {
-                    work(&memory);
-                }
-            };
-            child_threads::beside(3, work_on, || {
-                for _ in 0..10 {
-                    for (cpus, nodes) in [(&cpus[..1], &nodes[..1]), (&cpus[..], &nodes[..])] {
-                        cpuset.shrink_to(cpus, nodes);
-                        std::thread::sleep(Duration::from_millis(20));
-                    }
-                }
-                cpuset.shrink_to(&cpus[..1], &nodes[..1]);
-                is_over.store(true, Ordering::Relaxed);
-            });
-            assert_eq!(list_of_status("Mems_allowed_list:"), nodes[..1]);
-            // What comes online now, on a node that is not allowed too, can be used.
-            for node in memory.topology().nodes() {
-                memory.bring_online(node.id, 32 << 20).unwrap();
-            }
-            work(&memory);
-            memory.drain_all().unwrap();
-            assert_eq!(memory.check().unwrap().allocated.0, 0);
-        });
-    });
-}
-
 /// What the kernel says of a node that the cpuset does not allow any more (man 2 mbind: `EINVAL`), said by a filter.
 #[test]
 fn nodes_that_are_not_allowed_any_more() {
@@ -325,67 +286,12 @@ fn nodes_that_are_not_allowed_any_more() {
     });
 }
 
-/// A folder of the kernel's cpusets; gone when dropped.
-struct Cpuset(PathBuf);
-
-impl Cpuset {
-    /// With all that is allowed here, if one can be made.
-    fn new() -> Option<Self> {
-        for mount in ["/sys/fs/cgroup/cpuset", "/sys/fs/cgroup"] {
-            let folder = Path::new(mount).join(format!("nearpage-test-{}", std::process::id()));
-            if std::fs::create_dir(&folder).is_err() {
-                continue;
-            }
-            let cpuset = Self(folder);
-            let (cpus, nodes) =
-                (list_of_status("Cpus_allowed_list:"), list_of_status("Mems_allowed_list:"));
-            if cpuset.write("cpuset.cpus", &cpus).is_ok()
-                && cpuset.write("cpuset.mems", &nodes).is_ok()
-            {
-                return Some(cpuset);
-            }
-        }
-        None
-    }
-
-    fn write(&self, file: &str, ids: &[usize]) -> std::io::Result<()> {
-        let text: Vec<String> = ids.iter().map(usize::to_string).collect();
-        // Not created: what is not there the kernel does not have.
-        let mut file = File::options().write(true).open(self.0.join(file))?;
-        file.write_all(text.join(",").as_bytes())
-    }
-
-    fn enter(&self) {
-        self.write("cgroup.procs", &[std::process::id() as usize]).unwrap();
-    }
-
-    fn shrink_to(&self, cpus: &[usize], nodes: &[usize]) {
-        self.write("cpuset.cpus", cpus).unwrap();
-        self.write("cpuset.mems", nodes).unwrap();
-    }
-}
-
-impl Drop for Cpuset {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir(&self.0);
-    }
-}
-
-/// Ids of a line of /proc/self/status.
-fn list_of_status(name: &str) -> Vec<usize> {
-    let text = std::fs::read_to_string("/proc/self/status").unwrap();
-    let list = text.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim();
-    let bounds = list.split(',').map(|range| range.split_once('-').unwrap_or((range, range)));
-    bounds.flat_map(|(first, last)| first.parse().unwrap()..=last.parse().unwrap()).collect()
-}
-
 /// Commit limits as they are: `vm.overcommit_memory=2` for a moment, with so much room that nobody else notices. It changes
-/// the whole machine and needs root, so only where `NEARPAGE_OVERCOMMIT=1` says so; elsewhere [`memory_limited`] stands for
-/// it.
+/// the whole machine and needs root, so only where the machine is the tests' own; elsewhere [`memory_limited`] stands for it.
 #[test]
 fn overcommit_forbidden() {
     alone("sandbox::overcommit_forbidden", || {
-        if std::env::var_os("NEARPAGE_OVERCOMMIT").is_none() {
+        if !is_own_machine() {
             return;
         }
         let _strict = Overcommit::forbid(100 << 30);

@@ -1,6 +1,6 @@
 //! Multiboot2's boot information (crate `multiboot2`): GRUB, and others.
 
-use multiboot2::{BootInformation, MemoryAreaType};
+use multiboot2::{BootInformation, MemoryArea, MemoryAreaType};
 
 use crate::boot::{EarlyError, EarlyMemory};
 
@@ -22,10 +22,8 @@ pub fn add<const RANGES: usize>(
         memory.reserve(start.into(), end.saturating_sub(start).into())?;
     }
     let Some(map) = information.memory_map_tag() else { return Ok(false) };
-    for area in map.memory_areas() {
-        if area.typ() == MemoryAreaType::Available {
-            memory.add(area.start_address(), area.size())?;
-        }
-    }
+    let available = |area: &MemoryArea| area.typ() == MemoryAreaType::Available;
+    let entry = |area: &MemoryArea| (area.start_address(), area.size(), available(area));
+    memory.add_map(map.memory_areas().iter().map(entry))?;
     Ok(true)
 }
