@@ -112,7 +112,7 @@ impl Sampler {
     ///
     /// # Errors
     ///
-    /// As of [`type_blocks`](crate::type_blocks).
+    /// As of the function [`type_blocks`].
     pub fn type_blocks(&self) -> io::Result<Vec<TypeBlocks>> {
         type_blocks(&*self.tree)
     }

@@ -15,7 +15,7 @@ use clap::Args;
 use nearpage_machine::size;
 use nearpage_watch::{Mark, Sample, marks};
 use serde::Serialize;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::consts::{SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::flag;
 
 use super::{CommandError, watched, write_output};
@@ -136,8 +136,8 @@ pub fn run(arguments: &TopArgs) -> Result<(), CommandError> {
     let has_panes = !is_stream && io::stdout().is_terminal() && has_cursor();
     let source = Source::open(arguments, has_panes)?;
     let stops = Arc::new(AtomicBool::new(false));
-    // Also those that end a program from afar: the terminal may still be there.
-    for signal in [SIGINT, SIGTERM, SIGHUP, SIGQUIT] {
+    // Not SIGHUP: a terminal that is gone is ready to be read for ever, and there is nothing to restore.
+    for signal in [SIGINT, SIGTERM, SIGQUIT] {
         flag::register(signal, stops.clone())?;
     }
     match has_panes {

@@ -80,10 +80,16 @@ fn a_tree_is_kept_up_to_date_until_the_process_ends() {
         let text = fs::read_to_string(tree.join("proc/buddyinfo")).unwrap_or_default();
         text == memory.buddyinfo()
     };
-    while !is_there() {
-        assert!(begin.elapsed() < Duration::from_secs(20), "it is not written anew");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    let wait = || {
+        while !is_there() {
+            assert!(begin.elapsed() < Duration::from_secs(20), "it is not written anew");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    wait();
+    // What is written anew was whole before: only then has the process ended, and not been unreadable.
+    let _more: Vec<_> = (0..100).map(|_| memory.alloc_pages(1).unwrap()).collect();
+    wait();
     drop(server);
     let ended = command.wait_with_output_within(Duration::from_secs(20));
     assert_eq!(ended.status.code(), Some(1));
