@@ -1,7 +1,7 @@
 """What the native half of the package has. Sizes are in pages unless a name says otherwise."""
 
 import os
-from typing import Any, Callable, Iterable, Iterator, Literal, Mapping, Sequence, final
+from typing import Any, Callable, Iterable, Literal, Mapping, Sequence, final
 
 
 
@@ -228,8 +228,8 @@ class Bundle:
         :class:`nearpage.Interrupted`, a ``KeyboardInterrupt`` with the combinations that are finished."""
     def bound(
         self,
-        models: Sequence[str] = (),
-        points: Sequence[tuple[int, int]] = (),
+        models: Sequence[str] = ...,
+        points: Sequence[tuple[int, int]] = ...,
         *,
         start: Literal["any", "recorded"] = "any",
         progress: _Progress = None,
