@@ -11,6 +11,7 @@ mod opponents;
 mod ostd;
 mod plots;
 mod programs;
+mod python;
 mod record;
 mod soak;
 
@@ -45,6 +46,7 @@ enum Command {
     /// Draw the plots of the book anew: minutes
     Plots,
     Programs(programs::ProgramsArgs),
+    Python(python::PythonArgs),
     Soak(soak::SoakArgs),
 }
 
@@ -63,6 +65,7 @@ fn main() -> ExitCode {
         Command::Ostd(arguments) => ostd::run(&arguments).map_err(Into::into),
         Command::Plots => plots::run().map_err(Into::into),
         Command::Programs(arguments) => programs::run(&arguments).map_err(Into::into),
+        Command::Python(arguments) => python::run(&arguments).map_err(Into::into),
         Command::Soak(arguments) => soak::run(&arguments).map_err(Into::into),
     };
     match result {

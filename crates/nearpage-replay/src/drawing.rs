@@ -1,11 +1,11 @@
-//! A bundle as a timeline: its trace, and what its captures and samples say of the zones at the moments when they were taken.
+//! A bundle as a timeline or event by event: its trace, and what its captures and samples say of the zones at the moments when they were taken.
 
 use std::io::Write;
 
 use nearpage_machine::sysfs::zoneinfo::ZoneRecord;
 use nearpage_machine::work::Observer;
 use nearpage_trace::timeline::{Levels, Timeline, ZoneFrames};
-use nearpage_trace::{Event, TraceCounts, read_trace};
+use nearpage_trace::{Event, TraceCounts, TraceEvent, read_trace};
 
 use crate::bundle::Bundle;
 use crate::error::ReplayError;
@@ -69,6 +69,35 @@ impl Bundle {
                 Ok(())
             })
         })
+    }
+
+    /// Makes a pass over the trace, and hands on each of its events in the order of the text.
+    ///
+    /// The observer is told bytes of the packed trace.
+    ///
+    /// ```
+    /// use nearpage_machine::work::Unwatched;
+    /// use nearpage_replay::Bundle;
+    ///
+    /// let mut events = 0;
+    /// let counts = Bundle::shipped().events(&Unwatched, |_| {
+    ///     events += 1;
+    ///     Ok(())
+    /// })?;
+    /// assert_eq!((events, counts.events), (303_236, 303_236));
+    /// # Ok::<(), nearpage_replay::ReplayError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The trace cannot be read; what `each` says, [`Stopped`](nearpage_machine::work::Stopped) for one; [`ReplayError::Stopped`].
+    pub fn events(
+        &self,
+        observer: &dyn Observer,
+        each: impl FnMut(&TraceEvent<'_>) -> Result<(), ReplayError>,
+    ) -> Result<TraceCounts, ReplayError> {
+        let watch = Watch::new(observer, self.pass_bytes(), 1);
+        self.with_trace_text(&watch, |input, text| read_trace(input, text, each))
     }
 
     /// The zones of a capture with memory; none if there is no such capture.

@@ -21,7 +21,7 @@ use crate::report::{
 use crate::series::Series;
 use crate::session::{ZoneChoice, passes, replay};
 use crate::start::Start;
-use crate::sweep::{Combinations, Sweep, sweep};
+use crate::sweep::{Combinations, Point, Sweep, sweep};
 use crate::truth::Truth;
 use crate::watch::Watch;
 use crate::whatif::{Wish, ask, start_of};
@@ -225,6 +225,22 @@ impl Replay {
         threads: NonZeroUsize,
         observer: &dyn Observer,
     ) -> Result<Sweep, ReplayError> {
-        sweep(&self.bundle, &self.start, combinations, threads, observer)
+        self.sweep_each(combinations, threads, observer, |_| ())
+    }
+
+    /// As [`sweep`](Self::sweep), and tells each point when it is finished, on the thread that did: what is finished is not lost
+    /// when the sweep is stopped. They come in any order, and [`Point::is_best`] is false: it is known at the end.
+    ///
+    /// # Errors
+    ///
+    /// As [`sweep`](Self::sweep).
+    pub fn sweep_each(
+        &self,
+        combinations: &Combinations,
+        threads: NonZeroUsize,
+        observer: &dyn Observer,
+        each: impl Fn(&Point) + Sync,
+    ) -> Result<Sweep, ReplayError> {
+        sweep(&self.bundle, &self.start, combinations, threads, observer, &each)
     }
 }

@@ -140,6 +140,29 @@ struct Judged {
     least_holds: u64,
 }
 
+/// Who hears of points as they are finished, on the threads that finish them.
+pub(crate) type Heard<'h> = dyn Fn(&Point) + Sync + 'h;
+
+impl Point {
+    /// Whether it is among the best is known at the end.
+    fn of(combination: &[(String, Tunable)], judged: &Judged) -> Point {
+        let Judged { totals, bound_ratio, least_holds } = judged;
+        Point {
+            bound_ratio: *bound_ratio,
+            least_holds: *least_holds,
+            kept_pages_mean: totals.kept_pages_mean,
+            cached_bytes: totals.cached_bytes,
+            drains: totals.drains,
+            lock_acquisitions: totals.lock_acquisitions,
+            model_ms: totals.model_ms,
+            most_pages_per_hold: totals.most_pages_per_hold,
+            is_best: false,
+            refills: totals.refills,
+            settings: combination.iter().map(|(text, _)| text.clone()).collect(),
+        }
+    }
+}
+
 /// Replays all combinations on `threads` threads.
 ///
 /// # Errors
@@ -151,6 +174,7 @@ pub(crate) fn sweep(
     combinations: &Combinations,
     threads: NonZeroUsize,
     observer: &dyn Observer,
+    heard: &Heard<'_>,
 ) -> Result<Sweep, ReplayError> {
     let wishes = combinations.0.iter().map(|combination| {
         let tunables = combination.iter().map(|(_, tunable)| *tunable).collect();
@@ -180,9 +204,10 @@ pub(crate) fn sweep(
                     let least_holds = least_holds(&answer, &asked);
                     Judged { totals: answer.totals, bound_ratio, least_holds }
                 });
-            if judged.is_err() {
+            match &judged {
+                Ok(judged) => heard(&Point::of(&combinations.0[at], judged)),
                 // Nothing is made of the others any more.
-                next.store(wishes.len(), Ordering::Relaxed);
+                Err(_) => next.store(wishes.len(), Ordering::Relaxed),
             }
             results.lock().unwrap_or_else(PoisonError::into_inner).push((at, judged));
         }
@@ -197,18 +222,9 @@ pub(crate) fn sweep(
     let judged = results.into_iter().map(|(_, judged)| judged).collect::<Result<Vec<_>, _>>()?;
     let all: Vec<Totals> = judged.iter().map(|of| of.totals.clone()).collect();
     let points = combinations.0.iter().zip(&judged);
-    let points = points.map(|(combination, Judged { totals, bound_ratio, least_holds })| Point {
-        bound_ratio: *bound_ratio,
-        least_holds: *least_holds,
-        kept_pages_mean: totals.kept_pages_mean,
-        cached_bytes: totals.cached_bytes,
-        drains: totals.drains,
-        lock_acquisitions: totals.lock_acquisitions,
-        model_ms: totals.model_ms,
-        most_pages_per_hold: totals.most_pages_per_hold,
-        is_best: is_best(totals, &all),
-        refills: totals.refills,
-        settings: combination.iter().map(|(text, _)| text.clone()).collect(),
+    let points = points.map(|(combination, judged)| Point {
+        is_best: is_best(&judged.totals, &all),
+        ..Point::of(combination, judged)
     });
     Ok(Sweep {
         costs: Costs::BENCH.name,

@@ -42,6 +42,37 @@ impl MachineView {
         MachineView { nodes: nodes.collect(), distances: topology.distances.clone() }
     }
 
+    /// The drawing as a fragment of HTML that brings its style along, for pages of others: a cell of a notebook. Text takes
+    /// the colour of the text around it. `name` is escaped.
+    ///
+    /// ```
+    /// use nearpage::{AddressMap, CpuId, NodeBuf, NodeId, PfnRange, TopologyBuf};
+    /// use nearpage_report::MachineView;
+    ///
+    /// let memory = vec![PfnRange::new(0x10_0000, 0x10_8000)];
+    /// let node = NodeBuf { id: NodeId(0), memory, cpus: vec![CpuId(0)], movable_from: None };
+    /// let (nodes, distances) = (vec![node], vec![10]);
+    /// let topology = TopologyBuf { nodes, distances, address_map: AddressMap::X86 };
+    /// let drawn = MachineView::of_topology(&topology, 12).fragment("a < b");
+    /// assert!(drawn.contains("a &lt; b") && drawn.contains("node 0"));
+    /// ```
+    pub fn fragment(&self, name: &str) -> String {
+        const STYLE: &str = ".nearpage-machine .plots { display: flex; flex-wrap: wrap; gap: 1rem }
+.nearpage-machine figure { margin: 0 }
+.nearpage-machine figcaption b { display: block }
+.nearpage-machine svg { display: block; max-width: 100%; height: auto }
+.nearpage-machine svg text { fill: currentColor; font-family: system-ui, sans-serif }
+.nearpage-machine svg .node { fill: none; stroke: currentColor; stroke-opacity: 0.4 }
+.nearpage-machine svg .memory, .nearpage-machine svg .cell { fill: #c05621 }";
+        html! {
+            div.nearpage-machine {
+                style { (maud::PreEscaped(STYLE)) }
+                (self.draw(name))
+            }
+        }
+        .into_string()
+    }
+
     /// The id of the node at a position.
     pub(super) fn node_id(&self, position: usize) -> Option<u32> {
         self.nodes.get(position).map(|node| node.id)

@@ -1,0 +1,359 @@
+"""What the native half of the package has. Sizes are in pages unless a name says otherwise."""
+
+import os
+from typing import Any, Callable, Iterable, Literal, Mapping, Sequence, final
+
+
+
+_Path = str | os.PathLike[str]
+_Progress = Callable[[int, int], object] | None
+
+__version__: str
+
+@final
+class Table:
+    """A table of results. ``pandas``, ``polars``, ``duckdb`` and ``pyarrow`` take it by the Arrow C data interface; none of
+    them is needed for :meth:`to_dicts`."""
+
+    @property
+    def column_names(self) -> list[str]: ...
+    def to_arrow(self) -> Any:
+        """As a ``pyarrow.Table``, which shares the columns."""
+    def to_pandas(self) -> Any:
+        """As a ``pandas.DataFrame``; it needs pyarrow, too."""
+    def to_polars(self) -> Any:
+        """As a ``polars.DataFrame``."""
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """Its rows, each as a dict."""
+    def __len__(self) -> int: ...
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
+    def _repr_html_(self) -> str: ...
+
+@final
+class Node:
+    """A node of a machine. ``None`` is a size that the input does not tell."""
+
+    @property
+    def id(self) -> int: ...
+    @property
+    def cpus(self) -> list[int]: ...
+    @property
+    def memory_bytes(self) -> int | None: ...
+    @property
+    def free_bytes(self) -> int | None: ...
+
+@final
+class Machine:
+    """A machine as data: nodes, CPUs, memory, distances.
+
+    Where only sizes are known, memory gets the addresses of a PC (:attr:`warnings` says what was assumed).
+    ``model`` names a set of rules (:func:`nearpage.models`); ``rebuilt`` asks for zonelists as after a rebuild at run time.
+    """
+
+    @staticmethod
+    def from_numactl(text: str) -> Machine:
+        """Of what ``numactl --hardware`` prints. Raises :class:`nearpage.MachineError`, as all of these."""
+    @staticmethod
+    def from_short_form(text: str) -> Machine:
+        """Of the short form: ``--numa 2G,cpus=0-1 --numa 1G --numa-distance 0,1=21``."""
+    @staticmethod
+    def from_sysfs(path: _Path) -> Machine:
+        """Of a copy of /sys and /proc: a folder, or a tar of one."""
+    @staticmethod
+    def open(path: _Path) -> Machine:
+        """Of a file of any kind that ``nearpage topo --topology`` reads, or by the name of one that comes along."""
+    @staticmethod
+    def live() -> Machine:
+        """This machine."""
+    @property
+    def source(self) -> str: ...
+    @property
+    def page_bytes(self) -> int: ...
+    @property
+    def nodes(self) -> list[Node]: ...
+    @property
+    def distances(self) -> list[list[int]]:
+        """Rows and columns in the order of :attr:`nodes`."""
+    @property
+    def warnings(self) -> list[str]: ...
+    def zoneinfo(self, model: str = "nearpage", *, rebuilt: bool = False) -> str:
+        """/proc/zoneinfo as a kernel with these rules prints it when all memory is free."""
+    def fallback(self, model: str = "nearpage", *, rebuilt: bool = False) -> dict[int, list[int]]:
+        """For each node the order in which its requests try nodes, as the kernel logs it."""
+    def zones(self, model: str = "nearpage", *, rebuilt: bool = False) -> Table:
+        """The populated zones: extents, watermarks, sizes of pagesets, in pages."""
+    def numactl(self) -> str:
+        """As ``numactl --hardware`` prints it."""
+    def to_dict(self, model: str = "nearpage", *, rebuilt: bool = False) -> dict[str, Any]:
+        """The JSON of ``nearpage topo --json``."""
+    def _repr_html_(self) -> str: ...
+
+@final
+class EventTables:
+    """A pass over a trace, table by table."""
+
+    def __iter__(self) -> EventTables: ...
+    def __next__(self) -> Table: ...
+
+@final
+class Events:
+    """The events of a trace: an Arrow stream, or tables of 65 536 events by iteration. Each is a pass over the trace.
+
+    Columns: ``time`` (duration in ns, by the clock of the trace), ``cpu``, ``event``, ``pfn`` (null if there is none),
+    ``order``, ``flags`` (of the request, names that are known), ``type`` (migratetype), ``pid``, ``comm``, ``pages`` (of bulk
+    allocations: wanted, got) and ``text`` (of a marker; the cache of an object).
+    Memory does not grow with the trace, but for what is kept of it. Ctrl-C is heard between two tables of an iteration; other
+    libraries that take the stream hear it by their own rules.
+    """
+
+    def to_arrow(self) -> Any: ...
+    def to_pandas(self) -> Any: ...
+    def to_polars(self) -> Any: ...
+    def __iter__(self) -> EventTables: ...
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
+
+@final
+class Fidelity:
+    """How exactly a replay predicts what its kernel logged. ``float()`` of it is :attr:`percent`."""
+
+    @property
+    def percent(self) -> float | None:
+        """100 less the mean of the errors over all zones; ``None`` if nothing is recorded to compare with."""
+    @property
+    def percent_known_state(self) -> float | None:
+        """The same over refills and drains once nothing depends on what pagesets held at the start."""
+    @property
+    def rows(self) -> Table:
+        """quantity, where, at, predicted, recorded, error_percent, bound_least, bound_most."""
+    def __float__(self) -> float: ...
+    def _repr_html_(self) -> str: ...
+
+@final
+class Report:
+    """A finished replay. Open loop: allocations and frees come as recorded, whatever the model answers."""
+
+    @property
+    def bundle(self) -> str: ...
+    @property
+    def kernel(self) -> str:
+        """The release of the recorded kernel."""
+    @property
+    def model(self) -> str:
+        """The rules of the what-if, or of the replay if nothing was to be different."""
+    @property
+    def fidelity(self) -> Fidelity: ...
+    @property
+    def zones(self) -> Table:
+        """The rows of :attr:`fidelity` that are about one zone."""
+    @property
+    def samples(self) -> Table:
+        """At each sample: free pages of zones, pages and limits of the largest pagesets, recorded and predicted."""
+    @property
+    def totals(self) -> Table | None:
+        """quantity, recorded, predicted, what_if; ``None`` if nothing was to be different. The log of a kernel does not tell
+        all of them. ``pages_of_node_N`` and ``pages_by_REASON`` are pages handed out."""
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON of ``nearpage replay --json``."""
+    def _repr_html_(self) -> str: ...
+
+@final
+class BoundAnswer:
+    """Rules beside the fewest holds of zone locks that would do."""
+
+    @property
+    def models(self) -> Table: ...
+    @property
+    def points(self) -> Table: ...
+    def to_dict(self) -> dict[str, Any]: ...
+
+@final
+class Rules:
+    """Sets of rules, compared over bundles with Linux 6.18."""
+
+    @property
+    def rows(self) -> Table: ...
+    @property
+    def first_pass(self) -> Table: ...
+    @property
+    def means(self) -> Table: ...
+    @property
+    def musts(self) -> Table: ...
+    def to_dict(self) -> dict[str, Any]: ...
+
+@final
+class Bundle:
+    """A recording with a trace, in its start state.
+
+    Long calls run without the GIL. ``progress`` is called on the caller's thread with bytes of the packed trace that are read,
+    and that there are to read, of all passes; what it raises ends the call. Ctrl-C ends a call within 0.2 s.
+    """
+
+    @staticmethod
+    def open(path: _Path) -> Bundle:
+        """A folder with meta.json, or a tar of one. Raises :class:`nearpage.ReplayError`, as all calls of a bundle."""
+    @staticmethod
+    def shipped() -> Bundle:
+        """The small bundle that comes along: Linux 6.12 with two nodes and two CPUs under a mixed load."""
+    @property
+    def name(self) -> str: ...
+    @property
+    def kernel(self) -> str: ...
+    def events(self) -> Events: ...
+    def replay(
+        self,
+        model: str = "auto",
+        settings: Mapping[str, object] | None = None,
+        *,
+        machine: Machine | None = None,
+        cpus: int | None = None,
+        map_cpus: Literal["socket", "comm", "round-robin"] = "socket",
+        repeat: int = 1,
+        placement: Literal["model", "recorded"] = "model",
+        starts: int = 0,
+        progress: _Progress = None,
+    ) -> Report:
+        """Replays the trace under the recorded kernel's rules and compares; then once more as wished, if something is to be
+        different: ``model``, ``settings`` (:func:`nearpage.settings`), ``machine``, or ``cpus`` of a machine with the recorded
+        nodes. ``repeat`` copies of the trace run at once there. ``starts`` more starts widen the bounds."""
+    def explain(self, subject: str, *, progress: _Progress = None) -> list[str]:
+        """The life of a page (``0x14a04``) or the decisions around a time of the trace (``5310.881638``, seconds)."""
+    def sweep(
+        self,
+        over: Mapping[str, Iterable[object]],
+        *,
+        threads: int | None = None,
+        progress: _Progress = None,
+    ) -> Table:
+        """Every combination of some settings, a row each: ``{"pcp.batch_scale_max": range(7)}``. Ctrl-C raises
+        :class:`nearpage.Interrupted`, a ``KeyboardInterrupt`` with the combinations that are finished."""
+    def bound(
+        self,
+        models: Sequence[str] = ...,
+        points: Sequence[tuple[int, int]] = ...,
+        *,
+        start: Literal["any", "recorded"] = "any",
+        progress: _Progress = None,
+    ) -> BoundAnswer:
+        """How few holds would do, beside what rules take. ``points`` are (pages a CPU, pages a hold)."""
+
+@final
+class LabReport:
+    """What a scenario came to."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def title(self) -> str: ...
+    @property
+    def notes(self) -> list[str]: ...
+    @property
+    def has_failed(self) -> bool:
+        """Whether something is off that is no known miss, or does not hold."""
+    @property
+    def counts(self) -> dict[str, float]: ...
+    @property
+    def verdicts(self) -> Table:
+        """row, column, reference, model, verdict."""
+    @property
+    def holds(self) -> Table:
+        """what, value, ok."""
+    @property
+    def tables(self) -> list[Table]:
+        """The tables of counts, as texts."""
+    def to_dict(self) -> dict[str, Any]: ...
+    def _repr_html_(self) -> str: ...
+
+@final
+class Diagnosis:
+    """What about a machine helps or hinders an allocator."""
+
+    @property
+    def source(self) -> str: ...
+    @property
+    def problems(self) -> int: ...
+    @property
+    def unreadable(self) -> list[str]:
+        """Files that could not be judged, and what is wrong there."""
+    @property
+    def findings(self) -> Table:
+        """check, level (good, note, problem), found, meaning, advice."""
+    def to_dict(self) -> dict[str, Any]: ...
+    def _repr_html_(self) -> str: ...
+
+@final
+class Pages:
+    """A block of pages: ``numpy.asarray(pages)`` is its memory as bytes. It goes back when neither the object nor a view of
+    it is left."""
+
+    @property
+    def node(self) -> int | None: ...
+    @property
+    def pfn(self) -> int: ...
+    @property
+    def order(self) -> int: ...
+    @property
+    def nbytes(self) -> int: ...
+    @property
+    def __array_interface__(self) -> dict[str, Any]: ...
+    def __len__(self) -> int:
+        """Bytes."""
+
+@final
+class Memory:
+    """Real memory of this process: ``bytes_per_node`` on each node of this machine, or on ``nodes`` emulated ones."""
+
+    def __new__(cls, bytes_per_node: int, *, nodes: int | None = None, model: str = "nearpage") -> Memory: ...
+    def alloc(
+        self,
+        pages: int = 1,
+        *,
+        node: int | None = None,
+        policy: Literal["local", "bind", "preferred", "preferred-many"] | None = None,
+        nodes: Sequence[int] | None = None,
+        zeroed: bool = True,
+    ) -> Pages:
+        """At least so many pages of 4 KiB, rounded up to a power of two, near this CPU or near ``node``.
+        Raises :class:`nearpage.AllocationError` if there are none."""
+    @property
+    def nodes(self) -> list[int]: ...
+    @property
+    def warnings(self) -> list[str]:
+        """What is not as it was asked for."""
+    def free_pages(self, node: int) -> int: ...
+    def zoneinfo(self) -> str: ...
+    def vmstat(self) -> dict[str, int]: ...
+    def check(self) -> None:
+        """Walks all of it; raises :class:`nearpage.InternalError` if a counter disagrees. No other thread may use it."""
+
+def run(
+    scenario: _Path | Mapping[str, object], *, seed: int = 1, threads: int | None = None, progress: _Progress = None
+) -> LabReport:
+    """Runs a scenario: by its name, of a file, or of a dict with what a file would say. The same ``seed`` gives the same
+    result on any number of ``threads``. ``progress`` is called with runs done and runs to do. After Ctrl-C the runs that have
+    begun end in the background."""
+
+def sweep(
+    scenario: _Path | Mapping[str, object],
+    over: Mapping[str, Iterable[object]],
+    *,
+    seed: int = 1,
+    threads: int | None = None,
+    progress: _Progress = None,
+) -> LabReport:
+    """Runs a scenario under all combinations of some settings: ``{"model": ["linux-6.12", "nearpage"]}``."""
+
+def scenarios() -> list[str]: ...
+def doctor(path: _Path | None = None, *, capture: str | None = None) -> Diagnosis:
+    """Findings about this machine and process, or about a copy of /sys and /proc or a recording."""
+
+def explain_log(log: _Path | bytes, *, progress: _Progress = None) -> list[dict[str, Any]]:
+    """Why a kernel refused memory: each report of its log as in the JSON of ``nearpage explain``. ``log`` is a path, or the
+    text as bytes. Raises :class:`nearpage.LogError`."""
+
+def compare_rules(
+    paths: list[str], models: list[str], *, threads: int | None = None, progress: _Progress = None
+) -> Rules: ...
+def models() -> list[tuple[str, str]]: ...
+def settings() -> list[tuple[str, str, str]]: ...
+def _panic(is_long: bool) -> None: ...
+def _read_events(bundle: Bundle) -> int: ...

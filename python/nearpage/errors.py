@@ -1,0 +1,74 @@
+"""Exceptions of nearpage.
+
+Each says where something is wrong and what would be accepted there::
+
+    try:
+        nearpage.Machine.from_short_form("--numa 2X")
+    except nearpage.MachineError as error:
+        print(error.place, error.expected)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ._nearpage import Table
+
+
+class NearpageError(Exception):
+    """What every exception of nearpage is.
+
+    ``place`` is the input, the file with its line, or the argument that is wrong, if there is one.
+    ``expected`` says what would be accepted there, if that can be said.
+    """
+
+    place: str | None
+    expected: str | None
+
+    def __init__(self, message: str, place: str | None = None, expected: str | None = None) -> None:
+        super().__init__(message, place, expected)
+        self.place = place
+        self.expected = expected
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class ArgumentError(NearpageError, ValueError):
+    """An argument has a value that is not accepted."""
+
+
+class MachineError(NearpageError):
+    """An input describes no machine, or a machine that there cannot be."""
+
+
+class ReplayError(NearpageError):
+    """A bundle cannot be read or replayed."""
+
+
+class LabError(NearpageError):
+    """A scenario cannot be run as it is written."""
+
+
+class LogError(NearpageError):
+    """A kernel's log cannot be read."""
+
+
+class AllocationError(NearpageError, MemoryError):
+    """Memory cannot be made, or has no pages left."""
+
+
+class InternalError(NearpageError):
+    """A defect of nearpage: a panic, which ended the call and nothing else. ``place`` is its line."""
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C during a sweep. ``finished`` has a row for each combination that was finished before, in any order; which of
+    them are the best is not known."""
+
+    finished: Table
+
+    def __init__(self, finished: Table) -> None:
+        super().__init__(f"{len(finished)} combinations are finished")
+        self.finished = finished

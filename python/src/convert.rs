@@ -1,0 +1,41 @@
+//! Arguments and results between Python and the libraries.
+
+use nearpage::Model;
+use nearpage_bundle::predict::ModelChoice;
+use pyo3::prelude::*;
+use serde::Serialize;
+
+use crate::error::Class;
+
+/// The rules called so. `auto` is for recordings, which tell their kernel.
+pub(crate) fn model(name: &str) -> PyResult<Model> {
+    Model::named(name)
+        .map_err(|error| Class::Argument.error(Some("model".into()), format!("model={error}")))
+}
+
+/// The rules for a recording.
+pub(crate) fn model_for(name: &str, kernel: &str) -> PyResult<Model> {
+    match name {
+        "auto" => Ok(ModelChoice::Auto.for_kernel(kernel).model),
+        _ => model(name),
+    }
+}
+
+/// A document of a library as Python's own dicts, lists, numbers and strings.
+pub(crate) fn document<'py>(
+    py: Python<'py>,
+    document: &impl Serialize,
+) -> PyResult<Bound<'py, PyAny>> {
+    let text =
+        serde_json::to_string(document).map_err(|error| Class::Internal.error(None, error))?;
+    py.import("json")?.call_method1("loads", (text,))
+}
+
+/// A value of a setting as its text: `True` is `on`.
+pub(crate) fn setting(value: &Bound<'_, PyAny>) -> PyResult<String> {
+    match value.extract::<bool>() {
+        Ok(true) => Ok("on".into()),
+        Ok(false) => Ok("off".into()),
+        Err(_) => Ok(value.str()?.to_string()),
+    }
+}

@@ -1,0 +1,71 @@
+//! nearpage for Python: the native half of the package. It binds the library crates; `nearpage/__init__.py` names what users see,
+//! and the stubs beside it document it.
+//!
+//! | module | owns |
+//! |---|---|
+//! | `error`, `guard` | exceptions with place and what is accepted; no panic crosses, long calls hold no GIL, Ctrl-C |
+//! | `convert`, `table` | arguments, documents; tables by the Arrow C data interface |
+//! | `machine` | `Machine` |
+//! | `events`, `report`, `replay` | streams of events; results; `Bundle` and comparisons of rules |
+//! | `lab`, `advice`, `memory` | `nearpage.lab`; `doctor` and `explain_log`; `Memory` |
+
+mod advice;
+mod convert;
+mod error;
+mod events;
+mod guard;
+mod lab;
+mod machine;
+mod memory;
+mod replay;
+mod report;
+mod table;
+
+use pyo3::prelude::*;
+
+/// Panics. The tests of the package see that it comes as an exception, from short calls and from long ones.
+#[pyfunction]
+fn _panic(py: Python<'_>, is_long: bool) -> PyResult<()> {
+    match is_long {
+        true => guard::long(py, None, |_| panic!("asked to")),
+        false => guard::short(py, || panic!("asked to")),
+    }
+}
+
+/// The names of all sets of rules, each with a line about it.
+#[pyfunction]
+fn models() -> Vec<(&'static str, &'static str)> {
+    nearpage::Model::ALL.iter().map(|model| (model.name, model.about())).collect()
+}
+
+/// The native half of the package `nearpage`.
+#[pymodule]
+fn _nearpage(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    guard::keep_panics();
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add_function(wrap_pyfunction!(_panic, module)?)?;
+    module.add_function(wrap_pyfunction!(models, module)?)?;
+    module.add_class::<table::Table>()?;
+    module.add_class::<machine::Machine>()?;
+    module.add_class::<machine::Node>()?;
+    module.add_class::<replay::Bundle>()?;
+    module.add_class::<events::Events>()?;
+    module.add_class::<events::EventTables>()?;
+    module.add_class::<report::Report>()?;
+    module.add_class::<report::Fidelity>()?;
+    module.add_class::<report::BoundAnswer>()?;
+    module.add_class::<report::Rules>()?;
+    module.add_function(wrap_pyfunction!(replay::compare_rules, module)?)?;
+    module.add_function(wrap_pyfunction!(replay::settings, module)?)?;
+    module.add_function(wrap_pyfunction!(replay::_read_events, module)?)?;
+    module.add_class::<lab::LabReport>()?;
+    module.add_function(wrap_pyfunction!(lab::run, module)?)?;
+    module.add_function(wrap_pyfunction!(lab::sweep, module)?)?;
+    module.add_function(wrap_pyfunction!(lab::scenarios, module)?)?;
+    module.add_class::<advice::Diagnosis>()?;
+    module.add_function(wrap_pyfunction!(advice::doctor, module)?)?;
+    module.add_function(wrap_pyfunction!(advice::explain_log, module)?)?;
+    module.add_class::<memory::Memory>()?;
+    module.add_class::<memory::Pages>()?;
+    Ok(())
+}

@@ -1,0 +1,160 @@
+//! `cargo xtask python`: the package of `python/`, built and tested in a virtual environment of its own.
+
+use std::env;
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+
+use clap::Args;
+
+/// What the tests need always, and what they need beside it.
+const SHORT: [&str; 5] = ["maturin>=1.9,<2", "pytest", "numpy", "pandas>=2", "pyarrow>=14"];
+const LONG: [&str; 3] = ["polars", "duckdb", "mypy"];
+
+/// Build the package of `python/`, and run its tests in a virtual environment
+///
+/// It needs CPython 3.10 or later (`NEARPAGE_PYTHON` names another than `python3`) and, the first time, a package index. What is
+/// missing is named in one line, and the rest is skipped: the exit status is 0 then.
+#[derive(Args)]
+pub struct PythonArgs {
+    /// Without polars, DuckDB and mypy
+    #[arg(long)]
+    short: bool,
+}
+
+/// Why the package is not as it must be.
+#[derive(Debug, thiserror::Error)]
+pub enum PythonError {
+    /// A program could not be run.
+    #[error("{program}: {error}")]
+    Run {
+        /// The program.
+        program: String,
+        /// Why not.
+        error: io::Error,
+    },
+    /// A step failed.
+    #[error("{step} failed: {status}")]
+    Failed {
+        /// The step.
+        step: &'static str,
+        /// How it ended.
+        status: ExitStatus,
+    },
+}
+
+/// Builds and tests, or says what is missing.
+///
+/// # Errors
+///
+/// [`PythonError`].
+pub fn run(arguments: &PythonArgs) -> Result<(), PythonError> {
+    let python = env::var_os("NEARPAGE_PYTHON").unwrap_or_else(|| "python3".into());
+    if let Some(missing) = missing(&python) {
+        println!("SKIPPED: the package for Python is not tested: {missing}");
+        return Ok(());
+    }
+    let venv = target_dir().join("python");
+    let binaries = venv.join("bin");
+    let inside = binaries.join("python");
+    if !inside.exists() {
+        step("venv", Command::new(&python).args(["-m", "venv"]).arg(&venv))?;
+    }
+    let mut packages = Command::new(&inside);
+    packages.args([
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        "--retries=1",
+    ]);
+    packages.args(SHORT);
+    if !arguments.short {
+        packages.args(LONG);
+    }
+    if !status(&mut packages)?.success() {
+        println!(
+            "SKIPPED: the package for Python is not tested: pip did not get {} (its message is above; a package index is needed once)",
+            SHORT.join(", ")
+        );
+        return Ok(());
+    }
+    let mut build = Command::new(&inside);
+    build.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
+    build.args(["--no-build-isolation", "--no-deps", "--force-reinstall"]).arg(package());
+    step("the build of python/", build.env("PATH", with_path(&binaries)))?;
+    // Not as a module of `python`, which would look for the package in the folder first.
+    step("pytest", Command::new(binaries.join("pytest")).arg("--quiet").current_dir(package()))?;
+    if !arguments.short {
+        step("mypy", Command::new(&inside).args(["-m", "mypy"]).current_dir(package()))?;
+        let mut stubtest = Command::new(&inside);
+        stubtest.args(["-m", "mypy.stubtest", "--concise", "nearpage", "--allowlist"]);
+        // From elsewhere: it is to look at what is installed.
+        step("stubtest", stubtest.arg(package().join("stubtest.allow")).current_dir(&venv))?;
+    }
+    Ok(())
+}
+
+/// What there is not, and how it comes.
+fn missing(python: &OsString) -> Option<String> {
+    const PROBE: &str =
+        "import sys, venv, ensurepip; sys.exit(0 if sys.version_info >= (3, 10) else 3)";
+    let name = python.display();
+    match Command::new(python).args(["-c", PROBE]).output() {
+        Err(_) => Some(format!("there is no {name} (apt install python3 python3-venv)")),
+        Ok(output) if output.status.success() => None,
+        Ok(output) if output.status.code() == Some(3) => {
+            Some(format!("{name} is older than 3.10 (NEARPAGE_PYTHON names another)"))
+        }
+        Ok(_) => Some(format!("{name} has no venv (apt install python3-venv)")),
+    }
+}
+
+fn status(command: &mut Command) -> Result<ExitStatus, PythonError> {
+    let program = command.get_program().display().to_string();
+    command.status().map_err(|error| PythonError::Run { program, error })
+}
+
+fn step(step: &'static str, command: &mut Command) -> Result<(), PythonError> {
+    let status = status(command)?;
+    if status.success() { Ok(()) } else { Err(PythonError::Failed { step, status }) }
+}
+
+fn package() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../python")
+}
+
+fn target_dir() -> PathBuf {
+    match env::var_os("CARGO_TARGET_DIR") {
+        Some(folder) => env::current_dir().unwrap_or_default().join(folder),
+        None => Path::new(env!("CARGO_MANIFEST_DIR")).join("../target"),
+    }
+}
+
+/// The search path with a folder before it.
+fn with_path(folder: &Path) -> OsString {
+    let before = env::var_os("PATH").unwrap_or_default();
+    let all = std::iter::once(folder.to_owned()).chain(env::split_paths(&before));
+    env::join_paths(all).unwrap_or(before)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let told = missing(&"no-such-python".into()).expect("there is none");
+        assert!(told.contains("no-such-python") && told.contains("apt install"), "{told}");
+        // A program that does not know Python.
+        assert!(missing(&"false".into()).is_some());
+    }
+
+    #[test]
+    fn a_folder_comes_first_in_the_search_path() {
+        let path = with_path(Path::new("/first/of/all"));
+        assert_eq!(env::split_paths(&path).next(), Some("/first/of/all".into()));
+    }
+}
