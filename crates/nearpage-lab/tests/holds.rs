@@ -55,6 +55,9 @@ fn pcp_autotune() {
         (work.messages, work.turn) = (work.messages / 5, work.turn / 5);
     }
     all.lifetimes = None;
+    // As among other scenarios.
+    all.contention.truncate(1);
+    all.contention.iter_mut().for_each(shorten);
     let report = run(&scenario);
     assert_eq!(off(&report, "free_high_per_page"), Vec::<String>::new());
 }
@@ -65,6 +68,7 @@ fn a_compile_keeps_its_pages_and_gives_them_back() {
     scenario.patches = vec![0, 1, 10];
     let Workload::Patched(all) = &mut scenario.workload else { panic!("messages") };
     all.messages.clear();
+    all.contention.clear();
     let work = all.lifetimes.as_mut().expect("a compile");
     // A time for a page instead of the calibrated one; fewer CPUs hardly wait, so times say nothing here.
     (work.cpus, work.warm_up, work.count, work.page_ns) = (12, 1, 1, 3000.0);

@@ -6,7 +6,7 @@ pub(super) const RSEQ: &str = "NEARPAGE_RSEQ";
 pub(super) const ENV: &str = "NEARPAGE_ENV";
 pub(super) const STATS: &str = "NEARPAGE_STATS";
 /// What only nearpage's own tests read.
-pub(super) const OF_TESTS: [&str; 26] = [
+pub(super) const OF_TESTS: [&str; 28] = [
     "NEARPAGE_BUNDLES",
     "NEARPAGE_CONNECTIONS",
     "NEARPAGE_FORKS",
@@ -16,6 +16,7 @@ pub(super) const OF_TESTS: [&str; 26] = [
     "NEARPAGE_LOG_MB",
     "NEARPAGE_LOOM_CANARY",
     "NEARPAGE_MALLOC_CALLS",
+    "NEARPAGE_MALLOC_OPTIONS",
     "NEARPAGE_MALLOC_SEED",
     "NEARPAGE_MODEL",
     "NEARPAGE_OBJECTS",
@@ -31,6 +32,7 @@ pub(super) const OF_TESTS: [&str; 26] = [
     "NEARPAGE_STRESS_SECONDS",
     "NEARPAGE_TEST_ALONE",
     "NEARPAGE_TEST_CANARY",
+    "NEARPAGE_TEST_PANICS",
     "NEARPAGE_TRACE_BYTES",
     "NEARPAGE_WRITE",
 ];
