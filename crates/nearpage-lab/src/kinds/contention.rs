@@ -409,24 +409,14 @@ fn compare(
                 let found = counts.most_operations;
                 let what = format!("{name}: operations in a hold of a zone's lock, at most 256");
                 report.hold(what, found as f64, found <= 256);
+                let is_today = |other: &Variant| other.model.name == Model::LINUX_6_18.name;
+                let today = models.iter().position(is_today).map(|today| &outcomes[today]);
+                if let Some(today) = today.filter(|today| today.zone_lock_percent() >= 1.0) {
+                    hold_waits(&name, outcome, today, report);
+                }
             }
             // Whole pageblocks pass, and pieces of them that were merged before.
             _ => {}
-        }
-        let is_today = |of: &&Variant| of.model.name == Model::LINUX_6_18.name;
-        if variant.model.owners == PageblockOwners::CpusWithMaps
-            && let Some(today) = models.iter().position(|other| is_today(&other))
-            && outcomes[today].zone_lock_percent() >= 1.0
-        {
-            let today = &outcomes[today];
-            let (share, wait) = (
-                outcome.zone_lock_percent() / today.zone_lock_percent(),
-                locks.longest_wait_ps as f64 / today.locks.longest_wait_ps as f64,
-            );
-            for (what, part) in [("wait for zone locks", share), ("worst wait", wait)] {
-                let what = format!("{name}: {what}, of that under linux-6.18, at most 0.2");
-                report.hold(what, part, part <= 0.2);
-            }
         }
         let is_whole = |other: &&Variant| {
             other.model.zone_instances == ZoneInstances::ONE
@@ -440,6 +430,16 @@ fn compare(
                 format!("{name}: wait for zone locks, of that without instances, less than 1");
             report.hold(what, part, part < 1.0);
         }
+    }
+}
+
+/// What must hold of waits for zone locks where CPUs own pageblocks with maps, beside `linux-6.18`.
+fn hold_waits(name: &str, outcome: &Outcome, today: &Outcome, report: &mut Report) {
+    let share = outcome.zone_lock_percent() / today.zone_lock_percent();
+    let wait = outcome.locks.longest_wait_ps as f64 / today.locks.longest_wait_ps as f64;
+    for (what, part) in [("wait for zone locks", share), ("worst wait", wait)] {
+        let what = format!("{name}: {what}, of that under linux-6.18, at most 0.2");
+        report.hold(what, part, part <= 0.2);
     }
 }
 

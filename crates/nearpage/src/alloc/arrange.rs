@@ -9,6 +9,7 @@ use crate::error::FreeError;
 use crate::frame::{Frame, FreeMap, Migratetype, first_of};
 use crate::host::Platform;
 use crate::pcp::list_index;
+use crate::pcp::pageset::OnCpu;
 use crate::pcp::tuning::Tuning;
 use crate::units::{CpuId, Order, PAGEBLOCK_ORDER, PageCount, Pfn, ZoneIndex, ZoneKind};
 use crate::watermark::Marks;
@@ -130,9 +131,9 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let cached =
             list_index(order, migratetype).zip(self.cpu(cpu)).is_some_and(|(list, cpu)| {
                 let pageset = &cpu.pagesets[zone.index().0 as usize];
-                self.while_stopped(cpu, |storage, on| {
-                    pageset.append_run(storage, on, list, number, 1) == 1
-                })
+                let storage = self.platform.storage();
+                let append = |on: &OnCpu<'_, P>| pageset.append_run(storage, on, list, number, 1);
+                self.while_stopped(cpu, |_| true, append) == Ok(1)
             });
         if !cached {
             zone.lock_from_outside().buddy().free(frames, number, order, Insertion::Usual);
@@ -150,10 +151,9 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let cpu = self.cpu(cpu)?;
         let pageset = &cpu.pagesets[zone.0 as usize];
         let mut number = [0];
-        let taken = self.while_stopped(cpu, |storage, on| {
-            pageset.pop_cold(storage, on, list, &mut number) == 1
-        });
-        if !taken {
+        let storage = self.platform.storage();
+        let pop = |on: &OnCpu<'_, P>| pageset.pop_cold(storage, on, list, &mut number);
+        if self.while_stopped(cpu, |_| true, pop) != Ok(1) {
             return None;
         }
         let frames = pageset.frames();

@@ -6,7 +6,7 @@ use super::allocator::{Cpu, PageAllocator};
 use crate::buddy::Insertion;
 use crate::host::{Access, Platform};
 use crate::model::PageblockOwners;
-use crate::pcp::pageset::{List, Pageset};
+use crate::pcp::pageset::{List, OnCpu, Pageset};
 use crate::pcp::storage::EachList;
 use crate::pcp::tuning::Tuning;
 use crate::pcp::{CountedList, LISTS, Storage, list_order};
@@ -328,19 +328,11 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         if !cpu.pagesets.iter().any(has_any) {
             return self.while_taken(cpu, wanted, |_| PageCount(0));
         }
-        let (mut drained, mut busy) = (PageCount(0), None);
-        for pageset in cpu.pagesets.iter().filter(|pageset| wanted(pageset)) {
-            let Some(owned) = pageset.owned() else { continue };
-            match self.drain_maps(cpu, pageset, owned) {
-                Ok(pages) => drained.0 += pages.0,
-                Err(error) => busy = busy.or(Some(error)),
-            }
-        }
-        busy.map_or(Ok(drained), Err)
+        self.each_owned(cpu, wanted, |pageset, owned| self.drain_maps(cpu, pageset, owned))
     }
 
     /// Waits a while for whoever is at the CPU's lists: an operation, or a drain like ours.
-    pub(super) fn stop<'a>(
+    fn stop<'a>(
         &'a self,
         cpu: &'a Cpu<'m, P>,
         lists: &EachList<'_, List<'m, P>>,
@@ -368,21 +360,38 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         None
     }
 
-    /// Does something with a CPU's pagesets from outside, while no thread there can use them; `false` if they cannot be
-    /// had.
-    pub(super) fn while_stopped(
+    /// Does something with some of a CPU's pagesets from outside, while no thread there can use them.
+    pub(super) fn while_stopped<R>(
         &self,
         cpu: &Cpu<'m, P>,
-        act: impl FnOnce(&P::Storage, &<P::Storage as Storage>::OnCpu<'_>) -> bool,
-    ) -> bool {
+        wanted: impl Fn(&Pageset<'m, P>) -> bool,
+        act: impl FnOnce(&OnCpu<'_, P>) -> R,
+    ) -> Result<R, DrainBusy> {
         let lists = |each: &mut dyn FnMut(&List<'m, P>)| {
-            cpu.pagesets.iter().flat_map(Pageset::lists).for_each(each);
+            let wanted = cpu.pagesets.iter().filter(|pageset| wanted(pageset));
+            wanted.flat_map(Pageset::lists).for_each(each);
         };
-        let Ok(on) = self.stop(cpu, &lists) else { return false };
-        let storage = self.platform.storage();
-        let done = act(storage, &on);
-        storage.resume(on, &lists);
-        done
+        let on = self.stop(cpu, &lists)?;
+        let answer = act(&on);
+        self.platform.storage().resume(on, &lists);
+        Ok(answer)
+    }
+
+    /// The same, counted as a hold of those pagesets if another CPU does it.
+    pub(super) fn while_taken<R>(
+        &self,
+        cpu: &'m Cpu<'m, P>,
+        wanted: impl Fn(&Pageset<'m, P>) -> bool,
+        act: impl FnOnce(&OnCpu<'_, P>) -> R,
+    ) -> Result<R, DrainBusy> {
+        self.while_stopped(cpu, wanted, |on| {
+            let taken = self.note_taken(cpu);
+            let answer = act(on);
+            if let Some(taken) = taken {
+                taken.end();
+            }
+            answer
+        })
     }
 
     /// Lets the pagesets of a CPU decay by one step: to be called once a second (facts 7.6). Returns the
@@ -393,15 +402,11 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     pub fn decay_cpu(&self, cpu: CpuId) -> Result<PageCount, DrainBusy> {
         let Some(cpu) = self.cpu(cpu) else { return Ok(PageCount(0)) };
         if self.model.owners == PageblockOwners::CpusWithMaps {
-            let (mut drained, mut busy) = (PageCount(0), None);
-            for pageset in cpu.pagesets {
-                let Some(owned) = pageset.owned() else { continue };
-                match self.decay_maps(cpu, pageset, owned) {
-                    Ok(pages) => drained.0 += pages.0,
-                    Err(error) => busy = busy.or(Some(error)),
-                }
-            }
-            return busy.map_or(Ok(drained), Err);
+            return self.each_owned(
+                cpu,
+                |_| true,
+                |pageset, owned| self.decay_maps(cpu, pageset, owned),
+            );
         }
         let decays = |pageset: &Pageset<'m, P>| {
             let tuning = pageset.tuning();

@@ -143,7 +143,7 @@ impl<'m> Stage<'m> {
             while rest != 0 {
                 let pageblock = first_of(self.entry(rest).first);
                 let (mut map, mut pages) = (FreeMap::NONE, 0);
-                let (mut theirs, mut others) = (Chain::NONE, Chain::NONE);
+                let (mut theirs, mut others) = (Linked::NONE, Linked::NONE);
                 while rest != 0 {
                     let (number, entry) = (rest, self.entry(rest));
                     rest = entry.after;
@@ -192,15 +192,15 @@ impl<'m> Stage<'m> {
 }
 
 /// Entries that are linked, but for what follows the last one. A link that is right already is not written again.
-struct Chain {
+struct Linked {
     first: u16,
     last: u16,
     after: u16,
     count: u16,
 }
 
-impl Chain {
-    const NONE: Chain = Chain { first: 0, last: 0, after: 0, count: 0 };
+impl Linked {
+    const NONE: Linked = Linked { first: 0, last: 0, after: 0, count: 0 };
 
     #[inline]
     fn append(&mut self, stage: &Stage<'_>, number: u16, entry: Entry) {

@@ -9,9 +9,9 @@ use crate::alloc::allocator::{Cpu, PageAllocator};
 use crate::alloc::drain::DrainBusy;
 use crate::host::Platform;
 use crate::pcp::owned::{Hold, Owned};
-use crate::pcp::pageset::{List, OnCpu, Pageset};
+use crate::pcp::pageset::{OnCpu, Pageset};
 use crate::pcp::swing::Swing;
-use crate::pcp::{CountedList, HOMEBOUND, Storage};
+use crate::pcp::{CountedList, HOMEBOUND};
 use crate::units::PageCount;
 
 /// Fewer unused pages are not worth a hold of a lock.
@@ -20,25 +20,23 @@ const UNUSED_MIN: u64 = 512;
 const HOLDS_MAX: u32 = 4096;
 
 impl<'m, P: Platform> PageAllocator<'m, P> {
-    /// Does something with some of a CPU's pagesets, in one hold of them.
-    pub(in crate::alloc) fn while_taken<R>(
+    /// Does something with each of some pagesets of a CPU and what stands behind it. Who is busy keeps no other from its turn.
+    /// Returns the pages in all.
+    pub(in crate::alloc) fn each_owned(
         &self,
         cpu: &'m Cpu<'m, P>,
         wanted: impl Fn(&Pageset<'m, P>) -> bool,
-        act: impl FnOnce(&OnCpu<'_, P>) -> R,
-    ) -> Result<R, DrainBusy> {
-        let lists = |each: &mut dyn FnMut(&List<'m, P>)| {
-            let wanted = cpu.pagesets.iter().filter(|pageset| wanted(pageset));
-            wanted.flat_map(Pageset::lists).for_each(each);
-        };
-        let on = self.stop(cpu, &lists)?;
-        let taken = self.note_taken(cpu);
-        let answer = act(&on);
-        if let Some(taken) = taken {
-            taken.end();
+        act: impl Fn(&'m Pageset<'m, P>, &'m Owned<'m>) -> Result<PageCount, DrainBusy>,
+    ) -> Result<PageCount, DrainBusy> {
+        let (mut pages, mut busy) = (PageCount(0), None);
+        for pageset in cpu.pagesets.iter().filter(|pageset| wanted(pageset)) {
+            let Some(owned) = pageset.owned() else { continue };
+            match act(pageset, owned) {
+                Ok(some) => pages.0 += some.0,
+                Err(error) => busy = busy.or(Some(error)),
+            }
         }
-        self.platform.storage().resume(on, &lists);
-        Ok(answer)
+        busy.map_or(Ok(pages), Err)
     }
 
     /// Empties a pageset of `cpu`. Returns the pages.
