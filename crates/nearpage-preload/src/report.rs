@@ -8,7 +8,7 @@ use std::ffi::CStr;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
-use nearpage_malloc::{class_size, statistics};
+use nearpage_malloc::{Statistics, class_size, statistics};
 
 use crate::environment::variable;
 use crate::message::{Line, tell};
@@ -72,13 +72,19 @@ pub(crate) fn sample() {
         line,
         "{{\"sample\":{process},\"ms\":{},\"allocations\":{},\"in_use\":{},\"held\":{},\"faults\":{},\"nodes\":{:?}}}",
         time.tv_sec as u64 * 1000 + time.tv_nsec as u64 / 1_000_000,
-        all.allocations() - FORKED_AT.load(Ordering::Relaxed),
+        allocations_of_this_process(&all),
         all.bytes_in_use(),
         all.bytes_held(),
         usage().ru_minflt,
         &all.bytes_by_node[..4],
     );
     line.write_to(descriptor);
+}
+
+/// Allocations since the process began, or since the fork that made it. At the fork the list of its thread counted too: a child
+/// may have given more of that back than it allocated.
+fn allocations_of_this_process(all: &Statistics) -> u64 {
+    all.allocations().saturating_sub(FORKED_AT.load(Ordering::Relaxed))
 }
 
 fn usage() -> libc::rusage {
@@ -129,7 +135,7 @@ fn write(descriptor: i32) {
          \"by_cpu\":{:?},\"lock_waits\":{},\"lock_wait_ns\":{},\"classes\":[",
         usage.ru_maxrss,
         usage.ru_minflt,
-        all.allocations() - FORKED_AT.load(Ordering::Relaxed),
+        allocations_of_this_process(&all),
         all.bytes_in_use(),
         all.bytes_held(),
         all.large,
