@@ -7,7 +7,7 @@ use crate::error::FreeError;
 use crate::frame::{FrameState, Migratetype, Word, WordCell};
 use crate::host::{Access, Platform};
 use crate::pcp::pageset::Pageset;
-use crate::pcp::{Push, Storage, list_index};
+use crate::pcp::{HOMEBOUND, Push, Storage, list_index};
 use crate::units::{MAX_ORDER, Order, Pfn, ZoneKind};
 
 impl<'m, P: Platform> PageAllocator<'m, P> {
@@ -25,28 +25,40 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         if let Some(list) = list_index(order, Migratetype::Movable)
             && let Some(pageset) = self.home(ZoneKind::Normal)
             && let Some((word, number)) = pageset.frames().locate(pfn)
-            && let held = pageset.held_word(list)
-            && goes_to_list(pageset, list, word, held, number, order)
         {
-            let cached = held.given_back(order, Migratetype::Movable);
-            self.take_back(word, cached, pfn, order)?;
-            self.free_to_pageset(pageset, number, order, list);
-            return Ok(());
+            let held = pageset.held_word(list);
+            if goes_to_list(pageset, list, word, held, number, order) {
+                let cached = held.given_back(order, Migratetype::Movable);
+                self.take_back(word, cached, pfn, order)?;
+                self.free_to_pageset(pageset, number, order, list);
+                return Ok(());
+            }
+            let was = word.get();
+            if was != held && was.differs_by_tag_only(held) {
+                let cached = held.given_back(order, Migratetype::Movable);
+                self.take_back(word, cached, pfn, order)?;
+                self.free_of_another_refill(pageset, number, was);
+                return Ok(());
+            }
         }
         cold_path();
         self.free_anywhere(pfn, order)
+    }
+
+    /// Where CPUs own pageblocks with maps, frees a page, whose word `was` that of the pages of the list that a free looks at
+    /// first but for the refill that it came with. Only single pages have tags.
+    #[inline(never)]
+    fn free_of_another_refill(&self, pageset: &Pageset<'m, P>, number: u32, was: Word) {
+        let list = const { list_index(Order(0), Migratetype::Movable).expect("single pages are cached") };
+        let is_of_the_last = was == pageset.held_word(list).with_last_tag();
+        let list = if is_of_the_last { list } else { HOMEBOUND };
+        self.free_to_pageset(pageset, number, Order(0), list);
     }
 
     /// A free of a page of another zone or of a pageblock that is not movable, from a CPU that has no pagesets, or
     /// of a page that is not the caller's.
     #[inline(never)]
     fn free_anywhere(&self, pfn: Pfn, order: Order) -> Result<(), FreeError> {
-        if let Some((pageset, number, list)) = self.homebound(pfn, order) {
-            let frames = pageset.frames();
-            self.take_back(frames.word(number), frames.cached(order), pfn, order)?;
-            self.free_to_pageset(pageset, number, order, list);
-            return Ok(());
-        }
         let frame = match self.map.get(pfn) {
             Some(frame) if self.may_free(frame, pfn, order) => frame,
             _ => return Err(self.refuse_free(pfn, order)),
@@ -66,20 +78,6 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             _ => self.free_to_zone(zone, pfn, order),
         }
         Ok(())
-    }
-
-    /// Where CPUs own pageblocks with maps: a page that differs from those of the list that a free looks at first only by the
-    /// refill that it came with; and the list for it.
-    #[inline]
-    fn homebound(&self, pfn: Pfn, order: Order) -> Option<(&'m Pageset<'m, P>, u32, usize)> {
-        let pageset = self.home(ZoneKind::Normal).filter(|of| of.owned().is_some())?;
-        let list = list_index(order, Migratetype::Movable)?;
-        let (word, number) = pageset.frames().locate(pfn)?;
-        let held = word.get();
-        if !held.differs_by_tag_only(pageset.held_word(list)) {
-            return None;
-        }
-        Some((pageset, number, pageset.list_of_freed(held, order)?))
     }
 
     /// Where CPUs own pageblocks with maps, frees a block, whose word was `held`, to the list that it came from lately, or else

@@ -58,7 +58,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         list: usize,
     ) -> FromPageset {
         let Some(hold) = owned.enter() else { return FromPageset::Busy };
-        owned.pageblocks.note_least(pageset.count());
+        owned.pageblocks.note_least(give::behind(pageset, owned));
         let is_filled = self.fill(on, pageset, &hold, trip, list) > 0
             || (owned.pageblocks.has_inbox() || pageset.list(HOMEBOUND).count() > 0) && {
                 self.gather(on, pageset, &hold);

@@ -261,7 +261,7 @@ impl OwnedPageblocks {
         self.inbox().uses()
     }
 
-    /// Notes how many pages there are in all, if they are the fewest since [`take_least`](Self::take_least).
+    /// Notes how many pages there are behind the lists, if they are the fewest since [`take_least`](Self::take_least).
     pub(crate) fn note_least(&self, pages: PageCount) {
         let units = (pages.0 / LEAST_UNIT).min(u16::MAX.into()) as u16;
         if units < self.least.load(Ordering::Relaxed) {

@@ -21,7 +21,7 @@ pub(super) enum Reach {
 }
 
 /// Pages behind the lists, and on their way there.
-fn behind<P: Platform>(pageset: &Pageset<'_, P>, owned: &Owned<'_>) -> PageCount {
+pub(super) fn behind<P: Platform>(pageset: &Pageset<'_, P>, owned: &Owned<'_>) -> PageCount {
     PageCount(owned.count().0 + u64::from(pageset.list(HOMEBOUND).count()))
 }
 

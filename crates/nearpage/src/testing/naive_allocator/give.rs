@@ -113,7 +113,7 @@ impl NaiveAllocator {
         list: usize,
         flags: AllocFlags,
     ) -> bool {
-        let pages = self.pages_kept(at);
+        let pages = self.pages_behind(at);
         self.note_least(at, pages);
         let (order, migratetype) = (asked.order, asked.migratetype);
         if self.fill(at, order, migratetype, list) {
@@ -295,10 +295,11 @@ impl NaiveAllocator {
     /// Once a second, half of what nobody used since goes back; returns the pages.
     pub(super) fn decay_kept(&mut self, at: At) -> u64 {
         let before = self.pages_kept(at);
-        let least = (self.behind(at).least * LEAST_UNIT).min(before);
+        let behind = self.pages_behind(at);
+        let least = (self.behind(at).least * LEAST_UNIT).min(behind);
         // The most that is told apart.
         self.behind(at).least = u16::MAX.into();
-        self.note_least(at, before);
+        self.note_least(at, behind);
         let unused = least / 2;
         // Settings may have made that less.
         let most = self.most_kept(at);
@@ -317,7 +318,8 @@ impl NaiveAllocator {
         loop {
             let has_next = self.give_step(at, target, Reach::Unused, OUTSIDE);
             let now = self.pages_kept(at);
-            self.note_least(at, now);
+            let behind = self.pages_behind(at);
+            self.note_least(at, behind);
             if !has_next {
                 return before.saturating_sub(now);
             }
