@@ -196,7 +196,12 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
                     return got + self.bulk_by_refills(&on, pageset, wanted, list, &mut out[got..]);
                 }
                 let lacking = out.len() - got;
-                if lacking > 0 {
+                if let Some(owned) = pageset.owned()
+                    && Self::takes_from_maps(owned, lacking, room)
+                {
+                    let rest = &mut out[got..];
+                    got += self.bulk_from_maps(&on, pageset, owned, (wanted, list), rest);
+                } else if lacking > 0 {
                     // A CPU that took a few pages at a time from the zone would go there for each few, and get
                     // pages that lie between those of other CPUs.
                     if pageset.tuning().refills_for(&self.model.pcp, lacking as u64, room) {
@@ -251,7 +256,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
 
     /// Copies pages from the pageset until `out` is full or the list is empty; a call away from who asks for a few.
     #[inline(never)]
-    fn pop_many(
+    pub(super) fn pop_many(
         &self,
         on: &<P::Storage as Storage>::OnCpu<'_>,
         pageset: &Pageset<'m, P>,

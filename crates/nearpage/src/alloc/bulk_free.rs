@@ -10,7 +10,7 @@ use crate::error::FreeError;
 use crate::frame::{Migratetype, WordCell, ZoneFrames};
 use crate::host::Platform;
 use crate::model::PageblockOwners;
-use crate::pcp::{Storage, list_index};
+use crate::pcp::{HOMEBOUND, Storage, list_index};
 use crate::units::{Pfn, ZoneIndex, ZoneKind};
 use crate::zone::{Zone, ZoneEvents};
 
@@ -79,16 +79,23 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         };
         let held = pageset.held_word(list);
         let cached = held.given_back(SINGLE, Migratetype::Movable);
-        let mut numbers = [0; MOST];
-        let mut len = 0;
+        let (mut numbers, mut len, mut target) = ([0; MOST], 0, list);
         for (&pfn, slot) in pages.iter().zip(&mut numbers) {
             // Hardened, a page may still be refused when it is taken back.
             let Some((word, number)) = pageset.frames().locate(pfn).filter(|_| !P::HARDENED) else {
                 break;
             };
-            if !goes_to_list(pageset, list, word, held, number, SINGLE)
-                || self.take_back(word, cached, pfn, SINGLE).is_err()
-            {
+            let was = word.get();
+            let to = match goes_to_list(pageset, list, word, held, number, SINGLE) {
+                true => list,
+                false if was == held || !was.differs_by_tag_only(held) => break,
+                false if was == held.with_last_tag() => list,
+                false => HOMEBOUND,
+            };
+            if len == 0 {
+                target = to;
+            }
+            if to != target || self.take_back(word, cached, pfn, SINGLE).is_err() {
                 break;
             }
             *slot = number;
@@ -96,9 +103,9 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         }
         let zone = pageset.zone().index();
         if len < pages.len() {
-            return self.free_each(pages, &numbers[..len], Some((zone, list)));
+            return self.free_each(pages, &numbers[..len], Some((zone, target)));
         }
-        self.free_batch(zone, list, &numbers[..len]);
+        self.free_batch(zone, target, &numbers[..len]);
         Ok(())
     }
 

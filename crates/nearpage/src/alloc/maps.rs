@@ -22,6 +22,7 @@
 //! **What is kept whole.** Ordinary requests leave `min`, the zone's reserve and what is kept back for urgent requests: a
 //! visit for them takes no more than is above. A request that may go below gets its block and no page more.
 
+mod bulk;
 mod give;
 mod home;
 mod outside;
@@ -42,6 +43,7 @@ use crate::pcp::{CountedList, HOMEBOUND};
 use crate::units::{Order, PAGEBLOCK_ORDER, PageCount};
 use crate::watermark::AllocFlags;
 use crate::zone::ZoneGuard;
+use give::note_least;
 use visit::{Visit, room_above_min, touch_pageblock};
 
 /// Rights with which a request may leave less than is kept whole.
@@ -58,7 +60,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         list: usize,
     ) -> FromPageset {
         let Some(hold) = owned.enter() else { return FromPageset::Busy };
-        owned.pageblocks.note_least(give::behind(pageset, owned));
+        note_least(pageset, owned);
         let is_filled = self.fill(on, pageset, &hold, trip, list) > 0
             || (owned.pageblocks.has_inbox() || pageset.list(HOMEBOUND).count() > 0) && {
                 self.gather(on, pageset, &hold);

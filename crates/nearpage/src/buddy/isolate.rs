@@ -133,7 +133,7 @@ impl Buddy {
     fn take_map_out(&mut self, frames: ZoneFrames<'_>, number: u32) -> u32 {
         let first = number - number % PAGEBLOCK;
         self.partial.change(frames, first, Migratetype::Isolate, |block| {
-            let words = block.clear(FreeMap::NONE);
+            let words = block.clear(&FreeMap::NONE);
             block.note_largest();
             words
         });

@@ -46,12 +46,17 @@ impl Buddy {
         self.merging == Merging::ByPageblock && !frames.is_pageblock_shared(number)
     }
 
-    /// Gives pages of the pageblock at `first` back, which has a map and is the zone's.
+    /// Gives pages of the pageblock at `first` back, so many, which has a map and is the zone's.
     ///
     /// # Panics
     /// If one of them is free already.
-    pub(crate) fn free_in_map(&mut self, frames: ZoneFrames<'_>, first: u32, added: FreeMap) {
-        let pages = added.count();
+    pub(crate) fn free_in_map(
+        &mut self,
+        frames: ZoneFrames<'_>,
+        first: u32,
+        added: &FreeMap,
+        pages: u32,
+    ) {
         if pages == PAGES {
             debug_assert!(frames.free_in_pageblock(first).free() == 0, "freed twice");
             return self.free(frames, first, PAGEBLOCK_ORDER, Insertion::Usual);
@@ -61,7 +66,7 @@ impl Buddy {
             return self.make_whole(frames, first, of, added);
         }
         self.partial.change(frames, first, of, |block| {
-            let words = block.add_map(added);
+            let words = block.add_map(added, pages);
             match added.first_block(Order(0)) {
                 Some(at) if pages == 1 => block.note_added(at),
                 _ => block.note_largest(),
@@ -74,11 +79,12 @@ impl Buddy {
     /// Gives `pages` adjoining pages of one pageblock back.
     pub(super) fn free_in_map_at(&mut self, frames: ZoneFrames<'_>, number: u32, pages: u32) {
         let first = first_of(number);
-        self.free_in_map(frames, first, FreeMap::of(number - first..number - first + pages));
+        let map = FreeMap::of(number - first..number - first + pages);
+        self.free_in_map(frames, first, &map, pages);
     }
 
     /// Lists the pageblock at `first` as a block of its own: with the pages that come back, all of it is free.
-    fn make_whole(&mut self, frames: ZoneFrames<'_>, first: u32, of: Migratetype, added: FreeMap) {
+    fn make_whole(&mut self, frames: ZoneFrames<'_>, first: u32, of: Migratetype, added: &FreeMap) {
         let block = frames.free_in_pageblock(first);
         let free = block.free();
         self.partial.unlist(frames, first, of);

@@ -44,6 +44,17 @@ impl FreeMap {
         words_of(pages).for_each(|(at, bits)| self.0[at] |= bits);
     }
 
+    /// Adds adjoining pages; returns whether none of them was there.
+    #[inline]
+    pub(crate) fn add_new(&mut self, pages: Range<u32>) -> bool {
+        let mut were = 0;
+        words_of(pages).for_each(|(at, bits)| {
+            were |= self.0[at] & bits;
+            self.0[at] |= bits;
+        });
+        were == 0
+    }
+
     /// The first block of `order`, up to [`PAGEBLOCK_ORDER`], that is wholly free, by its first page.
     #[inline]
     pub(crate) fn first_block(&self, order: Order) -> Option<u32> {

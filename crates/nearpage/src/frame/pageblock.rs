@@ -127,20 +127,22 @@ impl<'m> Pageblock<'m> {
         })
     }
 
-    /// Makes the pages of a map free. Returns how many words it wrote.
+    /// Makes the pages of a map free, which has so many. Returns how many words it changed.
     ///
     /// # Panics
     /// If one of them is free already.
     #[inline]
-    pub(crate) fn add_map(self, pages: FreeMap) -> u64 {
-        let mut words = 0;
-        for (word, bits) in self.words.iter().zip(pages.0).filter(|(_, bits)| *bits != 0) {
+    pub(crate) fn add_map(self, map: &FreeMap, pages: u32) -> u64 {
+        // All words are written: which ones a map has is no pattern that a processor could foresee.
+        let (mut words, mut were) = (0, 0);
+        for (word, &bits) in self.words.iter().zip(&map.0) {
             let free = word.load(Ordering::Relaxed);
-            assert!(free & bits == 0, "freed twice");
+            were |= free & bits;
             word.store(free | bits, Ordering::Relaxed);
-            words += 1;
+            words += u64::from(bits != 0);
         }
-        self.set_free(self.free() + pages.count());
+        assert!(were == 0, "freed twice");
+        self.set_free(self.free() + pages);
         words
     }
 
@@ -148,7 +150,7 @@ impl<'m> Pageblock<'m> {
     ///
     /// # Panics
     /// If one of those is free.
-    pub(crate) fn clear(self, held: FreeMap) -> u64 {
+    pub(crate) fn clear(self, held: &FreeMap) -> u64 {
         let mut words = 0;
         for (word, held) in self.words.iter().zip(held.0) {
             let free = word.load(Ordering::Relaxed);

@@ -20,7 +20,7 @@ use super::stage::{Fate, Stage};
 use super::swing::Swing;
 use crate::frame::{FreeMap, Migratetype, NO_FRAME, Pageblock, ZoneFrames, first_of};
 use crate::host::Access;
-use crate::sync::{AtomicU16, AtomicU32, AtomicU64, Ordering};
+use crate::sync::{AtomicU16, AtomicU32, AtomicU64, Ordering, OwnedCounter};
 use crate::units::{CpuId, Order, PAGEBLOCK_ORDER, PageCount};
 
 const PAGES: u32 = PAGEBLOCK_ORDER.pages().0 as u32;
@@ -73,6 +73,8 @@ pub(crate) struct Owned<'m> {
     waiting: Runs,
     /// Pages that went to the inbox so far as they were freed, not from another pageset.
     sent_pages: AtomicU64,
+    /// Single pages that were handed out so far past the lists.
+    given_pages: OwnedCounter,
 }
 
 /// Pages on the stage by who owns their pageblocks: nobody, or other CPUs.
@@ -137,7 +139,8 @@ impl<'m> Owned<'m> {
     pub(crate) fn new(stage: Stage<'m>) -> Self {
         let waiting = Runs { first: AtomicU32::new(NO_FRAME), pages: AtomicU32::new(0) };
         let pageblocks = OwnedPageblocks::new();
-        Self { pageblocks, stage, waiting, sent_pages: AtomicU64::new(0) }
+        let (sent_pages, given_pages) = (AtomicU64::new(0), OwnedCounter::new());
+        Self { pageblocks, stage, waiting, sent_pages, given_pages }
     }
 
     /// Takes hold, unless somebody else has it.
@@ -186,6 +189,16 @@ impl<'m> Owned<'m> {
     /// Notes pages that another CPU freed and sends here.
     pub(crate) fn note_sent(&self, pages: u32) {
         self.sent_pages.fetch_add(pages.into(), Ordering::Relaxed);
+    }
+
+    /// Single pages that were handed out so far past the lists.
+    pub(crate) fn given_pages(&self) -> u64 {
+        self.given_pages.get()
+    }
+
+    /// Notes such pages; for who has hold.
+    pub(crate) fn note_given(&self, pages: u64) {
+        self.given_pages.add(pages);
     }
 
     /// Pages here.
@@ -261,12 +274,17 @@ impl OwnedPageblocks {
         self.inbox().uses()
     }
 
-    /// Notes how many pages there are behind the lists, if they are the fewest since [`take_least`](Self::take_least).
+    /// Notes how many pages there are in all, if they are the fewest since [`take_least`](Self::take_least).
     pub(crate) fn note_least(&self, pages: PageCount) {
-        let units = (pages.0 / LEAST_UNIT).min(u16::MAX.into()) as u16;
-        if units < self.least.load(Ordering::Relaxed) {
+        if self.may_be_least(pages) {
+            let units = (pages.0 / LEAST_UNIT).min(u16::MAX.into()) as u16;
             self.least.store(units, Ordering::Relaxed);
         }
+    }
+
+    /// Whether so many pages would be the fewest.
+    pub(crate) fn may_be_least(&self, pages: PageCount) -> bool {
+        pages.0 / LEAST_UNIT < self.least.load(Ordering::Relaxed).into()
     }
 
     /// The fewest pages since this was last asked; now there are `pages`.
@@ -349,19 +367,19 @@ impl Hold<'_> {
         touch: impl Fn(u32, Access),
     ) -> Staged {
         let mut left = Staged { of_nobody: 0, of_others: 0 };
-        self.0.stage.each_parcel(0, |first, pages| {
+        self.0.stage.each_parcel(0, |first, parcel| {
             touch(first, Access::Read);
             match frames.free_in_pageblock(first).owner() {
                 Some(owner) if owner == cpu => {
                     touch(first, Access::Write);
-                    self.put_map(frames, first, pages);
+                    self.put_map(frames, first, &parcel.map(), parcel.pages());
                     return Fate::Gone;
                 }
-                Some(_) => left.of_others += pages.count(),
-                None if pages.count() == PAGES && self.adopt_whole(frames, cpu, first) => {
+                Some(_) => left.of_others += parcel.pages(),
+                None if parcel.pages() == PAGES && self.adopt_whole(frames, cpu, first) => {
                     return Fate::Gone;
                 }
-                None => left.of_nobody += pages.count(),
+                None => left.of_nobody += parcel.pages(),
             }
             Fate::Kept
         });
@@ -517,13 +535,13 @@ impl Hold<'_> {
         });
     }
 
-    /// Makes pages of a pageblock of the CPU free.
+    /// Makes pages of a pageblock of the CPU free, so many.
     ///
     /// # Panics
     /// If one of them is free already.
     #[inline]
-    pub(crate) fn put_map(&self, frames: &ZoneFrames<'_>, first: u32, pages: FreeMap) {
-        self.change(frames, first, |block| block.add_map(pages));
+    pub(crate) fn put_map(&self, frames: &ZoneFrames<'_>, first: u32, map: &FreeMap, pages: u32) {
+        self.change(frames, first, |block| block.add_map(map, pages));
     }
 
     /// The emptiest pageblock: of those that are whole, if there is one.

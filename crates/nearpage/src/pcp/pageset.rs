@@ -490,6 +490,8 @@ impl<'m, P: Platform> Pageset<'m, P> {
         if let Some(owned) = self.owned() {
             totals.count = self.count();
             totals.freed_pages = totals.freed_pages.wrapping_add(owned.sent_pages());
+            totals.allocs = totals.allocs.wrapping_add(owned.given_pages());
+            totals.alloc_pages = totals.alloc_pages.wrapping_add(owned.given_pages());
         }
         totals
     }

@@ -127,37 +127,32 @@ impl<'m> Stage<'m> {
         true
     }
 
-    /// Asks for the fate of each pageblock's pages: `decide(first, pages)`, by the pageblock's first frame, from slot `from` on.
+    /// Asks for the fate of each pageblock's pages: `decide(first, parcel)`, by the pageblock's first frame, from slot `from` on.
     /// Returns the slot in which it said to stop.
-    ///
-    /// # Panics
-    /// If a page is there twice: it was freed twice.
     pub(crate) fn each_parcel(
         &self,
         from: usize,
-        mut decide: impl FnMut(u32, FreeMap) -> Fate,
+        mut decide: impl FnMut(u32, &Parcel<'_, 'm>) -> Fate,
     ) -> Option<usize> {
         for (slot, head) in self.heads.iter().enumerate().skip(from) {
             let mut rest = head.load(Ordering::Relaxed);
             head.store(0, Ordering::Relaxed);
             while rest != 0 {
                 let pageblock = first_of(self.entry(rest).first);
-                let (mut map, mut pages) = (FreeMap::NONE, 0);
+                let mut pages = 0;
                 let (mut theirs, mut others) = (Linked::NONE, Linked::NONE);
                 while rest != 0 {
                     let (number, entry) = (rest, self.entry(rest));
                     rest = entry.after;
-                    let at = entry.first.wrapping_sub(pageblock);
-                    if first_of(at) == 0 {
-                        map.add(at..at + entry.pages);
+                    if first_of(entry.first) == pageblock {
                         pages += entry.pages;
                         theirs.append(self, number, entry);
                     } else {
                         others.append(self, number, entry);
                     }
                 }
-                assert!(map.count() == pages, "freed twice");
-                let fate = decide(pageblock, map);
+                let (first, count) = (theirs.first, theirs.count);
+                let fate = decide(pageblock, &Parcel { stage: self, first, count, pages });
                 match fate {
                     Fate::Gone => {
                         theirs.put_before(self, &self.free);
@@ -188,6 +183,39 @@ impl<'m> Stage<'m> {
                 number = entry.after;
             }
         }
+    }
+}
+
+/// The pages of one pageblock.
+pub(crate) struct Parcel<'s, 'm> {
+    stage: &'s Stage<'m>,
+    /// Its first entry, and how many it has.
+    first: u16,
+    count: u16,
+    pages: u32,
+}
+
+impl Parcel<'_, '_> {
+    /// How many pages they are.
+    #[inline]
+    pub(crate) fn pages(&self) -> u32 {
+        self.pages
+    }
+
+    /// Which, by their places in the pageblock.
+    ///
+    /// # Panics
+    /// If a page is there twice: it was freed twice.
+    #[inline]
+    pub(crate) fn map(&self) -> FreeMap {
+        let (mut map, mut number) = (FreeMap::NONE, self.first);
+        for _ in 0..self.count {
+            let Entry { first, pages, after } = self.stage.entry(number);
+            let at = first - first_of(first);
+            assert!(map.add_new(at..at + pages), "freed twice");
+            number = after;
+        }
+        map
     }
 }
 
@@ -269,9 +297,11 @@ mod tests {
                     let from = random.below(4) as usize * 4;
                     let before = naive.clone();
                     let mut seen = BTreeSet::new();
-                    let stop = stage.each_parcel(from, |first, map| {
+                    let stop = stage.each_parcel(from, |first, parcel| {
                         assert!(seen.insert(first));
+                        let map = parcel.map();
                         let pages: Vec<u32> = map.runs().flatten().map(|at| first + at).collect();
+                        assert_eq!(pages.len() as u32, parcel.pages());
                         assert_eq!(pages, Vec::from_iter(before[&first].iter().copied()));
                         match random.below(12) {
                             0 => Fate::Stop,

@@ -21,8 +21,17 @@ pub(super) enum Reach {
 }
 
 /// Pages behind the lists, and on their way there.
-pub(super) fn behind<P: Platform>(pageset: &Pageset<'_, P>, owned: &Owned<'_>) -> PageCount {
+fn behind<P: Platform>(pageset: &Pageset<'_, P>, owned: &Owned<'_>) -> PageCount {
     PageCount(owned.count().0 + u64::from(pageset.list(HOMEBOUND).count()))
+}
+
+/// Notes how many pages there are, if they are the fewest.
+pub(super) fn note_least<P: Platform>(pageset: &Pageset<'_, P>, owned: &Owned<'_>) {
+    // To count what is on all lists takes longer than the rest of a refill: what stands behind them tells most often that they
+    // are not.
+    if owned.pageblocks.may_be_least(behind(pageset, owned)) {
+        owned.pageblocks.note_least(pageset.count());
+    }
 }
 
 /// Whether blocks on lists have to go so that the pageset keeps no more than `target`.

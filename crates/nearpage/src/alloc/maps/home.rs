@@ -161,7 +161,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         while is_more {
             let mut chains = [(CpuId::NONE, Chain::NONE); TARGETS];
             is_more = false;
-            hold.stage().each_parcel(0, |first, pages| {
+            hold.stage().each_parcel(0, |first, parcel| {
                 let owner = frames.free_in_pageblock(first).owner();
                 let Some(owner) = owner.filter(|&owner| owner != pageset.owner().cpu) else {
                     return Fate::Kept;
@@ -172,7 +172,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
                     return Fate::Kept;
                 };
                 *of = owner;
-                chain.push_map(frames, first, pages);
+                chain.push_map(frames, first, parcel.map());
                 Fate::Gone
             });
             let mut is_any = false;
@@ -225,7 +225,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             while !rest.is_empty() {
                 let (first, map, blocks) = parcel_at_start(frames, rest);
                 // What another CPU's has become meanwhile goes there.
-                if !visit.bring_pages(first, map) {
+                if !visit.bring_pages(first, &map, map.count()) {
                     break;
                 }
                 rest = &rest[blocks..];
@@ -239,7 +239,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         while !self.send_map(zone, first, map) {
             let mut guard = zone.lock_to_move();
             let mut visit = Visit::new(&mut guard, &self.platform, None);
-            let is_home = visit.bring_pages(first, map);
+            let is_home = visit.bring_pages(first, &map, map.count());
             visit.end();
             if is_home {
                 return;

@@ -3,7 +3,7 @@
 //! Meanwhile the CPU's threads go to the zone. So each hold takes at most 256 blocks off the CPU's lists, and in between the
 //! CPU has its pagesets for itself.
 
-use super::give::{Reach, behind, lacks_behind};
+use super::give::{Reach, lacks_behind, note_least};
 use super::home::CHUNK;
 use crate::alloc::allocator::{Cpu, PageAllocator};
 use crate::alloc::drain::DrainBusy;
@@ -94,7 +94,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             is_more = self.hold_from_outside(cpu, pageset, owned, |on, hold| {
                 let keeping = (target, Reach::Unused);
                 let has_next = self.give_step(on, pageset, hold, keeping, CHUNK);
-                owned.pageblocks.note_least(behind(pageset, owned));
+                note_least(pageset, owned);
                 has_next
             })?;
             holds += 1;
@@ -108,7 +108,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let swing = owned.pageblocks.swing();
         // What may be kept can have become less.
         let within = swing.within(pageset.tuning().high_max);
-        let unused = Swing::unused(owned.pageblocks.take_least(behind(pageset, owned)));
+        let unused = Swing::unused(owned.pageblocks.take_least(before));
         if unused.0 < UNUSED_MIN && within.size >= swing.size {
             return None;
         }

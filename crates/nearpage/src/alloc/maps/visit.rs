@@ -6,7 +6,7 @@ use crate::host::{Access, Platform};
 use crate::pcp::owned::Hold;
 use crate::pcp::pageset::Pageset;
 use crate::pcp::passing::Passing;
-use crate::pcp::stage::{Fate, Stage};
+use crate::pcp::stage::{Fate, Parcel, Stage};
 use crate::units::{CpuId, Order, PageCount, ZoneKind};
 use crate::zone::ZoneGuard;
 
@@ -103,7 +103,7 @@ impl<'v, 'a, 'm, P: Platform> Visit<'v, 'a, 'm, P> {
     /// Brings what is on the stage home to pageblocks that nobody owns, from slot `from` on. Returns the slot in which this hold
     /// was long enough. What is still there then before it is another CPU's.
     pub(super) fn bring_home(&mut self, stage: &Stage<'_>, from: usize) -> Option<usize> {
-        stage.each_parcel(from, |first, pages| match self.bring_parcel(first, pages) {
+        stage.each_parcel(from, |first, parcel| match self.bring_parcel(first, parcel) {
             Some(true) => Fate::Gone,
             Some(false) => Fate::Kept,
             None => Fate::Stop,
@@ -112,7 +112,7 @@ impl<'v, 'a, 'm, P: Platform> Visit<'v, 'a, 'm, P> {
 
     /// Brings pages of one pageblock home, or makes that the CPU's. `Some(false)`: another owns it; `None`: this hold was long
     /// enough.
-    fn bring_parcel(&mut self, first: u32, pages: FreeMap) -> Option<bool> {
+    fn bring_parcel(&mut self, first: u32, parcel: &Parcel<'_, '_>) -> Option<bool> {
         let frames = self.frames;
         touch_pageblock(self.platform, &frames, first, Access::Read);
         let is_shared = frames.is_pageblock_shared(first);
@@ -121,7 +121,7 @@ impl<'v, 'a, 'm, P: Platform> Visit<'v, 'a, 'm, P> {
             return Some(false);
         }
         let free = block.free();
-        let is_nearly_full = free <= NEARLY_FULL && pages.count() >= WORTH_A_PAGEBLOCK;
+        let is_nearly_full = free <= NEARLY_FULL && parcel.pages() >= WORTH_A_PAGEBLOCK;
         let cpu = self.owner.filter(|_| {
             !is_shared && frames.pageblock(first).is_mergeable() && (free == 0 || is_nearly_full)
         });
@@ -129,11 +129,11 @@ impl<'v, 'a, 'm, P: Platform> Visit<'v, 'a, 'm, P> {
             return None;
         }
         let Some(cpu) = cpu.filter(|_| free == 0 || self.may_spare(free)) else {
-            return self.bring_pages(first, pages).then_some(true);
+            return self.bring_pages(first, &parcel.map(), parcel.pages()).then_some(true);
         };
         touch_pageblock(self.platform, &frames, first, Access::Write);
         self.passed.taken += self.guard.buddy().give_away(frames, first, cpu).0;
-        self.passed.claimed[self.passed.claims] = (first, pages);
+        self.passed.claimed[self.passed.claims] = (first, parcel.map());
         self.passed.claims += 1;
         Some(true)
     }
@@ -145,10 +145,10 @@ impl<'v, 'a, 'm, P: Platform> Visit<'v, 'a, 'm, P> {
         room_above_min(self.guard, kind).0 >= u64::from(pages) && self.guard.claim_all(pages)
     }
 
-    /// Brings pages of one pageblock home, if nobody owns it, and it is not too much for this hold; returns whether.
-    pub(super) fn bring_pages(&mut self, first: u32, pages: FreeMap) -> bool {
+    /// Brings pages of one pageblock home, so many, if nobody owns it, and it is not too much for this hold; returns whether.
+    pub(super) fn bring_pages(&mut self, first: u32, map: &FreeMap, pages: u32) -> bool {
         let (frames, is_shared) = (self.frames, self.frames.is_pageblock_shared(first));
-        let count = u64::from(pages.count());
+        let count = u64::from(pages);
         let operations = if is_shared { 4 * count } else { OF_A_PARCEL };
         let is_owned = !is_shared && frames.free_in_pageblock(first).owner().is_some();
         if is_owned || operations.min(OPERATIONS) > self.operations_left() {
@@ -157,11 +157,11 @@ impl<'v, 'a, 'm, P: Platform> Visit<'v, 'a, 'm, P> {
         touch_pageblock(self.platform, &frames, first, Access::Write);
         self.passed.returned += count;
         match is_shared {
-            true => pages.runs().for_each(|run| {
+            true => map.runs().for_each(|run| {
                 let pages = run.end - run.start;
                 self.guard.buddy().free_run(frames, first + run.start, Order(0), pages);
             }),
-            false => self.guard.buddy().free_in_map(frames, first, pages),
+            false => self.guard.buddy().free_in_map(frames, first, map, pages),
         }
         true
     }
@@ -207,9 +207,9 @@ impl Passed {
         events.refilled_pages.add(self.taken);
         events.drained_pages.add(self.returned);
         hold.add(frames, self.pageblocks);
-        for &(first, pages) in &self.claimed[..self.claims] {
-            hold.adopt(frames, first);
-            hold.put_map(frames, first, pages);
+        for (first, map) in &self.claimed[..self.claims] {
+            hold.adopt(frames, *first);
+            hold.put_map(frames, *first, map, map.count());
         }
     }
 }

@@ -6,6 +6,8 @@ use std_alloc::vec::Vec;
 use super::NaiveAllocator;
 use super::asked::Asked;
 use super::free::PIECE;
+use super::give::REFILL;
+use super::kept::At;
 use super::pieces::take_up_to;
 use crate::alloc::{BulkFreeError, Reason, Request};
 use crate::error::AllocError;
@@ -138,7 +140,7 @@ impl NaiveAllocator {
     fn bulk_from(&mut self, zone: usize, asked: &Asked, share: u64, room: u64) -> Vec<Pfn> {
         let mut pages = self.whole_pageblocks(zone, asked, share / PAGEBLOCK);
         let share_left = share - pages.len() as u64;
-        let (mut refilled, mut from_list) = (None, 0);
+        let (mut refilled, mut of_maps, mut from_list) = (None, None, 0);
         if share_left > 0
             && let Some(list) = list_index(SINGLE, asked.migratetype)
             && let Some(cpu) = self.cpus.get_mut(&asked.cpu).filter(|cpu| cpu.is_on)
@@ -148,7 +150,10 @@ impl NaiveAllocator {
             let lacking = share_left - here.len() as u64;
             from_list = here.len();
             pages.extend(here);
-            if lacking > 0 && pageset.tuning.refills_for(&self.model.pcp, lacking, PageCount(room))
+            let size = pageset.kept().map(|kept| kept.size);
+            if lacking >= REFILL && size.is_some_and(|size| size + lacking <= room) {
+                of_maps = Some((list, lacking));
+            } else if lacking > 0 && pageset.tuning.refills_for(&self.model.pcp, lacking, PageCount(room))
             {
                 refilled = Some((list, lacking));
             } else if lacking > 0 && pageset.kept().is_none() {
@@ -163,6 +168,9 @@ impl NaiveAllocator {
             pages.extend(self.bulk_of_refill(zone, asked, list, lacking));
             return pages;
         }
+        if let Some((list, lacking)) = of_maps {
+            pages.extend(self.bulk_of_maps(zone, asked, list, lacking));
+        }
         let left = share - pages.len() as u64;
         if left > 0 {
             let direct = self.take_direct(zone, asked, left, RUNS_MAX, AllocFlags::default());
@@ -174,6 +182,28 @@ impl NaiveAllocator {
             }
             pages.extend(direct);
         }
+        pages
+    }
+
+    /// Up to `most` pages of the pageblocks that the CPU owns, after one visit to the zone if they are too few.
+    fn bulk_of_maps(&mut self, zone: usize, asked: &Asked, list: usize, most: u64) -> Vec<Pfn> {
+        let (at, of) = (At { cpu: asked.cpu, zone }, asked.migratetype);
+        self.note_least_now(at);
+        let mut pages = self.take_owned_pages(at, of, most);
+        if (pages.len() as u64) < most && self.has_homebound(at) {
+            self.gather(at);
+            pages.extend(self.take_owned_pages(at, of, most - pages.len() as u64));
+        }
+        if (pages.len() as u64) < most {
+            let visited = self.visit_to_take(at, asked, list, AllocFlags::default());
+            pages.extend(self.take_owned_pages(at, of, most - pages.len() as u64));
+            if visited {
+                let left = most - pages.len() as u64;
+                pages.extend(take_up_to(self.pageset(at), list, left));
+                self.wake_for_bulk(zone, asked);
+            }
+        }
+        pages.iter().for_each(|&pfn| self.hand_out(pfn, zone, asked));
         pages
     }
 

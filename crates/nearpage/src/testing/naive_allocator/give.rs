@@ -19,7 +19,7 @@ const NEAR: u32 = 32;
 const SIZE_MIN: u64 = 2048;
 const SIZE_MAX: u64 = 16_384;
 /// Single pages that a list gets at once.
-const REFILL: u64 = 64;
+pub(super) const REFILL: u64 = 64;
 /// Fewer pages that nobody used stay.
 const UNUSED_MIN: u64 = 512;
 /// The fewest pages are known in units of so many.
@@ -105,6 +105,17 @@ impl NaiveAllocator {
         kept.least = kept.least.min(pages / LEAST_UNIT);
     }
 
+    /// Notes what is kept, if it is the least.
+    pub(super) fn note_least_now(&mut self, at: At) {
+        let pages = self.pages_kept(at);
+        self.note_least(at, pages);
+    }
+
+    /// Whether pages came from other CPUs, or wait on the list of homebound ones.
+    pub(super) fn has_homebound(&mut self, at: At) -> bool {
+        !self.behind(at).inbox.is_empty() || !self.pageset(at).lists[HOMEBOUND].is_empty()
+    }
+
     /// Fills an empty list; returns whether there is something on it.
     pub(super) fn refill_from_maps(
         &mut self,
@@ -113,13 +124,12 @@ impl NaiveAllocator {
         list: usize,
         flags: AllocFlags,
     ) -> bool {
-        let pages = self.pages_behind(at);
-        self.note_least(at, pages);
+        self.note_least_now(at);
         let (order, migratetype) = (asked.order, asked.migratetype);
         if self.fill(at, order, migratetype, list) {
             return true;
         }
-        if !self.behind(at).inbox.is_empty() || !self.pageset(at).lists[HOMEBOUND].is_empty() {
+        if self.has_homebound(at) {
             self.gather(at);
             if self.fill(at, order, migratetype, list) {
                 return true;
@@ -156,7 +166,7 @@ impl NaiveAllocator {
     }
 
     /// Takes pageblocks from the zone, or blocks. Returns whether there were any.
-    fn visit_to_take(&mut self, at: At, asked: &Asked, list: usize, flags: AllocFlags) -> bool {
+    pub(super) fn visit_to_take(&mut self, at: At, asked: &Asked, list: usize, flags: AllocFlags) -> bool {
         let (order, migratetype) = (asked.order, asked.migratetype);
         self.note_visit(at);
         self.gather(at);
@@ -295,11 +305,10 @@ impl NaiveAllocator {
     /// Once a second, half of what nobody used since goes back; returns the pages.
     pub(super) fn decay_kept(&mut self, at: At) -> u64 {
         let before = self.pages_kept(at);
-        let behind = self.pages_behind(at);
-        let least = (self.behind(at).least * LEAST_UNIT).min(behind);
+        let least = (self.behind(at).least * LEAST_UNIT).min(before);
         // The most that is told apart.
         self.behind(at).least = u16::MAX.into();
-        self.note_least(at, behind);
+        self.note_least(at, before);
         let unused = least / 2;
         // Settings may have made that less.
         let most = self.most_kept(at);
@@ -318,8 +327,7 @@ impl NaiveAllocator {
         loop {
             let has_next = self.give_step(at, target, Reach::Unused, OUTSIDE);
             let now = self.pages_kept(at);
-            let behind = self.pages_behind(at);
-            self.note_least(at, behind);
+            self.note_least_now(at);
             if !has_next {
                 return before.saturating_sub(now);
             }
