@@ -77,11 +77,15 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             return None;
         }
         let on = pageset.enter(self.platform.storage())?;
-        Some(if out.len() <= FEW {
-            self.pop_into::<FEW>(&on, pageset, list, out)
-        } else {
-            self.pop_many(&on, pageset, list, out)
-        })
+        let got = match out.len() <= FEW {
+            true => self.pop_into::<FEW>(&on, pageset, list, out),
+            false => self.pop_many(&on, pageset, list, out),
+        };
+        if P::Storage::EXACT || got == out.len() {
+            return Some(got);
+        }
+        let of = (request.gfp.migratetype()?, list);
+        Some(got + self.bulk_from_own(&on, pageset, of, &mut out[got..]))
     }
 
     /// Whether a bulk request for `pages` pages may take them from this CPU's pageset for `zone`. Under nearpage's own
@@ -263,6 +267,10 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         list: usize,
         out: &mut [Pfn],
     ) -> usize {
+        // To clear the place for what is not there would be a good part of the work.
+        if pageset.list(list).count() == 0 {
+            return 0;
+        }
         if out.len() <= SOME {
             return self.pop_into::<SOME>(on, pageset, list, out);
         }
@@ -313,7 +321,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
 
     /// Takes pages straight from the buddy, in one hold of the lock and at most [`Runs::MOST`] runs.
     fn bulk_direct(&self, zone: &Zone<'m, P>, wanted: &Wanted<'_>, out: &mut [Pfn]) -> usize {
-        let mut runs = Runs::new();
+        let mut runs = <Runs>::new();
         let want = out.len().min(u32::MAX as usize) as u32;
         let taken = {
             let mut guard = zone.lock_to_move();

@@ -34,6 +34,7 @@ use super::allocator::PageAllocator;
 use super::refill::{FromPageset, Runs};
 use super::wanted::Trip;
 use crate::buddy::{Search, Wish};
+use crate::frame::Migratetype;
 use crate::host::{Access, Platform};
 use crate::model::PageblockOwners;
 use crate::pcp::owned::{Hold, Owned};
@@ -45,6 +46,9 @@ use crate::watermark::AllocFlags;
 use crate::zone::ZoneGuard;
 use give::note_least;
 use visit::{Visit, room_above_min, touch_pageblock};
+
+/// Runs of pages that a list gets together: most often it is one, and to clear a place for more takes longer than to go again.
+const RUNS: usize = 8;
 
 /// Rights with which a request may leave less than is kept whole.
 const RIGHTS: AllocFlags = AllocFlags::RESERVES.union(AllocFlags::NO_WATERMARKS);
@@ -61,13 +65,13 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     ) -> FromPageset {
         let Some(hold) = owned.enter() else { return FromPageset::Busy };
         note_least(pageset, owned);
-        let is_filled = self.fill(on, pageset, &hold, trip, list) > 0
+        let is_filled = self.fill(on, pageset, &hold, (trip.order, trip.migratetype), list) > 0
             || (owned.pageblocks.has_inbox() || pageset.list(HOMEBOUND).count() > 0) && {
                 self.gather(on, pageset, &hold);
-                self.fill(on, pageset, &hold, trip, list) > 0
+                self.fill(on, pageset, &hold, (trip.order, trip.migratetype), list) > 0
             }
             || self.visit_to_take(on, pageset, &hold, trip, list) && {
-                self.fill(on, pageset, &hold, trip, list) > 0
+                self.fill(on, pageset, &hold, (trip.order, trip.migratetype), list) > 0
             };
         drop(hold);
         if !is_filled {
@@ -85,36 +89,22 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         on: &OnCpu<'_, P>,
         pageset: &Pageset<'m, P>,
         hold: &Hold<'_>,
-        trip: Trip,
+        (order, migratetype): (Order, Migratetype),
         list: usize,
     ) -> u32 {
         let (storage, frames) = (self.platform.storage(), pageset.frames());
-        let (order, most) = (trip.order, blocks_of_a_refill(trip.order));
+        let most = blocks_of_a_refill(order);
         let listed = pageset.list(list).count();
         if listed > 0 {
             return listed;
         }
         if order == Order(0) {
             pageset.begin_tag(list);
-            let mut runs = Runs::new();
-            let taken = hold.take_pages(frames, trip.migratetype, most, &mut |first, pages| {
-                touch_pageblock(&self.platform, frames, first, Access::Write);
-                runs.push(first, pages);
-            });
-            let mut filled = 0;
-            // Once they are on the list, others may have them: what is the CPU's is settled before.
-            for &(first, pages) in runs.as_slice() {
-                let listed = pageset.append_run(storage, on, list, first, pages);
-                let rest = first + listed..first + pages;
-                rest.for_each(|number| self.put_back(pageset, hold, number, order));
-                filled += listed;
-            }
-            debug_assert!(filled <= taken);
-            return filled;
+            return self.fill_with_pages(on, pageset, hold, migratetype, (list, most));
         }
         let mut filled = 0;
         while filled < most
-            && let Some(number) = hold.take_block(frames, trip.migratetype, order)
+            && let Some(number) = hold.take_block(frames, migratetype, order)
         {
             touch_pageblock(&self.platform, frames, number, Access::Write);
             if pageset.append_run(storage, on, list, number, 1) == 0 {
@@ -122,6 +112,39 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
                 break;
             }
             filled += 1;
+        }
+        filled
+    }
+
+    /// Moves up to `most` single pages to an empty list. Returns how many.
+    fn fill_with_pages(
+        &self,
+        on: &OnCpu<'_, P>,
+        pageset: &Pageset<'m, P>,
+        hold: &Hold<'_>,
+        migratetype: Migratetype,
+        (list, most): (usize, u32),
+    ) -> u32 {
+        let (storage, frames) = (self.platform.storage(), pageset.frames());
+        let mut filled = 0;
+        while filled < most {
+            let mut runs = Runs::<RUNS>::new();
+            let limits = (most - filled, RUNS as u32);
+            hold.take_pages(frames, migratetype, limits, &mut |first, pages| {
+                touch_pageblock(&self.platform, frames, first, Access::Write);
+                runs.push(first, pages);
+            });
+            let before = filled;
+            // Once they are on the list, others may have them: what is the CPU's is settled before.
+            for &(first, pages) in runs.as_slice() {
+                let listed = pageset.append_run(storage, on, list, first, pages);
+                let rest = first + listed..first + pages;
+                rest.for_each(|number| self.put_back(pageset, hold, number, Order(0)));
+                filled += listed;
+            }
+            if filled == before {
+                break;
+            }
         }
         filled
     }
@@ -182,7 +205,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let (storage, frames, order) = (self.platform.storage(), *pageset.frames(), trip.order);
         let (mut blocks, mut search) = (0, Search::Own);
         let buddy = visit.guard.buddy();
-        let mut runs = Runs::new();
+        let mut runs = <Runs>::new();
         let most_runs = Runs::MOST as u32;
         buddy.take(frames, trip.block(), &mut search, most, most_runs, |first, count| {
             runs.push(first, count);

@@ -276,7 +276,7 @@ impl<'m, P: Platform> Refill<'_, 'm, P> {
     fn take_as_usual(&mut self, guard: &mut ZoneGuard<'_, 'm, P>, trip: Trip, blocks: u32) {
         let (frames, mut search, mut taken) = (*self.pageset.frames(), Search::Own, 0);
         while taken < blocks {
-            let mut runs = Runs::new();
+            let mut runs = <Runs>::new();
             let (left, most_runs) = (blocks - taken, Runs::MOST as u32);
             let take = |first, blocks| runs.push(first, blocks);
             let got = guard.buddy().take(frames, trip.block(), &mut search, left, most_runs, take);

@@ -84,7 +84,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         if blocks == 0 {
             return 0;
         }
-        let mut runs = Runs::new();
+        let mut runs = <Runs>::new();
         let pages = {
             let mut guard = zone.lock_to_move();
             let pages = PAGEBLOCK_ORDER.pages_in(blocks);

@@ -98,7 +98,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let (request, order) = (trip.block(), trip.order);
         let (mut refill, mut search) = (Refill::default(), Search::Own);
         while refill.taken < blocks {
-            let mut runs = Runs::new();
+            let mut runs = <Runs>::new();
             let left = blocks - refill.taken;
             let most_runs = RUNS as u32;
             let take = |first, blocks| runs.push(first, blocks);
@@ -134,18 +134,20 @@ struct Refill {
     listed: u32,
 }
 
-/// Runs of adjoining blocks.
-pub(super) struct Runs {
-    runs: [(u32, u32); RUNS],
+/// Up to `N` runs of adjoining blocks.
+pub(super) struct Runs<const N: usize = RUNS> {
+    runs: [(u32, u32); N],
     len: usize,
 }
 
 impl Runs {
-    /// Most runs that fit.
+    /// As many as fit usually.
     pub(super) const MOST: usize = RUNS;
+}
 
+impl<const N: usize> Runs<N> {
     pub(super) fn new() -> Self {
-        Self { runs: [(0, 0); RUNS], len: 0 }
+        Self { runs: [(0, 0); N], len: 0 }
     }
 
     pub(super) fn push(&mut self, first: u32, blocks: u32) {

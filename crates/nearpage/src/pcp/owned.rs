@@ -550,24 +550,26 @@ impl Hold<'_> {
         { places }.find_map(|(class, of)| self.listed(of, class))
     }
 
-    /// Takes single pages of a type, of the fullest pageblock: up to `most`, as runs for `sink(first, pages)`. Returns the pages.
+    /// Takes single pages of a type, of the fullest pageblock: up to `most`, as at most `max_runs` runs for `sink(first, pages)`.
+    /// Returns the pages.
     pub(crate) fn take_pages(
         &self,
         frames: &ZoneFrames<'_>,
         of: Migratetype,
-        most: u32,
+        (most, max_runs): (u32, u32),
         sink: &mut dyn FnMut(u32, u32),
     ) -> u32 {
-        let mut taken = 0;
-        while taken < most {
+        let (mut taken, mut runs) = (0, 0);
+        while taken < most && runs < max_runs {
             let Some(first) = self.fullest(frames, of) else { break };
             self.change(frames, first, |block| {
                 while taken < most
+                    && runs < max_runs
                     && let Some(run) = block.take_run(most - taken)
                 {
                     let pages = run.end - run.start;
                     sink(first + run.start, pages);
-                    taken += pages;
+                    (taken, runs) = (taken + pages, runs + 1);
                 }
             });
         }

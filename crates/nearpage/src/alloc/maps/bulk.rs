@@ -5,6 +5,7 @@ use super::visit::touch_pageblock;
 use crate::alloc::allocator::PageAllocator;
 use crate::alloc::bulk::SINGLE;
 use crate::alloc::wanted::{Wanted, first_flags};
+use crate::frame::Migratetype;
 use crate::host::{Access, Platform};
 use crate::pcp::owned::{Hold, Owned};
 use crate::pcp::pageset::{OnCpu, Pageset};
@@ -14,6 +15,30 @@ use crate::units::{PageCount, Pfn};
 use crate::watermark::AllocFlags;
 
 impl<'m, P: Platform> PageAllocator<'m, P> {
+    /// What a bulk request lacks, from the pageblocks that the CPU owns if they have so much: it need not look at the zone then.
+    /// Returns how many pages it got.
+    pub(in crate::alloc) fn bulk_from_own(
+        &self,
+        on: &OnCpu<'_, P>,
+        pageset: &Pageset<'m, P>,
+        (migratetype, list): (Migratetype, usize),
+        out: &mut [Pfn],
+    ) -> usize {
+        let Some(owned) = pageset.owned() else { return 0 };
+        let refill = blocks_of_a_refill(SINGLE) as usize;
+        if owned.pageblocks.free().0 < out.len().max(refill) as u64 {
+            return 0;
+        }
+        let Some(hold) = owned.enter() else { return 0 };
+        note_least(pageset, owned);
+        if out.len() >= refill {
+            return self.hand_out_owned(pageset, &hold, (migratetype, list), out);
+        }
+        self.fill(on, pageset, &hold, (SINGLE, migratetype), list);
+        drop(hold);
+        self.pop_many(on, pageset, list, out)
+    }
+
     /// Whether a bulk request that lacks so many pages, of a zone with `room`, takes them from pageblocks: a list gets fewer at
     /// once, and there is room for what a visit to the zone takes, too.
     pub(in crate::alloc) fn takes_from_maps(
@@ -37,17 +62,17 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     ) -> usize {
         let Some(hold) = owned.enter() else { return 0 };
         note_least(pageset, owned);
-        let mut got = self.hand_out_owned(pageset, &hold, (wanted, list), out);
+        let mut got = self.hand_out_owned(pageset, &hold, (wanted.migratetype, list), out);
         if got < out.len()
             && (owned.pageblocks.has_inbox() || pageset.list(HOMEBOUND).count() > 0)
         {
             self.gather(on, pageset, &hold);
-            got += self.hand_out_owned(pageset, &hold, (wanted, list), &mut out[got..]);
+            got += self.hand_out_owned(pageset, &hold, (wanted.migratetype, list), &mut out[got..]);
         }
         let mut visited = false;
         if got < out.len() {
             visited = self.visit_to_take(on, pageset, &hold, wanted.trip(AllocFlags::default()), list);
-            got += self.hand_out_owned(pageset, &hold, (wanted, list), &mut out[got..]);
+            got += self.hand_out_owned(pageset, &hold, (wanted.migratetype, list), &mut out[got..]);
         }
         drop(hold);
         if visited {
@@ -63,13 +88,13 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         &self,
         pageset: &Pageset<'m, P>,
         hold: &Hold<'_>,
-        (wanted, list): (&Wanted<'_>, usize),
+        (migratetype, list): (Migratetype, usize),
         out: &mut [Pfn],
     ) -> usize {
         let (frames, word) = (pageset.frames(), pageset.held_word(list));
         let most = out.len().min(u32::MAX as usize) as u32;
         let mut got = 0;
-        hold.take_pages(frames, wanted.migratetype, most, &mut |first, pages| {
+        hold.take_pages(frames, migratetype, (most, u32::MAX), &mut |first, pages| {
             touch_pageblock(&self.platform, frames, first, Access::Write);
             frames.hand_out_all(first..first + pages, word, &mut out[got..]);
             got += pages as usize;
