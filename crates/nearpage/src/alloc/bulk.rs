@@ -268,7 +268,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         out: &mut [Pfn],
     ) -> usize {
         // To clear the place for what is not there would be a good part of the work.
-        if pageset.list(list).count() == 0 {
+        if pageset.pieces().is_none() && pageset.list(list).count() == 0 {
             return 0;
         }
         if out.len() <= SOME {

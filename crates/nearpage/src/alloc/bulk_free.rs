@@ -158,6 +158,11 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
                     }
                 } else {
                     kept = pageset.push_batch(platform, &on, list, numbers);
+                    if kept < numbers.len()
+                        && let Some(owned) = pageset.owned()
+                    {
+                        return self.free_past_list(&on, pageset, owned, list, &numbers[kept..]);
+                    }
                     if kept < numbers.len() {
                         self.make_room(&on, pageset, SINGLE, list);
                         let rest = &numbers[kept..];

@@ -71,7 +71,7 @@ pub(crate) struct Owned<'m> {
     /// Pages on their way to who has their pageblocks, and those for which it has no room.
     stage: Stage<'m>,
     waiting: Runs,
-    /// Pages that went to the inbox so far as they were freed, not from another pageset.
+    /// Pages that were freed so far past the lists, by whatever CPU.
     sent_pages: AtomicU64,
     /// Single pages that were handed out so far past the lists.
     given_pages: OwnedCounter,
@@ -181,12 +181,12 @@ impl<'m> Owned<'m> {
         PageCount(u64::from(pages) + self.pageblocks.inbox_pages().0)
     }
 
-    /// Pages that other CPUs freed so far and sent here.
+    /// Pages that were freed so far past the lists, by whatever CPU.
     pub(crate) fn sent_pages(&self) -> u64 {
         self.sent_pages.load(Ordering::Relaxed)
     }
 
-    /// Notes pages that another CPU freed and sends here.
+    /// Notes such pages.
     pub(crate) fn note_sent(&self, pages: u32) {
         self.sent_pages.fetch_add(pages.into(), Ordering::Relaxed);
     }

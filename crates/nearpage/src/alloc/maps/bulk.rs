@@ -39,6 +39,25 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         self.pop_many(on, pageset, list, out)
     }
 
+    /// Frees single pages for which list `list` has no room: to where they belong.
+    pub(in crate::alloc) fn free_past_list(
+        &self,
+        on: &OnCpu<'_, P>,
+        pageset: &Pageset<'m, P>,
+        owned: &Owned<'_>,
+        list: usize,
+        numbers: &[u32],
+    ) {
+        match owned.enter() {
+            Some(hold) => {
+                owned.note_sent(numbers.len() as u32);
+                self.put_each(pageset, &hold, numbers);
+            }
+            None => self.free_home(pageset.zone(), numbers),
+        }
+        self.after_free_to_list(on, pageset, owned, list);
+    }
+
     /// Whether a bulk request that lacks so many pages, of a zone with `room`, takes them from pageblocks: a list gets fewer at
     /// once, and there is room for what a visit to the zone takes, too.
     pub(in crate::alloc) fn takes_from_maps(

@@ -94,7 +94,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     }
 
     /// Puts single pages where they belong, those that adjoin together; single ones on the stage.
-    fn put_each(&self, pageset: &Pageset<'m, P>, hold: &Hold<'_>, numbers: &[u32]) {
+    pub(super) fn put_each(&self, pageset: &Pageset<'m, P>, hold: &Hold<'_>, numbers: &[u32]) {
         let mut rest = numbers;
         while let [number, ..] = rest {
             let run = run_at_start(rest);
