@@ -49,7 +49,8 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     /// first but for the refill that it came with. Only single pages have tags.
     #[inline(never)]
     fn free_of_another_refill(&self, pageset: &Pageset<'m, P>, number: u32, was: Word) {
-        let list = const { list_index(Order(0), Migratetype::Movable).expect("single pages are cached") };
+        let list =
+            const { list_index(Order(0), Migratetype::Movable).expect("single pages are cached") };
         let is_of_the_last = was == pageset.held_word(list).with_last_tag();
         let list = if is_of_the_last { list } else { HOMEBOUND };
         self.free_to_pageset(pageset, number, Order(0), list);

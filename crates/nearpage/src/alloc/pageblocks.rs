@@ -75,7 +75,8 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             }
         }
         pageset.events().bulk_allocs.fetch_add(got as u64 * UNCOUNTED, Ordering::Relaxed);
-        got * PAGES
+        let got = got * PAGES;
+        got + self.pageblocks_from_own(pageset, (wanted.migratetype, word), &mut out[got..])
     }
 
     /// In one hold, of at most [`Runs::MOST`] runs.

@@ -5,13 +5,13 @@ use super::visit::touch_pageblock;
 use crate::alloc::allocator::PageAllocator;
 use crate::alloc::bulk::SINGLE;
 use crate::alloc::wanted::{Wanted, first_flags};
-use crate::frame::Migratetype;
+use crate::frame::{Migratetype, Word};
 use crate::host::{Access, Platform};
 use crate::pcp::owned::{Hold, Owned};
 use crate::pcp::pageset::{OnCpu, Pageset};
 use crate::pcp::swing::blocks_of_a_refill;
 use crate::pcp::{CountedList, HOMEBOUND};
-use crate::units::{PageCount, Pfn};
+use crate::units::{PAGEBLOCK_ORDER, PageCount, Pfn};
 use crate::watermark::AllocFlags;
 
 impl<'m, P: Platform> PageAllocator<'m, P> {
@@ -37,6 +37,29 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         self.fill(on, pageset, &hold, (SINGLE, migratetype), list);
         drop(hold);
         self.pop_many(on, pageset, list, out)
+    }
+
+    /// Hands out whole pageblocks that the CPU owns, while `out` has room for one. Returns pages.
+    pub(in crate::alloc) fn pageblocks_from_own(
+        &self,
+        pageset: &Pageset<'m, P>,
+        (migratetype, word): (Migratetype, Word),
+        out: &mut [Pfn],
+    ) -> usize {
+        let (frames, pages) = (pageset.frames(), PAGEBLOCK_ORDER.pages().0 as usize);
+        let Some(owned) = pageset.owned().filter(|_| out.len() >= pages) else { return 0 };
+        let Some(hold) = owned.enter() else { return 0 };
+        note_least(pageset, owned);
+        let mut got = 0;
+        while out.len() - got >= pages
+            && let Some(first) = hold.take_block(frames, migratetype, PAGEBLOCK_ORDER)
+        {
+            touch_pageblock(&self.platform, frames, first, Access::Write);
+            frames.hand_out_all(first..first + pages as u32, word, &mut out[got..]);
+            got += pages;
+        }
+        owned.note_given(got as u64);
+        got
     }
 
     /// Frees single pages for which list `list` has no room: to where they belong.
@@ -82,15 +105,15 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let Some(hold) = owned.enter() else { return 0 };
         note_least(pageset, owned);
         let mut got = self.hand_out_owned(pageset, &hold, (wanted.migratetype, list), out);
-        if got < out.len()
-            && (owned.pageblocks.has_inbox() || pageset.list(HOMEBOUND).count() > 0)
+        if got < out.len() && (owned.pageblocks.has_inbox() || pageset.list(HOMEBOUND).count() > 0)
         {
             self.gather(on, pageset, &hold);
             got += self.hand_out_owned(pageset, &hold, (wanted.migratetype, list), &mut out[got..]);
         }
         let mut visited = false;
         if got < out.len() {
-            visited = self.visit_to_take(on, pageset, &hold, wanted.trip(AllocFlags::default()), list);
+            visited =
+                self.visit_to_take(on, pageset, &hold, wanted.trip(AllocFlags::default()), list);
             got += self.hand_out_owned(pageset, &hold, (wanted.migratetype, list), &mut out[got..]);
         }
         drop(hold);

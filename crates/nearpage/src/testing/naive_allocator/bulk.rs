@@ -153,7 +153,8 @@ impl NaiveAllocator {
             let size = pageset.kept().map(|kept| kept.size);
             if lacking >= REFILL && size.is_some_and(|size| size + lacking <= room) {
                 of_maps = Some((list, lacking));
-            } else if lacking > 0 && pageset.tuning.refills_for(&self.model.pcp, lacking, PageCount(room))
+            } else if lacking > 0
+                && pageset.tuning.refills_for(&self.model.pcp, lacking, PageCount(room))
             {
                 refilled = Some((list, lacking));
             } else if lacking > 0 && pageset.kept().is_none() {
@@ -241,6 +242,20 @@ impl NaiveAllocator {
             if here < pageblocks && pageset.kept().is_none() {
                 let (view, lacking) = (self.zones[zone].view, (pageblocks - here) * PAGEBLOCK);
                 pageset.tuning.raise_high(&self.model.pcp, lacking, view);
+            }
+        }
+        if pageblock_list(asked.migratetype).is_some()
+            && self.has_maps()
+            && self.cpu_on(asked.cpu).is_some()
+        {
+            let at = At { cpu: asked.cpu, zone };
+            if (blocks.len() as u64) < pageblocks {
+                self.note_least_now(at);
+            }
+            while (blocks.len() as u64) < pageblocks
+                && let Some(block) = self.take_owned_block(at, asked.migratetype, Order(9))
+            {
+                blocks.push(block);
             }
         }
         let left = pageblocks - blocks.len() as u64;

@@ -166,7 +166,13 @@ impl NaiveAllocator {
     }
 
     /// Takes pageblocks from the zone, or blocks. Returns whether there were any.
-    pub(super) fn visit_to_take(&mut self, at: At, asked: &Asked, list: usize, flags: AllocFlags) -> bool {
+    pub(super) fn visit_to_take(
+        &mut self,
+        at: At,
+        asked: &Asked,
+        list: usize,
+        flags: AllocFlags,
+    ) -> bool {
         let (order, migratetype) = (asked.order, asked.migratetype);
         self.note_visit(at);
         self.gather(at);
