@@ -20,7 +20,7 @@ use super::stage::{Fate, Stage};
 use super::swing::Swing;
 use crate::frame::{FreeMap, Migratetype, NO_FRAME, Pageblock, ZoneFrames, first_of};
 use crate::host::Access;
-use crate::sync::{AtomicU16, AtomicU32, AtomicU64, Ordering, OwnedCounter};
+use crate::sync::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 use crate::units::{CpuId, Order, PAGEBLOCK_ORDER, PageCount};
 
 const PAGES: u32 = PAGEBLOCK_ORDER.pages().0 as u32;
@@ -73,8 +73,6 @@ pub(crate) struct Owned<'m> {
     waiting: Runs,
     /// Pages that were freed so far past the lists, by whatever CPU.
     sent_pages: AtomicU64,
-    /// Single pages that were handed out so far past the lists.
-    given_pages: OwnedCounter,
 }
 
 /// Pages on the stage by who owns their pageblocks: nobody, or other CPUs.
@@ -139,8 +137,7 @@ impl<'m> Owned<'m> {
     pub(crate) fn new(stage: Stage<'m>) -> Self {
         let waiting = Runs { first: AtomicU32::new(NO_FRAME), pages: AtomicU32::new(0) };
         let pageblocks = OwnedPageblocks::new();
-        let (sent_pages, given_pages) = (AtomicU64::new(0), OwnedCounter::new());
-        Self { pageblocks, stage, waiting, sent_pages, given_pages }
+        Self { pageblocks, stage, waiting, sent_pages: AtomicU64::new(0) }
     }
 
     /// Takes hold, unless somebody else has it.
@@ -189,16 +186,6 @@ impl<'m> Owned<'m> {
     /// Notes such pages.
     pub(crate) fn note_sent(&self, pages: u32) {
         self.sent_pages.fetch_add(pages.into(), Ordering::Relaxed);
-    }
-
-    /// Single pages that were handed out so far past the lists.
-    pub(crate) fn given_pages(&self) -> u64 {
-        self.given_pages.get()
-    }
-
-    /// Notes such pages; for who has hold.
-    pub(crate) fn note_given(&self, pages: u64) {
-        self.given_pages.add(pages);
     }
 
     /// Pages here.

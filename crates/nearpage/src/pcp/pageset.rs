@@ -55,6 +55,8 @@ pub(crate) struct PagesetEvents {
     /// Single pages handed out as part of a pageblock, without the first, which its list counts. Exact: who counts them
     /// may have moved to another CPU since they were popped.
     pub bulk_allocs: AtomicU64,
+    /// Single pages handed out past the lists, by who has hold of what the CPU owns.
+    pub given_pages: OwnedCounter,
     /// Trips to the zone to refill a list.
     pub refills: OwnedCounter,
     /// Pages that refills brought.
@@ -490,8 +492,9 @@ impl<'m, P: Platform> Pageset<'m, P> {
         if let Some(owned) = self.owned() {
             totals.count = self.count();
             totals.freed_pages = totals.freed_pages.wrapping_add(owned.sent_pages());
-            totals.allocs = totals.allocs.wrapping_add(owned.given_pages());
-            totals.alloc_pages = totals.alloc_pages.wrapping_add(owned.given_pages());
+            let given = self.events.given_pages.get();
+            totals.allocs = totals.allocs.wrapping_add(given);
+            totals.alloc_pages = totals.alloc_pages.wrapping_add(given);
         }
         totals
     }

@@ -58,7 +58,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             frames.hand_out_all(first..first + pages as u32, word, &mut out[got..]);
             got += pages;
         }
-        owned.note_given(got as u64);
+        pageset.events().given_pages.add(got as u64);
         got
     }
 
@@ -141,7 +141,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             frames.hand_out_all(first..first + pages, word, &mut out[got..]);
             got += pages as usize;
         });
-        hold.owned().note_given(got as u64);
+        pageset.events().given_pages.add(got as u64);
         got
     }
 }

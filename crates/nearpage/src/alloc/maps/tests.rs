@@ -212,3 +212,33 @@ fn no_hold_from_outside_is_long() {
         allocator.decay_cpu(CpuId(0)).unwrap();
     });
 }
+
+#[test]
+fn bulk_requests_live_on_the_cpus_own_pageblocks() {
+    TestMachine::new().node(0, 1 << 18, &[0]).run(|allocator| {
+        let request = Request::new(Order(0), Gfp::HIGHUSER_MOVABLE);
+        let (mut random, mut held, mut taken) = (Random(7), Vec::new(), 0);
+        let mut out = [Pfn(0); 1500];
+        let mut turn = |pages: usize| {
+            let got = allocator.alloc_bulk(request, &mut out[..pages]).unwrap();
+            taken += got as u64;
+            held.extend_from_slice(&out[..got]);
+            let rest = random.below(held.len() as u64 + 1) as usize;
+            allocator.free_bulk(&held.split_off(rest)).unwrap();
+            got
+        };
+        for pages in [1, 16, 63, 64, 65, 256, 511, 512, 700, 1500] {
+            (0..20).for_each(|_| assert_eq!(turn(pages), pages));
+        }
+        allocator.check().unwrap();
+        let holds = || allocator.zones()[0].holds().acquisitions;
+        let before = holds();
+        (0..100).for_each(|_| assert_eq!(turn(256), 256));
+        assert!(holds() - before < 25, "{}", holds() - before);
+        let stats = allocator.totals();
+        assert_eq!((stats.pgalloc.0, stats.numa_local), (taken, taken));
+        assert_eq!(stats.pgalloc.0 - stats.pgfree.0, held.len() as u64);
+        allocator.free_bulk(&held).unwrap();
+        assert_eq!(allocator.check().unwrap().allocated, PageCount(0));
+    });
+}
