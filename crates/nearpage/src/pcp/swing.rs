@@ -4,7 +4,7 @@
 //! zone's lock, and what is kept in between is memory that others cannot have. Both follow from the **size**:
 //!
 //! ```text
-//! more than size pages      give pageblocks back until there are size / 4; after a free of one and more, four at most
+//! more than size pages      give pageblocks back until there are size / 4
 //! none left                 take size / 2 pages; of blocks of a pageblock and more, four at most
 //! a visit within 32 ms of the last one    the size doubles, up to the pageset's high_max
 //! a visit later than that                 it halves for each doubling of the time, down to size_min
@@ -27,8 +27,7 @@ const PAGEBLOCK: u64 = PAGEBLOCK_ORDER.pages().0;
 /// 64 MiB, so that a hold that takes half of it passes 16 whole pageblocks.
 const SIZE_MAX: u64 = 16_384;
 
-/// Huge blocks that are taken at most, or given back: who asks waits for a few lines of memory of each, which it has not seen
-/// lately.
+/// Huge blocks that are taken at most: the request waits for a few lines of memory of each, which it has not seen lately.
 const HUGE_BLOCKS: u32 = 4;
 
 /// Pages that a list gets at once, and half of what it holds at most.
@@ -76,13 +75,9 @@ impl Swing {
         Swing { size: self.size.clamp(SIZE_MIN.min(most / 2), most), ..self }
     }
 
-    /// What is left of `kept` pages when pages go back because there are too many, after a free of a block of `order`.
-    pub(crate) fn left(self, kept: PageCount, order: Order) -> PageCount {
-        let left = u64::from(self.size / 4);
-        match order < PAGEBLOCK_ORDER {
-            true => PageCount(left),
-            false => PageCount(left.max(kept.0.saturating_sub(order.pages_in(HUGE_BLOCKS).0))),
-        }
+    /// What is left when pages go back because there are too many.
+    pub(crate) fn left(self) -> PageCount {
+        PageCount((self.size / 4).into())
     }
 
     /// Blocks of an order that are taken when there are none.
@@ -139,20 +134,9 @@ mod tests {
     }
 
     #[test]
-    fn huge_blocks_come_and_go_by_four() {
-        let swing = Swing { size: 16_384, visited: 0 };
-        let kept = PageCount(17_000);
-        assert_eq!([Order(0), Order(9), Order(10)].map(|order| swing.refill(order)), [8192, 4, 4]);
-        let left = [Order(0), Order(9), Order(10)].map(|order| swing.left(kept, order).0);
-        assert_eq!(left, [4096, 17_000 - 2048, 17_000 - 4096]);
-    }
-
-    #[test]
     fn a_small_pageset_keeps_what_it_may() {
         let swing = Swing { size: 0, visited: 0 }.visit(1 << 30, PageCount(100));
         assert_eq!(Swing { visited: 1024, ..swing }.visit(1 << 30, PageCount(100)).size, 100);
-        let kept = PageCount(60);
-        assert_eq!((swing.size, swing.left(kept, Order(0))), (50, PageCount(12)));
-        assert_eq!(swing.refill(Order(0)), 25);
+        assert_eq!((swing.size, swing.left(), swing.refill(Order(0))), (50, PageCount(12), 25));
     }
 }

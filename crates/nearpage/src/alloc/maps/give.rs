@@ -6,8 +6,8 @@ use crate::alloc::allocator::PageAllocator;
 use crate::host::Platform;
 use crate::pcp::owned::{Hold, Owned};
 use crate::pcp::pageset::{OnCpu, Pageset};
-use crate::pcp::{CountedList, HOMEBOUND, list_order};
-use crate::units::{Order, PageCount};
+use crate::pcp::{CountedList, HOMEBOUND};
+use crate::units::PageCount;
 
 /// What is given back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -66,19 +66,17 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         // What is on the other lists is bounded there.
         let is_way_full = is_full && list == HOMEBOUND;
         if is_way_full || is_over || behind(pageset, owned) > owned.pageblocks.size() {
-            self.bring_down(on, pageset, &hold, list_order(list), is_over);
+            self.bring_down(on, pageset, &hold, is_over);
         }
     }
 
-    /// Sends home what is homebound, and gives pageblocks back if there is too much after a free of a block of `order`: all if more
-    /// is out than a limit allows.
+    /// Sends home what is homebound, and gives pageblocks back if there is too much: all if more is out than a limit allows.
     #[cold]
     fn bring_down(
         &self,
         on: &OnCpu<'_, P>,
         pageset: &Pageset<'m, P>,
         hold: &Hold<'_>,
-        order: Order,
         is_over_limit: bool,
     ) {
         if is_over_limit {
@@ -89,7 +87,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         if behind(pageset, owned) > owned.pageblocks.size() {
             let swing = self.note_visit(pageset, hold);
             if behind(pageset, owned) > owned.pageblocks.size() {
-                target = swing.left(pageset.count(), order);
+                target = swing.left();
             }
         }
         self.give(on, pageset, hold, target, Reach::Usual);

@@ -227,10 +227,6 @@ impl NaiveAllocator {
             self.note_visit(at);
             if is_too_much(self) {
                 target = self.size_of(at) / 4;
-                let order = list_order(list);
-                if order >= Order(9) {
-                    target = target.max(self.pages_kept(at).saturating_sub(4 << order.0));
-                }
             }
         }
         self.give(at, target, Reach::Usual);
