@@ -66,6 +66,14 @@ unless others are asked for.
 
 from __future__ import annotations
 
-from .study import Study, StudyError
+try:
+    import pyarrow as _pyarrow  # noqa: F401
+except ImportError as _error:
+    raise ImportError("nearpage.fleet needs pyarrow (pip install 'nearpage[fleet]')") from _error
 
-__all__ = ["Study", "StudyError"]
+from .ingest import Ingested, ingest
+from .parquet import EventFile
+from .store import Store
+from .study import Study, StudyError, Task
+
+__all__ = ["EventFile", "Ingested", "Store", "Study", "StudyError", "Task", "ingest"]
