@@ -71,9 +71,27 @@ try:
 except ImportError as _error:
     raise ImportError("nearpage.fleet needs pyarrow (pip install 'nearpage[fleet]')") from _error
 
+from ..errors import RunError, StoreError, StudyError
+from .executors import Dask, InProcess, Processes, Ray
 from .ingest import Ingested, ingest
 from .parquet import EventFile
+from .run import run
 from .store import Store
-from .study import Study, StudyError, Task
+from .study import Study, Task
 
-__all__ = ["EventFile", "Ingested", "Store", "Study", "StudyError", "Task", "ingest"]
+__all__ = [
+    "Dask",
+    "EventFile",
+    "InProcess",
+    "Ingested",
+    "Processes",
+    "Ray",
+    "RunError",
+    "Store",
+    "StoreError",
+    "Study",
+    "StudyError",
+    "Task",
+    "ingest",
+    "run",
+]
