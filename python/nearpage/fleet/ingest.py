@@ -122,6 +122,7 @@ def _one(store: Store, path: Path, load: str | None, machine: str | None, redact
         known = f"catalogue/{content}.json"
         with contextlib.suppress(FileNotFoundError):
             store.files.read(known)
+            store.files.delete(damaged)
             return Ingested(shown, content, False, None)
         try:
             entry, files = _read(bundle, Path(folder), look, redactor)
