@@ -206,9 +206,9 @@ def test_damaged_and_later_entries_are_listed_with_the_reason(own_store: fleet.S
         own_store.bundle("ffffffffff")
 
 
-def test_a_catalogue_of_a_hundred_thousand_entries(own_store: fleet.Store) -> None:
+@pytest.mark.parametrize("count", [2000, pytest.param(100_000, marks=pytest.mark.slow)])
+def test_a_catalogue_of_many_entries(own_store: fleet.Store, count: int) -> None:
     """Listed, and listed again from the cache."""
-    count = 100_000
     entry = json.loads(own_store.files.read(f"catalogue/{own_store.hashes()[0]}.json"))
     folder = Path(own_store.url) / "catalogue"
     for at in range(count):
@@ -217,7 +217,7 @@ def test_a_catalogue_of_a_hundred_thousand_entries(own_store: fleet.Store) -> No
     assert own_store.entries().num_rows == count + 2
     begun = time.monotonic()
     assert len(own_store.select(["load 7"])) == count // 100
-    assert time.monotonic() - begun < 30
+    assert time.monotonic() - begun < 10
     assert (Path(own_store.url) / "catalogue.parquet").stat().st_size < 20 << 20
     # The cache adds nothing that is not there.
     (folder / f"{0:064x}.json").unlink()

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from ..errors import StoreError
 
-__all__ = ["COLUMNS", "FORMAT", "read_entry", "table_of"]
+__all__ = ["COLUMNS", "FORMAT", "SCHEMA", "read_entry", "sorted_table", "table_of"]
 
 #: What an entry says that it is.
 FORMAT = "nearpage-entry 1"
@@ -42,6 +42,8 @@ COLUMNS: dict[str, tuple[pa.DataType, str]] = {
     "version": (pa.string(), "the version of nearpage that took it in"),
 }
 
+SCHEMA = pa.schema([(name, kind) for name, (kind, _) in COLUMNS.items()])
+
 _PYTHON = {pa.string(): str, pa.int64(): int, pa.float64(): (int, float), pa.bool_(): bool}
 
 
@@ -66,7 +68,11 @@ def read_entry(content: bytes, place: str) -> dict[str, Any]:
 
 
 def table_of(entries: Iterable[dict[str, Any]]) -> pa.Table:
-    """Entries as a table, by load, kernel and hash."""
-    rows = sorted(entries, key=lambda of: (str(of.get("load")), str(of.get("kernel")), of["hash"]))
-    schema = pa.schema([(name, kind) for name, (kind, _) in COLUMNS.items()])
-    return pa.table({name: pa.array([of.get(name) for of in rows], kind) for name, (kind, _) in COLUMNS.items()}, schema)
+    """Entries as a table."""
+    rows = list(entries)
+    return pa.table({field.name: pa.array([of.get(field.name) for of in rows], field.type) for field in SCHEMA}, SCHEMA)
+
+
+def sorted_table(tables: list[pa.Table]) -> pa.Table:
+    """Tables of entries as one, by load, kernel and hash."""
+    return pa.concat_tables(tables).sort_by([("load", "ascending"), ("kernel", "ascending"), ("hash", "ascending")]).combine_chunks()

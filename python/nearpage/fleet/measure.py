@@ -21,7 +21,7 @@ from .study import Task, canonical
 if TYPE_CHECKING:
     from .store import Store
 
-__all__ = ["COLUMNS", "Prepared", "compute", "is_of_this_version", "name_of", "read_result", "table_of"]
+__all__ = ["COLUMNS", "OF_ENTRY", "Prepared", "compute", "is_of_this_version", "name_of", "read_result", "table_of"]
 
 _FORMAT = "nearpage-result 1"
 _CAUSES = ("refill", "drain", "direct", "foreign", "upkeep")
@@ -44,8 +44,9 @@ COLUMNS: dict[str, pa.DataType] = {
     "measure": _TEXT,
 }
 _OF_TASK = ("entry", "model", "settings", "what_if", "seed", "measure", "version", "model_version")
-_OF_ENTRY = ("load", "machine", "kernel", "events", "seconds")
-_FIGURES = [name for name in COLUMNS if name not in ("key", *_OF_TASK, *_OF_ENTRY)]
+#: What the catalogue says about a result.
+OF_ENTRY = ("load", "machine", "kernel", "events", "seconds")
+_FIGURES = [name for name in COLUMNS if name not in ("key", *_OF_TASK, *OF_ENTRY)]
 
 
 class Prepared:
@@ -136,5 +137,5 @@ def table_of(results: Iterable[dict[str, Any]], entries: dict[str, dict[str, Any
     rows = []
     for result in results:
         entry = entries.get(result["entry"], {})
-        rows.append({**{name: entry.get(name) for name in _OF_ENTRY}, **result["figures"], **result})
+        rows.append({**{name: entry.get(name) for name in OF_ENTRY}, **result["figures"], **result})
     return pa.table({name: pa.array([row.get(name) for row in rows], kind) for name, kind in COLUMNS.items()})

@@ -22,10 +22,12 @@ import io
 import json
 import os
 from collections.abc import Iterable, Iterator
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from .. import _nearpage
@@ -102,7 +104,7 @@ class Store:
 
     def entries(self) -> pa.Table:
         """The catalogue: a row an entry, by load, kernel and hash. Entries that cannot be read are in :meth:`damaged`."""
-        return catalogue.table_of(self._entries()[0])
+        return self._entries()[0]
 
     def entry(self, hash: str) -> dict[str, Any]:
         """An entry by its hash, or by the beginning of it, 4 digits or more."""
@@ -129,63 +131,58 @@ class Store:
         rows.sort()
         return pa.table({"source": pa.array([of[0] for of in rows], pa.string()), "reason": pa.array([of[1] for of in rows], pa.string())})
 
-    def _entries(self) -> tuple[list[dict[str, Any]], list[tuple[str, str]]]:
+    def _entries(self) -> tuple[pa.Table, list[tuple[str, str]]]:
         hashes = self.hashes()
         known = self._cached()
-        entries = [known[hash] for hash in hashes if hash in known]
-        wrong = []
-        lacking = [f"catalogue/{hash}.json" for hash in hashes if hash not in known]
-        for name, content in self.files.read_many(lacking):
+        # The cache adds nothing that is not there.
+        known = known.filter(pc.is_in(known["hash"], pa.array(hashes, pa.string())))
+        lacking = sorted(set(hashes) - set(known["hash"].to_pylist()))
+        entries, wrong = [], []
+        for name, content in self.files.read_many(f"catalogue/{hash}.json" for hash in lacking):
             if content is None:
                 continue
             try:
                 entries.append(catalogue.read_entry(content, name))
             except StoreError as error:
                 wrong.append((name, str(error)))
-        if len(lacking) - len(wrong) >= _CACHE_LACKS:
-            self._keep(entries)
-        return entries, wrong
+        table = catalogue.sorted_table([known, catalogue.table_of(entries)])
+        if len(entries) >= _CACHE_LACKS:
+            self._keep(table)
+        return table, wrong
 
-    def _cached(self) -> dict[str, dict[str, Any]]:
+    def _cached(self) -> pa.Table:
         try:
             table = pq.read_table(io.BytesIO(self.files.read(_CACHE)))
-            columns = [name for name in catalogue.COLUMNS if name in table.column_names]
-            if len(columns) < len(catalogue.COLUMNS):
-                return {}
-            return {row["hash"]: row for row in table.select(columns).to_pylist()}
+            return table.select(list(catalogue.COLUMNS)).cast(catalogue.SCHEMA)
         # It can be made again whatever is wrong with it.
-        except (FileNotFoundError, pa.ArrowException, OSError, ValueError):
-            return {}
+        except (FileNotFoundError, pa.ArrowException, OSError, ValueError, KeyError):
+            return catalogue.SCHEMA.empty_table()
 
-    def _keep(self, entries: list[dict[str, Any]]) -> None:
+    def _keep(self, entries: pa.Table) -> None:
         content = io.BytesIO()
-        pq.write_table(catalogue.table_of(entries), content, compression="zstd")
+        pq.write_table(entries, content, compression="zstd")
         # A reader that may not write reads all the same.
         with contextlib.suppress(OSError):
             self.files.replace(_CACHE, content.getvalue())
 
-    def select(self, selectors: Iterable[str]) -> list[dict[str, Any]]:
-        """The entries that a study selects: ``all``, beginnings of hashes, or loads, with ``*``."""
-        from fnmatch import fnmatchcase
-
-        entries = catalogue.table_of(self._entries()[0]).to_pylist()
-        selected: dict[str, dict[str, Any]] = {}
+    def select(self, selectors: Iterable[str]) -> list[str]:
+        """The hashes of the entries that a study selects: ``all``, beginnings of hashes, or loads, with ``*``."""
+        entries = self._entries()[0].select(["hash", "load"]).to_pydict()
+        selected: dict[str, None] = {}
         for selector in selectors:
-            found = [
-                entry
-                for entry in entries
-                if selector == "all"
-                or len(selector) >= 8 and entry["hash"].startswith(selector)
-                or fnmatchcase(str(entry["load"]), selector)
-            ]
-            if not found and selector != "all":
+            before = len(selected)
+            is_found = False
+            for hash, load in zip(entries["hash"], entries["load"]):
+                if selector == "all" or len(selector) >= 8 and hash.startswith(selector) or fnmatchcase(str(load), selector):
+                    selected[hash] = None
+                    is_found = True
+            if not is_found and (selector != "all" or before):
                 expected = "all, the beginning of a hash (8 digits or more), or a load of nearpage-fleet ls"
                 raise StoreError(f"{self.url}: no entry is {selector!r}, expected {expected}", self.url, expected)
-            selected.update((entry["hash"], entry) for entry in found)
         if not selected:
             expected = "entries (nearpage-fleet ingest takes bundles in)"
             raise StoreError(f"{self.url}: is empty, expected {expected}", self.url, expected)
-        return list(selected.values())
+        return list(selected)
 
     # Entries.
 
@@ -224,7 +221,7 @@ class Store:
 
     def tasks(self, study: Study) -> list[Task]:
         """The tasks of a study on the entries that it selects here."""
-        return study.tasks(entry["hash"] for entry in self.select(study.entries))
+        return study.tasks(self.select(study.entries))
 
     def result(self, task: Task) -> dict[str, Any] | None:
         """The result of a task, if it is finished. One that is damaged is not."""
@@ -248,7 +245,8 @@ class Store:
         keys = self.finished()
         if study is not None:
             keys &= {task.key for task in self.tasks(study)}
-        entries = {entry["hash"]: entry for entry in self._entries()[0]}
+        known = self._entries()[0].select(["hash", *measure.OF_ENTRY])
+        entries = {entry["hash"]: entry for entry in known.to_pylist()}
         current: dict[str, str] = {}
         rows = []
         for name, content in self.files.read_many(map(measure.name_of, sorted(keys))):
