@@ -8,6 +8,7 @@ a name of its own and then linked; on an object store it is put with the conditi
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import os
 import secrets
@@ -64,6 +65,7 @@ def open_files(url: str | os.PathLike[str], options: dict[str, Any] | None = Non
     return RemoteFiles(text, options or {}) if "://" in text else LocalFiles(Path(text))
 
 
+@functools.lru_cache(maxsize=1)
 def _boot() -> str:
     with contextlib.suppress(OSError):
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
