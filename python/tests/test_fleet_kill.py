@@ -70,7 +70,7 @@ class Site:
                 if self.is_full and name.startswith("worker"):
                     command = [sys.executable, "-B", "-c", _FULL, *self.command(name)]
                 log = (self.folder / f"{name}.log").open("ab")
-                self.processes[name] = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+                self.processes[name] = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True, cwd=self.folder)
 
     def kill(self, name: str) -> None:
         process = self.processes[name]

@@ -35,7 +35,7 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, object]]:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     log = (tmp_path_factory.mktemp("moto") / "log").open("wb")
-    server = subprocess.Popen([sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)], stdout=log, stderr=log)
+    server = subprocess.Popen([sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)], stdout=log, stderr=log, cwd="/")
     url = f"http://127.0.0.1:{port}"
     try:
         for _ in range(300):

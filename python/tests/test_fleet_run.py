@@ -233,7 +233,7 @@ def test_the_claim_of_a_killed_process_is_taken_over_at_once(own_store: fleet.St
         "import sys, os; from nearpage.fleet import Store, claims;"
         "claims.take(Store.open(sys.argv[1]).files, sys.argv[2]); os.kill(os.getpid(), 9)"
     )
-    subprocess.run([sys.executable, "-c", program, own_store.url, key])
+    subprocess.run([sys.executable, "-c", program, own_store.url, key], cwd=own_store.url)
     assert len(list(own_store.files.names("claims"))) == 1
     claim = claims.take(own_store.files, key)
     assert isinstance(claim, claims.Claim) and claim.generation == 1
@@ -293,7 +293,7 @@ def test_a_full_disk_loses_nothing(own_store: fleet.Store, undisturbed: dict[str
     )
     path = Path(own_store.url).parent / "study.toml"
     path.write_text('models = ["linux-6.18", "nearpage"]\n[[settings]]\n[[settings]]\npcp.batch_scale_max = 0\n')
-    full = subprocess.run([sys.executable, "-B", "-c", program, str(path), own_store.url], capture_output=True, text=True)
+    full = subprocess.run([sys.executable, "-B", "-c", program, str(path), own_store.url], capture_output=True, text=True, cwd=path.parent)
     assert full.returncode == 1 and "8 of 8 keys failed" in full.stderr and "too large" in full.stderr, full
     assert content_of(own_store) == {}
     assert cli.main(["run", str(path), "--store", own_store.url, "--workers", "2", "--quiet"]) == 0

@@ -154,7 +154,7 @@ def _unpacked(source: BinaryIO) -> BinaryIO:
     begin = buffered.peek(4)[:4]
     kind = next((kind for magic, kind in _PACKED.items() if begin.startswith(magic)), None)
     if kind == "zst":
-        return io.BufferedReader(pa.CompressedInputStream(buffered, "zstd"), 1 << 20)  # type: ignore[return-value,type-var]
+        return io.BufferedReader(pa.CompressedInputStream(buffered, "zstd"), 1 << 20)
     if kind == "gz":
         return gzip.GzipFile(fileobj=buffered)  # type: ignore[return-value]
     return bz2.BZ2File(buffered) if kind == "bz2" else buffered  # type: ignore[return-value]

@@ -215,15 +215,15 @@ def _drive(store: Store, course: _Course, runner: Executor, lease: float) -> Non
         broken: BaseException | None = None
         for future in done:
             some = course.under_way.pop(future)
-            error = concurrent.futures.CancelledError() if future.cancelled() else future.exception()
-            if error is None:
+            lost = concurrent.futures.CancelledError() if future.cancelled() else future.exception()
+            if lost is None:
                 course.hear(future.result())
-            elif isinstance(error, (ImportError, AttributeError)):
+            elif isinstance(lost, (ImportError, AttributeError)):
                 expected = "nearpage with its extra fleet on every worker (pip install 'nearpage[fleet]')"
-                raise StoreError(f"a worker cannot run tasks: {error}, expected {expected}", None, expected) from error
+                raise StoreError(f"a worker cannot run tasks: {lost}, expected {expected}", None, expected) from lost
             else:
-                course.lose(some, error)
-                broken = error
+                course.lose(some, lost)
+                broken = lost
         if done:
             course.tell()
         if broken is not None:
