@@ -266,22 +266,43 @@ def test_a_lost_worker_is_replaced(own_store: fleet.Store, undisturbed: dict[str
     assert content_of(own_store) == undisturbed
 
 
-def test_a_key_that_kills_its_workers_is_given_up(own_store: fleet.Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    study = fleet.Study(models=["linux-6.18", "nearpage"], entries=["short"])
-    victim = own_store.tasks(study)[0].key
+def test_a_key_that_kills_its_workers_is_found_out(own_store: fleet.Store) -> None:
+    """All that is under way suffers when a worker is lost, as with a pool of processes; the others are finished all the same."""
+    victim = own_store.tasks(STUDY)[3].key
 
     class Deadly:
-        def submit(self, call: Any, store: Any, tasks: list[fleet.Task], *rest: Any) -> concurrent.futures.Future[Any]:
+        _max_workers = 4
+
+        def __init__(self) -> None:
+            self.under_way: list[tuple[concurrent.futures.Future[Any], tuple[Any, ...]]] = []
+
+        def submit(self, call: Any, *arguments: Any) -> concurrent.futures.Future[Any]:
             future: concurrent.futures.Future[Any] = concurrent.futures.Future()
-            if any(task.key == victim for task in tasks):
-                future.set_exception(concurrent.futures.BrokenExecutor("killed"))
-            else:
-                future.set_result(call(store, tasks, *rest))
+            self.under_way.append((future, (call, *arguments)))
+            threading.Timer(0.01, self.work).start()
             return future
 
-    with pytest.raises(nearpage.RunError, match="workers were lost with it") as caught:
-        fleet.run(study, store=own_store, executor=Deadly())
-    assert list(caught.value.failures) == [victim] and caught.value.results.num_rows == 1
+        def work(self) -> None:
+            some, self.under_way = self.under_way, []
+            is_deadly = any(task.key == victim for _, (_, _, tasks, *_) in some for task in tasks)
+            for future, (call, *arguments) in some:
+                if is_deadly:
+                    future.set_exception(concurrent.futures.BrokenExecutor("killed"))
+                else:
+                    future.set_result(call(*arguments))
+
+    with pytest.raises(nearpage.RunError, match="6 workers were lost with it") as caught:
+        fleet.run(STUDY, store=own_store, executor=Deadly())
+    assert list(caught.value.failures) == [victim] and caught.value.results.num_rows == 7
+
+
+def test_workers_that_do_not_come_back_end_a_run(own_store: fleet.Store) -> None:
+    class Gone:
+        def submit(self, call: Any, *arguments: Any) -> concurrent.futures.Future[Any]:
+            raise ConnectionError("gone")
+
+    with pytest.raises(nearpage.RunError, match="they do not come back"):
+        fleet.run(STUDY, store=own_store, executor=Gone())
 
 
 def test_a_full_disk_loses_nothing(own_store: fleet.Store, undisturbed: dict[str, str]) -> None:
