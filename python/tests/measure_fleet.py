@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import statistics
 import subprocess
@@ -52,7 +53,7 @@ def parquet() -> None:
         store = store_of(folder, [BUNDLES / f"{name}.tar.zst" for name in NAMES])
         for entry in store.entries().to_pylist():
             with store.local_bundle(entry["hash"]) as path:
-                text = len(pa.compress(unpacked(path)["trace.txt"], pa.Codec("zstd", 19), asbytes=True))
+                text = len(pa.Codec("zstd", 10).compress(unpacked(path)["trace.txt"], asbytes=True))
             bundle, events = store.bundle(entry["hash"]), store.events(entry["hash"])
             pairs = []
             for _ in range(ROUNDS):
@@ -61,7 +62,7 @@ def parquet() -> None:
             ratio = statistics.median(of_text / of_parquet for of_text, of_parquet in pairs)
             of_text, of_parquet = (statistics.median(side) for side in zip(*pairs))
             print(
-                f"{entry['load']}: {entry['events']} events; text {text} bytes (zstd -19), Parquet {entry['events_bytes']} "
+                f"{entry['load']}: {entry['events']} events; text {text} bytes (zstd -10), Parquet {entry['events_bytes']} "
                 f"({entry['events_bytes'] / text:.2f}); CPU time to Arrow {of_text:.3f} s, {of_parquet:.4f} s ({ratio:.1f} times)"
             )
 
@@ -133,8 +134,7 @@ def longer(times: int, path: Path) -> Path:
     whole = lines[:begin]
 
     def shifted(line: bytes, seconds: float) -> bytes:
-        stamp = next((word for word in line.split(b": ", 1)[0].split() if b"." in word and word.replace(b".", b"").isdigit()), None)
-        return line.replace(stamp, b"%.6f" % (float(stamp) + seconds), 1) if stamp else line
+        return re.sub(rb" (\d+\.\d{6}): ", lambda found: b" %.6f: " % (float(found[1]) + seconds), line, count=1)
 
     for at in range(times):
         whole += [shifted(line, 12.0 * at) for line in lines[begin:end] if at == 0 or b"nearpage: " not in line]
@@ -143,12 +143,16 @@ def longer(times: int, path: Path) -> Path:
 
 
 _PEAK = """
-import resource, sys
+import sys
 import nearpage.fleet as fleet
+
+def peak():
+    return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM"))
+
 store = fleet.Store.open(sys.argv[1])
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+before = peak()
 fleet.run(fleet.Study(entries=[sys.argv[2]], models=["linux-6.18", "nearpage"]), store=store)
-print(before, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+print(before, peak())
 """
 
 
@@ -183,6 +187,7 @@ def cpu_all(work: object) -> float:
 
 
 def main() -> None:
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     every = {"parquet": parquet, "keys": keys, "memory": memory, "workers": workers, "tasks": tasks}
     for name in sys.argv[1:] or every:
         print(f"{name}, {os.cpu_count()} CPUs:", flush=True)

@@ -210,7 +210,7 @@ class Store:
         """The events of an entry, from Parquet."""
         name = f"entries/{self.entry(hash)['hash']}/events.parquet"
         try:
-            return EventFile(self.files.open(name), f"{self.url}: {name}")
+            return EventFile(self.files.source(name), f"{self.url}: {name}")
         except FileNotFoundError:
             raise self._lacks(name, "the events of an entry") from None
 
