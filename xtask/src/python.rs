@@ -103,8 +103,10 @@ pub fn run(arguments: &PythonArgs) -> Result<(), PythonError> {
         step("mypy", Command::new(&inside).args(["-m", "mypy"]).current_dir(package()))?;
         let mut stubtest = Command::new(&inside);
         stubtest.args(["-m", "mypy.stubtest", "--concise", "nearpage", "--allowlist"]);
+        stubtest.arg(package().join("stubtest.allow"));
+        stubtest.arg("--mypy-config-file").arg(package().join("pyproject.toml"));
         // From elsewhere: it is to look at what is installed.
-        step("stubtest", stubtest.arg(package().join("stubtest.allow")).current_dir(&venv))?;
+        step("stubtest", stubtest.current_dir(&venv))?;
     }
     Ok(())
 }

@@ -8,7 +8,6 @@ a name of its own and then linked; on an object store it is put with the conditi
 from __future__ import annotations
 
 import contextlib
-import functools
 import itertools
 import os
 import secrets
@@ -65,11 +64,16 @@ def open_files(url: str | os.PathLike[str], options: dict[str, Any] | None = Non
     return RemoteFiles(text, options or {}) if "://" in text else LocalFiles(Path(text))
 
 
-@functools.lru_cache(maxsize=1)
+#: What does not change while this process lives. Reading it from /proc takes as long as all else that a claim does.
+_known: dict[str, str] = {}
+
+
 def _boot() -> str:
-    with contextlib.suppress(OSError):
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    return "unknown"
+    if "boot" not in _known:
+        _known["boot"] = "unknown"
+        with contextlib.suppress(OSError):
+            _known["boot"] = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return _known["boot"]
 
 
 def _begun(pid: int) -> str | None:
@@ -82,15 +86,13 @@ def _begun(pid: int) -> str | None:
     return None if state[0] in "ZX" else state[19]
 
 
-@functools.lru_cache(maxsize=1)
-def _own_begun(pid: int) -> str | None:
-    return _begun(pid)
-
-
 def this_process() -> dict[str, Any]:
     """Who this is, so that others can tell whether it still is."""
     pid = os.getpid()
-    return {"boot": _boot(), "pid": pid, "begun": _own_begun(pid)}
+    # By its number: a child that was forked has another.
+    if str(pid) not in _known:
+        _known[str(pid)] = _begun(pid) or ""
+    return {"boot": _boot(), "pid": pid, "begun": _known[str(pid)]}
 
 
 def process_is_gone(process: dict[str, Any]) -> bool:
