@@ -44,6 +44,9 @@ from .errors import (
     MachineError,
     NearpageError,
     ReplayError,
+    RunError,
+    StoreError,
+    StudyError,
 )
 
 __all__ = [
@@ -67,6 +70,9 @@ __all__ = [
     "ReplayError",
     "Report",
     "Rules",
+    "RunError",
+    "StoreError",
+    "StudyError",
     "Table",
     "__version__",
     "compare_rules",

@@ -10,7 +10,7 @@ Each says where something is wrong and what would be accepted there::
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ._nearpage import Table
@@ -57,6 +57,40 @@ class LogError(NearpageError):
 
 class AllocationError(NearpageError, MemoryError):
     """Memory cannot be made, or has no pages left."""
+
+
+class StoreError(NearpageError):
+    """A store, or an entry of it, is not what it must be. ``place`` is its URL, or the name of an object in it."""
+
+
+class StudyError(NearpageError, ValueError):
+    """A study cannot be computed as it is written. ``place`` is the file with its line, or the argument; ``key`` is its name."""
+
+    key: str | None
+
+    def __init__(
+        self, message: str, place: str | None = None, expected: str | None = None, key: str | None = None
+    ) -> None:
+        super().__init__(message, place, expected)
+        self.key = key
+
+    def __reduce__(self) -> tuple[type[StudyError], tuple[str, str | None, str | None, str | None]]:
+        return StudyError, (str(self), self.place, self.expected, self.key)
+
+
+class RunError(NearpageError):
+    """Some keys of a study could not be computed; all others are in the store.
+
+    ``failures`` has the reason by key. ``results`` is the table of what is finished.
+    """
+
+    failures: dict[str, str]
+    results: Any
+
+    def __init__(self, message: str, place: str | None, failures: dict[str, str], results: Any) -> None:
+        super().__init__(message, place)
+        self.failures = failures
+        self.results = results
 
 
 class InternalError(NearpageError):

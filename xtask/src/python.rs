@@ -10,7 +10,16 @@ use clap::Args;
 
 /// What the tests need always, and what they need beside it.
 const SHORT: [&str; 5] = ["maturin>=1.9,<2", "pytest", "numpy", "pandas>=2", "pyarrow>=14"];
-const LONG: [&str; 3] = ["polars", "duckdb", "mypy"];
+const LONG: [&str; 8] = [
+    "polars",
+    "duckdb",
+    "mypy",
+    "pandas-stubs",
+    "fsspec>=2024.12",
+    "s3fs>=2025",
+    "moto[server,s3]>=5",
+    "dask[distributed]>=2024.5",
+];
 
 /// Build the package of `python/`, and run its tests in a virtual environment
 ///
@@ -18,7 +27,7 @@ const LONG: [&str; 3] = ["polars", "duckdb", "mypy"];
 /// missing is named in one line, and the rest is skipped: the exit status is 0 then.
 #[derive(Args)]
 pub struct PythonArgs {
-    /// Without polars, DuckDB and mypy
+    /// Without polars, DuckDB, mypy, Dask and S3
     #[arg(long)]
     short: bool,
 }
@@ -86,13 +95,18 @@ pub fn run(arguments: &PythonArgs) -> Result<(), PythonError> {
     build.args(["--no-build-isolation", "--no-deps", "--force-reinstall"]).arg(package());
     step("the build of python/", build.env("PATH", with_path(&binaries)))?;
     // Not as a module of `python`, which would look for the package in the folder first.
-    step("pytest", Command::new(binaries.join("pytest")).arg("--quiet").current_dir(package()))?;
+    step(
+        "pytest",
+        Command::new(binaries.join("pytest")).args(["--quiet", "-rs"]).current_dir(package()),
+    )?;
     if !arguments.short {
         step("mypy", Command::new(&inside).args(["-m", "mypy"]).current_dir(package()))?;
         let mut stubtest = Command::new(&inside);
         stubtest.args(["-m", "mypy.stubtest", "--concise", "nearpage", "--allowlist"]);
+        stubtest.arg(package().join("stubtest.allow"));
+        stubtest.arg("--mypy-config-file").arg(package().join("pyproject.toml"));
         // From elsewhere: it is to look at what is installed.
-        step("stubtest", stubtest.arg(package().join("stubtest.allow")).current_dir(&venv))?;
+        step("stubtest", stubtest.current_dir(&venv))?;
     }
     Ok(())
 }
