@@ -44,6 +44,8 @@ from .errors import (
     MachineError,
     NearpageError,
     ReplayError,
+    StoreError,
+    StudyError,
 )
 
 __all__ = [
@@ -67,6 +69,8 @@ __all__ = [
     "ReplayError",
     "Report",
     "Rules",
+    "StoreError",
+    "StudyError",
     "Table",
     "__version__",
     "compare_rules",

@@ -59,6 +59,25 @@ class AllocationError(NearpageError, MemoryError):
     """Memory cannot be made, or has no pages left."""
 
 
+class StoreError(NearpageError):
+    """A store, or an entry of it, is not what it must be. ``place`` is its URL, or the name of an object in it."""
+
+
+class StudyError(NearpageError, ValueError):
+    """A study cannot be computed as it is written. ``place`` is the file with its line, or the argument; ``key`` is its name."""
+
+    key: str | None
+
+    def __init__(
+        self, message: str, place: str | None = None, expected: str | None = None, key: str | None = None
+    ) -> None:
+        super().__init__(message, place, expected)
+        self.key = key
+
+    def __reduce__(self) -> tuple[type[StudyError], tuple[str, str | None, str | None, str | None]]:
+        return StudyError, (str(self), self.place, self.expected, self.key)
+
+
 class InternalError(NearpageError):
     """A defect of nearpage: a panic, which ended the call and nothing else. ``place`` is its line."""
 

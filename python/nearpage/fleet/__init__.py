@@ -1,0 +1,71 @@
+"""Many recordings, studied together: a store, studies, executors, and their answers.
+
+A **store** is a folder or an object store with bundles, their events in Parquet, a catalogue, and results::
+
+    store = nearpage.fleet.Store.open("traces")          # or s3://bucket/prefix, gs://bucket/prefix
+    store.entries()                                      # the catalogue, a pyarrow Table: a row an entry
+    store.bundle(hash)                                   # a nearpage.Bundle; the beginning of a hash will do
+    store.results(study=None)                            # a pyarrow Table: a row a finished key, of one study or of all
+
+A **study** is data: entries × models × settings × machines × seeds, and what to measure::
+
+    study = nearpage.fleet.Study.from_toml("STUDY.toml")
+    table = nearpage.fleet.run(study, store=store, executor=None, progress=None)
+
+:func:`run` computes what is missing, and answers the same table as ``store.results(study)``. ``progress`` is called with keys
+that are finished and keys that there are.
+
+The table of results
+====================
+
+The table is sorted by ``key``. What identifies a row:
+
+==================  ======  ==================================================================================
+column              type    meaning
+==================  ======  ==================================================================================
+``key``             string  hash of content, parameters, version and model version, 64 hexadecimal digits
+``entry``           string  hash of the entry's content
+``load``            string  the load that was recorded
+``machine``         string  the machine that recorded it, by its name or as words
+``kernel``          string  the release of the recorded kernel
+``model``           string  the rules, by their name
+``settings``        string  a JSON object of what was set, keys sorted: ``{}``, ``{"pcp.batch": 31}``
+``what_if``         string  a JSON text of the other machine, ``""`` for the recorded one
+``seed``            int64   0 for the likely start, others for starts that are drawn
+``version``         string  nearpage's version
+``model_version``   string  16 hexadecimal digits: the rules, and the sources that play them
+==================  ======  ==================================================================================
+
+The figures have the names of ``nearpage replay rules --json``, and are those of the second pass. A figure that is not measured
+is null. All are int64, but for ``kept_pages_mean``, ``whole_mean`` and ``seconds``, which are float64:
+
+===========================  ===================================================================================
+``holds``                    holds of zone locks, and takes of another CPU's pagesets
+``holds_refill``             by cause: a pageset was refilled
+``holds_drain``              a pageset was drained after a free
+``holds_direct``             past the pagesets, of all orders
+``holds_foreign``            another CPU's pagesets were drained
+``holds_upkeep``             the once-a-second work
+``foreign_takes``            those of ``holds`` that are takes of another CPU's pagesets
+``operations``               blocks linked and unlinked under holds, and words written there for blocks
+``longest_hold_operations``  the most of one hold
+``kept_pages_mean``          pages in the pagesets of all CPUs, the mean over time
+``kept_pages_max``           the most after any request
+``whole_mean``               aligned ranges of 512 pages of which nobody has any, the mean over time
+``whole_end``                how many they were at the end
+``remote_pages``             pages from another node than the CPU's
+``failed``                   requests that were refused; of those in bulk, the pages
+``requests``                 blocks allocated and freed, and pages allocated in bulk
+``events``                   events of the trace
+``seconds``                  time of the trace from its first event to its last
+===========================  ===================================================================================
+
+More columns may follow these. Rows of several versions are never mixed silently: :meth:`Store.results` has those of this version
+unless others are asked for.
+"""
+
+from __future__ import annotations
+
+from .study import Study, StudyError
+
+__all__ = ["Study", "StudyError"]
