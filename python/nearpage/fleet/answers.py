@@ -7,7 +7,7 @@
 ... ]
 >>> [answer] = compare(rows, figures=["holds"]).answers
 >>> answer.verdict, round(answer.ratio, 2), answer.loads
-('worse', 1.53, 12)
+('worse', 1.49, 12)
 
 A difference is told where its interval has no room for none. The intervals of all figures, variants and groups of one comparison hold at
 once: looking at forty settings finds no winner by chance more often than looking at one. What cannot be told is an answer, too.
