@@ -237,6 +237,27 @@ class Bundle:
         """How few holds would do, beside what rules take. ``points`` are (pages a CPU, pages a hold)."""
 
 @final
+class Prepared:
+    """A bundle whose trace was looked through once, to be measured many times. :mod:`nearpage.fleet` measures with it."""
+
+    @staticmethod
+    def open(path: _Path, *, progress: _Progress = None) -> Prepared: ...
+    def measure(
+        self,
+        model: str,
+        settings: Mapping[str, object],
+        *,
+        machine: Machine | None = None,
+        cpus: int | None = None,
+        map_cpus: str = "socket",
+        repeat: int = 1,
+        seed: int = 0,
+        progress: _Progress = None,
+    ) -> dict[str, Any]:
+        """The figures of the second of two passes, as ``nearpage replay rules --json`` names them. Memory does not grow with
+        the trace. Seed 0 is the likely start; others are drawn."""
+
+@final
 class LabReport:
     """What a scenario came to."""
 
@@ -353,6 +374,18 @@ def explain_log(log: _Path | bytes, *, progress: _Progress = None) -> list[dict[
 def compare_rules(
     paths: list[str], models: list[str], *, threads: int | None = None, progress: _Progress = None
 ) -> Rules: ...
+def check_settings(settings: Mapping[str, object]) -> None:
+    """Raises :class:`nearpage.ArgumentError` for settings that no machine takes."""
+
+def what_if_machine(kind: str, text: str) -> Machine:
+    """``name`` of a machine that comes along, ``short_form`` or ``numactl`` with a text."""
+
+def machine_facts(report: Report) -> dict[str, int]:
+    """The recorded machine: nodes, nodes_with_memory, cpus, memory_bytes, page_bytes."""
+
+def model_version(name: str) -> str:
+    """16 hexadecimal digits that are others when the rules are, or the sources that play them."""
+
 def models() -> list[tuple[str, str]]: ...
 def settings() -> list[tuple[str, str, str]]: ...
 def _panic(is_long: bool) -> None: ...

@@ -7,12 +7,14 @@
 //! | `convert`, `table` | arguments, documents; tables by the Arrow C data interface |
 //! | `machine` | `Machine` |
 //! | `events`, `report`, `replay` | streams of events; results; `Bundle` and comparisons of rules |
+//! | `fleet` | what `nearpage.fleet` measures with |
 //! | `lab`, `advice`, `memory` | `nearpage.lab`; `doctor` and `explain_log`; `Memory` |
 
 mod advice;
 mod convert;
 mod error;
 mod events;
+mod fleet;
 mod guard;
 mod lab;
 mod machine;
@@ -58,6 +60,11 @@ fn _nearpage(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(replay::compare_rules, module)?)?;
     module.add_function(wrap_pyfunction!(replay::settings, module)?)?;
     module.add_function(wrap_pyfunction!(replay::_read_events, module)?)?;
+    module.add_class::<fleet::Prepared>()?;
+    module.add_function(wrap_pyfunction!(fleet::check_settings, module)?)?;
+    module.add_function(wrap_pyfunction!(fleet::machine_facts, module)?)?;
+    module.add_function(wrap_pyfunction!(fleet::model_version, module)?)?;
+    module.add_function(wrap_pyfunction!(fleet::what_if_machine, module)?)?;
     module.add_class::<lab::LabReport>()?;
     module.add_function(wrap_pyfunction!(lab::run, module)?)?;
     module.add_function(wrap_pyfunction!(lab::sweep, module)?)?;

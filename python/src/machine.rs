@@ -60,13 +60,8 @@ impl Machine {
 
     #[staticmethod]
     fn open(py: Python<'_>, path: PathBuf) -> PyResult<Machine> {
-        if let Some((name, machine)) =
-            path.to_str().and_then(|name| Some((name, catalog::machine(name)?)))
-        {
-            let description = short(py, || MachineDescription::new(name.into(), machine))?;
-            return Ok(Machine {
-                description: description.map_err(|error| error::machine(&error))?,
-            });
+        if let Some(name) = path.to_str().filter(|name| catalog::machine(name).is_some()) {
+            return Machine::named(py, name);
         }
         if !path.exists() && path.components().count() == 1 {
             let message = format!(
@@ -195,12 +190,23 @@ impl Machine {
 }
 
 impl Machine {
+    /// The machine that comes along by this name.
+    pub(crate) fn named(py: Python<'_>, name: &str) -> PyResult<Machine> {
+        let Some(machine) = catalog::machine(name) else {
+            let names = catalog::names().collect::<Vec<_>>().join(", ");
+            let message = format!("there is no machine {name:?}, expected one of {names}");
+            return Err(Class::Machine.error(Some(name.into()), message));
+        };
+        let description = short(py, || MachineDescription::new(name.into(), machine))?;
+        Ok(Machine { description: description.map_err(|error| error::machine(&error))? })
+    }
+
     fn read(py: Python<'_>, input: MachineInput) -> PyResult<Machine> {
         let description = short(py, || MachineDescription::read(&input))?;
         Ok(Machine { description: description.map_err(|error| error::machine(&error))? })
     }
 
-    fn of_text(py: Python<'_>, name: &str, text: &str) -> PyResult<Machine> {
+    pub(crate) fn of_text(py: Python<'_>, name: &str, text: &str) -> PyResult<Machine> {
         let description = short(py, || MachineDescription::from_reader(name, text.as_bytes()))?;
         Ok(Machine { description: description.map_err(|error| error::machine(&error))? })
     }

@@ -44,7 +44,7 @@ pub(crate) fn failed(input: &str, error: &ReplayError) -> PyErr {
 }
 
 /// The tunables of a dict.
-fn tunables(settings: Option<&Bound<'_, PyDict>>) -> PyResult<Vec<Tunable>> {
+pub(crate) fn tunables(settings: Option<&Bound<'_, PyDict>>) -> PyResult<Vec<Tunable>> {
     let Some(settings) = settings else { return Ok(Vec::new()) };
     let one = |(key, value): (Bound<'_, PyAny>, Bound<'_, PyAny>)| {
         let text = format!("{}={}", key.str()?, setting(&value)?);
@@ -78,6 +78,16 @@ fn choice<T: Copy>(argument: &str, name: &str, all: &[(&str, T)]) -> PyResult<T>
         let message = format!("{argument}={name:?}, expected one of {}", names.join(", "));
         Class::Argument.error(Some(argument.into()), message)
     })
+}
+
+/// Which CPU of another machine plays a recorded one.
+pub(crate) fn cpu_rule(name: &str) -> PyResult<CpuRule> {
+    let rules = [
+        ("socket", CpuRule::Socket),
+        ("comm", CpuRule::Comm),
+        ("round-robin", CpuRule::RoundRobin),
+    ];
+    choice("map_cpus", name, &rules)
 }
 
 #[pymethods]
@@ -147,17 +157,12 @@ impl Bundle {
             }
             (None, None) => None,
         };
-        let rules = [
-            ("socket", CpuRule::Socket),
-            ("comm", CpuRule::Comm),
-            ("round-robin", CpuRule::RoundRobin),
-        ];
         let wish = Wish {
             model: named,
             tunables: tunables(settings)?,
             zonelist_cache: None,
             machine: other,
-            cpus: choice("map_cpus", map_cpus, &rules)?,
+            cpus: cpu_rule(map_cpus)?,
             repeat,
         };
         let places = [("model", ZoneChoice::Model), ("recorded", ZoneChoice::Recorded)];

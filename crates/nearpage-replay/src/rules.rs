@@ -24,6 +24,7 @@
 
 mod figure;
 mod means;
+mod measure;
 mod musts;
 mod passes;
 mod row;
@@ -42,9 +43,11 @@ use crate::report::OPEN_LOOP;
 use crate::share::{Part, Share};
 use crate::survey::Survey;
 use crate::watch::Watch;
+use passes::{Play, play_twice};
 
 pub use figure::Figure;
 pub use means::Mean;
+pub use measure::{Figures, Prepared};
 pub use musts::{Goal, Must, Verdict};
 pub use row::RuleRow;
 
@@ -160,7 +163,7 @@ fn rows_of(
     let watch = Watch::new(part, bundle.pass_bytes(), 1 + 2 * rules.len() as u64);
     let survey = Survey::of(bundle, start, &watch)?;
     let of_model = |model: &Model| {
-        let passes = passes::play_twice(bundle, &survey, start, *model, &watch)?;
+        let passes = play_twice(bundle, &survey, start, &Play::of(*model), &watch)?;
         Ok(passes.map(|pass| RuleRow::of(name, model, &pass)))
     };
     rules.iter().map(of_model).collect()

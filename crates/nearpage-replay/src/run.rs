@@ -85,7 +85,7 @@ pub(crate) struct Pass {
     pub(crate) remote_pages: u64,
     /// Pages from another zone than the preferred one, since that was below its watermark.
     pub(crate) watermark_fallbacks: u64,
-    /// What the core was asked for.
+    /// What the core was asked for; nothing if that was not kept.
     pub(crate) asked: Asked,
 }
 
@@ -177,8 +177,8 @@ impl<'m> Run<'m> {
         }
     }
 
-    /// Ends a pass over the trace, of which [`keep_asked`](Self::keep_asked) was said at the beginning, and begins another
-    /// one. What is live stays so; pages that no frame names are freed, each by the CPU that it was allocated on. From then
+    /// Ends a pass over the trace, of which [`keep_asked`](Self::keep_asked) or [`keep_whole`](Self::keep_whole) was said at
+    /// the beginning, and begins another one. What is live stays so; pages that no frame names are freed, each by the CPU that it was allocated on. From then
     /// on, an allocation frees first what its frames were still live as, and frees of what nobody has are skipped.
     pub(crate) fn end_pass(&mut self, now_ns: u64) -> Pass {
         while let Some((pfn, cpu)) = self.stand_ins.take_untold() {
@@ -188,6 +188,7 @@ impl<'m> Run<'m> {
         #[cfg(test)]
         assert!(self.tally.is_exact(&self.core), "what is free is what nobody was given");
         let watermarks = self.reasons().pages(Reason::Watermark).0;
+        let keeps_asked = self.tally.asked.is_some();
         let pass = Pass {
             tallied: self.tally.tallied(&self.core),
             counts: std::mem::take(&mut self.counts),
@@ -197,7 +198,9 @@ impl<'m> Run<'m> {
             asked: self.tally.asked.take().unwrap_or_default(),
         };
         self.tally.restart(&self.core);
-        self.tally.keep_asked(&self.core);
+        if keeps_asked {
+            self.tally.keep_asked(&self.core);
+        }
         self.is_again = true;
         pass
     }
@@ -439,6 +442,11 @@ impl<'m> Run<'m> {
     /// Takes up to so many blocks from under those of a list of a pageset. Returns how many there were.
     pub(crate) fn take_cold(&mut self, zone: usize, cpu: CpuId, list: usize, blocks: u64) -> u64 {
         take_cold(&self.core, &mut self.stand_ins.held, zone, cpu, list, blocks)
+    }
+
+    /// Keeps which ranges are whole from now on.
+    pub(crate) fn keep_whole(&mut self) {
+        self.tally.keep_whole(&self.core);
     }
 
     /// Keeps what the core is asked for from now on, for [`take_asked`](Self::take_asked).

@@ -14,7 +14,34 @@ use crate::survey::{Survey, Window};
 use crate::watch::Watch;
 use crate::whatif::{Player, Wish, start_of};
 
-/// Plays a trace twice under some rules, the second time from the state in which the first pass ended.
+/// How a trace is played.
+pub(super) struct Play {
+    /// Under which rules, on which machine.
+    pub(super) wish: Wish,
+    /// What pagesets held at the start.
+    pub(super) guess: Guess,
+    /// What is kept beside the figures.
+    pub(super) keeps: Keeps,
+}
+
+impl Play {
+    /// Under other rules on the recorded machine, from the likely start.
+    pub(super) fn of(model: Model) -> Play {
+        let wish = Wish { model: Some(model), ..Wish::default() };
+        Play { wish, guess: Guess::Likely, keeps: Keeps::Asked }
+    }
+}
+
+/// What is kept of a pass.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Keeps {
+    /// What the core was asked for, 8 bytes a request: [`Pass::asked`].
+    Asked,
+    /// Nothing that grows with the trace.
+    Figures,
+}
+
+/// Plays a trace twice, the second time from the state in which the first pass ended.
 ///
 /// # Errors
 ///
@@ -23,27 +50,31 @@ pub(super) fn play_twice(
     bundle: &Bundle,
     survey: &Survey,
     recorded: &Start,
-    model: Model,
+    how: &Play,
     watch: &Watch<'_>,
 ) -> Result<[Pass; 2], ReplayError> {
-    let wish = Wish { model: Some(model), ..Wish::default() };
-    let start = start_of(bundle.name(), recorded, &wish)?;
+    let Play { wish, guess, keeps } = how;
+    let (is_elsewhere, repeat) = (wish.machine.is_some(), wish.repeat.max(1));
+    let start = start_of(bundle.name(), recorded, wish)?;
     let map = CpuMap::new(wish.cpus, &recorded.topology, &start.topology);
     let mut memory = Memory::new(bundle.name(), &start, 1)?;
-    let Some((core, held)) = memory.cores(bundle.name(), &[])?.pop() else {
+    let Some((core, held)) = memory.cores(bundle.name(), &[guess.draw()])?.pop() else {
         unreachable!("one core was asked for")
     };
-    let mut run = Run::new(&start, survey, core, held, None, |pageset, zone| {
-        Guess::Likely.pages(&survey.clues(pageset, zone))
+    let mut run = Run::new(&start, survey, core, held, guess.draw(), |pageset, zone| {
+        guess.pages(&survey.clues(pageset, zone))
     });
-    run.keep_asked();
-    let mut player = Player::new(recorded, survey, run, &start, &map, false);
+    match keeps {
+        Keeps::Asked => run.keep_asked(),
+        Keeps::Figures => run.keep_whole(),
+    }
+    let mut player = Player::new(recorded, survey, run, &start, &map, is_elsewhere);
     let mut play = || {
         let mut window = Window::new(survey.has_window);
         bundle.with_trace_text(watch, |name, text| {
             read_trace::<ReplayError>(name, text, |event| {
                 if window.admits(&event.event) {
-                    player.note(event, 0);
+                    (0..repeat).for_each(|copy| player.note(event, copy));
                 }
                 Ok(())
             })
@@ -66,7 +97,7 @@ mod tests {
         let replay = Replay::shipped();
         let watch = Watch::new(&Unwatched, replay.bundle().pass_bytes(), 3);
         let survey = Survey::of(replay.bundle(), replay.start(), &watch).unwrap();
-        play_twice(replay.bundle(), &survey, replay.start(), model, &watch).unwrap()
+        play_twice(replay.bundle(), &survey, replay.start(), &Play::of(model), &watch).unwrap()
     }
 
     #[test]

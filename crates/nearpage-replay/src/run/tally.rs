@@ -139,7 +139,7 @@ pub(crate) struct Tally {
     locks: Locks,
     takes_before: u64,
     operations_before: u64,
-    /// Whole ranges, if what is asked for is kept.
+    /// Whole ranges, if they are kept.
     whole: Option<Whole>,
     pages: u64,
     most: u64,
@@ -192,9 +192,14 @@ impl Tally {
         }
     }
 
-    /// Keeps what is asked for from now on, and which ranges are whole. From then on, pagesets change by requests alone.
-    pub(crate) fn keep_asked(&mut self, core: &Core<'_>) {
+    /// Keeps which ranges are whole from now on. From then on, pagesets change by requests alone.
+    pub(crate) fn keep_whole(&mut self, core: &Core<'_>) {
         self.whole.get_or_insert_with(|| Whole::of(core));
+    }
+
+    /// Keeps what is asked for from now on, and which ranges are whole.
+    pub(crate) fn keep_asked(&mut self, core: &Core<'_>) {
+        self.keep_whole(core);
         self.asked =
             Some(Asked::new(self.seen.iter().map(|seen| (seen.cpu, seen.pages)).collect()));
     }
