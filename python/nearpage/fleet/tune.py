@@ -14,6 +14,7 @@ import hashlib
 import json
 import math
 import random
+import sqlite3
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -254,6 +255,16 @@ class _Told:
             self.progress(self.done, self.whole)
 
 
+class _Database(sqlite3.Connection):
+    """Trials in a file. A transaction that a kill cut off is rolled back, no lock is left behind, and no commit waits for the disk: when
+    power fails the last trials may be lost, and no more."""
+
+    def __init__(self, *args: Any, **named: Any) -> None:
+        super().__init__(*args, **named)
+        self.execute("PRAGMA journal_mode=WAL")
+        self.execute("PRAGMA synchronous=NORMAL")
+
+
 @dataclass(frozen=True)
 class _Task:
     measure: Measure
@@ -276,8 +287,7 @@ class _Task:
             optuna.logging.set_verbosity(verbosity)
 
     def _search(self, optuna: Any, entries: Sequence[str], own: Rows) -> list[Tried]:
-        # SQLite: a transaction that a kill cut off is rolled back, and no lock is left behind.
-        storage = f"sqlite:///{self.folder / 'trials.db'}"
+        storage = optuna.storages.RDBStorage(f"sqlite:///{self.folder / 'trials.db'}", engine_kwargs={"connect_args": {"factory": _Database}})
         study = optuna.create_study(storage=storage, study_name=self._name(entries), load_if_exists=True)
         states = optuna.trial.TrialState
         for stale in study.get_trials(deepcopy=False, states=(states.RUNNING,)):
@@ -286,19 +296,24 @@ class _Task:
         complete = len(study.get_trials(deepcopy=False, states=(states.COMPLETE,)))
         self.told.step(min(complete, self.trials))
         while complete < self.trials:
-            study.sampler = _sampler(optuna, self.seed, complete)
+            # A seed of its own for each trial: what comes next does not depend on which process it comes in.
+            study.sampler = optuna.samplers.TPESampler(seed=self.seed * 1_000_003 + complete)
             if complete == 0 and not study.get_trials(deepcopy=False, states=(states.WAITING,)):
                 study.enqueue_trial(self.space.own())
             trial = study.ask()
             settings = self.space.suggest(trial)
             rows = self.measure.rows(settings, entries)
             trial.set_user_attr("settings", settings)
-            trial.set_user_attr("excesses", self.objective.excesses(rows, own))
+            for limit, excess in zip(self.objective.limits, self.objective.excesses(rows, own)):
+                trial.set_constraint(str(limit), excess)
             study.tell(trial, self.objective.cost(rows, own))
             complete += 1
             self.told.step()
         done = study.get_trials(deepcopy=False, states=(states.COMPLETE,))[: self.trials]
-        return [Tried(of.user_attrs["settings"], of.value, all(excess <= 1e-9 for excess in of.user_attrs["excesses"])) for of in done]
+        return [Tried(of.user_attrs["settings"], of.value, self.objective.holds(self._rows(of, entries), own)) for of in done]
+
+    def _rows(self, trial: Any, entries: Sequence[str]) -> Rows:
+        return self.measure.rows(trial.user_attrs["settings"], entries)
 
     def _name(self, entries: Sequence[str]) -> str:
         """Another question is another study."""
@@ -306,21 +321,11 @@ class _Task:
         return hashlib.sha256(json.dumps(question).encode()).hexdigest()[:16]
 
 
-def _sampler(optuna: Any, seed: int, complete: int) -> Any:
-    import warnings
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-        return optuna.samplers.TPESampler(
-            seed=seed * 1_000_003 + complete, n_startup_trials=10, constraints_func=lambda trial: trial.user_attrs.get("excesses", [math.inf])
-        )
-
-
 def _optuna() -> Any:
     try:
         import optuna
     except ImportError as error:
-        accepted = "optuna (pip install 'nearpage[tune]')"
+        accepted = "optuna 5 (pip install 'nearpage[tune]')"
         raise NearpageError(f"tuning needs {accepted}", "optuna", accepted) from error
     return optuna
 
