@@ -84,8 +84,7 @@ class Answer:
 
     def __str__(self) -> str:
         where = "".join(f", {key} {value}" for key, value in self.group.items())
-        room = "" if self.low is None or self.high is None else f" ({self.low:.3f} to {self.high:.3f})"
-        return f"{self.variant}{where}: {self.figure.label} x{self.ratio:.3f}{room} over {self.loads} loads: {self.verdict}"
+        return f"{self.variant}{where}: {self.figure.label} x{self.ratio:.3f} ({room(self)}) over {self.loads} loads: {self.verdict}"
 
 
 @dataclass(frozen=True)
@@ -152,17 +151,18 @@ class Comparison:
     def _repr_html_(self) -> str:
         body = "".join(
             f"<tr><td>{html.escape(str(of.variant))}</td><td>{html.escape(' '.join(of.group.values()))}</td><td>{of.figure.label}</td>"
-            f"<td>{of.ratio:.3f}</td><td>{_room(of)}</td><td>{of.loads}</td><td>{of.verdict}</td></tr>"
+            f"<td>{of.ratio:.3f}</td><td>{room(of)}</td><td>{of.loads}</td><td>{of.verdict}</td></tr>"
             for of in self.answers
         )
         head = "".join(f"<th>{name}</th>" for name in ("variant", "group", "figure", "ratio", "interval", "loads", "verdict"))
         return f"<p>against {html.escape(str(self.baseline))}</p><table><tr>{head}</tr>{body}</table>"
 
 
-def _room(answer: Answer) -> str:
+def room(answer: Answer) -> str:
+    """The interval in words."""
     if answer.low is None or answer.high is None:
-        return "too few"
-    return f"{answer.low:.3f} to {answer.high:.3f}"
+        return "too few loads"
+    return f"{_shown(answer.low)} to {_shown(answer.high)}"
 
 
 def compare(
@@ -271,4 +271,9 @@ def _answer(of: _Asked, known: Means, at: int) -> Answer:
 
 
 def _exp(logarithm: float) -> float:
-    return math.exp(min(logarithm, 700.0))
+    return math.exp(logarithm) if logarithm < 700.0 else math.inf
+
+
+def _shown(bound: float) -> str:
+    """A bound that says nothing is not shown with its digits."""
+    return "0" if bound < 1e-4 else "any" if bound > 1e4 else f"{bound:.3f}"

@@ -29,7 +29,7 @@ table { border-collapse: collapse; min-width: 100%; font-size: 0.875rem; font-va
 th, td { padding: 0.25rem 0.6rem; text-align: left; vertical-align: top; overflow-wrap: normal; }
 th { background: var(--box); font-weight: 600; }
 tbody tr + tr > * { border-top: 1px solid var(--line); }
-.number { text-align: right; white-space: nowrap; }
+.number { text-align: right; } .number, .line { white-space: nowrap; }
 .good { color: var(--good); } .bad { color: var(--bad); font-weight: 600; } .few { color: var(--known); }
 .plots { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 32rem), 1fr)); gap: 1rem; align-items: start; }
 figure { margin: 0; padding: 0.6rem; background: var(--box); border-radius: 6px; min-width: 0; }
@@ -62,6 +62,12 @@ class Cell:
     text: str
     kind: str = ""
     is_code: bool = False
+    #: What its text stands behind, until the reader opens it.
+    summary: str = ""
+
+    def html(self) -> str:
+        text = f"<code>{escaped(self.text)}</code>" if self.is_code else escaped(self.text)
+        return f"<details><summary>{escaped(self.summary)}</summary>{text}</details>" if self.summary else text
 
 
 def number(value: float, digits: int = 3) -> Cell:
@@ -77,8 +83,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[Cell | str]]) -> str:
     for row in rows:
         cells = [cell if isinstance(cell, Cell) else Cell(cell) for cell in row]
         numbers |= {at for at, cell in enumerate(cells) if "number" in cell.kind}
-        texts = [f"<code>{escaped(cell.text)}</code>" if cell.is_code else escaped(cell.text) for cell in cells]
-        lines.append("<tr>" + "".join(f'<td class="{cell.kind}">{text}</td>' for cell, text in zip(cells, texts)) + "</tr>")
+        lines.append("<tr>" + "".join(f'<td class="{cell.kind}">{cell.html()}</td>' for cell in cells) + "</tr>")
     heads = "".join(f'<th scope="col" class="{"number" if at in numbers else ""}">{escaped(name)}</th>' for at, name in enumerate(head))
     return f'<div class="scroll"><table><thead><tr>{heads}</tr></thead><tbody>{"".join(lines)}</tbody></table></div>'
 

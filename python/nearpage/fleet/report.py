@@ -1,4 +1,4 @@
-"""``nearpage-fleet report``: the page of a study. It says first what is known, then where it gets worse, then all loads.
+"""``nearpage-fleet report``: the page of a study. It says first what is known, then where it gets worse, then all there is.
 
 The page is one file of HTML without scripts; the same results give the same bytes.
 """
@@ -12,18 +12,20 @@ import shlex
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Union
 
 from .. import __version__
 from ..errors import ArgumentError, NearpageError
 from . import page, pareto
-from .answers import GROUPS, Answer, Comparison, Unit, compare
+from .answers import GROUPS, Answer, Comparison, Unit, compare, room
 from .figures import FIGURES, MAIN, Figure
 from .page import Cell, number
 from .pairs import Row, Variant, rows_of
 
 #: Rows of the table of regressions.
 WORST = 20
+
+Cells = list[list[Union[Cell, str]]]
 
 
 def render(
@@ -42,10 +44,11 @@ def render(
     rows = rows_of(results)
     whole = compare(rows, baseline=baseline, figures=figures, confidence=confidence, seed=seed)
     parts = [f"<h1>{page.escaped(title)}</h1>", _summary(rows, whole)]
-    parts += _answers("Answers", whole)
+    parts += [_plots(whole), *_regressions(whole, store), *_answers("Answers", whole), *_front(whole)]
     if by:
-        parts += _answers(f"By {' and '.join(by)}", compare(rows, baseline=baseline, figures=figures, by=by, confidence=confidence, seed=seed))
-    parts += [_plots(whole), *_front(whole), *_regressions(whole, store), *_loads(whole), *_origin(rows, command)]
+        grouped = compare(rows, baseline=baseline, figures=figures, by=by, confidence=confidence, seed=seed)
+        parts += _answers(f"By {' and '.join(by)}", grouped)
+    parts += [*_loads(whole), *_origin(rows, command)]
     return page.document(title, parts)
 
 
@@ -86,25 +89,15 @@ def _answers(title: str, compared: Comparison) -> list[str]:
     groups = list(compared.answers[0].group)
     order = {"worse": 0, "better": 1}
     answers = sorted(compared.answers, key=lambda of: (order.get(of.verdict, 2), of.figure.name, -abs(of.ratio - 1)))
-    rows = [
+    rows: Cells = [
         [
-            Cell(str(of.variant), is_code=True), *of.group.values(), of.figure.label, Cell(of.verdict, _KINDS.get(of.verdict, "")),
-            number(of.ratio), _room(of), number(of.loads), _chance(of),
+            Cell(str(of.variant), is_code=True), *of.group.values(), of.figure.label, Cell(of.verdict, f"line {_KINDS.get(of.verdict, '')}"),
+            number(of.ratio), Cell(room(of), "number"), number(of.loads), _chance(of),
         ]
         for of in answers
     ]  # fmt: skip
     head = ["variant", *groups, "figure", "verdict", "ratio", "interval", "loads" if compared.unit == "load" else "recordings", "p"]
     return [f"<h2>{page.escaped(title)}</h2>", page.table(head, rows)]
-
-
-def _room(answer: Answer) -> Cell:
-    if answer.low is None or answer.high is None:
-        return Cell("too few loads", "number")
-    return Cell(f"{_bound(answer.low)} to {_bound(answer.high)}", "number")
-
-
-def _bound(value: float) -> str:
-    return "0" if value < 1e-4 else "any" if value > 1e4 else f"{value:.3f}"
 
 
 def _chance(answer: Answer) -> Cell:
@@ -121,10 +114,17 @@ def _plots(compared: Comparison) -> str:
 _LINES = 40
 
 
+def _label(variant: Variant, among: Sequence[Answer]) -> str:
+    """A variant in a plot: without the rules that all of them have."""
+    if len({of.variant.model for of in among}) > 1 or str(variant) == variant.model:
+        return str(variant)
+    return str(variant).removeprefix(f"{variant.model} ")
+
+
 def _plot(figure: Figure, answers: Sequence[Answer]) -> str:
     chosen = sorted(answers, key=lambda of: (of.verdict not in ("better", "worse"), -abs(of.ratio - 1)))[:_LINES]
     lines = [
-        page.Range(str(of.variant), of.ratio, of.low, of.high, of.verdict if of.verdict in ("better", "worse") else "same", tuple(unit.ratio for unit in of.units))
+        page.Range(_label(of.variant, answers), of.ratio, of.low, of.high, of.verdict if of.verdict in ("better", "worse") else "same", tuple(unit.ratio for unit in of.units))
         for of in answers if of in chosen
     ]  # fmt: skip
     better = "less is better" if figure.is_less_better else "more is better"
@@ -139,9 +139,9 @@ def _front(compared: Comparison) -> list[str]:
     best = {candidate.variant for candidate in front.best()}
     x, y = (0, next((at for at, figure in enumerate(front.figures) if figure.name == "kept_pages_mean"), 1))
     plane = set(pareto.front((of.variant, (of.ratios[x], of.ratios[y])) for of in front.candidates))
-    points = [page.Spot(str(of.variant), of.ratios[x], of.ratios[y], of.variant in plane) for of in front.candidates]
+    points = [page.Spot(_label(of.variant, compared.answers), of.ratios[x], of.ratios[y], of.variant in plane) for of in front.candidates]
     names = [figure.label + ("" if figure.is_less_better else ", inverse") for figure in front.figures]
-    rows = [
+    rows: Cells = [
         [
             Cell(str(of.variant), is_code=True), "best in something" if of.variant in best else "beaten" if of.is_beaten_surely else "beaten, or as good",
             *(number(ratio) for ratio in of.ratios),
@@ -160,10 +160,10 @@ def _regressions(compared: Comparison, store: str | None) -> list[str]:
     worst = compared.worst(WORST)
     if not worst:
         return ["<h2>Worst regressions</h2>", "<p>No load gets worse under any variant.</p>"]
-    rows = [
+    rows: Cells = [
         [
             unit.name, unit.machine, answer.figure.label, Cell(str(answer.variant), is_code=True), number(unit.baseline), number(unit.value),
-            Cell(f"x{unit.ratio:.3f}", "number bad"), Cell(repeat(answer, unit, store), is_code=True),
+            Cell(f"x{unit.ratio:.3f}", "number bad"), Cell(repeat(answer, unit, store), is_code=True, summary="command"),
         ]
         for answer, unit in worst
     ]  # fmt: skip
@@ -185,7 +185,7 @@ def repeat(answer: Answer, unit: Unit, store: str | None) -> str:
 
 
 def _loads(compared: Comparison) -> list[str]:
-    rows = [
+    rows: Cells = [
         [unit.name, unit.machine, Cell(str(answer.variant), is_code=True), answer.figure.label, number(unit.baseline), number(unit.value), _ratio(answer, unit), number(unit.pairs)]
         for answer in compared.answers for unit in answer.units
     ]  # fmt: skip

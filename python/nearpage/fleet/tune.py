@@ -168,7 +168,7 @@ def tune(
     low, high = (None if math.isnan(bound) else math.exp(bound) for bound in (float(held.low[0]), float(held.high[0])))
     winner, reason = _verdict(best, is_within, float(held.high[0]), limits, as_good)
     return Tuned(
-        objective, tuple(loads), is_within, best and best.settings, math.exp(best.cost) if best else 1.0, math.exp(float(held.means[0])), low, high,
+        objective, tuple(loads), is_within, best.settings if best else None, math.exp(best.cost) if best else 1.0, math.exp(float(held.means[0])), low, high,
         tuple(of_folds), limits, as_good, winner, reason,
     )  # fmt: skip
 
