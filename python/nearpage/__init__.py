@@ -44,6 +44,7 @@ from .errors import (
     MachineError,
     NearpageError,
     ReplayError,
+    RunError,
     StoreError,
     StudyError,
 )
@@ -69,6 +70,7 @@ __all__ = [
     "ReplayError",
     "Report",
     "Rules",
+    "RunError",
     "StoreError",
     "StudyError",
     "Table",

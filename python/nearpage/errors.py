@@ -10,7 +10,7 @@ Each says where something is wrong and what would be accepted there::
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ._nearpage import Table
@@ -76,6 +76,21 @@ class StudyError(NearpageError, ValueError):
 
     def __reduce__(self) -> tuple[type[StudyError], tuple[str, str | None, str | None, str | None]]:
         return StudyError, (str(self), self.place, self.expected, self.key)
+
+
+class RunError(NearpageError):
+    """Some keys of a study could not be computed; all others are in the store.
+
+    ``failures`` has the reason by key. ``results`` is the table of what is finished.
+    """
+
+    failures: dict[str, str]
+    results: Any
+
+    def __init__(self, message: str, place: str | None, failures: dict[str, str], results: Any) -> None:
+        super().__init__(message, place)
+        self.failures = failures
+        self.results = results
 
 
 class InternalError(NearpageError):

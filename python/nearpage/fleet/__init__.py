@@ -66,6 +66,32 @@ unless others are asked for.
 
 from __future__ import annotations
 
-from .study import Study, StudyError
+try:
+    import pyarrow as _pyarrow  # noqa: F401
+except ImportError as _error:
+    raise ImportError("nearpage.fleet needs pyarrow (pip install 'nearpage[fleet]')") from _error
 
-__all__ = ["Study", "StudyError"]
+from ..errors import RunError, StoreError, StudyError
+from .executors import Dask, InProcess, Processes, Ray
+from .ingest import Ingested, ingest
+from .parquet import EventFile
+from .run import run
+from .store import Store
+from .study import Study, Task
+
+__all__ = [
+    "Dask",
+    "EventFile",
+    "InProcess",
+    "Ingested",
+    "Processes",
+    "Ray",
+    "RunError",
+    "Store",
+    "StoreError",
+    "Study",
+    "StudyError",
+    "Task",
+    "ingest",
+    "run",
+]

@@ -1,0 +1,78 @@
+"""The catalogue of a store: what each entry is, and what could not be taken in."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import pyarrow as pa
+
+from ..errors import StoreError
+
+__all__ = ["COLUMNS", "FORMAT", "SCHEMA", "read_entry", "sorted_table", "table_of"]
+
+#: What an entry says that it is.
+FORMAT = "nearpage-entry 1"
+
+#: The columns of the catalogue: a name, a type, and what it means.
+COLUMNS: dict[str, tuple[pa.DataType, str]] = {
+    "hash": (pa.string(), "SHA-256 of the unpacked content"),
+    "load": (pa.string(), "what ran"),
+    "machine": (pa.string(), "where, by its name or as words"),
+    "kernel": (pa.string(), "the release of the kernel"),
+    "arch": (pa.string(), "the architecture"),
+    "nodes": (pa.int64(), "nodes of the machine"),
+    "nodes_with_memory": (pa.int64(), "those of them with memory"),
+    "cpus": (pa.int64(), "CPUs"),
+    "memory_bytes": (pa.int64(), "bytes of memory, with its holes"),
+    "page_bytes": (pa.int64(), "bytes of a page"),
+    "seconds": (pa.float64(), "from the first event to the last"),
+    "events": (pa.int64(), "events of the trace"),
+    "lost_events": (pa.int64(), "events that the recorder lost"),
+    "unsorted": (pa.int64(), "events whose time is before that of an earlier one"),
+    "fidelity": (pa.float64(), "how exactly the replay predicts what the kernel logged, in percent"),
+    "fidelity_model": (pa.string(), "the rules of that replay"),
+    "bundle": (pa.string(), "the object with the bundle"),
+    "bundle_bytes": (pa.int64(), "its size"),
+    "trace_bytes": (pa.int64(), "the trace as text, unpacked"),
+    "trace_packed_bytes": (pa.int64(), "the same as it was packed; null if the bundle was packed as one"),
+    "events_bytes": (pa.int64(), "the size of the events in Parquet"),
+    "redacted": (pa.bool_(), "whether names are hashed"),
+    "version": (pa.string(), "the version of nearpage that took it in"),
+}
+
+SCHEMA = pa.schema([(name, kind) for name, (kind, _) in COLUMNS.items()])
+
+_PYTHON = {pa.string(): str, pa.int64(): int, pa.float64(): (int, float), pa.bool_(): bool}
+
+
+def read_entry(content: bytes, place: str) -> dict[str, Any]:
+    """An entry of the catalogue. Raises :class:`StoreError` if it is none."""
+    expected = "an entry of a catalogue"
+    try:
+        entry = json.loads(content)
+        form = entry["format"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise StoreError(f"{place}: is damaged, expected {expected}", place, expected) from error
+    if form != FORMAT:
+        what = f"{FORMAT} (a later nearpage wrote it)" if str(form).startswith("nearpage-entry ") else expected
+        raise StoreError(f"{place}: has format {form!r}, expected {what}", place, what)
+    for name, (kind, _) in COLUMNS.items():
+        value = entry.get(name)
+        if value is not None and (not isinstance(value, _PYTHON[kind]) or isinstance(value, bool) != (kind == pa.bool_())):
+            raise StoreError(f"{place}: {name} is {value!r}, expected {kind}", place, str(kind))
+    if entry.get("hash") != place.rpartition("/")[2].partition(".")[0]:
+        raise StoreError(f"{place}: is the entry {entry.get('hash')!r}, expected that of its name", place, expected)
+    return dict(entry)
+
+
+def table_of(entries: Iterable[dict[str, Any]]) -> pa.Table:
+    """Entries as a table."""
+    rows = list(entries)
+    return pa.table({field.name: pa.array([of.get(field.name) for of in rows], field.type) for field in SCHEMA}, SCHEMA)
+
+
+def sorted_table(tables: list[pa.Table]) -> pa.Table:
+    """Tables of entries as one, by load, kernel and hash."""
+    return pa.concat_tables(tables).sort_by([("load", "ascending"), ("kernel", "ascending"), ("hash", "ascending")]).combine_chunks()

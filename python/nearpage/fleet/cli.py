@@ -1,0 +1,224 @@
+"""The command ``nearpage-fleet``. It shows what the package does; exit status 0: done, 1: something is damaged or failed, 2: the
+input is wrong."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from .. import _nearpage
+from ..errors import NearpageError, RunError
+from .executors import Dask, InProcess, Processes, Ray
+from .ingest import ingest
+from .run import LEASE, run
+from .store import Store
+from .study import Study
+
+__all__ = ["main"]
+
+#: Where a store is unless another place is named.
+_STORE = "nearpage-store"
+#: Commands of modules that bring their own arguments.
+_ELSEWHERE = {
+    "report": "a study's answers as a page of HTML",
+    "tune": "search settings for an objective",
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command; its exit status."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        parsed = _parser(given).parse_args(given)
+        return int(parsed.command(parsed) or 0)
+    except RunError as error:
+        print(f"nearpage-fleet: {error}", file=sys.stderr)
+        for key, reason in list(error.failures.items())[:20]:
+            print(f"  {key[:12]}  {reason}", file=sys.stderr)
+        return 1
+    except NearpageError as error:
+        print(f"nearpage-fleet: {error}", file=sys.stderr)
+        return 2
+    except OSError as error:
+        print(f"nearpage-fleet: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("\nnearpage-fleet: interrupted; what is finished is in the store", file=sys.stderr)
+        return 130
+
+
+def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="nearpage-fleet", description="Many recordings, studied together: a store, studies, and their answers."
+    )
+    parser.add_argument("--version", action="version", version=f"nearpage-fleet {_nearpage.__version__}")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+
+    def command(name: str, what: str, does: Callable[[argparse.Namespace], int]) -> argparse.ArgumentParser:
+        added = commands.add_parser(name, help=what, description=f"{what[0].upper()}{what[1:]}.")
+        added.set_defaults(command=does)
+        return added
+
+    of = command("ingest", "take bundles into a store", _ingest)
+    of.add_argument("paths", nargs="+", metavar="PATH", help="a bundle, or a folder in which to look for bundles")
+    of.add_argument("--load", metavar="NAME", help="what ran (default: the name of the bundle)")
+    of.add_argument("--machine", metavar="NAME", help="where it ran (default: the machine is described)")
+    of.add_argument("--redact", action="store_true", help="hash names of tasks, and leave out what is personal")
+    of.add_argument("--salt-file", metavar="FILE", help="the secret that names are hashed with, 8 bytes or more")
+    _store_of(of)
+    of = command("ls", "list the entries of a store", _ls)
+    of.add_argument("--json", action="store_true", help="as JSON")
+    _store_of(of)
+    of = command("show", "show an entry of a store", _show)
+    of.add_argument("hash", metavar="HASH", help="the beginning of its hash, 4 digits or more")
+    of.add_argument("--events", type=int, default=0, metavar="N", help="and its first N events")
+    of.add_argument("--json", action="store_true", help="as JSON")
+    _store_of(of)
+    of = command("run", "compute what a study lacks", _run)
+    of.add_argument("study", metavar="STUDY.toml", help="what is to be computed")
+    where = of.add_mutually_exclusive_group()
+    where.add_argument("--workers", type=int, metavar="N", help="processes of this machine (default: one a CPU; 0: none)")
+    where.add_argument("--dask", type=int, metavar="N", help="a local Dask cluster with N workers")
+    where.add_argument("--scheduler", metavar="ADDRESS", help="a Dask scheduler, such as tcp://HOST:8786")
+    where.add_argument("--ray", metavar="ADDRESS", help="Ray: auto, ray://HOST:10001, or local")
+    of.add_argument("--lease", type=float, default=LEASE, metavar="SECONDS", help=f"a silent claim lasts so long (default: {LEASE:.0f})")
+    of.add_argument("--output", metavar="FILE", help="write the table of results: .csv, .json or .parquet")
+    of.add_argument("--quiet", action="store_true", help="show no progress")
+    _store_of(of)
+    for name, what in _ELSEWHERE.items():
+        added = commands.add_parser(name, help=what, description=f"{what[0].upper()}{what[1:]}.")
+        if given[:1] == [name]:
+            # What it needs is loaded when it is asked for.
+            module = importlib.import_module(f"nearpage.fleet.{name}")
+            module.add_arguments(added)
+            added.set_defaults(command=module.command)
+    return parser
+
+
+def _store_of(parser: argparse.ArgumentParser) -> None:
+    text = f"a folder, s3://BUCKET/PREFIX or gs://BUCKET/PREFIX (default: {_STORE})"
+    parser.add_argument("--store", default=_STORE, metavar="URL", help=text)
+
+
+def _bar(what: str, is_quiet: bool = False) -> Callable[[int, int], None] | None:
+    if is_quiet or not sys.stderr.isatty():
+        return None
+
+    def show(done: int, whole: int) -> None:
+        print(f"\r{done} of {whole} {what}", end="" if done < whole else "\n", file=sys.stderr, flush=True)
+
+    return show
+
+
+def _ingest(arguments: argparse.Namespace) -> int:
+    salt = None
+    if arguments.redact != (arguments.salt_file is not None):
+        lacking = "--salt-file FILE" if arguments.redact else "--redact"
+        print(f"nearpage-fleet: --redact and --salt-file go together, expected {lacking}, too", file=sys.stderr)
+        return 2
+    if arguments.redact:
+        salt = Path(arguments.salt_file).read_bytes().strip()
+    store = Store.create(arguments.store)
+    done = ingest(
+        store, arguments.paths, load=arguments.load, machine=arguments.machine, salt=salt, progress=_bar("bundles")
+    )
+    for one in done:
+        state = f"damaged: {one.reason}" if one.reason else "new" if one.is_new else "there already"
+        print(f"{(one.hash or '-')[:12]:12}  {one.source}  {state}")
+    damaged = sum(one.reason is not None for one in done)
+    new = sum(one.is_new for one in done)
+    print(f"{len(done)} bundles: {new} new, {len(done) - new - damaged} there already, {damaged} damaged")
+    return 1 if damaged else 0
+
+
+def _ls(arguments: argparse.Namespace) -> int:
+    store = Store.open(arguments.store)
+    entries, damaged = store.entries().to_pylist(), store.damaged().to_pylist()
+    if arguments.json:
+        print(json.dumps({"schema": 1, "entries": entries, "damaged": damaged}, ensure_ascii=False, indent=1))
+        return 0
+    rows = [("hash", "load", "kernel", "machine", "seconds", "events", "lost", "fidelity %")]
+    for of in entries:
+        fidelity = "-" if of["fidelity"] is None else f"{of['fidelity']:.2f}"
+        rows.append(
+            (of["hash"][:12], of["load"], of["kernel"], of["machine"], f"{of['seconds']:.1f}", str(of["events"]), str(of["lost_events"]), fidelity)
+        )
+    _print_table(rows, numbers_from=4)
+    for one in damaged:
+        print(f"damaged: {one['source']}: {one['reason']}")
+    print(f"{len(entries)} entries, {len(damaged)} damaged")
+    return 0
+
+
+def _print_table(rows: list[tuple[str, ...]], numbers_from: int) -> None:
+    widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
+    for row in rows:
+        cells = (cell.rjust(width) if at >= numbers_from else cell.ljust(width) for at, (cell, width) in enumerate(zip(row, widths)))
+        print("  ".join(cells).rstrip())
+
+
+def _show(arguments: argparse.Namespace) -> int:
+    store = Store.open(arguments.store)
+    entry = store.entry(arguments.hash)
+    first: list[dict[str, Any]] = []
+    if arguments.events > 0:
+        for batch in store.events(entry["hash"]).batches(rows=arguments.events):
+            first = batch.slice(0, arguments.events).to_pylist()
+            break
+    for event in first:
+        event["time"] = event["time"].value if hasattr(event["time"], "value") else int(event["time"].total_seconds() * 1e9)
+    if arguments.json:
+        print(json.dumps({**entry, **({"first_events": first} if first else {})}, ensure_ascii=False, indent=1))
+        return 0
+    for name, value in entry.items():
+        if name != "format":
+            print(f"{name:18}  {'-' if value is None else value}")
+    for event in first:
+        told = " ".join(f"{name}={value}" for name, value in event.items() if value is not None and name not in ("time", "cpu", "event", "pid", "comm"))
+        print(f"{event['time'] / 1e9:16.9f}  cpu {event['cpu']:<3} {event['comm']}-{event['pid']}  {event['event']}  {told}".rstrip())
+    return 0
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    study = Study.from_toml(arguments.study)
+    store = Store.open(arguments.store)
+    if arguments.scheduler is not None:
+        executor: Any = Dask(arguments.scheduler)
+    elif arguments.dask is not None:
+        executor = Dask(workers=arguments.dask)
+    elif arguments.ray is not None:
+        executor = Ray(None if arguments.ray == "local" else arguments.ray)
+    else:
+        executor = InProcess() if arguments.workers == 0 else Processes(arguments.workers)
+    with executor:
+        results = run(study, store=store, executor=executor, lease=arguments.lease, progress=_bar("keys", arguments.quiet))
+    if arguments.output:
+        _write(results, arguments.output)
+    print(f"{results.num_rows} keys are finished in {os.fspath(arguments.store)}")
+    return 0
+
+
+def _write(results: Any, path: str) -> None:
+    ending = Path(path).suffix
+    if ending == ".parquet":
+        import pyarrow.parquet
+
+        pyarrow.parquet.write_table(results, path)
+    elif ending == ".csv":
+        import pyarrow.csv
+
+        pyarrow.csv.write_csv(results, path)
+    elif ending == ".json":
+        Path(path).write_text(json.dumps(results.to_pylist(), ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    else:
+        raise NearpageError(f"{path}: unknown ending, expected .csv, .json or .parquet", path, ".csv, .json or .parquet")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

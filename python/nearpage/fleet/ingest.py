@@ -1,0 +1,323 @@
+"""Bundles into a store.
+
+A bundle is a folder with ``meta.json``, or a tar of one. Its hash is that of its unpacked content, so it is the same however it
+is packed, and a bundle that is there already is not taken in again. The objects of an entry are written first, its line in the
+catalogue last: cut off anywhere, an entry is there wholly or not at all, and the next ingest does the rest.
+"""
+
+from __future__ import annotations
+
+import bz2
+import contextlib
+import gzip
+import hashlib
+import io
+import json
+import os
+import tarfile
+import tempfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+
+from .. import _nearpage
+from ..errors import ArgumentError, NearpageError, StoreError
+from . import catalogue, parquet
+from .redact import Redactor
+from .store import Store
+from .study import canonical
+
+__all__ = ["Ingested", "bundles_in", "ingest"]
+
+_PACKED = {b"\x28\xb5\x2f\xfd": "zst", b"\x1f\x8b": "gz", b"BZh": "bz2"}
+_ENDINGS = (".tar", ".tar.zst", ".tar.gz", ".tgz", ".tar.bz2")
+_INNER = (".zst", ".gz", ".bz2")
+#: What reading a damaged archive raises.
+_DAMAGE = (tarfile.TarError, OSError, EOFError, zlib.error, pa.ArrowException, ValueError, KeyError, NearpageError)
+
+
+@dataclass(frozen=True)
+class Ingested:
+    """What became of a bundle. ``is_new`` is whether it was not there before; ``reason`` is why it could not be taken in."""
+
+    source: str
+    hash: str | None
+    is_new: bool
+    reason: str | None
+
+
+def bundles_in(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
+    """The bundles among some paths: each is one, or a folder in which to look for them."""
+    found: dict[Path, None] = {}
+
+    def look(path: Path, is_named: bool) -> None:
+        if path.is_dir():
+            if (path / "meta.json").exists():
+                found[path] = None
+                return
+            for below in sorted(path.iterdir()):
+                if below.is_dir() or below.name.endswith(_ENDINGS):
+                    look(below, False)
+        elif is_named or path.name.endswith(_ENDINGS):
+            found[path] = None
+
+    for path in map(Path, paths):
+        before = len(found)
+        try:
+            look(path, True)
+        except OSError as error:
+            raise ArgumentError(f"{path}: {error}, expected bundles", str(path), "bundles") from error
+        if len(found) == before and path not in found:
+            expected = "a bundle, or a folder with bundles (folders with meta.json, or tars of them)"
+            raise ArgumentError(f"{path}: has no bundle, expected {expected}", str(path), expected)
+    return list(found)
+
+
+def ingest(
+    store: Store,
+    paths: Iterable[str | os.PathLike[str]],
+    *,
+    load: str | None = None,
+    machine: str | None = None,
+    salt: bytes | None = None,
+    progress: Callable[[int, int], object] | None = None,
+) -> list[Ingested]:
+    """Takes bundles into a store; folders are looked through for them. A damaged one is noted with its reason, and the rest go on.
+
+    ``load`` and ``machine`` name what ran, and where; by default the load has the name of the bundle, and the machine is
+    described. With a ``salt``, names of tasks are hashed and what is personal is left out. ``progress`` is called with bundles that
+    are done and bundles that there are.
+    """
+    redactor = Redactor(salt) if salt is not None else None
+    found = bundles_in(paths)
+    store.files.sweep()
+    done = []
+    for at, path in enumerate(found):
+        if progress:
+            progress(at, len(found))
+        done.append(_one(store, path, load, machine, redactor))
+    if progress:
+        progress(len(found), len(found))
+    return done
+
+
+def _one(store: Store, path: Path, load: str | None, machine: str | None, redactor: Redactor | None) -> Ingested:
+    source = os.path.abspath(path)
+    shown = redactor.name(source) if redactor else str(path)
+    damaged = f"damaged/{hashlib.sha256(shown.encode(errors='surrogateescape')).hexdigest()[:32]}.json"
+    with tempfile.TemporaryDirectory(prefix="nearpage-fleet-") as folder:
+        try:
+            bundle = path
+            if redactor:
+                bundle = Path(folder) / "bundle.tar.zst"
+                redactor.bundle(_members(path, _root(path)), bundle, shown)
+            look = _look(bundle)
+        except _DAMAGE as error:
+            return _note(store, damaged, shown, path, error)
+        content = look.hash
+        known = f"catalogue/{content}.json"
+        with contextlib.suppress(FileNotFoundError):
+            store.files.read(known)
+            store.files.delete(damaged)
+            return Ingested(shown, content, False, None)
+        try:
+            entry, files = _read(bundle, Path(folder), look, redactor)
+        except _DAMAGE as error:
+            return _note(store, damaged, shown, path, error)
+        entry["load"] = load or (redactor.name(_load(path)) if redactor else _load(path))
+        entry["machine"] = machine or _described(entry)
+        for name, local in files.items():
+            store.files.publish(name, local)
+        is_new = store.files.create(known, canonical(entry).encode())
+    store.files.delete(damaged)
+    return Ingested(shown, content, is_new, None)
+
+
+def _note(store: Store, name: str, shown: str, path: Path, error: Exception) -> Ingested:
+    """Notes why a bundle could not be taken in. That the store is full is no fault of a bundle."""
+    if isinstance(error, OSError) and error.filename is not None and not str(error.filename).startswith(str(path)):
+        raise error
+    reason = str(error) or type(error).__name__
+    for personal in (os.path.abspath(path), str(path), os.path.basename(path)):
+        reason = reason.replace(personal, shown)
+    store.files.replace(name, canonical({"source": shown, "reason": reason, "version": _nearpage.__version__}).encode())
+    return Ingested(shown, None, False, reason)
+
+
+def _unpacked(source: BinaryIO) -> BinaryIO:
+    """The content of a file, whichever way it is packed."""
+    buffered = io.BufferedReader(source, 1 << 16)  # type: ignore[type-var]
+    begin = buffered.peek(4)[:4]
+    kind = next((kind for magic, kind in _PACKED.items() if begin.startswith(magic)), None)
+    if kind == "zst":
+        return io.BufferedReader(pa.CompressedInputStream(buffered, "zstd"), 1 << 20)  # type: ignore[return-value,type-var]
+    if kind == "gz":
+        return gzip.GzipFile(fileobj=buffered)  # type: ignore[return-value]
+    return bz2.BZ2File(buffered) if kind == "bz2" else buffered  # type: ignore[return-value]
+
+
+def _inner(name: str) -> str:
+    """The name of a file without the ending of how it is packed."""
+    return next((name[: -len(ending)] for ending in _INNER if name.endswith(ending)), name)
+
+
+def _members(path: Path, root: str | None) -> Iterator[tuple[str, BinaryIO]]:
+    """The files of a bundle, by their names within it, and their unpacked content. In a tar it is within `root`, or names
+    are whole if that is None. Links and devices are no files of a bundle."""
+    if path.is_dir():
+        for file in sorted(path.rglob("*")):
+            if file.is_file() and not file.is_symlink():
+                with file.open("rb") as source:
+                    yield _inner(file.relative_to(path).as_posix()), _unpacked(source)
+        return
+    with path.open("rb") as source, tarfile.open(fileobj=_unpacked(source), mode="r|") as archive:
+        for member in archive:
+            content = archive.extractfile(member) if member.isfile() else None
+            if content is not None:
+                yield _inner(_within(member.name, root or "")), _unpacked(content)  # type: ignore[arg-type]
+
+
+def _root(path: Path) -> str:
+    """The folder of a tar that has meta.json, the first if several have."""
+    if path.is_dir():
+        return ""
+    with path.open("rb") as source, tarfile.open(fileobj=_unpacked(source), mode="r|") as archive:
+        for member in archive:
+            name = member.name.removeprefix("./")
+            if name.rpartition("/")[2] == "meta.json":
+                return name.rpartition("/")[0]
+    raise StoreError(f"{path}: has no meta.json, expected a bundle", str(path), "a bundle: a folder with meta.json, or a tar of one")
+
+
+def _within(name: str, root: str) -> str:
+    name = name.removeprefix("./")
+    return name[len(root) + 1 :] if root and name.startswith(f"{root}/") else name
+
+
+@dataclass(frozen=True)
+class _Look:
+    """What one pass over the files of a bundle tells."""
+
+    hash: str
+    meta: dict[str, Any]
+    trace_bytes: int | None
+
+
+def _look(path: Path) -> _Look:
+    parts: list[tuple[str, str]] = []
+    meta: dict[str, Any] | None = None
+    root, trace_bytes = "", None
+    for name, content in _members(path, None):
+        of, size, kept = hashlib.sha256(), 0, b""
+        is_meta = name.rpartition("/")[2] == "meta.json" and meta is None
+        while part := content.read(1 << 20):
+            of.update(part)
+            size += len(part)
+            kept = kept + part if is_meta else b""
+        if is_meta:
+            root, meta = name.rpartition("/")[0], _document(kept)
+        if name.rpartition("/")[2] == "trace.txt":
+            trace_bytes = size
+        parts.append((name, of.hexdigest()))
+    if meta is None:
+        expected = "a bundle: a folder with meta.json, or a tar of one"
+        raise StoreError(f"{path}: has no meta.json, expected {expected}", str(path), expected)
+    parts = sorted((_within(name, root), of) for name, of in parts)
+    whole = hashlib.sha256(canonical(parts).encode(errors="surrogateescape"))
+    return _Look(whole.hexdigest(), meta, trace_bytes)
+
+
+def _document(content: bytes) -> dict[str, Any]:
+    document = json.loads(content)
+    return document if isinstance(document, dict) else {}
+
+
+def _read(bundle: Path, folder: Path, look: _Look, redactor: Redactor | None) -> tuple[dict[str, Any], dict[str, Path]]:
+    """Reads a bundle: its entry, and the files of it by their names in the store."""
+    opened = _nearpage.Bundle.open(bundle)
+    report = opened.replay()
+    document, meta, content = report.to_dict(), look.meta, look.hash
+    first, last = [], []
+
+    def watched() -> Iterator[Any]:
+        import pyarrow.compute as pc
+
+        for part in opened.events():
+            table = pa.table(part)
+            if table.num_rows:
+                # Clocks may go back.
+                ends = pc.min_max(table["time"].cast(pa.int64())).as_py()
+                first.append(ends["min"])
+                last.append(ends["max"])
+            yield table
+
+    events = folder / "events.parquet"
+    count = parquet.write_events(events, watched(), {"entry": content})
+    packed, ending = _packed(bundle, folder)
+    files = {f"entries/{content}/bundle{ending}": packed, f"entries/{content}/events.parquet": events}
+    entry = {
+        "format": catalogue.FORMAT,
+        "hash": content,
+        "kernel": opened.kernel,
+        "arch": meta.get("arch") if isinstance(meta.get("arch"), str) else None,
+        **_nearpage.machine_facts(report),
+        "seconds": (max(last) - min(first)) / 1e9 if first else 0.0,
+        "events": count,
+        "lost_events": document["trace"]["lost_events"],
+        "unsorted": document["trace"]["unsorted"],
+        "fidelity": report.fidelity.percent,
+        "fidelity_model": report.model,
+        "bundle": f"entries/{content}/bundle{ending}",
+        "bundle_bytes": packed.stat().st_size,
+        "events_bytes": events.stat().st_size,
+        "redacted": redactor is not None,
+        "version": _nearpage.__version__,
+        "trace_bytes": look.trace_bytes,
+        "trace_packed_bytes": _packed_trace(bundle),
+    }
+    return entry, files
+
+
+def _packed_trace(bundle: Path) -> int | None:
+    """Bytes of the trace if it is packed by itself."""
+    packed = [bundle / f"trace.txt{ending}" for ending in _INNER]
+    return next((path.stat().st_size for path in packed if path.exists()), None) if bundle.is_dir() else None
+
+
+def _packed(bundle: Path, folder: Path) -> tuple[Path, str]:
+    """A bundle as one file. A tar stays as it is; a folder becomes a tar of its files as they are."""
+    if not bundle.is_dir():
+        with bundle.open("rb") as source:
+            begin = source.read(4)
+        kind = next((kind for magic, kind in _PACKED.items() if begin.startswith(magic)), None)
+        return bundle, ".tar" + (f".{kind}" if kind else "")
+    path = folder / "bundle.tar"
+    with tarfile.open(path, "w") as archive:
+        for file in sorted(bundle.rglob("*")):
+            if file.is_file() and not file.is_symlink():
+                member = tarfile.TarInfo(f"{bundle.name}/{file.relative_to(bundle).as_posix()}")
+                member.size = file.stat().st_size
+                with file.open("rb") as source:
+                    archive.addfile(member, source)
+    return path, ".tar"
+
+
+def _load(path: Path) -> str:
+    """What ran: the name of the bundle, without that of its kernel."""
+    name = os.path.basename(os.path.abspath(path))
+    return next((name[: -len(ending)] for ending in sorted(_ENDINGS, key=len, reverse=True) if name.endswith(ending)), name)
+
+
+def _described(entry: dict[str, Any]) -> str:
+    def many(count: int, what: str) -> str:
+        return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+    memory = entry["memory_bytes"] / (1 << 20)
+    nodes = many(entry["nodes"], "node")
+    if entry["nodes_with_memory"] != entry["nodes"]:
+        nodes += f" ({entry['nodes_with_memory']} with memory)"
+    return f"{entry['arch'] or 'unknown'}, {nodes}, {many(entry['cpus'], 'CPU')}, {memory:.0f} MiB"

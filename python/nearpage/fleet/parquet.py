@@ -1,0 +1,125 @@
+"""Events in Parquet: the columns of :meth:`nearpage.Bundle.events`, each in the encoding that suits it.
+
+Times and frames are written as differences and as streams of bytes; texts, tasks and orders by dictionaries; pages are packed by
+zstd. Rows are read and written a group at a time, so that memory does not grow with the trace.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, BinaryIO, Union
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ..errors import StoreError
+
+__all__ = ["COLUMNS", "EventFile", "write_events"]
+
+#: Events of a group of rows.
+ROWS = 1 << 20
+
+_TEXT = pa.dictionary(pa.int32(), pa.string())
+COLUMNS: dict[str, pa.DataType] = {
+    "time": pa.duration("ns"),
+    "cpu": pa.uint32(),
+    "event": _TEXT,
+    "pfn": pa.uint64(),
+    "order": pa.uint8(),
+    "flags": _TEXT,
+    "type": _TEXT,
+    "pid": pa.uint32(),
+    "comm": _TEXT,
+    "pages": pa.uint64(),
+    "text": _TEXT,
+}
+
+_ENCODINGS = {"time": "DELTA_BINARY_PACKED", "pfn": "BYTE_STREAM_SPLIT"}
+_LEVEL = 9
+
+
+def write_events(path: Path, tables: Iterable[Any], metadata: dict[str, str] | None = None) -> int:
+    """Writes events, tables of which the columns are :data:`COLUMNS`: how many there were."""
+    schema = pa.schema(list(COLUMNS.items()), metadata={"nearpage": "events 1", **(metadata or {})})
+    count = 0
+    with pq.ParquetWriter(
+        os.fspath(path),
+        schema,
+        compression="zstd",
+        compression_level=_LEVEL,
+        use_dictionary=[name for name in COLUMNS if name not in _ENCODINGS],
+        column_encoding=_ENCODINGS,
+    ) as writer:
+        waiting: list[pa.Table] = []
+        rows = 0
+
+        def flush() -> None:
+            nonlocal rows
+            if waiting:
+                writer.write_table(pa.concat_tables(waiting).unify_dictionaries(), row_group_size=ROWS)
+            waiting.clear()
+            rows = 0
+
+        for table in tables:
+            table = pa.table(table).cast(schema)
+            count += table.num_rows
+            rows += table.num_rows
+            waiting.append(table)
+            if rows >= ROWS:
+                flush()
+        flush()
+    return count
+
+
+class EventFile:
+    """Events of an entry. It is an Arrow stream, as :class:`nearpage.Events` is: pyarrow, pandas, polars and DuckDB read it."""
+
+    def __init__(self, source: Union[str, os.PathLike[str], BinaryIO], place: str) -> None:
+        self.place = place
+        with self._judged():
+            self._file = pq.ParquetFile(source)
+        names = self._file.schema_arrow.names
+        kinds = {name: self._file.schema_arrow.field(name).type for name in names}
+        wrong = [name for name, kind in COLUMNS.items() if kinds.get(name) != kind]
+        if wrong:
+            expected = ", ".join(f"{name} ({kind})" for name, kind in COLUMNS.items() if name in wrong)
+            raise StoreError(f"{place}: is no table of events, expected the columns {expected}", place, expected)
+
+    @contextlib.contextmanager
+    def _judged(self) -> Iterator[None]:
+        try:
+            yield
+        # What a damaged file raises is of many kinds: ArrowInvalid is a ValueError, others are OSError and NotImplementedError.
+        except (pa.ArrowException, OSError, ValueError, NotImplementedError, MemoryError, KeyError) as error:
+            message = f"{self.place}: is damaged: {error}, expected a Parquet file of events"
+            raise StoreError(message, self.place, "a Parquet file of events") from error
+
+    def __len__(self) -> int:
+        return int(self._file.metadata.num_rows)
+
+    def batches(self, columns: list[str] | None = None, rows: int = 1 << 16) -> Iterator[pa.RecordBatch]:
+        """Batches of up to so many rows; memory does not grow with the trace."""
+        with self._judged():
+            yield from self._file.iter_batches(batch_size=rows, columns=columns, use_threads=False)
+
+    def to_arrow(self, columns: list[str] | None = None) -> pa.Table:
+        with self._judged():
+            return self._file.read(columns=columns)
+
+    def to_pandas(self, columns: list[str] | None = None) -> Any:
+        return self.to_arrow(columns).to_pandas()
+
+    def to_polars(self, columns: list[str] | None = None) -> Any:
+        import polars
+
+        return polars.from_arrow(self.to_arrow(columns))
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        reader = pa.RecordBatchReader.from_batches(self._file.schema_arrow, self.batches())
+        return reader.__arrow_c_stream__(requested_schema)
+
+    def __repr__(self) -> str:
+        return f"EventFile({self.place!r}, {len(self)} events)"

@@ -1,0 +1,155 @@
+"""Bundles without what is personal: names are hashed with a salt, and what a replay does not need is left out.
+
+Kept are the figures of the machine, the events of the page allocator, and names that every kernel has (``kswapd0``). Names of
+tasks become ``x`` with 12 hexadecimal digits of an HMAC, the same in every trace with the same salt, so that they can still be
+told apart. Command lines, notes, logs, times of day, and texts that programs wrote into the trace are left out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import io
+import json
+import re
+import tarfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+
+from ..errors import ArgumentError, StoreError
+
+__all__ = ["Redactor"]
+
+#: What is kept of ``meta.json``.
+_META = (
+    "format kernel arch page_size clock cpus cpus_online nodes_online nodes_with_memory mem_total_kb exit_status start_uptime "
+    "end_uptime sample_every_s tail_s streamed raw_pointers snapshots buffer_kb_per_cpu events_enabled per_cpu lost_events "
+    "event_counts event_lines lost_lines"
+).split()
+
+#: What is kept of a capture as it is: figures of the kernel.
+_FIGURES = "zoneinfo zoneinfo.again buddyinfo pagetypeinfo vmstat meminfo sysctl sysfs".split()
+
+#: Names that kernels give to their own threads.
+_KERNEL = re.compile(
+    rb"<idle>|<\.\.\.>|swapper/\d+|kthreadd|kswapd\d+|kcompactd\d+|khugepaged|ksoftirqd/\d+|migration/\d+|cpuhp/\d+"
+    rb"|rcu[a-z_]*(?:/\d+)?|oom_reaper|kworker/[uR]?\d+:\d+H?"
+)
+_WORKER = re.compile(rb"(kworker/[uR]?\d+:\d+H?)[-+].*")
+_LINE = re.compile(
+    rb"^ *(?P<comm>\S.{0,14}?)(?P<by> *[- ] *)(?P<pid>(?:\d+/)?\d+)(?P<cpu> +(?:\( *[-\d]+\) +)?\[\d+\] +(?:[^\s:]+ +)?)"
+    rb"(?P<time>\d+\.\d+: +)(?P<group>[\w.-]+:)?(?P<event>[\w.-]+):(?P<fields> .*|)$"
+)
+_MARKER = re.compile(rb" *nearpage: (?:before|after|cmd|cmdend|sample \d+) (?:begin|end)(?: rc=-?\d+)?$")
+_LOST = re.compile(rb"^CPU:\d+ \[LOST( \d+)? EVENTS\]$")
+#: Events whose fields are about memory alone.
+_EVENTS = frozenset(
+    b"mm_page_alloc mm_page_free mm_page_free_batched mm_page_alloc_zone_locked mm_page_pcpu_drain mm_page_alloc_extfrag "
+    b"nearpage_bulk nearpage_bulk_done kmem_cache_alloc kmem_cache_free kmalloc kfree kmalloc_node kmem_cache_alloc_node "
+    b"contention_begin contention_end".split()
+)
+
+
+class Redactor:
+    """Redacts with a salt, which is to be kept secret: whoever has it can try names."""
+
+    def __init__(self, salt: bytes) -> None:
+        if len(salt) < 8:
+            raise ArgumentError("the salt is short, expected 8 bytes or more", "salt", "8 bytes or more")
+        self._salt = salt
+        self._known: dict[bytes, bytes] = {}
+
+    def name(self, text: str) -> str:
+        """What stands for a name."""
+        return self._token(text.encode(errors="surrogateescape")).decode()
+
+    def _token(self, text: bytes) -> bytes:
+        return b"x" + hmac.new(self._salt, text, hashlib.sha256).hexdigest()[:12].encode()
+
+    def _task(self, comm: bytes) -> bytes:
+        known = self._known.get(comm)
+        if known is None:
+            worker = _WORKER.fullmatch(comm)
+            known = worker[1] if worker else comm if _KERNEL.fullmatch(comm) else self._token(comm)
+            self._known[comm] = known
+        return known
+
+    def line(self, line: bytes) -> bytes | None:
+        """A line of a trace without what is personal, or None if nothing is known of it."""
+        if line.startswith(b"#") or _LOST.match(line):
+            return line
+        found = _LINE.match(line)
+        if not found:
+            return None
+        comm, by, pid, cpu, time, group, event, fields = found.groups()
+        if event == b"tracing_mark_write":
+            fields = fields if _MARKER.match(fields) else b" redacted"
+        elif event not in _EVENTS:
+            fields = b" redacted"
+        return b"".join((self._task(comm).rjust(16), by, pid, cpu, time, group or b"", event, b":", fields))
+
+    def trace(self, source: BinaryIO, place: str) -> Iterator[bytes]:
+        """The lines of a trace, in parts."""
+        part: list[bytes] = []
+        for line in io.BufferedReader(source, 1 << 20) if not hasattr(source, "readline") else source:  # type: ignore[arg-type]
+            if b"\0" in line:
+                expected = "a trace as text (nearpage replay --trace reads binary ones; trace-cmd report and perf script print them)"
+                raise StoreError(f"{place}: a binary trace cannot be redacted, expected {expected}", place, expected)
+            redacted = self.line(line.rstrip(b"\r\n"))
+            if redacted is not None:
+                part.append(redacted)
+            if len(part) >= 1 << 14:
+                yield b"\n".join(part) + b"\n"
+                part.clear()
+        if part:
+            yield b"\n".join(part) + b"\n"
+
+    def file(self, name: str, content: Callable[[], bytes]) -> bytes | None:
+        """A file of a bundle beside its trace, or None if it is left out."""
+        last = name.rpartition("/")[2]
+        if name == "meta.json":
+            return self._meta(content())
+        if name == "samples.txt" or last in _FIGURES and "/" in name:
+            return content()
+        if last == "version":
+            found = re.match(rb"Linux version \S+", content())
+            return found[0] + b"\n" if found else b""
+        if last == "iomem":
+            # Devices are left out.
+            lines = content().splitlines(keepends=True)
+            return b"".join(line for line in lines if re.search(rb": (System RAM|Persistent Memory|Kernel \w+)\s*$", line))
+        return None
+
+    def _meta(self, content: bytes) -> bytes:
+        meta: dict[str, Any] = json.loads(content)
+        kept = {key: meta[key] for key in _META if key in meta}
+        kept["name"] = self.name(str(meta.get("name", "")))
+        kept["version"] = f"Linux version {meta.get('kernel', '')}"
+        kept["redacted"] = 1
+        return json.dumps(kept, indent=1, ensure_ascii=False).encode()
+
+    def bundle(self, members: Iterator[tuple[str, BinaryIO]], path: Path, place: str) -> None:
+        """Writes the bundle that is left of some files, by their names within it and their unpacked content."""
+        with pa.CompressedOutputStream(str(path), "zstd") as packed, tarfile.open(fileobj=packed, mode="w|") as archive:
+            for name, content in members:
+                if name == "trace.txt":
+                    with Path(f"{path}.trace").open("w+b") as kept:
+                        Path(kept.name).unlink()
+                        for part in self.trace(content, place):
+                            kept.write(part)
+                        size = kept.tell()
+                        kept.seek(0)
+                        _add(archive, name, size, kept)
+                else:
+                    redacted = self.file(name, content.read)
+                    if redacted is not None:
+                        _add(archive, name, len(redacted), io.BytesIO(redacted))
+
+
+def _add(archive: tarfile.TarFile, name: str, size: int, content: Any) -> None:
+    member = tarfile.TarInfo(name)
+    member.size = size
+    archive.addfile(member, content)

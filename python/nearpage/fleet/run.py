@@ -1,0 +1,245 @@
+"""A study is run: what is missing is computed, wherever the executor does, and kept key by key.
+
+Workers keep nothing in themselves. A worker claims a key, looks whether its result is there, computes it, and puts it into the
+store; who waits here only counts. So whatever is lost (a worker, a scheduler, this process) loses the keys under way and
+nothing else, and running the study again goes on where it was.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import itertools
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from ..errors import ArgumentError, NearpageError, RunError, StoreError
+from . import measure
+from .claims import Busy, Heart, take
+from .executors import Executor, InProcess, as_executor
+from .store import Store
+from .study import Study, Task
+
+__all__ = ["LEASE", "run", "work"]
+
+#: Seconds that a claim may stand unchanged before it is taken over, where nobody can tell whether its process lives.
+LEASE = 60.0
+#: Workers that a key may lose in one run before it is given up: it may be the key that kills them.
+_LOSSES = 5
+#: Keys that a worker takes at once, at most.
+_CHUNK = 64
+_PERIOD = 0.2
+
+_prepared = measure.Prepared()
+_hearts: dict[float, Heart] = {}
+
+#: What became of a key: its state (``done``, ``busy``, ``failed``), and the claim's state or the reason.
+Outcome = tuple[str, str, str]
+
+
+def work(store: Store, tasks: list[Task], lease: float, unchanged: dict[str, str]) -> list[Outcome]:
+    """What a worker does: computes tasks one after the other, and puts each result into the store."""
+    heart = _hearts.setdefault(lease, Heart(lease / 4))
+    return [(task.key, *_one(store, task, heart, unchanged.get(task.key))) for task in tasks]
+
+
+def _one(store: Store, task: Task, heart: Heart, unchanged: str | None) -> tuple[str, str]:
+    try:
+        claim = take(store.files, task.key, unchanged)
+        if isinstance(claim, Busy):
+            return "busy", claim.state
+        try:
+            with heart.beating(claim):
+                # Who had the claim before may have finished.
+                if store.result(task) is None:
+                    _keep(store, task, measure.compute(store, task, _prepared))
+        finally:
+            claim.release()
+        return "done", ""
+    except (NearpageError, OSError, ValueError, ArithmeticError, MemoryError, RuntimeError) as error:
+        return "failed", f"{type(error).__name__}: {error}"
+
+
+def _keep(store: Store, task: Task, content: bytes) -> None:
+    name = measure.name_of(task.key)
+    if not store.files.create(name, content) and store.result(task) is None:
+        # What is there is damaged.
+        store.files.replace(name, content)
+
+
+@dataclass
+class _Course:
+    """How far a run is."""
+
+    tasks: dict[str, Task]
+    all: int
+    queue: deque[list[Task]]
+    progress: Callable[[int, int], object] | None
+    failed: dict[str, str] = field(default_factory=dict)
+    #: Keys that others compute: the state of their claim, since when it is so, and when they were asked for last.
+    busy: dict[str, tuple[str, float, float]] = field(default_factory=dict)
+    losses: Counter[str] = field(default_factory=Counter)
+    under_way: dict[concurrent.futures.Future[Any], list[Task]] = field(default_factory=dict)
+
+    def tell(self) -> None:
+        if self.progress:
+            self.progress(self.all - len(self.tasks), self.all)
+
+    def hear(self, outcomes: Iterable[Outcome]) -> None:
+        for key, state, detail in outcomes:
+            now = time.monotonic()
+            if state == "busy":
+                before = self.busy.get(key)
+                since = before[1] if before and before[0] == detail else now
+                self.busy[key] = (detail, since, now)
+                continue
+            self.busy.pop(key, None)
+            if state == "failed":
+                self.failed[key] = detail
+            self.tasks.pop(key, None)
+
+    def lose(self, tasks: list[Task], error: BaseException) -> None:
+        """A worker, or all of them, are no more. Their keys are asked for again."""
+        for task in tasks:
+            key = task.key
+            self.losses[key] += 1
+            if key not in self.tasks:
+                continue
+            if self.losses[key] > _LOSSES:
+                self.failed[key] = f"{_LOSSES + 1} workers were lost with it, the last by {type(error).__name__}: {error}"
+                self.tasks.pop(key)
+            else:
+                # By itself, so that those beside it do not suffer if it is the one that kills them.
+                self.queue.append([task])
+
+    def waiting(self, lease: float) -> tuple[list[Task], dict[str, str]]:
+        """The keys of others that are to be asked for again, and the states of claims that stood for a lease."""
+        now = time.monotonic()
+        due = [key for key, (_, _, asked) in self.busy.items() if now - asked >= min(lease / 8, 5.0)]
+        unchanged = {key: self.busy[key][0] for key in due if now - self.busy[key][1] >= lease}
+        for key in due:
+            state, since, _ = self.busy[key]
+            self.busy[key] = (state, since, now)
+        return [self.tasks[key] for key in due if key in self.tasks], unchanged
+
+
+def run(
+    study: Study,
+    *,
+    store: Store,
+    executor: Any = None,
+    progress: Callable[[int, int], object] | None = None,
+    lease: float = LEASE,
+    chunk: int | None = None,
+) -> pa.Table:
+    """Computes what a study lacks, and answers ``store.results(study)``.
+
+    ``executor`` is one of :mod:`nearpage.fleet` (:class:`Processes`, :class:`Dask`, :class:`Ray`), a Dask client, or anything with
+    ``submit`` as ``concurrent.futures`` has it; this process by default. ``progress`` is called with keys that are finished and
+    keys that there are. ``chunk`` is how many keys a worker takes at once.
+
+    Raises :class:`nearpage.RunError` when all is done that can be done and some keys failed: ``failures`` has the reasons,
+    ``results`` the table. Ctrl-C ends it; what was finished is in the store.
+    """
+    if not lease > 0:
+        raise ArgumentError(f"lease={lease}, expected seconds above 0", "lease", "seconds above 0")
+    tasks = {task.key: task for task in store.tasks(study)}
+    finished = store.finished()
+    missing = {key: task for key, task in tasks.items() if key not in finished}
+    missing.update(_damaged(store, [tasks[key] for key in finished & tasks.keys()]))
+    course = _Course(missing, len(tasks), deque(), progress)
+    course.tell()
+    if missing:
+        store.files.sweep()
+        runner = as_executor(executor)
+        with runner:
+            course.queue.extend(_chunks(list(missing.values()), runner, chunk))
+            _drive(store, course, runner, lease)
+    results = store.results(study)
+    if course.failed:
+        key, reason = next(iter(course.failed.items()))
+        what = f"{len(course.failed)} of {len(tasks)} keys failed; {key[:12]}: {reason}"
+        raise RunError(what, store.url, dict(course.failed), results)
+    return results
+
+
+def _damaged(store: Store, tasks: list[Task]) -> dict[str, Task]:
+    """Tasks whose results cannot be read, as after a crash of their machine: they are computed again."""
+    by_name = {measure.name_of(task.key): task for task in tasks}
+    found = store.files.read_many(by_name)
+    wrong = (name for name, content in found if content is None or not measure.read_result(content, by_name[name].key))
+    return {by_name[name].key: by_name[name] for name in wrong}
+
+
+def _chunks(tasks: list[Task], runner: Executor, chunk: int | None) -> Iterable[list[Task]]:
+    """Keys of one entry and machine, some at once: each time a worker takes another entry, it looks through its trace."""
+    if chunk is None:
+        chunk = 1 if isinstance(runner, InProcess) else min(_CHUNK, -(-len(tasks) // (8 * runner.workers)))
+    for _, of_entry in itertools.groupby(tasks, key=lambda task: (task.entry, task.what_if)):
+        together = list(of_entry)
+        for at in range(0, len(together), chunk):
+            yield together[at : at + chunk]
+
+
+def _drive(store: Store, course: _Course, runner: Executor, lease: float) -> None:
+    most = 4 * runner.workers
+    while course.tasks:
+        again, unchanged = course.waiting(lease)
+        if again:
+            course.queue.appendleft(again)
+        try:
+            while course.queue and len(course.under_way) < most:
+                some = [task for task in course.queue.popleft() if task.key in course.tasks]
+                if some:
+                    try:
+                        future = runner.submit(work, store, some, lease, unchanged)
+                    except BaseException:
+                        course.queue.appendleft(some)
+                        raise
+                    course.under_way[future] = some
+                    if isinstance(runner, InProcess):
+                        break
+        except (KeyboardInterrupt, NearpageError):
+            raise
+        except Exception as error:
+            _recover(course, runner, error)
+            continue
+        if not course.under_way:
+            time.sleep(_PERIOD)
+            continue
+        done, _ = concurrent.futures.wait(course.under_way, _PERIOD, concurrent.futures.FIRST_COMPLETED)
+        broken: BaseException | None = None
+        for future in done:
+            some = course.under_way.pop(future)
+            error = concurrent.futures.CancelledError() if future.cancelled() else future.exception()
+            if error is None:
+                course.hear(future.result())
+            elif isinstance(error, (ImportError, AttributeError)):
+                expected = "nearpage with its extra fleet on every worker (pip install 'nearpage[fleet]')"
+                raise StoreError(f"a worker cannot run tasks: {error}, expected {expected}", None, expected) from error
+            else:
+                course.lose(some, error)
+                broken = error
+        if done:
+            course.tell()
+        if broken is not None:
+            _recover(course, runner, broken)
+
+
+def _recover(course: _Course, runner: Executor, error: BaseException) -> None:
+    """Begins anew. What was under way and is not answered is asked for again: a key that is finished is not computed twice."""
+    try:
+        runner.recover()
+    except NearpageError:
+        raise
+    except Exception as again:
+        what = f"the workers were lost: {error or type(error).__name__}; they do not come back: {again}"
+        raise RunError(what, None, {key: "was not computed" for key in course.tasks}, None) from again
+    for future, some in list(course.under_way.items()):
+        if future.done() and (future.cancelled() or future.exception() is not None):
+            del course.under_way[future]
+            course.queue.append(some)

@@ -1,0 +1,302 @@
+"""The store: ingest, the catalogue, events in Parquet."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from fleet_help import MIXED, content_of, shortened, unpacked, write_folder, write_tar
+
+import nearpage
+import nearpage.fleet as fleet
+from nearpage.fleet import catalogue, cli
+from nearpage.fleet.files import LocalFiles
+
+
+def test_what_is_taken_in_is_there(small_store: fleet.Store, small_bundles: list[Path]) -> None:
+    entries = small_store.entries()
+    assert entries.column("load").to_pylist() == ["longer", "short"]
+    assert entries.column_names == list(catalogue.COLUMNS)
+    first = entries.to_pylist()[0]
+    assert first["machine"] == "x86_64, 2 nodes, 4 CPUs, 1280 MiB" and first["kernel"].startswith("6.12.")
+    bundle = small_store.bundle(first["hash"])
+    text = bundle.events().to_arrow()
+    assert first["events"] == text.num_rows > 10_000
+    events = small_store.events(first["hash"][:8])
+    # Every column of every event, from Parquet as from the text.
+    assert events.to_arrow().to_pylist() == text.to_pylist()
+    assert pa.table(events).num_rows == len(events) == first["events"]
+    assert first["fidelity"] == bundle.replay().fidelity.percent
+    assert small_store.damaged().num_rows == 0
+    # Nothing is left of what was written beside.
+    assert list((Path(small_store.url) / ".tmp").iterdir()) == []
+
+
+def test_a_bundle_is_the_same_however_it_is_packed(own_store: fleet.Store, small_bundles: list[Path], tmp_path: Path) -> None:
+    folder = write_folder(unpacked(small_bundles[0]), tmp_path / "as-folder")
+    packed = pa.compress((folder / "trace.txt").read_bytes(), "zstd", asbytes=True)
+    (folder / "trace.txt.zst").write_bytes(packed)
+    (folder / "trace.txt").unlink()
+    [again] = fleet.ingest(own_store, [folder])
+    assert not again.is_new and again.hash in own_store.hashes()
+    other = fleet.Store.create(tmp_path / "other")
+    [new] = fleet.ingest(other, [folder], load="a load", machine="a machine")
+    assert new.is_new and new.hash == again.hash
+    entry = other.entry(str(new.hash))
+    assert (entry["load"], entry["machine"], entry["trace_packed_bytes"]) == ("a load", "a machine", len(packed))
+    assert other.bundle(entry["hash"]).events().to_arrow().num_rows == entry["events"]
+
+
+def test_parquet_is_smaller_than_the_packed_text(tmp_path: Path) -> None:
+    store = fleet.Store.create(tmp_path / "store")
+    [one] = fleet.ingest(store, [MIXED])
+    entry = store.entry(str(one.hash))
+    text = pa.compress(unpacked(MIXED)["trace.txt"], "zstd", asbytes=True)
+    assert entry["events_bytes"] * 2 < len(text)
+    # It is smaller than the packed bundle, too.
+    assert entry["events_bytes"] * 2 < entry["bundle_bytes"]
+
+
+def test_damaged_bundles_are_listed_and_stop_nothing(small_bundles: list[Path], tmp_path: Path) -> None:
+    files = unpacked(small_bundles[0])
+    many = tmp_path / "many"
+    many.mkdir()
+    whole = small_bundles[0].read_bytes()
+    (many / "a-cut.tar.zst").write_bytes(whole[: len(whole) // 2])
+    (many / "b-noise.tar.zst").write_bytes(random.Random(1).randbytes(5000))
+    write_tar({name: content for name, content in files.items() if name != "before/zoneinfo"}, many / "c-lacks.tar.zst")
+    write_tar({**files, "trace.txt": b"no trace\n"}, many / "d-text.tar.zst")
+    write_folder({"meta.json": b"{"}, many / "e-meta")
+    (many / "f-good.tar.zst").write_bytes(whole)
+    write_folder({"meta.json": b"[]"}, many / "g-ünïcode \N{SNOWMAN}")
+    (many / "no bundle.txt").write_text("is not looked at")
+    store = fleet.Store.create(tmp_path / "store")
+    done = fleet.ingest(store, [many])
+    assert [one.reason is None for one in done] == [False] * 5 + [True, False]
+    damaged = store.damaged().to_pylist()
+    assert [Path(row["source"]).name for row in damaged] == sorted(
+        ["a-cut.tar.zst", "b-noise.tar.zst", "c-lacks.tar.zst", "d-text.tar.zst", "e-meta", "g-ünïcode \N{SNOWMAN}"]
+    )
+    assert all(row["reason"] for row in damaged)
+    assert len(store.hashes()) == 1
+    # One that is whole now is listed no more.
+    (many / "a-cut.tar.zst").write_bytes(whole)
+    fleet.ingest(store, [many / "a-cut.tar.zst"])
+    assert "a-cut.tar.zst" not in {Path(row["source"]).name for row in store.damaged().to_pylist()}
+
+
+def test_ingest_may_be_cut_off_at_any_object(small_bundles: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Cut(BaseException):
+        pass
+
+    whole = fleet.Store.create(tmp_path / "whole")
+    fleet.ingest(whole, small_bundles)
+    expected = {folder: content_of(whole, folder) for folder in ("catalogue", "entries")}
+    for after in range(7):
+        store = fleet.Store.create(tmp_path / f"cut{after}")
+        left = after
+        for name in ("publish", "create", "replace"):
+
+            def cut(self: LocalFiles, *arguments: object, of: str = name) -> object:
+                nonlocal left
+                if left == 0:
+                    raise Cut
+                left -= 1
+                return originals[of](self, *arguments)
+
+            originals = {name: getattr(LocalFiles, name) for name in ("publish", "create", "replace")} if name == "publish" else originals
+            monkeypatch.setattr(LocalFiles, name, cut)
+        try:
+            fleet.ingest(store, small_bundles)
+        except Cut:
+            pass
+        monkeypatch.undo()
+        # What is listed is whole.
+        for entry in store.entries().to_pylist():
+            assert store.events(entry["hash"]).to_arrow().num_rows == entry["events"]
+            assert store.bundle(entry["hash"]).kernel == entry["kernel"]
+        assert len(store.hashes()) == after // 3
+        fleet.ingest(store, small_bundles)
+        assert {folder: content_of(store, folder) for folder in expected} == expected
+
+
+def test_ingest_may_be_killed(small_bundles: list[Path], tmp_path: Path) -> None:
+    seed = random.randrange(1 << 32)
+    print(f"seed {seed}")
+    draw = random.Random(seed)
+    store = fleet.Store.create(tmp_path / "store")
+    command = [sys.executable, "-m", "nearpage.fleet.cli", "ingest", "--store", store.url, *map(str, small_bundles)]
+    for _ in range(4):
+        running = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        time.sleep(draw.uniform(0.3, 1.5))
+        running.send_signal(signal.SIGKILL)
+        running.wait()
+        for entry in store.entries().to_pylist():
+            assert store.events(entry["hash"]).to_arrow().num_rows == entry["events"]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    assert len(store.hashes()) == 2
+    assert list((Path(store.url) / ".tmp").iterdir()) == [], "what the killed ones left is swept"
+
+
+def test_a_full_disk_is_no_fault_of_a_bundle(small_bundles: list[Path], tmp_path: Path) -> None:
+    store = fleet.Store.create(tmp_path / "store")
+    program = (
+        "import resource, sys; from nearpage.fleet.cli import main;"
+        "import signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000));"
+        "sys.exit(main(sys.argv[1:]))"
+    )
+    command = [sys.executable, "-B", "-c", program, "ingest", "--store", store.url, str(small_bundles[0])]
+    full = subprocess.run(command, capture_output=True, text=True)
+    assert full.returncode == 1 and "too large" in full.stderr, full
+    assert store.hashes() == [] and store.damaged().num_rows == 0
+    fleet.ingest(store, small_bundles)
+    assert len(store.hashes()) == 2
+
+
+def test_what_is_no_store_is_refused(own_store: fleet.Store, tmp_path: Path) -> None:
+    with pytest.raises(nearpage.StoreError, match="is no store, expected a folder with store.json") as caught:
+        fleet.Store.open(tmp_path / "nothing")
+    assert caught.value.place == str(tmp_path / "nothing")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "a file").write_text("of somebody")
+    with pytest.raises(nearpage.StoreError, match="not empty"):
+        fleet.Store.create(tmp_path / "full")
+    mark = Path(own_store.url) / "store.json"
+    for content, problem in (("{", "damaged"), ("[]", "damaged"), ('{"format": "nearpage-store 2"}', "has format 'nearpage-store 2'")):
+        mark.write_text(content)
+        with pytest.raises(nearpage.StoreError, match=problem):
+            fleet.Store.open(own_store.url)
+        with pytest.raises(nearpage.StoreError, match=problem):
+            fleet.Store.create(own_store.url)
+    with pytest.raises(nearpage.StoreError, match="expected"):
+        fleet.Store.open("no-such-protocol://x/y")
+    with pytest.raises(nearpage.ArgumentError, match="has no bundle"):
+        fleet.ingest(fleet.Store.create(tmp_path / "new"), [tmp_path / "full"])
+
+
+def test_damaged_and_later_entries_are_listed_with_the_reason(own_store: fleet.Store) -> None:
+    [first, second] = own_store.hashes()
+    path = Path(own_store.url) / "catalogue" / f"{first}.json"
+    entry = json.loads(path.read_text())
+    for content, problem in (
+        ("", "damaged"),
+        (json.dumps({**entry, "format": "nearpage-entry 9"}), "a later nearpage wrote it"),
+        (json.dumps({**entry, "cpus": "four"}), "cpus is 'four', expected int64"),
+        (json.dumps({**entry, "hash": second}), "expected that of its name"),
+    ):
+        path.write_text(content)
+        assert own_store.entries().column("hash").to_pylist() == [second]
+        [row] = own_store.damaged().to_pylist()
+        assert problem in row["reason"], row
+        with pytest.raises(nearpage.StoreError):
+            own_store.entry(first)
+    (Path(own_store.url) / "entries" / second / "events.parquet").unlink()
+    with pytest.raises(nearpage.StoreError, match="is not there"):
+        own_store.events(second)
+    with pytest.raises(nearpage.StoreError, match="no entry 'ffffffffff'"):
+        own_store.bundle("ffffffffff")
+
+
+@pytest.mark.parametrize("count", [2000, pytest.param(100_000, marks=pytest.mark.slow)])
+def test_a_catalogue_of_many_entries(own_store: fleet.Store, count: int) -> None:
+    """Listed, and listed again from the cache."""
+    entry = json.loads(own_store.files.read(f"catalogue/{own_store.hashes()[0]}.json"))
+    folder = Path(own_store.url) / "catalogue"
+    for at in range(count):
+        hash = f"{at:064x}"
+        (folder / f"{hash}.json").write_text(json.dumps({**entry, "hash": hash, "load": f"load {at % 100}"}))
+    assert own_store.entries().num_rows == count + 2
+    begun = time.monotonic()
+    assert len(own_store.select(["load 7"])) == count // 100
+    assert time.monotonic() - begun < 10
+    assert (Path(own_store.url) / "catalogue.parquet").stat().st_size < 20 << 20
+    # The cache adds nothing that is not there.
+    (folder / f"{0:064x}.json").unlink()
+    assert own_store.entries().num_rows == count + 1
+
+
+def small_events(store: fleet.Store, tmp_path: Path) -> bytes:
+    table = store.events(store.hashes()[0]).to_arrow().slice(0, 3000)
+    pq.write_table(table, tmp_path / "small.parquet", compression="zstd")
+    return (tmp_path / "small.parquet").read_bytes()
+
+
+def test_damaged_parquet_is_an_error_with_its_place(small_store: fleet.Store, tmp_path: Path) -> None:
+    whole = small_events(small_store, tmp_path)
+    path = tmp_path / "x.parquet"
+    seed = random.randrange(1 << 32)
+    print(f"seed {seed}")
+    draw = random.Random(seed)
+    refused = 0
+    for _ in range(300):
+        content = bytearray(whole)
+        for _ in range(draw.randrange(1, 8)):
+            kind = draw.randrange(3)
+            at = draw.randrange(len(content))
+            if kind == 0:
+                content[at] ^= 1 << draw.randrange(8)
+            elif kind == 1:
+                del content[at : at + draw.randrange(1, 200)]
+            else:
+                content[at:at] = draw.randbytes(draw.randrange(1, 50))
+        path.write_bytes(content)
+        try:
+            events = fleet.EventFile(path, "damaged")
+            for batch in events.batches():
+                batch.validate(full=True)
+        except nearpage.StoreError as error:
+            refused += 1
+            assert error.place == "damaged" and "expected" in str(error)
+        except pa.ArrowInvalid:
+            # What is in the pages is not what a column can have.
+            refused += 1
+    assert refused > 200
+    pq.write_table(pa.table({"time": [1], "cpu": ["x"]}), path)
+    with pytest.raises(nearpage.StoreError, match=r"no table of events, expected the columns time \(duration"):
+        fleet.EventFile(path, "other")
+
+
+def test_clocks_that_go_back_are_counted(small_bundles: list[Path], tmp_path: Path) -> None:
+    files = shortened(unpacked(small_bundles[0]), 4000)
+    lines = files["trace.txt"].splitlines(keepends=True)
+    at = [index for index, line in enumerate(lines) if b"mm_page_free:" in line][100:200]
+    for index in at:
+        stamp = lines[index].split(b": ", 1)[0].split()[-1]
+        lines[index] = lines[index].replace(stamp, b"%.6f" % (float(stamp) - 0.5), 1)
+    files["trace.txt"] = b"".join(lines)
+    store = fleet.Store.create(tmp_path / "store")
+    [one] = fleet.ingest(store, [write_tar(files, tmp_path / "back.tar.zst")])
+    assert one.reason is None
+    entry = store.entry(str(one.hash))
+    assert entry["unsorted"] >= 90 and entry["seconds"] > 0
+    assert fleet.run(fleet.Study(), store=store).column("holds")[0].as_py() > 0
+
+
+def test_the_command_lists_and_shows(small_store: fleet.Store, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert cli.main(["ls", "--store", small_store.url]) == 0
+    out = capsys.readouterr().out
+    assert "longer" in out and "2 entries, 0 damaged" in out
+    assert cli.main(["ls", "--json", "--store", small_store.url]) == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert [of["load"] for of in listed["entries"]] == ["longer", "short"]
+    hash = listed["entries"][0]["hash"]
+    assert cli.main(["show", hash[:6], "--events", "3", "--json", "--store", small_store.url]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["hash"] == hash and len(shown["first_events"]) == 3
+    assert shown["first_events"][0]["time"] == 15_501_580_000
+    assert cli.main(["show", "0000", "--store", small_store.url]) == 2
+    assert "no entry '0000'" in capsys.readouterr().err
+    assert cli.main(["ls", "--store", str(tmp_path)]) == 2
+    assert "is no store" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        cli.main(["--help"])
+    assert "tune" in capsys.readouterr().out
