@@ -109,12 +109,12 @@ def test_the_command_writes_a_page(rows: list[Row], tmp_path: Path, capsys: pyte
     printed = capsys.readouterr().out
     assert "nearpage-fleet report --results" in printed and out.read_text().count("<tr>") == printed.count("<tr>")
     for arguments, said in [
-        ([], "there is no store"), (["--results", str(tmp_path / "none.parquet")], "none.parquet"), (["--results", str(out)], "expected results"),
-        (["--results", str(tmp_path / "results.json"), "--figures", "speed"], "no figure"),
+        (["--store", str(tmp_path / "none")], "none"), (["--results", str(tmp_path / "none.parquet")], "none.parquet"),
+        (["--results", str(out)], "expected results"), (["--results", str(tmp_path / "results.json"), "--figures", "speed"], "no figure"),
         (["--results", str(tmp_path / "results.json"), "--figures", "holds", "-o", str(tmp_path / "no" / "page")], "file that can be written"),
     ]:  # fmt: skip
-        assert run(arguments) == 2
-        assert said in capsys.readouterr().err
+        with pytest.raises(nearpage.NearpageError, match=said):
+            run(arguments)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["größe.html", "results.json", "results.parquet"]
 
 

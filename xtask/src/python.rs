@@ -10,7 +10,8 @@ use clap::Args;
 
 /// What the tests need always, and what they need beside it.
 const SHORT: [&str; 5] = ["maturin>=1.9,<2", "pytest", "numpy", "pandas>=2", "pyarrow>=14"];
-const LONG: [&str; 3] = ["polars", "duckdb", "mypy"];
+const LONG: [&str; 7] =
+    ["polars", "duckdb", "mypy", "optuna>=5", "matplotlib", "nbclient", "ipykernel"];
 
 /// Build the package of `python/`, and run its tests in a virtual environment
 ///
@@ -18,7 +19,7 @@ const LONG: [&str; 3] = ["polars", "duckdb", "mypy"];
 /// missing is named in one line, and the rest is skipped: the exit status is 0 then.
 #[derive(Args)]
 pub struct PythonArgs {
-    /// Without polars, DuckDB and mypy
+    /// Without polars, DuckDB, mypy, Optuna and the notebooks
     #[arg(long)]
     short: bool,
 }

@@ -13,12 +13,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from .. import _nearpage
 from ..errors import ArgumentError
 from .pairs import Row
 from .space import Settings
+
+if TYPE_CHECKING:
+    from .store import Store
 
 
 class Measure(Protocol):
@@ -88,6 +91,29 @@ class Bundles:
             figures |= {f"holds_{cause}": sum(of.values()) if isinstance(of, dict) else of for cause, of in causes.items()}
             known = self._known.put(key, figures)
         return {"entry": entry, "load": entry} | known
+
+
+@dataclass
+class Stored:
+    """Entries of a store. What is measured is among its results: studies of the same settings have it already."""
+
+    store: Store
+    model: str
+    selectors: tuple[str, ...] = ("all",)
+
+    def entries(self) -> Mapping[str, str]:
+        hashes = self.store.select(self.selectors)
+        return {hash: str(self.store.entry(hash)["load"]) for hash in hashes}
+
+    def name(self) -> str:
+        return f"{self.model} {_nearpage.__version__} {_nearpage.model_version(self.model)}"
+
+    def rows(self, settings: Settings, entries: Sequence[str]) -> dict[str, Row]:
+        from .run import run
+        from .study import Study
+
+        study = Study(entries=tuple(entries), models=(self.model,), settings=(settings,))
+        return {str(row["entry"]): row for row in run(study, store=self.store).to_pylist()}
 
 
 class Known:

@@ -15,13 +15,15 @@ from pathlib import Path
 from typing import Any, Union
 
 from .. import __version__
-from ..errors import ArgumentError, NearpageError
+from ..errors import ArgumentError
 from . import page, pareto
 from .answers import GROUPS, Answer, Comparison, Unit, compare, room
 from .figures import FIGURES, MAIN, Figure
 from .page import Cell, number
 from .pairs import Row, Variant, rows_of
 
+#: Where a store is unless another place is named, as for the other commands.
+STORE = "nearpage-store"
 #: Rows of the table of regressions.
 WORST = 20
 
@@ -224,7 +226,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_results(parser: argparse.ArgumentParser) -> None:
     """Where results come from: a store with a study, or a file."""
-    parser.add_argument("--store", default=None, metavar="PLACE", help="the store: a folder, s3://… or gs://…")
+    parser.add_argument("--store", default=STORE, metavar="URL", help="the store: a folder, s3://… or gs://… (default: %(default)s)")
     parser.add_argument("--study", default=None, metavar="STUDY.toml", help="the study, instead of all results of the store")
     parser.add_argument("--results", default=None, metavar="FILE", help="a file of results (Parquet, or JSON of rows), instead of a store")
     parser.add_argument("--baseline", default=None, metavar="MODEL", help="rules that others are compared with, with their own settings")
@@ -242,8 +244,6 @@ def read_results(args: argparse.Namespace) -> Any:
             return pyarrow.parquet.read_table(path)
         except (OSError, ValueError) as error:
             raise ArgumentError(f"{path}: {error}, expected results in Parquet, or JSON of rows", str(path), "Parquet, or JSON of rows") from error
-    if not args.store:
-        raise ArgumentError("there is no store, expected --store PLACE or --results FILE", "--store", "--store PLACE or --results FILE")
     from . import Store, Study
 
     store = Store.open(args.store)
@@ -251,21 +251,17 @@ def read_results(args: argparse.Namespace) -> Any:
 
 
 def command(args: argparse.Namespace) -> int:
-    """``nearpage-fleet report``: writes the page. The exit status is 2 if it cannot."""
-    try:
-        names = [name.strip() for name in args.figures.split(",")]
-        title = args.title or (Path(args.study).stem if args.study else "A study")
-        html = render(
-            read_results(args), baseline=args.baseline, figures=names, by=args.by, confidence=args.confidence, seed=args.seed, title=title,
-            command=_command(args), store=args.store,
-        )  # fmt: skip
-        if args.output == "-":
-            sys.stdout.write(html)
-        else:
-            write(Path(args.output), html)
-    except NearpageError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+    """``nearpage-fleet report``: writes the page."""
+    names = [name.strip() for name in args.figures.split(",")]
+    title = args.title or (Path(args.study).stem if args.study else "A study")
+    html = render(
+        read_results(args), baseline=args.baseline, figures=names, by=args.by, confidence=args.confidence, seed=args.seed, title=title,
+        command=_command(args), store=None if args.results else args.store,
+    )  # fmt: skip
+    if args.output == "-":
+        sys.stdout.write(html)
+    else:
+        write(Path(args.output), html)
     return 0
 
 
@@ -282,7 +278,7 @@ def write(path: Path, text: str) -> None:
 
 def _command(args: argparse.Namespace) -> str:
     words = ["nearpage-fleet", "report"]
-    for name in ("store", "study", "results", "baseline", "title"):
+    for name in ("results" if args.results else "store", "study", "baseline", "title"):
         value = getattr(args, name)
         words += [f"--{name}", value] if value is not None else []
     words += [word for name in args.by for word in ("--by", name)]

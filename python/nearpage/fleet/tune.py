@@ -24,7 +24,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ..errors import ArgumentError, NearpageError
-from .measured import Bundles, Measure
+from .measured import Bundles, Measure, Stored
 from .objective import ACCEPTED, Limit, Objective, logs_by_load, mean
 from .pairs import Row, shown
 from .resample import means
@@ -333,7 +333,9 @@ def _optuna() -> Any:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``nearpage-fleet tune``."""
     parser.description = "Search settings for an objective with limits, and say whether they would do for loads that were not searched on."
-    parser.add_argument("bundles", nargs="+", metavar="BUNDLE", help="recordings: folders with meta.json, or tars of them")
+    parser.add_argument("bundles", nargs="*", metavar="BUNDLE", help="recordings: folders with meta.json, or tars of them; none are those of the store")
+    parser.add_argument("--store", default="nearpage-store", metavar="URL", help="a folder, s3://… or gs://… (default: %(default)s)")
+    parser.add_argument("--entries", action="append", default=None, metavar="NAME", help="loads or hashes of the store, * for any; may be given several times (default: all)")
     parser.add_argument("--model", default="linux-6.18", help="the rules whose settings are searched (default: %(default)s)")
     parser.add_argument("--fewest", default="holds", metavar="FIGURE", help="the figure to improve (default: %(default)s)")
     parser.add_argument("--limit", action="append", default=[], metavar="LIMIT", help=f"a limit: {ACCEPTED}; may be given several times")
@@ -346,18 +348,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def command(args: argparse.Namespace) -> int:
-    """``nearpage-fleet tune``. The exit status is 0 with a winner, 1 without one, 2 if there is no answer."""
-    try:
-        measure = Bundles.of(args.bundles, args.model, args.folder)
-        tuned = tune(
-            measure, Objective.of(args.fewest, args.limit), folder=Path(args.folder), space=Space.parse(args.over), trials=args.trials, folds=args.folds,
-            seed=args.seed, progress=_bar if sys.stderr.isatty() else None,
-        )  # fmt: skip
-    except NearpageError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+    """``nearpage-fleet tune``. The exit status is 0 with a winner, and 1 without one."""
+    measure = _measure(args)
+    tuned = tune(
+        measure, Objective.of(args.fewest, args.limit), folder=Path(args.folder), space=Space.parse(args.over), trials=args.trials, folds=args.folds,
+        seed=args.seed, progress=_bar if sys.stderr.isatty() else None,
+    )  # fmt: skip
     print(json.dumps(tuned.to_dict(), indent=2) if args.json else tuned)
     return 0 if tuned.winner is not None else 1
+
+
+def _measure(args: argparse.Namespace) -> Measure:
+    if args.bundles:
+        return Bundles.of(args.bundles, args.model, args.folder)
+    from . import Store
+
+    return Stored(Store.open(args.store), args.model, tuple(args.entries or ["all"]))
 
 
 def _bar(done: int, whole: int) -> None:
