@@ -4,7 +4,9 @@
 use std::num::NonZeroU16;
 use std::sync::Arc;
 
-use nearpage::{AllocError, Cursor, Gfp, NodeId, NodeSet, Order, Pfn, Placement, Policy, Request, Turn};
+use nearpage::{
+    AllocError, Cursor, Gfp, NodeId, NodeSet, Order, Pfn, Placement, Policy, Request, Turn,
+};
 use nearpage_linux::{Environment, FRAME_BYTES, Memory as Host, MemoryBuilder, Nodes};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};

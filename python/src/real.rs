@@ -44,8 +44,17 @@ impl Verification {
             for (capture, compared) in report.compared() {
                 for apart in [false, true] {
                     rows.extend(compared.comparisons.mismatches(apart).map(|field| {
-                        let (predicted, recorded) = (field.predicted.to_string(), field.recorded.to_string());
-                        (&*report.path, capture, field.field.to_string(), predicted, recorded, field.rule, apart)
+                        let (predicted, recorded) =
+                            (field.predicted.to_string(), field.recorded.to_string());
+                        (
+                            &*report.path,
+                            capture,
+                            field.field.to_string(),
+                            predicted,
+                            recorded,
+                            field.rule,
+                            apart,
+                        )
                     }));
                 }
             }
@@ -65,7 +74,10 @@ impl Verification {
     fn captures(&self) -> PyResult<Table> {
         let mut rows: Vec<(&str, &str, &str, Option<(u64, u64)>, Option<String>)> = Vec::new();
         for report in &self.reports {
-            let error = report.error.iter().map(|error| (&*report.path, "", "", None, Some(error.to_string())));
+            let error = report
+                .error
+                .iter()
+                .map(|error| (&*report.path, "", "", None, Some(error.to_string())));
             rows.extend(error);
             for capture in &report.captures {
                 let (model, counts, error) = match &capture.result {
@@ -204,7 +216,9 @@ pub(crate) fn bench(
     if !benches.is_empty() {
         let named = benches.iter().map(|name| name.parse());
         let named: Result<Vec<nearpage_bench::Bench>, _> = named.collect();
-        options = options.benches(&named.map_err(|error: nearpage_bench::UnknownBench| refused(error.to_string()))?);
+        options = options.benches(
+            &named.map_err(|error: nearpage_bench::UnknownBench| refused(error.to_string()))?,
+        );
     }
     if let Some(bytes) = bytes {
         options = options.bytes_per_node(bytes);
@@ -221,7 +235,8 @@ pub(crate) fn bench(
     options.check().map_err(|error| refused(error.to_string()))?;
     let measured = long(py, progress, move |course| {
         let run = Run::new(&options)?;
-        let mut report = BenchReport { document: Document::of(run.machine()?.0), skipped: Vec::new() };
+        let mut report =
+            BenchReport { document: Document::of(run.machine()?.0), skipped: Vec::new() };
         for &bench in run.benches() {
             match run.why_not(bench) {
                 Some(why) => report.skipped.push((bench.name().into(), why.into())),

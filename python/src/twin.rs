@@ -69,7 +69,9 @@ impl Profile {
 
     fn __repr__(&self) -> String {
         let Figures { seconds, cpus, allocs_per_cpu_second, .. } = &self.figures;
-        format!("Profile({seconds:.1} s, {cpus} CPUs, {allocs_per_cpu_second:.0} allocations a second and CPU)")
+        format!(
+            "Profile({seconds:.1} s, {cpus} CPUs, {allocs_per_cpu_second:.0} allocations a second and CPU)"
+        )
     }
 
     fn _repr_html_(&self, py: Python<'_>) -> PyResult<String> {

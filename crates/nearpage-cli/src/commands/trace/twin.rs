@@ -135,12 +135,19 @@ fn write(arguments: &TwinArgs) -> Result<Document, TraceFailure> {
 fn text(document: &Document) -> String {
     let Document { output, played, recorded, twin, apart, beside, beside_apart, .. } = document;
     let Played { allocs, frees, bulk_pages, reclaimed, left_out, .. } = played;
-    let mut out = format!("{output}: {allocs} blocks allocated, {frees} freed, {bulk_pages} pages in bulk\n");
+    let mut out =
+        format!("{output}: {allocs} blocks allocated, {frees} freed, {bulk_pages} pages in bulk\n");
     if *reclaimed > 0 {
-        let _ = writeln!(out, "{reclaimed} of the frees are of blocks that the recording kept: memory was full");
+        let _ = writeln!(
+            out,
+            "{reclaimed} of the frees are of blocks that the recording kept: memory was full"
+        );
     }
     if *left_out > 0 {
-        let _ = writeln!(out, "{left_out} allocations were left out: memory was full of blocks that live on");
+        let _ = writeln!(
+            out,
+            "{left_out} allocations were left out: memory was full of blocks that live on"
+        );
     }
     let second = if beside.is_some() { "    beside" } else { "" };
     let _ = writeln!(out, "\n{:<24} {:>10} {:>10}{second}", "", "recorded", "twin");
