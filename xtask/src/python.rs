@@ -10,8 +10,20 @@ use clap::Args;
 
 /// What the tests need always, and what they need beside it.
 const SHORT: [&str; 5] = ["maturin>=1.9,<2", "pytest", "numpy", "pandas>=2", "pyarrow>=14"];
-const LONG: [&str; 7] =
-    ["polars", "duckdb", "mypy", "optuna>=5", "matplotlib", "nbclient", "ipykernel"];
+const LONG: [&str; 12] = [
+    "polars",
+    "duckdb",
+    "mypy",
+    "pandas-stubs",
+    "fsspec>=2024.12",
+    "s3fs>=2025",
+    "moto[server,s3]>=5",
+    "dask[distributed]>=2024.5",
+    "optuna>=5",
+    "matplotlib",
+    "nbclient",
+    "ipykernel",
+];
 
 /// Build the package of `python/`, and run its tests in a virtual environment
 ///
@@ -19,7 +31,7 @@ const LONG: [&str; 7] =
 /// missing is named in one line, and the rest is skipped: the exit status is 0 then.
 #[derive(Args)]
 pub struct PythonArgs {
-    /// Without polars, DuckDB, mypy, Optuna and the notebooks
+    /// Without polars, DuckDB, mypy, Dask, S3, Optuna and the notebooks
     #[arg(long)]
     short: bool,
 }
@@ -87,7 +99,10 @@ pub fn run(arguments: &PythonArgs) -> Result<(), PythonError> {
     build.args(["--no-build-isolation", "--no-deps", "--force-reinstall"]).arg(package());
     step("the build of python/", build.env("PATH", with_path(&binaries)))?;
     // Not as a module of `python`, which would look for the package in the folder first.
-    step("pytest", Command::new(binaries.join("pytest")).arg("--quiet").current_dir(package()))?;
+    step(
+        "pytest",
+        Command::new(binaries.join("pytest")).args(["--quiet", "-rs"]).current_dir(package()),
+    )?;
     if !arguments.short {
         step("mypy", Command::new(&inside).args(["-m", "mypy"]).current_dir(package()))?;
         let mut stubtest = Command::new(&inside);

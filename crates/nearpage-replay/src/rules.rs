@@ -23,6 +23,7 @@
 //! together, by the sum of their counts. What must hold in each bundle must hold in those too.
 
 mod figure;
+mod kept;
 mod means;
 mod measure;
 mod musts;
@@ -163,7 +164,7 @@ fn rows_of(
     let watch = Watch::new(part, bundle.pass_bytes(), 1 + 2 * rules.len() as u64);
     let survey = Survey::of(bundle, start, &watch)?;
     let of_model = |model: &Model| {
-        let passes = play_twice(bundle, &survey, start, &Play::of(*model), &watch)?;
+        let passes = play_twice(bundle, &survey, start, &Play::of(*model), None, &watch)?;
         Ok(passes.map(|pass| RuleRow::of(name, model, &pass)))
     };
     rules.iter().map(of_model).collect()

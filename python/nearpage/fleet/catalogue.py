@@ -44,7 +44,7 @@ COLUMNS: dict[str, tuple[pa.DataType, str]] = {
 
 SCHEMA = pa.schema([(name, kind) for name, (kind, _) in COLUMNS.items()])
 
-_PYTHON = {pa.string(): str, pa.int64(): int, pa.float64(): (int, float), pa.bool_(): bool}
+_PYTHON: dict[pa.DataType, Any] = {pa.string(): str, pa.int64(): int, pa.float64(): (int, float), pa.bool_(): bool}
 
 
 def read_entry(content: bytes, place: str) -> dict[str, Any]:

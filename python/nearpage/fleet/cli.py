@@ -143,7 +143,7 @@ def _ls(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps({"schema": 1, "entries": entries, "damaged": damaged}, ensure_ascii=False, indent=1))
         return 0
-    rows = [("hash", "load", "kernel", "machine", "seconds", "events", "lost", "fidelity %")]
+    rows: list[tuple[str, ...]] = [("hash", "load", "kernel", "machine", "seconds", "events", "lost", "fidelity %")]
     for of in entries:
         fidelity = "-" if of["fidelity"] is None else f"{of['fidelity']:.2f}"
         rows.append(

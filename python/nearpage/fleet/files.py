@@ -8,6 +8,7 @@ a name of its own and then linked; on an object store it is put with the conditi
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import os
 import secrets
@@ -64,6 +65,7 @@ def open_files(url: str | os.PathLike[str], options: dict[str, Any] | None = Non
     return RemoteFiles(text, options or {}) if "://" in text else LocalFiles(Path(text))
 
 
+@functools.lru_cache(maxsize=1)
 def _boot() -> str:
     with contextlib.suppress(OSError):
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
@@ -80,9 +82,15 @@ def _begun(pid: int) -> str | None:
     return None if state[0] in "ZX" else state[19]
 
 
+@functools.lru_cache(maxsize=1)
+def _own_begun(pid: int) -> str | None:
+    return _begun(pid)
+
+
 def this_process() -> dict[str, Any]:
     """Who this is, so that others can tell whether it still is."""
-    return {"boot": _boot(), "pid": os.getpid(), "begun": _begun(os.getpid())}
+    pid = os.getpid()
+    return {"boot": _boot(), "pid": pid, "begun": _own_begun(pid)}
 
 
 def process_is_gone(process: dict[str, Any]) -> bool:
@@ -99,6 +107,8 @@ class LocalFiles:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.url = os.fspath(root)
+        #: Folders that are there.
+        self._made: set[str] = set()
 
     def _path(self, name: str) -> Path:
         return self.root / name
@@ -119,10 +129,12 @@ class LocalFiles:
     @contextlib.contextmanager
     def _beside(self, name: str) -> Iterator[Path]:
         """A name on the same file system for what is not whole yet."""
-        folder = self.root / ".tmp"
-        folder.mkdir(parents=True, exist_ok=True)
-        self._path(name).parent.mkdir(parents=True, exist_ok=True)
-        beside = folder / f"{_boot()[:8]}.{os.getpid()}.{_begun(os.getpid())}.{secrets.token_hex(6)}"
+        for folder in (".tmp", name.rpartition("/")[0]):
+            if folder not in self._made:
+                self._path(folder).mkdir(parents=True, exist_ok=True)
+                self._made.add(folder)
+        own = this_process()
+        beside = self.root / ".tmp" / f"{own['boot'][:8]}.{own['pid']}.{own['begun']}.{secrets.token_hex(6)}"
         try:
             yield beside
         finally:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import bz2
 import contextlib
+import errno
 import gzip
 import hashlib
 import io
@@ -36,6 +37,8 @@ __all__ = ["Ingested", "bundles_in", "ingest"]
 _PACKED = {b"\x28\xb5\x2f\xfd": "zst", b"\x1f\x8b": "gz", b"BZh": "bz2"}
 _ENDINGS = (".tar", ".tar.zst", ".tar.gz", ".tgz", ".tar.bz2")
 _INNER = (".zst", ".gz", ".bz2")
+#: There is no room: that is no fault of a bundle.
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 #: What reading a damaged archive raises.
 _DAMAGE = (tarfile.TarError, OSError, EOFError, zlib.error, pa.ArrowException, ValueError, KeyError, NearpageError)
 
@@ -139,8 +142,10 @@ def _one(store: Store, path: Path, load: str | None, machine: str | None, redact
 
 def _note(store: Store, name: str, shown: str, path: Path, error: Exception) -> Ingested:
     """Notes why a bundle could not be taken in. That the store is full is no fault of a bundle."""
-    if isinstance(error, OSError) and error.filename is not None and not str(error.filename).startswith(str(path)):
-        raise error
+    if isinstance(error, OSError):
+        is_elsewhere = error.filename is not None and not str(error.filename).startswith(str(path))
+        if is_elsewhere or error.errno in _FULL:
+            raise error
     reason = str(error) or type(error).__name__
     for personal in (os.path.abspath(path), str(path), os.path.basename(path)):
         reason = reason.replace(personal, shown)
@@ -154,7 +159,7 @@ def _unpacked(source: BinaryIO) -> BinaryIO:
     begin = buffered.peek(4)[:4]
     kind = next((kind for magic, kind in _PACKED.items() if begin.startswith(magic)), None)
     if kind == "zst":
-        return io.BufferedReader(pa.CompressedInputStream(buffered, "zstd"), 1 << 20)  # type: ignore[return-value,type-var]
+        return io.BufferedReader(pa.CompressedInputStream(buffered, "zstd"), 1 << 20)
     if kind == "gz":
         return gzip.GzipFile(fileobj=buffered)  # type: ignore[return-value]
     return bz2.BZ2File(buffered) if kind == "bz2" else buffered  # type: ignore[return-value]

@@ -94,7 +94,7 @@ class Redactor:
     def trace(self, source: BinaryIO, place: str) -> Iterator[bytes]:
         """The lines of a trace, in parts."""
         part: list[bytes] = []
-        for line in io.BufferedReader(source, 1 << 20) if not hasattr(source, "readline") else source:  # type: ignore[arg-type]
+        for line in source:
             if b"\0" in line:
                 expected = "a trace as text (nearpage replay --trace reads binary ones; trace-cmd report and perf script print them)"
                 raise StoreError(f"{place}: a binary trace cannot be redacted, expected {expected}", place, expected)

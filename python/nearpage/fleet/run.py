@@ -30,6 +30,8 @@ __all__ = ["LEASE", "run", "work"]
 LEASE = 60.0
 #: Workers that a key may lose in one run before it is given up: it may be the key that kills them.
 _LOSSES = 5
+#: Losses without anything finished between them, after which a run ends.
+_BREAKS = 50
 #: Keys that a worker takes at once, at most.
 _CHUNK = 64
 _PERIOD = 0.2
@@ -77,12 +79,17 @@ class _Course:
 
     tasks: dict[str, Task]
     all: int
-    queue: deque[list[Task]]
+    lease: float
     progress: Callable[[int, int], object] | None
+    queue: deque[list[Task]] = field(default_factory=deque)
+    #: Keys under way when a worker was lost, each to run while nothing else does: so the one that kills workers is found out.
+    suspects: deque[Task] = field(default_factory=deque)
     failed: dict[str, str] = field(default_factory=dict)
-    #: Keys that others compute: the state of their claim, since when it is so, and when they were asked for last.
+    #: Keys that others compute: the state of their claim, since when it is so, and when they are asked for again.
     busy: dict[str, tuple[str, float, float]] = field(default_factory=dict)
     losses: Counter[str] = field(default_factory=Counter)
+    #: How often all was lost since something was finished.
+    breaks: int = 0
     under_way: dict[concurrent.futures.Future[Any], list[Task]] = field(default_factory=dict)
 
     def tell(self) -> None:
@@ -90,12 +97,13 @@ class _Course:
             self.progress(self.all - len(self.tasks), self.all)
 
     def hear(self, outcomes: Iterable[Outcome]) -> None:
+        now = time.monotonic()
+        self.breaks = 0
         for key, state, detail in outcomes:
-            now = time.monotonic()
             if state == "busy":
                 before = self.busy.get(key)
                 since = before[1] if before and before[0] == detail else now
-                self.busy[key] = (detail, since, now)
+                self.busy[key] = (detail, since, now + min(self.lease / 8, 5.0))
                 continue
             self.busy.pop(key, None)
             if state == "failed":
@@ -103,28 +111,40 @@ class _Course:
             self.tasks.pop(key, None)
 
     def lose(self, tasks: list[Task], error: BaseException) -> None:
-        """A worker, or all of them, are no more. Their keys are asked for again."""
-        for task in tasks:
-            key = task.key
-            self.losses[key] += 1
-            if key not in self.tasks:
-                continue
-            if self.losses[key] > _LOSSES:
-                self.failed[key] = f"{_LOSSES + 1} workers were lost with it, the last by {type(error).__name__}: {error}"
-                self.tasks.pop(key)
+        """A worker is no more, or the way to it. Its keys are asked for again."""
+        left = [task for task in tasks if task.key in self.tasks]
+        if isinstance(error, (ConnectionError, concurrent.futures.CancelledError)):
+            self.queue.append(left)
+            return
+        for task in left:
+            self.losses[task.key] += 1
+            if self.losses[task.key] > _LOSSES:
+                what = f"{_LOSSES + 1} workers were lost with it, the last by {type(error).__name__}: {error}"
+                self.failed[task.key] = what
+                self.tasks.pop(task.key)
             else:
-                # By itself, so that those beside it do not suffer if it is the one that kills them.
-                self.queue.append([task])
+                self.suspects.append(task)
 
-    def waiting(self, lease: float) -> tuple[list[Task], dict[str, str]]:
-        """The keys of others that are to be asked for again, and the states of claims that stood for a lease."""
+    def next(self) -> list[Task]:
+        """What is to be submitted now; nothing if that is to wait."""
         now = time.monotonic()
-        due = [key for key, (_, _, asked) in self.busy.items() if now - asked >= min(lease / 8, 5.0)]
-        unchanged = {key: self.busy[key][0] for key in due if now - self.busy[key][1] >= lease}
-        for key in due:
-            state, since, _ = self.busy[key]
-            self.busy[key] = (state, since, now)
-        return [self.tasks[key] for key in due if key in self.tasks], unchanged
+        for key, (state, since, due) in self.busy.items():
+            if now >= due and key in self.tasks:
+                self.busy[key] = (state, since, float("inf"))
+                return [self.tasks[key]]
+        while self.queue:
+            some = [task for task in self.queue.popleft() if task.key in self.tasks]
+            if some:
+                return some
+        if self.suspects and not self.under_way:
+            return [self.suspects.popleft()]
+        return []
+
+    def unchanged(self, tasks: list[Task]) -> dict[str, str]:
+        """The states of claims that stood for a lease."""
+        now = time.monotonic()
+        seen = ((task.key, self.busy[task.key]) for task in tasks if task.key in self.busy)
+        return {key: state for key, (state, since, _) in seen if now - since >= self.lease}
 
 
 def run(
@@ -151,14 +171,14 @@ def run(
     finished = store.finished()
     missing = {key: task for key, task in tasks.items() if key not in finished}
     missing.update(_damaged(store, [tasks[key] for key in finished & tasks.keys()]))
-    course = _Course(missing, len(tasks), deque(), progress)
+    course = _Course(missing, len(tasks), lease, progress)
     course.tell()
     if missing:
         store.files.sweep()
         runner = as_executor(executor)
         with runner:
             course.queue.extend(_chunks(list(missing.values()), runner, chunk))
-            _drive(store, course, runner, lease)
+            _drive(store, course, runner)
     results = store.results(study)
     if course.failed:
         key, reason = next(iter(course.failed.items()))
@@ -185,61 +205,70 @@ def _chunks(tasks: list[Task], runner: Executor, chunk: int | None) -> Iterable[
             yield together[at : at + chunk]
 
 
-def _drive(store: Store, course: _Course, runner: Executor, lease: float) -> None:
+def _drive(store: Store, course: _Course, runner: Executor) -> None:
     most = 4 * runner.workers
     while course.tasks:
-        again, unchanged = course.waiting(lease)
-        if again:
-            course.queue.appendleft(again)
         try:
-            while course.queue and len(course.under_way) < most:
-                some = [task for task in course.queue.popleft() if task.key in course.tasks]
-                if some:
-                    try:
-                        future = runner.submit(work, store, some, lease, unchanged)
-                    except BaseException:
-                        course.queue.appendleft(some)
-                        raise
-                    course.under_way[future] = some
-                    if isinstance(runner, InProcess):
-                        break
-        except (KeyboardInterrupt, NearpageError):
+            _submit(store, course, runner, most)
+        except NearpageError:
             raise
         except Exception as error:
             _recover(course, runner, error)
             continue
         if not course.under_way:
+            # All that is left is others' to compute.
             time.sleep(_PERIOD)
             continue
         done, _ = concurrent.futures.wait(course.under_way, _PERIOD, concurrent.futures.FIRST_COMPLETED)
         broken: BaseException | None = None
         for future in done:
             some = course.under_way.pop(future)
-            error = concurrent.futures.CancelledError() if future.cancelled() else future.exception()
-            if error is None:
+            lost = _why_lost(future)
+            if lost is None:
                 course.hear(future.result())
-            elif isinstance(error, (ImportError, AttributeError)):
+            elif isinstance(lost, (ImportError, AttributeError)):
                 expected = "nearpage with its extra fleet on every worker (pip install 'nearpage[fleet]')"
-                raise StoreError(f"a worker cannot run tasks: {error}, expected {expected}", None, expected) from error
+                raise StoreError(f"a worker cannot run tasks: {lost}, expected {expected}", None, expected) from lost
             else:
-                course.lose(some, error)
-                broken = error
+                course.lose(some, lost)
+                broken = lost
         if done:
             course.tell()
         if broken is not None:
             _recover(course, runner, broken)
 
 
+def _submit(store: Store, course: _Course, runner: Executor, most: int) -> None:
+    while len(course.under_way) < most:
+        some = course.next()
+        if not some:
+            return
+        try:
+            future = runner.submit(work, store, some, course.lease, course.unchanged(some))
+        except BaseException:
+            course.queue.appendleft(some)
+            raise
+        course.under_way[future] = some
+        if isinstance(runner, InProcess):
+            # It is done: who waits is told first.
+            return
+
+
+def _why_lost(future: concurrent.futures.Future[Any]) -> BaseException | None:
+    return concurrent.futures.CancelledError() if future.cancelled() else future.exception()
+
+
 def _recover(course: _Course, runner: Executor, error: BaseException) -> None:
     """Begins anew. What was under way and is not answered is asked for again: a key that is finished is not computed twice."""
+    course.breaks += 1
     try:
+        if course.breaks > _BREAKS:
+            raise ConnectionError(f"nothing was finished between {_BREAKS} losses")
         runner.recover()
-    except NearpageError:
-        raise
     except Exception as again:
         what = f"the workers were lost: {error or type(error).__name__}; they do not come back: {again}"
         raise RunError(what, None, {key: "was not computed" for key in course.tasks}, None) from again
-    for future, some in list(course.under_way.items()):
-        if future.done() and (future.cancelled() or future.exception() is not None):
-            del course.under_way[future]
-            course.queue.append(some)
+    for future in [future for future in course.under_way if future.done()]:
+        lost = _why_lost(future)
+        if lost is not None:
+            course.lose(course.under_way.pop(future), lost)

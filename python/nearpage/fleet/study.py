@@ -77,11 +77,11 @@ class Study:
     the trace at once) and ``map_cpus``. Seed 0 is the likely start; others are drawn.
     """
 
-    entries: tuple[str, ...] = ("all",)
-    models: tuple[str, ...] = ("nearpage",)
-    settings: tuple[Settings, ...] = field(default_factory=lambda: ({},))
-    machines: tuple[Machine, ...] = ("recorded",)
-    seeds: tuple[int, ...] = (0,)
+    entries: Sequence[str] = ("all",)
+    models: Sequence[str] = ("nearpage",)
+    settings: Sequence[Settings] = field(default_factory=lambda: ({},))
+    machines: Sequence[Machine] = ("recorded",)
+    seeds: Sequence[int] = (0,)
     measure: str = "rules"
 
     def __post_init__(self) -> None:

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use nearpage_machine::work::Observer;
 use serde::Serialize;
 
+use super::kept::Kept;
 use super::passes::{Keeps, Play, play_twice};
 use crate::drawn::Draw;
 use crate::error::ReplayError;
@@ -102,20 +103,27 @@ impl Figures {
 pub struct Prepared {
     replay: Replay,
     survey: Survey,
+    /// The events, unless there is no room for them.
+    kept: Option<Kept>,
     /// The same with what a pilot run found. Drawn starts alone need that.
     piloted: Mutex<Option<Arc<Survey>>>,
 }
 
 impl Prepared {
-    /// Looks through the trace of a bundle. The observer is told bytes of the packed trace.
+    /// Looks through the trace of a bundle, and keeps its events in an unnamed temporary file, some 7 bytes each; without room
+    /// for that, its text is read each time. The observer is told bytes of the packed trace.
     ///
     /// # Errors
     ///
     /// The trace cannot be read; [`ReplayError::Stopped`].
     pub fn new(replay: Replay, observer: &dyn Observer) -> Result<Prepared, ReplayError> {
-        let watch = Watch::new(observer, replay.bundle().pass_bytes(), 1);
+        let watch = Watch::new(observer, replay.bundle().pass_bytes(), 2);
         let survey = Survey::of(replay.bundle(), replay.start(), &watch)?;
-        Ok(Prepared { replay, survey, piloted: Mutex::new(None) })
+        let kept = match Kept::of(replay.bundle(), &survey, &watch) {
+            Err(ReplayError::Stopped(stopped)) => return Err(stopped.into()),
+            kept => kept.ok(),
+        };
+        Ok(Prepared { replay, survey, kept, piloted: Mutex::new(None) })
     }
 
     /// The bundle in its start state.
@@ -139,29 +147,32 @@ impl Prepared {
         let (bundle, start) = (self.replay.bundle(), self.replay.start());
         // What cannot be is said before the work.
         start_of(bundle.name(), start, wish)?;
-        let watch = Watch::new(observer, bundle.pass_bytes(), 2);
+        let kept = self.kept.as_ref();
+        let pass_bytes = kept.map_or(bundle.pass_bytes(), Kept::bytes);
+        let watch = Watch::new(observer, pass_bytes, 2);
         let (wish, keeps) = (wish.clone(), Keeps::Figures);
         let passes = match seed {
             0 => {
                 let how = Play { wish, guess: Guess::Likely, keeps };
-                play_twice(bundle, &self.survey, start, &how, &watch)?
+                play_twice(bundle, &self.survey, start, &how, kept, &watch)?
             }
             _ => {
-                let survey = self.piloted(&watch)?;
+                let survey = self.piloted(observer)?;
                 let how = Play { wish, guess: Guess::Drawn(Draw::new(seed)), keeps };
-                play_twice(bundle, &survey, start, &how, &watch)?
+                play_twice(bundle, &survey, start, &how, kept, &watch)?
             }
         };
         Ok(passes.each_ref().map(Figures::of))
     }
 
-    fn piloted(&self, watch: &Watch<'_>) -> Result<Arc<Survey>, ReplayError> {
+    fn piloted(&self, observer: &dyn Observer) -> Result<Arc<Survey>, ReplayError> {
         let mut piloted = self.piloted.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(survey) = &*piloted {
             return Ok(survey.clone());
         }
-        watch.expect_more(pilot::PASSES);
-        let survey = pilot::survey(self.replay.bundle(), self.replay.start(), watch)?;
+        let bundle = self.replay.bundle();
+        let watch = Watch::new(observer, bundle.pass_bytes(), pilot::PASSES);
+        let survey = pilot::survey(bundle, self.replay.start(), &watch)?;
         Ok(piloted.insert(Arc::new(survey)).clone())
     }
 }

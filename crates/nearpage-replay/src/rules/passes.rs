@@ -1,8 +1,9 @@
 //! Two passes over a trace.
 
 use nearpage::Model;
-use nearpage_trace::read_trace;
+use nearpage_trace::{TraceEvent, read_trace};
 
+use super::kept::Kept;
 use crate::bundle::Bundle;
 use crate::cpus::CpuMap;
 use crate::error::ReplayError;
@@ -41,7 +42,8 @@ pub(super) enum Keeps {
     Figures,
 }
 
-/// Plays a trace twice, the second time from the state in which the first pass ended.
+/// Plays a trace twice, the second time from the state in which the first pass ended. The events are those of the text, or what
+/// was `kept` of it.
 ///
 /// # Errors
 ///
@@ -51,6 +53,7 @@ pub(super) fn play_twice(
     survey: &Survey,
     recorded: &Start,
     how: &Play,
+    kept: Option<&Kept>,
     watch: &Watch<'_>,
 ) -> Result<[Pass; 2], ReplayError> {
     let Play { wish, guess, keeps } = how;
@@ -70,20 +73,36 @@ pub(super) fn play_twice(
     }
     let mut player = Player::new(recorded, survey, run, &start, &map, is_elsewhere);
     let mut play = || {
-        let mut window = Window::new(survey.has_window);
-        bundle.with_trace_text(watch, |name, text| {
-            read_trace::<ReplayError>(name, text, |event| {
-                if window.admits(&event.event) {
-                    (0..repeat).for_each(|copy| player.note(event, copy));
-                }
-                Ok(())
-            })
-        })?;
+        let mut note = |event: &TraceEvent<'_>| {
+            (0..repeat).for_each(|copy| player.note(event, copy));
+        };
+        match kept {
+            Some(kept) => kept.each(bundle.name(), watch, &mut note)?,
+            None => each_in_text(bundle, survey, watch, &mut note)?,
+        }
         let end_ns = survey.end_ns.saturating_add(player.shift_ns);
         player.shift_ns = end_ns.saturating_sub(survey.begin_ns);
         Ok::<Pass, ReplayError>(player.run.end_pass(end_ns))
     };
     Ok([play()?, play()?])
+}
+
+fn each_in_text(
+    bundle: &Bundle,
+    survey: &Survey,
+    watch: &Watch<'_>,
+    f: &mut dyn FnMut(&TraceEvent<'_>),
+) -> Result<(), ReplayError> {
+    let mut window = Window::new(survey.has_window);
+    bundle.with_trace_text(watch, |name, text| {
+        read_trace::<ReplayError>(name, text, |event| {
+            if window.admits(&event.event) {
+                f(event);
+            }
+            Ok(())
+        })
+    })?;
+    Ok(())
 }
 
 #[cfg(test)]
@@ -97,7 +116,8 @@ mod tests {
         let replay = Replay::shipped();
         let watch = Watch::new(&Unwatched, replay.bundle().pass_bytes(), 3);
         let survey = Survey::of(replay.bundle(), replay.start(), &watch).unwrap();
-        play_twice(replay.bundle(), &survey, replay.start(), &Play::of(model), &watch).unwrap()
+        play_twice(replay.bundle(), &survey, replay.start(), &Play::of(model), None, &watch)
+            .unwrap()
     }
 
     #[test]

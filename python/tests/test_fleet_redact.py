@@ -1,0 +1,114 @@
+"""Redaction: nothing personal is left, and the figures are the same."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from fleet_help import MIXED, shortened, unpacked, write_folder, write_tar
+
+import nearpage
+import nearpage.fleet as fleet
+from nearpage.fleet.redact import Redactor
+
+SALT = b"a salt of the tests"
+SECRETS = ("secret-tool", "/home/somebody", "jane.example", "hostname-of-jane", "payroll")
+
+
+def personal(tmp_path: Path) -> Path:
+    """A bundle with what is personal wherever a recorder puts it."""
+    files = shortened(unpacked(MIXED), 20_000)
+    trace = files["trace.txt"].replace(b"            load-", b"     secret-tool-")
+    lines = trace.splitlines(keepends=True)
+    at = next(index for index, line in enumerate(lines) if b"cmd begin" in line)
+    head = b"     secret-tool-71      [000] ....."
+    lines[at + 1 : at + 1] = [
+        head + b"    15.600000: tracing_mark_write: nearpage: cmd begin /home/somebody\n",
+        head + b"    15.600001: tracing_mark_write: payroll x-2     [001] .....    15.600001: a: b\n",
+        head + b"    15.600002: sched_process_exec: filename=/home/somebody/payroll pid=1 old_pid=1\n",
+        b" => payroll_of_jane.example\n",
+        b"   kworker/0:2-pay-72         [000] .....    15.600003: mm_page_free_batched: page=1 pfn=0x1 order=0\n",
+    ]
+    files["trace.txt"] = b"".join(lines)
+    files["meta.json"] = files["meta.json"].replace(b'"note": "', b'"note": "jane.example ').replace(b"debian-kernel", b"jane.example")
+    files["cmd.txt"] = b"/home/somebody/payroll\n"
+    files["before/dmesg"] += b"[    0.0] hostname-of-jane\n"
+    files["before/cmdline"] = b"root=/dev/hostname-of-jane\n"
+    files["before/version"] = b"Linux version 6.12.95+deb12-amd64 (jane.example@hostname-of-jane) payroll\n"
+    files["before/iomem"] += b"  c0000000-c0000fff : payroll\n"
+    files["payroll.txt"] = b"payroll"
+    assert all(any(secret.encode() in content for content in files.values()) for secret in SECRETS)
+    return write_tar(files, tmp_path / "payroll.tar.zst")
+
+
+def test_nothing_personal_is_left_and_the_figures_are_the_same(tmp_path: Path) -> None:
+    bundle = personal(tmp_path)
+    store = fleet.Store.create(tmp_path / "redacted")
+    [one] = fleet.ingest(store, [bundle], salt=SALT)
+    assert one.reason is None
+    entry = store.entry(str(one.hash))
+    assert entry["redacted"] and re.fullmatch("x[0-9a-f]{12}", entry["load"])
+    with store.local_bundle(entry["hash"]) as path:
+        left = unpacked(path)
+    events = store.events(entry["hash"])
+    texts = [path.read_bytes() for path in Path(store.url).rglob("*.json")]
+    texts += [name.encode() + content for name, content in left.items()]
+    texts += [str(events.to_arrow(["comm", "text"]).to_pydict()).encode()]
+    for secret in SECRETS:
+        assert not any(secret.encode() in text for text in texts), secret
+    # What stands for a name is the same in every trace, and kernel threads keep theirs.
+    names = set(events.to_arrow(["comm"])["comm"].to_pylist())
+    assert Redactor(SALT).name("secret-tool") in names and Redactor(b"another salt").name("secret-tool") not in names
+    assert "kworker/0:2" in names
+    plain = fleet.Store.create(tmp_path / "plain")
+    fleet.ingest(plain, [bundle])
+    study = fleet.Study(models=["linux-6.12", "nearpage"], seeds=[0, 1])
+    figures = [
+        sorted(tuple(row[name] for name in ("model", "seed", "holds", "operations", "kept_pages_mean", "remote_pages", "requests", "whole_mean"))
+        for row in fleet.run(study, store=of).to_pylist())
+        for of in (store, plain)
+    ]
+    assert figures[0] == figures[1]
+    [recorded] = plain.entries().to_pylist()
+    assert entry["fidelity"] == pytest.approx(recorded["fidelity"])
+
+
+def test_the_damaged_are_redacted_too(tmp_path: Path) -> None:
+    folder = write_folder({"meta.json": b"{", "trace.txt": b""}, tmp_path / "payroll of jane.example")
+    store = fleet.Store.create(tmp_path / "store")
+    [one] = fleet.ingest(store, [folder], salt=SALT)
+    assert one.reason
+    told = b"".join(path.read_bytes() for path in Path(store.url).rglob("*.json"))
+    assert b"payroll" not in told and b"jane" not in told and b"damaged" not in told.replace(b'"damaged"', b"")
+
+
+def test_binary_traces_and_short_salts_are_refused(tmp_path: Path) -> None:
+    files = {**shortened(unpacked(MIXED), 4000), "trace.txt": b"\x17\x08Dtracing\x00\x00"}
+    store = fleet.Store.create(tmp_path / "store")
+    [one] = fleet.ingest(store, [write_tar(files, tmp_path / "x.tar.zst")], salt=SALT)
+    assert one.reason and "binary trace cannot be redacted" in one.reason
+    with pytest.raises(nearpage.ArgumentError, match="8 bytes or more"):
+        fleet.ingest(store, [MIXED], salt=b"short")
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        (b"            load-71      [003] d..2.  5310.881638: mm_page_free: page=1 pfn=0x2 order=0", b"mm_page_free: page=1 pfn=0x2 order=0"),
+        (b"  a-1 [0] b-71      (-------) [003] ....  5310.881638: mm_page_free: page=1 pfn=0x2 order=0", b"mm_page_free: page=1 pfn=0x2 order=0"),
+        (b"load    70/71    [003]  5310.881638000: kmem:mm_page_free: page=1 pfn=0x2 order=0", b"kmem:mm_page_free: page=1 pfn=0x2 order=0"),
+        (b"load-71    [003]  5310.881638: sched_switch:         prev_comm=payroll", b"sched_switch: redacted"),
+        (b"load-71  [003] ..... 1.000000: tracing_mark_write: nearpage: cmd end rc=1", b"tracing_mark_write: nearpage: cmd end rc=1"),
+        (b"load-71  [003] ..... 1.000000: tracing_mark_write: nearpage: cmd end rc=1 payroll", b"tracing_mark_write: redacted"),
+        (b"payroll", None),
+        (b"CPU:3 [LOST 12 EVENTS]", b"CPU:3 [LOST 12 EVENTS]"),
+    ],
+)
+def test_lines_of_all_tools_are_redacted(line: bytes, expected: bytes | None) -> None:
+    redacted = Redactor(SALT).line(line)
+    if expected is None:
+        assert redacted is None
+        return
+    assert redacted is not None and redacted.endswith(expected), redacted
+    assert b"load" not in redacted and b"a-1 [0] b" not in redacted and b"payroll" not in redacted

@@ -1,0 +1,339 @@
+"""Studies run: the same bytes everywhere, what is missing and nothing else, claims."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from fleet_help import content_of
+
+import nearpage
+import nearpage.fleet as fleet
+from nearpage.fleet import claims, cli, measure
+from nearpage.fleet.executors import as_executor
+
+STUDY = fleet.Study(models=["linux-6.18", "nearpage"], settings=[{}, {"pcp.batch_scale_max": 0}])
+
+
+@pytest.fixture(scope="module")
+def undisturbed(small_store: fleet.Store, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The results of an undisturbed run in this process."""
+    import shutil
+
+    path = tmp_path_factory.mktemp("undisturbed") / "store"
+    shutil.copytree(small_store.url, path)
+    store = fleet.Store.open(path)
+    fleet.run(STUDY, store=store)
+    return content_of(store)
+
+
+def test_figures_are_those_of_the_comparison(own_store: fleet.Store, small_bundles: list[Path]) -> None:
+    table = fleet.run(fleet.Study(models=["linux-6.18", "nearpage"]), store=own_store)
+    assert table.column_names == list(measure.COLUMNS)
+    rows = {(row["load"], row["model"]): row for row in table.to_pylist()}
+    compared = nearpage.compare_rules(small_bundles, ["nearpage"]).to_dict()["rows"]
+    assert len(rows) == len(compared) == 4
+    for row in compared:
+        own = rows[row["bundle"], row["model"]]
+        for name in set(row) & set(own) - {"model"}:
+            assert own[name] == row[name], name
+        assert own["holds_refill"] == row["holds_by_cause"]["refill"]
+        assert own["holds"] == sum(own[f"holds_{cause}"] for cause in ("refill", "drain", "direct", "foreign", "upkeep"))
+        assert own["events"] > 5000 and own["requests"] > 1000 and own["seconds"] > 0
+        assert (own["settings"], own["what_if"], own["seed"], own["version"]) == ("{}", "", 0, nearpage.__version__)
+    assert table.column("key").to_pylist() == sorted(table.column("key").to_pylist())
+
+
+def test_another_machine_and_other_starts_are_other_keys(own_store: fleet.Store) -> None:
+    study = fleet.Study(machines=["recorded", {"cpus": 8, "repeat": 2}, "memoryless-8n2m"], seeds=[0, 1], entries=["short"])
+    table = fleet.run(study, store=own_store)
+    assert table.num_rows == 6 and len(set(table.column("holds").to_pylist())) > 3
+    whats = {text and json.loads(text).get("name", "scaled") for text in table.column("what_if").to_pylist()}
+    assert whats == {"", "scaled", "memoryless-8n2m"}
+
+
+def test_running_again_computes_what_is_missing(own_store: fleet.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    computed: list[str] = []
+    original = measure.compute
+
+    def counted(store: fleet.Store, task: fleet.Task, prepared: measure.Prepared) -> bytes:
+        computed.append(task.key)
+        return original(store, task, prepared)
+
+    monkeypatch.setattr(measure, "compute", counted)
+    told: list[tuple[int, int]] = []
+    first = fleet.run(fleet.Study(models=["nearpage"]), store=own_store, progress=lambda *now: told.append(now))
+    assert len(computed) == 2 and told[0] == (0, 2) and told[-1] == (2, 2) and told == sorted(told)
+    fleet.run(STUDY, store=own_store)
+    assert len(computed) == 8 == len(set(computed))
+    before = content_of(own_store)
+    fleet.run(STUDY, store=own_store)
+    assert len(computed) == 8 and content_of(own_store) == before
+    # One that is damaged is computed again, and one that is gone.
+    names = sorted(before)
+    (Path(own_store.url) / names[0]).write_bytes(own_store.files.read(names[0])[:-20])
+    (Path(own_store.url) / names[1]).write_bytes(b"")
+    (Path(own_store.url) / names[2]).unlink()
+    assert own_store.results(STUDY).num_rows == 5
+    assert fleet.run(STUDY, store=own_store).num_rows == 8
+    assert content_of(own_store) == before
+    assert own_store.results(fleet.Study(models=["nearpage"])).equals(first)
+    assert list(own_store.files.names("claims")) == []
+
+
+def test_results_of_other_versions_are_not_mixed(own_store: fleet.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    study = fleet.Study(entries=["short"])
+    fleet.run(study, store=own_store)
+    before = content_of(own_store)
+    real = nearpage._nearpage.model_version
+
+    def other(name: str) -> str:
+        return real(name)[::-1]
+
+    monkeypatch.setattr(nearpage._nearpage, "model_version", other)
+    assert own_store.results().num_rows == 0 and own_store.results(study).num_rows == 0
+    assert own_store.results(versions="all").num_rows == 1
+    fleet.run(study, store=own_store)
+    monkeypatch.undo()
+    assert own_store.results().num_rows == 1
+    both = own_store.results(versions="all")
+    assert both.num_rows == 2 == len(set(both.column("model_version").to_pylist()))
+    assert before.items() <= content_of(own_store).items()
+    # A worker with other code refuses a task of this one.
+    task = fleet.Task(**{**vars(own_store.tasks(study)[0]), "version": "9.9"})
+    with pytest.raises(nearpage.StoreError, match=r"this worker has nearpage .*, expected 9\.9"):
+        measure.compute(own_store, task, measure.Prepared())
+
+
+def test_a_key_that_fails_stops_nothing(own_store: fleet.Store) -> None:
+    wrong = (Path(own_store.url) / own_store.entry(own_store.hashes()[0])["bundle"])
+    wrong.write_bytes(wrong.read_bytes()[:1000])
+    with pytest.raises(nearpage.RunError, match="1 of 2 keys failed") as caught:
+        fleet.run(fleet.Study(), store=own_store)
+    assert caught.value.results.num_rows == 1 and len(caught.value.failures) == 1
+    assert "ReplayError" in next(iter(caught.value.failures.values()))
+    assert list(own_store.files.names("claims")) == []
+    impossible = fleet.Study(entries=[own_store.hashes()[1][:12]], machines=["--numa 2G"])
+    with pytest.raises(nearpage.RunError, match="has no CPUs, expected"):
+        fleet.run(impossible, store=own_store)
+
+
+@pytest.mark.parametrize("kind", ["threads", "processes", "dask", "client", "ray"])
+def test_every_executor_gives_the_same_bytes(kind: str, own_store: fleet.Store, undisturbed: dict[str, str]) -> None:
+    if kind == "threads":
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            table = fleet.run(STUDY, store=own_store, executor=pool)
+    elif kind == "processes":
+        table = fleet.run(STUDY, store=own_store, executor=fleet.Processes(2))
+    elif kind == "dask":
+        pytest.importorskip("distributed")
+        table = fleet.run(STUDY, store=own_store, executor=fleet.Dask(workers=2))
+    elif kind == "client":
+        distributed = pytest.importorskip("distributed")
+        with distributed.Client(processes=False, n_workers=1, dashboard_address=None) as client:
+            table = fleet.run(STUDY, store=own_store, executor=client)
+            assert client.status == "running", "it stays its owner's"
+    else:
+        pytest.importorskip("ray")
+        with fleet.Ray(workers=2) as executor:
+            table = fleet.run(STUDY, store=own_store, executor=executor)
+    assert table.num_rows == 8
+    assert content_of(own_store) == undisturbed
+
+
+def test_what_is_no_executor_is_refused(own_store: fleet.Store) -> None:
+    with pytest.raises(nearpage.ArgumentError, match="expected None, an executor"):
+        as_executor(3)
+    with pytest.raises(nearpage.ArgumentError, match="lease=0"):
+        fleet.run(STUDY, store=own_store, lease=0)
+    with pytest.raises(nearpage.ArgumentError, match="workers=0"):
+        fleet.Processes(0)
+    pytest.importorskip("distributed")
+    with pytest.raises(nearpage.ArgumentError, match="expected the address of a Dask scheduler"):
+        fleet.Dask("tcp://127.0.0.1:9", patience=0.1)
+    with pytest.raises(nearpage.ArgumentError, match="expected the address of a Dask scheduler"):
+        fleet.Dask("nonsense://x", patience=0.1)
+
+
+def test_a_worker_without_the_package_is_named(own_store: fleet.Store) -> None:
+    class Elsewhere:
+        def submit(self, call: Any, *arguments: Any) -> concurrent.futures.Future[Any]:
+            future: concurrent.futures.Future[Any] = concurrent.futures.Future()
+            future.set_exception(ModuleNotFoundError("No module named 'nearpage'"))
+            return future
+
+    with pytest.raises(nearpage.StoreError, match="No module named 'nearpage', expected nearpage with its extra fleet"):
+        fleet.run(STUDY, store=own_store, executor=Elsewhere())
+
+
+def test_an_empty_store_and_unknown_entries_are_named(own_store: fleet.Store, tmp_path: Path) -> None:
+    with pytest.raises(nearpage.StoreError, match="is empty, expected entries"):
+        fleet.run(STUDY, store=fleet.Store.create(tmp_path / "empty"))
+    with pytest.raises(nearpage.StoreError, match="no entry is 'a load', expected all"):
+        fleet.run(fleet.Study(entries=["a load"]), store=own_store)
+    assert own_store.select(["s*rt"]) == own_store.select(["short"])
+    assert fleet.Store.create(tmp_path / "empty").results().num_rows == 0
+
+
+def test_two_runs_at_once_compute_each_key_once(own_store: fleet.Store, monkeypatch: pytest.MonkeyPatch, undisturbed: dict[str, str]) -> None:
+    computed: list[str] = []
+    original = measure.compute
+
+    def counted(store: fleet.Store, task: fleet.Task, prepared: measure.Prepared) -> bytes:
+        computed.append(task.key)
+        time.sleep(0.05)
+        return original(store, task, measure.Prepared())
+
+    monkeypatch.setattr(measure, "compute", counted)
+    tables: list[pa.Table] = []
+    # Each has its hands on the store by itself.
+    runs = [threading.Thread(target=lambda: tables.append(fleet.run(STUDY, store=fleet.Store.open(own_store.url), lease=5))) for _ in range(3)]
+    for run in runs:
+        run.start()
+    for run in runs:
+        run.join()
+    assert len(tables) == 3 and tables[0].equals(tables[1]) and tables[1].equals(tables[2])
+    assert sorted(computed) == sorted(set(computed)) and len(computed) == 8
+    assert content_of(own_store) == undisturbed
+
+
+def test_a_claim_is_of_one_and_the_dead_are_taken_over(own_store: fleet.Store) -> None:
+    files, key = own_store.files, "ab" * 32
+    own = claims.take(files, key)
+    assert isinstance(own, claims.Claim)
+    other = claims.take(files, key)
+    assert isinstance(other, claims.Busy)
+    # It beats: what others see changes.
+    own.beat(1)
+    later = claims.take(files, key)
+    assert isinstance(later, claims.Busy) and later.state != other.state
+    assert isinstance(claims.take(files, key, other.state), claims.Busy), "an old state is not that of the claim"
+    # Seen unchanged for a lease, it is dead. Of several that take over, one wins.
+    winners = [claim for claim in (claims.take(files, key, later.state) for _ in range(3)) if isinstance(claim, claims.Claim)]
+    assert [claim.generation for claim in winners] == [1]
+    own.beat(2)
+    winners[0].release()
+    assert list(files.names("claims")) == []
+    own.beat(3)
+    assert list(files.names("claims")) == [], "what was given up does not come back"
+
+
+def test_the_claim_of_a_killed_process_is_taken_over_at_once(own_store: fleet.Store) -> None:
+    key = "cd" * 32
+    program = (
+        "import sys, os; from nearpage.fleet import Store, claims;"
+        "claims.take(Store.open(sys.argv[1]).files, sys.argv[2]); os.kill(os.getpid(), 9)"
+    )
+    subprocess.run([sys.executable, "-c", program, own_store.url, key], cwd=own_store.url)
+    assert len(list(own_store.files.names("claims"))) == 1
+    claim = claims.take(own_store.files, key)
+    assert isinstance(claim, claims.Claim) and claim.generation == 1
+    claim.release()
+
+
+def test_a_silent_claim_of_another_machine_is_taken_over_after_its_lease(own_store: fleet.Store) -> None:
+    study = fleet.Study(entries=["short"])
+    [task] = own_store.tasks(study)
+    there = json.dumps({"boot": "another machine", "pid": 1, "begun": "1", "token": "x", "beat": 0})
+    own_store.files.create(f"claims/{task.key[:2]}/{task.key}.0", there.encode())
+    begun = time.monotonic()
+    assert fleet.run(study, store=own_store, lease=1.0).num_rows == 1
+    assert 1.0 <= time.monotonic() - begun < 10
+    assert list(own_store.files.names("claims")) == []
+
+
+def test_a_lost_worker_is_replaced(own_store: fleet.Store, undisturbed: dict[str, str]) -> None:
+    with fleet.Processes(2) as executor:
+        killed: list[int] = []
+
+        def kill(done: int, whole: int) -> None:
+            if done and not killed:
+                victim = next(iter(executor._pool._processes))
+                killed.append(victim)
+                os.kill(victim, 9)
+
+        table = fleet.run(STUDY, store=own_store, executor=executor, progress=kill, chunk=1)
+    assert killed and table.num_rows == 8
+    assert content_of(own_store) == undisturbed
+
+
+def test_a_key_that_kills_its_workers_is_found_out(own_store: fleet.Store) -> None:
+    """All that is under way suffers when a worker is lost, as with a pool of processes; the others are finished all the same."""
+    victim = own_store.tasks(STUDY)[3].key
+
+    class Deadly:
+        _max_workers = 4
+
+        def __init__(self) -> None:
+            self.under_way: list[tuple[concurrent.futures.Future[Any], tuple[Any, ...]]] = []
+
+        def submit(self, call: Any, *arguments: Any) -> concurrent.futures.Future[Any]:
+            future: concurrent.futures.Future[Any] = concurrent.futures.Future()
+            self.under_way.append((future, (call, *arguments)))
+            threading.Timer(0.01, self.work).start()
+            return future
+
+        def work(self) -> None:
+            some, self.under_way = self.under_way, []
+            is_deadly = any(task.key == victim for _, (_, _, tasks, *_) in some for task in tasks)
+            for future, (call, *arguments) in some:
+                if is_deadly:
+                    future.set_exception(concurrent.futures.BrokenExecutor("killed"))
+                else:
+                    future.set_result(call(*arguments))
+
+    with pytest.raises(nearpage.RunError, match="6 workers were lost with it") as caught:
+        fleet.run(STUDY, store=own_store, executor=Deadly())
+    assert list(caught.value.failures) == [victim] and caught.value.results.num_rows == 7
+
+
+def test_workers_that_do_not_come_back_end_a_run(own_store: fleet.Store) -> None:
+    class Gone:
+        def submit(self, call: Any, *arguments: Any) -> concurrent.futures.Future[Any]:
+            raise ConnectionError("gone")
+
+    with pytest.raises(nearpage.RunError, match="they do not come back"):
+        fleet.run(STUDY, store=own_store, executor=Gone())
+
+
+def test_a_full_disk_loses_nothing(own_store: fleet.Store, undisturbed: dict[str, str]) -> None:
+    program = (
+        "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
+        "from nearpage.fleet.cli import main;"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (300, 300));"
+        "sys.exit(main(['run', sys.argv[1], '--store', sys.argv[2], '--workers', '0']))"
+    )
+    path = Path(own_store.url).parent / "study.toml"
+    path.write_text('models = ["linux-6.18", "nearpage"]\n[[settings]]\n[[settings]]\npcp.batch_scale_max = 0\n')
+    full = subprocess.run([sys.executable, "-B", "-c", program, str(path), own_store.url], capture_output=True, text=True, cwd=path.parent)
+    assert full.returncode == 1 and "8 of 8 keys failed" in full.stderr and "too large" in full.stderr, full
+    assert content_of(own_store) == {}
+    assert cli.main(["run", str(path), "--store", own_store.url, "--workers", "2", "--quiet"]) == 0
+    assert content_of(own_store) == undisturbed
+
+
+def test_empty_tasks_go_all_the_way(own_store: fleet.Store) -> None:
+    study = fleet.Study(measure="nothing", seeds=range(500))
+    table = fleet.run(study, store=own_store)
+    assert table.num_rows == 1000 and table.column("holds").null_count == 1000
+
+
+def test_the_command_writes_tables(own_store: fleet.Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "study.toml").write_text('entries = "short"\n')
+    for ending in ("csv", "json", "parquet"):
+        assert cli.main(["run", str(tmp_path / "study.toml"), "--store", own_store.url, "--workers", "0", "--output", str(tmp_path / f"x.{ending}")]) == 0
+        assert (tmp_path / f"x.{ending}").stat().st_size > 300
+    assert "1 keys are finished" in capsys.readouterr().out
+    assert cli.main(["run", str(tmp_path / "study.toml"), "--store", own_store.url, "--workers", "0", "--output", "x.xls"]) == 2
+    (tmp_path / "study.toml").write_text('entries = "short"\nseed = 1\n')
+    assert cli.main(["run", str(tmp_path / "study.toml"), "--store", own_store.url]) == 2
+    assert "study.toml:2: there is no key 'seed'" in capsys.readouterr().err
