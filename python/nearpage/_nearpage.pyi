@@ -391,7 +391,7 @@ class Memory:
         pages: int = 1,
         *,
         node: int | None = None,
-        policy: Literal["local", "bind", "preferred", "preferred-many"] | None = None,
+        policy: Literal["local", "bind", "interleave", "preferred", "preferred-many"] | None = None,
         nodes: Sequence[int] | None = None,
         zeroed: bool = True,
     ) -> Pages:

@@ -1,7 +1,7 @@
-"""Instructions of a replay from Python beside the command's, by callgrind: ``python tests/measure_replay.py NEARPAGE [BUNDLE] [REPEATS]``.
+"""Instructions of a replay from Python beside the command's, by callgrind: ``python tests/measure_replay.py NEARPAGE [BUNDLE]``.
 
-NEARPAGE is the program, built with ``--release`` as the package is. Both replay the bundle once and REPEATS more times; the difference
-divided by the repeats is a replay by itself, without starting an interpreter. Counts do not depend on what else the machine does.
+NEARPAGE is the program, built with ``--release`` as the package is. The bundle is one of 10⁶ events and more; by default a twin of the one
+that comes along, four times as long. What starting takes by itself is told apart. Counts do not depend on what else the machine does.
 """
 
 from __future__ import annotations
@@ -10,11 +10,13 @@ import re
 import subprocess
 import sys
 import tempfile
-from pathlib import Path
 
-SHIPPED = Path(__file__).parents[2] / "bundles" / "q612-n2-mixed.tar.zst"
-#: Seeds of more starts make a replay as long as a trace of 10⁶ events: each is a run over the trace.
-PROGRAM = "import nearpage\nnearpage.Bundle.open({bundle!r}).replay(starts={starts})\n"
+import nearpage
+
+#: Hours of the twin: about 45 s.
+HOURS = 0.0125
+START = "import nearpage\n"
+PROGRAM = START + "nearpage.Bundle.open({bundle!r}).replay()\n"
 
 
 def instructions(command: list[str]) -> int:
@@ -31,18 +33,17 @@ def instructions(command: list[str]) -> int:
 def main() -> None:
     if len(sys.argv) < 2:
         sys.exit(__doc__)
-    program = sys.argv[1]
-    bundle = sys.argv[2] if len(sys.argv) > 2 else str(SHIPPED)
-    more = int(sys.argv[3]) if len(sys.argv) > 3 else 8
-    sides = {
-        "command": lambda starts: [program, "replay", bundle, "--json", "--starts", str(starts)],
-        "Python": lambda starts: [sys.executable, "-c", PROGRAM.format(bundle=bundle, starts=starts)],
-    }
-    counts = {name: [instructions(of(starts)) for starts in (0, more)] for name, of in sides.items()}
-    for name, (few, many) in counts.items():
-        print(f"{name:8} {few:,} instructions; {many:,} with {more} more starts: {many - few:,} for these")
-    (few, many), (of_few, of_many) = counts["Python"], counts["command"]
-    print(f"whole processes: {few / of_few:.3f} and {many / of_many:.3f}; the work alone: {(many - few) / (of_many - of_few):.3f}")
+    with tempfile.TemporaryDirectory() as folder:
+        bundle = sys.argv[2] if len(sys.argv) > 2 else f"{folder}/twin"
+        if len(sys.argv) == 2:
+            nearpage.Bundle.shipped().twin(bundle, hours=HOURS)
+        events = sum(map(len, nearpage.Bundle.open(bundle).events()))
+        program = sys.argv[1]
+        command = instructions([program, "replay", bundle, "--json"])
+        python = instructions([sys.executable, "-c", PROGRAM.format(bundle=bundle)])
+        start = instructions([sys.executable, "-c", START])
+    print(f"{events:,} events: command {command:,} instructions, Python {python:,}, of which starting takes {start:,}")
+    print(f"Python / command: {python / command:.3f}; without starting Python {(python - start) / command:.3f}")
 
 
 if __name__ == "__main__":
