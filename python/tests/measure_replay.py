@@ -1,7 +1,7 @@
 """Instructions of a replay from Python beside the command's, by callgrind: ``python tests/measure_replay.py NEARPAGE [BUNDLE]``.
 
 NEARPAGE is the program, built with ``--release`` as the package is. The bundle is one of 10⁶ events and more; by default a twin of the one
-that comes along, four times as long. What starting takes by itself is told apart. Counts do not depend on what else the machine does.
+that comes along, eight times as long. What starting takes by itself is told apart. Counts do not depend on what else the machine does.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import tempfile
 
 import nearpage
 
-#: Hours of the twin: about 45 s.
-HOURS = 0.0125
+#: Hours of the twin: 90 s.
+HOURS = 0.025
 START = "import nearpage\n"
 PROGRAM = START + "nearpage.Bundle.open({bundle!r}).replay()\n"
 
