@@ -132,6 +132,9 @@ fn write(arguments: &TwinArgs) -> Result<Document, TraceFailure> {
     })
 }
 
+/// A line of a table: its name, and what it shows of a column.
+type Figure<T> = (&'static str, fn(&T) -> f64);
+
 fn text(document: &Document) -> String {
     let Document { output, played, recorded, twin, apart, beside, beside_apart, .. } = document;
     let Played { allocs, frees, bulk_pages, reclaimed, left_out, .. } = played;
@@ -151,7 +154,7 @@ fn text(document: &Document) -> String {
     }
     let second = if beside.is_some() { "    beside" } else { "" };
     let _ = writeln!(out, "\n{:<24} {:>10} {:>10}{second}", "", "recorded", "twin");
-    let figures: [(&str, fn(&Profile) -> f64); 10] = [
+    let figures: [Figure<Profile>; 10] = [
         ("seconds", |of| of.seconds),
         ("CPUs", |of| of.cpus as f64),
         ("allocations/s, a CPU", |of| of.allocs_per_cpu_second),
@@ -173,7 +176,7 @@ fn text(document: &Document) -> String {
     }
     let second = if beside.is_some() { "    beside" } else { "" };
     let _ = writeln!(out, "\n{:<24} {:>10} {:>10}{second}", "apart from recorded", "", "twin");
-    let figures: [(&str, fn(&Distance) -> f64); 8] = [
+    let figures: [Figure<Distance>; 8] = [
         ("rates", |of| of.rates),
         ("orders", |of| of.orders),
         ("types", |of| of.types),
