@@ -14,7 +14,8 @@ fn main() {
         let folder = Path::new("../crates").join(name).join("src");
         println!("cargo::rerun-if-changed={}", folder.display());
         for file in files(&folder) {
-            let content = fs::read(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+            let content =
+                fs::read(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
             // FNV-1a, 64 bits, over names and contents.
             for byte in file.as_os_str().as_encoded_bytes().iter().chain(&content) {
                 hash = (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
@@ -26,8 +27,13 @@ fn main() {
 
 /// All files below a folder, in the order of their paths.
 fn files(folder: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
-    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.expect("a readable folder").path()).collect();
+    let entries =
+        fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    let mut paths: Vec<PathBuf> =
+        entries.map(|entry| entry.expect("a readable folder").path()).collect();
     paths.sort();
-    paths.into_iter().flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
+    paths
+        .into_iter()
+        .flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] })
+        .collect()
 }

@@ -15,6 +15,7 @@ from typing import Callable, Iterable, Union
 
 from . import lab
 from ._nearpage import (
+    BenchReport,
     BoundAnswer,
     Bundle,
     Diagnosis,
@@ -24,16 +25,21 @@ from ._nearpage import (
     Memory,
     Node,
     Pages,
+    Profile,
     Report,
     Rules,
     Table,
+    Verification,
     __version__,
     doctor,
     explain_log,
 )
+from ._nearpage import bench as _bench
 from ._nearpage import compare_rules as _compare_rules
 from ._nearpage import models as _models
+from ._nearpage import record as _record
 from ._nearpage import settings as _settings
+from ._nearpage import verify as _verify
 from .errors import (
     AllocationError,
     ArgumentError,
@@ -52,6 +58,7 @@ from .errors import (
 __all__ = [
     "AllocationError",
     "ArgumentError",
+    "BenchReport",
     "BoundAnswer",
     "Bundle",
     "Diagnosis",
@@ -67,6 +74,7 @@ __all__ = [
     "NearpageError",
     "Node",
     "Pages",
+    "Profile",
     "ReplayError",
     "Report",
     "Rules",
@@ -74,13 +82,17 @@ __all__ = [
     "StoreError",
     "StudyError",
     "Table",
+    "Verification",
     "__version__",
+    "bench",
     "compare_rules",
     "doctor",
     "explain_log",
     "lab",
     "models",
+    "record",
     "settings",
+    "verify",
 ]
 
 
@@ -108,3 +120,49 @@ def compare_rules(
     bytes to read.
     """
     return _compare_rules([os.fspath(path) for path in bundles], list(models), threads=threads, progress=progress)
+
+
+def verify(
+    paths: Iterable[Union[str, os.PathLike[str]]], model: str = "auto", *, progress: Callable[[int, int], object] | None = None
+) -> Verification:
+    """Predicts what the kernels of recordings printed, and compares, as ``nearpage verify`` does. What cannot be read is told in the
+    result. ``progress`` is called with recordings done and to do."""
+    return _verify([os.fspath(path) for path in paths], model, progress=progress)
+
+
+def bench(
+    benches: Iterable[str] = (),
+    *,
+    quick: bool = False,
+    bytes: int | None = None,
+    rounds: int | None = None,
+    threads: int | None = None,
+    seed: int | None = None,
+    models: Iterable[str] = (),
+    progress: Callable[[int, int], object] | None = None,
+) -> BenchReport:
+    """Measures what pages cost on this machine's real memory, as ``nearpage bench`` does: ``pairs``, ``random``, ``cross``, ``orders``,
+    ``bulk``, ``tails``, ``fragmentation``, ``order9``, ``zonelist``, ``pagelock``, ``slab``; the usual ones by default.
+
+    ``bytes`` is memory a node, ``quick`` shows that it works and measures little. ``progress`` is called with steps of the benchmark
+    that is under way.
+    """
+    return _bench(
+        list(benches), quick=quick, bytes=bytes, rounds=rounds, threads=threads, seed=seed, models=list(models), progress=progress
+    )
+
+
+def record(
+    command: Iterable[str],
+    output: Union[str, os.PathLike[str]],
+    *,
+    slab: bool = False,
+    lock: bool = False,
+    seconds: float | None = None,
+) -> dict[str, object]:
+    """Records what the page allocator of this machine does while a command runs (an empty one: for some seconds), into a new bundle, as
+    ``nearpage record`` does: root and tracefs are needed. Answers its JSON.
+
+    Ctrl-C ends the recording; the bundle has what happened until then. Raises :class:`MachineError` where it is not possible.
+    """
+    return _record(list(command), os.fspath(output), slab=slab, lock=lock, seconds=seconds)

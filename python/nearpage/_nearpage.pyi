@@ -226,6 +226,24 @@ class Bundle:
     ) -> Table:
         """Every combination of some settings, a row each: ``{"pcp.batch_scale_max": range(7)}``. Ctrl-C raises
         :class:`nearpage.Interrupted`, a ``KeyboardInterrupt`` with the combinations that are finished."""
+    def counters(self) -> Table:
+        """What the kernel counted, of /proc/vmstat: counter, before, after. Empty if a capture is missing."""
+    def profile(self, *, progress: _Progress = None) -> Profile:
+        """The load in figures."""
+    def twin(
+        self,
+        folder: _Path,
+        *,
+        cpus: int | None = None,
+        nodes: int | None = None,
+        hours: float | None = None,
+        stretch_seconds: float | None = None,
+        seed: int = 0,
+        progress: _Progress = None,
+    ) -> Bundle:
+        """Writes a statistical twin into a new folder, and opens it: a load like this one on a machine with more CPUs, nodes (a
+        multiple of the recorded ones) or hours. The same seed makes the same bytes. There was no kernel: nothing is recorded to
+        compare a replay with."""
     def bound(
         self,
         models: Sequence[str] = ...,
@@ -256,6 +274,50 @@ class Prepared:
     ) -> dict[str, Any]:
         """The figures of the second of two passes, as ``nearpage replay rules --json`` names them. Memory does not grow with
         the trace. Seed 0 is the likely start; others are drawn."""
+
+@final
+class Profile:
+    """A load in figures that do not depend on its length nor on its machine's size: rates, shares of orders and migratetypes, lifetimes,
+    bursts, who frees."""
+
+    @property
+    def figures(self) -> Table:
+        """figure, value."""
+    def distance(self, other: Profile) -> dict[str, float]:
+        """How far another load is, figure by figure; 0 is the same. Of shares half the sum of differences, of rates, bursts and runs
+        the mean of the logarithms of ratios."""
+    def to_dict(self) -> dict[str, Any]: ...
+    def _repr_html_(self) -> str: ...
+
+@final
+class Verification:
+    """Recordings, predicted and compared with what their kernels printed."""
+
+    @property
+    def is_same(self) -> bool:
+        """Whether all could be read and nothing differs, but for what a kernel computed at boot."""
+    @property
+    def captures(self) -> Table:
+        """path, capture, model, matched and total fields, error."""
+    @property
+    def mismatches(self) -> Table:
+        """path, capture, field, predicted, recorded, rule, is_boot_time."""
+    def to_dict(self) -> list[dict[str, Any]]:
+        """The JSON of ``nearpage verify --json``."""
+    def _repr_html_(self) -> str: ...
+
+@final
+class BenchReport:
+    """What pages cost on this machine's real memory, in nanoseconds."""
+
+    @property
+    def rows(self) -> Table:
+        """bench, allocator, threads, n, and nanoseconds: ns_median, ns_min, ns_max, ns_p99."""
+    @property
+    def skipped(self) -> list[tuple[str, str]]: ...
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON of ``nearpage bench --json``."""
+    def _repr_html_(self) -> str: ...
 
 @final
 class LabReport:
@@ -329,7 +391,7 @@ class Memory:
         pages: int = 1,
         *,
         node: int | None = None,
-        policy: Literal["local", "bind", "preferred", "preferred-many"] | None = None,
+        policy: Literal["local", "bind", "interleave", "preferred", "preferred-many"] | None = None,
         nodes: Sequence[int] | None = None,
         zeroed: bool = True,
     ) -> Pages:
@@ -371,6 +433,19 @@ def explain_log(log: _Path | bytes, *, progress: _Progress = None) -> list[dict[
     """Why a kernel refused memory: each report of its log as in the JSON of ``nearpage explain``. ``log`` is a path, or the
     text as bytes. Raises :class:`nearpage.LogError`."""
 
+def verify(paths: list[str], model: str, *, progress: _Progress = None) -> Verification: ...
+def bench(
+    benches: list[str],
+    *,
+    quick: bool,
+    bytes: int | None = None,
+    rounds: int | None = None,
+    threads: int | None = None,
+    seed: int | None = None,
+    models: list[str],
+    progress: _Progress = None,
+) -> BenchReport: ...
+def record(command: list[str], output: str, *, slab: bool, lock: bool, seconds: float | None = None) -> dict[str, Any]: ...
 def compare_rules(
     paths: list[str], models: list[str], *, threads: int | None = None, progress: _Progress = None
 ) -> Rules: ...

@@ -111,10 +111,7 @@ pub(crate) fn model_version(name: &str) -> PyResult<String> {
 
 /// The recorded machine in figures: nodes, those with memory, CPUs, bytes of memory and of a page.
 #[pyfunction]
-pub(crate) fn machine_facts<'py>(
-    py: Python<'py>,
-    report: &Report,
-) -> PyResult<Bound<'py, PyDict>> {
+pub(crate) fn machine_facts<'py>(py: Python<'py>, report: &Report) -> PyResult<Bound<'py, PyDict>> {
     let machine = &report.report.machine;
     let nodes = &machine.topology.nodes;
     let frames = nodes.iter().flat_map(|node| &node.memory).map(|range| range.pages().0);

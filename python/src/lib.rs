@@ -8,6 +8,7 @@
 //! | `machine` | `Machine` |
 //! | `events`, `report`, `replay` | streams of events; results; `Bundle` and comparisons of rules |
 //! | `fleet` | what `nearpage.fleet` measures with |
+//! | `twin`, `real` | twins and profiles; `verify`, `bench`, `record` |
 //! | `lab`, `advice`, `memory` | `nearpage.lab`; `doctor` and `explain_log`; `Memory` |
 
 mod advice;
@@ -19,9 +20,11 @@ mod guard;
 mod lab;
 mod machine;
 mod memory;
+mod real;
 mod replay;
 mod report;
 mod table;
+mod twin;
 
 use pyo3::prelude::*;
 
@@ -72,6 +75,12 @@ fn _nearpage(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<advice::Diagnosis>()?;
     module.add_function(wrap_pyfunction!(advice::doctor, module)?)?;
     module.add_function(wrap_pyfunction!(advice::explain_log, module)?)?;
+    module.add_class::<twin::Profile>()?;
+    module.add_class::<real::Verification>()?;
+    module.add_class::<real::BenchReport>()?;
+    module.add_function(wrap_pyfunction!(real::verify, module)?)?;
+    module.add_function(wrap_pyfunction!(real::bench, module)?)?;
+    module.add_function(wrap_pyfunction!(real::record, module)?)?;
     module.add_class::<memory::Memory>()?;
     module.add_class::<memory::Pages>()?;
     Ok(())

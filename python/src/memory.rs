@@ -4,7 +4,9 @@
 use std::num::NonZeroU16;
 use std::sync::Arc;
 
-use nearpage::{AllocError, Gfp, NodeId, NodeSet, Order, Pfn, Placement, Policy, Request};
+use nearpage::{
+    AllocError, Cursor, Gfp, NodeId, NodeSet, Order, Pfn, Placement, Policy, Request, Turn,
+};
 use nearpage_linux::{Environment, FRAME_BYTES, Memory as Host, MemoryBuilder, Nodes};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -17,6 +19,8 @@ use crate::guard::short;
 #[pyclass(frozen, module = "nearpage")]
 pub(crate) struct Memory {
     host: Arc<Host>,
+    /// Whose turn it is under `interleave`.
+    turn: Cursor,
 }
 
 /// A block of pages.
@@ -102,7 +106,8 @@ impl Memory {
             let builder = MemoryBuilder::new().environment(environment);
             builder.model(model).bytes_per_node(bytes_per_node).build()
         })?;
-        Ok(Memory { host: Arc::new(built.map_err(|error| refused(error.to_string()))?) })
+        let host = Arc::new(built.map_err(|error| refused(error.to_string()))?);
+        Ok(Memory { host, turn: Cursor::default() })
     }
 
     #[pyo3(signature = (pages = 1, *, node = None, policy = None, nodes = None, zeroed = true))]
@@ -142,9 +147,13 @@ impl Memory {
             Some("local") => Some(Placement::by(Policy::Local)),
             Some("bind") => Some(Placement::by(Policy::Bind(set()?))),
             Some("preferred") => Some(Placement::by(Policy::Preferred(set()?))),
+            Some("interleave") => {
+                let turn = Turn::Next(&self.turn);
+                Some(Placement::by(Policy::Interleave { nodes: set()?, turn }))
+            }
             Some("preferred-many") => Some(Placement::by(Policy::PreferredMany(set()?))),
             Some(other) => {
-                let accepted = "local, bind, preferred or preferred-many";
+                let accepted = "local, bind, interleave, preferred or preferred-many";
                 let message = format!("policy={other:?}, expected {accepted}");
                 return Err(Class::Argument.error(Some("policy".into()), message));
             }

@@ -1,5 +1,6 @@
 //! `nearpage.Bundle`: a recording with a trace, and what is asked of it.
 
+use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,6 +9,7 @@ use std::thread::available_parallelism;
 use nearpage::Model;
 use nearpage_machine::over::Over;
 use nearpage_replay::bound::Limits;
+use nearpage_replay::twin::TwinWish;
 use nearpage_replay::{
     Combinations, CpuRule, Options, Question, Replay, ReplayError, Subject, Tunable, Wish,
     ZoneChoice,
@@ -22,7 +24,8 @@ use crate::events::Events;
 use crate::guard::long;
 use crate::machine::Machine;
 use crate::report::{BoundAnswer, Report, Rules, sweep_table};
-use crate::table::Table;
+use crate::table::{Columns, Table};
+use crate::twin::Profile;
 
 /// A recording with a trace, in its start state.
 #[pyclass(frozen, module = "nearpage")]
@@ -239,6 +242,50 @@ impl Bundle {
         let replay = self.replay.clone();
         let answer = long(py, progress, move |course| replay.bound(&question, course))?;
         Ok(BoundAnswer { answer: answer.map_err(|error| failed(self.name(), &error))? })
+    }
+
+    #[pyo3(signature = (folder, *, cpus = None, nodes = None, hours = None, stretch_seconds = None, seed = 0, progress = None))]
+    #[expect(clippy::too_many_arguments, reason = "they are named in Python")]
+    fn twin(
+        &self,
+        py: Python<'_>,
+        folder: PathBuf,
+        cpus: Option<u32>,
+        nodes: Option<u32>,
+        hours: Option<f64>,
+        stretch_seconds: Option<f64>,
+        seed: u64,
+        progress: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Bundle> {
+        let seconds = hours.map(|hours| hours * 3600.0);
+        let wish = TwinWish { cpus, nodes, seconds, stretch_seconds, seed };
+        crate::twin::twin(self, py, folder, wish, progress)
+    }
+
+    #[pyo3(signature = (*, progress = None))]
+    fn profile(&self, py: Python<'_>, progress: Option<&Bound<'_, PyAny>>) -> PyResult<Profile> {
+        crate::twin::profile(self, py, progress)
+    }
+
+    /// What the kernel counted: the counters of /proc/vmstat in two captures.
+    fn counters(&self) -> PyResult<Table> {
+        let counters = |capture: &str| {
+            let capture = self.replay.bundle().recording().capture(Some(capture)).ok();
+            let text = capture.and_then(|capture| capture.tree.read("proc/vmstat").ok().flatten());
+            let text = String::from_utf8_lossy(&text.unwrap_or_default()).into_owned();
+            let pairs = text.lines().filter_map(|line| {
+                let (name, value) = line.split_once(' ')?;
+                Some((name.to_owned(), value.trim().parse().ok()?))
+            });
+            pairs.collect::<BTreeMap<String, u64>>()
+        };
+        let (before, after) = (counters("before"), counters("after"));
+        let names: Vec<&String> = before.keys().filter(|name| after.contains_key(*name)).collect();
+        Columns::default()
+            .text("counter", names.iter().map(|name| Some(&***name)))
+            .count("before", names.iter().map(|name| before.get(*name).copied()))
+            .count("after", names.iter().map(|name| after.get(*name).copied()))
+            .table()
     }
 
     fn __repr__(&self) -> String {

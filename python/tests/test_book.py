@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("page", ["docs/src/guides/python.md", "README.md"])
+@pytest.mark.parametrize("page", ["docs/src/guides/python.md", "docs/src/guides/answers.md", "README.md"])
 def test_a_page_runs(page: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("pandas")
     pytest.importorskip("pyarrow")

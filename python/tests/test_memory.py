@@ -62,3 +62,12 @@ def test_what_cannot_be_is_told() -> None:
     ):
         with pytest.raises(nearpage.ArgumentError):
             call()
+
+
+def test_interleaved_pages_come_from_each_node_in_turn() -> None:
+    memory = nearpage.Memory(NODE, nodes=3)
+    blocks = [memory.alloc(policy="interleave", nodes=memory.nodes[1:]) for _ in range(6)]
+    first, second = memory.nodes[1:]
+    assert [block.node for block in blocks] == [first, second] * 3
+    with pytest.raises(nearpage.ArgumentError, match="interleave"):
+        memory.alloc(policy="striped")  # type: ignore[arg-type]

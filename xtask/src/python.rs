@@ -10,7 +10,7 @@ use clap::Args;
 
 /// What the tests need always, and what they need beside it.
 const SHORT: [&str; 5] = ["maturin>=1.9,<2", "pytest", "numpy", "pandas>=2", "pyarrow>=14"];
-const LONG: [&str; 8] = [
+const LONG: [&str; 12] = [
     "polars",
     "duckdb",
     "mypy",
@@ -19,6 +19,10 @@ const LONG: [&str; 8] = [
     "s3fs>=2025",
     "moto[server,s3]>=5",
     "dask[distributed]>=2024.5",
+    "optuna>=5",
+    "matplotlib",
+    "nbclient",
+    "ipykernel",
 ];
 
 /// Build the package of `python/`, and run its tests in a virtual environment
@@ -27,7 +31,7 @@ const LONG: [&str; 8] = [
 /// missing is named in one line, and the rest is skipped: the exit status is 0 then.
 #[derive(Args)]
 pub struct PythonArgs {
-    /// Without polars, DuckDB, mypy, Dask and S3
+    /// Without polars, DuckDB, mypy, Dask, S3, Optuna and the notebooks
     #[arg(long)]
     short: bool,
 }

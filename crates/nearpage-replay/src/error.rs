@@ -137,6 +137,24 @@ pub enum ReplayError {
         /// The bundle.
         input: String,
     },
+    /// A twin that there cannot be.
+    #[error("{input}: no twin has {what}, expected {expected}")]
+    Twin {
+        /// The bundle.
+        input: String,
+        /// What was asked for.
+        what: String,
+        /// What is possible.
+        expected: String,
+    },
+    /// A twin that cannot be written.
+    #[error("{output}: {error}, expected a new folder that can be written")]
+    Unwritten {
+        /// The folder.
+        output: String,
+        /// What the system says.
+        error: std::io::Error,
+    },
     /// The observer asked the replay to stop.
     #[error(transparent)]
     Stopped(#[from] Stopped),

@@ -64,6 +64,7 @@
 //! | `drawing` | a bundle as a timeline for viewers |
 //! | `report`, `sweep`, `replay` | the entry and its results |
 //! | [`rules`] | sets of rules, compared over many bundles |
+//! | [`twin`] | made-up loads on larger machines, after a recorded one |
 //!
 //! # Cost and limits
 //!
@@ -117,6 +118,7 @@ mod ticks;
 mod totals;
 mod truth;
 mod tunable;
+pub mod twin;
 mod watch;
 mod whatif;
 mod yardstick;

@@ -1,4 +1,6 @@
-//! `nearpage trace`: traces for other tools.
+//! `nearpage trace`: traces for other tools, and twins.
+
+mod twin;
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
@@ -17,7 +19,7 @@ use super::interrupt::Interruptible;
 use super::progress::Bar;
 use super::{CommandError, print, print_json};
 
-/// Write traces of the page allocator for other tools.
+/// Write traces of the page allocator for other tools, or of loads like a recorded one.
 #[derive(Args, Debug)]
 pub struct TraceArgs {
     #[command(subcommand)]
@@ -28,6 +30,7 @@ pub struct TraceArgs {
 enum Action {
     /// Write a timeline: pages, refills, drains, marks of zones and stalls as tracks
     Export(ExportArgs),
+    Twin(twin::TwinArgs),
 }
 
 /// `nearpage trace export`.
@@ -98,6 +101,7 @@ impl TraceFailure {
     pub(super) fn exit_code(&self) -> u8 {
         match self {
             TraceFailure::Replay(ReplayError::Stopped(_)) => super::interrupt::INTERRUPTED,
+            TraceFailure::Replay(ReplayError::Unwritten { .. }) => 1,
             TraceFailure::Replay(_) | TraceFailure::Trace(_) => 2,
             TraceFailure::Write { .. } | TraceFailure::Signals(_) => 1,
         }
@@ -110,7 +114,10 @@ impl TraceFailure {
 ///
 /// The input cannot be read, or an output cannot be written.
 pub fn run(arguments: &TraceArgs) -> Result<(), CommandError> {
-    let Action::Export(arguments) = &arguments.action;
+    let arguments = match &arguments.action {
+        Action::Export(arguments) => arguments,
+        Action::Twin(arguments) => return twin::run(arguments),
+    };
     if arguments.perfetto.is_some() && arguments.perfetto == arguments.chrome {
         return Err(CommandError::Usage(
             "--perfetto and --chrome name the same output: each needs one of its own".into(),

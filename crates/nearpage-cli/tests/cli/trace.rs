@@ -1,4 +1,4 @@
-//! `nearpage trace export` as a user runs it.
+//! `nearpage trace export` and `nearpage trace twin` as a user runs them.
 
 use std::fs;
 use std::process::{Command, Output};
@@ -133,5 +133,58 @@ fn what_cannot_be_read_or_written_is_told() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("out");
     refused(&["--trace", "README.md", "--perfetto", out.to_str().unwrap()], 2, "README.md");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+fn twin(folder: &std::path::Path, arguments: &[&str]) -> Output {
+    let program = env!("CARGO_BIN_EXE_nearpage");
+    let bundle = root().join(BUNDLE);
+    Command::new(program)
+        .current_dir(folder)
+        .args(["trace", "twin"])
+        .arg(bundle)
+        .args(["--output", "twin"])
+        .args(arguments)
+        .output()
+        .unwrap()
+}
+
+#[test]
+fn a_twin_is_written_told_and_replayed() {
+    let folder = tempfile::tempdir().unwrap();
+    let size = ["--cpus", "8", "--nodes", "4", "--hours", "0.0005", "--seed", "7", "--json"];
+    let document = json(&twin(folder.path(), &size));
+    assert_eq!((document["schema"].as_u64(), &document["output"]), (Some(1), &"twin".into()));
+    assert_eq!(document["twin"]["cpus"], 8);
+    assert!(document["apart"]["orders"].as_f64().unwrap() < 0.2 && document["beside"].is_null());
+    let program = env!("CARGO_BIN_EXE_nearpage");
+    let replayed = Command::new(program)
+        .current_dir(folder.path())
+        .args(["replay", "twin", "--json"])
+        .output()
+        .unwrap();
+    assert_eq!(json(&replayed)["trace"]["allocs"], document["played"]["allocs"]);
+    // It is there: it is not written over.
+    let again = twin(folder.path(), &[]);
+    assert_eq!(again.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&again.stderr).contains("twin: it is there already"));
+}
+
+#[test]
+fn a_twin_beside_a_second_recording_tells_both_distances() {
+    let folder = tempfile::tempdir().unwrap();
+    let beside = root().join("bundles/q612-n4-asym.tar.zst");
+    let told = twin(folder.path(), &["--hours", "0.0005", "--beside", beside.to_str().unwrap()]);
+    let text = String::from_utf8(told.stdout).unwrap();
+    assert!(text.contains("apart from recorded") && text.contains("beside"), "{text}");
+    let lifetimes = text.lines().find(|line| line.starts_with("lifetimes")).unwrap();
+    assert_eq!(lifetimes.split_whitespace().count(), 3, "{text}");
+    fs::remove_dir_all(folder.path().join("twin")).unwrap();
+    let wrong = [(["--nodes", "3"], "a multiple of its 2"), (["--hours", "0"], "more than 0 s")];
+    for (arguments, said) in wrong {
+        let refused = twin(folder.path(), &arguments);
+        let message = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(refused.status.code() == Some(2) && message.contains(said), "{message}");
+    }
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
 }

@@ -1,0 +1,185 @@
+"""Pages of HTML without scripts: text, tables, and plots as inline SVG that follow the reader's light or dark.
+
+One file, no network: what is shown is in it. Whatever comes from a recording is escaped.
+"""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+_STYLE = """
+:root { color-scheme: light dark; --ground: #ffffff; --box: #f5f6f8; --text: #1b1f24; --faint: #5b6570; --line: #d5dae0;
+  --good: #1a7f37; --known: #8a5a00; --bad: #c22f2f; --mark: #2f7fd0; }
+@media (prefers-color-scheme: dark) { :root { --ground: #14171b; --box: #1d2127; --text: #e4e7eb; --faint: #9aa5b1; --line: #353c45;
+  --good: #57c274; --known: #dcae4a; --bad: #ff7b72; --mark: #4796e3; } }
+* { box-sizing: border-box; }
+body { margin: 0 auto; padding: 1rem; max-width: 75rem; background: var(--ground); color: var(--text);
+  font: 1rem/1.5 system-ui, sans-serif; overflow-wrap: anywhere; }
+h1 { font-size: 1.5rem; line-height: 1.25; margin: 0.5rem 0; }
+h2 { font-size: 1.25rem; margin: 2.5rem 0 0.5rem; padding-top: 1rem; border-top: 1px solid var(--line); }
+p { margin: 0.5rem 0; max-width: 45rem; }
+code, pre { font-family: ui-monospace, monospace; font-size: 0.8125rem; }
+pre { white-space: pre-wrap; margin: 0; padding: 0.6rem; background: var(--box); border-radius: 6px; }
+.faint, figcaption, summary { color: var(--faint); }
+.scroll { overflow-x: auto; max-width: 100%; margin: 0.5rem 0; border: 1px solid var(--line); border-radius: 6px; }
+table { border-collapse: collapse; min-width: 100%; font-size: 0.875rem; font-variant-numeric: tabular-nums; }
+th, td { padding: 0.25rem 0.6rem; text-align: left; vertical-align: top; overflow-wrap: normal; }
+th { background: var(--box); font-weight: 600; }
+tbody tr + tr > * { border-top: 1px solid var(--line); }
+.number { text-align: right; } .number, .line { white-space: nowrap; }
+.good { color: var(--good); } .bad { color: var(--bad); font-weight: 600; } .few { color: var(--known); }
+.plots { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 32rem), 1fr)); gap: 1rem; align-items: start; }
+figure { margin: 0; padding: 0.6rem; background: var(--box); border-radius: 6px; min-width: 0; }
+figcaption { font-size: 0.875rem; } figcaption b { color: var(--text); display: block; }
+svg { display: block; width: 100%; height: auto; }
+svg text { fill: var(--text); font: 12px system-ui, sans-serif; } svg .faint { fill: var(--faint); }
+svg .axis { stroke: var(--line); } svg .none { stroke: var(--faint); stroke-dasharray: 3 3; }
+svg .same { stroke: var(--faint); fill: var(--faint); } svg .better { stroke: var(--good); fill: var(--good); }
+svg .worse { stroke: var(--bad); fill: var(--bad); } svg .unit { fill: var(--mark); fill-opacity: 0.35; }
+svg .front { stroke: var(--mark); fill: none; }
+@media (max-width: 40rem) { body { padding: 0.75rem; } th, td { padding: 0.2rem 0.35rem; } }
+"""
+
+
+def escaped(text: object) -> str:
+    return html.escape(str(text))
+
+
+def document(title: str, parts: Iterable[str]) -> str:
+    """A whole page."""
+    head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1"><title>{escaped(title)}</title>'
+    body = "\n".join(parts)
+    return f"<!doctype html>\n<html lang=\"en\"><head>{head}<style>{_STYLE}</style></head>\n<body>\n{body}\n</body></html>\n"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell of a table."""
+
+    text: str
+    kind: str = ""
+    is_code: bool = False
+    #: What its text stands behind, until the reader opens it.
+    summary: str = ""
+
+    def html(self) -> str:
+        text = f"<code>{escaped(self.text)}</code>" if self.is_code else escaped(self.text)
+        return f"<details><summary>{escaped(self.summary)}</summary>{text}</details>" if self.summary else text
+
+
+def number(value: float, digits: int = 3) -> Cell:
+    """Whole numbers and large ones without a fraction."""
+    text = f"{value:,.0f}" if value == round(value) or abs(value) >= 1000 else f"{value:,.{digits}f}"
+    return Cell(text, "number")
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[Cell | str]]) -> str:
+    """A table; columns of numbers stand right."""
+    lines = []
+    numbers: set[int] = set()
+    for row in rows:
+        cells = [cell if isinstance(cell, Cell) else Cell(cell) for cell in row]
+        numbers |= {at for at, cell in enumerate(cells) if "number" in cell.kind}
+        lines.append("<tr>" + "".join(f'<td class="{cell.kind}">{cell.html()}</td>' for cell in cells) + "</tr>")
+    heads = "".join(f'<th scope="col" class="{"number" if at in numbers else ""}">{escaped(name)}</th>' for at, name in enumerate(head))
+    return f'<div class="scroll"><table><thead><tr>{heads}</tr></thead><tbody>{"".join(lines)}</tbody></table></div>'
+
+
+def figure(title: str, caption: str, drawing: str) -> str:
+    return f"<figure>{drawing}<figcaption><b>{escaped(title)}</b>{escaped(caption)}</figcaption></figure>"
+
+
+@dataclass(frozen=True)
+class Range:
+    """A line of a plot of ratios: its point, its interval, and what it is made of."""
+
+    label: str
+    middle: float
+    low: float | None
+    high: float | None
+    #: ``better``, ``worse`` or ``same``.
+    kind: str
+    points: tuple[float, ...] = ()
+
+
+class Axis:
+    """A logarithmic axis over some ratios, with 1 on it."""
+
+    def __init__(self, values: Iterable[float], begin: float, end: float) -> None:
+        logs = [math.log(min(max(value, 1e-3), 1e3)) for value in values] + [math.log(0.9), math.log(1.1)]
+        room = 0.05 * (max(logs) - min(logs))
+        self.least, self.most = min(logs) - room, max(logs) + room
+        self.begin, self.end = begin, end
+
+    def at(self, value: float) -> float:
+        share = (math.log(max(value, 1e-9)) - self.least) / (self.most - self.least)
+        return self.begin + min(max(share, 0.0), 1.0) * (self.end - self.begin)
+
+    def ticks(self) -> list[float]:
+        width = self.most - self.least
+        steps = [0.01, 0.1, 1, 10, 100] if width > 4 else [0.125, 0.25, 0.5, 1, 2, 4, 8] if width > 1.2 else [0.5, 0.67, 0.8, 0.9, 1, 1.1, 1.25, 1.5, 2]
+        return [step for step in steps if self.least <= math.log(step) <= self.most]
+
+
+def ranges(lines: Sequence[Range], *, width: int = 620, line_height: int = 22) -> str:
+    """Ratios with their intervals, one under the other, and a dot for each load."""
+    left = min(260, 14 + int(6.6 * max((len(line.label) for line in lines), default=0)))
+    axis = Axis((value for line in lines for value in (line.middle, line.low, line.high, *line.points) if value is not None), left, width - 12)
+    bottom = len(lines) * line_height + 8
+    out = [f'<svg viewBox="0 0 {width} {bottom + 22}" role="img">']
+    for tick in axis.ticks():
+        x = axis.at(tick)
+        kind = "none" if tick == 1 else "axis"
+        out.append(f'<line class="{kind}" x1="{x:.1f}" x2="{x:.1f}" y1="2" y2="{bottom}"/>')
+        out.append(f'<text class="faint" x="{x:.1f}" y="{bottom + 15}" text-anchor="middle">{tick:g}</text>')
+    for place, line in enumerate(lines):
+        y = place * line_height + line_height / 2 + 3
+        label = line.label if len(line.label) <= 38 else line.label[:36] + "…"
+        out.append(f'<text x="{left - 8}" y="{y + 4:.1f}" text-anchor="end"><title>{escaped(line.label)}</title>{escaped(label)}</text>')
+        out += [f'<circle class="unit" cx="{axis.at(point):.1f}" cy="{y:.1f}" r="3"/>' for point in line.points]
+        if line.low is not None and line.high is not None:
+            out.append(f'<line class="{line.kind}" stroke-width="2" x1="{axis.at(line.low):.1f}" x2="{axis.at(line.high):.1f}" y1="{y:.1f}" y2="{y:.1f}"/>')
+        out.append(f'<rect class="{line.kind}" x="{axis.at(line.middle) - 3.5:.1f}" y="{y - 3.5:.1f}" width="7" height="7"/>')
+    return "".join(out) + "</svg>"
+
+
+@dataclass(frozen=True)
+class Spot:
+    """A point of a plot of two ratios."""
+
+    label: str
+    x: float
+    y: float
+    is_best: bool
+
+
+def spots(points: Sequence[Spot], x_label: str, y_label: str, *, width: int = 620, height: int = 420) -> str:
+    """Two ratios against each other, and the front of those that no other beats in both."""
+    across = Axis((point.x for point in points), 60, width - 20)
+    up = Axis((point.y for point in points), height - 44, 14)
+    out = [f'<svg viewBox="0 0 {width} {height}" role="img">']
+    for tick in across.ticks():
+        x = across.at(tick)
+        out.append(f'<line class="{"none" if tick == 1 else "axis"}" x1="{x:.1f}" x2="{x:.1f}" y1="14" y2="{height - 44}"/>')
+        out.append(f'<text class="faint" x="{x:.1f}" y="{height - 28}" text-anchor="middle">{tick:g}</text>')
+    for tick in up.ticks():
+        y = up.at(tick)
+        out.append(f'<line class="{"none" if tick == 1 else "axis"}" x1="60" x2="{width - 20}" y1="{y:.1f}" y2="{y:.1f}"/>')
+        out.append(f'<text class="faint" x="54" y="{y + 4:.1f}" text-anchor="end">{tick:g}</text>')
+    out.append(f'<text class="faint" x="{(60 + width) / 2}" y="{height - 8}" text-anchor="middle">{escaped(x_label)}</text>')
+    out.append(f'<text class="faint" x="14" y="{height / 2}" text-anchor="middle" transform="rotate(-90 14 {height / 2})">{escaped(y_label)}</text>')
+    best = sorted((point.x, point.y) for point in points if point.is_best)
+    if len(best) > 1:
+        path = " ".join(f"{across.at(x):.1f},{up.at(y):.1f}" for x, y in best)
+        out.append(f'<polyline class="front" points="{path}"/>')
+    for point in points:
+        x, y = across.at(point.x), up.at(point.y)
+        kind = "better" if point.is_best else "same"
+        out.append(f'<circle class="{kind}" cx="{x:.1f}" cy="{y:.1f}" r="4"><title>{escaped(point.label)}</title></circle>')
+        if point.is_best:
+            anchor, shift = ("end", -7) if x > width * 0.6 else ("start", 7)
+            out.append(f'<text x="{x + shift:.1f}" y="{y - 6:.1f}" text-anchor="{anchor}">{escaped(point.label)}</text>')
+    return "".join(out) + "</svg>"

@@ -1,0 +1,257 @@
+"""Answers against constructed truth: coverage of intervals, errors of a family, planted differences, noise."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+np = pytest.importorskip("numpy")
+pytest.importorskip("pyarrow")
+
+import nearpage  # noqa: E402
+from nearpage.fleet import pareto  # noqa: E402
+from nearpage.fleet.answers import Comparison, compare  # noqa: E402
+from nearpage.fleet.pairs import Variant  # noqa: E402
+from nearpage.fleet.resample import least_clusters, means  # noqa: E402
+
+SEED = 20_261
+
+Row = dict[str, Any]
+Draw = Callable[[Any, int, int], Any]
+
+
+def normal(draws: Any, loads: int, comparisons: int) -> Any:
+    """Differences that correlate between comparisons by 0.36, as those of settings on the same loads do."""
+    return 0.6 * draws.standard_normal((loads, 1)) + 0.8 * draws.standard_normal((loads, comparisons))
+
+
+def half_zeros(draws: Any, loads: int, comparisons: int) -> Any:
+    return np.where(draws.random((loads, comparisons)) < 0.5, 0.0, normal(draws, loads, comparisons))
+
+
+def heavy(draws: Any, loads: int, comparisons: int) -> Any:
+    return draws.standard_t(3, (loads, comparisons))
+
+
+@pytest.mark.parametrize("draw", [normal, half_zeros, heavy])
+@pytest.mark.parametrize("loads", [6, 9, 27])
+def test_intervals_hold_the_truth_as_often_as_they_say(draw: Draw, loads: int) -> None:
+    draws = np.random.default_rng(SEED)
+    rounds, truth, hits = 400, 0.7, 0
+    for round in range(rounds):
+        known = means(truth + draw(draws, loads, 1), resamples=599, seed=round)
+        hits += bool(known.low[0] <= truth <= known.high[0])
+    # 0.95 less three standard errors of the simulation.
+    assert hits / rounds >= 0.95 - 3 * math.sqrt(0.05 * 0.95 / rounds), f"seed {SEED}: {hits} of {rounds}"
+
+
+@pytest.mark.parametrize("draw", [normal, half_zeros, heavy])
+def test_noise_in_twenty_four_settings_is_no_difference(draw: Draw) -> None:
+    draws = np.random.default_rng(SEED)
+    rounds, wrong, uncorrected = 120, 0, 0
+    for round in range(rounds):
+        known = means(draw(draws, 12, 24), resamples=999, seed=round)
+        wrong += bool((known.corrected <= 0.05).any())
+        uncorrected += bool((known.alone <= 0.05).any())
+        # Intervals and probabilities say the same.
+        assert ((known.low > 0) | (known.high < 0)).any() == (known.corrected <= 0.05).any()
+    assert wrong / rounds <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / rounds), f"seed {SEED}: {wrong} of {rounds}"
+    # The canary: without the correction somebody wins all the time.
+    if draw is not half_zeros:
+        assert uncorrected / rounds > 0.25, uncorrected
+
+
+def test_percentiles_of_means_alone_would_be_too_narrow() -> None:
+    # Why the intervals are studentized: the plain ones miss the truth far more often.
+    draws = np.random.default_rng(SEED)
+    hits = 0
+    for _ in range(400):
+        sample = draws.standard_normal(6)
+        again = sample[draws.integers(0, 6, (599, 6))].mean(axis=1)
+        low, high = np.quantile(again, [0.025, 0.975])
+        hits += bool(low <= 0 <= high)
+    assert hits / 400 < 0.92
+
+
+def results(loads: int, effects: Mapping[str, Callable[[int, Any], float]], *, entries: int = 1, seed: int = SEED) -> list[Row]:
+    """Rows of made-up loads of very different sizes, each with a baseline and a variant for each effect (a factor)."""
+    draws = np.random.default_rng(seed)
+    rows: list[Row] = []
+    for load in range(loads):
+        size = math.exp(draws.normal(7, 1.5))
+        for entry in range(entries):
+            base = size * math.exp(draws.normal(0, 0.3))
+            for settings, effect in {"{}": lambda at, draws: 1.0, **effects}.items():
+                holds = base * effect(load, draws)
+                rows.append(
+                    {
+                        "entry": f"{load}-{entry}", "load": f"load {load}", "machine": f"m{load % 2}", "kernel": "6.12", "model": "nearpage",
+                        "settings": settings, "what_if": "", "seed": 0, "holds": round(holds), "whole_mean": 1000 / effect(load, draws),
+                        "kept_pages_mean": None,
+                    }
+                )  # fmt: skip
+    return rows
+
+
+def noise(at: int, draws: Any) -> float:
+    return math.exp(float(draws.normal(0, 0.15)))
+
+
+def planted(at: int, draws: Any) -> float:
+    return 0.8 * noise(at, draws)
+
+
+def setting(batch: int) -> str:
+    return json.dumps({"pcp.batch": batch})
+
+
+def test_a_planted_difference_is_found_and_noise_is_not() -> None:
+    effects = {setting(batch): noise for batch in range(1, 12)} | {setting(99): planted}
+    compared = compare(results(20, effects), figures=["holds", "whole_mean", "kept_pages_mean"])
+    told = {(str(answer.variant), answer.figure.name): answer for answer in compared.told()}
+    assert set(told) == {("nearpage pcp.batch=99", "holds"), ("nearpage pcp.batch=99", "whole_mean")}
+    holds = told["nearpage pcp.batch=99", "holds"]
+    assert holds.verdict == "better" and holds.low is not None and holds.high is not None and holds.low < 0.8 < holds.high < 1
+    # More is better there.
+    assert told["nearpage pcp.batch=99", "whole_mean"].verdict == "better"
+    others = [answer for answer in compared.answers if "99" not in answer.variant.settings]
+    assert len(others) == 22 and {answer.verdict for answer in others} == {"no difference can be told"}
+    # What was not measured is in no answer.
+    assert not any(answer.figure.name == "kept_pages_mean" for answer in compared.answers)
+
+
+def test_the_same_results_give_the_same_answers() -> None:
+    rows = results(9, {setting(1): planted})
+    first, again = compare(rows, figures=["holds"]), compare(rows[::-1], figures=["holds"])
+    assert first == again
+    assert compare(rows, figures=["holds"], seed=1).answers[0].low != first.answers[0].low
+
+
+def test_a_figure_that_nothing_changes_is_the_same() -> None:
+    [answer] = compare(results(7, {setting(1): lambda at, draws: 1.0}), figures=["holds"]).answers
+    assert (answer.verdict, answer.ratio, answer.p) == ("the same", 1.0, 1.0)
+
+
+def test_few_loads_are_told_to_be_few() -> None:
+    assert [least_clusters(confidence) for confidence in (0.95, 0.9, 0.99)] == [6, 5, 8]
+    sure: dict[str, Callable[[int, Any], float]] = {setting(1): lambda at, draws: 0.5 + 0.01 * at}
+    verdicts = [compare(results(loads, sure), figures=["holds"]).answers[0].verdict for loads in (1, 2, 5, 6)]
+    assert verdicts == ["too few"] * 3 + ["better"]
+    [few] = compare(results(5, sure), figures=["holds"]).answers
+    # The ratio is told all the same, and the loads.
+    assert few.low is None and few.p is None and few.ratio < 0.6 and len(few.units) == 5
+    [six] = compare(results(6, sure), figures=["holds"]).answers
+    assert six.p is not None and six.p >= 2**-5
+
+
+def test_ten_recordings_of_one_load_are_one_load() -> None:
+    rows = results(2, {setting(1): planted}, entries=10)
+    [answer] = compare(rows, figures=["holds"]).answers
+    assert answer.verdict == "too few" and [unit.pairs for unit in answer.units] == [10, 10]
+    # Asked about each load, its recordings are what is drawn.
+    by_load = compare(rows, figures=["holds"], by=["load"])
+    assert [(of.group["load"], of.loads, of.verdict) for of in by_load.answers] == [("load 0", 10, "better"), ("load 1", 10, "better")]
+
+
+def test_groups_are_answered_each() -> None:
+    def on_odd(at: int, draws: Any) -> float:
+        return planted(at, draws) ** 3 if at % 2 else noise(at, draws)
+
+    compared = compare(results(24, {setting(1): on_odd}), figures=["holds"], by=["machine"])
+    assert [(of.group["machine"], of.verdict) for of in compared.answers] == [("m0", "no difference can be told"), ("m1", "better")]
+
+
+def test_the_worst_loads_come_first_whatever_the_mean_is() -> None:
+    def one_regresses(at: int, draws: Any) -> float:
+        return 5.0 if at == 3 else planted(at, draws)
+
+    compared = compare(results(20, {setting(1): one_regresses}), figures=["holds"])
+    worst = compared.worst()
+    assert worst[0][1].name == "load 3" and worst[0][1].ratio > 4
+    assert [answer.badness(unit) for answer, unit in worst] == sorted((a.badness(u) for a, u in worst), reverse=True)
+
+
+def test_pairs_are_by_entry_and_seed() -> None:
+    rows = results(6, {setting(1): planted})
+    lone = rows[-1] | {"entry": "alone"}
+    other_seed = rows[-1] | {"seed": 7}
+    compared = compare([*rows, lone, other_seed], figures=["holds"])
+    assert compared.unpaired == 2 and compared.answers[0].units == compare(rows, figures=["holds"]).answers[0].units
+
+
+def test_results_go_through_arrow() -> None:
+    import pyarrow
+
+    rows = results(8, {setting(1): planted})
+    compared = compare(pyarrow.Table.from_pylist(rows), figures=["holds"])
+    assert compared == compare(rows, figures=["holds"])
+    table = compared.to_arrow()
+    assert table.column("verdict").to_pylist() == [answer.verdict for answer in compared.answers]
+    assert compared.units_to_arrow().num_rows == 8 and "nearpage pcp.batch=1" in compared._repr_html_()
+    empty = compare(pyarrow.Table.from_pylist(rows[:1]), figures=["holds"])
+    assert empty.answers == [] and empty.to_arrow().num_rows == 0
+
+
+def test_what_cannot_be_compared_is_refused() -> None:
+    rows = results(3, {setting(1): planted})
+    for arguments, accepted in [
+        ({"baseline": "linux-6.12"}, "one of nearpage"),
+        ({"baseline": Variant("nearpage", setting(5))}, "one of nearpage"),
+        ({"figures": ["speed"]}, "holds_refill"),
+        ({"by": ["colour"]}, "machine"),
+        ({"confidence": 95}, "0.5 to below 1"),
+    ]:
+        with pytest.raises(nearpage.ArgumentError, match=accepted):
+            compare(rows, **arguments)  # type: ignore[arg-type]
+    with pytest.raises(nearpage.ArgumentError, match="there is no column load"):
+        compare([{"entry": "e"}])
+    with pytest.raises(nearpage.ArgumentError, match="results with rows"):
+        compare([])
+
+
+def compared(effects: dict[str, tuple[float, float]]) -> Comparison:
+    rows = []
+    draws = np.random.default_rng(SEED)
+    for load in range(12):
+        for settings, (holds, kept) in {"{}": (1.0, 1.0), **effects}.items():
+            sizes = [1e5 * factor * math.exp(draws.normal(0, 0.02)) for factor in (holds, kept)]
+            rows.append(
+                {
+                    "entry": str(load), "load": str(load), "machine": "m", "kernel": "6.12", "model": "nearpage", "settings": settings,
+                    "what_if": "", "seed": 0, "holds": sizes[0], "kept_pages_mean": sizes[1],
+                }
+            )  # fmt: skip
+    return compare(rows, figures=["holds", "kept_pages_mean"])
+
+
+def test_a_front_has_who_is_not_beaten() -> None:
+    front = pareto.of_comparison(compared({setting(1): (0.5, 2.0), setting(2): (2.0, 0.5), setting(3): (2.1, 2.1), setting(4): (1.001, 1.001)}))
+    by_name = {str(of.variant): of for of in front.candidates}
+    assert {name for name, of in by_name.items() if of.is_on_front} >= {"nearpage pcp.batch=1", "nearpage pcp.batch=2"}
+    assert by_name["nearpage pcp.batch=3"].is_beaten_surely and not by_name["nearpage pcp.batch=3"].is_on_front
+    # As good as the baseline but for noise: not beaten for sure, whatever the front says.
+    assert not by_name["nearpage pcp.batch=4"].is_beaten_surely and not by_name["nearpage"].is_beaten_surely
+
+
+def test_fronts_agree_with_a_plain_model() -> None:
+    draws = np.random.default_rng(SEED)
+    for _ in range(50):
+        points = [(at, [float(x) for x in draws.integers(0, 5, 3)]) for at in range(12)]
+        naive = [
+            at for at, own in points
+            if all(any(a > b for a, b in zip(other, own)) or other == own for _, other in points)
+        ]  # fmt: skip
+        assert pareto.front(points) == naive
+
+
+@pytest.mark.parametrize("module", ["answers", "figures", "pareto"])
+def test_examples_of_docstrings_run(module: str) -> None:
+    import doctest
+    import importlib
+
+    tested = doctest.testmod(importlib.import_module(f"nearpage.fleet.{module}"))
+    assert tested.attempted and not tested.failed

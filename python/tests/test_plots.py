@@ -1,0 +1,36 @@
+"""Plots by matplotlib."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+import nearpage
+
+pytest.importorskip("matplotlib")
+
+from nearpage import plots  # noqa: E402
+
+
+def test_samples_are_drawn_recorded_and_predicted() -> None:
+    report = nearpage.Bundle.shipped().replay()
+    figure = plots.samples(report)
+    [axes] = figure.axes
+    lines = {line.get_label(): line for line in axes.lines}
+    zones = {row["zone"] for row in report.samples.to_dicts() if row["quantity"] == "free"}
+    assert lines.keys() == {f"{zone}, {kind}" for zone in zones for kind in ("recorded", "predicted")}
+    recorded = [row["recorded"] for row in report.samples.to_dicts() if row["quantity"] == "free" and row["zone"] == min(zones)]
+    assert list(lines[f"{min(zones)}, recorded"].get_ydata()) == [of for of in recorded if of is not None]
+    written = io.BytesIO()
+    figure.savefig(written, format="png")
+    assert written.getvalue().startswith(b"\x89PNG")
+    with pytest.raises(nearpage.NearpageError, match="free, count or high"):
+        plots.samples(report, "speed")
+
+
+def test_the_best_of_a_sweep_are_named() -> None:
+    table = nearpage.Bundle.shipped().sweep({"pcp.batch_scale_max": [0, 3, 5]})
+    [axes] = plots.sweep(table).axes
+    best = [row for row in table.to_dicts() if row["is_best"]]
+    assert len(axes.lines) == 3 and {text.get_text() for text in axes.texts} == {f"batch_scale_max={row['pcp.batch_scale_max']}" for row in best}

@@ -1,0 +1,126 @@
+"""Pages of studies: one file without scripts, that says what the answers say."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("numpy")
+pytest.importorskip("pyarrow")
+
+import nearpage  # noqa: E402
+from nearpage.fleet import page, report  # noqa: E402
+from test_answers import Row, noise, planted, results, setting  # noqa: E402
+
+
+class Reader(HTMLParser):
+    """What a browser would show, and what it would fetch."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.texts: list[str] = []
+        self.tags: list[str] = []
+        self.open: list[str] = []
+        self.fetched: list[str] = []
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.fetched += [f"{tag} {name}" for name, _ in attrs if name in ("src", "href", "xlink:href") or name.startswith("on")]
+        if tag not in ("meta", "line", "circle", "rect", "polyline"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in ("line", "circle", "rect", "polyline"):
+            assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+    @property
+    def text(self) -> str:
+        return " ".join(self.texts)
+
+
+@pytest.fixture(scope="module")
+def rows() -> list[Row]:
+    return results(20, {setting(1): noise, setting(99): planted, setting(50): lambda at, draws: 6.0 if at == 3 else noise(at, draws)})
+
+
+def test_a_page_says_what_the_answers_say(rows: list[Row]) -> None:
+    html = report.render(rows, figures=["holds", "whole_mean"], by=["machine"], title="Batches", command="nearpage-fleet report", store="some where")
+    shown = Reader(html)
+    assert shown.open == [] and shown.fetched == [] and "script" not in shown.tags and "svg" in shown.tags
+    assert "prefers-color-scheme: dark" in html and "http" not in html
+    assert "against nearpage on 20 recordings of 20 loads from 2 machines" in " ".join(shown.text.split())
+    assert "pcp.batch=99" in shown.text and "no difference can be told" in shown.text and "By machine" in shown.text
+    # The worst load comes first, with a command that a shell reads.
+    regressions = html[html.index("Worst regressions") :]
+    assert regressions.index("load 3<") < regressions.index("</tr><tr>", regressions.index("<tbody>"))
+    command = next(text for text in shown.texts if text.startswith("printf"))
+    assert command.endswith("nearpage-fleet run one.toml --store 'some where'")
+    toml = subprocess.run(["sh", "-c", command.split(" > ")[0]], capture_output=True, text=True, check=True).stdout
+    tomllib = pytest.importorskip("tomllib")
+    study = tomllib.loads(toml)
+    assert study["models"] == ["nearpage"] and study["settings"] == [{"pcp.batch": 50}] and study["entries"] == ["3-0"]
+    assert nearpage.fleet.Study(**study).combinations == 1
+
+
+def test_the_same_results_make_the_same_page(rows: list[Row]) -> None:
+    assert report.render(rows, figures=["holds"]) == report.render(rows[::-1], figures=["holds"])
+
+
+def test_what_comes_from_recordings_is_escaped(rows: list[Row]) -> None:
+    evil = "<script>alert('ü')</script>&\"x"
+    html = report.render([row | {"load": evil + str(row["load"]), "machine": evil} for row in rows], figures=["holds"], title=evil)
+    assert "<script" not in html and "&lt;script&gt;" in html
+    assert Reader(html).open == []
+
+
+def test_nothing_to_compare_is_told() -> None:
+    alone = [row for row in results(3, {}) if row["settings"] == "{}"]
+    assert "There is nothing to compare" in report.render(alone, figures=["holds"])
+    with pytest.raises(nearpage.ArgumentError, match="results with rows"):
+        report.render([])
+
+
+def run(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser()
+    report.add_arguments(parser)
+    return report.command(parser.parse_args(arguments))
+
+
+def test_the_command_writes_a_page(rows: list[Row], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    import pyarrow.parquet
+
+    table: Any = pyarrow.Table.from_pylist(rows)
+    pyarrow.parquet.write_table(table, tmp_path / "results.parquet")
+    (tmp_path / "results.json").write_text(json.dumps(rows))
+    out = tmp_path / "größe.html"
+    assert run(["--results", str(tmp_path / "results.parquet"), "--figures", "holds", "-o", str(out)]) == 0
+    assert run(["--results", str(tmp_path / "results.json"), "--figures", "holds", "-o", "-"]) == 0
+    printed = capsys.readouterr().out
+    assert "nearpage-fleet report --results" in printed and out.read_text().count("<tr>") == printed.count("<tr>")
+    for arguments, said in [
+        (["--store", str(tmp_path / "none")], "none"), (["--results", str(tmp_path / "none.parquet")], "none.parquet"),
+        (["--results", str(out)], "expected results"), (["--results", str(tmp_path / "results.json"), "--figures", "speed"], "no figure"),
+        (["--results", str(tmp_path / "results.json"), "--figures", "holds", "-o", str(tmp_path / "no" / "page")], "file that can be written"),
+    ]:  # fmt: skip
+        with pytest.raises(nearpage.NearpageError, match=said):
+            run(arguments)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["größe.html", "results.json", "results.parquet"]
+
+
+def test_plots_have_room_for_what_cannot_be_told() -> None:
+    lines = [page.Range("a <b>", 1.0, 0.0, float("inf"), "same", (1.0, 1e9)), page.Range("b", 0.5, None, None, "better")]
+    drawn = page.ranges(lines)
+    assert "nan" not in drawn and "inf" not in drawn and "a &lt;b&gt;" in drawn
+    assert "nan" not in page.spots([page.Spot("x", 1.0, 1.0, True), page.Spot("y", 0.2, float("inf"), False)], "holds", "kept")
+    assert page.ranges([]) and page.spots([], "a", "b")
