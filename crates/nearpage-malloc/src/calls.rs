@@ -117,6 +117,16 @@ pub fn malloc(size: usize) -> *mut u8 {
 #[cold]
 #[inline(never)]
 fn small_slow(class: usize) -> *mut u8 {
+    if is_hardened()
+        && let Some(heap) = thread::own()
+    {
+        // SAFETY: the heap is this thread's, which is not inside of anything.
+        let object = unsafe { (*heap.cast::<Heap>()).pop_slow(class) };
+        if !object.is_null() {
+            hardened::hand_out(object.addr(), class_size(class));
+            return object.cast();
+        }
+    }
     if thread::is_inside() || !state::is_ready() {
         return boot::alloc(class_size(class), 16);
     }
@@ -125,7 +135,7 @@ fn small_slow(class: usize) -> *mut u8 {
         None => pool::borrow(|heap| from(heap, class)).unwrap_or(null_mut()),
     };
     if is_hardened() && !object.is_null() {
-        hardened::note(object.addr());
+        hardened::hand_out(object.addr(), class_size(class));
     }
     object
 }
@@ -154,7 +164,7 @@ fn large(size: usize, align: usize) -> *mut u8 {
             }
             let address = pages::address(unit);
             if is_hardened() {
-                hardened::note(address.addr());
+                hardened::hand_out(address.addr(), size);
             }
             stats::count_large(size);
             watch::note(1);
@@ -218,8 +228,19 @@ unsafe fn free_slow(block: *mut u8) {
         // SAFETY: the caller's promise.
         return unsafe { free_other(block) };
     };
-    if is_hardened() && !hardened::may_free(block.addr(), "free") {
-        return;
+    if is_hardened()
+        && let Some(heap) = thread::own()
+    {
+        let heap: *mut Heap = heap.cast();
+        // SAFETY: the unit is one of the tables', and the heap is this thread's, which is not inside of anything.
+        unsafe {
+            if span::owner(unit) == (*heap).id {
+                if hardened::free_here(block.addr()) {
+                    (*heap).push(unit, block.cast());
+                }
+                return;
+            }
+        }
     }
     let Some(unit) = span::first_unit(unit) else {
         return misuse::report(MisuseKind::Foreign, block.addr(), 0, "free");
@@ -227,6 +248,7 @@ unsafe fn free_slow(block: *mut u8) {
     // SAFETY: the block's memory is the caller's until now, and its descriptor stays meanwhile.
     unsafe {
         match (*span::span(unit)).kind {
+            Kind::Large if is_hardened() && !hardened::free_large(block.addr()) => {}
             Kind::Large => {
                 let order = (*span::span(unit)).order;
                 stats::count_large_free();
@@ -250,12 +272,14 @@ unsafe fn free_small(unit: usize, object: *mut Object) {
         if !thread::is_inside()
             && let Some(heap) = pool::mine()
         {
-            if heap.id == owner {
+            if heap.id != owner {
+                if !is_hardened() || hardened::free_away(object.addr()) {
+                    heap.put_out(owner, object);
+                }
+            } else if !is_hardened() || hardened::free_here(object.addr()) {
                 heap.push(unit, object);
-            } else {
-                heap.put_out(owner, object);
             }
-        } else {
+        } else if !is_hardened() || hardened::free_away(object.addr()) {
             link(object, null_mut());
             send_home(owner, object, object);
         }

@@ -11,8 +11,9 @@ use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
 use crate::classes::{CLASSES, class_size, span_objects, span_order};
+use crate::hardened;
 use crate::idle::POOL;
-use crate::link::{Object, link, next};
+use crate::link::{Object, is_hardened, link, next};
 use crate::pages;
 use crate::span::{self, Kind, NO_OWNER, NO_SPAN, Place, Span};
 use crate::watch;
@@ -421,8 +422,11 @@ impl Heap {
             let Some(unit) = unit else { break };
             // SAFETY: what is in the inbox is free and of this heap's spans.
             unsafe {
-                let behind = next(object, (*span::span(unit)).size as usize);
-                self.push(unit, object);
+                let size = (*span::span(unit)).size as usize;
+                let behind = next(object, size);
+                if !is_hardened() || hardened::come_home(object.addr(), size) {
+                    self.push(unit, object);
+                }
                 object = behind;
             }
             came += 1;
