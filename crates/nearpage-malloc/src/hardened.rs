@@ -44,25 +44,41 @@ fn state(address: usize) -> Option<&'static AtomicU8> {
     (!states.is_null()).then(|| unsafe { &*states.add((address - span::start()) >> 4) })
 }
 
-/// An object is handed out, by the thread whose heap owns it.
+/// An object is handed out, by the thread whose heap owns it. `false`, and nothing changes, if it is not free.
 #[inline(always)]
-pub(crate) fn hand_out(address: usize, size: usize) {
-    let Some(state) = state(address) else { return };
-    if state.load(Ordering::Relaxed) != FREE {
-        misuse::report(MisuseKind::DoubleFree, address, size, "malloc");
-    }
-    state.store(TAKEN, Ordering::Relaxed);
+pub(crate) fn hand_out(address: usize) -> bool {
+    change(address, FREE, TAKEN)
 }
 
-/// An object is freed by the thread whose heap owns it. `false` if it may not be, which is reported.
+/// The same, which reports what is not free; without a table all is.
+pub(crate) fn hand_out_or_report(address: usize, size: usize) {
+    if !hand_out(address)
+        && let Some(state) = state(address)
+    {
+        misuse::report(MisuseKind::DoubleFree, address, size, "malloc");
+        state.store(TAKEN, Ordering::Relaxed);
+    }
+}
+
+/// An object is freed by the thread whose heap owns it. `false`, and nothing changes, if it may not be.
 #[inline(always)]
 pub(crate) fn free_here(address: usize) -> bool {
+    address.is_multiple_of(16) && change(address, TAKEN, FREE)
+}
+
+/// The same, which reports why not; without a table inner pointers alone are told.
+pub(crate) fn free_here_or_report(address: usize) -> bool {
+    free_here(address) || is_accepted(address, "free")
+}
+
+#[inline(always)]
+fn change(address: usize, from: u8, to: u8) -> bool {
     match state(address) {
-        Some(state) if state.load(Ordering::Relaxed) == TAKEN && address.is_multiple_of(16) => {
-            state.store(FREE, Ordering::Relaxed);
+        Some(state) if state.load(Ordering::Relaxed) == from => {
+            state.store(to, Ordering::Relaxed);
             true
         }
-        _ => is_accepted(address, "free"),
+        _ => false,
     }
 }
 

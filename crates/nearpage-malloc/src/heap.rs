@@ -267,7 +267,7 @@ impl Heap {
     ///
     /// # Safety
     /// * The object is free, and the span at `unit`, which this heap owns, has it.
-    #[inline]
+    #[inline(always)]
     pub unsafe fn push(&mut self, unit: usize, object: *mut Object) {
         let span = span::span(unit);
         // SAFETY: the caller's promise.
