@@ -101,7 +101,7 @@ pub use misuse::{Misuse, MisuseKind};
 #[cfg(feature = "stats")]
 pub use nearpage_linux::{StatsError, StatsServer};
 pub use options::{OptionError, Options, Policy};
-pub use state::{StartError, start, started_with};
+pub use state::{StartError, absent_nodes, start, started_with};
 #[cfg(feature = "stats")]
 pub use stats::serve_stats;
 pub use stats::{ClassStatistics, Statistics, statistics};

@@ -88,6 +88,11 @@ fn wrong_options_are_told_and_the_program_runs() {
     assert_eq!(output.stdout, b"near\n");
     assert!(errors.contains("\"polcy=bind\" means nothing; accepted are policy="), "{errors}");
     assert_eq!(errors.lines().count(), 1, "{errors}");
+    let (output, counted) = under("policy=bind,nodes=0+61+63", "/bin/echo", &["near"]);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.stdout == b"near\n" && counted > 0, "{errors}");
+    assert!(errors.contains("nodes=61+63 is not there and is left out"), "{errors}");
+    assert_eq!(errors.lines().count(), 1, "{errors}");
 }
 
 #[test]

@@ -8,6 +8,7 @@ use std::process::{Command, ExitStatus};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use nearpage_machine::idlist;
 use nearpage_malloc::{Options, Policy};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
@@ -69,7 +70,7 @@ pub(super) fn run(
                 child.env("NEARPAGE_MALLOC_SAMPLES", "1");
             }
         }
-        None => under_policy(&mut child, Options::parse(options).0),
+        None => under_policy(&mut child, Options::parse(options).0)?,
     }
     // Caught, not ignored: the program gets what it would have without this command in between. What a terminal sends comes
     // to both; what somebody sends to this process is passed on.
@@ -156,14 +157,20 @@ fn pages_by_node(process: u32) -> Option<BTreeMap<u32, u64>> {
 }
 
 /// Sets the policy in the child before it becomes the program.
-fn under_policy(child: &mut Command, options: Options) {
+fn under_policy(child: &mut Command, options: Options) -> Result<(), RunFailure> {
     let mode = match options.policy {
         Policy::Preferred => libc::MPOL_PREFERRED,
         Policy::Bind => libc::MPOL_BIND,
         Policy::Interleave => libc::MPOL_INTERLEAVE,
         _ => libc::MPOL_LOCAL,
     };
-    let nodes = if mode == libc::MPOL_LOCAL { 0 } else { options.nodes };
+    let there = nodes_with_memory();
+    let nodes = match options.nodes {
+        _ if mode == libc::MPOL_LOCAL => 0,
+        0 => there,
+        nodes if nodes & there == 0 => return Err(RunFailure::NoNode { asked: nodes, there }),
+        nodes => nodes,
+    };
     let set = move || {
         // SAFETY: the mask has 64 bits, and the kernel looks at one less than it is told.
         let answer = unsafe { libc::syscall(libc::SYS_set_mempolicy, mode, &raw const nodes, 65) };
@@ -171,6 +178,21 @@ fn under_policy(child: &mut Command, options: Options) {
     };
     // SAFETY: the closure makes one system call and allocates nothing.
     unsafe { child.pre_exec(set) };
+    Ok(())
+}
+
+/// The machine's nodes with memory, a bit each; node 0 where the kernel does not tell.
+fn nodes_with_memory() -> u64 {
+    let list = std::fs::read_to_string("/sys/devices/system/node/has_memory").unwrap_or_default();
+    let ids = idlist::parse(list.trim()).unwrap_or_default();
+    let bits = ids.iter().filter(|id| **id < 64).fold(0, |bits, id| bits | 1 << id);
+    if bits == 0 { 1 } else { bits }
+}
+
+/// Nodes of a set, as `--options` takes them.
+pub(super) fn node_list(bits: u64) -> String {
+    let ids: Vec<u32> = (0..64).filter(|id| bits >> id & 1 == 1).collect();
+    idlist::format(&ids).replace(',', "+")
 }
 
 /// The exit code that a shell would tell.
