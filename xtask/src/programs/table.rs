@@ -19,6 +19,9 @@ pub(super) fn rows(rows: &[&Row]) -> String {
 
 /// A line while the rest still runs.
 pub(super) fn progress(row: &Measured) -> String {
+    if row.modes.is_empty() {
+        return format!("right: {}", row.name);
+    }
     let modes: Vec<_> =
         row.modes.iter().map(|(mode, ratio)| format!("{mode} {ratio:.2}")).collect();
     format!(

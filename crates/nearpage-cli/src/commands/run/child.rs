@@ -19,6 +19,10 @@ use super::RunFailure;
 /// How often the process's pages are looked at.
 const INTERVAL: Duration = Duration::from_millis(500);
 
+/// A look walks all pages of the process, which cannot change its mappings meanwhile: this many times as long passes until the
+/// next.
+const SHARE: u32 = 100;
+
 /// What a program left behind.
 pub(super) struct Ended {
     pub status: ExitStatus,
@@ -93,8 +97,11 @@ pub(super) fn run(
         });
         let sampler = scope.spawn(|| {
             let mut looks: Vec<Look> = Vec::new();
+            let interval = if samples { INTERVAL / 5 } else { INTERVAL };
+            let mut took = Duration::ZERO;
             while !is_over.load(Ordering::Relaxed) {
-                std::thread::park_timeout(if samples { INTERVAL / 5 } else { INTERVAL });
+                std::thread::park_timeout(interval.max(took * SHARE));
+                let look = Instant::now();
                 let Some(pages_by_node) = pages_by_node(process) else { continue };
                 if looks.len() >= LOOKS_MOST {
                     let mut at = 0;
@@ -106,6 +113,7 @@ pub(super) fn run(
                 let (resident_kib, huge_kib) = if samples { rollup(process) } else { (0, 0) };
                 let at_s = begun.elapsed().as_secs_f64();
                 looks.push(Look { at_s, pages_by_node, resident_kib, huge_kib });
+                took = look.elapsed();
             }
             looks
         });
