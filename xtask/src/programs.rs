@@ -18,7 +18,7 @@ use figures::Measured;
 use inputs::Inputs;
 use mallocs::Malloc;
 use rows::{ROWS, Row};
-use trial::{Trial, TrialError};
+use trial::{Ran, Trial, TrialError};
 
 #[derive(clap::Args)]
 /// Run real programs under nearpage's malloc and others, and print the table of the book
@@ -27,6 +27,9 @@ use trial::{Trial, TrialError};
 /// libtcmalloc-minimal4), mimalloc once more, which shows what chance does, and nearpage. What is not installed is named
 /// and left out. Every program must print what it prints under the C library's malloc, and nearpage's counters must show
 /// its allocations. It also runs once with `hardened=1` and once with `fake=4`.
+///
+/// With --watch the columns are nearpage's malloc under all that a row starts, the same once more, which shows what chance
+/// does, and the same watched by `nearpage run --report`; the time of the watcher itself counts.
 ///
 /// Exit status: 0, or 1 if a program did not do what it does under the C library's malloc.
 pub struct ProgramsArgs {
@@ -39,6 +42,9 @@ pub struct ProgramsArgs {
     /// python3, sort and our six programs, one round of nearpage alone: less than a minute
     #[arg(long)]
     short: bool,
+    /// What it costs to watch: nearpage's malloc alone, once more, and watched by `nearpage run --report`
+    #[arg(long, conflicts_with = "short")]
+    watch: bool,
     /// Print the rows and what each needs, and run nothing
     #[arg(long)]
     list: bool,
@@ -52,7 +58,7 @@ pub enum ProgramsError {
     Trial(#[from] TrialError),
     #[error("no row has a name with {0:?}; --list prints them")]
     NoRow(String),
-    #[error("nearpage's malloc did not build")]
+    #[error("nearpage's malloc, or nearpage itself, did not build")]
     NotBuilt,
     #[error("{0} did not do what they do under the C library's malloc")]
     Wrong(String),
@@ -69,9 +75,13 @@ pub fn run(arguments: &ProgramsArgs) -> Result<(), ProgramsError> {
         print!("{}", table::rows(&rows));
         return Ok(());
     }
-    let library = build(if arguments.short { "release" } else { "dist" })?;
+    let profile = if arguments.short { "release" } else { "dist" };
+    let library = build(profile, "nearpage-preload", mallocs::LIBRARY)?;
     let inputs = Inputs::new(&library)?;
-    let mallocs = mallocs::installed(&inputs, arguments.short);
+    let mallocs = match arguments.watch {
+        true => mallocs::watched(&inputs, &build(profile, "nearpage-cli", "nearpage")?),
+        false => mallocs::installed(&inputs, arguments.short),
+    };
     let mut measured = Vec::new();
     let mut wrong = Vec::new();
     for row in rows {
@@ -85,7 +95,11 @@ pub fn run(arguments: &ProgramsArgs) -> Result<(), ProgramsError> {
         inputs.prepare(row)?;
         let trial = Trial::new(row, &inputs)?;
         let rounds = if arguments.short || !row.is_timed { 0 } else { arguments.rounds };
-        match measure(&trial, &mallocs, rounds)? {
+        let ran = match arguments.watch {
+            true => measure_watched(&trial, &mallocs, rounds)?,
+            false => measure(&trial, &mallocs, rounds)?,
+        };
+        match ran {
             Ok(row) => {
                 println!("{}", table::progress(&row));
                 measured.push(row);
@@ -96,7 +110,9 @@ pub fn run(arguments: &ProgramsArgs) -> Result<(), ProgramsError> {
             }
         }
     }
-    if !arguments.short {
+    if arguments.watch {
+        print!("{}", table::watched(&mallocs, &measured, arguments.rounds));
+    } else if !arguments.short {
         print!("{}", table::text(&mallocs, &measured, arguments.rounds));
     }
     if wrong.is_empty() { Ok(()) } else { Err(ProgramsError::Wrong(wrong.join(", "))) }
@@ -116,18 +132,18 @@ fn chosen(arguments: &ProgramsArgs) -> Result<Vec<&'static Row>, ProgramsError> 
     Ok(ROWS.iter().filter(is_wanted).collect())
 }
 
-/// Builds the library that is preloaded; returns its file. `dist` is what is handed out; `release` builds sooner.
-fn build(profile: &str) -> Result<PathBuf, ProgramsError> {
+/// Builds what is measured; returns its file. `dist` is what is handed out; `release` builds sooner.
+fn build(profile: &str, package: &str, file: &str) -> Result<PathBuf, ProgramsError> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let status = Command::new(cargo)
-        .args(["build", "--quiet", "--profile", profile, "--package", "nearpage-preload"])
+        .args(["build", "--quiet", "--profile", profile, "--package", package])
         .current_dir(root())
         .status()
         .map_err(failed("cargo build"))?;
     let target =
         std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
-    let library = target.join(profile).join(mallocs::LIBRARY);
-    if status.success() && library.is_file() { Ok(library) } else { Err(ProgramsError::NotBuilt) }
+    let built = target.join(profile).join(file);
+    if status.success() && built.is_file() { Ok(built) } else { Err(ProgramsError::NotBuilt) }
 }
 
 /// The workspace.
@@ -159,19 +175,44 @@ fn measure(
         }
         measured.note_mode(mode, &ran, &expected);
     }
+    Ok(time(trial, mallocs, rounds, &expected, &mut measured)?.map_or(Ok(measured), Err))
+}
+
+/// Runs a row with and without who watches, in rounds.
+fn measure_watched(
+    trial: &Trial<'_>,
+    mallocs: &[Malloc],
+    rounds: u32,
+) -> Result<Result<Measured, String>, ProgramsError> {
+    let expected = trial.run(&mallocs[0], "")?;
+    if let Some(why) = expected.failure() {
+        return Ok(Err(why));
+    }
+    let mut measured = Measured::new(trial.row, mallocs.len());
+    Ok(time(trial, mallocs, rounds, &expected, &mut measured)?.map_or(Ok(measured), Err))
+}
+
+/// Adds rounds; returns what was wrong, if something was.
+fn time(
+    trial: &Trial<'_>,
+    mallocs: &[Malloc],
+    rounds: u32,
+    expected: &Ran,
+    measured: &mut Measured,
+) -> Result<Option<String>, ProgramsError> {
     for round in 0..rounds as usize {
         let mut of_round = Vec::new();
         for turn in 0..mallocs.len() {
             // Another one begins each time: who comes first meets what the one before left in caches.
             let at = (turn + round) % mallocs.len();
             let ran = trial.run(&mallocs[at], "")?;
-            if let Some(why) = ran.failure().or_else(|| ran.differs_from(&expected)) {
-                return Ok(Err(format!("under {}, round {round}: {why}", mallocs[at].name)));
+            if let Some(why) = ran.failure().or_else(|| ran.differs_from(expected)) {
+                return Ok(Some(format!("under {}, round {round}: {why}", mallocs[at].name)));
             }
             of_round.push((at, ran));
         }
         of_round.sort_by_key(|(at, _)| *at);
         measured.add_round(of_round.into_iter().map(|(_, ran)| ran));
     }
-    Ok(Ok(measured))
+    Ok(None)
 }

@@ -58,7 +58,7 @@ struct Step {
 }
 
 /// What there is to run. Each takes some minutes at most, so that a round has all kinds.
-const STEPS: [Step; 15] = [
+const STEPS: [Step; 16] = [
     random(&[("NEARPAGE_SEEDS", "200")], "test -p nearpage --test random"),
     random(&[("NEARPAGE_SEEDS", "20")], "test -p nearpage --test slab"),
     random(&[("NEARPAGE_SEEDS", "200")], "test -p nearpage --test pagelock"),
@@ -78,6 +78,7 @@ const STEPS: [Step; 15] = [
     fuzz("test -p nearpage-cli --test replay fuzz"),
     once(&[("NEARPAGE_SEEDS", "12")], "test -p nearpage-linux --lib interrupted"),
     once(&[("NEARPAGE_PREEMPTIONS", "1")], "xtask loom"),
+    once(&[("NEARPAGE_CHURN_HOURS", "48")], "test -p nearpage-preload --test programs churn"),
     once(&[("BOOK_SLOW", "1")], "test -p nearpage-cli --test book"),
     once(&[], "run --release -- lab all"),
 ];

@@ -83,8 +83,17 @@ fn unknown(report: &Report, verdict: &Verdict) -> Vec<&'static str> {
         report.mode.gfp.contains(Gfp::THISNODE) && nodes.len() > 1 && !names_node,
         "__GFP_THISNODE was set, and the node that it names is not in the report",
     );
+    // "page order 0, failed to allocate pages"; before 5.13 no reason was told.
+    let failed = report.failed.as_deref().unwrap_or("allocate pages");
+    let is_larger = failed.contains("exceeds total pages");
+    let is_of_pages = failed.contains("allocate pages");
+    say(is_larger, "the area is larger than all memory, as the first line says: no zone was asked");
     say(
-        verdict.rule == Rule::Passes,
+        !is_larger && !is_of_pages,
+        "vmalloc wanted other than pages (addresses, an area's description, page tables), as the first line says: zones tell nothing of the first two, and page tables are pages of their own",
+    );
+    say(
+        verdict.rule == Rule::Passes && is_of_pages,
         "the numbers were read after the refusal, without a lock: they would pass now",
     );
     say(

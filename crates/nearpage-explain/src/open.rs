@@ -61,6 +61,7 @@ impl Open {
             cpuset: None,
             mems_allowed: None,
             stalled_ms: header.stalled_ms,
+            failed: header.failed,
             constraint: None,
             memcg: None,
             nodes: Vec::new(),

@@ -15,6 +15,8 @@ pub(crate) struct Header {
     pub(crate) mode: String,
     pub(crate) nodemask: Option<Vec<u32>>,
     pub(crate) stalled_ms: Option<u64>,
+    /// Of vmalloc: what failed.
+    pub(crate) failed: Option<String>,
     /// Of SLUB: the node asked for.
     pub(crate) node: Option<u32>,
 }
@@ -96,8 +98,10 @@ fn nodes(text: &str, key: &str) -> Option<Vec<u32>> {
 }
 
 fn header(message: &str) -> Option<Header> {
-    const FORMS: [(&str, Kind); 5] = [
+    const FORMS: [(&str, Kind); 6] = [
         (": page allocation failure", Kind::Failure),
+        // Of memory that is added: room for the pages' own descriptions.
+        (": vmemmap alloc failure", Kind::Failure),
         (" invoked oom-killer:", Kind::Oom),
         (": page allocation stalls for ", Kind::Stall),
         ("SLUB: Unable to allocate memory on ", Kind::Slub),
@@ -125,10 +129,18 @@ fn header(message: &str) -> Option<Header> {
         mode,
         nodemask: nodes(rest, "nodemask="),
         stalled_ms: stalled.and_then(|(ms, _)| ms.parse().ok()),
+        failed: (kind == Kind::Vmalloc).then(|| failed(rest)).flatten(),
         node: value(rest, "on node ")
             .or_else(|| value(message, "on node "))
             .and_then(|node| node.parse().ok()),
     })
+}
+
+/// What stands between the size of an area and the flags.
+fn failed(rest: &str) -> Option<String> {
+    let (_, words) = rest.split_once(',')?;
+    let (words, _) = words.split_once(", mode:")?;
+    Some(words.trim().chars().take(120).collect())
 }
 
 fn of_memory(message: &str) -> Option<Piece> {
@@ -332,6 +344,9 @@ mod tests {
             "insmod: vmalloc error: size 4096, page order 0, failed to allocate pages, mode:0xcc2(GFP_KERNEL|__GFP_HIGHMEM), nodemask=(null)",
         );
         assert_eq!((vmalloc.kind, vmalloc.process.as_str()), (Kind::Vmalloc, "insmod"));
+        assert_eq!(vmalloc.failed.as_deref(), Some("page order 0, failed to allocate pages"));
+        let added = head("kworker: vmemmap alloc failure: order:9, mode:0x4cc0(GFP_KERNEL)");
+        assert_eq!((added.kind, added.order), (Kind::Failure, Some(9)));
         assert_eq!(classify("we saw a page allocation failure"), Piece::Other);
     }
 

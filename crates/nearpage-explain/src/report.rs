@@ -221,6 +221,8 @@ pub struct Report {
     pub mems_allowed: Option<Vec<u32>>,
     /// Milliseconds that a stalled request had waited.
     pub stalled_ms: Option<u64>,
+    /// Of vmalloc: what failed, in the kernel's words. Pages were refused if it says so, else addresses or the tables for them.
+    pub failed: Option<String>,
     /// Why the OOM killer says it was called: `CONSTRAINT_NONE`, `_CPUSET`, `_MEMORY_POLICY`, `_MEMCG`.
     pub constraint: Option<String>,
     /// The memory cgroup at its limit.

@@ -7,7 +7,7 @@ use crate::boot;
 use crate::classes::{CLASS_SIZE_MAX, class_aligned, class_of, class_size};
 use crate::hardened;
 use crate::heap::{Heap, send_home};
-use crate::link::{Object, is_hardened, link, link_fast, next_fast};
+use crate::link::{Object, is_hardened, link, link_checked, link_fast, next_checked, next_fast};
 use crate::mapped;
 use crate::misuse::{self, MisuseKind};
 use crate::pages;
@@ -114,9 +114,34 @@ pub fn malloc(size: usize) -> *mut u8 {
     }
 }
 
-#[cold]
+/// The way of hardened mode, and of the others where a list is empty.
 #[inline(never)]
 fn small_slow(class: usize) -> *mut u8 {
+    if is_hardened()
+        && let Some(heap) = thread::own()
+    {
+        let heap: *mut Heap = heap.cast();
+        // SAFETY: the heap is this thread's, which is not inside of anything, and what is on its list is free. A class is one of
+        // the list's.
+        unsafe {
+            let list = (&raw mut (*heap).free).cast::<*mut Object>().add(class);
+            let object = *list;
+            if !object.is_null()
+                && let Some(next) = next_checked(object)
+                && hardened::hand_out(object.addr())
+            {
+                *list = next;
+                return object.cast();
+            }
+        }
+    }
+    // Also what is wrong is looked at there once more, and reported.
+    small_anew(class)
+}
+
+#[cold]
+#[inline(never)]
+fn small_anew(class: usize) -> *mut u8 {
     if thread::is_inside() || !state::is_ready() {
         return boot::alloc(class_size(class), 16);
     }
@@ -125,7 +150,7 @@ fn small_slow(class: usize) -> *mut u8 {
         None => pool::borrow(|heap| from(heap, class)).unwrap_or(null_mut()),
     };
     if is_hardened() && !object.is_null() {
-        hardened::note(object.addr());
+        hardened::hand_out_or_report(object.addr(), class_size(class));
     }
     object
 }
@@ -154,7 +179,7 @@ fn large(size: usize, align: usize) -> *mut u8 {
             }
             let address = pages::address(unit);
             if is_hardened() {
-                hardened::note(address.addr());
+                hardened::hand_out_or_report(address.addr(), size);
             }
             stats::count_large(size);
             watch::note(1);
@@ -206,11 +231,43 @@ pub unsafe fn free(block: *mut u8) {
     unsafe { free_slow(block) };
 }
 
+/// The way of hardened mode, and of what is no small object of this thread's in the others.
+///
+/// # Safety
+/// * As [`free`].
+#[inline(never)]
+unsafe fn free_slow(block: *mut u8) {
+    if is_hardened()
+        && let Some(unit) = span::unit_of(block.addr())
+        && let Some(heap) = thread::own()
+    {
+        let (heap, object): (*mut Heap, *mut Object) = (heap.cast(), block.cast());
+        // SAFETY: the unit is one of the tables'; the heap is this thread's, which is not inside of anything, and so are its
+        // spans. The object is free from now on.
+        unsafe {
+            if span::owner(unit) == (*heap).id && hardened::free_here(block.addr()) {
+                let span = span::span(unit);
+                link_checked(object, (*span).free);
+                (*span).free = object;
+                let used = (*span).used - 1;
+                (*span).used = used;
+                if used == (*span).alarm {
+                    (*heap).alarmed(unit);
+                }
+                return;
+            }
+        }
+    }
+    // Also what is wrong is looked at there once more, and reported.
+    // SAFETY: the caller's promise.
+    unsafe { free_rarely(block) };
+}
+
 /// # Safety
 /// * As [`free`].
 #[cold]
 #[inline(never)]
-unsafe fn free_slow(block: *mut u8) {
+unsafe fn free_rarely(block: *mut u8) {
     if block.is_null() {
         return;
     }
@@ -218,15 +275,13 @@ unsafe fn free_slow(block: *mut u8) {
         // SAFETY: the caller's promise.
         return unsafe { free_other(block) };
     };
-    if is_hardened() && !hardened::may_free(block.addr(), "free") {
-        return;
-    }
     let Some(unit) = span::first_unit(unit) else {
         return misuse::report(MisuseKind::Foreign, block.addr(), 0, "free");
     };
     // SAFETY: the block's memory is the caller's until now, and its descriptor stays meanwhile.
     unsafe {
         match (*span::span(unit)).kind {
+            Kind::Large if is_hardened() && !hardened::free_large(block.addr()) => {}
             Kind::Large => {
                 let order = (*span::span(unit)).order;
                 stats::count_large_free();
@@ -250,12 +305,14 @@ unsafe fn free_small(unit: usize, object: *mut Object) {
         if !thread::is_inside()
             && let Some(heap) = pool::mine()
         {
-            if heap.id == owner {
+            if heap.id != owner {
+                if !is_hardened() || hardened::free_away(object.addr()) {
+                    heap.put_out(owner, object);
+                }
+            } else if !is_hardened() || hardened::free_here_or_report(object.addr()) {
                 heap.push(unit, object);
-            } else {
-                heap.put_out(owner, object);
             }
-        } else {
+        } else if !is_hardened() || hardened::free_away(object.addr()) {
             link(object, null_mut());
             send_home(owner, object, object);
         }

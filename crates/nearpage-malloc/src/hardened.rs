@@ -1,58 +1,126 @@
-//! The slow, careful way: a bit for each 16 bytes tells whether an object begins there and is allocated.
+//! The careful way: a byte for each 16 bytes of memory tells whether an object begins there, and who has it.
 //!
-//! A free clears the bit by an exchange, so of two frees one finds it cleared, whichever threads make them.
+//! ```text
+//!            malloc            free by its thread
+//!   FREE -----------> TAKEN -----------------------> FREE
+//!    ^                  |  free by another thread
+//!    |  it came home    v
+//!    +---------------- AWAY
+//! ```
+//!
+//! So a look at one byte finds a second free, and an address inside of an object, which has no byte of its own. Only the thread
+//! whose heap owns an object changes its byte without an exchange: it would cost more than all else of a free. If another
+//! thread frees the same object within the same few nanoseconds, both may find it taken; then its byte is not `AWAY` when it
+//! comes home, or not `FREE` when it is handed out, and the second free is told there.
 
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
 
 use crate::boot::map_table;
 use crate::misuse::{self, MisuseKind};
 use crate::span::{self, Kind, UNIT_SHIFT};
 
-/// Words of a unit's bits.
-const WORDS: usize = (1 << UNIT_SHIFT) / 16 / 64;
+const FREE: u8 = 0;
+const TAKEN: u8 = 1;
+const AWAY: u8 = 2;
 
-static BITS: AtomicPtr<AtomicU64> = AtomicPtr::new(null_mut());
+/// Bytes of a unit.
+const BYTES: usize = (1 << UNIT_SHIFT) / 16;
 
-/// Makes the bits. Without memory for them only foreign and inner pointers are noticed.
+static STATES: AtomicPtr<AtomicU8> = AtomicPtr::new(null_mut());
+
+/// Makes the bytes. Without memory for them only foreign and inner pointers are noticed.
 pub(crate) fn make_table() {
-    if let Some(bits) = map_table(span::units_in_all() * WORDS * 8) {
-        BITS.store(bits.as_ptr().cast(), Ordering::Release);
+    if let Some(states) = map_table(span::units_in_all() * BYTES) {
+        STATES.store(states.as_ptr().cast(), Ordering::Release);
     }
 }
 
-fn bit(address: usize) -> Option<(*mut AtomicU64, u64)> {
-    let bits = BITS.load(Ordering::Acquire);
-    if bits.is_null() || span::unit_of(address).is_none() {
-        return None;
+/// The byte of an address of the memory; `None` without a table.
+#[inline(always)]
+fn state(address: usize) -> Option<&'static AtomicU8> {
+    let states = STATES.load(Ordering::Relaxed);
+    // SAFETY: there is a byte for each 16 of the memory, and the table is never given back.
+    (!states.is_null()).then(|| unsafe { &*states.add((address - span::start()) >> 4) })
+}
+
+/// An object is handed out, by the thread whose heap owns it. `false`, and nothing changes, if it is not free.
+#[inline(always)]
+pub(crate) fn hand_out(address: usize) -> bool {
+    change(address, FREE, TAKEN)
+}
+
+/// The same, which reports what is not free; without a table all is.
+pub(crate) fn hand_out_or_report(address: usize, size: usize) {
+    if !hand_out(address)
+        && let Some(state) = state(address)
+    {
+        misuse::report(MisuseKind::DoubleFree, address, size, "malloc");
+        state.store(TAKEN, Ordering::Relaxed);
     }
-    let at = (address - span::start()) / 16;
-    Some((bits.wrapping_add(at / 64), 1 << (at % 64)))
 }
 
-/// Notes that an object is allocated.
-pub(crate) fn note(address: usize) {
-    if let Some((word, bit)) = bit(address) {
-        // SAFETY: the address is of the memory, and there is a word for each of its units.
-        unsafe { (*word).fetch_or(bit, Ordering::Relaxed) };
+/// An object is freed by the thread whose heap owns it. `false`, and nothing changes, if it may not be.
+#[inline(always)]
+pub(crate) fn free_here(address: usize) -> bool {
+    address.is_multiple_of(16) && change(address, TAKEN, FREE)
+}
+
+/// The same, which reports why not; without a table inner pointers alone are told.
+pub(crate) fn free_here_or_report(address: usize) -> bool {
+    free_here(address) || is_accepted(address, "free")
+}
+
+#[inline(always)]
+fn change(address: usize, from: u8, to: u8) -> bool {
+    match state(address) {
+        Some(state) if state.load(Ordering::Relaxed) == from => {
+            state.store(to, Ordering::Relaxed);
+            true
+        }
+        _ => false,
     }
 }
 
-/// Whether `address` may be freed; reports why not. Then nobody else may free it.
-pub(crate) fn may_free(address: usize, found_by: &'static str) -> bool {
-    check(address, found_by, |word, bit| word.fetch_and(!bit, Ordering::Relaxed))
+/// An object is freed by another thread. `false` if it may not be, which is reported.
+pub(crate) fn free_away(address: usize) -> bool {
+    exchange(address, AWAY)
 }
 
-/// Whether something is allocated at `address`; reports if not.
+/// A large block is freed. `false` if it may not be, which is reported.
+pub(crate) fn free_large(address: usize) -> bool {
+    exchange(address, FREE)
+}
+
+fn exchange(address: usize, to: u8) -> bool {
+    let is_taken = address.is_multiple_of(16)
+        && state(address).is_some_and(|state| {
+            state.compare_exchange(TAKEN, to, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        });
+    is_taken || is_accepted(address, "free")
+}
+
+/// An object comes home. `false` if its own thread had it all the while, which is reported.
+pub(crate) fn come_home(address: usize, size: usize) -> bool {
+    let Some(state) = state(address) else { return true };
+    let is_away = state.compare_exchange(AWAY, FREE, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+    if !is_away {
+        misuse::report(MisuseKind::DoubleFree, address, size, "free");
+    }
+    is_away
+}
+
+/// Whether something is allocated at an address of the memory; reports if not.
 pub(crate) fn is_allocated(address: usize, found_by: &'static str) -> bool {
-    check(address, found_by, |word, _| word.load(Ordering::Relaxed))
+    let is_taken = address.is_multiple_of(16)
+        && state(address).is_some_and(|state| state.load(Ordering::Relaxed) == TAKEN);
+    is_taken || is_accepted(address, found_by)
 }
 
-fn check(
-    address: usize,
-    found_by: &'static str,
-    look: impl FnOnce(&AtomicU64, u64) -> u64,
-) -> bool {
+/// What is wrong with an address that no byte says is taken. Nothing that can be seen, without a table.
+#[cold]
+#[inline(never)]
+fn is_accepted(address: usize, found_by: &'static str) -> bool {
     let Some(unit) = span::unit_of(address).and_then(span::first_unit) else {
         misuse::report(MisuseKind::Foreign, address, 0, found_by);
         return false;
@@ -63,18 +131,12 @@ fn check(
         (span.kind, span.start.addr(), span.size as usize)
     };
     let offset = address - start;
-    // Spans are shorter than 4 GiB, and a division of 32 bits takes a third of one of 64.
-    let is_multiple = || (offset as u32).is_multiple_of(size as u32);
-    let is_start = if kind == Kind::Large { offset == 0 } else { is_multiple() };
-    if !is_start {
-        misuse::report(MisuseKind::InnerPointer, address, size, found_by);
-        return false;
-    }
-    let Some((word, bit)) = bit(address) else { return true };
-    // SAFETY: as in `note`.
-    if look(unsafe { &*word }, bit) & bit == 0 {
-        misuse::report(MisuseKind::DoubleFree, address, size, found_by);
-        return false;
-    }
-    true
+    let is_start = if kind == Kind::Large { offset == 0 } else { offset.is_multiple_of(size) };
+    let kind = match (is_start, state(address)) {
+        (false, _) => MisuseKind::InnerPointer,
+        (true, Some(_)) => MisuseKind::DoubleFree,
+        (true, None) => return true,
+    };
+    misuse::report(kind, address, size, found_by);
+    false
 }

@@ -11,8 +11,9 @@ use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
 use crate::classes::{CLASSES, class_size, span_objects, span_order};
+use crate::hardened;
 use crate::idle::POOL;
-use crate::link::{Object, link, next};
+use crate::link::{Object, is_hardened, link, next};
 use crate::pages;
 use crate::span::{self, Kind, NO_OWNER, NO_SPAN, Place, Span};
 use crate::watch;
@@ -266,7 +267,7 @@ impl Heap {
     ///
     /// # Safety
     /// * The object is free, and the span at `unit`, which this heap owns, has it.
-    #[inline]
+    #[inline(always)]
     pub unsafe fn push(&mut self, unit: usize, object: *mut Object) {
         let span = span::span(unit);
         // SAFETY: the caller's promise.
@@ -421,8 +422,11 @@ impl Heap {
             let Some(unit) = unit else { break };
             // SAFETY: what is in the inbox is free and of this heap's spans.
             unsafe {
-                let behind = next(object, (*span::span(unit)).size as usize);
-                self.push(unit, object);
+                let size = (*span::span(unit)).size as usize;
+                let behind = next(object, size);
+                if !is_hardened() || hardened::come_home(object.addr(), size) {
+                    self.push(unit, object);
+                }
                 object = behind;
             }
             came += 1;

@@ -43,13 +43,13 @@
 //! | `policy` | the policy of mappings |
 //! | `kept` | mappings that were freed a moment ago |
 //! | `mapped` | mappings of their own |
+//! | `hardened` | the careful way: a byte for each object |
 //! | `idle` | the lock of heaps without threads |
 //! | `heap` | a heap: lists, spans, inbox |
 //! | `pool` | heaps without threads; threads that end |
 //! | `usage` | how much is in use, and what is spare |
 //! | `background` | what gives memory back when a program is idle |
 //! | `state` | start, forks |
-//! | `hardened` | the slow, careful way |
 //! | `calls` | malloc, free, realloc and the others |
 //! | `stats` | counters |
 //! | `watch` | calls by CPU, samples |
@@ -101,7 +101,7 @@ pub use misuse::{Misuse, MisuseKind};
 #[cfg(feature = "stats")]
 pub use nearpage_linux::{StatsError, StatsServer};
 pub use options::{OptionError, Options, Policy};
-pub use state::{StartError, start, started_with};
+pub use state::{StartError, absent_nodes, start, started_with};
 #[cfg(feature = "stats")]
 pub use stats::serve_stats;
 pub use stats::{ClassStatistics, Statistics, statistics};

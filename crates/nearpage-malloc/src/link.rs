@@ -47,17 +47,43 @@ pub(crate) unsafe fn next_fast(object: *mut Object) -> *mut Object {
     unsafe { (*object).next }
 }
 
+/// The same in hardened mode.
+///
+/// # Safety
+/// * `object` is free, and the caller's.
+#[inline(always)]
+pub(crate) unsafe fn link_checked(object: *mut Object, next: *mut Object) {
+    // SAFETY: the caller's promise; the least object has two words.
+    unsafe {
+        (*object).next = next;
+        (*object).check = check(object, next);
+    }
+}
+
+/// The same in hardened mode; `None` if somebody wrote to the object.
+///
+/// # Safety
+/// * `object` is free, and the caller's.
+#[inline(always)]
+pub(crate) unsafe fn next_checked(object: *mut Object) -> Option<*mut Object> {
+    // SAFETY: the caller's promise; the least object has two words.
+    unsafe {
+        let next = (*object).next;
+        ((*object).check == check(object, next)).then_some(next)
+    }
+}
+
 /// Makes `object` the one before `next`.
 ///
 /// # Safety
 /// * `object` is free, and the caller's.
 #[inline]
 pub(crate) unsafe fn link(object: *mut Object, next: *mut Object) {
-    // SAFETY: the caller's promise; the least object has two words.
+    // SAFETY: the caller's promise.
     unsafe {
-        (*object).next = next;
-        if is_hardened() {
-            (*object).check = check(object, next);
+        match is_hardened() {
+            true => link_checked(object, next),
+            false => link_fast(object, next),
         }
     }
 }
@@ -70,15 +96,17 @@ pub(crate) unsafe fn link(object: *mut Object, next: *mut Object) {
 pub(crate) unsafe fn next(object: *mut Object, size: usize) -> *mut Object {
     // SAFETY: the caller's promise.
     unsafe {
-        let next = (*object).next;
-        if is_hardened() && (*object).check != check(object, next) {
-            misuse::report(MisuseKind::WrittenAfterFree, object.addr(), size, "malloc");
-            return std::ptr::null_mut();
+        if !is_hardened() {
+            return next_fast(object);
         }
-        next
+        next_checked(object).unwrap_or_else(|| {
+            misuse::report(MisuseKind::WrittenAfterFree, object.addr(), size, "malloc");
+            std::ptr::null_mut()
+        })
     }
 }
 
+#[inline]
 fn check(object: *mut Object, next: *mut Object) -> usize {
     (object.addr().rotate_left(17) ^ next.addr() ^ KEY.load(Ordering::Relaxed))
         .wrapping_mul(0x9e37_79b9_7f4a_7c15)

@@ -93,6 +93,13 @@ pub(crate) fn make(options: &Options) -> Result<(), MemoryError> {
     Ok(())
 }
 
+/// Nodes that options name and the memory does not have, a bit each.
+pub(crate) fn absent(options: &Options) -> u64 {
+    let Some(memory) = memory() else { return 0 };
+    let nodes = memory.topology().nodes().iter().filter(|node| node.id.0 < 64);
+    options.nodes & !nodes.fold(0, |bits, node| bits | 1 << node.id.0)
+}
+
 fn base(memory: Memory, options: &Options) -> Base {
     let topology = memory.topology();
     let mut nodes = [NodeId(0); 64];

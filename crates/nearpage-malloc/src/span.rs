@@ -200,6 +200,7 @@ fn units(order: u8) -> usize {
 }
 
 /// The first address of the tables.
+#[inline]
 pub(crate) fn start() -> usize {
     TABLES.start.load(Ordering::Relaxed)
 }

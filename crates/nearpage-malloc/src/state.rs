@@ -105,6 +105,19 @@ pub fn started_with() -> Option<Options> {
     OPTIONS.get().copied()
 }
 
+/// Nodes that the options in force name and that are not there, a bit each. Those that are there serve; if none is, the nodes
+/// near each thread do.
+///
+/// ```
+/// let block = nearpage_malloc::malloc(1);
+/// assert_eq!(nearpage_malloc::absent_nodes(), 0, "the default names none");
+/// // SAFETY: malloc gave it, and nobody uses it any more.
+/// unsafe { nearpage_malloc::free(block) };
+/// ```
+pub fn absent_nodes() -> u64 {
+    OPTIONS.get().map_or(0, pages::absent)
+}
+
 /// Whether the malloc runs; starts it with the defaults if nobody did.
 #[inline]
 pub(crate) fn is_ready() -> bool {

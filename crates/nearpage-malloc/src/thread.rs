@@ -124,6 +124,14 @@ pub(crate) fn is_inside() -> bool {
     unsafe { (*this()).flags & INSIDE != 0 }
 }
 
+/// The heap that belongs to this thread, unless the thread is inside or has none.
+#[inline(always)]
+pub(crate) fn own() -> Option<*mut ()> {
+    let thread = this();
+    // SAFETY: the words live as long as the thread, and only it uses them.
+    unsafe { ((*thread).flags == 0 && !(*thread).heap.is_null()).then(|| (*thread).heap) }
+}
+
 /// Runs `act` while the thread counts as inside: what it allocates meanwhile comes from [`Boot`](crate::Boot).
 #[inline]
 pub(crate) fn inside<R>(act: impl FnOnce() -> R) -> R {

@@ -1,5 +1,6 @@
 //! The start, at the first allocation.
 
+use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use nearpage_malloc::{Misuse, Options, StartError};
@@ -36,7 +37,26 @@ fn start() {
     if let Err(error @ StartError::Memory(_)) = nearpage_malloc::start(options) {
         tell(format_args!("{error}"));
     }
+    let absent = nearpage_malloc::absent_nodes();
+    if absent != 0 {
+        tell(format_args!(
+            "NEARPAGE_MALLOC: nodes={} is not there and is left out; nodes of /sys/devices/system/node are accepted, or \
+             those of fake=NODES",
+            Nodes(absent)
+        ));
+    }
     report::open(text);
+}
+
+/// A set of nodes as the option takes it.
+struct Nodes(u64);
+
+impl fmt::Display for Nodes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut ids = (0..64).filter(|id| self.0 >> id & 1 == 1);
+        ids.next().map_or(Ok(()), |first| write!(f, "{first}"))?;
+        ids.try_for_each(|id| write!(f, "+{id}"))
+    }
 }
 
 /// Tells what is wrong, and ends the program: its memory cannot be trusted.

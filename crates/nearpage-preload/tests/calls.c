@@ -164,9 +164,15 @@ static void *exits(void *unused) {
   for (;;) free(malloc(300));
 }
 
+static void *frees(void *block) {
+  free(block);
+  return NULL;
+}
+
 int main(int count, char **arguments) {
   if (count > 1) {
     /* Wrong frees, by name. */
+    pthread_t one;
     char *p = malloc(100);
     if (!strcmp(arguments[1], "double")) {
       free(p);
@@ -175,6 +181,23 @@ int main(int count, char **arguments) {
       free(p + 16);
     } else if (!strcmp(arguments[1], "foreign")) {
       free(&count);
+    } else if (!strcmp(arguments[1], "away")) {
+      /* Twice by another thread, while it is on its way home. */
+      for (int i = 0; i < 2; i++) {
+        pthread_create(&one, NULL, frees, p);
+        pthread_join(one, NULL);
+      }
+    } else if (!strcmp(arguments[1], "home")) {
+      /* By another thread, then by its own. */
+      pthread_create(&one, NULL, frees, p);
+      pthread_join(one, NULL);
+      free(p);
+    } else if (!strcmp(arguments[1], "odd")) {
+      free(p + 3);
+    } else if (!strcmp(arguments[1], "large")) {
+      p = malloc(200000);
+      free(p);
+      free(p);
     } else if (!strcmp(arguments[1], "written")) {
       free(p);
       memset(p, 7, 100);

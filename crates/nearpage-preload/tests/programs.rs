@@ -65,7 +65,11 @@ fn wrong_frees_end_a_hardened_program() {
     let Some(program) = compiled("gcc", "calls.c", "wrong") else { return };
     for (how, text) in [
         ("double", "double free: the last operation on this object of 112 bytes was a free"),
+        ("away", "double free: the last operation on this object of 112 bytes was a free"),
+        ("home", "double free: the last operation on this object of 112 bytes was a free"),
         ("inner", "an address inside of an object of 112 bytes"),
+        ("odd", "an address inside of an object of 112 bytes"),
+        ("large", "a foreign pointer"),
         ("foreign", "a foreign pointer"),
         ("written", "was written to after its last operation, a free"),
     ] {
@@ -83,6 +87,11 @@ fn wrong_options_are_told_and_the_program_runs() {
     let errors = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.stdout, b"near\n");
     assert!(errors.contains("\"polcy=bind\" means nothing; accepted are policy="), "{errors}");
+    assert_eq!(errors.lines().count(), 1, "{errors}");
+    let (output, counted) = under("policy=bind,nodes=0+61+63", "/bin/echo", &["near"]);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.stdout == b"near\n" && counted > 0, "{errors}");
+    assert!(errors.contains("nodes=61+63 is not there and is left out"), "{errors}");
     assert_eq!(errors.lines().count(), 1, "{errors}");
 }
 
@@ -200,4 +209,75 @@ fn a_program_that_shrinks_and_makes_no_call_is_small_within_two_seconds() {
     // The harness can tell: without the thread nobody looks.
     let [_, left] = resident("background=0", "3000")[..] else { panic!("two numbers") };
     assert!(left > 16_384, "{left} KiB are left");
+}
+
+/// Resident KiB, six times an hour of model time.
+fn churned(program: &str, hours: usize, how: &[&str]) -> Vec<u64> {
+    let hours_text = hours.to_string();
+    let words = [&[hours_text.as_str()], how].concat();
+    let (output, counted) = under("", program, &words);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(counted > 100_000, "{counted} allocations were counted");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let resident: Vec<u64> = text.lines().map(|line| line.parse().expect("a number")).collect();
+    assert_eq!(resident.len(), hours * 6);
+    resident
+}
+
+/// Whether the last quarter had more than the time from a third to a half on, in which the heap has its shape.
+fn has_grown(resident: &[u64]) -> bool {
+    let all = resident.len();
+    let most = |part: &[u64]| *part.iter().max().expect("a sample");
+    let (early, late) = (most(&resident[all / 3..all / 2]), most(&resident[all * 3 / 4..]));
+    late * 100 > early * 103
+}
+
+/// `NEARPAGE_CHURN_HOURS=24` is a day of model time, half a minute of ours.
+#[test]
+fn hours_of_churn_at_constant_use_do_not_grow() {
+    let Some(program) = compiled("gcc", "churn.c", "churn") else { return };
+    let hours = std::env::var("NEARPAGE_CHURN_HOURS").map_or(8, |hours| hours.parse().unwrap());
+    let resident = churned(&program, hours, &[]);
+    assert!(!has_grown(&resident), "{resident:?}");
+    // The harness can tell: 200 bytes each tenth of a second.
+    let leaks = churned(&program, hours, &["leak"]);
+    assert!(has_grown(&leaks), "{leaks:?}");
+}
+
+/// What a report says of nodes: bytes by node, bytes on another node than their heap, pages from elsewhere by reason.
+fn by_nodes(program: &str, how: &[&str]) -> Option<(u64, u64, u64)> {
+    let (report, _) = report_of();
+    let output = Command::new(program)
+        .args(how)
+        .env("LD_PRELOAD", library())
+        .env("NEARPAGE_MALLOC", "fake=4")
+        .env("NEARPAGE_MALLOC_REPORT", &report)
+        .output()
+        .expect("it starts");
+    if output.status.code() == Some(3) {
+        eprintln!("SKIPPED: one CPU alone (run it on a machine with two)");
+        return None;
+    }
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let line = std::fs::read_to_string(&report).expect("a report");
+    let after = |key: &str| line.split(&format!("\"{key}\":")).nth(1).expect("a key").to_owned();
+    let sum = |key: &str| -> u64 {
+        let list = after(key);
+        let list = list[1..].split(']').next().expect("a list");
+        list.split(',').map(|number| number.trim().parse::<u64>().expect("a number")).sum()
+    };
+    let wrong = after("wrong_node_bytes").split(',').next().expect("a number").parse();
+    Some((sum("bytes_by_node"), wrong.expect("a number"), sum("elsewhere")))
+}
+
+#[test]
+fn pinned_threads_have_their_pages_on_their_node() {
+    let Some(program) = compiled("gcc", "nodes.c", "nodes") else { return };
+    let Some((all, wrong, elsewhere)) = by_nodes(&program, &[]) else { return };
+    assert!(all > 500 << 20, "{all} bytes are counted by node");
+    assert!(wrong * 100 <= all, "{wrong} of {all} bytes are on another node");
+    assert!(wrong <= elsewhere << 12, "{wrong} bytes, and reasons for {elsewhere} pages");
+    // The harness can tell: threads that move take what they have along.
+    let (all, wrong, _) = by_nodes(&program, &["moves"]).expect("CPUs");
+    assert!(wrong * 100 > all, "{wrong} of {all} bytes");
 }

@@ -17,7 +17,7 @@
 //! | take keys and the mouse yourself | [`View::handle`], [`Asked`] |
 //!
 //! ```text
-//! shown --> panes (a table each), details (of a row) --> view (what is shown, keys, mouse) --> run (the terminal)
+//! shown --> panes (a table each), details (of a row) --> view (what is shown, keys, mouse) --> run (terminal)
 //! feed (a machine now, or a recording) --------------------------------------------------------^
 //! ```
 //!
@@ -33,10 +33,11 @@ mod panes;
 mod run;
 mod shown;
 mod table;
+mod terminal;
 mod view;
 mod words;
 
 pub use feed::{Feed, Lines};
-pub use run::{TopError, run};
+pub use run::{Signals, TopError, run};
 pub use shown::{Pane, Past, Shown};
 pub use view::{Asked, View};

@@ -1,15 +1,16 @@
 //! The panes on the terminal.
 
 use std::io;
-use std::panic;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use ratatui::crossterm::event::{self, DisableMouseCapture, EnableMouseCapture};
-use ratatui::crossterm::execute;
+use ratatui::DefaultTerminal;
+use ratatui::crossterm::event;
 
 use crate::feed::{Feed, Way};
 use crate::shown::{Pane, Shown};
+use crate::terminal;
 use crate::view::{Asked, View};
 
 /// The terminal cannot be used.
@@ -22,11 +23,35 @@ const SHORTEST: Duration = Duration::from_millis(100);
 const LONGEST: Duration = Duration::from_secs(60);
 /// How soon a signal is seen.
 const TURN: Duration = Duration::from_millis(100);
+/// The least that is waited for a key.
+const SOON: Duration = Duration::from_millis(1);
 /// Slowest and fastest play.
 const SLOWEST: f64 = 0.25;
 const FASTEST: f64 = 64.0;
 
-/// Shows samples until `q`, Ctrl-C, or until `stops` is set. The terminal is restored at the end, also of a panic.
+/// What signals ask of the panes. Whoever takes signals sets these; the panes look ten times a second.
+#[derive(Clone, Debug)]
+pub struct Signals {
+    /// To end.
+    pub ends: Arc<AtomicBool>,
+    /// To give the terminal back and stop.
+    pub stops: Arc<AtomicBool>,
+    /// The process goes on: somebody else may have had the terminal.
+    pub goes_on: Arc<AtomicBool>,
+    /// Stops the process until it is told to go on. Ctrl-Z calls it too, with the terminal given back.
+    pub stop: fn(),
+}
+
+impl Default for Signals {
+    /// Those of a program that takes none, and cannot be stopped.
+    fn default() -> Signals {
+        let flag = Arc::default;
+        Signals { ends: flag(), stops: flag(), goes_on: flag(), stop: || {} }
+    }
+}
+
+/// Shows samples until `q`, Ctrl-C, or until `signals` ask to end. The terminal is restored at the end, also of a panic,
+/// and while the process is stopped.
 ///
 /// # Errors
 ///
@@ -35,28 +60,20 @@ pub fn run(
     source: &str,
     mut feed: Feed,
     delay: Duration,
-    stops: &AtomicBool,
+    signals: &Signals,
 ) -> Result<(), TopError> {
-    let mut terminal = ratatui::try_init()?;
-    let restore_rest = panic::take_hook();
-    panic::set_hook(Box::new(move |info| {
-        let _ = execute!(io::stdout(), DisableMouseCapture);
-        restore_rest(info);
-    }));
-    // A terminal without a mouse passes over this.
-    let _ = execute!(io::stdout(), EnableMouseCapture);
-    let result = show(&mut terminal, source, &mut feed, delay, stops);
-    let _ = execute!(io::stdout(), DisableMouseCapture);
-    ratatui::restore();
+    let mut terminal = terminal::take()?;
+    let result = show(&mut terminal, source, &mut feed, delay, signals);
+    terminal::end(terminal);
     Ok(result?)
 }
 
 fn show(
-    terminal: &mut ratatui::DefaultTerminal,
+    terminal: &mut DefaultTerminal,
     source: &str,
     feed: &mut Feed,
     mut delay: Duration,
-    stops: &AtomicBool,
+    signals: &Signals,
 ) -> io::Result<()> {
     let mut view = View::default();
     let mut speed = 1.0;
@@ -68,11 +85,22 @@ fn show(
         let shown = shown.with_past(feed.past()).with_status(&status);
         terminal.draw(|frame| view.draw(frame, &shown))?;
         loop {
-            if stops.load(Ordering::Relaxed) {
+            if signals.ends.load(Ordering::Relaxed) {
                 return Ok(());
             }
+            if terminal::is_gone() {
+                return Err(io::Error::new(io::ErrorKind::BrokenPipe, "it was closed"));
+            }
+            if signals.stops.swap(false, Ordering::Relaxed) {
+                stop(signals);
+            }
+            if signals.goes_on.swap(false, Ordering::Relaxed) {
+                terminal::take_again(terminal)?;
+                break;
+            }
             let left = next.saturating_duration_since(Instant::now());
-            if event::poll(left.min(TURN))? {
+            // What waits no time does not look either.
+            if event::poll(left.clamp(SOON, TURN))? {
                 match view.handle(&event::read()?) {
                     Asked::Quit => return Ok(()),
                     Asked::Plus if feed.is_played() => speed = (speed * 2.0f64).min(FASTEST),
@@ -84,6 +112,7 @@ fn show(
                     Asked::LastMark => feed.seek_mark(Way::Back),
                     Asked::Process(pid) => feed.want_process(pid),
                     Asked::Types => feed.want_types(),
+                    Asked::Stop => stop(signals),
                     Asked::Redraw => break,
                 }
                 next = next.min(Instant::now() + pace(feed, delay, speed));
@@ -98,6 +127,13 @@ fn show(
             }
         }
     }
+}
+
+/// Gives the terminal back while the process is stopped. It is taken again at the next turn.
+fn stop(signals: &Signals) {
+    terminal::give_back();
+    (signals.stop)();
+    signals.goes_on.store(true, Ordering::Relaxed);
 }
 
 /// How long the sample on the screen stays.

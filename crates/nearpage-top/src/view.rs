@@ -78,6 +78,8 @@ pub enum Asked {
     Process(u32),
     /// To read free blocks by type.
     Types,
+    /// To give the terminal back and stop the process.
+    Stop,
 }
 
 /// Samples of a long step and of a longer one.
@@ -109,6 +111,9 @@ impl View {
                 match key.code {
                     KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => {
                         Asked::Quit
+                    }
+                    KeyCode::Char('z') if key.modifiers.contains(KeyModifiers::CONTROL) => {
+                        Asked::Stop
                     }
                     KeyCode::Left if is_long => Asked::Seek(-LONG_STEP),
                     KeyCode::Right if is_long => Asked::Seek(LONG_STEP),

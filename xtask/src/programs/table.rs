@@ -19,6 +19,9 @@ pub(super) fn rows(rows: &[&Row]) -> String {
 
 /// A line while the rest still runs.
 pub(super) fn progress(row: &Measured) -> String {
+    if row.modes.is_empty() {
+        return format!("right: {}", row.name);
+    }
     let modes: Vec<_> =
         row.modes.iter().map(|(mode, ratio)| format!("{mode} {ratio:.2}")).collect();
     format!(
@@ -94,6 +97,36 @@ fn means(mallocs: &[Malloc], rows: &[&Measured]) -> String {
         let ratio = with_interval(mean_ratio(rows, nearpage, base, Quantity::Peak));
         let _ = writeln!(text, "Peak memory against {}: {ratio}.", mallocs[base].name);
     }
+    text
+}
+
+/// What it costs to watch, against not to watch: the last malloc against the first, and the one between, which is the first
+/// once more.
+pub(super) fn watched(mallocs: &[Malloc], measured: &[Measured], rounds: u32) -> String {
+    let rows: Vec<&Measured> = measured.iter().filter(|row| row.is_timed()).collect();
+    if rows.is_empty() {
+        return String::new();
+    }
+    let mut text =
+        format!("\n{} CPUs, {rounds} rounds, ratios to {}.\n\n", cpus(), mallocs[0].name);
+    let (null, last) = (1, mallocs.len() - 1);
+    let (other, watched) = (mallocs[null].name, mallocs[last].name);
+    let _ = writeln!(
+        text,
+        "| program | CPU time, {watched} | {other} | wall time, {watched} | {other} |"
+    );
+    text.push_str("|---|---:|---:|---:|---:|\n");
+    for row in &rows {
+        let of = |at, quantity| with_interval(row.ratio(at, 0, quantity));
+        let wall = |at| if row.has_wall { of(at, Quantity::Wall) } else { "-".into() };
+        let (cpu, chance) = (of(last, Quantity::Cpu), of(null, Quantity::Cpu));
+        let _ =
+            writeln!(text, "| {} | {cpu} | {chance} | {} | {} |", row.name, wall(last), wall(null));
+    }
+    let of = |at, quantity| with_interval(mean_ratio(&rows, at, 0, quantity));
+    let (cpu, chance) = (of(last, Quantity::Cpu), of(null, Quantity::Cpu));
+    let (wall, other) = (of(last, Quantity::Wall), of(null, Quantity::Wall));
+    let _ = writeln!(text, "| geometric mean | {cpu} | {chance} | {wall} | {other} |");
     text
 }
 

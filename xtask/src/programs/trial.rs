@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use serde::Deserialize;
 
 use super::inputs::Inputs;
-use super::mallocs::Malloc;
+use super::mallocs::{Malloc, Way};
 use super::rows::Row;
 
 /// A run that takes longer hangs.
@@ -78,7 +78,7 @@ impl<'a> Trial<'a> {
         let (output, errors, report) = (place("output"), place("errors"), place("report"));
         let _ = fs::remove_file(&report);
         let create = |file: &PathBuf| File::create(file).map_err(self.failed("its output"));
-        let mut command = Command::new("sh");
+        let mut command = self.shell(malloc, &place);
         command
             .arg("-c")
             .arg(format!("{PRELUDE}{}", self.row.script))
@@ -87,12 +87,11 @@ impl<'a> Trial<'a> {
             .env("INPUTS", self.inputs.folder())
             .env("AS_USER", self.inputs.as_user())
             .env("LC_ALL", "C")
-            .env_remove("LD_PRELOAD")
             .stdin(Stdio::null())
             .stdout(create(&output)?)
             .stderr(create(&errors)?)
             .process_group(0);
-        if malloc.is_nearpage {
+        if malloc.is_nearpage && malloc.way == Way::Named {
             command.env("NEARPAGE_MALLOC", options).env("NEARPAGE_MALLOC_REPORT", &report);
             // Programs that become another user write there too.
             let _ = File::create(&report).and_then(|_| self.inputs.open_to_all(&report));
@@ -115,6 +114,24 @@ impl<'a> Trial<'a> {
                 .filter_map(|line| serde_json::from_str(line).ok())
                 .collect(),
         })
+    }
+
+    /// What runs the script.
+    fn shell(&self, malloc: &Malloc, place: &impl Fn(&str) -> PathBuf) -> Command {
+        let Way::Watched(program) = &malloc.way else {
+            let mut command = Command::new("sh");
+            match malloc.way {
+                Way::All => command.env("LD_PRELOAD", &malloc.library),
+                _ => command.env_remove("LD_PRELOAD"),
+            };
+            return command;
+        };
+        let mut command = Command::new(program);
+        command.env_remove("LD_PRELOAD").args(["run", "--library"]).arg(&malloc.library);
+        command.arg("--output").arg(place("watched.txt"));
+        command.arg("--report").arg(place("watched.html"));
+        command.args(["--", "sh"]);
+        command
     }
 
     /// Why the counters do not show the program's allocations; `None` if they do.

@@ -91,6 +91,18 @@ pub enum RunFailure {
         "{0} is not there: `cargo build --release -p nearpage-preload` makes it, and --library names another place"
     )]
     NoLibrary(String),
+    /// No node of the policy has memory.
+    #[error(
+        "no node of nodes={} has memory; this machine has it on {}",
+        child::node_list(*asked),
+        child::node_list(*there)
+    )]
+    NoNode {
+        /// The nodes that were named, a bit each.
+        asked: u64,
+        /// Those that have memory.
+        there: u64,
+    },
     /// The program ended with this exit code, which is not 0. It has said itself what there was to say.
     #[error("exit code {0}")]
     Ended(u8),
@@ -102,7 +114,7 @@ impl RunFailure {
         match self {
             RunFailure::NotRun { error, .. } if error.kind() == std::io::ErrorKind::NotFound => 127,
             RunFailure::NotRun { .. } => 126,
-            RunFailure::NoLibrary(_) => 2,
+            RunFailure::NoLibrary(_) | RunFailure::NoNode { .. } => 2,
             RunFailure::Ended(code) => *code,
         }
     }

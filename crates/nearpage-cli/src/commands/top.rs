@@ -1,12 +1,12 @@
 //! `nearpage top`: a machine over time, as panes, texts and streams, now or recorded.
 
 mod program;
+mod signals;
 mod source;
 mod text;
 
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -15,8 +15,6 @@ use clap::Args;
 use nearpage_machine::size;
 use nearpage_watch::{Mark, Sample, marks};
 use serde::Serialize;
-use signal_hook::consts::{SIGINT, SIGQUIT, SIGTERM};
-use signal_hook::flag;
 
 use super::{CommandError, watched, write_output};
 use source::Source;
@@ -135,18 +133,14 @@ pub fn run(arguments: &TopArgs) -> Result<(), CommandError> {
     let is_stream = arguments.once || arguments.json || arguments.csv || arguments.count.is_some();
     let has_panes = !is_stream && io::stdout().is_terminal() && has_cursor();
     let source = Source::open(arguments, has_panes)?;
-    let stops = Arc::new(AtomicBool::new(false));
-    // Not SIGHUP: a terminal that is gone is ready to be read for ever, and there is nothing to restore.
-    for signal in [SIGINT, SIGTERM, SIGQUIT] {
-        flag::register(signal, stops.clone())?;
-    }
+    let signals = signals::watch(has_panes)?;
     match has_panes {
         true => {
             let name = source.name().to_owned();
-            nearpage_top::run(&name, source.feed(arguments)?, arguments.delay, &stops)?;
+            nearpage_top::run(&name, source.feed(arguments)?, arguments.delay, &signals)?;
             Ok(())
         }
-        false => stream(arguments, source, is_stream, &stops),
+        false => stream(arguments, source, is_stream, &signals.ends),
     }
 }
 

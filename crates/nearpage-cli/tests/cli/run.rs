@@ -77,6 +77,11 @@ fn wrong_usage_and_programs_that_cannot_be_run() {
         (&["--library", "/no/such.so", "--", "ls"], 2, "--library names another place"),
         (&["--policy-only", "--", "/no/such/program"], 127, "/no/such/program: No such file"),
         (&["--policy-only", "--", "/etc/passwd"], 126, "/etc/passwd: Permission denied"),
+        (
+            &["--policy-only", "--options", "policy=bind,nodes=62+63", "--", "true"],
+            2,
+            "no node of nodes=62-63 has memory; this machine has it on 0",
+        ),
     ] {
         let (code, printed, errors) = output(arguments);
         assert_eq!((code, printed.as_str()), (Some(expected), ""), "{arguments:?}: {errors}");

@@ -1,8 +1,11 @@
 //! `nearpage top` as a user runs it: streams, and panes in a pseudo-terminal.
 
+use std::ffi::CStr;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -86,37 +89,75 @@ impl Drop for OnTerminal {
     }
 }
 
+/// A terminal's two ends, which no program gets that another test starts meanwhile.
+fn terminal() -> (File, File) {
+    // SAFETY: flags only; the descriptor is looked at below.
+    let master = unsafe { libc::posix_openpt(libc::O_RDWR | libc::O_NOCTTY | libc::O_CLOEXEC) };
+    assert!(master >= 0, "{}", std::io::Error::last_os_error());
+    // SAFETY: the call gave it, and nobody else has it.
+    let master = File::from(unsafe { OwnedFd::from_raw_fd(master) });
+    let mut name = [0; 64];
+    // SAFETY: the descriptor is that of a terminal, and there is as much room for the name as is said.
+    let is_open = unsafe {
+        libc::grantpt(master.as_raw_fd()) == 0
+            && libc::unlockpt(master.as_raw_fd()) == 0
+            && libc::ptsname_r(master.as_raw_fd(), name.as_mut_ptr(), name.len()) == 0
+    };
+    assert!(is_open, "{}", std::io::Error::last_os_error());
+    // SAFETY: the call wrote a name that ends with a zero.
+    let name = unsafe { CStr::from_ptr(name.as_ptr()) }.to_str().unwrap();
+    let slave = File::options().read(true).write(true).custom_flags(libc::O_NOCTTY).open(name);
+    (master, slave.unwrap())
+}
+
+fn set_size(master: &File, columns: u16, rows: u16) {
+    let size = libc::winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+    // SAFETY: the descriptor is open, and the size outlives the call, which only reads it.
+    assert_eq!(unsafe { libc::ioctl(master.as_raw_fd(), libc::TIOCSWINSZ, &size) }, 0);
+}
+
 impl OnTerminal {
     fn start(arguments: &[&str], columns: u16, rows: u16) -> OnTerminal {
         OnTerminal::start_command(command(arguments), columns, rows)
     }
 
     fn start_command(mut child: Command, columns: u16, rows: u16) -> OnTerminal {
-        let size = libc::winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
-        let (mut master, mut slave) = (-1, -1);
-        // SAFETY: both descriptors are written by the call before they are read, and the size outlives it.
-        let opened = unsafe {
-            libc::openpty(&mut master, &mut slave, std::ptr::null_mut(), std::ptr::null(), &size)
-        };
-        assert_eq!(opened, 0, "{}", std::io::Error::last_os_error());
-        // SAFETY: the call gave both, and nobody else has them.
-        let (master, slave) =
-            unsafe { (OwnedFd::from_raw_fd(master), OwnedFd::from_raw_fd(slave)) };
+        let (master, slave) = terminal();
+        set_size(&master, columns, rows);
         let end = || Stdio::from(slave.try_clone().unwrap());
         child.env("TERM", "xterm").stdin(end()).stdout(end()).stderr(end());
         let screen = vt100::Parser::new(rows.try_into().unwrap(), columns.try_into().unwrap(), 0);
-        OnTerminal { child: child.spawn().unwrap(), master: File::from(master), screen }
+        OnTerminal { child: child.spawn().unwrap(), master, screen }
     }
 
     /// Another size, as of a window that is pulled at its corner.
     fn resize(&mut self, columns: u16, rows: u16) {
-        let size = libc::winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
-        // SAFETY: the descriptor is open, and the size outlives the call, which only reads it.
-        let set = unsafe { libc::ioctl(self.master.as_raw_fd(), libc::TIOCSWINSZ, &size) };
-        assert_eq!(set, 0);
+        set_size(&self.master, columns, rows);
         if let (Ok(rows), Ok(columns)) = (rows.try_into(), columns.try_into()) {
             self.screen.screen_mut().set_size(rows, columns);
         }
+    }
+
+    fn signal(&self, signal: i32) {
+        // SAFETY: the child was not waited for yet: the id is its own.
+        assert_eq!(unsafe { libc::kill(self.child.id() as i32, signal) }, 0);
+    }
+
+    /// The letter of `ps`: T is stopped.
+    fn state(&self) -> char {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();
+        stat.rsplit(") ").next().unwrap().chars().next().unwrap()
+    }
+
+    /// Whether the terminal gives lines, and not keys.
+    fn is_cooked(&self) -> bool {
+        // SAFETY: zeroes are a value of the type, and the call writes it; the descriptor is open.
+        let mode = unsafe {
+            let mut mode: libc::termios = std::mem::zeroed();
+            assert_eq!(libc::tcgetattr(self.master.as_raw_fd(), &mut mode), 0);
+            mode
+        };
+        mode.c_lflag & libc::ICANON != 0
     }
 
     fn press(&mut self, keys: &[u8]) {
@@ -184,15 +225,83 @@ fn panes_come_and_the_terminal_is_restored() {
 /// Ctrl-C in raw mode is a key; a signal ends it too, and restores as well.
 #[test]
 fn a_signal_restores_the_terminal() {
-    for by_key in [true, false] {
+    for signal in [None, Some(libc::SIGTERM), Some(libc::SIGHUP), Some(libc::SIGQUIT)] {
         let mut top = OnTerminal::start(&[], 40, 10);
         top.wait_for(&["nodes"]);
-        match by_key {
-            true => top.press(b"\x03"),
-            // SAFETY: the child is alive, or was not waited for yet: the id is its own.
-            false => assert_eq!(unsafe { libc::kill(top.child.id() as i32, libc::SIGTERM) }, 0),
+        match signal {
+            None => top.press(b"\x03"),
+            Some(signal) => {
+                // The begin of a sequence whose end never comes keeps nobody.
+                top.press(b"\x1b[<0;\xff");
+                top.signal(signal);
+            }
         }
-        assert!(top.ends().contains("\u{1b}[?1049l"), "by key: {by_key}");
+        assert!(top.ends().contains("\u{1b}[?1049l"), "signal {signal:?}");
+    }
+}
+
+/// A window that is closed under a program that ignores SIGHUP, as one does that `nohup` or `disown` kept.
+#[test]
+fn a_terminal_that_is_gone_ends_it() {
+    for ignores in [false, true] {
+        for rest_of_a_key in [&b""[..], b"\x1b[<0;"] {
+            let mut child = command(&["--sysroot", MACHINE, "-d", "60"]);
+            let disposition = if ignores { libc::SIG_IGN } else { libc::SIG_DFL };
+            // SAFETY: between fork and exec nothing is called but this, which is allowed there.
+            unsafe {
+                child.pre_exec(move || match libc::signal(libc::SIGHUP, disposition) {
+                    libc::SIG_ERR => Err(std::io::Error::last_os_error()),
+                    _ => Ok(()),
+                })
+            };
+            let mut top = OnTerminal::start_command(child, 80, 24);
+            top.wait_for(&["[1 nodes]"]);
+            top.press(rest_of_a_key);
+            std::thread::sleep(Duration::from_millis(200));
+            top.master = File::open("/dev/null").unwrap();
+            let begin = Instant::now();
+            let status = loop {
+                if let Some(status) = top.child.try_wait().unwrap() {
+                    break status;
+                }
+                assert!(begin.elapsed() < PATIENCE, "it goes on, ignores: {ignores}");
+                std::thread::sleep(Duration::from_millis(20));
+            };
+            assert_eq!(status.code(), Some(1), "ignores: {ignores}, {status}");
+        }
+    }
+}
+
+/// Ctrl-Z as a key and SIGTSTP give the terminal back; what goes on takes it again and draws all anew.
+#[test]
+fn it_stops_and_goes_on() {
+    for by_key in [true, false] {
+        let mut child = command(&["--sysroot", MACHINE, "-d", "0.2"]);
+        child.process_group(0);
+        let mut top = OnTerminal::start_command(child, 80, 24);
+        top.wait_for(&["[1 nodes]"]);
+        match by_key {
+            true => top.press(b"\x1a"),
+            false => top.signal(libc::SIGTSTP),
+        }
+        let mut seen = String::new();
+        let begin = Instant::now();
+        while top.state() != 'T' {
+            assert!(begin.elapsed() < PATIENCE, "it does not stop: {seen:?}");
+            seen += &top.read().unwrap();
+        }
+        seen += &top.read().unwrap();
+        assert!(seen.contains("\u{1b}[?1049l") && seen.contains("\u{1b}[?1000l"), "{seen:?}");
+        assert!(top.is_cooked(), "keys are lines again");
+        // Somebody writes meanwhile.
+        top.screen.process(b"\x1b[2J\x1b[Hsomething else");
+        top.signal(libc::SIGCONT);
+        let again = top.wait_for(&["[1 nodes]", "distance"]);
+        assert!(again.contains("\u{1b}[?1049h") && !top.is_cooked(), "{again:?}");
+        top.press(b"2");
+        top.wait_for(&["[2 zones]"]);
+        top.press(b"q");
+        top.ends();
     }
 }
 
@@ -445,8 +554,8 @@ fn panes_of_a_tree_that_panics() {
         }
     }
     let feed = nearpage_top::Feed::live(nearpage_watch::Sampler::new(Box::new(Panics)));
-    let stops = std::sync::atomic::AtomicBool::new(false);
-    let _ = nearpage_top::run("x", feed, Duration::from_millis(200), &stops);
+    let signals = nearpage_top::Signals::default();
+    let _ = nearpage_top::run("x", feed, Duration::from_millis(200), &signals);
 }
 
 #[test]

@@ -99,7 +99,19 @@ impl PerfData {
         let features: Vec<u64> = (0..4).map(|_| cursor.number(8)).collect::<io::Result<_>>()?;
         let shapes = Shapes::read(&source, attrs, attr_bytes, order)?;
         let end = data.0.checked_add(data.1).filter(|end| *end <= source.bytes());
-        let end = end.ok_or_else(|| damaged(data.0, "records that end behind the file"))?;
+        let end = end.ok_or_else(|| {
+            let (there, all) = (source.bytes().saturating_sub(data.0), data.1);
+            let found = format!(
+                "perf.data that is cut off: {there} of {all} bytes of its records are there. The formats of its \
+                 tracepoints, which perf writes behind them, are not: without them no record can be read"
+            );
+            damaged(source.bytes(), found)
+        })?;
+        if data.1 == 0 && source.bytes() > data.0 {
+            let found = "perf.data whose head has no length: perf did not end by itself, and has not written the formats \
+                         of its tracepoints; end it by Ctrl-C or SIGINT";
+            return Err(damaged(48, found));
+        }
         let formats = tracing_data(&source, end, &features, order)?;
         let (at, window) = (data.0, (data.0, Vec::new()));
         let (tasks, waiting) = (Tasks::default(), BinaryHeap::new());
@@ -261,10 +273,17 @@ fn tracing_data(
     }
     // Sections lie in the order of the bits: bit 0 is no feature of a file.
     let before = features[0] & 1;
-    let place = source.part(table + 16 * before, 16)?;
+    let cut = |_| {
+        damaged(
+            source.bytes(),
+            "perf.data that is cut off behind its records, before the formats of its tracepoints end: without them no \
+             record can be read",
+        )
+    };
+    let place = source.part(table + 16 * before, 16).map_err(cut)?;
     let mut cursor = Cursor::new(&place, table, order);
     let (offset, bytes) = (cursor.number(8)?, cursor.number(8)?);
-    let data = source.part(offset, bytes)?;
+    let data = source.part(offset, bytes).map_err(cut)?;
     let start = data.get(MAGIC_BYTES..).filter(|_| data.starts_with(TRACE_DAT));
     let start =
         start.ok_or_else(|| damaged(offset, "formats of tracepoints without their magic"))?;

@@ -102,6 +102,23 @@ fn what_cannot_be_read_is_told() {
     piped.extend(16_u64.to_le_bytes());
     assert!(message(&piped).contains("record with `perf record -o FILE`"));
     let mut compressed = file("perf.data.zst");
+    let number = |at: usize| u64::from_le_bytes(compressed[at..at + 8].try_into().unwrap());
+    let (data, end) = (number(40) as usize, (number(40) + number(48)) as usize);
+    let cut = message(&compressed[..end - 100]);
+    assert!(
+        cut.contains(&format!("{} of {} bytes of its records", end - 100 - data, end - data))
+            && cut.contains("no record can be read"),
+        "{cut}"
+    );
+    for at in [end, end + 20, end + 200] {
+        let cut = message(&compressed[..at]);
+        assert!(cut.contains("cut off behind its records"), "{cut}");
+    }
+    // What follows the formats is not needed.
+    assert!(told(&compressed[..compressed.len() - 1]).is_ok());
+    let mut killed = compressed[..end].to_vec();
+    killed[48..104].fill(0);
+    assert!(message(&killed).contains("perf did not end by itself"), "{}", message(&killed));
     let data = u64::from_le_bytes(compressed[40..48].try_into().unwrap()) as usize;
     compressed[data..data + 4].copy_from_slice(&81_u32.to_le_bytes());
     assert!(message(&compressed).contains("record without `-z`"));

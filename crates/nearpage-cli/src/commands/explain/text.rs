@@ -137,6 +137,9 @@ fn asked(report: &Report, verdict: &Verdict) -> String {
     if let Some(ms) = report.stalled_ms {
         text += &format!("; had waited for {ms} ms");
     }
+    if let Some(failed) = &report.failed {
+        text += &format!("; \"{}\"", shown(failed));
+    }
     if let Some(slub) = &report.slub {
         text += &format!("; for the cache {}", shown(&slub.cache));
         if let Some((order, least)) = slub.orders {

@@ -8,6 +8,7 @@ use std::process::{Command, ExitStatus};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use nearpage_machine::idlist;
 use nearpage_malloc::{Options, Policy};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
@@ -17,6 +18,10 @@ use super::RunFailure;
 
 /// How often the process's pages are looked at.
 const INTERVAL: Duration = Duration::from_millis(500);
+
+/// A look walks all pages of the process, which cannot change its mappings meanwhile: this many times as long passes until the
+/// next.
+const SHARE: u32 = 100;
 
 /// What a program left behind.
 pub(super) struct Ended {
@@ -69,7 +74,7 @@ pub(super) fn run(
                 child.env("NEARPAGE_MALLOC_SAMPLES", "1");
             }
         }
-        None => under_policy(&mut child, Options::parse(options).0),
+        None => under_policy(&mut child, Options::parse(options).0)?,
     }
     // Caught, not ignored: the program gets what it would have without this command in between. What a terminal sends comes
     // to both; what somebody sends to this process is passed on.
@@ -92,8 +97,11 @@ pub(super) fn run(
         });
         let sampler = scope.spawn(|| {
             let mut looks: Vec<Look> = Vec::new();
+            let interval = if samples { INTERVAL / 5 } else { INTERVAL };
+            let mut took = Duration::ZERO;
             while !is_over.load(Ordering::Relaxed) {
-                std::thread::park_timeout(if samples { INTERVAL / 5 } else { INTERVAL });
+                std::thread::park_timeout(interval.max(took * SHARE));
+                let look = Instant::now();
                 let Some(pages_by_node) = pages_by_node(process) else { continue };
                 if looks.len() >= LOOKS_MOST {
                     let mut at = 0;
@@ -105,6 +113,7 @@ pub(super) fn run(
                 let (resident_kib, huge_kib) = if samples { rollup(process) } else { (0, 0) };
                 let at_s = begun.elapsed().as_secs_f64();
                 looks.push(Look { at_s, pages_by_node, resident_kib, huge_kib });
+                took = look.elapsed();
             }
             looks
         });
@@ -156,14 +165,20 @@ fn pages_by_node(process: u32) -> Option<BTreeMap<u32, u64>> {
 }
 
 /// Sets the policy in the child before it becomes the program.
-fn under_policy(child: &mut Command, options: Options) {
+fn under_policy(child: &mut Command, options: Options) -> Result<(), RunFailure> {
     let mode = match options.policy {
         Policy::Preferred => libc::MPOL_PREFERRED,
         Policy::Bind => libc::MPOL_BIND,
         Policy::Interleave => libc::MPOL_INTERLEAVE,
         _ => libc::MPOL_LOCAL,
     };
-    let nodes = if mode == libc::MPOL_LOCAL { 0 } else { options.nodes };
+    let there = nodes_with_memory();
+    let nodes = match options.nodes {
+        _ if mode == libc::MPOL_LOCAL => 0,
+        0 => there,
+        nodes if nodes & there == 0 => return Err(RunFailure::NoNode { asked: nodes, there }),
+        nodes => nodes,
+    };
     let set = move || {
         // SAFETY: the mask has 64 bits, and the kernel looks at one less than it is told.
         let answer = unsafe { libc::syscall(libc::SYS_set_mempolicy, mode, &raw const nodes, 65) };
@@ -171,6 +186,21 @@ fn under_policy(child: &mut Command, options: Options) {
     };
     // SAFETY: the closure makes one system call and allocates nothing.
     unsafe { child.pre_exec(set) };
+    Ok(())
+}
+
+/// The machine's nodes with memory, a bit each; node 0 where the kernel does not tell.
+fn nodes_with_memory() -> u64 {
+    let list = std::fs::read_to_string("/sys/devices/system/node/has_memory").unwrap_or_default();
+    let ids = idlist::parse(list.trim()).unwrap_or_default();
+    let bits = ids.iter().filter(|id| **id < 64).fold(0, |bits, id| bits | 1 << id);
+    if bits == 0 { 1 } else { bits }
+}
+
+/// Nodes of a set, as `--options` takes them.
+pub(super) fn node_list(bits: u64) -> String {
+    let ids: Vec<u32> = (0..64).filter(|id| bits >> id & 1 == 1).collect();
+    idlist::format(&ids).replace(',', "+")
 }
 
 /// The exit code that a shell would tell.

@@ -22,8 +22,14 @@ fn found(program: &OsStr) -> Option<PathBuf> {
 
 fn why(file: &Path, depth: u32) -> Option<String> {
     let name = file.display();
-    let mode = file.metadata().ok()?.mode();
-    if mode & (libc::S_ISUID | libc::S_ISGID) != 0 {
+    let metadata = file.metadata().ok()?;
+    // SAFETY: both calls only ask.
+    let (user, group) = unsafe { (libc::getuid(), libc::getgid()) };
+    // Of a file of one's own user it gives no rights, and the loader preloads as always.
+    let is_other = |bit, is_own: bool| metadata.mode() & bit != 0 && !is_own;
+    if is_other(libc::S_ISUID, metadata.uid() == user)
+        || is_other(libc::S_ISGID, metadata.gid() == group)
+    {
         return Some(format!(
             "{name} is setuid or setgid: the loader preloads nothing into a program with more rights than its user"
         ));
