@@ -7,12 +7,15 @@ use std::sync::atomic::Ordering;
 use nearpage::slab::ObjectStorage;
 use nearpage::testing::random::Random;
 use nearpage::testing::storage::{check_exclusion, check_storage};
-use nearpage::{CpuId, Gfp, Order, Pfn, Request};
+use nearpage::{BuildError, CpuId, Gfp, Model, Order, PageblockOwners, Pfn, Request};
 use nearpage_kernel::{
     ByLinks, ByRings, ByTryLock, Interrupts, Kernel, LockFault, Pages, TicketLock,
 };
 
-use crate::machine::{INTERRUPTS, Played, alone, boot, interrupt_by, no_interrupts, run_on};
+use crate::machine::{
+    INTERRUPTS, Played, PlayedByAny, PlayedByCpus, PlayedByNobody, alone, boot, boot_by,
+    interrupt_by, no_interrupts, run_on,
+};
 
 const SEEDS: u64 = 5;
 const OPERATIONS: u32 = 50_000;
@@ -39,7 +42,7 @@ fn all_storages_conform() {
 /// Blocks on their way to CPUs that free them.
 type Mail = Mutex<VecDeque<(Pfn, Order)>>;
 
-fn work<S: ObjectStorage>(pages: &Pages<'_, Played, S>, mail: &Mail, cpu: u32, seed: u64) {
+fn work<K: Kernel, S: ObjectStorage>(pages: &Pages<'_, K, S>, mail: &Mail, cpu: u32, seed: u64) {
     let mut random = Random(seed ^ u64::from(cpu) << 32);
     let mut mine = Vec::new();
     for _ in 0..4000 {
@@ -76,7 +79,10 @@ fn work<S: ObjectStorage>(pages: &Pages<'_, Played, S>, mail: &Mail, cpu: u32, s
 }
 
 fn stress<S: ObjectStorage + Default + Sync + 'static>() {
-    let pages: &'static Pages<'static, Played, S> = boot::<S>();
+    stress_on(boot::<S>());
+}
+
+fn stress_on<K: Kernel, S: ObjectStorage + Sync + 'static>(pages: &'static Pages<'static, K, S>) {
     let before = INTERRUPTS.load(Ordering::Relaxed);
     let (mail, seed) = (Mail::default(), 0x22);
     println!("seed {seed:#x}");
@@ -130,6 +136,33 @@ fn all_cpus_by_links() {
 fn all_cpus_by_try_lock() {
     let _machine = alone();
     stress::<ByTryLock<Played>>();
+}
+
+/// What a kernel knows of its rules when it is compiled is all that it can do; one that knows nothing can do all.
+#[test]
+fn kernels_are_compiled_for_their_rules() {
+    let _machine = alone();
+    let by = [Model::NEARPAGE, Model::NEARPAGE_0_1, Model::RFC_2026_OWNED];
+    for model in by {
+        let refused = |known| {
+            let asked = model.owners;
+            (asked != known).then_some(BuildError::OtherOwners { asked, known })
+        };
+        let booted = boot_by::<Played, ByRings<Played>>(model);
+        assert_eq!(booted.err(), refused(PageblockOwners::CpusWithMaps));
+        match boot_by::<PlayedByNobody, ByRings<PlayedByNobody>>(model) {
+            Ok(pages) => stress_on(pages),
+            Err(error) => assert_eq!(Some(error), refused(PageblockOwners::Nobody)),
+        }
+        // Lists that are linked: others have no pieces.
+        match boot_by::<PlayedByCpus, ByLinks<PlayedByCpus>>(model) {
+            Ok(pages) => stress_on(pages),
+            Err(error) => assert_eq!(Some(error), refused(PageblockOwners::Cpus)),
+        }
+        stress_on(boot_by::<PlayedByAny, ByLinks<PlayedByAny>>(model).expect("it can do all"));
+    }
+    let error = boot_by::<Played, ByRings<Played>>(Model::LINUX_6_12).err().expect("it is refused");
+    assert!(error.to_string().contains("owned by Nobody; this host was compiled for CpusWithMaps"));
 }
 
 /// A kernel that forgets to switch interrupts off, as several have.
