@@ -7,14 +7,16 @@ use std::sync::atomic::Ordering;
 use nearpage::slab::ObjectStorage;
 use nearpage::testing::random::Random;
 use nearpage::testing::storage::{check_exclusion, check_storage};
-use nearpage::{BuildError, CpuId, Gfp, Model, Order, PageblockOwners, Pfn, Request};
+use nearpage::{
+    BuildError, CpuId, FreeError, Gfp, Model, Order, PageblockOwners, Pfn, PfnRange, Request,
+};
 use nearpage_kernel::{
     ByLinks, ByRings, ByTryLock, Interrupts, Kernel, LockFault, Pages, TicketLock,
 };
 
 use crate::machine::{
-    INTERRUPTS, Played, PlayedByAny, PlayedByCpus, PlayedByNobody, alone, boot, boot_by,
-    interrupt_by, no_interrupts, run_on,
+    INTERRUPTS, MISUSES, NODE_PAGES, Played, PlayedByAny, PlayedByCpus, PlayedByNobody, alone,
+    boot, boot_by, interrupt_by, no_interrupts, run_on,
 };
 
 const SEEDS: u64 = 5;
@@ -164,6 +166,46 @@ fn kernels_are_compiled_for_their_rules() {
     let error =
         boot_by::<Played, ByRings<Played>>(Model::LINUX_6_12).map(|_| ()).expect_err("it is");
     assert!(error.to_string().contains("owned by Nobody; this host was compiled for CpusWithMaps"));
+}
+
+/// Frees of what was never managed, is not online, or is free already, by handlers that interrupt whatever their CPU does: each is
+/// refused and told, and nothing changes.
+#[test]
+fn wrong_frees_from_interrupts() {
+    let _machine = alone();
+    let pages = boot::<ByRings<Played>>();
+    let before = MISUSES.load(Ordering::Relaxed);
+    let freed = pages.alloc(Request::new(Order(0), Gfp::KERNEL)).expect("there is memory");
+    pages.free(freed, Order(0)).expect("it is ours");
+    let wrong = [Pfn(NODE_PAGES), Pfn(NODE_PAGES + 77), Pfn(1 << 40), Pfn(u64::MAX >> 12), freed];
+    let mail = Mail::default();
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            run_on(1);
+            let mut turn = 0;
+            interrupt_by(move || {
+                let page = wrong[turn % wrong.len()];
+                // What is free may be somebody's again, but nobody has a block of this order.
+                let order = if page == freed { Order(10) } else { Order(turn as u8 % 12) };
+                let error = pages.free(page, order).expect_err("nobody has such a block");
+                let far = page.0 >= 1 << 40 && order == Order(0);
+                assert!(!far || matches!(error, FreeError::Foreign { .. }), "{error}");
+                if page != freed {
+                    let range = PfnRange::new(page.0, page.0 + 2);
+                    pages.free_range(range).expect_err("it was never managed");
+                }
+                turn += 1;
+            });
+            work(pages, &mail, 1, 0x77);
+            no_interrupts();
+        });
+    });
+    let refused = MISUSES.load(Ordering::Relaxed) - before;
+    assert!(refused > 100, "{refused} frees were told");
+    for (block, order) in mail.into_inner().expect("nobody panicked") {
+        pages.free(block, order).expect("it is nobody else's");
+    }
+    assert_eq!(pages.check().expect("every frame is in one place").allocated.0, 0);
 }
 
 /// A kernel that forgets to switch interrupts off, as several have.
