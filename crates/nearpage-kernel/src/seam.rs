@@ -6,7 +6,7 @@ use core::time::Duration;
 use nearpage::pagelock::PageLockError;
 use nearpage::platform::{Parked, ParkedThread, Shortage};
 use nearpage::slab::ObjectError;
-use nearpage::{CpuId, FreeError, Gfp, PageCount, Pfn};
+use nearpage::{CpuId, FreeError, Gfp, PageCount, PageblockOwners, Pfn};
 
 /// What [`Kernel::interrupts_off`] found, in the kernel's own bits: the flags of the processor, or how deep interrupts were
 /// off already.
@@ -35,6 +35,9 @@ pub unsafe trait Kernel: 'static {
     /// The flags of the heap's requests. `GFP_ATOMIC` never waits, so that interrupt handlers may use the heap, and may go
     /// below the watermark that others leave alone.
     const HEAP_GFP: Gfp = Gfp::ATOMIC;
+    /// Who owns pageblocks: those of nearpage's own rules, which [`Config`](nearpage::Config) has by default. What is for others
+    /// is not compiled, and a model with others is refused. `None` accepts every model.
+    const OWNERS: Option<PageblockOwners> = Some(PageblockOwners::CpusWithMaps);
     /// Whether a waiter of a page lock may sleep ([`park`](Self::park)); otherwise it spins.
     const PARKS: bool = false;
 

@@ -101,6 +101,21 @@ pub enum Parked {
     Cancelled,
 }
 
+/// Who owns pageblocks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum PageblockOwners {
+    /// Nobody: a page that is freed goes to the pageset of the CPU that frees it.
+    Nobody,
+    /// CPUs: a CPU takes whole pageblocks from the zone and owns them. A page that is freed goes to the pageset of the
+    /// owner, whoever frees it, and pieces of owned pageblocks merge there. Only on storages that are
+    /// [exact](Storage::EXACT): others cannot reach the lists of another CPU, and have no owners.
+    Cpus,
+    /// CPUs, as nearpage has it: a pageblock has a map of what is free in it, and passes between its zone and a CPU with all
+    /// of that. What a CPU frees of a pageblock that is another's is gathered and sent to the owner.
+    CpusWithMaps,
+}
+
 /// A host of the core.
 ///
 /// No callback may call back into the allocator that it was called from, except to free pages or drain.
@@ -120,6 +135,9 @@ pub trait Platform: Sized {
     /// pageblocks boost the watermarks: background reclaim ends a boost
     /// ([`lower_boost`](crate::zone::Zone::lower_boost)), nobody else does.
     const BACKGROUND_RECLAIM: bool = false;
+    /// Who owns pageblocks, if this host knows it when it is compiled: then only models with these owners are accepted, and what
+    /// is for others is not compiled into it.
+    const OWNERS: Option<PageblockOwners> = None;
     /// Whether [`compact`](Self::compact) can make larger blocks by moving pages.
     const COMPACTS: bool = false;
 

@@ -4,6 +4,8 @@ mod about;
 
 pub use about::UnknownModel;
 
+pub use crate::host::PageblockOwners;
+
 use crate::buddy::{FallbackModel, FallbackRules, HeldMovable, Merging};
 use crate::page_wait::PageLockRules;
 use crate::pcp::tuning::{PcpRules, Series2023};
@@ -43,21 +45,6 @@ pub struct Model {
     pub text_layout: TextLayout,
     /// What differs where nearpage departs from Linux on purpose.
     pub departures: Departures,
-}
-
-/// Who owns pageblocks.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub enum PageblockOwners {
-    /// Nobody: a page that is freed goes to the pageset of the CPU that frees it.
-    Nobody,
-    /// CPUs: a CPU takes whole pageblocks from the zone and owns them. A page that is freed goes to the pageset of the
-    /// owner, whoever frees it, and pieces of owned pageblocks merge there. Only on storages that are
-    /// [exact](crate::platform::Storage::EXACT): others cannot reach the lists of another CPU, and have no owners.
-    Cpus,
-    /// CPUs, as nearpage has it: a pageblock has a map of what is free in it, and passes between its zone and a CPU with all
-    /// of that. What a CPU frees of a pageblock that is another's is gathered and sent to the owner.
-    CpusWithMaps,
 }
 
 /// The kernel whose `/proc` texts are printed ([`crate::vmstat`]): their lines differ by release.

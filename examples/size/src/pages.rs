@@ -1,6 +1,8 @@
 //! The lines of the book, for a kernel that has a heap of its own.
 
 use nearpage::{Config, CpuId, FreeError};
+#[cfg(feature = "plain")]
+use nearpage::{Model, PageblockOwners};
 use nearpage_kernel::boot::{ADDRESS_MAP, Deferred, EarlyError, EarlyMemory};
 use nearpage_kernel::firmware::Machine;
 use nearpage_kernel::{Interrupts, Kernel, Pages};
@@ -11,6 +13,9 @@ pub struct Mine;
 
 // SAFETY: as in `examples/kernel`; this one never runs.
 unsafe impl Kernel for Mine {
+    #[cfg(feature = "plain")]
+    const OWNERS: Option<PageblockOwners> = Some(PageblockOwners::Nobody);
+
     fn this_cpu() -> CpuId {
         arch::cpu_number()
     }
@@ -41,7 +46,10 @@ pub fn allocator(
 ) -> Result<(&'static Pages<'static, Mine>, &'static Deferred<Mine>), EarlyError> {
     // SAFETY: what was added is memory of this machine, and all that is in use was reserved.
     let mut boot = unsafe { memory.begin::<Mine>(machine, ADDRESS_MAP)? };
-    let pages = boot.pages(Config::new())?;
+    let config = Config::new();
+    #[cfg(feature = "plain")]
+    let config = config.with_model(Model::NEARPAGE_0_1);
+    let pages = boot.pages(config)?;
     let deferred = boot.finish(pages, 128 << 20)?;
     Ok((pages, deferred))
 }

@@ -85,6 +85,20 @@ pub fn pages() -> Option<&'static Pages<'static, Ostd>> {
     unsafe { PAGES.load(Ordering::Acquire).as_ref() }
 }
 
+/// Frames that came from the memory nearest to the CPU that asked, and those that did not.
+pub static NEAR: AtomicU64 = AtomicU64::new(0);
+pub static FARTHER: AtomicU64 = AtomicU64::new(0);
+
+/// Counts where a frame came from that this CPU has just allocated.
+pub fn note_place(address: Paddr) {
+    let Some(pages) = pages() else { return };
+    let topology = pages.topology();
+    let node = topology.node_of_cpu(Ostd::this_cpu());
+    let nearest = node.and_then(|node| pages.memory_node(node));
+    let is_near = nearest.is_some() && topology.node_of_pfn(frame(address)) == nearest;
+    (if is_near { &NEAR } else { &FARTHER }).fetch_add(1, Ordering::Relaxed);
+}
+
 /// Firmware's tables, by the same map.
 struct Mapped;
 

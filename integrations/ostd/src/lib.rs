@@ -10,6 +10,9 @@ mod frames;
 mod instructions;
 mod workload;
 
+#[cfg(feature = "nearpage")]
+use core::sync::atomic::Ordering;
+
 use ostd::power::{ExitCode, poweroff};
 use ostd::prelude::*;
 
@@ -31,7 +34,14 @@ fn first_task() {
     #[cfg(feature = "nearpage")]
     {
         let pages = frames::pages().expect("it booted");
-        println!("nodes: {}", pages.topology().len());
+        let nodes = pages.topology().len();
+        let [near, farther] =
+            [&frames::NEAR, &frames::FARTHER].map(|count| count.load(Ordering::Relaxed));
+        println!(
+            "nodes: {}; {} frames from the nearest memory, {} from farther",
+            nodes, near, farther
+        );
+        assert_eq!(farther, 0, "frames of a farther node while there is memory near");
         let trips: u64 = pages.zones().iter().map(|zone| zone.work().holds).sum();
         println!("locks: {} takes of a zone's lock", trips);
         pages.check().unwrap_or_else(|error| panic!("the walker: {error}"));

@@ -5,6 +5,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+#[cfg(feature = "nearpage")]
+use ostd::mm::HasPaddr as _;
 use ostd::mm::{Frame, FrameAllocOptions};
 use ostd::prelude::*;
 use ostd::sync::LocalIrqDisabled;
@@ -51,7 +53,10 @@ fn work(task: u64) {
     for at in 0..OPERATIONS {
         match below(8) {
             0..=2 if frames.len() < 200 => {
-                frames.push(options.alloc_frame().expect("there is memory"))
+                let frame = options.alloc_frame().expect("there is memory");
+                #[cfg(feature = "nearpage")]
+                crate::frames::note_place(frame.paddr());
+                frames.push(frame);
             }
             3 if segments.len() < 16 => {
                 let frames = 1 + below(20) as usize;

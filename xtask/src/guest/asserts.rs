@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::machines::Machine;
+use super::machines::{IN_MEMORY, Machine};
 use crate::record::output::Sent;
 
 /// What a program printed, and how it ended.
@@ -61,7 +61,11 @@ pub fn check(machine: &Machine, told: &Told<'_>, with_suites: bool) -> Result<Ve
     lines.push(doctor(&told.printed("doctor", &[0, 1])?)?);
     if with_suites {
         for (suite, _) in machine.suites {
-            lines.push(suite_passed(suite, &told.printed(suite, &[0])?)?);
+            let text = told.printed(suite, &[0])?;
+            lines.push(suite_passed(suite, &text)?);
+            if *suite == "memory" {
+                lines.push(passed_by_name(suite, &text, &IN_MEMORY)?);
+            }
         }
         let bench = told.printed("bench", &[0])?;
         lines.push(format!("bench: {} lines of tables", bench.lines().count()));
@@ -183,6 +187,18 @@ fn suite_passed(suite: &str, text: &str) -> Result<String, Broken> {
     Ok(format!("{suite}: {passed} tests passed"))
 }
 
+/// These tests, of which each has a name and is about something, are among those that passed.
+fn passed_by_name(suite: &str, text: &str, tests: &[(&str, &str)]) -> Result<String, Broken> {
+    let passed = |name: &str| text.lines().any(|line| line == format!("test {name} ... ok"));
+    match tests.iter().find(|(name, _)| !passed(name)) {
+        Some((name, about)) => Err(format!("{suite}: {name} did not pass: {about}")),
+        None => {
+            let all: Vec<&str> = tests.iter().map(|(_, about)| *about).collect();
+            Ok(format!("{suite}: among them {}", all.join(", ")))
+        }
+    }
+}
+
 /// Memory came while a process ran, was used, and went; a CPU went and came.
 fn plugged(machine: &Machine, told: &Told<'_>, with_suites: bool) -> Result<Vec<String>, Broken> {
     let text = |name: &str| {
@@ -274,5 +290,17 @@ mod tests {
         assert!(suite_passed("s", &line("ok. 0 passed; 0 failed")).is_err());
         assert!(suite_passed("s", &line("FAILED. 2 passed; 1 failed")).is_err());
         assert!(suite_passed("s", "killed").is_err());
+    }
+
+    #[test]
+    fn tests_are_asked_for_by_name() {
+        let tests = [("a::one", "first things"), ("b::two", "others")];
+        let all = "test a::one ... ok\ntest b::two ... ok\n";
+        let told = "memory: among them first things, others";
+        assert_eq!(passed_by_name("memory", all, &tests).unwrap(), told);
+        for text in ["test a::one ... ok\n", "test a::one ... ok\ntest b::two ... FAILED\n"] {
+            let error = passed_by_name("memory", text, &tests).unwrap_err();
+            assert_eq!(error, "memory: b::two did not pass: others");
+        }
     }
 }

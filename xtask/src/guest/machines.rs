@@ -31,6 +31,18 @@ const FEW_SUITES: &[(&str, &str)] = &[
     ("memory", "bad_input:: cgroup:: sandbox:: --test-threads=1"),
 ];
 
+/// Tests of the suite `memory` that run on each machine on which it runs: what they deny or limit is denied and limited there, or
+/// they fail (`NEARPAGE_OWN_MACHINE`).
+pub const IN_MEMORY: [(&str, &str); 7] = [
+    ("cgroup::a_cpuset_that_shrinks", "a cpuset that shrinks"),
+    ("cgroup::a_limit_that_is_met", "a cgroup's limit that is met"),
+    ("sandbox::overcommit_forbidden", "vm.overcommit_memory=2"),
+    ("sandbox::mbind_denied", "mbind denied"),
+    ("sandbox::move_pages_denied", "move_pages denied"),
+    ("sandbox::membarrier_denied", "membarrier denied"),
+    ("sandbox::rseq_denied", "rseq denied"),
+];
+
 /// All machines.
 pub const MACHINES: [Machine; 4] = [
     Machine {

@@ -4,7 +4,7 @@ use core::fmt;
 
 use nearpage::{BuildError, NodeId, OnlineError, TopologyError};
 
-use super::spans::{Span, Spans};
+use super::spans::{LeftOut, Span, Spans};
 use crate::firmware::Machine;
 
 /// Why early memory cannot be used.
@@ -77,12 +77,14 @@ pub struct EarlyMemory<const RANGES: usize = 256> {
     pub(super) taken: Spans<RANGES>,
     /// By node: what is there, and what may be plugged in.
     pub(super) owned: Spans<RANGES>,
+    pub(super) left_out: LeftOut,
 }
 
 impl<const RANGES: usize> EarlyMemory<RANGES> {
     /// No memory.
     pub const fn new() -> Self {
-        Self { memory: Spans::new(), taken: Spans::new(), owned: Spans::new() }
+        let left_out = LeftOut { ranges: 0, bytes: 0 };
+        Self { memory: Spans::new(), taken: Spans::new(), owned: Spans::new(), left_out }
     }
 
     /// Adds memory that may be used. It may overlap what is there already; bytes of a page that is not there as a whole are
@@ -96,40 +98,77 @@ impl<const RANGES: usize> EarlyMemory<RANGES> {
     }
 
     /// Takes a range out: the kernel itself, its tables, a file that the boot loaded. It may be no memory, be taken already,
-    /// or come before the memory is added. Pages that have a byte of it are not handed out.
+    /// or come before the memory is added. Pages that have a byte of it are not handed out. Where there is no room for another
+    /// range that is taken, what lies between the two that are nearest to each other is taken too ([`left_out`](Self::left_out)).
     ///
     /// # Errors
-    /// [`EarlyError::Range`], [`EarlyError::TooMany`].
+    /// [`EarlyError::Range`].
     pub fn reserve(&mut self, start: u64, length: u64) -> Result<(), EarlyError> {
         let end = start.checked_add(length).ok_or(EarlyError::Range { start, length })?;
-        self.taken.add(start..end, 0).map_err(|_| EarlyError::TooMany { most: RANGES })
+        let Self { memory, taken, left_out, .. } = self;
+        taken.add_closing_gaps(start..end, |gap| {
+            let lost: u64 = memory.parts(gap).map(|part| part.bytes()).sum();
+            if lost > 0 {
+                left_out.note(lost);
+            }
+        });
+        Ok(())
     }
 
     /// Takes out what an entry of a map says is not to be used, if other entries of the map, which are added already, say that
     /// some of it is: the stricter is right. An entry that wraps around goes up to the end of all addresses.
-    pub(super) fn forbid(&mut self, start: u64, length: u64) -> Result<(), EarlyError> {
+    fn forbid(&mut self, start: u64, length: u64) {
         let end = start.saturating_add(length);
         let is_memory = self.memory.parts(start..end).next().is_some();
-        if is_memory { self.reserve(start, end - start) } else { Ok(()) }
+        if is_memory {
+            // It does not wrap around.
+            let _ = self.reserve(start, end - start);
+        }
     }
 
-    /// Adds a map of firmware: start, length and whether it may be used, of each entry. Entries come in any order, and may overlap.
-    pub(super) fn add_map(
-        &mut self,
-        entries: impl Iterator<Item = (u64, u64, bool)> + Clone,
-    ) -> Result<(), EarlyError> {
-        let usable = |wanted| move |&(_, _, is_usable): &(u64, u64, bool)| is_usable == wanted;
-        entries
-            .clone()
-            .filter(usable(true))
-            .try_for_each(|(at, length, _)| self.add(at, length))?;
-        entries.filter(usable(false)).try_for_each(|(at, length, _)| self.forbid(at, length))
+    /// Adds a map of firmware: start, length and whether it may be used, of each entry. Entries come in any order, and may overlap:
+    /// of what they say of a byte, the stricter is right. A boot does not end for want of some of its memory: of ranges that are
+    /// more than there is room for, once those that touch were merged, the smallest are left out, and an entry that wraps around is
+    /// too ([`left_out`](Self::left_out)).
+    ///
+    /// ```
+    /// use nearpage_kernel::boot::EarlyMemory;
+    ///
+    /// let mut memory = EarlyMemory::<2>::new();
+    /// let map = [(0, 0x9_fc00, true), (0x10_0000, 0x1000, true), (0x20_0000, 0x100_0000, true)];
+    /// memory.add_map(map);
+    /// assert!(memory.ranges().eq([0..0x9_fc00, 0x20_0000..0x120_0000]));
+    /// let told = "1 ranges of memory, 4 KiB, are not used: the map is too long or wrong";
+    /// assert_eq!(memory.left_out().to_string(), told);
+    /// ```
+    pub fn add_map<I>(&mut self, entries: I)
+    where
+        I: IntoIterator<Item = (u64, u64, bool), IntoIter: Clone>,
+    {
+        let entries = entries.into_iter();
+        for (start, length, _) in entries.clone().filter(|&(_, _, is_usable)| is_usable) {
+            match start.checked_add(length) {
+                Some(end) => {
+                    let left_out = |span: Span| self.left_out.note(span.bytes());
+                    self.memory.add_largest(start..end, 0, left_out);
+                }
+                None => self.left_out.note(0),
+            }
+        }
+        for (start, length, _) in entries.filter(|&(_, _, is_usable)| !is_usable) {
+            self.forbid(start, length);
+        }
+    }
+
+    /// What was told and is not used.
+    pub fn left_out(&self) -> LeftOut {
+        self.left_out
     }
 
     /// Takes a piece from the highest place where it fits. It stays taken.
     ///
     /// # Errors
-    /// [`EarlyError::NoRoom`], [`EarlyError::TooMany`].
+    /// [`EarlyError::NoRoom`].
     ///
     /// # Panics
     /// If `align` is no power of two.

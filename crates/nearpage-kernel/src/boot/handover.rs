@@ -52,7 +52,7 @@ impl<const RANGES: usize> EarlyMemory<RANGES> {
         machine: &mut Machine,
         address_map: AddressMap,
     ) -> Result<Boot<'_, K, RANGES>, EarlyError> {
-        self.own(machine)?;
+        self.own(machine);
         let has_memory = self.memory.as_slice().iter().any(|span| !frames::<K>(span).is_empty());
         if !has_memory {
             return Err(EarlyError::NoMemory);
@@ -77,28 +77,34 @@ impl<const RANGES: usize> EarlyMemory<RANGES> {
     }
 
     /// Says whose all memory is.
-    fn own(&mut self, machine: &mut Machine) -> Result<(), EarlyError> {
-        let Self { memory, owned, .. } = self;
-        let too_many = |_| EarlyError::TooMany { most: RANGES };
+    fn own(&mut self, machine: &mut Machine) {
+        let Self { memory, owned, left_out, .. } = self;
+        let nothing = |_| ();
         for (area, node, may_be_plugged) in machine.areas() {
             for part in memory.parts(area.clone()) {
-                owned.add(part.start..part.end, node.0).map_err(too_many)?;
+                owned.add_largest(part.start..part.end, node.0, nothing);
             }
             if may_be_plugged {
-                owned.add(area, node.0).map_err(too_many)?;
+                owned.add_largest(area, node.0, nothing);
             }
         }
         let first = machine.nodes().first().copied();
         for span in memory.as_slice() {
-            // One gap after the other: what fills it is a span itself then.
-            while let Some(gap) = { owned.gaps(span.start..span.end).next() } {
+            let mut at = span.start;
+            while let Some(gap) = { machine.unplaced(at..span.end).next() } {
+                at = gap.end;
                 if first.is_some() {
                     machine.note(Note::UnplacedMemory { start: gap.start, end: gap.end });
                 }
-                owned.add(gap, first.unwrap_or_default().0).map_err(too_many)?;
+                owned.add_largest(gap, first.unwrap_or_default().0, nothing);
             }
         }
-        Ok(())
+        for span in memory.as_slice() {
+            owned.gaps(span.start..span.end).for_each(|gap| left_out.note(gap.end - gap.start));
+        }
+        if left_out.ranges > 0 {
+            machine.note(Note::MemoryLeftOut(*left_out));
+        }
     }
 
     /// Whether a node has memory, may get some, or has CPUs.
@@ -278,7 +284,7 @@ impl<K: Kernel, const RANGES: usize> Boot<'_, K, RANGES> {
     /// What is free of a node's memory.
     fn free_of(&self, id: NodeId) -> impl Iterator<Item = PfnRange> + '_ {
         let page = 1_u64 << K::PAGE_SHIFT;
-        let EarlyMemory { memory, taken, owned } = &*self.memory;
+        let EarlyMemory { memory, taken, owned, .. } = &*self.memory;
         let owned = owned.as_slice().iter().filter(move |span| span.tag == id.0);
         let there = owned.flat_map(|span| memory.parts(span.start..span.end));
         there

@@ -102,7 +102,7 @@ pub fn read<const RANGES: usize>(
     }
     let map = page.get(0x2d0..).ok_or(missing)?.chunks_exact(20).take(entries.into());
     let entry = |entry| Some((le64(entry, 0)?, le64(entry, 8)?, le32(entry, 16)? == USABLE));
-    memory.add_map(map.filter_map(entry))?;
+    memory.add_map(map.filter_map(entry));
     memory.reserve(zero_page, ZERO_PAGE as u64)?;
     // Each 64-bit address is in two halves, of which the older was there first.
     let disk = half(0x218)? | half(0xc0)? << 32;

@@ -17,3 +17,4 @@ mod tests;
 pub use deferred::Deferred;
 pub use early::{EarlyError, EarlyMemory};
 pub use handover::{ADDRESS_MAP, Boot};
+pub use spans::LeftOut;

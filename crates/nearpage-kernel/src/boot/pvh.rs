@@ -92,7 +92,7 @@ pub fn read<const RANGES: usize>(
     }
     let map = from.bytes(word(40)?, entries as usize * 24).ok_or(PvhError::NoMemoryMap)?;
     let entry = |entry| Some((le64(entry, 0)?, le64(entry, 8)?, le32(entry, 16)? == USABLE));
-    memory.add_map(map.chunks_exact(24).filter_map(entry))?;
+    memory.add_map(map.chunks_exact(24).filter_map(entry));
     let modules = half(12)?.min(ENTRIES_MAX);
     if modules > 0
         && let Some(list) = from.bytes(word(16)?, modules as usize * 32)

@@ -1,5 +1,6 @@
 //! Ranges of physical addresses in a fixed place: ascending, disjoint, and merged where they touch.
 
+use core::fmt;
 use core::ops::Range;
 
 /// Whole frames of bytes `start..end`; `tag` says what they are.
@@ -8,6 +9,40 @@ pub(crate) struct Span {
     pub(crate) start: u64,
     pub(crate) end: u64,
     pub(crate) tag: u32,
+}
+
+impl Span {
+    /// Its bytes.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.end - self.start
+    }
+}
+
+/// Memory of a firmware's map that is not used, since the map has more ranges than there is room for, or is wrong.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct LeftOut {
+    /// Ranges: of memory, and between what is taken.
+    pub ranges: u32,
+    /// Their bytes. Those of a range that wraps around are not known, and not among them.
+    pub bytes: u64,
+}
+
+impl LeftOut {
+    pub(crate) fn note(&mut self, bytes: u64) {
+        self.ranges = self.ranges.saturating_add(1);
+        self.bytes = self.bytes.saturating_add(bytes);
+    }
+}
+
+impl fmt::Display for LeftOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} ranges of memory, {} KiB, are not used: the map is too long or wrong",
+            self.ranges,
+            self.bytes >> 10
+        )
+    }
 }
 
 /// There is no room for another span.
@@ -55,6 +90,58 @@ impl<const N: usize> Spans<N> {
         Ok(())
     }
 
+    /// The union with `range`, which is not empty, as far as there is room: if there is none, the smallest spans go, or what is
+    /// smaller of `range`. Tells each that is not there any more, or did not come.
+    pub(crate) fn add_largest(
+        &mut self,
+        range: Range<u64>,
+        tag: u32,
+        mut left_out: impl FnMut(Span),
+    ) {
+        let mut at = range.start;
+        // One gap after the other: what fills it is a span itself then.
+        while let Some(gap) = { self.gaps(at..range.end).next() } {
+            at = gap.end;
+            let new = Span { start: gap.start, end: gap.end, tag };
+            while self.insert(new).is_err() {
+                let smallest = (0..self.len).min_by_key(|&at| self.spans[at].bytes());
+                match smallest.filter(|&at| self.spans[at].bytes() < new.bytes()) {
+                    Some(at) => left_out(self.remove(at)),
+                    None => {
+                        left_out(new);
+                        break;
+                    }
+                }
+            }
+        }
+    }
+
+    /// The union with `range`, which is not empty, and with more if there is no room: then the two spans that are nearest to each
+    /// other become one. Tells the gap that was between them. For spans that all have one tag.
+    pub(crate) fn add_closing_gaps(
+        &mut self,
+        range: Range<u64>,
+        mut closed: impl FnMut(Range<u64>),
+    ) {
+        const { assert!(N >= 2, "two spans become one") };
+        while self.add(range.clone(), 0).is_err() {
+            let gap = |at: usize| self.spans[at - 1].end..self.spans[at].start;
+            let nearest = (1..self.len).min_by_key(|&at| gap(at).end - gap(at).start);
+            // There are as many as there is room for, so there are two.
+            let Some(at) = nearest else { return };
+            closed(gap(at));
+            let left = self.remove(at - 1);
+            self.spans[at - 1].start = left.start;
+        }
+    }
+
+    fn remove(&mut self, at: usize) -> Span {
+        let span = self.spans[at];
+        self.spans.copy_within(at + 1..self.len, at);
+        self.len -= 1;
+        span
+    }
+
     /// Puts a span that overlaps no other into its place, and makes one of what touches and has one tag.
     fn insert(&mut self, new: Span) -> Result<(), Full> {
         let at = self.as_slice().partition_point(|span| span.end <= new.start);
@@ -69,8 +156,7 @@ impl<const N: usize> Spans<N> {
         match (touches_left, touches_right) {
             (true, true) => {
                 self.spans[at - 1].end = self.spans[at].end;
-                self.spans.copy_within(at + 1..self.len, at);
-                self.len -= 1;
+                self.remove(at);
             }
             (true, false) => self.spans[at - 1].end = new.end,
             (false, true) => self.spans[at].start = new.start,

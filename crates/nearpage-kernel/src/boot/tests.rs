@@ -93,7 +93,13 @@ fn a_zero_page_is_read() {
     assert!(refused(&|page| page.bytes.truncate(4095)).contains("0x90000"));
     assert!(refused(&|page| page.put(0x206, &[0, 2])).contains("version 0x200"));
     assert!(refused(&|page| page.put(0x1e8, &[129])).contains("129 entries"));
-    assert!(refused(&|page| page.put(0x2d0, &[0xff; 8])).contains("wraps around"));
+    // An entry that wraps around is left out, and the boot goes on.
+    let mut page = zero_page();
+    page.put(0x2d0, &[0xff; 8]);
+    let mut memory = EarlyMemory::<16>::new();
+    linux::read(&page, START, &mut memory).expect("the rest is right");
+    assert!(memory.ranges().eq(core::iter::once(0x10_0000..0x800_0000)));
+    assert_eq!(memory.left_out(), LeftOut { ranges: 1, bytes: 0 });
 }
 
 #[test]
@@ -132,7 +138,7 @@ fn where_entries_overlap_the_stricter_is_right() {
         }
     }
     let mut memory = EarlyMemory::<8>::new();
-    memory.add_map([(0, u64::MAX, true), (0x1000, u64::MAX, false)].into_iter()).expect("room");
+    memory.add_map([(0, u64::MAX, true), (0x1000, u64::MAX, false)]);
     assert_eq!(memory.free_bytes(), 0x1000);
 }
 
@@ -172,6 +178,74 @@ fn noise() {
         check(&memory);
     }
     assert!(accepted > INPUTS / 10, "{accepted} changes were harmless");
+}
+
+/// What a map reader should do, said by pages: what may be used and is not forbidden.
+#[test]
+fn long_maps_are_read_as_far_as_there_is_room() {
+    let seed = 0x10_000;
+    std::println!("seed {seed:#x}");
+    let mut random = Random(seed);
+    let mut cut = 0;
+    for _ in 0..200 {
+        let entries: Vec<(u64, u64, bool)> = (0..random.below(60))
+            .map(|_| (random.below(200) << 12, (1 + random.below(6)) << 12, random.below(3) > 0))
+            .collect();
+        let mut naive = [false; 256];
+        for wanted in [true, false] {
+            for &(start, length, _) in entries.iter().filter(|entry| entry.2 == wanted) {
+                naive[(start >> 12) as usize..((start + length) >> 12) as usize].fill(wanted);
+            }
+        }
+        let mut memory = EarlyMemory::<12>::new();
+        memory.add_map(entries.iter().copied());
+        let free = memory.free_bytes() >> 12;
+        let all = naive.iter().filter(|&&is_free| is_free).count() as u64;
+        let left_out = memory.left_out();
+        assert!(free <= all, "{entries:x?}");
+        if left_out == LeftOut::default() {
+            assert_eq!(free, all, "{entries:x?}");
+        } else {
+            cut += 1;
+            // What is left out may be forbidden too.
+            assert!(free + (left_out.bytes >> 12) >= all, "{entries:x?}: {left_out:?}");
+        }
+        while let Ok(page) = memory.alloc(0x1000, 0x1000) {
+            assert!(core::mem::take(&mut naive[(page >> 12) as usize]), "{page:#x} is not free");
+        }
+    }
+    assert!((20..180).contains(&cut), "{cut} maps were cut");
+}
+
+/// A map of 10 000 entries that do not touch: the boot has the largest of them.
+#[test]
+fn the_largest_of_ten_thousand_entries_are_kept() {
+    let length = |entry: u64| if entry % 100 == 7 { 0x100_0000 } else { 0x1000 };
+    let entry = |at: u64| (at << 28, length(at), true);
+    let mut memory = EarlyMemory::<128>::new();
+    memory.add_map((0..10_000).map(entry));
+    assert_eq!(memory.ranges().count(), 128);
+    assert_eq!(memory.free_bytes(), 100 * 0x100_0000 + 28 * 0x1000);
+    assert_eq!(memory.left_out(), LeftOut { ranges: 9872, bytes: 9872 * 0x1000 });
+    let told = memory.left_out().to_string();
+    assert_eq!(
+        told,
+        "9872 ranges of memory, 39488 KiB, are not used: the map is too long or wrong"
+    );
+    // As many that may not be used: what lies between them is lost, the least of it first.
+    let mut memory = EarlyMemory::<128>::new();
+    let holes = (0..9_999).map(|at| ((at << 28) + 0x1000, 0x1000, false));
+    memory.add_map(core::iter::once((0, 10_000 << 28, true)).chain(holes.clone()));
+    let (free, lost) = (memory.free_bytes(), memory.left_out());
+    assert_eq!(free + lost.bytes + 9_999 * 0x1000, 10_000 << 28);
+    assert_eq!(lost.ranges, 9_999 - 128);
+    assert!(free >= 128 << 28, "{free:#x}");
+    while let Ok(page) = memory.alloc(1 << 28, 1 << 20) {
+        let is_apart = |(start, length, _): (u64, u64, bool)| {
+            page + (1 << 28) <= start || start + length <= page
+        };
+        assert!(holes.clone().all(is_apart), "{page:#x}");
+    }
 }
 
 fn check(memory: &EarlyMemory<16>) {

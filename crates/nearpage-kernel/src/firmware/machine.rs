@@ -5,7 +5,7 @@ use core::ops::Range;
 
 use nearpage::{CpuId, NodeId, Topology};
 
-use crate::boot::spans::Spans;
+use crate::boot::spans::{LeftOut, Spans};
 
 /// Most nodes of a [`Machine`].
 pub const NODES_MAX: usize = 64;
@@ -66,6 +66,8 @@ pub enum Note {
         /// To here.
         end: u64,
     },
+    /// Memory is not used: a memory map has more ranges than there is room for, or is wrong.
+    MemoryLeftOut(LeftOut),
     /// A table was not read: its sum is not 0, or it is too short.
     BadTable {
         /// Its four letters.
@@ -86,6 +88,7 @@ impl fmt::Display for Note {
             Self::UnplacedMemory { start, end } => {
                 write!(f, "memory {start:#x}..{end:#x} is of no node; the first is taken")
             }
+            Self::MemoryLeftOut(left_out) => left_out.fmt(f),
             Self::BadTable { table } => {
                 let name = core::str::from_utf8(&table).unwrap_or("????");
                 write!(f, "table {name} was not read: its sum or its length is wrong")
@@ -375,6 +378,11 @@ impl Machine {
                 self.note(Note::UnplacedCpu { cpu: CpuId(at as u32) });
             }
         }
+    }
+
+    /// The parts of a range that no table places.
+    pub(crate) fn unplaced(&self, range: Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
+        self.areas.gaps(range)
     }
 
     pub(crate) fn note(&mut self, note: Note) {

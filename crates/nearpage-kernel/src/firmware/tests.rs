@@ -240,6 +240,57 @@ fn there_may_be_no_tables_at_all() {
 /// A reader of a table.
 type Reader = fn(&[u8], &mut Machine) -> Result<(), FirmwareError>;
 
+/// What a kernel prints while it boots: one line each, of at most 120 bytes, whatever the figures.
+#[test]
+fn messages_fit_a_serial_line() {
+    use crate::boot::{EarlyError, LeftOut, linux::LinuxBootError, pvh::PvhError};
+    const MOST: NodeId = NodeId(u32::MAX);
+    let (start, length) = (u64::MAX, u64::MAX);
+    let table = "root pointer";
+    let firmware = [
+        FirmwareError::Short { table, bytes: usize::MAX },
+        FirmwareError::Entry { table, offset: usize::MAX, length: usize::MAX },
+        FirmwareError::Signature { table },
+        FirmwareError::Sum { table },
+        FirmwareError::Overlap { start, first: MOST, second: MOST },
+        FirmwareError::Range { start, length },
+        FirmwareError::TooMany { what: "ranges of memory", most: usize::MAX },
+    ];
+    let early = [
+        EarlyError::Range { start, length },
+        EarlyError::TooMany { most: usize::MAX },
+        EarlyError::NoMemory,
+        EarlyError::NoRoom { bytes: u64::MAX },
+    ];
+    let notes = [
+        Note::UnknownCpu { id: u64::MAX },
+        Note::UnplacedCpu { cpu: CpuId(u32::MAX) },
+        Note::Distance { from: NodeId(9999), to: NodeId(9999), distance: 255 },
+        Note::NoDistances,
+        Note::UnplacedMemory { start, end: start },
+        Note::MemoryLeftOut(LeftOut { ranges: u32::MAX, bytes: u64::MAX }),
+        Note::BadTable { table: *b"SLIT" },
+    ];
+    let pvh = [
+        PvhError::NoStartInfo { address: start },
+        PvhError::NoMemoryMap,
+        PvhError::TooManyEntries { entries: u32::MAX },
+    ];
+    let linux = [
+        LinuxBootError::NoZeroPage { address: start },
+        LinuxBootError::Version { version: u16::MAX },
+        LinuxBootError::TooManyEntries { entries: u8::MAX },
+    ];
+    let lines = (firmware.iter().map(|it| it.to_string()))
+        .chain(early.iter().map(|it| it.to_string()))
+        .chain(notes.iter().map(|it| it.to_string()))
+        .chain(pvh.iter().map(|it| it.to_string()))
+        .chain(linux.iter().map(|it| it.to_string()));
+    for line in lines {
+        assert!(line.len() <= 120 && line.is_ascii() && !line.contains('\n'), "{line}");
+    }
+}
+
 /// Noise, and tables of which some bytes are changed: 10^6 inputs in all. Nothing panics, and nothing loops.
 #[test]
 fn noise() {

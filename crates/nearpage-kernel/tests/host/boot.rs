@@ -1,9 +1,11 @@
 //! From a memory map to an allocator, with metadata in each node's own memory.
 
-use nearpage::{AddressMap, Config, CpuId, Gfp, NodeId, NodeIndex, Order, PageCount, Pfn, Request};
-use nearpage_kernel::Kernel as _;
-use nearpage_kernel::boot::{EarlyError, EarlyMemory};
+use nearpage::{
+    AddressMap, Config, CpuId, Gfp, NodeId, NodeIndex, Order, PageCount, Pfn, Request, ZoneKind,
+};
+use nearpage_kernel::boot::{EarlyError, EarlyMemory, LeftOut};
 use nearpage_kernel::firmware::{Machine, Note};
+use nearpage_kernel::{Interrupts, Kernel};
 
 use crate::machine::{Played, alone, memory, run_on};
 
@@ -71,6 +73,84 @@ fn a_machine_boots() {
     pages.free(page, Order(0)).expect("it is ours");
     pages.check().expect("every frame is in one place");
     assert!(!Played::phys_to_virt(0).is_null());
+}
+
+/// A kernel whose memory begins at 5 GiB.
+struct High;
+
+const HIGH: u64 = 5 << 30;
+
+// SAFETY: it is `Played`, whose memory has other addresses.
+unsafe impl Kernel for High {
+    fn this_cpu() -> CpuId {
+        Played::this_cpu()
+    }
+    fn interrupts_off() -> Interrupts {
+        Played::interrupts_off()
+    }
+    fn interrupts_restore(before: Interrupts) {
+        Played::interrupts_restore(before);
+    }
+    fn now_ns() -> u64 {
+        Played::now_ns()
+    }
+    fn phys_to_virt(address: u64) -> *mut u8 {
+        Played::phys_to_virt(address.wrapping_sub(HIGH))
+    }
+}
+
+#[test]
+fn there_may_be_no_memory_below_4_gib() {
+    let _machine = alone();
+    memory();
+    run_on(0);
+    let mut map = EarlyMemory::<8>::new();
+    map.add(HIGH + MIB, 63 * MIB).expect("room");
+    let mut machine = Machine::new();
+    // SAFETY: as above.
+    let boot = unsafe { map.begin::<High>(&mut machine, AddressMap::X86) };
+    let mut boot = boot.expect("it is a machine");
+    let pages = boot.pages(Config::new()).expect("metadata fits");
+    boot.finish(pages, u64::MAX).expect("it comes online");
+    assert_eq!(
+        pages.zones().iter().map(|zone| zone.kind()).collect::<Vec<_>>(),
+        [ZoneKind::Normal]
+    );
+    let request = |gfp| pages.alloc(Request::new(Order(0), gfp));
+    let page = request(Gfp::KERNEL).expect("there is memory");
+    // Devices that need low addresses are told that there are none.
+    for gfp in [Gfp::DMA, Gfp::DMA32] {
+        let error = request(gfp).expect_err("there is no low memory").to_string();
+        assert!(error.contains("there is no zone that it may use"), "{error}");
+    }
+    pages.free(page, Order(0)).expect("it is ours");
+    pages.check().expect("every frame is in one place");
+}
+
+/// A map of 10 000 entries that do not touch, and more nodes' ranges than there is room for: the boot has the large ones, and says
+/// how much it leaves out.
+#[test]
+fn a_map_that_is_too_long_boots() {
+    let _machine = alone();
+    memory();
+    run_on(0);
+    let mut machine = machine();
+    let mut map = EarlyMemory::<64>::new();
+    let single = |at: u64| (40 * MIB + at * 0x2000, 0x1000, true);
+    let large = [(0, 16 * MIB, true), (20 * MIB, 8 * MIB, true), (33 * MIB, 4 * MIB, true)];
+    map.add_map(large.into_iter().chain((0..9_997).map(single)));
+    assert_eq!(map.left_out(), LeftOut { ranges: 9_936, bytes: 9_936 << 12 });
+    // SAFETY: as above.
+    let boot = unsafe { map.begin::<Played>(&mut machine, AddressMap::X86) };
+    let mut boot = boot.expect("it is a machine");
+    // What may be plugged in takes the place of one range more.
+    let left_out = LeftOut { ranges: 9_937, bytes: 9_937 << 12 };
+    assert!(machine.notes().any(|note| note == Note::MemoryLeftOut(left_out)));
+    let pages = boot.pages(Config::new()).expect("metadata fits");
+    boot.finish(pages, u64::MAX).expect("it comes online");
+    let managed: u64 = pages.zones().iter().map(|zone| zone.managed().0).sum();
+    assert!((28 << 8) - 2200 < managed && managed < (28 << 8) + 64, "{managed} pages");
+    pages.check().expect("every frame is in one place");
 }
 
 #[test]

@@ -6,7 +6,8 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use nearpage::slab::ObjectError;
 use nearpage::{
-    AddressMap, Config, CpuId, FreeError, Node, NodeId, PfnRange, Topology, metadata_size,
+    AddressMap, BuildError, Config, CpuId, FreeError, Model, Node, NodeId, PageblockOwners,
+    PfnRange, Topology, metadata_size,
 };
 use nearpage_kernel::{Interrupts, Kernel, KernelPlatform, Pages};
 
@@ -76,6 +77,58 @@ unsafe impl Kernel for Played {
     }
 }
 
+/// The same kernel, compiled for other rules.
+macro_rules! played_by {
+    ($(#[$about:meta])* $name:ident, $owners:expr) => {
+        $(#[$about])*
+        pub struct $name;
+
+        // SAFETY: it is `Played` under another name.
+        unsafe impl Kernel for $name {
+            const HARDENED: bool = true;
+            const OWNERS: Option<PageblockOwners> = $owners;
+
+            fn this_cpu() -> CpuId {
+                Played::this_cpu()
+            }
+            fn interrupts_off() -> Interrupts {
+                Played::interrupts_off()
+            }
+            fn interrupts_restore(before: Interrupts) {
+                Played::interrupts_restore(before);
+            }
+            fn now_ns() -> u64 {
+                Played::now_ns()
+            }
+            fn phys_to_virt(address: u64) -> *mut u8 {
+                Played::phys_to_virt(address)
+            }
+            fn pause() {
+                Played::pause();
+            }
+            fn misuse(error: &FreeError) {
+                Played::misuse(error);
+            }
+        }
+    };
+}
+
+played_by!(
+    /// For rules of which nothing is known when it is compiled.
+    PlayedByAny,
+    None
+);
+played_by!(
+    /// For rules by which nobody owns pageblocks.
+    PlayedByNobody,
+    Some(PageblockOwners::Nobody)
+);
+played_by!(
+    /// For those of a proposal.
+    PlayedByCpus,
+    Some(PageblockOwners::Cpus)
+);
+
 /// A moment when interrupts may be on.
 fn moment() {
     if OFF.get() > 0 {
@@ -126,6 +179,15 @@ pub fn boot<S>() -> &'static Pages<'static, Played, S>
 where
     S: nearpage::slab::ObjectStorage + Default + 'static,
 {
+    boot_by(Model::NEARPAGE).expect("the rules are those that it was compiled for")
+}
+
+/// The same, of a kernel and rules.
+pub fn boot_by<K, S>(model: Model) -> Result<&'static Pages<'static, K, S>, BuildError>
+where
+    K: Kernel,
+    S: nearpage::slab::ObjectStorage + Default + 'static,
+{
     let memory: &'static [PfnRange] = Box::leak(Box::new([
         PfnRange::new(0, NODE_PAGES),
         PfnRange::new(2 * NODE_PAGES, 3 * NODE_PAGES),
@@ -139,16 +201,15 @@ where
     ]));
     let topology = Topology::new(nodes, &[10, 20, 20, 20, 10, 15, 20, 15, 10], AddressMap::Flat)
         .expect("a machine");
-    let config = Config::new();
+    let config = Config::new().with_model(model);
     let buffer = |node, bytes| {
-        let needed = metadata_size::<KernelPlatform<Played, S>>(&topology, &config, node);
+        let needed = metadata_size::<KernelPlatform<K, S>>(&topology, &config, node);
         assert_eq!(needed, Ok(bytes));
         vec![0; bytes].leak()
     };
-    let pages = Pages::<Played, S>::new(KernelPlatform::default(), topology, config, buffer)
-        .expect("metadata fits");
+    let pages = Pages::<K, S>::new(KernelPlatform::default(), topology, config, buffer)?;
     pages.online_all(memory).expect("all of it is offline");
-    Box::leak(Box::new(pages))
+    Ok(Box::leak(Box::new(pages)))
 }
 
 /// Of the tests, which threads run at once, one at a time has the machine: two would play the same CPUs.

@@ -7,12 +7,17 @@ use std::sync::atomic::Ordering;
 use nearpage::slab::ObjectStorage;
 use nearpage::testing::random::Random;
 use nearpage::testing::storage::{check_exclusion, check_storage};
-use nearpage::{CpuId, Gfp, Order, Pfn, Request};
+use nearpage::{
+    BuildError, CpuId, FreeError, Gfp, Model, Order, PageblockOwners, Pfn, PfnRange, Request,
+};
 use nearpage_kernel::{
     ByLinks, ByRings, ByTryLock, Interrupts, Kernel, LockFault, Pages, TicketLock,
 };
 
-use crate::machine::{INTERRUPTS, Played, alone, boot, interrupt_by, no_interrupts, run_on};
+use crate::machine::{
+    INTERRUPTS, MISUSES, NODE_PAGES, Played, PlayedByAny, PlayedByCpus, PlayedByNobody, alone,
+    boot, boot_by, interrupt_by, no_interrupts, run_on,
+};
 
 const SEEDS: u64 = 5;
 const OPERATIONS: u32 = 50_000;
@@ -39,7 +44,7 @@ fn all_storages_conform() {
 /// Blocks on their way to CPUs that free them.
 type Mail = Mutex<VecDeque<(Pfn, Order)>>;
 
-fn work<S: ObjectStorage>(pages: &Pages<'_, Played, S>, mail: &Mail, cpu: u32, seed: u64) {
+fn work<K: Kernel, S: ObjectStorage>(pages: &Pages<'_, K, S>, mail: &Mail, cpu: u32, seed: u64) {
     let mut random = Random(seed ^ u64::from(cpu) << 32);
     let mut mine = Vec::new();
     for _ in 0..4000 {
@@ -76,7 +81,10 @@ fn work<S: ObjectStorage>(pages: &Pages<'_, Played, S>, mail: &Mail, cpu: u32, s
 }
 
 fn stress<S: ObjectStorage + Default + Sync + 'static>() {
-    let pages: &'static Pages<'static, Played, S> = boot::<S>();
+    stress_on(boot::<S>());
+}
+
+fn stress_on<K: Kernel, S: ObjectStorage + Sync + 'static>(pages: &'static Pages<'static, K, S>) {
     let before = INTERRUPTS.load(Ordering::Relaxed);
     let (mail, seed) = (Mail::default(), 0x22);
     println!("seed {seed:#x}");
@@ -130,6 +138,74 @@ fn all_cpus_by_links() {
 fn all_cpus_by_try_lock() {
     let _machine = alone();
     stress::<ByTryLock<Played>>();
+}
+
+/// What a kernel knows of its rules when it is compiled is all that it can do; one that knows nothing can do all.
+#[test]
+fn kernels_are_compiled_for_their_rules() {
+    let _machine = alone();
+    let by = [Model::NEARPAGE, Model::NEARPAGE_0_1, Model::RFC_2026_OWNED];
+    for model in by {
+        let refused = |known| {
+            let asked = model.owners;
+            (asked != known).then_some(BuildError::OtherOwners { asked, known })
+        };
+        let booted = boot_by::<Played, ByRings<Played>>(model);
+        assert_eq!(booted.err(), refused(PageblockOwners::CpusWithMaps));
+        match boot_by::<PlayedByNobody, ByRings<PlayedByNobody>>(model) {
+            Ok(pages) => stress_on(pages),
+            Err(error) => assert_eq!(Some(error), refused(PageblockOwners::Nobody)),
+        }
+        // Lists that are linked: others have no pieces.
+        match boot_by::<PlayedByCpus, ByLinks<PlayedByCpus>>(model) {
+            Ok(pages) => stress_on(pages),
+            Err(error) => assert_eq!(Some(error), refused(PageblockOwners::Cpus)),
+        }
+        stress_on(boot_by::<PlayedByAny, ByLinks<PlayedByAny>>(model).expect("it can do all"));
+    }
+    let error =
+        boot_by::<Played, ByRings<Played>>(Model::LINUX_6_12).map(|_| ()).expect_err("it is");
+    assert!(error.to_string().contains("owned by Nobody; this host was compiled for CpusWithMaps"));
+}
+
+/// Frees of what was never managed, is not online, or is free already, by handlers that interrupt whatever their CPU does: each is
+/// refused and told, and nothing changes.
+#[test]
+fn wrong_frees_from_interrupts() {
+    let _machine = alone();
+    let pages = boot::<ByRings<Played>>();
+    let before = MISUSES.load(Ordering::Relaxed);
+    let freed = pages.alloc(Request::new(Order(0), Gfp::KERNEL)).expect("there is memory");
+    pages.free(freed, Order(0)).expect("it is ours");
+    let wrong = [Pfn(NODE_PAGES), Pfn(NODE_PAGES + 77), Pfn(1 << 40), Pfn(u64::MAX >> 12), freed];
+    let mail = Mail::default();
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            run_on(1);
+            let mut turn = 0;
+            interrupt_by(move || {
+                let page = wrong[turn % wrong.len()];
+                // What is free may be somebody's again, but nobody has a block of this order.
+                let order = if page == freed { Order(10) } else { Order(turn as u8 % 12) };
+                let error = pages.free(page, order).expect_err("nobody has such a block");
+                let far = page.0 >= 1 << 40 && order == Order(0);
+                assert!(!far || matches!(error, FreeError::Foreign { .. }), "{error}");
+                if page != freed {
+                    let range = PfnRange::new(page.0, page.0 + 2);
+                    pages.free_range(range).expect_err("it was never managed");
+                }
+                turn += 1;
+            });
+            work(pages, &mail, 1, 0x77);
+            no_interrupts();
+        });
+    });
+    let refused = MISUSES.load(Ordering::Relaxed) - before;
+    assert!(refused > 100, "{refused} frees were told");
+    for (block, order) in mail.into_inner().expect("nobody panicked") {
+        pages.free(block, order).expect("it is nobody else's");
+    }
+    assert_eq!(pages.check().expect("every frame is in one place").allocated.0, 0);
 }
 
 /// A kernel that forgets to switch interrupts off, as several have.

@@ -6,8 +6,10 @@
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::AsRawFd;
+use std::os::unix::process::CommandExt as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::process::Command;
 
 use nearpage::{CpuId, DrainBusy, Gfp, Model, NodeId, Order, Request};
 use nearpage_linux::{
@@ -63,6 +65,10 @@ fn deny_with(call: SystemCall, errno: i32) {
         SystemCall::Membarrier => libc::SYS_membarrier,
         SystemCall::MovePages => libc::SYS_move_pages,
     };
+    deny_number(number, errno);
+}
+
+fn deny_number(number: libc::c_long, errno: i32) {
     let statement = |code: u32, k: u32, jt, jf| libc::sock_filter { code: code as u16, jt, jf, k };
     let denied = libc::SECCOMP_RET_ERRNO | errno as u32;
     let mut filter = [
@@ -185,6 +191,49 @@ fn move_pages_denied() {
             let error = memory.verify_placement(10).unwrap_err();
             assert_eq!(error.raw_os_error(), Some(libc::EPERM));
         });
+    });
+}
+
+/// The C library asks for restartable sequences when a process begins: one that is denied them from its first instruction on has
+/// locks instead, and nothing else differs. A sandbox that denies them later is none that a process of glibc lives in: its next
+/// thread ends it ("rseq registration failed").
+#[test]
+fn rseq_denied() {
+    const DENIED: &str = "NEARPAGE_TEST_DENIED";
+    if std::env::var_os(DENIED).is_some() {
+        for model in [Model::NEARPAGE_0_1, Model::NEARPAGE] {
+            let memory = small().model(model).build().unwrap();
+            work(&memory);
+            assert!(matches!(memory.storage(), StorageInUse::LockedBecause(_)));
+            child_threads::beside(3, || work(&memory), || work(&memory));
+            // It is no warning: a machine without sequences is one like others. Who wants to know asks for the storage.
+            assert_eq!(memory.warnings(), []);
+            memory.drain_all().unwrap();
+            let checked = memory.check().unwrap();
+            assert_eq!((checked.allocated.0, checked.cached.0), (0, 0));
+        }
+        println!("{}", small().build().unwrap().storage());
+        return;
+    }
+    alone("sandbox::rseq_denied", || {
+        let has_rseq = small().build().unwrap().storage() == StorageInUse::Rseq;
+        // Machines of our own are there to have the suites run on sequences too.
+        assert!(has_rseq || !is_own_machine(), "no restartable sequences here");
+        let mut denied = Command::new(std::env::current_exe().unwrap());
+        denied.args(["--exact", "sandbox::rseq_denied", "--nocapture"]).env(DENIED, "1");
+        // SAFETY: between fork and exec it makes two system calls.
+        unsafe {
+            denied.pre_exec(|| {
+                deny_number(libc::SYS_rseq, libc::EPERM);
+                Ok(())
+            });
+        }
+        let ended = denied.output().unwrap();
+        let told = String::from_utf8_lossy(&ended.stdout);
+        let errors = String::from_utf8_lossy(&ended.stderr);
+        assert!(ended.status.success() && told.contains("1 passed"), "{told}\n{errors}");
+        let why = StorageInUse::LockedBecause(RseqUnavailable::NotRegistered).to_string();
+        assert!(!has_rseq || told.contains(&why), "{told}");
     });
 }
 

@@ -17,7 +17,11 @@ const GUEST: NodeId = NodeId(2);
 const STAYS: NodeId = NodeId(7);
 const GUEST_BYTES: u64 = 32 << 20;
 const ROUNDS: usize = 6;
-const THREADS: usize = 3;
+
+/// One a CPU at least, so that somebody works on the first.
+fn threads() -> usize {
+    allowed_cpus().len().max(3)
+}
 
 fn memory(use_rseq: bool) -> Memory {
     memory_under(Model::NEARPAGE, use_rseq)
@@ -114,8 +118,9 @@ fn a_node_is_emptied_and_refilled_while_threads_allocate() {
         let cache = slab.create(CacheOptions::new("guest", 64)).unwrap();
         let left = Mutex::default();
         let (leaving, stop) = (AtomicBool::new(false), AtomicBool::new(false));
+        let threads = threads();
         thread::scope(|scope| {
-            for _ in 0..THREADS {
+            for _ in 0..threads {
                 scope.spawn(|| work(&cache, &left, &leaving, &stop));
             }
             let _stop = Stop(&stop);
@@ -127,7 +132,7 @@ fn a_node_is_emptied_and_refilled_while_threads_allocate() {
         assert_eq!(checked.held, 0);
         // With sequences, a thread may have been just putting an object back when its CPU got another node: one a thread
         // and change.
-        let most = if use_rseq { THREADS * ROUNDS * 2 } else { 0 };
+        let most = if use_rseq { threads * ROUNDS * 2 } else { 0 };
         assert!(checked.foreign <= most as u64, "{checked:?}");
         // On its CPU objects are the guest's again, but for those.
         restrict(&allowed_cpus()[..1]);
@@ -174,7 +179,7 @@ fn cpus_are_switched_while_threads_allocate() {
         let (leaving, stop) = (AtomicBool::new(false), AtomicBool::new(false));
         let most = slab.stack_bytes_max();
         thread::scope(|scope| {
-            for _ in 0..THREADS {
+            for _ in 0..threads() {
                 scope.spawn(|| work(&cache, &left, &leaving, &stop));
             }
             let _stop = Stop(&stop);

@@ -6,8 +6,10 @@ use std::ptr::NonNull;
 use nearpage::slab::{
     CacheOptions, CreateError, LiveObjects, ObjectError, SizeError, SizeFreeError, SlabConfig,
 };
-use nearpage::{Gfp, PageCount};
+use nearpage::{CpuId, Gfp, PageCount};
 use nearpage_linux::{Memory, MemoryError, OnMisuse};
+
+use super::{allowed_cpus, restrict};
 
 fn at(object: NonNull<u8>, offset: usize) -> NonNull<u8> {
     // SAFETY: tests stay within the page of the object.
@@ -234,7 +236,14 @@ fn objects_are_cleared_if_asked() {
         let slab = memory.slab(SlabConfig::default()).unwrap();
         let cache = slab.create(CacheOptions::new("cleared", 100)).unwrap();
         let classes = slab.size_classes().unwrap();
-        let node = memory.topology().nodes()[0].id;
+        // What was freed last comes first to the CPU that freed it, if the object is of its node.
+        let (allowed, mut nodes) = (allowed_cpus(), memory.topology().nodes().iter());
+        let is_here = |cpu: &&CpuId| allowed.contains(*cpu);
+        let own = nodes.find_map(|of| {
+            Some((of.id, *of.cpus.iter().find(is_here).filter(|_| !of.memory.is_empty())?))
+        });
+        let (node, cpu) = own.expect("a node with a CPU and memory");
+        restrict(&[cpu]);
         let zero = Gfp::KERNEL.union(Gfp::ZERO);
         let one = |gfp| {
             let mut objects = [std::ptr::null_mut()];
@@ -263,6 +272,7 @@ fn objects_are_cleared_if_asked() {
                 classes.free(again).unwrap();
             }
         }
+        restrict(&allowed);
     }
 }
 

@@ -1,9 +1,9 @@
 //! The allocator's parts, and the ways to them.
 
 use crate::frame::{Frame, SectionMap};
-use crate::host::Platform;
+use crate::host::{PageblockOwners, Platform};
 use crate::limit::Ledger;
-use crate::model::{Model, PageblockOwners};
+use crate::model::Model;
 use crate::page_wait::WaitTable;
 use crate::pcp::Storage;
 use crate::pcp::pageset::{Owner, Pageset};
@@ -258,10 +258,16 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         cpu.is_on().then_some(cpu)
     }
 
+    /// Whether CPUs own pageblocks with maps.
+    #[inline(always)]
+    pub(super) fn has_maps(&self) -> bool {
+        P::OWNERS.unwrap_or(self.model.owners) == PageblockOwners::CpusWithMaps
+    }
+
     /// This CPU's pageset for a zone, where CPUs own pageblocks with maps.
     #[inline]
     pub(super) fn owned_here(&self, zone: ZoneIndex) -> Option<&'m Pageset<'m, P>> {
-        if self.model.owners != PageblockOwners::CpusWithMaps {
+        if !self.has_maps() {
             return None;
         }
         Some(&self.this_cpu()?.pagesets[zone.0 as usize])

@@ -13,7 +13,7 @@ use super::plan::Plan;
 use super::plugged::HotplugCounts;
 use super::state::State;
 use crate::arena::OutOfMetadata;
-use crate::host::{Lock, Platform};
+use crate::host::{Lock, PageblockOwners, Platform};
 use crate::sync::AtomicBool;
 use crate::topology::Topology;
 use crate::units::NodeIndex;
@@ -30,6 +30,13 @@ pub fn metadata_size<P: Platform>(
 ) -> Result<usize, BuildError> {
     let topology = topology.with_instances(config.model.zone_instances);
     Ok(Plan::new(&topology)?.with_owners(config.model.owners).need::<P>(node).bytes())
+}
+
+fn check_owners<P: Platform>(asked: PageblockOwners) -> Result<(), BuildError> {
+    match P::OWNERS {
+        Some(known) if known != asked => Err(BuildError::OtherOwners { asked, known }),
+        _ => Ok(()),
+    }
 }
 
 impl<'m, P: Platform> PageAllocator<'m, P> {
@@ -58,6 +65,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let mut settings = config.settings;
         settings.movable_min = config.model.movable_min;
         settings.check().map_err(BuildError::Setting)?;
+        check_owners::<P>(config.model.owners)?;
         let topology = topology.with_instances(config.model.zone_instances);
         let plan = Plan::new(&topology)?.with_owners(config.model.owners);
         let need = |node| plan.need::<P>(node).bytes();

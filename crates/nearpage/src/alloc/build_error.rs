@@ -2,6 +2,7 @@
 
 use core::fmt;
 
+use crate::host::PageblockOwners;
 use crate::units::{CpuId, NodeId, PfnRange};
 use crate::watermark::SettingError;
 
@@ -44,6 +45,13 @@ pub enum BuildError {
     },
     /// A setting is out of range.
     Setting(SettingError),
+    /// The model is for other owners of pageblocks than the host was compiled for ([`Platform::OWNERS`](crate::platform::Platform::OWNERS)).
+    OtherOwners {
+        /// Those of the model.
+        asked: PageblockOwners,
+        /// Those of the host.
+        known: PageblockOwners,
+    },
     /// The page allocator has a slab allocator already, or had one: objects of two could not be told apart.
     SecondSlab,
     /// More places for caches were asked for than there are numbers for caches.
@@ -76,6 +84,10 @@ impl fmt::Display for BuildError {
                 "the metadata buffer for node {node} has {given} bytes and needs {needed}"
             ),
             Self::Setting(error) => error.fmt(f),
+            Self::OtherOwners { asked, known } => write!(
+                f,
+                "the model has pageblocks owned by {asked:?}; this host was compiled for {known:?} (`Platform::OWNERS`)"
+            ),
             Self::SecondSlab => {
                 f.write_str("the page allocator has, or had, a slab allocator; it can have one")
             }

@@ -9,7 +9,6 @@ use super::pageblocks::{self, PageblocksBack};
 use crate::error::FreeError;
 use crate::frame::{Migratetype, WordCell, ZoneFrames};
 use crate::host::Platform;
-use crate::model::PageblockOwners;
 use crate::pcp::{HOMEBOUND, Storage, list_index};
 use crate::units::{Pfn, ZoneIndex, ZoneKind};
 use crate::zone::{Zone, ZoneEvents};
@@ -177,7 +176,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     }
 
     fn free_batch_to_zone(&self, zone: &'m Zone<'m, P>, numbers: &[u32]) {
-        if self.model.owners == PageblockOwners::CpusWithMaps {
+        if self.has_maps() {
             return self.free_home(zone, numbers);
         }
         ZoneEvents::add(&zone.events().direct_free_pages, numbers.len() as u64);

@@ -105,7 +105,9 @@ impl<'m> Carver<'_, 'm> {
         let nodes = self.carve_nodes(hub, zones)?;
         let lists = self.carve_lists(hub)?;
         // Whoever comes to it asks for any list.
-        let none = (&[][..], &[][..], plan.more_lists());
+        let nothing =
+            hub.slice(plan.owned().min(1), |_, _| Ok(Owned::new(Stage::new(&[], &[]))))?;
+        let none = (&[][..], &*nothing, plan.more_lists());
         let nobody =
             carve_pagesets(hub, CpuId::NONE, NodeIndex(0), &zones[..1], none, |_, index| {
                 P::Storage::ring_entries(list_order(index), 0) as usize

@@ -5,7 +5,6 @@ use core::fmt;
 use super::allocator::{Cpu, PageAllocator};
 use crate::buddy::Insertion;
 use crate::host::{Access, Platform};
-use crate::model::PageblockOwners;
 use crate::pcp::pageset::{List, OnCpu, Pageset};
 use crate::pcp::storage::EachList;
 use crate::pcp::tuning::Tuning;
@@ -200,7 +199,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     #[cold]
     #[inline(never)]
     pub(super) fn free_to_zone(&self, zone: ZoneIndex, pfn: Pfn, order: Order) {
-        if self.model.owners == PageblockOwners::CpusWithMaps && order < PAGEBLOCK_ORDER {
+        if self.has_maps() && order < PAGEBLOCK_ORDER {
             let zone = self.zones[zone.0 as usize];
             return self.free_home(zone, &[zone.frames().number(pfn)]);
         }
@@ -291,7 +290,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         cpu: &'m Cpu<'m, P>,
         wanted: impl Fn(&Pageset<'m, P>) -> bool,
     ) -> Result<PageCount, DrainBusy> {
-        if self.model.owners == PageblockOwners::CpusWithMaps {
+        if self.has_maps() {
             return self.stop_and_drain_maps(cpu, wanted);
         }
         let filled = |pageset: &&Pageset<'m, P>| pageset.count().0 > 0 && wanted(pageset);
@@ -401,7 +400,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     /// [`DrainBusy`] if another drain of that CPU is under way.
     pub fn decay_cpu(&self, cpu: CpuId) -> Result<PageCount, DrainBusy> {
         let Some(cpu) = self.cpu(cpu) else { return Ok(PageCount(0)) };
-        if self.model.owners == PageblockOwners::CpusWithMaps {
+        if self.has_maps() {
             return self.each_owned(
                 cpu,
                 |_| true,

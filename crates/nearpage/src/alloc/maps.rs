@@ -36,7 +36,6 @@ use super::wanted::Trip;
 use crate::buddy::{Search, Wish};
 use crate::frame::Migratetype;
 use crate::host::{Access, Platform};
-use crate::model::PageblockOwners;
 use crate::pcp::owned::{Hold, Owned};
 use crate::pcp::pageset::{OnCpu, Pageset};
 use crate::pcp::swing::{Swing, blocks_of_a_refill};
@@ -229,7 +228,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         trip: Trip,
         pages: PageCount,
     ) -> PageCount {
-        let looks = self.model.owners == PageblockOwners::CpusWithMaps;
+        let looks = self.has_maps();
         match looks && !trip.flags.intersects(RIGHTS) {
             true => pages.min(self.room(guard, trip)),
             false => pages,

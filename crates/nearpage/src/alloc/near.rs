@@ -7,7 +7,6 @@ use super::wanted::Trip;
 use crate::frame::{Migratetype, Word, WordCell, ZoneFrames};
 use crate::gfp::Gfp;
 use crate::host::{Access, Platform};
-use crate::model::PageblockOwners;
 use crate::pcp::pageset::Pageset;
 use crate::pcp::{Pop, Storage, list_index, more_list_index};
 use crate::units::{Order, Pfn};
@@ -49,7 +48,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
 
     /// The list for blocks of an order that pagesets cache only where CPUs own pageblocks with maps.
     pub(super) fn more_list(&self, order: Order, migratetype: Migratetype) -> Option<usize> {
-        let has_more = self.model.owners == PageblockOwners::CpusWithMaps;
+        let has_more = self.has_maps();
         if has_more { more_list_index(order, migratetype) } else { None }
     }
 

@@ -265,6 +265,7 @@ impl<'m> Plan<'m> {
         need.add::<u32>(nodes);
         need.add::<NodeIndex>(nodes);
         need.add::<Owner<P>>(1);
+        need.add::<Owned<'_>>(self.owned().min(1));
         need.add::<Pageset<'_, P>>(1);
         need.add::<List<'_, P>>(self.more_lists());
         for index in 0..LISTS + self.more_lists() {

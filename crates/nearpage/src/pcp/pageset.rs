@@ -24,7 +24,7 @@ use super::swing::Swing;
 use super::tuning::{PcpRules, SETTING_WORDS, Tuning, WORDS};
 use super::{HOMEBOUND, LISTS, list_index, list_order, list_type, more_list_index};
 use crate::frame::{ListEnd, Word, ZoneFrames};
-use crate::host::{Access, Platform};
+use crate::host::{Access, PageblockOwners, Platform};
 use crate::sync::{AtomicU32, AtomicU64, Ordering, OwnedCounter};
 use crate::units::{CpuId, NodeIndex, Order, PageCount, Pfn};
 use crate::zone::{WorkCounters, Zone};
@@ -48,6 +48,9 @@ pub struct PagesetCounts {
     /// [exact](Storage::EXACT).
     pub high_order_drains: u64,
 }
+
+/// Under rules with maps each pageset is made with what stands behind it.
+const BEHIND_EACH: &str = "each pageset has pageblocks with maps";
 
 /// Events of a pageset, counted by its CPU.
 #[derive(Debug, Default)]
@@ -155,7 +158,8 @@ impl<'m, P: Platform> Pageset<'m, P> {
     /// The pieces, if CPUs own pageblocks. Only on storages that are exact.
     #[inline(always)]
     pub(crate) fn pieces(&self) -> Option<&'m Pieces> {
-        if P::Storage::EXACT { self.pieces } else { None }
+        let may_be = matches!(P::OWNERS, None | Some(PageblockOwners::Cpus));
+        if P::Storage::EXACT && may_be { self.pieces } else { None }
     }
 
     /// Whether a block is of a pageblock that this pageset's CPU owns.
@@ -206,7 +210,11 @@ impl<'m, P: Platform> Pageset<'m, P> {
     /// What stands behind the lists, if CPUs own pageblocks with maps.
     #[inline(always)]
     pub(crate) fn owned(&self) -> Option<&'m Owned<'m>> {
-        self.owned
+        match P::OWNERS {
+            None => self.owned,
+            Some(PageblockOwners::CpusWithMaps) => Some(self.owned.expect(BEHIND_EACH)),
+            Some(_) => None,
+        }
     }
 
     /// The zone that the pages are of.

@@ -2,36 +2,24 @@
 
 use limine::memory_map::{Entry, EntryType};
 
-use crate::boot::{EarlyError, EarlyMemory};
+use crate::boot::EarlyMemory;
 
 /// Adds what is usable. What the loader may be asked to give back ([`EntryType::BOOTLOADER_RECLAIMABLE`]) holds its answers, its
 /// page tables and the stack: a kernel that has left all of them adds it with [`add_reclaimable`].
-///
-/// # Errors
-/// [`EarlyError`].
-pub fn add<const RANGES: usize>(
-    entries: &[&Entry],
-    memory: &mut EarlyMemory<RANGES>,
-) -> Result<(), EarlyError> {
-    add_all(entries, EntryType::USABLE, memory)
+pub fn add<const RANGES: usize>(entries: &[&Entry], memory: &mut EarlyMemory<RANGES>) {
+    add_all(entries, EntryType::USABLE, memory);
 }
 
 /// Adds what the loader used.
-///
-/// # Errors
-/// [`EarlyError`].
-pub fn add_reclaimable<const RANGES: usize>(
-    entries: &[&Entry],
-    memory: &mut EarlyMemory<RANGES>,
-) -> Result<(), EarlyError> {
-    add_all(entries, EntryType::BOOTLOADER_RECLAIMABLE, memory)
+pub fn add_reclaimable<const RANGES: usize>(entries: &[&Entry], memory: &mut EarlyMemory<RANGES>) {
+    add_all(entries, EntryType::BOOTLOADER_RECLAIMABLE, memory);
 }
 
 fn add_all<const RANGES: usize>(
     entries: &[&Entry],
     of: EntryType,
     memory: &mut EarlyMemory<RANGES>,
-) -> Result<(), EarlyError> {
-    let mut of_type = entries.iter().filter(|entry| entry.entry_type == of);
-    of_type.try_for_each(|entry| memory.add(entry.base, entry.length))
+) {
+    let of_type = entries.iter().filter(|entry| entry.entry_type == of);
+    memory.add_map(of_type.map(|entry| (entry.base, entry.length, true)));
 }

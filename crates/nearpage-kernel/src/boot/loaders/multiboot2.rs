@@ -24,6 +24,6 @@ pub fn add<const RANGES: usize>(
     let Some(map) = information.memory_map_tag() else { return Ok(false) };
     let available = |area: &MemoryArea| area.typ() == MemoryAreaType::Available;
     let entry = |area: &MemoryArea| (area.start_address(), area.size(), available(area));
-    memory.add_map(map.memory_areas().iter().map(entry))?;
+    memory.add_map(map.memory_areas().iter().map(entry));
     Ok(true)
 }

@@ -5,7 +5,7 @@
 use std::vec;
 use std::vec::Vec;
 
-use crate::boot::{EarlyError, EarlyMemory};
+use crate::boot::{EarlyMemory, LeftOut};
 
 const MIB: u64 = 1 << 20;
 
@@ -30,12 +30,14 @@ fn what_boot_services_left_is_memory() {
         area(MemoryType::CONVENTIONAL, 6 * MIB, 256),
     ];
     let mut memory = EarlyMemory::<8>::new();
-    super::uefi::add(&map, &mut memory).expect("it is right");
+    super::uefi::add(&map, &mut memory);
     let expected = [0x1000..0xa_0000, MIB..3 * MIB, 6 * MIB..7 * MIB];
     assert!(memory.ranges().eq(expected), "{memory:?}");
     map.push(area(MemoryType::CONVENTIONAL, 0, 1 << 60));
-    let refused = super::uefi::add(&map, &mut EarlyMemory::<8>::new());
-    assert!(matches!(refused, Err(EarlyError::Range { start: 0, .. })));
+    let mut memory = EarlyMemory::<8>::new();
+    super::uefi::add(&map, &mut memory);
+    assert!(memory.ranges().eq([0x1000..0xa_0000, MIB..3 * MIB, 6 * MIB..7 * MIB]), "{memory:?}");
+    assert_eq!(memory.left_out(), LeftOut { ranges: 1, bytes: 0 });
 }
 
 #[cfg(feature = "limine")]
@@ -52,13 +54,13 @@ fn what_limine_says_is_usable_is_memory() {
     ];
     let entries: Vec<&Entry> = entries.iter().collect();
     let mut memory = EarlyMemory::<8>::new();
-    super::limine::add(&entries, &mut memory).expect("it is right");
+    super::limine::add(&entries, &mut memory);
     assert!(memory.ranges().eq([0x1000..0x9_f000, 2 * MIB..32 * MIB]), "{memory:?}");
-    super::limine::add_reclaimable(&entries, &mut memory).expect("it is right");
+    super::limine::add_reclaimable(&entries, &mut memory);
     assert!(memory.ranges().eq([0x1000..0x9_f000, MIB..32 * MIB]), "{memory:?}");
     let wrong = entry(EntryType::USABLE, u64::MAX, 2);
-    let refused = super::limine::add(&[&wrong], &mut memory);
-    assert_eq!(refused, Err(EarlyError::Range { start: u64::MAX, length: 2 }));
+    super::limine::add(&[&wrong], &mut memory);
+    assert_eq!(memory.left_out(), LeftOut { ranges: 1, bytes: 0 });
 }
 
 #[cfg(feature = "multiboot2")]
@@ -113,6 +115,8 @@ fn what_multiboot2_says_is_available_is_memory() {
     assert_eq!(memory.free_bytes(), 0x9_f000 + 31 * MIB - taken);
     let (has_map, _) = read(&information(&[], &[])).expect("it is right");
     assert_eq!(has_map, Ok(false));
-    let (refused, _) = read(&information(&[(u64::MAX, 2, 1)], &[])).expect("it is right");
-    assert_eq!(refused, Err(EarlyError::Range { start: u64::MAX, length: 2 }));
+    let wrong = [(0, 0x9_f000, 1), (u64::MAX, 2, 1)];
+    let (has_map, memory) = read(&information(&wrong, &[])).expect("it is right");
+    assert_eq!((has_map, memory.left_out()), (Ok(true), LeftOut { ranges: 1, bytes: 0 }));
+    assert!(memory.ranges().eq([0..0x9_f000]), "{memory:?}");
 }

@@ -80,6 +80,12 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         owned: &'m Owned<'m>,
     ) -> Result<PageCount, DrainBusy> {
         let before = pageset.count();
+        let swing = owned.pageblocks.swing();
+        if before.0 == 0 && swing.within(pageset.tuning().high_max).size >= swing.size {
+            // Nothing is kept, and as much may be: no reason to stop the CPU. If it takes pages just now, they stay a second longer.
+            owned.pageblocks.note_least(before);
+            return Ok(before);
+        }
         let target = self.while_taken(
             cpu,
             |of| core::ptr::eq(of, pageset),

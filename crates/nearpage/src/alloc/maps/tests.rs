@@ -242,3 +242,22 @@ fn bulk_requests_live_on_the_cpus_own_pageblocks() {
         assert_eq!(allocator.check().unwrap().allocated, PageCount(0));
     });
 }
+
+/// The turn of each second stops no CPU for zones of which it keeps nothing.
+#[test]
+fn who_keeps_nothing_is_not_stopped() {
+    let machine = TestMachine::new().node(0, 4096, &[0, 1]).node(1, 8192, &[]);
+    machine.run(|allocator| {
+        let holds = |cpu| allocator.taken_by_others(CpuId(cpu)).holds;
+        allocator.platform().run_on(CpuId(1));
+        allocator.decay_cpu(CpuId(0)).unwrap();
+        assert_eq!(holds(0), 0);
+        allocator.platform().run_on(CpuId(0));
+        let page = allocator.alloc(Request::new(Order(0), Gfp::KERNEL)).unwrap();
+        allocator.platform().run_on(CpuId(1));
+        allocator.decay_cpu(CpuId(0)).unwrap();
+        assert_eq!(holds(0), 1, "it has pages of one zone");
+        allocator.free(page, Order(0)).unwrap();
+        allocator.check().unwrap();
+    });
+}
