@@ -6,8 +6,9 @@ pub(super) const RSEQ: &str = "NEARPAGE_RSEQ";
 pub(super) const ENV: &str = "NEARPAGE_ENV";
 pub(super) const STATS: &str = "NEARPAGE_STATS";
 /// What only nearpage's own tests read.
-pub(super) const OF_TESTS: [&str; 28] = [
+pub(super) const OF_TESTS: [&str; 30] = [
     "NEARPAGE_BUNDLES",
+    "NEARPAGE_CHURN_HOURS",
     "NEARPAGE_CONNECTIONS",
     "NEARPAGE_FORKS",
     "NEARPAGE_FUZZ_SECONDS",
@@ -32,6 +33,7 @@ pub(super) const OF_TESTS: [&str; 28] = [
     "NEARPAGE_STRESS_SECONDS",
     "NEARPAGE_TEST_ALONE",
     "NEARPAGE_TEST_CANARY",
+    "NEARPAGE_TEST_DENIED",
     "NEARPAGE_TEST_PANICS",
     "NEARPAGE_TRACE_BYTES",
     "NEARPAGE_WRITE",
