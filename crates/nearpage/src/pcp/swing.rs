@@ -6,7 +6,7 @@
 //! ```text
 //! more than size pages      give pageblocks back until there are size / 4
 //! none left                 take size / 2 pages; of blocks of a pageblock and more, four at most
-//! a visit within 32 ms of the last one    the size doubles, up to the pageset's high_max
+//! a visit within 32 ms of the last one    the size doubles, up to half of the pageset's high_max
 //! a visit later than that                 it halves for each doubling of the time, down to size_min
 //! ```
 //!

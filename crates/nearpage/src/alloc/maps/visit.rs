@@ -18,7 +18,7 @@ const OF_A_PARCEL: u64 = 16;
 /// The most that it takes to pass a pageblock: a place on a list, two where a larger block is split or merged; its type, its
 /// owner, and its link.
 const OF_A_PASS: u64 = 8;
-/// Pageblocks that become the CPU's as pages of them come home: 2 KiB of stack, and as many as one hold can pass.
+/// Pageblocks that become the CPU's as pages of them come home: 2.5 KiB of stack, and as many as one hold can pass.
 const CLAIMS: usize = (OPERATIONS / OF_A_PASS) as usize;
 /// A pageblock of the zone with at most so many free pages ...
 const NEARLY_FULL: u32 = 64;
