@@ -144,7 +144,8 @@ def test_a_killed_search_goes_on_where_it_was(tmp_path: Path) -> None:
     program = PROGRAM.format(tests=str(Path(__file__).parent), folder=str(tmp_path / "killed"))
     kills = 0
     for _ in range(30):
-        process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+        # Elsewhere: the folder `nearpage` beside the tests is not the package that is installed.
+        process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, cwd=tmp_path)
         trials = tmp_path / "killed" / "trials.db"
         while process.poll() is None and not trials.exists():
             time.sleep(0.01)
