@@ -58,7 +58,12 @@ fn unknown(report: &Report, verdict: &Verdict) -> Vec<&'static str> {
         "free blocks by order are missing",
     );
     say(
-        report.zones.iter().any(|zone| zone.blocks.iter().any(|blocks| blocks.types.is_none())),
+        // Of orders without blocks no kernel prints types.
+        report
+            .zones
+            .iter()
+            .flat_map(|zone| &zone.blocks)
+            .any(|blocks| blocks.count > 0 && blocks.types.is_none()),
         "kernels before 3.8 do not print the types of free blocks: all are taken to be usable",
     );
     say(

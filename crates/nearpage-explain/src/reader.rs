@@ -11,7 +11,7 @@ use crate::rows;
 
 /// Bytes of a line that are looked at; what follows up to its end is passed over.
 const LINE_BYTES_MOST: usize = 64 << 10;
-/// Bytes at the beginning among which a NUL says that the input is no log.
+/// Bytes at the beginning among which a NUL between bytes that are no text says that the input is no log.
 const TEXT_BYTES: u64 = 4 << 10;
 /// Reports that may be unfinished at once: more CPUs than that do not print over each other.
 const OPEN_MOST: usize = 16;
@@ -32,7 +32,7 @@ pub enum ReadError {
     },
     /// It is no text.
     #[error(
-        "line {line}: a NUL byte stands at column {column}; accepted: a log as text, as dmesg or journalctl -k print it"
+        "line {line}: most bytes are no text, with a NUL byte at column {column}; accepted: a log as text, as dmesg or journalctl -k print it"
     )]
     Binary {
         /// The line, from 1.
@@ -45,8 +45,9 @@ pub enum ReadError {
 /// Reads the reports of a log, one at a time, as they end.
 ///
 /// Bytes that are no UTF-8 are replaced, and lines of more than 64 KiB are cut: the memory it takes does not depend on
-/// the length of the log. What is no part of a report is passed over. A NUL byte within the first 4 KiB says that the
-/// input is no log; a crash leaves some in the middle of log files, so later ones are left out.
+/// the length of the log. What is no part of a report is passed over. NUL bytes are left out:
+/// serial consoles print some, and crashes leave them in log files. A line with some within the first 4 KiB of which most
+/// other bytes are no text says that the input is no log.
 ///
 /// `journalctl -o export` writes fields that are no plain text with their size in eight bytes in front: the messages among
 /// them are read, the others passed over.
@@ -67,6 +68,8 @@ pub struct Reader<R> {
     buffer: Vec<u8>,
     open: Vec<Open>,
     closed: VecDeque<Report>,
+    /// What ended the reading, until the reports before it are told.
+    failure: Option<ReadError>,
     kernel: Option<String>,
     has_ended: bool,
     /// Whether `journalctl -o export` wrote it.
@@ -85,6 +88,7 @@ impl<R: BufRead> Reader<R> {
             buffer: Vec::new(),
             open: Vec::new(),
             closed: VecDeque::new(),
+            failure: None,
             kernel: None,
             has_ended: false,
             is_export: false,
@@ -137,7 +141,8 @@ impl<R: BufRead> Reader<R> {
         }
         self.buffer = buffer;
         self.line += u64::from(length > 0);
-        if let Some(at) = nul.filter(|at| self.bytes + at < TEXT_BYTES && !self.is_export) {
+        let at = nul.filter(|at| self.bytes + at < TEXT_BYTES && !self.is_export);
+        if let Some(at) = at.filter(|_| is_garbage(&self.buffer)) {
             return Err(ReadError::Binary { line: self.line, column: at as usize + 1 });
         }
         self.bytes += length;
@@ -260,7 +265,7 @@ impl<R: BufRead> Iterator for Reader<R> {
                 return Some(Ok(report));
             }
             if self.has_ended {
-                return None;
+                return self.failure.take().map(Err);
             }
             let line = self.next_line().and_then(|is_line| {
                 self.pass_sized_field()?;
@@ -274,10 +279,22 @@ impl<R: BufRead> Iterator for Reader<R> {
                 }
                 Err(error) => {
                     self.has_ended = true;
-                    self.open.clear();
-                    return Some(Err(error));
+                    self.failure = Some(error);
+                    self.close_where(|_| true);
                 }
             }
         }
     }
+}
+
+/// Whether most characters of a line are none that a log has.
+fn is_garbage(line: &[u8]) -> bool {
+    let (mut text, mut other) = (0, 0);
+    for character in String::from_utf8_lossy(line).chars() {
+        let is_blank = matches!(character, '\t' | '\r' | '\n' | '\x1b');
+        let is_text =
+            is_blank || !character.is_control() && character != char::REPLACEMENT_CHARACTER;
+        *(if is_text { &mut text } else { &mut other }) += 1;
+    }
+    other > text
 }

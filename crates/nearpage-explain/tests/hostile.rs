@@ -90,7 +90,7 @@ fn a_log_that_breaks_off_is_explained_as_far_as_it_goes() {
 
 #[test]
 fn what_is_no_text_is_refused_with_its_line() {
-    let error = explain(b"one\ntwo\nx\0y\n").unwrap_err();
+    let error = explain(b"one\ntwo\nx\0\x01\x02\xfe\xff\x03\n").unwrap_err();
     assert!(matches!(error, ReadError::Binary { line: 3, column: 2 }), "{error}");
     assert!(error.to_string().starts_with("line 3: "), "{error}");
     struct Broken;
@@ -153,6 +153,47 @@ fn nul_bytes_that_a_crash_left_are_left_out() {
         assert_eq!(explained.len(), 1, "{nuls}");
         assert_eq!(explained[0].verdict.rule, Rule::Watermark, "{nuls}");
     }
+}
+
+#[test]
+fn nul_bytes_of_a_console_hide_no_report() {
+    let plain = explain(REPORT.as_bytes()).unwrap();
+    for at in [0, 5, 300, 700] {
+        let mut log = REPORT.as_bytes().to_vec();
+        log.splice(at..at, [0; 3]);
+        assert_eq!(explain(&log).unwrap(), plain, "NULs at {at}");
+    }
+    let mut log = b"[ 1.0] boot \0\0 x\n".to_vec();
+    log.extend(REPORT.bytes());
+    assert_eq!(explain(&log).unwrap()[0].verdict, plain[0].verdict);
+}
+
+#[test]
+fn what_ends_a_log_ends_no_report_unsaid() {
+    let head: String = REPORT.split_inclusive('\n').take(10).collect();
+    let mut log = head.into_bytes();
+    log.extend(b"\0\x01\x02\xfe\xff\x03\n");
+    let mut reader = Reader::new(&log[..]);
+    assert_eq!(reader.next().unwrap().unwrap().zones.len(), 2);
+    assert!(matches!(reader.next(), Some(Err(ReadError::Binary { line: 11, column: 1 }))));
+    assert!(reader.next().is_none());
+}
+
+#[test]
+fn orders_without_blocks_do_not_make_a_kernel_old() {
+    let log: String = REPORT
+        .lines()
+        .map(|line| match line.split_once("Normal: ") {
+            Some(_) => "[1.0] Node 0 Normal: 0*4kB 0*8kB 0*16kB 0*32kB = 0kB\n".into(),
+            None => format!("{line}\n"),
+        })
+        .collect();
+    let has = |log: &str| {
+        let explained = explain(log.as_bytes()).unwrap();
+        explained[0].unknown.iter().any(|text| text.contains("before 3.8"))
+    };
+    assert!(!has(&log));
+    assert!(has(&log.replace("Normal: 0*4kB", "Normal: 7*4kB")));
 }
 
 #[test]
