@@ -140,7 +140,10 @@ impl Verdict {
             Some(zone) => zone.rule,
             None => Rule::Unknown,
         };
-        let named = decisive.filter(|_| !is_memcg && is_known);
+        // An area larger than all memory is refused before any zone is asked.
+        let is_asked =
+            !report.failed.as_deref().is_some_and(|failed| failed.contains("exceeds total pages"));
+        let named = decisive.filter(|_| !is_memcg && is_known && is_asked);
         Verdict {
             rule,
             node: named.map(|zone| zone.node),

@@ -107,6 +107,15 @@ fn the_rule_that_refused_is_the_one_that_the_scenario_was_built_for() {
     assert_eq!((reports, blind), (76, 24), "{right:?}: the book has these figures");
 }
 
+#[test]
+fn an_area_larger_than_all_memory_names_no_zone() {
+    for release in ["6.1", "6.12"] {
+        let path = folder().join("reports").join(release).join("vmalloc-too-large.log");
+        let verdict = &explained(&path)[0].verdict;
+        assert_eq!((verdict.node, &verdict.zone), (None, &None), "{release}");
+    }
+}
+
 /// The canary: a report whose numbers are those of another rule is told from it.
 #[test]
 fn other_numbers_give_another_rule() {

@@ -41,7 +41,7 @@ fn json_is_one_document_whatever_happens() {
     assert_eq!(found["error"], Value::Null);
     let empty = document(&explain(&["--json"], "nothing\nof note\n"));
     assert_eq!((empty["reports"].as_array().unwrap().len(), &empty["lines"]), (0, &Value::from(2)));
-    let binary = explain(&["--json"], "a\0b");
+    let binary = explain(&["--json"], "a\0\u{1}\u{2}");
     assert_eq!(binary.status.code(), Some(2));
     assert!(document(&binary)["error"].as_str().unwrap().starts_with("line 1: "));
     let missing = explain(&["--json", "/nowhere"], "");

@@ -98,7 +98,9 @@ fn head(report: &Report) -> String {
     if let Some(time) = &report.time {
         text += &format!(" [{}]", shown(time));
     }
-    text += &format!(": {} of {}", report.kind.name(), shown(&report.process));
+    // A SLUB failure names no process but the cache.
+    let whose = report.slub.as_ref().map_or(&report.process, |slub| &slub.cache);
+    text += &format!(": {} of {}", report.kind.name(), shown(whose));
     if let Some(pid) = report.pid {
         text += &format!(", process {pid}");
     }
@@ -156,6 +158,9 @@ fn refused(report: &Report, verdict: &Verdict) -> String {
         let judged =
             verdict.zones.iter().find(|judged| judged.node == node && judged.zone == *zone);
         text += &judged.map(|zone| format!(": {}", because(zone))).unwrap_or_default();
+    }
+    if verdict.rule == Rule::Passes && verdict.zone.is_none() {
+        text = "before any zone was asked".into();
     }
     if let Some(memcg) = report.memcg.as_ref().filter(|_| verdict.rule == Rule::Memcg) {
         let path = memcg.path.as_deref().unwrap_or("a group");
