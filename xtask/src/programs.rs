@@ -95,11 +95,9 @@ pub fn run(arguments: &ProgramsArgs) -> Result<(), ProgramsError> {
         inputs.prepare(row)?;
         let trial = Trial::new(row, &inputs)?;
         let rounds = if arguments.short || !row.is_timed { 0 } else { arguments.rounds };
-        let ran = match arguments.watch {
-            true => measure_watched(&trial, &mallocs, rounds)?,
-            false => measure(&trial, &mallocs, rounds)?,
-        };
-        match ran {
+        // Who watches, or does not, has one mode.
+        let modes = if arguments.watch { &[][..] } else { &MODES };
+        match measure(&trial, &mallocs, rounds, modes)? {
             Ok(row) => {
                 println!("{}", table::progress(&row));
                 measured.push(row);
@@ -151,11 +149,15 @@ fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// Runs a row: first for what it prints, in each mode of nearpage, then in rounds. The inner error says what was wrong.
+/// Modes of nearpage, and their options.
+const MODES: [(&str, &str); 3] = [("", ""), ("hardened", "hardened=1"), ("fake", "fake=4")];
+
+/// Runs a row: first for what it prints, in each of some modes of nearpage, then in rounds. The inner error says what was wrong.
 fn measure(
     trial: &Trial<'_>,
     mallocs: &[Malloc],
     rounds: u32,
+    modes: &[(&'static str, &str)],
 ) -> Result<Result<Measured, String>, ProgramsError> {
     let expected = trial.run(&mallocs[0], "")?;
     if let Some(why) = expected.failure() {
@@ -163,7 +165,7 @@ fn measure(
     }
     let nearpage = mallocs.iter().find(|malloc| malloc.is_nearpage).unwrap_or(&mallocs[0]);
     let mut measured = Measured::new(trial.row, mallocs.len());
-    for (mode, options) in [("", ""), ("hardened", "hardened=1"), ("fake", "fake=4")] {
+    for &(mode, options) in modes {
         let ran = trial.run(nearpage, options)?;
         if let Some(why) =
             ran.failure().or_else(|| ran.differs_from(&expected)).or_else(|| trial.uncounted(&ran))
@@ -175,20 +177,6 @@ fn measure(
         }
         measured.note_mode(mode, &ran, &expected);
     }
-    Ok(time(trial, mallocs, rounds, &expected, &mut measured)?.map_or(Ok(measured), Err))
-}
-
-/// Runs a row with and without who watches, in rounds.
-fn measure_watched(
-    trial: &Trial<'_>,
-    mallocs: &[Malloc],
-    rounds: u32,
-) -> Result<Result<Measured, String>, ProgramsError> {
-    let expected = trial.run(&mallocs[0], "")?;
-    if let Some(why) = expected.failure() {
-        return Ok(Err(why));
-    }
-    let mut measured = Measured::new(trial.row, mallocs.len());
     Ok(time(trial, mallocs, rounds, &expected, &mut measured)?.map_or(Ok(measured), Err))
 }
 

@@ -14,6 +14,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "resident.h"
+
 enum { SLOTS = 20000, STEP_MS = 100, SWAPS = 20, TURN = 100, BURST_STEPS = 6000, BURST = 64000, HOUR_STEPS = 36000 };
 
 static _Atomic long long now_ms = 1000000, sleeper_until;
@@ -65,18 +67,6 @@ static char *make(size_t size) {
     object[at] = 1;
   }
   return object;
-}
-
-static long resident(void) {
-  char text[128];
-  long pages = 0;
-  FILE *file = fopen("/proc/self/statm", "r");
-  setvbuf(file, text, _IOFBF, sizeof text);
-  if (fscanf(file, "%*s %ld", &pages) != 1) {
-    exit(2);
-  }
-  fclose(file);
-  return pages * (sysconf(_SC_PAGESIZE) / 1024);
 }
 
 static void step(void) {

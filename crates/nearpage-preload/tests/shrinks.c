@@ -4,17 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static long resident(void) {
-  char text[128];
-  long pages = 0;
-  FILE *file = fopen("/proc/self/statm", "r");
-  setvbuf(file, text, _IOFBF, sizeof text);
-  if (fscanf(file, "%*s %ld", &pages) != 1) {
-    exit(2);
-  }
-  fclose(file);
-  return pages * (sysconf(_SC_PAGESIZE) / 1024);
-}
+#include "resident.h"
 
 int main(int count, char **words) {
   size_t size = count > 1 ? strtoul(words[1], NULL, 10) : 100;

@@ -59,7 +59,8 @@ pub struct Figures {
 }
 
 impl Figures {
-    fn of(pass: &Pass) -> Figures {
+    /// What a pass tallied, as figures.
+    pub(super) fn of(pass: &Pass) -> Figures {
         let Pass { tallied, counts, remote_pages, watermark_fallbacks, .. } = pass;
         Figures {
             holds: tallied.causes.sum(),

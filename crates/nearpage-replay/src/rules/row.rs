@@ -3,6 +3,7 @@
 use nearpage::Model;
 use serde::Serialize;
 
+use super::measure::Figures;
 use crate::bound::{Class, Limits};
 use crate::run::{Causes, Pass};
 use crate::yardstick::{COMPARED_AT, fewest_of, mean_of_cpu, ratio};
@@ -56,32 +57,31 @@ pub struct RuleRow {
 
 impl RuleRow {
     pub(super) fn of(bundle: &str, model: &Model, pass: &Pass) -> RuleRow {
-        let Pass { tallied, counts, remote_pages, watermark_fallbacks, asked } = pass;
-        let holds = tallied.causes.sum();
-        let kept = mean_of_cpu(tallied.kept.mean, tallied.cpus);
+        let figures = Figures::of(pass);
+        let kept = mean_of_cpu(figures.kept_pages_mean, figures.cpus);
         let limits = Limits { kept, moved: COMPARED_AT };
-        let fewest = fewest_of(model, asked, Class::Pooled, limits, false).fewest;
+        let fewest = fewest_of(model, &pass.asked, Class::Pooled, limits, false).fewest;
         RuleRow {
             bundle: bundle.into(),
             model: model.name,
-            holds,
-            holds_by_cause: tallied.causes.clone(),
-            foreign_takes: tallied.foreign_takes,
-            operations: tallied.operations,
-            longest_hold_operations: tallied.most_operations,
-            kept_pages_mean: tallied.kept.mean,
-            kept_pages_max: tallied.kept.most,
-            whole_mean: tallied.whole_mean,
-            whole_end: tallied.whole_end,
-            order_9_served: counts.order_9_served,
-            remote_pages: *remote_pages,
-            failed: counts.refused_allocs,
-            served_below_min: counts.served_below_min,
-            bound_ratio: ratio(holds, fewest),
+            bound_ratio: ratio(figures.holds, fewest),
             fewest,
-            watermark_fallbacks: *watermark_fallbacks,
-            skipped_frees: counts.skipped_frees,
-            cpus: tallied.cpus,
+            holds: figures.holds,
+            holds_by_cause: figures.holds_by_cause,
+            foreign_takes: figures.foreign_takes,
+            operations: figures.operations,
+            longest_hold_operations: figures.longest_hold_operations,
+            kept_pages_mean: figures.kept_pages_mean,
+            kept_pages_max: figures.kept_pages_max,
+            whole_mean: figures.whole_mean,
+            whole_end: figures.whole_end,
+            order_9_served: figures.order_9_served,
+            remote_pages: figures.remote_pages,
+            failed: figures.failed,
+            served_below_min: figures.served_below_min,
+            watermark_fallbacks: figures.watermark_fallbacks,
+            skipped_frees: figures.skipped_frees,
+            cpus: figures.cpus,
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Many order-0 pages at once. Reference: the 2017 bulk page allocator; facts 8.
 //!
 //! One walk of the zonelist, one look at the watermark, one trip to the pageset that copies straight into
-//! the caller's array, and at most one hold of the zone's lock, bounded in runs of blocks. The contract is
-//! partial success: a caller who needs all pages asks again.
+//! the caller's array, and few holds of the zone's lock, each bounded: one for whole pageblocks, one for a refill or a visit,
+//! one for what is lacking then. The contract is partial success: a caller who needs all pages asks again.
 
 use super::allocator::PageAllocator;
 use super::near::{Near, hand_out};

@@ -36,14 +36,14 @@ use super::wanted::Trip;
 use crate::buddy::{Search, Wish};
 use crate::frame::Migratetype;
 use crate::host::{Access, Platform};
+use crate::pcp::CountedList;
 use crate::pcp::owned::{Hold, Owned};
 use crate::pcp::pageset::{OnCpu, Pageset};
 use crate::pcp::swing::{Swing, blocks_of_a_refill};
-use crate::pcp::{CountedList, HOMEBOUND};
 use crate::units::{Order, PAGEBLOCK_ORDER, PageCount};
 use crate::watermark::AllocFlags;
 use crate::zone::ZoneGuard;
-use give::note_least;
+use give::{has_homebound, note_least};
 use visit::{Visit, room_above_min, touch_pageblock};
 
 /// Runs of pages that a list gets together: most often it is one, and to clear a place for more takes longer than to go again.
@@ -65,7 +65,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let Some(hold) = owned.enter() else { return FromPageset::Busy };
         note_least(pageset, owned);
         let is_filled = self.fill(on, pageset, &hold, (trip.order, trip.migratetype), list) > 0
-            || (owned.pageblocks.has_inbox() || pageset.list(HOMEBOUND).count() > 0) && {
+            || has_homebound(pageset, owned) && {
                 self.gather(on, pageset, &hold);
                 self.fill(on, pageset, &hold, (trip.order, trip.migratetype), list) > 0
             }

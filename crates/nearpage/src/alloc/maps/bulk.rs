@@ -1,6 +1,6 @@
 //! Bulk requests where CPUs own pageblocks with maps: straight from the pageblocks, past the lists.
 
-use super::give::note_least;
+use super::give::{has_homebound, note_least};
 use super::visit::touch_pageblock;
 use crate::alloc::allocator::PageAllocator;
 use crate::alloc::bulk::SINGLE;
@@ -10,7 +10,6 @@ use crate::host::{Access, Platform};
 use crate::pcp::owned::{Hold, Owned};
 use crate::pcp::pageset::{OnCpu, Pageset};
 use crate::pcp::swing::blocks_of_a_refill;
-use crate::pcp::{CountedList, HOMEBOUND};
 use crate::units::{PAGEBLOCK_ORDER, PageCount, Pfn};
 use crate::watermark::AllocFlags;
 
@@ -105,8 +104,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let Some(hold) = owned.enter() else { return 0 };
         note_least(pageset, owned);
         let mut got = self.hand_out_owned(pageset, &hold, (wanted.migratetype, list), out);
-        if got < out.len() && (owned.pageblocks.has_inbox() || pageset.list(HOMEBOUND).count() > 0)
-        {
+        if got < out.len() && has_homebound(pageset, owned) {
             self.gather(on, pageset, &hold);
             got += self.hand_out_owned(pageset, &hold, (wanted.migratetype, list), &mut out[got..]);
         }

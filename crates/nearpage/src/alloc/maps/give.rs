@@ -25,6 +25,11 @@ fn behind<P: Platform>(pageset: &Pageset<'_, P>, owned: &Owned<'_>) -> PageCount
     PageCount(owned.count().0 + u64::from(pageset.list(HOMEBOUND).count()))
 }
 
+/// Whether pages came from other CPUs, or wait on the list of homebound ones.
+pub(super) fn has_homebound<P: Platform>(pageset: &Pageset<'_, P>, owned: &Owned<'_>) -> bool {
+    owned.pageblocks.has_inbox() || pageset.list(HOMEBOUND).count() > 0
+}
+
 /// Notes how many pages there are, if they are the fewest.
 pub(super) fn note_least<P: Platform>(pageset: &Pageset<'_, P>, owned: &Owned<'_>) {
     // To count what is on all lists takes longer than the rest of a refill: what stands behind them tells most often that they
