@@ -161,8 +161,8 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let swing = self.note_visit(pageset, hold);
         self.gather(on, pageset, hold);
         let mut guard = zone.lock_to_take(trip.flags);
-        let mut visit = Visit::new(&mut guard, &self.platform, Some(pageset.owner().cpu));
-        visit.bring_home(hold.stage(), 0);
+        let owner = pageset.owner().cpu;
+        let mut visit = Visit::to_take(&mut guard, &self.platform, owner, hold.stage());
         let room = self.room(visit.guard, trip);
         let blocks = swing.refill(order);
         let allowed = visit.guard.claim(blocks.max(blocks_of_a_refill(order)), order);
@@ -174,7 +174,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             pageblocks: visit.pageblocks_left(),
         };
         let mut taken = match order <= PAGEBLOCK_ORDER {
-            true => visit.take(wish, pageset.owner().cpu),
+            true => visit.take(wish, owner),
             false => 0,
         };
         if taken == 0 && allowed > 0 {
@@ -203,9 +203,9 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     ) -> u64 {
         let (storage, frames, order) = (self.platform.storage(), *pageset.frames(), trip.order);
         let (mut blocks, mut search) = (0, Search::Own);
-        let buddy = visit.guard.buddy();
         let mut runs = <Runs>::new();
-        let most_runs = Runs::MOST as u32;
+        let most_runs = visit.runs_left().min(Runs::MOST as u32);
+        let buddy = visit.guard.buddy();
         buddy.take(frames, trip.block(), &mut search, most, most_runs, |first, count| {
             runs.push(first, count);
         });

@@ -284,7 +284,8 @@ impl Buddy {
         }
         let has_pieces = given > 0;
         while !has_pieces
-            && (given == 0 || pages < wish.pages.0 && given < wish.pageblocks)
+            && pages < wish.pages.0
+            && given < wish.pageblocks
             && fits(pages, PAGES)
             && let Some(first) = self.pop_whole(frames, migratetype)
         {

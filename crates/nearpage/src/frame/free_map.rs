@@ -90,6 +90,18 @@ impl FreeMap {
         orders.find(|&order| self.first_block(order).is_some())
     }
 
+    /// Takes so many pages out of it, the first ones, or all if it has fewer.
+    pub(crate) fn take_first(&mut self, pages: u32) -> FreeMap {
+        let (mut taken, mut rest) = (FreeMap::NONE, pages);
+        for (from, to) in self.0.iter_mut().zip(&mut taken.0) {
+            while rest > 0 && *from != 0 {
+                let lowest = *from & from.wrapping_neg();
+                (*from, *to, rest) = (*from ^ lowest, *to | lowest, rest - 1);
+            }
+        }
+        taken
+    }
+
     /// Free pages.
     #[inline]
     pub(crate) fn count(&self) -> u32 {
@@ -255,6 +267,14 @@ mod tests {
             }
             let largest = (0..=9).rev().find(|&order: &usize| !heads[order].is_empty());
             assert_eq!(map.largest_order(), largest.map(|order| Order(order as u8)));
+            let (mut rest, most) = (map, 37.min(heads[0].len()));
+            let first = rest.take_first(37);
+            assert!(
+                (0..512).filter(|&page| is_free(&first, page)).eq(heads[0][..most].iter().copied())
+            );
+            assert!(
+                (0..512).filter(|&page| is_free(&rest, page)).eq(heads[0][most..].iter().copied())
+            );
             assert_eq!(map.count() as usize, heads[0].len());
         }
     }

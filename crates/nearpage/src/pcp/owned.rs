@@ -564,16 +564,14 @@ impl Hold<'_> {
     }
 
     fn fullest(&self, frames: &ZoneFrames<'_>, of: Migratetype) -> Option<u32> {
-        let found = (0..CLASSES).find_map(|class| self.listed(of.index(), class));
-        let first = found.or_else(|| self.whole_of_another_type(frames, of))?;
-        // Of one that is about to go nothing is taken: who isolated it drains this CPU soon.
-        (frames.pageblock(first) != Migratetype::Isolate).then_some(first)
+        let found = (0..CLASSES).find_map(|class| self.usable(frames, of, class).next());
+        found.or_else(|| self.whole_of_another_type(frames, of))
     }
 
     /// Makes a pageblock of another type, of which all is free, one of this type.
     fn whole_of_another_type(&self, frames: &ZoneFrames<'_>, of: Migratetype) -> Option<u32> {
         let others = Migratetype::ALL[..TYPES].iter().filter(|&&other| other != of);
-        let whole = |&other: &Migratetype| Some((self.listed(other.index(), CLASSES - 1)?, other));
+        let whole = |&other| Some((self.usable(frames, other, CLASSES - 1).next()?, other));
         let (first, other) = { others }.find_map(whole)?;
         if !frames.change_pageblock(first, other, of) {
             return None;
@@ -601,13 +599,20 @@ impl Hold<'_> {
     }
 
     fn fullest_with(&self, frames: &ZoneFrames<'_>, of: Migratetype, order: Order) -> Option<u32> {
-        let has = |&first: &u32| {
-            frames.pageblock(first) != Migratetype::Isolate
-                && frames.free_in_pageblock(first).map().first_block(order).is_some()
-        };
-        (0..CLASSES).find_map(|class| {
-            let head = self.head(of.index(), class).load(Ordering::Relaxed);
-            frames.pageblocks_from(head).take(SEARCHED).find(has)
-        })
+        let has = |first: &u32| frames.free_in_pageblock(*first).map().first_block(order).is_some();
+        (0..CLASSES).find_map(|class| self.usable(frames, of, class).find(has))
+    }
+
+    /// Pageblocks of a type and class that were listed last. Of one that is about to go nothing is taken: who isolated it drains
+    /// this CPU soon.
+    fn usable<'f>(
+        &self,
+        frames: &'f ZoneFrames<'_>,
+        of: Migratetype,
+        class: usize,
+    ) -> impl Iterator<Item = u32> + use<'f> {
+        let head = self.head(of.index(), class).load(Ordering::Relaxed);
+        let is_usable = |&first: &u32| frames.pageblock(first) != Migratetype::Isolate;
+        frames.pageblocks_from(head).take(SEARCHED).filter(is_usable)
     }
 }

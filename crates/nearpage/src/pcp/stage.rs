@@ -132,7 +132,7 @@ impl<'m> Stage<'m> {
     pub(crate) fn each_parcel(
         &self,
         from: usize,
-        mut decide: impl FnMut(u32, &Parcel<'_, 'm>) -> Fate,
+        mut decide: impl FnMut(u32, &mut Parcel<'_, 'm>) -> Fate,
     ) -> Option<usize> {
         for (slot, head) in self.heads.iter().enumerate().skip(from) {
             let mut rest = head.load(Ordering::Relaxed);
@@ -151,15 +151,11 @@ impl<'m> Stage<'m> {
                         others.append(self, number, entry);
                     }
                 }
-                let (first, count) = (theirs.first, theirs.count);
-                let fate = decide(pageblock, &Parcel { stage: self, first, count, pages });
+                let mut parcel = Parcel { stage: self, entries: theirs, pages };
+                let fate = decide(pageblock, &mut parcel);
+                let Parcel { entries: mut theirs, pages, .. } = parcel;
                 match fate {
-                    Fate::Gone => {
-                        theirs.put_before(self, &self.free);
-                        let in_use = self.in_use.load(Ordering::Relaxed) - theirs.count;
-                        self.in_use.store(in_use, Ordering::Relaxed);
-                        self.pages.store(self.pages() - pages, Ordering::Relaxed);
-                    }
+                    Fate::Gone => self.release(theirs, pages),
                     Fate::Kept | Fate::Stop => theirs.put_before(self, head),
                 }
                 if fate == Fate::Stop {
@@ -171,6 +167,14 @@ impl<'m> Stage<'m> {
             }
         }
         None
+    }
+
+    /// Entries and their pages are gone.
+    #[inline]
+    fn release(&self, mut entries: Linked, pages: u32) {
+        entries.put_before(self, &self.free);
+        self.in_use.store(self.in_use.load(Ordering::Relaxed) - entries.count, Ordering::Relaxed);
+        self.pages.store(self.pages() - pages, Ordering::Relaxed);
     }
 
     /// Calls `each` with all adjoining pages: the first one, and how many. Only while nobody uses the stage.
@@ -189,9 +193,7 @@ impl<'m> Stage<'m> {
 /// The pages of one pageblock.
 pub(crate) struct Parcel<'s, 'm> {
     stage: &'s Stage<'m>,
-    /// Its first entry, and how many it has.
-    first: u16,
-    count: u16,
+    entries: Linked,
     pages: u32,
 }
 
@@ -208,14 +210,38 @@ impl Parcel<'_, '_> {
     /// If a page is there twice: it was freed twice.
     #[inline]
     pub(crate) fn map(&self) -> FreeMap {
-        let (mut map, mut number) = (FreeMap::NONE, self.first);
-        for _ in 0..self.count {
+        let (mut map, mut number) = (FreeMap::NONE, self.entries.first);
+        for _ in 0..self.entries.count {
             let Entry { first, pages, after } = self.stage.entry(number);
             let at = first - first_of(first);
             assert!(map.add_new(at..at + pages), "freed twice");
             number = after;
         }
         map
+    }
+
+    /// Leaves only these of them: the others are gone.
+    #[cold]
+    pub(crate) fn leave(&mut self, rest: &FreeMap) {
+        let (stage, first) = (self.stage, first_of(self.stage.entry(self.entries.first).first));
+        let (mut left, mut gone) = (Linked::NONE, Linked::NONE);
+        let (mut runs, mut number) = (rest.runs(), self.entries.first);
+        for _ in 0..self.entries.count {
+            let entry = stage.entry(number);
+            match runs.next() {
+                Some(run) => {
+                    let (first, pages) = (first + run.start, run.end - run.start);
+                    stage.set_entry(number, Entry { first, pages, ..entry });
+                    left.append(stage, number, entry);
+                }
+                None => gone.append(stage, number, entry),
+            }
+            number = entry.after;
+        }
+        assert!(runs.next().is_none(), "they are fewer than there were");
+        let pages = rest.count();
+        stage.release(gone, self.pages - pages);
+        (self.entries, self.pages) = (left, pages);
     }
 }
 
@@ -273,7 +299,7 @@ mod tests {
     /// Beside a map by pageblock.
     #[test]
     fn pages_come_out_by_pageblock() {
-        let (mut refused, mut stopped) = (0, 0);
+        let (mut refused, mut stopped, mut cut) = (0, 0, 0);
         for seed in 0..300 {
             let mut random = Random(seed);
             let heads = [const { AtomicU16::new(0) }; SLOTS];
@@ -304,7 +330,18 @@ mod tests {
                         assert_eq!(pages.len() as u32, parcel.pages());
                         assert_eq!(pages, Vec::from_iter(before[&first].iter().copied()));
                         match random.below(12) {
-                            0 => Fate::Stop,
+                            0 => {
+                                let mut rest = map;
+                                let gone = rest.take_first(random.below(600) as u32);
+                                let pages = naive.get_mut(&first).expect("it was there");
+                                gone.runs().flatten().for_each(|at| {
+                                    pages.remove(&(first + at));
+                                });
+                                parcel.leave(&rest);
+                                assert_eq!((parcel.map(), parcel.pages()), (rest, rest.count()));
+                                cut += u32::from(rest.count() > 0 && gone.count() > 0);
+                                Fate::Stop
+                            }
                             1..6 => Fate::Kept,
                             _ => {
                                 naive.remove(&first);
@@ -325,6 +362,6 @@ mod tests {
             stage.each_parcel(0, |_, _| Fate::Gone);
             assert_eq!((stage.pages(), stage.room()), (0, ENTRIES));
         }
-        assert!(refused > 0 && stopped > 0);
+        assert!(refused > 0 && stopped > 0 && cut > 0);
     }
 }

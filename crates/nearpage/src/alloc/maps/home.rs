@@ -212,34 +212,37 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     /// Frees blocks of a zone that nobody holds any more past the pageset: to who has their pageblocks. Whole pageblocks are
     /// the zone's.
     pub(in crate::alloc) fn free_home(&self, zone: &'m Zone<'m, P>, numbers: &[u32]) {
-        let frames = zone.frames();
-        let mut rest = numbers;
-        while !rest.is_empty() {
-            let (first, map, blocks) = parcel_at_start(frames, rest);
+        let (frames, mut rest) = (zone.frames(), numbers);
+        let mut next = || parcel_at_start(frames, &mut rest);
+        let mut parcel = next();
+        while let Some((first, map)) = parcel {
             if self.send_map(zone, first, map) {
-                rest = &rest[blocks..];
+                parcel = next();
                 continue;
             }
             let mut guard = zone.lock_to_move();
             let mut visit = Visit::new(&mut guard, &self.platform, None);
-            while !rest.is_empty() {
-                let (first, map, blocks) = parcel_at_start(frames, rest);
-                // What another CPU's has become meanwhile goes there.
-                if !visit.bring_pages(first, &map, map.count()) {
-                    break;
-                }
-                rest = &rest[blocks..];
+            // What another CPU's has become meanwhile goes there.
+            while let Some((first, map)) = &mut parcel
+                && visit.bring_pages(*first, map)
+            {
+                parcel = next();
             }
             ZoneEvents::add(&zone.events().direct_free_pages, visit.end().returned);
         }
     }
 
     /// Brings pages of one pageblock, which are nobody's yet, to who has the pageblock.
-    pub(in crate::alloc) fn bring_map_home(&self, zone: &'m Zone<'m, P>, first: u32, map: FreeMap) {
+    pub(in crate::alloc) fn bring_map_home(
+        &self,
+        zone: &'m Zone<'m, P>,
+        first: u32,
+        mut map: FreeMap,
+    ) {
         while !self.send_map(zone, first, map) {
             let mut guard = zone.lock_to_move();
             let mut visit = Visit::new(&mut guard, &self.platform, None);
-            let is_home = visit.bring_pages(first, &map, map.count());
+            let is_home = visit.bring_pages(first, &mut map);
             visit.end();
             if is_home {
                 return;
@@ -276,15 +279,16 @@ fn run_at_start(numbers: &[u32]) -> usize {
     }
 }
 
-/// The blocks of one pageblock that `numbers` begin with: the pageblock, their pages, and how many blocks they are. Their words
-/// say their orders.
-fn parcel_at_start(frames: &ZoneFrames<'_>, numbers: &[u32]) -> (u32, FreeMap, usize) {
-    let first = first_of(numbers[0]);
-    let (mut map, mut blocks) = (FreeMap::NONE, 0);
-    for &number in numbers.iter().take_while(|&&number| first_of(number) == first) {
+/// Takes the blocks of one pageblock that `numbers` begin with: the pageblock, and their pages. Their words say their orders.
+fn parcel_at_start(frames: &ZoneFrames<'_>, numbers: &mut &[u32]) -> Option<(u32, FreeMap)> {
+    let first = first_of(*numbers.first()?);
+    let mut map = FreeMap::NONE;
+    while let [number, rest @ ..] = *numbers
+        && first_of(*number) == first
+    {
         let at = number - first;
-        map.add(at..at + frames.word(number).get().order().pages().0 as u32);
-        blocks += 1;
+        map.add(at..at + frames.word(*number).get().order().pages().0 as u32);
+        *numbers = rest;
     }
-    (first, map, blocks)
+    Some((first, map))
 }

@@ -1,5 +1,6 @@
 //! Random loads on all CPUs, with the walker.
 
+use std_alloc::vec;
 use std_alloc::vec::Vec;
 
 use crate::alloc::PageAllocator;
@@ -11,7 +12,8 @@ use crate::model::Model;
 use crate::testing::machine::TestMachine;
 use crate::testing::plain::PlainPlatform;
 use crate::testing::random::Random;
-use crate::units::{CpuId, Order, PageCount, Pfn};
+use crate::topology::{AddressMap, NodeBuf, TopologyBuf};
+use crate::units::{CpuId, NodeId, Order, PageCount, Pfn, PfnRange};
 use crate::watermark::Settings;
 
 const GFPS: [Gfp; 3] = [Gfp::KERNEL, Gfp::HIGHUSER_MOVABLE, Gfp::KERNEL.union(Gfp::RECLAIMABLE)];
@@ -241,6 +243,54 @@ fn bulk_requests_live_on_the_cpus_own_pageblocks() {
         allocator.free_bulk(&held).unwrap();
         assert_eq!(allocator.check().unwrap().allocated, PageCount(0));
     });
+}
+
+/// What comes home of a pageblock that two zones share merges page by page: holds end in the middle of it.
+#[test]
+fn no_hold_for_a_shared_pageblock_is_long() {
+    // Frames 4607 to 5119 are node 1's, within the span of node 0.
+    let node = |id, memory: [(u64, u64); 2]| NodeBuf {
+        id: NodeId(id),
+        memory: memory.map(|(start, end)| PfnRange::new(start, end)).to_vec(),
+        cpus: vec![CpuId(id)],
+        movable_from: None,
+    };
+    let nodes = vec![node(0, [(0, 4607), (5120, 9216)]), node(1, [(4607, 5120), (9216, 16_384)])];
+    let distances = vec![10, 20, 20, 10];
+    let machine =
+        TestMachine::from(TopologyBuf { nodes, distances, address_map: AddressMap::Flat });
+    let most = |free: &dyn Fn(&PageAllocator<'_, PlainPlatform>, &[Pfn])| {
+        machine.run(|allocator| {
+            let mut pages = Vec::new();
+            let gfp = Gfp::HIGHUSER_MOVABLE.union(Gfp::MEMALLOC);
+            while let Ok(page) = allocator.alloc(Request::new(Order(0), gfp)) {
+                pages.push(page);
+            }
+            let is_shared = |page: &Pfn| (4096..4607).contains(&page.0);
+            let (shared, others): (Vec<Pfn>, Vec<Pfn>) = pages.into_iter().partition(is_shared);
+            assert_eq!(shared.len(), 511);
+            // Each of the others merges with what is free around it.
+            let (odd, even): (Vec<Pfn>, Vec<Pfn>) = shared.iter().partition(|page| page.0 % 2 == 1);
+            for part in [odd, even, others] {
+                free(allocator, &part);
+            }
+            allocator.drain_all().unwrap();
+            let found = allocator.check().unwrap();
+            assert_eq!((found.cached, found.allocated), (PageCount(0), PageCount(0)));
+            most_of_a_hold(allocator)
+        })
+    };
+    let mosts = [
+        most(&|allocator, pages| {
+            pages.iter().for_each(|&page| allocator.free(page, Order(0)).unwrap());
+        }),
+        most(&|allocator, pages| allocator.free_bulk(pages).unwrap()),
+        most(&|allocator, pages| {
+            allocator.platform().run_on(NO_CPU);
+            allocator.free_bulk(pages).unwrap();
+        }),
+    ];
+    assert!(mosts.iter().all(|&most| (50..=256).contains(&most)), "{mosts:?}");
 }
 
 /// The turn of each second stops no CPU for zones of which it keeps nothing.

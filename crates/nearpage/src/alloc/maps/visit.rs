@@ -15,9 +15,17 @@ const OPERATIONS: u64 = 256;
 /// The most that it takes to bring the blocks of one pageblock home: eight words of the map and its count, and a place on a
 /// list, or on two of the buddy's where the pageblock becomes whole and merges.
 const OF_A_PARCEL: u64 = 16;
+/// The most that it takes to bring a page of a pageblock home that zones share: a place on a list of the buddy's, one for each
+/// block that it merges with, and a type.
+const OF_A_PAGE: u64 = 12;
 /// The most that it takes to pass a pageblock: a place on a list, two where a larger block is split or merged; its type, its
 /// owner, and its link.
 const OF_A_PASS: u64 = 8;
+/// The most that it takes to take adjoining pages from a map: two words of it and its count, two places on a list, and where it
+/// is of another type, three more; a third of a whole pageblock that is taken by its map.
+const OF_A_RUN: u64 = 12;
+/// What is left for what a request takes after pages were brought home.
+const FOR_A_TAKE: u64 = 4 * OF_A_RUN;
 /// Pageblocks that become the CPU's as pages of them come home: 2.5 KiB of stack, and as many as one hold can pass.
 const CLAIMS: usize = (OPERATIONS / OF_A_PASS) as usize;
 /// A pageblock of the zone with at most so many free pages ...
@@ -32,6 +40,8 @@ pub(super) struct Visit<'v, 'a, 'm, P: Platform> {
     /// The CPU that pageblocks may pass to as blocks of them come home. `None`: they stay the zone's.
     owner: Option<CpuId>,
     frames: ZoneFrames<'m>,
+    /// Operations that it may have.
+    most: u64,
     passed: Passed,
 }
 
@@ -61,11 +71,30 @@ impl<'v, 'a, 'm, P: Platform> Visit<'v, 'a, 'm, P> {
             taken: 0,
             returned: 0,
         };
-        Self { guard, platform, owner, frames, passed }
+        Self { guard, platform, owner, frames, most: OPERATIONS, passed }
+    }
+
+    /// The same, to take blocks for a request, after pages were brought home.
+    pub(super) fn to_take(
+        guard: &'v mut ZoneGuard<'a, 'm, P>,
+        platform: &'v P,
+        owner: CpuId,
+        stage: &Stage<'_>,
+    ) -> Self {
+        let mut visit = Self::new(guard, platform, Some(owner));
+        visit.most = OPERATIONS - FOR_A_TAKE;
+        visit.bring_home(stage, 0);
+        visit.most = OPERATIONS;
+        visit
     }
 
     fn operations_left(&mut self) -> u64 {
-        OPERATIONS.saturating_sub(self.guard.buddy().operations())
+        self.most.saturating_sub(self.guard.buddy().operations())
+    }
+
+    /// Runs of blocks that may still be taken.
+    pub(super) fn runs_left(&mut self) -> u32 {
+        (self.operations_left() / OF_A_RUN) as u32
     }
 
     /// Pageblocks that may still pass.
@@ -112,7 +141,7 @@ impl<'v, 'a, 'm, P: Platform> Visit<'v, 'a, 'm, P> {
 
     /// Brings pages of one pageblock home, or makes that the CPU's. `Some(false)`: another owns it; `None`: this hold was long
     /// enough.
-    fn bring_parcel(&mut self, first: u32, parcel: &Parcel<'_, '_>) -> Option<bool> {
+    fn bring_parcel(&mut self, first: u32, parcel: &mut Parcel<'_, '_>) -> Option<bool> {
         let frames = self.frames;
         touch_pageblock(self.platform, &frames, first, Access::Read);
         let is_shared = frames.is_pageblock_shared(first);
@@ -129,7 +158,12 @@ impl<'v, 'a, 'm, P: Platform> Visit<'v, 'a, 'm, P> {
             return None;
         }
         let Some(cpu) = cpu.filter(|_| free == 0 || self.may_spare(free)) else {
-            return self.bring_pages(first, &parcel.map(), parcel.pages()).then_some(true);
+            let mut map = parcel.map();
+            let is_home = self.bring_pages(first, &mut map);
+            if !is_home && is_shared {
+                parcel.leave(&map);
+            }
+            return is_home.then_some(true);
         };
         touch_pageblock(self.platform, &frames, first, Access::Write);
         self.passed.taken += self.guard.buddy().give_away(frames, first, cpu).0;
@@ -145,30 +179,40 @@ impl<'v, 'a, 'm, P: Platform> Visit<'v, 'a, 'm, P> {
         room_above_min(self.guard, kind).0 >= u64::from(pages) && self.guard.claim_all(pages)
     }
 
-    /// Brings pages of one pageblock home, so many, if nobody owns it, and it is not too much for this hold; returns whether.
-    pub(super) fn bring_pages(&mut self, first: u32, map: &FreeMap, pages: u32) -> bool {
-        let (frames, is_shared) = (self.frames, self.frames.is_pageblock_shared(first));
-        let count = u64::from(pages);
-        let operations = if is_shared { 4 * count } else { OF_A_PARCEL };
-        let is_owned = !is_shared && frames.free_in_pageblock(first).owner().is_some();
-        if is_owned || operations.min(OPERATIONS) > self.operations_left() {
+    /// Brings pages of one pageblock home, if nobody owns it, and it is not too much for this hold; returns whether.
+    /// Where zones share the pageblock, it brings those that are not too much: the others stay in `map`.
+    pub(super) fn bring_pages(&mut self, first: u32, map: &mut FreeMap) -> bool {
+        let frames = self.frames;
+        if frames.is_pageblock_shared(first) {
+            return self.bring_shared(first, map);
+        }
+        let is_owned = frames.free_in_pageblock(first).owner().is_some();
+        if is_owned || OF_A_PARCEL > self.operations_left() {
             return false;
         }
         touch_pageblock(self.platform, &frames, first, Access::Write);
-        self.passed.returned += count;
-        match is_shared {
-            true => map.runs().for_each(|run| {
-                let pages = run.end - run.start;
-                self.guard.buddy().free_run(frames, first + run.start, Order(0), pages);
-            }),
-            false => self.guard.buddy().free_in_map(frames, first, map, pages),
-        }
+        let pages = map.count();
+        self.passed.returned += u64::from(pages);
+        self.guard.buddy().free_in_map(frames, first, map, pages);
         true
+    }
+
+    /// Brings pages of a pageblock home that zones share, as many as are not too much; returns whether those are all.
+    fn bring_shared(&mut self, first: u32, map: &mut FreeMap) -> bool {
+        let brought = map.take_first((self.operations_left() / OF_A_PAGE) as u32);
+        touch_pageblock(self.platform, &self.frames, first, Access::Write);
+        for run in brought.runs() {
+            let pages = run.end - run.start;
+            self.guard.buddy().free_run(self.frames, first + run.start, Order(0), pages);
+        }
+        self.passed.returned += u64::from(brought.count());
+        map.count() == 0
     }
 
     /// What became the CPU's.
     pub(super) fn end(self) -> Passed {
         let Passed { taken, returned, .. } = self.passed;
+        debug_assert!(self.guard.buddy().operations() <= OPERATIONS, "a visit is too long");
         self.guard.note_taken(taken);
         self.guard.note_returned(returned);
         self.passed

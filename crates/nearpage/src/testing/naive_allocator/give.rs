@@ -176,12 +176,12 @@ impl NaiveAllocator {
         let (order, migratetype) = (asked.order, asked.migratetype);
         self.note_visit(at);
         self.gather(at);
-        let mut visit = self.visit(at.zone, Some(at.cpu));
-        self.bring_home(&mut visit, at, 0);
+        let mut visit = self.visit_to_bring_and_take(at);
         let room = self.room_above_min(at.zone, asked.kind);
         let most = if order < Order(9) { u64::MAX } else { 4 };
         let blocks = ((self.behind(at).size / 2) >> order.0).clamp(1, most);
-        let wanted = Blocks { order, migratetype, flags, blocks: 0, runs_max: RUNS_MAX };
+        let runs_max = self.runs_left(&visit).min(RUNS_MAX);
+        let wanted = Blocks { order, migratetype, flags, blocks: 0, runs_max };
         // As many as pageblocks may bring, or the blocks of a refill.
         let allowed = self.allowed_in(&mut visit, wanted, blocks.max(blocks_of_a_refill(order)));
         let most = allowed.min(blocks) << order.0;

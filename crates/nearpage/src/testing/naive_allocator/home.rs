@@ -1,5 +1,6 @@
 //! Ways home: to the CPU's own pageblocks, to those of others, and to the zone.
 
+use std_alloc::collections::VecDeque;
 use std_alloc::vec;
 use std_alloc::vec::Vec;
 
@@ -199,19 +200,18 @@ impl NaiveAllocator {
         let parcel = |blocks: &[Pfn]| -> Pages {
             blocks.iter().flat_map(|pfn| pfn.0..pfn.0 + order.pages().0).map(Pfn).collect()
         };
-        let parcels: Vec<Pages> =
+        let mut parcels: VecDeque<Pages> =
             pages.chunk_by(|one, other| first_of(*one) == first_of(*other)).map(parcel).collect();
-        let mut rest = parcels.as_slice();
-        while let [pages, others @ ..] = rest {
+        while let Some(pages) = parcels.front() {
             if self.send_to_owner(zone, pages) {
-                rest = others;
+                parcels.pop_front();
                 continue;
             }
             let mut visit = self.visit(zone, None);
-            while let [pages, others @ ..] = rest
+            while let Some(pages) = parcels.front_mut()
                 && self.bring_pages(&mut visit, pages)
             {
-                rest = others;
+                parcels.pop_front();
             }
             self.zones[zone].events.direct_free_pages += visit.returned;
             self.end_visit(&visit);

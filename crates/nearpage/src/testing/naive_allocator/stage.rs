@@ -6,7 +6,7 @@
 use std_alloc::vec;
 use std_alloc::vec::Vec;
 
-use super::maps::{Pages, run};
+use super::maps::{Pages, run, runs};
 use super::owners::first_of;
 use crate::testing::kept::Run;
 use crate::units::Pfn;
@@ -15,12 +15,14 @@ use crate::units::Pfn;
 const ENTRIES_PER_ROW: usize = 5;
 
 /// What becomes of the pages of a pageblock.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Fate {
     Gone,
     Kept,
     /// As `Kept`, and so does all that comes after.
     Stop,
+    /// As `Stop`, but of this pageblock only these stay.
+    StopWith(Pages),
 }
 
 /// The stage of a CPU for a zone.
@@ -90,10 +92,16 @@ impl Stage {
                 let is_theirs = |run: &Run| first_of(run.0) == first_of(pfn);
                 let (theirs, others): (Vec<Run>, Vec<Run>) = rest.into_iter().partition(is_theirs);
                 let fate = decide(first_of(pfn), pages_of(&theirs));
-                if fate != Fate::Gone {
-                    row.splice(0..0, theirs);
-                }
-                if fate == Fate::Stop {
+                let is_end = matches!(fate, Fate::Stop | Fate::StopWith(_));
+                let stay = match fate {
+                    Fate::Gone => vec![],
+                    Fate::Kept | Fate::Stop => theirs,
+                    Fate::StopWith(pages) => {
+                        runs(&pages).into_iter().map(|(at, end)| (Pfn(at), end - at)).collect()
+                    }
+                };
+                row.splice(0..0, stay);
+                if is_end {
                     row.splice(0..0, others);
                     return Some(number);
                 }

@@ -12,9 +12,14 @@ use crate::watermark::AllocFlags;
 
 /// Operations in one hold.
 const OPERATIONS: u64 = 256;
-/// So many must be left to bring pages of a pageblock home, and to pass a pageblock.
+/// So many must be left to bring pages of a pageblock home, each page of one that zones share, to pass a pageblock, and to take
+/// adjoining pages.
 const OF_PAGES: u64 = 16;
+const OF_A_PAGE: usize = 12;
 const OF_A_PASS: u64 = 8;
+const OF_A_RUN: u64 = 12;
+/// So many are left to a request after pages were brought home.
+const FOR_A_TAKE: u64 = 48;
 /// Pageblocks that become the CPU's in one hold because pages of them come home.
 const CLAIMS: usize = 32;
 /// A pageblock with at most so many free pages becomes the CPU's that brings at least so many.
@@ -26,6 +31,8 @@ pub(super) struct Visit {
     zone: usize,
     /// The CPU that pageblocks may pass to as pages of them come home.
     owner: Option<CpuId>,
+    /// Operations that it may have.
+    most: u64,
     /// Free pages when it began, and pages that limits were asked for since.
     free_before: u64,
     asked: u64,
@@ -46,11 +53,26 @@ impl NaiveAllocator {
         self.zones[zone].operations = 0;
         let free_before = self.zones[zone].free.0;
         let (passed, claimed, asked, taken, returned) = (Vec::new(), Vec::new(), 0, 0, 0);
-        Visit { zone, owner, free_before, asked, passed, claimed, taken, returned }
+        let most = OPERATIONS;
+        Visit { zone, owner, most, free_before, asked, passed, claimed, taken, returned }
+    }
+
+    /// The same, to take blocks for a request, after pages were brought home.
+    pub(super) fn visit_to_bring_and_take(&mut self, at: At) -> Visit {
+        let mut visit = self.visit(at.zone, Some(at.cpu));
+        visit.most = OPERATIONS - FOR_A_TAKE;
+        self.bring_home(&mut visit, at, 0);
+        visit.most = OPERATIONS;
+        visit
     }
 
     fn operations_left(&self, visit: &Visit) -> u64 {
-        OPERATIONS.saturating_sub(self.zones[visit.zone].operations)
+        visit.most.saturating_sub(self.zones[visit.zone].operations)
+    }
+
+    /// Runs that may still be taken.
+    pub(super) fn runs_left(&self, visit: &Visit) -> u64 {
+        self.operations_left(visit) / OF_A_RUN
     }
 
     pub(super) fn pageblocks_left(&self, visit: &Visit) -> u64 {
@@ -88,7 +110,8 @@ impl NaiveAllocator {
             order = Order(0);
         }
         if visit.passed.is_empty() {
-            while (visit.passed.is_empty() || got < pages && (visit.passed.len() as u64) < most)
+            while got < pages
+                && (visit.passed.len() as u64) < most
                 && got + 512 <= room
                 && let Some(first) = zone.give_whole(wanted.migratetype, cpu, pageblocks)
             {
@@ -115,7 +138,7 @@ impl NaiveAllocator {
     }
 
     /// Brings pages of one pageblock home, or makes that the CPU's.
-    fn bring(&mut self, visit: &mut Visit, first: Pfn, pages: Pages) -> Fate {
+    fn bring(&mut self, visit: &mut Visit, first: Pfn, mut pages: Pages) -> Fate {
         let zone = &self.zones[visit.zone];
         if zone.owners.of(first).is_some() {
             return Fate::Kept;
@@ -131,7 +154,8 @@ impl NaiveAllocator {
         }
         let may_take = is_worth_it && (free == 0 || self.may_spare(visit, free));
         match visit.owner.filter(|_| may_take) {
-            None if self.bring_pages(visit, &pages) => Fate::Gone,
+            None if self.bring_pages(visit, &mut pages) => Fate::Gone,
+            None if self.pageblocks.is_shared(first) => Fate::StopWith(pages),
             None => Fate::Stop,
             Some(cpu) => {
                 visit.taken += self.zones[visit.zone].give_away(first, cpu);
@@ -142,16 +166,20 @@ impl NaiveAllocator {
         }
     }
 
-    /// Brings pages of one pageblock home to the zone, if nobody owns it and this hold is short enough; returns whether.
-    pub(super) fn bring_pages(&mut self, visit: &mut Visit, pages: &Pages) -> bool {
+    /// Brings pages of one pageblock home to the zone, if nobody owns it and this hold is short enough; returns whether. Where
+    /// zones share it, the first pages go, and the others stay.
+    pub(super) fn bring_pages(&mut self, visit: &mut Visit, pages: &mut Pages) -> bool {
         let Some(&pfn) = pages.first() else { return true };
-        let (is_shared, count) = (self.pageblocks.is_shared(pfn), pages.len() as u64);
-        let operations = if is_shared { (4 * count).min(OPERATIONS) } else { OF_PAGES };
+        let is_shared = self.pageblocks.is_shared(pfn);
         let is_owned = self.zones[visit.zone].owners.of(pfn).is_some();
-        if is_owned || operations > self.operations_left(visit) {
+        let left = self.operations_left(visit);
+        if is_owned || !is_shared && OF_PAGES > left {
             return false;
         }
-        visit.returned += count;
+        let most = if is_shared { left as usize / OF_A_PAGE } else { usize::MAX };
+        let rest: Pages = pages.iter().skip(most).copied().collect();
+        pages.retain(|pfn| !rest.contains(pfn));
+        visit.returned += pages.len() as u64;
         let (zone, pageblocks) = (&mut self.zones[visit.zone], &mut self.pageblocks);
         if is_shared {
             // Adjoining pages come back as the largest blocks that they make up.
@@ -167,7 +195,8 @@ impl NaiveAllocator {
         } else {
             zone.free_in_map(pages, pageblocks);
         }
-        true
+        *pages = rest;
+        pages.is_empty()
     }
 
     /// Lets the lock go, and counts.
