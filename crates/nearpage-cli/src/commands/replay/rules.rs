@@ -68,7 +68,7 @@ JSON (--json):
   first_pass[]  as rows
   open_loop     what that means
 
-Exit status: 0 all musts are met, 1 one is missed, 2 wrong usage or unreadable input, 130 after Ctrl-C.";
+Exit status: 0 all musts are met, 1 one is missed or the output could not be written, 2 wrong usage or unreadable input, 130 after Ctrl-C.";
 
 /// Threads: each replays a bundle.
 const THREADS: NonZeroUsize = NonZeroUsize::new(2).expect("two are more than none");
