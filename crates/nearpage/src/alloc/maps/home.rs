@@ -224,7 +224,8 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             let mut visit = Visit::new(&mut guard, &self.platform, None);
             // What another CPU's has become meanwhile goes there.
             while let Some((first, map)) = &mut parcel
-                && visit.bring_pages(*first, map)
+                && let pages = map.count()
+                && visit.bring_pages(*first, map, pages)
             {
                 parcel = next();
             }
@@ -242,7 +243,8 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         while !self.send_map(zone, first, map) {
             let mut guard = zone.lock_to_move();
             let mut visit = Visit::new(&mut guard, &self.platform, None);
-            let is_home = visit.bring_pages(first, &mut map);
+            let pages = map.count();
+            let is_home = visit.bring_pages(first, &mut map, pages);
             visit.end();
             if is_home {
                 return;

@@ -159,7 +159,7 @@ impl<'v, 'a, 'm, P: Platform> Visit<'v, 'a, 'm, P> {
         }
         let Some(cpu) = cpu.filter(|_| free == 0 || self.may_spare(free)) else {
             let mut map = parcel.map();
-            let is_home = self.bring_pages(first, &mut map);
+            let is_home = self.bring_pages(first, &mut map, parcel.pages());
             if !is_home && is_shared {
                 parcel.leave(&map);
             }
@@ -179,9 +179,9 @@ impl<'v, 'a, 'm, P: Platform> Visit<'v, 'a, 'm, P> {
         room_above_min(self.guard, kind).0 >= u64::from(pages) && self.guard.claim_all(pages)
     }
 
-    /// Brings pages of one pageblock home, if nobody owns it, and it is not too much for this hold; returns whether.
+    /// Brings pages of one pageblock home, so many, if nobody owns it, and it is not too much for this hold; returns whether.
     /// Where zones share the pageblock, it brings those that are not too much: the others stay in `map`.
-    pub(super) fn bring_pages(&mut self, first: u32, map: &mut FreeMap) -> bool {
+    pub(super) fn bring_pages(&mut self, first: u32, map: &mut FreeMap, pages: u32) -> bool {
         let frames = self.frames;
         if frames.is_pageblock_shared(first) {
             return self.bring_shared(first, map);
@@ -191,7 +191,6 @@ impl<'v, 'a, 'm, P: Platform> Visit<'v, 'a, 'm, P> {
             return false;
         }
         touch_pageblock(self.platform, &frames, first, Access::Write);
-        let pages = map.count();
         self.passed.returned += u64::from(pages);
         self.guard.buddy().free_in_map(frames, first, map, pages);
         true
