@@ -45,28 +45,47 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     ///
     /// # Errors
     /// [`BulkFreeError`] if some were not in the caller's hands; each of those is told to the host.
+    #[inline]
     pub fn free_bulk(&self, pages: &[Pfn]) -> Result<(), BulkFreeError> {
-        match pages.len() {
-            0 => Ok(()),
-            n if is_one_by_one::<P>(n) => self.free_few(pages),
-            n if n <= FEW => self.free_near::<FEW>(pages),
-            n if n <= SOME => self.free_near::<SOME>(pages),
-            n if n <= CHUNK => self.free_near::<CHUNK>(pages),
-            _ => self.free_each(pages, &[], None),
+        match is_one_by_one::<P>(pages.len()) {
+            true => self.free_few(pages),
+            false => self.free_many(pages),
         }
     }
 
     /// Frees pages as single frees do.
     #[inline]
     fn free_few(&self, pages: &[Pfn]) -> Result<(), BulkFreeError> {
-        let (mut refused, mut first) = (0, None);
-        for &pfn in pages {
-            if let Err(error) = self.free(pfn, SINGLE) {
-                refused += 1;
-                first = first.or(Some(error));
+        for (at, &pfn) in pages.iter().enumerate() {
+            if let Err(first) = self.free(pfn, SINGLE) {
+                return self.free_few_after(pages, at, first);
             }
         }
-        freed(pages.len(), refused, first)
+        Ok(())
+    }
+
+    /// Frees what comes after the page at `at`, the first that was refused.
+    #[cold]
+    fn free_few_after(
+        &self,
+        pages: &[Pfn],
+        at: usize,
+        first: FreeError,
+    ) -> Result<(), BulkFreeError> {
+        let is_refused = |pfn: &&Pfn| self.free(**pfn, SINGLE).is_err();
+        let refused = 1 + pages[at + 1..].iter().filter(is_refused).count();
+        freed(pages.len(), refused, Some(first))
+    }
+
+    #[inline(never)]
+    fn free_many(&self, pages: &[Pfn]) -> Result<(), BulkFreeError> {
+        match pages.len() {
+            0 => Ok(()),
+            n if n <= FEW => self.free_near::<FEW>(pages),
+            n if n <= SOME => self.free_near::<SOME>(pages),
+            n if n <= CHUNK => self.free_near::<CHUNK>(pages),
+            _ => self.free_each(pages, &[], None),
+        }
     }
 
     /// Frees up to `MOST` pages, all of which most often go where a single [`free`](Self::free) looks first.
