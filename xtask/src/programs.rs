@@ -76,7 +76,7 @@ pub fn run(arguments: &ProgramsArgs) -> Result<(), ProgramsError> {
         return Ok(());
     }
     let profile = if arguments.short { "release" } else { "dist" };
-    let library = build(profile, "nearpage-preload", mallocs::LIBRARY)?;
+    let library = build(profile, "nearpage-preload", inputs::LIBRARY)?;
     let inputs = Inputs::new(&library)?;
     let mallocs = match arguments.watch {
         true => mallocs::watched(&inputs, &build(profile, "nearpage-cli", "nearpage")?),

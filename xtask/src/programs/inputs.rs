@@ -7,7 +7,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::rows::Row;
-use super::{ProgramsError, failed, mallocs, root};
+use super::{ProgramsError, failed, root};
+
+/// The library of nearpage's malloc.
+pub(super) const LIBRARY: &str = "libnearpage_preload.so";
 
 /// The user that programs become which refuse to run as root: nobody.
 const USER: u32 = 65534;
@@ -34,7 +37,7 @@ impl Inputs {
     }
 
     pub fn library(&self) -> PathBuf {
-        self.folder().join(mallocs::LIBRARY)
+        self.folder().join(LIBRARY)
     }
 
     /// Words in front of a program that refuses to run as root.

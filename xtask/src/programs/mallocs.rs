@@ -4,9 +4,6 @@ use std::path::{Path, PathBuf};
 
 use super::inputs::Inputs;
 
-/// The library of nearpage's malloc.
-pub(super) const LIBRARY: &str = "libnearpage_preload.so";
-
 /// A malloc that programs run under.
 pub(super) struct Malloc {
     pub name: &'static str,
