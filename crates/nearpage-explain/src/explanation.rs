@@ -5,8 +5,8 @@ use serde::Serialize;
 use nearpage::Gfp;
 
 use crate::remedy::{self, Remedy};
-use crate::report::{Kind, Report};
-use crate::verdict::{Rule, Verdict};
+use crate::report::{Kind, Report, Unreadable};
+use crate::verdict::{self, Rule, Verdict};
 use crate::zones::Excluded;
 
 /// A report, the rule that refused, what would have helped, and what cannot be known.
@@ -19,7 +19,7 @@ pub struct Explanation {
     /// What would have helped, and what would not.
     pub remedies: Vec<Remedy>,
     /// What the report does not tell, in words.
-    pub unknown: Vec<&'static str>,
+    pub unknown: Vec<String>,
 }
 
 impl Explanation {
@@ -32,13 +32,18 @@ impl Explanation {
     }
 }
 
-fn unknown(report: &Report, verdict: &Verdict) -> Vec<&'static str> {
+fn unreadable(figure: &Unreadable) -> String {
+    let Unreadable { line, word } = figure;
+    format!("line {line}: {word} is no figure from 0 to 2^64 - 1: it is taken as not known")
+}
+
+fn unknown(report: &Report, verdict: &Verdict) -> Vec<String> {
     let has_zones = !report.zones.is_empty();
     let is_memcg = verdict.rule == Rule::Memcg;
-    let mut said = Vec::new();
-    let mut say = |condition: bool, text| {
+    let mut said: Vec<String> = report.unreadable.iter().map(unreadable).collect();
+    let mut say = |condition: bool, text: &str| {
         if condition {
-            said.push(text);
+            said.push(text.into());
         }
     };
     say(
@@ -67,7 +72,7 @@ fn unknown(report: &Report, verdict: &Verdict) -> Vec<&'static str> {
         "kernels before 3.8 do not print the types of free blocks: all are taken to be usable",
     );
     say(
-        report.zones.iter().any(|zone| zone.reserve.is_empty()),
+        report.zones.iter().any(|zone| zone.reserve.is_empty() && !zone.is_damaged),
         "a zone's lowmem_reserve is missing: it is taken to be 0",
     );
     say(
@@ -81,16 +86,25 @@ fn unknown(report: &Report, verdict: &Verdict) -> Vec<&'static str> {
     };
     let names_node = verdict.zones.iter().any(|zone| zone.excluded == Some(Excluded::ThisNode));
     say(
-        nodes.len() > 1 && !is_memcg && !names_node,
+        nodes.len() > 1 && !is_memcg && !names_node && verdict::is_asked(report),
         "the report names the CPU and not its node: which zonelist was walked first is not known, that all of it refused is",
     );
     say(
         report.mode.gfp.contains(Gfp::THISNODE) && nodes.len() > 1 && !names_node,
         "__GFP_THISNODE was set, and the node that it names is not in the report",
     );
+    let held = verdict.no_progress.as_ref();
+    say(
+        held.is_some_and(|held| held.unexplained.is_none()),
+        "the report lacks counters (anonymous memory, files or slab): how much no counter explains is not known",
+    );
+    say(
+        is_memcg && report.memcg.as_ref().is_none_or(|memcg| memcg.limit.is_none()),
+        "the report does not say how much the group used, nor its limit",
+    );
     // "page order 0, failed to allocate pages"; before 5.13 no reason was told.
     let failed = report.failed.as_deref().unwrap_or("allocate pages");
-    let is_larger = failed.contains("exceeds total pages");
+    let is_larger = !verdict::is_asked(report);
     let is_of_pages = failed.contains("allocate pages");
     say(is_larger, "the area is larger than all memory, as the first line says: no zone was asked");
     say(

@@ -44,7 +44,8 @@ pub use explanation::Explanation;
 pub use reader::{ReadError, Reader};
 pub use remedy::{Change, Helps, Remedy};
 pub use report::{
-    FreeBlocks, Kind, Memcg, Mode, NodeRow, Report, Slub, TASKS_MOST, Task, Victim, ZoneRow,
+    FreeBlocks, Kind, Memcg, Mode, NodeRow, Report, Slub, TASKS_MOST, Task, UNREADABLE_MOST,
+    Unreadable, Victim, ZoneRow,
 };
 pub use verdict::{Confinement, NoProgress, Rule, Verdict, ZoneVerdict};
 pub use zones::Excluded;

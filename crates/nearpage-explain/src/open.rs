@@ -6,7 +6,9 @@
 
 use crate::mode;
 use crate::piece::{self, Constraint, Header, Piece};
-use crate::report::{Kind, Memcg, NodeRow, Report, Slub, TASKS_MOST, ZoneRow, version};
+use crate::report::{
+    Kind, Memcg, NodeRow, Report, Slub, TASKS_MOST, UNREADABLE_MOST, Unreadable, ZoneRow, version,
+};
 use crate::rows;
 
 /// Nodes and zones that a report keeps: Linux has at most 1024 nodes.
@@ -76,6 +78,7 @@ impl Open {
             tasks_listed: 0,
             victim: None,
             slub,
+            unreadable: Vec::new(),
         };
         Open {
             report,
@@ -124,6 +127,32 @@ impl Open {
             self.report.last_line = line;
         }
         taken
+    }
+
+    /// Notes that a figure of a line is none, if the line can be this report's: it was taken, or is a row of which nothing could
+    /// be read.
+    pub(crate) fn note_unreadable(
+        &mut self,
+        word: &str,
+        line: u64,
+        caller: Option<&str>,
+        is_taken: bool,
+    ) -> bool {
+        let is_others =
+            self.caller.is_some() && caller.is_some() && self.caller.as_deref() != caller;
+        let is_own = match is_taken {
+            true => self.report.last_line == line,
+            false => !is_others && self.part >= Part::Who,
+        };
+        if is_own && self.report.unreadable.len() < UNREADABLE_MOST {
+            let word = word.chars().take(64).collect();
+            self.report.unreadable.push(Unreadable { line, word });
+        }
+        // The reserve of the zone before it.
+        if is_own && !is_taken && self.part == Part::Zones && self.reserve_open {
+            self.report.zones.iter_mut().rev().take(1).for_each(|zone| zone.is_damaged = true);
+        }
+        is_own
     }
 
     fn reach(&mut self, part: Part) -> bool {
@@ -303,8 +332,8 @@ impl Open {
         }
         let memcg = self.report.memcg.get_or_insert_with(Memcg::default);
         match piece {
-            Piece::MemcgUsage(usage, limit) if memcg.limit == 0 => {
-                (memcg.usage, memcg.limit) = (*usage, *limit)
+            Piece::MemcgUsage(usage, limit) if memcg.limit.is_none() => {
+                (memcg.usage, memcg.limit) = (Some(*usage), Some(*limit))
             }
             Piece::MemcgPath(path) if memcg.path.is_none() => memcg.path = Some(path.clone()),
             _ => return false,

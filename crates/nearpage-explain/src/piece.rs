@@ -253,9 +253,7 @@ fn killed(text: &str) -> Option<crate::report::Victim> {
     let (pid, rest) = text.split_once(" (")?;
     // Names may have parentheses.
     let end = rest.find(") total-vm").or_else(|| rest.find("),")).or_else(|| rest.find(')'))?;
-    let kib = |key| {
-        value(rest, key).and_then(|text| text.trim_end_matches("kB").parse().ok()).unwrap_or(0)
-    };
+    let kib = |key| value(rest, key).and_then(|text| text.trim_end_matches("kB").parse().ok());
     Some(crate::report::Victim {
         pid: pid.parse().ok()?,
         name: rest[..end].chars().take(64).collect(),
@@ -381,7 +379,7 @@ mod tests {
                 victim.shmem,
                 victim.pgtables
             ),
-            (7, "my (app)", 8, 4, 1, 72)
+            (7, "my (app)", Some(8), Some(4), Some(1), Some(72))
         );
         assert_eq!(
             classify("java cpuset=vcpu0 mems_allowed=0-1"),

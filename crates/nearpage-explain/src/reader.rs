@@ -234,9 +234,13 @@ impl<R: BufRead> Reader<R> {
             return;
         }
         let (number, caller) = (self.line, line.caller);
-        if piece != Piece::Other
-            && self.open.iter_mut().any(|open| open.take(&piece, number, caller))
-        {
+        let is_taken = piece != Piece::Other
+            && self.open.iter_mut().any(|open| open.take(&piece, number, caller));
+        if let Some(word) = rows::unreadable(line.message) {
+            let mut open = self.open.iter_mut();
+            open.any(|open| open.note_unreadable(word, number, caller, is_taken));
+        }
+        if is_taken {
             return;
         }
         // What belongs to no report ends those that have all they need.

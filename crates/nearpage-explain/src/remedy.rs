@@ -128,14 +128,12 @@ pub(crate) fn of(report: &Report, verdict: &Verdict) -> Vec<Remedy> {
 }
 
 fn memcg(report: &Report) -> Vec<Remedy> {
-    let Some(memcg) = report.memcg.as_ref().filter(|memcg| memcg.limit > 0) else {
-        return Vec::new();
-    };
+    let known = report.memcg.as_ref().and_then(|memcg| memcg.usage.zip(memcg.limit));
+    let Some((usage, limit)) = known else { return Vec::new() };
     let block = report.page_kib() << report.order.unwrap_or(0).min(20);
-    let more = (memcg.usage.saturating_add(block)).saturating_sub(memcg.limit);
+    let more = usage.saturating_add(block).saturating_sub(limit);
     let text = format!(
-        "a limit {more} KiB higher admits this request, and no more than that; the group used {} of {} KiB",
-        memcg.usage, memcg.limit
+        "a limit {more} KiB higher admits this request, and no more than that; the group used {usage} of {limit} KiB"
     );
     vec![Remedy { change: Change::MemcgLimit, helps: Helps::Yes, amount: Some(more), text }]
 }
@@ -356,7 +354,11 @@ impl Tried<'_> {
         let pieces: u64 = small
             .map(|blocks| blocks.count.saturating_mul(blocks.kib))
             .fold(0, u64::saturating_add);
-        let movable = self.row.anon.saturating_add(self.row.file);
+        let movable =
+            self.row.anon.zip(self.row.file).map(|(anon, file)| anon.saturating_add(file));
+        let is_too_little = movable.is_some_and(|movable| movable < block);
+        let movable =
+            movable.map_or("nobody knows how much".into(), |movable| format!("{movable} KiB"));
         let (helps, text) = if !self.zones.has_pages(&room) {
             (
                 Helps::No,
@@ -364,18 +366,18 @@ impl Tried<'_> {
                     "too few free pages to move others to: a block takes {block} KiB, {pieces} KiB are free in smaller ones"
                 ),
             )
-        } else if movable < block {
+        } else if is_too_little {
             (
                 Helps::No,
                 format!(
-                    "{pieces} KiB are free in smaller blocks, but only {movable} KiB of the zone can be moved"
+                    "{pieces} KiB are free in smaller blocks, but only {movable} of the zone can be moved"
                 ),
             )
         } else {
             (
                 Helps::Unknown,
                 format!(
-                    "{pieces} KiB are free in blocks below {block} KiB and {movable} KiB can be moved; whether unmovable pages stand between them is not in the report"
+                    "{pieces} KiB are free in blocks below {block} KiB and {movable} can be moved; whether unmovable pages stand between them is not in the report"
                 ),
             )
         };

@@ -82,10 +82,10 @@ pub struct ZoneRow {
     pub reserved_highatomic: u64,
     /// Free within that reserve, of kernels that print it.
     pub free_highatomic: Option<u64>,
-    /// Anonymous memory on the lists of reclaim.
-    pub anon: u64,
-    /// Memory of files on the lists of reclaim.
-    pub file: u64,
+    /// Anonymous memory on the lists of reclaim; `None` if the row does not say.
+    pub anon: Option<u64>,
+    /// Memory of files on the lists of reclaim; `None` if the row does not say.
+    pub file: Option<u64>,
     /// Present.
     pub present: u64,
     /// Managed by the buddy; `None` before Linux 3.9.
@@ -98,23 +98,25 @@ pub struct ZoneRow {
     pub reserve: Vec<u64>,
     /// Free blocks by order.
     pub blocks: Vec<FreeBlocks>,
+    /// Whether a figure of the row, or of its reserve, is none that can be read: what the zone would say is not known then.
+    pub is_damaged: bool,
 }
 
-/// A node; before Linux 4.8 these figures stand with the zones, and are summed up here.
+/// A node; before Linux 4.8 these figures stand with the zones, and are summed up here. `None` is what the report does not say.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct NodeRow {
     /// The node.
     pub node: u32,
     /// Anonymous memory on the lists of reclaim.
-    pub anon: u64,
+    pub anon: Option<u64>,
     /// Memory of files on the lists of reclaim.
-    pub file: u64,
+    pub file: Option<u64>,
     /// What cannot be reclaimed since it is locked.
-    pub unevictable: u64,
+    pub unevictable: Option<u64>,
     /// Dirty or being written.
-    pub writeback: u64,
+    pub writeback: Option<u64>,
     /// In shared memory and tmpfs; a part of what is anonymous.
-    pub shmem: u64,
+    pub shmem: Option<u64>,
     /// Whether reclaim had given up there.
     pub all_unreclaimable: bool,
     /// Whether the row is the sum of its zones' rows.
@@ -132,10 +134,15 @@ impl NodeRow {
             (&mut self.shmem, zone.shmem),
         ];
         for (sum, part) in pairs {
-            *sum = sum.saturating_add(part);
+            *sum = sum_of([*sum, part]);
         }
         self.all_unreclaimable &= zone.all_unreclaimable;
     }
+}
+
+/// The sum of figures, if any is known.
+pub(crate) fn sum_of(parts: impl IntoIterator<Item = Option<u64>>) -> Option<u64> {
+    parts.into_iter().flatten().reduce(u64::saturating_add)
 }
 
 /// A memory cgroup.
@@ -143,13 +150,13 @@ impl NodeRow {
 pub struct Memcg {
     /// The group whose limit was reached.
     pub path: Option<String>,
-    /// Used.
-    pub usage: u64,
-    /// The limit.
-    pub limit: u64,
+    /// Used, if the report says so.
+    pub usage: Option<u64>,
+    /// The limit, if the report says so.
+    pub limit: Option<u64>,
 }
 
-/// Who was ended.
+/// Who was ended. `None` is what the kernel did not print.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Victim {
     /// Process id.
@@ -157,13 +164,13 @@ pub struct Victim {
     /// Its name.
     pub name: String,
     /// Anonymous memory that it gave back.
-    pub anon: u64,
+    pub anon: Option<u64>,
     /// Memory of files.
-    pub file: u64,
+    pub file: Option<u64>,
     /// Shared memory, which stays if others use it or it lies in tmpfs.
-    pub shmem: u64,
+    pub shmem: Option<u64>,
     /// Page tables.
-    pub pgtables: u64,
+    pub pgtables: Option<u64>,
 }
 
 /// A task of the table that OOM reports print.
@@ -175,6 +182,15 @@ pub struct Task {
     pub rss_pages: u64,
     /// Its name.
     pub name: String,
+}
+
+/// A word where a figure should be that is none, such as `free:99999999999999999999kB`.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Unreadable {
+    /// The line of the log, from 1.
+    pub line: u64,
+    /// The word.
+    pub word: String,
 }
 
 /// A cache of objects that got no page.
@@ -251,16 +267,25 @@ pub struct Report {
     pub victim: Option<Victim>,
     /// The cache that got no page.
     pub slub: Option<Slub>,
+    /// Figures that cannot be read, at most [`UNREADABLE_MOST`]: what they would tell is not known.
+    pub unreadable: Vec<Unreadable>,
 }
 
 /// Tasks that a report keeps.
 pub const TASKS_MOST: usize = 8;
+/// Unreadable figures that a report keeps.
+pub const UNREADABLE_MOST: usize = 8;
 
 impl Report {
     /// The size of a page: that of the smallest free blocks. 4 where no blocks are printed.
     pub fn page_kib(&self) -> u64 {
         let smallest = self.zones.iter().filter_map(|zone| zone.blocks.first());
         smallest.map(|blocks| blocks.kib).find(|&kib| kib > 0).unwrap_or(4)
+    }
+
+    /// Who was refused: the process, or the cache of a SLUB failure, which names no process; empty if the log says neither.
+    pub fn whose(&self) -> &str {
+        self.slub.as_ref().map_or(&self.process, |slub| &slub.cache)
     }
 
     /// Major and minor number of the kernel's release.

@@ -1,9 +1,23 @@
 //! The rows of `Mem-Info:`: nodes, zones, reserves, free blocks.
 
-use crate::report::{FreeBlocks, NodeRow, ZoneRow};
+use crate::report::{FreeBlocks, NodeRow, ZoneRow, sum_of};
 
 /// Names of zones. No other begins a row.
 pub(crate) const ZONES: [&str; 6] = ["DMA", "DMA32", "Normal", "HighMem", "Movable", "Device"];
+
+/// Figures of a zone by which it decides.
+const DECIDES: [&str; 10] = [
+    "free",
+    "boost",
+    "min",
+    "low",
+    "high",
+    "reserved_highatomic",
+    "free_highatomic",
+    "present",
+    "managed",
+    "free_cma",
+];
 
 /// Blocks of a zone that a report keeps: no kernel has as many orders.
 const ORDERS_MOST: usize = 32;
@@ -42,6 +56,10 @@ pub(crate) fn zone(message: &str) -> Option<ZoneRow> {
     }
     let mut zone = ZoneRow { node, name: name.into(), ..ZoneRow::default() };
     for (key, kib) in fields(rest) {
+        let Ok(kib) = kib.parse::<u64>() else {
+            zone.is_damaged |= DECIDES.contains(&key);
+            continue;
+        };
         match key {
             "free" => zone.free = kib,
             "boost" => zone.boost = Some(kib),
@@ -50,8 +68,8 @@ pub(crate) fn zone(message: &str) -> Option<ZoneRow> {
             "high" => zone.high = kib,
             "reserved_highatomic" => zone.reserved_highatomic = kib,
             "free_highatomic" => zone.free_highatomic = Some(kib),
-            "active_anon" | "inactive_anon" => zone.anon = zone.anon.saturating_add(kib),
-            "active_file" | "inactive_file" => zone.file = zone.file.saturating_add(kib),
+            "active_anon" | "inactive_anon" => zone.anon = sum_of([zone.anon, Some(kib)]),
+            "active_file" | "inactive_file" => zone.file = sum_of([zone.file, Some(kib)]),
             "present" => zone.present = kib,
             "managed" => zone.managed = Some(kib),
             "free_pcp" => zone.free_pcp = Some(kib),
@@ -83,6 +101,7 @@ pub(crate) fn node(message: &str) -> Option<NodeRow> {
 fn node_fields(node: u32, text: &str) -> NodeRow {
     let mut row = NodeRow { node, ..NodeRow::default() };
     for (key, kib) in fields(text) {
+        let Ok(kib) = kib.parse::<u64>() else { continue };
         let field = match key {
             "active_anon" | "inactive_anon" => &mut row.anon,
             "active_file" | "inactive_file" => &mut row.file,
@@ -91,17 +110,40 @@ fn node_fields(node: u32, text: &str) -> NodeRow {
             "shmem" => &mut row.shmem,
             _ => continue,
         };
-        *field = field.saturating_add(kib);
+        *field = sum_of([*field, Some(kib)]);
     }
     row
 }
 
-/// `key:12kB` of a text, whatever else is in it.
-fn fields(text: &str) -> impl Iterator<Item = (&str, u64)> {
+/// `key:12kB` of a text, whatever else is in it: `key` and `12`.
+fn fields(text: &str) -> impl Iterator<Item = (&str, &str)> {
     text.split_whitespace().filter_map(|word| {
         let (key, value) = word.split_once(':')?;
-        let value = value.strip_suffix("kB").or_else(|| value.strip_suffix("KB"))?;
-        Some((key, value.parse().ok()?))
+        Some((key, value.strip_suffix("kB").or_else(|| value.strip_suffix("KB"))?))
+    })
+}
+
+/// Whether a message is a row of figures.
+fn is_row(message: &str) -> bool {
+    const BEGINS: [&str; 5] =
+        ["Node ", "lowmem_reserve[]:", "Free swap", "Total swap", "memory: usage "];
+    const HAVE: [&str; 3] = ["slab_reclaimable:", " pages RAM", "illed process "];
+    BEGINS.iter().any(|begin| message.starts_with(begin))
+        || HAVE.iter().any(|part| message.contains(part))
+        || is_zone(message)
+}
+
+/// The first word of a row of figures whose figure is none: too large for 64 bits, or below zero.
+pub(crate) fn unreadable(message: &str) -> Option<&str> {
+    let mut words = message.split_whitespace().filter(|_| is_row(message));
+    words.find(|word| {
+        let (key, value) = word.rsplit_once([':', '=']).unwrap_or(("", word));
+        let value = value.split_once('*').map_or(value, |(count, _)| count);
+        let value = value.trim_end_matches([',', ')']);
+        let value = value.strip_suffix("kB").or_else(|| value.strip_suffix("KB")).unwrap_or(value);
+        let digits = value.strip_prefix('-').unwrap_or(value);
+        let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+        is_number && value.parse::<u64>().is_err() && key != "oom_score_adj"
     })
 }
 
@@ -124,7 +166,10 @@ pub(crate) fn blocks(message: &str) -> Option<(u32, String, Vec<FreeBlocks>)> {
         return None;
     }
     let mut blocks = Vec::new();
-    add_blocks(&mut blocks, rest);
+    // With one count missing, no order could be told from the next.
+    if unreadable(message).is_none() {
+        add_blocks(&mut blocks, rest);
+    }
     Some((node, name.into(), blocks))
 }
 
@@ -183,13 +228,14 @@ mod tests {
         );
         assert_eq!(
             (row.reserved_highatomic, row.free_highatomic, row.anon, row.file),
-            (2048, Some(1024), 12, 16)
+            (2048, Some(1024), Some(12), Some(16))
         );
         assert_eq!(
             (row.present, row.managed, row.free_pcp, row.free_cma),
             (15992, Some(15908), Some(12), 4)
         );
-        assert_eq!(zone("Normal free:8kB min:4kB").unwrap().node, 0);
+        let bare = zone("Normal free:8kB min:4kB").unwrap();
+        assert_eq!((bare.node, bare.anon, bare.is_damaged), (0, None, false));
         assert!(
             zone("Node 0 active_anon:8kB").is_none() && zone("Node 0 Strange free:8kB").is_none()
         );
@@ -212,13 +258,32 @@ mod tests {
     }
 
     #[test]
+    fn figures_that_are_none() {
+        let large = "Node 0 DMA free:99999999999999999999kB min:4kB";
+        assert_eq!(unreadable(large), Some("free:99999999999999999999kB"));
+        assert!(zone(large).unwrap().is_damaged);
+        let negative = "Node 0 DMA free:8kB min:4kB active_anon:-4kB";
+        assert_eq!(unreadable(negative), Some("active_anon:-4kB"));
+        let row = zone(negative).unwrap();
+        assert_eq!((row.anon, row.is_damaged), (None, false), "it decides nothing");
+        let counts = "Node 0 DMA: 99999999999999999999*4kB (U) 1*8kB (U)";
+        assert_eq!(unreadable(counts), Some("99999999999999999999*4kB"));
+        assert!(blocks(counts).is_none_or(|(.., blocks)| blocks.is_empty()));
+        assert_eq!(unreadable("lowmem_reserve[]: 0 -1"), Some("-1"));
+        assert_eq!(unreadable("99999999999999999999 pages RAM"), Some("99999999999999999999"));
+        let killed = "Killed process 7 (a) total-vm:9kB, anon-rss:-8kB, oom_score_adj:-998";
+        assert_eq!(unreadable(killed), Some("anon-rss:-8kB,"));
+        assert_eq!(unreadable("usb 99999999999999999999: new device"), None);
+    }
+
+    #[test]
     fn reserves_and_nodes() {
         assert_eq!(reserve("lowmem_reserve[]: 0 1907 7941"), Some(vec![0, 1907, 7941]));
         assert_eq!(reserve("lowmem_reserve[]:"), Some(vec![]));
         let row = node("Node 2 active_anon:4kB inactive_anon:8kB unevictable:1kB shmem:2kB all_unreclaimable? yes").unwrap();
         assert_eq!(
             (row.node, row.anon, row.unevictable, row.shmem, row.all_unreclaimable),
-            (2, 12, 1, 2, true)
+            (2, Some(12), Some(1), Some(2), true)
         );
     }
 }

@@ -4,7 +4,7 @@ use nearpage::rules::watermarks::{AllocFlags, WatermarkCheck};
 use nearpage::{Migratetype, Order, PageCount};
 use serde::Serialize;
 
-use crate::report::{Kind, Report, ZoneRow};
+use crate::report::{Kind, NodeRow, Report, ZoneRow, sum_of};
 use crate::zones::{Excluded, Zones};
 
 /// A rule of the page allocator.
@@ -24,6 +24,8 @@ pub enum Rule {
     OrderTooLarge,
     /// The limit of a memory cgroup: the zones were not asked.
     Memcg,
+    /// vmalloc: the area is larger than all memory; no zone was asked.
+    AreaTooLarge,
     /// None, by these numbers: memory came back before they were printed, or a rule refused that they do not show.
     Passes,
     /// The report does not have what would tell.
@@ -40,6 +42,7 @@ impl Rule {
             Rule::NoBlock => "no_block",
             Rule::OrderTooLarge => "order_too_large",
             Rule::Memcg => "memcg",
+            Rule::AreaTooLarge => "area_too_large",
             Rule::Passes => "passes",
             Rule::Unknown => "unknown",
         }
@@ -69,6 +72,8 @@ pub struct ZoneVerdict {
     pub managed: u64,
     /// The highest order of which it would have given a block.
     pub gives_order: Option<u8>,
+    /// Whether figures of the zone cannot be read: what is said of it does not count.
+    pub is_damaged: bool,
 }
 
 /// What kept a request from memory that was there.
@@ -82,23 +87,24 @@ pub struct Confinement {
     pub hidden_pages: u64,
 }
 
-/// Where memory is that reclaim could not free, in KiB: why the OOM killer saw no progress.
+/// Where memory is that reclaim could not free, in KiB: why the OOM killer saw no progress. `None` is what the report does not
+/// say.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct NoProgress {
     /// Memory of files, which can be freed.
-    pub file: u64,
+    pub file: Option<u64>,
     /// Slab that can be freed.
-    pub slab_reclaimable: u64,
+    pub slab_reclaimable: Option<u64>,
     /// Anonymous memory; it can leave as far as there is swap.
-    pub anon: u64,
+    pub anon: Option<u64>,
     /// Free swap.
-    pub swap_free: u64,
+    pub swap_free: Option<u64>,
     /// Slab that cannot be freed.
-    pub slab_unreclaimable: u64,
+    pub slab_unreclaimable: Option<u64>,
     /// Locked.
-    pub unevictable: u64,
-    /// Managed memory that no counter of the report explains.
-    pub unexplained: u64,
+    pub unevictable: Option<u64>,
+    /// Managed memory that no counter of the report explains; `None` if one that holds much is missing.
+    pub unexplained: Option<u64>,
 }
 
 /// Why a request was refused.
@@ -132,23 +138,22 @@ impl Verdict {
         let decisive = decisive(&judged);
         let is_memcg = report.constraint.as_deref() == Some("CONSTRAINT_MEMCG")
             || report.constraint.is_none()
-                && report.memcg.as_ref().is_some_and(|memcg| memcg.limit > 0);
+                && report.memcg.as_ref().is_some_and(|memcg| memcg.limit.is_some());
         let is_known = report.kind != Kind::Slub && report.order.is_some();
+        let is_asked = is_asked(report);
         let rule = match decisive {
             _ if is_memcg => Rule::Memcg,
+            _ if !is_asked => Rule::AreaTooLarge,
             _ if !is_known => Rule::Unknown,
             Some(zone) => zone.rule,
             None => Rule::Unknown,
         };
-        // An area larger than all memory is refused before any zone is asked.
-        let is_asked =
-            !report.failed.as_deref().is_some_and(|failed| failed.contains("exceeds total pages"));
         let named = decisive.filter(|_| !is_memcg && is_known && is_asked);
         Verdict {
             rule,
             node: named.map(|zone| zone.node),
             zone: named.map(|zone| zone.zone.clone()),
-            confined_by: confinement(&zones, &judged).filter(|_| !is_memcg && is_known),
+            confined_by: confinement(&zones, &judged).filter(|_| !is_memcg && is_known && is_asked),
             highest_zone: zones.highest_name().into(),
             rights: rights(zones.flags),
             no_progress: (report.kind == Kind::Oom && !is_memcg && !report.nodes.is_empty())
@@ -156,6 +161,11 @@ impl Verdict {
             zones: judged,
         }
     }
+}
+
+/// Whether any zone was asked: an area larger than all memory is refused before.
+pub(crate) fn is_asked(report: &Report) -> bool {
+    !report.failed.as_deref().is_some_and(|failed| failed.contains("exceeds total pages"))
 }
 
 fn of_zone(zones: &Zones<'_>, zone: &ZoneRow) -> ZoneVerdict {
@@ -171,14 +181,19 @@ fn of_zone(zones: &Zones<'_>, zone: &ZoneRow) -> ZoneVerdict {
         mark: check.mark.0,
         reserve: check.reserve.0,
         managed: zones.managed(zone).0,
-        gives_order: (0..zone.blocks.len().max(1) as u8).rev().find(|&order| gives(order)),
+        gives_order: (0..zone.blocks.len().max(1) as u8)
+            .rev()
+            .find(|&order| !zone.is_damaged && gives(order)),
+        is_damaged: zone.is_damaged,
     }
 }
 
 fn rule_of(zones: &Zones<'_>, zone: &ZoneRow, check: &WatermarkCheck) -> Rule {
     let has_pages = |changed: WatermarkCheck| zones.has_pages(&changed);
     let lists = zone.blocks.len();
-    if check.order > Order(0) && lists > 0 && usize::from(check.order.0) >= lists {
+    if zone.is_damaged {
+        Rule::Unknown
+    } else if check.order > Order(0) && lists > 0 && usize::from(check.order.0) >= lists {
         Rule::OrderTooLarge
     } else if zones.passes(zone, check) {
         Rule::Passes
@@ -240,10 +255,8 @@ fn confinement(zones: &Zones<'_>, judged: &[ZoneVerdict]) -> Option<Confinement>
 
 fn no_progress(zones: &Zones<'_>) -> NoProgress {
     let report = zones.report;
-    let sum = |of: &dyn Fn(&crate::report::NodeRow) -> u64| {
-        report.nodes.iter().map(of).fold(0, u64::saturating_add)
-    };
-    let pages = |pages: Option<u64>| zones.kib(pages.unwrap_or(0));
+    let sum = |of: &dyn Fn(&NodeRow) -> Option<u64>| sum_of(report.nodes.iter().map(of));
+    let pages = |pages: Option<u64>| pages.map(|pages| zones.kib(pages));
     let (anon, file, unevictable) =
         (sum(&|node| node.anon), sum(&|node| node.file), sum(&|node| node.unevictable));
     let managed: u64 = report
@@ -255,17 +268,18 @@ fn no_progress(zones: &Zones<'_>) -> NoProgress {
     let slab_reclaimable = pages(report.slab_reclaimable_pages);
     let slab_unreclaimable = pages(report.slab_unreclaimable_pages);
     let pool = report.hugetlb.map_or(0, |(_, all)| all);
-    let explained = [anon, file, unevictable, slab_reclaimable, slab_unreclaimable, free, pool]
-        .into_iter()
-        .fold(0, u64::saturating_add);
+    // Locked memory and slab that can be freed are little where they are not told of.
+    let most = [anon, file, slab_unreclaimable].into_iter().collect::<Option<Vec<u64>>>();
+    let rest = [unevictable, slab_reclaimable, Some(free), Some(pool)].map(|kib| kib.unwrap_or(0));
+    let explained = most.map(|most| most.into_iter().chain(rest).fold(0, u64::saturating_add));
     NoProgress {
         file,
         slab_reclaimable,
         anon,
-        swap_free: report.swap_free.unwrap_or(0),
+        swap_free: report.swap_free,
         slab_unreclaimable,
         unevictable,
-        unexplained: managed.saturating_sub(explained),
+        unexplained: explained.map(|explained| managed.saturating_sub(explained)),
     }
 }
 

@@ -46,7 +46,7 @@ fn the_sample_is_explained() {
     let [one] = &explained[..] else { panic!("{explained:#?}") };
     assert_eq!(one.verdict.rule, Rule::Watermark);
     assert_eq!((one.verdict.node, one.verdict.zone.as_deref()), (Some(0), Some("Normal")));
-    assert_eq!(one.report.victim.as_ref().unwrap().anon, 261_728);
+    assert_eq!(one.report.victim.as_ref().unwrap().anon, Some(261_728));
     assert_eq!((one.report.first_line, one.report.last_line), (1, 19));
     assert_eq!(one.report.tasks[0].rss_pages, 65_432);
     // DMA has 3968 pages free; 85 + 7941 + 3 + 1 are needed.
@@ -54,6 +54,86 @@ fn the_sample_is_explained() {
         one.verdict.zones.iter().find(|zone| zone.zone == "DMA").unwrap().rule,
         Rule::LowmemReserve
     );
+}
+
+/// What a report lacks is not taken for 0.
+#[test]
+fn counters_that_are_missing_are_not_known() {
+    let explained = |log: &str| explain(log.as_bytes()).unwrap().remove(0);
+    let whole = explained(REPORT);
+    let held = whole.verdict.no_progress.unwrap();
+    assert_eq!((held.anon, held.file, held.swap_free), (Some(12), None, Some(0)));
+    assert_eq!((held.slab_reclaimable, held.unevictable), (Some(8), Some(0)));
+    assert_eq!(held.unexplained, None, "files may hold it");
+    assert!(whole.unknown.iter().any(|text| text.starts_with("the report lacks counters")));
+    let with_files = REPORT.replace("inactive_anon:8kB", "inactive_anon:8kB active_file:16kB");
+    let held = explained(&with_files).verdict.no_progress.unwrap();
+    assert_eq!(held.file, Some(16));
+    let used = 12 + 16 + 8 + 12 + 15_872 + 4096;
+    assert_eq!(held.unexplained, Some(15_908 + 1_019_292 - used));
+    let bare =
+        explained(&REPORT.replace(", file-rss:0kB, shmem-rss:0kB, UID:0 pgtables:556kB", ""));
+    let victim = bare.report.victim.unwrap();
+    assert_eq!((victim.anon, victim.file, victim.pgtables), (Some(261_728), None, None));
+}
+
+/// Figures that no kernel prints are not taken for 0 either: the line is named, and what depends on them is not known.
+#[test]
+fn figures_out_of_range_are_named_and_not_known() {
+    const LARGE: &str = "99999999999999999999";
+    let explained = |from: &str, to: &str| {
+        let log = REPORT.replacen(from, to, 1);
+        assert_ne!(log, REPORT);
+        explain(log.as_bytes()).unwrap().remove(0)
+    };
+    let names = |explanation: &Explanation, line: u64, word: &str| {
+        let said = format!("line {line}: {word} is no figure");
+        assert!(explanation.unknown.iter().any(|text| text.starts_with(&said)), "{said}");
+    };
+    let rule = |explanation: &Explanation, zone: &str| {
+        explanation.verdict.zones.iter().find(|judged| judged.zone == zone).unwrap().rule
+    };
+    for (from, to, line) in [
+        ("free:4096kB", format!("free:{LARGE}kB"), 8),
+        ("min:11264kB", "min:-1kB".into(), 8),
+        ("managed:1019292kB", format!("managed:{LARGE}kB"), 8),
+    ] {
+        let found = explained(from, &to);
+        names(&found, line, &to);
+        assert_eq!(
+            (rule(&found, "Normal"), rule(&found, "DMA")),
+            (Rule::Unknown, Rule::LowmemReserve)
+        );
+    }
+    let found = explained("0 1907 7941 7941 7941", &format!("0 1907 {LARGE}"));
+    names(&found, 7, LARGE);
+    assert_eq!(rule(&found, "DMA"), Rule::Unknown);
+    let found = explained("1024*4kB", &format!("{LARGE}*4kB"));
+    names(&found, 11, &format!("{LARGE}*4kB"));
+    assert!(found.report.zones.iter().any(|zone| zone.blocks.is_empty()));
+    let found = explained("inactive_anon:8kB", "inactive_anon:-8kB");
+    names(&found, 5, "inactive_anon:-8kB");
+    let found = explained("slab_reclaimable:2", &format!("slab_reclaimable:{LARGE}"));
+    names(&found, 4, &format!("slab_reclaimable:{LARGE}"));
+    assert_eq!(found.verdict.no_progress.unwrap().slab_reclaimable, None);
+    let found = explained("266142 pages RAM", &format!("{LARGE} pages RAM"));
+    names(&found, 15, LARGE);
+    let found = explained("anon-rss:261728kB", &format!("anon-rss:{LARGE}kB"));
+    names(&found, 19, &format!("anon-rss:{LARGE}kB,"));
+    assert_eq!(found.report.victim.unwrap().anon, None);
+}
+
+/// vmalloc refuses what is larger than memory before it asks a zone.
+#[test]
+fn an_area_larger_than_memory_asks_no_zone() {
+    let header = "insmod: vmalloc error: size 99999744, exceeds total pages, mode:0xcc2(GFP_KERNEL|__GFP_HIGHMEM), nodemask=(null)";
+    let log = REPORT.replace(
+        "java invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=2, oom_score_adj=0",
+        header,
+    );
+    let found = explain(log.as_bytes()).unwrap().remove(0);
+    assert_eq!((found.verdict.rule, found.verdict.zone), (Rule::AreaTooLarge, None));
+    assert!(found.unknown.iter().all(|text| !text.contains("that all of it refused")));
 }
 
 #[test]

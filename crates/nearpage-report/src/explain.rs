@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use maud::{Markup, html};
-use nearpage_explain::{Explanation, Helps, ZoneVerdict};
+use nearpage_explain::{Explanation, Helps, Rule, ZoneVerdict};
 
 use crate::page::{Cell, Origin, page, table};
 
@@ -52,9 +52,14 @@ impl ExplainPage {
 fn section(explanation: &Explanation) -> Markup {
     let Explanation { report, verdict, remedies, unknown } = explanation;
     let order = report.order.map_or("none".into(), |order| order.to_string());
+    let is_asked = verdict.rule != Rule::AreaTooLarge;
+    let rows: Vec<_> = verdict.zones.iter().take(64).map(|zone| row(zone, is_asked)).collect();
     html! {
         section {
-            h2 { "line " (report.first_line) ": " (report.kind.name()) " of " (report.process) }
+            h2 {
+                "line " (report.first_line) ": " (report.kind.name())
+                @if !report.whose().is_empty() { " of " (report.whose()) }
+            }
             p {
                 "Order " (order) ", " (report.mode.gfp) "; down to " (verdict.rights) "; zones up to " (verdict.highest_zone)
                 @if let Some(kernel) = &report.kernel { "; Linux " (kernel) }
@@ -65,7 +70,7 @@ fn section(explanation: &Explanation) -> Markup {
                 @if let Some(confinement) = &verdict.confined_by { ", confined by " (confinement.by.name()) }
                 @if let Some(victim) = &report.victim { "; " (victim.name) " was ended" }
             }
-            (table(&["node", "zone", "says", "free", "needed", "min", "reserve"], &verdict.zones.iter().take(64).map(row).collect::<Vec<_>>()))
+            (table(&["node", "zone", "says", "free", "needed", "min", "reserve"], &rows))
             @if !remedies.is_empty() {
                 ul {
                     @for remedy in remedies {
@@ -86,15 +91,19 @@ fn helps(helps: Helps) -> &'static str {
     }
 }
 
-fn row(zone: &ZoneVerdict) -> Vec<Cell> {
+fn row(zone: &ZoneVerdict, is_asked: bool) -> Vec<Cell> {
     let says = match zone.excluded {
+        _ if !is_asked => "not asked".into(),
         Some(by) => format!("not asked ({})", by.name()),
         None => zone.rule.name().into(),
     };
-    let number = |pages: u64| Cell::number(pages.to_string());
+    let number = |pages: u64| match zone.is_damaged {
+        true => Cell::from("unknown"),
+        false => Cell::number(pages.to_string()),
+    };
     let zone_name = Cell::from(zone.zone.as_str());
     vec![
-        number(zone.node.into()),
+        Cell::number(zone.node.to_string()),
         zone_name,
         Cell::from(says.as_str()),
         number(zone.free),

@@ -62,6 +62,26 @@ fn a_page_is_written_and_replaces_no_log() {
 }
 
 /// Names of processes and cgroups come from anybody.
+/// A SLUB failure names its cache, in the text and on the page, and a report that lacks counters says so.
+#[test]
+fn what_is_named_and_what_is_not_known() {
+    let slub = "SLUB: Unable to allocate memory on node -1, gfp=0x820(GFP_ATOMIC)\n";
+    let cache =
+        "  cache: kmalloc-64, object size: 64, buffer size: 64, default order: 0, min order: 0\n";
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("why.html");
+    let output = explain(&["--report", page.to_str().unwrap()], &format!("{slub}{cache}"));
+    let head = "line 1: SLUB allocation failure of kmalloc-64";
+    assert!(text(&output.stdout).starts_with(&format!("{head}\n")), "{}", text(&output.stdout));
+    assert!(fs::read_to_string(&page).unwrap().contains(&format!("<h2>{head}</h2>")));
+    let nameless = explain(&[], slub);
+    let head = "line 1: SLUB allocation failure\n";
+    assert!(text(&nameless.stdout).starts_with(head), "{}", text(&nameless.stdout));
+    let old = "crates/nearpage-explain/tests/reports/public/4.15-i386-oom.log";
+    let output = explain(&[old], "");
+    assert!(text(&output.stdout).contains("an unknown number of KiB"), "{}", text(&output.stdout));
+}
+
 #[test]
 fn what_a_log_says_does_not_command_the_terminal() {
     let log = "\u{1b}[31mevil\u{7}: page allocation failure: order:0, mode:0xcc0(GFP_KERNEL), nodemask=(null)\n";

@@ -67,7 +67,8 @@ fn write_one(output: &mut impl Write, explanation: &Explanation) -> io::Result<(
     row(output, "asked", &asked(report, verdict))?;
     row(output, "refused", &refused(report, verdict))?;
     for (at, zone) in verdict.zones.iter().take(ZONES_MOST).enumerate() {
-        row(output, if at == 0 { "zones" } else { "" }, &zone_line(zone))?;
+        let line = zone_line(zone, verdict.rule != Rule::AreaTooLarge);
+        row(output, if at == 0 { "zones" } else { "" }, &line)?;
     }
     if let Some(more) = verdict.zones.len().checked_sub(ZONES_MOST).filter(|&more| more > 0) {
         row(output, "", &format!("and {more} more"))?;
@@ -98,9 +99,10 @@ fn head(report: &Report) -> String {
     if let Some(time) = &report.time {
         text += &format!(" [{}]", shown(time));
     }
-    // A SLUB failure names no process but the cache.
-    let whose = report.slub.as_ref().map_or(&report.process, |slub| &slub.cache);
-    text += &format!(": {} of {}", report.kind.name(), shown(whose));
+    text += &format!(": {}", report.kind.name());
+    if !report.whose().is_empty() {
+        text += &format!(" of {}", shown(report.whose()));
+    }
     if let Some(pid) = report.pid {
         text += &format!(", process {pid}");
     }
@@ -142,7 +144,7 @@ fn asked(report: &Report, verdict: &Verdict) -> String {
     if let Some(failed) = &report.failed {
         text += &format!("; \"{}\"", shown(failed));
     }
-    if let Some(slub) = &report.slub {
+    if let Some(slub) = report.slub.as_ref().filter(|slub| !slub.cache.is_empty()) {
         text += &format!("; for the cache {}", shown(&slub.cache));
         if let Some((order, least)) = slub.orders {
             text += &format!(" with slabs of order {order}, at least {least}");
@@ -159,16 +161,16 @@ fn refused(report: &Report, verdict: &Verdict) -> String {
             verdict.zones.iter().find(|judged| judged.node == node && judged.zone == *zone);
         text += &judged.map(|zone| format!(": {}", because(zone))).unwrap_or_default();
     }
-    if verdict.rule == Rule::Passes && verdict.zone.is_none() {
-        text = "before any zone was asked".into();
+    if verdict.rule == Rule::AreaTooLarge {
+        text += ": before any zone was asked";
     }
     if let Some(memcg) = report.memcg.as_ref().filter(|_| verdict.rule == Rule::Memcg) {
         let path = memcg.path.as_deref().unwrap_or("a group");
         text += &format!(
-            ": {} used {} KiB of its limit of {} KiB; no zone was short",
+            ": {} used {} of its limit of {}; no zone was short",
             shown(path),
-            memcg.usage,
-            memcg.limit
+            kib(memcg.usage),
+            kib(memcg.limit)
         );
     }
     if let Some(confinement) = &verdict.confined_by {
@@ -203,15 +205,32 @@ fn because(zone: &ZoneVerdict) -> String {
         ),
         Rule::OrderTooLarge => "no list has blocks of that order".into(),
         Rule::Passes => format!("{free} pages free, {needed} needed: it would give now"),
-        Rule::Memcg | Rule::Unknown => "not known".into(),
+        Rule::Memcg | Rule::AreaTooLarge | Rule::Unknown => "not known".into(),
     }
 }
 
-fn zone_line(zone: &ZoneVerdict) -> String {
+/// A size, which a report may not have.
+fn kib(kib: Option<u64>) -> String {
+    kib.map_or("an unknown number of KiB".into(), |kib| format!("{kib} KiB"))
+}
+
+/// The same within a list of sizes.
+fn number(kib: Option<u64>) -> String {
+    kib.map_or("unknown".into(), |kib| kib.to_string())
+}
+
+fn zone_line(zone: &ZoneVerdict, is_asked: bool) -> String {
     let verdict = match zone.excluded {
+        _ if !is_asked => "not asked".into(),
         Some(by) => format!("not asked ({})", by.name()),
         None => zone.rule.name().into(),
     };
+    if zone.is_damaged {
+        return format!(
+            "node {} {:<8} {verdict:<22} figures of it cannot be read",
+            zone.node, zone.zone
+        );
+    }
     let gives = match zone.gives_order {
         Some(order) => format!("gives up to order {order}"),
         None => "gives nothing".into(),
@@ -230,9 +249,8 @@ fn by_node(report: &Report) -> Vec<String> {
     let line = |node: &NodeRow| {
         let gave_up = if node.all_unreclaimable { "; reclaim had given up there" } else { "" };
         let NodeRow { node, anon, file, unevictable, .. } = node;
-        format!(
-            "  node {node}: {anon} KiB anonymous, {file} of files, {unevictable} locked{gave_up}"
-        )
+        let (anon, file, unevictable) = (kib(*anon), number(*file), number(*unevictable));
+        format!("  node {node}: {anon} anonymous, {file} of files, {unevictable} locked{gave_up}")
     };
     let mut lines: Vec<String> = report.nodes.iter().take(ZONES_MOST).map(line).collect();
     if let Some(more) = report.nodes.len().checked_sub(ZONES_MOST).filter(|&more| more > 0) {
@@ -245,13 +263,13 @@ fn out_of_memory(report: &Report, verdict: &Verdict) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(victim) = &report.victim {
         lines.push(format!(
-            "{} (process {}): {} KiB anonymous, {} of files, {} shared, {} of page tables",
+            "{} (process {}): {} anonymous, {} of files, {} shared, {} of page tables",
             shown(&victim.name),
             victim.pid,
-            victim.anon,
-            victim.file,
-            victim.shmem,
-            victim.pgtables
+            kib(victim.anon),
+            number(victim.file),
+            number(victim.shmem),
+            number(victim.pgtables)
         ));
     } else if report.kind == Kind::Oom {
         lines.push("nobody, as far as the log goes".into());
@@ -262,13 +280,17 @@ fn out_of_memory(report: &Report, verdict: &Verdict) -> Vec<String> {
             None => "(what swap was free is not there)".into(),
         };
         lines.push(format!(
-            "no progress: {} KiB anonymous {swap}; to be freed were {} KiB of files and {} KiB of slab",
-            held.anon, held.file, held.slab_reclaimable
+            "no progress: {} anonymous {swap}; to be freed were {} of files and {} of slab",
+            kib(held.anon),
+            kib(held.file),
+            kib(held.slab_reclaimable)
         ));
         lines.extend(by_node(report));
         lines.push(format!(
-            "held: {} KiB of slab, {} KiB locked, {} KiB that no counter of the report explains",
-            held.slab_unreclaimable, held.unevictable, held.unexplained
+            "held: {} of slab, {} locked, {} that no counter of the report explains",
+            kib(held.slab_unreclaimable),
+            kib(held.unevictable),
+            kib(held.unexplained)
         ));
     }
     if let Some(task) = report.tasks.first() {
