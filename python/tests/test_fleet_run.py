@@ -332,7 +332,7 @@ def test_the_command_writes_tables(own_store: fleet.Store, tmp_path: Path, capsy
     for ending in ("csv", "json", "parquet"):
         assert cli.main(["run", str(tmp_path / "study.toml"), "--store", own_store.url, "--workers", "0", "--output", str(tmp_path / f"x.{ending}")]) == 0
         assert (tmp_path / f"x.{ending}").stat().st_size > 300
-    assert "1 keys are finished" in capsys.readouterr().out
+    assert "1 key is finished" in capsys.readouterr().out
     # What could not be written is refused before hours of work.
     (tmp_path / "other.toml").write_text('entries = "short"\nseeds = [9]\n')
     before = own_store.finished()

@@ -220,7 +220,8 @@ def _run(arguments: argparse.Namespace) -> int:
         results = run(study, store=store, executor=executor, lease=arguments.lease, progress=_bar("keys", arguments.quiet))
     if arguments.output:
         _write(results, arguments.output)
-    print(f"{results.num_rows} keys are finished in {os.fspath(arguments.store)}")
+    keys = "1 key is" if results.num_rows == 1 else f"{results.num_rows} keys are"
+    print(f"{keys} finished in {os.fspath(arguments.store)}")
     return 0
 
 

@@ -95,6 +95,11 @@ class Store:
         store.files.create(_MARK, json.dumps({"format": FORMAT, "version": _nearpage.__version__}).encode())
         return cls.open(url, **options)
 
+    @staticmethod
+    def place(url: str | os.PathLike[str]) -> str:
+        """A URL, or the whole path of a folder: the same store wherever it is read."""
+        return _place(url)
+
     # The catalogue.
 
     def hashes(self) -> list[str]:
